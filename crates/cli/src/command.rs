@@ -1,0 +1,81 @@
+//! The command line: what may be typed, and which room answers.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::paths::Paths;
+use crate::{instance, test};
+
+/// PostgreSQL tables with a heap hot side and a columnar cold side.
+#[derive(Debug, Parser)]
+#[command(
+    name = "howdah",
+    bin_name = "./howdah",
+    version,
+    arg_required_else_help = true
+)]
+#[command(after_help = "Environment:
+  HOWDAH_HOME       where the server's data, socket, logs and extension files live
+  HOWDAH_PORT       the server's port (default 54418; the next free one if it is taken)
+  HOWDAH_PG_CONFIG  the pg_config of a PostgreSQL 18 to use instead of finding one")]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start the private server, and create the database and extension if they are new
+    Up,
+    /// Stop the private server; its data stay
+    Down,
+    /// Show whether the server runs, where, and how large its databases are
+    Status,
+    /// Open psql on the private server; all arguments go to psql
+    Psql {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Check what this machine lacks, from disk space to a round trip through a howdah table
+    /// Load a year of real flights as heap and as howdah, query both, and compare
+    /// Run every test; the last line is "N passed, N failed"
+    Test(test::Options),
+}
+
+/// Runs one command; its exit code says whether what it was asked for holds.
+///
+/// # Errors
+/// Whatever stopped the command before it could tell.
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let paths = Paths::from_environment()?;
+    match arguments.command {
+        Command::Up => instance::up(&paths).map(|()| ExitCode::SUCCESS),
+        Command::Down => instance::down(&paths).map(|()| ExitCode::SUCCESS),
+        Command::Status => instance::status(&paths),
+        Command::Psql { arguments } => {
+            instance::psql(&paths, &arguments).map(|never| match never {})
+        }
+        Command::Test(options) => test::run(&paths, &options),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn psql_receives_its_own_options_untouched() {
+        let arguments = Arguments::parse_from(["howdah", "psql", "-c", "select 1", "--csv"]);
+        let Command::Psql { arguments } = arguments.command else {
+            panic!("psql parsed as something else");
+        };
+        assert_eq!(arguments, ["-c", "select 1", "--csv"]);
+    }
+}

@@ -1,0 +1,73 @@
+//! The settings the instance's server starts with, from what the machine has.
+
+use std::fs;
+
+use crate::paths::Paths;
+
+const MEGABYTE: u64 = 1 << 20;
+
+/// The machine's memory as the kernel tells it.
+pub fn machine_memory_bytes() -> Option<u64> {
+    parse_memory_total(&fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn parse_memory_total(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find(|line| line.starts_with("MemTotal:"))?;
+    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
+pub(super) fn for_this_machine(paths: &Paths) -> Vec<(String, String)> {
+    let mut settings = paths.extension_settings();
+    settings.extend(for_memory(
+        machine_memory_bytes().unwrap_or(1024 * MEGABYTE),
+    ));
+    settings
+}
+
+fn for_memory(memory_bytes: u64) -> Vec<(String, String)> {
+    let megabytes = |bytes: u64| format!("{}MB", bytes / MEGABYTE);
+    let shared = (memory_bytes / 4).clamp(128 * MEGABYTE, 4096 * MEGABYTE);
+    let work = (memory_bytes / 256).clamp(4 * MEGABYTE, 256 * MEGABYTE);
+    let maintenance = (memory_bytes / 16).clamp(64 * MEGABYTE, 1024 * MEGABYTE);
+    let cache = (memory_bytes / 5 * 3).max(shared);
+    let pairs = [
+        ("listen_addresses", "127.0.0.1".to_owned()),
+        ("shared_buffers", megabytes(shared)),
+        ("work_mem", megabytes(work)),
+        ("maintenance_work_mem", megabytes(maintenance)),
+        ("effective_cache_size", megabytes(cache)),
+        ("max_wal_size", "4GB".to_owned()),
+        ("checkpoint_timeout", "15min".to_owned()),
+        ("log_line_prefix", "%m %b[%p] %q%u@%d ".to_owned()),
+    ];
+    pairs.map(|(name, value)| (name.to_owned(), value)).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(memory_bytes: u64, name: &str) -> String {
+        let settings = for_memory(memory_bytes);
+        settings
+            .into_iter()
+            .find(|(own, _)| own == name)
+            .expect("a setting")
+            .1
+    }
+
+    #[test]
+    fn shared_buffers_are_a_quarter_of_memory_up_to_four_gigabytes() {
+        assert_eq!(value(8192 * MEGABYTE, "shared_buffers"), "2048MB");
+        assert_eq!(value(65_536 * MEGABYTE, "shared_buffers"), "4096MB");
+        assert_eq!(value(256 * MEGABYTE, "shared_buffers"), "128MB");
+    }
+
+    #[test]
+    fn memory_is_read_from_the_kernels_table() {
+        let table = "MemTotal:       2048 kB\nMemFree:  1 kB\n";
+        assert_eq!(parse_memory_total(table), Some(2 * MEGABYTE));
+        assert_eq!(parse_memory_total("nonsense"), None);
+    }
+}

@@ -1,0 +1,34 @@
+//! The `howdah` command: what a person types, from `up` to `test`.
+//!
+//! ```text
+//!   ./howdah (bash)  ──env──►  main ─► command ─┬─► instance   up, down, status, psql
+//!   packages, Rust,                             ├─► doctor     what is missing, and its cure
+//!   PostgreSQL, build                           ├─► demo       real data, heap beside howdah
+//!                                               └─► test       every suite, one last line
+//!                     paths · account · cluster · progress       (what they all stand on)
+//! ```
+//!
+//! It starts servers and talks SQL to them; it links no PostgreSQL code and no other crate of
+//! Howdah, so that whatever it shows is what any client would see.
+//!
+//! Invariants:
+//! - No system cluster is ever touched: every server here has its own data directory, its own
+//!   socket directory and, if it listens at all, listens on the loopback address only.
+//! - Servers never run as root; [`account`] decides who runs them.
+//! - A command that says nothing failed has checked it; a difference between heap and howdah is
+//!   a failure.
+//!
+//! `tests/server` uses [`cluster`] and [`paths`] from here, so that there is one way to start a
+//! private server.
+
+#![forbid(unsafe_code)]
+
+pub mod account;
+pub mod cluster;
+pub mod command;
+pub mod instance;
+pub mod paths;
+pub mod progress;
+pub mod scratch;
+pub mod test;
+pub mod units;

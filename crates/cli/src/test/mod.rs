@@ -1,0 +1,74 @@
+//! `./howdah test`: every suite, each with a bar, and one plain line at the end.
+//!
+//! ```text
+//!   format, lint      rustfmt and clippy over the workspace
+//!   crates            cargo test of every crate that needs no server
+//!   sql               tests/sql/*.sql against tests/sql/expected, by pg_regress
+//!   regress           PostgreSQL's own suite with howdah as the default access method
+//!   isolation         PostgreSQL's own concurrency suite, likewise
+//!   server            tests/server: crash, standby, dump and restore, differential
+//! ```
+//!
+//! Every server started here is a [`crate::scratch`] one. A step that cannot run because
+//! something is not installed counts as skipped and says why; it never counts as passed.
+//! In PostgreSQL's own suites a test may differ only as a reviewed file says ([`reviewed`]).
+
+mod cargo;
+mod pg_regress;
+mod plan;
+mod reviewed;
+mod sql;
+mod suite;
+mod tally;
+mod tap;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use crate::paths::Paths;
+use crate::{scratch, units};
+
+pub use plan::{Options, Step};
+pub use tally::Tally;
+
+/// Runs the chosen steps; exit code 0 only when nothing failed.
+///
+/// # Errors
+/// When the steps cannot even be chosen; a step that breaks is a failed one.
+pub fn run(paths: &Paths, options: &Options) -> anyhow::Result<ExitCode> {
+    let started = Instant::now();
+    scratch::sweep(paths);
+    let mut total = Tally::default();
+    for step in options.steps() {
+        let tally = run_step(paths, options, step).unwrap_or_else(|error| {
+            eprintln!("  {}: {error:#}", step.title());
+            Tally::one_failure(format!("{}: the step itself", step.title()))
+        });
+        total.add(tally);
+    }
+    if !total.failures.is_empty() {
+        eprintln!("\nfailed:");
+        for failure in &total.failures {
+            eprintln!("  {failure}");
+        }
+    }
+    eprintln!("all steps took {}", units::duration(started.elapsed()));
+    println!("{total}");
+    Ok(if total.is_success() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn run_step(paths: &Paths, options: &Options, step: Step) -> anyhow::Result<Tally> {
+    match step {
+        Step::Format => cargo::format(paths),
+        Step::Lint => cargo::lint(paths),
+        Step::Crates => cargo::crates(paths, &options.filters),
+        Step::Sql => sql::run(paths, options),
+        Step::Regress => suite::run(paths, options, suite::Suite::Regress),
+        Step::Isolation => suite::run(paths, options, suite::Suite::Isolation),
+        Step::Server => cargo::server(paths, &options.filters),
+    }
+}

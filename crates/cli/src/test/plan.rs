@@ -1,0 +1,113 @@
+//! What to run: the steps in their order, chosen by `--only`, narrowed by filters.
+
+use clap::{Args, ValueEnum};
+
+/// One part of the whole test run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Step {
+    /// rustfmt
+    Format,
+    /// clippy, with warnings denied
+    Lint,
+    /// cargo test of the crates that need no server
+    Crates,
+    /// tests/sql, against expected output
+    Sql,
+    /// PostgreSQL's regression suite with howdah as the default access method
+    Regress,
+    /// PostgreSQL's isolation suite, likewise
+    Isolation,
+    /// Tests of whole servers: crash, standby, dump and restore
+    Server,
+}
+
+impl Step {
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Format => "format",
+            Self::Lint => "lint",
+            Self::Crates => "crates",
+            Self::Sql => "sql",
+            Self::Regress => "regress",
+            Self::Isolation => "isolation",
+            Self::Server => "server",
+        }
+    }
+
+    /// Steps without tests of their own have no names that a filter could match.
+    fn has_named_tests(self) -> bool {
+        !matches!(self, Self::Format | Self::Lint)
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Run only tests whose name contains one of these
+    pub filters: Vec<String>,
+    /// Run only this step; may be given more than once
+    #[arg(long, value_name = "STEP")]
+    pub only: Vec<Step>,
+    /// Take what the SQL files print, or how PostgreSQL's suites differ, as the new expectation;
+    /// look at it with git diff, and give every new difference a reason
+    #[arg(long)]
+    pub accept: bool,
+    /// Keep the directories of the servers that were started
+    #[arg(long)]
+    pub keep: bool,
+}
+
+impl Options {
+    pub(super) fn steps(&self) -> Vec<Step> {
+        let chosen = |step: &Step| {
+            if self.only.is_empty() {
+                self.filters.is_empty() || step.has_named_tests()
+            } else {
+                self.only.contains(step)
+            }
+        };
+        Step::value_variants()
+            .iter()
+            .copied()
+            .filter(chosen)
+            .collect()
+    }
+
+    pub(super) fn wants(&self, test: &str) -> bool {
+        self.filters.is_empty()
+            || self
+                .filters
+                .iter()
+                .any(|filter| test.contains(filter.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(filters: &[&str], only: &[Step]) -> Options {
+        Options {
+            filters: filters.iter().map(|text| (*text).to_owned()).collect(),
+            only: only.to_vec(),
+            accept: false,
+            keep: false,
+        }
+    }
+
+    #[test]
+    fn every_step_runs_when_nothing_is_chosen() {
+        assert_eq!(options(&[], &[]).steps(), Step::value_variants());
+    }
+
+    #[test]
+    fn a_filter_leaves_out_steps_without_named_tests() {
+        let steps = options(&["vacuum"], &[]).steps();
+        assert!(!steps.contains(&Step::Format) && steps.contains(&Step::Sql));
+    }
+
+    #[test]
+    fn chosen_steps_keep_their_order() {
+        let steps = options(&[], &[Step::Server, Step::Sql]).steps();
+        assert_eq!(steps, [Step::Sql, Step::Server]);
+    }
+}

@@ -1,0 +1,31 @@
+# Builds Howdah, and puts the extension's files where the instance's server finds them.
+
+build_howdah() {
+    if [[ ! -x $cli_binary ]]; then
+        need_disk "$CARGO_TARGET_DIR" 6 "building Howdah" CARGO_TARGET_DIR
+    fi
+    export CARGO_TARGET_DIR PGRX_PG_CONFIG_PATH=$HOWDAH_PG_CONFIG
+    logged cargo-build "building Howdah" \
+        cargo build --locked --manifest-path "$root/Cargo.toml" -p howdah-extension -p howdah-cli
+}
+
+# Replaces a file in one step, and only when it differs: a running server keeps the old one
+# mapped, and `howdah up` sees by its age that it must restart.
+place_file() {
+    local source=$1 target=$2
+    cmp -s -- "$source" "$target" && return 0
+    install -m 644 -- "$source" "$target.new"
+    mv -f -- "$target.new" "$target"
+}
+
+install_extension_files() {
+    local extension=$root/crates/extension file
+    local library=$HOWDAH_HOME/ext/lib share=$HOWDAH_HOME/ext/share/extension
+    mkdir -p -- "$library" "$share"
+    chmod 755 -- "$HOWDAH_HOME/ext" "$library" "$HOWDAH_HOME/ext/share" "$share"
+    place_file "$CARGO_TARGET_DIR/debug/libhowdah.so" "$library/howdah.so"
+    for file in "$extension/howdah.control" "$extension"/sql/*.sql; do
+        [[ -e $file ]] || die "the extension's file $file is missing from this checkout"
+        place_file "$file" "$share/${file##*/}"
+    done
+}

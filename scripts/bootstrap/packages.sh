@@ -1,0 +1,62 @@
+# System packages, by apt. Only what is missing is installed, and only when this user may.
+
+# What building Howdah itself needs: a C compiler and libclang for the PostgreSQL bindings;
+# and Python's pip for the demo's data.
+build_packages=(gcc make pkg-config clang libclang-dev perl)
+# What building PostgreSQL from its source package needs besides.
+postgres_build_packages=(
+    bison flex bzip2 xz-utils dpkg-dev debian-archive-keyring libicu-dev liblz4-dev libzstd-dev
+    libssl-dev libreadline-dev zlib1g-dev
+)
+
+missing_packages() {
+    local package
+    for package in "$@"; do
+        if [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) != installed ]]; then
+            printf '%s\n' "$package"
+        fi
+    done
+}
+
+# Runs apt-get as root: directly, or by sudo.
+apt_as_root() {
+    if [[ $(id -u) -eq 0 ]]; then
+        env DEBIAN_FRONTEND=noninteractive apt-get "$@"
+    else
+        sudo env DEBIAN_FRONTEND=noninteractive apt-get "$@"
+    fi
+}
+
+may_install() {
+    [[ $(id -u) -eq 0 ]] && return 0
+    command -v sudo >/dev/null || return 1
+    sudo -n true 2>/dev/null && return 0
+    [[ -t 0 ]] && sudo -v
+}
+
+# The lists on a fresh machine are empty or stale; once per run is enough.
+refresh_lists() {
+    [[ ${lists_are_fresh:-no} == yes ]] && return 0
+    logged apt-update "refreshing apt's package lists" apt_as_root update
+    lists_are_fresh=yes
+}
+
+install_packages() {
+    local -a missing
+    mapfile -t missing < <(missing_packages "$@")
+    ((${#missing[@]} == 0)) && return 0
+    may_install ||
+        die "these packages are missing and this user may not install them; ask for: sudo apt-get install ${missing[*]}"
+    refresh_lists
+    logged apt-install "installing ${missing[*]}" apt_as_root install -y --no-install-recommends "${missing[@]}"
+}
+
+ensure_packages() {
+    local -a wanted=("${build_packages[@]}")
+    if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+        command -v cc >/dev/null && command -v clang >/dev/null && return 0
+        die "this is neither Debian nor Ubuntu: install a C compiler, clang with libclang, and PostgreSQL 18 with its server headers, then set HOWDAH_PG_CONFIG"
+    fi
+    python3 -m pip --version >/dev/null 2>&1 || wanted+=(python3 python3-pip)
+    install_packages "${wanted[@]}"
+}

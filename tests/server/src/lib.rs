@@ -1,0 +1,13 @@
+//! Tests that need whole servers: crash, standby, dump and restore, and soon differential.
+//!
+//! ```text
+//!   tests/*.rs ──► cluster::Primary ──► howdah_cli::scratch ──► one server, gone when dropped
+//!                       └─► Standby      (base backup + streaming, in the primary's directory)
+//! ```
+//!
+//! Run by `./howdah test --only server`, or by `cargo test -p howdah-server-tests` after
+//! `./howdah up` has put the extension's files in place.
+
+#![forbid(unsafe_code)]
+
+pub mod cluster;
