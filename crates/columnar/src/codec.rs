@@ -197,7 +197,7 @@ pub(crate) fn is_known_encoding(number: u8) -> bool {
 /// The encoding tree as text, such as `dict(bitpacked, fsst)`; a plain leaf is left out.
 fn cascade_of(array: &ArrayRef) -> String {
     let id = array.encoding_id();
-    let name = id.as_str();
+    let name = id.as_str().trim_end_matches(".v2");
     let name = name.rsplit_once('.').map_or(name, |(_, name)| name);
     let children: Vec<String> = array
         .children_iter()

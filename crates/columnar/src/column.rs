@@ -11,7 +11,7 @@ use arrow_buffer::{BooleanBuffer, Buffer as ArrowBuffer, NullBuffer, ScalarBuffe
 use vortex_array::arrays::bool::BoolArrayExt;
 use vortex_array::arrays::primitive::PrimitiveArrayExt;
 use vortex_array::arrays::{BoolArray, PrimitiveArray, VarBinViewArray};
-use vortex_array::dtype::NativePType;
+use vortex_array::dtype::{NativePType, PType};
 use vortex_array::validity::Validity;
 use vortex_array::{ArrayRef, ExecutionCtx};
 use vortex_error::VortexResult;
@@ -208,6 +208,36 @@ pub(crate) fn numbers<T: NativePType + arrow_buffer::ArrowNativeType>(
     Ok((numbers.into_buffer::<T>().into_arrow_scalar_buffer(), nulls))
 }
 
+/// Decodes unsigned integers of any width, such as dictionary codes.
+pub(crate) fn indexes(
+    array: ArrayRef,
+    ctx: &mut ExecutionCtx,
+) -> VortexResult<(Vec<u64>, Option<NullBuffer>)> {
+    let row_count = array.len();
+    let numbers = array.execute::<PrimitiveArray>(ctx)?;
+    let nulls = nulls_of(PrimitiveArrayExt::validity(&numbers), row_count, ctx)?;
+    let indexes = match PrimitiveArrayExt::ptype(&numbers) {
+        PType::U8 => numbers
+            .into_buffer::<u8>()
+            .iter()
+            .map(|&v| v.into())
+            .collect(),
+        PType::U16 => numbers
+            .into_buffer::<u16>()
+            .iter()
+            .map(|&v| v.into())
+            .collect(),
+        PType::U32 => numbers
+            .into_buffer::<u32>()
+            .iter()
+            .map(|&v| v.into())
+            .collect(),
+        PType::U64 => numbers.into_buffer::<u64>().to_vec(),
+        ptype => vortex_error::vortex_bail!("dictionary codes of type {ptype}"),
+    };
+    Ok((indexes, nulls))
+}
+
 fn primitive<A>(array: ArrayRef, ctx: &mut ExecutionCtx) -> Result<ArrowPrimitive<A>, ColumnarError>
 where
     A: ArrowPrimitiveType,
@@ -224,6 +254,10 @@ fn views(array: ArrayRef, ctx: &mut ExecutionCtx) -> VortexResult<Views> {
     let row_count = array.len();
     let parts = array.execute::<VarBinViewArray>(ctx)?.into_data_parts();
     let nulls = nulls_of(parts.validity, row_count, ctx)?;
+    if row_count == 0 {
+        // An empty buffer need not be aligned, which Arrow would refuse.
+        return Ok((Vec::new().into(), Vec::new(), nulls));
+    }
     let views = parts.views.try_into_host_sync()?.into_arrow_buffer();
     let buffers = parts
         .buffers
