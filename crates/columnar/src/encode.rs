@@ -82,9 +82,12 @@ fn encode_column(
     } else {
         arrays_of(column)?
     };
+    let value_count = (stats.chunk.row_count - stats.chunk.null_count) as u64;
+    let distinct = stats.chunk.distinct_estimate.unwrap_or(0);
+    let repetitive = distinct <= value_count / 2;
     let parts = arrays
         .iter()
-        .map(|array| codec::compress(array, effort))
+        .map(|array| codec::compress(array, effort, repetitive))
         .collect::<Result<Vec<EncodedPart>, _>>()?;
 
     let start = body.len();
