@@ -89,7 +89,8 @@ fn new_session() -> VortexSession {
 }
 
 /// A compressor for columns whose values repeat, and one for the others: looking for a
-/// dictionary means hashing every value, which takes longer than all else together.
+/// dictionary, or for a value that most rows have, means hashing every value, which takes
+/// longer than all else together.
 struct Compressors {
     repetitive: BtrBlocksCompressor,
     distinct: BtrBlocksCompressor,
@@ -105,6 +106,7 @@ impl Compressors {
                 .clone()
                 .exclude_schemes([
                     integer::IntDictScheme.id(),
+                    integer::SparseScheme.id(),
                     float::FloatDictScheme.id(),
                     string::StringDictScheme.id(),
                     binary::BinaryDictScheme.id(),
@@ -167,7 +169,8 @@ pub(crate) struct EncodedPart {
 }
 
 /// Compresses an array and serializes what came out, to be placed at an offset that is a
-/// multiple of [`CHUNK_ALIGNMENT`]. `repetitive` says that a dictionary may pay.
+/// multiple of [`CHUNK_ALIGNMENT`]. `repetitive` says that many rows
+/// are alike.
 pub(crate) fn compress(
     array: &ArrayRef,
     effort: Effort,

@@ -82,9 +82,10 @@ fn encode_column(
     } else {
         arrays_of(column)?
     };
-    let value_count = (stats.chunk.row_count - stats.chunk.null_count) as u64;
-    let distinct = stats.chunk.distinct_estimate.unwrap_or(0);
-    let repetitive = distinct <= value_count / 2;
+    // Of the rows that are not null at least half are alike, or there are few of them.
+    let (row_count, null_count) = (stats.chunk.row_count, stats.chunk.null_count);
+    let distinct = stats.chunk.distinct_estimate.unwrap_or(0) as usize;
+    let repetitive = distinct <= (row_count - null_count) / 2 || null_count > row_count / 2;
     let parts = arrays
         .iter()
         .map(|array| codec::compress(array, effort, repetitive))
