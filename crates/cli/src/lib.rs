@@ -26,6 +26,7 @@
 pub mod account;
 pub mod cluster;
 pub mod command;
+pub mod demo;
 pub mod instance;
 pub mod paths;
 pub mod progress;
