@@ -7,7 +7,6 @@
 use std::borrow::Cow;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
@@ -16,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::data::Files;
 use super::{Options, Side};
+use crate::machine;
 use crate::progress::{Counting, Progress};
 use crate::units;
 
@@ -98,7 +98,7 @@ pub(super) struct Loaded {
 pub(super) fn require_disk(data: &Path, files: &Files, scale: u16) -> anyhow::Result<()> {
     let csv_bytes = total_bytes(files, scale);
     let needed = csv_bytes * DISK_FACTOR + (256 << 20);
-    let Some(free) = free_bytes(data) else {
+    let Some(free) = machine::free_disk_bytes(data) else {
         return Ok(());
     };
     if free < needed {
@@ -110,20 +110,6 @@ pub(super) fn require_disk(data: &Path, files: &Files, scale: u16) -> anyhow::Re
         );
     }
     Ok(())
-}
-
-/// The free bytes of the file system that holds a path, as `df` tells.
-pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
-    let output = Command::new("df").arg("-Pk").arg(path).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let kilobytes: u64 = text
-        .lines()
-        .nth(1)?
-        .split_whitespace()
-        .nth(3)?
-        .parse()
-        .ok()?;
-    kilobytes.checked_mul(1024)
 }
 
 fn total_bytes(files: &Files, scale: u16) -> u64 {
