@@ -1,1 +1,27 @@
+//! # bridge: PostgreSQL behind guards
+//!
+//! The room where PostgreSQL's pointers live. It knows pages, tuples, slots, indexes,
+//! snapshots and locks; it does not know row groups, columns or encodings, and it
+//! decides nothing about them.
+//!
+//! ```text
+//!   extension ──> store::ColdStore   key–value access to a table's TOAST relation
+//!             ──> tid                row numbers <-> cold TIDs
+//!             ──> slot               values -> a buffer slot holding a cold heap tuple
+//!             ──> relation           open relations as guards
+//!             ──> hot                what heap has for hot rows, made safe for cold t_ctid links
+//!             ──> ffi                functions pgrx does not bind
+//! ```
+//!
+//! Invariants
+//! - Everything here runs on the backend's main thread.
+//! - A guard that is dropped while a PostgreSQL error unwinds does nothing: the resource
+//!   owner of the aborting transaction releases what the guard held.
+//! - What differs between PostgreSQL majors stays in this crate.
 
+pub mod ffi;
+pub mod hot;
+pub mod relation;
+pub mod slot;
+pub mod store;
+pub mod tid;

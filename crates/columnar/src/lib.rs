@@ -1,1 +1,62 @@
+//! Row groups: typed rows in, bytes out, and every way to read them back.
+//!
+//! A row group holds up to [`MAX_ROWS`] rows. Each column of it is one *column chunk*,
+//! encoded on its own; the *footer* says where the chunks lie and what is known of their
+//! values, with a *zone map* of [`ZONE_ROWS`] rows per zone. `docs/format.md` specifies the
+//! bytes. Encodings are Vortex's (BtrBlocks-style cascades: Kuschewski et al., SIGMOD 2023).
+//!
+//! ```text
+//!   RowGroupBuilder ──encode──▶ EncodedRowGroup { footer, body }
+//!                                      │
+//!             Footer::parse ◀──────────┘
+//!                  │ ColumnMeta: range, statistics, zone map ─▶ verdicts on predicates
+//!                  ▼
+//!             Chunk::open ─▶ decode · decode_range · decode_selection · value · filter
+//! ```
+//!
+//! This room knows nothing of PostgreSQL: no types but storage types, no pages, no
+//! transactions, no collations. It keeps PostgreSQL's order of values, so that statistics
+//! and filters mean what a query means.
+//!
+//! Invariants: encoded bytes never change; bytes read back are untrusted, so nothing
+//! interprets them before their checksum matched, and a decoder's panic is an error of
+//! this crate; no thread is started and nothing global is changed.
 
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod builder;
+mod checksum;
+mod chunk;
+mod codec;
+mod column;
+mod distinct;
+mod encode;
+mod error;
+mod filter;
+mod footer;
+mod numeric;
+mod predicate;
+mod rewrite;
+mod stats;
+mod types;
+mod value;
+mod verdict;
+
+pub use builder::{BytesBuilder, ColumnBuilder, NumericBuilder, RowGroupBuilder, ScalarBuilder};
+pub use chunk::{Chunk, ChunkBuffer};
+pub use column::Column;
+pub use encode::EncodedRowGroup;
+pub use error::ColumnarError;
+pub use footer::{ColumnMeta, FORMAT_VERSION, Footer};
+pub use numeric::{NumericColumn, NumericDigits, NumericScales};
+pub use predicate::{CompareOp, Predicate, Verdict};
+pub use stats::{Bound, ChunkStats, Zone};
+pub use types::{ColumnType, Effort};
+pub use value::{Numeric, OwnedNumeric, OwnedValue, Value, compare};
+
+/// The most rows in a row group.
+pub const MAX_ROWS: usize = 131_072;
+
+/// Rows in a zone of the zone map.
+pub const ZONE_ROWS: usize = 8_192;

@@ -1,1 +1,38 @@
+//! # howdah: the extension
+//!
+//! A table is an ordinary heap with a columnar cold side. See ARCHITECTURE.md for the map.
+//!
+//! ```text
+//!   am        the table access method      load     bulk loads on their way to row groups
+//!   store     directory and row groups     cursor   cold rows into slots
+//!   types     datums <-> column values     settings, errors
+//! ```
 
+mod am;
+mod cursor;
+mod errors;
+mod load;
+mod settings;
+mod store;
+mod types;
+
+use pgrx::{pg_guard, pg_sys};
+
+pgrx::pg_module_magic!();
+
+/// Called when the library is loaded.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn _PG_init() {
+    // SAFETY: plain read of a global.
+    if unsafe { !pg_sys::process_shared_preload_libraries_in_progress } {
+        pgrx::ereport!(
+            pgrx::PgLogLevel::ERROR,
+            pgrx::PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "howdah must be loaded through shared_preload_libraries",
+            "Add howdah to shared_preload_libraries in postgresql.conf and restart the server."
+        );
+    }
+    settings::register();
+    load::register();
+}

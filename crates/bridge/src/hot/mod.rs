@@ -1,0 +1,74 @@
+//! Hot rows that may lead to cold ones.
+//!
+//! A hot tuple that was moved carries a cold TID in `t_ctid`. Heap functions that follow
+//! such links would read a block that does not exist; what stands here follows them safely.
+
+use pgrx::pg_sys;
+
+use crate::tid::{block_of, is_cold};
+
+/// Follows a hot row's update chain to the latest version that the scan's snapshot sees; a cold
+/// link ends the chain there, pointing at the cold row. Mirrors `heap_get_latest_tid`.
+///
+/// # Safety
+/// `scan` is an open heap scan descriptor; `tid` holds a valid hot TID.
+pub unsafe fn latest_tid(scan: pg_sys::TableScanDesc, tid: pg_sys::ItemPointer) {
+    // SAFETY: pin and share lock are held while a page is looked at; line pointers are checked.
+    unsafe {
+        let rel = (*scan).rs_rd;
+        let snapshot = (*scan).rs_snapshot;
+        let mut ctid = *tid;
+        let mut prior_xmax = pg_sys::InvalidTransactionId;
+        loop {
+            let buffer = pg_sys::ReadBuffer(rel, block_of(&ctid));
+            pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
+            let page = pg_sys::BufferGetPage(buffer);
+            let in_page =
+                ctid.ip_posid >= 1 && ctid.ip_posid <= pg_sys::PageGetMaxOffsetNumber(page);
+            let item = if in_page {
+                pg_sys::PageGetItemId(page, ctid.ip_posid)
+            } else {
+                std::ptr::null_mut()
+            };
+            if item.is_null() || (*item).lp_flags() != pg_sys::LP_NORMAL {
+                pg_sys::UnlockReleaseBuffer(buffer);
+                return;
+            }
+            let mut tuple = pg_sys::HeapTupleData {
+                t_len: (*item).lp_len(),
+                t_self: ctid,
+                t_tableOid: (*rel).rd_id,
+                t_data: pg_sys::PageGetItem(page, item).cast(),
+            };
+            let header = tuple.t_data;
+            if prior_xmax != pg_sys::InvalidTransactionId
+                && prior_xmax != pg_sys::HeapTupleHeaderGetXmin(header)
+            {
+                pg_sys::UnlockReleaseBuffer(buffer);
+                return;
+            }
+            let valid = pg_sys::HeapTupleSatisfiesVisibility(&mut tuple, snapshot, buffer);
+            pg_sys::HeapCheckForSerializableConflictOut(valid, rel, &mut tuple, buffer, snapshot);
+            if valid {
+                *tid = ctid;
+            }
+            let next = (*header).t_ctid;
+            let ends = u32::from((*header).t_infomask) & pg_sys::HEAP_XMAX_INVALID != 0
+                || pg_sys::HeapTupleHeaderIsOnlyLocked(header)
+                || pg_sys::HeapTupleHeaderIndicatesMovedPartitions(header)
+                || (block_of(&next) == block_of(&ctid) && next.ip_posid == ctid.ip_posid);
+            prior_xmax = pg_sys::HeapTupleHeaderGetUpdateXid(header);
+            pg_sys::UnlockReleaseBuffer(buffer);
+            if ends {
+                return;
+            }
+            if is_cold(&next) {
+                if pg_sys::TransactionIdDidCommit(prior_xmax) {
+                    *tid = next;
+                }
+                return;
+            }
+            ctid = next;
+        }
+    }
+}

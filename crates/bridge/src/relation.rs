@@ -1,0 +1,98 @@
+//! Open relations as guards.
+
+use pgrx::pg_sys;
+
+/// A relation opened with a lock; closed on drop, the lock kept to the end of the
+/// transaction (PostgreSQL's habit for relations that were written).
+pub struct OpenRelation {
+    rel: pg_sys::Relation,
+    release_lock: pg_sys::LOCKMODE,
+}
+
+impl OpenRelation {
+    /// Opens a table, view or TOAST relation. Errors as `relation_open` does.
+    pub fn open(oid: pg_sys::Oid, lockmode: u32) -> OpenRelation {
+        // SAFETY: relation_open checks the OID and raises an ERROR for a bad one.
+        let rel = unsafe { pg_sys::relation_open(oid, lockmode as pg_sys::LOCKMODE) };
+        OpenRelation {
+            rel,
+            release_lock: pg_sys::NoLock as pg_sys::LOCKMODE,
+        }
+    }
+
+    /// Opens a relation that may have been dropped meanwhile.
+    pub fn try_open(oid: pg_sys::Oid, lockmode: u32) -> Option<OpenRelation> {
+        // SAFETY: try_relation_open returns NULL for a relation that is gone.
+        let rel = unsafe { pg_sys::try_relation_open(oid, lockmode as pg_sys::LOCKMODE) };
+        (!rel.is_null()).then_some(OpenRelation {
+            rel,
+            release_lock: pg_sys::NoLock as pg_sys::LOCKMODE,
+        })
+    }
+
+    /// Releases the lock together with the relation on drop.
+    pub fn releasing(mut self, lockmode: u32) -> OpenRelation {
+        self.release_lock = lockmode as pg_sys::LOCKMODE;
+        self
+    }
+
+    /// The relcache entry, valid as long as this guard.
+    pub fn raw(&self) -> pg_sys::Relation {
+        self.rel
+    }
+}
+
+impl Drop for OpenRelation {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: `rel` was opened by us and is closed once.
+            unsafe { pg_sys::relation_close(self.rel, self.release_lock) }
+        }
+    }
+}
+
+/// OID of a relation.
+///
+/// # Safety
+/// `rel` is an open relation.
+pub unsafe fn oid_of(rel: pg_sys::Relation) -> pg_sys::Oid {
+    // SAFETY: the caller holds the relation open.
+    unsafe { (*rel).rd_id }
+}
+
+/// Name of a relation, for messages.
+///
+/// # Safety
+/// `rel` is an open relation.
+pub unsafe fn name_of(rel: pg_sys::Relation) -> String {
+    // SAFETY: the caller holds the relation open; relname is NUL-terminated.
+    unsafe { std::ffi::CStr::from_ptr((*(*rel).rd_rel).relname.data.as_ptr()) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Counts rows that a scan returned, for `pg_stat_all_tables`.
+///
+/// # Safety
+/// `rel` is an open relation.
+pub unsafe fn count_rows_read(rel: pg_sys::Relation, rows: u64) {
+    // SAFETY: the caller holds the relation open; pgstat_assoc_relation fills `pgstat_info`.
+    unsafe {
+        if (*rel).pgstat_info.is_null() {
+            if !(*rel).pgstat_enabled {
+                return;
+            }
+            pg_sys::pgstat_assoc_relation(rel);
+        }
+        (*(*rel).pgstat_info).counts.tuples_returned += rows as i64;
+    }
+}
+
+/// Blocks of the main fork.
+///
+/// # Safety
+/// `rel` is an open relation with storage.
+pub unsafe fn main_fork_blocks(rel: pg_sys::Relation) -> pg_sys::BlockNumber {
+    // SAFETY: the caller holds the relation open.
+    unsafe { pg_sys::RelationGetNumberOfBlocksInFork(rel, pg_sys::ForkNumber::MAIN_FORKNUM) }
+}

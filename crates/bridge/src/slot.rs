@@ -1,0 +1,62 @@
+//! Cold rows as heap tuples in buffer slots.
+//!
+//! Heap functions insist on `TTSOpsBufferHeapTuple` slots. A cold row becomes a heap tuple
+//! of its own memory (frozen header, no xmax, cold `t_self`) placed in such a slot without a
+//! buffer, exactly as `ExecForceStoreHeapTuple` leaves it, but without its second copy.
+
+use pgrx::pg_sys;
+
+/// Forms a heap tuple from the values and stores it in the slot, which owns it.
+///
+/// # Safety
+/// `slot` is a buffer-heap-tuple slot for the relation; `values` and `nulls` hold one
+/// entry per attribute of its descriptor, valid in the current memory.
+pub unsafe fn store_cold_row(
+    slot: *mut pg_sys::TupleTableSlot,
+    values: *mut pg_sys::Datum,
+    nulls: *mut bool,
+    tid: pg_sys::ItemPointerData,
+    table: pg_sys::Oid,
+) {
+    // SAFETY: the caller vouches for slot and arrays; the tuple is formed in the slot's own
+    // memory context, so that the slot may free it (TTS_FLAG_SHOULDFREE). ExecClearTuple
+    // runs before the fields are set and may only release what the slot held before.
+    unsafe {
+        pg_sys::ExecClearTuple(slot);
+        let old = pg_sys::MemoryContextSwitchTo((*slot).tts_mcxt);
+        let tuple = pg_sys::heap_form_tuple((*slot).tts_tupleDescriptor, values, nulls);
+        pg_sys::MemoryContextSwitchTo(old);
+        freeze_header(tuple, tid, table);
+        let buffer_slot = slot.cast::<pg_sys::BufferHeapTupleTableSlot>();
+        (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
+        (*slot).tts_flags |= pg_sys::TTS_FLAG_SHOULDFREE as u16;
+        (*slot).tts_nvalid = 0;
+        (*slot).tts_tid = tid;
+        (*slot).tts_tableOid = table;
+        (*buffer_slot).base.tuple = tuple;
+        (*buffer_slot).base.off = 0;
+        (*buffer_slot).buffer = pg_sys::InvalidBuffer as pg_sys::Buffer;
+    }
+}
+
+/// Makes a formed tuple look like a frozen, live row at `tid`.
+///
+/// # Safety
+/// `tuple` points at a freshly formed heap tuple.
+pub unsafe fn freeze_header(
+    tuple: pg_sys::HeapTuple,
+    tid: pg_sys::ItemPointerData,
+    table: pg_sys::Oid,
+) {
+    // SAFETY: the caller owns the tuple; only its header is written.
+    unsafe {
+        let header = (*tuple).t_data;
+        (*tuple).t_self = tid;
+        (*tuple).t_tableOid = table;
+        (*header).t_ctid = tid;
+        (*header).t_choice.t_heap.t_xmin = pg_sys::FrozenTransactionId;
+        (*header).t_choice.t_heap.t_xmax = pg_sys::InvalidTransactionId;
+        (*header).t_choice.t_heap.t_field3.t_cid = pg_sys::FirstCommandId;
+        (*header).t_infomask |= (pg_sys::HEAP_XMIN_FROZEN | pg_sys::HEAP_XMAX_INVALID) as u16;
+    }
+}

@@ -1,0 +1,196 @@
+//! The cold store: a table's TOAST relation as a transactional key–value store.
+//!
+//! ```text
+//!   key   = (chunk_id oid, chunk_seq int4)      the TOAST relation's unique index
+//!   value = chunk_data, up to VALUE_BYTES       one tuple; a full one fills its page
+//! ```
+//!
+//! Long values are split: piece `k` of value `id` is the tuple `(id, k)` and holds the
+//! bytes `[k * VALUE_BYTES, …)`. Pieces are written one after the other, so that a reader
+//! finds piece 0 of a range through the index once and then walks consecutive blocks,
+//! checking `(id, seq)` on each and returning to the index where they differ.
+//!
+//! Visibility. Entries are ordinary MVCC tuples, judged by whoever scans them. The pieces
+//! of a long value carry no visibility of their own: their id is known only from an entry
+//! that the reader could see, ids are never in use twice, and VACUUM removes pieces only
+//! when no snapshot can see that entry any more (entry and pieces are deleted by one
+//! transaction).
+//!
+//! In-place change. [`ColdStore::overwrite`] replaces the payload of one tuple by another
+//! of the same length: exclusive content lock, generic WAL. It is used where MVCC is not
+//! wanted (the high-water mark) or not needed (an entry of our own running transaction).
+//! A crash leaves the old or the new payload, never a mixture, as WAL replays whole deltas.
+//!
+//! Locks: content locks are held for one page at a time, never across a call into another
+//! page; `ColdStore::with_allocation_lock` is a heavyweight page lock on block 0 of the
+//! TOAST relation that nobody else takes.
+
+mod read;
+mod write;
+
+use pgrx::pg_sys;
+
+pub use read::{Entry, Judge};
+pub use write::{Birth, BulkWrite};
+
+/// Bytes of one piece: with tuple header and keys one piece fills a page.
+pub const VALUE_BYTES: usize = 8_100;
+
+/// Bytes in front of the payload inside a TOAST tuple's data: id, seq, varlena header.
+const PAYLOAD_OFFSET: usize = 12;
+
+/// An open cold store. Closing keeps the locks to the end of the transaction.
+pub struct ColdStore {
+    /// The table itself where the store was opened through it, else NULL.
+    table: pg_sys::Relation,
+    toast: pg_sys::Relation,
+    /// Every index of the TOAST relation that must be maintained.
+    indexes: Vec<pg_sys::Relation>,
+    /// Position in `indexes` of the one that can be searched.
+    valid: usize,
+}
+
+/// Why stored bytes could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// A piece that an entry speaks of is not there.
+    #[error("piece {seq} of cold value {id} is missing in TOAST relation {toast}")]
+    MissingPiece { toast: u32, id: u32, seq: i32 },
+    /// A piece is shorter or longer than its place demands.
+    #[error("piece {seq} of cold value {id} has {actual_bytes} bytes instead of {expected_bytes}")]
+    WrongLength {
+        id: u32,
+        seq: i32,
+        actual_bytes: usize,
+        expected_bytes: usize,
+    },
+}
+
+impl ColdStore {
+    /// Opens the TOAST relation of `table`; `None` if the table has none.
+    ///
+    /// # Safety
+    /// `table` is an open relation, locked at least as strongly as `lockmode`.
+    pub unsafe fn open(table: pg_sys::Relation, lockmode: u32) -> Option<ColdStore> {
+        // SAFETY: the caller holds `table` open; relation_open and the index list may raise
+        // an ERROR, in which case nothing of ours needs undoing.
+        unsafe {
+            let toast_oid = (*(*table).rd_rel).reltoastrelid;
+            if toast_oid == pg_sys::InvalidOid {
+                return None;
+            }
+            let mut store = ColdStore::open_toast(toast_oid, lockmode);
+            store.table = table;
+            Some(store)
+        }
+    }
+
+    /// Opens a TOAST relation by its own OID.
+    ///
+    /// # Safety
+    /// `toast_oid` names a TOAST relation that the caller keeps from being dropped.
+    pub unsafe fn open_toast(toast_oid: pg_sys::Oid, lockmode: u32) -> ColdStore {
+        let mode = lockmode as pg_sys::LOCKMODE;
+        // SAFETY: as for `open`.
+        unsafe {
+            let toast = pg_sys::table_open(toast_oid, mode);
+            let list = pg_sys::RelationGetIndexList(toast);
+            let count = if list.is_null() { 0 } else { (*list).length };
+            let mut indexes = Vec::with_capacity(count as usize);
+            let mut valid = usize::MAX;
+            for i in 0..count {
+                let oid = (*(*list).elements.add(i as usize)).oid_value;
+                let index = pg_sys::index_open(oid, mode);
+                if valid == usize::MAX && (*(*index).rd_index).indisvalid {
+                    valid = i as usize;
+                }
+                indexes.push(index);
+            }
+            pg_sys::list_free(list);
+            if valid == usize::MAX {
+                pgrx::error!(
+                    "no valid index found for toast relation with Oid {}",
+                    toast_oid.to_u32()
+                );
+            }
+            ColdStore {
+                table: std::ptr::null_mut(),
+                toast,
+                indexes,
+                valid,
+            }
+        }
+    }
+
+    /// The TOAST relation, valid as long as this store.
+    pub fn toast(&self) -> pg_sys::Relation {
+        self.toast
+    }
+
+    /// OID and file number of the TOAST relation: what names its contents.
+    pub fn identity(&self) -> (u32, u32) {
+        // SAFETY: `toast` is open.
+        unsafe {
+            (
+                (*self.toast).rd_id.to_u32(),
+                (*self.toast).rd_locator.relNumber.to_u32(),
+            )
+        }
+    }
+
+    /// Whether `snapshot` sees the entry; tells the serializable machinery about an entry that it
+    /// does not see yet, as a heap scan does for a row. To be called as a judge.
+    ///
+    /// # Safety
+    /// `tuple` lies in `buffer`, which is pinned and share-locked; `snapshot` is valid.
+    pub unsafe fn visible(
+        &self,
+        tuple: pg_sys::HeapTuple,
+        buffer: pg_sys::Buffer,
+        snapshot: pg_sys::Snapshot,
+    ) -> bool {
+        // SAFETY: as for this function; `table` is open as long as the store.
+        unsafe {
+            let valid = pg_sys::HeapTupleSatisfiesVisibility(tuple, snapshot, buffer);
+            if !self.table.is_null() && pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 {
+                pg_sys::HeapCheckForSerializableConflictOut(
+                    valid, self.table, tuple, buffer, snapshot,
+                );
+            }
+            valid
+        }
+    }
+
+    fn valid_index(&self) -> pg_sys::Relation {
+        self.indexes[self.valid]
+    }
+
+    /// Runs `f` while no other backend runs one for this store.
+    pub fn with_allocation_lock<R>(&self, f: impl FnOnce() -> R) -> R {
+        let mode = pg_sys::ExclusiveLock as pg_sys::LOCKMODE;
+        // SAFETY: `toast` is open; the lock is released below, or by the abort of the
+        // transaction when `f` raises an ERROR.
+        unsafe { pg_sys::LockPage(self.toast, 0, mode) };
+        let result = f();
+        // SAFETY: as above; taken by the line before.
+        unsafe { pg_sys::UnlockPage(self.toast, 0, mode) };
+        result
+    }
+}
+
+impl Drop for ColdStore {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let keep = pg_sys::NoLock as pg_sys::LOCKMODE;
+        // SAFETY: opened by us, closed once; locks stay with the transaction.
+        unsafe {
+            for &index in &self.indexes {
+                pg_sys::index_close(index, keep);
+            }
+            pg_sys::table_close(self.toast, keep);
+        }
+    }
+}

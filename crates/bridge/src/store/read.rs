@@ -1,0 +1,319 @@
+//! Reading entries and the pieces of long values.
+
+use std::ops::{ControlFlow, RangeInclusive};
+
+use pgrx::{IntoDatum, pg_sys};
+
+use super::{ColdStore, PAYLOAD_OFFSET, StoreError, VALUE_BYTES};
+
+/// Decides whether an entry's tuple is wanted; called with the buffer share-locked.
+pub type Judge<'a> = dyn FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool + 'a;
+
+/// One tuple found by a scan of entries; the payload is a copy.
+#[derive(Debug)]
+pub struct Entry {
+    pub seq: i32,
+    pub tid: pg_sys::ItemPointerData,
+    pub payload: Vec<u8>,
+}
+
+/// An index scan over `(id, low..=high)` that ends itself.
+struct KeyScan {
+    scan: pg_sys::IndexScanDesc,
+    direction: pg_sys::ScanDirection::Type,
+}
+
+impl KeyScan {
+    fn begin(store: &ColdStore, id: u32, seqs: RangeInclusive<i32>, backward: bool) -> KeyScan {
+        let mut keys: [pg_sys::ScanKeyData; 3] = Default::default();
+        // SAFETY: the keys are copied by index_rescan; both relations are open. SnapshotAny is
+        // a static of the server; index scans do not write to it.
+        unsafe {
+            pg_sys::ScanKeyInit(
+                &mut keys[0],
+                1,
+                pg_sys::BTEqualStrategyNumber as u16,
+                pg_sys::Oid::from(pg_sys::F_OIDEQ),
+                pg_sys::Oid::from(id)
+                    .into_datum()
+                    .unwrap_or(pg_sys::Datum::from(0)),
+            );
+            pg_sys::ScanKeyInit(
+                &mut keys[1],
+                2,
+                pg_sys::BTGreaterEqualStrategyNumber as u16,
+                pg_sys::Oid::from(pg_sys::F_INT4GE),
+                pg_sys::Datum::from(*seqs.start()),
+            );
+            pg_sys::ScanKeyInit(
+                &mut keys[2],
+                2,
+                pg_sys::BTLessEqualStrategyNumber as u16,
+                pg_sys::Oid::from(pg_sys::F_INT4LE),
+                pg_sys::Datum::from(*seqs.end()),
+            );
+            let scan = pg_sys::index_beginscan(
+                store.toast,
+                store.valid_index(),
+                &raw mut pg_sys::SnapshotAnyData,
+                std::ptr::null_mut(),
+                3,
+                0,
+            );
+            pg_sys::index_rescan(scan, keys.as_mut_ptr(), 3, std::ptr::null_mut(), 0);
+            let direction = if backward {
+                pg_sys::ScanDirection::BackwardScanDirection
+            } else {
+                pg_sys::ScanDirection::ForwardScanDirection
+            };
+            KeyScan { scan, direction }
+        }
+    }
+
+    fn next(&mut self) -> Option<pg_sys::ItemPointerData> {
+        // SAFETY: the scan is open; the returned pointer lies inside it.
+        unsafe {
+            let tid = pg_sys::index_getnext_tid(self.scan, self.direction);
+            (!tid.is_null()).then(|| *tid)
+        }
+    }
+}
+
+impl Drop for KeyScan {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: opened by `begin`, ended once.
+            unsafe { pg_sys::index_endscan(self.scan) }
+        }
+    }
+}
+
+/// A pinned, share-locked page.
+struct LockedPage {
+    buffer: pg_sys::Buffer,
+    page: pg_sys::Page,
+}
+
+impl LockedPage {
+    fn read(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> LockedPage {
+        // SAFETY: `rel` is open; a block past the end or a damaged page raises an ERROR before
+        // anything is held.
+        unsafe {
+            let buffer = pg_sys::ReadBufferExtended(
+                rel,
+                pg_sys::ForkNumber::MAIN_FORKNUM,
+                block,
+                pg_sys::ReadBufferMode::RBM_NORMAL,
+                std::ptr::null_mut(),
+            );
+            pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
+            LockedPage {
+                buffer,
+                page: pg_sys::BufferGetPage(buffer),
+            }
+        }
+    }
+
+    /// The tuple at `offset`, if there is a normal one.
+    fn tuple(
+        &self,
+        rel: pg_sys::Relation,
+        tid: pg_sys::ItemPointerData,
+    ) -> Option<pg_sys::HeapTupleData> {
+        let offset = tid.ip_posid;
+        // SAFETY: pin and share lock are held; the line pointer is checked before its item is
+        // touched.
+        unsafe {
+            if offset == 0 || offset > pg_sys::PageGetMaxOffsetNumber(self.page) {
+                return None;
+            }
+            let item = pg_sys::PageGetItemId(self.page, offset);
+            if (*item).lp_flags() != pg_sys::LP_NORMAL {
+                return None;
+            }
+            Some(pg_sys::HeapTupleData {
+                t_len: (*item).lp_len(),
+                t_self: tid,
+                t_tableOid: (*rel).rd_id,
+                t_data: self.page.cast::<u8>().add((*item).lp_off() as usize).cast(),
+            })
+        }
+    }
+}
+
+impl Drop for LockedPage {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: locked and pinned by `read`, released once.
+            unsafe { pg_sys::UnlockReleaseBuffer(self.buffer) }
+        }
+    }
+}
+
+/// `(id, seq, payload)` of a TOAST tuple on a pinned page.
+///
+/// # Safety
+/// The tuple lies on a page that stays pinned and locked while the slice is used.
+unsafe fn fields<'a>(tuple: &pg_sys::HeapTupleData) -> Option<(u32, i32, &'a [u8])> {
+    // SAFETY: t_len comes from a line pointer inside the page; everything is checked against it.
+    unsafe {
+        let hoff = (*tuple.t_data).t_hoff as usize;
+        let len = tuple.t_len as usize;
+        if len < hoff + PAYLOAD_OFFSET {
+            return None;
+        }
+        let data = tuple.t_data.cast::<u8>().add(hoff);
+        let id = data.cast::<u32>().read_unaligned();
+        let seq = data.add(4).cast::<i32>().read_unaligned();
+        let header = data.add(8).cast::<u32>().read_unaligned();
+        let varlena_bytes = (header >> 2) as usize;
+        if header & 3 != 0 || varlena_bytes < 4 || hoff + 8 + varlena_bytes > len {
+            return None;
+        }
+        Some((
+            id,
+            seq,
+            std::slice::from_raw_parts(data.add(PAYLOAD_OFFSET), varlena_bytes - 4),
+        ))
+    }
+}
+
+impl ColdStore {
+    /// Calls `found` for each entry `(id, seqs)` whose tuple the judge wants, in the order of
+    /// `seq` (descending if `backward`), until `found` breaks.
+    pub fn scan_entries(
+        &self,
+        id: u32,
+        seqs: RangeInclusive<i32>,
+        backward: bool,
+        judge: &mut Judge<'_>,
+        mut found: impl FnMut(Entry) -> ControlFlow<()>,
+    ) {
+        let mut scan = KeyScan::begin(self, id, seqs, backward);
+        while let Some(tid) = scan.next() {
+            let entry = {
+                let page = LockedPage::read(self.toast, crate::tid::block_of(&tid));
+                let Some(mut tuple) = page.tuple(self.toast, tid) else {
+                    continue;
+                };
+                // SAFETY: pin and lock are held by `page`.
+                let Some((tuple_id, seq, payload)) = (unsafe { fields(&tuple) }) else {
+                    continue;
+                };
+                if tuple_id != id {
+                    continue;
+                }
+                let payload = payload.to_vec();
+                if !judge(&mut tuple, page.buffer) {
+                    continue;
+                }
+                Entry { seq, tid, payload }
+            };
+            if found(entry).is_break() {
+                return;
+            }
+        }
+    }
+
+    /// The first wanted entry with exactly this key.
+    pub fn find_entry(&self, id: u32, seq: i32, judge: &mut Judge<'_>) -> Option<Entry> {
+        let mut result = None;
+        self.scan_entries(id, seq..=seq, false, judge, |entry| {
+            result = Some(entry);
+            ControlFlow::Break(())
+        });
+        result
+    }
+
+    /// Fills `out` with the bytes `[offset, offset + out.len())` of the long value `id`.
+    ///
+    /// # Errors
+    /// A piece that is missing or of the wrong length.
+    pub fn read_value(&self, id: u32, offset: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        let mut done = 0;
+        let mut guess: Option<pg_sys::BlockNumber> = None;
+        let blocks = if out.len() > VALUE_BYTES {
+            // SAFETY: `toast` is open.
+            unsafe { crate::relation::main_fork_blocks(self.toast) }
+        } else {
+            0
+        };
+        while done < out.len() {
+            let at = offset + done as u64;
+            let seq = i32::try_from(at / VALUE_BYTES as u64).unwrap_or(i32::MAX);
+            let skip = (at % VALUE_BYTES as u64) as usize;
+            let want = (VALUE_BYTES - skip).min(out.len() - done);
+            let target = &mut out[done..done + want];
+            let block = match guess {
+                Some(block)
+                    if block < blocks && self.copy_piece(block, 1, id, seq, skip, target)? =>
+                {
+                    block
+                }
+                _ => self.copy_piece_by_index(id, seq, skip, target)?,
+            };
+            guess = block.checked_add(1);
+            done += want;
+            if done % (64 * VALUE_BYTES) < VALUE_BYTES {
+                pgrx::check_for_interrupts!();
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_piece_by_index(
+        &self,
+        id: u32,
+        seq: i32,
+        skip: usize,
+        out: &mut [u8],
+    ) -> Result<pg_sys::BlockNumber, StoreError> {
+        let mut scan = KeyScan::begin(self, id, seq..=seq, false);
+        while let Some(tid) = scan.next() {
+            let block = crate::tid::block_of(&tid);
+            if self.copy_piece(block, tid.ip_posid, id, seq, skip, out)? {
+                return Ok(block);
+            }
+        }
+        Err(StoreError::MissingPiece {
+            toast: self.identity().0,
+            id,
+            seq,
+        })
+    }
+
+    /// Copies from the tuple at `(block, offset)` if it is the piece `(id, seq)`.
+    fn copy_piece(
+        &self,
+        block: pg_sys::BlockNumber,
+        offset: u16,
+        id: u32,
+        seq: i32,
+        skip: usize,
+        out: &mut [u8],
+    ) -> Result<bool, StoreError> {
+        let page = LockedPage::read(self.toast, block);
+        let Some(tuple) = page.tuple(self.toast, crate::tid::tid_of(block, offset)) else {
+            return Ok(false);
+        };
+        // SAFETY: pin and lock are held by `page`.
+        let Some((tuple_id, tuple_seq, payload)) = (unsafe { fields(&tuple) }) else {
+            return Ok(false);
+        };
+        if tuple_id != id || tuple_seq != seq {
+            return Ok(false);
+        }
+        match payload.get(skip..skip + out.len()) {
+            Some(bytes) => {
+                out.copy_from_slice(bytes);
+                Ok(true)
+            }
+            None => Err(StoreError::WrongLength {
+                id,
+                seq,
+                actual_bytes: payload.len(),
+                expected_bytes: skip + out.len(),
+            }),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Writing entries, long values and in-place changes.
+
+use pgrx::pg_sys;
+
+use super::{ColdStore, PAYLOAD_OFFSET, VALUE_BYTES};
+
+/// How a tuple enters the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Birth {
+    /// Belongs to the running transaction.
+    Transactional,
+    /// Visible to everyone at once, also if the running transaction aborts.
+    Frozen,
+}
+
+impl ColdStore {
+    /// A value id that nobody uses.
+    pub fn new_value_id(&self) -> u32 {
+        // SAFETY: both relations are open; chunk_id is the first column of the TOAST relation.
+        unsafe {
+            let index = (*self.valid_index()).rd_id;
+            pg_sys::GetNewOidWithIndex(self.toast, index, 1).to_u32()
+        }
+    }
+
+    /// Inserts one tuple and its index entries; `payload` is at most [`VALUE_BYTES`] long.
+    /// Never decoded logically.
+    pub fn insert(
+        &self,
+        id: u32,
+        seq: i32,
+        payload: &[u8],
+        cid: pg_sys::CommandId,
+        birth: Birth,
+        bulk: Option<&BulkWrite>,
+    ) -> pg_sys::ItemPointerData {
+        assert!(
+            payload.len() <= VALUE_BYTES,
+            "a cold value piece is at most {VALUE_BYTES} bytes"
+        );
+        let mut options = pg_sys::HEAP_INSERT_NO_LOGICAL;
+        if birth == Birth::Frozen {
+            options |= pg_sys::HEAP_INSERT_FROZEN;
+        }
+        let bistate = bulk.map_or(std::ptr::null_mut(), |b| b.0);
+        // SAFETY: the tuple is formed from values that live until heap_freetuple; the relations
+        // are open and locked for writing; an ERROR leaves only memory of the current context.
+        unsafe {
+            let image = pg_sys::palloc(payload.len() + 4).cast::<u8>();
+            image
+                .cast::<u32>()
+                .write_unaligned(((payload.len() + 4) as u32) << 2);
+            std::ptr::copy_nonoverlapping(payload.as_ptr(), image.add(4), payload.len());
+            let mut values = [
+                pg_sys::Datum::from(pg_sys::Oid::from(id)),
+                pg_sys::Datum::from(seq),
+                pg_sys::Datum::from(image),
+            ];
+            let mut nulls = [false; 3];
+            let tuple = pg_sys::heap_form_tuple(
+                (*self.toast).rd_att,
+                values.as_mut_ptr(),
+                nulls.as_mut_ptr(),
+            );
+            pg_sys::heap_insert(self.toast, tuple, cid, options as i32, bistate);
+            for &index in &self.indexes {
+                if !(*(*index).rd_index).indisready {
+                    continue;
+                }
+                let unique = if (*(*index).rd_index).indisunique {
+                    pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES
+                } else {
+                    pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO
+                };
+                pg_sys::index_insert(
+                    index,
+                    values.as_mut_ptr(),
+                    nulls.as_mut_ptr(),
+                    &mut (*tuple).t_self,
+                    self.toast,
+                    unique,
+                    false,
+                    std::ptr::null_mut(),
+                );
+            }
+            let tid = (*tuple).t_self;
+            pg_sys::heap_freetuple(tuple);
+            pg_sys::pfree(image.cast());
+            tid
+        }
+    }
+
+    /// Writes a long value under a fresh id and returns the id. `parts` are concatenated.
+    pub fn write_value(&self, parts: &[&[u8]], cid: pg_sys::CommandId) -> u32 {
+        let id = self.new_value_id();
+        self.write_value_as(id, parts, cid, Birth::Transactional);
+        id
+    }
+
+    /// Writes a long value under a given id.
+    pub fn write_value_as(&self, id: u32, parts: &[&[u8]], cid: pg_sys::CommandId, birth: Birth) {
+        let bulk = BulkWrite::begin();
+        let mut piece = Vec::with_capacity(VALUE_BYTES);
+        let mut seq = 0;
+        for part in parts {
+            let mut rest = *part;
+            while !rest.is_empty() {
+                let take = rest.len().min(VALUE_BYTES - piece.len());
+                piece.extend_from_slice(&rest[..take]);
+                rest = &rest[take..];
+                if piece.len() == VALUE_BYTES {
+                    self.insert(id, seq, &piece, cid, birth, Some(&bulk));
+                    piece.clear();
+                    seq += 1;
+                    pgrx::check_for_interrupts!();
+                }
+            }
+        }
+        if !piece.is_empty() || seq == 0 {
+            self.insert(id, seq, &piece, cid, birth, Some(&bulk));
+        }
+    }
+
+    /// Replaces the payload of the tuple at `tid` by one of the same length, in place.
+    ///
+    /// # Panics
+    /// If the tuple is not there or the length differs: both would be our own bug.
+    pub fn overwrite(&self, tid: pg_sys::ItemPointerData, payload: &[u8]) {
+        self.update_in_place(tid, |old| {
+            assert_eq!(
+                old.len(),
+                payload.len(),
+                "an in-place change keeps the length"
+            );
+            old.copy_from_slice(payload);
+        });
+    }
+
+    /// Lets `change` edit the payload of the tuple at `tid`, exclusively locked and WAL-logged.
+    pub fn update_in_place<R>(
+        &self,
+        tid: pg_sys::ItemPointerData,
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
+        let block = crate::tid::block_of(&tid);
+        // SAFETY: pin and exclusive lock are held from ReadBuffer to UnlockReleaseBuffer. The
+        // page that GenericXLogRegisterBuffer returns is a private copy of the whole page; the
+        // slice stays inside the item that its line pointer describes. `change` runs before
+        // GenericXLogFinish, so a panic in it leaves the page as it was.
+        unsafe {
+            let buffer = pg_sys::ReadBuffer(self.toast, block);
+            pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
+            let state = pg_sys::GenericXLogStart(self.toast);
+            let page = pg_sys::GenericXLogRegisterBuffer(state, buffer, 0);
+            let item = pg_sys::PageGetItemId(page, tid.ip_posid);
+            assert_eq!(
+                (*item).lp_flags(),
+                pg_sys::LP_NORMAL,
+                "in-place change of a tuple that is gone"
+            );
+            let tuple = page.cast::<u8>().add((*item).lp_off() as usize);
+            let hoff = (*tuple.cast::<pg_sys::HeapTupleHeaderData>()).t_hoff as usize;
+            let data = tuple.add(hoff);
+            let varlena_bytes = (data.add(8).cast::<u32>().read_unaligned() >> 2) as usize;
+            assert!(
+                varlena_bytes >= 4 && hoff + 8 + varlena_bytes <= (*item).lp_len() as usize,
+                "in-place change of a damaged tuple"
+            );
+            let result = change(std::slice::from_raw_parts_mut(
+                data.add(PAYLOAD_OFFSET),
+                varlena_bytes - 4,
+            ));
+            pg_sys::GenericXLogFinish(state);
+            pg_sys::UnlockReleaseBuffer(buffer);
+            result
+        }
+    }
+
+    /// Deletes the tuple at `tid` in the running transaction.
+    pub fn delete(&self, tid: pg_sys::ItemPointerData) {
+        let mut tid = tid;
+        // SAFETY: the relation is open and locked for writing; a concurrent change raises an ERROR.
+        unsafe { pg_sys::simple_heap_delete(self.toast, &mut tid) }
+    }
+
+    /// Deletes every piece of a long value in the running transaction.
+    pub fn delete_value(&self, id: u32) {
+        let mut tids = Vec::new();
+        self.scan_entries(
+            id,
+            0..=i32::MAX,
+            false,
+            // SAFETY: called with the buffer share-locked, as the function asks.
+            &mut |tuple, buffer| unsafe {
+                pg_sys::HeapTupleSatisfiesVisibility(
+                    tuple,
+                    &raw mut pg_sys::SnapshotSelfData,
+                    buffer,
+                )
+            },
+            |entry| {
+                tids.push(entry.tid);
+                std::ops::ControlFlow::Continue(())
+            },
+        );
+        for tid in tids {
+            self.delete(tid);
+            pgrx::check_for_interrupts!();
+        }
+    }
+}
+
+/// A bulk-insert state: keeps the current page pinned between inserts.
+pub struct BulkWrite(pg_sys::BulkInsertState);
+
+impl BulkWrite {
+    fn begin() -> BulkWrite {
+        // SAFETY: plain allocation in the current memory context.
+        BulkWrite(unsafe { pg_sys::GetBulkInsertState() })
+    }
+}
+
+impl Drop for BulkWrite {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: made by `begin`, freed once.
+            unsafe { pg_sys::FreeBulkInsertState(self.0) }
+        }
+    }
+}

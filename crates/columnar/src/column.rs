@@ -1,0 +1,310 @@
+//! Decoded columns: Arrow arrays, and numerics in a form of our own.
+//!
+//! Text is validated here: decoders of damaged bytes may produce anything.
+
+use arrow_array::{
+    Array, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, Float32Array, Float64Array,
+    Int16Array, Int32Array, Int64Array, PrimitiveArray as ArrowPrimitive, StringViewArray,
+    types::ArrowPrimitiveType,
+};
+use arrow_buffer::{BooleanBuffer, Buffer as ArrowBuffer, NullBuffer, ScalarBuffer};
+use vortex_array::arrays::bool::BoolArrayExt;
+use vortex_array::arrays::primitive::PrimitiveArrayExt;
+use vortex_array::arrays::{BoolArray, PrimitiveArray, VarBinViewArray};
+use vortex_array::dtype::{NativePType, PType};
+use vortex_array::validity::Validity;
+use vortex_array::{ArrayRef, ExecutionCtx};
+use vortex_error::VortexResult;
+
+use crate::codec;
+use crate::error::ColumnarError;
+use crate::numeric::NumericColumn;
+use crate::types::ColumnType;
+use crate::value::Value;
+
+/// Rows of one column, decoded.
+#[derive(Clone, Debug)]
+pub enum Column {
+    /// Rows of [`ColumnType::Bool`].
+    Bool(BooleanArray),
+    /// Rows of [`ColumnType::Int16`].
+    Int16(Int16Array),
+    /// Rows of [`ColumnType::Int32`].
+    Int32(Int32Array),
+    /// Rows of [`ColumnType::Int64`].
+    Int64(Int64Array),
+    /// Rows of [`ColumnType::Float32`].
+    Float32(Float32Array),
+    /// Rows of [`ColumnType::Float64`].
+    Float64(Float64Array),
+    /// Rows of [`ColumnType::Text`].
+    Text(StringViewArray),
+    /// Rows of [`ColumnType::Bytes`].
+    Bytes(BinaryViewArray),
+    /// Rows of [`ColumnType::Fixed`].
+    Fixed(FixedSizeBinaryArray),
+    /// Rows of [`ColumnType::Numeric`].
+    Numeric(NumericColumn),
+}
+
+macro_rules! each_column {
+    ($self:expr, $array:ident => $body:expr) => {
+        match $self {
+            Column::Bool($array) => $body,
+            Column::Int16($array) => $body,
+            Column::Int32($array) => $body,
+            Column::Int64($array) => $body,
+            Column::Float32($array) => $body,
+            Column::Float64($array) => $body,
+            Column::Text($array) => $body,
+            Column::Bytes($array) => $body,
+            Column::Fixed($array) => $body,
+            Column::Numeric($array) => $body,
+        }
+    };
+}
+
+impl Column {
+    /// Rows in the column.
+    pub fn len(&self) -> usize {
+        each_column!(self, array => array.len())
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Rows that are null.
+    pub fn null_count(&self) -> usize {
+        each_column!(self, array => array.null_count())
+    }
+
+    /// Which rows are valid; `None` when all are.
+    pub fn nulls(&self) -> Option<&NullBuffer> {
+        each_column!(self, array => array.nulls())
+    }
+
+    /// The value of a row; `None` is NULL.
+    ///
+    /// # Panics
+    ///
+    /// Panics when there is no such row.
+    pub fn value(&self, row: usize) -> Option<Value<'_>> {
+        if self.nulls().is_some_and(|nulls| nulls.is_null(row)) {
+            return None;
+        }
+        Some(match self {
+            Self::Bool(array) => Value::Bool(array.value(row)),
+            Self::Int16(array) => Value::Int16(array.value(row)),
+            Self::Int32(array) => Value::Int32(array.value(row)),
+            Self::Int64(array) => Value::Int64(array.value(row)),
+            Self::Float32(array) => Value::Float32(array.value(row)),
+            Self::Float64(array) => Value::Float64(array.value(row)),
+            Self::Text(array) => Value::Text(array.value(row)),
+            Self::Bytes(array) => Value::Bytes(array.value(row)),
+            Self::Fixed(array) => Value::Bytes(array.value(row)),
+            Self::Numeric(column) => return column.value(row).map(Value::Numeric),
+        })
+    }
+
+    /// Memory held by the column's buffers.
+    pub fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Numeric(column) => column.memory_bytes(),
+            Self::Bool(array) => array.get_array_memory_size(),
+            Self::Int16(array) => array.get_array_memory_size(),
+            Self::Int32(array) => array.get_array_memory_size(),
+            Self::Int64(array) => array.get_array_memory_size(),
+            Self::Float32(array) => array.get_array_memory_size(),
+            Self::Float64(array) => array.get_array_memory_size(),
+            Self::Text(array) => array.get_array_memory_size(),
+            Self::Bytes(array) => array.get_array_memory_size(),
+            Self::Fixed(array) => array.get_array_memory_size(),
+        }
+    }
+
+    /// A column of nothing but nulls.
+    pub(crate) fn all_null(ty: ColumnType, row_count: usize) -> Result<Self, ColumnarError> {
+        Ok(match ty {
+            ColumnType::Bool => Self::Bool(BooleanArray::new_null(row_count)),
+            ColumnType::Int16 => Self::Int16(Int16Array::new_null(row_count)),
+            ColumnType::Int32 => Self::Int32(Int32Array::new_null(row_count)),
+            ColumnType::Int64 => Self::Int64(Int64Array::new_null(row_count)),
+            ColumnType::Float32 => Self::Float32(Float32Array::new_null(row_count)),
+            ColumnType::Float64 => Self::Float64(Float64Array::new_null(row_count)),
+            ColumnType::Text => Self::Text(StringViewArray::new_null(row_count)),
+            ColumnType::Bytes => Self::Bytes(BinaryViewArray::new_null(row_count)),
+            ColumnType::Fixed { len } => {
+                let nulls = NullBuffer::new_null(row_count);
+                let bytes = vec![0; row_count * usize::from(len)];
+                Self::Fixed(fixed_array(len, bytes, Some(nulls))?)
+            }
+            ColumnType::Numeric => Self::Numeric(NumericColumn::all_null(row_count)),
+        })
+    }
+
+    /// Decodes an array of a chunk that is one array.
+    pub(crate) fn from_array(ty: ColumnType, array: ArrayRef) -> Result<Self, ColumnarError> {
+        let mut ctx = codec::context();
+        Ok(match ty {
+            ColumnType::Bool => {
+                let (bits, nulls) = codec::guarded(|| bools(array, &mut ctx))?;
+                Self::Bool(BooleanArray::new(bits, nulls))
+            }
+            ColumnType::Int16 => Self::Int16(primitive(array, &mut ctx)?),
+            ColumnType::Int32 => Self::Int32(primitive(array, &mut ctx)?),
+            ColumnType::Int64 | ColumnType::Numeric => Self::Int64(primitive(array, &mut ctx)?),
+            ColumnType::Float32 => Self::Float32(primitive(array, &mut ctx)?),
+            ColumnType::Float64 => Self::Float64(primitive(array, &mut ctx)?),
+            ColumnType::Text => {
+                let (views, buffers, nulls) = codec::guarded(|| views(array, &mut ctx))?;
+                let array = StringViewArray::try_new(views, buffers, nulls)
+                    .map_err(|error| ColumnarError::corrupt(error.to_string()))?;
+                Self::Text(array)
+            }
+            ColumnType::Bytes => Self::Bytes(bytes(array, &mut ctx)?),
+            ColumnType::Fixed { len } => Self::Fixed(fixed(len, &bytes(array, &mut ctx)?)?),
+        })
+    }
+}
+
+/// The validity of a decoded array as Arrow's; `None` when no row is null.
+pub(crate) fn nulls_of(
+    validity: Validity,
+    row_count: usize,
+    ctx: &mut ExecutionCtx,
+) -> VortexResult<Option<NullBuffer>> {
+    Ok(match validity {
+        Validity::NonNullable | Validity::AllValid => None,
+        Validity::AllInvalid => Some(NullBuffer::new_null(row_count)),
+        Validity::Array(array) => {
+            let mask = array.execute::<BoolArray>(ctx)?;
+            let nulls = NullBuffer::new(BooleanBuffer::from(mask.into_bit_buffer()));
+            (nulls.null_count() > 0).then_some(nulls)
+        }
+    })
+}
+
+/// Decodes booleans.
+pub(crate) fn bools(
+    array: ArrayRef,
+    ctx: &mut ExecutionCtx,
+) -> VortexResult<(BooleanBuffer, Option<NullBuffer>)> {
+    let row_count = array.len();
+    let bools = array.execute::<BoolArray>(ctx)?;
+    let nulls = nulls_of(BoolArrayExt::validity(&bools), row_count, ctx)?;
+    Ok((BooleanBuffer::from(bools.into_bit_buffer()), nulls))
+}
+
+/// Decodes numbers of one native type.
+pub(crate) fn numbers<T: NativePType + arrow_buffer::ArrowNativeType>(
+    array: ArrayRef,
+    ctx: &mut ExecutionCtx,
+) -> VortexResult<(ScalarBuffer<T>, Option<NullBuffer>)> {
+    let row_count = array.len();
+    let numbers = array.execute::<PrimitiveArray>(ctx)?;
+    let nulls = nulls_of(PrimitiveArrayExt::validity(&numbers), row_count, ctx)?;
+    Ok((numbers.into_buffer::<T>().into_arrow_scalar_buffer(), nulls))
+}
+
+/// Decodes unsigned integers of any width, such as dictionary codes.
+pub(crate) fn indexes(
+    array: ArrayRef,
+    ctx: &mut ExecutionCtx,
+) -> VortexResult<(Vec<u64>, Option<NullBuffer>)> {
+    let row_count = array.len();
+    let numbers = array.execute::<PrimitiveArray>(ctx)?;
+    let nulls = nulls_of(PrimitiveArrayExt::validity(&numbers), row_count, ctx)?;
+    let indexes = match PrimitiveArrayExt::ptype(&numbers) {
+        PType::U8 => numbers
+            .into_buffer::<u8>()
+            .iter()
+            .map(|&v| v.into())
+            .collect(),
+        PType::U16 => numbers
+            .into_buffer::<u16>()
+            .iter()
+            .map(|&v| v.into())
+            .collect(),
+        PType::U32 => numbers
+            .into_buffer::<u32>()
+            .iter()
+            .map(|&v| v.into())
+            .collect(),
+        PType::U64 => numbers.into_buffer::<u64>().to_vec(),
+        ptype => vortex_error::vortex_bail!("dictionary codes of type {ptype}"),
+    };
+    Ok((indexes, nulls))
+}
+
+fn primitive<A>(array: ArrayRef, ctx: &mut ExecutionCtx) -> Result<ArrowPrimitive<A>, ColumnarError>
+where
+    A: ArrowPrimitiveType,
+    A::Native: NativePType,
+{
+    let (values, nulls) = codec::guarded(|| numbers::<A::Native>(array, ctx))?;
+    ArrowPrimitive::try_new(values, nulls)
+        .map_err(|error| ColumnarError::corrupt(error.to_string()))
+}
+
+type Views = (ScalarBuffer<u128>, Vec<ArrowBuffer>, Option<NullBuffer>);
+
+fn views(array: ArrayRef, ctx: &mut ExecutionCtx) -> VortexResult<Views> {
+    let row_count = array.len();
+    let parts = array.execute::<VarBinViewArray>(ctx)?.into_data_parts();
+    let nulls = nulls_of(parts.validity, row_count, ctx)?;
+    if row_count == 0 {
+        // An empty buffer need not be aligned, which Arrow would refuse.
+        return Ok((Vec::new().into(), Vec::new(), nulls));
+    }
+    let views = parts.views.try_into_host_sync()?.into_arrow_buffer();
+    let buffers = parts
+        .buffers
+        .iter()
+        .map(|buffer| Ok(buffer.try_to_host_sync()?.into_arrow_buffer()))
+        .collect::<VortexResult<Vec<_>>>()?;
+    Ok((ScalarBuffer::new(views, 0, row_count), buffers, nulls))
+}
+
+/// Decodes bytes of any length.
+pub(crate) fn bytes(
+    array: ArrayRef,
+    ctx: &mut ExecutionCtx,
+) -> Result<BinaryViewArray, ColumnarError> {
+    let (views, buffers, nulls) = codec::guarded(|| views(array, ctx))?;
+    BinaryViewArray::try_new(views, buffers, nulls)
+        .map_err(|error| ColumnarError::corrupt(error.to_string()))
+}
+
+fn fixed(len: u16, values: &BinaryViewArray) -> Result<FixedSizeBinaryArray, ColumnarError> {
+    let width = usize::from(len);
+    let mut bytes = Vec::with_capacity(values.len() * width);
+    for row in 0..values.len() {
+        if values.is_null(row) {
+            bytes.resize(bytes.len() + width, 0);
+            continue;
+        }
+        let value = values.value(row);
+        if value.len() != width {
+            return Err(ColumnarError::corrupt("a fixed value has another length"));
+        }
+        bytes.extend_from_slice(value);
+    }
+    fixed_array(len, bytes, values.nulls().cloned())
+}
+
+fn fixed_array(
+    len: u16,
+    bytes: Vec<u8>,
+    nulls: Option<NullBuffer>,
+) -> Result<FixedSizeBinaryArray, ColumnarError> {
+    FixedSizeBinaryArray::try_new(len.into(), ArrowBuffer::from_vec(bytes), nulls)
+        .map_err(|error| ColumnarError::corrupt(error.to_string()))
+}
+
+impl From<NumericColumn> for Column {
+    fn from(column: NumericColumn) -> Self {
+        Self::Numeric(column)
+    }
+}

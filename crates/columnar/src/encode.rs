@@ -1,0 +1,265 @@
+//! From typed rows to the bytes of a row group: statistics first, then one compressed
+//! Vortex array per column (several for numerics, none when every row is null).
+
+use vortex_array::arrays::{BoolArray, PrimitiveArray, VarBinArray};
+use vortex_array::dtype::{DType, NativePType, Nullability};
+use vortex_array::validity::Validity;
+use vortex_array::{ArrayRef, IntoArray};
+use vortex_buffer::{BitBuffer, Buffer, ByteBuffer};
+
+use crate::builder::{
+    BytesBuilder, ColumnBuilder, Digits, NumericBuilder, RowGroupBuilder, ScalarBuilder, Scales,
+    ValidityBuilder,
+};
+use crate::codec::{self, CHUNK_ALIGNMENT, EncodedPart};
+use crate::error::ColumnarError;
+use crate::footer::{self, ChunkLayout, ColumnMeta, NumericLayout, PartMeta};
+use crate::types::{ColumnType, Effort};
+use crate::{MAX_ROWS, checksum, stats};
+
+/// Most bytes of text or bytes in one chunk: Vortex and Arrow address them with 32 bits.
+const MAX_CHUNK_BYTES: usize = i32::MAX as usize;
+
+/// An encoded row group. It is stored as `footer || body`.
+#[derive(Clone, Debug)]
+pub struct EncodedRowGroup {
+    /// See [`crate::Footer`].
+    pub footer: Vec<u8>,
+    /// All column chunks, at the ranges that the footer gives relative to the body.
+    pub body: Vec<u8>,
+}
+
+pub(crate) fn encode_row_group(
+    rows: &RowGroupBuilder,
+    effort: Effort,
+) -> Result<EncodedRowGroup, ColumnarError> {
+    let row_count = rows.row_count();
+    if !(1..=MAX_ROWS).contains(&row_count) {
+        return Err(ColumnarError::RowCount { rows: row_count });
+    }
+    let mut body = Vec::new();
+    let mut columns = Vec::with_capacity(rows.types().len());
+    for (position, column) in rows.columns().iter().enumerate() {
+        if column.len() != row_count {
+            return Err(ColumnarError::Encode {
+                detail: format!("column {position} has an unfinished row"),
+            });
+        }
+        check_size(position, column)?;
+        columns.push(encode_column(column, effort, &mut body)?);
+    }
+    Ok(EncodedRowGroup {
+        footer: footer::write(row_count, body.len() as u64, &columns),
+        body,
+    })
+}
+
+fn check_size(position: usize, column: &ColumnBuilder) -> Result<(), ColumnarError> {
+    let bytes = match column {
+        ColumnBuilder::Text(b) | ColumnBuilder::Bytes(b) | ColumnBuilder::Fixed(_, b) => {
+            b.data.len()
+        }
+        ColumnBuilder::Numeric(b) => b.image_bytes.len(),
+        _ => 0,
+    };
+    if bytes > MAX_CHUNK_BYTES {
+        return Err(ColumnarError::TooLarge {
+            column: position,
+            bytes: bytes as u64,
+        });
+    }
+    Ok(())
+}
+
+fn encode_column(
+    column: &ColumnBuilder,
+    effort: Effort,
+    body: &mut Vec<u8>,
+) -> Result<ColumnMeta, ColumnarError> {
+    let stats = stats::gather(column);
+    let (layout, arrays) = if stats.chunk.null_count == stats.chunk.row_count {
+        (ChunkLayout::AllNull, Vec::new())
+    } else {
+        arrays_of(column)?
+    };
+    let parts = arrays
+        .iter()
+        .map(|array| codec::compress(array, effort))
+        .collect::<Result<Vec<EncodedPart>, _>>()?;
+
+    let start = body.len();
+    for part in &parts {
+        let end = body.len() - start;
+        body.resize(start + end.next_multiple_of(CHUNK_ALIGNMENT), 0);
+        body.extend_from_slice(&part.bytes);
+    }
+    Ok(ColumnMeta {
+        ty: column.column_type(),
+        byte_range: start as u64..body.len() as u64,
+        encoding: describe(layout, &parts),
+        checksum: checksum::of_chunk(&body[start..]),
+        stats: stats.chunk,
+        zones: stats.zones,
+        layout,
+        flags: stats.flags,
+        parts: parts
+            .into_iter()
+            .map(|part| {
+                Ok(PartMeta {
+                    len_bytes: u32::try_from(part.bytes.len()).map_err(|_| {
+                        ColumnarError::Encode {
+                            detail: "column chunk is larger than 4 GB".to_owned(),
+                        }
+                    })?,
+                    encodings: part.encodings,
+                })
+            })
+            .collect::<Result<_, ColumnarError>>()?,
+    })
+}
+
+/// The cascade of a whole chunk, for people; bounded, since the footer gives it 16 bits.
+fn describe(layout: ChunkLayout, parts: &[EncodedPart]) -> String {
+    let mut text = match layout {
+        ChunkLayout::AllNull => "null".to_owned(),
+        ChunkLayout::Array => parts[0].cascade.clone(),
+        ChunkLayout::Numeric(numeric) => {
+            let cascades: Vec<&str> = parts.iter().map(|part| part.cascade.as_str()).collect();
+            if numeric.part_count() == 1 {
+                format!("decimal({})", cascades[0])
+            } else {
+                format!("decimal({})", cascades.join("; "))
+            }
+        }
+    };
+    text.truncate(text.floor_char_boundary(1_000));
+    text
+}
+
+fn arrays_of(column: &ColumnBuilder) -> Result<(ChunkLayout, Vec<ArrayRef>), ColumnarError> {
+    let array = match column {
+        ColumnBuilder::Bool(b) => {
+            let bits = BitBuffer::collect_bool(b.values.len(), |row| b.values[row]);
+            BoolArray::new(bits, validity_of(&b.validity)).into_array()
+        }
+        ColumnBuilder::Int16(b) => primitive(b),
+        ColumnBuilder::Int32(b) => primitive(b),
+        ColumnBuilder::Int64(b) => primitive(b),
+        ColumnBuilder::Float32(b) => primitive(b),
+        ColumnBuilder::Float64(b) => primitive(b),
+        ColumnBuilder::Numeric(b) => {
+            let (layout, arrays) = numeric(b)?;
+            return Ok((ChunkLayout::Numeric(layout), arrays));
+        }
+        ColumnBuilder::Text(b) => varbin(b, DType::Utf8)?,
+        ColumnBuilder::Bytes(b) | ColumnBuilder::Fixed(_, b) => varbin(b, DType::Binary)?,
+    };
+    Ok((ChunkLayout::Array, vec![array]))
+}
+
+/// The Vortex type of a chunk that is one array.
+pub(crate) fn dtype_of(ty: ColumnType, nullability: Nullability) -> DType {
+    use vortex_array::dtype::PType;
+    match ty {
+        ColumnType::Bool => DType::Bool(nullability),
+        ColumnType::Int16 => DType::Primitive(PType::I16, nullability),
+        ColumnType::Int32 => DType::Primitive(PType::I32, nullability),
+        // The digits of a numeric.
+        ColumnType::Int64 | ColumnType::Numeric => DType::Primitive(PType::I64, nullability),
+        ColumnType::Float32 => DType::Primitive(PType::F32, nullability),
+        ColumnType::Float64 => DType::Primitive(PType::F64, nullability),
+        ColumnType::Text => DType::Utf8(nullability),
+        ColumnType::Bytes | ColumnType::Fixed { .. } => DType::Binary(nullability),
+    }
+}
+
+/// Chunks without nulls have a non-nullable type.
+fn validity_of(validity: &ValidityBuilder) -> Validity {
+    match validity.words() {
+        None => Validity::NonNullable,
+        Some(words) => {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let bits = BitBuffer::new(ByteBuffer::from(bytes), validity.len());
+            Validity::from_bit_buffer(bits, Nullability::Nullable)
+        }
+    }
+}
+
+fn primitive<T: NativePType>(builder: &ScalarBuilder<T>) -> ArrayRef {
+    values(&builder.values, validity_of(&builder.validity))
+}
+
+fn values<T: NativePType>(values: &[T], validity: Validity) -> ArrayRef {
+    PrimitiveArray::new(Buffer::copy_from(values), validity).into_array()
+}
+
+fn varbin(
+    builder: &BytesBuilder,
+    dtype: impl Fn(Nullability) -> DType,
+) -> Result<ArrayRef, ColumnarError> {
+    let validity = validity_of(&builder.validity);
+    let dtype = dtype(validity.nullability());
+    let data = ByteBuffer::copy_from(&builder.data);
+    varbin_array(&builder.ends, data, dtype, validity)
+}
+
+fn varbin_array(
+    ends: &[usize],
+    data: ByteBuffer,
+    dtype: DType,
+    validity: Validity,
+) -> Result<ArrayRef, ColumnarError> {
+    // `check_size` made sure that offsets fit.
+    let offsets: Buffer<i32> = std::iter::once(0)
+        .chain(ends.iter().map(|&end| end as i32))
+        .collect();
+    let offsets = PrimitiveArray::new(offsets, Validity::NonNullable).into_array();
+    VarBinArray::try_new(offsets, data, dtype, validity, &mut codec::context())
+        .map(IntoArray::into_array)
+        .map_err(|error| ColumnarError::Encode {
+            detail: error.to_string(),
+        })
+}
+
+fn numeric(builder: &NumericBuilder) -> Result<(NumericLayout, Vec<ArrayRef>), ColumnarError> {
+    let validity = validity_of(&builder.validity);
+    let mut arrays = Vec::new();
+    let wide = match &builder.digits {
+        Digits::Narrow(rows) => {
+            arrays.push(values(rows, validity));
+            false
+        }
+        Digits::Wide(rows) => {
+            let low: Vec<i64> = rows.iter().map(|&v| v as i64).collect();
+            let high: Vec<i64> = rows.iter().map(|&v| (v >> 64) as i64).collect();
+            arrays.push(values(&low, validity));
+            arrays.push(values(&high, Validity::NonNullable));
+            true
+        }
+    };
+    let (scale, scales_per_row) = match &builder.scales {
+        Scales::Constant(scale) => (scale.unwrap_or(0), false),
+        Scales::PerRow(rows) => {
+            arrays.push(values(rows, Validity::NonNullable));
+            (0, true)
+        }
+    };
+    if !builder.image_rows.is_empty() {
+        arrays.push(values(&builder.image_rows, Validity::NonNullable));
+        arrays.push(varbin_array(
+            &builder.image_ends,
+            ByteBuffer::copy_from(&builder.image_bytes),
+            DType::Binary(Nullability::NonNullable),
+            Validity::NonNullable,
+        )?);
+    }
+    Ok((
+        NumericLayout {
+            wide,
+            scale,
+            scales_per_row,
+            image_count: builder.image_rows.len() as u32,
+        },
+        arrays,
+    ))
+}

@@ -1,0 +1,98 @@
+//! Deciding a predicate from statistics alone.
+
+use std::cmp::Ordering;
+
+use crate::predicate::{CompareOp, Predicate, Verdict};
+use crate::stats::{ChunkStats, Zone};
+use crate::value::{OwnedValue, Value, compare};
+
+/// What is known of a set of rows: every value lies between `min` and `max`, which need not
+/// be held by any row.
+pub(crate) struct Extent<'a> {
+    row_count: usize,
+    null_count: usize,
+    min: Option<Value<'a>>,
+    max: Option<Value<'a>>,
+}
+
+impl<'a> Extent<'a> {
+    pub(crate) fn of_zone(zone: &'a Zone) -> Self {
+        Self {
+            row_count: zone.row_count as usize,
+            null_count: zone.null_count as usize,
+            min: zone.min.as_ref().map(|bound| bound.value.as_value()),
+            max: zone.max.as_ref().map(|bound| bound.value.as_value()),
+        }
+    }
+
+    pub(crate) fn of_chunk(stats: &'a ChunkStats) -> Self {
+        Self {
+            row_count: stats.row_count,
+            null_count: stats.null_count,
+            min: stats.min.as_ref().map(OwnedValue::as_value),
+            max: stats.max.as_ref().map(OwnedValue::as_value),
+        }
+    }
+
+    /// A verdict on the rows that are not null, as one on all rows.
+    fn unless_null(&self, verdict: Verdict) -> Verdict {
+        match verdict {
+            _ if self.null_count == self.row_count => Verdict::None,
+            Verdict::All if self.null_count > 0 => Verdict::Some,
+            verdict => verdict,
+        }
+    }
+
+    fn compared(&self, op: CompareOp, value: Value<'_>) -> Verdict {
+        use CompareOp::{Eq, Ge, Gt, Le, Lt, Ne};
+        let min = self.min.and_then(|min| compare(min, value));
+        let max = self.max.and_then(|max| compare(max, value));
+        let (min_is, max_is) = (
+            |orders: &[Ordering]| min.is_some_and(|order| orders.contains(&order)),
+            |orders: &[Ordering]| max.is_some_and(|order| orders.contains(&order)),
+        );
+        use Ordering::{Equal, Greater, Less};
+        let outside = min_is(&[Greater]) || max_is(&[Less]);
+        let constant = min_is(&[Equal]) && max_is(&[Equal]);
+        let (all, none) = match op {
+            Eq => (constant, outside),
+            Ne => (outside, constant),
+            Lt => (max_is(&[Less]), min_is(&[Equal, Greater])),
+            Le => (max_is(&[Less, Equal]), min_is(&[Greater])),
+            Gt => (min_is(&[Greater]), max_is(&[Less, Equal])),
+            Ge => (min_is(&[Equal, Greater]), max_is(&[Less])),
+        };
+        match (all, none) {
+            (true, _) => Verdict::All,
+            (_, true) => Verdict::None,
+            _ => Verdict::Some,
+        }
+    }
+}
+
+/// What the extent says about the predicate.
+pub(crate) fn verdict(extent: &Extent<'_>, predicate: &Predicate) -> Verdict {
+    let of_nulls = |wanted: usize| match wanted {
+        0 => Verdict::None,
+        count if count == extent.row_count => Verdict::All,
+        _ => Verdict::Some,
+    };
+    match predicate {
+        Predicate::IsNull => of_nulls(extent.null_count),
+        Predicate::IsNotNull => of_nulls(extent.row_count - extent.null_count),
+        Predicate::Compare { op, value } => {
+            extent.unless_null(extent.compared(*op, value.as_value()))
+        }
+        Predicate::In(values) => {
+            let mut found = Verdict::None;
+            for value in values {
+                match extent.compared(CompareOp::Eq, value.as_value()) {
+                    Verdict::All => found = Verdict::All,
+                    Verdict::Some if found == Verdict::None => found = Verdict::Some,
+                    _ => {}
+                }
+            }
+            extent.unless_null(found)
+        }
+    }
+}

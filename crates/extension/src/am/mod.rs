@@ -1,0 +1,80 @@
+//! The table access method `howdah`.
+//!
+//! The routine is a copy of heap's with the callbacks replaced that may meet a cold row. Every
+//! replacement first asks which side a TID or a scan is on and hands hot rows to heap's own
+//! callback, so a table without cold rows behaves as heap does.
+//!
+//! ```text
+//!   scan      sequential and TID-range scans, forwards and backwards, parallel
+//!   bitmap    bitmap heap scans          sample   TABLESAMPLE
+//!   fetch     index fetches, TID fetches, visibility of a slot
+//!   modify    inserts (hot or into a load), updates, deletes, row locks
+//!   estimate  sizes and row counts for the planner
+//! ```
+
+mod bitmap;
+mod estimate;
+pub mod fetch;
+pub mod modify;
+mod sample;
+pub mod scan;
+
+use std::sync::OnceLock;
+
+use pgrx::{pg_guard, pg_sys};
+
+struct Routine(pg_sys::TableAmRoutine);
+// SAFETY: function pointers only; never written after it was made.
+unsafe impl Send for Routine {}
+// SAFETY: as above.
+unsafe impl Sync for Routine {}
+
+static HEAP: OnceLock<Routine> = OnceLock::new();
+static HOWDAH: OnceLock<Routine> = OnceLock::new();
+
+/// Heap's own routine.
+pub fn heap() -> &'static pg_sys::TableAmRoutine {
+    &HEAP
+        .get_or_init(|| {
+            // SAFETY: returns a pointer to a static of the server.
+            Routine(unsafe { *pg_sys::GetHeapamTableAmRoutine() })
+        })
+        .0
+}
+
+/// Our routine.
+pub fn howdah() -> &'static pg_sys::TableAmRoutine {
+    &HOWDAH
+        .get_or_init(|| {
+            let mut am = *heap();
+            scan::install(&mut am);
+            bitmap::install(&mut am);
+            sample::install(&mut am);
+            fetch::install(&mut am);
+            modify::install(&mut am);
+            estimate::install(&mut am);
+            Routine(am)
+        })
+        .0
+}
+
+/// Whether a relation uses this access method.
+///
+/// # Safety
+/// `rel` is an open relation.
+pub unsafe fn is_howdah(rel: pg_sys::Relation) -> bool {
+    // SAFETY: the caller holds the relation open.
+    unsafe { std::ptr::eq((*rel).rd_tableam, howdah()) }
+}
+
+#[pg_guard]
+#[unsafe(no_mangle)]
+extern "C-unwind" fn howdah_tableam_handler(_fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    pg_sys::Datum::from(std::ptr::from_ref(howdah()).cast_mut())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pg_finfo_howdah_tableam_handler() -> *const pg_sys::Pg_finfo_record {
+    static INFO: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+    &INFO
+}

@@ -1,0 +1,196 @@
+//! Inserts, updates, deletes and row locks.
+//!
+//! Inserts go hot by heap's code unless the running statement is a bulk load ([`crate::load`]).
+//! Speculative inserts are always hot. Changing or locking a cold row is not possible yet: it
+//! raises 0A000 before anything is changed. Row locks on hot rows must not follow a link into
+//! the cold side, which heap's own code would.
+
+use howdah_bridge::tid::is_cold;
+use pgrx::{pg_guard, pg_sys};
+
+use super::heap;
+use crate::errors::cold_row_not_supported;
+use crate::load;
+
+pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
+    am.tuple_insert = Some(tuple_insert);
+    am.multi_insert = Some(multi_insert);
+    am.finish_bulk_insert = Some(finish_bulk_insert);
+    am.tuple_delete = Some(tuple_delete);
+    am.tuple_update = Some(tuple_update);
+    am.tuple_lock = Some(tuple_lock);
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn tuple_insert(
+    rel: pg_sys::Relation,
+    slot: *mut pg_sys::TupleTableSlot,
+    cid: pg_sys::CommandId,
+    options: i32,
+    bistate: *mut pg_sys::BulkInsertStateData,
+) {
+    // SAFETY: arguments come from the executor.
+    unsafe {
+        if !load::insert_slot(rel, slot, cid) {
+            (heap().tuple_insert.unwrap_unchecked())(rel, slot, cid, options, bistate);
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn multi_insert(
+    rel: pg_sys::Relation,
+    slots: *mut *mut pg_sys::TupleTableSlot,
+    nslots: i32,
+    cid: pg_sys::CommandId,
+    options: i32,
+    bistate: *mut pg_sys::BulkInsertStateData,
+) {
+    // SAFETY: `slots` holds `nslots` slots. Rows that stay hot are handed to heap in runs, in
+    // their order.
+    unsafe {
+        let mut run_start = 0;
+        for i in 0..nslots as usize {
+            if load::insert_slot(rel, *slots.add(i), cid) {
+                insert_hot_run(rel, slots, run_start..i, cid, options, bistate);
+                run_start = i + 1;
+            }
+        }
+        insert_hot_run(
+            rel,
+            slots,
+            run_start..nslots as usize,
+            cid,
+            options,
+            bistate,
+        );
+    }
+}
+
+unsafe fn insert_hot_run(
+    rel: pg_sys::Relation,
+    slots: *mut *mut pg_sys::TupleTableSlot,
+    run: std::ops::Range<usize>,
+    cid: pg_sys::CommandId,
+    options: i32,
+    bistate: *mut pg_sys::BulkInsertStateData,
+) {
+    if run.is_empty() {
+        return;
+    }
+    // SAFETY: the run lies inside the caller's array.
+    unsafe {
+        (heap().multi_insert.unwrap_unchecked())(
+            rel,
+            slots.add(run.start),
+            run.len() as i32,
+            cid,
+            options,
+            bistate,
+        );
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn finish_bulk_insert(rel: pg_sys::Relation, options: i32) {
+    // SAFETY: the relation is open; heap has no such callback today but may get one.
+    unsafe {
+        load::flush_relation((*rel).rd_id);
+        if let Some(finish) = heap().finish_bulk_insert {
+            finish(rel, options);
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn tuple_delete(
+    rel: pg_sys::Relation,
+    tid: pg_sys::ItemPointer,
+    cid: pg_sys::CommandId,
+    snapshot: pg_sys::Snapshot,
+    crosscheck: pg_sys::Snapshot,
+    wait: bool,
+    tmfd: *mut pg_sys::TM_FailureData,
+    changing_partition: bool,
+) -> pg_sys::TM_Result::Type {
+    // SAFETY: arguments come from the executor.
+    unsafe {
+        if is_cold(&*tid) {
+            cold_row_not_supported((*rel).rd_id, "delete");
+        }
+        (heap().tuple_delete.unwrap_unchecked())(
+            rel,
+            tid,
+            cid,
+            snapshot,
+            crosscheck,
+            wait,
+            tmfd,
+            changing_partition,
+        )
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn tuple_update(
+    rel: pg_sys::Relation,
+    otid: pg_sys::ItemPointer,
+    slot: *mut pg_sys::TupleTableSlot,
+    cid: pg_sys::CommandId,
+    snapshot: pg_sys::Snapshot,
+    crosscheck: pg_sys::Snapshot,
+    wait: bool,
+    tmfd: *mut pg_sys::TM_FailureData,
+    lockmode: *mut pg_sys::LockTupleMode::Type,
+    update_indexes: *mut pg_sys::TU_UpdateIndexes::Type,
+) -> pg_sys::TM_Result::Type {
+    // SAFETY: arguments come from the executor.
+    unsafe {
+        if is_cold(&*otid) {
+            cold_row_not_supported((*rel).rd_id, "update");
+        }
+        (heap().tuple_update.unwrap_unchecked())(
+            rel,
+            otid,
+            slot,
+            cid,
+            snapshot,
+            crosscheck,
+            wait,
+            tmfd,
+            lockmode,
+            update_indexes,
+        )
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn tuple_lock(
+    rel: pg_sys::Relation,
+    tid: pg_sys::ItemPointer,
+    snapshot: pg_sys::Snapshot,
+    slot: *mut pg_sys::TupleTableSlot,
+    cid: pg_sys::CommandId,
+    mode: pg_sys::LockTupleMode::Type,
+    wait_policy: pg_sys::LockWaitPolicy::Type,
+    flags: u8,
+    tmfd: *mut pg_sys::TM_FailureData,
+) -> pg_sys::TM_Result::Type {
+    // SAFETY: arguments come from the executor.
+    unsafe {
+        if is_cold(&*tid) {
+            cold_row_not_supported((*rel).rd_id, "lock");
+        }
+        (heap().tuple_lock.unwrap_unchecked())(
+            rel,
+            tid,
+            snapshot,
+            slot,
+            cid,
+            mode,
+            wait_policy,
+            flags,
+            tmfd,
+        )
+    }
+}

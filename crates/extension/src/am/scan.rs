@@ -1,0 +1,392 @@
+//! Sequential and TID-range scans.
+//!
+//! ```text
+//!   HowdahScan { base, heap ──> heap's own scan descriptor, cold ──> ColdCursor }
+//!
+//!            forwards                        backwards
+//!   Hot ── heap exhausted ──> Cold    Hot <── before first cold row ── Cold
+//! ```
+//!
+//! Heap's descriptor is never copied or moved (its read stream points at it); the core sees the
+//! outer one. A heap scan that ran off an end starts over at that end when the direction turns,
+//! which is just what the hand-over between the sides needs.
+//!
+//! A serializable scan takes a relation-level predicate lock: heap does so for its scans, and
+//! the same lock covers the cold side.
+
+use std::mem::size_of;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use howdah_bridge::tid::{RowNumber, is_cold};
+use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
+
+use super::heap;
+use crate::cursor::{ColdCursor, SharedNext};
+use crate::store::view::{ColdView, Wanted};
+
+/// Which side a scan is reading.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Hot,
+    Cold,
+}
+
+/// Our scan descriptor; the core knows `base` only.
+#[repr(C)]
+pub struct HowdahScan {
+    pub base: pg_sys::TableScanDescData,
+    pub heap: pg_sys::TableScanDesc,
+    pub state: *mut ScanState,
+}
+
+/// What a scan keeps in Rust memory; dropped with the scan or with its memory context.
+#[derive(Default)]
+pub struct ScanState {
+    side: Option<Side>,
+    cursor: Option<ColdCursor>,
+    tid_range: Option<(pg_sys::ItemPointerData, pg_sys::ItemPointerData)>,
+    pub bitmap: super::bitmap::BitmapState,
+    pub sample: super::sample::SampleState,
+}
+
+pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
+    am.scan_begin = Some(scan_begin);
+    am.scan_end = Some(scan_end);
+    am.scan_rescan = Some(scan_rescan);
+    am.scan_getnextslot = Some(scan_getnextslot);
+    am.scan_set_tidrange = Some(scan_set_tidrange);
+    am.scan_getnextslot_tidrange = Some(scan_getnextslot_tidrange);
+    am.parallelscan_estimate = Some(parallelscan_estimate);
+    am.parallelscan_initialize = Some(parallelscan_initialize);
+    am.parallelscan_reinitialize = Some(parallelscan_reinitialize);
+}
+
+/// Our view of a descriptor that `scan_begin` made.
+///
+/// # Safety
+/// `scan` was made by [`scan_begin`] and not ended.
+pub unsafe fn ours<'a>(scan: pg_sys::TableScanDesc) -> &'a mut HowdahScan {
+    // SAFETY: `base` is the first field of a HowdahScan.
+    unsafe { &mut *scan.cast::<HowdahScan>() }
+}
+
+impl HowdahScan {
+    pub fn state(&mut self) -> &mut ScanState {
+        // SAFETY: made by scan_begin, lives as long as the scan's memory context; the core never
+        // runs two callbacks of one scan at a time.
+        unsafe { &mut *self.state }
+    }
+
+    /// Heap's descriptor, with the snapshot the core may have exchanged meanwhile.
+    pub fn heap(&mut self) -> pg_sys::TableScanDesc {
+        // SAFETY: heap's descriptor lives as long as ours.
+        unsafe { (*self.heap).rs_snapshot = self.base.rs_snapshot };
+        self.heap
+    }
+
+    /// The cursor over the cold side, made on first use.
+    ///
+    /// # Safety
+    /// The scan is open.
+    unsafe fn cursor(&mut self) -> &mut ColdCursor {
+        let (rel, snapshot, parallel) = (
+            self.base.rs_rd,
+            self.base.rs_snapshot,
+            self.base.rs_parallel,
+        );
+        let state = self.state;
+        // SAFETY: relation and snapshot are valid while the scan is open; the cursor's memory
+        // must live as long as the scan, so it is made in the context of `state`.
+        unsafe {
+            (*state).cursor.get_or_insert_with(|| {
+                let context = pg_sys::GetMemoryChunkContext(std::ptr::from_mut(self).cast());
+                let old = pg_sys::MemoryContextSwitchTo(context);
+                let view = ColdView::of(rel, snapshot);
+                let shared =
+                    (!parallel.is_null()).then(|| SharedNext::new(shared_counter(parallel)));
+                let cursor = ColdCursor::new(rel, view, Wanted::All, shared);
+                pg_sys::MemoryContextSwitchTo(old);
+                cursor
+            })
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn scan_begin(
+    rel: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+    nkeys: i32,
+    key: *mut pg_sys::ScanKeyData,
+    pscan: pg_sys::ParallelTableScanDesc,
+    flags: u32,
+) -> pg_sys::TableScanDesc {
+    // SAFETY: arguments come from the core; heap's callback gets them with the one flag taken
+    // away that we serve ourselves.
+    unsafe {
+        let inner = (heap().scan_begin.unwrap_unchecked())(
+            rel,
+            snapshot,
+            nkeys,
+            key,
+            pscan,
+            flags & !(pg_sys::ScanOptions::SO_TEMP_SNAPSHOT as u32),
+        );
+        let scan = pg_sys::palloc0(size_of::<HowdahScan>()).cast::<HowdahScan>();
+        (*scan).base = *inner;
+        (*scan).base.rs_flags = flags;
+        (*scan).heap = inner;
+        (*scan).state =
+            PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(ScanState::default());
+        &mut (*scan).base
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn scan_end(scan: pg_sys::TableScanDesc) {
+    // SAFETY: made by scan_begin. The state's memory stays with its context; what it holds goes
+    // now.
+    unsafe {
+        let ours = ours(scan);
+        let inner = ours.heap();
+        ours.state().bitmap.release();
+        *ours.state() = ScanState::default();
+        (heap().scan_end.unwrap_unchecked())(inner);
+        if ours.base.rs_flags & pg_sys::ScanOptions::SO_TEMP_SNAPSHOT as u32 != 0 {
+            pg_sys::UnregisterSnapshot(ours.base.rs_snapshot);
+        }
+        pg_sys::pfree(scan.cast());
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn scan_rescan(
+    scan: pg_sys::TableScanDesc,
+    key: *mut pg_sys::ScanKeyData,
+    set_params: bool,
+    allow_strat: bool,
+    allow_sync: bool,
+    allow_pagemode: bool,
+) {
+    // SAFETY: made by scan_begin.
+    unsafe {
+        let ours = ours(scan);
+        let inner = ours.heap();
+        (heap().scan_rescan.unwrap_unchecked())(
+            inner,
+            key,
+            set_params,
+            allow_strat,
+            allow_sync,
+            allow_pagemode,
+        );
+        let state = ours.state();
+        state.bitmap.release();
+        let keep = state.cursor.take();
+        *state = ScanState::default();
+        // The snapshot stays the same over a rescan, unless it is not an MVCC one.
+        let mvcc = (*ours.base.rs_snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC;
+        if mvcc
+            && !crate::load::has_pending()
+            && let Some(mut cursor) = keep
+        {
+            cursor.rewind();
+            ours.state().cursor = Some(cursor);
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn scan_getnextslot(
+    scan: pg_sys::TableScanDesc,
+    direction: pg_sys::ScanDirection::Type,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> bool {
+    // SAFETY: made by scan_begin; `slot` fits the relation.
+    unsafe {
+        next_slot(
+            scan,
+            direction,
+            slot,
+            heap().scan_getnextslot.unwrap_unchecked(),
+            None,
+        )
+    }
+}
+
+type NextHot = unsafe extern "C-unwind" fn(
+    pg_sys::TableScanDesc,
+    pg_sys::ScanDirection::Type,
+    *mut pg_sys::TupleTableSlot,
+) -> bool;
+
+type TidRange = (pg_sys::ItemPointerData, pg_sys::ItemPointerData);
+
+/// Both kinds of scan: hot rows by `next_hot`, cold rows within `range`.
+unsafe fn next_slot(
+    scan: pg_sys::TableScanDesc,
+    direction: pg_sys::ScanDirection::Type,
+    slot: *mut pg_sys::TupleTableSlot,
+    next_hot: NextHot,
+    range: Option<TidRange>,
+) -> bool {
+    // SAFETY: as for the callers.
+    unsafe {
+        let ours = ours(scan);
+        let forward = direction != pg_sys::ScanDirection::BackwardScanDirection;
+        let side = *ours
+            .state()
+            .side
+            .get_or_insert(if forward { Side::Hot } else { Side::Cold });
+        if side == Side::Cold && !forward && ours.state().cursor.is_none() {
+            ours.cursor().move_to_end();
+        }
+        if side == Side::Hot {
+            if next_hot(ours.heap(), direction, slot) {
+                return true;
+            }
+            if !forward {
+                return false;
+            }
+            ours.cursor().rewind();
+            ours.state().side = Some(Side::Cold);
+        }
+        let rel = ours.base.rs_rd;
+        loop {
+            let cursor = ours.cursor();
+            let row = if forward {
+                cursor.next(rel)
+            } else {
+                cursor.previous(rel)
+            };
+            let Some(row) = row else { break };
+            if range.is_some_and(|range| !inside(row, range)) {
+                continue;
+            }
+            cursor.store(rel, slot);
+            howdah_bridge::relation::count_rows_read(rel, 1);
+            if ours.base.rs_nkeys > 0 && !satisfies_keys(&ours.base, slot) {
+                continue;
+            }
+            return true;
+        }
+        if forward {
+            pg_sys::ExecClearTuple(slot);
+            return false;
+        }
+        ours.state().side = Some(Side::Hot);
+        next_hot(ours.heap(), direction, slot)
+    }
+}
+
+unsafe fn satisfies_keys(
+    base: &pg_sys::TableScanDescData,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> bool {
+    // SAFETY: the core passed `rs_nkeys` keys that live as long as the scan.
+    unsafe {
+        pg_sys::slot_getallattrs(slot);
+        (0..base.rs_nkeys as usize).all(|i| {
+            let key = &mut *base.rs_key.add(i);
+            let at = key.sk_attno as usize - 1;
+            if key.sk_flags & pg_sys::SK_ISNULL as i32 != 0 || *(*slot).tts_isnull.add(at) {
+                return false;
+            }
+            let value = *(*slot).tts_values.add(at);
+            pg_sys::FunctionCall2Coll(&mut key.sk_func, key.sk_collation, value, key.sk_argument)
+                .value()
+                != 0
+        })
+    }
+}
+
+fn inside(row: RowNumber, (low, high): TidRange) -> bool {
+    let mut tid = row.tid();
+    let (mut low, mut high) = (low, high);
+    // SAFETY: three valid pointers.
+    unsafe {
+        pg_sys::ItemPointerCompare(&mut tid, &mut low) >= 0
+            && pg_sys::ItemPointerCompare(&mut tid, &mut high) <= 0
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn scan_set_tidrange(
+    scan: pg_sys::TableScanDesc,
+    mintid: pg_sys::ItemPointer,
+    maxtid: pg_sys::ItemPointer,
+) {
+    // SAFETY: made by scan_begin; heap clips the range to its blocks and keeps its own copy.
+    unsafe {
+        let ours = ours(scan);
+        (heap().scan_set_tidrange.unwrap_unchecked())(ours.heap(), mintid, maxtid);
+        let state = ours.state();
+        state.tid_range = Some((*mintid, *maxtid));
+        state.side = None;
+        state.cursor = None;
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn scan_getnextslot_tidrange(
+    scan: pg_sys::TableScanDesc,
+    direction: pg_sys::ScanDirection::Type,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> bool {
+    // SAFETY: made by scan_begin; the range was set before.
+    unsafe {
+        let next_hot = heap().scan_getnextslot_tidrange.unwrap_unchecked();
+        let ours_scan = ours(scan);
+        let range = ours_scan.state().tid_range;
+        match range {
+            // Nothing cold lies in a range that ends on the hot side.
+            Some((_, high))
+                if !is_cold(&high)
+                    && howdah_bridge::tid::block_of(&high) != pg_sys::InvalidBlockNumber =>
+            {
+                next_hot(ours_scan.heap(), direction, slot)
+            }
+            _ => next_slot(scan, direction, slot, next_hot, range),
+        }
+    }
+}
+
+const SHARED_OFFSET: usize =
+    size_of::<pg_sys::ParallelBlockTableScanDescData>().next_multiple_of(8);
+const SHARED_BYTES: usize = SHARED_OFFSET + 8;
+
+unsafe fn shared_counter(pscan: pg_sys::ParallelTableScanDesc) -> *const AtomicU32 {
+    // SAFETY: parallelscan_estimate asked for SHARED_BYTES.
+    unsafe { pscan.cast::<u8>().add(SHARED_OFFSET).cast::<AtomicU32>() }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn parallelscan_estimate(_rel: pg_sys::Relation) -> pg_sys::Size {
+    SHARED_BYTES
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn parallelscan_initialize(
+    rel: pg_sys::Relation,
+    pscan: pg_sys::ParallelTableScanDesc,
+) -> pg_sys::Size {
+    // SAFETY: `pscan` has SHARED_BYTES.
+    unsafe {
+        crate::load::flush_relation((*rel).rd_id);
+        (heap().parallelscan_initialize.unwrap_unchecked())(rel, pscan);
+        (*shared_counter(pscan)).store(0, Ordering::Relaxed);
+        SHARED_BYTES
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn parallelscan_reinitialize(
+    rel: pg_sys::Relation,
+    pscan: pg_sys::ParallelTableScanDesc,
+) {
+    // SAFETY: as above; no worker runs meanwhile.
+    unsafe {
+        (heap().parallelscan_reinitialize.unwrap_unchecked())(rel, pscan);
+        (*shared_counter(pscan)).store(0, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,248 @@
+//! Cold rows one after the other, in both directions, as tuples in a slot.
+//!
+//! ```text
+//!   before first <── row ──> row ──> … ──> after last
+//! ```
+//!
+//! Between calls a cursor holds no pin, no lock and no open relation: what it read was copied
+//! out. It can therefore be dropped at any time, also after an error.
+
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use howdah_bridge::slot::store_cold_row;
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::RowNumber;
+use pgrx::pg_sys;
+
+use crate::errors::{or_raise, raise};
+use crate::store::view::{ColdGroup, ColdView, GroupRows, RowDatums, Wanted};
+use crate::types::TableLayout;
+
+/// Memory for one row's datums, emptied before each row.
+pub struct RowMemory(pg_sys::MemoryContext);
+
+impl RowMemory {
+    /// A context under the current one, which frees it.
+    pub fn new() -> RowMemory {
+        // SAFETY: plain context creation.
+        RowMemory(unsafe {
+            pg_sys::AllocSetContextCreateInternal(
+                pg_sys::CurrentMemoryContext,
+                c"howdah cold row".as_ptr(),
+                pg_sys::ALLOCSET_SMALL_MINSIZE as usize,
+                pg_sys::ALLOCSET_SMALL_INITSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+            )
+        })
+    }
+
+    /// Frees the memory before its parent does.
+    pub fn delete(self) {
+        // SAFETY: made by `new`, deleted once; nothing in it is in use any more.
+        unsafe { pg_sys::MemoryContextDelete(self.0) }
+    }
+
+    /// Empties the memory and runs `f` with it as the current context.
+    pub fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        // SAFETY: the context lives as long as its parent, which outlives the reader; an ERROR
+        // in `f` leaves the context switch to PostgreSQL's error recovery.
+        unsafe {
+            pg_sys::MemoryContextReset(self.0);
+            let old = pg_sys::MemoryContextSwitchTo(self.0);
+            let result = f();
+            pg_sys::MemoryContextSwitchTo(old);
+            result
+        }
+    }
+}
+
+/// Hands out groups to the participants of a parallel scan.
+#[derive(Clone, Copy)]
+pub struct SharedNext(*const AtomicU32);
+
+impl SharedNext {
+    /// # Safety
+    /// `counter` points into shared memory that outlives the scan.
+    pub unsafe fn new(counter: *const AtomicU32) -> SharedNext {
+        SharedNext(counter)
+    }
+
+    fn take(self) -> u32 {
+        // SAFETY: valid by the contract of `new`.
+        unsafe { (*self.0).fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+/// A position among the cold rows of a view.
+pub struct ColdCursor {
+    view: ColdView,
+    layout: Rc<TableLayout>,
+    wanted: Wanted,
+    memory: RowMemory,
+    datums: RowDatums,
+    shared: Option<SharedNext>,
+    /// Index of the current group; -1 before the first, `len` after the last.
+    group: isize,
+    rows: Option<GroupRows>,
+    /// Position inside the current group.
+    row: i64,
+}
+
+impl ColdCursor {
+    /// # Safety
+    /// `table` is open. The current memory context outlives the cursor.
+    pub unsafe fn new(
+        table: pg_sys::Relation,
+        view: ColdView,
+        wanted: Wanted,
+        shared: Option<SharedNext>,
+    ) -> ColdCursor {
+        // SAFETY: the caller holds the relation open.
+        let layout = unsafe { TableLayout::of((*table).rd_att) };
+        let datums = RowDatums::new(layout.attributes.len());
+        ColdCursor {
+            view,
+            layout: Rc::new(layout),
+            wanted,
+            memory: RowMemory::new(),
+            datums,
+            shared,
+            group: -1,
+            rows: None,
+            row: -1,
+        }
+    }
+
+    pub fn view(&self) -> &ColdView {
+        &self.view
+    }
+
+    /// Moves behind the last row.
+    pub fn move_to_end(&mut self) {
+        self.group = self.view.groups.len() as isize;
+        self.rows = None;
+    }
+
+    /// Moves before the first row.
+    pub fn rewind(&mut self) {
+        self.group = -1;
+        self.rows = None;
+    }
+
+    /// Moves one row forward.
+    ///
+    /// # Safety
+    /// `table` is the open relation that the cursor was made for.
+    pub unsafe fn next(&mut self, table: pg_sys::Relation) -> Option<RowNumber> {
+        loop {
+            if let Some(rows) = &self.rows {
+                if self.row + 1 < i64::from(rows.row_count) {
+                    self.row += 1;
+                    return Some(RowNumber(rows.first_row.0 + self.row as u64));
+                }
+                self.rows = None;
+            }
+            let next = match self.shared {
+                None => self.group + 1,
+                Some(shared) => self.next_shared(shared),
+            };
+            if next >= self.view.groups.len() as isize {
+                self.group = self.view.groups.len() as isize;
+                return None;
+            }
+            self.group = next;
+            // SAFETY: as for this function.
+            unsafe { self.load(table) };
+            self.row = -1;
+        }
+    }
+
+    /// The next group for this participant. Stored groups are shared out; pending ones are
+    /// known to their own backend alone, which emits them itself, once, at the end.
+    fn next_shared(&self, shared: SharedNext) -> isize {
+        let len = self.view.groups.len() as isize;
+        let is_pending =
+            |i: isize| matches!(self.view.groups[i as usize], ColdGroup::Pending { .. });
+        if self.group < 0 || self.group < len && !is_pending(self.group) {
+            let ordinal = shared.take() as usize;
+            let mut stored = (0..len).filter(|&i| !is_pending(i)).skip(ordinal);
+            if let Some(i) = stored.next() {
+                return i;
+            }
+            return (0..len).find(|&i| is_pending(i)).unwrap_or(len);
+        }
+        (self.group + 1..len)
+            .find(|&i| is_pending(i))
+            .unwrap_or(len)
+    }
+
+    /// Moves one row backward.
+    ///
+    /// # Safety
+    /// As for [`ColdCursor::next`].
+    pub unsafe fn previous(&mut self, table: pg_sys::Relation) -> Option<RowNumber> {
+        loop {
+            if let Some(rows) = &self.rows {
+                if self.row > 0 {
+                    self.row -= 1;
+                    return Some(RowNumber(rows.first_row.0 + self.row as u64));
+                }
+                self.rows = None;
+            }
+            if self.group <= 0 {
+                self.group = -1;
+                return None;
+            }
+            self.group -= 1;
+            // SAFETY: as for this function.
+            unsafe { self.load(table) };
+            self.row = self.rows.as_ref().map_or(0, |r| i64::from(r.row_count));
+        }
+    }
+
+    unsafe fn load(&mut self, table: pg_sys::Relation) {
+        // SAFETY: the caller holds the relation open and locked.
+        unsafe {
+            let oid = (*table).rd_id;
+            let group = &self.view.groups[self.group as usize];
+            let Some(store) = ColdStore::open(table, pg_sys::AccessShareLock) else {
+                raise(
+                    oid,
+                    &crate::errors::ColdError::DamagedDirectory { group: u32::MAX },
+                )
+            };
+            self.rows = Some(or_raise(oid, GroupRows::load(&store, group, &self.wanted)));
+        }
+    }
+
+    /// Puts the current row into the slot.
+    ///
+    /// # Safety
+    /// The cursor stands on a row; `slot` is a buffer slot of the relation; `table` is open.
+    pub unsafe fn store(&mut self, table: pg_sys::Relation, slot: *mut pg_sys::TupleTableSlot) {
+        let Some(rows) = &self.rows else { return };
+        let (row, layout, wanted, datums) = (
+            self.row as u32,
+            &self.layout,
+            &self.wanted,
+            &mut self.datums,
+        );
+        let tid = RowNumber(rows.first_row.0 + u64::from(row)).tid();
+        self.memory.with(|| {
+            // SAFETY: as for this function; datums live in the row memory until the slot has
+            // copied them.
+            unsafe {
+                let desc = (*table).rd_att;
+                rows.fill(row, layout, desc, wanted, datums);
+                store_cold_row(
+                    slot,
+                    datums.values.as_mut_ptr(),
+                    datums.nulls.as_mut_ptr(),
+                    tid,
+                    (*table).rd_id,
+                );
+            }
+        });
+    }
+}

@@ -1,0 +1,85 @@
+//! The one place where typed errors become PostgreSQL errors.
+
+use howdah_bridge::store::StoreError;
+use howdah_columnar::ColumnarError;
+use pgrx::{PgSqlErrorCode, pg_sys};
+
+/// What can go wrong between a table and its cold side.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ColdError {
+    #[error(transparent)]
+    Columnar(#[from] ColumnarError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("directory entry of row group {group} is damaged")]
+    DamagedDirectory { group: u32 },
+    #[error("row group {group} describes {footer} rows, its directory entry {directory}")]
+    RowCountMismatch {
+        group: u32,
+        footer: usize,
+        directory: u32,
+    },
+    #[error("the table has used up its {limit} cold row numbers")]
+    OutOfRowNumbers { limit: u64 },
+}
+
+/// Raises `error` as a PostgreSQL ERROR about `table`.
+pub fn raise(table: pg_sys::Oid, error: &ColdError) -> ! {
+    // SAFETY: get_rel_name returns NULL or a NUL-terminated palloc'd string.
+    let name = unsafe {
+        let name = pg_sys::get_rel_name(table);
+        if name.is_null() {
+            format!("with OID {}", table.to_u32())
+        } else {
+            format!("\"{}\"", std::ffi::CStr::from_ptr(name).to_string_lossy())
+        }
+    };
+    match error {
+        ColdError::OutOfRowNumbers { .. } => pgrx::ereport!(
+            pgrx::PgLogLevel::ERROR,
+            PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+            format!("cannot add cold rows to table {name}: {error}"),
+            "Rewrite the table with VACUUM FULL to number its rows anew."
+        ),
+        _ => pgrx::ereport!(
+            pgrx::PgLogLevel::ERROR,
+            PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
+            format!("could not read cold rows of table {name}: {error}"),
+            "Restore the table from a backup or read what is left of it from a standby."
+        ),
+    }
+    unreachable!("ereport(ERROR) does not return")
+}
+
+/// Unwraps or raises.
+pub fn or_raise<T, E: Into<ColdError>>(table: pg_sys::Oid, result: Result<T, E>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => raise(table, &error.into()),
+    }
+}
+
+/// The error of a statement that this version cannot do on cold rows. Nothing was changed.
+pub fn cold_row_not_supported(table: pg_sys::Oid, what: &str) -> ! {
+    // SAFETY: as in `raise`.
+    let name = unsafe {
+        let name = pg_sys::get_rel_name(table);
+        if name.is_null() {
+            String::new()
+        } else {
+            std::ffi::CStr::from_ptr(name)
+                .to_string_lossy()
+                .into_owned()
+        }
+    };
+    pgrx::ereport!(
+        pgrx::PgLogLevel::ERROR,
+        PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+        format!("cannot {what} a cold row of table \"{name}\""),
+        format!(
+            "Bring the rows back with ALTER TABLE \"{name}\" SET ACCESS METHOD heap, or keep compaction off for tables that change."
+        )
+    );
+    unreachable!("ereport(ERROR) does not return")
+}

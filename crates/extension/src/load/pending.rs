@@ -1,0 +1,448 @@
+//! The pending groups of this backend. See the room's header.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use howdah_bridge::ffi;
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::RowNumber;
+use howdah_columnar::{MAX_ROWS, RowGroupBuilder, Value};
+use pgrx::pg_sys;
+
+use crate::errors::or_raise;
+use crate::settings;
+use crate::store::directory::{self, PlacedEntry};
+use crate::store::group;
+use crate::store::view::ColdGroup;
+use crate::types::{TableLayout, has_oversized_value, push_datum};
+
+/// Rows of a load that are not written yet.
+pub struct PendingGroup {
+    table: pg_sys::Oid,
+    table_file: u32,
+    placed: PlacedEntry,
+    subtransaction: pg_sys::SubTransactionId,
+    command: pg_sys::CommandId,
+    serial: u64,
+    layout: Rc<TableLayout>,
+    rows: RowGroupBuilder,
+}
+
+impl PendingGroup {
+    /// A value of a pending row; `None` is NULL.
+    pub fn value(&self, column: usize, row: u32) -> Option<Value<'_>> {
+        if column >= self.layout.attributes.len() {
+            return None;
+        }
+        self.rows.value(column, row as usize)
+    }
+
+    fn seen_by(&self, snapshot: pg_sys::Snapshot) -> bool {
+        // SAFETY: the snapshot is valid while its scan runs.
+        let (kind, curcid) = unsafe { ((*snapshot).snapshot_type, (*snapshot).curcid) };
+        kind != pg_sys::SnapshotType::SNAPSHOT_MVCC || self.command < curcid
+    }
+}
+
+/// How many rows the running command has put into a relation.
+struct CommandCount {
+    subtransaction: pg_sys::SubTransactionId,
+    command: pg_sys::CommandId,
+    rows: u64,
+}
+
+#[derive(Default)]
+struct Loads {
+    groups: Vec<Rc<RefCell<PendingGroup>>>,
+    counts: HashMap<u32, CommandCount>,
+    layouts: HashMap<u32, (pg_sys::TupleDesc, Rc<TableLayout>)>,
+    next_serial: u64,
+}
+
+thread_local! {
+    static LOADS: RefCell<Loads> = RefCell::default();
+}
+
+/// Whether any row of this backend is not written yet.
+pub fn has_pending() -> bool {
+    LOADS.with_borrow(|l| !l.groups.is_empty())
+}
+
+/// A number that every group opened later exceeds.
+pub fn serial_now() -> u64 {
+    LOADS.with_borrow(|l| l.next_serial)
+}
+
+/// Takes the row into the cold side if the running statement is a bulk load by now; sets the
+/// slot's TID then. `false` means: insert it hot.
+///
+/// # Safety
+/// `table` is open and locked for writing; `slot` holds a row of it.
+pub unsafe fn insert_slot(
+    table: pg_sys::Relation,
+    slot: *mut pg_sys::TupleTableSlot,
+    command: pg_sys::CommandId,
+) -> bool {
+    // SAFETY: as for this function; GetCurrentSubTransactionId only reads.
+    unsafe {
+        let subtransaction = pg_sys::GetCurrentSubTransactionId();
+        if !past_threshold(table, subtransaction, command) || !may_go_cold(table) {
+            return false;
+        }
+        if pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 {
+            // As heap_insert does: readers that locked the relation must notice the new row.
+            let none = std::ptr::null_mut();
+            ffi::CheckForSerializableConflictIn(table, none, pg_sys::InvalidBlockNumber);
+        }
+        pg_sys::slot_getallattrs(slot);
+        let layout = layout_of(table);
+        if has_oversized_value(&layout, (*slot).tts_values, (*slot).tts_isnull) {
+            return false;
+        }
+        let group = current_group(table, subtransaction, command, layout);
+        let full = {
+            let mut pending = group.borrow_mut();
+            let pending = &mut *pending;
+            for (i, attribute) in pending.layout.attributes.iter().enumerate() {
+                push_datum(
+                    pending.rows.column_mut(i),
+                    attribute,
+                    *(*slot).tts_values.add(i),
+                    *(*slot).tts_isnull.add(i),
+                );
+            }
+            pending.rows.finish_row();
+            let position = pending.rows.row_count() - 1;
+            (*slot).tts_tid = RowNumber(pending.placed.entry.first_row.0 + position as u64).tid();
+            (*slot).tts_tableOid = (*table).rd_id;
+            position + 1 == pending.placed.entry.capacity_rows as usize
+                || pending.rows.raw_bytes() >= settings::row_group_bytes()
+        };
+        pgrx::pg_sys::pgstat_count_heap_insert(table, 1);
+        if full {
+            write_group(&group);
+        } else {
+            enforce_memory_bound();
+        }
+        true
+    }
+}
+
+/// Counts the row and says whether the statement is a bulk load.
+fn past_threshold(
+    table: pg_sys::Relation,
+    subtransaction: pg_sys::SubTransactionId,
+    command: pg_sys::CommandId,
+) -> bool {
+    // SAFETY: the caller of `insert_slot` holds the relation open.
+    let oid = unsafe { (*table).rd_id.to_u32() };
+    let rows = LOADS.with_borrow_mut(|loads| {
+        let count = loads.counts.entry(oid).or_insert(CommandCount {
+            subtransaction,
+            command,
+            rows: 0,
+        });
+        if count.command != command || count.subtransaction != subtransaction {
+            *count = CommandCount {
+                subtransaction,
+                command,
+                rows: 0,
+            };
+        }
+        count.rows += 1;
+        count.rows
+    });
+    settings::force_cold() || rows > settings::load_threshold()
+}
+
+/// Whether rows of this table may be written cold at all.
+unsafe fn may_go_cold(table: pg_sys::Relation) -> bool {
+    // SAFETY: the caller holds the relation open.
+    unsafe {
+        let form = (*table).rd_rel;
+        // Logical decoding must see every row as a heap insert.
+        let decoded = pg_sys::wal_level >= pg_sys::WalLevel::WAL_LEVEL_LOGICAL as i32
+            && (*form).relpersistence == pg_sys::RELPERSISTENCE_PERMANENT as i8;
+        (*form).reltoastrelid != pg_sys::InvalidOid
+            && !decoded
+            && !pg_sys::IsInParallelMode()
+            && settings::bulk_load()
+    }
+}
+
+unsafe fn layout_of(table: pg_sys::Relation) -> Rc<TableLayout> {
+    // SAFETY: the descriptor lives as long as the open relation; a changed one has another
+    // address while the old is still referenced, and the cache is emptied per transaction.
+    unsafe {
+        let desc = (*table).rd_att;
+        let oid = (*table).rd_id.to_u32();
+        let known = LOADS.with_borrow(|l| {
+            l.layouts
+                .get(&oid)
+                .filter(|(d, _)| *d == desc)
+                .map(|(_, layout)| Rc::clone(layout))
+        });
+        known.unwrap_or_else(|| {
+            let layout = Rc::new(TableLayout::of(desc));
+            LOADS.with_borrow_mut(|l| l.layouts.insert(oid, (desc, Rc::clone(&layout))));
+            layout
+        })
+    }
+}
+
+unsafe fn current_group(
+    table: pg_sys::Relation,
+    subtransaction: pg_sys::SubTransactionId,
+    command: pg_sys::CommandId,
+    layout: Rc<TableLayout>,
+) -> Rc<RefCell<PendingGroup>> {
+    // SAFETY: the caller holds the relation open.
+    let (oid, file) = unsafe { ((*table).rd_id, (*table).rd_locator.relNumber.to_u32()) };
+    let open = LOADS.with_borrow(|loads| {
+        loads
+            .groups
+            .iter()
+            .find(|g| {
+                let g = g.borrow();
+                g.table == oid
+                    && g.table_file == file
+                    && g.subtransaction == subtransaction
+                    && g.command == command
+            })
+            .map(Rc::clone)
+    });
+    if let Some(group) = open {
+        return group;
+    }
+    // SAFETY: as above.
+    let store = unsafe { ColdStore::open(table, pg_sys::RowExclusiveLock) };
+    let Some(store) = store else {
+        pgrx::error!("table with OID {} has no cold store", oid.to_u32());
+    };
+    let placed = or_raise(oid, directory::reserve(&store, MAX_ROWS as u32, command));
+    let group = Rc::new(RefCell::new(PendingGroup {
+        table: oid,
+        table_file: file,
+        placed,
+        subtransaction,
+        command,
+        serial: 0,
+        rows: RowGroupBuilder::new(&layout.column_types()),
+        layout,
+    }));
+    LOADS.with_borrow_mut(|loads| {
+        loads.next_serial += 1;
+        group.borrow_mut().serial = loads.next_serial;
+        loads.groups.push(Rc::clone(&group));
+    });
+    group
+}
+
+fn forget(group: &Rc<RefCell<PendingGroup>>) {
+    LOADS.with_borrow_mut(|l| l.groups.retain(|g| !Rc::ptr_eq(g, group)));
+}
+
+/// Encodes and stores a pending group. Its rows stay readable in memory until the stored
+/// group can be read; views that already hold it keep it alive.
+fn write_group(group: &Rc<RefCell<PendingGroup>>) {
+    let (oid, file) = {
+        let pending = group.borrow();
+        (pending.table, pending.table_file)
+    };
+    let Some(table) = howdah_bridge::relation::OpenRelation::try_open(oid, pg_sys::NoLock) else {
+        // Dropped by the transaction that loaded it.
+        forget(group);
+        return;
+    };
+    // SAFETY: `table` is open; the loading statement's lock is held to the end of the transaction.
+    let store = unsafe {
+        if (*table.raw()).rd_locator.relNumber.to_u32() != file {
+            // Truncated or rewritten by the transaction that loaded it.
+            forget(group);
+            return;
+        }
+        ColdStore::open(table.raw(), pg_sys::RowExclusiveLock)
+    };
+    if let Some(store) = store {
+        let pending = group.borrow();
+        let effort = settings::effort_of(oid);
+        or_raise(
+            oid,
+            group::write(
+                &store,
+                &pending.placed,
+                &pending.rows,
+                effort,
+                pending.command,
+            ),
+        );
+    }
+    forget(group);
+}
+
+fn enforce_memory_bound() {
+    let largest = LOADS.with_borrow(|loads| {
+        if loads.groups.len() < 2 {
+            return None;
+        }
+        let total: usize = loads
+            .groups
+            .iter()
+            .map(|g| g.borrow().rows.raw_bytes())
+            .sum();
+        if total <= settings::load_memory() {
+            return None;
+        }
+        loads
+            .groups
+            .iter()
+            .max_by_key(|g| g.borrow().rows.raw_bytes())
+            .map(Rc::clone)
+    });
+    if let Some(group) = largest {
+        // SAFETY: plain read.
+        let here = unsafe { pg_sys::GetCurrentSubTransactionId() };
+        if group.borrow().subtransaction == here {
+            write_group(&group);
+        }
+    }
+}
+
+fn flush_where(wanted: impl Fn(&PendingGroup) -> bool) {
+    let groups: Vec<_> = LOADS.with_borrow(|l| {
+        l.groups
+            .iter()
+            .filter(|g| wanted(&g.borrow()))
+            .map(Rc::clone)
+            .collect()
+    });
+    for group in groups {
+        write_group(&group);
+    }
+}
+
+/// Writes what `command` of the current subtransaction has pending.
+pub fn flush_command(command: pg_sys::CommandId) {
+    if has_pending() {
+        // SAFETY: plain read.
+        let here = unsafe { pg_sys::GetCurrentSubTransactionId() };
+        flush_where(|g| g.command == command && g.subtransaction == here);
+    }
+}
+
+/// Writes what the current subtransaction has pending for one table.
+pub fn flush_relation(table: pg_sys::Oid) {
+    if has_pending() {
+        // SAFETY: plain read.
+        let here = unsafe { pg_sys::GetCurrentSubTransactionId() };
+        flush_where(|g| g.table == table && g.subtransaction == here);
+    }
+}
+
+/// Writes what the current subtransaction has pending since [`serial_now`] said `serial`.
+pub fn flush_since(serial: u64) {
+    if has_pending() {
+        // SAFETY: plain read.
+        let here = unsafe { pg_sys::GetCurrentSubTransactionId() };
+        flush_where(|g| g.serial > serial && g.subtransaction == here);
+    }
+}
+
+/// Writes everything pending of one subtransaction, which is about to commit.
+pub(super) fn flush_subtransaction(subtransaction: pg_sys::SubTransactionId) {
+    flush_where(|g| g.subtransaction == subtransaction);
+}
+
+/// Writes everything pending; the transaction is about to commit.
+pub(super) fn flush_all() {
+    flush_where(|_| true);
+}
+
+/// Drops what an aborted subtransaction had pending.
+pub(super) fn discard_subtransaction(subtransaction: pg_sys::SubTransactionId) {
+    LOADS.with_borrow_mut(|l| {
+        l.groups
+            .retain(|g| g.borrow().subtransaction != subtransaction)
+    });
+}
+
+/// Forgets everything: the transaction is over.
+pub(super) fn reset() {
+    LOADS.with_borrow_mut(|l| {
+        l.groups.clear();
+        l.counts.clear();
+        l.layouts.clear();
+    });
+}
+
+/// The pending groups of a table that the snapshot sees, as groups of a view.
+///
+/// # Safety
+/// `table` is open, `snapshot` valid.
+pub unsafe fn visible_pending(
+    table: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+) -> Vec<ColdGroup> {
+    if !has_pending() {
+        return Vec::new();
+    }
+    // SAFETY: the caller holds the relation open.
+    let (oid, file) = unsafe { ((*table).rd_id, (*table).rd_locator.relNumber.to_u32()) };
+    LOADS.with_borrow(|loads| {
+        loads
+            .groups
+            .iter()
+            .filter(|g| {
+                let g = g.borrow();
+                g.table == oid
+                    && g.table_file == file
+                    && g.rows.row_count() > 0
+                    && g.seen_by(snapshot)
+            })
+            .map(|g| {
+                let pending = g.borrow();
+                ColdGroup::Pending {
+                    load: Rc::clone(g),
+                    first_row: pending.placed.entry.first_row,
+                    row_count: pending.rows.row_count() as u32,
+                }
+            })
+            .collect()
+    })
+}
+
+/// The pending group and position of one row: `Some(None)` if the row is pending but the
+/// snapshot does not see it, `None` if it is not a pending row of this backend.
+///
+/// # Safety
+/// `table` is open, `snapshot` valid.
+pub unsafe fn pending_row(
+    table: pg_sys::Relation,
+    row: RowNumber,
+    snapshot: pg_sys::Snapshot,
+) -> Option<Option<(ColdGroup, u32)>> {
+    if !has_pending() {
+        return None;
+    }
+    // SAFETY: the caller holds the relation open.
+    let (oid, file) = unsafe { ((*table).rd_id, (*table).rd_locator.relNumber.to_u32()) };
+    LOADS.with_borrow(|loads| {
+        let group = loads.groups.iter().find(|g| {
+            let g = g.borrow();
+            g.table == oid && g.table_file == file && g.placed.entry.covers(row)
+        })?;
+        let pending = group.borrow();
+        let row_count = pending.rows.row_count() as u32;
+        let position = (row.0 - pending.placed.entry.first_row.0) as u32;
+        if position >= row_count || !pending.seen_by(snapshot) {
+            return Some(None);
+        }
+        let view = ColdGroup::Pending {
+            load: Rc::clone(group),
+            first_row: pending.placed.entry.first_row,
+            row_count,
+        };
+        Some(Some((view, position)))
+    })
+}

@@ -1,0 +1,143 @@
+//! Settings `howdah.*` and the options of single tables.
+
+use std::ffi::CStr;
+
+use howdah_columnar::Effort;
+use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
+use pgrx::{PostgresGucEnum, pg_sys};
+
+/// Compression effort as a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
+pub enum EffortSetting {
+    #[name = c"fast"]
+    Fast,
+    #[name = c"default"]
+    Default,
+    #[name = c"best"]
+    Best,
+}
+
+static BULK_LOAD: GucSetting<bool> = GucSetting::<bool>::new(true);
+static LOAD_THRESHOLD: GucSetting<i32> = GucSetting::<i32>::new(8_192);
+static ROW_GROUP_BYTES: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
+static LOAD_MEMORY: GucSetting<i32> = GucSetting::<i32>::new(256 * 1024);
+static CACHE_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
+static EFFORT: GucSetting<EffortSetting> = GucSetting::<EffortSetting>::new(EffortSetting::Default);
+static FORCE_COLD: GucSetting<bool> = GucSetting::<bool>::new(false);
+
+fn int(
+    name: &'static CStr,
+    short: &'static CStr,
+    long: &'static CStr,
+    setting: &'static GucSetting<i32>,
+    range: std::ops::RangeInclusive<i32>,
+    flags: GucFlags,
+) {
+    GucRegistry::define_int_guc(
+        name,
+        short,
+        long,
+        setting,
+        *range.start(),
+        *range.end(),
+        GucContext::Userset,
+        flags,
+    );
+}
+
+/// Defines every setting. Call once, from `_PG_init`.
+pub fn register() {
+    GucRegistry::define_bool_guc(
+        c"howdah.bulk_load",
+        c"Writes bulk loads straight to row groups.",
+        c"When off, every row is inserted hot and becomes cold by compaction only.",
+        &BULK_LOAD,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+    int(
+        c"howdah.load_threshold",
+        c"Rows that a statement inserts hot before the rest goes straight to row groups.",
+        c"Keeps small statements small.",
+        &LOAD_THRESHOLD,
+        0..=i32::MAX,
+        GucFlags::default(),
+    );
+    int(
+        c"howdah.row_group_bytes",
+        c"Raw size at which a row group is closed before it is full.",
+        c"Bounds the memory of a load and of a reader.",
+        &ROW_GROUP_BYTES,
+        1024..=1024 * 1024,
+        GucFlags::UNIT_KB,
+    );
+    int(
+        c"howdah.load_memory",
+        c"Memory for the row groups that a backend loads at the same time.",
+        c"Matters for loads into many partitions; past it the largest group is written early.",
+        &LOAD_MEMORY,
+        1024..=i32::MAX,
+        GucFlags::UNIT_KB,
+    );
+    int(
+        c"howdah.cache_size",
+        c"Memory for row groups that a backend keeps open between reads of single rows.",
+        c"",
+        &CACHE_SIZE,
+        1024..=i32::MAX,
+        GucFlags::UNIT_KB,
+    );
+    GucRegistry::define_enum_guc(
+        c"howdah.compression_effort",
+        c"How hard the encoder tries: fast, default or best.",
+        c"A table's own option compression_effort comes first.",
+        &EFFORT,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_bool_guc(
+        c"howdah.debug_force_cold",
+        c"Sends every insert straight to cold storage.",
+        c"For tests only: each statement makes a row group of its own.",
+        &FORCE_COLD,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+}
+
+pub fn bulk_load() -> bool {
+    BULK_LOAD.get()
+}
+
+/// Rows of a statement that go hot first.
+pub fn load_threshold() -> u64 {
+    LOAD_THRESHOLD.get() as u64
+}
+
+/// Raw bytes at which a row group closes.
+pub fn row_group_bytes() -> usize {
+    ROW_GROUP_BYTES.get() as usize * 1024
+}
+
+/// Raw bytes of all pending groups of a backend.
+pub fn load_memory() -> usize {
+    LOAD_MEMORY.get() as usize * 1024
+}
+
+/// Bound of the cache of open groups.
+pub fn cache_size_bytes() -> usize {
+    CACHE_SIZE.get() as usize * 1024
+}
+
+pub fn force_cold() -> bool {
+    FORCE_COLD.get()
+}
+
+/// The compression effort for a table.
+pub fn effort_of(_table: pg_sys::Oid) -> Effort {
+    match EFFORT.get() {
+        EffortSetting::Fast => Effort::Fast,
+        EffortSetting::Default => Effort::Default,
+        EffortSetting::Best => Effort::Best,
+    }
+}

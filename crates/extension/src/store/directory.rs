@@ -1,0 +1,342 @@
+//! The directory of row groups and the high-water mark of row numbers.
+//!
+//! An entry's key is the first cold block of its range, so the group of a row is the entry
+//! with the greatest key not above the row's cold block: one index descent.
+//!
+//! The high-water mark is one frozen tuple changed in place; it does not follow the fate of
+//! the transactions that advance it. It goes back only by the unused tail of the range that
+//! it was last advanced for, to which no index entry can point.
+
+use std::ops::ControlFlow;
+
+use howdah_bridge::store::{Birth, ColdStore, Entry};
+use howdah_bridge::tid::{ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber};
+use pgrx::pg_sys;
+
+use crate::errors::ColdError;
+
+const DIRECTORY_ID: u32 = 1;
+const HIGH_WATER_ID: u32 = 2;
+const ENTRY_VERSION: u32 = 1;
+const ENTRY_BYTES: usize = 56;
+const HIGH_WATER_BYTES: usize = 16;
+
+/// Where a row group is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupState {
+    /// Reserved by a load; its rows are in the loading backend's memory.
+    Loading,
+    /// Written.
+    Stored,
+}
+
+/// What the directory says about one row group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupEntry {
+    pub state: GroupState,
+    pub first_row: RowNumber,
+    /// Row numbers reserved; a multiple of [`ROWS_PER_COLD_BLOCK`].
+    pub capacity_rows: u32,
+    pub row_count: u32,
+    pub value_id: u32,
+    pub footer_bytes: u32,
+    pub body_bytes: u64,
+}
+
+impl GroupEntry {
+    /// The group's name: its first cold block.
+    pub fn group(&self) -> u32 {
+        self.first_row.cold_block()
+    }
+
+    /// The row's position inside the group, if the group holds it.
+    #[inline]
+    pub fn position_of(&self, row: RowNumber) -> Option<u32> {
+        let position = row.0.checked_sub(self.first_row.0)?;
+        (position < u64::from(self.row_count)).then_some(position as u32)
+    }
+
+    /// Whether the number lies in the reserved range, filled or not.
+    pub fn covers(&self, row: RowNumber) -> bool {
+        row.0 >= self.first_row.0 && row.0 < self.first_row.0 + u64::from(self.capacity_rows)
+    }
+
+    fn encode(&self) -> [u8; ENTRY_BYTES] {
+        let mut out = [0; ENTRY_BYTES];
+        let state: u32 = match self.state {
+            GroupState::Loading => 0,
+            GroupState::Stored => 1,
+        };
+        out[0..4].copy_from_slice(&ENTRY_VERSION.to_le_bytes());
+        out[4..8].copy_from_slice(&state.to_le_bytes());
+        out[8..16].copy_from_slice(&self.first_row.0.to_le_bytes());
+        out[16..20].copy_from_slice(&self.capacity_rows.to_le_bytes());
+        out[20..24].copy_from_slice(&self.row_count.to_le_bytes());
+        out[24..28].copy_from_slice(&self.value_id.to_le_bytes());
+        out[28..32].copy_from_slice(&self.footer_bytes.to_le_bytes());
+        out[32..40].copy_from_slice(&self.body_bytes.to_le_bytes());
+        let check = fnv1a(&out[..48]);
+        out[48..56].copy_from_slice(&check.to_le_bytes());
+        out
+    }
+
+    fn decode(seq: i32, bytes: &[u8]) -> Result<GroupEntry, ColdError> {
+        let damaged = ColdError::DamagedDirectory { group: seq as u32 };
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
+        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+        if bytes.len() != ENTRY_BYTES || long(48) != fnv1a(&bytes[..48]) || word(0) != ENTRY_VERSION
+        {
+            return Err(damaged);
+        }
+        let state = match word(4) {
+            0 => GroupState::Loading,
+            1 => GroupState::Stored,
+            _ => return Err(damaged),
+        };
+        let entry = GroupEntry {
+            state,
+            first_row: RowNumber(long(8)),
+            capacity_rows: word(16),
+            row_count: word(20),
+            value_id: word(24),
+            footer_bytes: word(28),
+            body_bytes: long(32),
+        };
+        let sound = entry.first_row.0 < ROW_NUMBER_LIMIT
+            && entry.first_row.cold_block() == seq as u32
+            && entry.row_count <= entry.capacity_rows
+            && entry.capacity_rows as usize <= howdah_columnar::MAX_ROWS;
+        if sound { Ok(entry) } else { Err(damaged) }
+    }
+}
+
+/// FNV-1a, 64 bits: enough to notice damage in 48 bytes.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &b| {
+        (hash ^ u64::from(b)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+/// A directory entry together with its place, so that it can be completed or deleted.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedEntry {
+    pub entry: GroupEntry,
+    pub tid: pg_sys::ItemPointerData,
+}
+
+fn visible_to(
+    store: &ColdStore,
+    snapshot: pg_sys::Snapshot,
+) -> impl FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool {
+    // SAFETY: judges are called with the buffer share-locked; the snapshot outlives the scan.
+    move |tuple, buffer| unsafe { store.visible(tuple, buffer, snapshot) }
+}
+
+/// The row groups whose entries the snapshot sees, ascending. Groups still loading are among
+/// them if the snapshot sees their transaction (then it is our own).
+pub fn groups(
+    store: &ColdStore,
+    snapshot: pg_sys::Snapshot,
+) -> Result<Vec<PlacedEntry>, ColdError> {
+    groups_where(store, &mut visible_to(store, snapshot))
+}
+
+/// The row groups whose directory tuples `judge` wants, ascending.
+pub fn groups_where(
+    store: &ColdStore,
+    judge: &mut dyn FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool,
+) -> Result<Vec<PlacedEntry>, ColdError> {
+    let mut out = Vec::new();
+    let mut failure = None;
+    store.scan_entries(
+        DIRECTORY_ID,
+        0..=i32::MAX,
+        false,
+        judge,
+        |Entry { seq, tid, payload }| match GroupEntry::decode(seq, &payload) {
+            Ok(entry) => {
+                out.push(PlacedEntry { entry, tid });
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                failure = Some(error);
+                ControlFlow::Break(())
+            }
+        },
+    );
+    failure.map_or(Ok(out), Err)
+}
+
+/// The group that covers `row`, if the snapshot sees it. A dirty snapshot is filled in as
+/// `HeapTupleSatisfiesDirty` does for the entry.
+pub fn group_of(
+    store: &ColdStore,
+    row: RowNumber,
+    snapshot: pg_sys::Snapshot,
+) -> Result<Option<PlacedEntry>, ColdError> {
+    let key = row.cold_block() as i32;
+    let mut result = Ok(None);
+    let mut nearest = None;
+    let mut judge = visible_to(store, snapshot);
+    // The nearest key alone can cover the row; several tuples may carry it (an aborted
+    // reservation and its successor), of which the snapshot sees at most one.
+    let mut seen = |tuple: pg_sys::HeapTuple, buffer: pg_sys::Buffer| judge(tuple, buffer);
+    let mut any = |_: pg_sys::HeapTuple, _: pg_sys::Buffer| true;
+    store.scan_entries(DIRECTORY_ID, 0..=key, true, &mut any, |entry| {
+        nearest = Some(entry.seq);
+        ControlFlow::Break(())
+    });
+    let Some(nearest) = nearest else {
+        return Ok(None);
+    };
+    if let Some(entry) = store.find_entry(DIRECTORY_ID, nearest, &mut seen) {
+        result = GroupEntry::decode(entry.seq, &entry.payload).map(|decoded| {
+            decoded.covers(row).then_some(PlacedEntry {
+                entry: decoded,
+                tid: entry.tid,
+            })
+        });
+    }
+    result
+}
+
+/// Reserves row numbers for a group of at most `capacity_rows` rows: see the state diagram
+/// of [`crate::store`].
+pub fn reserve(
+    store: &ColdStore,
+    capacity_rows: u32,
+    cid: pg_sys::CommandId,
+) -> Result<PlacedEntry, ColdError> {
+    let capacity_rows = capacity_rows.next_multiple_of(ROWS_PER_COLD_BLOCK as u32);
+    store.with_allocation_lock(|| {
+        let (mark_tid, first) = high_water(store)?.unwrap_or_else(|| (create_high_water(store), 0));
+        let end = first + u64::from(capacity_rows);
+        if end > ROW_NUMBER_LIMIT {
+            return Err(ColdError::OutOfRowNumbers {
+                limit: ROW_NUMBER_LIMIT,
+            });
+        }
+        let entry = GroupEntry {
+            state: GroupState::Loading,
+            first_row: RowNumber(first),
+            capacity_rows,
+            row_count: 0,
+            value_id: 0,
+            footer_bytes: 0,
+            body_bytes: 0,
+        };
+        let seq = entry.group() as i32;
+        let tid = store.insert(
+            DIRECTORY_ID,
+            seq,
+            &entry.encode(),
+            cid,
+            Birth::Transactional,
+            None,
+        );
+        store.overwrite(mark_tid, &encode_high_water(end));
+        Ok(PlacedEntry { entry, tid })
+    })
+}
+
+/// Completes a reserved entry and gives back the unused tail of its range where that is
+/// still the end of all ranges.
+pub fn complete(
+    store: &ColdStore,
+    placed: &PlacedEntry,
+    entry: GroupEntry,
+) -> Result<(), ColdError> {
+    debug_assert_eq!(placed.entry.first_row, entry.first_row);
+    let used = entry.row_count.next_multiple_of(ROWS_PER_COLD_BLOCK as u32);
+    if used == placed.entry.capacity_rows {
+        store.overwrite(placed.tid, &entry.encode());
+        return Ok(());
+    }
+    store.with_allocation_lock(|| {
+        let mut entry = entry;
+        if let Some((mark_tid, mark)) = high_water(store)?
+            && mark == placed.entry.first_row.0 + u64::from(placed.entry.capacity_rows)
+        {
+            entry.capacity_rows = used;
+            store.overwrite(placed.tid, &entry.encode());
+            store.overwrite(
+                mark_tid,
+                &encode_high_water(entry.first_row.0 + u64::from(used)),
+            );
+        } else {
+            store.overwrite(placed.tid, &entry.encode());
+        }
+        Ok(())
+    })
+}
+
+/// Inserts an entry that is complete from birth, under a range that is already reserved
+/// (table rewrites, which carry groups over under their old numbers).
+pub fn insert_complete(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    cid: pg_sys::CommandId,
+    birth: Birth,
+) -> pg_sys::ItemPointerData {
+    store.insert(
+        DIRECTORY_ID,
+        entry.group() as i32,
+        &entry.encode(),
+        cid,
+        birth,
+        None,
+    )
+}
+
+/// Sets the high-water mark of a store that nobody else can see yet.
+pub fn start_high_water_at(store: &ColdStore, mark: u64) -> Result<(), ColdError> {
+    let (tid, _) = high_water(store)?.unwrap_or_else(|| (create_high_water(store), 0));
+    store.overwrite(tid, &encode_high_water(mark));
+    Ok(())
+}
+
+/// The mark's place and value: every row number in use or ever used is below it. `None` if the
+/// table never had a cold row.
+pub fn high_water(store: &ColdStore) -> Result<Option<(pg_sys::ItemPointerData, u64)>, ColdError> {
+    let Some(entry) = store.find_entry(HIGH_WATER_ID, 0, &mut |_, _| true) else {
+        return Ok(None);
+    };
+    let bytes: [u8; HIGH_WATER_BYTES] = entry
+        .payload
+        .try_into()
+        .map_err(|_| ColdError::DamagedDirectory { group: u32::MAX })?;
+    let mark = u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default());
+    let check = u64::from_le_bytes(bytes[8..].try_into().unwrap_or_default());
+    if check != fnv1a(&bytes[..8]) || mark > ROW_NUMBER_LIMIT {
+        return Err(ColdError::DamagedDirectory { group: u32::MAX });
+    }
+    Ok(Some((entry.tid, mark)))
+}
+
+/// Whether the table has or ever had cold rows.
+pub fn ever_had_cold_rows(store: &ColdStore) -> bool {
+    store
+        .find_entry(HIGH_WATER_ID, 0, &mut |_, _| true)
+        .is_some()
+}
+
+fn create_high_water(store: &ColdStore) -> pg_sys::ItemPointerData {
+    // Frozen: an in-place advance must not vanish when the first loader aborts.
+    let cid = pg_sys::CommandId::from(pg_sys::FirstCommandId);
+    store.insert(
+        HIGH_WATER_ID,
+        0,
+        &encode_high_water(0),
+        cid,
+        Birth::Frozen,
+        None,
+    )
+}
+
+fn encode_high_water(mark: u64) -> [u8; HIGH_WATER_BYTES] {
+    let mut out = [0; HIGH_WATER_BYTES];
+    out[..8].copy_from_slice(&mark.to_le_bytes());
+    let check = fnv1a(&out[..8]);
+    out[8..].copy_from_slice(&check.to_le_bytes());
+    out
+}

@@ -1,0 +1,42 @@
+//! Writing a row group and deleting one.
+
+use howdah_bridge::store::ColdStore;
+use howdah_columnar::{Effort, RowGroupBuilder};
+use pgrx::pg_sys;
+
+use super::directory::{self, GroupEntry, GroupState, PlacedEntry};
+use crate::errors::ColdError;
+
+/// Encodes the rows and stores them under a reserved range.
+///
+/// Encoding happens before anything is written. Nothing here needs a lock beyond the
+/// allocation lock that returning an unused tail takes for a moment.
+pub fn write(
+    store: &ColdStore,
+    placed: &PlacedEntry,
+    rows: &RowGroupBuilder,
+    effort: Effort,
+    cid: pg_sys::CommandId,
+) -> Result<GroupEntry, ColdError> {
+    let encoded = rows.encode(effort)?;
+    pgrx::check_for_interrupts!();
+    let value_id = store.write_value(&[&encoded.footer, &encoded.body], cid);
+    let entry = GroupEntry {
+        state: GroupState::Stored,
+        row_count: rows.row_count() as u32,
+        value_id,
+        footer_bytes: encoded.footer.len() as u32,
+        body_bytes: encoded.body.len() as u64,
+        ..placed.entry
+    };
+    directory::complete(store, placed, entry)?;
+    Ok(entry)
+}
+
+/// Deletes a group in the running transaction; its index entries become dead with it.
+pub fn delete(store: &ColdStore, placed: &PlacedEntry) {
+    store.delete(placed.tid);
+    if placed.entry.state == GroupState::Stored {
+        store.delete_value(placed.entry.value_id);
+    }
+}

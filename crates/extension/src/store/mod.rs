@@ -1,0 +1,30 @@
+//! The cold side of one table, on top of the key–value store of `bridge`.
+//!
+//! ```text
+//!   id  key (seq)            value
+//!   1   first cold block     directory entry of a row group (fixed length)
+//!   2   0                    high-water mark of row numbers (fixed length)
+//!   16+ free                 reserved for row marks
+//!   ≥16384                   row groups: footer || body, in pieces
+//! ```
+//!
+//! A row group is one long value: the footer first, then the column chunks. One value per
+//! group rather than one per chunk: a piece is the unit of I/O anyway, and value ids are not
+//! used up by wide tables.
+//!
+//! Life of a row group, and what others see
+//! 1. *reserved*: under the allocation lock an entry in state `Loading` that covers the
+//!    group's whole range is inserted, then the high-water mark is advanced past the range.
+//!    From here on index entries may point into the range. Others find the entry of a running
+//!    transaction: dirty snapshots wait for it, MVCC snapshots do not see it.
+//! 2. *stored*: the value is written and the entry completed in place. The transaction's end
+//!    decides. After an abort or a crash the entry and the pieces are dead tuples that VACUUM
+//!    of the TOAST relation removes, and the range is covered by no entry: index entries that
+//!    point into it are dead.
+//! 3. *replaced* by merging or compaction: entry and pieces are deleted by the transaction
+//!    that writes the successor. Older snapshots go on reading them.
+
+pub mod directory;
+pub mod group;
+pub mod open_group;
+pub mod view;

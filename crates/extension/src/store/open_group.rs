@@ -1,0 +1,190 @@
+//! A stored row group opened for reading, and the backend's cache of such.
+//!
+//! Opening reads and checks the footer; chunks are read when first needed and kept encoded;
+//! a chunk from which many rows are asked one by one is decoded once and kept decoded.
+//! Groups are immutable and named by (TOAST relation, its file, group, value id), so a
+//! cached one can never be stale. The cache is bounded by `howdah.cache_size`.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use howdah_bridge::store::ColdStore;
+use howdah_columnar::{Chunk, ChunkBuffer, Column, Footer, OwnedValue};
+
+use super::directory::GroupEntry;
+use crate::errors::ColdError;
+
+/// After this many single-row reads of a chunk it is decoded whole.
+const POINT_READS_BEFORE_DECODING: u32 = 512;
+
+#[derive(Default)]
+struct ColumnCache {
+    chunk: Option<Chunk>,
+    decoded: Option<Rc<Column>>,
+    point_reads: u32,
+}
+
+/// A row group whose footer has been read and checked.
+pub struct OpenGroup {
+    pub entry: GroupEntry,
+    pub footer: Footer,
+    columns: RefCell<Vec<ColumnCache>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct GroupName {
+    toast: u32,
+    file: u32,
+    group: u32,
+    value_id: u32,
+}
+
+impl OpenGroup {
+    /// Reads and checks the footer.
+    pub fn open(store: &ColdStore, entry: GroupEntry) -> Result<OpenGroup, ColdError> {
+        let mut bytes = vec![0; entry.footer_bytes as usize];
+        store.read_value(entry.value_id, 0, &mut bytes)?;
+        let footer = Footer::parse(&bytes)?;
+        if footer.row_count() != entry.row_count as usize || footer.body_len() != entry.body_bytes {
+            return Err(ColdError::RowCountMismatch {
+                group: entry.group(),
+                footer: footer.row_count(),
+                directory: entry.row_count,
+            });
+        }
+        let mut columns = Vec::new();
+        columns.resize_with(footer.column_count(), ColumnCache::default);
+        Ok(OpenGroup {
+            entry,
+            footer,
+            columns: RefCell::new(columns),
+        })
+    }
+
+    pub fn row_count(&self) -> u32 {
+        self.entry.row_count
+    }
+
+    /// Columns stored; a table that has more got them later (ADD COLUMN).
+    pub fn column_count(&self) -> usize {
+        self.footer.column_count()
+    }
+
+    /// The encoded chunk of a column.
+    pub fn chunk(&self, store: &ColdStore, column: usize) -> Result<Chunk, ColdError> {
+        if let Some(chunk) = &self.columns.borrow()[column].chunk {
+            return Ok(chunk.clone());
+        }
+        let meta = self.footer.column(column);
+        let range = meta.byte_range.clone();
+        let mut buffer = ChunkBuffer::with_len((range.end - range.start) as usize);
+        let offset = u64::from(self.entry.footer_bytes) + range.start;
+        store.read_value(self.entry.value_id, offset, buffer.as_mut_slice())?;
+        let chunk = Chunk::open(meta, self.footer.row_count(), buffer)?;
+        self.columns.borrow_mut()[column].chunk = Some(chunk.clone());
+        Ok(chunk)
+    }
+
+    /// The decoded column; `keep` decides whether the group remembers it.
+    pub fn decoded(&self, store: &ColdStore, column: usize) -> Result<Rc<Column>, ColdError> {
+        if let Some(decoded) = &self.columns.borrow()[column].decoded {
+            return Ok(Rc::clone(decoded));
+        }
+        let decoded = Rc::new(self.chunk(store, column)?.decode()?);
+        self.columns.borrow_mut()[column].decoded = Some(Rc::clone(&decoded));
+        Ok(decoded)
+    }
+
+    /// One value, without decoding the chunk as long as few are asked for.
+    pub fn value(
+        &self,
+        store: &ColdStore,
+        column: usize,
+        row: u32,
+    ) -> Result<Option<OwnedValue>, ColdError> {
+        let reads = {
+            let cache = &mut self.columns.borrow_mut()[column];
+            cache.point_reads += 1;
+            cache.point_reads
+        };
+        if reads > POINT_READS_BEFORE_DECODING {
+            let decoded = self.decoded(store, column)?;
+            return Ok(decoded.value(row as usize).map(OwnedValue::from));
+        }
+        Ok(self.chunk(store, column)?.value(row as usize)?)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let held: usize = self
+            .columns
+            .borrow()
+            .iter()
+            .map(|c| {
+                c.chunk.as_ref().map_or(0, Chunk::memory_bytes)
+                    + c.decoded.as_ref().map_or(0, |d| d.memory_bytes())
+            })
+            .sum();
+        self.footer.memory_bytes() + held
+    }
+}
+
+#[derive(Default)]
+struct GroupCache {
+    groups: HashMap<GroupName, (Rc<OpenGroup>, u64)>,
+    clock: u64,
+}
+
+thread_local! {
+    static CACHE: RefCell<GroupCache> = RefCell::default();
+}
+
+/// Opens a group through the backend's cache.
+pub fn cached(store: &ColdStore, entry: GroupEntry) -> Result<Rc<OpenGroup>, ColdError> {
+    let (toast, file) = store.identity();
+    let name = GroupName {
+        toast,
+        file,
+        group: entry.group(),
+        value_id: entry.value_id,
+    };
+    let hit = CACHE.with_borrow_mut(|cache| {
+        cache.clock += 1;
+        let clock = cache.clock;
+        cache.groups.get_mut(&name).map(|(group, used)| {
+            *used = clock;
+            Rc::clone(group)
+        })
+    });
+    if let Some(group) = hit {
+        return Ok(group);
+    }
+    let group = Rc::new(OpenGroup::open(store, entry)?);
+    CACHE.with_borrow_mut(|cache| {
+        let clock = cache.clock;
+        cache.groups.insert(name, (Rc::clone(&group), clock));
+    });
+    trim();
+    Ok(group)
+}
+
+/// Drops least recently used groups until the cache is within `howdah.cache_size`.
+pub fn trim() {
+    let limit = crate::settings::cache_size_bytes();
+    CACHE.with_borrow_mut(|cache| {
+        let mut total: usize = cache.groups.values().map(|(g, _)| g.memory_bytes()).sum();
+        while total > limit && cache.groups.len() > 1 {
+            let Some(oldest) = cache
+                .groups
+                .iter()
+                .min_by_key(|(_, (_, used))| *used)
+                .map(|(n, _)| *n)
+            else {
+                break;
+            };
+            if let Some((group, _)) = cache.groups.remove(&oldest) {
+                total -= group.memory_bytes();
+            }
+        }
+    });
+}

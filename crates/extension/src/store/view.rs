@@ -1,0 +1,284 @@
+//! What one snapshot sees of a table's cold side, and cold rows as datums.
+//!
+//! A view lists the row groups visible to a snapshot, ascending by row number: stored ones
+//! from the directory, and the rows of this backend's own running loads from memory (see
+//! [`crate::load`]). It is read once per scan. Stored groups never change; a load that grows
+//! while a scan runs is seen up to the row count it had when the view was made.
+
+use std::cell::{Ref, RefCell};
+use std::rc::Rc;
+
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::RowNumber;
+use howdah_columnar::{Column, Value};
+use pgrx::pg_sys;
+
+use super::directory::{self, GroupEntry, GroupState};
+use super::open_group::{self, OpenGroup};
+use crate::errors::{ColdError, or_raise};
+use crate::load::{self, PendingGroup};
+use crate::types::{TableLayout, datum_of};
+
+/// One row group of a view.
+#[derive(Clone)]
+pub enum ColdGroup {
+    Stored(GroupEntry),
+    Pending {
+        load: Rc<RefCell<PendingGroup>>,
+        first_row: RowNumber,
+        row_count: u32,
+    },
+}
+
+impl ColdGroup {
+    pub fn first_row(&self) -> RowNumber {
+        match self {
+            ColdGroup::Stored(entry) => entry.first_row,
+            ColdGroup::Pending { first_row, .. } => *first_row,
+        }
+    }
+
+    pub fn row_count(&self) -> u32 {
+        match self {
+            ColdGroup::Stored(entry) => entry.row_count,
+            ColdGroup::Pending { row_count, .. } => *row_count,
+        }
+    }
+
+    /// The row's position inside the group, if the group holds it.
+    pub fn position_of(&self, row: RowNumber) -> Option<u32> {
+        let position = row.0.checked_sub(self.first_row().0)?;
+        (position < u64::from(self.row_count())).then_some(position as u32)
+    }
+}
+
+/// The cold side of a table as one snapshot sees it.
+#[derive(Clone, Default)]
+pub struct ColdView {
+    pub groups: Vec<ColdGroup>,
+}
+
+impl ColdView {
+    /// Reads the directory.
+    ///
+    /// # Safety
+    /// `table` is an open relation and `snapshot` a valid snapshot.
+    pub unsafe fn of(table: pg_sys::Relation, snapshot: pg_sys::Snapshot) -> ColdView {
+        // SAFETY: as for this function.
+        unsafe {
+            let oid = (*table).rd_id;
+            let mut groups: Vec<ColdGroup> = match ColdStore::open(table, pg_sys::AccessShareLock) {
+                None => return ColdView::default(),
+                Some(store) => {
+                    // An empty TOAST relation is the common case of a table that is all hot.
+                    if howdah_bridge::relation::main_fork_blocks(store.toast()) == 0 {
+                        return ColdView::default();
+                    }
+                    or_raise(oid, directory::groups(&store, snapshot))
+                        .into_iter()
+                        .filter(|p| p.entry.state == GroupState::Stored && p.entry.row_count > 0)
+                        .map(|p| ColdGroup::Stored(p.entry))
+                        .collect()
+                }
+            };
+            let pending = load::visible_pending(table, snapshot);
+            if !pending.is_empty() {
+                groups.extend(pending);
+                groups.sort_by_key(|g| g.first_row());
+            }
+            ColdView { groups }
+        }
+    }
+
+    pub fn row_count(&self) -> u64 {
+        self.groups.iter().map(|g| u64::from(g.row_count())).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// Position of the group that holds the row.
+    pub fn find(&self, row: RowNumber) -> Option<usize> {
+        let after = self.groups.partition_point(|g| g.first_row() <= row);
+        let index = after.checked_sub(1)?;
+        self.groups[index].position_of(row).map(|_| index)
+    }
+}
+
+/// Which columns a reader wants.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    All,
+    /// One flag per attribute.
+    Some(Vec<bool>),
+}
+
+impl Wanted {
+    #[inline]
+    pub fn contains(&self, attribute: usize) -> bool {
+        match self {
+            Wanted::All => true,
+            Wanted::Some(flags) => flags.get(attribute).copied().unwrap_or(false),
+        }
+    }
+}
+
+enum Source {
+    /// One decoded column per stored column; `None` where not wanted.
+    Columns(Vec<Option<Rc<Column>>>),
+    Pending(Rc<RefCell<PendingGroup>>),
+}
+
+/// A row group made ready for reading row by row, wanted columns decoded.
+pub struct GroupRows {
+    pub first_row: RowNumber,
+    pub row_count: u32,
+    source: Source,
+}
+
+impl GroupRows {
+    /// Decodes the wanted columns of a group.
+    pub fn load(
+        store: &ColdStore,
+        group: &ColdGroup,
+        wanted: &Wanted,
+    ) -> Result<GroupRows, ColdError> {
+        let source = match group {
+            ColdGroup::Stored(entry) => {
+                let open = OpenGroup::open(store, *entry)?;
+                let columns = (0..open.column_count())
+                    .map(|i| {
+                        pgrx::check_for_interrupts!();
+                        if wanted.contains(i) {
+                            open.decoded(store, i).map(Some)
+                        } else {
+                            Ok(None)
+                        }
+                    })
+                    .collect::<Result<Vec<_>, _>>()?;
+                Source::Columns(columns)
+            }
+            ColdGroup::Pending { load, .. } => Source::Pending(Rc::clone(load)),
+        };
+        Ok(GroupRows {
+            first_row: group.first_row(),
+            row_count: group.row_count(),
+            source,
+        })
+    }
+
+    /// Writes the row's values into `out`; attributes the group does not store get their
+    /// missing value, unwanted ones are NULL. Datums live in the current memory context.
+    ///
+    /// # Safety
+    /// `out` has one entry per attribute of `layout`; `desc` is its descriptor.
+    pub unsafe fn fill(
+        &self,
+        row: u32,
+        layout: &TableLayout,
+        desc: pg_sys::TupleDesc,
+        wanted: &Wanted,
+        out: &mut RowDatums,
+    ) {
+        match &self.source {
+            Source::Columns(columns) => {
+                for (i, attribute) in layout.attributes.iter().enumerate() {
+                    if attribute.dropped || !wanted.contains(i) {
+                        out.set_null(i);
+                        continue;
+                    }
+                    match columns.get(i) {
+                        // SAFETY: as for this function.
+                        None => unsafe { out.set_missing(desc, i) },
+                        Some(None) => out.set_null(i),
+                        Some(Some(column)) => match column.value(row as usize) {
+                            None => out.set_null(i),
+                            // SAFETY: allocated in the current context.
+                            Some(value) => out.set(i, unsafe { datum_of(value, attribute) }),
+                        },
+                    }
+                }
+            }
+            Source::Pending(load) => {
+                let load: Ref<'_, PendingGroup> = load.borrow();
+                for (i, attribute) in layout.attributes.iter().enumerate() {
+                    let value: Option<Value<'_>> = if attribute.dropped {
+                        None
+                    } else {
+                        load.value(i, row)
+                    };
+                    match value {
+                        None => out.set_null(i),
+                        // SAFETY: allocated in the current context.
+                        Some(value) => out.set(i, unsafe { datum_of(value, attribute) }),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Reads one row of a stored group without decoding the group.
+///
+/// # Safety
+/// As for [`GroupRows::fill`].
+pub unsafe fn fill_point(
+    store: &ColdStore,
+    entry: GroupEntry,
+    position: u32,
+    layout: &TableLayout,
+    desc: pg_sys::TupleDesc,
+    out: &mut RowDatums,
+) -> Result<(), ColdError> {
+    let group = open_group::cached(store, entry)?;
+    for (i, attribute) in layout.attributes.iter().enumerate() {
+        if attribute.dropped {
+            out.set_null(i);
+        } else if i >= group.column_count() {
+            // SAFETY: as for this function.
+            unsafe { out.set_missing(desc, i) };
+        } else {
+            match group.value(store, i, position)? {
+                None => out.set_null(i),
+                // SAFETY: allocated in the current context.
+                Some(value) => out.set(i, unsafe { datum_of(value.as_value(), attribute) }),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Values and null flags of one row.
+pub struct RowDatums {
+    pub values: Vec<pg_sys::Datum>,
+    pub nulls: Vec<bool>,
+}
+
+impl RowDatums {
+    pub fn new(attribute_count: usize) -> RowDatums {
+        RowDatums {
+            values: vec![pg_sys::Datum::from(0); attribute_count],
+            nulls: vec![true; attribute_count],
+        }
+    }
+
+    #[inline]
+    pub fn set(&mut self, i: usize, value: pg_sys::Datum) {
+        self.values[i] = value;
+        self.nulls[i] = false;
+    }
+
+    #[inline]
+    pub fn set_null(&mut self, i: usize) {
+        self.values[i] = pg_sys::Datum::from(0);
+        self.nulls[i] = true;
+    }
+
+    /// # Safety
+    /// `desc` describes at least `i + 1` attributes.
+    unsafe fn set_missing(&mut self, desc: pg_sys::TupleDesc, i: usize) {
+        // SAFETY: the caller vouches for the descriptor.
+        self.values[i] = unsafe { pg_sys::getmissingattr(desc, i as i32 + 1, &mut self.nulls[i]) };
+    }
+}

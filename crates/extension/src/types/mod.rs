@@ -1,0 +1,250 @@
+//! Between PostgreSQL's datums and the storage types of row groups.
+//!
+//! A column's storage type follows from its type's identity where that pays (numbers, text,
+//! dates), otherwise from its physical form. Reading goes by the stored value and the
+//! attribute's physical form alone, so a column whose type was changed to a
+//! binary-compatible one without a rewrite still reads.
+
+mod numeric;
+
+use howdah_columnar::{ColumnBuilder, ColumnType, Value};
+use pgrx::pg_sys;
+
+/// The physical form of one attribute, and how it is stored.
+#[derive(Clone, Copy, Debug)]
+pub struct AttributeLayout {
+    pub type_oid: pg_sys::Oid,
+    pub collation: pg_sys::Oid,
+    pub column_type: ColumnType,
+    pub len: i16,
+    pub by_value: bool,
+    pub dropped: bool,
+}
+
+/// The layout of a relation's attributes, in attribute order.
+#[derive(Clone, Debug)]
+pub struct TableLayout {
+    pub attributes: Vec<AttributeLayout>,
+}
+
+/// Values longer than this keep their row hot, in bytes.
+pub const LARGEST_COLD_VALUE_BYTES: usize = 8 << 20;
+
+impl TableLayout {
+    /// # Safety
+    /// `desc` is a valid tuple descriptor.
+    pub unsafe fn of(desc: pg_sys::TupleDesc) -> TableLayout {
+        // SAFETY: the caller vouches for the descriptor; attribute numbers stay below natts.
+        let natts = unsafe { (*desc).natts };
+        let attributes = (0..natts)
+            .map(|i| {
+                // SAFETY: as above.
+                let att = unsafe { &*pg_sys::TupleDescAttr(desc, i) };
+                // SAFETY: plain catalog lookup; a dropped attribute has no type to look up.
+                let base = if att.attisdropped {
+                    pg_sys::InvalidOid
+                } else {
+                    unsafe { pg_sys::getBaseType(att.atttypid) }
+                };
+                AttributeLayout {
+                    type_oid: base,
+                    collation: att.attcollation,
+                    column_type: column_type(base, att.attlen, att.attbyval),
+                    len: att.attlen,
+                    by_value: att.attbyval,
+                    dropped: att.attisdropped,
+                }
+            })
+            .collect();
+        TableLayout { attributes }
+    }
+
+    /// The storage types, in attribute order.
+    pub fn column_types(&self) -> Vec<ColumnType> {
+        self.attributes.iter().map(|a| a.column_type).collect()
+    }
+}
+
+fn utf8_database() -> bool {
+    // SAFETY: plain read of the database's encoding.
+    unsafe { pg_sys::GetDatabaseEncoding() == pg_sys::pg_enc::PG_UTF8 as i32 }
+}
+
+fn column_type(base: pg_sys::Oid, len: i16, by_value: bool) -> ColumnType {
+    match base {
+        pg_sys::BOOLOID => return ColumnType::Bool,
+        pg_sys::FLOAT4OID => return ColumnType::Float32,
+        pg_sys::FLOAT8OID => return ColumnType::Float64,
+        pg_sys::NUMERICOID => return ColumnType::Numeric,
+        pg_sys::TEXTOID | pg_sys::VARCHAROID | pg_sys::BPCHAROID | pg_sys::JSONOID
+            if utf8_database() =>
+        {
+            return ColumnType::Text;
+        }
+        _ => {}
+    }
+    match (by_value, len) {
+        (true, 1 | 2) => ColumnType::Int16,
+        (true, 4) => ColumnType::Int32,
+        (true, 8) => ColumnType::Int64,
+        (false, len) if len > 0 => ColumnType::Fixed { len: len as u16 },
+        _ => ColumnType::Bytes,
+    }
+}
+
+/// A datum's bytes, detoasted; frees what detoasting allocated.
+struct Detoasted {
+    original: *mut pg_sys::varlena,
+    plain: *mut pg_sys::varlena,
+}
+
+impl Detoasted {
+    /// # Safety
+    /// `datum` is a valid varlena datum.
+    unsafe fn of(datum: pg_sys::Datum) -> Detoasted {
+        let original = datum.cast_mut_ptr::<pg_sys::varlena>();
+        // SAFETY: the caller vouches; may raise an ERROR when out-of-line data is missing.
+        let plain = unsafe { pg_sys::pg_detoast_datum_packed(original) };
+        Detoasted { original, plain }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: `plain` is an uncompressed inline varlena.
+        unsafe {
+            std::slice::from_raw_parts(
+                pgrx::vardata_any(self.plain).cast::<u8>(),
+                pgrx::varsize_any_exhdr(self.plain),
+            )
+        }
+    }
+}
+
+impl Drop for Detoasted {
+    fn drop(&mut self) {
+        if self.plain != self.original && !std::thread::panicking() {
+            // SAFETY: pg_detoast_datum_packed palloc'd a copy that nobody else holds.
+            unsafe { pg_sys::pfree(self.plain.cast()) }
+        }
+    }
+}
+
+/// Whether the row holds a value too long for the cold side.
+///
+/// # Safety
+/// `values` and `nulls` hold one valid entry per attribute.
+pub unsafe fn has_oversized_value(
+    layout: &TableLayout,
+    values: *const pg_sys::Datum,
+    nulls: *const bool,
+) -> bool {
+    layout.attributes.iter().enumerate().any(|(i, a)| {
+        // SAFETY: the caller vouches for the arrays.
+        unsafe {
+            a.len == -1
+                && !a.dropped
+                && !*nulls.add(i)
+                && pg_sys::toast_raw_datum_size(*values.add(i)) > LARGEST_COLD_VALUE_BYTES
+        }
+    })
+}
+
+/// Appends one datum to a column.
+///
+/// # Safety
+/// `datum` is valid for the attribute unless `is_null`.
+#[inline]
+pub unsafe fn push_datum(
+    column: &mut ColumnBuilder,
+    attribute: &AttributeLayout,
+    datum: pg_sys::Datum,
+    is_null: bool,
+) {
+    if is_null || attribute.dropped {
+        column.push_null();
+        return;
+    }
+    let raw = datum.value();
+    match attribute.column_type {
+        ColumnType::Bool => column.push_bool(raw as u8 != 0),
+        ColumnType::Int16 if attribute.len == 1 => column.push_i16(i16::from(raw as i8)),
+        ColumnType::Int16 => column.push_i16(raw as i16),
+        ColumnType::Int32 => column.push_i32(raw as i32),
+        ColumnType::Int64 => column.push_i64(raw as i64),
+        ColumnType::Float32 => column.push_f32(f32::from_bits(raw as u32)),
+        ColumnType::Float64 => column.push_f64(f64::from_bits(raw as u64)),
+        ColumnType::Numeric => {
+            // SAFETY: a numeric is a varlena.
+            let value = unsafe { Detoasted::of(datum) };
+            column.push_numeric(numeric::decode(value.bytes()));
+        }
+        ColumnType::Text => {
+            // SAFETY: text types are varlenas.
+            let value = unsafe { Detoasted::of(datum) };
+            match std::str::from_utf8(value.bytes()) {
+                Ok(text) => column.push_text(text),
+                Err(_) => pgrx::ereport!(
+                    pgrx::PgLogLevel::ERROR,
+                    pgrx::PgSqlErrorCode::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
+                    "invalid byte sequence for encoding \"UTF8\" in a value to be stored by column"
+                ),
+            }
+        }
+        ColumnType::Bytes if attribute.len == -2 => {
+            // SAFETY: a cstring is NUL-terminated.
+            let text = unsafe { std::ffi::CStr::from_ptr(datum.cast_mut_ptr()) };
+            column.push_bytes(text.to_bytes());
+        }
+        ColumnType::Bytes => {
+            // SAFETY: what is neither fixed nor a cstring is a varlena.
+            let value = unsafe { Detoasted::of(datum) };
+            column.push_bytes(value.bytes());
+        }
+        ColumnType::Fixed { len } => {
+            // SAFETY: a fixed-length pass-by-reference datum points at `len` bytes.
+            let bytes =
+                unsafe { std::slice::from_raw_parts(datum.cast_mut_ptr::<u8>(), usize::from(len)) };
+            column.push_bytes(bytes);
+        }
+    }
+}
+
+/// The datum of a stored value, allocated in the current memory context where it is not
+/// passed by value.
+///
+/// # Safety
+/// The current memory context outlives the datum's use.
+#[inline]
+pub unsafe fn datum_of(value: Value<'_>, attribute: &AttributeLayout) -> pg_sys::Datum {
+    match value {
+        Value::Bool(v) => pg_sys::Datum::from(v),
+        Value::Int16(v) if attribute.len == 1 => pg_sys::Datum::from(v as i8),
+        Value::Int16(v) => pg_sys::Datum::from(v),
+        Value::Int32(v) => pg_sys::Datum::from(v),
+        Value::Int64(v) => pg_sys::Datum::from(v),
+        Value::Float32(v) => pg_sys::Datum::from(v.to_bits()),
+        Value::Float64(v) => pg_sys::Datum::from(v.to_bits()),
+        Value::Text(v) => varlena(v.as_bytes()),
+        Value::Bytes(v) if attribute.len == -1 => varlena(v),
+        Value::Bytes(v) => {
+            let terminator = usize::from(attribute.len == -2);
+            // SAFETY: fresh memory of the right size.
+            unsafe {
+                let copy = pg_sys::palloc0(v.len() + terminator).cast::<u8>();
+                std::ptr::copy_nonoverlapping(v.as_ptr(), copy, v.len());
+                pg_sys::Datum::from(copy)
+            }
+        }
+        Value::Numeric(v) => numeric::with_image(v, varlena),
+    }
+}
+
+fn varlena(bytes: &[u8]) -> pg_sys::Datum {
+    // SAFETY: fresh memory of the right size; a 4-byte header counts itself, shifted by two.
+    unsafe {
+        let copy = pg_sys::palloc(bytes.len() + 4).cast::<u8>();
+        copy.cast::<u32>()
+            .write_unaligned(((bytes.len() + 4) as u32) << 2);
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), copy.add(4), bytes.len());
+        pg_sys::Datum::from(copy)
+    }
+}

@@ -1,0 +1,155 @@
+//! PostgreSQL's numeric, as it lies on disk, and the decimals of row groups.
+//!
+//! On disk (`utils/adt/numeric.c`): a 16-bit header, for long forms a 16-bit weight, then
+//! base-10000 digits. Short: `10 s dddddd wwwwwww` (sign, display scale, weight with sign);
+//! long: `0s` sign bits, 14 bits of display scale; special: `11..` NaN and infinities.
+//! Only canonical images (no zero digit at either end, short where short fits) of at most 38
+//! digits become [`Numeric::Small`], so that the way back gives the same bytes; anything else
+//! keeps its image.
+
+use howdah_columnar::Numeric;
+
+const SIGN_MASK: u16 = 0xC000;
+const NEGATIVE: u16 = 0x4000;
+const SHORT: u16 = 0x8000;
+const SPECIAL: u16 = 0xC000;
+const LONG_SCALE_MASK: u16 = 0x3FFF;
+const SHORT_NEGATIVE: u16 = 0x2000;
+const SHORT_SCALE_SHIFT: u16 = 7;
+const SHORT_SCALE_MAX: u16 = 63;
+const SHORT_WEIGHT_SIGN: u16 = 0x0040;
+const SHORT_WEIGHT_MASK: u16 = 0x003F;
+const BASE: i128 = 10_000;
+/// The largest number of base-10000 digits considered: 38 decimal digits and their alignment.
+const MAX_DIGITS: usize = 12;
+const LIMIT: i128 = 10_i128.pow(38) - 1;
+
+/// The decimal that an on-disk image (without its varlena header) stands for.
+pub fn decode(image: &[u8]) -> Numeric<'_> {
+    small(image).unwrap_or(Numeric::Image(image))
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn small(image: &[u8]) -> Option<Numeric<'_>> {
+    let header = half(image, 0)?;
+    let (negative, scale, weight, digits) = match header & SIGN_MASK {
+        SPECIAL => return None,
+        SHORT => {
+            let low = (header & SHORT_WEIGHT_MASK) as i32;
+            let weight = if header & SHORT_WEIGHT_SIGN != 0 {
+                low - 64
+            } else {
+                low
+            };
+            let scale = (header & !SIGN_MASK & !SHORT_NEGATIVE) >> SHORT_SCALE_SHIFT;
+            (header & SHORT_NEGATIVE != 0, scale, weight, &image[2..])
+        }
+        sign => {
+            let weight = i32::from(half(image, 2)? as i16);
+            (
+                sign == NEGATIVE,
+                header & LONG_SCALE_MASK,
+                weight,
+                &image[4..],
+            )
+        }
+    };
+    let count = digits.len() / 2;
+    if count > MAX_DIGITS || digits.len() % 2 != 0 || scale > 38 {
+        return None;
+    }
+    let mut magnitude: i128 = 0;
+    for i in 0..count {
+        magnitude = magnitude
+            .checked_mul(BASE)?
+            .checked_add(i128::from(half(digits, i * 2)?))?;
+    }
+    // The last digit stands for 10000^(weight - count + 1); bring that to 10^-scale.
+    let exponent = (weight - count as i32 + 1) * 4 + i32::from(scale);
+    if magnitude != 0 {
+        if exponent >= 0 {
+            magnitude =
+                magnitude.checked_mul(10_i128.checked_pow(u32::try_from(exponent).ok()?)?)?;
+        } else {
+            let divisor = 10_i128.checked_pow(exponent.unsigned_abs())?;
+            if magnitude % divisor != 0 {
+                return None;
+            }
+            magnitude /= divisor;
+        }
+    }
+    if magnitude > LIMIT {
+        return None;
+    }
+    let value = Numeric::Small {
+        unscaled: if negative { -magnitude } else { magnitude },
+        scale,
+    };
+    let same = with_image(value, |back| back == image);
+    same.then_some(value)
+}
+
+/// Calls `f` with the on-disk image of a decimal.
+pub fn with_image<R>(value: Numeric<'_>, f: impl FnOnce(&[u8]) -> R) -> R {
+    let (unscaled, scale) = match value {
+        Numeric::Image(image) => return f(image),
+        Numeric::Small { unscaled, scale } => (unscaled, scale),
+    };
+    // Align the decimal point to a base-10000 digit, then cut digits from the right.
+    let magnitude = unscaled.unsigned_abs();
+    let fraction_digits = scale.div_ceil(4);
+    let padding = u32::from(fraction_digits * 4 - scale);
+    let power = 10_u128.pow(padding);
+    // Up to 38 digits times at most 10^3 exceeds 128 bits, so the lowest digit is split off first.
+    let low_power = 10_u128.pow(4 - padding);
+    let mut digits = [0_u16; MAX_DIGITS + 1];
+    let mut count = 0;
+    let mut rest = magnitude;
+    if padding > 0 {
+        digits[count] = ((rest % low_power) * power) as u16;
+        rest /= low_power;
+        count += 1;
+    }
+    while rest != 0 {
+        digits[count] = (rest % BASE as u128) as u16;
+        rest /= BASE as u128;
+        count += 1;
+    }
+    let mut weight = count as i32 - 1 - i32::from(fraction_digits);
+    let lowest = digits[..count]
+        .iter()
+        .position(|&d| d != 0)
+        .unwrap_or(count);
+    let digits = &digits[lowest..count];
+    let leading = digits.iter().rev().take_while(|&&d| d == 0).count();
+    let digits = &digits[..digits.len() - leading];
+    weight -= leading as i32;
+    let negative = unscaled < 0;
+    if digits.is_empty() {
+        weight = 0;
+    }
+    let mut image = [0_u8; 4 + 2 * (MAX_DIGITS + 1)];
+    let mut len;
+    if scale <= SHORT_SCALE_MAX && (-64..=63).contains(&weight) {
+        let header = SHORT
+            | if negative { SHORT_NEGATIVE } else { 0 }
+            | (scale << SHORT_SCALE_SHIFT)
+            | if weight < 0 { SHORT_WEIGHT_SIGN } else { 0 }
+            | (weight as u16 & SHORT_WEIGHT_MASK);
+        image[..2].copy_from_slice(&header.to_ne_bytes());
+        len = 2;
+    } else {
+        let header = if negative { NEGATIVE } else { 0 } | (scale & LONG_SCALE_MASK);
+        image[..2].copy_from_slice(&header.to_ne_bytes());
+        image[2..4].copy_from_slice(&(weight as i16).to_ne_bytes());
+        len = 4;
+    }
+    for digit in digits.iter().rev() {
+        image[len..len + 2].copy_from_slice(&digit.to_ne_bytes());
+        len += 2;
+    }
+    f(&image[..len])
+}
