@@ -37,7 +37,7 @@ pub(super) fn run(paths: &Paths, options: &Options) -> anyhow::Result<Tally> {
     let account = scratch.cluster.account;
     copy_inputs(&source, &directory, account)
         .with_context(|| format!("cannot copy {}", source.display()))?;
-    let results = Run {
+    let (results, progress) = Run {
         title: TITLE,
         cluster: &scratch.cluster,
         program: scratch
@@ -66,7 +66,6 @@ pub(super) fn run(paths: &Paths, options: &Options) -> anyhow::Result<Tally> {
             Verdict::Failed => tally.fail(format!("{TITLE}: {name}")),
         }
     }
-    let progress = Progress::open_ended(TITLE);
     if tally.failed > 0 {
         scratch.keep();
         let diffs = directory.join("regression.diffs");

@@ -144,7 +144,7 @@ pub(super) fn run(paths: &Paths, options: &Options, suite: Suite) -> anyhow::Res
         },
     }
     .results();
-    let results = results.inspect_err(|_| scratch.keep())?;
+    let (results, progress) = results.inspect_err(|_| scratch.keep())?;
 
     let differences =
         reviewed::by_test(&fs::read_to_string(output.join("regression.diffs")).unwrap_or_default());
@@ -171,7 +171,6 @@ pub(super) fn run(paths: &Paths, options: &Options, suite: Suite) -> anyhow::Res
             }
         }
     }
-    let progress = Progress::open_ended(suite.title());
     if tally.failed > 0 || options.keep {
         scratch.keep();
     }
