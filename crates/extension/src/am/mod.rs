@@ -11,6 +11,7 @@
 //!   modify    inserts (hot or into a load), updates, deletes, row locks
 //!   estimate  sizes and row counts for the planner
 //!   build     index builds               validate the second scan of concurrent builds
+//!   vacuum    hot side by heap's code, then index entries of dead cold rows
 //! ```
 
 mod bitmap;
@@ -21,6 +22,7 @@ mod index_entry;
 pub mod modify;
 mod sample;
 pub mod scan;
+mod vacuum;
 mod validate;
 
 use std::sync::OnceLock;
@@ -59,6 +61,7 @@ pub fn howdah() -> &'static pg_sys::TableAmRoutine {
             estimate::install(&mut am);
             build::install(&mut am);
             validate::install(&mut am);
+            vacuum::install(&mut am);
             Routine(am)
         })
         .0
