@@ -12,12 +12,14 @@
 //!   estimate  sizes and row counts for the planner
 //!   build     index builds               validate the second scan of concurrent builds
 //!   analyze   one sample of both sides
+//!   cluster   VACUUM FULL and CLUSTER
 //!   vacuum    hot side by heap's code, then index entries of dead cold rows
 //! ```
 
 mod analyze;
 mod bitmap;
 mod build;
+mod cluster;
 mod estimate;
 pub mod fetch;
 mod index_entry;
@@ -64,6 +66,7 @@ pub fn howdah() -> &'static pg_sys::TableAmRoutine {
             build::install(&mut am);
             validate::install(&mut am);
             vacuum::install(&mut am);
+            cluster::install(&mut am);
             analyze::install(&mut am);
             Routine(am)
         })
