@@ -11,16 +11,22 @@
 //!   modify    inserts (hot or into a load), updates, deletes, row locks
 //!   estimate  sizes and row counts for the planner
 //!   build     index builds               validate the second scan of concurrent builds
+//!   analyze   one sample of both sides
+//!   cluster   VACUUM FULL and CLUSTER
+//!   vacuum    hot side by heap's code, then index entries of dead cold rows
 //! ```
 
+mod analyze;
 mod bitmap;
 mod build;
-pub mod estimate;
+mod cluster;
+mod estimate;
 pub mod fetch;
 mod index_entry;
 pub mod modify;
 mod sample;
 pub mod scan;
+mod vacuum;
 mod validate;
 
 use std::sync::OnceLock;
@@ -59,6 +65,9 @@ pub fn howdah() -> &'static pg_sys::TableAmRoutine {
             estimate::install(&mut am);
             build::install(&mut am);
             validate::install(&mut am);
+            vacuum::install(&mut am);
+            cluster::install(&mut am);
+            analyze::install(&mut am);
             Routine(am)
         })
         .0
