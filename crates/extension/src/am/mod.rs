@@ -13,6 +13,7 @@
 //!   build     index builds               validate the second scan of concurrent builds
 //!   analyze   one sample of both sides
 //!   cluster   VACUUM FULL and CLUSTER
+//!   truncate  truncation in place
 //!   vacuum    hot side by heap's code, then index entries of dead cold rows
 //! ```
 
@@ -26,6 +27,7 @@ mod index_entry;
 pub mod modify;
 mod sample;
 pub mod scan;
+mod truncate;
 mod vacuum;
 mod validate;
 
@@ -63,6 +65,7 @@ pub fn howdah() -> &'static pg_sys::TableAmRoutine {
             fetch::install(&mut am);
             modify::install(&mut am);
             estimate::install(&mut am);
+            truncate::install(&mut am);
             build::install(&mut am);
             validate::install(&mut am);
             vacuum::install(&mut am);
