@@ -162,7 +162,8 @@ fn load(client: &mut Client, files: &Files, side: Side, scale: u16) -> anyhow::R
             "CREATE TABLE {schema}.{name} ({}) USING {}",
             table.columns,
             side.access_method()
-        ))?;
+        ))
+        .with_context(|| format!("CREATE TABLE {schema}.{name}"))?;
         let text = files.read(name)?;
         let started = Instant::now();
         let row_count = copy(client, side, table, &text, scale, &mut progress)
