@@ -14,7 +14,7 @@ use vortex_array::session::ArraySessionExt;
 use vortex_array::{ArrayContext, ArrayRef, ExecutionCtx, VortexSessionExecute, dtype::DType};
 use vortex_btrblocks::schemes::{binary, float, integer, string, temporal};
 use vortex_btrblocks::{
-    BtrBlocksCompressor, BtrBlocksCompressorBuilder, CompressionSession, SchemeExt,
+    BtrBlocksCompressor, BtrBlocksCompressorBuilder, CompressionSession, SchemeExt, SchemeId,
 };
 use vortex_buffer::ByteBuffer;
 use vortex_edition::declarations::core::CORE_2026_08_3;
@@ -88,46 +88,70 @@ fn new_session() -> VortexSession {
     session
 }
 
-static FAST: LazyLock<BtrBlocksCompressor> = LazyLock::new(|| {
-    builder()
-        .exclude_schemes([
-            integer::IntDictScheme.id(),
-            integer::IntRLEScheme.id(),
-            integer::SparseScheme.id(),
-            float::ALPRDScheme.id(),
-            float::FloatDictScheme.id(),
-            float::FloatRLEScheme.id(),
-            string::OnPairScheme.id(),
-            string::ZstdScheme.id(),
-            binary::ZstdScheme.id(),
-            integer::PcoScheme.id(),
-            float::PcoScheme.id(),
-        ])
-        .build()
-});
-
-static DEFAULT: LazyLock<BtrBlocksCompressor> = LazyLock::new(|| {
-    builder()
-        .exclude_schemes([
-            string::ZstdScheme.id(),
-            integer::PcoScheme.id(),
-            float::PcoScheme.id(),
-        ])
-        .build()
-});
-
-static BEST: LazyLock<BtrBlocksCompressor> = LazyLock::new(|| builder().build());
-
-/// Every scheme of the pinned edition that the format knows.
-fn builder() -> BtrBlocksCompressorBuilder {
-    BtrBlocksCompressorBuilder::from_session(&SESSION)
-        .with_compact()
-        .exclude_schemes([
-            temporal::TemporalScheme.id(),
-            integer::IntRLEScheme.id(),
-            float::FloatRLEScheme.id(),
-        ])
+/// A compressor for columns whose values repeat, and one for the others: looking for a
+/// dictionary, or for a value that most rows have, means hashing every value, which takes
+/// longer than all else together.
+struct Compressors {
+    repetitive: BtrBlocksCompressor,
+    distinct: BtrBlocksCompressor,
 }
+
+impl Compressors {
+    fn without(schemes: &[SchemeId]) -> Self {
+        let all = BtrBlocksCompressorBuilder::from_session(&SESSION)
+            .with_compact()
+            .exclude_schemes(schemes.iter().copied());
+        Self {
+            distinct: all
+                .clone()
+                .exclude_schemes([
+                    integer::IntDictScheme.id(),
+                    integer::SparseScheme.id(),
+                    float::FloatDictScheme.id(),
+                    string::StringDictScheme.id(),
+                    binary::BinaryDictScheme.id(),
+                ])
+                .build(),
+            repetitive: all.build(),
+        }
+    }
+}
+
+static FAST: LazyLock<Compressors> = LazyLock::new(|| {
+    Compressors::without(&[
+        temporal::TemporalScheme.id(),
+        integer::IntDictScheme.id(),
+        integer::IntRLEScheme.id(),
+        integer::PcoScheme.id(),
+        integer::SparseScheme.id(),
+        float::ALPRDScheme.id(),
+        float::FloatDictScheme.id(),
+        float::FloatRLEScheme.id(),
+        float::PcoScheme.id(),
+        string::OnPairScheme.id(),
+        string::ZstdScheme.id(),
+        binary::ZstdScheme.id(),
+    ])
+});
+
+static DEFAULT: LazyLock<Compressors> = LazyLock::new(|| {
+    Compressors::without(&[
+        temporal::TemporalScheme.id(),
+        integer::IntRLEScheme.id(),
+        integer::PcoScheme.id(),
+        float::FloatRLEScheme.id(),
+        float::PcoScheme.id(),
+        string::ZstdScheme.id(),
+    ])
+});
+
+static BEST: LazyLock<Compressors> = LazyLock::new(|| {
+    Compressors::without(&[
+        temporal::TemporalScheme.id(),
+        integer::IntRLEScheme.id(),
+        float::FloatRLEScheme.id(),
+    ])
+});
 
 /// A context to execute arrays in.
 pub(crate) fn context() -> ExecutionCtx {
@@ -145,12 +169,21 @@ pub(crate) struct EncodedPart {
 }
 
 /// Compresses an array and serializes what came out, to be placed at an offset that is a
-/// multiple of [`CHUNK_ALIGNMENT`].
-pub(crate) fn compress(array: &ArrayRef, effort: Effort) -> Result<EncodedPart, ColumnarError> {
-    let compressor = match effort {
+/// multiple of [`CHUNK_ALIGNMENT`]. `repetitive` says that many rows
+/// are alike.
+pub(crate) fn compress(
+    array: &ArrayRef,
+    effort: Effort,
+    repetitive: bool,
+) -> Result<EncodedPart, ColumnarError> {
+    let compressors: &Compressors = match effort {
         Effort::Fast => &FAST,
         Effort::Default => &DEFAULT,
         Effort::Best => &BEST,
+    };
+    let compressor = match repetitive {
+        true => &compressors.repetitive,
+        false => &compressors.distinct,
     };
     guarded(|| serialize(&compressor.compress(array, &mut context())?)).map_err(|error| {
         ColumnarError::Encode {

@@ -82,9 +82,13 @@ fn encode_column(
     } else {
         arrays_of(column)?
     };
+    // Of the rows that are not null at least half are alike, or there are few of them.
+    let (row_count, null_count) = (stats.chunk.row_count, stats.chunk.null_count);
+    let distinct = stats.chunk.distinct_estimate.unwrap_or(0) as usize;
+    let repetitive = distinct <= (row_count - null_count) / 2 || null_count > row_count / 2;
     let parts = arrays
         .iter()
-        .map(|array| codec::compress(array, effort))
+        .map(|array| codec::compress(array, effort, repetitive))
         .collect::<Result<Vec<EncodedPart>, _>>()?;
 
     let start = body.len();

@@ -22,7 +22,6 @@ pgrx::pg_module_magic!();
 
 /// Called when the library is loaded.
 #[pg_guard]
-#[unsafe(no_mangle)]
 pub extern "C-unwind" fn _PG_init() {
     // SAFETY: plain read of a global.
     if unsafe { !pg_sys::process_shared_preload_libraries_in_progress } {

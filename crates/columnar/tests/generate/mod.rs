@@ -148,7 +148,7 @@ fn value(ty: ColumnType, shape: Shape, row: u64, random: &mut Random) -> OwnedVa
             let mut fixed = bits.to_be_bytes().repeat(1 + usize::from(len) / 8);
             fixed.truncate(len.into());
             if extreme {
-                fixed.fill(if pick % 2 == 0 { 0 } else { 255 });
+                fixed.fill(if pick.is_multiple_of(2) { 0 } else { 255 });
             }
             OwnedValue::Bytes(fixed)
         }

@@ -10,14 +10,18 @@
 //!   fetch     index fetches, TID fetches, visibility of a slot
 //!   modify    inserts (hot or into a load), updates, deletes, row locks
 //!   estimate  sizes and row counts for the planner
+//!   build     index builds               validate the second scan of concurrent builds
 //! ```
 
 mod bitmap;
+mod build;
 mod estimate;
 pub mod fetch;
+mod index_entry;
 pub mod modify;
 mod sample;
 pub mod scan;
+mod validate;
 
 use std::sync::OnceLock;
 
@@ -53,6 +57,8 @@ pub fn howdah() -> &'static pg_sys::TableAmRoutine {
             fetch::install(&mut am);
             modify::install(&mut am);
             estimate::install(&mut am);
+            build::install(&mut am);
+            validate::install(&mut am);
             Routine(am)
         })
         .0

@@ -360,6 +360,18 @@ unsafe fn shared_counter(pscan: pg_sys::ParallelTableScanDesc) -> *const AtomicU
     unsafe { pscan.cast::<u8>().add(SHARED_OFFSET).cast::<AtomicU32>() }
 }
 
+/// The counter that hands out cold groups to the participants of a parallel scan.
+///
+/// # Safety
+/// `scan` was made by [`scan_begin`] and not ended.
+pub unsafe fn shared_groups(scan: pg_sys::TableScanDesc) -> Option<SharedNext> {
+    // SAFETY: the shared descriptor outlives the scan.
+    unsafe {
+        let parallel = (*scan).rs_parallel;
+        (!parallel.is_null()).then(|| SharedNext::new(shared_counter(parallel)))
+    }
+}
+
 #[pg_guard]
 unsafe extern "C-unwind" fn parallelscan_estimate(_rel: pg_sys::Relation) -> pg_sys::Size {
     SHARED_BYTES

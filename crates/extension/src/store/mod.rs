@@ -25,6 +25,7 @@
 //!    that writes the successor. Older snapshots go on reading them.
 
 pub mod directory;
+pub mod fate;
 pub mod group;
 pub mod open_group;
 pub mod view;
