@@ -4,4 +4,7 @@
 
 use howdah_columnar::ColumnType;
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| howdah_fuzz::chunk(ColumnType::Fixed { len: 16 }, input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| howdah_fuzz::chunk(
+    ColumnType::Fixed { len: 16 },
+    input
+));

@@ -147,7 +147,9 @@ mod tests {
         std::panic::set_hook(Box::new(|_| {}));
         let random = &mut Random(99);
         for round in 0..20_000 {
-            let input: Vec<u8> = (0..4 + random.below(24)).map(|_| random.next() as u8).collect();
+            let input: Vec<u8> = (0..4 + random.below(24))
+                .map(|_| random.next() as u8)
+                .collect();
             match round % 12 {
                 0 => footer(&input),
                 at => chunk(generate::TYPES[at - 1], &input),
