@@ -18,7 +18,7 @@
 mod analyze;
 mod bitmap;
 mod build;
-mod estimate;
+pub mod estimate;
 pub mod fetch;
 mod index_entry;
 pub mod modify;
