@@ -21,7 +21,7 @@ mod analyze;
 mod bitmap;
 mod build;
 mod cluster;
-mod estimate;
+pub mod estimate;
 pub mod fetch;
 mod index_entry;
 pub mod modify;
