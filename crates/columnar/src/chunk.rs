@@ -14,12 +14,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
-use vortex_array::arrays::PrimitiveArray;
+use vortex_array::ArrayRef;
 use vortex_array::dtype::{DType, Nullability, PType};
 use vortex_array::scalar::{Scalar, ScalarValue};
-use vortex_array::validity::Validity;
-use vortex_array::{ArrayRef, IntoArray};
-use vortex_buffer::{Alignment, Buffer, ByteBuffer, ByteBufferMut};
+use vortex_buffer::{Alignment, ByteBuffer, ByteBufferMut};
 use vortex_error::VortexResult;
 
 use crate::codec::{self, CHUNK_ALIGNMENT};
@@ -32,7 +30,7 @@ use crate::predicate::Predicate;
 use crate::stats::ValueFlags;
 use crate::types::ColumnType;
 use crate::value::{OwnedNumeric, OwnedValue};
-use crate::{checksum, filter};
+use crate::{checksum, filter, select};
 
 /// The bytes of a chunk, aligned as the decoders want them. Make one of the length of
 /// [`ColumnMeta::byte_range`], fill it, and open it.
@@ -226,9 +224,7 @@ impl Chunk {
         } else {
             return self.decode_range(0..0);
         }
-        let indexes =
-            || PrimitiveArray::new(Buffer::copy_from(rows), Validity::NonNullable).into_array();
-        let select = |array: &ArrayRef| codec::guarded(|| array.take(indexes()));
+        let select = |array: &ArrayRef| codec::guarded(|| select::take(array, rows));
         match &self.inner.form {
             Form::AllNull => Column::all_null(self.inner.ty, rows.len()),
             Form::Array(array) => Column::from_array(self.inner.ty, select(array)?),
@@ -393,11 +389,10 @@ fn decode_numeric(
         }
     }
     let images = match &parts.images {
-        Some(images) if !kept.is_empty() => {
-            let kept =
-                PrimitiveArray::new(Buffer::copy_from(&kept), Validity::NonNullable).into_array();
-            Some(bytes(codec::guarded(|| images.take(kept))?, &mut ctx)?)
-        }
+        Some(images) if !kept.is_empty() => Some(bytes(
+            codec::guarded(|| select::take(images, &kept))?,
+            &mut ctx,
+        )?),
         _ => None,
     };
     NumericColumn::new(digits, scales, image_rows, images, nulls)

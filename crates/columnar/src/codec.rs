@@ -213,7 +213,7 @@ fn zstd(array: &ArrayRef, other_bytes: u64, effort: Effort) -> VortexResult<Opti
         .max(row_count / MAX_ZSTD_FRAMES)
         .clamp(1, 8_192);
     let (level, gain_percent) = match effort {
-        Effort::Best => (9, 10),
+        Effort::Best => (6, 10),
         _ => (3, 30),
     };
     let zstd = Zstd::from_var_bin_view_without_dict(&rows, level, values_per_frame, ctx)?;

@@ -38,6 +38,7 @@ mod footer;
 mod numeric;
 mod predicate;
 mod rewrite;
+mod select;
 mod stats;
 mod types;
 mod value;
