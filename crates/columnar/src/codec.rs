@@ -190,17 +190,21 @@ pub(crate) fn compress(array: &ArrayRef, plan: Plan) -> Result<EncodedPart, Colu
         true => &compressors.repetitive,
         false => &compressors.distinct,
     };
-    guarded(|| {
+    let compressed = guarded(|| {
         let compressed = compressor.compress(array, &mut context())?;
         let smaller = match plan.may_use_zstd {
             true => zstd(array, compressed.nbytes(), plan.effort)?,
             false => None,
         };
         serialize(&smaller.unwrap_or(compressed))
-    })
-    .map_err(|error| ColumnarError::Encode {
-        detail: error.to_string(),
-    })
+    });
+    debug_assert!(compressed.is_ok(), "{compressed:?}");
+    // Nobody should lose a load to data that some scheme cannot handle: store it plain.
+    compressed
+        .or_else(|_| guarded(|| serialize(array)))
+        .map_err(|error| ColumnarError::Encode {
+            detail: error.to_string(),
+        })
 }
 
 /// The array in zstd frames, if that is much smaller than what other encodings need.
