@@ -5,7 +5,8 @@
 //! ```text
 //!   am        the table access method      load     bulk loads on their way to row groups
 //!   store     directory and row groups     cursor   cold rows into slots
-//!   types     datums <-> column values     settings, errors
+//!   types     datums <-> column values     utility  what ALTER TABLE needs done after it
+//!   settings, errors
 //! ```
 
 mod am;
@@ -15,6 +16,7 @@ mod load;
 mod settings;
 mod store;
 mod types;
+mod utility;
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -35,4 +37,6 @@ pub extern "C-unwind" fn _PG_init() {
     }
     settings::register();
     load::register();
+    am::brin::register();
+    utility::register();
 }

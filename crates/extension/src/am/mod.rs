@@ -11,6 +11,7 @@
 //!   modify    inserts (hot or into a load), updates, deletes, row locks
 //!   estimate  sizes and row counts for the planner
 //!   build     index builds               validate the second scan of concurrent builds
+//!   brin      indexes that keep loads hot, or that the planner must not see
 //!   analyze   one sample of both sides
 //!   cluster   VACUUM FULL and CLUSTER
 //!   vacuum    hot side by heap's code, then index entries of dead cold rows
@@ -18,6 +19,7 @@
 
 mod analyze;
 mod bitmap;
+pub mod brin;
 mod build;
 mod cluster;
 mod estimate;
