@@ -7,6 +7,8 @@
 //!   store     directory and row groups     cursor   cold rows into slots
 //!   types     datums <-> column values     settings, errors
 //!   options   options of single tables     sql      functions that SQL calls
+//!   types     datums <-> column values     utility  what ALTER TABLE needs done after it
+//!   settings, errors
 //! ```
 
 mod am;
@@ -18,6 +20,7 @@ mod settings;
 mod sql;
 mod store;
 mod types;
+mod utility;
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -39,6 +42,8 @@ pub extern "C-unwind" fn _PG_init() {
     settings::register();
     load::register();
     options::register();
+    am::brin::register();
+    utility::register();
 }
 
 /// Every PostgreSQL ERROR that passes through Rust frames would carry a Rust backtrace in its
