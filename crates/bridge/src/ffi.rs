@@ -8,8 +8,18 @@ use pgrx::pg_sys;
 // What `pg_guard` on an extern block expands to looks for this name here.
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
+/// The head of `struct pg_locale_struct` (`utils/pg_locale.h`).
+#[repr(C)]
+pub struct PgLocaleHead {
+    pub provider: std::ffi::c_char,
+    pub deterministic: bool,
+    pub collate_is_c: bool,
+}
+
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" {
+    /// `utils/pg_locale.h`
+    pub fn pg_newlocale_from_collation(collid: pg_sys::Oid) -> *const PgLocaleHead;
     /// `access/toast_internals.h`
     pub fn toast_get_valid_index(toastoid: pg_sys::Oid, lock: pg_sys::LOCKMODE) -> pg_sys::Oid;
     /// `access/heaptoast.h`

@@ -5,10 +5,12 @@
 //! ```text
 //!   am        the table access method      load     bulk loads on their way to row groups
 //!   store     directory and row groups     cursor   cold rows into slots
+//!   columnar_scan  reading by column in PostgreSQL's executor
 //!   types     datums <-> column values     settings, errors
 //! ```
 
 mod am;
+mod columnar_scan;
 mod cursor;
 mod errors;
 mod load;
@@ -35,4 +37,5 @@ pub extern "C-unwind" fn _PG_init() {
     }
     settings::register();
     load::register();
+    columnar_scan::register();
 }

@@ -13,7 +13,7 @@
 //! ```
 
 mod bitmap;
-mod estimate;
+pub mod estimate;
 pub mod fetch;
 pub mod modify;
 mod sample;
