@@ -5,6 +5,7 @@
 //! ```text
 //!   am        the table access method      load     bulk loads on their way to row groups
 //!   store     directory and row groups     cursor   cold rows into slots
+//!   columnar_scan  reading by column in PostgreSQL's executor
 //!   types     datums <-> column values     settings, errors
 //!   options   options of single tables     sql      functions that SQL calls
 //!   types     datums <-> column values     utility  what ALTER TABLE needs done after it
@@ -12,6 +13,7 @@
 //! ```
 
 mod am;
+mod columnar_scan;
 mod cursor;
 mod errors;
 mod load;
@@ -54,4 +56,5 @@ fn keep_backtraces_out_of_errors() {
         // SAFETY: the postmaster has one thread while it loads libraries.
         unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") }
     }
+    columnar_scan::register();
 }
