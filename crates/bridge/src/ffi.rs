@@ -16,10 +16,12 @@ pub struct RewriteStateData {
 /// `RewriteState` of `access/rewriteheap.h`
 pub type RewriteState = *mut RewriteStateData;
 /// The head of `struct pg_locale_struct` (`utils/pg_locale.h`).
+#[repr(C)]
 pub struct PgLocaleHead {
     pub provider: std::ffi::c_char,
     pub deterministic: bool,
     pub collate_is_c: bool,
+}
 
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" {

@@ -46,6 +46,7 @@ pub extern "C-unwind" fn _PG_init() {
     options::register();
     am::brin::register();
     utility::register();
+    columnar_scan::register();
 }
 
 /// Every PostgreSQL ERROR that passes through Rust frames would carry a Rust backtrace in its
@@ -56,5 +57,4 @@ fn keep_backtraces_out_of_errors() {
         // SAFETY: the postmaster has one thread while it loads libraries.
         unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") }
     }
-    columnar_scan::register();
 }
