@@ -5,11 +5,15 @@
 //! ```text
 //!   am        the table access method      load     bulk loads on their way to row groups
 //!   store     directory and row groups     cursor   cold rows into slots
+//!   columnar_scan  reading by column in PostgreSQL's executor
 //!   types     datums <-> column values     settings, errors
 //!   options   options of single tables     sql      functions that SQL calls
+//!   types     datums <-> column values     utility  what ALTER TABLE needs done after it
+//!   settings, errors
 //! ```
 
 mod am;
+mod columnar_scan;
 mod cursor;
 mod errors;
 mod load;
@@ -18,6 +22,7 @@ mod settings;
 mod sql;
 mod store;
 mod types;
+mod utility;
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -39,6 +44,9 @@ pub extern "C-unwind" fn _PG_init() {
     settings::register();
     load::register();
     options::register();
+    am::brin::register();
+    utility::register();
+    columnar_scan::register();
 }
 
 /// Every PostgreSQL ERROR that passes through Rust frames would carry a Rust backtrace in its

@@ -11,6 +11,7 @@
 //!   modify    inserts (hot or into a load), updates, deletes, row locks
 //!   estimate  sizes and row counts for the planner
 //!   build     index builds               validate the second scan of concurrent builds
+//!   brin      indexes that keep loads hot, or that the planner must not see
 //!   analyze   one sample of both sides
 //!   cluster   VACUUM FULL and CLUSTER
 //!   truncate  truncation in place
@@ -19,9 +20,10 @@
 
 mod analyze;
 mod bitmap;
+pub mod brin;
 mod build;
-mod cluster;
 pub mod estimate;
+mod cluster;
 pub mod fetch;
 mod index_entry;
 pub mod modify;
