@@ -35,15 +35,18 @@ SELECT fast, count(*) FROM t_howdah WHERE fast IS NULL OR fast = 'was added' GRO
 SELECT * FROM pair('ALTER TABLE @ ADD COLUMN drawn float8 DEFAULT 0.5 NOT NULL');
 SELECT * FROM pair('ALTER TABLE @ ADD COLUMN virtual int GENERATED ALWAYS AS (id + 1) VIRTUAL');
 SELECT * FROM pair('ALTER TABLE @ ADD COLUMN computed int GENERATED ALWAYS AS (id * 2) STORED');
-SELECT * FROM pair('ALTER TABLE @ ADD COLUMN numbered int GENERATED ALWAYS AS IDENTITY');
-SELECT sum(computed), sum(virtual), count(DISTINCT numbered) FROM t_howdah;
+SELECT sum(computed), sum(virtual) FROM t_howdah;
+-- Rows are numbered in the order of their places, which differs from heap's.
+ALTER TABLE t_howdah ADD COLUMN numbered int GENERATED ALWAYS AS IDENTITY;
+SELECT count(DISTINCT numbered), min(numbered), max(numbered) FROM t_howdah;
+ALTER TABLE t_howdah DROP COLUMN numbered;
 
 -- DROP COLUMN, and the name again.
 SELECT * FROM pair('ALTER TABLE @ DROP COLUMN word');
 SELECT * FROM pair('ALTER TABLE @ ADD COLUMN word int');
 SELECT count(word), count(*) FROM t_howdah;
 SELECT * FROM pair($$INSERT INTO @ (id, word) SELECT i, i FROM generate_series(4001, 4500) i$$);
-SELECT * FROM pair('ALTER TABLE @ DROP COLUMN computed, DROP COLUMN virtual, DROP COLUMN numbered');
+SELECT * FROM pair('ALTER TABLE @ DROP COLUMN computed, DROP COLUMN virtual');
 
 -- Types: binary-compatible without a rewrite, others with one.
 SELECT * FROM pair('ALTER TABLE @ ALTER COLUMN fast TYPE varchar(100)');
@@ -77,7 +80,16 @@ INSERT INTO parent VALUES (4500);
 ALTER TABLE t_howdah ADD FOREIGN KEY (id) REFERENCES parent;
 INSERT INTO parent SELECT generate_series(4501, 4550);
 SELECT * FROM pair('INSERT INTO @ (id) SELECT generate_series(4501, 4550)');
--- A key of a cold row cannot be locked yet.
+-- A new row cannot refer to a cold row yet: its key would have to be locked. A bulk load neither.
+INSERT INTO t_howdah (id) VALUES (-1);
+UPDATE t_howdah SET id = 4550 WHERE id = 4550;
+CREATE TABLE cold_parent (id int PRIMARY KEY) USING howdah;
+INSERT INTO cold_parent SELECT generate_series(1, 500);
+CREATE TABLE child (id int REFERENCES cold_parent) USING howdah;
+INSERT INTO child VALUES (1);
+INSERT INTO child VALUES (500);
+INSERT INTO child SELECT generate_series(1, 500);
+SELECT count(*) FROM child;
 SELECT * FROM pair('ALTER TABLE @ DROP CONSTRAINT IF EXISTS t_howdah_id_fkey');
 
 -- Names, schemas, owners, storage, statistics.

@@ -94,15 +94,21 @@ fn table_sizes(
     ))
 }
 
-/// What the planner thinks the heap holds.
+/// Live rows as the cumulative statistics count them, less the cold ones; what the planner thinks
+/// the heap holds where there are no statistics (on a standby, after a crash).
 ///
 /// # Safety
 /// `rel` is open.
 unsafe fn hot_rows_estimate(rel: &OpenRelation, cold_rows: u64) -> i64 {
-    // SAFETY: the routine is ours; every out-pointer is valid; widths may be left to it.
+    // SAFETY: the statistics entry is NULL or a copy for this transaction; the routine is ours;
+    // every out-pointer is valid; widths may be left to it.
     unsafe {
         if howdah_bridge::relation::main_fork_blocks(rel.raw()) == 0 {
             return 0;
+        }
+        let counted = pg_sys::pgstat_fetch_stat_tabentry((*rel.raw()).rd_id);
+        if !counted.is_null() && (*counted).live_tuples >= cold_rows as i64 {
+            return (*counted).live_tuples - cold_rows as i64;
         }
         let (mut pages, mut tuples, mut visible) = (0, 0.0, 0.0);
         if let Some(estimate) = am::howdah().relation_estimate_size {
