@@ -12,6 +12,9 @@
 //!   settings, errors
 //! ```
 
+// PostgreSQL's callbacks have the arguments that they have.
+#![allow(clippy::too_many_arguments)]
+
 mod am;
 mod columnar_scan;
 mod cursor;
