@@ -15,9 +15,18 @@ pub struct RewriteStateData {
 }
 /// `RewriteState` of `access/rewriteheap.h`
 pub type RewriteState = *mut RewriteStateData;
+/// The head of `struct pg_locale_struct` (`utils/pg_locale.h`).
+#[repr(C)]
+pub struct PgLocaleHead {
+    pub provider: std::ffi::c_char,
+    pub deterministic: bool,
+    pub collate_is_c: bool,
+}
 
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" {
+    /// `utils/pg_locale.h`
+    pub fn pg_newlocale_from_collation(collid: pg_sys::Oid) -> *const PgLocaleHead;
     /// `access/toast_internals.h`
     pub fn toast_get_valid_index(toastoid: pg_sys::Oid, lock: pg_sys::LOCKMODE) -> pg_sys::Oid;
     /// `access/heaptoast.h`

@@ -14,6 +14,7 @@
 //!   brin      indexes that keep loads hot, or that the planner must not see
 //!   analyze   one sample of both sides
 //!   cluster   VACUUM FULL and CLUSTER
+//!   truncate  truncation in place
 //!   vacuum    hot side by heap's code, then index entries of dead cold rows
 //! ```
 
@@ -21,13 +22,14 @@ mod analyze;
 mod bitmap;
 pub mod brin;
 mod build;
+pub mod estimate;
 mod cluster;
-mod estimate;
 pub mod fetch;
 mod index_entry;
 pub mod modify;
 mod sample;
 pub mod scan;
+mod truncate;
 mod vacuum;
 mod validate;
 
@@ -65,6 +67,7 @@ pub fn howdah() -> &'static pg_sys::TableAmRoutine {
             fetch::install(&mut am);
             modify::install(&mut am);
             estimate::install(&mut am);
+            truncate::install(&mut am);
             build::install(&mut am);
             validate::install(&mut am);
             vacuum::install(&mut am);

@@ -5,7 +5,7 @@
 //! attribute's physical form alone, so a column whose type was changed to a
 //! binary-compatible one without a rewrite still reads.
 
-mod numeric;
+pub mod numeric;
 
 use howdah_columnar::{ColumnBuilder, ColumnType, Value};
 use pgrx::pg_sys;
