@@ -40,3 +40,8 @@ unsafe extern "C-unwind" {
         blkno: pg_sys::BlockNumber,
     );
 }
+
+unsafe extern "C" {
+    /// `signal.h`
+    pub fn kill(pid: i32, signal: i32) -> i32;
+}

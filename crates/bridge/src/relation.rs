@@ -88,6 +88,23 @@ pub unsafe fn count_rows_read(rel: pg_sys::Relation, rows: u64) {
     }
 }
 
+/// Counts rows that a move left dead, so that autovacuum comes for them.
+///
+/// # Safety
+/// `rel` is an open relation.
+pub unsafe fn count_dead_rows(rel: pg_sys::Relation, rows: u64) {
+    // SAFETY: as for `count_rows_read`.
+    unsafe {
+        if (*rel).pgstat_info.is_null() {
+            if !(*rel).pgstat_enabled {
+                return;
+            }
+            pg_sys::pgstat_assoc_relation(rel);
+        }
+        (*(*rel).pgstat_info).counts.delta_dead_tuples += rows as i64;
+    }
+}
+
 /// Blocks of the main fork.
 ///
 /// # Safety

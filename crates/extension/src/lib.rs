@@ -5,14 +5,17 @@
 //! ```text
 //!   am        the table access method      load     bulk loads on their way to row groups
 //!   store     directory and row groups     cursor   cold rows into slots
-//!   types     datums <-> column values     settings, errors
+//!   types     datums <-> column values     compact  hot rows become cold
+//!   stop_point  where tests stop or kill   settings, errors
 //! ```
 
 mod am;
+mod compact;
 mod cursor;
 mod errors;
 mod load;
 mod settings;
+mod stop_point;
 mod store;
 mod types;
 
@@ -33,5 +36,7 @@ pub extern "C-unwind" fn _PG_init() {
         );
     }
     settings::register();
+    stop_point::register();
+    compact::register();
     load::register();
 }

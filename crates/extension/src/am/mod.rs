@@ -17,7 +17,7 @@ mod bitmap;
 mod build;
 mod estimate;
 pub mod fetch;
-mod index_entry;
+pub mod index_entry;
 pub mod modify;
 mod sample;
 pub mod scan;
