@@ -290,6 +290,9 @@ impl Cluster {
             "PGOPTIONS",
             "PGDATA",
             "PGAPPNAME",
+            // Would append a backtrace to the detail of every error of the extension.
+            "RUST_BACKTRACE",
+            "RUST_LIB_BACKTRACE",
         ] {
             command.env_remove(leak);
         }

@@ -74,8 +74,8 @@ fn is_ours(name: &&String) -> bool {
     name.starts_with("howdah-")
 }
 
-fn binds_postgres(name: &String) -> bool {
-    name.starts_with("pgrx")
+fn binds_postgres(name: impl AsRef<str>) -> bool {
+    name.as_ref().starts_with("pgrx")
 }
 
 #[test]

@@ -6,7 +6,8 @@
 //!   am        the table access method      load     bulk loads on their way to row groups
 //!   store     directory and row groups     cursor   cold rows into slots
 //!   types     datums <-> column values     compact  hot rows become cold
-//!   stop_point  where tests stop or kill   settings, errors
+//!   options   options of single tables     sql      functions that SQL calls
+//!   settings, errors                       stop_point  where tests stop or kill
 //! ```
 
 mod am;
@@ -14,7 +15,9 @@ mod compact;
 mod cursor;
 mod errors;
 mod load;
+mod options;
 mod settings;
+mod sql;
 mod stop_point;
 mod store;
 mod types;
@@ -35,8 +38,20 @@ pub extern "C-unwind" fn _PG_init() {
             "Add howdah to shared_preload_libraries in postgresql.conf and restart the server."
         );
     }
+    keep_backtraces_out_of_errors();
     settings::register();
     stop_point::register();
     compact::register();
     load::register();
+    options::register();
+}
+
+/// Every PostgreSQL ERROR that passes through Rust frames would carry a Rust backtrace in its
+/// DETAIL where the server was started with RUST_BACKTRACE set: slow, and nothing for users.
+/// Set RUST_LIB_BACKTRACE as well to see them.
+fn keep_backtraces_out_of_errors() {
+    if std::env::var_os("RUST_LIB_BACKTRACE").is_none() {
+        // SAFETY: the postmaster has one thread while it loads libraries.
+        unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") }
+    }
 }

@@ -158,11 +158,13 @@ fn load(client: &mut Client, files: &Files, side: Side, scale: u16) -> anyhow::R
     let mut flight_count = 0;
     for table in &TABLES {
         let name = table.name;
-        client.batch_execute(&format!(
-            "CREATE TABLE {schema}.{name} ({}) USING {}",
-            table.columns,
-            side.access_method()
-        ))?;
+        client
+            .batch_execute(&format!(
+                "CREATE TABLE {schema}.{name} ({}) USING {}",
+                table.columns,
+                side.access_method()
+            ))
+            .with_context(|| format!("CREATE TABLE {schema}.{name}"))?;
         let text = files.read(name)?;
         let started = Instant::now();
         let row_count = copy(client, side, table, &text, scale, &mut progress)

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
+use super::crash_log::count_crashes;
 use super::pg_regress::{Run, Selection};
 use super::plan::Options;
 use super::tally::Tally;
@@ -66,6 +67,7 @@ pub(super) fn run(paths: &Paths, options: &Options) -> anyhow::Result<Tally> {
             Verdict::Failed => tally.fail(format!("{TITLE}: {name}")),
         }
     }
+    count_crashes(TITLE, &scratch.cluster.log, &progress, &mut tally);
     if tally.failed > 0 {
         scratch.keep();
         let diffs = directory.join("regression.diffs");

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use super::crash_log::count_crashes;
 use super::pg_regress::{Run, Selection, schedule_tests};
 use super::plan::Options;
 use super::reviewed::{self, Reviewed};
@@ -171,6 +172,7 @@ pub(super) fn run(paths: &Paths, options: &Options, suite: Suite) -> anyhow::Res
             }
         }
     }
+    count_crashes(suite.title(), &scratch.cluster.log, &progress, &mut tally);
     if tally.failed > 0 || options.keep {
         scratch.keep();
     }

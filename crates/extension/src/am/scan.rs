@@ -47,6 +47,7 @@ pub struct ScanState {
     tid_range: Option<(pg_sys::ItemPointerData, pg_sys::ItemPointerData)>,
     pub bitmap: super::bitmap::BitmapState,
     pub sample: super::sample::SampleState,
+    pub analyze: super::analyze::AnalyzeState,
 }
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {

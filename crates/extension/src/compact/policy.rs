@@ -1,6 +1,6 @@
 //! When and how a table is compacted.
 
-use howdah_columnar::Effort;
+use howdah_columnar::{Effort, MAX_ROWS};
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
 use pgrx::pg_sys;
 
@@ -88,11 +88,19 @@ pub struct Policy {
 
 /// The policy for a table.
 pub fn of(table: pg_sys::Oid) -> Policy {
+    let options = crate::options::of(table);
+    let min_rows = options.compact_min_rows.map_or_else(
+        || COMPACT_MIN_ROWS.get() as u32,
+        |rows| u32::try_from(rows).unwrap_or(u32::MAX),
+    );
     Policy {
-        enabled: true,
-        compact_after_ms: i64::from(COMPACT_AFTER.get()),
-        min_rows: COMPACT_MIN_ROWS.get() as u32,
-        sort_key: Vec::new(),
+        enabled: options.compaction,
+        compact_after_ms: options
+            .compact_after_ms
+            .unwrap_or_else(|| i64::from(COMPACT_AFTER.get())),
+        // A full group is always worth its while.
+        min_rows: min_rows.clamp(1, MAX_ROWS as u32 / 2),
+        sort_key: options.sort_key.clone(),
         effort: crate::settings::effort_of(table),
     }
 }

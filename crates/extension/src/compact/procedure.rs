@@ -10,6 +10,7 @@ use super::table::{Task, compact, vacuum};
 use super::transactions::Transactions;
 use super::policy;
 use crate::am;
+use crate::errors::refuse;
 
 #[unsafe(no_mangle)]
 extern "C" fn pg_finfo_howdah_compact() -> *const pg_sys::Pg_finfo_record {
@@ -24,10 +25,10 @@ unsafe extern "C-unwind" fn howdah_compact(fcinfo: pg_sys::FunctionCallInfo) -> 
     unsafe {
         let argument = &*(*fcinfo).args.as_ptr();
         if argument.isnull {
-            pgrx::ereport!(
-                pgrx::PgLogLevel::ERROR,
+            refuse(
                 PgSqlErrorCode::ERRCODE_NULL_VALUE_NOT_ALLOWED,
-                "relation must not be null"
+                "relation must not be null".to_owned(),
+                None,
             );
         }
         let table = pg_sys::Oid::from(argument.value.value() as u32);
@@ -63,11 +64,13 @@ unsafe fn refuse_transaction_block(context: *mut pg_sys::Node) {
             || (*context.cast::<pg_sys::CallContext>()).atomic
     };
     if atomic {
-        pgrx::ereport!(
-            pgrx::PgLogLevel::ERROR,
+        refuse(
             PgSqlErrorCode::ERRCODE_ACTIVE_SQL_TRANSACTION,
-            "CALL howdah.compact cannot run inside a transaction block",
-            "It commits after each row group. Call it on its own, outside BEGIN … COMMIT and functions."
+            "CALL howdah.compact cannot run inside a transaction block".to_owned(),
+            Some(
+                "It commits after each row group. Call it on its own, outside BEGIN … COMMIT and functions."
+                    .to_owned(),
+            ),
         );
     }
 }
@@ -84,20 +87,19 @@ unsafe fn check_table(table: pg_sys::Oid) {
             pg_sys::AclMode::from(pg_sys::ACL_MAINTAIN),
         );
         if may != pg_sys::AclResult::ACLCHECK_OK {
-            pgrx::ereport!(
-                pgrx::PgLogLevel::ERROR,
+            refuse(
                 PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
-                format!("permission denied for table {name}")
+                format!("permission denied for table {name}"),
+                None,
             );
         }
         if !am::is_howdah(rel.raw()) {
-            pgrx::ereport!(
-                pgrx::PgLogLevel::ERROR,
+            refuse(
                 PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE,
                 format!("\"{name}\" is not a howdah table"),
-                format!(
+                Some(format!(
                     "Make it one with SELECT howdah.adopt('{name}') or ALTER TABLE … SET ACCESS METHOD howdah."
-                )
+                )),
             );
         }
     }
