@@ -7,13 +7,6 @@ CREATE FUNCTION howdah_tableam_handler(internal) RETURNS table_am_handler
 CREATE ACCESS METHOD howdah TYPE TABLE HANDLER howdah_tableam_handler;
 COMMENT ON ACCESS METHOD howdah IS 'heap with a columnar cold side';
 
-<<<<<<< HEAD
--- Compaction (crates/extension/src/compact) ---------------------------------------------------
-
-CREATE PROCEDURE howdah.compact(relation regclass)
-    LANGUAGE c AS 'MODULE_PATHNAME', 'howdah_compact';
-COMMENT ON PROCEDURE howdah.compact IS 'moves the hot rows of a howdah table to the cold side';
-=======
 -- Options of tables (crates/extension/src/options, src/sql/options.rs) -----------------------
 
 -- Like reloptions in pg_class, options may be seen by everyone: pg_dump needs that when it is
@@ -150,4 +143,9 @@ COMMENT ON VIEW howdah.column_chunks IS 'column chunks of howdah tables: encodin
 
 GRANT SELECT ON howdah.tables, howdah.row_groups, howdah.column_chunks TO PUBLIC;
 GRANT USAGE ON SCHEMA howdah TO PUBLIC;
->>>>>>> main
+
+-- Compaction (crates/extension/src/compact) ---------------------------------------------------
+
+CREATE PROCEDURE howdah.compact(relation regclass)
+    LANGUAGE c AS 'MODULE_PATHNAME', 'howdah_compact';
+COMMENT ON PROCEDURE howdah.compact IS 'moves the hot rows of a howdah table to the cold side';
