@@ -10,6 +10,8 @@
 //!   options   options of single tables     sql      functions that SQL calls
 //!   types     datums <-> column values     utility  what ALTER TABLE needs done after it
 //!   settings, errors
+//!   types     datums <-> column values     compact  hot rows become cold
+//!   settings, errors                       stop_point  where tests stop or kill
 //! ```
 
 // PostgreSQL's callbacks have the arguments that they have.
@@ -17,12 +19,14 @@
 
 mod am;
 mod columnar_scan;
+mod compact;
 mod cursor;
 mod errors;
 mod load;
 mod options;
 mod settings;
 mod sql;
+mod stop_point;
 mod store;
 mod types;
 mod utility;
@@ -45,6 +49,8 @@ pub extern "C-unwind" fn _PG_init() {
     }
     keep_backtraces_out_of_errors();
     settings::register();
+    stop_point::register();
+    compact::register();
     load::register();
     options::register();
     am::brin::register();

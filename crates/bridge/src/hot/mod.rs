@@ -1,7 +1,22 @@
 //! Hot rows that may lead to cold ones.
 //!
+//! ```text
+//!   page    copies of all-visible pages, taken without blocking anybody
+//!   stamp   marks hot tuples as updated to cold TIDs          (the mover)
+//!   lock    meets such tuples before heap's row locks do      (everybody else)
+//! ```
+//!
 //! A hot tuple that was moved carries a cold TID in `t_ctid`. Heap functions that follow
 //! such links would read a block that does not exist; what stands here follows them safely.
+//!
+//! Why only the first link of a chain can be cold for a statement that locks rows: the mover
+//! stamps tuples of all-visible pages only. A version that is new to somebody's snapshot keeps
+//! its page from being all-visible as long as that snapshot lives, so a chain that starts at a
+//! row which a live snapshot sees has no stamped version behind its first.
+
+pub mod lock;
+pub mod page;
+pub mod stamp;
 
 use pgrx::pg_sys;
 
