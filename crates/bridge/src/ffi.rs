@@ -75,3 +75,31 @@ unsafe extern "C-unwind" {
         blkno: pg_sys::BlockNumber,
     );
 }
+
+/// Functions to be called from pass-through hooks. They carry no guard: an ERROR jumps straight to
+/// PostgreSQL's handler and keeps its position and context, which a guard would not hand on. No
+/// frame between the hook and the call may own anything.
+pub mod unguarded {
+    use pgrx::pg_sys;
+
+    unsafe extern "C-unwind" {
+        /// `tcop/utility.h`
+        pub fn standard_ProcessUtility(
+            statement: *mut pg_sys::PlannedStmt,
+            query_string: *const std::ffi::c_char,
+            read_only_tree: bool,
+            context: pg_sys::ProcessUtilityContext::Type,
+            params: pg_sys::ParamListInfo,
+            query_env: *mut pg_sys::QueryEnvironment,
+            dest: *mut pg_sys::DestReceiver,
+            completion: *mut pg_sys::QueryCompletion,
+        );
+        /// `executor/executor.h`
+        pub fn standard_ExecutorFinish(query: *mut pg_sys::QueryDesc);
+    }
+}
+
+unsafe extern "C" {
+    /// `signal.h`
+    pub fn kill(pid: i32, signal: i32) -> i32;
+}

@@ -113,6 +113,23 @@ unsafe fn statistics<'a>(rel: pg_sys::Relation) -> Option<&'a mut pg_sys::PgStat
     }
 }
 
+/// Counts rows that a move left dead, so that autovacuum comes for them.
+///
+/// # Safety
+/// `rel` is an open relation.
+pub unsafe fn count_dead_rows(rel: pg_sys::Relation, rows: u64) {
+    // SAFETY: as for `count_rows_read`.
+    unsafe {
+        if (*rel).pgstat_info.is_null() {
+            if !(*rel).pgstat_enabled {
+                return;
+            }
+            pg_sys::pgstat_assoc_relation(rel);
+        }
+        (*(*rel).pgstat_info).counts.delta_dead_tuples += rows as i64;
+    }
+}
+
 /// Blocks of the main fork.
 ///
 /// # Safety

@@ -7,10 +7,11 @@
 
 use pgrx::{pg_guard, pg_sys};
 
-use howdah_bridge::ffi;
+use howdah_bridge::ffi::{self, unguarded};
 use howdah_bridge::relation::OpenRelation;
 
 use crate::am::is_howdah;
+use crate::load;
 
 static mut PREVIOUS_PROCESS_UTILITY: pg_sys::ProcessUtility_hook_type = None;
 
@@ -23,7 +24,14 @@ pub fn register() {
     }
 }
 
-#[pg_guard]
+/// What must be remembered over the run of a statement.
+struct Before {
+    altered: pg_sys::Oid,
+    is_copy: bool,
+    load_serial: u64,
+}
+
+/// Not guarded as a whole, see [`howdah_bridge::ffi::unguarded`].
 unsafe extern "C-unwind" fn process_utility(
     statement: *mut pg_sys::PlannedStmt,
     query_string: *const std::ffi::c_char,
@@ -37,31 +45,45 @@ unsafe extern "C-unwind" fn process_utility(
     // SAFETY: arguments are handed on as they came, to exactly one successor. The statement's tree
     // is looked at before: a transaction that the statement ends may take it along.
     unsafe {
-        let altered = table_with_new_access_method((*statement).utilityStmt);
-        match PREVIOUS_PROCESS_UTILITY {
-            Some(previous) => previous(
-                statement,
-                query_string,
-                read_only_tree,
-                context,
-                params,
-                query_env,
-                dest,
-                completion,
-            ),
-            None => pg_sys::standard_ProcessUtility(
-                statement,
-                query_string,
-                read_only_tree,
-                context,
-                params,
-                query_env,
-                dest,
-                completion,
-            ),
-        }
-        if let Some(table) = altered {
-            ensure_cold_store(table);
+        let mut noted = Before {
+            altered: pg_sys::InvalidOid,
+            is_copy: false,
+            load_serial: 0,
+        };
+        before(statement, &mut noted);
+        let next = PREVIOUS_PROCESS_UTILITY.unwrap_or(unguarded::standard_ProcessUtility);
+        next(
+            statement,
+            query_string,
+            read_only_tree,
+            context,
+            params,
+            query_env,
+            dest,
+            completion,
+        );
+        after(&noted);
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn before(statement: *mut pg_sys::PlannedStmt, noted: *mut Before) {
+    // SAFETY: as for process_utility.
+    unsafe {
+        let node = (*statement).utilityStmt;
+        (*noted).altered = table_with_new_access_method(node).unwrap_or(pg_sys::InvalidOid);
+        (*noted).is_copy = (*node).type_ == pg_sys::NodeTag::T_CopyStmt;
+        (*noted).load_serial = load::before_utility();
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn after(noted: *const Before) {
+    // SAFETY: `noted` is the hook's own.
+    unsafe {
+        load::after_utility((*noted).is_copy, (*noted).load_serial);
+        if (*noted).altered != pg_sys::InvalidOid {
+            ensure_cold_store((*noted).altered);
         }
     }
 }

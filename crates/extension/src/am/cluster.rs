@@ -261,7 +261,7 @@ impl HotCopy {
             let header = (*tuple).t_data;
             let foreign = match state {
                 HEAPTUPLE_INSERT_IN_PROGRESS => {
-                    Some(("insert", pg_sys::HeapTupleHeaderGetXmin(header)))
+                    Some(("insert", howdah_bridge::hot::xmin_of(header)))
                 }
                 HEAPTUPLE_DELETE_IN_PROGRESS => {
                     Some(("delete", pg_sys::HeapTupleHeaderGetUpdateXid(header)))
