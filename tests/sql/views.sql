@@ -81,6 +81,30 @@ SELECT pg_relation_size('s') AS hot,
        total_bytes = pg_total_relation_size('s') AS same
     FROM howdah.tables JOIN pg_class ON oid = relation WHERE relation = 's'::regclass;
 
+-- Scans are counted, columnar ones and others, for each table by itself.
+CREATE TABLE counted (id int, word text) USING howdah;
+INSERT INTO counted SELECT i, 'x' FROM generate_series(1, 300000) i;
+SET max_parallel_workers_per_gather = 0;
+SELECT count(*) FROM counted WHERE id = 250000;
+SET howdah.columnar_scan = off;
+SELECT count(*) FROM counted;
+RESET howdah.columnar_scan;
+SELECT pg_stat_force_next_flush();
+SELECT * FROM howdah.stat_scans WHERE relation = 'counted'::regclass;
+SELECT 'counted'::regclass::oid AS counted \gset
+BEGIN;
+DROP TABLE counted;
+ROLLBACK;
+SELECT count(*) FROM howdah.table_scans(:counted);
+BEGIN;
+SAVEPOINT s;
+DROP TABLE counted;
+ROLLBACK TO s;
+COMMIT;
+SELECT count(*) FROM howdah.table_scans(:counted);
+DROP TABLE counted;
+SELECT count(*) FROM howdah.table_scans(:counted);
+
 SET client_min_messages = warning;
 DROP SCHEMA views CASCADE;
 DROP ROLE howdah_curious;

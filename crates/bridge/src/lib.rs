@@ -11,6 +11,7 @@
 //!             ──> relation           open relations as guards
 //!             ──> hot                what heap has for hot rows, made safe for cold t_ctid links
 //!             ──> collation          how a collation orders text
+//!             ──> counters           cumulative statistics per table
 //!             ──> ffi                functions pgrx does not bind
 //! ```
 //!
@@ -21,6 +22,7 @@
 //! - What differs between PostgreSQL majors stays in this crate.
 
 pub mod collation;
+pub mod counters;
 pub mod ffi;
 pub mod hot;
 pub mod relation;

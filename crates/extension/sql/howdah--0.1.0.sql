@@ -141,7 +141,25 @@ FROM pg_catalog.pg_class c
 WHERE c.relkind IN ('r', 'm');
 COMMENT ON VIEW howdah.column_chunks IS 'column chunks of howdah tables: encoding, sizes, statistics';
 
-GRANT SELECT ON howdah.tables, howdah.row_groups, howdah.column_chunks TO PUBLIC;
+CREATE FUNCTION howdah.table_scans(
+    relation regclass,
+    OUT columnar_scans bigint,
+    OUT row_groups_read bigint,
+    OUT row_groups_skipped bigint,
+    OUT zones_read bigint,
+    OUT zones_skipped bigint,
+    OUT row_groups_read_by_row bigint
+) RETURNS SETOF record LANGUAGE c STRICT ROWS 1 AS 'MODULE_PATHNAME', 'table_scans_wrapper';
+
+CREATE VIEW howdah.stat_scans AS
+SELECT c.oid::regclass AS relation, s.*
+FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_am a ON a.oid = c.relam AND a.amname = 'howdah'
+    CROSS JOIN LATERAL howdah.table_scans(c.oid::regclass) s
+WHERE c.relkind IN ('r', 'm');
+COMMENT ON VIEW howdah.stat_scans IS 'how cold rows of howdah tables were read, cumulative like pg_stat_all_tables';
+
+GRANT SELECT ON howdah.tables, howdah.row_groups, howdah.column_chunks, howdah.stat_scans TO PUBLIC;
 GRANT USAGE ON SCHEMA howdah TO PUBLIC;
 
 -- Compaction (crates/extension/src/compact) ---------------------------------------------------

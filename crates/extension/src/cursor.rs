@@ -16,6 +16,7 @@ use howdah_bridge::tid::RowNumber;
 use pgrx::pg_sys;
 
 use crate::errors::{or_raise, raise};
+use crate::scan_stats::{self, ScanCounts};
 use crate::store::view::{ColdGroup, ColdView, GroupRows, RowDatums, Wanted};
 use crate::types::TableLayout;
 
@@ -227,6 +228,11 @@ impl ColdCursor {
                 )
             };
             self.rows = Some(or_raise(oid, GroupRows::load(&store, group, &self.wanted)));
+            let counts = ScanCounts {
+                groups_read_by_row: 1,
+                ..ScanCounts::default()
+            };
+            scan_stats::count(oid, counts);
         }
     }
 

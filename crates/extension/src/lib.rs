@@ -21,6 +21,7 @@ mod cursor;
 mod errors;
 mod load;
 mod options;
+mod scan_stats;
 mod settings;
 mod sql;
 mod stop_point;
@@ -50,6 +51,7 @@ pub extern "C-unwind" fn _PG_init() {
     compact::register();
     load::register();
     options::register();
+    scan_stats::register();
     am::brin::register();
     utility::register();
     columnar_scan::register();

@@ -366,6 +366,18 @@ pub unsafe extern "C-unwind" fn end_custom_scan(node: *mut pg_sys::CustomScanSta
             pg_sys::ExecClearTuple((*node).ss.ps.ps_ResultTupleSlot);
         }
         close(node);
+        let counts = scan.finished;
+        crate::scan_stats::count(
+            (*(*node).ss.ss_currentRelation).rd_id,
+            crate::scan_stats::ScanCounts {
+                columnar_scans: i64::from(counts.groups > 0 && pg_sys::ParallelWorkerNumber < 0),
+                groups_read: (counts.groups - counts.groups_skipped) as i64,
+                groups_skipped: counts.groups_skipped as i64,
+                zones_read: (counts.zones - counts.zones_skipped) as i64,
+                zones_skipped: counts.zones_skipped as i64,
+                groups_read_by_row: 0,
+            },
+        );
         scan.side = Side::End;
         scan.batch = Batch::default();
     }

@@ -1,4 +1,4 @@
-//! Options follow their tables: a dropped table takes its row along, a dropped column leaves the
+//! Options follow their tables (and so do the counters of [`crate::scan_stats`]): a dropped table takes its row along, a dropped column leaves the
 //! sort key, a renamed one is renamed in it.
 //!
 //! The hook runs inside the command that drops or renames, in its transaction; what it does
@@ -48,6 +48,7 @@ unsafe extern "C-unwind" fn at_object_access(
 }
 
 fn table_dropped(table: pg_sys::Oid) {
+    crate::scan_stats::table_dropped(table);
     if let Some(options) = OptionsTable::open(pg_sys::RowExclusiveLock) {
         options.remove(table);
     }

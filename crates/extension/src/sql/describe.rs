@@ -1,4 +1,4 @@
-//! What the views `howdah.tables`, `howdah.row_groups` and `howdah.column_chunks` are made of.
+//! What the views `howdah.tables`, `row_groups`, `column_chunks` and `stat_scans` are made of.
 //!
 //! Sizes and counts are shown to whoever may see the catalogs, as PostgreSQL shows
 //! `pg_class.reltuples` and `pg_relation_size()`. Values (extremes, and what tells something
@@ -13,6 +13,7 @@ use pgrx::{name, pg_extern, pg_sys};
 
 use crate::am;
 use crate::errors::or_raise;
+use crate::scan_stats;
 use crate::store::directory::{self, GroupEntry, GroupState};
 use crate::store::open_group::OpenGroup;
 use crate::types::{AttributeLayout, TableLayout, datum_of};
@@ -228,6 +229,34 @@ fn table_column_chunks(
         });
     }
     TableIterator::new(out)
+}
+
+/// What scans of a howdah table did so far; no row where nothing was counted.
+#[pg_extern(sql = false)]
+#[allow(clippy::type_complexity)]
+fn table_scans(
+    relation: pg_sys::Oid,
+) -> TableIterator<
+    'static,
+    (
+        name!(columnar_scans, i64),
+        name!(row_groups_read, i64),
+        name!(row_groups_skipped, i64),
+        name!(zones_read, i64),
+        name!(zones_skipped, i64),
+        name!(row_groups_read_by_row, i64),
+    ),
+> {
+    TableIterator::new(scan_stats::of(relation).map(|s| {
+        (
+            s.columnar_scans,
+            s.groups_read,
+            s.groups_skipped,
+            s.zones_read,
+            s.zones_skipped,
+            s.groups_read_by_row,
+        )
+    }))
 }
 
 /// Per attribute, whether the user may select it and sees all rows.
