@@ -5,19 +5,31 @@
 //! ```text
 //!   am        the table access method      load     bulk loads on their way to row groups
 //!   store     directory and row groups     cursor   cold rows into slots
+//!   columnar_scan  reading by column in PostgreSQL's executor
 //!   types     datums <-> column values     settings, errors
 //!   options   options of single tables     sql      functions that SQL calls
+//!   types     datums <-> column values     utility  what ALTER TABLE needs done after it
+//!   settings, errors
+//!   types     datums <-> column values     compact  hot rows become cold
+//!   settings, errors                       stop_point  where tests stop or kill
 //! ```
 
+// PostgreSQL's callbacks have the arguments that they have.
+#![allow(clippy::too_many_arguments)]
+
 mod am;
+mod columnar_scan;
+mod compact;
 mod cursor;
 mod errors;
 mod load;
 mod options;
 mod settings;
 mod sql;
+mod stop_point;
 mod store;
 mod types;
+mod utility;
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -37,8 +49,13 @@ pub extern "C-unwind" fn _PG_init() {
     }
     keep_backtraces_out_of_errors();
     settings::register();
+    stop_point::register();
+    compact::register();
     load::register();
     options::register();
+    am::brin::register();
+    utility::register();
+    columnar_scan::register();
 }
 
 /// Every PostgreSQL ERROR that passes through Rust frames would carry a Rust backtrace in its

@@ -173,8 +173,8 @@ impl Build {
                 pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
                 let state = pg_sys::HeapTupleSatisfiesVacuum(tuple, self.oldest_xmin, buffer);
                 let header = (*tuple).t_data;
-                let hot_updated = pg_sys::HeapTupleHeaderIsHotUpdated(header);
-                let inserter = pg_sys::HeapTupleHeaderGetXmin(header);
+                let hot_updated = howdah_bridge::hot::is_hot_updated(header);
+                let inserter = howdah_bridge::hot::xmin_of(header);
                 let deleter = if state == HEAPTUPLE_DELETE_IN_PROGRESS {
                     pg_sys::HeapTupleHeaderGetUpdateXid(header)
                 } else {

@@ -32,11 +32,3 @@ pub fn write(
     directory::complete(store, placed, entry)?;
     Ok(entry)
 }
-
-/// Deletes a group in the running transaction; its index entries become dead with it.
-pub fn delete(store: &ColdStore, placed: &PlacedEntry) {
-    store.delete(placed.tid);
-    if placed.entry.state == GroupState::Stored {
-        store.delete_value(placed.entry.value_id);
-    }
-}
