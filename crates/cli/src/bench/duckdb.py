@@ -23,7 +23,7 @@ def timed(sql):
     return time.perf_counter() - started, rows
 
 
-answer = {"version": duckdb.__version__, "load_seconds": [], "questions": []}
+answer = {"version": duckdb.__version__, "load_seconds": [], "questions": [], "lookup_microseconds": []}
 for _ in range(request["runs"]):
     connection.execute("DROP TABLE IF EXISTS t")
     connection.execute("CHECKPOINT")
@@ -55,5 +55,10 @@ for question in request["questions"]:
             milliseconds.append(seconds * 1e3)
     text = [["NULL" if field is None else str(field) for field in row] for row in rows]
     answer["questions"].append({"milliseconds": milliseconds, "rows": text})
+
+for key in request["keys"]:
+    started = time.perf_counter()
+    connection.execute("SELECT * FROM t WHERE c1 = ?", [key]).fetchall()
+    answer["lookup_microseconds"].append((time.perf_counter() - started) * 1e6)
 
 json.dump(answer, sys.stdout)

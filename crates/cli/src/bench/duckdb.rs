@@ -10,10 +10,10 @@ use anyhow::{Context as _, bail};
 use postgres::Client;
 use serde::{Deserialize, Serialize};
 
-use super::figure::{Figure, Outcome};
+use super::figure::Outcome;
 use super::queries::{Asked, sql};
 use super::statement::{Rows, first_difference};
-use super::{Options, table};
+use super::{Measured, Options, points, table};
 use crate::paths::Paths;
 use crate::progress::Progress;
 
@@ -35,6 +35,8 @@ struct Request {
     columns: &'static str,
     runs: u32,
     questions: Vec<Asking>,
+    /// Of rows that are looked up one by one.
+    keys: Vec<i64>,
 }
 
 #[derive(Serialize)]
@@ -50,6 +52,7 @@ struct Response {
     index_seconds: f64,
     table_bytes: u64,
     questions: Vec<Answered>,
+    lookup_microseconds: Vec<f64>,
 }
 
 #[derive(Deserialize)]
@@ -97,28 +100,31 @@ impl DuckDb {
         &self,
         client: &mut Client,
         options: &Options,
-        loaded: &mut [Figure],
-        asked: &mut [Asked],
+        measured: &mut Measured,
     ) -> anyhow::Result<()> {
         let progress = Progress::open_ended("asking DuckDB");
         let csv = self.work.join("source.csv");
         let mut file = File::create(&csv)?;
         let copy = "COPY bench.source TO STDOUT (FORMAT csv)";
         io::copy(&mut client.copy_out(copy)?, &mut file)?;
-        let response = self.ask(options, csv.clone(), asked);
+        let response = self.ask(options, csv.clone(), &measured.asked);
         fs::remove_file(&csv)?;
         let response = response?;
-        if let [load, size, index] = loaded {
+        if let [load, size, index] = &mut measured.loaded[..] {
             load.duckdb = Outcome::Measured(response.load_seconds);
             size.duckdb = Outcome::one(response.table_bytes as f64);
             index.duckdb = Outcome::one(response.index_seconds);
         }
-        for (asked, answered) in asked.iter_mut().zip(response.questions) {
+        for (asked, answered) in measured.asked.iter_mut().zip(response.questions) {
             asked.figure.duckdb = Outcome::Measured(answered.milliseconds);
             if !asked.question.changes && asked.figure.difference.is_none() {
                 asked.figure.difference =
                     first_difference(("heap", &asked.answer), ("DuckDB", &answered.rows));
             }
+        }
+        if let Some(cold) = measured.points.first_mut() {
+            let lookups = Outcome::Measured(response.lookup_microseconds);
+            cold.duckdb = lookups.median().map_or(Outcome::Absent, Outcome::one);
         }
         progress.finish(&format!("version {}", response.version));
         Ok(())
@@ -142,6 +148,7 @@ impl DuckDb {
                     changes: asked.question.changes,
                 })
                 .collect(),
+            keys: points::keys(1, options.rows).collect(),
         };
         let (script, file) = (self.work.join("bench.py"), self.work.join("request.json"));
         fs::write(&script, SCRIPT)?;

@@ -96,6 +96,13 @@ impl Options {
     }
 }
 
+/// What is measured on the big table; empty where it is not wanted.
+struct Measured {
+    loaded: Vec<Figure>,
+    asked: Vec<Asked>,
+    points: Vec<Figure>,
+}
+
 /// The two access methods that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
@@ -154,20 +161,28 @@ fn measure(
     let mut figures = Vec::new();
     if options.wants_table() {
         table::stage(client, options.rows)?;
-        let mut loaded = table::load(client, options)?;
-        let mut asked = if options.wants(Part::Queries) {
-            queries::measure(client, options)?
-        } else {
-            Vec::new()
+        let mut measured = Measured {
+            loaded: table::load(client, options)?,
+            asked: if options.wants(Part::Queries) {
+                queries::measure(client, options)?
+            } else {
+                Vec::new()
+            },
+            points: if options.wants(Part::Points) {
+                points::measure(client, options)?
+            } else {
+                Vec::new()
+            },
         };
         if !options.no_duckdb {
-            add_duckdb(paths, client, options, &mut loaded, &mut asked)?;
+            match DuckDb::prepare(paths) {
+                Ok(duckdb) => duckdb.fill_in(client, options, &mut measured)?,
+                Err(error) => eprintln!("  DuckDB is left out: {error:#}"),
+            }
         }
-        figures.extend(loaded);
-        figures.extend(asked.into_iter().map(|asked| asked.figure));
-        if options.wants(Part::Points) {
-            figures.extend(points::measure(client, options)?);
-        }
+        figures.extend(measured.loaded);
+        figures.extend(measured.asked.into_iter().map(|asked| asked.figure));
+        figures.extend(measured.points);
     }
     if options.wants(Part::Writes) {
         figures.extend(writes::measure(paths, cluster, client, options)?);
@@ -179,25 +194,6 @@ fn measure(
         figures.extend(memory::measure(cluster, client, options)?);
     }
     Ok(figures)
-}
-
-fn add_duckdb(
-    paths: &Paths,
-    client: &mut postgres::Client,
-    options: &Options,
-    loaded: &mut [Figure],
-    asked: &mut [Asked],
-) -> anyhow::Result<()> {
-    if loaded.is_empty() && asked.is_empty() {
-        return Ok(());
-    }
-    match DuckDb::prepare(paths) {
-        Ok(duckdb) => duckdb.fill_in(client, options, loaded, asked),
-        Err(error) => {
-            eprintln!("  DuckDB is left out: {error:#}");
-            Ok(())
-        }
-    }
 }
 
 /// Bytes of disk for one row, all copies together: staging, two tables, WAL, DuckDB, its CSV.

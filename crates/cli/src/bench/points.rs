@@ -94,8 +94,7 @@ fn look_up(
     let prepared = client.prepare(sql)?;
     let mut times = Vec::new();
     let mut found = Vec::new();
-    for lookup in 0..LOOKUPS {
-        let key = key(lookup + run * LOOKUPS, rows);
+    for key in keys(run, rows) {
         let started = Instant::now();
         let row = client.query_one(&prepared, &[&key])?;
         times.push(started.elapsed().as_secs_f64() * 1e6);
@@ -109,6 +108,11 @@ fn look_up(
         ]);
     }
     Ok((Outcome::Measured(times).median().unwrap_or_default(), found))
+}
+
+/// The keys of one run.
+pub(super) fn keys(run: u64, rows: u64) -> impl Iterator<Item = i64> {
+    (run * LOOKUPS..(run + 1) * LOOKUPS).map(move |serial| key(serial, rows))
 }
 
 /// Keys that jump about, and miss the first rows of a load, which are hot in any table.

@@ -16,12 +16,11 @@ use crate::progress::{Counting, Progress};
 
 /// Seconds of one run.
 const SECONDS: u32 = 4;
-const ROWS: u64 = 200_000;
-/// Rows that the deletes of one run may use up.
-const DELETED_ROWS: u64 = 400_000;
 
 struct Kind {
     title: &'static str,
+    /// Of the table at first; more than the deletes of one run use up.
+    row_count: u64,
     /// `T` stands for the table, `S` for the sequence of rows to delete.
     script: &'static str,
 }
@@ -29,14 +28,17 @@ struct Kind {
 const KINDS: [Kind; 3] = [
     Kind {
         title: "INSERT of one row",
+        row_count: 10_000,
         script: "INSERT INTO T (v, filler) VALUES (1, 'a new row of some forty bytes in length');\n",
     },
     Kind {
         title: "UPDATE of one hot row",
+        row_count: 200_000,
         script: "\\set id random(1, 200000)\nUPDATE T SET v = v + 1 WHERE id = :id;\n",
     },
     Kind {
         title: "DELETE of one hot row",
+        row_count: 1_000_000,
         script: "DELETE FROM T WHERE id = (SELECT nextval('S'));\n",
     },
 ];
@@ -63,7 +65,7 @@ pub(super) fn measure(
             let mut sides = Side::BOTH;
             sides.rotate_left(run as usize % 2);
             for side in sides {
-                make_table(client, side)?;
+                make_table(client, kind, side)?;
                 let script = directory.join(format!("{}.sql", side.name()));
                 write_script(cluster, kind, side, &script)?;
                 let rate = pgbench(cluster, &script)?;
@@ -81,7 +83,7 @@ fn table(side: Side) -> String {
     format!("bench.w_{}", side.name())
 }
 
-fn make_table(client: &mut Client, side: Side) -> anyhow::Result<()> {
+fn make_table(client: &mut Client, kind: &Kind, side: Side) -> anyhow::Result<()> {
     let table = table(side);
     client.batch_execute(&format!(
         "DROP TABLE IF EXISTS {table}; DROP SEQUENCE IF EXISTS {table}_next;
@@ -93,7 +95,7 @@ fn make_table(client: &mut Client, side: Side) -> anyhow::Result<()> {
              SELECT i, repeat('x', 40) FROM generate_series(1, {}) i;
          RESET howdah.bulk_load",
         side.name(),
-        ROWS.max(DELETED_ROWS)
+        kind.row_count
     ))?;
     keep_hot(client, side, &table)?;
     client.batch_execute(&format!("VACUUM (ANALYZE) {table}"))?;
