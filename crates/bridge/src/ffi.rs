@@ -97,6 +97,8 @@ pub mod unguarded {
         /// `executor/executor.h`
         pub fn standard_ExecutorFinish(query: *mut pg_sys::QueryDesc);
     }
+}
+
 unsafe extern "C" {
     /// `signal.h`
     pub fn kill(pid: i32, signal: i32) -> i32;

@@ -5,12 +5,9 @@
 //! ```text
 //!   am        the table access method      load     bulk loads on their way to row groups
 //!   store     directory and row groups     cursor   cold rows into slots
-//!   columnar_scan  reading by column in PostgreSQL's executor
-//!   types     datums <-> column values     settings, errors
+//!   compact   hot rows become cold         columnar_scan  reading by column
 //!   options   options of single tables     sql      functions that SQL calls
-//!   types     datums <-> column values     utility  what ALTER TABLE needs done after it
-//!   settings, errors
-//!   types     datums <-> column values     compact  hot rows become cold
+//!   types     datums <-> column values     utility  what utility statements need done after them
 //!   settings, errors                       stop_point  where tests stop or kill
 //! ```
 

@@ -108,7 +108,8 @@ impl HotReader {
             );
             pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
             let page = pg_sys::BufferGetPage(buffer);
-            if !pg_sys::PageIsAllVisible(page.cast()) || pg_sys::PageGetLSN(page.cast()) > quiet_since
+            if !pg_sys::PageIsAllVisible(page.cast())
+                || pg_sys::PageGetLSN(page.cast()) > quiet_since
             {
                 pg_sys::UnlockReleaseBuffer(buffer);
                 return None;
@@ -119,11 +120,7 @@ impl HotReader {
                 image: Box::new(Image([0; PAGE_BYTES])),
                 table: (*self.rel).rd_id,
             };
-            std::ptr::copy_nonoverlapping(
-                page.cast::<u8>(),
-                copy.image.0.as_mut_ptr(),
-                PAGE_BYTES,
-            );
+            std::ptr::copy_nonoverlapping(page.cast::<u8>(), copy.image.0.as_mut_ptr(), PAGE_BYTES);
             pg_sys::UnlockReleaseBuffer(buffer);
             copy.find_tuples();
             Some(copy)

@@ -108,7 +108,11 @@ unsafe fn merge(
         stop_point!("merge_index_insert");
         let mut indexes = Indexes::open(table.raw());
         let mut number = placed.entry.first_row.0;
-        for source in sources.iter().filter(|_| !indexes.is_empty()).collect::<Vec<_>>() {
+        for source in sources
+            .iter()
+            .filter(|_| !indexes.is_empty())
+            .collect::<Vec<_>>()
+        {
             if table.has_waiters() {
                 return Ok(false);
             }

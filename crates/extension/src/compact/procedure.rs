@@ -6,9 +6,9 @@
 
 use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
 
+use super::policy;
 use super::table::{Task, compact, vacuum};
 use super::transactions::Transactions;
-use super::policy;
 use crate::am;
 use crate::errors::refuse;
 

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use howdah_bridge::relation::OpenRelation;
 use pgrx::pg_sys;
 
+use super::merge;
 use super::mover::{self, Step};
 use super::policy::Policy;
 use super::transactions::Transactions;
-use super::merge;
 use crate::am;
 
 const LOCK: u32 = pg_sys::ShareUpdateExclusiveLock;
@@ -41,11 +41,9 @@ impl StepTable {
         // SAFETY: the relation is open.
         unsafe {
             let form = &*(*rel.raw()).rd_rel;
-            let foreign_temp =
-                form.relpersistence == pg_sys::RELPERSISTENCE_TEMP as i8 && !(*rel.raw()).rd_islocaltemp;
-            if !am::is_howdah(rel.raw())
-                || foreign_temp
-                || form.reltoastrelid == pg_sys::InvalidOid
+            let foreign_temp = form.relpersistence == pg_sys::RELPERSISTENCE_TEMP as i8
+                && !(*rel.raw()).rd_islocaltemp;
+            if !am::is_howdah(rel.raw()) || foreign_temp || form.reltoastrelid == pg_sys::InvalidOid
             {
                 return None;
             }

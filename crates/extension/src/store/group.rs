@@ -35,3 +35,11 @@ pub fn write(
     stop_point!("completed");
     Ok(entry)
 }
+
+/// Deletes a group in the running transaction; its index entries become dead with it.
+pub fn delete(store: &ColdStore, placed: &PlacedEntry) {
+    store.delete(placed.tid);
+    if placed.entry.state == GroupState::Stored {
+        store.delete_value(placed.entry.value_id);
+    }
+}
