@@ -142,6 +142,10 @@ pub unsafe extern "C-unwind" fn begin_custom_scan(
         let hot_slot =
             pg_sys::ExecInitExtraTupleSlot(estate, desc, &raw const pg_sys::TTSOpsBufferHeapTuple);
         (*(*node).ss.ss_ScanTupleSlot).tts_tableOid = (*table).rd_id;
+        // Columns that are not read, the dropped ones above all, stay null: a whole row that
+        // is made from the slot looks at every one.
+        pg_sys::ExecStoreAllNullTuple((*node).ss.ss_ScanTupleSlot);
+        pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
         let scan = Scan {
             side: Side::Start,
             emit,

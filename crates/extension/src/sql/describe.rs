@@ -107,7 +107,7 @@ unsafe fn hot_rows_estimate(rel: &OpenRelation, cold_rows: u64) -> i64 {
             return 0;
         }
         let counted = pg_sys::pgstat_fetch_stat_tabentry((*rel.raw()).rd_id);
-        if !counted.is_null() && (*counted).live_tuples >= cold_rows as i64 {
+        if !counted.is_null() && (*counted).live_tuples > cold_rows as i64 {
             return (*counted).live_tuples - cold_rows as i64;
         }
         let (mut pages, mut tuples, mut visible) = (0, 0.0, 0.0);
