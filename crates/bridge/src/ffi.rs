@@ -75,3 +75,50 @@ unsafe extern "C-unwind" {
         blkno: pg_sys::BlockNumber,
     );
 }
+
+/// Functions that run statements, users' code or checks of constraints, called without the guard
+/// of the block above.
+///
+/// The guard turns an ERROR into a panic, and a panic back into an ERROR that has lost its
+/// context, its position in the query and the names of table, column and constraint. For errors
+/// that are the user's own, nobody can do without those. So the ERROR must jump straight over us:
+/// every frame between the call and PostgreSQL is plain, it holds nothing that wants to be
+/// dropped. What must be dropped lives in a memory context that drops it.
+pub mod unguarded {
+    use pgrx::pg_sys;
+
+    unsafe extern "C-unwind" {
+        /// `tcop/utility.h`
+        pub fn standard_ProcessUtility(
+            statement: *mut pg_sys::PlannedStmt,
+            query_string: *const std::ffi::c_char,
+            read_only_tree: bool,
+            context: pg_sys::ProcessUtilityContext::Type,
+            params: pg_sys::ParamListInfo,
+            environment: *mut pg_sys::QueryEnvironment,
+            destination: *mut pg_sys::DestReceiver,
+            completion: *mut pg_sys::QueryCompletion,
+        );
+        /// `executor/executor.h`
+        pub fn standard_ExecutorFinish(query: *mut pg_sys::QueryDesc);
+        /// `catalog/index.h`
+        pub fn FormIndexDatum(
+            info: *mut pg_sys::IndexInfo,
+            slot: *mut pg_sys::TupleTableSlot,
+            estate: *mut pg_sys::EState,
+            values: *mut pg_sys::Datum,
+            nulls: *mut bool,
+        );
+        /// `access/genam.h`
+        pub fn index_insert(
+            index: pg_sys::Relation,
+            values: *mut pg_sys::Datum,
+            nulls: *mut bool,
+            tid: pg_sys::ItemPointer,
+            table: pg_sys::Relation,
+            check_unique: pg_sys::IndexUniqueCheck::Type,
+            index_unchanged: bool,
+            info: *mut pg_sys::IndexInfo,
+        ) -> bool;
+    }
+}

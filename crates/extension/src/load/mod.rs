@@ -26,6 +26,7 @@ mod pending;
 mod xact;
 
 pub use pending::{
-    PendingGroup, flush_relation, has_pending, insert_slot, pending_row, visible_pending,
+    PendingGroup, flush_relation, flush_since, has_pending, insert_slot, pending_row, serial_now,
+    visible_pending,
 };
 pub use xact::register;
