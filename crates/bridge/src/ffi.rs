@@ -76,14 +76,10 @@ unsafe extern "C-unwind" {
     );
 }
 
-/// Functions that run statements, users' code or checks of constraints, called without the guard
-/// of the block above.
-///
-/// The guard turns an ERROR into a panic, and a panic back into an ERROR that has lost its
-/// context, its position in the query and the names of table, column and constraint. For errors
-/// that are the user's own, nobody can do without those. So the ERROR must jump straight over us:
-/// every frame between the call and PostgreSQL is plain, it holds nothing that wants to be
-/// dropped. What must be dropped lives in a memory context that drops it.
+/// Functions that run statements, users' code or checks of constraints. They carry no guard: an ERROR
+/// jumps straight to PostgreSQL's handler and keeps its position, its context and the names of
+/// table, column and constraint, which a guard would not hand on. No frame between PostgreSQL and
+/// the call may own anything; what must be dropped lives in a memory context that drops it.
 pub mod unguarded {
     use pgrx::pg_sys;
 
@@ -95,8 +91,8 @@ pub mod unguarded {
             read_only_tree: bool,
             context: pg_sys::ProcessUtilityContext::Type,
             params: pg_sys::ParamListInfo,
-            environment: *mut pg_sys::QueryEnvironment,
-            destination: *mut pg_sys::DestReceiver,
+            query_env: *mut pg_sys::QueryEnvironment,
+            dest: *mut pg_sys::DestReceiver,
             completion: *mut pg_sys::QueryCompletion,
         );
         /// `executor/executor.h`
@@ -121,4 +117,9 @@ pub mod unguarded {
             info: *mut pg_sys::IndexInfo,
         ) -> bool;
     }
+}
+
+unsafe extern "C" {
+    /// `signal.h`
+    pub fn kill(pid: i32, signal: i32) -> i32;
 }

@@ -24,7 +24,8 @@ impl OpenRelation {
     pub fn try_open(oid: pg_sys::Oid, lockmode: u32) -> Option<OpenRelation> {
         // SAFETY: try_relation_open returns NULL for a relation that is gone.
         let rel = unsafe { pg_sys::try_relation_open(oid, lockmode as pg_sys::LOCKMODE) };
-        (!rel.is_null()).then_some(OpenRelation {
+        // Made only where there is a relation: a guard over NULL would crash when dropped.
+        (!rel.is_null()).then(|| OpenRelation {
             rel,
             release_lock: pg_sys::NoLock as pg_sys::LOCKMODE,
         })
@@ -109,6 +110,23 @@ unsafe fn statistics<'a>(rel: pg_sys::Relation) -> Option<&'a mut pg_sys::PgStat
             pg_sys::pgstat_assoc_relation(rel);
         }
         Some(&mut (*(*rel).pgstat_info).counts)
+    }
+}
+
+/// Counts rows that a move left dead, so that autovacuum comes for them.
+///
+/// # Safety
+/// `rel` is an open relation.
+pub unsafe fn count_dead_rows(rel: pg_sys::Relation, rows: u64) {
+    // SAFETY: as for `count_rows_read`.
+    unsafe {
+        if (*rel).pgstat_info.is_null() {
+            if !(*rel).pgstat_enabled {
+                return;
+            }
+            pg_sys::pgstat_assoc_relation(rel);
+        }
+        (*(*rel).pgstat_info).counts.delta_dead_tuples += rows as i64;
     }
 }
 

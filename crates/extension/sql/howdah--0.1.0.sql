@@ -143,3 +143,9 @@ COMMENT ON VIEW howdah.column_chunks IS 'column chunks of howdah tables: encodin
 
 GRANT SELECT ON howdah.tables, howdah.row_groups, howdah.column_chunks TO PUBLIC;
 GRANT USAGE ON SCHEMA howdah TO PUBLIC;
+
+-- Compaction (crates/extension/src/compact) ---------------------------------------------------
+
+CREATE PROCEDURE howdah.compact(relation regclass)
+    LANGUAGE c AS 'MODULE_PATHNAME', 'howdah_compact';
+COMMENT ON PROCEDURE howdah.compact IS 'moves the hot rows of a howdah table to the cold side';

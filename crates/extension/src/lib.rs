@@ -5,21 +5,25 @@
 //! ```text
 //!   am        the table access method      load     bulk loads on their way to row groups
 //!   store     directory and row groups     cursor   cold rows into slots
-//!   columnar_scan  reading by column in PostgreSQL's executor
-//!   types     datums <-> column values     settings, errors
+//!   compact   hot rows become cold         columnar_scan  reading by column
 //!   options   options of single tables     sql      functions that SQL calls
-//!   types     datums <-> column values     utility  what ALTER TABLE needs done after it
-//!   settings, errors
+//!   types     datums <-> column values     utility  what utility statements need done after them
+//!   settings, errors                       stop_point  where tests stop or kill
 //! ```
+
+// PostgreSQL's callbacks have the arguments that they have.
+#![allow(clippy::too_many_arguments)]
 
 mod am;
 mod columnar_scan;
+mod compact;
 mod cursor;
 mod errors;
 mod load;
 mod options;
 mod settings;
 mod sql;
+mod stop_point;
 mod store;
 mod types;
 mod utility;
@@ -42,6 +46,8 @@ pub extern "C-unwind" fn _PG_init() {
     }
     keep_backtraces_out_of_errors();
     settings::register();
+    stop_point::register();
+    compact::register();
     load::register();
     options::register();
     am::brin::register();

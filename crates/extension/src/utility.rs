@@ -1,18 +1,14 @@
 //! What utility statements need done after them.
 //!
-//! - COPY calls `finish_bulk_insert` only when it inserts in batches; what a row-by-row COPY left
-//!   pending is written when it ends.
-//! - A howdah table always has a TOAST relation: it is the cold store. CREATE TABLE asks the access
-//!   method and gets one; ALTER TABLE … SET ACCESS METHOD howdah asks the *old* access
-//!   method and creates none for a table that never needed one. It is created right after.
-//!   Until then such a table is all hot, so nothing is lost if the statement fails.
-//!
-//! The hook itself is a plain frame, see [`howdah_bridge::ffi::unguarded`]; what it does on its own
-//! account stands in guarded functions before and after.
+//! A howdah table always has a TOAST relation: it is the cold store. CREATE TABLE asks the access
+//! method and gets one; ALTER TABLE … SET ACCESS METHOD howdah asks the *old* access
+//! method and creates none for a table that never needed one. It is created here, right after.
+//! Until then such a table is all hot, so nothing is lost if the statement fails.
 
-use howdah_bridge::ffi;
-use howdah_bridge::relation::OpenRelation;
 use pgrx::{pg_guard, pg_sys};
+
+use howdah_bridge::ffi::{self, unguarded};
+use howdah_bridge::relation::OpenRelation;
 
 use crate::am::is_howdah;
 use crate::load;
@@ -28,61 +24,77 @@ pub fn register() {
     }
 }
 
-#[allow(clippy::too_many_arguments)] // PostgreSQL's signature
+/// What must be remembered over the run of a statement.
+struct Before {
+    altered: pg_sys::Oid,
+    is_copy: bool,
+    load_serial: u64,
+}
+
+/// Not guarded as a whole, see [`howdah_bridge::ffi::unguarded`].
 unsafe extern "C-unwind" fn process_utility(
     statement: *mut pg_sys::PlannedStmt,
     query_string: *const std::ffi::c_char,
     read_only_tree: bool,
     context: pg_sys::ProcessUtilityContext::Type,
     params: pg_sys::ParamListInfo,
-    environment: *mut pg_sys::QueryEnvironment,
-    destination: *mut pg_sys::DestReceiver,
+    query_env: *mut pg_sys::QueryEnvironment,
+    dest: *mut pg_sys::DestReceiver,
     completion: *mut pg_sys::QueryCompletion,
 ) {
-    // SAFETY: arguments are handed on as they came, to exactly one successor. The statement is
-    // looked at before: a transaction that it ends may take its tree along. Nothing here
-    // wants to be dropped when an ERROR jumps over this frame.
+    // SAFETY: arguments are handed on as they came, to exactly one successor. The statement's tree
+    // is looked at before: a transaction that the statement ends may take it along.
     unsafe {
-        let node = (*statement).utilityStmt;
-        let is_copy = (*node).type_ == pg_sys::NodeTag::T_CopyStmt;
-        let pending_before = load::serial_now();
-        let altered = table_with_new_access_method(node);
-        let next = match PREVIOUS_PROCESS_UTILITY {
-            Some(previous) => previous,
-            None => ffi::unguarded::standard_ProcessUtility,
+        let mut noted = Before {
+            altered: pg_sys::InvalidOid,
+            is_copy: false,
+            load_serial: 0,
         };
+        before(statement, &mut noted);
+        let next = PREVIOUS_PROCESS_UTILITY.unwrap_or(unguarded::standard_ProcessUtility);
         next(
             statement,
             query_string,
             read_only_tree,
             context,
             params,
-            environment,
-            destination,
+            query_env,
+            dest,
             completion,
         );
-        if is_copy {
-            end_copy(pending_before);
-        }
-        if altered != pg_sys::InvalidOid {
-            ensure_cold_store(altered);
-        }
+        after(&noted);
     }
 }
 
 #[pg_guard]
-unsafe extern "C-unwind" fn end_copy(pending_before: u64) {
-    load::flush_since(pending_before);
+unsafe extern "C-unwind" fn before(statement: *mut pg_sys::PlannedStmt, noted: *mut Before) {
+    // SAFETY: as for process_utility.
+    unsafe {
+        let node = (*statement).utilityStmt;
+        (*noted).altered = table_with_new_access_method(node).unwrap_or(pg_sys::InvalidOid);
+        (*noted).is_copy = (*node).type_ == pg_sys::NodeTag::T_CopyStmt;
+        (*noted).load_serial = load::before_utility();
+    }
 }
 
-/// The table of an ALTER TABLE … SET ACCESS METHOD, else an invalid OID.
 #[pg_guard]
-unsafe extern "C-unwind" fn table_with_new_access_method(node: *mut pg_sys::Node) -> pg_sys::Oid {
+unsafe extern "C-unwind" fn after(noted: *const Before) {
+    // SAFETY: `noted` is the hook's own.
+    unsafe {
+        load::after_utility((*noted).is_copy, (*noted).load_serial);
+        if (*noted).altered != pg_sys::InvalidOid {
+            ensure_cold_store((*noted).altered);
+        }
+    }
+}
+
+/// The table of an ALTER TABLE … SET ACCESS METHOD.
+unsafe fn table_with_new_access_method(node: *mut pg_sys::Node) -> Option<pg_sys::Oid> {
     // SAFETY: the node's tag says what it is; lists hold the nodes their field promises. Looking
     // the name up without a lock is enough: the statement itself locks and checks.
     unsafe {
-        if (*node).type_ != pg_sys::NodeTag::T_AlterTableStmt {
-            return pg_sys::InvalidOid;
+        if node.is_null() || (*node).type_ != pg_sys::NodeTag::T_AlterTableStmt {
+            return None;
         }
         let alter = node.cast::<pg_sys::AlterTableStmt>();
         let commands = (*alter).cmds;
@@ -91,21 +103,21 @@ unsafe extern "C-unwind" fn table_with_new_access_method(node: *mut pg_sys::Node
             (*command).subtype == pg_sys::AlterTableType::AT_SetAccessMethod
         });
         if !sets_method {
-            return pg_sys::InvalidOid;
+            return None;
         }
-        pg_sys::RangeVarGetRelidExtended(
+        let oid = pg_sys::RangeVarGetRelidExtended(
             (*alter).relation,
             pg_sys::NoLock as i32,
             pg_sys::RVROption::RVR_MISSING_OK,
             None,
             std::ptr::null_mut(),
-        )
+        );
+        (oid != pg_sys::InvalidOid).then_some(oid)
     }
 }
 
 /// Gives a howdah table that has no TOAST relation one.
-#[pg_guard]
-unsafe extern "C-unwind" fn ensure_cold_store(oid: pg_sys::Oid) {
+unsafe fn ensure_cold_store(oid: pg_sys::Oid) {
     // SAFETY: ALTER TABLE holds its lock on the table to the end of the transaction.
     unsafe {
         pg_sys::CommandCounterIncrement();

@@ -1,7 +1,22 @@
 //! Hot rows that may lead to cold ones.
 //!
+//! ```text
+//!   page    copies of all-visible pages, taken without blocking anybody
+//!   stamp   marks hot tuples as updated to cold TIDs          (the mover)
+//!   lock    meets such tuples before heap's row locks do      (everybody else)
+//! ```
+//!
 //! A hot tuple that was moved carries a cold TID in `t_ctid`. Heap functions that follow
 //! such links would read a block that does not exist; what stands here follows them safely.
+//!
+//! Why only the first link of a chain can be cold for a statement that locks rows: the mover
+//! stamps tuples of all-visible pages only. A version that is new to somebody's snapshot keeps
+//! its page from being all-visible as long as that snapshot lives, so a chain that starts at a
+//! row which a live snapshot sees has no stamped version behind its first.
+
+pub mod lock;
+pub mod page;
+pub mod stamp;
 
 use pgrx::pg_sys;
 
@@ -23,17 +38,18 @@ pub unsafe fn xmin_of(header: *const pg_sys::HeapTupleHeaderData) -> pg_sys::Tra
     }
 }
 
-/// Whether a HOT update replaced the tuple, as `HeapTupleHeaderIsHotUpdated` reports it.
+/// Whether a tuple was updated by one on the same page that has no index entries of its own, as
+/// `HeapTupleHeaderIsHotUpdated` says.
 ///
 /// # Safety
 /// As for [`xmin_of`].
 pub unsafe fn is_hot_updated(header: *const pg_sys::HeapTupleHeaderData) -> bool {
     // SAFETY: the caller vouches for the header.
     unsafe {
-        let bits = u32::from((*header).t_infomask);
+        let mask = u32::from((*header).t_infomask);
         u32::from((*header).t_infomask2) & pg_sys::HEAP_HOT_UPDATED != 0
-            && bits & pg_sys::HEAP_XMAX_INVALID == 0
-            && bits & pg_sys::HEAP_XMIN_FROZEN != pg_sys::HEAP_XMIN_INVALID
+            && mask & pg_sys::HEAP_XMAX_INVALID == 0
+            && mask & pg_sys::HEAP_XMIN_FROZEN != pg_sys::HEAP_XMIN_INVALID
     }
 }
 

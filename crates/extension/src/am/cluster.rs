@@ -25,7 +25,6 @@
 //! The order of cold rows is not changed here; that is what a sort key is for.
 
 use howdah_bridge::ffi;
-use howdah_bridge::hot::xmin_of;
 use howdah_bridge::relation::{ensure_first_page, main_fork_blocks, name_of};
 use howdah_bridge::store::{ColdStore, CopiedAs};
 use howdah_bridge::tid::is_cold;
@@ -261,7 +260,9 @@ impl HotCopy {
             let state = pg_sys::HeapTupleSatisfiesVacuum(tuple, self.oldest_xmin, buffer);
             let header = (*tuple).t_data;
             let foreign = match state {
-                HEAPTUPLE_INSERT_IN_PROGRESS => Some(("insert", xmin_of(header))),
+                HEAPTUPLE_INSERT_IN_PROGRESS => {
+                    Some(("insert", howdah_bridge::hot::xmin_of(header)))
+                }
                 HEAPTUPLE_DELETE_IN_PROGRESS => {
                     Some(("delete", pg_sys::HeapTupleHeaderGetUpdateXid(header)))
                 }

@@ -25,7 +25,7 @@ mod build;
 mod cluster;
 pub mod estimate;
 pub mod fetch;
-mod index_entry;
+pub mod index_entry;
 pub mod modify;
 mod sample;
 pub mod scan;

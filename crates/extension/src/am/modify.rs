@@ -5,6 +5,7 @@
 //! raises 0A000 before anything is changed. Row locks on hot rows must not follow a link into
 //! the cold side, which heap's own code would.
 
+use howdah_bridge::hot::lock::{Meeting, meet};
 use howdah_bridge::tid::is_cold;
 use pgrx::{pg_guard, pg_sys};
 
@@ -176,21 +177,38 @@ unsafe extern "C-unwind" fn tuple_lock(
     flags: u8,
     tmfd: *mut pg_sys::TM_FailureData,
 ) -> pg_sys::TM_Result::Type {
-    // SAFETY: arguments come from the executor.
+    // SAFETY: arguments come from the executor; the pin is held over heap's call.
     unsafe {
+        let oid = (*rel).rd_id;
         if is_cold(&*tid) {
-            cold_row_not_supported((*rel).rd_id, "lock");
+            cold_row_not_supported(oid, "lock");
         }
-        (heap().tuple_lock.unwrap_unchecked())(
-            rel,
-            tid,
-            snapshot,
-            slot,
-            cid,
-            mode,
-            wait_policy,
-            flags,
-            tmfd,
-        )
+        match meet(rel, *tid, wait_policy) {
+            Meeting::Hot(_pin) => (heap().tuple_lock.unwrap_unchecked())(
+                rel,
+                tid,
+                snapshot,
+                slot,
+                cid,
+                mode,
+                wait_policy,
+                flags,
+                tmfd,
+            ),
+            Meeting::WouldBlock => pg_sys::TM_Result::TM_WouldBlock,
+            Meeting::Moved { ctid, xmax } => {
+                if u32::from(flags) & pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION != 0 {
+                    // The last version is a cold row.
+                    cold_row_not_supported(oid, "lock");
+                }
+                *tmfd = pg_sys::TM_FailureData {
+                    ctid,
+                    xmax,
+                    cmax: pg_sys::InvalidCommandId,
+                    traversed: false,
+                };
+                pg_sys::TM_Result::TM_Updated
+            }
+        }
     }
 }

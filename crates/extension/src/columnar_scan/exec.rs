@@ -331,14 +331,7 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
             let blocks = parallel::heap_scan(scan.shared);
             let begin = am::heap().scan_begin.unwrap_unchecked();
             scan.hot = pg_sys::ffi::pg_guard_ffi_boundary(|| {
-                begin(
-                    table,
-                    snapshot,
-                    0,
-                    std::ptr::null_mut(),
-                    blocks,
-                    flags as u32,
-                )
+                begin(table, snapshot, 0, std::ptr::null_mut(), blocks, flags)
             });
         }
         scan.side = Side::Hot;

@@ -59,7 +59,6 @@ impl OperandKind {
         };
         AttributeLayout {
             type_oid: pg_sys::InvalidOid,
-            collation: pg_sys::InvalidOid,
             column_type,
             len,
             by_value,

@@ -88,6 +88,8 @@ struct Decoded {
     done: usize,
 }
 
+// One per column of a batch: the difference in size does not matter.
+#[allow(clippy::large_enum_variant)]
 enum Source {
     Column(Column),
     /// The attribute was added after the group was written.

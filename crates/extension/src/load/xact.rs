@@ -1,6 +1,6 @@
 //! Where transactions and statements end, pending groups are written or dropped.
 
-use howdah_bridge::ffi;
+use howdah_bridge::ffi::unguarded;
 use pgrx::{pg_guard, pg_sys};
 
 use super::pending;
@@ -46,23 +46,40 @@ unsafe extern "C-unwind" fn at_subtransaction_event(
     }
 }
 
-/// A writing statement's rows are written before its AFTER triggers are fired. A plain frame, see
-/// [`howdah_bridge::ffi::unguarded`]: a trigger's ERROR jumps over it unchanged.
+/// What a utility statement must know before it runs, for [`after_utility`].
+pub fn before_utility() -> u64 {
+    pending::serial_now()
+}
+
+/// COPY calls `finish_bulk_insert` only when it inserts in batches; what a row-by-row COPY left
+/// pending is written when it ends.
+pub fn after_utility(is_copy: bool, before: u64) {
+    if is_copy {
+        pending::flush_since(before);
+    }
+}
+
+/// A writing statement's rows are written before its AFTER triggers are fired.
+///
+/// Not guarded as a whole, see [`howdah_bridge::ffi::unguarded`].
 unsafe extern "C-unwind" fn at_executor_finish(query: *mut pg_sys::QueryDesc) {
-    // SAFETY: the executor hands us a started query; the previous hook or the standard
-    // function is called exactly once.
+    // SAFETY: the executor hands us a started query; the previous hook or the standard function is
+    // called exactly once, with nothing owned by this frame.
     unsafe {
-        if pending::has_pending() && !(*query).estate.is_null() {
-            flush_statement((*(*query).estate).es_output_cid);
-        }
+        write_pending_of(query);
         match PREVIOUS_EXECUTOR_FINISH {
             Some(previous) => previous(query),
-            None => ffi::unguarded::standard_ExecutorFinish(query),
+            None => unguarded::standard_ExecutorFinish(query),
         }
     }
 }
 
 #[pg_guard]
-unsafe extern "C-unwind" fn flush_statement(command: pg_sys::CommandId) {
-    pending::flush_command(command);
+unsafe extern "C-unwind" fn write_pending_of(query: *mut pg_sys::QueryDesc) {
+    // SAFETY: as for at_executor_finish.
+    unsafe {
+        if pending::has_pending() && !(*query).estate.is_null() {
+            pending::flush_command((*(*query).estate).es_output_cid);
+        }
+    }
 }

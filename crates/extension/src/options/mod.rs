@@ -30,20 +30,17 @@ use pgrx::{FromDatum, pg_guard, pg_sys};
 
 use catalog::{Field, OptionsTable};
 
-/// Default of `compact_after`, in milliseconds: rows cool for a minute.
-pub const DEFAULT_COMPACT_AFTER_MS: i64 = 60_000;
-/// Default of `compact_min_rows`.
-pub const DEFAULT_COMPACT_MIN_ROWS: i64 = 16_384;
-
-/// What is set for one table, defaults filled in.
+/// What is set for one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableOptions {
     /// Whether the background worker may compact the table.
     pub compaction: bool,
-    /// How long a page must have been quiet before its rows are moved.
-    pub compact_after_ms: i64,
-    /// Hot rows below this number are not worth a row group.
-    pub compact_min_rows: i64,
+    /// How long a page must have been quiet before its rows are moved; `None`: the setting
+    /// `howdah.compact_after` decides.
+    pub compact_after_ms: Option<i64>,
+    /// Hot rows below this number are not worth a row group; `None`: the setting
+    /// `howdah.compact_min_rows` decides.
+    pub compact_min_rows: Option<i64>,
     /// Attribute numbers of the columns that row groups are sorted by; empty: as they come.
     pub sort_key: Vec<i16>,
     /// `None`: the setting `howdah.compression_effort` decides.
@@ -54,8 +51,8 @@ impl Default for TableOptions {
     fn default() -> TableOptions {
         TableOptions {
             compaction: true,
-            compact_after_ms: DEFAULT_COMPACT_AFTER_MS,
-            compact_min_rows: DEFAULT_COMPACT_MIN_ROWS,
+            compact_after_ms: None,
+            compact_min_rows: None,
             sort_key: Vec::new(),
             effort: None,
         }
@@ -112,10 +109,11 @@ fn read(table: pg_sys::Oid) -> TableOptions {
             .get(Field::CompactMinRows)
             .and_then(|d| i64::from_datum(d, false))
         {
-            options.compact_min_rows = rows;
+            options.compact_min_rows = Some(rows);
         }
         if let Some(after) = row.get(Field::CompactAfter) {
-            options.compact_after_ms = milliseconds(&*after.cast_mut_ptr::<pg_sys::Interval>());
+            options.compact_after_ms =
+                Some(milliseconds(&*after.cast_mut_ptr::<pg_sys::Interval>()));
         }
     }
     options.effort = row.text(Field::CompressionEffort).and_then(|t| effort(&t));

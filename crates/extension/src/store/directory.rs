@@ -270,6 +270,13 @@ pub fn complete(
     })
 }
 
+/// Completes a reserved entry without giving anything back: index entries may point into all of
+/// its range.
+pub fn complete_in_place(store: &ColdStore, placed: &PlacedEntry, entry: GroupEntry) {
+    debug_assert_eq!(placed.entry.first_row, entry.first_row);
+    store.overwrite(placed.tid, &entry.encode());
+}
+
 /// Inserts an entry that is complete from birth, under a range that is already reserved
 /// (table rewrites, which carry groups over under their old numbers).
 pub fn insert_copy(

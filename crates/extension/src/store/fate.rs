@@ -4,7 +4,6 @@
 //! whether *anybody* may still see a group, as `HeapTupleSatisfiesVacuum` answers for a heap
 //! tuple. A group's fate is that of its directory entry.
 
-use howdah_bridge::hot::xmin_of;
 use howdah_bridge::store::{ColdStore, TupleStamp};
 use pgrx::pg_sys;
 
@@ -83,7 +82,7 @@ pub fn entries_not_dead(
             let fate = match pg_sys::HeapTupleSatisfiesVacuum(tuple, oldest_xmin, buffer) {
                 HEAPTUPLE_DEAD => return false,
                 HEAPTUPLE_RECENTLY_DEAD => Fate::RecentlyDead,
-                HEAPTUPLE_INSERT_IN_PROGRESS => Fate::Arriving(xmin_of(header)),
+                HEAPTUPLE_INSERT_IN_PROGRESS => Fate::Arriving(howdah_bridge::hot::xmin_of(header)),
                 HEAPTUPLE_DELETE_IN_PROGRESS => {
                     Fate::Leaving(pg_sys::HeapTupleHeaderGetUpdateXid(header))
                 }

@@ -1,0 +1,179 @@
+//! Copies of heap pages whose tuples everybody sees.
+//!
+//! A page is copied under a share lock and read from the copy, so nobody waits while values
+//! are detoasted, encoded or indexed. What the copy says holds as long as [`super::stamp`]
+//! finds the page all-visible and its tuples unchanged.
+
+use pgrx::pg_sys;
+
+use crate::tid::tid_of;
+
+const PAGE_BYTES: usize = pg_sys::BLCKSZ as usize;
+
+/// A page image with the alignment that tuples want.
+#[repr(C, align(8))]
+struct Image([u8; PAGE_BYTES]);
+
+/// One tuple of a copied page.
+#[derive(Clone, Copy, Debug)]
+pub struct HotTuple {
+    pub offset: u16,
+    at_bytes: u16,
+    pub(super) len_bytes: u16,
+    pub(super) xmin: pg_sys::TransactionId,
+}
+
+/// A copy of an all-visible page with its tuples in line-pointer order.
+pub struct HotPage {
+    pub block: pg_sys::BlockNumber,
+    pub tuples: Vec<HotTuple>,
+    image: Box<Image>,
+    table: pg_sys::Oid,
+}
+
+impl HotPage {
+    /// A heap tuple that points into the copy, valid as long as the page.
+    pub fn tuple(&mut self, index: usize) -> pg_sys::HeapTupleData {
+        let tuple = self.tuples[index];
+        pg_sys::HeapTupleData {
+            t_len: u32::from(tuple.len_bytes),
+            t_self: tid_of(self.block, tuple.offset),
+            t_tableOid: self.table,
+            t_data: self.image.0[usize::from(tuple.at_bytes)..]
+                .as_mut_ptr()
+                .cast(),
+        }
+    }
+
+    /// Whether a tuple has values in the TOAST relation.
+    pub fn has_external(&self, index: usize) -> bool {
+        let at = usize::from(self.tuples[index].at_bytes);
+        // SAFETY: a tuple's header lies whole and aligned inside the image (see `read`).
+        let header = unsafe {
+            &*self.image.0[at..]
+                .as_ptr()
+                .cast::<pg_sys::HeapTupleHeaderData>()
+        };
+        u32::from(header.t_infomask) & pg_sys::HEAP_HASEXTERNAL != 0
+    }
+}
+
+/// Reads all-visible pages of one relation. Holds a pin on a visibility map page and frees its
+/// ring of buffers on drop.
+pub struct HotReader {
+    rel: pg_sys::Relation,
+    map: pg_sys::Buffer,
+    strategy: pg_sys::BufferAccessStrategy,
+}
+
+impl HotReader {
+    /// # Safety
+    /// `rel` is an open heap relation that outlives the reader.
+    pub unsafe fn begin(rel: pg_sys::Relation) -> HotReader {
+        // SAFETY: the caller holds the relation open.
+        let strategy = unsafe {
+            let large = crate::relation::main_fork_blocks(rel) > pg_sys::NBuffers as u32 / 4;
+            if large {
+                pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD)
+            } else {
+                std::ptr::null_mut()
+            }
+        };
+        HotReader {
+            rel,
+            map: pg_sys::InvalidBuffer as pg_sys::Buffer,
+            strategy,
+        }
+    }
+
+    /// Copies the page if it is all-visible and was last written before `quiet_since`.
+    pub fn read(
+        &mut self,
+        block: pg_sys::BlockNumber,
+        quiet_since: pg_sys::XLogRecPtr,
+    ) -> Option<HotPage> {
+        // SAFETY: the relation is open; pin and share lock are held while the page is read and
+        // line pointers are checked before their tuples are touched.
+        unsafe {
+            let status = pg_sys::visibilitymap_get_status(self.rel, block, &mut self.map);
+            if u32::from(status) & pg_sys::VISIBILITYMAP_ALL_VISIBLE == 0 {
+                return None;
+            }
+            let buffer = pg_sys::ReadBufferExtended(
+                self.rel,
+                pg_sys::ForkNumber::MAIN_FORKNUM,
+                block,
+                pg_sys::ReadBufferMode::RBM_NORMAL,
+                self.strategy,
+            );
+            pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
+            let page = pg_sys::BufferGetPage(buffer);
+            if !pg_sys::PageIsAllVisible(page.cast())
+                || pg_sys::PageGetLSN(page.cast()) > quiet_since
+            {
+                pg_sys::UnlockReleaseBuffer(buffer);
+                return None;
+            }
+            let mut copy = HotPage {
+                block,
+                tuples: Vec::new(),
+                image: Box::new(Image([0; PAGE_BYTES])),
+                table: (*self.rel).rd_id,
+            };
+            std::ptr::copy_nonoverlapping(page.cast::<u8>(), copy.image.0.as_mut_ptr(), PAGE_BYTES);
+            pg_sys::UnlockReleaseBuffer(buffer);
+            copy.find_tuples();
+            Some(copy)
+        }
+    }
+}
+
+impl HotPage {
+    fn find_tuples(&mut self) {
+        let page: pg_sys::Page = self.image.0.as_mut_ptr().cast();
+        let header_bytes = std::mem::size_of::<pg_sys::HeapTupleHeaderData>();
+        // SAFETY: `page` is a whole page image of our own; each tuple is checked to lie inside.
+        unsafe {
+            for offset in 1..=pg_sys::PageGetMaxOffsetNumber(page.cast()) {
+                let item = pg_sys::PageGetItemId(page, offset);
+                if (*item).lp_flags() != pg_sys::LP_NORMAL {
+                    continue;
+                }
+                let (at, len) = ((*item).lp_off() as usize, (*item).lp_len() as usize);
+                if at % 8 != 0 || len < header_bytes || at + len > PAGE_BYTES {
+                    pgrx::ereport!(
+                        pgrx::PgLogLevel::ERROR,
+                        pgrx::PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
+                        format!("line pointer {offset} of block {} is damaged", self.block)
+                    );
+                }
+                let header = self.image.0[at..]
+                    .as_ptr()
+                    .cast::<pg_sys::HeapTupleHeaderData>();
+                self.tuples.push(HotTuple {
+                    offset,
+                    at_bytes: at as u16,
+                    len_bytes: len as u16,
+                    xmin: (*header).t_choice.t_heap.t_xmin,
+                });
+            }
+        }
+    }
+}
+
+impl Drop for HotReader {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        // SAFETY: pinned by visibilitymap_get_status, allocated by GetAccessStrategy; both once.
+        unsafe {
+            if self.map != pg_sys::InvalidBuffer as pg_sys::Buffer {
+                pg_sys::ReleaseBuffer(self.map);
+            }
+            if !self.strategy.is_null() {
+                pg_sys::FreeAccessStrategy(self.strategy);
+            }
+        }
+    }
+}

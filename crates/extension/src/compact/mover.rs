@@ -1,0 +1,294 @@
+//! Moves the rows of one row group. See the room's header for the order of steps.
+
+use std::collections::HashSet;
+
+use howdah_bridge::hot::page::HotPage;
+use howdah_bridge::hot::stamp::{Refusal, Stamper, delete_toasted};
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
+use howdah_columnar::{EncodedRowGroup, RowGroupBuilder};
+use pgrx::pg_sys;
+
+use super::gather::{Batch, Pages, gather};
+use super::indexes::Indexes;
+use super::sort;
+use super::table::{StepTable, Task};
+use crate::errors::{ColdError, or_raise};
+use crate::stop_point;
+use crate::store::directory::{self, GroupEntry, GroupState, PlacedEntry};
+use crate::types::TableLayout;
+
+/// Index entries between two looks for waiters.
+const ROWS_BETWEEN_LOOKS: u32 = 4_096;
+/// Pause before a busy page is tried again, and the pauses that one group may take: writers of
+/// stamped rows wait meanwhile.
+const BUSY_PAUSE_US: i64 = 500;
+const BUSY_PAUSES_PER_GROUP: u32 = 60;
+
+/// How a step ended, and what becomes of its transaction.
+pub enum Step {
+    /// A group was moved: commit.
+    Moved {
+        rows: u32,
+        next_block: Option<pg_sys::BlockNumber>,
+    },
+    /// Pages refused: roll back and try again without them.
+    Refused(Vec<pg_sys::BlockNumber>),
+    /// Somebody wants the table: roll back.
+    Yielded,
+    /// There was nothing to move: commit.
+    Finished,
+}
+
+/// Moves one group from the pages behind `from`.
+pub fn move_group(
+    task: &Task,
+    from: pg_sys::BlockNumber,
+    except: &HashSet<pg_sys::BlockNumber>,
+) -> Step {
+    let Some(table) = StepTable::open(task.table, task.patient) else {
+        return Step::Finished;
+    };
+    // SAFETY: the table is open and locked, a snapshot is active.
+    unsafe {
+        let layout = TableLayout::of((*table.raw()).rd_att);
+        let pages = Pages {
+            from,
+            except,
+            quiet_since: task.quiet_since,
+        };
+        let mut batch = gather(table.raw(), &layout, &pages);
+        if batch.row_count() == 0 || batch.row_count() < task.policy.min_rows {
+            return Step::Finished;
+        }
+        if table.has_waiters() {
+            return Step::Yielded;
+        }
+        let Some(store) = ColdStore::open(table.raw(), pg_sys::RowExclusiveLock) else {
+            return Step::Finished;
+        };
+        let result = Move::of(task, &table, &store, &batch).and_then(|m| m.run(&mut batch));
+        or_raise(task.table, result)
+    }
+}
+
+/// A group on its way.
+struct Move<'a> {
+    task: &'a Task,
+    table: &'a StepTable,
+    store: &'a ColdStore,
+    /// Where row `i` of the batch goes; `None`: to position `i`.
+    positions: Option<Vec<u32>>,
+    encoded: EncodedRowGroup,
+}
+
+/// How far stamping came.
+struct Stamped {
+    pages: usize,
+    rows: u32,
+}
+
+impl<'a> Move<'a> {
+    fn of(
+        task: &'a Task,
+        table: &'a StepTable,
+        store: &'a ColdStore,
+        batch: &Batch,
+    ) -> Result<Move<'a>, ColdError> {
+        let order = sort::order_by(&batch.rows, &task.policy.sort_key);
+        let encoded = match &order {
+            None => batch.rows.encode(task.policy.effort)?,
+            Some(order) => batch.rows.reordered(order).encode(task.policy.effort)?,
+        };
+        Ok(Move {
+            task,
+            table,
+            store,
+            positions: order.map(|order| sort::positions(&order)),
+            encoded,
+        })
+    }
+
+    /// # Safety
+    /// The table is open and locked, a snapshot is active; `batch` is the one encoded.
+    unsafe fn run(self, batch: &mut Batch) -> Result<Step, ColdError> {
+        stop_point!("reserve");
+        // SAFETY: marks the command as writing.
+        let cid = unsafe { pg_sys::GetCurrentCommandId(true) };
+        let placed = directory::reserve(self.store, batch.row_count(), cid)?;
+        let value_id = self
+            .store
+            .write_value(&[&self.encoded.footer, &self.encoded.body], cid);
+        stop_point!("index_insert");
+        // SAFETY: as for this function.
+        let indexed = unsafe { self.insert_index_entries(batch, placed.entry.first_row) };
+        let Some(indexed) = indexed else {
+            return Ok(Step::Yielded);
+        };
+        stop_point!("stamp");
+        // SAFETY: as for this function.
+        let mut stamper = unsafe { Stamper::begin(self.table.raw()) };
+        let refusing = refusing_pages(&mut stamper, &batch.pages);
+        if !refusing.is_empty() {
+            return Ok(Step::Refused(refusing));
+        }
+        if self.table.has_waiters() {
+            return Ok(Step::Yielded);
+        }
+        stamper.clear_visibility(&batch.pages);
+        let stamped = self.stamp_pages(&mut stamper, batch, placed.entry.first_row);
+        let whole = stamped.pages == batch.pages.len();
+        if stamped.rows == 0 || (!whole && self.positions.is_some()) {
+            return Ok(Step::Refused(vec![batch.pages[stamped.pages].block]));
+        }
+        for page in &mut batch.pages[..stamped.pages] {
+            let count = page.tuples.len();
+            // SAFETY: these tuples were stamped just now.
+            unsafe { delete_toasted(self.table.raw(), page, 0..count) };
+        }
+        stop_point!("directory");
+        let next_block = if whole {
+            self.complete(&placed, value_id, &self.encoded, batch.row_count(), true)?;
+            batch.next_block
+        } else {
+            self.complete_short(&placed, value_id, &batch.rows, &stamped, indexed)?;
+            Some(batch.pages[stamped.pages].block + 1)
+        };
+        self.count_dead_versions(stamped.rows);
+        stop_point!("commit");
+        Ok(Step::Moved {
+            rows: stamped.rows,
+            next_block,
+        })
+    }
+
+    fn row_number(&self, first: RowNumber, row: u32) -> RowNumber {
+        let position = self
+            .positions
+            .as_ref()
+            .map_or(row, |positions| positions[row as usize]);
+        RowNumber(first.0 + u64::from(position))
+    }
+
+    /// Whether there was any index; `None` if somebody waits for the table.
+    unsafe fn insert_index_entries(&self, batch: &mut Batch, first: RowNumber) -> Option<bool> {
+        // SAFETY: the table is open and locked; we act as its owner.
+        let mut indexes = unsafe { Indexes::open(self.table.raw()) };
+        if indexes.is_empty() {
+            return Some(false);
+        }
+        let mut row = 0;
+        for page in &mut batch.pages {
+            for index in 0..page.tuples.len() {
+                let mut tuple = page.tuple(index);
+                // SAFETY: the tuple lies in the page's copy.
+                unsafe { indexes.insert(&mut tuple, self.row_number(first, row)) };
+                row += 1;
+                if row % ROWS_BETWEEN_LOOKS == 0 {
+                    pgrx::check_for_interrupts!();
+                    if self.table.has_waiters() {
+                        return None;
+                    }
+                }
+            }
+        }
+        Some(true)
+    }
+
+    fn stamp_pages(&self, stamper: &mut Stamper, batch: &Batch, first: RowNumber) -> Stamped {
+        let mut pauses = BUSY_PAUSES_PER_GROUP;
+        let mut stamped = Stamped { pages: 0, rows: 0 };
+        for page in &batch.pages {
+            let start = stamped.rows;
+            let link = |index: usize| self.row_number(first, start + index as u32).tid();
+            loop {
+                match stamper.stamp(page, link) {
+                    Ok(()) => break,
+                    Err(Refusal::Busy) if pauses > 0 => {
+                        pauses -= 1;
+                        // SAFETY: plain sleep; no page lock is held.
+                        unsafe { pg_sys::pg_usleep(BUSY_PAUSE_US) };
+                    }
+                    Err(_) => return stamped,
+                }
+            }
+            stamped.pages += 1;
+            stamped.rows += page.tuples.len() as u32;
+        }
+        stamped
+    }
+
+    fn complete(
+        &self,
+        placed: &PlacedEntry,
+        value_id: u32,
+        encoded: &EncodedRowGroup,
+        row_count: u32,
+        may_return_tail: bool,
+    ) -> Result<(), ColdError> {
+        let entry = GroupEntry {
+            state: GroupState::Stored,
+            row_count,
+            value_id,
+            footer_bytes: encoded.footer.len() as u32,
+            body_bytes: encoded.body.len() as u64,
+            ..placed.entry
+        };
+        if may_return_tail {
+            directory::complete(self.store, placed, entry)
+        } else {
+            let capacity_rows = row_count.next_multiple_of(ROWS_PER_COLD_BLOCK as u32);
+            directory::complete_in_place(
+                self.store,
+                placed,
+                GroupEntry {
+                    capacity_rows,
+                    ..entry
+                },
+            );
+            Ok(())
+        }
+    }
+
+    /// Replaces the value by one with the stamped rows only. The range behind them is given up:
+    /// no entry covers it any more, which makes index entries into it dead.
+    fn complete_short(
+        &self,
+        placed: &PlacedEntry,
+        value_id: u32,
+        rows: &RowGroupBuilder,
+        stamped: &Stamped,
+        indexed: bool,
+    ) -> Result<(), ColdError> {
+        let order: Vec<u32> = (0..stamped.rows).collect();
+        let encoded = rows.reordered(&order).encode(self.task.policy.effort)?;
+        // SAFETY: makes our own tuples visible to the deletion that follows.
+        let cid = unsafe {
+            pg_sys::CommandCounterIncrement();
+            pg_sys::GetCurrentCommandId(true)
+        };
+        self.store.delete_value(value_id);
+        let value_id = self
+            .store
+            .write_value(&[&encoded.footer, &encoded.body], cid);
+        self.complete(placed, value_id, &encoded, stamped.rows, !indexed)
+    }
+
+    /// The stamped versions are VACUUM's business now.
+    fn count_dead_versions(&self, rows: u32) {
+        // SAFETY: the relation is open; the function tells whether counters exist.
+        unsafe {
+            let rel = self.table.raw();
+            howdah_bridge::relation::count_dead_rows(rel, u64::from(rows));
+        }
+    }
+}
+
+/// Pages that would not be stamped now.
+fn refusing_pages(stamper: &mut Stamper, pages: &[HotPage]) -> Vec<pg_sys::BlockNumber> {
+    pages
+        .iter()
+        .filter(|page| stamper.check(page).is_err())
+        .map(|page| page.block)
+        .collect()
+}

@@ -1,0 +1,106 @@
+//! `CALL howdah.compact(relation)`.
+//!
+//! Moves everything that can be moved now, however recently it was written: a vacuum makes pages
+//! all-visible first, another one removes the moved versions afterwards and truncates the hot
+//! side. Commits as it goes, so it cannot run inside a transaction block.
+
+use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
+
+use super::policy;
+use super::table::{Task, compact, vacuum};
+use super::transactions::Transactions;
+use crate::am;
+use crate::errors::refuse;
+
+#[unsafe(no_mangle)]
+extern "C" fn pg_finfo_howdah_compact() -> *const pg_sys::Pg_finfo_record {
+    static INFO: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+    &INFO
+}
+
+#[pg_guard]
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn howdah_compact(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // SAFETY: the call interface passes one regclass; the procedure is strict by its own check.
+    unsafe {
+        let argument = &*(*fcinfo).args.as_ptr();
+        if argument.isnull {
+            refuse(
+                PgSqlErrorCode::ERRCODE_NULL_VALUE_NOT_ALLOWED,
+                "relation must not be null".to_owned(),
+                None,
+            );
+        }
+        let table = pg_sys::Oid::from(argument.value.value() as u32);
+        refuse_transaction_block((*fcinfo).context);
+        check_table(table);
+        pg_sys::SPI_connect_ext(pg_sys::SPI_OPT_NONATOMIC as i32);
+        Transactions::Procedure.commit();
+        vacuum(table, true);
+        Transactions::Procedure.commit();
+        let mut policy = policy::of(table);
+        policy.min_rows = 1;
+        let task = Task {
+            table,
+            policy,
+            quiet_since: pg_sys::XLogRecPtr::MAX,
+            patient: true,
+        };
+        let tally = compact(&task, Transactions::Procedure);
+        if tally.moved_rows > 0 {
+            vacuum(table, true);
+            Transactions::Procedure.commit();
+        }
+        pg_sys::SPI_finish();
+        pg_sys::Datum::from(0)
+    }
+}
+
+unsafe fn refuse_transaction_block(context: *mut pg_sys::Node) {
+    // SAFETY: CALL passes a CallContext; a plain function call passes none.
+    let atomic = unsafe {
+        context.is_null()
+            || (*context).type_ != pg_sys::NodeTag::T_CallContext
+            || (*context.cast::<pg_sys::CallContext>()).atomic
+    };
+    if atomic {
+        refuse(
+            PgSqlErrorCode::ERRCODE_ACTIVE_SQL_TRANSACTION,
+            "CALL howdah.compact cannot run inside a transaction block".to_owned(),
+            Some(
+                "It commits after each row group. Call it on its own, outside BEGIN … COMMIT and functions."
+                    .to_owned(),
+            ),
+        );
+    }
+}
+
+/// Raises an ERROR unless the current user may maintain the table and it is ours.
+unsafe fn check_table(table: pg_sys::Oid) {
+    // SAFETY: catalog lookups; the relation is opened with a lock that any reader takes.
+    unsafe {
+        let rel = howdah_bridge::relation::OpenRelation::open(table, pg_sys::AccessShareLock);
+        let name = howdah_bridge::relation::name_of(rel.raw());
+        let may = pg_sys::pg_class_aclcheck(
+            table,
+            pg_sys::GetUserId(),
+            pg_sys::AclMode::from(pg_sys::ACL_MAINTAIN),
+        );
+        if may != pg_sys::AclResult::ACLCHECK_OK {
+            refuse(
+                PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
+                format!("permission denied for table {name}"),
+                None,
+            );
+        }
+        if !am::is_howdah(rel.raw()) {
+            refuse(
+                PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE,
+                format!("\"{name}\" is not a howdah table"),
+                Some(format!(
+                    "Make it one with SELECT howdah.adopt('{name}') or ALTER TABLE … SET ACCESS METHOD howdah."
+                )),
+            );
+        }
+    }
+}

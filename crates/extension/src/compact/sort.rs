@@ -1,0 +1,44 @@
+//! The order of rows inside a row group.
+
+use std::cmp::Ordering;
+
+use howdah_columnar::{RowGroupBuilder, compare};
+
+/// The rows in the order of the sort key, NULLs last; `None` if they stay as they are. Ties and
+/// values without an order keep the order of the rows.
+pub fn order_by(rows: &RowGroupBuilder, sort_key: &[i16]) -> Option<Vec<u32>> {
+    let columns: Vec<usize> = sort_key
+        .iter()
+        .filter_map(|&attno| usize::try_from(attno - 1).ok())
+        .filter(|&column| column < rows.types().len())
+        .collect();
+    if columns.is_empty() {
+        return None;
+    }
+    let mut order: Vec<u32> = (0..rows.row_count() as u32).collect();
+    order.sort_by(|&a, &b| {
+        columns
+            .iter()
+            .map(|&column| compare_rows(rows, column, a as usize, b as usize))
+            .find(|&ordering| ordering != Ordering::Equal)
+            .unwrap_or(a.cmp(&b))
+    });
+    let sorted_already = order.is_sorted();
+    (!sorted_already).then_some(order)
+}
+
+fn compare_rows(rows: &RowGroupBuilder, column: usize, a: usize, b: usize) -> Ordering {
+    match (rows.value(column, a), rows.value(column, b)) {
+        (Some(a), Some(b)) => compare(a, b).unwrap_or(Ordering::Equal),
+        (a, b) => a.is_none().cmp(&b.is_none()),
+    }
+}
+
+/// Where each row went: the inverse of `order`.
+pub fn positions(order: &[u32]) -> Vec<u32> {
+    let mut positions = vec![0; order.len()];
+    for (position, &row) in order.iter().enumerate() {
+        positions[row as usize] = position as u32;
+    }
+    positions
+}

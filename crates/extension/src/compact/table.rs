@@ -1,0 +1,191 @@
+//! One table, open for one step of compaction, and the loop over its row groups.
+
+use std::collections::HashSet;
+
+use howdah_bridge::relation::OpenRelation;
+use pgrx::pg_sys;
+
+use super::merge;
+use super::mover::{self, Step};
+use super::policy::Policy;
+use super::transactions::Transactions;
+use crate::am;
+
+const LOCK: u32 = pg_sys::ShareUpdateExclusiveLock;
+/// How long a compaction that was asked for lets others go first, in microseconds.
+const YIELD_US: i64 = 5_000;
+
+/// A table locked against DDL, VACUUM and other movers, with a snapshot, acting as its owner in
+/// a security-restricted operation (index expressions are code of users). Belongs to one
+/// transaction; drop it before the transaction ends.
+pub struct StepTable {
+    rel: OpenRelation,
+    user: pg_sys::Oid,
+    security_context: i32,
+    guc_level: i32,
+}
+
+impl StepTable {
+    /// `None` if the table is gone, is not ours to compact, or (unless `wait`) is locked.
+    /// To be called at the start of a transaction.
+    pub fn open(table: pg_sys::Oid, wait: bool) -> Option<StepTable> {
+        // SAFETY: a transaction has just begun, so its isolation level may be chosen. Moves
+        // change nothing that a serializable transaction could notice.
+        unsafe {
+            pg_sys::XactIsoLevel = pg_sys::XACT_READ_COMMITTED as i32;
+            if !wait && !pg_sys::ConditionalLockRelationOid(table, LOCK as pg_sys::LOCKMODE) {
+                return None;
+            }
+        }
+        let rel = OpenRelation::try_open(table, LOCK)?;
+        // SAFETY: the relation is open.
+        unsafe {
+            let form = &*(*rel.raw()).rd_rel;
+            let foreign_temp = form.relpersistence == pg_sys::RELPERSISTENCE_TEMP as i8
+                && !(*rel.raw()).rd_islocaltemp;
+            if !am::is_howdah(rel.raw()) || foreign_temp || form.reltoastrelid == pg_sys::InvalidOid
+            {
+                return None;
+            }
+            pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+            let (mut user, mut security_context) = (pg_sys::InvalidOid, 0);
+            pg_sys::GetUserIdAndSecContext(&mut user, &mut security_context);
+            let restricted = pg_sys::SECURITY_RESTRICTED_OPERATION as i32;
+            pg_sys::SetUserIdAndSecContext(form.relowner, security_context | restricted);
+            let guc_level = pg_sys::NewGUCNestLevel();
+            pg_sys::RestrictSearchPath();
+            Some(StepTable {
+                rel,
+                user,
+                security_context,
+                guc_level,
+            })
+        }
+    }
+
+    pub fn raw(&self) -> pg_sys::Relation {
+        self.rel.raw()
+    }
+
+    /// Whether somebody wants a lock that conflicts with ours.
+    pub fn has_waiters(&self) -> bool {
+        // SAFETY: the relation is open and locked by us in this mode.
+        unsafe { pg_sys::LockHasWaitersRelation(self.raw(), LOCK as pg_sys::LOCKMODE) }
+    }
+}
+
+impl Drop for StepTable {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The aborting transaction restores user and settings and drops the snapshot.
+            return;
+        }
+        // SAFETY: undoes what `open` did, in reverse order.
+        unsafe {
+            pg_sys::AtEOXact_GUC(false, self.guc_level);
+            pg_sys::SetUserIdAndSecContext(self.user, self.security_context);
+            pg_sys::PopActiveSnapshot();
+        }
+    }
+}
+
+/// What a compaction is to do.
+#[derive(Clone, Debug)]
+pub struct Task {
+    pub table: pg_sys::Oid,
+    pub policy: Policy,
+    /// Pages written later stay hot.
+    pub quiet_since: pg_sys::XLogRecPtr,
+    /// Whether to wait for the table's lock, and to go on after letting others go first.
+    pub patient: bool,
+}
+
+/// What a compaction did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    pub moved_rows: u64,
+    pub moved_groups: u64,
+    pub merged_groups: u64,
+}
+
+/// Moves and merges until there is nothing left to do, one transaction per row group. Starts at
+/// the beginning of a transaction and ends likewise.
+pub fn compact(task: &Task, transactions: Transactions) -> Tally {
+    let mut tally = Tally::default();
+    let mut refused = HashSet::new();
+    let mut from = Some(0);
+    while let Some(block) = from {
+        pgrx::check_for_interrupts!();
+        match mover::move_group(task, block, &refused) {
+            Step::Moved { rows, next_block } => {
+                transactions.commit();
+                crate::stop_point!("committed");
+                tally.moved_rows += u64::from(rows);
+                tally.moved_groups += 1;
+                from = next_block;
+            }
+            Step::Refused(blocks) => {
+                transactions.rollback();
+                refused.extend(blocks);
+            }
+            Step::Yielded if task.patient => {
+                transactions.rollback();
+                // SAFETY: plain sleep; nothing is held.
+                unsafe { pg_sys::pg_usleep(YIELD_US) };
+            }
+            Step::Yielded => {
+                transactions.rollback();
+                return tally;
+            }
+            Step::Finished => {
+                transactions.commit();
+                from = None;
+            }
+        }
+    }
+    while let Some(groups) = merge::merge_small_groups(task) {
+        transactions.commit();
+        tally.merged_groups += u64::from(groups);
+    }
+    transactions.commit();
+    tally
+}
+
+/// Vacuums the table as `VACUUM` does, in the running transaction, which the caller ends. `false`
+/// if it could not be opened.
+pub fn vacuum(table: pg_sys::Oid, wait: bool) -> bool {
+    let Some(step) = StepTable::open(table, wait) else {
+        return false;
+    };
+    // SAFETY: the relation is open and locked as vacuum wants it; no row of ours is pending.
+    unsafe {
+        let options = (*step.raw()).rd_options.cast::<pg_sys::StdRdOptions>();
+        let truncate = if !options.is_null() && (*options).vacuum_truncate_set {
+            (*options).vacuum_truncate
+        } else {
+            pg_sys::vacuum_truncate
+        };
+        let mut params = pg_sys::VacuumParams {
+            options: pg_sys::VACOPT_VACUUM | pg_sys::VACOPT_PROCESS_MAIN,
+            freeze_min_age: -1,
+            freeze_table_age: -1,
+            multixact_freeze_min_age: -1,
+            multixact_freeze_table_age: -1,
+            is_wraparound: false,
+            log_min_duration: -1,
+            index_cleanup: pg_sys::VacOptValue::VACOPTVALUE_AUTO,
+            truncate: if truncate {
+                pg_sys::VacOptValue::VACOPTVALUE_ENABLED
+            } else {
+                pg_sys::VacOptValue::VACOPTVALUE_DISABLED
+            },
+            toast_parent: pg_sys::InvalidOid,
+            max_eager_freeze_failure_rate: pg_sys::vacuum_max_eager_freeze_failure_rate,
+            nworkers: -1,
+        };
+        let strategy = pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_VACUUM);
+        pg_sys::table_relation_vacuum(step.raw(), &mut params, strategy);
+        pg_sys::FreeAccessStrategy(strategy);
+    }
+    true
+}
