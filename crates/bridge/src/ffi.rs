@@ -76,9 +76,10 @@ unsafe extern "C-unwind" {
     );
 }
 
-/// Functions to be called from pass-through hooks. They carry no guard: an ERROR jumps straight to
-/// PostgreSQL's handler and keeps its position and context, which a guard would not hand on. No
-/// frame between the hook and the call may own anything.
+/// Functions that run statements, users' code or checks of constraints. They carry no guard: an ERROR
+/// jumps straight to PostgreSQL's handler and keeps its position, its context and the names of
+/// table, column and constraint, which a guard would not hand on. No frame between PostgreSQL and
+/// the call may own anything; what must be dropped lives in a memory context that drops it.
 pub mod unguarded {
     use pgrx::pg_sys;
 
@@ -96,6 +97,25 @@ pub mod unguarded {
         );
         /// `executor/executor.h`
         pub fn standard_ExecutorFinish(query: *mut pg_sys::QueryDesc);
+        /// `catalog/index.h`
+        pub fn FormIndexDatum(
+            info: *mut pg_sys::IndexInfo,
+            slot: *mut pg_sys::TupleTableSlot,
+            estate: *mut pg_sys::EState,
+            values: *mut pg_sys::Datum,
+            nulls: *mut bool,
+        );
+        /// `access/genam.h`
+        pub fn index_insert(
+            index: pg_sys::Relation,
+            values: *mut pg_sys::Datum,
+            nulls: *mut bool,
+            tid: pg_sys::ItemPointer,
+            table: pg_sys::Relation,
+            check_unique: pg_sys::IndexUniqueCheck::Type,
+            index_unchanged: bool,
+            info: *mut pg_sys::IndexInfo,
+        ) -> bool;
     }
 }
 

@@ -295,6 +295,35 @@ fn a_table_that_somebody_wants_is_given_up_at_once() -> anyhow::Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_merge_that_gives_way_half_way_doubles_no_row() -> anyhow::Result<()> {
+    let primary = start("yield-merge")?;
+    let mut session = primary.session()?;
+    session.batch_execute(MAKE)?;
+    session.batch_execute("RESET howdah.bulk_load; SET howdah.load_threshold = 0")?;
+    for first in [100_001, 200_001] {
+        session.batch_execute(&format!(
+            "INSERT INTO t SELECT i, i % 100, 'word ' || i FROM generate_series({first}, {first} + 4999) i"
+        ))?;
+    }
+    let before = query(&mut session, &format!("{DIGEST} FROM t"))?;
+    let stopped = Stopped::at(&primary, "merge_index_insert")?;
+    let ddl = in_background(
+        primary.session()?,
+        "ALTER TABLE t ADD COLUMN later int DEFAULT 5".to_owned(),
+    );
+    wait_until(
+        &mut session,
+        "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 't'::regclass AND NOT granted)",
+    )?;
+    stopped.let_go()?;
+    assert_eq!(joined(ddl), "0 rows");
+    assert_eq!(query(&mut session, &format!("{DIGEST} FROM t"))?, before);
+    session.batch_execute("CALL howdah.compact('t')")?;
+    assert_eq!(query(&mut session, &format!("{DIGEST} FROM t"))?, before);
+    Ok(())
+}
+
 /// Writers change hot rows, readers add up, the mover moves, for a while; every row keeps its
 /// place in the sum.
 #[test]

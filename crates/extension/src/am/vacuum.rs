@@ -26,6 +26,7 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use pgrx::{pg_guard, pg_sys};
 
+use super::heap;
 use super::index_entry::is_hot_only;
 use crate::errors::or_raise;
 use crate::store::gaps::{Gaps, Survey};
@@ -46,7 +47,8 @@ unsafe extern "C-unwind" fn relation_vacuum(
     // SAFETY: arguments come from VACUUM, which holds the table open and locked.
     unsafe {
         let Some(cold_before) = survey(table) else {
-            pg_sys::heap_vacuum_rel(table, params, strategy);
+            // Not through the guard: an ERROR keeps the context that VACUUM gives it.
+            (heap().relation_vacuum.unwrap_unchecked())(table, params, strategy);
             return;
         };
         let indexes_before = index_row_counts(table);

@@ -1,8 +1,8 @@
 //! Compaction: hot rows become cold.
 //!
 //! ```text
-//!   worker ──┐                 one transaction per row group
-//!            ├─> table ──> mover ──> gather ─> encode ─> reserve ─> value ─> indexes ─> stamp ─> entry
+//!                              one transaction per row group
+//!            ┌─> table ──> mover ──> gather ─> encode ─> reserve ─> value ─> indexes ─> stamp ─> entry
 //!   CALL  ───┘      └────> merge      nobody waits for any of this           └─ short ─┘
 //! ```
 //!

@@ -147,7 +147,8 @@ pub fn compact(task: &Task, transactions: Transactions) -> Tally {
         transactions.commit();
         tally.merged_groups += u64::from(groups);
     }
-    transactions.commit();
+    // A merge that gave way half-way has written its group and deleted none.
+    transactions.rollback();
     tally
 }
 
