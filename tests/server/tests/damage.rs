@@ -200,6 +200,7 @@ fn flipped_bits_in_column_chunks_are_refused_and_never_read_as_rows() -> anyhow:
     let (mut flips, mut noticed) = (0, 0);
     for (k, tuple) in values.iter().enumerate().cycle().take(120) {
         let (at, bit) = spread(tuple.data_bytes, 120).nth(flips).unwrap_or((k, 0));
+        flips += 1;
         noticed += usize::from(damaged.refused_reads(tuple.data_offset_bytes + at, bit)? > 0);
     }
     // Bytes between chunks belong to nobody and change nothing.
