@@ -215,12 +215,11 @@ fn flipped_bits_in_column_chunks_are_refused_and_never_read_as_rows() -> anyhow:
 fn flipped_bits_in_keys_and_lengths_of_pieces_are_refused() -> anyhow::Result<()> {
     let damaged = Damaged::start("damage-keys")?;
     let mut noticed = 0;
-    let mut flips = 0;
-    for (k, tuple) in damaged.tuples.iter().enumerate().cycle().take(60) {
+    let tuples = damaged.tuples.iter().enumerate().cycle().take(60);
+    for (flips, (k, tuple)) in tuples.enumerate() {
         let (at, bit) = spread(KEY_AND_LENGTH_BYTES, 60)
             .nth(flips)
             .unwrap_or((k, 0));
-        flips += 1;
         noticed += usize::from(damaged.refused_reads(tuple.data_offset_bytes + at, bit)? > 0);
     }
     ensure!(noticed > 0, "no flipped bit of a key was noticed");
