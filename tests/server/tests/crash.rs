@@ -57,7 +57,7 @@ fn make_tables(client: &mut Client) -> anyhow::Result<()> {
 
 fn fill(table: &str, batch: u64, rows: u64, first: u64) -> String {
     format!(
-        "INSERT INTO {table} SELECT {batch} * 1000000 + i, {batch}, 'word ' || i % 97, i / 8.0
+        "INSERT INTO {table} SELECT {batch} * 1000000::bigint + i, {batch}, 'word ' || i % 97, i / 8.0
          FROM generate_series({first}, {}) i;",
         first + rows - 1
     )
