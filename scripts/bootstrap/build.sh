@@ -5,8 +5,10 @@ build_howdah() {
         need_disk "$CARGO_TARGET_DIR" 6 "building Howdah" CARGO_TARGET_DIR
     fi
     export CARGO_TARGET_DIR PGRX_PG_CONFIG_PATH=$HOWDAH_PG_CONFIG
+    # The whole workspace with its tests: any smaller selection would choose other features of
+    # the dependencies, and `howdah test` would build those all over again.
     logged cargo-build "building Howdah" \
-        cargo build --locked --manifest-path "$root/Cargo.toml" -p howdah-extension -p howdah-cli
+        cargo build --locked --manifest-path "$root/Cargo.toml" --workspace --all-targets
 }
 
 # Replaces a file in one step, and only when it differs: a running server keeps the old one

@@ -76,15 +76,39 @@ pub unsafe fn name_of(rel: pg_sys::Relation) -> String {
 /// # Safety
 /// `rel` is an open relation.
 pub unsafe fn count_rows_read(rel: pg_sys::Relation, rows: u64) {
+    // SAFETY: the caller holds the relation open.
+    unsafe {
+        if let Some(counts) = statistics(rel) {
+            counts.tuples_returned += rows as i64;
+        }
+    }
+}
+
+/// Adds rows to the live rows that VACUUM has just reported for `pg_stat_all_tables`. What the
+/// backend still had to report is part of VACUUM's count and forgotten.
+///
+/// # Safety
+/// `rel` is an open relation.
+pub unsafe fn add_to_reported_live_rows(rel: pg_sys::Relation, rows: u64) {
+    // SAFETY: the caller holds the relation open.
+    unsafe {
+        if let Some(counts) = statistics(rel) {
+            counts.delta_live_tuples = rows as i64;
+        }
+    }
+}
+
+/// The relation's pending counts; `None` if nothing is counted for it.
+unsafe fn statistics<'a>(rel: pg_sys::Relation) -> Option<&'a mut pg_sys::PgStat_TableCounts> {
     // SAFETY: the caller holds the relation open; pgstat_assoc_relation fills `pgstat_info`.
     unsafe {
         if (*rel).pgstat_info.is_null() {
             if !(*rel).pgstat_enabled {
-                return;
+                return None;
             }
             pg_sys::pgstat_assoc_relation(rel);
         }
-        (*(*rel).pgstat_info).counts.tuples_returned += rows as i64;
+        Some(&mut (*(*rel).pgstat_info).counts)
     }
 }
 
@@ -95,4 +119,36 @@ pub unsafe fn count_rows_read(rel: pg_sys::Relation, rows: u64) {
 pub unsafe fn main_fork_blocks(rel: pg_sys::Relation) -> pg_sys::BlockNumber {
     // SAFETY: the caller holds the relation open.
     unsafe { pg_sys::RelationGetNumberOfBlocksInFork(rel, pg_sys::ForkNumber::MAIN_FORKNUM) }
+}
+
+/// Gives a table whose main fork is empty one empty page. ANALYZE finds nothing at all in a
+/// table without pages, so a table with cold rows keeps one.
+///
+/// # Safety
+/// `rel` is an open table with storage, locked for writing.
+pub unsafe fn ensure_first_page(rel: pg_sys::Relation) {
+    // SAFETY: the caller holds the relation open. The buffer comes back pinned and exclusively
+    // locked; the page is initialized on a copy and logged whole. Two backends at the same time
+    // add two pages, which does no harm.
+    unsafe {
+        if main_fork_blocks(rel) > 0 {
+            return;
+        }
+        let target = pg_sys::BufferManagerRelation {
+            rel,
+            ..Default::default()
+        };
+        let buffer = pg_sys::ExtendBufferedRel(
+            target,
+            pg_sys::ForkNumber::MAIN_FORKNUM,
+            std::ptr::null_mut(),
+            pg_sys::ExtendBufferedFlags::EB_LOCK_FIRST,
+        );
+        let state = pg_sys::GenericXLogStart(rel);
+        let whole = pg_sys::GENERIC_XLOG_FULL_IMAGE as i32;
+        let page = pg_sys::GenericXLogRegisterBuffer(state, buffer, whole);
+        pg_sys::PageInit(page, pg_sys::BLCKSZ as usize, 0);
+        pg_sys::GenericXLogFinish(state);
+        pg_sys::UnlockReleaseBuffer(buffer);
+    }
 }

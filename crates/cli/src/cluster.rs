@@ -237,21 +237,14 @@ impl Cluster {
         let mut victims = children(running.pid);
         victims.push(running.pid);
         signal("KILL", &victims)?;
-        let deadline = Instant::now() + Duration::from_secs(10);
-        loop {
-            let alive: Vec<u32> = victims
-                .iter()
-                .copied()
-                .filter(|pid| is_alive(*pid))
-                .collect();
-            if alive.is_empty() {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                return Err(ClusterError::StillAlive(alive));
-            }
-            sleep(Duration::from_millis(5));
+        wait_for_end(&victims)?;
+        // Where nobody collects orphans, the dead postmaster still answers signal 0, and the next
+        // one would take it for alive.
+        if process_state(running.pid).is_some() {
+            let lock = self.data.join("postmaster.pid");
+            fs::remove_file(&lock).map_err(|source| file_error("remove", &lock, source))?;
         }
+        Ok(())
     }
 
     /// How a client reaches this server over its socket.
@@ -297,6 +290,9 @@ impl Cluster {
             "PGOPTIONS",
             "PGDATA",
             "PGAPPNAME",
+            // Would append a backtrace to the detail of every error of the extension.
+            "RUST_BACKTRACE",
+            "RUST_LIB_BACKTRACE",
         ] {
             command.env_remove(leak);
         }
@@ -400,6 +396,27 @@ fn children(parent: u32) -> Vec<u32> {
         next += 1;
     }
     found.split_off(1)
+}
+
+/// Waits until the processes are gone; zombies may stay when they are not collected soon.
+fn wait_for_end(victims: &[u32]) -> Result<()> {
+    let started = Instant::now();
+    loop {
+        let there: Vec<u32> = victims
+            .iter()
+            .copied()
+            .filter(|pid| process_state(*pid).is_some())
+            .collect();
+        let alive: Vec<u32> = there.iter().copied().filter(|pid| is_alive(*pid)).collect();
+        let waited = started.elapsed();
+        if there.is_empty() || (alive.is_empty() && waited > Duration::from_secs(2)) {
+            return Ok(());
+        }
+        if waited > Duration::from_secs(10) {
+            return Err(ClusterError::StillAlive(alive));
+        }
+        sleep(Duration::from_millis(5));
+    }
 }
 
 fn is_alive(pid: u32) -> bool {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::paths::Paths;
-use crate::{instance, test};
+use crate::{demo, doctor, instance, test};
 
 /// PostgreSQL tables with a heap hot side and a columnar cold side.
 #[derive(Debug, Parser)]
@@ -38,7 +38,9 @@ pub enum Command {
         arguments: Vec<String>,
     },
     /// Check what this machine lacks, from disk space to a round trip through a howdah table
+    Doctor,
     /// Load a year of real flights as heap and as howdah, query both, and compare
+    Demo(demo::Options),
     /// Run every test; the last line is "N passed, N failed"
     Test(test::Options),
 }
@@ -56,6 +58,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Psql { arguments } => {
             instance::psql(&paths, &arguments).map(|never| match never {})
         }
+        Command::Doctor => doctor::run(&paths),
+        Command::Demo(options) => demo::run(&paths, &options),
         Command::Test(options) => test::run(&paths, &options),
     }
 }

@@ -5,7 +5,7 @@
 //!   packages, Rust,                             ├─► doctor     what is missing, and its cure
 //!   PostgreSQL, build                           ├─► demo       real data, heap beside howdah
 //!                                               └─► test       every suite, one last line
-//!                     paths · account · cluster · progress       (what they all stand on)
+//!                     paths · account · cluster · machine · progress      (what they all stand on)
 //! ```
 //!
 //! It starts servers and talks SQL to them; it links no PostgreSQL code and no other crate of
@@ -26,7 +26,10 @@
 pub mod account;
 pub mod cluster;
 pub mod command;
+pub mod demo;
+pub mod doctor;
 pub mod instance;
+pub mod machine;
 pub mod paths;
 pub mod progress;
 pub mod scratch;

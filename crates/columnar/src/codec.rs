@@ -9,12 +9,15 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
+use vortex_array::arrays::VarBinViewArray;
 use vortex_array::serde::{SerializeOptions, SerializedArray};
 use vortex_array::session::ArraySessionExt;
-use vortex_array::{ArrayContext, ArrayRef, ExecutionCtx, VortexSessionExecute, dtype::DType};
+use vortex_array::{
+    ArrayContext, ArrayRef, ExecutionCtx, IntoArray, VortexSessionExecute, dtype::DType,
+};
 use vortex_btrblocks::schemes::{binary, float, integer, string, temporal};
 use vortex_btrblocks::{
-    BtrBlocksCompressor, BtrBlocksCompressorBuilder, CompressionSession, SchemeExt,
+    BtrBlocksCompressor, BtrBlocksCompressorBuilder, CompressionSession, SchemeExt, SchemeId,
 };
 use vortex_buffer::ByteBuffer;
 use vortex_edition::declarations::core::CORE_2026_08_3;
@@ -22,6 +25,7 @@ use vortex_edition::{EDITION_DECLARATIONS, EDITION_FAMILIES, EditionSessionExt};
 use vortex_error::{VortexError, VortexResult};
 use vortex_session::VortexSession;
 use vortex_session::registry::{Id, ReadContext};
+use vortex_zstd::Zstd;
 
 use crate::error::ColumnarError;
 use crate::types::Effort;
@@ -88,46 +92,65 @@ fn new_session() -> VortexSession {
     session
 }
 
-static FAST: LazyLock<BtrBlocksCompressor> = LazyLock::new(|| {
-    builder()
-        .exclude_schemes([
-            integer::IntDictScheme.id(),
-            integer::IntRLEScheme.id(),
-            integer::SparseScheme.id(),
-            float::ALPRDScheme.id(),
-            float::FloatDictScheme.id(),
-            float::FloatRLEScheme.id(),
-            string::OnPairScheme.id(),
-            string::ZstdScheme.id(),
-            binary::ZstdScheme.id(),
-            integer::PcoScheme.id(),
-            float::PcoScheme.id(),
-        ])
-        .build()
-});
-
-static DEFAULT: LazyLock<BtrBlocksCompressor> = LazyLock::new(|| {
-    builder()
-        .exclude_schemes([
-            string::ZstdScheme.id(),
-            integer::PcoScheme.id(),
-            float::PcoScheme.id(),
-        ])
-        .build()
-});
-
-static BEST: LazyLock<BtrBlocksCompressor> = LazyLock::new(|| builder().build());
-
-/// Every scheme of the pinned edition that the format knows.
-fn builder() -> BtrBlocksCompressorBuilder {
-    BtrBlocksCompressorBuilder::from_session(&SESSION)
-        .with_compact()
-        .exclude_schemes([
-            temporal::TemporalScheme.id(),
-            integer::IntRLEScheme.id(),
-            float::FloatRLEScheme.id(),
-        ])
+/// A compressor for columns whose values repeat, and one for the others: looking for a
+/// dictionary, or for a value that most rows have, means hashing every value, which takes
+/// longer than all else together.
+struct Compressors {
+    repetitive: BtrBlocksCompressor,
+    distinct: BtrBlocksCompressor,
 }
+
+impl Compressors {
+    fn without(schemes: &[SchemeId]) -> Self {
+        let all = BtrBlocksCompressorBuilder::from_session(&SESSION)
+            .with_compact()
+            .exclude_schemes([
+                temporal::TemporalScheme.id(),
+                integer::IntRLEScheme.id(),
+                float::FloatRLEScheme.id(),
+                // Its frames of 8,192 values make point reads slow; see `zstd`.
+                string::ZstdScheme.id(),
+                binary::ZstdScheme.id(),
+            ])
+            .exclude_schemes(schemes.iter().copied());
+        Self {
+            distinct: all
+                .clone()
+                .exclude_schemes([
+                    integer::IntDictScheme.id(),
+                    integer::SparseScheme.id(),
+                    float::FloatDictScheme.id(),
+                    string::StringDictScheme.id(),
+                    binary::BinaryDictScheme.id(),
+                ])
+                .build(),
+            repetitive: all.build(),
+        }
+    }
+}
+
+static FAST: LazyLock<Compressors> = LazyLock::new(|| {
+    Compressors::without(&[
+        integer::IntDictScheme.id(),
+        integer::PcoScheme.id(),
+        integer::SparseScheme.id(),
+        float::ALPRDScheme.id(),
+        float::FloatDictScheme.id(),
+        float::PcoScheme.id(),
+        string::OnPairScheme.id(),
+    ])
+});
+
+static DEFAULT: LazyLock<Compressors> =
+    LazyLock::new(|| Compressors::without(&[integer::PcoScheme.id(), float::PcoScheme.id()]));
+
+static BEST: LazyLock<Compressors> = LazyLock::new(|| Compressors::without(&[]));
+
+/// Uncompressed bytes of a zstd frame, about: what a point read has to decompress.
+const ZSTD_FRAME_BYTES: usize = 32 << 10;
+
+/// Vortex numbers the buffers of an array with 16 bits, and each frame is one.
+const MAX_ZSTD_FRAMES: usize = 30_000;
 
 /// A context to execute arrays in.
 pub(crate) fn context() -> ExecutionCtx {
@@ -144,19 +167,59 @@ pub(crate) struct EncodedPart {
     pub(crate) cascade: String,
 }
 
+/// How to compress one array.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) effort: Effort,
+    /// Many rows are alike.
+    pub(crate) repetitive: bool,
+    /// Text or bytes may be compressed with zstd where that is much smaller, although one row
+    /// then costs a frame.
+    pub(crate) may_use_zstd: bool,
+}
+
 /// Compresses an array and serializes what came out, to be placed at an offset that is a
 /// multiple of [`CHUNK_ALIGNMENT`].
-pub(crate) fn compress(array: &ArrayRef, effort: Effort) -> Result<EncodedPart, ColumnarError> {
-    let compressor = match effort {
+pub(crate) fn compress(array: &ArrayRef, plan: Plan) -> Result<EncodedPart, ColumnarError> {
+    let compressors: &Compressors = match plan.effort {
         Effort::Fast => &FAST,
         Effort::Default => &DEFAULT,
         Effort::Best => &BEST,
     };
-    guarded(|| serialize(&compressor.compress(array, &mut context())?)).map_err(|error| {
-        ColumnarError::Encode {
-            detail: error.to_string(),
-        }
+    let compressor = match plan.repetitive {
+        true => &compressors.repetitive,
+        false => &compressors.distinct,
+    };
+    guarded(|| {
+        let compressed = compressor.compress(array, &mut context())?;
+        let smaller = match plan.may_use_zstd {
+            true => zstd(array, compressed.nbytes(), plan.effort)?,
+            false => None,
+        };
+        serialize(&smaller.unwrap_or(compressed))
     })
+    .map_err(|error| ColumnarError::Encode {
+        detail: error.to_string(),
+    })
+}
+
+/// The array in zstd frames, if that is much smaller than what other encodings need.
+fn zstd(array: &ArrayRef, other_bytes: u64, effort: Effort) -> VortexResult<Option<ArrayRef>> {
+    let ctx = &mut context();
+    let rows = array.clone().execute::<VarBinViewArray>(ctx)?;
+    let row_count = rows.len();
+    let raw_bytes = rows.as_ref().nbytes() as usize;
+    let values_per_frame = (ZSTD_FRAME_BYTES * row_count / raw_bytes.max(1))
+        .max(row_count / MAX_ZSTD_FRAMES)
+        .clamp(1, 8_192);
+    let (level, gain_percent) = match effort {
+        Effort::Best => (9, 10),
+        _ => (3, 30),
+    };
+    let zstd = Zstd::from_var_bin_view_without_dict(&rows, level, values_per_frame, ctx)?;
+    let zstd = zstd.into_array();
+    let pays = zstd.nbytes() * 100 <= other_bytes * (100 - gain_percent);
+    Ok(pays.then_some(zstd))
 }
 
 fn serialize(array: &ArrayRef) -> VortexResult<EncodedPart> {
@@ -197,7 +260,7 @@ pub(crate) fn is_known_encoding(number: u8) -> bool {
 /// The encoding tree as text, such as `dict(bitpacked, fsst)`; a plain leaf is left out.
 fn cascade_of(array: &ArrayRef) -> String {
     let id = array.encoding_id();
-    let name = id.as_str();
+    let name = id.as_str().trim_end_matches(".v2");
     let name = name.rsplit_once('.').map_or(name, |(_, name)| name);
     let children: Vec<String> = array
         .children_iter()

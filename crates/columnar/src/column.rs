@@ -5,13 +5,14 @@
 use arrow_array::{
     Array, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, Float32Array, Float64Array,
     Int16Array, Int32Array, Int64Array, PrimitiveArray as ArrowPrimitive, StringViewArray,
-    types::ArrowPrimitiveType,
+    UInt32Array, cast::AsArray, types::ArrowPrimitiveType,
 };
 use arrow_buffer::{BooleanBuffer, Buffer as ArrowBuffer, NullBuffer, ScalarBuffer};
 use vortex_array::arrays::bool::BoolArrayExt;
+use vortex_array::arrays::dict::DictArraySlotsExt;
 use vortex_array::arrays::primitive::PrimitiveArrayExt;
-use vortex_array::arrays::{BoolArray, PrimitiveArray, VarBinViewArray};
-use vortex_array::dtype::NativePType;
+use vortex_array::arrays::{BoolArray, Constant, Dict, PrimitiveArray, VarBinViewArray};
+use vortex_array::dtype::{NativePType, PType};
 use vortex_array::validity::Validity;
 use vortex_array::{ArrayRef, ExecutionCtx};
 use vortex_error::VortexResult;
@@ -157,12 +158,7 @@ impl Column {
             ColumnType::Int64 | ColumnType::Numeric => Self::Int64(primitive(array, &mut ctx)?),
             ColumnType::Float32 => Self::Float32(primitive(array, &mut ctx)?),
             ColumnType::Float64 => Self::Float64(primitive(array, &mut ctx)?),
-            ColumnType::Text => {
-                let (views, buffers, nulls) = codec::guarded(|| views(array, &mut ctx))?;
-                let array = StringViewArray::try_new(views, buffers, nulls)
-                    .map_err(|error| ColumnarError::corrupt(error.to_string()))?;
-                Self::Text(array)
-            }
+            ColumnType::Text => Self::Text(texts(array, &mut ctx)?),
             ColumnType::Bytes => Self::Bytes(bytes(array, &mut ctx)?),
             ColumnType::Fixed { len } => Self::Fixed(fixed(len, &bytes(array, &mut ctx)?)?),
         })
@@ -208,6 +204,34 @@ pub(crate) fn numbers<T: NativePType + arrow_buffer::ArrowNativeType>(
     Ok((numbers.into_buffer::<T>().into_arrow_scalar_buffer(), nulls))
 }
 
+/// Decodes dictionary codes, of any width.
+pub(crate) fn indexes(
+    array: ArrayRef,
+    ctx: &mut ExecutionCtx,
+) -> VortexResult<(ScalarBuffer<u32>, Option<NullBuffer>)> {
+    let row_count = array.len();
+    let numbers = array.execute::<PrimitiveArray>(ctx)?;
+    let nulls = nulls_of(PrimitiveArrayExt::validity(&numbers), row_count, ctx)?;
+    let indexes: Vec<u32> = match PrimitiveArrayExt::ptype(&numbers) {
+        PType::U8 => numbers
+            .into_buffer::<u8>()
+            .iter()
+            .map(|&v| v.into())
+            .collect(),
+        PType::U16 => numbers
+            .into_buffer::<u16>()
+            .iter()
+            .map(|&v| v.into())
+            .collect(),
+        PType::U32 => {
+            let codes = numbers.into_buffer::<u32>().into_arrow_scalar_buffer();
+            return Ok((codes, nulls));
+        }
+        ptype => vortex_error::vortex_bail!("dictionary codes of type {ptype}"),
+    };
+    Ok((indexes.into(), nulls))
+}
+
 fn primitive<A>(array: ArrayRef, ctx: &mut ExecutionCtx) -> Result<ArrowPrimitive<A>, ColumnarError>
 where
     A: ArrowPrimitiveType,
@@ -224,6 +248,10 @@ fn views(array: ArrayRef, ctx: &mut ExecutionCtx) -> VortexResult<Views> {
     let row_count = array.len();
     let parts = array.execute::<VarBinViewArray>(ctx)?.into_data_parts();
     let nulls = nulls_of(parts.validity, row_count, ctx)?;
+    if row_count == 0 {
+        // An empty buffer need not be aligned, which Arrow would refuse.
+        return Ok((Vec::new().into(), Vec::new(), nulls));
+    }
     let views = parts.views.try_into_host_sync()?.into_arrow_buffer();
     let buffers = parts
         .buffers
@@ -231,6 +259,31 @@ fn views(array: ArrayRef, ctx: &mut ExecutionCtx) -> VortexResult<Views> {
         .map(|buffer| Ok(buffer.try_to_host_sync()?.into_arrow_buffer()))
         .collect::<VortexResult<Vec<_>>>()?;
     Ok((ScalarBuffer::new(views, 0, row_count), buffers, nulls))
+}
+
+/// Decodes text. Words of a dictionary are validated once, not once per row.
+fn texts(array: ArrayRef, ctx: &mut ExecutionCtx) -> Result<StringViewArray, ColumnarError> {
+    let row_count = array.len();
+    let (words, codes) = if let Some(dictionary) = array.as_opt::<Dict>()
+        && dictionary.values().len() < row_count
+    {
+        let codes = dictionary.codes().clone();
+        let (codes, nulls) = codec::guarded(|| indexes(codes, ctx))?;
+        (dictionary.values().clone(), UInt32Array::new(codes, nulls))
+    } else if array.is::<Constant>() && row_count > 1 {
+        let codes = UInt32Array::from(vec![0; row_count]);
+        (codec::guarded(|| array.slice(0..1))?, codes)
+    } else {
+        let (views, buffers, nulls) = codec::guarded(|| views(array, ctx))?;
+        return StringViewArray::try_new(views, buffers, nulls)
+            .map_err(|error| ColumnarError::corrupt(error.to_string()));
+    };
+    let words = texts(words, ctx)?;
+    let texts = codec::guarded(|| {
+        arrow_select::take::take(&words, &codes, None)
+            .map_err(|error| vortex_error::vortex_err!("{error}"))
+    })?;
+    Ok(texts.as_string_view().clone())
 }
 
 /// Decodes bytes of any length.

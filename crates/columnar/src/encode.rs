@@ -11,7 +11,7 @@ use crate::builder::{
     BytesBuilder, ColumnBuilder, Digits, NumericBuilder, RowGroupBuilder, ScalarBuilder, Scales,
     ValidityBuilder,
 };
-use crate::codec::{self, CHUNK_ALIGNMENT, EncodedPart};
+use crate::codec::{self, CHUNK_ALIGNMENT, EncodedPart, Plan};
 use crate::error::ColumnarError;
 use crate::footer::{self, ChunkLayout, ColumnMeta, NumericLayout, PartMeta};
 use crate::types::{ColumnType, Effort};
@@ -82,9 +82,23 @@ fn encode_column(
     } else {
         arrays_of(column)?
     };
+    // Of the rows that are not null at least half are alike, or there are few of them.
+    let (row_count, null_count) = (stats.chunk.row_count, stats.chunk.null_count);
+    let distinct = stats.chunk.distinct_estimate.unwrap_or(0) as usize;
+    let repetitive = distinct <= (row_count - null_count) / 2 || null_count > row_count / 2;
+    let plan = Plan {
+        effort,
+        repetitive,
+        // Fixed values are often keys, which are read one by one.
+        may_use_zstd: match column.column_type() {
+            ColumnType::Bytes => effort != Effort::Fast,
+            ColumnType::Text | ColumnType::Fixed { .. } => effort == Effort::Best,
+            _ => false,
+        },
+    };
     let parts = arrays
         .iter()
-        .map(|array| codec::compress(array, effort))
+        .map(|array| codec::compress(array, plan))
         .collect::<Result<Vec<EncodedPart>, _>>()?;
 
     let start = body.len();

@@ -1,13 +1,37 @@
-//! Evaluating a predicate on the rows of a chunk.
+//! Evaluating a predicate on the rows of a chunk, on encoded data where that gives
+//! PostgreSQL's answer.
+//!
+//! ```text
+//!   predicate ─▶ rewrite into the chunk's own terms ─▶ Nothing / NotNull: validity only
+//!                        │                           ─▶ Compare: Vortex's kernels, which
+//!                        │                              run on encoded arrays
+//!                        └─ no exact rewrite ────────▶ decode, then ask row by row
+//! ```
+//!
+//! Vortex orders floats by their bits, PostgreSQL does not: chunks with a NaN or a -0.0,
+//! which the footer knows, are compared after decoding where that matters. Decimals of
+//! one scale are compared as integers.
 
 use std::ops::Range;
 
-use arrow_buffer::BooleanBuffer;
+use arrow_array::Array;
+use arrow_buffer::{BooleanBuffer, NullBuffer};
+use vortex_array::arrays::dict::DictArraySlotsExt;
+use vortex_array::arrays::{ConstantArray, Dict};
+use vortex_array::builtins::ArrayBuiltins;
+use vortex_array::scalar_fn::fns::operators::Operator;
+use vortex_array::{ArrayRef, IntoArray};
 
-use crate::chunk::{Chunk, Form};
-use crate::column::Column;
+use crate::chunk::{Chunk, Form, slice};
+use crate::codec;
+use crate::column::{Column, bools, indexes, nulls_of};
 use crate::error::ColumnarError;
-use crate::predicate::Predicate;
+use crate::predicate::{CompareOp, Predicate};
+use crate::rewrite::{Rewritten, rewrite};
+use crate::value::{OwnedValue, Value, as_integer};
+
+/// The longest list that is evaluated as one comparison per value.
+const SHORT_LIST: usize = 4;
 
 /// See [`Chunk::filter`], which checked the range.
 pub(crate) fn filter(
@@ -18,19 +42,149 @@ pub(crate) fn filter(
     if predicate.names_image() {
         return Err(ColumnarError::NotComparable);
     }
-    if matches!(chunk.form(), Form::AllNull) {
-        let is_null = matches!(predicate, Predicate::IsNull);
-        return Ok(BooleanBuffer::collect_bool(rows.len(), |_| is_null));
+    let array = match chunk.form() {
+        Form::AllNull => {
+            let is_null = matches!(predicate, Predicate::IsNull);
+            return Ok(all(is_null, rows.len()));
+        }
+        Form::Array(array) => slice(array, &rows)?,
+        Form::Numeric(parts) => slice(&parts.low, &rows)?,
+    };
+    match predicate {
+        Predicate::IsNotNull => valid_rows(&array),
+        Predicate::IsNull => valid_rows(&array).map(|valid| !&valid),
+        Predicate::Compare { op, value } => match rewrite(chunk, *op, value.as_value())? {
+            Rewritten::Decode => on_decoded(chunk, predicate, rows),
+            rewritten => on_encoded(&array, rewritten),
+        },
+        Predicate::In(values) => in_list(chunk, array, values, predicate, rows),
     }
-    on_decoded(&chunk.decode_range(rows)?, chunk, predicate)
+}
+
+fn all(value: bool, row_count: usize) -> BooleanBuffer {
+    match value {
+        true => BooleanBuffer::new_set(row_count),
+        false => BooleanBuffer::new_unset(row_count),
+    }
+}
+
+fn valid_rows(array: &ArrayRef) -> Result<BooleanBuffer, ColumnarError> {
+    let nulls = codec::guarded(|| nulls_of(array.validity()?, array.len(), &mut codec::context()))?;
+    Ok(nulls.map_or_else(|| all(true, array.len()), |nulls| nulls.into_inner()))
+}
+
+fn on_encoded(array: &ArrayRef, rewritten: Rewritten) -> Result<BooleanBuffer, ColumnarError> {
+    let (op, scalar) = match rewritten {
+        Rewritten::Nothing => return Ok(all(false, array.len())),
+        Rewritten::NotNull => return valid_rows(array),
+        Rewritten::Compare(op, scalar) => (operator(op), scalar),
+        Rewritten::Decode => unreachable!("the caller decodes"),
+    };
+    if array.is_empty() {
+        return Ok(all(false, 0));
+    }
+    let (bits, nulls) = codec::guarded(|| {
+        let constant = ConstantArray::new(scalar, array.len()).into_array();
+        bools(array.binary(constant, op)?, &mut codec::context())
+    })?;
+    Ok(without_nulls(bits, nulls.as_ref()))
+}
+
+fn without_nulls(bits: BooleanBuffer, nulls: Option<&NullBuffer>) -> BooleanBuffer {
+    match nulls {
+        None => bits,
+        Some(nulls) => &bits & nulls.inner(),
+    }
+}
+
+fn operator(op: CompareOp) -> Operator {
+    match op {
+        CompareOp::Eq => Operator::Eq,
+        CompareOp::Ne => Operator::NotEq,
+        CompareOp::Lt => Operator::Lt,
+        CompareOp::Le => Operator::Lte,
+        CompareOp::Gt => Operator::Gt,
+        CompareOp::Ge => Operator::Gte,
+    }
+}
+
+fn in_list(
+    chunk: &Chunk,
+    array: ArrayRef,
+    values: &[OwnedValue],
+    predicate: &Predicate,
+    rows: Range<usize>,
+) -> Result<BooleanBuffer, ColumnarError> {
+    let mut comparisons = Vec::with_capacity(values.len());
+    for value in values {
+        match rewrite(chunk, CompareOp::Eq, value.as_value())? {
+            Rewritten::Nothing => {}
+            Rewritten::Decode => return on_decoded(chunk, predicate, rows),
+            rewritten => comparisons.push(rewritten),
+        }
+    }
+    if let Some(dictionary) = array.as_opt::<Dict>() {
+        let (codes, words) = (dictionary.codes().clone(), dictionary.values().clone());
+        if !matches!(chunk.form(), Form::Numeric(_)) {
+            return on_dictionary(chunk, &codes, words, predicate);
+        }
+    }
+    if comparisons.len() > SHORT_LIST {
+        return on_decoded(chunk, predicate, rows);
+    }
+    comparisons
+        .into_iter()
+        .try_fold(all(false, array.len()), |found, comparison| {
+            Ok(&found | &on_encoded(&array, comparison)?)
+        })
+}
+
+/// Asks each word of a dictionary once, then looks the answers up by code.
+fn on_dictionary(
+    chunk: &Chunk,
+    codes: &ArrayRef,
+    words: ArrayRef,
+    predicate: &Predicate,
+) -> Result<BooleanBuffer, ColumnarError> {
+    let words = Column::from_array(chunk.column_type(), words)?;
+    let answers = row_by_row(&words, predicate).ok_or(ColumnarError::TypeMismatch {
+        ty: chunk.column_type(),
+    })?;
+    let (codes, nulls) = codec::guarded(|| indexes(codes.clone(), &mut codec::context()))?;
+    if codes.iter().any(|&code| code as usize >= answers.len())
+        && nulls.as_ref().is_none_or(|nulls| nulls.null_count() == 0)
+    {
+        return Err(ColumnarError::corrupt("dictionary code out of range"));
+    }
+    let bits = BooleanBuffer::collect_bool(codes.len(), |row| {
+        let code = codes[row] as usize;
+        code < answers.len() && answers.value(code)
+    });
+    Ok(without_nulls(bits, nulls.as_ref()))
 }
 
 /// The plain form: decode, then ask row by row.
 fn on_decoded(
-    column: &Column,
     chunk: &Chunk,
     predicate: &Predicate,
+    rows: Range<usize>,
 ) -> Result<BooleanBuffer, ColumnarError> {
+    let column = chunk.decode_range(rows)?;
+    if let Predicate::In(values) = predicate
+        && let Some(found) = in_many(&column, values)
+    {
+        return Ok(found);
+    }
+    row_by_row(&column, predicate).ok_or(match column {
+        Column::Numeric(_) => ColumnarError::NotComparable,
+        _ => ColumnarError::TypeMismatch {
+            ty: chunk.column_type(),
+        },
+    })
+}
+
+/// `None` where a row cannot be compared.
+fn row_by_row(column: &Column, predicate: &Predicate) -> Option<BooleanBuffer> {
     let mut undecided = false;
     let matches = BooleanBuffer::collect_bool(column.len(), |row| {
         predicate.matches(column.value(row)).unwrap_or_else(|| {
@@ -38,11 +192,56 @@ fn on_decoded(
             false
         })
     });
-    match column {
-        _ if !undecided => Ok(matches),
-        Column::Numeric(_) => Err(ColumnarError::NotComparable),
-        _ => Err(ColumnarError::TypeMismatch {
-            ty: chunk.column_type(),
+    (!undecided).then_some(matches)
+}
+
+/// A list of many integers or strings, by binary search; `None` for other columns.
+fn in_many(column: &Column, values: &[OwnedValue]) -> Option<BooleanBuffer> {
+    let integers = || {
+        let mut integers: Vec<i64> = values
+            .iter()
+            .filter_map(|value| as_integer(value.as_value()))
+            .collect();
+        integers.sort_unstable();
+        integers
+    };
+    let mut strings: Vec<&[u8]> = values
+        .iter()
+        .filter_map(|value| match value.as_value() {
+            Value::Text(text) => Some(text.as_bytes()),
+            Value::Bytes(bytes) => Some(bytes),
+            _ => None,
+        })
+        .collect();
+    strings.sort_unstable();
+    let contains = |integers: &[i64], value: i64| integers.binary_search(&value).is_ok();
+    let bits = match column {
+        Column::Int16(rows) => {
+            let list = integers();
+            BooleanBuffer::collect_bool(rows.len(), |row| contains(&list, rows.value(row).into()))
+        }
+        Column::Int32(rows) => {
+            let list = integers();
+            BooleanBuffer::collect_bool(rows.len(), |row| contains(&list, rows.value(row).into()))
+        }
+        Column::Int64(rows) => {
+            let list = integers();
+            BooleanBuffer::collect_bool(rows.len(), |row| contains(&list, rows.value(row)))
+        }
+        Column::Text(rows) => BooleanBuffer::collect_bool(rows.len(), |row| {
+            find(&strings, rows.value(row).as_bytes())
         }),
-    }
+        Column::Bytes(rows) => {
+            BooleanBuffer::collect_bool(rows.len(), |row| find(&strings, rows.value(row)))
+        }
+        Column::Fixed(rows) => {
+            BooleanBuffer::collect_bool(rows.len(), |row| find(&strings, rows.value(row)))
+        }
+        _ => return None,
+    };
+    Some(without_nulls(bits, column.nulls()))
+}
+
+fn find(strings: &[&[u8]], wanted: &[u8]) -> bool {
+    strings.binary_search(&wanted).is_ok()
 }

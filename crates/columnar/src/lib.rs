@@ -37,6 +37,7 @@ mod filter;
 mod footer;
 mod numeric;
 mod predicate;
+mod rewrite;
 mod stats;
 mod types;
 mod value;

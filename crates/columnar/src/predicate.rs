@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::value::{Numeric, OwnedNumeric, OwnedValue, Value, compare};
+use crate::value::{OwnedNumeric, OwnedValue, Value, compare};
 
 /// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,9 +98,4 @@ impl Predicate {
             Self::IsNull | Self::IsNotNull => false,
         }
     }
-}
-
-/// Whether a value is a numeric image.
-pub(crate) fn is_image(value: Value<'_>) -> bool {
-    matches!(value, Value::Numeric(Numeric::Image(_)))
 }

@@ -306,15 +306,25 @@ fn float_flags(values: impl Iterator<Item = f64>, validity: &ValidityBuilder) ->
 
 fn of_numerics(builder: &NumericBuilder) -> Gathered<'_> {
     let validity = &builder.validity;
+    if let (Digits::Narrow(rows), Scales::Constant(scale)) = (&builder.digits, &builder.scales)
+        && builder.image_rows.is_empty()
+    {
+        let scale = scale.unwrap_or(0);
+        let wrap = |v: i64| {
+            Value::Numeric(Numeric::Small {
+                unscaled: v.into(),
+                scale,
+            })
+        };
+        let (zones, sum, distinct) = of_integers(rows, validity, wrap);
+        return (zones, sum.map(|(sum, _)| (sum, scale)), distinct);
+    }
     let zones = zones_of(validity, |row| match builder.value(row) {
         Some(Numeric::Image(_)) | None => None,
         small => small.map(Value::Numeric),
     });
     let sum = match (&builder.digits, &builder.scales) {
         _ if !builder.image_rows.is_empty() => None,
-        (Digits::Narrow(rows), Scales::Constant(Some(scale))) => {
-            Some((rows.iter().map(|&v| i128::from(v)).sum(), *scale))
-        }
         (Digits::Wide(rows), Scales::Constant(Some(scale))) => rows
             .iter()
             .try_fold(0i128, |sum, &v| sum.checked_add(v))

@@ -6,3 +6,140 @@ CREATE FUNCTION howdah_tableam_handler(internal) RETURNS table_am_handler
 
 CREATE ACCESS METHOD howdah TYPE TABLE HANDLER howdah_tableam_handler;
 COMMENT ON ACCESS METHOD howdah IS 'heap with a columnar cold side';
+
+-- Options of tables (crates/extension/src/options, src/sql/options.rs) -----------------------
+
+-- Like reloptions in pg_class, options may be seen by everyone: pg_dump needs that when it is
+-- run by someone who is not a superuser. They are changed by functions, which ask for ownership.
+CREATE TABLE howdah.options (
+    relation regclass PRIMARY KEY,
+    sort_key text[],
+    compression_effort text CHECK (compression_effort IN ('fast', 'default', 'best')),
+    compact_after interval CHECK (compact_after >= interval '0'),
+    compact_min_rows bigint CHECK (compact_min_rows >= 0),
+    compaction boolean
+) USING heap;
+COMMENT ON TABLE howdah.options IS 'options of howdah tables; change them with howdah.set_options()';
+GRANT SELECT ON howdah.options TO PUBLIC;
+SELECT pg_catalog.pg_extension_config_dump('howdah.options', '');
+
+CREATE FUNCTION howdah.options_changed() RETURNS trigger
+    LANGUAGE c AS 'MODULE_PATHNAME', 'howdah_options_changed';
+REVOKE ALL ON FUNCTION howdah.options_changed() FROM PUBLIC;
+CREATE TRIGGER options_changed AFTER INSERT OR UPDATE OR DELETE ON howdah.options
+    FOR EACH ROW EXECUTE FUNCTION howdah.options_changed();
+
+CREATE FUNCTION howdah.set_options(
+    relation regclass,
+    sort_key text[] DEFAULT NULL,
+    compression_effort text DEFAULT NULL,
+    compact_after interval DEFAULT NULL,
+    compact_min_rows bigint DEFAULT NULL,
+    compaction boolean DEFAULT NULL
+) RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'set_options_wrapper';
+COMMENT ON FUNCTION howdah.set_options IS 'sets the given options of a howdah table';
+
+CREATE FUNCTION howdah.reset_options(relation regclass, option text DEFAULT NULL)
+    RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'reset_options_wrapper';
+COMMENT ON FUNCTION howdah.reset_options IS 'resets one option of a howdah table, or all of them';
+
+-- Adopting and releasing tables (src/sql/adopt.rs) -------------------------------------------
+
+CREATE FUNCTION howdah.adopt(relation regclass) RETURNS void
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'adopt_wrapper';
+COMMENT ON FUNCTION howdah.adopt IS 'makes a heap table a howdah table without rewriting it';
+
+CREATE FUNCTION howdah.release(relation regclass) RETURNS void
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'release_wrapper';
+COMMENT ON FUNCTION howdah.release IS 'makes a howdah table a heap table; rewrites it if it has cold rows';
+
+-- Views (src/sql/describe.rs) -----------------------------------------------------------------
+
+CREATE FUNCTION howdah.table_sizes(
+    relation regclass,
+    OUT hot_rows_estimate bigint,
+    OUT cold_rows bigint,
+    OUT row_groups bigint,
+    OUT hot_bytes bigint,
+    OUT cold_bytes bigint,
+    OUT cold_raw_bytes bigint
+) RETURNS SETOF record LANGUAGE c STRICT ROWS 1 COST 1000 AS 'MODULE_PATHNAME', 'table_sizes_wrapper';
+
+CREATE FUNCTION howdah.table_row_groups(
+    relation regclass,
+    OUT row_group bigint,
+    OUT first_row bigint,
+    OUT row_count integer,
+    OUT column_count integer,
+    OUT footer_bytes bigint,
+    OUT body_bytes bigint,
+    OUT raw_bytes bigint
+) RETURNS SETOF record LANGUAGE c STRICT COST 1000 AS 'MODULE_PATHNAME', 'table_row_groups_wrapper';
+
+CREATE FUNCTION howdah.table_column_chunks(
+    relation regclass,
+    OUT row_group bigint,
+    OUT attnum smallint,
+    OUT encoding text,
+    OUT bytes bigint,
+    OUT raw_bytes bigint,
+    OUT null_count bigint,
+    OUT distinct_estimate bigint,
+    OUT min text,
+    OUT max text
+) RETURNS SETOF record LANGUAGE c STRICT COST 1000 AS 'MODULE_PATHNAME', 'table_column_chunks_wrapper';
+
+CREATE VIEW howdah.tables AS
+SELECT n.nspname AS schema_name,
+       c.relname AS table_name,
+       c.oid::regclass AS relation,
+       s.hot_rows_estimate,
+       s.cold_rows,
+       s.row_groups,
+       s.hot_bytes,
+       s.cold_bytes,
+       pg_catalog.pg_total_relation_size(c.oid) AS total_bytes,
+       pg_catalog.round(s.cold_raw_bytes::numeric / NULLIF(s.cold_bytes, 0), 2) AS compression_ratio,
+       o.sort_key,
+       o.compression_effort,
+       o.compact_after,
+       o.compact_min_rows,
+       o.compaction
+FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_am a ON a.oid = c.relam AND a.amname = 'howdah'
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    CROSS JOIN LATERAL howdah.table_sizes(c.oid::regclass) s
+    LEFT JOIN howdah.options o ON o.relation = c.oid
+WHERE c.relkind IN ('r', 'm');
+COMMENT ON VIEW howdah.tables IS 'howdah tables: sizes of both sides, compression, options';
+
+CREATE VIEW howdah.row_groups AS
+SELECT c.oid::regclass AS relation, g.*
+FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_am a ON a.oid = c.relam AND a.amname = 'howdah'
+    CROSS JOIN LATERAL howdah.table_row_groups(c.oid::regclass) g
+WHERE c.relkind IN ('r', 'm');
+COMMENT ON VIEW howdah.row_groups IS 'row groups of howdah tables';
+
+CREATE VIEW howdah.column_chunks AS
+SELECT c.oid::regclass AS relation,
+       k.row_group,
+       k.attnum,
+       t.attname AS column_name,
+       pg_catalog.format_type(t.atttypid, t.atttypmod) AS type,
+       k.encoding,
+       k.bytes,
+       k.raw_bytes,
+       k.null_count,
+       k.distinct_estimate,
+       k.min,
+       k.max
+FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_am a ON a.oid = c.relam AND a.amname = 'howdah'
+    CROSS JOIN LATERAL howdah.table_column_chunks(c.oid::regclass) k
+    JOIN pg_catalog.pg_attribute t ON t.attrelid = c.oid AND t.attnum = k.attnum
+WHERE c.relkind IN ('r', 'm');
+COMMENT ON VIEW howdah.column_chunks IS 'column chunks of howdah tables: encoding, sizes, statistics';
+
+GRANT SELECT ON howdah.tables, howdah.row_groups, howdah.column_chunks TO PUBLIC;
+GRANT USAGE ON SCHEMA howdah TO PUBLIC;

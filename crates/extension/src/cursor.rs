@@ -68,9 +68,22 @@ impl SharedNext {
         SharedNext(counter)
     }
 
-    fn take(self) -> u32 {
+    /// Claims the first stored group that nobody claimed yet. Groups are claimed by their place
+    /// among the cold blocks, not by their position in the view: participants of an index build
+    /// may have judged a dying group differently.
+    fn claim(self, groups: &[ColdGroup]) -> Option<usize> {
         // SAFETY: valid by the contract of `new`.
-        unsafe { (*self.0).fetch_add(1, Ordering::Relaxed) }
+        let counter = unsafe { &*self.0 };
+        let mut from = counter.load(Ordering::Relaxed);
+        loop {
+            let start = groups.partition_point(|g| g.first_row().cold_block() < from);
+            let next = (start..groups.len()).find(|&i| !groups[i].is_pending())?;
+            let after = groups[next].first_row().cold_block() + 1;
+            match counter.compare_exchange_weak(from, after, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some(next),
+                Err(now) => from = now,
+            }
+        }
     }
 }
 
@@ -118,6 +131,16 @@ impl ColdCursor {
         &self.view
     }
 
+    /// Position of the current row's group in the view.
+    pub fn group_index(&self) -> usize {
+        self.group.max(0) as usize
+    }
+
+    /// Frees what the cursor holds before its memory context does.
+    pub fn end(self) {
+        self.memory.delete();
+    }
+
     /// Moves behind the last row.
     pub fn move_to_end(&mut self) {
         self.group = self.view.groups.len() as isize;
@@ -161,20 +184,15 @@ impl ColdCursor {
     /// The next group for this participant. Stored groups are shared out; pending ones are
     /// known to their own backend alone, which emits them itself, once, at the end.
     fn next_shared(&self, shared: SharedNext) -> isize {
-        let len = self.view.groups.len() as isize;
-        let is_pending =
-            |i: isize| matches!(self.view.groups[i as usize], ColdGroup::Pending { .. });
-        if self.group < 0 || self.group < len && !is_pending(self.group) {
-            let ordinal = shared.take() as usize;
-            let mut stored = (0..len).filter(|&i| !is_pending(i)).skip(ordinal);
-            if let Some(i) = stored.next() {
-                return i;
-            }
-            return (0..len).find(|&i| is_pending(i)).unwrap_or(len);
-        }
-        (self.group + 1..len)
-            .find(|&i| is_pending(i))
-            .unwrap_or(len)
+        let groups = &self.view.groups;
+        let len = groups.len();
+        let pending_after = |start: usize| (start..len).find(|&i| groups[i].is_pending());
+        let next = match usize::try_from(self.group) {
+            Ok(at) if at >= len => None,
+            Ok(at) if groups[at].is_pending() => pending_after(at + 1),
+            _ => shared.claim(groups).or_else(|| pending_after(0)),
+        };
+        next.unwrap_or(len) as isize
     }
 
     /// Moves one row backward.

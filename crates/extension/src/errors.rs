@@ -2,6 +2,7 @@
 
 use howdah_bridge::store::StoreError;
 use howdah_columnar::ColumnarError;
+use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgSqlErrorCode, pg_sys};
 
 /// What can go wrong between a table and its cold side.
@@ -82,4 +83,15 @@ pub fn cold_row_not_supported(table: pg_sys::Oid, what: &str) -> ! {
         )
     );
     unreachable!("ereport(ERROR) does not return")
+}
+
+/// Refuses a statement: an ERROR with a hint that says what to do instead.
+pub fn refuse(code: PgSqlErrorCode, message: String, hint: Option<String>) -> ! {
+    let report = ErrorReport::new(code, message, "howdah");
+    match hint {
+        Some(hint) => report.set_hint(hint),
+        None => report,
+    }
+    .report(pgrx::PgLogLevel::ERROR);
+    unreachable!("an ERROR does not return")
 }

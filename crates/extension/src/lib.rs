@@ -7,6 +7,7 @@
 //!   store     directory and row groups     cursor   cold rows into slots
 //!   columnar_scan  reading by column in PostgreSQL's executor
 //!   types     datums <-> column values     settings, errors
+//!   options   options of single tables     sql      functions that SQL calls
 //! ```
 
 mod am;
@@ -14,7 +15,9 @@ mod columnar_scan;
 mod cursor;
 mod errors;
 mod load;
+mod options;
 mod settings;
+mod sql;
 mod store;
 mod types;
 
@@ -24,7 +27,6 @@ pgrx::pg_module_magic!();
 
 /// Called when the library is loaded.
 #[pg_guard]
-#[unsafe(no_mangle)]
 pub extern "C-unwind" fn _PG_init() {
     // SAFETY: plain read of a global.
     if unsafe { !pg_sys::process_shared_preload_libraries_in_progress } {
@@ -35,7 +37,19 @@ pub extern "C-unwind" fn _PG_init() {
             "Add howdah to shared_preload_libraries in postgresql.conf and restart the server."
         );
     }
+    keep_backtraces_out_of_errors();
     settings::register();
     load::register();
     columnar_scan::register();
+    options::register();
+}
+
+/// Every PostgreSQL ERROR that passes through Rust frames would carry a Rust backtrace in its
+/// DETAIL where the server was started with RUST_BACKTRACE set: slow, and nothing for users.
+/// Set RUST_LIB_BACKTRACE as well to see them.
+fn keep_backtraces_out_of_errors() {
+    if std::env::var_os("RUST_LIB_BACKTRACE").is_none() {
+        // SAFETY: the postmaster has one thread while it loads libraries.
+        unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") }
+    }
 }

@@ -148,7 +148,10 @@ pub fn force_cold() -> bool {
 }
 
 /// The compression effort for a table.
-pub fn effort_of(_table: pg_sys::Oid) -> Effort {
+pub fn effort_of(table: pg_sys::Oid) -> Effort {
+    if let Some(effort) = crate::options::of(table).effort {
+        return effort;
+    }
     match EFFORT.get() {
         EffortSetting::Fast => Effort::Fast,
         EffortSetting::Default => Effort::Default,

@@ -1,4 +1,4 @@
-//! Tests that need whole servers: crash, standby, dump and restore, and soon differential.
+//! Tests that need whole servers: crash, standby, dump and restore, heap and howdah side by side.
 //!
 //! ```text
 //!   tests/*.rs ──► cluster::Primary ──► howdah_cli::scratch ──► one server, gone when dropped
@@ -11,3 +11,4 @@
 #![forbid(unsafe_code)]
 
 pub mod cluster;
+pub mod differential;

@@ -7,6 +7,22 @@ use pgrx::pg_sys;
 
 use crate::tid::{block_of, is_cold};
 
+/// The inserting transaction of a tuple, as `HeapTupleHeaderGetXmin` reports it.
+///
+/// # Safety
+/// `header` points at a tuple header on a pinned page or in memory of ours.
+pub unsafe fn xmin_of(header: *const pg_sys::HeapTupleHeaderData) -> pg_sys::TransactionId {
+    // SAFETY: the caller vouches for the header.
+    unsafe {
+        let frozen = pg_sys::HEAP_XMIN_FROZEN as u16;
+        if (*header).t_infomask & frozen == frozen {
+            pg_sys::FrozenTransactionId
+        } else {
+            (*header).t_choice.t_heap.t_xmin
+        }
+    }
+}
+
 /// Follows a hot row's update chain to the latest version that the scan's snapshot sees; a cold
 /// link ends the chain there, pointing at the cold row. Mirrors `heap_get_latest_tid`.
 ///
@@ -41,9 +57,7 @@ pub unsafe fn latest_tid(scan: pg_sys::TableScanDesc, tid: pg_sys::ItemPointer) 
                 t_data: pg_sys::PageGetItem(page, item).cast(),
             };
             let header = tuple.t_data;
-            if prior_xmax != pg_sys::InvalidTransactionId
-                && prior_xmax != pg_sys::HeapTupleHeaderGetXmin(header)
-            {
+            if prior_xmax != pg_sys::InvalidTransactionId && prior_xmax != xmin_of(header) {
                 pg_sys::UnlockReleaseBuffer(buffer);
                 return;
             }

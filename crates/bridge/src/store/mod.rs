@@ -25,11 +25,13 @@
 //! page; `ColdStore::with_allocation_lock` is a heavyweight page lock on block 0 of the
 //! TOAST relation that nobody else takes.
 
+mod copy;
 mod read;
 mod write;
 
 use pgrx::pg_sys;
 
+pub use copy::{CopiedAs, TupleStamp};
 pub use read::{Entry, Judge};
 pub use write::{Birth, BulkWrite};
 

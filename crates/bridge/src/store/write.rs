@@ -214,7 +214,7 @@ impl ColdStore {
 pub struct BulkWrite(pg_sys::BulkInsertState);
 
 impl BulkWrite {
-    fn begin() -> BulkWrite {
+    pub(super) fn begin() -> BulkWrite {
         // SAFETY: plain allocation in the current memory context.
         BulkWrite(unsafe { pg_sys::GetBulkInsertState() })
     }

@@ -27,7 +27,6 @@ use crate::account::Account;
 use crate::cluster::{Cluster, StopMode};
 use crate::paths::{DEFAULT_PORT, Paths};
 
-pub use settings::machine_memory_bytes;
 pub use status::status;
 
 /// The database that `up` makes, and the role that owns it.

@@ -1,26 +1,14 @@
 //! The settings the instance's server starts with, from what the machine has.
 
-use std::fs;
-
+use crate::machine;
 use crate::paths::Paths;
 
 const MEGABYTE: u64 = 1 << 20;
 
-/// The machine's memory as the kernel tells it.
-pub fn machine_memory_bytes() -> Option<u64> {
-    parse_memory_total(&fs::read_to_string("/proc/meminfo").ok()?)
-}
-
-fn parse_memory_total(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find(|line| line.starts_with("MemTotal:"))?;
-    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    kilobytes.checked_mul(1024)
-}
-
 pub(super) fn for_this_machine(paths: &Paths) -> Vec<(String, String)> {
     let mut settings = paths.extension_settings();
     settings.extend(for_memory(
-        machine_memory_bytes().unwrap_or(1024 * MEGABYTE),
+        machine::memory_bytes().unwrap_or(1024 * MEGABYTE),
     ));
     settings
 }
@@ -62,12 +50,5 @@ mod tests {
         assert_eq!(value(8192 * MEGABYTE, "shared_buffers"), "2048MB");
         assert_eq!(value(65_536 * MEGABYTE, "shared_buffers"), "4096MB");
         assert_eq!(value(256 * MEGABYTE, "shared_buffers"), "128MB");
-    }
-
-    #[test]
-    fn memory_is_read_from_the_kernels_table() {
-        let table = "MemTotal:       2048 kB\nMemFree:  1 kB\n";
-        assert_eq!(parse_memory_total(table), Some(2 * MEGABYTE));
-        assert_eq!(parse_memory_total("nonsense"), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
@@ -11,10 +11,7 @@ use super::tally::Tally;
 use super::tap::{self, Verdict};
 use crate::cluster;
 use crate::paths::Paths;
-use crate::progress::Progress;
-
-/// The crate of tests that start servers; it is a step of its own.
-const SERVER_TESTS: &str = "howdah-server-tests";
+use crate::progress::{Counting, Progress};
 
 pub(super) fn format(paths: &Paths) -> anyhow::Result<Tally> {
     single_check(paths, "format", "rustfmt", &["fmt", "--all", "--check"])
@@ -73,52 +70,171 @@ fn is_installed(subcommand: &str) -> anyhow::Result<bool> {
     Ok(output.status.success())
 }
 
+/// The tests of every crate that needs no server, those in documentation included.
 pub(super) fn crates(paths: &Paths, filters: &[String]) -> anyhow::Result<Tally> {
-    // The extension is a library for a server to load: its tests are the suites below.
-    let arguments = [
-        "--workspace",
-        "--exclude",
-        SERVER_TESTS,
-        "--exclude",
-        "howdah-extension",
-    ];
-    cargo_test(paths, "crates", &arguments, filters)
+    let needs_no_server = |program: &TestProgram| !program.needs_server(paths);
+    let mut tally = run_programs(paths, "crates", needs_no_server, filters)?;
+    if filters.is_empty() {
+        tally.add(documentation(paths)?);
+    }
+    Ok(tally)
 }
 
+/// The tests in `tests/server`.
 pub(super) fn server(paths: &Paths, filters: &[String]) -> anyhow::Result<Tally> {
-    cargo_test(paths, "server", &["--package", SERVER_TESTS], filters)
+    run_programs(
+        paths,
+        "server",
+        |program| program.needs_server(paths),
+        filters,
+    )
 }
 
-fn cargo_test(
+/// One program of tests, as cargo built it.
+#[derive(Debug, PartialEq, Eq)]
+struct TestProgram {
+    executable: PathBuf,
+    /// The directory of its crate, where its tests expect to run.
+    directory: PathBuf,
+}
+
+impl TestProgram {
+    fn needs_server(&self, paths: &Paths) -> bool {
+        self.directory == paths.root.join("tests/server")
+    }
+
+    fn command(&self, paths: &Paths) -> Command {
+        let mut command = Command::new(&self.executable);
+        command
+            .current_dir(&self.directory)
+            .env("CARGO_MANIFEST_DIR", &self.directory)
+            .env("HOWDAH_ROOT", &paths.root)
+            .env("HOWDAH_HOME", &paths.home)
+            .env("CARGO_TARGET_DIR", &paths.target)
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn count(&self, paths: &Paths, filters: &[String]) -> anyhow::Result<u64> {
+        let listing = ["--list", "--format", "terse"];
+        let output = self.command(paths).args(listing).args(filters).output();
+        let output = output.with_context(|| format!("cannot run {}", self.executable.display()))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(text.lines().filter(|line| line.ends_with(": test")).count() as u64)
+    }
+}
+
+/// Builds every test of the workspace at once: another selection of crates would choose other
+/// features of their dependencies, and build those all over again.
+fn build_programs(paths: &Paths, title: &str) -> anyhow::Result<Result<Vec<TestProgram>, PathBuf>> {
+    let log = log_path(paths, title)?;
+    let errors = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+    let progress = Progress::open_ended(&format!("{title}: building"));
+    let output = cargo(paths)
+        .args(["test", "--locked", "--workspace", "--no-run"])
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(errors)
+        .output()
+        .context("cannot run cargo")?;
+    progress.vanish();
+    if !output.status.success() {
+        return Ok(Err(log));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(Ok(text.lines().filter_map(test_program).collect()))
+}
+
+/// One of cargo's JSON messages, if it tells of a program of tests.
+fn test_program(message: &str) -> Option<TestProgram> {
+    let message: serde_json::Value = serde_json::from_str(message).ok()?;
+    if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+        return None;
+    }
+    let manifest = Path::new(message["manifest_path"].as_str()?);
+    Some(TestProgram {
+        executable: PathBuf::from(message["executable"].as_str()?),
+        directory: manifest.parent()?.to_path_buf(),
+    })
+}
+
+fn run_programs(
     paths: &Paths,
     title: &str,
-    selection: &[&str],
+    is_wanted: impl Fn(&TestProgram) -> bool,
     filters: &[String],
 ) -> anyhow::Result<Tally> {
+    let programs = match build_programs(paths, title)? {
+        Ok(programs) => programs,
+        Err(log) => {
+            eprintln!("{}", cluster::tail(&log, 40));
+            eprintln!(
+                "  {title}: the tests do not build; all of it in {}",
+                log.display()
+            );
+            return Ok(Tally::one_failure(format!("{title}: cargo test --no-run")));
+        }
+    };
+    let programs: Vec<_> = programs.into_iter().filter(is_wanted).collect();
+    let mut total = 0;
+    for program in &programs {
+        total += program.count(paths, filters)?;
+    }
     let log = log_path(paths, title)?;
+    let mut log_file =
+        File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+    let mut progress = Progress::of(title, total, Counting::Things);
+    let mut tally = Tally::default();
+    for program in &programs {
+        let mut command = program.command(paths);
+        tally.add(run_logged(
+            title,
+            command.args(filters),
+            &mut log_file,
+            &mut progress,
+        )?);
+    }
+    conclude(progress, &tally, &log);
+    Ok(tally)
+}
+
+/// The examples in the documentation, which cargo hands to rustdoc.
+fn documentation(paths: &Paths) -> anyhow::Result<Tally> {
+    let title = "documentation";
+    let log = log_path(paths, title)?;
+    let mut log_file =
+        File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+    let mut progress = Progress::open_ended(title);
+    let mut command = cargo(paths);
+    command.args(["test", "--locked", "--workspace", "--doc", "--no-fail-fast"]);
+    let tally = run_logged(title, &mut command, &mut log_file, &mut progress)?;
+    conclude(progress, &tally, &log);
+    Ok(tally)
+}
+
+/// Runs a program that reports as libtest does, and counts what it reports.
+fn run_logged(
+    title: &str,
+    command: &mut Command,
+    log: &mut File,
+    progress: &mut Progress,
+) -> anyhow::Result<Tally> {
     // One pipe for both streams, so that the log reads in the order of what happened.
     let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
-    let mut command = cargo(paths);
-    command
-        .args(["test", "--locked", "--no-fail-fast"])
-        .args(selection)
-        .arg("--")
-        .args(filters);
     command
         .stdin(Stdio::null())
         .stdout(writer.try_clone()?)
         .stderr(writer);
-    let mut child = command.spawn().context("cannot run cargo")?;
-    drop(command);
-
-    let mut log_file =
-        File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-    let mut progress = Progress::open_ended(title);
+    let program = command.get_program().to_string_lossy().into_owned();
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("cannot run {program}"))?;
+    // The command holds the writing end; the pipe ends when the child alone has let go of it.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut tally = Tally::default();
     for line in BufReader::new(reader).split(b'\n') {
-        let line = line.context("cannot read what cargo prints")?;
+        let line = line.context("cannot read what the tests print")?;
         let line = String::from_utf8_lossy(&line);
-        writeln!(log_file, "{line}")?;
+        writeln!(log, "{line}")?;
         if let Some((name, verdict)) = tap::cargo_test_line(&line) {
             progress.advance(1, name);
             if verdict == Verdict::Failed {
@@ -126,22 +242,24 @@ fn cargo_test(
             }
         } else if let Some(counts) = tap::cargo_summary_line(&line) {
             tally.add(counts);
-        } else {
-            progress.advance(0, line.trim());
         }
     }
-    let status = child.wait().context("cannot wait for cargo")?;
+    let status = child
+        .wait()
+        .with_context(|| format!("cannot wait for {program}"))?;
     if !status.success() && tally.failed == 0 {
-        // It did not compile, or a test program died.
-        tally.fail(format!("{title}: cargo test ended with {status}"));
+        tally.fail(format!("{title}: {program} ended with {status}"));
     }
+    Ok(tally)
+}
+
+fn conclude(progress: Progress, tally: &Tally, log: &Path) {
     if tally.failed > 0 {
-        progress.line(&cluster::tail(&log, 40));
+        progress.line(&cluster::tail(log, 40));
         progress.finish(&format!("{tally}; all of it in {}", log.display()));
     } else {
         progress.finish(&tally.to_string());
     }
-    Ok(tally)
 }
 
 fn cargo(paths: &Paths) -> Command {
@@ -163,4 +281,21 @@ fn log_path(paths: &Paths, title: &str) -> anyhow::Result<PathBuf> {
     fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
     Ok(directory.join(format!("test-{title}.log")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_programs_of_tests_are_run() {
+        let test = r#"{"reason":"compiler-artifact","manifest_path":"/p/crates/a/Cargo.toml",
+            "profile":{"test":true},"executable":"/t/a-1"}"#;
+        let program = test_program(test).expect("a program");
+        assert_eq!(program.executable, Path::new("/t/a-1"));
+        assert_eq!(program.directory, Path::new("/p/crates/a"));
+        assert_eq!(test_program(&test.replace("true", "false")), None);
+        assert_eq!(test_program(&test.replace(r#""/t/a-1""#, "null")), None);
+        assert_eq!(test_program("Compiling"), None);
+    }
 }

@@ -14,6 +14,7 @@
 //! In PostgreSQL's own suites a test may differ only as a reviewed file says ([`reviewed`]).
 
 mod cargo;
+mod crash_log;
 mod pg_regress;
 mod plan;
 mod reviewed;

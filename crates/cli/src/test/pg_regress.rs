@@ -38,8 +38,8 @@ pub(super) enum Selection<'a> {
 pub(super) type Results = Vec<(String, Verdict)>;
 
 impl Run<'_> {
-    /// Runs the tests with a bar. Failed tests are results, not errors.
-    pub fn results(&self) -> anyhow::Result<Results> {
+    /// Runs the tests with a bar, which the caller finishes. Failed tests are results, not errors.
+    pub fn results(&self) -> anyhow::Result<(Results, Progress)> {
         if !self.program.exists() {
             bail!("{} is not installed", self.program.display());
         }
@@ -93,11 +93,10 @@ impl Run<'_> {
             }
         }
         let status = child.wait()?;
-        progress.vanish();
         // The driver's exit code is 1 for failed tests and 2 for its own trouble.
         let finished = results.len() as u64 == test_count;
         if finished && matches!(status.code(), Some(0 | 1)) {
-            return Ok(results);
+            return Ok((results, progress));
         }
         let errors = fs::read_to_string(self.output.join("driver.log")).unwrap_or_default();
         bail!(

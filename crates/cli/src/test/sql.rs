@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
+use super::crash_log::count_crashes;
 use super::pg_regress::{Run, Selection};
 use super::plan::Options;
 use super::tally::Tally;
@@ -37,7 +38,7 @@ pub(super) fn run(paths: &Paths, options: &Options) -> anyhow::Result<Tally> {
     let account = scratch.cluster.account;
     copy_inputs(&source, &directory, account)
         .with_context(|| format!("cannot copy {}", source.display()))?;
-    let results = Run {
+    let (results, progress) = Run {
         title: TITLE,
         cluster: &scratch.cluster,
         program: scratch
@@ -66,7 +67,7 @@ pub(super) fn run(paths: &Paths, options: &Options) -> anyhow::Result<Tally> {
             Verdict::Failed => tally.fail(format!("{TITLE}: {name}")),
         }
     }
-    let progress = Progress::open_ended(TITLE);
+    count_crashes(TITLE, &scratch.cluster.log, &progress, &mut tally);
     if tally.failed > 0 {
         scratch.keep();
         let diffs = directory.join("regression.diffs");

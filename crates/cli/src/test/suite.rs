@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use super::crash_log::count_crashes;
 use super::pg_regress::{Run, Selection, schedule_tests};
 use super::plan::Options;
 use super::reviewed::{self, Reviewed};
@@ -144,7 +145,7 @@ pub(super) fn run(paths: &Paths, options: &Options, suite: Suite) -> anyhow::Res
         },
     }
     .results();
-    let results = results.inspect_err(|_| scratch.keep())?;
+    let (results, progress) = results.inspect_err(|_| scratch.keep())?;
 
     let differences =
         reviewed::by_test(&fs::read_to_string(output.join("regression.diffs")).unwrap_or_default());
@@ -171,7 +172,7 @@ pub(super) fn run(paths: &Paths, options: &Options, suite: Suite) -> anyhow::Res
             }
         }
     }
-    let progress = Progress::open_ended(suite.title());
+    count_crashes(suite.title(), &scratch.cluster.log, &progress, &mut tally);
     if tally.failed > 0 || options.keep {
         scratch.keep();
     }

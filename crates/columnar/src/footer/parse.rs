@@ -72,10 +72,16 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Footer, ColumnarError> {
         "checksum of row group footer does not match",
     )?;
     let table = &bytes[HEADER_LEN..HEADER_LEN + header.column_count * ENTRY_LEN];
+    // Sections lie back to back, so that no byte is read for two columns.
+    let mut section_start = HEADER_LEN + table.len();
     let columns = table
         .chunks_exact(ENTRY_LEN)
-        .map(|entry| column(entry, bytes, &header))
+        .map(|entry| column(entry, bytes, &mut section_start, &header))
         .collect::<Result<Vec<_>, _>>()?;
+    ensure(
+        section_start == bytes.len(),
+        "unused bytes in row group footer",
+    )?;
     Ok(Footer {
         row_count: header.row_count,
         body_len: header.body_len,
@@ -83,7 +89,13 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Footer, ColumnarError> {
     })
 }
 
-fn column(entry: &[u8], footer: &[u8], header: &Header) -> Result<ColumnMeta, ColumnarError> {
+/// Parses one column; its section must start at `next_section`, which then moves on.
+fn column(
+    entry: &[u8],
+    footer: &[u8],
+    next_section: &mut usize,
+    header: &Header,
+) -> Result<ColumnMeta, ColumnarError> {
     let mut entry = Reader::new(entry);
     let type_code = entry.u8()?;
     let layout_code = entry.u8()?;
@@ -112,6 +124,15 @@ fn column(entry: &[u8], footer: &[u8], header: &Header) -> Result<ColumnMeta, Co
         null_count <= header.row_count && image_count as usize <= header.row_count - null_count,
         "counts in footer exceed the row count",
     )?;
+    let is_numeric = layout_code == LAYOUT_NUMERIC;
+    let is_float = matches!(ty, ColumnType::Float32 | ColumnType::Float64);
+    let is_fixed = matches!(ty, ColumnType::Fixed { .. });
+    ensure(
+        (is_numeric || image_count == 0 && flags & (FLAG_WIDE | FLAG_SCALES) == 0)
+            && (is_float || flags & (FLAG_NAN | FLAG_NEGATIVE_ZERO) == 0)
+            && (is_numeric || is_fixed || parameter == 0),
+        "fields in footer do not fit the column type",
+    )?;
     let layout = match (layout_code, ty) {
         (LAYOUT_ALL_NULL, _) => {
             ensure(
@@ -130,6 +151,11 @@ fn column(entry: &[u8], footer: &[u8], header: &Header) -> Result<ColumnMeta, Co
         _ => return Err(ColumnarError::corrupt("unknown chunk layout in footer")),
     };
 
+    ensure(
+        section_start == *next_section,
+        "column sections are not in order",
+    )?;
+    *next_section += section_len;
     let section = footer
         .get(section_start..)
         .and_then(|tail| tail.get(..section_len))

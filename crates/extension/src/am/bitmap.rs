@@ -284,7 +284,7 @@ unsafe fn visible_on_page(
                     rel,
                     &mut tuple.t_self,
                     snapshot,
-                    pg_sys::HeapTupleHeaderGetXmin(tuple.t_data),
+                    howdah_bridge::hot::xmin_of(tuple.t_data),
                 );
             }
             pg_sys::HeapCheckForSerializableConflictOut(valid, rel, &mut tuple, buffer, snapshot);

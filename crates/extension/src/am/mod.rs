@@ -10,14 +10,22 @@
 //!   fetch     index fetches, TID fetches, visibility of a slot
 //!   modify    inserts (hot or into a load), updates, deletes, row locks
 //!   estimate  sizes and row counts for the planner
+//!   build     index builds               validate the second scan of concurrent builds
+//!   analyze   one sample of both sides
+//!   vacuum    hot side by heap's code, then index entries of dead cold rows
 //! ```
 
+mod analyze;
 mod bitmap;
+mod build;
 pub mod estimate;
 pub mod fetch;
+mod index_entry;
 pub mod modify;
 mod sample;
 pub mod scan;
+mod vacuum;
+mod validate;
 
 use std::sync::OnceLock;
 
@@ -53,6 +61,10 @@ pub fn howdah() -> &'static pg_sys::TableAmRoutine {
             fetch::install(&mut am);
             modify::install(&mut am);
             estimate::install(&mut am);
+            build::install(&mut am);
+            validate::install(&mut am);
+            vacuum::install(&mut am);
+            analyze::install(&mut am);
             Routine(am)
         })
         .0

@@ -47,6 +47,7 @@ pub struct ScanState {
     tid_range: Option<(pg_sys::ItemPointerData, pg_sys::ItemPointerData)>,
     pub bitmap: super::bitmap::BitmapState,
     pub sample: super::sample::SampleState,
+    pub analyze: super::analyze::AnalyzeState,
 }
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
@@ -358,6 +359,18 @@ const SHARED_BYTES: usize = SHARED_OFFSET + 8;
 unsafe fn shared_counter(pscan: pg_sys::ParallelTableScanDesc) -> *const AtomicU32 {
     // SAFETY: parallelscan_estimate asked for SHARED_BYTES.
     unsafe { pscan.cast::<u8>().add(SHARED_OFFSET).cast::<AtomicU32>() }
+}
+
+/// The counter that hands out cold groups to the participants of a parallel scan.
+///
+/// # Safety
+/// `scan` was made by [`scan_begin`] and not ended.
+pub unsafe fn shared_groups(scan: pg_sys::TableScanDesc) -> Option<SharedNext> {
+    // SAFETY: the shared descriptor outlives the scan.
+    unsafe {
+        let parallel = (*scan).rs_parallel;
+        (!parallel.is_null()).then(|| SharedNext::new(shared_counter(parallel)))
+    }
 }
 
 #[pg_guard]

@@ -26,7 +26,6 @@ mod pending;
 mod xact;
 
 pub use pending::{
-    PendingGroup, flush_command, flush_relation, flush_since, has_pending, insert_slot,
-    pending_row, serial_now, visible_pending,
+    PendingGroup, flush_relation, has_pending, insert_slot, pending_row, visible_pending,
 };
 pub use xact::register;

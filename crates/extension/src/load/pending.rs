@@ -221,6 +221,8 @@ unsafe fn current_group(
         pgrx::error!("table with OID {} has no cold store", oid.to_u32());
     };
     let placed = or_raise(oid, directory::reserve(&store, MAX_ROWS as u32, command));
+    // SAFETY: as above; the insert's lock is held.
+    unsafe { howdah_bridge::relation::ensure_first_page(table) };
     let group = Rc::new(RefCell::new(PendingGroup {
         table: oid,
         table_file: file,

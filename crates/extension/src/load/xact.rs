@@ -4,6 +4,7 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::pending;
 
+static mut PREVIOUS_PROCESS_UTILITY: pg_sys::ProcessUtility_hook_type = None;
 static mut PREVIOUS_EXECUTOR_FINISH: pg_sys::ExecutorFinish_hook_type = None;
 
 /// Registers the callbacks and hooks. Call once, from `_PG_init`.
@@ -14,6 +15,8 @@ pub fn register() {
         pg_sys::RegisterSubXactCallback(Some(at_subtransaction_event), std::ptr::null_mut());
         PREVIOUS_EXECUTOR_FINISH = pg_sys::ExecutorFinish_hook;
         pg_sys::ExecutorFinish_hook = Some(at_executor_finish);
+        PREVIOUS_PROCESS_UTILITY = pg_sys::ProcessUtility_hook;
+        pg_sys::ProcessUtility_hook = Some(at_utility);
     }
 }
 
@@ -42,6 +45,52 @@ unsafe extern "C-unwind" fn at_subtransaction_event(
         SUBXACT_EVENT_PRE_COMMIT_SUB => pending::flush_subtransaction(subtransaction),
         SUBXACT_EVENT_ABORT_SUB => pending::discard_subtransaction(subtransaction),
         _ => {}
+    }
+}
+
+/// COPY calls `finish_bulk_insert` only when it inserts in batches; what a row-by-row COPY left
+/// pending is written when it ends.
+#[pg_guard]
+#[allow(clippy::too_many_arguments)] // PostgreSQL's signature
+unsafe extern "C-unwind" fn at_utility(
+    statement: *mut pg_sys::PlannedStmt,
+    query_string: *const std::ffi::c_char,
+    read_only_tree: bool,
+    context: pg_sys::ProcessUtilityContext::Type,
+    params: pg_sys::ParamListInfo,
+    environment: *mut pg_sys::QueryEnvironment,
+    destination: *mut pg_sys::DestReceiver,
+    completion: *mut pg_sys::QueryCompletion,
+) {
+    // SAFETY: arguments are passed on as they came; the next function is called exactly once.
+    unsafe {
+        let is_copy = (*(*statement).utilityStmt).type_ == pg_sys::NodeTag::T_CopyStmt;
+        let serial = pending::serial_now();
+        match PREVIOUS_PROCESS_UTILITY {
+            Some(previous) => previous(
+                statement,
+                query_string,
+                read_only_tree,
+                context,
+                params,
+                environment,
+                destination,
+                completion,
+            ),
+            None => pg_sys::standard_ProcessUtility(
+                statement,
+                query_string,
+                read_only_tree,
+                context,
+                params,
+                environment,
+                destination,
+                completion,
+            ),
+        }
+        if is_copy {
+            pending::flush_since(serial);
+        }
     }
 }
 

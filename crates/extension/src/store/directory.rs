@@ -111,7 +111,7 @@ impl GroupEntry {
 }
 
 /// FNV-1a, 64 bits: enough to notice damage in 48 bytes.
-fn fnv1a(bytes: &[u8]) -> u64 {
+pub(super) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &b| {
         (hash ^ u64::from(b)).wrapping_mul(0x100_0000_01b3)
     })

@@ -4,6 +4,7 @@
 //!   id  key (seq)            value
 //!   1   first cold block     directory entry of a row group (fixed length)
 //!   2   0                    high-water mark of row numbers (fixed length)
+//!   3   0                    note of what VACUUM has cleaned (fixed length)
 //!   16+ free                 reserved for row marks
 //!   ≥16384                   row groups: footer || body, in pieces
 //! ```
@@ -25,6 +26,8 @@
 //!    that writes the successor. Older snapshots go on reading them.
 
 pub mod directory;
+pub mod fate;
+pub mod gaps;
 pub mod group;
 pub mod open_group;
 pub mod view;

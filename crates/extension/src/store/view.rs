@@ -45,6 +45,11 @@ impl ColdGroup {
         }
     }
 
+    /// Whether the rows are still in this backend's memory.
+    pub fn is_pending(&self) -> bool {
+        matches!(self, ColdGroup::Pending { .. })
+    }
+
     /// The row's position inside the group, if the group holds it.
     pub fn position_of(&self, row: RowNumber) -> Option<u32> {
         let position = row.0.checked_sub(self.first_row().0)?;

@@ -1,0 +1,140 @@
+//! Carrying tuples from one store into another that nobody else can see yet, for rewrites.
+//!
+//! A rewrite must keep what every running snapshot sees. What is visible to all is written
+//! frozen; anything else is inserted and then gets the transaction fields of its original, as
+//! heap's own rewrite gives them to a row.
+
+use pgrx::pg_sys;
+
+use super::{Birth, BulkWrite, ColdStore, StoreError, VALUE_BYTES};
+
+/// Pieces that are read in one go while a value is copied.
+const PIECES_AT_ONCE: usize = 64;
+
+/// The transaction fields of a tuple's header: who may see it.
+#[derive(Clone, Copy)]
+pub struct TupleStamp {
+    fields: pg_sys::HeapTupleFields,
+    xact_bits: u16,
+}
+
+impl TupleStamp {
+    /// # Safety
+    /// `tuple` is valid; its page is pinned and locked.
+    pub unsafe fn of(tuple: pg_sys::HeapTuple) -> TupleStamp {
+        // SAFETY: the caller vouches for the tuple.
+        unsafe {
+            TupleStamp {
+                fields: (*(*tuple).t_data).t_choice.t_heap,
+                xact_bits: (*(*tuple).t_data).t_infomask & pg_sys::HEAP_XACT_MASK as u16,
+            }
+        }
+    }
+
+    /// Whether an inserter before `horizon` made the tuple and nobody deleted it: then
+    /// everyone sees it, given that it is live.
+    pub fn is_settled(&self, horizon: pg_sys::TransactionId) -> bool {
+        let bits = u32::from(self.xact_bits);
+        let frozen = bits & pg_sys::HEAP_XMIN_FROZEN == pg_sys::HEAP_XMIN_FROZEN;
+        // SAFETY: compares two numbers.
+        let old = unsafe { pg_sys::TransactionIdPrecedes(self.fields.t_xmin, horizon) };
+        (frozen || old) && bits & pg_sys::HEAP_XMAX_INVALID != 0
+    }
+
+    /// The same with the inserter frozen if it lies before `horizon`, so that no transaction
+    /// id older than the new relation's relfrozenxid is left.
+    fn frozen_before(mut self, horizon: pg_sys::TransactionId) -> TupleStamp {
+        // SAFETY: compares two numbers.
+        if unsafe { pg_sys::TransactionIdPrecedes(self.fields.t_xmin, horizon) } {
+            self.xact_bits |= pg_sys::HEAP_XMIN_FROZEN as u16;
+        }
+        self
+    }
+}
+
+/// How copied tuples are to be seen.
+#[derive(Clone, Copy)]
+pub enum CopiedAs {
+    /// By everyone.
+    Frozen,
+    /// As their original; inserters before the horizon are frozen.
+    Stamped(TupleStamp, pg_sys::TransactionId),
+}
+
+impl CopiedAs {
+    fn birth(self) -> Birth {
+        match self {
+            CopiedAs::Frozen => Birth::Frozen,
+            CopiedAs::Stamped(..) => Birth::Transactional,
+        }
+    }
+}
+
+impl ColdStore {
+    /// Inserts a tuple that is to be seen as `copied_as` says.
+    pub fn insert_copy(
+        &self,
+        id: u32,
+        seq: i32,
+        payload: &[u8],
+        cid: pg_sys::CommandId,
+        copied_as: CopiedAs,
+        bulk: Option<&BulkWrite>,
+    ) {
+        let tid = self.insert(id, seq, payload, cid, copied_as.birth(), bulk);
+        if let CopiedAs::Stamped(stamp, horizon) = copied_as {
+            self.stamp(tid, &stamp.frozen_before(horizon));
+        }
+    }
+
+    /// Copies `len` bytes of value `id` out of `source`, under the same id.
+    ///
+    /// # Errors
+    /// A piece that is missing or of the wrong length.
+    pub fn copy_value(
+        &self,
+        source: &ColdStore,
+        id: u32,
+        len: u64,
+        cid: pg_sys::CommandId,
+        copied_as: CopiedAs,
+    ) -> Result<(), StoreError> {
+        let bulk = BulkWrite::begin();
+        let mut buffer = vec![0; (PIECES_AT_ONCE * VALUE_BYTES).min(len as usize)];
+        let (mut done, mut seq) = (0, 0);
+        while done < len {
+            let take = (buffer.len() as u64).min(len - done) as usize;
+            source.read_value(id, done, &mut buffer[..take])?;
+            for piece in buffer[..take].chunks(VALUE_BYTES) {
+                self.insert_copy(id, seq, piece, cid, copied_as, Some(&bulk));
+                seq += 1;
+                pgrx::check_for_interrupts!();
+            }
+            done += take as u64;
+        }
+        Ok(())
+    }
+
+    /// Gives the tuple at `tid` the transaction fields of another one.
+    fn stamp(&self, tid: pg_sys::ItemPointerData, stamp: &TupleStamp) {
+        // SAFETY: pin and exclusive lock are held from ReadBuffer to UnlockReleaseBuffer; the
+        // registered page is a private copy of the whole page and the tuple, which we have just
+        // inserted, lies inside it. Nothing between start and finish can fail.
+        unsafe {
+            let buffer = pg_sys::ReadBuffer(self.toast(), crate::tid::block_of(&tid));
+            pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
+            let state = pg_sys::GenericXLogStart(self.toast());
+            let page = pg_sys::GenericXLogRegisterBuffer(state, buffer, 0);
+            let item = pg_sys::PageGetItemId(page, tid.ip_posid);
+            let header = page
+                .cast::<u8>()
+                .add((*item).lp_off() as usize)
+                .cast::<pg_sys::HeapTupleHeaderData>();
+            (*header).t_choice.t_heap = stamp.fields;
+            (*header).t_infomask =
+                ((*header).t_infomask & !(pg_sys::HEAP_XACT_MASK as u16)) | stamp.xact_bits;
+            pg_sys::GenericXLogFinish(state);
+            pg_sys::UnlockReleaseBuffer(buffer);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Damaged bytes give an error or a value, never a panic that escapes and never memory
+//! without bound.
+
+mod generate;
+
+use generate::{NULLS, Nulls, Random, SHAPES, Shape, TYPES, column, row_group};
+use howdah_columnar::{
+    Chunk, ChunkBuffer, ColumnarError, CompareOp, Effort, EncodedRowGroup, Footer, Predicate,
+};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+/// The most that the process may grow while it reads damaged groups of under a megabyte.
+const MOST_GROWTH_BYTES: u64 = 256 << 20;
+
+fn groups() -> Vec<EncodedRowGroup> {
+    let random = &mut Random(11);
+    let mut groups = Vec::new();
+    for effort in [Effort::Fast, Effort::Default, Effort::Best] {
+        for shape in SHAPES {
+            for nulls in [Nulls::Never, NULLS[random.below(5) as usize]] {
+                let columns: Vec<_> = TYPES
+                    .into_iter()
+                    .map(|ty| (ty, column(ty, shape, nulls, 1_500, random)))
+                    .collect();
+                groups.push(row_group(&columns).encode(effort).expect("encodes"));
+            }
+        }
+    }
+    groups
+}
+
+fn mutate(bytes: &mut [u8], random: &mut Random) {
+    for _ in 0..1 + random.below(4) {
+        let at = random.below(bytes.len() as u64) as usize;
+        // The last bytes hold the tree of arrays: hit them more often.
+        let at = match random.below(2) {
+            0 => bytes.len() - 1 - at.min(random.below(200) as usize),
+            _ => at,
+        };
+        bytes[at] = match random.below(4) {
+            0 => bytes[at] ^ 1 << random.below(8),
+            1 => 0,
+            2 => 255,
+            _ => random.next() as u8,
+        };
+    }
+}
+
+/// Reads a chunk in every way; errors are fine.
+fn read(chunk: &Chunk, row_count: usize) {
+    let _ = chunk.value(row_count / 2);
+    let _ = chunk.decode_range(row_count / 3..row_count / 2);
+    let _ = chunk.decode_selection(&[0, row_count as u32 - 1]);
+    if let Ok(column) = chunk.decode() {
+        assert_eq!(column.len(), row_count);
+        for row in 0..row_count {
+            let _ = column.value(row);
+        }
+        if let Some(value) = (0..row_count).find_map(|row| column.value(row)) {
+            let predicate = Predicate::Compare {
+                op: CompareOp::Ge,
+                value: value.into(),
+            };
+            let _ = chunk.filter(&predicate, 0..row_count);
+            let value = (0..row_count).rev().find_map(|row| column.value(row));
+            let list = value.map(Into::into).into_iter().collect();
+            let _ = chunk.filter(&Predicate::In(list), 0..row_count);
+        }
+    }
+    let _ = chunk.filter(&Predicate::IsNull, 0..row_count);
+}
+
+fn quietly(run: impl FnOnce()) {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+    std::panic::set_hook(hook);
+    if let Err(payload) = result {
+        std::panic::resume_unwind(payload);
+    }
+}
+
+#[test]
+fn damaged_bytes_are_errors_or_values_but_never_panics() {
+    let groups = groups();
+    let random = &mut Random(2);
+    let before = peak_bytes();
+    quietly(|| {
+        damage_footers(&groups, random);
+        damage_chunks(&groups, random);
+    });
+    let growth = peak_bytes() - before;
+    assert!(growth <= MOST_GROWTH_BYTES, "grew by {growth} bytes");
+}
+
+/// The greatest size that the process ever had; 0 where the system does not tell.
+fn peak_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmPeak:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or_default() * 1_024
+}
+
+/// Makes the checksum of a footer right again, see docs/format.md.
+fn reseal(footer: &mut [u8]) {
+    if footer.len() < 64 {
+        return;
+    }
+    let len = u32::from_le_bytes(footer[20..24].try_into().expect("four bytes")) as usize;
+    let len = len.clamp(40, footer.len());
+    let mut hasher = Xxh3::new();
+    hasher.update(&footer[..32]);
+    hasher.update(&footer[40..len]);
+    let sum = hasher.digest();
+    footer[32..40].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// A footer that says that the chunk of `column` has these bytes.
+fn footer_for(footer: &[u8], column: usize, chunk: &[u8]) -> Footer {
+    let mut footer = footer.to_vec();
+    let entry = 64 + column * 64;
+    footer[entry + 24..entry + 32].copy_from_slice(&xxh3_64(chunk).to_le_bytes());
+    reseal(&mut footer);
+    Footer::parse(&footer).expect("parses")
+}
+
+fn damage_footers(groups: &[EncodedRowGroup], random: &mut Random) {
+    for round in 0..3_000 {
+        let mut footer = groups[round % groups.len()].footer.clone();
+        match random.below(3) {
+            0 => footer.truncate(random.below(footer.len() as u64) as usize),
+            _ => mutate(&mut footer, random),
+        }
+        let changed = footer != groups[round % groups.len()].footer;
+        assert!(
+            Footer::parse(&footer).is_err() || !changed,
+            "a damaged footer is noticed"
+        );
+        // As if the damage had been there when the checksum was computed.
+        reseal(&mut footer);
+        if let Ok(footer) = Footer::parse(&footer) {
+            read_footer(&footer);
+        }
+    }
+}
+
+fn read_footer(footer: &Footer) {
+    for at in 0..footer.column_count() {
+        let meta = footer.column(at);
+        assert!(meta.byte_range.end <= footer.body_len());
+        let _ = meta.chunk_verdict(&Predicate::IsNull);
+        if let Some(value) = &meta.stats.min {
+            let _ = meta.chunk_verdict(&Predicate::In(vec![value.clone()]));
+        }
+    }
+    assert!(footer.memory_bytes() < 1 << 20);
+}
+
+fn damage_chunks(groups: &[EncodedRowGroup], random: &mut Random) {
+    let mut outcomes = [0usize; 2];
+    for round in 0..6_000 {
+        let group = &groups[round % groups.len()];
+        let footer = Footer::parse(&group.footer).expect("parses");
+        let at = random.below(TYPES.len() as u64) as usize;
+        let meta = footer.column(at);
+        let range = meta.byte_range.start as usize..meta.byte_range.end as usize;
+        if range.is_empty() {
+            continue;
+        }
+        let mut bytes = group.body[range].to_vec();
+        let intact = bytes.clone();
+        mutate(&mut bytes, random);
+        if bytes == intact {
+            continue;
+        }
+        let opened = Chunk::open(
+            meta,
+            footer.row_count(),
+            ChunkBuffer::from(bytes.as_slice()),
+        );
+        assert!(
+            matches!(opened, Err(ColumnarError::Corrupt { .. })),
+            "the checksum notices every damage"
+        );
+        // As if the damage had been there when the checksum was computed.
+        let footer = footer_for(&group.footer, at, &bytes);
+        match Chunk::open(
+            footer.column(at),
+            footer.row_count(),
+            ChunkBuffer::from(bytes.as_slice()),
+        ) {
+            Ok(chunk) => {
+                outcomes[0] += 1;
+                read(&chunk, footer.row_count());
+            }
+            Err(_) => outcomes[1] += 1,
+        }
+    }
+    assert!(
+        outcomes.iter().all(|&count| count > 100),
+        "both outcomes happen: {outcomes:?}"
+    );
+}
+
+#[test]
+fn a_chunk_of_another_column_or_length_is_refused() {
+    let random = &mut Random(1);
+    let columns: Vec<_> = TYPES
+        .into_iter()
+        .map(|ty| (ty, column(ty, Shape::Anything, Nulls::Never, 100, random)))
+        .collect();
+    let group = row_group(&columns)
+        .encode(Effort::Default)
+        .expect("encodes");
+    let footer = Footer::parse(&group.footer).expect("parses");
+    let bytes = |at: usize| {
+        let range = &footer.column(at).byte_range;
+        ChunkBuffer::from(&group.body[range.start as usize..range.end as usize])
+    };
+    assert!(Chunk::open(footer.column(2), 100, bytes(3)).is_err());
+    assert!(Chunk::open(footer.column(2), 99, bytes(2)).is_err());
+    assert!(Chunk::open(footer.column(2), 100, ChunkBuffer::with_len(0)).is_err());
+    assert!(Chunk::open(footer.column(2), 100, bytes(2)).is_ok());
+}

@@ -1,0 +1,394 @@
+//! ANALYZE: one sample of both sides.
+//!
+//! ```text
+//!   analyze.c                       here
+//!   next_block  (first)   ──>  any cold rows? no: heap's callbacks from now on
+//!   next_tuple  (first)   ──>  drain the block stream into a private reservoir of hot rows,
+//!                              draw cold rows, both in proportion
+//!   next_tuple  …         ──>  hot rows in TID order, then cold rows in TID order
+//!   next_block  (second)  ──>  no more
+//! ```
+//!
+//! The sampler of analyze.c knows hot blocks only. It computes
+//! `totalrows = liverows / sampled blocks × blocks`, with `liverows` ours to set: adding
+//! `cold rows × sampled blocks / blocks` makes the total come out as hot plus cold. The sizes of
+//! the two parts of the sample are in the proportion of all hot to all cold rows, so that
+//! whatever is computed from the sample holds for the whole table. A table without hot blocks would
+//! total zero rows; that is why a table with cold rows keeps one page.
+//!
+//! Cold rows are drawn at random from every group, or, where that would read more than
+//! [`READ_LIMIT_BYTES`], from groups drawn at random from equal parts of the table.
+
+use std::collections::BTreeSet;
+
+use howdah_bridge::slot::store_cold_row;
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::{RowNumber, block_of};
+use pgrx::{pg_guard, pg_sys};
+
+use super::heap;
+use super::scan::ours;
+use crate::cursor::RowMemory;
+use crate::errors::or_raise;
+use crate::store::directory::GroupEntry;
+use crate::store::fate;
+use crate::store::view::{ColdGroup, GroupRows, RowDatums, Wanted};
+use crate::types::TableLayout;
+
+/// Encoded bytes of cold rows that one ANALYZE reads, about.
+const READ_LIMIT_BYTES: u64 = 512 << 20;
+/// Groups that are looked into at least, however large they are.
+const FEWEST_GROUPS: usize = 64;
+
+pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
+    am.scan_analyze_next_block = Some(scan_analyze_next_block);
+    am.scan_analyze_next_tuple = Some(scan_analyze_next_tuple);
+}
+
+/// What an ANALYZE scan keeps between callbacks.
+#[derive(Default)]
+pub struct AnalyzeState(Phase);
+
+#[derive(Default)]
+enum Phase {
+    #[default]
+    Start,
+    HotOnly,
+    /// Cold groups are known, nothing was drawn yet.
+    Both {
+        stream: *mut pg_sys::ReadStream,
+        groups: Vec<GroupEntry>,
+    },
+    Feeding(Feed),
+}
+
+/// The sample on its way to analyze.c.
+struct Feed {
+    hot: std::vec::IntoIter<pg_sys::HeapTuple>,
+    cold: ColdFeed,
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn scan_analyze_next_block(
+    scan: pg_sys::TableScanDesc,
+    stream: *mut pg_sys::ReadStream,
+) -> bool {
+    // SAFETY: the scan is ours; the stream outlives the sampling.
+    unsafe {
+        let scan = ours(scan);
+        let table = scan.base.rs_rd;
+        if let Phase::Start = scan.state().analyze.0 {
+            let groups = live_groups(table);
+            if !groups.is_empty() {
+                scan.state().analyze.0 = Phase::Both { stream, groups };
+                return true;
+            }
+            scan.state().analyze.0 = Phase::HotOnly;
+        }
+        match scan.state().analyze.0 {
+            Phase::HotOnly => {
+                (heap().scan_analyze_next_block.unwrap_unchecked())(scan.heap(), stream)
+            }
+            _ => false,
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn scan_analyze_next_tuple(
+    scan: pg_sys::TableScanDesc,
+    oldest_xmin: pg_sys::TransactionId,
+    live_rows: *mut f64,
+    dead_rows: *mut f64,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> bool {
+    // SAFETY: the scan is ours and a block was announced.
+    unsafe {
+        let scan = ours(scan);
+        let table = scan.base.rs_rd;
+        let heap_scan = scan.heap();
+        let state = &mut scan.state().analyze.0;
+        if let Phase::HotOnly = state {
+            return (heap().scan_analyze_next_tuple.unwrap_unchecked())(
+                heap_scan,
+                oldest_xmin,
+                live_rows,
+                dead_rows,
+                slot,
+            );
+        }
+        if let Phase::Both { stream, groups } = state {
+            let hot = HotSample::draw(heap_scan, *stream, oldest_xmin, live_rows, dead_rows, slot);
+            let groups = std::mem::take(groups);
+            *state = Phase::Feeding(prepare(table, hot, &groups, live_rows));
+        }
+        let Phase::Feeding(feed) = state else {
+            return false;
+        };
+        if let Some(tuple) = feed.hot.next() {
+            pg_sys::ExecForceStoreHeapTuple(tuple, slot, true);
+            return true;
+        }
+        feed.cold.next(table, slot)
+    }
+}
+
+/// The groups whose rows count as live.
+unsafe fn live_groups(table: pg_sys::Relation) -> Vec<GroupEntry> {
+    // SAFETY: the table is open and locked.
+    unsafe {
+        let Some(store) = ColdStore::open(table, pg_sys::AccessShareLock) else {
+            return Vec::new();
+        };
+        if howdah_bridge::relation::main_fork_blocks(store.toast()) == 0 {
+            return Vec::new();
+        }
+        let horizon = fate::horizon(&store);
+        or_raise((*table).rd_id, fate::entries_not_dead(&store, horizon))
+            .into_iter()
+            .filter(|e| e.has_stored_rows() && e.fate.counts_as_live())
+            .map(|e| e.placed.entry)
+            .collect()
+    }
+}
+
+/// Rows of the sample that analyze.c is going to ask for: 300 per unit of statistics target.
+unsafe fn sample_rows_wanted(table: pg_sys::Relation) -> usize {
+    // SAFETY: the table is open; each catalog tuple is released after use.
+    unsafe {
+        let desc = (*table).rd_att;
+        let mut target = pg_sys::default_statistics_target;
+        for attno in 1..=(*desc).natts as i16 {
+            let cache = pg_sys::SysCacheIdentifier::ATTNUM as i32;
+            let (relid, attno) = ((*table).rd_id.into(), pg_sys::Datum::from(attno));
+            let tuple = pg_sys::SearchSysCache2(cache, relid, attno);
+            if tuple.is_null() {
+                continue;
+            }
+            let mut is_null = false;
+            let number = pg_sys::Anum_pg_attribute_attstattarget as i16;
+            let own = pg_sys::SysCacheGetAttr(cache, tuple, number, &mut is_null);
+            if !is_null {
+                target = target.max(i32::from(own.value() as i16));
+            }
+            pg_sys::ReleaseSysCache(tuple);
+        }
+        300 * target.max(1) as usize
+    }
+}
+
+/// A number in `0..bound`.
+fn random_below(bound: u64) -> u64 {
+    // SAFETY: the server's own generator, used by the main thread only.
+    unsafe { pg_sys::pg_prng_uint64_range(&raw mut pg_sys::pg_global_prng_state, 0, bound - 1) }
+}
+
+/// A random sample of the live rows in the sampled hot blocks.
+struct HotSample {
+    rows: Vec<pg_sys::HeapTuple>,
+    /// Live rows in the sampled blocks.
+    live_rows: f64,
+    sampled_blocks: u32,
+    all_blocks: u32,
+}
+
+impl HotSample {
+    unsafe fn draw(
+        scan: pg_sys::TableScanDesc,
+        stream: *mut pg_sys::ReadStream,
+        oldest_xmin: pg_sys::TransactionId,
+        live_rows: *mut f64,
+        dead_rows: *mut f64,
+        slot: *mut pg_sys::TupleTableSlot,
+    ) -> HotSample {
+        // SAFETY: heap's callbacks on heap's descriptor, in the order of analyze.c.
+        unsafe {
+            let next_block = heap().scan_analyze_next_block.unwrap_unchecked();
+            let next_tuple = heap().scan_analyze_next_tuple.unwrap_unchecked();
+            let wanted = sample_rows_wanted((*scan).rs_rd);
+            let mut rows: Vec<pg_sys::HeapTuple> = Vec::new();
+            let (mut seen, mut sampled_blocks) = (0, 0);
+            while next_block(scan, stream) {
+                sampled_blocks += 1;
+                pg_sys::vacuum_delay_point(true);
+                while next_tuple(scan, oldest_xmin, live_rows, dead_rows, slot) {
+                    seen += 1;
+                    if rows.len() < wanted {
+                        rows.push(pg_sys::ExecCopySlotHeapTuple(slot));
+                        continue;
+                    }
+                    let place = random_below(seen) as usize;
+                    if let Some(row) = rows.get_mut(place) {
+                        pg_sys::heap_freetuple(*row);
+                        *row = pg_sys::ExecCopySlotHeapTuple(slot);
+                    }
+                }
+                pg_sys::pgstat_progress_update_param(
+                    pg_sys::PROGRESS_ANALYZE_BLOCKS_DONE as i32,
+                    i64::from(sampled_blocks),
+                );
+            }
+            HotSample {
+                rows,
+                live_rows: *live_rows,
+                sampled_blocks,
+                all_blocks: (*scan.cast::<pg_sys::HeapScanDescData>()).rs_nblocks,
+            }
+        }
+    }
+
+    /// Hot rows in the whole table, estimated.
+    fn table_rows(&self) -> f64 {
+        match self.sampled_blocks {
+            0 => 0.0,
+            sampled => self.live_rows / f64::from(sampled) * f64::from(self.all_blocks),
+        }
+    }
+}
+
+/// Cuts both sides to proportion and makes `live_rows` stand for both.
+unsafe fn prepare(
+    table: pg_sys::Relation,
+    mut hot: HotSample,
+    groups: &[GroupEntry],
+    live_rows: *mut f64,
+) -> Feed {
+    // SAFETY: as for scan_analyze_next_tuple.
+    unsafe {
+        let cold_rows: u64 = groups.iter().map(|g| u64::from(g.row_count)).sum();
+        let hot_rows = hot.table_rows();
+        let all_rows = hot_rows + cold_rows as f64;
+        let mut share = (sample_rows_wanted(table) as f64 / all_rows).min(1.0);
+        if hot_rows > 0.0 {
+            share = share.min(hot.rows.len() as f64 / hot_rows);
+        }
+        let hot_share = ((hot_rows * share).round() as usize).min(hot.rows.len());
+        let chosen = choose_groups(groups);
+        let readable: u64 = chosen.iter().map(|g| u64::from(g.row_count)).sum();
+        let cold_share = ((cold_rows as f64 * share).round() as u64).min(readable);
+        if hot.all_blocks > 0 {
+            *live_rows +=
+                cold_rows as f64 * f64::from(hot.sampled_blocks) / f64::from(hot.all_blocks);
+        }
+        for i in 0..hot_share {
+            let other = i + random_below((hot.rows.len() - i) as u64) as usize;
+            hot.rows.swap(i, other);
+        }
+        for row in hot.rows.drain(hot_share..) {
+            pg_sys::heap_freetuple(row);
+        }
+        hot.rows.sort_by_key(|&row| {
+            let tid = &(*row).t_self;
+            (block_of(tid), tid.ip_posid)
+        });
+        Feed {
+            hot: hot.rows.into_iter(),
+            cold: ColdFeed::new(table, chosen, cold_share),
+        }
+    }
+}
+
+/// All groups, or as many as may be read, one from each of equal parts of the table.
+fn choose_groups(groups: &[GroupEntry]) -> Vec<GroupEntry> {
+    let total: u64 = groups.iter().map(|g| g.body_bytes).sum();
+    let affordable = match total.checked_div(groups.len() as u64) {
+        None | Some(0) => groups.len(),
+        Some(average) => (READ_LIMIT_BYTES / average) as usize,
+    };
+    let count = affordable.max(FEWEST_GROUPS).min(groups.len());
+    (0..count)
+        .map(|k| {
+            let start = k * groups.len() / count;
+            let end = (k + 1) * groups.len() / count;
+            groups[start + random_below((end - start) as u64) as usize]
+        })
+        .collect()
+}
+
+/// The cold part of the sample, decoded group by group.
+struct ColdFeed {
+    groups: Vec<GroupEntry>,
+    /// Positions among the rows of all `groups`, ascending.
+    picks: std::collections::btree_set::IntoIter<u64>,
+    /// The current group, and the position of its first row among those of all groups.
+    group: usize,
+    group_start: u64,
+    loaded: Option<GroupRows>,
+    layout: TableLayout,
+    datums: RowDatums,
+    memory: RowMemory,
+}
+
+impl ColdFeed {
+    unsafe fn new(table: pg_sys::Relation, groups: Vec<GroupEntry>, count: u64) -> ColdFeed {
+        // SAFETY: the table is open.
+        let layout = unsafe { TableLayout::of((*table).rd_att) };
+        let rows: u64 = groups.iter().map(|g| u64::from(g.row_count)).sum();
+        // Floyd's algorithm: `count` different numbers, every subset equally likely.
+        let mut picks = BTreeSet::new();
+        for bound in rows - count.min(rows)..rows {
+            let pick = random_below(bound + 1);
+            if !picks.insert(pick) {
+                picks.insert(bound);
+            }
+        }
+        ColdFeed {
+            picks: picks.into_iter(),
+            group: 0,
+            group_start: 0,
+            loaded: None,
+            datums: RowDatums::new(layout.attributes.len()),
+            layout,
+            memory: RowMemory::new(),
+            groups,
+        }
+    }
+
+    unsafe fn next(&mut self, table: pg_sys::Relation, slot: *mut pg_sys::TupleTableSlot) -> bool {
+        let Some(pick) = self.picks.next() else {
+            // SAFETY: the slot belongs to the caller.
+            unsafe { pg_sys::ExecClearTuple(slot) };
+            return false;
+        };
+        while pick >= self.group_start + u64::from(self.groups[self.group].row_count) {
+            self.group_start += u64::from(self.groups[self.group].row_count);
+            self.group += 1;
+            self.loaded = None;
+        }
+        // SAFETY: the table is open; datums live in the row memory until the slot copied them.
+        unsafe {
+            let oid = (*table).rd_id;
+            if self.loaded.is_none() {
+                pg_sys::vacuum_delay_point(true);
+                let Some(store) = ColdStore::open(table, pg_sys::AccessShareLock) else {
+                    return false;
+                };
+                let group = ColdGroup::Stored(self.groups[self.group]);
+                self.loaded = Some(or_raise(oid, GroupRows::load(&store, &group, &Wanted::All)));
+            }
+            let Some(rows) = &self.loaded else {
+                return false;
+            };
+            let position = pick - self.group_start;
+            let tid = RowNumber(rows.first_row.0 + position).tid();
+            let (layout, datums) = (&self.layout, &mut self.datums);
+            self.memory.with(|| {
+                rows.fill(
+                    position as u32,
+                    layout,
+                    (*table).rd_att,
+                    &Wanted::All,
+                    datums,
+                );
+                store_cold_row(
+                    slot,
+                    datums.values.as_mut_ptr(),
+                    datums.nulls.as_mut_ptr(),
+                    tid,
+                    oid,
+                );
+            });
+            true
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Index builds.
+//!
+//! ```text
+//!   hot rows   heap's loop over the inner heap scan: HOT chains under their roots
+//!   cold rows  group by group, the columns that the index reads
+//! ```
+//!
+//! Heap's own loop cannot be called: `heap_getnext` refuses a relation with our routine. What
+//! stands here mirrors `heapam_index_build_range_scan` over `heap_getnextslot`, with the same
+//! verdicts of `HeapTupleSatisfiesVacuum`. A cold group is judged as a whole, by its directory
+//! entry and the same rules.
+//!
+//! In a parallel build the participants share heap's block counter for the hot side and claim
+//! cold groups from the counter behind it, so each group is built by one of them.
+//!
+//! Kinds of index that cannot hold cold TIDs (BRIN) get hot rows only.
+
+use howdah_bridge::store::ColdStore;
+use pgrx::{pg_guard, pg_sys};
+
+use super::index_entry::{BuildCallback, ChainRoots, IndexEntries, attributes_read, is_hot_only};
+use super::scan;
+use crate::cursor::ColdCursor;
+use crate::errors::or_raise;
+use crate::load;
+use crate::store::fate::{self, Fate, FatedEntry};
+use crate::store::view::{ColdGroup, ColdView};
+
+pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
+    am.index_build_range_scan = Some(index_build_range_scan);
+}
+
+/// What one build works on.
+struct Build {
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    info: *mut pg_sys::IndexInfo,
+    /// Rows are judged one by one against this horizon; invalid when the scan has an MVCC snapshot.
+    oldest_xmin: pg_sys::TransactionId,
+    any_visible: bool,
+    progress: bool,
+    callback: BuildCallback,
+}
+
+/// What becomes of one row.
+struct Verdict {
+    alive: bool,
+    counts: bool,
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn index_build_range_scan(
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    info: *mut pg_sys::IndexInfo,
+    allow_sync: bool,
+    any_visible: bool,
+    progress: bool,
+    start_block: pg_sys::BlockNumber,
+    block_count: pg_sys::BlockNumber,
+    callback: pg_sys::IndexBuildCallback,
+    callback_state: *mut std::ffi::c_void,
+    parallel_scan: pg_sys::TableScanDesc,
+) -> f64 {
+    // SAFETY: arguments come from the core or an index AM, which hold table and index open and
+    // locked; a parallel scan was begun by our scan_begin.
+    unsafe {
+        let oldest_xmin = if (*info).ii_Concurrent {
+            pg_sys::InvalidTransactionId
+        } else {
+            pg_sys::GetOldestNonRemovableTransactionId(table)
+        };
+        let build = Build {
+            table,
+            index,
+            info,
+            oldest_xmin,
+            any_visible,
+            progress,
+            callback: BuildCallback {
+                function: callback,
+                state: callback_state,
+            },
+        };
+        let mut own_snapshot = std::ptr::null_mut();
+        let scan = if parallel_scan.is_null() {
+            let mut snapshot = &raw mut pg_sys::SnapshotAnyData;
+            if oldest_xmin == pg_sys::InvalidTransactionId {
+                own_snapshot = pg_sys::RegisterSnapshot(pg_sys::GetTransactionSnapshot());
+                snapshot = own_snapshot;
+            }
+            let no_keys = std::ptr::null_mut();
+            pg_sys::table_beginscan_strat(table, snapshot, 0, no_keys, true, allow_sync)
+        } else {
+            parallel_scan
+        };
+        let heap_scan = scan::ours(scan).heap().cast::<pg_sys::HeapScanDescData>();
+        if !allow_sync {
+            pg_sys::heap_setscanlimits(heap_scan.cast(), start_block, block_count);
+        }
+        let mut entries = IndexEntries::new(table, info);
+        let mut row_count = build.hot_rows(heap_scan, &mut entries);
+        let whole_table = start_block == 0 && block_count == pg_sys::InvalidBlockNumber;
+        if whole_table && !any_visible && !is_hot_only(index) {
+            row_count += build.cold_rows(scan, &mut entries);
+        }
+        entries.end();
+        pg_sys::table_endscan(scan);
+        if !own_snapshot.is_null() {
+            pg_sys::UnregisterSnapshot(own_snapshot);
+        }
+        row_count
+    }
+}
+
+impl Build {
+    fn judges_itself(&self) -> bool {
+        self.oldest_xmin != pg_sys::InvalidTransactionId
+    }
+
+    fn checks_uniqueness(&self) -> bool {
+        // SAFETY: `info` is valid during the build.
+        unsafe { (*self.info).ii_Unique || !(*self.info).ii_ExclusionOps.is_null() }
+    }
+
+    unsafe fn hot_rows(&self, scan: pg_sys::HeapScanDesc, entries: &mut IndexEntries) -> f64 {
+        // SAFETY: the scan is open; its pin keeps the current tuple's page.
+        unsafe {
+            let forward = pg_sys::ScanDirection::ForwardScanDirection;
+            let mut roots = ChainRoots::new();
+            let mut reported = pg_sys::InvalidBlockNumber;
+            let mut row_count = 0.0;
+            self.report(pg_sys::PROGRESS_SCAN_BLOCKS_TOTAL, blocks_to_scan(scan));
+            while pg_sys::heap_getnextslot(scan.cast(), forward, entries.slot) {
+                pgrx::check_for_interrupts!();
+                let done = blocks_done(scan);
+                if done != reported {
+                    self.report(pg_sys::PROGRESS_SCAN_BLOCKS_DONE, done);
+                    reported = done;
+                }
+                roots.enter_page(scan);
+                let tuple = &raw mut (*scan).rs_ctup;
+                let verdict = if self.judges_itself() {
+                    self.judge_hot(tuple, (*scan).rs_cbuf)
+                } else {
+                    Some(Verdict {
+                        alive: true,
+                        counts: true,
+                    })
+                };
+                let Some(verdict) = verdict else { continue };
+                row_count += f64::from(u8::from(verdict.counts));
+                if entries.form() {
+                    let tid = roots.root_of(scan, &*tuple);
+                    self.callback.call(self.index, tid, entries, verdict.alive);
+                }
+            }
+            self.report(pg_sys::PROGRESS_SCAN_BLOCKS_DONE, blocks_to_scan(scan));
+            row_count
+        }
+    }
+
+    /// `None` leaves the row out. Mirrors the switch of `heapam_index_build_range_scan`.
+    unsafe fn judge_hot(
+        &self,
+        tuple: pg_sys::HeapTuple,
+        buffer: pg_sys::Buffer,
+    ) -> Option<Verdict> {
+        use pg_sys::HTSV_Result::*;
+        // SAFETY: the scan holds the pin; the content lock is given up before waiting.
+        unsafe {
+            loop {
+                pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
+                let state = pg_sys::HeapTupleSatisfiesVacuum(tuple, self.oldest_xmin, buffer);
+                let header = (*tuple).t_data;
+                let hot_updated = pg_sys::HeapTupleHeaderIsHotUpdated(header);
+                let inserter = pg_sys::HeapTupleHeaderGetXmin(header);
+                let deleter = if state == HEAPTUPLE_DELETE_IN_PROGRESS {
+                    pg_sys::HeapTupleHeaderGetUpdateXid(header)
+                } else {
+                    pg_sys::InvalidTransactionId
+                };
+                pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_UNLOCK as i32);
+                let own = |xid| pg_sys::TransactionIdIsCurrentTransactionId(xid);
+                let verdict = |alive, counts| Some(Verdict { alive, counts });
+                return match state {
+                    HEAPTUPLE_DEAD => None,
+                    HEAPTUPLE_LIVE => verdict(true, true),
+                    HEAPTUPLE_RECENTLY_DEAD if hot_updated => {
+                        // The live end of the chain stands for it; old snapshots must not
+                        // use the index.
+                        (*self.info).ii_BrokenHotChain = true;
+                        None
+                    }
+                    HEAPTUPLE_RECENTLY_DEAD => verdict(false, false),
+                    HEAPTUPLE_INSERT_IN_PROGRESS if self.any_visible => verdict(true, true),
+                    HEAPTUPLE_INSERT_IN_PROGRESS if own(inserter) => verdict(true, true),
+                    HEAPTUPLE_INSERT_IN_PROGRESS => {
+                        self.warn_of("insert");
+                        if self.checks_uniqueness() {
+                            self.wait_for(inserter, &mut (*tuple).t_self);
+                            continue;
+                        }
+                        verdict(true, false)
+                    }
+                    HEAPTUPLE_DELETE_IN_PROGRESS if self.any_visible => verdict(false, true),
+                    HEAPTUPLE_DELETE_IN_PROGRESS if !own(deleter) => {
+                        self.warn_of("delete");
+                        if self.checks_uniqueness() || hot_updated {
+                            self.wait_for(deleter, &mut (*tuple).t_self);
+                            continue;
+                        }
+                        verdict(false, true)
+                    }
+                    HEAPTUPLE_DELETE_IN_PROGRESS if hot_updated => {
+                        (*self.info).ii_BrokenHotChain = true;
+                        None
+                    }
+                    _ => verdict(false, false),
+                };
+            }
+        }
+    }
+
+    unsafe fn cold_rows(&self, scan: pg_sys::TableScanDesc, entries: &mut IndexEntries) -> f64 {
+        // SAFETY: the scan is ours and open; the slot belongs to `entries`.
+        unsafe {
+            let Some((view, verdicts)) = self.cold_view((*scan).rs_snapshot) else {
+                return 0.0;
+            };
+            let wanted = attributes_read(self.info, (*(*self.table).rd_att).natts as usize);
+            let shared = scan::shared_groups(scan);
+            let mut cursor = ColdCursor::new(self.table, view, wanted, shared);
+            let mut row_count = 0.0;
+            while let Some(row) = cursor.next(self.table) {
+                pgrx::check_for_interrupts!();
+                let verdict = &verdicts[cursor.group_index()];
+                row_count += f64::from(u8::from(verdict.counts));
+                cursor.store(self.table, entries.slot);
+                if entries.form() {
+                    self.callback
+                        .call(self.index, row.tid(), entries, verdict.alive);
+                }
+            }
+            pg_sys::ExecClearTuple(entries.slot);
+            cursor.end();
+            row_count
+        }
+    }
+
+    /// The groups to build, and what becomes of the rows of each. `None` if there are none.
+    unsafe fn cold_view(&self, snapshot: pg_sys::Snapshot) -> Option<(ColdView, Vec<Verdict>)> {
+        // SAFETY: the table is open and locked.
+        unsafe {
+            let mut groups: Vec<(ColdGroup, Verdict)> = if self.judges_itself() {
+                self.judged_groups()
+                    .into_iter()
+                    .map(|e| {
+                        let verdict = Verdict {
+                            alive: matches!(e.fate, Fate::Live | Fate::Arriving(_)),
+                            counts: e.fate.counts_as_live(),
+                        };
+                        (ColdGroup::Stored(e.placed.entry), verdict)
+                    })
+                    .collect()
+            } else {
+                ColdView::of(self.table, snapshot)
+                    .groups
+                    .into_iter()
+                    .filter(|g| !g.is_pending())
+                    .map(|g| {
+                        (
+                            g,
+                            Verdict {
+                                alive: true,
+                                counts: true,
+                            },
+                        )
+                    })
+                    .collect()
+            };
+            // Rows of a load of this very transaction that are still in memory.
+            let pending = load::visible_pending(self.table, snapshot);
+            groups.extend(pending.into_iter().map(|g| {
+                (
+                    g,
+                    Verdict {
+                        alive: true,
+                        counts: true,
+                    },
+                )
+            }));
+            groups.sort_by_key(|(group, _)| group.first_row());
+            let (groups, verdicts): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
+            (!groups.is_empty()).then_some((ColdView { groups }, verdicts))
+        }
+    }
+
+    /// The stored groups that are not dead to everyone. Waits for other transactions' groups
+    /// where uniqueness depends on them, as for hot rows.
+    unsafe fn judged_groups(&self) -> Vec<FatedEntry> {
+        // SAFETY: the table is open and locked.
+        unsafe {
+            let oid = (*self.table).rd_id;
+            let Some(store) = ColdStore::open(self.table, pg_sys::AccessShareLock) else {
+                return Vec::new();
+            };
+            if howdah_bridge::relation::main_fork_blocks(store.toast()) == 0 {
+                return Vec::new();
+            }
+            let horizon = fate::horizon(&store);
+            loop {
+                let mut entries = or_raise(oid, fate::entries_not_dead(&store, horizon));
+                entries.retain(FatedEntry::has_stored_rows);
+                let foreign = entries
+                    .iter()
+                    .find_map(|e| e.fate.foreign_transaction().map(|xid| (xid, e)));
+                let Some((xid, entry)) = foreign else {
+                    return entries;
+                };
+                self.warn_of(match entry.fate {
+                    Fate::Leaving(_) => "delete",
+                    _ => "insert",
+                });
+                if !self.checks_uniqueness() {
+                    return entries;
+                }
+                self.wait_for(xid, &mut entry.placed.entry.first_row.tid());
+            }
+        }
+    }
+
+    unsafe fn warn_of(&self, what: &str) {
+        // SAFETY: the table is open.
+        let name = unsafe { howdah_bridge::relation::name_of(self.table) };
+        pgrx::warning!("concurrent {what} in progress within table \"{name}\"");
+    }
+
+    unsafe fn wait_for(&self, xid: pg_sys::TransactionId, tid: pg_sys::ItemPointer) {
+        // SAFETY: no content lock is held; the table is open.
+        unsafe {
+            let oper = pg_sys::XLTW_Oper::XLTW_InsertIndexUnique;
+            pg_sys::XactLockTableWait(xid, self.table, tid, oper);
+            pgrx::check_for_interrupts!();
+        }
+    }
+
+    fn report(&self, parameter: u32, value: u32) {
+        if self.progress {
+            // SAFETY: writes to the backend's own status entry.
+            unsafe { pg_sys::pgstat_progress_update_param(parameter as i32, i64::from(value)) }
+        }
+    }
+}
+
+unsafe fn shared_part(
+    scan: pg_sys::HeapScanDesc,
+) -> Option<*mut pg_sys::ParallelBlockTableScanDescData> {
+    // SAFETY: the caller's scan is open.
+    let parallel = unsafe { (*scan).rs_base.rs_parallel };
+    (!parallel.is_null()).then_some(parallel.cast())
+}
+
+unsafe fn blocks_to_scan(scan: pg_sys::HeapScanDesc) -> pg_sys::BlockNumber {
+    // SAFETY: the scan is open, its shared part lives as long.
+    unsafe { shared_part(scan).map_or((*scan).rs_nblocks, |p| (*p).phs_nblocks) }
+}
+
+/// Mirrors `heapam_scan_get_blocks_done`: a synchronized scan starts in the middle.
+unsafe fn blocks_done(scan: pg_sys::HeapScanDesc) -> pg_sys::BlockNumber {
+    // SAFETY: as for `blocks_to_scan`.
+    unsafe {
+        let start = shared_part(scan).map_or((*scan).rs_startblock, |p| (*p).phs_startblock);
+        let at = (*scan).rs_cblock;
+        if at > start {
+            at - start
+        } else {
+            blocks_to_scan(scan) - start + at
+        }
+    }
+}

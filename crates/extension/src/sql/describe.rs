@@ -1,0 +1,286 @@
+//! What the views `howdah.tables`, `howdah.row_groups` and `howdah.column_chunks` are made of.
+//!
+//! Sizes and counts are shown to whoever may see the catalogs, as PostgreSQL shows
+//! `pg_class.reltuples` and `pg_relation_size()`. Values (extremes, and what tells something
+//! about values) only to those who may select the column, and to nobody whom row security
+//! restricts.
+
+use howdah_bridge::relation::OpenRelation;
+use howdah_bridge::store::ColdStore;
+use howdah_columnar::{ChunkStats, ColumnType, OwnedValue};
+use pgrx::iter::TableIterator;
+use pgrx::{name, pg_extern, pg_sys};
+
+use crate::am;
+use crate::errors::or_raise;
+use crate::store::directory::{self, GroupEntry, GroupState};
+use crate::store::open_group::OpenGroup;
+use crate::types::{AttributeLayout, TableLayout, datum_of};
+
+/// A howdah table that is open for reading; `None` if it is gone or of another access method.
+fn open_howdah(oid: pg_sys::Oid) -> Option<OpenRelation> {
+    let lock = pg_sys::AccessShareLock;
+    let rel = OpenRelation::try_open(oid, lock)?.releasing(lock);
+    // SAFETY: `rel` is open.
+    let readable = unsafe {
+        let other_temporary = (*(*rel.raw()).rd_rel).relpersistence
+            == pg_sys::RELPERSISTENCE_TEMP as i8
+            && !(*rel.raw()).rd_islocaltemp;
+        am::is_howdah(rel.raw()) && !other_temporary
+    };
+    readable.then_some(rel)
+}
+
+/// The stored groups that the running statement sees, opened one after the other.
+fn for_each_group(rel: &OpenRelation, mut see: impl FnMut(&GroupEntry, &OpenGroup)) {
+    // SAFETY: `rel` is open; a running statement has an active snapshot.
+    unsafe {
+        let oid = (*rel.raw()).rd_id;
+        let Some(store) = ColdStore::open(rel.raw(), pg_sys::AccessShareLock) else {
+            return;
+        };
+        let snapshot = pg_sys::GetActiveSnapshot();
+        for placed in or_raise(oid, directory::groups(&store, snapshot)) {
+            pgrx::check_for_interrupts!();
+            if placed.entry.state == GroupState::Stored {
+                let open = or_raise(oid, OpenGroup::open(&store, placed.entry));
+                see(&placed.entry, &open);
+            }
+        }
+    }
+}
+
+fn raw_bytes(group: &OpenGroup) -> u64 {
+    (0..group.column_count())
+        .map(|column| group.footer.column(column).stats.raw_bytes)
+        .sum()
+}
+
+/// One row: sizes of a howdah table; no row for any other relation.
+#[pg_extern(sql = false)]
+#[allow(clippy::type_complexity)]
+fn table_sizes(
+    relation: pg_sys::Oid,
+) -> TableIterator<
+    'static,
+    (
+        name!(hot_rows_estimate, i64),
+        name!(cold_rows, i64),
+        name!(row_groups, i64),
+        name!(hot_bytes, i64),
+        name!(cold_bytes, i64),
+        name!(cold_raw_bytes, i64),
+    ),
+> {
+    let Some(rel) = open_howdah(relation) else {
+        return TableIterator::empty();
+    };
+    let (mut rows, mut groups, mut stored, mut raw) = (0, 0, 0, 0);
+    for_each_group(&rel, |entry, open| {
+        rows += u64::from(entry.row_count);
+        groups += 1;
+        stored += entry.body_bytes + u64::from(entry.footer_bytes);
+        raw += raw_bytes(open);
+    });
+    // SAFETY: `rel` is open.
+    let (hot_rows, hot_bytes) = unsafe { (hot_rows_estimate(&rel), hot_bytes(&rel)) };
+    TableIterator::once((
+        hot_rows,
+        rows as i64,
+        groups,
+        hot_bytes as i64,
+        stored as i64,
+        raw as i64,
+    ))
+}
+
+/// What the planner thinks the heap holds.
+///
+/// # Safety
+/// `rel` is open.
+unsafe fn hot_rows_estimate(rel: &OpenRelation) -> i64 {
+    // SAFETY: the routine is ours; every out-pointer is valid; widths may be left to it.
+    unsafe {
+        if howdah_bridge::relation::main_fork_blocks(rel.raw()) == 0 {
+            return 0;
+        }
+        let (mut pages, mut tuples, mut visible) = (0, 0.0, 0.0);
+        if let Some(estimate) = am::howdah().relation_estimate_size {
+            estimate(
+                rel.raw(),
+                std::ptr::null_mut(),
+                &mut pages,
+                &mut tuples,
+                &mut visible,
+            );
+        }
+        let cold = am::estimate::cold_size(rel.raw()).rows;
+        (tuples - cold as f64).max(0.0) as i64
+    }
+}
+
+/// Bytes of the heap and its maps.
+///
+/// # Safety
+/// `rel` is open.
+unsafe fn hot_bytes(rel: &OpenRelation) -> u64 {
+    use pg_sys::ForkNumber::{FSM_FORKNUM, MAIN_FORKNUM, VISIBILITYMAP_FORKNUM};
+    [MAIN_FORKNUM, FSM_FORKNUM, VISIBILITYMAP_FORKNUM]
+        .into_iter()
+        // SAFETY: as for this function; a fork that does not exist has no blocks.
+        .map(|fork| unsafe {
+            let smgr = pg_sys::RelationGetSmgr(rel.raw());
+            if pg_sys::smgrexists(smgr, fork) {
+                u64::from(pg_sys::smgrnblocks(smgr, fork)) * u64::from(pg_sys::BLCKSZ)
+            } else {
+                0
+            }
+        })
+        .sum()
+}
+
+/// The row groups of a howdah table.
+#[pg_extern(sql = false)]
+#[allow(clippy::type_complexity)]
+fn table_row_groups(
+    relation: pg_sys::Oid,
+) -> TableIterator<
+    'static,
+    (
+        name!(row_group, i64),
+        name!(first_row, i64),
+        name!(row_count, i32),
+        name!(column_count, i32),
+        name!(footer_bytes, i64),
+        name!(body_bytes, i64),
+        name!(raw_bytes, i64),
+    ),
+> {
+    let mut out = Vec::new();
+    if let Some(rel) = open_howdah(relation) {
+        for_each_group(&rel, |entry, open| {
+            out.push((
+                i64::from(entry.group()),
+                entry.first_row.0 as i64,
+                entry.row_count as i32,
+                open.column_count() as i32,
+                i64::from(entry.footer_bytes),
+                entry.body_bytes as i64,
+                raw_bytes(open) as i64,
+            ));
+        });
+    }
+    TableIterator::new(out)
+}
+
+/// The column chunks of a howdah table; dropped columns are left out.
+#[pg_extern(sql = false)]
+#[allow(clippy::type_complexity)]
+fn table_column_chunks(
+    relation: pg_sys::Oid,
+) -> TableIterator<
+    'static,
+    (
+        name!(row_group, i64),
+        name!(attnum, i16),
+        name!(encoding, String),
+        name!(bytes, i64),
+        name!(raw_bytes, i64),
+        name!(null_count, Option<i64>),
+        name!(distinct_estimate, Option<i64>),
+        name!(min, Option<String>),
+        name!(max, Option<String>),
+    ),
+> {
+    let mut out = Vec::new();
+    if let Some(rel) = open_howdah(relation) {
+        // SAFETY: `rel` is open.
+        let layout = unsafe { TableLayout::of((*rel.raw()).rd_att) };
+        let readable = readable_columns(relation, layout.attributes.len());
+        for_each_group(&rel, |entry, open| {
+            for (i, attribute) in layout.attributes.iter().enumerate() {
+                if attribute.dropped || i >= open.column_count() {
+                    continue;
+                }
+                let column = open.footer.column(i);
+                let stats = readable[i].then_some(&column.stats);
+                let extreme = |of: fn(&ChunkStats) -> &Option<OwnedValue>| {
+                    let value = of(stats?).as_ref()?;
+                    value_text(value, column.ty, attribute)
+                };
+                out.push((
+                    i64::from(entry.group()),
+                    i as i16 + 1,
+                    column.encoding.clone(),
+                    (column.byte_range.end - column.byte_range.start) as i64,
+                    column.stats.raw_bytes as i64,
+                    stats.map(|s| s.null_count as i64),
+                    stats.and_then(|s| s.distinct_estimate).map(|n| n as i64),
+                    extreme(|s| &s.min),
+                    extreme(|s| &s.max),
+                ));
+            }
+        });
+    }
+    TableIterator::new(out)
+}
+
+/// Per attribute, whether the user may select it and sees all rows.
+fn readable_columns(table: pg_sys::Oid, attribute_count: usize) -> Vec<bool> {
+    // SAFETY: catalog lookups. check_enable_rls without an ERROR tells whether policies apply.
+    unsafe {
+        let user = pg_sys::GetUserId();
+        let ok = pg_sys::AclResult::ACLCHECK_OK;
+        let select = pg_sys::ACL_SELECT as pg_sys::AclMode;
+        let restricted = pg_sys::check_enable_rls(table, pg_sys::InvalidOid, true)
+            == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32;
+        let whole = pg_sys::pg_class_aclcheck(table, user, select) == ok;
+        (1..=attribute_count as i16)
+            .map(|n| {
+                !restricted
+                    && (whole || pg_sys::pg_attribute_aclcheck(table, n, user, select) == ok)
+            })
+            .collect()
+    }
+}
+
+/// A minimum or maximum as its type prints it; `None` for types whose stored order is not the
+/// order that SQL gives them. Text is ordered by its bytes.
+fn value_text(
+    value: &OwnedValue,
+    stored: ColumnType,
+    attribute: &AttributeLayout,
+) -> Option<String> {
+    let ordered = matches!(
+        attribute.type_oid,
+        pg_sys::BOOLOID
+            | pg_sys::INT2OID
+            | pg_sys::INT4OID
+            | pg_sys::INT8OID
+            | pg_sys::FLOAT4OID
+            | pg_sys::FLOAT8OID
+            | pg_sys::NUMERICOID
+            | pg_sys::MONEYOID
+            | pg_sys::DATEOID
+            | pg_sys::TIMEOID
+            | pg_sys::TIMESTAMPOID
+            | pg_sys::TIMESTAMPTZOID
+            | pg_sys::TEXTOID
+            | pg_sys::VARCHAROID
+            | pg_sys::BPCHAROID
+            | pg_sys::BYTEAOID
+            | pg_sys::UUIDOID
+    );
+    if !ordered || stored != attribute.column_type {
+        return None;
+    }
+    // SAFETY: the value has the attribute's storage type, so its datum is valid for the type's
+    // output function; both live in the running function's memory.
+    unsafe {
+        let mut output = pg_sys::InvalidOid;
+        let mut is_varlena = false;
+        pg_sys::getTypeOutputInfo(attribute.type_oid, &mut output, &mut is_varlena);
+        let datum = datum_of(value.as_value(), attribute);
+        Some(super::owned(pg_sys::OidOutputFunctionCall(output, datum)))
+    }
+}

@@ -1,0 +1,107 @@
+//! What has become of each row group, judged for maintenance.
+//!
+//! Scans ask what a snapshot sees. Index builds, ANALYZE, VACUUM and table rewrites ask more:
+//! whether *anybody* may still see a group, as `HeapTupleSatisfiesVacuum` answers for a heap
+//! tuple. A group's fate is that of its directory entry.
+
+use howdah_bridge::store::{ColdStore, TupleStamp};
+use pgrx::pg_sys;
+
+use super::directory::{self, GroupState, PlacedEntry};
+use crate::errors::ColdError;
+
+/// The life of an entry that is not dead to everyone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Live,
+    /// Deleted, but an old snapshot may still see it.
+    RecentlyDead,
+    /// Inserted by a transaction that still runs.
+    Arriving(pg_sys::TransactionId),
+    /// Deleted by a transaction that still runs.
+    Leaving(pg_sys::TransactionId),
+}
+
+impl Fate {
+    /// The running transaction that decides, unless it is our own.
+    pub fn foreign_transaction(self) -> Option<pg_sys::TransactionId> {
+        match self {
+            Fate::Arriving(xid) | Fate::Leaving(xid) => {
+                // SAFETY: looks at the backend's own transaction state.
+                let own = unsafe { pg_sys::TransactionIdIsCurrentTransactionId(xid) };
+                (!own).then_some(xid)
+            }
+            Fate::Live | Fate::RecentlyDead => None,
+        }
+    }
+
+    /// Whether the group's rows count as live, by the rule that ANALYZE and index builds share:
+    /// our own work counts as committed, that of others as not yet done.
+    pub fn counts_as_live(self) -> bool {
+        match self {
+            Fate::Live => true,
+            Fate::RecentlyDead => false,
+            Fate::Arriving(_) => self.foreign_transaction().is_none(),
+            Fate::Leaving(_) => self.foreign_transaction().is_some(),
+        }
+    }
+}
+
+/// An entry, its fate and the header that decided it.
+#[derive(Clone, Copy)]
+pub struct FatedEntry {
+    pub placed: PlacedEntry,
+    pub fate: Fate,
+    pub stamp: TupleStamp,
+}
+
+impl FatedEntry {
+    /// Whether the group holds rows in the store (not in a loading backend's memory).
+    pub fn has_stored_rows(&self) -> bool {
+        self.placed.entry.state == GroupState::Stored && self.placed.entry.row_count > 0
+    }
+}
+
+/// The oldest transaction whose snapshot may need what the store holds.
+pub fn horizon(store: &ColdStore) -> pg_sys::TransactionId {
+    // SAFETY: the TOAST relation is open.
+    unsafe { pg_sys::GetOldestNonRemovableTransactionId(store.toast()) }
+}
+
+/// Every entry that is not dead to everyone, ascending.
+pub fn entries_not_dead(
+    store: &ColdStore,
+    oldest_xmin: pg_sys::TransactionId,
+) -> Result<Vec<FatedEntry>, ColdError> {
+    let mut judged = Vec::new();
+    let mut judge = |tuple: pg_sys::HeapTuple, buffer: pg_sys::Buffer| {
+        use pg_sys::HTSV_Result::*;
+        // SAFETY: judges are called with the buffer pinned and share-locked.
+        unsafe {
+            let header = (*tuple).t_data;
+            let fate = match pg_sys::HeapTupleSatisfiesVacuum(tuple, oldest_xmin, buffer) {
+                HEAPTUPLE_DEAD => return false,
+                HEAPTUPLE_RECENTLY_DEAD => Fate::RecentlyDead,
+                HEAPTUPLE_INSERT_IN_PROGRESS => {
+                    Fate::Arriving(pg_sys::HeapTupleHeaderGetXmin(header))
+                }
+                HEAPTUPLE_DELETE_IN_PROGRESS => {
+                    Fate::Leaving(pg_sys::HeapTupleHeaderGetUpdateXid(header))
+                }
+                _ => Fate::Live,
+            };
+            judged.push((fate, TupleStamp::of(tuple)));
+        }
+        true
+    };
+    let entries = directory::groups_where(store, &mut judge)?;
+    Ok(entries
+        .into_iter()
+        .zip(judged)
+        .map(|(placed, (fate, stamp))| FatedEntry {
+            placed,
+            fate,
+            stamp,
+        })
+        .collect())
+}

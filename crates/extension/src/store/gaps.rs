@@ -1,0 +1,183 @@
+//! Row numbers that no group covers, and the note of what VACUUM has cleaned.
+//!
+//! ```text
+//!   0 ......................................................... high-water mark
+//!   [ group ][ gap: aborted load ][ group ][ group ][ gap: merged away ][ load ]
+//! ```
+//!
+//! A number below the mark that lies in no entry that is not dead to everyone belongs to
+//! nobody any more: index entries for it are dead, and nothing else is. Since row numbers are
+//! never used twice, gaps only grow; so a note of (numbers in gaps, fingerprint of the gaps)
+//! tells whether there is anything new to clean, without listing what was cleaned.
+//!
+//! The mark and the entries must be read together under the allocation lock: a load that gives
+//! back the unused tail of its range moves both, and a tail seen as a gap would be handed out
+//! again while its index entries are being removed.
+//!
+//! The note is one frozen tuple changed in place, written after the last index was cleaned.
+//! If it is lost or wrong, indexes are scanned once too often.
+
+use howdah_bridge::store::{Birth, ColdStore};
+use howdah_bridge::tid::RowNumber;
+use pgrx::pg_sys;
+
+use super::directory::{self, fnv1a};
+use super::fate::{self, FatedEntry};
+use crate::errors::ColdError;
+
+const CLEANED_ID: u32 = 3;
+const NOTE_BYTES: usize = 24;
+
+/// Half-open ranges of row numbers, ascending.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gaps {
+    ranges: Vec<(u64, u64)>,
+}
+
+/// What VACUUM needs to know of a table's cold side.
+pub struct Survey {
+    pub entries: Vec<FatedEntry>,
+    pub high_water: u64,
+    pub gaps: Gaps,
+}
+
+impl Survey {
+    /// Reads mark and directory as of one moment; `None` if the table never had a cold row.
+    pub fn take(store: &ColdStore) -> Result<Option<Survey>, ColdError> {
+        let oldest_xmin = fate::horizon(store);
+        let read = store.with_allocation_lock(|| {
+            let Some((_, mark)) = directory::high_water(store)? else {
+                return Ok::<_, ColdError>(None);
+            };
+            Ok(Some((mark, fate::entries_not_dead(store, oldest_xmin)?)))
+        })?;
+        Ok(read.map(|(high_water, entries)| Survey {
+            gaps: Gaps::between(&entries, high_water),
+            entries,
+            high_water,
+        }))
+    }
+
+    /// Rows of groups that count as live.
+    pub fn live_rows(&self) -> u64 {
+        self.live()
+            .map(|e| u64::from(e.placed.entry.row_count))
+            .sum()
+    }
+
+    /// Groups that count as live.
+    pub fn live_groups(&self) -> usize {
+        self.live().count()
+    }
+
+    fn live(&self) -> impl Iterator<Item = &FatedEntry> {
+        self.entries
+            .iter()
+            .filter(|e| e.has_stored_rows() && e.fate.counts_as_live())
+    }
+}
+
+impl Gaps {
+    /// What `entries`, ascending, leave uncovered below `high_water`.
+    pub fn between(entries: &[FatedEntry], high_water: u64) -> Gaps {
+        let mut ranges = Vec::new();
+        let mut covered_to = 0;
+        for e in entries {
+            let first = e.placed.entry.first_row.0;
+            if first > covered_to {
+                ranges.push((covered_to, first.min(high_water)));
+            }
+            covered_to = covered_to.max(first + u64::from(e.placed.entry.capacity_rows));
+        }
+        if covered_to < high_water {
+            ranges.push((covered_to, high_water));
+        }
+        Gaps { ranges }
+    }
+
+    pub fn contain(&self, row: RowNumber) -> bool {
+        let after = self.ranges.partition_point(|&(start, _)| start <= row.0);
+        after > 0 && row.0 < self.ranges[after - 1].1
+    }
+
+    /// Row numbers in gaps.
+    pub fn row_numbers(&self) -> u64 {
+        self.ranges.iter().map(|(start, end)| end - start).sum()
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let bytes: Vec<u8> = self
+            .ranges
+            .iter()
+            .flat_map(|(start, end)| [start.to_le_bytes(), end.to_le_bytes()].concat())
+            .collect();
+        fnv1a(&bytes)
+    }
+
+    /// Row numbers in gaps that no VACUUM has cleaned yet.
+    pub fn not_yet_cleaned(&self, store: &ColdStore) -> u64 {
+        match Note::read(store) {
+            Some((_, note)) if note.fingerprint == self.fingerprint() => 0,
+            Some((_, note)) => self.row_numbers().saturating_sub(note.row_numbers).max(1),
+            None => self.row_numbers(),
+        }
+    }
+
+    /// Notes that no index holds an entry for a number in these gaps.
+    pub fn note_as_cleaned(&self, store: &ColdStore) {
+        let note = Note {
+            row_numbers: self.row_numbers(),
+            fingerprint: self.fingerprint(),
+        };
+        match Note::read(store) {
+            Some((_, known)) if known == note => {}
+            Some((tid, _)) => store.overwrite(tid, &note.encode()),
+            None => {
+                let cid = pg_sys::CommandId::from(pg_sys::FirstCommandId);
+                store.insert(CLEANED_ID, 0, &note.encode(), cid, Birth::Frozen, None);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Note {
+    row_numbers: u64,
+    fingerprint: u64,
+}
+
+impl Note {
+    /// The note and its place; a damaged one counts as empty.
+    fn read(store: &ColdStore) -> Option<(pg_sys::ItemPointerData, Note)> {
+        let entry = store.find_entry(CLEANED_ID, 0, &mut |_, _| true)?;
+        let word = |i: usize| {
+            let bytes = entry.payload.get(i * 8..i * 8 + 8)?;
+            Some(u64::from_le_bytes(bytes.try_into().ok()?))
+        };
+        let empty = Note {
+            row_numbers: 0,
+            fingerprint: 0,
+        };
+        let note = match (word(0), word(1), word(2)) {
+            (Some(row_numbers), Some(fingerprint), Some(check))
+                if entry.payload.len() == NOTE_BYTES && check == fnv1a(&entry.payload[..16]) =>
+            {
+                Note {
+                    row_numbers,
+                    fingerprint,
+                }
+            }
+            _ => empty,
+        };
+        Some((entry.tid, note))
+    }
+
+    fn encode(&self) -> [u8; NOTE_BYTES] {
+        let mut out = [0; NOTE_BYTES];
+        out[..8].copy_from_slice(&self.row_numbers.to_le_bytes());
+        out[8..16].copy_from_slice(&self.fingerprint.to_le_bytes());
+        let check = fnv1a(&out[..16]);
+        out[16..].copy_from_slice(&check.to_le_bytes());
+        out
+    }
+}

@@ -1,0 +1,10 @@
+//! Fuzzes chunks of `ColumnType::Fixed`.
+
+#![no_main]
+
+use howdah_columnar::ColumnType;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| howdah_fuzz::chunk(
+    ColumnType::Fixed { len: 16 },
+    input
+));

@@ -1,0 +1,7 @@
+//! Fuzzes chunks of `ColumnType::Float32`.
+
+#![no_main]
+
+use howdah_columnar::ColumnType;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| howdah_fuzz::chunk(ColumnType::Float32, input));

@@ -1,0 +1,7 @@
+//! Fuzzes chunks of `ColumnType::Int16`.
+
+#![no_main]
+
+use howdah_columnar::ColumnType;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| howdah_fuzz::chunk(ColumnType::Int16, input));

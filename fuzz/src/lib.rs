@@ -1,0 +1,159 @@
+//! What the fuzz targets do with their input: one target for footers, one for the chunks of
+//! each column type. Every input must give an error or a value; a panic that escapes, an
+//! out-of-bounds read or an allocation without bound is a bug.
+//!
+//! ```text
+//!   cargo +nightly fuzz run footer
+//!   cargo +nightly fuzz run chunk_text -- -rss_limit_mb=2048
+//! ```
+//!
+//! Random bytes would fail the checksum and test nothing else. So the first bytes of the
+//! input choose a valid row group, the others say which of its bytes to change, and the
+//! checksums are made right again afterwards.
+
+// The tests' generator of columns; a target uses a part of it.
+#[path = "../../crates/columnar/tests/generate/mod.rs"]
+mod generate;
+
+use generate::{NULLS, Random, SHAPES, column, row_group};
+use howdah_columnar::{
+    Chunk, ChunkBuffer, ColumnType, CompareOp, Effort, EncodedRowGroup, Footer, Predicate,
+};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+/// Where the footer's fields lie, see docs/format.md.
+const FOOTER_CHECKSUM: std::ops::Range<usize> = 32..40;
+const HEADER_LEN: usize = 64;
+const CHUNK_CHECKSUM: std::ops::Range<usize> = HEADER_LEN + 24..HEADER_LEN + 32;
+
+/// Parses a changed footer.
+pub fn footer(input: &[u8]) {
+    // As they are, for the checks before the checksum.
+    let _ = Footer::encoded_len(input);
+    let _ = Footer::parse(input);
+    let Some((choice, changes)) = input.split_first_chunk::<4>() else {
+        return;
+    };
+    let types = generate::TYPES;
+    let ty = types[usize::from(choice[3]) % types.len()];
+    let Some(group) = valid_group(ty, choice) else {
+        return;
+    };
+    let mut bytes = group.footer;
+    change(&mut bytes, changes);
+    reseal(&mut bytes);
+    if let Ok(footer) = Footer::parse(&bytes) {
+        for at in 0..footer.column_count() {
+            let meta = footer.column(at);
+            assert!(meta.byte_range.end <= footer.body_len());
+            let _ = meta.chunk_verdict(&Predicate::IsNull);
+            if let Some(value) = &meta.stats.max {
+                let _ = meta.chunk_verdict(&Predicate::In(vec![value.clone()]));
+            }
+        }
+    }
+}
+
+/// Opens and reads a changed chunk of one type, under a footer that may be changed too.
+pub fn chunk(ty: ColumnType, input: &[u8]) {
+    let Some((choice, changes)) = input.split_first_chunk::<4>() else {
+        return;
+    };
+    let Some(group) = valid_group(ty, choice) else {
+        return;
+    };
+    let footer_len = group.footer.len();
+    let mut bytes = [group.footer, group.body].concat();
+    change(&mut bytes, changes);
+    let (footer, body) = bytes.split_at_mut(footer_len);
+    footer[CHUNK_CHECKSUM].copy_from_slice(&xxh3_64(body).to_le_bytes());
+    reseal(footer);
+    let Ok(footer) = Footer::parse(footer) else {
+        return;
+    };
+    if footer.column_count() == 0 {
+        return;
+    }
+    let row_count = footer.row_count();
+    let buffer = ChunkBuffer::from(&*body);
+    if let Ok(chunk) = Chunk::open(footer.column(0), row_count, buffer) {
+        read(&chunk, row_count);
+    }
+}
+
+fn read(chunk: &Chunk, row_count: usize) {
+    let _ = chunk.value(0);
+    let _ = chunk.value(row_count / 2);
+    let _ = chunk.decode_range(row_count / 3..row_count / 2);
+    let _ = chunk.decode_selection(&[row_count as u32 - 1]);
+    let _ = chunk.filter(&Predicate::IsNotNull, 0..row_count);
+    let Ok(column) = chunk.decode() else {
+        return;
+    };
+    assert_eq!(column.len(), row_count);
+    let mut some = None;
+    for row in 0..row_count {
+        some = column.value(row).or(some);
+    }
+    if let Some(value) = some {
+        for op in [CompareOp::Eq, CompareOp::Lt] {
+            let value = value.into();
+            let _ = chunk.filter(&Predicate::Compare { op, value }, 0..row_count);
+        }
+        let _ = chunk.filter(&Predicate::In(vec![value.into()]), 0..row_count);
+    }
+}
+
+/// A small row group of one column.
+fn valid_group(ty: ColumnType, choice: &[u8; 4]) -> Option<EncodedRowGroup> {
+    let effort = [Effort::Fast, Effort::Default, Effort::Best][usize::from(choice[0]) % 3];
+    let shape = SHAPES[usize::from(choice[1]) % SHAPES.len()];
+    let nulls = NULLS[usize::from(choice[2]) % NULLS.len()];
+    let row_count = 1 + usize::from(choice[0] / 3) * 16;
+    let random = &mut Random(u64::from(choice[3]));
+    let rows = column(ty, shape, nulls, row_count, random);
+    row_group(&[(ty, rows)]).encode(effort).ok()
+}
+
+/// Each four bytes of `changes` change one byte: where (a fraction of the length), and how.
+fn change(bytes: &mut [u8], changes: &[u8]) {
+    for entry in changes.chunks_exact(4) {
+        let at = usize::from(u16::from_le_bytes([entry[0], entry[1]])) * bytes.len() >> 16;
+        bytes[at] = match entry[2] % 3 {
+            0 => entry[3],
+            1 => bytes[at] ^ entry[3],
+            _ => bytes[at].wrapping_add(entry[3]),
+        };
+    }
+}
+
+/// Makes the checksum of a footer right again.
+fn reseal(footer: &mut [u8]) {
+    let len = u32::from_le_bytes([footer[20], footer[21], footer[22], footer[23]]) as usize;
+    let len = len.clamp(FOOTER_CHECKSUM.end, footer.len());
+    let mut hasher = Xxh3::new();
+    hasher.update(&footer[..FOOTER_CHECKSUM.start]);
+    hasher.update(&footer[FOOTER_CHECKSUM.end..len]);
+    let sum = hasher.digest();
+    footer[FOOTER_CHECKSUM].copy_from_slice(&sum.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeded_inputs_run_through_every_target() {
+        std::panic::set_hook(Box::new(|_| {}));
+        let random = &mut Random(99);
+        for round in 0..20_000 {
+            let input: Vec<u8> = (0..4 + random.below(24))
+                .map(|_| random.next() as u8)
+                .collect();
+            match round % 12 {
+                0 => footer(&input),
+                at => chunk(generate::TYPES[at - 1], &input),
+            }
+        }
+    }
+}

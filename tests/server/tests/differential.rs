@@ -1,0 +1,22 @@
+//! Generated statements on heap and howdah, compared. `HOWDAH_DIFFERENTIAL_CASES` and
+//! `HOWDAH_DIFFERENTIAL_SEED` make a longer run or repeat one.
+
+use howdah_server_tests::cluster::Primary;
+use howdah_server_tests::differential::run_case;
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(default)
+}
+
+#[test]
+fn howdah_does_what_heap_does_under_generated_statements() -> anyhow::Result<()> {
+    let primary = Primary::start("differential", &[("howdah.compaction", "off")])?;
+    let first = number("HOWDAH_DIFFERENTIAL_SEED", 1);
+    for seed in first..first + number("HOWDAH_DIFFERENTIAL_CASES", 40) {
+        run_case(&mut primary.session()?, seed, 40)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+-- howdah.adopt and howdah.release: the access method changes, the rows stay.
+CREATE SCHEMA adopt;
+SET search_path = adopt, public;
+CREATE FUNCTION method(t regclass) RETURNS text LANGUAGE sql AS
+    $$SELECT amname FROM pg_class c LEFT JOIN pg_am a ON a.oid = c.relam WHERE c.oid = t$$;
+CREATE FUNCTION differences(a regclass, b regclass) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE n bigint;
+BEGIN
+    EXECUTE format('SELECT count(*) FROM (
+        (SELECT x::text FROM %1$s x EXCEPT ALL SELECT x::text FROM %2$s x) UNION ALL
+        (SELECT x::text FROM %2$s x EXCEPT ALL SELECT x::text FROM %1$s x)) d', a, b) INTO n;
+    RETURN n;
+END $$;
+CREATE FUNCTION cold(t regclass) RETURNS bigint LANGUAGE sql AS
+    $$SELECT cold_rows FROM howdah.tables WHERE relation = t$$;
+
+-- Instant: neither the file nor a row moves.
+CREATE TABLE t (id int PRIMARY KEY, word text, body text) USING heap;
+INSERT INTO t SELECT i, 'word ' || i, CASE WHEN i % 100 = 0 THEN repeat(md5(i::text), 500) END FROM generate_series(1, 2000) i;
+CREATE INDEX t_word ON t (word);
+DELETE FROM t WHERE id % 10 = 3;
+UPDATE t SET word = 'changed' WHERE id % 10 = 4;
+CREATE TABLE twin USING heap AS TABLE t;
+SELECT pg_relation_filenode('t') AS before, (SELECT reltoastrelid FROM pg_class WHERE oid = 't'::regclass) AS toast_before \gset
+SELECT howdah.adopt('t');
+SELECT method('t'), pg_relation_filenode('t') = :before AS same_file, (SELECT reltoastrelid FROM pg_class WHERE oid = 't'::regclass) = :toast_before AS same_toast;
+SELECT differences('t', 'twin');
+-- The dependency is there: the access method cannot go while the table uses it.
+SELECT count(*) FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = 't'::regclass AND refclassid = 'pg_am'::regclass;
+SELECT howdah.adopt('t');
+-- Hot rows live on as on heap, new bulk loads go cold.
+UPDATE t SET word = 'hot' WHERE id = 1;
+UPDATE twin SET word = 'hot' WHERE id = 1;
+DELETE FROM t WHERE id = 2;
+DELETE FROM twin WHERE id = 2;
+SET howdah.load_threshold = 100;
+INSERT INTO t SELECT i, 'new', repeat('n', 3000) FROM generate_series(5001, 6000) i;
+INSERT INTO twin SELECT i, 'new', repeat('n', 3000) FROM generate_series(5001, 6000) i;
+SELECT differences('t', 'twin'), cold('t');
+SELECT id, word FROM t WHERE word = 'hot' OR id IN (100, 5500) ORDER BY id;
+-- Back, with cold rows: rewritten.
+SELECT howdah.release('t');
+SELECT method('t'), pg_relation_filenode('t') = :before AS same_file, differences('t', 'twin');
+SELECT count(*) FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = 't'::regclass AND refclassid = 'pg_am'::regclass;
+SET enable_seqscan = off;
+SELECT count(*), sum(id) FROM t WHERE word = 'new';
+RESET enable_seqscan;
+SELECT howdah.release('t');
+-- And there again, and back without a cold row: instant both ways.
+SELECT pg_relation_filenode('t') AS before \gset
+SELECT howdah.adopt('t');
+SELECT howdah.release('t');
+SELECT method('t'), pg_relation_filenode('t') = :before AS same_file, differences('t', 'twin');
+-- Rolled back.
+BEGIN;
+SELECT howdah.adopt('t');
+INSERT INTO t SELECT i FROM generate_series(10001, 11000) i;
+SELECT method('t'), cold('t'), count(*) FROM t;
+ROLLBACK;
+SELECT method('t'), differences('t', 'twin');
+BEGIN;
+SELECT howdah.adopt('t');
+SAVEPOINT s;
+SELECT howdah.release('t');
+ROLLBACK TO s;
+SELECT method('t');
+SELECT howdah.release('t');
+COMMIT;
+SELECT method('t'), differences('t', 'twin');
+-- A prepared statement and a cached plan notice.
+PREPARE counted AS SELECT count(*) FROM t;
+EXECUTE counted;
+SELECT howdah.adopt('t');
+INSERT INTO t SELECT i FROM generate_series(10001, 10500) i;
+EXECUTE counted;
+SELECT howdah.release('t');
+EXECUTE counted;
+
+-- A table without a TOAST relation gets one.
+CREATE TABLE narrow (id int, at date) USING heap;
+INSERT INTO narrow SELECT i FROM generate_series(1, 10) i;
+SELECT reltoastrelid = 0 AS none FROM pg_class WHERE oid = 'narrow'::regclass;
+SELECT howdah.adopt('narrow');
+SELECT reltoastrelid = 0 AS none FROM pg_class WHERE oid = 'narrow'::regclass;
+INSERT INTO narrow SELECT i FROM generate_series(11, 1000) i;
+SELECT count(*), sum(id), cold('narrow') FROM narrow;
+-- Truncated, it has never had a cold row.
+TRUNCATE narrow;
+SELECT pg_relation_filenode('narrow') AS before \gset
+SELECT howdah.release('narrow');
+SELECT method('narrow'), pg_relation_filenode('narrow') = :before AS same_file;
+
+-- Materialized views, partitioned tables, temporary and unlogged tables.
+CREATE MATERIALIZED VIEW mv USING heap AS SELECT id, word FROM twin;
+SELECT howdah.adopt('mv');
+REFRESH MATERIALIZED VIEW mv;
+SELECT method('mv'), cold('mv') > 0 AS cold, count(*) FROM mv;
+SELECT howdah.release('mv');
+SELECT method('mv'), count(*) FROM mv;
+CREATE TABLE parent (id int) PARTITION BY RANGE (id);
+CREATE TABLE first PARTITION OF parent FOR VALUES FROM (0) TO (10);
+SELECT howdah.adopt('parent');
+CREATE TABLE second PARTITION OF parent FOR VALUES FROM (10) TO (20);
+SELECT method('parent'), method('first'), method('second');
+SELECT howdah.release('parent');
+CREATE TABLE third PARTITION OF parent FOR VALUES FROM (20) TO (30);
+SELECT method('parent'), method('first'), method('second'), method('third');
+CREATE TEMP TABLE temporary (id int) USING heap;
+SELECT howdah.adopt('temporary');
+INSERT INTO temporary SELECT generate_series(1, 1000);
+SELECT count(*), cold('temporary') FROM temporary;
+SELECT howdah.release('temporary');
+SELECT count(*), method('temporary') FROM temporary;
+
+-- What is refused.
+CREATE VIEW view AS SELECT 1;
+CREATE SEQUENCE sequence;
+SELECT howdah.adopt('view');
+SELECT howdah.adopt('sequence');
+SELECT howdah.adopt('t_word');
+SELECT howdah.adopt('pg_class');
+SELECT howdah.adopt('no_such_table');
+SELECT howdah.adopt(4294967295);
+SELECT howdah.adopt(NULL);
+SELECT howdah.release('view');
+BEGIN;
+DECLARE open CURSOR FOR SELECT * FROM t;
+FETCH 1 FROM open;
+SELECT howdah.adopt('t');
+ROLLBACK;
+CREATE ROLE howdah_stranger;
+GRANT ALL ON SCHEMA adopt TO howdah_stranger;
+GRANT ALL ON t TO howdah_stranger;
+SET ROLE howdah_stranger;
+SELECT howdah.adopt('t');
+SELECT howdah.release('t');
+RESET ROLE;
+SELECT method('t');
+
+-- Options may be set from the first moment.
+SELECT howdah.adopt('t');
+SELECT howdah.set_options('t', sort_key => '{word}');
+SELECT relation, sort_key FROM howdah.options;
+
+SET client_min_messages = warning;
+DROP SCHEMA adopt CASCADE;
+DROP ROLE howdah_stranger;
