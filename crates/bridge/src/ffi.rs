@@ -8,6 +8,14 @@ use pgrx::pg_sys;
 // What `pg_guard` on an extern block expands to looks for this name here.
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
+/// The state of a heap rewrite, known to PostgreSQL alone.
+#[repr(C)]
+pub struct RewriteStateData {
+    _private: [u8; 0],
+}
+/// `RewriteState` of `access/rewriteheap.h`
+pub type RewriteState = *mut RewriteStateData;
+
 /// The head of `struct pg_locale_struct` (`utils/pg_locale.h`).
 #[repr(C)]
 pub struct PgLocaleHead {
@@ -34,6 +42,24 @@ unsafe extern "C-unwind" {
         reloptions: pg_sys::Datum,
         lockmode: pg_sys::LOCKMODE,
     );
+    /// `access/rewriteheap.h`
+    pub fn begin_heap_rewrite(
+        old_heap: pg_sys::Relation,
+        new_heap: pg_sys::Relation,
+        oldest_xmin: pg_sys::TransactionId,
+        freeze_xid: pg_sys::TransactionId,
+        cutoff_multi: pg_sys::MultiXactId,
+    ) -> RewriteState;
+    /// `access/rewriteheap.h`
+    pub fn end_heap_rewrite(state: RewriteState);
+    /// `access/rewriteheap.h`
+    pub fn rewrite_heap_tuple(
+        state: RewriteState,
+        old_tuple: pg_sys::HeapTuple,
+        new_tuple: pg_sys::HeapTuple,
+    );
+    /// `access/rewriteheap.h`
+    pub fn rewrite_heap_dead_tuple(state: RewriteState, old_tuple: pg_sys::HeapTuple) -> bool;
     /// `storage/predicate.h`
     pub fn PredicateLockRelation(relation: pg_sys::Relation, snapshot: pg_sys::Snapshot);
     /// `storage/predicate.h`

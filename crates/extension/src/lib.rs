@@ -8,6 +8,8 @@
 //!   columnar_scan  reading by column in PostgreSQL's executor
 //!   types     datums <-> column values     settings, errors
 //!   options   options of single tables     sql      functions that SQL calls
+//!   types     datums <-> column values     utility  what ALTER TABLE needs done after it
+//!   settings, errors
 //! ```
 
 mod am;
@@ -20,6 +22,7 @@ mod settings;
 mod sql;
 mod store;
 mod types;
+mod utility;
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -40,8 +43,9 @@ pub extern "C-unwind" fn _PG_init() {
     keep_backtraces_out_of_errors();
     settings::register();
     load::register();
-    columnar_scan::register();
     options::register();
+    am::brin::register();
+    utility::register();
 }
 
 /// Every PostgreSQL ERROR that passes through Rust frames would carry a Rust backtrace in its
@@ -52,4 +56,5 @@ fn keep_backtraces_out_of_errors() {
         // SAFETY: the postmaster has one thread while it loads libraries.
         unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") }
     }
+    columnar_scan::register();
 }

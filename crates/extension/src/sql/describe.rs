@@ -83,7 +83,7 @@ fn table_sizes(
         raw += raw_bytes(open);
     });
     // SAFETY: `rel` is open.
-    let (hot_rows, hot_bytes) = unsafe { (hot_rows_estimate(&rel), hot_bytes(&rel)) };
+    let (hot_rows, hot_bytes) = unsafe { (hot_rows_estimate(&rel, rows), hot_bytes(&rel)) };
     TableIterator::once((
         hot_rows,
         rows as i64,
@@ -98,7 +98,7 @@ fn table_sizes(
 ///
 /// # Safety
 /// `rel` is open.
-unsafe fn hot_rows_estimate(rel: &OpenRelation) -> i64 {
+unsafe fn hot_rows_estimate(rel: &OpenRelation, cold_rows: u64) -> i64 {
     // SAFETY: the routine is ours; every out-pointer is valid; widths may be left to it.
     unsafe {
         if howdah_bridge::relation::main_fork_blocks(rel.raw()) == 0 {
@@ -114,8 +114,7 @@ unsafe fn hot_rows_estimate(rel: &OpenRelation) -> i64 {
                 &mut visible,
             );
         }
-        let cold = am::estimate::cold_size(rel.raw()).rows;
-        (tuples - cold as f64).max(0.0) as i64
+        (tuples - cold_rows as f64).max(0.0) as i64
     }
 }
 
