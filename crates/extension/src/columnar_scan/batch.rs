@@ -5,7 +5,6 @@
 
 use std::ops::Range;
 
-
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::{Column, Value, ZONE_ROWS};
 use pgrx::pg_sys;
