@@ -15,6 +15,7 @@ pub struct RewriteStateData {
 }
 /// `RewriteState` of `access/rewriteheap.h`
 pub type RewriteState = *mut RewriteStateData;
+
 /// The head of `struct pg_locale_struct` (`utils/pg_locale.h`).
 #[repr(C)]
 pub struct PgLocaleHead {

@@ -18,12 +18,20 @@ use super::pushdown::condition_of;
 use crate::am::estimate::ColdSize;
 use crate::types::TableLayout;
 
+// Measured on 5 million rows, one process, beside a sequential scan of the same rows as heap
+// (which PostgreSQL prices at one `cpu_tuple_cost`): a pushed clause took 2 to 4 % of that time,
+// a row without columns about a quarter, each column a few percent more.
+
 /// Evaluating a pushed clause on one row of a chunk, in units of `cpu_operator_cost`.
-const PUSHED_OPERATOR: f64 = 0.06;
+const PUSHED_OPERATOR: f64 = 0.1;
 /// Returning one selected row, in units of `cpu_tuple_cost`.
 const TUPLE: f64 = 0.25;
 /// Decoding one value of a selected row, in units of `cpu_operator_cost`.
 const VALUE: f64 = 0.15;
+/// The most that returning a row may cost, in units of `cpu_tuple_cost`: reading the same row
+/// through the access method, which decodes every column and forms a tuple, always costs more,
+/// and PostgreSQL prices that at 1.
+const MOST_PER_TUPLE: f64 = 0.9;
 /// Bytes of a heap tuple beside its data.
 const TUPLE_OVERHEAD_BYTES: f64 = 28.0;
 
@@ -67,23 +75,24 @@ impl Estimate {
                 &mut sequential_page,
             );
             // At least the footer of every group is looked at.
-            let pages = hot_pages + f64::from(cold.groups) + cold_pages * share * touched;
+            let read = (f64::from(cold.groups) + cold_pages * share * touched).min(cold_pages);
+            let pages = hot_pages + read;
 
             let cold_rows = cold.rows as f64;
             let hot_rows = ((*rel).tuples - cold_rows).max(0.0);
             let all: Vec<_> = pushed.iter().chain(rest).copied().collect();
             let (every, left) = (qual_cost(root, &all), qual_cost(root, rest));
             let selected = cold_rows * selectivity(root, rel, pushed);
+            let per_tuple = (TUPLE * pg_sys::cpu_tuple_cost
+                + VALUE * attributes.len() as f64 * pg_sys::cpu_operator_cost)
+                .min(MOST_PER_TUPLE * pg_sys::cpu_tuple_cost);
             let cpu_cost = hot_rows * (pg_sys::cpu_tuple_cost + every.per_tuple)
                 + cold_rows
                     * touched
                     * pushed.len() as f64
                     * PUSHED_OPERATOR
                     * pg_sys::cpu_operator_cost
-                + selected
-                    * (TUPLE * pg_sys::cpu_tuple_cost
-                        + VALUE * attributes.len() as f64 * pg_sys::cpu_operator_cost
-                        + left.per_tuple);
+                + selected * (per_tuple + left.per_tuple);
             let bytes_as_heap = hot_pages * f64::from(pg_sys::BLCKSZ)
                 + cold_rows * (TUPLE_OVERHEAD_BYTES + needed) * touched;
             Estimate {
