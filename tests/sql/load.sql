@@ -262,10 +262,14 @@ INSERT INTO u SELECT i, i FROM generate_series(3001, 3500) i;
 ROLLBACK;
 INSERT INTO u SELECT i, i FROM generate_series(3001, 3500) i;
 SELECT count(*), sum(id), cold('u') FROM u;
+-- A duplicate of a row that is still in memory.
+INSERT INTO u SELECT CASE WHEN i = 350 THEN 7250 ELSE i + 7000 END, 'p' || i FROM generate_series(1, 500) i;
+SELECT count(*), sum(id), cold('u') FROM u;
 -- ON CONFLICT goes hot and finds cold rows.
 INSERT INTO u SELECT i, i FROM generate_series(3400, 3600) i ON CONFLICT DO NOTHING;
 SELECT count(*), sum(id), cold('u') FROM u;
-INSERT INTO u VALUES (3001, 'again') ON CONFLICT (id) DO UPDATE SET word = 'changed';
+INSERT INTO u VALUES (3300, 'again') ON CONFLICT (id) DO UPDATE SET word = 'changed';
+INSERT INTO u VALUES (3001, 'again') ON CONFLICT (id) DO UPDATE SET word = 'changed hot';
 -- By index, index-only, bitmap and TID.
 SET enable_seqscan = off;
 SELECT * FROM u WHERE id IN (1, 444, 1234, 3599, 5000, 9999) ORDER BY id;

@@ -8,8 +8,25 @@ use pgrx::pg_sys;
 // What `pg_guard` on an extern block expands to looks for this name here.
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
+/// The state of a heap rewrite, known to PostgreSQL alone.
+#[repr(C)]
+pub struct RewriteStateData {
+    _private: [u8; 0],
+}
+/// `RewriteState` of `access/rewriteheap.h`
+pub type RewriteState = *mut RewriteStateData;
+/// The head of `struct pg_locale_struct` (`utils/pg_locale.h`).
+#[repr(C)]
+pub struct PgLocaleHead {
+    pub provider: std::ffi::c_char,
+    pub deterministic: bool,
+    pub collate_is_c: bool,
+}
+
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" {
+    /// `utils/pg_locale.h`
+    pub fn pg_newlocale_from_collation(collid: pg_sys::Oid) -> *const PgLocaleHead;
     /// `access/toast_internals.h`
     pub fn toast_get_valid_index(toastoid: pg_sys::Oid, lock: pg_sys::LOCKMODE) -> pg_sys::Oid;
     /// `access/heaptoast.h`
@@ -24,6 +41,24 @@ unsafe extern "C-unwind" {
         reloptions: pg_sys::Datum,
         lockmode: pg_sys::LOCKMODE,
     );
+    /// `access/rewriteheap.h`
+    pub fn begin_heap_rewrite(
+        old_heap: pg_sys::Relation,
+        new_heap: pg_sys::Relation,
+        oldest_xmin: pg_sys::TransactionId,
+        freeze_xid: pg_sys::TransactionId,
+        cutoff_multi: pg_sys::MultiXactId,
+    ) -> RewriteState;
+    /// `access/rewriteheap.h`
+    pub fn end_heap_rewrite(state: RewriteState);
+    /// `access/rewriteheap.h`
+    pub fn rewrite_heap_tuple(
+        state: RewriteState,
+        old_tuple: pg_sys::HeapTuple,
+        new_tuple: pg_sys::HeapTuple,
+    );
+    /// `access/rewriteheap.h`
+    pub fn rewrite_heap_dead_tuple(state: RewriteState, old_tuple: pg_sys::HeapTuple) -> bool;
     /// `storage/predicate.h`
     pub fn PredicateLockRelation(relation: pg_sys::Relation, snapshot: pg_sys::Snapshot);
     /// `storage/predicate.h`
@@ -39,6 +74,49 @@ unsafe extern "C-unwind" {
         tid: pg_sys::ItemPointer,
         blkno: pg_sys::BlockNumber,
     );
+}
+
+/// Functions that run statements, users' code or checks of constraints. They carry no guard: an ERROR
+/// jumps straight to PostgreSQL's handler and keeps its position, its context and the names of
+/// table, column and constraint, which a guard would not hand on. No frame between PostgreSQL and
+/// the call may own anything; what must be dropped lives in a memory context that drops it.
+pub mod unguarded {
+    use pgrx::pg_sys;
+
+    unsafe extern "C-unwind" {
+        /// `tcop/utility.h`
+        pub fn standard_ProcessUtility(
+            statement: *mut pg_sys::PlannedStmt,
+            query_string: *const std::ffi::c_char,
+            read_only_tree: bool,
+            context: pg_sys::ProcessUtilityContext::Type,
+            params: pg_sys::ParamListInfo,
+            query_env: *mut pg_sys::QueryEnvironment,
+            dest: *mut pg_sys::DestReceiver,
+            completion: *mut pg_sys::QueryCompletion,
+        );
+        /// `executor/executor.h`
+        pub fn standard_ExecutorFinish(query: *mut pg_sys::QueryDesc);
+        /// `catalog/index.h`
+        pub fn FormIndexDatum(
+            info: *mut pg_sys::IndexInfo,
+            slot: *mut pg_sys::TupleTableSlot,
+            estate: *mut pg_sys::EState,
+            values: *mut pg_sys::Datum,
+            nulls: *mut bool,
+        );
+        /// `access/genam.h`
+        pub fn index_insert(
+            index: pg_sys::Relation,
+            values: *mut pg_sys::Datum,
+            nulls: *mut bool,
+            tid: pg_sys::ItemPointer,
+            table: pg_sys::Relation,
+            check_unique: pg_sys::IndexUniqueCheck::Type,
+            index_unchanged: bool,
+            info: *mut pg_sys::IndexInfo,
+        ) -> bool;
+    }
 }
 
 unsafe extern "C" {

@@ -10,6 +10,7 @@
 //!             ──> slot               values -> a buffer slot holding a cold heap tuple
 //!             ──> relation           open relations as guards
 //!             ──> hot                what heap has for hot rows, made safe for cold t_ctid links
+//!             ──> collation          how a collation orders text
 //!             ──> ffi                functions pgrx does not bind
 //! ```
 //!
@@ -19,6 +20,7 @@
 //!   owner of the aborting transaction releases what the guard held.
 //! - What differs between PostgreSQL majors stays in this crate.
 
+pub mod collation;
 pub mod ffi;
 pub mod hot;
 pub mod relation;

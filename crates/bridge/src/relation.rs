@@ -24,7 +24,8 @@ impl OpenRelation {
     pub fn try_open(oid: pg_sys::Oid, lockmode: u32) -> Option<OpenRelation> {
         // SAFETY: try_relation_open returns NULL for a relation that is gone.
         let rel = unsafe { pg_sys::try_relation_open(oid, lockmode as pg_sys::LOCKMODE) };
-        (!rel.is_null()).then_some(OpenRelation {
+        // Made only where there is a relation: a guard over NULL would crash when dropped.
+        (!rel.is_null()).then(|| OpenRelation {
             rel,
             release_lock: pg_sys::NoLock as pg_sys::LOCKMODE,
         })

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::paths::Paths;
-use crate::{demo, doctor, instance, test};
+use crate::{bench, demo, doctor, instance, test};
 
 /// PostgreSQL tables with a heap hot side and a columnar cold side.
 #[derive(Debug, Parser)]
@@ -41,6 +41,8 @@ pub enum Command {
     Doctor,
     /// Load a year of real flights as heap and as howdah, query both, and compare
     Demo(demo::Options),
+    /// Measure howdah against heap, and DuckDB if it can be had, on five million rows
+    Bench(bench::Options),
     /// Run every test; the last line is "N passed, N failed"
     Test(test::Options),
 }
@@ -60,6 +62,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         }
         Command::Doctor => doctor::run(&paths),
         Command::Demo(options) => demo::run(&paths, &options),
+        Command::Bench(options) => bench::run(&paths, &options),
         Command::Test(options) => test::run(&paths, &options),
     }
 }

@@ -4,6 +4,7 @@
 //!   ./howdah (bash)  ──env──►  main ─► command ─┬─► instance   up, down, status, psql
 //!   packages, Rust,                             ├─► doctor     what is missing, and its cure
 //!   PostgreSQL, build                           ├─► demo       real data, heap beside howdah
+//!                                               ├─► bench      heap, howdah, DuckDB; goals
 //!                                               └─► test       every suite, one last line
 //!                     paths · account · cluster · machine · progress      (what they all stand on)
 //! ```
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod bench;
 pub mod cluster;
 pub mod command;
 pub mod demo;

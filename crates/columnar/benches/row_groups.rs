@@ -133,6 +133,16 @@ fn cases() -> Vec<Case> {
             );
             to.column_mut(0).push_text(&url);
         }),
+        Case::new("documents", ColumnType::Bytes, Lt, bytes("{\"id\": 1000")).fill(|row, to| {
+            let (a, b) = (scattered(row), scattered(row + 1));
+            let document = format!(
+                "{{\"id\": {row}, \"user\": \"user{}\", \"score\": {}, \"tags\": [\"t{}\"]}}",
+                a % 1_000,
+                b % 100_000,
+                a % 13,
+            );
+            to.column_mut(0).push_bytes(document.as_bytes());
+        }),
     ]
 }
 
@@ -142,6 +152,10 @@ fn numeric(unscaled: i128) -> OwnedValue {
 
 fn text(value: &str) -> OwnedValue {
     OwnedValue::Text(value.to_owned())
+}
+
+fn bytes(value: &str) -> OwnedValue {
+    OwnedValue::Bytes(value.as_bytes().to_vec())
 }
 
 fn encode(c: &mut Criterion) {

@@ -13,26 +13,21 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
-use vortex_array::arrays::PrimitiveArray;
-use vortex_array::dtype::{DType, Nullability, PType};
-use vortex_array::scalar::{Scalar, ScalarValue};
-use vortex_array::validity::Validity;
-use vortex_array::{ArrayRef, IntoArray};
-use vortex_buffer::{Alignment, Buffer, ByteBuffer, ByteBufferMut};
-use vortex_error::VortexResult;
+use arrow_buffer::BooleanBuffer;
+use vortex_array::ArrayRef;
+use vortex_buffer::{Alignment, ByteBufferMut};
 
 use crate::codec::{self, CHUNK_ALIGNMENT};
-use crate::column::{Column, bytes, numbers};
-use crate::encode::dtype_of;
+use crate::column::Column;
 use crate::error::ColumnarError;
-use crate::footer::{ChunkLayout, ColumnMeta, NumericLayout};
-use crate::numeric::{NumericColumn, NumericDigits, NumericScales, join};
+use crate::footer::ColumnMeta;
+use crate::parts::{Form, decode_numeric, slice};
+use crate::point::value_at;
 use crate::predicate::Predicate;
 use crate::stats::ValueFlags;
 use crate::types::ColumnType;
-use crate::value::{OwnedNumeric, OwnedValue};
-use crate::{checksum, filter};
+use crate::value::OwnedValue;
+use crate::{checksum, filter, select};
 
 /// The bytes of a chunk, aligned as the decoders want them. Make one of the length of
 /// [`ColumnMeta::byte_range`], fill it, and open it.
@@ -82,25 +77,6 @@ struct Inner {
     form: Form,
 }
 
-/// What a chunk is made of.
-#[derive(Debug)]
-pub(crate) enum Form {
-    AllNull,
-    Array(ArrayRef),
-    Numeric(NumericParts),
-}
-
-/// The arrays of a numeric chunk. Null rows are null in `low` only.
-#[derive(Debug)]
-pub(crate) struct NumericParts {
-    pub(crate) low: ArrayRef,
-    pub(crate) high: Option<ArrayRef>,
-    pub(crate) scale: u16,
-    pub(crate) scales: Option<ArrayRef>,
-    pub(crate) image_rows: Vec<u32>,
-    pub(crate) images: Option<ArrayRef>,
-}
-
 impl Chunk {
     /// Opens the chunk that `meta` describes.
     ///
@@ -122,22 +98,7 @@ impl Chunk {
                 "checksum of column chunk does not match",
             ));
         }
-        let nullability = Nullability::from(meta.stats.null_count > 0);
-        let mut parts = Parts {
-            meta,
-            bytes: &bytes,
-            next: 0,
-            offset: 0,
-        };
-        let form = match meta.layout {
-            ChunkLayout::AllNull => Form::AllNull,
-            ChunkLayout::Array => {
-                Form::Array(parts.open(&dtype_of(meta.ty, nullability), row_count)?)
-            }
-            ChunkLayout::Numeric(layout) => {
-                Form::Numeric(parts.open_numeric(layout, nullability, row_count)?)
-            }
-        };
+        let form = Form::open(meta, row_count, &bytes)?;
         Ok(Chunk {
             inner: Arc::new(Inner {
                 ty: meta.ty,
@@ -162,14 +123,7 @@ impl Chunk {
     /// Memory held by the chunk: its bytes and a little for each node of its tree.
     pub fn memory_bytes(&self) -> usize {
         const NODE_BYTES: usize = 512;
-        let nodes = match &self.inner.form {
-            Form::AllNull => 0,
-            Form::Array(array) => array.depth_first_traversal().count(),
-            Form::Numeric(parts) => parts
-                .arrays()
-                .map(|array| array.depth_first_traversal().count())
-                .sum(),
-        };
+        let nodes = self.inner.form.node_count();
         size_of::<Inner>() + self.inner.len_bytes + nodes * NODE_BYTES
     }
 
@@ -226,9 +180,7 @@ impl Chunk {
         } else {
             return self.decode_range(0..0);
         }
-        let indexes =
-            || PrimitiveArray::new(Buffer::copy_from(rows), Validity::NonNullable).into_array();
-        let select = |array: &ArrayRef| codec::guarded(|| array.take(indexes()));
+        let select = |array: &ArrayRef| codec::guarded(|| select::take(array, rows));
         match &self.inner.form {
             Form::AllNull => Column::all_null(self.inner.ty, rows.len()),
             Form::Array(array) => Column::from_array(self.inner.ty, select(array)?),
@@ -246,11 +198,7 @@ impl Chunk {
     /// As [`decode`](Self::decode), and [`ColumnarError::OutOfRange`].
     pub fn value(&self, row: usize) -> Result<Option<OwnedValue>, ColumnarError> {
         self.check(&(row..row + 1))?;
-        match &self.inner.form {
-            Form::AllNull => Ok(None),
-            Form::Array(array) => value_of(scalar_at(array, row)?, self.inner.ty),
-            Form::Numeric(parts) => numeric_at(parts, row).map(|v| v.map(OwnedValue::Numeric)),
-        }
+        value_at(&self.inner.form, self.inner.ty, row)
     }
 
     /// Where a predicate is true within a range of rows (bit 0 is row `rows.start`).
@@ -280,197 +228,4 @@ impl Chunk {
             row_count: self.row_count(),
         })
     }
-}
-
-/// Takes the arrays of a chunk out of its bytes, one after the other.
-struct Parts<'a> {
-    meta: &'a ColumnMeta,
-    bytes: &'a ByteBuffer,
-    next: usize,
-    offset: usize,
-}
-
-impl Parts<'_> {
-    fn open(&mut self, dtype: &DType, row_count: usize) -> Result<ArrayRef, ColumnarError> {
-        // The footer's check made sure that there are as many parts as the layout wants, and
-        // that they fill the chunk.
-        let part = &self.meta.parts[self.next];
-        let start = self.offset.next_multiple_of(CHUNK_ALIGNMENT);
-        let end = start + part.len_bytes as usize;
-        self.next += 1;
-        self.offset = end;
-        let bytes = self.bytes.slice_unaligned(start..end);
-        codec::deserialize(bytes, &part.encodings, dtype, row_count)
-    }
-
-    fn open_numeric(
-        &mut self,
-        layout: NumericLayout,
-        nullability: Nullability,
-        row_count: usize,
-    ) -> Result<NumericParts, ColumnarError> {
-        let required = |ptype| DType::Primitive(ptype, Nullability::NonNullable);
-        let low = self.open(&dtype_of(ColumnType::Numeric, nullability), row_count)?;
-        let high = match layout.wide {
-            true => Some(self.open(&required(PType::I64), row_count)?),
-            false => None,
-        };
-        let scales = match layout.scales_per_row {
-            true => Some(self.open(&required(PType::U16), row_count)?),
-            false => None,
-        };
-        let image_count = layout.image_count as usize;
-        let (image_rows, images) = match image_count {
-            0 => (Vec::new(), None),
-            _ => {
-                let rows = self.open(&required(PType::U32), image_count)?;
-                let (rows, _) = codec::guarded(|| numbers::<u32>(rows, &mut codec::context()))?;
-                let ascending = rows.is_sorted_by(|a, b| a < b);
-                if !ascending || rows.last().is_some_and(|&row| row as usize >= row_count) {
-                    return Err(ColumnarError::corrupt("rows of numeric images are wrong"));
-                }
-                let images = self.open(&DType::Binary(Nullability::NonNullable), image_count)?;
-                (rows.to_vec(), Some(images))
-            }
-        };
-        Ok(NumericParts {
-            low,
-            high,
-            scale: layout.scale,
-            scales,
-            image_rows,
-            images,
-        })
-    }
-}
-
-impl NumericParts {
-    fn arrays(&self) -> impl Iterator<Item = &ArrayRef> {
-        std::iter::once(&self.low)
-            .chain(&self.high)
-            .chain(&self.scales)
-            .chain(&self.images)
-    }
-}
-
-/// A lazy slice of an array.
-pub(crate) fn slice(array: &ArrayRef, rows: &Range<usize>) -> Result<ArrayRef, ColumnarError> {
-    codec::guarded(|| array.slice(rows.clone()))
-}
-
-/// Decodes the rows of a numeric chunk that `select` leaves; `position` tells where a row of
-/// the chunk went.
-fn decode_numeric(
-    parts: &NumericParts,
-    select: impl Fn(&ArrayRef) -> Result<ArrayRef, ColumnarError>,
-    position: impl Fn(u32) -> Option<u32>,
-) -> Result<NumericColumn, ColumnarError> {
-    let mut ctx = codec::context();
-    let low = select(&parts.low)?;
-    let (low, nulls): (ScalarBuffer<i64>, Option<NullBuffer>) =
-        codec::guarded(|| numbers(low, &mut ctx))?;
-    let digits = match &parts.high {
-        None => NumericDigits::Narrow(low),
-        Some(high) => {
-            let high = select(high)?;
-            let (high, _) = codec::guarded(|| numbers::<i64>(high, &mut ctx))?;
-            let joined: Vec<i128> = low.iter().zip(&high).map(|(&l, &h)| join(l, h)).collect();
-            NumericDigits::Wide(joined.into())
-        }
-    };
-    let scales = match &parts.scales {
-        None => NumericScales::Constant(parts.scale),
-        Some(scales) => {
-            let scales = select(scales)?;
-            NumericScales::PerRow(codec::guarded(|| numbers::<u16>(scales, &mut ctx))?.0)
-        }
-    };
-    let (mut image_rows, mut kept) = (Vec::new(), Vec::new());
-    for (index, &row) in parts.image_rows.iter().enumerate() {
-        if let Some(at) = position(row) {
-            image_rows.push(at);
-            kept.push(index as u32);
-        }
-    }
-    let images = match &parts.images {
-        Some(images) if !kept.is_empty() => {
-            let kept =
-                PrimitiveArray::new(Buffer::copy_from(&kept), Validity::NonNullable).into_array();
-            Some(bytes(codec::guarded(|| images.take(kept))?, &mut ctx)?)
-        }
-        _ => None,
-    };
-    NumericColumn::new(digits, scales, image_rows, images, nulls)
-}
-
-fn scalar_at(array: &ArrayRef, row: usize) -> Result<Scalar, ColumnarError> {
-    codec::guarded(|| array.execute_scalar(row, &mut codec::context()))
-}
-
-fn value_of(scalar: Scalar, ty: ColumnType) -> Result<Option<OwnedValue>, ColumnarError> {
-    let Some(value) = scalar.into_value() else {
-        return Ok(None);
-    };
-    let wrong = || ColumnarError::corrupt("decoder returned a value of another type");
-    Ok(Some(match (value, ty) {
-        (ScalarValue::Bool(v), ColumnType::Bool) => OwnedValue::Bool(v),
-        (ScalarValue::Primitive(v), _) => match ty {
-            ColumnType::Int16 => OwnedValue::Int16(cast(|| v.cast())?),
-            ColumnType::Int32 => OwnedValue::Int32(cast(|| v.cast())?),
-            ColumnType::Int64 => OwnedValue::Int64(cast(|| v.cast())?),
-            ColumnType::Float32 => OwnedValue::Float32(cast(|| v.cast())?),
-            ColumnType::Float64 => OwnedValue::Float64(cast(|| v.cast())?),
-            _ => return Err(wrong()),
-        },
-        (ScalarValue::Utf8(text), ColumnType::Text) => {
-            // The decoder claims UTF-8; trust the bytes only after a look.
-            let text = text.into_inner();
-            let text = std::str::from_utf8(text.as_slice())
-                .map_err(|_| ColumnarError::corrupt("text is not UTF-8"))?;
-            OwnedValue::Text(text.to_owned())
-        }
-        (ScalarValue::Binary(v), ColumnType::Bytes) => OwnedValue::Bytes(v.as_slice().to_vec()),
-        (ScalarValue::Binary(v), ColumnType::Fixed { len }) => {
-            if v.len() != usize::from(len) {
-                return Err(ColumnarError::corrupt("a fixed value has another length"));
-            }
-            OwnedValue::Bytes(v.as_slice().to_vec())
-        }
-        _ => return Err(wrong()),
-    }))
-}
-
-fn cast<T>(run: impl FnOnce() -> VortexResult<T>) -> Result<T, ColumnarError> {
-    codec::guarded(run)
-}
-
-fn numeric_at(parts: &NumericParts, row: usize) -> Result<Option<OwnedNumeric>, ColumnarError> {
-    let integer = |array: &ArrayRef| -> Result<Option<i64>, ColumnarError> {
-        let scalar = scalar_at(array, row)?;
-        codec::guarded(|| scalar.as_primitive().try_typed_value::<i64>())
-    };
-    let Some(low) = integer(&parts.low)? else {
-        return Ok(None);
-    };
-    if let Some(images) = &parts.images
-        && let Ok(index) = parts.image_rows.binary_search(&(row as u32))
-    {
-        let image = value_of(scalar_at(images, index)?, ColumnType::Bytes)?;
-        return match image {
-            Some(OwnedValue::Bytes(image)) => Ok(Some(OwnedNumeric::Image(image))),
-            _ => Err(ColumnarError::corrupt("a numeric image is missing")),
-        };
-    }
-    let unscaled = match &parts.high {
-        None => low.into(),
-        Some(high) => join(low, integer(high)?.unwrap_or_default()),
-    };
-    let scale = match &parts.scales {
-        None => parts.scale,
-        Some(scales) => {
-            let scalar = scalar_at(scales, row)?;
-            codec::guarded(|| scalar.as_primitive().try_typed_value::<u16>())?.unwrap_or_default()
-        }
-    };
-    Ok(Some(OwnedNumeric::Small { unscaled, scale }))
 }

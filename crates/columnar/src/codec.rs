@@ -190,17 +190,21 @@ pub(crate) fn compress(array: &ArrayRef, plan: Plan) -> Result<EncodedPart, Colu
         true => &compressors.repetitive,
         false => &compressors.distinct,
     };
-    guarded(|| {
+    let compressed = guarded(|| {
         let compressed = compressor.compress(array, &mut context())?;
         let smaller = match plan.may_use_zstd {
             true => zstd(array, compressed.nbytes(), plan.effort)?,
             false => None,
         };
         serialize(&smaller.unwrap_or(compressed))
-    })
-    .map_err(|error| ColumnarError::Encode {
-        detail: error.to_string(),
-    })
+    });
+    debug_assert!(compressed.is_ok(), "{compressed:?}");
+    // Nobody should lose a load to data that some scheme cannot handle: store it plain.
+    compressed
+        .or_else(|_| guarded(|| serialize(array)))
+        .map_err(|error| ColumnarError::Encode {
+            detail: error.to_string(),
+        })
 }
 
 /// The array in zstd frames, if that is much smaller than what other encodings need.
@@ -213,7 +217,7 @@ fn zstd(array: &ArrayRef, other_bytes: u64, effort: Effort) -> VortexResult<Opti
         .max(row_count / MAX_ZSTD_FRAMES)
         .clamp(1, 8_192);
     let (level, gain_percent) = match effort {
-        Effort::Best => (9, 10),
+        Effort::Best => (6, 10),
         _ => (3, 30),
     };
     let zstd = Zstd::from_var_bin_view_without_dict(&rows, level, values_per_frame, ctx)?;

@@ -22,10 +22,11 @@ use vortex_array::builtins::ArrayBuiltins;
 use vortex_array::scalar_fn::fns::operators::Operator;
 use vortex_array::{ArrayRef, IntoArray};
 
-use crate::chunk::{Chunk, Form, slice};
+use crate::chunk::Chunk;
 use crate::codec;
 use crate::column::{Column, bools, indexes, nulls_of};
 use crate::error::ColumnarError;
+use crate::parts::{Form, slice};
 use crate::predicate::{CompareOp, Predicate};
 use crate::rewrite::{Rewritten, rewrite};
 use crate::value::{OwnedValue, Value, as_integer};

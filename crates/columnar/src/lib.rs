@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod bounds;
 mod builder;
 mod checksum;
 mod chunk;
@@ -36,13 +37,17 @@ mod error;
 mod filter;
 mod footer;
 mod numeric;
+mod parts;
+mod point;
 mod predicate;
 mod rewrite;
+mod select;
 mod stats;
 mod types;
 mod value;
 mod verdict;
 
+pub use bounds::Bound;
 pub use builder::{BytesBuilder, ColumnBuilder, NumericBuilder, RowGroupBuilder, ScalarBuilder};
 pub use chunk::{Chunk, ChunkBuffer};
 pub use column::Column;
@@ -51,7 +56,7 @@ pub use error::ColumnarError;
 pub use footer::{ColumnMeta, FORMAT_VERSION, Footer};
 pub use numeric::{NumericColumn, NumericDigits, NumericScales};
 pub use predicate::{CompareOp, Predicate, Verdict};
-pub use stats::{Bound, ChunkStats, Zone};
+pub use stats::{ChunkStats, Zone};
 pub use types::{ColumnType, Effort};
 pub use value::{Numeric, OwnedNumeric, OwnedValue, Value, compare};
 

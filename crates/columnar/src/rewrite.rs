@@ -6,8 +6,9 @@ use std::cmp::Ordering;
 use vortex_array::dtype::Nullability::NonNullable;
 use vortex_array::scalar::Scalar;
 
-use crate::chunk::{Chunk, Form, NumericParts};
+use crate::chunk::Chunk;
 use crate::error::ColumnarError;
+use crate::parts::{Form, NumericParts};
 use crate::predicate::CompareOp;
 use crate::types::ColumnType;
 use crate::value::{Numeric, Value, as_integer, scale_up};

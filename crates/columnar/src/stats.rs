@@ -1,18 +1,16 @@
 //! Statistics of a column chunk and its zone map, gathered while the rows are still typed.
 //!
 //! Everything is exact except the distinct count (HyperLogLog, about 1.6 % off) and the
-//! zone bounds of long text and bytes, which are cut to [`BOUND_BYTES`]: a minimum rounded
-//! down, a maximum rounded up.
+//! zone bounds of long text and bytes, which are rounded, see [`Bound`].
 
 use std::cmp::Ordering;
 
 use crate::ZONE_ROWS;
+use crate::bounds::{Bound, lower_bound, upper_bound};
 use crate::builder::{ColumnBuilder, Digits, NumericBuilder, Scales, ValidityBuilder};
 use crate::distinct::DistinctSketch;
 use crate::value::{Numeric, OwnedValue, Value, compare, compare_floats};
 
-/// Longest bound of a zone, in bytes.
-pub(crate) const BOUND_BYTES: usize = 32;
 /// Longest minimum or maximum of a chunk that is kept, in bytes; longer ones are unknown.
 pub(crate) const EXTREME_BYTES: usize = 256;
 
@@ -37,15 +35,6 @@ pub struct ChunkStats {
     pub distinct_estimate: Option<u64>,
     /// Bytes of the rows before encoding.
     pub raw_bytes: u64,
-}
-
-/// One end of the values of a zone.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Bound {
-    /// The value: of a minimum, no row is less; of a maximum, no row is greater.
-    pub value: OwnedValue,
-    /// Whether some row holds exactly this value.
-    pub exact: bool,
 }
 
 /// What is known of [`ZONE_ROWS`] consecutive rows of a column (fewer in the last zone).
@@ -383,95 +372,5 @@ fn length_of(value: Value<'_>) -> usize {
         Value::Text(text) => text.len(),
         Value::Bytes(bytes) => bytes.len(),
         _ => 0,
-    }
-}
-
-fn lower_bound(value: Value<'_>) -> Bound {
-    match value {
-        Value::Text(text) if text.len() > BOUND_BYTES => Bound {
-            value: OwnedValue::Text(text_prefix(text).to_owned()),
-            exact: false,
-        },
-        Value::Bytes(bytes) if bytes.len() > BOUND_BYTES => Bound {
-            value: OwnedValue::Bytes(bytes[..BOUND_BYTES].to_vec()),
-            exact: false,
-        },
-        value => Bound {
-            value: value.into(),
-            exact: true,
-        },
-    }
-}
-
-/// `None` where no short value is greater: a prefix of nothing but greatest characters.
-fn upper_bound(value: Value<'_>) -> Option<Bound> {
-    match value {
-        Value::Text(text) if text.len() > BOUND_BYTES => {
-            next_text(text_prefix(text)).map(|text| Bound {
-                value: OwnedValue::Text(text),
-                exact: false,
-            })
-        }
-        Value::Bytes(bytes) if bytes.len() > BOUND_BYTES => {
-            let mut prefix = bytes[..BOUND_BYTES].to_vec();
-            while prefix.last() == Some(&u8::MAX) {
-                prefix.pop();
-            }
-            let last = prefix.last_mut()?;
-            *last += 1;
-            Some(Bound {
-                value: OwnedValue::Bytes(prefix),
-                exact: false,
-            })
-        }
-        value => Some(Bound {
-            value: value.into(),
-            exact: true,
-        }),
-    }
-}
-
-/// At most [`BOUND_BYTES`] bytes of whole characters.
-fn text_prefix(text: &str) -> &str {
-    &text[..text.floor_char_boundary(BOUND_BYTES)]
-}
-
-/// The least text, bytewise, that is greater than every text with this prefix.
-fn next_text(prefix: &str) -> Option<String> {
-    let mut next = prefix.to_owned();
-    while let Some(last) = next.pop() {
-        // UTF-8 order is code point order; surrogates are no characters.
-        let successor = match last {
-            '\u{d7ff}' => Some('\u{e000}'),
-            last => char::from_u32(last as u32 + 1),
-        };
-        if let Some(successor) = successor {
-            next.push(successor);
-            return Some(next);
-        }
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_upper_bound_of_long_text_is_greater_than_the_text() {
-        let long = "é".repeat(40);
-        let bound = upper_bound(Value::Text(&long)).expect("é has a successor");
-        assert!(!bound.exact);
-        assert_eq!(
-            compare(bound.value.as_value(), Value::Text(&long)),
-            Some(Ordering::Greater)
-        );
-        let greatest = "\u{10ffff}".repeat(20);
-        assert_eq!(upper_bound(Value::Text(&greatest)), None);
-        assert_eq!(upper_bound(Value::Bytes(&[255; 40])), None);
-        assert_eq!(
-            next_text("a\u{d7ff}\u{10ffff}"),
-            Some("a\u{e000}".to_owned())
-        );
     }
 }

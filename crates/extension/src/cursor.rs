@@ -127,10 +127,6 @@ impl ColdCursor {
         }
     }
 
-    pub fn view(&self) -> &ColdView {
-        &self.view
-    }
-
     /// Position of the current row's group in the view.
     pub fn group_index(&self) -> usize {
         self.group.max(0) as usize

@@ -37,20 +37,19 @@ pub fn raise(table: pg_sys::Oid, error: &ColdError) -> ! {
         }
     };
     match error {
-        ColdError::OutOfRowNumbers { .. } => pgrx::ereport!(
-            pgrx::PgLogLevel::ERROR,
+        ColdError::OutOfRowNumbers { .. } => refuse(
             PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
             format!("cannot add cold rows to table {name}: {error}"),
-            "Rewrite the table with VACUUM FULL to number its rows anew."
+            Some("Rewrite the table with VACUUM FULL to number its rows anew.".into()),
         ),
-        _ => pgrx::ereport!(
-            pgrx::PgLogLevel::ERROR,
+        _ => refuse(
             PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
             format!("could not read cold rows of table {name}: {error}"),
-            "Restore the table from a backup or read what is left of it from a standby."
+            Some(
+                "Restore the table from a backup or read what is left of it from a standby.".into(),
+            ),
         ),
     }
-    unreachable!("ereport(ERROR) does not return")
 }
 
 /// Unwraps or raises.
@@ -74,15 +73,13 @@ pub fn cold_row_not_supported(table: pg_sys::Oid, what: &str) -> ! {
                 .into_owned()
         }
     };
-    pgrx::ereport!(
-        pgrx::PgLogLevel::ERROR,
+    refuse(
         PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
         format!("cannot {what} a cold row of table \"{name}\""),
-        format!(
+        Some(format!(
             "Bring the rows back with ALTER TABLE \"{name}\" SET ACCESS METHOD heap, or keep compaction off for tables that change."
-        )
-    );
-    unreachable!("ereport(ERROR) does not return")
+        )),
+    )
 }
 
 /// Refuses a statement: an ERROR with a hint that says what to do instead.

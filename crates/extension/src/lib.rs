@@ -5,12 +5,17 @@
 //! ```text
 //!   am        the table access method      load     bulk loads on their way to row groups
 //!   store     directory and row groups     cursor   cold rows into slots
-//!   types     datums <-> column values     compact  hot rows become cold
+//!   compact   hot rows become cold         columnar_scan  reading by column
 //!   options   options of single tables     sql      functions that SQL calls
+//!   types     datums <-> column values     utility  what utility statements need done after them
 //!   settings, errors                       stop_point  where tests stop or kill
 //! ```
 
+// PostgreSQL's callbacks have the arguments that they have.
+#![allow(clippy::too_many_arguments)]
+
 mod am;
+mod columnar_scan;
 mod compact;
 mod cursor;
 mod errors;
@@ -21,6 +26,7 @@ mod sql;
 mod stop_point;
 mod store;
 mod types;
+mod utility;
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -44,6 +50,9 @@ pub extern "C-unwind" fn _PG_init() {
     compact::register();
     load::register();
     options::register();
+    am::brin::register();
+    utility::register();
+    columnar_scan::register();
 }
 
 /// Every PostgreSQL ERROR that passes through Rust frames would carry a Rust backtrace in its

@@ -23,6 +23,7 @@ static ROW_GROUP_BYTES: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
 static LOAD_MEMORY: GucSetting<i32> = GucSetting::<i32>::new(256 * 1024);
 static CACHE_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
 static EFFORT: GucSetting<EffortSetting> = GucSetting::<EffortSetting>::new(EffortSetting::Default);
+static COLUMNAR_SCAN: GucSetting<bool> = GucSetting::<bool>::new(true);
 static FORCE_COLD: GucSetting<bool> = GucSetting::<bool>::new(false);
 
 fn int(
@@ -96,6 +97,14 @@ pub fn register() {
         GucFlags::default(),
     );
     GucRegistry::define_bool_guc(
+        c"howdah.columnar_scan",
+        c"Enables the planner's use of ColumnarScan plans.",
+        c"",
+        &COLUMNAR_SCAN,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_bool_guc(
         c"howdah.debug_force_cold",
         c"Sends every insert straight to cold storage.",
         c"For tests only: each statement makes a row group of its own.",
@@ -127,6 +136,11 @@ pub fn load_memory() -> usize {
 /// Bound of the cache of open groups.
 pub fn cache_size_bytes() -> usize {
     CACHE_SIZE.get() as usize * 1024
+}
+
+/// Whether the planner may read tables by ColumnarScan.
+pub fn columnar_scan() -> bool {
+    COLUMNAR_SCAN.get()
 }
 
 pub fn force_cold() -> bool {

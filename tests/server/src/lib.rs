@@ -3,6 +3,8 @@
 //! ```text
 //!   tests/*.rs ──► cluster::Primary ──► howdah_cli::scratch ──► one server, gone when dropped
 //!                       └─► Standby      (base backup + streaming, in the primary's directory)
+//!   checks        what must hold of a table: equal to its heap twin, sound indexes, unique places
+//!   differential  generated statements on heap and howdah
 //! ```
 //!
 //! Run by `./howdah test --only server`, or by `cargo test -p howdah-server-tests` after
@@ -10,5 +12,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod checks;
 pub mod cluster;
 pub mod differential;

@@ -9,7 +9,8 @@ use anyhow::{Context as _, ensure};
 use howdah_server_tests::cluster::{Primary, query};
 use postgres::{Client, SimpleQueryMessage};
 
-const DIGEST: &str = "SELECT count(*), sum(id), sum(k), md5(string_agg(id || ':' || k || word, ',' ORDER BY id))";
+const DIGEST: &str =
+    "SELECT count(*), sum(id), sum(k), md5(string_agg(id || ':' || k || word, ',' ORDER BY id))";
 
 /// A table with indexes of several kinds, all rows hot and all-visible.
 const MAKE: &str = "
@@ -97,7 +98,8 @@ impl Stopped {
     }
 
     fn let_go(mut self) -> anyhow::Result<()> {
-        self.keeper.batch_execute("SELECT pg_advisory_unlock(7468)")?;
+        self.keeper
+            .batch_execute("SELECT pg_advisory_unlock(7468)")?;
         let end = joined(self.mover);
         ensure!(end == "0 rows", "the mover ended with {end}");
         Ok(())
@@ -129,13 +131,13 @@ fn whoever_waits_for_a_moved_row_learns_that_it_is_cold() -> anyhow::Result<()> 
     .map(|sql| Ok::<_, anyhow::Error>(in_background(primary.session()?, sql.to_owned())));
     let mut repeatable = primary.session()?;
     repeatable.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t")?;
-    let serialization = in_background(
-        repeatable,
-        "UPDATE t SET k = -1 WHERE id = 6".to_owned(),
-    );
+    let serialization = in_background(repeatable, "UPDATE t SET k = -1 WHERE id = 6".to_owned());
     let mut session = primary.session()?;
     assert_eq!(
-        outcome(&mut session, "SELECT id FROM t WHERE id = 7 FOR UPDATE NOWAIT"),
+        outcome(
+            &mut session,
+            "SELECT id FROM t WHERE id = 7 FOR UPDATE NOWAIT"
+        ),
         "55P03"
     );
     assert_eq!(
@@ -152,7 +154,10 @@ fn whoever_waits_for_a_moved_row_learns_that_it_is_cold() -> anyhow::Result<()> 
     }
     assert_eq!(joined(serialization), "40001");
     assert_eq!(
-        query(&mut session, "SELECT count(*), count(*) FILTER (WHERE k < 0) FROM t")?,
+        query(
+            &mut session,
+            "SELECT count(*), count(*) FILTER (WHERE k < 0) FROM t"
+        )?,
         "20000|0"
     );
     Ok(())
@@ -206,8 +211,14 @@ fn every_snapshot_sees_each_row_once() -> anyhow::Result<()> {
     let check = |client: &mut Client| -> anyhow::Result<()> {
         for plan in ["enable_seqscan", "enable_indexscan", "enable_bitmapscan"] {
             client.batch_execute(&format!("SET {plan} = off"))?;
-            ensure!(query(client, &whole)? == expected, "whole table, {plan} off");
-            ensure!(query(client, &by_index)? == expected_by_index, "index, {plan} off");
+            ensure!(
+                query(client, &whole)? == expected,
+                "whole table, {plan} off"
+            );
+            ensure!(
+                query(client, &by_index)? == expected_by_index,
+                "index, {plan} off"
+            );
             client.batch_execute(&format!("RESET {plan}"))?;
         }
         Ok(())
@@ -285,6 +296,35 @@ fn a_table_that_somebody_wants_is_given_up_at_once() -> anyhow::Result<()> {
 }
 
 #[test]
+fn a_merge_that_gives_way_half_way_doubles_no_row() -> anyhow::Result<()> {
+    let primary = start("yield-merge")?;
+    let mut session = primary.session()?;
+    session.batch_execute(MAKE)?;
+    session.batch_execute("RESET howdah.bulk_load; SET howdah.load_threshold = 0")?;
+    for first in [100_001, 200_001] {
+        session.batch_execute(&format!(
+            "INSERT INTO t SELECT i, i % 100, 'word ' || i FROM generate_series({first}, {first} + 4999) i"
+        ))?;
+    }
+    let before = query(&mut session, &format!("{DIGEST} FROM t"))?;
+    let stopped = Stopped::at(&primary, "merge_index_insert")?;
+    let ddl = in_background(
+        primary.session()?,
+        "ALTER TABLE t ADD COLUMN later int DEFAULT 5".to_owned(),
+    );
+    wait_until(
+        &mut session,
+        "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 't'::regclass AND NOT granted)",
+    )?;
+    stopped.let_go()?;
+    assert_eq!(joined(ddl), "0 rows");
+    assert_eq!(query(&mut session, &format!("{DIGEST} FROM t"))?, before);
+    session.batch_execute("CALL howdah.compact('t')")?;
+    assert_eq!(query(&mut session, &format!("{DIGEST} FROM t"))?, before);
+    Ok(())
+}
+
+#[test]
 fn a_group_ends_where_a_page_is_pinned_at_the_last_moment() -> anyhow::Result<()> {
     let primary = start("pinned")?;
     let mut session = primary.session()?;
@@ -299,7 +339,10 @@ fn a_group_ends_where_a_page_is_pinned_at_the_last_moment() -> anyhow::Result<()
     stopped.let_go()?;
     same_as_twin(&mut session)?;
     let cold_rows = query(&mut session, "SELECT sum(cold_rows) FROM howdah.tables")?;
-    ensure!((19_500..20_000).contains(&cold_rows.parse::<i32>()?), "{cold_rows}");
+    ensure!(
+        (19_500..20_000).contains(&cold_rows.parse::<i32>()?),
+        "{cold_rows}"
+    );
     reader.batch_execute("ROLLBACK")?;
     session.batch_execute("CALL howdah.compact('t')")?;
     same_as_twin(&mut session)?;
@@ -393,7 +436,9 @@ fn nothing_is_lost_or_doubled_under_load() -> anyhow::Result<()> {
                 slowest = slowest.max(began.elapsed());
                 next += 1;
             }
-            eprintln!("writer {writer}: {done} done, {met_cold} met cold rows, slowest {slowest:?}");
+            eprintln!(
+                "writer {writer}: {done} done, {met_cold} met cold rows, slowest {slowest:?}"
+            );
             Ok(done)
         }));
     }
@@ -424,7 +469,10 @@ fn nothing_is_lost_or_doubled_under_load() -> anyhow::Result<()> {
     for handle in threads {
         work.push(handle.join().map_err(|_| anyhow::anyhow!("panicked"))??);
     }
-    ensure!(work.iter().all(|&w| w > 0), "some thread did nothing: {work:?}");
+    ensure!(
+        work.iter().all(|&w| w > 0),
+        "some thread did nothing: {work:?}"
+    );
     let cold = query(&mut session, "SELECT sum(cold_rows) FROM howdah.tables")?;
     eprintln!("{cold} cold rows");
     ensure!(cold.parse::<u64>()? > 5_000, "nothing was moved");

@@ -95,8 +95,8 @@ unsafe fn look(
         if (1..=pg_sys::PageGetMaxOffsetNumber(page.cast())).contains(&tid.ip_posid) {
             let item = pg_sys::PageGetItemId(page, tid.ip_posid);
             if (*item).lp_flags() == pg_sys::LP_NORMAL {
-                let header = pg_sys::PageGetItem(page.cast(), item)
-                    .cast::<pg_sys::HeapTupleHeaderData>();
+                let header =
+                    pg_sys::PageGetItem(page.cast(), item).cast::<pg_sys::HeapTupleHeaderData>();
                 let void = pg_sys::HEAP_XMAX_INVALID
                     | pg_sys::HEAP_XMAX_IS_MULTI
                     | pg_sys::HEAP_XMAX_LOCK_ONLY;

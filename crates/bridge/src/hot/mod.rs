@@ -38,6 +38,21 @@ pub unsafe fn xmin_of(header: *const pg_sys::HeapTupleHeaderData) -> pg_sys::Tra
     }
 }
 
+/// Whether a tuple was updated by one on the same page that has no index entries of its own, as
+/// `HeapTupleHeaderIsHotUpdated` says.
+///
+/// # Safety
+/// As for [`xmin_of`].
+pub unsafe fn is_hot_updated(header: *const pg_sys::HeapTupleHeaderData) -> bool {
+    // SAFETY: the caller vouches for the header.
+    unsafe {
+        let mask = u32::from((*header).t_infomask);
+        u32::from((*header).t_infomask2) & pg_sys::HEAP_HOT_UPDATED != 0
+            && mask & pg_sys::HEAP_XMAX_INVALID == 0
+            && mask & pg_sys::HEAP_XMIN_FROZEN != pg_sys::HEAP_XMIN_INVALID
+    }
+}
+
 /// Follows a hot row's update chain to the latest version that the scan's snapshot sees; a cold
 /// link ends the chain there, pointing at the cold row. Mirrors `heap_get_latest_tid`.
 ///

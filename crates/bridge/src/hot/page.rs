@@ -152,11 +152,7 @@ impl HotReader {
                 image: Box::new(Image([0; PAGE_BYTES])),
                 table: (*self.rel).rd_id,
             };
-            std::ptr::copy_nonoverlapping(
-                page.cast::<u8>(),
-                copy.image.0.as_mut_ptr(),
-                PAGE_BYTES,
-            );
+            std::ptr::copy_nonoverlapping(page.cast::<u8>(), copy.image.0.as_mut_ptr(), PAGE_BYTES);
             pg_sys::UnlockReleaseBuffer(buffer);
             copy.find_tuples();
             Some(copy)

@@ -83,9 +83,8 @@ impl Stamper {
             // SAFETY: the relation is open; the map page stays pinned in `self.map`.
             unsafe {
                 pg_sys::visibilitymap_pin(self.rel, first.block, &mut self.map);
-                let same_map_page = |page: &&HotPage| {
-                    pg_sys::visibilitymap_pin_ok(page.block, self.map)
-                };
+                let same_map_page =
+                    |page: &&HotPage| pg_sys::visibilitymap_pin_ok(page.block, self.map);
                 let count = rest.iter().take_while(same_map_page).count().max(1);
                 for page in &rest[..count] {
                     pg_sys::visibilitymap_clear(
@@ -264,8 +263,8 @@ unsafe fn unchanged(page: pg_sys::Page, tuples: &[HotTuple]) -> Result<(), Refus
             {
                 return Err(Refusal::Changed);
             }
-            let header = pg_sys::PageGetItem(page.cast(), item)
-                .cast::<pg_sys::HeapTupleHeaderData>();
+            let header =
+                pg_sys::PageGetItem(page.cast(), item).cast::<pg_sys::HeapTupleHeaderData>();
             if (*header).t_choice.t_heap.t_xmin != tuple.xmin {
                 return Err(Refusal::Changed);
             }

@@ -115,6 +115,22 @@ impl ColdStore {
         Ok(())
     }
 
+    /// Writes a long value under a given id. `parts` are concatenated.
+    pub fn write_copy(
+        &self,
+        id: u32,
+        parts: &[&[u8]],
+        cid: pg_sys::CommandId,
+        copied_as: CopiedAs,
+    ) {
+        let bulk = BulkWrite::begin();
+        let bytes = parts.concat();
+        for (seq, piece) in bytes.chunks(VALUE_BYTES).enumerate() {
+            self.insert_copy(id, seq as i32, piece, cid, copied_as, Some(&bulk));
+            pgrx::check_for_interrupts!();
+        }
+    }
+
     /// Gives the tuple at `tid` the transaction fields of another one.
     fn stamp(&self, tid: pg_sys::ItemPointerData, stamp: &TupleStamp) {
         // SAFETY: pin and exclusive lock are held from ReadBuffer to UnlockReleaseBuffer; the

@@ -17,6 +17,13 @@ pub struct Entry {
     pub payload: Vec<u8>,
 }
 
+/// What an index entry says: a key, and where its tuple is.
+struct Keyed {
+    tid: pg_sys::ItemPointerData,
+    id: u32,
+    seq: i32,
+}
+
 /// An index scan over `(id, low..=high)` that ends itself.
 struct KeyScan {
     scan: pg_sys::IndexScanDesc,
@@ -60,6 +67,8 @@ impl KeyScan {
                 3,
                 0,
             );
+            // The keys as the index has them, to be held against those of the tuple.
+            (*scan).xs_want_itup = true;
             pg_sys::index_rescan(scan, keys.as_mut_ptr(), 3, std::ptr::null_mut(), 0);
             let direction = if backward {
                 pg_sys::ScanDirection::BackwardScanDirection
@@ -70,11 +79,23 @@ impl KeyScan {
         }
     }
 
-    fn next(&mut self) -> Option<pg_sys::ItemPointerData> {
-        // SAFETY: the scan is open; the returned pointer lies inside it.
+    fn next(&mut self) -> Option<Keyed> {
+        // SAFETY: the scan is open; the returned pointers lie inside it. An entry of the index
+        // is its header followed by an oid and an int4, neither of which can be NULL.
         unsafe {
             let tid = pg_sys::index_getnext_tid(self.scan, self.direction);
-            (!tid.is_null()).then(|| *tid)
+            if tid.is_null() {
+                return None;
+            }
+            let key = (*self.scan)
+                .xs_itup
+                .cast::<u8>()
+                .add(size_of::<pg_sys::IndexTupleData>());
+            Some(Keyed {
+                tid: *tid,
+                id: key.cast::<u32>().read_unaligned(),
+                seq: key.add(4).cast::<i32>().read_unaligned(),
+            })
         }
     }
 }
@@ -181,6 +202,10 @@ unsafe fn fields<'a>(tuple: &pg_sys::HeapTupleData) -> Option<(u32, i32, &'a [u8
 impl ColdStore {
     /// Calls `found` for each entry `(id, seqs)` whose tuple the judge wants, in the order of
     /// `seq` (descending if `backward`), until `found` breaks.
+    ///
+    /// An index entry keeps its tuple's place from being used again, so a tuple whose key or
+    /// length is not what the index says is damaged. It is handed on without a payload, which no
+    /// reader of entries takes for whole.
     pub fn scan_entries(
         &self,
         id: u32,
@@ -190,20 +215,22 @@ impl ColdStore {
         mut found: impl FnMut(Entry) -> ControlFlow<()>,
     ) {
         let mut scan = KeyScan::begin(self, id, seqs, backward);
-        while let Some(tid) = scan.next() {
+        while let Some(keyed) = scan.next() {
+            let (tid, seq) = (keyed.tid, keyed.seq);
             let entry = {
                 let page = LockedPage::read(self.toast, crate::tid::block_of(&tid));
                 let Some(mut tuple) = page.tuple(self.toast, tid) else {
                     continue;
                 };
                 // SAFETY: pin and lock are held by `page`.
-                let Some((tuple_id, seq, payload)) = (unsafe { fields(&tuple) }) else {
-                    continue;
+                let payload = match unsafe { fields(&tuple) } {
+                    Some((tuple_id, tuple_seq, payload))
+                        if (tuple_id, tuple_seq) == (keyed.id, keyed.seq) =>
+                    {
+                        payload.to_vec()
+                    }
+                    _ => Vec::new(),
                 };
-                if tuple_id != id {
-                    continue;
-                }
-                let payload = payload.to_vec();
                 if !judge(&mut tuple, page.buffer) {
                     continue;
                 }
@@ -269,7 +296,7 @@ impl ColdStore {
         out: &mut [u8],
     ) -> Result<pg_sys::BlockNumber, StoreError> {
         let mut scan = KeyScan::begin(self, id, seq..=seq, false);
-        while let Some(tid) = scan.next() {
+        while let Some(Keyed { tid, .. }) = scan.next() {
             let block = crate::tid::block_of(&tid);
             if self.copy_piece(block, tid.ip_posid, id, seq, skip, out)? {
                 return Ok(block);

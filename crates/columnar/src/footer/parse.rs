@@ -2,8 +2,9 @@
 
 use super::wire::*;
 use super::{ChunkLayout, ColumnMeta, FORMAT_VERSION, Footer, NumericLayout, PartMeta};
+use crate::bounds::Bound;
 use crate::error::ColumnarError;
-use crate::stats::{Bound, ChunkStats, ValueFlags, Zone};
+use crate::stats::{ChunkStats, ValueFlags, Zone};
 use crate::types::ColumnType;
 use crate::{MAX_ROWS, ZONE_ROWS, checksum, codec};
 

@@ -2,8 +2,8 @@
 
 use super::wire::*;
 use super::{ChunkLayout, ColumnMeta, FORMAT_VERSION};
+use crate::bounds::Bound;
 use crate::checksum;
-use crate::stats::Bound;
 use crate::types::ColumnType;
 
 /// The bytes of the footer of these columns.

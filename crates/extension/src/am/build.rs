@@ -15,8 +15,9 @@
 //!
 //! Kinds of index that cannot hold cold TIDs (BRIN) get hot rows only.
 
+use howdah_bridge::hot::{is_hot_updated, xmin_of};
 use howdah_bridge::store::ColdStore;
-use pgrx::{pg_guard, pg_sys};
+use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 
 use super::index_entry::{BuildCallback, ChainRoots, IndexEntries, attributes_read, is_hot_only};
 use super::scan;
@@ -41,6 +42,9 @@ struct Build {
     progress: bool,
     callback: BuildCallback,
 }
+
+/// The cold side of a build, in a memory context that drops it.
+type ColdWork = Option<(ColdCursor, Vec<Verdict>)>;
 
 /// What becomes of one row.
 struct Verdict {
@@ -173,8 +177,8 @@ impl Build {
                 pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
                 let state = pg_sys::HeapTupleSatisfiesVacuum(tuple, self.oldest_xmin, buffer);
                 let header = (*tuple).t_data;
-                let hot_updated = pg_sys::HeapTupleHeaderIsHotUpdated(header);
-                let inserter = pg_sys::HeapTupleHeaderGetXmin(header);
+                let hot_updated = is_hot_updated(header);
+                let inserter = xmin_of(header);
                 let deleter = if state == HEAPTUPLE_DELETE_IN_PROGRESS {
                     pg_sys::HeapTupleHeaderGetUpdateXid(header)
                 } else {
@@ -223,28 +227,43 @@ impl Build {
     }
 
     unsafe fn cold_rows(&self, scan: pg_sys::TableScanDesc, entries: &mut IndexEntries) -> f64 {
-        // SAFETY: the scan is ours and open; the slot belongs to `entries`.
+        // SAFETY: the scan is ours and open; the slot belongs to `entries`. The cursor lives in the
+        // current memory context, so that an ERROR may jump over this frame.
         unsafe {
-            let Some((view, verdicts)) = self.cold_view((*scan).rs_snapshot) else {
+            let Some(work) = self.cold_work(scan) else {
                 return 0.0;
             };
-            let wanted = attributes_read(self.info, (*(*self.table).rd_att).natts as usize);
-            let shared = scan::shared_groups(scan);
-            let mut cursor = ColdCursor::new(self.table, view, wanted, shared);
             let mut row_count = 0.0;
-            while let Some(row) = cursor.next(self.table) {
-                pgrx::check_for_interrupts!();
-                let verdict = &verdicts[cursor.group_index()];
-                row_count += f64::from(u8::from(verdict.counts));
-                cursor.store(self.table, entries.slot);
-                if entries.form() {
-                    self.callback
-                        .call(self.index, row.tid(), entries, verdict.alive);
+            if let Some((cursor, verdicts)) = &mut *work {
+                while let Some(row) = cursor.next(self.table) {
+                    pgrx::check_for_interrupts!();
+                    let verdict = &verdicts[cursor.group_index()];
+                    row_count += f64::from(u8::from(verdict.counts));
+                    cursor.store(self.table, entries.slot);
+                    if entries.form() {
+                        self.callback
+                            .call(self.index, row.tid(), entries, verdict.alive);
+                    }
                 }
             }
             pg_sys::ExecClearTuple(entries.slot);
-            cursor.end();
+            if let Some((cursor, _)) = (*work).take() {
+                cursor.end();
+            }
             row_count
+        }
+    }
+
+    /// A cursor over the groups to build and the verdicts on them, `None` if there are none.
+    unsafe fn cold_work(&self, scan: pg_sys::TableScanDesc) -> Option<*mut ColdWork> {
+        // SAFETY: as for cold_rows.
+        unsafe {
+            let (view, verdicts) = self.cold_view((*scan).rs_snapshot)?;
+            let wanted = attributes_read(self.info, (*(*self.table).rd_att).natts as usize);
+            let shared = scan::shared_groups(scan);
+            let cursor = ColdCursor::new(self.table, view, wanted, shared);
+            let work: ColdWork = Some((cursor, verdicts));
+            Some(PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(work))
         }
     }
 

@@ -93,5 +93,5 @@ unsafe extern "C-unwind" fn relation_needs_toast_table(_rel: pg_sys::Relation) -
 
 #[pg_guard]
 unsafe extern "C-unwind" fn relation_toast_am(_rel: pg_sys::Relation) -> pg_sys::Oid {
-    pg_sys::Oid::from(pg_sys::HEAP_TABLE_AM_OID)
+    pg_sys::HEAP_TABLE_AM_OID
 }

@@ -80,6 +80,13 @@ impl PointReader {
     ) -> Option<Found> {
         // SAFETY: as for `fetch`.
         unsafe {
+            if (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY {
+                // As HeapTupleSatisfiesDirty does first: the caller waits for whoever it finds
+                // here, and a row of our own running load is nobody to wait for.
+                (*snapshot).xmin = pg_sys::InvalidTransactionId;
+                (*snapshot).xmax = pg_sys::InvalidTransactionId;
+                (*snapshot).speculativeToken = 0;
+            }
             if let Some(pending) = load::pending_row(table, row, snapshot) {
                 return pending.map(|(group, position)| Found::Pending(group, position));
             }

@@ -1,7 +1,12 @@
 //! What an index stores of a row, and the TID it stores it under.
+//!
+//! Predicates and expressions are users' code, and so is in effect the index AM's check for
+//! duplicates: their errors jump over the frames of a build unchanged (see
+//! [`howdah_bridge::ffi::unguarded`]). Callers keep what must be dropped in a memory context.
 
 use std::ffi::c_void;
 
+use howdah_bridge::ffi::unguarded;
 use howdah_bridge::tid::{block_of, tid_of};
 use pgrx::pg_sys;
 
@@ -52,10 +57,10 @@ impl IndexEntries {
         // SAFETY: everything was made by `new`.
         unsafe {
             pg_sys::MemoryContextReset((*self.econtext).ecxt_per_tuple_memory);
-            if !self.predicate.is_null() && !pg_sys::ExecQual(self.predicate, self.econtext) {
+            if !self.predicate.is_null() && !self.satisfies_predicate() {
                 return false;
             }
-            pg_sys::FormIndexDatum(
+            unguarded::FormIndexDatum(
                 self.info,
                 self.slot,
                 self.estate,
@@ -63,6 +68,19 @@ impl IndexEntries {
                 self.nulls.as_mut_ptr(),
             );
             true
+        }
+    }
+
+    /// Mirrors `ExecQual`.
+    unsafe fn satisfies_predicate(&self) -> bool {
+        // SAFETY: the state was prepared by `new`; ExecPrepareQual sets its function.
+        unsafe {
+            let mut is_null = false;
+            let old = pg_sys::MemoryContextSwitchTo((*self.econtext).ecxt_per_tuple_memory);
+            let evaluate = (*self.predicate).evalfunc.unwrap_unchecked();
+            let result = evaluate(self.predicate, self.econtext, &mut is_null);
+            pg_sys::MemoryContextSwitchTo(old);
+            result.value() != 0
         }
     }
 
@@ -197,7 +215,7 @@ impl ChainRoots {
     }
 }
 
-/// An index AM's callback of a build, called so that its errors unwind.
+/// An index AM's callback of a build.
 #[derive(Clone, Copy)]
 pub struct BuildCallback {
     pub function: pg_sys::IndexBuildCallback,
@@ -214,21 +232,16 @@ impl BuildCallback {
         entries: &mut IndexEntries,
         alive: bool,
     ) {
-        let Some(function) = self.function else {
-            return;
-        };
-        // SAFETY: as for this function; the boundary turns a PostgreSQL error into unwinding.
+        // SAFETY: as for this function; an index AM always passes a callback.
         unsafe {
-            pg_sys::ffi::pg_guard_ffi_boundary(|| {
-                function(
-                    index,
-                    &mut tid,
-                    entries.values.as_mut_ptr(),
-                    entries.nulls.as_mut_ptr(),
-                    alive,
-                    self.state,
-                );
-            });
+            (self.function.unwrap_unchecked())(
+                index,
+                &mut tid,
+                entries.values.as_mut_ptr(),
+                entries.nulls.as_mut_ptr(),
+                alive,
+                self.state,
+            );
         }
     }
 }

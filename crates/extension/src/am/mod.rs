@@ -11,19 +11,25 @@
 //!   modify    inserts (hot or into a load), updates, deletes, row locks
 //!   estimate  sizes and row counts for the planner
 //!   build     index builds               validate the second scan of concurrent builds
+//!   brin      indexes that keep loads hot, or that the planner must not see
 //!   analyze   one sample of both sides
+//!   cluster   VACUUM FULL and CLUSTER
+//!   truncate  truncation in place
 //!   vacuum    hot side by heap's code, then index entries of dead cold rows
 //! ```
 
 mod analyze;
 mod bitmap;
+pub mod brin;
 mod build;
+mod cluster;
 pub mod estimate;
 pub mod fetch;
 pub mod index_entry;
 pub mod modify;
 mod sample;
 pub mod scan;
+mod truncate;
 mod vacuum;
 mod validate;
 
@@ -61,9 +67,11 @@ pub fn howdah() -> &'static pg_sys::TableAmRoutine {
             fetch::install(&mut am);
             modify::install(&mut am);
             estimate::install(&mut am);
+            truncate::install(&mut am);
             build::install(&mut am);
             validate::install(&mut am);
             vacuum::install(&mut am);
+            cluster::install(&mut am);
             analyze::install(&mut am);
             Routine(am)
         })

@@ -131,7 +131,7 @@ unsafe extern "C-unwind" fn scan_begin(
             nkeys,
             key,
             pscan,
-            flags & !(pg_sys::ScanOptions::SO_TEMP_SNAPSHOT as u32),
+            flags & !pg_sys::ScanOptions::SO_TEMP_SNAPSHOT,
         );
         let scan = pg_sys::palloc0(size_of::<HowdahScan>()).cast::<HowdahScan>();
         (*scan).base = *inner;
@@ -153,7 +153,7 @@ unsafe extern "C-unwind" fn scan_end(scan: pg_sys::TableScanDesc) {
         ours.state().bitmap.release();
         *ours.state() = ScanState::default();
         (heap().scan_end.unwrap_unchecked())(inner);
-        if ours.base.rs_flags & pg_sys::ScanOptions::SO_TEMP_SNAPSHOT as u32 != 0 {
+        if ours.base.rs_flags & pg_sys::ScanOptions::SO_TEMP_SNAPSHOT != 0 {
             pg_sys::UnregisterSnapshot(ours.base.rs_snapshot);
         }
         pg_sys::pfree(scan.cast());

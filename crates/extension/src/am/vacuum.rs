@@ -13,7 +13,7 @@
 //! is nothing to do.
 //!
 //! As heap does with few dead line pointers, an automatic choice of index cleanup leaves gaps
-//! alone until they are 2% of all row numbers; `INDEX_CLEANUP on` cleans any, `off` none.
+//! alone until they have 2% of the number of cold rows; `INDEX_CLEANUP on` cleans any, `off` none.
 //!
 //! Locks: VACUUM's own on the table; the same mode on the TOAST relation while the cold side is
 //! surveyed, because VACUUM's snapshot does not hold back a concurrent VACUUM of that relation
@@ -26,11 +26,12 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use pgrx::{pg_guard, pg_sys};
 
+use super::heap;
 use super::index_entry::is_hot_only;
 use crate::errors::or_raise;
 use crate::store::gaps::{Gaps, Survey};
 
-/// `BYPASS_THRESHOLD_PAGES` of heap's vacuum, for row numbers.
+/// `BYPASS_THRESHOLD_PAGES` of heap's vacuum, for rows.
 const BYPASS_SHARE: f64 = 0.02;
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
@@ -46,7 +47,8 @@ unsafe extern "C-unwind" fn relation_vacuum(
     // SAFETY: arguments come from VACUUM, which holds the table open and locked.
     unsafe {
         let Some(cold_before) = survey(table) else {
-            pg_sys::heap_vacuum_rel(table, params, strategy);
+            // Not through the guard: an ERROR keeps the context that VACUUM gives it.
+            (heap().relation_vacuum.unwrap_unchecked())(table, params, strategy);
             return;
         };
         let indexes_before = index_row_counts(table);
@@ -128,7 +130,7 @@ unsafe fn clean_indexes(
         };
         let dirty = cold.gaps.not_yet_cleaned(&store);
         removed.gap_row_numbers = dirty;
-        let few = (dirty as f64) < cold.high_water as f64 * BYPASS_SHARE;
+        let few = (dirty as f64) < cold.live_rows() as f64 * BYPASS_SHARE;
         if dirty == 0
             || wish == VACOPTVALUE_DISABLED
             || (wish != VACOPTVALUE_ENABLED && few)

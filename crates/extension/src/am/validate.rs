@@ -9,8 +9,9 @@
 //! `heapam_index_validate_scan`, including the look back inside a page that HOT chains need;
 //! cold rows come in strict TID order and need none.
 
+use howdah_bridge::ffi::unguarded;
 use howdah_bridge::tid::block_of;
-use pgrx::{pg_guard, pg_sys};
+use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 
 use super::index_entry::{ChainRoots, IndexEntries, attributes_read, is_hot_only};
 use super::scan;
@@ -146,20 +147,27 @@ impl Validation {
                 return;
             }
             let wanted = attributes_read(self.info, (*(*self.table).rd_att).natts as usize);
-            let mut cursor = ColdCursor::new(self.table, view, wanted, None);
-            while let Some(row) = cursor.next(self.table) {
-                pgrx::check_for_interrupts!();
-                (*self.state).htups += 1.0;
-                let tid = row.tid();
-                let key = sort_key(&tid);
-                self.indexed.advance_to(key, |_| {});
-                if !self.indexed.stands_on(key) {
-                    cursor.store(self.table, self.entries.slot);
-                    self.insert(tid);
+            // In the current memory context, so that an ERROR may jump over this frame.
+            let cursor = ColdCursor::new(self.table, view, wanted, None);
+            let place =
+                PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(Some(cursor));
+            if let Some(cursor) = &mut *place {
+                while let Some(row) = cursor.next(self.table) {
+                    pgrx::check_for_interrupts!();
+                    (*self.state).htups += 1.0;
+                    let tid = row.tid();
+                    let key = sort_key(&tid);
+                    self.indexed.advance_to(key, |_| {});
+                    if !self.indexed.stands_on(key) {
+                        cursor.store(self.table, self.entries.slot);
+                        self.insert(tid);
+                    }
                 }
             }
             pg_sys::ExecClearTuple(self.entries.slot);
-            cursor.end();
+            if let Some(cursor) = (*place).take() {
+                cursor.end();
+            }
         }
     }
 
@@ -175,7 +183,7 @@ impl Validation {
             } else {
                 pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO
             };
-            pg_sys::index_insert(
+            unguarded::index_insert(
                 self.index,
                 self.entries.values.as_mut_ptr(),
                 self.entries.nulls.as_mut_ptr(),

@@ -35,8 +35,10 @@ impl Indexes {
         unsafe {
             let estate = pg_sys::CreateExecutorState();
             let econtext = pg_sys::MakePerTupleExprContext(estate);
-            let slot =
-                pg_sys::MakeSingleTupleTableSlot((*table).rd_att, &raw const pg_sys::TTSOpsHeapTuple);
+            let slot = pg_sys::MakeSingleTupleTableSlot(
+                (*table).rd_att,
+                &raw const pg_sys::TTSOpsHeapTuple,
+            );
             (*slot).tts_tableOid = (*table).rd_id;
             (*econtext).ecxt_scantuple = slot;
             let list = pg_sys::RelationGetIndexList(table);
@@ -86,8 +88,7 @@ impl Indexes {
                 if !open.predicate.is_null() && !pg_sys::ExecQual(open.predicate, self.econtext) {
                     continue;
                 }
-                let mut values =
-                    [pg_sys::Datum::from(0); pg_sys::INDEX_MAX_KEYS as usize];
+                let mut values = [pg_sys::Datum::from(0); pg_sys::INDEX_MAX_KEYS as usize];
                 let mut nulls = [true; pg_sys::INDEX_MAX_KEYS as usize];
                 pg_sys::FormIndexDatum(
                     open.info,

@@ -57,8 +57,12 @@ unsafe extern "C-unwind" fn howdah_compaction_launcher(_argument: pg_sys::Datum)
     }
     loop {
         // SAFETY: plain reads of time and of the end of WAL.
-        let (now_ms, lsn) =
-            unsafe { (pg_sys::GetCurrentTimestamp() / 1000, pg_sys::GetXLogInsertRecPtr()) };
+        let (now_ms, lsn) = unsafe {
+            (
+                pg_sys::GetCurrentTimestamp() / 1000,
+                pg_sys::GetXLogInsertRecPtr(),
+            )
+        };
         shared::add_sample(now_ms, lsn);
         if policy::compaction() {
             start_workers(&mut visits, now_ms);

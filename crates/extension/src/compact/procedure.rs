@@ -6,10 +6,10 @@
 
 use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
 
-use super::table::{Task, compact, vacuum};
-use super::transactions::Transactions;
 use super::policy;
 use super::progress::{Phase, Progress};
+use super::table::{Task, compact, vacuum};
+use super::transactions::Transactions;
 use crate::am;
 use crate::errors::refuse;
 

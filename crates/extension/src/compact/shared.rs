@@ -9,7 +9,9 @@
 //! Atomics only, no lock: each field has one writer at a time (samples: the launcher; a progress
 //! slot: its process), and a reader that sees half of an update acts a little early or late.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering,
+};
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -157,14 +159,18 @@ pub fn add_sample(at_ms: i64, lsn: u64) {
         for i in 0..SAMPLES / 2 {
             let from = &shared.samples[2 * i + 1];
             let to = &shared.samples[i];
-            to.lsn.store(from.lsn.load(Ordering::Relaxed), Ordering::Relaxed);
-            to.at_ms.store(from.at_ms.load(Ordering::Relaxed), Ordering::Relaxed);
+            to.lsn
+                .store(from.lsn.load(Ordering::Relaxed), Ordering::Relaxed);
+            to.at_ms
+                .store(from.at_ms.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         count = SAMPLES / 2;
     }
     shared.samples[count].at_ms.store(at_ms, Ordering::Relaxed);
     shared.samples[count].lsn.store(lsn, Ordering::Relaxed);
-    shared.sample_count.store(count as u32 + 1, Ordering::Release);
+    shared
+        .sample_count
+        .store(count as u32 + 1, Ordering::Release);
 }
 
 /// Where WAL ended at some time not after `before_ms`; `None` if that is not remembered.

@@ -68,4 +68,3 @@ pub unsafe fn survey(table: pg_sys::Relation, quiet_since: pg_sys::XLogRecPtr) -
     found.quiet = Rc::new(quiet);
     found
 }
-

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use howdah_bridge::relation::OpenRelation;
 use pgrx::pg_sys;
 
-use super::merge;
+use super::brin::prepare_first_move;
+use super::merge::{self, Merge};
 use super::mover::{self, Step};
 use super::policy::{self, Policy};
 use super::progress::{Phase, Progress};
@@ -44,11 +45,9 @@ impl StepTable {
         // SAFETY: the relation is open.
         unsafe {
             let form = &*(*rel.raw()).rd_rel;
-            let foreign_temp =
-                form.relpersistence == pg_sys::RELPERSISTENCE_TEMP as i8 && !(*rel.raw()).rd_islocaltemp;
-            if !am::is_howdah(rel.raw())
-                || foreign_temp
-                || form.reltoastrelid == pg_sys::InvalidOid
+            let foreign_temp = form.relpersistence == pg_sys::RELPERSISTENCE_TEMP as i8
+                && !(*rel.raw()).rd_islocaltemp;
+            if !am::is_howdah(rel.raw()) || foreign_temp || form.reltoastrelid == pg_sys::InvalidOid
             {
                 return None;
             }
@@ -118,6 +117,9 @@ pub struct Tally {
 pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> Tally {
     let mut tally = Tally::default();
     let mut refused = HashSet::new();
+    if !prepare_first_move(task, transactions) {
+        return tally;
+    }
     let mut from = Some(0);
     while let Some(block) = from {
         pgrx::check_for_interrupts!();
@@ -153,13 +155,28 @@ pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> 
         }
     }
     progress.phase(Phase::Merging);
-    while let Some(groups) = merge::merge_small_groups(task) {
-        transactions.commit();
-        progress.merged(groups);
-        tally.merged_groups += u64::from(groups);
+    loop {
+        match merge::merge_small_groups(task) {
+            Merge::Merged(groups) => {
+                transactions.commit();
+                progress.merged(groups);
+                tally.merged_groups += u64::from(groups);
+            }
+            // It may have written its group and deleted none.
+            Merge::Yielded => {
+                transactions.rollback();
+                if !task.patient {
+                    return tally;
+                }
+                // SAFETY: plain sleep; nothing is held.
+                unsafe { pg_sys::pg_usleep(YIELD_US) };
+            }
+            Merge::Nothing => {
+                transactions.commit();
+                return tally;
+            }
+        }
     }
-    transactions.commit();
-    tally
 }
 
 /// Whether a background worker is told to stop by a changed configuration.

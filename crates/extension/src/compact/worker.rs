@@ -45,10 +45,7 @@ unsafe extern "C-unwind" fn howdah_compaction_worker(database: pg_sys::Datum) {
         pg_sys::BackgroundWorkerUnblockSignals();
         pg_sys::BackgroundWorkerInitializeConnectionByOid(oid, pg_sys::InvalidOid, 0);
         count_as_autovacuum();
-        pg_sys::pgstat_report_activity(
-            pg_sys::BackendState::STATE_RUNNING,
-            c"compaction".as_ptr(),
-        );
+        pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, c"compaction".as_ptr());
     }
     let Some(slot) = shared::database(oid.to_u32()) else {
         return;

@@ -28,4 +28,4 @@ mod xact;
 pub use pending::{
     PendingGroup, flush_relation, has_pending, insert_slot, pending_row, visible_pending,
 };
-pub use xact::register;
+pub use xact::{after_utility, before_utility, register};

@@ -10,6 +10,7 @@ use howdah_bridge::tid::RowNumber;
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder, Value};
 use pgrx::pg_sys;
 
+use crate::am::brin;
 use crate::errors::or_raise;
 use crate::settings;
 use crate::store::directory::{self, PlacedEntry};
@@ -50,6 +51,9 @@ struct CommandCount {
     subtransaction: pg_sys::SubTransactionId,
     command: pg_sys::CommandId,
     rows: u64,
+    /// Whether an index of the relation keeps its loads hot; asked when the first row is past
+    /// the threshold.
+    stays_hot: Option<bool>,
 }
 
 #[derive(Default)]
@@ -87,7 +91,10 @@ pub unsafe fn insert_slot(
     // SAFETY: as for this function; GetCurrentSubTransactionId only reads.
     unsafe {
         let subtransaction = pg_sys::GetCurrentSubTransactionId();
-        if !past_threshold(table, subtransaction, command) || !may_go_cold(table) {
+        if !past_threshold(table, subtransaction, command)
+            || !may_go_cold(table)
+            || stays_hot(table)
+        {
             return false;
         }
         if pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 {
@@ -142,18 +149,40 @@ fn past_threshold(
             subtransaction,
             command,
             rows: 0,
+            stays_hot: None,
         });
         if count.command != command || count.subtransaction != subtransaction {
             *count = CommandCount {
                 subtransaction,
                 command,
                 rows: 0,
+                stays_hot: None,
             };
         }
         count.rows += 1;
         count.rows
     });
     settings::force_cold() || rows > settings::load_threshold()
+}
+
+/// Whether an index keeps this relation's loads hot. Asked once per command and relation.
+///
+/// # Safety
+/// `table` is open and locked for writing; its rows of this command were counted.
+unsafe fn stays_hot(table: pg_sys::Relation) -> bool {
+    // SAFETY: as for this function.
+    let oid = unsafe { (*table).rd_id.to_u32() };
+    let known = LOADS.with_borrow(|l| l.counts.get(&oid).and_then(|count| count.stays_hot));
+    known.unwrap_or_else(|| {
+        // SAFETY: as for this function.
+        let answer = unsafe { brin::loads_stay_hot(table) };
+        LOADS.with_borrow_mut(|l| {
+            if let Some(count) = l.counts.get_mut(&oid) {
+                count.stays_hot = Some(answer);
+            }
+        });
+        answer
+    })
 }
 
 /// Whether rows of this table may be written cold at all.

@@ -83,7 +83,7 @@ fn table_sizes(
         raw += raw_bytes(open);
     });
     // SAFETY: `rel` is open.
-    let (hot_rows, hot_bytes) = unsafe { (hot_rows_estimate(&rel), hot_bytes(&rel)) };
+    let (hot_rows, hot_bytes) = unsafe { (hot_rows_estimate(&rel, rows), hot_bytes(&rel)) };
     TableIterator::once((
         hot_rows,
         rows as i64,
@@ -94,15 +94,21 @@ fn table_sizes(
     ))
 }
 
-/// What the planner thinks the heap holds.
+/// Live rows as the cumulative statistics count them, less the cold ones; what the planner thinks
+/// the heap holds where there are no statistics (on a standby, after a crash).
 ///
 /// # Safety
 /// `rel` is open.
-unsafe fn hot_rows_estimate(rel: &OpenRelation) -> i64 {
-    // SAFETY: the routine is ours; every out-pointer is valid; widths may be left to it.
+unsafe fn hot_rows_estimate(rel: &OpenRelation, cold_rows: u64) -> i64 {
+    // SAFETY: the statistics entry is NULL or a copy for this transaction; the routine is ours;
+    // every out-pointer is valid; widths may be left to it.
     unsafe {
         if howdah_bridge::relation::main_fork_blocks(rel.raw()) == 0 {
             return 0;
+        }
+        let counted = pg_sys::pgstat_fetch_stat_tabentry((*rel.raw()).rd_id);
+        if !counted.is_null() && (*counted).live_tuples > cold_rows as i64 {
+            return (*counted).live_tuples - cold_rows as i64;
         }
         let (mut pages, mut tuples, mut visible) = (0, 0.0, 0.0);
         if let Some(estimate) = am::howdah().relation_estimate_size {
@@ -114,8 +120,7 @@ unsafe fn hot_rows_estimate(rel: &OpenRelation) -> i64 {
                 &mut visible,
             );
         }
-        let cold = am::estimate::cold_size(rel.raw()).rows;
-        (tuples - cold as f64).max(0.0) as i64
+        (tuples - cold_rows as f64).max(0.0) as i64
     }
 }
 
@@ -196,7 +201,7 @@ fn table_column_chunks(
     if let Some(rel) = open_howdah(relation) {
         // SAFETY: `rel` is open.
         let layout = unsafe { TableLayout::of((*rel.raw()).rd_att) };
-        let readable = readable_columns(relation, layout.attributes.len());
+        let readable = readable_columns(relation, &layout);
         for_each_group(&rel, |entry, open| {
             for (i, attribute) in layout.attributes.iter().enumerate() {
                 if attribute.dropped || i >= open.column_count() {
@@ -226,8 +231,9 @@ fn table_column_chunks(
 }
 
 /// Per attribute, whether the user may select it and sees all rows.
-fn readable_columns(table: pg_sys::Oid, attribute_count: usize) -> Vec<bool> {
-    // SAFETY: catalog lookups. check_enable_rls without an ERROR tells whether policies apply.
+fn readable_columns(table: pg_sys::Oid, layout: &TableLayout) -> Vec<bool> {
+    // SAFETY: catalog lookups. check_enable_rls without an ERROR tells whether policies apply;
+    // a dropped column is not asked for, which would be an ERROR.
     unsafe {
         let user = pg_sys::GetUserId();
         let ok = pg_sys::AclResult::ACLCHECK_OK;
@@ -235,11 +241,13 @@ fn readable_columns(table: pg_sys::Oid, attribute_count: usize) -> Vec<bool> {
         let restricted = pg_sys::check_enable_rls(table, pg_sys::InvalidOid, true)
             == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32;
         let whole = pg_sys::pg_class_aclcheck(table, user, select) == ok;
-        (1..=attribute_count as i16)
-            .map(|n| {
-                !restricted
-                    && (whole || pg_sys::pg_attribute_aclcheck(table, n, user, select) == ok)
-            })
+        let may_select =
+            |i: usize| pg_sys::pg_attribute_aclcheck(table, i as i16 + 1, user, select) == ok;
+        layout
+            .attributes
+            .iter()
+            .enumerate()
+            .map(|(i, a)| !restricted && !a.dropped && (whole || may_select(i)))
             .collect()
     }
 }

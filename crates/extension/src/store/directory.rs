@@ -9,7 +9,7 @@
 
 use std::ops::ControlFlow;
 
-use howdah_bridge::store::{Birth, ColdStore, Entry};
+use howdah_bridge::store::{Birth, ColdStore, CopiedAs, Entry};
 use howdah_bridge::tid::{ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber};
 use pgrx::pg_sys;
 
@@ -279,20 +279,14 @@ pub fn complete_in_place(store: &ColdStore, placed: &PlacedEntry, entry: GroupEn
 
 /// Inserts an entry that is complete from birth, under a range that is already reserved
 /// (table rewrites, which carry groups over under their old numbers).
-pub fn insert_complete(
+pub fn insert_copy(
     store: &ColdStore,
     entry: &GroupEntry,
     cid: pg_sys::CommandId,
-    birth: Birth,
-) -> pg_sys::ItemPointerData {
-    store.insert(
-        DIRECTORY_ID,
-        entry.group() as i32,
-        &entry.encode(),
-        cid,
-        birth,
-        None,
-    )
+    copied_as: CopiedAs,
+) {
+    let seq = entry.group() as i32;
+    store.insert_copy(DIRECTORY_ID, seq, &entry.encode(), cid, copied_as, None);
 }
 
 /// Sets the high-water mark of a store that nobody else can see yet.
@@ -318,6 +312,16 @@ pub fn high_water(store: &ColdStore) -> Result<Option<(pg_sys::ItemPointerData, 
         return Err(ColdError::DamagedDirectory { group: u32::MAX });
     }
     Ok(Some((entry.tid, mark)))
+}
+
+/// Makes the table one that has ever had cold rows.
+pub fn ensure_high_water(store: &ColdStore) -> Result<(), ColdError> {
+    store.with_allocation_lock(|| {
+        if high_water(store)?.is_none() {
+            create_high_water(store);
+        }
+        Ok(())
+    })
 }
 
 /// Whether the table has or ever had cold rows.

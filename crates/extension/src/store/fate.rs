@@ -82,9 +82,7 @@ pub fn entries_not_dead(
             let fate = match pg_sys::HeapTupleSatisfiesVacuum(tuple, oldest_xmin, buffer) {
                 HEAPTUPLE_DEAD => return false,
                 HEAPTUPLE_RECENTLY_DEAD => Fate::RecentlyDead,
-                HEAPTUPLE_INSERT_IN_PROGRESS => {
-                    Fate::Arriving(pg_sys::HeapTupleHeaderGetXmin(header))
-                }
+                HEAPTUPLE_INSERT_IN_PROGRESS => Fate::Arriving(howdah_bridge::hot::xmin_of(header)),
                 HEAPTUPLE_DELETE_IN_PROGRESS => {
                     Fate::Leaving(pg_sys::HeapTupleHeaderGetUpdateXid(header))
                 }

@@ -36,8 +36,7 @@ pub struct Gaps {
 
 /// What VACUUM needs to know of a table's cold side.
 pub struct Survey {
-    pub entries: Vec<FatedEntry>,
-    pub high_water: u64,
+    entries: Vec<FatedEntry>,
     pub gaps: Gaps,
 }
 
@@ -54,7 +53,6 @@ impl Survey {
         Ok(read.map(|(high_water, entries)| Survey {
             gaps: Gaps::between(&entries, high_water),
             entries,
-            high_water,
         }))
     }
 

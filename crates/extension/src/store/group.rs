@@ -6,6 +6,7 @@ use pgrx::pg_sys;
 
 use super::directory::{self, GroupEntry, GroupState, PlacedEntry};
 use crate::errors::ColdError;
+use crate::stop_point;
 
 /// Encodes the rows and stores them under a reserved range.
 ///
@@ -21,6 +22,7 @@ pub fn write(
     let encoded = rows.encode(effort)?;
     pgrx::check_for_interrupts!();
     let value_id = store.write_value(&[&encoded.footer, &encoded.body], cid);
+    stop_point!("value_written");
     let entry = GroupEntry {
         state: GroupState::Stored,
         row_count: rows.row_count() as u32,
@@ -30,6 +32,7 @@ pub fn write(
         ..placed.entry
     };
     directory::complete(store, placed, entry)?;
+    stop_point!("completed");
     Ok(entry)
 }
 

@@ -49,12 +49,6 @@ impl ColdGroup {
     pub fn is_pending(&self) -> bool {
         matches!(self, ColdGroup::Pending { .. })
     }
-
-    /// The row's position inside the group, if the group holds it.
-    pub fn position_of(&self, row: RowNumber) -> Option<u32> {
-        let position = row.0.checked_sub(self.first_row().0)?;
-        (position < u64::from(self.row_count())).then_some(position as u32)
-    }
 }
 
 /// The cold side of a table as one snapshot sees it.
@@ -95,19 +89,8 @@ impl ColdView {
         }
     }
 
-    pub fn row_count(&self) -> u64 {
-        self.groups.iter().map(|g| u64::from(g.row_count())).sum()
-    }
-
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
-    }
-
-    /// Position of the group that holds the row.
-    pub fn find(&self, row: RowNumber) -> Option<usize> {
-        let after = self.groups.partition_point(|g| g.first_row() <= row);
-        let index = after.checked_sub(1)?;
-        self.groups[index].position_of(row).map(|_| index)
     }
 }
 

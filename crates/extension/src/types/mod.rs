@@ -5,7 +5,7 @@
 //! attribute's physical form alone, so a column whose type was changed to a
 //! binary-compatible one without a rewrite still reads.
 
-mod numeric;
+pub mod numeric;
 
 use howdah_columnar::{ColumnBuilder, ColumnType, Value};
 use pgrx::pg_sys;
@@ -14,7 +14,6 @@ use pgrx::pg_sys;
 #[derive(Clone, Copy, Debug)]
 pub struct AttributeLayout {
     pub type_oid: pg_sys::Oid,
-    pub collation: pg_sys::Oid,
     pub column_type: ColumnType,
     pub len: i16,
     pub by_value: bool,
@@ -40,15 +39,14 @@ impl TableLayout {
             .map(|i| {
                 // SAFETY: as above.
                 let att = unsafe { &*pg_sys::TupleDescAttr(desc, i) };
-                // SAFETY: plain catalog lookup; a dropped attribute has no type to look up.
                 let base = if att.attisdropped {
                     pg_sys::InvalidOid
                 } else {
+                    // SAFETY: plain catalog lookup of a type that exists.
                     unsafe { pg_sys::getBaseType(att.atttypid) }
                 };
                 AttributeLayout {
                     type_oid: base,
-                    collation: att.attcollation,
                     column_type: column_type(base, att.attlen, att.attbyval),
                     len: att.attlen,
                     by_value: att.attbyval,

@@ -1,0 +1,15 @@
+//! What an order of texts is.
+
+use pgrx::pg_sys;
+
+use crate::ffi;
+
+/// Whether the collation orders text by its bytes, as C and POSIX do.
+pub fn orders_bytewise(collation: pg_sys::Oid) -> bool {
+    if collation == pg_sys::InvalidOid {
+        return false;
+    }
+    // SAFETY: the locale is cached for the life of the backend; an unusable collation raises
+    // an ERROR.
+    unsafe { (*ffi::pg_newlocale_from_collation(collation)).collate_is_c }
+}

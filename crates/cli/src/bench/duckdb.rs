@@ -1,0 +1,181 @@
+//! DuckDB beside the two PostgreSQL sides: its Python package from the Python package index, run
+//! in a process of its own on the same rows, carried over as CSV.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail};
+use postgres::Client;
+use serde::{Deserialize, Serialize};
+
+use super::figure::Outcome;
+use super::queries::{Asked, sql};
+use super::statement::{Rows, first_difference};
+use super::{Measured, Options, points, table};
+use crate::paths::Paths;
+use crate::progress::Progress;
+
+const PACKAGE: &str = "duckdb";
+const SCRIPT: &str = include_str!("duckdb.py");
+/// Written last, so that an installation that was interrupted is seen as such.
+const COMPLETE: &str = "complete";
+
+/// The installed package, and room for its files.
+pub(super) struct DuckDb {
+    package: PathBuf,
+    work: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Request {
+    database: PathBuf,
+    csv: PathBuf,
+    columns: &'static str,
+    runs: u32,
+    questions: Vec<Asking>,
+    /// Of rows that are looked up one by one.
+    keys: Vec<i64>,
+}
+
+#[derive(Serialize)]
+struct Asking {
+    sql: String,
+    changes: bool,
+}
+
+#[derive(Deserialize)]
+struct Response {
+    version: String,
+    load_seconds: Vec<f64>,
+    index_seconds: f64,
+    table_bytes: u64,
+    questions: Vec<Answered>,
+    lookup_microseconds: Vec<f64>,
+}
+
+#[derive(Deserialize)]
+struct Answered {
+    milliseconds: Vec<f64>,
+    rows: Rows,
+}
+
+impl DuckDb {
+    /// # Errors
+    /// When the package cannot be had.
+    pub fn prepare(paths: &Paths) -> anyhow::Result<Self> {
+        let directory = paths.cache.join("duckdb");
+        let package = directory.join("python");
+        let work = directory.join("work");
+        fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
+        if !package.join(COMPLETE).exists() {
+            let progress = Progress::open_ended("fetching DuckDB");
+            let mut pip = Command::new("python3");
+            pip.args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+            ])
+            .args([
+                "--no-deps",
+                "--only-binary=:all:",
+                "--timeout=20",
+                "--target",
+            ])
+            .arg(&package)
+            .arg(PACKAGE);
+            let output = run(&mut pip).map(drop);
+            progress.vanish();
+            output.context("the Python package duckdb cannot be had")?;
+            fs::write(package.join(COMPLETE), "")?;
+        }
+        Ok(Self { package, work })
+    }
+
+    /// Adds DuckDB's measurements, and holds its answers against heap's.
+    pub fn fill_in(
+        &self,
+        client: &mut Client,
+        options: &Options,
+        measured: &mut Measured,
+    ) -> anyhow::Result<()> {
+        let progress = Progress::open_ended("asking DuckDB");
+        let csv = self.work.join("source.csv");
+        let mut file = File::create(&csv)?;
+        let copy = "COPY bench.source TO STDOUT (FORMAT csv)";
+        io::copy(&mut client.copy_out(copy)?, &mut file)?;
+        let response = self.ask(options, csv.clone(), &measured.asked);
+        fs::remove_file(&csv)?;
+        let response = response?;
+        if let [load, size, index] = &mut measured.loaded[..] {
+            load.duckdb = Outcome::Measured(response.load_seconds);
+            size.duckdb = Outcome::one(response.table_bytes as f64);
+            index.duckdb = Outcome::one(response.index_seconds);
+        }
+        for (asked, answered) in measured.asked.iter_mut().zip(response.questions) {
+            asked.figure.duckdb = Outcome::Measured(answered.milliseconds);
+            if !asked.question.changes && asked.figure.difference.is_none() {
+                asked.figure.difference =
+                    first_difference(("heap", &asked.answer), ("DuckDB", &answered.rows));
+            }
+        }
+        if let Some(cold) = measured.points.first_mut() {
+            let lookups = Outcome::Measured(response.lookup_microseconds);
+            cold.duckdb = lookups.median().map_or(Outcome::Absent, Outcome::one);
+        }
+        progress.finish(&format!("version {}", response.version));
+        Ok(())
+    }
+
+    fn ask(&self, options: &Options, csv: PathBuf, asked: &[Asked]) -> anyhow::Result<Response> {
+        let database = self.work.join("bench.duckdb");
+        let request = Request {
+            database: database.clone(),
+            csv,
+            columns: table::COLUMNS,
+            runs: options.runs,
+            questions: asked
+                .iter()
+                .map(|asked| Asking {
+                    sql: sql(
+                        asked.question.duckdb_sql.unwrap_or(asked.question.sql),
+                        "t",
+                        options.rows,
+                    ),
+                    changes: asked.question.changes,
+                })
+                .collect(),
+            keys: points::keys(1, options.rows).collect(),
+        };
+        let (script, file) = (self.work.join("bench.py"), self.work.join("request.json"));
+        fs::write(&script, SCRIPT)?;
+        fs::write(&file, serde_json::to_vec(&request)?)?;
+        let mut python = Command::new("python3");
+        python
+            .env("PYTHONPATH", &self.package)
+            .arg(&script)
+            .arg(&file);
+        let output = run(&mut python);
+        for leftover in [database.clone(), database.with_extension("duckdb.wal")] {
+            // The file may be large, or not there at all; nothing depends on it.
+            let _ = fs::remove_file(leftover);
+        }
+        serde_json::from_slice(&output?).context("DuckDB's answer cannot be read")
+    }
+}
+
+/// What a program prints, if it says that it succeeded.
+fn run(command: &mut Command) -> anyhow::Result<Vec<u8>> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot run python3")?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        bail!("{}", text.trim().lines().last().unwrap_or("python3 failed"));
+    }
+    Ok(output.stdout)
+}

@@ -1,0 +1,214 @@
+//! `./howdah bench`: one table as heap and as howdah on the same server, and in DuckDB where
+//! that can be had; every figure beside the goal it must reach.
+//!
+//! ```text
+//!   table        5 M rows, staged once; load into each engine, size on disk
+//!   queries      analytical questions; answers compared between the engines
+//!   points       one row by index: cold rows, hot rows
+//!   writes       INSERT, UPDATE, DELETE of single hot rows under pgbench
+//!   compaction   rows moved per second, and the longest wait of a writer beside it
+//!   memory       peak of a backend that loads 50 columns of wide text
+//!   duckdb       the same table and questions in a Python process of its own
+//!   figure       a measurement of each engine, its goal, its verdict;  report  table and JSON
+//! ```
+//!
+//! Invariants:
+//! - Engines take turns within each figure, so that a noisy machine is noisy for all of them;
+//!   a figure is the median of its runs, a ratio compares medians of one run of the bench.
+//! - A different answer is a failure of the whole bench. A statement that howdah refuses with
+//!   0A000 is shown as refused, and misses its goal.
+//! - Everything lives in the schema `bench` of the instance's database, dropped at the end.
+
+mod compaction;
+mod duckdb;
+mod figure;
+mod memory;
+mod points;
+mod queries;
+mod report;
+mod statement;
+mod table;
+mod writes;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::{Args, ValueEnum};
+
+use crate::cluster::Cluster;
+use crate::paths::Paths;
+use crate::{instance, machine, units};
+
+use duckdb::DuckDb;
+use figure::Figure;
+use queries::Asked;
+
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Rows of the table
+    #[arg(long, value_name = "N", default_value_t = 5_000_000, value_parser = clap::value_parser!(u64).range(100_000..=1_000_000_000))]
+    pub rows: u64,
+    /// Measure only this part; may be given more than once
+    #[arg(long, value_name = "PART")]
+    pub only: Vec<Part>,
+    /// Runs of each measurement; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// Leave DuckDB out
+    #[arg(long)]
+    pub no_duckdb: bool,
+    /// Keep the tables, in the schema "bench"
+    #[arg(long)]
+    pub keep: bool,
+    /// Write all measurements to this file, too
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// One part of the bench.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// INSERT … SELECT, and the size on disk
+    Load,
+    /// Analytical questions
+    Queries,
+    /// One row by index, cold and hot
+    Points,
+    /// Single-row INSERT, UPDATE and DELETE under pgbench
+    Writes,
+    /// CALL howdah.compact beside a writer
+    Compaction,
+    /// Peak memory of a load
+    Memory,
+}
+
+impl Options {
+    fn wants(&self, part: Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
+
+    /// Whether the big table is needed.
+    fn wants_table(&self) -> bool {
+        [Part::Load, Part::Queries, Part::Points]
+            .iter()
+            .any(|part| self.wants(*part))
+    }
+}
+
+/// What is measured on the big table; empty where it is not wanted.
+struct Measured {
+    loaded: Vec<Figure>,
+    asked: Vec<Asked>,
+    points: Vec<Figure>,
+}
+
+/// The two access methods that are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Heap,
+    Howdah,
+}
+
+impl Side {
+    const BOTH: [Self; 2] = [Self::Heap, Self::Howdah];
+
+    /// Of the access method, and the ending of table names.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Heap => "heap",
+            Self::Howdah => "howdah",
+        }
+    }
+}
+
+/// Exit code 1 when the engines answer anything differently.
+///
+/// # Errors
+/// When the server, a statement or a program fails.
+pub fn run(paths: &Paths, options: &Options) -> anyhow::Result<ExitCode> {
+    require_disk(paths, options)?;
+    let cluster = instance::bring_up(paths)?;
+    let mut client = cluster.connect(instance::DATABASE)?;
+    client.batch_execute(
+        "SET client_min_messages = warning; DROP SCHEMA IF EXISTS bench CASCADE; CREATE SCHEMA bench",
+    )?;
+    let figures = measure(paths, &cluster, &mut client, options)?;
+    let facts = report::facts(&mut client, options)?;
+    report::print(&facts, &figures);
+    if let Some(file) = &options.json {
+        report::write_json(file, &facts, &figures)?;
+    }
+    if options.keep {
+        println!("the tables are in the schema bench; ./howdah psql shows them");
+    } else {
+        client.batch_execute("DROP SCHEMA bench CASCADE")?;
+    }
+    let different = figures.iter().any(|figure| figure.difference.is_some());
+    Ok(if different {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn measure(
+    paths: &Paths,
+    cluster: &Cluster,
+    client: &mut postgres::Client,
+    options: &Options,
+) -> anyhow::Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    if options.wants_table() {
+        table::stage(client, options.rows)?;
+        let mut measured = Measured {
+            loaded: table::load(client, options)?,
+            asked: if options.wants(Part::Queries) {
+                queries::measure(client, options)?
+            } else {
+                Vec::new()
+            },
+            points: if options.wants(Part::Points) {
+                points::measure(client, options)?
+            } else {
+                Vec::new()
+            },
+        };
+        if !options.no_duckdb {
+            match DuckDb::prepare(paths) {
+                Ok(duckdb) => duckdb.fill_in(client, options, &mut measured)?,
+                Err(error) => eprintln!("  DuckDB is left out: {error:#}"),
+            }
+        }
+        figures.extend(measured.loaded);
+        figures.extend(measured.asked.into_iter().map(|asked| asked.figure));
+        figures.extend(measured.points);
+    }
+    if options.wants(Part::Writes) {
+        figures.extend(writes::measure(paths, cluster, client, options)?);
+    }
+    if options.wants(Part::Compaction) {
+        figures.extend(compaction::measure(cluster, client, options)?);
+    }
+    if options.wants(Part::Memory) {
+        figures.extend(memory::measure(cluster, client, options)?);
+    }
+    Ok(figures)
+}
+
+/// Bytes of disk for one row, all copies together: staging, two tables, WAL, DuckDB, its CSV.
+const DISK_BYTES_PER_ROW: u64 = 900;
+
+fn require_disk(paths: &Paths, options: &Options) -> anyhow::Result<()> {
+    let needed = options.rows * DISK_BYTES_PER_ROW + (4 << 30);
+    match machine::free_disk_bytes(&paths.data()) {
+        Some(free) if free < needed => bail!(
+            "a bench of {} rows needs about {} free under {}, and there are {}",
+            units::count(options.rows),
+            units::bytes(needed),
+            paths.home.display(),
+            units::bytes(free)
+        ),
+        _ => Ok(()),
+    }
+}

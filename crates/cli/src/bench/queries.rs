@@ -1,0 +1,193 @@
+//! The analytical questions, and changes of one percent of the rows.
+
+use postgres::Client;
+
+use super::figure::{Figure, Goal, Outcome, Unit};
+use super::statement::{Rows, ask, first_difference};
+use super::{Options, Side, table};
+use crate::progress::{Counting, Progress};
+
+/// One question; `T` stands for the table, `FROM_TIME` and `TO_TIME` for 1 % of its time range,
+/// `FROM_KEY` and `TO_KEY` for 1 % of its keys.
+pub(super) struct Question {
+    pub title: &'static str,
+    pub sql: &'static str,
+    /// Where DuckDB writes it differently.
+    pub duckdb_sql: Option<&'static str>,
+    goal: Option<Goal>,
+    /// Undone after each run.
+    pub changes: bool,
+}
+
+const fn question(title: &'static str, sql: &'static str) -> Question {
+    Question {
+        title,
+        sql,
+        duckdb_sql: None,
+        goal: None,
+        changes: false,
+    }
+}
+
+pub(super) const QUESTIONS: [Question; 13] = [
+    question("all of c2, counted", "SELECT count(c2) FROM T"),
+    Question {
+        goal: Some(Goal::RatioAtMost(1.0)),
+        ..question("count(*)", "SELECT count(*) FROM T")
+    },
+    Question {
+        goal: Some(Goal::RatioAtMost(1.0)),
+        ..question("sum(c1)", "SELECT sum(c1) FROM T")
+    },
+    question("distinct c2", "SELECT DISTINCT c2 FROM T"),
+    question(
+        "grp, count(c5)",
+        "SELECT grp, count(c5) FROM T GROUP BY grp",
+    ),
+    question(
+        "c3, avg(c5), max(c4)",
+        "SELECT c3, avg(c5), max(c4) FROM T GROUP BY c3",
+    ),
+    question(
+        "sum(c5), two range filters",
+        "SELECT sum(c5) FROM T WHERE c3 BETWEEN 100 AND 299 AND c5 >= 2500",
+    ),
+    Question {
+        goal: Some(Goal::RatioAtMost(0.1)),
+        ..question(
+            "sum(c5), 1% of the time",
+            "SELECT sum(c5) FROM T WHERE c4 >= FROM_TIME AND c4 < TO_TIME",
+        )
+    },
+    Question {
+        duckdb_sql: Some(
+            "SELECT c1 // 10 AS g, sum(c3) FROM T GROUP BY 1 ORDER BY sum(c3) DESC, 1 LIMIT 10",
+        ),
+        ..question(
+            "top 10 of rows/10 groups",
+            "SELECT c1 / 10 AS g, sum(c3) FROM T GROUP BY 1 ORDER BY sum(c3) DESC, 1 LIMIT 10",
+        )
+    },
+    question(
+        "self join on c1, counted",
+        "SELECT count(*) FROM T a JOIN T b USING (c1)",
+    ),
+    question(
+        "top 10 rows by c5",
+        "SELECT c1, c5 FROM T ORDER BY c5 DESC, c1 LIMIT 10",
+    ),
+    Question {
+        changes: true,
+        ..question(
+            "update 1% by index",
+            "UPDATE T SET c3 = c3 + 1 WHERE c1 BETWEEN FROM_KEY AND TO_KEY",
+        )
+    },
+    Question {
+        changes: true,
+        ..question(
+            "delete 1% by index",
+            "DELETE FROM T WHERE c1 BETWEEN FROM_KEY AND TO_KEY",
+        )
+    },
+];
+
+/// The statement on one table; the 1 % lies in the middle.
+pub(super) fn sql(text: &str, table: &str, rows: u64) -> String {
+    let (from, to) = (rows / 2, rows / 2 + rows / 100);
+    let time = |second: u64| format!("('2026-01-01'::timestamp + {second} * interval '1 second')");
+    text.replace("FROM_TIME", &time(from))
+        .replace("TO_TIME", &time(to))
+        .replace("FROM_KEY", &from.to_string())
+        .replace("TO_KEY", &(to - 1).to_string())
+        .split(' ')
+        .map(|word| if word == "T" { table } else { word })
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// A question's figure, with heap's answer for other engines to be held against.
+pub(super) struct Asked {
+    pub figure: Figure,
+    pub question: &'static Question,
+    pub answer: Rows,
+}
+
+pub(super) fn measure(client: &mut Client, options: &Options) -> anyhow::Result<Vec<Asked>> {
+    let steps = QUESTIONS.len() as u64 * u64::from(options.runs + 1);
+    let mut progress = Progress::of("querying", steps, Counting::Things);
+    let mut all = Vec::new();
+    for question in &QUESTIONS {
+        let mut figure = Figure::new(question.title, Unit::Milliseconds).with_goal(question.goal);
+        let mut answers = [None, None];
+        for run in 0..=options.runs {
+            for (at, side) in Side::BOTH.into_iter().enumerate() {
+                if *figure.side(side) == Outcome::Refused {
+                    continue;
+                }
+                let (milliseconds, rows) = once(client, question, side, options.rows)?;
+                // The first run warms up.
+                if run > 0 || milliseconds.is_none() {
+                    figure.side(side).add(milliseconds);
+                }
+                answers[at] = rows;
+            }
+            progress.advance(1, question.title);
+        }
+        let [heap, howdah] = answers;
+        if let (Some(heap), Some(howdah)) = (&heap, &howdah) {
+            figure.difference = first_difference(("heap", heap), ("howdah", howdah));
+        }
+        all.push(Asked {
+            figure,
+            question,
+            answer: heap.unwrap_or_default(),
+        });
+    }
+    progress.finish(&format!("{} questions on both sides", QUESTIONS.len()));
+    Ok(all)
+}
+
+fn once(
+    client: &mut Client,
+    question: &Question,
+    side: Side,
+    rows: u64,
+) -> anyhow::Result<(Option<f64>, Option<Rows>)> {
+    let statement = sql(question.sql, &table::name(side), rows);
+    if !question.changes {
+        let answer = ask(client, &statement)?;
+        return Ok(match answer {
+            Some(answer) => (Some(answer.milliseconds), Some(answer.rows)),
+            None => (None, None),
+        });
+    }
+    client.batch_execute("BEGIN")?;
+    let answer = ask(client, &statement);
+    client.batch_execute("ROLLBACK")?;
+    Ok((answer?.map(|answer| answer.milliseconds), None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_lone_letter_stands_for_the_table() {
+        let text = sql(
+            "SELECT count(*) FROM T a JOIN T b USING (c1)",
+            "bench.t",
+            1000,
+        );
+        assert_eq!(
+            text,
+            "SELECT count(*) FROM bench.t a JOIN bench.t b USING (c1)"
+        );
+        let text = sql(
+            "DELETE FROM T WHERE c1 BETWEEN FROM_KEY AND TO_KEY",
+            "x",
+            1000,
+        );
+        assert_eq!(text, "DELETE FROM x WHERE c1 BETWEEN 500 AND 509");
+    }
+}

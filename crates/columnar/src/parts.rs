@@ -1,0 +1,194 @@
+//! The arrays that a column chunk is made of: one for most types, several for numerics.
+
+use std::ops::Range;
+
+use arrow_buffer::{NullBuffer, ScalarBuffer};
+use vortex_array::ArrayRef;
+use vortex_array::dtype::{DType, Nullability, PType};
+use vortex_buffer::ByteBuffer;
+
+use crate::codec::{self, CHUNK_ALIGNMENT};
+use crate::column::{bytes, numbers};
+use crate::encode::dtype_of;
+use crate::error::ColumnarError;
+use crate::footer::{ChunkLayout, ColumnMeta, NumericLayout};
+use crate::numeric::{NumericColumn, NumericDigits, NumericScales, join};
+use crate::select;
+use crate::types::ColumnType;
+
+/// What a chunk is made of.
+#[derive(Debug)]
+pub(crate) enum Form {
+    AllNull,
+    Array(ArrayRef),
+    Numeric(NumericParts),
+}
+
+/// The arrays of a numeric chunk. Null rows are null in `low` only.
+#[derive(Debug)]
+pub(crate) struct NumericParts {
+    pub(crate) low: ArrayRef,
+    pub(crate) high: Option<ArrayRef>,
+    pub(crate) scale: u16,
+    pub(crate) scales: Option<ArrayRef>,
+    pub(crate) image_rows: Vec<u32>,
+    pub(crate) images: Option<ArrayRef>,
+}
+
+impl Form {
+    /// Rebuilds the arrays of a chunk over its bytes, whose checksum matched.
+    pub(crate) fn open(
+        meta: &ColumnMeta,
+        row_count: usize,
+        bytes: &ByteBuffer,
+    ) -> Result<Self, ColumnarError> {
+        let nullability = Nullability::from(meta.stats.null_count > 0);
+        let mut parts = Parts {
+            meta,
+            bytes,
+            next: 0,
+            offset: 0,
+        };
+        Ok(match meta.layout {
+            ChunkLayout::AllNull => Self::AllNull,
+            ChunkLayout::Array => {
+                Self::Array(parts.open(&dtype_of(meta.ty, nullability), row_count)?)
+            }
+            ChunkLayout::Numeric(layout) => {
+                Self::Numeric(parts.open_numeric(layout, nullability, row_count)?)
+            }
+        })
+    }
+
+    /// Nodes in the trees of arrays.
+    pub(crate) fn node_count(&self) -> usize {
+        match self {
+            Self::AllNull => 0,
+            Self::Array(array) => array.depth_first_traversal().count(),
+            Self::Numeric(parts) => parts
+                .arrays()
+                .map(|array| array.depth_first_traversal().count())
+                .sum(),
+        }
+    }
+}
+
+/// Takes the arrays of a chunk out of its bytes, one after the other.
+struct Parts<'a> {
+    meta: &'a ColumnMeta,
+    bytes: &'a ByteBuffer,
+    next: usize,
+    offset: usize,
+}
+
+impl Parts<'_> {
+    fn open(&mut self, dtype: &DType, row_count: usize) -> Result<ArrayRef, ColumnarError> {
+        // The footer's check made sure that there are as many parts as the layout wants, and
+        // that they fill the chunk.
+        let part = &self.meta.parts[self.next];
+        let start = self.offset.next_multiple_of(CHUNK_ALIGNMENT);
+        let end = start + part.len_bytes as usize;
+        self.next += 1;
+        self.offset = end;
+        let bytes = self.bytes.slice_unaligned(start..end);
+        codec::deserialize(bytes, &part.encodings, dtype, row_count)
+    }
+
+    fn open_numeric(
+        &mut self,
+        layout: NumericLayout,
+        nullability: Nullability,
+        row_count: usize,
+    ) -> Result<NumericParts, ColumnarError> {
+        let required = |ptype| DType::Primitive(ptype, Nullability::NonNullable);
+        let low = self.open(&dtype_of(ColumnType::Numeric, nullability), row_count)?;
+        let high = match layout.wide {
+            true => Some(self.open(&required(PType::I64), row_count)?),
+            false => None,
+        };
+        let scales = match layout.scales_per_row {
+            true => Some(self.open(&required(PType::U16), row_count)?),
+            false => None,
+        };
+        let image_count = layout.image_count as usize;
+        let (image_rows, images) = match image_count {
+            0 => (Vec::new(), None),
+            _ => {
+                let rows = self.open(&required(PType::U32), image_count)?;
+                let (rows, _) = codec::guarded(|| numbers::<u32>(rows, &mut codec::context()))?;
+                let ascending = rows.is_sorted_by(|a, b| a < b);
+                if !ascending || rows.last().is_some_and(|&row| row as usize >= row_count) {
+                    return Err(ColumnarError::corrupt("rows of numeric images are wrong"));
+                }
+                let images = self.open(&DType::Binary(Nullability::NonNullable), image_count)?;
+                (rows.to_vec(), Some(images))
+            }
+        };
+        Ok(NumericParts {
+            low,
+            high,
+            scale: layout.scale,
+            scales,
+            image_rows,
+            images,
+        })
+    }
+}
+
+impl NumericParts {
+    fn arrays(&self) -> impl Iterator<Item = &ArrayRef> {
+        std::iter::once(&self.low)
+            .chain(&self.high)
+            .chain(&self.scales)
+            .chain(&self.images)
+    }
+}
+
+/// A lazy slice of an array.
+pub(crate) fn slice(array: &ArrayRef, rows: &Range<usize>) -> Result<ArrayRef, ColumnarError> {
+    codec::guarded(|| array.slice(rows.clone()))
+}
+
+/// Decodes the rows of a numeric chunk that `select` leaves; `position` tells where a row of
+/// the chunk went.
+pub(crate) fn decode_numeric(
+    parts: &NumericParts,
+    select: impl Fn(&ArrayRef) -> Result<ArrayRef, ColumnarError>,
+    position: impl Fn(u32) -> Option<u32>,
+) -> Result<NumericColumn, ColumnarError> {
+    let mut ctx = codec::context();
+    let low = select(&parts.low)?;
+    let (low, nulls): (ScalarBuffer<i64>, Option<NullBuffer>) =
+        codec::guarded(|| numbers(low, &mut ctx))?;
+    let digits = match &parts.high {
+        None => NumericDigits::Narrow(low),
+        Some(high) => {
+            let high = select(high)?;
+            let (high, _) = codec::guarded(|| numbers::<i64>(high, &mut ctx))?;
+            let joined: Vec<i128> = low.iter().zip(&high).map(|(&l, &h)| join(l, h)).collect();
+            NumericDigits::Wide(joined.into())
+        }
+    };
+    let scales = match &parts.scales {
+        None => NumericScales::Constant(parts.scale),
+        Some(scales) => {
+            let scales = select(scales)?;
+            NumericScales::PerRow(codec::guarded(|| numbers::<u16>(scales, &mut ctx))?.0)
+        }
+    };
+    let (mut image_rows, mut kept) = (Vec::new(), Vec::new());
+    for (index, &row) in parts.image_rows.iter().enumerate() {
+        if let Some(at) = position(row) {
+            image_rows.push(at);
+            kept.push(index as u32);
+        }
+    }
+    let images = match &parts.images {
+        Some(images) if !kept.is_empty() => Some(bytes(
+            codec::guarded(|| select::take(images, &kept))?,
+            &mut ctx,
+        )?),
+        _ => None,
+    };
+    NumericColumn::new(digits, scales, image_rows, images, nulls)
+}

@@ -1,0 +1,104 @@
+//! Index kinds that keep a table's loads hot, and BRIN indexes of tables with cold rows.
+//!
+//! A BRIN index describes ranges of heap blocks. Cold TIDs start at block 2³¹; an index build
+//! that was fed them would summarize millions of empty ranges first. So a BRIN index covers the
+//! hot side only, and a query must not use it where there are cold rows:
+//!
+//! - A table with a BRIN index that never had a cold row loads hot, so its index stays complete.
+//! - Once a table has (ever had) cold rows, the planner is not shown its BRIN indexes. Zone maps do
+//!   their job. "Ever" is told by the high-water mark, which does not depend on a snapshot;
+//!   TRUNCATE takes it away together with the rows.
+//! - The two cannot race: CREATE INDEX waits for every running load, and a load that starts later
+//!   sees the index, valid or not.
+//! - Index builds and validation leave cold rows out. The insert of a single cold TID needs no
+//!   care: its range is never summarized, and for such a range `brininsert` does nothing. (An
+//!   index with `autosummarize` asks autovacuum for the range before, which finds it past the
+//!   end of the table.)
+//!
+//! A table with an exclusion constraint loads hot for another reason. A conflict may be found
+//! by a lossy index (GiST), which must recheck it on the row itself; the rows of another
+//! backend's running load are in that backend's memory only. Hot rows can be read while
+//! their transaction runs. (Compaction may move such rows: they are committed.)
+
+use howdah_bridge::store::ColdStore;
+use pgrx::{pg_guard, pg_sys};
+
+use super::is_howdah;
+use crate::store::directory::ever_had_cold_rows;
+
+static mut PREVIOUS_RELATION_INFO: pg_sys::get_relation_info_hook_type = None;
+
+/// Installs the planner hook. Call once, from `_PG_init`.
+pub fn register() {
+    // SAFETY: called while the library loads, before any query is planned.
+    unsafe {
+        PREVIOUS_RELATION_INFO = pg_sys::get_relation_info_hook;
+        pg_sys::get_relation_info_hook = Some(hide_brin_indexes);
+    }
+}
+
+/// Whether an index of the table forbids that a load goes cold.
+///
+/// # Safety
+/// `table` is open and locked for writing.
+pub unsafe fn loads_stay_hot(table: pg_sys::Relation) -> bool {
+    // SAFETY: the table is open; each index is open while it is looked at. Its lock is one that
+    // the inserting statement holds anyway.
+    unsafe {
+        let list = pg_sys::RelationGetIndexList(table);
+        let (mut has_brin, mut has_exclusion) = (false, false);
+        for i in 0..pg_sys::list_length(list) {
+            let index = pg_sys::index_open(
+                pg_sys::list_nth_oid(list, i),
+                pg_sys::AccessShareLock as i32,
+            );
+            has_brin |= (*(*index).rd_rel).relam == pg_sys::BRIN_AM_OID;
+            has_exclusion |= (*(*index).rd_index).indisexclusion;
+            pg_sys::index_close(index, pg_sys::AccessShareLock as i32);
+        }
+        pg_sys::list_free(list);
+        has_exclusion || (has_brin && !ever_cold(table))
+    }
+}
+
+unsafe fn ever_cold(table: pg_sys::Relation) -> bool {
+    // SAFETY: the table is open and locked.
+    unsafe {
+        ColdStore::open(table, pg_sys::AccessShareLock).is_some_and(|store| {
+            howdah_bridge::relation::main_fork_blocks(store.toast()) > 0
+                && ever_had_cold_rows(&store)
+        })
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn hide_brin_indexes(
+    root: *mut pg_sys::PlannerInfo,
+    relation: pg_sys::Oid,
+    inherits: bool,
+    rel: *mut pg_sys::RelOptInfo,
+) {
+    // SAFETY: arguments come from the planner, which holds a lock on the relation; the list and
+    // its members live in the planner's memory.
+    unsafe {
+        if let Some(previous) = PREVIOUS_RELATION_INFO {
+            previous(root, relation, inherits, rel);
+        }
+        let indexes = (*rel).indexlist;
+        let brin: Vec<*mut pg_sys::IndexOptInfo> = (0..pg_sys::list_length(indexes))
+            .map(|i| pg_sys::list_nth(indexes, i).cast::<pg_sys::IndexOptInfo>())
+            .filter(|&index| (*index).relam == pg_sys::BRIN_AM_OID)
+            .collect();
+        // The parent of an inheritance tree is planned for its own rows by a call of its own.
+        if brin.is_empty() || inherits {
+            return;
+        }
+        let table = pg_sys::table_open(relation, pg_sys::NoLock as i32);
+        if is_howdah(table) && ever_cold(table) {
+            for index in brin {
+                (*rel).indexlist = pg_sys::list_delete_ptr((*rel).indexlist, index.cast());
+            }
+        }
+        pg_sys::table_close(table, pg_sys::NoLock as i32);
+    }
+}

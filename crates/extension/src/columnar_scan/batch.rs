@@ -1,0 +1,309 @@
+//! A batch: consecutive returned rows of one row group as datums, column by column.
+//!
+//! Values that are not passed by value lie in an arena of the column that is emptied with the
+//! next batch; nothing is allocated per row, and PostgreSQL is not called.
+
+use std::ops::Range;
+
+use howdah_bridge::tid::RowNumber;
+use howdah_columnar::{Column, Value, ZONE_ROWS};
+use pgrx::pg_sys;
+
+use crate::types::{AttributeLayout, numeric};
+
+/// The most rows in a batch.
+pub const BATCH_ROWS: usize = ZONE_ROWS;
+
+/// Rows of something decoded, ascending.
+#[derive(Clone, Copy, Debug)]
+pub enum Rows<'a> {
+    Range(usize, usize),
+    List(&'a [u32]),
+}
+
+impl Rows<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Rows::Range(start, end) => end - start,
+            Rows::List(rows) => rows.len(),
+        }
+    }
+
+    fn each(&self, mut visit: impl FnMut(usize)) {
+        match self {
+            Rows::Range(start, end) => (*start..*end).for_each(visit),
+            Rows::List(rows) => rows.iter().for_each(|&row| visit(row as usize)),
+        }
+    }
+}
+
+/// Bytes of one batch. Addresses are known when nothing is added any more.
+#[derive(Default)]
+struct Arena {
+    /// Words, so that every value starts where any type may.
+    words: Vec<u64>,
+}
+
+impl Arena {
+    /// Appends `prefix` and `bytes` and `zeros` zero bytes; returns where they start.
+    fn push(&mut self, prefix: Option<[u8; 4]>, bytes: &[u8], zeros: usize) -> usize {
+        let prefix_len = prefix.map_or(0, |p| p.len());
+        let at = self.words.len();
+        let len = prefix_len + bytes.len() + zeros;
+        self.words.resize(at + len.div_ceil(8), 0);
+        // SAFETY: the words just added hold `len` bytes, and every bit pattern is a u64.
+        unsafe {
+            let target = self.words.as_mut_ptr().add(at).cast::<u8>();
+            if let Some(prefix) = prefix {
+                std::ptr::copy_nonoverlapping(prefix.as_ptr(), target, prefix_len);
+            }
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.add(prefix_len), bytes.len());
+        }
+        at
+    }
+
+    fn varlena(&mut self, bytes: &[u8]) -> usize {
+        let header = ((bytes.len() + 4) as u32) << 2;
+        self.push(Some(header.to_ne_bytes()), bytes, 0)
+    }
+}
+
+/// One column of a batch.
+#[derive(Default)]
+pub struct DatumColumn {
+    values: Vec<pg_sys::Datum>,
+    nulls: Vec<bool>,
+    arena: Arena,
+    /// Whether `values` of this batch are places in the arena until sealed.
+    in_arena: bool,
+}
+
+impl DatumColumn {
+    fn clear(&mut self) {
+        self.values.clear();
+        self.nulls.clear();
+        self.arena.words.clear();
+        self.in_arena = false;
+    }
+
+    /// The values, valid until the next batch.
+    pub fn values(&self) -> *const pg_sys::Datum {
+        self.values.as_ptr()
+    }
+
+    pub fn nulls(&self) -> *const bool {
+        self.nulls.as_ptr()
+    }
+
+    /// Fills the column with rows of a decoded one.
+    fn fill(&mut self, column: &Column, rows: Rows<'_>, attribute: &AttributeLayout) {
+        self.clear();
+        self.fill_nulls(column, rows);
+        match column {
+            Column::Int16(a) if attribute.len == 1 => {
+                self.scalars(a.values(), rows, |v| pg_sys::Datum::from(v as i8));
+            }
+            Column::Int16(a) => self.scalars(a.values(), rows, pg_sys::Datum::from),
+            Column::Int32(a) => self.scalars(a.values(), rows, pg_sys::Datum::from),
+            Column::Int64(a) => self.scalars(a.values(), rows, pg_sys::Datum::from),
+            Column::Float32(a) => {
+                self.scalars(a.values(), rows, |v| pg_sys::Datum::from(v.to_bits()));
+            }
+            Column::Float64(a) => {
+                self.scalars(a.values(), rows, |v| pg_sys::Datum::from(v.to_bits()));
+            }
+            Column::Bool(a) => {
+                let values = &mut self.values;
+                rows.each(|row| values.push(pg_sys::Datum::from(a.value(row))));
+            }
+            Column::Text(a) => self.bytes(rows, attribute, |row| a.value(row).as_bytes()),
+            Column::Bytes(a) => self.bytes(rows, attribute, |row| a.value(row)),
+            Column::Fixed(a) => self.bytes(rows, attribute, |row| a.value(row)),
+            Column::Numeric(_) => {
+                self.in_arena = true;
+                let (values, arena) = (&mut self.values, &mut self.arena);
+                rows.each(|row| {
+                    let at = match column.value(row) {
+                        Some(Value::Numeric(value)) => {
+                            numeric::with_image(value, |image| arena.varlena(image))
+                        }
+                        _ => 0,
+                    };
+                    values.push(pg_sys::Datum::from(at));
+                });
+            }
+        }
+        self.seal();
+    }
+
+    fn fill_nulls(&mut self, column: &Column, rows: Rows<'_>) {
+        match column.nulls() {
+            None => self.nulls.resize(rows.len(), false),
+            Some(valid) => {
+                let nulls = &mut self.nulls;
+                rows.each(|row| nulls.push(valid.is_null(row)));
+            }
+        }
+    }
+
+    fn scalars<T: Copy>(
+        &mut self,
+        values: &[T],
+        rows: Rows<'_>,
+        datum: impl Fn(T) -> pg_sys::Datum,
+    ) {
+        match rows {
+            Rows::Range(start, end) => {
+                self.values
+                    .extend(values[start..end].iter().map(|&v| datum(v)));
+            }
+            Rows::List(rows) => {
+                self.values
+                    .extend(rows.iter().map(|&row| datum(values[row as usize])));
+            }
+        }
+    }
+
+    fn bytes<'a>(
+        &mut self,
+        rows: Rows<'_>,
+        attribute: &AttributeLayout,
+        get: impl Fn(usize) -> &'a [u8],
+    ) {
+        self.in_arena = true;
+        let (values, nulls, arena) = (&mut self.values, &self.nulls, &mut self.arena);
+        rows.each(|row| {
+            let at = match nulls[values.len()] {
+                true => 0,
+                false => push_bytes(arena, get(row), attribute),
+            };
+            values.push(pg_sys::Datum::from(at));
+        });
+    }
+
+    /// Appends one value. To be followed by [`DatumColumn::seal`].
+    fn push(&mut self, value: Option<Value<'_>>, attribute: &AttributeLayout) {
+        self.in_arena = !attribute.by_value;
+        self.nulls.push(value.is_none());
+        let arena = &mut self.arena;
+        self.values.push(match value {
+            None => pg_sys::Datum::from(0),
+            Some(Value::Bool(v)) => pg_sys::Datum::from(v),
+            Some(Value::Int16(v)) if attribute.len == 1 => pg_sys::Datum::from(v as i8),
+            Some(Value::Int16(v)) => pg_sys::Datum::from(v),
+            Some(Value::Int32(v)) => pg_sys::Datum::from(v),
+            Some(Value::Int64(v)) => pg_sys::Datum::from(v),
+            Some(Value::Float32(v)) => pg_sys::Datum::from(v.to_bits()),
+            Some(Value::Float64(v)) => pg_sys::Datum::from(v.to_bits()),
+            Some(Value::Text(v)) => pg_sys::Datum::from(push_bytes(arena, v.as_bytes(), attribute)),
+            Some(Value::Bytes(v)) => pg_sys::Datum::from(push_bytes(arena, v, attribute)),
+            Some(Value::Numeric(v)) => {
+                pg_sys::Datum::from(numeric::with_image(v, |image| arena.varlena(image)))
+            }
+        });
+    }
+
+    /// Turns places in the arena into addresses.
+    fn seal(&mut self) {
+        if !self.in_arena {
+            return;
+        }
+        let base = self.arena.words.as_ptr();
+        for (value, &null) in self.values.iter_mut().zip(&self.nulls) {
+            *value = match null {
+                true => pg_sys::Datum::from(0),
+                false => pg_sys::Datum::from(base.wrapping_add(value.value()).cast_mut()),
+            };
+        }
+    }
+
+    fn repeat(&mut self, value: pg_sys::Datum, null: bool, row_count: usize) {
+        self.clear();
+        self.values.resize(row_count, value);
+        self.nulls.resize(row_count, null);
+    }
+}
+
+fn push_bytes(arena: &mut Arena, bytes: &[u8], attribute: &AttributeLayout) -> usize {
+    match attribute.len {
+        -1 => arena.varlena(bytes),
+        // A cstring ends with a zero byte.
+        -2 => arena.push(None, bytes, 1),
+        _ => arena.push(None, bytes, 0),
+    }
+}
+
+/// Rows ready to be returned.
+#[derive(Default)]
+pub struct Batch {
+    pub row_count: usize,
+    /// Whether the pushed clauses are still to be evaluated.
+    pub recheck: bool,
+    first_row: u64,
+    /// Positions in the group, where they are not consecutive.
+    positions: Vec<u32>,
+    /// One per attribute; empty where not wanted.
+    columns: Vec<DatumColumn>,
+}
+
+impl Batch {
+    pub fn new(attribute_count: usize) -> Batch {
+        let mut columns = Vec::new();
+        columns.resize_with(attribute_count, DatumColumn::default);
+        Batch {
+            columns,
+            ..Batch::default()
+        }
+    }
+
+    /// Starts a batch of the rows at `positions` of the group that begins with `first_row`.
+    pub fn start(&mut self, first_row: RowNumber, positions: Rows<'_>, recheck: bool) {
+        self.row_count = positions.len();
+        self.recheck = recheck;
+        self.positions.clear();
+        match positions {
+            Rows::Range(start, _) => self.first_row = first_row.0 + start as u64,
+            Rows::List(rows) => {
+                self.first_row = first_row.0;
+                self.positions.extend_from_slice(rows);
+            }
+        }
+    }
+
+    pub fn fill(&mut self, i: usize, column: &Column, rows: Rows<'_>, attribute: &AttributeLayout) {
+        self.columns[i].fill(column, rows, attribute);
+    }
+
+    /// Fills a column value by value.
+    pub fn fill_with<'a>(
+        &mut self,
+        i: usize,
+        rows: Range<u32>,
+        attribute: &AttributeLayout,
+        value: impl Fn(u32) -> Option<Value<'a>>,
+    ) {
+        self.columns[i].clear();
+        for row in rows {
+            self.columns[i].push(value(row), attribute);
+        }
+        self.columns[i].seal();
+    }
+
+    pub fn repeat(&mut self, i: usize, value: pg_sys::Datum, null: bool) {
+        let row_count = self.row_count;
+        self.columns[i].repeat(value, null, row_count);
+    }
+
+    pub fn column(&self, i: usize) -> &DatumColumn {
+        &self.columns[i]
+    }
+
+    /// Where the batch's rows begin: the first row's number, and either the address of the
+    /// rows' positions relative to it or NULL for consecutive rows.
+    pub fn numbering(&self) -> (u64, *const u32) {
+        match self.positions.is_empty() {
+            true => (self.first_row, std::ptr::null()),
+            false => (self.first_row, self.positions.as_ptr()),
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! What a ColumnarScan costs.
+//!
+//! ```text
+//!   disk   hot pages + cold pages × share of the needed columns × share of zones touched
+//!   CPU    hot rows    as in a sequential scan
+//!          cold rows   touched: a fraction of an operator for each pushed clause
+//!                      selected: a fraction of a tuple, more for each column, the rest's qual
+//! ```
+//!
+//! The share of zones touched follows from a pushed clause's selectivity where its column is
+//! correlated with the order of rows, interpolated by the square of the correlation as
+//! `cost_index` does for pages.
+
+use howdah_bridge::relation::{OpenRelation, main_fork_blocks};
+use pgrx::{PgList, pg_sys};
+
+use super::pushdown::condition_of;
+use crate::am::estimate::ColdSize;
+use crate::types::TableLayout;
+
+/// Evaluating a pushed clause on one row of a chunk, in units of `cpu_operator_cost`.
+const PUSHED_OPERATOR: f64 = 0.06;
+/// Returning one selected row, in units of `cpu_tuple_cost`.
+const TUPLE: f64 = 0.25;
+/// Decoding one value of a selected row, in units of `cpu_operator_cost`.
+const VALUE: f64 = 0.15;
+/// Bytes of a heap tuple beside its data.
+const TUPLE_OVERHEAD_BYTES: f64 = 28.0;
+
+/// What is known of a scan before it runs.
+pub struct Estimate {
+    rows: f64,
+    disk_cost: f64,
+    startup_cost: f64,
+    cpu_cost: f64,
+    pages_as_heap: f64,
+    target: pg_sys::QualCost,
+}
+
+impl Estimate {
+    /// # Safety
+    /// Planner structures; `pushed` and `rest` are the clauses of the scan.
+    pub unsafe fn of(
+        root: *mut pg_sys::PlannerInfo,
+        rel: *mut pg_sys::RelOptInfo,
+        table: &OpenRelation,
+        cold: ColdSize,
+        attributes: &[usize],
+        pushed: &[*mut pg_sys::RestrictInfo],
+        rest: &[*mut pg_sys::RestrictInfo],
+    ) -> Estimate {
+        // SAFETY: as for this function; the relation is open.
+        unsafe {
+            let layout = TableLayout::of((*table.raw()).rd_att);
+            let widths = widths(table, &layout);
+            let width: f64 = widths.iter().sum();
+            let needed: f64 = attributes.iter().map(|&i| widths[i]).sum();
+            let share = needed / width.max(1.0);
+
+            let touched = touched(root, rel, table, &layout, pushed);
+            let cold_pages = cold.bytes as f64 / f64::from(pg_sys::BLCKSZ);
+            let hot_pages = f64::from(main_fork_blocks(table.raw()));
+            let (mut random_page, mut sequential_page) = (0.0, 0.0);
+            pg_sys::get_tablespace_page_costs(
+                (*rel).reltablespace,
+                &mut random_page,
+                &mut sequential_page,
+            );
+            // At least the footer of every group is looked at.
+            let pages = hot_pages + f64::from(cold.groups) + cold_pages * share * touched;
+
+            let cold_rows = cold.rows as f64;
+            let hot_rows = ((*rel).tuples - cold_rows).max(0.0);
+            let all: Vec<_> = pushed.iter().chain(rest).copied().collect();
+            let (every, left) = (qual_cost(root, &all), qual_cost(root, rest));
+            let selected = cold_rows * selectivity(root, rel, pushed);
+            let cpu_cost = hot_rows * (pg_sys::cpu_tuple_cost + every.per_tuple)
+                + cold_rows
+                    * touched
+                    * pushed.len() as f64
+                    * PUSHED_OPERATOR
+                    * pg_sys::cpu_operator_cost
+                + selected
+                    * (TUPLE * pg_sys::cpu_tuple_cost
+                        + VALUE * attributes.len() as f64 * pg_sys::cpu_operator_cost
+                        + left.per_tuple);
+            let bytes_as_heap = hot_pages * f64::from(pg_sys::BLCKSZ)
+                + cold_rows * (TUPLE_OVERHEAD_BYTES + needed) * touched;
+            Estimate {
+                rows: (*rel).rows,
+                disk_cost: pages * sequential_page,
+                startup_cost: every.startup,
+                cpu_cost,
+                pages_as_heap: (bytes_as_heap / f64::from(pg_sys::BLCKSZ)).ceil(),
+                target: (*(*rel).reltarget).cost,
+            }
+        }
+    }
+
+    /// How many heap pages would hold what is read: what the number of workers goes by, since
+    /// compressed pages hold more work.
+    pub fn pages_as_heap(&self) -> f64 {
+        self.pages_as_heap
+    }
+}
+
+/// Sets rows and costs of a path whose number of workers is set.
+pub fn set(path: &mut pg_sys::Path, estimate: &Estimate) {
+    let mut rows = match path.param_info.is_null() {
+        true => estimate.rows,
+        // SAFETY: a valid planner structure.
+        false => unsafe { (*path.param_info).ppi_rows },
+    };
+    let mut cpu_cost = estimate.cpu_cost;
+    if path.parallel_workers > 0 {
+        let divisor = parallel_divisor(path.parallel_workers);
+        rows = (rows / divisor).round().max(1.0);
+        cpu_cost /= divisor;
+    }
+    path.rows = rows;
+    path.startup_cost = estimate.startup_cost + estimate.target.startup;
+    path.total_cost =
+        path.startup_cost + cpu_cost + estimate.target.per_tuple * rows + estimate.disk_cost;
+}
+
+/// Mirrors `get_parallel_divisor`.
+fn parallel_divisor(workers: i32) -> f64 {
+    let workers = f64::from(workers);
+    // SAFETY: plain read of a setting.
+    let leader = match unsafe { pg_sys::parallel_leader_participation } {
+        true => (1.0 - 0.3 * workers).max(0.0),
+        false => 0.0,
+    };
+    workers + leader
+}
+
+/// Average bytes of each attribute.
+unsafe fn widths(table: &OpenRelation, layout: &TableLayout) -> Vec<f64> {
+    // SAFETY: the relation is open; attribute numbers are within its descriptor.
+    unsafe {
+        let relation = table.raw();
+        let width = |i: usize| {
+            let known = pg_sys::get_attavgwidth((*relation).rd_id, i as i16 + 1);
+            if known > 0 {
+                return known;
+            }
+            let attribute = &*pg_sys::TupleDescAttr((*relation).rd_att, i as i32);
+            pg_sys::get_typavgwidth(attribute.atttypid, attribute.atttypmod)
+        };
+        layout
+            .attributes
+            .iter()
+            .enumerate()
+            .map(|(i, attribute)| match attribute.dropped {
+                true => 0.0,
+                false => f64::from(width(i)),
+            })
+            .collect()
+    }
+}
+
+unsafe fn qual_cost(
+    root: *mut pg_sys::PlannerInfo,
+    clauses: &[*mut pg_sys::RestrictInfo],
+) -> pg_sys::QualCost {
+    let mut list = PgList::<pg_sys::RestrictInfo>::new();
+    clauses.iter().for_each(|&clause| list.push(clause));
+    let mut cost = pg_sys::QualCost::default();
+    // SAFETY: planner structures.
+    unsafe { pg_sys::cost_qual_eval(&mut cost, list.into_pg(), root) };
+    cost
+}
+
+unsafe fn selectivity(
+    root: *mut pg_sys::PlannerInfo,
+    rel: *mut pg_sys::RelOptInfo,
+    clauses: &[*mut pg_sys::RestrictInfo],
+) -> f64 {
+    let mut list = PgList::<pg_sys::RestrictInfo>::new();
+    clauses.iter().for_each(|&clause| list.push(clause));
+    // SAFETY: planner structures.
+    unsafe {
+        pg_sys::clauselist_selectivity(
+            root,
+            list.into_pg(),
+            (*rel).relid as i32,
+            pg_sys::JoinType::JOIN_INNER,
+            std::ptr::null_mut(),
+        )
+    }
+}
+
+/// The share of the cold side that statistics cannot exclude.
+unsafe fn touched(
+    root: *mut pg_sys::PlannerInfo,
+    rel: *mut pg_sys::RelOptInfo,
+    table: &OpenRelation,
+    layout: &TableLayout,
+    pushed: &[*mut pg_sys::RestrictInfo],
+) -> f64 {
+    // SAFETY: as for the caller. Clauses on one column count together: two bounds of a range
+    // are far less than either.
+    unsafe {
+        let mut columns: Vec<(usize, Vec<*mut pg_sys::RestrictInfo>)> = Vec::new();
+        for &clause in pushed {
+            let Some(condition) =
+                condition_of((*clause).clause.cast(), (*rel).relid as i32, layout)
+            else {
+                continue;
+            };
+            match columns.iter_mut().find(|(i, _)| *i == condition.attribute) {
+                Some((_, clauses)) => clauses.push(clause),
+                None => columns.push((condition.attribute, vec![clause])),
+            }
+        }
+        columns
+            .iter()
+            .map(|(i, clauses)| {
+                let square = correlation((*table.raw()).rd_id, *i as i16 + 1).powi(2);
+                square * selectivity(root, rel, clauses) + (1.0 - square)
+            })
+            .fold(1.0, f64::min)
+    }
+}
+
+/// The statistical correlation of an attribute with the order of rows; 0 if unknown.
+unsafe fn correlation(table: pg_sys::Oid, attribute: i16) -> f64 {
+    // SAFETY: a lookup in the system cache, released below; numbers are read while it is held.
+    unsafe {
+        let tuple = pg_sys::SearchSysCache3(
+            pg_sys::SysCacheIdentifier::STATRELATTINH as i32,
+            pg_sys::Datum::from(table),
+            pg_sys::Datum::from(attribute),
+            pg_sys::Datum::from(false),
+        );
+        if tuple.is_null() {
+            return 0.0;
+        }
+        let mut slot = pg_sys::AttStatsSlot::default();
+        let found = pg_sys::get_attstatsslot(
+            &mut slot,
+            tuple,
+            pg_sys::STATISTIC_KIND_CORRELATION as i32,
+            pg_sys::InvalidOid,
+            pg_sys::ATTSTATSSLOT_NUMBERS as i32,
+        );
+        let correlation = match found && slot.nnumbers > 0 {
+            true => f64::from(*slot.numbers),
+            false => 0.0,
+        };
+        if found {
+            pg_sys::free_attstatsslot(&mut slot);
+        }
+        pg_sys::ReleaseSysCache(tuple);
+        correlation
+    }
+}

@@ -1,0 +1,408 @@
+//! One row after the other.
+//!
+//! [`exec_custom_scan`] runs once per row and is written for that: it takes rows from the
+//! batch by raw pointers, calls nothing that can panic and holds nothing that has a destructor,
+//! so that PostgreSQL's errors may jump over it. All else is behind guarded functions that run
+//! once per batch or page.
+
+use howdah_bridge::relation::count_rows_read;
+use howdah_bridge::tid::RowNumber;
+use pgrx::{pg_guard, pg_sys};
+
+use super::parallel;
+use super::reader::Reader;
+use super::state::{ColumnCopy, ColumnarScanState, Emit, Scan, Side, ask, scan_of};
+use crate::am;
+use crate::errors::or_raise;
+use crate::store::view::ColdView;
+
+const EMPTY: u16 = pg_sys::TTS_FLAG_EMPTY as u16;
+const SHOULDFREE: u16 = pg_sys::TTS_FLAG_SHOULDFREE as u16;
+
+/// Returns the next row, or an empty slot.
+///
+/// # Safety
+/// Called by the executor on a node that was begun.
+pub unsafe extern "C-unwind" fn exec_custom_scan(
+    node: *mut pg_sys::CustomScanState,
+) -> *mut pg_sys::TupleTableSlot {
+    // SAFETY: see the module's header. `scan` lives as long as the node; the batch's columns
+    // hold `end` rows, and the copies' targets lie inside their slots.
+    unsafe {
+        let scan: *mut Scan = (*node.cast::<ColumnarScanState>()).scan;
+        if !(*(*node).ss.ps.state).es_epq_active.is_null()
+            && let Some(result) = recheck_row(node, scan)
+        {
+            return result;
+        }
+        let slot = (*node).ss.ss_ScanTupleSlot;
+        loop {
+            let row = (*scan).at;
+            if row < (*scan).end {
+                (*scan).at = row + 1;
+                let position = match (*scan).positions.is_null() {
+                    true => row as u64,
+                    false => u64::from(*(*scan).positions.add(row)),
+                };
+                if (*scan).through_scan_slot {
+                    copy_row(&(*scan).into_scan, row, slot);
+                }
+                (*slot).tts_tid = RowNumber((*scan).first_row + position).tid();
+                if (*scan).recheck && !passes((*scan).pushed_qual, node, slot) {
+                    (*scan).rows_removed += 1;
+                    continue;
+                }
+                if !passes((*node).ss.ps.qual, node, slot) {
+                    count_removed(node);
+                    continue;
+                }
+                return match (*scan).emit {
+                    Emit::Direct => {
+                        let result = (*node).ss.ps.ps_ResultTupleSlot;
+                        copy_row(&(*scan).into_result, row, result);
+                        result
+                    }
+                    Emit::Scan => slot,
+                    Emit::Project => project(node, slot),
+                };
+            }
+            match (*scan).side {
+                Side::Hot => {
+                    let next = am::heap().scan_getnextslot.unwrap_unchecked();
+                    let hot = (*scan).hot_slot;
+                    let forward = pg_sys::ScanDirection::ForwardScanDirection;
+                    if !next((*scan).hot, forward, hot) {
+                        (*scan).side = Side::Cold;
+                    } else if let Some(result) = accept(node, scan, hot) {
+                        return result;
+                    } else {
+                        interrupts();
+                    }
+                }
+                Side::Cold => {
+                    if !refill(node) {
+                        (*scan).side = Side::End;
+                    }
+                }
+                Side::Start => start(node),
+                Side::End => return nothing(node),
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn copy_row(copies: &[ColumnCopy], row: usize, slot: *mut pg_sys::TupleTableSlot) {
+    // SAFETY: as for the caller. Virtual slots own nothing unless somebody materialized them.
+    unsafe {
+        if (*slot).tts_flags & SHOULDFREE != 0 {
+            ((*(*slot).tts_ops).clear.unwrap_unchecked())(slot);
+        }
+        let (values, nulls) = ((*slot).tts_values, (*slot).tts_isnull);
+        for copy in copies {
+            *values.add(copy.to) = *copy.values.add(row);
+            *nulls.add(copy.to) = *copy.nulls.add(row);
+        }
+        (*slot).tts_flags &= !EMPTY;
+        (*slot).tts_nvalid = (*(*slot).tts_tupleDescriptor).natts as i16;
+    }
+}
+
+/// `ExecQual` with a fresh per-tuple memory. An absent qual is true.
+#[inline(always)]
+unsafe fn passes(
+    qual: *mut pg_sys::ExprState,
+    node: *mut pg_sys::CustomScanState,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> bool {
+    // SAFETY: as for the caller; an ERROR jumps over this frame, which holds nothing.
+    unsafe {
+        if qual.is_null() {
+            return true;
+        }
+        let context = (*node).ss.ps.ps_ExprContext;
+        reset(context);
+        (*context).ecxt_scantuple = slot;
+        let mut null = false;
+        let old = pg_sys::CurrentMemoryContext;
+        pg_sys::CurrentMemoryContext = (*context).ecxt_per_tuple_memory;
+        let value = ((*qual).evalfunc.unwrap_unchecked())(qual, context, &mut null);
+        pg_sys::CurrentMemoryContext = old;
+        value.value() != 0
+    }
+}
+
+/// `ExecProject`.
+unsafe fn project(
+    node: *mut pg_sys::CustomScanState,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> *mut pg_sys::TupleTableSlot {
+    // SAFETY: as for `passes`.
+    unsafe {
+        let projection = (*node).ss.ps.ps_ProjInfo;
+        let context = (*node).ss.ps.ps_ExprContext;
+        let state = &raw mut (*projection).pi_state;
+        let result = (*state).resultslot;
+        reset(context);
+        (*context).ecxt_scantuple = slot;
+        ((*(*result).tts_ops).clear.unwrap_unchecked())(result);
+        let mut null = false;
+        let old = pg_sys::CurrentMemoryContext;
+        pg_sys::CurrentMemoryContext = (*context).ecxt_per_tuple_memory;
+        ((*state).evalfunc.unwrap_unchecked())(state, context, &mut null);
+        pg_sys::CurrentMemoryContext = old;
+        (*result).tts_flags &= !EMPTY;
+        (*result).tts_nvalid = (*(*result).tts_tupleDescriptor).natts as i16;
+        result
+    }
+}
+
+#[inline(always)]
+unsafe fn reset(context: *mut pg_sys::ExprContext) {
+    // SAFETY: as for `passes`; most expressions allocate nothing.
+    unsafe {
+        let memory = (*context).ecxt_per_tuple_memory;
+        if !(*memory).isReset || !(*memory).firstchild.is_null() {
+            empty(memory);
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn empty(memory: pg_sys::MemoryContext) {
+    // SAFETY: the node's per-tuple memory.
+    unsafe { pg_sys::MemoryContextReset(memory) }
+}
+
+#[inline(always)]
+unsafe fn interrupts() {
+    // SAFETY: a flag that signal handlers set.
+    unsafe {
+        if std::ptr::read_volatile(&raw const pg_sys::InterruptPending) != 0 {
+            serve_interrupts();
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn serve_interrupts() {
+    // SAFETY: no lock is held.
+    unsafe { pg_sys::ProcessInterrupts() }
+}
+
+unsafe fn count_removed(node: *mut pg_sys::CustomScanState) {
+    // SAFETY: as for the caller.
+    unsafe {
+        let instrument = (*node).ss.ps.instrument;
+        if !instrument.is_null() {
+            (*instrument).nfiltered1 += 1.0;
+        }
+        interrupts();
+    }
+}
+
+/// Returns a row that came as a tuple, if it passes.
+unsafe fn accept(
+    node: *mut pg_sys::CustomScanState,
+    scan: *mut Scan,
+    from: *mut pg_sys::TupleTableSlot,
+) -> Option<*mut pg_sys::TupleTableSlot> {
+    // SAFETY: `from` holds a row of the relation that stays pinned until it is overwritten.
+    unsafe {
+        let needed = (*scan).last_attribute;
+        if i32::from((*from).tts_nvalid) < needed {
+            ((*(*from).tts_ops).getsomeattrs.unwrap_unchecked())(from, needed);
+            if i32::from((*from).tts_nvalid) < needed {
+                add_missing(from, needed);
+            }
+        }
+        let slot = (*node).ss.ss_ScanTupleSlot;
+        copy_row(&[], 0, slot);
+        for &i in &(*scan).wanted.recheck {
+            *(*slot).tts_values.add(i) = *(*from).tts_values.add(i);
+            *(*slot).tts_isnull.add(i) = *(*from).tts_isnull.add(i);
+        }
+        (*slot).tts_tid = (*from).tts_tid;
+        if !passes((*scan).pushed_qual, node, slot) {
+            (*scan).rows_removed += 1;
+            return None;
+        }
+        if !passes((*node).ss.ps.qual, node, slot) {
+            count_removed(node);
+            return None;
+        }
+        Some(match (*scan).emit {
+            Emit::Scan => slot,
+            Emit::Project => project(node, slot),
+            Emit::Direct => {
+                let result = (*node).ss.ps.ps_ResultTupleSlot;
+                copy_row(&[], 0, result);
+                for &(i, place) in &(*scan).direct {
+                    *(*result).tts_values.add(place) = *(*slot).tts_values.add(i);
+                    *(*result).tts_isnull.add(place) = *(*slot).tts_isnull.add(i);
+                }
+                result
+            }
+        })
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn add_missing(slot: *mut pg_sys::TupleTableSlot, needed: i32) {
+    // SAFETY: mirrors `slot_getsomeattrs_int`.
+    unsafe {
+        pg_sys::slot_getmissingattrs(slot, (*slot).tts_nvalid.into(), needed);
+        (*slot).tts_nvalid = needed as i16;
+    }
+}
+
+/// Under EvalPlanQual: the row to be rechecked in place of the scan, as `ExecScanFetch` does.
+/// `None` if this relation is scanned as ever.
+unsafe fn recheck_row(
+    node: *mut pg_sys::CustomScanState,
+    scan: *mut Scan,
+) -> Option<*mut pg_sys::TupleTableSlot> {
+    // SAFETY: the arrays have an entry per range table index.
+    unsafe {
+        let epq = (*(*node).ss.ps.state).es_epq_active;
+        let plan = (*node).ss.ps.plan.cast::<pg_sys::Scan>();
+        let i = (*plan).scanrelid as usize - 1;
+        let given = *(*epq).relsubs_slot.add(i);
+        let marked = !(*(*epq).relsubs_rowmark.add(i)).is_null();
+        if *(*epq).relsubs_done.add(i) {
+            return Some(nothing(node));
+        }
+        if given.is_null() && !marked {
+            return None;
+        }
+        *(*epq).relsubs_done.add(i) = true;
+        let from = match given.is_null() {
+            false => given,
+            true if fetch_marked(epq, i as u32 + 1, (*scan).hot_slot) => (*scan).hot_slot,
+            true => return Some(nothing(node)),
+        };
+        if (*from).tts_flags & EMPTY != 0 {
+            return Some(nothing(node));
+        }
+        Some(accept(node, scan, from).unwrap_or_else(|| nothing(node)))
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn fetch_marked(
+    epq: *mut pg_sys::EPQState,
+    rti: pg_sys::Index,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> bool {
+    // SAFETY: the relation has a row mark.
+    unsafe { pg_sys::EvalPlanQualFetchRowMark(epq, rti, slot) }
+}
+
+/// The empty slot that ends a scan.
+unsafe fn nothing(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::TupleTableSlot {
+    // SAFETY: both slots are virtual.
+    unsafe {
+        let slot = (*node).ss.ss_ScanTupleSlot;
+        ((*(*slot).tts_ops).clear.unwrap_unchecked())(slot);
+        if (*node).ss.ps.ps_ProjInfo.is_null() {
+            return slot;
+        }
+        let result = (*node).ss.ps.ps_ResultTupleSlot;
+        ((*(*result).tts_ops).clear.unwrap_unchecked())(result);
+        result
+    }
+}
+
+/// Opens the hot side.
+#[pg_guard]
+unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
+    // SAFETY: the node was begun; relation and snapshot live as long as the query. Heap's
+    // callback is called on its own terms; an ERROR is caught at the boundary.
+    unsafe {
+        ask(node);
+        let scan = scan_of(node);
+        if scan.hot.is_null() {
+            let flags = pg_sys::ScanOptions::SO_TYPE_SEQSCAN
+                | pg_sys::ScanOptions::SO_ALLOW_STRAT
+                | pg_sys::ScanOptions::SO_ALLOW_SYNC
+                | pg_sys::ScanOptions::SO_ALLOW_PAGEMODE;
+            let table = (*node).ss.ss_currentRelation;
+            let snapshot = (*(*node).ss.ps.state).es_snapshot;
+            let blocks = parallel::heap_scan(scan.shared);
+            let begin = am::heap().scan_begin.unwrap_unchecked();
+            scan.hot = pg_sys::ffi::pg_guard_ffi_boundary(|| {
+                begin(table, snapshot, 0, std::ptr::null_mut(), blocks, flags)
+            });
+        }
+        scan.side = Side::Hot;
+    }
+}
+
+/// Reads the next batch of cold rows; `false` at the end.
+#[pg_guard]
+unsafe extern "C-unwind" fn refill(node: *mut pg_sys::CustomScanState) -> bool {
+    // SAFETY: the node was begun and its relation is open; the copies point into the batch,
+    // which stays until the next call.
+    unsafe {
+        let table = (*node).ss.ss_currentRelation;
+        let scan = scan_of(node);
+        if scan.reader.is_none() {
+            // What the view keeps must live as long as the node.
+            let query = (*(*node).ss.ps.state).es_query_cxt;
+            let old = pg_sys::MemoryContextSwitchTo(query);
+            let snapshot = (*(*node).ss.ps.state).es_snapshot;
+            let view = scan
+                .view
+                .take()
+                .unwrap_or_else(|| ColdView::of(table, snapshot));
+            pg_sys::MemoryContextSwitchTo(old);
+            let units = parallel::units(scan.shared);
+            let (layout, wanted) = (scan.layout.clone(), scan.wanted.clone());
+            scan.reader = Some(Reader::new(view, layout, wanted, units));
+        }
+        let Some(reader) = &mut scan.reader else {
+            return false;
+        };
+        let next = reader.next_batch(table, &scan.question, &mut scan.batch);
+        let more = or_raise((*table).rd_id, next);
+        parallel::publish(scan);
+        if !more {
+            return false;
+        }
+        attach(node, scan);
+        count_rows_read(table, scan.end as u64);
+        true
+    }
+}
+
+/// Points the copies at the new batch.
+unsafe fn attach(node: *mut pg_sys::CustomScanState, scan: &mut Scan) {
+    let batch = &scan.batch;
+    scan.at = 0;
+    scan.end = batch.row_count;
+    (scan.first_row, scan.positions) = batch.numbering();
+    scan.recheck = batch.recheck && !scan.pushed_qual.is_null();
+    let attributes = match batch.recheck {
+        true => &scan.wanted.recheck,
+        false => &scan.wanted.always,
+    };
+    let copy = |i: usize, to: usize| ColumnCopy {
+        values: batch.column(i).values(),
+        nulls: batch.column(i).nulls(),
+        to,
+    };
+    scan.into_scan.clear();
+    scan.into_scan
+        .extend(attributes.iter().map(|&i| copy(i, i)));
+    scan.into_result.clear();
+    scan.into_result
+        .extend(scan.direct.iter().map(|&(i, place)| copy(i, place)));
+    // SAFETY: the slot belongs to the node. It counts as filled even where its columns are
+    // not: its TID is what WHERE CURRENT OF looks at.
+    unsafe {
+        scan.through_scan_slot =
+            scan.emit != Emit::Direct || scan.recheck || !(*node).ss.ps.qual.is_null();
+        let slot = (*node).ss.ss_ScanTupleSlot;
+        (*slot).tts_flags &= !EMPTY;
+    }
+}

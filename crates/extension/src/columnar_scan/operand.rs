@@ -1,0 +1,307 @@
+//! Operands of pushed clauses as values that row groups compare with.
+//!
+//! Operands are evaluated once per scan, and again when a parameter changed. An operand
+//! without an exact form makes its clause *undecided*: every row is rechecked then.
+
+use howdah_columnar::{
+    ColumnType, CompareOp, OwnedNumeric, OwnedValue, Predicate, RowGroupBuilder,
+};
+use pgrx::pg_sys;
+
+use super::pushdown::Test;
+use crate::types::{AttributeLayout, push_datum};
+
+/// A longer list of values is replaced by its range, and its rows are rechecked.
+const LONGEST_LIST: usize = 64;
+
+const MICROSECONDS_PER_DAY: i64 = 86_400_000_000;
+/// First timestamp, and the first after the last (`datatype/timestamp.h`).
+const TIMESTAMP_RANGE: std::ops::Range<i64> = -211_813_488_000_000_000..9_223_371_331_200_000_000;
+
+/// The type of an operand, and what is done to compare it with the column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperandKind {
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    Float32,
+    Float64,
+    Numeric,
+    Text,
+    Bytes,
+    Uuid,
+    /// An oid or enum: compared for equality only, as the bits that are stored.
+    OidBits,
+    /// A "char", likewise.
+    CharBits,
+    /// A date to compare with a timestamp column.
+    DateAsTimestamp,
+    /// A timestamp to compare with a date column.
+    TimestampAsDate,
+}
+
+impl OperandKind {
+    /// The physical form of an operand; text is stored like `column`.
+    fn layout(self, column: ColumnType) -> AttributeLayout {
+        let (column_type, len, by_value) = match self {
+            Self::Bool => (ColumnType::Bool, 1, true),
+            Self::CharBits => (ColumnType::Int16, 1, true),
+            Self::Int16 => (ColumnType::Int16, 2, true),
+            Self::Int32 | Self::OidBits | Self::DateAsTimestamp => (ColumnType::Int32, 4, true),
+            Self::Int64 | Self::TimestampAsDate => (ColumnType::Int64, 8, true),
+            Self::Float32 => (ColumnType::Float32, 4, true),
+            Self::Float64 => (ColumnType::Float64, 8, true),
+            Self::Numeric => (ColumnType::Numeric, -1, false),
+            Self::Text => (column, -1, false),
+            Self::Bytes => (ColumnType::Bytes, -1, false),
+            Self::Uuid => (ColumnType::Fixed { len: 16 }, 16, false),
+        };
+        AttributeLayout {
+            type_oid: pg_sys::InvalidOid,
+            column_type,
+            len,
+            by_value,
+            dropped: false,
+        }
+    }
+
+    /// The value of a datum that is not NULL.
+    ///
+    /// # Safety
+    /// `datum` is a valid datum of this kind.
+    unsafe fn value(self, datum: pg_sys::Datum, column: ColumnType) -> OwnedValue {
+        let layout = self.layout(column);
+        let mut rows = RowGroupBuilder::new(&[layout.column_type]);
+        // SAFETY: as for this function.
+        unsafe { push_datum(rows.column_mut(0), &layout, datum, false) };
+        rows.finish_row();
+        match rows.value(0, 0) {
+            Some(value) => OwnedValue::from(value),
+            None => unreachable!("a value was pushed"),
+        }
+    }
+}
+
+/// What an evaluated test asks of its column.
+pub struct Bound {
+    /// All of them must be true.
+    pub predicates: Vec<Predicate>,
+    /// Whether they say all that the clause says.
+    pub exact: bool,
+}
+
+impl Bound {
+    fn exactly(predicate: Predicate) -> Bound {
+        Bound {
+            predicates: vec![predicate],
+            exact: true,
+        }
+    }
+
+    fn never() -> Bound {
+        Bound::exactly(Predicate::In(Vec::new()))
+    }
+
+    fn undecided() -> Bound {
+        Bound {
+            predicates: Vec::new(),
+            exact: false,
+        }
+    }
+}
+
+/// The predicates of a test whose operand is `operand` (`None` is NULL, or there is none).
+///
+/// # Safety
+/// The operand is a valid datum of the type that the test expects.
+pub unsafe fn bind(test: &Test, operand: Option<pg_sys::Datum>, column: ColumnType) -> Bound {
+    // SAFETY: as for this function.
+    unsafe {
+        match (test, operand) {
+            (Test::Fixed(predicate), _) => Bound::exactly(predicate.clone()),
+            // Nothing compares to NULL, and no array is NULL to both ANY and ALL.
+            (_, None) => Bound::never(),
+            (Test::Compare { op, operand }, Some(datum)) => {
+                compare(*op, operand.kind, operand.kind.value(datum, column))
+            }
+            (Test::Any(operand), Some(array)) => match elements(array, operand.kind, column) {
+                Some((values, _)) => any(operand.kind, values),
+                None => Bound::undecided(),
+            },
+            (Test::NotAll(operand), Some(array)) => match elements(array, operand.kind, column) {
+                Some((values, _)) if values.len() > LONGEST_LIST => Bound::undecided(),
+                // `column <> NULL` is never true, so neither is the conjunction.
+                Some((_, true)) => Bound::never(),
+                Some((values, false)) => {
+                    let each: Vec<Bound> = values
+                        .into_iter()
+                        .map(|value| compare(CompareOp::Ne, operand.kind, value))
+                        .collect();
+                    // Of an empty list everything is true, NULL too.
+                    Bound {
+                        exact: each.iter().all(|bound| bound.exact),
+                        predicates: each
+                            .into_iter()
+                            .flat_map(|bound| bound.predicates)
+                            .collect(),
+                    }
+                }
+                None => Bound::undecided(),
+            },
+        }
+    }
+}
+
+fn is_image(value: &OwnedValue) -> bool {
+    matches!(value, OwnedValue::Numeric(OwnedNumeric::Image(_)))
+}
+
+fn compare(op: CompareOp, kind: OperandKind, value: OwnedValue) -> Bound {
+    match (kind, value) {
+        (OperandKind::DateAsTimestamp, OwnedValue::Int32(day)) => match timestamp_of_date(day) {
+            Some(timestamp) => Bound::exactly(Predicate::Compare {
+                op,
+                value: OwnedValue::Int64(timestamp),
+            }),
+            None => Bound::undecided(),
+        },
+        (OperandKind::TimestampAsDate, OwnedValue::Int64(timestamp)) => {
+            Bound::exactly(compare_date(op, timestamp))
+        }
+        (_, value) if is_image(&value) => Bound::undecided(),
+        (_, value) => Bound::exactly(Predicate::Compare { op, value }),
+    }
+}
+
+fn any(kind: OperandKind, values: Vec<OwnedValue>) -> Bound {
+    let values: Option<Vec<OwnedValue>> = match kind {
+        OperandKind::DateAsTimestamp | OperandKind::TimestampAsDate => values
+            .into_iter()
+            .map(|value| match compare(CompareOp::Eq, kind, value) {
+                Bound {
+                    mut predicates,
+                    exact: true,
+                } => match predicates.pop() {
+                    Some(Predicate::Compare { value, .. }) => Some(vec![value]),
+                    Some(Predicate::In(values)) => Some(values),
+                    _ => None,
+                },
+                _ => None,
+            })
+            .collect::<Option<Vec<_>>>()
+            .map(|lists| lists.into_iter().flatten().collect()),
+        _ if values.iter().any(is_image) => None,
+        _ => Some(values),
+    };
+    let Some(values) = values else {
+        return Bound::undecided();
+    };
+    if values.len() <= LONGEST_LIST {
+        return Bound::exactly(Predicate::In(values));
+    }
+    let end = |op: CompareOp| {
+        let mut best = values[0].clone();
+        for value in &values[1..] {
+            let order = howdah_columnar::compare(value.as_value(), best.as_value())?;
+            if order.is_ne() && op.holds(order) {
+                best = value.clone();
+            }
+        }
+        Some(best)
+    };
+    match (end(CompareOp::Le), end(CompareOp::Ge)) {
+        (Some(least), Some(greatest)) => Bound {
+            predicates: vec![
+                Predicate::Compare {
+                    op: CompareOp::Ge,
+                    value: least,
+                },
+                Predicate::Compare {
+                    op: CompareOp::Le,
+                    value: greatest,
+                },
+            ],
+            exact: false,
+        },
+        _ => Bound::undecided(),
+    }
+}
+
+/// The values of an array's elements, and whether some element is NULL. `None` when elements
+/// are not of the expected physical form.
+unsafe fn elements(
+    array: pg_sys::Datum,
+    kind: OperandKind,
+    column: ColumnType,
+) -> Option<(Vec<OwnedValue>, bool)> {
+    let expected = kind.layout(column);
+    // SAFETY: the caller vouches for the datum; the arrays that deconstruct_array returns hold
+    // `count` entries in the current memory context.
+    unsafe {
+        let array: *mut pg_sys::ArrayType = pg_sys::pg_detoast_datum(array.cast_mut_ptr()).cast();
+        let (mut len, mut by_value, mut align) = (0, false, 0);
+        pg_sys::get_typlenbyvalalign((*array).elemtype, &mut len, &mut by_value, &mut align);
+        if len != expected.len || by_value != expected.by_value {
+            return None;
+        }
+        let (mut datums, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+        pg_sys::deconstruct_array(
+            array,
+            (*array).elemtype,
+            len.into(),
+            by_value,
+            align,
+            &mut datums,
+            &mut nulls,
+            &mut count,
+        );
+        let mut values = Vec::new();
+        let mut has_null = false;
+        for i in 0..count as usize {
+            if *nulls.add(i) {
+                has_null = true;
+            } else {
+                values.push(kind.value(*datums.add(i), column));
+            }
+        }
+        Some((values, has_null))
+    }
+}
+
+/// Mirrors `date2timestamp_opt_overflow`; `None` for a finite date that no timestamp reaches.
+fn timestamp_of_date(day: i32) -> Option<i64> {
+    match day {
+        i32::MAX => Some(i64::MAX),
+        i32::MIN => Some(i64::MIN),
+        day => i64::from(day)
+            .checked_mul(MICROSECONDS_PER_DAY)
+            .filter(|timestamp| TIMESTAMP_RANGE.contains(timestamp)),
+    }
+}
+
+/// `date op timestamp` as a predicate on the date.
+fn compare_date(op: CompareOp, timestamp: i64) -> Predicate {
+    use CompareOp::{Eq, Ge, Gt, Le, Lt, Ne};
+    let (day, midnight) = match timestamp {
+        i64::MAX => (i32::MAX, true),
+        i64::MIN => (i32::MIN, true),
+        timestamp => (
+            // Every timestamp's day fits.
+            timestamp.div_euclid(MICROSECONDS_PER_DAY) as i32,
+            timestamp.rem_euclid(MICROSECONDS_PER_DAY) == 0,
+        ),
+    };
+    let op = match op {
+        Eq if !midnight => return Predicate::In(Vec::new()),
+        Ne if !midnight => return Predicate::IsNotNull,
+        // Between two midnights: on or before the earlier, or after it.
+        Lt if !midnight => Le,
+        Ge if !midnight => Gt,
+        op => op,
+    };
+    Predicate::Compare {
+        op,
+        value: OwnedValue::Int32(day),
+    }
+}

@@ -1,0 +1,507 @@
+//! Cold rows in batches.
+//!
+//! ```text
+//!   view ─ group ─ unit (some zones) ─ piece (a run of zones alike) ─ batch (≤ 8,192 rows)
+//!            │          │                   │
+//!            │          │                   └ filter, decode
+//!            │          └ zone verdicts
+//!            └ footer, verdicts of the whole chunk
+//! ```
+//!
+//! A unit is what a participant takes at a time: alone, one zone at first and twice as many
+//! each time, so that a scan that is stopped early read little; shared, a fixed number of
+//! zones from a common counter. Rows of this backend's own running loads are not shared: the
+//! backend that has them returns them at the end.
+//!
+//! Between calls no pin, no lock and no open relation is held; what was read was copied.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::rc::Rc;
+
+use arrow_buffer::{BooleanBuffer, bit_iterator::BitIndexIterator};
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::RowNumber;
+use howdah_columnar::{Column, ColumnarError, MAX_ROWS, Predicate, Verdict, ZONE_ROWS};
+use pgrx::pg_sys;
+
+use super::batch::{BATCH_ROWS, Batch, Rows};
+use super::explain::Counts;
+use super::parallel::SharedUnits;
+use crate::errors::ColdError;
+use crate::store::open_group::OpenGroup;
+use crate::store::view::{ColdGroup, ColdView};
+use crate::types::TableLayout;
+
+/// Zones in the largest row group.
+pub const GROUP_ZONES: usize = MAX_ROWS / ZONE_ROWS;
+
+/// A run of more rows than this many times those selected is not decoded as a whole.
+const SPARSE: usize = 4;
+
+/// A predicate and the attribute it is about.
+pub struct ColumnPredicate {
+    pub attribute: usize,
+    pub predicate: Predicate,
+}
+
+/// What a scan asks of the cold side; changes with its parameters.
+#[derive(Default)]
+pub struct Question {
+    pub predicates: Vec<ColumnPredicate>,
+    /// Whether the predicates say all that the pushed clauses say.
+    pub exact: bool,
+}
+
+/// Which attributes a scan needs.
+#[derive(Clone, Default)]
+pub struct Wanted {
+    /// Those needed of every row.
+    pub always: Vec<usize>,
+    /// Those needed where pushed clauses are rechecked; includes `always`.
+    pub recheck: Vec<usize>,
+}
+
+/// The group being read.
+struct Current {
+    index: usize,
+    open: OpenGroup,
+    /// Indexes of the predicates that the statistics left open; `None` skips the group.
+    left: Option<Vec<usize>>,
+    /// Some predicate is about a column that the group does not store.
+    undecided: bool,
+}
+
+/// A run of zones that are treated alike.
+struct Piece {
+    rows: Range<usize>,
+    filter: bool,
+}
+
+/// A piece with its rows selected and decoded.
+struct Decoded {
+    first_row: RowNumber,
+    columns: Vec<(usize, Source)>,
+    selection: Selection,
+    recheck: bool,
+    /// Rows already handed out.
+    done: usize,
+}
+
+// One per column of a batch: the difference in size does not matter.
+#[allow(clippy::large_enum_variant)]
+enum Source {
+    Column(Column),
+    /// The attribute was added after the group was written.
+    Missing,
+}
+
+enum Selection {
+    /// All rows of a range, decoded from its start.
+    Range(Range<usize>),
+    /// Some rows of the group; decoded alone, or among the run that starts at `.1`.
+    List(Vec<u32>, Option<usize>),
+}
+
+impl Selection {
+    fn len(&self) -> usize {
+        match self {
+            Selection::Range(range) => range.len(),
+            Selection::List(rows, _) => rows.len(),
+        }
+    }
+}
+
+/// Reads the cold side of one scan.
+pub struct Reader {
+    view: ColdView,
+    layout: Rc<TableLayout>,
+    wanted: Wanted,
+    shared: Option<SharedUnits>,
+    /// Indexes of the view's groups: stored ones, pending ones.
+    stored: Vec<usize>,
+    pending: VecDeque<usize>,
+    /// Alone: the next stored group and zone, and how many zones to take.
+    next: (usize, usize),
+    unit_zones: usize,
+    current: Option<Current>,
+    pieces: VecDeque<Piece>,
+    decoded: Option<Decoded>,
+    pending_at: u32,
+    scratch: Vec<u32>,
+    pub counts: Counts,
+}
+
+impl Reader {
+    pub fn new(
+        view: ColdView,
+        layout: Rc<TableLayout>,
+        wanted: Wanted,
+        shared: Option<SharedUnits>,
+    ) -> Reader {
+        let mut reader = Reader {
+            view,
+            layout,
+            wanted,
+            shared,
+            stored: Vec::new(),
+            pending: VecDeque::new(),
+            next: (0, 0),
+            unit_zones: 1,
+            current: None,
+            pieces: VecDeque::new(),
+            decoded: None,
+            pending_at: 0,
+            scratch: Vec::new(),
+            counts: Counts::default(),
+        };
+        reader.rewind();
+        reader
+    }
+
+    /// Starts again; counts go on.
+    pub fn rewind(&mut self) {
+        let is_stored = |&i: &usize| matches!(self.view.groups[i], ColdGroup::Stored(_));
+        let all = 0..self.view.groups.len();
+        (self.stored, self.pending) = {
+            let (stored, pending): (Vec<_>, Vec<_>) = all.partition(is_stored);
+            (stored, pending.into())
+        };
+        self.next = (0, 0);
+        self.unit_zones = 1;
+        self.current = None;
+        self.pieces.clear();
+        self.decoded = None;
+        self.pending_at = 0;
+    }
+
+    /// Replaces `batch` by the next rows; `false` at the end.
+    ///
+    /// # Safety
+    /// `table` is the open relation that the view is of.
+    pub unsafe fn next_batch(
+        &mut self,
+        table: pg_sys::Relation,
+        question: &Question,
+        batch: &mut Batch,
+    ) -> Result<bool, ColdError> {
+        loop {
+            pgrx::check_for_interrupts!();
+            // SAFETY: as for this function.
+            unsafe {
+                if self.hand_out(table, batch) {
+                    return Ok(true);
+                }
+                if let Some(piece) = self.pieces.pop_front() {
+                    self.read_piece(table, question, piece)?;
+                } else if !self.take_unit(table, question)? {
+                    return Ok(self.hand_out_pending(question, batch));
+                }
+            }
+        }
+    }
+
+    /// The next rows of what is decoded.
+    unsafe fn hand_out(&mut self, table: pg_sys::Relation, batch: &mut Batch) -> bool {
+        let Some(decoded) = &mut self.decoded else {
+            return false;
+        };
+        let end = (decoded.done + BATCH_ROWS).min(decoded.selection.len());
+        if decoded.done == end {
+            self.decoded = None;
+            return false;
+        }
+        let (positions, rows) = match &decoded.selection {
+            Selection::Range(range) => (
+                Rows::Range(range.start + decoded.done, range.start + end),
+                Rows::Range(decoded.done, end),
+            ),
+            Selection::List(list, None) => (
+                Rows::List(&list[decoded.done..end]),
+                Rows::Range(decoded.done, end),
+            ),
+            Selection::List(list, Some(start)) => {
+                let list = &list[decoded.done..end];
+                self.scratch.clear();
+                self.scratch
+                    .extend(list.iter().map(|row| row - *start as u32));
+                (Rows::List(list), Rows::List(&self.scratch))
+            }
+        };
+        batch.start(decoded.first_row, positions, decoded.recheck);
+        for (i, source) in &decoded.columns {
+            match source {
+                Source::Column(column) => {
+                    batch.fill(*i, column, rows, &self.layout.attributes[*i]);
+                }
+                Source::Missing => {
+                    let mut null = true;
+                    // SAFETY: the caller holds the relation open; the attribute exists.
+                    let value = unsafe {
+                        pg_sys::getmissingattr((*table).rd_att, *i as i32 + 1, &mut null)
+                    };
+                    batch.repeat(*i, value, null);
+                }
+            }
+        }
+        decoded.done = end;
+        true
+    }
+
+    /// The next rows of this backend's own loads. They are few: never filtered here.
+    fn hand_out_pending(&mut self, question: &Question, batch: &mut Batch) -> bool {
+        while let Some(&index) = self.pending.front() {
+            let ColdGroup::Pending {
+                load,
+                first_row,
+                row_count,
+            } = &self.view.groups[index]
+            else {
+                unreachable!("only pending groups are listed");
+            };
+            let rows = self.pending_at..(*row_count).min(self.pending_at + BATCH_ROWS as u32);
+            if rows.is_empty() {
+                self.pending.pop_front();
+                self.pending_at = 0;
+                continue;
+            }
+            let recheck = !question.predicates.is_empty() || !question.exact;
+            let positions = Rows::Range(rows.start as usize, rows.end as usize);
+            batch.start(*first_row, positions, recheck);
+            let load = load.borrow();
+            for &i in self.wanted.of(recheck) {
+                let attribute = &self.layout.attributes[i];
+                batch.fill_with(i, rows.clone(), attribute, |row| load.value(i, row));
+            }
+            self.pending_at = rows.end;
+            return true;
+        }
+        false
+    }
+
+    /// Takes the next unit and divides it into pieces; `false` if there is none.
+    unsafe fn take_unit(
+        &mut self,
+        table: pg_sys::Relation,
+        question: &Question,
+    ) -> Result<bool, ColdError> {
+        let (ordinal, zones) = match self.shared {
+            None => {
+                let (ordinal, zone) = self.next;
+                let end = (zone + self.unit_zones).min(GROUP_ZONES);
+                self.next = match end {
+                    GROUP_ZONES => (ordinal + 1, 0),
+                    end => (ordinal, end),
+                };
+                self.unit_zones = (self.unit_zones * 2).min(GROUP_ZONES);
+                (ordinal, zone..end)
+            }
+            Some(shared) => shared.take(),
+        };
+        let Some(&index) = self.stored.get(ordinal) else {
+            return Ok(false);
+        };
+        // SAFETY: as for the caller.
+        unsafe { self.open(table, question, index)? };
+        let Some(current) = &self.current else {
+            return Ok(true);
+        };
+        let zone_count = (current.open.row_count() as usize).div_ceil(ZONE_ROWS);
+        if zones.start == 0 {
+            self.counts.groups += 1;
+            self.counts.groups_skipped += u64::from(current.left.is_none());
+        }
+        let zones = zones.start..zones.end.min(zone_count);
+        if zones.end == zone_count && self.shared.is_none() {
+            self.next = (ordinal + 1, 0);
+        }
+        let Some(left) = &current.left else {
+            if self.shared.is_none() {
+                self.next = (ordinal + 1, 0);
+            }
+            return Ok(true);
+        };
+        self.counts.zones += zones.len() as u64;
+        let row_count = current.open.row_count() as usize;
+        for zone in zones {
+            let rows = zone * ZONE_ROWS..((zone + 1) * ZONE_ROWS).min(row_count);
+            let footer = &current.open.footer;
+            let mut verdict = Verdict::All;
+            for &i in left {
+                let asked = &question.predicates[i];
+                let column = footer.column(asked.attribute);
+                match column.zone_verdict(zone, &asked.predicate) {
+                    Verdict::None => verdict = Verdict::None,
+                    Verdict::Some if verdict == Verdict::All => verdict = Verdict::Some,
+                    _ => {}
+                }
+            }
+            if verdict == Verdict::None {
+                self.counts.zones_skipped += 1;
+                continue;
+            }
+            let filter = verdict == Verdict::Some;
+            match self.pieces.back_mut() {
+                Some(last) if last.rows.end == rows.start && last.filter == filter => {
+                    last.rows.end = rows.end;
+                }
+                _ => self.pieces.push_back(Piece { rows, filter }),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Makes the group the current one and asks its statistics.
+    unsafe fn open(
+        &mut self,
+        table: pg_sys::Relation,
+        question: &Question,
+        index: usize,
+    ) -> Result<(), ColdError> {
+        if self.current.as_ref().is_some_and(|c| c.index == index) {
+            return Ok(());
+        }
+        self.current = None;
+        let ColdGroup::Stored(entry) = &self.view.groups[index] else {
+            unreachable!("only stored groups are listed");
+        };
+        // SAFETY: the caller holds the relation open and locked.
+        let store = unsafe { store_of(table)? };
+        let open = OpenGroup::open(&store, *entry)?;
+        let mut undecided = !question.exact;
+        let mut left = Some(Vec::new());
+        for (i, asked) in question.predicates.iter().enumerate() {
+            if asked.attribute >= open.column_count() {
+                undecided = true;
+                continue;
+            }
+            let column = open.footer.column(asked.attribute);
+            match column.chunk_verdict(&asked.predicate) {
+                Verdict::All => {}
+                Verdict::None => {
+                    left = None;
+                    break;
+                }
+                Verdict::Some => left.get_or_insert_default().push(i),
+            }
+        }
+        self.current = Some(Current {
+            index,
+            open,
+            left,
+            undecided,
+        });
+        Ok(())
+    }
+
+    /// Selects and decodes the rows of a piece of the current group.
+    unsafe fn read_piece(
+        &mut self,
+        table: pg_sys::Relation,
+        question: &Question,
+        piece: Piece,
+    ) -> Result<(), ColdError> {
+        let Some(current) = &self.current else {
+            return Ok(());
+        };
+        // SAFETY: the caller holds the relation open and locked.
+        let store = unsafe { store_of(table)? };
+        let mut recheck = current.undecided;
+        let selected = match piece.filter {
+            false => None,
+            true => filter(&store, current, question, &piece.rows, &mut recheck)?,
+        };
+        let selection = match selected {
+            None => Selection::Range(piece.rows),
+            Some(bits) => {
+                let count = bits.count_set_bits();
+                self.counts.rows_removed += (piece.rows.len() - count) as u64;
+                let start = piece.rows.start;
+                let dense = count * SPARSE >= piece.rows.len();
+                match count {
+                    0 => return Ok(()),
+                    count if count == piece.rows.len() => Selection::Range(piece.rows),
+                    _ => Selection::List(
+                        BitIndexIterator::new(bits.values(), bits.offset(), bits.len())
+                            .map(|bit| (start + bit) as u32)
+                            .collect(),
+                        dense.then_some(start),
+                    ),
+                }
+            }
+        };
+        let run_end = match &selection {
+            Selection::List(rows, _) => rows.last().map_or(0, |&row| row as usize + 1),
+            Selection::Range(range) => range.end,
+        };
+        let mut columns = Vec::new();
+        for &i in self.wanted.of(recheck) {
+            pgrx::check_for_interrupts!();
+            if i >= current.open.column_count() {
+                columns.push((i, Source::Missing));
+                continue;
+            }
+            let chunk = current.open.chunk(&store, i)?;
+            let column = match &selection {
+                Selection::Range(range) => chunk.decode_range(range.clone())?,
+                Selection::List(_, Some(start)) => chunk.decode_range(*start..run_end)?,
+                Selection::List(rows, None) => chunk.decode_selection(rows)?,
+            };
+            columns.push((i, Source::Column(column)));
+        }
+        self.decoded = Some(Decoded {
+            first_row: current.open.entry.first_row,
+            columns,
+            selection,
+            recheck,
+            done: 0,
+        });
+        Ok(())
+    }
+}
+
+impl Wanted {
+    fn of(&self, recheck: bool) -> &[usize] {
+        if recheck { &self.recheck } else { &self.always }
+    }
+}
+
+unsafe fn store_of(table: pg_sys::Relation) -> Result<ColdStore, ColdError> {
+    // SAFETY: the caller holds the relation open and locked.
+    unsafe { ColdStore::open(table, pg_sys::AccessShareLock) }
+        .ok_or(ColdError::DamagedDirectory { group: u32::MAX })
+}
+
+/// Where all predicates that are left hold; `None` is everywhere. Sets `recheck` where some
+/// predicate cannot be decided without PostgreSQL.
+fn filter(
+    store: &ColdStore,
+    current: &Current,
+    question: &Question,
+    rows: &Range<usize>,
+    recheck: &mut bool,
+) -> Result<Option<BooleanBuffer>, ColdError> {
+    let mut selected: Option<BooleanBuffer> = None;
+    for &i in current.left.iter().flatten() {
+        let asked = &question.predicates[i];
+        let chunk = current.open.chunk(store, asked.attribute)?;
+        let matches = match chunk.filter(&asked.predicate, rows.clone()) {
+            Ok(matches) => matches,
+            Err(ColumnarError::NotComparable | ColumnarError::TypeMismatch { .. }) => {
+                *recheck = true;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let both = match &selected {
+            None => matches,
+            Some(selected) => selected & &matches,
+        };
+        let empty = both.count_set_bits() == 0;
+        selected = Some(both);
+        if empty {
+            break;
+        }
+    }
+    Ok(selected)
+}

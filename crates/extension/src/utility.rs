@@ -1,0 +1,137 @@
+//! What utility statements need done after them.
+//!
+//! A howdah table always has a TOAST relation: it is the cold store. CREATE TABLE asks the access
+//! method and gets one; ALTER TABLE … SET ACCESS METHOD howdah asks the *old* access
+//! method and creates none for a table that never needed one. It is created here, right after.
+//! Until then such a table is all hot, so nothing is lost if the statement fails.
+
+use pgrx::{pg_guard, pg_sys};
+
+use howdah_bridge::ffi::{self, unguarded};
+use howdah_bridge::relation::OpenRelation;
+
+use crate::am::is_howdah;
+use crate::load;
+
+static mut PREVIOUS_PROCESS_UTILITY: pg_sys::ProcessUtility_hook_type = None;
+
+/// Installs the hook. Call once, from `_PG_init`.
+pub fn register() {
+    // SAFETY: called while the library loads, before any statement runs.
+    unsafe {
+        PREVIOUS_PROCESS_UTILITY = pg_sys::ProcessUtility_hook;
+        pg_sys::ProcessUtility_hook = Some(process_utility);
+    }
+}
+
+/// What must be remembered over the run of a statement.
+struct Before {
+    altered: pg_sys::Oid,
+    is_copy: bool,
+    load_serial: u64,
+}
+
+/// Not guarded as a whole, see [`howdah_bridge::ffi::unguarded`].
+unsafe extern "C-unwind" fn process_utility(
+    statement: *mut pg_sys::PlannedStmt,
+    query_string: *const std::ffi::c_char,
+    read_only_tree: bool,
+    context: pg_sys::ProcessUtilityContext::Type,
+    params: pg_sys::ParamListInfo,
+    query_env: *mut pg_sys::QueryEnvironment,
+    dest: *mut pg_sys::DestReceiver,
+    completion: *mut pg_sys::QueryCompletion,
+) {
+    // SAFETY: arguments are handed on as they came, to exactly one successor. The statement's tree
+    // is looked at before: a transaction that the statement ends may take it along.
+    unsafe {
+        let mut noted = Before {
+            altered: pg_sys::InvalidOid,
+            is_copy: false,
+            load_serial: 0,
+        };
+        before(statement, &mut noted);
+        let next = PREVIOUS_PROCESS_UTILITY.unwrap_or(unguarded::standard_ProcessUtility);
+        next(
+            statement,
+            query_string,
+            read_only_tree,
+            context,
+            params,
+            query_env,
+            dest,
+            completion,
+        );
+        after(&noted);
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn before(statement: *mut pg_sys::PlannedStmt, noted: *mut Before) {
+    // SAFETY: as for process_utility.
+    unsafe {
+        let node = (*statement).utilityStmt;
+        (*noted).altered = table_with_new_access_method(node).unwrap_or(pg_sys::InvalidOid);
+        (*noted).is_copy = (*node).type_ == pg_sys::NodeTag::T_CopyStmt;
+        (*noted).load_serial = load::before_utility();
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn after(noted: *const Before) {
+    // SAFETY: `noted` is the hook's own.
+    unsafe {
+        load::after_utility((*noted).is_copy, (*noted).load_serial);
+        if (*noted).altered != pg_sys::InvalidOid {
+            ensure_cold_store((*noted).altered);
+        }
+    }
+}
+
+/// The table of an ALTER TABLE … SET ACCESS METHOD.
+unsafe fn table_with_new_access_method(node: *mut pg_sys::Node) -> Option<pg_sys::Oid> {
+    // SAFETY: the node's tag says what it is; lists hold the nodes their field promises. Looking
+    // the name up without a lock is enough: the statement itself locks and checks.
+    unsafe {
+        if node.is_null() || (*node).type_ != pg_sys::NodeTag::T_AlterTableStmt {
+            return None;
+        }
+        let alter = node.cast::<pg_sys::AlterTableStmt>();
+        let commands = (*alter).cmds;
+        let sets_method = (0..pg_sys::list_length(commands)).any(|i| {
+            let command = pg_sys::list_nth(commands, i).cast::<pg_sys::AlterTableCmd>();
+            (*command).subtype == pg_sys::AlterTableType::AT_SetAccessMethod
+        });
+        if !sets_method {
+            return None;
+        }
+        let oid = pg_sys::RangeVarGetRelidExtended(
+            (*alter).relation,
+            pg_sys::NoLock as i32,
+            pg_sys::RVROption::RVR_MISSING_OK,
+            None,
+            std::ptr::null_mut(),
+        );
+        (oid != pg_sys::InvalidOid).then_some(oid)
+    }
+}
+
+/// Gives a howdah table that has no TOAST relation one.
+unsafe fn ensure_cold_store(oid: pg_sys::Oid) {
+    // SAFETY: ALTER TABLE holds its lock on the table to the end of the transaction.
+    unsafe {
+        pg_sys::CommandCounterIncrement();
+        let lacks_one = OpenRelation::try_open(oid, pg_sys::AccessShareLock).is_some_and(|table| {
+            let form = (*table.raw()).rd_rel;
+            (*form).relkind != pg_sys::RELKIND_PARTITIONED_TABLE as i8
+                && is_howdah(table.raw())
+                && (*form).reltoastrelid == pg_sys::InvalidOid
+        });
+        if lacks_one {
+            let no_options = pg_sys::Datum::from(0);
+            let lock = pg_sys::AccessExclusiveLock as pg_sys::LOCKMODE;
+            ffi::AlterTableCreateToastTable(oid, no_options, lock);
+            pg_sys::CommandCounterIncrement();
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Flipped bits on disk: a read gives the right rows or XX001, never a wrong row, never a crash.
+//!
+//! PostgreSQL's own page checksums are switched off first, so that what is proved is the cold
+//! store's. One server reads all damaged images: its buffers of the TOAST relation are evicted
+//! before a page is changed on disk, and the page is put back afterwards.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, ensure};
+use howdah_cli::cluster::{StopMode, run};
+use howdah_server_tests::checks::cold_row_count;
+use howdah_server_tests::cluster::{Primary, query};
+use postgres::Client;
+
+const PAGE_BYTES: usize = 8192;
+/// Heap tuple header, and in front of the payload: chunk_id, chunk_seq, varlena header.
+const TUPLE_HEADER_BYTES: usize = 24;
+const KEY_AND_LENGTH_BYTES: usize = 12;
+const DIRECTORY_ID: u32 = 1;
+const FIRST_VALUE_ID: u32 = 16_384;
+
+const MAKE: &str = "CREATE EXTENSION pg_buffercache;
+    CREATE TABLE t (id int PRIMARY KEY, word text, amount numeric, at timestamptz, real8 float8,
+                    flag bool, list int[]) USING howdah;
+    INSERT INTO t SELECT i, 'word ' || i % 1013, i * 1.25, '2026-01-01'::timestamptz + i * '1 min'::interval,
+           sqrt(i), i % 3 = 0, ARRAY[i, i % 7] FROM generate_series(1, 30000) i;
+    INSERT INTO t SELECT i, repeat(md5(i::text), 3), NULL, 'infinity', 'NaN', NULL, NULL
+    FROM generate_series(30001, 50000) i";
+
+/// What is asked of a damaged table: all of it, one column, one row by index, all rows by index.
+const READS: [&str; 4] = [
+    "SELECT count(*), sum(hashtextextended(r::text, 0)::numeric) FROM t r",
+    "SELECT count(amount), sum(amount) FROM t",
+    "SET enable_seqscan = off; SELECT * FROM t WHERE id IN (8500, 20000, 44444)",
+    "SET enable_seqscan = off; SELECT sum(id), min(word), max(at) FROM t WHERE id > 0",
+];
+
+/// One tuple of the cold store, as it lies in its file.
+#[derive(Clone, Copy, Debug)]
+struct StoredTuple {
+    id: u32,
+    /// Of chunk_id within the file, which the payload follows.
+    data_offset_bytes: usize,
+    /// With key and length.
+    data_bytes: usize,
+}
+
+struct Damaged {
+    primary: Primary,
+    file: PathBuf,
+    image: Vec<u8>,
+    tuples: Vec<StoredTuple>,
+    answers: Vec<String>,
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// The line pointers and tuple headers are those of `storage/itemid.h` and `htup_details.h`.
+fn stored_tuples(image: &[u8]) -> Vec<StoredTuple> {
+    const NORMAL: u32 = 1;
+    let mut tuples = Vec::new();
+    for (page_number, page) in image.chunks_exact(PAGE_BYTES).enumerate() {
+        let lower = usize::from(u16::from_le_bytes([page[12], page[13]]));
+        for at in (24..lower).step_by(4) {
+            let item = word(page, at);
+            if (item >> 15) & 3 != NORMAL {
+                continue;
+            }
+            let (offset, length) = ((item & 0x7FFF) as usize, (item >> 17) as usize);
+            tuples.push(StoredTuple {
+                id: word(page, offset + TUPLE_HEADER_BYTES),
+                data_offset_bytes: page_number * PAGE_BYTES + offset + TUPLE_HEADER_BYTES,
+                data_bytes: length - TUPLE_HEADER_BYTES,
+            });
+        }
+    }
+    tuples
+}
+
+/// The answer as text, or the SQLSTATE. A session of its own: nothing is cached.
+fn read(primary: &Primary, sql: &str) -> anyhow::Result<String> {
+    let mut session = primary.session().context("the server is gone")?;
+    match query(&mut session, sql) {
+        Ok(rows) => Ok(rows),
+        Err(error) => {
+            let code = error
+                .downcast_ref::<postgres::Error>()
+                .and_then(postgres::Error::code);
+            let code = code.with_context(|| format!("the session died: {error:#}"))?;
+            Ok(code.code().to_owned())
+        }
+    }
+}
+
+impl Damaged {
+    fn start(name: &str) -> anyhow::Result<Self> {
+        let primary = Primary::start(
+            name,
+            &[
+                ("autovacuum", "off"),
+                ("howdah.compaction", "off"),
+                ("howdah.load_threshold", "1000"),
+            ],
+        )?;
+        primary.stop(StopMode::Fast)?;
+        run(primary
+            .command("pg_checksums")
+            .args(["--disable", "--no-sync", "--pgdata"])
+            .arg(&primary.data))?;
+        primary.start_again()?;
+        let mut session = primary.session()?;
+        session.batch_execute(MAKE)?;
+        session.batch_execute("VACUUM (FREEZE) t")?;
+        session.batch_execute("CHECKPOINT")?;
+        ensure!(cold_row_count(&mut session, "t")? > 40_000, "t stayed hot");
+        let answers = READS
+            .iter()
+            .map(|sql| read(&primary, sql))
+            .collect::<Result<Vec<_>, _>>()?;
+        // Again, for what the reads themselves have left on the pages.
+        session.batch_execute("CHECKPOINT")?;
+        let path = "SELECT pg_relation_filepath(reltoastrelid) FROM pg_class WHERE relname = 't'";
+        let file = primary.data.join(query(&mut session, path)?);
+        let image = fs::read(&file)?;
+        let tuples = stored_tuples(&image);
+        Ok(Self {
+            primary,
+            file,
+            image,
+            tuples,
+            answers,
+        })
+    }
+
+    fn evict(&self, session: &mut Client) -> anyhow::Result<()> {
+        let sql =
+            "SELECT pg_buffercache_evict_relation(reltoastrelid) FROM pg_class WHERE relname = 't'";
+        query(session, sql).map(drop)
+    }
+
+    /// Reads everything while `bit` of the file's byte is flipped; counts the reads refused.
+    fn refused_reads(&self, byte: usize, bit: u8) -> anyhow::Result<usize> {
+        let mut session = self.primary.session()?;
+        let file = OpenOptions::new().write(true).open(&self.file)?;
+        self.evict(&mut session)?;
+        file.write_all_at(&[self.image[byte] ^ (1 << bit)], byte as u64)?;
+        let mut refused = 0;
+        for (sql, answer) in READS.iter().zip(&self.answers) {
+            let got = read(&self.primary, sql)
+                .with_context(|| format!("bit {bit} of byte {byte}, in: {sql}"))?;
+            if got == "XX001" {
+                refused += 1;
+            } else {
+                ensure!(
+                    got == *answer,
+                    "with bit {bit} of byte {byte} flipped, {got:.200} instead of {answer:.200}, in: {sql}"
+                );
+            }
+        }
+        self.evict(&mut session)?;
+        let page = byte / PAGE_BYTES * PAGE_BYTES;
+        file.write_all_at(&self.image[page..page + PAGE_BYTES], page as u64)?;
+        Ok(refused)
+    }
+
+    /// # Errors
+    /// When the whole table does not read as before, or any backend crashed on the way.
+    fn is_whole_again(&self) -> anyhow::Result<()> {
+        for (sql, answer) in READS.iter().zip(&self.answers) {
+            ensure!(read(&self.primary, sql)? == *answer, "not restored: {sql}");
+        }
+        let log = fs::read_to_string(&self.primary.log)?;
+        ensure!(
+            !log.contains("terminated by signal") && !log.contains("PANIC"),
+            "a backend crashed; see the log"
+        );
+        Ok(())
+    }
+}
+
+/// Positions spread over `length` bytes by a fixed odd stride.
+fn spread(length: usize, count: usize) -> impl Iterator<Item = (usize, u8)> {
+    (0..count).map(move |k| ((k * 2_654_435_761) % length, (k * 5 % 8) as u8))
+}
+
+#[test]
+fn flipped_bits_in_column_chunks_are_refused_and_never_read_as_rows() -> anyhow::Result<()> {
+    let damaged = Damaged::start("damage-chunks")?;
+    let values: Vec<StoredTuple> = damaged
+        .tuples
+        .iter()
+        .copied()
+        .filter(|tuple| tuple.id >= FIRST_VALUE_ID)
+        .collect();
+    ensure!(values.len() > 10, "only {} pieces", values.len());
+    let (mut flips, mut noticed) = (0, 0);
+    for (k, tuple) in values.iter().enumerate().cycle().take(120) {
+        let (at, bit) = spread(tuple.data_bytes, 120).nth(flips).unwrap_or((k, 0));
+        flips += 1;
+        noticed += usize::from(damaged.refused_reads(tuple.data_offset_bytes + at, bit)? > 0);
+    }
+    // Bytes between chunks belong to nobody and change nothing.
+    ensure!(
+        noticed * 10 > flips * 9,
+        "only {noticed} of {flips} flipped bits were noticed"
+    );
+    damaged.is_whole_again()
+}
+
+#[test]
+fn flipped_bits_in_keys_and_lengths_of_pieces_are_refused() -> anyhow::Result<()> {
+    let damaged = Damaged::start("damage-keys")?;
+    let mut noticed = 0;
+    let mut flips = 0;
+    for (k, tuple) in damaged.tuples.iter().enumerate().cycle().take(60) {
+        let (at, bit) = spread(KEY_AND_LENGTH_BYTES, 60)
+            .nth(flips)
+            .unwrap_or((k, 0));
+        flips += 1;
+        noticed += usize::from(damaged.refused_reads(tuple.data_offset_bytes + at, bit)? > 0);
+    }
+    ensure!(noticed > 0, "no flipped bit of a key was noticed");
+    damaged.is_whole_again()
+}
+
+#[test]
+fn flipped_bits_in_directory_entries_are_refused() -> anyhow::Result<()> {
+    let damaged = Damaged::start("damage-directory")?;
+    let entries: Vec<StoredTuple> = damaged
+        .tuples
+        .iter()
+        .copied()
+        .filter(|tuple| tuple.id == DIRECTORY_ID)
+        .collect();
+    ensure!(!entries.is_empty(), "no directory entry was found");
+    for tuple in entries {
+        let payload_bytes = tuple.data_bytes - KEY_AND_LENGTH_BYTES;
+        for (at, bit) in spread(payload_bytes, 30) {
+            let byte = tuple.data_offset_bytes + KEY_AND_LENGTH_BYTES + at;
+            ensure!(
+                damaged.refused_reads(byte, bit)? > 0,
+                "bit {bit} of byte {at} of a directory entry was flipped and nothing noticed"
+            );
+        }
+    }
+    damaged.is_whole_again()
+}

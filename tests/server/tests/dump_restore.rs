@@ -1,0 +1,84 @@
+//! Dump and restore: rows, access method and options come back, whoever dumps, in every format.
+
+use howdah_cli::cluster::run;
+use howdah_server_tests::cluster::{DATABASE, Primary, query};
+
+/// A table whose attribute numbers differ after a restore, half hot and half cold.
+const MAKE: &str = "CREATE TABLE t (gone int, id int PRIMARY KEY, word text, price numeric);
+    ALTER TABLE t DROP COLUMN gone;
+    ALTER TABLE t SET ACCESS METHOD howdah;
+    SET howdah.load_threshold = 1000;
+    INSERT INTO t SELECT i, 'word ' || i % 100, i / 7.0 FROM generate_series(1, 20000) i;
+    CREATE SCHEMA \"Other\";
+    CREATE TABLE \"Other\".\"T 2\" (id int) USING howdah;
+    CREATE MATERIALIZED VIEW m USING howdah AS SELECT word, count(*) FROM t GROUP BY word;
+    SELECT howdah.set_options('t', sort_key => '{word,id}', compression_effort => 'best',
+        compact_after => '2 hours', compact_min_rows => 5, compaction => false);
+    SELECT howdah.set_options('\"Other\".\"T 2\"', compaction => false)";
+const DIGEST: &str = "SELECT count(*), md5(string_agg(t::text, ',' ORDER BY id)) FROM t";
+const OPTIONS: &str = "SELECT o::text FROM howdah.options o ORDER BY relation::text";
+const METHODS: &str = "SELECT relname, amname FROM pg_class c JOIN pg_am a ON a.oid = c.relam
+    WHERE amname = 'howdah' ORDER BY relname";
+
+#[test]
+fn plain_and_archived_dumps_bring_back_rows_access_methods_and_options() -> anyhow::Result<()> {
+    let primary = Primary::start("dump_options", &[])?;
+    let mut session = primary.session()?;
+    session.batch_execute(MAKE)?;
+    let expected: Vec<String> = answers(&mut session)?;
+
+    let plain = primary.dump(DATABASE)?;
+    session.batch_execute("CREATE DATABASE plain TEMPLATE template0")?;
+    primary.run_script("plain", &plain)?;
+    assert_eq!(answers(&mut primary.connect("plain")?)?, expected);
+
+    let archive = primary.data.with_file_name("dump_options.archive");
+    let mut dump = primary.command("pg_dump");
+    run(dump
+        .args(["--format=custom", "--file"])
+        .arg(&archive)
+        .arg(DATABASE))?;
+    session.batch_execute("CREATE DATABASE archived TEMPLATE template0")?;
+    let mut restore = primary.command("pg_restore");
+    run(restore
+        .args(["--exit-on-error", "--jobs=2", "--dbname=archived"])
+        .arg(&archive))?;
+    let mut archived = primary.connect("archived")?;
+    assert_eq!(answers(&mut archived)?, expected);
+    // A second dump says what the first said: nothing was lost on the way.
+    let again = primary.dump("archived")?;
+    assert_eq!(lines_of_data(&again), lines_of_data(&plain));
+    Ok(())
+}
+
+#[test]
+fn an_owner_who_is_no_superuser_can_dump_tables_with_options() -> anyhow::Result<()> {
+    let primary = Primary::start("dump_owner", &[])?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "CREATE ROLE keeper LOGIN; GRANT CREATE ON SCHEMA public TO keeper; SET ROLE keeper;
+         CREATE TABLE kept (id int) USING howdah; INSERT INTO kept VALUES (1);
+         SELECT howdah.set_options('kept', sort_key => '{id}')",
+    )?;
+    let mut dump = primary.command("pg_dump");
+    let output = dump.args(["--role=keeper", DATABASE]).output()?;
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{errors}");
+    let text = String::from_utf8(output.stdout)?;
+    assert!(text.contains("public.kept\t{id}"), "{text}");
+    Ok(())
+}
+
+fn answers(session: &mut postgres::Client) -> anyhow::Result<Vec<String>> {
+    [DIGEST, OPTIONS, METHODS]
+        .iter()
+        .map(|question| query(session, question))
+        .collect()
+}
+
+/// The dump without its comments and its one-time key.
+fn lines_of_data(dump: &str) -> Vec<&str> {
+    dump.lines()
+        .filter(|line| !line.starts_with("--") && !line.contains("restrict"))
+        .collect()
+}

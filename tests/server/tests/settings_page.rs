@@ -1,0 +1,40 @@
+//! `docs/settings.md` says what the server says.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use howdah_server_tests::cluster::{Primary, query};
+
+#[test]
+fn the_settings_page_lists_every_setting_with_its_default_and_context() -> anyhow::Result<()> {
+    let primary = Primary::start("settings", &[])?;
+    let answer = query(
+        &mut primary.session()?,
+        "SELECT name, current_setting(name), context FROM pg_settings
+         WHERE name LIKE 'howdah.%' ORDER BY name",
+    )?;
+    let served: BTreeMap<String, String> = answer
+        .lines()
+        .filter_map(|line| line.split_once('|'))
+        .map(|(name, rest)| (name.to_owned(), rest.to_owned()))
+        .collect();
+    assert_eq!(documented()?, served);
+    Ok(())
+}
+
+/// Rows such as ``| `howdah.name` | `default` | context | … |``.
+fn documented() -> anyhow::Result<BTreeMap<String, String>> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
+    let text = std::fs::read_to_string(page)?;
+    Ok(text
+        .lines()
+        .filter(|line| line.starts_with("| `howdah."))
+        .map(|line| {
+            let cells: Vec<&str> = line
+                .split('|')
+                .map(|cell| cell.trim().trim_matches('`'))
+                .collect();
+            (cells[1].to_owned(), format!("{}|{}", cells[2], cells[3]))
+        })
+        .collect())
+}

@@ -1,0 +1,143 @@
+//! A streaming standby reads of every table, hot and cold, what the primary reads; promoted, it
+//! goes on writing where the primary stopped.
+
+use anyhow::{Context as _, ensure};
+use howdah_server_tests::checks::{
+    can_compact, cold_row_count, digest, equals_twin, indexes_are_sound, row_numbers_are_unique,
+};
+use howdah_server_tests::cluster::{Primary, Standby, query};
+use postgres::Client;
+
+const MAKE: &str =
+    "CREATE TABLE c (id int PRIMARY KEY, word text, amount numeric, list int[]) USING howdah;
+     CREATE INDEX ON c (word);
+     CREATE TABLE h (id int PRIMARY KEY, word text, amount numeric, list int[]) USING heap";
+
+/// The same rows into both tables.
+fn rows(first: u32, last: u32) -> String {
+    let select = format!(
+        "SELECT i, 'word ' || i % 371, i * 0.01, ARRAY[i, NULL] FROM generate_series({first}, {last}) i"
+    );
+    format!("INSERT INTO c {select}; INSERT INTO h {select};")
+}
+
+const GROUPS: &str = "SELECT first_row, row_count, footer_bytes, body_bytes, raw_bytes
+    FROM howdah.row_groups WHERE relation = 'c'::regclass ORDER BY 1";
+
+fn check_same(primary: &Primary, standby: &Standby, step: &str) -> anyhow::Result<()> {
+    let compare = || -> anyhow::Result<()> {
+        standby.wait_for(primary)?;
+        let (mut here, mut there) = (primary.session()?, standby.session()?);
+        equals_twin(&mut here, "c", "h")?;
+        equals_twin(&mut there, "c", "h")?;
+        ensure!(digest(&mut here, "c")? == digest(&mut there, "c")?);
+        ensure!(query(&mut here, GROUPS)? == query(&mut there, GROUPS)?);
+        let by_index = "SET enable_seqscan = off; SET enable_bitmapscan = off;
+                        SELECT count(*), sum(id), min(word), max(amount) FROM c WHERE id > 0";
+        ensure!(query(&mut here, by_index)? == query(&mut there, by_index)?);
+        Ok(())
+    };
+    compare().with_context(|| format!("after {step}"))
+}
+
+/// Statements one by one, as some refuse to run in a transaction block.
+fn run_all(client: &mut Client, statements: &[&str]) -> anyhow::Result<()> {
+    for statement in statements {
+        client
+            .batch_execute(statement)
+            .with_context(|| format!("in: {statement}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_standby_equals_its_primary_after_every_step_and_takes_over() -> anyhow::Result<()> {
+    let primary = Primary::start(
+        "standby-steps",
+        &[
+            ("howdah.load_threshold", "1000"),
+            ("howdah.compaction", "off"),
+            ("hot_standby_feedback", "on"),
+        ],
+    )?;
+    let standby = primary.standby()?;
+    let mut session = primary.session()?;
+    let compact = can_compact(&mut session)?;
+    session.batch_execute(MAKE)?;
+    let (load, more, again) = (rows(1, 20_000), rows(30_001, 45_000), rows(50_001, 70_000));
+    let aborted = format!("BEGIN; {} ROLLBACK", rows(20_001, 30_000));
+    let half = format!(
+        "BEGIN; SAVEPOINT s; {} ROLLBACK TO s; {} COMMIT",
+        rows(20_001, 30_000),
+        rows(20_001, 24_000)
+    );
+    let truncated = format!("BEGIN; TRUNCATE c, h; {} COMMIT", rows(1, 9000));
+    let undone = format!("BEGIN; TRUNCATE c, h; {} ROLLBACK", rows(100_001, 109_000));
+    let steps: [(&str, Vec<&str>); 10] = [
+        ("a load", vec![&load]),
+        ("an aborted load", vec![&aborted]),
+        ("a load with an undone savepoint", vec![&half]),
+        ("a load after aborts", vec![&more]),
+        (
+            "updates and deletes of hot rows",
+            vec![
+                "UPDATE c SET word = 'changed' WHERE id <= 500; UPDATE h SET word = 'changed' WHERE id <= 500",
+                "DELETE FROM c WHERE id BETWEEN 100 AND 200; DELETE FROM h WHERE id BETWEEN 100 AND 200",
+            ],
+        ),
+        ("VACUUM", vec!["VACUUM (FREEZE) c", "VACUUM h"]),
+        ("an undone TRUNCATE", vec![&undone]),
+        ("TRUNCATE and a load in one transaction", vec![&truncated]),
+        (
+            "ADD COLUMN and a load",
+            vec![
+                "ALTER TABLE c ADD COLUMN extra int DEFAULT 7; ALTER TABLE h ADD COLUMN extra int DEFAULT 7",
+                &again,
+            ],
+        ),
+        ("REINDEX", vec!["REINDEX TABLE c"]),
+    ];
+    for (step, statements) in &steps {
+        run_all(&mut session, statements)?;
+        check_same(&primary, &standby, step)?;
+    }
+    if compact {
+        run_all(&mut session, &["CALL howdah.compact('c')"])?;
+        check_same(&primary, &standby, "compaction")?;
+        run_all(&mut session, &["VACUUM c"])?;
+        check_same(&primary, &standby, "VACUUM after compaction")?;
+    }
+    ensure!(cold_row_count(&mut standby.session()?, "c")? > 20_000);
+
+    let before = digest(&mut session, "c")?;
+    standby.promote()?;
+    let mut promoted = standby.session()?;
+    ensure!(digest(&mut promoted, "c")? == before);
+    promoted.batch_execute(&rows(200_001, 220_000))?;
+    equals_twin(&mut promoted, "c", "h")?;
+    indexes_are_sound(&mut promoted, "c", "id")?;
+    row_numbers_are_unique(&mut promoted, "c")
+}
+
+#[test]
+fn a_load_that_the_primary_never_committed_is_gone_after_promotion() -> anyhow::Result<()> {
+    let primary = Primary::start("standby-cut", &[("howdah.load_threshold", "1000")])?;
+    let standby = primary.standby()?;
+    let mut session = primary.session()?;
+    session.batch_execute(MAKE)?;
+    session.batch_execute(&rows(1, 10_000))?;
+    let mut open = primary.session()?;
+    open.batch_execute(&format!("BEGIN; {}", rows(10_001, 25_000)))?;
+    // Something later in WAL, so that the open load has reached the standby.
+    session.batch_execute("CREATE TABLE marker ()")?;
+    standby.wait_for(&primary)?;
+    primary.kill()?;
+    standby.promote()?;
+    let mut promoted = standby.session()?;
+    equals_twin(&mut promoted, "c", "h")?;
+    ensure!(query(&mut promoted, "SELECT count(*) FROM c")? == "10000");
+    promoted.batch_execute(&rows(10_001, 30_000))?;
+    equals_twin(&mut promoted, "c", "h")?;
+    indexes_are_sound(&mut promoted, "c", "id")?;
+    row_numbers_are_unique(&mut promoted, "c")
+}

@@ -1,0 +1,113 @@
+-- Index builds over hot and cold rows, of every kind, serial, parallel and concurrent.
+-- Each answer is compared with that of a heap twin.
+CREATE SCHEMA indexes;
+SET search_path = indexes;
+SET howdah.load_threshold = 1000;
+-- Index scans are what is tested.
+SET howdah.columnar_scan = off;
+
+CREATE TABLE t (a int, b text, c int, d int[], e int4range, p point) USING howdah;
+CREATE TABLE h (LIKE t) USING heap;
+INSERT INTO h SELECT i, 'x' || i % 1000, i % 7, ARRAY[i % 50, i % 3], int4range(i, i + 5), point(i % 100, i / 100)
+  FROM generate_series(1, 30000) i;
+INSERT INTO t SELECT * FROM h;
+SELECT count(*) FILTER (WHERE (ctid::text::point)[0] < 2147483648) AS hot,
+       count(*) FILTER (WHERE (ctid::text::point)[0] >= 2147483648) AS cold FROM t;
+
+-- For a condition: does heap answer the same, and did the index answer?
+CREATE FUNCTION check_condition(condition text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE line text; index text := 'no index'; here record; there record;
+BEGIN
+  FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) SELECT count(*), sum(a) FROM t WHERE ' || condition LOOP
+    index := coalesce(substring(line FROM 'Index(?: Only)? Scan (?:using|on) (\w+)'), index);
+  END LOOP;
+  EXECUTE 'SELECT count(*), sum(a) FROM t WHERE ' || condition INTO here;
+  EXECUTE 'SELECT count(*), sum(a) FROM h WHERE ' || condition INTO there;
+  RETURN format('%s rows by %s: %s', here.count, index, CASE WHEN here = there THEN 'same' ELSE format('heap has %s', there) END);
+END $$;
+
+CREATE UNIQUE INDEX t_btree ON t (a);
+CREATE INDEX t_partial ON t (b) WHERE c = 3;
+CREATE INDEX t_expression ON t ((a * 2 + c));
+CREATE INDEX t_hash ON t USING hash (b);
+CREATE INDEX t_gin ON t USING gin (d);
+CREATE INDEX t_gist ON t USING gist (e);
+CREATE INDEX t_spgist ON t USING spgist (p);
+CREATE INDEX t_covering ON t (c, a) INCLUDE (b);
+SET enable_seqscan = off;
+SELECT check_condition('a BETWEEN 200 AND 29000');
+SELECT check_condition('b = ''x5'' AND c = 3');
+SELECT check_condition('a * 2 + c BETWEEN 500 AND 59000');
+SELECT check_condition('b = ''x77''');
+SELECT check_condition('d @> ARRAY[7]');
+SELECT check_condition('e @> 777 OR e @> 7777');
+SELECT check_condition('p <@ box ''(0,0),(5,200)''');
+SELECT check_condition('c = 5 AND a > 100');
+SELECT relname, reltuples FROM pg_class WHERE relnamespace = 'indexes'::regnamespace AND relkind = 'i'
+   AND relname <> 't_gin' ORDER BY 1;
+
+-- Built concurrently, and anew.
+CREATE UNIQUE INDEX CONCURRENTLY t_concurrent ON t (a);
+DROP INDEX t_btree;
+SELECT check_condition('a BETWEEN 200 AND 29000');
+REINDEX TABLE t;
+SELECT check_condition('a BETWEEN 200 AND 29000');
+SELECT check_condition('d @> ARRAY[7]');
+REINDEX TABLE CONCURRENTLY t;
+SELECT check_condition('a BETWEEN 200 AND 29000');
+SELECT check_condition('p <@ box ''(0,0),(5,200)''');
+
+-- In parallel.
+SET min_parallel_table_scan_size = 0;
+SET max_parallel_maintenance_workers = 2;
+ALTER TABLE t SET (parallel_workers = 2);
+CREATE INDEX t_parallel ON t (a);
+DROP INDEX t_concurrent;
+SELECT check_condition('a BETWEEN 200 AND 29000');
+REINDEX INDEX t_gin;
+SELECT check_condition('d @> ARRAY[7]');
+RESET min_parallel_table_scan_size;
+
+-- A load keeps the indexes.
+INSERT INTO h SELECT i, 'x' || i % 1000, i % 7, ARRAY[i % 50, i % 3], int4range(i, i + 5), point(i % 100, i / 100)
+  FROM generate_series(30001, 40000) i;
+INSERT INTO t SELECT * FROM h WHERE a > 30000;
+SELECT check_condition('a > 29990');
+SELECT check_condition('d @> ARRAY[7]');
+SELECT check_condition('b = ''x77''');
+
+-- Uniqueness is checked over both sides: cold against cold, cold against hot.
+\set VERBOSITY terse
+CREATE UNIQUE INDEX t_fails ON t (c);
+CREATE UNIQUE INDEX CONCURRENTLY t_fails ON t (c);
+SELECT indisvalid FROM pg_index WHERE indexrelid = 't_fails'::regclass;
+DROP INDEX t_fails;
+INSERT INTO t (a) VALUES (29999);
+CREATE UNIQUE INDEX t_fails ON t (a);
+DELETE FROM t WHERE ctid = (SELECT ctid FROM t WHERE a = 29999 AND b IS NULL);
+CREATE UNIQUE INDEX t_unique ON t (a);
+INSERT INTO t (a) VALUES (29999);
+INSERT INTO t (a) SELECT i FROM generate_series(45000, 39990, -1) i;
+INSERT INTO t (a) VALUES (29999) ON CONFLICT DO NOTHING;
+SELECT check_condition('a > 0');
+
+-- Built in the transaction that loaded, and after a part of it was rolled back.
+BEGIN;
+CREATE TABLE fresh (a int) USING howdah;
+INSERT INTO fresh SELECT generate_series(1, 5000);
+SAVEPOINT s;
+INSERT INTO fresh SELECT generate_series(5001, 9000);
+ROLLBACK TO s;
+CREATE UNIQUE INDEX fresh_a ON fresh (a);
+SELECT count(*) FROM fresh WHERE a > 0;
+INSERT INTO fresh SELECT generate_series(5001, 9000);
+COMMIT;
+SELECT count(*) FROM fresh WHERE a > 0;
+
+-- An index on a column that came later has its default for cold rows.
+ALTER TABLE fresh ADD COLUMN n int DEFAULT 7;
+CREATE INDEX fresh_n ON fresh (n);
+SELECT count(*) FROM fresh WHERE n = 7;
+
+SET client_min_messages = warning;
+DROP SCHEMA indexes CASCADE;

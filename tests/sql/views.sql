@@ -1,0 +1,86 @@
+-- The views over tables, row groups and column chunks; who sees what in them; sizes.
+CREATE SCHEMA views;
+SET search_path = views, public;
+SET howdah.load_threshold = 1000;
+CREATE TABLE t (id int, word text, price numeric(8, 2), day date, doc jsonb, secret int) USING howdah;
+-- A table of hot rows only.
+INSERT INTO t SELECT i FROM generate_series(1, 500) i;
+SELECT hot_rows_estimate > 0 AS hot, cold_rows, row_groups, hot_bytes > 0 AS hot_bytes, cold_bytes, compression_ratio
+    FROM howdah.tables WHERE relation = 't'::regclass;
+SELECT count(*) FROM howdah.row_groups WHERE relation = 't'::regclass;
+-- Hot and cold.
+INSERT INTO t SELECT i, 'word ' || i % 100, i / 4.0, '2026-01-01'::date + i / 10000, jsonb_build_object('i', i), -i FROM generate_series(1, 200000) i;
+INSERT INTO t SELECT i, NULL, NULL, NULL, NULL, NULL FROM generate_series(200001, 205000) i;
+ANALYZE t;
+SELECT schema_name, table_name, abs(hot_rows_estimate - 2500) < 500 AS hot, cold_rows, row_groups,
+       cold_bytes < total_bytes AS within_total, compression_ratio > 2 AS compressed
+    FROM howdah.tables WHERE relation = 't'::regclass;
+SELECT relation, row_group, first_row, row_count, column_count, footer_bytes > 0 AS footer, raw_bytes > body_bytes AS smaller
+    FROM howdah.row_groups WHERE relation = 't'::regclass ORDER BY row_group;
+SELECT row_group, attnum, column_name, type, encoding <> '' AS encoded, bytes <= raw_bytes AS smaller, null_count,
+       CASE WHEN column_name <> 'doc' THEN round(distinct_estimate, -4) END AS about_distinct, min, max
+    FROM howdah.column_chunks WHERE relation = 't'::regclass ORDER BY row_group, attnum;
+-- The views agree with each other and with the table.
+SELECT (SELECT sum(row_count) FROM howdah.row_groups WHERE relation = 't'::regclass) = cold_rows AS rows,
+       (SELECT sum(footer_bytes + body_bytes) FROM howdah.row_groups WHERE relation = 't'::regclass) = cold_bytes AS bytes,
+       (SELECT sum(raw_bytes) FROM howdah.column_chunks WHERE relation = 't'::regclass) = (SELECT sum(raw_bytes) FROM howdah.row_groups WHERE relation = 't'::regclass) AS raw,
+       (SELECT count(*) FROM t WHERE ctid >= '(2147483648,0)') = cold_rows AS ctids
+    FROM howdah.tables WHERE relation = 't'::regclass;
+-- Columns that came or went later.
+ALTER TABLE t DROP COLUMN doc, ADD COLUMN later int DEFAULT 5;
+SELECT DISTINCT column_name FROM howdah.column_chunks WHERE relation = 't'::regclass ORDER BY 1;
+
+-- Extremes in the type's own spelling.
+CREATE TABLE e (b bool, f float8, n numeric, ts timestamptz, u uuid, by bytea, c char(3), a int[], e1 "char") USING howdah;
+SET howdah.load_threshold = 0;
+INSERT INTO e VALUES (true, 'NaN', 'NaN', 'infinity', '00000000-0000-0000-0000-000000000001', '\x00ff', 'a', '{1}', 'x'),
+    (false, '-Infinity', 1.10, '2026-01-01 00:00 UTC', 'ffffffff-0000-0000-0000-000000000001', '\x01', 'b', '{2}', 'y'), (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+SELECT column_name, null_count, distinct_estimate, min, max FROM howdah.column_chunks WHERE relation = 'e'::regclass ORDER BY attnum;
+
+-- Nobody learns a value from the views that he could not select.
+CREATE ROLE howdah_curious;
+GRANT USAGE ON SCHEMA views TO howdah_curious;
+SET ROLE howdah_curious;
+SELECT cold_rows, compression_ratio > 2 AS compressed FROM howdah.tables WHERE table_name = 't';
+SELECT DISTINCT column_name, null_count, distinct_estimate, min, max FROM howdah.column_chunks WHERE relation = 't'::regclass ORDER BY 1;
+RESET ROLE;
+GRANT SELECT (id, word) ON t TO howdah_curious;
+SET ROLE howdah_curious;
+SELECT column_name, bool_or(null_count IS NOT NULL) AS counted, min(min), max(max) FROM howdah.column_chunks WHERE relation = 't'::regclass GROUP BY 1 ORDER BY 1;
+SELECT count(min) FROM howdah.table_column_chunks('t') WHERE attnum = 6;
+RESET ROLE;
+GRANT SELECT ON t TO howdah_curious;
+ALTER TABLE t ENABLE ROW LEVEL SECURITY;
+CREATE POLICY few ON t USING (id < 10);
+SET ROLE howdah_curious;
+SELECT count(min), count(max), count(null_count), count(distinct_estimate) FROM howdah.column_chunks WHERE relation = 't'::regclass;
+RESET ROLE;
+SELECT count(min) > 0 AS owner_sees FROM howdah.column_chunks WHERE relation = 't'::regclass;
+-- Other relations have no rows there.
+SELECT count(*) FROM howdah.table_sizes('pg_class');
+SELECT count(*) FROM howdah.table_row_groups('howdah.tables');
+SELECT count(*) FROM howdah.table_column_chunks(0);
+
+-- A transaction sees its own row groups, a rolled back one leaves none.
+BEGIN;
+CREATE TABLE own USING howdah AS SELECT i FROM generate_series(1, 1000) i;
+SELECT cold_rows FROM howdah.tables WHERE relation = 'own'::regclass;
+TRUNCATE own;
+SELECT cold_rows FROM howdah.tables WHERE relation = 'own'::regclass;
+ROLLBACK;
+
+-- Sizes: what \d+ shows is what the files hold, the cold side included.
+CREATE TABLE s (id int, word text) USING howdah;
+SELECT pg_relation_size('s') AS hot, pg_table_size('s') > 0 AS empty_store;
+INSERT INTO s SELECT i, md5(i::text) FROM generate_series(1, 100000) i;
+SELECT pg_relation_size('s') AS hot,
+       pg_table_size('s') = pg_relation_size('s') + pg_total_relation_size(reltoastrelid) AS parts,
+       pg_table_size('s') >= cold_bytes AS holds_cold,
+       pg_table_size('s') < cold_bytes * 1.2 + 100000 AS little_more,
+       pg_total_relation_size('s') = pg_table_size('s') + pg_indexes_size('s') AS total,
+       total_bytes = pg_total_relation_size('s') AS same
+    FROM howdah.tables JOIN pg_class ON oid = relation WHERE relation = 's'::regclass;
+
+SET client_min_messages = warning;
+DROP SCHEMA views CASCADE;
+DROP ROLE howdah_curious;
