@@ -124,3 +124,14 @@ unsafe extern "C" {
     /// `signal.h`
     pub fn kill(pid: i32, signal: i32) -> i32;
 }
+
+// Signal handlers and what installs them: plain functions, not wrapped by pgrx, because a
+// handler must be one that the kernel can call.
+unsafe extern "C-unwind" {
+    /// `port.h`
+    pub fn pqsignal_be(signal: i32, handler: Option<unsafe extern "C-unwind" fn(i32)>);
+    /// `tcop/tcopprot.h`
+    pub fn die(signal: i32);
+    /// `postmaster/interrupt.h`
+    pub fn SignalHandlerForConfigReload(signal: i32);
+}

@@ -167,3 +167,30 @@ GRANT USAGE ON SCHEMA howdah TO PUBLIC;
 CREATE PROCEDURE howdah.compact(relation regclass)
     LANGUAGE c AS 'MODULE_PATHNAME', 'howdah_compact';
 COMMENT ON PROCEDURE howdah.compact IS 'moves the hot rows of a howdah table to the cold side';
+
+CREATE FUNCTION howdah.compactions(
+    OUT pid integer,
+    OUT database oid,
+    OUT relation oid,
+    OUT phase text,
+    OUT hot_blocks bigint,
+    OUT hot_blocks_done bigint,
+    OUT rows_moved bigint,
+    OUT groups_moved bigint,
+    OUT groups_merged bigint
+) RETURNS SETOF record LANGUAGE c STRICT VOLATILE AS 'MODULE_PATHNAME', 'compactions_wrapper';
+
+CREATE VIEW howdah.stat_progress_compact AS
+SELECT c.pid,
+       d.datname,
+       c.relation AS relid,
+       c.phase,
+       c.hot_blocks,
+       c.hot_blocks_done,
+       c.rows_moved,
+       c.groups_moved,
+       c.groups_merged
+FROM howdah.compactions() c
+    LEFT JOIN pg_catalog.pg_database d ON d.oid = c.database;
+COMMENT ON VIEW howdah.stat_progress_compact IS 'progress of running compactions';
+GRANT SELECT ON howdah.stat_progress_compact TO PUBLIC;

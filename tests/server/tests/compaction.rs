@@ -324,6 +324,77 @@ fn a_merge_that_gives_way_half_way_doubles_no_row() -> anyhow::Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_group_ends_where_a_page_is_pinned_at_the_last_moment() -> anyhow::Result<()> {
+    let primary = start("pinned")?;
+    let mut session = primary.session()?;
+    session.batch_execute(MAKE)?;
+    session.batch_execute("CREATE EXTENSION amcheck; CREATE TABLE h AS SELECT * FROM t")?;
+    let stopped = Stopped::at(&primary, "checked")?;
+    let mut reader = primary.session()?;
+    reader.batch_execute(
+        "BEGIN; DECLARE c CURSOR FOR SELECT * FROM t; MOVE 5000 IN c; FETCH 1 FROM c",
+    )?;
+    // The mover goes round the pinned page and does the rest.
+    stopped.let_go()?;
+    same_as_twin(&mut session)?;
+    let cold_rows = query(&mut session, "SELECT sum(cold_rows) FROM howdah.tables")?;
+    ensure!(
+        (19_500..20_000).contains(&cold_rows.parse::<i32>()?),
+        "{cold_rows}"
+    );
+    reader.batch_execute("ROLLBACK")?;
+    session.batch_execute("CALL howdah.compact('t')")?;
+    same_as_twin(&mut session)?;
+    assert_eq!(
+        query(&mut session, "SELECT sum(cold_rows) FROM howdah.tables")?,
+        "20000"
+    );
+    Ok(())
+}
+
+#[test]
+fn workers_compact_what_is_quiet_and_stay_out_of_the_way() -> anyhow::Result<()> {
+    let primary = Primary::start(
+        "worker",
+        &[
+            ("howdah.compact_naptime", "200ms"),
+            ("howdah.compact_after", "500ms"),
+            ("howdah.compact_min_rows", "10000"),
+            ("autovacuum", "off"),
+        ],
+    )?;
+    let mut session = primary.session()?;
+    session.batch_execute(MAKE)?;
+    session.batch_execute(
+        "CREATE TABLE small (id int) USING howdah; INSERT INTO small VALUES (1);
+         CREATE TABLE off (id int) USING howdah; SELECT howdah.set_options('off', compaction => false);
+         INSERT INTO off SELECT generate_series(1, 20000);
+         CREATE EXTENSION amcheck; CREATE TABLE h AS SELECT * FROM t",
+    )?;
+    let cold = "SELECT cold_rows FROM howdah.tables WHERE table_name";
+    wait_until(&mut session, &format!("SELECT ({cold} = 't') >= 10000"))?;
+    same_as_twin(&mut session)?;
+    assert_eq!(query(&mut session, &format!("{cold} = 'off'"))?, "0");
+    assert_eq!(query(&mut session, &format!("{cold} = 'small'"))?, "0");
+    // Nobody is in the way of those who want the database for themselves.
+    session.batch_execute("CREATE DATABASE other")?;
+    let mut other = primary.connect("other")?;
+    other.batch_execute(
+        "CREATE EXTENSION howdah; SET howdah.bulk_load = off;
+         CREATE TABLE t (id int) USING howdah; INSERT INTO t SELECT generate_series(1, 300000)",
+    )?;
+    drop(other);
+    for statement in [
+        "CREATE DATABASE copy TEMPLATE other",
+        "DROP DATABASE other",
+        "DROP DATABASE copy",
+    ] {
+        session.batch_execute(statement)?;
+    }
+    Ok(())
+}
+
 /// Writers change hot rows, readers add up, the mover moves, for a while; every row keeps its
 /// place in the sum.
 #[test]

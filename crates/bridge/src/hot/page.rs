@@ -58,6 +58,16 @@ impl HotPage {
     }
 }
 
+/// What a look at a page tells.
+#[derive(Clone, Copy, Debug)]
+pub struct PageState {
+    /// Where WAL ended after the page's last logged change; 0 if it is not logged.
+    pub lsn: pg_sys::XLogRecPtr,
+    pub all_visible: bool,
+    /// Tuples, dead ones included.
+    pub rows: u32,
+}
+
 /// Reads all-visible pages of one relation. Holds a pin on a visibility map page and frees its
 /// ring of buffers on drop.
 pub struct HotReader {
@@ -86,19 +96,32 @@ impl HotReader {
         }
     }
 
-    /// Copies the page if it is all-visible and was last written before `quiet_since`.
-    pub fn read(
-        &mut self,
-        block: pg_sys::BlockNumber,
-        quiet_since: pg_sys::XLogRecPtr,
-    ) -> Option<HotPage> {
-        // SAFETY: the relation is open; pin and share lock are held while the page is read and
-        // line pointers are checked before their tuples are touched.
+    /// Looks at a page without reading its tuples.
+    pub fn look(&mut self, block: pg_sys::BlockNumber) -> PageState {
+        // SAFETY: the relation is open; pin and share lock are held while the page is read.
         unsafe {
             let status = pg_sys::visibilitymap_get_status(self.rel, block, &mut self.map);
-            if u32::from(status) & pg_sys::VISIBILITYMAP_ALL_VISIBLE == 0 {
-                return None;
-            }
+            let buffer = self.lock(block);
+            let page = pg_sys::BufferGetPage(buffer);
+            let rows = (1..=pg_sys::PageGetMaxOffsetNumber(page.cast()))
+                .filter(|&offset| {
+                    (*pg_sys::PageGetItemId(page, offset)).lp_flags() == pg_sys::LP_NORMAL
+                })
+                .count();
+            let state = PageState {
+                lsn: pg_sys::PageGetLSN(page.cast()),
+                all_visible: u32::from(status) & pg_sys::VISIBILITYMAP_ALL_VISIBLE != 0,
+                rows: rows as u32,
+            };
+            pg_sys::UnlockReleaseBuffer(buffer);
+            state
+        }
+    }
+
+    /// Pins and share-locks a page.
+    fn lock(&self, block: pg_sys::BlockNumber) -> pg_sys::Buffer {
+        // SAFETY: the relation is open; a block that is not there raises an ERROR.
+        unsafe {
             let buffer = pg_sys::ReadBufferExtended(
                 self.rel,
                 pg_sys::ForkNumber::MAIN_FORKNUM,
@@ -107,10 +130,19 @@ impl HotReader {
                 self.strategy,
             );
             pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
+            buffer
+        }
+    }
+
+    /// Copies the page if it is all-visible by its own flag. The visibility map is not asked: the
+    /// mover may have taken the bits of pages away that it could not stamp then.
+    pub fn read(&mut self, block: pg_sys::BlockNumber) -> Option<HotPage> {
+        // SAFETY: the relation is open; pin and share lock are held while the page is read and
+        // line pointers are checked before their tuples are touched.
+        unsafe {
+            let buffer = self.lock(block);
             let page = pg_sys::BufferGetPage(buffer);
-            if !pg_sys::PageIsAllVisible(page.cast())
-                || pg_sys::PageGetLSN(page.cast()) > quiet_since
-            {
+            if !pg_sys::PageIsAllVisible(page.cast()) {
                 pg_sys::UnlockReleaseBuffer(buffer);
                 return None;
             }

@@ -32,6 +32,7 @@ unsafe extern "C-unwind" fn tuple_insert(
 ) {
     // SAFETY: arguments come from the executor.
     unsafe {
+        crate::compact::note_write();
         if !load::insert_slot(rel, slot, cid) {
             (heap().tuple_insert.unwrap_unchecked())(rel, slot, cid, options, bistate);
         }
@@ -50,6 +51,7 @@ unsafe extern "C-unwind" fn multi_insert(
     // SAFETY: `slots` holds `nslots` slots. Rows that stay hot are handed to heap in runs, in
     // their order.
     unsafe {
+        crate::compact::note_write();
         let mut run_start = 0;
         for i in 0..nslots as usize {
             if load::insert_slot(rel, *slots.add(i), cid) {
@@ -150,6 +152,7 @@ unsafe extern "C-unwind" fn tuple_update(
         if is_cold(&*otid) {
             cold_row_not_supported((*rel).rd_id, "update");
         }
+        crate::compact::note_write();
         (heap().tuple_update.unwrap_unchecked())(
             rel,
             otid,

@@ -7,6 +7,8 @@ use howdah_bridge::relation::main_fork_blocks;
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 use pgrx::pg_sys;
 
+use super::progress::Progress;
+use super::survey::BlockSet;
 use crate::cursor::RowMemory;
 use crate::settings;
 use crate::store::view::RowDatums;
@@ -21,8 +23,8 @@ pub struct Pages<'a> {
     pub from: pg_sys::BlockNumber,
     /// Pages that refused before.
     pub except: &'a HashSet<pg_sys::BlockNumber>,
-    /// Pages written later than this stay hot.
-    pub quiet_since: pg_sys::XLogRecPtr,
+    /// `None`: every page.
+    pub only: Option<&'a BlockSet>,
 }
 
 /// Copies of pages and their rows, in the order of the pages.
@@ -44,7 +46,12 @@ impl Batch {
 ///
 /// # Safety
 /// `table` is open and locked against VACUUM and DDL; a snapshot is active (for TOAST values).
-pub unsafe fn gather(table: pg_sys::Relation, layout: &TableLayout, pages: &Pages<'_>) -> Batch {
+pub unsafe fn gather(
+    table: pg_sys::Relation,
+    layout: &TableLayout,
+    pages: &Pages<'_>,
+    progress: &Progress,
+) -> Batch {
     // SAFETY: the caller holds the relation open.
     let (mut reader, blocks) = unsafe { (HotReader::begin(table), main_fork_blocks(table)) };
     let mut datums = RowDatums::new(layout.attributes.len());
@@ -56,11 +63,12 @@ pub unsafe fn gather(table: pg_sys::Relation, layout: &TableLayout, pages: &Page
     };
     let mut toasted_rows = 0;
     for block in pages.from..blocks {
+        progress.blocks(block, blocks);
         pgrx::check_for_interrupts!();
-        if pages.except.contains(&block) {
+        if pages.except.contains(&block) || pages.only.is_some_and(|only| !only.contains(block)) {
             continue;
         }
-        let Some(mut page) = reader.read(block, pages.quiet_since) else {
+        let Some(mut page) = reader.read(block) else {
             continue;
         };
         let full = batch.rows.row_count() + page.tuples.len() > MAX_ROWS
@@ -80,6 +88,7 @@ pub unsafe fn gather(table: pg_sys::Relation, layout: &TableLayout, pages: &Page
         }
     }
     memory.delete();
+    progress.blocks(batch.next_block.unwrap_or(blocks), blocks);
     batch
 }
 

@@ -24,20 +24,39 @@ use crate::types::{TableLayout, push_datum};
 /// A group below this is small.
 const SMALL_ROWS: u32 = (MAX_ROWS / 2) as u32;
 
-/// Merges one run of groups and returns how many they were; the caller commits. `None` if there
-/// is none, or the table is wanted by somebody else.
-pub fn merge_small_groups(task: &Task) -> Option<u32> {
-    let table = StepTable::open(task.table, task.patient)?;
+/// How a merge ended, and what becomes of its transaction.
+pub enum Merge {
+    /// So many groups became one: commit.
+    Merged(u32),
+    /// Somebody wants the table: roll back.
+    Yielded,
+    /// There was nothing to merge: commit.
+    Nothing,
+}
+
+/// Merges one run of groups.
+pub fn merge_small_groups(task: &Task) -> Merge {
+    let Some(table) = StepTable::open(task.table, task.patient) else {
+        return Merge::Nothing;
+    };
     // SAFETY: the table is open and locked, a snapshot is active.
     unsafe {
-        let store = ColdStore::open(table.raw(), pg_sys::RowExclusiveLock)?;
+        let Some(store) = ColdStore::open(table.raw(), pg_sys::RowExclusiveLock) else {
+            return Merge::Nothing;
+        };
         let snapshot = pg_sys::GetActiveSnapshot();
         let groups = or_raise(task.table, directory::groups(&store, snapshot));
-        let run = first_run(&groups)?;
+        let Some(run) = first_run(&groups) else {
+            return Merge::Nothing;
+        };
         if table.has_waiters() {
-            return None;
+            return Merge::Yielded;
         }
-        or_raise(task.table, merge(task, &table, &store, run)).then_some(run.len() as u32)
+        if or_raise(task.table, merge(task, &table, &store, run)) {
+            Merge::Merged(run.len() as u32)
+        } else {
+            Merge::Yielded
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! Compaction: hot rows become cold.
 //!
 //! ```text
-//!                              one transaction per row group
-//!            ┌─> table ──> mover ──> gather ─> encode ─> reserve ─> value ─> indexes ─> stamp ─> entry
-//!   CALL  ───┘      └────> merge      nobody waits for any of this           └─ short ─┘
+//!   launcher ──> worker ──> survey          one transaction per row group
+//!                  └──────┬─> mover ──> gather ─> encode ─> reserve ─> value ─> indexes ─> stamp ─> entry
+//!   CALL ──> procedure ───┘                nobody waits for any of this          └─ short ─┘
+//!                         └─> merge        small neighbouring groups become one
 //! ```
 //!
 //! `gather` copies all-visible pages and reads their rows from the copies. Everything that takes
@@ -40,17 +41,28 @@
 //! Merging replaces two or more neighbouring small groups by one, in one transaction: new row
 //! numbers, new index entries, old entries and values deleted.
 
+mod brin;
 mod gather;
 mod indexes;
+mod launcher;
 mod merge;
 mod mover;
 mod policy;
 mod procedure;
+mod progress;
+mod shared;
 mod sort;
+mod survey;
 mod table;
 mod transactions;
+mod worker;
 
-/// Defines the settings of compaction. Call once, from `_PG_init`.
+pub use shared::note_write;
+
+/// Defines the settings, asks for shared memory and registers the launcher. Call once, from
+/// `_PG_init`.
 pub fn register() {
     policy::register();
+    shared::register();
+    launcher::register();
 }

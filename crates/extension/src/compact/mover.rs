@@ -11,6 +11,7 @@ use pgrx::pg_sys;
 
 use super::gather::{Batch, Pages, gather};
 use super::indexes::Indexes;
+use super::progress::{Phase, Progress};
 use super::sort;
 use super::table::{StepTable, Task};
 use crate::errors::{ColdError, or_raise};
@@ -45,7 +46,9 @@ pub fn move_group(
     task: &Task,
     from: pg_sys::BlockNumber,
     except: &HashSet<pg_sys::BlockNumber>,
+    progress: &Progress,
 ) -> Step {
+    progress.phase(Phase::Reading);
     let Some(table) = StepTable::open(task.table, task.patient) else {
         return Step::Finished;
     };
@@ -55,9 +58,9 @@ pub fn move_group(
         let pages = Pages {
             from,
             except,
-            quiet_since: task.quiet_since,
+            only: task.quiet.as_deref(),
         };
-        let mut batch = gather(table.raw(), &layout, &pages);
+        let mut batch = gather(table.raw(), &layout, &pages, progress);
         if batch.row_count() == 0 || batch.row_count() < task.policy.min_rows {
             return Step::Finished;
         }
@@ -67,7 +70,9 @@ pub fn move_group(
         let Some(store) = ColdStore::open(table.raw(), pg_sys::RowExclusiveLock) else {
             return Step::Finished;
         };
-        let result = Move::of(task, &table, &store, &batch).and_then(|m| m.run(&mut batch));
+        progress.phase(Phase::Encoding);
+        let result =
+            Move::of(task, &table, &store, &batch).and_then(|m| m.run(&mut batch, progress));
         or_raise(task.table, result)
     }
 }
@@ -111,8 +116,9 @@ impl<'a> Move<'a> {
 
     /// # Safety
     /// The table is open and locked, a snapshot is active; `batch` is the one encoded.
-    unsafe fn run(self, batch: &mut Batch) -> Result<Step, ColdError> {
+    unsafe fn run(self, batch: &mut Batch, progress: &Progress) -> Result<Step, ColdError> {
         stop_point!("reserve");
+        progress.phase(Phase::Writing);
         // SAFETY: marks the command as writing.
         let cid = unsafe { pg_sys::GetCurrentCommandId(true) };
         let placed = directory::reserve(self.store, batch.row_count(), cid)?;
@@ -120,12 +126,14 @@ impl<'a> Move<'a> {
             .store
             .write_value(&[&self.encoded.footer, &self.encoded.body], cid);
         stop_point!("index_insert");
+        progress.phase(Phase::Indexing);
         // SAFETY: as for this function.
         let indexed = unsafe { self.insert_index_entries(batch, placed.entry.first_row) };
         let Some(indexed) = indexed else {
             return Ok(Step::Yielded);
         };
         stop_point!("stamp");
+        progress.phase(Phase::Stamping);
         // SAFETY: as for this function.
         let mut stamper = unsafe { Stamper::begin(self.table.raw()) };
         let refusing = refusing_pages(&mut stamper, &batch.pages);
@@ -135,6 +143,7 @@ impl<'a> Move<'a> {
         if self.table.has_waiters() {
             return Ok(Step::Yielded);
         }
+        stop_point!("checked");
         stamper.clear_visibility(&batch.pages);
         let stamped = self.stamp_pages(&mut stamper, batch, placed.entry.first_row);
         let whole = stamped.pages == batch.pages.len();

@@ -1,16 +1,38 @@
-//! How a table is compacted.
+//! When and how a table is compacted.
 
 use howdah_columnar::{Effort, MAX_ROWS};
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
 use pgrx::pg_sys;
 
+static COMPACTION: GucSetting<bool> = GucSetting::<bool>::new(true);
+static COMPACT_AFTER: GucSetting<i32> = GucSetting::<i32>::new(60_000);
 static COMPACT_MIN_ROWS: GucSetting<i32> = GucSetting::<i32>::new(65_536);
+static COMPACT_NAPTIME: GucSetting<i32> = GucSetting::<i32>::new(10_000);
+static MAX_WORKERS: GucSetting<i32> = GucSetting::<i32>::new(2);
 
 /// Defines the settings.
 pub fn register() {
+    GucRegistry::define_bool_guc(
+        c"howdah.compaction",
+        c"Lets background workers compact tables.",
+        c"CALL howdah.compact() works either way.",
+        &COMPACTION,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"howdah.compact_after",
+        c"Time for which a page must not have changed before its rows are moved.",
+        c"A table's own option compact_after comes first.",
+        &COMPACT_AFTER,
+        0,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+    );
     GucRegistry::define_int_guc(
         c"howdah.compact_min_rows",
-        c"Rows below which a row group is small enough to be merged with its neighbour.",
+        c"Fewest rows that background workers make a row group of.",
         c"A table's own option compact_min_rows comes first.",
         &COMPACT_MIN_ROWS,
         1,
@@ -18,11 +40,46 @@ pub fn register() {
         GucContext::Sighup,
         GucFlags::default(),
     );
+    GucRegistry::define_int_guc(
+        c"howdah.compact_naptime",
+        c"Time between two looks for tables to compact.",
+        c"",
+        &COMPACT_NAPTIME,
+        100,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+    );
+    GucRegistry::define_int_guc(
+        c"howdah.max_compaction_workers",
+        c"Most databases that are compacted at the same time.",
+        c"Workers come out of max_worker_processes.",
+        &MAX_WORKERS,
+        0,
+        64,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+}
+
+pub fn compaction() -> bool {
+    COMPACTION.get()
+}
+
+pub fn naptime_ms() -> i64 {
+    i64::from(COMPACT_NAPTIME.get())
+}
+
+pub fn max_workers() -> usize {
+    MAX_WORKERS.get() as usize
 }
 
 /// What holds for one table.
 #[derive(Clone, Debug)]
 pub struct Policy {
+    /// Whether background workers may compact it.
+    pub enabled: bool,
+    pub compact_after_ms: i64,
     pub min_rows: u32,
     /// Attribute numbers; empty keeps the order of the pages.
     pub sort_key: Vec<i16>,
@@ -37,6 +94,10 @@ pub fn of(table: pg_sys::Oid) -> Policy {
         |rows| u32::try_from(rows).unwrap_or(u32::MAX),
     );
     Policy {
+        enabled: options.compaction,
+        compact_after_ms: options
+            .compact_after_ms
+            .unwrap_or_else(|| i64::from(COMPACT_AFTER.get())),
         // A full group is always worth its while.
         min_rows: min_rows.clamp(1, MAX_ROWS as u32 / 2),
         sort_key: options.sort_key.clone(),

@@ -7,6 +7,7 @@
 use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
 
 use super::policy;
+use super::progress::{Phase, Progress};
 use super::table::{Task, compact, vacuum};
 use super::transactions::Transactions;
 use crate::am;
@@ -36,6 +37,7 @@ unsafe extern "C-unwind" fn howdah_compact(fcinfo: pg_sys::FunctionCallInfo) -> 
         check_table(table);
         pg_sys::SPI_connect_ext(pg_sys::SPI_OPT_NONATOMIC as i32);
         Transactions::Procedure.commit();
+        let progress = Progress::start(table);
         vacuum(table, true);
         Transactions::Procedure.commit();
         let mut policy = policy::of(table);
@@ -43,14 +45,16 @@ unsafe extern "C-unwind" fn howdah_compact(fcinfo: pg_sys::FunctionCallInfo) -> 
         let task = Task {
             table,
             policy,
-            quiet_since: pg_sys::XLogRecPtr::MAX,
+            quiet: None,
             patient: true,
         };
-        let tally = compact(&task, Transactions::Procedure);
+        let tally = compact(&task, Transactions::Procedure, &progress);
         if tally.moved_rows > 0 {
+            progress.phase(Phase::Vacuuming);
             vacuum(table, true);
             Transactions::Procedure.commit();
         }
+        drop(progress);
         pg_sys::SPI_finish();
         pg_sys::Datum::from(0)
     }

@@ -1,13 +1,17 @@
 //! One table, open for one step of compaction, and the loop over its row groups.
 
 use std::collections::HashSet;
+use std::rc::Rc;
 
 use howdah_bridge::relation::OpenRelation;
 use pgrx::pg_sys;
 
-use super::merge;
+use super::brin::prepare_first_move;
+use super::merge::{self, Merge};
 use super::mover::{self, Step};
-use super::policy::Policy;
+use super::policy::{self, Policy};
+use super::progress::{Phase, Progress};
+use super::survey::BlockSet;
 use super::transactions::Transactions;
 use crate::am;
 
@@ -94,8 +98,8 @@ impl Drop for StepTable {
 pub struct Task {
     pub table: pg_sys::Oid,
     pub policy: Policy,
-    /// Pages written later stay hot.
-    pub quiet_since: pg_sys::XLogRecPtr,
+    /// Pages that may be moved; `None`: every page.
+    pub quiet: Option<Rc<BlockSet>>,
     /// Whether to wait for the table's lock, and to go on after letting others go first.
     pub patient: bool,
 }
@@ -110,18 +114,25 @@ pub struct Tally {
 
 /// Moves and merges until there is nothing left to do, one transaction per row group. Starts at
 /// the beginning of a transaction and ends likewise.
-pub fn compact(task: &Task, transactions: Transactions) -> Tally {
+pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> Tally {
     let mut tally = Tally::default();
     let mut refused = HashSet::new();
+    if !prepare_first_move(task, transactions) {
+        return tally;
+    }
     let mut from = Some(0);
     while let Some(block) = from {
         pgrx::check_for_interrupts!();
-        match mover::move_group(task, block, &refused) {
+        if !task.patient && switched_off() {
+            return tally;
+        }
+        match mover::move_group(task, block, &refused, progress) {
             Step::Moved { rows, next_block } => {
                 transactions.commit();
                 crate::stop_point!("committed");
                 tally.moved_rows += u64::from(rows);
                 tally.moved_groups += 1;
+                progress.moved(rows);
                 from = next_block;
             }
             Step::Refused(blocks) => {
@@ -143,13 +154,41 @@ pub fn compact(task: &Task, transactions: Transactions) -> Tally {
             }
         }
     }
-    while let Some(groups) = merge::merge_small_groups(task) {
-        transactions.commit();
-        tally.merged_groups += u64::from(groups);
+    progress.phase(Phase::Merging);
+    loop {
+        match merge::merge_small_groups(task) {
+            Merge::Merged(groups) => {
+                transactions.commit();
+                progress.merged(groups);
+                tally.merged_groups += u64::from(groups);
+            }
+            // It may have written its group and deleted none.
+            Merge::Yielded => {
+                transactions.rollback();
+                if !task.patient {
+                    return tally;
+                }
+                // SAFETY: plain sleep; nothing is held.
+                unsafe { pg_sys::pg_usleep(YIELD_US) };
+            }
+            Merge::Nothing => {
+                transactions.commit();
+                return tally;
+            }
+        }
     }
-    // A merge that gave way half-way has written its group and deleted none.
-    transactions.rollback();
-    tally
+}
+
+/// Whether a background worker is told to stop by a changed configuration.
+fn switched_off() -> bool {
+    // SAFETY: outside of any statement of a user; between two row groups.
+    unsafe {
+        if pg_sys::ConfigReloadPending != 0 {
+            pg_sys::ConfigReloadPending = 0;
+            pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP);
+        }
+    }
+    !policy::compaction()
 }
 
 /// Vacuums the table as `VACUUM` does, in the running transaction, which the caller ends. `false`

@@ -314,6 +314,16 @@ pub fn high_water(store: &ColdStore) -> Result<Option<(pg_sys::ItemPointerData, 
     Ok(Some((entry.tid, mark)))
 }
 
+/// Makes the table one that has ever had cold rows.
+pub fn ensure_high_water(store: &ColdStore) -> Result<(), ColdError> {
+    store.with_allocation_lock(|| {
+        if high_water(store)?.is_none() {
+            create_high_water(store);
+        }
+        Ok(())
+    })
+}
+
 /// Whether the table has or ever had cold rows.
 pub fn ever_had_cold_rows(store: &ColdStore) -> bool {
     store

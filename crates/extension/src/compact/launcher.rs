@@ -1,0 +1,193 @@
+//! The launcher: one process that sees to it that each database with work has a worker.
+//!
+//! It is connected to no database. Backends note in shared memory that they wrote to a howdah
+//! table of their database; after a start of the server every database is looked at once. A
+//! database that was visited is visited again when it was written or when rows there are waiting
+//! to cool, ever less often while nothing can be moved.
+//!
+//! It starts after recovery only, so a standby compacts nothing until it is promoted. SIGTERM
+//! ends it; after a crash the postmaster starts it anew.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use pgrx::bgworkers::{
+    BackgroundWorker, BackgroundWorkerBuilder, BgWorkerStartTime, DynamicBackgroundWorker,
+    SignalWakeFlags,
+};
+use pgrx::{IntoDatum, pg_guard, pg_sys};
+
+use super::policy;
+use super::shared::{self, VisitEnd};
+
+/// Longest pause between two visits to a database with rows that are waiting.
+const LONGEST_PAUSE_MS: i64 = 300_000;
+/// Pause after a worker has failed.
+const FAILURE_PAUSE_MS: i64 = 60_000;
+
+/// Registers the launcher. Call once, from `_PG_init`.
+pub fn register() {
+    BackgroundWorkerBuilder::new("howdah compaction launcher")
+        .set_library("howdah")
+        .set_function("howdah_compaction_launcher")
+        .enable_spi_access()
+        .set_start_time(BgWorkerStartTime::RecoveryFinished)
+        .set_restart_time(Some(Duration::from_secs(5)))
+        .load();
+}
+
+/// What the launcher knows about one database.
+struct Visits {
+    worker: Option<DynamicBackgroundWorker>,
+    due_ms: i64,
+    pause_ms: i64,
+}
+
+#[pg_guard]
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn howdah_compaction_launcher(_argument: pg_sys::Datum) {
+    BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP | SignalWakeFlags::SIGTERM);
+    BackgroundWorker::connect_worker_to_spi(None, None);
+    let mut visits: HashMap<u32, Visits> = HashMap::new();
+    for database in connectable_databases() {
+        if let Some(slot) = shared::database(database) {
+            slot.written.store(true, Ordering::Relaxed);
+        }
+    }
+    loop {
+        // SAFETY: plain reads of time and of the end of WAL.
+        let (now_ms, lsn) = unsafe {
+            (
+                pg_sys::GetCurrentTimestamp() / 1000,
+                pg_sys::GetXLogInsertRecPtr(),
+            )
+        };
+        shared::add_sample(now_ms, lsn);
+        if policy::compaction() {
+            start_workers(&mut visits, now_ms);
+        }
+        let nap = Duration::from_millis(policy::naptime_ms() as u64);
+        if !BackgroundWorker::wait_latch(Some(nap)) {
+            return;
+        }
+        pgrx::check_for_interrupts!();
+        if BackgroundWorker::sighup_received() {
+            // SAFETY: outside a transaction, as the function asks.
+            unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
+        }
+    }
+}
+
+/// Databases that take connections, without templates: others copy those and must find nobody
+/// connected.
+fn connectable_databases() -> Vec<u32> {
+    // SAFETY: a scan of a shared catalog in a transaction of its own.
+    unsafe {
+        pg_sys::StartTransactionCommand();
+        let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+        let catalog = pg_sys::table_open(pg_sys::DatabaseRelationId, lock);
+        let scan = pg_sys::systable_beginscan(
+            catalog,
+            pg_sys::InvalidOid,
+            false,
+            std::ptr::null_mut(),
+            0,
+            std::ptr::null_mut(),
+        );
+        let mut databases = Vec::new();
+        loop {
+            let tuple = pg_sys::systable_getnext(scan);
+            if tuple.is_null() {
+                break;
+            }
+            let data = (*tuple).t_data.cast::<u8>();
+            let form = &*data
+                .add(usize::from((*(*tuple).t_data).t_hoff))
+                .cast::<pg_sys::FormData_pg_database>();
+            if form.datallowconn && !form.datistemplate {
+                databases.push(form.oid.to_u32());
+            }
+        }
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(catalog, lock);
+        pg_sys::CommitTransactionCommand();
+        databases
+    }
+}
+
+fn start_workers(visits: &mut HashMap<u32, Visits>, now_ms: i64) {
+    for (oid, visit) in visits.iter_mut() {
+        note_end(*oid, visit, now_ms);
+    }
+    let is_due = |slot: &shared::Database, visits: &HashMap<u32, Visits>| {
+        let waiting = slot.written.load(Ordering::Relaxed) || slot.end() != VisitEnd::Settled;
+        slot.oid() != 0
+            && waiting
+            && visits
+                .get(&slot.oid())
+                .is_none_or(|visit| visit.worker.is_none() && visit.due_ms <= now_ms)
+    };
+    let due: Vec<_> = shared::databases()
+        .iter()
+        .filter(|slot| is_due(slot, visits))
+        .collect();
+    if due.is_empty() {
+        return;
+    }
+    let connectable = connectable_databases();
+    for slot in due {
+        let oid = slot.oid();
+        if !connectable.contains(&oid) {
+            slot.forget();
+            visits.remove(&oid);
+            continue;
+        }
+        let running = visits.values().filter(|v| v.worker.is_some()).count();
+        if running >= policy::max_workers() {
+            return;
+        }
+        slot.set_end(VisitEnd::Unknown);
+        let worker = start_worker(oid);
+        let visit = visits.entry(oid).or_insert(Visits {
+            worker: None,
+            due_ms: 0,
+            pause_ms: policy::naptime_ms(),
+        });
+        visit.worker = worker;
+        visit.due_ms = now_ms + policy::naptime_ms();
+    }
+}
+
+/// `None` if no worker slot is free.
+fn start_worker(database: u32) -> Option<DynamicBackgroundWorker> {
+    BackgroundWorkerBuilder::new("howdah compaction worker")
+        .set_library("howdah")
+        .set_function("howdah_compaction_worker")
+        .enable_spi_access()
+        .set_argument(pg_sys::Oid::from(database).into_datum())
+        // SAFETY: plain read of a global.
+        .set_notify_pid(unsafe { pg_sys::MyProcPid })
+        .load_dynamic()
+        .ok()
+}
+
+/// Sets the time of the next visit when a worker has ended.
+fn note_end(oid: u32, visit: &mut Visits, now_ms: i64) {
+    let Some(worker) = &visit.worker else { return };
+    match worker.pid() {
+        Err(pgrx::bgworkers::BackgroundWorkerStatus::Stopped) => {}
+        _ => return,
+    }
+    visit.worker = None;
+    let end = shared::databases()
+        .iter()
+        .find(|slot| slot.oid() == oid)
+        .map_or(VisitEnd::Settled, shared::Database::end);
+    visit.pause_ms = match end {
+        VisitEnd::Settled | VisitEnd::Moved => policy::naptime_ms(),
+        VisitEnd::Waiting => (visit.pause_ms * 2).min(LONGEST_PAUSE_MS),
+        VisitEnd::Unknown => FAILURE_PAUSE_MS,
+    };
+    visit.due_ms = now_ms + visit.pause_ms;
+}

@@ -1,0 +1,137 @@
+//! Progress of running compactions, as `howdah.stat_progress_compact` shows it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use pgrx::iter::TableIterator;
+use pgrx::{name, pg_extern, pg_sys};
+
+use super::shared::{self, ProgressSlot};
+
+/// What a compaction is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Phase {
+    Vacuuming = 0,
+    Reading = 1,
+    Encoding = 2,
+    Writing = 3,
+    Indexing = 4,
+    Stamping = 5,
+    Merging = 6,
+}
+
+const PHASE_NAMES: [&str; 7] = [
+    "vacuuming",
+    "reading hot rows",
+    "encoding",
+    "writing row group",
+    "inserting index entries",
+    "marking hot rows",
+    "merging row groups",
+];
+
+/// A slot taken for one compaction; free again on drop, after an error too.
+pub struct Progress(Option<&'static ProgressSlot>);
+
+impl Progress {
+    /// Takes a slot; without a free one nothing is shown.
+    pub fn start(table: pg_sys::Oid) -> Progress {
+        // SAFETY: plain reads of globals.
+        let (pid, database) = unsafe { (pg_sys::MyProcPid, pg_sys::MyDatabaseId) };
+        let slot = shared::progress_slots()
+            .iter()
+            .find(|slot| slot.pid.compare_exchange(0, pid, Relaxed, Relaxed).is_ok());
+        if let Some(slot) = slot {
+            slot.database.store(database.to_u32(), Relaxed);
+            slot.relation.store(table.to_u32(), Relaxed);
+            slot.phase.store(Phase::Vacuuming as u32, Relaxed);
+            slot.hot_blocks.store(0, Relaxed);
+            slot.hot_blocks_done.store(0, Relaxed);
+            slot.rows_moved.store(0, Relaxed);
+            slot.groups_moved.store(0, Relaxed);
+            slot.groups_merged.store(0, Relaxed);
+        }
+        Progress(slot)
+    }
+
+    pub fn phase(&self, phase: Phase) {
+        if let Some(slot) = self.0 {
+            slot.phase.store(phase as u32, Relaxed);
+        }
+    }
+
+    /// Blocks of the hot side looked at, of how many.
+    pub fn blocks(&self, done: pg_sys::BlockNumber, all: pg_sys::BlockNumber) {
+        if let Some(slot) = self.0 {
+            slot.hot_blocks_done.store(done, Relaxed);
+            slot.hot_blocks.store(all, Relaxed);
+        }
+    }
+
+    pub fn moved(&self, rows: u32) {
+        if let Some(slot) = self.0 {
+            slot.rows_moved.fetch_add(u64::from(rows), Relaxed);
+            slot.groups_moved.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub fn merged(&self, groups: u32) {
+        if let Some(slot) = self.0 {
+            slot.groups_merged.fetch_add(u64::from(groups), Relaxed);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0 {
+            slot.pid.store(0, Relaxed);
+        }
+    }
+}
+
+/// One row per running compaction of the server.
+#[pg_extern(sql = false)]
+#[allow(clippy::type_complexity)]
+fn compactions() -> TableIterator<
+    'static,
+    (
+        name!(pid, i32),
+        name!(database, pg_sys::Oid),
+        name!(relation, pg_sys::Oid),
+        name!(phase, &'static str),
+        name!(hot_blocks, i64),
+        name!(hot_blocks_done, i64),
+        name!(rows_moved, i64),
+        name!(groups_moved, i64),
+        name!(groups_merged, i64),
+    ),
+> {
+    let rows: Vec<_> = shared::progress_slots()
+        .iter()
+        .filter_map(|slot| {
+            let pid = slot.pid.load(Relaxed);
+            // SAFETY: looks a process up in shared memory. A process that died hard leaves its
+            // slot taken; the crash recovery that follows makes all slots anew.
+            let alive = pid != 0 && unsafe { !pg_sys::BackendPidGetProc(pid).is_null() };
+            let phase = PHASE_NAMES
+                .get(slot.phase.load(Relaxed) as usize)
+                .copied()
+                .unwrap_or("unknown");
+            alive.then(|| {
+                (
+                    pid,
+                    pg_sys::Oid::from(slot.database.load(Relaxed)),
+                    pg_sys::Oid::from(slot.relation.load(Relaxed)),
+                    phase,
+                    i64::from(slot.hot_blocks.load(Relaxed)),
+                    i64::from(slot.hot_blocks_done.load(Relaxed)),
+                    slot.rows_moved.load(Relaxed) as i64,
+                    slot.groups_moved.load(Relaxed) as i64,
+                    slot.groups_merged.load(Relaxed) as i64,
+                )
+            })
+        })
+        .collect();
+    TableIterator::new(rows)
+}

@@ -1,0 +1,227 @@
+//! What compaction keeps in shared memory.
+//!
+//! ```text
+//!   samples     (time, end of WAL): how old a page's last change is, from its LSN
+//!   databases   where howdah tables were written, and how the last visit ended
+//!   progress    one slot per running compaction
+//! ```
+//!
+//! Atomics only, no lock: each field has one writer at a time (samples: the launcher; a progress
+//! slot: its process), and a reader that sees half of an update acts a little early or late.
+
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering,
+};
+
+use pgrx::{pg_guard, pg_sys};
+
+const SAMPLES: usize = 512;
+const DATABASES: usize = 64;
+const PROGRESS_SLOTS: usize = 64;
+
+#[repr(C)]
+struct Sample {
+    at_ms: AtomicI64,
+    lsn: AtomicU64,
+}
+
+/// How a worker's visit to a database ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum VisitEnd {
+    /// The worker has not said: it runs, or it failed.
+    Unknown = 0,
+    /// There is nothing to do until somebody writes.
+    Settled = 1,
+    /// There are rows that may be moved later.
+    Waiting = 2,
+    /// Rows were moved.
+    Moved = 3,
+}
+
+/// One database with howdah tables.
+#[repr(C)]
+pub struct Database {
+    oid: AtomicU32,
+    /// Somebody wrote to a howdah table since the last visit began.
+    pub written: AtomicBool,
+    end: AtomicU32,
+}
+
+impl Database {
+    pub fn oid(&self) -> u32 {
+        self.oid.load(Ordering::Relaxed)
+    }
+
+    pub fn set_end(&self, end: VisitEnd) {
+        self.end.store(end as u32, Ordering::Relaxed);
+    }
+
+    pub fn end(&self) -> VisitEnd {
+        match self.end.load(Ordering::Relaxed) {
+            1 => VisitEnd::Settled,
+            2 => VisitEnd::Waiting,
+            3 => VisitEnd::Moved,
+            _ => VisitEnd::Unknown,
+        }
+    }
+
+    /// Frees the slot of a database that is gone.
+    pub fn forget(&self) {
+        self.oid.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Progress of one compaction; free while `pid` is 0.
+#[repr(C)]
+pub struct ProgressSlot {
+    pub pid: AtomicI32,
+    pub database: AtomicU32,
+    pub relation: AtomicU32,
+    pub phase: AtomicU32,
+    pub hot_blocks: AtomicU32,
+    pub hot_blocks_done: AtomicU32,
+    pub rows_moved: AtomicU64,
+    pub groups_moved: AtomicU64,
+    pub groups_merged: AtomicU64,
+}
+
+#[repr(C)]
+struct Shared {
+    sample_count: AtomicU32,
+    samples: [Sample; SAMPLES],
+    databases: [Database; DATABASES],
+    progress: [ProgressSlot; PROGRESS_SLOTS],
+}
+
+static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
+static mut PREVIOUS_REQUEST: pg_sys::shmem_request_hook_type = None;
+static mut PREVIOUS_STARTUP: pg_sys::shmem_startup_hook_type = None;
+
+/// Asks for the memory. Call once, from `_PG_init`.
+pub fn register() {
+    // SAFETY: the postmaster loads libraries before it makes shared memory; hooks are chained.
+    unsafe {
+        PREVIOUS_REQUEST = pg_sys::shmem_request_hook;
+        pg_sys::shmem_request_hook = Some(request);
+        PREVIOUS_STARTUP = pg_sys::shmem_startup_hook;
+        pg_sys::shmem_startup_hook = Some(startup);
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn request() {
+    // SAFETY: called by the postmaster, once.
+    unsafe {
+        if let Some(previous) = PREVIOUS_REQUEST {
+            previous();
+        }
+        pg_sys::RequestAddinShmemSpace(std::mem::size_of::<Shared>());
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn startup() {
+    // SAFETY: called by the postmaster while nobody else is there. Zeroed bytes are a valid
+    // `Shared`: it is made of atomics.
+    unsafe {
+        if let Some(previous) = PREVIOUS_STARTUP {
+            previous();
+        }
+        let mut found = false;
+        let memory = pg_sys::ShmemInitStruct(
+            c"howdah compaction".as_ptr(),
+            std::mem::size_of::<Shared>(),
+            &mut found,
+        )
+        .cast::<Shared>();
+        if !found {
+            std::ptr::write_bytes(memory, 0, 1);
+        }
+        SHARED.store(memory, Ordering::Release);
+    }
+}
+
+fn shared() -> Option<&'static Shared> {
+    // SAFETY: set once, to memory that lives as long as the server's processes.
+    unsafe { SHARED.load(Ordering::Acquire).as_ref() }
+}
+
+/// Remembers where WAL ends now.
+pub fn add_sample(at_ms: i64, lsn: u64) {
+    let Some(shared) = shared() else { return };
+    let mut count = shared.sample_count.load(Ordering::Acquire) as usize;
+    if count > 0 && shared.samples[count - 1].lsn.load(Ordering::Relaxed) == lsn {
+        return;
+    }
+    if count == SAMPLES {
+        // Every second one goes: the past is kept, more coarsely.
+        for i in 0..SAMPLES / 2 {
+            let from = &shared.samples[2 * i + 1];
+            let to = &shared.samples[i];
+            to.lsn
+                .store(from.lsn.load(Ordering::Relaxed), Ordering::Relaxed);
+            to.at_ms
+                .store(from.at_ms.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        count = SAMPLES / 2;
+    }
+    shared.samples[count].at_ms.store(at_ms, Ordering::Relaxed);
+    shared.samples[count].lsn.store(lsn, Ordering::Relaxed);
+    shared
+        .sample_count
+        .store(count as u32 + 1, Ordering::Release);
+}
+
+/// Where WAL ended at some time not after `before_ms`; `None` if that is not remembered.
+pub fn lsn_before(before_ms: i64) -> Option<u64> {
+    let shared = shared()?;
+    let count = shared.sample_count.load(Ordering::Acquire) as usize;
+    shared.samples[..count.min(SAMPLES)]
+        .iter()
+        .rev()
+        .find(|sample| sample.at_ms.load(Ordering::Relaxed) <= before_ms)
+        .map(|sample| sample.lsn.load(Ordering::Relaxed))
+}
+
+/// The databases known to have howdah tables.
+pub fn databases() -> &'static [Database] {
+    shared().map_or(&[], |shared| &shared.databases)
+}
+
+/// The slot of a database, taken if there was none; `None` if all are in use.
+pub fn database(oid: u32) -> Option<&'static Database> {
+    let databases = databases();
+    if let Some(known) = databases.iter().find(|d| d.oid() == oid) {
+        return Some(known);
+    }
+    databases.iter().find(|slot| {
+        slot.oid
+            .compare_exchange(0, oid, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    })
+}
+
+thread_local! {
+    static OWN_DATABASE: std::cell::OnceCell<Option<&'static Database>> =
+        const { std::cell::OnceCell::new() };
+}
+
+/// Notes that a howdah table of this database was written. Cheap: usually one shared read.
+#[inline]
+pub fn note_write() {
+    OWN_DATABASE.with(|own| {
+        // SAFETY: plain read of a global.
+        let slot = own.get_or_init(|| database(unsafe { pg_sys::MyDatabaseId }.to_u32()));
+        if let Some(database) = slot
+            && !database.written.load(Ordering::Relaxed)
+        {
+            database.written.store(true, Ordering::Relaxed);
+        }
+    });
+}
+
+/// All progress slots.
+pub fn progress_slots() -> &'static [ProgressSlot] {
+    shared().map_or(&[], |shared| &shared.progress)
+}

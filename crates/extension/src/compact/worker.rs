@@ -1,0 +1,220 @@
+//! The worker of one database: visits its howdah tables once and ends.
+//!
+//! ```text
+//!   table ─ too few rows ────────────────────────────────> settled
+//!         ─ not quiet for long enough, or locked ────────> waiting
+//!         ─ quiet: vacuum if pages are not all-visible ─> compact ─> vacuum
+//! ```
+//!
+//! It counts as an autovacuum worker (`PROC_IS_AUTOVACUUM`), which is what it is to others: a
+//! lock request that it blocks cancels it after `deadlock_timeout` if it has not yielded before,
+//! and DROP DATABASE and the like terminate it instead of failing.
+//!
+//! An error on one table is logged, and the next table is visited.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
+
+use howdah_bridge::ffi;
+use howdah_bridge::relation::main_fork_blocks;
+use pgrx::pg_sys::panic::CaughtError;
+use pgrx::{PgTryBuilder, pg_guard, pg_sys};
+
+use super::policy::{self, Policy};
+use super::progress::Progress;
+use super::shared::{self, VisitEnd};
+use super::survey::{Survey, survey};
+use super::table::{StepTable, Task, compact, vacuum};
+use super::transactions::Transactions;
+
+const TX: Transactions = Transactions::Worker;
+/// `MaxHeapTuplesPerPage`.
+const MOST_ROWS_PER_PAGE: u64 = 291;
+/// Vacuum first if more than one in so many quiet pages is not all-visible.
+const INVISIBLE_SHARE: u32 = 20;
+
+#[pg_guard]
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn howdah_compaction_worker(database: pg_sys::Datum) {
+    let oid = pg_sys::Oid::from(database.value() as u32);
+    // SAFETY: the start of a background worker's life, in the order that bgworker.h asks for.
+    unsafe {
+        ffi::pqsignal_be(pg_sys::SIGTERM as i32, Some(ffi::die));
+        let reload = ffi::SignalHandlerForConfigReload;
+        ffi::pqsignal_be(pg_sys::SIGHUP as i32, Some(reload));
+        pg_sys::BackgroundWorkerUnblockSignals();
+        pg_sys::BackgroundWorkerInitializeConnectionByOid(oid, pg_sys::InvalidOid, 0);
+        count_as_autovacuum();
+        pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, c"compaction".as_ptr());
+    }
+    let Some(slot) = shared::database(oid.to_u32()) else {
+        return;
+    };
+    slot.written.store(false, Ordering::Relaxed);
+    let mut end = VisitEnd::Settled;
+    for table in howdah_tables() {
+        if !policy::compaction() {
+            break;
+        }
+        let visited = visit_catching(table);
+        if visited as u32 > end as u32 {
+            end = visited;
+        }
+    }
+    slot.set_end(end);
+}
+
+/// Sets `PROC_IS_AUTOVACUUM`, as `InitProcess` does for autovacuum workers.
+unsafe fn count_as_autovacuum() {
+    const PROC_ARRAY_LOCK: usize = 4;
+    // SAFETY: this process is in the array; the flags may be changed under the lock.
+    unsafe {
+        let lock = &raw mut (*pg_sys::MainLWLockArray.add(PROC_ARRAY_LOCK)).lock;
+        pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
+        (*pg_sys::MyProc).statusFlags |= pg_sys::PROC_IS_AUTOVACUUM as u8;
+        let mirror = (*pg_sys::ProcGlobal)
+            .statusFlags
+            .add((*pg_sys::MyProc).pgxactoff as usize);
+        *mirror = (*pg_sys::MyProc).statusFlags;
+        pg_sys::LWLockRelease(lock);
+    }
+}
+
+/// Runs `work` between the start and the end of a transaction that it may end and start anew.
+fn in_transaction<R>(work: impl FnOnce() -> R) -> R {
+    // SAFETY: no transaction is running.
+    unsafe {
+        pg_sys::SetCurrentStatementStartTimestamp();
+        pg_sys::StartTransactionCommand();
+    }
+    let result = work();
+    // SAFETY: `work` leaves a transaction running and no snapshot active.
+    unsafe { pg_sys::CommitTransactionCommand() };
+    result
+}
+
+/// Tables and materialized views of our access method, except temporary ones.
+fn howdah_tables() -> Vec<pg_sys::Oid> {
+    // SAFETY: a catalog scan; each tuple is valid until the next.
+    in_transaction(|| unsafe {
+        let method = pg_sys::get_am_oid(c"howdah".as_ptr(), true);
+        let mut tables = Vec::new();
+        if method == pg_sys::InvalidOid {
+            return tables;
+        }
+        let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+        let catalog = pg_sys::table_open(pg_sys::RelationRelationId, lock);
+        let scan = pg_sys::systable_beginscan(
+            catalog,
+            pg_sys::InvalidOid,
+            false,
+            std::ptr::null_mut(),
+            0,
+            std::ptr::null_mut(),
+        );
+        loop {
+            let tuple = pg_sys::systable_getnext(scan);
+            if tuple.is_null() {
+                break;
+            }
+            let data = (*tuple).t_data.cast::<u8>();
+            let form = &*data
+                .add(usize::from((*(*tuple).t_data).t_hoff))
+                .cast::<pg_sys::FormData_pg_class>();
+            let kind = form.relkind as u8;
+            if form.relam == method
+                && (kind == pg_sys::RELKIND_RELATION || kind == pg_sys::RELKIND_MATVIEW)
+                && form.relpersistence as u8 != pg_sys::RELPERSISTENCE_TEMP
+            {
+                tables.push(form.oid);
+            }
+        }
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(catalog, lock);
+        tables
+    })
+}
+
+/// Visits a table; an error is logged and ends the visit.
+fn visit_catching(table: pg_sys::Oid) -> VisitEnd {
+    PgTryBuilder::new(AssertUnwindSafe(|| in_transaction(|| visit(table))))
+        .catch_others(|error| {
+            let report = match &error {
+                CaughtError::PostgresError(report)
+                | CaughtError::ErrorReport(report)
+                | CaughtError::RustPanic {
+                    ereport: report, ..
+                } => report.message().to_owned(),
+            };
+            // SAFETY: the failed transaction is cleaned up before anything else is done.
+            unsafe { pg_sys::AbortCurrentTransaction() };
+            pgrx::log!(
+                "compaction of the table with OID {} was given up: {report}",
+                table.to_u32()
+            );
+            VisitEnd::Waiting
+        })
+        .execute()
+}
+
+fn visit(table: pg_sys::Oid) -> VisitEnd {
+    let policy = policy::of(table);
+    if !policy.enabled {
+        return VisitEnd::Settled;
+    }
+    let found = match look(table, &policy) {
+        Look::TooFew => return VisitEnd::Settled,
+        Look::Locked => return VisitEnd::Waiting,
+        Look::Found(found) => found,
+    };
+    TX.commit();
+    if found.rows < u64::from(policy.min_rows) {
+        return VisitEnd::Settled;
+    }
+    if found.quiet_rows < u64::from(policy.min_rows) {
+        return VisitEnd::Waiting;
+    }
+    let progress = Progress::start(table);
+    if found.invisible > found.quiet.len() / INVISIBLE_SHARE {
+        vacuum(table, false);
+        TX.commit();
+    }
+    let task = Task {
+        table,
+        policy,
+        quiet: Some(found.quiet),
+        patient: false,
+    };
+    let tally = compact(&task, TX, &progress);
+    if tally.moved_rows == 0 {
+        return VisitEnd::Waiting;
+    }
+    vacuum(table, false);
+    TX.commit();
+    VisitEnd::Moved
+}
+
+enum Look {
+    Found(Survey),
+    /// The table is small, gone or not ours.
+    TooFew,
+    Locked,
+}
+
+fn look(table: pg_sys::Oid, policy: &Policy) -> Look {
+    let Some(step) = StepTable::open(table, false) else {
+        return Look::Locked;
+    };
+    // SAFETY: the table is open and locked.
+    unsafe {
+        let most_rows = u64::from(main_fork_blocks(step.raw())) * MOST_ROWS_PER_PAGE;
+        if most_rows < u64::from(policy.min_rows) {
+            return Look::TooFew;
+        }
+        let now_ms = pg_sys::GetCurrentTimestamp() / 1000;
+        match shared::lsn_before(now_ms - policy.compact_after_ms) {
+            Some(lsn) => Look::Found(survey(step.raw(), lsn)),
+            None => Look::Locked,
+        }
+    }
+}
