@@ -24,7 +24,6 @@ impl Workspace {
     fn read() -> Self {
         let output = Command::new(env!("CARGO"))
             .args(["metadata", "--no-deps", "--format-version=1", "--offline"])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
             .output()
             .expect("cargo runs");
         assert!(

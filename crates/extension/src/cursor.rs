@@ -7,56 +7,16 @@
 //! Between calls a cursor holds no pin, no lock and no open relation: what it read was copied
 //! out. It can therefore be dropped at any time, also after an error.
 
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use howdah_bridge::slot::store_cold_row;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use pgrx::pg_sys;
 
 use crate::errors::{or_raise, raise};
 use crate::scan_stats::{self, ScanCounts};
-use crate::store::view::{ColdGroup, ColdView, GroupRows, RowDatums, Wanted};
-use crate::types::TableLayout;
-
-/// Memory for one row's datums, emptied before each row.
-pub struct RowMemory(pg_sys::MemoryContext);
-
-impl RowMemory {
-    /// A context under the current one, which frees it.
-    pub fn new() -> RowMemory {
-        // SAFETY: plain context creation.
-        RowMemory(unsafe {
-            pg_sys::AllocSetContextCreateInternal(
-                pg_sys::CurrentMemoryContext,
-                c"howdah cold row".as_ptr(),
-                pg_sys::ALLOCSET_SMALL_MINSIZE as usize,
-                pg_sys::ALLOCSET_SMALL_INITSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-            )
-        })
-    }
-
-    /// Frees the memory before its parent does.
-    pub fn delete(self) {
-        // SAFETY: made by `new`, deleted once; nothing in it is in use any more.
-        unsafe { pg_sys::MemoryContextDelete(self.0) }
-    }
-
-    /// Empties the memory and runs `f` with it as the current context.
-    pub fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        // SAFETY: the context lives as long as its parent, which outlives the reader; an ERROR
-        // in `f` leaves the context switch to PostgreSQL's error recovery.
-        unsafe {
-            pg_sys::MemoryContextReset(self.0);
-            let old = pg_sys::MemoryContextSwitchTo(self.0);
-            let result = f();
-            pg_sys::MemoryContextSwitchTo(old);
-            result
-        }
-    }
-}
+use crate::slot_writer::SlotWriter;
+use crate::store::view::{ColdGroup, ColdView, GroupRows, Wanted};
 
 /// Hands out groups to the participants of a parallel scan.
 #[derive(Clone, Copy)]
@@ -91,10 +51,8 @@ impl SharedNext {
 /// A position among the cold rows of a view.
 pub struct ColdCursor {
     view: ColdView,
-    layout: Rc<TableLayout>,
     wanted: Wanted,
-    memory: RowMemory,
-    datums: RowDatums,
+    writer: SlotWriter,
     shared: Option<SharedNext>,
     /// Index of the current group; -1 before the first, `len` after the last.
     group: isize,
@@ -104,23 +62,12 @@ pub struct ColdCursor {
 }
 
 impl ColdCursor {
-    /// # Safety
-    /// `table` is open. The current memory context outlives the cursor.
-    pub unsafe fn new(
-        table: pg_sys::Relation,
-        view: ColdView,
-        wanted: Wanted,
-        shared: Option<SharedNext>,
-    ) -> ColdCursor {
-        // SAFETY: the caller holds the relation open.
-        let layout = unsafe { TableLayout::of((*table).rd_att) };
-        let datums = RowDatums::new(layout.attributes.len());
+    /// The current memory context outlives the cursor.
+    pub fn new(view: ColdView, wanted: Wanted, shared: Option<SharedNext>) -> ColdCursor {
         ColdCursor {
             view,
-            layout: Rc::new(layout),
             wanted,
-            memory: RowMemory::new(),
-            datums,
+            writer: SlotWriter::new(),
             shared,
             group: -1,
             rows: None,
@@ -135,7 +82,7 @@ impl ColdCursor {
 
     /// Frees what the cursor holds before its memory context does.
     pub fn end(self) {
-        self.memory.delete();
+        self.writer.delete();
     }
 
     /// Moves behind the last row.
@@ -242,27 +189,14 @@ impl ColdCursor {
     /// The cursor stands on a row; `slot` is a buffer slot of the relation; `table` is open.
     pub unsafe fn store(&mut self, table: pg_sys::Relation, slot: *mut pg_sys::TupleTableSlot) {
         let Some(rows) = &self.rows else { return };
-        let (row, layout, wanted, datums) = (
-            self.row as u32,
-            &self.layout,
-            &self.wanted,
-            &mut self.datums,
-        );
+        let (row, wanted) = (self.row as u32, &self.wanted);
         let tid = RowNumber(rows.first_row.0 + u64::from(row)).tid();
-        self.memory.with(|| {
-            // SAFETY: as for this function; datums live in the row memory until the slot has
-            // copied them.
-            unsafe {
-                let desc = (*table).rd_att;
-                rows.fill(row, layout, desc, wanted, datums);
-                store_cold_row(
-                    slot,
-                    datums.values.as_mut_ptr(),
-                    datums.nulls.as_mut_ptr(),
-                    tid,
-                    (*table).rd_id,
-                );
-            }
-        });
+        // SAFETY: as for this function.
+        unsafe {
+            self.writer
+                .write(slot, tid, (*table).rd_id, |layout, desc, datums| {
+                    rows.fill(row, layout, desc, wanted, datums);
+                });
+        }
     }
 }

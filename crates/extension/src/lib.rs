@@ -4,11 +4,12 @@
 //!
 //! ```text
 //!   am        the table access method      load     bulk loads on their way to row groups
-//!   store     directory and row groups     cursor   cold rows into slots
+//!   store     directory and row groups     cursor   cold rows one by one
 //!   compact   hot rows become cold         columnar_scan  reading by column
 //!   options   options of single tables     sql      functions that SQL calls
 //!   types     datums <-> column values     utility  what utility statements need done after them
-//!   settings, errors                       stop_point  where tests stop or kill
+//!   slot_writer  cold rows into slots      stop_point  where tests stop or kill
+//!   settings, errors
 //! ```
 
 // PostgreSQL's callbacks have the arguments that they have.
@@ -23,6 +24,7 @@ mod load;
 mod options;
 mod scan_stats;
 mod settings;
+mod slot_writer;
 mod sql;
 mod stop_point;
 mod store;

@@ -21,19 +21,17 @@
 
 use std::collections::BTreeSet;
 
-use howdah_bridge::slot::store_cold_row;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{RowNumber, block_of};
 use pgrx::{pg_guard, pg_sys};
 
 use super::heap;
 use super::scan::ours;
-use crate::cursor::RowMemory;
 use crate::errors::or_raise;
+use crate::slot_writer::SlotWriter;
 use crate::store::directory::GroupEntry;
 use crate::store::fate;
-use crate::store::view::{ColdGroup, GroupRows, RowDatums, Wanted};
-use crate::types::TableLayout;
+use crate::store::view::{ColdGroup, GroupRows, Wanted};
 
 /// Encoded bytes of cold rows that one ANALYZE reads, about.
 const READ_LIMIT_BYTES: u64 = 512 << 20;
@@ -285,7 +283,7 @@ unsafe fn prepare(
         });
         Feed {
             hot: hot.rows.into_iter(),
-            cold: ColdFeed::new(table, chosen, cold_share),
+            cold: ColdFeed::new(chosen, cold_share),
         }
     }
 }
@@ -316,15 +314,11 @@ struct ColdFeed {
     group: usize,
     group_start: u64,
     loaded: Option<GroupRows>,
-    layout: TableLayout,
-    datums: RowDatums,
-    memory: RowMemory,
+    writer: SlotWriter,
 }
 
 impl ColdFeed {
-    unsafe fn new(table: pg_sys::Relation, groups: Vec<GroupEntry>, count: u64) -> ColdFeed {
-        // SAFETY: the table is open.
-        let layout = unsafe { TableLayout::of((*table).rd_att) };
+    fn new(groups: Vec<GroupEntry>, count: u64) -> ColdFeed {
         let rows: u64 = groups.iter().map(|g| u64::from(g.row_count)).sum();
         // Floyd's algorithm: `count` different numbers, every subset equally likely.
         let mut picks = BTreeSet::new();
@@ -339,9 +333,7 @@ impl ColdFeed {
             group: 0,
             group_start: 0,
             loaded: None,
-            datums: RowDatums::new(layout.attributes.len()),
-            layout,
-            memory: RowMemory::new(),
+            writer: SlotWriter::new(),
             groups,
         }
     }
@@ -373,22 +365,8 @@ impl ColdFeed {
             };
             let position = pick - self.group_start;
             let tid = RowNumber(rows.first_row.0 + position).tid();
-            let (layout, datums) = (&self.layout, &mut self.datums);
-            self.memory.with(|| {
-                rows.fill(
-                    position as u32,
-                    layout,
-                    (*table).rd_att,
-                    &Wanted::All,
-                    datums,
-                );
-                store_cold_row(
-                    slot,
-                    datums.values.as_mut_ptr(),
-                    datums.nulls.as_mut_ptr(),
-                    tid,
-                    oid,
-                );
+            self.writer.write(slot, tid, oid, |layout, desc, datums| {
+                rows.fill(position as u32, layout, desc, &Wanted::All, datums);
             });
             true
         }

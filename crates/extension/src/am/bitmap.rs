@@ -316,7 +316,7 @@ unsafe fn next_cold(
         if state.reader.is_none() {
             let old =
                 pg_sys::MemoryContextSwitchTo(pg_sys::GetMemoryChunkContext(context_of.cast()));
-            state.reader = Some(PointReader::new(rel));
+            state.reader = Some(PointReader::new());
             pg_sys::MemoryContextSwitchTo(old);
         }
         let Some(store) = ColdStore::open(rel, pg_sys::AccessShareLock) else {

@@ -261,7 +261,7 @@ impl Build {
             let (view, verdicts) = self.cold_view((*scan).rs_snapshot)?;
             let wanted = attributes_read(self.info, (*(*self.table).rd_att).natts as usize);
             let shared = scan::shared_groups(scan);
-            let cursor = ColdCursor::new(self.table, view, wanted, shared);
+            let cursor = ColdCursor::new(view, wanted, shared);
             let work: ColdWork = Some((cursor, verdicts));
             Some(PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(work))
         }

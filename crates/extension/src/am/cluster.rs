@@ -32,10 +32,10 @@ use howdah_columnar::RowGroupBuilder;
 use pgrx::{pg_guard, pg_sys};
 
 use super::scan;
-use crate::cursor::RowMemory;
 use crate::errors::{ColdError, or_raise};
 use crate::load;
 use crate::settings;
+use crate::slot_writer::RowMemory;
 use crate::store::directory::{self, GroupEntry};
 use crate::store::fate::{self, Fate, FatedEntry};
 use crate::store::gaps::Gaps;

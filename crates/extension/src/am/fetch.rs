@@ -7,21 +7,17 @@
 //! `all_dead` is never reported for a cold row: the horizon that an index AM would need to
 //! delete its entry is known to VACUUM only.
 
-use std::rc::Rc;
-
 use howdah_bridge::ffi;
-use howdah_bridge::slot::store_cold_row;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 
 use super::{heap, scan};
-use crate::cursor::RowMemory;
 use crate::errors::or_raise;
 use crate::load;
+use crate::slot_writer::SlotWriter;
 use crate::store::directory::{self, GroupEntry, GroupState};
-use crate::store::view::{ColdGroup, GroupRows, RowDatums, Wanted, fill_point};
-use crate::types::TableLayout;
+use crate::store::view::{ColdGroup, GroupRows, Wanted, fill_point};
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.index_fetch_begin = Some(index_fetch_begin);
@@ -44,9 +40,7 @@ struct HowdahFetch {
 
 /// Reads single cold rows of one relation.
 pub struct PointReader {
-    layout: Rc<TableLayout>,
-    datums: RowDatums,
-    memory: RowMemory,
+    writer: SlotWriter,
     /// The last group found, and the snapshot (address and curcid) that saw it.
     last: Option<(GroupEntry, usize, pg_sys::CommandId)>,
 }
@@ -57,16 +51,10 @@ enum Found {
 }
 
 impl PointReader {
-    /// # Safety
-    /// `table` is open; the current memory context outlives the reader.
-    pub unsafe fn new(table: pg_sys::Relation) -> PointReader {
-        // SAFETY: the caller holds the relation open.
-        let layout = Rc::new(unsafe { TableLayout::of((*table).rd_att) });
-        let datums = RowDatums::new(layout.attributes.len());
+    /// The current memory context outlives the reader.
+    pub fn new() -> PointReader {
         PointReader {
-            layout,
-            datums,
-            memory: RowMemory::new(),
+            writer: SlotWriter::new(),
             last: None,
         }
     }
@@ -145,16 +133,14 @@ impl PointReader {
         snapshot: pg_sys::Snapshot,
         slot: *mut pg_sys::TupleTableSlot,
     ) -> bool {
-        // SAFETY: as for `fetch`; datums live in the row memory until the slot copied them.
+        // SAFETY: as for `fetch`.
         unsafe {
             let oid = (*table).rd_id;
             let Some(found) = self.find(table, store, row, snapshot) else {
                 return false;
             };
-            let desc = (*table).rd_att;
-            let (layout, datums) = (&self.layout, &mut self.datums);
-            self.memory.with(|| {
-                match &found {
+            self.writer
+                .write(slot, row.tid(), oid, |layout, desc, datums| match &found {
                     Found::Stored(entry, _) if entry.state == GroupState::Loading => {
                         (0..datums.values.len()).for_each(|i| datums.set_null(i));
                     }
@@ -166,15 +152,7 @@ impl PointReader {
                         let rows = or_raise(oid, GroupRows::load(store, group, &Wanted::All));
                         rows.fill(*position, layout, desc, &Wanted::All, datums);
                     }
-                }
-                store_cold_row(
-                    slot,
-                    datums.values.as_mut_ptr(),
-                    datums.nulls.as_mut_ptr(),
-                    row.tid(),
-                    oid,
-                );
-            });
+                });
             true
         }
     }
@@ -237,7 +215,7 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
         if fetch.reader.is_null() {
             let context = pg_sys::GetMemoryChunkContext(data.cast());
             let old = pg_sys::MemoryContextSwitchTo(context);
-            let reader = PointReader::new(fetch.base.rel);
+            let reader = PointReader::new();
             fetch.reader =
                 PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(Some(reader));
             pg_sys::MemoryContextSwitchTo(old);
@@ -275,9 +253,9 @@ unsafe extern "C-unwind" fn tuple_fetch_row_version(
         };
         lock_for_serializable(rel, snapshot);
         pg_sys::ExecClearTuple(slot);
-        let mut reader = PointReader::new(rel);
+        let mut reader = PointReader::new();
         let found = reader.fetch(rel, row, snapshot, slot);
-        reader.memory.delete();
+        reader.writer.delete();
         found
     }
 }

@@ -6,17 +6,15 @@
 
 use std::cell::Cell;
 
-use howdah_bridge::slot::store_cold_row;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
 use pgrx::{pg_guard, pg_sys};
 
 use super::heap;
 use super::scan::{HowdahScan, ours};
-use crate::cursor::RowMemory;
 use crate::errors::or_raise;
-use crate::store::view::{ColdView, GroupRows, RowDatums, Wanted};
-use crate::types::TableLayout;
+use crate::slot_writer::SlotWriter;
+use crate::store::view::{ColdView, GroupRows, Wanted};
 
 /// What a sample scan keeps between tuples.
 #[derive(Default)]
@@ -32,9 +30,7 @@ struct Plan {
     next_sequential: u32,
     current: Option<ColdBlock>,
     loaded: Option<(usize, GroupRows)>,
-    layout: TableLayout,
-    datums: RowDatums,
-    memory: RowMemory,
+    writer: SlotWriter,
 }
 
 #[derive(Clone, Copy)]
@@ -81,8 +77,6 @@ impl Plan {
                 })
                 .collect();
             blocks_before.push(total);
-            let layout = TableLayout::of((*scan.base.rs_rd).rd_att);
-            let datums = RowDatums::new(layout.attributes.len());
             let plan = Plan {
                 hot_blocks: (*scan.heap.cast::<pg_sys::HeapScanDescData>()).rs_nblocks,
                 view,
@@ -90,9 +84,7 @@ impl Plan {
                 next_sequential: 0,
                 current: None,
                 loaded: None,
-                layout,
-                datums,
-                memory: RowMemory::new(),
+                writer: SlotWriter::new(),
             };
             pg_sys::MemoryContextSwitchTo(old);
             plan
@@ -218,16 +210,9 @@ unsafe extern "C-unwind" fn scan_sample_next_tuple(
         };
         let position = block.first_position + u32::from(offset) - 1;
         let tid = RowNumber(rows.first_row.0 + u64::from(position)).tid();
-        let (layout, datums) = (&plan.layout, &mut plan.datums);
-        plan.memory.with(|| {
-            rows.fill(position, layout, (*rel).rd_att, &Wanted::All, datums);
-            store_cold_row(
-                slot,
-                datums.values.as_mut_ptr(),
-                datums.nulls.as_mut_ptr(),
-                tid,
-                (*rel).rd_id,
-            );
+        let writer = &mut plan.writer;
+        writer.write(slot, tid, (*rel).rd_id, |layout, desc, datums| {
+            rows.fill(position, layout, desc, &Wanted::All, datums);
         });
         true
     }

@@ -105,7 +105,7 @@ impl HowdahScan {
                 let view = ColdView::of(rel, snapshot);
                 let shared =
                     (!parallel.is_null()).then(|| SharedNext::new(shared_counter(parallel)));
-                let cursor = ColdCursor::new(rel, view, Wanted::All, shared);
+                let cursor = ColdCursor::new(view, Wanted::All, shared);
                 pg_sys::MemoryContextSwitchTo(old);
                 cursor
             })

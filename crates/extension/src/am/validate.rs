@@ -148,7 +148,7 @@ impl Validation {
             }
             let wanted = attributes_read(self.info, (*(*self.table).rd_att).natts as usize);
             // In the current memory context, so that an ERROR may jump over this frame.
-            let cursor = ColdCursor::new(self.table, view, wanted, None);
+            let cursor = ColdCursor::new(view, wanted, None);
             let place =
                 PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(Some(cursor));
             if let Some(cursor) = &mut *place {

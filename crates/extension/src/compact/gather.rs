@@ -9,8 +9,8 @@ use pgrx::pg_sys;
 
 use super::progress::Progress;
 use super::survey::BlockSet;
-use crate::cursor::RowMemory;
 use crate::settings;
+use crate::slot_writer::RowMemory;
 use crate::store::view::RowDatums;
 use crate::types::{TableLayout, has_oversized_value, push_datum};
 

@@ -12,9 +12,9 @@ use pgrx::pg_sys;
 
 use super::indexes::Indexes;
 use super::table::{StepTable, Task};
-use crate::cursor::RowMemory;
 use crate::errors::{ColdError, or_raise};
 use crate::settings;
+use crate::slot_writer::RowMemory;
 use crate::stop_point;
 use crate::store::directory::{self, GroupState, PlacedEntry};
 use crate::store::group;

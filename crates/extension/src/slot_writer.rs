@@ -1,0 +1,113 @@
+//! Cold rows into slots.
+//!
+//! What a row looks like is taken from the slot, not from the relation: ALTER TABLE reads a table
+//! that it is about to rewrite with the descriptor from before its changes, while the relation's
+//! own has the new types already and has lost the missing values.
+
+use howdah_bridge::slot::store_cold_row;
+use pgrx::pg_sys;
+
+use crate::store::view::RowDatums;
+use crate::types::TableLayout;
+
+/// Memory for one row's datums, emptied before each row.
+pub struct RowMemory(pg_sys::MemoryContext);
+
+impl RowMemory {
+    /// A context under the current one, which frees it.
+    pub fn new() -> RowMemory {
+        // SAFETY: plain context creation.
+        RowMemory(unsafe {
+            pg_sys::AllocSetContextCreateInternal(
+                pg_sys::CurrentMemoryContext,
+                c"howdah cold row".as_ptr(),
+                pg_sys::ALLOCSET_SMALL_MINSIZE as usize,
+                pg_sys::ALLOCSET_SMALL_INITSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+            )
+        })
+    }
+
+    /// Frees the memory before its parent does.
+    pub fn delete(self) {
+        // SAFETY: made by `new`, deleted once; nothing in it is in use any more.
+        unsafe { pg_sys::MemoryContextDelete(self.0) }
+    }
+
+    /// Empties the memory and runs `f` with it as the current context.
+    pub fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        // SAFETY: the context lives as long as its parent, which outlives the reader; an ERROR
+        // in `f` leaves the context switch to PostgreSQL's error recovery.
+        unsafe {
+            pg_sys::MemoryContextReset(self.0);
+            let old = pg_sys::MemoryContextSwitchTo(self.0);
+            let result = f();
+            pg_sys::MemoryContextSwitchTo(old);
+            result
+        }
+    }
+}
+
+/// How the rows of one slot look.
+struct Shape {
+    desc: pg_sys::TupleDesc,
+    layout: TableLayout,
+    datums: RowDatums,
+}
+
+/// Writes cold rows into slots, usually always the same one.
+pub struct SlotWriter {
+    memory: RowMemory,
+    shape: Option<Shape>,
+}
+
+impl SlotWriter {
+    /// Allocates under the current memory context, which outlives the writer.
+    pub fn new() -> SlotWriter {
+        SlotWriter {
+            memory: RowMemory::new(),
+            shape: None,
+        }
+    }
+
+    /// Frees what the writer holds before its memory context does.
+    pub fn delete(self) {
+        self.memory.delete();
+    }
+
+    /// Stores the row at `tid` that `fill` writes for the layout and descriptor it is given.
+    ///
+    /// # Safety
+    /// `slot` is a buffer-heap-tuple slot of the table with the OID `table`.
+    pub unsafe fn write(
+        &mut self,
+        slot: *mut pg_sys::TupleTableSlot,
+        tid: pg_sys::ItemPointerData,
+        table: pg_sys::Oid,
+        fill: impl FnOnce(&TableLayout, pg_sys::TupleDesc, &mut RowDatums),
+    ) {
+        // SAFETY: the slot has a descriptor; datums live in the row memory until the slot has
+        // copied them.
+        unsafe {
+            let desc = (*slot).tts_tupleDescriptor;
+            let shape = match &mut self.shape {
+                Some(shape) if shape.desc == desc => shape,
+                other => {
+                    let layout = TableLayout::of(desc);
+                    let datums = RowDatums::new(layout.attributes.len());
+                    other.insert(Shape {
+                        desc,
+                        layout,
+                        datums,
+                    })
+                }
+            };
+            self.memory.with(|| {
+                let datums = &mut shape.datums;
+                fill(&shape.layout, desc, datums);
+                let (values, nulls) = (datums.values.as_mut_ptr(), datums.nulls.as_mut_ptr());
+                store_cold_row(slot, values, nulls, tid, table);
+            });
+        }
+    }
+}
