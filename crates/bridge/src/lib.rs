@@ -10,6 +10,7 @@
 //!             ──> slot               values -> a buffer slot holding a cold heap tuple
 //!             ──> relation           open relations as guards
 //!             ──> hot                what heap has for hot rows, made safe for cold t_ctid links
+//!             ──> cold_lock          locks on cold rows and row groups
 //!             ──> collation          how a collation orders text
 //!             ──> counters           cumulative statistics per table
 //!             ──> ffi                functions pgrx does not bind
@@ -21,6 +22,7 @@
 //!   owner of the aborting transaction releases what the guard held.
 //! - What differs between PostgreSQL majors stays in this crate.
 
+pub mod cold_lock;
 pub mod collation;
 pub mod counters;
 pub mod ffi;

@@ -16,6 +16,7 @@ use pgrx::pg_sys;
 use crate::errors::{or_raise, raise};
 use crate::scan_stats::{self, ScanCounts};
 use crate::slot_writer::SlotWriter;
+use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, ColdView, GroupRows, Wanted};
 
 /// Hands out groups to the participants of a parallel scan.
@@ -57,6 +58,8 @@ pub struct ColdCursor {
     /// Index of the current group; -1 before the first, `len` after the last.
     group: isize,
     rows: Option<GroupRows>,
+    /// Rows of the current group that are passed over.
+    hidden: Option<RowSet>,
     /// Position inside the current group.
     row: i64,
 }
@@ -71,6 +74,7 @@ impl ColdCursor {
             shared,
             group: -1,
             rows: None,
+            hidden: None,
             row: -1,
         }
     }
@@ -104,9 +108,11 @@ impl ColdCursor {
     pub unsafe fn next(&mut self, table: pg_sys::Relation) -> Option<RowNumber> {
         loop {
             if let Some(rows) = &self.rows {
-                if self.row + 1 < i64::from(rows.row_count) {
+                while self.row + 1 < i64::from(rows.row_count) {
                     self.row += 1;
-                    return Some(RowNumber(rows.first_row.0 + self.row as u64));
+                    if !self.is_hidden(self.row) {
+                        return Some(RowNumber(rows.first_row.0 + self.row as u64));
+                    }
                 }
                 self.rows = None;
             }
@@ -146,9 +152,11 @@ impl ColdCursor {
     pub unsafe fn previous(&mut self, table: pg_sys::Relation) -> Option<RowNumber> {
         loop {
             if let Some(rows) = &self.rows {
-                if self.row > 0 {
+                while self.row > 0 {
                     self.row -= 1;
-                    return Some(RowNumber(rows.first_row.0 + self.row as u64));
+                    if !self.is_hidden(self.row) {
+                        return Some(RowNumber(rows.first_row.0 + self.row as u64));
+                    }
                 }
                 self.rows = None;
             }
@@ -163,6 +171,12 @@ impl ColdCursor {
         }
     }
 
+    fn is_hidden(&self, row: i64) -> bool {
+        self.hidden
+            .as_ref()
+            .is_some_and(|hidden| hidden.contains(row as u32))
+    }
+
     unsafe fn load(&mut self, table: pg_sys::Relation) {
         // SAFETY: the caller holds the relation open and locked.
         unsafe {
@@ -175,6 +189,7 @@ impl ColdCursor {
                 )
             };
             self.rows = Some(or_raise(oid, GroupRows::load(&store, group, &self.wanted)));
+            self.hidden = or_raise(oid, self.view.hidden(&store, group));
             let counts = ScanCounts {
                 groups_read_by_row: 1,
                 ..ScanCounts::default()

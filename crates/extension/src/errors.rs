@@ -15,6 +15,8 @@ pub enum ColdError {
     Store(#[from] StoreError),
     #[error("directory entry of row group {group} is damaged")]
     DamagedDirectory { group: u32 },
+    #[error("a mark on a row of row group {group} is damaged")]
+    DamagedMark { group: u32 },
     #[error("row group {group} describes {footer} rows, its directory entry {directory}")]
     RowCountMismatch {
         group: u32,

@@ -32,7 +32,7 @@ mod write;
 use pgrx::pg_sys;
 
 pub use copy::{CopiedAs, TupleStamp};
-pub use read::{Entry, Judge};
+pub use read::{Entry, Judge, Visited};
 pub use write::{Birth, BulkWrite};
 
 /// Bytes of one piece: with tuple header and keys one piece fills a page.

@@ -199,7 +199,47 @@ unsafe fn fields<'a>(tuple: &pg_sys::HeapTupleData) -> Option<(u32, i32, &'a [u8
     }
 }
 
+/// A tuple as [`ColdStore::visit`] shows it, its page pinned and share-locked.
+pub struct Visited<'a> {
+    pub seq: i32,
+    pub tuple: pg_sys::HeapTuple,
+    pub buffer: pg_sys::Buffer,
+    /// Empty if the tuple is damaged.
+    pub payload: &'a [u8],
+}
+
 impl ColdStore {
+    /// Shows every tuple `(id, seqs)`, dead or alive, in the order of `seq`, until `look` breaks.
+    /// Nothing is copied: `look` must be short and may not touch other pages.
+    pub fn visit(
+        &self,
+        id: u32,
+        seqs: RangeInclusive<i32>,
+        look: &mut dyn FnMut(Visited<'_>) -> ControlFlow<()>,
+    ) {
+        let mut scan = KeyScan::begin(self, id, seqs, false);
+        while let Some(keyed) = scan.next() {
+            let page = LockedPage::read(self.toast, crate::tid::block_of(&keyed.tid));
+            let Some(mut tuple) = page.tuple(self.toast, keyed.tid) else {
+                continue;
+            };
+            // SAFETY: pin and lock are held by `page`.
+            let payload = match unsafe { fields(&tuple) } {
+                Some((id, seq, payload)) if (id, seq) == (keyed.id, keyed.seq) => payload,
+                _ => &[],
+            };
+            let visited = Visited {
+                seq: keyed.seq,
+                tuple: &mut tuple,
+                buffer: page.buffer,
+                payload,
+            };
+            if look(visited).is_break() {
+                return;
+            }
+        }
+    }
+
     /// Calls `found` for each entry `(id, seqs)` whose tuple the judge wants, in the order of
     /// `seq` (descending if `backward`), until `found` breaks.
     ///

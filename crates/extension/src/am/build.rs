@@ -17,6 +17,7 @@
 
 use howdah_bridge::hot::{is_hot_updated, xmin_of};
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::RowNumber;
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 
 use super::index_entry::{BuildCallback, ChainRoots, IndexEntries, attributes_read, is_hot_only};
@@ -24,7 +25,9 @@ use super::scan;
 use crate::cursor::ColdCursor;
 use crate::errors::or_raise;
 use crate::load;
+use crate::store::directory::GroupEntry;
 use crate::store::fate::{self, Fate, FatedEntry};
+use crate::store::marks::{self, RowFates};
 use crate::store::view::{ColdGroup, ColdView};
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
@@ -44,12 +47,40 @@ struct Build {
 }
 
 /// The cold side of a build, in a memory context that drops it.
-type ColdWork = Option<(ColdCursor, Vec<Verdict>)>;
+type ColdWork = Option<(ColdCursor, Vec<GroupVerdict>)>;
 
 /// What becomes of one row.
+#[derive(Clone, Copy)]
 struct Verdict {
     alive: bool,
     counts: bool,
+}
+
+/// What becomes of the rows of one group.
+struct GroupVerdict {
+    first_row: RowNumber,
+    unmarked: Verdict,
+    /// What marks say of single rows.
+    marked: Option<RowFates>,
+}
+
+impl GroupVerdict {
+    /// `None` if the row is dead to everybody.
+    fn of(&self, row: RowNumber) -> Option<Verdict> {
+        let position = (row.0 - self.first_row.0) as u32;
+        match &self.marked {
+            Some(marked) if marked.gone.contains(position) => None,
+            Some(marked) if marked.dead.contains(position) => Some(Verdict {
+                alive: false,
+                counts: false,
+            }),
+            Some(marked) if marked.leaving.contains(position) => Some(Verdict {
+                alive: false,
+                ..self.unmarked
+            }),
+            _ => Some(self.unmarked),
+        }
+    }
 }
 
 #[pg_guard]
@@ -237,7 +268,8 @@ impl Build {
             if let Some((cursor, verdicts)) = &mut *work {
                 while let Some(row) = cursor.next(self.table) {
                     pgrx::check_for_interrupts!();
-                    let verdict = &verdicts[cursor.group_index()];
+                    let verdict = verdicts[cursor.group_index()].of(row);
+                    let Some(verdict) = verdict else { continue };
                     row_count += f64::from(u8::from(verdict.counts));
                     cursor.store(self.table, entries.slot);
                     if entries.form() {
@@ -268,50 +300,78 @@ impl Build {
     }
 
     /// The groups to build, and what becomes of the rows of each. `None` if there are none.
-    unsafe fn cold_view(&self, snapshot: pg_sys::Snapshot) -> Option<(ColdView, Vec<Verdict>)> {
+    unsafe fn cold_view(
+        &self,
+        snapshot: pg_sys::Snapshot,
+    ) -> Option<(ColdView, Vec<GroupVerdict>)> {
+        const WHOLE: Verdict = Verdict {
+            alive: true,
+            counts: true,
+        };
         // SAFETY: the table is open and locked.
         unsafe {
-            let mut groups: Vec<(ColdGroup, Verdict)> = if self.judges_itself() {
-                self.judged_groups()
-                    .into_iter()
-                    .map(|e| {
-                        let verdict = Verdict {
-                            alive: matches!(e.fate, Fate::Live | Fate::Arriving(_)),
-                            counts: e.fate.counts_as_live(),
-                        };
-                        (ColdGroup::Stored(e.placed.entry), verdict)
-                    })
-                    .collect()
-            } else {
-                ColdView::of(self.table, snapshot)
-                    .groups
-                    .into_iter()
-                    .filter(|g| !g.is_pending())
-                    .map(|g| {
-                        (
-                            g,
-                            Verdict {
-                                alive: true,
-                                counts: true,
-                            },
-                        )
-                    })
-                    .collect()
-            };
+            if !self.judges_itself() {
+                let view = ColdView::of(self.table, snapshot);
+                let verdicts = view.groups.iter().map(|group| GroupVerdict {
+                    first_row: group.first_row(),
+                    unmarked: WHOLE,
+                    marked: None,
+                });
+                let verdicts = verdicts.collect();
+                return (!view.is_empty()).then_some((view, verdicts));
+            }
+            let mut groups: Vec<(ColdGroup, Verdict)> = self
+                .judged_groups()
+                .into_iter()
+                .map(|e| {
+                    let verdict = Verdict {
+                        alive: matches!(e.fate, Fate::Live | Fate::Arriving(_)),
+                        counts: e.fate.counts_as_live(),
+                    };
+                    (ColdGroup::Stored(e.placed.entry), verdict)
+                })
+                .collect();
             // Rows of a load of this very transaction that are still in memory.
             let pending = load::visible_pending(self.table, snapshot);
-            groups.extend(pending.into_iter().map(|g| {
-                (
-                    g,
-                    Verdict {
-                        alive: true,
-                        counts: true,
-                    },
-                )
-            }));
+            groups.extend(pending.into_iter().map(|group| (group, WHOLE)));
             groups.sort_by_key(|(group, _)| group.first_row());
-            let (groups, verdicts): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
-            (!groups.is_empty()).then_some((ColdView { groups }, verdicts))
+            let verdicts = groups
+                .iter()
+                .map(|(group, unmarked)| GroupVerdict {
+                    first_row: group.first_row(),
+                    unmarked: *unmarked,
+                    marked: self.judged_marks(group.entry()),
+                })
+                .collect();
+            let view = ColdView {
+                groups: groups.into_iter().map(|(group, _)| group).collect(),
+                ..ColdView::default()
+            };
+            (!view.is_empty()).then_some((view, verdicts))
+        }
+    }
+
+    /// What has become of the marked rows of a group. Waits for other transactions' marks where
+    /// uniqueness depends on them, as for hot rows.
+    unsafe fn judged_marks(&self, entry: &GroupEntry) -> Option<RowFates> {
+        if entry.flags.are_clear() {
+            return None;
+        }
+        // SAFETY: the table is open and locked.
+        unsafe {
+            let store = ColdStore::open(self.table, pg_sys::AccessShareLock)?;
+            let horizon = fate::horizon(&store);
+            loop {
+                let fates = or_raise((*self.table).rd_id, marks::fates(&store, entry, horizon));
+                let Some(xid) = fates.leaving_with else {
+                    return Some(fates);
+                };
+                self.warn_of("delete");
+                if !self.checks_uniqueness() {
+                    return Some(fates);
+                }
+                self.wait_for(xid, &mut entry.first_row.tid());
+            }
         }
     }
 

@@ -12,11 +12,12 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 
-use super::{heap, scan};
+use super::{cold_rows, heap, scan};
 use crate::errors::or_raise;
 use crate::load;
 use crate::slot_writer::SlotWriter;
 use crate::store::directory::{self, GroupEntry, GroupState};
+use crate::store::marks;
 use crate::store::view::{ColdGroup, GroupRows, Wanted, fill_point};
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
@@ -50,6 +51,15 @@ enum Found {
     Pending(ColdGroup, u32),
 }
 
+impl Found {
+    fn entry(&self) -> &GroupEntry {
+        match self {
+            Found::Stored(entry, _) => entry,
+            Found::Pending(group, _) => group.entry(),
+        }
+    }
+}
+
 impl PointReader {
     /// The current memory context outlives the reader.
     pub fn new() -> PointReader {
@@ -57,6 +67,11 @@ impl PointReader {
             writer: SlotWriter::new(),
             last: None,
         }
+    }
+
+    /// Frees what the reader holds before its memory context does.
+    pub fn end(self) {
+        self.writer.delete();
     }
 
     unsafe fn find(
@@ -139,6 +154,9 @@ impl PointReader {
             let Some(found) = self.find(table, store, row, snapshot) else {
                 return false;
             };
+            if or_raise(oid, marks::hides(store, found.entry(), row, snapshot)) {
+                return false;
+            }
             self.writer
                 .write(slot, row.tid(), oid, |layout, desc, datums| match &found {
                     Found::Stored(entry, _) if entry.state == GroupState::Loading => {
@@ -255,7 +273,7 @@ unsafe extern "C-unwind" fn tuple_fetch_row_version(
         pg_sys::ExecClearTuple(slot);
         let mut reader = PointReader::new();
         let found = reader.fetch(rel, row, snapshot, slot);
-        reader.writer.delete();
+        reader.end();
         found
     }
 }
@@ -279,12 +297,23 @@ unsafe extern "C-unwind" fn tuple_get_latest_tid(
     scan_desc: pg_sys::TableScanDesc,
     tid: pg_sys::ItemPointer,
 ) {
-    // SAFETY: the scan is ours. A cold row is its own latest version as long as cold rows are
-    // never changed. A hot row's chain is followed one step at a time, so that heap's loop
-    // never leaves the hot side.
+    // SAFETY: the scan is ours. A hot row's chain is followed one step at a time, so that heap's
+    // loop never leaves the hot side; from there it may lead to a cold row and back.
     unsafe {
-        if !is_cold(&*tid) {
-            howdah_bridge::hot::latest_tid(scan::ours(scan_desc).heap(), tid);
+        let scan = scan::ours(scan_desc);
+        loop {
+            let Some(row) = RowNumber::from_tid(&*tid) else {
+                howdah_bridge::hot::latest_tid(scan.heap(), tid);
+                if is_cold(&*tid) {
+                    continue;
+                }
+                return;
+            };
+            let (rel, snapshot) = (scan.base.rs_rd, scan.base.rs_snapshot);
+            match cold_rows::version_after(rel, row, snapshot) {
+                Some(next) => *tid = next,
+                None => return,
+            }
         }
     }
 }
@@ -300,12 +329,31 @@ unsafe extern "C-unwind" fn tuple_satisfies_snapshot(
         let Some(row) = RowNumber::from_tid(&(*slot).tts_tid) else {
             return (heap().tuple_satisfies_snapshot.unwrap_unchecked())(rel, slot, snapshot);
         };
-        if let Some(pending) = load::pending_row(rel, row, snapshot) {
-            return pending.is_some();
-        }
-        ColdStore::open(rel, pg_sys::AccessShareLock).is_some_and(|store| {
-            or_raise((*rel).rd_id, directory::group_of(&store, row, snapshot))
-                .is_some_and(|placed| placed.entry.position_of(row).is_some())
+        ColdStore::open(rel, pg_sys::AccessShareLock)
+            .is_some_and(|store| sees_row(&store, rel, row, snapshot))
+    }
+}
+
+/// Whether the snapshot sees a cold row.
+///
+/// # Safety
+/// `rel` is open, `store` is its cold store, `snapshot` valid.
+pub unsafe fn sees_row(
+    store: &ColdStore,
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    snapshot: pg_sys::Snapshot,
+) -> bool {
+    // SAFETY: as for this function.
+    unsafe {
+        let mut reader = PointReader::new();
+        let found = reader.find(rel, store, row, snapshot);
+        reader.end();
+        found.is_some_and(|found| {
+            !or_raise(
+                (*rel).rd_id,
+                marks::hides(store, found.entry(), row, snapshot),
+            )
         })
     }
 }

@@ -23,6 +23,7 @@ mod bitmap;
 pub mod brin;
 mod build;
 mod cluster;
+pub mod cold_rows;
 pub mod estimate;
 pub mod fetch;
 pub mod index_entry;

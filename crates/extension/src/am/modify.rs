@@ -1,16 +1,13 @@
 //! Inserts, updates, deletes and row locks.
 //!
 //! Inserts go hot by heap's code unless the running statement is a bulk load ([`crate::load`]).
-//! Speculative inserts are always hot. Changing or locking a cold row is not possible yet: it
-//! raises 0A000 before anything is changed. Row locks on hot rows must not follow a link into
-//! the cold side, which heap's own code would.
+//! Speculative inserts are always hot. Changes of hot rows are heap's, changes of cold rows and
+//! all row locks are those of [`super::cold_rows`].
 
-use howdah_bridge::hot::lock::{Meeting, meet};
-use howdah_bridge::tid::is_cold;
+use howdah_bridge::tid::RowNumber;
 use pgrx::{pg_guard, pg_sys};
 
-use super::heap;
-use crate::errors::cold_row_not_supported;
+use super::{cold_rows, heap};
 use crate::load;
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
@@ -118,8 +115,17 @@ unsafe extern "C-unwind" fn tuple_delete(
 ) -> pg_sys::TM_Result::Type {
     // SAFETY: arguments come from the executor.
     unsafe {
-        if is_cold(&*tid) {
-            cold_row_not_supported((*rel).rd_id, "delete");
+        if let Some(row) = RowNumber::from_tid(&*tid) {
+            crate::compact::note_write();
+            return cold_rows::delete(
+                rel,
+                row,
+                cid,
+                crosscheck,
+                wait,
+                &mut *tmfd,
+                changing_partition,
+            );
         }
         (heap().tuple_delete.unwrap_unchecked())(
             rel,
@@ -149,10 +155,20 @@ unsafe extern "C-unwind" fn tuple_update(
 ) -> pg_sys::TM_Result::Type {
     // SAFETY: arguments come from the executor.
     unsafe {
-        if is_cold(&*otid) {
-            cold_row_not_supported((*rel).rd_id, "update");
-        }
         crate::compact::note_write();
+        if let Some(row) = RowNumber::from_tid(&*otid) {
+            return cold_rows::update(
+                rel,
+                row,
+                slot,
+                cid,
+                crosscheck,
+                wait,
+                &mut *tmfd,
+                &mut *lockmode,
+                &mut *update_indexes,
+            );
+        }
         (heap().tuple_update.unwrap_unchecked())(
             rel,
             otid,
@@ -180,38 +196,18 @@ unsafe extern "C-unwind" fn tuple_lock(
     flags: u8,
     tmfd: *mut pg_sys::TM_FailureData,
 ) -> pg_sys::TM_Result::Type {
-    // SAFETY: arguments come from the executor; the pin is held over heap's call.
+    // SAFETY: arguments come from the executor.
     unsafe {
-        let oid = (*rel).rd_id;
-        if is_cold(&*tid) {
-            cold_row_not_supported(oid, "lock");
-        }
-        match meet(rel, *tid, wait_policy) {
-            Meeting::Hot(_pin) => (heap().tuple_lock.unwrap_unchecked())(
-                rel,
-                tid,
-                snapshot,
-                slot,
-                cid,
-                mode,
-                wait_policy,
-                flags,
-                tmfd,
-            ),
-            Meeting::WouldBlock => pg_sys::TM_Result::TM_WouldBlock,
-            Meeting::Moved { ctid, xmax } => {
-                if u32::from(flags) & pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION != 0 {
-                    // The last version is a cold row.
-                    cold_row_not_supported(oid, "lock");
-                }
-                *tmfd = pg_sys::TM_FailureData {
-                    ctid,
-                    xmax,
-                    cmax: pg_sys::InvalidCommandId,
-                    traversed: false,
-                };
-                pg_sys::TM_Result::TM_Updated
-            }
-        }
+        cold_rows::lock(
+            rel,
+            tid,
+            snapshot,
+            slot,
+            cid,
+            mode,
+            wait_policy,
+            flags,
+            tmfd,
+        )
     }
 }

@@ -14,6 +14,7 @@ use super::heap;
 use super::scan::{HowdahScan, ours};
 use crate::errors::or_raise;
 use crate::slot_writer::SlotWriter;
+use crate::store::row_set::RowSet;
 use crate::store::view::{ColdView, GroupRows, Wanted};
 
 /// What a sample scan keeps between tuples.
@@ -29,7 +30,7 @@ struct Plan {
     blocks_before: Vec<u32>,
     next_sequential: u32,
     current: Option<ColdBlock>,
-    loaded: Option<(usize, GroupRows)>,
+    loaded: Option<(usize, GroupRows, Option<RowSet>)>,
     writer: SlotWriter,
 }
 
@@ -186,15 +187,10 @@ unsafe extern "C-unwind" fn scan_sample_next_tuple(
         let Some(next) = (*(*node).tsmroutine).NextSampleTuple else {
             return false;
         };
-        let offset = next(node, block.block, block.rows);
-        if offset == 0 || offset > block.rows {
-            pg_sys::ExecClearTuple(slot);
-            return false;
-        }
         if plan
             .loaded
             .as_ref()
-            .is_none_or(|(group, _)| *group != block.group)
+            .is_none_or(|(group, ..)| *group != block.group)
         {
             let Some(store) = ColdStore::open(rel, pg_sys::AccessShareLock) else {
                 return false;
@@ -203,12 +199,23 @@ unsafe extern "C-unwind" fn scan_sample_next_tuple(
             plan.loaded = Some((
                 block.group,
                 or_raise((*rel).rd_id, GroupRows::load(&store, group, &Wanted::All)),
+                or_raise((*rel).rd_id, plan.view.hidden(&store, group)),
             ));
         }
-        let Some((_, rows)) = &plan.loaded else {
+        let Some((_, rows, hidden)) = &plan.loaded else {
             return false;
         };
-        let position = block.first_position + u32::from(offset) - 1;
+        let position = loop {
+            let offset = next(node, block.block, block.rows);
+            if offset == 0 || offset > block.rows {
+                pg_sys::ExecClearTuple(slot);
+                return false;
+            }
+            let position = block.first_position + u32::from(offset) - 1;
+            if !hidden.as_ref().is_some_and(|h| h.contains(position)) {
+                break position;
+            }
+        };
         let tid = RowNumber(rows.first_row.0 + u64::from(position)).tid();
         let writer = &mut plan.writer;
         writer.write(slot, tid, (*rel).rd_id, |layout, desc, datums| {

@@ -30,6 +30,7 @@ use super::explain::Counts;
 use super::parallel::SharedUnits;
 use crate::errors::ColdError;
 use crate::store::open_group::OpenGroup;
+use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, ColdView};
 use crate::types::TableLayout;
 
@@ -70,6 +71,8 @@ struct Current {
     left: Option<Vec<usize>>,
     /// Some predicate is about a column that the group does not store.
     undecided: bool,
+    /// Rows that the snapshot does not see any more.
+    hidden: Option<RowSet>,
 }
 
 /// A run of zones that are treated alike.
@@ -195,7 +198,7 @@ impl Reader {
                 if let Some(piece) = self.pieces.pop_front() {
                     self.read_piece(table, question, piece)?;
                 } else if !self.take_unit(table, question)? {
-                    return Ok(self.hand_out_pending(question, batch));
+                    return self.hand_out_pending(table, question, batch);
                 }
             }
         }
@@ -249,17 +252,36 @@ impl Reader {
     }
 
     /// The next rows of this backend's own loads. They are few: never filtered here.
-    fn hand_out_pending(&mut self, question: &Question, batch: &mut Batch) -> bool {
+    unsafe fn hand_out_pending(
+        &mut self,
+        table: pg_sys::Relation,
+        question: &Question,
+        batch: &mut Batch,
+    ) -> Result<bool, ColdError> {
         while let Some(&index) = self.pending.front() {
+            // SAFETY: as for the caller; the scan's snapshot lives as long as the scan.
+            let hidden = unsafe {
+                let group = &self.view.groups[index];
+                match group.entry().flags.are_clear() {
+                    true => None,
+                    false => self.view.hidden(&store_of(table)?, group)?,
+                }
+            };
+            let is_hidden = |row: u32| hidden.as_ref().is_some_and(|h| h.contains(row));
             let ColdGroup::Pending {
                 load,
-                first_row,
+                entry,
                 row_count,
             } = &self.view.groups[index]
             else {
                 unreachable!("only pending groups are listed");
             };
-            let rows = self.pending_at..(*row_count).min(self.pending_at + BATCH_ROWS as u32);
+            while self.pending_at < *row_count && is_hidden(self.pending_at) {
+                self.pending_at += 1;
+            }
+            let end = (*row_count).min(self.pending_at + BATCH_ROWS as u32);
+            let end = (self.pending_at..end).find(|&row| is_hidden(row)).unwrap_or(end);
+            let rows = self.pending_at..end;
             if rows.is_empty() {
                 self.pending.pop_front();
                 self.pending_at = 0;
@@ -267,16 +289,16 @@ impl Reader {
             }
             let recheck = !question.predicates.is_empty() || !question.exact;
             let positions = Rows::Range(rows.start as usize, rows.end as usize);
-            batch.start(*first_row, positions, recheck);
+            batch.start(entry.first_row, positions, recheck);
             let load = load.borrow();
             for &i in self.wanted.of(recheck) {
                 let attribute = &self.layout.attributes[i];
                 batch.fill_with(i, rows.clone(), attribute, |row| load.value(i, row));
             }
             self.pending_at = rows.end;
-            return true;
+            return Ok(true);
         }
-        false
+        Ok(false)
     }
 
     /// Takes the next unit and divides it into pieces; `false` if there is none.
@@ -385,11 +407,17 @@ impl Reader {
                 Verdict::Some => left.get_or_insert_default().push(i),
             }
         }
+        let hidden = match &left {
+            // SAFETY: the scan's snapshot lives as long as the scan.
+            Some(_) => unsafe { self.view.hidden(&store, &self.view.groups[index])? },
+            None => None,
+        };
         self.current = Some(Current {
             index,
             open,
             left,
             undecided,
+            hidden,
         });
         Ok(())
     }
@@ -411,11 +439,17 @@ impl Reader {
             false => None,
             true => filter(&store, current, question, &piece.rows, &mut recheck)?,
         };
+        if let Some(bits) = &selected {
+            self.counts.rows_removed += (piece.rows.len() - bits.count_set_bits()) as u64;
+        }
+        let selected = match &current.hidden {
+            None => selected,
+            Some(hidden) => Some(without(hidden, selected, &piece.rows)),
+        };
         let selection = match selected {
             None => Selection::Range(piece.rows),
             Some(bits) => {
                 let count = bits.count_set_bits();
-                self.counts.rows_removed += (piece.rows.len() - count) as u64;
                 let start = piece.rows.start;
                 let dense = count * SPARSE >= piece.rows.len();
                 match count {
@@ -470,6 +504,23 @@ unsafe fn store_of(table: pg_sys::Relation) -> Result<ColdStore, ColdError> {
     // SAFETY: the caller holds the relation open and locked.
     unsafe { ColdStore::open(table, pg_sys::AccessShareLock) }
         .ok_or(ColdError::DamagedDirectory { group: u32::MAX })
+}
+
+/// The selected rows of a range that are not hidden.
+fn without(
+    hidden: &RowSet,
+    selected: Option<BooleanBuffer>,
+    rows: &Range<usize>,
+) -> BooleanBuffer {
+    // Pieces begin at zones, so at whole words.
+    let words = hidden.words().get(rows.start / 64..).unwrap_or_default();
+    let seen = BooleanBuffer::collect_bool(rows.len(), |i| {
+        words.get(i / 64).is_none_or(|word| word >> (i % 64) & 1 == 0)
+    });
+    match selected {
+        None => seen,
+        Some(selected) => &selected & &seen,
+    }
 }
 
 /// Where all predicates that are left hold; `None` is everywhere. Sets `recheck` where some

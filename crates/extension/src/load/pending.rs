@@ -435,7 +435,7 @@ pub unsafe fn visible_pending(
                 let pending = g.borrow();
                 ColdGroup::Pending {
                     load: Rc::clone(g),
-                    first_row: pending.placed.entry.first_row,
+                    entry: pending.placed.entry,
                     row_count: pending.rows.row_count() as u32,
                 }
             })
@@ -471,9 +471,24 @@ pub unsafe fn pending_row(
         }
         let view = ColdGroup::Pending {
             load: Rc::clone(group),
-            first_row: pending.placed.entry.first_row,
+            entry: pending.placed.entry,
             row_count,
         };
         Some(Some((view, position)))
     })
+}
+
+/// Notes that a row of this table has got a mark, if it is pending.
+pub fn note_marked(table: pg_sys::Oid, placed: &PlacedEntry) {
+    if !has_pending() {
+        return;
+    }
+    LOADS.with_borrow(|loads| {
+        for group in &loads.groups {
+            let mut group = group.borrow_mut();
+            if group.table == table && group.placed.entry.group() == placed.entry.group() {
+                group.placed.entry.flags = group.placed.entry.flags.union(placed.entry.flags);
+            }
+        }
+    });
 }

@@ -26,7 +26,10 @@ unsafe extern "C-unwind" fn at_transaction_event(
     use pg_sys::XactEvent::*;
     match event {
         XACT_EVENT_PRE_COMMIT | XACT_EVENT_PRE_PREPARE => pending::flush_all(),
-        XACT_EVENT_ABORT | XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => pending::reset(),
+        XACT_EVENT_ABORT | XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => {
+            pending::reset();
+            crate::am::cold_rows::reset();
+        }
         _ => {}
     }
 }

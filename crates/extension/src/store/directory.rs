@@ -41,6 +41,33 @@ pub struct GroupEntry {
     pub value_id: u32,
     pub footer_bytes: u32,
     pub body_bytes: u64,
+    /// What else the store knows of the group's rows; only ever grows.
+    pub flags: GroupFlags,
+}
+
+/// What to look for before a group's rows are handed out. Set in place, outside of any
+/// transaction, before the first such thing is written; never taken away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupFlags(u32);
+
+impl GroupFlags {
+    /// There may be marks of single rows.
+    pub const ROW_MARKS: GroupFlags = GroupFlags(1);
+    /// There may be bitmaps of hidden rows.
+    pub const BITMAPS: GroupFlags = GroupFlags(2);
+
+    pub fn contain(self, other: GroupFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether every row of the group is there for everybody who sees the group.
+    pub fn are_clear(self) -> bool {
+        self.0 == 0
+    }
+
+    pub fn union(self, other: GroupFlags) -> GroupFlags {
+        GroupFlags(self.0 | other.0)
+    }
 }
 
 impl GroupEntry {
@@ -75,6 +102,7 @@ impl GroupEntry {
         out[24..28].copy_from_slice(&self.value_id.to_le_bytes());
         out[28..32].copy_from_slice(&self.footer_bytes.to_le_bytes());
         out[32..40].copy_from_slice(&self.body_bytes.to_le_bytes());
+        out[40..44].copy_from_slice(&self.flags.0.to_le_bytes());
         let check = fnv1a(&out[..48]);
         out[48..56].copy_from_slice(&check.to_le_bytes());
         out
@@ -101,6 +129,7 @@ impl GroupEntry {
             value_id: word(24),
             footer_bytes: word(28),
             body_bytes: long(32),
+            flags: GroupFlags(word(40)),
         };
         let sound = entry.first_row.0 < ROW_NUMBER_LIMIT
             && entry.first_row.cold_block() == seq as u32
@@ -174,30 +203,47 @@ pub fn group_of(
     row: RowNumber,
     snapshot: pg_sys::Snapshot,
 ) -> Result<Option<PlacedEntry>, ColdError> {
-    let key = row.cold_block() as i32;
-    let mut result = Ok(None);
-    let mut nearest = None;
-    let mut judge = visible_to(store, snapshot);
-    // The nearest key alone can cover the row; several tuples may carry it (an aborted
-    // reservation and its successor), of which the snapshot sees at most one.
-    let mut seen = |tuple: pg_sys::HeapTuple, buffer: pg_sys::Buffer| judge(tuple, buffer);
-    let mut any = |_: pg_sys::HeapTuple, _: pg_sys::Buffer| true;
-    store.scan_entries(DIRECTORY_ID, 0..=key, true, &mut any, |entry| {
-        nearest = Some(entry.seq);
-        ControlFlow::Break(())
-    });
-    let Some(nearest) = nearest else {
+    let Some(nearest) = nearest_group(store, row) else {
         return Ok(None);
     };
-    if let Some(entry) = store.find_entry(DIRECTORY_ID, nearest, &mut seen) {
-        result = GroupEntry::decode(entry.seq, &entry.payload).map(|decoded| {
-            decoded.covers(row).then_some(PlacedEntry {
-                entry: decoded,
-                tid: entry.tid,
-            })
-        });
-    }
-    result
+    let mut judge = visible_to(store, snapshot);
+    entry_covering(store, nearest, row, &mut judge)
+}
+
+/// The name of the group that covers `row` if any does, whatever has become of it: the greatest
+/// not above the row's cold block.
+pub fn nearest_group(store: &ColdStore, row: RowNumber) -> Option<u32> {
+    let mut nearest = None;
+    let mut any = |_: pg_sys::HeapTuple, _: pg_sys::Buffer| true;
+    store.scan_entries(
+        DIRECTORY_ID,
+        0..=row.cold_block() as i32,
+        true,
+        &mut any,
+        |entry| {
+            nearest = Some(entry.seq as u32);
+            ControlFlow::Break(())
+        },
+    );
+    nearest
+}
+
+/// The entry named `group` that `judge` wants, if it covers the row. Several tuples may carry
+/// the name: an aborted reservation and its successor.
+pub fn entry_covering(
+    store: &ColdStore,
+    group: u32,
+    row: RowNumber,
+    judge: &mut dyn FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool,
+) -> Result<Option<PlacedEntry>, ColdError> {
+    let Some(entry) = store.find_entry(DIRECTORY_ID, group as i32, judge) else {
+        return Ok(None);
+    };
+    let decoded = GroupEntry::decode(entry.seq, &entry.payload)?;
+    Ok(decoded.covers(row).then_some(PlacedEntry {
+        entry: decoded,
+        tid: entry.tid,
+    }))
 }
 
 /// Reserves row numbers for a group of at most `capacity_rows` rows: see the state diagram
@@ -224,6 +270,7 @@ pub fn reserve(
             value_id: 0,
             footer_bytes: 0,
             body_bytes: 0,
+            flags: GroupFlags::default(),
         };
         let seq = entry.group() as i32;
         let tid = store.insert(
@@ -249,7 +296,7 @@ pub fn complete(
     debug_assert_eq!(placed.entry.first_row, entry.first_row);
     let used = entry.row_count.next_multiple_of(ROWS_PER_COLD_BLOCK as u32);
     if used == placed.entry.capacity_rows {
-        store.overwrite(placed.tid, &entry.encode());
+        overwrite(store, placed.tid, entry);
         return Ok(());
     }
     store.with_allocation_lock(|| {
@@ -258,14 +305,42 @@ pub fn complete(
             && mark == placed.entry.first_row.0 + u64::from(placed.entry.capacity_rows)
         {
             entry.capacity_rows = used;
-            store.overwrite(placed.tid, &entry.encode());
+            overwrite(store, placed.tid, entry);
             store.overwrite(
                 mark_tid,
                 &encode_high_water(entry.first_row.0 + u64::from(used)),
             );
         } else {
-            store.overwrite(placed.tid, &entry.encode());
+            overwrite(store, placed.tid, entry);
         }
+        Ok(())
+    })
+}
+
+/// Replaces an entry in place; the flags that it has got meanwhile stay.
+fn overwrite(store: &ColdStore, tid: pg_sys::ItemPointerData, entry: GroupEntry) {
+    store.update_in_place(tid, |payload| {
+        let flags = match GroupEntry::decode(entry.group() as i32, payload) {
+            Ok(known) => known.flags.union(entry.flags),
+            Err(_) => entry.flags,
+        };
+        payload.copy_from_slice(&GroupEntry { flags, ..entry }.encode());
+    });
+}
+
+/// Sets flags of a group in place.
+///
+/// # Errors
+/// A damaged entry, which is left as it is.
+pub fn add_flags(
+    store: &ColdStore,
+    placed: &PlacedEntry,
+    flags: GroupFlags,
+) -> Result<(), ColdError> {
+    store.update_in_place(placed.tid, |payload| {
+        let known = GroupEntry::decode(placed.entry.group() as i32, payload)?;
+        let flags = known.flags.union(flags);
+        payload.copy_from_slice(&GroupEntry { flags, ..known }.encode());
         Ok(())
     })
 }
@@ -274,7 +349,7 @@ pub fn complete(
 /// its range.
 pub fn complete_in_place(store: &ColdStore, placed: &PlacedEntry, entry: GroupEntry) {
     debug_assert_eq!(placed.entry.first_row, entry.first_row);
-    store.overwrite(placed.tid, &entry.encode());
+    overwrite(store, placed.tid, entry);
 }
 
 /// Inserts an entry that is complete from birth, under a range that is already reserved

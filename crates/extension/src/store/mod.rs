@@ -5,7 +5,7 @@
 //!   1   first cold block     directory entry of a row group (fixed length)
 //!   2   0                    high-water mark of row numbers (fixed length)
 //!   3   0                    note of what VACUUM has cleaned (fixed length)
-//!   16+ free                 reserved for row marks
+//!   4, 5, 16+                row marks, see [`marks`]
 //!   ≥16384                   row groups: footer || body, in pieces
 //! ```
 //!
@@ -29,5 +29,7 @@ pub mod directory;
 pub mod fate;
 pub mod gaps;
 pub mod group;
+pub mod marks;
 pub mod open_group;
+pub mod row_set;
 pub mod view;

@@ -14,7 +14,9 @@ use howdah_columnar::{Column, Value};
 use pgrx::pg_sys;
 
 use super::directory::{self, GroupEntry, GroupState};
+use super::marks;
 use super::open_group::{self, OpenGroup};
+use super::row_set::RowSet;
 use crate::errors::{ColdError, or_raise};
 use crate::load::{self, PendingGroup};
 use crate::types::{TableLayout, datum_of};
@@ -25,17 +27,21 @@ pub enum ColdGroup {
     Stored(GroupEntry),
     Pending {
         load: Rc<RefCell<PendingGroup>>,
-        first_row: RowNumber,
+        entry: GroupEntry,
         row_count: u32,
     },
 }
 
 impl ColdGroup {
-    pub fn first_row(&self) -> RowNumber {
+    /// What the directory says, or will say.
+    pub fn entry(&self) -> &GroupEntry {
         match self {
-            ColdGroup::Stored(entry) => entry.first_row,
-            ColdGroup::Pending { first_row, .. } => *first_row,
+            ColdGroup::Stored(entry) | ColdGroup::Pending { entry, .. } => entry,
         }
+    }
+
+    pub fn first_row(&self) -> RowNumber {
+        self.entry().first_row
     }
 
     pub fn row_count(&self) -> u32 {
@@ -52,9 +58,20 @@ impl ColdGroup {
 }
 
 /// The cold side of a table as one snapshot sees it.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct ColdView {
     pub groups: Vec<ColdGroup>,
+    /// Decides which rows of the groups are hidden; NULL hides none.
+    pub snapshot: pg_sys::Snapshot,
+}
+
+impl Default for ColdView {
+    fn default() -> ColdView {
+        ColdView {
+            groups: Vec::new(),
+            snapshot: std::ptr::null_mut(),
+        }
+    }
 }
 
 impl ColdView {
@@ -85,12 +102,28 @@ impl ColdView {
                 groups.extend(pending);
                 groups.sort_by_key(|g| g.first_row());
             }
-            ColdView { groups }
+            ColdView { groups, snapshot }
         }
     }
 
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
+    }
+
+    /// The rows of a group that the view does not show, by position.
+    ///
+    /// # Safety
+    /// The snapshot that the view was made of is still valid.
+    pub unsafe fn hidden(
+        &self,
+        store: &ColdStore,
+        group: &ColdGroup,
+    ) -> Result<Option<RowSet>, ColdError> {
+        if self.snapshot.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: as for this function.
+        unsafe { marks::hidden_from(store, group.entry(), self.snapshot) }
     }
 }
 

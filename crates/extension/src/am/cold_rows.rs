@@ -1,0 +1,553 @@
+//! Deleting, updating and locking cold rows.
+//!
+//! ```text
+//!   1  lock the group for row work, then the row      (bridge::cold_lock)
+//!   2  what has become of the row by now?
+//!        its group was merged away ──> updated, to its place in the new group
+//!        a mark is in force        ──> deleted, updated, or changed by ourselves
+//!   3  nothing: write the mark      (an update inserts the new version, hot, before)
+//! ```
+//!
+//! Locks are held to the end of the transaction, so what step 2 finds stays true, and two marks for
+//! one row cannot be in force. Whoever is told that the row was updated follows the TID it is given,
+//! as on heap; the way may lead from cold to hot and back.
+//!
+//! A reader sees the old version until the mark's transaction commits, and no version or the new
+//! one after; index entries of the old version stay until VACUUM. A crash loses an uncommitted mark,
+//! which is void anyway. A damaged mark raises XX001.
+//!
+//! Many rows: past [`ROWS_PER_GROUP`] locks in a group the whole group is asked for, without
+//! waiting; past [`ROWS_IN_ALL`] in all, with waiting. So the server's lock table does not fill up.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use howdah_bridge::cold_lock::{Locks, RowLock, Wait};
+use howdah_bridge::ffi;
+use howdah_bridge::hot::lock::{Meeting, meet};
+use howdah_bridge::hot::xmin_of;
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::{RowNumber, is_cold};
+use pgrx::{PgSqlErrorCode, pg_sys};
+
+use super::fetch::{PointReader, sees_row};
+use super::heap;
+use crate::errors::{or_raise, refuse};
+use crate::load;
+use crate::store::directory::{self, PlacedEntry};
+use crate::store::marks::{self, Mark, RowFate};
+
+/// Row locks in one group before the whole group is asked for.
+const ROWS_PER_GROUP: u32 = 512;
+/// Row locks of a transaction before groups are asked for at once, and waited for.
+const ROWS_IN_ALL: u32 = 4_096;
+
+thread_local! {
+    /// Row locks of this transaction, by table and group. Too many after a subtransaction was
+    /// rolled back, which does no harm.
+    static LOCKED_ROWS: RefCell<LockedRows> = RefCell::default();
+}
+
+#[derive(Default)]
+struct LockedRows {
+    by_group: HashMap<(u32, u32), u32>,
+    in_all: u32,
+}
+
+/// Forgets the counts: the transaction is over.
+pub fn reset() {
+    LOCKED_ROWS.with_borrow_mut(|rows| {
+        if rows.in_all > 0 {
+            *rows = LockedRows::default();
+        }
+    });
+}
+
+/// A cold row whose lock is held.
+struct Grip {
+    store: ColdStore,
+    row: RowNumber,
+    standing: Standing,
+}
+
+/// What has become of a row whose lock is held.
+enum Standing {
+    /// It is there, in this group.
+    There(PlacedEntry),
+    Marked(Mark),
+    /// Loaded by this very command, or one that runs outside of it.
+    Unborn,
+    /// Its group was merged into another one.
+    Moved {
+        to: RowNumber,
+        by: pg_sys::TransactionId,
+    },
+    /// Its group is gone, with everything in it.
+    Gone,
+}
+
+/// Locks the row and looks at it; `None` if it would have to wait and may not.
+///
+/// # Safety
+/// `rel` is open and locked for writing or row locks.
+unsafe fn grip(
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    lock: RowLock,
+    wait: Wait,
+    cid: pg_sys::CommandId,
+) -> Option<(Grip, Option<Locked>)> {
+    // SAFETY: as for this function.
+    unsafe {
+        let oid = (*rel).rd_id;
+        let Some(store) = ColdStore::open(rel, pg_sys::RowExclusiveLock) else {
+            refuse(
+                PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
+                format!("table with OID {} has no cold store", oid.to_u32()),
+                None,
+            )
+        };
+        let Some(group) = directory::nearest_group(&store, row) else {
+            let standing = Standing::Gone;
+            return Some((Grip { store, row, standing }, None));
+        };
+        let locks = Locks::of(rel);
+        let locked = lock_row(locks, oid.to_u32(), group, row, lock, wait)?;
+        let standing = or_raise(oid, standing_of(&store, group, row, cid));
+        Some((Grip { store, row, standing }, locked))
+    }
+}
+
+/// A row lock that was newly taken and may be given back.
+struct Locked {
+    locks: Locks,
+    row: RowNumber,
+    lock: RowLock,
+}
+
+impl Locked {
+    fn give_back(self) {
+        self.locks.unlock_row(self.row, self.lock);
+    }
+}
+
+/// `None` if it would have to wait and may not; `Some(None)` if there is nothing to give back.
+fn lock_row(
+    locks: Locks,
+    table: u32,
+    group: u32,
+    row: RowNumber,
+    lock: RowLock,
+    wait: Wait,
+) -> Option<Option<Locked>> {
+    if locks.holds_bulk(group, lock) {
+        return Some(None);
+    }
+    if !locks.lock_group(group, lock, wait) {
+        return None;
+    }
+    let (in_group, in_all) = LOCKED_ROWS.with_borrow_mut(|rows| {
+        rows.in_all += 1;
+        let in_group = rows.by_group.entry((table, group)).or_default();
+        *in_group += 1;
+        (*in_group, rows.in_all)
+    });
+    // Asking is not free: not for every row while somebody is in the way.
+    if in_group >= ROWS_PER_GROUP && in_group.is_multiple_of(ROWS_PER_GROUP / 8)
+        && locks.lock_in_bulk(group, lock, Wait::Not)
+        || in_all > ROWS_IN_ALL && locks.lock_in_bulk(group, lock, wait)
+    {
+        return Some(None);
+    }
+    let new = locks.lock_row(row, lock, wait)?;
+    Some(new.then_some(Locked { locks, row, lock }))
+}
+
+fn standing_of(
+    store: &ColdStore,
+    group: u32,
+    row: RowNumber,
+    cid: pg_sys::CommandId,
+) -> Result<Standing, crate::errors::ColdError> {
+    let mut unborn = false;
+    // SAFETY: judges are called with the page pinned and share-locked.
+    let mut in_force = |tuple: pg_sys::HeapTuple, buffer: pg_sys::Buffer| unsafe {
+        let header = (*tuple).t_data;
+        let snapshot = &raw mut pg_sys::SnapshotSelfData;
+        let in_force = pg_sys::HeapTupleSatisfiesVisibility(tuple, snapshot, buffer);
+        if in_force && pg_sys::TransactionIdIsCurrentTransactionId(xmin_of(header)) {
+            unborn = pg_sys::HeapTupleHeaderGetCmin(header) >= cid;
+        }
+        in_force
+    };
+    let placed = directory::entry_covering(store, group, row, &mut in_force)?;
+    let Some(placed) = placed else {
+        return Ok(match marks::forwarded(store, group, row)? {
+            Some((to, by)) => Standing::Moved { to, by },
+            None => Standing::Gone,
+        });
+    };
+    if unborn {
+        return Ok(Standing::Unborn);
+    }
+    Ok(match marks::of_row(store, &placed.entry, row)? {
+        Some(mark) => Standing::Marked(mark),
+        None => Standing::There(placed),
+    })
+}
+
+impl Standing {
+    /// What the executor is told, `TM_Ok` if the row is there.
+    fn report(
+        &self,
+        tid: pg_sys::ItemPointerData,
+        cid: pg_sys::CommandId,
+        tmfd: &mut pg_sys::TM_FailureData,
+    ) -> pg_sys::TM_Result::Type {
+        use pg_sys::TM_Result::*;
+        let nobody = pg_sys::InvalidTransactionId;
+        let (result, ctid, xmax, cmax) = match self {
+            Standing::There(_) => return TM_Ok,
+            Standing::Unborn => (TM_Invisible, tid, nobody, None),
+            Standing::Gone => (TM_Deleted, tid, nobody, None),
+            Standing::Moved { to, by } => (TM_Updated, to.tid(), *by, None),
+            Standing::Marked(mark) => {
+                let (result, ctid) = match mark.fate {
+                    RowFate::Deleted => (TM_Deleted, tid),
+                    RowFate::Updated(next) => (TM_Updated, next),
+                    RowFate::MovedAway => (TM_Updated, moved_to_another_partition()),
+                };
+                match mark.own {
+                    Some(command) if command >= cid => {
+                        (TM_SelfModified, ctid, mark.xid, Some(command))
+                    }
+                    Some(_) => (TM_Invisible, ctid, mark.xid, None),
+                    None => (result, ctid, mark.xid, None),
+                }
+            }
+        };
+        *tmfd = pg_sys::TM_FailureData {
+            ctid,
+            xmax,
+            cmax: cmax.unwrap_or(pg_sys::InvalidCommandId),
+            traversed: false,
+        };
+        result
+    }
+}
+
+/// `ItemPointerSetMovedPartitions`
+fn moved_to_another_partition() -> pg_sys::ItemPointerData {
+    howdah_bridge::tid::tid_of(
+        pg_sys::InvalidBlockNumber,
+        pg_sys::MovedPartitionsOffsetNumber as u16,
+    )
+}
+
+fn is_moved_to_another_partition(tid: &pg_sys::ItemPointerData) -> bool {
+    howdah_bridge::tid::block_of(tid) == pg_sys::InvalidBlockNumber
+        && u32::from(tid.ip_posid) == pg_sys::MovedPartitionsOffsetNumber
+}
+
+/// Grips the row for a change; the executor's answer where it cannot be changed.
+unsafe fn grip_for_change(
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    cid: pg_sys::CommandId,
+    crosscheck: pg_sys::Snapshot,
+    wait: bool,
+    tmfd: &mut pg_sys::TM_FailureData,
+) -> Result<(ColdStore, PlacedEntry), pg_sys::TM_Result::Type> {
+    // SAFETY: as for the callers.
+    unsafe {
+        let patience = if wait { Wait::Forever } else { Wait::Not };
+        let Some((grip, locked)) = grip(rel, row, RowLock::Update, patience, cid) else {
+            *tmfd = pg_sys::TM_FailureData {
+                ctid: row.tid(),
+                ..Default::default()
+            };
+            return Err(pg_sys::TM_Result::TM_BeingModified);
+        };
+        let result = grip.standing.report(row.tid(), cid, tmfd);
+        let Standing::There(placed) = grip.standing else {
+            if let Some(locked) = locked {
+                locked.give_back();
+            }
+            return Err(result);
+        };
+        if !crosscheck.is_null() && !sees_row(&grip.store, rel, grip.row, crosscheck) {
+            *tmfd = pg_sys::TM_FailureData {
+                ctid: row.tid(),
+                cmax: pg_sys::InvalidCommandId,
+                ..Default::default()
+            };
+            return Err(pg_sys::TM_Result::TM_Updated);
+        }
+        if pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 {
+            let none = std::ptr::null_mut();
+            ffi::CheckForSerializableConflictIn(rel, none, pg_sys::InvalidBlockNumber);
+        }
+        Ok((grip.store, placed))
+    }
+}
+
+unsafe fn mark(
+    rel: pg_sys::Relation,
+    store: &ColdStore,
+    mut placed: PlacedEntry,
+    row: RowNumber,
+    fate: RowFate,
+    cid: pg_sys::CommandId,
+) {
+    // SAFETY: the relation is open.
+    unsafe {
+        let oid = (*rel).rd_id;
+        or_raise(oid, marks::write(store, &mut placed, row, fate, cid));
+        load::note_marked(oid, &placed);
+    }
+}
+
+/// Deletes a cold row, as `table_tuple_delete` says.
+///
+/// # Safety
+/// `rel` is open and locked for writing; the snapshot is valid or NULL.
+pub unsafe fn delete(
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    cid: pg_sys::CommandId,
+    crosscheck: pg_sys::Snapshot,
+    wait: bool,
+    tmfd: &mut pg_sys::TM_FailureData,
+    changing_partition: bool,
+) -> pg_sys::TM_Result::Type {
+    // SAFETY: as for this function.
+    unsafe {
+        let (store, placed) = match grip_for_change(rel, row, cid, crosscheck, wait, tmfd) {
+            Ok(there) => there,
+            Err(result) => return result,
+        };
+        let fate = if changing_partition {
+            RowFate::MovedAway
+        } else {
+            RowFate::Deleted
+        };
+        mark(rel, &store, placed, row, fate, cid);
+        pg_sys::pgstat_count_heap_delete(rel);
+        pg_sys::TM_Result::TM_Ok
+    }
+}
+
+/// Updates a cold row to the one in `slot`, which becomes a hot row, as `table_tuple_update` says.
+///
+/// # Safety
+/// As for [`delete`]; `slot` holds a row of the table.
+pub unsafe fn update(
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    slot: *mut pg_sys::TupleTableSlot,
+    cid: pg_sys::CommandId,
+    crosscheck: pg_sys::Snapshot,
+    wait: bool,
+    tmfd: &mut pg_sys::TM_FailureData,
+    lockmode: &mut pg_sys::LockTupleMode::Type,
+    update_indexes: &mut pg_sys::TU_UpdateIndexes::Type,
+) -> pg_sys::TM_Result::Type {
+    // SAFETY: as for this function.
+    unsafe {
+        *lockmode = pg_sys::LockTupleMode::LockTupleExclusive;
+        *update_indexes = pg_sys::TU_UpdateIndexes::TU_None;
+        let (store, placed) = match grip_for_change(rel, row, cid, crosscheck, wait, tmfd) {
+            Ok(there) => there,
+            Err(result) => return result,
+        };
+        (heap().tuple_insert.unwrap_unchecked())(rel, slot, cid, 0, std::ptr::null_mut());
+        mark(rel, &store, placed, row, RowFate::Updated((*slot).tts_tid), cid);
+        // Heap has counted an insert.
+        pg_sys::pgstat_count_heap_insert(rel, -1);
+        pg_sys::pgstat_count_heap_update(rel, false, false);
+        *update_indexes = pg_sys::TU_UpdateIndexes::TU_All;
+        pg_sys::TM_Result::TM_Ok
+    }
+}
+
+/// Where an update has put the new version, if the snapshot sees that update.
+///
+/// # Safety
+/// `rel` is open, the snapshot valid.
+pub unsafe fn version_after(
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    snapshot: pg_sys::Snapshot,
+) -> Option<pg_sys::ItemPointerData> {
+    // SAFETY: as for this function.
+    unsafe {
+        let oid = (*rel).rd_id;
+        let store = ColdStore::open(rel, pg_sys::AccessShareLock)?;
+        let placed = or_raise(
+            oid,
+            directory::group_of(&store, row, &raw mut pg_sys::SnapshotSelfData),
+        )?;
+        if !or_raise(oid, marks::hides(&store, &placed.entry, row, snapshot)) {
+            return None;
+        }
+        match or_raise(oid, marks::of_row(&store, &placed.entry, row))?.fate {
+            RowFate::Updated(next) => Some(next),
+            RowFate::Deleted | RowFate::MovedAway => None,
+        }
+    }
+}
+
+/// Locks a row, hot or cold, as `table_tuple_lock` says.
+///
+/// # Safety
+/// Arguments are those of the executor's call.
+pub unsafe fn lock(
+    rel: pg_sys::Relation,
+    tid: pg_sys::ItemPointer,
+    snapshot: pg_sys::Snapshot,
+    slot: *mut pg_sys::TupleTableSlot,
+    cid: pg_sys::CommandId,
+    mode: pg_sys::LockTupleMode::Type,
+    wait_policy: pg_sys::LockWaitPolicy::Type,
+    flags: u8,
+    tmfd: *mut pg_sys::TM_FailureData,
+) -> pg_sys::TM_Result::Type {
+    use pg_sys::TM_Result::*;
+    let follow = u32::from(flags) & pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION != 0;
+    let mut traversed = false;
+    // SAFETY: as for this function.
+    unsafe {
+        loop {
+            let (result, failure) = match RowNumber::from_tid(&*tid) {
+                Some(row) => {
+                    let mut failure = pg_sys::TM_FailureData::default();
+                    let result = lock_cold(rel, row, slot, cid, mode, wait_policy, &mut failure);
+                    (result, failure)
+                }
+                None => match meet(rel, *tid, wait_policy) {
+                    Meeting::Hot(_pin) => {
+                        let result = (heap().tuple_lock.unwrap_unchecked())(
+                            rel,
+                            tid,
+                            snapshot,
+                            slot,
+                            cid,
+                            mode,
+                            wait_policy,
+                            flags,
+                            tmfd,
+                        );
+                        (*tmfd).traversed |= traversed;
+                        return result;
+                    }
+                    Meeting::WouldBlock => return TM_WouldBlock,
+                    Meeting::Moved { ctid, xmax } => (
+                        TM_Updated,
+                        pg_sys::TM_FailureData {
+                            ctid,
+                            xmax,
+                            cmax: pg_sys::InvalidCommandId,
+                            traversed: false,
+                        },
+                    ),
+                },
+            };
+            *tmfd = pg_sys::TM_FailureData {
+                traversed,
+                ..failure
+            };
+            if result != TM_Updated || !follow {
+                return result;
+            }
+            if is_moved_to_another_partition(&failure.ctid) {
+                refuse(
+                    PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE,
+                    "tuple to be locked was already moved to another partition due to concurrent update"
+                        .into(),
+                    None,
+                );
+            }
+            if !is_version_of(rel, failure.ctid, failure.xmax) {
+                return TM_Deleted;
+            }
+            traversed = true;
+            *tid = failure.ctid;
+        }
+    }
+}
+
+/// Whether the row that an update points at is still the one that the update has written.
+unsafe fn is_version_of(
+    rel: pg_sys::Relation,
+    tid: pg_sys::ItemPointerData,
+    xid: pg_sys::TransactionId,
+) -> bool {
+    if is_cold(&tid) {
+        // Row numbers are never used again.
+        return true;
+    }
+    // SAFETY: the relation is open; the tuple is looked at while its page is pinned. Its inserter
+    // never changes, and it cannot be removed while a snapshot needs what came before it.
+    unsafe {
+        let mut tuple = pg_sys::HeapTupleData {
+            t_self: tid,
+            ..Default::default()
+        };
+        let mut buffer = 0;
+        let any = &raw mut pg_sys::SnapshotAnyData;
+        if !pg_sys::heap_fetch(rel, any, &mut tuple, &mut buffer, false) {
+            return false;
+        }
+        let same = (*tuple.t_data).t_choice.t_heap.t_xmin == xid;
+        pg_sys::ReleaseBuffer(buffer);
+        same
+    }
+}
+
+unsafe fn lock_cold(
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    slot: *mut pg_sys::TupleTableSlot,
+    cid: pg_sys::CommandId,
+    mode: pg_sys::LockTupleMode::Type,
+    wait_policy: pg_sys::LockWaitPolicy::Type,
+    failure: &mut pg_sys::TM_FailureData,
+) -> pg_sys::TM_Result::Type {
+    use pg_sys::LockWaitPolicy::{LockWaitBlock, LockWaitError};
+    // SAFETY: as for `lock`.
+    unsafe {
+        let wait = if wait_policy == LockWaitBlock {
+            Wait::Forever
+        } else {
+            Wait::Not
+        };
+        let Some((grip, locked)) = grip(rel, row, RowLock::of(mode), wait, cid) else {
+            if wait_policy == LockWaitError {
+                let name = howdah_bridge::relation::name_of(rel);
+                refuse(
+                    PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,
+                    format!("could not obtain lock on row in relation \"{name}\""),
+                    None,
+                );
+            }
+            return pg_sys::TM_Result::TM_WouldBlock;
+        };
+        let result = grip.standing.report(row.tid(), cid, failure);
+        if result != pg_sys::TM_Result::TM_Ok {
+            if let Some(locked) = locked {
+                locked.give_back();
+            }
+            return result;
+        }
+        pg_sys::ExecClearTuple(slot);
+        let mut reader = PointReader::new();
+        let any = &raw mut pg_sys::SnapshotAnyData;
+        let found = reader.fetch_from(&grip.store, rel, row, any, slot);
+        reader.end();
+        if found {
+            result
+        } else {
+            pg_sys::TM_Result::TM_Deleted
+        }
+    }
+}
