@@ -131,13 +131,13 @@ impl Locks {
     /// Whether this transaction has locked all rows of the group in this way.
     pub fn holds_bulk(self, group: u32, lock: RowLock) -> bool {
         let tag = self.group(group);
-        held(&tag, pg_sys::ExclusiveLock)
-            || (lock.is_shared() && held(&tag, pg_sys::ShareLock))
+        held(&tag, pg_sys::ExclusiveLock) || (lock.is_shared() && held(&tag, pg_sys::ShareLock))
     }
 
     /// Announces work on rows of the group; `false` if it would have to wait and may not.
     pub fn lock_group(self, group: u32, lock: RowLock, wait: Wait) -> bool {
-        self.holds_group(group, lock) || acquire(&self.group(group), lock.on_group(), wait).is_some()
+        self.holds_group(group, lock)
+            || acquire(&self.group(group), lock.on_group(), wait).is_some()
     }
 
     /// Locks all rows of the group; `false` if it would have to wait and may not.

@@ -62,28 +62,6 @@ pub fn or_raise<T, E: Into<ColdError>>(table: pg_sys::Oid, result: Result<T, E>)
     }
 }
 
-/// The error of a statement that this version cannot do on cold rows. Nothing was changed.
-pub fn cold_row_not_supported(table: pg_sys::Oid, what: &str) -> ! {
-    // SAFETY: as in `raise`.
-    let name = unsafe {
-        let name = pg_sys::get_rel_name(table);
-        if name.is_null() {
-            String::new()
-        } else {
-            std::ffi::CStr::from_ptr(name)
-                .to_string_lossy()
-                .into_owned()
-        }
-    };
-    refuse(
-        PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
-        format!("cannot {what} a cold row of table \"{name}\""),
-        Some(format!(
-            "Bring the rows back with ALTER TABLE \"{name}\" SET ACCESS METHOD heap, or keep compaction off for tables that change."
-        )),
-    )
-}
-
 /// Refuses a statement: an ERROR with a hint that says what to do instead.
 pub fn refuse(code: PgSqlErrorCode, message: String, hint: Option<String>) -> ! {
     let report = ErrorReport::new(code, message, "howdah");

@@ -31,6 +31,8 @@ use crate::errors::or_raise;
 use crate::slot_writer::SlotWriter;
 use crate::store::directory::GroupEntry;
 use crate::store::fate;
+use crate::store::marks;
+use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, Wanted};
 
 /// Encoded bytes of cold rows that one ANALYZE reads, about.
@@ -57,7 +59,7 @@ enum Phase {
     /// Cold groups are known, nothing was drawn yet.
     Both {
         stream: *mut pg_sys::ReadStream,
-        groups: Vec<GroupEntry>,
+        groups: Vec<LiveGroup>,
     },
     Feeding(Feed),
 }
@@ -133,8 +135,22 @@ unsafe extern "C-unwind" fn scan_analyze_next_tuple(
     }
 }
 
+/// A group whose rows count as live, except some.
+#[derive(Clone)]
+struct LiveGroup {
+    entry: GroupEntry,
+    hidden: Option<RowSet>,
+}
+
+impl LiveGroup {
+    fn live_rows(&self) -> u64 {
+        let hidden = self.hidden.as_ref().map_or(0, RowSet::len);
+        u64::from(self.entry.row_count.saturating_sub(hidden))
+    }
+}
+
 /// The groups whose rows count as live.
-unsafe fn live_groups(table: pg_sys::Relation) -> Vec<GroupEntry> {
+unsafe fn live_groups(table: pg_sys::Relation) -> Vec<LiveGroup> {
     // SAFETY: the table is open and locked.
     unsafe {
         let Some(store) = ColdStore::open(table, pg_sys::AccessShareLock) else {
@@ -147,7 +163,10 @@ unsafe fn live_groups(table: pg_sys::Relation) -> Vec<GroupEntry> {
         or_raise((*table).rd_id, fate::entries_not_dead(&store, horizon))
             .into_iter()
             .filter(|e| e.has_stored_rows() && e.fate.counts_as_live())
-            .map(|e| e.placed.entry)
+            .map(|e| LiveGroup {
+                entry: e.placed.entry,
+                hidden: or_raise((*table).rd_id, marks::hidden_now(&store, &e.placed.entry)),
+            })
             .collect()
     }
 }
@@ -250,12 +269,12 @@ impl HotSample {
 unsafe fn prepare(
     table: pg_sys::Relation,
     mut hot: HotSample,
-    groups: &[GroupEntry],
+    groups: &[LiveGroup],
     live_rows: *mut f64,
 ) -> Feed {
     // SAFETY: as for scan_analyze_next_tuple.
     unsafe {
-        let cold_rows: u64 = groups.iter().map(|g| u64::from(g.row_count)).sum();
+        let cold_rows: u64 = groups.iter().map(LiveGroup::live_rows).sum();
         let hot_rows = hot.table_rows();
         let all_rows = hot_rows + cold_rows as f64;
         let mut share = (sample_rows_wanted(table) as f64 / all_rows).min(1.0);
@@ -264,7 +283,7 @@ unsafe fn prepare(
         }
         let hot_share = ((hot_rows * share).round() as usize).min(hot.rows.len());
         let chosen = choose_groups(groups);
-        let readable: u64 = chosen.iter().map(|g| u64::from(g.row_count)).sum();
+        let readable: u64 = chosen.iter().map(LiveGroup::live_rows).sum();
         let cold_share = ((cold_rows as f64 * share).round() as u64).min(readable);
         if hot.all_blocks > 0 {
             *live_rows +=
@@ -289,8 +308,8 @@ unsafe fn prepare(
 }
 
 /// All groups, or as many as may be read, one from each of equal parts of the table.
-fn choose_groups(groups: &[GroupEntry]) -> Vec<GroupEntry> {
-    let total: u64 = groups.iter().map(|g| g.body_bytes).sum();
+fn choose_groups(groups: &[LiveGroup]) -> Vec<LiveGroup> {
+    let total: u64 = groups.iter().map(|g| g.entry.body_bytes).sum();
     let affordable = match total.checked_div(groups.len() as u64) {
         None | Some(0) => groups.len(),
         Some(average) => (READ_LIMIT_BYTES / average) as usize,
@@ -300,14 +319,14 @@ fn choose_groups(groups: &[GroupEntry]) -> Vec<GroupEntry> {
         .map(|k| {
             let start = k * groups.len() / count;
             let end = (k + 1) * groups.len() / count;
-            groups[start + random_below((end - start) as u64) as usize]
+            groups[start + random_below((end - start) as u64) as usize].clone()
         })
         .collect()
 }
 
 /// The cold part of the sample, decoded group by group.
 struct ColdFeed {
-    groups: Vec<GroupEntry>,
+    groups: Vec<LiveGroup>,
     /// Positions among the rows of all `groups`, ascending.
     picks: std::collections::btree_set::IntoIter<u64>,
     /// The current group, and the position of its first row among those of all groups.
@@ -318,8 +337,11 @@ struct ColdFeed {
 }
 
 impl ColdFeed {
-    fn new(groups: Vec<GroupEntry>, count: u64) -> ColdFeed {
-        let rows: u64 = groups.iter().map(|g| u64::from(g.row_count)).sum();
+    /// About `live_count` live rows of the groups: hidden ones are picked, too, and passed over.
+    fn new(groups: Vec<LiveGroup>, live_count: u64) -> ColdFeed {
+        let rows: u64 = groups.iter().map(|g| u64::from(g.entry.row_count)).sum();
+        let live: u64 = groups.iter().map(LiveGroup::live_rows).sum();
+        let count = (live_count * rows).checked_div(live).unwrap_or(0);
         // Floyd's algorithm: `count` different numbers, every subset equally likely.
         let mut picks = BTreeSet::new();
         for bound in rows - count.min(rows)..rows {
@@ -338,17 +360,30 @@ impl ColdFeed {
         }
     }
 
+    /// The position in its group of the next picked row that is live; moves to its group.
+    fn next_live(&mut self) -> Option<u32> {
+        loop {
+            let pick = self.picks.next()?;
+            let row_count = |group: usize| u64::from(self.groups[group].entry.row_count);
+            while pick >= self.group_start + row_count(self.group) {
+                self.group_start += row_count(self.group);
+                self.group += 1;
+                self.loaded = None;
+            }
+            let position = (pick - self.group_start) as u32;
+            let hidden = &self.groups[self.group].hidden;
+            if !hidden.as_ref().is_some_and(|h| h.contains(position)) {
+                return Some(position);
+            }
+        }
+    }
+
     unsafe fn next(&mut self, table: pg_sys::Relation, slot: *mut pg_sys::TupleTableSlot) -> bool {
-        let Some(pick) = self.picks.next() else {
+        let Some(position) = self.next_live() else {
             // SAFETY: the slot belongs to the caller.
             unsafe { pg_sys::ExecClearTuple(slot) };
             return false;
         };
-        while pick >= self.group_start + u64::from(self.groups[self.group].row_count) {
-            self.group_start += u64::from(self.groups[self.group].row_count);
-            self.group += 1;
-            self.loaded = None;
-        }
         // SAFETY: the table is open; datums live in the row memory until the slot copied them.
         unsafe {
             let oid = (*table).rd_id;
@@ -357,16 +392,15 @@ impl ColdFeed {
                 let Some(store) = ColdStore::open(table, pg_sys::AccessShareLock) else {
                     return false;
                 };
-                let group = ColdGroup::Stored(self.groups[self.group]);
+                let group = ColdGroup::Stored(self.groups[self.group].entry);
                 self.loaded = Some(or_raise(oid, GroupRows::load(&store, &group, &Wanted::All)));
             }
             let Some(rows) = &self.loaded else {
                 return false;
             };
-            let position = pick - self.group_start;
-            let tid = RowNumber(rows.first_row.0 + position).tid();
+            let tid = RowNumber(rows.first_row.0 + u64::from(position)).tid();
             self.writer.write(slot, tid, oid, |layout, desc, datums| {
-                rows.fill(position as u32, layout, desc, &Wanted::All, datums);
+                rows.fill(position, layout, desc, &Wanted::All, datums);
             });
             true
         }

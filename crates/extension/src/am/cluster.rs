@@ -19,8 +19,9 @@
 //! of their entry, on every piece too, so that what is dead later can be removed whole. Groups dead to
 //! everyone are left out. Nobody else can see the new table before we commit.
 //!
-//! A group is encoded anew in two cases: it lacks columns that were added with a default (the
-//! server forgets such defaults after a rewrite), or it holds a dropped column.
+//! A group is encoded anew in three cases: it lacks columns that were added with a default (the
+//! server forgets such defaults after a rewrite), it holds a dropped column, or marks hide some
+//! of its rows from everybody and no row from some. Else marks are carried over with it.
 //!
 //! The order of cold rows is not changed here; that is what a sort key is for.
 
@@ -36,10 +37,12 @@ use crate::errors::{ColdError, or_raise};
 use crate::load;
 use crate::settings;
 use crate::slot_writer::RowMemory;
-use crate::store::directory::{self, GroupEntry};
+use crate::store::directory::{self, GroupEntry, GroupFlags};
 use crate::store::fate::{self, Fate, FatedEntry};
 use crate::store::gaps::Gaps;
+use crate::store::marks;
 use crate::store::open_group::OpenGroup;
+use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, RowDatums, Wanted};
 use crate::types::{TableLayout, push_datum};
 
@@ -376,9 +379,14 @@ unsafe fn copy_cold(
         };
         let mut entries = or_raise(oid, fate::entries_not_dead(&copy.old, oldest_xmin));
         entries.retain(FatedEntry::has_stored_rows);
+        let mut carried = Vec::new();
         for entry in &entries {
-            or_raise(oid, copy.group(entry));
-            counts.kept += f64::from(entry.placed.entry.row_count);
+            let kept = or_raise(oid, copy.group(entry));
+            if kept > 0 {
+                carried.push(*entry);
+            }
+            counts.kept += f64::from(kept);
+            counts.removed += f64::from(entry.placed.entry.row_count - kept);
             if matches!(entry.fate, Fate::RecentlyDead | Fate::Leaving(_)) {
                 counts.recently_dead += f64::from(entry.placed.entry.row_count);
             }
@@ -388,7 +396,7 @@ unsafe fn copy_cold(
             );
         }
         // The indexes are about to be built from what was carried over.
-        Gaps::between(&entries, mark).note_as_cleaned(&copy.new);
+        Gaps::between(&carried, mark).note_as_cleaned(&copy.new);
         ensure_first_page(new_table);
     }
 }
@@ -414,7 +422,8 @@ struct ColdCopy {
 }
 
 impl ColdCopy {
-    unsafe fn group(&mut self, fated: &FatedEntry) -> Result<(), ColdError> {
+    /// Carries a group over; the answer is how many rows were kept.
+    unsafe fn group(&mut self, fated: &FatedEntry) -> Result<u32, ColdError> {
         let settled = fated.fate == Fate::Live && fated.stamp.is_settled(self.oldest_xmin);
         let copied_as = if settled {
             CopiedAs::Frozen
@@ -423,9 +432,27 @@ impl ColdCopy {
         };
         let entry = fated.placed.entry;
         let open = OpenGroup::open(&self.old, entry)?;
-        let entry = if self.needs_encoding(&open) {
+        let mut gone = None;
+        if !entry.flags.are_clear() {
+            let fates = marks::fates(&self.old, &entry, self.oldest_xmin)?;
+            if settled
+                && fates.leaving.is_empty()
+                && fates.dead.iter().all(|p| fates.gone.contains(p))
+            {
+                gone = (!fates.gone.is_empty()).then_some(fates.gone);
+            } else {
+                let (old, new) = (&self.old, &self.new);
+                marks::copy(old, new, &entry, self.cid, self.oldest_xmin);
+            }
+        }
+        let entry = if gone
+            .as_ref()
+            .is_some_and(|gone| gone.len() == entry.row_count)
+        {
+            return Ok(0);
+        } else if gone.is_some() || self.needs_encoding(&open) {
             // SAFETY: as for copy_cold.
-            unsafe { self.encode_anew(entry, copied_as)? }
+            unsafe { self.encode_anew(entry, gone.as_ref(), copied_as)? }
         } else {
             let len = u64::from(entry.footer_bytes) + entry.body_bytes;
             self.new
@@ -433,7 +460,7 @@ impl ColdCopy {
             entry
         };
         directory::insert_copy(&self.new, &entry, self.cid, copied_as);
-        Ok(())
+        Ok(entry.row_count)
     }
 
     fn needs_encoding(&self, open: &OpenGroup) -> bool {
@@ -451,10 +478,12 @@ impl ColdCopy {
         lacks_default || holds_dropped
     }
 
-    /// Decodes the group and writes it with the table's columns of today, under its old id.
+    /// Decodes the group and writes it with the table's columns of today, under its old id, and
+    /// without some rows if that is wanted.
     unsafe fn encode_anew(
         &self,
         entry: GroupEntry,
+        without: Option<&RowSet>,
         copied_as: CopiedAs,
     ) -> Result<GroupEntry, ColdError> {
         // SAFETY: the table is open; datums live in the row memory until the builder copied them.
@@ -464,7 +493,8 @@ impl ColdCopy {
             let mut builder = RowGroupBuilder::new(&self.layout.column_types());
             let mut datums = RowDatums::new(self.layout.attributes.len());
             let memory = RowMemory::new();
-            for row in 0..entry.row_count {
+            let dropped = |row: u32| without.is_some_and(|rows| rows.contains(row));
+            for row in (0..entry.row_count).filter(|&row| !dropped(row)) {
                 memory.with(|| {
                     rows.fill(row, &self.layout, desc, &Wanted::All, &mut datums);
                     for (i, attribute) in self.layout.attributes.iter().enumerate() {
@@ -483,6 +513,11 @@ impl ColdCopy {
             Ok(GroupEntry {
                 footer_bytes: encoded.footer.len() as u32,
                 body_bytes: encoded.body.len() as u64,
+                row_count: builder.row_count() as u32,
+                flags: match without {
+                    Some(_) => GroupFlags::default(),
+                    None => entry.flags,
+                },
                 ..entry
             })
         }

@@ -109,12 +109,26 @@ unsafe fn grip(
         };
         let Some(group) = directory::nearest_group(&store, row) else {
             let standing = Standing::Gone;
-            return Some((Grip { store, row, standing }, None));
+            return Some((
+                Grip {
+                    store,
+                    row,
+                    standing,
+                },
+                None,
+            ));
         };
         let locks = Locks::of(rel);
         let locked = lock_row(locks, oid.to_u32(), group, row, lock, wait)?;
         let standing = or_raise(oid, standing_of(&store, group, row, cid));
-        Some((Grip { store, row, standing }, locked))
+        Some((
+            Grip {
+                store,
+                row,
+                standing,
+            },
+            locked,
+        ))
     }
 }
 
@@ -153,7 +167,8 @@ fn lock_row(
         (*in_group, rows.in_all)
     });
     // Asking is not free: not for every row while somebody is in the way.
-    if in_group >= ROWS_PER_GROUP && in_group.is_multiple_of(ROWS_PER_GROUP / 8)
+    if in_group >= ROWS_PER_GROUP
+        && in_group.is_multiple_of(ROWS_PER_GROUP / 8)
         && locks.lock_in_bulk(group, lock, Wait::Not)
         || in_all > ROWS_IN_ALL && locks.lock_in_bulk(group, lock, wait)
     {
@@ -361,7 +376,14 @@ pub unsafe fn update(
             Err(result) => return result,
         };
         (heap().tuple_insert.unwrap_unchecked())(rel, slot, cid, 0, std::ptr::null_mut());
-        mark(rel, &store, placed, row, RowFate::Updated((*slot).tts_tid), cid);
+        mark(
+            rel,
+            &store,
+            placed,
+            row,
+            RowFate::Updated((*slot).tts_tid),
+            cid,
+        );
         // Heap has counted an insert.
         pg_sys::pgstat_count_heap_insert(rel, -1);
         pg_sys::pgstat_count_heap_update(rel, false, false);

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   1 hot side    heap_vacuum_rel, unchanged
-//!   2 cold side   survey (mark, entries not dead to everyone) ──> gaps
-//!                 gaps not cleaned yet ──> bulk-delete their index entries, note the gaps
+//!   2 cold side   survey (mark, entries not dead to everyone) ──> gaps, rows marked as dead
+//!                 those not cleaned yet ──> bulk-delete their index entries, note it
 //!   3 statistics  pg_class.reltuples = hot + cold; live rows for autovacuum likewise
 //! ```
 //!
@@ -19,8 +19,14 @@
 //! surveyed, because VACUUM's snapshot does not hold back a concurrent VACUUM of that relation
 //! from recycling index pages under our feet.
 //!
+//! Rows that marks hide from everybody are folded into their group's bitmap once no index knows
+//! them. VACUUM's own transaction is none that others wait for or see, so what it writes is frozen
+//! from birth or changed in place, under the lock on the whole group; taking the folded marks
+//! away is compaction's business.
+//!
 //! A crash or an error after some indexes were cleaned leaves no note: the next VACUUM starts over.
 
+use howdah_bridge::cold_lock::{Locks, RowLock, Wait};
 use howdah_bridge::relation::{ensure_first_page, main_fork_blocks, name_of};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
@@ -29,7 +35,8 @@ use pgrx::{pg_guard, pg_sys};
 use super::heap;
 use super::index_entry::is_hot_only;
 use crate::errors::or_raise;
-use crate::store::gaps::{Gaps, Survey};
+use crate::store::gaps::Survey;
+use crate::store::marks;
 
 /// `BYPASS_THRESHOLD_PAGES` of heap's vacuum, for rows.
 const BYPASS_SHARE: f64 = 0.02;
@@ -128,7 +135,8 @@ unsafe fn clean_indexes(
         let Some(store) = ColdStore::open(table, pg_sys::RowExclusiveLock) else {
             return removed;
         };
-        let dirty = cold.gaps.not_yet_cleaned(&store);
+        let marked: u64 = cold.uncleaned().map(|m| u64::from(m.uncleaned.len())).sum();
+        let dirty = cold.gaps.not_yet_cleaned(&store) + marked;
         removed.gap_row_numbers = dirty;
         let few = (dirty as f64) < cold.live_rows() as f64 * BYPASS_SHARE;
         if dirty == 0
@@ -145,7 +153,26 @@ unsafe fn clean_indexes(
             }
         });
         cold.gaps.note_as_cleaned(&store);
+        fold_marks(table, &store, cold);
         removed
+    }
+}
+
+/// Notes that no index knows these rows any more, in bitmaps that hide them like their marks do.
+/// A group that somebody is at work on is left to the next VACUUM.
+unsafe fn fold_marks(table: pg_sys::Relation, store: &ColdStore, cold: &Survey) {
+    // SAFETY: the table is open and locked.
+    let locks = unsafe { Locks::of(table) };
+    for marked in cold.uncleaned() {
+        let group = marked.placed.entry.group();
+        if !locks.lock_in_bulk(group, RowLock::Update, Wait::Not) {
+            continue;
+        }
+        let folded = marks::fold(store, &marked.placed, &marked.uncleaned);
+        locks.unlock_bulk(group, RowLock::Update);
+        // SAFETY: the table is open.
+        or_raise(unsafe { (*table).rd_id }, folded);
+        pgrx::check_for_interrupts!();
     }
 }
 
@@ -156,7 +183,7 @@ unsafe fn clean_index(
     strategy: pg_sys::BufferAccessStrategy,
     cold: &Survey,
 ) -> f64 {
-    // SAFETY: table and index are open; the gaps outlive both calls.
+    // SAFETY: table and index are open; the survey outlives both calls.
     unsafe {
         let verbose = (*params).options & pg_sys::VACOPT_VERBOSE != 0;
         let mut info = pg_sys::IndexVacuumInfo {
@@ -174,9 +201,9 @@ unsafe fn clean_index(
             num_heap_tuples: f64::from((*(*table).rd_rel).reltuples) + cold.live_rows() as f64,
             strategy,
         };
-        let gaps = std::ptr::from_ref(&cold.gaps).cast_mut().cast();
-        let stats =
-            pg_sys::index_bulk_delete(&mut info, std::ptr::null_mut(), Some(is_in_gap), gaps);
+        let survey = std::ptr::from_ref(cold).cast_mut().cast();
+        let none = std::ptr::null_mut();
+        let stats = pg_sys::index_bulk_delete(&mut info, none, Some(is_dead), survey);
         let stats = pg_sys::index_vacuum_cleanup(&mut info, stats);
         if stats.is_null() {
             return 0.0;
@@ -189,12 +216,12 @@ unsafe fn clean_index(
 }
 
 /// The index AM's question whether an entry is dead.
-unsafe extern "C-unwind" fn is_in_gap(
+unsafe extern "C-unwind" fn is_dead(
     tid: pg_sys::ItemPointer,
-    gaps: *mut std::ffi::c_void,
+    survey: *mut std::ffi::c_void,
 ) -> bool {
-    // SAFETY: `gaps` is what clean_index passed.
-    unsafe { RowNumber::from_tid(&*tid).is_some_and(|row| (*gaps.cast::<Gaps>()).contain(row)) }
+    // SAFETY: `survey` is what clean_index passed.
+    unsafe { RowNumber::from_tid(&*tid).is_some_and(|row| (*survey.cast::<Survey>()).is_dead(row)) }
 }
 
 unsafe fn for_each_index(

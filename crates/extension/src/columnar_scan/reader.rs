@@ -280,7 +280,9 @@ impl Reader {
                 self.pending_at += 1;
             }
             let end = (*row_count).min(self.pending_at + BATCH_ROWS as u32);
-            let end = (self.pending_at..end).find(|&row| is_hidden(row)).unwrap_or(end);
+            let end = (self.pending_at..end)
+                .find(|&row| is_hidden(row))
+                .unwrap_or(end);
             let rows = self.pending_at..end;
             if rows.is_empty() {
                 self.pending.pop_front();
@@ -507,15 +509,13 @@ unsafe fn store_of(table: pg_sys::Relation) -> Result<ColdStore, ColdError> {
 }
 
 /// The selected rows of a range that are not hidden.
-fn without(
-    hidden: &RowSet,
-    selected: Option<BooleanBuffer>,
-    rows: &Range<usize>,
-) -> BooleanBuffer {
+fn without(hidden: &RowSet, selected: Option<BooleanBuffer>, rows: &Range<usize>) -> BooleanBuffer {
     // Pieces begin at zones, so at whole words.
     let words = hidden.words().get(rows.start / 64..).unwrap_or_default();
     let seen = BooleanBuffer::collect_bool(rows.len(), |i| {
-        words.get(i / 64).is_none_or(|word| word >> (i % 64) & 1 == 0)
+        words
+            .get(i / 64)
+            .is_none_or(|word| word >> (i % 64) & 1 == 0)
     });
     match selected {
         None => seen,

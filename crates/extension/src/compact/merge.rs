@@ -1,10 +1,22 @@
-//! Merging neighbouring small row groups.
+//! Merging small row groups and rewriting those with many hidden rows.
 //!
-//! A run of groups, each less than half full, that fit one group together is read, written anew
-//! under new row numbers with new index entries, and deleted, all in one transaction. Snapshots
-//! from before go on reading the old groups. Cold rows have no versions and no locks of their
-//! own, so nobody can be in the middle of changing one.
+//! ```text
+//!   choose a run ─ read what is not hidden ─ encode ─ reserve, write ─ index entries
+//!        ─ lock the old groups ─ is the same still hidden? ─ forward, delete ─ commit
+//! ```
+//!
+//! A run is one group of which much is hidden, or neighbours that fit one group together. All of
+//! it happens in one transaction. Snapshots from before go on reading the old groups with their
+//! marks. The old groups are locked as a whole at the very end, without waiting; whoever is at work
+//! on one of their rows by then, or has hidden one since it was read, sends the merge back. Who
+//! waits for a row of them meanwhile finds the group gone, and where the row went
+//! ([`crate::store::marks::forward`]): the row was updated by the merge.
+//!
+//! A crash leaves an aborted transaction: dead pieces, and a range that nothing covers.
 
+use std::collections::HashSet;
+
+use howdah_bridge::cold_lock::{Locks, RowLock, Wait};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
@@ -18,24 +30,66 @@ use crate::slot_writer::RowMemory;
 use crate::stop_point;
 use crate::store::directory::{self, GroupState, PlacedEntry};
 use crate::store::group;
+use crate::store::marks;
+use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, RowDatums, Wanted};
 use crate::types::{TableLayout, push_datum};
 
 /// A group below this is small.
 const SMALL_ROWS: u32 = (MAX_ROWS / 2) as u32;
+/// A group of which one row in so many is hidden is rewritten.
+const HIDDEN_SHARE: u32 = 5;
 
 /// How a merge ended, and what becomes of its transaction.
 pub enum Merge {
-    /// So many groups became one: commit.
+    /// So many groups were replaced: commit.
     Merged(u32),
     /// Somebody wants the table: roll back.
     Yielded,
+    /// Somebody is at work on these groups: roll back.
+    Refused(Vec<u32>),
     /// There was nothing to merge: commit.
     Nothing,
 }
 
-/// Merges one run of groups.
-pub fn merge_small_groups(task: &Task) -> Merge {
+/// A group to be replaced.
+struct Old {
+    placed: PlacedEntry,
+    hidden: Option<RowSet>,
+}
+
+impl Old {
+    fn group(&self) -> u32 {
+        self.placed.entry.group()
+    }
+
+    fn hidden_rows(&self) -> u32 {
+        self.hidden.as_ref().map_or(0, RowSet::len)
+    }
+
+    fn seen_rows(&self) -> u32 {
+        self.placed
+            .entry
+            .row_count
+            .saturating_sub(self.hidden_rows())
+    }
+
+    fn is_small(&self) -> bool {
+        self.seen_rows() < SMALL_ROWS
+    }
+
+    fn is_much_hidden(&self) -> bool {
+        let hidden = self.hidden_rows();
+        hidden > 0 && hidden >= self.placed.entry.row_count / HIDDEN_SHARE
+    }
+
+    fn is_hidden(&self, row: u32) -> bool {
+        self.hidden.as_ref().is_some_and(|h| h.contains(row))
+    }
+}
+
+/// Replaces one run of groups, none of which is among `refused`.
+pub fn merge_groups(task: &Task, refused: &HashSet<u32>) -> Merge {
     let Some(table) = StepTable::open(task.table, task.patient) else {
         return Merge::Nothing;
     };
@@ -44,68 +98,141 @@ pub fn merge_small_groups(task: &Task) -> Merge {
         let Some(store) = ColdStore::open(table.raw(), pg_sys::RowExclusiveLock) else {
             return Merge::Nothing;
         };
-        let snapshot = pg_sys::GetActiveSnapshot();
-        let groups = or_raise(task.table, directory::groups(&store, snapshot));
-        let Some(run) = first_run(&groups) else {
+        let run = or_raise(task.table, choose(&store, refused));
+        if run.is_empty() {
             return Merge::Nothing;
-        };
+        }
         if table.has_waiters() {
             return Merge::Yielded;
         }
-        if or_raise(task.table, merge(task, &table, &store, run)) {
-            Merge::Merged(run.len() as u32)
-        } else {
-            Merge::Yielded
-        }
+        or_raise(task.table, replace(task, &table, &store, &run))
     }
 }
 
-/// The first run of at least two small neighbours that fit one group.
-fn first_run(groups: &[PlacedEntry]) -> Option<&[PlacedEntry]> {
-    let small = |placed: &PlacedEntry| {
-        placed.entry.state == GroupState::Stored && placed.entry.row_count < SMALL_ROWS
-    };
-    let mut start = 0;
-    while start < groups.len() {
-        let (mut end, mut rows, mut bytes) = (start, 0, 0);
-        while end < groups.len() && small(&groups[end]) {
-            rows += groups[end].entry.row_count as usize;
-            bytes += groups[end].entry.body_bytes;
+/// The first run of groups worth replacing.
+unsafe fn choose(store: &ColdStore, refused: &HashSet<u32>) -> Result<Vec<Old>, ColdError> {
+    // SAFETY: the caller has an active snapshot.
+    let groups = unsafe { directory::groups(store, pg_sys::GetActiveSnapshot())? };
+    let most_bytes = settings::row_group_bytes() as u64 / 4;
+    let mut run: Vec<Old> = Vec::new();
+    let (mut rows, mut bytes) = (0, 0);
+    for placed in groups {
+        let usable =
+            placed.entry.state == GroupState::Stored && !refused.contains(&placed.entry.group());
+        let old = match usable {
+            true => Some(Old {
+                placed,
+                hidden: marks::hidden_now(store, &placed.entry)?,
+            }),
+            false => None,
+        };
+        match old.filter(|old| old.is_small() || old.is_much_hidden()) {
             // The raw size is not known here; the encoded one bounds it well enough.
-            if rows > MAX_ROWS || bytes > settings::row_group_bytes() as u64 / 4 {
-                break;
+            Some(old)
+                if run.is_empty()
+                    || rows + old.seen_rows() <= MAX_ROWS as u32
+                        && bytes + placed.entry.body_bytes <= most_bytes =>
+            {
+                rows += old.seen_rows();
+                bytes += placed.entry.body_bytes;
+                run.push(old);
             }
-            end += 1;
+            next => {
+                if is_worth_it(&run) {
+                    return Ok(run);
+                }
+                run.clear();
+                (rows, bytes) = (0, 0);
+                if let Some(old) = next {
+                    (rows, bytes) = (old.seen_rows(), placed.entry.body_bytes);
+                    run.push(old);
+                }
+            }
         }
-        if end - start >= 2 {
-            return Some(&groups[start..end]);
-        }
-        start = end.max(start + 1);
     }
-    None
+    Ok(if is_worth_it(&run) { run } else { Vec::new() })
 }
 
-/// `false` if somebody waits for the table.
-unsafe fn merge(
+fn is_worth_it(run: &[Old]) -> bool {
+    run.len() >= 2 || run.iter().any(Old::is_much_hidden)
+}
+
+unsafe fn replace(
     task: &Task,
     table: &StepTable,
     store: &ColdStore,
-    run: &[PlacedEntry],
-) -> Result<bool, ColdError> {
+    run: &[Old],
+) -> Result<Merge, ColdError> {
     // SAFETY: the table is open and locked; datums live in the row memory until they are used.
+    unsafe {
+        let cid = pg_sys::GetCurrentCommandId(true);
+        let mut starts = vec![RowNumber(0); run.len()];
+        if run.iter().any(|old| old.seen_rows() > 0) {
+            match write_successor(task, table, store, run, cid)? {
+                None => return Ok(Merge::Yielded),
+                Some(found) => starts = found,
+            }
+        }
+        stop_point!("merge_delete");
+        let locks = Locks::of(table.raw());
+        for (old, start) in run.iter().zip(starts) {
+            if !locks.lock_in_bulk(old.group(), RowLock::Update, Wait::Not) || changed(store, old)?
+            {
+                return Ok(Merge::Refused(vec![old.group()]));
+            }
+            if old.seen_rows() > 0 {
+                marks::forward(store, old.group(), start, old.hidden.as_ref(), cid);
+            }
+            group::delete(store, &old.placed);
+        }
+        stop_point!("merge_commit");
+        Ok(Merge::Merged(run.len() as u32))
+    }
+}
+
+/// Whether anything was hidden since the group was read.
+fn changed(store: &ColdStore, old: &Old) -> Result<bool, ColdError> {
+    let mut in_force = |tuple: pg_sys::HeapTuple, buffer: pg_sys::Buffer| {
+        let snapshot = &raw mut pg_sys::SnapshotSelfData;
+        // SAFETY: judges are called with the page pinned and share-locked.
+        unsafe { pg_sys::HeapTupleSatisfiesVisibility(tuple, snapshot, buffer) }
+    };
+    let first = old.placed.entry.first_row;
+    let now = directory::entry_covering(store, old.group(), first, &mut in_force)?;
+    Ok(match now {
+        None => true,
+        Some(now) => marks::hidden_now(store, &now.entry)? != old.hidden,
+    })
+}
+
+/// Writes the new group with its index entries; the answer is where the rows of each old group
+/// begin in it. `None` if somebody waits for the table.
+unsafe fn write_successor(
+    task: &Task,
+    table: &StepTable,
+    store: &ColdStore,
+    run: &[Old],
+    cid: pg_sys::CommandId,
+) -> Result<Option<Vec<RowNumber>>, ColdError> {
+    // SAFETY: as for `replace`.
     unsafe {
         let desc = (*table.raw()).rd_att;
         let layout = TableLayout::of(desc);
         let mut rows = RowGroupBuilder::new(&layout.column_types());
         let sources = run
             .iter()
-            .map(|placed| GroupRows::load(store, &ColdGroup::Stored(placed.entry), &Wanted::All))
-            .collect::<Result<Vec<_>, _>>()?;
+            .map(|old| {
+                let group = ColdGroup::Stored(old.placed.entry);
+                Ok((old, GroupRows::load(store, &group, &Wanted::All)?))
+            })
+            .collect::<Result<Vec<_>, ColdError>>()?;
         let memory = RowMemory::new();
         let mut datums = RowDatums::new(layout.attributes.len());
-        for source in &sources {
+        let mut starts = Vec::new();
+        for (old, source) in &sources {
             pgrx::check_for_interrupts!();
-            for row in 0..source.row_count {
+            starts.push(rows.row_count() as u64);
+            for row in (0..source.row_count).filter(|&row| !old.is_hidden(row)) {
                 memory.with(|| {
                     source.fill(row, &layout, desc, &Wanted::All, &mut datums);
                     for (i, attribute) in layout.attributes.iter().enumerate() {
@@ -121,21 +248,20 @@ unsafe fn merge(
             }
         }
         stop_point!("merge_reserve");
-        let cid = pg_sys::GetCurrentCommandId(true);
         let placed = directory::reserve(store, rows.row_count() as u32, cid)?;
         group::write(store, &placed, &rows, task.policy.effort, cid)?;
         stop_point!("merge_index_insert");
         let mut indexes = Indexes::open(table.raw());
         let mut number = placed.entry.first_row.0;
-        for source in sources
+        for (old, source) in sources
             .iter()
             .filter(|_| !indexes.is_empty())
             .collect::<Vec<_>>()
         {
             if table.has_waiters() {
-                return Ok(false);
+                return Ok(None);
             }
-            for row in 0..source.row_count {
+            for row in (0..source.row_count).filter(|&row| !old.is_hidden(row)) {
                 memory.with(|| {
                     source.fill(row, &layout, desc, &Wanted::All, &mut datums);
                     let tuple = pg_sys::heap_form_tuple(
@@ -150,11 +276,9 @@ unsafe fn merge(
             pgrx::check_for_interrupts!();
         }
         memory.delete();
-        stop_point!("merge_delete");
-        for old in run {
-            group::delete(store, old);
-        }
-        stop_point!("merge_commit");
-        Ok(true)
+        let first = placed.entry.first_row.0;
+        Ok(Some(
+            starts.into_iter().map(|at| RowNumber(first + at)).collect(),
+        ))
     }
 }

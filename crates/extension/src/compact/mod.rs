@@ -4,7 +4,8 @@
 //!   launcher ──> worker ──> survey          one transaction per row group
 //!                  └──────┬─> mover ──> gather ─> encode ─> reserve ─> value ─> indexes ─> stamp ─> entry
 //!   CALL ──> procedure ───┘                nobody waits for any of this          └─ short ─┘
-//!                         └─> merge        small neighbouring groups become one
+//!                         ├─> merge        small neighbours become one, much hidden groups are rewritten
+//!                         └─> sweep        marks that nobody needs go
 //! ```
 //!
 //! `gather` copies all-visible pages and reads their rows from the copies. Everything that takes
@@ -53,6 +54,7 @@ mod progress;
 mod shared;
 mod sort;
 mod survey;
+mod sweep;
 mod table;
 mod transactions;
 mod worker;

@@ -12,6 +12,7 @@ use super::mover::{self, Step};
 use super::policy::{self, Policy};
 use super::progress::{Phase, Progress};
 use super::survey::BlockSet;
+use super::sweep;
 use super::transactions::Transactions;
 use crate::am;
 
@@ -155,8 +156,13 @@ pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> 
         }
     }
     progress.phase(Phase::Merging);
+    let mut at_work = HashSet::new();
     loop {
-        match merge::merge_small_groups(task) {
+        match merge::merge_groups(task, &at_work) {
+            Merge::Refused(groups) => {
+                transactions.rollback();
+                at_work.extend(groups);
+            }
             Merge::Merged(groups) => {
                 transactions.commit();
                 progress.merged(groups);
@@ -173,10 +179,15 @@ pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> 
             }
             Merge::Nothing => {
                 transactions.commit();
-                return tally;
+                break;
             }
         }
     }
+    while sweep::sweep(task) {
+        transactions.commit();
+    }
+    transactions.commit();
+    tally
 }
 
 /// Whether a background worker is told to stop by a changed configuration.

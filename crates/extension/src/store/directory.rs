@@ -65,6 +65,10 @@ impl GroupFlags {
         self.0 == 0
     }
 
+    pub fn without(self, other: GroupFlags) -> GroupFlags {
+        GroupFlags(self.0 & !other.0)
+    }
+
     pub fn union(self, other: GroupFlags) -> GroupFlags {
         GroupFlags(self.0 | other.0)
     }

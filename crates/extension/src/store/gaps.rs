@@ -21,8 +21,10 @@ use howdah_bridge::store::{Birth, ColdStore};
 use howdah_bridge::tid::RowNumber;
 use pgrx::pg_sys;
 
-use super::directory::{self, fnv1a};
+use super::directory::{self, PlacedEntry, fnv1a};
 use super::fate::{self, FatedEntry};
+use super::marks;
+use super::row_set::RowSet;
 use crate::errors::ColdError;
 
 const CLEANED_ID: u32 = 3;
@@ -38,6 +40,15 @@ pub struct Gaps {
 pub struct Survey {
     entries: Vec<FatedEntry>,
     pub gaps: Gaps,
+    marked: Vec<MarkedGroup>,
+}
+
+/// A live group with marked rows.
+pub struct MarkedGroup {
+    pub placed: PlacedEntry,
+    hidden_rows: u32,
+    /// Rows hidden from everybody, which indexes may still know.
+    pub uncleaned: RowSet,
 }
 
 impl Survey {
@@ -50,17 +61,43 @@ impl Survey {
             };
             Ok(Some((mark, fate::entries_not_dead(store, oldest_xmin)?)))
         })?;
-        Ok(read.map(|(high_water, entries)| Survey {
+        let Some((high_water, entries)) = read else {
+            return Ok(None);
+        };
+        let marked = entries
+            .iter()
+            .filter(|e| !e.placed.entry.flags.are_clear() && e.fate.counts_as_live())
+            .map(|e| MarkedGroup::look(store, e.placed, oldest_xmin))
+            .collect::<Result<_, _>>()?;
+        Ok(Some(Survey {
             gaps: Gaps::between(&entries, high_water),
             entries,
+            marked,
         }))
     }
 
     /// Rows of groups that count as live.
     pub fn live_rows(&self) -> u64 {
-        self.live()
+        let rows: u64 = self
+            .live()
             .map(|e| u64::from(e.placed.entry.row_count))
-            .sum()
+            .sum();
+        let hidden: u64 = self.marked.iter().map(|m| u64::from(m.hidden_rows)).sum();
+        rows.saturating_sub(hidden)
+    }
+
+    /// Groups with rows that are dead to everybody and that indexes may still know.
+    pub fn uncleaned(&self) -> impl Iterator<Item = &MarkedGroup> {
+        self.marked.iter().filter(|m| !m.uncleaned.is_empty())
+    }
+
+    /// Whether an index entry for this row is dead.
+    pub fn is_dead(&self, row: RowNumber) -> bool {
+        let after = self
+            .marked
+            .partition_point(|m| m.placed.entry.first_row <= row);
+        let marked = after.checked_sub(1).map(|i| &self.marked[i]);
+        marked.is_some_and(|m| m.is_uncleaned(row)) || self.gaps.contain(row)
     }
 
     /// Groups that count as live.
@@ -72,6 +109,33 @@ impl Survey {
         self.entries
             .iter()
             .filter(|e| e.has_stored_rows() && e.fate.counts_as_live())
+    }
+}
+
+impl MarkedGroup {
+    fn look(
+        store: &ColdStore,
+        placed: PlacedEntry,
+        oldest_xmin: pg_sys::TransactionId,
+    ) -> Result<MarkedGroup, ColdError> {
+        let fates = marks::fates(store, &placed.entry, oldest_xmin)?;
+        let cleaned = marks::cleaned(store, &placed.entry)?;
+        let mut uncleaned = RowSet::with_bound(placed.entry.capacity_rows);
+        for position in fates.gone.iter().filter(|&p| !cleaned.contains(p)) {
+            uncleaned.insert(position);
+        }
+        let dead = fates.dead.iter().filter(|&p| !fates.gone.contains(p));
+        Ok(MarkedGroup {
+            placed,
+            hidden_rows: fates.gone.len() + dead.count() as u32,
+            uncleaned,
+        })
+    }
+
+    fn is_uncleaned(&self, row: RowNumber) -> bool {
+        let position = row.0 - self.placed.entry.first_row.0;
+        position < u64::from(self.placed.entry.capacity_rows)
+            && self.uncleaned.contains(position as u32)
     }
 }
 

@@ -23,7 +23,7 @@
 use std::ops::{ControlFlow, RangeInclusive};
 
 use howdah_bridge::hot::xmin_of;
-use howdah_bridge::store::{Birth, ColdStore, Visited};
+use howdah_bridge::store::{Birth, ColdStore, CopiedAs, TupleStamp, Visited};
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
 use pgrx::pg_sys;
 
@@ -135,11 +135,7 @@ pub fn write(
 }
 
 /// Sets a flag of the group unless it is known to be set.
-fn flag(
-    store: &ColdStore,
-    placed: &mut PlacedEntry,
-    flag: GroupFlags,
-) -> Result<(), ColdError> {
+fn flag(store: &ColdStore, placed: &mut PlacedEntry, flag: GroupFlags) -> Result<(), ColdError> {
     if !placed.entry.flags.contain(flag) {
         directory::add_flags(store, placed, flag)?;
         placed.entry.flags = placed.entry.flags.union(flag);
@@ -185,8 +181,7 @@ pub fn of_row(
                 return ControlFlow::Continue(());
             }
             let (xid, own) = writer_of(&shown);
-            found = decode(entry.group(), shown.payload)
-                .map(|fate| Some(Mark { fate, xid, own }));
+            found = decode(entry.group(), shown.payload).map(|fate| Some(Mark { fate, xid, own }));
             ControlFlow::Break(())
         });
     }
@@ -268,13 +263,12 @@ pub unsafe fn hides(
         }
         let dirty = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY;
         let (mut hidden, mut damage) = (false, None);
-        let mut sees = |shown: &Visited<'_>| {
+        let sees = |shown: &Visited<'_>| {
             if !dirty {
                 return store.visible(shown.tuple, shown.buffer, snapshot);
             }
             let mut own = *snapshot;
-            let visible =
-                pg_sys::HeapTupleSatisfiesVisibility(shown.tuple, &mut own, shown.buffer);
+            let visible = pg_sys::HeapTupleSatisfiesVisibility(shown.tuple, &mut own, shown.buffer);
             if visible && own.xmin != pg_sys::InvalidTransactionId {
                 // Being hidden by a running transaction: to be waited for.
                 (*snapshot).xmax = own.xmin;
@@ -358,15 +352,7 @@ pub fn hidden_where(
                 return ControlFlow::Continue(());
             }
             match bitmap_parts(entry.group(), shown.payload) {
-                Ok((bits, _)) => {
-                    let start =
-                        (shown.seq as u32 - entry.group()) / BLOCKS_PER_BITMAP * ROWS_PER_BITMAP;
-                    for position in RowSet::from_bytes(bits).iter().map(|row| start + row) {
-                        if position < entry.capacity_rows {
-                            hidden.insert(position);
-                        }
-                    }
-                }
+                Ok((bits, _)) => insert_bits(entry, shown.seq, bits, &mut hidden),
                 Err(error) => damage = Some(error),
             }
             ControlFlow::Continue(())
@@ -376,6 +362,146 @@ pub fn hidden_where(
         Some(error) => Err(error),
         None => Ok((!hidden.is_empty()).then_some(hidden)),
     }
+}
+
+/// The rows of a group that no index knows any more.
+pub fn cleaned(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdError> {
+    let mut cleaned = RowSet::with_bound(entry.capacity_rows);
+    let mut damage = None;
+    if entry.flags.contain(GroupFlags::BITMAPS) {
+        store.visit(BITMAP_ID, bitmaps_of(entry), &mut |shown| {
+            if in_force(&shown) {
+                match bitmap_parts(entry.group(), shown.payload) {
+                    Ok((_, bits)) => insert_bits(entry, shown.seq, bits, &mut cleaned),
+                    Err(error) => damage = Some(error),
+                }
+            }
+            ControlFlow::Continue(())
+        });
+    }
+    damage.map_or(Ok(cleaned), Err)
+}
+
+/// Puts the bits of the bitmap with this key among the rows of its group.
+fn insert_bits(entry: &GroupEntry, seq: i32, bits: &[u8], rows: &mut RowSet) {
+    let start = (seq as u32 - entry.group()) / BLOCKS_PER_BITMAP * ROWS_PER_BITMAP;
+    for position in RowSet::from_bytes(bits).iter().map(|row| start + row) {
+        if position < entry.capacity_rows {
+            rows.insert(position);
+        }
+    }
+}
+
+/// A bitmap's bytes.
+struct Bitmap {
+    bytes: Vec<u8>,
+}
+
+impl Bitmap {
+    fn empty() -> Bitmap {
+        Bitmap {
+            bytes: vec![0; BITMAP_BYTES],
+        }
+    }
+
+    fn hide(&mut self, at: u32) {
+        self.bytes[at as usize / 8] |= 1 << (at % 8);
+    }
+
+    fn note_as_cleaned(&mut self, at: u32) {
+        self.bytes[BITMAP_HALF + at as usize / 8] |= 1 << (at % 8);
+    }
+
+    fn seal(mut self) -> Vec<u8> {
+        let check = fnv1a(&self.bytes[..2 * BITMAP_HALF]);
+        self.bytes[2 * BITMAP_HALF..].copy_from_slice(&check.to_le_bytes());
+        self.bytes
+    }
+}
+
+/// The bitmap with this key that is in force, and its place.
+fn bitmap_in_force(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    seq: i32,
+) -> Result<Option<(pg_sys::ItemPointerData, Bitmap)>, ColdError> {
+    let mut found = Ok(None);
+    store.visit(BITMAP_ID, seq..=seq, &mut |shown| {
+        if !in_force(&shown) {
+            return ControlFlow::Continue(());
+        }
+        found = bitmap_parts(entry.group(), shown.payload).map(|_| {
+            let bytes = shown.payload.to_vec();
+            // SAFETY: the tuple is shown right now.
+            Some((unsafe { (*shown.tuple).t_self }, Bitmap { bytes }))
+        });
+        ControlFlow::Break(())
+    });
+    found
+}
+
+/// Splits rows by the bitmaps they belong to: key, and places in it.
+fn by_bitmap(entry: &GroupEntry, rows: &RowSet) -> Vec<(i32, Vec<u32>)> {
+    let mut parts: Vec<(i32, Vec<u32>)> = Vec::new();
+    for position in rows.iter() {
+        let seq = (entry.group() + position / ROWS_PER_BITMAP * BLOCKS_PER_BITMAP) as i32;
+        let at = position % ROWS_PER_BITMAP;
+        match parts.last_mut() {
+            Some((last, places)) if *last == seq => places.push(at),
+            _ => parts.push((seq, vec![at])),
+        }
+    }
+    parts
+}
+
+/// Adds rows that are hidden from everybody, and that no index knows, to the group's bitmaps:
+/// outside of any transaction. The whole group is locked.
+pub fn fold(store: &ColdStore, placed: &PlacedEntry, rows: &RowSet) -> Result<(), ColdError> {
+    let mut placed = *placed;
+    flag(store, &mut placed, GroupFlags::BITMAPS)?;
+    for (seq, places) in by_bitmap(&placed.entry, rows) {
+        let known = bitmap_in_force(store, &placed.entry, seq)?;
+        let (tid, mut bitmap) = match known {
+            Some((tid, bitmap)) => (Some(tid), bitmap),
+            None => (None, Bitmap::empty()),
+        };
+        for at in places {
+            bitmap.hide(at);
+            bitmap.note_as_cleaned(at);
+        }
+        let payload = bitmap.seal();
+        match tid {
+            Some(tid) => store.overwrite(tid, &payload),
+            None => {
+                let cid = pg_sys::CommandId::from(pg_sys::FirstCommandId);
+                store.insert(BITMAP_ID, seq, &payload, cid, Birth::Frozen, None);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Hides rows in bulk, in the running transaction. The whole group is locked.
+pub fn hide_in_bulk(
+    store: &ColdStore,
+    placed: &mut PlacedEntry,
+    rows: &RowSet,
+    cid: pg_sys::CommandId,
+) -> Result<(), ColdError> {
+    flag(store, placed, GroupFlags::BITMAPS)?;
+    for (seq, places) in by_bitmap(&placed.entry, rows) {
+        let mut bitmap = match bitmap_in_force(store, &placed.entry, seq)? {
+            Some((tid, bitmap)) => {
+                store.delete(tid);
+                bitmap
+            }
+            None => Bitmap::empty(),
+        };
+        places.into_iter().for_each(|at| bitmap.hide(at));
+        let payload = bitmap.seal();
+        store.insert(BITMAP_ID, seq, &payload, cid, Birth::Transactional, None);
+    }
+    Ok(())
 }
 
 /// Notes where the rows of a merged group went: into one group, those of `dropped` not at all.
@@ -413,7 +539,8 @@ pub fn forwarded(
         if bytes.len() != FORWARD_BYTES || bytes[16..] != fnv1a(&bytes[..16]).to_le_bytes() {
             found = Some(Err(ColdError::DamagedMark { group }));
         } else {
-            let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
+            let word =
+                |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
             let to = u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default());
             found = Some(Ok((to, word(8), word(12), writer_of(&shown).0)));
         }
@@ -436,6 +563,95 @@ pub fn forwarded(
         rank -= dropped.count_below(position);
     }
     Ok(Some((RowNumber(to + u64::from(rank)), by)))
+}
+
+/// Where every mark, bitmap and forward is, for sweeping.
+#[derive(Clone, Copy, Debug)]
+pub enum Trace {
+    /// A mark of one row.
+    Row(RowNumber),
+    /// A bitmap of rows from this one on.
+    Bitmap(RowNumber),
+    /// A forward of the group that begins with this row; the value that lists dropped rows.
+    Forward(RowNumber, Option<u32>),
+}
+
+/// Shows every mark, bitmap and forward that is in force, of row numbers below `end`.
+pub fn for_each_trace(
+    store: &ColdStore,
+    end: u64,
+    mut show: impl FnMut(pg_sys::ItemPointerData, Trace) -> ControlFlow<()>,
+) {
+    let block_start = |seq: i32| RowNumber(seq as u64 * ROWS_PER_COLD_BLOCK);
+    let last = RowNumber(end.max(1) - 1);
+    for id in FIRST_MARK_ID..=key_of(last).0 {
+        visit_in_force(store, id, &mut |tid, seq, _| {
+            show(tid, Trace::Row(row_of(id, seq)))
+        });
+    }
+    visit_in_force(store, BITMAP_ID, &mut |tid, seq, _| {
+        show(tid, Trace::Bitmap(block_start(seq)))
+    });
+    visit_in_force(store, FORWARD_ID, &mut |tid, seq, payload| {
+        let id = payload.get(8..12).and_then(|b| b.try_into().ok());
+        let id = id.map(u32::from_le_bytes).filter(|&id| id != 0);
+        show(tid, Trace::Forward(block_start(seq), id))
+    });
+}
+
+fn visit_in_force(
+    store: &ColdStore,
+    id: u32,
+    show: &mut dyn FnMut(pg_sys::ItemPointerData, i32, &[u8]) -> ControlFlow<()>,
+) {
+    store.visit(id, 0..=i32::MAX, &mut |shown| {
+        if !in_force(&shown) {
+            return ControlFlow::Continue(());
+        }
+        // SAFETY: the tuple is shown right now.
+        let tid = unsafe { (*shown.tuple).t_self };
+        show(tid, shown.seq, shown.payload)
+    });
+}
+
+/// The rows of a group that bitmaps in force hide.
+pub fn folded(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdError> {
+    let bitmaps_only = GroupEntry {
+        flags: entry.flags.without(GroupFlags::ROW_MARKS),
+        ..*entry
+    };
+    Ok(hidden_now(store, &bitmaps_only)?.unwrap_or_default())
+}
+
+/// Copies a group's marks and bitmaps into another store as they are, but for dead ones.
+pub fn copy(
+    from: &ColdStore,
+    to: &ColdStore,
+    entry: &GroupEntry,
+    cid: pg_sys::CommandId,
+    horizon: pg_sys::TransactionId,
+) {
+    let mut ranges = vec![(BITMAP_ID, bitmaps_of(entry))];
+    ranges.extend(key_ranges(entry.first_row, entry.capacity_rows));
+    for (id, seqs) in ranges {
+        let mut found = Vec::new();
+        from.visit(id, seqs, &mut |shown| {
+            // SAFETY: the page is pinned and share-locked while the tuple is shown.
+            unsafe {
+                let fate = pg_sys::HeapTupleSatisfiesVacuum(shown.tuple, horizon, shown.buffer);
+                if fate != pg_sys::HTSV_Result::HEAPTUPLE_DEAD {
+                    let stamp = TupleStamp::of(shown.tuple);
+                    found.push((shown.seq, shown.payload.to_vec(), stamp));
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        for (seq, payload, stamp) in found {
+            let copied_as = CopiedAs::Stamped(stamp, horizon);
+            to.insert_copy(id, seq, &payload, cid, copied_as, None);
+            pgrx::check_for_interrupts!();
+        }
+    }
 }
 
 /// What has become of the marked rows of a group, judged for maintenance.

@@ -1,0 +1,99 @@
+//! Taking away marks that nobody needs any more.
+//!
+//! A mark of a row is not needed once a bitmap in force hides the row, nor is anything about a
+//! group that is dead to everybody. Deleting it is an ordinary MVCC deletion, so whoever has an old
+//! snapshot goes on seeing the mark; VACUUM of the TOAST relation removes it in the end.
+//!
+//! The table's lock keeps other sweeps, merges and VACUUM away. Whoever hides rows meanwhile adds
+//! marks, and replaces bitmaps by larger ones; neither makes a mark needed again.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::RowNumber;
+use pgrx::pg_sys;
+
+use super::table::{StepTable, Task};
+use crate::errors::{ColdError, or_raise};
+use crate::store::directory::{self, GroupEntry};
+use crate::store::fate::{self, FatedEntry};
+use crate::store::marks::{self, Trace};
+use crate::store::row_set::RowSet;
+
+/// Most deletions of one transaction.
+const BATCH: usize = 50_000;
+/// Most marks of rows that one transaction looks at.
+const MOST_MARKS: usize = 4_000_000;
+
+/// Takes away some marks. `false` if none was left to take; then, too, the transaction ends with a
+/// commit.
+pub fn sweep(task: &Task) -> bool {
+    let Some(table) = StepTable::open(task.table, task.patient) else {
+        return false;
+    };
+    // SAFETY: the table is open and locked.
+    unsafe {
+        let Some(store) = ColdStore::open(table.raw(), pg_sys::RowExclusiveLock) else {
+            return false;
+        };
+        !table.has_waiters() && or_raise(task.table, sweep_some(&store))
+    }
+}
+
+fn sweep_some(store: &ColdStore) -> Result<bool, ColdError> {
+    let Some((_, end)) = directory::high_water(store)? else {
+        return Ok(false);
+    };
+    let entries = fate::entries_not_dead(store, fate::horizon(store))?;
+    let mut needless: Vec<(pg_sys::ItemPointerData, Trace)> = Vec::new();
+    let mut marked: Vec<(pg_sys::ItemPointerData, RowNumber)> = Vec::new();
+    marks::for_each_trace(store, end, |tid, trace| {
+        let first = match trace {
+            Trace::Row(row) | Trace::Bitmap(row) | Trace::Forward(row, _) => row,
+        };
+        match (entry_of(&entries, first), trace) {
+            (None, _) => needless.push((tid, trace)),
+            (Some(_), Trace::Row(row)) => marked.push((tid, row)),
+            _ => {}
+        }
+        if needless.len() >= BATCH || marked.len() >= MOST_MARKS {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    });
+    let mut folded: HashMap<u32, RowSet> = HashMap::new();
+    for (tid, row) in marked {
+        if needless.len() >= BATCH {
+            break;
+        }
+        let Some(entry) = entry_of(&entries, row) else {
+            continue;
+        };
+        let rows = match folded.get(&entry.group()) {
+            Some(rows) => rows,
+            None => {
+                let rows = marks::folded(store, entry)?;
+                folded.entry(entry.group()).or_insert(rows)
+            }
+        };
+        if rows.contains((row.0 - entry.first_row.0) as u32) {
+            needless.push((tid, Trace::Row(row)));
+        }
+    }
+    for (tid, trace) in &needless {
+        store.delete(*tid);
+        if let Trace::Forward(_, Some(value)) = trace {
+            store.delete_value(*value);
+        }
+        pgrx::check_for_interrupts!();
+    }
+    Ok(!needless.is_empty())
+}
+
+/// The entry, not dead to everybody, that covers the row.
+fn entry_of(entries: &[FatedEntry], row: RowNumber) -> Option<&GroupEntry> {
+    let after = entries.partition_point(|e| e.placed.entry.first_row <= row);
+    let entry = &entries[after.checked_sub(1)?].placed.entry;
+    entry.covers(row).then_some(entry)
+}
