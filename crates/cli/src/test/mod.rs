@@ -6,6 +6,8 @@
 //!   sql               tests/sql/*.sql against tests/sql/expected, by pg_regress
 //!   regress           PostgreSQL's own suite with howdah as the default access method
 //!   isolation         PostgreSQL's own concurrency suite, likewise
+//!   regress-cold      the same two suites with every inserted row cold at once;
+//!   isolation-cold    run only when named by --only
 //!   server            tests/server: crash, standby, dump and restore, differential
 //! ```
 //!
@@ -26,6 +28,7 @@ mod tap;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use self::suite::{Rows, Suite};
 use crate::paths::Paths;
 use crate::{scratch, units};
 
@@ -68,8 +71,10 @@ fn run_step(paths: &Paths, options: &Options, step: Step) -> anyhow::Result<Tall
         Step::Lint => cargo::lint(paths),
         Step::Crates => cargo::crates(paths, &options.filters),
         Step::Sql => sql::run(paths, options),
-        Step::Regress => suite::run(paths, options, suite::Suite::Regress),
-        Step::Isolation => suite::run(paths, options, suite::Suite::Isolation),
+        Step::Regress => suite::run(paths, options, Suite::Regress, Rows::Hot),
+        Step::Isolation => suite::run(paths, options, Suite::Isolation, Rows::Hot),
+        Step::RegressCold => suite::run(paths, options, Suite::Regress, Rows::Cold),
+        Step::IsolationCold => suite::run(paths, options, Suite::Isolation, Rows::Cold),
         Step::Server => cargo::server(paths, &options.filters),
     }
 }

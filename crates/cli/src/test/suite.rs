@@ -1,6 +1,10 @@
 //! The steps `regress` and `isolation`: PostgreSQL's own suites with howdah as the default table
 //! access method. A test passes when it prints what PostgreSQL expects, or differs exactly as a
 //! reviewed file says ([`super::reviewed`]).
+//!
+//! In `regress-cold` and `isolation-cold` every inserted row is cold at once. What is reviewed
+//! in `tests/postgres/SUITE` holds for these too; what differs only there is in
+//! `tests/postgres/SUITE-cold`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,11 +38,40 @@ pub(super) enum Suite {
     Isolation,
 }
 
+/// Where the rows are that a suite inserts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rows {
+    Hot,
+    Cold,
+}
+
+impl Rows {
+    fn settings(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            // Statements that change cold rows are refused for now; the suites change what
+            // they load.
+            Self::Hot => &[("howdah.bulk_load", "off")],
+            Self::Cold => &[
+                ("howdah.bulk_load", "on"),
+                ("howdah.debug_force_cold", "on"),
+            ],
+        }
+    }
+}
+
 impl Suite {
-    fn title(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Regress => "regress",
             Self::Isolation => "isolation",
+        }
+    }
+
+    fn title(self, rows: Rows) -> &'static str {
+        match (self, rows) {
+            (Self::Regress | Self::Isolation, Rows::Hot) => self.name(),
+            (Self::Regress, Rows::Cold) => "regress-cold",
+            (Self::Isolation, Rows::Cold) => "isolation-cold",
         }
     }
 
@@ -73,12 +106,18 @@ impl Suite {
     }
 
     fn directory(self, source: &Path) -> PathBuf {
-        source.join("src/test").join(self.title())
+        source.join("src/test").join(self.name())
     }
 }
 
-pub(super) fn run(paths: &Paths, options: &Options, suite: Suite) -> anyhow::Result<Tally> {
-    let progress = Progress::open_ended(suite.title());
+pub(super) fn run(
+    paths: &Paths,
+    options: &Options,
+    suite: Suite,
+    rows: Rows,
+) -> anyhow::Result<Tally> {
+    let title = suite.title(rows);
+    let progress = Progress::open_ended(title);
     let Some(source) = &paths.postgres_source else {
         progress.finish(
             "skipped: this PostgreSQL came without its sources, which hold the suite; \
@@ -97,17 +136,13 @@ pub(super) fn run(paths: &Paths, options: &Options, suite: Suite) -> anyhow::Res
         return Ok(Tally::default());
     }
     // Plain sizes, as `make check` uses them: some plans in the expected output depend on them.
-    let mut scratch = Scratch::start(
-        paths,
-        suite.title(),
-        &[
-            ("shared_buffers", "128MB"),
-            ("max_connections", "100"),
-            ("max_prepared_transactions", "2"),
-            // Statements that change cold rows are refused for now; the suites change what they load.
-            ("howdah.bulk_load", "off"),
-        ],
-    )?;
+    let mut settings = vec![
+        ("shared_buffers", "128MB"),
+        ("max_connections", "100"),
+        ("max_prepared_transactions", "2"),
+    ];
+    settings.extend(rows.settings());
+    let mut scratch = Scratch::start(paths, title, &settings)?;
     make_database(&scratch, suite)?;
     progress.vanish();
 
@@ -115,14 +150,14 @@ pub(super) fn run(paths: &Paths, options: &Options, suite: Suite) -> anyhow::Res
     scratch.cluster.account.make_private_directory(&output)?;
     let whole = chosen.len() == all.len();
     let results = Run {
-        title: suite.title(),
+        title,
         cluster: &scratch.cluster,
         program: scratch
             .cluster
             .postgres
             .pgxs
             .join("test")
-            .join(suite.title())
+            .join(suite.name())
             .join(suite.driver()),
         database: suite.database(),
         input: &input,
@@ -151,7 +186,8 @@ pub(super) fn run(paths: &Paths, options: &Options, suite: Suite) -> anyhow::Res
 
     let differences =
         reviewed::by_test(&fs::read_to_string(output.join("regression.diffs")).unwrap_or_default());
-    let known = paths.root.join("tests/postgres").join(suite.title());
+    let reviewed = paths.root.join("tests/postgres");
+    let known = [reviewed.join(title), reviewed.join(suite.name())];
     let mut tally = Tally::default();
     let mut explained = 0_u64;
     for (name, verdict) in results {
@@ -168,13 +204,13 @@ pub(super) fn run(paths: &Paths, options: &Options, suite: Suite) -> anyhow::Res
             }
             Verdict::Failed => {
                 if options.accept {
-                    accept(&known, &name, difference)?;
+                    accept(&known[0], &name, difference)?;
                 }
-                tally.fail(format!("{}: {name}", suite.title()));
+                tally.fail(format!("{title}: {name}"));
             }
         }
     }
-    count_crashes(suite.title(), &scratch.cluster.log, &progress, &mut tally);
+    count_crashes(title, &scratch.cluster.log, &progress, &mut tally);
     if tally.failed > 0 || options.keep {
         scratch.keep();
     }
@@ -221,12 +257,12 @@ fn make_database(scratch: &Scratch, suite: Suite) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn is_explained(known: &Path, name: &str, difference: &str) -> bool {
-    let file = known.join(format!("{name}.diff"));
-    let Ok(text) = fs::read_to_string(file) else {
-        return false;
-    };
-    !difference.is_empty() && Reviewed::parse(&text).explains(difference)
+fn is_explained(known: &[PathBuf], name: &str, difference: &str) -> bool {
+    !difference.is_empty()
+        && known.iter().any(|directory| {
+            fs::read_to_string(directory.join(format!("{name}.diff")))
+                .is_ok_and(|text| Reviewed::parse(&text).explains(difference))
+        })
 }
 
 fn accept(known: &Path, name: &str, difference: &str) -> anyhow::Result<()> {
