@@ -13,8 +13,10 @@
 //!
 //! Every server started here is a [`crate::scratch`] one. A step that cannot run because
 //! something is not installed counts as skipped and says why; it never counts as passed.
-//! In PostgreSQL's own suites a test may differ only as a reviewed file says ([`reviewed`]).
+//! In PostgreSQL's own suites a test may differ only as a reviewed file says ([`reviewed`]);
+//! with cold rows also in its plans and in the order of rows that nobody asked for ([`canonical`]).
 
+mod canonical;
 mod cargo;
 mod crash_log;
 mod pg_regress;
