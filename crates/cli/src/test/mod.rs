@@ -6,13 +6,17 @@
 //!   sql               tests/sql/*.sql against tests/sql/expected, by pg_regress
 //!   regress           PostgreSQL's own suite with howdah as the default access method
 //!   isolation         PostgreSQL's own concurrency suite, likewise
+//!   regress-cold      the same two suites with every inserted row cold at once;
+//!   isolation-cold    run only when named by --only
 //!   server            tests/server: crash, standby, dump and restore, differential
 //! ```
 //!
 //! Every server started here is a [`crate::scratch`] one. A step that cannot run because
 //! something is not installed counts as skipped and says why; it never counts as passed.
-//! In PostgreSQL's own suites a test may differ only as a reviewed file says ([`reviewed`]).
+//! In PostgreSQL's own suites a test may differ only as a reviewed file says ([`reviewed`]);
+//! with cold rows also in its plans and in the order of rows that nobody asked for ([`canonical`]).
 
+mod canonical;
 mod cargo;
 mod crash_log;
 mod pg_regress;
@@ -26,6 +30,7 @@ mod tap;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use self::suite::{Rows, Suite};
 use crate::paths::Paths;
 use crate::{scratch, units};
 
@@ -68,8 +73,10 @@ fn run_step(paths: &Paths, options: &Options, step: Step) -> anyhow::Result<Tall
         Step::Lint => cargo::lint(paths),
         Step::Crates => cargo::crates(paths, &options.filters),
         Step::Sql => sql::run(paths, options),
-        Step::Regress => suite::run(paths, options, suite::Suite::Regress),
-        Step::Isolation => suite::run(paths, options, suite::Suite::Isolation),
+        Step::Regress => suite::run(paths, options, Suite::Regress, Rows::Hot),
+        Step::Isolation => suite::run(paths, options, Suite::Isolation, Rows::Hot),
+        Step::RegressCold => suite::run(paths, options, Suite::Regress, Rows::Cold),
+        Step::IsolationCold => suite::run(paths, options, Suite::Isolation, Rows::Cold),
         Step::Server => cargo::server(paths, &options.filters),
     }
 }
