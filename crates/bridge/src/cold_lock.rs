@@ -163,12 +163,57 @@ impl Locks {
         acquire(&self.row(row), lock.on_row(), wait)
     }
 
+    /// The transactions of others that hold FOR KEY SHARE locks on the row itself. They all have
+    /// ids: see [`announce`].
+    pub fn key_sharers(self, row: RowNumber) -> Vec<pg_sys::TransactionId> {
+        let tag = self.row(row);
+        let mode = pg_sys::AccessExclusiveLock as pg_sys::LOCKMODE;
+        let mut count = 0;
+        let mut xids = Vec::new();
+        // SAFETY: the array has `count` entries. A backend's fields may change under our eyes: its
+        // id counts only if it runs the same transaction before and after the look.
+        unsafe {
+            let holders = pg_sys::GetLockConflicts(&tag, mode, &mut count);
+            for i in 0..count as usize {
+                let holder = &*holders.add(i);
+                if holder.procNumber < 0 {
+                    // A prepared transaction: its id stands for it.
+                    xids.push(pg_sys::TransactionId::from(holder.localTransactionId));
+                    continue;
+                }
+                let process = pg_sys::ProcNumberGetProc(holder.procNumber);
+                if process.is_null() {
+                    continue;
+                }
+                let same = || {
+                    (&raw const (*process).vxid.lxid).read_volatile() == holder.localTransactionId
+                };
+                let before = same();
+                let xid = (&raw const (*process).xid).read_volatile();
+                if before && same() && xid != pg_sys::InvalidTransactionId {
+                    xids.push(xid);
+                }
+            }
+            pg_sys::pfree(holders.cast());
+        }
+        xids
+    }
+
     /// Gives back a lock that [`Locks::lock_row`] has newly taken.
     pub fn unlock_row(self, row: RowNumber, lock: RowLock) {
         // SAFETY: the tag lives during the call; held by this transaction.
         unsafe {
             pg_sys::LockRelease(&self.row(row), lock.on_row() as pg_sys::LOCKMODE, false);
         }
+    }
+}
+
+/// Gives the running transaction an id that others can name as a locker of a row.
+pub fn announce() -> pg_sys::TransactionId {
+    // SAFETY: a transaction is running and may write.
+    unsafe {
+        pg_sys::MultiXactIdSetOldestMember();
+        pg_sys::GetCurrentTransactionId()
     }
 }
 

@@ -28,6 +28,13 @@ pub struct PgLocaleHead {
 unsafe extern "C-unwind" {
     /// `utils/pg_locale.h`
     pub fn pg_newlocale_from_collation(collid: pg_sys::Oid) -> *const PgLocaleHead;
+    /// `utils/datum.h`
+    pub fn datum_image_eq(
+        value1: pg_sys::Datum,
+        value2: pg_sys::Datum,
+        type_by_value: bool,
+        type_len: i32,
+    ) -> bool;
     /// `access/toast_internals.h`
     pub fn toast_get_valid_index(toastoid: pg_sys::Oid, lock: pg_sys::LOCKMODE) -> pg_sys::Oid;
     /// `access/heaptoast.h`
@@ -96,6 +103,8 @@ pub mod unguarded {
             dest: *mut pg_sys::DestReceiver,
             completion: *mut pg_sys::QueryCompletion,
         );
+        /// `executor/executor.h`
+        pub fn standard_ExecutorStart(query: *mut pg_sys::QueryDesc, flags: i32);
         /// `executor/executor.h`
         pub fn standard_ExecutorFinish(query: *mut pg_sys::QueryDesc);
         /// `catalog/index.h`

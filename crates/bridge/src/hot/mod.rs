@@ -4,6 +4,7 @@
 //!   page    copies of all-visible pages, taken without blocking anybody
 //!   stamp   marks hot tuples as updated to cold TIDs          (the mover)
 //!   lock    meets such tuples before heap's row locks do      (everybody else)
+//!   share   hands key-share locks on from a cold row to its new version
 //! ```
 //!
 //! A hot tuple that was moved carries a cold TID in `t_ctid`. Heap functions that follow
@@ -16,6 +17,7 @@
 
 pub mod lock;
 pub mod page;
+pub mod share;
 pub mod stamp;
 
 use pgrx::pg_sys;

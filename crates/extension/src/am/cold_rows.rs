@@ -22,9 +22,10 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use howdah_bridge::cold_lock::{Locks, RowLock, Wait};
+use howdah_bridge::cold_lock::{Locks, RowLock, Wait, announce};
 use howdah_bridge::ffi;
 use howdah_bridge::hot::lock::{Meeting, meet};
+use howdah_bridge::hot::share::add_key_share;
 use howdah_bridge::hot::xmin_of;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{RowNumber, is_cold};
@@ -36,6 +37,7 @@ use crate::errors::{or_raise, refuse};
 use crate::load;
 use crate::store::directory::{self, PlacedEntry};
 use crate::store::marks::{self, Mark, RowFate};
+use crate::store::pending_marks::{self, Hidden};
 
 /// Row locks in one group before the whole group is asked for.
 const ROWS_PER_GROUP: u32 = 512;
@@ -129,6 +131,17 @@ unsafe fn grip(
             },
             locked,
         ))
+    }
+}
+
+impl Grip {
+    fn look_again(&mut self, cid: pg_sys::CommandId, rel: pg_sys::Relation) {
+        if let Standing::There(placed) = &self.standing {
+            let group = placed.entry.group();
+            let standing = standing_of(&self.store, group, self.row, cid);
+            // SAFETY: the relation is open as long as its store.
+            self.standing = or_raise(unsafe { (*rel).rd_id }, standing);
+        }
     }
 }
 
@@ -268,6 +281,7 @@ fn is_moved_to_another_partition(tid: &pg_sys::ItemPointerData) -> bool {
 unsafe fn grip_for_change(
     rel: pg_sys::Relation,
     row: RowNumber,
+    lock: RowLock,
     cid: pg_sys::CommandId,
     crosscheck: pg_sys::Snapshot,
     wait: bool,
@@ -276,7 +290,7 @@ unsafe fn grip_for_change(
     // SAFETY: as for the callers.
     unsafe {
         let patience = if wait { Wait::Forever } else { Wait::Not };
-        let Some((grip, locked)) = grip(rel, row, RowLock::Update, patience, cid) else {
+        let Some((grip, locked)) = grip(rel, row, lock, patience, cid) else {
             *tmfd = pg_sys::TM_FailureData {
                 ctid: row.tid(),
                 ..Default::default()
@@ -298,11 +312,19 @@ unsafe fn grip_for_change(
             };
             return Err(pg_sys::TM_Result::TM_Updated);
         }
+        check_for_serializable_conflict(rel);
+        Ok((grip.store, placed))
+    }
+}
+
+/// Readers of cold rows lock the relation for predicate purposes: they must notice a change.
+unsafe fn check_for_serializable_conflict(rel: pg_sys::Relation) {
+    // SAFETY: the relation is open.
+    unsafe {
         if pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 {
             let none = std::ptr::null_mut();
             ffi::CheckForSerializableConflictIn(rel, none, pg_sys::InvalidBlockNumber);
         }
-        Ok((grip.store, placed))
     }
 }
 
@@ -319,6 +341,7 @@ unsafe fn mark(
         let oid = (*rel).rd_id;
         or_raise(oid, marks::write(store, &mut placed, row, fate, cid));
         load::note_marked(oid, &placed);
+        pending_marks::note_marked(oid, row);
     }
 }
 
@@ -337,7 +360,14 @@ pub unsafe fn delete(
 ) -> pg_sys::TM_Result::Type {
     // SAFETY: as for this function.
     unsafe {
-        let (store, placed) = match grip_for_change(rel, row, cid, crosscheck, wait, tmfd) {
+        if crosscheck.is_null() && pending_marks::try_hide((*rel).rd_id, row, cid) == Hidden::Now {
+            check_for_serializable_conflict(rel);
+            pg_sys::pgstat_count_heap_delete(rel);
+            return pg_sys::TM_Result::TM_Ok;
+        }
+        let lock = RowLock::Update;
+        let (store, mut placed) = match grip_for_change(rel, row, lock, cid, crosscheck, wait, tmfd)
+        {
             Ok(there) => there,
             Err(result) => return result,
         };
@@ -346,7 +376,18 @@ pub unsafe fn delete(
         } else {
             RowFate::Deleted
         };
-        mark(rel, &store, placed, row, fate, cid);
+        let oid = (*rel).rd_id;
+        let in_bulk = !changing_partition
+            && Locks::of(rel).holds_bulk(placed.entry.group(), lock)
+            && or_raise(
+                oid,
+                pending_marks::start(&store, oid, &mut placed, row, cid),
+            );
+        if in_bulk {
+            load::note_marked(oid, &placed);
+        } else {
+            mark(rel, &store, placed, row, fate, cid);
+        }
         pg_sys::pgstat_count_heap_delete(rel);
         pg_sys::TM_Result::TM_Ok
     }
@@ -369,26 +410,82 @@ pub unsafe fn update(
 ) -> pg_sys::TM_Result::Type {
     // SAFETY: as for this function.
     unsafe {
-        *lockmode = pg_sys::LockTupleMode::LockTupleExclusive;
+        let lock = if keeps_key(rel, row, slot) {
+            *lockmode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
+            RowLock::NoKeyUpdate
+        } else {
+            *lockmode = pg_sys::LockTupleMode::LockTupleExclusive;
+            RowLock::Update
+        };
         *update_indexes = pg_sys::TU_UpdateIndexes::TU_None;
-        let (store, placed) = match grip_for_change(rel, row, cid, crosscheck, wait, tmfd) {
+        let (store, placed) = match grip_for_change(rel, row, lock, cid, crosscheck, wait, tmfd) {
             Ok(there) => there,
             Err(result) => return result,
         };
         (heap().tuple_insert.unwrap_unchecked())(rel, slot, cid, 0, std::ptr::null_mut());
-        mark(
-            rel,
-            &store,
-            placed,
-            row,
-            RowFate::Updated((*slot).tts_tid),
-            cid,
-        );
+        let next = (*slot).tts_tid;
+        mark(rel, &store, placed, row, RowFate::Updated(next), cid);
+        if lock == RowLock::NoKeyUpdate {
+            // After the mark was written: whoever comes later finds it, see `meet_updater`.
+            let sharers = Locks::of(rel).key_sharers(row);
+            if !sharers.is_empty() && !add_key_share(rel, &next, &sharers) {
+                pgrx::error!("could not hand row locks on to a new row version");
+            }
+        }
         // Heap has counted an insert.
         pg_sys::pgstat_count_heap_insert(rel, -1);
         pg_sys::pgstat_count_heap_update(rel, false, false);
         *update_indexes = pg_sys::TU_UpdateIndexes::TU_All;
         pg_sys::TM_Result::TM_Ok
+    }
+}
+
+/// Whether the new row has the old one's values in every column that a foreign key may refer to.
+unsafe fn keeps_key(
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> bool {
+    // SAFETY: the relation is open; the slot holds a row of it. The old row never changes, so it
+    // may be read before it is locked.
+    unsafe {
+        let keys = pg_sys::RelationGetIndexAttrBitmap(
+            rel,
+            pg_sys::IndexAttrBitmapKind::INDEX_ATTR_BITMAP_KEY,
+        );
+        let mut attributes = Vec::new();
+        let mut member = pg_sys::bms_next_member(keys, -1);
+        while member >= 0 {
+            attributes.push(member + pg_sys::FirstLowInvalidHeapAttributeNumber);
+            member = pg_sys::bms_next_member(keys, member);
+        }
+        pg_sys::bms_free(keys);
+        if attributes.is_empty() {
+            return true;
+        }
+        let old = pg_sys::MakeSingleTupleTableSlot(
+            (*rel).rd_att,
+            &raw const pg_sys::TTSOpsBufferHeapTuple,
+        );
+        let mut reader = PointReader::new();
+        let same = reader.fetch(rel, row, &raw mut pg_sys::SnapshotAnyData, old)
+            && attributes.iter().all(|&number| {
+                let attribute = &*pg_sys::TupleDescAttr((*rel).rd_att, number - 1);
+                let (mut old_null, mut new_null) = (false, false);
+                let old = pg_sys::slot_getattr(old, number, &mut old_null);
+                let new = pg_sys::slot_getattr(slot, number, &mut new_null);
+                old_null == new_null
+                    && (old_null
+                        || ffi::datum_image_eq(
+                            old,
+                            new,
+                            attribute.attbyval,
+                            i32::from(attribute.attlen),
+                        ))
+            });
+        reader.end();
+        pg_sys::ExecDropSingleTupleTableSlot(old);
+        same
     }
 }
 
@@ -526,6 +623,32 @@ unsafe fn is_version_of(
     }
 }
 
+/// Whoever shares the key of a row that is being updated shares that of the new version as well.
+/// Where that cannot be arranged the updater is to be waited for.
+unsafe fn meet_updater(
+    rel: pg_sys::Relation,
+    grip: &Grip,
+    lock: RowLock,
+    own_xid: pg_sys::TransactionId,
+) -> Option<pg_sys::TransactionId> {
+    let Standing::There(placed) = &grip.standing else {
+        return None;
+    };
+    if lock != RowLock::KeyShare {
+        return None;
+    }
+    // SAFETY: the relation is open. A new version of a running transaction is not vacuumed away.
+    unsafe {
+        let oid = (*rel).rd_id;
+        let mark = or_raise(oid, marks::arriving(&grip.store, &placed.entry, grip.row))?;
+        let arranged = match mark.fate {
+            RowFate::Updated(next) if !is_cold(&next) => add_key_share(rel, &next, &[own_xid]),
+            _ => false,
+        };
+        (!arranged).then_some(mark.xid)
+    }
+}
+
 unsafe fn lock_cold(
     rel: pg_sys::Relation,
     row: RowNumber,
@@ -543,16 +666,44 @@ unsafe fn lock_cold(
         } else {
             Wait::Not
         };
-        let Some((grip, locked)) = grip(rel, row, RowLock::of(mode), wait, cid) else {
-            if wait_policy == LockWaitError {
-                let name = howdah_bridge::relation::name_of(rel);
-                refuse(
-                    PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,
-                    format!("could not obtain lock on row in relation \"{name}\""),
-                    None,
-                );
+        let own_xid = announce();
+        let (grip, locked) = loop {
+            let gripped = grip(rel, row, RowLock::of(mode), wait, cid);
+            let met = match &gripped {
+                Some((grip, _)) => meet_updater(rel, grip, RowLock::of(mode), own_xid),
+                None => None,
+            };
+            match (gripped, met) {
+                (Some((mut grip, locked)), None) => {
+                    if mode == pg_sys::LockTupleMode::LockTupleKeyShare {
+                        // The updater that was not met may have committed since the row was looked at.
+                        grip.look_again(cid, rel);
+                    }
+                    break (grip, locked);
+                }
+                (Some((_, locked)), Some(updater)) if wait_policy == LockWaitBlock => {
+                    // Waiting with the lock held could be a deadlock that heap does not know.
+                    if let Some(locked) = locked {
+                        locked.give_back();
+                    }
+                    let oper = pg_sys::XLTW_Oper::XLTW_Lock;
+                    pg_sys::XactLockTableWait(updater, rel, &mut row.tid(), oper);
+                }
+                (gripped, _) => {
+                    if let Some((_, Some(locked))) = gripped {
+                        locked.give_back();
+                    }
+                    if wait_policy == LockWaitError {
+                        let name = howdah_bridge::relation::name_of(rel);
+                        refuse(
+                            PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,
+                            format!("could not obtain lock on row in relation \"{name}\""),
+                            None,
+                        );
+                    }
+                    return pg_sys::TM_Result::TM_WouldBlock;
+                }
             }
-            return pg_sys::TM_Result::TM_WouldBlock;
         };
         let result = grip.standing.report(row.tid(), cid, failure);
         if result != pg_sys::TM_Result::TM_Ok {

@@ -4,7 +4,9 @@ use howdah_bridge::ffi::unguarded;
 use pgrx::{pg_guard, pg_sys};
 
 use super::pending;
+use crate::store::pending_marks;
 
+static mut PREVIOUS_EXECUTOR_START: pg_sys::ExecutorStart_hook_type = None;
 static mut PREVIOUS_EXECUTOR_FINISH: pg_sys::ExecutorFinish_hook_type = None;
 
 /// Registers the callbacks and hooks. Call once, from `_PG_init`.
@@ -13,6 +15,8 @@ pub fn register() {
     unsafe {
         pg_sys::RegisterXactCallback(Some(at_transaction_event), std::ptr::null_mut());
         pg_sys::RegisterSubXactCallback(Some(at_subtransaction_event), std::ptr::null_mut());
+        PREVIOUS_EXECUTOR_START = pg_sys::ExecutorStart_hook;
+        pg_sys::ExecutorStart_hook = Some(at_executor_start);
         PREVIOUS_EXECUTOR_FINISH = pg_sys::ExecutorFinish_hook;
         pg_sys::ExecutorFinish_hook = Some(at_executor_finish);
     }
@@ -25,9 +29,13 @@ unsafe extern "C-unwind" fn at_transaction_event(
 ) {
     use pg_sys::XactEvent::*;
     match event {
-        XACT_EVENT_PRE_COMMIT | XACT_EVENT_PRE_PREPARE => pending::flush_all(),
+        XACT_EVENT_PRE_COMMIT | XACT_EVENT_PRE_PREPARE => {
+            pending::flush_all();
+            pending_marks::write_all();
+        }
         XACT_EVENT_ABORT | XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => {
             pending::reset();
+            pending_marks::reset();
             crate::am::cold_rows::reset();
         }
         _ => {}
@@ -43,8 +51,14 @@ unsafe extern "C-unwind" fn at_subtransaction_event(
 ) {
     use pg_sys::SubXactEvent::*;
     match event {
-        SUBXACT_EVENT_PRE_COMMIT_SUB => pending::flush_subtransaction(subtransaction),
-        SUBXACT_EVENT_ABORT_SUB => pending::discard_subtransaction(subtransaction),
+        SUBXACT_EVENT_PRE_COMMIT_SUB => {
+            pending::flush_subtransaction(subtransaction);
+            pending_marks::write_subtransaction(subtransaction);
+        }
+        SUBXACT_EVENT_ABORT_SUB => {
+            pending::discard_subtransaction(subtransaction);
+            pending_marks::discard_subtransaction(subtransaction);
+        }
         _ => {}
     }
 }
@@ -83,6 +97,37 @@ unsafe extern "C-unwind" fn write_pending_of(query: *mut pg_sys::QueryDesc) {
     unsafe {
         if pending::has_pending() && !(*query).estate.is_null() {
             pending::flush_command((*(*query).estate).es_output_cid);
+        }
+        pending_marks::write_here();
+    }
+}
+
+/// A query that starts while rows are being hidden in bulk, in a trigger, say, may be a parallel one,
+/// whose workers do not see this backend's memory.
+///
+/// Not guarded as a whole, see [`howdah_bridge::ffi::unguarded`].
+unsafe extern "C-unwind" fn at_executor_start(query: *mut pg_sys::QueryDesc, flags: i32) {
+    // SAFETY: as for at_executor_finish.
+    unsafe {
+        if pending_marks::any() {
+            prepare_for(query);
+        }
+        match PREVIOUS_EXECUTOR_START {
+            Some(previous) => previous(query, flags),
+            None => unguarded::standard_ExecutorStart(query, flags),
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn prepare_for(query: *mut pg_sys::QueryDesc) {
+    // SAFETY: the query has a plan, which may also be run without workers.
+    unsafe {
+        if !pg_sys::IsInParallelMode() {
+            pending_marks::write_here();
+            if pending_marks::any() {
+                (*(*query).plannedstmt).parallelModeNeeded = false;
+            }
         }
     }
 }

@@ -28,6 +28,7 @@ use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
 use pgrx::pg_sys;
 
 use super::directory::{self, GroupEntry, GroupFlags, PlacedEntry, fnv1a};
+use super::pending_marks;
 use super::row_set::RowSet;
 use crate::errors::ColdError;
 
@@ -173,6 +174,14 @@ pub fn of_row(
     entry: &GroupEntry,
     row: RowNumber,
 ) -> Result<Option<Mark>, ColdError> {
+    if let Some(command) = pending_marks::command_hiding(store, entry, row) {
+        return Ok(Some(Mark {
+            fate: RowFate::Deleted,
+            // SAFETY: a row of this transaction's doing is pending, so it has an id.
+            xid: unsafe { pg_sys::GetCurrentTransactionId() },
+            own: Some(command),
+        }));
+    }
     let mut found = Ok(None);
     if entry.flags.contain(GroupFlags::ROW_MARKS) {
         let (id, seq) = key_of(row);
@@ -187,6 +196,29 @@ pub fn of_row(
     }
     if matches!(found, Ok(None)) && entry.flags.contain(GroupFlags::BITMAPS) {
         return hidden_in_bulk(store, entry, row);
+    }
+    found
+}
+
+/// The mark of a row that another, running transaction has written, and which. Somebody may hold
+/// the row's lock at the same time if the two allow each other.
+pub fn arriving(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    row: RowNumber,
+) -> Result<Option<Mark>, ColdError> {
+    let mut found = Ok(None);
+    if entry.flags.contain(GroupFlags::ROW_MARKS) {
+        let (id, seq) = key_of(row);
+        store.visit(id, seq..=seq, &mut |shown| {
+            let (xid, own) = writer_of(&shown);
+            // SAFETY: a lookup among running transactions.
+            if own.is_some() || !unsafe { pg_sys::TransactionIdIsInProgress(xid) } {
+                return ControlFlow::Continue(());
+            }
+            found = decode(entry.group(), shown.payload).map(|fate| Some(Mark { fate, xid, own }));
+            ControlFlow::Break(())
+        });
     }
     found
 }
@@ -261,6 +293,13 @@ pub unsafe fn hides(
         if entry.flags.are_clear() || sees_through_marks(snapshot) {
             return Ok(false);
         }
+        let kind = (*snapshot).snapshot_type;
+        let mvcc = kind == pg_sys::SnapshotType::SNAPSHOT_MVCC;
+        if let Some(command) = pending_marks::command_hiding(store, entry, row)
+            && (!mvcc || command < (*snapshot).curcid)
+        {
+            return Ok(true);
+        }
         let dirty = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY;
         let (mut hidden, mut damage) = (false, None);
         let sees = |shown: &Visited<'_>| {
@@ -315,15 +354,36 @@ pub unsafe fn hidden_from(
         if entry.flags.are_clear() || sees_through_marks(snapshot) {
             return Ok(None);
         }
-        hidden_where(store, entry, &mut |shown| {
+        let mvcc = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC;
+        let curcid = (*snapshot).curcid;
+        let stored = hidden_where(store, entry, &mut |shown| {
             store.visible(shown.tuple, shown.buffer, snapshot)
-        })
+        })?;
+        Ok(with_pending(store, entry, stored, |command| {
+            !mvcc || command < curcid
+        }))
     }
+}
+
+/// Adds rows that are hidden in memory only.
+fn with_pending(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    stored: Option<RowSet>,
+    sees: impl Fn(pg_sys::CommandId) -> bool,
+) -> Option<RowSet> {
+    if !pending_marks::any() {
+        return stored;
+    }
+    let mut rows = stored.unwrap_or_else(|| RowSet::with_bound(entry.capacity_rows));
+    pending_marks::add_to(store, entry, &mut rows, sees);
+    (!rows.is_empty()).then_some(rows)
 }
 
 /// The rows of a group that are hidden now: by our own transaction or a committed one.
 pub fn hidden_now(store: &ColdStore, entry: &GroupEntry) -> Result<Option<RowSet>, ColdError> {
-    hidden_where(store, entry, &mut |shown| in_force(shown))
+    let stored = hidden_where(store, entry, &mut |shown| in_force(shown))?;
+    Ok(with_pending(store, entry, stored, |_| true))
 }
 
 /// The rows of a group that are hidden by marks and bitmaps that `judge` wants.
@@ -419,12 +479,20 @@ impl Bitmap {
     }
 }
 
-/// The bitmap with this key that is in force, and its place.
+/// A bitmap in force.
+struct KnownBitmap {
+    tid: pg_sys::ItemPointerData,
+    bitmap: Bitmap,
+    /// The command that wrote it, if that was our transaction.
+    own: Option<pg_sys::CommandId>,
+}
+
+/// The bitmap with this key that is in force.
 fn bitmap_in_force(
     store: &ColdStore,
     entry: &GroupEntry,
     seq: i32,
-) -> Result<Option<(pg_sys::ItemPointerData, Bitmap)>, ColdError> {
+) -> Result<Option<KnownBitmap>, ColdError> {
     let mut found = Ok(None);
     store.visit(BITMAP_ID, seq..=seq, &mut |shown| {
         if !in_force(&shown) {
@@ -432,8 +500,12 @@ fn bitmap_in_force(
         }
         found = bitmap_parts(entry.group(), shown.payload).map(|_| {
             let bytes = shown.payload.to_vec();
-            // SAFETY: the tuple is shown right now.
-            Some((unsafe { (*shown.tuple).t_self }, Bitmap { bytes }))
+            Some(KnownBitmap {
+                // SAFETY: the tuple is shown right now.
+                tid: unsafe { (*shown.tuple).t_self },
+                bitmap: Bitmap { bytes },
+                own: writer_of(&shown).1,
+            })
         });
         ControlFlow::Break(())
     });
@@ -462,7 +534,7 @@ pub fn fold(store: &ColdStore, placed: &PlacedEntry, rows: &RowSet) -> Result<()
     for (seq, places) in by_bitmap(&placed.entry, rows) {
         let known = bitmap_in_force(store, &placed.entry, seq)?;
         let (tid, mut bitmap) = match known {
-            Some((tid, bitmap)) => (Some(tid), bitmap),
+            Some(known) => (Some(known.tid), known.bitmap),
             None => (None, Bitmap::empty()),
         };
         for at in places {
@@ -481,6 +553,11 @@ pub fn fold(store: &ColdStore, placed: &PlacedEntry, rows: &RowSet) -> Result<()
     Ok(())
 }
 
+/// Lets readers know that bitmaps of this group may follow.
+pub fn announce_bitmaps(store: &ColdStore, placed: &mut PlacedEntry) -> Result<(), ColdError> {
+    flag(store, placed, GroupFlags::BITMAPS)
+}
+
 /// Hides rows in bulk, in the running transaction. The whole group is locked.
 pub fn hide_in_bulk(
     store: &ColdStore,
@@ -490,16 +567,26 @@ pub fn hide_in_bulk(
 ) -> Result<(), ColdError> {
     flag(store, placed, GroupFlags::BITMAPS)?;
     for (seq, places) in by_bitmap(&placed.entry, rows) {
-        let mut bitmap = match bitmap_in_force(store, &placed.entry, seq)? {
-            Some((tid, bitmap)) => {
-                store.delete(tid);
-                bitmap
-            }
-            None => Bitmap::empty(),
+        let known = bitmap_in_force(store, &placed.entry, seq)?;
+        let hide = |mut bitmap: Bitmap| {
+            places.iter().for_each(|&at| bitmap.hide(at));
+            bitmap.seal()
         };
-        places.into_iter().for_each(|at| bitmap.hide(at));
-        let payload = bitmap.seal();
-        store.insert(BITMAP_ID, seq, &payload, cid, Birth::Transactional, None);
+        match known {
+            // Of the same command: nobody sees the one without the other.
+            Some(known) if known.own == Some(cid) => {
+                store.overwrite(known.tid, &hide(known.bitmap));
+            }
+            Some(known) => {
+                store.delete(known.tid);
+                let payload = hide(known.bitmap);
+                store.insert(BITMAP_ID, seq, &payload, cid, Birth::Transactional, None);
+            }
+            None => {
+                let payload = hide(Bitmap::empty());
+                store.insert(BITMAP_ID, seq, &payload, cid, Birth::Transactional, None);
+            }
+        }
     }
     Ok(())
 }
@@ -703,7 +790,8 @@ pub fn fates(
     };
     // In this order: a transaction that commits meanwhile is then found dead as well.
     let leaving = where_status(|status| matches!(status, Status::Running(_)))?.unwrap_or_default();
-    let dead = where_status(|status| matches!(status, Status::Committed))?.unwrap_or_default();
+    let dead = where_status(|status| matches!(status, Status::Committed))?;
+    let dead = with_pending(store, entry, dead, |_| true).unwrap_or_default();
     let gone = where_status(|status| matches!(status, Status::Old))?.unwrap_or_default();
     Ok(RowFates {
         gone,

@@ -31,5 +31,6 @@ pub mod gaps;
 pub mod group;
 pub mod marks;
 pub mod open_group;
+pub mod pending_marks;
 pub mod row_set;
 pub mod view;

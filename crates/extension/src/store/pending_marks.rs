@@ -1,0 +1,257 @@
+//! Rows hidden in bulk by a running command, on their way to bitmaps.
+//!
+//! A command that has locked a whole group and deletes many of its rows collects them here and
+//! writes one bitmap at its end. Who sees them meanwhile: this backend's own readers, from memory,
+//! by the rule of heap's cmax: MVCC snapshots taken by a later command, and dirty and self
+//! snapshots. Reading never writes them, as with pending loads ([`crate::load`]).
+//!
+//! They are written when their command ends, before the next query starts in the same
+//! subtransaction, and before a commit; dropped when their subtransaction is rolled back, which
+//! gives up the lock on the group as well.
+
+use std::cell::RefCell;
+
+use howdah_bridge::relation::OpenRelation;
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::RowNumber;
+use pgrx::pg_sys;
+
+use super::directory::{GroupEntry, PlacedEntry};
+use super::marks;
+use super::row_set::RowSet;
+use crate::errors::{ColdError, or_raise};
+
+/// Groups that are kept in memory; past it all are written. Each takes 32 kB at most.
+const MOST_GROUPS: usize = 1_024;
+
+struct PendingMarks {
+    table: pg_sys::Oid,
+    /// Number of the TOAST relation's file, which names the store.
+    file: u32,
+    placed: PlacedEntry,
+    subtransaction: pg_sys::SubTransactionId,
+    command: pg_sys::CommandId,
+    rows: RowSet,
+    /// Rows that were hidden before, by anybody: the whole group is locked, so it is known.
+    known: RowSet,
+}
+
+impl PendingMarks {
+    fn position_of(&self, row: RowNumber) -> u32 {
+        (row.0 - self.placed.entry.first_row.0) as u32
+    }
+}
+
+thread_local! {
+    static PENDING: RefCell<Vec<PendingMarks>> = const { RefCell::new(Vec::new()) };
+}
+
+fn here() -> pg_sys::SubTransactionId {
+    // SAFETY: plain read of transaction state.
+    unsafe { pg_sys::GetCurrentSubTransactionId() }
+}
+
+/// Whether anything is pending.
+pub fn any() -> bool {
+    PENDING.with_borrow(|pending| !pending.is_empty())
+}
+
+/// What became of [`try_hide`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hidden {
+    /// The row is hidden now.
+    Now,
+    /// It was before, or this command does not collect rows of its group.
+    Unknown,
+}
+
+/// Hides a row if this command collects rows of its group and nobody has hidden it before.
+pub fn try_hide(table: pg_sys::Oid, row: RowNumber, command: pg_sys::CommandId) -> Hidden {
+    PENDING.with_borrow_mut(|pending| {
+        if pending.is_empty() {
+            return Hidden::Unknown;
+        }
+        let subtransaction = here();
+        let found = pending.iter_mut().rev().find(|p| {
+            p.table == table
+                && p.command == command
+                && p.subtransaction == subtransaction
+                && p.placed.entry.covers(row)
+        });
+        let Some(found) = found else {
+            return Hidden::Unknown;
+        };
+        let position = found.position_of(row);
+        if position >= found.placed.entry.row_count
+            || found.known.contains(position)
+            || !found.rows.insert(position)
+        {
+            return Hidden::Unknown;
+        }
+        Hidden::Now
+    })
+}
+
+/// Starts to collect rows of a group that is locked as a whole, and hides this one, which is not
+/// hidden yet. `false` if that is not possible: an outer subtransaction collects them already.
+pub fn start(
+    store: &ColdStore,
+    table: pg_sys::Oid,
+    placed: &mut PlacedEntry,
+    row: RowNumber,
+    command: pg_sys::CommandId,
+) -> Result<bool, ColdError> {
+    let subtransaction = here();
+    let group = placed.entry.group();
+    let of_outer = PENDING.with_borrow(|pending| {
+        pending.iter().any(|p| {
+            p.table == table
+                && p.placed.entry.group() == group
+                && p.subtransaction != subtransaction
+        })
+    });
+    if of_outer {
+        return Ok(false);
+    }
+    write_where(|p| p.table == table && p.placed.entry.group() == group);
+    if PENDING.with_borrow(Vec::len) >= MOST_GROUPS {
+        write_here();
+    }
+    marks::announce_bitmaps(store, placed)?;
+    let known = marks::hidden_now(store, &placed.entry)?;
+    let mut found = PendingMarks {
+        table,
+        file: store.identity().1,
+        placed: *placed,
+        subtransaction,
+        command,
+        rows: RowSet::with_bound(placed.entry.capacity_rows),
+        known: known.unwrap_or_default(),
+    };
+    let position = found.position_of(row);
+    found.rows.insert(position);
+    PENDING.with_borrow_mut(|pending| pending.push(found));
+    Ok(true)
+}
+
+/// Notes that a row has got a mark of its own.
+pub fn note_marked(table: pg_sys::Oid, row: RowNumber) {
+    PENDING.with_borrow_mut(|pending| {
+        for p in pending.iter_mut() {
+            if p.table == table && p.placed.entry.covers(row) {
+                let position = p.position_of(row);
+                if p.known.is_empty() {
+                    p.known = RowSet::with_bound(p.placed.entry.capacity_rows);
+                }
+                p.known.insert(position);
+            }
+        }
+    });
+}
+
+/// The command that hides a row in memory.
+pub fn command_hiding(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    row: RowNumber,
+) -> Option<pg_sys::CommandId> {
+    let mut found = None;
+    for_group(store, entry, |p| {
+        if p.rows.contains(p.position_of(row)) {
+            found = Some(p.command);
+        }
+    });
+    found
+}
+
+/// Adds the rows of a group that are hidden in memory by commands that `sees` wants.
+pub fn add_to(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    rows: &mut RowSet,
+    sees: impl Fn(pg_sys::CommandId) -> bool,
+) {
+    for_group(store, entry, |p| {
+        if sees(p.command) {
+            p.rows.iter().for_each(|position| {
+                rows.insert(position);
+            });
+        }
+    });
+}
+
+fn for_group(store: &ColdStore, entry: &GroupEntry, mut f: impl FnMut(&PendingMarks)) {
+    PENDING.with_borrow(|pending| {
+        if pending.is_empty() {
+            return;
+        }
+        let (_, file) = store.identity();
+        for p in pending {
+            if p.file == file && p.placed.entry.group() == entry.group() {
+                f(p);
+            }
+        }
+    });
+}
+
+/// Writes what the current subtransaction has collected. Collecting may go on.
+pub fn write_here() {
+    if any() {
+        let subtransaction = here();
+        write_where(|p| p.subtransaction == subtransaction);
+    }
+}
+
+/// Writes what a subtransaction, which is about to commit, has collected.
+pub fn write_subtransaction(subtransaction: pg_sys::SubTransactionId) {
+    write_where(|p| p.subtransaction == subtransaction);
+}
+
+/// Writes everything; the transaction is about to commit.
+pub fn write_all() {
+    write_where(|_| true);
+}
+
+/// Drops what a subtransaction that was rolled back has collected.
+pub fn discard_subtransaction(subtransaction: pg_sys::SubTransactionId) {
+    PENDING.with_borrow_mut(|pending| pending.retain(|p| p.subtransaction != subtransaction));
+}
+
+/// Forgets everything: the transaction is over.
+pub fn reset() {
+    PENDING.with_borrow_mut(Vec::clear);
+}
+
+fn write_where(wanted: impl Fn(&PendingMarks) -> bool) {
+    loop {
+        // Out of the list before it is written: an ERROR ends the (sub)transaction it belongs to.
+        let next = PENDING.with_borrow_mut(|pending| {
+            let at = pending.iter().position(&wanted)?;
+            Some(pending.remove(at))
+        });
+        let Some(next) = next else {
+            return;
+        };
+        write(&next);
+    }
+}
+
+fn write(pending: &PendingMarks) {
+    let lock = pg_sys::NoLock;
+    let Some(table) = OpenRelation::try_open(pending.table, lock) else {
+        // Dropped by this very transaction.
+        return;
+    };
+    // SAFETY: the table is open; the lock of the deleting statement is held to the end of the
+    // transaction.
+    let Some(store) = (unsafe { ColdStore::open(table.raw(), pg_sys::RowExclusiveLock) }) else {
+        return;
+    };
+    if store.identity().1 != pending.file {
+        // Truncated or rewritten by this very transaction.
+        return;
+    }
+    let mut placed = pending.placed;
+    let hidden = marks::hide_in_bulk(&store, &mut placed, &pending.rows, pending.command);
+    or_raise(pending.table, hidden);
+}
