@@ -1,10 +1,51 @@
 //! Cold rows as heap tuples in buffer slots.
 //!
 //! Heap functions insist on `TTSOpsBufferHeapTuple` slots. A cold row becomes a heap tuple
-//! of its own memory (frozen header, no xmax, cold `t_self`) placed in such a slot without a
+//! of its own memory (xmin of its row group, no xmax, cold `t_self`) placed in such a slot without a
 //! buffer, exactly as `ExecForceStoreHeapTuple` leaves it, but without its second copy.
 
 use pgrx::pg_sys;
+
+/// Which transaction, and which command of it, a row comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub xid: pg_sys::TransactionId,
+    /// Known only if it is our own transaction.
+    pub cid: pg_sys::CommandId,
+}
+
+impl Origin {
+    /// Of no transaction that anybody could ask about.
+    pub const FROZEN: Origin = Origin {
+        xid: pg_sys::FrozenTransactionId,
+        cid: pg_sys::FirstCommandId as pg_sys::CommandId,
+    };
+
+    /// That of a tuple.
+    ///
+    /// # Safety
+    /// `header` points at a tuple on a pinned page, or in memory of ours.
+    pub unsafe fn of(header: pg_sys::HeapTupleHeader) -> Origin {
+        // SAFETY: as for this function.
+        unsafe {
+            let xid = crate::hot::xmin_of(header);
+            let own = pg_sys::TransactionIdIsCurrentTransactionId(xid);
+            let cid = if own {
+                pg_sys::HeapTupleHeaderGetCmin(header)
+            } else {
+                Origin::FROZEN.cid
+            };
+            Origin { xid, cid }
+        }
+    }
+
+    /// That of the running command.
+    pub fn here(cid: pg_sys::CommandId) -> Origin {
+        // SAFETY: a transaction is running and writes.
+        let xid = unsafe { pg_sys::GetCurrentTransactionId() };
+        Origin { xid, cid }
+    }
+}
 
 /// Forms a heap tuple from the values and stores it in the slot, which owns it.
 ///
@@ -17,6 +58,7 @@ pub unsafe fn store_cold_row(
     nulls: *mut bool,
     tid: pg_sys::ItemPointerData,
     table: pg_sys::Oid,
+    origin: Origin,
 ) {
     // SAFETY: the caller vouches for slot and arrays; the tuple is formed in the slot's own
     // memory context, so that the slot may free it (TTS_FLAG_SHOULDFREE). ExecClearTuple
@@ -26,7 +68,7 @@ pub unsafe fn store_cold_row(
         let old = pg_sys::MemoryContextSwitchTo((*slot).tts_mcxt);
         let tuple = pg_sys::heap_form_tuple((*slot).tts_tupleDescriptor, values, nulls);
         pg_sys::MemoryContextSwitchTo(old);
-        freeze_header(tuple, tid, table);
+        set_header(tuple, tid, table, origin);
         let buffer_slot = slot.cast::<pg_sys::BufferHeapTupleTableSlot>();
         (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
         (*slot).tts_flags |= pg_sys::TTS_FLAG_SHOULDFREE as u16;
@@ -39,14 +81,16 @@ pub unsafe fn store_cold_row(
     }
 }
 
-/// Makes a formed tuple look like a frozen, live row at `tid`.
+/// Makes a formed tuple look like a live row at `tid` whose inserter is known to have committed or is
+/// our own transaction.
 ///
 /// # Safety
 /// `tuple` points at a freshly formed heap tuple.
-pub unsafe fn freeze_header(
+unsafe fn set_header(
     tuple: pg_sys::HeapTuple,
     tid: pg_sys::ItemPointerData,
     table: pg_sys::Oid,
+    origin: Origin,
 ) {
     // SAFETY: the caller owns the tuple; only its header is written.
     unsafe {
@@ -54,9 +98,16 @@ pub unsafe fn freeze_header(
         (*tuple).t_self = tid;
         (*tuple).t_tableOid = table;
         (*header).t_ctid = tid;
-        (*header).t_choice.t_heap.t_xmin = pg_sys::FrozenTransactionId;
+        (*header).t_choice.t_heap.t_xmin = origin.xid;
         (*header).t_choice.t_heap.t_xmax = pg_sys::InvalidTransactionId;
-        (*header).t_choice.t_heap.t_field3.t_cid = pg_sys::FirstCommandId;
-        (*header).t_infomask |= (pg_sys::HEAP_XMIN_FROZEN | pg_sys::HEAP_XMAX_INVALID) as u16;
+        (*header).t_choice.t_heap.t_field3.t_cid = origin.cid;
+        let xmin = if origin.xid == pg_sys::FrozenTransactionId {
+            pg_sys::HEAP_XMIN_FROZEN
+        } else if pg_sys::TransactionIdIsCurrentTransactionId(origin.xid) {
+            0
+        } else {
+            pg_sys::HEAP_XMIN_COMMITTED
+        };
+        (*header).t_infomask |= (xmin | pg_sys::HEAP_XMAX_INVALID) as u16;
     }
 }

@@ -208,10 +208,15 @@ impl ColdCursor {
         let tid = RowNumber(rows.first_row.0 + u64::from(row)).tid();
         // SAFETY: as for this function.
         unsafe {
-            self.writer
-                .write(slot, tid, (*table).rd_id, |layout, desc, datums| {
+            self.writer.write(
+                slot,
+                tid,
+                (*table).rd_id,
+                rows.origin,
+                |layout, desc, datums| {
                     rows.fill(row, layout, desc, wanted, datums);
-                });
+                },
+            );
         }
     }
 }

@@ -4,7 +4,7 @@
 //! that it is about to rewrite with the descriptor from before its changes, while the relation's
 //! own has the new types already and has lost the missing values.
 
-use howdah_bridge::slot::store_cold_row;
+use howdah_bridge::slot::{Origin, store_cold_row};
 use pgrx::pg_sys;
 
 use crate::store::view::RowDatums;
@@ -75,7 +75,7 @@ impl SlotWriter {
         self.memory.delete();
     }
 
-    /// Stores the row at `tid` that `fill` writes for the layout and descriptor it is given.
+    /// Stores the row of `origin` at `tid` that `fill` writes for the layout and descriptor it is given.
     ///
     /// # Safety
     /// `slot` is a buffer-heap-tuple slot of the table with the OID `table`.
@@ -84,6 +84,7 @@ impl SlotWriter {
         slot: *mut pg_sys::TupleTableSlot,
         tid: pg_sys::ItemPointerData,
         table: pg_sys::Oid,
+        origin: Origin,
         fill: impl FnOnce(&TableLayout, pg_sys::TupleDesc, &mut RowDatums),
     ) {
         // SAFETY: the slot has a descriptor; datums live in the row memory until the slot has
@@ -106,7 +107,7 @@ impl SlotWriter {
                 let datums = &mut shape.datums;
                 fill(&shape.layout, desc, datums);
                 let (values, nulls) = (datums.values.as_mut_ptr(), datums.nulls.as_mut_ptr());
-                store_cold_row(slot, values, nulls, tid, table);
+                store_cold_row(slot, values, nulls, tid, table, origin);
             });
         }
     }

@@ -77,6 +77,94 @@ pub unsafe fn meet(
     }
 }
 
+/// What an update's link leads to.
+pub enum Version {
+    /// A row that can be locked; a cold one, if the link is cold.
+    Live(pg_sys::ItemPointerData),
+    /// The row was deleted.
+    Gone,
+    /// The row is now in another partition.
+    MovedAway,
+    /// The running command itself made this version.
+    OfThisCommand {
+        xid: pg_sys::TransactionId,
+        cmin: pg_sys::CommandId,
+    },
+    /// Somebody is changing the row and the caller does not want to wait.
+    WouldBlock,
+}
+
+/// Follows a row's versions from `tid`, which `prior_xmax` has written, to the live one. Mirrors the
+/// loop of `heapam_tuple_lock`, and stops where a link is cold. Under `LockWaitError` somebody at
+/// work on the row raises the ERROR that heap raises.
+///
+/// # Safety
+/// `rel` is an open heap relation; a snapshot is held that needs the version before `tid`.
+pub unsafe fn follow(
+    rel: pg_sys::Relation,
+    mut tid: pg_sys::ItemPointerData,
+    mut prior_xmax: pg_sys::TransactionId,
+    cid: pg_sys::CommandId,
+    wait_policy: pg_sys::LockWaitPolicy::Type,
+) -> Version {
+    // SAFETY: heap_fetch leaves the page pinned where it says so; the pin is given back before
+    // anything is waited for. The inserter of a tuple is read without a lock, as heap does.
+    unsafe {
+        loop {
+            if block_of(&tid) == pg_sys::InvalidBlockNumber
+                && u32::from(tid.ip_posid) == pg_sys::MovedPartitionsOffsetNumber
+            {
+                return Version::MovedAway;
+            }
+            if is_cold(&tid) {
+                return Version::Live(tid);
+            }
+            let mut dirty = pg_sys::SnapshotData {
+                snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
+                ..Default::default()
+            };
+            let mut tuple = pg_sys::HeapTupleData {
+                t_self: tid,
+                ..Default::default()
+            };
+            let mut buffer = 0;
+            let seen = pg_sys::heap_fetch(rel, &mut dirty, &mut tuple, &mut buffer, true);
+            if tuple.t_data.is_null() {
+                return Version::Gone;
+            }
+            let pin = PagePin(buffer);
+            let header = tuple.t_data;
+            if super::xmin_of(header) != prior_xmax {
+                return Version::Gone;
+            }
+            if !seen {
+                let next = (*header).t_ctid;
+                if block_of(&next) == block_of(&tid) && next.ip_posid == tid.ip_posid {
+                    return Version::Gone;
+                }
+                prior_xmax = pg_sys::HeapTupleHeaderGetUpdateXid(header);
+                tid = next;
+                continue;
+            }
+            if dirty.xmax != pg_sys::InvalidTransactionId {
+                drop(pin);
+                if !wait_for(rel, tid, dirty.xmax, wait_policy) {
+                    return Version::WouldBlock;
+                }
+                continue;
+            }
+            if pg_sys::TransactionIdIsCurrentTransactionId(prior_xmax) {
+                let cmin = pg_sys::HeapTupleHeaderGetCmin(header);
+                if cmin >= cid {
+                    let xid = prior_xmax;
+                    return Version::OfThisCommand { xid, cmin };
+                }
+            }
+            return Version::Live(tid);
+        }
+    }
+}
+
 /// Pins the row's page and returns the cold link of the tuple, if it has one with an xmax.
 unsafe fn look(
     rel: pg_sys::Relation,

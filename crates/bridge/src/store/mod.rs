@@ -29,6 +29,8 @@ mod copy;
 mod read;
 mod write;
 
+use std::cell::OnceCell;
+
 use pgrx::pg_sys;
 
 pub use copy::{CopiedAs, TupleStamp};
@@ -46,10 +48,47 @@ pub struct ColdStore {
     /// The table itself where the store was opened through it, else NULL.
     table: pg_sys::Relation,
     toast: pg_sys::Relation,
-    /// Every index of the TOAST relation that must be maintained.
-    indexes: Vec<pg_sys::Relation>,
-    /// Position in `indexes` of the one that can be searched.
+    lockmode: pg_sys::LOCKMODE,
+    /// Opened when they are first needed.
+    indexes: OnceCell<Indexes>,
+}
+
+/// The indexes of the TOAST relation.
+struct Indexes {
+    /// All that must be maintained.
+    all: Vec<pg_sys::Relation>,
+    /// Position of the one that can be searched.
     valid: usize,
+}
+
+impl Indexes {
+    /// # Safety
+    /// `toast` is open and locked in this mode.
+    unsafe fn open(toast: pg_sys::Relation, mode: pg_sys::LOCKMODE) -> Indexes {
+        // SAFETY: as for this function; an ERROR leaves nothing of ours to undo.
+        unsafe {
+            let list = pg_sys::RelationGetIndexList(toast);
+            let count = if list.is_null() { 0 } else { (*list).length };
+            let mut all = Vec::with_capacity(count as usize);
+            let mut valid = None;
+            for i in 0..count {
+                let oid = (*(*list).elements.add(i as usize)).oid_value;
+                let index = pg_sys::index_open(oid, mode);
+                if valid.is_none() && (*(*index).rd_index).indisvalid {
+                    valid = Some(i as usize);
+                }
+                all.push(index);
+            }
+            pg_sys::list_free(list);
+            let Some(valid) = valid else {
+                pgrx::error!(
+                    "no valid index found for toast relation with Oid {}",
+                    (*toast).rd_id.to_u32()
+                );
+            };
+            Indexes { all, valid }
+        }
+    }
 }
 
 /// Why stored bytes could not be read.
@@ -96,31 +135,11 @@ impl ColdStore {
         let mode = lockmode as pg_sys::LOCKMODE;
         // SAFETY: as for `open`.
         unsafe {
-            let toast = pg_sys::table_open(toast_oid, mode);
-            let list = pg_sys::RelationGetIndexList(toast);
-            let count = if list.is_null() { 0 } else { (*list).length };
-            let mut indexes = Vec::with_capacity(count as usize);
-            let mut valid = usize::MAX;
-            for i in 0..count {
-                let oid = (*(*list).elements.add(i as usize)).oid_value;
-                let index = pg_sys::index_open(oid, mode);
-                if valid == usize::MAX && (*(*index).rd_index).indisvalid {
-                    valid = i as usize;
-                }
-                indexes.push(index);
-            }
-            pg_sys::list_free(list);
-            if valid == usize::MAX {
-                pgrx::error!(
-                    "no valid index found for toast relation with Oid {}",
-                    toast_oid.to_u32()
-                );
-            }
             ColdStore {
                 table: std::ptr::null_mut(),
-                toast,
-                indexes,
-                valid,
+                toast: pg_sys::table_open(toast_oid, mode),
+                lockmode: mode,
+                indexes: OnceCell::new(),
             }
         }
     }
@@ -164,8 +183,15 @@ impl ColdStore {
         }
     }
 
+    fn indexes(&self) -> &Indexes {
+        // SAFETY: `toast` is open, and locked in this mode.
+        self.indexes
+            .get_or_init(|| unsafe { Indexes::open(self.toast, self.lockmode) })
+    }
+
     fn valid_index(&self) -> pg_sys::Relation {
-        self.indexes[self.valid]
+        let indexes = self.indexes();
+        indexes.all[indexes.valid]
     }
 
     /// Runs `f` while no other backend runs one for this store.
@@ -189,7 +215,7 @@ impl Drop for ColdStore {
         let keep = pg_sys::NoLock as pg_sys::LOCKMODE;
         // SAFETY: opened by us, closed once; locks stay with the transaction.
         unsafe {
-            for &index in &self.indexes {
+            for &index in self.indexes.get().iter().flat_map(|indexes| &indexes.all) {
                 pg_sys::index_close(index, keep);
             }
             pg_sys::table_close(self.toast, keep);

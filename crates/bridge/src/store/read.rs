@@ -4,6 +4,8 @@ use std::ops::{ControlFlow, RangeInclusive};
 
 use pgrx::{IntoDatum, pg_sys};
 
+use crate::slot::Origin;
+
 use super::{ColdStore, PAYLOAD_OFFSET, StoreError, VALUE_BYTES};
 
 /// Decides whether an entry's tuple is wanted; called with the buffer share-locked.
@@ -15,6 +17,8 @@ pub struct Entry {
     pub seq: i32,
     pub tid: pg_sys::ItemPointerData,
     pub payload: Vec<u8>,
+    /// Who inserted it.
+    pub origin: Origin,
 }
 
 /// What an index entry says: a key, and where its tuple is.
@@ -240,6 +244,19 @@ impl ColdStore {
         }
     }
 
+    /// Looks at the payload of the tuple at `tid`, if there is one, under its page's share lock.
+    pub fn peek<R>(
+        &self,
+        tid: pg_sys::ItemPointerData,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Option<R> {
+        let page = LockedPage::read(self.toast, crate::tid::block_of(&tid));
+        let tuple = page.tuple(self.toast, tid)?;
+        // SAFETY: pin and lock are held by `page`.
+        let (_, _, payload) = unsafe { fields(&tuple) }?;
+        Some(look(payload))
+    }
+
     /// Calls `found` for each entry `(id, seqs)` whose tuple the judge wants, in the order of
     /// `seq` (descending if `backward`), until `found` breaks.
     ///
@@ -274,7 +291,14 @@ impl ColdStore {
                 if !judge(&mut tuple, page.buffer) {
                     continue;
                 }
-                Entry { seq, tid, payload }
+                // SAFETY: as above.
+                let origin = unsafe { Origin::of(tuple.t_data) };
+                Entry {
+                    seq,
+                    tid,
+                    payload,
+                    origin,
+                }
             };
             if found(entry).is_break() {
                 return;

@@ -63,7 +63,7 @@ impl ColdStore {
                 nulls.as_mut_ptr(),
             );
             pg_sys::heap_insert(self.toast, tuple, cid, options as i32, bistate);
-            for &index in &self.indexes {
+            for &index in &self.indexes().all {
                 if !(*(*index).rd_index).indisready {
                     continue;
                 }

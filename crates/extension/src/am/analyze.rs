@@ -399,9 +399,10 @@ impl ColdFeed {
                 return false;
             };
             let tid = RowNumber(rows.first_row.0 + u64::from(position)).tid();
-            self.writer.write(slot, tid, oid, |layout, desc, datums| {
-                rows.fill(position, layout, desc, &Wanted::All, datums);
-            });
+            self.writer
+                .write(slot, tid, oid, rows.origin, |layout, desc, datums| {
+                    rows.fill(position, layout, desc, &Wanted::All, datums);
+                });
             true
         }
     }

@@ -19,12 +19,12 @@
 //! Many rows: past [`ROWS_PER_GROUP`] locks in a group the whole group is asked for, without
 //! waiting; past [`ROWS_IN_ALL`] in all, with waiting. So the server's lock table does not fill up.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use howdah_bridge::cold_lock::{Locks, RowLock, Wait, announce};
 use howdah_bridge::ffi;
-use howdah_bridge::hot::lock::{Meeting, meet};
+use howdah_bridge::hot::lock::{Meeting, Version, follow, meet};
 use howdah_bridge::hot::share::add_key_share;
 use howdah_bridge::hot::xmin_of;
 use howdah_bridge::store::ColdStore;
@@ -33,11 +33,12 @@ use pgrx::{PgSqlErrorCode, pg_sys};
 
 use super::fetch::{PointReader, sees_row};
 use super::heap;
-use crate::errors::{or_raise, refuse};
+use crate::errors::{ColdError, or_raise, refuse};
 use crate::load;
-use crate::store::directory::{self, PlacedEntry};
+use crate::store::directory::{self, GroupState, PlacedEntry};
 use crate::store::marks::{self, Mark, RowFate};
 use crate::store::pending_marks::{self, Hidden};
+use crate::store::view::point_value;
 
 /// Row locks in one group before the whole group is asked for.
 const ROWS_PER_GROUP: u32 = 512;
@@ -48,6 +49,9 @@ thread_local! {
     /// Row locks of this transaction, by table and group. Too many after a subtransaction was
     /// rolled back, which does no harm.
     static LOCKED_ROWS: RefCell<LockedRows> = RefCell::default();
+    /// The group of the last row. Forgotten when a subtransaction is rolled back, because that may
+    /// have given up the lock on it.
+    static LOCATED: Cell<Option<Located>> = const { Cell::new(None) };
 }
 
 #[derive(Default)]
@@ -56,8 +60,14 @@ struct LockedRows {
     in_all: u32,
 }
 
-/// Forgets the counts: the transaction is over.
+/// Forgets what depends on locks that a rolled back subtransaction may have held.
+pub fn forget_locks() {
+    LOCATED.set(None);
+}
+
+/// Forgets everything: the transaction is over.
 pub fn reset() {
+    forget_locks();
     LOCKED_ROWS.with_borrow_mut(|rows| {
         if rows.in_all > 0 {
             *rows = LockedRows::default();
@@ -109,6 +119,20 @@ unsafe fn grip(
                 None,
             )
         };
+        if let Some(located) = Located::recall(&store, row) {
+            // Read under the group's lock, which is still held: only its flags may have changed.
+            let group = located.placed.entry.group();
+            let locked = lock_row(Locks::of(rel), oid.to_u32(), group, row, lock, wait)?;
+            let standing = or_raise(oid, located.standing_of(&store, row, cid));
+            return Some((
+                Grip {
+                    store,
+                    row,
+                    standing,
+                },
+                locked,
+            ));
+        }
         let Some(group) = directory::nearest_group(&store, row) else {
             let standing = Standing::Gone;
             return Some((
@@ -120,8 +144,7 @@ unsafe fn grip(
                 None,
             ));
         };
-        let locks = Locks::of(rel);
-        let locked = lock_row(locks, oid.to_u32(), group, row, lock, wait)?;
+        let locked = lock_row(Locks::of(rel), oid.to_u32(), group, row, lock, wait)?;
         let standing = or_raise(oid, standing_of(&store, group, row, cid));
         Some((
             Grip {
@@ -131,6 +154,39 @@ unsafe fn grip(
             },
             locked,
         ))
+    }
+}
+
+/// A group that this transaction has locked for work on its rows: it stays where it is.
+#[derive(Clone, Copy)]
+struct Located {
+    file: u32,
+    placed: PlacedEntry,
+    /// The command that loaded it, if that was our transaction.
+    own: Option<pg_sys::CommandId>,
+}
+
+impl Located {
+    fn recall(store: &ColdStore, row: RowNumber) -> Option<Located> {
+        LOCATED
+            .get()
+            .filter(|l| l.placed.entry.covers(row) && l.file == store.identity().1)
+    }
+
+    fn standing_of(
+        &self,
+        store: &ColdStore,
+        row: RowNumber,
+        cid: pg_sys::CommandId,
+    ) -> Result<Standing, ColdError> {
+        if self.own.is_some_and(|command| command >= cid) {
+            return Ok(Standing::Unborn);
+        }
+        let placed = directory::refresh(store, &self.placed)?;
+        Ok(match marks::of_row(store, &placed.entry, row)? {
+            Some(mark) => Standing::Marked(mark),
+            None => Standing::There(placed),
+        })
     }
 }
 
@@ -196,32 +252,28 @@ fn standing_of(
     group: u32,
     row: RowNumber,
     cid: pg_sys::CommandId,
-) -> Result<Standing, crate::errors::ColdError> {
-    let mut unborn = false;
+) -> Result<Standing, ColdError> {
+    let mut own = None;
     // SAFETY: judges are called with the page pinned and share-locked.
     let mut in_force = |tuple: pg_sys::HeapTuple, buffer: pg_sys::Buffer| unsafe {
         let header = (*tuple).t_data;
         let snapshot = &raw mut pg_sys::SnapshotSelfData;
         let in_force = pg_sys::HeapTupleSatisfiesVisibility(tuple, snapshot, buffer);
         if in_force && pg_sys::TransactionIdIsCurrentTransactionId(xmin_of(header)) {
-            unborn = pg_sys::HeapTupleHeaderGetCmin(header) >= cid;
+            own = Some(pg_sys::HeapTupleHeaderGetCmin(header));
         }
         in_force
     };
-    let placed = directory::entry_covering(store, group, row, &mut in_force)?;
-    let Some(placed) = placed else {
+    let Some(placed) = directory::entry_covering(store, group, row, &mut in_force)? else {
         return Ok(match marks::forwarded(store, group, row)? {
             Some((to, by)) => Standing::Moved { to, by },
             None => Standing::Gone,
         });
     };
-    if unborn {
-        return Ok(Standing::Unborn);
-    }
-    Ok(match marks::of_row(store, &placed.entry, row)? {
-        Some(mark) => Standing::Marked(mark),
-        None => Standing::There(placed),
-    })
+    let file = store.identity().1;
+    let located = Located { file, placed, own };
+    LOCATED.set(Some(located));
+    located.standing_of(store, row, cid)
 }
 
 impl Standing {
@@ -242,7 +294,7 @@ impl Standing {
             Standing::Marked(mark) => {
                 let (result, ctid) = match mark.fate {
                     RowFate::Deleted => (TM_Deleted, tid),
-                    RowFate::Updated(next) => (TM_Updated, next),
+                    RowFate::Updated { to, .. } => (TM_Updated, to),
                     RowFate::MovedAway => (TM_Updated, moved_to_another_partition()),
                 };
                 match mark.own {
@@ -270,11 +322,6 @@ fn moved_to_another_partition() -> pg_sys::ItemPointerData {
         pg_sys::InvalidBlockNumber,
         pg_sys::MovedPartitionsOffsetNumber as u16,
     )
-}
-
-fn is_moved_to_another_partition(tid: &pg_sys::ItemPointerData) -> bool {
-    howdah_bridge::tid::block_of(tid) == pg_sys::InvalidBlockNumber
-        && u32::from(tid.ip_posid) == pg_sys::MovedPartitionsOffsetNumber
 }
 
 /// Grips the row for a change; the executor's answer where it cannot be changed.
@@ -424,7 +471,11 @@ pub unsafe fn update(
         };
         (heap().tuple_insert.unwrap_unchecked())(rel, slot, cid, 0, std::ptr::null_mut());
         let next = (*slot).tts_tid;
-        mark(rel, &store, placed, row, RowFate::Updated(next), cid);
+        let fate = RowFate::Updated {
+            to: next,
+            keeps_key: lock == RowLock::NoKeyUpdate,
+        };
+        mark(rel, &store, placed, row, fate, cid);
         if lock == RowLock::NoKeyUpdate {
             // After the mark was written: whoever comes later finds it, see `meet_updater`.
             let sharers = Locks::of(rel).key_sharers(row);
@@ -463,29 +514,36 @@ unsafe fn keeps_key(
         if attributes.is_empty() {
             return true;
         }
-        let old = pg_sys::MakeSingleTupleTableSlot(
-            (*rel).rd_att,
-            &raw const pg_sys::TTSOpsBufferHeapTuple,
-        );
-        let mut reader = PointReader::new();
-        let same = reader.fetch(rel, row, &raw mut pg_sys::SnapshotAnyData, old)
+        let oid = (*rel).rd_id;
+        let Some(store) = ColdStore::open(rel, pg_sys::AccessShareLock) else {
+            return false;
+        };
+        let in_force = &raw mut pg_sys::SnapshotSelfData;
+        let entry = match Located::recall(&store, row) {
+            Some(located) => Some(located.placed.entry),
+            None => or_raise(oid, directory::group_of(&store, row, in_force)).map(|p| p.entry),
+        };
+        let Some((entry, position)) = entry.and_then(|e| Some((e, e.position_of(row)?))) else {
+            return false;
+        };
+        entry.state == GroupState::Stored
             && attributes.iter().all(|&number| {
-                let attribute = &*pg_sys::TupleDescAttr((*rel).rd_att, number - 1);
-                let (mut old_null, mut new_null) = (false, false);
-                let old = pg_sys::slot_getattr(old, number, &mut old_null);
-                let new = pg_sys::slot_getattr(slot, number, &mut new_null);
-                old_null == new_null
-                    && (old_null
-                        || ffi::datum_image_eq(
-                            old,
-                            new,
-                            attribute.attbyval,
-                            i32::from(attribute.attlen),
-                        ))
-            });
-        reader.end();
-        pg_sys::ExecDropSingleTupleTableSlot(old);
-        same
+                let desc = (*rel).rd_att;
+                let attribute = &*pg_sys::TupleDescAttr(desc, number - 1);
+                let old = point_value(&store, entry, position, desc, number as usize - 1);
+                let mut null = false;
+                let new = pg_sys::slot_getattr(slot, number, &mut null);
+                match or_raise(oid, old) {
+                    None => null,
+                    Some(_) if null => false,
+                    Some(old) => ffi::datum_image_eq(
+                        old,
+                        new,
+                        attribute.attbyval,
+                        i32::from(attribute.attlen),
+                    ),
+                }
+            })
     }
 }
 
@@ -510,7 +568,7 @@ pub unsafe fn version_after(
             return None;
         }
         match or_raise(oid, marks::of_row(&store, &placed.entry, row))?.fate {
-            RowFate::Updated(next) => Some(next),
+            RowFate::Updated { to, .. } => Some(to),
             RowFate::Deleted | RowFate::MovedAway => None,
         }
     }
@@ -532,7 +590,7 @@ pub unsafe fn lock(
     tmfd: *mut pg_sys::TM_FailureData,
 ) -> pg_sys::TM_Result::Type {
     use pg_sys::TM_Result::*;
-    let follow = u32::from(flags) & pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION != 0;
+    let to_the_last = u32::from(flags) & pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION != 0;
     let mut traversed = false;
     // SAFETY: as for this function.
     unsafe {
@@ -540,7 +598,8 @@ pub unsafe fn lock(
             let (result, failure) = match RowNumber::from_tid(&*tid) {
                 Some(row) => {
                     let mut failure = pg_sys::TM_FailureData::default();
-                    let result = lock_cold(rel, row, slot, cid, mode, wait_policy, &mut failure);
+                    let result =
+                        lock_cold(rel, row, slot, cid, mode, wait_policy, flags, &mut failure);
                     (result, failure)
                 }
                 None => match meet(rel, *tid, wait_policy) {
@@ -575,51 +634,28 @@ pub unsafe fn lock(
                 traversed,
                 ..failure
             };
-            if result != TM_Updated || !follow {
+            if result != TM_Updated || !to_the_last {
                 return result;
             }
-            if is_moved_to_another_partition(&failure.ctid) {
-                refuse(
+            traversed = true;
+            (*tmfd).traversed = true;
+            match follow(rel, failure.ctid, failure.xmax, cid, wait_policy) {
+                Version::Live(next) => *tid = next,
+                Version::Gone => return TM_Deleted,
+                Version::WouldBlock => return TM_WouldBlock,
+                Version::MovedAway => refuse(
                     PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE,
                     "tuple to be locked was already moved to another partition due to concurrent update"
                         .into(),
                     None,
-                );
+                ),
+                Version::OfThisCommand { xid, cmin } => {
+                    (*tmfd).xmax = xid;
+                    (*tmfd).cmax = cmin;
+                    return TM_SelfModified;
+                }
             }
-            if !is_version_of(rel, failure.ctid, failure.xmax) {
-                return TM_Deleted;
-            }
-            traversed = true;
-            *tid = failure.ctid;
         }
-    }
-}
-
-/// Whether the row that an update points at is still the one that the update has written.
-unsafe fn is_version_of(
-    rel: pg_sys::Relation,
-    tid: pg_sys::ItemPointerData,
-    xid: pg_sys::TransactionId,
-) -> bool {
-    if is_cold(&tid) {
-        // Row numbers are never used again.
-        return true;
-    }
-    // SAFETY: the relation is open; the tuple is looked at while its page is pinned. Its inserter
-    // never changes, and it cannot be removed while a snapshot needs what came before it.
-    unsafe {
-        let mut tuple = pg_sys::HeapTupleData {
-            t_self: tid,
-            ..Default::default()
-        };
-        let mut buffer = 0;
-        let any = &raw mut pg_sys::SnapshotAnyData;
-        if !pg_sys::heap_fetch(rel, any, &mut tuple, &mut buffer, false) {
-            return false;
-        }
-        let same = (*tuple.t_data).t_choice.t_heap.t_xmin == xid;
-        pg_sys::ReleaseBuffer(buffer);
-        same
     }
 }
 
@@ -642,7 +678,7 @@ unsafe fn meet_updater(
         let oid = (*rel).rd_id;
         let mark = or_raise(oid, marks::arriving(&grip.store, &placed.entry, grip.row))?;
         let arranged = match mark.fate {
-            RowFate::Updated(next) if !is_cold(&next) => add_key_share(rel, &next, &[own_xid]),
+            RowFate::Updated { to, .. } if !is_cold(&to) => add_key_share(rel, &to, &[own_xid]),
             _ => false,
         };
         (!arranged).then_some(mark.xid)
@@ -656,6 +692,7 @@ unsafe fn lock_cold(
     cid: pg_sys::CommandId,
     mode: pg_sys::LockTupleMode::Type,
     wait_policy: pg_sys::LockWaitPolicy::Type,
+    flags: u8,
     failure: &mut pg_sys::TM_FailureData,
 ) -> pg_sys::TM_Result::Type {
     use pg_sys::LockWaitPolicy::{LockWaitBlock, LockWaitError};
@@ -705,7 +742,33 @@ unsafe fn lock_cold(
                 }
             }
         };
-        let result = grip.standing.report(row.tid(), cid, failure);
+        let mut result = grip.standing.report(row.tid(), cid, failure);
+        if mode == pg_sys::LockTupleMode::LockTupleKeyShare
+            && u32::from(flags) & pg_sys::TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS != 0
+            && let Standing::Marked(mark) = &grip.standing
+            && let (
+                RowFate::Updated {
+                    mut to,
+                    keeps_key: true,
+                },
+                None,
+            ) = (mark.fate, mark.own)
+        {
+            // As on heap: the old version may be had if the new ones can be locked along with it.
+            let alone = flags & !(pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION as u8);
+            let snapshot = std::ptr::null_mut();
+            result = lock(
+                rel,
+                &mut to,
+                snapshot,
+                slot,
+                cid,
+                mode,
+                wait_policy,
+                alone,
+                failure,
+            );
+        }
         if result != pg_sys::TM_Result::TM_Ok {
             if let Some(locked) = locked {
                 locked.give_back();

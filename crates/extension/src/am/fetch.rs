@@ -13,11 +13,12 @@ use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 
 use super::{cold_rows, heap, scan};
-use crate::errors::or_raise;
+use crate::errors::{ColdError, or_raise};
 use crate::load;
 use crate::slot_writer::SlotWriter;
 use crate::store::directory::{self, GroupEntry, GroupState};
 use crate::store::marks;
+use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, Wanted, fill_point};
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
@@ -44,7 +45,13 @@ pub struct PointReader {
     writer: SlotWriter,
     /// The last group found, and the snapshot (address and curcid) that saw it.
     last: Option<(GroupEntry, usize, pg_sys::CommandId)>,
+    /// Rows of that group asked about, and what is hidden of it once they are many.
+    asked: u32,
+    hidden: Option<RowSet>,
 }
+
+/// Rows of a group that are asked about one by one before all its marks are read.
+const FEW_ROWS: u32 = 32;
 
 enum Found {
     Stored(GroupEntry, u32),
@@ -66,6 +73,8 @@ impl PointReader {
         PointReader {
             writer: SlotWriter::new(),
             last: None,
+            asked: 0,
+            hidden: None,
         }
     }
 
@@ -110,11 +119,46 @@ impl PointReader {
             }
             if mvcc {
                 self.last = Some((placed.entry, key.0, key.1));
+                self.asked = 0;
+                self.hidden = None;
             }
             placed
                 .entry
                 .position_of(row)
                 .map(|position| Found::Stored(placed.entry, position))
+        }
+    }
+
+    /// Whether a row that was found is hidden from the snapshot.
+    unsafe fn hides(
+        &mut self,
+        store: &ColdStore,
+        found: &Found,
+        row: RowNumber,
+        snapshot: pg_sys::Snapshot,
+    ) -> Result<bool, ColdError> {
+        let entry = found.entry();
+        let remembered = matches!((found, &self.last), (Found::Stored(entry, _), Some((last, ..)))
+            if entry.group() == last.group());
+        // SAFETY: as for `fetch`.
+        unsafe {
+            if entry.flags.are_clear() || !remembered {
+                return marks::hides(store, entry, row, snapshot);
+            }
+            self.asked += 1;
+            if self.asked <= FEW_ROWS {
+                return marks::hides(store, entry, row, snapshot);
+            }
+            let hidden = match &self.hidden {
+                Some(hidden) => hidden,
+                None => {
+                    let hidden = marks::hidden_from(store, entry, snapshot)?;
+                    self.hidden.insert(hidden.unwrap_or_default())
+                }
+            };
+            Ok(entry
+                .position_of(row)
+                .is_some_and(|position| hidden.contains(position)))
         }
     }
 
@@ -154,11 +198,16 @@ impl PointReader {
             let Some(found) = self.find(table, store, row, snapshot) else {
                 return false;
             };
-            if or_raise(oid, marks::hides(store, found.entry(), row, snapshot)) {
+            if or_raise(oid, self.hides(store, &found, row, snapshot)) {
                 return false;
             }
-            self.writer
-                .write(slot, row.tid(), oid, |layout, desc, datums| match &found {
+            let origin = found.entry().origin;
+            self.writer.write(
+                slot,
+                row.tid(),
+                oid,
+                origin,
+                |layout, desc, datums| match &found {
                     Found::Stored(entry, _) if entry.state == GroupState::Loading => {
                         (0..datums.values.len()).for_each(|i| datums.set_null(i));
                     }
@@ -170,7 +219,8 @@ impl PointReader {
                         let rows = or_raise(oid, GroupRows::load(store, group, &Wanted::All));
                         rows.fill(*position, layout, desc, &Wanted::All, datums);
                     }
-                });
+                },
+            );
             true
         }
     }

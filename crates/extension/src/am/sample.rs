@@ -218,9 +218,15 @@ unsafe extern "C-unwind" fn scan_sample_next_tuple(
         };
         let tid = RowNumber(rows.first_row.0 + u64::from(position)).tid();
         let writer = &mut plan.writer;
-        writer.write(slot, tid, (*rel).rd_id, |layout, desc, datums| {
-            rows.fill(position, layout, desc, &Wanted::All, datums);
-        });
+        writer.write(
+            slot,
+            tid,
+            (*rel).rd_id,
+            rows.origin,
+            |layout, desc, datums| {
+                rows.fill(position, layout, desc, &Wanted::All, datums);
+            },
+        );
         true
     }
 }

@@ -58,6 +58,7 @@ unsafe extern "C-unwind" fn at_subtransaction_event(
         SUBXACT_EVENT_ABORT_SUB => {
             pending::discard_subtransaction(subtransaction);
             pending_marks::discard_subtransaction(subtransaction);
+            crate::am::cold_rows::forget_locks();
         }
         _ => {}
     }

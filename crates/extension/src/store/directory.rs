@@ -9,6 +9,7 @@
 
 use std::ops::ControlFlow;
 
+use howdah_bridge::slot::Origin;
 use howdah_bridge::store::{Birth, ColdStore, CopiedAs, Entry};
 use howdah_bridge::tid::{ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber};
 use pgrx::pg_sys;
@@ -41,6 +42,8 @@ pub struct GroupEntry {
     pub value_id: u32,
     pub footer_bytes: u32,
     pub body_bytes: u64,
+    /// Who put the group there; not stored, but read off the entry's tuple.
+    pub origin: Origin,
     /// What else the store knows of the group's rows; only ever grows.
     pub flags: GroupFlags,
 }
@@ -133,6 +136,7 @@ impl GroupEntry {
             value_id: word(24),
             footer_bytes: word(28),
             body_bytes: long(32),
+            origin: Origin::FROZEN,
             flags: GroupFlags(word(40)),
         };
         let sound = entry.first_row.0 < ROW_NUMBER_LIMIT
@@ -155,6 +159,17 @@ pub(super) fn fnv1a(bytes: &[u8]) -> u64 {
 pub struct PlacedEntry {
     pub entry: GroupEntry,
     pub tid: pg_sys::ItemPointerData,
+}
+
+fn placed(found: &Entry) -> Result<PlacedEntry, ColdError> {
+    let entry = GroupEntry::decode(found.seq, &found.payload)?;
+    Ok(PlacedEntry {
+        entry: GroupEntry {
+            origin: found.origin,
+            ..entry
+        },
+        tid: found.tid,
+    })
 }
 
 fn visible_to(
@@ -186,9 +201,9 @@ pub fn groups_where(
         0..=i32::MAX,
         false,
         judge,
-        |Entry { seq, tid, payload }| match GroupEntry::decode(seq, &payload) {
+        |found| match placed(&found) {
             Ok(entry) => {
-                out.push(PlacedEntry { entry, tid });
+                out.push(entry);
                 ControlFlow::Continue(())
             }
             Err(error) => {
@@ -243,11 +258,8 @@ pub fn entry_covering(
     let Some(entry) = store.find_entry(DIRECTORY_ID, group as i32, judge) else {
         return Ok(None);
     };
-    let decoded = GroupEntry::decode(entry.seq, &entry.payload)?;
-    Ok(decoded.covers(row).then_some(PlacedEntry {
-        entry: decoded,
-        tid: entry.tid,
-    }))
+    let found = placed(&entry)?;
+    Ok(found.entry.covers(row).then_some(found))
 }
 
 /// Reserves row numbers for a group of at most `capacity_rows` rows: see the state diagram
@@ -274,6 +286,7 @@ pub fn reserve(
             value_id: 0,
             footer_bytes: 0,
             body_bytes: 0,
+            origin: Origin::here(cid),
             flags: GroupFlags::default(),
         };
         let seq = entry.group() as i32;
@@ -346,6 +359,21 @@ pub fn add_flags(
         let flags = known.flags.union(flags);
         payload.copy_from_slice(&GroupEntry { flags, ..known }.encode());
         Ok(())
+    })
+}
+
+/// The entry as it is now, flags included; it is known to be in force.
+pub fn refresh(store: &ColdStore, placed: &PlacedEntry) -> Result<PlacedEntry, ColdError> {
+    let group = placed.entry.group();
+    let entry = store
+        .peek(placed.tid, |payload| {
+            GroupEntry::decode(group as i32, payload)
+        })
+        .unwrap_or(Err(ColdError::DamagedDirectory { group }))?;
+    let origin = placed.entry.origin;
+    Ok(PlacedEntry {
+        entry: GroupEntry { origin, ..entry },
+        ..*placed
     })
 }
 

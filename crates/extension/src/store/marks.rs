@@ -50,8 +50,11 @@ const BITMAP_BYTES: usize = 2 * BITMAP_HALF + 8;
 #[derive(Clone, Copy, Debug)]
 pub enum RowFate {
     Deleted,
-    /// The new version is here.
-    Updated(pg_sys::ItemPointerData),
+    Updated {
+        to: pg_sys::ItemPointerData,
+        /// Every column that a foreign key may refer to has its old value.
+        keeps_key: bool,
+    },
     /// The new version is in another partition.
     MovedAway,
 }
@@ -89,7 +92,8 @@ fn encode(fate: RowFate) -> [u8; MARK_BYTES] {
     let mut out = [0; MARK_BYTES];
     out[0] = match fate {
         RowFate::Deleted => 1,
-        RowFate::Updated(tid) => {
+        RowFate::Updated { to: tid, keeps_key } => {
+            out[1] = u8::from(keeps_key);
             out[2..4].copy_from_slice(&tid.ip_blkid.bi_hi.to_le_bytes());
             out[4..6].copy_from_slice(&tid.ip_blkid.bi_lo.to_le_bytes());
             out[6..8].copy_from_slice(&tid.ip_posid.to_le_bytes());
@@ -109,13 +113,16 @@ fn decode(group: u32, payload: &[u8]) -> Result<RowFate, ColdError> {
     }
     match payload[0] {
         1 => Ok(RowFate::Deleted),
-        2 => Ok(RowFate::Updated(pg_sys::ItemPointerData {
-            ip_blkid: pg_sys::BlockIdData {
-                bi_hi: half(2),
-                bi_lo: half(4),
+        2 => Ok(RowFate::Updated {
+            to: pg_sys::ItemPointerData {
+                ip_blkid: pg_sys::BlockIdData {
+                    bi_hi: half(2),
+                    bi_lo: half(4),
+                },
+                ip_posid: half(6),
             },
-            ip_posid: half(6),
-        })),
+            keeps_key: payload[1] == 1,
+        }),
         3 => Ok(RowFate::MovedAway),
         _ => Err(ColdError::DamagedMark { group }),
     }

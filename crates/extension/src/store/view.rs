@@ -8,6 +8,7 @@
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
+use howdah_bridge::slot::Origin;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::{Column, Value};
@@ -19,7 +20,7 @@ use super::open_group::{self, OpenGroup};
 use super::row_set::RowSet;
 use crate::errors::{ColdError, or_raise};
 use crate::load::{self, PendingGroup};
-use crate::types::{TableLayout, datum_of};
+use crate::types::{AttributeLayout, TableLayout, datum_of};
 
 /// One row group of a view.
 #[derive(Clone)]
@@ -155,6 +156,7 @@ enum Source {
 pub struct GroupRows {
     pub first_row: RowNumber,
     pub row_count: u32,
+    pub origin: Origin,
     source: Source,
 }
 
@@ -185,6 +187,7 @@ impl GroupRows {
         Ok(GroupRows {
             first_row: group.first_row(),
             row_count: group.row_count(),
+            origin: group.entry().origin,
             source,
         })
     }
@@ -268,6 +271,31 @@ pub unsafe fn fill_point(
         }
     }
     Ok(())
+}
+
+/// Reads one value of a row of a stored group; `None` is NULL.
+///
+/// # Safety
+/// `desc` is the descriptor of the table, which has this attribute.
+pub unsafe fn point_value(
+    store: &ColdStore,
+    entry: GroupEntry,
+    position: u32,
+    desc: pg_sys::TupleDesc,
+    attribute: usize,
+) -> Result<Option<pg_sys::Datum>, ColdError> {
+    let group = open_group::cached(store, entry)?;
+    // SAFETY: as for this function; the datum is allocated in the current context.
+    unsafe {
+        if attribute >= group.column_count() {
+            let mut null = false;
+            let value = pg_sys::getmissingattr(desc, attribute as i32 + 1, &mut null);
+            return Ok((!null).then_some(value));
+        }
+        let layout = AttributeLayout::of(&*pg_sys::TupleDescAttr(desc, attribute as i32));
+        let value = group.value(store, attribute, position)?;
+        Ok(value.map(|value| datum_of(value.as_value(), &layout)))
+    }
 }
 
 /// Values and null flags of one row.

@@ -38,20 +38,7 @@ impl TableLayout {
         let attributes = (0..natts)
             .map(|i| {
                 // SAFETY: as above.
-                let att = unsafe { &*pg_sys::TupleDescAttr(desc, i) };
-                let base = if att.attisdropped {
-                    pg_sys::InvalidOid
-                } else {
-                    // SAFETY: plain catalog lookup of a type that exists.
-                    unsafe { pg_sys::getBaseType(att.atttypid) }
-                };
-                AttributeLayout {
-                    type_oid: base,
-                    column_type: column_type(base, att.attlen, att.attbyval),
-                    len: att.attlen,
-                    by_value: att.attbyval,
-                    dropped: att.attisdropped,
-                }
+                AttributeLayout::of(unsafe { &*pg_sys::TupleDescAttr(desc, i) })
             })
             .collect();
         TableLayout { attributes }
@@ -60,6 +47,28 @@ impl TableLayout {
     /// The storage types, in attribute order.
     pub fn column_types(&self) -> Vec<ColumnType> {
         self.attributes.iter().map(|a| a.column_type).collect()
+    }
+}
+
+impl AttributeLayout {
+    /// How the values of an attribute are stored.
+    pub fn of(att: &pg_sys::FormData_pg_attribute) -> AttributeLayout {
+        let base = if att.attisdropped {
+            pg_sys::InvalidOid
+        } else if att.atttypid.to_u32() < pg_sys::FirstGenbkiObjectId {
+            // No domain has an OID assigned by hand.
+            att.atttypid
+        } else {
+            // SAFETY: plain catalog lookup of a type that exists.
+            unsafe { pg_sys::getBaseType(att.atttypid) }
+        };
+        AttributeLayout {
+            type_oid: base,
+            column_type: column_type(base, att.attlen, att.attbyval),
+            len: att.attlen,
+            by_value: att.attbyval,
+            dropped: att.attisdropped,
+        }
     }
 }
 
