@@ -61,7 +61,11 @@ pub unsafe fn loads_stay_hot(table: pg_sys::Relation) -> bool {
     }
 }
 
-unsafe fn ever_cold(table: pg_sys::Relation) -> bool {
+/// Whether the table has or ever had cold rows, told by the high-water mark.
+///
+/// # Safety
+/// `table` is open and locked.
+pub unsafe fn ever_cold(table: pg_sys::Relation) -> bool {
     // SAFETY: the table is open and locked.
     unsafe {
         ColdStore::open(table, pg_sys::AccessShareLock).is_some_and(|store| {

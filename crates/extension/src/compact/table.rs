@@ -6,7 +6,7 @@ use std::rc::Rc;
 use howdah_bridge::relation::OpenRelation;
 use pgrx::pg_sys;
 
-use super::brin::prepare_first_move;
+use super::first_move;
 use super::merge::{self, Merge};
 use super::mover::{self, Step};
 use super::policy::{self, Policy};
@@ -117,7 +117,7 @@ pub struct Tally {
 pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> Tally {
     let mut tally = Tally::default();
     let mut refused = HashSet::new();
-    if !prepare_first_move(task, transactions) {
+    if !first_move::prepare(task, transactions) {
         return tally;
     }
     let mut from = Some(0);
