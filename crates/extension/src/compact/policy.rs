@@ -81,8 +81,8 @@ pub struct Policy {
     pub enabled: bool,
     pub compact_after_ms: i64,
     pub min_rows: u32,
-    /// Attribute numbers; empty keeps the order of the pages.
-    pub sort_key: Vec<i16>,
+    /// The table's option: attribute numbers; [`super::sort::key_of`] knows what holds.
+    pub sort_key: Option<Vec<i16>>,
     pub effort: Effort,
 }
 
