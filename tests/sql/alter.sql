@@ -184,6 +184,22 @@ SELECT * FROM rewrite_pair('ALTER TABLE @ ALTER COLUMN very_last TYPE text, ALTE
 ALTER TABLE r_howdah SET ACCESS METHOD heap;
 SELECT differences('r_heap', 'r_howdah');
 
+-- Columns that come between two loads of one transaction, again and again.
+CREATE TABLE wide_heap (id int) USING heap;
+CREATE TABLE wide_howdah (id int) USING howdah;
+DO $$
+DECLARE t text;
+BEGIN
+    FOREACH t IN ARRAY ARRAY['wide_heap', 'wide_howdah'] LOOP
+        FOR n IN 1..20 LOOP
+            EXECUTE format('INSERT INTO %I SELECT i%s FROM generate_series(1, 300) i', t, repeat(', i', n - 1));
+            EXECUTE format('ALTER TABLE %I ADD COLUMN c%s smallint', t, n);
+            EXECUTE format('INSERT INTO %I SELECT i%s FROM generate_series(301, 600) i', t, repeat(', i', n));
+        END LOOP;
+    END LOOP;
+END $$;
+SELECT differences('wide_heap', 'wide_howdah'), cold('wide_howdah');
+
 -- Inherited columns and partitions.
 CREATE TABLE top (id int) USING howdah;
 CREATE TABLE below () INHERITS (top) USING howdah;
