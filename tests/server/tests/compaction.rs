@@ -442,6 +442,37 @@ fn workers_compact_what_is_quiet_and_stay_out_of_the_way() -> anyhow::Result<()>
 /// Writers change hot rows, readers add up, the mover moves, for a while; every row keeps its
 /// place in the sum.
 #[test]
+fn what_was_loaded_is_frozen_soon_and_then_there_is_peace() -> anyhow::Result<()> {
+    let primary = Primary::start(
+        "peace",
+        &[
+            ("howdah.compact_after", "200ms"),
+            ("howdah.compact_naptime", "100ms"),
+            ("autovacuum", "off"),
+        ],
+    )?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "CREATE TABLE t (id int, word text) USING howdah;
+         INSERT INTO t SELECT i, md5(i::text) FROM generate_series(1, 200000) i",
+    )?;
+    wait_until(
+        &mut session,
+        "SELECT s.relallfrozen > 100 AND s.relallfrozen > s.relpages * 0.8
+         FROM pg_class c JOIN pg_class s ON s.oid = c.reltoastrelid WHERE c.relname = 't'",
+    )?;
+    // Few hot rows are not worth a row group: no worker comes any more, and no WAL is written.
+    sleep(Duration::from_millis(500));
+    let state = "SELECT pg_current_wal_insert_lsn(), sum(calls) FROM
+         (SELECT count(*) AS calls FROM pg_stat_activity WHERE backend_type LIKE 'howdah%worker') x";
+    let before = query(&mut session, state)?;
+    ensure!(before.ends_with("|0"), "a worker is still there: {before}");
+    sleep(Duration::from_secs(2));
+    ensure!(query(&mut session, state)? == before, "something goes on");
+    Ok(())
+}
+
+#[test]
 fn nothing_is_lost_or_doubled_under_load() -> anyhow::Result<()> {
     let primary = start("load")?;
     let mut session = primary.session()?;

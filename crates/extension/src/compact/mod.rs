@@ -55,6 +55,7 @@ mod sort;
 mod survey;
 mod table;
 mod transactions;
+mod vacuum;
 mod worker;
 
 pub use shared::note_write;

@@ -8,8 +8,9 @@ use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
 
 use super::policy;
 use super::progress::{Phase, Progress};
-use super::table::{Task, compact, vacuum};
+use super::table::{Task, compact};
 use super::transactions::Transactions;
+use super::vacuum::{freeze_cold_store, vacuum};
 use crate::am;
 use crate::errors::refuse;
 
@@ -54,6 +55,8 @@ unsafe extern "C-unwind" fn howdah_compact(fcinfo: pg_sys::FunctionCallInfo) -> 
             vacuum(table, true);
             Transactions::Procedure.commit();
         }
+        freeze_cold_store(table, true);
+        Transactions::Procedure.commit();
         drop(progress);
         pg_sys::SPI_finish();
         pg_sys::Datum::from(0)
