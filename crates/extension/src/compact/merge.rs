@@ -23,6 +23,7 @@ use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 use pgrx::pg_sys;
 
 use super::indexes::Indexes;
+use super::sort;
 use super::table::{StepTable, Task};
 use crate::errors::{ColdError, or_raise};
 use crate::settings;
@@ -30,7 +31,7 @@ use crate::slot_writer::RowMemory;
 use crate::stop_point;
 use crate::store::directory::{self, GroupState, PlacedEntry};
 use crate::store::group;
-use crate::store::marks;
+use crate::store::marks::{self, Route};
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, RowDatums, Wanted};
 use crate::types::{TableLayout, push_datum};
@@ -166,22 +167,24 @@ unsafe fn replace(
     // SAFETY: the table is open and locked; datums live in the row memory until they are used.
     unsafe {
         let cid = pg_sys::GetCurrentCommandId(true);
-        let mut starts = vec![RowNumber(0); run.len()];
+        let mut successor = None;
         if run.iter().any(|old| old.seen_rows() > 0) {
             match write_successor(task, table, store, run, cid)? {
                 None => return Ok(Merge::Yielded),
-                Some(found) => starts = found,
+                written => successor = written,
             }
         }
         stop_point!("merge_delete");
         let locks = Locks::of(table.raw());
-        for (old, start) in run.iter().zip(starts) {
+        for (nth, old) in run.iter().enumerate() {
             if !locks.lock_in_bulk(old.group(), RowLock::Update, Wait::Not) || changed(store, old)?
             {
                 return Ok(Merge::Refused(vec![old.group()]));
             }
-            if old.seen_rows() > 0 {
-                marks::forward(store, old.group(), start, old.hidden.as_ref(), cid);
+            if old.seen_rows() > 0
+                && let Some(successor) = &successor
+            {
+                marks::forward(store, old.group(), &successor.route(nth, old), cid);
             }
             group::delete(store, &old.placed);
         }
@@ -205,15 +208,48 @@ fn changed(store: &ColdStore, old: &Old) -> Result<bool, ColdError> {
     })
 }
 
-/// Writes the new group with its index entries; the answer is where the rows of each old group
-/// begin in it. `None` if somebody waits for the table.
+/// The new group, and which rows became which.
+struct Successor {
+    first_row: RowNumber,
+    /// Rows of earlier groups, for each old group.
+    starts: Vec<u32>,
+    /// The places of the rows in the order they were read; `None` keeps that order.
+    positions: Option<Vec<u32>>,
+}
+
+impl Successor {
+    /// Where the rows of the `nth` old group went.
+    fn route<'a>(&self, nth: usize, old: &'a Old) -> Route<'a> {
+        let start = self.starts[nth];
+        let Some(positions) = &self.positions else {
+            return Route::InOrder {
+                first: RowNumber(self.first_row.0 + u64::from(start)),
+                dropped: old.hidden.as_ref(),
+            };
+        };
+        let mut read = start as usize;
+        let places = (0..old.placed.entry.row_count).map(|row| {
+            if old.is_hidden(row) {
+                return Route::DROPPED;
+            }
+            read += 1;
+            positions[read - 1]
+        });
+        Route::Scattered {
+            first: self.first_row,
+            places: places.collect(),
+        }
+    }
+}
+
+/// Writes the new group with its index entries. `None` if somebody waits for the table.
 unsafe fn write_successor(
     task: &Task,
     table: &StepTable,
     store: &ColdStore,
     run: &[Old],
     cid: pg_sys::CommandId,
-) -> Result<Option<Vec<RowNumber>>, ColdError> {
+) -> Result<Option<Successor>, ColdError> {
     // SAFETY: as for `replace`.
     unsafe {
         let desc = (*table.raw()).rd_att;
@@ -231,7 +267,7 @@ unsafe fn write_successor(
         let mut starts = Vec::new();
         for (old, source) in &sources {
             pgrx::check_for_interrupts!();
-            starts.push(rows.row_count() as u64);
+            starts.push(rows.row_count() as u32);
             for row in (0..source.row_count).filter(|&row| !old.is_hidden(row)) {
                 memory.with(|| {
                     source.fill(row, &layout, desc, &Wanted::All, &mut datums);
@@ -247,12 +283,18 @@ unsafe fn write_successor(
                 rows.finish_row();
             }
         }
+        let order = sort::order_by(&rows, &sort::key_of(table.raw(), &task.policy));
+        let positions = order.as_deref().map(sort::positions);
+        if let Some(order) = &order {
+            rows = rows.reordered(order);
+        }
         stop_point!("merge_reserve");
         let placed = directory::reserve(store, rows.row_count() as u32, cid)?;
         group::write(store, &placed, &rows, task.policy.effort, cid)?;
         stop_point!("merge_index_insert");
         let mut indexes = Indexes::open(table.raw());
-        let mut number = placed.entry.first_row.0;
+        let first = placed.entry.first_row.0;
+        let mut read = 0;
         for (old, source) in sources
             .iter()
             .filter(|_| !indexes.is_empty())
@@ -269,16 +311,22 @@ unsafe fn write_successor(
                         datums.values.as_mut_ptr(),
                         datums.nulls.as_mut_ptr(),
                     );
-                    indexes.insert(&mut *tuple, RowNumber(number));
+                    let position = match &positions {
+                        Some(positions) => positions[read],
+                        None => read as u32,
+                    };
+                    indexes.insert(&mut *tuple, RowNumber(first + u64::from(position)));
                 });
-                number += 1;
+                read += 1;
             }
             pgrx::check_for_interrupts!();
         }
         memory.delete();
-        let first = placed.entry.first_row.0;
-        Ok(Some(
-            starts.into_iter().map(|at| RowNumber(first + at)).collect(),
-        ))
+        let first_row = placed.entry.first_row;
+        Ok(Some(Successor {
+            first_row,
+            starts,
+            positions,
+        }))
     }
 }

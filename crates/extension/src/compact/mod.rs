@@ -42,7 +42,7 @@
 //! Merging replaces two or more neighbouring small groups by one, in one transaction: new row
 //! numbers, new index entries, old entries and values deleted.
 
-mod brin;
+mod first_move;
 mod gather;
 mod indexes;
 mod launcher;
@@ -57,6 +57,7 @@ mod survey;
 mod sweep;
 mod table;
 mod transactions;
+mod vacuum;
 mod worker;
 
 pub use shared::note_write;
