@@ -19,7 +19,7 @@
 //! Many rows: past [`ROWS_PER_GROUP`] locks in a group the whole group is asked for, without
 //! waiting; past [`ROWS_IN_ALL`] in all, with waiting. So the server's lock table does not fill up.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use howdah_bridge::cold_lock::{Locks, RowLock, Wait, announce};
@@ -38,6 +38,7 @@ use crate::load;
 use crate::store::directory::{self, GroupState, PlacedEntry};
 use crate::store::marks::{self, Mark, RowFate};
 use crate::store::pending_marks::{self, Hidden};
+use crate::store::row_set::RowSet;
 use crate::store::view::point_value;
 
 /// Row locks in one group before the whole group is asked for.
@@ -49,9 +50,9 @@ thread_local! {
     /// Row locks of this transaction, by table and group. Too many after a subtransaction was
     /// rolled back, which does no harm.
     static LOCKED_ROWS: RefCell<LockedRows> = RefCell::default();
-    /// The group of the last row. Forgotten when a subtransaction is rolled back, because that may
-    /// have given up the lock on it.
-    static LOCATED: Cell<Option<Located>> = const { Cell::new(None) };
+    /// The groups of the last rows. Forgotten when a subtransaction is rolled back, because that may
+    /// have given up the locks on them.
+    static LOCATED: RefCell<Vec<Located>> = const { RefCell::new(Vec::new()) };
 }
 
 #[derive(Default)]
@@ -62,7 +63,7 @@ struct LockedRows {
 
 /// Forgets what depends on locks that a rolled back subtransaction may have held.
 pub fn forget_locks() {
-    LOCATED.set(None);
+    LOCATED.with_borrow_mut(Vec::clear);
 }
 
 /// Forgets everything: the transaction is over.
@@ -119,11 +120,13 @@ unsafe fn grip(
                 None,
             )
         };
-        if let Some(located) = Located::recall(&store, row) {
-            // Read under the group's lock, which is still held: only its flags may have changed.
-            let group = located.placed.entry.group();
-            let locked = lock_row(Locks::of(rel), oid.to_u32(), group, row, lock, wait)?;
-            let standing = or_raise(oid, located.standing_of(&store, row, cid));
+        if let Some(group) = Located::recall(&store, row, |l| l.placed.entry.group()) {
+            let locks = Locks::of(rel);
+            let locked = lock_row(locks, oid.to_u32(), group, row, lock, wait)?;
+            let in_bulk = locks.holds_bulk(group, lock);
+            let standing =
+                Located::recall(&store, row, |l| l.standing_of(&store, row, cid, in_bulk));
+            let standing = or_raise(oid, standing.unwrap_or(Ok(Standing::Gone)));
             return Some((
                 Grip {
                     store,
@@ -158,30 +161,98 @@ unsafe fn grip(
 }
 
 /// A group that this transaction has locked for work on its rows: it stays where it is.
-#[derive(Clone, Copy)]
 struct Located {
     file: u32,
     placed: PlacedEntry,
     /// The command that loaded it, if that was our transaction.
     own: Option<pg_sys::CommandId>,
+    /// Rows asked about while all of the group was locked.
+    asked: u32,
+    /// What is hidden of it, once they are many; then only we can hide more.
+    hidden: Option<RowSet>,
 }
 
+/// Groups that are remembered; each takes 16 kB at most.
+const MOST_LOCATED: usize = 64;
+/// Rows of a wholly locked group that are asked about one by one before all its marks are read.
+const FEW_ROWS: u32 = 32;
+
 impl Located {
-    fn recall(store: &ColdStore, row: RowNumber) -> Option<Located> {
-        LOCATED
-            .get()
-            .filter(|l| l.placed.entry.covers(row) && l.file == store.identity().1)
+    /// Asks about the group of a row, if it is remembered.
+    fn recall<R>(
+        store: &ColdStore,
+        row: RowNumber,
+        ask: impl FnOnce(&mut Located) -> R,
+    ) -> Option<R> {
+        let file = store.identity().1;
+        LOCATED.with_borrow_mut(|located| {
+            let mut newest_first = located.iter_mut().rev();
+            newest_first
+                .find(|l| l.placed.entry.covers(row) && l.file == file)
+                .map(ask)
+        })
+    }
+
+    fn remember(self) {
+        LOCATED.with_borrow_mut(|located| {
+            if located.len() >= MOST_LOCATED {
+                located.remove(0);
+            }
+            located.push(self);
+        });
+    }
+
+    fn note_marked(store: &ColdStore, row: RowNumber) {
+        Located::recall(store, row, |located| {
+            let first = located.placed.entry.first_row.0;
+            if let Some(hidden) = &mut located.hidden {
+                hidden.insert((row.0 - first) as u32);
+            }
+        });
+    }
+
+    /// Whether a row of a wholly locked group is known to have no mark.
+    fn is_unmarked(&mut self, store: &ColdStore, row: RowNumber) -> Result<bool, ColdError> {
+        if pending_marks::any() {
+            // They may be written, and be pending no more, without our notice.
+            return Ok(false);
+        }
+        self.asked += 1;
+        if self.asked <= FEW_ROWS {
+            return Ok(false);
+        }
+        let entry = directory::refresh(store, &self.placed)?.entry;
+        let hidden = match &self.hidden {
+            Some(hidden) => hidden,
+            None => {
+                let none = || RowSet::with_bound(entry.capacity_rows);
+                let hidden = marks::hidden_now(store, &entry)?;
+                self.hidden.insert(hidden.unwrap_or_else(none))
+            }
+        };
+        let position = entry.position_of(row);
+        Ok(position.is_some_and(|p| !hidden.contains(p)))
+    }
+
+    fn forget_hidden(&mut self) {
+        self.asked = 0;
+        self.hidden = None;
     }
 
     fn standing_of(
-        &self,
+        &mut self,
         store: &ColdStore,
         row: RowNumber,
         cid: pg_sys::CommandId,
+        in_bulk: bool,
     ) -> Result<Standing, ColdError> {
         if self.own.is_some_and(|command| command >= cid) {
             return Ok(Standing::Unborn);
         }
+        if in_bulk && self.is_unmarked(store, row)? {
+            return Ok(Standing::There(self.placed));
+        }
+        // The entry was read under the group's lock: only its flags may have changed.
         let placed = directory::refresh(store, &self.placed)?;
         Ok(match marks::of_row(store, &placed.entry, row)? {
             Some(mark) => Standing::Marked(mark),
@@ -271,9 +342,16 @@ fn standing_of(
         });
     };
     let file = store.identity().1;
-    let located = Located { file, placed, own };
-    LOCATED.set(Some(located));
-    located.standing_of(store, row, cid)
+    let mut located = Located {
+        file,
+        placed,
+        own,
+        asked: 0,
+        hidden: None,
+    };
+    let standing = located.standing_of(store, row, cid, false);
+    located.remember();
+    standing
 }
 
 impl Standing {
@@ -387,6 +465,7 @@ unsafe fn mark(
     unsafe {
         let oid = (*rel).rd_id;
         or_raise(oid, marks::write(store, &mut placed, row, fate, cid));
+        Located::note_marked(store, row);
         load::note_marked(oid, &placed);
         pending_marks::note_marked(oid, row);
     }
@@ -431,6 +510,7 @@ pub unsafe fn delete(
                 pending_marks::start(&store, oid, &mut placed, row, cid),
             );
         if in_bulk {
+            Located::recall(&store, row, Located::forget_hidden);
             load::note_marked(oid, &placed);
         } else {
             mark(rel, &store, placed, row, fate, cid);
@@ -519,8 +599,8 @@ unsafe fn keeps_key(
             return false;
         };
         let in_force = &raw mut pg_sys::SnapshotSelfData;
-        let entry = match Located::recall(&store, row) {
-            Some(located) => Some(located.placed.entry),
+        let entry = match Located::recall(&store, row, |l| l.placed.entry) {
+            Some(entry) => Some(entry),
             None => or_raise(oid, directory::group_of(&store, row, in_force)).map(|p| p.entry),
         };
         let Some((entry, position)) = entry.and_then(|e| Some((e, e.position_of(row)?))) else {
@@ -777,8 +857,15 @@ unsafe fn lock_cold(
         }
         pg_sys::ExecClearTuple(slot);
         let mut reader = PointReader::new();
-        let any = &raw mut pg_sys::SnapshotAnyData;
-        let found = reader.fetch_from(&grip.store, rel, row, any, slot);
+        let found = match &grip.standing {
+            Standing::There(placed) if placed.entry.state == GroupState::Stored => {
+                reader.fetch_placed(&grip.store, rel, row, placed.entry, slot)
+            }
+            _ => {
+                let any = &raw mut pg_sys::SnapshotAnyData;
+                reader.fetch_from(&grip.store, rel, row, any, slot)
+            }
+        };
         reader.end();
         if found {
             result

@@ -182,6 +182,34 @@ impl PointReader {
         }
     }
 
+    /// Puts a row that is known to be in a stored group into the slot.
+    ///
+    /// # Safety
+    /// As for [`PointReader::fetch`]; `store` is that of `table`, `entry` is in force.
+    pub unsafe fn fetch_placed(
+        &mut self,
+        store: &ColdStore,
+        table: pg_sys::Relation,
+        row: RowNumber,
+        entry: GroupEntry,
+        slot: *mut pg_sys::TupleTableSlot,
+    ) -> bool {
+        let Some(position) = entry.position_of(row) else {
+            return false;
+        };
+        // SAFETY: as for this function.
+        unsafe {
+            let oid = (*table).rd_id;
+            let tid = row.tid();
+            self.writer
+                .write(slot, tid, oid, entry.origin, |layout, desc, datums| {
+                    let filled = fill_point(store, entry, position, layout, desc, datums);
+                    or_raise(oid, filled);
+                });
+        }
+        true
+    }
+
     /// As [`PointReader::fetch`], with the cold store already open.
     ///
     /// # Safety
