@@ -185,13 +185,25 @@ fn wait_for_recovery(primary: &Primary) -> anyhow::Result<Client> {
     }
 }
 
-/// Runs a statement in a session that kills itself at `step`; says whether it did.
+/// Runs a statement in a session that kills itself at `step`; says whether it did. Returns when
+/// the postmaster has noticed: until then it accepts sessions that it is about to end.
 fn dies_at(primary: &Primary, step: &str, statement: &str) -> anyhow::Result<bool> {
+    let mut witness = primary.session()?;
     let mut victim = primary.session()?;
     victim.batch_execute(&format!("SET howdah.debug_crash_point = '{step}'"))?;
     match victim.batch_execute(statement) {
         Ok(()) => Ok(false),
-        Err(error) if error.as_db_error().is_none() => Ok(true),
+        Err(error) if error.as_db_error().is_none() => {
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while witness.batch_execute("SELECT 1").is_ok() {
+                ensure!(
+                    Instant::now() < deadline,
+                    "the server goes on without the dead"
+                );
+                sleep(Duration::from_millis(5));
+            }
+            Ok(true)
+        }
         Err(error) => Err(error).with_context(|| format!("at {step}: {statement}")),
     }
 }
