@@ -169,12 +169,18 @@ const MERGE_STEPS: [&str; 4] = [
     "merge_commit",
 ];
 
-/// The postmaster starts recovery by itself when a backend dies; its connections fail meanwhile.
-fn wait_for_recovery(primary: &Primary) -> anyhow::Result<Client> {
+/// What is another after every recovery.
+const CHECKPOINTER: &str =
+    "SELECT pid, backend_start FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
+
+/// The postmaster starts recovery by itself when it notices that a backend died, which may be
+/// after our next connection; connections fail meanwhile. `checkpointer` is that from before.
+fn wait_for_recovery(primary: &Primary, checkpointer: &str) -> anyhow::Result<Client> {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         if let Ok(mut client) = primary.session()
-            && query(&mut client, "SELECT 1").is_ok()
+            && query(&mut client, CHECKPOINTER)
+                .is_ok_and(|now| !now.is_empty() && now != checkpointer)
         {
             return Ok(client);
         }
@@ -185,25 +191,18 @@ fn wait_for_recovery(primary: &Primary) -> anyhow::Result<Client> {
     }
 }
 
-/// Runs a statement in a session that kills itself at `step`; says whether it did. Returns when
-/// the postmaster has noticed: until then it accepts sessions that it is about to end.
-fn dies_at(primary: &Primary, step: &str, statement: &str) -> anyhow::Result<bool> {
-    let mut witness = primary.session()?;
+/// Runs a statement in a session that kills itself at `step`, and waits for the recovery.
+fn recovered_from_death_at(
+    primary: &Primary,
+    step: &str,
+    statement: &str,
+) -> anyhow::Result<Client> {
     let mut victim = primary.session()?;
+    let checkpointer = query(&mut victim, CHECKPOINTER)?;
     victim.batch_execute(&format!("SET howdah.debug_crash_point = '{step}'"))?;
     match victim.batch_execute(statement) {
-        Ok(()) => Ok(false),
-        Err(error) if error.as_db_error().is_none() => {
-            let deadline = Instant::now() + Duration::from_secs(60);
-            while witness.batch_execute("SELECT 1").is_ok() {
-                ensure!(
-                    Instant::now() < deadline,
-                    "the server goes on without the dead"
-                );
-                sleep(Duration::from_millis(5));
-            }
-            Ok(true)
-        }
+        Ok(()) => bail!("{statement} does not pass {step}"),
+        Err(error) if error.as_db_error().is_none() => wait_for_recovery(primary, &checkpointer),
         Err(error) => Err(error).with_context(|| format!("at {step}: {statement}")),
     }
 }
@@ -220,22 +219,14 @@ fn a_backend_killed_at_a_named_step_of_loading_or_merging_leaves_no_trace() -> a
     let mut next_batch = 3;
     for step in LOAD_STEPS {
         let statement = format!("BEGIN; {} COMMIT", fill("c", 999_999, BATCH_ROWS, 1));
-        ensure!(
-            dies_at(&primary, step, &statement)?,
-            "loading does not pass {step}"
-        );
-        let mut client = wait_for_recovery(&primary)?;
+        let mut client = recovered_from_death_at(&primary, step, &statement)?;
         check_after_crash(&mut client).with_context(|| format!("killed at {step}"))?;
         load_batch(&mut client, next_batch * KINDS)?;
         check_after_crash(&mut client).with_context(|| format!("loading after {step}"))?;
         next_batch += 1;
     }
     for step in MERGE_STEPS {
-        ensure!(
-            dies_at(&primary, step, "CALL howdah.compact('c')")?,
-            "merging does not pass {step}"
-        );
-        let mut client = wait_for_recovery(&primary)?;
+        let mut client = recovered_from_death_at(&primary, step, "CALL howdah.compact('c')")?;
         check_after_crash(&mut client).with_context(|| format!("killed at {step}"))?;
         client.batch_execute("VACUUM c")?;
         check_after_crash(&mut client).with_context(|| format!("VACUUM after {step}"))?;
@@ -243,7 +234,7 @@ fn a_backend_killed_at_a_named_step_of_loading_or_merging_leaves_no_trace() -> a
         check_after_crash(&mut client).with_context(|| format!("loading after {step}"))?;
         next_batch += 1;
     }
-    client = wait_for_recovery(&primary)?;
+    client = primary.session()?;
     client.batch_execute("CALL howdah.compact('c')")?;
     check_after_crash(&mut client)
 }

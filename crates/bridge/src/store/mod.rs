@@ -189,6 +189,14 @@ impl ColdStore {
         }
     }
 
+    /// Whether the index was built anew by a (sub)transaction that did not make the relation's
+    /// storage too (REINDEX). A rollback brings the old index back, which knows nothing of
+    /// tuples inserted since: frozen ones would be lost to it.
+    pub fn index_may_vanish(&self) -> bool {
+        // SAFETY: both are open.
+        unsafe { storage_maker(self.valid_index()) != storage_maker(self.toast) }
+    }
+
     fn valid_index(&self) -> pg_sys::Relation {
         self.indexes[self.valid]
     }
@@ -203,6 +211,17 @@ impl ColdStore {
         // SAFETY: as above; taken by the line before.
         unsafe { pg_sys::UnlockPage(self.toast, 0, mode) };
         result
+    }
+}
+
+/// The subtransaction that made the relation's present storage; 0 if that is committed.
+unsafe fn storage_maker(rel: pg_sys::Relation) -> pg_sys::SubTransactionId {
+    // SAFETY: the caller holds the relation open.
+    unsafe {
+        match (*rel).rd_newRelfilelocatorSubid {
+            0 => (*rel).rd_createSubid,
+            made => made,
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //!   crates            cargo test of every crate that needs no server
 //!   sql               tests/sql/*.sql against tests/sql/expected, by pg_regress
 //!   regress           PostgreSQL's own suite with howdah as the default access method
-//!   isolation         PostgreSQL's own concurrency suite, likewise
+//!   isolation         tests/isolation/specs, then PostgreSQL's own concurrency suite, likewise
 //!   server            tests/server: crash, standby, dump and restore, differential
 //! ```
 //!
@@ -67,9 +67,13 @@ fn run_step(paths: &Paths, options: &Options, step: Step) -> anyhow::Result<Tall
         Step::Format => cargo::format(paths),
         Step::Lint => cargo::lint(paths),
         Step::Crates => cargo::crates(paths, &options.filters),
-        Step::Sql => sql::run(paths, options),
+        Step::Sql => sql::run(paths, options, sql::Kind::Sql),
         Step::Regress => suite::run(paths, options, suite::Suite::Regress),
-        Step::Isolation => suite::run(paths, options, suite::Suite::Isolation),
+        Step::Isolation => {
+            let mut tally = sql::run(paths, options, sql::Kind::Specs)?;
+            tally.add(suite::run(paths, options, suite::Suite::Isolation)?);
+            Ok(tally)
+        }
         Step::Server => cargo::server(paths, &options.filters),
     }
 }
