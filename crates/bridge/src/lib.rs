@@ -13,6 +13,7 @@
 //!             ──> cold_lock          locks on cold rows and row groups
 //!             ──> collation          how a collation orders text
 //!             ──> counters           cumulative statistics per table
+//!             ──> malloc             freed memory kept for the next row group
 //!             ──> ffi                functions pgrx does not bind
 //! ```
 //!
@@ -27,6 +28,7 @@ pub mod collation;
 pub mod counters;
 pub mod ffi;
 pub mod hot;
+pub mod malloc;
 pub mod relation;
 pub mod slot;
 pub mod store;

@@ -33,6 +33,8 @@ use std::cell::OnceCell;
 
 use pgrx::pg_sys;
 
+use crate::relation::main_fork_blocks;
+
 pub use copy::{CopiedAs, TupleStamp};
 pub use read::{Entry, Judge, Visited};
 pub use write::{Birth, BulkWrite};
@@ -124,6 +126,29 @@ impl ColdStore {
             let mut store = ColdStore::open_toast(toast_oid, lockmode);
             store.table = table;
             Some(store)
+        }
+    }
+
+    /// As [`ColdStore::open`], but `None` also if nothing was ever stored: the common case of a
+    /// table that is all hot, which is found out without opening any index.
+    ///
+    /// # Safety
+    /// As for [`ColdStore::open`].
+    pub unsafe fn open_used(table: pg_sys::Relation, lockmode: u32) -> Option<ColdStore> {
+        // SAFETY: as for `open`; the TOAST relation is locked while its size is asked.
+        unsafe {
+            let toast_oid = (*(*table).rd_rel).reltoastrelid;
+            if toast_oid == pg_sys::InvalidOid {
+                return None;
+            }
+            let mode = lockmode as pg_sys::LOCKMODE;
+            let toast = pg_sys::table_open(toast_oid, mode);
+            let is_empty = main_fork_blocks(toast) == 0;
+            let store = (!is_empty)
+                .then(|| ColdStore::open(table, lockmode))
+                .flatten();
+            pg_sys::table_close(toast, mode);
+            store
         }
     }
 

@@ -270,6 +270,7 @@ unsafe fn current_group(
     let Some(store) = store else {
         pgrx::error!("table with OID {} has no cold store", oid.to_u32());
     };
+    howdah_bridge::malloc::keep_freed_memory();
     let placed = or_raise(oid, directory::reserve(&store, MAX_ROWS as u32, command));
     // SAFETY: as above; the insert's lock is held.
     unsafe { howdah_bridge::relation::ensure_first_page(table) };
