@@ -159,7 +159,7 @@ fn a_backend_killed_at_any_step_of_changing_cold_rows_leaves_no_trace() -> anyho
 const CHANGES: [&str; 4] = [
     "DELETE FROM @ WHERE id % 3 = 0",
     "UPDATE @ SET n = 1 WHERE id % 100 = 1",
-    "UPDATE @ SET id = -id WHERE id % 100 = 2",
+    "UPDATE @ SET id = id + 1000000 WHERE id % 100 = 2",
     "DELETE FROM @ WHERE id % 100 = 4",
 ];
 
