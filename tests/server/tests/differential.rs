@@ -1,8 +1,9 @@
-//! Generated statements on heap and howdah, compared. `HOWDAH_DIFFERENTIAL_CASES` and
-//! `HOWDAH_DIFFERENTIAL_SEED` make a longer run or repeat one.
+//! Generated scripts on heap and howdah, compared. `HOWDAH_DIFFERENTIAL_CASES` and
+//! `HOWDAH_DIFFERENTIAL_SEED` make a longer run or repeat a script.
 
+use anyhow::ensure;
 use howdah_server_tests::cluster::Primary;
-use howdah_server_tests::differential::run_case;
+use howdah_server_tests::differential::{Mode, SETTINGS, Subject, run};
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name)
@@ -11,12 +12,31 @@ fn number(name: &str, default: u64) -> u64 {
         .unwrap_or(default)
 }
 
-#[test]
-fn howdah_does_what_heap_does_under_generated_statements() -> anyhow::Result<()> {
-    let primary = Primary::start("differential", &[("howdah.compaction", "off")])?;
+fn compare(name: &str, mode: Mode, subject: Subject, default: u64) -> anyhow::Result<()> {
+    let primary = Primary::start(name, &SETTINGS)?;
     let first = number("HOWDAH_DIFFERENTIAL_SEED", 1);
-    for seed in first..first + number("HOWDAH_DIFFERENTIAL_CASES", 40) {
-        run_case(&mut primary.session()?, seed, 40)?;
-    }
+    let script_count = number("HOWDAH_DIFFERENTIAL_CASES", default);
+    let finished_count = run(&primary, mode, subject, first..first + script_count)?;
+    println!("{finished_count} of {script_count} scripts ran to their end");
+    ensure!(
+        finished_count > 0 || script_count < 10,
+        "no script ran to its end"
+    );
     Ok(())
+}
+
+#[test]
+fn one_session_sees_of_howdah_what_it_sees_of_heap() -> anyhow::Result<()> {
+    compare("alone", Mode::Alone, Subject::Howdah, 60)
+}
+
+#[test]
+fn sessions_that_collide_see_of_howdah_what_they_see_of_heap() -> anyhow::Result<()> {
+    compare("together", Mode::Together, Subject::Howdah, 60)
+}
+
+#[test]
+fn heap_does_not_differ_from_itself() -> anyhow::Result<()> {
+    compare("alone-heap", Mode::Alone, Subject::Heap, 10)?;
+    compare("together-heap", Mode::Together, Subject::Heap, 10)
 }
