@@ -3,10 +3,10 @@
 use anyhow::Context as _;
 use postgres::Client;
 
-use super::COLD_ROWS_CAN_CHANGE;
 use super::script::{Script, Step};
 use super::session::Outcome;
 use super::worlds::{World, Worlds};
+use super::{COLD_ROWS_CAN_CHANGE, MOVES_GO_UNNOTICED};
 use crate::cluster::query;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,8 @@ impl Player<'_> {
         if self.howdah.sessions[session].is_busy {
             return Ok(Verdict::Agreed);
         }
-        let is_guarded = !COLD_ROWS_CAN_CHANGE && self.is_alone && self.is_open[session];
+        let has_limits = !(COLD_ROWS_CAN_CHANGE && MOVES_GO_UNNOTICED);
+        let is_guarded = has_limits && self.is_alone && self.is_open[session];
         if is_guarded {
             self.howdah.step(session, "SAVEPOINT guard")?;
             self.heap.step(session, "SAVEPOINT guard")?;
@@ -83,10 +84,8 @@ impl Player<'_> {
             .iter()
             .any(|word| text.starts_with(word))
             && !text.contains(" TO ");
-        if !COLD_ROWS_CAN_CHANGE && ours.iter().any(|(_, outcome)| outcome.is_refusal()) {
-            if !self.is_alone {
-                return Ok(Verdict::CutShort);
-            }
+        let meets_limit = ours.iter().any(|(_, outcome)| outcome.meets_limit());
+        if meets_limit && self.is_alone {
             if ends_block {
                 self.heap.step(session, "ROLLBACK")?;
                 self.is_open[session] = false;
@@ -101,20 +100,20 @@ impl Player<'_> {
         } else if ends_block {
             self.is_open[session] = false;
         }
-        let numbers = |ended: &[(usize, Outcome)]| -> Vec<usize> {
-            ended.iter().map(|(number, _)| *number).collect()
-        };
-        if numbers(&ours) != numbers(&heaps) || self.howdah.waiting() != self.heap.waiting() {
+        let is_same = ours.len() == heaps.len()
+            && self.howdah.waiting() == self.heap.waiting()
+            && ours
+                .iter()
+                .zip(&heaps)
+                .all(|((a, ours), (b, heaps))| a == b && ours.agrees(heaps));
+        if !is_same && meets_limit {
+            return Ok(Verdict::CutShort);
+        }
+        if !is_same {
             return Ok(Verdict::Differs(format!(
                 "howdah: {ours:?}, waiting {:?}; heap: {heaps:?}, waiting {:?}",
                 self.howdah.waiting(),
                 self.heap.waiting()
-            )));
-        }
-        let is_same = ours.iter().zip(&heaps).all(|((_, a), (_, b))| a.agrees(b));
-        if !is_same {
-            return Ok(Verdict::Differs(format!(
-                "howdah: {ours:?}; heap: {heaps:?}"
             )));
         }
         if self.is_alone && ends_block {

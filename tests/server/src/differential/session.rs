@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use super::{COLD_ROWS_CAN_CHANGE, MOVES_GO_UNNOTICED};
 use anyhow::{Context as _, bail};
 use postgres::{Client, SimpleQueryMessage};
 
@@ -58,8 +59,14 @@ impl Outcome {
         self == other || (is_violation(self) && is_violation(other))
     }
 
-    pub fn is_refusal(&self) -> bool {
-        *self == Outcome::Error("0A000".into())
+    fn has_code(&self, sqlstate: &str) -> bool {
+        matches!(self, Outcome::Error(code) if code == sqlstate)
+    }
+
+    /// Whether a statement met what is known to be missing.
+    pub fn meets_limit(&self) -> bool {
+        (!COLD_ROWS_CAN_CHANGE && self.has_code("0A000"))
+            || (!MOVES_GO_UNNOTICED && self.has_code("40001"))
     }
 }
 

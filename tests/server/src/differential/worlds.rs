@@ -91,7 +91,7 @@ impl World {
                 Err(_) => std::thread::sleep(Duration::from_millis(50)),
             }
         };
-        control.batch_execute("SET statement_timeout = '2s'")?;
+        control.batch_execute("SET lock_timeout = '40ms'; SET statement_timeout = '10s'")?;
         Ok(World {
             database,
             is_howdah,
