@@ -119,7 +119,6 @@ impl World {
             Ok(())
         };
         let mut maker = primary.connect(self.database)?;
-        settings(&mut maker)?;
         for statement in &script.setup {
             maker
                 .batch_execute(statement)
