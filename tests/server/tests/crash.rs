@@ -169,12 +169,22 @@ const MERGE_STEPS: [&str; 4] = [
     "merge_commit",
 ];
 
+/// The checkpointer's process; recovery starts a new one.
+fn checkpointer(client: &mut Client) -> anyhow::Result<String> {
+    let sql = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
+    query(client, sql)
+}
+
 /// The postmaster starts recovery by itself when a backend dies; its connections fail meanwhile.
-fn wait_for_recovery(primary: &Primary) -> anyhow::Result<Client> {
+/// Until it has noticed the death, new ones still succeed, only to be killed: `before` is the
+/// checkpointer that must be gone.
+fn wait_for_recovery(primary: &Primary, before: &str) -> anyhow::Result<Client> {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         if let Ok(mut client) = primary.session()
-            && query(&mut client, "SELECT 1").is_ok()
+            && let Ok(now) = checkpointer(&mut client)
+            && !now.is_empty()
+            && now != before
         {
             return Ok(client);
         }
@@ -207,23 +217,25 @@ fn a_backend_killed_at_a_named_step_of_loading_or_merging_leaves_no_trace() -> a
     }
     let mut next_batch = 3;
     for step in LOAD_STEPS {
+        let before = checkpointer(&mut primary.session()?)?;
         let statement = format!("BEGIN; {} COMMIT", fill("c", 999_999, BATCH_ROWS, 1));
         ensure!(
             dies_at(&primary, step, &statement)?,
             "loading does not pass {step}"
         );
-        let mut client = wait_for_recovery(&primary)?;
+        let mut client = wait_for_recovery(&primary, &before)?;
         check_after_crash(&mut client).with_context(|| format!("killed at {step}"))?;
         load_batch(&mut client, next_batch * KINDS)?;
         check_after_crash(&mut client).with_context(|| format!("loading after {step}"))?;
         next_batch += 1;
     }
     for step in MERGE_STEPS {
+        let before = checkpointer(&mut primary.session()?)?;
         ensure!(
             dies_at(&primary, step, "CALL howdah.compact('c')")?,
             "merging does not pass {step}"
         );
-        let mut client = wait_for_recovery(&primary)?;
+        let mut client = wait_for_recovery(&primary, &before)?;
         check_after_crash(&mut client).with_context(|| format!("killed at {step}"))?;
         client.batch_execute("VACUUM c")?;
         check_after_crash(&mut client).with_context(|| format!("VACUUM after {step}"))?;
@@ -231,7 +243,7 @@ fn a_backend_killed_at_a_named_step_of_loading_or_merging_leaves_no_trace() -> a
         check_after_crash(&mut client).with_context(|| format!("loading after {step}"))?;
         next_batch += 1;
     }
-    client = wait_for_recovery(&primary)?;
+    client = primary.session()?;
     client.batch_execute("CALL howdah.compact('c')")?;
     check_after_crash(&mut client)
 }

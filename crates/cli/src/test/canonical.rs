@@ -82,8 +82,12 @@ fn table_end(lines: &[&str], at: usize) -> Option<usize> {
     if !is_heading(lines[at], rule) {
         return None;
     }
-    let count = lines[at + 2..].iter().position(|line| is_count(line))?;
-    Some(at + 2 + count)
+    // What psql describes by \d has no count; it ends at an empty line.
+    let rows = &lines[at + 2..];
+    let end = rows
+        .iter()
+        .position(|line| line.is_empty() || is_count(line))?;
+    is_count(rows[end]).then_some(at + 2 + end)
 }
 
 /// psql's headings begin with a space, the isolation tester's are as long as the rule; a rule of
@@ -141,10 +145,11 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_rule_is_no_table() {
+    fn only_a_heading_over_counted_rows_is_a_table() {
         for text in [
             "-- heading\n-----------\n b\n a\n(1 row)\n",
             "SELECT 1;\n--\n b\n a\n(1 row)\n",
+            " Column \n--------\n b\n a\n\nSELECT 1;\n(1 row)\n",
         ] {
             assert_eq!(canonical(text), text);
         }
