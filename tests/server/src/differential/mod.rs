@@ -85,7 +85,13 @@ pub fn run(
             Verdict::Agreed => finished_count += 1,
             Verdict::CutShort => {}
             Verdict::Differs(difference) => {
-                let (smallest, difference) = minimize::minimize(&mut worlds, script, difference)?;
+                let first = difference.clone();
+                let Some((smallest, difference)) =
+                    minimize::minimize(&mut worlds, script, difference)?
+                else {
+                    println!("{mode:?}, seed {seed}: a race, not seen again: {first}");
+                    continue;
+                };
                 bail!("{mode:?}, seed {seed}: {difference}\n{smallest}");
             }
         }
