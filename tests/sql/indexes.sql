@@ -109,5 +109,32 @@ ALTER TABLE fresh ADD COLUMN n int DEFAULT 7;
 CREATE INDEX fresh_n ON fresh (n);
 SELECT count(*) FROM fresh WHERE n = 7;
 
+-- REINDEX and the first load in one transaction that is rolled back: the high-water mark is not lost.
+CREATE TABLE rebuilt (a int PRIMARY KEY) USING howdah;
+BEGIN;
+REINDEX TABLE rebuilt;
+INSERT INTO rebuilt SELECT generate_series(1, 9000);
+ROLLBACK;
+BEGIN;
+SAVEPOINT s;
+REINDEX TABLE rebuilt;
+INSERT INTO rebuilt SELECT generate_series(1, 9000);
+RELEASE s;
+INSERT INTO rebuilt SELECT generate_series(10001, 19000);
+ROLLBACK;
+BEGIN;
+TRUNCATE rebuilt;
+SAVEPOINT s;
+REINDEX TABLE rebuilt;
+INSERT INTO rebuilt SELECT generate_series(20001, 29000);
+ROLLBACK TO s;
+INSERT INTO rebuilt SELECT generate_series(30001, 39000);
+REINDEX TABLE rebuilt;
+SELECT count(*) FROM rebuilt WHERE a > 0;
+COMMIT;
+INSERT INTO rebuilt SELECT generate_series(1, 9000);
+REINDEX TABLE rebuilt;
+SELECT count(*), count(DISTINCT a) FROM rebuilt WHERE a > 0;
+
 SET client_min_messages = warning;
 DROP SCHEMA indexes CASCADE;

@@ -63,6 +63,14 @@ unsafe extern "C-unwind" {
     /// `storage/predicate.h`
     pub fn PredicateLockRelation(relation: pg_sys::Relation, snapshot: pg_sys::Snapshot);
     /// `storage/predicate.h`
+    pub fn PredicateLockPage(
+        relation: pg_sys::Relation,
+        blkno: pg_sys::BlockNumber,
+        snapshot: pg_sys::Snapshot,
+    );
+    /// `storage/predicate.h`
+    pub fn PageIsPredicateLocked(relation: pg_sys::Relation, blkno: pg_sys::BlockNumber) -> bool;
+    /// `storage/predicate.h`
     pub fn PredicateLockTID(
         relation: pg_sys::Relation,
         tid: pg_sys::ItemPointer,

@@ -12,6 +12,7 @@
 //!             ──> hot                what heap has for hot rows, made safe for cold t_ctid links
 //!             ──> collation          how a collation orders text
 //!             ──> counters           cumulative statistics per table
+//!             ──> malloc             freed memory kept for the next row group
 //!             ──> ffi                functions pgrx does not bind
 //! ```
 //!
@@ -25,6 +26,7 @@ pub mod collation;
 pub mod counters;
 pub mod ffi;
 pub mod hot;
+pub mod malloc;
 pub mod relation;
 pub mod slot;
 pub mod store;

@@ -7,7 +7,9 @@ use std::cmp::Ordering;
 
 use crate::ZONE_ROWS;
 use crate::bounds::{Bound, lower_bound, upper_bound};
-use crate::builder::{ColumnBuilder, Digits, NumericBuilder, Scales, ValidityBuilder};
+use crate::builder::{
+    BytesBuilder, ColumnBuilder, Digits, NumericBuilder, Scales, ValidityBuilder,
+};
 use crate::distinct::DistinctSketch;
 use crate::value::{Numeric, OwnedValue, Value, compare, compare_floats};
 
@@ -91,20 +93,10 @@ pub(crate) fn gather(column: &ColumnBuilder) -> ColumnStats {
             of_floats(&b.values, validity, |v| v, Value::Float64)
         }
         ColumnBuilder::Numeric(b) => of_numerics(b),
-        ColumnBuilder::Text(b) => (
-            zones_of(validity, |row| column.value(row)),
-            None,
-            distinct_of(validity, |sketch, row| {
-                sketch.add_bytes(b.value(row).unwrap_or_default());
-            }),
-        ),
-        ColumnBuilder::Bytes(b) | ColumnBuilder::Fixed(_, b) => (
-            zones_of(validity, |row| b.value(row).map(Value::Bytes)),
-            None,
-            distinct_of(validity, |sketch, row| {
-                sketch.add_bytes(b.value(row).unwrap_or_default());
-            }),
-        ),
+        ColumnBuilder::Text(b) => of_bytes(b, |v| std::str::from_utf8(v).ok().map(Value::Text)),
+        ColumnBuilder::Bytes(b) | ColumnBuilder::Fixed(_, b) => {
+            of_bytes(b, |v| Some(Value::Bytes(v)))
+        }
     };
     let row_count = validity.len();
     let null_count = validity.null_count();
@@ -280,6 +272,31 @@ fn of_floats<'a, T: Copy>(
         zone.max = extremes.map(|(_, max)| wrap(max));
     });
     let distinct = distinct_of(validity, |sketch, row| sketch.add_float(widen(values[row])));
+    (zones, None, distinct)
+}
+
+/// Text and bytes are ordered bytewise; only what is found least and greatest is wrapped.
+fn of_bytes<'a>(
+    builder: &'a BytesBuilder,
+    wrap: impl Fn(&'a [u8]) -> Option<Value<'a>>,
+) -> Gathered<'a> {
+    let validity = &builder.validity;
+    let zones = each_zone(validity, |rows, zone| {
+        let mut extremes: Option<(&[u8], &[u8])> = None;
+        for value in rows.filter_map(|row| builder.value(row)) {
+            extremes = Some(match extremes {
+                None => (value, value),
+                Some((min, max)) if value < min => (value, max),
+                Some((min, max)) => (min, if value > max { value } else { max }),
+            });
+        }
+        zone.min = extremes.and_then(|(min, _)| wrap(min));
+        zone.max = extremes.and_then(|(_, max)| wrap(max));
+        zone.unknown = zone.min.is_none() || zone.max.is_none();
+    });
+    let distinct = distinct_of(validity, |sketch, row| {
+        sketch.add_bytes(builder.value(row).unwrap_or_default());
+    });
     (zones, None, distinct)
 }
 

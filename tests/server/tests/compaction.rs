@@ -268,6 +268,50 @@ fn a_key_is_unique_while_its_row_moves() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Their locks name hot rows, which would move away under them.
+#[test]
+fn serializable_readers_of_single_rows_go_first() -> anyhow::Result<()> {
+    let primary = start("readers-first")?;
+    let mut session = primary.session()?;
+    session.batch_execute(MAKE)?;
+    session.batch_execute("VACUUM t")?;
+    let cold = "SELECT sum(cold_rows) FROM howdah.tables";
+    for read in [
+        "SET LOCAL enable_bitmapscan = off; SELECT word FROM t WHERE id = 7",
+        "SET LOCAL enable_bitmapscan = off; SELECT id FROM t WHERE id = 7",
+        "SET LOCAL enable_indexscan = off; SELECT word FROM t WHERE id = 7",
+        "SELECT word FROM t WHERE ctid = '(0,7)'",
+    ] {
+        let mut reader = primary.session()?;
+        reader.batch_execute(&format!(
+            "BEGIN ISOLATION LEVEL SERIALIZABLE; SET LOCAL enable_seqscan = off; {read}"
+        ))?;
+        let mover = in_background(primary.session()?, "CALL howdah.compact('t')".to_owned());
+        sleep(Duration::from_millis(200));
+        ensure!(!mover.is_finished(), "the mover did not wait: {read}");
+        ensure!(query(&mut session, cold)? == "0", "rows moved: {read}");
+        // Others need not wait, for the mover holds nothing.
+        session.batch_execute("BEGIN; LOCK TABLE t IN SHARE MODE; COMMIT")?;
+        reader.batch_execute("COMMIT")?;
+        ensure!(joined(mover) == "0 rows", "after {read}");
+        ensure!(query(&mut session, cold)? == "20000", "after {read}");
+        // Now the table is read under a lock of the relation, which moves may pass by.
+        session.batch_execute("INSERT INTO t SELECT 0, 0, 'hot'")?;
+        let mut reader = primary.session()?;
+        reader.batch_execute(&format!(
+            "BEGIN ISOLATION LEVEL SERIALIZABLE; SET LOCAL enable_seqscan = off; {}",
+            read.replace("id = 7", "id = 0").replace("(0,7)", "(0,1)")
+        ))?;
+        let locks = "SELECT string_agg(DISTINCT locktype, ' ') FROM pg_locks
+             WHERE mode = 'SIReadLock' AND relation = 't'::regclass";
+        ensure!(query(&mut reader, locks)? == "relation", "{read}");
+        reader.batch_execute("COMMIT")?;
+        session.batch_execute(&format!("DROP TABLE t; {MAKE}"))?;
+        session.batch_execute("VACUUM t")?;
+    }
+    Ok(())
+}
+
 #[test]
 fn a_table_that_somebody_wants_is_given_up_at_once() -> anyhow::Result<()> {
     let primary = start("yield")?;
@@ -397,6 +441,37 @@ fn workers_compact_what_is_quiet_and_stay_out_of_the_way() -> anyhow::Result<()>
 
 /// Writers change hot rows, readers add up, the mover moves, for a while; every row keeps its
 /// place in the sum.
+#[test]
+fn what_was_loaded_is_frozen_soon_and_then_there_is_peace() -> anyhow::Result<()> {
+    let primary = Primary::start(
+        "peace",
+        &[
+            ("howdah.compact_after", "200ms"),
+            ("howdah.compact_naptime", "100ms"),
+            ("autovacuum", "off"),
+        ],
+    )?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "CREATE TABLE t (id int, word text) USING howdah;
+         INSERT INTO t SELECT i, md5(i::text) FROM generate_series(1, 200000) i",
+    )?;
+    wait_until(
+        &mut session,
+        "SELECT s.relallfrozen > 100 AND s.relallfrozen > s.relpages * 0.8
+         FROM pg_class c JOIN pg_class s ON s.oid = c.reltoastrelid WHERE c.relname = 't'",
+    )?;
+    // Few hot rows are not worth a row group: no worker comes any more, and no WAL is written.
+    sleep(Duration::from_millis(500));
+    let state = "SELECT pg_current_wal_insert_lsn(), sum(calls) FROM
+         (SELECT count(*) AS calls FROM pg_stat_activity WHERE backend_type LIKE 'howdah%worker') x";
+    let before = query(&mut session, state)?;
+    ensure!(before.ends_with("|0"), "a worker is still there: {before}");
+    sleep(Duration::from_secs(2));
+    ensure!(query(&mut session, state)? == before, "something goes on");
+    Ok(())
+}
+
 #[test]
 fn nothing_is_lost_or_doubled_under_load() -> anyhow::Result<()> {
     let primary = start("load")?;

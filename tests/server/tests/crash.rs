@@ -169,22 +169,18 @@ const MERGE_STEPS: [&str; 4] = [
     "merge_commit",
 ];
 
-/// The checkpointer's process; recovery starts a new one.
-fn checkpointer(client: &mut Client) -> anyhow::Result<String> {
-    let sql = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
-    query(client, sql)
-}
+/// What is another after every recovery.
+const CHECKPOINTER: &str =
+    "SELECT pid, backend_start FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
 
-/// The postmaster starts recovery by itself when a backend dies; its connections fail meanwhile.
-/// Until it has noticed the death, new ones still succeed, only to be killed: `before` is the
-/// checkpointer that must be gone.
-fn wait_for_recovery(primary: &Primary, before: &str) -> anyhow::Result<Client> {
+/// The postmaster starts recovery by itself when it notices that a backend died, which may be
+/// after our next connection; connections fail meanwhile. `checkpointer` is that from before.
+fn wait_for_recovery(primary: &Primary, checkpointer: &str) -> anyhow::Result<Client> {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         if let Ok(mut client) = primary.session()
-            && let Ok(now) = checkpointer(&mut client)
-            && !now.is_empty()
-            && now != before
+            && query(&mut client, CHECKPOINTER)
+                .is_ok_and(|now| !now.is_empty() && now != checkpointer)
         {
             return Ok(client);
         }
@@ -195,13 +191,18 @@ fn wait_for_recovery(primary: &Primary, before: &str) -> anyhow::Result<Client> 
     }
 }
 
-/// Runs a statement in a session that kills itself at `step`; says whether it did.
-fn dies_at(primary: &Primary, step: &str, statement: &str) -> anyhow::Result<bool> {
+/// Runs a statement in a session that kills itself at `step`, and waits for the recovery.
+fn recovered_from_death_at(
+    primary: &Primary,
+    step: &str,
+    statement: &str,
+) -> anyhow::Result<Client> {
     let mut victim = primary.session()?;
+    let checkpointer = query(&mut victim, CHECKPOINTER)?;
     victim.batch_execute(&format!("SET howdah.debug_crash_point = '{step}'"))?;
     match victim.batch_execute(statement) {
-        Ok(()) => Ok(false),
-        Err(error) if error.as_db_error().is_none() => Ok(true),
+        Ok(()) => bail!("{statement} does not pass {step}"),
+        Err(error) if error.as_db_error().is_none() => wait_for_recovery(primary, &checkpointer),
         Err(error) => Err(error).with_context(|| format!("at {step}: {statement}")),
     }
 }
@@ -217,25 +218,15 @@ fn a_backend_killed_at_a_named_step_of_loading_or_merging_leaves_no_trace() -> a
     }
     let mut next_batch = 3;
     for step in LOAD_STEPS {
-        let before = checkpointer(&mut primary.session()?)?;
         let statement = format!("BEGIN; {} COMMIT", fill("c", 999_999, BATCH_ROWS, 1));
-        ensure!(
-            dies_at(&primary, step, &statement)?,
-            "loading does not pass {step}"
-        );
-        let mut client = wait_for_recovery(&primary, &before)?;
+        let mut client = recovered_from_death_at(&primary, step, &statement)?;
         check_after_crash(&mut client).with_context(|| format!("killed at {step}"))?;
         load_batch(&mut client, next_batch * KINDS)?;
         check_after_crash(&mut client).with_context(|| format!("loading after {step}"))?;
         next_batch += 1;
     }
     for step in MERGE_STEPS {
-        let before = checkpointer(&mut primary.session()?)?;
-        ensure!(
-            dies_at(&primary, step, "CALL howdah.compact('c')")?,
-            "merging does not pass {step}"
-        );
-        let mut client = wait_for_recovery(&primary, &before)?;
+        let mut client = recovered_from_death_at(&primary, step, "CALL howdah.compact('c')")?;
         check_after_crash(&mut client).with_context(|| format!("killed at {step}"))?;
         client.batch_execute("VACUUM c")?;
         check_after_crash(&mut client).with_context(|| format!("VACUUM after {step}"))?;

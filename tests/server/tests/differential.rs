@@ -40,3 +40,18 @@ fn heap_does_not_differ_from_itself() -> anyhow::Result<()> {
     compare("alone-heap", Mode::Alone, Subject::Heap, 5)?;
     compare("together-heap", Mode::Together, Subject::Heap, 5)
 }
+
+/// Workers move whatever they can as soon as they can.
+#[test]
+fn one_session_sees_the_same_while_workers_compact() -> anyhow::Result<()> {
+    let mut settings = SETTINGS.to_vec();
+    settings.extend([
+        ("howdah.compaction", "on"),
+        ("howdah.compact_after", "0"),
+        ("howdah.compact_naptime", "100ms"),
+        ("howdah.compact_min_rows", "1"),
+    ]);
+    let primary = Primary::start("alone-workers", &settings)?;
+    let first = number("HOWDAH_DIFFERENTIAL_SEED", 1);
+    run(&primary, Mode::Alone, Subject::Howdah, first..first + 10).map(drop)
+}

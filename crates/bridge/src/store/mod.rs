@@ -31,6 +31,8 @@ mod write;
 
 use pgrx::pg_sys;
 
+use crate::relation::main_fork_blocks;
+
 pub use copy::{CopiedAs, TupleStamp};
 pub use read::{Entry, Judge};
 pub use write::{Birth, BulkWrite};
@@ -85,6 +87,29 @@ impl ColdStore {
             let mut store = ColdStore::open_toast(toast_oid, lockmode);
             store.table = table;
             Some(store)
+        }
+    }
+
+    /// As [`ColdStore::open`], but `None` also if nothing was ever stored: the common case of a
+    /// table that is all hot, which is found out without opening any index.
+    ///
+    /// # Safety
+    /// As for [`ColdStore::open`].
+    pub unsafe fn open_used(table: pg_sys::Relation, lockmode: u32) -> Option<ColdStore> {
+        // SAFETY: as for `open`; the TOAST relation is locked while its size is asked.
+        unsafe {
+            let toast_oid = (*(*table).rd_rel).reltoastrelid;
+            if toast_oid == pg_sys::InvalidOid {
+                return None;
+            }
+            let mode = lockmode as pg_sys::LOCKMODE;
+            let toast = pg_sys::table_open(toast_oid, mode);
+            let is_empty = main_fork_blocks(toast) == 0;
+            let store = (!is_empty)
+                .then(|| ColdStore::open(table, lockmode))
+                .flatten();
+            pg_sys::table_close(toast, mode);
+            store
         }
     }
 
@@ -164,6 +189,14 @@ impl ColdStore {
         }
     }
 
+    /// Whether the index was built anew by a (sub)transaction that did not make the relation's
+    /// storage too (REINDEX). A rollback brings the old index back, which knows nothing of
+    /// tuples inserted since: frozen ones would be lost to it.
+    pub fn index_may_vanish(&self) -> bool {
+        // SAFETY: both are open.
+        unsafe { storage_maker(self.valid_index()) != storage_maker(self.toast) }
+    }
+
     fn valid_index(&self) -> pg_sys::Relation {
         self.indexes[self.valid]
     }
@@ -178,6 +211,17 @@ impl ColdStore {
         // SAFETY: as above; taken by the line before.
         unsafe { pg_sys::UnlockPage(self.toast, 0, mode) };
         result
+    }
+}
+
+/// The subtransaction that made the relation's present storage; 0 if that is committed.
+unsafe fn storage_maker(rel: pg_sys::Relation) -> pg_sys::SubTransactionId {
+    // SAFETY: the caller holds the relation open.
+    unsafe {
+        match (*rel).rd_newRelfilelocatorSubid {
+            0 => (*rel).rd_createSubid,
+            made => made,
+        }
     }
 }
 

@@ -1,4 +1,6 @@
-//! Moving an all-hot table without indexes to the cold side, and a writer who works beside it.
+//! Moving an all-hot table without indexes to the cold side, and a writer who works beside it:
+//! he inserts rows, changes those, and changes rows all over the table, which are being moved.
+//! His longest wait is the longest of all runs, not a median.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -45,13 +47,14 @@ pub(super) fn measure(
         table::stage(client, rows)?;
     }
     let mut progress = Progress::of("compacting", u64::from(options.runs), Counting::Things);
+    let (mut alone_longest, mut beside_longest) = (0.0_f64, 0.0_f64);
     for _ in 0..options.runs {
         make_hot(client, rows)?;
-        let ((), alone) = beside_writer(cluster, || {
+        let alone = beside_writer(cluster, || {
             thread::sleep(ALONE);
             Ok(())
         })?;
-        wait.heap.add(Some(alone));
+        alone_longest = alone_longest.max(alone.longest);
         let expected = fingerprint(client)?;
         // Without a writer first: the rate.
         let started = Instant::now();
@@ -72,12 +75,26 @@ pub(super) fn measure(
         });
         // Then again with one: the wait.
         make_hot(client, rows)?;
-        let ((), longest) = beside_writer(cluster, || {
+        let expected = untouched(client)?;
+        let beside = beside_writer(cluster, || {
             Ok(client.batch_execute(&format!("CALL howdah.compact('{TABLE}')"))?)
         })?;
-        wait.howdah.add(Some(longest));
+        beside_longest = beside_longest.max(beside.longest);
+        let count = format!("SELECT count(*) FROM {TABLE} WHERE c1 = 0");
+        let inserted: i64 = client.query_one(&count, &[])?.get(0);
+        anyhow::ensure!(
+            inserted == beside.inserted,
+            "{} rows were inserted beside compaction, {inserted} are there",
+            beside.inserted
+        );
+        let found = untouched(client)?;
+        wait.difference = wait.difference.take().or_else(|| {
+            statement::first_difference(("before compaction", &expected), ("after", &found))
+        });
         progress.advance(1, "");
     }
+    wait.heap = Outcome::one(alone_longest);
+    wait.howdah = Outcome::one(beside_longest);
     progress.finish(&format!("{} hot rows", units::count(rows)));
     Ok(vec![rate, wait])
 }
@@ -105,12 +122,26 @@ fn fingerprint(client: &mut Client) -> anyhow::Result<statement::Rows> {
         .unwrap_or_default())
 }
 
-/// Does `work` while a session inserts rows and updates them again; the milliseconds of its
-/// slowest statement.
-fn beside_writer<T>(
+/// What the writer leaves alone.
+fn untouched(client: &mut Client) -> anyhow::Result<statement::Rows> {
+    let sql = format!("SELECT count(*), sum(c1), sum(c5), max(c4) FROM {TABLE} WHERE c1 > 0");
+    Ok(statement::ask(client, &sql)?
+        .map(|answer| answer.rows)
+        .unwrap_or_default())
+}
+
+/// What a writer saw.
+struct Written {
+    /// Milliseconds of the slowest statement.
+    longest: f64,
+    inserted: i64,
+}
+
+/// Does `work` while a session inserts rows and updates them again.
+fn beside_writer(
     cluster: &Cluster,
-    work: impl FnOnce() -> anyhow::Result<T>,
-) -> anyhow::Result<(T, f64)> {
+    work: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<Written> {
     let mut writer = cluster.connect(DATABASE)?;
     writer.batch_execute("SET synchronous_commit = off")?;
     let done = AtomicBool::new(false);
@@ -118,33 +149,52 @@ fn beside_writer<T>(
         let writing = scope.spawn(|| write_until(&mut writer, &done));
         let result = work();
         done.store(true, Ordering::SeqCst);
-        let longest = writing
+        let written = writing
             .join()
             .map_err(|_| anyhow::anyhow!("the writer panicked"))?;
-        Ok((result?, longest?))
+        result?;
+        written
     })
 }
 
-fn write_until(client: &mut Client, done: &AtomicBool) -> anyhow::Result<f64> {
+fn write_until(client: &mut Client, done: &AtomicBool) -> anyhow::Result<Written> {
     let insert = client.prepare(&format!(
         "INSERT INTO {TABLE} VALUES (0, 'one value', 0, 'epoch', 0, 0) RETURNING ctid::text"
     ))?;
     let update = client.prepare(&format!(
         "UPDATE {TABLE} SET c3 = c3 + 1 WHERE ctid = $1::text::tid"
     ))?;
+    let blocks: i64 = client
+        .query_one(
+            &format!("SELECT pg_relation_size('{TABLE}') / current_setting('block_size')::bigint"),
+            &[],
+        )?
+        .get(0);
     let mut longest = Duration::ZERO;
+    let mut inserted = 0;
     while !done.load(Ordering::SeqCst) {
         let started = Instant::now();
         let ctid: String = client.query_one(&insert, &[])?.get(0);
         longest = longest.max(started.elapsed());
-        let started = Instant::now();
-        // The row may have been moved in the meantime.
-        if let Err(error) = client.execute(&update, &[&ctid])
-            && !statement::is_refusal(&error)
-        {
-            return Err(error).context("the writer beside compaction");
+        inserted += 1;
+        let anywhere = format!(
+            "({},{})",
+            inserted * 7919 % blocks.max(1),
+            inserted % 50 + 1
+        );
+        for ctid in [ctid, anywhere] {
+            let started = Instant::now();
+            // The row may have been moved in the meantime.
+            if let Err(error) = client.execute(&update, &[&ctid])
+                && !statement::is_refusal(&error)
+            {
+                return Err(error).context("the writer beside compaction");
+            }
+            longest = longest.max(started.elapsed());
         }
-        longest = longest.max(started.elapsed());
     }
-    Ok(longest.as_secs_f64() * 1e3)
+    Ok(Written {
+        longest: longest.as_secs_f64() * 1e3,
+        inserted,
+    })
 }

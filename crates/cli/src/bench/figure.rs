@@ -113,8 +113,16 @@ impl Figure {
         }
     }
 
-    /// howdah / heap.
+    /// howdah / heap. Runs that were taken side by side are compared with each other, and the
+    /// median of their ratios counts: a machine that slows down meanwhile slows both.
     pub fn ratio(&self) -> Option<f64> {
+        if let (Outcome::Measured(heap), Outcome::Measured(howdah)) = (&self.heap, &self.howdah)
+            && heap.len() == howdah.len()
+            && heap.iter().all(|heap| *heap > 0.0)
+        {
+            let pairs = howdah.iter().zip(heap).map(|(howdah, heap)| howdah / heap);
+            return Outcome::Measured(pairs.collect()).median();
+        }
         let heap = self.heap.median().filter(|heap| *heap > 0.0)?;
         Some(self.howdah.median()? / heap)
     }
@@ -174,6 +182,16 @@ mod tests {
             Verdict::Miss
         );
         assert_eq!(figure(1.0, 1e6, Goal::AtLeast(1e6)).verdict(), Verdict::Ok);
+    }
+
+    #[test]
+    fn runs_taken_side_by_side_are_compared_with_each_other() {
+        let mut slowing = figure(1.0, 2.0, Goal::RatioAtMost(2.0));
+        slowing.heap = Outcome::Measured(vec![1.0, 10.0, 100.0]);
+        slowing.howdah = Outcome::Measured(vec![2.0, 20.0, 50.0]);
+        assert_eq!(slowing.ratio(), Some(2.0));
+        slowing.howdah = Outcome::Measured(vec![20.0]);
+        assert_eq!(slowing.ratio(), Some(2.0));
     }
 
     #[test]

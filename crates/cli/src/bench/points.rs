@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use postgres::Client;
+use postgres::{Client, Statement};
 
 use super::figure::{Figure, Goal, Outcome, Unit};
 use super::{Options, Side, statement, table};
@@ -66,48 +66,54 @@ fn compare(
             table(side)
         )
     });
+    let prepared = [
+        client.prepare(&statements[0])?,
+        client.prepare(&statements[1])?,
+    ];
     for run in 0..=options.runs {
-        let mut answers = Vec::new();
-        for (side, sql) in Side::BOTH.into_iter().zip(&statements) {
-            let (microseconds, rows) = look_up(client, sql, rows, u64::from(run))?;
-            if run > 0 {
+        let (microseconds, found) = look_up(client, &prepared, rows, u64::from(run))?;
+        // The first run warms up.
+        if run > 0 {
+            for (side, microseconds) in Side::BOTH.into_iter().zip(microseconds) {
                 figure.side(side).add(Some(microseconds));
             }
-            answers.push(rows);
         }
         if figure.difference.is_none() {
             figure.difference =
-                statement::first_difference(("heap", &answers[0]), ("howdah", &answers[1]));
+                statement::first_difference(("heap", &found[0]), ("howdah", &found[1]));
         }
         progress.advance(1, &figure.title);
     }
     Ok(figure)
 }
 
-/// The median time of a lookup, and every row found.
+/// The median time of a lookup on either side, and every row found. The sides take turns key by
+/// key, and in who begins.
 fn look_up(
     client: &mut Client,
-    sql: &str,
+    prepared: &[Statement; 2],
     rows: u64,
     run: u64,
-) -> anyhow::Result<(f64, statement::Rows)> {
-    let prepared = client.prepare(sql)?;
-    let mut times = Vec::new();
-    let mut found = Vec::new();
-    for key in keys(run, rows) {
-        let started = Instant::now();
-        let row = client.query_one(&prepared, &[&key])?;
-        times.push(started.elapsed().as_secs_f64() * 1e6);
-        found.push(vec![
-            row.get::<_, i64>(0).to_string(),
-            row.get::<_, String>(1),
-            row.get::<_, i32>(2).to_string(),
-            row.get::<_, String>(3),
-            row.get::<_, f64>(4).to_string(),
-            row.get::<_, i32>(5).to_string(),
-        ]);
+) -> anyhow::Result<([f64; 2], [statement::Rows; 2])> {
+    let mut times = [Vec::new(), Vec::new()];
+    let mut found = [Vec::new(), Vec::new()];
+    for (turn, key) in keys(run, rows).enumerate() {
+        for side in [turn % 2, 1 - turn % 2] {
+            let started = Instant::now();
+            let row = client.query_one(&prepared[side], &[&key])?;
+            times[side].push(started.elapsed().as_secs_f64() * 1e6);
+            found[side].push(vec![
+                row.get::<_, i64>(0).to_string(),
+                row.get::<_, String>(1),
+                row.get::<_, i32>(2).to_string(),
+                row.get::<_, String>(3),
+                row.get::<_, f64>(4).to_string(),
+                row.get::<_, i32>(5).to_string(),
+            ]);
+        }
     }
-    Ok((Outcome::Measured(times).median().unwrap_or_default(), found))
+    let median = |times| Outcome::Measured(times).median().unwrap_or_default();
+    Ok((times.map(median), found))
 }
 
 /// The keys of one run.

@@ -14,8 +14,11 @@ use crate::instance::DATABASE;
 use crate::paths::Paths;
 use crate::progress::{Counting, Progress};
 
-/// Seconds of one run.
-const SECONDS: u32 = 4;
+/// A run is some slices of pgbench on either side in turn, so that what else the machine does
+/// is shared fairly.
+const SLICES: u32 = 4;
+/// Seconds of one slice.
+const SECONDS: u32 = 1;
 
 struct Kind {
     title: &'static str,
@@ -54,24 +57,29 @@ pub(super) fn measure(
         .account
         .make_private_directory(&directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
-    let steps = KINDS.len() as u64 * u64::from(options.runs) * 2;
+    let script = |side: Side| directory.join(format!("{}.sql", side.name()));
+    let steps = KINDS.len() as u64 * u64::from(options.runs);
     let mut progress = Progress::of("writing single rows", steps, Counting::Things);
     let mut figures = Vec::new();
     for kind in &KINDS {
         let mut figure =
             Figure::new(kind.title, Unit::PerSecond).with_goal(Some(Goal::RatioAtLeast(0.95)));
         for run in 0..options.runs {
-            // Who begins changes, so that neither side is always the first.
-            let mut sides = Side::BOTH;
-            sides.rotate_left(run as usize % 2);
-            for side in sides {
+            for side in Side::BOTH {
                 make_table(client, kind, side)?;
-                let script = directory.join(format!("{}.sql", side.name()));
-                write_script(cluster, kind, side, &script)?;
-                let rate = pgbench(cluster, &script)?;
-                figure.side(side).add(Some(rate));
-                progress.advance(1, kind.title);
+                write_script(cluster, kind, side, &script(side))?;
             }
+            client.batch_execute("CHECKPOINT")?;
+            for slice in 0..SLICES {
+                // Who begins changes, so that neither side is always the first.
+                let mut sides = Side::BOTH;
+                sides.rotate_left((run + slice) as usize % 2);
+                for side in sides {
+                    let rate = pgbench(cluster, &script(side))?;
+                    figure.side(side).add(Some(rate));
+                }
+            }
+            progress.advance(1, kind.title);
         }
         figures.push(figure);
     }
@@ -99,7 +107,6 @@ fn make_table(client: &mut Client, kind: &Kind, side: Side) -> anyhow::Result<()
     ))?;
     keep_hot(client, side, &table)?;
     client.batch_execute(&format!("VACUUM (ANALYZE) {table}"))?;
-    client.batch_execute("CHECKPOINT")?;
     Ok(())
 }
 

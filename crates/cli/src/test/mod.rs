@@ -5,8 +5,8 @@
 //!   crates            cargo test of every crate that needs no server
 //!   sql               tests/sql/*.sql against tests/sql/expected, by pg_regress
 //!   regress           PostgreSQL's own suite with howdah as the default access method
-//!   isolation         PostgreSQL's own concurrency suite, likewise
-//!   regress-cold      the same two suites with every inserted row cold at once;
+//!   isolation         tests/isolation/specs, then PostgreSQL's own concurrency suite, likewise
+//!   regress-cold      PostgreSQL's two suites with every inserted row cold at once;
 //!   isolation-cold    run only when named by --only
 //!   server            tests/server: crash, standby, dump and restore, differential
 //! ```
@@ -73,9 +73,13 @@ fn run_step(paths: &Paths, options: &Options, step: Step) -> anyhow::Result<Tall
         Step::Format => cargo::format(paths),
         Step::Lint => cargo::lint(paths),
         Step::Crates => cargo::crates(paths, &options.filters),
-        Step::Sql => sql::run(paths, options),
+        Step::Sql => sql::run(paths, options, sql::Kind::Sql),
         Step::Regress => suite::run(paths, options, Suite::Regress, Rows::Hot),
-        Step::Isolation => suite::run(paths, options, Suite::Isolation, Rows::Hot),
+        Step::Isolation => {
+            let mut tally = sql::run(paths, options, sql::Kind::Specs)?;
+            tally.add(suite::run(paths, options, Suite::Isolation, Rows::Hot)?);
+            Ok(tally)
+        }
         Step::RegressCold => suite::run(paths, options, Suite::Regress, Rows::Cold),
         Step::IsolationCold => suite::run(paths, options, Suite::Isolation, Rows::Cold),
         Step::Server => cargo::server(paths, &options.filters),

@@ -15,7 +15,7 @@ pub enum Step {
     Sql,
     /// PostgreSQL's regression suite with howdah as the default access method
     Regress,
-    /// PostgreSQL's isolation suite, likewise
+    /// tests/isolation, then PostgreSQL's isolation suite, likewise
     Isolation,
     /// PostgreSQL's regression suite with every inserted row cold at once
     RegressCold,

@@ -1,8 +1,9 @@
-//! The step `sql`: every `tests/sql/NAME.sql` against `tests/sql/expected/NAME.out`, in one
-//! database of a fresh server, in the order of their names.
+//! Tests of our own that compare output: every `tests/sql/NAME.sql` and every
+//! `tests/isolation/specs/NAME.spec` against `expected/NAME.out` beside it, in one database of a
+//! fresh server, in the order of their names.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
@@ -16,37 +17,101 @@ use crate::paths::Paths;
 use crate::progress::Progress;
 use crate::scratch::Scratch;
 
-const TITLE: &str = "sql";
-const DATABASE: &str = "howdah_sql";
+/// A kind of test, and where its files are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// SQL files, run by pg_regress.
+    Sql,
+    /// Steps of several sessions, run by pg_isolation_regress.
+    Specs,
+}
 
-pub(super) fn run(paths: &Paths, options: &Options) -> anyhow::Result<Tally> {
-    let source = paths.root.join("tests/sql");
-    let names: Vec<String> = test_names(&source)?
+impl Kind {
+    fn title(self) -> &'static str {
+        match self {
+            Self::Sql => "sql",
+            Self::Specs => "specs",
+        }
+    }
+
+    fn database(self) -> &'static str {
+        match self {
+            Self::Sql => "howdah_sql",
+            Self::Specs => "howdah_isolation",
+        }
+    }
+
+    /// The directory that has `expected` in it.
+    fn directory(self, root: &Path) -> PathBuf {
+        root.join(match self {
+            Self::Sql => "tests/sql",
+            Self::Specs => "tests/isolation",
+        })
+    }
+
+    /// The directory of the tests themselves.
+    fn inputs(self, root: &Path) -> PathBuf {
+        match self {
+            Self::Sql => self.directory(root),
+            Self::Specs => self.directory(root).join(self.leaf()),
+        }
+    }
+
+    /// Where the driver looks for inputs, under its input directory.
+    fn leaf(self) -> &'static str {
+        match self {
+            Self::Sql => "sql",
+            Self::Specs => "specs",
+        }
+    }
+
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Sql => "sql",
+            Self::Specs => "spec",
+        }
+    }
+
+    fn driver(self) -> &'static str {
+        match self {
+            Self::Sql => "test/regress/pg_regress",
+            Self::Specs => "test/isolation/pg_isolation_regress",
+        }
+    }
+
+    /// In specs, rows move when a step says so.
+    fn settings(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Sql => &[],
+            Self::Specs => &[("howdah.compaction", "off"), ("autovacuum", "off")],
+        }
+    }
+}
+
+pub(super) fn run(paths: &Paths, options: &Options, kind: Kind) -> anyhow::Result<Tally> {
+    let title = kind.title();
+    let names: Vec<String> = test_names(&kind.inputs(&paths.root), kind)?
         .into_iter()
         .filter(|name| options.wants(name))
         .collect();
-    let progress = Progress::open_ended(TITLE);
+    let progress = Progress::open_ended(title);
     if names.is_empty() {
-        progress.finish("no file in tests/sql matches");
+        progress.finish("no file matches");
         return Ok(Tally::default());
     }
-    let mut scratch = Scratch::start(paths, TITLE, &[])?;
-    make_database(&scratch)?;
+    let mut scratch = Scratch::start(paths, title, kind.settings())?;
+    make_database(&scratch, kind)?;
     progress.vanish();
 
     let directory = scratch.directory.join("work");
     let account = scratch.cluster.account;
-    copy_inputs(&source, &directory, account)
-        .with_context(|| format!("cannot copy {}", source.display()))?;
+    copy_inputs(&paths.root, &directory, account, kind)
+        .with_context(|| format!("cannot copy {}", kind.inputs(&paths.root).display()))?;
     let (results, progress) = Run {
-        title: TITLE,
+        title,
         cluster: &scratch.cluster,
-        program: scratch
-            .cluster
-            .postgres
-            .pgxs
-            .join("test/regress/pg_regress"),
-        database: DATABASE,
+        program: scratch.cluster.postgres.pgxs.join(kind.driver()),
+        database: kind.database(),
         input: &directory,
         expected: &directory,
         output: &directory,
@@ -61,13 +126,13 @@ pub(super) fn run(paths: &Paths, options: &Options) -> anyhow::Result<Tally> {
             Verdict::Passed => tally.passed += 1,
             Verdict::Skipped => tally.skipped += 1,
             Verdict::Failed if options.accept => {
-                accept(&directory, &source, name)?;
+                accept(&directory, &kind.directory(&paths.root), name)?;
                 tally.passed += 1;
             }
-            Verdict::Failed => tally.fail(format!("{TITLE}: {name}")),
+            Verdict::Failed => tally.fail(format!("{title}: {name}")),
         }
     }
-    count_crashes(TITLE, &scratch.cluster.log, &progress, &mut tally);
+    count_crashes(title, &scratch.cluster.log, &progress, &mut tally);
     if tally.failed > 0 {
         scratch.keep();
         let diffs = directory.join("regression.diffs");
@@ -82,14 +147,17 @@ pub(super) fn run(paths: &Paths, options: &Options) -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
-fn test_names(source: &Path) -> anyhow::Result<Vec<String>> {
+fn test_names(source: &Path, kind: Kind) -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
     if !source.is_dir() {
         return Ok(names);
     }
     for entry in fs::read_dir(source)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "sql") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == kind.extension())
+        {
             names.extend(
                 path.file_stem()
                     .map(|stem| stem.to_string_lossy().into_owned()),
@@ -100,27 +168,29 @@ fn test_names(source: &Path) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-fn make_database(scratch: &Scratch) -> anyhow::Result<()> {
+fn make_database(scratch: &Scratch, kind: Kind) -> anyhow::Result<()> {
+    let database = kind.database();
     let mut client = scratch.cluster.connect("postgres")?;
-    client.batch_execute(&format!("CREATE DATABASE {DATABASE} TEMPLATE template0"))?;
+    client.batch_execute(&format!("CREATE DATABASE {database} TEMPLATE template0"))?;
     for setting in super::suite::DATABASE_SETTINGS {
-        client.batch_execute(&format!("ALTER DATABASE {DATABASE} SET {setting}"))?;
+        client.batch_execute(&format!("ALTER DATABASE {database} SET {setting}"))?;
     }
     scratch
         .cluster
-        .connect(DATABASE)?
+        .connect(database)?
         .batch_execute("CREATE EXTENSION howdah")?;
     Ok(())
 }
 
 /// The checkout may lie where the server's account cannot read: the files are copied. A test
 /// without expected output gets an empty one, so that it fails by showing all it prints.
-fn copy_inputs(source: &Path, directory: &Path, account: Account) -> std::io::Result<()> {
-    for leaf in ["sql", "expected", "data"] {
+fn copy_inputs(root: &Path, directory: &Path, account: Account, kind: Kind) -> std::io::Result<()> {
+    let (source, leaf) = (kind.directory(root), kind.leaf());
+    for leaf in [leaf, "expected", "data"] {
         fs::create_dir_all(directory.join(leaf))?;
     }
     let copies = [
-        (source.to_path_buf(), "sql"),
+        (kind.inputs(root), leaf),
         (source.join("expected"), "expected"),
         (source.join("data"), "data"),
     ];
@@ -135,7 +205,7 @@ fn copy_inputs(source: &Path, directory: &Path, account: Account) -> std::io::Re
             }
         }
     }
-    for entry in fs::read_dir(directory.join("sql"))? {
+    for entry in fs::read_dir(directory.join(leaf))? {
         let path = entry?.path();
         let expected = directory
             .join("expected")

@@ -18,6 +18,7 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::fetch::PointReader;
 use super::scan::{HowdahScan, ours};
+use super::serializable::lock_relation;
 
 /// `MaxHeapTuplesPerPage` for 8 kB pages.
 const MAX_OFFSETS: usize = 291;
@@ -310,9 +311,7 @@ unsafe fn next_cold(
     // SAFETY: relation and snapshot are valid while the scan is open; the reader's memory is made
     // in the scan's context.
     unsafe {
-        if pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 {
-            ffi::PredicateLockRelation(rel, snapshot);
-        }
+        lock_relation(rel, snapshot);
         if state.reader.is_none() {
             let old =
                 pg_sys::MemoryContextSwitchTo(pg_sys::GetMemoryChunkContext(context_of.cast()));

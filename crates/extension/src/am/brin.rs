@@ -19,6 +19,10 @@
 //! by a lossy index (GiST), which must recheck it on the row itself; the rows of another
 //! backend's running load are in that backend's memory only. Hot rows can be read while
 //! their transaction runs. (Compaction may move such rows: they are committed.)
+//!
+//! So does the first load of a transaction that has rebuilt the cold store's index: the
+//! high-water mark would be in the new index only, and a rollback would bring the old one back, after which row
+//! numbers were handed out again.
 
 use howdah_bridge::store::ColdStore;
 use pgrx::{pg_guard, pg_sys};
@@ -57,11 +61,24 @@ pub unsafe fn loads_stay_hot(table: pg_sys::Relation) -> bool {
             pg_sys::index_close(index, pg_sys::AccessShareLock as i32);
         }
         pg_sys::list_free(list);
-        has_exclusion || (has_brin && !ever_cold(table))
+        has_exclusion || (has_brin && !ever_cold(table)) || mark_may_vanish(table)
     }
 }
 
-unsafe fn ever_cold(table: pg_sys::Relation) -> bool {
+/// Whether a high-water mark made now could be lost by a rollback.
+unsafe fn mark_may_vanish(table: pg_sys::Relation) -> bool {
+    // SAFETY: the table is open and locked.
+    unsafe {
+        ColdStore::open(table, pg_sys::AccessShareLock)
+            .is_some_and(|store| store.index_may_vanish() && !ever_had_cold_rows(&store))
+    }
+}
+
+/// Whether the table has or ever had cold rows, told by the high-water mark.
+///
+/// # Safety
+/// `table` is open and locked.
+pub unsafe fn ever_cold(table: pg_sys::Relation) -> bool {
     // SAFETY: the table is open and locked.
     unsafe {
         ColdStore::open(table, pg_sys::AccessShareLock).is_some_and(|store| {

@@ -3,6 +3,13 @@
 //! Heap estimates rows as `reltuples / relpages × pages`, where `reltuples` would count cold rows
 //! over hot pages only. With cold rows the hot side is estimated from tuple width, as heap does
 //! for a table that was never analyzed, and the cold side counted exactly from the directory.
+//!
+//! The planner asks for sizes first and for paths later; what was counted is remembered for
+//! the latter, so that one planning reads the directory once, and that of a table which is all
+//! hot looks no further than the size of its TOAST relation.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
 
 use howdah_bridge::relation::main_fork_blocks;
 use howdah_bridge::store::ColdStore;
@@ -25,18 +32,42 @@ pub struct ColdSize {
     pub groups: u32,
 }
 
+/// More tables than a sensible query has.
+const MOST_REMEMBERED: usize = 1024;
+
+thread_local! {
+    /// By table; only of tables that have cold rows.
+    static PLANNED: RefCell<HashMap<u32, ColdSize>> = RefCell::default();
+}
+
+/// What the planner was last told of a table's cold side; `None` if it has no cold rows. Every
+/// planning asks for the sizes of its tables first, so it is not older than that.
+pub fn planned_size(table: pg_sys::Oid) -> Option<ColdSize> {
+    PLANNED.with_borrow(|sizes| sizes.get(&table.to_u32()).copied())
+}
+
+fn remember(table: pg_sys::Oid, size: ColdSize) {
+    PLANNED.with_borrow_mut(|sizes| {
+        if size.groups == 0 {
+            sizes.remove(&table.to_u32());
+            return;
+        }
+        if sizes.len() >= MOST_REMEMBERED {
+            sizes.clear();
+        }
+        sizes.insert(table.to_u32(), size);
+    });
+}
+
 /// # Safety
 /// `rel` is open.
-pub unsafe fn cold_size(rel: pg_sys::Relation) -> ColdSize {
+unsafe fn cold_size(rel: pg_sys::Relation) -> ColdSize {
     // SAFETY: the relation is open; the snapshot is unregistered before returning, and by the
     // resource owner after an ERROR.
     unsafe {
-        let Some(store) = ColdStore::open(rel, pg_sys::AccessShareLock) else {
+        let Some(store) = ColdStore::open_used(rel, pg_sys::AccessShareLock) else {
             return ColdSize::default();
         };
-        if main_fork_blocks(store.toast()) == 0 {
-            return ColdSize::default();
-        }
         let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
         let groups = directory::groups(&store, snapshot).unwrap_or_default();
         pg_sys::UnregisterSnapshot(snapshot);
@@ -62,6 +93,7 @@ unsafe extern "C-unwind" fn relation_estimate_size(
     // SAFETY: arguments come from the planner.
     unsafe {
         let cold = cold_size(rel);
+        remember((*rel).rd_id, cold);
         (heap().relation_estimate_size.unwrap_unchecked())(
             rel,
             attr_widths,

@@ -7,11 +7,11 @@
 //! `all_dead` is never reported for a cold row: the horizon that an index AM would need to
 //! delete its entry is known to VACUUM only.
 
-use howdah_bridge::ffi;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 
+use super::serializable::{before_reading, is_serializable, lock_relation};
 use super::{heap, scan};
 use crate::errors::or_raise;
 use crate::load;
@@ -36,6 +36,8 @@ struct HowdahFetch {
     base: pg_sys::IndexFetchTableData,
     heap: *mut pg_sys::IndexFetchTableData,
     reader: *mut Option<PointReader>,
+    /// Whether [`before_reading`] was called for this scan.
+    announced: bool,
 }
 
 /// Reads single cold rows of one relation.
@@ -173,8 +175,17 @@ unsafe extern "C-unwind" fn index_fetch_begin(
 
 #[pg_guard]
 unsafe extern "C-unwind" fn index_fetch_reset(data: *mut pg_sys::IndexFetchTableData) {
-    // SAFETY: made by index_fetch_begin.
-    unsafe { (heap().index_fetch_reset.unwrap_unchecked())((*data.cast::<HowdahFetch>()).heap) }
+    // SAFETY: made by index_fetch_begin. Index scans are reset before they start, with their
+    // snapshot active: the one moment at which an index-only scan, which may never fetch a row,
+    // can be noticed. Checks of uniqueness read no rows for their transaction and do not come here.
+    unsafe {
+        let fetch = &mut *data.cast::<HowdahFetch>();
+        if is_serializable() && !fetch.announced && pg_sys::ActiveSnapshotSet() {
+            before_reading(fetch.base.rel, pg_sys::GetActiveSnapshot());
+            fetch.announced = true;
+        }
+        (heap().index_fetch_reset.unwrap_unchecked())(fetch.heap);
+    }
 }
 
 #[pg_guard]
@@ -211,7 +222,7 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
         if !all_dead.is_null() {
             *all_dead = false;
         }
-        lock_for_serializable(fetch.base.rel, snapshot);
+        lock_relation(fetch.base.rel, snapshot);
         if fetch.reader.is_null() {
             let context = pg_sys::GetMemoryChunkContext(data.cast());
             let old = pg_sys::MemoryContextSwitchTo(context);
@@ -228,17 +239,6 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
     }
 }
 
-/// A serializable read of cold rows locks the relation: row- and page-level predicate locks do
-/// not follow a row that is moved.
-unsafe fn lock_for_serializable(rel: pg_sys::Relation, snapshot: pg_sys::Snapshot) {
-    // SAFETY: the relation is open; the function ignores snapshots that are not serializable.
-    unsafe {
-        if pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 {
-            ffi::PredicateLockRelation(rel, snapshot);
-        }
-    }
-}
-
 #[pg_guard]
 unsafe extern "C-unwind" fn tuple_fetch_row_version(
     rel: pg_sys::Relation,
@@ -251,7 +251,7 @@ unsafe extern "C-unwind" fn tuple_fetch_row_version(
         let Some(row) = RowNumber::from_tid(&*tid) else {
             return (heap().tuple_fetch_row_version.unwrap_unchecked())(rel, tid, snapshot, slot);
         };
-        lock_for_serializable(rel, snapshot);
+        lock_relation(rel, snapshot);
         pg_sys::ExecClearTuple(slot);
         let mut reader = PointReader::new();
         let found = reader.fetch(rel, row, snapshot, slot);

@@ -8,6 +8,7 @@
 //!   scan      sequential and TID-range scans, forwards and backwards, parallel
 //!   bitmap    bitmap heap scans          sample   TABLESAMPLE
 //!   fetch     index fetches, TID fetches, visibility of a slot
+//!   serializable  predicate locks
 //!   modify    inserts (hot or into a load), updates, deletes, row locks
 //!   estimate  sizes and row counts for the planner
 //!   build     index builds               validate the second scan of concurrent builds
@@ -29,6 +30,7 @@ pub mod index_entry;
 pub mod modify;
 mod sample;
 pub mod scan;
+pub mod serializable;
 mod truncate;
 mod vacuum;
 mod validate;

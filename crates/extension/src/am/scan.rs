@@ -11,8 +11,8 @@
 //! outer one. A heap scan that ran off an end starts over at that end when the direction turns,
 //! which is just what the hand-over between the sides needs.
 //!
-//! A serializable scan takes a relation-level predicate lock: heap does so for its scans, and
-//! the same lock covers the cold side.
+//! A serializable scan takes a relation-level predicate lock: heap does so for its sequential scans,
+//! and the same lock covers the cold side; [`super::serializable`] says what others do.
 
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,6 +21,7 @@ use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 
 use super::heap;
+use super::serializable::{before_reading, lock_relation};
 use crate::cursor::{ColdCursor, SharedNext};
 use crate::store::view::{ColdView, Wanted};
 
@@ -125,6 +126,14 @@ unsafe extern "C-unwind" fn scan_begin(
     // SAFETY: arguments come from the core; heap's callback gets them with the one flag taken
     // away that we serve ourselves.
     unsafe {
+        if flags & pg_sys::ScanOptions::SO_TYPE_TIDRANGESCAN != 0 {
+            lock_relation(rel, snapshot);
+        } else if flags
+            & (pg_sys::ScanOptions::SO_TYPE_BITMAPSCAN | pg_sys::ScanOptions::SO_TYPE_TIDSCAN)
+            != 0
+        {
+            before_reading(rel, snapshot);
+        }
         let inner = (heap().scan_begin.unwrap_unchecked())(
             rel,
             snapshot,

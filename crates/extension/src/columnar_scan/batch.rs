@@ -1,10 +1,14 @@
 //! A batch: consecutive returned rows of one row group as datums, column by column.
 //!
 //! Values that are not passed by value lie in an arena of the column that is emptied with the
-//! next batch; nothing is allocated per row, and PostgreSQL is not called.
+//! next batch; nothing is allocated per row, and PostgreSQL is not called. Rows whose decoded
+//! views are the same bytes (as a dictionary makes them) may share one place in the arena: a
+//! scan's datums are read-only.
 
 use std::ops::Range;
 
+use arrow_array::GenericByteViewArray;
+use arrow_array::types::ByteViewType;
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::{Column, Value, ZONE_ROWS};
 use pgrx::pg_sys;
@@ -63,10 +67,49 @@ impl Arena {
     }
 
     fn varlena(&mut self, bytes: &[u8]) -> usize {
-        let header = ((bytes.len() + 4) as u32) << 2;
-        self.push(Some(header.to_ne_bytes()), bytes, 0)
+        self.push(Some(varlena_header(bytes.len()).to_ne_bytes()), bytes, 0)
+    }
+
+    /// The varlena of a view that holds its bytes itself. Both are a word of length and then
+    /// the bytes, so exchanging the length for the header is all there is to do.
+    fn inline_varlena(&mut self, view: u128) -> usize {
+        let header = varlena_header(view as u32 as usize);
+        let image = view & !u128::from(u32::MAX) | u128::from(header);
+        let at = self.words.len();
+        self.words.extend([image as u64, (image >> 64) as u64]);
+        at
     }
 }
+
+/// `SET_VARSIZE` for uncompressed data of this length.
+fn varlena_header(len: usize) -> u32 {
+    ((len + 4) as u32) << 2
+}
+
+/// Where a batch's long values lie, by their views; a small direct-mapped memory.
+struct Places([(u128, usize); Places::COUNT]);
+
+impl Places {
+    const COUNT: usize = 64;
+
+    fn new() -> Places {
+        // No view of a long value is 0: it begins with the length.
+        Places([(0, 0); Places::COUNT])
+    }
+
+    fn of(&mut self, view: u128, place: impl FnOnce() -> usize) -> usize {
+        const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+        let hash = (view as u64 ^ (view >> 64) as u64).wrapping_mul(SPREAD);
+        let known = &mut self.0[(hash >> 58) as usize % Places::COUNT];
+        if known.0 != view {
+            *known = (view, place());
+        }
+        known.1
+    }
+}
+
+/// The longest value that lies in its view.
+const INLINE_BYTES: u32 = 12;
 
 /// One column of a batch.
 #[derive(Default)]
@@ -116,6 +159,8 @@ impl DatumColumn {
                 let values = &mut self.values;
                 rows.each(|row| values.push(pg_sys::Datum::from(a.value(row))));
             }
+            Column::Text(a) if attribute.len == -1 => self.varlenas(a, rows),
+            Column::Bytes(a) if attribute.len == -1 => self.varlenas(a, rows),
             Column::Text(a) => self.bytes(rows, attribute, |row| a.value(row).as_bytes()),
             Column::Bytes(a) => self.bytes(rows, attribute, |row| a.value(row)),
             Column::Fixed(a) => self.bytes(rows, attribute, |row| a.value(row)),
@@ -139,10 +184,16 @@ impl DatumColumn {
     fn fill_nulls(&mut self, column: &Column, rows: Rows<'_>) {
         match column.nulls() {
             None => self.nulls.resize(rows.len(), false),
-            Some(valid) => {
-                let nulls = &mut self.nulls;
-                rows.each(|row| nulls.push(valid.is_null(row)));
-            }
+            Some(valid) => match rows {
+                Rows::Range(start, end) => {
+                    let valid = valid.inner().slice(start, end - start);
+                    self.nulls.extend(valid.iter().map(|valid| !valid));
+                }
+                Rows::List(rows) => {
+                    let is_null = |&row: &u32| valid.is_null(row as usize);
+                    self.nulls.extend(rows.iter().map(is_null));
+                }
+            },
         }
     }
 
@@ -176,6 +227,22 @@ impl DatumColumn {
             let at = match nulls[values.len()] {
                 true => 0,
                 false => push_bytes(arena, get(row), attribute),
+            };
+            values.push(pg_sys::Datum::from(at));
+        });
+    }
+
+    fn varlenas<T: ByteViewType>(&mut self, column: &GenericByteViewArray<T>, rows: Rows<'_>) {
+        self.in_arena = true;
+        let views = column.views();
+        let mut places = Places::new();
+        let (values, nulls, arena) = (&mut self.values, &self.nulls, &mut self.arena);
+        rows.each(|row| {
+            let view = views[row];
+            let at = match nulls[values.len()] {
+                true => 0,
+                false if view as u32 <= INLINE_BYTES => arena.inline_varlena(view),
+                false => places.of(view, || arena.varlena(column.value(row).as_ref())),
             };
             values.push(pg_sys::Datum::from(at));
         });

@@ -11,7 +11,7 @@ use super::cost::{self, Estimate};
 use super::pushdown::condition_of;
 use super::state::attributes_of;
 use super::{PATH_METHODS, SCAN_METHODS};
-use crate::am::{self, estimate::cold_size};
+use crate::am::{self, estimate::planned_size};
 use crate::settings;
 use crate::types::TableLayout;
 
@@ -81,6 +81,9 @@ unsafe fn offer(
 ) {
     // SAFETY: the planner holds a lock on the relation.
     unsafe {
+        let Some(cold) = planned_size((*rte).relid) else {
+            return;
+        };
         let table = OpenRelation::open((*rte).relid, pg_sys::NoLock);
         if !am::is_howdah(table.raw()) {
             return;
@@ -89,10 +92,6 @@ unsafe fn offer(
         let parameters = pg_sys::get_baserel_parampathinfo(root, rel, outer);
         let numbers = numbers_used(rel, rti, parameters);
         if wants_other_system_columns(numbers) {
-            return;
-        }
-        let cold = cold_size(table.raw());
-        if cold.groups == 0 {
             return;
         }
         let layout = TableLayout::of((*table.raw()).rd_att);

@@ -139,6 +139,7 @@ impl Reader {
         wanted: Wanted,
         shared: Option<SharedUnits>,
     ) -> Reader {
+        howdah_bridge::malloc::keep_freed_memory();
         let mut reader = Reader {
             view,
             layout,

@@ -3,7 +3,8 @@
 //! It is connected to no database. Backends note in shared memory that they wrote to a howdah
 //! table of their database; after a start of the server every database is looked at once. A
 //! database that was visited is visited again when it was written or when rows there are waiting
-//! to cool, ever less often while nothing can be moved.
+//! to cool: less often while nothing can be moved, since each visit looks at every hot page, but
+//! not less than every `howdah.compact_after` where a visit costs little.
 //!
 //! It starts after recovery only, so a standby compacts nothing until it is promoted. SIGTERM
 //! ends it; after a crash the postmaster starts it anew.
@@ -21,8 +22,10 @@ use pgrx::{IntoDatum, pg_guard, pg_sys};
 use super::policy;
 use super::shared::{self, VisitEnd};
 
-/// Longest pause between two visits to a database with rows that are waiting.
+/// Longest pause between two visits to a database with rows that are waiting: the time for which
+/// rows cool, but at least so many times as long as a visit takes, within this bound.
 const LONGEST_PAUSE_MS: i64 = 300_000;
+const PAUSE_PER_VISIT: i64 = 20;
 /// Pause after a worker has failed.
 const FAILURE_PAUSE_MS: i64 = 60_000;
 
@@ -40,6 +43,7 @@ pub fn register() {
 /// What the launcher knows about one database.
 struct Visits {
     worker: Option<DynamicBackgroundWorker>,
+    began_ms: i64,
     due_ms: i64,
     pause_ms: i64,
 }
@@ -151,10 +155,12 @@ fn start_workers(visits: &mut HashMap<u32, Visits>, now_ms: i64) {
         let worker = start_worker(oid);
         let visit = visits.entry(oid).or_insert(Visits {
             worker: None,
+            began_ms: 0,
             due_ms: 0,
             pause_ms: policy::naptime_ms(),
         });
         visit.worker = worker;
+        visit.began_ms = now_ms;
         visit.due_ms = now_ms + policy::naptime_ms();
     }
 }
@@ -186,7 +192,15 @@ fn note_end(oid: u32, visit: &mut Visits, now_ms: i64) {
         .map_or(VisitEnd::Settled, shared::Database::end);
     visit.pause_ms = match end {
         VisitEnd::Settled | VisitEnd::Moved => policy::naptime_ms(),
-        VisitEnd::Waiting => (visit.pause_ms * 2).min(LONGEST_PAUSE_MS),
+        VisitEnd::Waiting => {
+            let spent_ms = (now_ms - visit.began_ms - policy::naptime_ms()).max(0);
+            let longest_ms = (spent_ms * PAUSE_PER_VISIT)
+                .max(policy::compact_after_ms())
+                .min(LONGEST_PAUSE_MS);
+            (visit.pause_ms * 2)
+                .min(longest_ms)
+                .max(policy::naptime_ms())
+        }
         VisitEnd::Unknown => FAILURE_PAUSE_MS,
     };
     visit.due_ms = now_ms + visit.pause_ms;

@@ -11,6 +11,7 @@ use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 use pgrx::pg_sys;
 
 use super::indexes::Indexes;
+use super::sort;
 use super::table::{StepTable, Task};
 use crate::errors::{ColdError, or_raise};
 use crate::settings;
@@ -120,13 +121,19 @@ unsafe fn merge(
                 rows.finish_row();
             }
         }
+        let order = sort::order_by(&rows, &sort::key_of(table.raw(), &task.policy));
+        let positions = order.as_deref().map(sort::positions);
+        if let Some(order) = &order {
+            rows = rows.reordered(order);
+        }
         stop_point!("merge_reserve");
         let cid = pg_sys::GetCurrentCommandId(true);
         let placed = directory::reserve(store, rows.row_count() as u32, cid)?;
         group::write(store, &placed, &rows, task.policy.effort, cid)?;
         stop_point!("merge_index_insert");
         let mut indexes = Indexes::open(table.raw());
-        let mut number = placed.entry.first_row.0;
+        let first = placed.entry.first_row.0;
+        let mut read = 0;
         for source in sources
             .iter()
             .filter(|_| !indexes.is_empty())
@@ -143,9 +150,13 @@ unsafe fn merge(
                         datums.values.as_mut_ptr(),
                         datums.nulls.as_mut_ptr(),
                     );
-                    indexes.insert(&mut *tuple, RowNumber(number));
+                    let position = match &positions {
+                        Some(positions) => positions[read],
+                        None => read as u32,
+                    };
+                    indexes.insert(&mut *tuple, RowNumber(first + u64::from(position)));
                 });
-                number += 1;
+                read += 1;
             }
             pgrx::check_for_interrupts!();
         }

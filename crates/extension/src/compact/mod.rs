@@ -41,7 +41,7 @@
 //! Merging replaces two or more neighbouring small groups by one, in one transaction: new row
 //! numbers, new index entries, old entries and values deleted.
 
-mod brin;
+mod first_move;
 mod gather;
 mod indexes;
 mod launcher;
@@ -55,6 +55,7 @@ mod sort;
 mod survey;
 mod table;
 mod transactions;
+mod vacuum;
 mod worker;
 
 pub use shared::note_write;

@@ -100,7 +100,9 @@ impl<'a> Move<'a> {
         store: &'a ColdStore,
         batch: &Batch,
     ) -> Result<Move<'a>, ColdError> {
-        let order = sort::order_by(&batch.rows, &task.policy.sort_key);
+        // SAFETY: the table is open and locked.
+        let key = unsafe { sort::key_of(table.raw(), &task.policy) };
+        let order = sort::order_by(&batch.rows, &key);
         let encoded = match &order {
             None => batch.rows.encode(task.policy.effort)?,
             Some(order) => batch.rows.reordered(order).encode(task.policy.effort)?,

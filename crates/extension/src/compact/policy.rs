@@ -66,6 +66,11 @@ pub fn compaction() -> bool {
     COMPACTION.get()
 }
 
+/// Of tables without an option of their own.
+pub fn compact_after_ms() -> i64 {
+    i64::from(COMPACT_AFTER.get())
+}
+
 pub fn naptime_ms() -> i64 {
     i64::from(COMPACT_NAPTIME.get())
 }
@@ -81,8 +86,8 @@ pub struct Policy {
     pub enabled: bool,
     pub compact_after_ms: i64,
     pub min_rows: u32,
-    /// Attribute numbers; empty keeps the order of the pages.
-    pub sort_key: Vec<i16>,
+    /// The table's option: attribute numbers; [`super::sort::key_of`] knows what holds.
+    pub sort_key: Option<Vec<i16>>,
     pub effort: Effort,
 }
 
@@ -95,9 +100,7 @@ pub fn of(table: pg_sys::Oid) -> Policy {
     );
     Policy {
         enabled: options.compaction,
-        compact_after_ms: options
-            .compact_after_ms
-            .unwrap_or_else(|| i64::from(COMPACT_AFTER.get())),
+        compact_after_ms: options.compact_after_ms.unwrap_or_else(compact_after_ms),
         // A full group is always worth its while.
         min_rows: min_rows.clamp(1, MAX_ROWS as u32 / 2),
         sort_key: options.sort_key.clone(),

@@ -8,8 +8,9 @@ use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
 
 use super::policy;
 use super::progress::{Phase, Progress};
-use super::table::{Task, compact, vacuum};
+use super::table::{Task, compact};
 use super::transactions::Transactions;
+use super::vacuum::{freeze_cold_store, vacuum};
 use crate::am;
 use crate::errors::refuse;
 
@@ -54,6 +55,8 @@ unsafe extern "C-unwind" fn howdah_compact(fcinfo: pg_sys::FunctionCallInfo) -> 
             vacuum(table, true);
             Transactions::Procedure.commit();
         }
+        freeze_cold_store(table, true);
+        Transactions::Procedure.commit();
         drop(progress);
         pg_sys::SPI_finish();
         pg_sys::Datum::from(0)
@@ -101,10 +104,28 @@ unsafe fn check_table(table: pg_sys::Oid) {
             refuse(
                 PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE,
                 format!("\"{name}\" is not a howdah table"),
-                Some(format!(
-                    "Make it one with SELECT howdah.adopt('{name}') or ALTER TABLE … SET ACCESS METHOD howdah."
-                )),
+                hint_for(rel.raw(), &name),
             );
         }
+    }
+}
+
+/// What to do with a relation that is not a howdah table.
+unsafe fn hint_for(rel: pg_sys::Relation, name: &str) -> Option<String> {
+    // SAFETY: the relation is open.
+    let (kind, is_catalog) = unsafe {
+        (
+            (*(*rel).rd_rel).relkind as u8,
+            pg_sys::IsCatalogRelation(rel),
+        )
+    };
+    match kind {
+        pg_sys::RELKIND_PARTITIONED_TABLE => {
+            Some("Rows are in its partitions: compact these.".to_owned())
+        }
+        pg_sys::RELKIND_RELATION | pg_sys::RELKIND_MATVIEW if !is_catalog => Some(format!(
+            "Make it one with SELECT howdah.adopt('{name}') or ALTER TABLE … SET ACCESS METHOD howdah."
+        )),
+        _ => None,
     }
 }

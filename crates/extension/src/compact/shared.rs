@@ -106,6 +106,7 @@ pub fn register() {
         pg_sys::shmem_request_hook = Some(request);
         PREVIOUS_STARTUP = pg_sys::shmem_startup_hook;
         pg_sys::shmem_startup_hook = Some(startup);
+        pg_sys::RegisterXactCallback(Some(at_transaction_event), std::ptr::null_mut());
     }
 }
 
@@ -203,6 +204,8 @@ pub fn database(oid: u32) -> Option<&'static Database> {
 }
 
 thread_local! {
+    /// Whether the running transaction wrote to a howdah table.
+    static WROTE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
     static OWN_DATABASE: std::cell::OnceCell<Option<&'static Database>> =
         const { std::cell::OnceCell::new() };
 }
@@ -210,6 +213,26 @@ thread_local! {
 /// Notes that a howdah table of this database was written. Cheap: usually one shared read.
 #[inline]
 pub fn note_write() {
+    WROTE.set(true);
+    mark_own_database();
+}
+
+/// Notes it again at the commit: a worker that came before could not see what was written, or
+/// not even the table.
+#[pg_guard]
+unsafe extern "C-unwind" fn at_transaction_event(
+    event: pg_sys::XactEvent::Type,
+    _arg: *mut std::ffi::c_void,
+) {
+    use pg_sys::XactEvent::{XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PREPARE};
+    let ended = [XACT_EVENT_COMMIT, XACT_EVENT_PREPARE, XACT_EVENT_ABORT].contains(&event);
+    if ended && WROTE.take() && event != XACT_EVENT_ABORT {
+        mark_own_database();
+    }
+}
+
+#[inline]
+fn mark_own_database() {
     OWN_DATABASE.with(|own| {
         // SAFETY: plain read of a global.
         let slot = own.get_or_init(|| database(unsafe { pg_sys::MyDatabaseId }.to_u32()));

@@ -1,8 +1,46 @@
-//! The order of rows inside a row group.
+//! The order of rows inside a row group: the table's option `sort_key`, else the columns of the index
+//! that the table was last clustered on, else the order of the pages.
 
 use std::cmp::Ordering;
 
 use howdah_columnar::{RowGroupBuilder, compare};
+use pgrx::pg_sys;
+
+use super::policy::Policy;
+
+/// Attribute numbers to sort by; empty keeps the order. Of a clustered index these are its key
+/// columns up to the first expression, ascending whatever their direction: zones do not care.
+///
+/// # Safety
+/// `table` is open and locked.
+pub unsafe fn key_of(table: pg_sys::Relation, policy: &Policy) -> Vec<i16> {
+    if let Some(key) = &policy.sort_key {
+        return key.clone();
+    }
+    // SAFETY: the table is open; each index is open while it is looked at, and its key has
+    // `indnkeyatts` columns or more.
+    unsafe {
+        let list = pg_sys::RelationGetIndexList(table);
+        let clustered = (0..pg_sys::list_length(list))
+            .map(|i| pg_sys::list_nth_oid(list, i))
+            .find(|&index| pg_sys::get_index_isclustered(index));
+        pg_sys::list_free(list);
+        let Some(oid) = clustered else {
+            return Vec::new();
+        };
+        let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+        let index = pg_sys::index_open(oid, lock);
+        let form = &*(*index).rd_index;
+        let key = form.indkey.values.as_slice(form.indnkeyatts as usize);
+        let key = key
+            .iter()
+            .copied()
+            .take_while(|&number| number > 0)
+            .collect();
+        pg_sys::index_close(index, lock);
+        key
+    }
+}
 
 /// The rows in the order of the sort key, NULLs last; `None` if they stay as they are. Ties and
 /// values without an order keep the order of the rows.

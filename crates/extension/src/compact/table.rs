@@ -6,7 +6,7 @@ use std::rc::Rc;
 use howdah_bridge::relation::OpenRelation;
 use pgrx::pg_sys;
 
-use super::brin::prepare_first_move;
+use super::first_move;
 use super::merge::{self, Merge};
 use super::mover::{self, Step};
 use super::policy::{self, Policy};
@@ -117,7 +117,7 @@ pub struct Tally {
 pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> Tally {
     let mut tally = Tally::default();
     let mut refused = HashSet::new();
-    if !prepare_first_move(task, transactions) {
+    if !first_move::prepare(task, transactions) {
         return tally;
     }
     let mut from = Some(0);
@@ -189,43 +189,4 @@ fn switched_off() -> bool {
         }
     }
     !policy::compaction()
-}
-
-/// Vacuums the table as `VACUUM` does, in the running transaction, which the caller ends. `false`
-/// if it could not be opened.
-pub fn vacuum(table: pg_sys::Oid, wait: bool) -> bool {
-    let Some(step) = StepTable::open(table, wait) else {
-        return false;
-    };
-    // SAFETY: the relation is open and locked as vacuum wants it; no row of ours is pending.
-    unsafe {
-        let options = (*step.raw()).rd_options.cast::<pg_sys::StdRdOptions>();
-        let truncate = if !options.is_null() && (*options).vacuum_truncate_set {
-            (*options).vacuum_truncate
-        } else {
-            pg_sys::vacuum_truncate
-        };
-        let mut params = pg_sys::VacuumParams {
-            options: pg_sys::VACOPT_VACUUM | pg_sys::VACOPT_PROCESS_MAIN,
-            freeze_min_age: -1,
-            freeze_table_age: -1,
-            multixact_freeze_min_age: -1,
-            multixact_freeze_table_age: -1,
-            is_wraparound: false,
-            log_min_duration: -1,
-            index_cleanup: pg_sys::VacOptValue::VACOPTVALUE_AUTO,
-            truncate: if truncate {
-                pg_sys::VacOptValue::VACOPTVALUE_ENABLED
-            } else {
-                pg_sys::VacOptValue::VACOPTVALUE_DISABLED
-            },
-            toast_parent: pg_sys::InvalidOid,
-            max_eager_freeze_failure_rate: pg_sys::vacuum_max_eager_freeze_failure_rate,
-            nworkers: -1,
-        };
-        let strategy = pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_VACUUM);
-        pg_sys::table_relation_vacuum(step.raw(), &mut params, strategy);
-        pg_sys::FreeAccessStrategy(strategy);
-    }
-    true
 }

@@ -4,6 +4,7 @@
 //!   table ─ too few rows ────────────────────────────────> settled
 //!         ─ not quiet for long enough, or locked ────────> waiting
 //!         ─ quiet: vacuum if pages are not all-visible ─> compact ─> vacuum
+//!         ─ in any case: freeze what is new in the cold store
 //! ```
 //!
 //! It counts as an autovacuum worker (`PROC_IS_AUTOVACUUM`), which is what it is to others: a
@@ -24,8 +25,9 @@ use super::policy::{self, Policy};
 use super::progress::Progress;
 use super::shared::{self, VisitEnd};
 use super::survey::{Survey, survey};
-use super::table::{StepTable, Task, compact, vacuum};
+use super::table::{StepTable, Task, compact};
 use super::transactions::Transactions;
+use super::vacuum::{freeze_cold_store, vacuum};
 
 const TX: Transactions = Transactions::Worker;
 /// `MaxHeapTuplesPerPage`.
@@ -162,6 +164,15 @@ fn visit(table: pg_sys::Oid) -> VisitEnd {
     if !policy.enabled {
         return VisitEnd::Settled;
     }
+    let end = visit_hot_side(table, policy);
+    TX.commit();
+    match (end, freeze_cold_store(table, false)) {
+        (VisitEnd::Settled, false) => VisitEnd::Waiting,
+        (end, _) => end,
+    }
+}
+
+fn visit_hot_side(table: pg_sys::Oid, policy: Policy) -> VisitEnd {
     let found = match look(table, &policy) {
         Look::TooFew => return VisitEnd::Settled,
         Look::Locked => return VisitEnd::Waiting,

@@ -1,6 +1,6 @@
 //! The pending groups of this backend. See the room's header.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use howdah_bridge::ffi;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder, Value};
-use pgrx::pg_sys;
+use pgrx::{pg_guard, pg_sys};
 
 use crate::am::brin;
 use crate::errors::or_raise;
@@ -56,16 +56,32 @@ struct CommandCount {
     stays_hot: Option<bool>,
 }
 
+/// A layout, and what tells that it still holds: a descriptor that replaced the table's may have
+/// got the address of the old one.
+struct KnownLayout {
+    desc: pg_sys::TupleDesc,
+    invalidations: u64,
+    layout: Rc<TableLayout>,
+}
+
 #[derive(Default)]
 struct Loads {
     groups: Vec<Rc<RefCell<PendingGroup>>>,
     counts: HashMap<u32, CommandCount>,
-    layouts: HashMap<u32, (pg_sys::TupleDesc, Rc<TableLayout>)>,
+    layouts: HashMap<u32, KnownLayout>,
     next_serial: u64,
 }
 
 thread_local! {
     static LOADS: RefCell<Loads> = RefCell::default();
+    /// How many times relcache entries were invalidated.
+    static INVALIDATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Relcache callback: some table may have changed.
+#[pg_guard]
+pub(super) unsafe extern "C-unwind" fn at_invalidation(_arg: pg_sys::Datum, _table: pg_sys::Oid) {
+    INVALIDATIONS.set(INVALIDATIONS.get().wrapping_add(1));
 }
 
 /// Whether any row of this backend is not written yet.
@@ -201,20 +217,25 @@ unsafe fn may_go_cold(table: pg_sys::Relation) -> bool {
 }
 
 unsafe fn layout_of(table: pg_sys::Relation) -> Rc<TableLayout> {
-    // SAFETY: the descriptor lives as long as the open relation; a changed one has another
-    // address while the old is still referenced, and the cache is emptied per transaction.
+    // SAFETY: the descriptor lives as long as the open relation.
     unsafe {
         let desc = (*table).rd_att;
         let oid = (*table).rd_id.to_u32();
+        let invalidations = INVALIDATIONS.get();
         let known = LOADS.with_borrow(|l| {
             l.layouts
                 .get(&oid)
-                .filter(|(d, _)| *d == desc)
-                .map(|(_, layout)| Rc::clone(layout))
+                .filter(|known| known.desc == desc && known.invalidations == invalidations)
+                .map(|known| Rc::clone(&known.layout))
         });
         known.unwrap_or_else(|| {
             let layout = Rc::new(TableLayout::of(desc));
-            LOADS.with_borrow_mut(|l| l.layouts.insert(oid, (desc, Rc::clone(&layout))));
+            let known = KnownLayout {
+                desc,
+                invalidations,
+                layout: Rc::clone(&layout),
+            };
+            LOADS.with_borrow_mut(|l| l.layouts.insert(oid, known));
             layout
         })
     }
@@ -249,6 +270,7 @@ unsafe fn current_group(
     let Some(store) = store else {
         pgrx::error!("table with OID {} has no cold store", oid.to_u32());
     };
+    howdah_bridge::malloc::keep_freed_memory();
     let placed = or_raise(oid, directory::reserve(&store, MAX_ROWS as u32, command));
     // SAFETY: as above; the insert's lock is held.
     unsafe { howdah_bridge::relation::ensure_first_page(table) };

@@ -11,6 +11,10 @@ static mut PREVIOUS_EXECUTOR_FINISH: pg_sys::ExecutorFinish_hook_type = None;
 pub fn register() {
     // SAFETY: called while the library loads, before any query runs; hooks are chained.
     unsafe {
+        pg_sys::CacheRegisterRelcacheCallback(
+            Some(pending::at_invalidation),
+            pg_sys::Datum::from(0),
+        );
         pg_sys::RegisterXactCallback(Some(at_transaction_event), std::ptr::null_mut());
         pg_sys::RegisterSubXactCallback(Some(at_subtransaction_event), std::ptr::null_mut());
         PREVIOUS_EXECUTOR_FINISH = pg_sys::ExecutorFinish_hook;

@@ -41,8 +41,9 @@ pub struct TableOptions {
     /// Hot rows below this number are not worth a row group; `None`: the setting
     /// `howdah.compact_min_rows` decides.
     pub compact_min_rows: Option<i64>,
-    /// Attribute numbers of the columns that row groups are sorted by; empty: as they come.
-    pub sort_key: Vec<i16>,
+    /// Attribute numbers of the columns that row groups are sorted by; empty: as they come;
+    /// `None`: the order of the table's last CLUSTER decides.
+    pub sort_key: Option<Vec<i16>>,
     /// `None`: the setting `howdah.compression_effort` decides.
     pub effort: Option<Effort>,
 }
@@ -53,7 +54,7 @@ impl Default for TableOptions {
             compaction: true,
             compact_after_ms: None,
             compact_min_rows: None,
-            sort_key: Vec::new(),
+            sort_key: None,
             effort: None,
         }
     }
@@ -117,11 +118,11 @@ fn read(table: pg_sys::Oid) -> TableOptions {
         }
     }
     options.effort = row.text(Field::CompressionEffort).and_then(|t| effort(&t));
-    options.sort_key = row
-        .sort_key()
-        .iter()
-        .map_while(|name| attribute_number(table, name))
-        .collect();
+    if row.get(Field::SortKey).is_some() {
+        let names = row.sort_key();
+        let numbers = names.iter().map_while(|name| attribute_number(table, name));
+        options.sort_key = Some(numbers.collect());
+    }
     options
 }
 

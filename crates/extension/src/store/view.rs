@@ -66,20 +66,15 @@ impl ColdView {
         // SAFETY: as for this function.
         unsafe {
             let oid = (*table).rd_id;
-            let mut groups: Vec<ColdGroup> = match ColdStore::open(table, pg_sys::AccessShareLock) {
-                None => return ColdView::default(),
-                Some(store) => {
-                    // An empty TOAST relation is the common case of a table that is all hot.
-                    if howdah_bridge::relation::main_fork_blocks(store.toast()) == 0 {
-                        return ColdView::default();
-                    }
-                    or_raise(oid, directory::groups(&store, snapshot))
+            let mut groups: Vec<ColdGroup> =
+                match ColdStore::open_used(table, pg_sys::AccessShareLock) {
+                    None => return ColdView::default(),
+                    Some(store) => or_raise(oid, directory::groups(&store, snapshot))
                         .into_iter()
                         .filter(|p| p.entry.state == GroupState::Stored && p.entry.row_count > 0)
                         .map(|p| ColdGroup::Stored(p.entry))
-                        .collect()
-                }
-            };
+                        .collect(),
+                };
             let pending = load::visible_pending(table, snapshot);
             if !pending.is_empty() {
                 groups.extend(pending);

@@ -90,6 +90,19 @@ fn column_type(base: pg_sys::Oid, len: i16, by_value: bool) -> ColumnType {
     }
 }
 
+/// Whether a varlena is neither compressed nor out of line: most are, and need no call into
+/// the server, which is guarded and costs more than the value is worth.
+///
+/// # Safety
+/// `varlena` is a valid varlena.
+unsafe fn is_plain(varlena: *const pg_sys::varlena) -> bool {
+    // SAFETY: as for this function; looks at the header only.
+    unsafe {
+        pgrx::varatt_is_4b_u(varlena)
+            || (pgrx::varatt_is_1b(varlena) && !pgrx::varatt_is_1b_e(varlena))
+    }
+}
+
 /// A datum's bytes, detoasted; frees what detoasting allocated.
 struct Detoasted {
     original: *mut pg_sys::varlena,
@@ -102,7 +115,12 @@ impl Detoasted {
     unsafe fn of(datum: pg_sys::Datum) -> Detoasted {
         let original = datum.cast_mut_ptr::<pg_sys::varlena>();
         // SAFETY: the caller vouches; may raise an ERROR when out-of-line data is missing.
-        let plain = unsafe { pg_sys::pg_detoast_datum_packed(original) };
+        let plain = unsafe {
+            match is_plain(original) {
+                true => original,
+                false => pg_sys::pg_detoast_datum_packed(original),
+            }
+        };
         Detoasted { original, plain }
     }
 
@@ -141,9 +159,21 @@ pub unsafe fn has_oversized_value(
             a.len == -1
                 && !a.dropped
                 && !*nulls.add(i)
-                && pg_sys::toast_raw_datum_size(*values.add(i)) > LARGEST_COLD_VALUE_BYTES
+                && raw_size(*values.add(i)) > LARGEST_COLD_VALUE_BYTES
         }
     })
+}
+
+/// `toast_raw_datum_size`: the size that the varlena has when detoasted, header included.
+unsafe fn raw_size(datum: pg_sys::Datum) -> usize {
+    let varlena = datum.cast_mut_ptr::<pg_sys::varlena>();
+    // SAFETY: the caller vouches for the datum.
+    unsafe {
+        match is_plain(varlena) {
+            true => pgrx::varsize_any_exhdr(varlena) + pg_sys::VARHDRSZ,
+            false => pg_sys::toast_raw_datum_size(datum),
+        }
+    }
 }
 
 /// Appends one datum to a column.
