@@ -133,7 +133,8 @@ fn a_transaction_changes_or_locks_two_million_cold_rows_in_any_order() -> anyhow
     )?;
     ensure!(query(&mut client, "SHOW max_locks_per_transaction")? == "64");
     let in_table_order = "SELECT count(*) FROM (SELECT id FROM c FOR KEY SHARE) x";
-    let in_no_order = "SELECT count(*) FROM (SELECT c.id FROM shuffled JOIN c USING (id) FOR KEY SHARE OF c) x";
+    let in_no_order =
+        "SELECT count(*) FROM (SELECT c.id FROM shuffled JOIN c USING (id) FOR KEY SHARE OF c) x";
     client.batch_execute("SET enable_hashjoin = off; SET enable_mergejoin = off")?;
     for lock in [in_table_order, in_no_order] {
         client.batch_execute("BEGIN")?;
