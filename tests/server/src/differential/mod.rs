@@ -41,7 +41,7 @@ pub use worlds::{Subject, Worlds};
 /// Whether statements that change or lock cold rows work. Until they do, such a statement
 /// (it ends with 0A000) is left out in the heap world too, and a script with several sessions
 /// ends there.
-pub const COLD_ROWS_CAN_CHANGE: bool = false;
+pub const COLD_ROWS_CAN_CHANGE: bool = true;
 
 /// Whether a transaction with an old snapshot can lock, change and conflict with a row that
 /// compaction has moved since. Until it can, howdah may end with 40001 where heap does not; such
