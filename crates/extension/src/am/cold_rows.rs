@@ -35,6 +35,7 @@ use super::fetch::{PointReader, sees_row};
 use super::heap;
 use crate::errors::{ColdError, or_raise, refuse};
 use crate::load;
+use crate::stop_point;
 use crate::store::directory::{self, GroupFlags, GroupState, PlacedEntry};
 use crate::store::marks::{self, Mark, RowFate};
 use crate::store::pending_marks::{self, Hidden};
@@ -501,6 +502,7 @@ pub unsafe fn delete(
             Ok(there) => there,
             Err(result) => return result,
         };
+        stop_point!("delete_locked");
         let fate = if changing_partition {
             RowFate::MovedAway
         } else {
@@ -518,6 +520,7 @@ pub unsafe fn delete(
             load::note_marked(oid, &placed);
         } else {
             mark(rel, &store, placed, row, fate, cid);
+            stop_point!("delete_marked");
         }
         pg_sys::pgstat_count_heap_delete(rel);
         pg_sys::TM_Result::TM_Ok
@@ -553,13 +556,16 @@ pub unsafe fn update(
             Ok(there) => there,
             Err(result) => return result,
         };
+        stop_point!("update_locked");
         (heap().tuple_insert.unwrap_unchecked())(rel, slot, cid, 0, std::ptr::null_mut());
         let next = (*slot).tts_tid;
         let fate = RowFate::Updated {
             to: next,
             keeps_key: lock == RowLock::NoKeyUpdate,
         };
+        stop_point!("update_inserted");
         mark(rel, &store, placed, row, fate, cid);
+        stop_point!("update_marked");
         if lock == RowLock::NoKeyUpdate {
             // After the mark was written: whoever comes later finds it, see `meet_updater`.
             let sharers = Locks::of(rel).key_sharers(row);
@@ -826,6 +832,7 @@ unsafe fn lock_cold(
                 }
             }
         };
+        stop_point!("lock_taken");
         let mut result = grip.standing.report(row.tid(), cid, failure);
         if mode == pg_sys::LockTupleMode::LockTupleKeyShare
             && u32::from(flags) & pg_sys::TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS != 0
