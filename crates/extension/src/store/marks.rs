@@ -718,11 +718,10 @@ pub fn for_each_trace(
     });
 }
 
-fn visit_in_force(
-    store: &ColdStore,
-    id: u32,
-    show: &mut dyn FnMut(pg_sys::ItemPointerData, i32, &[u8]) -> ControlFlow<()>,
-) {
+/// Takes a tuple's place, the second part of its key, and its payload.
+type ShowInForce<'a> = dyn FnMut(pg_sys::ItemPointerData, i32, &[u8]) -> ControlFlow<()> + 'a;
+
+fn visit_in_force(store: &ColdStore, id: u32, show: &mut ShowInForce<'_>) {
     store.visit(id, 0..=i32::MAX, &mut |shown| {
         if !in_force(&shown) {
             return ControlFlow::Continue(());
