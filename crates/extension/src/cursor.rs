@@ -245,10 +245,7 @@ impl ColdCursor {
             let oid = (*table).rd_id;
             let group = &self.view.groups[self.group as usize];
             let Some(store) = ColdStore::open(table, pg_sys::AccessShareLock) else {
-                raise(
-                    oid,
-                    &ColdError::DamagedDirectory { group: u32::MAX },
-                )
+                raise(oid, &ColdError::DamagedDirectory { group: u32::MAX })
             };
             self.rows = Some(or_raise(oid, GroupRows::load(&store, group, &self.wanted)));
             // Before what is hidden is known: somebody who is done in between is waited for in vain,

@@ -65,9 +65,8 @@ pub unsafe fn is_hot_updated(header: *const pg_sys::HeapTupleHeaderData) -> bool
 pub unsafe fn was_never_seen(header: *const pg_sys::HeapTupleHeaderData) -> bool {
     // SAFETY: the caller vouches for the header.
     unsafe {
-        let void = pg_sys::HEAP_XMAX_INVALID
-            | pg_sys::HEAP_XMAX_IS_MULTI
-            | pg_sys::HEAP_XMAX_LOCK_ONLY;
+        let void =
+            pg_sys::HEAP_XMAX_INVALID | pg_sys::HEAP_XMAX_IS_MULTI | pg_sys::HEAP_XMAX_LOCK_ONLY;
         let fields = (*header).t_choice.t_heap;
         u32::from((*header).t_infomask) & void == 0 && fields.t_xmin == fields.t_xmax
     }
