@@ -24,6 +24,12 @@ fn server(name: &str) -> anyhow::Result<Primary> {
     Primary::start(name, &SETTINGS)
 }
 
+/// A subscriber that nobody subscribes to: it loads cold and hides rows in bulk.
+fn last_server(name: &str) -> anyhow::Result<Primary> {
+    let settings = [("howdah.load_threshold", "500")];
+    Primary::start(name, &[&SETTINGS[1..], &settings].concat())
+}
+
 /// A howdah table `c`, all cold, and its heap twin `h`.
 fn make_twins(session: &mut Client) -> anyhow::Result<()> {
     session.batch_execute(
@@ -269,7 +275,11 @@ impl Pair {
     fn start(name: &str, streaming: &str) -> anyhow::Result<Pair> {
         let pair = Pair {
             publisher: server(&format!("{name}-from"))?,
-            subscriber: server(&format!("{name}-to"))?,
+            subscriber: if streaming == "parallel" {
+                server(&format!("{name}-to"))?
+            } else {
+                last_server(&format!("{name}-to"))?
+            },
         };
         let mut from = pair.publisher.session()?;
         from.batch_execute(TABLES)?;
@@ -395,6 +405,34 @@ fn a_subscriber_follows_changes_of_cold_rows_with_cold_rows_of_its_own() -> anyh
     let failures = "SELECT apply_error_count + sync_error_count + confl_update_missing
         + confl_delete_missing FROM pg_stat_subscription_stats";
     ensure!(query(&mut to, failures)? == "0");
+    Ok(())
+}
+
+#[test]
+fn pg_recvlogical_receives_changes_of_cold_rows() -> anyhow::Result<()> {
+    let primary = server("logical-receive")?;
+    let mut session = primary.session()?;
+    make_twins(&mut session)?;
+    make_slot(&mut session)?;
+    session.batch_execute("DELETE FROM c WHERE id = 1; UPDATE c SET id = 0 WHERE id = 2")?;
+    let end = query(&mut session, "SELECT pg_current_wal_lsn()")?;
+    let mut receive = primary.command("pg_recvlogical");
+    receive.args([
+        "--slot=slot",
+        "--start",
+        "--file=-",
+        "--no-loop",
+        "--dbname",
+    ]);
+    receive.args([DATABASE, "--endpos", &end, "--option=include-xids=0"]);
+    let output = receive.output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    for change in [
+        "DELETE: id[integer]:1\n",
+        "UPDATE: old-key: id[integer]:2 new-tuple: id[integer]:0 other[integer]:100002 ",
+    ] {
+        ensure!(text.contains(change), "{change} is not in {text}");
+    }
     Ok(())
 }
 
