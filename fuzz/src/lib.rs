@@ -26,8 +26,16 @@ const FOOTER_CHECKSUM: std::ops::Range<usize> = 32..40;
 const HEADER_LEN: usize = 64;
 const CHUNK_CHECKSUM: std::ops::Range<usize> = HEADER_LEN + 24..HEADER_LEN + 32;
 
+/// libfuzzer-sys aborts in the panic hook, before anybody can catch anything. Decoders catch what
+/// their libraries panic about and make an error of it; what escapes them still aborts.
+fn let_decoders_catch() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| std::panic::set_hook(Box::new(|_| {})));
+}
+
 /// Parses a changed footer.
 pub fn footer(input: &[u8]) {
+    let_decoders_catch();
     // As they are, for the checks before the checksum.
     let _ = Footer::encoded_len(input);
     let _ = Footer::parse(input);
@@ -56,6 +64,7 @@ pub fn footer(input: &[u8]) {
 
 /// Opens and reads a changed chunk of one type, under a footer that may be changed too.
 pub fn chunk(ty: ColumnType, input: &[u8]) {
+    let_decoders_catch();
     let Some((choice, changes)) = input.split_first_chunk::<4>() else {
         return;
     };

@@ -111,6 +111,13 @@ pub mod unguarded {
             dest: *mut pg_sys::DestReceiver,
             completion: *mut pg_sys::QueryCompletion,
         );
+        /// `optimizer/planner.h`
+        pub fn standard_planner(
+            query: *mut pg_sys::Query,
+            query_string: *const std::ffi::c_char,
+            options: i32,
+            params: pg_sys::ParamListInfo,
+        ) -> *mut pg_sys::PlannedStmt;
         /// `executor/executor.h`
         pub fn standard_ExecutorStart(query: *mut pg_sys::QueryDesc, flags: i32);
         /// `executor/executor.h`

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::paths::Paths;
-use crate::{bench, demo, doctor, instance, test};
+use crate::{bench, demo, doctor, instance, soak, test};
 
 /// PostgreSQL tables with a heap hot side and a columnar cold side.
 #[derive(Debug, Parser)]
@@ -45,6 +45,8 @@ pub enum Command {
     Bench(bench::Options),
     /// Run every test; the last line is "N passed, N failed"
     Test(test::Options),
+    /// Run the differential, bank and crash tests with new seeds until the time is up
+    Soak(soak::Options),
 }
 
 /// Runs one command; its exit code says whether what it was asked for holds.
@@ -64,6 +66,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Demo(options) => demo::run(&paths, &options),
         Command::Bench(options) => bench::run(&paths, &options),
         Command::Test(options) => test::run(&paths, &options),
+        Command::Soak(options) => soak::run(&paths, &options),
     }
 }
 

@@ -5,7 +5,8 @@
 //!   packages, Rust,                             ├─► doctor     what is missing, and its cure
 //!   PostgreSQL, build                           ├─► demo       real data, heap beside howdah
 //!                                               ├─► bench      heap, howdah, DuckDB; goals
-//!                                               └─► test       every suite, one last line
+//!                                               ├─► test       every suite, one last line
+//!                                               └─► soak       what only finds something in hours
 //!                     paths · account · cluster · machine · progress      (what they all stand on)
 //! ```
 //!
@@ -35,5 +36,6 @@ pub mod machine;
 pub mod paths;
 pub mod progress;
 pub mod scratch;
+pub mod soak;
 pub mod test;
 pub mod units;

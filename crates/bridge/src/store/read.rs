@@ -257,6 +257,30 @@ impl ColdStore {
         Some(look(payload))
     }
 
+    /// The entry at `tid`, if that is where `(id, seq)` is and the judge wants it.
+    pub fn entry_at(
+        &self,
+        tid: pg_sys::ItemPointerData,
+        id: u32,
+        seq: i32,
+        judge: &mut Judge<'_>,
+    ) -> Option<Entry> {
+        let page = LockedPage::read(self.toast, crate::tid::block_of(&tid));
+        let mut tuple = page.tuple(self.toast, tid)?;
+        // SAFETY: pin and lock are held by `page`.
+        let (tuple_id, tuple_seq, payload) = unsafe { fields(&tuple) }?;
+        if (tuple_id, tuple_seq) != (id, seq) || !judge(&mut tuple, page.buffer) {
+            return None;
+        }
+        Some(Entry {
+            seq,
+            tid,
+            payload: payload.to_vec(),
+            // SAFETY: as above.
+            origin: unsafe { Origin::of(tuple.t_data) },
+        })
+    }
+
     /// Calls `found` for each entry `(id, seqs)` whose tuple the judge wants, in the order of
     /// `seq` (descending if `backward`), until `found` breaks.
     ///

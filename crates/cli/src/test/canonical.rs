@@ -79,12 +79,24 @@ fn canonical(text: &str) -> String {
 /// Where the table ends whose heading is line `at`, if there is one: heading, rule, rows, count.
 fn table_end(lines: &[&str], at: usize) -> Option<usize> {
     let rule = lines.get(at + 1)?;
-    let is_rule = rule.contains('-') && rule.chars().all(|c| c == '-' || c == '+');
-    if !is_rule || lines[at].starts_with("--") {
+    if !is_heading(lines[at], rule) {
         return None;
     }
-    let count = lines[at + 2..].iter().position(|line| is_count(line))?;
-    Some(at + 2 + count)
+    // What psql describes by \d has no count; it ends at an empty line.
+    let rows = &lines[at + 2..];
+    let end = rows
+        .iter()
+        .position(|line| line.is_empty() || is_count(line))?;
+    is_count(rows[end]).then_some(at + 2 + end)
+}
+
+/// psql's headings begin with a space, the isolation tester's are as long as the rule; a rule of
+/// dashes below anything else is a comment.
+fn is_heading(line: &str, rule: &str) -> bool {
+    let is_rule = rule.contains('-') && rule.chars().all(|c| c == '-' || c == '+');
+    let is_psql = line.starts_with(' ') && rule.len() > 2;
+    let is_tester = line.chars().count() == rule.len() && !line.ends_with(';');
+    is_rule && !line.starts_with("--") && (is_psql || is_tester)
 }
 
 fn is_count(line: &str) -> bool {
@@ -133,8 +145,13 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_rule_is_no_table() {
-        let text = "-- heading\n-----------\nSELECT 1;\n(1 row)\n";
-        assert_eq!(canonical(text), text);
+    fn only_a_heading_over_counted_rows_is_a_table() {
+        for text in [
+            "-- heading\n-----------\n b\n a\n(1 row)\n",
+            "SELECT 1;\n--\n b\n a\n(1 row)\n",
+            " Column \n--------\n b\n a\n\nSELECT 1;\n(1 row)\n",
+        ] {
+            assert_eq!(canonical(text), text);
+        }
     }
 }

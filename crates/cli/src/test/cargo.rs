@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use super::tally::Tally;
 use super::tap::{self, Verdict};
@@ -103,6 +103,13 @@ impl TestProgram {
         self.directory == paths.root.join("tests/server")
     }
 
+    /// The file's name without the hash that cargo adds.
+    fn name(&self) -> &str {
+        let stem = self.executable.file_stem().unwrap_or_default();
+        let stem = stem.to_str().unwrap_or_default();
+        stem.rsplit_once('-').map_or(stem, |(name, _)| name)
+    }
+
     fn command(&self, paths: &Paths) -> Command {
         let mut command = Command::new(&self.executable);
         command
@@ -195,6 +202,46 @@ fn run_programs(
     }
     conclude(progress, &tally, &log);
     Ok(tally)
+}
+
+/// The programs in `tests/server` that [`crate::soak`] runs by name.
+pub struct SoakPrograms<'p> {
+    paths: &'p Paths,
+    programs: Vec<TestProgram>,
+}
+
+impl<'p> SoakPrograms<'p> {
+    /// # Errors
+    /// When the tests do not build.
+    pub fn build(paths: &'p Paths) -> anyhow::Result<Self> {
+        match build_programs(paths, "soak")? {
+            Ok(programs) => Ok(Self { paths, programs }),
+            Err(log) => bail!("the tests do not build:\n{}", cluster::tail(&log, 40)),
+        }
+    }
+
+    /// Runs one program with settings in its environment; what it prints goes to a log.
+    ///
+    /// # Errors
+    /// When there is no such program, or it cannot be run.
+    pub fn run(&self, name: &str, settings: &[(&str, u64)]) -> anyhow::Result<Tally> {
+        let program = self
+            .programs
+            .iter()
+            .find(|program| program.needs_server(self.paths) && program.name() == name)
+            .with_context(|| format!("tests/server has no tests named {name}"))?;
+        let log = log_path(self.paths, &format!("soak-{name}"))?;
+        let mut log_file =
+            File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let mut progress = Progress::of(name, program.count(self.paths, &[])?, Counting::Things);
+        let mut command = program.command(self.paths);
+        for (setting, value) in settings {
+            command.env(setting, value.to_string());
+        }
+        let tally = run_logged(name, &mut command, &mut log_file, &mut progress)?;
+        conclude(progress, &tally, &log);
+        Ok(tally)
+    }
 }
 
 /// The examples in the documentation, which cargo hands to rustdoc.
@@ -294,6 +341,7 @@ mod tests {
         let program = test_program(test).expect("a program");
         assert_eq!(program.executable, Path::new("/t/a-1"));
         assert_eq!(program.directory, Path::new("/p/crates/a"));
+        assert_eq!(program.name(), "a");
         assert_eq!(test_program(&test.replace("true", "false")), None);
         assert_eq!(test_program(&test.replace(r#""/t/a-1""#, "null")), None);
         assert_eq!(test_program("Compiling"), None);

@@ -34,6 +34,7 @@ use self::suite::{Rows, Suite};
 use crate::paths::Paths;
 use crate::{scratch, units};
 
+pub use cargo::SoakPrograms;
 pub use plan::{Options, Step};
 pub use tally::Tally;
 

@@ -36,7 +36,7 @@ use super::fetch::{PointReader, sees_row};
 use super::heap;
 use crate::errors::{ColdError, or_raise, refuse};
 use crate::load;
-use crate::store::directory::{self, GroupState, PlacedEntry};
+use crate::store::directory::{self, GroupFlags, GroupState, PlacedEntry};
 use crate::store::marks::{self, Mark, RowFate};
 use crate::store::pending_marks::{self, Hidden};
 use crate::store::row_set::RowSet;
@@ -205,7 +205,9 @@ impl Located {
 
     fn note_marked(store: &ColdStore, row: RowNumber) {
         Located::recall(store, row, |located| {
-            let first = located.placed.entry.first_row.0;
+            let entry = &mut located.placed.entry;
+            entry.flags = entry.flags.union(GroupFlags::ROW_MARKS);
+            let first = entry.first_row.0;
             if let Some(hidden) = &mut located.hidden {
                 hidden.insert((row.0 - first) as u32);
             }
@@ -222,16 +224,17 @@ impl Located {
         if self.asked <= FEW_ROWS {
             return Ok(false);
         }
-        let entry = directory::refresh(store, &self.placed)?.entry;
         let hidden = match &self.hidden {
             Some(hidden) => hidden,
             None => {
+                self.placed = directory::refresh(store, &self.placed)?;
+                let entry = &self.placed.entry;
                 let none = || RowSet::with_bound(entry.capacity_rows);
-                let hidden = marks::hidden_now(store, &entry)?;
+                let hidden = marks::hidden_now(store, entry)?;
                 self.hidden.insert(hidden.unwrap_or_else(none))
             }
         };
-        let position = entry.position_of(row);
+        let position = self.placed.entry.position_of(row);
         Ok(position.is_some_and(|p| !hidden.contains(p)))
     }
 
@@ -255,6 +258,7 @@ impl Located {
         }
         // The entry was read under the group's lock: only its flags may have changed.
         let placed = directory::refresh(store, &self.placed)?;
+        self.placed = placed;
         Ok(match marks::of_row(store, &placed.entry, row)? {
             Some(mark) => Standing::Marked(mark),
             None => Standing::There(placed),

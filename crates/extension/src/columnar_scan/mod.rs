@@ -31,6 +31,7 @@
 
 mod batch;
 mod cost;
+mod cursors;
 mod exec;
 mod explain;
 mod operand;
@@ -85,5 +86,6 @@ pub fn register() {
     unsafe {
         pg_sys::RegisterCustomScanMethods(&SCAN_METHODS.0);
         path::install();
+        cursors::install();
     }
 }

@@ -1,13 +1,14 @@
 //! Offering the node to the planner, and turning its path into a plan.
 //!
 //! The node is offered for a base relation that is a howdah table with cold rows, unless the
-//! statement changes or locks its rows, samples it, or wants system columns other than ctid
-//! and tableoid.
+//! statement changes or locks its rows, samples it, wants system columns other than ctid
+//! and tableoid, or is a cursor that may be scrolled.
 
 use howdah_bridge::relation::OpenRelation;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::cost::{self, Estimate};
+use super::cursors;
 use super::pushdown::condition_of;
 use super::state::attributes_of;
 use super::{PATH_METHODS, SCAN_METHODS};
@@ -41,7 +42,7 @@ unsafe extern "C-unwind" fn set_rel_pathlist(
         if let Some(previous) = PREVIOUS_HOOK {
             pg_sys::ffi::pg_guard_ffi_boundary(|| previous(root, rel, rti, rte));
         }
-        if settings::columnar_scan() && is_read(root, rel, rti, rte) {
+        if settings::columnar_scan() && !cursors::may_scroll() && is_read(root, rel, rti, rte) {
             offer(root, rel, rti, rte);
         }
     }

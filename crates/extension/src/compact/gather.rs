@@ -12,7 +12,7 @@ use super::survey::BlockSet;
 use crate::settings;
 use crate::slot_writer::RowMemory;
 use crate::store::view::RowDatums;
-use crate::types::{TableLayout, has_oversized_value, push_datum};
+use crate::types::{TableLayout, must_stay_hot, push_datum};
 
 /// Rows with out-of-line values in one group. Their TOAST values are deleted between stamp and
 /// commit, at some 20 µs each, while writers of these rows wait.
@@ -111,7 +111,7 @@ unsafe fn take_rows(
                 datums.values.as_mut_ptr(),
                 datums.nulls.as_mut_ptr(),
             );
-            if has_oversized_value(layout, datums.values.as_ptr(), datums.nulls.as_ptr()) {
+            if must_stay_hot(layout, datums.values.as_ptr(), datums.nulls.as_ptr()) {
                 page.tuples.remove(index);
                 continue;
             }

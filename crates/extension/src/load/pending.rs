@@ -16,7 +16,7 @@ use crate::settings;
 use crate::store::directory::{self, PlacedEntry};
 use crate::store::group;
 use crate::store::view::ColdGroup;
-use crate::types::{TableLayout, has_oversized_value, push_datum};
+use crate::types::{TableLayout, must_stay_hot, push_datum};
 
 /// Rows of a load that are not written yet.
 pub struct PendingGroup {
@@ -120,7 +120,7 @@ pub unsafe fn insert_slot(
         }
         pg_sys::slot_getallattrs(slot);
         let layout = layout_of(table);
-        if has_oversized_value(&layout, (*slot).tts_values, (*slot).tts_isnull) {
+        if must_stay_hot(&layout, (*slot).tts_values, (*slot).tts_isnull) {
             return false;
         }
         let group = current_group(table, subtransaction, command, layout);

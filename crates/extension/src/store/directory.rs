@@ -7,6 +7,7 @@
 //! the transactions that advance it. It goes back only by the unused tail of the range that
 //! it was last advanced for, to which no index entry can point.
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use howdah_bridge::slot::Origin;
@@ -222,11 +223,78 @@ pub fn group_of(
     row: RowNumber,
     snapshot: pg_sys::Snapshot,
 ) -> Result<Option<PlacedEntry>, ColdError> {
+    let mut judge = visible_to(store, snapshot);
+    if let Some(found) = recall(store, row, &mut judge) {
+        return found.map(Some);
+    }
     let Some(nearest) = nearest_group(store, row) else {
         return Ok(None);
     };
-    let mut judge = visible_to(store, snapshot);
-    entry_covering(store, nearest, row, &mut judge)
+    let found = entry_covering(store, nearest, row, &mut judge)?;
+    if let Some(found) = &found {
+        remember(store, found);
+    }
+    Ok(found)
+}
+
+/// Where an entry was found before.
+#[derive(Clone, Copy)]
+struct Place {
+    file: u32,
+    group: u32,
+    /// Behind the last cold block of its range.
+    end: u32,
+    tid: pg_sys::ItemPointerData,
+}
+
+/// Entries that are remembered.
+const MOST_PLACES: usize = 64;
+
+thread_local! {
+    /// Hints, always checked against what is there: a place may have been vacuumed since.
+    static PLACES: RefCell<Vec<Place>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The entry that covers the row, by a remembered place; `None` if that leads nowhere.
+fn recall(
+    store: &ColdStore,
+    row: RowNumber,
+    judge: &mut dyn FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool,
+) -> Option<Result<PlacedEntry, ColdError>> {
+    let (file, block) = (store.identity().1, row.cold_block());
+    let place = PLACES.with_borrow(|places| {
+        let mut newest_first = places.iter().rev();
+        newest_first
+            .find(|p| p.file == file && p.group <= block && block < p.end)
+            .copied()
+    })?;
+    let blocks = howdah_bridge::relation::main_fork_blocks;
+    // SAFETY: the store keeps its relation open. The file may have been truncated.
+    if howdah_bridge::tid::block_of(&place.tid) >= unsafe { blocks(store.toast()) } {
+        return None;
+    }
+    let seq = place.group as i32;
+    let entry = store.entry_at(place.tid, DIRECTORY_ID, seq, judge)?;
+    match placed(&entry) {
+        Ok(found) => found.entry.covers(row).then_some(Ok(found)),
+        Err(error) => Some(Err(error)),
+    }
+}
+
+fn remember(store: &ColdStore, found: &PlacedEntry) {
+    let place = Place {
+        file: store.identity().1,
+        group: found.entry.group(),
+        end: found.entry.group() + found.entry.capacity_rows / ROWS_PER_COLD_BLOCK as u32,
+        tid: found.tid,
+    };
+    PLACES.with_borrow_mut(|places| {
+        places.retain(|p| p.file != place.file || p.group != place.group);
+        if places.len() >= MOST_PLACES {
+            places.remove(0);
+        }
+        places.push(place);
+    });
 }
 
 /// The name of the group that covers `row` if any does, whatever has become of it: the greatest

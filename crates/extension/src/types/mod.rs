@@ -153,11 +153,11 @@ impl Drop for Detoasted {
     }
 }
 
-/// Whether the row holds a value too long for the cold side.
+/// Whether the row holds a value that the cold side does not take: too long, or text that is none.
 ///
 /// # Safety
 /// `values` and `nulls` hold one valid entry per attribute.
-pub unsafe fn has_oversized_value(
+pub unsafe fn must_stay_hot(
     layout: &TableLayout,
     values: *const pg_sys::Datum,
     nulls: *const bool,
@@ -168,9 +168,16 @@ pub unsafe fn has_oversized_value(
             a.len == -1
                 && !a.dropped
                 && !*nulls.add(i)
-                && raw_size(*values.add(i)) > LARGEST_COLD_VALUE_BYTES
+                && (raw_size(*values.add(i)) > LARGEST_COLD_VALUE_BYTES
+                    || a.column_type == ColumnType::Text && !is_utf8(*values.add(i)))
         }
     })
+}
+
+/// Text that is no text can get into a table by functions that do not check; heap takes it.
+unsafe fn is_utf8(datum: pg_sys::Datum) -> bool {
+    // SAFETY: the caller's datum is a valid varlena.
+    std::str::from_utf8(unsafe { Detoasted::of(datum) }.bytes()).is_ok()
 }
 
 /// `toast_raw_datum_size`: the size that the varlena has when detoasted, header included.

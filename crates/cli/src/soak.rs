@@ -1,0 +1,100 @@
+//! `./howdah soak --minutes N`: the tests that only find something when they run for long, over
+//! and over with new seeds, until the time is up.
+//!
+//! ```text
+//!   round ─► differential (one session, several sessions) ─► transfers ─► crash ─► next round
+//! ```
+//!
+//! Every round prints its seed; `./howdah soak --seed S --rounds 1` repeats it. The first failure
+//! ends the soak: the rest of the time would hide it.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use crate::paths::Paths;
+use crate::test::{SoakPrograms, Tally};
+use crate::{scratch, units};
+
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Begin no new round after this time
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub minutes: u64,
+    /// End after so many rounds, too
+    #[arg(long, value_name = "N")]
+    pub rounds: Option<u64>,
+    /// The first round's seed; each further round counts on from it
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+}
+
+/// Scripts that one round of the differential tester compares, of each kind.
+const SCRIPT_COUNT: u64 = 25;
+
+/// What a round runs: a program of tests, and its settings for the round's seed.
+fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 3] {
+    [
+        (
+            "differential",
+            vec![
+                ("HOWDAH_DIFFERENTIAL_SEED", seed.wrapping_mul(SCRIPT_COUNT)),
+                ("HOWDAH_DIFFERENTIAL_CASES", SCRIPT_COUNT),
+            ],
+        ),
+        (
+            "transfers",
+            vec![
+                ("HOWDAH_TRANSFER_SEED", seed),
+                ("HOWDAH_TRANSFER_SECONDS", 30),
+            ],
+        ),
+        (
+            "crash",
+            vec![("HOWDAH_CRASH_SEED", seed), ("HOWDAH_CRASH_ROUNDS", 20)],
+        ),
+    ]
+}
+
+/// Runs rounds until the time is up or one fails.
+///
+/// # Errors
+/// When the tests cannot be built or started.
+pub fn run(paths: &Paths, options: &Options) -> anyhow::Result<ExitCode> {
+    scratch::sweep(paths);
+    let programs = SoakPrograms::build(paths)?;
+    let started = Instant::now();
+    let time = Duration::from_secs(options.minutes * 60);
+    // Seconds since the epoch: new every time, and short enough to type.
+    let first_seed = options.seed.unwrap_or_else(|| {
+        std::time::UNIX_EPOCH
+            .elapsed()
+            .map_or(1, |since| since.as_secs())
+    });
+    let mut total = Tally::default();
+    for round in 0..options.rounds.unwrap_or(u64::MAX) {
+        if round > 0 && started.elapsed() >= time {
+            break;
+        }
+        let seed = first_seed + round;
+        eprintln!("round {} with seed {seed}", round + 1);
+        for (program, settings) in parts(seed) {
+            total.add(programs.run(program, &settings)?);
+        }
+        if total.failed > 0 {
+            eprintln!("to repeat: ./howdah soak --seed {seed} --rounds 1");
+            break;
+        }
+    }
+    for failure in &total.failures {
+        eprintln!("  {failure}");
+    }
+    eprintln!("the soak took {}", units::duration(started.elapsed()));
+    println!("{total}");
+    Ok(if total.is_success() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,96 @@
+//! Makes a script that differs as short as it can be: leaves out steps, then setup statements,
+//! in ever smaller runs, while it still differs.
+
+use std::time::{Duration, Instant};
+
+use super::play::{Verdict, play};
+use super::script::Script;
+use super::worlds::Worlds;
+
+/// After this the shortest script so far has to do.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
+
+/// A difference must show again in one of so many repetitions. When several sessions wait for
+/// the same one, the order in which they go on is anybody's, and both worlds are right.
+const REPETITION_COUNT: usize = 5;
+
+/// The shortest script found, and its difference; nothing when it does not show again.
+///
+/// # Errors
+/// When the worlds can no longer be used.
+pub(super) fn minimize(
+    worlds: &mut Worlds<'_>,
+    script: Script,
+    difference: String,
+) -> anyhow::Result<Option<(Script, String)>> {
+    let mut search = Search {
+        worlds,
+        deadline: Instant::now() + TIME_LIMIT,
+        best: (script, difference),
+    };
+    let mut shows_again = false;
+    for _ in 0..REPETITION_COUNT {
+        shows_again = shows_again || search.accept(search.best.0.clone())?;
+    }
+    if !shows_again {
+        return Ok(None);
+    }
+    search.shorten(
+        |script| script.steps.len(),
+        |script, run| drop(script.steps.drain(run)),
+    )?;
+    search.shorten(
+        |script| script.setup.len(),
+        |script, run| drop(script.setup.drain(run)),
+    )?;
+    search.shorten(
+        |script| script.steps.len(),
+        |script, run| drop(script.steps.drain(run)),
+    )?;
+    Ok(Some(search.best))
+}
+
+struct Search<'s, 'w> {
+    worlds: &'s mut Worlds<'w>,
+    deadline: Instant,
+    best: (Script, String),
+}
+
+impl Search<'_, '_> {
+    /// Takes the script over if it differs. One whose setup fails does not.
+    fn accept(&mut self, script: Script) -> anyhow::Result<bool> {
+        match play(self.worlds, &script) {
+            Ok(Verdict::Differs(difference)) => {
+                self.best = (script, difference);
+                Ok(true)
+            }
+            Ok(Verdict::Agreed | Verdict::CutShort) => Ok(false),
+            Err(_) => {
+                self.worlds.howdah.end()?;
+                self.worlds.heap.end()?;
+                Ok(false)
+            }
+        }
+    }
+
+    fn shorten(
+        &mut self,
+        length: impl Fn(&Script) -> usize,
+        leave_out: impl Fn(&mut Script, std::ops::Range<usize>),
+    ) -> anyhow::Result<()> {
+        let mut run_length = length(&self.best.0).div_ceil(2);
+        while run_length > 0 {
+            // From the end: what comes late depends on what comes early.
+            let mut end = length(&self.best.0);
+            while end > 0 && Instant::now() < self.deadline {
+                let start = end.saturating_sub(run_length);
+                let mut shorter = self.best.0.clone();
+                leave_out(&mut shorter, start..end);
+                self.accept(shorter)?;
+                end = start.min(length(&self.best.0));
+            }
+            run_length /= 2;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! A session in a thread of its own: statements go in, outcomes come out, so that a statement
+//! that waits for a lock holds up nobody here.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use super::{COLD_ROWS_CAN_CHANGE, MOVES_GO_UNNOTICED};
+use anyhow::{Context as _, bail};
+use postgres::{Client, SimpleQueryMessage};
+
+/// How a statement ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The row counts of its commands, and the rows it returned, sorted unless it says ORDER BY.
+    Done { counts: Vec<u64>, rows: Vec<String> },
+    /// Its SQLSTATE.
+    Error(String),
+    /// The connection broke.
+    Lost(String),
+}
+
+impl Outcome {
+    pub fn of(client: &mut Client, sql: &str) -> Outcome {
+        let messages = match client.simple_query(sql) {
+            Ok(messages) => messages,
+            Err(error) => {
+                // The error is told before the transaction's locks are released; the answer to
+                // an empty query comes after.
+                let _ = client.simple_query("");
+                return match error.as_db_error() {
+                    Some(one) if !client.is_closed() => Outcome::Error(one.code().code().into()),
+                    _ => Outcome::Lost(error.to_string()),
+                };
+            }
+        };
+        let (mut counts, mut rows) = (Vec::new(), Vec::new());
+        for message in messages {
+            match message {
+                SimpleQueryMessage::CommandComplete(count) => counts.push(count),
+                SimpleQueryMessage::Row(row) => {
+                    let fields = (0..row.len()).map(|index| row.get(index).unwrap_or("∅"));
+                    rows.push(fields.collect::<Vec<_>>().join("|"));
+                }
+                _ => {}
+            }
+        }
+        if !sql.contains("ORDER BY") {
+            rows.sort_unstable();
+        }
+        Outcome::Done { counts, rows }
+    }
+
+    /// Whether both are what PostgreSQL may do: a statement that violates several constraints
+    /// may report any of them.
+    pub fn agrees(&self, other: &Outcome) -> bool {
+        let is_violation =
+            |one: &Outcome| matches!(one, Outcome::Error(code) if code.starts_with("23"));
+        self == other || (is_violation(self) && is_violation(other))
+    }
+
+    fn has_code(&self, sqlstate: &str) -> bool {
+        matches!(self, Outcome::Error(code) if code == sqlstate)
+    }
+
+    /// Whether a statement met what is known to be missing.
+    pub fn meets_limit(&self) -> bool {
+        (!COLD_ROWS_CAN_CHANGE && self.has_code("0A000"))
+            || (!MOVES_GO_UNNOTICED && self.has_code("40001"))
+    }
+}
+
+pub(super) struct Session {
+    statements: Sender<String>,
+    outcomes: Receiver<Outcome>,
+    pub pid: i32,
+    pub is_busy: bool,
+}
+
+impl Session {
+    pub fn start(mut client: Client) -> anyhow::Result<Session> {
+        let pid = client.query_one("SELECT pg_backend_pid()", &[])?.get(0);
+        let (statements, incoming) = channel::<String>();
+        let (outgoing, outcomes) = channel();
+        thread::spawn(move || {
+            for sql in incoming {
+                if outgoing.send(Outcome::of(&mut client, &sql)).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Session {
+            statements,
+            outcomes,
+            pid,
+            is_busy: false,
+        })
+    }
+
+    pub fn send(&mut self, sql: &str) -> anyhow::Result<()> {
+        self.is_busy = true;
+        self.statements
+            .send(sql.to_owned())
+            .context("a session's thread is gone")
+    }
+
+    /// The outcome of the running statement, if it ends within `patience`.
+    pub fn outcome(&mut self, patience: Duration) -> anyhow::Result<Option<Outcome>> {
+        match self.outcomes.recv_timeout(patience) {
+            Ok(outcome) => {
+                self.is_busy = false;
+                Ok(Some(outcome))
+            }
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => bail!("a session's thread is gone"),
+        }
+    }
+}
