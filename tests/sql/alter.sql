@@ -80,7 +80,7 @@ INSERT INTO parent VALUES (4500);
 ALTER TABLE t_howdah ADD FOREIGN KEY (id) REFERENCES parent;
 INSERT INTO parent SELECT generate_series(4501, 4550);
 SELECT * FROM pair('INSERT INTO @ (id) SELECT generate_series(4501, 4550)');
--- A new row cannot refer to a cold row yet: its key would have to be locked. A bulk load neither.
+-- New rows refer to a cold row, one by one and in bulk.
 INSERT INTO t_howdah (id) VALUES (-1);
 UPDATE t_howdah SET id = 4550 WHERE id = 4550;
 CREATE TABLE cold_parent (id int PRIMARY KEY) USING howdah;

@@ -281,7 +281,7 @@ RESET enable_indexscan;
 RESET enable_indexonlyscan;
 RESET enable_seqscan;
 SELECT count(*) FROM u a WHERE EXISTS (SELECT FROM u b WHERE b.ctid = a.ctid AND b.id = a.id);
--- What cold rows cannot do yet says so and changes nothing.
+-- Cold rows can be changed.
 UPDATE u SET word = 'x' WHERE id = 300;
 DELETE FROM u WHERE id = 300;
 SELECT * FROM u WHERE id = 300 FOR UPDATE;

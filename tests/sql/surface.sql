@@ -236,7 +236,7 @@ ALTER TABLE whole ATTACH PARTITION whole_1 FOR VALUES FROM (1) TO (501);
 ALTER TABLE whole ATTACH PARTITION whole_1 FOR VALUES FROM (1) TO (1001);
 ALTER TABLE whole DETACH PARTITION whole_3 CONCURRENTLY;
 SELECT count(*), sum(id) FROM whole;
--- A hot row may move between partitions, a cold one not yet.
+-- Nowhere to go.
 INSERT INTO whole VALUES (0 + 1500000, 1, 'none');
 SELECT count(*) FROM whole a JOIN whole b USING (id) WHERE a.k = 4;
 

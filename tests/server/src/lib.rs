@@ -4,6 +4,7 @@
 //!   tests/*.rs ──► cluster::Primary ──► howdah_cli::scratch ──► one server, gone when dropped
 //!                       └─► Standby      (base backup + streaming, in the primary's directory)
 //!   checks        what must hold of a table: equal to its heap twin, sound indexes, unique places
+//!   death         backends killed at a named step
 //!   differential  generated statements on heap and howdah
 //! ```
 //!
@@ -14,4 +15,5 @@
 
 pub mod checks;
 pub mod cluster;
+pub mod death;
 pub mod differential;

@@ -6,13 +6,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use howdah_server_tests::checks::{
     can_compact, cold_row_count, equals_twin, indexes_are_sound, row_numbers_are_unique,
 };
 use howdah_server_tests::cluster::{DATABASE, Primary, query};
+use howdah_server_tests::death::recovered_from_death_at;
 use postgres::{Client, Config, NoTls};
 
 const SETTINGS: [(&str, &str); 3] = [
@@ -168,44 +169,6 @@ const MERGE_STEPS: [&str; 4] = [
     "merge_delete",
     "merge_commit",
 ];
-
-/// What is another after every recovery.
-const CHECKPOINTER: &str =
-    "SELECT pid, backend_start FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
-
-/// The postmaster starts recovery by itself when it notices that a backend died, which may be
-/// after our next connection; connections fail meanwhile. `checkpointer` is that from before.
-fn wait_for_recovery(primary: &Primary, checkpointer: &str) -> anyhow::Result<Client> {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
-        if let Ok(mut client) = primary.session()
-            && query(&mut client, CHECKPOINTER)
-                .is_ok_and(|now| !now.is_empty() && now != checkpointer)
-        {
-            return Ok(client);
-        }
-        if Instant::now() > deadline {
-            bail!("the server did not recover within a minute");
-        }
-        sleep(Duration::from_millis(50));
-    }
-}
-
-/// Runs a statement in a session that kills itself at `step`, and waits for the recovery.
-fn recovered_from_death_at(
-    primary: &Primary,
-    step: &str,
-    statement: &str,
-) -> anyhow::Result<Client> {
-    let mut victim = primary.session()?;
-    let checkpointer = query(&mut victim, CHECKPOINTER)?;
-    victim.batch_execute(&format!("SET howdah.debug_crash_point = '{step}'"))?;
-    match victim.batch_execute(statement) {
-        Ok(()) => bail!("{statement} does not pass {step}"),
-        Err(error) if error.as_db_error().is_none() => wait_for_recovery(primary, &checkpointer),
-        Err(error) => Err(error).with_context(|| format!("at {step}: {statement}")),
-    }
-}
 
 #[test]
 fn a_backend_killed_at_a_named_step_of_loading_or_merging_leaves_no_trace() -> anyhow::Result<()> {

@@ -36,6 +36,7 @@ use super::fetch::{PointReader, sees_row};
 use super::heap;
 use crate::errors::{ColdError, or_raise, refuse};
 use crate::load;
+use crate::stop_point;
 use crate::store::directory::{self, GroupFlags, GroupState, PlacedEntry};
 use crate::store::marks::{self, Mark, RowFate};
 use crate::store::pending_marks::{self, Hidden};
@@ -502,6 +503,7 @@ pub unsafe fn delete(
             Ok(there) => there,
             Err(result) => return result,
         };
+        stop_point!("delete_locked");
         let fate = if changing_partition {
             RowFate::MovedAway
         } else {
@@ -511,6 +513,7 @@ pub unsafe fn delete(
         if decoded::is_decoded(rel) {
             decoded::delete(rel, &store, placed.entry, row, cid, changing_partition);
             mark(rel, &store, placed, row, fate, cid);
+            stop_point!("delete_marked");
             return pg_sys::TM_Result::TM_Ok;
         }
         let in_bulk = !changing_partition
@@ -524,6 +527,7 @@ pub unsafe fn delete(
             load::note_marked(oid, &placed);
         } else {
             mark(rel, &store, placed, row, fate, cid);
+            stop_point!("delete_marked");
         }
         pg_sys::pgstat_count_heap_delete(rel);
         pg_sys::TM_Result::TM_Ok
@@ -559,6 +563,7 @@ pub unsafe fn update(
             Ok(there) => there,
             Err(result) => return result,
         };
+        stop_point!("update_locked");
         if decoded::is_decoded(rel) {
             decoded::update(rel, &store, placed.entry, row, slot, cid);
         } else {
@@ -572,7 +577,9 @@ pub unsafe fn update(
             to: next,
             keeps_key: lock == RowLock::NoKeyUpdate,
         };
+        stop_point!("update_inserted");
         mark(rel, &store, placed, row, fate, cid);
+        stop_point!("update_marked");
         if lock == RowLock::NoKeyUpdate {
             // After the mark was written: whoever comes later finds it, see `meet_updater`.
             let sharers = Locks::of(rel).key_sharers(row);
@@ -836,6 +843,7 @@ unsafe fn lock_cold(
                 }
             }
         };
+        stop_point!("lock_taken");
         let mut result = grip.standing.report(row.tid(), cid, failure);
         if mode == pg_sys::LockTupleMode::LockTupleKeyShare
             && u32::from(flags) & pg_sys::TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS != 0

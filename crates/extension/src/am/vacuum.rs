@@ -35,6 +35,7 @@ use pgrx::{pg_guard, pg_sys};
 use super::heap;
 use super::index_entry::is_hot_only;
 use crate::errors::or_raise;
+use crate::stop_point;
 use crate::store::gaps::Survey;
 use crate::store::marks;
 
@@ -146,12 +147,14 @@ unsafe fn clean_indexes(
         {
             return removed;
         }
+        stop_point!("vacuum_surveyed");
         for_each_index(table, pg_sys::RowExclusiveLock, |index| {
             if !is_hot_only(index) {
                 removed.entry_count += clean_index(table, index, params, strategy, cold);
                 removed.index_count += 1;
             }
         });
+        stop_point!("vacuum_cleaned");
         cold.gaps.note_as_cleaned(&store);
         fold_marks(table, &store, cold);
         removed
@@ -168,7 +171,9 @@ unsafe fn fold_marks(table: pg_sys::Relation, store: &ColdStore, cold: &Survey) 
         if !locks.lock_in_bulk(group, RowLock::Update, Wait::Not) {
             continue;
         }
+        stop_point!("vacuum_fold");
         let folded = marks::fold(store, &marked.placed, &marked.uncleaned);
+        stop_point!("vacuum_folded");
         locks.unlock_bulk(group, RowLock::Update);
         // SAFETY: the table is open.
         or_raise(unsafe { (*table).rd_id }, folded);

@@ -16,6 +16,7 @@ use pgrx::pg_sys;
 
 use super::table::{StepTable, Task};
 use crate::errors::{ColdError, or_raise};
+use crate::stop_point;
 use crate::store::directory::{self, GroupEntry};
 use crate::store::fate::{self, FatedEntry};
 use crate::store::marks::{self, Trace};
@@ -81,12 +82,18 @@ fn sweep_some(store: &ColdStore) -> Result<bool, ColdError> {
             needless.push((tid, Trace::Row(row)));
         }
     }
+    if !needless.is_empty() {
+        stop_point!("sweep_delete");
+    }
     for (tid, trace) in &needless {
         store.delete(*tid);
         if let Trace::Forward(_, Some(value)) = trace {
             store.delete_value(*value);
         }
         pgrx::check_for_interrupts!();
+    }
+    if !needless.is_empty() {
+        stop_point!("sweep_commit");
     }
     Ok(!needless.is_empty())
 }

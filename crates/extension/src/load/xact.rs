@@ -36,6 +36,9 @@ unsafe extern "C-unwind" fn at_transaction_event(
         XACT_EVENT_PRE_COMMIT | XACT_EVENT_PRE_PREPARE => {
             pending::flush_all();
             pending_marks::write_all();
+            if event == XACT_EVENT_PRE_PREPARE {
+                crate::stop_point!("prepare");
+            }
         }
         XACT_EVENT_ABORT | XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => {
             pending::reset();

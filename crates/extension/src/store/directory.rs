@@ -230,11 +230,7 @@ pub fn group_of(
     let Some(nearest) = nearest_group(store, row) else {
         return Ok(None);
     };
-    let found = entry_covering(store, nearest, row, &mut judge)?;
-    if let Some(found) = &found {
-        remember(store, found);
-    }
-    Ok(found)
+    entry_covering(store, nearest, row, &mut judge)
 }
 
 /// Where an entry was found before.
@@ -302,6 +298,10 @@ fn remember(store: &ColdStore, found: &PlacedEntry) {
 pub fn nearest_group(store: &ColdStore, row: RowNumber) -> Option<u32> {
     let mut nearest = None;
     let mut any = |_: pg_sys::HeapTuple, _: pg_sys::Buffer| true;
+    // Ranges do not overlap: whichever covers the row is the nearest.
+    if let Some(Ok(found)) = recall(store, row, &mut any) {
+        return Some(found.entry.group());
+    }
     store.scan_entries(
         DIRECTORY_ID,
         0..=row.cold_block() as i32,
@@ -323,11 +323,18 @@ pub fn entry_covering(
     row: RowNumber,
     judge: &mut dyn FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool,
 ) -> Result<Option<PlacedEntry>, ColdError> {
+    if let Some(found) = recall(store, row, judge) {
+        return found.map(Some);
+    }
     let Some(entry) = store.find_entry(DIRECTORY_ID, group as i32, judge) else {
         return Ok(None);
     };
     let found = placed(&entry)?;
-    Ok(found.entry.covers(row).then_some(found))
+    if !found.entry.covers(row) {
+        return Ok(None);
+    }
+    remember(store, &found);
+    Ok(Some(found))
 }
 
 /// Reserves row numbers for a group of at most `capacity_rows` rows: see the state diagram

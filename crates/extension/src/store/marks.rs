@@ -31,6 +31,7 @@ use super::directory::{self, GroupEntry, GroupFlags, PlacedEntry, fnv1a};
 use super::pending_marks;
 use super::row_set::RowSet;
 use crate::errors::ColdError;
+use crate::stop_point;
 
 const BITMAP_ID: u32 = 4;
 const FORWARD_ID: u32 = 5;
@@ -146,6 +147,7 @@ pub fn write(
 fn flag(store: &ColdStore, placed: &mut PlacedEntry, flag: GroupFlags) -> Result<(), ColdError> {
     if !placed.entry.flags.contain(flag) {
         directory::add_flags(store, placed, flag)?;
+        stop_point!("group_flagged");
         placed.entry.flags = placed.entry.flags.union(flag);
     }
     Ok(())
@@ -607,6 +609,7 @@ pub fn hide_in_bulk(
                 store.insert(BITMAP_ID, seq, &payload, cid, Birth::Transactional, None);
             }
         }
+        stop_point!("bitmap_written");
     }
     Ok(())
 }
@@ -728,11 +731,10 @@ pub fn for_each_trace(
     });
 }
 
-fn visit_in_force(
-    store: &ColdStore,
-    id: u32,
-    show: &mut dyn FnMut(pg_sys::ItemPointerData, i32, &[u8]) -> ControlFlow<()>,
-) {
+/// Takes a tuple's place, the second part of its key, and its payload.
+type ShowInForce<'a> = dyn FnMut(pg_sys::ItemPointerData, i32, &[u8]) -> ControlFlow<()> + 'a;
+
+fn visit_in_force(store: &ColdStore, id: u32, show: &mut ShowInForce<'_>) {
     store.visit(id, 0..=i32::MAX, &mut |shown| {
         if !in_force(&shown) {
             return ControlFlow::Continue(());

@@ -153,7 +153,7 @@ impl Author {
 
     /// What a statement returns of the rows it changed; or nothing.
     pub fn returning(&mut self) -> &'static str {
-        *self.dice.pick::<&str>(&[
+        self.dice.pick::<&str>(&[
             "",
             "",
             " RETURNING id, k, word",

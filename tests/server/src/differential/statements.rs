@@ -277,7 +277,7 @@ impl Author {
 
     fn read(&mut self) -> Steps {
         let predicate = self.predicate();
-        let plan: &[&str] = *self.dice.pick::<&[&str]>(&[
+        let plan: &[&str] = self.dice.pick::<&[&str]>(&[
             &[],
             &["enable_seqscan"],
             &["enable_seqscan", "enable_bitmapscan"],

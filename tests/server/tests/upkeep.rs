@@ -1,0 +1,163 @@
+//! Changing a table over and over does not make it grow: compaction and VACUUM give back what dead
+//! rows, marks, bitmaps, forwards and index entries took. And no number of rows is too large for the
+//! server's lock table.
+
+use anyhow::{Context as _, ensure};
+use howdah_server_tests::checks::{equals_twin, indexes_are_sound, row_numbers_are_unique};
+use howdah_server_tests::cluster::{Primary, query};
+use postgres::Client;
+
+fn start(name: &str) -> anyhow::Result<Primary> {
+    let settings = [
+        ("howdah.compaction", "off"),
+        ("howdah.load_threshold", "1000"),
+        ("autovacuum", "off"),
+    ];
+    Primary::start(name, &settings)
+}
+
+const ROWS: u32 = 60_000;
+
+/// Two tables with the same rows; those of `c` are cold, in row groups of about a megabyte.
+fn make_tables(client: &mut Client, c: &str, h: &str) -> anyhow::Result<()> {
+    for (table, method) in [(c, "howdah"), (h, "heap")] {
+        client.batch_execute(&format!(
+            "CREATE TABLE {table} (id int PRIMARY KEY, n int, word text, doc text) USING {method};
+             CREATE INDEX ON {table} (word);
+             INSERT INTO {table} SELECT i, 0, 'word ' || i % 97, md5(i::text) || md5((-i)::text) || md5((7 * i)::text)
+             FROM generate_series(1, {ROWS}) i"
+        ))?;
+    }
+    client.batch_execute(&format!("CALL howdah.compact('{c}')"))?;
+    client.batch_execute(&format!("VACUUM {c}"))?;
+    Ok(())
+}
+
+fn size(client: &mut Client, table: &str) -> anyhow::Result<u64> {
+    Ok(query(client, &format!("SELECT pg_total_relation_size('{table}')"))?.parse()?)
+}
+
+fn parts(client: &mut Client) -> anyhow::Result<String> {
+    query(
+        client,
+        "SELECT pg_relation_size('c') AS hot, pg_relation_size(reltoastrelid) AS cold,
+                pg_indexes_size('c') AS indexes, pg_indexes_size(reltoastrelid) AS cold_index
+         FROM pg_class WHERE oid = 'c'::regclass",
+    )
+}
+
+fn check(client: &mut Client) -> anyhow::Result<()> {
+    equals_twin(client, "c", "h")?;
+    indexes_are_sound(client, "c", "id")?;
+    row_numbers_are_unique(client, "c")
+}
+
+/// A third of the rows at a time, as compaction and VACUUM keep up.
+const SLICES: u32 = 3;
+
+#[test]
+fn updating_every_row_fifty_times_leaves_the_table_less_than_twice_as_large() -> anyhow::Result<()>
+{
+    let primary = start("upkeep-slices")?;
+    let mut client = primary.session()?;
+    client.batch_execute("SET howdah.row_group_bytes = '1MB'")?;
+    make_tables(&mut client, "c", "h")?;
+    let fresh = size(&mut client, "c")?;
+    let slice = ROWS / SLICES;
+    for round in 1..=50 {
+        for first in (0..SLICES).map(|nth| nth * slice) {
+            let update = format!("SET n = n + 1 WHERE id > {first} AND id <= {first} + {slice}");
+            client.batch_execute(&format!("UPDATE c {update}"))?;
+            client.batch_execute("CALL howdah.compact('c')")?;
+            client.batch_execute("VACUUM c")?;
+        }
+        client.batch_execute("UPDATE h SET n = n + 1")?;
+        client.batch_execute("VACUUM h")?;
+        if round % 10 == 0 {
+            check(&mut client).with_context(|| format!("round {round}"))?;
+        }
+    }
+    let (end, parts) = (size(&mut client, "c")?, parts(&mut client)?);
+    ensure!(
+        end < 2 * fresh,
+        "{fresh} bytes at first, {end} at the end: {parts}"
+    );
+    Ok(())
+}
+
+#[test]
+fn updating_every_row_at_once_again_and_again_takes_no_more_space_than_the_second_time()
+-> anyhow::Result<()> {
+    let primary = start("upkeep-whole")?;
+    let mut client = primary.session()?;
+    make_tables(&mut client, "c", "h")?;
+    let mut after_few = 0;
+    for round in 1..=50 {
+        for table in ["c", "h"] {
+            client.batch_execute(&format!("UPDATE {table} SET n = n + 1"))?;
+        }
+        client.batch_execute("CALL howdah.compact('c')")?;
+        client.batch_execute("VACUUM c")?;
+        client.batch_execute("VACUUM h")?;
+        if round == 4 {
+            after_few = size(&mut client, "c")?;
+        }
+        if round % 10 == 0 {
+            check(&mut client).with_context(|| format!("round {round}"))?;
+        }
+    }
+    let (end, heap, parts) = (
+        size(&mut client, "c")?,
+        size(&mut client, "h")?,
+        parts(&mut client)?,
+    );
+    ensure!(
+        end * 10 <= after_few * 11,
+        "{after_few} bytes after four rounds, {end} after fifty: {parts}"
+    );
+    ensure!(end < heap, "{end} bytes, heap has {heap}: {parts}");
+    Ok(())
+}
+
+#[test]
+fn a_transaction_changes_or_locks_two_million_cold_rows_in_any_order() -> anyhow::Result<()> {
+    let primary = start("upkeep-locks")?;
+    let mut client = primary.session()?;
+    client.batch_execute(
+        "SET howdah.debug_force_cold = on;
+         CREATE TABLE c (id int PRIMARY KEY, n int) USING howdah;
+         INSERT INTO c SELECT i, 0 FROM generate_series(1, 2000000) i;
+         RESET howdah.debug_force_cold;
+         CREATE TABLE shuffled USING heap AS SELECT id FROM c ORDER BY hashint4(id);
+         ANALYZE shuffled",
+    )?;
+    ensure!(query(&mut client, "SHOW max_locks_per_transaction")? == "64");
+    let in_table_order = "SELECT count(*) FROM (SELECT id FROM c FOR KEY SHARE) x";
+    let in_no_order =
+        "SELECT count(*) FROM (SELECT c.id FROM shuffled JOIN c USING (id) FOR KEY SHARE OF c) x";
+    client.batch_execute("SET enable_hashjoin = off; SET enable_mergejoin = off")?;
+    for lock in [in_table_order, in_no_order] {
+        client.batch_execute("BEGIN")?;
+        ensure!(query(&mut client, lock)? == "2000000", "{lock}");
+        let locks: u32 = query(&mut client, "SELECT count(*) FROM pg_locks")?.parse()?;
+        ensure!(locks < 6_000, "{locks} locks of {lock}");
+        client.batch_execute("ROLLBACK")?;
+    }
+    for update in [
+        "UPDATE c SET n = n + 1",
+        "UPDATE c SET n = n + 2 FROM shuffled WHERE shuffled.id = c.id",
+    ] {
+        client.batch_execute("BEGIN")?;
+        client.batch_execute(update)?;
+        let locks: u32 = query(&mut client, "SELECT count(*) FROM pg_locks")?.parse()?;
+        ensure!(locks < 6_000, "{locks} locks of {update}");
+        let end = if update.contains("shuffled") {
+            "COMMIT"
+        } else {
+            "ROLLBACK"
+        };
+        client.batch_execute(end)?;
+    }
+    ensure!(query(&mut client, "SELECT count(*), sum(n) FROM c")? == "2000000|4000000");
+    Ok(())
+}
