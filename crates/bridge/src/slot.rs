@@ -81,6 +81,26 @@ pub unsafe fn store_cold_row(
     }
 }
 
+/// The TID of the row in a slot that was copied from another one. PostgreSQL copies it with the tuple,
+/// but into the slot's own field only where the tuple lies in a buffer, which a cold row never does.
+///
+/// # Safety
+/// `slot` is valid.
+pub unsafe fn tid_of_copy(slot: *mut pg_sys::TupleTableSlot) -> Option<pg_sys::ItemPointerData> {
+    // SAFETY: the kind of slot is looked at first; a tuple of a slot that is not empty is valid.
+    unsafe {
+        if (*slot).tts_ops != &raw const pg_sys::TTSOpsBufferHeapTuple
+            || u32::from((*slot).tts_flags) & pg_sys::TTS_FLAG_EMPTY != 0
+        {
+            return None;
+        }
+        let tuple = (*slot.cast::<pg_sys::BufferHeapTupleTableSlot>())
+            .base
+            .tuple;
+        (!tuple.is_null()).then(|| (*tuple).t_self)
+    }
+}
+
 /// Makes a formed tuple look like a live row at `tid` whose inserter is known to have committed or is
 /// our own transaction.
 ///

@@ -13,9 +13,11 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use pgrx::pg_sys;
 
-use crate::errors::{or_raise, raise};
+use crate::am::fetch::sees_row;
+use crate::errors::{ColdError, or_raise, raise};
 use crate::scan_stats::{self, ScanCounts};
 use crate::slot_writer::SlotWriter;
+use crate::store::marks;
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, ColdView, GroupRows, Wanted};
 
@@ -49,6 +51,34 @@ impl SharedNext {
     }
 }
 
+/// Rows of a group whose fate is up to a running transaction.
+#[derive(Default)]
+enum Unsettled {
+    #[default]
+    None,
+    Some(RowSet),
+    /// The group itself is being made.
+    All,
+}
+
+impl Unsettled {
+    fn of(store: &ColdStore, group: &ColdGroup) -> Result<Unsettled, ColdError> {
+        let entry = group.entry();
+        let maker = entry.origin.xid;
+        // SAFETY: lookups among running transactions.
+        let is_new = unsafe {
+            pg_sys::TransactionIdIsNormal(maker)
+                && !pg_sys::TransactionIdIsCurrentTransactionId(maker)
+                && pg_sys::TransactionIdIsInProgress(maker)
+        };
+        if is_new {
+            return Ok(Unsettled::All);
+        }
+        let rows = marks::arriving_in(store, entry)?;
+        Ok(rows.map_or(Unsettled::None, Unsettled::Some))
+    }
+}
+
 /// A position among the cold rows of a view.
 pub struct ColdCursor {
     view: ColdView,
@@ -60,6 +90,8 @@ pub struct ColdCursor {
     rows: Option<GroupRows>,
     /// Rows of the current group that are passed over.
     hidden: Option<RowSet>,
+    /// Rows of the current group that somebody may be at work on; for dirty snapshots only.
+    unsettled: Unsettled,
     /// Position inside the current group.
     row: i64,
 }
@@ -75,6 +107,7 @@ impl ColdCursor {
             group: -1,
             rows: None,
             hidden: None,
+            unsettled: Unsettled::None,
             row: -1,
         }
     }
@@ -177,18 +210,51 @@ impl ColdCursor {
             .is_some_and(|hidden| hidden.contains(row as u32))
     }
 
+    /// Asks a dirty snapshot about the current row, as heap does for each of its rows: it is told who is
+    /// about to hide the row or has just made it. `false` if the row is gone by now.
+    ///
+    /// # Safety
+    /// The cursor stands on a row; `table` is open; the snapshot of the view is valid.
+    pub unsafe fn ask_dirty_snapshot(&self, table: pg_sys::Relation) -> bool {
+        if !self.view.is_dirty() {
+            return true;
+        }
+        let unsettled = match &self.unsettled {
+            Unsettled::None => false,
+            Unsettled::Some(rows) => rows.contains(self.row as u32),
+            Unsettled::All => true,
+        };
+        // SAFETY: as for this function.
+        unsafe {
+            let snapshot = self.view.snapshot;
+            (*snapshot).xmin = pg_sys::InvalidTransactionId;
+            (*snapshot).xmax = pg_sys::InvalidTransactionId;
+            (*snapshot).speculativeToken = 0;
+            let (true, Some(rows)) = (unsettled, &self.rows) else {
+                return true;
+            };
+            let row = RowNumber(rows.first_row.0 + self.row as u64);
+            ColdStore::open(table, pg_sys::AccessShareLock)
+                .is_some_and(|store| sees_row(&store, table, row, snapshot))
+        }
+    }
+
     unsafe fn load(&mut self, table: pg_sys::Relation) {
         // SAFETY: the caller holds the relation open and locked.
         unsafe {
             let oid = (*table).rd_id;
             let group = &self.view.groups[self.group as usize];
             let Some(store) = ColdStore::open(table, pg_sys::AccessShareLock) else {
-                raise(
-                    oid,
-                    &crate::errors::ColdError::DamagedDirectory { group: u32::MAX },
-                )
+                raise(oid, &ColdError::DamagedDirectory { group: u32::MAX })
             };
             self.rows = Some(or_raise(oid, GroupRows::load(&store, group, &self.wanted)));
+            // Before what is hidden is known: somebody who is done in between is waited for in vain,
+            // and nothing worse.
+            self.unsettled = if self.view.is_dirty() {
+                or_raise(oid, Unsettled::of(&store, group))
+            } else {
+                Unsettled::None
+            };
             self.hidden = or_raise(oid, self.view.hidden(&store, group));
             let counts = ScanCounts {
                 groups_read_by_row: 1,

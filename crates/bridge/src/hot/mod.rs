@@ -5,6 +5,7 @@
 //!   stamp   marks hot tuples as updated to cold TIDs          (the mover)
 //!   lock    meets such tuples before heap's row locks do      (everybody else)
 //!   share   hands key-share locks on from a cold row to its new version
+//!   brought_back  a cold row among the hot ones for one command, for logical decoding
 //! ```
 //!
 //! A hot tuple that was moved carries a cold TID in `t_ctid`. Heap functions that follow
@@ -15,6 +16,7 @@
 //! its page from being all-visible as long as that snapshot lives, so a chain that starts at a
 //! row which a live snapshot sees has no stamped version behind its first.
 
+pub mod brought_back;
 pub mod lock;
 pub mod page;
 pub mod share;
@@ -52,6 +54,21 @@ pub unsafe fn is_hot_updated(header: *const pg_sys::HeapTupleHeaderData) -> bool
         u32::from((*header).t_infomask2) & pg_sys::HEAP_HOT_UPDATED != 0
             && mask & pg_sys::HEAP_XMAX_INVALID == 0
             && mask & pg_sys::HEAP_XMIN_FROZEN != pg_sys::HEAP_XMIN_INVALID
+    }
+}
+
+/// Whether a deleted or updated tuple was inserted by the very (sub)transaction that did so: no other
+/// transaction has ever seen it. See [`brought_back`].
+///
+/// # Safety
+/// As for [`xmin_of`].
+pub unsafe fn was_never_seen(header: *const pg_sys::HeapTupleHeaderData) -> bool {
+    // SAFETY: the caller vouches for the header.
+    unsafe {
+        let void =
+            pg_sys::HEAP_XMAX_INVALID | pg_sys::HEAP_XMAX_IS_MULTI | pg_sys::HEAP_XMAX_LOCK_ONLY;
+        let fields = (*header).t_choice.t_heap;
+        u32::from((*header).t_infomask) & void == 0 && fields.t_xmin == fields.t_xmax
     }
 }
 

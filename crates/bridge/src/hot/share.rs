@@ -72,7 +72,11 @@ unsafe fn add_to_version(
     }
 }
 
-unsafe fn header_at(
+/// The header of the tuple at `tid`, if there is one.
+///
+/// # Safety
+/// The page is that of `tid`, exclusively locked or a private copy.
+pub(super) unsafe fn header_at(
     page: pg_sys::Page,
     tid: &pg_sys::ItemPointerData,
 ) -> Option<*mut pg_sys::HeapTupleHeaderData> {

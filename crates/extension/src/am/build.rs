@@ -15,7 +15,7 @@
 //!
 //! Kinds of index that cannot hold cold TIDs (BRIN) get hot rows only.
 
-use howdah_bridge::hot::{is_hot_updated, xmin_of};
+use howdah_bridge::hot::{is_hot_updated, was_never_seen, xmin_of};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
@@ -210,6 +210,7 @@ impl Build {
                 let header = (*tuple).t_data;
                 let hot_updated = is_hot_updated(header);
                 let inserter = xmin_of(header);
+                let unseen = !hot_updated && was_never_seen(header);
                 let deleter = if state == HEAPTUPLE_DELETE_IN_PROGRESS {
                     pg_sys::HeapTupleHeaderGetUpdateXid(header)
                 } else {
@@ -227,6 +228,7 @@ impl Build {
                         (*self.info).ii_BrokenHotChain = true;
                         None
                     }
+                    HEAPTUPLE_RECENTLY_DEAD if unseen => None,
                     HEAPTUPLE_RECENTLY_DEAD => verdict(false, false),
                     HEAPTUPLE_INSERT_IN_PROGRESS if self.any_visible => verdict(true, true),
                     HEAPTUPLE_INSERT_IN_PROGRESS if own(inserter) => verdict(true, true),
@@ -238,6 +240,7 @@ impl Build {
                         }
                         verdict(true, false)
                     }
+                    HEAPTUPLE_DELETE_IN_PROGRESS if unseen && own(deleter) => None,
                     HEAPTUPLE_DELETE_IN_PROGRESS if self.any_visible => verdict(false, true),
                     HEAPTUPLE_DELETE_IN_PROGRESS if !own(deleter) => {
                         self.warn_of("delete");

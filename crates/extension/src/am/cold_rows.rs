@@ -31,6 +31,7 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgSqlErrorCode, pg_sys};
 
+use super::decoded;
 use super::fetch::{PointReader, sees_row};
 use super::heap;
 use crate::errors::{ColdError, or_raise, refuse};
@@ -509,6 +510,12 @@ pub unsafe fn delete(
             RowFate::Deleted
         };
         let oid = (*rel).rd_id;
+        if decoded::is_decoded(rel) {
+            decoded::delete(rel, &store, placed.entry, row, cid, changing_partition);
+            mark(rel, &store, placed, row, fate, cid);
+            stop_point!("delete_marked");
+            return pg_sys::TM_Result::TM_Ok;
+        }
         let in_bulk = !changing_partition
             && Locks::of(rel).holds_bulk(placed.entry.group(), lock)
             && or_raise(
@@ -557,7 +564,14 @@ pub unsafe fn update(
             Err(result) => return result,
         };
         stop_point!("update_locked");
-        (heap().tuple_insert.unwrap_unchecked())(rel, slot, cid, 0, std::ptr::null_mut());
+        if decoded::is_decoded(rel) {
+            decoded::update(rel, &store, placed.entry, row, slot, cid);
+        } else {
+            (heap().tuple_insert.unwrap_unchecked())(rel, slot, cid, 0, std::ptr::null_mut());
+            // Heap has counted an insert.
+            pg_sys::pgstat_count_heap_insert(rel, -1);
+            pg_sys::pgstat_count_heap_update(rel, false, false);
+        }
         let next = (*slot).tts_tid;
         let fate = RowFate::Updated {
             to: next,
@@ -573,9 +587,6 @@ pub unsafe fn update(
                 pgrx::error!("could not hand row locks on to a new row version");
             }
         }
-        // Heap has counted an insert.
-        pg_sys::pgstat_count_heap_insert(rel, -1);
-        pg_sys::pgstat_count_heap_update(rel, false, false);
         *update_indexes = pg_sys::TU_UpdateIndexes::TU_All;
         pg_sys::TM_Result::TM_Ok
     }

@@ -10,6 +10,7 @@
 //!   fetch     index fetches, TID fetches, visibility of a slot
 //!   serializable  predicate locks
 //!   modify    inserts (hot or into a load), updates, deletes, row locks
+//!   cold_rows the same for cold rows    decoded  what logical decoding gets to see of that
 //!   estimate  sizes and row counts for the planner
 //!   build     index builds               validate the second scan of concurrent builds
 //!   brin      indexes that keep loads hot, or that the planner must not see
@@ -25,6 +26,7 @@ pub mod brin;
 mod build;
 mod cluster;
 pub mod cold_rows;
+mod decoded;
 pub mod estimate;
 pub mod fetch;
 pub mod index_entry;

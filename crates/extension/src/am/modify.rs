@@ -4,6 +4,7 @@
 //! Speculative inserts are always hot. Changes of hot rows are heap's, changes of cold rows and
 //! all row locks are those of [`super::cold_rows`].
 
+use howdah_bridge::slot::tid_of_copy;
 use howdah_bridge::tid::RowNumber;
 use pgrx::{pg_guard, pg_sys};
 
@@ -196,8 +197,13 @@ unsafe extern "C-unwind" fn tuple_lock(
     flags: u8,
     tmfd: *mut pg_sys::TM_FailureData,
 ) -> pg_sys::TM_Result::Type {
-    // SAFETY: arguments come from the executor.
+    // SAFETY: arguments come from the executor. Replication names the row by a copied slot.
     unsafe {
+        if (*tid).ip_posid == 0
+            && let Some(copied) = tid_of_copy(slot)
+        {
+            *tid = copied;
+        }
         cold_rows::lock(
             rel,
             tid,

@@ -273,6 +273,9 @@ unsafe fn next_slot(
             if range.is_some_and(|range| !inside(row, range)) {
                 continue;
             }
+            if !cursor.ask_dirty_snapshot(rel) {
+                continue;
+            }
             cursor.store(rel, slot);
             howdah_bridge::relation::count_rows_read(rel, 1);
             if ours.base.rs_nkeys > 0 && !satisfies_keys(&ours.base, slot) {

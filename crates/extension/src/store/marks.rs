@@ -363,6 +363,10 @@ pub unsafe fn hidden_from(
         if entry.flags.are_clear() || sees_through_marks(snapshot) {
             return Ok(None);
         }
+        if (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY {
+            // What is about to be hidden is to be shown, along with who does it.
+            return hidden_now(store, entry);
+        }
         let mvcc = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC;
         let curcid = (*snapshot).curcid;
         let stored = hidden_where(store, entry, &mut |shown| {
@@ -393,6 +397,15 @@ fn with_pending(
 pub fn hidden_now(store: &ColdStore, entry: &GroupEntry) -> Result<Option<RowSet>, ColdError> {
     let stored = hidden_where(store, entry, &mut |shown| in_force(shown))?;
     Ok(with_pending(store, entry, stored, |_| true))
+}
+
+/// The rows of a group that another, running transaction is about to hide.
+pub fn arriving_in(store: &ColdStore, entry: &GroupEntry) -> Result<Option<RowSet>, ColdError> {
+    hidden_where(store, entry, &mut |shown| {
+        let (xid, own) = writer_of(shown);
+        // SAFETY: a lookup among running transactions.
+        own.is_none() && unsafe { pg_sys::TransactionIdIsInProgress(xid) }
+    })
 }
 
 /// The rows of a group that are hidden by marks and bitmaps that `judge` wants.

@@ -106,6 +106,13 @@ impl ColdView {
         self.groups.is_empty()
     }
 
+    /// Whether the snapshot wants to be told who is at work on a row.
+    pub fn is_dirty(&self) -> bool {
+        // SAFETY: the snapshot that the view was made of is valid as long as it is read.
+        !self.snapshot.is_null()
+            && unsafe { (*self.snapshot).snapshot_type } == pg_sys::SnapshotType::SNAPSHOT_DIRTY
+    }
+
     /// The rows of a group that the view does not show, by position.
     ///
     /// # Safety
