@@ -4,7 +4,8 @@
 //! `tests/postgres/SUITE/NAME.diff` begins with comment lines, one of which is
 //! `# reason: …`, and goes on with the hunks of `diff -U3`. A test may differ exactly so: hunks
 //! are compared without their line numbers, which move with every minor release. A file without
-//! a reason explains nothing.
+//! a reason explains nothing. `NAME_1.diff` is another way in which it may differ, as PostgreSQL's
+//! expected files have it.
 
 use std::collections::BTreeMap;
 

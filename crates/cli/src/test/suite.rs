@@ -299,8 +299,10 @@ fn canonical_differences(
 fn is_explained(known: &[PathBuf], name: &str, difference: &str) -> bool {
     !difference.is_empty()
         && known.iter().any(|directory| {
-            fs::read_to_string(directory.join(format!("{name}.diff")))
-                .is_ok_and(|text| Reviewed::parse(&text).explains(difference))
+            ["", "_1"].iter().any(|variant| {
+                fs::read_to_string(directory.join(format!("{name}{variant}.diff")))
+                    .is_ok_and(|text| Reviewed::parse(&text).explains(difference))
+            })
         })
 }
 
