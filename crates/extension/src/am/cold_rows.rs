@@ -164,7 +164,7 @@ unsafe fn grip(
 
 /// A group that this transaction has locked for work on its rows: it stays where it is.
 struct Located {
-    file: u32,
+    file: (u32, u32),
     placed: PlacedEntry,
     /// The command that loaded it, if that was our transaction.
     own: Option<pg_sys::CommandId>,
@@ -186,7 +186,7 @@ impl Located {
         row: RowNumber,
         ask: impl FnOnce(&mut Located) -> R,
     ) -> Option<R> {
-        let file = store.identity().1;
+        let file = store.identity();
         LOCATED.with_borrow_mut(|located| {
             let mut newest_first = located.iter_mut().rev();
             newest_first
@@ -347,7 +347,7 @@ fn standing_of(
             None => Standing::Gone,
         });
     };
-    let file = store.identity().1;
+    let file = store.identity();
     let mut located = Located {
         file,
         placed,

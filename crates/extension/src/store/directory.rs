@@ -236,7 +236,7 @@ pub fn group_of(
 /// Where an entry was found before.
 #[derive(Clone, Copy)]
 struct Place {
-    file: u32,
+    file: (u32, u32),
     group: u32,
     /// Behind the last cold block of its range.
     end: u32,
@@ -257,7 +257,7 @@ fn recall(
     row: RowNumber,
     judge: &mut dyn FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool,
 ) -> Option<Result<PlacedEntry, ColdError>> {
-    let (file, block) = (store.identity().1, row.cold_block());
+    let (file, block) = (store.identity(), row.cold_block());
     let place = PLACES.with_borrow(|places| {
         let mut newest_first = places.iter().rev();
         newest_first
@@ -279,7 +279,7 @@ fn recall(
 
 fn remember(store: &ColdStore, found: &PlacedEntry) {
     let place = Place {
-        file: store.identity().1,
+        file: store.identity(),
         group: found.entry.group(),
         end: found.entry.group() + found.entry.capacity_rows / ROWS_PER_COLD_BLOCK as u32,
         tid: found.tid,

@@ -26,8 +26,8 @@ const MOST_GROUPS: usize = 1_024;
 
 struct PendingMarks {
     table: pg_sys::Oid,
-    /// Number of the TOAST relation's file, which names the store.
-    file: u32,
+    /// The TOAST relation and its file, which name the store.
+    file: (u32, u32),
     placed: PlacedEntry,
     subtransaction: pg_sys::SubTransactionId,
     command: pg_sys::CommandId,
@@ -121,7 +121,7 @@ pub fn start(
     let known = marks::hidden_now(store, &placed.entry)?;
     let mut found = PendingMarks {
         table,
-        file: store.identity().1,
+        file: store.identity(),
         placed: *placed,
         subtransaction,
         command,
@@ -185,7 +185,7 @@ fn for_group(store: &ColdStore, entry: &GroupEntry, mut f: impl FnMut(&PendingMa
         if pending.is_empty() {
             return;
         }
-        let (_, file) = store.identity();
+        let file = store.identity();
         for p in pending {
             if p.file == file && p.placed.entry.group() == entry.group() {
                 f(p);
@@ -247,7 +247,7 @@ fn write(pending: &PendingMarks) {
     let Some(store) = (unsafe { ColdStore::open(table.raw(), pg_sys::RowExclusiveLock) }) else {
         return;
     };
-    if store.identity().1 != pending.file {
+    if store.identity() != pending.file {
         // Truncated or rewritten by this very transaction.
         return;
     }
