@@ -52,6 +52,21 @@ impl Drop for OpenRelation {
     }
 }
 
+/// An attribute of a descriptor, by its number less one: `TupleDescAttr` of `access/tupdesc.h`, which is
+/// inline there too.
+///
+/// # Safety
+/// `desc` is a valid descriptor of more than `i` attributes, and outlives the result.
+#[inline]
+pub unsafe fn attribute<'a>(desc: pg_sys::TupleDesc, i: i32) -> &'a pg_sys::FormData_pg_attribute {
+    // SAFETY: as for this function. The attributes lie behind as many compact ones.
+    unsafe {
+        let compact = (&raw const (*desc).compact_attrs).cast::<pg_sys::CompactAttribute>();
+        let full = compact.add((*desc).natts as usize);
+        &*full.cast::<pg_sys::FormData_pg_attribute>().add(i as usize)
+    }
+}
+
 /// OID of a relation.
 ///
 /// # Safety

@@ -69,15 +69,119 @@ pub unsafe fn store_cold_row(
         let tuple = pg_sys::heap_form_tuple((*slot).tts_tupleDescriptor, values, nulls);
         pg_sys::MemoryContextSwitchTo(old);
         set_header(tuple, tid, table, origin);
+        put(slot, tuple);
+    }
+}
+
+/// Hands a tuple of the slot's own memory over to the slot, which is empty.
+unsafe fn put(slot: *mut pg_sys::TupleTableSlot, tuple: pg_sys::HeapTuple) {
+    // SAFETY: the caller vouches for both.
+    unsafe {
         let buffer_slot = slot.cast::<pg_sys::BufferHeapTupleTableSlot>();
         (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
         (*slot).tts_flags |= pg_sys::TTS_FLAG_SHOULDFREE as u16;
         (*slot).tts_nvalid = 0;
-        (*slot).tts_tid = tid;
-        (*slot).tts_tableOid = table;
+        (*slot).tts_tid = (*tuple).t_self;
+        (*slot).tts_tableOid = (*tuple).t_tableOid;
         (*buffer_slot).base.tuple = tuple;
         (*buffer_slot).base.off = 0;
         (*buffer_slot).buffer = pg_sys::InvalidBuffer as pg_sys::Buffer;
+    }
+}
+
+/// Longer tuples are not worth a copy that may not be asked for, in bytes.
+const LARGEST_IMAGE_BYTES: u32 = 2_048;
+
+/// A copy of a cold row's tuple, to be put into another slot of the same descriptor.
+pub struct RowImage {
+    /// The tuple's header and data, aligned; empty if there is none.
+    words: Vec<u64>,
+    tuple: pg_sys::HeapTupleData,
+    desc: pg_sys::TupleDesc,
+}
+
+impl Default for RowImage {
+    fn default() -> RowImage {
+        RowImage {
+            words: Vec::new(),
+            tuple: pg_sys::HeapTupleData::default(),
+            desc: std::ptr::null_mut(),
+        }
+    }
+}
+
+impl RowImage {
+    /// Copies the row that was just stored in a slot, unless it is long.
+    ///
+    /// # Safety
+    /// The slot was filled by [`store_cold_row`].
+    pub unsafe fn take(&mut self, slot: *mut pg_sys::TupleTableSlot) {
+        // SAFETY: such a slot holds a tuple, the data of which are `t_len` bytes at `t_data`.
+        unsafe {
+            let tuple = &*(*slot.cast::<pg_sys::BufferHeapTupleTableSlot>())
+                .base
+                .tuple;
+            self.words.clear();
+            if tuple.t_len > LARGEST_IMAGE_BYTES {
+                return;
+            }
+            self.words.resize((tuple.t_len as usize).div_ceil(8), 0);
+            let target = self.words.as_mut_ptr().cast::<u8>();
+            std::ptr::copy_nonoverlapping(tuple.t_data.cast::<u8>(), target, tuple.t_len as usize);
+            self.tuple = *tuple;
+            self.tuple.t_data = target.cast();
+            self.desc = (*slot).tts_tupleDescriptor;
+        }
+    }
+
+    /// Whether the row at `tid` of `table` was copied.
+    pub fn is_of(&self, table: pg_sys::Oid, tid: &pg_sys::ItemPointerData) -> bool {
+        let own = &self.tuple.t_self;
+        !self.words.is_empty()
+            && own.ip_posid == tid.ip_posid
+            && crate::tid::block_of(own) == crate::tid::block_of(tid)
+            && self.tuple.t_tableOid == table
+    }
+
+    /// Whether the row was copied from a slot with this descriptor.
+    pub fn has_descriptor(&self, desc: pg_sys::TupleDesc) -> bool {
+        self.desc == desc
+    }
+
+    /// Puts the row into a slot, if it has the descriptor of the one it was taken from.
+    ///
+    /// # Safety
+    /// There is a row, and its descriptor is still in use. `slot` is a buffer-heap-tuple slot.
+    pub unsafe fn store(&self, slot: *mut pg_sys::TupleTableSlot) -> bool {
+        // SAFETY: as for this function. A tuple and its data are one piece of memory, the data
+        // aligned, as `heap_form_tuple` makes them.
+        unsafe {
+            if (*slot).tts_tupleDescriptor != self.desc {
+                return false;
+            }
+            pg_sys::ExecClearTuple(slot);
+            let head = size_of::<pg_sys::HeapTupleData>().next_multiple_of(8);
+            let bytes = self.tuple.t_len as usize;
+            let memory = pg_sys::MemoryContextAlloc((*slot).tts_mcxt, head + bytes).cast::<u8>();
+            let tuple = memory.cast::<pg_sys::HeapTupleData>();
+            *tuple = self.tuple;
+            (*tuple).t_data = memory.add(head).cast();
+            std::ptr::copy_nonoverlapping(self.words.as_ptr().cast(), memory.add(head), bytes);
+            put(slot, tuple);
+            true
+        }
+    }
+
+    /// A value of the row, which has the number `number`; `None` is NULL. It lies inside the image.
+    ///
+    /// # Safety
+    /// There is a row, and its descriptor is still in use.
+    pub unsafe fn attribute(&self, number: i32) -> Option<pg_sys::Datum> {
+        let mut tuple = self.tuple;
+        let mut null = false;
+        // SAFETY: as for this function.
+        let value = unsafe { pg_sys::heap_getattr(&mut tuple, number, self.desc, &mut null) };
+        (!null).then_some(value)
     }
 }
 

@@ -4,6 +4,9 @@
 //! that it is about to rewrite with the descriptor from before its changes, while the relation's
 //! own has the new types already and has lost the missing values.
 
+use std::cell::RefCell;
+
+use howdah_bridge::relation::attribute;
 use howdah_bridge::slot::{Origin, store_cold_row};
 use pgrx::pg_sys;
 
@@ -51,8 +54,91 @@ impl RowMemory {
 /// How the rows of one slot look.
 struct Shape {
     desc: pg_sys::TupleDesc,
+    /// Types of the attributes, and whether they are dropped.
+    types: Vec<(pg_sys::Oid, bool)>,
     layout: TableLayout,
     datums: RowDatums,
+}
+
+impl Shape {
+    /// # Safety
+    /// `desc` is a valid descriptor.
+    unsafe fn of(desc: pg_sys::TupleDesc) -> Shape {
+        // SAFETY: as for this function; attribute numbers stay below natts.
+        unsafe {
+            let types = (0..(*desc).natts).map(|i| type_of(desc, i)).collect();
+            let layout = TableLayout::of(desc);
+            let datums = RowDatums::new(layout.attributes.len());
+            Shape {
+                desc,
+                types,
+                layout,
+                datums,
+            }
+        }
+    }
+
+    /// Whether a descriptor has the same types as the one that this shape was made of, which may be
+    /// gone.
+    ///
+    /// # Safety
+    /// `desc` is a valid descriptor.
+    unsafe fn fits(&self, desc: pg_sys::TupleDesc) -> bool {
+        // SAFETY: as for this function; attribute numbers stay below natts.
+        unsafe {
+            self.types.len() == (*desc).natts as usize
+                && (0..(*desc).natts)
+                    .zip(&self.types)
+                    .all(|(i, known)| type_of(desc, i) == *known)
+        }
+    }
+}
+
+unsafe fn type_of(desc: pg_sys::TupleDesc, i: i32) -> (pg_sys::Oid, bool) {
+    // SAFETY: the caller vouches for both.
+    let form = unsafe { attribute(desc, i) };
+    (form.atttypid, form.attisdropped)
+}
+
+thread_local! {
+    /// The writer of single rows, for the length of a transaction: then a type may be another one.
+    static SINGLE: RefCell<Option<SlotWriter>> = const { RefCell::new(None) };
+}
+
+/// Writes a single row into a slot, as [`SlotWriter::write`] does.
+///
+/// # Safety
+/// As for [`SlotWriter::write`].
+pub unsafe fn write_single(
+    slot: *mut pg_sys::TupleTableSlot,
+    tid: pg_sys::ItemPointerData,
+    table: pg_sys::Oid,
+    origin: Origin,
+    fill: impl FnOnce(&TableLayout, pg_sys::TupleDesc, &mut RowDatums),
+) {
+    SINGLE.with_borrow_mut(|single| {
+        let writer = single.get_or_insert_with(SlotWriter::lasting);
+        // SAFETY: as for this function.
+        unsafe {
+            let desc = (*slot).tts_tupleDescriptor;
+            if writer.shape.as_ref().is_some_and(|shape| !shape.fits(desc)) {
+                writer.shape = None;
+            }
+            if let Some(shape) = &mut writer.shape {
+                shape.desc = desc;
+            }
+            writer.write(slot, tid, table, origin, fill);
+        }
+    });
+}
+
+/// Forgets how rows look: the transaction is over.
+pub fn reset() {
+    SINGLE.with_borrow_mut(|single| {
+        if let Some(writer) = single {
+            writer.shape = None;
+        }
+    });
 }
 
 /// Writes cold rows into slots, usually always the same one.
@@ -67,6 +153,17 @@ impl SlotWriter {
         SlotWriter {
             memory: RowMemory::new(),
             shape: None,
+        }
+    }
+
+    /// A writer that is never freed.
+    fn lasting() -> SlotWriter {
+        // SAFETY: the top context lasts as long as the backend.
+        unsafe {
+            let old = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
+            let writer = SlotWriter::new();
+            pg_sys::MemoryContextSwitchTo(old);
+            writer
         }
     }
 
@@ -93,15 +190,7 @@ impl SlotWriter {
             let desc = (*slot).tts_tupleDescriptor;
             let shape = match &mut self.shape {
                 Some(shape) if shape.desc == desc => shape,
-                other => {
-                    let layout = TableLayout::of(desc);
-                    let datums = RowDatums::new(layout.attributes.len());
-                    other.insert(Shape {
-                        desc,
-                        layout,
-                        datums,
-                    })
-                }
+                other => other.insert(Shape::of(desc)),
             };
             self.memory.with(|| {
                 let datums = &mut shape.datums;

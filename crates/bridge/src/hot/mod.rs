@@ -72,12 +72,16 @@ pub unsafe fn was_never_seen(header: *const pg_sys::HeapTupleHeaderData) -> bool
     }
 }
 
-/// Follows a hot row's update chain to the latest version that the scan's snapshot sees; a cold
-/// link ends the chain there, pointing at the cold row. Mirrors `heap_get_latest_tid`.
+/// Follows a hot row's update chain to the latest version that the scan's snapshot sees. A chain that
+/// ends in a committed cold link returns that; the cold row need not be visible. Mirrors
+/// `heap_get_latest_tid`.
 ///
 /// # Safety
 /// `scan` is an open heap scan descriptor; `tid` holds a valid hot TID.
-pub unsafe fn latest_tid(scan: pg_sys::TableScanDesc, tid: pg_sys::ItemPointer) {
+pub unsafe fn latest_tid(
+    scan: pg_sys::TableScanDesc,
+    tid: pg_sys::ItemPointer,
+) -> Option<pg_sys::ItemPointerData> {
     // SAFETY: pin and share lock are held while a page is looked at; line pointers are checked.
     unsafe {
         let rel = (*scan).rs_rd;
@@ -97,7 +101,7 @@ pub unsafe fn latest_tid(scan: pg_sys::TableScanDesc, tid: pg_sys::ItemPointer) 
             };
             if item.is_null() || (*item).lp_flags() != pg_sys::LP_NORMAL {
                 pg_sys::UnlockReleaseBuffer(buffer);
-                return;
+                return None;
             }
             let mut tuple = pg_sys::HeapTupleData {
                 t_len: (*item).lp_len(),
@@ -108,7 +112,7 @@ pub unsafe fn latest_tid(scan: pg_sys::TableScanDesc, tid: pg_sys::ItemPointer) 
             let header = tuple.t_data;
             if prior_xmax != pg_sys::InvalidTransactionId && prior_xmax != xmin_of(header) {
                 pg_sys::UnlockReleaseBuffer(buffer);
-                return;
+                return None;
             }
             let valid = pg_sys::HeapTupleSatisfiesVisibility(&mut tuple, snapshot, buffer);
             pg_sys::HeapCheckForSerializableConflictOut(valid, rel, &mut tuple, buffer, snapshot);
@@ -123,13 +127,10 @@ pub unsafe fn latest_tid(scan: pg_sys::TableScanDesc, tid: pg_sys::ItemPointer) 
             prior_xmax = pg_sys::HeapTupleHeaderGetUpdateXid(header);
             pg_sys::UnlockReleaseBuffer(buffer);
             if ends {
-                return;
+                return None;
             }
             if is_cold(&next) {
-                if pg_sys::TransactionIdDidCommit(prior_xmax) {
-                    *tid = next;
-                }
-                return;
+                return pg_sys::TransactionIdDidCommit(prior_xmax).then_some(next);
             }
             ctid = next;
         }

@@ -8,6 +8,9 @@ use crate::slot::Origin;
 
 use super::{ColdStore, PAYLOAD_OFFSET, StoreError, VALUE_BYTES};
 
+/// Tuples that are looked up in the index before their pages are read.
+const BATCH_TUPLES: usize = 4_096;
+
 /// Decides whether an entry's tuple is wanted; called with the buffer share-locked.
 pub type Judge<'a> = dyn FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool + 'a;
 
@@ -166,6 +169,17 @@ impl LockedPage {
     }
 }
 
+impl LockedPage {
+    /// Whether the tuple that an index entry leads to has its key, or is gone.
+    fn has_key(&self, rel: pg_sys::Relation, keyed: &Keyed) -> bool {
+        self.tuple(rel, keyed.tid).is_none_or(|tuple| {
+            // SAFETY: pin and lock are held.
+            let fields = unsafe { fields(&tuple) };
+            fields.is_some_and(|(id, seq, _)| (id, seq) == (keyed.id, keyed.seq))
+        })
+    }
+}
+
 impl Drop for LockedPage {
     fn drop(&mut self) {
         if !std::thread::panicking() {
@@ -224,24 +238,77 @@ impl ColdStore {
         let mut scan = KeyScan::begin(self, id, seqs, false);
         while let Some(keyed) = scan.next() {
             let page = LockedPage::read(self.toast, crate::tid::block_of(&keyed.tid));
-            let Some(mut tuple) = page.tuple(self.toast, keyed.tid) else {
-                continue;
-            };
-            // SAFETY: pin and lock are held by `page`.
-            let payload = match unsafe { fields(&tuple) } {
-                Some((id, seq, payload)) if (id, seq) == (keyed.id, keyed.seq) => payload,
-                _ => &[],
-            };
-            let visited = Visited {
-                seq: keyed.seq,
-                tuple: &mut tuple,
-                buffer: page.buffer,
-                payload,
-            };
-            if look(visited).is_break() {
+            if self
+                .show(&page, &keyed, &mut *look)
+                .is_some_and(|go_on| go_on.is_break())
+            {
                 return;
             }
         }
+    }
+
+    /// As [`ColdStore::visit`], in any order: tuples that lie on one page are shown one after the other,
+    /// which is faster where there are many. Some may be shown twice.
+    ///
+    /// The index scan has moved on when a page is read, so that VACUUM may have given a tuple's place
+    /// to another one. A tuple without its key is looked up once more, the slow way.
+    pub fn visit_by_page(
+        &self,
+        id: u32,
+        seqs: RangeInclusive<i32>,
+        look: &mut dyn FnMut(Visited<'_>),
+    ) {
+        let mut scan = KeyScan::begin(self, id, seqs, false);
+        let mut batch: Vec<Keyed> = Vec::new();
+        let mut replaced = Vec::new();
+        let mut more = true;
+        // A scan that has come to its end begins anew when it is asked again.
+        while more {
+            batch.clear();
+            batch.extend(std::iter::from_fn(|| scan.next()).take(BATCH_TUPLES));
+            more = batch.len() == BATCH_TUPLES;
+            pgrx::check_for_interrupts!();
+            batch.sort_by_key(|keyed| (crate::tid::block_of(&keyed.tid), keyed.tid.ip_posid));
+            for on_page in
+                batch.chunk_by(|a, b| crate::tid::block_of(&a.tid) == crate::tid::block_of(&b.tid))
+            {
+                let page = LockedPage::read(self.toast, crate::tid::block_of(&on_page[0].tid));
+                for keyed in on_page {
+                    if page.has_key(self.toast, keyed) {
+                        self.show(&page, keyed, &mut *look);
+                    } else {
+                        replaced.push((keyed.id, keyed.seq));
+                    }
+                }
+            }
+            for (id, seq) in replaced.drain(..) {
+                self.visit(id, seq..=seq, &mut |shown| {
+                    look(shown);
+                    ControlFlow::Continue(())
+                });
+            }
+        }
+    }
+
+    /// Shows the tuple that an index entry leads to, if there is one. `page` is the one it lies on.
+    fn show<R>(
+        &self,
+        page: &LockedPage,
+        keyed: &Keyed,
+        look: impl FnOnce(Visited<'_>) -> R,
+    ) -> Option<R> {
+        let mut tuple = page.tuple(self.toast, keyed.tid)?;
+        // SAFETY: pin and lock are held by `page`.
+        let payload = match unsafe { fields(&tuple) } {
+            Some((id, seq, payload)) if (id, seq) == (keyed.id, keyed.seq) => payload,
+            _ => &[],
+        };
+        Some(look(Visited {
+            seq: keyed.seq,
+            tuple: &mut tuple,
+            buffer: page.buffer,
+            payload,
+        }))
     }
 
     /// Looks at the payload of the tuple at `tid`, if there is one, under its page's share lock.

@@ -17,6 +17,7 @@ use howdah_bridge::tid::{FIRST_COLD_BLOCK, RowNumber, tid_of};
 use pgrx::{pg_guard, pg_sys};
 
 use super::fetch::PointReader;
+use super::last_row;
 use super::scan::{HowdahScan, ours};
 use super::serializable::lock_relation;
 
@@ -42,7 +43,7 @@ pub struct BitmapState {
     hot_done: bool,
     cold: VecDeque<ColdBlock>,
     cold_rows: VecDeque<RowNumber>,
-    reader: Option<PointReader>,
+    reader: PointReader,
 }
 
 impl Default for BitmapState {
@@ -57,7 +58,7 @@ impl Default for BitmapState {
             hot_done: false,
             cold: VecDeque::new(),
             cold_rows: VecDeque::new(),
-            reader: None,
+            reader: PointReader::new(),
         }
     }
 }
@@ -303,30 +304,21 @@ unsafe fn next_cold(
 ) -> bool {
     let rel = scan.base.rs_rd;
     let snapshot = scan.base.rs_snapshot;
-    let context_of = std::ptr::from_mut(scan);
     let state = &mut scan.state().bitmap;
     if state.cold.is_empty() && state.cold_rows.is_empty() {
         return false;
     }
-    // SAFETY: relation and snapshot are valid while the scan is open; the reader's memory is made
-    // in the scan's context.
+    // SAFETY: relation and snapshot are valid while the scan is open.
     unsafe {
         lock_relation(rel, snapshot);
-        if state.reader.is_none() {
-            let old =
-                pg_sys::MemoryContextSwitchTo(pg_sys::GetMemoryChunkContext(context_of.cast()));
-            state.reader = Some(PointReader::new());
-            pg_sys::MemoryContextSwitchTo(old);
-        }
         let Some(store) = ColdStore::open(rel, pg_sys::AccessShareLock) else {
             return false;
         };
         loop {
             while let Some(row) = state.cold_rows.pop_front() {
                 pgrx::check_for_interrupts!();
-                if let Some(reader) = &mut state.reader
-                    && reader.fetch_from(&store, rel, row, snapshot, slot)
-                {
+                if state.reader.fetch_from(&store, rel, row, snapshot, slot) {
+                    last_row::remember(slot);
                     *recheck = state.recheck;
                     return true;
                 }

@@ -7,19 +7,22 @@
 //! `all_dead` is never reported for a cold row: the horizon that an index AM would need to
 //! delete its entry is known to VACUUM only.
 
+use std::rc::Rc;
+
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 
 use super::serializable::{before_reading, is_serializable, lock_relation};
-use super::{cold_rows, heap, scan};
+use super::{cold_rows, heap, last_row, scan};
 use crate::errors::{ColdError, or_raise};
 use crate::load;
-use crate::slot_writer::SlotWriter;
+use crate::slot_writer::write_single;
 use crate::store::directory::{self, GroupEntry, GroupState};
-use crate::store::marks;
+use crate::store::open_group::{self, OpenGroup};
 use crate::store::row_set::RowSet;
-use crate::store::view::{ColdGroup, GroupRows, Wanted, fill_point};
+use crate::store::view::{ColdGroup, GroupRows, Wanted, fill_point, fill_whole};
+use crate::store::{marks, pending_marks};
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.index_fetch_begin = Some(index_fetch_begin);
@@ -37,19 +40,38 @@ pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
 struct HowdahFetch {
     base: pg_sys::IndexFetchTableData,
     heap: *mut pg_sys::IndexFetchTableData,
+    /// Made for the first row under an MVCC snapshot.
     reader: *mut Option<PointReader>,
     /// Whether [`before_reading`] was called for this scan.
     announced: bool,
 }
 
 /// Reads single cold rows of one relation.
+#[derive(Default)]
 pub struct PointReader {
-    writer: SlotWriter,
-    /// The last group found, and the snapshot (address and curcid) that saw it.
-    last: Option<(GroupEntry, usize, pg_sys::CommandId)>,
-    /// Rows of that group asked about, and what is hidden of it once they are many.
+    last: Option<LastGroup>,
+}
+
+/// The group that was found last.
+struct LastGroup {
+    entry: GroupEntry,
+    /// The MVCC snapshot that saw it: address and curcid.
+    seen_by: (usize, pg_sys::CommandId),
+    open: Option<Rc<OpenGroup>>,
+    /// Rows of the group asked about, and what is hidden of it once they are many.
     asked: u32,
     hidden: Option<RowSet>,
+}
+
+impl LastGroup {
+    /// Whether a row of the group is hidden, if that is known.
+    fn hides(&self, position: u32) -> Option<bool> {
+        match &self.hidden {
+            _ if self.entry.flags.are_clear() => Some(false),
+            Some(hidden) => Some(hidden.contains(position)),
+            None => None,
+        }
+    }
 }
 
 /// Rows of a group that are asked about one by one before all its marks are read.
@@ -69,20 +91,25 @@ impl Found {
     }
 }
 
-impl PointReader {
-    /// The current memory context outlives the reader.
-    pub fn new() -> PointReader {
-        PointReader {
-            writer: SlotWriter::new(),
-            last: None,
-            asked: 0,
-            hidden: None,
-        }
+/// As HeapTupleSatisfiesDirty does first: the caller waits for whoever it finds here, and a row of our
+/// own running load is nobody to wait for.
+unsafe fn name_nobody(snapshot: pg_sys::Snapshot) {
+    // SAFETY: the caller's snapshot is valid, and a dirty one.
+    unsafe {
+        (*snapshot).xmin = pg_sys::InvalidTransactionId;
+        (*snapshot).xmax = pg_sys::InvalidTransactionId;
+        (*snapshot).speculativeToken = 0;
     }
+}
 
-    /// Frees what the reader holds before its memory context does.
-    pub fn end(self) {
-        self.writer.delete();
+unsafe fn is_mvcc(snapshot: pg_sys::Snapshot) -> bool {
+    // SAFETY: the caller's snapshot is valid.
+    unsafe { (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC }
+}
+
+impl PointReader {
+    pub fn new() -> PointReader {
+        PointReader::default()
     }
 
     unsafe fn find(
@@ -95,23 +122,18 @@ impl PointReader {
         // SAFETY: as for `fetch`.
         unsafe {
             if (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY {
-                // As HeapTupleSatisfiesDirty does first: the caller waits for whoever it finds
-                // here, and a row of our own running load is nobody to wait for.
-                (*snapshot).xmin = pg_sys::InvalidTransactionId;
-                (*snapshot).xmax = pg_sys::InvalidTransactionId;
-                (*snapshot).speculativeToken = 0;
+                name_nobody(snapshot);
             }
             if let Some(pending) = load::pending_row(table, row, snapshot) {
                 return pending.map(|(group, position)| Found::Pending(group, position));
             }
-            let mvcc = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC;
-            let key = (snapshot as usize, (*snapshot).curcid);
-            if mvcc
-                && let Some((entry, address, curcid)) = &self.last
-                && (*address, *curcid) == key
-                && let Some(position) = entry.position_of(row)
+            let seen_by = (snapshot as usize, (*snapshot).curcid);
+            if is_mvcc(snapshot)
+                && let Some(last) = &self.last
+                && last.seen_by == seen_by
+                && let Some(position) = last.entry.position_of(row)
             {
-                return Some(Found::Stored(*entry, position));
+                return Some(Found::Stored(last.entry, position));
             }
             let placed = or_raise((*table).rd_id, directory::group_of(store, row, snapshot))?;
             if placed.entry.state == GroupState::Loading {
@@ -119,10 +141,14 @@ impl PointReader {
                 // its values are not to be had. The caller waits for that transaction.
                 return Some(Found::Stored(placed.entry, 0));
             }
-            if mvcc {
-                self.last = Some((placed.entry, key.0, key.1));
-                self.asked = 0;
-                self.hidden = None;
+            if is_mvcc(snapshot) {
+                self.last = Some(LastGroup {
+                    entry: placed.entry,
+                    seen_by,
+                    open: None,
+                    asked: 0,
+                    hidden: None,
+                });
             }
             placed
                 .entry
@@ -140,27 +166,29 @@ impl PointReader {
         snapshot: pg_sys::Snapshot,
     ) -> Result<bool, ColdError> {
         let entry = found.entry();
-        let remembered = matches!((found, &self.last), (Found::Stored(entry, _), Some((last, ..)))
-            if entry.group() == last.group());
         // SAFETY: as for `fetch`.
         unsafe {
-            if entry.flags.are_clear() || !remembered {
-                return marks::hides(store, entry, row, snapshot);
+            if entry.flags.are_clear() {
+                return Ok(false);
             }
-            self.asked += 1;
-            if self.asked <= FEW_ROWS {
-                return marks::hides(store, entry, row, snapshot);
-            }
-            let hidden = match &self.hidden {
-                Some(hidden) => hidden,
-                None => {
-                    let hidden = marks::hidden_from(store, entry, snapshot)?;
-                    self.hidden.insert(hidden.unwrap_or_default())
+            let last = match (found, &mut self.last) {
+                (Found::Stored(entry, _), Some(last))
+                    if is_mvcc(snapshot) && last.entry.group() == entry.group() =>
+                {
+                    last
                 }
+                _ => return marks::hides(store, entry, row, snapshot),
             };
-            Ok(entry
-                .position_of(row)
-                .is_some_and(|position| hidden.contains(position)))
+            last.asked += 1;
+            if last.asked <= FEW_ROWS {
+                return marks::hides(store, entry, row, snapshot);
+            }
+            if last.hidden.is_none() {
+                let hidden = marks::hidden_from(store, entry, snapshot)?;
+                last.hidden = Some(hidden.unwrap_or_default());
+            }
+            let position = entry.position_of(row);
+            Ok(position.and_then(|at| last.hides(at)).unwrap_or(false))
         }
     }
 
@@ -177,37 +205,42 @@ impl PointReader {
     ) -> bool {
         // SAFETY: as for this function.
         unsafe {
+            if let Some(found) = self.fetch_from_memory(table, row, snapshot, slot) {
+                return found;
+            }
             ColdStore::open(table, pg_sys::AccessShareLock)
                 .is_some_and(|store| self.fetch_from(&store, table, row, snapshot, slot))
         }
     }
 
-    /// Puts a row that is known to be in a stored group into the slot.
-    ///
-    /// # Safety
-    /// As for [`PointReader::fetch`]; `store` is that of `table`, `entry` is in force.
-    pub unsafe fn fetch_placed(
-        &mut self,
-        store: &ColdStore,
+    /// Does what [`PointReader::fetch`] does where the group is decoded and what is hidden of it known.
+    unsafe fn fetch_from_memory(
+        &self,
         table: pg_sys::Relation,
         row: RowNumber,
-        entry: GroupEntry,
+        snapshot: pg_sys::Snapshot,
         slot: *mut pg_sys::TupleTableSlot,
-    ) -> bool {
-        let Some(position) = entry.position_of(row) else {
-            return false;
-        };
-        // SAFETY: as for this function.
+    ) -> Option<bool> {
+        // SAFETY: as for `fetch`.
         unsafe {
-            let oid = (*table).rd_id;
-            let tid = row.tid();
-            self.writer
-                .write(slot, tid, oid, entry.origin, |layout, desc, datums| {
-                    let filled = fill_point(store, entry, position, layout, desc, datums);
-                    or_raise(oid, filled);
-                });
+            let last = self.last.as_ref()?;
+            if !is_mvcc(snapshot)
+                || last.seen_by != (snapshot as usize, (*snapshot).curcid)
+                || load::has_pending()
+            {
+                return None;
+            }
+            let position = last.entry.position_of(row)?;
+            let columns = last.open.as_ref()?.whole()?;
+            if last.hides(position)? {
+                return Some(false);
+            }
+            let (tid, oid, origin) = (row.tid(), (*table).rd_id, last.entry.origin);
+            write_single(slot, tid, oid, origin, |layout, desc, datums| {
+                fill_whole(columns, position, layout, desc, datums);
+            });
+            Some(true)
         }
-        true
     }
 
     /// As [`PointReader::fetch`], with the cold store already open.
@@ -231,29 +264,82 @@ impl PointReader {
             if or_raise(oid, self.hides(store, &found, row, snapshot)) {
                 return false;
             }
-            let origin = found.entry().origin;
-            self.writer.write(
-                slot,
-                row.tid(),
-                oid,
-                origin,
-                |layout, desc, datums| match &found {
-                    Found::Stored(entry, _) if entry.state == GroupState::Loading => {
+            let (tid, origin) = (row.tid(), found.entry().origin);
+            match &found {
+                Found::Stored(entry, _) if entry.state == GroupState::Loading => {
+                    write_single(slot, tid, oid, origin, |_, _, datums| {
                         (0..datums.values.len()).for_each(|i| datums.set_null(i));
-                    }
-                    Found::Stored(entry, position) => or_raise(
-                        oid,
-                        fill_point(store, *entry, *position, layout, desc, datums),
-                    ),
-                    Found::Pending(group, position) => {
-                        let rows = or_raise(oid, GroupRows::load(store, group, &Wanted::All));
+                    });
+                }
+                Found::Stored(entry, position) => {
+                    let group = or_raise(oid, self.open_group(store, *entry));
+                    write_single(slot, tid, oid, origin, |layout, desc, datums| {
+                        let filled = fill_point(&group, store, *position, layout, desc, datums);
+                        or_raise(oid, filled);
+                    });
+                }
+                Found::Pending(group, position) => {
+                    let rows = or_raise(oid, GroupRows::load(store, group, &Wanted::All));
+                    write_single(slot, tid, oid, origin, |layout, desc, datums| {
                         rows.fill(*position, layout, desc, &Wanted::All, datums);
-                    }
-                },
-            );
+                    });
+                }
+            }
             true
         }
     }
+
+    fn open_group(
+        &mut self,
+        store: &ColdStore,
+        entry: GroupEntry,
+    ) -> Result<Rc<OpenGroup>, ColdError> {
+        match &mut self.last {
+            Some(last) if last.entry.group() == entry.group() => match &last.open {
+                Some(group) => Ok(Rc::clone(group)),
+                None => {
+                    let group = open_group::cached(store, entry)?;
+                    last.open = Some(Rc::clone(&group));
+                    Ok(group)
+                }
+            },
+            _ => open_group::cached(store, entry),
+        }
+    }
+}
+
+/// Puts a row that is known to be in a stored group into the slot.
+///
+/// # Safety
+/// As for [`PointReader::fetch`]; `store` is that of `table`, `entry` is in force.
+pub unsafe fn fetch_placed(
+    store: &ColdStore,
+    table: pg_sys::Relation,
+    row: RowNumber,
+    entry: GroupEntry,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> bool {
+    let Some(position) = entry.position_of(row) else {
+        return false;
+    };
+    // SAFETY: as for this function.
+    unsafe {
+        let oid = (*table).rd_id;
+        let group = or_raise(oid, open_group::cached(store, entry));
+        write_single(
+            slot,
+            row.tid(),
+            oid,
+            entry.origin,
+            |layout, desc, datums| {
+                or_raise(
+                    oid,
+                    fill_point(&group, store, position, layout, desc, datums),
+                );
+            },
+        );
+    }
+    true
 }
 
 #[pg_guard]
@@ -319,6 +405,16 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
             *all_dead = false;
         }
         lock_relation(fetch.base.rel, snapshot);
+        pg_sys::ExecClearTuple(slot);
+        if !is_mvcc(snapshot) {
+            // Checks of constraints ask for one row at a time, mostly for those that they replace.
+            let dirty = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY;
+            if dirty && pending_marks::hides_now((*fetch.base.rel).rd_id, row) {
+                name_nobody(snapshot);
+                return false;
+            }
+            return PointReader::new().fetch(fetch.base.rel, row, snapshot, slot);
+        }
         if fetch.reader.is_null() {
             let context = pg_sys::GetMemoryChunkContext(data.cast());
             let old = pg_sys::MemoryContextSwitchTo(context);
@@ -327,11 +423,14 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
                 PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(Some(reader));
             pg_sys::MemoryContextSwitchTo(old);
         }
-        pg_sys::ExecClearTuple(slot);
-        match &mut *fetch.reader {
+        let found = match &mut *fetch.reader {
             Some(reader) => reader.fetch(fetch.base.rel, row, snapshot, slot),
             None => false,
+        };
+        if found {
+            last_row::remember(slot);
         }
+        found
     }
 }
 
@@ -349,10 +448,9 @@ unsafe extern "C-unwind" fn tuple_fetch_row_version(
         };
         lock_relation(rel, snapshot);
         pg_sys::ExecClearTuple(slot);
-        let mut reader = PointReader::new();
-        let found = reader.fetch(rel, row, snapshot, slot);
-        reader.end();
-        found
+        let any = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_ANY;
+        any && last_row::recall(rel, row, slot)
+            || PointReader::new().fetch(rel, row, snapshot, slot)
     }
 }
 
@@ -379,17 +477,27 @@ unsafe extern "C-unwind" fn tuple_get_latest_tid(
     // loop never leaves the hot side; from there it may lead to a cold row and back.
     unsafe {
         let scan = scan::ours(scan_desc);
+        let (rel, snapshot) = (scan.base.rs_rd, scan.base.rs_snapshot);
+        let mut from = *tid;
         loop {
-            let Some(row) = RowNumber::from_tid(&*tid) else {
-                howdah_bridge::hot::latest_tid(scan.heap(), tid);
-                if is_cold(&*tid) {
-                    continue;
+            let next = match RowNumber::from_tid(&from) {
+                None => {
+                    let link = howdah_bridge::hot::latest_tid(scan.heap(), &mut from);
+                    *tid = from;
+                    link
                 }
-                return;
+                Some(row) => {
+                    // A row may have been moved here after the snapshot was taken.
+                    if ColdStore::open(rel, pg_sys::AccessShareLock)
+                        .is_some_and(|store| sees_row(&store, rel, row, snapshot))
+                    {
+                        *tid = from;
+                    }
+                    cold_rows::version_after(rel, row, snapshot)
+                }
             };
-            let (rel, snapshot) = (scan.base.rs_rd, scan.base.rs_snapshot);
-            match cold_rows::version_after(rel, row, snapshot) {
-                Some(next) => *tid = next,
+            match next {
+                Some(next) => from = next,
                 None => return,
             }
         }
@@ -424,9 +532,7 @@ pub unsafe fn sees_row(
 ) -> bool {
     // SAFETY: as for this function.
     unsafe {
-        let mut reader = PointReader::new();
-        let found = reader.find(rel, store, row, snapshot);
-        reader.end();
+        let found = PointReader::new().find(rel, store, row, snapshot);
         found.is_some_and(|found| {
             !or_raise(
                 (*rel).rd_id,

@@ -1,7 +1,7 @@
 //! Taking away marks that nobody needs any more.
 //!
-//! A mark of a row is not needed once a bitmap in force hides the row, nor is anything about a
-//! group that is dead to everybody. Deleting it is an ordinary MVCC deletion, so whoever has an old
+//! A mark of a row is not needed once a bitmap in force hides the row, a list of new versions not once
+//! every snapshot is younger than its writer, nor is anything about a group that is dead to everybody. Deleting it is an ordinary MVCC deletion, so whoever has an old
 //! snapshot goes on seeing the mark; VACUUM of the TOAST relation removes it in the end.
 //!
 //! The table's lock keeps other sweeps, merges and VACUUM away. Whoever hides rows meanwhile adds
@@ -46,15 +46,22 @@ fn sweep_some(store: &ColdStore) -> Result<bool, ColdError> {
     let Some((_, end)) = directory::high_water(store)? else {
         return Ok(false);
     };
-    let entries = fate::entries_not_dead(store, fate::horizon(store))?;
+    let horizon = fate::horizon(store);
+    let entries = fate::entries_not_dead(store, horizon)?;
+    // SAFETY: a comparison of two transaction ids.
+    let is_old = |xid| unsafe { pg_sys::TransactionIdPrecedes(xid, horizon) };
     let mut needless: Vec<(pg_sys::ItemPointerData, Trace)> = Vec::new();
     let mut marked: Vec<(pg_sys::ItemPointerData, RowNumber)> = Vec::new();
     marks::for_each_trace(store, end, |tid, trace| {
         let first = match trace {
-            Trace::Row(row) | Trace::Bitmap(row) | Trace::Forward(row, _) => row,
+            Trace::Row(row)
+            | Trace::Bitmap(row)
+            | Trace::Versions(row, _)
+            | Trace::Forward(row, _) => row,
         };
         match (entry_of(&entries, first), trace) {
             (None, _) => needless.push((tid, trace)),
+            (Some(_), Trace::Versions(_, writer)) if is_old(writer) => needless.push((tid, trace)),
             (Some(_), Trace::Row(row)) => marked.push((tid, row)),
             _ => {}
         }

@@ -241,6 +241,14 @@ struct Place {
     /// Behind the last cold block of its range.
     end: u32,
     tid: pg_sys::ItemPointerData,
+    /// The transaction that last saw it inside the file. Until it ends its lock keeps the file from
+    /// being truncated.
+    seen_by: pg_sys::LocalTransactionId,
+}
+
+fn this_transaction() -> pg_sys::LocalTransactionId {
+    // SAFETY: plain read of this backend's state.
+    unsafe { (*pg_sys::MyProc).vxid.lxid }
 }
 
 /// Entries that are remembered.
@@ -258,17 +266,19 @@ fn recall(
     judge: &mut dyn FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool,
 ) -> Option<Result<PlacedEntry, ColdError>> {
     let (file, block) = (store.identity(), row.cold_block());
-    let place = PLACES.with_borrow(|places| {
-        let mut newest_first = places.iter().rev();
-        newest_first
-            .find(|p| p.file == file && p.group <= block && block < p.end)
-            .copied()
+    let place = PLACES.with_borrow_mut(|places| {
+        let mut newest_first = places.iter_mut().rev();
+        let place = newest_first.find(|p| p.file == file && p.group <= block && block < p.end)?;
+        if place.seen_by != this_transaction() {
+            let blocks = howdah_bridge::relation::main_fork_blocks;
+            // SAFETY: the store keeps its relation open. The file may have been truncated.
+            if howdah_bridge::tid::block_of(&place.tid) >= unsafe { blocks(store.toast()) } {
+                return None;
+            }
+            place.seen_by = this_transaction();
+        }
+        Some(*place)
     })?;
-    let blocks = howdah_bridge::relation::main_fork_blocks;
-    // SAFETY: the store keeps its relation open. The file may have been truncated.
-    if howdah_bridge::tid::block_of(&place.tid) >= unsafe { blocks(store.toast()) } {
-        return None;
-    }
     let seq = place.group as i32;
     let entry = store.entry_at(place.tid, DIRECTORY_ID, seq, judge)?;
     match placed(&entry) {
@@ -283,6 +293,7 @@ fn remember(store: &ColdStore, found: &PlacedEntry) {
         group: found.entry.group(),
         end: found.entry.group() + found.entry.capacity_rows / ROWS_PER_COLD_BLOCK as u32,
         tid: found.tid,
+        seen_by: this_transaction(),
     };
     PLACES.with_borrow_mut(|places| {
         places.retain(|p| p.file != place.file || p.group != place.group);

@@ -5,7 +5,7 @@
 //! Groups are immutable and named by (TOAST relation, its file, group, value id), so a
 //! cached one can never be stale. The cache is bounded by `howdah.cache_size`.
 
-use std::cell::RefCell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use howdah_columnar::{Chunk, ChunkBuffer, Column, Footer, OwnedValue};
 use super::directory::GroupEntry;
 use crate::errors::ColdError;
 
-/// After this many single-row reads of a chunk it is decoded whole.
+/// After this many single-row reads of a chunk, or a group, it is decoded whole.
 const POINT_READS_BEFORE_DECODING: u32 = 512;
 
 #[derive(Default)]
@@ -30,6 +30,10 @@ pub struct OpenGroup {
     pub entry: GroupEntry,
     pub footer: Footer,
     columns: RefCell<Vec<ColumnCache>>,
+    /// Whole rows asked for.
+    row_reads: Cell<u32>,
+    /// Every column, decoded.
+    whole: OnceCell<Vec<Rc<Column>>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,6 +63,8 @@ impl OpenGroup {
             entry,
             footer,
             columns: RefCell::new(columns),
+            row_reads: Cell::new(0),
+            whole: OnceCell::new(),
         })
     }
 
@@ -113,6 +119,29 @@ impl OpenGroup {
             return Ok(decoded.value(row as usize).map(OwnedValue::from));
         }
         Ok(self.chunk(store, column)?.value(row as usize)?)
+    }
+
+    /// Every column, if all of them are decoded.
+    pub fn whole(&self) -> Option<&[Rc<Column>]> {
+        self.whole.get().map(Vec::as_slice)
+    }
+
+    /// Notes that a whole row is read; from so many rows on all columns are decoded.
+    pub fn whole_after_reading(
+        &self,
+        store: &ColdStore,
+    ) -> Result<Option<&[Rc<Column>]>, ColdError> {
+        if let Some(columns) = self.whole() {
+            return Ok(Some(columns));
+        }
+        self.row_reads.set(self.row_reads.get() + 1);
+        if self.row_reads.get() <= POINT_READS_BEFORE_DECODING {
+            return Ok(None);
+        }
+        let columns = (0..self.column_count())
+            .map(|column| self.decoded(store, column))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(self.whole.get_or_init(|| columns)))
     }
 
     fn memory_bytes(&self) -> usize {

@@ -1,7 +1,7 @@
 //! Rows hidden in bulk by a running command, on their way to bitmaps.
 //!
-//! A command that has locked a whole group and deletes many of its rows collects them here and
-//! writes one bitmap at its end. Who sees them meanwhile: this backend's own readers, from memory,
+//! A command that has locked a whole group and deletes or updates many of its rows collects them here
+//! and writes bitmaps, and lists of the new versions, at its end. Who sees them meanwhile: this backend's own readers, from memory,
 //! by the rule of heap's cmax: MVCC snapshots taken by a later command, and dirty and self
 //! snapshots. Reading never writes them, as with pending loads ([`crate::load`]).
 //!
@@ -10,6 +10,7 @@
 //! gives up the lock on the group as well.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::store::ColdStore;
@@ -17,12 +18,14 @@ use howdah_bridge::tid::RowNumber;
 use pgrx::pg_sys;
 
 use super::directory::{GroupEntry, PlacedEntry};
-use super::marks;
+use super::marks::{self, RowFate};
 use super::row_set::RowSet;
 use crate::errors::{ColdError, or_raise};
 
 /// Groups that are kept in memory; past it all are written. Each takes 32 kB at most.
 const MOST_GROUPS: usize = 1_024;
+/// New versions that are kept in memory; past it all are written. Each takes about 30 bytes.
+const MOST_FATES: usize = 1 << 20;
 
 struct PendingMarks {
     table: pg_sys::Oid,
@@ -32,6 +35,8 @@ struct PendingMarks {
     subtransaction: pg_sys::SubTransactionId,
     command: pg_sys::CommandId,
     rows: RowSet,
+    /// Of those among them that were not simply deleted.
+    fates: BTreeMap<u32, RowFate>,
     /// Rows that were hidden before, by anybody: the whole group is locked, so it is known.
     known: RowSet,
 }
@@ -39,6 +44,14 @@ struct PendingMarks {
 impl PendingMarks {
     fn position_of(&self, row: RowNumber) -> u32 {
         (row.0 - self.placed.entry.first_row.0) as u32
+    }
+
+    fn hide(&mut self, row: RowNumber, fate: RowFate) {
+        let position = self.position_of(row);
+        self.rows.insert(position);
+        if !matches!(fate, RowFate::Deleted) {
+            self.fates.insert(position, fate);
+        }
     }
 }
 
@@ -56,39 +69,65 @@ pub fn any() -> bool {
     PENDING.with_borrow(|pending| !pending.is_empty())
 }
 
-/// What became of [`try_hide`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hidden {
-    /// The row is hidden now.
-    Now,
-    /// It was before, or this command does not collect rows of its group.
-    Unknown,
+/// Whether this command collects rows of the row's group and nobody has hidden the row before: then
+/// [`try_hide`] will hide it.
+pub fn may_hide(table: pg_sys::Oid, row: RowNumber, command: pg_sys::CommandId) -> bool {
+    PENDING.with_borrow_mut(|pending| collecting(pending, table, row, command).is_some())
 }
 
-/// Hides a row if this command collects rows of its group and nobody has hidden it before.
-pub fn try_hide(table: pg_sys::Oid, row: RowNumber, command: pg_sys::CommandId) -> Hidden {
-    PENDING.with_borrow_mut(|pending| {
-        if pending.is_empty() {
-            return Hidden::Unknown;
-        }
-        let subtransaction = here();
-        let found = pending.iter_mut().rev().find(|p| {
-            p.table == table
-                && p.command == command
-                && p.subtransaction == subtransaction
-                && p.placed.entry.covers(row)
-        });
-        let Some(found) = found else {
-            return Hidden::Unknown;
+/// Hides a row if this command collects rows of its group and nobody has hidden it before; `false`
+/// otherwise.
+pub fn try_hide(
+    table: pg_sys::Oid,
+    row: RowNumber,
+    fate: RowFate,
+    command: pg_sys::CommandId,
+) -> bool {
+    let (done, full) = PENDING.with_borrow_mut(|pending| {
+        let Some(found) = collecting(pending, table, row, command) else {
+            return (false, false);
         };
-        let position = found.position_of(row);
-        if position >= found.placed.entry.row_count
-            || found.known.contains(position)
-            || !found.rows.insert(position)
-        {
-            return Hidden::Unknown;
-        }
-        Hidden::Now
+        found.hide(row, fate);
+        (true, found.fates.len() >= MOST_FATES / 16)
+    });
+    if full && PENDING.with_borrow(|p| p.iter().map(|p| p.fates.len()).sum::<usize>()) > MOST_FATES
+    {
+        write_here();
+    }
+    done
+}
+
+/// The rows that this command collects, if this one is not hidden yet and may be added.
+fn collecting(
+    pending: &mut [PendingMarks],
+    table: pg_sys::Oid,
+    row: RowNumber,
+    command: pg_sys::CommandId,
+) -> Option<&mut PendingMarks> {
+    if pending.is_empty() {
+        return None;
+    }
+    let subtransaction = here();
+    let found = pending.iter_mut().rev().find(|p| {
+        p.table == table
+            && p.command == command
+            && p.subtransaction == subtransaction
+            && p.placed.entry.covers(row)
+    })?;
+    let position = found.position_of(row);
+    (position < found.placed.entry.row_count
+        && !found.known.contains(position)
+        && !found.rows.contains(position))
+    .then_some(found)
+}
+
+/// Whether a row of the table is hidden in memory, by whatever command.
+pub fn hides_now(table: pg_sys::Oid, row: RowNumber) -> bool {
+    PENDING.with_borrow(|pending| {
+        let mut newest_first = pending.iter().rev();
+        newest_first.any(|p| {
+            p.table == table && p.placed.entry.covers(row) && p.rows.contains(p.position_of(row))
+        })
     })
 }
 
@@ -99,6 +138,7 @@ pub fn start(
     table: pg_sys::Oid,
     placed: &mut PlacedEntry,
     row: RowNumber,
+    fate: RowFate,
     command: pg_sys::CommandId,
 ) -> Result<bool, ColdError> {
     let subtransaction = here();
@@ -126,10 +166,10 @@ pub fn start(
         subtransaction,
         command,
         rows: RowSet::with_bound(placed.entry.capacity_rows),
+        fates: BTreeMap::new(),
         known: known.unwrap_or_default(),
     };
-    let position = found.position_of(row);
-    found.rows.insert(position);
+    found.hide(row, fate);
     PENDING.with_borrow_mut(|pending| pending.push(found));
     Ok(true)
 }
@@ -149,19 +189,30 @@ pub fn note_marked(table: pg_sys::Oid, row: RowNumber) {
     });
 }
 
+/// What becomes of a row that is hidden in memory, and by which command.
+pub fn fate_of(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    row: RowNumber,
+) -> Option<(pg_sys::CommandId, RowFate)> {
+    let mut found = None;
+    for_group(store, entry, |p| {
+        let position = p.position_of(row);
+        if p.rows.contains(position) {
+            let fate = p.fates.get(&position).copied();
+            found = Some((p.command, fate.unwrap_or(RowFate::Deleted)));
+        }
+    });
+    found
+}
+
 /// The command that hides a row in memory.
 pub fn command_hiding(
     store: &ColdStore,
     entry: &GroupEntry,
     row: RowNumber,
 ) -> Option<pg_sys::CommandId> {
-    let mut found = None;
-    for_group(store, entry, |p| {
-        if p.rows.contains(p.position_of(row)) {
-            found = Some(p.command);
-        }
-    });
-    found
+    fate_of(store, entry, row).map(|(command, _)| command)
 }
 
 /// Adds the rows of a group that are hidden in memory by commands that `sees` wants.
@@ -252,6 +303,8 @@ fn write(pending: &PendingMarks) {
         return;
     }
     let mut placed = pending.placed;
-    let hidden = marks::hide_in_bulk(&store, &mut placed, &pending.rows, pending.command);
+    let (rows, fates) = (&pending.rows, &pending.fates);
+    let hidden = marks::hide_in_bulk(&store, &mut placed, rows, fates, pending.command);
     or_raise(pending.table, hidden);
+    crate::load::note_marked(pending.table, &placed);
 }

@@ -245,19 +245,23 @@ impl GroupRows {
     }
 }
 
-/// Reads one row of a stored group without decoding the group.
+/// Reads one row of a stored group, without decoding the group as long as few rows are asked for.
 ///
 /// # Safety
-/// As for [`GroupRows::fill`].
+/// As for [`GroupRows::fill`]; `store` is the group's.
 pub unsafe fn fill_point(
+    group: &OpenGroup,
     store: &ColdStore,
-    entry: GroupEntry,
     position: u32,
     layout: &TableLayout,
     desc: pg_sys::TupleDesc,
     out: &mut RowDatums,
 ) -> Result<(), ColdError> {
-    let group = open_group::cached(store, entry)?;
+    if let Some(columns) = group.whole_after_reading(store)? {
+        // SAFETY: as for this function.
+        unsafe { fill_whole(columns, position, layout, desc, out) };
+        return Ok(());
+    }
     for (i, attribute) in layout.attributes.iter().enumerate() {
         if attribute.dropped {
             out.set_null(i);
@@ -273,6 +277,34 @@ pub unsafe fn fill_point(
         }
     }
     Ok(())
+}
+
+/// Reads one row of a group that is decoded as a whole.
+///
+/// # Safety
+/// As for [`GroupRows::fill`].
+pub unsafe fn fill_whole(
+    columns: &[Rc<Column>],
+    position: u32,
+    layout: &TableLayout,
+    desc: pg_sys::TupleDesc,
+    out: &mut RowDatums,
+) {
+    for (i, attribute) in layout.attributes.iter().enumerate() {
+        if attribute.dropped {
+            out.set_null(i);
+            continue;
+        }
+        match columns.get(i) {
+            // SAFETY: as for this function.
+            None => unsafe { out.set_missing(desc, i) },
+            Some(column) => match column.value(position as usize) {
+                None => out.set_null(i),
+                // SAFETY: allocated in the current context.
+                Some(value) => out.set(i, unsafe { datum_of(value, attribute) }),
+            },
+        }
+    }
 }
 
 /// Reads one value of a row of a stored group; `None` is NULL.
@@ -294,7 +326,8 @@ pub unsafe fn point_value(
             let value = pg_sys::getmissingattr(desc, attribute as i32 + 1, &mut null);
             return Ok((!null).then_some(value));
         }
-        let layout = AttributeLayout::of(&*pg_sys::TupleDescAttr(desc, attribute as i32));
+        let layout =
+            AttributeLayout::of(howdah_bridge::relation::attribute(desc, attribute as i32));
         let value = group.value(store, attribute, position)?;
         Ok(value.map(|value| datum_of(value.as_value(), &layout)))
     }

@@ -7,6 +7,7 @@
 
 pub mod numeric;
 
+use howdah_bridge::relation::attribute;
 use howdah_columnar::{ColumnBuilder, ColumnType, Value};
 use pgrx::pg_sys;
 
@@ -38,7 +39,7 @@ impl TableLayout {
         let attributes = (0..natts)
             .map(|i| {
                 // SAFETY: as above.
-                AttributeLayout::of(unsafe { &*pg_sys::TupleDescAttr(desc, i) })
+                AttributeLayout::of(unsafe { attribute(desc, i) })
             })
             .collect();
         TableLayout { attributes }

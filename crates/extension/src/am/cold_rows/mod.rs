@@ -1,0 +1,320 @@
+//! Deleting, updating and locking cold rows.
+//!
+//! ```text
+//!   1  lock the group for row work, then the row      (bridge::cold_lock)
+//!   2  what has become of the row by now?
+//!        its group was merged away ──> updated, to its place in the new group
+//!        a mark is in force        ──> deleted, updated, or changed by ourselves
+//!   3  nothing: write the mark      (an update inserts the new version, hot, before)
+//! ```
+//!
+//! Locks are held to the end of the transaction, so what step 2 finds stays true, and two marks for
+//! one row cannot be in force. Whoever is told that the row was updated follows the TID it is given,
+//! as on heap; the way may lead from cold to hot and back.
+//!
+//! A reader sees the old version until the mark's transaction commits, and no version or the new
+//! one after; index entries of the old version stay until VACUUM. A crash loses an uncommitted mark,
+//! which is void anyway. A damaged mark raises XX001.
+//!
+//! Many rows: past some locks in a group the whole group is asked for, without waiting; past many in
+//! all, with waiting. So the server's lock table does not fill up. A command that changes many rows of
+//! a group that is locked as a whole collects them ([`crate::store::pending_marks`]).
+
+mod grip;
+mod lock;
+
+use howdah_bridge::cold_lock::{Locks, RowLock};
+use howdah_bridge::ffi;
+use howdah_bridge::hot::share::add_key_share;
+use howdah_bridge::relation::attribute;
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::RowNumber;
+use pgrx::pg_sys;
+
+use grip::{Located, There, grip_for_change};
+pub use grip::{forget_locks, reset};
+pub use lock::lock;
+
+use super::{decoded, heap, last_row};
+use crate::errors::or_raise;
+use crate::load;
+use crate::stop_point;
+use crate::store::directory::{self, GroupState};
+use crate::store::marks::{self, RowFate};
+use crate::store::pending_marks;
+use crate::store::view::point_value;
+
+/// Rows of a group that one command changes one by one before it collects them.
+const FEW_CHANGES: u32 = 32;
+
+/// Readers of cold rows lock the relation for predicate purposes: they must notice a change.
+unsafe fn check_for_serializable_conflict(rel: pg_sys::Relation) {
+    // SAFETY: the relation is open.
+    unsafe {
+        if pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 {
+            let none = std::ptr::null_mut();
+            ffi::CheckForSerializableConflictIn(rel, none, pg_sys::InvalidBlockNumber);
+        }
+    }
+}
+
+/// Hides a row that is locked: by a mark of its own, or along with others of its group.
+unsafe fn hide(
+    rel: pg_sys::Relation,
+    there: There,
+    row: RowNumber,
+    fate: RowFate,
+    cid: pg_sys::CommandId,
+    may_collect: bool,
+) {
+    let There { store, mut placed } = there;
+    // SAFETY: the relation is open.
+    unsafe {
+        let oid = (*rel).rd_id;
+        let many = may_collect
+            && Locks::of(rel).holds_bulk(placed.entry.group(), RowLock::Update)
+            && Located::recall(&store, row, |l| l.count_change(cid) >= FEW_CHANGES)
+                .unwrap_or(false);
+        let collected = many
+            && or_raise(
+                oid,
+                pending_marks::start(&store, oid, &mut placed, row, fate, cid),
+            );
+        if collected {
+            Located::recall(&store, row, Located::forget_hidden);
+        } else {
+            or_raise(oid, marks::write(&store, &mut placed, row, fate, cid));
+            Located::note_marked(&store, row);
+            pending_marks::note_marked(oid, row);
+        }
+        load::note_marked(oid, &placed);
+    }
+}
+
+/// Deletes a cold row, as `table_tuple_delete` says.
+///
+/// # Safety
+/// `rel` is open and locked for writing; the snapshot is valid or NULL.
+pub unsafe fn delete(
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    cid: pg_sys::CommandId,
+    crosscheck: pg_sys::Snapshot,
+    wait: bool,
+    tmfd: &mut pg_sys::TM_FailureData,
+    changing_partition: bool,
+) -> pg_sys::TM_Result::Type {
+    let fate = if changing_partition {
+        RowFate::MovedAway
+    } else {
+        RowFate::Deleted
+    };
+    // SAFETY: as for this function.
+    unsafe {
+        if crosscheck.is_null() && pending_marks::try_hide((*rel).rd_id, row, fate, cid) {
+            check_for_serializable_conflict(rel);
+            pg_sys::pgstat_count_heap_delete(rel);
+            return pg_sys::TM_Result::TM_Ok;
+        }
+        let there = match grip_for_change(rel, row, RowLock::Update, cid, crosscheck, wait, tmfd) {
+            Ok(there) => there,
+            Err(result) => return result,
+        };
+        check_for_serializable_conflict(rel);
+        stop_point!("delete_locked");
+        let decoded = decoded::is_decoded(rel);
+        if decoded {
+            let entry = there.placed.entry;
+            decoded::delete(rel, &there.store, entry, row, cid, changing_partition);
+        } else {
+            pg_sys::pgstat_count_heap_delete(rel);
+        }
+        hide(rel, there, row, fate, cid, !decoded);
+        stop_point!("delete_marked");
+        pg_sys::TM_Result::TM_Ok
+    }
+}
+
+/// Updates a cold row to the one in `slot`, which becomes a hot row, as `table_tuple_update` says.
+///
+/// # Safety
+/// As for [`delete`]; `slot` holds a row of the table.
+pub unsafe fn update(
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    slot: *mut pg_sys::TupleTableSlot,
+    cid: pg_sys::CommandId,
+    crosscheck: pg_sys::Snapshot,
+    wait: bool,
+    tmfd: &mut pg_sys::TM_FailureData,
+    lockmode: &mut pg_sys::LockTupleMode::Type,
+    update_indexes: &mut pg_sys::TU_UpdateIndexes::Type,
+) -> pg_sys::TM_Result::Type {
+    // SAFETY: as for this function.
+    unsafe {
+        let keeps_key = keeps_key(rel, row, slot);
+        let lock = if keeps_key {
+            *lockmode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
+            RowLock::NoKeyUpdate
+        } else {
+            *lockmode = pg_sys::LockTupleMode::LockTupleExclusive;
+            RowLock::Update
+        };
+        *update_indexes = pg_sys::TU_UpdateIndexes::TU_None;
+        let fate = || RowFate::Updated {
+            to: (*slot).tts_tid,
+            keeps_key,
+        };
+        if crosscheck.is_null() && pending_marks::may_hide((*rel).rd_id, row, cid) {
+            check_for_serializable_conflict(rel);
+            insert_version(rel, slot, cid);
+            if !pending_marks::try_hide((*rel).rd_id, row, fate(), cid) {
+                pgrx::error!("could not hide a row that was to be hidden");
+            }
+            *update_indexes = pg_sys::TU_UpdateIndexes::TU_All;
+            return pg_sys::TM_Result::TM_Ok;
+        }
+        let there = match grip_for_change(rel, row, lock, cid, crosscheck, wait, tmfd) {
+            Ok(there) => there,
+            Err(result) => return result,
+        };
+        check_for_serializable_conflict(rel);
+        stop_point!("update_locked");
+        let decoded = decoded::is_decoded(rel);
+        if decoded {
+            decoded::update(rel, &there.store, there.placed.entry, row, slot, cid);
+        } else {
+            insert_version(rel, slot, cid);
+        }
+        let next = (*slot).tts_tid;
+        stop_point!("update_inserted");
+        hide(rel, there, row, fate(), cid, !decoded);
+        stop_point!("update_marked");
+        if keeps_key {
+            // After the mark was written: whoever comes later finds it, see `meet_updater`.
+            let sharers = Locks::of(rel).key_sharers(row);
+            if !sharers.is_empty() && !add_key_share(rel, &next, &sharers) {
+                pgrx::error!("could not hand row locks on to a new row version");
+            }
+        }
+        *update_indexes = pg_sys::TU_UpdateIndexes::TU_All;
+        pg_sys::TM_Result::TM_Ok
+    }
+}
+
+/// Inserts a new version of a cold row.
+unsafe fn insert_version(
+    rel: pg_sys::Relation,
+    slot: *mut pg_sys::TupleTableSlot,
+    cid: pg_sys::CommandId,
+) {
+    // SAFETY: as for `update`.
+    unsafe {
+        (heap().tuple_insert.unwrap_unchecked())(rel, slot, cid, 0, std::ptr::null_mut());
+        // Heap has counted an insert.
+        pg_sys::pgstat_count_heap_insert(rel, -1);
+        pg_sys::pgstat_count_heap_update(rel, false, false);
+    }
+}
+
+/// Whether the new row has the old one's values in every column that a foreign key may refer to.
+unsafe fn keeps_key(
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> bool {
+    // SAFETY: the relation is open; the slot holds a row of it. The old row never changes, so it
+    // may be read before it is locked.
+    unsafe {
+        let keys = pg_sys::RelationGetIndexAttrBitmap(
+            rel,
+            pg_sys::IndexAttrBitmapKind::INDEX_ATTR_BITMAP_KEY,
+        );
+        let mut attributes = Vec::new();
+        let mut member = pg_sys::bms_next_member(keys, -1);
+        while member >= 0 {
+            attributes.push(member + pg_sys::FirstLowInvalidHeapAttributeNumber);
+            member = pg_sys::bms_next_member(keys, member);
+        }
+        pg_sys::bms_free(keys);
+        if attributes.is_empty() {
+            return true;
+        }
+        let known = last_row::with(rel, row, |old| {
+            let mut numbers = attributes.iter();
+            numbers.all(|&number| is_same(rel, number, old.attribute(number), slot))
+        });
+        if let Some(same) = known {
+            return same;
+        }
+        let oid = (*rel).rd_id;
+        let Some(store) = ColdStore::open(rel, pg_sys::AccessShareLock) else {
+            return false;
+        };
+        let in_force = &raw mut pg_sys::SnapshotSelfData;
+        let entry = match Located::recall(&store, row, |l| l.entry()) {
+            Some(entry) => Some(entry),
+            None => or_raise(oid, directory::group_of(&store, row, in_force)).map(|p| p.entry),
+        };
+        let Some((entry, position)) = entry.and_then(|e| Some((e, e.position_of(row)?))) else {
+            return false;
+        };
+        entry.state == GroupState::Stored
+            && attributes.iter().all(|&number| {
+                let desc = (*rel).rd_att;
+                let old = point_value(&store, entry, position, desc, number as usize - 1);
+                is_same(rel, number, or_raise(oid, old), slot)
+            })
+    }
+}
+
+/// Whether a column of the row in the slot is, byte for byte, what it was.
+unsafe fn is_same(
+    rel: pg_sys::Relation,
+    number: i32,
+    old: Option<pg_sys::Datum>,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> bool {
+    // SAFETY: as for `keeps_key`.
+    unsafe {
+        let mut null = false;
+        let new = pg_sys::slot_getattr(slot, number, &mut null);
+        match old {
+            None => null,
+            Some(_) if null => false,
+            Some(old) => {
+                let form = attribute((*rel).rd_att, number - 1);
+                ffi::datum_image_eq(old, new, form.attbyval, i32::from(form.attlen))
+            }
+        }
+    }
+}
+
+/// Where an update has put the new version, if the snapshot sees that update.
+///
+/// # Safety
+/// `rel` is open, the snapshot valid.
+pub unsafe fn version_after(
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    snapshot: pg_sys::Snapshot,
+) -> Option<pg_sys::ItemPointerData> {
+    // SAFETY: as for this function.
+    unsafe {
+        let oid = (*rel).rd_id;
+        let store = ColdStore::open(rel, pg_sys::AccessShareLock)?;
+        let in_force = &raw mut pg_sys::SnapshotSelfData;
+        let Some(placed) = or_raise(oid, directory::group_of(&store, row, in_force)) else {
+            let group = directory::nearest_group(&store, row)?;
+            let moved = or_raise(oid, marks::forwarded(&store, group, row));
+            return moved.map(|(to, _)| to.tid());
+        };
+        if !or_raise(oid, marks::hides(&store, &placed.entry, row, snapshot)) {
+            return None;
+        }
+        match or_raise(oid, marks::of_row(&store, &placed.entry, row))?.fate {
+            RowFate::Updated { to, .. } => Some(to),
+            RowFate::Deleted | RowFate::MovedAway => None,
+        }
+    }
+}

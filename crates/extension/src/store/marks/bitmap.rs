@@ -1,0 +1,258 @@
+//! Bitmaps of hidden rows, one for so many rows of a group.
+
+use std::ops::{ControlFlow, RangeInclusive};
+
+use howdah_bridge::store::{Birth, ColdStore};
+use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
+use pgrx::pg_sys;
+
+use super::shown::{in_force, writer_of};
+use super::{Mark, RowFate, flag, hidden_now};
+use crate::errors::ColdError;
+use crate::store::directory::{GroupEntry, GroupFlags, PlacedEntry, fnv1a};
+use crate::store::row_set::RowSet;
+
+pub(super) const BITMAP_ID: u32 = 4;
+/// Rows of a group that share a bitmap.
+pub(super) const ROWS_PER_BITMAP: u32 = 16_384;
+/// Cold blocks that share a bitmap.
+pub(super) const BLOCKS_PER_BITMAP: u32 = ROWS_PER_BITMAP / ROWS_PER_COLD_BLOCK as u32;
+const BITMAP_HALF: usize = ROWS_PER_BITMAP as usize / 8;
+const BITMAP_BYTES: usize = 2 * BITMAP_HALF + 8;
+
+/// The rows of a group that bitmaps in force hide.
+pub fn folded(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdError> {
+    let bitmaps_only = GroupEntry {
+        flags: entry.flags.without(GroupFlags::ROW_MARKS),
+        ..*entry
+    };
+    Ok(hidden_now(store, &bitmaps_only)?.unwrap_or_default())
+}
+
+/// The keys of a group's bitmaps.
+pub(super) fn bitmaps_of(entry: &GroupEntry) -> RangeInclusive<i32> {
+    let last = entry.capacity_rows.max(1) - 1;
+    let first = entry.group() as i32;
+    first..=first + (last / ROWS_PER_BITMAP * BLOCKS_PER_BITMAP) as i32
+}
+
+/// The bitmap that holds a row of the group, and the row's place in it.
+pub(super) fn bitmap_place(entry: &GroupEntry, row: RowNumber) -> (i32, usize) {
+    let position = (row.0 - entry.first_row.0) as u32;
+    let nth = position / ROWS_PER_BITMAP;
+    (
+        (entry.group() + nth * BLOCKS_PER_BITMAP) as i32,
+        (position % ROWS_PER_BITMAP) as usize,
+    )
+}
+
+/// The mark that a bitmap makes of a row. A row that was in the bitmap before our transaction
+/// replaced it is none of our doing.
+pub(super) fn hidden_in_bulk(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    row: RowNumber,
+) -> Result<Option<Mark>, ColdError> {
+    let (seq, at) = bitmap_place(entry, row);
+    let (mut found, mut earlier, mut damage) = (None, false, None);
+    store.visit(BITMAP_ID, seq..=seq, &mut |shown| {
+        let bit = match bitmap_parts(entry.group(), shown.payload) {
+            Ok((hidden, _)) => hidden[at / 8] >> (at % 8) & 1 == 1,
+            Err(error) => {
+                damage = Some(error);
+                return ControlFlow::Break(());
+            }
+        };
+        let (xid, own) = writer_of(&shown);
+        if in_force(&shown) {
+            found = bit.then_some((xid, own));
+        } else if bit && own.is_none() {
+            // SAFETY: looks at the log of committed transactions.
+            earlier |= unsafe {
+                xid == pg_sys::FrozenTransactionId || pg_sys::TransactionIdDidCommit(xid)
+            };
+        }
+        ControlFlow::Continue(())
+    });
+    if let Some(error) = damage {
+        return Err(error);
+    }
+    Ok(found.map(|(xid, own)| Mark {
+        fate: RowFate::Deleted,
+        xid,
+        own: own.filter(|_| !earlier),
+    }))
+}
+
+pub(super) fn bitmap_parts(group: u32, payload: &[u8]) -> Result<(&[u8], &[u8]), ColdError> {
+    if payload.len() != BITMAP_BYTES
+        || payload[2 * BITMAP_HALF..] != fnv1a(&payload[..2 * BITMAP_HALF]).to_le_bytes()
+    {
+        return Err(ColdError::DamagedMark { group });
+    }
+    Ok(payload[..2 * BITMAP_HALF].split_at(BITMAP_HALF))
+}
+
+/// The rows of a group that no index knows any more.
+pub fn cleaned(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdError> {
+    let mut cleaned = RowSet::with_bound(entry.capacity_rows);
+    let mut damage = None;
+    if entry.flags.contain(GroupFlags::BITMAPS) {
+        store.visit(BITMAP_ID, bitmaps_of(entry), &mut |shown| {
+            if in_force(&shown) {
+                match bitmap_parts(entry.group(), shown.payload) {
+                    Ok((_, bits)) => insert_bits(entry, shown.seq, bits, &mut cleaned),
+                    Err(error) => damage = Some(error),
+                }
+            }
+            ControlFlow::Continue(())
+        });
+    }
+    damage.map_or(Ok(cleaned), Err)
+}
+
+/// Puts the bits of the bitmap with this key among the rows of its group.
+pub(super) fn insert_bits(entry: &GroupEntry, seq: i32, bits: &[u8], rows: &mut RowSet) {
+    let start = (seq as u32 - entry.group()) / BLOCKS_PER_BITMAP * ROWS_PER_BITMAP;
+    for position in RowSet::from_bytes(bits).iter().map(|row| start + row) {
+        if position < entry.capacity_rows {
+            rows.insert(position);
+        }
+    }
+}
+
+/// A bitmap's bytes.
+struct Bitmap {
+    bytes: Vec<u8>,
+}
+
+impl Bitmap {
+    fn empty() -> Bitmap {
+        Bitmap {
+            bytes: vec![0; BITMAP_BYTES],
+        }
+    }
+
+    fn hide(&mut self, at: u32) {
+        self.bytes[at as usize / 8] |= 1 << (at % 8);
+    }
+
+    fn note_as_cleaned(&mut self, at: u32) {
+        self.bytes[BITMAP_HALF + at as usize / 8] |= 1 << (at % 8);
+    }
+
+    fn seal(mut self) -> Vec<u8> {
+        let check = fnv1a(&self.bytes[..2 * BITMAP_HALF]);
+        self.bytes[2 * BITMAP_HALF..].copy_from_slice(&check.to_le_bytes());
+        self.bytes
+    }
+}
+
+/// A bitmap in force.
+struct KnownBitmap {
+    tid: pg_sys::ItemPointerData,
+    bitmap: Bitmap,
+    /// The command that wrote it, if that was our transaction.
+    own: Option<pg_sys::CommandId>,
+}
+
+/// The bitmap with this key that is in force.
+fn bitmap_in_force(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    seq: i32,
+) -> Result<Option<KnownBitmap>, ColdError> {
+    let mut found = Ok(None);
+    store.visit(BITMAP_ID, seq..=seq, &mut |shown| {
+        if !in_force(&shown) {
+            return ControlFlow::Continue(());
+        }
+        found = bitmap_parts(entry.group(), shown.payload).map(|_| {
+            let bytes = shown.payload.to_vec();
+            Some(KnownBitmap {
+                // SAFETY: the tuple is shown right now.
+                tid: unsafe { (*shown.tuple).t_self },
+                bitmap: Bitmap { bytes },
+                own: writer_of(&shown).1,
+            })
+        });
+        ControlFlow::Break(())
+    });
+    found
+}
+
+/// Splits rows by the bitmaps they belong to: key, and places in it.
+pub(super) fn by_bitmap(entry: &GroupEntry, rows: &RowSet) -> Vec<(i32, Vec<u32>)> {
+    let mut parts: Vec<(i32, Vec<u32>)> = Vec::new();
+    for position in rows.iter() {
+        let seq = (entry.group() + position / ROWS_PER_BITMAP * BLOCKS_PER_BITMAP) as i32;
+        let at = position % ROWS_PER_BITMAP;
+        match parts.last_mut() {
+            Some((last, places)) if *last == seq => places.push(at),
+            _ => parts.push((seq, vec![at])),
+        }
+    }
+    parts
+}
+
+/// Adds rows that are hidden from everybody, and that no index knows, to the group's bitmaps:
+/// outside of any transaction. The whole group is locked.
+pub fn fold(store: &ColdStore, placed: &PlacedEntry, rows: &RowSet) -> Result<(), ColdError> {
+    let mut placed = *placed;
+    flag(store, &mut placed, GroupFlags::BITMAPS)?;
+    for (seq, places) in by_bitmap(&placed.entry, rows) {
+        let known = bitmap_in_force(store, &placed.entry, seq)?;
+        let (tid, mut bitmap) = match known {
+            Some(known) => (Some(known.tid), known.bitmap),
+            None => (None, Bitmap::empty()),
+        };
+        for at in places {
+            bitmap.hide(at);
+            bitmap.note_as_cleaned(at);
+        }
+        let payload = bitmap.seal();
+        match tid {
+            Some(tid) => store.overwrite(tid, &payload),
+            None => {
+                let cid = pg_sys::CommandId::from(pg_sys::FirstCommandId);
+                store.insert(BITMAP_ID, seq, &payload, cid, Birth::Frozen, None);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Lets readers know that bitmaps of this group may follow.
+pub fn announce_bitmaps(store: &ColdStore, placed: &mut PlacedEntry) -> Result<(), ColdError> {
+    flag(store, placed, GroupFlags::BITMAPS)
+}
+
+/// Adds places to the bitmap with this key, in the running transaction. The whole group is locked,
+/// and flagged.
+pub(super) fn hide(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    seq: i32,
+    places: &[u32],
+    cid: pg_sys::CommandId,
+) -> Result<(), ColdError> {
+    let known = bitmap_in_force(store, entry, seq)?;
+    let hide = |mut bitmap: Bitmap| {
+        places.iter().for_each(|&at| bitmap.hide(at));
+        bitmap.seal()
+    };
+    let payload = match known {
+        // Of the same command: nobody sees the one without the other.
+        Some(known) if known.own == Some(cid) => {
+            store.overwrite(known.tid, &hide(known.bitmap));
+            return Ok(());
+        }
+        Some(known) => {
+            store.delete(known.tid);
+            hide(known.bitmap)
+        }
+        None => hide(Bitmap::empty()),
+    };
+    store.insert(BITMAP_ID, seq, &payload, cid, Birth::Transactional, None);
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! Hiding many rows of one group by one command.
+
+use std::collections::BTreeMap;
+
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::RowNumber;
+use pgrx::pg_sys;
+
+use super::bitmap::{self, BLOCKS_PER_BITMAP, ROWS_PER_BITMAP, by_bitmap};
+use super::{RowFate, versions, write};
+use crate::errors::ColdError;
+use crate::stop_point;
+use crate::store::directory::PlacedEntry;
+use crate::store::row_set::RowSet;
+
+/// Fewer rows than this of those that share a bitmap get marks of their own: one mark is a fiftieth
+/// of a bitmap.
+const FEW_ROWS: usize = 32;
+
+/// Hides rows in bulk, in the running transaction; `fates` are those of rows that were not simply
+/// deleted. The whole group is locked, and its bitmaps are announced.
+pub fn hide_in_bulk(
+    store: &ColdStore,
+    placed: &mut PlacedEntry,
+    rows: &RowSet,
+    fates: &BTreeMap<u32, RowFate>,
+    cid: pg_sys::CommandId,
+) -> Result<(), ColdError> {
+    let group = placed.entry.group();
+    let first_row = placed.entry.first_row.0;
+    for (seq, mut places) in by_bitmap(&placed.entry, rows) {
+        let start = (seq as u32 - group) / BLOCKS_PER_BITMAP * ROWS_PER_BITMAP;
+        let mut alone: Vec<(u32, RowFate)> = Vec::new();
+        if places.len() < FEW_ROWS {
+            let fate = |position| fates.get(&position).copied();
+            let each = places.drain(..).map(|at| start + at);
+            alone.extend(
+                each.map(|position| (position, fate(position).unwrap_or(RowFate::Deleted))),
+            );
+        } else {
+            let moved: Vec<_> = fates
+                .range(start..start + ROWS_PER_BITMAP)
+                .map(|(&position, &fate)| (position, fate))
+                .collect();
+            let noted = versions::insert(store, &placed.entry, seq, &moved, cid)?;
+            alone.extend(&moved[noted..]);
+            places.retain(|at| !alone.iter().any(|(position, _)| *position == start + at));
+            stop_point!("versions_written");
+            bitmap::hide(store, &placed.entry, seq, &places, cid)?;
+            stop_point!("bitmap_written");
+        }
+        for (position, fate) in alone {
+            write(
+                store,
+                placed,
+                RowNumber(first_row + u64::from(position)),
+                fate,
+                cid,
+            )?;
+        }
+        pgrx::check_for_interrupts!();
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! Marks as maintenance judges them.
+
+use howdah_bridge::store::{ColdStore, Visited};
+use pgrx::pg_sys;
+
+use super::shown::writer_of;
+use super::{hidden_where, with_pending};
+use crate::errors::ColdError;
+use crate::store::directory::GroupEntry;
+use crate::store::row_set::RowSet;
+
+/// What has become of the marked rows of a group, judged for maintenance.
+pub struct RowFates {
+    /// Hidden from everybody.
+    pub gone: RowSet,
+    /// Hidden by our own transaction or a committed one; old snapshots may see them.
+    pub dead: RowSet,
+    /// Being hidden by a running transaction.
+    pub leaving: RowSet,
+    /// One of these running transactions.
+    pub leaving_with: Option<pg_sys::TransactionId>,
+}
+
+/// Judges every mark of a group; `horizon` is the oldest transaction that a snapshot may need.
+pub fn fates(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    horizon: pg_sys::TransactionId,
+) -> Result<RowFates, ColdError> {
+    let writer_status = |shown: &Visited<'_>| {
+        let (xid, own) = writer_of(shown);
+        // SAFETY: lookups of transaction status, in the order of heap's visibility rules.
+        unsafe {
+            if own.is_some() {
+                Status::Committed
+            } else if xid == pg_sys::FrozenTransactionId {
+                Status::Old
+            } else if pg_sys::TransactionIdIsInProgress(xid) {
+                Status::Running(xid)
+            } else if !pg_sys::TransactionIdDidCommit(xid) {
+                Status::Void
+            } else if pg_sys::TransactionIdPrecedes(xid, horizon) {
+                Status::Old
+            } else {
+                Status::Committed
+            }
+        }
+    };
+    let mut leaving_with = None;
+    let mut where_status = |wanted: fn(&Status) -> bool| {
+        hidden_where(store, entry, &mut |shown| {
+            let status = writer_status(shown);
+            if let Status::Running(xid) = status {
+                leaving_with = Some(xid);
+            }
+            wanted(&status)
+        })
+    };
+    // In this order: a transaction that commits meanwhile is then found dead as well.
+    let leaving = where_status(|status| matches!(status, Status::Running(_)))?.unwrap_or_default();
+    let dead = where_status(|status| matches!(status, Status::Committed))?;
+    let dead = with_pending(store, entry, dead, |_| true).unwrap_or_default();
+    let gone = where_status(|status| matches!(status, Status::Old))?.unwrap_or_default();
+    Ok(RowFates {
+        gone,
+        dead,
+        leaving,
+        leaving_with,
+    })
+}
+
+/// What became of the writer of a mark.
+enum Status {
+    /// Committed, and everybody's snapshot knows it.
+    Old,
+    /// Committed, or our own.
+    Committed,
+    Running(pg_sys::TransactionId),
+    /// Aborted.
+    Void,
+}

@@ -1,0 +1,98 @@
+//! Where the rows of merged groups went.
+
+use std::ops::ControlFlow;
+
+use howdah_bridge::store::{Birth, ColdStore};
+use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
+use pgrx::pg_sys;
+
+use super::shown::{in_force, writer_of};
+use crate::errors::ColdError;
+use crate::store::directory::fnv1a;
+use crate::store::row_set::RowSet;
+
+pub(super) const FORWARD_ID: u32 = 5;
+const FORWARD_BYTES: usize = 32;
+
+/// Where the rows of a merged group went.
+pub enum Route<'a> {
+    /// From this number on, in their order, but for some that went nowhere.
+    InOrder {
+        first: RowNumber,
+        dropped: Option<&'a RowSet>,
+    },
+    /// Each to its own place, counted from this number; [`Route::DROPPED`] is none.
+    Scattered { first: RowNumber, places: Vec<u32> },
+}
+
+impl Route<'_> {
+    pub const DROPPED: u32 = u32::MAX;
+}
+
+/// Notes where the rows of a merged group went.
+pub fn forward(store: &ColdStore, group: u32, route: &Route<'_>, cid: pg_sys::CommandId) {
+    let (kind, first, table) = match route {
+        Route::InOrder { first, dropped } => (0_u32, first, dropped.map(RowSet::to_bytes)),
+        Route::Scattered { first, places } => {
+            let bytes = places.iter().flat_map(|place| place.to_le_bytes());
+            (1, first, Some(bytes.collect::<Vec<u8>>()))
+        }
+    };
+    let value_id = table
+        .as_ref()
+        .map_or(0, |bytes| store.write_value(&[bytes], cid));
+    let value_bytes = table.map_or(0, |bytes| bytes.len() as u32);
+    let mut payload = [0; FORWARD_BYTES];
+    payload[..8].copy_from_slice(&first.0.to_le_bytes());
+    payload[8..12].copy_from_slice(&value_id.to_le_bytes());
+    payload[12..16].copy_from_slice(&value_bytes.to_le_bytes());
+    payload[16..20].copy_from_slice(&kind.to_le_bytes());
+    let check = fnv1a(&payload[..24]);
+    payload[24..].copy_from_slice(&check.to_le_bytes());
+    let transactional = Birth::Transactional;
+    store.insert(FORWARD_ID, group as i32, &payload, cid, transactional, None);
+}
+
+/// Where a row of a merged group is now, and who has moved it.
+pub fn forwarded(
+    store: &ColdStore,
+    group: u32,
+    row: RowNumber,
+) -> Result<Option<(RowNumber, pg_sys::TransactionId)>, ColdError> {
+    let mut found = None;
+    store.visit(FORWARD_ID, group as i32..=group as i32, &mut |shown| {
+        if !in_force(&shown) {
+            return ControlFlow::Continue(());
+        }
+        found = Some((shown.payload.to_vec(), writer_of(&shown).0));
+        ControlFlow::Break(())
+    });
+    let Some((bytes, by)) = found else {
+        return Ok(None);
+    };
+    if bytes.len() != FORWARD_BYTES || bytes[24..] != fnv1a(&bytes[..24]).to_le_bytes() {
+        return Err(ColdError::DamagedMark { group });
+    }
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
+    let first = u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default());
+    let (value_id, value_bytes, kind) = (word(8), word(12), word(16));
+    let mut table = vec![0; value_bytes as usize];
+    if value_id != 0 {
+        store.read_value(value_id, 0, &mut table)?;
+    }
+    let position = (row.cold_block() - group) * ROWS_PER_COLD_BLOCK as u32
+        + (row.0 % ROWS_PER_COLD_BLOCK) as u32;
+    let place = if kind == 1 {
+        let at = position as usize * 4;
+        let place = table.get(at..at + 4).and_then(|b| b.try_into().ok());
+        place.map_or(Route::DROPPED, u32::from_le_bytes)
+    } else {
+        let dropped = RowSet::from_bytes(&table);
+        if dropped.contains(position) {
+            Route::DROPPED
+        } else {
+            position - dropped.count_below(position)
+        }
+    };
+    Ok((place != Route::DROPPED).then(|| (RowNumber(first + u64::from(place)), by)))
+}

@@ -1,0 +1,384 @@
+//! Row marks: what has become of cold rows since their group was written.
+//!
+//! ```text
+//!   id  16 + n / 2^31, seq n mod 2^31   mark of row n: deleted, updated to a TID, gone elsewhere
+//!   id  4, seq group + 64 k             bitmap of hidden rows among the k-th 16,384 of a group
+//!   id  6, seq group + 64 k + i         new versions of rows that such a bitmap hides
+//!   id  5, seq group                    where the rows of a merged group went
+//! ```
+//!
+//! A mark is an ordinary MVCC tuple of its writer's transaction: who does not see it still sees
+//! the row; an abort takes it back. There is at most one live mark per row, because whoever
+//! writes one holds the row's lock (or its whole group's) to the end of the transaction and has
+//! looked for a mark under that lock. Marks are never taken back otherwise; VACUUM may fold a
+//! mark that everybody sees into a bitmap.
+//!
+//! A bitmap holds rows hidden in bulk, and rows whose marks were folded. It is written by
+//! whoever holds the lock on the whole group: replaced (MVCC) by a transaction that hides more,
+//! changed in place where the rows are hidden to everybody anyway. Its second half says for which
+//! rows no index has an entry any more.
+//!
+//! Readers pay nothing for groups without marks: see [`GroupFlags`], set before the first mark
+//! of a group is written, hence before any snapshot can see it.
+
+mod bitmap;
+mod bulk;
+mod fates;
+mod forward;
+mod shown;
+mod single;
+mod traces;
+mod versions;
+
+use std::ops::ControlFlow;
+
+use howdah_bridge::slot::Origin;
+use howdah_bridge::store::{ColdStore, CopiedAs, TupleStamp, Visited};
+use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber, tid_of};
+use pgrx::pg_sys;
+
+use bitmap::{BITMAP_ID, bitmap_parts, bitmap_place, bitmaps_of, hidden_in_bulk, insert_bits};
+pub use bitmap::{announce_bitmaps, cleaned, fold, folded};
+pub use bulk::hide_in_bulk;
+pub use fates::{RowFates, fates};
+pub use forward::{Route, forward, forwarded};
+use shown::{in_force, writer_of};
+use single::{decode, key_of, key_ranges, row_of};
+pub use traces::{Trace, for_each_trace};
+use versions::VERSIONS_ID;
+
+use super::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
+use super::pending_marks;
+use super::row_set::RowSet;
+use crate::errors::ColdError;
+use crate::stop_point;
+
+/// What a mark says.
+#[derive(Clone, Copy, Debug)]
+pub enum RowFate {
+    Deleted,
+    Updated {
+        to: pg_sys::ItemPointerData,
+        /// Every column that a foreign key may refer to has its old value.
+        keeps_key: bool,
+    },
+    /// The new version is in another partition.
+    MovedAway,
+}
+
+/// A mark in force: of our own transaction or a committed one.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    pub fate: RowFate,
+    pub xid: pg_sys::TransactionId,
+    /// The command that wrote it, if that was our transaction.
+    pub own: Option<pg_sys::CommandId>,
+}
+
+/// Writes the mark of a row whose lock is held and that has none in force.
+pub fn write(
+    store: &ColdStore,
+    placed: &mut PlacedEntry,
+    row: RowNumber,
+    fate: RowFate,
+    cid: pg_sys::CommandId,
+) -> Result<(), ColdError> {
+    flag(store, placed, GroupFlags::ROW_MARKS)?;
+    single::insert(store, row, fate, cid);
+    Ok(())
+}
+
+/// Sets a flag of the group unless it is known to be set.
+fn flag(store: &ColdStore, placed: &mut PlacedEntry, flag: GroupFlags) -> Result<(), ColdError> {
+    if !placed.entry.flags.contain(flag) {
+        directory::add_flags(store, placed, flag)?;
+        stop_point!("group_flagged");
+        placed.entry.flags = placed.entry.flags.union(flag);
+    }
+    Ok(())
+}
+
+/// The mark of a row that is in force now. The row's lock is held, so that it stays so.
+pub fn of_row(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    row: RowNumber,
+) -> Result<Option<Mark>, ColdError> {
+    if let Some((command, fate)) = pending_marks::fate_of(store, entry, row) {
+        return Ok(Some(Mark {
+            fate,
+            // SAFETY: a row of this transaction's doing is pending, so it has an id.
+            xid: unsafe { pg_sys::GetCurrentTransactionId() },
+            own: Some(command),
+        }));
+    }
+    let mut found = Ok(None);
+    if entry.flags.contain(GroupFlags::ROW_MARKS) {
+        let (id, seq) = key_of(row);
+        store.visit(id, seq..=seq, &mut |shown| {
+            if !in_force(&shown) {
+                return ControlFlow::Continue(());
+            }
+            let (xid, own) = writer_of(&shown);
+            found = decode(entry.group(), shown.payload).map(|fate| Some(Mark { fate, xid, own }));
+            ControlFlow::Break(())
+        });
+    }
+    if matches!(found, Ok(None))
+        && entry.flags.contain(GroupFlags::BITMAPS)
+        && let Some(hidden) = hidden_in_bulk(store, entry, row)?
+    {
+        return Ok(Some(versions::of_row(store, entry, row)?.unwrap_or(hidden)));
+    }
+    found
+}
+
+/// The mark in force of a row of a group that was merged away, but not with this row.
+pub fn of_dropped_row(
+    store: &ColdStore,
+    group: u32,
+    row: RowNumber,
+) -> Result<Option<Mark>, ColdError> {
+    let entry = GroupEntry {
+        state: GroupState::Stored,
+        first_row: RowNumber(u64::from(group) * ROWS_PER_COLD_BLOCK),
+        capacity_rows: howdah_columnar::MAX_ROWS as u32,
+        row_count: howdah_columnar::MAX_ROWS as u32,
+        value_id: 0,
+        footer_bytes: 0,
+        body_bytes: 0,
+        origin: Origin::FROZEN,
+        flags: GroupFlags::ROW_MARKS.union(GroupFlags::BITMAPS),
+    };
+    of_row(store, &entry, row)
+}
+
+/// `ItemPointerSetMovedPartitions`
+pub fn moved_to_another_partition() -> pg_sys::ItemPointerData {
+    tid_of(
+        pg_sys::InvalidBlockNumber,
+        pg_sys::MovedPartitionsOffsetNumber as u16,
+    )
+}
+
+/// The mark of a row that another, running transaction has written, and which. Somebody may hold
+/// the row's lock at the same time if the two allow each other.
+pub fn arriving(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    row: RowNumber,
+) -> Result<Option<Mark>, ColdError> {
+    let mut found = Ok(None);
+    if entry.flags.contain(GroupFlags::ROW_MARKS) {
+        let (id, seq) = key_of(row);
+        store.visit(id, seq..=seq, &mut |shown| {
+            let (xid, own) = writer_of(&shown);
+            // SAFETY: a lookup among running transactions.
+            if own.is_some() || !unsafe { pg_sys::TransactionIdIsInProgress(xid) } {
+                return ControlFlow::Continue(());
+            }
+            found = decode(entry.group(), shown.payload).map(|fate| Some(Mark { fate, xid, own }));
+            ControlFlow::Break(())
+        });
+    }
+    found
+}
+
+/// Whether the snapshot sees every row of a group that it sees.
+unsafe fn sees_through_marks(snapshot: pg_sys::Snapshot) -> bool {
+    use pg_sys::SnapshotType::{SNAPSHOT_ANY, SNAPSHOT_NON_VACUUMABLE, SNAPSHOT_TOAST};
+    // SAFETY: the caller's snapshot is valid.
+    let kind = unsafe { (*snapshot).snapshot_type };
+    kind == SNAPSHOT_ANY || kind == SNAPSHOT_NON_VACUUMABLE || kind == SNAPSHOT_TOAST
+}
+
+/// Whether the row is hidden from the snapshot. A dirty snapshot is told who is about to hide it.
+///
+/// # Safety
+/// `snapshot` is valid.
+pub unsafe fn hides(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    row: RowNumber,
+    snapshot: pg_sys::Snapshot,
+) -> Result<bool, ColdError> {
+    // SAFETY: as for this function.
+    unsafe {
+        if entry.flags.are_clear() || sees_through_marks(snapshot) {
+            return Ok(false);
+        }
+        let kind = (*snapshot).snapshot_type;
+        let mvcc = kind == pg_sys::SnapshotType::SNAPSHOT_MVCC;
+        if let Some(command) = pending_marks::command_hiding(store, entry, row)
+            && (!mvcc || command < (*snapshot).curcid)
+        {
+            return Ok(true);
+        }
+        let dirty = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY;
+        let (mut hidden, mut damage) = (false, None);
+        let sees = |shown: &Visited<'_>| {
+            if !dirty {
+                return store.visible(shown.tuple, shown.buffer, snapshot);
+            }
+            let mut own = *snapshot;
+            let visible = pg_sys::HeapTupleSatisfiesVisibility(shown.tuple, &mut own, shown.buffer);
+            if visible && own.xmin != pg_sys::InvalidTransactionId {
+                // Being hidden by a running transaction: to be waited for.
+                (*snapshot).xmax = own.xmin;
+                return false;
+            }
+            visible
+        };
+        if entry.flags.contain(GroupFlags::ROW_MARKS) {
+            let (id, seq) = key_of(row);
+            store.visit(id, seq..=seq, &mut |shown| {
+                hidden |= sees(&shown);
+                ControlFlow::Continue(())
+            });
+        }
+        if !hidden && entry.flags.contain(GroupFlags::BITMAPS) {
+            let (seq, at) = bitmap_place(entry, row);
+            store.visit(BITMAP_ID, seq..=seq, &mut |shown| {
+                match bitmap_parts(entry.group(), shown.payload) {
+                    Ok((bits, _)) if bits[at / 8] >> (at % 8) & 1 == 1 => hidden |= sees(&shown),
+                    Ok(_) => {}
+                    Err(error) => damage = Some(error),
+                }
+                ControlFlow::Continue(())
+            });
+        }
+        match damage {
+            Some(error) => Err(error),
+            None => Ok(hidden),
+        }
+    }
+}
+
+/// The rows of a group that are hidden from the snapshot, by position; `None` if there are none.
+///
+/// # Safety
+/// `snapshot` is valid.
+pub unsafe fn hidden_from(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    snapshot: pg_sys::Snapshot,
+) -> Result<Option<RowSet>, ColdError> {
+    // SAFETY: as for this function.
+    unsafe {
+        if entry.flags.are_clear() || sees_through_marks(snapshot) {
+            return Ok(None);
+        }
+        if (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY {
+            // What is about to be hidden is to be shown, along with who does it.
+            return hidden_now(store, entry);
+        }
+        let mvcc = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC;
+        let curcid = (*snapshot).curcid;
+        let stored = hidden_where(store, entry, &mut |shown| {
+            store.visible(shown.tuple, shown.buffer, snapshot)
+        })?;
+        Ok(with_pending(store, entry, stored, |command| {
+            !mvcc || command < curcid
+        }))
+    }
+}
+
+/// Adds rows that are hidden in memory only.
+fn with_pending(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    stored: Option<RowSet>,
+    sees: impl Fn(pg_sys::CommandId) -> bool,
+) -> Option<RowSet> {
+    if !pending_marks::any() {
+        return stored;
+    }
+    let mut rows = stored.unwrap_or_else(|| RowSet::with_bound(entry.capacity_rows));
+    pending_marks::add_to(store, entry, &mut rows, sees);
+    (!rows.is_empty()).then_some(rows)
+}
+
+/// The rows of a group that are hidden now: by our own transaction or a committed one.
+pub fn hidden_now(store: &ColdStore, entry: &GroupEntry) -> Result<Option<RowSet>, ColdError> {
+    let stored = hidden_where(store, entry, &mut |shown| in_force(shown))?;
+    Ok(with_pending(store, entry, stored, |_| true))
+}
+
+/// The rows of a group that another, running transaction is about to hide.
+pub fn arriving_in(store: &ColdStore, entry: &GroupEntry) -> Result<Option<RowSet>, ColdError> {
+    hidden_where(store, entry, &mut |shown| {
+        let (xid, own) = writer_of(shown);
+        // SAFETY: a lookup among running transactions.
+        own.is_none() && unsafe { pg_sys::TransactionIdIsInProgress(xid) }
+    })
+}
+
+/// The rows of a group that are hidden by marks and bitmaps that `judge` wants.
+pub fn hidden_where(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    judge: &mut dyn FnMut(&Visited<'_>) -> bool,
+) -> Result<Option<RowSet>, ColdError> {
+    let mut hidden = RowSet::with_bound(entry.capacity_rows);
+    let first = entry.first_row.0;
+    if entry.flags.contain(GroupFlags::ROW_MARKS) {
+        for (id, seqs) in key_ranges(entry.first_row, entry.capacity_rows) {
+            store.visit_by_page(id, seqs, &mut |shown| {
+                if judge(&shown) {
+                    hidden.insert((row_of(id, shown.seq).0 - first) as u32);
+                }
+            });
+        }
+    }
+    let mut damage = None;
+    if entry.flags.contain(GroupFlags::BITMAPS) {
+        store.visit(BITMAP_ID, bitmaps_of(entry), &mut |shown| {
+            if !judge(&shown) {
+                return ControlFlow::Continue(());
+            }
+            match bitmap_parts(entry.group(), shown.payload) {
+                Ok((bits, _)) => insert_bits(entry, shown.seq, bits, &mut hidden),
+                Err(error) => damage = Some(error),
+            }
+            ControlFlow::Continue(())
+        });
+    }
+    match damage {
+        Some(error) => Err(error),
+        None => Ok((!hidden.is_empty()).then_some(hidden)),
+    }
+}
+
+/// Copies a group's marks and bitmaps into another store as they are, but for dead ones.
+pub fn copy(
+    from: &ColdStore,
+    to: &ColdStore,
+    entry: &GroupEntry,
+    cid: pg_sys::CommandId,
+    horizon: pg_sys::TransactionId,
+) {
+    let mut ranges = vec![
+        (BITMAP_ID, bitmaps_of(entry)),
+        (VERSIONS_ID, versions::keys_of(entry)),
+    ];
+    ranges.extend(key_ranges(entry.first_row, entry.capacity_rows));
+    for (id, seqs) in ranges {
+        let mut found = Vec::new();
+        from.visit(id, seqs, &mut |shown| {
+            // SAFETY: the page is pinned and share-locked while the tuple is shown.
+            unsafe {
+                let fate = pg_sys::HeapTupleSatisfiesVacuum(shown.tuple, horizon, shown.buffer);
+                if fate != pg_sys::HTSV_Result::HEAPTUPLE_DEAD {
+                    let stamp = TupleStamp::of(shown.tuple);
+                    found.push((shown.seq, shown.payload.to_vec(), stamp));
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        for (seq, payload, stamp) in found {
+            let copied_as = CopiedAs::Stamped(stamp, horizon);
+            to.insert_copy(id, seq, &payload, cid, copied_as, None);
+            pgrx::check_for_interrupts!();
+        }
+    }
+}

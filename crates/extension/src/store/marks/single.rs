@@ -1,0 +1,80 @@
+//! Marks of single rows.
+
+use std::ops::RangeInclusive;
+
+use howdah_bridge::store::{Birth, ColdStore};
+use howdah_bridge::tid::RowNumber;
+use pgrx::pg_sys;
+
+use super::RowFate;
+use crate::errors::ColdError;
+use crate::store::directory::fnv1a;
+
+pub(super) const FIRST_MARK_ID: u32 = 16;
+const MARK_BYTES: usize = 16;
+const SEQ_BITS: u32 = 31;
+
+pub(super) fn key_of(row: RowNumber) -> (u32, i32) {
+    let id = FIRST_MARK_ID + (row.0 >> SEQ_BITS) as u32;
+    (id, (row.0 & ((1 << SEQ_BITS) - 1)) as i32)
+}
+
+pub(super) fn row_of(id: u32, seq: i32) -> RowNumber {
+    RowNumber((u64::from(id - FIRST_MARK_ID) << SEQ_BITS) | seq as u64)
+}
+
+/// The key ranges of the marks of `rows` row numbers from `first` on.
+pub(super) fn key_ranges(first: RowNumber, rows: u32) -> Vec<(u32, RangeInclusive<i32>)> {
+    let last = RowNumber(first.0 + u64::from(rows.max(1)) - 1);
+    let ((low_id, low), (high_id, high)) = (key_of(first), key_of(last));
+    if low_id == high_id {
+        vec![(low_id, low..=high)]
+    } else {
+        vec![(low_id, low..=i32::MAX), (high_id, 0..=high)]
+    }
+}
+
+fn encode(fate: RowFate) -> [u8; MARK_BYTES] {
+    let mut out = [0; MARK_BYTES];
+    out[0] = match fate {
+        RowFate::Deleted => 1,
+        RowFate::Updated { to: tid, keeps_key } => {
+            out[1] = u8::from(keeps_key);
+            out[2..4].copy_from_slice(&tid.ip_blkid.bi_hi.to_le_bytes());
+            out[4..6].copy_from_slice(&tid.ip_blkid.bi_lo.to_le_bytes());
+            out[6..8].copy_from_slice(&tid.ip_posid.to_le_bytes());
+            2
+        }
+        RowFate::MovedAway => 3,
+    };
+    let check = fnv1a(&out[..8]);
+    out[8..].copy_from_slice(&check.to_le_bytes());
+    out
+}
+
+pub(super) fn decode(group: u32, payload: &[u8]) -> Result<RowFate, ColdError> {
+    let half = |at: usize| u16::from_le_bytes([payload[at], payload[at + 1]]);
+    if payload.len() != MARK_BYTES || payload[8..] != fnv1a(&payload[..8]).to_le_bytes() {
+        return Err(ColdError::DamagedMark { group });
+    }
+    match payload[0] {
+        1 => Ok(RowFate::Deleted),
+        2 => Ok(RowFate::Updated {
+            to: pg_sys::ItemPointerData {
+                ip_blkid: pg_sys::BlockIdData {
+                    bi_hi: half(2),
+                    bi_lo: half(4),
+                },
+                ip_posid: half(6),
+            },
+            keeps_key: payload[1] == 1,
+        }),
+        3 => Ok(RowFate::MovedAway),
+        _ => Err(ColdError::DamagedMark { group }),
+    }
+}
+
+pub(super) fn insert(store: &ColdStore, row: RowNumber, fate: RowFate, cid: pg_sys::CommandId) {
+    let (id, seq) = key_of(row);
+    store.insert(id, seq, &encode(fate), cid, Birth::Transactional, None);
+}

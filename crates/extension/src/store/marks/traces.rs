@@ -1,0 +1,74 @@
+//! Everything that marks leave behind, for sweeping.
+
+use std::ops::ControlFlow;
+
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
+use pgrx::pg_sys;
+
+use super::bitmap::BITMAP_ID;
+use super::forward::FORWARD_ID;
+use super::shown::{in_force, writer_of};
+use super::single::{FIRST_MARK_ID, key_of, row_of};
+use super::versions::VERSIONS_ID;
+
+/// Where every mark, bitmap, list and forward is, for sweeping.
+#[derive(Clone, Copy, Debug)]
+pub enum Trace {
+    /// A mark of one row.
+    Row(RowNumber),
+    /// A bitmap of rows from this one on.
+    Bitmap(RowNumber),
+    /// A list of new versions of rows around this one, and its writer.
+    Versions(RowNumber, pg_sys::TransactionId),
+    /// A forward of the group that begins with this row; the value that lists dropped rows.
+    Forward(RowNumber, Option<u32>),
+}
+
+/// Shows every mark, bitmap, list and forward that is in force, of row numbers below `end`.
+pub fn for_each_trace(
+    store: &ColdStore,
+    end: u64,
+    mut show: impl FnMut(pg_sys::ItemPointerData, Trace) -> ControlFlow<()>,
+) {
+    let block_start = |seq: i32| RowNumber(seq as u64 * ROWS_PER_COLD_BLOCK);
+    let last = RowNumber(end.max(1) - 1);
+    for id in FIRST_MARK_ID..=key_of(last).0 {
+        visit_in_force(store, id, &mut |tid, seq, _| {
+            show(tid, Trace::Row(row_of(id, seq)))
+        });
+    }
+    visit_in_force(store, BITMAP_ID, &mut |tid, seq, _| {
+        show(tid, Trace::Bitmap(block_start(seq)))
+    });
+    store.visit(VERSIONS_ID, 0..=i32::MAX, &mut |shown| {
+        if !in_force(&shown) {
+            return ControlFlow::Continue(());
+        }
+        // SAFETY: the tuple is shown right now.
+        let tid = unsafe { (*shown.tuple).t_self };
+        show(
+            tid,
+            Trace::Versions(block_start(shown.seq), writer_of(&shown).0),
+        )
+    });
+    visit_in_force(store, FORWARD_ID, &mut |tid, seq, payload| {
+        let id = payload.get(8..12).and_then(|b| b.try_into().ok());
+        let id = id.map(u32::from_le_bytes).filter(|&id| id != 0);
+        show(tid, Trace::Forward(block_start(seq), id))
+    });
+}
+
+/// Takes a tuple's place, the second part of its key, and its payload.
+type ShowInForce<'a> = dyn FnMut(pg_sys::ItemPointerData, i32, &[u8]) -> ControlFlow<()> + 'a;
+
+fn visit_in_force(store: &ColdStore, id: u32, show: &mut ShowInForce<'_>) {
+    store.visit(id, 0..=i32::MAX, &mut |shown| {
+        if !in_force(&shown) {
+            return ControlFlow::Continue(());
+        }
+        // SAFETY: the tuple is shown right now.
+        let tid = unsafe { (*shown.tuple).t_self };
+        show(tid, shown.seq, shown.payload)
+    });
+}
