@@ -15,6 +15,20 @@
 //! The group's lock comes first, so that whoever locks a whole group meets everybody at work on
 //! its rows. All of them are held to the end of the transaction, survive PREPARE, and go with the
 //! subtransaction that took them. Deadlocks, timeouts and cancels are PostgreSQL's business.
+//!
+//! On heap, who may share a row with its holders passes those who wait for it; the server's lock
+//! manager makes him queue behind them. So a row has two sides, and is locked by whoever holds a lock on
+//! one of them while nobody else holds a conflicting one on the other:
+//!
+//! ```text
+//!   main   taken if it is free of conflicts with holders and waiters
+//!   late   taken by who conflicts with waiters on the main side only
+//!   turn   held while waiting for either, so that there is one queue; not by who holds the row in
+//!          another mode already, whom the queue may be waiting for
+//! ```
+//!
+//! Whoever has taken one side looks at the other, and gives his side back if it is held: of two who
+//! come at once, at least one sees the other.
 
 use pgrx::pg_sys;
 
@@ -78,6 +92,32 @@ pub enum Wait {
     Not,
 }
 
+/// The lock of a row that was taken; see the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Main,
+    Late,
+}
+
+impl Side {
+    fn other(self) -> Side {
+        match self {
+            Side::Main => Side::Late,
+            Side::Late => Side::Main,
+        }
+    }
+
+    /// Told apart by bits above every offset of a cold TID.
+    fn offset_bits(self) -> u16 {
+        match self {
+            Side::Main => 0,
+            Side::Late => 0x4000,
+        }
+    }
+}
+
+const TURN_BITS: u16 = 0x8000;
+
 /// A relation's lock tags.
 #[derive(Clone, Copy)]
 pub struct Locks {
@@ -114,10 +154,17 @@ impl Locks {
         self.tag(kind, FIRST_COLD_BLOCK + group, 0)
     }
 
-    fn row(self, row: RowNumber) -> pg_sys::LOCKTAG {
+    fn row(self, row: RowNumber, bits: u16) -> pg_sys::LOCKTAG {
         let tid = row.tid();
-        let block = crate::tid::block_of(&tid);
-        self.tag(pg_sys::LockTagType::LOCKTAG_TUPLE, block, tid.ip_posid)
+        let (kind, block) = (
+            pg_sys::LockTagType::LOCKTAG_TUPLE,
+            crate::tid::block_of(&tid),
+        );
+        self.tag(kind, block, tid.ip_posid | bits)
+    }
+
+    fn side(self, row: RowNumber, side: Side) -> pg_sys::LOCKTAG {
+        self.row(row, side.offset_bits())
     }
 
     /// Whether this transaction may work on rows of the group in this way without asking again.
@@ -147,64 +194,103 @@ impl Locks {
 
     /// Gives back one [`Locks::lock_in_bulk`] before the transaction ends.
     pub fn unlock_bulk(self, group: u32, lock: RowLock) {
-        // SAFETY: the tag lives during the call; held by this transaction.
-        unsafe {
-            pg_sys::LockRelease(
-                &self.group(group),
-                lock.in_bulk() as pg_sys::LOCKMODE,
-                false,
-            );
-        }
+        release(&self.group(group), lock.in_bulk());
     }
 
     /// Locks a row whose group is locked for it; `None` if it would have to wait and may not.
-    /// The answer is whether it was not locked so before.
-    pub fn lock_row(self, row: RowNumber, lock: RowLock, wait: Wait) -> Option<bool> {
-        acquire(&self.row(row), lock.on_row(), wait)
+    /// The answer is what was newly taken, if it was not locked so before.
+    pub fn lock_row(self, row: RowNumber, lock: RowLock, wait: Wait) -> Option<Option<Side>> {
+        let mode = lock.on_row();
+        if let Some(new) = self.try_side(row, Side::Main, mode) {
+            return Some(new.then_some(Side::Main));
+        }
+        let only_waiters = !has_conflict(&self.side(row, Side::Main), mode);
+        if only_waiters && let Some(new) = self.try_side(row, Side::Late, mode) {
+            return Some(new.then_some(Side::Late));
+        }
+        (wait == Wait::Forever).then(|| self.queue_for(row, mode))
+    }
+
+    /// Takes one side if nobody is in the way on either.
+    fn try_side(self, row: RowNumber, side: Side, mode: u32) -> Option<bool> {
+        let new = acquire(&self.side(row, side), mode, Wait::Not)?;
+        self.keep_side(row, side, mode).then_some(new)
+    }
+
+    /// Gives a side back if somebody is in the way on the other.
+    fn keep_side(self, row: RowNumber, side: Side, mode: u32) -> bool {
+        let alone = !has_conflict(&self.side(row, side.other()), mode);
+        if !alone {
+            release(&self.side(row, side), mode);
+        }
+        alone
+    }
+
+    fn queue_for(self, row: RowNumber, mode: u32) -> Option<Side> {
+        let is_mine = |side| held_at_all(&self.side(row, side));
+        let turn = self.row(row, TURN_BITS);
+        let takes_turn = !is_mine(Side::Main) && !is_mine(Side::Late);
+        if takes_turn {
+            acquire(&turn, mode, Wait::Forever);
+        }
+        let mut side = Side::Main;
+        let new = loop {
+            let new = acquire(&self.side(row, side), mode, Wait::Forever) == Some(true);
+            if self.keep_side(row, side, mode) {
+                break new;
+            }
+            side = side.other();
+        };
+        if takes_turn {
+            release(&turn, mode);
+        }
+        new.then_some(side)
     }
 
     /// The transactions of others that hold FOR KEY SHARE locks on the row itself. They all have
     /// ids: see [`announce`].
     pub fn key_sharers(self, row: RowNumber) -> Vec<pg_sys::TransactionId> {
-        let tag = self.row(row);
-        let mode = pg_sys::AccessExclusiveLock as pg_sys::LOCKMODE;
-        let mut count = 0;
         let mut xids = Vec::new();
-        // SAFETY: the array has `count` entries. A backend's fields may change under our eyes: its
-        // id counts only if it runs the same transaction before and after the look.
-        unsafe {
-            let holders = pg_sys::GetLockConflicts(&tag, mode, &mut count);
-            for i in 0..count as usize {
-                let holder = &*holders.add(i);
-                if holder.procNumber < 0 {
-                    // A prepared transaction: its id stands for it.
-                    xids.push(pg_sys::TransactionId::from(holder.localTransactionId));
-                    continue;
-                }
-                let process = pg_sys::ProcNumberGetProc(holder.procNumber);
-                if process.is_null() {
-                    continue;
-                }
-                let same = || {
-                    (&raw const (*process).vxid.lxid).read_volatile() == holder.localTransactionId
-                };
-                let before = same();
-                let xid = (&raw const (*process).xid).read_volatile();
-                if before && same() && xid != pg_sys::InvalidTransactionId {
-                    xids.push(xid);
-                }
-            }
-            pg_sys::pfree(holders.cast());
+        for side in [Side::Main, Side::Late] {
+            add_holders(&self.side(row, side), &mut xids);
         }
         xids
     }
 
     /// Gives back a lock that [`Locks::lock_row`] has newly taken.
-    pub fn unlock_row(self, row: RowNumber, lock: RowLock) {
-        // SAFETY: the tag lives during the call; held by this transaction.
-        unsafe {
-            pg_sys::LockRelease(&self.row(row), lock.on_row() as pg_sys::LOCKMODE, false);
+    pub fn unlock_row(self, row: RowNumber, side: Side, lock: RowLock) {
+        release(&self.side(row, side), lock.on_row());
+    }
+}
+
+/// Adds the ids of the transactions of others that hold the lock in any mode.
+fn add_holders(tag: &pg_sys::LOCKTAG, xids: &mut Vec<pg_sys::TransactionId>) {
+    let mode = pg_sys::AccessExclusiveLock as pg_sys::LOCKMODE;
+    let mut count = 0;
+    // SAFETY: the array has `count` entries. A backend's fields may change under our eyes: its
+    // id counts only if it runs the same transaction before and after the look.
+    unsafe {
+        let holders = pg_sys::GetLockConflicts(tag, mode, &mut count);
+        for i in 0..count as usize {
+            let holder = &*holders.add(i);
+            if holder.procNumber < 0 {
+                // A prepared transaction: its id stands for it.
+                xids.push(pg_sys::TransactionId::from(holder.localTransactionId));
+                continue;
+            }
+            let process = pg_sys::ProcNumberGetProc(holder.procNumber);
+            if process.is_null() {
+                continue;
+            }
+            let same =
+                || (&raw const (*process).vxid.lxid).read_volatile() == holder.localTransactionId;
+            let before = same();
+            let xid = (&raw const (*process).xid).read_volatile();
+            if before && same() && xid != pg_sys::InvalidTransactionId {
+                xids.push(xid);
+            }
         }
+        pg_sys::pfree(holders.cast());
     }
 }
 
@@ -220,6 +306,29 @@ pub fn announce() -> pg_sys::TransactionId {
 fn held(tag: &pg_sys::LOCKTAG, mode: u32) -> bool {
     // SAFETY: a lookup in this backend's own table of locks.
     unsafe { pg_sys::LockHeldByMe(tag, mode as pg_sys::LOCKMODE, false) }
+}
+
+/// Whether this transaction holds the lock in any mode.
+fn held_at_all(tag: &pg_sys::LOCKTAG) -> bool {
+    let weakest = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+    // SAFETY: as above.
+    unsafe { pg_sys::LockHeldByMe(tag, weakest, true) }
+}
+
+/// Whether somebody else holds the lock in a mode that conflicts.
+fn has_conflict(tag: &pg_sys::LOCKTAG, mode: u32) -> bool {
+    let mut count = 0;
+    // SAFETY: the tag lives during the call; the list is allocated for us.
+    unsafe {
+        let holders = pg_sys::GetLockConflicts(tag, mode as pg_sys::LOCKMODE, &mut count);
+        pg_sys::pfree(holders.cast());
+    }
+    count > 0
+}
+
+fn release(tag: &pg_sys::LOCKTAG, mode: u32) {
+    // SAFETY: the tag lives during the call; held by this transaction.
+    unsafe { pg_sys::LockRelease(tag, mode as pg_sys::LOCKMODE, false) };
 }
 
 fn acquire(tag: &pg_sys::LOCKTAG, mode: u32, wait: Wait) -> Option<bool> {

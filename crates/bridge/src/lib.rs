@@ -11,9 +11,11 @@
 //!             ──> relation           open relations as guards
 //!             ──> hot                what heap has for hot rows, made safe for cold t_ctid links
 //!             ──> cold_lock          locks on cold rows and row groups
+//!             ──> catalog            the rows of a system catalog
 //!             ──> collation          how a collation orders text
 //!             ──> counters           cumulative statistics per table
 //!             ──> malloc             freed memory kept for the next row group
+//!             ──> proc_flags         what this process is to others
 //!             ──> ffi                functions pgrx does not bind
 //! ```
 //!
@@ -23,12 +25,14 @@
 //!   owner of the aborting transaction releases what the guard held.
 //! - What differs between PostgreSQL majors stays in this crate.
 
+pub mod catalog;
 pub mod cold_lock;
 pub mod collation;
 pub mod counters;
 pub mod ffi;
 pub mod hot;
 pub mod malloc;
+pub mod proc_flags;
 pub mod relation;
 pub mod slot;
 pub mod store;

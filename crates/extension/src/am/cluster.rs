@@ -90,10 +90,27 @@ unsafe extern "C-unwind" fn relation_copy_for_cluster(
         };
         hot.copy(old_index, use_sort, &mut counts);
         ffi::end_heap_rewrite(hot.rewrite);
-        copy_cold(old_table, new_table, oldest_xmin, &mut counts);
+        let horizon = older_than_all(oldest_xmin, *xid_cutoff);
+        copy_cold(old_table, new_table, horizon, &mut counts);
         *num_tuples += counts.kept;
         *tups_vacuumed += counts.removed;
         *tups_recently_dead += counts.recently_dead;
+    }
+}
+
+/// What everybody in this database sees as finished. The new table's `relfrozenxid` will be `xid_cutoff`,
+/// which is `oldest_xmin` or the old table's own `relfrozenxid` if that is younger: then a transaction of
+/// another database holds back our snapshot, and with it the horizon, but an earlier VACUUM of the table
+/// knew already that nobody here needs what is older. The cold store may be less frozen than the table.
+fn older_than_all(
+    oldest_xmin: pg_sys::TransactionId,
+    xid_cutoff: pg_sys::TransactionId,
+) -> pg_sys::TransactionId {
+    // SAFETY: a comparison of two transaction ids.
+    if unsafe { pg_sys::TransactionIdPrecedes(oldest_xmin, xid_cutoff) } {
+        xid_cutoff
+    } else {
+        oldest_xmin
     }
 }
 

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use howdah_bridge::catalog::for_each_row;
 use pgrx::bgworkers::{
     BackgroundWorker, BackgroundWorkerBuilder, BgWorkerStartTime, DynamicBackgroundWorker,
     SignalWakeFlags,
@@ -89,32 +90,15 @@ fn connectable_databases() -> Vec<u32> {
     // SAFETY: a scan of a shared catalog in a transaction of its own.
     unsafe {
         pg_sys::StartTransactionCommand();
-        let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
-        let catalog = pg_sys::table_open(pg_sys::DatabaseRelationId, lock);
-        let scan = pg_sys::systable_beginscan(
-            catalog,
-            pg_sys::InvalidOid,
-            false,
-            std::ptr::null_mut(),
-            0,
-            std::ptr::null_mut(),
-        );
         let mut databases = Vec::new();
-        loop {
-            let tuple = pg_sys::systable_getnext(scan);
-            if tuple.is_null() {
-                break;
-            }
-            let data = (*tuple).t_data.cast::<u8>();
-            let form = &*data
-                .add(usize::from((*(*tuple).t_data).t_hoff))
-                .cast::<pg_sys::FormData_pg_database>();
-            if form.datallowconn && !form.datistemplate {
-                databases.push(form.oid.to_u32());
-            }
-        }
-        pg_sys::systable_endscan(scan);
-        pg_sys::table_close(catalog, lock);
+        for_each_row(
+            pg_sys::DatabaseRelationId,
+            |form: &pg_sys::FormData_pg_database| {
+                if form.datallowconn && !form.datistemplate {
+                    databases.push(form.oid.to_u32());
+                }
+            },
+        );
         pg_sys::CommitTransactionCommand();
         databases
     }

@@ -4,11 +4,13 @@
 //! all-visible first, another one removes the moved versions afterwards and truncates the hot
 //! side. Commits as it goes, so it cannot run inside a transaction block.
 
+use howdah_bridge::relation::{OpenRelation, name_of};
 use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
 
 use super::policy;
 use super::progress::{Phase, Progress};
-use super::table::{Task, compact};
+use super::survey::survey;
+use super::table::{StepTable, Task, compact};
 use super::transactions::Transactions;
 use super::vacuum::{freeze_cold_store, vacuum};
 use crate::am;
@@ -57,9 +59,55 @@ unsafe extern "C-unwind" fn howdah_compact(fcinfo: pg_sys::FunctionCallInfo) -> 
         }
         freeze_cold_store(table, true);
         Transactions::Procedure.commit();
+        let left = left_behind(table);
+        Transactions::Procedure.commit();
         drop(progress);
+        if let Some(left) = left {
+            left.tell();
+        }
         pg_sys::SPI_finish();
         pg_sys::Datum::from(0)
+    }
+}
+
+/// What stays hot because somebody's snapshot is too old for it.
+struct LeftBehind {
+    table: String,
+    invisible_pages: u32,
+    pages: u32,
+}
+
+/// `None` if every page with rows is visible to all.
+fn left_behind(table: pg_sys::Oid) -> Option<LeftBehind> {
+    let step = StepTable::open(table, true)?;
+    // SAFETY: the table is open and locked.
+    let (table, survey) = unsafe { (name_of(step.raw()), survey(step.raw(), u64::MAX)) };
+    (survey.invisible > 0).then(|| LeftBehind {
+        table,
+        invisible_pages: survey.invisible,
+        pages: survey.quiet.len(),
+    })
+}
+
+impl LeftBehind {
+    fn tell(&self) {
+        let LeftBehind {
+            table,
+            invisible_pages,
+            pages,
+        } = self;
+        pgrx::pg_sys::panic::ErrorReport::new(
+            PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+            format!(
+                "{invisible_pages} of {pages} pages of \"{table}\" stay hot: not every transaction sees the same rows there"
+            ),
+            pgrx::function_name!(),
+        )
+        .set_hint(
+            "Old snapshots are held by long transactions, prepared transactions, replication slots and standbys. \
+             Compact again when they have gone on.",
+        )
+        .report(pgrx::PgLogLevel::NOTICE);
     }
 }
 
@@ -86,8 +134,8 @@ unsafe fn refuse_transaction_block(context: *mut pg_sys::Node) {
 unsafe fn check_table(table: pg_sys::Oid) {
     // SAFETY: catalog lookups; the relation is opened with a lock that any reader takes.
     unsafe {
-        let rel = howdah_bridge::relation::OpenRelation::open(table, pg_sys::AccessShareLock);
-        let name = howdah_bridge::relation::name_of(rel.raw());
+        let rel = OpenRelation::open(table, pg_sys::AccessShareLock);
+        let name = name_of(rel.raw());
         let may = pg_sys::pg_class_aclcheck(
             table,
             pg_sys::GetUserId(),

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
+use howdah_bridge::proc_flags;
 use howdah_bridge::relation::OpenRelation;
 use pgrx::pg_sys;
 
@@ -34,6 +35,20 @@ impl StepTable {
     /// `None` if the table is gone, is not ours to compact, or (unless `wait`) is locked.
     /// To be called at the start of a transaction.
     pub fn open(table: pg_sys::Oid, wait: bool) -> Option<StepTable> {
+        StepTable::open_for(table, wait, || ())
+    }
+
+    /// As [`open`](Self::open), for a transaction that does nothing but vacuum.
+    pub fn open_for_vacuum(table: pg_sys::Oid, wait: bool) -> Option<StepTable> {
+        // SAFETY: runs before the snapshot is taken; VACUUM writes nothing transactional.
+        StepTable::open_for(table, wait, || unsafe { proc_flags::count_as_vacuum() })
+    }
+
+    fn open_for(
+        table: pg_sys::Oid,
+        wait: bool,
+        before_snapshot: impl FnOnce(),
+    ) -> Option<StepTable> {
         // SAFETY: a transaction has just begun, so its isolation level may be chosen. Moves
         // change nothing that a serializable transaction could notice.
         unsafe {
@@ -42,6 +57,7 @@ impl StepTable {
                 return None;
             }
         }
+        before_snapshot();
         let rel = OpenRelation::try_open(table, LOCK)?;
         // SAFETY: the relation is open.
         unsafe {

@@ -19,7 +19,7 @@ const UNFROZEN_SHARE: u32 = 32;
 
 /// Vacuums the table. `false` if it could not be opened.
 pub fn vacuum(table: pg_sys::Oid, wait: bool) -> bool {
-    let Some(step) = StepTable::open(table, wait) else {
+    let Some(step) = StepTable::open_for_vacuum(table, wait) else {
         return false;
     };
     // SAFETY: the relation is open and locked as vacuum wants it; no row of ours is pending.
@@ -38,7 +38,7 @@ pub fn vacuum(table: pg_sys::Oid, wait: bool) -> bool {
 /// Freezes what was written to the table's cold store, if it is much. `false` if it could not be
 /// done yet: somebody's snapshot is too old, or somebody else is vacuuming.
 pub fn freeze_cold_store(table: pg_sys::Oid, wait: bool) -> bool {
-    let Some(step) = StepTable::open(table, wait) else {
+    let Some(step) = StepTable::open_for_vacuum(table, wait) else {
         return false;
     };
     // SAFETY: the table is open and locked; its TOAST relation cannot go away meanwhile.

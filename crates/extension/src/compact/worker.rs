@@ -16,7 +16,9 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
 
+use howdah_bridge::catalog::for_each_row;
 use howdah_bridge::ffi;
+use howdah_bridge::proc_flags;
 use howdah_bridge::relation::main_fork_blocks;
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::{PgTryBuilder, pg_guard, pg_sys};
@@ -46,7 +48,7 @@ unsafe extern "C-unwind" fn howdah_compaction_worker(database: pg_sys::Datum) {
         ffi::pqsignal_be(pg_sys::SIGHUP as i32, Some(reload));
         pg_sys::BackgroundWorkerUnblockSignals();
         pg_sys::BackgroundWorkerInitializeConnectionByOid(oid, pg_sys::InvalidOid, 0);
-        count_as_autovacuum();
+        proc_flags::count_as_autovacuum();
         pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, c"compaction".as_ptr());
     }
     let Some(slot) = shared::database(oid.to_u32()) else {
@@ -66,22 +68,6 @@ unsafe extern "C-unwind" fn howdah_compaction_worker(database: pg_sys::Datum) {
     slot.set_end(end);
 }
 
-/// Sets `PROC_IS_AUTOVACUUM`, as `InitProcess` does for autovacuum workers.
-unsafe fn count_as_autovacuum() {
-    const PROC_ARRAY_LOCK: usize = 4;
-    // SAFETY: this process is in the array; the flags may be changed under the lock.
-    unsafe {
-        let lock = &raw mut (*pg_sys::MainLWLockArray.add(PROC_ARRAY_LOCK)).lock;
-        pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
-        (*pg_sys::MyProc).statusFlags |= pg_sys::PROC_IS_AUTOVACUUM as u8;
-        let mirror = (*pg_sys::ProcGlobal)
-            .statusFlags
-            .add((*pg_sys::MyProc).pgxactoff as usize);
-        *mirror = (*pg_sys::MyProc).statusFlags;
-        pg_sys::LWLockRelease(lock);
-    }
-}
-
 /// Runs `work` between the start and the end of a transaction that it may end and start anew.
 fn in_transaction<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: no transaction is running.
@@ -97,42 +83,28 @@ fn in_transaction<R>(work: impl FnOnce() -> R) -> R {
 
 /// Tables and materialized views of our access method, except temporary ones.
 fn howdah_tables() -> Vec<pg_sys::Oid> {
-    // SAFETY: a catalog scan; each tuple is valid until the next.
-    in_transaction(|| unsafe {
-        let method = pg_sys::get_am_oid(c"howdah".as_ptr(), true);
+    in_transaction(|| {
+        // SAFETY: a lookup by name.
+        let method = unsafe { pg_sys::get_am_oid(c"howdah".as_ptr(), true) };
         let mut tables = Vec::new();
         if method == pg_sys::InvalidOid {
             return tables;
         }
-        let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
-        let catalog = pg_sys::table_open(pg_sys::RelationRelationId, lock);
-        let scan = pg_sys::systable_beginscan(
-            catalog,
-            pg_sys::InvalidOid,
-            false,
-            std::ptr::null_mut(),
-            0,
-            std::ptr::null_mut(),
-        );
-        loop {
-            let tuple = pg_sys::systable_getnext(scan);
-            if tuple.is_null() {
-                break;
-            }
-            let data = (*tuple).t_data.cast::<u8>();
-            let form = &*data
-                .add(usize::from((*(*tuple).t_data).t_hoff))
-                .cast::<pg_sys::FormData_pg_class>();
-            let kind = form.relkind as u8;
-            if form.relam == method
-                && (kind == pg_sys::RELKIND_RELATION || kind == pg_sys::RELKIND_MATVIEW)
-                && form.relpersistence as u8 != pg_sys::RELPERSISTENCE_TEMP
-            {
-                tables.push(form.oid);
-            }
+        // SAFETY: a transaction is running; this is the row type of pg_class.
+        unsafe {
+            for_each_row(
+                pg_sys::RelationRelationId,
+                |form: &pg_sys::FormData_pg_class| {
+                    let kind = form.relkind as u8;
+                    if form.relam == method
+                        && (kind == pg_sys::RELKIND_RELATION || kind == pg_sys::RELKIND_MATVIEW)
+                        && form.relpersistence as u8 != pg_sys::RELPERSISTENCE_TEMP
+                    {
+                        tables.push(form.oid);
+                    }
+                },
+            );
         }
-        pg_sys::systable_endscan(scan);
-        pg_sys::table_close(catalog, lock);
         tables
     })
 }

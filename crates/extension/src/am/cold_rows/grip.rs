@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use howdah_bridge::cold_lock::{Locks, RowLock, Wait};
+use howdah_bridge::cold_lock::{Locks, RowLock, Side, Wait};
 use howdah_bridge::hot::xmin_of;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
@@ -315,12 +315,13 @@ pub(super) unsafe fn known_there(
 pub(super) struct Locked {
     locks: Locks,
     row: RowNumber,
+    side: Side,
     lock: RowLock,
 }
 
 impl Locked {
     pub fn give_back(self) {
-        self.locks.unlock_row(self.row, self.lock);
+        self.locks.unlock_row(self.row, self.side, self.lock);
     }
 }
 
@@ -353,8 +354,13 @@ fn lock_row(
     {
         return Some(None);
     }
-    let new = locks.lock_row(row, lock, wait)?;
-    Some(new.then_some(Locked { locks, row, lock }))
+    let taken = locks.lock_row(row, lock, wait)?;
+    Some(taken.map(|side| Locked {
+        locks,
+        row,
+        side,
+        lock,
+    }))
 }
 
 fn standing_of(

@@ -1,0 +1,116 @@
+//! A long transaction in one database holds up nothing in another; a server that is stopped in the
+//! middle of a compaction goes at once.
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use howdah_cli::cluster::StopMode;
+use howdah_server_tests::cluster::{Primary, query};
+use postgres::Client;
+
+const DIGEST: &str = "SELECT count(*), sum(id), md5(string_agg(word, ',' ORDER BY id)) FROM t";
+const COLD_ROWS: &str =
+    "SELECT cold_rows, row_groups FROM howdah.tables WHERE relation = 't'::regclass";
+
+fn start(name: &str) -> anyhow::Result<Primary> {
+    Primary::start(name, &[("howdah.compaction", "off"), ("autovacuum", "off")])
+}
+
+/// A session of another database in the middle of a transaction with a snapshot and an id.
+fn long_transaction_elsewhere(primary: &Primary) -> anyhow::Result<Client> {
+    primary
+        .session()?
+        .batch_execute("CREATE DATABASE elsewhere")?;
+    let mut elsewhere = primary.connect("elsewhere")?;
+    elsewhere.batch_execute(
+        "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*), pg_current_xact_id() FROM pg_class",
+    )?;
+    Ok(elsewhere)
+}
+
+#[test]
+fn compaction_moves_rows_beside_a_long_transaction_of_another_database() -> anyhow::Result<()> {
+    let primary = start("compact_elsewhere")?;
+    let mut elsewhere = long_transaction_elsewhere(&primary)?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "CREATE TABLE t (id int PRIMARY KEY, word text) USING howdah;
+        SET howdah.bulk_load = off;
+        INSERT INTO t SELECT i, 'word ' || i FROM generate_series(1, 20000) i;
+        UPDATE t SET word = 'changed' WHERE id % 100 = 0;",
+    )?;
+    let before = query(&mut session, DIGEST)?;
+    session.batch_execute("CALL howdah.compact('t')")?;
+    assert_eq!(query(&mut session, COLD_ROWS)?, "20000|1");
+    assert_eq!(query(&mut session, "SELECT pg_relation_size('t')")?, "8192");
+    assert_eq!(query(&mut session, DIGEST)?, before);
+    elsewhere.batch_execute("COMMIT")?;
+    Ok(())
+}
+
+#[test]
+fn vacuum_full_beside_a_long_transaction_of_another_database_leaves_no_old_ids()
+-> anyhow::Result<()> {
+    let primary = start("full_elsewhere")?;
+    let mut elsewhere = long_transaction_elsewhere(&primary)?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "CREATE TABLE t (id int PRIMARY KEY, word text) USING howdah;
+        INSERT INTO t SELECT i, 'word ' || i FROM generate_series(1, 20000) i;
+        UPDATE t SET word = 'changed' WHERE id % 100 = 0;
+        DELETE FROM t WHERE id % 100 = 1;",
+    )?;
+    let before = query(&mut session, DIGEST)?;
+    for statement in [
+        "VACUUM (FREEZE, PROCESS_TOAST off) t",
+        "VACUUM FULL t",
+        "VACUUM (FREEZE) t",
+    ] {
+        session.batch_execute(statement)?;
+        assert_eq!(query(&mut session, DIGEST)?, before, "after {statement}");
+    }
+    elsewhere.batch_execute("COMMIT")?;
+    Ok(())
+}
+
+#[test]
+fn a_server_that_is_stopped_while_rows_move_goes_at_once() -> anyhow::Result<()> {
+    let primary = start("stopped")?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "CREATE TABLE t (id int PRIMARY KEY, word text) USING howdah;
+        SET howdah.bulk_load = off;
+        INSERT INTO t SELECT i, 'word ' || i FROM generate_series(1, 20000) i",
+    )?;
+    let before = query(&mut session, DIGEST)?;
+    session.batch_execute("SELECT pg_advisory_lock(7468)")?;
+    for point in ["index_insert", "directory"] {
+        let mut mover = primary.session()?;
+        mover.batch_execute(&format!("SET howdah.debug_stop_point = '{point}'"))?;
+        let mover = std::thread::spawn(move || mover.batch_execute("CALL howdah.compact('t')"));
+        let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while query(&mut session, waits)? != "1" {
+            ensure!(Instant::now() < deadline, "nobody came to {point}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let asked = Instant::now();
+        primary.stop(StopMode::Fast)?;
+        ensure!(
+            asked.elapsed() < Duration::from_secs(20),
+            "it took too long"
+        );
+        ensure!(
+            mover.join().is_ok_and(|ended| ended.is_err()),
+            "the mover was to be ended"
+        );
+        primary.start_again()?;
+        session = primary.session()?;
+        session.batch_execute("SELECT pg_advisory_lock(7468)")?;
+        assert_eq!(query(&mut session, DIGEST)?, before, "stopped at {point}");
+    }
+    session.batch_execute("SELECT pg_advisory_unlock_all(); CALL howdah.compact('t')")?;
+    assert_eq!(query(&mut session, COLD_ROWS)?, "20000|1");
+    assert_eq!(query(&mut session, DIGEST)?, before);
+    Ok(())
+}
