@@ -204,6 +204,14 @@ impl ColdCursor {
         }
     }
 
+    /// Whether no row of the current group is shown.
+    fn hides_all(&self) -> bool {
+        let row_count = self.view.groups[self.group as usize].row_count();
+        self.hidden
+            .as_ref()
+            .is_some_and(|hidden| hidden.len() >= row_count)
+    }
+
     fn is_hidden(&self, row: i64) -> bool {
         self.hidden
             .as_ref()
@@ -247,15 +255,21 @@ impl ColdCursor {
             let Some(store) = ColdStore::open(table, pg_sys::AccessShareLock) else {
                 raise(oid, &ColdError::DamagedDirectory { group: u32::MAX })
             };
+            if !self.view.is_dirty() {
+                self.hidden = or_raise(oid, self.view.hidden(&store, group));
+                self.unsettled = Unsettled::None;
+                if self.hides_all() {
+                    self.rows = None;
+                    return;
+                }
+            }
             self.rows = Some(or_raise(oid, GroupRows::load(&store, group, &self.wanted)));
             // Before what is hidden is known: somebody who is done in between is waited for in vain,
             // and nothing worse.
-            self.unsettled = if self.view.is_dirty() {
-                or_raise(oid, Unsettled::of(&store, group))
-            } else {
-                Unsettled::None
-            };
-            self.hidden = or_raise(oid, self.view.hidden(&store, group));
+            if self.view.is_dirty() {
+                self.unsettled = or_raise(oid, Unsettled::of(&store, group));
+                self.hidden = or_raise(oid, self.view.hidden(&store, group));
+            }
             let counts = ScanCounts {
                 groups_read_by_row: 1,
                 ..ScanCounts::default()

@@ -16,6 +16,17 @@ impl RowSet {
         }
     }
 
+    /// All positions below `bound`.
+    pub fn full(bound: u32) -> RowSet {
+        let mut set = RowSet::with_bound(bound);
+        set.words.fill(u64::MAX);
+        if let (Some(last), rest @ 1..) = (set.words.last_mut(), bound % 64) {
+            *last = (1 << rest) - 1;
+        }
+        set.len = bound;
+        set
+    }
+
     /// How many positions are in the set.
     pub fn len(&self) -> u32 {
         self.len

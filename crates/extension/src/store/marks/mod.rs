@@ -28,6 +28,7 @@ mod forward;
 mod shown;
 mod single;
 mod traces;
+mod vanished;
 mod versions;
 
 use std::ops::ControlFlow;
@@ -273,13 +274,33 @@ pub unsafe fn hidden_from(
             return hidden_now(store, entry);
         }
         let mvcc = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC;
+        if mvcc && vanished::is_known(store, entry, &*snapshot) {
+            return Ok(Some(RowSet::full(entry.capacity_rows)));
+        }
         let curcid = (*snapshot).curcid;
+        let mut youngest = pg_sys::FrozenTransactionId;
         let stored = hidden_where(store, entry, &mut |shown| {
-            store.visible(shown.tuple, shown.buffer, snapshot)
+            let hides = store.visible(shown.tuple, shown.buffer, snapshot);
+            if hides {
+                youngest = younger(youngest, writer_of(shown).0);
+            }
+            hides
         })?;
+        if mvcc && stored.as_ref().is_some_and(|s| s.len() == entry.row_count) {
+            vanished::note(store, entry, youngest, &*snapshot);
+        }
         Ok(with_pending(store, entry, stored, |command| {
             !mvcc || command < curcid
         }))
+    }
+}
+
+fn younger(a: pg_sys::TransactionId, b: pg_sys::TransactionId) -> pg_sys::TransactionId {
+    // SAFETY: a comparison of two transaction ids; those that are not normal precede all others.
+    if unsafe { pg_sys::TransactionIdPrecedes(a, b) } {
+        b
+    } else {
+        a
     }
 }
 

@@ -1,0 +1,78 @@
+//! Groups that this backend knows to be wholly hidden, and from whom.
+//!
+//! A row that a committed transaction has hidden stays hidden from whoever takes a snapshot later: marks
+//! are not taken back, numbers are not used twice, and a group never grows. So once every row of a group was
+//! found hidden by transactions that are over for the asking snapshot, no snapshot of which the same
+//! is true needs to look again. Small tables whose rows were all updated once, and which are read
+//! from end to end for each statement, would pay for every mark each time.
+//!
+//! A file that is emptied in place was made by the running transaction, whose own marks are never over for its
+//! own snapshots; other files are known by another name.
+
+use std::cell::RefCell;
+
+use howdah_bridge::store::ColdStore;
+use pgrx::pg_sys;
+
+use crate::store::directory::GroupEntry;
+
+/// Groups that are remembered.
+const MOST: usize = 64;
+
+#[derive(Clone, Copy)]
+struct Vanished {
+    file: (u32, u32),
+    group: u32,
+    /// The youngest transaction that hid any of its rows.
+    youngest: pg_sys::TransactionId,
+}
+
+thread_local! {
+    static VANISHED: RefCell<Vec<Vanished>> = const { RefCell::new(Vec::new()) };
+}
+
+fn is_over(xid: pg_sys::TransactionId, snapshot: &pg_sys::SnapshotData) -> bool {
+    // SAFETY: a comparison of two transaction ids.
+    unsafe { pg_sys::TransactionIdPrecedes(xid, snapshot.xmin) }
+}
+
+/// Whether all of the group is known to be hidden from the MVCC snapshot.
+pub(super) fn is_known(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    snapshot: &pg_sys::SnapshotData,
+) -> bool {
+    VANISHED.with_borrow(|vanished| {
+        !vanished.is_empty() && {
+            let (file, group) = (store.identity(), entry.group());
+            vanished
+                .iter()
+                .any(|v| v.group == group && v.file == file && is_over(v.youngest, snapshot))
+        }
+    })
+}
+
+/// Notes that all of the group is hidden from the MVCC snapshot, by transactions of which `youngest` is the
+/// last, if that will be true of later snapshots.
+pub(super) fn note(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    youngest: pg_sys::TransactionId,
+    snapshot: &pg_sys::SnapshotData,
+) {
+    if !is_over(youngest, snapshot) {
+        return;
+    }
+    let noted = Vanished {
+        file: store.identity(),
+        group: entry.group(),
+        youngest,
+    };
+    VANISHED.with_borrow_mut(|vanished| {
+        vanished.retain(|v| v.group != noted.group || v.file != noted.file);
+        if vanished.len() >= MOST {
+            vanished.remove(0);
+        }
+        vanished.push(noted);
+    });
+}
