@@ -1,8 +1,9 @@
 //! Reading entries and the pieces of long values.
 
+use std::cell::OnceCell;
 use std::ops::{ControlFlow, RangeInclusive};
 
-use pgrx::{IntoDatum, pg_sys};
+use pgrx::pg_sys;
 
 use crate::slot::Origin;
 
@@ -31,6 +32,42 @@ struct Keyed {
     seq: i32,
 }
 
+/// Scan keys without arguments: made once, since making them is a good part of a short scan.
+struct ScanKeys;
+
+impl ScanKeys {
+    const COUNT: usize = 4;
+    const SEQ_EQUAL: usize = 3;
+
+    /// Of the id, equal; of the seq, from, to and equal.
+    fn made() -> [pg_sys::ScanKeyData; ScanKeys::COUNT] {
+        thread_local! {
+            static MADE: OnceCell<[pg_sys::ScanKeyData; ScanKeys::COUNT]> = const { OnceCell::new() };
+        }
+        MADE.with(|made| *made.get_or_init(ScanKeys::make))
+    }
+
+    fn make() -> [pg_sys::ScanKeyData; ScanKeys::COUNT] {
+        let mut keys: [pg_sys::ScanKeyData; ScanKeys::COUNT] = Default::default();
+        let kinds = [
+            (1, pg_sys::BTEqualStrategyNumber, pg_sys::F_OIDEQ),
+            (2, pg_sys::BTGreaterEqualStrategyNumber, pg_sys::F_INT4GE),
+            (2, pg_sys::BTLessEqualStrategyNumber, pg_sys::F_INT4LE),
+            (2, pg_sys::BTEqualStrategyNumber, pg_sys::F_INT4EQ),
+        ];
+        // SAFETY: built-in functions, looked up into memory that lives as long as the backend.
+        unsafe {
+            let old = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
+            for (key, (column, strategy, function)) in keys.iter_mut().zip(kinds) {
+                let (strategy, function) = (strategy as u16, pg_sys::Oid::from(function));
+                pg_sys::ScanKeyInit(key, column, strategy, function, pg_sys::Datum::null());
+            }
+            pg_sys::MemoryContextSwitchTo(old);
+        }
+        keys
+    }
+}
+
 /// An index scan over `(id, low..=high)` that ends itself.
 struct KeyScan {
     scan: pg_sys::IndexScanDesc,
@@ -39,44 +76,31 @@ struct KeyScan {
 
 impl KeyScan {
     fn begin(store: &ColdStore, id: u32, seqs: RangeInclusive<i32>, backward: bool) -> KeyScan {
-        let mut keys: [pg_sys::ScanKeyData; 3] = Default::default();
+        let mut keys = ScanKeys::made();
+        keys[0].sk_argument = pg_sys::Datum::from(id);
+        let mut count = 2;
+        if seqs.start() == seqs.end() {
+            keys[1] = keys[ScanKeys::SEQ_EQUAL];
+            keys[1].sk_argument = pg_sys::Datum::from(*seqs.start());
+        } else {
+            keys[1].sk_argument = pg_sys::Datum::from(*seqs.start());
+            keys[2].sk_argument = pg_sys::Datum::from(*seqs.end());
+            count = 3;
+        }
         // SAFETY: the keys are copied by index_rescan; both relations are open. SnapshotAny is
         // a static of the server; index scans do not write to it.
         unsafe {
-            pg_sys::ScanKeyInit(
-                &mut keys[0],
-                1,
-                pg_sys::BTEqualStrategyNumber as u16,
-                pg_sys::Oid::from(pg_sys::F_OIDEQ),
-                pg_sys::Oid::from(id)
-                    .into_datum()
-                    .unwrap_or(pg_sys::Datum::from(0)),
-            );
-            pg_sys::ScanKeyInit(
-                &mut keys[1],
-                2,
-                pg_sys::BTGreaterEqualStrategyNumber as u16,
-                pg_sys::Oid::from(pg_sys::F_INT4GE),
-                pg_sys::Datum::from(*seqs.start()),
-            );
-            pg_sys::ScanKeyInit(
-                &mut keys[2],
-                2,
-                pg_sys::BTLessEqualStrategyNumber as u16,
-                pg_sys::Oid::from(pg_sys::F_INT4LE),
-                pg_sys::Datum::from(*seqs.end()),
-            );
             let scan = pg_sys::index_beginscan(
                 store.toast,
                 store.valid_index(),
                 &raw mut pg_sys::SnapshotAnyData,
                 std::ptr::null_mut(),
-                3,
+                count,
                 0,
             );
             // The keys as the index has them, to be held against those of the tuple.
             (*scan).xs_want_itup = true;
-            pg_sys::index_rescan(scan, keys.as_mut_ptr(), 3, std::ptr::null_mut(), 0);
+            pg_sys::index_rescan(scan, keys.as_mut_ptr(), count, std::ptr::null_mut(), 0);
             let direction = if backward {
                 pg_sys::ScanDirection::BackwardScanDirection
             } else {

@@ -14,7 +14,7 @@ use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 
 use super::serializable::{before_reading, is_serializable, lock_relation};
-use super::{cold_rows, heap, last_row, scan};
+use super::{cold_rows, heap, last_change, last_row, scan};
 use crate::errors::{ColdError, or_raise};
 use crate::load;
 use crate::slot_writer::write_single;
@@ -409,11 +409,17 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
         if !is_mvcc(snapshot) {
             // Checks of constraints ask for one row at a time, mostly for those that they replace.
             let dirty = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY;
-            if dirty && pending_marks::hides_now((*fetch.base.rel).rd_id, row) {
+            if dirty
+                && (last_change::hides(fetch.base.rel, row, snapshot)
+                    || pending_marks::hides_now((*fetch.base.rel).rd_id, row))
+            {
                 name_nobody(snapshot);
                 return false;
             }
             return PointReader::new().fetch(fetch.base.rel, row, snapshot, slot);
+        }
+        if last_change::hides(fetch.base.rel, row, snapshot) {
+            return false;
         }
         if fetch.reader.is_null() {
             let context = pg_sys::GetMemoryChunkContext(data.cast());

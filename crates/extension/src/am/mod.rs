@@ -11,6 +11,7 @@
 //!   serializable  predicate locks
 //!   modify    inserts (hot or into a load), updates, deletes, row locks
 //!   cold_rows the same for cold rows    decoded  what logical decoding gets to see of that
+//!   last_row, last_change   what the same command is about to ask again
 //!   estimate  sizes and row counts for the planner
 //!   build     index builds               validate the second scan of concurrent builds
 //!   brin      indexes that keep loads hot, or that the planner must not see
@@ -30,6 +31,7 @@ mod decoded;
 pub mod estimate;
 pub mod fetch;
 pub mod index_entry;
+mod last_change;
 mod last_row;
 pub mod modify;
 mod moment;

@@ -7,7 +7,8 @@
 use howdah_bridge::relation::OpenRelation;
 use pgrx::{pg_guard, pg_sys};
 
-use super::heap;
+use super::{cold_rows, heap};
+use crate::store::directory;
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.relation_nontransactional_truncate = Some(relation_nontransactional_truncate);
@@ -19,6 +20,8 @@ unsafe extern "C-unwind" fn relation_nontransactional_truncate(rel: pg_sys::Rela
     // its own; it takes the same lock on that relation right after.
     unsafe {
         (heap().relation_nontransactional_truncate.unwrap_unchecked())(rel);
+        cold_rows::forget_locks();
+        directory::forget_places();
         let toast = (*(*rel).rd_rel).reltoastrelid;
         if toast != pg_sys::InvalidOid {
             let toast = OpenRelation::open(toast, pg_sys::AccessExclusiveLock);

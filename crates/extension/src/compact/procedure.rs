@@ -59,7 +59,11 @@ unsafe extern "C-unwind" fn howdah_compact(fcinfo: pg_sys::FunctionCallInfo) -> 
         }
         freeze_cold_store(table, true);
         Transactions::Procedure.commit();
-        let left = left_behind(table);
+        let left = if tally.moved_rows == 0 {
+            left_behind(table)
+        } else {
+            None
+        };
         Transactions::Procedure.commit();
         drop(progress);
         if let Some(left) = left {
@@ -70,7 +74,7 @@ unsafe extern "C-unwind" fn howdah_compact(fcinfo: pg_sys::FunctionCallInfo) -> 
     }
 }
 
-/// What stays hot because somebody's snapshot is too old for it.
+/// What stayed hot because somebody's snapshot is too old for it.
 struct LeftBehind {
     table: String,
     invisible_pages: u32,
@@ -99,7 +103,7 @@ impl LeftBehind {
         pgrx::pg_sys::panic::ErrorReport::new(
             PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
             format!(
-                "{invisible_pages} of {pages} pages of \"{table}\" stay hot: not every transaction sees the same rows there"
+                "no row of \"{table}\" became cold: on {invisible_pages} of {pages} pages not every transaction sees the same rows"
             ),
             pgrx::function_name!(),
         )

@@ -15,6 +15,7 @@ use howdah_bridge::store::{Birth, ColdStore, CopiedAs, Entry};
 use howdah_bridge::tid::{ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber};
 use pgrx::pg_sys;
 
+use super::listing;
 use crate::errors::ColdError;
 
 const DIRECTORY_ID: u32 = 1;
@@ -173,7 +174,7 @@ fn placed(found: &Entry) -> Result<PlacedEntry, ColdError> {
     })
 }
 
-fn visible_to(
+pub(super) fn visible_to(
     store: &ColdStore,
     snapshot: pg_sys::Snapshot,
 ) -> impl FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool {
@@ -187,7 +188,34 @@ pub fn groups(
     store: &ColdStore,
     snapshot: pg_sys::Snapshot,
 ) -> Result<Vec<PlacedEntry>, ColdError> {
-    groups_where(store, &mut visible_to(store, snapshot))
+    // SAFETY: the caller's snapshot is valid.
+    let kind = unsafe { (*snapshot).snapshot_type };
+    if kind != pg_sys::SnapshotType::SNAPSHOT_MVCC {
+        return groups_where(store, &mut visible_to(store, snapshot));
+    }
+    if let Some(known) = listing::recall(store, snapshot) {
+        return known;
+    }
+    let groups = groups_where(store, &mut visible_to(store, snapshot))?;
+    listing::remember(store, &groups)?;
+    Ok(groups)
+}
+
+/// The entry at a remembered place, if it is still there and the judge wants it.
+pub(super) fn placed_at(
+    store: &ColdStore,
+    tid: pg_sys::ItemPointerData,
+    seq: i32,
+    judge: &mut dyn FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool,
+) -> Option<Result<PlacedEntry, ColdError>> {
+    let entry = store.entry_at(tid, DIRECTORY_ID, seq, judge)?;
+    Some(placed(&entry))
+}
+
+/// Forgets where entries were found: a file was emptied in place.
+pub fn forget_places() {
+    listing::forget();
+    PLACES.with_borrow_mut(Vec::clear);
 }
 
 /// The row groups whose directory tuples `judge` wants, ascending.
@@ -246,7 +274,7 @@ struct Place {
     seen_by: pg_sys::LocalTransactionId,
 }
 
-fn this_transaction() -> pg_sys::LocalTransactionId {
+pub(super) fn this_transaction() -> pg_sys::LocalTransactionId {
     // SAFETY: plain read of this backend's state.
     unsafe { (*pg_sys::MyProc).vxid.lxid }
 }
@@ -280,8 +308,7 @@ fn recall(
         Some(*place)
     })?;
     let seq = place.group as i32;
-    let entry = store.entry_at(place.tid, DIRECTORY_ID, seq, judge)?;
-    match placed(&entry) {
+    match placed_at(store, place.tid, seq, judge)? {
         Ok(found) => found.entry.covers(row).then_some(Ok(found)),
         Err(error) => Some(Err(error)),
     }
@@ -495,16 +522,24 @@ pub fn high_water(store: &ColdStore) -> Result<Option<(pg_sys::ItemPointerData, 
     let Some(entry) = store.find_entry(HIGH_WATER_ID, 0, &mut |_, _| true) else {
         return Ok(None);
     };
-    let bytes: [u8; HIGH_WATER_BYTES] = entry
-        .payload
-        .try_into()
-        .map_err(|_| ColdError::DamagedDirectory { group: u32::MAX })?;
-    let mark = u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default());
-    let check = u64::from_le_bytes(bytes[8..].try_into().unwrap_or_default());
-    if check != fnv1a(&bytes[..8]) || mark > ROW_NUMBER_LIMIT {
-        return Err(ColdError::DamagedDirectory { group: u32::MAX });
+    match decode_high_water(&entry.payload) {
+        Some(mark) => Ok(Some((entry.tid, mark))),
+        None => Err(ColdError::DamagedDirectory { group: u32::MAX }),
     }
-    Ok(Some((entry.tid, mark)))
+}
+
+/// The mark at a remembered place, if it is there.
+pub(super) fn mark_at(store: &ColdStore, tid: pg_sys::ItemPointerData) -> Option<u64> {
+    let entry = store.entry_at(tid, HIGH_WATER_ID, 0, &mut |_, _| true)?;
+    decode_high_water(&entry.payload)
+}
+
+/// `None` if it is damaged.
+fn decode_high_water(payload: &[u8]) -> Option<u64> {
+    let bytes: &[u8; HIGH_WATER_BYTES] = payload.try_into().ok()?;
+    let mark = u64::from_le_bytes(bytes[..8].try_into().ok()?);
+    let check = u64::from_le_bytes(bytes[8..].try_into().ok()?);
+    (check == fnv1a(&bytes[..8]) && mark <= ROW_NUMBER_LIMIT).then_some(mark)
 }
 
 /// Makes the table one that has ever had cold rows.

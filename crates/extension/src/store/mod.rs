@@ -29,6 +29,7 @@ pub mod directory;
 pub mod fate;
 pub mod gaps;
 pub mod group;
+mod listing;
 pub mod marks;
 pub mod open_group;
 pub mod pending_marks;

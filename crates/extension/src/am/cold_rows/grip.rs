@@ -10,6 +10,7 @@ use howdah_bridge::tid::RowNumber;
 use pgrx::{PgSqlErrorCode, pg_sys};
 
 use crate::am::fetch::sees_row;
+use crate::am::last_change;
 use crate::am::moment::Moment;
 use crate::errors::{ColdError, or_raise, refuse};
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
@@ -37,8 +38,10 @@ struct LockedRows {
     in_all: u32,
 }
 
-/// Forgets what depends on locks that a rolled back subtransaction may have held.
+/// Forgets what depends on marks and locks that a rolled back subtransaction may have made, or on a
+/// file that was emptied in place.
 pub fn forget_locks() {
+    last_change::forget();
     LOCATED.with_borrow_mut(Vec::clear);
 }
 

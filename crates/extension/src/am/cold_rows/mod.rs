@@ -35,7 +35,7 @@ use grip::{Located, There, grip_for_change};
 pub use grip::{forget_locks, reset};
 pub use lock::lock;
 
-use super::{decoded, heap, last_row};
+use super::{decoded, heap, last_change, last_row};
 use crate::errors::or_raise;
 use crate::load;
 use crate::stop_point;
@@ -84,6 +84,7 @@ unsafe fn hide(
             Located::recall(&store, row, Located::forget_hidden);
         } else {
             or_raise(oid, marks::write(&store, &mut placed, row, fate, cid));
+            last_change::note(rel, row, cid);
             Located::note_marked(&store, row);
             pending_marks::note_marked(oid, row);
         }

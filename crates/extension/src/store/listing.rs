@@ -1,0 +1,170 @@
+//! The directories of small tables, remembered.
+//!
+//! Whoever reads a table from end to end lists its row groups first. For a table of a few hundred rows the
+//! index scan over the directory costs as much as the rest of the statement. So the places of all directory
+//! tuples, dead or alive, are remembered together with the high-water mark that was in force:
+//!
+//! ```text
+//!   mark as remembered, and no gap below it ──> the places are all there are; each is judged anew
+//!   else                                    ──> the index is asked
+//! ```
+//!
+//! A new entry always comes with a higher mark: its range begins at the old one. The mark goes back only
+//! by the unused tail of the last range, which is why a listing is kept only if the last entry
+//! ends at the mark: then there is no tail to go back by, and the same mark means the same entries. A
+//! transaction inserts its entry before it advances the mark, but no MVCC snapshot sees the entry before the
+//! transaction has committed; other snapshots are not served here.
+
+use std::cell::RefCell;
+
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::block_of;
+use pgrx::pg_sys;
+
+use super::directory::{self, GroupState, PlacedEntry};
+use crate::errors::ColdError;
+
+/// Listings that are remembered, and entries of each.
+const MOST_LISTINGS: usize = 32;
+const MOST_ENTRIES: usize = 8;
+/// Scans after which a table that could not be listed is tried again.
+const TRY_AGAIN: u32 = 64;
+
+struct Listing {
+    file: (u32, u32),
+    known: Known,
+}
+
+enum Known {
+    /// Not to be listed for some scans to come.
+    No {
+        scans_left: u32,
+    },
+    Places(Places),
+}
+
+#[derive(Clone)]
+struct Places {
+    mark_tid: pg_sys::ItemPointerData,
+    mark: u64,
+    /// Tuple and key of each entry.
+    entries: Vec<(pg_sys::ItemPointerData, i32)>,
+    /// The transaction that last saw them inside the file, whose lock keeps the file so long.
+    seen_by: pg_sys::LocalTransactionId,
+}
+
+thread_local! {
+    static LISTINGS: RefCell<Vec<Listing>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Forgets everything: a file was emptied in place.
+pub(super) fn forget() {
+    LISTINGS.with_borrow_mut(Vec::clear);
+}
+
+/// The row groups whose entries the snapshot sees, ascending, if they are remembered.
+pub(super) fn recall(
+    store: &ColdStore,
+    snapshot: pg_sys::Snapshot,
+) -> Option<Result<Vec<PlacedEntry>, ColdError>> {
+    let file = store.identity();
+    let places = LISTINGS.with_borrow_mut(|listings| {
+        let found = listings.iter_mut().find(|l| l.file == file)?;
+        let Known::Places(places) = &mut found.known else {
+            return None;
+        };
+        places.lie_inside(store).then(|| places.clone())
+    })?;
+    if directory::mark_at(store, places.mark_tid) != Some(places.mark) {
+        forget_file(file);
+        return None;
+    }
+    let mut judge = directory::visible_to(store, snapshot);
+    let seen = places
+        .entries
+        .iter()
+        .filter_map(|&(tid, seq)| directory::placed_at(store, tid, seq, &mut judge));
+    Some(seen.collect())
+}
+
+/// Remembers the directory if it is small and complete; `groups` are those that somebody sees of it.
+pub(super) fn remember(store: &ColdStore, groups: &[PlacedEntry]) -> Result<(), ColdError> {
+    let file = store.identity();
+    if groups.len() > MOST_ENTRIES || !may_try(file) {
+        return Ok(());
+    }
+    let known = match list(store)? {
+        Some(places) => Known::Places(places),
+        None => Known::No {
+            scans_left: TRY_AGAIN,
+        },
+    };
+    LISTINGS.with_borrow_mut(|listings| {
+        listings.retain(|l| l.file != file);
+        if listings.len() >= MOST_LISTINGS {
+            listings.remove(0);
+        }
+        listings.push(Listing { file, known });
+    });
+    Ok(())
+}
+
+fn forget_file(file: (u32, u32)) {
+    LISTINGS.with_borrow_mut(|listings| listings.retain(|l| l.file != file));
+}
+
+fn may_try(file: (u32, u32)) -> bool {
+    LISTINGS.with_borrow_mut(
+        |listings| match listings.iter_mut().find(|l| l.file == file) {
+            Some(Listing {
+                known: Known::No { scans_left },
+                ..
+            }) if *scans_left > 0 => {
+                *scans_left -= 1;
+                false
+            }
+            _ => true,
+        },
+    )
+}
+
+fn list(store: &ColdStore) -> Result<Option<Places>, ColdError> {
+    // The mark first: what is reserved after it was read advances it.
+    let Some((mark_tid, mark)) = directory::high_water(store)? else {
+        return Ok(None);
+    };
+    let all = directory::groups_where(store, &mut |_, _| true)?;
+    let is_complete = all.len() <= MOST_ENTRIES
+        && all.iter().all(|p| p.entry.state == GroupState::Stored)
+        && all.last().is_some_and(|p| {
+            p.entry.row_count > 0 && p.entry.first_row.0 + u64::from(p.entry.capacity_rows) == mark
+        });
+    Ok(is_complete.then(|| Places {
+        mark_tid,
+        mark,
+        entries: all
+            .iter()
+            .map(|p| (p.tid, p.entry.group() as i32))
+            .collect(),
+        seen_by: directory::this_transaction(),
+    }))
+}
+
+impl Places {
+    /// Whether the file, which VACUUM may have truncated between transactions, is long enough still.
+    fn lie_inside(&mut self, store: &ColdStore) -> bool {
+        if self.seen_by == directory::this_transaction() {
+            return true;
+        }
+        // SAFETY: the store keeps its relation open.
+        let blocks = unsafe { howdah_bridge::relation::main_fork_blocks(store.toast()) };
+        let tids = self.entries.iter().map(|(tid, _)| tid);
+        let inside = tids
+            .chain([&self.mark_tid])
+            .all(|tid| block_of(tid) < blocks);
+        if inside {
+            self.seen_by = directory::this_transaction();
+        }
+        inside
+    }
+}
