@@ -545,6 +545,45 @@ INSERT INTO source SELECT i, i FROM generate_series(1, 10) i;
 UPDATE source SET n = 2 WHERE id = 2;
 ROLLBACK;
 SELECT count(*), sum(n) FROM source;
+-- Emptied in place, by the transaction that made it: numbers begin anew, and nothing is remembered.
+BEGIN;
+CREATE TABLE refilled (id int PRIMARY KEY, n int);
+INSERT INTO refilled SELECT i, i FROM generate_series(1, 600) i;
+SELECT count(*), sum(n) FROM refilled;
+UPDATE refilled SET n = 0 WHERE id = 500 RETURNING n;
+SELECT n FROM refilled WHERE id = 500;
+DELETE FROM refilled WHERE id < 500;
+SELECT count(*), sum(n) FROM refilled;
+TRUNCATE refilled;
+SELECT count(*), sum(n) FROM refilled;
+SELECT n FROM refilled WHERE id = 500;
+INSERT INTO refilled SELECT i, i + 1 FROM generate_series(1, 600) i;
+SELECT count(*), sum(n) FROM refilled;
+SELECT n FROM refilled WHERE id = 500 FOR UPDATE;
+UPDATE refilled SET n = 1 WHERE id = 500 RETURNING n;
+UPDATE refilled SET n = n + 1 WHERE id = 500 RETURNING n;
+COMMIT;
+SELECT count(*), sum(n), max(n) FILTER (WHERE id = 500) FROM refilled;
+-- All rows changed, read to the end by many statements, some with older snapshots.
+UPDATE refilled SET n = -n;
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT count(*), sum(n) FROM refilled;
+DECLARE c CURSOR FOR SELECT count(*), sum(n) FROM refilled;
+UPDATE refilled SET n = n - 1;
+SELECT count(*), sum(n) FROM refilled;
+FETCH c;
+SAVEPOINT a;
+DELETE FROM refilled;
+SELECT count(*), sum(n) FROM refilled;
+ROLLBACK TO a;
+SELECT count(*), sum(n) FROM refilled;
+COMMIT;
+SELECT count(*), sum(n) FROM refilled;
+INSERT INTO refilled SELECT i, i FROM generate_series(601, 900) i;
+SELECT count(*), sum(n) FROM refilled;
+DELETE FROM refilled WHERE id > 600;
+SELECT count(*), sum(n) FROM refilled;
+SELECT count(*), sum(n) FROM refilled;
 
 -- Rows that the same transaction has loaded.
 BEGIN;
