@@ -141,6 +141,8 @@ pub mod unguarded {
             index_unchanged: bool,
             info: *mut pg_sys::IndexInfo,
         ) -> bool;
+        /// `utils/palloc.h`. Raises no ERROR for a context that is valid.
+        pub fn MemoryContextReset(context: pg_sys::MemoryContext);
     }
 }
 

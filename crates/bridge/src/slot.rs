@@ -64,13 +64,23 @@ pub unsafe fn store_cold_row(
     // memory context, so that the slot may free it (TTS_FLAG_SHOULDFREE). ExecClearTuple
     // runs before the fields are set and may only release what the slot held before.
     unsafe {
-        pg_sys::ExecClearTuple(slot);
+        clear(slot);
         let old = pg_sys::MemoryContextSwitchTo((*slot).tts_mcxt);
         let tuple = pg_sys::heap_form_tuple((*slot).tts_tupleDescriptor, values, nulls);
         pg_sys::MemoryContextSwitchTo(old);
         set_header(tuple, tid, table, origin);
         put(slot, tuple);
     }
+}
+
+/// `ExecClearTuple` of `executor/tuptable.h`, which is inline there too; raises no ERROR.
+///
+/// # Safety
+/// `slot` is valid.
+#[inline]
+pub unsafe fn clear(slot: *mut pg_sys::TupleTableSlot) {
+    // SAFETY: every kind of slot has this callback.
+    unsafe { ((*(*slot).tts_ops).clear.unwrap_unchecked())(slot) }
 }
 
 /// Hands a tuple of the slot's own memory over to the slot, which is empty.
@@ -159,7 +169,7 @@ impl RowImage {
             if (*slot).tts_tupleDescriptor != self.desc {
                 return false;
             }
-            pg_sys::ExecClearTuple(slot);
+            clear(slot);
             let head = size_of::<pg_sys::HeapTupleData>().next_multiple_of(8);
             let bytes = self.tuple.t_len as usize;
             let memory = pg_sys::MemoryContextAlloc((*slot).tts_mcxt, head + bytes).cast::<u8>();
@@ -227,11 +237,22 @@ unsafe fn set_header(
         (*header).t_choice.t_heap.t_field3.t_cid = origin.cid;
         let xmin = if origin.xid == pg_sys::FrozenTransactionId {
             pg_sys::HEAP_XMIN_FROZEN
-        } else if pg_sys::TransactionIdIsCurrentTransactionId(origin.xid) {
+        } else if may_be_ours(origin.xid) && pg_sys::TransactionIdIsCurrentTransactionId(origin.xid)
+        {
             0
         } else {
             pg_sys::HEAP_XMIN_COMMITTED
         };
         (*header).t_infomask |= (xmin | pg_sys::HEAP_XMAX_INVALID) as u16;
     }
+}
+
+/// `false` for transactions that were over before ours took its first snapshot: cheaper to tell for every
+/// row than to look for one's own.
+fn may_be_ours(xid: pg_sys::TransactionId) -> bool {
+    // SAFETY: plain read of this backend's state; InvalidTransactionId where there is no snapshot.
+    let oldest = unsafe { pg_sys::TransactionXmin };
+    let is_normal = |xid: u32| xid >= pg_sys::FirstNormalTransactionId.into_inner();
+    let (xid, oldest) = (xid.into_inner(), oldest.into_inner());
+    !(is_normal(xid) && is_normal(oldest) && (xid.wrapping_sub(oldest) as i32) < 0)
 }

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 
+use howdah_bridge::ffi::unguarded;
 use howdah_bridge::relation::attribute;
 use howdah_bridge::slot::{Origin, store_cold_row};
 use pgrx::pg_sys;
@@ -42,7 +43,7 @@ impl RowMemory {
         // SAFETY: the context lives as long as its parent, which outlives the reader; an ERROR
         // in `f` leaves the context switch to PostgreSQL's error recovery.
         unsafe {
-            pg_sys::MemoryContextReset(self.0);
+            unguarded::MemoryContextReset(self.0);
             let old = pg_sys::MemoryContextSwitchTo(self.0);
             let result = f();
             pg_sys::MemoryContextSwitchTo(old);

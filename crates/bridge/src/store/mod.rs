@@ -135,20 +135,17 @@ impl ColdStore {
     /// # Safety
     /// As for [`ColdStore::open`].
     pub unsafe fn open_used(table: pg_sys::Relation, lockmode: u32) -> Option<ColdStore> {
-        // SAFETY: as for `open`; the TOAST relation is locked while its size is asked.
+        // SAFETY: as for `open`; the TOAST relation is locked while its size is asked. An empty one
+        // gives its lock back.
         unsafe {
-            let toast_oid = (*(*table).rd_rel).reltoastrelid;
-            if toast_oid == pg_sys::InvalidOid {
-                return None;
+            let store = ColdStore::open(table, lockmode)?;
+            if main_fork_blocks(store.toast) > 0 {
+                return Some(store);
             }
-            let mode = lockmode as pg_sys::LOCKMODE;
-            let toast = pg_sys::table_open(toast_oid, mode);
-            let is_empty = main_fork_blocks(toast) == 0;
-            let store = (!is_empty)
-                .then(|| ColdStore::open(table, lockmode))
-                .flatten();
-            pg_sys::table_close(toast, mode);
-            store
+            let (toast, mode) = ((*store.toast).rd_id, store.lockmode);
+            drop(store);
+            pg_sys::UnlockRelationOid(toast, mode);
+            None
         }
     }
 

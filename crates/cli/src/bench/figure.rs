@@ -53,6 +53,8 @@ pub(super) enum Unit {
     Microseconds,
     Bytes,
     PerSecond,
+    /// Of something else that this engine did.
+    Times,
 }
 
 /// What howdah must reach.

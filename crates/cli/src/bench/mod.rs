@@ -6,6 +6,8 @@
 //!   queries      analytical questions; answers compared between the engines
 //!   points       one row by index: cold rows, hot rows
 //!   writes       INSERT, UPDATE, DELETE of single hot rows under pgbench
+//!   changes      cold rows changed and locked: one, many, half of the table; scans after that
+//!   tpcb         pgbench's TPC-B on tables that are cold at first
 //!   compaction   rows moved per second, and the longest wait of a writer beside it
 //!   memory       peak of a backend that loads 50 columns of wide text
 //!   duckdb       the same table and questions in a Python process of its own
@@ -20,6 +22,7 @@
 //!   0A000 is shown as refused, and misses its goal.
 //! - Everything lives in the schema `bench` of the instance's database, dropped at the end.
 
+mod changes;
 mod compaction;
 mod duckdb;
 mod figure;
@@ -29,6 +32,7 @@ mod queries;
 mod report;
 mod statement;
 mod table;
+mod tpcb;
 mod writes;
 
 use std::path::PathBuf;
@@ -76,8 +80,12 @@ pub enum Part {
     Queries,
     /// One row by index, cold and hot
     Points,
+    /// Cold rows changed and locked
+    Changes,
     /// Single-row INSERT, UPDATE and DELETE under pgbench
     Writes,
+    /// TPC-B on tables that are cold at first
+    Tpcb,
     /// CALL howdah.compact beside a writer
     Compaction,
     /// Peak memory of a load
@@ -91,7 +99,7 @@ impl Options {
 
     /// Whether the big table is needed.
     fn wants_table(&self) -> bool {
-        [Part::Load, Part::Queries, Part::Points]
+        [Part::Load, Part::Queries, Part::Points, Part::Changes]
             .iter()
             .any(|part| self.wants(*part))
     }
@@ -186,9 +194,15 @@ fn measure(
         figures.extend(measured.loaded);
         figures.extend(measured.asked.into_iter().map(|asked| asked.figure));
         figures.extend(measured.points);
+        if options.wants(Part::Changes) {
+            figures.extend(changes::measure(client, options)?);
+        }
     }
     if options.wants(Part::Writes) {
         figures.extend(writes::measure(paths, cluster, client, options)?);
+    }
+    if options.wants(Part::Tpcb) {
+        figures.extend(tpcb::measure(cluster, client, options)?);
     }
     if options.wants(Part::Compaction) {
         figures.extend(compaction::measure(cluster, client, options)?);

@@ -78,6 +78,7 @@ pub(super) const QUESTIONS: [Question; 13] = [
     ),
     Question {
         changes: true,
+        goal: Some(Goal::RatioAtMost(2.0)),
         ..question(
             "update 1% by index",
             "UPDATE T SET c3 = c3 + 1 WHERE c1 BETWEEN FROM_KEY AND TO_KEY",
@@ -85,6 +86,7 @@ pub(super) const QUESTIONS: [Question; 13] = [
     },
     Question {
         changes: true,
+        goal: Some(Goal::RatioAtMost(2.0)),
         ..question(
             "delete 1% by index",
             "DELETE FROM T WHERE c1 BETWEEN FROM_KEY AND TO_KEY",

@@ -138,6 +138,7 @@ fn in_unit(value: f64, unit: Unit) -> String {
         Unit::Microseconds => format!("{value:.0} µs"),
         Unit::Bytes => units::bytes(value as u64),
         Unit::PerSecond => format!("{}/s", units::count(value as u64)),
+        Unit::Times => format!("{value:.2} ×"),
     }
 }
 

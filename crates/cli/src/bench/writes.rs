@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context as _, bail};
 use postgres::Client;
@@ -75,7 +76,10 @@ pub(super) fn measure(
                 let mut sides = Side::BOTH;
                 sides.rotate_left((run + slice) as usize % 2);
                 for side in sides {
-                    let rate = pgbench(cluster, &script(side))?;
+                    let path = script(side);
+                    let file = format!("--file={}", path.display());
+                    let arguments = ["--protocol=prepared", &file];
+                    let rate = pgbench(cluster, "-c synchronous_commit=off", SECONDS, &arguments)?;
                     figure.side(side).add(Some(rate));
                 }
             }
@@ -130,30 +134,46 @@ fn write_script(cluster: &Cluster, kind: &Kind, side: Side, path: &Path) -> anyh
     Ok(cluster.account.own(path)?)
 }
 
-/// Transactions per second.
-fn pgbench(cluster: &Cluster, script: &Path) -> anyhow::Result<f64> {
+/// Transactions per second of two clients; `options` are the server's, for these sessions.
+pub(super) fn pgbench(
+    cluster: &Cluster,
+    options: &str,
+    seconds: u32,
+    arguments: &[&str],
+) -> anyhow::Result<f64> {
     let mut command = cluster.command("pgbench");
     command
-        .env("PGOPTIONS", "-c synchronous_commit=off")
-        .args([
-            "--no-vacuum",
-            "--client=2",
-            "--jobs=2",
-            "--protocol=prepared",
-        ])
-        .arg(format!("--time={SECONDS}"))
-        .arg("--file")
-        .arg(script)
+        .env("PGOPTIONS", options)
+        .args(["--no-vacuum", "--client=2", "--jobs=2"])
+        .arg(format!("--time={seconds}"))
+        .args(arguments)
         .arg(DATABASE);
-    let output = command.output().context("cannot run pgbench")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    match transactions_per_second(&text) {
-        Some(rate) if output.status.success() => Ok(rate),
-        _ => bail!(
+    let text = output_of(&mut command)?;
+    transactions_per_second(&text).with_context(|| format!("pgbench printed no rate: {text}"))
+}
+
+/// Makes and fills pgbench's own tables.
+pub(super) fn make_pgbench_tables(
+    cluster: &Cluster,
+    options: &str,
+    scale: &str,
+) -> anyhow::Result<()> {
+    let mut command = cluster.command("pgbench");
+    command
+        .env("PGOPTIONS", options)
+        .args(["--initialize", "--quiet", "--scale", scale, DATABASE]);
+    output_of(&mut command).map(drop)
+}
+
+fn output_of(pgbench: &mut Command) -> anyhow::Result<String> {
+    let output = pgbench.output().context("cannot run pgbench")?;
+    if !output.status.success() {
+        bail!(
             "pgbench failed: {}",
             String::from_utf8_lossy(&output.stderr)
-        ),
+        );
     }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn transactions_per_second(output: &str) -> Option<f64> {

@@ -405,7 +405,7 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
             *all_dead = false;
         }
         lock_relation(fetch.base.rel, snapshot);
-        pg_sys::ExecClearTuple(slot);
+        howdah_bridge::slot::clear(slot);
         if !is_mvcc(snapshot) {
             // Checks of constraints ask for one row at a time, mostly for those that they replace.
             let dirty = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY;
@@ -453,7 +453,7 @@ unsafe extern "C-unwind" fn tuple_fetch_row_version(
             return (heap().tuple_fetch_row_version.unwrap_unchecked())(rel, tid, snapshot, slot);
         };
         lock_relation(rel, snapshot);
-        pg_sys::ExecClearTuple(slot);
+        howdah_bridge::slot::clear(slot);
         let any = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_ANY;
         any && last_row::recall(rel, row, slot)
             || PointReader::new().fetch(rel, row, snapshot, slot)

@@ -284,7 +284,7 @@ unsafe fn next_slot(
             return true;
         }
         if forward {
-            pg_sys::ExecClearTuple(slot);
+            howdah_bridge::slot::clear(slot);
             return false;
         }
         ours.state().side = Some(Side::Hot);

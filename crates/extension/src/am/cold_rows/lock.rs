@@ -139,7 +139,7 @@ unsafe fn lock_cold(
     use pg_sys::LockWaitPolicy::{LockWaitBlock, LockWaitError};
     // SAFETY: as for `lock`.
     unsafe {
-        pg_sys::ExecClearTuple(slot);
+        howdah_bridge::slot::clear(slot);
         if let Some(entry) = known_there(rel, row, RowLock::of(mode), cid) {
             let found = last_row::recall(rel, row, slot)
                 || ColdStore::open(rel, pg_sys::AccessShareLock)
@@ -226,7 +226,7 @@ unsafe fn lock_cold(
             }
             return result;
         }
-        pg_sys::ExecClearTuple(slot);
+        howdah_bridge::slot::clear(slot);
         let found = match &grip.standing {
             Standing::There(placed) if placed.entry.state == GroupState::Stored => {
                 last_row::recall(rel, row, slot)

@@ -1,0 +1,106 @@
+//! pgbench's TPC-B with two clients, on tables whose rows are all cold at first: every account's first
+//! change meets a cold row, tellers and branches soon are hot. Nobody waits for the disk at commit.
+
+use postgres::Client;
+
+use super::figure::{Figure, Goal, Unit};
+use super::statement::{Rows, ask, first_difference};
+use super::{Options, Side, writes};
+use crate::cluster::Cluster;
+use crate::progress::{Counting, Progress};
+
+/// 100,000 accounts each.
+const SCALE: &str = "10";
+/// Slices of either side in turn, in each run.
+const SLICES: u32 = 4;
+const SECONDS: u32 = 2;
+
+pub(super) fn measure(
+    cluster: &Cluster,
+    client: &mut Client,
+    options: &Options,
+) -> anyhow::Result<Vec<Figure>> {
+    let mut figure =
+        Figure::new("TPC-B from cold", Unit::PerSecond).with_goal(Some(Goal::RatioAtLeast(0.9)));
+    let mut progress = Progress::of("TPC-B", u64::from(options.runs), Counting::Things);
+    for run in 0..options.runs {
+        for side in Side::BOTH {
+            make_tables(cluster, client, side)?;
+        }
+        client.batch_execute("CHECKPOINT")?;
+        for slice in 0..SLICES {
+            let mut sides = Side::BOTH;
+            sides.rotate_left((run + slice) as usize % 2);
+            for side in sides {
+                let options = format!("{} -c synchronous_commit=off", in_schema(side));
+                let arguments = ["--builtin=tpcb-like", "--protocol=prepared"];
+                let rate = writes::pgbench(cluster, &options, SECONDS, &arguments)?;
+                figure.side(side).add(Some(rate));
+            }
+        }
+        for side in Side::BOTH {
+            if figure.difference.is_none() {
+                figure.difference = imbalance(client, side)?;
+            }
+        }
+        progress.advance(1, &figure.title);
+    }
+    for side in Side::BOTH {
+        client.batch_execute(&format!("DROP SCHEMA {} CASCADE", schema(side)))?;
+    }
+    progress.finish("2 clients");
+    Ok(vec![figure])
+}
+
+fn schema(side: Side) -> String {
+    format!("bench_tpcb_{}", side.name())
+}
+
+fn in_schema(side: Side) -> String {
+    format!("-c search_path={}", schema(side))
+}
+
+fn make_tables(cluster: &Cluster, client: &mut Client, side: Side) -> anyhow::Result<()> {
+    let schema = schema(side);
+    client.batch_execute(&format!(
+        "DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema}"
+    ))?;
+    let options = format!(
+        "{} -c default_table_access_method={} -c client_min_messages=warning",
+        in_schema(side),
+        side.name()
+    );
+    writes::make_pgbench_tables(cluster, &options, SCALE)?;
+    for table in ["accounts", "tellers", "branches"] {
+        let table = format!("{schema}.pgbench_{table}");
+        if side == Side::Howdah {
+            client.batch_execute(&format!("CALL howdah.compact('{table}')"))?;
+            writes::keep_hot(client, side, &table)?;
+        }
+        client.batch_execute(&format!("VACUUM (ANALYZE) {table}"))?;
+    }
+    Ok(())
+}
+
+/// What TPC-B keeps equal: the balances of accounts, tellers and branches, and the history's sum.
+fn imbalance(client: &mut Client, side: Side) -> anyhow::Result<Option<String>> {
+    let schema = schema(side);
+    let mut sums: Vec<Rows> = Vec::new();
+    for (column, table) in [
+        ("abalance", "accounts"),
+        ("tbalance", "tellers"),
+        ("bbalance", "branches"),
+        ("delta", "history"),
+    ] {
+        let sql = format!("SELECT sum({column}) FROM {schema}.pgbench_{table}");
+        sums.push(
+            ask(client, &sql)?
+                .map(|answer| answer.rows)
+                .unwrap_or_default(),
+        );
+    }
+    Ok(sums[1..]
+        .iter()
+        .find_map(|sum| first_difference(("accounts", &sums[0]), ("others", sum)))
+        .map(|difference| format!("{}: {difference}", side.name())))
+}
