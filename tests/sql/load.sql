@@ -237,6 +237,23 @@ INSERT INTO trig_howdah SELECT i, 'q' FROM generate_series(4901, 5050) i;
 INSERT INTO trig_howdah SELECT i, 'q' FROM generate_series(5051, 5250) i;
 COMMIT;
 
+-- Rows that are deleted while they are still being loaded stay deleted, also when the same transaction
+-- loads more.
+CREATE TABLE gone_heap (id int) USING heap;
+CREATE TABLE gone_howdah (id int) USING howdah;
+CREATE FUNCTION deleting(t regclass, i int) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+    IF i % 1000 = 600 THEN EXECUTE format('DELETE FROM %s WHERE id = $1 - 2', t) USING i; END IF;
+    RETURN i;
+END $$;
+BEGIN;
+CALL pair($$INSERT INTO gone@ SELECT deleting('gone@', i) FROM generate_series(1000, 1999) i$$);
+CALL pair($$INSERT INTO gone@ SELECT deleting('gone@', i) FROM generate_series(2000, 2999) i$$);
+SELECT differences('gone_heap', 'gone_howdah');
+CALL pair($$INSERT INTO gone@ SELECT deleting('gone@', i) FROM generate_series(3000, 3999) i$$);
+COMMIT;
+SELECT count(*), count(*) FILTER (WHERE id % 1000 = 598) AS back_again, differences('gone_heap', 'gone_howdah') FROM gone_howdah;
+
 -- Unique violations: inside a load, between two loads, hot against cold.
 CREATE TABLE u (id int PRIMARY KEY, word text UNIQUE) USING howdah;
 INSERT INTO u SELECT i % 400, i FROM generate_series(1, 500) i;

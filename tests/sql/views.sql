@@ -71,6 +71,17 @@ TRUNCATE own;
 SELECT cold_rows FROM howdah.tables WHERE relation = 'own'::regclass;
 ROLLBACK;
 
+-- Rows that are deleted or updated are not counted, by whoever sees that.
+CREATE TABLE thinned (id int, k int) USING howdah;
+INSERT INTO thinned SELECT i, i % 10 FROM generate_series(1, 21000) i;
+BEGIN;
+DELETE FROM thinned WHERE k = 3;
+UPDATE thinned SET k = 11 WHERE id = 20000;
+DELETE FROM thinned WHERE id = 20001;
+SELECT cold_rows, cold_rows = (SELECT count(*) FROM thinned WHERE ctid >= '(2147483648,0)') AS exact FROM howdah.tables WHERE relation = 'thinned'::regclass;
+ROLLBACK;
+SELECT cold_rows FROM howdah.tables WHERE relation = 'thinned'::regclass;
+
 -- Sizes: what \d+ shows is what the files hold, the cold side included.
 CREATE TABLE s (id int, word text) USING howdah;
 SELECT pg_relation_size('s') AS hot, pg_table_size('s') > 0 AS empty_store;

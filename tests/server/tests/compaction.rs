@@ -440,8 +440,57 @@ fn workers_compact_what_is_quiet_and_stay_out_of_the_way() -> anyhow::Result<()>
     Ok(())
 }
 
-/// Writers change hot rows, readers add up, the mover moves, for a while; every row keeps its
-/// place in the sum.
+#[test]
+fn a_table_that_cannot_be_compacted_is_left_alone_for_a_while() -> anyhow::Result<()> {
+    let primary = Primary::start(
+        "failing",
+        &[
+            ("howdah.compact_naptime", "100ms"),
+            ("howdah.compact_after", "0"),
+            ("howdah.compact_min_rows", "1000"),
+            ("autovacuum", "off"),
+        ],
+    )?;
+    let mut session = primary.session()?;
+    // The index's expression fails from the moment that its divisor is zero; the sequence counts the
+    // workers that met it.
+    session.batch_execute(
+        "CREATE TABLE divisor (n int) USING heap; INSERT INTO divisor VALUES (1);
+         CREATE SEQUENCE attempts;
+         CREATE FUNCTION expression(i int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
+         DECLARE d int := (SELECT n FROM public.divisor);
+         BEGIN
+             IF d = 0 THEN PERFORM nextval('public.attempts'); END IF;
+             RETURN i / d;
+         END $$;
+         CREATE TABLE failing (id int) USING howdah; SELECT howdah.set_options('failing', compaction => false);
+         CREATE INDEX ON failing (expression(id));
+         CREATE TABLE sound (id int) USING howdah;
+         SET howdah.bulk_load = off;
+         INSERT INTO failing SELECT generate_series(1, 5000);
+         UPDATE divisor SET n = 0;
+         SELECT howdah.set_options('failing', compaction => true)",
+    )?;
+    let attempts = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM attempts";
+    wait_until(&mut session, &format!("SELECT ({attempts}) = 1"))?;
+    // Workers go on to come for the other table, round after round.
+    for round in 1..=4 {
+        session.batch_execute("INSERT INTO sound SELECT generate_series(1, 3000)")?;
+        let moved = format!(
+            "SELECT cold_rows >= {} FROM howdah.table_sizes('sound')",
+            round * 2000
+        );
+        wait_until(&mut session, &moved)?;
+    }
+    assert_eq!(query(&mut session, attempts)?, "1");
+    assert_eq!(query(&mut session, "SELECT count(*) FROM failing")?, "5000");
+    session.batch_execute("UPDATE divisor SET n = 1")?;
+    session.batch_execute("CALL howdah.compact('failing')")?;
+    let moved = "SELECT cold_rows = 5000 FROM howdah.table_sizes('failing')";
+    assert_eq!(query(&mut session, moved)?, "t");
+    Ok(())
+}
+
 #[test]
 fn what_was_loaded_is_frozen_soon_and_then_there_is_peace() -> anyhow::Result<()> {
     let primary = Primary::start(
@@ -473,6 +522,8 @@ fn what_was_loaded_is_frozen_soon_and_then_there_is_peace() -> anyhow::Result<()
     Ok(())
 }
 
+/// Writers change hot rows, readers add up, the mover moves, for a while; every row keeps its
+/// place in the sum.
 #[test]
 fn nothing_is_lost_or_doubled_under_load() -> anyhow::Result<()> {
     let primary = start("load")?;

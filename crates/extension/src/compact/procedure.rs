@@ -9,6 +9,7 @@ use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
 
 use super::policy;
 use super::progress::{Phase, Progress};
+use super::shared;
 use super::survey::survey;
 use super::table::{StepTable, Task, compact};
 use super::transactions::Transactions;
@@ -66,6 +67,7 @@ unsafe extern "C-unwind" fn howdah_compact(fcinfo: pg_sys::FunctionCallInfo) -> 
         };
         Transactions::Procedure.commit();
         drop(progress);
+        shared::forget_failure(table);
         if let Some(left) = left {
             left.tell();
         }

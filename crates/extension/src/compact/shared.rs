@@ -3,11 +3,12 @@
 //! ```text
 //!   samples     (time, end of WAL): how old a page's last change is, from its LSN
 //!   databases   where howdah tables were written, and how the last visit ended
+//!   failures    tables whose compaction failed, and until when they are left alone
 //!   progress    one slot per running compaction
 //! ```
 //!
 //! Atomics only, no lock: each field has one writer at a time (samples: the launcher; a progress
-//! slot: its process), and a reader that sees half of an update acts a little early or late.
+//! slot: its process; a failure: the worker of its database), and a reader that sees half of an update acts a little early or late.
 
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering,
@@ -18,6 +19,11 @@ use pgrx::{pg_guard, pg_sys};
 const SAMPLES: usize = 512;
 const DATABASES: usize = 64;
 const PROGRESS_SLOTS: usize = 64;
+const FAILURES: usize = 64;
+/// For so long a table is left alone after its compaction failed; twice as long after each further
+/// failure, up to the second.
+const FIRST_FAILURE_PAUSE_MS: i64 = 60_000;
+const LONGEST_FAILURE_PAUSE_MS: i64 = 3_600_000;
 
 #[repr(C)]
 struct Sample {
@@ -86,12 +92,22 @@ pub struct ProgressSlot {
     pub groups_merged: AtomicU64,
 }
 
+/// A table whose compaction failed; free while `table` is 0.
+#[repr(C)]
+struct Failure {
+    /// The OIDs of database and table.
+    table: AtomicU64,
+    pause_ms: AtomicI64,
+    until_ms: AtomicI64,
+}
+
 #[repr(C)]
 struct Shared {
     sample_count: AtomicU32,
     samples: [Sample; SAMPLES],
     databases: [Database; DATABASES],
     progress: [ProgressSlot; PROGRESS_SLOTS],
+    failures: [Failure; FAILURES],
 }
 
 static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
@@ -247,4 +263,60 @@ fn mark_own_database() {
 /// All progress slots.
 pub fn progress_slots() -> &'static [ProgressSlot] {
     shared().map_or(&[], |shared| &shared.progress)
+}
+
+fn failures() -> &'static [Failure] {
+    shared().map_or(&[], |shared| &shared.failures)
+}
+
+/// The name of a table of this database among the failures.
+fn failure_name(table: pg_sys::Oid) -> u64 {
+    // SAFETY: plain read of a global.
+    let database = unsafe { pg_sys::MyDatabaseId };
+    u64::from(database.to_u32()) << 32 | u64::from(table.to_u32())
+}
+
+fn failure_of(table: pg_sys::Oid) -> Option<&'static Failure> {
+    let name = failure_name(table);
+    failures()
+        .iter()
+        .find(|f| f.table.load(Ordering::Relaxed) == name)
+}
+
+/// Whether background workers leave the table alone for now, because its compaction failed.
+pub fn is_left_alone(table: pg_sys::Oid, now_ms: i64) -> bool {
+    failure_of(table).is_some_and(|f| f.until_ms.load(Ordering::Relaxed) > now_ms)
+}
+
+/// Notes that the compaction of a table of this database failed; for how long it is left alone.
+pub fn note_failure(table: pg_sys::Oid, now_ms: i64) -> i64 {
+    let Some(failure) = failure_of(table).or_else(|| take_failure(table)) else {
+        return 0;
+    };
+    let pause_ms = (failure.pause_ms.load(Ordering::Relaxed) * 2)
+        .clamp(FIRST_FAILURE_PAUSE_MS, LONGEST_FAILURE_PAUSE_MS);
+    failure.pause_ms.store(pause_ms, Ordering::Relaxed);
+    failure.until_ms.store(now_ms + pause_ms, Ordering::Relaxed);
+    pause_ms
+}
+
+/// Takes a free slot, or that of the table which may be visited again first.
+fn take_failure(table: pg_sys::Oid) -> Option<&'static Failure> {
+    let failures = failures();
+    let free = failures
+        .iter()
+        .find(|f| f.table.load(Ordering::Relaxed) == 0);
+    let until = |f: &&Failure| f.until_ms.load(Ordering::Relaxed);
+    let failure = free.or_else(|| failures.iter().min_by_key(until))?;
+    failure.pause_ms.store(0, Ordering::Relaxed);
+    failure.table.store(failure_name(table), Ordering::Relaxed);
+    Some(failure)
+}
+
+/// Notes that a table of this database can be compacted.
+pub fn forget_failure(table: pg_sys::Oid) {
+    if let Some(failure) = failure_of(table) {
+        failure.until_ms.store(0, Ordering::Relaxed);
+        failure.table.store(0, Ordering::Relaxed);
+    }
 }

@@ -11,7 +11,9 @@
 //! lock request that it blocks cancels it after `deadlock_timeout` if it has not yielded before,
 //! and DROP DATABASE and the like terminate it instead of failing.
 //!
-//! An error on one table is logged, and the next table is visited.
+//! An error on one table (an index expression that fails for a row, say) is logged, and the next table
+//! is visited. The table is then left alone for a minute, after each further failure for twice as long,
+//! up to an hour, or until `CALL howdah.compact()` has succeeded. Yielding to others is no failure.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
@@ -21,7 +23,7 @@ use howdah_bridge::ffi;
 use howdah_bridge::proc_flags;
 use howdah_bridge::relation::main_fork_blocks;
 use pgrx::pg_sys::panic::CaughtError;
-use pgrx::{PgTryBuilder, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode, PgTryBuilder, pg_guard, pg_sys};
 
 use super::policy::{self, Policy};
 use super::progress::Progress;
@@ -111,24 +113,56 @@ fn howdah_tables() -> Vec<pg_sys::Oid> {
 
 /// Visits a table; an error is logged and ends the visit.
 fn visit_catching(table: pg_sys::Oid) -> VisitEnd {
-    PgTryBuilder::new(AssertUnwindSafe(|| in_transaction(|| visit(table))))
-        .catch_others(|error| {
-            let report = match &error {
-                CaughtError::PostgresError(report)
-                | CaughtError::ErrorReport(report)
-                | CaughtError::RustPanic {
-                    ereport: report, ..
-                } => report.message().to_owned(),
-            };
-            // SAFETY: the failed transaction is cleaned up before anything else is done.
-            unsafe { pg_sys::AbortCurrentTransaction() };
-            pgrx::log!(
-                "compaction of the table with OID {} was given up: {report}",
-                table.to_u32()
-            );
-            VisitEnd::Waiting
-        })
-        .execute()
+    if shared::is_left_alone(table, now_ms()) {
+        return VisitEnd::Waiting;
+    }
+    PgTryBuilder::new(AssertUnwindSafe(|| {
+        let end = in_transaction(|| visit(table));
+        if end != VisitEnd::Waiting {
+            shared::forget_failure(table);
+        }
+        end
+    }))
+    .catch_others(|error| {
+        let report = match &error {
+            CaughtError::PostgresError(report)
+            | CaughtError::ErrorReport(report)
+            | CaughtError::RustPanic {
+                ereport: report, ..
+            } => report,
+        };
+        let pause_s = if is_yielding(report.sql_error_code()) {
+            0
+        } else {
+            shared::note_failure(table, now_ms()) / 1000
+        };
+        let report = report.message().to_owned();
+        // SAFETY: the failed transaction is cleaned up before anything else is done.
+        unsafe { pg_sys::AbortCurrentTransaction() };
+        pgrx::log!(
+            "compaction of the table with OID {} was given up, to be tried again after {pause_s} s: {report}",
+            table.to_u32()
+        );
+        VisitEnd::Waiting
+    })
+    .execute()
+}
+
+/// Whether the error is how a worker gives way to others.
+fn is_yielding(code: PgSqlErrorCode) -> bool {
+    use PgSqlErrorCode::*;
+    matches!(
+        code,
+        ERRCODE_QUERY_CANCELED
+            | ERRCODE_LOCK_NOT_AVAILABLE
+            | ERRCODE_T_R_DEADLOCK_DETECTED
+            | ERRCODE_ADMIN_SHUTDOWN
+    )
+}
+
+fn now_ms() -> i64 {
+    // SAFETY: reads the clock.
+    unsafe { pg_sys::GetCurrentTimestamp() / 1000 }
 }
 
 fn visit(table: pg_sys::Oid) -> VisitEnd {
@@ -194,8 +228,7 @@ fn look(table: pg_sys::Oid, policy: &Policy) -> Look {
         if most_rows < u64::from(policy.min_rows) {
             return Look::TooFew;
         }
-        let now_ms = pg_sys::GetCurrentTimestamp() / 1000;
-        match shared::lsn_before(now_ms - policy.compact_after_ms) {
+        match shared::lsn_before(now_ms() - policy.compact_after_ms) {
             Some(lsn) => Look::Found(survey(step.raw(), lsn)),
             None => Look::Locked,
         }

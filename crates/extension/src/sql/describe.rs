@@ -15,6 +15,7 @@ use crate::am;
 use crate::errors::or_raise;
 use crate::scan_stats;
 use crate::store::directory::{self, GroupEntry, GroupState};
+use crate::store::marks;
 use crate::store::open_group::OpenGroup;
 use crate::types::{AttributeLayout, TableLayout, datum_of};
 
@@ -33,7 +34,7 @@ fn open_howdah(oid: pg_sys::Oid) -> Option<OpenRelation> {
 }
 
 /// The stored groups that the running statement sees, opened one after the other.
-fn for_each_group(rel: &OpenRelation, mut see: impl FnMut(&GroupEntry, &OpenGroup)) {
+fn for_each_group(rel: &OpenRelation, mut see: impl FnMut(&ColdStore, &GroupEntry, &OpenGroup)) {
     // SAFETY: `rel` is open; a running statement has an active snapshot.
     unsafe {
         let oid = (*rel.raw()).rd_id;
@@ -45,7 +46,7 @@ fn for_each_group(rel: &OpenRelation, mut see: impl FnMut(&GroupEntry, &OpenGrou
             pgrx::check_for_interrupts!();
             if placed.entry.state == GroupState::Stored {
                 let open = or_raise(oid, OpenGroup::open(&store, placed.entry));
-                see(&placed.entry, &open);
+                see(&store, &placed.entry, &open);
             }
         }
     }
@@ -77,8 +78,8 @@ fn table_sizes(
         return TableIterator::empty();
     };
     let (mut rows, mut groups, mut stored, mut raw) = (0, 0, 0, 0);
-    for_each_group(&rel, |entry, open| {
-        rows += u64::from(entry.row_count);
+    for_each_group(&rel, |store, entry, open| {
+        rows += u64::from(entry.row_count) - hidden_rows(relation, store, entry);
         groups += 1;
         stored += entry.body_bytes + u64::from(entry.footer_bytes);
         raw += raw_bytes(open);
@@ -93,6 +94,13 @@ fn table_sizes(
         stored as i64,
         raw as i64,
     ))
+}
+
+/// Rows of a group that the running statement does not see, because they were deleted or updated.
+fn hidden_rows(relation: pg_sys::Oid, store: &ColdStore, entry: &GroupEntry) -> u64 {
+    // SAFETY: a running statement has an active snapshot.
+    let hidden = unsafe { marks::hidden_from(store, entry, pg_sys::GetActiveSnapshot()) };
+    or_raise(relation, hidden).map_or(0, |rows| u64::from(rows.len()))
 }
 
 /// Live rows as the cumulative statistics count them, less the cold ones; what the planner thinks
@@ -164,7 +172,7 @@ fn table_row_groups(
 > {
     let mut out = Vec::new();
     if let Some(rel) = open_howdah(relation) {
-        for_each_group(&rel, |entry, open| {
+        for_each_group(&rel, |_, entry, open| {
             out.push((
                 i64::from(entry.group()),
                 entry.first_row.0 as i64,
@@ -203,7 +211,7 @@ fn table_column_chunks(
         // SAFETY: `rel` is open.
         let layout = unsafe { TableLayout::of((*rel.raw()).rd_att) };
         let readable = readable_columns(relation, &layout);
-        for_each_group(&rel, |entry, open| {
+        for_each_group(&rel, |_, entry, open| {
             for (i, attribute) in layout.attributes.iter().enumerate() {
                 if attribute.dropped || i >= open.column_count() {
                     continue;

@@ -404,7 +404,10 @@ fn standing_of(
         hidden: None,
     };
     let standing = located.standing_of(store, row, cid, false);
-    located.remember();
+    // A group that is still being loaded gives back the end of its range, which the next one gets.
+    if placed.entry.state == GroupState::Stored {
+        located.remember();
+    }
     standing
 }
 

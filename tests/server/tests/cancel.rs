@@ -1,0 +1,93 @@
+//! Whatever a session is doing with cold rows, a timeout ends it soon and leaves the table as it was.
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use howdah_server_tests::checks::equals_twin;
+use howdah_server_tests::cluster::{Primary, query};
+
+const ROWS: u32 = 400_000;
+/// Each of them takes longer than the longest timeout.
+const STATEMENTS: [&str; 13] = [
+    "INSERT INTO t SELECT id + 1000000, k, word, list FROM h",
+    "CREATE TABLE other USING howdah AS SELECT a.* FROM h a JOIN h b USING (id) ORDER BY a.word",
+    "SELECT sum(hashtext(a.word || b.word)) FROM t a JOIN t b USING (word)",
+    "SELECT count(*) FROM t WHERE id >= 0 AND pg_sleep(0.00001) IS NOT NULL",
+    "CREATE INDEX ON t (word)",
+    "CREATE INDEX CONCURRENTLY ON t (word)",
+    "REINDEX INDEX t_list",
+    "VACUUM FULL t",
+    "CLUSTER t USING t_pkey",
+    "ALTER TABLE t ALTER COLUMN k TYPE bigint",
+    "UPDATE t SET k = k + 1",
+    "DELETE FROM t WHERE id % 3 > 0",
+    "REFRESH MATERIALIZED VIEW v",
+];
+
+#[test]
+fn a_timeout_ends_every_long_step_soon_and_leaves_no_trace() -> anyhow::Result<()> {
+    let settings = [("howdah.compaction", "off"), ("autovacuum", "off")];
+    let primary = Primary::start("cancel", &settings)?;
+    let mut session = primary.session()?;
+    session.batch_execute(&format!(
+        "CREATE TABLE h AS SELECT i AS id, i % 1000 AS k, md5(i::text) AS word, ARRAY[i % 100, i] AS list
+             FROM generate_series(1, {ROWS}) i;
+         CREATE TABLE t (id int PRIMARY KEY, k int, word text, list int[]) USING howdah;
+         INSERT INTO t SELECT * FROM h;
+         CREATE INDEX t_list ON t USING gin (list);
+         CREATE MATERIALIZED VIEW v USING howdah AS SELECT a.id, b.word FROM t a JOIN t b USING (id) WITH NO DATA"
+    ))?;
+    let mut canceled = 0;
+    for timeout_ms in [20, 80] {
+        for statement in STATEMENTS {
+            session.batch_execute(&format!("SET statement_timeout = {timeout_ms}"))?;
+            let began = Instant::now();
+            let result = session.batch_execute(statement);
+            let took = began.elapsed();
+            session.batch_execute("SET statement_timeout = 0")?;
+            match result {
+                Ok(()) => ensure!(timeout_ms > 20, "{statement} took {took:?} only"),
+                Err(error) => {
+                    let code = error.code().map_or("none", |code| code.code());
+                    ensure!(code == "57014", "{statement}: {error:?}");
+                    canceled += 1;
+                }
+            }
+            ensure!(
+                took < Duration::from_secs(3),
+                "{statement} went on for {took:?}"
+            );
+        }
+    }
+    ensure!(
+        canceled >= STATEMENTS.len(),
+        "{canceled} statements were canceled"
+    );
+    equals_twin(&mut session, "t", "h")?;
+    // What compaction has moved before it was stopped stays moved; the rest stays hot.
+    session.batch_execute(
+        "SET howdah.bulk_load = off; CREATE TABLE hot USING howdah AS TABLE h; CREATE INDEX ON hot (id)",
+    )?;
+    session.batch_execute("VACUUM hot")?;
+    for timeout_ms in [20, 100, 500] {
+        session.batch_execute(&format!("SET statement_timeout = {timeout_ms}"))?;
+        let began = Instant::now();
+        let result = session.batch_execute("CALL howdah.compact('hot')");
+        let took = began.elapsed();
+        session.batch_execute("SET statement_timeout = 0")?;
+        ensure!(
+            result.is_err() || timeout_ms > 20,
+            "compaction took {took:?} only"
+        );
+        ensure!(
+            took < Duration::from_secs(3),
+            "compaction went on for {took:?}"
+        );
+        equals_twin(&mut session, "hot", "h")?;
+    }
+    session.batch_execute("CALL howdah.compact('hot')")?;
+    equals_twin(&mut session, "hot", "h")?;
+    let running = "SELECT count(*) FROM howdah.stat_progress_compact";
+    assert_eq!(query(&mut session, running)?, "0");
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Indexes are built and rebuilt beside writers and compaction, and know every row afterwards.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use howdah_server_tests::checks::{indexes_are_sound, row_numbers_are_unique};
+use howdah_server_tests::cluster::{Primary, query};
+use postgres::Client;
+
+/// Two of a kind: one through which the answers come, one that is compared with it.
+const MAKE: &str = "
+    CREATE EXTENSION btree_gist;
+    CREATE TABLE t (id int PRIMARY KEY, k int, word text, span int4range, EXCLUDE USING gist (span WITH &&)) USING howdah;
+    CREATE INDEX t_k ON t (k);
+    CREATE INDEX t_word ON t USING hash (word);
+    INSERT INTO t SELECT i, i % 100, 'w' || i, int4range(i * 10, i * 10 + 5) FROM generate_series(1, 10000) i;";
+
+/// What is done to the indexes, again and again.
+const UPKEEP: [&str; 8] = [
+    "CREATE INDEX CONCURRENTLY t_more ON t (word, id)",
+    "CREATE UNIQUE INDEX CONCURRENTLY t_unique ON t (id) INCLUDE (k)",
+    "REINDEX INDEX CONCURRENTLY t_pkey",
+    "REINDEX INDEX CONCURRENTLY t_word",
+    "REINDEX TABLE CONCURRENTLY t",
+    "DROP INDEX CONCURRENTLY t_more",
+    "DROP INDEX CONCURRENTLY t_unique",
+    "VACUUM t",
+];
+
+/// Updates, deletes and inserts single rows, and loads some in bulk.
+fn write(mut client: Client, writer: u32, stop: &AtomicBool) -> anyhow::Result<u32> {
+    client.batch_execute("SET howdah.load_threshold = 50")?;
+    let mut round = 0;
+    while !stop.load(Ordering::Relaxed) {
+        // Each writer has rows of its own, of which every third stays as it was.
+        let id = (round * 7919 % 3000) * 3 + writer;
+        client.batch_execute(&format!(
+            "BEGIN;
+             UPDATE t SET k = (k + 1) % 100, word = 'u{round}' WHERE id = {id};
+             DELETE FROM t WHERE id = {id} AND k % 5 = 0;
+             INSERT INTO t VALUES ({id}, {round} % 100, 'back', int4range({id} * 10, {id} * 10 + 5)) ON CONFLICT DO NOTHING;
+             COMMIT"
+        ))?;
+        if round % 10 == 0 {
+            let first = 1_000_000 * (writer + 1) + round * 100;
+            let last = first + 99;
+            client.batch_execute(&format!(
+                "INSERT INTO t SELECT i, i % 100, 'bulk' FROM generate_series({first}, {last}) i"
+            ))?;
+            client.batch_execute(&format!(
+                "DELETE FROM t WHERE id BETWEEN {first} AND {last} AND k < 80"
+            ))?;
+        }
+        round += 1;
+    }
+    Ok(round)
+}
+
+#[test]
+fn indexes_made_beside_writers_and_compaction_know_every_row() -> anyhow::Result<()> {
+    let settings = [("howdah.compaction", "off"), ("autovacuum", "off")];
+    let primary = Primary::start("indexes", &settings)?;
+    let mut session = primary.session()?;
+    session.batch_execute(MAKE)?;
+    session.batch_execute("CALL howdah.compact('t')")?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut threads = Vec::new();
+    for writer in 1..=2 {
+        let (client, stop) = (primary.session()?, stop.clone());
+        threads.push(thread::spawn(move || write(client, writer, &stop)));
+    }
+    let (mut client, compactor_stop) = (primary.session()?, stop.clone());
+    threads.push(thread::spawn(move || {
+        let mut rounds = 0;
+        while !compactor_stop.load(Ordering::Relaxed) {
+            client.batch_execute("CALL howdah.compact('t')")?;
+            rounds += 1;
+        }
+        Ok(rounds)
+    }));
+    let deadline = Instant::now() + Duration::from_secs(12);
+    'rounds: while threads.iter().all(|t| !t.is_finished()) {
+        for statement in UPKEEP {
+            session.batch_execute(statement)?;
+        }
+        if Instant::now() > deadline {
+            break 'rounds;
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    for thread in threads {
+        let rounds = thread.join().map_err(|_| anyhow::anyhow!("panicked"))??;
+        ensure!(rounds > 0, "a thread did nothing");
+    }
+    let invalid = "SELECT count(*) FROM pg_index WHERE indrelid = 't'::regclass AND NOT indisvalid";
+    assert_eq!(query(&mut session, invalid)?, "0");
+    indexes_are_sound(&mut session, "t", "id")?;
+    indexes_are_sound(&mut session, "t", "k")?;
+    row_numbers_are_unique(&mut session, "t")?;
+    session.batch_execute("SET howdah.columnar_scan = off")?;
+    let spans = "SELECT count(*), sum(lower(span)) FROM t";
+    let all = query(&mut session, &format!("{spans} WHERE span IS NOT NULL"))?;
+    session.batch_execute("SET enable_seqscan = off")?;
+    assert_eq!(
+        query(
+            &mut session,
+            &format!("{spans} WHERE span && '[0,1000000)'")
+        )?,
+        all
+    );
+    let lost = "SELECT count(*) FROM t a WHERE NOT EXISTS (SELECT FROM t b WHERE b.word = a.word AND b.id = a.id)";
+    assert_eq!(query(&mut session, lost)?, "0");
+    Ok(())
+}

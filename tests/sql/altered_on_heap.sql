@@ -1,0 +1,1 @@
+altered.sql
