@@ -104,6 +104,37 @@ SELECT condition, estimate('SELECT FROM guessed WHERE ' || condition) BETWEEN h 
 FROM unnest(ARRAY['true', 'k = 7', 'id < 10000', 'n IS NULL', 'k < 50 AND id > 20000', 'k IN (1, 2, 3)']) condition,
     LATERAL (SELECT estimate('SELECT FROM guessed_heap WHERE ' || condition) AS h) e;
 
+-- Few rows, all of them cold: guessed as heap does before ANALYZE, and known afterwards.
+CREATE TABLE few (id int, k int) USING howdah WITH (autovacuum_enabled = off);
+CREATE TABLE few_heap (id int, k int) USING heap WITH (autovacuum_enabled = off);
+SET howdah.debug_force_cold = on;
+INSERT INTO few SELECT i, i FROM generate_series(1, 1000) i;
+RESET howdah.debug_force_cold;
+INSERT INTO few_heap TABLE few;
+SELECT estimate('TABLE few') = estimate('TABLE few_heap') AS guessed_alike;
+ANALYZE few;
+SELECT estimate('TABLE few');
+-- Rows that became cold after ANALYZE are not counted twice, though their pages are still there.
+CREATE TABLE cooled (id int, k int) USING howdah WITH (autovacuum_enabled = off);
+SET howdah.bulk_load = off;
+INSERT INTO cooled SELECT i, i FROM generate_series(1, 20000) i;
+RESET howdah.bulk_load;
+ANALYZE cooled;
+CALL howdah.compact('cooled');
+SELECT cold('cooled') AS cold, estimate('TABLE cooled');
+-- And a load since, most of it cold.
+INSERT INTO cooled SELECT i, i FROM generate_series(20001, 30000) i;
+SELECT estimate('TABLE cooled') BETWEEN 29000 AND 31000 AS near;
+
+-- What RETURNING says of rows on their way to a row group.
+SET howdah.debug_force_cold = on;
+BEGIN;
+INSERT INTO few VALUES (2001, 1) RETURNING xmin = pg_current_xact_id()::xid AS own, xmax, cmin, ctid, tableoid::regclass;
+INSERT INTO few SELECT i, 2 FROM generate_series(2002, 2003) i RETURNING xmin = pg_current_xact_id()::xid AS own, xmax, cmin;
+SELECT xmin = pg_current_xact_id()::xid AS own, xmax, cmin FROM few WHERE id > 2000 ORDER BY id;
+COMMIT;
+RESET howdah.debug_force_cold;
+
 -- Kinds of tables.
 CREATE TEMP TABLE passing (id int PRIMARY KEY, word text) USING howdah;
 INSERT INTO passing SELECT i, 'w' || i FROM generate_series(1, 2000) i;

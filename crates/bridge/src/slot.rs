@@ -83,6 +83,36 @@ pub unsafe fn clear(slot: *mut pg_sys::TupleTableSlot) {
     unsafe { ((*(*slot).tts_ops).clear.unwrap_unchecked())(slot) }
 }
 
+/// Tells a slot where the row in it was put: its TID, its table and, where the slot holds a tuple, the
+/// header that RETURNING reads `xmin` from. What `heap_insert` does to the tuple that it is given.
+///
+/// # Safety
+/// `slot` is a slot for the table with the OID `table`, and holds a row.
+pub unsafe fn note_place(
+    slot: *mut pg_sys::TupleTableSlot,
+    tid: pg_sys::ItemPointerData,
+    table: pg_sys::Oid,
+    cid: pg_sys::CommandId,
+) {
+    // SAFETY: a tuple without a buffer belongs to the slot; one on a page is somebody else's row.
+    unsafe {
+        (*slot).tts_tid = tid;
+        (*slot).tts_tableOid = table;
+        if !std::ptr::eq((*slot).tts_ops, &raw const pg_sys::TTSOpsBufferHeapTuple) {
+            return;
+        }
+        let buffer_slot = slot.cast::<pg_sys::BufferHeapTupleTableSlot>();
+        let owned = (*slot).tts_flags & pg_sys::TTS_FLAG_SHOULDFREE as u16 != 0;
+        let tuple = (*buffer_slot).base.tuple;
+        if owned && !tuple.is_null() {
+            let header = (*tuple).t_data;
+            (*header).t_infomask &= !(pg_sys::HEAP_XACT_MASK as u16);
+            (*header).t_infomask2 &= !(pg_sys::HEAP2_XACT_MASK as u16);
+            set_header(tuple, tid, table, Origin::here(cid));
+        }
+    }
+}
+
 /// Hands a tuple of the slot's own memory over to the slot, which is empty.
 unsafe fn put(slot: *mut pg_sys::TupleTableSlot, tuple: pg_sys::HeapTuple) {
     // SAFETY: the caller vouches for both.

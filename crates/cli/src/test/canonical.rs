@@ -66,6 +66,11 @@ fn canonical(text: &str) -> String {
             out.extend(table(&lines[at..=end], is_ordered));
             is_ordered = false;
             at = end + 1;
+        } else if let Some(end) = bare_plan_end(&lines, at) {
+            out.extend([lines[at].to_owned(), PLAN.to_owned()]);
+            at = end;
+        } else if is_remark_on_plan(lines[at]) {
+            at += 1;
         } else {
             // An isolation spec names its steps without their text where they are short.
             is_ordered |= lines[at].to_ascii_lowercase().contains("order by");
@@ -97,6 +102,29 @@ fn is_heading(line: &str, rule: &str) -> bool {
     let is_psql = line.starts_with(' ') && rule.len() > 2;
     let is_tester = line.chars().count() == rule.len() && !line.ends_with(';');
     is_rule && !line.starts_with("--") && (is_psql || is_tester)
+}
+
+/// Where the plan ends that psql prints without a heading (`\t`), below a statement that `\gexec`
+/// made and echoes without a semicolon: at an empty line.
+fn bare_plan_end(lines: &[&str], at: usize) -> Option<usize> {
+    let is_statement = lines[at].starts_with("explain (") && !lines[at].ends_with(';');
+    let first = lines.get(at + 1)?;
+    if !is_statement || !first.starts_with(' ') {
+        return None;
+    }
+    let length = lines[at + 1..].iter().position(|line| line.is_empty())?;
+    Some(at + 1 + length)
+}
+
+/// The BRIN tests look at their own plans, and tell what they did not get. What they say of results
+/// begins otherwise.
+fn is_remark_on_plan(line: &str) -> bool {
+    let rest = line.strip_prefix("WARNING:  did not get ");
+    rest.is_some_and(|rest| {
+        ["bitmap indexscan plan for ", "seqscan plan for "]
+            .iter()
+            .any(|plan| rest.starts_with(plan))
+    })
 }
 
 fn is_count(line: &str) -> bool {
@@ -138,6 +166,13 @@ mod tests {
     fn plans_do_not_count_and_values_and_errors_do() {
         let plan = "EXPLAIN SELECT 1;\n QUERY PLAN \n-----\n Seq Scan\n(1 row)\n";
         assert_eq!(canonical(plan), "EXPLAIN SELECT 1;\n(a plan)\n");
+        let bare = "explain (costs off) select 1\n Seq Scan\n   Filter: x\n\n";
+        let other = bare.replace("   Filter: x\n", "");
+        assert_eq!(canonical(bare), canonical(&other));
+        let remark = "WARNING:  did not get seqscan plan for (a,=,b)\n";
+        assert_eq!(canonical(&format!("x\n{remark}y\n")), "x\ny\n");
+        let result = "WARNING:  something not right in a: count 1\n";
+        assert_eq!(canonical(result), result);
         let error = "SELECT 1/0;\nERROR:  division by zero\n";
         assert_eq!(canonical(error), error);
         let value = " a \n---\n 2\n(1 row)\n";

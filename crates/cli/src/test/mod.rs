@@ -6,8 +6,8 @@
 //!   sql               tests/sql/*.sql against tests/sql/expected, by pg_regress
 //!   regress           PostgreSQL's own suite with howdah as the default access method
 //!   isolation         tests/isolation/specs, then PostgreSQL's own concurrency suite, likewise
-//!   regress-cold      PostgreSQL's two suites with every inserted row cold at once;
-//!   isolation-cold    run only when named by --only
+//!   regress-cold      PostgreSQL's two suites again, with every inserted row cold at once
+//!   isolation-cold
 //!   server            tests/server: crash, standby, dump and restore, differential
 //! ```
 //!

@@ -45,8 +45,8 @@ impl Run<'_> {
         }
         let mut command = self.cluster.external(&self.program);
         command.current_dir(self.output);
-        // The isolation tester cancels what hangs, after seconds rather than minutes.
-        command.env("PGISOLATIONTIMEOUT", "60");
+        // The isolation tester cancels a step that hangs for twice as many seconds.
+        command.env("PG_TEST_TIMEOUT_DEFAULT", "30");
         command
             .arg("--use-existing")
             .arg(format!("--dbname={}", self.database))

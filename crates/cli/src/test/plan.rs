@@ -40,12 +40,6 @@ impl Step {
         }
     }
 
-    /// Steps that a run without `--only` leaves out: cold rows cannot be changed yet, which
-    /// the suites do all the time.
-    fn must_be_named(self) -> bool {
-        matches!(self, Self::RegressCold | Self::IsolationCold)
-    }
-
     /// Steps without tests of their own have no names that a filter could match.
     fn has_named_tests(self) -> bool {
         !matches!(self, Self::Format | Self::Lint)
@@ -72,7 +66,7 @@ impl Options {
     pub(super) fn steps(&self) -> Vec<Step> {
         let chosen = |step: &Step| {
             if self.only.is_empty() {
-                !step.must_be_named() && (self.filters.is_empty() || step.has_named_tests())
+                self.filters.is_empty() || step.has_named_tests()
             } else {
                 self.only.contains(step)
             }
@@ -107,10 +101,9 @@ mod tests {
     }
 
     #[test]
-    fn every_step_that_need_not_be_named_runs_when_nothing_is_chosen() {
-        let steps = options(&[], &[]).steps();
+    fn every_step_runs_when_nothing_is_chosen() {
+        assert_eq!(options(&[], &[]).steps(), Step::value_variants());
         for step in Step::value_variants() {
-            assert_eq!(steps.contains(step), !step.must_be_named(), "{step:?}");
             assert_eq!(options(&[], &[*step]).steps(), [*step]);
         }
     }

@@ -1,8 +1,10 @@
 //! Sizes and row counts for the planner.
 //!
 //! Heap estimates rows as `reltuples / relpages × pages`, where `reltuples` would count cold rows
-//! over hot pages only. With cold rows the hot side is estimated from tuple width, as heap does
-//! for a table that was never analyzed, and the cold side counted exactly from the directory.
+//! over hot pages only. The cold side is counted exactly from the directory. The hot side is what
+//! VACUUM or ANALYZE found last, less the cold rows of now, and for pages that came since as many
+//! rows as fit, as heap guesses for a table that was never analyzed. What compaction moved since
+//! is not counted twice so, nor rows that VACUUM found marked.
 //!
 //! The planner asks for sizes first and for paths later; what was counted is remembered for
 //! the latter, so that one planning reads the directory once, and that of a table which is all
@@ -31,6 +33,9 @@ pub struct ColdSize {
     pub bytes: u64,
     pub groups: u32,
 }
+
+/// As many pages `table_block_relation_estimate_size` gives a small table that was never analyzed.
+const NEW_TABLE_PAGES: u32 = 10;
 
 /// More tables than a sensible query has.
 const MOST_REMEMBERED: usize = 1024;
@@ -104,17 +109,68 @@ unsafe extern "C-unwind" fn relation_estimate_size(
         if cold.groups == 0 {
             return;
         }
+        let per_page = rows_per_page(rel, attr_widths);
         let hot_pages = main_fork_blocks(rel);
-        let width = pg_sys::get_rel_data_width(rel, attr_widths);
-        let tuple_bytes = f64::from(width) + 28.0;
-        let per_page = ((pg_sys::BLCKSZ as f64 - 24.0) / tuple_bytes)
-            .floor()
-            .max(1.0);
         let cold_pages = cold.bytes.div_ceil(u64::from(pg_sys::BLCKSZ)) as u32;
         *pages = hot_pages.saturating_add(cold_pages);
-        *tuples = (f64::from(hot_pages) * per_page).round() + cold.rows as f64;
+        *tuples = hot_rows(rel, per_page, cold.rows) + cold.rows as f64;
+        if known(rel).is_none() && !(*(*rel).rd_rel).relhassubclass {
+            // Heap's guess for a table that is new and may be about to grow.
+            *pages = (*pages).max(NEW_TABLE_PAGES);
+            *tuples = (*tuples).max(f64::from(NEW_TABLE_PAGES) * per_page);
+        }
         *allvisfrac *= f64::from(hot_pages) / f64::from((*pages).max(1));
     }
+}
+
+/// What VACUUM or ANALYZE found last.
+#[derive(Default)]
+struct Known {
+    rows: f64,
+    hot_pages: pg_sys::BlockNumber,
+}
+
+/// # Safety
+/// `rel` is open.
+unsafe fn known(rel: pg_sys::Relation) -> Option<Known> {
+    // SAFETY: as for this function.
+    unsafe {
+        let form = &*(*rel).rd_rel;
+        (form.reltuples >= 0.0).then(|| Known {
+            rows: f64::from(form.reltuples),
+            hot_pages: form.relpages as u32,
+        })
+    }
+}
+
+/// Rows that fit in a page, as heap reckons; widths of attributes are the planner's, or NULL.
+///
+/// # Safety
+/// `rel` is open.
+pub unsafe fn rows_per_page(rel: pg_sys::Relation, attr_widths: *mut i32) -> f64 {
+    // SAFETY: as for this function.
+    let width = f64::from(unsafe { pg_sys::get_rel_data_width(rel, attr_widths) });
+    ((f64::from(pg_sys::BLCKSZ) - 24.0) / (width + 28.0))
+        .floor()
+        .max(1.0)
+}
+
+/// Rows of the hot side of a table that has so many cold rows, about.
+///
+/// # Safety
+/// `rel` is open and has storage.
+pub unsafe fn hot_rows(rel: pg_sys::Relation, per_page: f64, cold_rows: u64) -> f64 {
+    // SAFETY: as for this function.
+    let (hot_pages, known) = unsafe { (main_fork_blocks(rel), known(rel)) };
+    if known.is_none() && hot_pages == 1 {
+        // The page that a table with cold rows keeps, most often an empty one.
+        return 0.0;
+    }
+    let known = known.unwrap_or_default();
+    let old_pages = hot_pages.min(known.hot_pages);
+    let left = f64::from(old_pages) / f64::from(known.hot_pages.max(1));
+    let old_rows = (known.rows - cold_rows as f64).max(0.0) * left;
+    (old_rows + f64::from(hot_pages - old_pages) * per_page).round()
 }
 
 #[pg_guard]

@@ -57,10 +57,10 @@ impl StepTable {
                 return None;
             }
         }
-        before_snapshot();
         // SAFETY: no snapshot is active. Whoever holds the lock may be waiting for old snapshots to
         // go, as CREATE INDEX CONCURRENTLY does: what catalog lookups have left is given up first.
         unsafe { pg_sys::InvalidateCatalogSnapshot() };
+        before_snapshot();
         let rel = OpenRelation::try_open(table, LOCK)?;
         // SAFETY: the relation is open.
         unsafe {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use howdah_bridge::ffi;
+use howdah_bridge::slot::note_place;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder, Value};
@@ -137,8 +138,8 @@ pub unsafe fn insert_slot(
             }
             pending.rows.finish_row();
             let position = pending.rows.row_count() - 1;
-            (*slot).tts_tid = RowNumber(pending.placed.entry.first_row.0 + position as u64).tid();
-            (*slot).tts_tableOid = (*table).rd_id;
+            let tid = RowNumber(pending.placed.entry.first_row.0 + position as u64).tid();
+            note_place(slot, tid, (*table).rd_id, command);
             position + 1 == pending.placed.entry.capacity_rows as usize
                 || pending.rows.raw_bytes() >= settings::row_group_bytes()
         };

@@ -119,6 +119,10 @@ unsafe fn hot_rows_estimate(rel: &OpenRelation, cold_rows: u64) -> i64 {
         if !counted.is_null() && (*counted).live_tuples > cold_rows as i64 {
             return (*counted).live_tuples - cold_rows as i64;
         }
+        if cold_rows > 0 {
+            let per_page = am::estimate::rows_per_page(rel.raw(), std::ptr::null_mut());
+            return am::estimate::hot_rows(rel.raw(), per_page, cold_rows) as i64;
+        }
         let (mut pages, mut tuples, mut visible) = (0, 0.0, 0.0);
         if let Some(estimate) = am::howdah().relation_estimate_size {
             estimate(
@@ -129,7 +133,7 @@ unsafe fn hot_rows_estimate(rel: &OpenRelation, cold_rows: u64) -> i64 {
                 &mut visible,
             );
         }
-        (tuples - cold_rows as f64).max(0.0) as i64
+        tuples as i64
     }
 }
 
