@@ -116,6 +116,52 @@ SET howdah.columnar_scan = off;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM c;
 RESET howdah.columnar_scan;
 
+-- A table without cold rows plans as heap does, to the last cost: before there are statistics, vacuumed,
+-- and analyzed.
+CREATE TABLE plain_heap (id int PRIMARY KEY, k int, word text, list int[]) USING heap WITH (autovacuum_enabled = off);
+CREATE TABLE plain_howdah (id int PRIMARY KEY, k int, word text, list int[]) USING howdah WITH (autovacuum_enabled = off);
+CREATE FUNCTION plan_of(query text, t text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE line text; plan text := '';
+BEGIN
+    FOR line IN EXECUTE 'EXPLAIN ' || replace(query, '@', t) LOOP plan := plan || replace(line, t, '@') || chr(10); END LOOP;
+    RETURN plan;
+END $$;
+-- Queries that are planned differently.
+CREATE FUNCTION plan_differences() RETURNS TABLE (query text, heap text, howdah text) LANGUAGE sql AS $$
+    SELECT * FROM (SELECT q, plan_of(q, 'plain_heap') AS heap, plan_of(q, 'plain_howdah') AS howdah FROM unnest(ARRAY[
+        'SELECT * FROM @', 'SELECT count(*) FROM @', 'SELECT * FROM @ WHERE id = 5', 'SELECT id FROM @ WHERE id < 100',
+        'SELECT sum(k) FROM @ WHERE k BETWEEN 3 AND 50', 'SELECT * FROM @ WHERE word = ''w'' OR k = 7', 'SELECT * FROM @ WHERE list && ARRAY[3]',
+        'SELECT k, count(*) FROM @ GROUP BY k', 'SELECT * FROM @ ORDER BY word LIMIT 5', 'SELECT max(id) FROM @', 'SELECT DISTINCT word FROM @',
+        'SELECT * FROM @ a JOIN @ b ON a.id = b.k WHERE a.k = 7', 'SELECT * FROM @ TABLESAMPLE system (10)', 'SELECT * FROM @ WHERE ctid > ''(10,1)''',
+        'UPDATE @ SET k = 1 WHERE id = 5', 'DELETE FROM @ WHERE k = 3', 'SELECT * FROM @ WHERE id % 7 = 3 FOR UPDATE',
+        'MERGE INTO @ USING (VALUES (1)) v (x) ON id = x WHEN MATCHED THEN DELETE', 'INSERT INTO @ SELECT id + 100000, k FROM @']) q) x
+    WHERE x.heap <> x.howdah $$;
+SELECT * FROM plan_differences();
+SET howdah.bulk_load = off;
+INSERT INTO plain_heap SELECT i, i % 1000, md5(i::text), ARRAY[i % 10, i % 7] FROM generate_series(1, 30000) i;
+INSERT INTO plain_howdah SELECT i, i % 1000, md5(i::text), ARRAY[i % 10, i % 7] FROM generate_series(1, 30000) i;
+RESET howdah.bulk_load;
+CREATE INDEX plain_heap_k ON plain_heap (k);
+CREATE INDEX plain_howdah_k ON plain_howdah (k);
+CREATE INDEX plain_heap_list ON plain_heap USING gin (list);
+CREATE INDEX plain_howdah_list ON plain_howdah USING gin (list);
+CREATE INDEX plain_heap_brin ON plain_heap USING brin (id);
+CREATE INDEX plain_howdah_brin ON plain_howdah USING brin (id);
+SELECT * FROM plan_differences();
+VACUUM plain_heap, plain_howdah;
+SELECT * FROM plan_differences();
+SET default_statistics_target = 1000;
+ANALYZE plain_heap, plain_howdah;
+RESET default_statistics_target;
+SELECT * FROM plan_differences();
+SET max_parallel_workers_per_gather = 2;
+SET parallel_setup_cost = 0;
+SET min_parallel_table_scan_size = 0;
+SELECT * FROM plan_differences();
+RESET min_parallel_table_scan_size;
+RESET parallel_setup_cost;
+SET max_parallel_workers_per_gather = 0;
+
 -- Whole rows, system columns, expressions.
 SELECT count(*) FROM (SELECT c.*::text FROM c EXCEPT SELECT h.*::text FROM h) x;
 SELECT count(DISTINCT ctid), min(tableoid::regclass::text) FROM c;

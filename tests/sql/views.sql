@@ -118,6 +118,41 @@ SELECT count(*) FROM howdah.table_scans(:counted);
 DROP TABLE counted;
 SELECT count(*) FROM howdah.table_scans(:counted);
 
+-- PostgreSQL's own counters count cold rows as they count heap's, by every kind of scan.
+CREATE TABLE read_heap (id int PRIMARY KEY, k int) USING heap WITH (autovacuum_enabled = off);
+CREATE TABLE read_howdah (id int PRIMARY KEY, k int) USING howdah WITH (autovacuum_enabled = off);
+INSERT INTO read_heap SELECT i, i FROM generate_series(1, 20000) i;
+INSERT INTO read_howdah SELECT i, i FROM generate_series(1, 20000) i;
+CREATE INDEX ON read_heap (k);
+CREATE INDEX ON read_howdah (k);
+ANALYZE read_heap, read_howdah;
+SET howdah.columnar_scan = off;
+CREATE FUNCTION read(clause text, setting text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE t text; n bigint;
+BEGIN
+    IF setting <> '' THEN PERFORM set_config(setting, 'off', true); END IF;
+    FOREACH t IN ARRAY ARRAY['read_heap', 'read_howdah'] LOOP
+        EXECUTE format('SELECT sum(k) FROM %I %s', t, clause) INTO n;
+    END LOOP;
+    IF setting <> '' THEN PERFORM set_config(setting, 'on', true); END IF;
+END $$;
+CREATE FUNCTION counts() RETURNS TABLE (howdah text, same boolean) LANGUAGE sql AS $$
+    WITH c AS (SELECT relname, format('%s rows in %s scans, %s rows by %s index scans', seq_tup_read, seq_scan, idx_tup_fetch, idx_scan) AS counts
+        FROM pg_stat_user_tables WHERE relname IN ('read_heap', 'read_howdah'))
+    SELECT b.counts, a.counts = b.counts FROM c a, c b WHERE a.relname = 'read_heap' AND b.relname = 'read_howdah' $$;
+SELECT pg_stat_force_next_flush();
+SELECT * FROM counts();
+SET enable_seqscan = off;
+SELECT read('WHERE id BETWEEN 500 AND 5000', 'enable_bitmapscan');
+SELECT read('WHERE id BETWEEN 500 AND 5000', 'enable_indexscan');
+RESET enable_seqscan;
+SELECT read('TABLESAMPLE bernoulli (100)', '');
+SELECT read('', '');
+SELECT read($$WHERE ctid > '(0,0)'$$, '');
+SELECT pg_stat_force_next_flush();
+SELECT * FROM counts();
+RESET howdah.columnar_scan;
+
 SET client_min_messages = warning;
 DROP SCHEMA views CASCADE;
 DROP ROLE howdah_curious;

@@ -100,6 +100,19 @@ pub unsafe fn count_rows_read(rel: pg_sys::Relation, rows: u64) {
     }
 }
 
+/// Counts rows that were fetched for an index, for `pg_stat_all_tables`.
+///
+/// # Safety
+/// `rel` is an open relation.
+pub unsafe fn count_rows_fetched(rel: pg_sys::Relation, rows: u64) {
+    // SAFETY: the caller holds the relation open.
+    unsafe {
+        if let Some(counts) = statistics(rel) {
+            counts.tuples_fetched += rows as i64;
+        }
+    }
+}
+
 /// Adds rows to the live rows that VACUUM has just reported for `pg_stat_all_tables`. What the
 /// backend still had to report is part of VACUUM's count and forgotten.
 ///

@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 
 use howdah_bridge::ffi;
+use howdah_bridge::relation::count_rows_fetched;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{FIRST_COLD_BLOCK, RowNumber, tid_of};
 use pgrx::{pg_guard, pg_sys};
@@ -144,13 +145,18 @@ unsafe extern "C-unwind" fn scan_bitmap_next_tuple(
         loop {
             if next_hot(scan, slot) {
                 *recheck = scan.state().bitmap.recheck;
+                count_rows_fetched(scan.base.rs_rd, 1);
                 return true;
             }
             if !scan.state().bitmap.hot_done {
                 load_next_page(scan, lossy_pages, exact_pages);
                 continue;
             }
-            return next_cold(scan, slot, recheck, lossy_pages, exact_pages);
+            let found = next_cold(scan, slot, recheck, lossy_pages, exact_pages);
+            if found {
+                count_rows_fetched(scan.base.rs_rd, 1);
+            }
+            return found;
         }
     }
 }

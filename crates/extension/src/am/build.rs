@@ -16,6 +16,7 @@
 //! Kinds of index that cannot hold cold TIDs (BRIN) get hot rows only.
 
 use howdah_bridge::hot::{is_hot_updated, was_never_seen, xmin_of};
+use howdah_bridge::relation::count_rows_read;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
@@ -267,12 +268,13 @@ impl Build {
             let Some(work) = self.cold_work(scan) else {
                 return 0.0;
             };
-            let mut row_count = 0.0;
+            let (mut row_count, mut rows_read) = (0.0, 0);
             if let Some((cursor, verdicts)) = &mut *work {
                 while let Some(row) = cursor.next(self.table) {
                     pgrx::check_for_interrupts!();
                     let verdict = verdicts[cursor.group_index()].of(row);
                     let Some(verdict) = verdict else { continue };
+                    rows_read += 1;
                     row_count += f64::from(u8::from(verdict.counts));
                     cursor.store(self.table, entries.slot);
                     if entries.form() {
@@ -285,6 +287,7 @@ impl Build {
             if let Some((cursor, _)) = (*work).take() {
                 cursor.end();
             }
+            count_rows_read(self.table, rows_read);
             row_count
         }
     }

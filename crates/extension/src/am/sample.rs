@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 
+use howdah_bridge::relation::count_rows_read;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
 use pgrx::{pg_guard, pg_sys};
@@ -227,6 +228,7 @@ unsafe extern "C-unwind" fn scan_sample_next_tuple(
                 rows.fill(position, layout, desc, &Wanted::All, datums);
             },
         );
+        count_rows_read(rel, 1);
         true
     }
 }
