@@ -7,6 +7,8 @@ use howdah_server_tests::checks::equals_twin;
 use howdah_server_tests::cluster::{Primary, query};
 
 const ROWS: u32 = 400_000;
+/// Generous: other tests may be running.
+const SOON: Duration = Duration::from_secs(10);
 /// Each of them takes longer than the longest timeout.
 const STATEMENTS: [&str; 13] = [
     "INSERT INTO t SELECT id + 1000000, k, word, list FROM h",
@@ -53,10 +55,7 @@ fn a_timeout_ends_every_long_step_soon_and_leaves_no_trace() -> anyhow::Result<(
                     canceled += 1;
                 }
             }
-            ensure!(
-                took < Duration::from_secs(3),
-                "{statement} went on for {took:?}"
-            );
+            ensure!(took < SOON, "{statement} went on for {took:?}");
         }
     }
     ensure!(
@@ -79,10 +78,7 @@ fn a_timeout_ends_every_long_step_soon_and_leaves_no_trace() -> anyhow::Result<(
             result.is_err() || timeout_ms > 20,
             "compaction took {took:?} only"
         );
-        ensure!(
-            took < Duration::from_secs(3),
-            "compaction went on for {took:?}"
-        );
+        ensure!(took < SOON, "compaction went on for {took:?}");
         equals_twin(&mut session, "hot", "h")?;
     }
     session.batch_execute("CALL howdah.compact('hot')")?;
