@@ -1,5 +1,5 @@
 //! A long transaction in one database holds up nothing in another; a server that is stopped in the
-//! middle of a compaction goes at once.
+//! middle of a compaction goes at once; a session that is ended in the middle of a change leaves nothing behind.
 
 use std::time::{Duration, Instant};
 
@@ -113,5 +113,50 @@ fn a_server_that_is_stopped_while_rows_move_goes_at_once() -> anyhow::Result<()>
     session.batch_execute("CALL howdah.compact('t')")?;
     assert_eq!(query(&mut session, COLD_ROWS)?, "20000|1");
     assert_eq!(query(&mut session, DIGEST)?, before);
+    Ok(())
+}
+
+#[test]
+fn a_session_that_is_ended_while_it_changes_a_cold_row_leaves_no_pin_behind() -> anyhow::Result<()>
+{
+    let primary = start("ended")?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "CREATE TABLE t (id int PRIMARY KEY, word text) USING howdah;
+        INSERT INTO t SELECT i, 'word ' || i FROM generate_series(1, 20000) i",
+    )?;
+    session.batch_execute("CALL howdah.compact('t')")?;
+    let before = query(&mut session, DIGEST)?;
+    session.batch_execute("SELECT pg_advisory_lock(7468)")?;
+    let mut ended = primary.session()?;
+    // The second row's group is remembered from the first; the session stands where it asks it.
+    ended.batch_execute("BEGIN; UPDATE t SET word = 'changed' WHERE id = 7000")?;
+    ended.batch_execute("SAVEPOINT s; SET howdah.debug_stop_point = 'group_recalled'")?;
+    let ended = std::thread::spawn(move || ended.batch_execute("DELETE FROM t WHERE id = 7001"));
+    let waiting = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut pid = query(&mut session, waiting)?;
+    while pid.is_empty() {
+        ensure!(Instant::now() < deadline, "nobody came to the stop point");
+        std::thread::sleep(Duration::from_millis(5));
+        pid = query(&mut session, waiting)?;
+    }
+    query(
+        &mut session,
+        &format!("SELECT pg_terminate_backend({pid}, 10000)"),
+    )?;
+    ensure!(
+        ended.join().is_ok_and(|result| result.is_err()),
+        "the session was to be ended"
+    );
+    let log = std::fs::read_to_string(&primary.log)?;
+    ensure!(
+        !log.contains("borrowed"),
+        "the session did not end in good order"
+    );
+    assert_eq!(query(&mut session, DIGEST)?, before);
+    // Waits for every pin on the table's pages.
+    session.batch_execute("SELECT pg_advisory_unlock_all(); DELETE FROM t WHERE id = 7001")?;
+    session.batch_execute("DROP TABLE t")?;
     Ok(())
 }

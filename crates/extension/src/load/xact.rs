@@ -1,4 +1,9 @@
 //! Where transactions and statements end, pending groups are written or dropped.
+//!
+//! A process that is told to end (`pg_terminate_backend`, a fast shutdown) aborts its transaction from
+//! wherever it stands: the interrupted functions are still on the stack, with what they have borrowed, and will not
+//! be gone on with. What belongs to this process alone goes with it and is left as it is then: a panic here
+//! would keep PostgreSQL from releasing its buffer pins, and whoever wants those buffers would wait for ever.
 
 use howdah_bridge::ffi::unguarded;
 use pgrx::{pg_guard, pg_sys};
@@ -26,12 +31,21 @@ pub fn register() {
     }
 }
 
+/// Whether this process is on its way out.
+pub(super) fn is_ending() -> bool {
+    // SAFETY: plain read of a flag.
+    unsafe { pg_sys::proc_exit_inprogress }
+}
+
 #[pg_guard]
 unsafe extern "C-unwind" fn at_transaction_event(
     event: pg_sys::XactEvent::Type,
     _arg: *mut std::ffi::c_void,
 ) {
     use pg_sys::XactEvent::*;
+    if is_ending() {
+        return;
+    }
     match event {
         XACT_EVENT_PRE_COMMIT | XACT_EVENT_PRE_PREPARE => {
             pending::flush_all();
@@ -58,6 +72,9 @@ unsafe extern "C-unwind" fn at_subtransaction_event(
     _arg: *mut std::ffi::c_void,
 ) {
     use pg_sys::SubXactEvent::*;
+    if is_ending() {
+        return;
+    }
     match event {
         SUBXACT_EVENT_PRE_COMMIT_SUB => {
             pending::flush_subtransaction(subtransaction);

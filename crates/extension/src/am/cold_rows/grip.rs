@@ -13,6 +13,7 @@ use crate::am::fetch::sees_row;
 use crate::am::last_change;
 use crate::am::moment::Moment;
 use crate::errors::{ColdError, or_raise, refuse};
+use crate::stop_point;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
 use crate::store::marks::{self, Mark, RowFate};
 use crate::store::pending_marks;
@@ -261,6 +262,7 @@ impl Located {
         if in_bulk && self.is_unmarked(store, row)? {
             return Ok(Standing::There(self.placed));
         }
+        stop_point!("group_recalled");
         // The entry was read under the group's lock: only its flags may have changed.
         let placed = directory::refresh(store, &self.placed)?;
         self.placed = placed;
