@@ -1,0 +1,97 @@
+-- CALL howdah.compact: who may, where, on what; what it moves, and what stays.
+CREATE SCHEMA compact;
+SET search_path = compact, public;
+SET howdah.bulk_load = off;
+CREATE FUNCTION cold(t regclass) RETURNS bigint LANGUAGE sql AS
+    $$SELECT cold_rows FROM howdah.tables WHERE relation = t$$;
+CREATE TABLE t (id int PRIMARY KEY, word text) USING howdah;
+INSERT INTO t SELECT i, 'w' || i FROM generate_series(1, 3000) i;
+
+-- What is refused.
+CREATE TABLE h (id int) USING heap;
+CREATE VIEW v AS SELECT 1;
+CREATE TABLE p (id int) PARTITION BY RANGE (id) USING howdah;
+CALL howdah.compact(NULL);
+CALL howdah.compact('no_such_table');
+CALL howdah.compact(4294967295);
+CALL howdah.compact('h');
+CALL howdah.compact('v');
+CALL howdah.compact('p');
+CALL howdah.compact('t_pkey');
+CALL howdah.compact('pg_class');
+BEGIN;
+CALL howdah.compact('t');
+ROLLBACK;
+CREATE FUNCTION in_a_function() RETURNS void LANGUAGE plpgsql AS $$ BEGIN CALL howdah.compact('t'); END $$;
+SELECT in_a_function();
+\set SHOW_CONTEXT never
+DO $$ BEGIN CALL howdah.compact('t'); EXCEPTION WHEN division_by_zero THEN NULL; END $$;
+SELECT cold('t');
+
+-- The MAINTAIN privilege, and nothing else, is asked for.
+CREATE ROLE howdah_keeper;
+GRANT USAGE ON SCHEMA compact TO howdah_keeper;
+GRANT SELECT, INSERT, UPDATE, DELETE ON t TO howdah_keeper;
+SET ROLE howdah_keeper;
+CALL howdah.compact('t');
+RESET ROLE;
+REVOKE ALL ON t FROM howdah_keeper;
+GRANT MAINTAIN ON t TO howdah_keeper;
+SET ROLE howdah_keeper;
+CALL howdah.compact('t');
+RESET ROLE;
+SELECT cold('t'), count(*), sum(id) FROM t;
+
+-- Code of users runs as the owner of the table, not as whoever compacts it.
+CREATE FUNCTION noted(i int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_user <> 'howdah_keeper' THEN RAISE 'runs as %', current_user; END IF;
+    RETURN i;
+END $$;
+CREATE TABLE owned (id int) USING howdah;
+CREATE INDEX ON owned (compact.noted(id));
+ALTER TABLE owned OWNER TO howdah_keeper;
+SET ROLE howdah_keeper;
+INSERT INTO owned SELECT generate_series(1, 1000);
+RESET ROLE;
+CALL howdah.compact('owned');
+SELECT cold('owned');
+
+-- From a procedure and from a DO block, in the middle of a loop over the table itself.
+INSERT INTO t SELECT i, 'w' || i FROM generate_series(3001, 4000) i;
+DO $$
+DECLARE r record; n int := 0;
+BEGIN
+    FOR r IN SELECT id FROM t WHERE id % 100 = 0 ORDER BY id LOOP
+        n := n + 1;
+        IF n IN (3, 20) THEN
+            INSERT INTO t SELECT i, 'w' || i FROM generate_series(10000 * n, 10000 * n + 499) i;
+            CALL howdah.compact('t');
+        END IF;
+    END LOOP;
+    RAISE NOTICE '% rounds', n;
+END $$;
+SELECT cold('t'), count(*), sum(id), count(*) FILTER (WHERE word = 'w' || id) AS right_rows FROM t;
+
+-- Nothing to do; a table without rows; without columns; a cursor that is held open over it.
+CALL howdah.compact('t');
+CREATE TABLE empty (id int) USING howdah;
+CALL howdah.compact('empty');
+CREATE TABLE nothing () USING howdah;
+INSERT INTO nothing SELECT FROM generate_series(1, 1000);
+CALL howdah.compact('nothing');
+SELECT count(*), cold('nothing') FROM nothing;
+BEGIN;
+DECLARE held CURSOR WITH HOLD FOR SELECT id FROM t ORDER BY id;
+FETCH 1 FROM held;
+COMMIT;
+INSERT INTO t SELECT i, 'w' || i FROM generate_series(5001, 6000) i;
+CALL howdah.compact('t');
+FETCH 2 FROM held;
+CLOSE held;
+SELECT cold('t'), count(*), sum(id) FROM t;
+SELECT count(*) FROM howdah.stat_progress_compact;
+
+SET client_min_messages = warning;
+DROP SCHEMA compact CASCADE;
+DROP ROLE howdah_keeper;
