@@ -3,6 +3,7 @@
 use std::fs;
 use std::ops::Deref;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ pub struct Primary {
     scratch: Scratch,
     paths: Paths,
     settings: Vec<(String, String)>,
-    standby_count: std::cell::Cell<u16>,
+    standby_count: AtomicU16,
 }
 
 impl Deref for Primary {
@@ -53,7 +54,7 @@ impl Primary {
             scratch,
             paths,
             settings,
-            standby_count: std::cell::Cell::new(0),
+            standby_count: AtomicU16::new(0),
         })
     }
 
@@ -85,8 +86,7 @@ impl Primary {
     /// # Errors
     /// When the backup fails or the standby does not start.
     pub fn standby(&self) -> anyhow::Result<Standby> {
-        let serial = self.standby_count.get() + 1;
-        self.standby_count.set(serial);
+        let serial = self.standby_count.fetch_add(1, Ordering::Relaxed) + 1;
         let cluster = Cluster {
             data: self.scratch.directory.join(format!("standby{serial}")),
             log: self.scratch.directory.join(format!("standby{serial}.log")),

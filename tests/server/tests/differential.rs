@@ -1,57 +1,95 @@
-//! Generated scripts on heap and howdah, compared. `HOWDAH_DIFFERENTIAL_CASES` and
-//! `HOWDAH_DIFFERENTIAL_SEED` make a longer run or repeat a script.
+//! Generated scripts on heap and howdah, compared. `HOWDAH_DIFFERENTIAL_SEED` and
+//! `HOWDAH_DIFFERENTIAL_CASES` make a longer run or repeat a script,
+//! `HOWDAH_DIFFERENTIAL_WORKERS` says how many scripts run at a time, and
+//! `HOWDAH_DIFFERENTIAL_DIFFERENCES` after how many differences to stop.
 
 use anyhow::ensure;
 use howdah_server_tests::cluster::Primary;
-use howdah_server_tests::differential::{Mode, SETTINGS, Subject, run};
+use howdah_server_tests::differential::{Extent, Mode, SETTINGS, Subject, run};
 
 fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name)
+    std::env::var(format!("HOWDAH_DIFFERENTIAL_{name}"))
         .ok()
         .and_then(|text| text.parse().ok())
         .unwrap_or(default)
 }
 
-fn compare(name: &str, mode: Mode, subject: Subject, default: u64) -> anyhow::Result<()> {
-    let primary = Primary::start(name, &SETTINGS)?;
-    let first = number("HOWDAH_DIFFERENTIAL_SEED", 1);
-    let script_count = number("HOWDAH_DIFFERENTIAL_CASES", default);
-    let finished_count = run(&primary, mode, subject, first..first + script_count)?;
-    println!("{finished_count} of {script_count} scripts ran to their end");
+fn compare(
+    name: &str,
+    mode: Mode,
+    subject: Subject,
+    extra_settings: &[(&str, &str)],
+    default_count: u64,
+) -> anyhow::Result<()> {
+    let settings = [&SETTINGS[..], extra_settings].concat();
+    let primary = Primary::start(name, &settings)?;
+    let script_count = number("CASES", default_count);
+    let extent = Extent {
+        first_seed: number("SEED", 1),
+        script_count,
+        worker_count: number("WORKERS", 3) as usize,
+        most_differences: number("DIFFERENCES", 1) as usize,
+    };
+    let started = std::time::Instant::now();
+    let tally = run(&primary, mode, subject, extent)?;
+    println!("{name}, {:.0} s: {tally}", started.elapsed().as_secs_f64());
     ensure!(
-        finished_count > 0 || script_count < 10,
-        "no script ran to its end"
+        tally.differences.is_empty(),
+        "{}",
+        tally.differences.join("\n\n")
+    );
+    ensure!(
+        tally.finished_count * 2 > script_count,
+        "most scripts did not run to their end"
     );
     Ok(())
 }
 
 #[test]
 fn one_session_sees_of_howdah_what_it_sees_of_heap() -> anyhow::Result<()> {
-    compare("alone", Mode::Alone, Subject::Howdah, 30)
+    compare("alone", Mode::Alone, Subject::Howdah, &[], 80)
 }
 
 #[test]
 fn sessions_that_collide_see_of_howdah_what_they_see_of_heap() -> anyhow::Result<()> {
-    compare("together", Mode::Together, Subject::Howdah, 30)
+    compare("together", Mode::Together, Subject::Howdah, &[], 80)
+}
+
+/// Cold rows that change are brought back, so that decoding sees what happens to them.
+#[test]
+fn one_session_sees_the_same_where_changes_are_decoded() -> anyhow::Result<()> {
+    let logical = [("wal_level", "logical")];
+    compare("alone-logical", Mode::Alone, Subject::Howdah, &logical, 30)
+}
+
+#[test]
+fn sessions_that_collide_see_the_same_where_changes_are_decoded() -> anyhow::Result<()> {
+    let logical = [("wal_level", "logical")];
+    compare(
+        "together-logical",
+        Mode::Together,
+        Subject::Howdah,
+        &logical,
+        30,
+    )
 }
 
 #[test]
 fn heap_does_not_differ_from_itself() -> anyhow::Result<()> {
-    compare("alone-heap", Mode::Alone, Subject::Heap, 5)?;
-    compare("together-heap", Mode::Together, Subject::Heap, 5)
+    compare("alone-heap", Mode::Alone, Subject::Heap, &[], 10)?;
+    compare("together-heap", Mode::Together, Subject::Heap, &[], 10)
 }
 
 /// Workers move whatever they can as soon as they can.
 #[test]
 fn one_session_sees_the_same_while_workers_compact() -> anyhow::Result<()> {
-    let mut settings = SETTINGS.to_vec();
-    settings.extend([
+    let workers = [
         ("howdah.compaction", "on"),
         ("howdah.compact_after", "0"),
         ("howdah.compact_naptime", "100ms"),
         ("howdah.compact_min_rows", "1"),
-    ]);
-    let primary = Primary::start("alone-workers", &settings)?;
-    let first = number("HOWDAH_DIFFERENTIAL_SEED", 1);
-    run(&primary, Mode::Alone, Subject::Howdah, first..first + 10).map(drop)
+        ("howdah.max_compaction_workers", "6"),
+        ("max_worker_processes", "20"),
+    ];
+    compare("alone-workers", Mode::Alone, Subject::Howdah, &workers, 10)
 }

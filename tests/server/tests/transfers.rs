@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use howdah_server_tests::checks::{cold_row_count, indexes_are_sound, row_numbers_are_unique};
 use howdah_server_tests::cluster::{DATABASE, Primary, query};
-use howdah_server_tests::differential::{COLD_ROWS_CAN_CHANGE, Dice};
+use howdah_server_tests::differential::Dice;
 use postgres::{Client, Config, NoTls};
 
 const SESSION_COUNT: u64 = 8;
@@ -50,10 +50,8 @@ fn open_bank(client: &mut Client) -> anyhow::Result<()> {
          INSERT INTO tellers SELECT i, 0 FROM generate_series(1, {TELLER_COUNT}) i;
          INSERT INTO branches SELECT i, 0 FROM generate_series(1, {SESSION_COUNT}) i"
     ))?;
-    if COLD_ROWS_CAN_CHANGE {
-        compact_all(client)?;
-        ensure!(cold_row_count(client, "accounts")? == ACCOUNT_COUNT);
-    }
+    compact_all(client)?;
+    ensure!(cold_row_count(client, "accounts")? == ACCOUNT_COUNT);
     Ok(())
 }
 
@@ -138,15 +136,10 @@ fn transaction(dice: &mut Dice, session: u64) -> String {
     format!("BEGIN ISOLATION LEVEL {isolation}; {work} {end}")
 }
 
-/// What a busy bank may be told: a deadlock, a serialization failure; today also that a row is
-/// cold.
+/// What a busy bank may be told: a deadlock, a serialization failure.
 fn may_happen(error: &postgres::Error) -> bool {
-    let code = error.code().map(|code| code.code().to_owned());
-    match code.as_deref() {
-        Some("40P01" | "40001") => true,
-        Some("0A000") => !COLD_ROWS_CAN_CHANGE,
-        _ => false,
-    }
+    let code = error.code().map(|code| code.code());
+    matches!(code, Some("40P01" | "40001"))
 }
 
 /// Whether the server was killed: the connection broke, or said goodbye.
@@ -177,9 +170,7 @@ fn compact_and_check(config: &Config, bank: &Bank) -> anyhow::Result<()> {
     let mut client = config.connect(NoTls)?;
     while !bank.is_closed() {
         let round = |client: &mut Client| -> anyhow::Result<()> {
-            if COLD_ROWS_CAN_CHANGE {
-                compact_all(client)?;
-            }
+            compact_all(client)?;
             client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
             check_books(client).context("while the bank is open")?;
             Ok(client.batch_execute("COMMIT")?)

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::play::{Verdict, play};
 use super::script::Script;
+use super::tally::Tally;
 use super::worlds::Worlds;
 
 /// After this the shortest script so far has to do.
-const TIME_LIMIT: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(90);
 
 /// A difference must show again in one of so many repetitions. When several sessions wait for
 /// the same one, the order in which they go on is anybody's, and both worlds are right.
@@ -59,7 +60,8 @@ struct Search<'s, 'w> {
 impl Search<'_, '_> {
     /// Takes the script over if it differs. One whose setup fails does not.
     fn accept(&mut self, script: Script) -> anyhow::Result<bool> {
-        match play(self.worlds, &script) {
+        // What is tried while minimizing is not counted.
+        match play(self.worlds, &script, &mut Tally::default()) {
             Ok(Verdict::Differs(difference)) => {
                 self.best = (script, difference);
                 Ok(true)

@@ -28,25 +28,21 @@ mod schema;
 mod script;
 mod session;
 mod statements;
+mod tally;
 mod together;
 mod worlds;
 
-use anyhow::bail;
+use std::fs;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use anyhow::Context as _;
+use howdah_cli::paths::Paths;
 
 use crate::cluster::Primary;
 use play::Verdict;
 use script::Script;
+pub use tally::Tally;
 pub use worlds::{Subject, Worlds};
-
-/// Whether statements that change or lock cold rows work. Until they do, such a statement
-/// (it ends with 0A000) is left out in the heap world too, and a script with several sessions
-/// ends there.
-pub const COLD_ROWS_CAN_CHANGE: bool = true;
-
-/// Whether a transaction with an old snapshot can lock, change and conflict with a row that
-/// compaction has moved since. Until it can, howdah may end with 40001 where heap does not; such
-/// a statement is left out as above.
-pub const MOVES_GO_UNNOTICED: bool = false;
 
 /// One session or several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,36 +63,99 @@ pub const SETTINGS: [(&str, &str); 6] = [
     ("max_prepared_transactions", "20"),
 ];
 
-/// Runs the scripts of `seeds`; says how many could be run to their end.
+/// How a run is spread and when it ends.
+#[derive(Debug, Clone, Copy)]
+pub struct Extent {
+    pub first_seed: u64,
+    pub script_count: u64,
+    /// Pairs of worlds that scripts are played in at the same time.
+    pub worker_count: usize,
+    /// Differences after which no further script is begun.
+    pub most_differences: usize,
+}
+
+/// Runs the scripts of the seeds from the first one on, and counts what happened. Differences and
+/// races are in files, too.
 ///
 /// # Errors
-/// The first difference, minimized.
+/// When a script could not be played.
 pub fn run(
     primary: &Primary,
     mode: Mode,
     subject: Subject,
-    seeds: std::ops::Range<u64>,
-) -> anyhow::Result<u64> {
-    let mut worlds = Worlds::create(primary, subject)?;
-    let mut finished_count = 0;
-    for seed in seeds {
-        let script = script_of(mode, seed);
-        match play::play(&mut worlds, &script)? {
-            Verdict::Agreed => finished_count += 1,
-            Verdict::CutShort => {}
-            Verdict::Differs(difference) => {
-                let first = difference.clone();
-                let Some((smallest, difference)) =
-                    minimize::minimize(&mut worlds, script, difference)?
-                else {
-                    println!("{mode:?}, seed {seed}: a race, not seen again: {first}");
-                    continue;
-                };
-                bail!("{mode:?}, seed {seed}: {difference}\n{smallest}");
+    extent: Extent,
+) -> anyhow::Result<Tally> {
+    let next = AtomicU64::new(extent.first_seed);
+    let end = extent.first_seed + extent.script_count;
+    let difference_count = AtomicUsize::new(0);
+    let work = |mut worlds: Worlds<'_>| -> anyhow::Result<Tally> {
+        let mut tally = Tally::default();
+        while difference_count.load(Ordering::Relaxed) < extent.most_differences {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= end {
+                break;
+            }
+            let known = tally.differences.len();
+            try_seed(&mut worlds, mode, seed, &mut tally)
+                .with_context(|| format!("{mode:?}, seed {seed}"))?;
+            difference_count.fetch_add(tally.differences.len() - known, Ordering::Relaxed);
+        }
+        Ok(tally)
+    };
+    let all_worlds = (0..extent.worker_count)
+        .map(|worker| Worlds::create(primary, subject, worker))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let mut total = Tally::default();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = all_worlds
+            .into_iter()
+            .map(|worlds| scope.spawn(|| work(worlds)))
+            .collect();
+        for worker in workers {
+            match worker.join() {
+                Ok(tally) => total.add(tally?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(total)
+    })
+}
+
+fn try_seed(
+    worlds: &mut Worlds<'_>,
+    mode: Mode,
+    seed: u64,
+    tally: &mut Tally,
+) -> anyhow::Result<()> {
+    let script = script_of(mode, seed);
+    match play::play(worlds, &script, tally)? {
+        Verdict::Agreed => tally.finished_count += 1,
+        Verdict::CutShort => tally.cut_short_count += 1,
+        Verdict::Differs(first) => {
+            let whole = script.to_string();
+            let smallest = minimize::minimize(worlds, script, first.clone())?;
+            if let Some((smallest, difference)) = smallest {
+                let report = format!("{mode:?}, seed {seed}: {difference}\n{smallest}");
+                keep(mode, seed, "difference", &report)?;
+                tally.differences.push(report);
+            } else {
+                let report = format!("{mode:?}, seed {seed}: a race, not seen again: {first}");
+                println!("{report}");
+                keep(mode, seed, "race", &format!("{report}\n{whole}"))?;
+                tally.races.push(report);
             }
         }
     }
-    Ok(finished_count)
+    Ok(())
+}
+
+/// Writes a report beside the servers' directories, where it outlives them.
+fn keep(mode: Mode, seed: u64, what: &str, report: &str) -> anyhow::Result<()> {
+    let directory = Paths::from_environment()?.home.join("differences");
+    fs::create_dir_all(&directory)?;
+    let name = format!("{mode:?}-{seed}-{what}.sql").to_lowercase();
+    let file = directory.join(name);
+    fs::write(&file, report).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn script_of(mode: Mode, seed: u64) -> Script {

@@ -17,11 +17,16 @@ pub enum Subject {
     Heap,
 }
 
+/// Time for a statement to end before anybody looks whether it waits.
+const FIRST_LOOK: Duration = Duration::from_millis(4);
+/// Who waits for so long is in no deadlock: several times `deadlock_timeout`.
+const SETTLED_AFTER: Duration = Duration::from_millis(40);
+
 /// No statement of a script takes this long, on whatever machine.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 pub(super) struct World {
-    database: &'static str,
+    database: String,
     is_howdah: bool,
     pub sessions: Vec<Session>,
     pub control: Client,
@@ -36,13 +41,21 @@ pub struct Worlds<'a> {
 impl<'a> Worlds<'a> {
     /// # Errors
     /// When the databases cannot be made.
-    pub fn create(primary: &'a Primary, subject: Subject) -> anyhow::Result<Worlds<'a>> {
+    pub fn create(
+        primary: &'a Primary,
+        subject: Subject,
+        worker: usize,
+    ) -> anyhow::Result<Worlds<'a>> {
         let mut maker = primary.connect("postgres")?;
         let method = match subject {
             Subject::Howdah => "howdah",
             Subject::Heap => "heap",
         };
-        for (database, method) in [("world_howdah", method), ("world_heap", "heap")] {
+        let (ours, heaps) = (
+            format!("world_howdah_{worker}"),
+            format!("world_heap_{worker}"),
+        );
+        for (database, method) in [(&ours, method), (&heaps, "heap")] {
             maker.batch_execute(&format!("DROP DATABASE IF EXISTS {database}"))?;
             maker.batch_execute(&format!("CREATE DATABASE {database}"))?;
             primary.connect(database)?.batch_execute(
@@ -60,8 +73,8 @@ impl<'a> Worlds<'a> {
         }
         Ok(Worlds {
             primary,
-            howdah: World::open(primary, "world_howdah", subject == Subject::Howdah)?,
-            heap: World::open(primary, "world_heap", false)?,
+            howdah: World::open(primary, ours, subject == Subject::Howdah)?,
+            heap: World::open(primary, heaps, false)?,
         })
     }
 
@@ -72,7 +85,7 @@ impl<'a> Worlds<'a> {
     pub(super) fn begin(&mut self, script: &Script) -> anyhow::Result<()> {
         for world in [&mut self.howdah, &mut self.heap] {
             if world.control.is_closed() {
-                *world = World::open(self.primary, world.database, world.is_howdah)?;
+                *world = World::open(self.primary, world.database.clone(), world.is_howdah)?;
             }
             world.begin(self.primary, script)?;
         }
@@ -81,10 +94,10 @@ impl<'a> Worlds<'a> {
 }
 
 impl World {
-    fn open(primary: &Primary, database: &'static str, is_howdah: bool) -> anyhow::Result<World> {
+    fn open(primary: &Primary, database: String, is_howdah: bool) -> anyhow::Result<World> {
         let deadline = Instant::now() + HANGS_AFTER;
         let mut control = loop {
-            match primary.connect(database) {
+            match primary.connect(&database) {
                 Ok(client) => break client,
                 // The server may be recovering from a crash that the last script caused.
                 Err(error) if Instant::now() > deadline => return Err(error.into()),
@@ -105,29 +118,32 @@ impl World {
     }
 
     fn begin(&mut self, primary: &Primary, script: &Script) -> anyhow::Result<()> {
-        self.control
-            .batch_execute("DROP SCHEMA IF EXISTS w CASCADE; CREATE SCHEMA w")?;
-        let settings = |client: &mut Client| -> anyhow::Result<()> {
-            let ours: &[String] = if self.is_howdah {
-                &script.howdah_settings
-            } else {
-                &[]
-            };
-            for setting in script.settings.iter().chain(ours) {
-                client.batch_execute(setting)?;
-            }
-            Ok(())
-        };
-        let mut maker = primary.connect(self.database)?;
+        self.control.batch_execute(
+            "RESET lock_timeout; DROP SCHEMA IF EXISTS w CASCADE; CREATE SCHEMA w",
+        )?;
         for statement in &script.setup {
-            maker
+            self.control
                 .batch_execute(statement)
                 .with_context(|| format!("in {}: {statement}", self.database))?;
         }
-        for _ in 0..script.session_count {
-            let mut client = primary.connect(self.database)?;
-            settings(&mut client)?;
-            self.sessions.push(Session::start(client)?);
+        self.control.batch_execute("SET lock_timeout = '40ms'")?;
+        let ours: &[String] = if self.is_howdah {
+            &script.howdah_settings
+        } else {
+            &[]
+        };
+        let settings: Vec<String> = script.settings.iter().chain(ours).cloned().collect();
+        self.sessions.truncate(script.session_count);
+        while self.sessions.len() < script.session_count {
+            self.sessions
+                .push(Session::start(primary.connect(&self.database)?)?);
+        }
+        for number in 0..self.sessions.len() {
+            let outcomes = self.step(number, &format!("{}; SELECT 1", settings.join("; ")))?;
+            ensure!(
+                matches!(outcomes[..], [(_, Outcome::Done { .. })]),
+                "settings: {outcomes:?}"
+            );
         }
         Ok(())
     }
@@ -135,23 +151,31 @@ impl World {
     /// Runs a statement in a session, and waits until every session has ended its statement or
     /// waits for another; gives the outcomes of those that have ended.
     pub fn step(&mut self, session: usize, sql: &str) -> anyhow::Result<Vec<(usize, Outcome)>> {
-        let sql = sql.replace("{w}", self.database);
+        let method = if self.is_howdah { "howdah" } else { "heap" };
+        let sql = sql.replace("{w}", &self.database).replace("{am}", method);
         self.sessions[session].send(&sql)?;
         let mut ended = Vec::new();
         let deadline = Instant::now() + HANGS_AFTER;
+        let mut patience = FIRST_LOOK;
         loop {
-            let mut patience = Duration::from_millis(3);
-            for (number, session) in self.sessions.iter_mut().enumerate() {
+            // The one that was sent to ends first, as a rule.
+            let others = (0..self.sessions.len()).filter(|number| *number != session);
+            let numbers: Vec<usize> = std::iter::once(session).chain(others).collect();
+            for number in numbers {
+                let session = &mut self.sessions[number];
                 if session.is_busy
                     && let Some(outcome) = session.outcome(patience)?
                 {
                     ended.push((number, outcome));
                 }
-                patience = Duration::ZERO;
+                if session.is_busy {
+                    patience = Duration::ZERO;
+                }
             }
-            if self.all_busy_sessions_wait()? {
+            let Some(longer) = self.wait_is_unfinished()? else {
                 break;
-            }
+            };
+            patience = longer;
             if Instant::now() > deadline {
                 bail!("{} hangs in: {sql}", self.database);
             }
@@ -168,9 +192,9 @@ impl World {
         Ok(ended)
     }
 
-    /// Whether every busy session waits for a lock, and long enough that a deadlock would have
-    /// been found.
-    fn all_busy_sessions_wait(&mut self) -> anyhow::Result<bool> {
+    /// How much longer to wait for the busy sessions; `None` if each has waited for a lock, and
+    /// long enough that a deadlock would have been found.
+    fn wait_is_unfinished(&mut self) -> anyhow::Result<Option<Duration>> {
         let busy: Vec<String> = self
             .sessions
             .iter()
@@ -178,15 +202,23 @@ impl World {
             .map(|session| session.pid.to_string())
             .collect();
         if busy.is_empty() {
-            return Ok(true);
+            return Ok(None);
         }
         let waiting = format!(
-            "SELECT count(DISTINCT pid) FROM pg_locks
-             WHERE pid IN ({}) AND NOT granted AND cardinality(pg_blocking_pids(pid)) > 0
-               AND waitstart < clock_timestamp() - interval '40 ms'",
+            "SELECT count(DISTINCT pid),
+                    extract(milliseconds FROM clock_timestamp() - max(waitstart))::bigint
+             FROM pg_locks
+             WHERE pid IN ({}) AND NOT granted AND waitstart IS NOT NULL
+               AND cardinality(pg_blocking_pids(pid)) > 0",
             busy.join(", ")
         );
-        Ok(query(&mut self.control, &waiting)? == busy.len().to_string())
+        let answer = query(&mut self.control, &waiting)?;
+        let (count, age_ms) = answer.split_once('|').context("one row of two columns")?;
+        if count != busy.len().to_string() {
+            return Ok(Some(FIRST_LOOK));
+        }
+        let age = Duration::from_millis(age_ms.parse().unwrap_or_default());
+        Ok((age < SETTLED_AFTER).then(|| SETTLED_AFTER - age + Duration::from_millis(1)))
     }
 
     /// The sessions that wait.
@@ -207,13 +239,19 @@ impl World {
             self.sessions.clear();
             return Ok(());
         }
-        for session in &self.sessions {
-            query(
-                &mut self.control,
-                &format!("SELECT pg_terminate_backend({}, 20000)", session.pid),
-            )?;
+        // A session is used again by the next script, unless it still waits or has died.
+        let mut kept = Vec::new();
+        for mut session in std::mem::take(&mut self.sessions) {
+            if !session.is_busy && session.is_clean()? {
+                kept.push(session);
+            } else {
+                query(
+                    &mut self.control,
+                    &format!("SELECT pg_terminate_backend({}, 20000)", session.pid),
+                )?;
+            }
         }
-        self.sessions.clear();
+        self.sessions = kept;
         let prepared = format!(
             "SELECT gid FROM pg_prepared_xacts WHERE database = '{}'",
             self.database
