@@ -54,11 +54,15 @@ fn sql(text: String) -> Step {
 
 /// Rows to begin with, and some of them cold.
 fn first_rows(author: &mut Author) -> Vec<Step> {
-    let row_count = 20 + author.dice.roll() % 200;
+    let row_count = if author.schema.is_wide {
+        350 + author.dice.roll() % 500
+    } else {
+        20 + author.dice.roll() % 200
+    };
     let names = author.names();
     let rows = author.rows(row_count);
     let mut steps = vec![sql(format!("INSERT INTO t ({names}) {rows}"))];
-    if author.dice.one_in(2) {
+    if author.schema.is_wide || author.dice.one_in(2) {
         steps.push(Step::Compact(compacted(author)));
     }
     steps
@@ -81,19 +85,20 @@ fn transaction(author: &mut Author, steps: &mut Vec<Step>) -> usize {
     steps.push(sql(format!("BEGIN{isolation}")));
     let act_count = 1 + author.dice.below(5);
     for _ in 0..act_count {
-        let has_savepoint = author.dice.one_in(2);
-        if has_savepoint {
-            steps.push(sql("SAVEPOINT one".into()));
+        let depth = *author.dice.pick(&[0, 0, 1, 1, 2]);
+        for name in ["one", "two"].iter().take(depth) {
+            steps.push(sql(format!("SAVEPOINT {name}")));
+            steps.extend(act(author));
         }
-        let act = act(author);
-        steps.extend(act);
-        if has_savepoint {
-            let end = *author.dice.pick(&[
-                "ROLLBACK TO one",
-                "RELEASE one",
-                "ROLLBACK TO one; RELEASE one",
-            ]);
-            steps.push(sql(end.into()));
+        if depth == 0 {
+            steps.extend(act(author));
+        }
+        for name in ["one", "two"].iter().take(depth).rev() {
+            let end = *author.dice.pick(&["ROLLBACK TO", "RELEASE", "ROLLBACK TO"]);
+            steps.push(sql(format!("{end} {name}")));
+            if author.dice.one_in(3) {
+                steps.extend(act(author));
+            }
         }
         if author.dice.one_in(6) {
             steps.push(author.maintenance());
@@ -110,6 +115,11 @@ fn transaction(author: &mut Author, steps: &mut Vec<Step>) -> usize {
             }
             let end = *author.dice.pick(&["COMMIT", "ROLLBACK"]);
             steps.push(sql(format!("{end} PREPARED '{gid}'")));
+        }
+        2 => {
+            steps.push(sql("COMMIT AND CHAIN".into()));
+            steps.extend(act(author));
+            steps.push(sql("COMMIT".into()));
         }
         _ => steps.push(sql("COMMIT".into())),
     }

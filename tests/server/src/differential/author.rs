@@ -100,6 +100,9 @@ impl Author {
     /// A filter over `t`.
     pub fn predicate(&mut self) -> String {
         let a = self.some_id();
+        if self.schema.is_wide && self.dice.one_in(3) {
+            return self.wide_predicate();
+        }
         match self.dice.below(9) {
             0..=2 => format!("id = {a}"),
             3 => format!("id BETWEEN {a} AND {}", a + 1 + self.dice.roll() % 40),
@@ -120,6 +123,19 @@ impl Author {
                 let value = column.kind.value.replace("{i}", &a.to_string());
                 format!("{} {operator} {value}", column.name)
             }
+        }
+    }
+
+    /// A filter that hundreds of rows pass.
+    pub fn wide_predicate(&mut self) -> String {
+        let a = self.some_id();
+        match self.dice.below(6) {
+            0 => "id > 0".to_owned(),
+            1 => format!("id % 2 = {}", a % 2),
+            2 => format!("id > {}", a / 4),
+            3 => format!("id BETWEEN {} AND {}", a / 3, a / 3 + 500),
+            4 => format!("id % 9 <> {}", a % 9),
+            _ => format!("id < {} OR id > {}", a / 2, a / 2 + 30),
         }
     }
 

@@ -20,6 +20,7 @@
 
 mod alone;
 mod author;
+mod blocks;
 mod ddl;
 mod kinds;
 mod minimize;

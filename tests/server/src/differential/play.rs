@@ -133,6 +133,16 @@ impl Player<'_> {
         }
         if text.starts_with("BEGIN") {
             self.blocks[session] = Block::begun_by(text);
+        } else if text.ends_with("AND CHAIN") {
+            self.blocks[session] = match self.blocks[session] {
+                Block::OldSnapshot {
+                    is_serializable, ..
+                } => Block::OldSnapshot {
+                    is_serializable,
+                    rows_moved: false,
+                },
+                other => other,
+            };
         } else if ends_block {
             self.blocks[session] = Block::None;
         }
@@ -316,11 +326,12 @@ impl Player<'_> {
         let found = query(&mut self.howdah.control, &parts.join(" UNION "));
         for id in found.unwrap_or_default().lines() {
             self.tally.reached(match id {
+                "1" => "row groups",
                 "4" => "bitmaps",
                 "5" => "forwards of merged groups",
                 "6" => "lists of new versions",
                 "16" => "row marks",
-                _ => "row groups",
+                _ => "high-water marks and the like",
             });
         }
         Ok(())
@@ -418,7 +429,7 @@ fn maintenance(control: &mut Client, text: &str) -> Option<String> {
 /// A line for each table and way to read it.
 fn contents(control: &mut Client) -> anyhow::Result<String> {
     const TABLES: &str = "SELECT relname FROM pg_class
-        WHERE relnamespace = 'w'::regnamespace AND relkind IN ('r', 'p') ORDER BY relname";
+        WHERE relnamespace = 'w'::regnamespace AND relkind IN ('r', 'p', 'm') ORDER BY relname";
     let digests: Vec<String> = query(control, TABLES)?
         .lines()
         .map(|table| {

@@ -40,6 +40,11 @@ pub(super) struct Schema {
     pub has_parent: bool,
     pub has_ranges: bool,
     pub has_views: bool,
+    /// Whether commands change hundreds of rows of one row group, which locks it as a whole.
+    pub is_wide: bool,
+    /// Whether the ranges have a child that refers to them by PERIOD.
+    pub has_periods: bool,
+    pub has_triggers: bool,
     pub setup: Vec<String>,
 }
 
@@ -84,14 +89,31 @@ impl Schema {
             has_parent,
             has_ranges: dice.one_in(5),
             has_views: dice.one_in(4),
+            is_wide: dice.one_in(3),
+            has_periods: false,
+            has_triggers: dice.one_in(3),
             setup: Vec::new(),
         };
         schema.make_tables(dice);
-        if dice.one_in(3) {
+        if schema.has_triggers {
             schema.make_triggers(dice);
         }
         if schema.has_views {
             schema.make_views();
+        }
+        schema.setup.push(format!(
+            "CREATE MATERIALIZED VIEW m AS SELECT id, k, word FROM t WHERE id % 3 = 0{}",
+            if schema.key == Key::Primary && schema.partitions != Partitions::List {
+                "; CREATE UNIQUE INDEX ON m (id)"
+            } else {
+                ""
+            }
+        ));
+        let is_plain = schema.partitions == Partitions::None;
+        if is_plain && dice.one_in(8) {
+            for statement in &mut schema.setup {
+                *statement = statement.replace("CREATE TABLE", "CREATE UNLOGGED TABLE");
+            }
         }
         schema
     }
@@ -142,8 +164,10 @@ impl Schema {
             ));
         }
         if self.has_ranges {
+            self.has_periods = dice.one_in(2);
             self.setup.push(
                 match dice.below(3) {
+                    _ if self.has_periods => "CREATE TABLE e (room int, during int4range, note text, PRIMARY KEY (room, during WITHOUT OVERLAPS)); CREATE TABLE b (bid int PRIMARY KEY, room int, during int4range, FOREIGN KEY (room, PERIOD during) REFERENCES e (room, PERIOD during))",
                     0 => "CREATE TABLE e (room int, during int4range, note text, PRIMARY KEY (room, during WITHOUT OVERLAPS))",
                     1 => "CREATE TABLE e (room int, during int4range, note text, EXCLUDE USING gist (room WITH =, during WITH &&))",
                     _ => "CREATE TABLE e (room int, during int4range, note text, EXCLUDE USING gist (room WITH =, during WITH &&) DEFERRABLE INITIALLY DEFERRED)",
@@ -245,6 +269,19 @@ impl Schema {
             if dice.one_in(2) {
                 self.setup.push(trigger.to_owned());
             }
+        }
+        if dice.one_in(4) {
+            // What a command has done so far, as its own triggers see it.
+            self.setup.push(
+                "CREATE FUNCTION count_rows() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+                 INSERT INTO log SELECT concat_ws(' ', TG_WHEN, TG_OP, count(*), count(DISTINCT id)) FROM t; \
+                 IF TG_OP = 'DELETE' THEN RETURN OLD; END IF; RETURN NEW; END $$"
+                    .to_owned(),
+            );
+            let when = *dice.pick(&["BEFORE", "AFTER"]);
+            self.setup.push(format!(
+                "CREATE TRIGGER n {when} UPDATE OR DELETE ON t FOR EACH ROW EXECUTE FUNCTION count_rows()"
+            ));
         }
     }
 

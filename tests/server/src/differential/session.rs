@@ -11,7 +11,7 @@ use postgres::{Client, SimpleQueryMessage};
 /// How a statement ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The row counts of its commands, and the rows it returned, sorted unless it says ORDER BY.
+    /// The row counts of its commands, and the rows it returned, sorted unless it says in which order.
     Done { counts: Vec<u64>, rows: Vec<String> },
     /// Its SQLSTATE.
     Error(String),
@@ -44,7 +44,10 @@ impl Outcome {
                 _ => {}
             }
         }
-        if !sql.contains("ORDER BY") {
+        let changes_rows = ["WITH", "INSERT", "UPDATE", "DELETE", "MERGE"]
+            .iter()
+            .any(|word| sql.starts_with(word));
+        if changes_rows || !sql.contains("ORDER BY") {
             rows.sort_unstable();
         }
         Outcome::Done { counts, rows }

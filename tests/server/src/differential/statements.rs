@@ -12,21 +12,28 @@ fn one(text: String) -> Steps {
 impl Author {
     /// Any statement or short run of statements on rows.
     pub fn statement(&mut self) -> Steps {
-        match self.dice.below(40) {
+        match self.dice.below(58) {
             0..=4 => one(self.insert()),
             5..=7 => one(self.on_conflict()),
-            8..=12 => one(self.update()),
-            13..=15 => one(self.delete()),
-            16..=18 => one(self.merge()),
+            8..=11 => one(self.update()),
+            12..=14 => one(self.delete()),
+            15..=18 => one(self.merge()),
             19..=22 => one(self.lock_rows()),
             23..=24 => self.cursor(),
-            25..=26 => one(self.writable_cte()),
-            27 => one(self.by_tid()),
-            28..=29 if self.schema.has_views => one(self.through_view()),
-            30..=31 if self.schema.has_child => one(self.child()),
-            32 if self.schema.has_parent => one(self.parent()),
-            33..=34 if self.schema.has_ranges => one(self.ranges()),
-            35..=37 => self.read(),
+            25..=27 => one(self.writable_cte()),
+            28 => one(self.by_tid()),
+            29..=30 if self.schema.has_views => one(self.through_view()),
+            31..=33 if self.schema.has_child => one(self.child()),
+            34..=35 if self.schema.has_parent => one(self.parent()),
+            36..=38 if self.schema.has_ranges => one(self.ranges()),
+            39..=41 => self.read(),
+            42..=44 => one(self.block()),
+            45..=46 => one(self.queue()),
+            47 => one(self.loop_over_rows()),
+            48 => one(self.copy()),
+            49 => one(self.deferral()),
+            50..=52 if self.schema.is_wide => self.many_rows(),
+            53 => one(self.lock_joined()),
             _ => one(self.change_one()),
         }
     }
@@ -267,10 +274,18 @@ impl Author {
     fn ranges(&mut self) -> String {
         let (room, at) = (self.dice.roll() % 4, self.dice.roll() % 60);
         let range = format!("int4range({at}, {})", at + 1 + self.dice.roll() % 9);
-        match self.dice.below(6) {
-            0..=2 => format!("INSERT INTO e VALUES ({room}, {range}, 'meeting')"),
-            3 => format!("UPDATE e SET during = {range} WHERE room = {room} AND during @> {at}"),
-            4 => format!("DELETE FROM e WHERE room = {room} AND during @> {at} RETURNING *"),
+        let bid = self.dice.roll() % 9;
+        match self.dice.below(10) {
+            0..=3 => format!("INSERT INTO e VALUES ({room}, {range}, 'meeting')"),
+            4 => format!("UPDATE e SET during = {range} WHERE room = {room} AND during @> {at}"),
+            5 => format!("DELETE FROM e WHERE room = {room} AND during @> {at} RETURNING *"),
+            6..=7 if self.schema.has_periods => {
+                let inner = format!("int4range({at}, {})", at + 1 + bid % 3);
+                format!(
+                    "INSERT INTO b VALUES ({bid}, {room}, {inner}) ON CONFLICT (bid) DO UPDATE SET room = excluded.room, during = excluded.during"
+                )
+            }
+            8 if self.schema.has_periods => format!("DELETE FROM b WHERE bid = {bid}"),
             _ => format!("INSERT INTO e VALUES ({room}, {range}, 'maybe') ON CONFLICT DO NOTHING"),
         }
     }

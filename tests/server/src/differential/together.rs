@@ -7,6 +7,8 @@ use super::Dice;
 use super::script::{Script, Step};
 
 const ROW_COUNT: u64 = 10;
+/// Rows of a wide scene: a command that changes them all locks their row group as a whole.
+const WIDE_ROW_COUNT: u64 = 420;
 const STEP_COUNT: usize = 30;
 
 struct Scene {
@@ -16,6 +18,8 @@ struct Scene {
     prepared: Vec<String>,
     has_child: bool,
     has_parent: bool,
+    has_ranges: bool,
+    is_wide: bool,
     serial: u64,
     steps: Vec<Step>,
 }
@@ -29,6 +33,8 @@ pub(super) fn script(seed: u64) -> Script {
         prepared: Vec::new(),
         has_child: dice.one_in(3),
         has_parent: dice.one_in(4),
+        has_ranges: dice.one_in(4),
+        is_wide: dice.one_in(3),
         serial: 0,
         steps: Vec::new(),
         dice,
@@ -89,8 +95,13 @@ impl Scene {
                     .into(),
             );
         }
+        let row_count = if self.is_wide {
+            WIDE_ROW_COUNT
+        } else {
+            ROW_COUNT
+        };
         setup.push(format!(
-            "INSERT INTO t SELECT i, i{}, 'start' FROM generate_series(1, {ROW_COUNT}) i",
+            "INSERT INTO t SELECT i, i{}, 'start' FROM generate_series(1, {row_count}) i",
             if self.has_parent { " % 5" } else { "" }
         ));
         if self.has_child {
@@ -100,6 +111,30 @@ impl Scene {
             setup.push(format!(
                 "CREATE TABLE f (fid int PRIMARY KEY, ref bigint REFERENCES t ON DELETE {action} ON UPDATE {action}); \
                  CREATE INDEX ON f (ref); INSERT INTO f VALUES (1, 1), (2, 2)"
+            ));
+        }
+        if self.has_ranges {
+            let constraint = *self.dice.pick(&[
+                "EXCLUDE USING gist (room WITH =, during WITH &&)",
+                "EXCLUDE USING gist (room WITH =, during WITH &&) DEFERRABLE INITIALLY DEFERRED",
+                "PRIMARY KEY (room, during WITHOUT OVERLAPS)",
+            ]);
+            setup.push(format!(
+                "CREATE TABLE e (room int, during int4range, note text, {constraint}); \
+                 INSERT INTO e SELECT i % 3, int4range(i * 4, i * 4 + 3), 'start' FROM generate_series(1, 9) i"
+            ));
+        }
+        if self.dice.one_in(5) {
+            setup.push(
+                "CREATE TABLE log (what text); \
+                 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+                 INSERT INTO log VALUES (concat_ws(' ', TG_WHEN, TG_OP, OLD.id, OLD.word, NEW.id, NEW.word)); \
+                 IF TG_OP = 'DELETE' THEN RETURN OLD; END IF; RETURN NEW; END $$"
+                    .into(),
+            );
+            let when = *self.dice.pick(&["BEFORE", "AFTER"]);
+            setup.push(format!(
+                "CREATE TRIGGER note {when} UPDATE OR DELETE ON t FOR EACH ROW EXECUTE FUNCTION note()"
             ));
         }
         setup
@@ -117,9 +152,13 @@ impl Scene {
 
     fn step(&mut self) {
         if self.dice.one_in(7) {
-            let step = match self.dice.below(6) {
+            let step = match self.dice.below(9) {
                 0 => Step::Maintain("VACUUM w.t".into()),
-                1 if self.has_child => Step::Compact("w.f".into()),
+                1 => Step::Maintain("VACUUM (FREEZE, INDEX_CLEANUP on) w.t".into()),
+                2 if self.dice.one_in(2) => Step::Maintain("VACUUM (FULL) w.t".into()),
+                2 => Step::Maintain("REINDEX TABLE CONCURRENTLY w.t".into()),
+                3 if self.has_ranges => Step::Compact("w.e".into()),
+                4 if self.has_child => Step::Compact("w.f".into()),
                 _ => Step::Compact("w.t".into()),
             };
             self.steps.push(step);
@@ -131,13 +170,15 @@ impl Scene {
             let isolation = *self.dice.pick(&[
                 "READ COMMITTED",
                 "READ COMMITTED",
+                "READ COMMITTED",
                 "REPEATABLE READ",
                 "SERIALIZABLE",
             ]);
             format!("BEGIN ISOLATION LEVEL {isolation}")
         } else if self.is_open[session] && self.dice.one_in(6) {
-            self.is_open[session] = false;
-            self.end(session)
+            let end = self.end(session);
+            self.is_open[session] = end.ends_with("CHAIN");
+            end
         } else {
             self.statement()
         };
@@ -152,6 +193,7 @@ impl Scene {
                 self.prepared.push(gid.clone());
                 format!("PREPARE TRANSACTION '{gid}'")
             }
+            2 => (*self.dice.pick(&["COMMIT AND CHAIN", "ROLLBACK AND CHAIN"])).into(),
             _ => "COMMIT".into(),
         }
     }
@@ -161,7 +203,10 @@ impl Scene {
         let (low, high) = (id.min(other), id.max(other));
         let serial = self.serial();
         let fresh = 1000 * serial;
-        match self.dice.below(30) {
+        if self.is_wide && self.dice.one_in(5) {
+            return self.many_rows(serial, fresh);
+        }
+        match self.dice.below(46) {
             0..=5 => self.lock(id, low, high),
             6..=8 => format!("UPDATE t SET word = word || '{serial}' WHERE id = {id} RETURNING *"),
             9..=10 if !self.has_parent => {
@@ -202,8 +247,81 @@ impl Scene {
                 ),
                 _ => format!("UPDATE t SET k = {} WHERE id = {id}", serial % 5),
             },
-            24 => "SAVEPOINT one".into(),
-            25 => (*self.dice.pick(&["ROLLBACK TO one", "RELEASE one"])).into(),
+            24 | 30 => (*self.dice.pick(&["SAVEPOINT one", "SAVEPOINT two"])).into(),
+            25 | 31 => (*self.dice.pick(&[
+                "ROLLBACK TO one",
+                "RELEASE one",
+                "ROLLBACK TO two",
+                "RELEASE two",
+            ]))
+            .into(),
+            32 => format!(
+                "MERGE INTO t USING (SELECT generate_series({low}, {high})::bigint AS sid) s ON t.id = s.sid \
+                 WHEN MATCHED AND t.word = 'start' THEN UPDATE SET id = t.id + {fresh} \
+                 WHEN MATCHED AND t.word LIKE 'up%' THEN DO NOTHING \
+                 WHEN MATCHED THEN DELETE \
+                 RETURNING merge_action(), old.id, new.id"
+            ),
+            33 | 34 => {
+                let policy = *self
+                    .dice
+                    .pick(&["", " NOWAIT", " SKIP LOCKED", " SKIP LOCKED"]);
+                let change = *self.dice.pick(&[
+                    "DELETE FROM t",
+                    "UPDATE t SET word = 'taken'",
+                    "UPDATE t SET word = word || 'q'",
+                ]);
+                format!(
+                    "{change} WHERE id = ANY (ARRAY(SELECT id FROM t WHERE id >= {low} ORDER BY id LIMIT 2 FOR UPDATE{policy})) RETURNING id"
+                )
+            }
+            35 => (*self.dice.pick(&[
+                "SET CONSTRAINTS ALL DEFERRED",
+                "SET CONSTRAINTS ALL IMMEDIATE",
+            ]))
+            .into(),
+            36 => format!(
+                "DO $$ BEGIN UPDATE t SET word = 'tried' WHERE id = {id}; PERFORM 1 / ({serial} % 2); \
+                 EXCEPTION WHEN division_by_zero THEN UPDATE t SET word = 'caught' WHERE id = {other}; END $$"
+            ),
+            37 => format!(
+                "DECLARE c{serial} CURSOR FOR SELECT id, word FROM t WHERE id BETWEEN {low} AND {high} ORDER BY id FOR UPDATE; FETCH FROM c{serial}; UPDATE t SET word = 'current' WHERE CURRENT OF c{serial} RETURNING id; FETCH FROM c{serial}"
+            ),
+            38 => match self.dice.below(7) {
+                0 => format!("ALTER TABLE t ADD COLUMN c{serial} int DEFAULT {serial}"),
+                1 => "TRUNCATE t CASCADE".into(),
+                2 => format!("CREATE INDEX i{serial} ON t (word)"),
+                3 => "LOCK TABLE t IN SHARE MODE".into(),
+                4 => "LOCK TABLE t IN ACCESS EXCLUSIVE MODE NOWAIT".into(),
+                5 => "ALTER TABLE t ALTER COLUMN word TYPE varchar(90)".into(),
+                _ => "LOCK TABLE t IN SHARE ROW EXCLUSIVE MODE NOWAIT".into(),
+            },
+            39 | 40 if self.has_ranges => {
+                let (room, at) = (serial % 3, (serial * 5) % 40);
+                match self.dice.below(5) {
+                    0 | 1 => format!(
+                        "INSERT INTO e VALUES ({room}, int4range({at}, {}), 'new {serial}')",
+                        at + 4
+                    ),
+                    2 => format!(
+                        "INSERT INTO e VALUES ({room}, int4range({at}, {}), 'maybe') ON CONFLICT DO NOTHING",
+                        at + 4
+                    ),
+                    3 => format!(
+                        "DELETE FROM e WHERE room = {room} AND during @> {at} RETURNING note"
+                    ),
+                    _ => format!(
+                        "UPDATE e SET note = note || '{serial}' WHERE room = {room} AND during @> {at} RETURNING note"
+                    ),
+                }
+            }
+            41 => format!(
+                "WITH a AS (UPDATE t SET word = 'first' WHERE id = {id} RETURNING id), b AS (DELETE FROM t WHERE id = {other} AND id <> {id} RETURNING id) SELECT (SELECT id FROM a), (SELECT id FROM b)"
+            ),
+            42 => {
+                format!("UPDATE t SET k = k, id = {other} WHERE id = {id} RETURNING old.id, new.id")
+            }
+            43 => format!("SELECT count(*) FROM t WHERE k > {serial}"),
             26 if !self.prepared.is_empty() => {
                 let at = self.dice.below(self.prepared.len());
                 let gid = self.prepared.swap_remove(at);
@@ -215,6 +333,45 @@ impl Scene {
             ),
             _ => "SELECT * FROM t WHERE id > 0 ORDER BY id".into(),
         }
+    }
+
+    /// Changes or locks every row of the group, so that what others want of it is locked on heap,
+    /// too; now and then a part only.
+    fn many_rows(&mut self, serial: u64, fresh: u64) -> String {
+        let rows = match self.dice.below(5) {
+            0 => format!("id BETWEEN 4 AND {WIDE_ROW_COUNT}"),
+            1 => format!("id BETWEEN 1 AND {WIDE_ROW_COUNT} AND word = 'start'"),
+            _ => format!("id BETWEEN 1 AND {WIDE_ROW_COUNT}"),
+        };
+        let k = if self.has_parent {
+            "k = k".to_owned()
+        } else {
+            format!("k = k + {fresh}")
+        };
+        let change = match self.dice.below(8) {
+            0 | 1 => format!("UPDATE t SET word = word || 'm{serial}' WHERE {rows} RETURNING id"),
+            2 => format!("UPDATE t SET id = id + {fresh} WHERE {rows} RETURNING id"),
+            3 => format!("UPDATE t SET {k} WHERE {rows} RETURNING id"),
+            4 => format!("DELETE FROM t WHERE {rows} RETURNING id"),
+            5 => format!("DELETE FROM t WHERE {rows} AND id % 3 = 0 RETURNING id"),
+            6 => {
+                return format!(
+                    "MERGE INTO t USING (SELECT generate_series(1, {WIDE_ROW_COUNT})::bigint AS sid) s ON t.id = s.sid \
+                 WHEN MATCHED AND s.sid % 5 = 0 THEN DELETE \
+                 WHEN MATCHED THEN UPDATE SET word = 'many merged' \
+                 WHEN NOT MATCHED THEN INSERT VALUES (s.sid, NULL, 'by merge')"
+                );
+            }
+            _ => {
+                let strength = *self
+                    .dice
+                    .pick(&["UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"]);
+                return format!(
+                    "SELECT count(*), sum(id) FROM (SELECT id FROM t WHERE {rows} ORDER BY id FOR {strength}) locked"
+                );
+            }
+        };
+        format!("WITH changed AS ({change}) SELECT count(*), sum(id) FROM changed")
     }
 
     fn lock(&mut self, id: u64, low: u64, high: u64) -> String {
