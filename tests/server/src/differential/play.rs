@@ -13,6 +13,8 @@ use crate::cluster::query;
 const ROW_MOVED: &str = "40001: a row moved after the snapshot was taken";
 const GROUP_LOCKED: &str = "a row group was locked as a whole";
 const STORE_REINDEXED: &str = "REINDEX TABLE kept a reader from the cold rows";
+const HEAP_WAITS: &str =
+    "FOR KEY SHARE, told not to wait: heap waits for a later version's changer";
 const OTHER_PLAN: &str = "a cursor's plan used an index in one world only";
 /// Several sessions that are woken at once race for the same rows, on heap as well.
 const RACED: &str = "several waited and went on in another order";
@@ -215,6 +217,8 @@ impl Player<'_> {
             ROW_MOVED
         } else if self.meets_group_lock(text, &ours, &heaps)? {
             GROUP_LOCKED
+        } else if self.only_heap_waits(text, session) {
+            HEAP_WAITS
         } else if waiting_count >= 2 {
             RACED
         } else {
@@ -262,6 +266,17 @@ impl Player<'_> {
                 && outcome.has_code("40001")
                 && heaps.is_none_or(|(_, outcome)| !outcome.has_code("40001"))
         })
+    }
+
+    /// Whether heap has followed a row to a version whose key is being changed, and waits there,
+    /// whatever it was told (`heap_lock_updated_tuple_rec`). A cold row's newer versions are locked
+    /// as they are told.
+    fn only_heap_waits(&self, text: &str, session: usize) -> bool {
+        ["FOR KEY SHARE NOWAIT", "FOR KEY SHARE SKIP LOCKED"]
+            .iter()
+            .any(|locking| text.contains(locking))
+            && self.heap.waiting().contains(&session)
+            && !self.howdah.waiting().contains(&session)
     }
 
     /// Whether somebody has locked a whole row group, and another waits for it, would have had to,
@@ -316,7 +331,7 @@ impl Player<'_> {
         let mut parts = Vec::new();
         for store in query(&mut self.howdah.control, STORES)?.lines() {
             parts.push(format!(
-                "SELECT CASE WHEN chunk_id < 16 THEN chunk_id::text ELSE '16' END FROM {store}
+                "SELECT DISTINCT CASE WHEN chunk_id < 16 THEN chunk_id::text ELSE '16' END FROM {store}
                  WHERE chunk_id < 16384"
             ));
         }

@@ -122,7 +122,12 @@ impl Author {
                 .to_owned(),
         });
         if self.dice.one_in(2) {
-            let (names, values) = (self.names(), self.values("s.sid"));
+            let (mut names, mut values) = (self.names(), self.values("s.sid"));
+            if self.schema.has_number {
+                // In which order rows are inserted is the planner's choice.
+                names.push_str(", number");
+                values.push_str(", s.sid");
+            }
             clauses.push(format!(
                 "WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})"
             ));
