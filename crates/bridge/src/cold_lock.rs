@@ -32,6 +32,7 @@
 
 use pgrx::pg_sys;
 
+use crate::ffi;
 use crate::tid::{FIRST_COLD_BLOCK, RowNumber};
 
 /// What is done with a row, from weak to strong.
@@ -274,23 +275,47 @@ fn add_holders(tag: &pg_sys::LOCKTAG, xids: &mut Vec<pg_sys::TransactionId>) {
         for i in 0..count as usize {
             let holder = &*holders.add(i);
             if holder.procNumber < 0 {
-                // A prepared transaction: its id stands for it.
+                // A prepared transaction from before a restart: its id stands for it.
                 xids.push(pg_sys::TransactionId::from(holder.localTransactionId));
                 continue;
             }
-            let process = pg_sys::ProcNumberGetProc(holder.procNumber);
-            if process.is_null() {
-                continue;
-            }
-            let same =
-                || (&raw const (*process).vxid.lxid).read_volatile() == holder.localTransactionId;
-            let before = same();
-            let xid = (&raw const (*process).xid).read_volatile();
-            if before && same() && xid != pg_sys::InvalidTransactionId {
+            let xid = match running_xid(holder) {
+                pg_sys::InvalidTransactionId => {
+                    // Prepared since: it keeps the virtual id, but not the backend. The same one
+                    // comes again after four billion transactions of one backend.
+                    let mut have_more = false;
+                    ffi::TwoPhaseGetXidByVirtualXID(*holder, &mut have_more)
+                }
+                xid => xid,
+            };
+            if xid != pg_sys::InvalidTransactionId {
                 xids.push(xid);
             }
         }
         pg_sys::pfree(holders.cast());
+    }
+}
+
+/// The id of the transaction that a backend runs, if it is this one and has an id.
+///
+/// # Safety
+/// The process number is that of a backend, which may be gone by now.
+unsafe fn running_xid(holder: &pg_sys::VirtualTransactionId) -> pg_sys::TransactionId {
+    // SAFETY: processes' entries in shared memory are never given back.
+    unsafe {
+        let process = pg_sys::ProcNumberGetProc(holder.procNumber);
+        if process.is_null() {
+            return pg_sys::InvalidTransactionId;
+        }
+        let same =
+            || (&raw const (*process).vxid.lxid).read_volatile() == holder.localTransactionId;
+        let before = same();
+        let xid = (&raw const (*process).xid).read_volatile();
+        if before && same() {
+            xid
+        } else {
+            pg_sys::InvalidTransactionId
+        }
     }
 }
 

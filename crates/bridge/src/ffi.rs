@@ -49,6 +49,11 @@ unsafe extern "C-unwind" {
         reloptions: pg_sys::Datum,
         lockmode: pg_sys::LOCKMODE,
     );
+    /// `access/twophase.h`
+    pub fn TwoPhaseGetXidByVirtualXID(
+        vxid: pg_sys::VirtualTransactionId,
+        have_more: *mut bool,
+    ) -> pg_sys::TransactionId;
     /// `access/rewriteheap.h`
     pub fn begin_heap_rewrite(
         old_heap: pg_sys::Relation,

@@ -105,8 +105,8 @@ impl Author {
             "SELECT id FROM t WHERE {predicate} ORDER BY id, t::text LIMIT {limit} {locking}"
         );
         match self.dice.below(3) {
-            0 => format!("DELETE FROM t WHERE id IN ({taken}) RETURNING id, word"),
-            1 => format!("UPDATE t SET {assignments} WHERE id IN ({taken}) RETURNING id"),
+            0 => format!("DELETE FROM t WHERE id = ANY (ARRAY({taken})) RETURNING id, word"),
+            1 => format!("UPDATE t SET {assignments} WHERE id = ANY (ARRAY({taken})) RETURNING id"),
             _ => format!(
                 "WITH taken AS MATERIALIZED ({taken}) UPDATE t SET word = 'taken' FROM taken WHERE t.id = taken.id RETURNING t.id"
             ),

@@ -175,7 +175,8 @@ impl Player<'_> {
         self.count(0, text, &ours);
         if is_guarded && matches!(&ours[..], [(_, outcome)] if outcome.has_code("40001")) {
             self.tally.limit(ROW_MOVED);
-            if self.has_sequences {
+            // Sequences have moved on, or a cursor is gone, in one world only.
+            if self.has_sequences || text.starts_with("FETCH") {
                 return Ok(Verdict::CutShort);
             }
             if ends_block {
@@ -190,7 +191,13 @@ impl Player<'_> {
             self.tally.limit(OTHER_PLAN);
             return Ok(Verdict::CutShort);
         }
-        Ok(self.compared(&ours, &heaps))
+        let verdict = self.compared(&ours, &heaps);
+        if verdict != Verdict::Agreed && self.meets_group_lock(text, &ours, &heaps)? {
+            // A prepared transaction's.
+            self.tally.limit(GROUP_LOCKED);
+            return Ok(Verdict::CutShort);
+        }
+        Ok(verdict)
     }
 
     /// A statement of one of several sessions, in both worlds at once.

@@ -173,7 +173,11 @@ impl Author {
         }
         let id = self.some_id();
         let query = if self.has_key() && self.dice.one_in(2) {
-            format!("SELECT id, k FROM t WHERE {predicate} ORDER BY id FOR UPDATE")
+            // Ids repeat among partitions by list, and while a deferred key is not checked.
+            let is_unique =
+                self.schema.key == Key::Primary && self.schema.partitions != Partitions::List;
+            let order = if is_unique { "id" } else { "id, t::text" };
+            format!("SELECT id, k FROM t WHERE {predicate} ORDER BY {order} FOR UPDATE")
         } else if self.has_key() {
             format!("SELECT id, k FROM t WHERE id = {id}")
         } else {

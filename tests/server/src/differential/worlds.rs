@@ -218,7 +218,14 @@ impl World {
             return Ok(Some(FIRST_LOOK));
         }
         let age = Duration::from_millis(age_ms.parse().unwrap_or_default());
-        Ok((age < SETTLED_AFTER).then(|| SETTLED_AFTER - age + Duration::from_millis(1)))
+        // The only session waits for a prepared transaction, until its lock_timeout.
+        let settled = if self.sessions.len() == 1 {
+            HANGS_AFTER
+        } else {
+            SETTLED_AFTER
+        };
+        let left = settled.saturating_sub(age).min(SETTLED_AFTER);
+        Ok((!left.is_zero()).then(|| left + Duration::from_millis(1)))
     }
 
     /// The sessions that wait.

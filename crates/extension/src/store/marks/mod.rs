@@ -391,12 +391,19 @@ pub fn copy(
                 let fate = pg_sys::HeapTupleSatisfiesVacuum(shown.tuple, horizon, shown.buffer);
                 if fate != pg_sys::HTSV_Result::HEAPTUPLE_DEAD {
                     let stamp = TupleStamp::of(shown.tuple);
-                    found.push((shown.seq, shown.payload.to_vec(), stamp));
+                    let is_current = matches!(
+                        fate,
+                        pg_sys::HTSV_Result::HEAPTUPLE_LIVE
+                            | pg_sys::HTSV_Result::HEAPTUPLE_INSERT_IN_PROGRESS
+                    );
+                    found.push((is_current, shown.seq, shown.payload.to_vec(), stamp));
                 }
             }
             ControlFlow::Continue(())
         });
-        for (seq, payload, stamp) in found {
+        // A key's current version last: the index lets it in when the older ones are stamped.
+        found.sort_by_key(|&(is_current, ..)| is_current);
+        for (_, seq, payload, stamp) in found {
             let copied_as = CopiedAs::Stamped(stamp, horizon);
             to.insert_copy(id, seq, &payload, cid, copied_as, None);
             pgrx::check_for_interrupts!();
