@@ -35,6 +35,7 @@ mod worlds;
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use howdah_cli::paths::Paths;
@@ -64,6 +65,9 @@ pub const SETTINGS: [(&str, &str); 6] = [
     ("max_prepared_transactions", "20"),
 ];
 
+/// Scripts between two lines that say how far a run is.
+const SCRIPTS_PER_LINE: u64 = 200;
+
 /// How a run is spread and when it ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Extent {
@@ -73,6 +77,8 @@ pub struct Extent {
     pub worker_count: usize,
     /// Differences after which no further script is begun.
     pub most_differences: usize,
+    /// Time after which no further script is begun.
+    pub longest: Duration,
 }
 
 /// Runs the scripts of the seeds from the first one on, and counts what happened. Differences and
@@ -89,12 +95,19 @@ pub fn run(
     let next = AtomicU64::new(extent.first_seed);
     let end = extent.first_seed + extent.script_count;
     let difference_count = AtomicUsize::new(0);
+    let started = Instant::now();
     let work = |mut worlds: Worlds<'_>| -> anyhow::Result<Tally> {
         let mut tally = Tally::default();
-        while difference_count.load(Ordering::Relaxed) < extent.most_differences {
+        while difference_count.load(Ordering::Relaxed) < extent.most_differences
+            && started.elapsed() < extent.longest
+        {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= end {
                 break;
+            }
+            if seed % SCRIPTS_PER_LINE == 0 {
+                let seconds = started.elapsed().as_secs();
+                println!("{mode:?}: at seed {seed} after {seconds} s");
             }
             let known = tally.differences.len();
             try_seed(&mut worlds, mode, seed, &mut tally)
