@@ -31,7 +31,7 @@ pub struct Options {
 }
 
 /// Scripts that one round of the differential tester compares, of each kind.
-const SCRIPT_COUNT: u64 = 25;
+const SCRIPT_COUNT: u64 = 200;
 
 /// What a round runs: a program of tests, and its settings for the round's seed.
 fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 3] {

@@ -63,7 +63,7 @@ const fn case(
     }
 }
 
-const CASES: [Case; 19] = [
+const CASES: [Case; 22] = [
     case("group_flagged", &[], FEW),
     case("delete_locked", &[], FEW),
     case("delete_marked", &[UPDATE], FEW),
@@ -72,6 +72,9 @@ const CASES: [Case; 19] = [
     case("update_marked", &[], UPDATE),
     case("update_marked", &[UPDATE], KEYS),
     case("lock_taken", &[UPDATE], LOCK),
+    case("versions_written", &[], UPDATE),
+    case("versions_written", &[FEW, UPDATE, VACUUM, COMPACT], KEYS),
+    case("bitmap_written", &[UPDATE, COMPACT], UPDATE),
     case("bitmap_written", &[], HALF),
     case("bitmap_written", &[FEW, UPDATE, VACUUM], HALF),
     case("vacuum_surveyed", &[FEW, UPDATE], VACUUM),

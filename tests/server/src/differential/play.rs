@@ -13,6 +13,7 @@ use crate::cluster::query;
 const ROW_MOVED: &str = "40001: a row moved after the snapshot was taken";
 const GROUP_LOCKED: &str = "a row group was locked as a whole";
 const STORE_REINDEXED: &str = "REINDEX TABLE kept a reader from the cold rows";
+const ARBITER_READS: &str = "40001: looking for conflicting rows counts as reading the table";
 const HEAP_WAITS: &str =
     "FOR KEY SHARE, told not to wait: heap waits for a later version's changer";
 const OTHER_PLAN: &str = "a cursor's plan used an index in one world only";
@@ -47,6 +48,7 @@ pub(super) fn play(
         is_alone: script.session_count == 1,
         has_sequences: script.setup.iter().any(|text| text.contains("IDENTITY")),
         blocks: vec![Block::None; script.session_count],
+        arbiter_asked: false,
         tally,
     };
     let verdict = player.play(&script.steps);
@@ -86,6 +88,8 @@ struct Player<'p> {
     is_alone: bool,
     has_sequences: bool,
     blocks: Vec<Block>,
+    /// Whether a serializable transaction has looked for rows that its own would conflict with.
+    arbiter_asked: bool,
     tally: &'p mut Tally,
 }
 
@@ -203,6 +207,9 @@ impl Player<'_> {
     /// A statement of one of several sessions, in both worlds at once.
     fn together(&mut self, session: usize, text: &str) -> anyhow::Result<Verdict> {
         let waiting_count = self.howdah.waiting().len();
+        let asks =
+            text.contains("ON CONFLICT") || text.contains("INTO e ") || text.contains("UPDATE e ");
+        self.arbiter_asked |= asks && self.is_serializable(session);
         let (howdah, heap) = (&mut *self.howdah, &mut *self.heap);
         let (ours, heaps) = std::thread::scope(|scope| {
             let ours = scope.spawn(|| howdah.step(session, text));
@@ -224,6 +231,8 @@ impl Player<'_> {
             ROW_MOVED
         } else if self.meets_group_lock(text, &ours, &heaps)? {
             GROUP_LOCKED
+        } else if self.arbiter_asked && self.serialization_fails(&ours, &heaps) {
+            ARBITER_READS
         } else if self.only_heap_waits(text, session) {
             HEAP_WAITS
         } else if waiting_count >= 2 {
@@ -270,6 +279,26 @@ impl Player<'_> {
             );
             let heaps = heaps.iter().find(|(number, _)| number == session);
             moved
+                && outcome.has_code("40001")
+                && heaps.is_none_or(|(_, outcome)| !outcome.has_code("40001"))
+        })
+    }
+
+    fn is_serializable(&self, session: usize) -> bool {
+        matches!(
+            self.blocks[session],
+            Block::OldSnapshot {
+                is_serializable: true,
+                ..
+            }
+        )
+    }
+
+    /// Whether a serializable session failed with 40001 that did not on heap.
+    fn serialization_fails(&self, ours: &Ended, heaps: &Ended) -> bool {
+        ours.iter().any(|(session, outcome)| {
+            let heaps = heaps.iter().find(|(number, _)| number == session);
+            self.is_serializable(*session)
                 && outcome.has_code("40001")
                 && heaps.is_none_or(|(_, outcome)| !outcome.has_code("40001"))
         })
@@ -359,7 +388,24 @@ impl Player<'_> {
         Ok(())
     }
 
+    /// Cutting off empty pages waits five seconds for whoever uses the table; do it only if nobody can.
+    fn choose_truncation(&mut self) -> anyhow::Result<()> {
+        let is_quiet = self.blocks.iter().all(|block| *block == Block::None)
+            && query(
+                &mut self.howdah.control,
+                "SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()",
+            )? == "0";
+        let state = if is_quiet { "on" } else { "off" };
+        for world in [&mut *self.howdah, &mut *self.heap] {
+            world
+                .control
+                .batch_execute(&format!("SET vacuum_truncate = {state}"))?;
+        }
+        Ok(())
+    }
+
     fn maintain(&mut self, text: &str) -> anyhow::Result<Verdict> {
+        self.choose_truncation()?;
         self.note_move();
         for world in [&mut *self.howdah, &mut *self.heap] {
             if let Some(complaint) = maintenance(&mut world.control, text) {
@@ -373,6 +419,7 @@ impl Player<'_> {
         if !self.howdah.is_howdah() {
             return Ok(Verdict::Agreed);
         }
+        self.choose_truncation()?;
         let call = format!("CALL howdah.compact('{table}')");
         match maintenance(&mut self.howdah.control, &call) {
             Some(complaint) => Ok(Verdict::Differs(complaint)),
