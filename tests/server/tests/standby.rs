@@ -210,7 +210,10 @@ fn an_old_snapshot_on_a_standby_outlives_lists_of_new_versions() -> anyhow::Resu
         old.batch_execute("RESET enable_seqscan; RESET enable_bitmapscan")?;
     }
     old.batch_execute("COMMIT")?;
-    client.batch_execute("VACUUM c; CALL howdah.compact('c'); VACUUM c")?;
+    run_all(
+        &mut client,
+        &["VACUUM c", "CALL howdah.compact('c')", "VACUUM c"],
+    )?;
     check_same(&primary, &standby, "the old snapshot has gone")?;
     drop((client, old));
     primary.crash_and_recover()?;
