@@ -1,6 +1,9 @@
 //! A streaming standby reads of every table, hot and cold, what the primary reads; promoted, it
 //! goes on writing where the primary stopped.
 
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
 use anyhow::{Context as _, ensure};
 use howdah_server_tests::checks::{
     can_compact, cold_row_count, digest, equals_twin, indexes_are_sound, row_numbers_are_unique,
@@ -140,4 +143,79 @@ fn a_load_that_the_primary_never_committed_is_gone_after_promotion() -> anyhow::
     equals_twin(&mut promoted, "c", "h")?;
     indexes_are_sound(&mut promoted, "c", "id")?;
     row_numbers_are_unique(&mut promoted, "c")
+}
+
+/// A snapshot on the standby reads on while the primary changes many rows at once, merges, folds and
+/// sweeps what it left behind; with feedback nothing that it needs goes.
+#[test]
+fn an_old_snapshot_on_a_standby_outlives_lists_of_new_versions() -> anyhow::Result<()> {
+    let primary = Primary::start(
+        "standby-snapshot",
+        &[
+            ("howdah.load_threshold", "1000"),
+            ("howdah.compaction", "off"),
+            ("autovacuum", "off"),
+            ("hot_standby_feedback", "on"),
+            ("wal_receiver_status_interval", "1s"),
+            ("max_standby_streaming_delay", "60s"),
+        ],
+    )?;
+    let mut client = primary.session()?;
+    client.batch_execute(MAKE)?;
+    run_all(&mut client, &[&rows(1, 20_000), "CALL howdah.compact('c')"])?;
+    let standby = primary.standby()?;
+    standby.wait_for(&primary)?;
+    let mut old = standby.session()?;
+    old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
+    let before = digest(&mut old, "c")?;
+    ensure!(before == digest(&mut old, "h")?);
+    // Feedback reaches the primary before anything is changed.
+    let horizon = "SELECT count(*) FROM pg_stat_replication WHERE backend_xmin IS NOT NULL";
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while query(&mut client, horizon)? == "0" {
+        ensure!(Instant::now() < deadline, "the standby sends no feedback");
+        sleep(Duration::from_millis(100));
+    }
+    let steps = [
+        "UPDATE @ SET amount = amount + 1 WHERE id <= 9000",
+        "UPDATE @ SET id = id + 100000 WHERE id BETWEEN 8001 AND 12000",
+        "VACUUM (INDEX_CLEANUP on) @",
+        "CALL howdah.compact('@')",
+        "DELETE FROM @ WHERE id % 3 = 0",
+        "UPDATE @ SET word = word || '!' WHERE id % 2 = 0",
+        "CALL howdah.compact('@')",
+        "VACUUM (INDEX_CLEANUP on) @",
+        "CALL howdah.compact('@')",
+    ];
+    for step in steps {
+        client.batch_execute(&step.replace('@', "c"))?;
+        if !step.starts_with("CALL") {
+            client.batch_execute(&step.replace('@', "h"))?;
+        }
+        check_same(&primary, &standby, step)?;
+        for table in ["c", "h"] {
+            let now = digest(&mut old, table).with_context(|| format!("{table}, {step}"))?;
+            ensure!(
+                now == before,
+                "{now} in {table} after {step}, {before} before"
+            );
+        }
+        let by_index = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;
+                        SELECT count(*), sum(id), sum(amount) FROM @ WHERE id > 0";
+        ensure!(
+            query(&mut old, &by_index.replace('@', "c"))?
+                == query(&mut old, &by_index.replace('@', "h"))?,
+            "by index, after {step}"
+        );
+        old.batch_execute("RESET enable_seqscan; RESET enable_bitmapscan")?;
+    }
+    old.batch_execute("COMMIT")?;
+    run_all(
+        &mut client,
+        &["VACUUM c", "CALL howdah.compact('c')", "VACUUM c"],
+    )?;
+    check_same(&primary, &standby, "the old snapshot has gone")?;
+    drop((client, old));
+    primary.crash_and_recover()?;
+    check_same(&primary, &standby, "a crash")
 }

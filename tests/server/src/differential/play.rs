@@ -13,7 +13,8 @@ use crate::cluster::query;
 const ROW_MOVED: &str = "40001: a row moved after the snapshot was taken";
 const GROUP_LOCKED: &str = "a row group was locked as a whole";
 const STORE_REINDEXED: &str = "REINDEX TABLE kept a reader from the cold rows";
-const ARBITER_READS: &str = "40001: looking for conflicting rows counts as reading the table";
+const COARSE_READS: &str =
+    "40001: SERIALIZABLE is coarser with cold rows and in checks for conflicting ones";
 const HEAP_WAITS: &str =
     "FOR KEY SHARE, told not to wait: heap waits for a later version's changer";
 const OTHER_PLAN: &str = "a cursor's plan used an index in one world only";
@@ -49,6 +50,7 @@ pub(super) fn play(
         has_sequences: script.setup.iter().any(|text| text.contains("IDENTITY")),
         blocks: vec![Block::None; script.session_count],
         arbiter_asked: false,
+        has_compacted: false,
         tally,
     };
     let verdict = player.play(&script.steps);
@@ -90,6 +92,8 @@ struct Player<'p> {
     blocks: Vec<Block>,
     /// Whether a serializable transaction has looked for rows that its own would conflict with.
     arbiter_asked: bool,
+    /// Whether there may be cold rows.
+    has_compacted: bool,
     tally: &'p mut Tally,
 }
 
@@ -196,7 +200,7 @@ impl Player<'_> {
             return Ok(Verdict::CutShort);
         }
         let verdict = self.compared(&ours, &heaps);
-        if verdict != Verdict::Agreed && self.meets_group_lock(text, &ours, &heaps)? {
+        if verdict != Verdict::Agreed && self.meets_group_lock(text, &[], &ours, &heaps)? {
             // A prepared transaction's.
             self.tally.limit(GROUP_LOCKED);
             return Ok(Verdict::CutShort);
@@ -207,6 +211,11 @@ impl Player<'_> {
     /// A statement of one of several sessions, in both worlds at once.
     fn together(&mut self, session: usize, text: &str) -> anyhow::Result<Verdict> {
         let waiting_count = self.howdah.waiting().len();
+        let holders = if waiting_count > 0 {
+            self.group_holders()?
+        } else {
+            Vec::new()
+        };
         let asks =
             text.contains("ON CONFLICT") || text.contains("INTO e ") || text.contains("UPDATE e ");
         self.arbiter_asked |= asks && self.is_serializable(session);
@@ -229,10 +238,12 @@ impl Player<'_> {
         }
         let limit = if self.meets_moved_row(&ours, &heaps) {
             ROW_MOVED
-        } else if self.meets_group_lock(text, &ours, &heaps)? {
+        } else if self.meets_group_lock(text, &holders, &ours, &heaps)? {
             GROUP_LOCKED
-        } else if self.arbiter_asked && self.serialization_fails(&ours, &heaps) {
-            ARBITER_READS
+        } else if (self.arbiter_asked || self.has_compacted)
+            && self.serialization_fails(&ours, &heaps)
+        {
+            COARSE_READS
         } else if self.only_heap_waits(text, session) {
             HEAP_WAITS
         } else if waiting_count >= 2 {
@@ -320,16 +331,12 @@ impl Player<'_> {
     fn meets_group_lock(
         &mut self,
         text: &str,
+        before: &[i32],
         ours: &Ended,
         heaps: &Ended,
     ) -> anyhow::Result<bool> {
-        const LOCKED: &str = "SELECT coalesce(pid, 0) FROM pg_locks
-            WHERE locktype = 'page' AND mode IN ('ShareLock', 'ExclusiveLock') AND granted
-              AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-        let holders: Vec<i32> = query(&mut self.howdah.control, LOCKED)?
-            .lines()
-            .filter_map(|pid| pid.parse().ok())
-            .collect();
+        let mut holders = self.group_holders()?;
+        holders.extend(before);
         let held_by_other = |session: usize| {
             let pid = self.howdah.sessions[session].pid;
             holders.iter().any(|holder| *holder != pid)
@@ -356,7 +363,25 @@ impl Player<'_> {
                     Outcome::Lost(_) => false,
                 }
         });
-        Ok(waits_for_group || refused)
+        // Who waits for the group at its first row holds no others, for which somebody would wait.
+        let heap_deadlocks = heaps.iter().any(|(session, outcome)| {
+            let ours = ours.iter().find(|(number, _)| number == session);
+            !holders.is_empty()
+                && outcome.has_code("40P01")
+                && ours.is_none_or(|(_, outcome)| !outcome.has_code("40P01"))
+        });
+        Ok(waits_for_group || refused || heap_deadlocks)
+    }
+
+    /// The processes that have locked whole row groups; 0 stands for prepared transactions.
+    fn group_holders(&mut self) -> anyhow::Result<Vec<i32>> {
+        const LOCKED: &str = "SELECT coalesce(pid, 0) FROM pg_locks
+            WHERE locktype = 'page' AND mode IN ('ShareLock', 'ExclusiveLock') AND granted
+              AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        Ok(query(&mut self.howdah.control, LOCKED)?
+            .lines()
+            .filter_map(|pid| pid.parse().ok())
+            .collect())
     }
 
     /// Counts what a script left in the cold stores, so that a run can say what it has been at.
@@ -425,6 +450,7 @@ impl Player<'_> {
             Some(complaint) => Ok(Verdict::Differs(complaint)),
             None => {
                 self.note_move();
+                self.has_compacted = true;
                 self.compare_contents()
             }
         }

@@ -104,13 +104,41 @@ impl Scene {
             "INSERT INTO t SELECT i, i{}, 'start' FROM generate_series(1, {row_count}) i",
             if self.has_parent { " % 5" } else { "" }
         ));
+        if self.has_parent {
+            // So that the parent's actions reach its children in the same order.
+            setup.push("CREATE INDEX ON t (k, id)".into());
+        }
         if self.has_child {
             let action = *self
                 .dice
                 .pick(&["NO ACTION", "CASCADE", "SET NULL", "RESTRICT"]);
             setup.push(format!(
                 "CREATE TABLE f (fid int PRIMARY KEY, ref bigint REFERENCES t ON DELETE {action} ON UPDATE {action}); \
-                 CREATE INDEX ON f (ref); INSERT INTO f VALUES (1, 1), (2, 2)"
+                 CREATE INDEX ON f (ref, fid); INSERT INTO f VALUES (1, 1), (2, 2)"
+            ));
+        }
+        if self.has_ranges {
+            let constraint = *self.dice.pick(&[
+                "EXCLUDE USING gist (room WITH =, during WITH &&)",
+                "EXCLUDE USING gist (room WITH =, during WITH &&) DEFERRABLE INITIALLY DEFERRED",
+                "PRIMARY KEY (room, during WITHOUT OVERLAPS)",
+            ]);
+            setup.push(format!(
+                "CREATE TABLE e (room int, during int4range, note text, {constraint}); \
+                 INSERT INTO e SELECT i % 3, int4range(i * 4, i * 4 + 3), 'start' FROM generate_series(1, 9) i"
+            ));
+        }
+        if self.dice.one_in(5) {
+            setup.push(
+                "CREATE TABLE log (what text); \
+                 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+                 INSERT INTO log VALUES (concat_ws(' ', TG_WHEN, TG_OP, OLD.id, OLD.word, NEW.id, NEW.word)); \
+                 IF TG_OP = 'DELETE' THEN RETURN OLD; END IF; RETURN NEW; END $$"
+                    .into(),
+            );
+            let when = *self.dice.pick(&["BEFORE", "AFTER"]);
+            setup.push(format!(
+                "CREATE TRIGGER note {when} UPDATE OR DELETE ON t FOR EACH ROW EXECUTE FUNCTION note()"
             ));
         }
         if self.has_ranges {
@@ -331,7 +359,8 @@ impl Scene {
             27 => format!(
                 "WITH gone AS (DELETE FROM t WHERE id = {id} RETURNING *) INSERT INTO t SELECT id + {fresh}, NULL, 'moved' FROM gone RETURNING id"
             ),
-            _ => "SELECT * FROM t WHERE id > 0 ORDER BY id".into(),
+            // An old snapshot may see a deleted row and our own of the same key.
+            _ => "SELECT * FROM t WHERE id > 0 ORDER BY id, word".into(),
         }
     }
 

@@ -118,9 +118,13 @@ impl World {
     }
 
     fn begin(&mut self, primary: &Primary, script: &Script) -> anyhow::Result<()> {
-        self.control.batch_execute(
-            "RESET lock_timeout; DROP SCHEMA IF EXISTS w CASCADE; CREATE SCHEMA w",
-        )?;
+        let clear = "RESET lock_timeout; DROP SCHEMA IF EXISTS w CASCADE; CREATE SCHEMA w";
+        if let Err(error) = self.control.batch_execute(clear) {
+            let holders = "SELECT pid, state, relation::regclass, locktype, mode, query
+                FROM pg_locks LEFT JOIN pg_stat_activity USING (pid) WHERE granted";
+            let holders = query(&mut self.control, holders)?;
+            return Err(error).context(format!("in {}: {clear}\n{holders}", self.database));
+        }
         for statement in &script.setup {
             self.control
                 .batch_execute(statement)
