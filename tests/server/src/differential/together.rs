@@ -141,30 +141,6 @@ impl Scene {
                 "CREATE TRIGGER note {when} UPDATE OR DELETE ON t FOR EACH ROW EXECUTE FUNCTION note()"
             ));
         }
-        if self.has_ranges {
-            let constraint = *self.dice.pick(&[
-                "EXCLUDE USING gist (room WITH =, during WITH &&)",
-                "EXCLUDE USING gist (room WITH =, during WITH &&) DEFERRABLE INITIALLY DEFERRED",
-                "PRIMARY KEY (room, during WITHOUT OVERLAPS)",
-            ]);
-            setup.push(format!(
-                "CREATE TABLE e (room int, during int4range, note text, {constraint}); \
-                 INSERT INTO e SELECT i % 3, int4range(i * 4, i * 4 + 3), 'start' FROM generate_series(1, 9) i"
-            ));
-        }
-        if self.dice.one_in(5) {
-            setup.push(
-                "CREATE TABLE log (what text); \
-                 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
-                 INSERT INTO log VALUES (concat_ws(' ', TG_WHEN, TG_OP, OLD.id, OLD.word, NEW.id, NEW.word)); \
-                 IF TG_OP = 'DELETE' THEN RETURN OLD; END IF; RETURN NEW; END $$"
-                    .into(),
-            );
-            let when = *self.dice.pick(&["BEFORE", "AFTER"]);
-            setup.push(format!(
-                "CREATE TRIGGER note {when} UPDATE OR DELETE ON t FOR EACH ROW EXECUTE FUNCTION note()"
-            ));
-        }
         setup
     }
 
