@@ -105,7 +105,7 @@ pub fn run(
             if seed >= end {
                 break;
             }
-            if seed % SCRIPTS_PER_LINE == 0 {
+            if seed.is_multiple_of(SCRIPTS_PER_LINE) {
                 let seconds = started.elapsed().as_secs();
                 println!("{mode:?}: at seed {seed} after {seconds} s");
             }
