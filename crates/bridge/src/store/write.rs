@@ -67,7 +67,10 @@ impl ColdStore {
                 if !(*(*index).rd_index).indisready {
                     continue;
                 }
-                let unique = if (*(*index).rd_index).indisunique {
+                // An index that REINDEX CONCURRENTLY has given up may hold entries from before a
+                // rewrite; the valid one says what is unique.
+                let is_judge = (*(*index).rd_index).indisunique && (*(*index).rd_index).indisvalid;
+                let unique = if is_judge {
                     pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES
                 } else {
                     pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO
