@@ -45,7 +45,7 @@ fn write(mut client: Client, writer: u32, stop: &AtomicBool) -> anyhow::Result<u
              COMMIT"
         ))?;
         if round % 10 == 0 {
-            let first = 1_000_000 * (writer + 1) + round * 100;
+            let first = 100_000_000 * (writer + 1) + round * 100;
             let last = first + 99;
             client.batch_execute(&format!(
                 "INSERT INTO t SELECT i, i % 100, 'bulk' FROM generate_series({first}, {last}) i"
