@@ -43,6 +43,7 @@ pub(super) fn play(
     tally: &mut Tally,
 ) -> anyhow::Result<Verdict> {
     worlds.begin(script)?;
+    let workers_compact = query(&mut worlds.howdah.control, "SHOW howdah.compaction")? == "on";
     let mut player = Player {
         howdah: &mut worlds.howdah,
         heap: &mut worlds.heap,
@@ -50,7 +51,8 @@ pub(super) fn play(
         has_sequences: script.setup.iter().any(|text| text.contains("IDENTITY")),
         blocks: vec![Block::None; script.session_count],
         arbiter_asked: false,
-        has_compacted: false,
+        has_compacted: workers_compact,
+        workers_compact,
         tally,
     };
     let verdict = player.play(&script.steps);
@@ -72,11 +74,12 @@ enum Block {
 }
 
 impl Block {
-    fn begun_by(text: &str) -> Block {
+    /// Where background workers compact, rows may have moved at any time.
+    fn begun_by(text: &str, workers_compact: bool) -> Block {
         if text.contains("REPEATABLE READ") || text.contains("SERIALIZABLE") {
             Block::OldSnapshot {
                 is_serializable: text.contains("SERIALIZABLE"),
-                rows_moved: false,
+                rows_moved: workers_compact,
             }
         } else {
             Block::ReadCommitted
@@ -94,6 +97,8 @@ struct Player<'p> {
     arbiter_asked: bool,
     /// Whether there may be cold rows.
     has_compacted: bool,
+    /// Whether background workers make rows cold, which no step of the script tells.
+    workers_compact: bool,
     tally: &'p mut Tally,
 }
 
@@ -142,14 +147,14 @@ impl Player<'_> {
             return Ok(verdict);
         }
         if text.starts_with("BEGIN") {
-            self.blocks[session] = Block::begun_by(text);
+            self.blocks[session] = Block::begun_by(text, self.workers_compact);
         } else if text.ends_with("AND CHAIN") {
             self.blocks[session] = match self.blocks[session] {
                 Block::OldSnapshot {
                     is_serializable, ..
                 } => Block::OldSnapshot {
                     is_serializable,
-                    rows_moved: false,
+                    rows_moved: self.workers_compact,
                 },
                 other => other,
             };
