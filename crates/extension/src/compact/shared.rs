@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Atomics only, no lock: each field has one writer at a time (samples: the launcher; a progress
-//! slot: its process; a failure: the worker of its database), and a reader that sees half of an update acts a little early or late.
+//! slot: its process; a failure: the worker of its database), and a reader that sees half of an update
+//! acts a little early or late.
 
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering,
