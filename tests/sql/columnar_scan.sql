@@ -104,11 +104,47 @@ EXPLAIN (COSTS OFF, VERBOSE) SELECT i4 + 1, tableoid::regclass FROM c AS x WHERE
 EXPLAIN (COSTS OFF, ANALYZE, TIMING OFF, SUMMARY OFF, BUFFERS OFF) SELECT id FROM c WHERE tz < '2024-01-02';
 EXPLAIN (COSTS OFF, ANALYZE, TIMING OFF, SUMMARY OFF, BUFFERS OFF) SELECT id FROM c WHERE id > 90000;
 EXPLAIN (COSTS OFF, ANALYZE, TIMING OFF, SUMMARY OFF, BUFFERS OFF, FORMAT JSON) SELECT id FROM c WHERE i2 = 1 AND id < 100;
+-- Statements that change or lock rows find them with it.
+EXPLAIN (COSTS OFF) SELECT id FROM c WHERE i4 = 1 FOR UPDATE;
+EXPLAIN (COSTS OFF) DELETE FROM c WHERE i4 = 1;
+EXPLAIN (COSTS OFF) UPDATE c SET i4 = i4 + 1 WHERE i4 % 10 = 3 AND t = 'text 3';
+EXPLAIN (COSTS OFF) UPDATE c SET t = h.t FROM h WHERE c.id = h.id AND c.i2 = 5 AND h.i2 = 5;
+-- What they do to both tables, and how the tables differ then.
+CREATE TABLE source USING heap AS SELECT * FROM h;
+ANALYZE source;
+CREATE FUNCTION change(statement text, OUT rows int8, OUT as_on_heap bool, OUT differing int8) LANGUAGE plpgsql AS $$
+DECLARE on_heap int8;
+BEGIN
+    EXECUTE replace(statement, '@', 'h');
+    GET DIAGNOSTICS on_heap = ROW_COUNT;
+    EXECUTE replace(statement, '@', 'c');
+    GET DIAGNOSTICS rows = ROW_COUNT;
+    as_on_heap := rows = on_heap;
+    SELECT count(*) INTO differing FROM ((SELECT hash_record_extended(c, 0) FROM c EXCEPT ALL SELECT hash_record_extended(h, 0) FROM h)
+        UNION ALL (SELECT hash_record_extended(h, 0) FROM h EXCEPT ALL SELECT hash_record_extended(c, 0) FROM c)) x;
+    RAISE EXCEPTION 'undone' USING ERRCODE = 'UNDON';
+EXCEPTION WHEN SQLSTATE 'UNDON' THEN NULL;
+END $$;
+\pset format unaligned
+SELECT rows, as_on_heap, differing, statement FROM (VALUES
+    ('UPDATE @ SET i4 = i4 + 1 WHERE i4 % 10 = 3'),
+    ('UPDATE @ SET t = t || ''!'', n = n + 1 WHERE i2 = 7 OR n = ''NaN'''),
+    ('UPDATE @ SET id = -id'),
+    ('UPDATE @ x SET i8 = y.id, v = y.t::varchar(20) FROM source y WHERE x.id = y.id - 1 AND x.d > ''2024-10-01'''),
+    ('UPDATE @ x SET (i2, t) = (SELECT min(y.i2), max(y.t) FROM source y WHERE y.i4 = x.i4) WHERE x.id < 20'),
+    ('DELETE FROM @'),
+    ('DELETE FROM @ WHERE id % 2 = 0'),
+    ('DELETE FROM @ x USING @ y WHERE x.id = y.id + 1 AND y.i2 = 3 AND x.tz < ''2024-01-10'''),
+    ('DELETE FROM @ WHERE ctid IN (SELECT ctid FROM @ WHERE i4 < 0)'),
+    ('MERGE INTO @ x USING (SELECT id * 2 AS id, t FROM source) y ON x.id = y.id WHEN MATCHED AND x.i2 < 50 THEN DELETE WHEN MATCHED THEN UPDATE SET t = y.t WHEN NOT MATCHED AND y.id > 110000 THEN INSERT (id, t) VALUES (y.id, y.t) WHEN NOT MATCHED BY SOURCE AND x.i4 < 30 THEN UPDATE SET i8 = 0'),
+    ('WITH gone AS (DELETE FROM @ WHERE i2 BETWEEN 10 AND 20 RETURNING *) INSERT INTO @ SELECT * FROM gone WHERE id % 3 = 0'),
+    ('WITH new AS (UPDATE @ SET id = id + 1000000 WHERE i4 = 700 RETURNING OLD.id AS old, NEW.*) DELETE FROM @ USING new WHERE @.id = new.old + 1')
+) v(statement), change(statement);
+\pset format aligned
+SELECT i8, count(*), min(id), max(t) FROM (SELECT * FROM c WHERE i4 % 100 = 1 AND i2 < 50 FOR NO KEY UPDATE) x GROUP BY i8 ORDER BY i8 LIMIT 3;
 -- Who is not offered it.
 EXPLAIN (COSTS OFF) SELECT xmin FROM c;
 EXPLAIN (COSTS OFF) SELECT id FROM c TABLESAMPLE SYSTEM (1);
-EXPLAIN (COSTS OFF) SELECT id FROM c FOR UPDATE;
-EXPLAIN (COSTS OFF) DELETE FROM c WHERE i4 = 1;
 CREATE TABLE hot (x int) USING howdah;
 INSERT INTO hot SELECT generate_series(1, 50);
 EXPLAIN (COSTS OFF) SELECT * FROM hot;

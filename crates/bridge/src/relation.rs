@@ -87,7 +87,7 @@ pub unsafe fn name_of(rel: pg_sys::Relation) -> String {
         .into_owned()
 }
 
-/// Counts rows that a scan returned, for `pg_stat_all_tables`.
+/// Counts rows that a scan has read, for `pg_stat_all_tables`.
 ///
 /// # Safety
 /// `rel` is an open relation.

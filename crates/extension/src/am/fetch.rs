@@ -342,6 +342,21 @@ pub unsafe fn fetch_placed(
     true
 }
 
+/// Puts a row into the slot whose group this transaction has locked.
+unsafe fn fetch_held(
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> bool {
+    // SAFETY: the relation is open, the slot one for its rows.
+    unsafe {
+        cold_rows::held_group(rel, row).is_some_and(|entry| {
+            ColdStore::open(rel, pg_sys::AccessShareLock)
+                .is_some_and(|store| fetch_placed(&store, rel, row, entry, slot))
+        })
+    }
+}
+
 #[pg_guard]
 unsafe extern "C-unwind" fn index_fetch_begin(
     rel: pg_sys::Relation,
@@ -455,7 +470,7 @@ unsafe extern "C-unwind" fn tuple_fetch_row_version(
         lock_relation(rel, snapshot);
         howdah_bridge::slot::clear(slot);
         let any = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_ANY;
-        any && last_row::recall(rel, row, slot)
+        any && (last_row::recall(rel, row, slot) || fetch_held(rel, row, slot))
             || PointReader::new().fetch(rel, row, snapshot, slot)
     }
 }

@@ -319,8 +319,8 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
     // SAFETY: the node was begun; relation and snapshot live as long as the query. Heap's
     // callback is called on its own terms; an ERROR is caught at the boundary.
     unsafe {
-        ask(node);
         let scan = scan_of(node);
+        scan.asked = false;
         if scan.hot.is_null() {
             let flags = pg_sys::ScanOptions::SO_TYPE_SEQSCAN
                 | pg_sys::ScanOptions::SO_ALLOW_STRAT
@@ -363,14 +363,20 @@ unsafe extern "C-unwind" fn refill(node: *mut pg_sys::CustomScanState) -> bool {
         let Some(reader) = &mut scan.reader else {
             return false;
         };
+        if reader.is_empty() {
+            return false;
+        }
+        if !scan.asked {
+            ask(node);
+        }
         let next = reader.next_batch(table, &scan.question, &mut scan.batch);
         let more = or_raise((*table).rd_id, next);
+        count_rows_read(table, std::mem::take(&mut reader.rows_read));
         parallel::publish(scan);
         if !more {
             return false;
         }
         attach(node, scan);
-        count_rows_read(table, scan.end as u64);
         true
     }
 }

@@ -11,7 +11,7 @@ use super::state::{Scan, scan_of};
 pub struct Counts {
     /// Row groups looked at.
     pub groups: u64,
-    /// Of these, groups of which statistics excluded every row.
+    /// Of these, groups of which statistics excluded every row, or of which none is left.
     pub groups_skipped: u64,
     /// Zones of the other groups.
     pub zones: u64,

@@ -26,8 +26,10 @@
 //! Rows are returned in a virtual slot whatever side they come from. Its datums point into
 //! the current batch or into the pinned hot page, and stay valid until the next call.
 //!
-//! Not here: UPDATE, DELETE, MERGE and row locks (their tables are read through the access
-//! method), joins, aggregates, TABLESAMPLE.
+//! Under UPDATE, DELETE, MERGE and row locks the node finds the rows, as any scan does: by a snapshot, ctid
+//! among its columns. EvalPlanQual gives it the one row to look at again ([`exec`]).
+//!
+//! Not here: joins, aggregates, TABLESAMPLE.
 
 mod batch;
 mod cost;

@@ -1,8 +1,9 @@
 //! Offering the node to the planner, and turning its path into a plan.
 //!
 //! The node is offered for a base relation that is a howdah table with cold rows, unless the
-//! statement changes or locks its rows, samples it, wants system columns other than ctid
-//! and tableoid, or is a cursor that may be scrolled.
+//! statement samples it, wants system columns other than ctid and tableoid, or is a cursor that may be
+//! scrolled. Statements that change or lock rows need no more of their scans than ctid and the columns that
+//! they name: rows are changed by TID, old versions fetched by it (docs/decisions/0008).
 
 use howdah_bridge::relation::OpenRelation;
 use pgrx::{PgList, pg_guard, pg_sys};
@@ -42,34 +43,21 @@ unsafe extern "C-unwind" fn set_rel_pathlist(
         if let Some(previous) = PREVIOUS_HOOK {
             pg_sys::ffi::pg_guard_ffi_boundary(|| previous(root, rel, rti, rte));
         }
-        if settings::columnar_scan() && !cursors::may_scroll() && is_read(root, rel, rti, rte) {
+        if settings::columnar_scan() && !cursors::may_scroll() && is_plain_table(rel, rte) {
             offer(root, rel, rti, rte);
         }
     }
 }
 
-/// Whether the statement reads the relation as a plain table and nothing more.
-unsafe fn is_read(
-    root: *mut pg_sys::PlannerInfo,
-    rel: *mut pg_sys::RelOptInfo,
-    rti: pg_sys::Index,
-    rte: *mut pg_sys::RangeTblEntry,
-) -> bool {
+/// Whether all of a table's rows are scanned, and of no other table's.
+unsafe fn is_plain_table(rel: *mut pg_sys::RelOptInfo, rte: *mut pg_sys::RangeTblEntry) -> bool {
     // SAFETY: planner structures.
     unsafe {
-        let plain = (*rte).rtekind == pg_sys::RTEKind::RTE_RELATION
+        (*rte).rtekind == pg_sys::RTEKind::RTE_RELATION
             && !(*rte).inh
             && (*rte).tablesample.is_null()
             && matches!((*rte).relkind as u8, b'r' | b'm')
-            && !pg_sys::is_dummy_rel(rel);
-        let changed = (*(*root).parse).resultRelation == rti as i32
-            || pg_sys::bms_is_member(rti as i32, (*root).all_result_relids);
-        let locked = || {
-            PgList::<pg_sys::PlanRowMark>::from_pg((*root).rowMarks)
-                .iter_ptr()
-                .any(|mark| (*mark).rti == rti || (*mark).prti == rti)
-        };
-        plain && !changed && !locked()
+            && !pg_sys::is_dummy_rel(rel)
     }
 }
 

@@ -132,6 +132,8 @@ pub struct Reader {
     decoded: Option<Decoded>,
     pending_at: u32,
     scratch: Vec<u32>,
+    /// Rows looked at since this was last asked for, filtered out or not.
+    pub rows_read: u64,
     pub counts: Counts,
 }
 
@@ -157,10 +159,16 @@ impl Reader {
             decoded: None,
             pending_at: 0,
             scratch: Vec::new(),
+            rows_read: 0,
             counts: Counts::default(),
         };
         reader.rewind();
         reader
+    }
+
+    /// Whether the view has no row groups.
+    pub fn is_empty(&self) -> bool {
+        self.view.is_empty()
     }
 
     /// Starts again; counts go on.
@@ -299,6 +307,7 @@ impl Reader {
                 batch.fill_with(i, rows.clone(), attribute, |row| load.value(i, row));
             }
             self.pending_at = rows.end;
+            self.rows_read += rows.len() as u64;
             return Ok(true);
         }
         Ok(false)
@@ -329,6 +338,13 @@ impl Reader {
         // SAFETY: as for the caller.
         unsafe { self.open(table, question, index)? };
         let Some(current) = &self.current else {
+            if zones.start == 0 {
+                self.counts.groups += 1;
+                self.counts.groups_skipped += 1;
+            }
+            if self.shared.is_none() {
+                self.next = (ordinal + 1, 0);
+            }
             return Ok(true);
         };
         let zone_count = (current.open.row_count() as usize).div_ceil(ZONE_ROWS);
@@ -376,7 +392,7 @@ impl Reader {
         Ok(true)
     }
 
-    /// Makes the group the current one and asks its statistics.
+    /// Makes the group the current one and asks its statistics; none is current if no row of it is left.
     unsafe fn open(
         &mut self,
         table: pg_sys::Relation,
@@ -390,8 +406,12 @@ impl Reader {
         let ColdGroup::Stored(entry) = &self.view.groups[index] else {
             unreachable!("only stored groups are listed");
         };
-        // SAFETY: the caller holds the relation open and locked.
+        // SAFETY: the caller holds the relation open and locked; the scan's snapshot lives as long as
+        // the scan.
         let store = unsafe { store_of(table)? };
+        if unsafe { self.view.has_vanished(&store, &self.view.groups[index]) } {
+            return Ok(());
+        }
         let open = OpenGroup::open(&store, *entry)?;
         let mut undecided = !question.exact;
         let mut left = Some(Vec::new());
@@ -415,6 +435,9 @@ impl Reader {
             Some(_) => unsafe { self.view.hidden(&store, &self.view.groups[index])? },
             None => None,
         };
+        if hidden.as_ref().is_some_and(|h| h.len() >= entry.row_count) {
+            left = None;
+        }
         self.current = Some(Current {
             index,
             open,
@@ -442,6 +465,10 @@ impl Reader {
             false => None,
             true => filter(&store, current, question, &piece.rows, &mut recheck)?,
         };
+        self.rows_read += match &current.hidden {
+            None => piece.rows.len(),
+            Some(hidden) => without(hidden, None, &piece.rows).count_set_bits(),
+        } as u64;
         if let Some(bits) = &selected {
             self.counts.rows_removed += (piece.rows.len() - bits.count_set_bits()) as u64;
         }

@@ -84,7 +84,10 @@ pub struct Scan {
     pub view: Option<ColdView>,
     pub batch: Batch,
     pub question: Question,
-    conditions: Vec<(Condition, *mut pg_sys::ExprState)>,
+    /// Whether `question` was asked since the scan was started: not before it comes to cold rows.
+    pub asked: bool,
+    /// Taken apart when they are first asked.
+    conditions: Option<Vec<(Condition, *mut pg_sys::ExprState)>>,
 
     /// Hot and rechecked rows that pushed clauses removed.
     pub rows_removed: u64,
@@ -135,7 +138,6 @@ pub unsafe extern "C-unwind" fn begin_custom_scan(
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
         let rti = (*plan).scan.scanrelid;
         let layout = Rc::new(TableLayout::of(desc));
-        let conditions = conditions(node, rti as i32, &layout);
         let wanted = wanted(plan, rti, &layout);
         let (emit, direct) = emission(node, rti as i32);
         let pushed_qual = pg_sys::ExecInitQual((*plan).custom_exprs, node.cast());
@@ -168,7 +170,8 @@ pub unsafe extern "C-unwind" fn begin_custom_scan(
             reader: None,
             view: None,
             question: Question::default(),
-            conditions,
+            asked: false,
+            conditions: None,
             rows_removed: 0,
             finished: Counts::default(),
             shared: std::ptr::null(),
@@ -275,16 +278,23 @@ unsafe fn emission(node: *mut pg_sys::CustomScanState, rti: i32) -> (Emit, Vec<(
 /// # Safety
 /// `node` was begun.
 pub unsafe fn ask(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: operands are evaluated in the node's per-tuple memory, values are copied out of
-    // it; an ERROR is caught at the boundary and goes on as a panic.
+    // SAFETY: the conditions live as long as the query. Operands are evaluated in the node's per-tuple
+    // memory, values are copied out of it; an ERROR is caught at the boundary and goes on as a panic.
     unsafe {
         let scan = scan_of(node);
+        let taken_apart = scan.conditions.get_or_insert_with(|| {
+            let old = pg_sys::MemoryContextSwitchTo((*(*node).ss.ps.state).es_query_cxt);
+            let plan = (*node).ss.ps.plan.cast::<pg_sys::Scan>();
+            let conditions = conditions(node, (*plan).scanrelid as i32, &scan.layout);
+            pg_sys::MemoryContextSwitchTo(old);
+            conditions
+        });
         let context = (*node).ss.ps.ps_ExprContext;
         let mut question = Question {
             predicates: Vec::new(),
             exact: true,
         };
-        for (condition, state) in &scan.conditions {
+        for (condition, state) in taken_apart.iter() {
             let operand = match state.is_null() {
                 true => None,
                 false => evaluate(*state, context),
@@ -309,6 +319,7 @@ pub unsafe fn ask(node: *mut pg_sys::CustomScanState) {
         }
         pg_sys::MemoryContextReset((*context).ecxt_per_tuple_memory);
         scan.question = question;
+        scan.asked = true;
     }
 }
 

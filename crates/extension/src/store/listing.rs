@@ -22,6 +22,7 @@ use howdah_bridge::tid::block_of;
 use pgrx::pg_sys;
 
 use super::directory::{self, GroupState, PlacedEntry};
+use super::marks;
 use crate::errors::ColdError;
 
 /// Listings that are remembered, and entries of each.
@@ -62,23 +63,43 @@ pub(super) fn forget() {
     LISTINGS.with_borrow_mut(Vec::clear);
 }
 
+/// What is remembered of the directory, if that is all there is.
+fn all_places<R>(store: &ColdStore, ask: impl FnOnce(&Places) -> R) -> Option<R> {
+    let file = store.identity();
+    let (known, answer) = LISTINGS.with_borrow_mut(|listings| {
+        let found = listings.iter_mut().find(|l| l.file == file)?;
+        let Known::Places(places) = &mut found.known else {
+            return None;
+        };
+        let inside = places.lie_inside(store);
+        inside.then(|| ((places.mark_tid, places.mark), ask(places)))
+    })?;
+    if directory::mark_at(store, known.0) != Some(known.1) {
+        forget_file(file);
+        return None;
+    }
+    Some(answer)
+}
+
+/// Whether the directory is remembered, and every row group in it is known to have no row left that the
+/// snapshot sees.
+///
+/// # Safety
+/// The snapshot is valid.
+pub(super) unsafe fn all_vanished(store: &ColdStore, snapshot: pg_sys::Snapshot) -> bool {
+    // SAFETY: as for this function.
+    let snapshot = unsafe { &*snapshot };
+    let is_gone = |&(_, seq): &(_, i32)| marks::has_vanished(store, seq as u32, snapshot);
+    snapshot.snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC
+        && all_places(store, |places| places.entries.iter().all(is_gone)).unwrap_or(false)
+}
+
 /// The row groups whose entries the snapshot sees, ascending, if they are remembered.
 pub(super) fn recall(
     store: &ColdStore,
     snapshot: pg_sys::Snapshot,
 ) -> Option<Result<Vec<PlacedEntry>, ColdError>> {
-    let file = store.identity();
-    let places = LISTINGS.with_borrow_mut(|listings| {
-        let found = listings.iter_mut().find(|l| l.file == file)?;
-        let Known::Places(places) = &mut found.known else {
-            return None;
-        };
-        places.lie_inside(store).then(|| places.clone())
-    })?;
-    if directory::mark_at(store, places.mark_tid) != Some(places.mark) {
-        forget_file(file);
-        return None;
-    }
+    let places = all_places(store, Places::clone)?;
     let mut judge = directory::visible_to(store, snapshot);
     let seen = places
         .entries

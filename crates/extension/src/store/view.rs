@@ -15,7 +15,7 @@ use howdah_columnar::{Column, Value};
 use pgrx::pg_sys;
 
 use super::directory::{self, GroupEntry, GroupState};
-use super::marks;
+use super::{listing, marks};
 use super::open_group::{self, OpenGroup};
 use super::row_set::RowSet;
 use crate::errors::{ColdError, or_raise};
@@ -87,6 +87,7 @@ impl ColdView {
             let mut groups: Vec<ColdGroup> =
                 match ColdStore::open_used(table, pg_sys::AccessShareLock) {
                     None => return ColdView::default(),
+                    Some(store) if listing::all_vanished(&store, snapshot) => Vec::new(),
                     Some(store) => or_raise(oid, directory::groups(&store, snapshot))
                         .into_iter()
                         .filter(|p| p.entry.state == GroupState::Stored && p.entry.row_count > 0)
@@ -111,6 +112,20 @@ impl ColdView {
         // SAFETY: the snapshot that the view was made of is valid as long as it is read.
         !self.snapshot.is_null()
             && unsafe { (*self.snapshot).snapshot_type } == pg_sys::SnapshotType::SNAPSHOT_DIRTY
+    }
+
+    /// Whether it is known, without looking at its marks, that the view shows no row of the group.
+    ///
+    /// # Safety
+    /// The snapshot that the view was made of is still valid.
+    pub unsafe fn has_vanished(&self, store: &ColdStore, group: &ColdGroup) -> bool {
+        if group.entry().flags.are_clear() || self.snapshot.is_null() {
+            return false;
+        }
+        // SAFETY: as for this function.
+        let snapshot = unsafe { &*self.snapshot };
+        snapshot.snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC
+            && marks::has_vanished(store, group.entry().group(), snapshot)
     }
 
     /// The rows of a group that the view does not show, by position.

@@ -316,6 +316,25 @@ pub(super) unsafe fn known_there(
     })
 }
 
+/// The stored group of a row, if this transaction has locked the group for work on its rows: then it stays
+/// where it is, and so does the row, whatever its marks say.
+///
+/// # Safety
+/// `rel` is open.
+pub(in crate::am) unsafe fn held_group(
+    rel: pg_sys::Relation,
+    row: RowNumber,
+) -> Option<GroupEntry> {
+    // SAFETY: as for this function.
+    let table = unsafe { (*rel).rd_id };
+    LOCATED.with_borrow(|located| {
+        let mut newest_first = located.iter().rev();
+        let found = newest_first.find(|l| l.table == table && l.placed.entry.covers(row))?;
+        let entry = found.placed.entry;
+        (entry.state == GroupState::Stored && found.seen == Moment::now()).then_some(entry)
+    })
+}
+
 /// A row lock that was newly taken and may be given back.
 pub(super) struct Locked {
     locks: Locks,

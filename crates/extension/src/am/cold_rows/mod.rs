@@ -31,6 +31,7 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use pgrx::pg_sys;
 
+pub(super) use grip::held_group;
 use grip::{Located, There, grip_for_change};
 pub use grip::{forget_locks, reset};
 pub use lock::lock;

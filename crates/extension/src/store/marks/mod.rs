@@ -255,6 +255,11 @@ pub unsafe fn hides(
     }
 }
 
+/// Whether every row of the group is known to be hidden from the MVCC snapshot.
+pub fn has_vanished(store: &ColdStore, group: u32, snapshot: &pg_sys::SnapshotData) -> bool {
+    vanished::is_known(store, group, snapshot)
+}
+
 /// The rows of a group that are hidden from the snapshot, by position; `None` if there are none.
 ///
 /// # Safety
@@ -274,7 +279,7 @@ pub unsafe fn hidden_from(
             return hidden_now(store, entry);
         }
         let mvcc = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC;
-        if mvcc && vanished::is_known(store, entry, &*snapshot) {
+        if mvcc && has_vanished(store, entry.group(), &*snapshot) {
             return Ok(Some(RowSet::full(entry.capacity_rows)));
         }
         let curcid = (*snapshot).curcid;

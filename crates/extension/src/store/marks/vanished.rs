@@ -39,12 +39,12 @@ fn is_over(xid: pg_sys::TransactionId, snapshot: &pg_sys::SnapshotData) -> bool 
 /// Whether all of the group is known to be hidden from the MVCC snapshot.
 pub(super) fn is_known(
     store: &ColdStore,
-    entry: &GroupEntry,
+    group: u32,
     snapshot: &pg_sys::SnapshotData,
 ) -> bool {
     VANISHED.with_borrow(|vanished| {
         !vanished.is_empty() && {
-            let (file, group) = (store.identity(), entry.group());
+            let file = store.identity();
             vanished
                 .iter()
                 .any(|v| v.group == group && v.file == file && is_over(v.youngest, snapshot))
