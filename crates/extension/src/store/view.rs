@@ -15,9 +15,9 @@ use howdah_columnar::{Column, Value};
 use pgrx::pg_sys;
 
 use super::directory::{self, GroupEntry, GroupState};
-use super::{listing, marks};
 use super::open_group::{self, OpenGroup};
 use super::row_set::RowSet;
+use super::{listing, marks};
 use crate::errors::{ColdError, or_raise};
 use crate::load::{self, PendingGroup};
 use crate::types::{AttributeLayout, TableLayout, datum_of};

@@ -37,11 +37,7 @@ fn is_over(xid: pg_sys::TransactionId, snapshot: &pg_sys::SnapshotData) -> bool 
 }
 
 /// Whether all of the group is known to be hidden from the MVCC snapshot.
-pub(super) fn is_known(
-    store: &ColdStore,
-    group: u32,
-    snapshot: &pg_sys::SnapshotData,
-) -> bool {
+pub(super) fn is_known(store: &ColdStore, group: u32, snapshot: &pg_sys::SnapshotData) -> bool {
     VANISHED.with_borrow(|vanished| {
         !vanished.is_empty() && {
             let file = store.identity();
