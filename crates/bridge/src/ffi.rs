@@ -83,6 +83,12 @@ unsafe extern "C-unwind" {
     /// `storage/predicate.h`
     pub fn PageIsPredicateLocked(relation: pg_sys::Relation, blkno: pg_sys::BlockNumber) -> bool;
     /// `storage/predicate.h`
+    pub fn PredicateLockPageSplit(
+        relation: pg_sys::Relation,
+        oldblkno: pg_sys::BlockNumber,
+        newblkno: pg_sys::BlockNumber,
+    );
+    /// `storage/predicate.h`
     pub fn PredicateLockTID(
         relation: pg_sys::Relation,
         tid: pg_sys::ItemPointer,

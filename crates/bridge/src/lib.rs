@@ -32,6 +32,7 @@ pub mod counters;
 pub mod ffi;
 pub mod hot;
 pub mod malloc;
+pub mod predicate;
 pub mod proc_flags;
 pub mod relation;
 pub mod slot;

@@ -167,6 +167,26 @@ pub unsafe fn main_fork_blocks(rel: pg_sys::Relation) -> pg_sys::BlockNumber {
     unsafe { pg_sys::RelationGetNumberOfBlocksInFork(rel, pg_sys::ForkNumber::MAIN_FORKNUM) }
 }
 
+/// Whether the main fork has the block. What is remembered of the file's size is good enough: whoever
+/// makes a file shorter locks its relation against everybody and tells them before he unlocks it.
+///
+/// # Safety
+/// `rel` is an open and locked relation with storage.
+pub unsafe fn has_block(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> bool {
+    // SAFETY: the caller holds the relation open; the storage manager's entry, if there is one, is
+    // pinned by it.
+    unsafe {
+        let file = (*rel).rd_smgr;
+        if !file.is_null() {
+            let known = (*file).smgr_cached_nblocks[pg_sys::ForkNumber::MAIN_FORKNUM as usize];
+            if known != pg_sys::InvalidBlockNumber && block < known {
+                return true;
+            }
+        }
+        block < main_fork_blocks(rel)
+    }
+}
+
 /// Gives a table whose main fork is empty one empty page. ANALYZE finds nothing at all in a
 /// table without pages, so a table with cold rows keeps one.
 ///

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 fn main() -> ExitCode {
+    end_when_nobody_listens();
     let arguments = howdah_cli::command::Arguments::parse();
     match howdah_cli::command::run(arguments) {
         Ok(code) => code,
@@ -15,4 +16,18 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// `./howdah status | head -1`: whoever read the output is gone, and there is nothing to complain about.
+fn end_when_nobody_listens() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let is_closed_pipe =
+            |text: &str| text.starts_with("failed printing to std") && text.contains("Broken pipe");
+        if panic.payload_as_str().is_some_and(is_closed_pipe) {
+            // As if by SIGPIPE.
+            std::process::exit(128 + 13);
+        }
+        usual(panic);
+    }));
 }

@@ -52,12 +52,12 @@ fn check(client: &mut Client) -> anyhow::Result<()> {
     row_numbers_are_unique(client, "c")
 }
 
-/// A third of the rows at a time, as compaction and VACUUM keep up.
-const SLICES: u32 = 3;
+/// A quarter of the rows at a time, as compaction and VACUUM keep up.
+const SLICES: u32 = 4;
 
 #[test]
-fn updating_every_row_fifty_times_leaves_the_table_less_than_twice_as_large() -> anyhow::Result<()>
-{
+fn updating_every_row_fifty_times_leaves_the_table_at_most_half_as_large_again()
+-> anyhow::Result<()> {
     let primary = start("upkeep-slices")?;
     let mut client = primary.session()?;
     client.batch_execute("SET howdah.row_group_bytes = '1MB'")?;
@@ -79,7 +79,7 @@ fn updating_every_row_fifty_times_leaves_the_table_less_than_twice_as_large() ->
     }
     let (end, parts) = (size(&mut client, "c")?, parts(&mut client)?);
     ensure!(
-        end < 2 * fresh,
+        end * 2 <= fresh * 3,
         "{fresh} bytes at first, {end} at the end: {parts}"
     );
     Ok(())

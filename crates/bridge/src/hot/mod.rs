@@ -24,7 +24,7 @@ pub mod stamp;
 
 use pgrx::pg_sys;
 
-use crate::tid::{block_of, is_cold};
+use crate::tid::{RowNumber, block_of, is_cold};
 
 /// The inserting transaction of a tuple, as `HeapTupleHeaderGetXmin` reports it.
 ///
@@ -54,6 +54,18 @@ pub unsafe fn is_hot_updated(header: *const pg_sys::HeapTupleHeaderData) -> bool
         u32::from((*header).t_infomask2) & pg_sys::HEAP_HOT_UPDATED != 0
             && mask & pg_sys::HEAP_XMAX_INVALID == 0
             && mask & pg_sys::HEAP_XMIN_FROZEN != pg_sys::HEAP_XMIN_INVALID
+    }
+}
+
+/// The cold row that a tuple was moved to, or is about to be, if the mover commits.
+///
+/// # Safety
+/// As for [`xmin_of`]. The tuple may be stamped under our eyes.
+pub unsafe fn moved_to(header: *const pg_sys::HeapTupleHeaderData) -> Option<RowNumber> {
+    // SAFETY: the caller vouches for the header.
+    unsafe {
+        let void = u32::from((*header).t_infomask) & pg_sys::HEAP_XMAX_INVALID != 0;
+        RowNumber::from_tid(&(*header).t_ctid).filter(|_| !void)
     }
 }
 

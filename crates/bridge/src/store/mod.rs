@@ -33,7 +33,8 @@ use std::cell::OnceCell;
 
 use pgrx::pg_sys;
 
-use crate::relation::main_fork_blocks;
+use crate::predicate::is_serializable;
+use crate::relation::has_block;
 
 pub use copy::{CopiedAs, TupleStamp};
 pub use read::{Entry, Judge, Visited};
@@ -139,7 +140,7 @@ impl ColdStore {
         // gives its lock back.
         unsafe {
             let store = ColdStore::open(table, lockmode)?;
-            if main_fork_blocks(store.toast) > 0 {
+            if has_block(store.toast, 0) {
                 return Some(store);
             }
             let (toast, mode) = ((*store.toast).rd_id, store.lockmode);
@@ -196,7 +197,7 @@ impl ColdStore {
         // SAFETY: as for this function; `table` is open as long as the store.
         unsafe {
             let valid = pg_sys::HeapTupleSatisfiesVisibility(tuple, snapshot, buffer);
-            if !self.table.is_null() && pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 {
+            if !self.table.is_null() && is_serializable() {
                 pg_sys::HeapCheckForSerializableConflictOut(
                     valid, self.table, tuple, buffer, snapshot,
                 );

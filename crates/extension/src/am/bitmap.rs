@@ -20,7 +20,7 @@ use pgrx::{pg_guard, pg_sys};
 use super::fetch::PointReader;
 use super::last_row;
 use super::scan::{HowdahScan, ours};
-use super::serializable::lock_relation;
+use super::serializable::follow_hot;
 
 /// `MaxHeapTuplesPerPage` for 8 kB pages.
 const MAX_OFFSETS: usize = 291;
@@ -144,6 +144,7 @@ unsafe extern "C-unwind" fn scan_bitmap_next_tuple(
         let scan = ours(scan);
         loop {
             if next_hot(scan, slot) {
+                follow_hot(scan.base.rs_rd, slot, scan.base.rs_snapshot);
                 *recheck = scan.state().bitmap.recheck;
                 count_rows_fetched(scan.base.rs_rd, 1);
                 return true;
@@ -316,7 +317,6 @@ unsafe fn next_cold(
     }
     // SAFETY: relation and snapshot are valid while the scan is open.
     unsafe {
-        lock_relation(rel, snapshot);
         let Some(store) = ColdStore::open(rel, pg_sys::AccessShareLock) else {
             return false;
         };

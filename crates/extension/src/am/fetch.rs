@@ -9,11 +9,12 @@
 
 use std::rc::Rc;
 
+use howdah_bridge::predicate::{announce_reader, is_serializable, lock_row};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 
-use super::serializable::{before_reading, is_serializable, lock_relation};
+use super::serializable::{follow, follow_hot};
 use super::{cold_rows, heap, last_change, last_row, scan};
 use crate::errors::{ColdError, or_raise};
 use crate::load;
@@ -42,7 +43,7 @@ struct HowdahFetch {
     heap: *mut pg_sys::IndexFetchTableData,
     /// Made for the first row under an MVCC snapshot.
     reader: *mut Option<PointReader>,
-    /// Whether [`before_reading`] was called for this scan.
+    /// Whether [`announce_reader`] was called for this scan.
     announced: bool,
 }
 
@@ -205,7 +206,9 @@ impl PointReader {
     ) -> bool {
         // SAFETY: as for this function.
         unsafe {
-            if let Some(found) = self.fetch_from_memory(table, row, snapshot, slot) {
+            if !is_serializable()
+                && let Some(found) = self.fetch_from_memory(table, row, snapshot, slot)
+            {
                 return found;
             }
             ColdStore::open(table, pg_sys::AccessShareLock)
@@ -248,6 +251,31 @@ impl PointReader {
     /// # Safety
     /// As for [`PointReader::fetch`]; `store` is that of `table`.
     pub unsafe fn fetch_from(
+        &mut self,
+        store: &ColdStore,
+        table: pg_sys::Relation,
+        row: RowNumber,
+        snapshot: pg_sys::Snapshot,
+        slot: *mut pg_sys::TupleTableSlot,
+    ) -> bool {
+        // SAFETY: as for `fetch`.
+        unsafe {
+            let watched = is_serializable() && is_mvcc(snapshot);
+            if !watched {
+                return self.read(store, table, row, snapshot, slot);
+            }
+            // Locked before it is looked at, and looked at anew: see `super::serializable`.
+            lock_row(table, row, snapshot);
+            self.last = None;
+            let found = self.read(store, table, row, snapshot, slot);
+            if found {
+                or_raise((*table).rd_id, follow(store, table, row, snapshot));
+            }
+            found
+        }
+    }
+
+    unsafe fn read(
         &mut self,
         store: &ColdStore,
         table: pg_sys::Relation,
@@ -378,7 +406,7 @@ unsafe extern "C-unwind" fn index_fetch_reset(data: *mut pg_sys::IndexFetchTable
     unsafe {
         let fetch = &mut *data.cast::<HowdahFetch>();
         if is_serializable() && !fetch.announced && pg_sys::ActiveSnapshotSet() {
-            before_reading(fetch.base.rel, pg_sys::GetActiveSnapshot());
+            announce_reader(fetch.base.rel, pg_sys::GetActiveSnapshot());
             fetch.announced = true;
         }
         (heap().index_fetch_reset.unwrap_unchecked())(fetch.heap);
@@ -411,15 +439,18 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
     unsafe {
         let fetch = &mut *data.cast::<HowdahFetch>();
         let Some(row) = RowNumber::from_tid(&*tid) else {
-            return (heap().index_fetch_tuple.unwrap_unchecked())(
+            let found = (heap().index_fetch_tuple.unwrap_unchecked())(
                 fetch.heap, tid, snapshot, slot, call_again, all_dead,
             );
+            if found {
+                follow_hot(fetch.base.rel, slot, snapshot);
+            }
+            return found;
         };
         *call_again = false;
         if !all_dead.is_null() {
             *all_dead = false;
         }
-        lock_relation(fetch.base.rel, snapshot);
         howdah_bridge::slot::clear(slot);
         if !is_mvcc(snapshot) {
             // Checks of constraints ask for one row at a time, mostly for those that they replace.
@@ -465,9 +496,13 @@ unsafe extern "C-unwind" fn tuple_fetch_row_version(
     // SAFETY: arguments come from the executor.
     unsafe {
         let Some(row) = RowNumber::from_tid(&*tid) else {
-            return (heap().tuple_fetch_row_version.unwrap_unchecked())(rel, tid, snapshot, slot);
+            let fetch = heap().tuple_fetch_row_version.unwrap_unchecked();
+            let found = fetch(rel, tid, snapshot, slot);
+            if found {
+                follow_hot(rel, slot, snapshot);
+            }
+            return found;
         };
-        lock_relation(rel, snapshot);
         howdah_bridge::slot::clear(slot);
         let any = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_ANY;
         any && (last_row::recall(rel, row, slot) || fetch_held(rel, row, slot))

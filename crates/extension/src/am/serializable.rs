@@ -1,74 +1,125 @@
-//! Predicate locks of serializable transactions.
+//! What serializable transactions notice of each other on rows that may move.
 //!
-//! Heap locks what a serializable transaction reads as finely as it can: the rows that an index
-//! led to, the pages of an index-only scan. Such a lock names a hot TID, and does not follow a row that
-//! is moved; a writer that meets the row on the cold side would not find it. So:
+//! Heap locks what a serializable transaction reads as finely as it can: the rows that an index led to,
+//! all of the relation for a whole scan. So it is here, on both sides; a cold row is locked by its cold TID
+//! ([`howdah_bridge::predicate`]). Readers lock before they look, and writers ask for locks after they have
+//! written their mark, so that of two who come at once at least one notices the other.
 //!
-//! - Every read of cold rows locks the relation.
-//! - So does every read of hot rows of a table that has ever had cold rows, which the high-water
-//!   mark tells, whatever the snapshot.
-//! - Reads of other tables stay as fine as heap's. Before its first row is read, the
-//!   transaction leaves a predicate lock on a page that no table has ([`READERS_BLOCK`]), and only
-//!   then looks for the mark. Compaction makes the mark and only then looks for that
-//!   lock ([`has_fine_locks`]): whichever comes second sees the other, and the mover lets
-//!   the readers go first. The lock stays as long as PostgreSQL needs the reader's other locks, also
-//!   beyond its commit.
+//! A lock names a TID and does not follow a row that is moved from hot to cold, or from one row group to
+//! another. Three things make up for that:
 //!
-//! A reader that ended before the move is of no interest to a writer that sees the moved row: the two were
-//! never concurrent. A writer whose snapshot is from before the move meets the stamped hot row
-//! and fails with 40001.
+//! - Who reads rows one by one announces it first, by a lock on a page that no table has. A mover that has
+//!   stamped all old places, and is about to commit, gives everybody who announced himself a lock on the
+//!   new group; changes ask for that as well as for the row's own lock.
+//! - Who announces himself later reads stamped places, if his snapshot is from before the move: a hot tuple
+//!   that leads to a cold row, or a row of a group that is gone. He locks the row at its new place
+//!   too, and then looks there who has changed it ([`follow_hot`], [`follow`]).
+//! - Who reads the whole table has its lock. Marks in groups that his snapshot does not see he looks through
+//!   as well, for those who changed what he reads at its old place
+//!   ([`crate::store::marks::note_unseen_changes`]).
 //!
-//! TID range scans lock the relation too; heap locks nothing there.
+//! A writer whose snapshot is from before the move meets the stamped row and fails with 40001.
+//!
+//! TID range scans lock the relation; heap locks nothing there.
 
-use howdah_bridge::ffi;
+use howdah_bridge::hot::moved_to;
+use howdah_bridge::predicate::{is_serializable, lock_row};
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::pg_sys;
 
-use super::brin::ever_cold;
+use crate::errors::{ColdError, or_raise};
+use crate::store::{directory, marks};
 
-/// The page that stands for "rows of this table are locked one by one".
-const READERS_BLOCK: pg_sys::BlockNumber = pg_sys::InvalidBlockNumber - 1;
-
-/// Whether the running transaction is serializable.
-pub fn is_serializable() -> bool {
-    // SAFETY: plain read of a global.
-    unsafe { pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 }
-}
-
-/// To be called before rows of either side are read by any other way than a whole scan.
+/// To be called when a row was read by TID: follows it to where it was moved.
 ///
 /// # Safety
-/// `rel` is open and locked, `snapshot` is valid; the calls ignore snapshots that are not MVCC.
+/// `rel` is open and locked, the snapshot valid; the slot holds a row of the relation that is pinned, if it is
+/// a hot one.
 #[inline]
-pub unsafe fn before_reading(rel: pg_sys::Relation, snapshot: pg_sys::Snapshot) {
-    if is_serializable() {
-        // SAFETY: as for this function.
-        unsafe {
-            ffi::PredicateLockPage(rel, READERS_BLOCK, snapshot);
-            if ever_cold(rel) {
-                ffi::PredicateLockRelation(rel, snapshot);
+pub unsafe fn follow_hot(
+    rel: pg_sys::Relation,
+    slot: *mut pg_sys::TupleTableSlot,
+    snapshot: pg_sys::Snapshot,
+) {
+    // SAFETY: as for this function.
+    unsafe {
+        if !is_serializable() || !is_mvcc(snapshot) || is_cold(&(*slot).tts_tid) {
+            return;
+        }
+        let tuple = (*slot.cast::<pg_sys::BufferHeapTupleTableSlot>())
+            .base
+            .tuple;
+        if !tuple.is_null()
+            && let Some(row) = moved_to((*tuple).t_data)
+            && let Some(store) = ColdStore::open(rel, pg_sys::AccessShareLock)
+        {
+            lock_row(rel, row, snapshot);
+            or_raise((*rel).rd_id, follow_from(&store, rel, row, snapshot));
+        }
+    }
+}
+
+/// To be called when a cold row was read: follows it to the group that it was moved to.
+///
+/// # Safety
+/// `rel` is open and locked, `store` its cold store, the snapshot valid.
+pub unsafe fn follow(
+    store: &ColdStore,
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    snapshot: pg_sys::Snapshot,
+) -> Result<(), ColdError> {
+    // SAFETY: as for this function.
+    unsafe {
+        match moved_on(store, row)? {
+            None => Ok(()),
+            Some(next) => {
+                lock_row(rel, next, snapshot);
+                follow_from(store, rel, next, snapshot)
             }
         }
     }
 }
 
-/// To be called before cold rows are read, or a range of TIDs.
-///
-/// # Safety
-/// As for [`before_reading`].
-#[inline]
-pub unsafe fn lock_relation(rel: pg_sys::Relation, snapshot: pg_sys::Snapshot) {
-    if is_serializable() {
-        // SAFETY: as for this function.
-        unsafe { ffi::PredicateLockRelation(rel, snapshot) };
+/// Looks who has changed a row, which is locked, at the place that it was moved to, or where it was moved
+/// from there.
+unsafe fn follow_from(
+    store: &ColdStore,
+    rel: pg_sys::Relation,
+    mut row: RowNumber,
+    snapshot: pg_sys::Snapshot,
+) -> Result<(), ColdError> {
+    // SAFETY: as for `follow`.
+    unsafe {
+        loop {
+            let in_force = &raw mut pg_sys::SnapshotSelfData;
+            if let Some(placed) = directory::group_of(store, row, in_force)? {
+                marks::hides(store, &placed.entry, row, snapshot)?;
+                return Ok(());
+            }
+            match moved_on(store, row)? {
+                None => return Ok(()),
+                Some(next) => row = next,
+            }
+            lock_row(rel, row, snapshot);
+        }
     }
 }
 
-/// Whether predicate locks of single rows or pages may exist. Once the table has its
-/// high-water mark, none are added.
-///
-/// # Safety
-/// `rel` is open.
-pub unsafe fn has_fine_locks(rel: pg_sys::Relation) -> bool {
-    // SAFETY: looks a lock up in shared memory.
-    unsafe { ffi::PageIsPredicateLocked(rel, READERS_BLOCK) }
+/// Where a row is whose group is gone.
+unsafe fn moved_on(store: &ColdStore, row: RowNumber) -> Result<Option<RowNumber>, ColdError> {
+    let in_force = &raw mut pg_sys::SnapshotSelfData;
+    if directory::group_of(store, row, in_force)?.is_some() {
+        return Ok(None);
+    }
+    let Some(group) = directory::nearest_group(store, row) else {
+        return Ok(None);
+    };
+    Ok(marks::forwarded(store, group, row)?.map(|(to, _)| to))
+}
+
+unsafe fn is_mvcc(snapshot: pg_sys::Snapshot) -> bool {
+    // SAFETY: the caller's snapshot is valid.
+    unsafe { (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC }
 }

@@ -1,8 +1,8 @@
 //! Offering the node to the planner, and turning its path into a plan.
 //!
 //! The node is offered for a base relation that is a howdah table with cold rows, unless the
-//! statement samples it, wants system columns other than ctid and tableoid, or is a cursor that may be
-//! scrolled. Statements that change or lock rows need no more of their scans than ctid and the columns that
+//! statement samples it, names its row by a cursor, wants system columns other than ctid and tableoid, or
+//! is itself a cursor that may be scrolled. Statements that change or lock rows need no more of their scans than ctid and the columns that
 //! they name: rows are changed by TID, old versions fetched by it (docs/decisions/0008).
 
 use howdah_bridge::relation::OpenRelation;
@@ -58,6 +58,17 @@ unsafe fn is_plain_table(rel: *mut pg_sys::RelOptInfo, rte: *mut pg_sys::RangeTb
             && (*rte).tablesample.is_null()
             && matches!((*rte).relkind as u8, b'r' | b'm')
             && !pg_sys::is_dummy_rel(rel)
+            && !is_current_of_cursor(rel)
+    }
+}
+
+/// Whether the statement names its row by a cursor: only TID scans can find that.
+unsafe fn is_current_of_cursor(rel: *mut pg_sys::RelOptInfo) -> bool {
+    // SAFETY: planner structures; the clause stands for itself, never inside another one.
+    unsafe {
+        PgList::<pg_sys::RestrictInfo>::from_pg((*rel).baserestrictinfo)
+            .iter_ptr()
+            .any(|clause| (*(*clause).clause).type_ == pg_sys::NodeTag::T_CurrentOfExpr)
     }
 }
 

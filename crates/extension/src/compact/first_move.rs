@@ -1,16 +1,10 @@
-//! What comes before the first move of a table, or of a compaction.
+//! What comes before the first move of a table.
 //!
-//! Two things hold only for tables that never had cold rows, and must end before a row moves:
-//!
-//! - Plans use BRIN indexes, which cover the hot side only ([`crate::am::brin`]). A statement that was
-//!   planned before may take its snapshot after the first move and would miss what was moved.
-//! - Serializable transactions lock single rows and pages, which may move away
-//!   ([`crate::am::serializable`]).
-//!
-//! So the table is marked as having cold rows (its high-water mark is made). Then everybody is
-//! waited for who holds a lock on it, if there is a BRIN index: who comes later plans anew. And
-//! serializable readers that locked single rows are waited for until nobody can conflict with them any more.
-//! Whoever asked for the compaction waits; a background worker tries for a moment, and comes again.
+//! Plans use BRIN indexes, which cover the hot side only ([`crate::am::brin`]), as long as a table never had cold
+//! rows. A statement that was planned before may take its snapshot after the first move and would miss
+//! what was moved. So the table is marked as having cold rows (its high-water mark is made). Then everybody
+//! is waited for who holds a lock on it, if there is a BRIN index: who comes later plans anew. Whoever asked
+//! for the compaction waits; a background worker tries for a moment, and comes again.
 //!
 //! A crash in between leaves a mark without rows: BRIN indexes are not used and the next first move
 //! waits again, since there is no row group yet.
@@ -24,7 +18,6 @@ use pgrx::pg_sys;
 use super::table::{StepTable, Task};
 use super::transactions::Transactions;
 use crate::am::index_entry::is_hot_only;
-use crate::am::serializable::has_fine_locks;
 use crate::errors::or_raise;
 use crate::store::directory;
 
@@ -34,37 +27,20 @@ const WORKER_PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN_US: i64 = 10_000;
 const ACCESS_EXCLUSIVE: pg_sys::LOCKMODE = pg_sys::AccessExclusiveLock as pg_sys::LOCKMODE;
 
-/// What the marked table needs before a row may move.
-#[derive(Clone, Copy)]
-struct Waits {
-    /// The table's lock, if its holders must be waited for.
-    lockers: Option<pg_sys::LOCKTAG>,
-    readers: bool,
-}
-
 /// Makes moves safe; `false` if none may be made now. Starts and ends at the beginning of a
 /// transaction.
 pub fn prepare(task: &Task, transactions: Transactions) -> bool {
-    let Some(waits) = mark(task) else { return true };
-    transactions.commit();
-    if waits.lockers.is_none() && !waits.readers {
+    let Some(lockers) = mark(task) else {
         return true;
-    }
+    };
+    transactions.commit();
     let patience = (!task.patient).then_some(WORKER_PATIENCE);
-    if let Some(tag) = waits.lockers
-        && !wait_for_lockers(tag, patience)
-    {
-        return false;
-    }
-    wait_until(patience, || {
-        let gone = !mark(task).is_some_and(|waits| waits.readers);
-        transactions.commit();
-        gone
-    })
+    lockers.is_none_or(|tag| wait_for_lockers(tag, patience))
 }
 
-/// Marks the table as having cold rows. `None` if it cannot be opened or has no hot side.
-fn mark(task: &Task) -> Option<Waits> {
+/// Marks the table as having cold rows: its lock, if the holders must be waited for. `None` if the table
+/// cannot be opened or has no hot side.
+fn mark(task: &Task) -> Option<Option<pg_sys::LOCKTAG>> {
     let table = StepTable::open(task.table, task.patient)?;
     // SAFETY: the table is open and locked.
     unsafe {
@@ -80,18 +56,15 @@ fn mark(task: &Task) -> Option<Waits> {
             pg_sys::CacheInvalidateRelcache(table.raw());
         }
         let id = (*table.raw()).rd_lockInfo.lockRelId;
-        Some(Waits {
-            lockers: first_with_brin.then_some(pg_sys::LOCKTAG {
-                locktag_field1: id.dbId.to_u32(),
-                locktag_field2: id.relId.to_u32(),
-                locktag_field3: 0,
-                locktag_field4: 0,
-                // LOCKTAG_RELATION, DEFAULT_LOCKMETHOD
-                locktag_type: 0,
-                locktag_lockmethodid: 1,
-            }),
-            readers: has_fine_locks(table.raw()),
-        })
+        Some(first_with_brin.then_some(pg_sys::LOCKTAG {
+            locktag_field1: id.dbId.to_u32(),
+            locktag_field2: id.relId.to_u32(),
+            locktag_field3: 0,
+            locktag_field4: 0,
+            // LOCKTAG_RELATION, DEFAULT_LOCKMETHOD
+            locktag_type: 0,
+            locktag_lockmethodid: 1,
+        }))
     }
 }
 

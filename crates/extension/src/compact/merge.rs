@@ -17,6 +17,7 @@
 use std::collections::HashSet;
 
 use howdah_bridge::cold_lock::{Locks, RowLock, Wait};
+use howdah_bridge::predicate;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
@@ -187,6 +188,9 @@ unsafe fn replace(
                 marks::forward(store, old.group(), &successor.route(nth, old), cid);
             }
             group::delete(store, &old.placed);
+        }
+        if let Some(successor) = &successor {
+            predicate::hand_over(table.raw(), successor.first_row.cold_block());
         }
         stop_point!("merge_commit");
         Ok(Merge::Merged(run.len() as u32))

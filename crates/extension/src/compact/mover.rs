@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use howdah_bridge::hot::page::HotPage;
 use howdah_bridge::hot::stamp::{Refusal, Stamper, delete_toasted};
+use howdah_bridge::predicate;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
 use howdah_columnar::{EncodedRowGroup, RowGroupBuilder};
@@ -157,6 +158,8 @@ impl<'a> Move<'a> {
             // SAFETY: these tuples were stamped just now.
             unsafe { delete_toasted(self.table.raw(), page, 0..count) };
         }
+        // SAFETY: as for this function; all that leads to the new places was written.
+        unsafe { predicate::hand_over(self.table.raw(), placed.entry.group()) };
         stop_point!("directory");
         let next_block = if whole {
             self.complete(&placed, value_id, &self.encoded, batch.row_count(), true)?;

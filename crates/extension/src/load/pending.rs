@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use howdah_bridge::ffi;
+use howdah_bridge::predicate;
 use howdah_bridge::slot::note_place;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
@@ -114,17 +114,14 @@ pub unsafe fn insert_slot(
         {
             return false;
         }
-        if pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 {
-            // As heap_insert does: readers that locked the relation must notice the new row.
-            let none = std::ptr::null_mut();
-            ffi::CheckForSerializableConflictIn(table, none, pg_sys::InvalidBlockNumber);
-        }
         pg_sys::slot_getallattrs(slot);
         let layout = layout_of(table);
         if must_stay_hot(&layout, (*slot).tts_values, (*slot).tts_isnull) {
             return false;
         }
         let group = current_group(table, subtransaction, command, layout);
+        // Once the group is in the directory: who reads that before has locked the relation by now.
+        predicate::check_insert(table);
         let full = {
             let mut pending = group.borrow_mut();
             let pending = &mut *pending;

@@ -10,9 +10,10 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
+use howdah_bridge::relation::has_block;
 use howdah_bridge::slot::Origin;
 use howdah_bridge::store::{Birth, ColdStore, CopiedAs, Entry};
-use howdah_bridge::tid::{ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber};
+use howdah_bridge::tid::{ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber, block_of};
 use pgrx::pg_sys;
 
 use super::listing;
@@ -298,9 +299,8 @@ fn recall(
         let mut newest_first = places.iter_mut().rev();
         let place = newest_first.find(|p| p.file == file && p.group <= block && block < p.end)?;
         if place.seen_by != this_transaction() {
-            let blocks = howdah_bridge::relation::main_fork_blocks;
             // SAFETY: the store keeps its relation open. The file may have been truncated.
-            if howdah_bridge::tid::block_of(&place.tid) >= unsafe { blocks(store.toast()) } {
+            if !unsafe { has_block(store.toast(), block_of(&place.tid)) } {
                 return None;
             }
             place.seen_by = this_transaction();

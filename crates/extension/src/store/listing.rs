@@ -17,6 +17,7 @@
 
 use std::cell::RefCell;
 
+use howdah_bridge::relation::has_block;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::block_of;
 use pgrx::pg_sys;
@@ -177,12 +178,11 @@ impl Places {
         if self.seen_by == directory::this_transaction() {
             return true;
         }
-        // SAFETY: the store keeps its relation open.
-        let blocks = unsafe { howdah_bridge::relation::main_fork_blocks(store.toast()) };
         let tids = self.entries.iter().map(|(tid, _)| tid);
+        // SAFETY: the store keeps its relation open.
         let inside = tids
             .chain([&self.mark_tid])
-            .all(|tid| block_of(tid) < blocks);
+            .all(|tid| unsafe { has_block(store.toast(), block_of(tid)) });
         if inside {
             self.seen_by = directory::this_transaction();
         }

@@ -12,6 +12,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use howdah_bridge::predicate::{check_change, is_serializable};
 use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
@@ -306,5 +307,13 @@ fn write(pending: &PendingMarks) {
     let (rows, fates) = (&pending.rows, &pending.fates);
     let hidden = marks::hide_in_bulk(&store, &mut placed, rows, fates, pending.command);
     or_raise(pending.table, hidden);
+    if is_serializable() {
+        let entry = &placed.entry;
+        for position in rows.iter() {
+            let row = RowNumber(entry.first_row.0 + u64::from(position));
+            // SAFETY: as above.
+            unsafe { check_change(table.raw(), row, entry.group()) };
+        }
+    }
     crate::load::note_marked(pending.table, &placed);
 }

@@ -8,6 +8,7 @@
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
+use howdah_bridge::predicate::is_serializable;
 use howdah_bridge::slot::Origin;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
@@ -88,11 +89,19 @@ impl ColdView {
                 match ColdStore::open_used(table, pg_sys::AccessShareLock) {
                     None => return ColdView::default(),
                     Some(store) if listing::all_vanished(&store, snapshot) => Vec::new(),
-                    Some(store) => or_raise(oid, directory::groups(&store, snapshot))
-                        .into_iter()
-                        .filter(|p| p.entry.state == GroupState::Stored && p.entry.row_count > 0)
-                        .map(|p| ColdGroup::Stored(p.entry))
-                        .collect(),
+                    Some(store) => {
+                        let kind = (*snapshot).snapshot_type;
+                        if is_serializable() && kind == pg_sys::SnapshotType::SNAPSHOT_MVCC {
+                            or_raise(oid, marks::note_unseen_changes(&store, snapshot));
+                        }
+                        or_raise(oid, directory::groups(&store, snapshot))
+                            .into_iter()
+                            .filter(|p| {
+                                p.entry.state == GroupState::Stored && p.entry.row_count > 0
+                            })
+                            .map(|p| ColdGroup::Stored(p.entry))
+                            .collect()
+                    }
                 };
             let pending = load::visible_pending(table, snapshot);
             if !pending.is_empty() {

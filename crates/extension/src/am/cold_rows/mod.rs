@@ -26,6 +26,7 @@ mod lock;
 use howdah_bridge::cold_lock::{Locks, RowLock};
 use howdah_bridge::ffi;
 use howdah_bridge::hot::share::add_key_share;
+use howdah_bridge::predicate::check_change;
 use howdah_bridge::relation::attribute;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
@@ -48,18 +49,8 @@ use crate::store::view::point_value;
 /// Rows of a group that one command changes one by one before it collects them.
 const FEW_CHANGES: u32 = 32;
 
-/// Readers of cold rows lock the relation for predicate purposes: they must notice a change.
-unsafe fn check_for_serializable_conflict(rel: pg_sys::Relation) {
-    // SAFETY: the relation is open.
-    unsafe {
-        if pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 {
-            let none = std::ptr::null_mut();
-            ffi::CheckForSerializableConflictIn(rel, none, pg_sys::InvalidBlockNumber);
-        }
-    }
-}
-
-/// Hides a row that is locked: by a mark of its own, or along with others of its group.
+/// Hides a row that is locked: by a mark of its own, or along with others of its group. Its serializable
+/// readers are noticed when the mark is written.
 unsafe fn hide(
     rel: pg_sys::Relation,
     there: There,
@@ -88,6 +79,7 @@ unsafe fn hide(
             last_change::note(rel, row, cid);
             Located::note_marked(&store, row);
             pending_marks::note_marked(oid, row);
+            check_change(rel, row, placed.entry.group());
         }
         load::note_marked(oid, &placed);
     }
@@ -114,7 +106,6 @@ pub unsafe fn delete(
     // SAFETY: as for this function.
     unsafe {
         if crosscheck.is_null() && pending_marks::try_hide((*rel).rd_id, row, fate, cid) {
-            check_for_serializable_conflict(rel);
             pg_sys::pgstat_count_heap_delete(rel);
             return pg_sys::TM_Result::TM_Ok;
         }
@@ -122,7 +113,6 @@ pub unsafe fn delete(
             Ok(there) => there,
             Err(result) => return result,
         };
-        check_for_serializable_conflict(rel);
         stop_point!("delete_locked");
         let decoded = decoded::is_decoded(rel);
         if decoded {
@@ -168,7 +158,6 @@ pub unsafe fn update(
             keeps_key,
         };
         if crosscheck.is_null() && pending_marks::may_hide((*rel).rd_id, row, cid) {
-            check_for_serializable_conflict(rel);
             insert_version(rel, slot, cid);
             if !pending_marks::try_hide((*rel).rd_id, row, fate(), cid) {
                 pgrx::error!("could not hide a row that was to be hidden");
@@ -180,7 +169,6 @@ pub unsafe fn update(
             Ok(there) => there,
             Err(result) => return result,
         };
-        check_for_serializable_conflict(rel);
         stop_point!("update_locked");
         let decoded = decoded::is_decoded(rel);
         if decoded {

@@ -255,6 +255,30 @@ pub unsafe fn hides(
     }
 }
 
+/// Tells the serializable machinery who has changed rows in groups that are in force but that the snapshot
+/// does not see: what moved there it reads at its old place, where such a change leaves no trace.
+///
+/// # Safety
+/// `snapshot` is valid, and an MVCC one.
+pub unsafe fn note_unseen_changes(
+    store: &ColdStore,
+    snapshot: pg_sys::Snapshot,
+) -> Result<(), ColdError> {
+    // SAFETY: as for this function; judges are called with the page pinned and share-locked.
+    let mut is_unseen = |tuple: pg_sys::HeapTuple, buffer: pg_sys::Buffer| unsafe {
+        let in_force = &raw mut pg_sys::SnapshotSelfData;
+        pg_sys::HeapTupleSatisfiesVisibility(tuple, in_force, buffer)
+            && !pg_sys::HeapTupleSatisfiesVisibility(tuple, snapshot, buffer)
+    };
+    for placed in directory::groups_where(store, &mut is_unseen)? {
+        // SAFETY: the page is pinned and share-locked while the tuple is shown.
+        let mut sees =
+            |shown: &Visited<'_>| unsafe { store.visible(shown.tuple, shown.buffer, snapshot) };
+        hidden_where(store, &placed.entry, &mut sees)?;
+    }
+    Ok(())
+}
+
 /// Whether every row of the group is known to be hidden from the MVCC snapshot.
 pub fn has_vanished(store: &ColdStore, group: u32, snapshot: &pg_sys::SnapshotData) -> bool {
     vanished::is_known(store, group, snapshot)
