@@ -406,10 +406,11 @@ impl Reader {
         let ColdGroup::Stored(entry) = &self.view.groups[index] else {
             unreachable!("only stored groups are listed");
         };
-        // SAFETY: the caller holds the relation open and locked; the scan's snapshot lives as long as
-        // the scan.
+        // SAFETY: the caller holds the relation open and locked; the scan's snapshot lives as long as it.
         let store = unsafe { store_of(table)? };
-        if unsafe { self.view.has_vanished(&store, &self.view.groups[index]) } {
+        // SAFETY: as above.
+        let has_vanished = unsafe { self.view.has_vanished(&store, &self.view.groups[index]) };
+        if has_vanished {
             return Ok(());
         }
         let open = OpenGroup::open(&store, *entry)?;
