@@ -9,6 +9,7 @@ use howdah_server_tests::checks::{
     can_compact, cold_row_count, digest, equals_twin, indexes_are_sound, row_numbers_are_unique,
 };
 use howdah_server_tests::cluster::{Primary, Standby, query};
+use howdah_server_tests::differential::Dice;
 use postgres::Client;
 
 const MAKE: &str =
@@ -218,4 +219,75 @@ fn an_old_snapshot_on_a_standby_outlives_lists_of_new_versions() -> anyhow::Resu
     drop((client, old));
     primary.crash_and_recover()?;
     check_same(&primary, &standby, "a crash")
+}
+
+/// Whatever a session remembers of small tables (places of row groups, groups of which no row is left, the size of
+/// files) it must not tell of other times: the same sessions of primary and standby read after every step.
+#[test]
+fn sessions_that_remember_small_tables_see_every_change() -> anyhow::Result<()> {
+    let primary = Primary::start(
+        "standby-memory",
+        &[
+            ("howdah.load_threshold", "0"),
+            ("howdah.compaction", "off"),
+            ("autovacuum", "off"),
+        ],
+    )?;
+    let mut client = primary.session()?;
+    client.batch_execute(MAKE)?;
+    client.batch_execute(&rows(1, 200))?;
+    let standby = primary.standby()?;
+    standby.wait_for(&primary)?;
+    let mut readers = [primary.session()?, standby.session()?];
+    let steps = [
+        "UPDATE @ SET amount = amount + 1",
+        "UPDATE @ SET amount = amount + 1 WHERE id % 7 = 3",
+        "UPDATE @ SET word = 'same'",
+        "DELETE FROM @ WHERE id % 3 = 1",
+        "DELETE FROM @",
+        "INSERT INTO @ SELECT i, 'new ' || i, i, NULL FROM generate_series(1, 300) i ON CONFLICT (id) DO NOTHING",
+        "INSERT INTO @ SELECT 1000 + max(id), 'one', 1, NULL FROM @ HAVING max(id) < 5000",
+        "TRUNCATE @",
+        "BEGIN; TRUNCATE @; INSERT INTO @ SELECT i, 'again', i, NULL FROM generate_series(1, 50) i; COMMIT",
+        "BEGIN; DELETE FROM @ WHERE id % 2 = 0; SAVEPOINT s; UPDATE @ SET amount = 0; ROLLBACK TO s; COMMIT",
+        "BEGIN; UPDATE @ SET amount = 0; ROLLBACK",
+        "CLUSTER @ USING @_pkey",
+        "VACUUM FULL @",
+        "VACUUM @",
+        "CALL howdah.compact('@')",
+        "CALL howdah.compact('@')",
+    ];
+    let queries = [
+        "SELECT count(*), sum(id), sum(amount), min(word) FROM @",
+        "SET howdah.columnar_scan = off; SELECT count(*), sum(id), sum(amount), max(word) FROM @",
+        "SET enable_seqscan = off; SELECT count(*), sum(id), sum(amount), max(word) FROM @ WHERE id > 0",
+        "SET enable_seqscan = off; SET enable_indexscan = off; SELECT count(*), sum(amount) FROM @ WHERE id > 0",
+    ];
+    let mut dice = Dice::new(1);
+    for round in 0..120 {
+        let step = dice.pick::<&str>(&steps);
+        client
+            .batch_execute(&step.replace('@', "c"))
+            .with_context(|| format!("round {round}, {step}"))?;
+        if !step.starts_with("CALL") {
+            client.batch_execute(&step.replace('@', "h"))?;
+        }
+        standby.wait_for(&primary)?;
+        for (reader, whose) in readers.iter_mut().zip(["primary", "standby"]) {
+            for ask in queries {
+                let (cold, heap) = (
+                    query(reader, &ask.replace('@', "c"))?,
+                    query(reader, &ask.replace('@', "h"))?,
+                );
+                reader.batch_execute("RESET ALL")?;
+                ensure!(
+                    cold == heap,
+                    "{cold} instead of {heap} on the {whose} in round {round}, after {step}: {ask}"
+                );
+            }
+        }
+    }
+    equals_twin(&mut client, "c", "h")?;
+    indexes_are_sound(&mut client, "c", "id")?;
+    row_numbers_are_unique(&mut client, "c")
 }
