@@ -5,7 +5,7 @@
 //!   1   first cold block     directory entry of a row group (fixed length)
 //!   2   0                    high-water mark of row numbers (fixed length)
 //!   3   0                    note of what VACUUM has cleaned (fixed length)
-//!   4, 5, 6, 16+             row marks, see [`marks`]
+//!   4, 5, 6, 7, 16+          row marks, see [`marks`]
 //!   ≥16384                   row groups: footer || body, in pieces
 //! ```
 //!
