@@ -25,6 +25,7 @@ use crate::store::fate::{self, Fate, FatedEntry};
 use crate::store::gaps::Gaps;
 use crate::store::marks::{self, Copying, RowFates};
 use crate::store::open_group::OpenGroup;
+use crate::store::rewritten;
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, RowDatums, Wanted};
 use crate::types::{TableLayout, push_datum};
@@ -126,6 +127,7 @@ impl<'a> ColdCopy<'a> {
             groups.extend(written);
         }
         directory::start_high_water_at(&self.new, mark)?;
+        rewritten::note(&self.new, self.cid);
         // The indexes are about to be built from what was carried over.
         Gaps::between(groups.iter(), mark).note_as_cleaned(&self.new);
         // SAFETY: the new table is open.
