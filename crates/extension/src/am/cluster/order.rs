@@ -9,7 +9,7 @@
 //! A group is there for everybody. Its rows that somebody's snapshot may not see yet are late rows
 //! ([`crate::store::marks::LateRows`]), so that rows of any age stand in one order.
 //!
-//! Memory: the sort's, one group being built, and four bytes for each of its late rows.
+//! Memory: the sort's, one decoded group or one being built, and four bytes for each of its late rows.
 
 use howdah_bridge::rewrite::report;
 use howdah_bridge::slot::Origin;
