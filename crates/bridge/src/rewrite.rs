@@ -100,8 +100,53 @@ unsafe fn leads_nowhere(page: pg_sys::Page, block: pg_sys::BlockNumber, offset: 
     }
 }
 
-/// Reports progress of CLUSTER or VACUUM FULL.
-pub fn report(parameter: u32, value: i64) {
-    // SAFETY: writes to the backend's own status entry.
-    unsafe { pg_sys::pgstat_progress_update_param(parameter as i32, value) }
+/// What `pg_stat_progress_cluster` shows of the running command.
+pub mod progress {
+    use pgrx::pg_sys;
+
+    fn report(parameter: u32, value: i64) {
+        // SAFETY: writes to the backend's own status entry.
+        unsafe { pg_sys::pgstat_progress_update_param(parameter as i32, value) }
+    }
+
+    fn enter(phase: u32) {
+        report(pg_sys::PROGRESS_CLUSTER_PHASE, i64::from(phase));
+    }
+
+    pub fn scanning_along(index: pg_sys::Oid) {
+        enter(pg_sys::PROGRESS_CLUSTER_PHASE_INDEX_SCAN_HEAP);
+        let index = i64::from(index.to_u32());
+        report(pg_sys::PROGRESS_CLUSTER_INDEX_RELID, index);
+    }
+
+    pub fn scanning() {
+        enter(pg_sys::PROGRESS_CLUSTER_PHASE_SEQ_SCAN_HEAP);
+    }
+
+    pub fn blocks_to_scan(blocks: pg_sys::BlockNumber) {
+        report(pg_sys::PROGRESS_CLUSTER_TOTAL_HEAP_BLKS, i64::from(blocks));
+    }
+
+    pub fn blocks_scanned(blocks: pg_sys::BlockNumber) {
+        report(
+            pg_sys::PROGRESS_CLUSTER_HEAP_BLKS_SCANNED,
+            i64::from(blocks),
+        );
+    }
+
+    pub fn rows_scanned(rows: u64) {
+        report(pg_sys::PROGRESS_CLUSTER_HEAP_TUPLES_SCANNED, rows as i64);
+    }
+
+    pub fn sorting() {
+        enter(pg_sys::PROGRESS_CLUSTER_PHASE_SORT_TUPLES);
+    }
+
+    pub fn writing() {
+        enter(pg_sys::PROGRESS_CLUSTER_PHASE_WRITE_NEW_HEAP);
+    }
+
+    pub fn rows_written(rows: u64) {
+        report(pg_sys::PROGRESS_CLUSTER_HEAP_TUPLES_WRITTEN, rows as i64);
+    }
 }

@@ -109,7 +109,7 @@ impl ColdStore {
         bulk: Option<&BulkWrite>,
     ) {
         let (birth, unchecked) = (copied_as.birth(), pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO);
-        let tid = self.insert_as(id, seq, payload, cid, birth, bulk, unchecked);
+        let tid = self.insert_as((id, seq), payload, cid, birth, bulk, unchecked);
         if let CopiedAs::Stamped(stamp, horizon) = copied_as {
             self.stamp(tid, &stamp.frozen_before(horizon));
         }

@@ -35,14 +35,13 @@ impl ColdStore {
         bulk: Option<&BulkWrite>,
     ) -> pg_sys::ItemPointerData {
         let unique = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES;
-        self.insert_as(id, seq, payload, cid, birth, bulk, unique)
+        self.insert_as((id, seq), payload, cid, birth, bulk, unique)
     }
 
     /// The same; `unique` is what the index is to check.
     pub(super) fn insert_as(
         &self,
-        id: u32,
-        seq: i32,
+        (id, seq): (u32, i32),
         payload: &[u8],
         cid: pg_sys::CommandId,
         birth: Birth,

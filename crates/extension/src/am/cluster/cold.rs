@@ -9,7 +9,7 @@
 //! hide some of its rows from everybody and no row from some. Else marks are carried over with it.
 
 use howdah_bridge::relation::{ensure_first_page, main_fork_blocks};
-use howdah_bridge::rewrite::report;
+use howdah_bridge::rewrite::progress;
 use howdah_bridge::store::{ColdStore, CopiedAs};
 use howdah_columnar::RowGroupBuilder;
 use pgrx::pg_sys;
@@ -109,11 +109,14 @@ impl<'a> ColdCopy<'a> {
         for fated in &self.entries {
             // SAFETY: as for `open`.
             let carried = unsafe { self.group(fated, order.as_mut(), counts)? };
+            if let Some(entry) = &carried
+                && order.is_none()
+            {
+                counts.written += u64::from(entry.row_count);
+                progress::rows_written(counts.written);
+            }
             groups.extend(carried);
-            report(
-                pg_sys::PROGRESS_CLUSTER_HEAP_TUPLES_SCANNED,
-                counts.kept as i64,
-            );
+            progress::rows_scanned(counts.kept as u64);
         }
         stop_point!("cluster_carried");
         let mut mark = self.mark;
@@ -121,7 +124,7 @@ impl<'a> ColdCopy<'a> {
             let first_row = if groups.is_empty() { 0 } else { mark };
             let table = self.work.table();
             // SAFETY: as for `open`.
-            let written = unsafe { order.write(&self.new, table, first_row, self.cid)? };
+            let written = unsafe { order.write(&self.new, table, first_row, self.cid, counts)? };
             let behind = |last: &GroupEntry| last.first_row.0 + u64::from(last.capacity_rows);
             mark = written.last().map_or(first_row, behind);
             groups.extend(written);
@@ -152,10 +155,8 @@ impl<'a> ColdCopy<'a> {
         } = marks::fates(&self.old, entry, self.work.horizon)?;
         let mut living = RowSet::with_bound(entry.row_count);
         let mut are_fading = false;
-        for row in 0..entry.row_count {
-            let is_fading = dead.contains(row) || leaving.contains(row);
-            if gone.contains(row) {
-            } else if is_fading {
+        for row in (0..entry.row_count).filter(|&row| !gone.contains(row)) {
+            if dead.contains(row) || leaving.contains(row) {
                 are_fading = true;
             } else {
                 living.insert(row);

@@ -6,7 +6,7 @@
 //! deleted, as after any VACUUM FULL, and nobody can share its key.
 
 use howdah_bridge::relation::name_of;
-use howdah_bridge::rewrite::{HeapRewrite, report};
+use howdah_bridge::rewrite::{HeapRewrite, progress};
 use howdah_bridge::slot::Origin;
 use howdah_bridge::tid::is_cold;
 use howdah_bridge::tuple_sort::TupleSort;
@@ -50,27 +50,16 @@ impl Source {
         unsafe {
             let any = &raw mut pg_sys::SnapshotAnyData;
             if let Some(index) = index {
-                report(
-                    pg_sys::PROGRESS_CLUSTER_PHASE,
-                    i64::from(pg_sys::PROGRESS_CLUSTER_PHASE_INDEX_SCAN_HEAP),
-                );
-                let index_oid = i64::from((*index).rd_id.to_u32());
-                report(pg_sys::PROGRESS_CLUSTER_INDEX_RELID, index_oid);
+                progress::scanning_along((*index).rd_id);
                 let none = std::ptr::null_mut();
                 let scan = pg_sys::index_beginscan(table, index, any, none, 0, 0);
                 pg_sys::index_rescan(scan, std::ptr::null_mut(), 0, std::ptr::null_mut(), 0);
                 return Source::Index(scan);
             }
-            report(
-                pg_sys::PROGRESS_CLUSTER_PHASE,
-                i64::from(pg_sys::PROGRESS_CLUSTER_PHASE_SEQ_SCAN_HEAP),
-            );
+            progress::scanning();
             let ours = pg_sys::table_beginscan(table, any, 0, std::ptr::null_mut());
             let inner = scan::ours(ours).heap().cast::<pg_sys::HeapScanDescData>();
-            report(
-                pg_sys::PROGRESS_CLUSTER_TOTAL_HEAP_BLKS,
-                i64::from((*inner).rs_nblocks),
-            );
+            progress::blocks_to_scan((*inner).rs_nblocks);
             Source::Heap { ours, inner }
         }
     }
@@ -83,10 +72,7 @@ impl Source {
             match *self {
                 Source::Heap { inner, .. } => {
                     let found = pg_sys::heap_getnextslot(inner.cast(), forward, slot);
-                    report(
-                        pg_sys::PROGRESS_CLUSTER_HEAP_BLKS_SCANNED,
-                        i64::from(blocks_scanned(inner, found)),
-                    );
+                    progress::blocks_scanned(blocks_scanned(inner, found));
                     found
                 }
                 Source::Index(scan) => loop {
@@ -171,7 +157,6 @@ impl HotCopy<'_> {
         unsafe {
             let source = Source::begin(self.work.old_table, index);
             let slot = pg_sys::table_slot_create(self.work.old_table, std::ptr::null_mut());
-            let mut written = 0;
             while source.next(slot) {
                 pgrx::check_for_interrupts!();
                 let tuple = pg_sys::ExecFetchSlotHeapTuple(slot, false, std::ptr::null_mut());
@@ -181,8 +166,7 @@ impl HotCopy<'_> {
                     continue;
                 }
                 counts.kept += 1.0;
-                let rows = counts.kept as i64;
-                report(pg_sys::PROGRESS_CLUSTER_HEAP_TUPLES_SCANNED, rows);
+                progress::rows_scanned(counts.kept as u64);
                 if let (Version::Untouched(origin), Some(cold)) = (&version, &mut cold)
                     && self.put_cold(tuple, *origin, cold)
                 {
@@ -192,15 +176,15 @@ impl HotCopy<'_> {
                     Some(sort) => sort.put(tuple),
                     None => {
                         self.write(tuple);
-                        written += 1;
-                        report(pg_sys::PROGRESS_CLUSTER_HEAP_TUPLES_WRITTEN, written);
+                        counts.written += 1;
+                        progress::rows_written(counts.written);
                     }
                 }
             }
             source.end();
             pg_sys::ExecDropSingleTupleTableSlot(slot);
             if let Some(sort) = sort {
-                self.write_sorted(sort);
+                self.write_sorted(sort, counts);
             }
             self.memory.delete();
             self.rewrite.end();
@@ -298,23 +282,16 @@ impl HotCopy<'_> {
         }
     }
 
-    unsafe fn write_sorted(&mut self, sort: TupleSort) {
-        report(
-            pg_sys::PROGRESS_CLUSTER_PHASE,
-            i64::from(pg_sys::PROGRESS_CLUSTER_PHASE_SORT_TUPLES),
-        );
+    unsafe fn write_sorted(&mut self, sort: TupleSort, counts: &mut Counts) {
+        progress::sorting();
         let mut sorted = sort.finish();
-        report(
-            pg_sys::PROGRESS_CLUSTER_PHASE,
-            i64::from(pg_sys::PROGRESS_CLUSTER_PHASE_WRITE_NEW_HEAP),
-        );
-        let mut written = 0;
+        progress::writing();
         while let Some(tuple) = sorted.next_tuple() {
             pgrx::check_for_interrupts!();
             // SAFETY: the tuple lives until the next is asked for.
             unsafe { self.write(tuple) };
-            written += 1;
-            report(pg_sys::PROGRESS_CLUSTER_HEAP_TUPLES_WRITTEN, written);
+            counts.written += 1;
+            progress::rows_written(counts.written);
         }
         sorted.end();
     }

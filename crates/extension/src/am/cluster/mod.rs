@@ -82,6 +82,8 @@ struct Counts {
     kept: f64,
     removed: f64,
     recently_dead: f64,
+    /// Rows that are in the new table.
+    written: u64,
 }
 
 #[pg_guard]

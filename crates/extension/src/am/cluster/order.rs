@@ -11,7 +11,7 @@
 //!
 //! Memory: the sort's, one decoded group or one being built, and four bytes for each of its late rows.
 
-use howdah_bridge::rewrite::report;
+use howdah_bridge::rewrite::progress;
 use howdah_bridge::slot::Origin;
 use howdah_bridge::store::{ColdStore, CopiedAs};
 use howdah_bridge::tid::{ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber};
@@ -19,7 +19,7 @@ use howdah_bridge::tuple_sort::TupleSort;
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 use pgrx::pg_sys;
 
-use super::Rewriting;
+use super::{Counts, Rewriting};
 use crate::errors::ColdError;
 use crate::settings;
 use crate::slot_writer::RowMemory;
@@ -85,17 +85,12 @@ impl ColdOrder {
         table: pg_sys::Oid,
         first_row: u64,
         cid: pg_sys::CommandId,
+        counts: &mut Counts,
     ) -> Result<Vec<GroupEntry>, ColdError> {
         let row_count = self.sort.row_count();
-        report(
-            pg_sys::PROGRESS_CLUSTER_PHASE,
-            i64::from(pg_sys::PROGRESS_CLUSTER_PHASE_SORT_TUPLES),
-        );
+        progress::sorting();
         let mut sorted = self.sort.finish();
-        report(
-            pg_sys::PROGRESS_CLUSTER_PHASE,
-            i64::from(pg_sys::PROGRESS_CLUSTER_PHASE_WRITE_NEW_HEAP),
-        );
+        progress::writing();
         let mut out = GroupWriter {
             store,
             table,
@@ -108,7 +103,7 @@ impl ColdOrder {
         };
         let mut row = RowDatums::new(self.layout.attributes.len());
         let memory = RowMemory::new();
-        for nth in 1..=row_count {
+        for _ in 0..row_count {
             pgrx::check_for_interrupts!();
             let (values, nulls) = (row.values.as_mut_ptr(), row.nulls.as_mut_ptr());
             // SAFETY: one entry per attribute.
@@ -119,7 +114,8 @@ impl ColdOrder {
                 out.finish_group(&self.layout)?;
             }
             memory.with(|| out.push(&self.layout, &row, origin));
-            report(pg_sys::PROGRESS_CLUSTER_HEAP_TUPLES_WRITTEN, nth as i64);
+            counts.written += 1;
+            progress::rows_written(counts.written);
         }
         memory.delete();
         sorted.end();
