@@ -5,8 +5,8 @@
 //!   1   first cold block     directory entry of a row group (fixed length)
 //!   2   0                    high-water mark of row numbers (fixed length)
 //!   3   0                    note of what VACUUM has cleaned (fixed length)
-//!   8   0                    note of the last rewrite
 //!   4, 5, 6, 7, 16+          row marks, see [`marks`]
+//!   8   0                    note of the last rewrite, see [`rewritten`]
 //!   ≥16384                   row groups: footer || body, in pieces
 //! ```
 //!
