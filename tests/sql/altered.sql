@@ -1,33 +1,10 @@
 -- Every form of ALTER, and what it leaves of hot and cold rows: types, domains, inheritance, partitions, rewrites, rollbacks.
--- altered_on_heap.sql is this file by another name and runs it over heap; what the two print must
--- be the same, to the letter.
-SELECT current_setting('application_name') LIKE '%on_heap' AS on_heap \gset
-\if :on_heap
-    SET default_table_access_method = heap;
-    \set cold false
-\else
-    SET default_table_access_method = howdah;
-    \set cold true
-\endif
-\set SHOW_CONTEXT never
-SET howdah.load_threshold = 300;
-SET client_min_messages = warning;
+-- altered_on_heap.sql is this file by another name and runs it over heap.
 CREATE SCHEMA altered;
 SET search_path = altered, public;
--- Count and fingerprint of a query's rows, whatever their order.
-CREATE FUNCTION dig(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE rows bigint; digest text;
-BEGIN
-    EXECUTE format('SELECT count(*), md5(string_agg(x::text, E''\n'' ORDER BY x::text COLLATE "C")) FROM (%s) x', query) INTO rows, digest;
-    RETURN rows || ' ' || coalesce(digest, '-');
-END $$;
--- The same in their order.
-CREATE FUNCTION ordered(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE one record; rows bigint := 0; digest text := '';
-BEGIN
-    FOR one IN EXECUTE query LOOP rows := rows + 1; digest := md5(digest || one::text); END LOOP;
-    RETURN rows || ' ' || digest;
-END $$;
+\getenv directory PG_ABS_SRCDIR
+\set twin :directory '/sql/twin.psql'
+\i :twin
 
 -- ALTER forms.
 CREATE TYPE comp AS (x int, y text);

@@ -1,33 +1,10 @@
 -- Constraints and indexes of every kind over hot and cold rows; values of every type; what ANALYZE finds.
--- indexed_on_heap.sql is this file by another name and runs it over heap; what the two print must
--- be the same, to the letter.
-SELECT current_setting('application_name') LIKE '%on_heap' AS on_heap \gset
-\if :on_heap
-    SET default_table_access_method = heap;
-    \set cold false
-\else
-    SET default_table_access_method = howdah;
-    \set cold true
-\endif
-\set SHOW_CONTEXT never
-SET howdah.load_threshold = 300;
-SET client_min_messages = warning;
+-- indexed_on_heap.sql is this file by another name and runs it over heap.
 CREATE SCHEMA indexed;
 SET search_path = indexed, public;
--- Count and fingerprint of a query's rows, whatever their order.
-CREATE FUNCTION dig(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE rows bigint; digest text;
-BEGIN
-    EXECUTE format('SELECT count(*), md5(string_agg(x::text, E''\n'' ORDER BY x::text COLLATE "C")) FROM (%s) x', query) INTO rows, digest;
-    RETURN rows || ' ' || coalesce(digest, '-');
-END $$;
--- The same in their order.
-CREATE FUNCTION ordered(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE one record; rows bigint := 0; digest text := '';
-BEGIN
-    FOR one IN EXECUTE query LOOP rows := rows + 1; digest := md5(digest || one::text); END LOOP;
-    RETURN rows || ' ' || digest;
-END $$;
+\getenv directory PG_ABS_SRCDIR
+\set twin :directory '/sql/twin.psql'
+\i :twin
 
 -- Exclusion etc.
 CREATE TABLE ex (id int, room int, during tsrange, EXCLUDE USING gist (during WITH &&) WHERE (room > 0));

@@ -1,26 +1,10 @@
 -- Loads that fail, nest, read and change themselves: functions, triggers, rules, cursors, savepoints, TRUNCATE, TEMP, views.
--- loads_on_heap.sql is this file by another name and runs it over heap; what the two print must
--- be the same, to the letter.
-SELECT current_setting('application_name') LIKE '%on_heap' AS on_heap \gset
-\if :on_heap
-    SET default_table_access_method = heap;
-    \set cold false
-\else
-    SET default_table_access_method = howdah;
-    \set cold true
-\endif
-\set SHOW_CONTEXT never
-SET howdah.load_threshold = 300;
-SET client_min_messages = warning;
+-- loads_on_heap.sql is this file by another name and runs it over heap.
 CREATE SCHEMA loads;
 SET search_path = loads, public;
--- Count and fingerprint of a query's rows, whatever their order.
-CREATE FUNCTION dig(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE rows bigint; digest text;
-BEGIN
-    EXECUTE format('SELECT count(*), md5(string_agg(x::text, E''\n'' ORDER BY x::text COLLATE "C")) FROM (%s) x', query) INTO rows, digest;
-    RETURN rows || ' ' || coalesce(digest, '-');
-END $$;
+\getenv directory PG_ABS_SRCDIR
+\set twin :directory '/sql/twin.psql'
+\i :twin
 
 -- Loads.
 CREATE TABLE t (id int PRIMARY KEY, w text UNIQUE, k int CHECK (k < 100000));

@@ -31,14 +31,41 @@ DELETE FROM h WHERE a NOT IN (SELECT a FROM t);
 VACUUM FULL t;
 SELECT * FROM compare();
 
--- CLUSTER sorts the hot rows, by a sort or along an index of any kind.
+-- CLUSTER by a btree puts all rows into new row groups, in order; along another index, hot rows
+-- are sorted and groups stay.
+CREATE FUNCTION placed() RETURNS TABLE (cold bigint, hot bigint, out_of_order bigint, groups bigint, first_row bigint) LANGUAGE sql AS $$
+  SELECT count(*) FILTER (WHERE is_cold), count(*) FILTER (WHERE NOT is_cold), count(*) FILTER (WHERE a < before),
+         (SELECT count(*) FROM howdah.row_groups WHERE relation = 't'::regclass),
+         (SELECT min(g.first_row) FROM howdah.row_groups g WHERE relation = 't'::regclass)
+  FROM (SELECT a, lag(a) OVER (ORDER BY ctid) AS before, ctid >= '(2147483648,0)' AS is_cold FROM t) s $$;
+SELECT out_of_order > 1000 AS out_of_order FROM placed();
+SET howdah.row_group_bytes = '1MB';
 CLUSTER t USING t_pkey;
+RESET howdah.row_group_bytes;
 SELECT * FROM compare();
-SELECT bool_and(a >= before) FROM (SELECT a, lag(a, 1, -1) OVER (ORDER BY ctid) AS before FROM t WHERE ctid < '(10000,1)') s;
+SELECT cold > 29000 AS cold, hot, out_of_order, groups > 1 AS groups, first_row FROM placed();
+INSERT INTO t SELECT -i, 'y' FROM generate_series(1, 100) i;
+INSERT INTO h SELECT -i, 'y' FROM generate_series(1, 100) i;
 CREATE INDEX t_gist ON t USING gist (int4range(a, a + 1));
 CLUSTER t USING t_gist;
 SELECT * FROM compare();
+SELECT hot, groups > 1 AS groups, first_row FROM placed();
 DROP INDEX t_gist;
+-- Rows that cannot be cold, or that this transaction has locked, come first.
+BEGIN;
+INSERT INTO t VALUES (200010, 'long', NULL, repeat('long', 3000000)), (200011, 'short', NULL, NULL);
+SELECT count(*) FROM (SELECT FROM t WHERE b = 'y' AND a > -4 FOR UPDATE) x;
+CLUSTER t USING t_pkey;
+SELECT a, left(b, 4) AS b, length(big) FROM t WHERE ctid < '(2147483648,0)' ORDER BY ctid;
+SELECT hot, out_of_order FROM placed();
+SELECT count(*), sum(a) FROM t WHERE b IN ('y', 'long', 'short');
+ROLLBACK;
+SELECT * FROM compare();
+SELECT hot, out_of_order FROM placed();
+CLUSTER t USING t_pkey;
+SELECT hot, out_of_order FROM placed();
+DELETE FROM t WHERE b = 'y';
+DELETE FROM h WHERE b = 'y';
 
 -- Columns that came and went.
 ALTER TABLE t ADD COLUMN z int DEFAULT 5, ADD COLUMN w text;

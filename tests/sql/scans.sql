@@ -1,33 +1,10 @@
 -- Every way to read hot and cold rows: plans, directions, cursors, samples, TIDs, parallel plans, prepared plans.
--- scans_on_heap.sql is this file by another name and runs it over heap; what the two print must
--- be the same, to the letter.
-SELECT current_setting('application_name') LIKE '%on_heap' AS on_heap \gset
-\if :on_heap
-    SET default_table_access_method = heap;
-    \set cold false
-\else
-    SET default_table_access_method = howdah;
-    \set cold true
-\endif
-\set SHOW_CONTEXT never
-SET howdah.load_threshold = 300;
-SET client_min_messages = warning;
+-- scans_on_heap.sql is this file by another name and runs it over heap.
 CREATE SCHEMA scans;
 SET search_path = scans, public;
--- Count and fingerprint of a query's rows, whatever their order.
-CREATE FUNCTION dig(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE rows bigint; digest text;
-BEGIN
-    EXECUTE format('SELECT count(*), md5(string_agg(x::text, E''\n'' ORDER BY x::text COLLATE "C")) FROM (%s) x', query) INTO rows, digest;
-    RETURN rows || ' ' || coalesce(digest, '-');
-END $$;
--- The same in their order.
-CREATE FUNCTION ordered(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE one record; rows bigint := 0; digest text := '';
-BEGIN
-    FOR one IN EXECUTE query LOOP rows := rows + 1; digest := md5(digest || one::text); END LOOP;
-    RETURN rows || ' ' || digest;
-END $$;
+\getenv directory PG_ABS_SRCDIR
+\set twin :directory '/sql/twin.psql'
+\i :twin
 CREATE TABLE t (a int, b text, c int, d int[], e int4range, f numeric, g timestamptz);
 INSERT INTO t SELECT i, 'x' || i % 1000, i % 7, ARRAY[i % 50, i % 3], int4range(i, i + 5), i/7.0, timestamptz '2026-01-01 UTC' + i * interval '1 min' FROM generate_series(1, 20000) i;
 \if :cold

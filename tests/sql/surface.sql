@@ -200,8 +200,8 @@ REFRESH MATERIALIZED VIEW source_view;
 SELECT count(*) FROM source_view;
 INSERT INTO walked SELECT i, i % 7 FROM generate_series(1, 1000) i;
 
--- CLUSTER sorts the hot rows and chooses the order that compaction sorts by, unless the option
--- sort_key says another. Row groups keep the order that they have.
+-- CLUSTER sorts the rows and chooses the order that compaction sorts by, unless the option
+-- sort_key says another.
 CREATE TABLE ordered (id int, k int, word text) USING howdah;
 CREATE INDEX ordered_k ON ordered (k DESC, lower(word));
 CREATE UNIQUE INDEX ordered_id ON ordered (id);
@@ -217,7 +217,7 @@ SELECT fill(1);
 CALL howdah.compact('ordered');
 SELECT groups, by_k > 0 AS by_k, by_id FROM disorder();
 CLUSTER ordered USING ordered_k;
-SELECT groups, by_k > 0 AS by_k, by_id FROM disorder();
+SELECT groups, by_k > 0 AS by_k, by_id > 0 AS by_id FROM disorder();
 SELECT fill(1001);
 -- The small groups become one, sorted as well.
 CALL howdah.compact('ordered');

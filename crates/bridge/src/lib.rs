@@ -11,6 +11,8 @@
 //!             ──> relation           open relations as guards
 //!             ──> hot                what heap has for hot rows, made safe for cold t_ctid links
 //!             ──> cold_lock          locks on cold rows and row groups
+//!             ──> rewrite            row versions into a new main fork
+//!             ──> tuple_sort         rows in the order of an index
 //!             ──> catalog            the rows of a system catalog
 //!             ──> collation          how a collation orders text
 //!             ──> counters           cumulative statistics per table
@@ -35,6 +37,8 @@ pub mod malloc;
 pub mod predicate;
 pub mod proc_flags;
 pub mod relation;
+pub mod rewrite;
 pub mod slot;
 pub mod store;
 pub mod tid;
+pub mod tuple_sort;

@@ -50,6 +50,7 @@ const KEYS: &str = "UPDATE @ SET id = id + 1000000 WHERE id % 30 = 2";
 const LOCK: &str = "SELECT count(*) FROM (SELECT id FROM @ WHERE id % 50 = 0 FOR NO KEY UPDATE) x";
 const VACUUM: &str = "VACUUM (INDEX_CLEANUP on) @";
 const COMPACT: &str = "CALL howdah.compact('@')";
+const CLUSTER: &str = "CLUSTER @ USING @_pkey";
 
 const fn case(
     step: &'static str,
@@ -63,7 +64,7 @@ const fn case(
     }
 }
 
-const CASES: [Case; 22] = [
+const CASES: [Case; 24] = [
     case("group_flagged", &[], FEW),
     case("delete_locked", &[], FEW),
     case("delete_marked", &[UPDATE], FEW),
@@ -86,6 +87,8 @@ const CASES: [Case; 22] = [
     case("merge_index_insert", &[HALF, UPDATE, KEYS], COMPACT),
     case("merge_delete", &[HALF, UPDATE], COMPACT),
     case("merge_commit", &[HALF, VACUUM, UPDATE], COMPACT),
+    case("cluster_carried", &[FEW, UPDATE, KEYS], CLUSTER),
+    case("cluster_written", &[HALF, KEYS], CLUSTER),
 ];
 
 /// Maintenance is for `c` alone.

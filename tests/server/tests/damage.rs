@@ -19,6 +19,8 @@ const PAGE_BYTES: usize = 8192;
 const TUPLE_HEADER_BYTES: usize = 24;
 const KEY_AND_LENGTH_BYTES: usize = 12;
 const DIRECTORY_ID: u32 = 1;
+const VERSIONS_ID: u32 = 6;
+const LATE_ROWS_ID: u32 = 7;
 const FIRST_VALUE_ID: u32 = 16_384;
 
 const MAKE: &str = "CREATE EXTENSION pg_buffercache;
@@ -47,6 +49,7 @@ struct StoredTuple {
     data_bytes: usize,
 }
 
+/// A server without page checksums, and the cold store of its table as it is on disk.
 struct Damaged {
     primary: Primary,
     file: PathBuf,
@@ -83,8 +86,12 @@ fn stored_tuples(image: &[u8]) -> Vec<StoredTuple> {
 
 /// The answer as text, or the SQLSTATE. A session of its own: nothing is cached.
 fn read(primary: &Primary, sql: &str) -> anyhow::Result<String> {
-    let mut session = primary.session().context("the server is gone")?;
-    match query(&mut session, sql) {
+    told(&mut primary.session().context("the server is gone")?, sql)
+}
+
+/// What the session is told: an answer as text, or the SQLSTATE.
+fn told(session: &mut Client, sql: &str) -> anyhow::Result<String> {
+    match query(session, sql) {
         Ok(rows) => Ok(rows),
         Err(error) => {
             let code = error
@@ -121,19 +128,66 @@ impl Damaged {
             .iter()
             .map(|sql| read(&primary, sql))
             .collect::<Result<Vec<_>, _>>()?;
-        // Again, for what the reads themselves have left on the pages.
+        let mut damaged = Self {
+            primary,
+            file: PathBuf::new(),
+            image: Vec::new(),
+            tuples: Vec::new(),
+            answers,
+        };
+        damaged.look_at_disk()?;
+        Ok(damaged)
+    }
+
+    /// Takes the cold store as it is now.
+    fn look_at_disk(&mut self) -> anyhow::Result<()> {
+        let mut session = self.primary.session()?;
+        // Also what reads themselves have left on the pages.
         session.batch_execute("CHECKPOINT")?;
         let path = "SELECT pg_relation_filepath(reltoastrelid) FROM pg_class WHERE relname = 't'";
-        let file = primary.data.join(query(&mut session, path)?);
-        let image = fs::read(&file)?;
-        let tuples = stored_tuples(&image);
-        Ok(Self {
-            primary,
-            file,
-            image,
-            tuples,
-            answers,
-        })
+        self.file = self.primary.data.join(query(&mut session, path)?);
+        self.image = fs::read(&self.file)?;
+        self.tuples = stored_tuples(&self.image);
+        Ok(())
+    }
+
+    fn tuples_of(&self, id: u32) -> Vec<StoredTuple> {
+        let all = self.tuples.iter().copied();
+        all.filter(|tuple| tuple.id == id).collect()
+    }
+
+    /// Asks in an open transaction while a bit of each byte of each tuple with this id is flipped, key and
+    /// length included. Every answer must be a refusal.
+    fn every_byte_is_refused(
+        &self,
+        id: u32,
+        asking: &mut Client,
+        questions: &[&str],
+    ) -> anyhow::Result<()> {
+        let mut session = self.primary.session()?;
+        let file = OpenOptions::new().write(true).open(&self.file)?;
+        let tuples = self.tuples_of(id);
+        ensure!(!tuples.is_empty(), "no tuple with id {id} was found");
+        let whole = ask(asking, questions)?;
+        for tuple in &tuples {
+            for at in 0..tuple.data_bytes {
+                let byte = tuple.data_offset_bytes + at;
+                let page = byte / PAGE_BYTES * PAGE_BYTES;
+                self.evict(&mut session)?;
+                file.write_all_at(&[self.image[byte] ^ (1 << (at % 8))], byte as u64)?;
+                let told =
+                    ask(asking, questions).with_context(|| format!("byte {at} of {tuple:?}"))?;
+                ensure!(
+                    told.iter()
+                        .all(|told| ["XX001", "XX002"].contains(&told.as_str())),
+                    "byte {at} of {tuple:?} was damaged: {told:?}"
+                );
+                self.evict(&mut session)?;
+                file.write_all_at(&self.image[page..page + PAGE_BYTES], page as u64)?;
+            }
+        }
+        ensure!(ask(asking, questions)? == whole, "not restored");
+        Ok(())
     }
 
     fn evict(&self, session: &mut Client) -> anyhow::Result<()> {
@@ -180,6 +234,17 @@ impl Damaged {
         );
         Ok(())
     }
+}
+
+/// Asks in an open transaction, which stays as it was.
+fn ask(session: &mut Client, questions: &[&str]) -> anyhow::Result<Vec<String>> {
+    let mut answers = Vec::new();
+    for sql in questions {
+        session.batch_execute("SAVEPOINT before")?;
+        answers.push(told(session, sql)?);
+        session.batch_execute("ROLLBACK TO before")?;
+    }
+    Ok(answers)
 }
 
 /// Positions spread over `length` bytes by a fixed odd stride.
@@ -247,4 +312,50 @@ fn flipped_bits_in_directory_entries_are_refused() -> anyhow::Result<()> {
         }
     }
     damaged.is_whole_again()
+}
+
+#[test]
+fn flipped_bits_in_lists_of_new_versions_are_refused() -> anyhow::Result<()> {
+    let mut damaged = Damaged::start("damage-versions")?;
+    let mut old = damaged.primary.session()?;
+    old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")?;
+    let mut session = damaged.primary.session()?;
+    session.batch_execute("UPDATE t SET word = word || '!' WHERE id BETWEEN 2000 AND 2600")?;
+    damaged.look_at_disk()?;
+    let questions = [
+        "SELECT id FROM t WHERE id = 2300 FOR KEY SHARE",
+        "SELECT id FROM t WHERE id = 2599 FOR UPDATE",
+        "UPDATE t SET word = 'old' WHERE id = 2333 RETURNING id",
+    ];
+    ensure!(ask(&mut old, &questions)? == ["2300", "40001", "40001"]);
+    damaged.every_byte_is_refused(VERSIONS_ID, &mut old, &questions)?;
+    // Whoever sees the update needs no list.
+    old.batch_execute("ROLLBACK")?;
+    let count = query(&mut session, "SELECT count(*) FROM t WHERE word LIKE '%!'")?;
+    ensure!(count == "601", "{count} rows were updated");
+    Ok(())
+}
+
+#[test]
+fn flipped_bits_in_lists_of_late_rows_are_refused() -> anyhow::Result<()> {
+    let mut damaged = Damaged::start("damage-late")?;
+    let mut old = damaged.primary.session()?;
+    old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")?;
+    let mut session = damaged.primary.session()?;
+    session.batch_execute(
+        "INSERT INTO t (id) SELECT -i FROM generate_series(1, 2000) i;
+         INSERT INTO t (id) SELECT i FROM generate_series(60001, 60100) i; CLUSTER t USING t_pkey",
+    )?;
+    damaged.look_at_disk()?;
+    let questions = [
+        "SELECT count(*) FROM t",
+        "SET LOCAL howdah.columnar_scan = off; SELECT count(*) FROM t",
+        "SET LOCAL enable_seqscan = off; SELECT id FROM t WHERE id = -77",
+    ];
+    ensure!(ask(&mut old, &questions)? == ["50000", "50000", ""]);
+    damaged.every_byte_is_refused(LATE_ROWS_ID, &mut old, &questions)?;
+    old.batch_execute("ROLLBACK")?;
+    let count = query(&mut session, "SELECT count(*) FROM t")?;
+    ensure!(count == "52100", "{count} rows");
+    Ok(())
 }

@@ -76,7 +76,7 @@ unsafe fn add_to_version(
 ///
 /// # Safety
 /// The page is that of `tid`, exclusively locked or a private copy.
-pub(super) unsafe fn header_at(
+pub(crate) unsafe fn header_at(
     page: pg_sys::Page,
     tid: &pg_sys::ItemPointerData,
 ) -> Option<*mut pg_sys::HeapTupleHeaderData> {

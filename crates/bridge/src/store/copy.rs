@@ -7,6 +7,7 @@
 use pgrx::pg_sys;
 
 use super::{Birth, BulkWrite, ColdStore, StoreError, VALUE_BYTES};
+use crate::slot::Origin;
 
 /// Pieces that are read in one go while a value is copied.
 const PIECES_AT_ONCE: usize = 64;
@@ -34,11 +35,34 @@ impl TupleStamp {
     /// Whether an inserter before `horizon` made the tuple and nobody deleted it: then
     /// everyone sees it, given that it is live.
     pub fn is_settled(&self, horizon: pg_sys::TransactionId) -> bool {
-        let bits = u32::from(self.xact_bits);
-        let frozen = bits & pg_sys::HEAP_XMIN_FROZEN == pg_sys::HEAP_XMIN_FROZEN;
+        self.is_born_before(horizon) && u32::from(self.xact_bits) & pg_sys::HEAP_XMAX_INVALID != 0
+    }
+
+    /// Of a tuple that everybody sees who does not see what a transaction has done, and nobody else.
+    pub fn until(origin: Origin) -> TupleStamp {
+        let mut fields = pg_sys::HeapTupleFields {
+            t_xmin: pg_sys::FrozenTransactionId,
+            t_xmax: origin.xid,
+            ..pg_sys::HeapTupleFields::default()
+        };
+        fields.t_field3.t_cid = origin.cid;
+        TupleStamp {
+            fields,
+            xact_bits: pg_sys::HEAP_XMIN_FROZEN as u16,
+        }
+    }
+
+    /// Whether the inserter lies before `horizon`, or is frozen.
+    pub fn is_born_before(&self, horizon: pg_sys::TransactionId) -> bool {
+        let frozen = u32::from(self.xact_bits) & pg_sys::HEAP_XMIN_FROZEN;
         // SAFETY: compares two numbers.
         let old = unsafe { pg_sys::TransactionIdPrecedes(self.fields.t_xmin, horizon) };
-        (frozen || old) && bits & pg_sys::HEAP_XMAX_INVALID != 0
+        frozen == pg_sys::HEAP_XMIN_FROZEN || old
+    }
+
+    /// The transaction that deleted the tuple, given that one did.
+    pub fn deleter(&self) -> pg_sys::TransactionId {
+        self.fields.t_xmax
     }
 
     /// The same with the inserter frozen if it lies before `horizon`, so that no transaction
@@ -71,7 +95,10 @@ impl CopiedAs {
 }
 
 impl ColdStore {
-    /// Inserts a tuple that is to be seen as `copied_as` says.
+    /// Inserts a tuple that is to be seen as `copied_as` says. Keys are not checked: the store copied
+    /// from has done that. A check would do harm: to the server a relation that was made by
+    /// the running transaction is nobody else's, so it takes the index entry of a replaced tuple for
+    /// one that nobody needs, and forgets it, although old snapshots will.
     pub fn insert_copy(
         &self,
         id: u32,
@@ -81,7 +108,8 @@ impl ColdStore {
         copied_as: CopiedAs,
         bulk: Option<&BulkWrite>,
     ) {
-        let tid = self.insert(id, seq, payload, cid, copied_as.birth(), bulk);
+        let (birth, unchecked) = (copied_as.birth(), pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO);
+        let tid = self.insert_as((id, seq), payload, cid, birth, bulk, unchecked);
         if let CopiedAs::Stamped(stamp, horizon) = copied_as {
             self.stamp(tid, &stamp.frozen_before(horizon));
         }

@@ -34,6 +34,20 @@ impl ColdStore {
         birth: Birth,
         bulk: Option<&BulkWrite>,
     ) -> pg_sys::ItemPointerData {
+        let unique = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES;
+        self.insert_as((id, seq), payload, cid, birth, bulk, unique)
+    }
+
+    /// The same; `unique` is what the index is to check.
+    pub(super) fn insert_as(
+        &self,
+        (id, seq): (u32, i32),
+        payload: &[u8],
+        cid: pg_sys::CommandId,
+        birth: Birth,
+        bulk: Option<&BulkWrite>,
+        unique: pg_sys::IndexUniqueCheck::Type,
+    ) -> pg_sys::ItemPointerData {
         assert!(
             payload.len() <= VALUE_BYTES,
             "a cold value piece is at most {VALUE_BYTES} bytes"
@@ -71,7 +85,7 @@ impl ColdStore {
                 // rewrite; the valid one says what is unique.
                 let is_judge = (*(*index).rd_index).indisunique && (*(*index).rd_index).indisvalid;
                 let unique = if is_judge {
-                    pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES
+                    unique
                 } else {
                     pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO
                 };

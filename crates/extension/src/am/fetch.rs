@@ -9,12 +9,12 @@
 
 use std::rc::Rc;
 
-use howdah_bridge::predicate::{announce_reader, is_serializable, lock_row};
+use howdah_bridge::predicate::{is_serializable, lock_row};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 
-use super::serializable::{follow, follow_hot};
+use super::serializable::{announce, follow, follow_hot};
 use super::{cold_rows, heap, last_change, last_row, scan};
 use crate::errors::{ColdError, or_raise};
 use crate::load;
@@ -43,7 +43,7 @@ struct HowdahFetch {
     heap: *mut pg_sys::IndexFetchTableData,
     /// Made for the first row under an MVCC snapshot.
     reader: *mut Option<PointReader>,
-    /// Whether [`announce_reader`] was called for this scan.
+    /// Whether [`announce`] was called for this scan.
     announced: bool,
 }
 
@@ -406,7 +406,7 @@ unsafe extern "C-unwind" fn index_fetch_reset(data: *mut pg_sys::IndexFetchTable
     unsafe {
         let fetch = &mut *data.cast::<HowdahFetch>();
         if is_serializable() && !fetch.announced && pg_sys::ActiveSnapshotSet() {
-            announce_reader(fetch.base.rel, pg_sys::GetActiveSnapshot());
+            announce(fetch.base.rel, pg_sys::GetActiveSnapshot());
             fetch.announced = true;
         }
         (heap().index_fetch_reset.unwrap_unchecked())(fetch.heap);

@@ -17,11 +17,12 @@
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use howdah_bridge::predicate::{announce_reader, lock_relation};
+use howdah_bridge::predicate::lock_relation;
 use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 
 use super::heap;
+use super::serializable::announce;
 use crate::cursor::{ColdCursor, SharedNext};
 use crate::store::view::{ColdView, Wanted};
 
@@ -132,7 +133,7 @@ unsafe extern "C-unwind" fn scan_begin(
             & (pg_sys::ScanOptions::SO_TYPE_BITMAPSCAN | pg_sys::ScanOptions::SO_TYPE_TIDSCAN)
             != 0
         {
-            announce_reader(rel, snapshot);
+            announce(rel, snapshot);
         }
         let inner = (heap().scan_begin.unwrap_unchecked())(
             rel,

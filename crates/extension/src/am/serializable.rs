@@ -18,18 +18,42 @@
 //!   as well, for those who changed what he reads at its old place
 //!   ([`crate::store::marks::note_unseen_changes`]).
 //!
+//! CLUSTER and VACUUM FULL lose the ways from old places to new ones. Nobody has read the table then whose
+//! transaction still runs, unless the server has given him a lock on the relation; who comes later with a
+//! snapshot from before takes one himself, and looks through all marks that his snapshot may miss.
+//!
 //! A writer whose snapshot is from before the move meets the stamped row and fails with 40001.
 //!
 //! TID range scans lock the relation; heap locks nothing there.
 
 use howdah_bridge::hot::moved_to;
-use howdah_bridge::predicate::{is_serializable, lock_row};
+use howdah_bridge::predicate::{announce_reader, is_serializable, lock_relation, lock_row};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::pg_sys;
 
 use crate::errors::{ColdError, or_raise};
-use crate::store::{directory, marks};
+use crate::store::{directory, marks, rewritten};
+
+/// To be called before rows are read one by one.
+///
+/// # Safety
+/// `rel` is open and locked, the snapshot valid.
+pub unsafe fn announce(rel: pg_sys::Relation, snapshot: pg_sys::Snapshot) {
+    // SAFETY: as for this function.
+    unsafe {
+        if !is_serializable() || !is_mvcc(snapshot) {
+            return;
+        }
+        announce_reader(rel, snapshot);
+        if let Some(store) = ColdStore::open_used(rel, pg_sys::AccessShareLock)
+            && rewritten::is_unseen(&store, snapshot)
+        {
+            lock_relation(rel, snapshot);
+            or_raise((*rel).rd_id, marks::note_unseen_changes(&store, snapshot));
+        }
+    }
+}
 
 /// To be called when a row was read by TID: follows it to where it was moved.
 ///

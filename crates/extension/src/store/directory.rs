@@ -61,6 +61,8 @@ impl GroupFlags {
     pub const ROW_MARKS: GroupFlags = GroupFlags(1);
     /// There may be bitmaps of hidden rows.
     pub const BITMAPS: GroupFlags = GroupFlags(2);
+    /// There may be lists of rows that are younger than the group.
+    pub const LATE_ROWS: GroupFlags = GroupFlags(4);
 
     pub fn contain(self, other: GroupFlags) -> bool {
         self.0 & other.0 == other.0

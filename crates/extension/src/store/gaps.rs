@@ -21,7 +21,7 @@ use howdah_bridge::store::{Birth, ColdStore};
 use howdah_bridge::tid::RowNumber;
 use pgrx::pg_sys;
 
-use super::directory::{self, PlacedEntry, fnv1a};
+use super::directory::{self, GroupEntry, PlacedEntry, fnv1a};
 use super::fate::{self, FatedEntry};
 use super::marks;
 use super::row_set::RowSet;
@@ -70,7 +70,7 @@ impl Survey {
             .map(|e| MarkedGroup::look(store, e.placed, oldest_xmin))
             .collect::<Result<_, _>>()?;
         Ok(Some(Survey {
-            gaps: Gaps::between(&entries, high_water),
+            gaps: Gaps::between(entries.iter().map(|e| &e.placed.entry), high_water),
             entries,
             marked,
         }))
@@ -141,15 +141,15 @@ impl MarkedGroup {
 
 impl Gaps {
     /// What `entries`, ascending, leave uncovered below `high_water`.
-    pub fn between(entries: &[FatedEntry], high_water: u64) -> Gaps {
+    pub fn between<'a>(entries: impl Iterator<Item = &'a GroupEntry>, high_water: u64) -> Gaps {
         let mut ranges = Vec::new();
         let mut covered_to = 0;
-        for e in entries {
-            let first = e.placed.entry.first_row.0;
+        for entry in entries {
+            let first = entry.first_row.0;
             if first > covered_to {
                 ranges.push((covered_to, first.min(high_water)));
             }
-            covered_to = covered_to.max(first + u64::from(e.placed.entry.capacity_rows));
+            covered_to = covered_to.max(first + u64::from(entry.capacity_rows));
         }
         if covered_to < high_water {
             ranges.push((covered_to, high_water));

@@ -5,7 +5,8 @@
 //!   1   first cold block     directory entry of a row group (fixed length)
 //!   2   0                    high-water mark of row numbers (fixed length)
 //!   3   0                    note of what VACUUM has cleaned (fixed length)
-//!   4, 5, 6, 16+             row marks, see [`marks`]
+//!   4, 5, 6, 7, 16+          row marks, see [`marks`]
+//!   8   0                    note of the last rewrite, see [`rewritten`]
 //!   ≥16384                   row groups: footer || body, in pieces
 //! ```
 //!
@@ -33,5 +34,6 @@ mod listing;
 pub mod marks;
 pub mod open_group;
 pub mod pending_marks;
+pub mod rewritten;
 pub mod row_set;
 pub mod view;

@@ -167,6 +167,9 @@ impl Author {
                 Step::Maintain(format!("REINDEX TABLE CONCURRENTLY {table}"))
             }
             4 => Step::Maintain(format!("VACUUM (INDEX_CLEANUP on) {table}")),
+            5 if self.has_key() && self.schema.partitions == Partitions::None => {
+                Step::Maintain("CLUSTER w.t USING t_pkey".to_owned())
+            }
             _ => Step::Compact(table),
         }
     }

@@ -411,6 +411,7 @@ impl Player<'_> {
                 "4" => "bitmaps",
                 "5" => "forwards of merged groups",
                 "6" => "lists of new versions",
+                "7" => "lists of late rows",
                 "16" => "row marks",
                 _ => "high-water marks and the like",
             });

@@ -159,8 +159,11 @@ impl Scene {
             let step = match self.dice.below(9) {
                 0 => Step::Maintain("VACUUM w.t".into()),
                 1 => Step::Maintain("VACUUM (FREEZE, INDEX_CLEANUP on) w.t".into()),
-                2 if self.dice.one_in(2) => Step::Maintain("VACUUM (FULL) w.t".into()),
-                2 => Step::Maintain("REINDEX TABLE CONCURRENTLY w.t".into()),
+                2 => match self.dice.below(3) {
+                    0 => Step::Maintain("VACUUM (FULL) w.t".into()),
+                    1 => Step::Maintain("CLUSTER w.t USING t_pkey".into()),
+                    _ => Step::Maintain("REINDEX TABLE CONCURRENTLY w.t".into()),
+                },
                 3 if self.has_ranges => Step::Compact("w.e".into()),
                 4 if self.has_child => Step::Compact("w.f".into()),
                 _ => Step::Compact("w.t".into()),

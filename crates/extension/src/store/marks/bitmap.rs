@@ -222,6 +222,28 @@ pub fn fold(store: &ColdStore, placed: &PlacedEntry, rows: &RowSet) -> Result<()
     Ok(())
 }
 
+/// The bytes of a bitmap, or of none, with places added that are hidden from everybody and that no
+/// index knows.
+pub(super) fn hiding_all(
+    group: u32,
+    known: Option<&[u8]>,
+    places: &[u32],
+) -> Result<Vec<u8>, ColdError> {
+    let mut bitmap = match known {
+        Some(payload) => {
+            bitmap_parts(group, payload)?;
+            let bytes = payload.to_vec();
+            Bitmap { bytes }
+        }
+        None => Bitmap::empty(),
+    };
+    for &at in places {
+        bitmap.hide(at);
+        bitmap.note_as_cleaned(at);
+    }
+    Ok(bitmap.seal())
+}
+
 /// Lets readers know that bitmaps of this group may follow.
 pub fn announce_bitmaps(store: &ColdStore, placed: &mut PlacedEntry) -> Result<(), ColdError> {
     flag(store, placed, GroupFlags::BITMAPS)

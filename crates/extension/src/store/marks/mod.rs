@@ -5,6 +5,7 @@
 //!   id  4, seq group + 64 k             bitmap of hidden rows among the k-th 16,384 of a group
 //!   id  6, seq group + 64 k + i         new versions of rows that such a bitmap hides
 //!   id  5, seq group                    where the rows of a merged group went
+//!   id  7, seq group + i                rows that are younger than their group
 //! ```
 //!
 //! A mark is an ordinary MVCC tuple of its writer's transaction: who does not see it still sees
@@ -23,8 +24,10 @@
 
 mod bitmap;
 mod bulk;
+mod copy;
 mod fates;
 mod forward;
+mod late;
 mod shown;
 mod single;
 mod traces;
@@ -34,19 +37,20 @@ mod versions;
 use std::ops::ControlFlow;
 
 use howdah_bridge::slot::Origin;
-use howdah_bridge::store::{ColdStore, CopiedAs, TupleStamp, Visited};
+use howdah_bridge::store::{ColdStore, Visited};
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber, tid_of};
 use pgrx::pg_sys;
 
 use bitmap::{BITMAP_ID, bitmap_parts, bitmap_place, bitmaps_of, hidden_in_bulk, insert_bits};
 pub use bitmap::{announce_bitmaps, cleaned, fold, folded};
 pub use bulk::hide_in_bulk;
+pub use copy::Copying;
 pub use fates::{RowFates, fates};
 pub use forward::{Route, forward, forwarded};
+pub use late::{LateRows, insert_late, late_rows};
 use shown::{in_force, writer_of};
 use single::{decode, key_of, key_ranges, row_of};
 pub use traces::{Trace, for_each_trace};
-use versions::VERSIONS_ID;
 
 use super::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
 use super::pending_marks;
@@ -248,10 +252,13 @@ pub unsafe fn hides(
                 ControlFlow::Continue(())
             });
         }
-        match damage {
-            Some(error) => Err(error),
-            None => Ok(hidden),
+        if let Some(error) = damage {
+            return Err(error);
         }
+        if !hidden && mvcc && entry.flags.contain(GroupFlags::LATE_ROWS) {
+            return late::is_unseen(store, entry, row, snapshot);
+        }
+        Ok(hidden)
     }
 }
 
@@ -318,9 +325,13 @@ pub unsafe fn hidden_from(
         if mvcc && stored.as_ref().is_some_and(|s| s.len() == entry.row_count) {
             vanished::note(store, entry, youngest, &*snapshot);
         }
-        Ok(with_pending(store, entry, stored, |command| {
-            !mvcc || command < curcid
-        }))
+        let hidden = with_pending(store, entry, stored, |command| !mvcc || command < curcid);
+        if !mvcc || !entry.flags.contain(GroupFlags::LATE_ROWS) {
+            return Ok(hidden);
+        }
+        let mut hidden = hidden.unwrap_or_else(|| RowSet::with_bound(entry.capacity_rows));
+        late::add_unseen(store, entry, snapshot, &mut hidden)?;
+        Ok((!hidden.is_empty()).then_some(hidden))
     }
 }
 
@@ -396,46 +407,5 @@ pub fn hidden_where(
     match damage {
         Some(error) => Err(error),
         None => Ok((!hidden.is_empty()).then_some(hidden)),
-    }
-}
-
-/// Copies a group's marks and bitmaps into another store as they are, but for dead ones.
-pub fn copy(
-    from: &ColdStore,
-    to: &ColdStore,
-    entry: &GroupEntry,
-    cid: pg_sys::CommandId,
-    horizon: pg_sys::TransactionId,
-) {
-    let mut ranges = vec![
-        (BITMAP_ID, bitmaps_of(entry)),
-        (VERSIONS_ID, versions::keys_of(entry)),
-    ];
-    ranges.extend(key_ranges(entry.first_row, entry.capacity_rows));
-    for (id, seqs) in ranges {
-        let mut found = Vec::new();
-        from.visit(id, seqs, &mut |shown| {
-            // SAFETY: the page is pinned and share-locked while the tuple is shown.
-            unsafe {
-                let fate = pg_sys::HeapTupleSatisfiesVacuum(shown.tuple, horizon, shown.buffer);
-                if fate != pg_sys::HTSV_Result::HEAPTUPLE_DEAD {
-                    let stamp = TupleStamp::of(shown.tuple);
-                    let is_current = matches!(
-                        fate,
-                        pg_sys::HTSV_Result::HEAPTUPLE_LIVE
-                            | pg_sys::HTSV_Result::HEAPTUPLE_INSERT_IN_PROGRESS
-                    );
-                    found.push((is_current, shown.seq, shown.payload.to_vec(), stamp));
-                }
-            }
-            ControlFlow::Continue(())
-        });
-        // A key's current version last: the index lets it in when the older ones are stamped.
-        found.sort_by_key(|&(is_current, ..)| is_current);
-        for (_, seq, payload, stamp) in found {
-            let copied_as = CopiedAs::Stamped(stamp, horizon);
-            to.insert_copy(id, seq, &payload, cid, copied_as, None);
-            pgrx::check_for_interrupts!();
-        }
     }
 }

@@ -74,6 +74,14 @@ pub(super) fn decode(group: u32, payload: &[u8]) -> Result<RowFate, ColdError> {
     }
 }
 
+/// The bytes of the same mark without the place of the new version.
+pub(super) fn without_place(group: u32, payload: &[u8]) -> Result<Vec<u8>, ColdError> {
+    Ok(match decode(group, payload)? {
+        RowFate::Updated { .. } => encode(RowFate::MovedAway).to_vec(),
+        RowFate::Deleted | RowFate::MovedAway => payload.to_vec(),
+    })
+}
+
 pub(super) fn insert(store: &ColdStore, row: RowNumber, fate: RowFate, cid: pg_sys::CommandId) {
     let (id, seq) = key_of(row);
     store.insert(id, seq, &encode(fate), cid, Birth::Transactional, None);

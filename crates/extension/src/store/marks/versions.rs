@@ -122,8 +122,8 @@ fn seal(group: u32, runs: &[Run]) -> Vec<u8> {
     out
 }
 
-/// The row's fate, if this is a list of its group that knows it.
-fn look_up(group: u32, payload: &[u8], position: u32) -> Result<Option<RowFate>, ColdError> {
+/// Head and runs of a list whose check holds.
+fn open(group: u32, payload: &[u8]) -> Result<(&[u8], &[u8]), ColdError> {
     let damaged = ColdError::DamagedMark { group };
     let Some((body, check)) = payload.split_last_chunk::<CHECK_BYTES>() else {
         return Err(damaged);
@@ -131,7 +131,29 @@ fn look_up(group: u32, payload: &[u8], position: u32) -> Result<Option<RowFate>,
     if *check != fnv1a(body).to_le_bytes() || body.len() % RUN_BYTES != HEAD_BYTES {
         return Err(damaged);
     }
-    let (head, runs) = body.split_at(HEAD_BYTES);
+    Ok(body.split_at(HEAD_BYTES))
+}
+
+/// The bytes of the same list without the places of the new versions.
+pub(super) fn without_places(group: u32, payload: &[u8]) -> Result<Vec<u8>, ColdError> {
+    let (head, runs) = open(group, payload)?;
+    let away = Run::of(0, RowFate::MovedAway);
+    let runs: Vec<Run> = runs
+        .chunks_exact(RUN_BYTES)
+        .map(Run::decode)
+        .map(|run| Run {
+            position: run.position,
+            rows: run.rows,
+            ..away
+        })
+        .collect();
+    let owner = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+    Ok(seal(owner, &runs))
+}
+
+/// The row's fate, if this is a list of its group that knows it.
+fn look_up(group: u32, payload: &[u8], position: u32) -> Result<Option<RowFate>, ColdError> {
+    let (head, runs) = open(group, payload)?;
     if head[..4] != group.to_le_bytes() {
         return Ok(None);
     }
@@ -286,6 +308,19 @@ mod tests {
         assert_eq!(at(1_024, 12), Some((0, 0, false)));
         assert_eq!(at(1_024, 13), None);
         assert_eq!(at(512, 3), None);
+    }
+
+    #[test]
+    fn a_list_forgets_where_rows_went_but_not_that_they_did() {
+        let runs = [
+            Run::of(3, updated(7, 1, true)),
+            Run::of(9, updated(8, 2, false)),
+        ];
+        let payload = without_places(0, &seal(64, &runs)).unwrap();
+        let at = |position| place(look_up(64, &payload, position).unwrap());
+        assert_eq!([at(3), at(9)], [Some((0, 0, false)); 2]);
+        assert_eq!([at(4), at(8)], [None; 2]);
+        assert!(without_places(0, &payload[1..]).is_err());
     }
 
     #[test]

@@ -1,0 +1,122 @@
+//! Rows in the order of a btree index: the server's own sort, on disk past its share of memory.
+//!
+//! ```text
+//!   TupleSort::put … put ──finish──> SortedTuples::next … None
+//! ```
+//!
+//! What is put in comes out with its header, so whatever belongs to a row travels there. An ERROR
+//! leaves memory and temporary files to the transaction's contexts and resource owner.
+
+use pgrx::pg_sys;
+
+use crate::slot::Origin;
+
+/// Rows on their way into order.
+pub struct TupleSort {
+    state: *mut pg_sys::Tuplesortstate,
+    desc: pg_sys::TupleDesc,
+    row_count: u64,
+}
+
+impl TupleSort {
+    /// # Safety
+    /// `index` is an open btree index of the table whose descriptor is `desc`; both stay open as
+    /// long as the sort.
+    pub unsafe fn by_index(
+        desc: pg_sys::TupleDesc,
+        index: pg_sys::Relation,
+        memory_kb: i32,
+    ) -> TupleSort {
+        let none = pg_sys::TUPLESORT_NONE as i32;
+        // SAFETY: as for this function.
+        let state = unsafe {
+            pg_sys::tuplesort_begin_cluster(desc, index, memory_kb, std::ptr::null_mut(), none)
+        };
+        TupleSort {
+            state,
+            desc,
+            row_count: 0,
+        }
+    }
+
+    pub fn row_count(&self) -> u64 {
+        self.row_count
+    }
+
+    /// Takes a copy of the tuple as it is.
+    ///
+    /// # Safety
+    /// `tuple` is a valid tuple of the table.
+    pub unsafe fn put(&mut self, tuple: pg_sys::HeapTuple) {
+        // SAFETY: as for this function.
+        unsafe { pg_sys::tuplesort_putheaptuple(self.state, tuple) };
+        self.row_count += 1;
+    }
+
+    /// Takes a row of values, which comes out with this origin.
+    ///
+    /// # Safety
+    /// The arrays hold one row of the table.
+    pub unsafe fn put_row(&mut self, values: *mut pg_sys::Datum, nulls: *mut bool, origin: Origin) {
+        // SAFETY: as for this function; the tuple is freed after the sort has copied it.
+        unsafe {
+            let tuple = pg_sys::heap_form_tuple(self.desc, values, nulls);
+            let fields = &mut (*(*tuple).t_data).t_choice.t_heap;
+            fields.t_xmin = origin.xid;
+            fields.t_field3.t_cid = origin.cid;
+            self.put(tuple);
+            pg_sys::heap_freetuple(tuple);
+        }
+    }
+
+    /// Sorts.
+    pub fn finish(self) -> SortedTuples {
+        // SAFETY: begun by `by_index`.
+        unsafe { pg_sys::tuplesort_performsort(self.state) };
+        SortedTuples {
+            state: self.state,
+            desc: self.desc,
+        }
+    }
+}
+
+/// Rows in order.
+pub struct SortedTuples {
+    state: *mut pg_sys::Tuplesortstate,
+    desc: pg_sys::TupleDesc,
+}
+
+impl SortedTuples {
+    /// The next tuple, valid until the one after it is asked for.
+    pub fn next_tuple(&mut self) -> Option<pg_sys::HeapTuple> {
+        // SAFETY: sorted by `finish`, not ended.
+        let tuple = unsafe { pg_sys::tuplesort_getheaptuple(self.state, true) };
+        (!tuple.is_null()).then_some(tuple)
+    }
+
+    /// The next row that [`TupleSort::put_row`] took; its values stay valid as a tuple does.
+    ///
+    /// # Safety
+    /// The arrays have one entry per attribute.
+    pub unsafe fn next_row(
+        &mut self,
+        values: *mut pg_sys::Datum,
+        nulls: *mut bool,
+    ) -> Option<Origin> {
+        let tuple = self.next_tuple()?;
+        // SAFETY: as for this function.
+        unsafe {
+            pg_sys::heap_deform_tuple(tuple, self.desc, values, nulls);
+            let fields = (*(*tuple).t_data).t_choice.t_heap;
+            Some(Origin {
+                xid: fields.t_xmin,
+                cid: fields.t_field3.t_cid,
+            })
+        }
+    }
+
+    pub fn end(self) {
+        // SAFETY: ended once.
+        unsafe { pg_sys::tuplesort_end(self.state) }
+    }
+}

@@ -1,0 +1,368 @@
+//! Row groups on their way into the new table: as they are, or row by row to be sorted.
+//!
+//! Groups that everybody sees are written frozen. Others keep the transaction fields
+//! of their entry, on every piece too, so that what is dead later can be removed whole. Groups dead to
+//! everyone are left out.
+//!
+//! A group that is carried over is encoded anew in three cases: it lacks columns that were added with
+//! a default (the server forgets such defaults after a rewrite), it holds a dropped column, or marks
+//! hide some of its rows from everybody and no row from some. Else marks are carried over with it.
+
+use howdah_bridge::relation::{ensure_first_page, main_fork_blocks};
+use howdah_bridge::rewrite::progress;
+use howdah_bridge::store::{ColdStore, CopiedAs};
+use howdah_columnar::RowGroupBuilder;
+use pgrx::pg_sys;
+
+use super::order::ColdOrder;
+use super::{Counts, Rewriting};
+use crate::errors::ColdError;
+use crate::settings;
+use crate::slot_writer::RowMemory;
+use crate::stop_point;
+use crate::store::directory::{self, GroupEntry, GroupFlags};
+use crate::store::fate::{self, Fate, FatedEntry};
+use crate::store::gaps::Gaps;
+use crate::store::marks::{self, Copying, RowFates};
+use crate::store::open_group::OpenGroup;
+use crate::store::rewritten;
+use crate::store::row_set::RowSet;
+use crate::store::view::{ColdGroup, GroupRows, RowDatums, Wanted};
+use crate::types::{TableLayout, push_datum};
+
+pub(super) struct ColdCopy<'a> {
+    work: &'a Rewriting,
+    old: ColdStore,
+    new: ColdStore,
+    /// The old table's high-water mark.
+    mark: u64,
+    entries: Vec<FatedEntry>,
+    cid: pg_sys::CommandId,
+    layout: TableLayout,
+    defaults: Vec<bool>,
+}
+
+/// What a rewrite makes of a group's rows.
+struct Rows {
+    /// Hidden from everybody.
+    gone: RowSet,
+    /// Nobody has hidden them.
+    living: RowSet,
+    /// Whether marks hide some rows from some only.
+    are_fading: bool,
+}
+
+impl<'a> ColdCopy<'a> {
+    /// `None` if the table never had a cold row.
+    ///
+    /// # Safety
+    /// Both tables are open and exclusively locked.
+    pub unsafe fn open(work: &'a Rewriting) -> Result<Option<ColdCopy<'a>>, ColdError> {
+        // SAFETY: as for this function.
+        unsafe {
+            let Some(old) = ColdStore::open(work.old_table, pg_sys::AccessShareLock) else {
+                return Ok(None);
+            };
+            if main_fork_blocks(old.toast()) == 0 {
+                return Ok(None);
+            }
+            let Some((_, mark)) = directory::high_water(&old)? else {
+                return Ok(None);
+            };
+            let Some(new) = ColdStore::open(work.new_table, pg_sys::RowExclusiveLock) else {
+                return Ok(None);
+            };
+            let mut entries = fate::entries_not_dead(&old, work.horizon)?;
+            entries.retain(FatedEntry::has_stored_rows);
+            let desc = (*work.old_table).rd_att;
+            Ok(Some(ColdCopy {
+                work,
+                old,
+                new,
+                mark,
+                entries,
+                cid: pg_sys::GetCurrentCommandId(true),
+                layout: TableLayout::of(desc),
+                defaults: columns_with_missing_value(desc),
+            }))
+        }
+    }
+
+    /// Whether there is any row to be sorted.
+    pub fn has_living_rows(&self) -> Result<bool, ColdError> {
+        for fated in self.entries.iter().filter(|e| e.fate.counts_as_live()) {
+            if !self.rows_of(&fated.placed.entry)?.living.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Carries everything over, living rows by way of `order` if there is one. Hot rows are there
+    /// already: they keep the ids of their out-of-line values.
+    pub unsafe fn copy(
+        self,
+        mut order: Option<ColdOrder>,
+        counts: &mut Counts,
+    ) -> Result<(), ColdError> {
+        let mut groups = Vec::new();
+        for fated in &self.entries {
+            // SAFETY: as for `open`.
+            let carried = unsafe { self.group(fated, order.as_mut(), counts)? };
+            if let Some(entry) = &carried
+                && order.is_none()
+            {
+                counts.written += u64::from(entry.row_count);
+                progress::rows_written(counts.written);
+            }
+            groups.extend(carried);
+            progress::rows_scanned(counts.kept as u64);
+        }
+        stop_point!("cluster_carried");
+        let mut mark = self.mark;
+        if let Some(order) = order {
+            let first_row = if groups.is_empty() { 0 } else { mark };
+            let table = self.work.table();
+            // SAFETY: as for `open`.
+            let written = unsafe { order.write(&self.new, table, first_row, self.cid, counts)? };
+            let behind = |last: &GroupEntry| last.first_row.0 + u64::from(last.capacity_rows);
+            mark = written.last().map_or(first_row, behind);
+            groups.extend(written);
+        }
+        directory::start_high_water_at(&self.new, mark)?;
+        rewritten::note(&self.new, self.cid);
+        // The indexes are about to be built from what was carried over.
+        Gaps::between(groups.iter(), mark).note_as_cleaned(&self.new);
+        // SAFETY: the new table is open.
+        unsafe { ensure_first_page(self.work.new_table) };
+        stop_point!("cluster_written");
+        Ok(())
+    }
+
+    fn rows_of(&self, entry: &GroupEntry) -> Result<Rows, ColdError> {
+        if entry.flags.are_clear() {
+            return Ok(Rows {
+                gone: RowSet::default(),
+                living: RowSet::full(entry.row_count),
+                are_fading: false,
+            });
+        }
+        let RowFates {
+            gone,
+            dead,
+            leaving,
+            ..
+        } = marks::fates(&self.old, entry, self.work.horizon)?;
+        let mut living = RowSet::with_bound(entry.row_count);
+        let mut are_fading = false;
+        for row in (0..entry.row_count).filter(|&row| !gone.contains(row)) {
+            if dead.contains(row) || leaving.contains(row) {
+                are_fading = true;
+            } else {
+                living.insert(row);
+            }
+        }
+        Ok(Rows {
+            gone,
+            living,
+            are_fading,
+        })
+    }
+
+    /// Carries a group over, or hands its living rows to be sorted; the answer is what is carried.
+    unsafe fn group(
+        &self,
+        fated: &FatedEntry,
+        order: Option<&mut ColdOrder>,
+        counts: &mut Counts,
+    ) -> Result<Option<GroupEntry>, ColdError> {
+        let entry = fated.placed.entry;
+        let rows = self.rows_of(&entry)?;
+        let kept = entry.row_count - rows.gone.len();
+        counts.kept += f64::from(kept);
+        counts.removed += f64::from(rows.gone.len());
+        counts.recently_dead += f64::from(match fated.fate.counts_as_live() {
+            true => kept - rows.living.len(),
+            false => kept,
+        });
+        if kept == 0 {
+            return Ok(None);
+        }
+        let is_there = matches!(fated.fate, Fate::Live | Fate::Arriving(_))
+            && fated.fate.foreign_transaction().is_none();
+        // SAFETY: as for `open`.
+        unsafe {
+            match order {
+                Some(order) if is_there && !rows.living.is_empty() => {
+                    self.sort_rows(&entry, &rows.living, order)?;
+                    match rows.are_fading {
+                        true => self.carry(fated, &rows, Some(&rows.living)).map(Some),
+                        false => Ok(None),
+                    }
+                }
+                _ => self.carry(fated, &rows, None).map(Some),
+            }
+        }
+    }
+
+    /// Hands some rows of a group to be sorted.
+    unsafe fn sort_rows(
+        &self,
+        entry: &GroupEntry,
+        rows: &RowSet,
+        order: &mut ColdOrder,
+    ) -> Result<(), ColdError> {
+        let late = match entry.flags.contain(GroupFlags::LATE_ROWS) {
+            true => marks::late_rows(&self.old, entry, self.work.horizon)?.origins(),
+            false => Default::default(),
+        };
+        // SAFETY: as for `open`; the datums live until the sort has copied them.
+        unsafe {
+            self.each_row(entry, rows, |row, datums| {
+                let origin = late.get(&row).copied().unwrap_or(entry.origin);
+                order.put(datums, origin);
+            })
+        }
+    }
+
+    /// Carries a group over under its old id, with its marks. Rows that have moved on are hidden from
+    /// everybody.
+    unsafe fn carry(
+        &self,
+        fated: &FatedEntry,
+        rows: &Rows,
+        moved: Option<&RowSet>,
+    ) -> Result<GroupEntry, ColdError> {
+        let horizon = self.work.horizon;
+        let is_settled = fated.fate == Fate::Live && fated.stamp.is_settled(horizon);
+        let copied_as = if is_settled {
+            CopiedAs::Frozen
+        } else {
+            CopiedAs::Stamped(fated.stamp, horizon)
+        };
+        let mut entry = fated.placed.entry;
+        let open = OpenGroup::open(&self.old, entry)?;
+        let mut remaining = None;
+        if !entry.flags.are_clear() {
+            if is_settled && !rows.are_fading && !self.has_late_rows(&entry)? {
+                entry.flags = GroupFlags::default();
+                remaining = (!rows.gone.is_empty()).then_some(&rows.living);
+            } else {
+                let copying = Copying {
+                    from: &self.old,
+                    to: &self.new,
+                    cid: self.cid,
+                    horizon,
+                };
+                match moved {
+                    None => copying.marks(&entry)?,
+                    Some(moved) => {
+                        copying.marks_hiding(&entry, moved)?;
+                        entry.flags = entry.flags.union(GroupFlags::BITMAPS);
+                    }
+                }
+            }
+        }
+        let entry = if remaining.is_some() || self.needs_encoding(&open) {
+            // SAFETY: as for `open`.
+            unsafe { self.encode_anew(entry, remaining, copied_as)? }
+        } else {
+            let len = u64::from(entry.footer_bytes) + entry.body_bytes;
+            self.new
+                .copy_value(&self.old, entry.value_id, len, self.cid, copied_as)?;
+            entry
+        };
+        directory::insert_copy(&self.new, &entry, self.cid, copied_as);
+        Ok(entry)
+    }
+
+    fn has_late_rows(&self, entry: &GroupEntry) -> Result<bool, ColdError> {
+        Ok(entry.flags.contain(GroupFlags::LATE_ROWS)
+            && !marks::late_rows(&self.old, entry, self.work.horizon)?.is_empty())
+    }
+
+    fn needs_encoding(&self, open: &OpenGroup) -> bool {
+        let stored = open.column_count();
+        let lacks_default = self.defaults.iter().skip(stored).any(|&has| has);
+        let holds_dropped = self
+            .layout
+            .attributes
+            .iter()
+            .take(stored)
+            .enumerate()
+            .any(|(i, a)| {
+                a.dropped && open.footer.column(i).stats.null_count < open.row_count() as usize
+            });
+        lacks_default || holds_dropped
+    }
+
+    /// Decodes the group and writes it with the table's columns of today, under its old id, and
+    /// with some of its rows only if that is wanted.
+    unsafe fn encode_anew(
+        &self,
+        entry: GroupEntry,
+        remaining: Option<&RowSet>,
+        copied_as: CopiedAs,
+    ) -> Result<GroupEntry, ColdError> {
+        let mut builder = RowGroupBuilder::new(&self.layout.column_types());
+        let all = RowSet::full(entry.row_count);
+        // SAFETY: as for `open`; datums live in the row memory until the builder copied them.
+        unsafe {
+            self.each_row(&entry, remaining.unwrap_or(&all), |_, datums| {
+                for (i, attribute) in self.layout.attributes.iter().enumerate() {
+                    let (value, is_null) = (datums.values[i], datums.nulls[i]);
+                    push_datum(builder.column_mut(i), attribute, value, is_null);
+                }
+                builder.finish_row();
+            })?;
+        }
+        let encoded = builder.encode(settings::effort_of(self.work.table()))?;
+        pgrx::check_for_interrupts!();
+        let parts = [encoded.footer.as_slice(), encoded.body.as_slice()];
+        self.new
+            .write_copy(entry.value_id, &parts, self.cid, copied_as);
+        Ok(GroupEntry {
+            footer_bytes: encoded.footer.len() as u32,
+            body_bytes: encoded.body.len() as u64,
+            row_count: builder.row_count() as u32,
+            ..entry
+        })
+    }
+
+    /// Decodes a group and shows some of its rows, with the table's columns of today.
+    ///
+    /// # Safety
+    /// As for [`ColdCopy::open`]. Datums live until the next row.
+    unsafe fn each_row(
+        &self,
+        entry: &GroupEntry,
+        rows: &RowSet,
+        mut show: impl FnMut(u32, &mut RowDatums),
+    ) -> Result<(), ColdError> {
+        // SAFETY: as for this function.
+        let desc = unsafe { (*self.work.old_table).rd_att };
+        let group = GroupRows::load(&self.old, &ColdGroup::Stored(*entry), &Wanted::All)?;
+        let mut datums = RowDatums::new(self.layout.attributes.len());
+        let memory = RowMemory::new();
+        for row in rows.iter() {
+            pgrx::check_for_interrupts!();
+            memory.with(|| {
+                // SAFETY: the datums are written in the row memory.
+                unsafe { group.fill(row, &self.layout, desc, &Wanted::All, &mut datums) };
+                show(row, &mut datums);
+            });
+        }
+        memory.delete();
+        Ok(())
+    }
+}
+
+/// For each attribute, whether rows that lack it have a value for it.
+unsafe fn columns_with_missing_value(desc: pg_sys::TupleDesc) -> Vec<bool> {
+    // SAFETY: the descriptor belongs to an open relation.
+    unsafe {
+        (0..(*desc).natts)
+            .map(|i| (*pg_sys::TupleDescAttr(desc, i)).atthasmissing)
+            .collect()
+    }
+}

@@ -1,0 +1,173 @@
+//! VACUUM FULL and CLUSTER.
+//!
+//! ```text
+//!   old table                     new table
+//!   hot versions ──hot.rs───────> hot versions                        VACUUM FULL, and other indexes
+//!   row groups   ──cold.rs──────> the same groups, numbers and ids
+//!
+//!   hot versions ──hot.rs───────> hot: versions that some see or that are locked    CLUSTER by a btree,
+//!        │ rows                                                                     where cold rows live
+//!        └───────┐
+//!               order.rs ───────> new groups, new numbers: every living row, in index order
+//!        ┌───────┘
+//!        │ rows
+//!   row groups   ──cold.rs──────> old groups of which some still see a row that others have deleted
+//!
+//!   mark, gaps ─────────────────> mark, note that no index knows the gaps
+//! ```
+//!
+//! Heap's callback cannot be called: it would open its scan through our routine.
+//!
+//! What must hold
+//! - *Nothing is lost or seen twice, and every snapshot sees what it saw before.* A living row that
+//!   somebody may not see yet is a late row of its new group. A row that somebody may still see although it
+//!   was deleted stays where it is: a hot version with its transactions, a cold one in its old group
+//!   with its mark, under its old number. What has moved on from such a group is hidden there from everybody.
+//! - *One order.* Whoever takes a snapshot after CLUSTER finds the rows of a table with cold rows in the
+//!   order of a btree index: all are in new groups. Exceptions are values too large to be cold, and
+//!   rows that our own transaction has locked: they stay hot and come first, in order.
+//!   A table without living cold rows is clustered as a heap. Along an index of another kind the hot
+//!   rows are sorted, and groups keep their order.
+//! - *Links.* Nobody has a TID from before in hand, as CLUSTER has waited for every transaction that has read or
+//!   changed the table. Only an older snapshot can meet a row that was changed since. Among hot versions the
+//!   server's rewrite keeps links. All others lead nowhere afterwards: a hot version whose successor is cold counts
+//!   as deleted, a mark no longer says where the new version is. Whoever comes with an older snapshot
+//!   gets 40001, even if he only wants to share the key, which on heap he might: he could not be kept
+//!   together with those who delete the successor.
+//! - *Ids.* The cold part goes into the new table's own TOAST relation, whose contents the server then
+//!   swaps in, so value ids stay valid; out-of-line values of hot rows keep their ids likewise. So
+//!   whatever keeps its id is written before the first new id is chosen.
+//!
+//! Locks: the server holds both tables exclusively. An ERROR or a crash leaves files that nobody knows:
+//! the commit swaps them in.
+
+mod cold;
+mod hot;
+mod order;
+
+use howdah_bridge::rewrite::bar_key_sharers;
+use howdah_bridge::tuple_sort::TupleSort;
+use pgrx::{pg_guard, pg_sys};
+
+use crate::errors::or_raise;
+use crate::load;
+use cold::ColdCopy;
+use hot::HotCopy;
+use order::ColdOrder;
+
+pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
+    am.relation_copy_for_cluster = Some(relation_copy_for_cluster);
+}
+
+/// A rewrite that runs.
+struct Rewriting {
+    old_table: pg_sys::Relation,
+    new_table: pg_sys::Relation,
+    /// The horizon of the server's rewrite, for hot rows.
+    oldest_xmin: pg_sys::TransactionId,
+    /// What everybody in this database sees as finished is older.
+    horizon: pg_sys::TransactionId,
+}
+
+impl Rewriting {
+    fn table(&self) -> pg_sys::Oid {
+        // SAFETY: the table is open.
+        unsafe { (*self.old_table).rd_id }
+    }
+}
+
+/// Row versions met, as CLUSTER reports them.
+#[derive(Default)]
+struct Counts {
+    kept: f64,
+    removed: f64,
+    recently_dead: f64,
+    /// Rows that are in the new table.
+    written: u64,
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn relation_copy_for_cluster(
+    old_table: pg_sys::Relation,
+    new_table: pg_sys::Relation,
+    old_index: pg_sys::Relation,
+    use_sort: bool,
+    oldest_xmin: pg_sys::TransactionId,
+    xid_cutoff: *mut pg_sys::TransactionId,
+    multi_cutoff: *mut pg_sys::MultiXactId,
+    num_tuples: *mut f64,
+    tups_vacuumed: *mut f64,
+    tups_recently_dead: *mut f64,
+) {
+    // SAFETY: arguments come from CLUSTER, which holds both tables open and exclusively locked, and
+    // the index too.
+    unsafe {
+        let oid = (*old_table).rd_id;
+        load::flush_relation(oid);
+        let work = Rewriting {
+            old_table,
+            new_table,
+            oldest_xmin,
+            horizon: older_than_all(oldest_xmin, *xid_cutoff),
+        };
+        let mut counts = Counts::default();
+        let cold = or_raise(oid, ColdCopy::open(&work));
+        let mut order = None;
+        if let Some(cold) = &cold
+            && is_btree(old_index)
+            && or_raise(oid, cold.has_living_rows())
+        {
+            order = Some(ColdOrder::by(
+                &work,
+                old_index,
+                pg_sys::maintenance_work_mem / 2,
+            ));
+        }
+        let sort = match &order {
+            Some(_) => Some(pg_sys::maintenance_work_mem / 2),
+            None => use_sort.then_some(pg_sys::maintenance_work_mem),
+        };
+        let sort =
+            sort.map(|memory_kb| TupleSort::by_index((*old_table).rd_att, old_index, memory_kb));
+        let along = (sort.is_none() && !old_index.is_null()).then_some(old_index);
+        HotCopy::begin(&work, *xid_cutoff, *multi_cutoff).copy(
+            along,
+            sort,
+            order.as_mut(),
+            &mut counts,
+        );
+        if let Some(cold) = cold {
+            if counts.recently_dead > 0.0 {
+                bar_key_sharers(new_table);
+            }
+            or_raise(oid, cold.copy(order, &mut counts));
+        }
+        *num_tuples += counts.kept;
+        *tups_vacuumed += counts.removed;
+        *tups_recently_dead += counts.recently_dead;
+    }
+}
+
+/// What PostgreSQL's sort can order rows by.
+unsafe fn is_btree(index: pg_sys::Relation) -> bool {
+    // SAFETY: the index is open, if there is one.
+    unsafe {
+        !index.is_null() && (*(*index).rd_rel).relam == pg_sys::Oid::from(pg_sys::BTREE_AM_OID)
+    }
+}
+
+/// What everybody in this database sees as finished. The new table's `relfrozenxid` will be `xid_cutoff`,
+/// which is `oldest_xmin` or the old table's own `relfrozenxid` if that is younger: then a transaction of
+/// another database holds back our snapshot, and with it the horizon, but an earlier VACUUM of the table
+/// knew already that nobody here needs what is older. The cold store may be less frozen than the table.
+fn older_than_all(
+    oldest_xmin: pg_sys::TransactionId,
+    xid_cutoff: pg_sys::TransactionId,
+) -> pg_sys::TransactionId {
+    // SAFETY: a comparison of two transaction ids.
+    if unsafe { pg_sys::TransactionIdPrecedes(oldest_xmin, xid_cutoff) } {
+        xid_cutoff
+    } else {
+        oldest_xmin
+    }
+}

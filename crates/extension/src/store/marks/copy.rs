@@ -1,0 +1,158 @@
+//! Marks of a group on their way into another store, for rewrites.
+//!
+//! The new versions of updated rows are in other places then, so a mark that is carried over says that the
+//! row was updated, but not where to. Only snapshots from before still meet it, and those may not
+//! follow: they fail with 40001, and cannot share the row's key, as they do for a row that went to another
+//! partition.
+
+use std::ops::ControlFlow;
+
+use howdah_bridge::slot::Origin;
+use howdah_bridge::store::{ColdStore, CopiedAs, TupleStamp};
+use pgrx::pg_sys;
+
+use super::bitmap::{self, BITMAP_ID, bitmaps_of, by_bitmap};
+use super::late::LATE_ROWS_ID;
+use super::shown::writer_of;
+use super::single::{self, key_ranges};
+use super::versions::{self, VERSIONS_ID};
+use crate::errors::ColdError;
+use crate::store::directory::{GroupEntry, GroupFlags};
+use crate::store::row_set::RowSet;
+
+/// From one store into another that nobody else can see.
+pub struct Copying<'a> {
+    pub from: &'a ColdStore,
+    pub to: &'a ColdStore,
+    pub cid: pg_sys::CommandId,
+    /// What is older is over for everybody.
+    pub horizon: pg_sys::TransactionId,
+}
+
+/// A tuple that somebody may still see.
+struct Kept {
+    seq: i32,
+    payload: Vec<u8>,
+    stamp: TupleStamp,
+    origin: Origin,
+    /// Whether nobody has replaced or deleted it.
+    is_current: bool,
+}
+
+impl Copying<'_> {
+    /// Copies a group's marks, bitmaps and lists, but for dead ones.
+    pub fn marks(&self, entry: &GroupEntry) -> Result<(), ColdError> {
+        self.all_but_bitmaps(entry)?;
+        self.write(BITMAP_ID, self.read(BITMAP_ID, bitmaps_of(entry)));
+        Ok(())
+    }
+
+    /// The same, with some rows hidden from everybody in addition: they are somewhere else now.
+    /// Bitmaps of the group are to be announced.
+    pub fn marks_hiding(&self, entry: &GroupEntry, rows: &RowSet) -> Result<(), ColdError> {
+        self.all_but_bitmaps(entry)?;
+        let mut kept = self.read(BITMAP_ID, bitmaps_of(entry));
+        for (seq, places) in by_bitmap(entry, rows) {
+            let mut versions = Vec::new();
+            for bitmap in kept.iter_mut().filter(|bitmap| bitmap.seq == seq) {
+                let known = Some(bitmap.payload.as_slice());
+                bitmap.payload = bitmap::hiding_all(entry.group(), known, &places)?;
+                versions.push(&*bitmap);
+            }
+            if let Some(copied_as) = self.before(&versions) {
+                let payload = bitmap::hiding_all(entry.group(), None, &places)?;
+                self.insert(BITMAP_ID, seq, &payload, copied_as);
+            }
+        }
+        self.write(BITMAP_ID, kept);
+        Ok(())
+    }
+
+    /// How a bitmap is to be seen by those who see none of these versions; `None` if everybody sees one.
+    fn before(&self, versions: &[&Kept]) -> Option<CopiedAs> {
+        if versions.is_empty() {
+            return Some(CopiedAs::Frozen);
+        }
+        if versions
+            .iter()
+            .any(|v| v.stamp.is_born_before(self.horizon))
+        {
+            return None;
+        }
+        let replaced = |v: &Kept| {
+            let by = |other: &&Kept| !other.is_current && other.stamp.deleter() == v.origin.xid;
+            versions.iter().any(by)
+        };
+        // SAFETY: looks at the backend's own transaction state.
+        let is_own =
+            |v: &Kept| unsafe { pg_sys::TransactionIdIsCurrentTransactionId(v.origin.xid) };
+        // Others have committed before we could begin.
+        let foreign = versions.iter().find(|v| !is_own(v) && !replaced(v));
+        let first = foreign.or_else(|| versions.iter().min_by_key(|v| v.origin.cid))?;
+        let stamp = TupleStamp::until(first.origin);
+        Some(CopiedAs::Stamped(stamp, self.horizon))
+    }
+
+    fn all_but_bitmaps(&self, entry: &GroupEntry) -> Result<(), ColdError> {
+        let group = entry.group();
+        for (id, seqs) in key_ranges(entry.first_row, entry.capacity_rows) {
+            let mut kept = self.read(id, seqs);
+            for mark in &mut kept {
+                mark.payload = single::without_place(group, &mark.payload)?;
+            }
+            self.write(id, kept);
+        }
+        let mut lists = self.read(VERSIONS_ID, versions::keys_of(entry));
+        for list in &mut lists {
+            list.payload = versions::without_places(group, &list.payload)?;
+        }
+        self.write(VERSIONS_ID, lists);
+        if entry.flags.contain(GroupFlags::LATE_ROWS) {
+            self.write(
+                LATE_ROWS_ID,
+                self.read(LATE_ROWS_ID, versions::keys_of(entry)),
+            );
+        }
+        Ok(())
+    }
+
+    fn read(&self, id: u32, seqs: std::ops::RangeInclusive<i32>) -> Vec<Kept> {
+        let mut kept = Vec::new();
+        self.from.visit(id, seqs, &mut |shown| {
+            use pg_sys::HTSV_Result::*;
+            // SAFETY: the page is pinned and share-locked while the tuple is shown.
+            unsafe {
+                let fate =
+                    pg_sys::HeapTupleSatisfiesVacuum(shown.tuple, self.horizon, shown.buffer);
+                if fate != HEAPTUPLE_DEAD {
+                    let (xid, own) = writer_of(&shown);
+                    kept.push(Kept {
+                        seq: shown.seq,
+                        payload: shown.payload.to_vec(),
+                        stamp: TupleStamp::of(shown.tuple),
+                        origin: Origin {
+                            xid,
+                            cid: own.unwrap_or(Origin::FROZEN.cid),
+                        },
+                        is_current: fate == HEAPTUPLE_LIVE || fate == HEAPTUPLE_INSERT_IN_PROGRESS,
+                    });
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        kept
+    }
+
+    fn write(&self, id: u32, kept: Vec<Kept>) {
+        for kept in kept {
+            let copied_as = CopiedAs::Stamped(kept.stamp, self.horizon);
+            self.insert(id, kept.seq, &kept.payload, copied_as);
+        }
+    }
+
+    fn insert(&self, id: u32, seq: i32, payload: &[u8], copied_as: CopiedAs) {
+        self.to
+            .insert_copy(id, seq, payload, self.cid, copied_as, None);
+        pgrx::check_for_interrupts!();
+    }
+}

@@ -1,0 +1,40 @@
+//! The note of the last rewrite of a table as a whole.
+//!
+//! ```text
+//!   id 8, seq 0        version u32: an ordinary tuple of the transaction that rewrote the table
+//! ```
+//!
+//! A rewrite loses the ways from a row's old place to its new one: links of moved hot rows, forwards of
+//! merged groups. Serializable transactions follow them to learn who has changed a row since it
+//! moved ([`crate::am::serializable`]). Who does not see the note has a snapshot from before the rewrite, and
+//! must look further instead. A later rewrite writes a note of its own and drops this one.
+
+use std::ops::ControlFlow;
+
+use howdah_bridge::store::{Birth, ColdStore};
+use pgrx::pg_sys;
+
+const REWRITTEN_ID: u32 = 8;
+const NOTE_VERSION: u32 = 1;
+
+/// Notes that the running transaction has written the store, which nobody else can see.
+pub fn note(store: &ColdStore, cid: pg_sys::CommandId) {
+    let transactional = Birth::Transactional;
+    let payload = NOTE_VERSION.to_le_bytes();
+    store.insert(REWRITTEN_ID, 0, &payload, cid, transactional, None);
+}
+
+/// Whether the table was rewritten by a transaction that the snapshot does not see.
+///
+/// # Safety
+/// `snapshot` is valid.
+pub unsafe fn is_unseen(store: &ColdStore, snapshot: pg_sys::Snapshot) -> bool {
+    let mut unseen = false;
+    store.visit(REWRITTEN_ID, 0..=0, &mut |shown| {
+        // SAFETY: as for this function; the page is pinned and share-locked while a tuple is shown.
+        unseen |=
+            unsafe { !pg_sys::HeapTupleSatisfiesVisibility(shown.tuple, snapshot, shown.buffer) };
+        ControlFlow::Continue(())
+    });
+    unseen
+}
