@@ -375,7 +375,34 @@ impl Player<'_> {
                 && outcome.has_code("40P01")
                 && ours.is_none_or(|(_, outcome)| !outcome.has_code("40P01"))
         });
-        Ok(waits_for_group || refused || heap_deadlocks)
+        // Nor do those find rows of his locked who come after him.
+        let waits_on_heap_only = {
+            let ours = self.howdah.waiting();
+            self.heap.waiting().iter().any(|one| !ours.contains(one))
+        };
+        let finds_more = self.waits_for_group()?
+            && (waits_on_heap_only
+                || heaps.iter().any(|(session, on_heap)| {
+                    let ours = ours.iter().find(|(number, _)| number == session);
+                    match (ours.map(|(_, outcome)| outcome), on_heap) {
+                        (Some(Outcome::Done { rows, .. }), Outcome::Done { rows: heaps, .. }) => {
+                            text.contains("SKIP LOCKED")
+                                && heaps.iter().all(|row| rows.contains(row))
+                        }
+                        (ours, on_heap) => {
+                            on_heap.has_code("55P03") && ours.is_some_and(|o| !o.has_code("55P03"))
+                        }
+                    }
+                }));
+        Ok(waits_for_group || refused || heap_deadlocks || finds_more)
+    }
+
+    /// Whether anybody waits for a row group that others work on, or have locked as a whole.
+    fn waits_for_group(&mut self) -> anyhow::Result<bool> {
+        const WAITING: &str = "SELECT count(*) FROM pg_locks
+            WHERE locktype = 'page' AND NOT granted
+              AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        Ok(query(&mut self.howdah.control, WAITING)? != "0")
     }
 
     /// The processes that have locked whole row groups; 0 stands for prepared transactions.
