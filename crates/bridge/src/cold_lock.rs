@@ -14,7 +14,8 @@
 //!
 //! The group's lock comes first, so that whoever locks a whole group meets everybody at work on
 //! its rows. All of them are held to the end of the transaction, survive PREPARE, and go with the
-//! subtransaction that took them. Deadlocks, timeouts and cancels are PostgreSQL's business.
+//! subtransaction that took them; but a row's lock that was taken for a change is given back once the row is
+//! marked, because the mark of a running transaction keeps others away as well. Deadlocks, timeouts and cancels are PostgreSQL's business.
 //!
 //! On heap, who may share a row with its holders passes those who wait for it; the server's lock
 //! manager makes him queue behind them. So a row has two sides, and is locked by whoever holds a lock on
@@ -23,8 +24,8 @@
 //! ```text
 //!   main   taken if it is free of conflicts with holders and waiters
 //!   late   taken by who conflicts with waiters on the main side only
-//!   turn   held while waiting for either, so that there is one queue; not by who holds the row in
-//!          another mode already, whom the queue may be waiting for
+//!   turn   held while waiting for either, or for a transaction that has marked the row, so that there is
+//!          one queue; not by who holds the row in another mode already, whom the queue may be waiting for
 //! ```
 //!
 //! Whoever has taken one side looks at the other, and gives his side back if it is held: of two who
@@ -182,6 +183,14 @@ impl Locks {
         held(&tag, pg_sys::ExclusiveLock) || (lock.is_shared() && held(&tag, pg_sys::ShareLock))
     }
 
+    /// Whether this transaction has locked the row itself in this very mode.
+    pub fn holds_row(self, row: RowNumber, lock: RowLock) -> bool {
+        let mode = lock.on_row();
+        [Side::Main, Side::Late]
+            .iter()
+            .any(|&side| held(&self.side(row, side), mode))
+    }
+
     /// Announces work on rows of the group; `false` if it would have to wait and may not.
     pub fn lock_group(self, group: u32, lock: RowLock, wait: Wait) -> bool {
         self.holds_group(group, lock)
@@ -227,13 +236,31 @@ impl Locks {
         alone
     }
 
-    fn queue_for(self, row: RowNumber, mode: u32) -> Option<Side> {
+    /// Waits for a place at the head of those who wait for the row, and keeps it; `None` for who holds
+    /// the row in another mode already.
+    fn take_turn(self, row: RowNumber, mode: u32) -> Option<pg_sys::LOCKTAG> {
         let is_mine = |side| held_at_all(&self.side(row, side));
         let turn = self.row(row, TURN_BITS);
         let takes_turn = !is_mine(Side::Main) && !is_mine(Side::Late);
-        if takes_turn {
+        takes_turn.then(|| {
             acquire(&turn, mode, Wait::Forever);
+            turn
+        })
+    }
+
+    /// Runs `wait` at the head of those who wait for the row, which is not locked for it.
+    pub fn in_turn<R>(self, row: RowNumber, lock: RowLock, wait: impl FnOnce() -> R) -> R {
+        let mode = lock.on_row();
+        let turn = self.take_turn(row, mode);
+        let result = wait();
+        if let Some(turn) = turn {
+            release(&turn, mode);
         }
+        result
+    }
+
+    fn queue_for(self, row: RowNumber, mode: u32) -> Option<Side> {
+        let turn = self.take_turn(row, mode);
         let mut side = Side::Main;
         let new = loop {
             let new = acquire(&self.side(row, side), mode, Wait::Forever) == Some(true);
@@ -242,7 +269,7 @@ impl Locks {
             }
             side = side.other();
         };
-        if takes_turn {
+        if let Some(turn) = turn {
             release(&turn, mode);
         }
         new.then_some(side)

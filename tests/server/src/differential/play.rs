@@ -18,6 +18,7 @@ const COARSE_READS: &str =
 const HEAP_WAITS: &str =
     "FOR KEY SHARE, told not to wait: heap waits for a later version's changer";
 const OTHER_PLAN: &str = "a cursor's plan used an index in one world only";
+const DEADLOCK_FOUND: &str = "40P01: heap waits for the holders of a row one after the other";
 /// Several sessions that are woken at once race for the same rows, on heap as well.
 const RACED: &str = "several waited and went on in another order";
 
@@ -251,6 +252,8 @@ impl Player<'_> {
             COARSE_READS
         } else if self.only_heap_waits(text, session) {
             HEAP_WAITS
+        } else if self.finds_deadlock_first(&ours) {
+            DEADLOCK_FOUND
         } else if waiting_count >= 2 {
             RACED
         } else {
@@ -331,6 +334,14 @@ impl Player<'_> {
             && !self.howdah.waiting().contains(&session)
     }
 
+    /// Whether a session closes a circle by waiting for all holders of a row, while on heap it waits for the
+    /// first of them still.
+    fn finds_deadlock_first(&self, ours: &Ended) -> bool {
+        ours.iter().any(|(session, outcome)| {
+            outcome.has_code("40P01") && self.heap.waiting().contains(session)
+        })
+    }
+
     /// Whether somebody has locked a whole row group, and another waits for it, would have had to,
     /// or did not see rows of it as free, which are free on heap.
     fn meets_group_lock(
@@ -386,8 +397,7 @@ impl Player<'_> {
                     let ours = ours.iter().find(|(number, _)| number == session);
                     match (ours.map(|(_, outcome)| outcome), on_heap) {
                         (Some(Outcome::Done { rows, .. }), Outcome::Done { rows: heaps, .. }) => {
-                            text.contains("SKIP LOCKED")
-                                && heaps.iter().all(|row| rows.contains(row))
+                            text.contains("SKIP LOCKED") && rows != heaps
                         }
                         (ours, on_heap) => {
                             on_heap.has_code("55P03") && ours.is_some_and(|o| !o.has_code("55P03"))

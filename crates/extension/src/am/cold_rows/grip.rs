@@ -15,17 +15,19 @@ use crate::am::moment::Moment;
 use crate::errors::{ColdError, or_raise, refuse};
 use crate::stop_point;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
-use crate::store::marks::{self, Mark, RowFate};
+use crate::store::marks::{self, Mark, RowFate, RowState};
 use crate::store::pending_marks;
 use crate::store::row_set::RowSet;
 
-/// Row locks in one group before the whole group is asked for.
-const ROWS_PER_GROUP: u32 = 256;
-/// Row locks of a transaction before groups are asked for at once, and waited for.
+/// Rows changed in one group before the whole group is asked for: then they may be collected.
+const CHANGES_PER_GROUP: u32 = 256;
+/// Rows locked in one group before the whole group is asked for.
+const LOCKS_PER_GROUP: u32 = 1_024;
+/// Row locks that a transaction holds before groups are asked for at once, and waited for.
 const ROWS_IN_ALL: u32 = 4_096;
 
 thread_local! {
-    /// Row locks of this transaction, by table and group. Too many after a subtransaction was
+    /// Row locks of this transaction. Too many after a subtransaction was
     /// rolled back, which does no harm.
     static LOCKED_ROWS: RefCell<LockedRows> = RefCell::default();
     /// The groups of the last rows. Forgotten when a subtransaction is rolled back, because that may
@@ -35,7 +37,9 @@ thread_local! {
 
 #[derive(Default)]
 struct LockedRows {
+    /// Rows that were asked for, locked still or not.
     by_group: HashMap<(u32, u32), u32>,
+    /// Locks that are held.
     in_all: u32,
 }
 
@@ -50,7 +54,7 @@ pub fn forget_locks() {
 pub fn reset() {
     forget_locks();
     LOCKED_ROWS.with_borrow_mut(|rows| {
-        if rows.in_all > 0 {
+        if !rows.by_group.is_empty() {
             *rows = LockedRows::default();
         }
     });
@@ -67,6 +71,8 @@ pub(super) struct Grip {
 pub(super) enum Standing {
     /// It is there, in this group.
     There(PlacedEntry),
+    /// It is there, and another, running transaction has marked it.
+    Leaving(PlacedEntry, Mark),
     Marked(Mark),
     /// Loaded by this very command, or one that runs outside of it.
     Unborn,
@@ -79,7 +85,8 @@ pub(super) enum Standing {
     Gone,
 }
 
-/// Locks the row and looks at it; `None` if it would have to wait and may not.
+/// Locks the row and looks at it, once nobody is about to change it in a way that the lock forbids; `None`
+/// if it would have to wait and may not. `purpose` is told to those who wonder what we wait for.
 ///
 /// # Safety
 /// `rel` is open and locked for writing or row locks.
@@ -89,10 +96,70 @@ pub(super) unsafe fn grip(
     lock: RowLock,
     wait: Wait,
     cid: pg_sys::CommandId,
+    purpose: pg_sys::XLTW_Oper::Type,
+) -> Option<(Grip, Option<Locked>)> {
+    // SAFETY: as for this function.
+    unsafe {
+        let (mut grip, mut locked) = take_hold(rel, row, lock, wait, cid, purpose)?;
+        loop {
+            match grip.standing {
+                Standing::Leaving(_, mark) if lock.forbids(&mark) => {
+                    if let Some(locked) = locked {
+                        locked.give_back();
+                    }
+                    if wait == Wait::Not {
+                        return None;
+                    }
+                    // Whom the change does not disturb may lock the row meanwhile.
+                    (grip, locked) = Locks::of(rel).in_turn(row, lock, || {
+                        pg_sys::XactLockTableWait(mark.xid, rel, &mut row.tid(), purpose);
+                        take_hold(rel, row, lock, wait, cid, purpose)
+                    })?;
+                }
+                Standing::Leaving(placed, _) => {
+                    grip.standing = Standing::There(placed);
+                    return Some((grip, locked));
+                }
+                _ => return Some((grip, locked)),
+            }
+        }
+    }
+}
+
+/// What a lock makes of somebody else's change of the row.
+trait Forbids {
+    fn forbids(self, mark: &Mark) -> bool;
+}
+
+impl Forbids for RowLock {
+    fn forbids(self, mark: &Mark) -> bool {
+        let keeps_key = matches!(
+            mark.fate,
+            RowFate::Updated {
+                keeps_key: true,
+                ..
+            }
+        );
+        self != RowLock::KeyShare || !keeps_key
+    }
+}
+
+/// Locks the row and looks at it; `None` if it would have to wait for the lock and may not.
+unsafe fn take_hold(
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    lock: RowLock,
+    wait: Wait,
+    cid: pg_sys::CommandId,
+    purpose: pg_sys::XLTW_Oper::Type,
 ) -> Option<(Grip, Option<Locked>)> {
     // SAFETY: as for this function.
     unsafe {
         let oid = (*rel).rd_id;
+        let most = match purpose {
+            pg_sys::XLTW_Oper::XLTW_Lock => LOCKS_PER_GROUP,
+            _ => CHANGES_PER_GROUP,
+        };
         let Some(store) = ColdStore::open(rel, pg_sys::RowExclusiveLock) else {
             refuse(
                 PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
@@ -102,7 +169,7 @@ pub(super) unsafe fn grip(
         };
         if let Some(group) = Located::recall(&store, row, |l| l.placed.entry.group()) {
             let locks = Locks::of(rel);
-            let locked = lock_row(locks, oid.to_u32(), group, row, lock, wait)?;
+            let locked = lock_row(locks, (oid.to_u32(), group), row, lock, wait, most)?;
             let in_bulk = locks.holds_bulk(group, lock);
             let standing = Located::recall(&store, row, |l| {
                 if in_bulk {
@@ -131,7 +198,7 @@ pub(super) unsafe fn grip(
                 None,
             ));
         };
-        let locked = lock_row(Locks::of(rel), oid.to_u32(), group, row, lock, wait)?;
+        let locked = lock_row(Locks::of(rel), (oid.to_u32(), group), row, lock, wait, most)?;
         let standing = or_raise(oid, standing_of(oid, &store, group, row, cid));
         Some((
             Grip {
@@ -266,16 +333,17 @@ impl Located {
         // The entry was read under the group's lock: only its flags may have changed.
         let placed = directory::refresh(store, &self.placed)?;
         self.placed = placed;
-        Ok(match marks::of_row(store, &placed.entry, row)? {
-            Some(mark) => Standing::Marked(mark),
-            None => Standing::There(placed),
+        Ok(match marks::state_of_row(store, &placed.entry, row)? {
+            RowState::Marked(mark) => Standing::Marked(mark),
+            RowState::Arriving(mark) => Standing::Leaving(placed, mark),
+            RowState::Unmarked => Standing::There(placed),
         })
     }
 }
 
 impl Grip {
     pub fn look_again(&mut self, cid: pg_sys::CommandId, rel: pg_sys::Relation) {
-        if let Standing::There(placed) = &self.standing {
+        if let Standing::There(placed) | Standing::Leaving(placed, _) = &self.standing {
             let group = placed.entry.group();
             // SAFETY: the relation is open as long as its store.
             let table = unsafe { (*rel).rd_id };
@@ -345,18 +413,20 @@ pub(super) struct Locked {
 
 impl Locked {
     pub fn give_back(self) {
+        LOCKED_ROWS.with_borrow_mut(|rows| rows.in_all = rows.in_all.saturating_sub(1));
         self.locks.unlock_row(self.row, self.side, self.lock);
     }
 }
 
-/// `None` if it would have to wait and may not; `Some(None)` if there is nothing to give back.
+/// `None` if it would have to wait and may not; `Some(None)` if there is nothing to give back. Past `most` rows
+/// the whole group is asked for.
 fn lock_row(
     locks: Locks,
-    table: u32,
-    group: u32,
+    (table, group): (u32, u32),
     row: RowNumber,
     lock: RowLock,
     wait: Wait,
+    most: u32,
 ) -> Option<Option<Locked>> {
     if locks.holds_bulk(group, lock) {
         return Some(None);
@@ -365,20 +435,22 @@ fn lock_row(
         return None;
     }
     let (in_group, in_all) = LOCKED_ROWS.with_borrow_mut(|rows| {
-        rows.in_all += 1;
         let in_group = rows.by_group.entry((table, group)).or_default();
         *in_group += 1;
         (*in_group, rows.in_all)
     });
     // Asking is not free: not for every row while somebody is in the way.
-    if in_group >= ROWS_PER_GROUP
-        && in_group.is_multiple_of(ROWS_PER_GROUP / 8)
+    if in_group >= most
+        && in_group.is_multiple_of(CHANGES_PER_GROUP / 8)
         && locks.lock_in_bulk(group, lock, Wait::Not)
         || in_all > ROWS_IN_ALL && locks.lock_in_bulk(group, lock, wait)
     {
         return Some(None);
     }
     let taken = locks.lock_row(row, lock, wait)?;
+    if taken.is_some() {
+        LOCKED_ROWS.with_borrow_mut(|rows| rows.in_all += 1);
+    }
     Some(taken.map(|side| Locked {
         locks,
         row,
@@ -443,7 +515,7 @@ impl Standing {
         use pg_sys::TM_Result::*;
         let nobody = pg_sys::InvalidTransactionId;
         let (result, ctid, xmax, cmax) = match self {
-            Standing::There(_) => return TM_Ok,
+            Standing::There(_) | Standing::Leaving(..) => return TM_Ok,
             Standing::Unborn => (TM_Invisible, tid, nobody, None),
             Standing::Gone => (TM_Deleted, tid, nobody, None),
             Standing::Moved { to, by } => (TM_Updated, to.tid(), *by, None),
@@ -476,6 +548,18 @@ impl Standing {
 pub(super) struct There {
     pub store: ColdStore,
     pub placed: PlacedEntry,
+    /// The lock, if it was taken for the change. Once the row is marked the mark does as well.
+    pub locked: Option<Locked>,
+}
+
+impl There {
+    /// Gives the row's lock back after the row was marked: who comes now finds the mark, and waits for our
+    /// transaction. So changes do not fill the server's lock table.
+    pub fn let_go(self) {
+        if let Some(locked) = self.locked {
+            locked.give_back();
+        }
+    }
 }
 
 /// Grips the row for a change; the executor's answer where it cannot be changed.
@@ -489,12 +573,13 @@ pub(super) unsafe fn grip_for_change(
     cid: pg_sys::CommandId,
     crosscheck: pg_sys::Snapshot,
     wait: bool,
+    purpose: pg_sys::XLTW_Oper::Type,
     tmfd: &mut pg_sys::TM_FailureData,
 ) -> Result<There, pg_sys::TM_Result::Type> {
     // SAFETY: as for the callers.
     unsafe {
         let patience = if wait { Wait::Forever } else { Wait::Not };
-        let Some((grip, locked)) = grip(rel, row, lock, patience, cid) else {
+        let Some((grip, locked)) = grip(rel, row, lock, patience, cid, purpose) else {
             *tmfd = pg_sys::TM_FailureData {
                 ctid: row.tid(),
                 ..Default::default()
@@ -519,6 +604,7 @@ pub(super) unsafe fn grip_for_change(
         Ok(There {
             store: grip.store,
             placed,
+            locked,
         })
     }
 }

@@ -155,7 +155,8 @@ unsafe fn lock_cold(
         };
         let own_xid = announce();
         let (grip, locked) = loop {
-            let gripped = grip(rel, row, RowLock::of(mode), wait, cid);
+            let purpose = pg_sys::XLTW_Oper::XLTW_Lock;
+            let gripped = grip(rel, row, RowLock::of(mode), wait, cid, purpose);
             let met = match &gripped {
                 Some((grip, _)) => meet_updater(rel, grip, RowLock::of(mode), own_xid),
                 None => None,

@@ -53,31 +53,30 @@ const FEW_CHANGES: u32 = 32;
 /// readers are noticed when the mark is written.
 unsafe fn hide(
     rel: pg_sys::Relation,
-    there: There,
+    there: &There,
     row: RowNumber,
     fate: RowFate,
     cid: pg_sys::CommandId,
     may_collect: bool,
 ) {
-    let There { store, mut placed } = there;
+    let (store, mut placed) = (&there.store, there.placed);
     // SAFETY: the relation is open.
     unsafe {
         let oid = (*rel).rd_id;
         let many = may_collect
             && Locks::of(rel).holds_bulk(placed.entry.group(), RowLock::Update)
-            && Located::recall(&store, row, |l| l.count_change(cid) >= FEW_CHANGES)
-                .unwrap_or(false);
+            && Located::recall(store, row, |l| l.count_change(cid) >= FEW_CHANGES).unwrap_or(false);
         let collected = many
             && or_raise(
                 oid,
-                pending_marks::start(&store, oid, &mut placed, row, fate, cid),
+                pending_marks::start(store, oid, &mut placed, row, fate, cid),
             );
         if collected {
-            Located::recall(&store, row, Located::forget_hidden);
+            Located::recall(store, row, Located::forget_hidden);
         } else {
-            or_raise(oid, marks::write(&store, &mut placed, row, fate, cid));
+            or_raise(oid, marks::write(store, &mut placed, row, fate, cid));
             last_change::note(rel, row, cid);
-            Located::note_marked(&store, row);
+            Located::note_marked(store, row);
             pending_marks::note_marked(oid, row);
             check_change(rel, row, placed.entry.group());
         }
@@ -109,7 +108,8 @@ pub unsafe fn delete(
             pg_sys::pgstat_count_heap_delete(rel);
             return pg_sys::TM_Result::TM_Ok;
         }
-        let there = match grip_for_change(rel, row, RowLock::Update, cid, crosscheck, wait, tmfd) {
+        let (lock, purpose) = (RowLock::Update, pg_sys::XLTW_Oper::XLTW_Delete);
+        let there = match grip_for_change(rel, row, lock, cid, crosscheck, wait, purpose, tmfd) {
             Ok(there) => there,
             Err(result) => return result,
         };
@@ -121,8 +121,9 @@ pub unsafe fn delete(
         } else {
             pg_sys::pgstat_count_heap_delete(rel);
         }
-        hide(rel, there, row, fate, cid, !decoded);
+        hide(rel, &there, row, fate, cid, !decoded);
         stop_point!("delete_marked");
+        there.let_go();
         pg_sys::TM_Result::TM_Ok
     }
 }
@@ -144,7 +145,9 @@ pub unsafe fn update(
 ) -> pg_sys::TM_Result::Type {
     // SAFETY: as for this function.
     unsafe {
-        let keeps_key = keeps_key(rel, row, slot);
+        // Who has locked the row FOR UPDATE takes it from those who share its key, as on heap.
+        let locked = Locks::of(rel).holds_row(row, RowLock::Update);
+        let keeps_key = !locked && keeps_key(rel, row, slot);
         let lock = if keeps_key {
             *lockmode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
             RowLock::NoKeyUpdate
@@ -165,7 +168,8 @@ pub unsafe fn update(
             *update_indexes = pg_sys::TU_UpdateIndexes::TU_All;
             return pg_sys::TM_Result::TM_Ok;
         }
-        let there = match grip_for_change(rel, row, lock, cid, crosscheck, wait, tmfd) {
+        let purpose = pg_sys::XLTW_Oper::XLTW_Update;
+        let there = match grip_for_change(rel, row, lock, cid, crosscheck, wait, purpose, tmfd) {
             Ok(there) => there,
             Err(result) => return result,
         };
@@ -178,7 +182,7 @@ pub unsafe fn update(
         }
         let next = (*slot).tts_tid;
         stop_point!("update_inserted");
-        hide(rel, there, row, fate(), cid, !decoded);
+        hide(rel, &there, row, fate(), cid, !decoded);
         stop_point!("update_marked");
         if keeps_key {
             // After the mark was written: whoever comes later finds it, see `meet_updater`.
@@ -187,6 +191,7 @@ pub unsafe fn update(
                 pgrx::error!("could not hand row locks on to a new row version");
             }
         }
+        there.let_go();
         *update_indexes = pg_sys::TU_UpdateIndexes::TU_All;
         pg_sys::TM_Result::TM_Ok
     }

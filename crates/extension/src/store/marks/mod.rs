@@ -10,8 +10,8 @@
 //!
 //! A mark is an ordinary MVCC tuple of its writer's transaction: who does not see it still sees
 //! the row; an abort takes it back. There is at most one live mark per row, because whoever
-//! writes one holds the row's lock (or its whole group's) to the end of the transaction and has
-//! looked for a mark under that lock. Marks are never taken back otherwise; VACUUM may fold a
+//! writes one holds the row's lock (or its whole group's) and has looked for a mark under that lock, also
+//! for one by a running transaction, which he waits for. Marks are never taken back otherwise; VACUUM may fold a
 //! mark that everybody sees into a bitmap.
 //!
 //! A bitmap holds rows hidden in bulk, and rows whose marks were folded. It is written by
@@ -103,37 +103,70 @@ fn flag(store: &ColdStore, placed: &mut PlacedEntry, flag: GroupFlags) -> Result
     Ok(())
 }
 
-/// The mark of a row that is in force now. The row's lock is held, so that it stays so.
+/// What the marks say of a row now.
+pub enum RowState {
+    Unmarked,
+    Marked(Mark),
+    /// Another, running transaction has written this mark.
+    Arriving(Mark),
+}
+
+/// The mark of a row that is in force now.
 pub fn of_row(
     store: &ColdStore,
     entry: &GroupEntry,
     row: RowNumber,
 ) -> Result<Option<Mark>, ColdError> {
+    Ok(match state_of_row(store, entry, row)? {
+        RowState::Marked(mark) => Some(mark),
+        RowState::Unmarked | RowState::Arriving(_) => None,
+    })
+}
+
+/// The mark of a row, in force or by a running transaction. The row's lock is held, so that no other
+/// mark is written meanwhile.
+pub fn state_of_row(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    row: RowNumber,
+) -> Result<RowState, ColdError> {
     if let Some((command, fate)) = pending_marks::fate_of(store, entry, row) {
-        return Ok(Some(Mark {
+        return Ok(RowState::Marked(Mark {
             fate,
             // SAFETY: a row of this transaction's doing is pending, so it has an id.
             xid: unsafe { pg_sys::GetCurrentTransactionId() },
             own: Some(command),
         }));
     }
-    let mut found = Ok(None);
+    let mut found = Ok(RowState::Unmarked);
     if entry.flags.contain(GroupFlags::ROW_MARKS) {
         let (id, seq) = key_of(row);
         store.visit(id, seq..=seq, &mut |shown| {
-            if !in_force(&shown) {
+            let (xid, own) = writer_of(&shown);
+            // Asked again once its transaction was seen to be over: it may have committed in between.
+            // SAFETY: a lookup among running transactions.
+            let arrives = !in_force(&shown)
+                && own.is_none()
+                && unsafe { pg_sys::TransactionIdIsInProgress(xid) };
+            if !arrives && !in_force(&shown) {
                 return ControlFlow::Continue(());
             }
-            let (xid, own) = writer_of(&shown);
-            found = decode(entry.group(), shown.payload).map(|fate| Some(Mark { fate, xid, own }));
+            found = decode(entry.group(), shown.payload).map(|fate| {
+                let mark = Mark { fate, xid, own };
+                match arrives {
+                    true => RowState::Arriving(mark),
+                    false => RowState::Marked(mark),
+                }
+            });
             ControlFlow::Break(())
         });
     }
-    if matches!(found, Ok(None))
+    if matches!(found, Ok(RowState::Unmarked))
         && entry.flags.contain(GroupFlags::BITMAPS)
         && let Some(hidden) = hidden_in_bulk(store, entry, row)?
     {
-        return Ok(Some(versions::of_row(store, entry, row)?.unwrap_or(hidden)));
+        let mark = versions::of_row(store, entry, row)?.unwrap_or(hidden);
+        return Ok(RowState::Marked(mark));
     }
     found
 }
