@@ -378,10 +378,14 @@ unsafe fn fetch_held(
 ) -> bool {
     // SAFETY: the relation is open, the slot one for its rows.
     unsafe {
-        cold_rows::held_group(rel, row).is_some_and(|entry| {
+        let found = cold_rows::held_group(rel, row).is_some_and(|entry| {
             ColdStore::open(rel, pg_sys::AccessShareLock)
                 .is_some_and(|store| fetch_placed(&store, rel, row, entry, slot))
-        })
+        });
+        if found {
+            last_row::remember(slot);
+        }
+        found
     }
 }
 

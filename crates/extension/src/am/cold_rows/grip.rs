@@ -60,6 +60,11 @@ pub fn reset() {
     });
 }
 
+/// Whether the transaction may hold locks of single rows.
+pub(super) fn holds_locks() -> bool {
+    LOCKED_ROWS.with_borrow(|rows| rows.in_all > 0)
+}
+
 /// A cold row whose lock is held.
 pub(super) struct Grip {
     pub store: ColdStore,

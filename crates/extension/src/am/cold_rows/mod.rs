@@ -33,7 +33,7 @@ use howdah_bridge::tid::RowNumber;
 use pgrx::pg_sys;
 
 pub(super) use grip::held_group;
-use grip::{Located, There, grip_for_change};
+use grip::{Located, There, grip_for_change, holds_locks};
 pub use grip::{forget_locks, reset};
 pub use lock::lock;
 
@@ -146,7 +146,7 @@ pub unsafe fn update(
     // SAFETY: as for this function.
     unsafe {
         // Who has locked the row FOR UPDATE takes it from those who share its key, as on heap.
-        let locked = Locks::of(rel).holds_row(row, RowLock::Update);
+        let locked = holds_locks() && Locks::of(rel).holds_row(row, RowLock::Update);
         let keeps_key = !locked && keeps_key(rel, row, slot);
         let lock = if keeps_key {
             *lockmode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
