@@ -5,11 +5,13 @@
 //!   2  what has become of the row by now?
 //!        its group was merged away ──> updated, to its place in the new group
 //!        a mark is in force        ──> deleted, updated, or changed by ourselves
+//!        a running transaction has marked it ──> give the row back, wait for that, from 1 on
 //!   3  nothing: write the mark      (an update inserts the new version, hot, before)
+//!   4  give the row's lock back     (a lock that was asked for by itself is kept)
 //! ```
 //!
-//! Locks are held to the end of the transaction, so what step 2 finds stays true, and two marks for
-//! one row cannot be in force. Whoever is told that the row was updated follows the TID it is given,
+//! The group's lock is held to the end of the transaction, and a row is marked or locked until then: so what
+//! step 2 finds stays true, and two marks for one row cannot be in force. Whoever is told that the row was updated follows the TID it is given,
 //! as on heap; the way may lead from cold to hot and back.
 //!
 //! A reader sees the old version until the mark's transaction commits, and no version or the new
