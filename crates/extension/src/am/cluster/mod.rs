@@ -151,9 +151,7 @@ unsafe extern "C-unwind" fn relation_copy_for_cluster(
 /// What PostgreSQL's sort can order rows by.
 unsafe fn is_btree(index: pg_sys::Relation) -> bool {
     // SAFETY: the index is open, if there is one.
-    unsafe {
-        !index.is_null() && (*(*index).rd_rel).relam == pg_sys::Oid::from(pg_sys::BTREE_AM_OID)
-    }
+    unsafe { !index.is_null() && (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID }
 }
 
 /// What everybody in this database sees as finished. The new table's `relfrozenxid` will be `xid_cutoff`,
