@@ -206,9 +206,17 @@ impl Player<'_> {
             return Ok(Verdict::CutShort);
         }
         let verdict = self.compared(&ours, &heaps);
-        if verdict != Verdict::Agreed && self.meets_group_lock(text, &[], &ours, &heaps)? {
-            // A prepared transaction's.
+        if verdict == Verdict::Agreed {
+            return Ok(verdict);
+        }
+        // Both by a prepared transaction.
+        if self.meets_group_lock(text, &[], &ours, &heaps)? {
             self.tally.limit(GROUP_LOCKED);
+            return Ok(Verdict::CutShort);
+        }
+        let (refused, on_heap) = (has_failed(&ours, "55P03"), has_failed(&heaps, "55P03"));
+        if refused && !on_heap && self.is_store_reindexed()? {
+            self.tally.limit(STORE_REINDEXED);
             return Ok(Verdict::CutShort);
         }
         Ok(verdict)
@@ -562,6 +570,10 @@ fn maintenance(control: &mut Client, text: &str) -> Option<String> {
         Outcome::Lost(why) => Some(format!("{text} lost its server: {why}")),
         _ => None,
     }
+}
+
+fn has_failed(ended: &Ended, code: &str) -> bool {
+    ended.iter().any(|(_, outcome)| outcome.has_code(code))
 }
 
 /// A line for each table and way to read it.
