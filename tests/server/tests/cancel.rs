@@ -22,7 +22,7 @@ const STATEMENTS: [&str; 13] = [
     "CLUSTER t USING t_pkey",
     "ALTER TABLE t ALTER COLUMN k TYPE bigint",
     "UPDATE t SET k = k + 1",
-    "DELETE FROM t WHERE id % 3 > 0",
+    "DELETE FROM t WHERE id % 3 > 0 AND pg_sleep(0.00001) IS NOT NULL",
     "REFRESH MATERIALIZED VIEW v",
 ];
 
