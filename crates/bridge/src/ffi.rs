@@ -37,6 +37,12 @@ unsafe extern "C-unwind" {
     ) -> bool;
     /// `access/toast_internals.h`
     pub fn toast_get_valid_index(toastoid: pg_sys::Oid, lock: pg_sys::LOCKMODE) -> pg_sys::Oid;
+    /// `access/nbtree.h`
+    pub fn _bt_getroot(
+        index: pg_sys::Relation,
+        table: pg_sys::Relation,
+        access: i32,
+    ) -> pg_sys::Buffer;
     /// `access/heaptoast.h`
     pub fn heap_toast_delete(
         rel: pg_sys::Relation,
@@ -152,8 +158,29 @@ pub mod unguarded {
             index_unchanged: bool,
             info: *mut pg_sys::IndexInfo,
         ) -> bool;
+        /// `access/heapam.h`
+        pub fn heap_getnextslot(
+            scan: pg_sys::TableScanDesc,
+            direction: pg_sys::ScanDirection::Type,
+            slot: *mut pg_sys::TupleTableSlot,
+        ) -> bool;
         /// `utils/palloc.h`. Raises no ERROR for a context that is valid.
         pub fn MemoryContextReset(context: pg_sys::MemoryContext);
+    }
+}
+
+/// Functions that raise no ERROR for arguments that are valid, hence need no guard: for places that a
+/// statement passes many times.
+pub mod quiet {
+    use pgrx::pg_sys;
+
+    unsafe extern "C-unwind" {
+        /// `storage/bufmgr.h`
+        pub fn LockBuffer(buffer: pg_sys::Buffer, mode: i32);
+        /// `storage/bufmgr.h`
+        pub fn ReleaseBuffer(buffer: pg_sys::Buffer);
+        /// `storage/bufmgr.h`
+        pub fn UnlockReleaseBuffer(buffer: pg_sys::Buffer);
     }
 }
 

@@ -52,6 +52,7 @@ pub extern "C-unwind" fn _PG_init() {
     stop_point::register();
     compact::register();
     load::register();
+    store::marks::unmarked::register();
     options::register();
     scan_stats::register();
     am::brin::register();

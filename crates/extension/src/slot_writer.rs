@@ -20,10 +20,19 @@ pub struct RowMemory(pg_sys::MemoryContext);
 impl RowMemory {
     /// A context under the current one, which frees it.
     pub fn new() -> RowMemory {
+        // SAFETY: the current context is a valid one.
+        unsafe { RowMemory::under(pg_sys::CurrentMemoryContext) }
+    }
+
+    /// A context under `parent`, which frees it.
+    ///
+    /// # Safety
+    /// `parent` is valid.
+    unsafe fn under(parent: pg_sys::MemoryContext) -> RowMemory {
         // SAFETY: plain context creation.
         RowMemory(unsafe {
             pg_sys::AllocSetContextCreateInternal(
-                pg_sys::CurrentMemoryContext,
+                parent,
                 c"howdah cold row".as_ptr(),
                 pg_sys::ALLOCSET_SMALL_MINSIZE as usize,
                 pg_sys::ALLOCSET_SMALL_INITSIZE as usize,
@@ -144,7 +153,9 @@ pub fn reset() {
 
 /// Writes cold rows into slots, usually always the same one.
 pub struct SlotWriter {
-    memory: RowMemory,
+    parent: pg_sys::MemoryContext,
+    /// Made for the first row, under `parent`.
+    memory: Option<RowMemory>,
     shape: Option<Shape>,
 }
 
@@ -152,7 +163,9 @@ impl SlotWriter {
     /// Allocates under the current memory context, which outlives the writer.
     pub fn new() -> SlotWriter {
         SlotWriter {
-            memory: RowMemory::new(),
+            // SAFETY: reads a variable of the backend.
+            parent: unsafe { pg_sys::CurrentMemoryContext },
+            memory: None,
             shape: None,
         }
     }
@@ -170,7 +183,9 @@ impl SlotWriter {
 
     /// Frees what the writer holds before its memory context does.
     pub fn delete(self) {
-        self.memory.delete();
+        if let Some(memory) = self.memory {
+            memory.delete();
+        }
     }
 
     /// Stores the row of `origin` at `tid` that `fill` writes for the layout and descriptor it is given.
@@ -193,7 +208,9 @@ impl SlotWriter {
                 Some(shape) if shape.desc == desc => shape,
                 other => other.insert(Shape::of(desc)),
             };
-            self.memory.with(|| {
+            let parent = self.parent;
+            let memory = self.memory.get_or_insert_with(|| RowMemory::under(parent));
+            memory.with(|| {
                 let datums = &mut shape.datums;
                 fill(&shape.layout, desc, datums);
                 let (values, nulls) = (datums.values.as_mut_ptr(), datums.nulls.as_mut_ptr());

@@ -12,6 +12,7 @@ use howdah_bridge::relation::OpenRelation;
 
 use crate::am::is_howdah;
 use crate::load;
+use crate::store::marks::unmarked;
 
 static mut PREVIOUS_PROCESS_UTILITY: pg_sys::ProcessUtility_hook_type = None;
 
@@ -74,6 +75,10 @@ unsafe extern "C-unwind" fn before(statement: *mut pg_sys::PlannedStmt, noted: *
         (*noted).altered = table_with_new_access_method(node).unwrap_or(pg_sys::InvalidOid);
         (*noted).is_copy = (*node).type_ == pg_sys::NodeTag::T_CopyStmt;
         (*noted).load_serial = load::before_utility();
+        if (*node).type_ == pg_sys::NodeTag::T_CreatedbStmt {
+            // A template's files may come under names that were in use before.
+            unmarked::forget();
+        }
     }
 }
 

@@ -26,6 +26,7 @@
 //! TOAST relation that nobody else takes.
 
 mod copy;
+mod lookup;
 mod read;
 mod write;
 

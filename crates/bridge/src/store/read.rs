@@ -5,8 +5,10 @@ use std::ops::{ControlFlow, RangeInclusive};
 
 use pgrx::pg_sys;
 
+use crate::ffi::quiet;
 use crate::slot::Origin;
 
+use super::lookup::{Found, find};
 use super::{ColdStore, PAYLOAD_OFFSET, StoreError, VALUE_BYTES};
 
 /// Tuples that are looked up in the index before their pages are read.
@@ -158,7 +160,7 @@ impl LockedPage {
                 pg_sys::ReadBufferMode::RBM_NORMAL,
                 std::ptr::null_mut(),
             );
-            pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
+            quiet::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
             LockedPage {
                 buffer,
                 page: pg_sys::BufferGetPage(buffer),
@@ -208,7 +210,7 @@ impl Drop for LockedPage {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             // SAFETY: locked and pinned by `read`, released once.
-            unsafe { pg_sys::UnlockReleaseBuffer(self.buffer) }
+            unsafe { quiet::UnlockReleaseBuffer(self.buffer) }
         }
     }
 }
@@ -259,6 +261,28 @@ impl ColdStore {
         seqs: RangeInclusive<i32>,
         look: &mut dyn FnMut(Visited<'_>) -> ControlFlow<()>,
     ) {
+        if seqs.start() == seqs.end() {
+            // SAFETY: both relations are open.
+            let found = unsafe { find(self.valid_index(), self.toast, (id, *seqs.start())) };
+            match found {
+                Found::Nothing => return,
+                Found::Entries(entries) => {
+                    for &tid in entries.tids() {
+                        let seq = *seqs.start();
+                        let page = LockedPage::read(self.toast, crate::tid::block_of(&tid));
+                        let keyed = Keyed { tid, id, seq };
+                        if self
+                            .show(&page, &keyed, &mut *look)
+                            .is_some_and(|go_on| go_on.is_break())
+                        {
+                            return;
+                        }
+                    }
+                    return;
+                }
+                Found::Unsure => {}
+            }
+        }
         let mut scan = KeyScan::begin(self, id, seqs, false);
         while let Some(keyed) = scan.next() {
             let page = LockedPage::read(self.toast, crate::tid::block_of(&keyed.tid));
@@ -267,6 +291,19 @@ impl ColdStore {
                 .is_some_and(|go_on| go_on.is_break())
             {
                 return;
+            }
+        }
+    }
+
+    /// Names every `seq` that the index has of an id, of tuples dead or alive; some more than once.
+    pub fn for_each_key(&self, id: u32, seqs: RangeInclusive<i32>, name: &mut dyn FnMut(i32)) {
+        let mut scan = KeyScan::begin(self, id, seqs, false);
+        let mut count = 0_usize;
+        while let Some(keyed) = scan.next() {
+            name(keyed.seq);
+            count += 1;
+            if count.is_multiple_of(BATCH_TUPLES) {
+                pgrx::check_for_interrupts!();
             }
         }
     }

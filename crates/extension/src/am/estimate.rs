@@ -6,6 +6,9 @@
 //! rows as fit, as heap guesses for a table that was never analyzed. What compaction moved since
 //! is not counted twice so, nor rows that VACUUM found marked.
 //!
+//! A small group whose rows have all been changed counts for nothing: a table of which nothing cold is left
+//! is planned as heap is, without ColumnarScan, which takes longer to start than to read some rows.
+//!
 //! The planner asks for sizes first and for paths later; what was counted is remembered for
 //! the latter, so that one planning reads the directory once, and that of a table which is all
 //! hot looks no further than the size of its TOAST relation.
@@ -18,13 +21,18 @@ use howdah_bridge::store::ColdStore;
 use pgrx::{pg_guard, pg_sys};
 
 use super::heap;
-use crate::store::directory::{self, GroupState};
+use crate::errors::ColdError;
+use crate::store::directory::{self, GroupEntry, GroupState};
+use crate::store::marks;
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.relation_estimate_size = Some(relation_estimate_size);
     am.relation_needs_toast_table = Some(relation_needs_toast_table);
     am.relation_toast_am = Some(relation_toast_am);
 }
+
+/// Rows of a group whose marks are read to find out whether any of them is left.
+const SMALL_GROUP_ROWS: u32 = 128;
 
 /// Rows and bytes of a table's cold side as the latest snapshot sees it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,15 +83,43 @@ unsafe fn cold_size(rel: pg_sys::Relation) -> ColdSize {
         };
         let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
         let groups = directory::groups(&store, snapshot).unwrap_or_default();
-        pg_sys::UnregisterSnapshot(snapshot);
-        groups
+        let size = groups
             .iter()
-            .filter(|p| p.entry.state == GroupState::Stored)
-            .fold(ColdSize::default(), |size, p| ColdSize {
-                rows: size.rows + u64::from(p.entry.row_count),
-                bytes: size.bytes + p.entry.body_bytes + u64::from(p.entry.footer_bytes),
+            .map(|placed| &placed.entry)
+            .filter(|entry| entry.state == GroupState::Stored)
+            .filter(|entry| !has_vanished(&store, entry, snapshot).unwrap_or(false))
+            .fold(ColdSize::default(), |size, entry| ColdSize {
+                rows: size.rows + u64::from(entry.row_count),
+                bytes: size.bytes + entry.body_bytes + u64::from(entry.footer_bytes),
                 groups: size.groups + 1,
-            })
+            });
+        pg_sys::UnregisterSnapshot(snapshot);
+        size
+    }
+}
+
+/// Whether a group is known to have no row left, or is so small that this is soon found out.
+///
+/// # Safety
+/// The snapshot is a valid MVCC one.
+unsafe fn has_vanished(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    snapshot: pg_sys::Snapshot,
+) -> Result<bool, ColdError> {
+    if entry.flags.are_clear() {
+        return Ok(false);
+    }
+    // SAFETY: as for this function.
+    unsafe {
+        if marks::has_vanished(store, entry.group(), &*snapshot) {
+            return Ok(true);
+        }
+        if entry.row_count > SMALL_GROUP_ROWS {
+            return Ok(false);
+        }
+        let hidden = marks::hidden_from(store, entry, snapshot)?;
+        Ok(hidden.is_some_and(|hidden| hidden.len() >= entry.row_count))
     }
 }
 

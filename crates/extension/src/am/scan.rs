@@ -17,6 +17,7 @@
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use howdah_bridge::ffi::unguarded;
 use howdah_bridge::predicate::lock_relation;
 use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
@@ -85,6 +86,16 @@ impl HowdahScan {
         // SAFETY: heap's descriptor lives as long as ours.
         unsafe { (*self.heap).rs_snapshot = self.base.rs_snapshot };
         self.heap
+    }
+
+    /// Goes on to the cold side's first row.
+    ///
+    /// # Safety
+    /// The scan is open.
+    unsafe fn cross_over(&mut self) {
+        // SAFETY: as for this function.
+        unsafe { self.cursor().rewind() };
+        self.state().side = Some(Side::Cold);
     }
 
     /// The cursor over the cold side, made on first use.
@@ -207,7 +218,8 @@ unsafe extern "C-unwind" fn scan_rescan(
     }
 }
 
-#[pg_guard]
+/// Runs once per row of the hot side, hence without a guard: as long as heap has rows it calls nothing that can
+/// panic and holds nothing that has a destructor, so that PostgreSQL's errors may jump over it.
 unsafe extern "C-unwind" fn scan_getnextslot(
     scan: pg_sys::TableScanDesc,
     direction: pg_sys::ScanDirection::Type,
@@ -215,13 +227,36 @@ unsafe extern "C-unwind" fn scan_getnextslot(
 ) -> bool {
     // SAFETY: made by scan_begin; `slot` fits the relation.
     unsafe {
-        next_slot(
-            scan,
-            direction,
-            slot,
-            heap().scan_getnextslot.unwrap_unchecked(),
-            None,
-        )
+        let ours = scan.cast::<HowdahScan>();
+        let forward = direction == pg_sys::ScanDirection::ForwardScanDirection;
+        if forward && (*(*ours).state).side == Some(Side::Hot) {
+            (*(*ours).heap).rs_snapshot = (*ours).base.rs_snapshot;
+            if unguarded::heap_getnextslot((*ours).heap, direction, slot) {
+                return true;
+            }
+            cross_over(scan);
+        }
+        next_of_either_side(scan, direction, slot)
+    }
+}
+
+/// Heap has no more rows: the cold side comes next.
+#[pg_guard]
+unsafe extern "C-unwind" fn cross_over(scan: pg_sys::TableScanDesc) {
+    // SAFETY: made by scan_begin.
+    unsafe { ours(scan).cross_over() }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn next_of_either_side(
+    scan: pg_sys::TableScanDesc,
+    direction: pg_sys::ScanDirection::Type,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> bool {
+    // SAFETY: made by scan_begin; `slot` fits the relation.
+    unsafe {
+        let next_hot = heap().scan_getnextslot.unwrap_unchecked();
+        next_slot(scan, direction, slot, next_hot, None)
     }
 }
 
@@ -259,8 +294,7 @@ unsafe fn next_slot(
             if !forward {
                 return false;
             }
-            ours.cursor().rewind();
-            ours.state().side = Some(Side::Cold);
+            ours.cross_over();
         }
         let rel = ours.base.rs_rd;
         loop {

@@ -15,6 +15,7 @@ use super::bitmap::{self, BITMAP_ID, bitmaps_of, by_bitmap};
 use super::late::LATE_ROWS_ID;
 use super::shown::writer_of;
 use super::single::{self, key_ranges};
+use super::unmarked;
 use super::versions::{self, VERSIONS_ID};
 use crate::errors::ColdError;
 use crate::store::directory::{GroupEntry, GroupFlags};
@@ -99,6 +100,7 @@ impl Copying<'_> {
             let mut kept = self.read(id, seqs);
             for mark in &mut kept {
                 mark.payload = single::without_place(group, &mark.payload)?;
+                unmarked::note_mark(self.to, entry, single::row_of(id, mark.seq));
             }
             self.write(id, kept);
         }

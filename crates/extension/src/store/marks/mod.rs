@@ -20,7 +20,8 @@
 //! rows no index has an entry any more.
 //!
 //! Readers pay nothing for groups without marks: see [`GroupFlags`], set before the first mark
-//! of a group is written, hence before any snapshot can see it.
+//! of a group is written, hence before any snapshot can see it. For rows without a mark in other groups they pay
+//! little: see [`unmarked`].
 
 mod bitmap;
 mod bulk;
@@ -31,6 +32,7 @@ mod late;
 mod shown;
 mod single;
 mod traces;
+pub mod unmarked;
 mod vanished;
 mod versions;
 
@@ -89,7 +91,9 @@ pub fn write(
     cid: pg_sys::CommandId,
 ) -> Result<(), ColdError> {
     flag(store, placed, GroupFlags::ROW_MARKS)?;
+    unmarked::note_mark(store, &placed.entry, row);
     single::insert(store, row, fate, cid);
+    unmarked::note_mark(store, &placed.entry, row);
     Ok(())
 }
 
@@ -101,6 +105,11 @@ fn flag(store: &ColdStore, placed: &mut PlacedEntry, flag: GroupFlags) -> Result
         placed.entry.flags = placed.entry.flags.union(flag);
     }
     Ok(())
+}
+
+/// Whether to look for a mark of the row.
+fn may_have_mark(store: &ColdStore, entry: &GroupEntry, row: RowNumber) -> bool {
+    entry.flags.contain(GroupFlags::ROW_MARKS) && unmarked::may_be_marked(store, entry, row)
 }
 
 /// What the marks say of a row now.
@@ -117,10 +126,14 @@ pub fn of_row(
     entry: &GroupEntry,
     row: RowNumber,
 ) -> Result<Option<Mark>, ColdError> {
-    Ok(match state_of_row(store, entry, row)? {
+    Ok(in_force_of(state_of_row(store, entry, row)?))
+}
+
+fn in_force_of(state: RowState) -> Option<Mark> {
+    match state {
         RowState::Marked(mark) => Some(mark),
         RowState::Unmarked | RowState::Arriving(_) => None,
-    })
+    }
 }
 
 /// The mark of a row, in force or by a running transaction. The row's lock is held, so that no other
@@ -129,6 +142,17 @@ pub fn state_of_row(
     store: &ColdStore,
     entry: &GroupEntry,
     row: RowNumber,
+) -> Result<RowState, ColdError> {
+    let look = may_have_mark(store, entry, row);
+    state_where(store, entry, row, look)
+}
+
+/// The same; `look` is whether there may be a mark of its own.
+fn state_where(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    row: RowNumber,
+    look: bool,
 ) -> Result<RowState, ColdError> {
     if let Some((command, fate)) = pending_marks::fate_of(store, entry, row) {
         return Ok(RowState::Marked(Mark {
@@ -139,7 +163,7 @@ pub fn state_of_row(
         }));
     }
     let mut found = Ok(RowState::Unmarked);
-    if entry.flags.contain(GroupFlags::ROW_MARKS) {
+    if look {
         let (id, seq) = key_of(row);
         store.visit(id, seq..=seq, &mut |shown| {
             let (xid, own) = writer_of(&shown);
@@ -188,7 +212,7 @@ pub fn of_dropped_row(
         origin: Origin::FROZEN,
         flags: GroupFlags::ROW_MARKS.union(GroupFlags::BITMAPS),
     };
-    of_row(store, &entry, row)
+    Ok(in_force_of(state_where(store, &entry, row, true)?))
 }
 
 /// `ItemPointerSetMovedPartitions`
@@ -207,7 +231,7 @@ pub fn arriving(
     row: RowNumber,
 ) -> Result<Option<Mark>, ColdError> {
     let mut found = Ok(None);
-    if entry.flags.contain(GroupFlags::ROW_MARKS) {
+    if may_have_mark(store, entry, row) {
         let (id, seq) = key_of(row);
         store.visit(id, seq..=seq, &mut |shown| {
             let (xid, own) = writer_of(&shown);
@@ -267,7 +291,7 @@ pub unsafe fn hides(
             }
             visible
         };
-        if entry.flags.contain(GroupFlags::ROW_MARKS) {
+        if may_have_mark(store, entry, row) {
             let (id, seq) = key_of(row);
             store.visit(id, seq..=seq, &mut |shown| {
                 hidden |= sees(&shown);

@@ -1,0 +1,550 @@
+//! Rows that surely have no mark: a bit per row, in shared memory.
+//!
+//! A group with marks on some of its rows is still mostly without: each of its rows that is read by index
+//! would be looked for in the store's index, which takes longer than all the rest. Here is remembered which
+//! rows may have a mark. That is a cache: it says "no" or nothing at all.
+//!
+//! ```text
+//!   slot   free ──assigned──> building ──all marks read──> valid ──older than an hour, or needed──> free
+//!   bits   one per row, set for every mark there is, of whatever transaction, dead ones included
+//! ```
+//!
+//! Who writes a mark sets its bit before and after the mark enters the index. Who builds a slot publishes it as
+//! `building` with all bits clear, and then reads the index. So a mark is either in the index before it
+//! is read, or its writer meets the slot when he comes to set the bit after: when a slot is valid, every mark that
+//! is wholly written has its bit. One that is just being written may lack it. Its transaction is running,
+//! and whoever is told "no mark" could have come a moment earlier: an MVCC snapshot does not see the mark; who has
+//! locked the row keeps the writer away; who waits for writers (a check of uniqueness) has come before him;
+//! who reads in a serializable transaction has locked before he looks here, and the writer looks for locks
+//! after he has set the bit.
+//!
+//! Bits are never cleared: VACUUM may take marks away, and a look in vain costs time only. Row numbers
+//! are not used twice, but names of files are, four billion objects later, or when a database is made anew from
+//! a template under the same OID; hence the hour, and [`forget`] for statements on databases. On a
+//! standby marks arrive by WAL and set no bits: nothing is built there. A crash empties shared memory.
+//!
+//! Slots are read without a lock: `version` is looked at before and after a bit is. A bit that is set for a group
+//! that has just lost its slot does no harm to the next one.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, Ordering, fence};
+
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::RowNumber;
+use howdah_columnar::MAX_ROWS;
+use pgrx::{pg_guard, pg_sys};
+
+use super::single::{key_ranges, row_of};
+use crate::settings;
+use crate::store::directory::GroupEntry;
+
+/// Groups that are remembered; 16 kB each.
+const SLOTS: usize = 256;
+/// Slots that a group may have.
+const PROBES: usize = 4;
+const WORDS: usize = MAX_ROWS / 64;
+/// Looks in the index for rows of one group before its slot is built.
+const LOOKS_BEFORE_BUILDING: u32 = 64;
+/// Groups whose looks are counted by a backend.
+const MOST_COUNTED: usize = 1024;
+
+const MICROSECONDS: i64 = 1_000_000;
+/// Far less than it takes to use up the names of files.
+const EXPIRES_AFTER: i64 = 3_600 * MICROSECONDS;
+/// A younger slot is not taken away for another group.
+const KEPT_FOR: i64 = 10 * MICROSECONDS;
+/// A builder that has not come to an end by then is gone.
+const BUILT_WITHIN: i64 = 60 * MICROSECONDS;
+
+/// What a slot is for, in the lowest bits of its version.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Free = 0,
+    /// Being given to a group, by one process.
+    Assigning = 1,
+    Building = 2,
+    Valid = 3,
+}
+
+impl State {
+    const BITS: u32 = 2;
+
+    fn of(version: u64) -> State {
+        match version & 3 {
+            0 => State::Free,
+            1 => State::Assigning,
+            2 => State::Building,
+            _ => State::Valid,
+        }
+    }
+
+    /// The same assignment in another state.
+    fn put(self, version: u64) -> u64 {
+        version >> State::BITS << State::BITS | self as u64
+    }
+
+    /// The next assignment.
+    fn next(self, version: u64) -> u64 {
+        ((version >> State::BITS) + 1) << State::BITS | self as u64
+    }
+}
+
+/// A group of a file of a database.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Name {
+    file: u64,
+    place: u64,
+}
+
+impl Name {
+    fn of(store: &ColdStore, entry: &GroupEntry) -> Name {
+        let (toast, file) = store.identity();
+        // SAFETY: plain read of a global.
+        let database = unsafe { pg_sys::MyDatabaseId }.to_u32();
+        Name {
+            file: u64::from(toast) << 32 | u64::from(file),
+            place: u64::from(database) << 32 | u64::from(entry.group()),
+        }
+    }
+
+    /// Where its slots begin.
+    fn first_slot(&self) -> usize {
+        let mixed = (self.file ^ self.place.rotate_left(29)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (mixed >> 32) as usize % SLOTS
+    }
+}
+
+#[repr(C)]
+struct Slot {
+    version: AtomicU64,
+    file: AtomicU64,
+    place: AtomicU64,
+    /// When it was assigned, in PostgreSQL's microseconds.
+    made: AtomicI64,
+    /// Rows of the group; those behind them were not looked for.
+    rows: AtomicU64,
+    bits: [AtomicU64; WORDS],
+}
+
+impl Slot {
+    fn is_of(&self, name: &Name) -> bool {
+        self.file.load(Ordering::Relaxed) == name.file
+            && self.place.load(Ordering::Relaxed) == name.place
+    }
+
+    fn set(&self, position: u32) {
+        let (word, bit) = (position as usize / 64, 1 << (position % 64));
+        if let Some(word) = self.bits.get(word)
+            && word.load(Ordering::Relaxed) & bit == 0
+        {
+            word.fetch_or(bit, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether the row may have a mark; `None` if the slot cannot tell.
+    fn may_have(&self, name: &Name, position: u32, now: i64) -> Option<bool> {
+        let version = self.version.load(Ordering::Acquire);
+        if State::of(version) != State::Valid || !self.is_of(name) {
+            return None;
+        }
+        let too_old = now - self.made.load(Ordering::Relaxed) > EXPIRES_AFTER;
+        if u64::from(position) >= self.rows.load(Ordering::Relaxed) {
+            return None;
+        }
+        let word = self.bits.get(position as usize / 64)?;
+        let is_set = word.load(Ordering::Acquire) >> (position % 64) & 1 == 1;
+        fence(Ordering::Acquire);
+        (!too_old && self.version.load(Ordering::Relaxed) == version).then_some(is_set)
+    }
+
+    /// Whether a slot of the group is of use, or soon will be.
+    fn serves(&self, version: u64, now: i64) -> bool {
+        let age = now - self.made.load(Ordering::Relaxed);
+        match State::of(version) {
+            State::Free => false,
+            State::Assigning => true,
+            State::Building => age <= BUILT_WITHIN,
+            State::Valid => age <= EXPIRES_AFTER,
+        }
+    }
+
+    /// Whether the slot may be given to another group.
+    fn may_go(&self, version: u64, now: i64) -> bool {
+        let age = now - self.made.load(Ordering::Relaxed);
+        match State::of(version) {
+            State::Free => true,
+            // Only a process that was killed leaves a slot so, and then shared memory is made anew.
+            State::Assigning => false,
+            State::Building => age > BUILT_WITHIN,
+            State::Valid => age > KEPT_FOR,
+        }
+    }
+
+    /// Gives the slot to the group, with no bit set; the new version, if nobody else was faster.
+    fn assign(&self, name: &Name, rows: u32, version: u64, now: i64) -> Option<u64> {
+        let assigning = State::Assigning.next(version);
+        let (taken, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+        self.version
+            .compare_exchange(version, assigning, taken, failed)
+            .ok()?;
+        fence(Ordering::SeqCst);
+        self.file.store(name.file, Ordering::Relaxed);
+        self.place.store(name.place, Ordering::Relaxed);
+        self.made.store(now, Ordering::Relaxed);
+        self.rows.store(u64::from(rows), Ordering::Relaxed);
+        for word in &self.bits {
+            word.store(0, Ordering::Relaxed);
+        }
+        let building = State::Building.put(assigning);
+        self.version.store(building, Ordering::SeqCst);
+        Some(building)
+    }
+
+    /// Goes on to another state, unless the slot was given away meanwhile.
+    fn advance(&self, version: u64, state: State) {
+        let (taken, failed) = (Ordering::SeqCst, Ordering::Relaxed);
+        let _ = self
+            .version
+            .compare_exchange(version, state.put(version), taken, failed);
+    }
+}
+
+#[repr(C)]
+struct Shared {
+    slots: [Slot; SLOTS],
+}
+
+impl Shared {
+    fn slots_of(&self, name: &Name) -> impl Iterator<Item = &Slot> {
+        let first = name.first_slot();
+        (0..PROBES).map(move |i| &self.slots[(first + i) % SLOTS])
+    }
+
+    /// Gives the group a slot unless it has one: a free one, or the oldest that may go.
+    fn assign(&self, name: &Name, rows: u32, now: i64) -> Option<(&Slot, u64)> {
+        let mut best: Option<(&Slot, u64, i64)> = None;
+        for slot in self.slots_of(name) {
+            let version = slot.version.load(Ordering::Acquire);
+            if slot.is_of(name) && slot.serves(version, now) {
+                return None;
+            }
+            let made = match State::of(version) {
+                State::Free => i64::MIN,
+                _ => slot.made.load(Ordering::Relaxed),
+            };
+            if slot.may_go(version, now) && best.is_none_or(|(_, _, oldest)| made < oldest) {
+                best = Some((slot, version, made));
+            }
+        }
+        let (slot, version, _) = best?;
+        let version = slot.assign(name, rows, version, now)?;
+        Some((slot, version))
+    }
+
+    fn set(&self, name: &Name, position: u32) {
+        // All of them: two processes may have built one each.
+        for slot in self.slots_of(name) {
+            if slot.is_of(name) {
+                slot.set(position);
+            }
+        }
+    }
+
+    fn may_have(&self, name: &Name, position: u32, now: i64) -> Option<bool> {
+        self.slots_of(name)
+            .find_map(|slot| slot.may_have(name, position, now))
+    }
+}
+
+/// A slot on its way; given back if reading the marks fails.
+struct Building<'a> {
+    slot: &'a Slot,
+    version: u64,
+    end: State,
+}
+
+impl Drop for Building<'_> {
+    fn drop(&mut self) {
+        self.slot.advance(self.version, self.end);
+    }
+}
+
+static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
+static mut PREVIOUS_REQUEST: pg_sys::shmem_request_hook_type = None;
+static mut PREVIOUS_STARTUP: pg_sys::shmem_startup_hook_type = None;
+
+thread_local! {
+    /// Looks in the index since a slot was last tried, by group.
+    static LOOKS: RefCell<HashMap<Name, u32>> = RefCell::default();
+}
+
+/// Asks for the memory. Call once, from `_PG_init`.
+pub fn register() {
+    // SAFETY: the postmaster loads libraries before it makes shared memory; hooks are chained.
+    unsafe {
+        PREVIOUS_REQUEST = pg_sys::shmem_request_hook;
+        pg_sys::shmem_request_hook = Some(request);
+        PREVIOUS_STARTUP = pg_sys::shmem_startup_hook;
+        pg_sys::shmem_startup_hook = Some(startup);
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn request() {
+    // SAFETY: called by the postmaster, once.
+    unsafe {
+        if let Some(previous) = PREVIOUS_REQUEST {
+            previous();
+        }
+        pg_sys::RequestAddinShmemSpace(size_of::<Shared>());
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn startup() {
+    // SAFETY: called by the postmaster while nobody else is there. Zeroed bytes are a valid
+    // `Shared`: it is made of atomics.
+    unsafe {
+        if let Some(previous) = PREVIOUS_STARTUP {
+            previous();
+        }
+        let (name, mut found) = (c"howdah unmarked rows", false);
+        let memory = pg_sys::ShmemInitStruct(name.as_ptr(), size_of::<Shared>(), &mut found);
+        if !found {
+            std::ptr::write_bytes(memory.cast::<Shared>(), 0, 1);
+        }
+        SHARED.store(memory.cast(), Ordering::Release);
+    }
+}
+
+fn shared() -> Option<&'static Shared> {
+    // SAFETY: set once, to memory that lives as long as the server's processes.
+    unsafe { SHARED.load(Ordering::Acquire).as_ref() }
+}
+
+/// When the running statement began: near enough, and costs no look at the clock.
+fn now() -> i64 {
+    // SAFETY: reads a variable of this backend.
+    unsafe { pg_sys::GetCurrentStatementStartTimestamp() }
+}
+
+fn position_of(entry: &GroupEntry, row: RowNumber) -> u32 {
+    (row.0 - entry.first_row.0) as u32
+}
+
+/// To be called before and after the row's mark enters the index.
+pub(super) fn note_mark(store: &ColdStore, entry: &GroupEntry, row: RowNumber) {
+    fence(Ordering::SeqCst);
+    if let Some(shared) = shared() {
+        shared.set(&Name::of(store, entry), position_of(entry, row));
+    }
+}
+
+/// Whether there may be a mark of the row, of whatever transaction. `entry` is that of its group, as the directory
+/// has it: writers of marks name the group by it.
+pub(super) fn may_be_marked(store: &ColdStore, entry: &GroupEntry, row: RowNumber) -> bool {
+    let Some(shared) = shared() else {
+        return true;
+    };
+    let name = Name::of(store, entry);
+    fence(Ordering::SeqCst);
+    let known = shared.may_have(&name, position_of(entry, row), now());
+    known.unwrap_or_else(|| {
+        if count_look(name) {
+            build(shared, store, entry, &name);
+        }
+        true
+    })
+}
+
+/// Counts a look in the index; whether there were enough of them.
+fn count_look(name: Name) -> bool {
+    let enough = match settings::force_cold() {
+        true => 1,
+        false => LOOKS_BEFORE_BUILDING,
+    };
+    LOOKS.with_borrow_mut(|looks| {
+        if looks.len() >= MOST_COUNTED {
+            looks.clear();
+        }
+        let count = looks.entry(name).or_default();
+        *count = (*count + 1) % enough;
+        *count == 0
+    })
+}
+
+/// Reads which rows of the group have marks, if the group has no slot and can have one.
+fn build(shared: &Shared, store: &ColdStore, entry: &GroupEntry, name: &Name) {
+    // SAFETY: reads the state of this process.
+    if unsafe { pg_sys::RecoveryInProgress() } {
+        return;
+    }
+    let Some((slot, version)) = shared.assign(name, entry.capacity_rows, now()) else {
+        return;
+    };
+    let mut building = Building {
+        slot,
+        version,
+        end: State::Free,
+    };
+    for (id, seqs) in key_ranges(entry.first_row, entry.capacity_rows) {
+        store.for_each_key(id, seqs, &mut |seq| {
+            slot.set(position_of(entry, row_of(id, seq)));
+        });
+    }
+    building.end = State::Valid;
+}
+
+/// Forgets all of it: names of files may come again.
+pub fn forget() {
+    let Some(shared) = shared() else { return };
+    for slot in &shared.slots {
+        let version = slot.version.load(Ordering::Acquire);
+        if State::of(version) != State::Assigning {
+            slot.advance(version, State::Free);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::alloc::{Layout, alloc_zeroed};
+    use std::sync::Barrier;
+    use std::thread;
+
+    use super::*;
+
+    const ROWS: u32 = MAX_ROWS as u32 - 64;
+
+    fn memory() -> Box<Shared> {
+        // SAFETY: zeroed bytes are a valid `Shared`; the layout is that of the box.
+        unsafe { Box::from_raw(alloc_zeroed(Layout::new::<Shared>()).cast()) }
+    }
+
+    fn name(group: u64) -> Name {
+        Name {
+            file: 7 << 32 | 9,
+            place: 5 << 32 | group,
+        }
+    }
+
+    /// Gives the group a valid slot with some bits set.
+    fn make(shared: &Shared, group: u64, marked: &[u32], now: i64) -> bool {
+        let Some((slot, version)) = shared.assign(&name(group), ROWS, now) else {
+            return false;
+        };
+        marked.iter().for_each(|&position| slot.set(position));
+        slot.advance(version, State::Valid);
+        true
+    }
+
+    #[test]
+    fn only_valid_slots_speak() {
+        let shared = memory();
+        assert_eq!(shared.may_have(&name(0), 3, 0), None);
+        let (slot, version) = shared.assign(&name(0), ROWS, 0).unwrap();
+        shared.set(&name(0), 3);
+        assert_eq!(shared.may_have(&name(0), 3, 0), None);
+        slot.advance(version, State::Valid);
+        assert_eq!(shared.may_have(&name(0), 3, 0), Some(true));
+        assert_eq!(shared.may_have(&name(0), 4, 0), Some(false));
+        assert_eq!(shared.may_have(&name(0), ROWS, 0), None, "behind the group");
+        shared.set(&name(0), MAX_ROWS as u32);
+        assert_eq!(shared.may_have(&name(1), 3, 0), None);
+    }
+
+    #[test]
+    fn slots_expire_and_are_made_anew() {
+        let shared = memory();
+        assert!(make(&shared, 0, &[3], 0));
+        assert!(!make(&shared, 0, &[], EXPIRES_AFTER), "the group has one");
+        let later = EXPIRES_AFTER + 1;
+        assert_eq!(shared.may_have(&name(0), 3, later), None);
+        assert!(make(&shared, 0, &[4], later));
+        assert_eq!(shared.may_have(&name(0), 3, later), Some(false));
+        assert_eq!(shared.may_have(&name(0), 4, later), Some(true));
+    }
+
+    #[test]
+    fn a_builder_that_is_gone_is_succeeded_and_cannot_come_back() {
+        let shared = memory();
+        let (slot, version) = shared.assign(&name(0), ROWS, 0).unwrap();
+        assert!(!make(&shared, 0, &[], BUILT_WITHIN));
+        let now = BUILT_WITHIN + 1;
+        assert!(slot.may_go(version, now));
+        let next = slot.assign(&name(1), ROWS, version, now).unwrap();
+        slot.advance(version, State::Valid);
+        assert!(State::of(slot.version.load(Ordering::Relaxed)) == State::Building);
+        slot.advance(next, State::Valid);
+        assert_eq!(slot.may_have(&name(1), 3, now), Some(false));
+        assert_eq!(slot.may_have(&name(0), 3, now), None);
+        assert!(make(&shared, 0, &[3], now), "in another slot");
+        assert_eq!(shared.may_have(&name(0), 3, now), Some(true));
+    }
+
+    #[test]
+    fn young_slots_stay_and_old_ones_give_way() {
+        let shared = memory();
+        let rivals: Vec<u64> = (0..)
+            .filter(|&group| name(group).first_slot() == name(0).first_slot())
+            .take(PROBES + 1)
+            .collect();
+        for (at, &group) in rivals[..PROBES].iter().enumerate() {
+            assert!(make(&shared, group, &[1], at as i64));
+        }
+        let last = rivals[PROBES];
+        assert!(!make(&shared, last, &[2], KEPT_FOR));
+        assert!(make(&shared, last, &[2], KEPT_FOR + 1));
+        assert_eq!(shared.may_have(&name(last), 1, KEPT_FOR), Some(false));
+        assert_eq!(shared.may_have(&name(rivals[0]), 1, KEPT_FOR), None);
+        assert_eq!(shared.may_have(&name(rivals[1]), 1, KEPT_FOR), Some(true));
+    }
+
+    /// One process takes the slot away and gives it back over and over, others mark rows, one of them in
+    /// an index of its own that builders read: no row in it may be said to have no mark.
+    #[test]
+    fn a_row_that_was_marked_is_never_said_to_have_no_mark() {
+        let (shared, index) = (memory(), memory());
+        let (rounds, rows) = (300, 4_096_u32);
+        let begin = Barrier::new(4);
+        let index = &index.slots[0];
+        let is_in_index =
+            |row: u32| index.bits[row as usize / 64].load(Ordering::SeqCst) >> (row % 64) & 1 == 1;
+        thread::scope(|scope| {
+            for writer in 0..2 {
+                let (shared, begin) = (&shared, &begin);
+                scope.spawn(move || {
+                    begin.wait();
+                    for row in (writer..rows).step_by(2) {
+                        shared.set(&name(0), row);
+                        index.set(row);
+                        fence(Ordering::SeqCst);
+                        shared.set(&name(0), row);
+                        // From here on the mark is wholly written.
+                        assert_ne!(shared.may_have(&name(0), row, 0), Some(false));
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            scope.spawn(|| {
+                begin.wait();
+                for round in 0..rounds {
+                    let now = i64::from(round) * (EXPIRES_AFTER + 1);
+                    let Some((slot, version)) = shared.assign(&name(0), ROWS, now) else {
+                        continue;
+                    };
+                    (0..rows)
+                        .filter(|&row| is_in_index(row))
+                        .for_each(|row| slot.set(row));
+                    slot.advance(version, State::Valid);
+                }
+            });
+            begin.wait();
+        });
+        let said: Vec<_> = (0..rows)
+            .filter(|&row| shared.may_have(&name(0), row, 0) == Some(false))
+            .collect();
+        assert!(said.is_empty(), "{said:?}");
+    }
+}
