@@ -175,6 +175,14 @@ pub mod quiet {
     use pgrx::pg_sys;
 
     unsafe extern "C-unwind" {
+        /// `access/xact.h`. With `used` false.
+        pub fn GetCurrentCommandId(used: bool) -> pg_sys::CommandId;
+        /// `access/transam.h`
+        pub fn TransactionIdPrecedes(a: pg_sys::TransactionId, b: pg_sys::TransactionId) -> bool;
+        /// `access/xlog.h`
+        pub fn RecoveryInProgress() -> bool;
+        /// `access/xact.h`
+        pub fn GetCurrentStatementStartTimestamp() -> pg_sys::TimestampTz;
         /// `storage/bufmgr.h`
         pub fn LockBuffer(buffer: pg_sys::Buffer, mode: i32);
         /// `storage/bufmgr.h`

@@ -16,6 +16,7 @@
 //!             ──> catalog            the rows of a system catalog
 //!             ──> collation          how a collation orders text
 //!             ──> counters           cumulative statistics per table
+//!             ──> shared_memory      areas that all processes share
 //!             ──> malloc             freed memory kept for the next row group
 //!             ──> proc_flags         what this process is to others
 //!             ──> ffi                functions pgrx does not bind
@@ -38,6 +39,7 @@ pub mod predicate;
 pub mod proc_flags;
 pub mod relation;
 pub mod rewrite;
+pub mod shared_memory;
 pub mod slot;
 pub mod store;
 pub mod tid;

@@ -15,10 +15,11 @@ use std::sync::Arc;
 
 use arrow_buffer::BooleanBuffer;
 use vortex_array::ArrayRef;
+use vortex_array::arrays::Constant;
 use vortex_buffer::{Alignment, ByteBufferMut};
 
 use crate::codec::{self, CHUNK_ALIGNMENT};
-use crate::column::Column;
+use crate::column::{Column, RowColumn};
 use crate::error::ColumnarError;
 use crate::footer::ColumnMeta;
 use crate::parts::{Form, decode_numeric, slice};
@@ -142,6 +143,24 @@ impl Chunk {
     /// [`ColumnarError::Corrupt`] when the decoder meets what the encoder does not write.
     pub fn decode(&self) -> Result<Column, ColumnarError> {
         self.decode_range(0..self.row_count())
+    }
+
+    /// Decodes every row, to read single ones.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`](Self::decode).
+    pub fn decode_for_rows(&self) -> Result<RowColumn, ColumnarError> {
+        let is_constant = self.row_count() > 0
+            && match &self.inner.form {
+                Form::AllNull => true,
+                Form::Array(array) => array.is::<Constant>(),
+                Form::Numeric(_) => false,
+            };
+        Ok(match is_constant {
+            true => RowColumn::constant(self.decode_range(0..1)?),
+            false => RowColumn::of_rows(self.decode()?),
+        })
     }
 
     /// Decodes a range of rows.

@@ -50,7 +50,7 @@ mod verdict;
 pub use bounds::Bound;
 pub use builder::{BytesBuilder, ColumnBuilder, NumericBuilder, RowGroupBuilder, ScalarBuilder};
 pub use chunk::{Chunk, ChunkBuffer};
-pub use column::Column;
+pub use column::{Column, RowColumn};
 pub use encode::EncodedRowGroup;
 pub use error::ColumnarError;
 pub use footer::{ColumnMeta, FORMAT_VERSION, Footer};

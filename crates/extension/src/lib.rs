@@ -31,9 +31,17 @@ mod store;
 mod types;
 mod utility;
 
+use howdah_bridge::shared_memory::{self, AnyArea};
 use pgrx::{pg_guard, pg_sys};
 
 pgrx::pg_module_magic!();
+
+/// What processes share.
+static SHARED_AREAS: &[&dyn AnyArea] = &[
+    &compact::SHARED,
+    &store::marks::unmarked::UNMARKED,
+    &store::emptied::ARRIVALS,
+];
 
 /// Called when the library is loaded.
 #[pg_guard]
@@ -48,11 +56,11 @@ pub extern "C-unwind" fn _PG_init() {
         );
     }
     keep_backtraces_out_of_errors();
+    shared_memory::register(SHARED_AREAS);
     settings::register();
     stop_point::register();
     compact::register();
     load::register();
-    store::marks::unmarked::register();
     options::register();
     scan_stats::register();
     am::brin::register();

@@ -178,10 +178,14 @@ impl LockedPage {
         // SAFETY: pin and share lock are held; the line pointer is checked before its item is
         // touched.
         unsafe {
-            if offset == 0 || offset > pg_sys::PageGetMaxOffsetNumber(self.page) {
+            // What PageGetMaxOffsetNumber and PageGetItemId do, without a guard around each.
+            let header = self.page.cast::<pg_sys::PageHeaderData>();
+            let pointers = size_of::<pg_sys::PageHeaderData>()
+                + usize::from(offset) * size_of::<pg_sys::ItemIdData>();
+            if offset == 0 || pointers > usize::from((*header).pd_lower) {
                 return None;
             }
-            let item = pg_sys::PageGetItemId(self.page, offset);
+            let item = (*header).pd_linp.as_ptr().add(usize::from(offset) - 1);
             if (*item).lp_flags() != pg_sys::LP_NORMAL {
                 return None;
             }

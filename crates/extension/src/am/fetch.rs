@@ -4,8 +4,11 @@
 //! directory entry that covers the row, judged by the snapshot at hand. Within one index scan
 //! under one MVCC snapshot the last group found is remembered.
 //!
-//! `all_dead` is never reported for a cold row: the horizon that an index AM would need to
-//! delete its entry is known to VACUUM only.
+//! A row whose mark everybody sees is reported as dead to all, so that indexes pass over its entry from then on,
+//! and delete it when they need the place. What an index then asks to be told, the youngest transaction that a
+//! standby's snapshots must see, is answered by the horizon: the mark itself cannot be looked at while the index
+//! page is locked, and it is older. Rows that are gone with their group are not reported; VACUUM and
+//! compaction delete their entries.
 
 use std::rc::Rc;
 
@@ -20,10 +23,11 @@ use crate::errors::{ColdError, or_raise};
 use crate::load;
 use crate::slot_writer::write_single;
 use crate::store::directory::{self, GroupEntry, GroupState};
+use crate::store::marks::{self, Hidden};
 use crate::store::open_group::{self, OpenGroup};
+use crate::store::pending_marks;
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, Wanted, fill_point, fill_whole};
-use crate::store::{marks, pending_marks};
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.index_fetch_begin = Some(index_fetch_begin);
@@ -51,6 +55,8 @@ struct HowdahFetch {
 #[derive(Default)]
 pub struct PointReader {
     last: Option<LastGroup>,
+    /// By whom the row that was asked for last is hidden.
+    hidden: Option<Hidden>,
 }
 
 /// The group that was found last.
@@ -172,17 +178,23 @@ impl PointReader {
             if entry.flags.are_clear() {
                 return Ok(false);
             }
+            let asked = &mut self.hidden;
+            let mut ask = || {
+                let hidden = marks::hidden_by(store, entry, row, snapshot)?;
+                *asked = Some(hidden);
+                Ok(hidden != Hidden::No)
+            };
             let last = match (found, &mut self.last) {
                 (Found::Stored(entry, _), Some(last))
                     if is_mvcc(snapshot) && last.entry.group() == entry.group() =>
                 {
                     last
                 }
-                _ => return marks::hides(store, entry, row, snapshot),
+                _ => return ask(),
             };
             last.asked += 1;
             if last.asked <= FEW_ROWS {
-                return marks::hides(store, entry, row, snapshot);
+                return ask();
             }
             if last.hidden.is_none() {
                 let hidden = marks::hidden_from(store, entry, snapshot)?;
@@ -204,6 +216,7 @@ impl PointReader {
         snapshot: pg_sys::Snapshot,
         slot: *mut pg_sys::TupleTableSlot,
     ) -> bool {
+        self.hidden = None;
         // SAFETY: as for this function.
         unsafe {
             if !is_serializable()
@@ -213,6 +226,22 @@ impl PointReader {
             }
             ColdStore::open(table, pg_sys::AccessShareLock)
                 .is_some_and(|store| self.fetch_from(&store, table, row, snapshot, slot))
+        }
+    }
+
+    /// Whether the row that [`PointReader::fetch`] was asked for, and did not find, is known to be hidden from everybody.
+    ///
+    /// # Safety
+    /// `table` is open.
+    unsafe fn is_dead_to_all(&self, table: pg_sys::Relation) -> bool {
+        let Some(Hidden::By(hider)) = self.hidden else {
+            return false;
+        };
+        // SAFETY: as for this function.
+        unsafe {
+            let horizon = pg_sys::GlobalVisTestFor(table);
+            !pg_sys::TransactionIdIsNormal(hider)
+                || pg_sys::GlobalVisTestIsRemovableXid(horizon, hider)
         }
     }
 
@@ -466,7 +495,12 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
                 name_nobody(snapshot);
                 return false;
             }
-            return PointReader::new().fetch(fetch.base.rel, row, snapshot, slot);
+            let mut reader = PointReader::new();
+            let found = reader.fetch(fetch.base.rel, row, snapshot, slot);
+            if !found && !all_dead.is_null() {
+                *all_dead = reader.is_dead_to_all(fetch.base.rel);
+            }
+            return found;
         }
         if last_change::hides(fetch.base.rel, row, snapshot) {
             return false;
@@ -479,12 +513,14 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
                 PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(Some(reader));
             pg_sys::MemoryContextSwitchTo(old);
         }
-        let found = match &mut *fetch.reader {
-            Some(reader) => reader.fetch(fetch.base.rel, row, snapshot, slot),
-            None => false,
+        let Some(reader) = &mut *fetch.reader else {
+            return false;
         };
+        let found = reader.fetch(fetch.base.rel, row, snapshot, slot);
         if found {
             last_row::remember(slot);
+        } else if !all_dead.is_null() {
+            *all_dead = reader.is_dead_to_all(fetch.base.rel);
         }
         found
     }
@@ -602,28 +638,60 @@ pub unsafe fn sees_row(
     }
 }
 
+/// The youngest transaction that every snapshot of this server sees the end of, or one before it.
+unsafe fn last_removable(rel: pg_sys::Relation) -> pg_sys::TransactionId {
+    // SAFETY: the relation is open; arithmetic on transaction ids as TransactionIdRetreat does it.
+    unsafe {
+        let mut xid = pg_sys::GetOldestNonRemovableTransactionId(rel);
+        loop {
+            xid = pg_sys::TransactionId::from(xid.into_inner().wrapping_sub(1));
+            if pg_sys::TransactionIdIsNormal(xid) {
+                return xid;
+            }
+        }
+    }
+}
+
 #[pg_guard]
 unsafe extern "C-unwind" fn index_delete_tuples(
     rel: pg_sys::Relation,
     delstate: *mut pg_sys::TM_IndexDeleteOp,
 ) -> pg_sys::TransactionId {
-    // SAFETY: the arrays hold `ndeltids` entries. Cold TIDs are taken out before heap looks: it
-    // would read their blocks. Entries keep their ids, so dropping some is allowed; a simple
-    // deletion always keeps one, because we never let an entry of a cold row be marked dead.
+    // SAFETY: the arrays hold `ndeltids` entries; each names its status by `id`. Cold TIDs are taken out
+    // before heap looks, which would read their blocks, and those that are known to be dead are put back
+    // after: the caller finds them by their ids, and may count on none of them being left out. It holds its
+    // page's lock, so that nothing may be waited for here.
     unsafe {
         let state = &mut *delstate;
         let all = std::slice::from_raw_parts_mut(state.deltids, state.ndeltids as usize);
-        let mut kept = 0;
+        let is_dead = |entry: &pg_sys::TM_IndexDelete| {
+            !state.bottomup && (*state.status.add(entry.id as usize)).knowndeletable
+        };
+        let mut dead_cold = Vec::new();
+        let mut hot = 0;
         for i in 0..all.len() {
             if !is_cold(&all[i].tid) {
-                all[kept] = all[i];
-                kept += 1;
+                all[hot] = all[i];
+                hot += 1;
+            } else if is_dead(&all[i]) {
+                dead_cold.push(all[i]);
             }
         }
-        state.ndeltids = kept as i32;
-        if kept == 0 {
-            return pg_sys::InvalidTransactionId;
+        state.ndeltids = hot as i32;
+        let mut conflict = match hot {
+            0 => pg_sys::InvalidTransactionId,
+            _ => {
+                let delete = heap().index_delete_tuples.unwrap_unchecked();
+                pg_sys::ffi::pg_guard_ffi_boundary(|| delete(rel, delstate))
+            }
+        };
+        let state = &mut *delstate;
+        if !dead_cold.is_empty() {
+            let first = state.deltids.add(state.ndeltids as usize);
+            std::ptr::copy_nonoverlapping(dead_cold.as_ptr(), first, dead_cold.len());
+            state.ndeltids += dead_cold.len() as i32;
+            conflict = marks::younger(conflict, last_removable(rel));
         }
-        (heap().index_delete_tuples.unwrap_unchecked())(rel, delstate)
+        conflict
     }
 }

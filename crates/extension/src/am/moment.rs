@@ -1,5 +1,6 @@
 //! A command of a transaction: what is remembered for one is not good for another.
 
+use howdah_bridge::ffi::quiet;
 use pgrx::pg_sys;
 
 /// Which command of which transaction runs.
@@ -15,7 +16,7 @@ impl Moment {
         unsafe {
             Moment {
                 transaction: (*pg_sys::MyProc).vxid.lxid,
-                command: pg_sys::GetCurrentCommandId(false),
+                command: quiet::GetCurrentCommandId(false),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Sequential and TID-range scans.
 //!
 //! ```text
-//!   HowdahScan { base, heap ──> heap's own scan descriptor, cold ──> ColdCursor }
+//!   HowdahScan { base, heap ──> heap's own scan descriptor, state ──> ColdCursor, … }
 //!
 //!            forwards                        backwards
 //!   Hot ── heap exhausted ──> Cold    Hot <── before first cold row ── Cold
@@ -32,6 +32,8 @@ use crate::store::view::{ColdView, Wanted};
 enum Side {
     Hot,
     Cold,
+    /// Behind the last hot row, where nothing cold follows.
+    End,
 }
 
 /// Our scan descriptor; the core knows `base` only.
@@ -39,13 +41,14 @@ enum Side {
 pub struct HowdahScan {
     pub base: pg_sys::TableScanDescData,
     pub heap: pg_sys::TableScanDesc,
-    pub state: *mut ScanState,
+    side: Option<Side>,
+    /// Made when it is first needed: a scan of hot rows alone does without.
+    state: *mut ScanState,
 }
 
 /// What a scan keeps in Rust memory; dropped with the scan or with its memory context.
 #[derive(Default)]
 pub struct ScanState {
-    side: Option<Side>,
     cursor: Option<ColdCursor>,
     tid_range: Option<(pg_sys::ItemPointerData, pg_sys::ItemPointerData)>,
     pub bitmap: super::bitmap::BitmapState,
@@ -76,9 +79,28 @@ pub unsafe fn ours<'a>(scan: pg_sys::TableScanDesc) -> &'a mut HowdahScan {
 
 impl HowdahScan {
     pub fn state(&mut self) -> &mut ScanState {
-        // SAFETY: made by scan_begin, lives as long as the scan's memory context; the core never
-        // runs two callbacks of one scan at a time.
-        unsafe { &mut *self.state }
+        // SAFETY: lives as long as the scan's memory context; the core never runs two callbacks of one
+        // scan at a time.
+        unsafe {
+            if self.state.is_null() {
+                let scan = std::ptr::from_mut(self).cast();
+                let mut memory = PgMemoryContexts::For(pg_sys::GetMemoryChunkContext(scan));
+                self.state = memory.leak_and_drop_on_delete(ScanState::default());
+            }
+            &mut *self.state
+        }
+    }
+
+    /// Forgets what was made for the scan so far, but for the cursor, which is returned.
+    fn start_anew(&mut self) -> Option<ColdCursor> {
+        self.side = None;
+        if self.state.is_null() {
+            return None;
+        }
+        let state = self.state();
+        // SAFETY: the scan is open.
+        unsafe { state.bitmap.release() };
+        std::mem::take(state).cursor
     }
 
     /// Heap's descriptor, with the snapshot the core may have exchanged meanwhile.
@@ -94,8 +116,48 @@ impl HowdahScan {
     /// The scan is open.
     unsafe fn cross_over(&mut self) {
         // SAFETY: as for this function.
-        unsafe { self.cursor().rewind() };
-        self.state().side = Some(Side::Cold);
+        unsafe {
+            if self.state.is_null() {
+                let view = self.view();
+                if view.is_empty() {
+                    self.side = Some(Side::End);
+                    return;
+                }
+                self.make_cursor(view);
+            }
+            self.cursor().rewind();
+            self.side = Some(Side::Cold);
+        }
+    }
+
+    /// Runs `make` in the memory that lives as long as the scan.
+    fn in_its_memory<R>(&mut self, make: impl FnOnce(&mut HowdahScan) -> R) -> R {
+        // SAFETY: the scan was allocated there.
+        unsafe {
+            let context = pg_sys::GetMemoryChunkContext(std::ptr::from_mut(self).cast());
+            let old = pg_sys::MemoryContextSwitchTo(context);
+            let made = make(self);
+            pg_sys::MemoryContextSwitchTo(old);
+            made
+        }
+    }
+
+    /// What the scan sees of the cold side.
+    ///
+    /// # Safety
+    /// The scan is open.
+    unsafe fn view(&mut self) -> ColdView {
+        // SAFETY: relation and snapshot are valid while the scan is open.
+        self.in_its_memory(|scan| unsafe { ColdView::of(scan.base.rs_rd, scan.base.rs_snapshot) })
+    }
+
+    fn make_cursor(&mut self, view: ColdView) {
+        let parallel = self.base.rs_parallel;
+        // SAFETY: the shared descriptor outlives the scan.
+        let shared =
+            (!parallel.is_null()).then(|| unsafe { SharedNext::new(shared_counter(parallel)) });
+        let cursor = self.in_its_memory(|_| ColdCursor::new(view, Wanted::All, shared));
+        self.state().cursor = Some(cursor);
     }
 
     /// The cursor over the cold side, made on first use.
@@ -103,26 +165,15 @@ impl HowdahScan {
     /// # Safety
     /// The scan is open.
     unsafe fn cursor(&mut self) -> &mut ColdCursor {
-        let (rel, snapshot, parallel) = (
-            self.base.rs_rd,
-            self.base.rs_snapshot,
-            self.base.rs_parallel,
-        );
-        let state = self.state;
-        // SAFETY: relation and snapshot are valid while the scan is open; the cursor's memory
-        // must live as long as the scan, so it is made in the context of `state`.
-        unsafe {
-            (*state).cursor.get_or_insert_with(|| {
-                let context = pg_sys::GetMemoryChunkContext(std::ptr::from_mut(self).cast());
-                let old = pg_sys::MemoryContextSwitchTo(context);
-                let view = ColdView::of(rel, snapshot);
-                let shared =
-                    (!parallel.is_null()).then(|| SharedNext::new(shared_counter(parallel)));
-                let cursor = ColdCursor::new(view, Wanted::All, shared);
-                pg_sys::MemoryContextSwitchTo(old);
-                cursor
-            })
+        if self.state().cursor.is_none() {
+            // SAFETY: as for this function.
+            let view = unsafe { self.view() };
+            self.make_cursor(view);
         }
+        let Some(cursor) = &mut self.state().cursor else {
+            unreachable!("it has just been made")
+        };
+        cursor
     }
 }
 
@@ -158,8 +209,7 @@ unsafe extern "C-unwind" fn scan_begin(
         (*scan).base = *inner;
         (*scan).base.rs_flags = flags;
         (*scan).heap = inner;
-        (*scan).state =
-            PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(ScanState::default());
+        (*scan).side = None;
         &mut (*scan).base
     }
 }
@@ -171,8 +221,7 @@ unsafe extern "C-unwind" fn scan_end(scan: pg_sys::TableScanDesc) {
     unsafe {
         let ours = ours(scan);
         let inner = ours.heap();
-        ours.state().bitmap.release();
-        *ours.state() = ScanState::default();
+        drop(ours.start_anew());
         (heap().scan_end.unwrap_unchecked())(inner);
         if ours.base.rs_flags & pg_sys::ScanOptions::SO_TEMP_SNAPSHOT != 0 {
             pg_sys::UnregisterSnapshot(ours.base.rs_snapshot);
@@ -202,10 +251,7 @@ unsafe extern "C-unwind" fn scan_rescan(
             allow_sync,
             allow_pagemode,
         );
-        let state = ours.state();
-        state.bitmap.release();
-        let keep = state.cursor.take();
-        *state = ScanState::default();
+        let keep = ours.start_anew();
         // The snapshot stays the same over a rescan, unless it is not an MVCC one.
         let mvcc = (*ours.base.rs_snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC;
         if mvcc
@@ -229,7 +275,7 @@ unsafe extern "C-unwind" fn scan_getnextslot(
     unsafe {
         let ours = scan.cast::<HowdahScan>();
         let forward = direction == pg_sys::ScanDirection::ForwardScanDirection;
-        if forward && (*(*ours).state).side == Some(Side::Hot) {
+        if forward && (*ours).side == Some(Side::Hot) {
             (*(*ours).heap).rs_snapshot = (*ours).base.rs_snapshot;
             if unguarded::heap_getnextslot((*ours).heap, direction, slot) {
                 return true;
@@ -280,10 +326,12 @@ unsafe fn next_slot(
     unsafe {
         let ours = ours(scan);
         let forward = direction != pg_sys::ScanDirection::BackwardScanDirection;
-        let side = *ours
-            .state()
-            .side
-            .get_or_insert(if forward { Side::Hot } else { Side::Cold });
+        let first = if forward { Side::Hot } else { Side::Cold };
+        let mut side = *ours.side.get_or_insert(first);
+        if side == Side::End && !forward {
+            side = Side::Cold;
+            ours.side = Some(side);
+        }
         if side == Side::Cold && !forward && ours.state().cursor.is_none() {
             ours.cursor().move_to_end();
         }
@@ -295,6 +343,10 @@ unsafe fn next_slot(
                 return false;
             }
             ours.cross_over();
+        }
+        if ours.side == Some(Side::End) {
+            howdah_bridge::slot::clear(slot);
+            return false;
         }
         let rel = ours.base.rs_rd;
         loop {
@@ -322,7 +374,7 @@ unsafe fn next_slot(
             howdah_bridge::slot::clear(slot);
             return false;
         }
-        ours.state().side = Some(Side::Hot);
+        ours.side = Some(Side::Hot);
         next_hot(ours.heap(), direction, slot)
     }
 }
@@ -370,8 +422,8 @@ unsafe extern "C-unwind" fn scan_set_tidrange(
         (heap().scan_set_tidrange.unwrap_unchecked())(ours.heap(), mintid, maxtid);
         let state = ours.state();
         state.tid_range = Some((*mintid, *maxtid));
-        state.side = None;
         state.cursor = None;
+        ours.side = None;
     }
 }
 

@@ -60,7 +60,7 @@ mod transactions;
 mod vacuum;
 mod worker;
 
-pub use shared::note_write;
+pub use shared::{SHARED, note_write};
 
 /// Defines the settings, asks for shared memory and registers the launcher. Call once, from
 /// `_PG_init`.

@@ -11,10 +11,9 @@
 //! slot: its process; a failure: the worker of its database), and a reader that sees half of an update
 //! acts a little early or late.
 
-use std::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering,
-};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
+use howdah_bridge::shared_memory::{Area, Shareable};
 use pgrx::{pg_guard, pg_sys};
 
 const SAMPLES: usize = 512;
@@ -103,7 +102,7 @@ struct Failure {
 }
 
 #[repr(C)]
-struct Shared {
+pub struct Shared {
     sample_count: AtomicU32,
     samples: [Sample; SAMPLES],
     databases: [Database; DATABASES],
@@ -111,58 +110,19 @@ struct Shared {
     failures: [Failure; FAILURES],
 }
 
-static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
-static mut PREVIOUS_REQUEST: pg_sys::shmem_request_hook_type = None;
-static mut PREVIOUS_STARTUP: pg_sys::shmem_startup_hook_type = None;
+// SAFETY: made of atomics.
+unsafe impl Shareable for Shared {}
 
-/// Asks for the memory. Call once, from `_PG_init`.
+pub static SHARED: Area<Shared> = Area::new(c"howdah compaction");
+
+/// Watches transactions end. Call once, from `_PG_init`.
 pub fn register() {
-    // SAFETY: the postmaster loads libraries before it makes shared memory; hooks are chained.
-    unsafe {
-        PREVIOUS_REQUEST = pg_sys::shmem_request_hook;
-        pg_sys::shmem_request_hook = Some(request);
-        PREVIOUS_STARTUP = pg_sys::shmem_startup_hook;
-        pg_sys::shmem_startup_hook = Some(startup);
-        pg_sys::RegisterXactCallback(Some(at_transaction_event), std::ptr::null_mut());
-    }
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn request() {
-    // SAFETY: called by the postmaster, once.
-    unsafe {
-        if let Some(previous) = PREVIOUS_REQUEST {
-            previous();
-        }
-        pg_sys::RequestAddinShmemSpace(std::mem::size_of::<Shared>());
-    }
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn startup() {
-    // SAFETY: called by the postmaster while nobody else is there. Zeroed bytes are a valid
-    // `Shared`: it is made of atomics.
-    unsafe {
-        if let Some(previous) = PREVIOUS_STARTUP {
-            previous();
-        }
-        let mut found = false;
-        let memory = pg_sys::ShmemInitStruct(
-            c"howdah compaction".as_ptr(),
-            std::mem::size_of::<Shared>(),
-            &mut found,
-        )
-        .cast::<Shared>();
-        if !found {
-            std::ptr::write_bytes(memory, 0, 1);
-        }
-        SHARED.store(memory, Ordering::Release);
-    }
+    // SAFETY: called while the library is loaded.
+    unsafe { pg_sys::RegisterXactCallback(Some(at_transaction_event), std::ptr::null_mut()) }
 }
 
 fn shared() -> Option<&'static Shared> {
-    // SAFETY: set once, to memory that lives as long as the server's processes.
-    unsafe { SHARED.load(Ordering::Acquire).as_ref() }
+    SHARED.get()
 }
 
 /// Remembers where WAL ends now.

@@ -16,7 +16,7 @@ use howdah_bridge::store::{Birth, ColdStore, CopiedAs, Entry};
 use howdah_bridge::tid::{ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber, block_of};
 use pgrx::pg_sys;
 
-use super::listing;
+use super::{emptied, listing};
 use crate::errors::ColdError;
 
 const DIRECTORY_ID: u32 = 1;
@@ -218,6 +218,7 @@ pub(super) fn placed_at(
 /// Forgets where entries were found: a file was emptied in place.
 pub fn forget_places() {
     listing::forget();
+    emptied::forget();
     PLACES.with_borrow_mut(Vec::clear);
 }
 
@@ -414,6 +415,7 @@ pub fn reserve(
             None,
         );
         store.overwrite(mark_tid, &encode_high_water(end));
+        emptied::note_arrival(store.identity().0);
         Ok(PlacedEntry { entry, tid })
     })
 }
@@ -509,6 +511,7 @@ pub fn insert_copy(
 ) {
     let seq = entry.group() as i32;
     store.insert_copy(DIRECTORY_ID, seq, &entry.encode(), cid, copied_as, None);
+    emptied::note_arrival(store.identity().0);
 }
 
 /// Sets the high-water mark of a store that nobody else can see yet.

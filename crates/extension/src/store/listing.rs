@@ -82,17 +82,29 @@ fn all_places<R>(store: &ColdStore, ask: impl FnOnce(&Places) -> R) -> Option<R>
     Some(answer)
 }
 
-/// Whether the directory is remembered, and every row group in it is known to have no row left that the
-/// snapshot sees.
+/// The youngest transaction that hid a row, if the directory is remembered and every row group in it is known
+/// to have no row left that the snapshot sees.
 ///
 /// # Safety
 /// The snapshot is valid.
-pub(super) unsafe fn all_vanished(store: &ColdStore, snapshot: pg_sys::Snapshot) -> bool {
+pub(super) unsafe fn all_vanished(
+    store: &ColdStore,
+    snapshot: pg_sys::Snapshot,
+) -> Option<pg_sys::TransactionId> {
     // SAFETY: as for this function.
     let snapshot = unsafe { &*snapshot };
-    let is_gone = |&(_, seq): &(_, i32)| marks::has_vanished(store, seq as u32, snapshot);
-    snapshot.snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC
-        && all_places(store, |places| places.entries.iter().all(is_gone)).unwrap_or(false)
+    if snapshot.snapshot_type != pg_sys::SnapshotType::SNAPSHOT_MVCC {
+        return None;
+    }
+    all_places(store, |places| {
+        let mut hiders = places
+            .entries
+            .iter()
+            .map(|&(_, seq)| marks::vanished_by(store, seq as u32, snapshot));
+        hiders.try_fold(pg_sys::FrozenTransactionId, |youngest, hider| {
+            Some(marks::younger(youngest, hider?))
+        })
+    })?
 }
 
 /// The row groups whose entries the snapshot sees, ascending, if they are remembered.

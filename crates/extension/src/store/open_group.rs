@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use howdah_bridge::store::ColdStore;
-use howdah_columnar::{Chunk, ChunkBuffer, Column, Footer, OwnedValue};
+use howdah_columnar::{Chunk, ChunkBuffer, Footer, OwnedValue, RowColumn};
 
 use super::directory::GroupEntry;
 use crate::errors::ColdError;
@@ -22,7 +22,7 @@ const POINT_READS_BEFORE_DECODING: u32 = 192;
 #[derive(Default)]
 struct ColumnCache {
     chunk: Option<Chunk>,
-    decoded: Option<Rc<Column>>,
+    decoded: Option<Rc<RowColumn>>,
     point_reads: u32,
 }
 
@@ -34,7 +34,7 @@ pub struct OpenGroup {
     /// Whole rows asked for.
     row_reads: Cell<u32>,
     /// Every column, decoded.
-    whole: OnceCell<Vec<Rc<Column>>>,
+    whole: OnceCell<Vec<Rc<RowColumn>>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -93,12 +93,12 @@ impl OpenGroup {
         Ok(chunk)
     }
 
-    /// The decoded column; `keep` decides whether the group remembers it.
-    pub fn decoded(&self, store: &ColdStore, column: usize) -> Result<Rc<Column>, ColdError> {
+    /// The column, decoded for reads of single rows, and kept so.
+    fn decoded(&self, store: &ColdStore, column: usize) -> Result<Rc<RowColumn>, ColdError> {
         if let Some(decoded) = &self.columns.borrow()[column].decoded {
             return Ok(Rc::clone(decoded));
         }
-        let decoded = Rc::new(self.chunk(store, column)?.decode()?);
+        let decoded = Rc::new(self.chunk(store, column)?.decode_for_rows()?);
         self.columns.borrow_mut()[column].decoded = Some(Rc::clone(&decoded));
         Ok(decoded)
     }
@@ -123,7 +123,7 @@ impl OpenGroup {
     }
 
     /// Every column, if all of them are decoded.
-    pub fn whole(&self) -> Option<&[Rc<Column>]> {
+    pub fn whole(&self) -> Option<&[Rc<RowColumn>]> {
         self.whole.get().map(Vec::as_slice)
     }
 
@@ -131,7 +131,7 @@ impl OpenGroup {
     pub fn whole_after_reading(
         &self,
         store: &ColdStore,
-    ) -> Result<Option<&[Rc<Column>]>, ColdError> {
+    ) -> Result<Option<&[Rc<RowColumn>]>, ColdError> {
         if let Some(columns) = self.whole() {
             return Ok(Some(columns));
         }

@@ -12,13 +12,13 @@ use howdah_bridge::predicate::is_serializable;
 use howdah_bridge::slot::Origin;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
-use howdah_columnar::{Column, Value};
+use howdah_columnar::{Column, RowColumn, Value};
 use pgrx::pg_sys;
 
 use super::directory::{self, GroupEntry, GroupState};
 use super::open_group::{self, OpenGroup};
 use super::row_set::RowSet;
-use super::{listing, marks};
+use super::{emptied, listing, marks};
 use crate::errors::{ColdError, or_raise};
 use crate::load::{self, PendingGroup};
 use crate::types::{AttributeLayout, TableLayout, datum_of};
@@ -85,24 +85,13 @@ impl ColdView {
         // SAFETY: as for this function.
         unsafe {
             let oid = (*table).rd_id;
-            let mut groups: Vec<ColdGroup> =
-                match ColdStore::open_used(table, pg_sys::AccessShareLock) {
+            let mut groups = match emptied::is_known(table, snapshot) {
+                true => Vec::new(),
+                false => match stored_groups(table, snapshot) {
+                    Some(stored) => or_raise(oid, stored),
                     None => return ColdView::default(),
-                    Some(store) if listing::all_vanished(&store, snapshot) => Vec::new(),
-                    Some(store) => {
-                        let kind = (*snapshot).snapshot_type;
-                        if is_serializable() && kind == pg_sys::SnapshotType::SNAPSHOT_MVCC {
-                            or_raise(oid, marks::note_unseen_changes(&store, snapshot));
-                        }
-                        or_raise(oid, directory::groups(&store, snapshot))
-                            .into_iter()
-                            .filter(|p| {
-                                p.entry.state == GroupState::Stored && p.entry.row_count > 0
-                            })
-                            .map(|p| ColdGroup::Stored(p.entry))
-                            .collect()
-                    }
-                };
+                },
+            };
             let pending = load::visible_pending(table, snapshot);
             if !pending.is_empty() {
                 groups.extend(pending);
@@ -154,6 +143,44 @@ impl ColdView {
     }
 }
 
+/// The stored groups that the snapshot sees; `None` if nothing was ever stored.
+///
+/// # Safety
+/// As for [`ColdView::of`].
+unsafe fn stored_groups(
+    table: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+) -> Option<Result<Vec<ColdGroup>, ColdError>> {
+    // SAFETY: as for this function.
+    unsafe {
+        let store = ColdStore::open_used(table, pg_sys::AccessShareLock)?;
+        let arrivals = emptied::arrivals(table);
+        if let Some(youngest) = listing::all_vanished(&store, snapshot) {
+            if let Some(arrivals) = arrivals {
+                emptied::note(table, arrivals, youngest);
+            }
+            return Some(Ok(Vec::new()));
+        }
+        let kind = (*snapshot).snapshot_type;
+        if is_serializable()
+            && kind == pg_sys::SnapshotType::SNAPSHOT_MVCC
+            && let Err(error) = marks::note_unseen_changes(&store, snapshot)
+        {
+            return Some(Err(error));
+        }
+        let shown = |p: &directory::PlacedEntry| {
+            p.entry.state == GroupState::Stored && p.entry.row_count > 0
+        };
+        Some(directory::groups(&store, snapshot).map(|groups| {
+            groups
+                .into_iter()
+                .filter(shown)
+                .map(|p| ColdGroup::Stored(p.entry))
+                .collect()
+        }))
+    }
+}
+
 /// Which columns a reader wants.
 #[derive(Clone, Debug)]
 pub enum Wanted {
@@ -174,7 +201,7 @@ impl Wanted {
 
 enum Source {
     /// One decoded column per stored column; `None` where not wanted.
-    Columns(Vec<Option<Rc<Column>>>),
+    Columns(Vec<Option<Column>>),
     Pending(Rc<RefCell<PendingGroup>>),
 }
 
@@ -200,12 +227,12 @@ impl GroupRows {
                     .map(|i| {
                         pgrx::check_for_interrupts!();
                         if wanted.contains(i) {
-                            open.decoded(store, i).map(Some)
+                            Ok(Some(open.chunk(store, i)?.decode()?))
                         } else {
                             Ok(None)
                         }
                     })
-                    .collect::<Result<Vec<_>, _>>()?;
+                    .collect::<Result<Vec<_>, ColdError>>()?;
                 Source::Columns(columns)
             }
             ColdGroup::Pending { load, .. } => Source::Pending(Rc::clone(load)),
@@ -308,7 +335,7 @@ pub unsafe fn fill_point(
 /// # Safety
 /// As for [`GroupRows::fill`].
 pub unsafe fn fill_whole(
-    columns: &[Rc<Column>],
+    columns: &[Rc<RowColumn>],
     position: u32,
     layout: &TableLayout,
     desc: pg_sys::TupleDesc,

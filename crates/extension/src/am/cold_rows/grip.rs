@@ -336,8 +336,13 @@ impl Located {
         }
         stop_point!("group_recalled");
         // The entry was read under the group's lock: only its flags may have changed.
-        let placed = directory::refresh(store, &self.placed)?;
-        self.placed = placed;
+        self.placed = directory::refresh(store, &self.placed)?;
+        self.stored_standing_of(store, row)
+    }
+
+    /// What the marks say of a row whose group's entry was read after the row was locked.
+    fn stored_standing_of(&self, store: &ColdStore, row: RowNumber) -> Result<Standing, ColdError> {
+        let placed = self.placed;
         Ok(match marks::state_of_row(store, &placed.entry, row)? {
             RowState::Marked(mark) => Standing::Marked(mark),
             RowState::Arriving(mark) => Standing::Leaving(placed, mark),
@@ -490,7 +495,7 @@ fn standing_of(
         let mark = marks::of_dropped_row(store, group, row)?;
         return Ok(mark.map_or(Standing::Gone, Standing::Marked));
     };
-    let mut located = Located {
+    let located = Located {
         table,
         file: store.identity(),
         seen: Moment::now(),
@@ -501,7 +506,10 @@ fn standing_of(
         changed: (cid, 0),
         hidden: None,
     };
-    let standing = located.standing_of(store, row, cid, false);
+    let standing = match own.is_some_and(|command| command >= cid) {
+        true => Ok(Standing::Unborn),
+        false => located.stored_standing_of(store, row),
+    };
     // A group that is still being loaded gives back the end of its range, which the next one gets.
     if placed.entry.state == GroupState::Stored {
         located.remember();

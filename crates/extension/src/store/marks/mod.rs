@@ -254,6 +254,16 @@ unsafe fn sees_through_marks(snapshot: pg_sys::Snapshot) -> bool {
     kind == SNAPSHOT_ANY || kind == SNAPSHOT_NON_VACUUMABLE || kind == SNAPSHOT_TOAST
 }
 
+/// Whether, and by whom, a row is hidden from a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hidden {
+    No,
+    /// By a transaction, our own or one that has committed: from every later snapshot, too.
+    By(pg_sys::TransactionId),
+    /// In memory only, or because the row is not there yet.
+    ForNow,
+}
+
 /// Whether the row is hidden from the snapshot. A dirty snapshot is told who is about to hide it.
 ///
 /// # Safety
@@ -265,19 +275,34 @@ pub unsafe fn hides(
     snapshot: pg_sys::Snapshot,
 ) -> Result<bool, ColdError> {
     // SAFETY: as for this function.
+    Ok(unsafe { hidden_by(store, entry, row, snapshot)? } != Hidden::No)
+}
+
+/// As [`hides`]; says by whom.
+///
+/// # Safety
+/// `snapshot` is valid.
+pub unsafe fn hidden_by(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    row: RowNumber,
+    snapshot: pg_sys::Snapshot,
+) -> Result<Hidden, ColdError> {
+    // SAFETY: as for this function.
     unsafe {
         if entry.flags.are_clear() || sees_through_marks(snapshot) {
-            return Ok(false);
+            return Ok(Hidden::No);
         }
         let kind = (*snapshot).snapshot_type;
         let mvcc = kind == pg_sys::SnapshotType::SNAPSHOT_MVCC;
         if let Some(command) = pending_marks::command_hiding(store, entry, row)
             && (!mvcc || command < (*snapshot).curcid)
         {
-            return Ok(true);
+            return Ok(Hidden::ForNow);
         }
         let dirty = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY;
-        let (mut hidden, mut damage) = (false, None);
+        let (mut hidden, mut damage) = (Hidden::No, None);
+        let hider = |shown: &Visited<'_>| Hidden::By(writer_of(shown).0);
         let sees = |shown: &Visited<'_>| {
             if !dirty {
                 return store.visible(shown.tuple, shown.buffer, snapshot);
@@ -294,15 +319,21 @@ pub unsafe fn hides(
         if may_have_mark(store, entry, row) {
             let (id, seq) = key_of(row);
             store.visit(id, seq..=seq, &mut |shown| {
-                hidden |= sees(&shown);
+                if sees(&shown) {
+                    hidden = hider(&shown);
+                }
                 ControlFlow::Continue(())
             });
         }
-        if !hidden && entry.flags.contain(GroupFlags::BITMAPS) {
+        if hidden == Hidden::No && entry.flags.contain(GroupFlags::BITMAPS) {
             let (seq, at) = bitmap_place(entry, row);
             store.visit(BITMAP_ID, seq..=seq, &mut |shown| {
                 match bitmap_parts(entry.group(), shown.payload) {
-                    Ok((bits, _)) if bits[at / 8] >> (at % 8) & 1 == 1 => hidden |= sees(&shown),
+                    Ok((bits, _)) if bits[at / 8] >> (at % 8) & 1 == 1 => {
+                        if sees(&shown) {
+                            hidden = hider(&shown);
+                        }
+                    }
                     Ok(_) => {}
                     Err(error) => damage = Some(error),
                 }
@@ -312,8 +343,12 @@ pub unsafe fn hides(
         if let Some(error) = damage {
             return Err(error);
         }
-        if !hidden && mvcc && entry.flags.contain(GroupFlags::LATE_ROWS) {
-            return late::is_unseen(store, entry, row, snapshot);
+        if hidden == Hidden::No
+            && mvcc
+            && entry.flags.contain(GroupFlags::LATE_ROWS)
+            && late::is_unseen(store, entry, row, snapshot)?
+        {
+            return Ok(Hidden::ForNow);
         }
         Ok(hidden)
     }
@@ -345,7 +380,16 @@ pub unsafe fn note_unseen_changes(
 
 /// Whether every row of the group is known to be hidden from the MVCC snapshot.
 pub fn has_vanished(store: &ColdStore, group: u32, snapshot: &pg_sys::SnapshotData) -> bool {
-    vanished::is_known(store, group, snapshot)
+    vanished_by(store, group, snapshot).is_some()
+}
+
+/// The youngest transaction that hid a row of the group, if all are known to be hidden from the MVCC snapshot.
+pub fn vanished_by(
+    store: &ColdStore,
+    group: u32,
+    snapshot: &pg_sys::SnapshotData,
+) -> Option<pg_sys::TransactionId> {
+    vanished::youngest(store, group, snapshot)
 }
 
 /// The rows of a group that are hidden from the snapshot, by position; `None` if there are none.
@@ -392,7 +436,8 @@ pub unsafe fn hidden_from(
     }
 }
 
-fn younger(a: pg_sys::TransactionId, b: pg_sys::TransactionId) -> pg_sys::TransactionId {
+/// The later one of two transactions.
+pub fn younger(a: pg_sys::TransactionId, b: pg_sys::TransactionId) -> pg_sys::TransactionId {
     // SAFETY: a comparison of two transaction ids; those that are not normal precede all others.
     if unsafe { pg_sys::TransactionIdPrecedes(a, b) } {
         b

@@ -28,12 +28,14 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 
+use howdah_bridge::ffi::quiet;
+use howdah_bridge::shared_memory::{Area, Shareable};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::MAX_ROWS;
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 use super::single::{key_ranges, row_of};
 use crate::settings;
@@ -211,7 +213,7 @@ impl Slot {
 }
 
 #[repr(C)]
-struct Shared {
+pub struct Shared {
     slots: [Slot; SLOTS],
 }
 
@@ -270,63 +272,20 @@ impl Drop for Building<'_> {
     }
 }
 
-static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
-static mut PREVIOUS_REQUEST: pg_sys::shmem_request_hook_type = None;
-static mut PREVIOUS_STARTUP: pg_sys::shmem_startup_hook_type = None;
+// SAFETY: made of atomics.
+unsafe impl Shareable for Shared {}
+
+pub static UNMARKED: Area<Shared> = Area::new(c"howdah unmarked rows");
 
 thread_local! {
     /// Looks in the index since a slot was last tried, by group.
     static LOOKS: RefCell<HashMap<Name, u32>> = RefCell::default();
 }
 
-/// Asks for the memory. Call once, from `_PG_init`.
-pub fn register() {
-    // SAFETY: the postmaster loads libraries before it makes shared memory; hooks are chained.
-    unsafe {
-        PREVIOUS_REQUEST = pg_sys::shmem_request_hook;
-        pg_sys::shmem_request_hook = Some(request);
-        PREVIOUS_STARTUP = pg_sys::shmem_startup_hook;
-        pg_sys::shmem_startup_hook = Some(startup);
-    }
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn request() {
-    // SAFETY: called by the postmaster, once.
-    unsafe {
-        if let Some(previous) = PREVIOUS_REQUEST {
-            previous();
-        }
-        pg_sys::RequestAddinShmemSpace(size_of::<Shared>());
-    }
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn startup() {
-    // SAFETY: called by the postmaster while nobody else is there. Zeroed bytes are a valid
-    // `Shared`: it is made of atomics.
-    unsafe {
-        if let Some(previous) = PREVIOUS_STARTUP {
-            previous();
-        }
-        let (name, mut found) = (c"howdah unmarked rows", false);
-        let memory = pg_sys::ShmemInitStruct(name.as_ptr(), size_of::<Shared>(), &mut found);
-        if !found {
-            std::ptr::write_bytes(memory.cast::<Shared>(), 0, 1);
-        }
-        SHARED.store(memory.cast(), Ordering::Release);
-    }
-}
-
-fn shared() -> Option<&'static Shared> {
-    // SAFETY: set once, to memory that lives as long as the server's processes.
-    unsafe { SHARED.load(Ordering::Acquire).as_ref() }
-}
-
 /// When the running statement began: near enough, and costs no look at the clock.
 fn now() -> i64 {
     // SAFETY: reads a variable of this backend.
-    unsafe { pg_sys::GetCurrentStatementStartTimestamp() }
+    unsafe { quiet::GetCurrentStatementStartTimestamp() }
 }
 
 fn position_of(entry: &GroupEntry, row: RowNumber) -> u32 {
@@ -336,7 +295,7 @@ fn position_of(entry: &GroupEntry, row: RowNumber) -> u32 {
 /// To be called before and after the row's mark enters the index.
 pub(super) fn note_mark(store: &ColdStore, entry: &GroupEntry, row: RowNumber) {
     fence(Ordering::SeqCst);
-    if let Some(shared) = shared() {
+    if let Some(shared) = UNMARKED.get() {
         shared.set(&Name::of(store, entry), position_of(entry, row));
     }
 }
@@ -344,7 +303,7 @@ pub(super) fn note_mark(store: &ColdStore, entry: &GroupEntry, row: RowNumber) {
 /// Whether there may be a mark of the row, of whatever transaction. `entry` is that of its group, as the directory
 /// has it: writers of marks name the group by it.
 pub(super) fn may_be_marked(store: &ColdStore, entry: &GroupEntry, row: RowNumber) -> bool {
-    let Some(shared) = shared() else {
+    let Some(shared) = UNMARKED.get() else {
         return true;
     };
     let name = Name::of(store, entry);
@@ -377,7 +336,7 @@ fn count_look(name: Name) -> bool {
 /// Reads which rows of the group have marks, if the group has no slot and can have one.
 fn build(shared: &Shared, store: &ColdStore, entry: &GroupEntry, name: &Name) {
     // SAFETY: reads the state of this process.
-    if unsafe { pg_sys::RecoveryInProgress() } {
+    if unsafe { quiet::RecoveryInProgress() } {
         return;
     }
     let Some((slot, version)) = shared.assign(name, entry.capacity_rows, now()) else {
@@ -398,7 +357,7 @@ fn build(shared: &Shared, store: &ColdStore, entry: &GroupEntry, name: &Name) {
 
 /// Forgets all of it: names of files may come again.
 pub fn forget() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = UNMARKED.get() else { return };
     for slot in &shared.slots {
         let version = slot.version.load(Ordering::Acquire);
         if State::of(version) != State::Assigning {

@@ -36,15 +36,18 @@ fn is_over(xid: pg_sys::TransactionId, snapshot: &pg_sys::SnapshotData) -> bool 
     unsafe { pg_sys::TransactionIdPrecedes(xid, snapshot.xmin) }
 }
 
-/// Whether all of the group is known to be hidden from the MVCC snapshot.
-pub(super) fn is_known(store: &ColdStore, group: u32, snapshot: &pg_sys::SnapshotData) -> bool {
+/// The youngest transaction that hid a row, if all of the group is known to be hidden from the MVCC snapshot.
+pub(super) fn youngest(
+    store: &ColdStore,
+    group: u32,
+    snapshot: &pg_sys::SnapshotData,
+) -> Option<pg_sys::TransactionId> {
+    let file = store.identity();
     VANISHED.with_borrow(|vanished| {
-        !vanished.is_empty() && {
-            let file = store.identity();
-            vanished
-                .iter()
-                .any(|v| v.group == group && v.file == file && is_over(v.youngest, snapshot))
-        }
+        vanished
+            .iter()
+            .find(|v| v.group == group && v.file == file && is_over(v.youngest, snapshot))
+            .map(|v| v.youngest)
     })
 }
 
