@@ -40,7 +40,7 @@ pgrx::pg_module_magic!();
 static SHARED_AREAS: &[&dyn AnyArea] = &[
     &compact::SHARED,
     &store::marks::unmarked::UNMARKED,
-    &store::emptied::ARRIVALS,
+    &store::changes::CHANGES,
 ];
 
 /// Called when the library is loaded.

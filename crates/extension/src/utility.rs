@@ -46,13 +46,25 @@ unsafe extern "C-unwind" fn process_utility(
     // SAFETY: arguments are handed on as they came, to exactly one successor. The statement's tree
     // is looked at before: a transaction that the statement ends may take it along.
     unsafe {
+        let next = PREVIOUS_PROCESS_UTILITY.unwrap_or(unguarded::standard_ProcessUtility);
+        if is_transaction_statement(statement) {
+            return next(
+                statement,
+                query_string,
+                read_only_tree,
+                context,
+                params,
+                query_env,
+                dest,
+                completion,
+            );
+        }
         let mut noted = Before {
             altered: pg_sys::InvalidOid,
             is_copy: false,
             load_serial: 0,
         };
         before(statement, &mut noted);
-        let next = PREVIOUS_PROCESS_UTILITY.unwrap_or(unguarded::standard_ProcessUtility);
         next(
             statement,
             query_string,
@@ -65,6 +77,12 @@ unsafe extern "C-unwind" fn process_utility(
         );
         after(&noted);
     }
+}
+
+/// Whether there is nothing to do before or after a statement: BEGIN, COMMIT and the like, of which there are many.
+unsafe fn is_transaction_statement(statement: *mut pg_sys::PlannedStmt) -> bool {
+    // SAFETY: as for process_utility.
+    unsafe { (*(*statement).utilityStmt).type_ == pg_sys::NodeTag::T_TransactionStmt }
 }
 
 #[pg_guard]

@@ -6,6 +6,7 @@
 //!   checks        what must hold of a table: equal to its heap twin, sound indexes, unique places
 //!   death         backends killed at a named step
 //!   differential  generated statements on heap and howdah
+//!   settings      numbers from the environment, for longer runs
 //! ```
 //!
 //! Run by `./howdah test --only server`, or by `cargo test -p howdah-server-tests` after
@@ -17,3 +18,4 @@ pub mod checks;
 pub mod cluster;
 pub mod death;
 pub mod differential;
+pub mod settings;

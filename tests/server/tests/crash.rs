@@ -14,6 +14,7 @@ use howdah_server_tests::checks::{
 };
 use howdah_server_tests::cluster::{DATABASE, Primary, query};
 use howdah_server_tests::death::recovered_from_death_at;
+use howdah_server_tests::settings::number;
 use postgres::{Client, Config, NoTls};
 
 const SETTINGS: [(&str, &str); 3] = [
@@ -24,13 +25,6 @@ const SETTINGS: [(&str, &str); 3] = [
 const BATCH_ROWS: u64 = 6000;
 /// Batches are of one of these kinds, by their number.
 const KINDS: u64 = 4;
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(default)
-}
 
 /// xorshift64*: delays that a seed repeats.
 struct Delays(u64);

@@ -8,12 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use howdah_server_tests::cluster::Primary;
 use howdah_server_tests::differential::{Extent, Mode, SETTINGS, Subject, run};
+use howdah_server_tests::settings::number;
 
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(format!("HOWDAH_DIFFERENTIAL_{name}"))
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(default)
+fn told(name: &str, default: u64) -> u64 {
+    number(&format!("HOWDAH_DIFFERENTIAL_{name}"), default)
 }
 
 fn compare(
@@ -25,13 +23,13 @@ fn compare(
 ) -> anyhow::Result<()> {
     let settings = [&SETTINGS[..], extra_settings].concat();
     let primary = Primary::start(name, &settings)?;
-    let script_count = number("CASES", default_count);
+    let script_count = told("CASES", default_count);
     let extent = Extent {
-        first_seed: number("SEED", 1),
+        first_seed: told("SEED", 1),
         script_count,
-        worker_count: number("WORKERS", 3) as usize,
-        most_differences: number("DIFFERENCES", 1) as usize,
-        longest: Duration::from_secs(number("SECONDS", 3_600)),
+        worker_count: told("WORKERS", 3) as usize,
+        most_differences: told("DIFFERENCES", 1) as usize,
+        longest: Duration::from_secs(told("SECONDS", 3_600)),
     };
     let started = Instant::now();
     let tally = run(&primary, mode, subject, extent)?;

@@ -11,6 +11,7 @@ use anyhow::{Context as _, ensure};
 use howdah_server_tests::checks::{cold_row_count, indexes_are_sound, row_numbers_are_unique};
 use howdah_server_tests::cluster::{DATABASE, Primary, query};
 use howdah_server_tests::differential::Dice;
+use howdah_server_tests::settings::number;
 use postgres::{Client, Config, NoTls};
 
 const SESSION_COUNT: u64 = 8;
@@ -19,13 +20,6 @@ const ACCOUNT_COUNT: u64 = 20_000;
 const POPULAR_COUNT: u64 = 50;
 const OPENING_BALANCE: u64 = 100;
 const TELLER_COUNT: u64 = 80;
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(default)
-}
 
 fn start(name: &str) -> anyhow::Result<Primary> {
     Primary::start(

@@ -12,19 +12,13 @@ use anyhow::ensure;
 use howdah_server_tests::checks::{indexes_are_sound, row_numbers_are_unique};
 use howdah_server_tests::cluster::{DATABASE, Primary, query};
 use howdah_server_tests::differential::Dice;
+use howdah_server_tests::settings::number;
 use postgres::{Client, Config, NoTls};
 
 const SESSION_COUNT: u64 = 6;
 /// Pairs of tokens, far apart from each other by key.
 const PAIR_COUNT: u64 = 12;
 const KEYS_PER_PAIR: u64 = 1_000;
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(default)
-}
 
 /// Both tokens of every pair, among rows that nobody touches.
 fn make_table(client: &mut Client) -> anyhow::Result<()> {

@@ -222,7 +222,7 @@ impl Page<'_> {
         let count = (lower - PAGE_HEADER_BYTES) / 4;
         // The first item of a page that is not the last of its level is an upper bound of its keys.
         let first = usize::from(!is_rightmost);
-        if first == 1 && !(count > 0 && !self.entry(0)?.is_before(key)) {
+        if first == 1 && (count == 0 || self.entry(0)?.is_before(key)) {
             return None;
         }
         if flags & LEAF == 0 {

@@ -23,7 +23,7 @@ use pgrx::{pg_guard, pg_sys};
 use super::heap;
 use crate::errors::ColdError;
 use crate::store::directory::{self, GroupEntry, GroupState};
-use crate::store::marks;
+use crate::store::{emptied, marks};
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.relation_estimate_size = Some(relation_estimate_size);
@@ -82,7 +82,10 @@ unsafe fn cold_size(rel: pg_sys::Relation) -> ColdSize {
             return ColdSize::default();
         };
         let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
-        let groups = directory::groups(&store, snapshot).unwrap_or_default();
+        let groups = match emptied::is_known(rel, snapshot) {
+            true => Vec::new(),
+            false => directory::groups(&store, snapshot).unwrap_or_default(),
+        };
         let size = groups
             .iter()
             .map(|placed| &placed.entry)

@@ -67,15 +67,16 @@ struct LastGroup {
     open: Option<Rc<OpenGroup>>,
     /// Rows of the group asked about, and what is hidden of it once they are many.
     asked: u32,
-    hidden: Option<RowSet>,
+    hidden: Option<(RowSet, Hidden)>,
 }
 
 impl LastGroup {
     /// Whether a row of the group is hidden, if that is known.
-    fn hides(&self, position: u32) -> Option<bool> {
+    fn hides(&self, position: u32) -> Option<Hidden> {
         match &self.hidden {
-            _ if self.entry.flags.are_clear() => Some(false),
-            Some(hidden) => Some(hidden.contains(position)),
+            _ if self.entry.flags.are_clear() => Some(Hidden::No),
+            Some((rows, by)) if rows.contains(position) => Some(*by),
+            Some(_) => Some(Hidden::No),
             None => None,
         }
     }
@@ -197,11 +198,12 @@ impl PointReader {
                 return ask();
             }
             if last.hidden.is_none() {
-                let hidden = marks::hidden_from(store, entry, snapshot)?;
-                last.hidden = Some(hidden.unwrap_or_default());
+                let (rows, by) = marks::hidden_rows(store, entry, snapshot)?;
+                last.hidden = Some((rows.unwrap_or_default(), by));
             }
             let position = entry.position_of(row);
-            Ok(position.and_then(|at| last.hides(at)).unwrap_or(false))
+            self.hidden = position.and_then(|at| last.hides(at));
+            Ok(self.hidden.is_some_and(|hidden| hidden != Hidden::No))
         }
     }
 
@@ -247,7 +249,7 @@ impl PointReader {
 
     /// Does what [`PointReader::fetch`] does where the group is decoded and what is hidden of it known.
     unsafe fn fetch_from_memory(
-        &self,
+        &mut self,
         table: pg_sys::Relation,
         row: RowNumber,
         snapshot: pg_sys::Snapshot,
@@ -264,7 +266,9 @@ impl PointReader {
             }
             let position = last.entry.position_of(row)?;
             let columns = last.open.as_ref()?.whole()?;
-            if last.hides(position)? {
+            let hidden = last.hides(position)?;
+            if hidden != Hidden::No {
+                self.hidden = Some(hidden);
                 return Some(false);
             }
             let (tid, oid, origin) = (row.tid(), (*table).rd_id, last.entry.origin);

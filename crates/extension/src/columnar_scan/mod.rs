@@ -10,7 +10,7 @@
 //!             cold rows: reader ── units of zones: verdicts → filter   ├──> virtual slot
 //!                        → decode → batch ── datums, column by column ─┘
 //!             operand ── values to compare with       parallel ── shared units
-//!             explain ── what was read
+//!             explain ── what was read         replan ── plans that have outlived the cold side
 //! ```
 //!
 //! A table that has no cold rows is never offered this node, so it plans exactly like heap.
@@ -41,6 +41,7 @@ mod parallel;
 mod path;
 mod pushdown;
 mod reader;
+mod replan;
 mod state;
 
 use std::ffi::CStr;

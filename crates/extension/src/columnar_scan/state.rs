@@ -11,7 +11,9 @@ use super::operand;
 use super::parallel::Shared;
 use super::pushdown::{Condition, Operand, Test, condition_of};
 use super::reader::{ColumnPredicate, Question, Reader, Wanted};
+use super::replan;
 use crate::am;
+use crate::store::emptied;
 use crate::store::view::ColdView;
 use crate::types::TableLayout;
 
@@ -376,12 +378,20 @@ pub unsafe extern "C-unwind" fn end_custom_scan(node: *mut pg_sys::CustomScanSta
         if !(*node).ss.ps.ps_ResultTupleSlot.is_null() {
             pg_sys::ExecClearTuple((*node).ss.ps.ps_ResultTupleSlot);
         }
+        let table = (*node).ss.ss_currentRelation;
+        let is_leader = pg_sys::ParallelWorkerNumber < 0;
+        let outlived = is_leader
+            && scan.reader.as_ref().is_some_and(Reader::is_empty)
+            && emptied::is_known(table, (*(*node).ss.ps.state).es_snapshot);
         close(node);
+        if outlived {
+            replan::without_cold_side(table);
+        }
         let counts = scan.finished;
         crate::scan_stats::count(
-            (*(*node).ss.ss_currentRelation).rd_id,
+            (*table).rd_id,
             crate::scan_stats::ScanCounts {
-                columnar_scans: i64::from(counts.groups > 0 && pg_sys::ParallelWorkerNumber < 0),
+                columnar_scans: i64::from(counts.groups > 0 && is_leader),
                 groups_read: (counts.groups - counts.groups_skipped) as i64,
                 groups_skipped: counts.groups_skipped as i64,
                 zones_read: (counts.zones - counts.zones_skipped) as i64,

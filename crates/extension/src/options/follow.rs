@@ -22,7 +22,7 @@ pub(super) fn register() {
     }
 }
 
-#[pg_guard]
+/// Called for every function that an expression calls, too, hence guarded only where there is something to do.
 unsafe extern "C-unwind" fn at_object_access(
     access: pg_sys::ObjectAccessType::Type,
     class: pg_sys::Oid,
@@ -36,9 +36,18 @@ unsafe extern "C-unwind" fn at_object_access(
             previous(access, class, object, sub, arg);
         }
     }
-    if class != pg_sys::RelationRelationId {
-        return;
+    if class == pg_sys::RelationRelationId {
+        // SAFETY: a plain function behind a guard.
+        unsafe { at_relation_access(access, object, sub) }
     }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn at_relation_access(
+    access: pg_sys::ObjectAccessType::Type,
+    object: pg_sys::Oid,
+    sub: c_int,
+) {
     match (access, sub) {
         (pg_sys::ObjectAccessType::OAT_DROP, 0) => table_dropped(object),
         (pg_sys::ObjectAccessType::OAT_DROP, 1..) => column_dropped(object, sub as i16),

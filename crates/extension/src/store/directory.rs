@@ -16,7 +16,8 @@ use howdah_bridge::store::{Birth, ColdStore, CopiedAs, Entry};
 use howdah_bridge::tid::{ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber, block_of};
 use pgrx::pg_sys;
 
-use super::{emptied, listing};
+use super::settled::{self, Watch};
+use super::{changes, emptied, listing};
 use crate::errors::ColdError;
 
 const DIRECTORY_ID: u32 = 1;
@@ -219,6 +220,7 @@ pub(super) fn placed_at(
 pub fn forget_places() {
     listing::forget();
     emptied::forget();
+    settled::forget();
     PLACES.with_borrow_mut(Vec::clear);
 }
 
@@ -255,14 +257,42 @@ pub fn group_of(
     row: RowNumber,
     snapshot: pg_sys::Snapshot,
 ) -> Result<Option<PlacedEntry>, ColdError> {
-    let mut judge = visible_to(store, snapshot);
-    if let Some(found) = recall(store, row, &mut judge) {
-        return found.map(Some);
+    // SAFETY: the caller's snapshot is valid.
+    let mvcc = unsafe { &*snapshot }.snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC;
+    // SAFETY: as above.
+    let xmin = mvcc.then(|| unsafe { (*snapshot).xmin });
+    if xmin.is_some()
+        && let Some(placed) = settled::recall(store, row, xmin)
+    {
+        return Ok(Some(placed));
     }
-    let Some(nearest) = nearest_group(store, row) else {
-        return Ok(None);
+    let mut watch = Watch::begin(store);
+    let mut judge = |tuple: pg_sys::HeapTuple, buffer: pg_sys::Buffer| {
+        // SAFETY: judges are called with the buffer pinned and share-locked.
+        unsafe {
+            let seen = store.visible(tuple, buffer, snapshot);
+            if seen && mvcc {
+                watch.look(tuple);
+            }
+            seen
+        }
     };
-    entry_covering(store, nearest, row, &mut judge)
+    let found = match recall(store, row, &mut judge) {
+        Some(found) => Some(found?),
+        None => match nearest_group(store, row) {
+            Some(nearest) => entry_covering(store, nearest, row, &mut judge)?,
+            None => None,
+        },
+    };
+    if let Some(placed) = &found {
+        watch.note(store, placed);
+    }
+    Ok(found)
+}
+
+/// The entry that covers the row and is in force for everybody, if that is known without a look.
+pub fn settled(store: &ColdStore, row: RowNumber) -> Option<PlacedEntry> {
+    settled::recall(store, row, None)
 }
 
 /// Where an entry was found before.
@@ -337,6 +367,9 @@ fn remember(store: &ColdStore, found: &PlacedEntry) {
 /// The name of the group that covers `row` if any does, whatever has become of it: the greatest
 /// not above the row's cold block.
 pub fn nearest_group(store: &ColdStore, row: RowNumber) -> Option<u32> {
+    if let Some(placed) = settled(store, row) {
+        return Some(placed.entry.group());
+    }
     let mut nearest = None;
     let mut any = |_: pg_sys::HeapTuple, _: pg_sys::Buffer| true;
     // Ranges do not overlap: whichever covers the row is the nearest.
@@ -415,7 +448,7 @@ pub fn reserve(
             None,
         );
         store.overwrite(mark_tid, &encode_high_water(end));
-        emptied::note_arrival(store.identity().0);
+        changes::note(store.identity().0);
         Ok(PlacedEntry { entry, tid })
     })
 }
@@ -460,6 +493,7 @@ fn overwrite(store: &ColdStore, tid: pg_sys::ItemPointerData, entry: GroupEntry)
         };
         payload.copy_from_slice(&GroupEntry { flags, ..entry }.encode());
     });
+    changes::note(store.identity().0);
 }
 
 /// Sets flags of a group in place.
@@ -471,12 +505,20 @@ pub fn add_flags(
     placed: &PlacedEntry,
     flags: GroupFlags,
 ) -> Result<(), ColdError> {
-    store.update_in_place(placed.tid, |payload| {
+    let result = store.update_in_place(placed.tid, |payload| {
         let known = GroupEntry::decode(placed.entry.group() as i32, payload)?;
         let flags = known.flags.union(flags);
         payload.copy_from_slice(&GroupEntry { flags, ..known }.encode());
         Ok(())
-    })
+    });
+    changes::note(store.identity().0);
+    result
+}
+
+/// Deletes an entry in the running transaction.
+pub fn delete(store: &ColdStore, placed: &PlacedEntry) {
+    store.delete(placed.tid);
+    changes::note(store.identity().0);
 }
 
 /// The entry as it is now, flags included; it is known to be in force.
@@ -511,7 +553,7 @@ pub fn insert_copy(
 ) {
     let seq = entry.group() as i32;
     store.insert_copy(DIRECTORY_ID, seq, &entry.encode(), cid, copied_as, None);
-    emptied::note_arrival(store.identity().0);
+    changes::note(store.identity().0);
 }
 
 /// Sets the high-water mark of a store that nobody else can see yet.

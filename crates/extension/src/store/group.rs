@@ -38,7 +38,7 @@ pub fn write(
 
 /// Deletes a group in the running transaction; its index entries become dead with it.
 pub fn delete(store: &ColdStore, placed: &PlacedEntry) {
-    store.delete(placed.tid);
+    directory::delete(store, placed);
     if placed.entry.state == GroupState::Stored {
         store.delete_value(placed.entry.value_id);
     }

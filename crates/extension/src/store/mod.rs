@@ -26,6 +26,7 @@
 //! 3. *replaced* by merging or compaction: entry and pieces are deleted by the transaction
 //!    that writes the successor. Older snapshots go on reading them.
 
+pub mod changes;
 pub mod directory;
 pub mod emptied;
 pub mod fate;
@@ -37,4 +38,5 @@ pub mod open_group;
 pub mod pending_marks;
 pub mod rewritten;
 pub mod row_set;
+mod settled;
 pub mod view;

@@ -18,7 +18,7 @@ use pgrx::pg_sys;
 use super::directory::{self, GroupEntry, GroupState};
 use super::open_group::{self, OpenGroup};
 use super::row_set::RowSet;
-use super::{emptied, listing, marks};
+use super::{changes, emptied, listing, marks};
 use crate::errors::{ColdError, or_raise};
 use crate::load::{self, PendingGroup};
 use crate::types::{AttributeLayout, TableLayout, datum_of};
@@ -154,10 +154,10 @@ unsafe fn stored_groups(
     // SAFETY: as for this function.
     unsafe {
         let store = ColdStore::open_used(table, pg_sys::AccessShareLock)?;
-        let arrivals = emptied::arrivals(table);
+        let changes = changes::count(emptied::toast_of(table));
         if let Some(youngest) = listing::all_vanished(&store, snapshot) {
-            if let Some(arrivals) = arrivals {
-                emptied::note(table, arrivals, youngest);
+            if let Some(changes) = changes {
+                emptied::note(table, changes, youngest);
             }
             return Some(Ok(Vec::new()));
         }

@@ -487,7 +487,12 @@ fn standing_of(
         }
         in_force
     };
-    let Some(placed) = directory::entry_covering(store, group, row, &mut in_force)? else {
+    let known = directory::settled(store, row).filter(|p| p.entry.group() == group);
+    let found = match known {
+        Some(placed) => Some(placed),
+        None => directory::entry_covering(store, group, row, &mut in_force)?,
+    };
+    let Some(placed) = found else {
         if let Some((to, by)) = marks::forwarded(store, group, row)? {
             return Ok(Standing::Moved { to, by });
         }

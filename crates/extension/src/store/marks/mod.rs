@@ -402,17 +402,31 @@ pub unsafe fn hidden_from(
     snapshot: pg_sys::Snapshot,
 ) -> Result<Option<RowSet>, ColdError> {
     // SAFETY: as for this function.
+    Ok(unsafe { hidden_rows(store, entry, snapshot)? }.0)
+}
+
+/// As [`hidden_from`]; says by whom the last of them was hidden, if all were by transactions.
+///
+/// # Safety
+/// `snapshot` is valid.
+pub unsafe fn hidden_rows(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    snapshot: pg_sys::Snapshot,
+) -> Result<(Option<RowSet>, Hidden), ColdError> {
+    // SAFETY: as for this function.
     unsafe {
         if entry.flags.are_clear() || sees_through_marks(snapshot) {
-            return Ok(None);
+            return Ok((None, Hidden::No));
         }
         if (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY {
             // What is about to be hidden is to be shown, along with who does it.
-            return hidden_now(store, entry);
+            return Ok((hidden_now(store, entry)?, Hidden::ForNow));
         }
         let mvcc = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC;
-        if mvcc && has_vanished(store, entry.group(), &*snapshot) {
-            return Ok(Some(RowSet::full(entry.capacity_rows)));
+        if mvcc && let Some(youngest) = vanished_by(store, entry.group(), &*snapshot) {
+            let all = RowSet::full(entry.capacity_rows);
+            return Ok((Some(all), Hidden::By(youngest)));
         }
         let curcid = (*snapshot).curcid;
         let mut youngest = pg_sys::FrozenTransactionId;
@@ -426,13 +440,17 @@ pub unsafe fn hidden_from(
         if mvcc && stored.as_ref().is_some_and(|s| s.len() == entry.row_count) {
             vanished::note(store, entry, youngest, &*snapshot);
         }
+        let by = match pending_marks::any() || entry.flags.contain(GroupFlags::LATE_ROWS) {
+            true => Hidden::ForNow,
+            false => Hidden::By(youngest),
+        };
         let hidden = with_pending(store, entry, stored, |command| !mvcc || command < curcid);
         if !mvcc || !entry.flags.contain(GroupFlags::LATE_ROWS) {
-            return Ok(hidden);
+            return Ok((hidden, by));
         }
         let mut hidden = hidden.unwrap_or_else(|| RowSet::with_bound(entry.capacity_rows));
         late::add_unseen(store, entry, snapshot, &mut hidden)?;
-        Ok((!hidden.is_empty()).then_some(hidden))
+        Ok(((!hidden.is_empty()).then_some(hidden), by))
     }
 }
 

@@ -1,0 +1,61 @@
+//! How often the directories of row groups have changed: counts in shared memory that tell whether what a
+//! backend remembers of a directory may still be relied on.
+//!
+//! ```text
+//!   who changes     changes an entry ──> counts ──> …commits, or writes what the change announces
+//!   who remembers   reads the count ──> reads entries, without a change under way ──> remembers both
+//!   who asks        same count as remembered: no entry has changed
+//! ```
+//!
+//! An entry that was read before it was changed was read before the change was counted, hence with a lower
+//! count. Entries are changed by being inserted, deleted, completed or flagged. Insertions and deletions
+//! count before their transaction ends: who remembers must not take one that is under way for settled.
+//!
+//! Counts are shared by tables at random, which costs a look in vain. On a standby entries change by WAL, and
+//! nothing is counted: [`count`] knows nothing there.
+
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+use howdah_bridge::ffi::quiet;
+use howdah_bridge::shared_memory::{Area, Shareable};
+use pgrx::pg_sys;
+
+const COUNTS: usize = 4_096;
+
+#[repr(C)]
+pub struct Counts {
+    counts: [AtomicU32; COUNTS],
+}
+
+// SAFETY: made of atomics.
+unsafe impl Shareable for Counts {}
+
+pub static CHANGES: Area<Counts> = Area::new(c"howdah directory changes");
+
+fn count_of(toast: u32) -> Option<&'static AtomicU32> {
+    // SAFETY: plain read of a global.
+    let database = unsafe { pg_sys::MyDatabaseId }.to_u32();
+    let mixed = (toast ^ database.rotate_left(16)).wrapping_mul(0x9E37_79B9);
+    let counts = CHANGES.get()?;
+    Some(&counts.counts[mixed as usize >> 16 & (COUNTS - 1)])
+}
+
+/// Counts a change of the directory in this TOAST relation.
+pub(super) fn note(toast: u32) {
+    fence(Ordering::SeqCst);
+    if let Some(count) = count_of(toast) {
+        count.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// How many changes there were; `None` where they are not counted.
+pub(super) fn count(toast: u32) -> Option<u32> {
+    // SAFETY: reads the state of this process.
+    if unsafe { quiet::RecoveryInProgress() } {
+        return None;
+    }
+    fence(Ordering::SeqCst);
+    let count = count_of(toast)?.load(Ordering::SeqCst);
+    fence(Ordering::SeqCst);
+    Some(count)
+}

@@ -1,0 +1,212 @@
+//! Index entries of cold rows that everybody sees changed: indexes pass over them, and give their places
+//! away before any VACUUM, but never while somebody may come for the row.
+
+use anyhow::{Context as _, ensure};
+use howdah_server_tests::checks::{equals_twin, indexes_are_sound};
+use howdah_server_tests::cluster::{Primary, query};
+use postgres::Client;
+
+const ROW_COUNT: u32 = 6_000;
+
+/// Cold rows and a twin on heap, indexed in three ways.
+fn make(session: &mut Client) -> anyhow::Result<()> {
+    session.batch_execute(&format!(
+        "CREATE EXTENSION amcheck; CREATE EXTENSION pageinspect; CREATE EXTENSION btree_gist;
+         CREATE TABLE c (id int PRIMARY KEY, word text, n int) USING howdah;
+         CREATE TABLE h (id int PRIMARY KEY, word text, n int) USING heap;
+         CREATE INDEX c_word ON c USING hash (word);
+         CREATE INDEX c_n ON c USING gist (n);
+         INSERT INTO c SELECT i, 'word ' || i, i FROM generate_series(1, {ROW_COUNT}) i;
+         INSERT INTO h SELECT * FROM c;
+         SELECT howdah.set_options('c', compaction => false)"
+    ))?;
+    session.batch_execute("CALL howdah.compact('c')")?;
+    Ok(session.batch_execute("VACUUM c")?)
+}
+
+const BY_INDEX: &str =
+    "SET enable_seqscan = off; SET enable_bitmapscan = off; SET howdah.columnar_scan = off";
+
+/// Entries of the primary key that lead to cold rows: all, and those marked dead.
+fn cold_entries(session: &mut Client) -> anyhow::Result<(u32, u32)> {
+    let counts = query(
+        session,
+        "SELECT count(*) || ' ' || count(*) FILTER (WHERE dead)
+         FROM generate_series(1, pg_relation_size('c_pkey') / 8192 - 1) p,
+              bt_page_stats('c_pkey', p::int) s, bt_page_items('c_pkey', p::int) i
+         WHERE s.type IN ('l', 'r') AND (i.htid::text::point)[0] >= 2147483648",
+    )?;
+    let (all, dead) = counts.split_once(' ').context("two counts")?;
+    Ok((all.parse()?, dead.parse()?))
+}
+
+/// Changes every third of the rows up to `last` on both sides, one by one.
+fn change(session: &mut Client, last: u32) -> anyhow::Result<()> {
+    for table in ["c", "h"] {
+        session.batch_execute(&format!(
+            "DO $$ BEGIN FOR i IN 1 .. {last} LOOP
+               IF i % 3 = 0 THEN UPDATE {table} SET n = n + 1 WHERE id = i; END IF;
+             END LOOP; END $$"
+        ))?;
+    }
+    Ok(())
+}
+
+/// Reads every row by each index, one row at a time, and compares with heap.
+fn read_all(session: &mut Client) -> anyhow::Result<()> {
+    let read = |table: &str| {
+        format!(
+            "SELECT sum(n + length(word)) FROM generate_series(1, {ROW_COUNT}) i,
+                    LATERAL (SELECT n, word FROM {table} WHERE id = i OFFSET 0) x"
+        )
+    };
+    for _ in 0..2 {
+        let (here, there) = (query(session, &read("c"))?, query(session, &read("h"))?);
+        ensure!(here == there, "{here} by primary key, {there} on heap");
+    }
+    for condition in ["word = 'word ' || i", "n = i"] {
+        let read = |table: &str| {
+            format!(
+                "SELECT count(*), sum(id) FROM generate_series(1, {ROW_COUNT}) i,
+                        LATERAL (SELECT id FROM {table} WHERE {condition} OFFSET 0) x"
+            )
+        };
+        let (here, there) = (query(session, &read("c"))?, query(session, &read("h"))?);
+        ensure!(here == there, "{here} by {condition}, {there} on heap");
+    }
+    Ok(())
+}
+
+#[test]
+fn entries_of_changed_rows_are_passed_over_and_replaced_before_vacuum() -> anyhow::Result<()> {
+    let primary = Primary::start(
+        "dead-entries",
+        &[("autovacuum", "off"), ("howdah.load_threshold", "1000")],
+    )?;
+    let mut session = primary.session()?;
+    make(&mut session)?;
+    session.batch_execute(BY_INDEX)?;
+    assert_eq!(cold_entries(&mut session)?, (ROW_COUNT, 0));
+
+    // Somebody may come for the old versions.
+    let mut old = primary.session()?;
+    old.batch_execute(BY_INDEX)?;
+    old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
+    let before = query(&mut old, "SELECT sum(n) FROM c WHERE id > 0")?;
+    change(&mut session, 3_000)?;
+    read_all(&mut session)?;
+    assert_eq!(cold_entries(&mut session)?, (ROW_COUNT, 0));
+    read_all(&mut session)?;
+    assert_eq!(
+        query(&mut old, "SELECT sum(n) FROM c WHERE id > 0")?,
+        before
+    );
+    assert_eq!(query(&mut old, "SELECT n FROM c WHERE id = 3")?, "3");
+    old.batch_execute("COMMIT")?;
+
+    // Nobody may any more, and another transaction makes the server notice.
+    session.batch_execute("SELECT pg_current_xact_id()")?;
+    read_all(&mut session)?;
+    let (all, dead) = cold_entries(&mut session)?;
+    ensure!(all == ROW_COUNT && dead > 900, "{dead} dead of {all}");
+    read_all(&mut session)?;
+
+    // New entries take the places of dead ones.
+    let more = |table: &str| {
+        format!(
+            "INSERT INTO {table} SELECT id, 'new ' || id, id FROM
+             (SELECT i AS id FROM generate_series(7001, 11000) i ORDER BY i % 97) x"
+        )
+    };
+    change(&mut session, ROW_COUNT)?;
+    read_all(&mut session)?;
+    session.batch_execute("SET howdah.bulk_load = off")?;
+    session.batch_execute(&format!("{}; {}", more("c"), more("h")))?;
+    for _ in 0..3 {
+        change(&mut session, ROW_COUNT)?;
+        read_all(&mut session)?;
+    }
+    let (all, dead) = cold_entries(&mut session)?;
+    ensure!(
+        all < ROW_COUNT - 500,
+        "{all} entries of cold rows are left, {dead} of them dead"
+    );
+    session
+        .batch_execute("SELECT bt_index_check('c_pkey', true), gist_index_check('c_n', true)")
+        .or_else(|_| session.batch_execute("SELECT bt_index_check('c_pkey', true)"))?;
+
+    // VACUUM and compaction find less to do, and all that there is.
+    session.batch_execute("VACUUM c")?;
+    read_all(&mut session)?;
+    session.batch_execute("CALL howdah.compact('c')")?;
+    session.batch_execute("VACUUM c")?;
+    read_all(&mut session)?;
+    equals_twin(&mut session, "c", "h")?;
+    indexes_are_sound(&mut session, "c", "id")?;
+    drop(session);
+    drop(old);
+    primary.crash_and_recover()?;
+    let mut session = primary.session()?;
+    session.batch_execute(BY_INDEX)?;
+    read_all(&mut session)?;
+    equals_twin(&mut session, "c", "h")
+}
+
+/// An index page that is cleaned on the primary must not take rows away from a standby's older snapshot: replay
+/// waits for it, or cancels it.
+#[test]
+fn a_standby_s_old_snapshot_finds_rows_whose_entries_the_primary_replaced() -> anyhow::Result<()> {
+    let primary = Primary::start(
+        "dead-entries-standby",
+        &[
+            ("autovacuum", "off"),
+            ("howdah.load_threshold", "1000"),
+            ("max_standby_streaming_delay", "2s"),
+        ],
+    )?;
+    let mut session = primary.session()?;
+    make(&mut session)?;
+    session.batch_execute(BY_INDEX)?;
+    let standby = primary.standby()?;
+    standby.wait_for(&primary)?;
+    let mut old = standby.session()?;
+    old.batch_execute(BY_INDEX)?;
+    old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
+    let question = format!(
+        "SELECT count(*), sum(n) FROM generate_series(1, {ROW_COUNT}) i,
+                LATERAL (SELECT n FROM c WHERE id = i OFFSET 0) x"
+    );
+    let before = query(&mut old, &question)?;
+    for _ in 0..4 {
+        change(&mut session, ROW_COUNT)?;
+        read_all(&mut session)?;
+    }
+    let (all, _) = cold_entries(&mut session)?;
+    ensure!(all < ROW_COUNT, "the primary has replaced no entry");
+    // Either nothing was replaced on the standby yet, or the snapshot is gone: never a row less.
+    let mut canceled = false;
+    for _ in 0..200 {
+        match query(&mut old, &question) {
+            Ok(now) => assert_eq!(now, before),
+            Err(error) => {
+                let code = error
+                    .downcast_ref::<postgres::Error>()
+                    .and_then(postgres::Error::code)
+                    .map(|code| code.code().to_owned());
+                ensure!(
+                    matches!(code.as_deref(), Some("40001" | "57P01" | "25P02") | None),
+                    "{error:#}"
+                );
+                canceled = true;
+                break;
+            }
+        }
+    }
+    ensure!(canceled, "replay has never met the old snapshot");
+    drop(old);
+    standby.wait_for(&primary)?;
+    let mut there = standby.session()?;
+    there.batch_execute(BY_INDEX)?;
+    read_all(&mut there)?;
+    equals_twin(&mut there, "c", "h")
+}
