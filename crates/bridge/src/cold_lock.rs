@@ -275,9 +275,9 @@ impl Locks {
         new.then_some(side)
     }
 
-    /// The transactions of others that hold FOR KEY SHARE locks on the row itself. They all have
-    /// ids: see [`announce`].
-    pub fn key_sharers(self, row: RowNumber) -> Vec<pg_sys::TransactionId> {
+    /// The transactions of others that hold locks on the row itself; beside an update that keeps the key these are
+    /// FOR KEY SHARE locks. They all have ids: see [`announce`].
+    pub fn holders(self, row: RowNumber) -> Vec<pg_sys::TransactionId> {
         let mut xids = Vec::new();
         for side in [Side::Main, Side::Late] {
             add_holders(&self.side(row, side), &mut xids);

@@ -105,7 +105,11 @@ pub(super) unsafe fn grip(
 ) -> Option<(Grip, Option<Locked>)> {
     // SAFETY: as for this function.
     unsafe {
-        let (mut grip, mut locked) = take_hold(rel, row, lock, wait, cid, purpose)?;
+        let (mut grip, mut locked) = match take_hold(rel, row, lock, Wait::Not, cid, purpose) {
+            Some(held) => held,
+            None if wait == Wait::Not => return None,
+            None => hold_in_turn(rel, row, lock, cid, purpose)?,
+        };
         loop {
             match grip.standing {
                 Standing::Leaving(_, mark) if lock.forbids(&mark) => {
@@ -128,6 +132,63 @@ pub(super) unsafe fn grip(
                 _ => return Some((grip, locked)),
             }
         }
+    }
+}
+
+/// Takes hold of a row that is not to be had at once. Where the row is both locked and being changed, heap waits for
+/// the holders in the order of their transactions; a changer who is older than those who have locked the row is
+/// waited for first, so that a deadlock with him is found when it would be on heap.
+unsafe fn hold_in_turn(
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    lock: RowLock,
+    cid: pg_sys::CommandId,
+    purpose: pg_sys::XLTW_Oper::Type,
+) -> Option<(Grip, Option<Locked>)> {
+    // SAFETY: as for `grip`.
+    unsafe {
+        while let Some(changer) = or_raise((*rel).rd_id, changer_before_lockers(rel, row, lock)) {
+            let held = Locks::of(rel).in_turn(row, lock, || {
+                pg_sys::XactLockTableWait(changer, rel, &mut row.tid(), purpose);
+                take_hold(rel, row, lock, Wait::Not, cid, purpose)
+            });
+            if held.is_some() {
+                return held;
+            }
+        }
+        take_hold(rel, row, lock, Wait::Forever, cid, purpose)
+    }
+}
+
+/// The running transaction that has changed the row in a way that the lock forbids, if others have locked the row
+/// and it is older than they are.
+unsafe fn changer_before_lockers(
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    lock: RowLock,
+) -> Result<Option<pg_sys::TransactionId>, ColdError> {
+    // SAFETY: as for `grip`.
+    unsafe {
+        let lockers = Locks::of(rel).holders(row);
+        let Some(store) = ColdStore::open(rel, pg_sys::RowExclusiveLock) else {
+            return Ok(None);
+        };
+        let in_force = &raw mut pg_sys::SnapshotSelfData;
+        let (false, Some(placed)) = (
+            lockers.is_empty(),
+            directory::group_of(&store, row, in_force)?,
+        ) else {
+            return Ok(None);
+        };
+        let mark = marks::arriving(&store, &placed.entry, row)?;
+        Ok(mark
+            .filter(|mark| lock.forbids(mark))
+            .map(|mark| mark.xid)
+            .filter(|&changer| {
+                lockers
+                    .iter()
+                    .all(|&locker| pg_sys::TransactionIdPrecedes(changer, locker))
+            }))
     }
 }
 

@@ -188,7 +188,7 @@ pub unsafe fn update(
         stop_point!("update_marked");
         if keeps_key {
             // After the mark was written: whoever comes later finds it, see `meet_updater`.
-            let sharers = Locks::of(rel).key_sharers(row);
+            let sharers = Locks::of(rel).holders(row);
             if !sharers.is_empty() && !add_key_share(rel, &next, &sharers) {
                 pgrx::error!("could not hand row locks on to a new row version");
             }
