@@ -105,11 +105,7 @@ pub(super) unsafe fn grip(
 ) -> Option<(Grip, Option<Locked>)> {
     // SAFETY: as for this function.
     unsafe {
-        let (mut grip, mut locked) = match take_hold(rel, row, lock, Wait::Not, cid, purpose) {
-            Some(held) => held,
-            None if wait == Wait::Not => return None,
-            None => hold_in_turn(rel, row, lock, cid, purpose)?,
-        };
+        let (mut grip, mut locked) = take_hold(rel, row, lock, wait, cid, purpose)?;
         loop {
             match grip.standing {
                 Standing::Leaving(_, mark) if lock.forbids(&mark) => {
@@ -135,28 +131,33 @@ pub(super) unsafe fn grip(
     }
 }
 
-/// Takes hold of a row that is not to be had at once. Where the row is both locked and being changed, heap waits for
-/// the holders in the order of their transactions; a changer who is older than those who have locked the row is
-/// waited for first, so that a deadlock with him is found when it would be on heap.
-unsafe fn hold_in_turn(
+/// Locks a row whose group is locked for it; `None` if it would have to wait and may not. Where the row is both locked and
+/// being changed, heap waits for the holders in the order of their transactions: a changer who is older than those
+/// who have locked the row is waited for first, so that a deadlock with him is found when it would be on heap.
+unsafe fn lock_in_order(
     rel: pg_sys::Relation,
     row: RowNumber,
     lock: RowLock,
-    cid: pg_sys::CommandId,
+    wait: Wait,
     purpose: pg_sys::XLTW_Oper::Type,
-) -> Option<(Grip, Option<Locked>)> {
+) -> Option<Option<Side>> {
     // SAFETY: as for `grip`.
     unsafe {
+        let locks = Locks::of(rel);
+        let taken = locks.lock_row(row, lock, Wait::Not);
+        if taken.is_some() || wait == Wait::Not {
+            return taken;
+        }
         while let Some(changer) = or_raise((*rel).rd_id, changer_before_lockers(rel, row, lock)) {
-            let held = Locks::of(rel).in_turn(row, lock, || {
+            let taken = locks.in_turn(row, lock, || {
                 pg_sys::XactLockTableWait(changer, rel, &mut row.tid(), purpose);
-                take_hold(rel, row, lock, Wait::Not, cid, purpose)
+                locks.lock_row(row, lock, Wait::Not)
             });
-            if held.is_some() {
-                return held;
+            if taken.is_some() {
+                return taken;
             }
         }
-        take_hold(rel, row, lock, Wait::Forever, cid, purpose)
+        locks.lock_row(row, lock, wait)
     }
 }
 
@@ -222,10 +223,6 @@ unsafe fn take_hold(
     // SAFETY: as for this function.
     unsafe {
         let oid = (*rel).rd_id;
-        let most = match purpose {
-            pg_sys::XLTW_Oper::XLTW_Lock => LOCKS_PER_GROUP,
-            _ => CHANGES_PER_GROUP,
-        };
         let Some(store) = ColdStore::open(rel, pg_sys::RowExclusiveLock) else {
             refuse(
                 PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
@@ -235,7 +232,7 @@ unsafe fn take_hold(
         };
         if let Some(group) = Located::recall(&store, row, |l| l.placed.entry.group()) {
             let locks = Locks::of(rel);
-            let locked = lock_row(locks, (oid.to_u32(), group), row, lock, wait, most)?;
+            let locked = lock_row(rel, group, row, lock, wait, purpose)?;
             let in_bulk = locks.holds_bulk(group, lock);
             let standing = Located::recall(&store, row, |l| {
                 if in_bulk {
@@ -264,7 +261,7 @@ unsafe fn take_hold(
                 None,
             ));
         };
-        let locked = lock_row(Locks::of(rel), (oid.to_u32(), group), row, lock, wait, most)?;
+        let locked = lock_row(rel, group, row, lock, wait, purpose)?;
         let standing = or_raise(oid, standing_of(oid, &store, group, row, cid));
         Some((
             Grip {
@@ -489,16 +486,22 @@ impl Locked {
     }
 }
 
-/// `None` if it would have to wait and may not; `Some(None)` if there is nothing to give back. Past `most` rows
+/// `None` if it would have to wait and may not; `Some(None)` if there is nothing to give back. Past some rows
 /// the whole group is asked for.
-fn lock_row(
-    locks: Locks,
-    (table, group): (u32, u32),
+unsafe fn lock_row(
+    rel: pg_sys::Relation,
+    group: u32,
     row: RowNumber,
     lock: RowLock,
     wait: Wait,
-    most: u32,
+    purpose: pg_sys::XLTW_Oper::Type,
 ) -> Option<Option<Locked>> {
+    let most = match purpose {
+        pg_sys::XLTW_Oper::XLTW_Lock => LOCKS_PER_GROUP,
+        _ => CHANGES_PER_GROUP,
+    };
+    // SAFETY: the relation is open.
+    let (locks, table) = unsafe { (Locks::of(rel), (*rel).rd_id.to_u32()) };
     if locks.holds_bulk(group, lock) {
         return Some(None);
     }
@@ -518,7 +521,8 @@ fn lock_row(
     {
         return Some(None);
     }
-    let taken = locks.lock_row(row, lock, wait)?;
+    // SAFETY: as for `grip`.
+    let taken = unsafe { lock_in_order(rel, row, lock, wait, purpose)? };
     if taken.is_some() {
         LOCKED_ROWS.with_borrow_mut(|rows| rows.in_all += 1);
     }

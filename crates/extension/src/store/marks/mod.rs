@@ -107,9 +107,11 @@ fn flag(store: &ColdStore, placed: &mut PlacedEntry, flag: GroupFlags) -> Result
     Ok(())
 }
 
-/// Whether to look for a mark of the row.
-fn may_have_mark(store: &ColdStore, entry: &GroupEntry, row: RowNumber) -> bool {
-    entry.flags.contain(GroupFlags::ROW_MARKS) && unmarked::may_be_marked(store, entry, row)
+/// Whether to look for a mark of the row. `in_check` is whether a check of a constraint asks, with a page of its index
+/// locked: not the time to read all marks of a group.
+fn may_have_mark(store: &ColdStore, entry: &GroupEntry, row: RowNumber, in_check: bool) -> bool {
+    entry.flags.contain(GroupFlags::ROW_MARKS)
+        && unmarked::may_be_marked(store, entry, row, !in_check)
 }
 
 /// What the marks say of a row now.
@@ -143,7 +145,7 @@ pub fn state_of_row(
     entry: &GroupEntry,
     row: RowNumber,
 ) -> Result<RowState, ColdError> {
-    let look = may_have_mark(store, entry, row);
+    let look = may_have_mark(store, entry, row, false);
     state_where(store, entry, row, look)
 }
 
@@ -231,7 +233,7 @@ pub fn arriving(
     row: RowNumber,
 ) -> Result<Option<Mark>, ColdError> {
     let mut found = Ok(None);
-    if may_have_mark(store, entry, row) {
+    if may_have_mark(store, entry, row, false) {
         let (id, seq) = key_of(row);
         store.visit(id, seq..=seq, &mut |shown| {
             let (xid, own) = writer_of(&shown);
@@ -316,7 +318,7 @@ pub unsafe fn hidden_by(
             }
             visible
         };
-        if may_have_mark(store, entry, row) {
+        if may_have_mark(store, entry, row, dirty) {
             let (id, seq) = key_of(row);
             store.visit(id, seq..=seq, &mut |shown| {
                 if sees(&shown) {

@@ -301,8 +301,13 @@ pub(super) fn note_mark(store: &ColdStore, entry: &GroupEntry, row: RowNumber) {
 }
 
 /// Whether there may be a mark of the row, of whatever transaction. `entry` is that of its group, as the directory
-/// has it: writers of marks name the group by it.
-pub(super) fn may_be_marked(store: &ColdStore, entry: &GroupEntry, row: RowNumber) -> bool {
+/// has it: writers of marks name the group by it. After some looks in vain a slot is built, if that may be.
+pub(super) fn may_be_marked(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    row: RowNumber,
+    may_build: bool,
+) -> bool {
     let Some(shared) = UNMARKED.get() else {
         return true;
     };
@@ -310,7 +315,7 @@ pub(super) fn may_be_marked(store: &ColdStore, entry: &GroupEntry, row: RowNumbe
     fence(Ordering::SeqCst);
     let known = shared.may_have(&name, position_of(entry, row), now());
     known.unwrap_or_else(|| {
-        if count_look(name) {
+        if may_build && count_look(name) {
             build(shared, store, entry, &name);
         }
         true
