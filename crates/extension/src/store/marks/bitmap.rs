@@ -7,7 +7,7 @@ use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
 use pgrx::pg_sys;
 
 use super::shown::{in_force, writer_of};
-use super::{Mark, RowFate, flag, hidden_now};
+use super::{Mark, RowFate, flag, hidden_now, unmarked};
 use crate::errors::ColdError;
 use crate::store::directory::{GroupEntry, GroupFlags, PlacedEntry, fnv1a};
 use crate::store::row_set::RowSet;
@@ -200,6 +200,7 @@ pub(super) fn by_bitmap(entry: &GroupEntry, rows: &RowSet) -> Vec<(i32, Vec<u32>
 pub fn fold(store: &ColdStore, placed: &PlacedEntry, rows: &RowSet) -> Result<(), ColdError> {
     let mut placed = *placed;
     flag(store, &mut placed, GroupFlags::BITMAPS)?;
+    unmarked::note_marks(store, &placed.entry, rows.iter());
     for (seq, places) in by_bitmap(&placed.entry, rows) {
         let known = bitmap_in_force(store, &placed.entry, seq)?;
         let (tid, mut bitmap) = match known {
@@ -219,6 +220,7 @@ pub fn fold(store: &ColdStore, placed: &PlacedEntry, rows: &RowSet) -> Result<()
             }
         }
     }
+    unmarked::note_marks(store, &placed.entry, rows.iter());
     Ok(())
 }
 
@@ -258,6 +260,9 @@ pub(super) fn hide(
     places: &[u32],
     cid: pg_sys::CommandId,
 ) -> Result<(), ColdError> {
+    let start = (seq as u32 - entry.group()) / BLOCKS_PER_BITMAP * ROWS_PER_BITMAP;
+    let note = || unmarked::note_marks(store, entry, places.iter().map(|at| start + at));
+    note();
     let known = bitmap_in_force(store, entry, seq)?;
     let hide = |mut bitmap: Bitmap| {
         places.iter().for_each(|&at| bitmap.hide(at));
@@ -267,6 +272,7 @@ pub(super) fn hide(
         // Of the same command: nobody sees the one without the other.
         Some(known) if known.own == Some(cid) => {
             store.overwrite(known.tid, &hide(known.bitmap));
+            note();
             return Ok(());
         }
         Some(known) => {
@@ -276,5 +282,6 @@ pub(super) fn hide(
         None => hide(Bitmap::empty()),
     };
     store.insert(BITMAP_ID, seq, &payload, cid, Birth::Transactional, None);
+    note();
     Ok(())
 }

@@ -45,6 +45,7 @@ impl Copying<'_> {
     pub fn marks(&self, entry: &GroupEntry) -> Result<(), ColdError> {
         self.all_but_bitmaps(entry)?;
         self.write(BITMAP_ID, self.read(BITMAP_ID, bitmaps_of(entry)));
+        unmarked::forget_group(self.to, entry);
         Ok(())
     }
 
@@ -66,6 +67,7 @@ impl Copying<'_> {
             }
         }
         self.write(BITMAP_ID, kept);
+        unmarked::forget_group(self.to, entry);
         Ok(())
     }
 
@@ -100,7 +102,6 @@ impl Copying<'_> {
             let mut kept = self.read(id, seqs);
             for mark in &mut kept {
                 mark.payload = single::without_place(group, &mark.payload)?;
-                unmarked::note_mark(self.to, entry, single::row_of(id, mark.seq));
             }
             self.write(id, kept);
         }

@@ -91,9 +91,10 @@ pub fn write(
     cid: pg_sys::CommandId,
 ) -> Result<(), ColdError> {
     flag(store, placed, GroupFlags::ROW_MARKS)?;
-    unmarked::note_mark(store, &placed.entry, row);
+    let position = (row.0 - placed.entry.first_row.0) as u32;
+    unmarked::note_marks(store, &placed.entry, [position]);
     single::insert(store, row, fate, cid);
-    unmarked::note_mark(store, &placed.entry, row);
+    unmarked::note_marks(store, &placed.entry, [position]);
     Ok(())
 }
 
@@ -107,10 +108,11 @@ fn flag(store: &ColdStore, placed: &mut PlacedEntry, flag: GroupFlags) -> Result
     Ok(())
 }
 
-/// Whether to look for a mark of the row. `in_check` is whether a check of a constraint asks, with a page of its index
+/// Whether to look for a mark of the row, its own or in a bitmap. `in_check` is whether a check of a constraint asks, with a page of its index
 /// locked: not the time to read all marks of a group.
 fn may_have_mark(store: &ColdStore, entry: &GroupEntry, row: RowNumber, in_check: bool) -> bool {
-    entry.flags.contain(GroupFlags::ROW_MARKS)
+    let (marks, bitmaps) = (GroupFlags::ROW_MARKS, GroupFlags::BITMAPS);
+    (entry.flags.contain(marks) || entry.flags.contain(bitmaps))
         && unmarked::may_be_marked(store, entry, row, !in_check)
 }
 
@@ -149,7 +151,7 @@ pub fn state_of_row(
     state_where(store, entry, row, look)
 }
 
-/// The same; `look` is whether there may be a mark of its own.
+/// The same; `look` is whether there may be a mark.
 fn state_where(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -165,7 +167,7 @@ fn state_where(
         }));
     }
     let mut found = Ok(RowState::Unmarked);
-    if look {
+    if look && entry.flags.contain(GroupFlags::ROW_MARKS) {
         let (id, seq) = key_of(row);
         store.visit(id, seq..=seq, &mut |shown| {
             let (xid, own) = writer_of(&shown);
@@ -187,7 +189,8 @@ fn state_where(
             ControlFlow::Break(())
         });
     }
-    if matches!(found, Ok(RowState::Unmarked))
+    if look
+        && matches!(found, Ok(RowState::Unmarked))
         && entry.flags.contain(GroupFlags::BITMAPS)
         && let Some(hidden) = hidden_in_bulk(store, entry, row)?
     {
@@ -233,7 +236,7 @@ pub fn arriving(
     row: RowNumber,
 ) -> Result<Option<Mark>, ColdError> {
     let mut found = Ok(None);
-    if may_have_mark(store, entry, row, false) {
+    if entry.flags.contain(GroupFlags::ROW_MARKS) && may_have_mark(store, entry, row, false) {
         let (id, seq) = key_of(row);
         store.visit(id, seq..=seq, &mut |shown| {
             let (xid, own) = writer_of(&shown);
@@ -318,7 +321,8 @@ pub unsafe fn hidden_by(
             }
             visible
         };
-        if may_have_mark(store, entry, row, dirty) {
+        let look = may_have_mark(store, entry, row, dirty);
+        if look && entry.flags.contain(GroupFlags::ROW_MARKS) {
             let (id, seq) = key_of(row);
             store.visit(id, seq..=seq, &mut |shown| {
                 if sees(&shown) {
@@ -327,7 +331,7 @@ pub unsafe fn hidden_by(
                 ControlFlow::Continue(())
             });
         }
-        if hidden == Hidden::No && entry.flags.contain(GroupFlags::BITMAPS) {
+        if look && hidden == Hidden::No && entry.flags.contain(GroupFlags::BITMAPS) {
             let (seq, at) = bitmap_place(entry, row);
             store.visit(BITMAP_ID, seq..=seq, &mut |shown| {
                 match bitmap_parts(entry.group(), shown.payload) {

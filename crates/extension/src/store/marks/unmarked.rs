@@ -1,4 +1,4 @@
-//! Rows that surely have no mark: a bit per row, in shared memory.
+//! Rows that surely have no mark, neither one of their own nor in a bitmap: a bit per row, in shared memory.
 //!
 //! A group with marks on some of its rows is still mostly without: each of its rows that is read by index
 //! would be looked for in the store's index, which takes longer than all the rest. Here is remembered which
@@ -9,8 +9,8 @@
 //!   bits   one per row, set for every mark there is, of whatever transaction, dead ones included
 //! ```
 //!
-//! Who writes a mark sets its bit before and after the mark enters the index. Who builds a slot publishes it as
-//! `building` with all bits clear, and then reads the index. So a mark is either in the index before it
+//! Who writes a mark, or a bitmap of them, sets its bits before and after it enters the store. Who builds a slot publishes it as
+//! `building` with all bits clear, and then reads marks and bitmaps. So a mark is either in the index before it
 //! is read, or its writer meets the slot when he comes to set the bit after: when a slot is valid, every mark that
 //! is wholly written has its bit. One that is just being written may lack it. Its transaction is running,
 //! and whoever is told "no mark" could have come a moment earlier: an MVCC snapshot does not see the mark; who has
@@ -28,6 +28,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 
 use howdah_bridge::ffi::quiet;
@@ -37,9 +38,11 @@ use howdah_bridge::tid::RowNumber;
 use howdah_columnar::MAX_ROWS;
 use pgrx::pg_sys;
 
+use super::bitmap::{BITMAP_ID, bitmap_parts, bitmaps_of, insert_bits};
 use super::single::{key_ranges, row_of};
 use crate::settings;
 use crate::store::directory::GroupEntry;
+use crate::store::row_set::RowSet;
 
 /// Groups that are remembered; 16 kB each.
 const SLOTS: usize = 256;
@@ -203,6 +206,14 @@ impl Slot {
         Some(building)
     }
 
+    /// Makes the slot free, unless it is being assigned.
+    fn give_back(&self) {
+        let version = self.version.load(Ordering::Acquire);
+        if State::of(version) != State::Assigning {
+            self.advance(version, State::Free);
+        }
+    }
+
     /// Goes on to another state, unless the slot was given away meanwhile.
     fn advance(&self, version: u64, state: State) {
         let (taken, failed) = (Ordering::SeqCst, Ordering::Relaxed);
@@ -292,11 +303,28 @@ fn position_of(entry: &GroupEntry, row: RowNumber) -> u32 {
     (row.0 - entry.first_row.0) as u32
 }
 
-/// To be called before and after the row's mark enters the index.
-pub(super) fn note_mark(store: &ColdStore, entry: &GroupEntry, row: RowNumber) {
+/// To be called before and after marks of the rows at these positions of the group enter the store.
+pub(super) fn note_marks(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    positions: impl IntoIterator<Item = u32>,
+) {
     fence(Ordering::SeqCst);
     if let Some(shared) = UNMARKED.get() {
-        shared.set(&Name::of(store, entry), position_of(entry, row));
+        let name = Name::of(store, entry);
+        for position in positions {
+            shared.set(&name, position);
+        }
+    }
+}
+
+/// To be called when marks of a group were copied into a store that nobody else can see yet.
+pub(super) fn forget_group(store: &ColdStore, entry: &GroupEntry) {
+    if let Some(shared) = UNMARKED.get() {
+        let name = Name::of(store, entry);
+        for slot in shared.slots_of(&name).filter(|slot| slot.is_of(&name)) {
+            slot.give_back();
+        }
     }
 }
 
@@ -357,18 +385,29 @@ fn build(shared: &Shared, store: &ColdStore, entry: &GroupEntry, name: &Name) {
             slot.set(position_of(entry, row_of(id, seq)));
         });
     }
-    building.end = State::Valid;
+    let mut is_sound = true;
+    // Whatever the entry's flags say: they may have been set since it was read.
+    store.visit(BITMAP_ID, bitmaps_of(entry), &mut |shown| {
+        match bitmap_parts(entry.group(), shown.payload) {
+            Ok((bits, _)) => {
+                let mut rows = RowSet::with_bound(entry.capacity_rows);
+                insert_bits(entry, shown.seq, bits, &mut rows);
+                rows.iter().for_each(|position| slot.set(position));
+            }
+            // Whoever looks will say so.
+            Err(_) => is_sound = false,
+        }
+        ControlFlow::Continue(())
+    });
+    if is_sound {
+        building.end = State::Valid;
+    }
 }
 
 /// Forgets all of it: names of files may come again.
 pub fn forget() {
     let Some(shared) = UNMARKED.get() else { return };
-    for slot in &shared.slots {
-        let version = slot.version.load(Ordering::Acquire);
-        if State::of(version) != State::Assigning {
-            slot.advance(version, State::Free);
-        }
-    }
+    shared.slots.iter().for_each(Slot::give_back);
 }
 
 #[cfg(test)]
