@@ -15,8 +15,8 @@ use crate::progress::{Counting, Progress};
 /// 100,000 accounts each.
 const SCALE: &str = "10";
 /// Slices of either side in turn, in each run.
-const SLICES: u32 = 8;
-const SECONDS: u32 = 5;
+const SLICES: u32 = 4;
+const SECONDS: u32 = 10;
 
 pub(super) fn measure(
     cluster: &Cluster,

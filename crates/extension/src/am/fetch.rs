@@ -10,12 +10,13 @@
 //! page is locked, and it is older. Rows that are gone with their group are not reported; VACUUM and
 //! compaction delete their entries.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use howdah_bridge::predicate::{is_serializable, lock_row};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{RowNumber, is_cold};
-use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
+use pgrx::{pg_guard, pg_sys};
 
 use super::serializable::{announce, follow, follow_hot};
 use super::{cold_rows, heap, last_change, last_row, scan};
@@ -45,8 +46,8 @@ pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
 struct HowdahFetch {
     base: pg_sys::IndexFetchTableData,
     heap: *mut pg_sys::IndexFetchTableData,
-    /// Made for the first row under an MVCC snapshot.
-    reader: *mut Option<PointReader>,
+    /// Names the reader in [`READERS`], made for the first row under an MVCC snapshot; 0 before that.
+    reader: u64,
     /// Whether [`announce`] was called for this scan.
     announced: bool,
 }
@@ -57,6 +58,31 @@ pub struct PointReader {
     last: Option<LastGroup>,
     /// By whom the row that was asked for last is hidden.
     hidden: Option<Hidden>,
+}
+
+thread_local! {
+    /// The readers of index scans that are open, but for the one that is reading: here they are dropped with the
+    /// transaction if an error leaves them behind, and cost less than one that its memory context drops.
+    static READERS: RefCell<Vec<(u64, PointReader)>> = const { RefCell::new(Vec::new()) };
+    static LAST_READER: Cell<u64> = const { Cell::new(0) };
+}
+
+fn next_reader() -> u64 {
+    LAST_READER.set(LAST_READER.get() + 1);
+    LAST_READER.get()
+}
+
+/// Takes a reader out, if an error has not left it behind.
+fn take_reader(name: u64) -> Option<PointReader> {
+    READERS.with_borrow_mut(|readers| {
+        let at = readers.iter().rposition(|(other, _)| *other == name)?;
+        Some(readers.swap_remove(at).1)
+    })
+}
+
+/// Drops what is left of readers: the transaction is over.
+pub fn reset() {
+    READERS.with_borrow_mut(Vec::clear);
 }
 
 /// The group that was found last.
@@ -456,8 +482,8 @@ unsafe extern "C-unwind" fn index_fetch_end(data: *mut pg_sys::IndexFetchTableDa
     unsafe {
         let fetch = data.cast::<HowdahFetch>();
         (heap().index_fetch_end.unwrap_unchecked())((*fetch).heap);
-        if !(*fetch).reader.is_null() {
-            *(*fetch).reader = None;
+        if (*fetch).reader != 0 {
+            drop(take_reader((*fetch).reader));
         }
         pg_sys::pfree(data.cast());
     }
@@ -509,16 +535,12 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
         if last_change::hides(fetch.base.rel, row, snapshot) {
             return false;
         }
-        if fetch.reader.is_null() {
-            let context = pg_sys::GetMemoryChunkContext(data.cast());
-            let old = pg_sys::MemoryContextSwitchTo(context);
-            let reader = PointReader::new();
-            fetch.reader =
-                PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(Some(reader));
-            pg_sys::MemoryContextSwitchTo(old);
-        }
-        let Some(reader) = &mut *fetch.reader else {
-            return false;
+        let mut reader = match fetch.reader {
+            0 => {
+                fetch.reader = next_reader();
+                PointReader::new()
+            }
+            name => take_reader(name).unwrap_or_default(),
         };
         let found = reader.fetch(fetch.base.rel, row, snapshot, slot);
         if found {
@@ -526,6 +548,7 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
         } else if !all_dead.is_null() {
             *all_dead = reader.is_dead_to_all(fetch.base.rel);
         }
+        READERS.with_borrow_mut(|readers| readers.push((fetch.reader, reader)));
         found
     }
 }

@@ -275,6 +275,9 @@ unsafe extern "C-unwind" fn scan_getnextslot(
     unsafe {
         let ours = scan.cast::<HowdahScan>();
         let forward = direction == pg_sys::ScanDirection::ForwardScanDirection;
+        if forward && (*ours).side.is_none() {
+            (*ours).side = Some(Side::Hot);
+        }
         if forward && (*ours).side == Some(Side::Hot) {
             (*(*ours).heap).rs_snapshot = (*ours).base.rs_snapshot;
             if unguarded::heap_getnextslot((*ours).heap, direction, slot) {

@@ -58,6 +58,7 @@ unsafe extern "C-unwind" fn at_transaction_event(
             pending::reset();
             pending_marks::reset();
             crate::am::cold_rows::reset();
+            crate::am::fetch::reset();
             crate::slot_writer::reset();
         }
         _ => {}

@@ -54,8 +54,11 @@ pub fn forget_locks() {
 pub fn reset() {
     forget_locks();
     LOCKED_ROWS.with_borrow_mut(|rows| {
-        if !rows.by_group.is_empty() {
-            *rows = LockedRows::default();
+        rows.in_all = 0;
+        if rows.by_group.len() > MOST_LOCATED {
+            rows.by_group = HashMap::new();
+        } else {
+            rows.by_group.clear();
         }
     });
 }
