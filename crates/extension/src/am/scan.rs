@@ -42,6 +42,8 @@ pub struct HowdahScan {
     pub base: pg_sys::TableScanDescData,
     pub heap: pg_sys::TableScanDesc,
     side: Option<Side>,
+    /// Whether the scan is known to see nothing of the cold side.
+    nothing_cold: bool,
     /// Made when it is first needed: a scan of hot rows alone does without.
     state: *mut ScanState,
 }
@@ -117,13 +119,16 @@ impl HowdahScan {
     unsafe fn cross_over(&mut self) {
         // SAFETY: as for this function.
         unsafe {
-            if self.state.is_null() {
+            if self.state.is_null() && !self.nothing_cold {
                 let view = self.view();
-                if view.is_empty() {
-                    self.side = Some(Side::End);
-                    return;
+                self.nothing_cold = view.is_empty();
+                if !self.nothing_cold {
+                    self.make_cursor(view);
                 }
-                self.make_cursor(view);
+            }
+            if self.nothing_cold {
+                self.side = Some(Side::End);
+                return;
             }
             self.cursor().rewind();
             self.side = Some(Side::Cold);
@@ -210,6 +215,7 @@ unsafe extern "C-unwind" fn scan_begin(
         (*scan).base.rs_flags = flags;
         (*scan).heap = inner;
         (*scan).side = None;
+        (*scan).nothing_cold = false;
         &mut (*scan).base
     }
 }
@@ -254,10 +260,9 @@ unsafe extern "C-unwind" fn scan_rescan(
         let keep = ours.start_anew();
         // The snapshot stays the same over a rescan, unless it is not an MVCC one.
         let mvcc = (*ours.base.rs_snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC;
-        if mvcc
-            && !crate::load::has_pending()
-            && let Some(mut cursor) = keep
-        {
+        let is_same_view = mvcc && !crate::load::has_pending();
+        ours.nothing_cold &= is_same_view;
+        if is_same_view && let Some(mut cursor) = keep {
             cursor.rewind();
             ours.state().cursor = Some(cursor);
         }
