@@ -80,7 +80,8 @@ fn take_reader(name: u64) -> Option<PointReader> {
     })
 }
 
-/// Drops what is left of readers: the transaction is over.
+/// Drops readers: the transaction is over, or a subtransaction was rolled back, whose scans do not end theirs. Scans
+/// that go on make new ones.
 pub fn reset() {
     READERS.with_borrow_mut(Vec::clear);
 }

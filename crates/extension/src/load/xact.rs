@@ -85,6 +85,7 @@ unsafe extern "C-unwind" fn at_subtransaction_event(
             pending::discard_subtransaction(subtransaction);
             pending_marks::discard_subtransaction(subtransaction);
             crate::am::cold_rows::forget_locks();
+            crate::am::fetch::reset();
         }
         _ => {}
     }
