@@ -13,7 +13,7 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use pgrx::pg_sys;
 
-use crate::am::fetch::sees_row;
+use crate::am::point_reader::sees_row;
 use crate::errors::{ColdError, or_raise, raise};
 use crate::scan_stats::{self, ScanCounts};
 use crate::slot_writer::SlotWriter;

@@ -2,12 +2,13 @@
 //! `HOWDAH_DIFFERENTIAL_CASES` make a longer run or repeat a script,
 //! `HOWDAH_DIFFERENTIAL_WORKERS` says how many scripts run at a time,
 //! `HOWDAH_DIFFERENTIAL_DIFFERENCES` and `HOWDAH_DIFFERENTIAL_SECONDS` when to stop before.
+//! Beside what differs, the tally of each run is kept under `differences` in the instance's directory.
 
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use howdah_server_tests::cluster::Primary;
-use howdah_server_tests::differential::{Extent, Mode, SETTINGS, Subject, run};
+use howdah_server_tests::differential::{Extent, Mode, SETTINGS, Subject, run, write_report};
 use howdah_server_tests::settings::number;
 
 fn told(name: &str, default: u64) -> u64 {
@@ -33,7 +34,12 @@ fn compare(
     };
     let started = Instant::now();
     let tally = run(&primary, mode, subject, extent)?;
-    println!("{name}, {:.0} s: {tally}", started.elapsed().as_secs_f64());
+    let report = format!(
+        "{name}, {:.0} s: {tally}\n",
+        started.elapsed().as_secs_f64()
+    );
+    print!("{report}");
+    write_report(&format!("{name}.txt"), &report)?;
     ensure!(
         tally.differences.is_empty(),
         "{}",

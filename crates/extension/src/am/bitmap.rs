@@ -17,10 +17,9 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{FIRST_COLD_BLOCK, RowNumber, tid_of};
 use pgrx::{pg_guard, pg_sys};
 
-use super::fetch::PointReader;
-use super::last_row;
+use super::point_reader::PointReader;
 use super::scan::{HowdahScan, ours};
-use super::serializable::follow_hot;
+use super::{last_row, moved};
 
 /// `MaxHeapTuplesPerPage` for 8 kB pages.
 const MAX_OFFSETS: usize = 291;
@@ -144,7 +143,9 @@ unsafe extern "C-unwind" fn scan_bitmap_next_tuple(
         let scan = ours(scan);
         loop {
             if next_hot(scan, slot) {
-                follow_hot(scan.base.rs_rd, slot, scan.base.rs_snapshot);
+                if moved::hides_hot(scan.base.rs_rd, slot, scan.base.rs_snapshot) {
+                    continue;
+                }
                 *recheck = scan.state().bitmap.recheck;
                 count_rows_fetched(scan.base.rs_rd, 1);
                 return true;

@@ -8,6 +8,8 @@
 //!   scan      sequential and TID-range scans, forwards and backwards, parallel
 //!   bitmap    bitmap heap scans          sample   TABLESAMPLE
 //!   fetch     index fetches, TID fetches, visibility of a slot
+//!   point_reader  single cold rows       index_delete  entries that an index may drop
+//!   moved     rows seen at an old place, followed to where they are
 //!   serializable  predicate locks
 //!   modify    inserts (hot or into a load), updates, deletes, row locks
 //!   cold_rows the same for cold rows    decoded  what logical decoding gets to see of that
@@ -30,11 +32,14 @@ pub mod cold_rows;
 mod decoded;
 pub mod estimate;
 pub mod fetch;
+mod index_delete;
 pub mod index_entry;
 mod last_change;
 mod last_row;
 pub mod modify;
 mod moment;
+pub mod moved;
+pub mod point_reader;
 mod sample;
 pub mod scan;
 pub mod serializable;
@@ -74,6 +79,7 @@ pub fn howdah() -> &'static pg_sys::TableAmRoutine {
             bitmap::install(&mut am);
             sample::install(&mut am);
             fetch::install(&mut am);
+            index_delete::install(&mut am);
             modify::install(&mut am);
             estimate::install(&mut am);
             truncate::install(&mut am);

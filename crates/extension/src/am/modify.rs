@@ -103,6 +103,32 @@ unsafe extern "C-unwind" fn finish_bulk_insert(rel: pg_sys::Relation, options: i
     }
 }
 
+/// Where the row is that was to be changed or locked at `tid`, if all that has become of it is that it was moved: the
+/// caller goes on there, as he would on heap where it stays. A row that he must not change, because his snapshot
+/// does not see it, is told by its own place.
+pub(super) fn moved_meanwhile(
+    tid: pg_sys::ItemPointerData,
+    result: pg_sys::TM_Result::Type,
+    tmfd: &pg_sys::TM_FailureData,
+) -> Option<RowNumber> {
+    if result != pg_sys::TM_Result::TM_Updated {
+        return None;
+    }
+    RowNumber::from_tid(&tmfd.ctid).filter(|&to| RowNumber::from_tid(&tid) != Some(to))
+}
+
+/// The same for a hot row. One that fails a check against another snapshot may carry the link of a mover that gave
+/// up, which leads nowhere.
+fn moved_from_hot(
+    tid: pg_sys::ItemPointerData,
+    result: pg_sys::TM_Result::Type,
+    tmfd: &pg_sys::TM_FailureData,
+    crosscheck: pg_sys::Snapshot,
+) -> Option<RowNumber> {
+    let moved = moved_meanwhile(tid, result, tmfd);
+    moved.filter(|_| crosscheck.is_null())
+}
+
 #[pg_guard]
 unsafe extern "C-unwind" fn tuple_delete(
     rel: pg_sys::Relation,
@@ -116,28 +142,29 @@ unsafe extern "C-unwind" fn tuple_delete(
 ) -> pg_sys::TM_Result::Type {
     // SAFETY: arguments come from the executor.
     unsafe {
-        if let Some(row) = RowNumber::from_tid(&*tid) {
-            crate::compact::note_write();
-            return cold_rows::delete(
+        let mut result = pg_sys::TM_Result::TM_Ok;
+        let mut row = RowNumber::from_tid(&*tid);
+        if row.is_none() {
+            result = (heap().tuple_delete.unwrap_unchecked())(
                 rel,
-                row,
+                tid,
                 cid,
+                snapshot,
                 crosscheck,
                 wait,
-                &mut *tmfd,
+                tmfd,
                 changing_partition,
             );
+            row = moved_from_hot(*tid, result, &*tmfd, crosscheck);
         }
-        (heap().tuple_delete.unwrap_unchecked())(
-            rel,
-            tid,
-            cid,
-            snapshot,
-            crosscheck,
-            wait,
-            tmfd,
-            changing_partition,
-        )
+        while let Some(cold) = row {
+            crate::compact::note_write();
+            let tmfd = &mut *tmfd;
+            let moving = changing_partition;
+            result = cold_rows::delete(rel, cold, cid, crosscheck, wait, tmfd, moving);
+            row = moved_meanwhile(cold.tid(), result, tmfd);
+        }
+        result
     }
 }
 
@@ -157,31 +184,29 @@ unsafe extern "C-unwind" fn tuple_update(
     // SAFETY: arguments come from the executor.
     unsafe {
         crate::compact::note_write();
-        if let Some(row) = RowNumber::from_tid(&*otid) {
-            return cold_rows::update(
+        let mut result = pg_sys::TM_Result::TM_Ok;
+        let mut row = RowNumber::from_tid(&*otid);
+        if row.is_none() {
+            result = (heap().tuple_update.unwrap_unchecked())(
                 rel,
-                row,
+                otid,
                 slot,
                 cid,
+                snapshot,
                 crosscheck,
                 wait,
-                &mut *tmfd,
-                &mut *lockmode,
-                &mut *update_indexes,
+                tmfd,
+                lockmode,
+                update_indexes,
             );
+            row = moved_from_hot(*otid, result, &*tmfd, crosscheck);
         }
-        (heap().tuple_update.unwrap_unchecked())(
-            rel,
-            otid,
-            slot,
-            cid,
-            snapshot,
-            crosscheck,
-            wait,
-            tmfd,
-            lockmode,
-            update_indexes,
-        )
+        while let Some(cold) = row {
+            let (tmfd, mode, indexes) = (&mut *tmfd, &mut *lockmode, &mut *update_indexes);
+            result = cold_rows::update(rel, cold, slot, cid, crosscheck, wait, tmfd, mode, indexes);
+            row = moved_meanwhile(cold.tid(), result, tmfd);
+        }
+        result
     }
 }
 

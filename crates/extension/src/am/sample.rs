@@ -11,8 +11,8 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
 use pgrx::{pg_guard, pg_sys};
 
-use super::heap;
 use super::scan::{HowdahScan, ours};
+use super::{heap, moved};
 use crate::errors::or_raise;
 use crate::slot_writer::SlotWriter;
 use crate::store::row_set::RowSet;
@@ -182,7 +182,13 @@ unsafe extern "C-unwind" fn scan_sample_next_tuple(
             return false;
         };
         let Some(block) = plan.current else {
-            return (heap().scan_sample_next_tuple.unwrap_unchecked())(heap_scan, node, slot);
+            let next = heap().scan_sample_next_tuple.unwrap_unchecked();
+            while next(heap_scan, node, slot) {
+                if !moved::hides_hot(rel, slot, scan.base.rs_snapshot) {
+                    return true;
+                }
+            }
+            return false;
         };
         pgrx::check_for_interrupts!();
         let Some(next) = (*(*node).tsmroutine).NextSampleTuple else {

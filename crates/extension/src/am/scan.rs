@@ -22,9 +22,10 @@ use howdah_bridge::predicate::lock_relation;
 use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 
-use super::heap;
 use super::serializable::announce;
+use super::{heap, moved};
 use crate::cursor::{ColdCursor, SharedNext};
+use crate::store::marks::elsewhere;
 use crate::store::view::{ColdView, Wanted};
 
 /// Which side a scan is reading.
@@ -44,6 +45,8 @@ pub struct HowdahScan {
     side: Option<Side>,
     /// Whether the scan is known to see nothing of the cold side.
     nothing_cold: bool,
+    /// Whether hot rows that the snapshot sees are to be followed; see [`moved`].
+    follows: bool,
     /// Made when it is first needed: a scan of hot rows alone does without.
     state: *mut ScanState,
 }
@@ -216,6 +219,7 @@ unsafe extern "C-unwind" fn scan_begin(
         (*scan).heap = inner;
         (*scan).side = None;
         (*scan).nothing_cold = false;
+        (*scan).follows = elsewhere::may_hide(snapshot);
         &mut (*scan).base
     }
 }
@@ -262,6 +266,7 @@ unsafe extern "C-unwind" fn scan_rescan(
         let mvcc = (*ours.base.rs_snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC;
         let is_same_view = mvcc && !crate::load::has_pending();
         ours.nothing_cold &= is_same_view;
+        ours.follows = elsewhere::may_hide(ours.base.rs_snapshot);
         if is_same_view && let Some(mut cursor) = keep {
             cursor.rewind();
             ours.state().cursor = Some(cursor);
@@ -283,7 +288,7 @@ unsafe extern "C-unwind" fn scan_getnextslot(
         if forward && (*ours).side.is_none() {
             (*ours).side = Some(Side::Hot);
         }
-        if forward && (*ours).side == Some(Side::Hot) {
+        if forward && (*ours).side == Some(Side::Hot) && !(*ours).follows {
             (*(*ours).heap).rs_snapshot = (*ours).base.rs_snapshot;
             if unguarded::heap_getnextslot((*ours).heap, direction, slot) {
                 return true;
@@ -344,7 +349,7 @@ unsafe fn next_slot(
             ours.cursor().move_to_end();
         }
         if side == Side::Hot {
-            if next_hot(ours.heap(), direction, slot) {
+            if next_seen(ours, direction, slot, next_hot) {
                 return true;
             }
             if !forward {
@@ -383,7 +388,25 @@ unsafe fn next_slot(
             return false;
         }
         ours.side = Some(Side::Hot);
-        next_hot(ours.heap(), direction, slot)
+        next_seen(ours, direction, slot, next_hot)
+    }
+}
+
+/// The next hot row that this transaction has not changed where it is now.
+unsafe fn next_seen(
+    scan: &mut HowdahScan,
+    direction: pg_sys::ScanDirection::Type,
+    slot: *mut pg_sys::TupleTableSlot,
+    next_hot: NextHot,
+) -> bool {
+    // SAFETY: as for the callers.
+    unsafe {
+        while next_hot(scan.heap(), direction, slot) {
+            if !scan.follows || !moved::hides_hot(scan.base.rs_rd, slot, scan.base.rs_snapshot) {
+                return true;
+            }
+        }
+        false
     }
 }
 
@@ -452,7 +475,7 @@ unsafe extern "C-unwind" fn scan_getnextslot_tidrange(
                 if !is_cold(&high)
                     && howdah_bridge::tid::block_of(&high) != pg_sys::InvalidBlockNumber =>
             {
-                next_hot(ours_scan.heap(), direction, slot)
+                next_seen(ours_scan, direction, slot, next_hot)
             }
             _ => next_slot(scan, direction, slot, next_hot, range),
         }

@@ -13,7 +13,7 @@
 //!   new group; changes ask for that as well as for the row's own lock.
 //! - Who announces himself later reads stamped places, if his snapshot is from before the move: a hot tuple
 //!   that leads to a cold row, or a row of a group that is gone. He locks the row at its new place
-//!   too, and then looks there who has changed it ([`follow_hot`], [`follow`]).
+//!   too, and then looks there who has changed it ([`super::moved`]).
 //! - Who reads the whole table has its lock. Marks in groups that his snapshot does not see he looks through
 //!   as well, for those who changed what he reads at its old place
 //!   ([`crate::store::marks::note_unseen_changes`]).
@@ -22,18 +22,17 @@
 //! transaction still runs, unless the server has given him a lock on the relation; who comes later with a
 //! snapshot from before takes one himself, and looks through all marks that his snapshot may miss.
 //!
-//! A writer whose snapshot is from before the move meets the stamped row and fails with 40001.
+//! A writer whose snapshot is from before the move changes the row at its new place, as anybody does
+//! ([`marks::elsewhere`]).
 //!
 //! TID range scans lock the relation; heap locks nothing there.
 
-use howdah_bridge::hot::moved_to;
-use howdah_bridge::predicate::{announce_reader, is_serializable, lock_relation, lock_row};
+use howdah_bridge::predicate::{announce_reader, is_serializable, lock_relation};
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::pg_sys;
 
-use crate::errors::{ColdError, or_raise};
-use crate::store::{directory, marks, rewritten};
+use crate::errors::or_raise;
+use crate::store::{marks, rewritten};
 
 /// To be called before rows are read one by one.
 ///
@@ -53,94 +52,6 @@ pub unsafe fn announce(rel: pg_sys::Relation, snapshot: pg_sys::Snapshot) {
             or_raise((*rel).rd_id, marks::note_unseen_changes(&store, snapshot));
         }
     }
-}
-
-/// To be called when a row was read by TID: follows it to where it was moved.
-///
-/// # Safety
-/// `rel` is open and locked, the snapshot valid; the slot holds a row of the relation that is pinned, if it is
-/// a hot one.
-#[inline]
-pub unsafe fn follow_hot(
-    rel: pg_sys::Relation,
-    slot: *mut pg_sys::TupleTableSlot,
-    snapshot: pg_sys::Snapshot,
-) {
-    // SAFETY: as for this function.
-    unsafe {
-        if !is_serializable() || !is_mvcc(snapshot) || is_cold(&(*slot).tts_tid) {
-            return;
-        }
-        let tuple = (*slot.cast::<pg_sys::BufferHeapTupleTableSlot>())
-            .base
-            .tuple;
-        if !tuple.is_null()
-            && let Some(row) = moved_to((*tuple).t_data)
-            && let Some(store) = ColdStore::open(rel, pg_sys::AccessShareLock)
-        {
-            lock_row(rel, row, snapshot);
-            or_raise((*rel).rd_id, follow_from(&store, rel, row, snapshot));
-        }
-    }
-}
-
-/// To be called when a cold row was read: follows it to the group that it was moved to.
-///
-/// # Safety
-/// `rel` is open and locked, `store` its cold store, the snapshot valid.
-pub unsafe fn follow(
-    store: &ColdStore,
-    rel: pg_sys::Relation,
-    row: RowNumber,
-    snapshot: pg_sys::Snapshot,
-) -> Result<(), ColdError> {
-    // SAFETY: as for this function.
-    unsafe {
-        match moved_on(store, row)? {
-            None => Ok(()),
-            Some(next) => {
-                lock_row(rel, next, snapshot);
-                follow_from(store, rel, next, snapshot)
-            }
-        }
-    }
-}
-
-/// Looks who has changed a row, which is locked, at the place that it was moved to, or where it was moved
-/// from there.
-unsafe fn follow_from(
-    store: &ColdStore,
-    rel: pg_sys::Relation,
-    mut row: RowNumber,
-    snapshot: pg_sys::Snapshot,
-) -> Result<(), ColdError> {
-    // SAFETY: as for `follow`.
-    unsafe {
-        loop {
-            let in_force = &raw mut pg_sys::SnapshotSelfData;
-            if let Some(placed) = directory::group_of(store, row, in_force)? {
-                marks::hides(store, &placed.entry, row, snapshot)?;
-                return Ok(());
-            }
-            match moved_on(store, row)? {
-                None => return Ok(()),
-                Some(next) => row = next,
-            }
-            lock_row(rel, row, snapshot);
-        }
-    }
-}
-
-/// Where a row is whose group is gone.
-unsafe fn moved_on(store: &ColdStore, row: RowNumber) -> Result<Option<RowNumber>, ColdError> {
-    let in_force = &raw mut pg_sys::SnapshotSelfData;
-    if directory::group_of(store, row, in_force)?.is_some() {
-        return Ok(None);
-    }
-    let Some(group) = directory::nearest_group(store, row) else {
-        return Ok(None);
-    };
-    Ok(marks::forwarded(store, group, row)?.map(|(to, _)| to))
 }
 
 unsafe fn is_mvcc(snapshot: pg_sys::Snapshot) -> bool {

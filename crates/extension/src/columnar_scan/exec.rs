@@ -14,6 +14,7 @@ use super::reader::Reader;
 use super::state::{ColumnCopy, ColumnarScanState, Emit, Scan, Side, ask, scan_of};
 use crate::am;
 use crate::errors::or_raise;
+use crate::store::marks::elsewhere;
 use crate::store::view::ColdView;
 
 const EMPTY: u16 = pg_sys::TTS_FLAG_EMPTY as u16;
@@ -73,6 +74,8 @@ pub unsafe extern "C-unwind" fn exec_custom_scan(
                     let forward = pg_sys::ScanDirection::ForwardScanDirection;
                     if !next((*scan).hot, forward, hot) {
                         (*scan).side = Side::Cold;
+                    } else if (*scan).follows && hides(node) {
+                        interrupts();
                     } else if let Some(result) = accept(node, scan, hot) {
                         return result;
                     } else {
@@ -329,12 +332,24 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
             let table = (*node).ss.ss_currentRelation;
             let snapshot = (*(*node).ss.ps.state).es_snapshot;
             let blocks = parallel::heap_scan(scan.shared);
+            scan.follows = elsewhere::may_hide(snapshot);
             let begin = am::heap().scan_begin.unwrap_unchecked();
             scan.hot = pg_sys::ffi::pg_guard_ffi_boundary(|| {
                 begin(table, snapshot, 0, std::ptr::null_mut(), blocks, flags)
             });
         }
         scan.side = Side::Hot;
+    }
+}
+
+/// Whether the hot row that was read is not to be seen; see [`am::moved`].
+#[pg_guard]
+unsafe extern "C-unwind" fn hides(node: *mut pg_sys::CustomScanState) -> bool {
+    // SAFETY: the node was begun, and its hot slot holds a row.
+    unsafe {
+        let table = (*node).ss.ss_currentRelation;
+        let snapshot = (*(*node).ss.ps.state).es_snapshot;
+        am::moved::hides_hot(table, scan_of(node).hot_slot, snapshot)
     }
 }
 

@@ -72,6 +72,8 @@ pub struct Scan {
     /// Heap's scan of the hot side; NULL until started.
     pub hot: pg_sys::TableScanDesc,
     pub hot_slot: *mut pg_sys::TupleTableSlot,
+    /// Whether hot rows that the snapshot sees are to be followed; see [`crate::am::moved`].
+    pub follows: bool,
     /// Highest attribute number needed.
     pub last_attribute: i32,
     /// For [`Emit::Direct`]: attribute index and place in the result.
@@ -163,6 +165,7 @@ pub unsafe extern "C-unwind" fn begin_custom_scan(
             into_result: Vec::new(),
             hot: std::ptr::null_mut(),
             hot_slot,
+            follows: false,
             last_attribute: wanted.recheck.last().map_or(0, |&i| i as i32 + 1),
             direct,
             pushed_qual,

@@ -30,7 +30,7 @@ use crate::errors::{ColdError, or_raise};
 use crate::settings;
 use crate::slot_writer::RowMemory;
 use crate::stop_point;
-use crate::store::directory::{self, GroupState, PlacedEntry};
+use crate::store::directory::{self, GroupFlags, GroupState, PlacedEntry};
 use crate::store::group;
 use crate::store::marks::{self, Route};
 use crate::store::row_set::RowSet;
@@ -83,6 +83,15 @@ impl Old {
     fn is_much_hidden(&self) -> bool {
         let hidden = self.hidden_rows();
         hidden > 0 && hidden >= self.placed.entry.row_count / HIDDEN_SHARE
+    }
+
+    /// Whether every snapshot sees its rows, here or at an older place.
+    fn is_seen_by_all(&self, horizon: pg_sys::TransactionId) -> bool {
+        let entry = &self.placed.entry;
+        // SAFETY: a comparison of two transaction ids; those that are not normal precede all others.
+        entry.flags.contain(GroupFlags::MOVED_ROWS)
+            || unsafe { pg_sys::TransactionIdPrecedes(entry.origin.xid, horizon) }
+                && !entry.flags.contain(GroupFlags::LATE_ROWS)
     }
 
     fn is_hidden(&self, row: u32) -> bool {
@@ -293,7 +302,11 @@ unsafe fn write_successor(
             rows = rows.reordered(order);
         }
         stop_point!("merge_reserve");
-        let placed = directory::reserve(store, rows.row_count() as u32, cid)?;
+        let mut placed = directory::reserve(store, rows.row_count() as u32, cid)?;
+        let horizon = pg_sys::GetOldestNonRemovableTransactionId(table.raw());
+        if run.iter().all(|old| old.is_seen_by_all(horizon)) {
+            placed.entry.flags = GroupFlags::MOVED_ROWS;
+        }
         group::write(store, &placed, &rows, task.policy.effort, cid)?;
         stop_point!("merge_index_insert");
         let mut indexes = Indexes::open(table.raw());

@@ -17,7 +17,7 @@ use super::sort;
 use super::table::{StepTable, Task};
 use crate::errors::{ColdError, or_raise};
 use crate::stop_point;
-use crate::store::directory::{self, GroupEntry, GroupState, PlacedEntry};
+use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
 use crate::types::TableLayout;
 
 /// Index entries between two looks for waiters.
@@ -246,6 +246,7 @@ impl<'a> Move<'a> {
             value_id,
             footer_bytes: encoded.footer.len() as u32,
             body_bytes: encoded.body.len() as u64,
+            flags: GroupFlags::MOVED_ROWS,
             ..placed.entry
         };
         if may_return_tail {

@@ -9,6 +9,7 @@ use howdah_bridge::ffi::unguarded;
 use pgrx::{pg_guard, pg_sys};
 
 use super::pending;
+use crate::store::marks::elsewhere;
 use crate::store::pending_marks;
 
 static mut PREVIOUS_EXECUTOR_START: pg_sys::ExecutorStart_hook_type = None;
@@ -57,6 +58,7 @@ unsafe extern "C-unwind" fn at_transaction_event(
         XACT_EVENT_ABORT | XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => {
             pending::reset();
             pending_marks::reset();
+            elsewhere::reset();
             crate::am::cold_rows::reset();
             crate::am::fetch::reset();
             crate::slot_writer::reset();

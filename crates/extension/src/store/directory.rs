@@ -64,6 +64,8 @@ impl GroupFlags {
     pub const BITMAPS: GroupFlags = GroupFlags(2);
     /// There may be lists of rows that are younger than the group.
     pub const LATE_ROWS: GroupFlags = GroupFlags(4);
+    /// The group was filled by moving rows that every snapshot saw.
+    pub const MOVED_ROWS: GroupFlags = GroupFlags(8);
 
     pub fn contain(self, other: GroupFlags) -> bool {
         self.0 & other.0 == other.0
@@ -71,7 +73,7 @@ impl GroupFlags {
 
     /// Whether every row of the group is there for everybody who sees the group.
     pub fn are_clear(self) -> bool {
-        self.0 == 0
+        self.without(GroupFlags::MOVED_ROWS).0 == 0
     }
 
     pub fn without(self, other: GroupFlags) -> GroupFlags {

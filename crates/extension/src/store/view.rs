@@ -16,9 +16,10 @@ use howdah_columnar::{Column, RowColumn, Value};
 use pgrx::pg_sys;
 
 use super::directory::{self, GroupEntry, GroupState};
+use super::marks::{self, elsewhere};
 use super::open_group::{self, OpenGroup};
 use super::row_set::RowSet;
-use super::{changes, emptied, listing, marks};
+use super::{changes, emptied, listing};
 use crate::errors::{ColdError, or_raise};
 use crate::load::{self, PendingGroup};
 use crate::types::{AttributeLayout, TableLayout, datum_of};
@@ -139,7 +140,22 @@ impl ColdView {
             return Ok(None);
         }
         // SAFETY: as for this function.
-        unsafe { marks::hidden_from(store, group.entry(), self.snapshot) }
+        unsafe {
+            let hidden = marks::hidden_from(store, group.entry(), self.snapshot)?;
+            if !elsewhere::may_hide(self.snapshot) {
+                return Ok(hidden);
+            }
+            let changed = elsewhere::hidden_rows(store, group.entry(), self.snapshot)?;
+            Ok(match (hidden, changed) {
+                (Some(mut hidden), Some(changed)) => {
+                    changed.iter().for_each(|row| {
+                        hidden.insert(row);
+                    });
+                    Some(hidden)
+                }
+                (hidden, changed) => hidden.or(changed),
+            })
+        }
     }
 }
 

@@ -163,11 +163,20 @@ fn try_seed(
     Ok(())
 }
 
-/// Writes a report beside the servers' directories, where it outlives them.
 fn keep(mode: Mode, seed: u64, what: &str, report: &str) -> anyhow::Result<()> {
+    write_report(
+        &format!("{mode:?}-{seed}-{what}.sql").to_lowercase(),
+        report,
+    )
+}
+
+/// Writes a report beside the servers' directories, where it outlives them.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write_report(name: &str, report: &str) -> anyhow::Result<()> {
     let directory = Paths::from_environment()?.home.join("differences");
     fs::create_dir_all(&directory)?;
-    let name = format!("{mode:?}-{seed}-{what}.sql").to_lowercase();
     let file = directory.join(name);
     fs::write(&file, report).with_context(|| format!("cannot write {}", file.display()))
 }

@@ -10,7 +10,7 @@ use super::worlds::{World, Worlds};
 use crate::cluster::query;
 
 /// Differences from heap that docs/limits.md names, as narrowly as they can be told.
-const ROW_MOVED: &str = "40001: a row moved after the snapshot was taken";
+const WAYS_LOST: &str = "40001: the table was rewritten after the snapshot was taken";
 const GROUP_LOCKED: &str = "a row group was locked as a whole";
 const STORE_REINDEXED: &str = "REINDEX TABLE kept a reader from the cold rows";
 const COARSE_READS: &str =
@@ -18,6 +18,9 @@ const COARSE_READS: &str =
 const HEAP_WAITS: &str =
     "FOR KEY SHARE, told not to wait: heap waits for a later version's changer";
 const OTHER_PLAN: &str = "a cursor's plan used an index in one world only";
+/// Of PostgreSQL 18.6, not of howdah: rows inserted, updated and rolled back to before that by the transaction that
+/// clusters their table are gone from a heap.
+const HEAP_LOSES: &str = "heap loses rows: CLUSTER behind ROLLBACK TO";
 const DEADLOCK_FOUND: &str = "40P01: heap waits for the holders of a row one after the other";
 /// Several sessions that are woken at once race for the same rows, on heap as well.
 const RACED: &str = "several waited and went on in another order";
@@ -53,7 +56,7 @@ pub(super) fn play(
         blocks: vec![Block::None; script.session_count],
         arbiter_asked: false,
         has_compacted: workers_compact,
-        workers_compact,
+        rolled_back_to: false,
         tally,
     };
     let verdict = player.play(&script.steps);
@@ -67,20 +70,19 @@ pub(super) fn play(
 enum Block {
     None,
     ReadCommitted,
-    /// Its snapshot may be older than a move of rows.
+    /// Its snapshot may be older than a rewrite that loses the ways to new versions of rows.
     OldSnapshot {
         is_serializable: bool,
-        rows_moved: bool,
+        ways_lost: bool,
     },
 }
 
 impl Block {
-    /// Where background workers compact, rows may have moved at any time.
-    fn begun_by(text: &str, workers_compact: bool) -> Block {
+    fn begun_by(text: &str) -> Block {
         if text.contains("REPEATABLE READ") || text.contains("SERIALIZABLE") {
             Block::OldSnapshot {
                 is_serializable: text.contains("SERIALIZABLE"),
-                rows_moved: workers_compact,
+                ways_lost: false,
             }
         } else {
             Block::ReadCommitted
@@ -98,8 +100,8 @@ struct Player<'p> {
     arbiter_asked: bool,
     /// Whether there may be cold rows.
     has_compacted: bool,
-    /// Whether background workers make rows cold, which no step of the script tells.
-    workers_compact: bool,
+    /// Whether the only session has rolled back a part of its transaction.
+    rolled_back_to: bool,
     tally: &'p mut Tally,
 }
 
@@ -148,14 +150,14 @@ impl Player<'_> {
             return Ok(verdict);
         }
         if text.starts_with("BEGIN") {
-            self.blocks[session] = Block::begun_by(text, self.workers_compact);
+            self.blocks[session] = Block::begun_by(text);
         } else if text.ends_with("AND CHAIN") {
             self.blocks[session] = match self.blocks[session] {
                 Block::OldSnapshot {
                     is_serializable, ..
                 } => Block::OldSnapshot {
                     is_serializable,
-                    rows_moved: self.workers_compact,
+                    ways_lost: false,
                 },
                 other => other,
             };
@@ -168,13 +170,19 @@ impl Player<'_> {
         Ok(Verdict::Agreed)
     }
 
-    /// A statement of the only session. One that meets a row which has moved is left out in the heap
-    /// world too.
+    /// A statement of the only session. One that finds no way to a row is left out in the heap world too.
     fn alone(&mut self, text: &str, ends_block: bool) -> anyhow::Result<Verdict> {
+        self.note_rewrite(text);
+        self.rolled_back_to |= text.starts_with("ROLLBACK TO");
+        self.rolled_back_to &= !ends_block;
+        if self.rolled_back_to && text.starts_with("CLUSTER") {
+            self.tally.limit(HEAP_LOSES);
+            return Ok(Verdict::CutShort);
+        }
         let is_guarded = matches!(
             self.blocks[0],
             Block::OldSnapshot {
-                rows_moved: true,
+                ways_lost: true,
                 ..
             }
         );
@@ -188,7 +196,7 @@ impl Player<'_> {
         };
         self.count(0, text, &ours);
         if is_guarded && matches!(&ours[..], [(_, outcome)] if outcome.has_code("40001")) {
-            self.tally.limit(ROW_MOVED);
+            self.tally.limit(WAYS_LOST);
             // Sequences have moved on, or a cursor is gone, in one world only.
             if self.has_sequences || text.starts_with("FETCH") {
                 return Ok(Verdict::CutShort);
@@ -250,8 +258,8 @@ impl Player<'_> {
         if verdict == Verdict::Agreed {
             return Ok(verdict);
         }
-        let limit = if self.meets_moved_row(&ours, &heaps) {
-            ROW_MOVED
+        let limit = if self.meets_lost_way(&ours, &heaps) {
+            WAYS_LOST
         } else if self.meets_group_lock(text, &holders, &ours, &heaps)? {
             GROUP_LOCKED
         } else if (self.arbiter_asked || self.has_compacted)
@@ -293,20 +301,19 @@ impl Player<'_> {
         self.tally.statement(text, own.map(|(_, outcome)| outcome));
     }
 
-    /// Whether a session with an old snapshot failed on a row that may have moved since, and not
+    /// Whether a session with an old snapshot failed on a row whose way was lost since, and not
     /// on heap.
-    fn meets_moved_row(&self, ours: &Ended, heaps: &Ended) -> bool {
+    fn meets_lost_way(&self, ours: &Ended, heaps: &Ended) -> bool {
         ours.iter().any(|(session, outcome)| {
-            let moved = matches!(
+            let lost = matches!(
                 self.blocks[*session],
                 Block::OldSnapshot {
-                    rows_moved: true,
+                    ways_lost: true,
                     ..
                 }
             );
             let heaps = heaps.iter().find(|(number, _)| number == session);
-            moved
-                && outcome.has_code("40001")
+            lost && outcome.has_code("40001")
                 && heaps.is_none_or(|(_, outcome)| !outcome.has_code("40001"))
         })
     }
@@ -482,7 +489,7 @@ impl Player<'_> {
 
     fn maintain(&mut self, text: &str) -> anyhow::Result<Verdict> {
         self.choose_truncation()?;
-        self.note_move();
+        self.note_rewrite(text);
         for world in [&mut *self.howdah, &mut *self.heap] {
             if let Some(complaint) = maintenance(&mut world.control, text) {
                 return Ok(Verdict::Differs(complaint));
@@ -500,17 +507,17 @@ impl Player<'_> {
         match maintenance(&mut self.howdah.control, &call) {
             Some(complaint) => Ok(Verdict::Differs(complaint)),
             None => {
-                self.note_move();
                 self.has_compacted = true;
                 self.compare_contents()
             }
         }
     }
 
-    fn note_move(&mut self) {
+    fn note_rewrite(&mut self, text: &str) {
+        let rewrites = text.starts_with("CLUSTER") || text.starts_with("VACUUM (FULL)");
         for block in &mut self.blocks {
-            if let Block::OldSnapshot { rows_moved, .. } = block {
-                *rows_moved = true;
+            if let Block::OldSnapshot { ways_lost, .. } = block {
+                *ways_lost |= rewrites;
             }
         }
     }

@@ -339,7 +339,7 @@ impl Scene {
                 "WITH gone AS (DELETE FROM t WHERE id = {id} RETURNING *) INSERT INTO t SELECT id + {fresh}, NULL, 'moved' FROM gone RETURNING id"
             ),
             // An old snapshot may see a deleted row and our own of the same key.
-            _ => "SELECT * FROM t WHERE id > 0 ORDER BY id, word".into(),
+            _ => "SELECT * FROM t WHERE id > 0 ORDER BY id, word, k".into(),
         }
     }
 

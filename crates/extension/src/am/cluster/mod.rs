@@ -47,10 +47,11 @@ mod order;
 
 use howdah_bridge::rewrite::bar_key_sharers;
 use howdah_bridge::tuple_sort::TupleSort;
-use pgrx::{pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
 
-use crate::errors::or_raise;
+use crate::errors::{or_raise, refuse};
 use crate::load;
+use crate::store::marks::elsewhere;
 use cold::ColdCopy;
 use hot::HotCopy;
 use order::ColdOrder;
@@ -103,6 +104,13 @@ unsafe extern "C-unwind" fn relation_copy_for_cluster(
     // the index too.
     unsafe {
         let oid = (*old_table).rd_id;
+        if elsewhere::needs_ways(oid) {
+            refuse(
+                PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE,
+                "could not serialize access due to concurrent update".into(),
+                Some("Rows that this transaction has changed were moved by compaction after it took its snapshot. Try again.".into()),
+            );
+        }
         load::flush_relation(oid);
         let work = Rewriting {
             old_table,

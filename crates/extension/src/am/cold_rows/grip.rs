@@ -9,9 +9,9 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use pgrx::{PgSqlErrorCode, pg_sys};
 
-use crate::am::fetch::sees_row;
 use crate::am::last_change;
 use crate::am::moment::Moment;
+use crate::am::point_reader::sees_row_somewhere;
 use crate::errors::{ColdError, or_raise, refuse};
 use crate::stop_point;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
@@ -679,7 +679,7 @@ pub(super) unsafe fn grip_for_change(
             }
             return Err(result);
         };
-        if !crosscheck.is_null() && !sees_row(&grip.store, rel, grip.row, crosscheck) {
+        if !crosscheck.is_null() && !sees_row_somewhere(&grip.store, rel, grip.row, crosscheck) {
             *tmfd = pg_sys::TM_FailureData {
                 ctid: row.tid(),
                 cmax: pg_sys::InvalidCommandId,

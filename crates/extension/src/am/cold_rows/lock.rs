@@ -8,7 +8,8 @@ use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgSqlErrorCode, pg_sys};
 
 use super::grip::{Grip, Standing, grip, known_there};
-use crate::am::fetch::{PointReader, fetch_placed};
+use crate::am::modify::moved_meanwhile;
+use crate::am::point_reader::{PointReader, fetch_placed};
 use crate::am::{heap, last_row};
 use crate::errors::{or_raise, refuse};
 use crate::stop_point;
@@ -35,19 +36,22 @@ pub unsafe fn lock(
     let mut traversed = false;
     // SAFETY: as for this function.
     unsafe {
+        // The caller goes on with the place that he has named, or with that of a later version; not with a place that his
+        // snapshot may not see.
+        let mut at = *tid;
         loop {
-            let (result, failure) = match RowNumber::from_tid(&*tid) {
+            let (result, failure) = match RowNumber::from_tid(&at) {
                 Some(row) => {
                     let mut failure = pg_sys::TM_FailureData::default();
                     let result =
                         lock_cold(rel, row, slot, cid, mode, wait_policy, flags, &mut failure);
                     (result, failure)
                 }
-                None => match meet(rel, *tid, wait_policy) {
+                None => match meet(rel, at, wait_policy) {
                     Meeting::Hot(_pin) => {
                         let result = (heap().tuple_lock.unwrap_unchecked())(
                             rel,
-                            tid,
+                            &mut at,
                             snapshot,
                             slot,
                             cid,
@@ -56,6 +60,9 @@ pub unsafe fn lock(
                             flags,
                             tmfd,
                         );
+                        if (*tmfd).traversed {
+                            *tid = at;
+                        }
                         (*tmfd).traversed |= traversed;
                         return result;
                     }
@@ -75,13 +82,20 @@ pub unsafe fn lock(
                 traversed,
                 ..failure
             };
+            if let Some(row) = moved_meanwhile(at, result, &failure) {
+                at = row.tid();
+                continue;
+            }
             if result != TM_Updated || !to_the_last {
                 return result;
             }
             traversed = true;
             (*tmfd).traversed = true;
             match follow(rel, failure.ctid, failure.xmax, cid, wait_policy) {
-                Version::Live(next) => *tid = next,
+                Version::Live(next) => {
+                    at = next;
+                    *tid = next;
+                }
                 Version::Gone => return TM_Deleted,
                 Version::WouldBlock => return TM_WouldBlock,
                 Version::MovedAway => refuse(

@@ -3,7 +3,7 @@
 //! ```text
 //!   1  lock the group for row work, then the row      (bridge::cold_lock)
 //!   2  what has become of the row by now?
-//!        its group was merged away ──> updated, to its place in the new group
+//!        its group was merged away ──> updated, to its place in the new group: the caller goes on there
 //!        a mark is in force        ──> deleted, updated, or changed by ourselves
 //!        a running transaction has marked it ──> give the row back, wait for that, from 1 on
 //!   3  nothing: write the mark      (an update inserts the new version, hot, before)
@@ -44,7 +44,7 @@ use crate::errors::or_raise;
 use crate::load;
 use crate::stop_point;
 use crate::store::directory::{self, GroupState};
-use crate::store::marks::{self, RowFate};
+use crate::store::marks::{self, RowFate, elsewhere};
 use crate::store::pending_marks;
 use crate::store::view::point_value;
 
@@ -65,6 +65,7 @@ unsafe fn hide(
     // SAFETY: the relation is open.
     unsafe {
         let oid = (*rel).rd_id;
+        elsewhere::note(oid, &placed.entry);
         let many = may_collect
             && Locks::of(rel).holds_bulk(placed.entry.group(), RowLock::Update)
             && Located::recall(store, row, |l| l.count_change(cid) >= FEW_CHANGES).unwrap_or(false);

@@ -59,40 +59,86 @@ pub fn forwarded(
     group: u32,
     row: RowNumber,
 ) -> Result<Option<(RowNumber, pg_sys::TransactionId)>, ColdError> {
-    let mut found = None;
-    store.visit(FORWARD_ID, group as i32..=group as i32, &mut |shown| {
-        if !in_force(&shown) {
-            return ControlFlow::Continue(());
-        }
-        found = Some((shown.payload.to_vec(), writer_of(&shown).0));
-        ControlFlow::Break(())
-    });
-    let Some((bytes, by)) = found else {
+    let Some(places) = Places::of(store, group)? else {
         return Ok(None);
     };
-    if bytes.len() != FORWARD_BYTES || bytes[24..] != fnv1a(&bytes[..24]).to_le_bytes() {
-        return Err(ColdError::DamagedMark { group });
-    }
-    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
-    let first = u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default());
-    let (value_id, value_bytes, kind) = (word(8), word(12), word(16));
-    let mut table = vec![0; value_bytes as usize];
-    if value_id != 0 {
-        store.read_value(value_id, 0, &mut table)?;
-    }
     let position = (row.cold_block() - group) * ROWS_PER_COLD_BLOCK as u32
         + (row.0 % ROWS_PER_COLD_BLOCK) as u32;
-    let place = if kind == 1 {
-        let at = position as usize * 4;
-        let place = table.get(at..at + 4).and_then(|b| b.try_into().ok());
-        place.map_or(Route::DROPPED, u32::from_le_bytes)
-    } else {
-        let dropped = RowSet::from_bytes(&table);
-        if dropped.contains(position) {
-            Route::DROPPED
-        } else {
-            position - dropped.count_below(position)
+    Ok(places.place_of(position).map(|place| (place, places.by)))
+}
+
+/// Where the rows of one merged group are now.
+pub struct Places {
+    first: u64,
+    by: pg_sys::TransactionId,
+    map: Map,
+}
+
+enum Map {
+    Scattered(Vec<u8>),
+    InOrder { dropped: RowSet },
+}
+
+impl Places {
+    /// `None` if the group was not merged.
+    pub fn of(store: &ColdStore, group: u32) -> Result<Option<Places>, ColdError> {
+        let mut found = None;
+        store.visit(FORWARD_ID, group as i32..=group as i32, &mut |shown| {
+            if !in_force(&shown) {
+                return ControlFlow::Continue(());
+            }
+            found = Some((shown.payload.to_vec(), writer_of(&shown).0));
+            ControlFlow::Break(())
+        });
+        let Some((bytes, by)) = found else {
+            return Ok(None);
+        };
+        if bytes.len() != FORWARD_BYTES || bytes[24..] != fnv1a(&bytes[..24]).to_le_bytes() {
+            return Err(ColdError::DamagedMark { group });
         }
-    };
-    Ok((place != Route::DROPPED).then(|| (RowNumber(first + u64::from(place)), by)))
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
+        let first = u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default());
+        let (value_id, value_bytes, kind) = (word(8), word(12), word(16));
+        let mut table = vec![0; value_bytes as usize];
+        if value_id != 0 {
+            store.read_value(value_id, 0, &mut table)?;
+        }
+        let map = match kind {
+            1 => Map::Scattered(table),
+            _ => Map::InOrder {
+                dropped: RowSet::from_bytes(&table),
+            },
+        };
+        Ok(Some(Places { first, by, map }))
+    }
+
+    /// The new numbers of the rows at the first `row_count` positions; without those that went nowhere.
+    pub fn iter(&self, row_count: u32) -> impl Iterator<Item = (u32, RowNumber)> {
+        let mut dropped_before = 0;
+        (0..row_count).filter_map(move |position| {
+            let place = match &self.map {
+                Map::Scattered(_) => self.place_of(position)?,
+                Map::InOrder { dropped } if dropped.contains(position) => {
+                    dropped_before += 1;
+                    return None;
+                }
+                Map::InOrder { .. } => RowNumber(self.first + u64::from(position - dropped_before)),
+            };
+            Some((position, place))
+        })
+    }
+
+    /// The new number of the row that was at the position; `None` if it went nowhere.
+    fn place_of(&self, position: u32) -> Option<RowNumber> {
+        let place = match &self.map {
+            Map::Scattered(table) => {
+                let at = position as usize * 4;
+                let bytes = table.get(at..at + 4)?;
+                u32::from_le_bytes(bytes.try_into().ok()?)
+            }
+            Map::InOrder { dropped } if dropped.contains(position) => Route::DROPPED,
+            Map::InOrder { dropped } => position - dropped.count_below(position),
+        };
+        (place != Route::DROPPED).then(|| RowNumber(self.first + u64::from(place)))
+    }
 }

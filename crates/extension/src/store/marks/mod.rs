@@ -26,6 +26,7 @@
 mod bitmap;
 mod bulk;
 mod copy;
+pub mod elsewhere;
 mod fates;
 mod forward;
 mod late;

@@ -1,0 +1,136 @@
+//! Following rows that a snapshot sees at an old place to where they are now.
+//!
+//! Two want to know what has become of them there. A serializable transaction locks the row at its new place too
+//! ([`super::serializable`]); and who has changed the row there himself must not see it any more
+//! ([`elsewhere`]). All others read on without a look.
+
+use howdah_bridge::hot::moved_to;
+use howdah_bridge::predicate::{is_serializable, lock_row};
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::{RowNumber, is_cold};
+use pgrx::pg_sys;
+
+use crate::errors::{ColdError, or_raise};
+use crate::store::directory;
+use crate::store::marks::{self, elsewhere};
+
+/// Whether rows that the snapshot sees are to be followed.
+///
+/// # Safety
+/// `snapshot` is valid.
+#[inline]
+pub unsafe fn is_wanted(snapshot: pg_sys::Snapshot) -> bool {
+    // SAFETY: as for this function.
+    unsafe {
+        elsewhere::may_hide(snapshot)
+            || is_serializable() && (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC
+    }
+}
+
+/// Follows a row that was read by TID. Whether this transaction has changed it where it is now: the slot is empty
+/// then.
+///
+/// # Safety
+/// `rel` is open and locked, the snapshot valid; the slot holds a row of the relation that is pinned, if it is
+/// a hot one.
+#[inline]
+pub unsafe fn hides_hot(
+    rel: pg_sys::Relation,
+    slot: *mut pg_sys::TupleTableSlot,
+    snapshot: pg_sys::Snapshot,
+) -> bool {
+    // SAFETY: as for this function.
+    unsafe { is_wanted(snapshot) && follow_hot(rel, slot, snapshot) }
+}
+
+unsafe fn follow_hot(
+    rel: pg_sys::Relation,
+    slot: *mut pg_sys::TupleTableSlot,
+    snapshot: pg_sys::Snapshot,
+) -> bool {
+    // SAFETY: as for `hides_hot`.
+    unsafe {
+        if is_cold(&(*slot).tts_tid) {
+            return false;
+        }
+        let tuple = (*slot.cast::<pg_sys::BufferHeapTupleTableSlot>())
+            .base
+            .tuple;
+        if tuple.is_null() {
+            return false;
+        }
+        let header = (*tuple).t_data;
+        let hides = moved_to(header).is_some_and(|row| {
+            let has_moved = pg_sys::TransactionIdDidCommit((*header).t_choice.t_heap.t_xmax);
+            if !has_moved && !is_serializable() {
+                return false;
+            }
+            let Some(store) = ColdStore::open(rel, pg_sys::AccessShareLock) else {
+                return false;
+            };
+            let changed = or_raise((*rel).rd_id, follow(&store, rel, row, snapshot));
+            // Where a mover has not come to its end, or gave up, nobody has changed anything yet.
+            has_moved && changed
+        });
+        if hides {
+            howdah_bridge::slot::clear(slot);
+        }
+        hides
+    }
+}
+
+/// Follows a cold row that was read to where it was moved. Whether this transaction has changed it there.
+///
+/// # Safety
+/// `rel` is open and locked, `store` its cold store, the snapshot valid and [wanted](is_wanted).
+pub unsafe fn hides(
+    store: &ColdStore,
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    snapshot: pg_sys::Snapshot,
+) -> Result<bool, ColdError> {
+    // SAFETY: as for this function.
+    unsafe {
+        match moved_on(store, row)? {
+            None => Ok(false),
+            Some(next) => follow(store, rel, next, snapshot),
+        }
+    }
+}
+
+/// Looks who has changed a row at the place that it was moved to, or where it was moved from there.
+unsafe fn follow(
+    store: &ColdStore,
+    rel: pg_sys::Relation,
+    mut row: RowNumber,
+    snapshot: pg_sys::Snapshot,
+) -> Result<bool, ColdError> {
+    // SAFETY: as for `hides`.
+    unsafe {
+        loop {
+            if is_serializable() {
+                lock_row(rel, row, snapshot);
+            }
+            let in_force = &raw mut pg_sys::SnapshotSelfData;
+            if let Some(placed) = directory::group_of(store, row, in_force)? {
+                return marks::hides(store, &placed.entry, row, snapshot);
+            }
+            match moved_on(store, row)? {
+                None => return Ok(false),
+                Some(next) => row = next,
+            }
+        }
+    }
+}
+
+/// Where a row is whose group is gone.
+unsafe fn moved_on(store: &ColdStore, row: RowNumber) -> Result<Option<RowNumber>, ColdError> {
+    let in_force = &raw mut pg_sys::SnapshotSelfData;
+    if directory::group_of(store, row, in_force)?.is_some() {
+        return Ok(None);
+    }
+    let Some(group) = directory::nearest_group(store, row) else {
+        return Ok(None);
+    };
+    Ok(marks::forwarded(store, group, row)?.map(|(to, _)| to))
+}

@@ -1,0 +1,417 @@
+//! Reading single cold rows.
+//!
+//! A cold TID is looked up in this order: the rows of this backend's running loads, then the
+//! directory entry that covers the row, judged by the snapshot at hand. Within one scan
+//! under one MVCC snapshot the last group found is remembered.
+
+use std::rc::Rc;
+
+use howdah_bridge::predicate::{is_serializable, lock_row};
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::RowNumber;
+use pgrx::pg_sys;
+
+use super::moved;
+use crate::errors::{ColdError, or_raise};
+use crate::load;
+use crate::slot_writer::write_single;
+use crate::store::directory::{self, GroupEntry, GroupState};
+use crate::store::marks::{self, Hidden, elsewhere};
+use crate::store::open_group::{self, OpenGroup};
+use crate::store::row_set::RowSet;
+use crate::store::view::{ColdGroup, GroupRows, Wanted, fill_point, fill_whole};
+
+/// Reads single cold rows of one relation.
+#[derive(Default)]
+pub struct PointReader {
+    last: Option<LastGroup>,
+    /// By whom the row that was asked for last is hidden.
+    hidden: Option<Hidden>,
+}
+
+/// The group that was found last.
+struct LastGroup {
+    entry: GroupEntry,
+    /// The MVCC snapshot that saw it: address and curcid.
+    seen_by: (usize, pg_sys::CommandId),
+    open: Option<Rc<OpenGroup>>,
+    /// Rows of the group asked about, and what is hidden of it once they are many.
+    asked: u32,
+    hidden: Option<(RowSet, Hidden)>,
+}
+
+impl LastGroup {
+    /// Whether a row of the group is hidden, if that is known.
+    fn hides(&self, position: u32) -> Option<Hidden> {
+        match &self.hidden {
+            _ if self.entry.flags.are_clear() => Some(Hidden::No),
+            Some((rows, by)) if rows.contains(position) => Some(*by),
+            Some(_) => Some(Hidden::No),
+            None => None,
+        }
+    }
+}
+
+/// Rows of a group that are asked about one by one before all its marks are read.
+const FEW_ROWS: u32 = 32;
+
+enum Found {
+    Stored(GroupEntry, u32),
+    Pending(ColdGroup, u32),
+}
+
+impl Found {
+    fn entry(&self) -> &GroupEntry {
+        match self {
+            Found::Stored(entry, _) => entry,
+            Found::Pending(group, _) => group.entry(),
+        }
+    }
+}
+
+/// As HeapTupleSatisfiesDirty does first: the caller waits for whoever it finds here, and a row of our
+/// own running load is nobody to wait for.
+pub(super) unsafe fn name_nobody(snapshot: pg_sys::Snapshot) {
+    // SAFETY: the caller's snapshot is valid, and a dirty one.
+    unsafe {
+        (*snapshot).xmin = pg_sys::InvalidTransactionId;
+        (*snapshot).xmax = pg_sys::InvalidTransactionId;
+        (*snapshot).speculativeToken = 0;
+    }
+}
+
+pub(super) unsafe fn is_mvcc(snapshot: pg_sys::Snapshot) -> bool {
+    // SAFETY: the caller's snapshot is valid.
+    unsafe { (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC }
+}
+
+impl PointReader {
+    pub fn new() -> PointReader {
+        PointReader::default()
+    }
+
+    unsafe fn find(
+        &mut self,
+        table: pg_sys::Relation,
+        store: &ColdStore,
+        row: RowNumber,
+        snapshot: pg_sys::Snapshot,
+    ) -> Option<Found> {
+        // SAFETY: as for `fetch`.
+        unsafe {
+            if (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY {
+                name_nobody(snapshot);
+            }
+            if let Some(pending) = load::pending_row(table, row, snapshot) {
+                return pending.map(|(group, position)| Found::Pending(group, position));
+            }
+            let seen_by = (snapshot as usize, (*snapshot).curcid);
+            if is_mvcc(snapshot)
+                && let Some(last) = &self.last
+                && last.seen_by == seen_by
+                && let Some(position) = last.entry.position_of(row)
+            {
+                return Some(Found::Stored(last.entry, position));
+            }
+            let placed = or_raise((*table).rd_id, directory::group_of(store, row, snapshot))?;
+            if placed.entry.state == GroupState::Loading {
+                // Another backend's running load, seen by a dirty snapshot: the row is there,
+                // its values are not to be had. The caller waits for that transaction.
+                return Some(Found::Stored(placed.entry, 0));
+            }
+            if is_mvcc(snapshot) {
+                self.last = Some(LastGroup {
+                    entry: placed.entry,
+                    seen_by,
+                    open: None,
+                    asked: 0,
+                    hidden: None,
+                });
+            }
+            placed
+                .entry
+                .position_of(row)
+                .map(|position| Found::Stored(placed.entry, position))
+        }
+    }
+
+    /// Whether a row that was found is hidden from the snapshot.
+    unsafe fn hides(
+        &mut self,
+        store: &ColdStore,
+        found: &Found,
+        row: RowNumber,
+        snapshot: pg_sys::Snapshot,
+    ) -> Result<bool, ColdError> {
+        let entry = found.entry();
+        // SAFETY: as for `fetch`.
+        unsafe {
+            if entry.flags.are_clear() {
+                return Ok(false);
+            }
+            let asked = &mut self.hidden;
+            let mut ask = || {
+                let hidden = marks::hidden_by(store, entry, row, snapshot)?;
+                *asked = Some(hidden);
+                Ok(hidden != Hidden::No)
+            };
+            let last = match (found, &mut self.last) {
+                (Found::Stored(entry, _), Some(last))
+                    if is_mvcc(snapshot) && last.entry.group() == entry.group() =>
+                {
+                    last
+                }
+                _ => return ask(),
+            };
+            last.asked += 1;
+            if last.asked <= FEW_ROWS {
+                return ask();
+            }
+            if last.hidden.is_none() {
+                let (rows, by) = marks::hidden_rows(store, entry, snapshot)?;
+                last.hidden = Some((rows.unwrap_or_default(), by));
+            }
+            let position = entry.position_of(row);
+            self.hidden = position.and_then(|at| last.hides(at));
+            Ok(self.hidden.is_some_and(|hidden| hidden != Hidden::No))
+        }
+    }
+
+    /// Puts the row into the slot if the snapshot sees it.
+    ///
+    /// # Safety
+    /// `table` is open, `snapshot` valid, `slot` a buffer slot of the table.
+    pub unsafe fn fetch(
+        &mut self,
+        table: pg_sys::Relation,
+        row: RowNumber,
+        snapshot: pg_sys::Snapshot,
+        slot: *mut pg_sys::TupleTableSlot,
+    ) -> bool {
+        self.hidden = None;
+        // SAFETY: as for this function.
+        unsafe {
+            if !moved::is_wanted(snapshot)
+                && let Some(found) = self.fetch_from_memory(table, row, snapshot, slot)
+            {
+                return found;
+            }
+            ColdStore::open(table, pg_sys::AccessShareLock)
+                .is_some_and(|store| self.fetch_from(&store, table, row, snapshot, slot))
+        }
+    }
+
+    /// Whether the row that [`PointReader::fetch`] was asked for, and did not find, is known to be hidden from everybody.
+    ///
+    /// # Safety
+    /// `table` is open.
+    pub(super) unsafe fn is_dead_to_all(&self, table: pg_sys::Relation) -> bool {
+        let Some(Hidden::By(hider)) = self.hidden else {
+            return false;
+        };
+        // SAFETY: as for this function.
+        unsafe {
+            let horizon = pg_sys::GlobalVisTestFor(table);
+            !pg_sys::TransactionIdIsNormal(hider)
+                || pg_sys::GlobalVisTestIsRemovableXid(horizon, hider)
+        }
+    }
+
+    /// Does what [`PointReader::fetch`] does where the group is decoded and what is hidden of it known.
+    unsafe fn fetch_from_memory(
+        &mut self,
+        table: pg_sys::Relation,
+        row: RowNumber,
+        snapshot: pg_sys::Snapshot,
+        slot: *mut pg_sys::TupleTableSlot,
+    ) -> Option<bool> {
+        // SAFETY: as for `fetch`.
+        unsafe {
+            let last = self.last.as_ref()?;
+            if !is_mvcc(snapshot)
+                || last.seen_by != (snapshot as usize, (*snapshot).curcid)
+                || load::has_pending()
+            {
+                return None;
+            }
+            let position = last.entry.position_of(row)?;
+            let columns = last.open.as_ref()?.whole()?;
+            let hidden = last.hides(position)?;
+            if hidden != Hidden::No {
+                self.hidden = Some(hidden);
+                return Some(false);
+            }
+            let (tid, oid, origin) = (row.tid(), (*table).rd_id, last.entry.origin);
+            write_single(slot, tid, oid, origin, |layout, desc, datums| {
+                fill_whole(columns, position, layout, desc, datums);
+            });
+            Some(true)
+        }
+    }
+
+    /// As [`PointReader::fetch`], with the cold store already open.
+    ///
+    /// # Safety
+    /// As for [`PointReader::fetch`]; `store` is that of `table`.
+    pub unsafe fn fetch_from(
+        &mut self,
+        store: &ColdStore,
+        table: pg_sys::Relation,
+        row: RowNumber,
+        snapshot: pg_sys::Snapshot,
+        slot: *mut pg_sys::TupleTableSlot,
+    ) -> bool {
+        // SAFETY: as for `fetch`.
+        unsafe {
+            if !moved::is_wanted(snapshot) {
+                return self.read(store, table, row, snapshot, slot);
+            }
+            if is_serializable() {
+                // Locked before it is looked at, and looked at anew: see `super::serializable`.
+                lock_row(table, row, snapshot);
+                self.last = None;
+            }
+            let found = self.read(store, table, row, snapshot, slot);
+            if found && or_raise((*table).rd_id, moved::hides(store, table, row, snapshot)) {
+                howdah_bridge::slot::clear(slot);
+                return false;
+            }
+            found
+        }
+    }
+
+    unsafe fn read(
+        &mut self,
+        store: &ColdStore,
+        table: pg_sys::Relation,
+        row: RowNumber,
+        snapshot: pg_sys::Snapshot,
+        slot: *mut pg_sys::TupleTableSlot,
+    ) -> bool {
+        // SAFETY: as for `fetch`.
+        unsafe {
+            let oid = (*table).rd_id;
+            let Some(found) = self.find(table, store, row, snapshot) else {
+                return false;
+            };
+            if or_raise(oid, self.hides(store, &found, row, snapshot)) {
+                return false;
+            }
+            let (tid, origin) = (row.tid(), found.entry().origin);
+            match &found {
+                Found::Stored(entry, _) if entry.state == GroupState::Loading => {
+                    write_single(slot, tid, oid, origin, |_, _, datums| {
+                        (0..datums.values.len()).for_each(|i| datums.set_null(i));
+                    });
+                }
+                Found::Stored(entry, position) => {
+                    let group = or_raise(oid, self.open_group(store, *entry));
+                    write_single(slot, tid, oid, origin, |layout, desc, datums| {
+                        let filled = fill_point(&group, store, *position, layout, desc, datums);
+                        or_raise(oid, filled);
+                    });
+                }
+                Found::Pending(group, position) => {
+                    let rows = or_raise(oid, GroupRows::load(store, group, &Wanted::All));
+                    write_single(slot, tid, oid, origin, |layout, desc, datums| {
+                        rows.fill(*position, layout, desc, &Wanted::All, datums);
+                    });
+                }
+            }
+            true
+        }
+    }
+
+    fn open_group(
+        &mut self,
+        store: &ColdStore,
+        entry: GroupEntry,
+    ) -> Result<Rc<OpenGroup>, ColdError> {
+        match &mut self.last {
+            Some(last) if last.entry.group() == entry.group() => match &last.open {
+                Some(group) => Ok(Rc::clone(group)),
+                None => {
+                    let group = open_group::cached(store, entry)?;
+                    last.open = Some(Rc::clone(&group));
+                    Ok(group)
+                }
+            },
+            _ => open_group::cached(store, entry),
+        }
+    }
+}
+
+/// Puts a row that is known to be in a stored group into the slot.
+///
+/// # Safety
+/// As for [`PointReader::fetch`]; `store` is that of `table`, `entry` is in force.
+pub unsafe fn fetch_placed(
+    store: &ColdStore,
+    table: pg_sys::Relation,
+    row: RowNumber,
+    entry: GroupEntry,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> bool {
+    let Some(position) = entry.position_of(row) else {
+        return false;
+    };
+    // SAFETY: as for this function.
+    unsafe {
+        let oid = (*table).rd_id;
+        let group = or_raise(oid, open_group::cached(store, entry));
+        write_single(
+            slot,
+            row.tid(),
+            oid,
+            entry.origin,
+            |layout, desc, datums| {
+                or_raise(
+                    oid,
+                    fill_point(&group, store, position, layout, desc, datums),
+                );
+            },
+        );
+    }
+    true
+}
+
+/// Whether the snapshot sees a cold row, here.
+///
+/// # Safety
+/// `rel` is open, `store` is its cold store, `snapshot` valid.
+pub unsafe fn sees_row(
+    store: &ColdStore,
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    snapshot: pg_sys::Snapshot,
+) -> bool {
+    // SAFETY: as for this function.
+    unsafe {
+        let Some(found) = PointReader::new().find(rel, store, row, snapshot) else {
+            return false;
+        };
+        let oid = (*rel).rd_id;
+        if or_raise(oid, marks::hides(store, found.entry(), row, snapshot)) {
+            return false;
+        }
+        let follows = moved::is_wanted(snapshot);
+        !follows || !or_raise(oid, moved::hides(store, rel, row, snapshot))
+    }
+}
+
+/// Whether the snapshot sees a cold row, here or where it was before it moved.
+///
+/// # Safety
+/// As for [`sees_row`].
+pub unsafe fn sees_row_somewhere(
+    store: &ColdStore,
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    snapshot: pg_sys::Snapshot,
+) -> bool {
+    // SAFETY: as for this function.
+    unsafe {
+        sees_row(store, rel, row, snapshot)
+            || or_raise((*rel).rd_id, elsewhere::is_seen(store, row, snapshot))
+    }
+}

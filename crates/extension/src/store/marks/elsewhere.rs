@@ -1,0 +1,257 @@
+//! Changes of rows that an own snapshot sees at an older place.
+//!
+//! A snapshot goes on seeing a row where it was when it was taken, though compaction has moved it since. The row is
+//! changed at its new place; there is the mark, and there everybody else looks. Later commands of the
+//! same transaction that still read by the old snapshot (all of them in repeatable read, those that a rule adds to a
+//! statement in read committed) have to follow the row from its old place to find the mark:
+//!
+//! ```text
+//!   hot tuple ── t_ctid ──> row of a group ── forward ──> row of its successor ── mark of our own
+//! ```
+//!
+//! Only this transaction has to: who else sees the row at its old place has a snapshot from before the move, and does
+//! not see a transaction that changed it later. A rollback makes the mark void and with it all there is; a mark
+//! is judged by the snapshot, so that a cursor opened before goes on seeing the row. Parallel workers cannot know
+//! whether there was such a change, and follow in any case.
+//!
+//! Rows are moved when every snapshot sees them, and so are most that are merged. So a row of a group that was filled
+//! by moving is seen by snapshots that do not see the group, at its old place ([`is_seen`]); that is what ON CONFLICT
+//! and the actions of foreign keys ask, who find rows by their new place. Of a merge of younger groups the ways are
+//! searched.
+//!
+//! CLUSTER and VACUUM FULL lose the ways from old places to new ones. For snapshots from before such a rewrite
+//! rows are not seen here, and fail with 40001 if they were moved; a transaction that has made such a change
+//! may not CLUSTER the table itself.
+
+use std::cell::{Cell, RefCell};
+
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
+use pgrx::pg_sys;
+
+use super::forward::Places;
+use super::{hidden_from, hides};
+use crate::errors::ColdError;
+use crate::store::directory::{self, GroupEntry, GroupFlags};
+use crate::store::rewritten;
+use crate::store::row_set::RowSet;
+
+thread_local! {
+    /// Whether this transaction may have changed rows that a snapshot of its own sees elsewhere.
+    static ANY_CHANGED: Cell<bool> = const { Cell::new(false) };
+    /// The tables of which it has changed rows that the snapshot it keeps sees elsewhere.
+    static CHANGED: RefCell<Vec<pg_sys::Oid>> = const { RefCell::new(Vec::new()) };
+}
+
+/// `IsolationUsesXactSnapshot`
+fn keeps_snapshot() -> bool {
+    // SAFETY: plain read of a global.
+    unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
+}
+
+/// To be called before a row of the group is changed.
+pub fn note(table: pg_sys::Oid, entry: &GroupEntry) {
+    let xid = entry.origin.xid;
+    // SAFETY: a comparison of two transaction ids; those that are not normal precede all others. The process
+    // announces the oldest transaction that one of its snapshots may not see.
+    if unsafe { pg_sys::TransactionIdPrecedes(xid, (*pg_sys::MyProc).xmin) } {
+        return;
+    }
+    ANY_CHANGED.set(true);
+    // SAFETY: a transaction that keeps its snapshot and changes a row has one.
+    let unseen = keeps_snapshot()
+        && unsafe { pg_sys::XidInMVCCSnapshot(xid, pg_sys::GetTransactionSnapshot()) };
+    if unseen && !needs_ways(table) {
+        CHANGED.with_borrow_mut(|tables| tables.push(table));
+    }
+}
+
+/// The transaction is over.
+pub fn reset() {
+    if ANY_CHANGED.replace(false) {
+        CHANGED.with_borrow_mut(Vec::clear);
+    }
+}
+
+/// Whether this transaction would see rows of the table again that it has changed, if the ways to them were lost.
+pub fn needs_ways(table: pg_sys::Oid) -> bool {
+    CHANGED.with_borrow(|tables| tables.contains(&table))
+}
+
+/// Whether rows that this snapshot sees must be followed to where they were moved.
+///
+/// # Safety
+/// `snapshot` is valid, or NULL where ANALYZE scans.
+#[inline]
+pub unsafe fn may_hide(snapshot: pg_sys::Snapshot) -> bool {
+    // SAFETY: as for this function.
+    unsafe {
+        let in_worker = || {
+            pg_sys::ParallelWorkerNumber >= 0
+                && pg_sys::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId
+        };
+        (ANY_CHANGED.get() || in_worker())
+            && !snapshot.is_null()
+            && (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC
+    }
+}
+
+/// The rows of a group that were changed, for the snapshot, where they are now; `None` if there are none or the
+/// group is still in force.
+///
+/// # Safety
+/// `snapshot` is valid.
+pub unsafe fn hidden_rows(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    snapshot: pg_sys::Snapshot,
+) -> Result<Option<RowSet>, ColdError> {
+    let in_force = &raw mut pg_sys::SnapshotSelfData;
+    if directory::group_of(store, entry.first_row, in_force)?.is_some() {
+        return Ok(None);
+    }
+    // SAFETY: as for this function.
+    unsafe { changed_behind(store, entry.group(), entry.row_count, snapshot) }
+}
+
+/// The same for the first rows of a group that is gone.
+unsafe fn changed_behind(
+    store: &ColdStore,
+    group: u32,
+    row_count: u32,
+    snapshot: pg_sys::Snapshot,
+) -> Result<Option<RowSet>, ColdError> {
+    let Some((places, next)) = successor_of(store, group, row_count)? else {
+        return Ok(None);
+    };
+    // SAFETY: as for the caller.
+    let changed = unsafe {
+        match next {
+            Successor::InForce(entry) => hidden_from(store, &entry, snapshot)?,
+            Successor::Gone(group) => changed_behind(store, group, MOST_ROWS, snapshot)?,
+        }
+    };
+    let Some(changed) = changed else {
+        return Ok(None);
+    };
+    let start = next.first_row().0;
+    let mut rows = RowSet::with_bound(row_count);
+    for (position, place) in places.iter(row_count) {
+        if changed.contains((place.0 - start) as u32) {
+            rows.insert(position);
+        }
+    }
+    Ok((!rows.is_empty()).then_some(rows))
+}
+
+/// The most rows that a group of unknown size has.
+const MOST_ROWS: u32 = howdah_columnar::MAX_ROWS as u32;
+
+/// The group that the rows of one that is gone went to: they all went to one.
+enum Successor {
+    InForce(GroupEntry),
+    Gone(u32),
+}
+
+impl Successor {
+    fn first_row(&self) -> RowNumber {
+        match self {
+            Successor::InForce(entry) => entry.first_row,
+            Successor::Gone(group) => RowNumber(u64::from(*group) * ROWS_PER_COLD_BLOCK),
+        }
+    }
+}
+
+fn successor_of(
+    store: &ColdStore,
+    group: u32,
+    row_count: u32,
+) -> Result<Option<(Places, Successor)>, ColdError> {
+    let Some(places) = Places::of(store, group)? else {
+        return Ok(None);
+    };
+    let Some((_, first)) = places.iter(row_count).next() else {
+        return Ok(None);
+    };
+    let in_force = &raw mut pg_sys::SnapshotSelfData;
+    let next = match directory::group_of(store, first, in_force)? {
+        Some(next) => Some(Successor::InForce(next.entry)),
+        None => directory::nearest_group(store, first).map(Successor::Gone),
+    };
+    Ok(next.map(|next| (places, next)))
+}
+
+/// Whether the snapshot, which does not see the row's group, sees the row at an older place, and its transaction
+/// has not changed it.
+///
+/// # Safety
+/// `snapshot` is valid.
+pub unsafe fn is_seen(
+    store: &ColdStore,
+    row: RowNumber,
+    snapshot: pg_sys::Snapshot,
+) -> Result<bool, ColdError> {
+    // SAFETY: as for this function.
+    unsafe {
+        if !keeps_snapshot()
+            || (*snapshot).snapshot_type != pg_sys::SnapshotType::SNAPSHOT_MVCC
+            || rewritten::is_unseen(store, snapshot)
+        {
+            return Ok(false);
+        }
+        let in_force = &raw mut pg_sys::SnapshotSelfData;
+        let Some(placed) = directory::group_of(store, row, in_force)? else {
+            return Ok(false);
+        };
+        let entry = placed.entry;
+        if entry.position_of(row).is_none() || hides(store, &entry, row, snapshot)? {
+            return Ok(false);
+        }
+        Ok(entry.flags.contain(GroupFlags::MOVED_ROWS) || was_seen(store, row, snapshot)?)
+    }
+}
+
+/// Whether the row came from a group that the snapshot sees, and that was merged with others before every
+/// snapshot saw all of them.
+unsafe fn was_seen(
+    store: &ColdStore,
+    row: RowNumber,
+    snapshot: pg_sys::Snapshot,
+) -> Result<bool, ColdError> {
+    let in_force = &raw mut pg_sys::SnapshotSelfData;
+    for placed in directory::groups(store, snapshot)? {
+        let entry = placed.entry;
+        if directory::group_of(store, entry.first_row, in_force)?.is_none()
+            && let Some(position) = position_before(store, entry.group(), entry.row_count, row)?
+        {
+            let old = RowNumber(entry.first_row.0 + u64::from(position));
+            // SAFETY: as for `is_seen`.
+            return Ok(unsafe { !hides(store, &entry, old, snapshot)? });
+        }
+    }
+    Ok(false)
+}
+
+/// Where in a group that is gone the row was that is now `row`.
+fn position_before(
+    store: &ColdStore,
+    group: u32,
+    row_count: u32,
+    row: RowNumber,
+) -> Result<Option<u32>, ColdError> {
+    let Some((places, next)) = successor_of(store, group, row_count)? else {
+        return Ok(None);
+    };
+    let start = next.first_row();
+    let place = match next {
+        Successor::InForce(entry) => entry.position_of(row),
+        Successor::Gone(group) => position_before(store, group, MOST_ROWS, row)?,
+    };
+    let Some(place) = place.map(|place| RowNumber(start.0 + u64::from(place))) else {
+        return Ok(None);
+    };
+    let mut all = places.iter(row_count);
+    Ok(all
+        .find(|&(_, to)| to == place)
+        .map(|(position, _)| position))
+}
