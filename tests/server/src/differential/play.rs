@@ -266,7 +266,7 @@ impl Player<'_> {
             && self.serialization_fails(&ours, &heaps)
         {
             COARSE_READS
-        } else if self.only_heap_waits(text, session) {
+        } else if self.only_heap_waits(text, session, &heaps) {
             HEAP_WAITS
         } else if self.finds_deadlock_first(&ours) {
             DEADLOCK_FOUND
@@ -339,13 +339,13 @@ impl Player<'_> {
     }
 
     /// Whether heap has followed a row to a version whose key is being changed, and waits there,
-    /// whatever it was told (`heap_lock_updated_tuple_rec`). A cold row's newer versions are locked
-    /// as they are told.
-    fn only_heap_waits(&self, text: &str, session: usize) -> bool {
+    /// whatever it was told (`heap_lock_updated_tuple_rec`), maybe in a circle. A cold row's newer versions are
+    /// locked as they are told.
+    fn only_heap_waits(&self, text: &str, session: usize, heaps: &Ended) -> bool {
         ["FOR KEY SHARE NOWAIT", "FOR KEY SHARE SKIP LOCKED"]
             .iter()
             .any(|locking| text.contains(locking))
-            && self.heap.waiting().contains(&session)
+            && (self.heap.waiting().contains(&session) || has_failed(heaps, "40P01"))
             && !self.howdah.waiting().contains(&session)
     }
 
