@@ -137,7 +137,8 @@ unsafe fn changed_behind(
     let start = next.first_row().0;
     let mut rows = RowSet::with_bound(row_count);
     for (position, place) in places.iter(row_count) {
-        if changed.contains((place.0 - start) as u32) {
+        let there = place.0.checked_sub(start).map(|there| there as u32);
+        if there.is_some_and(|there| changed.contains(there)) {
             rows.insert(position);
         }
     }
@@ -176,7 +177,10 @@ fn successor_of(
     let in_force = &raw mut pg_sys::SnapshotSelfData;
     let next = match directory::group_of(store, first, in_force)? {
         Some(next) => Some(Successor::InForce(next.entry)),
-        None => directory::nearest_group(store, first).map(Successor::Gone),
+        // Numbers only grow: what leads back is damaged, and must not be followed for ever.
+        None => directory::nearest_group(store, first)
+            .filter(|&next| next > group)
+            .map(Successor::Gone),
     };
     Ok(next.map(|next| (places, next)))
 }
