@@ -36,6 +36,35 @@ impl<T: Shareable> Area<T> {
     }
 }
 
+/// An area with one place per backend of the server.
+pub struct PerBackend<T> {
+    name: &'static CStr,
+    memory: AtomicPtr<T>,
+}
+
+impl<T: Shareable> PerBackend<T> {
+    pub const fn new(name: &'static CStr) -> PerBackend<T> {
+        PerBackend {
+            name,
+            memory: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// The place of a backend; `None` before the server has made it, and for processes that are no backends.
+    pub fn get(&self, backend: pg_sys::ProcNumber) -> Option<&'static T> {
+        let backend = usize::try_from(backend).ok()?;
+        let memory = self.memory.load(Ordering::Acquire);
+        // SAFETY: set once, to an array of that many places, which lives as long as the server's processes.
+        (!memory.is_null() && backend < most_backends()).then(|| unsafe { &*memory.add(backend) })
+    }
+}
+
+/// Known before shared memory is asked for, and never changed.
+fn most_backends() -> usize {
+    // SAFETY: plain read of a global.
+    usize::try_from(unsafe { pg_sys::MaxBackends }).unwrap_or(0)
+}
+
 /// An area of whatever type.
 pub trait AnyArea: Sync {
     fn bytes(&self) -> usize;
@@ -51,15 +80,33 @@ impl<T: Shareable> AnyArea for Area<T> {
     }
 
     unsafe fn make(&self) {
-        // SAFETY: as for this function; zeroed bytes are a `T`.
-        unsafe {
-            let mut found = false;
-            let memory = pg_sys::ShmemInitStruct(self.name.as_ptr(), self.bytes(), &mut found);
-            if !found {
-                std::ptr::write_bytes(memory.cast::<T>(), 0, 1);
-            }
-            self.memory.store(memory.cast(), Ordering::Release);
+        // SAFETY: as for this function.
+        unsafe { make(self.name, self.bytes(), &self.memory) }
+    }
+}
+
+impl<T: Shareable> AnyArea for PerBackend<T> {
+    fn bytes(&self) -> usize {
+        size_of::<T>() * most_backends()
+    }
+
+    unsafe fn make(&self) {
+        // SAFETY: as for this function.
+        unsafe { make(self.name, self.bytes(), &self.memory) }
+    }
+}
+
+/// # Safety
+/// As for [`AnyArea::make`]; zeroed bytes are values of `T`, and fill `bytes`.
+unsafe fn make<T>(name: &CStr, bytes: usize, memory: &AtomicPtr<T>) {
+    // SAFETY: as for this function.
+    unsafe {
+        let mut found = false;
+        let made = pg_sys::ShmemInitStruct(name.as_ptr(), bytes, &mut found);
+        if !found {
+            std::ptr::write_bytes(made.cast::<u8>(), 0, bytes);
         }
+        memory.store(made.cast(), Ordering::Release);
     }
 }
 

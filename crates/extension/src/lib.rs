@@ -31,6 +31,7 @@ mod store;
 mod types;
 mod utility;
 
+use howdah_bridge::cold_lock::locker;
 use howdah_bridge::shared_memory::{self, AnyArea};
 use pgrx::{pg_guard, pg_sys};
 
@@ -41,6 +42,7 @@ static SHARED_AREAS: &[&dyn AnyArea] = &[
     &compact::SHARED,
     &store::marks::unmarked::UNMARKED,
     &store::changes::CHANGES,
+    &locker::LOCKERS,
 ];
 
 /// Called when the library is loaded.
@@ -59,6 +61,7 @@ pub extern "C-unwind" fn _PG_init() {
     shared_memory::register(SHARED_AREAS);
     settings::register();
     stop_point::register();
+    locker::register();
     compact::register();
     load::register();
     options::register();

@@ -5,6 +5,7 @@
 //! be gone on with. What belongs to this process alone goes with it and is left as it is then: a panic here
 //! would keep PostgreSQL from releasing its buffer pins, and whoever wants those buffers would wait for ever.
 
+use howdah_bridge::cold_lock::locker;
 use howdah_bridge::ffi::unguarded;
 use pgrx::{pg_guard, pg_sys};
 
@@ -60,6 +61,7 @@ unsafe extern "C-unwind" fn at_transaction_event(
             pending_marks::reset();
             elsewhere::reset();
             crate::am::cold_rows::reset();
+            locker::transaction_ends();
             crate::am::fetch::reset();
             crate::slot_writer::reset();
         }
@@ -83,7 +85,9 @@ unsafe extern "C-unwind" fn at_subtransaction_event(
             pending::flush_subtransaction(subtransaction);
             pending_marks::write_subtransaction(subtransaction);
         }
+        SUBXACT_EVENT_COMMIT_SUB => locker::subtransaction_commits(subtransaction),
         SUBXACT_EVENT_ABORT_SUB => {
+            locker::subtransaction_aborts(subtransaction);
             pending::discard_subtransaction(subtransaction);
             pending_marks::discard_subtransaction(subtransaction);
             crate::am::cold_rows::forget_locks();

@@ -9,6 +9,9 @@ use super::tally::Tally;
 use super::worlds::{World, Worlds};
 use crate::cluster::query;
 
+/// Several sessions that are woken at once race for the same rows, on heap as well.
+const RACED: &str = "several waited and went on in another order";
+
 /// Differences from heap that docs/limits.md names, as narrowly as they can be told.
 const WAYS_LOST: &str = "40001: the table was rewritten after the snapshot was taken";
 const GROUP_LOCKED: &str = "a row group was locked as a whole";
@@ -21,10 +24,6 @@ const OTHER_PLAN: &str = "a cursor's plan used an index in one world only";
 /// Of PostgreSQL 18.6, not of howdah: rows inserted, updated and rolled back to before that by the transaction that
 /// clusters their table are gone from a heap.
 const HEAP_LOSES: &str = "heap loses rows: CLUSTER behind ROLLBACK TO";
-const DEADLOCK_FOUND: &str = "40P01: heap waits for the holders of a row one after the other";
-/// Several sessions that are woken at once race for the same rows, on heap as well.
-const RACED: &str = "several waited and went on in another order";
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     Agreed,
@@ -268,9 +267,7 @@ impl Player<'_> {
             COARSE_READS
         } else if self.only_heap_waits(text, session, &heaps) {
             HEAP_WAITS
-        } else if self.finds_deadlock_first(&ours) {
-            DEADLOCK_FOUND
-        } else if waiting_count >= 2 {
+        } else if woken_count(session, &ours, &heaps) >= 2 {
             RACED
         } else {
             return Ok(verdict);
@@ -347,14 +344,6 @@ impl Player<'_> {
             .any(|locking| text.contains(locking))
             && (self.heap.waiting().contains(&session) || has_failed(heaps, "40P01"))
             && !self.howdah.waiting().contains(&session)
-    }
-
-    /// Whether a session closes a circle by waiting for all holders of a row, while on heap it waits for the
-    /// first of them still.
-    fn finds_deadlock_first(&self, ours: &Ended) -> bool {
-        ours.iter().any(|(session, outcome)| {
-            outcome.has_code("40P01") && self.heap.waiting().contains(session)
-        })
     }
 
     /// Whether somebody has locked a whole row group, and another waits for it, would have had to,
@@ -577,6 +566,19 @@ fn maintenance(control: &mut Client, text: &str) -> Option<String> {
         Outcome::Lost(why) => Some(format!("{text} lost its server: {why}")),
         _ => None,
     }
+}
+
+/// How many sessions went on because of what another one did, in either world.
+fn woken_count(acting: usize, ours: &Ended, heaps: &Ended) -> usize {
+    let mut woken: Vec<usize> = ours
+        .iter()
+        .chain(heaps)
+        .map(|(session, _)| *session)
+        .collect();
+    woken.retain(|session| *session != acting);
+    woken.sort_unstable();
+    woken.dedup();
+    woken.len()
 }
 
 fn has_failed(ended: &Ended, code: &str) -> bool {

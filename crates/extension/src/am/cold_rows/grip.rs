@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use howdah_bridge::cold_lock::{Locks, RowLock, Side, Wait};
+use howdah_bridge::cold_lock::{Locks, RowLock, Wait, locker};
 use howdah_bridge::hot::xmin_of;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
@@ -23,6 +23,8 @@ use crate::store::row_set::RowSet;
 const CHANGES_PER_GROUP: u32 = 256;
 /// Rows locked in one group before the whole group is asked for.
 const LOCKS_PER_GROUP: u32 = 1_024;
+/// Between two looks at a row that somebody else is looking at.
+const NAP_MICROSECONDS: i64 = 100;
 /// Row locks that a transaction holds before groups are asked for at once, and waited for.
 const ROWS_IN_ALL: u32 = 4_096;
 
@@ -93,8 +95,8 @@ pub(super) enum Standing {
     Gone,
 }
 
-/// Locks the row and looks at it, once nobody is about to change it in a way that the lock forbids; `None`
-/// if it would have to wait and may not. `purpose` is told to those who wonder what we wait for.
+/// Locks the row and looks at it, once nobody is in the way and nobody is about to change it in a way that the lock forbids;
+/// `None` if it would have to wait and may not. `purpose` is told to those who wonder what we wait for.
 ///
 /// # Safety
 /// `rel` is open and locked for writing or row locks.
@@ -106,93 +108,90 @@ pub(super) unsafe fn grip(
     cid: pg_sys::CommandId,
     purpose: pg_sys::XLTW_Oper::Type,
 ) -> Option<(Grip, Option<Locked>)> {
-    // SAFETY: as for this function.
+    // SAFETY: as for this function; nothing but locks is held while waiting.
     unsafe {
-        let (mut grip, mut locked) = take_hold(rel, row, lock, wait, cid, purpose)?;
+        // Others wait for it.
+        pg_sys::GetCurrentTransactionId();
+        let mut turn = None;
         loop {
-            match grip.standing {
-                Standing::Leaving(_, mark) if lock.forbids(&mark) => {
-                    if let Some(locked) = locked {
-                        locked.give_back();
+            let in_the_way = match take_hold(rel, row, lock, wait, cid, purpose) {
+                Ok((mut grip, locked)) => match grip.standing {
+                    Standing::Leaving(_, mark) if lock.forbids(&mark) => {
+                        if let Some(locked) = locked {
+                            locked.give_back();
+                        }
+                        vec![mark.xid]
                     }
-                    if wait == Wait::Not {
-                        return None;
+                    Standing::Leaving(placed, _) => {
+                        grip.standing = Standing::There(placed);
+                        return Some((grip, locked));
                     }
-                    // Whom the change does not disturb may lock the row meanwhile.
-                    (grip, locked) = Locks::of(rel).in_turn(row, lock, || {
-                        pg_sys::XactLockTableWait(mark.xid, rel, &mut row.tid(), purpose);
-                        take_hold(rel, row, lock, wait, cid, purpose)
-                    })?;
-                }
-                Standing::Leaving(placed, _) => {
-                    grip.standing = Standing::There(placed);
-                    return Some((grip, locked));
-                }
-                _ => return Some((grip, locked)),
+                    _ => return Some((grip, locked)),
+                },
+                Err(Obstacle::Group) => return None,
+                Err(Obstacle::Row) => match or_raise((*rel).rd_id, in_the_way(rel, row, lock)) {
+                    Some(ids) => ids,
+                    None => {
+                        // For as long as somebody looks at the row.
+                        pgrx::check_for_interrupts!();
+                        pg_sys::pg_usleep(NAP_MICROSECONDS);
+                        continue;
+                    }
+                },
+            };
+            if wait == Wait::Not && !in_the_way.is_empty() {
+                return None;
+            }
+            if turn.is_none() && !in_the_way.is_empty() {
+                turn = Locks::of(rel).take_turn(row, lock);
+            }
+            for id in in_the_way {
+                pg_sys::XactLockTableWait(id, rel, &mut row.tid(), purpose);
             }
         }
     }
 }
 
-/// Locks a row whose group is locked for it; `None` if it would have to wait and may not. Where the row is both locked and
-/// being changed, heap waits for the holders in the order of their transactions: a changer who is older than those
-/// who have locked the row is waited for first, so that a deadlock with him is found when it would be on heap.
-unsafe fn lock_in_order(
+/// Whose end to wait for before the row can be locked: those who have locked it, and who has changed it, in the order of
+/// their transactions as on heap. `None` if they may be out of the way at once.
+unsafe fn in_the_way(
     rel: pg_sys::Relation,
     row: RowNumber,
     lock: RowLock,
-    wait: Wait,
-    purpose: pg_sys::XLTW_Oper::Type,
-) -> Option<Option<Side>> {
+) -> Result<Option<Vec<pg_sys::TransactionId>>, ColdError> {
     // SAFETY: as for `grip`.
     unsafe {
-        let locks = Locks::of(rel);
-        let taken = locks.lock_row(row, lock, Wait::Not);
-        if taken.is_some() || wait == Wait::Not {
-            return taken;
+        let Some(mut ids) = Locks::of(rel).in_the_way(row, lock) else {
+            return Ok(None);
+        };
+        if !ids.is_empty()
+            && let Some(changer) = changer_in_the_way(rel, row, lock)?
+            && !ids.contains(&changer)
+        {
+            ids.push(changer);
+            ids.sort_unstable_by_key(|id| id.into_inner());
         }
-        while let Some(changer) = or_raise((*rel).rd_id, changer_before_lockers(rel, row, lock)) {
-            let taken = locks.in_turn(row, lock, || {
-                pg_sys::XactLockTableWait(changer, rel, &mut row.tid(), purpose);
-                locks.lock_row(row, lock, Wait::Not)
-            });
-            if taken.is_some() {
-                return taken;
-            }
-        }
-        locks.lock_row(row, lock, wait)
+        Ok(Some(ids))
     }
 }
 
-/// The running transaction that has changed the row in a way that the lock forbids, if others have locked the row
-/// and it is older than they are.
-unsafe fn changer_before_lockers(
+/// The running transaction that has changed the row in a way that the lock forbids.
+unsafe fn changer_in_the_way(
     rel: pg_sys::Relation,
     row: RowNumber,
     lock: RowLock,
 ) -> Result<Option<pg_sys::TransactionId>, ColdError> {
     // SAFETY: as for `grip`.
     unsafe {
-        let lockers = Locks::of(rel).holders(row);
         let Some(store) = ColdStore::open(rel, pg_sys::RowExclusiveLock) else {
             return Ok(None);
         };
         let in_force = &raw mut pg_sys::SnapshotSelfData;
-        let (false, Some(placed)) = (
-            lockers.is_empty(),
-            directory::group_of(&store, row, in_force)?,
-        ) else {
+        let Some(placed) = directory::group_of(&store, row, in_force)? else {
             return Ok(None);
         };
         let mark = marks::arriving(&store, &placed.entry, row)?;
-        Ok(mark
-            .filter(|mark| lock.forbids(mark))
-            .map(|mark| mark.xid)
-            .filter(|&changer| {
-                lockers
-                    .iter()
-                    .all(|&locker| pg_sys::TransactionIdPrecedes(changer, locker))
-            }))
+        Ok(mark.filter(|mark| lock.forbids(mark)).map(|mark| mark.xid))
     }
 }
 
@@ -214,7 +213,15 @@ impl Forbids for RowLock {
     }
 }
 
-/// Locks the row and looks at it; `None` if it would have to wait for the lock and may not.
+/// What keeps a row from being locked.
+enum Obstacle {
+    /// A lock on its whole group, which may not be waited for.
+    Group,
+    /// Locks on the row itself.
+    Row,
+}
+
+/// Locks the row, if nobody is in the way, and looks at it. Waits for its group if it may.
 unsafe fn take_hold(
     rel: pg_sys::Relation,
     row: RowNumber,
@@ -222,7 +229,7 @@ unsafe fn take_hold(
     wait: Wait,
     cid: pg_sys::CommandId,
     purpose: pg_sys::XLTW_Oper::Type,
-) -> Option<(Grip, Option<Locked>)> {
+) -> Result<(Grip, Option<Locked>), Obstacle> {
     // SAFETY: as for this function.
     unsafe {
         let oid = (*rel).rd_id;
@@ -244,7 +251,7 @@ unsafe fn take_hold(
                 l.standing_of(&store, row, cid, in_bulk)
             });
             let standing = or_raise(oid, standing.unwrap_or(Ok(Standing::Gone)));
-            return Some((
+            return Ok((
                 Grip {
                     store,
                     row,
@@ -255,7 +262,7 @@ unsafe fn take_hold(
         }
         let Some(group) = directory::nearest_group(&store, row) else {
             let standing = Standing::Gone;
-            return Some((
+            return Ok((
                 Grip {
                     store,
                     row,
@@ -266,7 +273,7 @@ unsafe fn take_hold(
         };
         let locked = lock_row(rel, group, row, lock, wait, purpose)?;
         let standing = or_raise(oid, standing_of(oid, &store, group, row, cid));
-        Some((
+        Ok((
             Grip {
                 store,
                 row,
@@ -474,23 +481,34 @@ pub(in crate::am) unsafe fn held_group(
     })
 }
 
-/// A row lock that was newly taken and may be given back.
+/// A row lock that was newly taken. Others wait for it once it is kept, or dropped, which keeps it too.
+#[must_use]
 pub(super) struct Locked {
     locks: Locks,
     row: RowNumber,
-    side: Side,
     lock: RowLock,
 }
 
 impl Locked {
+    /// The lock stays, for now at least.
+    pub fn keep(&self) {
+        locker::decided();
+    }
+
     pub fn give_back(self) {
         LOCKED_ROWS.with_borrow_mut(|rows| rows.in_all = rows.in_all.saturating_sub(1));
-        self.locks.unlock_row(self.row, self.side, self.lock);
+        self.locks.unlock_row(self.row, self.lock);
+        std::mem::forget(self);
     }
 }
 
-/// `None` if it would have to wait and may not; `Some(None)` if there is nothing to give back. Past some rows
-/// the whole group is asked for.
+impl Drop for Locked {
+    fn drop(&mut self) {
+        self.keep();
+    }
+}
+
+/// `None` if there is nothing to give back. Past some rows the whole group is asked for.
 unsafe fn lock_row(
     rel: pg_sys::Relation,
     group: u32,
@@ -498,7 +516,7 @@ unsafe fn lock_row(
     lock: RowLock,
     wait: Wait,
     purpose: pg_sys::XLTW_Oper::Type,
-) -> Option<Option<Locked>> {
+) -> Result<Option<Locked>, Obstacle> {
     let most = match purpose {
         pg_sys::XLTW_Oper::XLTW_Lock => LOCKS_PER_GROUP,
         _ => CHANGES_PER_GROUP,
@@ -506,10 +524,10 @@ unsafe fn lock_row(
     // SAFETY: the relation is open.
     let (locks, table) = unsafe { (Locks::of(rel), (*rel).rd_id.to_u32()) };
     if locks.holds_bulk(group, lock) {
-        return Some(None);
+        return Ok(None);
     }
     if !locks.lock_group(group, lock, wait) {
-        return None;
+        return Err(Obstacle::Group);
     }
     let (in_group, in_all) = LOCKED_ROWS.with_borrow_mut(|rows| {
         let in_group = rows.by_group.entry((table, group)).or_default();
@@ -522,19 +540,13 @@ unsafe fn lock_row(
         && locks.lock_in_bulk(group, lock, Wait::Not)
         || in_all > ROWS_IN_ALL && locks.lock_in_bulk(group, lock, wait)
     {
-        return Some(None);
+        return Ok(None);
     }
-    // SAFETY: as for `grip`.
-    let taken = unsafe { lock_in_order(rel, row, lock, wait, purpose)? };
-    if taken.is_some() {
+    let is_new = locks.try_row(row, lock).ok_or(Obstacle::Row)?;
+    if is_new {
         LOCKED_ROWS.with_borrow_mut(|rows| rows.in_all += 1);
     }
-    Some(taken.map(|side| Locked {
-        locks,
-        row,
-        side,
-        lock,
-    }))
+    Ok(is_new.then_some(Locked { locks, row, lock }))
 }
 
 fn standing_of(
@@ -686,6 +698,9 @@ pub(super) unsafe fn grip_for_change(
                 ..Default::default()
             };
             return Err(pg_sys::TM_Result::TM_Updated);
+        }
+        if let Some(locked) = &locked {
+            locked.keep();
         }
         Ok(There {
             store: grip.store,

@@ -207,7 +207,6 @@ unsafe fn lock_cold(
                 }
             }
         };
-        stop_point!("lock_taken");
         let mut result = grip.standing.report(row.tid(), cid, failure);
         if mode == pg_sys::LockTupleMode::LockTupleKeyShare
             && u32::from(flags) & pg_sys::TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS != 0
@@ -241,6 +240,8 @@ unsafe fn lock_cold(
             }
             return result;
         }
+        drop(locked);
+        stop_point!("lock_taken");
         howdah_bridge::slot::clear(slot);
         let found = match &grip.standing {
             Standing::There(placed) if placed.entry.state == GroupState::Stored => {

@@ -17,24 +17,24 @@
 //! subtransaction that took them; but a row's lock that was taken for a change is given back once the row is
 //! marked, because the mark of a running transaction keeps others away as well. Deadlocks, timeouts and cancels are PostgreSQL's business.
 //!
-//! On heap, who may share a row with its holders passes those who wait for it; the server's lock
-//! manager makes him queue behind them. So a row has two sides, and is locked by whoever holds a lock on
-//! one of them while nobody else holds a conflicting one on the other:
+//! Nobody waits for a row's own lock. As on heap, who cannot have it waits for the transactions that are in his way, one
+//! after the other in the order of their ids ([`Locks::in_the_way`]), and holds the row's turn meanwhile, so that there is
+//! one queue; but not who holds the row in another mode already, whom the queue may be waiting for. So who may share a row with
+//! its holders passes those who wait for it, and a deadlock is found with whom it is found on heap. A lock that is given back
+//! after a look at the row is nobody's to wait for, and one that goes with a subtransaction is waited for no longer
+//! than that: see [`locker`].
 //!
 //! ```text
-//!   main   taken if it is free of conflicts with holders and waiters
-//!   late   taken by who conflicts with waiters on the main side only
-//!   turn   held while waiting for either, or for a transaction that has marked the row, so that there is
-//!          one queue; not by who holds the row in another mode already, whom the queue may be waiting for
+//!   turn   LOCKTAG_TUPLE (cold block, offset | 0x8000)       while waiting
 //! ```
-//!
-//! Whoever has taken one side looks at the other, and gives his side back if it is held: of two who
-//! come at once, at least one sees the other.
+
+pub mod locker;
 
 use pgrx::pg_sys;
 
 use crate::ffi;
 use crate::tid::{FIRST_COLD_BLOCK, RowNumber};
+use locker::RowName;
 
 /// What is done with a row, from weak to strong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,30 +94,7 @@ pub enum Wait {
     Not,
 }
 
-/// The lock of a row that was taken; see the header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    Main,
-    Late,
-}
-
-impl Side {
-    fn other(self) -> Side {
-        match self {
-            Side::Main => Side::Late,
-            Side::Late => Side::Main,
-        }
-    }
-
-    /// Told apart by bits above every offset of a cold TID.
-    fn offset_bits(self) -> u16 {
-        match self {
-            Side::Main => 0,
-            Side::Late => 0x4000,
-        }
-    }
-}
-
+/// Above every offset of a cold TID.
 const TURN_BITS: u16 = 0x8000;
 
 /// A relation's lock tags.
@@ -165,10 +142,6 @@ impl Locks {
         self.tag(kind, block, tid.ip_posid | bits)
     }
 
-    fn side(self, row: RowNumber, side: Side) -> pg_sys::LOCKTAG {
-        self.row(row, side.offset_bits())
-    }
-
     /// Whether this transaction may work on rows of the group in this way without asking again.
     pub fn holds_group(self, group: u32, lock: RowLock) -> bool {
         let tag = self.group(group);
@@ -185,10 +158,7 @@ impl Locks {
 
     /// Whether this transaction has locked the row itself in this very mode.
     pub fn holds_row(self, row: RowNumber, lock: RowLock) -> bool {
-        let mode = lock.on_row();
-        [Side::Main, Side::Late]
-            .iter()
-            .any(|&side| held(&self.side(row, side), mode))
+        held(&self.row(row, 0), lock.on_row())
     }
 
     /// Announces work on rows of the group; `false` if it would have to wait and may not.
@@ -207,120 +177,102 @@ impl Locks {
         release(&self.group(group), lock.in_bulk());
     }
 
-    /// Locks a row whose group is locked for it; `None` if it would have to wait and may not.
-    /// The answer is what was newly taken, if it was not locked so before.
-    pub fn lock_row(self, row: RowNumber, lock: RowLock, wait: Wait) -> Option<Option<Side>> {
-        let mode = lock.on_row();
-        if let Some(new) = self.try_side(row, Side::Main, mode) {
-            return Some(new.then_some(Side::Main));
+    /// Locks a row whose group is locked for it, if nobody is in the way; whether it was not locked so before. Others
+    /// are not to wait for a new lock until [`locker::decided`] says that it is kept. The transaction has an id.
+    pub fn try_row(self, row: RowNumber, lock: RowLock) -> Option<bool> {
+        let tag = self.row(row, 0);
+        locker::look_at(RowName::of(&tag));
+        let taken = acquire(&tag, lock.on_row(), Wait::Not);
+        if taken != Some(true) {
+            locker::decided();
         }
-        let only_waiters = !has_conflict(&self.side(row, Side::Main), mode);
-        if only_waiters && let Some(new) = self.try_side(row, Side::Late, mode) {
-            return Some(new.then_some(Side::Late));
+        taken
+    }
+
+    /// Gives back a lock that [`Locks::try_row`] has newly taken.
+    pub fn unlock_row(self, row: RowNumber, lock: RowLock) {
+        release(&self.row(row, 0), lock.on_row());
+        locker::decided();
+    }
+
+    /// Waits for a place at the head of those who wait for the row; `None` for who holds it in another mode already.
+    pub fn take_turn(self, row: RowNumber, lock: RowLock) -> Option<Turn> {
+        let (turn, mode) = (self.row(row, TURN_BITS), lock.on_row());
+        if held_at_all(&self.row(row, 0)) {
+            return None;
         }
-        (wait == Wait::Forever).then(|| self.queue_for(row, mode))
+        acquire(&turn, mode, Wait::Forever);
+        Some(Turn { turn, mode })
     }
 
-    /// Takes one side if nobody is in the way on either.
-    fn try_side(self, row: RowNumber, side: Side, mode: u32) -> Option<bool> {
-        let new = acquire(&self.side(row, side), mode, Wait::Not)?;
-        self.keep_side(row, side, mode).then_some(new)
-    }
-
-    /// Gives a side back if somebody is in the way on the other.
-    fn keep_side(self, row: RowNumber, side: Side, mode: u32) -> bool {
-        let alone = !has_conflict(&self.side(row, side.other()), mode);
-        if !alone {
-            release(&self.side(row, side), mode);
-        }
-        alone
-    }
-
-    /// Waits for a place at the head of those who wait for the row, and keeps it; `None` for who holds
-    /// the row in another mode already.
-    fn take_turn(self, row: RowNumber, mode: u32) -> Option<pg_sys::LOCKTAG> {
-        let is_mine = |side| held_at_all(&self.side(row, side));
-        let turn = self.row(row, TURN_BITS);
-        let takes_turn = !is_mine(Side::Main) && !is_mine(Side::Late);
-        takes_turn.then(|| {
-            acquire(&turn, mode, Wait::Forever);
-            turn
-        })
-    }
-
-    /// Runs `wait` at the head of those who wait for the row, which is not locked for it.
-    pub fn in_turn<R>(self, row: RowNumber, lock: RowLock, wait: impl FnOnce() -> R) -> R {
-        let mode = lock.on_row();
-        let turn = self.take_turn(row, mode);
-        let result = wait();
-        if let Some(turn) = turn {
-            release(&turn, mode);
-        }
-        result
-    }
-
-    fn queue_for(self, row: RowNumber, mode: u32) -> Option<Side> {
-        let turn = self.take_turn(row, mode);
-        let mut side = Side::Main;
-        let new = loop {
-            let new = acquire(&self.side(row, side), mode, Wait::Forever) == Some(true);
-            if self.keep_side(row, side, mode) {
-                break new;
-            }
-            side = side.other();
-        };
-        if let Some(turn) = turn {
-            release(&turn, mode);
-        }
-        new.then_some(side)
-    }
-
-    /// The transactions of others that hold locks on the row itself; beside an update that keeps the key these are
-    /// FOR KEY SHARE locks. They all have ids: see [`announce`].
+    /// The transactions of others that hold the row's own lock and mean to keep it; beside an update that keeps the key
+    /// these are FOR KEY SHARE locks.
     pub fn holders(self, row: RowNumber) -> Vec<pg_sys::TransactionId> {
-        let mut xids = Vec::new();
-        for side in [Side::Main, Side::Late] {
-            add_holders(&self.side(row, side), &mut xids);
-        }
-        xids
+        let strongest = pg_sys::AccessExclusiveLock;
+        let holders = conflicts(&self.row(row, 0), strongest);
+        holders.iter().filter_map(transaction_of).collect()
     }
 
-    /// Gives back a lock that [`Locks::lock_row`] has newly taken.
-    pub fn unlock_row(self, row: RowNumber, side: Side, lock: RowLock) {
-        release(&self.side(row, side), lock.on_row());
+    /// Whose end to wait for before the row can be locked: the ids of others whose lock on it is in conflict and will be kept,
+    /// in ascending order. `None` if all who have such a lock may give it back at once.
+    pub fn in_the_way(self, row: RowNumber, lock: RowLock) -> Option<Vec<pg_sys::TransactionId>> {
+        let (tag, mode) = (self.row(row, 0), lock.on_row());
+        let name = RowName::of(&tag);
+        let before: Vec<_> = conflicts(&tag, mode)
+            .iter()
+            .map(|holder| (holder.procNumber, locker::seen(holder.procNumber)))
+            .collect();
+        let holders = conflicts(&tag, mode);
+        let mut ids: Vec<_> = holders
+            .iter()
+            .filter_map(|holder| {
+                let seen = locker::seen(holder.procNumber);
+                if seen.looks_at(name) || !before.contains(&(holder.procNumber, seen)) {
+                    return None;
+                }
+                seen.newest(holder.localTransactionId)
+                    .or_else(|| transaction_of(holder))
+            })
+            .collect();
+        ids.sort_unstable_by_key(|id| id.into_inner());
+        (holders.is_empty() || !ids.is_empty()).then_some(ids)
     }
 }
 
-/// Adds the ids of the transactions of others that hold the lock in any mode.
-fn add_holders(tag: &pg_sys::LOCKTAG, xids: &mut Vec<pg_sys::TransactionId>) {
-    let mode = pg_sys::AccessExclusiveLock as pg_sys::LOCKMODE;
-    let mut count = 0;
-    // SAFETY: the array has `count` entries. A backend's fields may change under our eyes: its
-    // id counts only if it runs the same transaction before and after the look.
-    unsafe {
-        let holders = pg_sys::GetLockConflicts(tag, mode, &mut count);
-        for i in 0..count as usize {
-            let holder = &*holders.add(i);
-            if holder.procNumber < 0 {
-                // A prepared transaction from before a restart: its id stands for it.
-                xids.push(pg_sys::TransactionId::from(holder.localTransactionId));
-                continue;
-            }
-            let xid = match running_xid(holder) {
-                pg_sys::InvalidTransactionId => {
-                    // Prepared since: it keeps the virtual id, but not the backend. The same one
-                    // comes again after four billion transactions of one backend.
-                    let mut have_more = false;
-                    ffi::TwoPhaseGetXidByVirtualXID(*holder, &mut have_more)
-                }
-                xid => xid,
-            };
-            if xid != pg_sys::InvalidTransactionId {
-                xids.push(xid);
-            }
+/// A place at the head of those who wait for a row; given up when it is dropped.
+pub struct Turn {
+    turn: pg_sys::LOCKTAG,
+    mode: u32,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            release(&self.turn, self.mode);
         }
-        pg_sys::pfree(holders.cast());
     }
+}
+
+/// The id of the transaction that holds a lock.
+fn transaction_of(holder: &pg_sys::VirtualTransactionId) -> Option<pg_sys::TransactionId> {
+    if holder.procNumber < 0 {
+        // A prepared transaction from before a restart: its id stands for it.
+        return Some(pg_sys::TransactionId::from(holder.localTransactionId));
+    }
+    // SAFETY: a backend's fields may change under our eyes: its id counts only if it runs the same transaction before
+    // and after the look.
+    let id = unsafe {
+        match running_xid(holder) {
+            pg_sys::InvalidTransactionId => {
+                // Prepared since: it keeps the virtual id, but not the backend. The same one
+                // comes again after four billion transactions of one backend.
+                let mut have_more = false;
+                ffi::TwoPhaseGetXidByVirtualXID(*holder, &mut have_more)
+            }
+            id => id,
+        }
+    };
+    (id != pg_sys::InvalidTransactionId).then_some(id)
 }
 
 /// The id of the transaction that a backend runs, if it is this one and has an id.
@@ -367,15 +319,16 @@ fn held_at_all(tag: &pg_sys::LOCKTAG) -> bool {
     unsafe { pg_sys::LockHeldByMe(tag, weakest, true) }
 }
 
-/// Whether somebody else holds the lock in a mode that conflicts.
-fn has_conflict(tag: &pg_sys::LOCKTAG, mode: u32) -> bool {
+/// The others who hold the lock in a mode that conflicts.
+fn conflicts(tag: &pg_sys::LOCKTAG, mode: u32) -> Vec<pg_sys::VirtualTransactionId> {
     let mut count = 0;
-    // SAFETY: the tag lives during the call; the list is allocated for us.
+    // SAFETY: the tag lives during the call; the list is allocated for us and has `count` entries.
     unsafe {
-        let holders = pg_sys::GetLockConflicts(tag, mode as pg_sys::LOCKMODE, &mut count);
-        pg_sys::pfree(holders.cast());
+        let listed = pg_sys::GetLockConflicts(tag, mode as pg_sys::LOCKMODE, &mut count);
+        let holders = std::slice::from_raw_parts(listed, count as usize).to_vec();
+        pg_sys::pfree(listed.cast());
+        holders
     }
-    count > 0
 }
 
 fn release(tag: &pg_sys::LOCKTAG, mode: u32) {

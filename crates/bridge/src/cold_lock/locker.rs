@@ -1,0 +1,249 @@
+//! What others must know of a backend that locks cold rows, in shared memory.
+//!
+//! **Whether it means to keep the lock.** Who has locked a row looks at the row's marks under the lock, and gives it back
+//! if the row has been changed. Others would wait for his whole transaction on account of a lock that
+//! he has for microseconds. So while he looks, his `tentative` word names the row, and a count beside it changes with every look:
+//!
+//! ```text
+//!   locker   word := (count + 1, row)   lock   look at the row   [unlock]   word := (count + 2, no row)
+//!   other    read word   is it locked by him?   read word again
+//! ```
+//!
+//! If both words are the same and do not name the row, the lock that was seen is one he keeps: a look that began before
+//! would still be in the word, one that began or ended in between has changed the count. The lock table's own locks order it.
+//!
+//! **What to wait for.** A lock that was taken in a subtransaction goes with it if that is rolled back. So the id of the
+//! innermost running subtransaction that has locked rows is told (`newest`), if there is one. Whatever row lock a rollback takes away,
+//! it takes this id away as well, since it belongs to that subtransaction or to one inside. Then the next one is told, but not
+//! before the locks are gone: who reads an id before he sees a lock knows that the lock does not go
+//! before that id does, unless its subtransaction was released; then he waits for the whole transaction, as on heap.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pgrx::{pg_guard, pg_sys};
+
+use crate::shared_memory::{PerBackend, Shareable};
+
+/// One per backend.
+pub static LOCKERS: PerBackend<Locker> = PerBackend::new(c"howdah lockers of cold rows");
+
+pub struct Locker {
+    /// Count of looks and, in the lower half, the row that is looked at.
+    tentative: AtomicU64,
+    /// The local transaction id and, in the lower half, the newest id; 0 if that is the top one.
+    newest: AtomicU64,
+}
+
+// SAFETY: made of atomics; zeros are those of a backend that has locked nothing.
+unsafe impl Shareable for Locker {}
+
+/// What was read of a locker.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Seen {
+    tentative: u64,
+    newest: u64,
+}
+
+/// A name for a row, never 0. Two rows of one name make others look twice, no more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct RowName(u32);
+
+impl RowName {
+    pub fn of(tag: &pg_sys::LOCKTAG) -> RowName {
+        let parts = [
+            tag.locktag_field1,
+            tag.locktag_field2,
+            tag.locktag_field3,
+            u32::from(tag.locktag_field4),
+        ];
+        let mixed = parts.iter().fold(0u32, |mixed, part| {
+            (mixed ^ part).wrapping_mul(0x9E37_79B1).rotate_left(15)
+        });
+        RowName(mixed.max(1))
+    }
+}
+
+impl Seen {
+    pub fn looks_at(&self, row: RowName) -> bool {
+        self.tentative as u32 == row.0
+    }
+
+    /// The id to wait for, if it is not that of the whole transaction.
+    pub fn newest(&self, transaction: pg_sys::LocalTransactionId) -> Option<pg_sys::TransactionId> {
+        let of_this_one = (self.newest >> 32) as u32 == transaction && self.newest as u32 != 0;
+        of_this_one.then(|| pg_sys::TransactionId::from(self.newest as u32))
+    }
+}
+
+/// Reads what a backend tells.
+pub(super) fn seen(backend: pg_sys::ProcNumber) -> Seen {
+    LOCKERS.get(backend).map_or(
+        Seen {
+            tentative: 0,
+            newest: 0,
+        },
+        |locker| Seen {
+            tentative: locker.tentative.load(Ordering::SeqCst),
+            newest: locker.newest.load(Ordering::SeqCst),
+        },
+    )
+}
+
+thread_local! {
+    /// Subtransactions under which rows were locked, outer ones first, and their ids.
+    static IDS: RefCell<Vec<(pg_sys::SubTransactionId, pg_sys::TransactionId)>> = const { RefCell::new(Vec::new()) };
+    /// Whether the newest id is to be told once the locks of an aborted subtransaction are gone.
+    static IS_STALE: Cell<bool> = const { Cell::new(false) };
+}
+
+fn myself() -> Option<&'static Locker> {
+    // SAFETY: plain read of a global.
+    LOCKERS.get(unsafe { pg_sys::MyProcNumber })
+}
+
+/// Call before a row is locked: others are not to wait for the lock until [`decided`] is called.
+pub(super) fn look_at(row: RowName) {
+    note_subtransaction();
+    set_tentative(row.0);
+}
+
+/// The last lock is kept, or was given back.
+pub fn decided() {
+    set_tentative(0);
+}
+
+fn set_tentative(row: u32) {
+    if let Some(locker) = myself() {
+        // Only this backend writes it.
+        let count = locker.tentative.load(Ordering::Relaxed) >> 32;
+        let next = (count + 1) << 32 | u64::from(row);
+        locker.tentative.store(next, Ordering::SeqCst);
+    }
+}
+
+fn note_subtransaction() {
+    // SAFETY: a transaction is running and may write.
+    unsafe {
+        if pg_sys::GetCurrentTransactionNestLevel() <= 1 {
+            return;
+        }
+        let subtransaction = pg_sys::GetCurrentSubTransactionId();
+        let known = IDS.with_borrow(|ids| ids.last().is_some_and(|last| last.0 == subtransaction));
+        if !known {
+            let id = pg_sys::GetCurrentTransactionId();
+            IDS.with_borrow_mut(|ids| ids.push((subtransaction, id)));
+            tell_newest();
+        }
+    }
+}
+
+fn tell_newest() {
+    IS_STALE.set(false);
+    if let Some(locker) = myself() {
+        let newest = IDS.with_borrow(|ids| ids.last().map_or(0, |last| last.1.into_inner()));
+        // SAFETY: a backend has a process entry.
+        let transaction = unsafe { (*pg_sys::MyProc).vxid.lxid };
+        let told = u64::from(transaction) << 32 | u64::from(newest);
+        locker.newest.store(told, Ordering::SeqCst);
+    }
+}
+
+/// Call once, while the library loads.
+pub fn register() {
+    // SAFETY: called before any transaction runs.
+    unsafe {
+        pg_sys::RegisterResourceReleaseCallback(Some(at_resource_release), std::ptr::null_mut());
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn at_resource_release(
+    phase: pg_sys::ResourceReleasePhase::Type,
+    _is_commit: bool,
+    _is_top_level: bool,
+    _arg: *mut std::ffi::c_void,
+) {
+    let locks_are_gone = phase == pg_sys::ResourceReleasePhase::RESOURCE_RELEASE_AFTER_LOCKS;
+    if locks_are_gone && IS_STALE.get() {
+        tell_newest();
+    }
+}
+
+/// A subtransaction is being rolled back; its locks are still there.
+pub fn subtransaction_aborts(subtransaction: pg_sys::SubTransactionId) {
+    decided();
+    if IDS.with_borrow_mut(|ids| drop_from(ids, subtransaction)) {
+        IS_STALE.set(true);
+    }
+}
+
+/// A subtransaction is over, and its locks are those of its parent. As on heap, they are waited for as long as the
+/// transaction lasts, unless the parent has locked rows itself.
+pub fn subtransaction_commits(subtransaction: pg_sys::SubTransactionId) {
+    if IDS.with_borrow_mut(|ids| drop_from(ids, subtransaction)) {
+        tell_newest();
+    }
+}
+
+/// Drops the ids of a subtransaction and of those inside; whether there were any.
+fn drop_from(
+    ids: &mut Vec<(pg_sys::SubTransactionId, pg_sys::TransactionId)>,
+    subtransaction: pg_sys::SubTransactionId,
+) -> bool {
+    let outside = ids.partition_point(|(of, _)| *of < subtransaction);
+    let any = outside < ids.len();
+    ids.truncate(outside);
+    any
+}
+
+/// The transaction is over.
+pub fn transaction_ends() {
+    decided();
+    IS_STALE.set(false);
+    let had_any = IDS.with_borrow_mut(|ids| {
+        let had_any = !ids.is_empty();
+        ids.clear();
+        had_any
+    });
+    if had_any {
+        tell_newest();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u32) -> pg_sys::TransactionId {
+        pg_sys::TransactionId::from(number)
+    }
+
+    #[test]
+    fn a_rollback_drops_the_ids_of_all_that_is_inside() {
+        let all = vec![(2, id(10)), (3, id(11)), (5, id(12))];
+        let mut ids = all.clone();
+        assert!(drop_from(&mut ids, 3));
+        assert_eq!(ids, all[..1]);
+        assert!(!drop_from(&mut ids, 3));
+        assert!(drop_from(&mut ids, 1));
+        assert!(ids.is_empty());
+    }
+
+    #[test]
+    fn what_was_told_in_another_transaction_counts_for_nothing() {
+        let seen = Seen {
+            tentative: 7 << 32 | 99,
+            newest: 4 << 32 | 812,
+        };
+        assert_eq!(seen.newest(4), Some(id(812)));
+        assert_eq!(seen.newest(5), None);
+        assert!(seen.looks_at(RowName(99)));
+        assert!(!seen.looks_at(RowName(98)));
+        let at_the_top = Seen {
+            newest: 4 << 32,
+            ..seen
+        };
+        assert_eq!(at_the_top.newest(4), None);
+    }
+}
