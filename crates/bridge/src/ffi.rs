@@ -179,6 +179,22 @@ pub mod quiet {
         pub fn GetCurrentCommandId(used: bool) -> pg_sys::CommandId;
         /// `access/transam.h`
         pub fn TransactionIdPrecedes(a: pg_sys::TransactionId, b: pg_sys::TransactionId) -> bool;
+        /// `access/xact.h`
+        pub fn GetCurrentSubTransactionId() -> pg_sys::SubTransactionId;
+        /// `access/xact.h`
+        pub fn GetCurrentTransactionNestLevel() -> i32;
+        /// `storage/lock.h`
+        pub fn LockHeldByMe(
+            tag: *const pg_sys::LOCKTAG,
+            mode: pg_sys::LOCKMODE,
+            or_stronger: bool,
+        ) -> bool;
+        /// `nodes/bitmapset.h`
+        pub fn bms_next_member(set: *const pg_sys::Bitmapset, before: i32) -> i32;
+        /// `utils/memutils.h`
+        pub fn GetMemoryChunkContext(chunk: *mut std::ffi::c_void) -> pg_sys::MemoryContext;
+        /// `mb/pg_wchar.h`
+        pub fn GetDatabaseEncoding() -> i32;
         /// `access/xlog.h`
         pub fn RecoveryInProgress() -> bool;
         /// `access/xact.h`

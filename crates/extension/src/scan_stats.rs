@@ -85,11 +85,19 @@ pub fn table_dropped(table: pg_sys::Oid) {
     DROPPED.with_borrow_mut(|dropped| dropped.push(table));
 }
 
-#[pg_guard]
+/// Not guarded, because it is called for every transaction; [`settle_dropped`] is.
 unsafe extern "C-unwind" fn at_transaction_event(
     event: pg_sys::XactEvent::Type,
     _arg: *mut std::ffi::c_void,
 ) {
+    if DROPPED.with_borrow(|dropped| !dropped.is_empty()) {
+        // SAFETY: the server calls us for this event.
+        unsafe { settle_dropped(event) }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn settle_dropped(event: pg_sys::XactEvent::Type) {
     match event {
         // The catalogs can still be asked: what a savepoint brought back stays.
         pg_sys::XactEvent::XACT_EVENT_PRE_COMMIT => {

@@ -21,8 +21,9 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
+use crate::ffi::quiet;
 use crate::shared_memory::{PerBackend, Shareable};
 
 /// One per backend.
@@ -125,10 +126,10 @@ fn set_tentative(row: u32) {
 fn note_subtransaction() {
     // SAFETY: a transaction is running and may write.
     unsafe {
-        if pg_sys::GetCurrentTransactionNestLevel() <= 1 {
+        if quiet::GetCurrentTransactionNestLevel() <= 1 {
             return;
         }
-        let subtransaction = pg_sys::GetCurrentSubTransactionId();
+        let subtransaction = quiet::GetCurrentSubTransactionId();
         let known = IDS.with_borrow(|ids| ids.last().is_some_and(|last| last.0 == subtransaction));
         if !known {
             let id = pg_sys::GetCurrentTransactionId();
@@ -157,7 +158,7 @@ pub fn register() {
     }
 }
 
-#[pg_guard]
+/// Called for every resource owner that goes: not guarded, and does no more than its few atomics and cells.
 unsafe extern "C-unwind" fn at_resource_release(
     phase: pg_sys::ResourceReleasePhase::Type,
     _is_commit: bool,

@@ -32,7 +32,7 @@ pub mod locker;
 
 use pgrx::pg_sys;
 
-use crate::ffi;
+use crate::ffi::{self, quiet};
 use crate::tid::{FIRST_COLD_BLOCK, RowNumber};
 use locker::RowName;
 
@@ -309,14 +309,14 @@ pub fn announce() -> pg_sys::TransactionId {
 
 fn held(tag: &pg_sys::LOCKTAG, mode: u32) -> bool {
     // SAFETY: a lookup in this backend's own table of locks.
-    unsafe { pg_sys::LockHeldByMe(tag, mode as pg_sys::LOCKMODE, false) }
+    unsafe { quiet::LockHeldByMe(tag, mode as pg_sys::LOCKMODE, false) }
 }
 
 /// Whether this transaction holds the lock in any mode.
 fn held_at_all(tag: &pg_sys::LOCKTAG) -> bool {
     let weakest = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
     // SAFETY: as above.
-    unsafe { pg_sys::LockHeldByMe(tag, weakest, true) }
+    unsafe { quiet::LockHeldByMe(tag, weakest, true) }
 }
 
 /// The others who hold the lock in a mode that conflicts.

@@ -17,7 +17,7 @@
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use howdah_bridge::ffi::unguarded;
+use howdah_bridge::ffi::{quiet, unguarded};
 use howdah_bridge::predicate::lock_relation;
 use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
@@ -89,7 +89,7 @@ impl HowdahScan {
         unsafe {
             if self.state.is_null() {
                 let scan = std::ptr::from_mut(self).cast();
-                let mut memory = PgMemoryContexts::For(pg_sys::GetMemoryChunkContext(scan));
+                let mut memory = PgMemoryContexts::For(quiet::GetMemoryChunkContext(scan));
                 self.state = memory.leak_and_drop_on_delete(ScanState::default());
             }
             &mut *self.state
@@ -142,7 +142,7 @@ impl HowdahScan {
     fn in_its_memory<R>(&mut self, make: impl FnOnce(&mut HowdahScan) -> R) -> R {
         // SAFETY: the scan was allocated there.
         unsafe {
-            let context = pg_sys::GetMemoryChunkContext(std::ptr::from_mut(self).cast());
+            let context = quiet::GetMemoryChunkContext(std::ptr::from_mut(self).cast());
             let old = pg_sys::MemoryContextSwitchTo(context);
             let made = make(self);
             pg_sys::MemoryContextSwitchTo(old);

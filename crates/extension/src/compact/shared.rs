@@ -14,7 +14,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use howdah_bridge::shared_memory::{Area, Shareable};
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 const SAMPLES: usize = 512;
 const DATABASES: usize = 64;
@@ -195,8 +195,7 @@ pub fn note_write() {
 }
 
 /// Notes it again at the commit: a worker that came before could not see what was written, or
-/// not even the table.
-#[pg_guard]
+/// not even the table. Called for every transaction: not guarded, and does no more than its atomics and cells.
 unsafe extern "C-unwind" fn at_transaction_event(
     event: pg_sys::XactEvent::Type,
     _arg: *mut std::ffi::c_void,

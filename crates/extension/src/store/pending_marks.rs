@@ -12,6 +12,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use howdah_bridge::ffi::quiet;
 use howdah_bridge::predicate::{check_change, is_serializable};
 use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::store::ColdStore;
@@ -62,7 +63,7 @@ thread_local! {
 
 fn here() -> pg_sys::SubTransactionId {
     // SAFETY: plain read of transaction state.
-    unsafe { pg_sys::GetCurrentSubTransactionId() }
+    unsafe { quiet::GetCurrentSubTransactionId() }
 }
 
 /// Whether anything is pending.

@@ -7,6 +7,7 @@
 
 pub mod numeric;
 
+use howdah_bridge::ffi::quiet;
 use howdah_bridge::relation::attribute;
 use howdah_columnar::{ColumnBuilder, ColumnType, Value};
 use pgrx::pg_sys;
@@ -75,7 +76,7 @@ impl AttributeLayout {
 
 fn utf8_database() -> bool {
     // SAFETY: plain read of the database's encoding.
-    unsafe { pg_sys::GetDatabaseEncoding() == pg_sys::pg_enc::PG_UTF8 as i32 }
+    unsafe { quiet::GetDatabaseEncoding() == pg_sys::pg_enc::PG_UTF8 as i32 }
 }
 
 fn column_type(base: pg_sys::Oid, len: i16, by_value: bool) -> ColumnType {

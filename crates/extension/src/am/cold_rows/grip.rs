@@ -114,6 +114,7 @@ pub(super) unsafe fn grip(
         pg_sys::GetCurrentTransactionId();
         let mut turn = None;
         loop {
+            pgrx::check_for_interrupts!();
             let in_the_way = match take_hold(rel, row, lock, wait, cid, purpose) {
                 Ok((mut grip, locked)) => match grip.standing {
                     Standing::Leaving(_, mark) if lock.forbids(&mark) => {
@@ -133,7 +134,6 @@ pub(super) unsafe fn grip(
                     Some(ids) => ids,
                     None => {
                         // For as long as somebody looks at the row.
-                        pgrx::check_for_interrupts!();
                         pg_sys::pg_usleep(NAP_MICROSECONDS);
                         continue;
                     }

@@ -26,7 +26,7 @@ mod grip;
 mod lock;
 
 use howdah_bridge::cold_lock::{Locks, RowLock};
-use howdah_bridge::ffi;
+use howdah_bridge::ffi::{self, quiet};
 use howdah_bridge::hot::share::add_key_share;
 use howdah_bridge::predicate::check_change;
 use howdah_bridge::relation::attribute;
@@ -229,10 +229,10 @@ unsafe fn keeps_key(
             pg_sys::IndexAttrBitmapKind::INDEX_ATTR_BITMAP_KEY,
         );
         let mut attributes = Vec::new();
-        let mut member = pg_sys::bms_next_member(keys, -1);
+        let mut member = quiet::bms_next_member(keys, -1);
         while member >= 0 {
             attributes.push(member + pg_sys::FirstLowInvalidHeapAttributeNumber);
-            member = pg_sys::bms_next_member(keys, member);
+            member = quiet::bms_next_member(keys, member);
         }
         pg_sys::bms_free(keys);
         if attributes.is_empty() {
