@@ -1,22 +1,25 @@
 //! What others must know of a backend that locks cold rows, in shared memory.
 //!
-//! **Whether it means to keep the lock.** Who has locked a row looks at the row's marks under the lock, and gives it back
-//! if the row has been changed. Others would wait for his whole transaction on account of a lock that
-//! he has for microseconds. So while he looks, his `tentative` word names the row, and a count beside it changes with every look:
+//! **Whether it means to keep the lock.** Who has locked a row looks at the row's marks under the lock, and gives
+//! it back if the row has been changed. Others would wait for his whole transaction on account of a lock that he
+//! has for microseconds. So while he looks, his `tentative` word names the row, and a count beside it changes
+//! with every look:
 //!
 //! ```text
 //!   locker   word := (count + 1, row)   lock   look at the row   [unlock]   word := (count + 2, no row)
 //!   other    read word   is it locked by him?   read word again
 //! ```
 //!
-//! If both words are the same and do not name the row, the lock that was seen is one he keeps: a look that began before
-//! would still be in the word, one that began or ended in between has changed the count. The lock table's own locks order it.
+//! If both words are the same and do not name the row, the lock that was seen is one he keeps: a look that began
+//! before would still be in the word, one that began or ended in between has changed the count. The lock table's
+//! own locks order it.
 //!
-//! **What to wait for.** A lock that was taken in a subtransaction goes with it if that is rolled back. So the id of the
-//! innermost running subtransaction that has locked rows is told (`newest`), if there is one. Whatever row lock a rollback takes away,
-//! it takes this id away as well, since it belongs to that subtransaction or to one inside. Then the next one is told, but not
-//! before the locks are gone: who reads an id before he sees a lock knows that the lock does not go
-//! before that id does, unless its subtransaction was released; then he waits for the whole transaction, as on heap.
+//! **What to wait for.** A lock that was taken in a subtransaction goes with it if that is rolled back. So the id
+//! of the innermost running subtransaction that has locked rows is told (`newest`), if there is one. Whatever row
+//! lock a rollback takes away, it takes this id away as well, since it belongs to that subtransaction or to one
+//! inside. Then the next one is told, but not before the locks are gone: who reads an id before he sees a lock
+//! knows that the lock does not go before that id does, unless its subtransaction was released; then he waits for
+//! the whole transaction, as on heap.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};

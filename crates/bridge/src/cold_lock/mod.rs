@@ -12,17 +12,17 @@
 //! | FOR NO KEY UPDATE | exclusive           | row exclusive | exclusive                   |
 //! | FOR UPDATE        | access exclusive    | row exclusive | exclusive                   |
 //!
-//! The group's lock comes first, so that whoever locks a whole group meets everybody at work on
-//! its rows. All of them are held to the end of the transaction, survive PREPARE, and go with the
-//! subtransaction that took them; but a row's lock that was taken for a change is given back once the row is
-//! marked, because the mark of a running transaction keeps others away as well. Deadlocks, timeouts and cancels are PostgreSQL's business.
+//! The group's lock comes first, so that whoever locks a whole group meets everybody at work on its rows. All of
+//! them are held to the end of the transaction, survive PREPARE, and go with the subtransaction that took them;
+//! but a row's lock that was taken for a change is given back once the row is marked, because the mark of a
+//! running transaction keeps others away as well. Deadlocks, timeouts and cancels are PostgreSQL's business.
 //!
-//! Nobody waits for a row's own lock. As on heap, who cannot have it waits for the transactions that are in his way, one
-//! after the other in the order of their ids ([`Locks::in_the_way`]), and holds the row's turn meanwhile, so that there is
-//! one queue; but not who holds the row in another mode already, whom the queue may be waiting for. So who may share a row with
-//! its holders passes those who wait for it, and a deadlock is found with whom it is found on heap. A lock that is given back
-//! after a look at the row is nobody's to wait for, and one that goes with a subtransaction is waited for no longer
-//! than that: see [`locker`].
+//! Nobody waits for a row's own lock. As on heap, who cannot have it waits for the transactions that are in his
+//! way, one after the other in the order of their ids ([`Locks::in_the_way`]), and holds the row's turn
+//! meanwhile, so that there is one queue; but not who holds the row in another mode already, whom the queue may
+//! be waiting for. So who may share a row with its holders passes those who wait for it, and a deadlock is found
+//! with whom it is found on heap. A lock that is given back after a look at the row is nobody's to wait for, and
+//! one that goes with a subtransaction is waited for no longer than that: see [`locker`].
 //!
 //! ```text
 //!   turn   LOCKTAG_TUPLE (cold block, offset | 0x8000)       while waiting
@@ -213,8 +213,8 @@ impl Locks {
         holders.iter().filter_map(transaction_of).collect()
     }
 
-    /// Whose end to wait for before the row can be locked: the ids of others whose lock on it is in conflict and will be kept,
-    /// in ascending order. `None` if all who have such a lock may give it back at once.
+    /// Whose end to wait for before the row can be locked: the ids of others whose lock on it is in conflict and
+    /// will be kept, in ascending order. `None` if all who have such a lock may give it back at once.
     pub fn in_the_way(self, row: RowNumber, lock: RowLock) -> Option<Vec<pg_sys::TransactionId>> {
         let (tag, mode) = (self.row(row, 0), lock.on_row());
         let name = RowName::of(&tag);

@@ -1,9 +1,10 @@
 //! pgbench's TPC-B with two clients, on tables whose rows are all cold at first: every account's first
 //! change meets a cold row, tellers and branches soon are hot. Nobody waits for the disk at commit.
 //!
-//! Twice: with one branch, as pgbench makes them by itself, where each account has soon been changed; and with ten, where
-//! nearly every change is an account's first. Tables are made once for all runs, since pgbench's manual asks for some
-//! minutes: at scale 10, three runs are two minutes a side, in which each account is changed about once.
+//! Twice: with one branch, as pgbench makes them by itself, where each account has soon been changed; and with
+//! ten, where nearly every change is an account's first. Tables are made once for all runs, since pgbench's
+//! manual asks for some minutes: at scale 10, three runs are two minutes a side, in which each account is changed
+//! about once.
 
 use postgres::Client;
 

@@ -1,9 +1,9 @@
 //! Rows hidden in bulk by a running command, on their way to bitmaps.
 //!
-//! A command that has locked a whole group and deletes or updates many of its rows collects them here
-//! and writes bitmaps, and lists of the new versions, at its end. Who sees them meanwhile: this backend's own readers, from memory,
-//! by the rule of heap's cmax: MVCC snapshots taken by a later command, and dirty and self
-//! snapshots. Reading never writes them, as with pending loads ([`crate::load`]).
+//! A command that has locked a whole group and deletes or updates many of its rows collects them here and writes
+//! bitmaps, and lists of the new versions, at its end. Who sees them meanwhile: this backend's own readers, from
+//! memory, by the rule of heap's cmax: MVCC snapshots taken by a later command, and dirty and self snapshots.
+//! Reading never writes them, as with pending loads ([`crate::load`]).
 //!
 //! They are written when their command ends, before the next query starts in the same
 //! subtransaction, and before a commit; dropped when their subtransaction is rolled back, which

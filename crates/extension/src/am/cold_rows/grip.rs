@@ -95,8 +95,9 @@ pub(super) enum Standing {
     Gone,
 }
 
-/// Locks the row and looks at it, once nobody is in the way and nobody is about to change it in a way that the lock forbids;
-/// `None` if it would have to wait and may not. `purpose` is told to those who wonder what we wait for.
+/// Locks the row and looks at it, once nobody is in the way and nobody is about to change it in a way that the
+/// lock forbids; `None` if it would have to wait and may not. `purpose` is told to those who wonder what we wait
+/// for.
 ///
 /// # Safety
 /// `rel` is open and locked for writing or row locks.
@@ -152,8 +153,8 @@ pub(super) unsafe fn grip(
     }
 }
 
-/// Whose end to wait for before the row can be locked: those who have locked it, and who has changed it, in the order of
-/// their transactions as on heap. `None` if they may be out of the way at once.
+/// Whose end to wait for before the row can be locked: those who have locked it, and who has changed it, in the
+/// order of their transactions as on heap. `None` if they may be out of the way at once.
 unsafe fn in_the_way(
     rel: pg_sys::Relation,
     row: RowNumber,

@@ -36,8 +36,8 @@ pub unsafe fn lock(
     let mut traversed = false;
     // SAFETY: as for this function.
     unsafe {
-        // The caller goes on with the place that he has named, or with that of a later version; not with a place that his
-        // snapshot may not see.
+        // The caller goes on with the place that he has named, or with that of a later version; not with a place
+        // that his snapshot may not see.
         let mut at = *tid;
         loop {
             let (result, failure) = match RowNumber::from_tid(&at) {

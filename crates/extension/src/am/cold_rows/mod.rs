@@ -10,9 +10,9 @@
 //!   4  give the row's lock back     (a lock that was asked for by itself is kept)
 //! ```
 //!
-//! The group's lock is held to the end of the transaction, and a row is marked or locked until then: so what
-//! step 2 finds stays true, and two marks for one row cannot be in force. Whoever is told that the row was updated follows the TID it is given,
-//! as on heap; the way may lead from cold to hot and back.
+//! The group's lock is held to the end of the transaction, and a row is marked or locked until then: so what step
+//! 2 finds stays true, and two marks for one row cannot be in force. Whoever is told that the row was updated
+//! follows the TID it is given, as on heap; the way may lead from cold to hot and back.
 //!
 //! A reader sees the old version until the mark's transaction commits, and no version or the new
 //! one after; index entries of the old version stay until VACUUM. A crash loses an uncommitted mark,
