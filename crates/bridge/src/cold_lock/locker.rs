@@ -32,6 +32,8 @@ use crate::shared_memory::{PerBackend, Shareable};
 /// One per backend.
 pub static LOCKERS: PerBackend<Locker> = PerBackend::new(c"howdah lockers of cold rows");
 
+/// Alone in its lines of the processors' caches.
+#[repr(align(128))]
 pub struct Locker {
     /// Count of looks and, in the lower half, the row that is looked at.
     tentative: AtomicU64,
@@ -80,18 +82,29 @@ impl Seen {
     }
 }
 
-/// Reads what a backend tells.
-pub(super) fn seen(backend: pg_sys::ProcNumber) -> Seen {
-    LOCKERS.get(backend).map_or(
+impl Locker {
+    fn seen(&self) -> Seen {
         Seen {
-            tentative: 0,
-            newest: 0,
-        },
-        |locker| Seen {
-            tentative: locker.tentative.load(Ordering::SeqCst),
-            newest: locker.newest.load(Ordering::SeqCst),
-        },
-    )
+            tentative: self.tentative.load(Ordering::SeqCst),
+            newest: self.newest.load(Ordering::SeqCst),
+        }
+    }
+
+    /// Called by its own backend only.
+    fn set_tentative(&self, row: u32) {
+        let count = self.tentative.load(Ordering::Relaxed) >> 32;
+        let next = (count + 1) << 32 | u64::from(row);
+        self.tentative.store(next, Ordering::SeqCst);
+    }
+}
+
+/// Reads what a backend tells; the same for all processes that are no backends.
+pub(super) fn seen(backend: pg_sys::ProcNumber) -> Seen {
+    let nothing = Seen {
+        tentative: 0,
+        newest: 0,
+    };
+    LOCKERS.get(backend).map_or(nothing, Locker::seen)
 }
 
 thread_local! {
@@ -119,10 +132,7 @@ pub fn decided() {
 
 fn set_tentative(row: u32) {
     if let Some(locker) = myself() {
-        // Only this backend writes it.
-        let count = locker.tentative.load(Ordering::Relaxed) >> 32;
-        let next = (count + 1) << 32 | u64::from(row);
-        locker.tentative.store(next, Ordering::SeqCst);
+        locker.set_tentative(row);
     }
 }
 
@@ -217,6 +227,9 @@ pub fn transaction_ends() {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     fn id(number: u32) -> pg_sys::TransactionId {
@@ -249,5 +262,53 @@ mod tests {
             ..seen
         };
         assert_eq!(at_the_top.newest(4), None);
+    }
+
+    /// The lock table is a mutex around what the locker means to do with his lock, which others cannot see.
+    #[test]
+    fn nobody_takes_a_lock_that_is_given_back_for_one_that_is_kept() {
+        const ROW: RowName = RowName(5);
+        let locker = Locker {
+            tentative: AtomicU64::new(0),
+            newest: AtomicU64::new(0),
+        };
+        let lock: Mutex<Option<bool>> = Mutex::new(None);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for i in 0..200_000u32 {
+                    let keeps = i % 3 == 0;
+                    let row = if i % 7 == 0 { RowName(6) } else { ROW };
+                    locker.set_tentative(row.0);
+                    if row == ROW {
+                        *lock.lock().unwrap() = Some(keeps);
+                    }
+                    if !keeps {
+                        *lock.lock().unwrap() = None;
+                    }
+                    locker.set_tentative(0);
+                    if keeps {
+                        std::hint::spin_loop();
+                        *lock.lock().unwrap() = None;
+                    }
+                }
+                is_over.store(true, Ordering::SeqCst);
+            });
+            let (mut kept, mut looked_at) = (0, 0);
+            while !is_over.load(Ordering::SeqCst) {
+                let before = locker.seen();
+                let held = *lock.lock().unwrap();
+                let after = locker.seen();
+                match held {
+                    Some(keeps) if before == after && !after.looks_at(ROW) => {
+                        assert!(keeps);
+                        kept += 1;
+                    }
+                    Some(_) => looked_at += 1,
+                    None => {}
+                }
+            }
+            assert!(kept > 0 && looked_at > 0, "{kept}, {looked_at}");
+        });
     }
 }

@@ -267,7 +267,7 @@ impl Player<'_> {
             COARSE_READS
         } else if self.only_heap_waits(text, session, &heaps) {
             HEAP_WAITS
-        } else if woken_count(session, &ours, &heaps) >= 2 {
+        } else if waiting_count >= 2 && has_woken(session, &ours, &heaps) {
             RACED
         } else {
             return Ok(verdict);
@@ -568,17 +568,10 @@ fn maintenance(control: &mut Client, text: &str) -> Option<String> {
     }
 }
 
-/// How many sessions went on because of what another one did, in either world.
-fn woken_count(acting: usize, ours: &Ended, heaps: &Ended) -> usize {
-    let mut woken: Vec<usize> = ours
-        .iter()
-        .chain(heaps)
-        .map(|(session, _)| *session)
-        .collect();
-    woken.retain(|session| *session != acting);
-    woken.sort_unstable();
-    woken.dedup();
-    woken.len()
+/// Whether a session went on because of what another one did, in either world.
+fn has_woken(acting: usize, ours: &Ended, heaps: &Ended) -> bool {
+    let mut ended = ours.iter().chain(heaps);
+    ended.any(|(session, _)| *session != acting)
 }
 
 fn has_failed(ended: &Ended, code: &str) -> bool {

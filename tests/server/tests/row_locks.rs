@@ -1,0 +1,194 @@
+//! Row locks on cold rows: whom they keep waiting, and for how long.
+
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use howdah_server_tests::cluster::{Primary, query};
+use postgres::Client;
+
+const SETTINGS: [(&str, &str); 2] = [("howdah.compaction", "off"), ("autovacuum", "off")];
+const LONG: Duration = Duration::from_secs(60);
+
+fn make_table(session: &mut Client) -> anyhow::Result<()> {
+    session.batch_execute(
+        "CREATE TABLE t (id int PRIMARY KEY, word text) USING howdah;
+         INSERT INTO t SELECT i, 'word ' || i FROM generate_series(1, 2000) i",
+    )?;
+    Ok(session.batch_execute("CALL howdah.compact('t')")?)
+}
+
+/// Waits until the query answers something.
+fn wait_for(session: &mut Client, sql: &str) -> anyhow::Result<String> {
+    let deadline = Instant::now() + LONG;
+    loop {
+        let answer = query(session, sql)?;
+        if !answer.is_empty() {
+            return Ok(answer);
+        }
+        ensure!(Instant::now() < deadline, "nothing came of {sql}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Opens a transaction with a cursor that will lock the row, by the snapshot of now.
+fn about_to_lock(primary: &Primary, row: u32, locking: &str) -> anyhow::Result<Client> {
+    let mut session = primary.session()?;
+    session.batch_execute(&format!(
+        "SET enable_seqscan = off; SET enable_bitmapscan = off; SET howdah.columnar_scan = off;
+         BEGIN; SELECT id FROM t WHERE id = 1500 FOR KEY SHARE;
+         DECLARE c CURSOR FOR SELECT id FROM t WHERE id = {row} {locking}"
+    ))?;
+    Ok(session)
+}
+
+type Fetched = JoinHandle<anyhow::Result<(String, Client)>>;
+
+fn fetch(mut session: Client) -> Fetched {
+    thread::spawn(move || {
+        let rows = query(&mut session, "FETCH c")?;
+        Ok((rows, session))
+    })
+}
+
+fn fetched(what: &str, fetching: Fetched) -> anyhow::Result<(String, Client)> {
+    let deadline = Instant::now() + LONG;
+    while !fetching.is_finished() {
+        ensure!(Instant::now() < deadline, "{what} is kept waiting");
+        thread::sleep(Duration::from_millis(5));
+    }
+    match fetching.join() {
+        Ok(result) => result.context(what.to_owned()),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// Somebody has locked a row, to look at it, that was deleted since his snapshot. He will give it back, and his
+/// transaction goes on: nobody is to wait for that, nor to be told that the row is locked.
+#[test]
+fn a_row_that_is_only_looked_at_keeps_nobody_waiting() -> anyhow::Result<()> {
+    let primary = Primary::start("looked-at", &SETTINGS)?;
+    let mut session = primary.session()?;
+    make_table(&mut session)?;
+    let lockings = [
+        "FOR UPDATE",
+        "FOR NO KEY UPDATE NOWAIT",
+        "FOR UPDATE SKIP LOCKED",
+    ];
+    for (row, locking) in (7..).zip(lockings) {
+        let mut looker = about_to_lock(&primary, row, "FOR UPDATE")?;
+        let mut other = about_to_lock(&primary, row, locking)?;
+        let other_pid = query(&mut other, "SELECT pg_backend_pid()")?;
+        session.batch_execute(&format!("DELETE FROM t WHERE id = {row}"))?;
+        session.batch_execute("SELECT pg_advisory_lock(7468)")?;
+        looker.batch_execute("SET howdah.debug_stop_point = 'group_recalled'")?;
+        let looking = fetch(looker);
+        wait_for(
+            &mut session,
+            "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted",
+        )?;
+        let waiting = fetch(other);
+        thread::sleep(Duration::from_millis(100));
+        ensure!(
+            !waiting.is_finished(),
+            "{locking} went on with a locked row"
+        );
+        let waits_for = query(
+            &mut session,
+            &format!("SELECT count(*) FROM pg_locks WHERE pid = {other_pid} AND NOT granted"),
+        )?;
+        assert_eq!(
+            waits_for, "0",
+            "{locking} waits for a lock that will be given back"
+        );
+        session.batch_execute("SELECT pg_advisory_unlock_all()")?;
+        let (rows, mut looker) = fetched("the looker", looking)?;
+        assert_eq!(rows, "");
+        let (rows, _) = fetched(locking, waiting)?;
+        assert_eq!(rows, "", "{locking}");
+        // Only now is the looker's transaction over.
+        looker.batch_execute("COMMIT")?;
+    }
+    Ok(())
+}
+
+const LOCKERS: u64 = 6;
+const ROUNDS: u64 = 250;
+
+/// What a session does in one round: a few rows in ascending order, in and out of subtransactions, so that there is no
+/// deadlock and no reason to wait for long.
+fn round(number: u64) -> String {
+    let strength = ["UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"];
+    let mut dice = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut pick = |limit: u64| {
+        dice ^= dice >> 29;
+        dice = dice.wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        (dice >> 33) % limit
+    };
+    let mut text = "BEGIN;".to_owned();
+    for row in 1..=3 {
+        if pick(3) == 0 {
+            continue;
+        }
+        let inner = strength[pick(4) as usize];
+        let lock = match pick(4) {
+            0 => format!("UPDATE t SET word = 'changed' WHERE id = {row};"),
+            1 => format!("DELETE FROM t WHERE id = {row};"),
+            _ => format!("SELECT id FROM t WHERE id = {row} FOR {inner};"),
+        };
+        // Changes are always taken back: the rows stay cold.
+        text += &format!("SAVEPOINT a; {lock}");
+        if pick(3) == 0 {
+            text += &format!(
+                "SAVEPOINT b; SELECT id FROM t WHERE id = {row} FOR SHARE; ROLLBACK TO b;"
+            );
+        }
+        text += "ROLLBACK TO a;";
+        if pick(2) == 0 {
+            let outer = strength[pick(4) as usize];
+            text += &format!("SELECT id FROM t WHERE id = {row} FOR {outer};");
+        }
+    }
+    text + if pick(2) == 0 { "COMMIT" } else { "ROLLBACK" }
+}
+
+#[test]
+fn sessions_that_lock_the_same_rows_all_get_on() -> anyhow::Result<()> {
+    let primary = Primary::start("get-on", &SETTINGS)?;
+    let mut session = primary.session()?;
+    make_table(&mut session)?;
+    thread::scope(|scope| -> anyhow::Result<()> {
+        let lockers: Vec<_> = (0..LOCKERS)
+            .map(|locker| {
+                let primary = &primary;
+                scope.spawn(move || -> anyhow::Result<()> {
+                    let mut session = primary.session()?;
+                    session.batch_execute("SET lock_timeout = '20s'")?;
+                    for round_number in 0..ROUNDS {
+                        let text = round(locker * ROUNDS + round_number);
+                        session.batch_execute(&text).with_context(|| text.clone())?;
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        for locker in lockers {
+            match locker.join() {
+                Ok(result) => result?,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(())
+    })?;
+    let left = query(
+        &mut session,
+        "SELECT count(*) FROM pg_locks WHERE locktype IN ('tuple', 'page')",
+    )?;
+    assert_eq!(left, "0", "locks were left behind");
+    let cold = query(
+        &mut session,
+        "SELECT count(*) FROM t WHERE word LIKE 'word %'",
+    )?;
+    assert_eq!(cold, "2000");
+    Ok(())
+}
