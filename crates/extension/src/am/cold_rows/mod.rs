@@ -23,6 +23,7 @@
 //! a group that is locked as a whole collects them ([`crate::store::pending_marks`]).
 
 mod grip;
+mod in_the_way;
 mod lock;
 
 use howdah_bridge::cold_lock::{Locks, RowLock};
