@@ -94,6 +94,8 @@ pub struct ColdCursor {
     unsettled: Unsettled,
     /// Position inside the current group.
     row: i64,
+    /// Whether a group of the view was deleted, so that its rows may be gone.
+    deleted: Vec<bool>,
 }
 
 impl ColdCursor {
@@ -109,7 +111,14 @@ impl ColdCursor {
             hidden: None,
             unsettled: Unsettled::None,
             row: -1,
+            deleted: Vec::new(),
         }
+    }
+
+    /// Passes over deleted groups that nobody needs any more; a flag per group of the view.
+    pub fn without_the_gone(mut self, deleted: Vec<bool>) -> ColdCursor {
+        self.deleted = deleted;
+        self
     }
 
     /// Position of the current row's group in the view.
@@ -263,7 +272,11 @@ impl ColdCursor {
                     return;
                 }
             }
-            self.rows = Some(or_raise(oid, GroupRows::load(&store, group, &self.wanted)));
+            let is_deleted = self.deleted.get(self.group as usize) == Some(&true);
+            self.rows = match GroupRows::load(&store, group, &self.wanted) {
+                Err(error) if is_deleted && error.is_missing_piece() => None,
+                rows => Some(or_raise(oid, rows)),
+            };
             // Before what is hidden is known: somebody who is done in between is waited for in vain,
             // and nothing worse.
             if self.view.is_dirty() {

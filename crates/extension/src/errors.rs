@@ -27,6 +27,14 @@ pub enum ColdError {
     OutOfRowNumbers { limit: u64 },
 }
 
+impl ColdError {
+    /// Whether a piece of a value is not there: damage, unless nobody needs the value any more
+    /// (see [`crate::store::fate`]).
+    pub fn is_missing_piece(&self) -> bool {
+        matches!(self, ColdError::Store(StoreError::MissingPiece { .. }))
+    }
+}
+
 /// Raises `error` as a PostgreSQL ERROR about `table`.
 pub fn raise(table: pg_sys::Oid, error: &ColdError) -> ! {
     // SAFETY: get_rel_name returns NULL or a NUL-terminated palloc'd string.

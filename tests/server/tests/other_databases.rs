@@ -1,10 +1,12 @@
-//! A long transaction in one database holds up nothing in another; a server that is stopped in the
-//! middle of a compaction goes at once; a session that is ended in the middle of a change leaves nothing behind.
+//! A long transaction in one database holds up nothing in another, and brings back nothing that is gone there;
+//! a server that is stopped in the middle of a compaction goes at once; a session that is ended in the middle of
+//! a change leaves nothing behind.
 
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use howdah_cli::cluster::StopMode;
+use howdah_server_tests::checks::indexes_are_sound;
 use howdah_server_tests::cluster::{Primary, query};
 use postgres::Client;
 
@@ -26,6 +28,27 @@ fn long_transaction_elsewhere(primary: &Primary) -> anyhow::Result<Client> {
         "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*), pg_current_xact_id() FROM pg_class",
     )?;
     Ok(elsewhere)
+}
+
+/// The session that waits at a stop point, once one does.
+fn at_stop_point(session: &mut Client) -> anyhow::Result<String> {
+    let waiting = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let pid = query(session, waiting)?;
+        if !pid.is_empty() {
+            return Ok(pid);
+        }
+        ensure!(Instant::now() < deadline, "nobody came to the stop point");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn end_at_stop_point(session: &mut Client) -> anyhow::Result<()> {
+    let pid = at_stop_point(session)?;
+    let end = format!("SELECT pg_terminate_backend({pid}, 10000)");
+    assert_eq!(query(session, &end)?, "t");
+    Ok(())
 }
 
 #[test]
@@ -88,12 +111,7 @@ fn a_server_that_is_stopped_while_rows_move_goes_at_once() -> anyhow::Result<()>
         let mut mover = primary.session()?;
         mover.batch_execute(&format!("SET howdah.debug_stop_point = '{point}'"))?;
         let mover = std::thread::spawn(move || mover.batch_execute("CALL howdah.compact('t')"));
-        let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while query(&mut session, waits)? != "1" {
-            ensure!(Instant::now() < deadline, "nobody came to {point}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        at_stop_point(&mut session)?;
         let asked = Instant::now();
         primary.stop(StopMode::Fast)?;
         ensure!(
@@ -133,18 +151,7 @@ fn a_session_that_is_ended_while_it_changes_a_cold_row_leaves_no_pin_behind() ->
     ended.batch_execute("BEGIN; UPDATE t SET word = 'changed' WHERE id = 7000")?;
     ended.batch_execute("SAVEPOINT s; SET howdah.debug_stop_point = 'group_recalled'")?;
     let ended = std::thread::spawn(move || ended.batch_execute("DELETE FROM t WHERE id = 7001"));
-    let waiting = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let mut pid = query(&mut session, waiting)?;
-    while pid.is_empty() {
-        ensure!(Instant::now() < deadline, "nobody came to the stop point");
-        std::thread::sleep(Duration::from_millis(5));
-        pid = query(&mut session, waiting)?;
-    }
-    query(
-        &mut session,
-        &format!("SELECT pg_terminate_backend({pid}, 10000)"),
-    )?;
+    end_at_stop_point(&mut session)?;
     ensure!(
         ended.join().is_ok_and(|result| result.is_err()),
         "the session was to be ended"
@@ -158,5 +165,102 @@ fn a_session_that_is_ended_while_it_changes_a_cold_row_leaves_no_pin_behind() ->
     // Waits for every pin on the table's pages.
     session.batch_execute("SELECT pg_advisory_unlock_all(); DELETE FROM t WHERE id = 7001")?;
     session.batch_execute("DROP TABLE t")?;
+    Ok(())
+}
+
+/// Leaves a table `t` with a row group that was merged into another one, whose directory entry is still
+/// there while a piece of its rows was pruned away: nobody in this database needed it. Then snapshots are taken
+/// that count a transaction of another database, and by the horizon of those somebody may need the group.
+/// The answer is the session that runs it.
+fn delete_pieces_under_an_entry(primary: &Primary, session: &mut Client) -> anyhow::Result<Client> {
+    let load = |from: u32| {
+        format!(
+            "INSERT INTO t SELECT i, sha256(i::text::bytea)::text FROM generate_series({from}, {}) i",
+            from + 212
+        )
+    };
+    session.batch_execute(
+        "DROP TABLE IF EXISTS t;
+        CREATE TABLE t (id int PRIMARY KEY, word text) USING howdah;
+        SET howdah.load_threshold = 50;",
+    )?;
+    session.batch_execute(&load(1))?;
+    session.batch_execute(&load(214))?;
+    session.batch_execute("ANALYZE t; CREATE TABLE IF NOT EXISTS empty ()")?;
+    let transaction = || -> anyhow::Result<Client> {
+        let mut elsewhere = primary.connect("elsewhere")?;
+        elsewhere.batch_execute("BEGIN; SELECT pg_current_xact_id()")?;
+        Ok(elsewhere)
+    };
+    let first = transaction()?;
+    session.batch_execute("CALL howdah.compact('t')")?;
+    let elsewhere = transaction()?;
+    drop(first);
+    // Makes room, so that the page with the entries is not pruned below.
+    session.batch_execute("VACUUM t")?;
+    session.batch_execute(&load(427))?;
+    // Ended behind the merge, where it sweeps after the one before, and before its last VACUUM.
+    session.batch_execute("SELECT pg_advisory_lock(7468)")?;
+    let mut mover = primary.session()?;
+    mover.batch_execute("SET howdah.debug_stop_point = 'sweep_delete'")?;
+    let mover = std::thread::spawn(move || mover.batch_execute("CALL howdah.compact('t')"));
+    end_at_stop_point(session)?;
+    ensure!(
+        mover.join().is_ok_and(|ended| ended.is_err()),
+        "the mover was to be ended"
+    );
+    session.batch_execute("SELECT pg_advisory_unlock_all()")?;
+    // VACUUM tells this session what nobody in the database needs; a scan prunes pages that are full.
+    session.batch_execute("VACUUM empty")?;
+    let toast = query(
+        session,
+        "SELECT reltoastrelid::regclass FROM pg_class WHERE oid = 't'::regclass",
+    )?;
+    query(session, &format!("SELECT count(*) FROM {toast}"))?;
+    let left = format!(
+        "SELECT bool_or(lp_flags = 3), bool_or(substr(t_data, 1, 4) = '\\x01000000' AND t_xmax <> '0')
+        FROM generate_series(0, pg_relation_size('{toast}') / 8192 - 1) block,
+            heap_page_items(get_raw_page('{toast}', block::int))"
+    );
+    assert_eq!(
+        query(session, &left)?,
+        "t|t",
+        "a piece is gone, and an entry deleted but there"
+    );
+    Ok(elsewhere)
+}
+
+#[test]
+fn a_row_group_that_nobody_needs_and_half_is_gone_of_disturbs_nothing() -> anyhow::Result<()> {
+    let primary = start("half_gone")?;
+    let mut session = primary.session()?;
+    session.batch_execute("CREATE EXTENSION pageinspect")?;
+    session.batch_execute("CREATE DATABASE elsewhere")?;
+    for statements in [
+        // The planner asks the index for its least id.
+        &[
+            "EXPLAIN SELECT FROM t WHERE id < -5",
+            "CREATE INDEX t_word ON t (word)",
+            "REINDEX INDEX t_pkey",
+            "REINDEX TABLE t",
+            "VACUUM FULL t",
+        ][..],
+        &["CLUSTER t USING t_pkey", "REINDEX TABLE t"],
+    ] {
+        let mut elsewhere = delete_pieces_under_an_entry(&primary, &mut session)?;
+        let before = query(&mut session, DIGEST)?;
+        for statement in statements {
+            // One that has not heard yet what nobody needs.
+            primary
+                .session()?
+                .batch_execute(statement)
+                .context(*statement)?;
+            assert_eq!(query(&mut session, DIGEST)?, before, "after {statement}");
+            indexes_are_sound(&mut session, "t", "id")?;
+        }
+        elsewhere.batch_execute("COMMIT")?;
+        session.batch_execute("CALL howdah.compact('t')")?;
+        assert_eq!(query(&mut session, DIGEST)?, before);
+    }
     Ok(())
 }

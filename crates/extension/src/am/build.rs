@@ -299,7 +299,8 @@ impl Build {
             let (view, verdicts) = self.cold_view((*scan).rs_snapshot)?;
             let wanted = attributes_read(self.info, (*(*self.table).rd_att).natts as usize);
             let shared = scan::shared_groups(scan);
-            let cursor = ColdCursor::new(view, wanted, shared);
+            let deleted = verdicts.iter().map(|group| !group.unmarked.alive);
+            let cursor = ColdCursor::new(view, wanted, shared).without_the_gone(deleted.collect());
             let work: ColdWork = Some((cursor, verdicts));
             Some(PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(work))
         }

@@ -12,7 +12,7 @@ use howdah_bridge::tid::RowNumber;
 use pgrx::pg_sys;
 
 use super::moved;
-use crate::errors::{ColdError, or_raise};
+use crate::errors::{ColdError, or_raise, raise};
 use crate::load;
 use crate::slot_writer::write_single;
 use crate::store::directory::{self, GroupEntry, GroupState};
@@ -83,6 +83,13 @@ pub(super) unsafe fn name_nobody(snapshot: pg_sys::Snapshot) {
 pub(super) unsafe fn is_mvcc(snapshot: pg_sys::Snapshot) -> bool {
     // SAFETY: the caller's snapshot is valid.
     unsafe { (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC }
+}
+
+/// Whether the snapshot shows rows of deleted groups that VACUUM has not removed yet: the planner looks
+/// for the ends of an index's range with such a one. The rows may be gone all the same.
+unsafe fn asks_for_the_dying(snapshot: pg_sys::Snapshot) -> bool {
+    // SAFETY: the caller's snapshot is valid.
+    unsafe { (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_NON_VACUUMABLE }
 }
 
 impl PointReader {
@@ -305,11 +312,20 @@ impl PointReader {
                     });
                 }
                 Found::Stored(entry, position) => {
-                    let group = or_raise(oid, self.open_group(store, *entry));
-                    write_single(slot, tid, oid, origin, |layout, desc, datums| {
-                        let filled = fill_point(&group, store, *position, layout, desc, datums);
-                        or_raise(oid, filled);
+                    let filled = self.open_group(store, *entry).and_then(|group| {
+                        let mut filled = Ok(());
+                        write_single(slot, tid, oid, origin, |layout, desc, datums| {
+                            filled = fill_point(&group, store, *position, layout, desc, datums);
+                        });
+                        filled
                     });
+                    if let Err(error) = filled {
+                        howdah_bridge::slot::clear(slot);
+                        if asks_for_the_dying(snapshot) && error.is_missing_piece() {
+                            return false;
+                        }
+                        raise(oid, &error);
+                    }
                 }
                 Found::Pending(group, position) => {
                     let rows = or_raise(oid, GroupRows::load(store, group, &Wanted::All));

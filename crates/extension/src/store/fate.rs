@@ -3,6 +3,13 @@
 //! Scans ask what a snapshot sees. Index builds, ANALYZE, VACUUM and table rewrites ask more:
 //! whether *anybody* may still see a group, as `HeapTupleSatisfiesVacuum` answers for a heap
 //! tuple. A group's fate is that of its directory entry.
+//!
+//! The pieces of a group's value are tuples of their own, deleted with the entry, but pruned and vacuumed
+//! each for itself, and the horizon may go back: once a snapshot is taken while an old transaction
+//! runs in another database, a group that was dead to everyone is recently dead again. So a group
+//! that was deleted may have lost pieces although its entry is not dead. Nobody sees its rows then: pieces go
+//! only when no snapshot needs them, and no later snapshot will. Who reads the rows of a deleted group
+//! takes a missing piece for the sign that they are gone.
 
 use howdah_bridge::store::{ColdStore, TupleStamp};
 use pgrx::pg_sys;

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use postgres::Client;
 
 use super::script::{Script, Step};
-use super::session::Outcome;
+use super::session::{Outcome, Refusal};
 use super::tally::Tally;
 use super::worlds::{World, Worlds};
 use crate::cluster::query;
@@ -371,9 +371,9 @@ impl Player<'_> {
             let on_heap = on_heap.map(|(_, outcome)| outcome);
             held_by_other(*session)
                 && match outcome {
-                    Outcome::Error(code) => {
-                        ["55P03", "40P01"].contains(&code.as_str())
-                            && on_heap.is_none_or(|heaps| !heaps.has_code(code))
+                    Outcome::Error(Refusal { sqlstate, .. }) => {
+                        ["55P03", "40P01"].contains(&sqlstate.as_str())
+                            && on_heap.is_none_or(|heaps| !heaps.has_code(sqlstate))
                     }
                     Outcome::Done { rows, .. } => {
                         text.contains("SKIP LOCKED")
@@ -560,8 +560,8 @@ fn code(error: &anyhow::Error) -> Option<String> {
 
 fn maintenance(control: &mut Client, text: &str) -> Option<String> {
     match Outcome::of(control, text) {
-        Outcome::Error(code) if !MAINTENANCE_GIVES_WAY.contains(&code.as_str()) => {
-            Some(format!("{text} ended with {code}"))
+        Outcome::Error(refusal) if !MAINTENANCE_GIVES_WAY.contains(&refusal.sqlstate.as_str()) => {
+            Some(format!("{text} ended with {refusal:?}"))
         }
         Outcome::Lost(why) => Some(format!("{text} lost its server: {why}")),
         _ => None,

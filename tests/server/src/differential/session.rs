@@ -1,23 +1,59 @@
 //! A session in a thread of its own: statements go in, outcomes come out, so that a statement
 //! that waits for a lock holds up nobody here.
 
+use std::fmt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use postgres::error::DbError;
 use postgres::{Client, SimpleQueryMessage};
 
 /// How a statement ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The row counts of its commands, and the rows it returned, sorted unless it says in which order.
-    Done { counts: Vec<u64>, rows: Vec<String> },
-    /// Its SQLSTATE.
-    Error(String),
+    Done {
+        counts: Vec<u64>,
+        rows: Vec<String>,
+    },
+    Error(Refusal),
     /// The connection broke.
     Lost(String),
 }
+
+/// An error of the server. Two are the same if their codes are: the words may name places.
+#[derive(Clone)]
+pub(super) struct Refusal {
+    pub sqlstate: String,
+    /// Its message, with detail and context where it has them.
+    message: String,
+}
+
+impl Refusal {
+    fn of(error: &DbError) -> Refusal {
+        let parts = [Some(error.message()), error.detail(), error.where_()];
+        Refusal {
+            sqlstate: error.code().code().to_owned(),
+            message: parts.into_iter().flatten().collect::<Vec<_>>().join(" / "),
+        }
+    }
+}
+
+impl fmt::Debug for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.sqlstate, self.message)
+    }
+}
+
+impl PartialEq for Refusal {
+    fn eq(&self, other: &Self) -> bool {
+        self.sqlstate == other.sqlstate
+    }
+}
+
+impl Eq for Refusal {}
 
 impl Outcome {
     pub fn of(client: &mut Client, sql: &str) -> Outcome {
@@ -28,7 +64,7 @@ impl Outcome {
                 // an empty query comes after.
                 let _ = client.simple_query("");
                 return match error.as_db_error() {
-                    Some(one) if !client.is_closed() => Outcome::Error(one.code().code().into()),
+                    Some(one) if !client.is_closed() => Outcome::Error(Refusal::of(one)),
                     _ => Outcome::Lost(error.to_string()),
                 };
             }
@@ -57,12 +93,12 @@ impl Outcome {
     /// may report any of them.
     pub fn agrees(&self, other: &Outcome) -> bool {
         let is_violation =
-            |one: &Outcome| matches!(one, Outcome::Error(code) if code.starts_with("23"));
+            |one: &Outcome| matches!(one, Outcome::Error(one) if one.sqlstate.starts_with("23"));
         self == other || (is_violation(self) && is_violation(other))
     }
 
     pub fn has_code(&self, sqlstate: &str) -> bool {
-        matches!(self, Outcome::Error(code) if code == sqlstate)
+        matches!(self, Outcome::Error(one) if one.sqlstate == sqlstate)
     }
 }
 

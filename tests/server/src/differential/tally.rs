@@ -35,8 +35,8 @@ impl Tally {
             Some(Outcome::Done { .. }) => runs.done_count += 1,
             Some(Outcome::Error(_) | Outcome::Lost(_)) => runs.failed_count += 1,
         }
-        if let Some(Outcome::Error(code)) = outcome {
-            *self.codes.entry(code.clone()).or_default() += 1;
+        if let Some(Outcome::Error(refusal)) = outcome {
+            *self.codes.entry(refusal.sqlstate.clone()).or_default() += 1;
         }
     }
 

@@ -179,30 +179,36 @@ impl<'a> ColdCopy<'a> {
         let entry = fated.placed.entry;
         let rows = self.rows_of(&entry)?;
         let kept = entry.row_count - rows.gone.len();
+        let is_there = matches!(fated.fate, Fate::Live | Fate::Arriving(_))
+            && fated.fate.foreign_transaction().is_none();
+        // SAFETY: as for `open`.
+        let carried = unsafe {
+            match order {
+                _ if kept == 0 => None,
+                Some(order) if is_there && !rows.living.is_empty() => {
+                    self.sort_rows(&entry, &rows.living, order)?;
+                    match rows.are_fading {
+                        true => Some(self.carry(fated, &rows, Some(&rows.living))?),
+                        false => None,
+                    }
+                }
+                _ => match self.carry(fated, &rows, None) {
+                    // Nobody needs it. What was carried of it goes the way of all deleted tuples.
+                    Err(error) if fated.fate == Fate::RecentlyDead && error.is_missing_piece() => {
+                        counts.removed += f64::from(entry.row_count);
+                        return Ok(None);
+                    }
+                    carried => Some(carried?),
+                },
+            }
+        };
         counts.kept += f64::from(kept);
         counts.removed += f64::from(rows.gone.len());
         counts.recently_dead += f64::from(match fated.fate.counts_as_live() {
             true => kept - rows.living.len(),
             false => kept,
         });
-        if kept == 0 {
-            return Ok(None);
-        }
-        let is_there = matches!(fated.fate, Fate::Live | Fate::Arriving(_))
-            && fated.fate.foreign_transaction().is_none();
-        // SAFETY: as for `open`.
-        unsafe {
-            match order {
-                Some(order) if is_there && !rows.living.is_empty() => {
-                    self.sort_rows(&entry, &rows.living, order)?;
-                    match rows.are_fading {
-                        true => self.carry(fated, &rows, Some(&rows.living)).map(Some),
-                        false => Ok(None),
-                    }
-                }
-                _ => self.carry(fated, &rows, None).map(Some),
-            }
-        }
+        Ok(carried)
     }
 
     /// Hands some rows of a group to be sorted.
