@@ -24,12 +24,19 @@ impl TupleStamp {
     /// `tuple` is valid; its page is pinned and locked.
     pub unsafe fn of(tuple: pg_sys::HeapTuple) -> TupleStamp {
         // SAFETY: the caller vouches for the tuple.
-        unsafe {
-            TupleStamp {
-                fields: (*(*tuple).t_data).t_choice.t_heap,
-                xact_bits: (*(*tuple).t_data).t_infomask & pg_sys::HEAP_XACT_MASK as u16,
-            }
+        let (mut fields, xact_bits) = unsafe {
+            let header = &*(*tuple).t_data;
+            (
+                header.t_choice.t_heap,
+                header.t_infomask & pg_sys::HEAP_XACT_MASK as u16,
+            )
+        };
+        if u32::from(xact_bits) & pg_sys::HEAP_XMAX_INVALID != 0 {
+            // Of a transaction that was rolled back, maybe before the new relation's relfrozenxid:
+            // VACUUM would take it for damage.
+            fields.t_xmax = pg_sys::InvalidTransactionId;
         }
+        TupleStamp { fields, xact_bits }
     }
 
     /// Whether an inserter before `horizon` made the tuple and nobody deleted it: then
