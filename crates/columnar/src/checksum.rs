@@ -2,8 +2,8 @@
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-/// The checksum of a column chunk.
-pub(crate) fn of_chunk(bytes: &[u8]) -> u64 {
+/// The checksum of a column chunk, or of other bytes that are stored like one.
+pub fn of_chunk(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 

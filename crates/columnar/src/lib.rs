@@ -49,6 +49,7 @@ mod verdict;
 
 pub use bounds::Bound;
 pub use builder::{BytesBuilder, ColumnBuilder, NumericBuilder, RowGroupBuilder, ScalarBuilder};
+pub use checksum::of_chunk as checksum_of;
 pub use chunk::{Chunk, ChunkBuffer};
 pub use column::{Column, RowColumn};
 pub use encode::EncodedRowGroup;

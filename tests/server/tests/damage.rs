@@ -19,6 +19,7 @@ const PAGE_BYTES: usize = 8192;
 const TUPLE_HEADER_BYTES: usize = 24;
 const KEY_AND_LENGTH_BYTES: usize = 12;
 const DIRECTORY_ID: u32 = 1;
+const FORWARD_ID: u32 = 5;
 const VERSIONS_ID: u32 = 6;
 const LATE_ROWS_ID: u32 = 7;
 const FIRST_VALUE_ID: u32 = 16_384;
@@ -164,13 +165,23 @@ impl Damaged {
         asking: &mut Client,
         questions: &[&str],
     ) -> anyhow::Result<()> {
+        self.every_nth_byte_is_refused(1, id, asking, questions)
+    }
+
+    fn every_nth_byte_is_refused(
+        &self,
+        stride: usize,
+        id: u32,
+        asking: &mut Client,
+        questions: &[&str],
+    ) -> anyhow::Result<()> {
         let mut session = self.primary.session()?;
         let file = OpenOptions::new().write(true).open(&self.file)?;
         let tuples = self.tuples_of(id);
         ensure!(!tuples.is_empty(), "no tuple with id {id} was found");
         let whole = ask(asking, questions)?;
         for tuple in &tuples {
-            for at in 0..tuple.data_bytes {
+            for at in (0..tuple.data_bytes).step_by(stride) {
                 let byte = tuple.data_offset_bytes + at;
                 let page = byte / PAGE_BYTES * PAGE_BYTES;
                 self.evict(&mut session)?;
@@ -357,5 +368,42 @@ fn flipped_bits_in_lists_of_late_rows_are_refused() -> anyhow::Result<()> {
     old.batch_execute("ROLLBACK")?;
     let count = query(&mut session, "SELECT count(*) FROM t")?;
     ensure!(count == "52100", "{count} rows");
+    Ok(())
+}
+
+#[test]
+fn flipped_bits_in_ways_of_merged_rows_are_refused() -> anyhow::Result<()> {
+    let mut damaged = Damaged::start("damage-ways")?;
+    let mut session = damaged.primary.session()?;
+    session.batch_execute("DELETE FROM t WHERE id BETWEEN 2400 AND 2700 OR id > 49700")?;
+    let mut old = damaged.primary.session()?;
+    old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")?;
+    session.batch_execute("CALL howdah.compact('t')")?;
+    damaged.look_at_disk()?;
+    // One row of each group that was merged: the last was hot when the transaction began.
+    let questions = [
+        "SELECT id FROM t WHERE id IN (2333, 30500, 44444) ORDER BY id FOR UPDATE",
+        "SELECT id FROM t WHERE id IN (2333, 30500, 44444) ORDER BY id FOR KEY SHARE",
+    ];
+    ensure!(ask(&mut old, &questions)? == ["2333\n30500\n44444"; 2]);
+    damaged.every_byte_is_refused(FORWARD_ID, &mut old, &questions)?;
+    // Behind key and length and the first new number: the value with the rows that went nowhere.
+    let at = KEY_AND_LENGTH_BYTES + 8;
+    let ways = damaged.tuples_of(FORWARD_ID);
+    let values = ways
+        .iter()
+        .map(|way| word(&damaged.image, way.data_offset_bytes + at));
+    let mut value_count = 0;
+    for value in values.filter(|&value| value != 0) {
+        damaged.every_nth_byte_is_refused(61, value, &mut old, &questions)?;
+        value_count += 1;
+    }
+    ensure!(
+        value_count == 2,
+        "rows of {value_count} groups went nowhere"
+    );
+    old.batch_execute("ROLLBACK")?;
+    let count = query(&mut session, "SELECT count(*) FROM t")?;
+    ensure!(count == "49399", "{count} rows");
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use howdah_server_tests::cluster::{Primary, query};
 use postgres::Client;
+use postgres::error::SqlState;
 
 const SETTINGS: [(&str, &str); 2] = [("howdah.compaction", "off"), ("autovacuum", "off")];
 const LONG: Duration = Duration::from_secs(60);
@@ -190,5 +191,46 @@ fn sessions_that_lock_the_same_rows_all_get_on() -> anyhow::Result<()> {
         "SELECT count(*) FROM t WHERE word LIKE 'word %'",
     )?;
     assert_eq!(cold, "2000");
+    Ok(())
+}
+
+#[test]
+fn who_is_in_the_way_of_a_lock_that_must_not_wait_is_in_the_log() -> anyhow::Result<()> {
+    let primary = Primary::start("lock_failures", &SETTINGS)?;
+    let mut session = primary.session()?;
+    make_table(&mut session)?;
+    let mut holder = primary.session()?;
+    for (holding, locking) in [
+        ("SELECT FROM t WHERE id = 5 FOR UPDATE", "FOR KEY SHARE"),
+        ("SELECT FROM t WHERE id = 5 FOR SHARE", "FOR UPDATE"),
+        ("UPDATE t SET word = 'mine' WHERE id = 5", "FOR SHARE"),
+        ("DELETE FROM t WHERE id = 5", "FOR KEY SHARE"),
+    ] {
+        holder.batch_execute("BEGIN")?;
+        holder.batch_execute(holding)?;
+        let holds = query(&mut holder, "SELECT pg_current_xact_id()")?;
+        let line = format!("could not obtain ShareLock on transaction {holds}");
+        for (logging, policy, is_logged) in [
+            ("off", "NOWAIT", false),
+            ("on", "SKIP LOCKED", false),
+            ("on", "NOWAIT", true),
+        ] {
+            session.batch_execute(&format!("SET log_lock_failures = {logging}"))?;
+            let lock =
+                session.simple_query(&format!("SELECT FROM t WHERE id = 5 {locking} {policy}"));
+            let refused = lock.err().and_then(|error| error.code().cloned());
+            let expected = (policy == "NOWAIT").then_some(SqlState::LOCK_NOT_AVAILABLE);
+            ensure!(
+                refused == expected,
+                "{holding}, {locking} {policy}: {refused:?}"
+            );
+            let log = std::fs::read_to_string(&primary.log)?;
+            ensure!(
+                log.contains(&line) == is_logged,
+                "{holding}, {locking} {policy}, {logging}: logged or not"
+            );
+        }
+        holder.batch_execute("ROLLBACK")?;
+    }
     Ok(())
 }

@@ -16,8 +16,9 @@ use crate::errors::{ColdError, or_raise, raise};
 use crate::load;
 use crate::slot_writer::write_single;
 use crate::store::directory::{self, GroupEntry, GroupState};
+use crate::store::group_cache;
 use crate::store::marks::{self, Hidden, elsewhere};
-use crate::store::open_group::{self, OpenGroup};
+use crate::store::open_group::OpenGroup;
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, Wanted, fill_point, fill_whole};
 
@@ -347,12 +348,12 @@ impl PointReader {
             Some(last) if last.entry.group() == entry.group() => match &last.open {
                 Some(group) => Ok(Rc::clone(group)),
                 None => {
-                    let group = open_group::cached(store, entry)?;
+                    let group = group_cache::cached(store, entry)?;
                     last.open = Some(Rc::clone(&group));
                     Ok(group)
                 }
             },
-            _ => open_group::cached(store, entry),
+            _ => group_cache::cached(store, entry),
         }
     }
 }
@@ -374,7 +375,7 @@ pub unsafe fn fetch_placed(
     // SAFETY: as for this function.
     unsafe {
         let oid = (*table).rd_id;
-        let group = or_raise(oid, open_group::cached(store, entry));
+        let group = or_raise(oid, group_cache::cached(store, entry));
         write_single(
             slot,
             row.tid(),

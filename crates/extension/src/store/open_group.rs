@@ -1,18 +1,16 @@
-//! A stored row group opened for reading, and the backend's cache of such.
+//! A stored row group opened for reading.
 //!
 //! Opening reads and checks the footer; chunks are read when first needed and kept encoded;
 //! a chunk from which many rows are asked one by one is decoded once and kept decoded.
-//! Groups are immutable and named by (TOAST relation, its file, group, value id), so a
-//! cached one can never be stale. The cache is bounded by `howdah.cache_size`.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use howdah_bridge::store::ColdStore;
 use howdah_columnar::{Chunk, ChunkBuffer, Footer, OwnedValue, RowColumn};
 
 use super::directory::GroupEntry;
+use super::group_cache::Memory;
 use crate::errors::ColdError;
 
 /// After this many single-row reads of a chunk, or a group, it is decoded whole. That costs about as much as
@@ -35,14 +33,7 @@ pub struct OpenGroup {
     row_reads: Cell<u32>,
     /// Every column, decoded.
     whole: OnceCell<Vec<Rc<RowColumn>>>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct GroupName {
-    toast: u32,
-    file: u32,
-    group: u32,
-    value_id: u32,
+    memory: Memory,
 }
 
 impl OpenGroup {
@@ -58,6 +49,8 @@ impl OpenGroup {
                 directory: entry.row_count,
             });
         }
+        let memory = Memory::default();
+        memory.add(footer.memory_bytes());
         let mut columns = Vec::new();
         columns.resize_with(footer.column_count(), ColumnCache::default);
         Ok(OpenGroup {
@@ -66,6 +59,7 @@ impl OpenGroup {
             columns: RefCell::new(columns),
             row_reads: Cell::new(0),
             whole: OnceCell::new(),
+            memory,
         })
     }
 
@@ -89,6 +83,7 @@ impl OpenGroup {
         let offset = u64::from(self.entry.footer_bytes) + range.start;
         store.read_value(self.entry.value_id, offset, buffer.as_mut_slice())?;
         let chunk = Chunk::open(meta, self.footer.row_count(), buffer)?;
+        self.memory.add(chunk.memory_bytes());
         self.columns.borrow_mut()[column].chunk = Some(chunk.clone());
         Ok(chunk)
     }
@@ -99,6 +94,7 @@ impl OpenGroup {
             return Ok(Rc::clone(decoded));
         }
         let decoded = Rc::new(self.chunk(store, column)?.decode_for_rows()?);
+        self.memory.add(decoded.memory_bytes());
         self.columns.borrow_mut()[column].decoded = Some(Rc::clone(&decoded));
         Ok(decoded)
     }
@@ -145,76 +141,8 @@ impl OpenGroup {
         Ok(Some(self.whole.get_or_init(|| columns)))
     }
 
-    fn memory_bytes(&self) -> usize {
-        let held: usize = self
-            .columns
-            .borrow()
-            .iter()
-            .map(|c| {
-                c.chunk.as_ref().map_or(0, Chunk::memory_bytes)
-                    + c.decoded.as_ref().map_or(0, |d| d.memory_bytes())
-            })
-            .sum();
-        self.footer.memory_bytes() + held
+    /// The memory that the group holds.
+    pub(super) fn memory(&self) -> &Memory {
+        &self.memory
     }
-}
-
-#[derive(Default)]
-struct GroupCache {
-    groups: HashMap<GroupName, (Rc<OpenGroup>, u64)>,
-    clock: u64,
-}
-
-thread_local! {
-    static CACHE: RefCell<GroupCache> = RefCell::default();
-}
-
-/// Opens a group through the backend's cache.
-pub fn cached(store: &ColdStore, entry: GroupEntry) -> Result<Rc<OpenGroup>, ColdError> {
-    let (toast, file) = store.identity();
-    let name = GroupName {
-        toast,
-        file,
-        group: entry.group(),
-        value_id: entry.value_id,
-    };
-    let hit = CACHE.with_borrow_mut(|cache| {
-        cache.clock += 1;
-        let clock = cache.clock;
-        cache.groups.get_mut(&name).map(|(group, used)| {
-            *used = clock;
-            Rc::clone(group)
-        })
-    });
-    if let Some(group) = hit {
-        return Ok(group);
-    }
-    let group = Rc::new(OpenGroup::open(store, entry)?);
-    CACHE.with_borrow_mut(|cache| {
-        let clock = cache.clock;
-        cache.groups.insert(name, (Rc::clone(&group), clock));
-    });
-    trim();
-    Ok(group)
-}
-
-/// Drops least recently used groups until the cache is within `howdah.cache_size`.
-pub fn trim() {
-    let limit = crate::settings::cache_size_bytes();
-    CACHE.with_borrow_mut(|cache| {
-        let mut total: usize = cache.groups.values().map(|(g, _)| g.memory_bytes()).sum();
-        while total > limit && cache.groups.len() > 1 {
-            let Some(oldest) = cache
-                .groups
-                .iter()
-                .min_by_key(|(_, (_, used))| *used)
-                .map(|(n, _)| *n)
-            else {
-                break;
-            };
-            if let Some((group, _)) = cache.groups.remove(&oldest) {
-                total -= group.memory_bytes();
-            }
-        }
-    });
 }

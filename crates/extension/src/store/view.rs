@@ -16,8 +16,9 @@ use howdah_columnar::{Column, RowColumn, Value};
 use pgrx::pg_sys;
 
 use super::directory::{self, GroupEntry, GroupState};
+use super::group_cache;
 use super::marks::{self, elsewhere};
-use super::open_group::{self, OpenGroup};
+use super::open_group::OpenGroup;
 use super::row_set::RowSet;
 use super::{changes, emptied, listing};
 use crate::errors::{ColdError, or_raise};
@@ -385,7 +386,7 @@ pub unsafe fn point_value(
     desc: pg_sys::TupleDesc,
     attribute: usize,
 ) -> Result<Option<pg_sys::Datum>, ColdError> {
-    let group = open_group::cached(store, entry)?;
+    let group = group_cache::cached(store, entry)?;
     // SAFETY: as for this function; the datum is allocated in the current context.
     unsafe {
         if attribute >= group.column_count() {

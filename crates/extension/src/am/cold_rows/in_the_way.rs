@@ -5,7 +5,7 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use pgrx::pg_sys;
 
-use crate::errors::ColdError;
+use crate::errors::{ColdError, or_raise};
 use crate::store::directory;
 use crate::store::marks::{self, Mark, RowFate};
 
@@ -32,6 +32,36 @@ pub(super) unsafe fn in_the_way(
             ids.sort_unstable_by_key(|id| id.into_inner());
         }
         Ok(Some(ids))
+    }
+}
+
+/// Tells the server's log who is in the way of a lock that is not waited for, if `log_lock_failures` asks for
+/// it: the transaction that was met, or else the first that heap would have tried to wait for.
+///
+/// # Safety
+/// As for [`in_the_way`]; no lock on the row is held.
+pub(super) unsafe fn log_failure(
+    rel: pg_sys::Relation,
+    row: RowNumber,
+    lock: RowLock,
+    met: Option<pg_sys::TransactionId>,
+) {
+    // SAFETY: as for this function. The lock is asked for once more, because it is the server that names
+    // its holders when it is refused.
+    unsafe {
+        if !pg_sys::log_lock_failures {
+            return;
+        }
+        let oid = (*rel).rd_id;
+        let mut ids = match met {
+            Some(met) => vec![met],
+            None => or_raise(oid, in_the_way(rel, row, lock)).unwrap_or_default(),
+        };
+        if ids.is_empty() {
+            ids.extend(or_raise(oid, changer_in_the_way(rel, row, lock)));
+        }
+        ids.into_iter()
+            .find(|id| !pg_sys::ConditionalXactLockTableWait(*id, true));
     }
 }
 

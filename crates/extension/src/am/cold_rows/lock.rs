@@ -8,6 +8,7 @@ use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgSqlErrorCode, pg_sys};
 
 use super::grip::{Grip, Standing, grip, known_there};
+use super::in_the_way::log_failure;
 use crate::am::modify::moved_meanwhile;
 use crate::am::point_reader::{PointReader, fetch_placed};
 use crate::am::{heap, last_row};
@@ -191,11 +192,12 @@ unsafe fn lock_cold(
                     let oper = pg_sys::XLTW_Oper::XLTW_Lock;
                     pg_sys::XactLockTableWait(updater, rel, &mut row.tid(), oper);
                 }
-                (gripped, _) => {
+                (gripped, met) => {
                     if let Some((_, Some(locked))) = gripped {
                         locked.give_back();
                     }
                     if wait_policy == LockWaitError {
+                        log_failure(rel, row, RowLock::of(mode), met);
                         let name = howdah_bridge::relation::name_of(rel);
                         refuse(
                             PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,

@@ -1,9 +1,15 @@
 //! Where the rows of merged groups went.
+//!
+//! ```text
+//!   id 5, seq group    first u64, value id u32, value bytes u32, kind u32, 0 u32, check u64
+//!   the value          the places or the rows that went nowhere, check u64; none if all went in order
+//! ```
 
 use std::ops::ControlFlow;
 
 use howdah_bridge::store::{Birth, ColdStore};
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
+use howdah_columnar::checksum_of;
 use pgrx::pg_sys;
 
 use super::shown::{in_force, writer_of};
@@ -38,10 +44,14 @@ pub fn forward(store: &ColdStore, group: u32, route: &Route<'_>, cid: pg_sys::Co
             (1, first, Some(bytes.collect::<Vec<u8>>()))
         }
     };
-    let value_id = table
-        .as_ref()
-        .map_or(0, |bytes| store.write_value(&[bytes], cid));
-    let value_bytes = table.map_or(0, |bytes| bytes.len() as u32);
+    let (value_id, value_bytes) = table.map_or((0, 0), |bytes| {
+        let check = checksum_of(&bytes).to_le_bytes();
+        let value_bytes = bytes.len() + check.len();
+        (
+            store.write_value(&[&bytes, &check], cid),
+            value_bytes as u32,
+        )
+    });
     let mut payload = [0; FORWARD_BYTES];
     payload[..8].copy_from_slice(&first.0.to_le_bytes());
     payload[8..12].copy_from_slice(&value_id.to_le_bytes());
@@ -102,6 +112,11 @@ impl Places {
         let mut table = vec![0; value_bytes as usize];
         if value_id != 0 {
             store.read_value(value_id, 0, &mut table)?;
+            let body = table.len().saturating_sub(size_of::<u64>());
+            if table[body..] != checksum_of(&table[..body]).to_le_bytes() {
+                return Err(ColdError::DamagedMark { group });
+            }
+            table.truncate(body);
         }
         let map = match kind {
             1 => Map::Scattered(table),

@@ -1,0 +1,117 @@
+//! Open row groups that a backend keeps between reads of single rows.
+//!
+//! Groups are immutable and named by (TOAST relation, its file, group, value id), so a
+//! cached one can never be stale. The cache is bounded by `howdah.cache_size`: when a group that joins it makes it
+//! larger, those that were not used for the longest time leave, and an eighth more than need be, so that their
+//! age is looked at once in a while only. What the groups hold is counted as it grows.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use howdah_bridge::store::ColdStore;
+
+use super::directory::GroupEntry;
+use super::open_group::OpenGroup;
+use crate::errors::ColdError;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct GroupName {
+    toast: u32,
+    file: u32,
+    group: u32,
+    value_id: u32,
+}
+
+#[derive(Default)]
+struct GroupCache {
+    /// With the time of last use.
+    groups: HashMap<GroupName, (Rc<OpenGroup>, u64)>,
+    clock: u64,
+}
+
+thread_local! {
+    static CACHE: RefCell<GroupCache> = RefCell::default();
+    /// Of all groups in the cache.
+    static CACHED_BYTES: Cell<usize> = const { Cell::new(0) };
+}
+
+/// What an open group holds.
+#[derive(Default)]
+pub(super) struct Memory {
+    bytes: Cell<usize>,
+    /// Whether it counts for the cache.
+    is_cached: Cell<bool>,
+}
+
+impl Memory {
+    pub fn add(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get() + bytes);
+        if self.is_cached.get() {
+            CACHED_BYTES.set(CACHED_BYTES.get() + bytes);
+        }
+    }
+
+    fn join_cache(&self) {
+        if !self.is_cached.replace(true) {
+            CACHED_BYTES.set(CACHED_BYTES.get() + self.bytes.get());
+        }
+    }
+
+    fn leave_cache(&self) {
+        if self.is_cached.replace(false) {
+            CACHED_BYTES.set(CACHED_BYTES.get() - self.bytes.get());
+        }
+    }
+}
+
+/// Opens a group through the backend's cache.
+pub fn cached(store: &ColdStore, entry: GroupEntry) -> Result<Rc<OpenGroup>, ColdError> {
+    let (toast, file) = store.identity();
+    let name = GroupName {
+        toast,
+        file,
+        group: entry.group(),
+        value_id: entry.value_id,
+    };
+    let hit = CACHE.with_borrow_mut(|cache| {
+        cache.clock += 1;
+        let clock = cache.clock;
+        cache.groups.get_mut(&name).map(|(group, used)| {
+            *used = clock;
+            Rc::clone(group)
+        })
+    });
+    if let Some(group) = hit {
+        return Ok(group);
+    }
+    let group = Rc::new(OpenGroup::open(store, entry)?);
+    group.memory().join_cache();
+    CACHE.with_borrow_mut(|cache| {
+        let clock = cache.clock;
+        cache.groups.insert(name, (Rc::clone(&group), clock));
+        cache.trim(crate::settings::cache_size_bytes());
+    });
+    Ok(group)
+}
+
+impl GroupCache {
+    /// Drops what was not used for the longest time, but never the newest.
+    fn trim(&mut self, limit_bytes: usize) {
+        if CACHED_BYTES.get() <= limit_bytes {
+            return;
+        }
+        let ages = self.groups.iter().map(|(name, (_, used))| (*used, *name));
+        let mut by_age: Vec<(u64, GroupName)> = ages.collect();
+        by_age.sort_unstable_by_key(|(used, _)| *used);
+        by_age.pop();
+        for (_, name) in by_age {
+            if CACHED_BYTES.get() <= limit_bytes - limit_bytes / 8 {
+                return;
+            }
+            if let Some((group, _)) = self.groups.remove(&name) {
+                group.memory().leave_cache();
+            }
+        }
+    }
+}
