@@ -1,6 +1,6 @@
 //! Generated scripts on heap and howdah, compared. `HOWDAH_DIFFERENTIAL_SEED` and
 //! `HOWDAH_DIFFERENTIAL_CASES` make a longer run or repeat a script,
-//! `HOWDAH_DIFFERENTIAL_WORKERS` says how many scripts run at a time,
+//! `HOWDAH_DIFFERENTIAL_WORKERS` says how many scripts run at a time, `HOWDAH_DIFFERENTIAL_PLAYS` how often each,
 //! `HOWDAH_DIFFERENTIAL_DIFFERENCES` and `HOWDAH_DIFFERENTIAL_SECONDS` when to stop before.
 //! Beside what differs, the tally of each run is kept under `differences` in the instance's directory.
 
@@ -28,6 +28,7 @@ fn compare(
     let extent = Extent {
         first_seed: told("SEED", 1),
         script_count,
+        play_count: told("PLAYS", 1).max(1),
         worker_count: told("WORKERS", 3) as usize,
         most_differences: told("DIFFERENCES", 1) as usize,
         longest: Duration::from_secs(told("SECONDS", 3_600)),

@@ -73,6 +73,8 @@ const SCRIPTS_PER_LINE: u64 = 200;
 pub struct Extent {
     pub first_seed: u64,
     pub script_count: u64,
+    /// How often each script is played: what others do at the same time may matter.
+    pub play_count: u64,
     /// Pairs of worlds that scripts are played in at the same time.
     pub worker_count: usize,
     /// Differences after which no further script is begun.
@@ -92,7 +94,7 @@ pub fn run(
     subject: Subject,
     extent: Extent,
 ) -> anyhow::Result<Tally> {
-    let next = AtomicU64::new(extent.first_seed);
+    let next_play = AtomicU64::new(0);
     let end = extent.first_seed + extent.script_count;
     let difference_count = AtomicUsize::new(0);
     let started = Instant::now();
@@ -101,11 +103,12 @@ pub fn run(
         while difference_count.load(Ordering::Relaxed) < extent.most_differences
             && started.elapsed() < extent.longest
         {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
+            let play = next_play.fetch_add(1, Ordering::Relaxed);
+            let seed = extent.first_seed + play / extent.play_count;
             if seed >= end {
                 break;
             }
-            if seed.is_multiple_of(SCRIPTS_PER_LINE) {
+            if play.is_multiple_of(SCRIPTS_PER_LINE) {
                 let seconds = started.elapsed().as_secs();
                 println!("{mode:?}: at seed {seed} after {seconds} s");
             }

@@ -27,13 +27,18 @@ pub(super) enum Outcome {
 #[derive(Clone)]
 pub(super) struct Refusal {
     pub sqlstate: String,
-    /// Its message, with detail and context where it has them.
+    /// Its message, with detail, context and the server's function where it has them.
     message: String,
 }
 
 impl Refusal {
     fn of(error: &DbError) -> Refusal {
-        let parts = [Some(error.message()), error.detail(), error.where_()];
+        let parts = [
+            Some(error.message()),
+            error.detail(),
+            error.where_(),
+            error.routine(),
+        ];
         Refusal {
             sqlstate: error.code().code().to_owned(),
             message: parts.into_iter().flatten().collect::<Vec<_>>().join(" / "),
