@@ -5,8 +5,9 @@
 //!        ─ lock the old groups ─ is the same still hidden? ─ forward, delete ─ commit
 //! ```
 //!
-//! A run is one group of which much is hidden, or neighbours that fit one group together. All of
-//! it happens in one transaction. Snapshots from before go on reading the old groups with their
+//! A run is one group of which much is hidden, or neighbours that fit one group together. Rows that were moved a
+//! moment ago and rows that a running snapshot may not see stay apart: their group could not tell which is which
+//! ([`crate::store::marks::elsewhere`]). All of it happens in one transaction. Snapshots from before go on reading the old groups with their
 //! marks. The old groups are locked as a whole at the very end, without waiting; whoever is at work
 //! on one of their rows by then, or has hidden one since it was read, sends the merge back. Who
 //! waits for a row of them meanwhile finds the group gone, and where the row went
@@ -94,6 +95,14 @@ impl Old {
                 && !entry.flags.contain(GroupFlags::LATE_ROWS)
     }
 
+    /// Whether a snapshot may see its rows at an older place only.
+    fn was_moved_lately(&self, horizon: pg_sys::TransactionId) -> bool {
+        let entry = &self.placed.entry;
+        // SAFETY: as for `is_seen_by_all`.
+        entry.flags.contain(GroupFlags::MOVED_ROWS)
+            && !unsafe { pg_sys::TransactionIdPrecedes(entry.origin.xid, horizon) }
+    }
+
     fn is_hidden(&self, row: u32) -> bool {
         self.hidden.as_ref().is_some_and(|h| h.contains(row))
     }
@@ -109,19 +118,24 @@ pub fn merge_groups(task: &Task, refused: &HashSet<u32>) -> Merge {
         let Some(store) = ColdStore::open(table.raw(), pg_sys::RowExclusiveLock) else {
             return Merge::Nothing;
         };
-        let run = or_raise(task.table, choose(&store, refused));
+        let horizon = pg_sys::GetOldestNonRemovableTransactionId(table.raw());
+        let run = or_raise(task.table, choose(&store, refused, horizon));
         if run.is_empty() {
             return Merge::Nothing;
         }
         if table.has_waiters() {
             return Merge::Yielded;
         }
-        or_raise(task.table, replace(task, &table, &store, &run))
+        or_raise(task.table, replace(task, &table, &store, &run, horizon))
     }
 }
 
 /// The first run of groups worth replacing.
-unsafe fn choose(store: &ColdStore, refused: &HashSet<u32>) -> Result<Vec<Old>, ColdError> {
+unsafe fn choose(
+    store: &ColdStore,
+    refused: &HashSet<u32>,
+    horizon: pg_sys::TransactionId,
+) -> Result<Vec<Old>, ColdError> {
     // SAFETY: the caller has an active snapshot.
     let groups = unsafe { directory::groups(store, pg_sys::GetActiveSnapshot())? };
     let most_bytes = settings::row_group_bytes() as u64 / 4;
@@ -142,7 +156,8 @@ unsafe fn choose(store: &ColdStore, refused: &HashSet<u32>) -> Result<Vec<Old>, 
             Some(old)
                 if run.is_empty()
                     || rows + old.seen_rows() <= MAX_ROWS as u32
-                        && bytes + placed.entry.body_bytes <= most_bytes =>
+                        && bytes + placed.entry.body_bytes <= most_bytes
+                        && run.iter().all(|other| may_join(other, &old, horizon)) =>
             {
                 rows += old.seen_rows();
                 bytes += placed.entry.body_bytes;
@@ -164,6 +179,14 @@ unsafe fn choose(store: &ColdStore, refused: &HashSet<u32>) -> Result<Vec<Old>, 
     Ok(if is_worth_it(&run) { run } else { Vec::new() })
 }
 
+/// Whether the rows of both groups may have one successor.
+fn may_join(one: &Old, other: &Old, horizon: pg_sys::TransactionId) -> bool {
+    let clash = |moved: &Old, young: &Old| {
+        moved.was_moved_lately(horizon) && !young.is_seen_by_all(horizon)
+    };
+    !clash(one, other) && !clash(other, one)
+}
+
 fn is_worth_it(run: &[Old]) -> bool {
     run.len() >= 2 || run.iter().any(Old::is_much_hidden)
 }
@@ -173,13 +196,14 @@ unsafe fn replace(
     table: &StepTable,
     store: &ColdStore,
     run: &[Old],
+    horizon: pg_sys::TransactionId,
 ) -> Result<Merge, ColdError> {
     // SAFETY: the table is open and locked; datums live in the row memory until they are used.
     unsafe {
         let cid = pg_sys::GetCurrentCommandId(true);
         let mut successor = None;
         if run.iter().any(|old| old.seen_rows() > 0) {
-            match write_successor(task, table, store, run, cid)? {
+            match write_successor(task, table, store, run, horizon, cid)? {
                 None => return Ok(Merge::Yielded),
                 written => successor = written,
             }
@@ -261,6 +285,7 @@ unsafe fn write_successor(
     table: &StepTable,
     store: &ColdStore,
     run: &[Old],
+    horizon: pg_sys::TransactionId,
     cid: pg_sys::CommandId,
 ) -> Result<Option<Successor>, ColdError> {
     // SAFETY: as for `replace`.
@@ -303,7 +328,6 @@ unsafe fn write_successor(
         }
         stop_point!("merge_reserve");
         let mut placed = directory::reserve(store, rows.row_count() as u32, cid)?;
-        let horizon = pg_sys::GetOldestNonRemovableTransactionId(table.raw());
         if run.iter().all(|old| old.is_seen_by_all(horizon)) {
             placed.entry.flags = GroupFlags::MOVED_ROWS;
         }

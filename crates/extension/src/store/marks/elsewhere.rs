@@ -17,7 +17,8 @@
 //! Rows are moved when every snapshot sees them, and so are most that are merged. So a row of a group that was filled
 //! by moving is seen by snapshots that do not see the group, at its old place ([`is_seen`]); that is what ON CONFLICT
 //! and the actions of foreign keys ask, who find rows by their new place. Of a merge of younger groups the ways are
-//! searched.
+//! searched, from the groups that the snapshot sees; so rows that were moved from hot places are not merged with
+//! those of younger groups as long as a snapshot may see them there.
 //!
 //! CLUSTER and VACUUM FULL lose the ways from old places to new ones. For snapshots from before such a rewrite
 //! rows are not seen here, and fail with 40001 if they were moved; a transaction that has made such a change
