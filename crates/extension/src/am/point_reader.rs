@@ -358,6 +358,35 @@ impl PointReader {
     }
 }
 
+/// As [`fetch_placed`], without the cold store: `false` also if the group is not decoded. `file` is the
+/// [identity](ColdStore::identity) of the store.
+///
+/// # Safety
+/// As for [`fetch_placed`].
+pub unsafe fn fetch_decoded(
+    file: (u32, u32),
+    table: pg_sys::Relation,
+    row: RowNumber,
+    entry: &GroupEntry,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> bool {
+    let (Some(position), Some(group)) = (entry.position_of(row), group_cache::recall(file, entry))
+    else {
+        return false;
+    };
+    let Some(columns) = group.whole() else {
+        return false;
+    };
+    // SAFETY: as for this function.
+    unsafe {
+        let (tid, oid) = (row.tid(), (*table).rd_id);
+        write_single(slot, tid, oid, entry.origin, |layout, desc, datums| {
+            fill_whole(columns, position, layout, desc, datums);
+        });
+    }
+    true
+}
+
 /// Puts a row that is known to be in a stored group into the slot.
 ///
 /// # Safety

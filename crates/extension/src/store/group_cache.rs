@@ -28,6 +28,8 @@ struct GroupCache {
     /// With the time of last use.
     groups: HashMap<GroupName, (Rc<OpenGroup>, u64)>,
     clock: u64,
+    /// The one that was used last: who reads row by row mostly asks for it again.
+    latest: Option<(GroupName, Rc<OpenGroup>)>,
 }
 
 thread_local! {
@@ -65,37 +67,55 @@ impl Memory {
     }
 }
 
+impl GroupName {
+    fn of(file: (u32, u32), entry: &GroupEntry) -> GroupName {
+        GroupName {
+            toast: file.0,
+            file: file.1,
+            group: entry.group(),
+            value_id: entry.value_id,
+        }
+    }
+}
+
 /// Opens a group through the backend's cache.
 pub fn cached(store: &ColdStore, entry: GroupEntry) -> Result<Rc<OpenGroup>, ColdError> {
-    let (toast, file) = store.identity();
-    let name = GroupName {
-        toast,
-        file,
-        group: entry.group(),
-        value_id: entry.value_id,
-    };
-    let hit = CACHE.with_borrow_mut(|cache| {
-        cache.clock += 1;
-        let clock = cache.clock;
-        cache.groups.get_mut(&name).map(|(group, used)| {
-            *used = clock;
-            Rc::clone(group)
-        })
-    });
-    if let Some(group) = hit {
+    let name = GroupName::of(store.identity(), &entry);
+    if let Some(group) = CACHE.with_borrow_mut(|cache| cache.recall(name)) {
         return Ok(group);
     }
     let group = Rc::new(OpenGroup::open(store, entry)?);
     group.memory().join_cache();
-    CACHE.with_borrow_mut(|cache| {
-        let clock = cache.clock;
-        cache.groups.insert(name, (Rc::clone(&group), clock));
-        cache.trim(crate::settings::cache_size_bytes());
-    });
+    CACHE.with_borrow_mut(|cache| cache.take_in(name, &group));
     Ok(group)
 }
 
+/// The group, if it is in the cache; `file` is the [identity](ColdStore::identity) of its store.
+pub fn recall(file: (u32, u32), entry: &GroupEntry) -> Option<Rc<OpenGroup>> {
+    CACHE.with_borrow_mut(|cache| cache.recall(GroupName::of(file, entry)))
+}
+
 impl GroupCache {
+    fn recall(&mut self, name: GroupName) -> Option<Rc<OpenGroup>> {
+        if let Some((latest, group)) = &self.latest
+            && *latest == name
+        {
+            return Some(Rc::clone(group));
+        }
+        self.clock += 1;
+        let (group, used) = self.groups.get_mut(&name)?;
+        *used = self.clock;
+        self.latest = Some((name, Rc::clone(group)));
+        Some(Rc::clone(group))
+    }
+
+    fn take_in(&mut self, name: GroupName, group: &Rc<OpenGroup>) {
+        self.clock += 1;
+        self.groups.insert(name, (Rc::clone(group), self.clock));
+        self.latest = Some((name, Rc::clone(group)));
+        self.trim(crate::settings::cache_size_bytes());
+    }
+
     /// Drops what was not used for the longest time, but never the newest.
     fn trim(&mut self, limit_bytes: usize) {
         if CACHED_BYTES.get() <= limit_bytes {

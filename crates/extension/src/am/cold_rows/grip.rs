@@ -372,8 +372,8 @@ impl Grip {
     }
 }
 
-/// The group of a row that is known to be there, because all of its group is locked and what is hidden
-/// of it is known: nothing needs to be asked.
+/// The file and the group of a row that is known to be there, because all of its group is locked and what is
+/// hidden of it is known: nothing needs to be asked.
 ///
 /// # Safety
 /// `rel` is open.
@@ -382,7 +382,7 @@ pub(super) unsafe fn known_there(
     row: RowNumber,
     lock: RowLock,
     cid: pg_sys::CommandId,
-) -> Option<GroupEntry> {
+) -> Option<((u32, u32), GroupEntry)> {
     if pending_marks::any() {
         return None;
     }
@@ -399,7 +399,7 @@ pub(super) unsafe fn known_there(
             && found.own.is_none_or(|command| command < cid)
             && found.placed.entry.state == GroupState::Stored
             && found.seen == Moment::now();
-        is_there.then_some(found.placed.entry)
+        is_there.then_some((found.file, found.placed.entry))
     })
 }
 
