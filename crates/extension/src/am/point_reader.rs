@@ -12,7 +12,7 @@ use howdah_bridge::tid::RowNumber;
 use pgrx::pg_sys;
 
 use super::moved;
-use crate::errors::{ColdError, or_raise, raise};
+use crate::errors::{ColdError, or_raise};
 use crate::load;
 use crate::slot_writer::write_single;
 use crate::store::directory::{self, GroupEntry, GroupState};
@@ -313,19 +313,32 @@ impl PointReader {
                     });
                 }
                 Found::Stored(entry, position) => {
-                    let filled = self.open_group(store, *entry).and_then(|group| {
-                        let mut filled = Ok(());
-                        write_single(slot, tid, oid, origin, |layout, desc, datums| {
-                            filled = fill_point(&group, store, *position, layout, desc, datums);
-                        });
-                        filled
-                    });
-                    if let Err(error) = filled {
+                    // A dying row may be gone: then it is not found.
+                    let is_needed = !asks_for_the_dying(snapshot);
+                    let is_damage = |error: &ColdError| is_needed || !error.is_missing_piece();
+                    let group = match self.open_group(store, *entry) {
+                        Err(error) if !is_damage(&error) => return false,
+                        group => or_raise(oid, group),
+                    };
+                    let mut is_gone = false;
+                    write_single(
+                        slot,
+                        tid,
+                        oid,
+                        origin,
+                        |layout, desc, datums| match fill_point(
+                            &group, store, *position, layout, desc, datums,
+                        ) {
+                            Err(error) if !is_damage(&error) => {
+                                is_gone = true;
+                                (0..datums.values.len()).for_each(|i| datums.set_null(i));
+                            }
+                            filled => or_raise(oid, filled),
+                        },
+                    );
+                    if is_gone {
                         howdah_bridge::slot::clear(slot);
-                        if asks_for_the_dying(snapshot) && error.is_missing_piece() {
-                            return false;
-                        }
-                        raise(oid, &error);
+                        return false;
                     }
                 }
                 Found::Pending(group, position) => {
