@@ -152,6 +152,13 @@ impl Damaged {
         Ok(())
     }
 
+    /// A session that goes on seeing what is there now.
+    fn snapshot_of_now(&self) -> anyhow::Result<Client> {
+        let mut session = self.primary.session()?;
+        session.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")?;
+        Ok(session)
+    }
+
     fn tuples_of(&self, id: u32) -> Vec<StoredTuple> {
         let all = self.tuples.iter().copied();
         all.filter(|tuple| tuple.id == id).collect()
@@ -328,8 +335,7 @@ fn flipped_bits_in_directory_entries_are_refused() -> anyhow::Result<()> {
 #[test]
 fn flipped_bits_in_lists_of_new_versions_are_refused() -> anyhow::Result<()> {
     let mut damaged = Damaged::start("damage-versions")?;
-    let mut old = damaged.primary.session()?;
-    old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")?;
+    let mut old = damaged.snapshot_of_now()?;
     let mut session = damaged.primary.session()?;
     session.batch_execute("UPDATE t SET word = word || '!' WHERE id BETWEEN 2000 AND 2600")?;
     damaged.look_at_disk()?;
@@ -350,8 +356,7 @@ fn flipped_bits_in_lists_of_new_versions_are_refused() -> anyhow::Result<()> {
 #[test]
 fn flipped_bits_in_lists_of_late_rows_are_refused() -> anyhow::Result<()> {
     let mut damaged = Damaged::start("damage-late")?;
-    let mut old = damaged.primary.session()?;
-    old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")?;
+    let mut old = damaged.snapshot_of_now()?;
     let mut session = damaged.primary.session()?;
     session.batch_execute(
         "INSERT INTO t (id) SELECT -i FROM generate_series(1, 2000) i;
@@ -376,8 +381,7 @@ fn flipped_bits_in_ways_of_merged_rows_are_refused() -> anyhow::Result<()> {
     let mut damaged = Damaged::start("damage-ways")?;
     let mut session = damaged.primary.session()?;
     session.batch_execute("DELETE FROM t WHERE id BETWEEN 2400 AND 2700 OR id > 49700")?;
-    let mut old = damaged.primary.session()?;
-    old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")?;
+    let mut old = damaged.snapshot_of_now()?;
     session.batch_execute("CALL howdah.compact('t')")?;
     damaged.look_at_disk()?;
     // One row of each group that was merged: the last was hot when the transaction began.

@@ -321,21 +321,15 @@ impl PointReader {
                         group => or_raise(oid, group),
                     };
                     let mut is_gone = false;
-                    write_single(
-                        slot,
-                        tid,
-                        oid,
-                        origin,
-                        |layout, desc, datums| match fill_point(
-                            &group, store, *position, layout, desc, datums,
-                        ) {
-                            Err(error) if !is_damage(&error) => {
-                                is_gone = true;
-                                (0..datums.values.len()).for_each(|i| datums.set_null(i));
-                            }
-                            filled => or_raise(oid, filled),
-                        },
-                    );
+                    write_single(slot, tid, oid, origin, |layout, desc, datums| {
+                        let filled = fill_point(&group, store, *position, layout, desc, datums);
+                        is_gone = matches!(&filled, Err(error) if !is_damage(error));
+                        if is_gone {
+                            (0..datums.values.len()).for_each(|i| datums.set_null(i));
+                        } else {
+                            or_raise(oid, filled);
+                        }
+                    });
                     if is_gone {
                         howdah_bridge::slot::clear(slot);
                         return false;

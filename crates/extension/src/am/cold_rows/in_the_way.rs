@@ -19,7 +19,7 @@ pub(super) unsafe fn in_the_way(
     row: RowNumber,
     lock: RowLock,
 ) -> Result<Option<Vec<pg_sys::TransactionId>>, ColdError> {
-    // SAFETY: as for [`in_the_way`].
+    // SAFETY: as for this function.
     unsafe {
         let Some(mut ids) = Locks::of(rel).in_the_way(row, lock) else {
             return Ok(None);
@@ -36,7 +36,7 @@ pub(super) unsafe fn in_the_way(
 }
 
 /// Tells the server's log who is in the way of a lock that is not waited for, if `log_lock_failures` asks for
-/// it: the transaction that was met, or else the first that heap would have tried to wait for.
+/// it: the transaction that was met, or else the first that is still running.
 ///
 /// # Safety
 /// As for [`in_the_way`]; no lock on the row is held.
@@ -60,8 +60,11 @@ pub(super) unsafe fn log_failure(
         if ids.is_empty() {
             ids.extend(or_raise(oid, changer_in_the_way(rel, row, lock)));
         }
-        ids.into_iter()
-            .find(|id| !pg_sys::ConditionalXactLockTableWait(*id, true));
+        for id in ids {
+            if !pg_sys::ConditionalXactLockTableWait(id, true) {
+                return;
+            }
+        }
     }
 }
 
