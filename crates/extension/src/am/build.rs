@@ -299,7 +299,9 @@ impl Build {
             let (view, verdicts) = self.cold_view((*scan).rs_snapshot)?;
             let wanted = attributes_read(self.info, (*(*self.table).rd_att).natts as usize);
             let shared = scan::shared_groups(scan);
-            let deleted = verdicts.iter().map(|group| !group.unmarked.alive);
+            // Not those of which a running transaction decides: their rows must be there.
+            let is_deleted = |rows: &Verdict| !rows.alive && !rows.counts;
+            let deleted = verdicts.iter().map(|group| is_deleted(&group.unmarked));
             let cursor = ColdCursor::new(view, wanted, shared).without_the_gone(deleted.collect());
             let work: ColdWork = Some((cursor, verdicts));
             Some(PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(work))
