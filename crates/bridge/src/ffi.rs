@@ -107,6 +107,10 @@ unsafe extern "C-unwind" {
         tid: pg_sys::ItemPointer,
         blkno: pg_sys::BlockNumber,
     );
+    /// `storage/predicate.h`
+    pub fn ShareSerializableXact() -> *mut std::ffi::c_void;
+    /// `storage/predicate.h`
+    pub fn AttachSerializableXact(handle: *mut std::ffi::c_void);
 }
 
 /// Functions that run statements, users' code or checks of constraints. They carry no guard: an ERROR

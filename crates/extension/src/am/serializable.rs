@@ -25,6 +25,9 @@
 //! A writer whose snapshot is from before the move changes the row at its new place, as anybody does
 //! ([`marks::elsewhere`]).
 //!
+//! An update that changes no indexed column asks nobody on the index pages that its new version enters, as a HOT
+//! update of a hot row does not ([`super::cold_rows`]).
+//!
 //! TID range scans lock the relation; heap locks nothing there.
 
 use howdah_bridge::predicate::{announce_reader, is_serializable, lock_relation};

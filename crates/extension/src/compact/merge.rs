@@ -26,9 +26,10 @@ use howdah_bridge::tid::RowNumber;
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 use pgrx::pg_sys;
 
-use super::indexes::Indexes;
 use super::sort;
 use super::table::{StepTable, Task};
+use crate::am::index_entry::is_hot_only;
+use crate::am::new_entries::Indexes;
 use crate::errors::{ColdError, or_raise};
 use crate::settings;
 use crate::slot_writer::RowMemory;
@@ -336,7 +337,7 @@ unsafe fn write_successor(
         }
         group::write(store, &placed, &rows, task.policy.effort, cid)?;
         stop_point!("merge_index_insert");
-        let mut indexes = Indexes::open(table.raw());
+        let mut indexes = Indexes::open(table.raw(), |index| !is_hot_only(index));
         let first = placed.entry.first_row.0;
         let mut read = 0;
         for (old, source) in sources
@@ -359,7 +360,8 @@ unsafe fn write_successor(
                         Some(positions) => positions[read],
                         None => read as u32,
                     };
-                    indexes.insert(&mut *tuple, RowNumber(first + u64::from(position)));
+                    let row = RowNumber(first + u64::from(position));
+                    indexes.insert(&mut *tuple, row.tid());
                 });
                 read += 1;
             }

@@ -44,7 +44,6 @@
 
 mod first_move;
 mod gather;
-mod indexes;
 mod launcher;
 mod merge;
 mod mover;

@@ -11,10 +11,11 @@ use howdah_columnar::{EncodedRowGroup, RowGroupBuilder};
 use pgrx::pg_sys;
 
 use super::gather::{Batch, Pages, gather};
-use super::indexes::Indexes;
 use super::progress::{Phase, Progress};
 use super::sort;
 use super::table::{StepTable, Task};
+use crate::am::index_entry::is_hot_only;
+use crate::am::new_entries::Indexes;
 use crate::errors::{ColdError, or_raise};
 use crate::stop_point;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
@@ -187,7 +188,7 @@ impl<'a> Move<'a> {
     /// Whether there was any index; `None` if somebody waits for the table.
     unsafe fn insert_index_entries(&self, batch: &mut Batch, first: RowNumber) -> Option<bool> {
         // SAFETY: the table is open and locked; we act as its owner.
-        let mut indexes = unsafe { Indexes::open(self.table.raw()) };
+        let mut indexes = unsafe { Indexes::open(self.table.raw(), |index| !is_hot_only(index)) };
         if indexes.is_empty() {
             return Some(false);
         }
@@ -196,7 +197,7 @@ impl<'a> Move<'a> {
             for index in 0..page.tuples.len() {
                 let mut tuple = page.tuple(index);
                 // SAFETY: the tuple lies in the page's copy.
-                unsafe { indexes.insert(&mut tuple, self.row_number(first, row)) };
+                unsafe { indexes.insert(&mut tuple, self.row_number(first, row).tid()) };
                 row += 1;
                 if row % ROWS_BETWEEN_LOOKS == 0 {
                     pgrx::check_for_interrupts!();

@@ -25,12 +25,11 @@
 mod grip;
 mod in_the_way;
 mod lock;
+mod new_version;
 
 use howdah_bridge::cold_lock::{Locks, RowLock};
-use howdah_bridge::ffi::{self, quiet};
 use howdah_bridge::hot::share::add_key_share;
 use howdah_bridge::predicate::check_change;
-use howdah_bridge::relation::attribute;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use pgrx::pg_sys;
@@ -40,14 +39,13 @@ use grip::{Located, There, grip_for_change, holds_locks};
 pub use grip::{forget_locks, reset};
 pub use lock::lock;
 
-use super::{decoded, heap, last_change, last_row};
+use super::{decoded, last_change};
 use crate::errors::or_raise;
 use crate::load;
 use crate::stop_point;
-use crate::store::directory::{self, GroupState};
+use crate::store::directory;
 use crate::store::marks::{self, RowFate, elsewhere};
 use crate::store::pending_marks;
-use crate::store::view::point_value;
 
 /// Rows of a group that one command changes one by one before it collects them.
 const FEW_CHANGES: u32 = 32;
@@ -151,7 +149,7 @@ pub unsafe fn update(
     unsafe {
         // Who has locked the row FOR UPDATE takes it from those who share its key, as on heap.
         let locked = holds_locks() && Locks::of(rel).holds_row(row, RowLock::Update);
-        let keeps_key = !locked && keeps_key(rel, row, slot);
+        let keeps_key = !locked && new_version::keeps_key(rel, row, slot);
         let lock = if keeps_key {
             *lockmode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
             RowLock::NoKeyUpdate
@@ -165,11 +163,11 @@ pub unsafe fn update(
             keeps_key,
         };
         if crosscheck.is_null() && pending_marks::may_hide((*rel).rd_id, row, cid) {
-            insert_version(rel, slot, cid);
+            new_version::insert(rel, slot, cid);
             if !pending_marks::try_hide((*rel).rd_id, row, fate(), cid) {
                 pgrx::error!("could not hide a row that was to be hidden");
             }
-            *update_indexes = pg_sys::TU_UpdateIndexes::TU_All;
+            *update_indexes = new_version::enter_indexes(rel, row, slot);
             return pg_sys::TM_Result::TM_Ok;
         }
         let purpose = pg_sys::XLTW_Oper::XLTW_Update;
@@ -182,7 +180,7 @@ pub unsafe fn update(
         if decoded {
             decoded::update(rel, &there.store, there.placed.entry, row, slot, cid);
         } else {
-            insert_version(rel, slot, cid);
+            new_version::insert(rel, slot, cid);
         }
         let next = (*slot).tts_tid;
         stop_point!("update_inserted");
@@ -196,96 +194,8 @@ pub unsafe fn update(
             }
         }
         there.let_go();
-        *update_indexes = pg_sys::TU_UpdateIndexes::TU_All;
+        *update_indexes = new_version::enter_indexes(rel, row, slot);
         pg_sys::TM_Result::TM_Ok
-    }
-}
-
-/// Inserts a new version of a cold row.
-unsafe fn insert_version(
-    rel: pg_sys::Relation,
-    slot: *mut pg_sys::TupleTableSlot,
-    cid: pg_sys::CommandId,
-) {
-    // SAFETY: as for `update`.
-    unsafe {
-        (heap().tuple_insert.unwrap_unchecked())(rel, slot, cid, 0, std::ptr::null_mut());
-        // Heap has counted an insert.
-        pg_sys::pgstat_count_heap_insert(rel, -1);
-        pg_sys::pgstat_count_heap_update(rel, false, false);
-    }
-}
-
-/// Whether the new row has the old one's values in every column that a foreign key may refer to.
-unsafe fn keeps_key(
-    rel: pg_sys::Relation,
-    row: RowNumber,
-    slot: *mut pg_sys::TupleTableSlot,
-) -> bool {
-    // SAFETY: the relation is open; the slot holds a row of it. The old row never changes, so it
-    // may be read before it is locked.
-    unsafe {
-        let keys = pg_sys::RelationGetIndexAttrBitmap(
-            rel,
-            pg_sys::IndexAttrBitmapKind::INDEX_ATTR_BITMAP_KEY,
-        );
-        let mut attributes = Vec::new();
-        let mut member = quiet::bms_next_member(keys, -1);
-        while member >= 0 {
-            attributes.push(member + pg_sys::FirstLowInvalidHeapAttributeNumber);
-            member = quiet::bms_next_member(keys, member);
-        }
-        pg_sys::bms_free(keys);
-        if attributes.is_empty() {
-            return true;
-        }
-        let known = last_row::with(rel, row, |old| {
-            let mut numbers = attributes.iter();
-            numbers.all(|&number| is_same(rel, number, old.attribute(number), slot))
-        });
-        if let Some(same) = known {
-            return same;
-        }
-        let oid = (*rel).rd_id;
-        let Some(store) = ColdStore::open(rel, pg_sys::AccessShareLock) else {
-            return false;
-        };
-        let in_force = &raw mut pg_sys::SnapshotSelfData;
-        let entry = match Located::recall(&store, row, |l| l.entry()) {
-            Some(entry) => Some(entry),
-            None => or_raise(oid, directory::group_of(&store, row, in_force)).map(|p| p.entry),
-        };
-        let Some((entry, position)) = entry.and_then(|e| Some((e, e.position_of(row)?))) else {
-            return false;
-        };
-        entry.state == GroupState::Stored
-            && attributes.iter().all(|&number| {
-                let desc = (*rel).rd_att;
-                let old = point_value(&store, entry, position, desc, number as usize - 1);
-                is_same(rel, number, or_raise(oid, old), slot)
-            })
-    }
-}
-
-/// Whether a column of the row in the slot is, byte for byte, what it was.
-unsafe fn is_same(
-    rel: pg_sys::Relation,
-    number: i32,
-    old: Option<pg_sys::Datum>,
-    slot: *mut pg_sys::TupleTableSlot,
-) -> bool {
-    // SAFETY: as for `keeps_key`.
-    unsafe {
-        let mut null = false;
-        let new = pg_sys::slot_getattr(slot, number, &mut null);
-        match old {
-            None => null,
-            Some(_) if null => false,
-            Some(old) => {
-                let form = attribute((*rel).rd_att, number - 1);
-                ffi::datum_image_eq(old, new, form.attbyval, i32::from(form.attlen))
-            }
-        }
     }
 }
 

@@ -11,7 +11,11 @@
 //! that matters is that of a reader and a writer who come at once at least one notices the other: the
 //! reader locks and then looks, the writer writes and then asks.
 
+mod unnoticed;
+
 use pgrx::pg_sys;
+
+pub use unnoticed::unnoticed;
 
 use crate::ffi;
 use crate::tid::{FIRST_COLD_BLOCK, RowNumber, block_of};

@@ -1,13 +1,10 @@
 //! Index entries for rows that got new TIDs.
 //!
-//! As `ExecInsertIndexTuples` does it, but never with a uniqueness check: the same row is in the
-//! index already under its old TID. Every index that takes inserts gets its entries, valid or
-//! not, except BRIN, which cannot hold cold TIDs.
+//! As `ExecInsertIndexTuples` does it, but never with a uniqueness check: the same keys are in the
+//! index already under the row's old TID. Every index that takes inserts gets its entries, valid or
+//! not.
 
-use howdah_bridge::tid::RowNumber;
 use pgrx::pg_sys;
-
-use crate::am::index_entry::is_hot_only;
 
 struct OpenIndex {
     index: pg_sys::Relation,
@@ -25,12 +22,15 @@ pub struct Indexes {
 }
 
 impl Indexes {
-    /// Opens them with RowExclusiveLock, which is kept to the end of the transaction.
+    /// Opens those that are wanted with RowExclusiveLock, which is kept to the end of the transaction.
     ///
     /// # Safety
     /// `table` is open, locked against DDL and outlives the result. Expressions run as the
-    /// current user, who must be the table's owner.
-    pub unsafe fn open(table: pg_sys::Relation) -> Indexes {
+    /// current user.
+    pub unsafe fn open(
+        table: pg_sys::Relation,
+        is_wanted: impl Fn(pg_sys::Relation) -> bool,
+    ) -> Indexes {
         // SAFETY: as for this function; all memory belongs to the current context.
         unsafe {
             let estate = pg_sys::CreateExecutorState();
@@ -40,7 +40,6 @@ impl Indexes {
                 &raw const pg_sys::TTSOpsHeapTuple,
             );
             (*slot).tts_tableOid = (*table).rd_id;
-            (*econtext).ecxt_scantuple = slot;
             let list = pg_sys::RelationGetIndexList(table);
             let count = if list.is_null() { 0 } else { (*list).length };
             let mut indexes = Vec::new();
@@ -48,7 +47,7 @@ impl Indexes {
                 let oid = (*(*list).elements.add(i)).oid_value;
                 let index = pg_sys::index_open(oid, pg_sys::RowExclusiveLock as pg_sys::LOCKMODE);
                 let info = pg_sys::BuildIndexInfo(index);
-                if !(*info).ii_ReadyForInserts || is_hot_only(index) {
+                if !(*info).ii_ReadyForInserts || !is_wanted(index) {
                     pg_sys::index_close(index, pg_sys::NoLock as pg_sys::LOCKMODE);
                     continue;
                 }
@@ -68,22 +67,52 @@ impl Indexes {
         }
     }
 
+    /// Whether one of them is of a constraint that may be checked at the end of the transaction.
+    pub fn is_any_deferrable(&self) -> bool {
+        // SAFETY: they are open.
+        let is_deferrable = |open: &OpenIndex| unsafe { !(*(*open.index).rd_index).indimmediate };
+        self.indexes.iter().any(is_deferrable)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.indexes.is_empty()
     }
 
-    /// Inserts the entries of one row.
+    /// Inserts the entries of a row that was copied or is on a page.
     ///
     /// # Safety
     /// `tuple` is a row of the table, valid during the call.
-    pub unsafe fn insert(&mut self, tuple: &mut pg_sys::HeapTupleData, row: RowNumber) {
-        let mut tid = row.tid();
+    pub unsafe fn insert(
+        &mut self,
+        tuple: &mut pg_sys::HeapTupleData,
+        tid: pg_sys::ItemPointerData,
+    ) {
+        // SAFETY: everything was made by `open`.
+        unsafe {
+            pg_sys::ExecStoreHeapTuple(tuple, self.slot, false);
+            self.insert_slot(self.slot, tid, false, |insert| insert());
+            pg_sys::ExecClearTuple(self.slot);
+        }
+    }
+
+    /// Inserts the entries of the row in a slot; each insertion into an index is run by `run`. `keeps_keys` is a hint
+    /// that the row has the same keys under another TID which may soon be dead.
+    ///
+    /// # Safety
+    /// The slot holds a row of the table.
+    pub unsafe fn insert_slot(
+        &mut self,
+        slot: *mut pg_sys::TupleTableSlot,
+        mut tid: pg_sys::ItemPointerData,
+        keeps_keys: bool,
+        run: impl Fn(&mut dyn FnMut()),
+    ) {
         // SAFETY: everything was made by `open`; datums live in the per-tuple memory, which is
         // also where index AMs leave what they allocate.
         unsafe {
             pg_sys::MemoryContextReset((*self.econtext).ecxt_per_tuple_memory);
             let old = pg_sys::MemoryContextSwitchTo((*self.econtext).ecxt_per_tuple_memory);
-            pg_sys::ExecStoreHeapTuple(tuple, self.slot, false);
+            (*self.econtext).ecxt_scantuple = slot;
             for open in &self.indexes {
                 if !open.predicate.is_null() && !pg_sys::ExecQual(open.predicate, self.econtext) {
                     continue;
@@ -92,23 +121,24 @@ impl Indexes {
                 let mut nulls = [true; pg_sys::INDEX_MAX_KEYS as usize];
                 pg_sys::FormIndexDatum(
                     open.info,
-                    self.slot,
+                    slot,
                     self.estate,
                     values.as_mut_ptr(),
                     nulls.as_mut_ptr(),
                 );
-                pg_sys::index_insert(
-                    open.index,
-                    values.as_mut_ptr(),
-                    nulls.as_mut_ptr(),
-                    &mut tid,
-                    self.table,
-                    pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO,
-                    false,
-                    open.info,
-                );
+                run(&mut || {
+                    pg_sys::index_insert(
+                        open.index,
+                        values.as_mut_ptr(),
+                        nulls.as_mut_ptr(),
+                        &mut tid,
+                        self.table,
+                        pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO,
+                        keeps_keys,
+                        open.info,
+                    );
+                });
             }
-            pg_sys::ExecClearTuple(self.slot);
             pg_sys::MemoryContextSwitchTo(old);
         }
     }
