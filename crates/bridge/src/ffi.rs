@@ -151,6 +151,20 @@ pub mod unguarded {
             values: *mut pg_sys::Datum,
             nulls: *mut bool,
         );
+        /// `access/htup_details.h`
+        pub fn heap_form_tuple(
+            desc: pg_sys::TupleDesc,
+            values: *const pg_sys::Datum,
+            nulls: *const bool,
+        ) -> pg_sys::HeapTuple;
+        /// `access/heapam.h`
+        pub fn heap_insert(
+            rel: pg_sys::Relation,
+            tuple: pg_sys::HeapTuple,
+            cid: pg_sys::CommandId,
+            options: i32,
+            bulk: pg_sys::BulkInsertState,
+        );
         /// `access/genam.h`
         pub fn index_insert(
             index: pg_sys::Relation,
@@ -209,6 +223,32 @@ pub mod quiet {
         pub fn ReleaseBuffer(buffer: pg_sys::Buffer);
         /// `storage/bufmgr.h`
         pub fn UnlockReleaseBuffer(buffer: pg_sys::Buffer);
+        /// `utils/palloc.h`. Of a valid size, with `MCXT_ALLOC_NO_OOM`.
+        pub fn MemoryContextAllocExtended(
+            context: pg_sys::MemoryContext,
+            size: usize,
+            flags: i32,
+        ) -> *mut std::ffi::c_void;
+        /// `utils/palloc.h`
+        pub fn pfree(pointer: *mut std::ffi::c_void);
+        /// `nodes/pg_list.h`
+        pub fn list_free(list: *mut pg_sys::List);
+        /// `nodes/bitmapset.h`
+        pub fn bms_free(set: *mut pg_sys::Bitmapset);
+        /// `access/table.h`. Without giving back a lock.
+        pub fn table_close(relation: pg_sys::Relation, mode: pg_sys::LOCKMODE);
+        /// `access/genam.h`. Without giving back a lock.
+        pub fn index_close(relation: pg_sys::Relation, mode: pg_sys::LOCKMODE);
+        /// `storage/lock.h`. What is not held is a WARNING.
+        pub fn LockRelease(
+            tag: *const pg_sys::LOCKTAG,
+            mode: pg_sys::LOCKMODE,
+            of_session: bool,
+        ) -> bool;
+        /// `pgstat.h`. Where this subtransaction has counted a change of the relation already.
+        pub fn pgstat_count_heap_insert(rel: pg_sys::Relation, n: pg_sys::PgStat_Counter);
+        /// `pgstat.h`. As for the function before.
+        pub fn pgstat_count_heap_update(rel: pg_sys::Relation, hot: bool, new_page: bool);
     }
 }
 

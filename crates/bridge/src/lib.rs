@@ -18,6 +18,7 @@
 //!             ──> counters           cumulative statistics per table
 //!             ──> shared_memory      areas that all processes share
 //!             ──> malloc             freed memory kept for the next row group
+//!             ──> memory             small allocations
 //!             ──> proc_flags         what this process is to others
 //!             ──> ffi                functions pgrx does not bind
 //! ```
@@ -35,6 +36,7 @@ pub mod counters;
 pub mod ffi;
 pub mod hot;
 pub mod malloc;
+pub mod memory;
 pub mod predicate;
 pub mod proc_flags;
 pub mod relation;

@@ -6,6 +6,9 @@
 
 use pgrx::pg_sys;
 
+use crate::ffi;
+use crate::memory::allocate_in;
+
 /// Which transaction, and which command of it, a row comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
@@ -45,6 +48,42 @@ impl Origin {
         let xid = unsafe { pg_sys::GetCurrentTransactionId() };
         Origin { xid, cid }
     }
+}
+
+/// A value of the row in a slot, which has the number `number`; `None` is NULL.
+///
+/// # Safety
+/// The slot holds a row that has such an attribute.
+pub unsafe fn attribute_of(
+    slot: *mut pg_sys::TupleTableSlot,
+    number: i32,
+) -> Option<pg_sys::Datum> {
+    // SAFETY: as for this function; the first `tts_nvalid` values are there already.
+    unsafe {
+        if number > i32::from((*slot).tts_nvalid) {
+            pg_sys::slot_getsomeattrs_int(slot, number);
+        }
+        let at = number as usize - 1;
+        (!*(*slot).tts_isnull.add(at)).then(|| *(*slot).tts_values.add(at))
+    }
+}
+
+/// `datum_image_eq`, which is asked only where there are bytes to compare.
+///
+/// # Safety
+/// Both are values of this attribute.
+pub unsafe fn is_same_image(
+    a: pg_sys::Datum,
+    b: pg_sys::Datum,
+    attribute: &pg_sys::FormData_pg_attribute,
+) -> bool {
+    if attribute.attbyval {
+        // What lies beyond the type's length says nothing.
+        let beyond = 64 - 8 * u32::from(attribute.attlen.unsigned_abs());
+        return (a.value() as u64) << beyond == (b.value() as u64) << beyond;
+    }
+    // SAFETY: as for this function.
+    unsafe { ffi::datum_image_eq(a, b, false, i32::from(attribute.attlen)) }
 }
 
 /// Forms a heap tuple from the values and stores it in the slot, which owns it.
@@ -202,7 +241,7 @@ impl RowImage {
             clear(slot);
             let head = size_of::<pg_sys::HeapTupleData>().next_multiple_of(8);
             let bytes = self.tuple.t_len as usize;
-            let memory = pg_sys::MemoryContextAlloc((*slot).tts_mcxt, head + bytes).cast::<u8>();
+            let memory = allocate_in((*slot).tts_mcxt, head + bytes);
             let tuple = memory.cast::<pg_sys::HeapTupleData>();
             *tuple = self.tuple;
             (*tuple).t_data = memory.add(head).cast();

@@ -33,6 +33,7 @@ pub mod locker;
 use pgrx::pg_sys;
 
 use crate::ffi::{self, quiet};
+use crate::memory;
 use crate::tid::{FIRST_COLD_BLOCK, RowNumber};
 use locker::RowName;
 
@@ -326,14 +327,14 @@ fn conflicts(tag: &pg_sys::LOCKTAG, mode: u32) -> Vec<pg_sys::VirtualTransaction
     unsafe {
         let listed = pg_sys::GetLockConflicts(tag, mode as pg_sys::LOCKMODE, &mut count);
         let holders = std::slice::from_raw_parts(listed, count as usize).to_vec();
-        pg_sys::pfree(listed.cast());
+        memory::free(listed.cast());
         holders
     }
 }
 
 fn release(tag: &pg_sys::LOCKTAG, mode: u32) {
     // SAFETY: the tag lives during the call; held by this transaction.
-    unsafe { pg_sys::LockRelease(tag, mode as pg_sys::LOCKMODE, false) };
+    unsafe { quiet::LockRelease(tag, mode as pg_sys::LOCKMODE, false) };
 }
 
 fn acquire(tag: &pg_sys::LOCKTAG, mode: u32, wait: Wait) -> Option<bool> {

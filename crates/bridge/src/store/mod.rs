@@ -34,6 +34,7 @@ use std::cell::OnceCell;
 
 use pgrx::pg_sys;
 
+use crate::ffi::quiet;
 use crate::predicate::is_serializable;
 use crate::relation::has_block;
 
@@ -83,7 +84,7 @@ impl Indexes {
                 }
                 all.push(index);
             }
-            pg_sys::list_free(list);
+            quiet::list_free(list);
             let Some(valid) = valid else {
                 pgrx::error!(
                     "no valid index found for toast relation with Oid {}",
@@ -259,9 +260,9 @@ impl Drop for ColdStore {
         // SAFETY: opened by us, closed once; locks stay with the transaction.
         unsafe {
             for &index in self.indexes.get().iter().flat_map(|indexes| &indexes.all) {
-                pg_sys::index_close(index, keep);
+                quiet::index_close(index, keep);
             }
-            pg_sys::table_close(self.toast, keep);
+            quiet::table_close(self.toast, keep);
         }
     }
 }

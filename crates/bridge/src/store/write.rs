@@ -3,6 +3,8 @@
 use pgrx::pg_sys;
 
 use super::{ColdStore, PAYLOAD_OFFSET, VALUE_BYTES};
+use crate::ffi::{pg_guard_ffi_boundary, unguarded};
+use crate::memory::{self, varlena_of};
 
 /// How a tuple enters the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,52 +59,46 @@ impl ColdStore {
             options |= pg_sys::HEAP_INSERT_FROZEN;
         }
         let bistate = bulk.map_or(std::ptr::null_mut(), |b| b.0);
-        // SAFETY: the tuple is formed from values that live until heap_freetuple; the relations
-        // are open and locked for writing; an ERROR leaves only memory of the current context.
+        let (toast, indexes) = (self.toast, &self.indexes().all);
+        let image = varlena_of(payload);
+        let mut values = [
+            pg_sys::Datum::from(pg_sys::Oid::from(id)),
+            pg_sys::Datum::from(seq),
+            pg_sys::Datum::from(image),
+        ];
+        let mut nulls = [false; 3];
+        // SAFETY: the tuple is formed from values that outlive it; the relations are open and locked for
+        // writing; an ERROR leaves only memory of the current context, and passes no frame that owns
+        // anything on its way to the one guard around it all.
         unsafe {
-            let image = pg_sys::palloc(payload.len() + 4).cast::<u8>();
-            image
-                .cast::<u32>()
-                .write_unaligned(((payload.len() + 4) as u32) << 2);
-            std::ptr::copy_nonoverlapping(payload.as_ptr(), image.add(4), payload.len());
-            let mut values = [
-                pg_sys::Datum::from(pg_sys::Oid::from(id)),
-                pg_sys::Datum::from(seq),
-                pg_sys::Datum::from(image),
-            ];
-            let mut nulls = [false; 3];
-            let tuple = pg_sys::heap_form_tuple(
-                (*self.toast).rd_att,
-                values.as_mut_ptr(),
-                nulls.as_mut_ptr(),
-            );
-            pg_sys::heap_insert(self.toast, tuple, cid, options as i32, bistate);
-            for &index in &self.indexes().all {
-                if !(*(*index).rd_index).indisready {
-                    continue;
+            let tuple = pg_guard_ffi_boundary(|| {
+                let (columns, null_flags) = (values.as_mut_ptr(), nulls.as_mut_ptr());
+                let tuple = unguarded::heap_form_tuple((*toast).rd_att, columns, null_flags);
+                unguarded::heap_insert(toast, tuple, cid, options as i32, bistate);
+                for &index in indexes {
+                    if !(*(*index).rd_index).indisready {
+                        continue;
+                    }
+                    // An index that REINDEX CONCURRENTLY has given up may hold entries from before a
+                    // rewrite; the valid one says what is unique.
+                    let is_judge =
+                        (*(*index).rd_index).indisunique && (*(*index).rd_index).indisvalid;
+                    let unique = if is_judge {
+                        unique
+                    } else {
+                        pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO
+                    };
+                    let tid = &raw mut (*tuple).t_self;
+                    let no_info = std::ptr::null_mut();
+                    unguarded::index_insert(
+                        index, columns, null_flags, tid, toast, unique, false, no_info,
+                    );
                 }
-                // An index that REINDEX CONCURRENTLY has given up may hold entries from before a
-                // rewrite; the valid one says what is unique.
-                let is_judge = (*(*index).rd_index).indisunique && (*(*index).rd_index).indisvalid;
-                let unique = if is_judge {
-                    unique
-                } else {
-                    pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO
-                };
-                pg_sys::index_insert(
-                    index,
-                    values.as_mut_ptr(),
-                    nulls.as_mut_ptr(),
-                    &mut (*tuple).t_self,
-                    self.toast,
-                    unique,
-                    false,
-                    std::ptr::null_mut(),
-                );
-            }
+                tuple
+            });
             let tid = (*tuple).t_self;
-            pg_sys::heap_freetuple(tuple);
-            pg_sys::pfree(image.cast());
+            memory::free(tuple.cast());
+            memory::free(image.cast());
             tid
         }
     }

@@ -7,6 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use howdah_bridge::memory::{self, allocate_zeroed};
 use howdah_bridge::predicate::is_serializable;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{RowNumber, is_cold};
@@ -91,7 +92,7 @@ unsafe extern "C-unwind" fn index_fetch_begin(
 ) -> *mut pg_sys::IndexFetchTableData {
     // SAFETY: plain allocation; heap's descriptor is kept whole behind ours.
     unsafe {
-        let fetch = pg_sys::palloc0(std::mem::size_of::<HowdahFetch>()).cast::<HowdahFetch>();
+        let fetch = allocate_zeroed(size_of::<HowdahFetch>()).cast::<HowdahFetch>();
         (*fetch).base.rel = rel;
         (*fetch).heap = (heap().index_fetch_begin.unwrap_unchecked())(rel);
         &mut (*fetch).base
@@ -122,7 +123,7 @@ unsafe extern "C-unwind" fn index_fetch_end(data: *mut pg_sys::IndexFetchTableDa
         if (*fetch).reader != 0 {
             drop(take_reader((*fetch).reader));
         }
-        pg_sys::pfree(data.cast());
+        memory::free(data.cast());
     }
 }
 

@@ -18,6 +18,7 @@ use std::mem::size_of;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use howdah_bridge::ffi::{quiet, unguarded};
+use howdah_bridge::memory::{self, allocate_zeroed};
 use howdah_bridge::predicate::lock_relation;
 use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
@@ -213,7 +214,7 @@ unsafe extern "C-unwind" fn scan_begin(
             pscan,
             flags & !pg_sys::ScanOptions::SO_TEMP_SNAPSHOT,
         );
-        let scan = pg_sys::palloc0(size_of::<HowdahScan>()).cast::<HowdahScan>();
+        let scan = allocate_zeroed(size_of::<HowdahScan>()).cast::<HowdahScan>();
         (*scan).base = *inner;
         (*scan).base.rs_flags = flags;
         (*scan).heap = inner;
@@ -236,7 +237,7 @@ unsafe extern "C-unwind" fn scan_end(scan: pg_sys::TableScanDesc) {
         if ours.base.rs_flags & pg_sys::ScanOptions::SO_TEMP_SNAPSHOT != 0 {
             pg_sys::UnregisterSnapshot(ours.base.rs_snapshot);
         }
-        pg_sys::pfree(scan.cast());
+        memory::free(scan.cast());
     }
 }
 

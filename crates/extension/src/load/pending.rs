@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use howdah_bridge::ffi::quiet;
 use howdah_bridge::predicate;
 use howdah_bridge::slot::note_place;
 use howdah_bridge::store::ColdStore;
@@ -107,7 +108,7 @@ pub unsafe fn insert_slot(
 ) -> bool {
     // SAFETY: as for this function; GetCurrentSubTransactionId only reads.
     unsafe {
-        let subtransaction = pg_sys::GetCurrentSubTransactionId();
+        let subtransaction = quiet::GetCurrentSubTransactionId();
         if !past_threshold(table, subtransaction, command)
             || !may_go_cold(table)
             || stays_hot(table)
@@ -353,7 +354,7 @@ fn enforce_memory_bound() {
     });
     if let Some(group) = largest {
         // SAFETY: plain read.
-        let here = unsafe { pg_sys::GetCurrentSubTransactionId() };
+        let here = unsafe { quiet::GetCurrentSubTransactionId() };
         if group.borrow().subtransaction == here {
             write_group(&group);
         }
@@ -377,7 +378,7 @@ fn flush_where(wanted: impl Fn(&PendingGroup) -> bool) {
 pub fn flush_command(command: pg_sys::CommandId) {
     if has_pending() {
         // SAFETY: plain read.
-        let here = unsafe { pg_sys::GetCurrentSubTransactionId() };
+        let here = unsafe { quiet::GetCurrentSubTransactionId() };
         flush_where(|g| g.command == command && g.subtransaction == here);
     }
 }
@@ -386,7 +387,7 @@ pub fn flush_command(command: pg_sys::CommandId) {
 pub fn flush_relation(table: pg_sys::Oid) {
     if has_pending() {
         // SAFETY: plain read.
-        let here = unsafe { pg_sys::GetCurrentSubTransactionId() };
+        let here = unsafe { quiet::GetCurrentSubTransactionId() };
         flush_where(|g| g.table == table && g.subtransaction == here);
     }
 }
@@ -395,7 +396,7 @@ pub fn flush_relation(table: pg_sys::Oid) {
 pub fn flush_since(serial: u64) {
     if has_pending() {
         // SAFETY: plain read.
-        let here = unsafe { pg_sys::GetCurrentSubTransactionId() };
+        let here = unsafe { quiet::GetCurrentSubTransactionId() };
         flush_where(|g| g.serial > serial && g.subtransaction == here);
     }
 }

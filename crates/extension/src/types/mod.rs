@@ -8,6 +8,7 @@
 pub mod numeric;
 
 use howdah_bridge::ffi::quiet;
+use howdah_bridge::memory::{self, allocate_zeroed, varlena_of};
 use howdah_bridge::relation::attribute;
 use howdah_columnar::{ColumnBuilder, ColumnType, Value};
 use pgrx::pg_sys;
@@ -150,7 +151,7 @@ impl Drop for Detoasted {
     fn drop(&mut self) {
         if self.plain != self.original && !std::thread::panicking() {
             // SAFETY: pg_detoast_datum_packed palloc'd a copy that nobody else holds.
-            unsafe { pg_sys::pfree(self.plain.cast()) }
+            unsafe { memory::free(self.plain.cast()) }
         }
     }
 }
@@ -275,7 +276,7 @@ pub unsafe fn datum_of(value: Value<'_>, attribute: &AttributeLayout) -> pg_sys:
             let terminator = usize::from(attribute.len == -2);
             // SAFETY: fresh memory of the right size.
             unsafe {
-                let copy = pg_sys::palloc0(v.len() + terminator).cast::<u8>();
+                let copy = allocate_zeroed(v.len() + terminator);
                 std::ptr::copy_nonoverlapping(v.as_ptr(), copy, v.len());
                 pg_sys::Datum::from(copy)
             }
@@ -285,12 +286,5 @@ pub unsafe fn datum_of(value: Value<'_>, attribute: &AttributeLayout) -> pg_sys:
 }
 
 fn varlena(bytes: &[u8]) -> pg_sys::Datum {
-    // SAFETY: fresh memory of the right size; a 4-byte header counts itself, shifted by two.
-    unsafe {
-        let copy = pg_sys::palloc(bytes.len() + 4).cast::<u8>();
-        copy.cast::<u32>()
-            .write_unaligned(((bytes.len() + 4) as u32) << 2);
-        std::ptr::copy_nonoverlapping(bytes.as_ptr(), copy.add(4), bytes.len());
-        pg_sys::Datum::from(copy)
-    }
+    pg_sys::Datum::from(varlena_of(bytes))
 }

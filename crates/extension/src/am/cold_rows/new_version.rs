@@ -1,8 +1,9 @@
 //! The new version of an updated cold row: a hot row, and its entries in the indexes.
 
-use howdah_bridge::ffi::{self, quiet};
+use howdah_bridge::ffi::quiet;
 use howdah_bridge::predicate::{is_serializable, unnoticed};
 use howdah_bridge::relation::attribute;
+use howdah_bridge::slot::{attribute_of, is_same_image};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use pgrx::pg_sys;
@@ -28,8 +29,8 @@ pub unsafe fn insert(
     unsafe {
         (heap().tuple_insert.unwrap_unchecked())(rel, slot, cid, 0, std::ptr::null_mut());
         // Heap has counted an insert.
-        pg_sys::pgstat_count_heap_insert(rel, -1);
-        pg_sys::pgstat_count_heap_update(rel, false, false);
+        quiet::pgstat_count_heap_insert(rel, -1);
+        quiet::pgstat_count_heap_update(rel, false, false);
     }
 }
 
@@ -97,7 +98,7 @@ unsafe fn keeps(
             attributes.push(member + pg_sys::FirstLowInvalidHeapAttributeNumber);
             member = quiet::bms_next_member(set, member);
         }
-        pg_sys::bms_free(set);
+        quiet::bms_free(set);
         if attributes.is_empty() {
             return true;
         }
@@ -142,15 +143,11 @@ unsafe fn is_same(
 ) -> bool {
     // SAFETY: as for `keeps`.
     unsafe {
-        let mut null = false;
-        let new = pg_sys::slot_getattr(slot, number, &mut null);
-        match old {
-            None => null,
-            Some(_) if null => false,
-            Some(old) => {
-                let form = attribute((*rel).rd_att, number - 1);
-                ffi::datum_image_eq(old, new, form.attbyval, i32::from(form.attlen))
-            }
+        let form = attribute((*rel).rd_att, number - 1);
+        match (old, attribute_of(slot, number)) {
+            (None, None) => true,
+            (Some(old), Some(new)) => is_same_image(old, new, form),
+            (None, Some(_)) | (Some(_), None) => false,
         }
     }
 }

@@ -26,6 +26,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use howdah_bridge::ffi::quiet;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
 use pgrx::pg_sys;
@@ -55,7 +56,7 @@ pub fn note(table: pg_sys::Oid, entry: &GroupEntry) {
     let xid = entry.origin.xid;
     // SAFETY: a comparison of two transaction ids; those that are not normal precede all others. The process
     // announces the oldest transaction that one of its snapshots may not see.
-    if unsafe { pg_sys::TransactionIdPrecedes(xid, (*pg_sys::MyProc).xmin) } {
+    if unsafe { quiet::TransactionIdPrecedes(xid, (*pg_sys::MyProc).xmin) } {
         return;
     }
     ANY_CHANGED.set(true);
