@@ -9,12 +9,21 @@
 //! lockers only lives on after a crash, like any row whose lockers are gone.
 
 use pgrx::pg_sys;
+use pgrx::pg_sys::MultiXactStatus as Status;
 
+use crate::memory;
 use crate::tid::{block_of, is_cold};
 
+/// Why a version cannot be shared: somebody has deleted it, changed its key or locked it more strongly.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused {
+    /// The transaction, or subtransaction, that is to be waited for, where it can be told.
+    pub by: Option<pg_sys::TransactionId>,
+}
+
 /// Adds `lockers` to the lockers of the row at `tid` and of the versions that it was updated to
-/// since without changing its key. `false` if somebody has deleted it, changed its key or locked it
-/// more strongly; some versions may have got the lockers by then, which does no harm.
+/// since without changing its key. Where that is refused some versions may have got the lockers by
+/// then, which does no harm.
 ///
 /// # Safety
 /// `rel` is an open heap relation, `tid` the place of a row in it that is not vacuumed away. All
@@ -23,26 +32,23 @@ pub unsafe fn add_key_share(
     rel: pg_sys::Relation,
     tid: &pg_sys::ItemPointerData,
     lockers: &[pg_sys::TransactionId],
-) -> bool {
+) -> Result<(), Refused> {
     let mut at = *tid;
-    loop {
-        // SAFETY: as for this function.
-        match unsafe { add_to_version(rel, &at, lockers) } {
-            None => return false,
-            Some(None) => return true,
-            Some(Some(next)) => at = next,
-        }
+    // SAFETY: as for this function.
+    while let Some(next) = unsafe { add_to_version(rel, &at, lockers)? } {
+        at = next;
     }
+    Ok(())
 }
 
-/// One version; the answer is the next one, and `None` if the lock is in conflict.
+/// One version; the answer is the next one.
 unsafe fn add_to_version(
     rel: pg_sys::Relation,
     tid: &pg_sys::ItemPointerData,
     lockers: &[pg_sys::TransactionId],
-) -> Option<Option<pg_sys::ItemPointerData>> {
+) -> Result<Option<pg_sys::ItemPointerData>, Refused> {
     if is_cold(tid) {
-        return None;
+        return Err(Refused { by: None });
     }
     // SAFETY: pin and exclusive lock are held from LockBuffer to UnlockReleaseBuffer; the image is
     // a private copy of the page; the line pointer is checked. An ERROR in between (out of
@@ -53,9 +59,12 @@ unsafe fn add_to_version(
         pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
         let page = pg_sys::BufferGetPage(buffer);
         let found = header_at(page, tid);
-        let xmax = found.and_then(|header| new_xmax(&*header, lockers));
+        let xmax = match found {
+            Some(header) => new_xmax(&*header, lockers),
+            None => Err(Refused { by: None }),
+        };
         let mut next = None;
-        if let (Some(header), Some(xmax)) = (found, &xmax) {
+        if let (Some(header), Ok(xmax)) = (found, &xmax) {
             next = xmax.is_updated.then(|| (*header).t_ctid);
             let state = pg_sys::GenericXLogStart(rel);
             let image = pg_sys::GenericXLogRegisterBuffer(state, buffer, 0);
@@ -100,14 +109,11 @@ struct NewXmax {
     is_updated: bool,
 }
 
-/// The xmax with all lockers; `None` if they are in conflict with what is there.
+/// The xmax with all lockers.
 unsafe fn new_xmax(
     header: &pg_sys::HeapTupleHeaderData,
     lockers: &[pg_sys::TransactionId],
-) -> Option<NewXmax> {
-    const KEY_SHARE: pg_sys::MultiXactStatus::Type =
-        pg_sys::MultiXactStatus::MultiXactStatusForKeyShare;
-    const ONLY_KEY_SHARE: u32 = pg_sys::HEAP_XMAX_LOCK_ONLY | pg_sys::HEAP_XMAX_KEYSHR_LOCK;
+) -> Result<NewXmax, Refused> {
     let infomask = u32::from(header.t_infomask);
     // SAFETY: a tuple on a heap page uses the `t_heap` side of the union; transaction status is
     // looked up, and multixacts are made, by the server's own code.
@@ -115,42 +121,47 @@ unsafe fn new_xmax(
         let known = header.t_choice.t_heap.t_xmax;
         let is_multi = infomask & pg_sys::HEAP_XMAX_IS_MULTI != 0;
         let lock_only = infomask & pg_sys::HEAP_XMAX_LOCK_ONLY != 0;
-        let void = infomask & pg_sys::HEAP_XMAX_INVALID != 0
-            || !is_multi
-                && !pg_sys::TransactionIdIsInProgress(known)
-                && !pg_sys::TransactionIdDidCommit(known);
-        let (mut members, mut bits, mut is_updated) = (Members::Nobody, ONLY_KEY_SHARE, false);
-        if !void {
-            let key_changed = u32::from(header.t_infomask2) & pg_sys::HEAP_KEYS_UPDATED != 0;
-            is_updated = !lock_only;
-            // FOR UPDATE counts as a change of the key, too.
-            if key_changed {
-                return None;
+        let (mut members, mut is_updated) = (Members::Nobody, false);
+        if infomask & pg_sys::HEAP_XMAX_INVALID != 0 {
+            // Nobody has locked or changed it.
+        } else if is_multi {
+            let listed = members_of(known, lock_only);
+            let mut alive = listed.iter().filter(|member| is_alive(member));
+            if let Some(owner) = alive.clone().find(|m| OWNERS.contains(&m.status)) {
+                let by = Some(owner.xid);
+                return Err(Refused { by });
             }
+            is_updated = alive.any(|member| member.status == NO_KEY_UPDATE);
+            members = Members::Many(known);
+        } else {
+            // FOR UPDATE counts as a change of the key, too.
+            let owns_key = u32::from(header.t_infomask2) & pg_sys::HEAP_KEYS_UPDATED != 0;
             let strength = infomask & (pg_sys::HEAP_XMAX_EXCL_LOCK | pg_sys::HEAP_XMAX_KEYSHR_LOCK);
             let status = match (lock_only, strength) {
-                (false, _) => pg_sys::MultiXactStatus::MultiXactStatusNoKeyUpdate,
+                (true, _) if owns_key => Status::MultiXactStatusForUpdate,
+                (false, _) if owns_key => Status::MultiXactStatusUpdate,
+                (false, _) => NO_KEY_UPDATE,
                 (_, pg_sys::HEAP_XMAX_KEYSHR_LOCK) => KEY_SHARE,
-                (_, pg_sys::HEAP_XMAX_EXCL_LOCK) => {
-                    pg_sys::MultiXactStatus::MultiXactStatusForNoKeyUpdate
+                (_, pg_sys::HEAP_XMAX_EXCL_LOCK) => Status::MultiXactStatusForNoKeyUpdate,
+                _ => Status::MultiXactStatusForShare,
+            };
+            let member = pg_sys::MultiXactMember { xid: known, status };
+            if is_alive(&member) {
+                if owns_key {
+                    return Err(Refused { by: Some(known) });
                 }
-                _ => pg_sys::MultiXactStatus::MultiXactStatusForShare,
-            };
-            members = if is_multi {
-                Members::Many(known)
-            } else {
-                Members::One(known, status)
-            };
-            bits = match (is_updated, is_multi) {
-                (true, false) => pg_sys::HEAP_XMAX_EXCL_LOCK,
-                (true, true) => strength,
-                (false, _) => strength | pg_sys::HEAP_XMAX_LOCK_ONLY,
-            };
+                is_updated = !lock_only;
+                members = Members::One(known, status);
+            }
         }
+        let mut bits = infomask & pg_sys::HEAP_XMAX_BITS;
         for &locker in lockers {
             members = match members {
-                Members::Nobody => Members::One(locker, KEY_SHARE),
                 Members::One(first, status) if first == locker => Members::One(first, status),
+                Members::Nobody => {
+                    bits = pg_sys::HEAP_XMAX_LOCK_ONLY | pg_sys::HEAP_XMAX_KEYSHR_LOCK;
+                    Members::One(locker, KEY_SHARE)
+                }
                 Members::One(first, status) => {
                     Members::Many(pg_sys::MultiXactIdCreate(first, status, locker, KEY_SHARE))
                 }
@@ -159,31 +170,74 @@ unsafe fn new_xmax(
                 }
             };
         }
-        match members {
-            Members::Many(id) => Some(NewXmax {
-                id,
-                bits: bits | pg_sys::HEAP_XMAX_IS_MULTI,
-                is_updated,
-            }),
-            Members::One(id, _) if !is_updated => Some(NewXmax {
-                id,
-                bits,
-                is_updated,
-            }),
-            // Nobody to add to an updater, or the updater itself.
-            Members::One(id, _) => Some(NewXmax {
-                id,
-                bits: infomask & pg_sys::HEAP_XMAX_BITS,
-                is_updated,
-            }),
-            Members::Nobody => None,
-        }
+        let (id, bits) = match members {
+            Members::Nobody => return Err(Refused { by: None }),
+            Members::One(id, _) => (id, bits),
+            Members::Many(id) => (id, bits_of(&members_of(id, false))),
+        };
+        Ok(NewXmax {
+            id,
+            bits,
+            is_updated,
+        })
     }
 }
+
+const KEY_SHARE: Status::Type = Status::MultiXactStatusForKeyShare;
+const NO_KEY_UPDATE: Status::Type = Status::MultiXactStatusNoKeyUpdate;
+const UPDATE: Status::Type = Status::MultiXactStatusUpdate;
+/// With whom nobody can share the row's key.
+const OWNERS: [Status::Type; 2] = [Status::MultiXactStatusForUpdate, UPDATE];
 
 /// Who is named in an xmax.
 enum Members {
     Nobody,
-    One(pg_sys::TransactionId, pg_sys::MultiXactStatus::Type),
+    One(pg_sys::TransactionId, Status::Type),
     Many(pg_sys::MultiXactId),
+}
+
+/// Whether the lock is still held, or the change not rolled back.
+fn is_alive(member: &pg_sys::MultiXactMember) -> bool {
+    let is_change = matches!(member.status, NO_KEY_UPDATE | UPDATE);
+    // SAFETY: looks the transaction's state up.
+    unsafe {
+        pg_sys::TransactionIdIsInProgress(member.xid)
+            || is_change && pg_sys::TransactionIdDidCommit(member.xid)
+    }
+}
+
+/// The members of a multixact; none where it is too old to have running ones.
+unsafe fn members_of(
+    multixact: pg_sys::MultiXactId,
+    lock_only: bool,
+) -> Vec<pg_sys::MultiXactMember> {
+    // SAFETY: the list is allocated for us and has `count` entries, -1 if there is none.
+    unsafe {
+        let mut listed = std::ptr::null_mut();
+        let count = pg_sys::GetMultiXactIdMembers(multixact, &mut listed, false, lock_only);
+        if count <= 0 {
+            return Vec::new();
+        }
+        let members = std::slice::from_raw_parts(listed, count as usize).to_vec();
+        memory::free(listed.cast());
+        members
+    }
+}
+
+/// `GetMultiXactIdHintBits` where nobody owns the row's key.
+fn bits_of(members: &[pg_sys::MultiXactMember]) -> u32 {
+    let has = |status| members.iter().any(|member| member.status == status);
+    let strength =
+        if has(Status::MultiXactStatusNoKeyUpdate) || has(Status::MultiXactStatusForNoKeyUpdate) {
+            pg_sys::HEAP_XMAX_EXCL_LOCK
+        } else if has(Status::MultiXactStatusForShare) {
+            pg_sys::HEAP_XMAX_SHR_LOCK
+        } else {
+            pg_sys::HEAP_XMAX_KEYSHR_LOCK
+        };
+    let lock_only = match has(Status::MultiXactStatusNoKeyUpdate) {
+        true => 0,
+        false => pg_sys::HEAP_XMAX_LOCK_ONLY,
+    };
+    pg_sys::HEAP_XMAX_IS_MULTI | strength | lock_only
 }

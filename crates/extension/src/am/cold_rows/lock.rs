@@ -4,7 +4,7 @@ use howdah_bridge::cold_lock::{RowLock, Wait, announce};
 use howdah_bridge::hot::lock::{Meeting, Version, follow, meet};
 use howdah_bridge::hot::share::add_key_share;
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::tid::{RowNumber, is_cold};
+use howdah_bridge::tid::RowNumber;
 use pgrx::{PgSqlErrorCode, pg_sys};
 
 use super::grip::{Grip, Standing, grip, known_there};
@@ -115,8 +115,8 @@ pub unsafe fn lock(
     }
 }
 
-/// Whoever shares the key of a row that is being updated shares that of the new version as well.
-/// Where that cannot be arranged the updater is to be waited for.
+/// Whoever shares the key of a row that is being updated shares that of the new versions as well.
+/// Where that cannot be arranged, the answer is whom to wait for: who is in the way there, or the updater.
 unsafe fn meet_updater(
     rel: pg_sys::Relation,
     grip: &Grip,
@@ -133,11 +133,11 @@ unsafe fn meet_updater(
     unsafe {
         let oid = (*rel).rd_id;
         let mark = or_raise(oid, marks::arriving(&grip.store, &placed.entry, grip.row))?;
-        let arranged = match mark.fate {
-            RowFate::Updated { to, .. } if !is_cold(&to) => add_key_share(rel, &to, &[own_xid]),
-            _ => false,
+        let RowFate::Updated { to, .. } = mark.fate else {
+            return Some(mark.xid);
         };
-        (!arranged).then_some(mark.xid)
+        let refused = add_key_share(rel, &to, &[own_xid]).err()?;
+        Some(refused.by.unwrap_or(mark.xid))
     }
 }
 

@@ -189,7 +189,7 @@ pub unsafe fn update(
         if keeps_key {
             // After the mark was written: whoever comes later finds it, see `meet_updater`.
             let sharers = Locks::of(rel).holders(row);
-            if !sharers.is_empty() && !add_key_share(rel, &next, &sharers) {
+            if !sharers.is_empty() && add_key_share(rel, &next, &sharers).is_err() {
                 pgrx::error!("could not hand row locks on to a new row version");
             }
         }

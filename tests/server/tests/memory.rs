@@ -1,0 +1,74 @@
+//! How much memory a session keeps.
+
+use std::fs;
+
+use anyhow::{Context as _, ensure};
+use howdah_server_tests::cluster::{Primary, query};
+use postgres::Client;
+
+const SETTINGS: [(&str, &str); 2] = [("howdah.compaction", "off"), ("autovacuum", "off")];
+const GROUP_COUNT: u64 = 60;
+const ROWS_PER_GROUP: u64 = 2000;
+/// Encoded, about: 16 random words of 32 hexadecimal digits a row.
+const GROUP_BYTES: u64 = ROWS_PER_GROUP * 16 * 17;
+
+/// Memory of the session's process that no file is behind, in bytes.
+fn own_memory(session: &mut Client) -> anyhow::Result<u64> {
+    let pid = query(session, "SELECT pg_backend_pid()")?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"))
+        .context("the kernel does not tell RssAnon")?;
+    let kilobytes = line.trim().trim_end_matches(" kB").parse::<u64>()?;
+    Ok(kilobytes * 1024)
+}
+
+/// By how much a session grows that reads a row of every group, twice.
+fn growth_by_reads(primary: &Primary, cache_size: &str) -> anyhow::Result<u64> {
+    let mut session = primary.session()?;
+    session.batch_execute(&format!(
+        "SET howdah.cache_size = '{cache_size}'; SET enable_seqscan = off;
+         SET enable_bitmapscan = off; SET howdah.columnar_scan = off"
+    ))?;
+    let read = format!(
+        "DO $$ DECLARE length int; BEGIN
+             FOR i IN 0..{GROUP_COUNT} - 1 LOOP
+                 SELECT length(words) INTO STRICT length FROM t WHERE id = i * {ROWS_PER_GROUP} + 7;
+             END LOOP;
+         END $$"
+    );
+    session.batch_execute("SELECT words FROM t WHERE id = 1")?;
+    let before = own_memory(&mut session)?;
+    session.batch_execute(&read)?;
+    session.batch_execute(&read)?;
+    Ok(own_memory(&mut session)?.saturating_sub(before))
+}
+
+#[test]
+fn open_row_groups_take_no_more_memory_than_the_setting_allows() -> anyhow::Result<()> {
+    let primary = Primary::start("cache-memory", &SETTINGS)?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "CREATE TABLE t (id bigint PRIMARY KEY, words text) USING howdah;
+         SET howdah.debug_force_cold = on",
+    )?;
+    for group in 0..GROUP_COUNT {
+        session.batch_execute(&format!(
+            "INSERT INTO t SELECT {group} * {ROWS_PER_GROUP} + i,
+                 (SELECT string_agg(md5(random()::text), '') FROM generate_series(1, 16 + 0 * i))
+             FROM generate_series(1, {ROWS_PER_GROUP}) i"
+        ))?;
+    }
+    let groups = query(&mut session, "SELECT count(*) FROM howdah.row_groups")?;
+    assert_eq!(groups.parse::<u64>()?, GROUP_COUNT);
+    let small = growth_by_reads(&primary, "4MB")?;
+    let large = growth_by_reads(&primary, "1GB")?;
+    println!("{small} bytes with a cache of 4 MB, {large} with one of 1 GB");
+    ensure!(
+        large > GROUP_COUNT * GROUP_BYTES / 2,
+        "{large} bytes are less than what was read: nothing was kept"
+    );
+    ensure!(small < large / 2, "{small} bytes, {large} without a limit");
+    Ok(())
+}
