@@ -73,6 +73,11 @@ unsafe fn add_to_version(
                 (*header).t_infomask |= xmax.bits as u16;
                 (*header).t_infomask2 &= !(pg_sys::HEAP_KEYS_UPDATED as u16);
                 (*header).t_choice.t_heap.t_xmax = xmax.id;
+                if !xmax.is_updated {
+                    // As heap does: the way to a version that was rolled back leads nowhere any more.
+                    (*header).t_infomask2 &= !(pg_sys::HEAP_HOT_UPDATED as u16);
+                    (*header).t_ctid = *tid;
+                }
             }
             pg_sys::GenericXLogFinish(state);
         }
