@@ -89,15 +89,27 @@ fn heap_does_not_differ_from_itself() -> anyhow::Result<()> {
 }
 
 /// Workers move whatever they can as soon as they can.
+const WORKERS: [(&str, &str); 6] = [
+    ("howdah.compaction", "on"),
+    ("howdah.compact_after", "0"),
+    ("howdah.compact_naptime", "100ms"),
+    ("howdah.compact_min_rows", "1"),
+    ("howdah.max_compaction_workers", "6"),
+    ("max_worker_processes", "20"),
+];
+
 #[test]
 fn one_session_sees_the_same_while_workers_compact() -> anyhow::Result<()> {
-    let workers = [
-        ("howdah.compaction", "on"),
-        ("howdah.compact_after", "0"),
-        ("howdah.compact_naptime", "100ms"),
-        ("howdah.compact_min_rows", "1"),
-        ("howdah.max_compaction_workers", "6"),
-        ("max_worker_processes", "20"),
-    ];
-    compare("alone-workers", Mode::Alone, Subject::Howdah, &workers, 10)
+    compare("alone-workers", Mode::Alone, Subject::Howdah, &WORKERS, 10)
+}
+
+#[test]
+fn sessions_that_collide_see_the_same_while_workers_compact() -> anyhow::Result<()> {
+    compare(
+        "together-workers",
+        Mode::Together,
+        Subject::Howdah,
+        &WORKERS,
+        10,
+    )
 }

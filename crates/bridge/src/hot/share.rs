@@ -119,63 +119,17 @@ unsafe fn new_xmax(
     header: &pg_sys::HeapTupleHeaderData,
     lockers: &[pg_sys::TransactionId],
 ) -> Result<NewXmax, Refused> {
-    let infomask = u32::from(header.t_infomask);
-    // SAFETY: a tuple on a heap page uses the `t_heap` side of the union; transaction status is
-    // looked up, and multixacts are made, by the server's own code.
+    // SAFETY: as the functions called ask for.
     unsafe {
-        let known = header.t_choice.t_heap.t_xmax;
-        let is_multi = infomask & pg_sys::HEAP_XMAX_IS_MULTI != 0;
-        let lock_only = infomask & pg_sys::HEAP_XMAX_LOCK_ONLY != 0;
-        let (mut members, mut is_updated) = (Members::Nobody, false);
-        if infomask & pg_sys::HEAP_XMAX_INVALID != 0 {
-            // Nobody has locked or changed it.
-        } else if is_multi {
-            let listed = members_of(known, lock_only);
-            let mut alive = listed.iter().filter(|member| is_alive(member));
-            if let Some(owner) = alive.clone().find(|m| OWNERS.contains(&m.status)) {
-                let by = Some(owner.xid);
-                return Err(Refused { by });
-            }
-            is_updated = alive.any(|member| member.status == NO_KEY_UPDATE);
-            members = Members::Many(known);
-        } else {
-            // FOR UPDATE counts as a change of the key, too.
-            let owns_key = u32::from(header.t_infomask2) & pg_sys::HEAP_KEYS_UPDATED != 0;
-            let strength = infomask & (pg_sys::HEAP_XMAX_EXCL_LOCK | pg_sys::HEAP_XMAX_KEYSHR_LOCK);
-            let status = match (lock_only, strength) {
-                (true, _) if owns_key => Status::MultiXactStatusForUpdate,
-                (false, _) if owns_key => Status::MultiXactStatusUpdate,
-                (false, _) => NO_KEY_UPDATE,
-                (_, pg_sys::HEAP_XMAX_KEYSHR_LOCK) => KEY_SHARE,
-                (_, pg_sys::HEAP_XMAX_EXCL_LOCK) => Status::MultiXactStatusForNoKeyUpdate,
-                _ => Status::MultiXactStatusForShare,
-            };
-            let member = pg_sys::MultiXactMember { xid: known, status };
-            if is_alive(&member) {
-                if owns_key {
-                    return Err(Refused { by: Some(known) });
-                }
-                is_updated = !lock_only;
-                members = Members::One(known, status);
-            }
+        let Present {
+            members,
+            is_updated,
+        } = present(header)?;
+        let mut bits = u32::from(header.t_infomask) & pg_sys::HEAP_XMAX_BITS;
+        if matches!(members, Members::Nobody) {
+            bits = pg_sys::HEAP_XMAX_LOCK_ONLY | pg_sys::HEAP_XMAX_KEYSHR_LOCK;
         }
-        let mut bits = infomask & pg_sys::HEAP_XMAX_BITS;
-        for &locker in lockers {
-            members = match members {
-                Members::One(first, status) if first == locker => Members::One(first, status),
-                Members::Nobody => {
-                    bits = pg_sys::HEAP_XMAX_LOCK_ONLY | pg_sys::HEAP_XMAX_KEYSHR_LOCK;
-                    Members::One(locker, KEY_SHARE)
-                }
-                Members::One(first, status) => {
-                    Members::Many(pg_sys::MultiXactIdCreate(first, status, locker, KEY_SHARE))
-                }
-                Members::Many(many) => {
-                    Members::Many(pg_sys::MultiXactIdExpand(many, locker, KEY_SHARE))
-                }
-            };
-        }
-        let (id, bits) = match members {
+        let (id, bits) = match joined(members, lockers) {
             Members::Nobody => return Err(Refused { by: None }),
             Members::One(id, _) => (id, bits),
             Members::Many(id) => (id, bits_of(&members_of(id, false))),
@@ -186,6 +140,104 @@ unsafe fn new_xmax(
             is_updated,
         })
     }
+}
+
+/// Who has locked or changed a row, as far as it still counts.
+struct Present {
+    members: Members,
+    /// Whether one of them has updated the row.
+    is_updated: bool,
+}
+
+const NOBODY_PRESENT: Present = Present {
+    members: Members::Nobody,
+    is_updated: false,
+};
+
+/// Who is named in a row's xmax; refused if one of them owns its key.
+unsafe fn present(header: &pg_sys::HeapTupleHeaderData) -> Result<Present, Refused> {
+    let infomask = u32::from(header.t_infomask);
+    if infomask & pg_sys::HEAP_XMAX_INVALID != 0 {
+        return Ok(NOBODY_PRESENT);
+    }
+    // SAFETY: a tuple on a heap page uses the `t_heap` side of the union.
+    unsafe {
+        let xmax = header.t_choice.t_heap.t_xmax;
+        let lock_only = infomask & pg_sys::HEAP_XMAX_LOCK_ONLY != 0;
+        if infomask & pg_sys::HEAP_XMAX_IS_MULTI != 0 {
+            present_in(xmax, lock_only)
+        } else {
+            let owns_key = u32::from(header.t_infomask2) & pg_sys::HEAP_KEYS_UPDATED != 0;
+            present_alone(pg_sys::MultiXactMember {
+                xid: xmax,
+                status: status_told(infomask, owns_key),
+            })
+        }
+    }
+}
+
+/// Those of a multixact.
+unsafe fn present_in(multixact: pg_sys::MultiXactId, lock_only: bool) -> Result<Present, Refused> {
+    // SAFETY: members are looked up by the server's own code.
+    let listed = unsafe { members_of(multixact, lock_only) };
+    let mut alive = listed.iter().filter(|member| is_alive(member));
+    if let Some(owner) = alive.clone().find(|m| OWNERS.contains(&m.status)) {
+        let by = Some(owner.xid);
+        return Err(Refused { by });
+    }
+    Ok(Present {
+        members: Members::Many(multixact),
+        is_updated: alive.any(|member| member.status == NO_KEY_UPDATE),
+    })
+}
+
+/// The only one.
+fn present_alone(member: pg_sys::MultiXactMember) -> Result<Present, Refused> {
+    if !is_alive(&member) {
+        return Ok(NOBODY_PRESENT);
+    }
+    if OWNERS.contains(&member.status) {
+        let by = Some(member.xid);
+        return Err(Refused { by });
+    }
+    Ok(Present {
+        members: Members::One(member.xid, member.status),
+        is_updated: member.status == NO_KEY_UPDATE,
+    })
+}
+
+/// What the only one in an xmax has done. FOR UPDATE counts as a change of the key, too.
+fn status_told(infomask: u32, owns_key: bool) -> Status::Type {
+    let lock_only = infomask & pg_sys::HEAP_XMAX_LOCK_ONLY != 0;
+    let strength = infomask & (pg_sys::HEAP_XMAX_EXCL_LOCK | pg_sys::HEAP_XMAX_KEYSHR_LOCK);
+    match (lock_only, strength) {
+        (true, _) if owns_key => Status::MultiXactStatusForUpdate,
+        (false, _) if owns_key => UPDATE,
+        (false, _) => NO_KEY_UPDATE,
+        (_, pg_sys::HEAP_XMAX_KEYSHR_LOCK) => KEY_SHARE,
+        (_, pg_sys::HEAP_XMAX_EXCL_LOCK) => Status::MultiXactStatusForNoKeyUpdate,
+        _ => Status::MultiXactStatusForShare,
+    }
+}
+
+/// Who is there when the lockers have come in.
+unsafe fn joined(mut members: Members, lockers: &[pg_sys::TransactionId]) -> Members {
+    for &locker in lockers {
+        // SAFETY: multixacts are made by the server's own code.
+        members = unsafe {
+            match members {
+                Members::Nobody => Members::One(locker, KEY_SHARE),
+                Members::One(first, status) if first == locker => Members::One(first, status),
+                Members::One(first, status) => {
+                    Members::Many(pg_sys::MultiXactIdCreate(first, status, locker, KEY_SHARE))
+                }
+                Members::Many(many) => {
+                    Members::Many(pg_sys::MultiXactIdExpand(many, locker, KEY_SHARE))
+                }
+            }
+        };
+    }
+    members
 }
 
 const KEY_SHARE: Status::Type = Status::MultiXactStatusForKeyShare;

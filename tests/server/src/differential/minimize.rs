@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::play::{Verdict, play};
 use super::script::Script;
 use super::tally::Tally;
-use super::worlds::Worlds;
+use super::worlds::{Places, Worlds};
 
 /// After this the shortest script so far has to do.
 const TIME_LIMIT: Duration = Duration::from_secs(90);
@@ -61,15 +61,19 @@ impl Search<'_, '_> {
     /// Takes the script over if it differs. One whose setup fails does not.
     fn accept(&mut self, script: Script) -> anyhow::Result<bool> {
         // What is tried while minimizing is not counted.
-        match play(self.worlds, &script, &mut Tally::default()) {
+        match play(
+            self.worlds,
+            &script,
+            Places::AsInserted,
+            &mut Tally::default(),
+        ) {
             Ok(Verdict::Differs(difference)) => {
                 self.best = (script, difference);
                 Ok(true)
             }
-            Ok(Verdict::Agreed | Verdict::CutShort) => Ok(false),
+            Ok(Verdict::Agreed | Verdict::CutShort(_)) => Ok(false),
             Err(_) => {
-                self.worlds.howdah.end()?;
-                self.worlds.heap.end()?;
+                self.worlds.end()?;
                 Ok(false)
             }
         }

@@ -3,32 +3,18 @@
 use anyhow::Context as _;
 use postgres::Client;
 
+use super::limits::{Limit, Situation, is_index_in_use};
 use super::script::{Script, Step};
-use super::session::{Outcome, Refusal};
+use super::session::Outcome;
 use super::tally::Tally;
-use super::worlds::{World, Worlds};
+use super::worlds::{Places, World, Worlds};
 use crate::cluster::query;
 
-/// Several sessions that are woken at once race for the same rows, on heap as well.
-const RACED: &str = "several waited and went on in another order";
-
-/// Differences from heap that docs/limits.md names, as narrowly as they can be told.
-const WAYS_LOST: &str = "40001: the table was rewritten after the snapshot was taken";
-const GROUP_LOCKED: &str = "a row group was locked as a whole";
-const STORE_REINDEXED: &str = "REINDEX TABLE kept a reader from the cold rows";
-const COARSE_READS: &str =
-    "40001: SERIALIZABLE is coarser with cold rows and in checks for conflicting ones";
-const HEAP_WAITS: &str =
-    "FOR KEY SHARE, told not to wait: heap waits for a later version's changer";
-const OTHER_PLAN: &str = "a cursor's plan used an index in one world only";
-/// Of PostgreSQL 18.6, not of howdah: rows inserted, updated and rolled back to before that by the transaction that
-/// clusters their table are gone from a heap.
-const HEAP_LOSES: &str = "heap loses rows: CLUSTER behind ROLLBACK TO";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     Agreed,
-    /// The worlds went apart at what docs/limits.md names; up to there they agreed.
-    CutShort,
+    /// The worlds went apart at one of the known limits; up to there they agreed.
+    CutShort(Limit),
     Differs(String),
 }
 
@@ -43,9 +29,10 @@ const MAINTENANCE_GIVES_WAY: [&str; 7] = [
 pub(super) fn play(
     worlds: &mut Worlds<'_>,
     script: &Script,
+    places: Places,
     tally: &mut Tally,
 ) -> anyhow::Result<Verdict> {
-    worlds.begin(script)?;
+    worlds.begin(script, places)?;
     let workers_compact = query(&mut worlds.howdah.control, "SHOW howdah.compaction")? == "on";
     let mut player = Player {
         howdah: &mut worlds.howdah,
@@ -59,14 +46,13 @@ pub(super) fn play(
         tally,
     };
     let verdict = player.play(&script.steps);
-    worlds.howdah.end()?;
-    worlds.heap.end()?;
+    worlds.end()?;
     verdict
 }
 
 /// The transaction block that a session is in, as far as its statements tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Block {
+pub(super) enum Block {
     None,
     ReadCommitted,
     /// Its snapshot may be older than a rewrite that loses the ways to new versions of rows.
@@ -89,22 +75,22 @@ impl Block {
     }
 }
 
-struct Player<'p> {
-    howdah: &'p mut World,
-    heap: &'p mut World,
+pub(super) struct Player<'p> {
+    pub(super) howdah: &'p mut World,
+    pub(super) heap: &'p mut World,
     is_alone: bool,
     has_sequences: bool,
-    blocks: Vec<Block>,
+    pub(super) blocks: Vec<Block>,
     /// Whether a serializable transaction has looked for rows that its own would conflict with.
-    arbiter_asked: bool,
+    pub(super) arbiter_asked: bool,
     /// Whether there may be cold rows.
-    has_compacted: bool,
+    pub(super) has_compacted: bool,
     /// Whether the only session has rolled back a part of its transaction.
     rolled_back_to: bool,
     tally: &'p mut Tally,
 }
 
-type Ended = Vec<(usize, Outcome)>;
+pub(super) type Ended = Vec<(usize, Outcome)>;
 
 impl Player<'_> {
     fn play(&mut self, steps: &[Step]) -> anyhow::Result<Verdict> {
@@ -116,7 +102,7 @@ impl Player<'_> {
             };
             match verdict {
                 Verdict::Agreed => {}
-                Verdict::CutShort => return Ok(verdict),
+                Verdict::CutShort(_) => return Ok(verdict),
                 Verdict::Differs(what) => {
                     return Ok(Verdict::Differs(format!(
                         "at step {number}, {step:?}: {what}"
@@ -175,8 +161,7 @@ impl Player<'_> {
         self.rolled_back_to |= text.starts_with("ROLLBACK TO");
         self.rolled_back_to &= !ends_block;
         if self.rolled_back_to && text.starts_with("CLUSTER") {
-            self.tally.limit(HEAP_LOSES);
-            return Ok(Verdict::CutShort);
+            return Ok(Verdict::CutShort(Limit::HeapLoses));
         }
         let is_guarded = matches!(
             self.blocks[0],
@@ -195,11 +180,11 @@ impl Player<'_> {
         };
         self.count(0, text, &ours);
         if is_guarded && matches!(&ours[..], [(_, outcome)] if outcome.has_code("40001")) {
-            self.tally.limit(WAYS_LOST);
             // Sequences have moved on, or a cursor is gone, in one world only.
             if self.has_sequences || text.starts_with("FETCH") {
-                return Ok(Verdict::CutShort);
+                return Ok(Verdict::CutShort(Limit::WaysLost));
             }
+            self.tally.limit(Limit::WaysLost);
             if ends_block {
                 self.heap.step(0, "ROLLBACK")?;
             } else {
@@ -209,24 +194,14 @@ impl Player<'_> {
         }
         let heaps = self.heap.step(0, text).context("in the heap world")?;
         if is_index_in_use(text, &ours) != is_index_in_use(text, &heaps) {
-            self.tally.limit(OTHER_PLAN);
-            return Ok(Verdict::CutShort);
+            return Ok(Verdict::CutShort(Limit::OtherPlan));
         }
         let verdict = self.compared(&ours, &heaps);
         if verdict == Verdict::Agreed {
             return Ok(verdict);
         }
-        // Both by a prepared transaction.
-        if self.meets_group_lock(text, &[], &ours, &heaps)? {
-            self.tally.limit(GROUP_LOCKED);
-            return Ok(Verdict::CutShort);
-        }
-        let (refused, on_heap) = (has_failed(&ours, "55P03"), has_failed(&heaps, "55P03"));
-        if refused && !on_heap && self.is_store_reindexed()? {
-            self.tally.limit(STORE_REINDEXED);
-            return Ok(Verdict::CutShort);
-        }
-        Ok(verdict)
+        let met = self.limit_met_alone(text, &ours, &heaps)?;
+        Ok(met.map_or(verdict, Verdict::CutShort))
     }
 
     /// A statement of one of several sessions, in both worlds at once.
@@ -257,23 +232,17 @@ impl Player<'_> {
         if verdict == Verdict::Agreed {
             return Ok(verdict);
         }
-        let limit = if self.meets_lost_way(&ours, &heaps) {
-            WAYS_LOST
-        } else if self.meets_group_lock(text, &holders, &ours, &heaps)? {
-            GROUP_LOCKED
-        } else if (self.arbiter_asked || self.has_compacted)
-            && self.serialization_fails(&ours, &heaps)
-        {
-            COARSE_READS
-        } else if self.only_heap_waits(text, session, &heaps) {
-            HEAP_WAITS
-        } else if waiting_count >= 2 && has_woken(session, &ours, &heaps) {
-            RACED
-        } else {
-            return Ok(verdict);
-        };
-        self.tally.limit(limit);
-        Ok(Verdict::CutShort)
+        let met = self.limit_met(
+            &Situation {
+                session,
+                text,
+                waiting_count,
+                group_holders: &holders,
+            },
+            &ours,
+            &heaps,
+        )?;
+        Ok(met.map_or(verdict, Verdict::CutShort))
     }
 
     fn compared(&self, ours: &Ended, heaps: &Ended) -> Verdict {
@@ -296,138 +265,6 @@ impl Player<'_> {
     fn count(&mut self, session: usize, text: &str, ended: &Ended) {
         let own = ended.iter().find(|(number, _)| *number == session);
         self.tally.statement(text, own.map(|(_, outcome)| outcome));
-    }
-
-    /// Whether a session with an old snapshot failed on a row whose way was lost since, and not
-    /// on heap.
-    fn meets_lost_way(&self, ours: &Ended, heaps: &Ended) -> bool {
-        ours.iter().any(|(session, outcome)| {
-            let lost = matches!(
-                self.blocks[*session],
-                Block::OldSnapshot {
-                    ways_lost: true,
-                    ..
-                }
-            );
-            let heaps = heaps.iter().find(|(number, _)| number == session);
-            lost && outcome.has_code("40001")
-                && heaps.is_none_or(|(_, outcome)| !outcome.has_code("40001"))
-        })
-    }
-
-    fn is_serializable(&self, session: usize) -> bool {
-        matches!(
-            self.blocks[session],
-            Block::OldSnapshot {
-                is_serializable: true,
-                ..
-            }
-        )
-    }
-
-    /// Whether a serializable session failed with 40001 that did not on heap.
-    fn serialization_fails(&self, ours: &Ended, heaps: &Ended) -> bool {
-        ours.iter().any(|(session, outcome)| {
-            let heaps = heaps.iter().find(|(number, _)| number == session);
-            self.is_serializable(*session)
-                && outcome.has_code("40001")
-                && heaps.is_none_or(|(_, outcome)| !outcome.has_code("40001"))
-        })
-    }
-
-    /// Whether heap has followed a row to a version whose key is being changed, and waits there,
-    /// whatever it was told (`heap_lock_updated_tuple_rec`), maybe in a circle. A cold row's newer versions are
-    /// locked as they are told.
-    fn only_heap_waits(&self, text: &str, session: usize, heaps: &Ended) -> bool {
-        ["FOR KEY SHARE NOWAIT", "FOR KEY SHARE SKIP LOCKED"]
-            .iter()
-            .any(|locking| text.contains(locking))
-            && (self.heap.waiting().contains(&session) || has_failed(heaps, "40P01"))
-            && !self.howdah.waiting().contains(&session)
-    }
-
-    /// Whether somebody has locked a whole row group, and another waits for it, would have had to,
-    /// or did not see rows of it as free, which are free on heap.
-    fn meets_group_lock(
-        &mut self,
-        text: &str,
-        before: &[i32],
-        ours: &Ended,
-        heaps: &Ended,
-    ) -> anyhow::Result<bool> {
-        let mut holders = self.group_holders()?;
-        holders.extend(before);
-        let held_by_other = |session: usize| {
-            let pid = self.howdah.sessions[session].pid;
-            holders.iter().any(|holder| *holder != pid)
-        };
-        let waits_for_group = self
-            .howdah
-            .waiting()
-            .iter()
-            .any(|session| !self.heap.waiting().contains(session) && held_by_other(*session));
-        let refused = ours.iter().any(|(session, outcome)| {
-            let on_heap = heaps.iter().find(|(number, _)| number == session);
-            let on_heap = on_heap.map(|(_, outcome)| outcome);
-            held_by_other(*session)
-                && match outcome {
-                    Outcome::Error(Refusal { sqlstate, .. }) => {
-                        ["55P03", "40P01"].contains(&sqlstate.as_str())
-                            && on_heap.is_none_or(|heaps| !heaps.has_code(sqlstate))
-                    }
-                    Outcome::Done { rows, .. } => {
-                        text.contains("SKIP LOCKED")
-                            && matches!(on_heap, Some(Outcome::Done { rows: heaps, .. })
-                                if rows.iter().all(|row| heaps.contains(row)))
-                    }
-                    Outcome::Lost(_) => false,
-                }
-        });
-        // Who waits for the group at its first row holds no others, for which somebody would wait.
-        let heap_deadlocks = heaps.iter().any(|(session, outcome)| {
-            let ours = ours.iter().find(|(number, _)| number == session);
-            !holders.is_empty()
-                && outcome.has_code("40P01")
-                && ours.is_none_or(|(_, outcome)| !outcome.has_code("40P01"))
-        });
-        // Nor do those find rows of his locked who come after him.
-        let waits_on_heap_only = {
-            let ours = self.howdah.waiting();
-            self.heap.waiting().iter().any(|one| !ours.contains(one))
-        };
-        let finds_more = self.waits_for_group()?
-            && (waits_on_heap_only
-                || heaps.iter().any(|(session, on_heap)| {
-                    let ours = ours.iter().find(|(number, _)| number == session);
-                    match (ours.map(|(_, outcome)| outcome), on_heap) {
-                        (Some(Outcome::Done { rows, .. }), Outcome::Done { rows: heaps, .. }) => {
-                            text.contains("SKIP LOCKED") && rows != heaps
-                        }
-                        (ours, on_heap) => {
-                            on_heap.has_code("55P03") && ours.is_some_and(|o| !o.has_code("55P03"))
-                        }
-                    }
-                }));
-        Ok(waits_for_group || refused || heap_deadlocks || finds_more)
-    }
-
-    /// Whether anybody waits for a row group that others work on, or have locked as a whole.
-    fn waits_for_group(&mut self) -> anyhow::Result<bool> {
-        const WAITING: &str = "SELECT count(*) FROM pg_locks
-            WHERE locktype = 'page' AND NOT granted
-              AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-        Ok(query(&mut self.howdah.control, WAITING)? != "0")
-    }
-
-    /// The processes that have locked whole row groups; 0 stands for prepared transactions.
-    fn group_holders(&mut self) -> anyhow::Result<Vec<i32>> {
-        const LOCKED: &str = "SELECT coalesce(pid, 0) FROM pg_locks
-            WHERE locktype = 'page' AND mode IN ('ShareLock', 'ExclusiveLock') AND granted
-              AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-        Ok(query(&mut self.howdah.control, LOCKED)?
-            .lines()
-            .filter_map(|pid| pid.parse().ok())
-            .collect())
     }
 
     /// Counts what a script left in the cold stores, so that a run can say what it has been at.
@@ -511,16 +348,6 @@ impl Player<'_> {
         }
     }
 
-    /// Whether an open transaction has rebuilt the index of a cold store, for which readers of the
-    /// cold rows wait; on heap those of toasted values do.
-    fn is_store_reindexed(&mut self) -> anyhow::Result<bool> {
-        const LOCKED: &str = "SELECT count(*) FROM pg_locks JOIN pg_index ON indexrelid = relation
-            JOIN pg_class store ON store.oid = indrelid AND store.relkind = 't'
-            WHERE mode = 'AccessExclusiveLock' AND granted
-              AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-        Ok(query(&mut self.howdah.control, LOCKED)? != "0")
-    }
-
     /// Compares what a new session sees of every table, by sequential scans and by indexes.
     fn compare_contents(&mut self) -> anyhow::Result<Verdict> {
         let ours = contents(&mut self.howdah.control);
@@ -534,7 +361,7 @@ impl Player<'_> {
             (Err(ours), Ok(_))
                 if code(&ours).as_deref() == Some("55P03") && self.is_store_reindexed()? =>
             {
-                self.tally.limit(STORE_REINDEXED);
+                self.tally.limit(Limit::StoreReindexed);
                 Verdict::Agreed
             }
             (ours, heaps) => Verdict::Differs(format!(
@@ -544,13 +371,6 @@ impl Player<'_> {
             )),
         })
     }
-}
-
-/// Whether a cursor of the same session uses an index that was to be rebuilt or dropped; which
-/// indexes it uses is the planner's choice.
-fn is_index_in_use(text: &str, ended: &Ended) -> bool {
-    (text.starts_with("REINDEX") || text.starts_with("DROP INDEX"))
-        && matches!(&ended[..], [(_, outcome)] if outcome.has_code("55006"))
 }
 
 fn code(error: &anyhow::Error) -> Option<String> {
@@ -566,16 +386,6 @@ fn maintenance(control: &mut Client, text: &str) -> Option<String> {
         Outcome::Lost(why) => Some(format!("{text} lost its server: {why}")),
         _ => None,
     }
-}
-
-/// Whether a session went on because of what another one did, in either world.
-fn has_woken(acting: usize, ours: &Ended, heaps: &Ended) -> bool {
-    let mut ended = ours.iter().chain(heaps);
-    ended.any(|(session, _)| *session != acting)
-}
-
-fn has_failed(ended: &Ended, code: &str) -> bool {
-    ended.iter().any(|(_, outcome)| outcome.has_code(code))
 }
 
 /// A line for each table and way to read it.

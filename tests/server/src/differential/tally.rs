@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::limits::Limit;
 use super::session::Outcome;
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -40,8 +41,8 @@ impl Tally {
         }
     }
 
-    pub(super) fn limit(&mut self, name: &'static str) {
-        *self.limits.entry(name).or_default() += 1;
+    pub(super) fn limit(&mut self, limit: Limit) {
+        *self.limits.entry(limit.told()).or_default() += 1;
     }
 
     /// Counts a script that left something of this kind in a cold store.

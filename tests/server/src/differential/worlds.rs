@@ -17,6 +17,18 @@ pub enum Subject {
     Heap,
 }
 
+/// Where a script's rows lie on heap: it must not matter, but where several have one key in an index it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Places {
+    AsInserted,
+    /// Behind free places, so that what is inserted or updated later comes to lie before them, as hot rows lie before
+    /// cold ones.
+    BehindLaterOnes,
+}
+
+/// Rows that make free places: more than the versions that a script makes before VACUUM comes by.
+const PLACE_COUNT: u64 = 2_000;
+
 /// Time for a statement to end before anybody looks whether it waits.
 const FIRST_LOOK: Duration = Duration::from_millis(4);
 /// Who waits for so long is in no deadlock: several times `deadlock_timeout`.
@@ -60,7 +72,8 @@ impl<'a> Worlds<'a> {
             maker.batch_execute(&format!("CREATE DATABASE {database}"))?;
             primary.connect(database)?.batch_execute(
                 "SET client_min_messages = warning;
-                 CREATE EXTENSION howdah; CREATE EXTENSION btree_gist; CREATE EXTENSION amcheck",
+                 CREATE EXTENSION howdah; CREATE EXTENSION btree_gist; CREATE EXTENSION amcheck;
+                 CREATE EXTENSION pgrowlocks",
             )?;
             for setting in [
                 format!("default_table_access_method = {method}"),
@@ -82,14 +95,24 @@ impl<'a> Worlds<'a> {
     ///
     /// # Errors
     /// When the setup fails: it must not.
-    pub(super) fn begin(&mut self, script: &Script) -> anyhow::Result<()> {
+    pub(super) fn begin(&mut self, script: &Script, on_heap: Places) -> anyhow::Result<()> {
         for world in [&mut self.howdah, &mut self.heap] {
             if world.control.is_closed() {
                 *world = World::open(self.primary, world.database.clone(), world.is_howdah)?;
             }
-            world.begin(self.primary, script)?;
         }
-        Ok(())
+        self.howdah
+            .begin(self.primary, script, Places::AsInserted)?;
+        self.heap.begin(self.primary, script, on_heap)
+    }
+
+    /// Ends what a script has left open.
+    ///
+    /// # Errors
+    /// When a session does not let itself be cancelled.
+    pub(super) fn end(&mut self) -> anyhow::Result<()> {
+        self.howdah.end()?;
+        self.heap.end()
     }
 }
 
@@ -117,7 +140,7 @@ impl World {
         self.is_howdah
     }
 
-    fn begin(&mut self, primary: &Primary, script: &Script) -> anyhow::Result<()> {
+    fn begin(&mut self, primary: &Primary, script: &Script, places: Places) -> anyhow::Result<()> {
         let clear = "RESET lock_timeout; DROP SCHEMA IF EXISTS w CASCADE; CREATE SCHEMA w";
         if let Err(error) = self.control.batch_execute(clear) {
             let holders = "SELECT pid, state, relation::regclass, locktype, mode, query
@@ -125,7 +148,7 @@ impl World {
             let holders = query(&mut self.control, holders)?;
             return Err(error).context(format!("in {}: {clear}\n{holders}", self.database));
         }
-        for statement in &script.setup {
+        for statement in &placed(&script.setup, places) {
             self.control
                 .batch_execute(statement)
                 .with_context(|| format!("in {}: {statement}", self.database))?;
@@ -278,4 +301,23 @@ impl World {
         ensure!(query(&mut self.control, &left)? == "0");
         Ok(())
     }
+}
+
+/// The statements of a setup that put the rows of `t` where they shall be.
+fn placed(setup: &[String], places: Places) -> Vec<String> {
+    let mut statements = Vec::new();
+    for statement in setup {
+        let moves = places == Places::BehindLaterOnes && statement.starts_with("INSERT INTO t ");
+        if moves {
+            statements.push(format!(
+                "INSERT INTO t (id) SELECT -i FROM generate_series(1, {PLACE_COUNT}) i"
+            ));
+        }
+        statements.push(statement.clone());
+        if moves {
+            statements.push("DELETE FROM t WHERE id < 0".into());
+            statements.push("VACUUM (INDEX_CLEANUP on) t".into());
+        }
+    }
+    statements
 }
