@@ -18,7 +18,8 @@
 //! Compaction runs between steps, in the howdah world only. A script is made whole before it
 //! runs, so leaving out a step changes no other. No statement's outcome may depend on the
 //! physical order of rows: several sessions read by the primary key's index, changed keys are
-//! fresh ones, and rows without ORDER BY are sorted before they are compared.
+//! fresh ones, and rows without ORDER BY are sorted before they are compared. Where one does, heap with its rows at
+//! other places tells so.
 
 mod alone;
 mod author;
