@@ -25,6 +25,7 @@ static CACHE_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
 static EFFORT: GucSetting<EffortSetting> = GucSetting::<EffortSetting>::new(EffortSetting::Default);
 static COLUMNAR_SCAN: GucSetting<bool> = GucSetting::<bool>::new(true);
 static FORCE_COLD: GucSetting<bool> = GucSetting::<bool>::new(false);
+static GROUP_LOCKS: GucSetting<bool> = GucSetting::<bool>::new(true);
 
 fn int(
     name: &'static CStr,
@@ -112,6 +113,14 @@ pub fn register() {
         GucContext::Userset,
         GucFlags::default(),
     );
+    GucRegistry::define_bool_guc(
+        c"howdah.debug_group_locks",
+        c"Lets a transaction that has locked many cold rows lock whole row groups.",
+        c"For tests only: without it, every row takes a place in the lock table.",
+        &GROUP_LOCKS,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
 }
 
 pub fn bulk_load() -> bool {
@@ -145,6 +154,10 @@ pub fn columnar_scan() -> bool {
 
 pub fn force_cold() -> bool {
     FORCE_COLD.get()
+}
+
+pub fn group_locks() -> bool {
+    GROUP_LOCKS.get()
 }
 
 /// The compression effort for a table.

@@ -234,3 +234,27 @@ fn who_is_in_the_way_of_a_lock_that_must_not_wait_is_in_the_log() -> anyhow::Res
     }
     Ok(())
 }
+
+/// A group that is locked as a whole keeps others from rows that nobody has touched; told not to, it does not.
+#[test]
+fn many_changed_rows_lock_their_group_unless_told_not_to() -> anyhow::Result<()> {
+    let primary = Primary::start("group-locks", &SETTINGS)?;
+    let mut session = primary.session()?;
+    make_table(&mut session)?;
+    let mut holder = primary.session()?;
+    for (setting, group_locks, is_refused) in [("on", "1", true), ("off", "0", false)] {
+        holder.batch_execute(&format!("SET howdah.debug_group_locks = {setting}; BEGIN"))?;
+        holder.batch_execute("UPDATE t SET word = 'mine' WHERE id BETWEEN 101 AND 700")?;
+        let held = query(
+            &mut session,
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'page' AND mode = 'ExclusiveLock'",
+        )?;
+        ensure!(held == group_locks, "{setting}: {held} group locks");
+        let other = session.batch_execute("SELECT FROM t WHERE id = 5 FOR UPDATE NOWAIT");
+        let code = other.err().and_then(|error| error.code().cloned());
+        let expected = is_refused.then_some(SqlState::LOCK_NOT_AVAILABLE);
+        ensure!(code == expected, "{setting}: {code:?}");
+        holder.batch_execute("ROLLBACK")?;
+    }
+    Ok(())
+}

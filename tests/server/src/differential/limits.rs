@@ -218,10 +218,16 @@ impl Player<'_> {
                         ["55P03", "40P01"].contains(&sqlstate.as_str())
                             && on_heap.is_none_or(|heaps| !heaps.has_code(sqlstate))
                     }
+                    // On heap there were more rows, with which something may have gone wrong.
                     Outcome::Done { rows, .. } => {
                         text.contains("SKIP LOCKED")
-                            && matches!(on_heap, Some(Outcome::Done { rows: heaps, .. })
-                                if rows.iter().all(|row| heaps.contains(row)))
+                            && match on_heap {
+                                Some(Outcome::Done { rows: heaps, .. }) => {
+                                    rows.iter().all(|row| heaps.contains(row))
+                                }
+                                Some(Outcome::Error(_)) => true,
+                                _ => false,
+                            }
                     }
                     Outcome::Lost(_) => false,
                 }

@@ -156,11 +156,22 @@ fn try_seed(
     seed: u64,
     tally: &mut Tally,
 ) -> anyhow::Result<()> {
-    let script = script_of(mode, seed);
+    let mut script = script_of(mode, seed);
     let mut verdict = play(worlds, &script, Places::AsInserted, tally)?;
     for _ in 1..RACE_COUNT {
         if verdict == Verdict::CutShort(Limit::Raced) {
             verdict = play(worlds, &script, Places::AsInserted, &mut Tally::default())?;
+        }
+    }
+    if verdict == Verdict::CutShort(Limit::GroupLocked) {
+        // Who waited for the other rows of a group has to do as on heap where rows are locked one by one.
+        let mut by_rows = script.clone();
+        by_rows
+            .howdah_settings
+            .push("SET howdah.debug_group_locks = off".into());
+        let without = play(worlds, &by_rows, Places::AsInserted, &mut Tally::default())?;
+        if matches!(without, Verdict::Differs(_)) {
+            (script, verdict) = (by_rows, without);
         }
     }
     let first = match verdict {
@@ -169,6 +180,9 @@ fn try_seed(
             return Ok(());
         }
         Verdict::CutShort(limit) => {
+            if limit == Limit::Raced {
+                keep(mode, seed, "raced", &script.to_string())?;
+            }
             tally.limit(limit);
             tally.cut_short_count += 1;
             return Ok(());

@@ -14,6 +14,7 @@ use crate::am::last_change;
 use crate::am::moment::Moment;
 use crate::am::point_reader::sees_row_somewhere;
 use crate::errors::{ColdError, or_raise, refuse};
+use crate::settings;
 use crate::stop_point;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
 use crate::store::marks::{self, Mark, RowFate, RowState};
@@ -476,12 +477,16 @@ unsafe fn lock_row(
         (*in_group, rows.in_all)
     });
     // Asking is not free: not for every row while somebody is in the way.
-    if in_group >= most
-        && in_group.is_multiple_of(CHANGES_PER_GROUP / 8)
-        && locks.lock_in_bulk(group, lock, Wait::Not)
-        || in_all > ROWS_IN_ALL && locks.lock_in_bulk(group, lock, wait)
-    {
-        return Ok(None);
+    let many_here = in_group >= most && in_group.is_multiple_of(CHANGES_PER_GROUP / 8);
+    if (many_here || in_all > ROWS_IN_ALL) && settings::group_locks() {
+        let policy = if in_all > ROWS_IN_ALL {
+            wait
+        } else {
+            Wait::Not
+        };
+        if locks.lock_in_bulk(group, lock, policy) {
+            return Ok(None);
+        }
     }
     let is_new = locks.try_row(row, lock).ok_or(Obstacle::Row)?;
     if is_new {
