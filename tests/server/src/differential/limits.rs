@@ -12,6 +12,9 @@ pub(super) enum Limit {
     WaysLost,
     GroupLocked,
     StoreReindexed,
+    StoreRead,
+    ReindexGaveWay,
+    PlanMadeAnew,
     CoarseReads,
     HeapWaits,
     HeapQueues,
@@ -30,6 +33,9 @@ impl Limit {
             Limit::WaysLost => "40001: the table was rewritten after the snapshot was taken",
             Limit::GroupLocked => "a row group was locked as a whole",
             Limit::StoreReindexed => "REINDEX TABLE kept a reader from the cold rows",
+            Limit::StoreRead => "REINDEX TABLE waits for who has read cold rows",
+            Limit::ReindexGaveWay => "REINDEX CONCURRENTLY gave way at another step",
+            Limit::PlanMadeAnew => "workers compacted a table: PL/pgSQL made its plan anew",
             Limit::CoarseReads => {
                 "40001: SERIALIZABLE is coarser with cold rows and in checks for conflicting ones"
             }
@@ -69,8 +75,11 @@ impl Player<'_> {
             return Ok(Some(Limit::GroupLocked));
         }
         let (refused, on_heap) = (has_failed(ours, "55P03"), has_failed(heaps, "55P03"));
-        let reindexed = refused && !on_heap && self.is_store_reindexed()?;
-        Ok(reindexed.then_some(Limit::StoreReindexed))
+        if refused && !on_heap && self.is_store_reindexed()? {
+            return Ok(Some(Limit::StoreReindexed));
+        }
+        let reindexes = text.starts_with("REINDEX") && refused && !on_heap;
+        Ok((reindexes && self.has_prepared_reader()?).then_some(Limit::StoreRead))
     }
 
     /// The limit at which a statement of one of several sessions went another way than on heap, if it is one.
@@ -98,6 +107,8 @@ impl Player<'_> {
             Some(Limit::HeapWaits)
         } else if self.only_heap_queues(text, session) {
             Some(Limit::HeapQueues)
+        } else if self.has_compacted && needs_new_plan(heaps) && !needs_new_plan(ours) {
+            Some(Limit::PlanMadeAnew)
         } else if waiting_count >= 2 && has_woken(session, ours, heaps) {
             Some(Limit::Raced)
         } else {
@@ -279,6 +290,24 @@ impl Player<'_> {
             .collect())
     }
 
+    /// Whether a prepared transaction has read a cold store by its index, which is to be rebuilt; on heap that goes
+    /// for who has read toasted values, or a table with an index.
+    fn has_prepared_reader(&mut self) -> anyhow::Result<bool> {
+        const READ: &str = "SELECT count(*) FROM pg_locks JOIN pg_index ON indexrelid = relation
+            JOIN pg_class store ON store.oid = indrelid AND store.relkind = 't'
+            WHERE pid IS NULL AND granted
+              AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        Ok(query(&mut self.howdah.control, READ)? != "0")
+    }
+
+    /// Whether a REINDEX CONCURRENTLY that gave way has left other indexes than on heap. It rebuilds the store's, too,
+    /// and so waits earlier for who has locked a cold row; for whoever uses the table it waits in the end anyway.
+    pub(super) fn leaves_other_indexes(&mut self) -> anyhow::Result<bool> {
+        const LEFT: &str = "SELECT relname FROM pg_index JOIN pg_class ON oid = indexrelid
+            WHERE NOT indisvalid AND relnamespace = to_regnamespace('w') ORDER BY 1";
+        Ok(query(&mut self.howdah.control, LEFT)? != query(&mut self.heap.control, LEFT)?)
+    }
+
     /// Whether an open transaction has rebuilt the index of a cold store, for which readers of the
     /// cold rows wait; on heap those of toasted values do.
     pub(super) fn is_store_reindexed(&mut self) -> anyhow::Result<bool> {
@@ -295,6 +324,15 @@ impl Player<'_> {
 pub(super) fn is_index_in_use(text: &str, ended: &Ended) -> bool {
     (text.starts_with("REINDEX") || text.starts_with("DROP INDEX"))
         && matches!(&ended[..], [(_, outcome)] if outcome.has_code("55006"))
+}
+
+/// Whether a trigger found that a column's type was changed since its plan was made, which it does not where that is
+/// made anew for whatever reason.
+fn needs_new_plan(ended: &Ended) -> bool {
+    ended.iter().any(|(_, outcome)| {
+        matches!(outcome, Outcome::Error(refusal)
+            if refusal.sqlstate == "42804" && refusal.tells("when preparing the plan"))
+    })
 }
 
 /// Whether a session went on because of what another one did, in either world.

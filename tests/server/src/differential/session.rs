@@ -46,6 +46,12 @@ impl Refusal {
     }
 }
 
+impl Refusal {
+    pub fn tells(&self, words: &str) -> bool {
+        self.message.contains(words)
+    }
+}
+
 impl fmt::Debug for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.sqlstate, self.message)
