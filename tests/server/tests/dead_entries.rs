@@ -215,3 +215,80 @@ fn a_standby_s_old_snapshot_finds_rows_whose_entries_the_primary_replaced() -> a
     read_all(&mut there)?;
     equals_twin(&mut there, "c", "h")
 }
+
+/// Rows that are updated once each, a few in a transaction, in no order.
+const ONCE_UPDATED: u32 = 20_000;
+
+fn update_once(session: &mut Client, remainder: u32) -> anyhow::Result<()> {
+    session.batch_execute("DROP PROCEDURE IF EXISTS update_once")?;
+    session.batch_execute(&format!(
+        "CREATE PROCEDURE update_once() LANGUAGE plpgsql AS $$
+         DECLARE i int; BEGIN
+           FOR i IN SELECT (g * 7919) % {ONCE_UPDATED} FROM generate_series(0, {ONCE_UPDATED} - 1) g LOOP
+             IF i % 2 = {remainder} THEN UPDATE o SET n = n + 1 WHERE id = i; END IF;
+             IF i % 10 = 0 THEN COMMIT; END IF;
+           END LOOP; END $$"
+    ))?;
+    Ok(session.batch_execute("CALL update_once()")?)
+}
+
+/// An index page that is full of entries for two versions of its rows is not split, but freed of the old ones, as on
+/// heap where updates are not HOT; unless somebody may come for them.
+#[test]
+fn entries_of_rows_that_were_updated_make_room_for_the_new_ones() -> anyhow::Result<()> {
+    let primary = Primary::start(
+        "room-in-indexes",
+        &[("autovacuum", "off"), ("howdah.load_threshold", "1000")],
+    )?;
+    let mut session = primary.session()?;
+    session.batch_execute(&format!(
+        "CREATE EXTENSION amcheck;
+         CREATE TABLE o (id int PRIMARY KEY, n int) USING howdah;
+         INSERT INTO o SELECT i, 0 FROM generate_series(0, {ONCE_UPDATED} - 1) i;
+         SELECT howdah.set_options('o', compaction => false); {BY_INDEX}"
+    ))?;
+    session.batch_execute("VACUUM o")?;
+    let pages = |session: &mut Client| -> anyhow::Result<u32> {
+        Ok(query(session, "SELECT pg_relation_size('o_pkey') / 8192")?.parse()?)
+    };
+    let seen =
+        |session: &mut Client| query(session, "SELECT count(*), sum(n) FROM o WHERE id >= 0");
+    let at_first = pages(&mut session)?;
+    update_once(&mut session, 0)?;
+    let half_updated = pages(&mut session)?;
+    ensure!(
+        half_updated <= at_first + at_first / 10,
+        "{at_first} pages, {half_updated} when each second row was updated"
+    );
+    assert_eq!(
+        seen(&mut session)?,
+        format!("{ONCE_UPDATED}|{}", ONCE_UPDATED / 2)
+    );
+
+    // The old snapshot finds the other half's old versions by the index.
+    let mut old = primary.session()?;
+    old.batch_execute(&format!(
+        "{BY_INDEX}; BEGIN ISOLATION LEVEL REPEATABLE READ"
+    ))?;
+    let before = seen(&mut old)?;
+    update_once(&mut session, 1)?;
+    let with_old = pages(&mut session)?;
+    ensure!(
+        with_old > at_first + at_first / 4,
+        "{at_first} pages, {with_old} though old versions may be wanted"
+    );
+    assert_eq!(seen(&mut old)?, before);
+    assert_eq!(query(&mut old, "SELECT n FROM o WHERE id = 7")?, "0");
+    old.batch_execute("COMMIT")?;
+    assert_eq!(
+        seen(&mut session)?,
+        format!("{ONCE_UPDATED}|{ONCE_UPDATED}")
+    );
+    session.batch_execute("SELECT bt_index_check('o_pkey', true)")?;
+    session.batch_execute("VACUUM o")?;
+    assert_eq!(
+        seen(&mut session)?,
+        format!("{ONCE_UPDATED}|{ONCE_UPDATED}")
+    );
+    Ok(session.batch_execute("SELECT bt_index_check('o_pkey', true)")?)
+}

@@ -162,9 +162,10 @@ impl Locks {
         held(&self.row(row, 0), lock.on_row())
     }
 
-    /// Announces work on rows of the group; `false` if it would have to wait and may not.
-    pub fn lock_group(self, group: u32, lock: RowLock, wait: Wait) -> bool {
-        self.holds_group(group, lock)
+    /// Announces work on rows of the group; `false` if it would have to wait and may not. `is_first` if this
+    /// transaction has not locked anything of it yet.
+    pub fn lock_group(self, group: u32, lock: RowLock, wait: Wait, is_first: bool) -> bool {
+        (!is_first && self.holds_group(group, lock))
             || acquire(&self.group(group), lock.on_group(), wait).is_some()
     }
 

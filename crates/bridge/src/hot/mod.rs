@@ -6,6 +6,7 @@
 //!   lock    meets such tuples before heap's row locks do      (everybody else)
 //!   share   hands key-share locks on from a cold row to its new version
 //!   brought_back  a cold row among the hot ones for one command, for logical decoding
+//!   growth  how many pages are appended when there is no room
 //! ```
 //!
 //! A hot tuple that was moved carries a cold TID in `t_ctid`. Heap functions that follow
@@ -17,6 +18,7 @@
 //! row which a live snapshot sees has no stamped version behind its first.
 
 pub mod brought_back;
+pub mod growth;
 pub mod lock;
 pub mod page;
 pub mod share;

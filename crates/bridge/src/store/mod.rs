@@ -72,19 +72,16 @@ impl Indexes {
     unsafe fn open(toast: pg_sys::Relation, mode: pg_sys::LOCKMODE) -> Indexes {
         // SAFETY: as for this function; an ERROR leaves nothing of ours to undo.
         unsafe {
-            let list = pg_sys::RelationGetIndexList(toast);
-            let count = if list.is_null() { 0 } else { (*list).length };
-            let mut all = Vec::with_capacity(count as usize);
+            let oids = index_oids(toast);
+            let mut all = Vec::with_capacity(oids.len());
             let mut valid = None;
-            for i in 0..count {
-                let oid = (*(*list).elements.add(i as usize)).oid_value;
+            for (i, &oid) in oids.iter().enumerate() {
                 let index = pg_sys::index_open(oid, mode);
                 if valid.is_none() && (*(*index).rd_index).indisvalid {
-                    valid = Some(i as usize);
+                    valid = Some(i);
                 }
                 all.push(index);
             }
-            quiet::list_free(list);
             let Some(valid) = valid else {
                 pgrx::error!(
                     "no valid index found for toast relation with Oid {}",
@@ -149,6 +146,28 @@ impl ColdStore {
             drop(store);
             pg_sys::UnlockRelationOid(toast, mode);
             None
+        }
+    }
+
+    /// As [`ColdStore::open`], for writing, but `None` also if this transaction has not locked the TOAST
+    /// relation and its indexes so before: nothing is waited for.
+    ///
+    /// # Safety
+    /// `table` is an open relation.
+    pub unsafe fn open_held(table: pg_sys::Relation) -> Option<ColdStore> {
+        let mode = pg_sys::RowExclusiveLock as pg_sys::LOCKMODE;
+        // SAFETY: as for `open`; looks at this backend's own locks.
+        unsafe {
+            let is_held = |oid| pg_sys::CheckRelationOidLockedByMe(oid, mode, true);
+            let toast_oid = (*(*table).rd_rel).reltoastrelid;
+            if toast_oid == pg_sys::InvalidOid || !is_held(toast_oid) {
+                return None;
+            }
+            let store = ColdStore::open(table, pg_sys::RowExclusiveLock)?;
+            index_oids(store.toast)
+                .into_iter()
+                .all(is_held)
+                .then_some(store)
         }
     }
 
@@ -237,6 +256,20 @@ impl ColdStore {
         // SAFETY: as above; taken by the line before.
         unsafe { pg_sys::UnlockPage(self.toast, 0, mode) };
         result
+    }
+}
+
+/// # Safety
+/// `toast` is open.
+unsafe fn index_oids(toast: pg_sys::Relation) -> Vec<pg_sys::Oid> {
+    // SAFETY: as for this function; the list is a copy that is ours.
+    unsafe {
+        let list = pg_sys::RelationGetIndexList(toast);
+        let count = if list.is_null() { 0 } else { (*list).length };
+        let oids = (0..count as usize).map(|i| (*(*list).elements.add(i)).oid_value);
+        let oids = oids.collect();
+        quiet::list_free(list);
+        oids
     }
 }
 

@@ -287,8 +287,22 @@ impl ColdStore {
                 Found::Unsure => {}
             }
         }
+        self.visit_wanted(id, seqs, &mut |_| true, look);
+    }
+
+    /// As [`ColdStore::visit`]; leaves out the tuples whose `seq` is not wanted, for which no page is read.
+    pub fn visit_wanted(
+        &self,
+        id: u32,
+        seqs: RangeInclusive<i32>,
+        is_wanted: &mut dyn FnMut(i32) -> bool,
+        look: &mut dyn FnMut(Visited<'_>) -> ControlFlow<()>,
+    ) {
         let mut scan = KeyScan::begin(self, id, seqs, false);
         while let Some(keyed) = scan.next() {
+            if !is_wanted(keyed.seq) {
+                continue;
+            }
             let page = LockedPage::read(self.toast, crate::tid::block_of(&keyed.tid));
             if self
                 .show(&page, &keyed, &mut *look)

@@ -4,6 +4,7 @@ use pgrx::pg_sys;
 
 use super::{ColdStore, PAYLOAD_OFFSET, VALUE_BYTES};
 use crate::ffi::{pg_guard_ffi_boundary, unguarded};
+use crate::hot::growth::Growth;
 use crate::memory::{self, varlena_of};
 
 /// How a tuple enters the store.
@@ -58,8 +59,10 @@ impl ColdStore {
         if birth == Birth::Frozen {
             options |= pg_sys::HEAP_INSERT_FROZEN;
         }
-        let bistate = bulk.map_or(std::ptr::null_mut(), |b| b.0);
         let (toast, indexes) = (self.toast, &self.indexes().all);
+        // SAFETY: the relation is open.
+        let mut growth = unsafe { Growth::of(toast) };
+        let bistate = bulk.map_or_else(|| growth.state(), |b| b.0);
         let image = varlena_of(payload);
         let mut values = [
             pg_sys::Datum::from(pg_sys::Oid::from(id)),
@@ -96,6 +99,7 @@ impl ColdStore {
                 }
                 tuple
             });
+            growth.end();
             let tid = (*tuple).t_self;
             memory::free(tuple.cast());
             memory::free(image.cast());

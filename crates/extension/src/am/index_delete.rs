@@ -1,14 +1,25 @@
 //! Which entries an index may delete to make room.
 //!
 //! Entries of hot rows are heap's to judge. A cold row whose mark everybody sees was reported as dead to all when
-//! its entry was followed ([`super::fetch`]); such an entry may go. What an index then asks to be told, the
-//! youngest transaction that a standby's snapshots must see, is answered by the horizon: the mark itself cannot be
-//! looked at while the index page is locked, and it is older.
+//! its entry was followed ([`super::fetch`]); such an entry may go. An index that is about to split a page full of
+//! versions of the same rows (bottom-up deletion) asks about entries that nobody has followed: then the marks of
+//! the rows are looked at, if this transaction has the store open for writing, as who updates a cold row
+//! has. Otherwise each update of a cold row would leave its entry until VACUUM comes, and split its page.
+//!
+//! The index page is locked meanwhile. Store pages are locked behind it, one at a time, as a check of uniqueness
+//! does; who has locked a page of the store wants none of an index of the table. No lock of
+//! the lock table is asked for, which might be waited for.
+//!
+//! What an index then asks to be told is the youngest transaction that a standby's snapshots must see: that of the
+//! marks that were looked at, or else the horizon, which every mark that counts is older than.
 
-use howdah_bridge::tid::is_cold;
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{pg_guard, pg_sys};
 
+use super::cold_rows::held_group;
 use super::heap;
+use crate::store::directory::{self, GroupEntry};
 use crate::store::marks;
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
@@ -41,8 +52,12 @@ unsafe extern "C-unwind" fn index_delete_tuples(
     unsafe {
         let state = &mut *delstate;
         let all = std::slice::from_raw_parts_mut(state.deltids, state.ndeltids as usize);
-        let is_dead = |entry: &pg_sys::TM_IndexDelete| {
-            !state.bottomup && (*state.status.add(entry.id as usize)).knowndeletable
+        let is_asked = |entry: &pg_sys::TM_IndexDelete| {
+            let status = &*state.status.add(entry.id as usize);
+            match state.bottomup {
+                true => status.promising,
+                false => status.knowndeletable,
+            }
         };
         let mut dead_cold = Vec::new();
         let mut hot = 0;
@@ -50,7 +65,7 @@ unsafe extern "C-unwind" fn index_delete_tuples(
             if !is_cold(&all[i].tid) {
                 all[hot] = all[i];
                 hot += 1;
-            } else if is_dead(&all[i]) {
+            } else if is_asked(&all[i]) {
                 dead_cold.push(all[i]);
             }
         }
@@ -63,12 +78,75 @@ unsafe extern "C-unwind" fn index_delete_tuples(
             }
         };
         let state = &mut *delstate;
+        if dead_cold.is_empty() {
+            return conflict;
+        }
+        let youngest = match state.bottomup {
+            true => keep_dead(rel, &mut dead_cold),
+            false => last_removable(rel),
+        };
         if !dead_cold.is_empty() {
+            for entry in &dead_cold {
+                (*state.status.add(entry.id as usize)).knowndeletable = true;
+            }
             let first = state.deltids.add(state.ndeltids as usize);
             std::ptr::copy_nonoverlapping(dead_cold.as_ptr(), first, dead_cold.len());
             state.ndeltids += dead_cold.len() as i32;
-            conflict = marks::younger(conflict, last_removable(rel));
+            conflict = marks::younger(conflict, youngest);
         }
         conflict
     }
+}
+
+/// Keeps the entries of rows whose marks everybody sees; the youngest transaction that wrote one, if any is not frozen.
+unsafe fn keep_dead(
+    rel: pg_sys::Relation,
+    entries: &mut Vec<pg_sys::TM_IndexDelete>,
+) -> pg_sys::TransactionId {
+    let mut youngest = pg_sys::InvalidTransactionId;
+    let mut dead = Vec::new();
+    // SAFETY: the relation is open.
+    if let Some(store) = unsafe { ColdStore::open_held(rel) } {
+        let mut rows: Vec<RowNumber> = entries.iter().filter_map(row_of).collect();
+        rows.sort_unstable();
+        // SAFETY: as above.
+        let horizon = unsafe { pg_sys::GlobalVisTestFor(rel) };
+        let is_over = |xid| {
+            // SAFETY: the horizon is valid as long as this process.
+            !pg_sys::TransactionIdIsNormal(xid)
+                || unsafe { pg_sys::GlobalVisTestIsRemovableXid(horizon, xid) }
+        };
+        let mut rest = &rows[..];
+        while let Some(&first) = rest.first() {
+            // SAFETY: as above.
+            let Some(entry) = (unsafe { known_group(rel, &store, first) }) else {
+                rest = &rest[1..];
+                continue;
+            };
+            let (of_group, others) = rest.split_at(rest.partition_point(|&row| entry.covers(row)));
+            marks::name_dead(&store, &entry, of_group, &is_over, &mut |row, hider| {
+                dead.push(row);
+                if pg_sys::TransactionIdIsNormal(hider) {
+                    youngest = marks::younger(youngest, hider);
+                }
+            });
+            rest = others;
+        }
+    }
+    entries.retain(|entry| row_of(entry).is_some_and(|row| dead.binary_search(&row).is_ok()));
+    youngest
+}
+
+fn row_of(entry: &pg_sys::TM_IndexDelete) -> Option<RowNumber> {
+    RowNumber::from_tid(&entry.tid)
+}
+
+/// The group of a row, if it is known without a look at the directory.
+unsafe fn known_group(
+    rel: pg_sys::Relation,
+    store: &ColdStore,
+    row: RowNumber,
+) -> Option<GroupEntry> {
+    // SAFETY: the relation is open.
+    unsafe { held_group(rel, row) }.or_else(|| Some(directory::settled(store, row)?.entry))
 }

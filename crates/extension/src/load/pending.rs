@@ -1,7 +1,6 @@
 //! The pending groups of this backend. See the room's header.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use howdah_bridge::ffi::quiet;
@@ -11,6 +10,7 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder, Value};
 use pgrx::{pg_guard, pg_sys};
+use rustc_hash::FxHashMap;
 
 use crate::am::brin;
 use crate::errors::or_raise;
@@ -69,8 +69,8 @@ struct KnownLayout {
 #[derive(Default)]
 struct Loads {
     groups: Vec<Rc<RefCell<PendingGroup>>>,
-    counts: HashMap<u32, CommandCount>,
-    layouts: HashMap<u32, KnownLayout>,
+    counts: FxHashMap<u32, CommandCount>,
+    layouts: FxHashMap<u32, KnownLayout>,
     next_serial: u64,
 }
 

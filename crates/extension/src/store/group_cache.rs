@@ -6,10 +6,10 @@
 //! age is looked at once in a while only. What the groups hold is counted as it grows.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use howdah_bridge::store::ColdStore;
+use rustc_hash::FxHashMap;
 
 use super::directory::GroupEntry;
 use super::open_group::OpenGroup;
@@ -26,7 +26,7 @@ struct GroupName {
 #[derive(Default)]
 struct GroupCache {
     /// With the time of last use.
-    groups: HashMap<GroupName, (Rc<OpenGroup>, u64)>,
+    groups: FxHashMap<GroupName, (Rc<OpenGroup>, u64)>,
     clock: u64,
     /// The one that was used last: who reads row by row mostly asks for it again.
     latest: Option<(GroupName, Rc<OpenGroup>)>,

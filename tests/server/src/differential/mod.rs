@@ -13,6 +13,7 @@
 //!   minimize: leaves out steps while it still differs ─► the script, to be read and run by hand
 //!                     │                                    unless heap does the same with its rows elsewhere
 //!   limits:  what docs/limits.md names is told from a difference, as narrowly as it can be
+//!   replay:  such a script again, where the limit is out of its way if that can be
 //! ```
 //!
 //! Compaction runs between steps, in the howdah world only. A script is made whole before it
@@ -29,6 +30,7 @@ mod kinds;
 mod limits;
 mod minimize;
 mod play;
+mod replay;
 mod schema;
 mod script;
 mod session;
@@ -46,10 +48,10 @@ use howdah_cli::paths::Paths;
 
 use crate::cluster::Primary;
 use limits::Limit;
-use play::{Verdict, play};
+use play::Verdict;
+use replay::{Outcome, agrees_elsewhere, depends_on_places, play_out};
 use script::Script;
 pub use tally::Tally;
-use worlds::Places;
 pub use worlds::{Subject, Worlds};
 
 /// One session or several.
@@ -73,12 +75,6 @@ pub const SETTINGS: [(&str, &str); 6] = [
 
 /// Scripts between two lines that say how far a run is.
 const SCRIPTS_PER_LINE: u64 = 200;
-
-/// A script in which sessions that are woken at once race is played so often: chance lets the worlds agree.
-const RACE_COUNT: usize = 6;
-
-/// How often a script must go the other way with rows at other places.
-const PLACED_PLAY_COUNT: usize = 3;
 
 /// How a run is spread and when it ends.
 #[derive(Debug, Clone, Copy)]
@@ -156,38 +152,28 @@ fn try_seed(
     seed: u64,
     tally: &mut Tally,
 ) -> anyhow::Result<()> {
-    let mut script = script_of(mode, seed);
-    let mut verdict = play(worlds, &script, Places::AsInserted, tally)?;
-    for _ in 1..RACE_COUNT {
-        if verdict == Verdict::CutShort(Limit::Raced) {
-            verdict = play(worlds, &script, Places::AsInserted, &mut Tally::default())?;
+    let Outcome {
+        script,
+        verdict,
+        avoided,
+    } = play_out(worlds, script_of(mode, seed), tally)?;
+    let limit = match &verdict {
+        Verdict::CutShort(limit) => Some(limit),
+        Verdict::Agreed => avoided.first(),
+        Verdict::Differs(_) => None,
+    };
+    if let Some(limit) = limit {
+        if *limit == Limit::Raced {
+            keep(mode, seed, "raced", &script.to_string())?;
         }
+        tally.limit(*limit);
+        tally.cut_short_count += 1;
+        tally.avoided_count += u64::from(verdict == Verdict::Agreed);
+        return Ok(());
     }
-    if verdict == Verdict::CutShort(Limit::GroupLocked) {
-        // Who waited for the other rows of a group has to do as on heap where rows are locked one by one.
-        let mut by_rows = script.clone();
-        by_rows
-            .howdah_settings
-            .push("SET howdah.debug_group_locks = off".into());
-        let without = play(worlds, &by_rows, Places::AsInserted, &mut Tally::default())?;
-        if matches!(without, Verdict::Differs(_)) {
-            (script, verdict) = (by_rows, without);
-        }
-    }
-    let first = match verdict {
-        Verdict::Agreed => {
-            tally.finished_count += 1;
-            return Ok(());
-        }
-        Verdict::CutShort(limit) => {
-            if limit == Limit::Raced {
-                keep(mode, seed, "raced", &script.to_string())?;
-            }
-            tally.limit(limit);
-            tally.cut_short_count += 1;
-            return Ok(());
-        }
-        Verdict::Differs(first) => first,
+    let Verdict::Differs(first) = verdict else {
+        tally.finished_count += 1;
+        return Ok(());
     };
     let Some((smallest, difference)) = minimize::minimize(worlds, script.clone(), first.clone())?
     else {
@@ -199,7 +185,7 @@ fn try_seed(
     };
     let report = format!("{mode:?}, seed {seed}: {difference}\n{smallest}");
     // The smallest may differ elsewhere than the whole did, so neither may be left unexplained.
-    if depends_on_places(worlds, &smallest)? && !differs_behind_later_ones(worlds, &script)? {
+    if depends_on_places(worlds, &smallest)? && agrees_elsewhere(worlds, &script)? {
         keep(mode, seed, "places", &report)?;
         tally.limit(Limit::OtherPlaces);
         tally.cut_short_count += 1;
@@ -208,27 +194,6 @@ fn try_seed(
         tally.differences.push(report);
     }
     Ok(())
-}
-
-/// Whether heap itself does what howdah does, from the first step to the last, if its rows lie elsewhere; and does not
-/// if they lie as ever.
-fn depends_on_places(worlds: &mut Worlds<'_>, script: &Script) -> anyhow::Result<bool> {
-    for _ in 0..PLACED_PLAY_COUNT {
-        let as_ever = play(worlds, script, Places::AsInserted, &mut Tally::default())?;
-        if !matches!(as_ever, Verdict::Differs(_)) || differs_behind_later_ones(worlds, script)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-fn differs_behind_later_ones(worlds: &mut Worlds<'_>, script: &Script) -> anyhow::Result<bool> {
-    let tally = &mut Tally::default();
-    match play(worlds, script, Places::BehindLaterOnes, tally) {
-        Ok(verdict) => Ok(matches!(verdict, Verdict::Differs(_))),
-        // The setup fails where `t` cannot take the rows that make places.
-        Err(_) => worlds.end().map(|()| true),
-    }
 }
 
 fn keep(mode: Mode, seed: u64, what: &str, report: &str) -> anyhow::Result<()> {

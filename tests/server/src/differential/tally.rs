@@ -18,7 +18,10 @@ struct Runs {
 #[derive(Debug, Default)]
 pub struct Tally {
     pub finished_count: u64,
+    /// Ended at a known limit, or met one that could be taken out of their way.
     pub cut_short_count: u64,
+    /// Those of them that agreed to their end without it.
+    pub avoided_count: u64,
     pub races: Vec<String>,
     pub differences: Vec<String>,
     statements: BTreeMap<String, Runs>,
@@ -53,6 +56,7 @@ impl Tally {
     pub fn add(&mut self, other: Tally) {
         self.finished_count += other.finished_count;
         self.cut_short_count += other.cut_short_count;
+        self.avoided_count += other.avoided_count;
         self.races.extend(other.races);
         self.differences.extend(other.differences);
         for (kind, runs) in other.statements {
@@ -77,9 +81,10 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} scripts ran to their end, {} up to a known limit, {} differed, {} raced",
+            "{} scripts ran to their end, {} up to a known limit ({} to their end without it), {} differed, {} raced",
             self.finished_count,
             self.cut_short_count,
+            self.avoided_count,
             self.differences.len(),
             self.races.len()
         )?;

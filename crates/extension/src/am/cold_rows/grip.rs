@@ -1,13 +1,13 @@
 //! Locking cold rows, and finding out what has become of them.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 
 use howdah_bridge::cold_lock::{Locks, RowLock, Wait, locker};
 use howdah_bridge::hot::xmin_of;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use pgrx::{PgSqlErrorCode, pg_sys};
+use rustc_hash::FxHashMap;
 
 use super::in_the_way::{Forbids, in_the_way};
 use crate::am::last_change;
@@ -42,7 +42,7 @@ thread_local! {
 #[derive(Default)]
 struct LockedRows {
     /// Rows that were asked for, locked still or not.
-    by_group: HashMap<(u32, u32), u32>,
+    by_group: FxHashMap<(u32, u32), u32>,
     /// Locks that are held.
     in_all: u32,
 }
@@ -60,7 +60,7 @@ pub fn reset() {
     LOCKED_ROWS.with_borrow_mut(|rows| {
         rows.in_all = 0;
         if rows.by_group.len() > MOST_LOCATED {
-            rows.by_group = HashMap::new();
+            rows.by_group = FxHashMap::default();
         } else {
             rows.by_group.clear();
         }
@@ -465,10 +465,12 @@ unsafe fn lock_row(
     };
     // SAFETY: the relation is open.
     let (locks, table) = unsafe { (Locks::of(rel), (*rel).rd_id.to_u32()) };
-    if locks.holds_bulk(group, lock) {
+    // Then nothing of the group can be locked yet.
+    let is_first = LOCKED_ROWS.with_borrow(|rows| !rows.by_group.contains_key(&(table, group)));
+    if !is_first && locks.holds_bulk(group, lock) {
         return Ok(None);
     }
-    if !locks.lock_group(group, lock, wait) {
+    if !locks.lock_group(group, lock, wait, is_first) {
         return Err(Obstacle::Group);
     }
     let (in_group, in_all) = LOCKED_ROWS.with_borrow_mut(|rows| {

@@ -15,7 +15,7 @@
 //! follows the TID it is given, as on heap; the way may lead from cold to hot and back.
 //!
 //! A reader sees the old version until the mark's transaction commits, and no version or the new
-//! one after; index entries of the old version stay until VACUUM. A crash loses an uncommitted mark,
+//! one after; index entries of the old version stay until everybody sees that. A crash loses an uncommitted mark,
 //! which is void anyway. A damaged mark raises XX001.
 //!
 //! Many rows: past some locks in a group the whole group is asked for, without waiting; past many in

@@ -1,6 +1,7 @@
 //! The new version of an updated cold row: a hot row, and its entries in the indexes.
 
 use howdah_bridge::ffi::quiet;
+use howdah_bridge::hot::growth::Growth;
 use howdah_bridge::predicate::{is_serializable, unnoticed};
 use howdah_bridge::relation::attribute;
 use howdah_bridge::slot::{attribute_of, is_same_image};
@@ -27,7 +28,9 @@ pub unsafe fn insert(
 ) {
     // SAFETY: as for this function.
     unsafe {
-        (heap().tuple_insert.unwrap_unchecked())(rel, slot, cid, 0, std::ptr::null_mut());
+        let mut growth = Growth::of(rel);
+        (heap().tuple_insert.unwrap_unchecked())(rel, slot, cid, 0, growth.state());
+        growth.end();
         // Heap has counted an insert.
         quiet::pgstat_count_heap_insert(rel, -1);
         quiet::pgstat_count_heap_update(rel, false, false);
@@ -91,14 +94,7 @@ unsafe fn keeps(
     // SAFETY: the relation is open; the slot holds a row of it. The old row never changes, so it
     // may be read before it is locked.
     unsafe {
-        let set = pg_sys::RelationGetIndexAttrBitmap(rel, columns);
-        let mut attributes = Vec::new();
-        let mut member = quiet::bms_next_member(set, -1);
-        while member >= 0 {
-            attributes.push(member + pg_sys::FirstLowInvalidHeapAttributeNumber);
-            member = quiet::bms_next_member(set, member);
-        }
-        quiet::bms_free(set);
+        let attributes = attributes_in(rel, columns);
         if attributes.is_empty() {
             return true;
         }
@@ -131,6 +127,28 @@ unsafe fn keeps(
                 let old = point_value(&store, entry, position, desc, number as usize - 1);
                 is_same(rel, number, or_raise(oid, old), slot)
             })
+    }
+}
+
+/// The numbers of the columns in a set that the relation knows; those of system columns, and 0 for the whole row, come
+/// first.
+unsafe fn attributes_in(rel: pg_sys::Relation, columns: Columns::Type) -> Vec<i32> {
+    // SAFETY: the relation is open; a set of its own is valid as long as nobody processes invalidations, which
+    // nothing here does.
+    unsafe {
+        let is_known = (*rel).rd_attrsvalid && columns == Columns::INDEX_ATTR_BITMAP_KEY;
+        let known = is_known.then_some((*rel).rd_keyattr);
+        let set = known.unwrap_or_else(|| pg_sys::RelationGetIndexAttrBitmap(rel, columns));
+        let mut attributes = Vec::new();
+        let mut member = quiet::bms_next_member(set, -1);
+        while member >= 0 {
+            attributes.push(member + pg_sys::FirstLowInvalidHeapAttributeNumber);
+            member = quiet::bms_next_member(set, member);
+        }
+        if known.is_none() {
+            quiet::bms_free(set);
+        }
+        attributes
     }
 }
 

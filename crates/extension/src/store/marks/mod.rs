@@ -26,6 +26,7 @@
 mod bitmap;
 mod bulk;
 mod copy;
+mod dead;
 pub mod elsewhere;
 mod fates;
 mod forward;
@@ -48,6 +49,7 @@ use bitmap::{BITMAP_ID, bitmap_parts, bitmap_place, bitmaps_of, hidden_in_bulk, 
 pub use bitmap::{announce_bitmaps, cleaned, fold, folded};
 pub use bulk::hide_in_bulk;
 pub use copy::Copying;
+pub use dead::name_dead;
 pub use fates::{RowFates, fates};
 pub use forward::{Route, forward, forwarded};
 pub use late::{LateRows, insert_late, late_rows};
