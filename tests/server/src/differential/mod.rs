@@ -49,7 +49,7 @@ use howdah_cli::paths::Paths;
 use crate::cluster::Primary;
 use limits::Limit;
 use play::Verdict;
-use replay::{Outcome, agrees_elsewhere, depends_on_places, play_out};
+use replay::{Played, agrees_elsewhere, depends_on_places, play_out};
 use script::Script;
 pub use tally::Tally;
 pub use worlds::{Subject, Worlds};
@@ -152,7 +152,7 @@ fn try_seed(
     seed: u64,
     tally: &mut Tally,
 ) -> anyhow::Result<()> {
-    let Outcome {
+    let Played {
         script,
         verdict,
         avoided,

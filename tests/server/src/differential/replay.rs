@@ -23,7 +23,7 @@ const RACE_COUNT: usize = 6;
 const PLACED_PLAY_COUNT: usize = 3;
 
 /// How a script ended.
-pub(super) struct Outcome {
+pub(super) struct Played {
     /// The script, without what led to a limit.
     pub script: Script,
     pub verdict: Verdict,
@@ -39,7 +39,7 @@ pub(super) fn play_out(
     worlds: &mut Worlds<'_>,
     mut script: Script,
     tally: &mut Tally,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<Played> {
     let mut verdict = play_races(worlds, &script, Places::AsInserted, tally)?;
     let mut avoided = Vec::new();
     while let Verdict::CutShort(limit) = verdict
@@ -50,7 +50,7 @@ pub(super) fn play_out(
         avoided.push(limit);
         verdict = play_races(worlds, &script, Places::AsInserted, &mut Tally::default())?;
     }
-    Ok(Outcome {
+    Ok(Played {
         script,
         verdict,
         avoided,
