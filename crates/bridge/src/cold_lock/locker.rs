@@ -20,12 +20,19 @@
 //! inside. Then the next one is told, but not before the locks are gone: who reads an id before he sees a lock
 //! knows that the lock does not go before that id does, unless its subtransaction was released; then he waits for
 //! the whole transaction, as on heap.
+//!
+//! Which rows the transaction itself has locked, outside of any subtransaction, is told as well (`top`): by bits under a
+//! hash of the row and the lock, set before the lock is taken and cleared when the transaction ends. Whoever waits for such a
+//! lock waits for the whole transaction, whatever subtransaction runs by now. A bit that another row has set makes
+//! him wait too long at worst. Who hands locks on to a new version needs the very id: he is told the
+//! subtransaction's only if no lock can be of another one.
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pgrx::pg_sys;
 
+use super::RowLock;
 use crate::ffi::quiet;
 use crate::shared_memory::{PerBackend, Shareable};
 
@@ -39,7 +46,13 @@ pub struct Locker {
     tentative: AtomicU64,
     /// The local transaction id and, in the lower half, the newest id; 0 if that is the top one.
     newest: AtomicU64,
+    /// Whether locks of subtransactions may belong to another one than the newest.
+    is_mixed: AtomicBool,
+    /// What was locked outside of subtransactions.
+    top: [AtomicU64; TOP_WORDS],
 }
+
+const TOP_WORDS: usize = 16;
 
 // SAFETY: made of atomics; zeros are those of a backend that has locked nothing.
 unsafe impl Shareable for Locker {}
@@ -68,6 +81,12 @@ impl RowName {
         });
         RowName(mixed.max(1))
     }
+
+    /// Word and bit among [`Locker::top`].
+    fn top_bit(self, lock: RowLock) -> (usize, u64) {
+        let mixed = (self.0 ^ lock as u32).wrapping_mul(0x85EB_CA6B) >> 22;
+        ((mixed >> 6) as usize % TOP_WORDS, 1 << (mixed & 63))
+    }
 }
 
 impl Seen {
@@ -91,6 +110,18 @@ impl Locker {
     }
 
     /// Called by its own backend only.
+    fn note_top(&self, row: RowName, lock: RowLock) {
+        let (word, bit) = row.top_bit(lock);
+        let word = &self.top[word];
+        word.store(word.load(Ordering::Relaxed) | bit, Ordering::SeqCst);
+    }
+
+    fn may_be_top(&self, row: RowName, lock: RowLock) -> bool {
+        let (word, bit) = row.top_bit(lock);
+        self.top[word].load(Ordering::SeqCst) & bit != 0
+    }
+
+    /// Called by its own backend only.
     fn set_tentative(&self, row: u32) {
         let count = self.tentative.load(Ordering::Relaxed) >> 32;
         let next = (count + 1) << 32 | u64::from(row);
@@ -107,11 +138,40 @@ pub(super) fn seen(backend: pg_sys::ProcNumber) -> Seen {
     LOCKERS.get(backend).map_or(nothing, Locker::seen)
 }
 
+/// Whether a backend may have locked the row in a way that keeps `lock` away outside of all subtransactions. To be
+/// asked after the lock was seen.
+pub(super) fn may_be_top(backend: pg_sys::ProcNumber, row: RowName, lock: RowLock) -> bool {
+    let conflicting = RowLock::ALL
+        .into_iter()
+        .filter(|other| other.conflicts_with(lock));
+    LOCKERS.get(backend).is_some_and(|locker| {
+        conflicting
+            .into_iter()
+            .any(|other| locker.may_be_top(row, other))
+    })
+}
+
+/// The subtransaction that a lock of this kind belongs to for sure. To be asked after the lock was seen.
+pub(super) fn surely_of(
+    holder: &pg_sys::VirtualTransactionId,
+    row: RowName,
+    lock: RowLock,
+) -> Option<pg_sys::TransactionId> {
+    let locker = LOCKERS.get(holder.procNumber)?;
+    let before = locker.seen();
+    let is_sure = !locker.may_be_top(row, lock) && !locker.is_mixed.load(Ordering::SeqCst);
+    let newest = before.newest(holder.localTransactionId)?;
+    (is_sure && locker.seen().newest == before.newest).then_some(newest)
+}
+
 thread_local! {
     /// Subtransactions under which rows were locked, outer ones first, and their ids.
     static IDS: RefCell<Vec<(pg_sys::SubTransactionId, pg_sys::TransactionId)>> = const { RefCell::new(Vec::new()) };
     /// Whether the newest id is to be told once the locks of an aborted subtransaction are gone.
     static IS_STALE: Cell<bool> = const { Cell::new(false) };
+    /// Whether anything was told that has to be taken back when the transaction ends.
+    static HAS_TOP: Cell<bool> = const { Cell::new(false) };
+    static IS_MIXED: Cell<bool> = const { Cell::new(false) };
 }
 
 fn myself() -> Option<&'static Locker> {
@@ -120,9 +180,19 @@ fn myself() -> Option<&'static Locker> {
 }
 
 /// Call before a row is locked: others are not to wait for the lock until [`decided`] is called.
-pub(super) fn look_at(row: RowName) {
-    note_subtransaction();
-    set_tentative(row.0);
+pub(super) fn look_at(row: RowName, lock: RowLock) {
+    // SAFETY: a transaction is running.
+    let is_top = unsafe { quiet::GetCurrentTransactionNestLevel() } <= 1;
+    if !is_top {
+        note_subtransaction();
+    }
+    if let Some(locker) = myself() {
+        if is_top {
+            locker.note_top(row, lock);
+            HAS_TOP.set(true);
+        }
+        locker.set_tentative(row.0);
+    }
 }
 
 /// The last lock is kept, or was given back.
@@ -139,16 +209,27 @@ fn set_tentative(row: u32) {
 fn note_subtransaction() {
     // SAFETY: a transaction is running and may write.
     unsafe {
-        if quiet::GetCurrentTransactionNestLevel() <= 1 {
-            return;
-        }
         let subtransaction = quiet::GetCurrentSubTransactionId();
         let known = IDS.with_borrow(|ids| ids.last().is_some_and(|last| last.0 == subtransaction));
         if !known {
             let id = pg_sys::GetCurrentTransactionId();
-            IDS.with_borrow_mut(|ids| ids.push((subtransaction, id)));
+            let is_inner = IDS.with_borrow_mut(|ids| {
+                ids.push((subtransaction, id));
+                ids.len() > 1
+            });
+            if is_inner {
+                mix();
+            }
             tell_newest();
         }
+    }
+}
+
+/// From now on a lock of a subtransaction may belong to another one than the newest.
+fn mix() {
+    IS_MIXED.set(true);
+    if let Some(locker) = myself() {
+        locker.is_mixed.store(true, Ordering::SeqCst);
     }
 }
 
@@ -196,6 +277,7 @@ pub fn subtransaction_aborts(subtransaction: pg_sys::SubTransactionId) {
 /// transaction lasts, unless the parent has locked rows itself.
 pub fn subtransaction_commits(subtransaction: pg_sys::SubTransactionId) {
     if IDS.with_borrow_mut(|ids| drop_from(ids, subtransaction)) {
+        mix();
         tell_newest();
     }
 }
@@ -222,6 +304,15 @@ pub fn transaction_ends() {
     });
     if had_any {
         tell_newest();
+    }
+    if (HAS_TOP.replace(false) | IS_MIXED.replace(false))
+        && let Some(locker) = myself()
+    {
+        locker.is_mixed.store(false, Ordering::SeqCst);
+        locker
+            .top
+            .iter()
+            .for_each(|word| word.store(0, Ordering::Relaxed));
     }
 }
 
@@ -272,6 +363,8 @@ mod tests {
         let locker = Locker {
             tentative: AtomicU64::new(0),
             newest: AtomicU64::new(0),
+            is_mixed: AtomicBool::new(false),
+            top: [const { AtomicU64::new(0) }; TOP_WORDS],
         };
         let lock: Mutex<Option<bool>> = Mutex::new(None);
         let is_over = AtomicBool::new(false);

@@ -67,6 +67,23 @@ impl RowLock {
         }
     }
 
+    const ALL: [RowLock; 4] = [
+        RowLock::KeyShare,
+        RowLock::Share,
+        RowLock::NoKeyUpdate,
+        RowLock::Update,
+    ];
+
+    /// As heap's row locks do: `FOR UPDATE` with all, the two kinds of sharing not with each other.
+    fn conflicts_with(self, other: RowLock) -> bool {
+        let (weak, strong) = (self.min(other), self.max(other));
+        match strong {
+            RowLock::Update => true,
+            RowLock::NoKeyUpdate => weak >= RowLock::Share,
+            RowLock::KeyShare | RowLock::Share => false,
+        }
+    }
+
     fn is_shared(self) -> bool {
         self <= RowLock::Share
     }
@@ -183,7 +200,7 @@ impl Locks {
     /// are not to wait for a new lock until [`locker::decided`] says that it is kept. The transaction has an id.
     pub fn try_row(self, row: RowNumber, lock: RowLock) -> Option<bool> {
         let tag = self.row(row, 0);
-        locker::look_at(RowName::of(&tag));
+        locker::look_at(RowName::of(&tag), lock);
         let taken = acquire(&tag, lock.on_row(), Wait::Not);
         if taken != Some(true) {
             locker::decided();
@@ -208,11 +225,17 @@ impl Locks {
     }
 
     /// The transactions of others that hold the row's own lock and mean to keep it; beside an update that keeps the key
-    /// these are FOR KEY SHARE locks.
+    /// these are FOR KEY SHARE locks. A lock that was surely taken in a subtransaction has that one's id.
     pub fn holders(self, row: RowNumber) -> Vec<pg_sys::TransactionId> {
-        let strongest = pg_sys::AccessExclusiveLock;
-        let holders = conflicts(&self.row(row, 0), strongest);
-        holders.iter().filter_map(transaction_of).collect()
+        let (tag, strongest) = (self.row(row, 0), pg_sys::AccessExclusiveLock);
+        let name = RowName::of(&tag);
+        let id_of = |holder: &pg_sys::VirtualTransactionId| {
+            locker::surely_of(holder, name, RowLock::KeyShare).or_else(|| transaction_of(holder))
+        };
+        conflicts(&tag, strongest)
+            .iter()
+            .filter_map(id_of)
+            .collect()
     }
 
     /// Whose end to wait for before the row can be locked: the ids of others whose lock on it is in conflict and
@@ -232,8 +255,10 @@ impl Locks {
                 if seen.looks_at(name) || !before.contains(&(holder.procNumber, seen)) {
                     return None;
                 }
-                seen.newest(holder.localTransactionId)
-                    .or_else(|| transaction_of(holder))
+                let of_subtransaction = seen
+                    .newest(holder.localTransactionId)
+                    .filter(|_| !locker::may_be_top(holder.procNumber, name, lock));
+                of_subtransaction.or_else(|| transaction_of(holder))
             })
             .collect();
         ids.sort_unstable_by_key(|id| id.into_inner());
