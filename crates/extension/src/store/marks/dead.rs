@@ -8,7 +8,7 @@ use howdah_bridge::tid::RowNumber;
 use pgrx::pg_sys;
 
 use super::shown::in_force;
-use super::single::{key_ranges, row_of};
+use super::single::{decode, key_ranges, row_of};
 use super::unmarked;
 use crate::store::directory::GroupEntry;
 
@@ -42,7 +42,9 @@ pub fn name_dead(
                 // SAFETY: the tuple's page is pinned and share-locked while it is shown.
                 let writer = unsafe { xmin_of((*shown.tuple).t_data) };
                 looks += 1;
-                if is_over(writer) && in_force(&shown) {
+                // A damaged mark says nothing: who follows the entry is to be told so.
+                let is_sound = decode(entry.group(), shown.payload).is_ok();
+                if is_sound && is_over(writer) && in_force(&shown) {
                     dead += 1;
                     name(row_of(id, shown.seq), writer);
                 }
