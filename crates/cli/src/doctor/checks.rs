@@ -7,14 +7,15 @@ use std::process::Command;
 
 use super::Finding;
 use crate::account::Account;
+use crate::instance::{self, superuser};
 use crate::paths::{DEFAULT_PORT, Paths, Postgres};
-use crate::{instance, machine, units};
+use crate::{machine, units};
 
 /// A check tells what it found; none where it does not apply.
 pub(super) type Check = fn(&Paths) -> Vec<Finding>;
 
-pub(super) const ALL: [Check; 9] = [
-    disk, memory, rights, account, rust, compiler, python, postgres, port,
+pub(super) const ALL: [Check; 10] = [
+    disk, memory, rights, account, rust, compiler, python, postgres, port, role,
 ];
 
 /// What a build, a demo and a test run need together.
@@ -230,6 +231,26 @@ fn port(paths: &Paths) -> Vec<Finding> {
             "set HOWDAH_PORT to a free one",
         ),
     }]
+}
+
+/// Whether the running server has a role whose unqualified tables would be the extension's.
+fn role(paths: &Paths) -> Vec<Finding> {
+    let running = instance::cluster(paths)
+        .ok()
+        .filter(|cluster| cluster.running().is_some());
+    let Some(mut client) = running.and_then(|cluster| cluster.connect("postgres").ok()) else {
+        return Vec::new();
+    };
+    let name = superuser::ILL_NAMED;
+    match superuser::lacks_search_path(&mut client) {
+        Ok(false) => Vec::new(),
+        Ok(true) => vec![Finding::warn(
+            "role",
+            format!("\"$user\" in the search path of role '{name}' is the extension's schema"),
+            format!("ALTER ROLE {name} SET search_path = public, or another name for it"),
+        )],
+        Err(error) => vec![Finding::fail("role", error.to_string(), "./howdah up")],
+    }
 }
 
 fn first_line(program: &str, arguments: &[&str]) -> Option<String> {

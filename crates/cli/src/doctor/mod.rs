@@ -4,7 +4,7 @@
 //!   machine    disk, memory, rights, the account that runs servers
 //!   tools      Rust, C compiler, libclang, Python with pip
 //!   postgres   the programs, the headers, the sources of the test suites
-//!   server     the port; the extension loads; a row makes a round trip through a howdah table
+//!   server     the port; its roles; the extension loads; a row makes a round trip through a howdah table
 //! ```
 //!
 //! It changes nothing: its server is a scratch one, and whatever it writes is deleted again.

@@ -6,10 +6,12 @@
 //!                               └── newer library or changed settings: restart
 //! ```
 //!
-//! Each step is skipped when it is done, so `up` may be typed at any time.
+//! Each step is skipped when it is done, so `up` may be typed at any time. [`superuser`] says under
+//! which name.
 
 mod settings;
 mod status;
+pub mod superuser;
 
 use std::convert::Infallible;
 use std::fs;
@@ -29,9 +31,8 @@ use crate::paths::{DEFAULT_PORT, Paths};
 
 pub use status::status;
 
-/// The database that `up` makes, and the role that owns it.
+/// The database that `up` makes.
 pub const DATABASE: &str = "howdah";
-const SUPERUSER: &str = "howdah";
 /// How many ports after a taken one are tried.
 const PORT_TRIES: u16 = 50;
 
@@ -47,8 +48,11 @@ pub fn cluster(paths: &Paths) -> anyhow::Result<Cluster> {
         socket: paths.socket(),
         log: paths.server_log(),
         port: paths.port.unwrap_or(DEFAULT_PORT),
-        superuser: SUPERUSER.into(),
+        superuser: superuser::SUPERUSER.into(),
     };
+    if cluster.exists() {
+        cluster.superuser = superuser::of(&paths.password());
+    }
     if let Some(running) = cluster.running() {
         cluster.port = running.port;
     }
@@ -67,9 +71,10 @@ pub fn up(paths: &Paths) -> anyhow::Result<()> {
     );
     println!("connect: ./howdah psql");
     println!(
-        "     or: PGPASSFILE={} psql -h 127.0.0.1 -p {} -U {SUPERUSER} {DATABASE}",
+        "     or: PGPASSFILE={} psql -h 127.0.0.1 -p {} -U {} {DATABASE}",
         paths.password().display(),
-        cluster.port
+        cluster.port,
+        cluster.superuser
     );
     Ok(())
 }
@@ -92,7 +97,7 @@ pub fn bring_up(paths: &Paths) -> anyhow::Result<Cluster> {
     if running.is_none() {
         cluster.port = free_port(cluster.port)?;
     }
-    write_password_file(paths, cluster.port)?;
+    write_password_file(paths, &cluster)?;
     let changed = cluster.write_settings(&settings::for_this_machine(paths))?;
     match running {
         Some(running) if changed || library_is_newer(paths, running.started_at_seconds) => {
@@ -103,6 +108,7 @@ pub fn bring_up(paths: &Paths) -> anyhow::Result<Cluster> {
         Some(_) => {}
         None => cluster.start()?,
     }
+    superuser::settle(&cluster)?;
     make_database(&cluster)?;
     Ok(cluster)
 }
@@ -129,7 +135,7 @@ fn create(paths: &Paths, cluster: &Cluster) -> anyhow::Result<()> {
         .with_context(|| format!("cannot remove {}", for_initdb.display()))?;
     created?;
     // What the caller's clients read; the port in it follows the server's.
-    let line = passfile_line(cluster.port, &password);
+    let line = passfile_line(cluster, &password);
     write_secret(Account::Caller, &paths.password(), &line)
 }
 
@@ -143,12 +149,15 @@ fn write_secret(owner: Account, path: &Path, text: &str) -> anyhow::Result<()> {
     write().with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn passfile_line(port: u16, password: &str) -> String {
-    format!("127.0.0.1:{port}:*:{SUPERUSER}:{password}\n")
+fn passfile_line(cluster: &Cluster, password: &str) -> String {
+    format!(
+        "127.0.0.1:{}:*:{}:{password}\n",
+        cluster.port, cluster.superuser
+    )
 }
 
 /// Keeps the port in the password file that of the server.
-fn write_password_file(paths: &Paths, port: u16) -> anyhow::Result<()> {
+fn write_password_file(paths: &Paths, cluster: &Cluster) -> anyhow::Result<()> {
     let path = paths.password();
     let Ok(old) = fs::read_to_string(&path) else {
         return Ok(());
@@ -156,7 +165,7 @@ fn write_password_file(paths: &Paths, port: u16) -> anyhow::Result<()> {
     let Some(password) = old.trim_end().rsplit(':').next() else {
         return Ok(());
     };
-    let line = passfile_line(port, password);
+    let line = passfile_line(cluster, password);
     if line == old {
         Ok(())
     } else {
@@ -233,7 +242,7 @@ pub fn psql(paths: &Paths, arguments: &[String]) -> anyhow::Result<Infallible> {
     command
         .env("PGHOST", &cluster.socket)
         .env("PGPORT", cluster.port.to_string())
-        .env("PGUSER", SUPERUSER)
+        .env("PGUSER", &cluster.superuser)
         .env("PGDATABASE", DATABASE)
         .args(arguments);
     let error = command.exec();
