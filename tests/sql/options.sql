@@ -38,6 +38,7 @@ SELECT howdah.set_options('t', sort_key => '{twice}');
 SELECT howdah.set_options('t', compression_effort => 'extreme');
 SELECT howdah.set_options('t', compact_after => '-1 second');
 SELECT howdah.set_options('t', compact_after => 'infinity');
+SELECT howdah.set_options('t', compact_after => '1 day -25 hours');
 SELECT howdah.set_options('t', compact_min_rows => -1);
 SELECT howdah.reset_options('t', 'sortkey');
 SELECT howdah.set_options('plain', compaction => false);
@@ -89,13 +90,82 @@ SET client_min_messages = warning;
 DROP SCHEMA gone CASCADE;
 RESET client_min_messages;
 TABLE mine;
--- An option changed by hand, as a restore does, is refused where it makes no sense.
-CREATE TABLE h (id int) USING howdah;
-INSERT INTO howdah.options (relation, compression_effort) VALUES ('h', 'extreme');
-INSERT INTO howdah.options (relation, compression_effort) VALUES ('h', 'fast');
-UPDATE howdah.options SET compression_effort = 'best' WHERE relation = 'h'::regclass;
+-- Options are security labels: what a dump says, and what is refused.
+CREATE TABLE h (id int, word text) USING howdah;
+CREATE VIEW labels AS
+    SELECT objtype, objname, label FROM pg_seclabels WHERE provider = 'howdah' AND objnamespace = 'options'::regnamespace
+    ORDER BY objtype DESC, objname, objsubid;
+SELECT howdah.set_options('h', sort_key => '{word,id}', compression_effort => 'fast', compact_after => '1 mon 2 days 3.5 s',
+                          compact_min_rows => 9, compaction => true);
+TABLE labels;
+SECURITY LABEL FOR howdah ON TABLE h IS 'compaction=off,compact_after=PT1H30M';
+SECURITY LABEL FOR howdah ON COLUMN h.word IS NULL;
 TABLE mine;
-DELETE FROM howdah.options WHERE relation = 'h'::regclass;
+SECURITY LABEL FOR howdah ON COLUMN h.word IS 'sort_key=1';
+TABLE mine;
+SECURITY LABEL FOR howdah ON TABLE h IS 'compression_effort=extreme';
+SECURITY LABEL FOR howdah ON TABLE h IS 'compact_after=1 day';
+SECURITY LABEL FOR howdah ON TABLE h IS 'sort_key=1';
+SECURITY LABEL FOR howdah ON TABLE h IS 'classified';
+SECURITY LABEL FOR howdah ON TABLE h IS 'compaction=on, compaction=off';
+SECURITY LABEL FOR howdah ON COLUMN h.id IS 'sort_key=0';
+SECURITY LABEL FOR howdah ON COLUMN h.id IS 'compaction=off';
+SECURITY LABEL FOR howdah ON COLUMN h.ctid IS 'sort_key=1';
+SECURITY LABEL FOR howdah ON TABLE pg_class IS 'compaction=off';
+SECURITY LABEL FOR howdah ON VIEW mine IS 'compaction=off';
+SECURITY LABEL FOR howdah ON COLUMN mine.sort_key IS 'sort_key=1';
+SECURITY LABEL FOR howdah ON SCHEMA options IS 'compaction=off';
+CREATE TABLE divided (id int) PARTITION BY RANGE (id);
+SECURITY LABEL FOR howdah ON TABLE divided IS 'compaction=off';
+SECURITY LABEL FOR howdah ON COLUMN divided.id IS 'sort_key=1';
+TABLE mine;
+SECURITY LABEL FOR howdah ON TABLE h IS NULL;
+SELECT howdah.reset_options('h', 'sort_key');
+TABLE labels;
+-- Of one statement, each call sees what those before it did.
+SELECT howdah.set_options('h', sort_key => '{id}'), howdah.set_options('h', sort_key => '{word,id}'),
+       howdah.set_options('h', compaction => false), howdah.reset_options('h', 'compaction');
+TABLE labels;
+-- They are not inherited, nor copied.
+CREATE TABLE child () INHERITS (h) USING howdah;
+CREATE TABLE alike (LIKE h INCLUDING ALL) USING howdah;
+CREATE TEMP TABLE passing (id int) USING howdah;
+SELECT howdah.set_options('passing', sort_key => '{id}');
+TABLE mine;
+DROP TABLE child, alike, passing;
+-- A column that comes back under its old name is another one.
+BEGIN;
+ALTER TABLE h DROP COLUMN word;
+ALTER TABLE h ADD COLUMN word text;
+TABLE mine;
+ROLLBACK;
+-- A rewritten table keeps them; one that leaves howdah loses them, so that its dump needs no howdah.
+VACUUM FULL h;
+TRUNCATE h;
+ALTER TABLE h ALTER word TYPE varchar(50), SET UNLOGGED;
+TABLE labels;
+ALTER TABLE h SET ACCESS METHOD heap;
+TABLE labels;
+-- On a heap table a label waits for its day: a dump may be restored without access methods.
+SECURITY LABEL FOR howdah ON COLUMN h.id IS 'sort_key=1';
+SELECT howdah.adopt('h');
+TABLE mine;
+SELECT howdah.release('h');
+TABLE labels;
+SELECT howdah.adopt('h');
+-- No publication publishes anything of the extension's, and no dump has rows of it.
+SET client_min_messages = error;
+CREATE PUBLICATION everything FOR ALL TABLES;
+RESET client_min_messages;
+SELECT * FROM pg_publication_tables WHERE pubname = 'everything' AND schemaname = 'howdah';
+SELECT DISTINCT relkind, reltoastrelid FROM pg_class WHERE relnamespace = 'howdah'::regnamespace AND reltype <> 0 ORDER BY 1;
+SELECT extconfig FROM pg_extension WHERE extname = 'howdah';
+DROP PUBLICATION everything;
+-- A statement that names another provider, or none, does not meet howdah.
+\c -
+SET search_path = options, public;
+SECURITY LABEL ON TABLE h IS 'compaction=off';
+SECURITY LABEL FOR other ON TABLE h IS 'compaction=off';
 
 -- The effort of a table comes before the setting, and changes at once.
 CREATE FUNCTION stored() RETURNS bigint LANGUAGE sql AS
@@ -126,12 +196,15 @@ ALTER TABLE h OWNER TO howdah_owner;
 SET ROLE howdah_stranger;
 SELECT howdah.set_options('h', compaction => false);
 SELECT howdah.reset_options('h');
-UPDATE howdah.options SET compaction = false;
+SECURITY LABEL FOR howdah ON TABLE h IS 'compaction=off';
+SECURITY LABEL FOR howdah ON COLUMN h.id IS 'sort_key=1';
+SECURITY LABEL FOR howdah ON TABLE h IS NULL;
 DELETE FROM howdah.options;
-INSERT INTO howdah.options (relation) VALUES ('plain');
 SET ROLE howdah_owner;
 SELECT howdah.set_options('h', compaction => false);
 SELECT compaction FROM howdah.options WHERE relation = 'h'::regclass;
+SECURITY LABEL FOR howdah ON TABLE h IS NULL;
+SELECT count(*) FROM howdah.options WHERE relation = 'h'::regclass;
 SELECT howdah.reset_options('h');
 RESET ROLE;
 TABLE mine;

@@ -326,4 +326,46 @@ EXECUTE by_brin(5000);
 EXPLAIN (COSTS OFF) EXECUTE by_brin(5000);
 RESET enable_seqscan;
 
+-- Nothing that the extension's views use is found by a search path.
+SELECT DISTINCT pg_describe_object(d.refclassid, d.refobjid, 0)
+FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+WHERE c.relnamespace = 'howdah'::regnamespace AND d.refclassid IN ('pg_operator'::regclass, 'pg_type'::regclass, 'pg_cast'::regclass);
+SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+WHERE p.pronamespace = 'howdah'::regnamespace AND (l.lanname <> 'c' OR p.prosecdef);
+-- A schema of that name that another role has made, or filled, is refused.
+CREATE ROLE howdah_squatter;
+SELECT current_database() AS database \gset
+GRANT CREATE ON DATABASE :"database" TO howdah_squatter;
+BEGIN;
+DROP EXTENSION howdah CASCADE;
+DROP SCHEMA IF EXISTS howdah CASCADE;
+SET LOCAL ROLE howdah_squatter;
+CREATE SCHEMA howdah;
+RESET ROLE;
+SAVEPOINT refused;
+CREATE EXTENSION howdah;
+ROLLBACK TO refused;
+-- Neither is it enough to give it away.
+SET LOCAL ROLE howdah_squatter;
+CREATE FUNCTION howdah.adopt(text) RETURNS void LANGUAGE sql AS 'SELECT';
+RESET ROLE;
+ALTER SCHEMA howdah OWNER TO CURRENT_USER;
+SAVEPOINT refused;
+CREATE EXTENSION howdah;
+ROLLBACK TO refused;
+DROP FUNCTION howdah.adopt(text);
+CREATE FUNCTION howdah.divide(numeric, bigint) RETURNS numeric LANGUAGE sql AS 'SELECT 0.0';
+CREATE OPERATOR howdah./ (FUNCTION = howdah.divide, LEFTARG = numeric, RIGHTARG = bigint);
+CREATE EXTENSION howdah;
+ROLLBACK TO refused;
+DROP FUNCTION howdah.adopt(text);
+-- An empty one of the installer's will do; a role of the extension's name is worth a warning.
+CREATE ROLE howdah;
+CREATE EXTENSION howdah;
+SELECT count(*) FROM howdah.tables;
+SELECT howdah.check_schema();
+ROLLBACK;
+DROP OWNED BY howdah_squatter;
+DROP ROLE howdah_squatter;
+
 DROP SCHEMA surface CASCADE;

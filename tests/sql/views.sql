@@ -39,25 +39,64 @@ INSERT INTO e VALUES (true, 'NaN', 'NaN', 'infinity', '00000000-0000-0000-0000-0
     (false, '-Infinity', 1.10, '2026-01-01 00:00 UTC', 'ffffffff-0000-0000-0000-000000000001', '\x01', 'b', '{2}', 'y'), (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 SELECT column_name, null_count, distinct_estimate, min, max FROM howdah.column_chunks WHERE relation = 'e'::regclass ORDER BY attnum;
 
--- Nobody learns a value from the views that he could not select.
+-- The views show what core shows in the like case: nothing of a value, nor of how long it is, nor how many there are,
+-- to a role that could not select it.
 CREATE ROLE howdah_curious;
 GRANT USAGE ON SCHEMA views TO howdah_curious;
+CREATE TABLE one_secret (id int, secret text) USING howdah;
+SET howdah.load_threshold = 0;
+INSERT INTO one_secret VALUES (1, repeat('x', 1234));
+CREATE VIEW shown AS
+    SELECT hot_rows_estimate IS NOT NULL AS hot_rows, cold_rows, row_groups, hot_bytes, cold_bytes > 0 AS cold_bytes,
+           total_bytes > 0 AS total_bytes, compression_ratio > 0 AS ratio
+    FROM howdah.tables WHERE relation = 'views.one_secret'::regclass;
+CREATE VIEW shown_groups AS
+    SELECT row_count, column_count, footer_bytes > 0 AS footer, body_bytes > 0 AS body, raw_bytes
+    FROM howdah.row_groups WHERE relation = 'views.one_secret'::regclass;
+CREATE VIEW shown_chunks AS
+    SELECT column_name, encoding <> '' AS encoding, bytes > 0 AS bytes, raw_bytes, null_count, distinct_estimate, min, length(max) AS longest
+    FROM howdah.column_chunks WHERE relation = 'views.one_secret'::regclass ORDER BY attnum;
+GRANT SELECT ON shown, shown_groups, shown_chunks TO howdah_curious;
+TABLE shown;
+TABLE shown_groups;
+TABLE shown_chunks;
 SET ROLE howdah_curious;
-SELECT cold_rows, compression_ratio > 2 AS compressed FROM howdah.tables WHERE table_name = 't';
-SELECT DISTINCT column_name, null_count, distinct_estimate, min, max FROM howdah.column_chunks WHERE relation = 't'::regclass ORDER BY 1;
+TABLE shown;
+TABLE shown_groups;
+TABLE shown_chunks;
+SELECT count(*) FROM howdah.table_column_chunks('one_secret');
 RESET ROLE;
-GRANT SELECT (id, word) ON t TO howdah_curious;
+-- Some columns: rows may be counted, but not the bytes of all.
+GRANT SELECT (id) ON one_secret TO howdah_curious;
 SET ROLE howdah_curious;
-SELECT column_name, bool_or(null_count IS NOT NULL) AS counted, min(min), max(max) FROM howdah.column_chunks WHERE relation = 't'::regclass GROUP BY 1 ORDER BY 1;
-SELECT count(min) FROM howdah.table_column_chunks('t') WHERE attnum = 6;
+TABLE shown;
+TABLE shown_groups;
+TABLE shown_chunks;
 RESET ROLE;
-GRANT SELECT ON t TO howdah_curious;
-ALTER TABLE t ENABLE ROW LEVEL SECURITY;
-CREATE POLICY few ON t USING (id < 10);
+GRANT SELECT ON one_secret TO howdah_curious;
 SET ROLE howdah_curious;
-SELECT count(min), count(max), count(null_count), count(distinct_estimate) FROM howdah.column_chunks WHERE relation = 't'::regclass;
+TABLE shown;
+TABLE shown_groups;
+TABLE shown_chunks;
 RESET ROLE;
-SELECT count(min) > 0 AS owner_sees FROM howdah.column_chunks WHERE relation = 't'::regclass;
+-- Row security hides rows.
+ALTER TABLE one_secret ENABLE ROW LEVEL SECURITY;
+CREATE POLICY few ON one_secret USING (id < 0);
+SET ROLE howdah_curious;
+TABLE shown;
+TABLE shown_groups;
+TABLE shown_chunks;
+RESET ROLE;
+TABLE shown_chunks;
+-- Monitoring roles see sizes of any table, as pgstattuple tells them, but no column's.
+REVOKE SELECT ON one_secret FROM howdah_curious;
+GRANT pg_stat_scan_tables TO howdah_curious;
+SET ROLE howdah_curious;
+TABLE shown;
+TABLE shown_groups;
+TABLE shown_chunks;
+RESET ROLE;
+REVOKE pg_stat_scan_tables FROM howdah_curious;
 -- Other relations have no rows there.
 SELECT count(*) FROM howdah.table_sizes('pg_class');
 SELECT count(*) FROM howdah.table_row_groups('howdah.tables');

@@ -14,6 +14,7 @@
 //!             ──> rewrite            row versions into a new main fork
 //!             ──> tuple_sort         rows in the order of an index
 //!             ──> catalog            the rows of a system catalog
+//!             ──> security_label     labels of tables and columns
 //!             ──> collation          how a collation orders text
 //!             ──> counters           cumulative statistics per table
 //!             ──> shared_memory      areas that all processes share
@@ -41,6 +42,7 @@ pub mod predicate;
 pub mod proc_flags;
 pub mod relation;
 pub mod rewrite;
+pub mod security_label;
 pub mod shared_memory;
 pub mod slot;
 pub mod store;

@@ -1,33 +1,47 @@
 -- howdah 0.1.0: what CREATE EXTENSION runs. Written by hand.
 \echo Use "CREATE EXTENSION howdah" to load this file. \quit
 
-CREATE FUNCTION howdah_tableam_handler(internal) RETURNS table_am_handler
+-- Views run with their reader's rights, so nothing here may be found by a search path: operators
+-- and functions are qualified, and IN and NULLIF, which look for an operator "=", are not used
+-- (tests/sql/surface.sql and crates/cli/tests/extension_script.rs check that). Functions are C
+-- and look up no names: they need no search path of their own.
+
+-- A schema that was there before may hold what another role has put there.
+CREATE FUNCTION howdah.check_schema() RETURNS void
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'check_schema_wrapper';
+SELECT howdah.check_schema();
+DROP FUNCTION howdah.check_schema();
+
+CREATE FUNCTION howdah.howdah_tableam_handler(internal) RETURNS table_am_handler
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'howdah_tableam_handler';
 
-CREATE ACCESS METHOD howdah TYPE TABLE HANDLER howdah_tableam_handler;
+CREATE ACCESS METHOD howdah TYPE TABLE HANDLER howdah.howdah_tableam_handler;
 COMMENT ON ACCESS METHOD howdah IS 'heap with a columnar cold side';
 
 -- Options of tables (crates/extension/src/options, src/sql/options.rs) -----------------------
 
--- Like reloptions in pg_class, options may be seen by everyone: pg_dump needs that when it is
--- run by someone who is not a superuser. They are changed by functions, which ask for ownership.
-CREATE TABLE howdah.options (
-    relation regclass PRIMARY KEY,
-    sort_key text[],
-    compression_effort text CHECK (compression_effort IN ('fast', 'default', 'best')),
-    compact_after interval CHECK (compact_after >= interval '0'),
-    compact_min_rows bigint CHECK (compact_min_rows >= 0),
-    compaction boolean
-) USING heap;
-COMMENT ON TABLE howdah.options IS 'options of howdah tables; change them with howdah.set_options()';
-GRANT SELECT ON howdah.options TO PUBLIC;
-SELECT pg_catalog.pg_extension_config_dump('howdah.options', '');
+-- Options are security labels of provider howdah, and like reloptions in pg_class may be seen by
+-- every role. Functions change them, which ask for ownership, and so does SECURITY LABEL.
+CREATE FUNCTION howdah.table_options(
+    relation regclass,
+    OUT sort_key text[],
+    OUT compression_effort text,
+    OUT compact_after interval,
+    OUT compact_min_rows bigint,
+    OUT compaction boolean
+) RETURNS SETOF record LANGUAGE c STRICT ROWS 1 AS 'MODULE_PATHNAME', 'table_options_wrapper';
 
-CREATE FUNCTION howdah.options_changed() RETURNS trigger
-    LANGUAGE c AS 'MODULE_PATHNAME', 'howdah_options_changed';
-REVOKE ALL ON FUNCTION howdah.options_changed() FROM PUBLIC;
-CREATE TRIGGER options_changed AFTER INSERT OR UPDATE OR DELETE ON howdah.options
-    FOR EACH ROW EXECUTE FUNCTION howdah.options_changed();
+CREATE VIEW howdah.options AS
+SELECT l.objoid::pg_catalog.regclass AS relation, o.*
+FROM (
+    SELECT DISTINCT s.objoid
+    FROM pg_catalog.pg_seclabel s
+    WHERE s.provider OPERATOR(pg_catalog.=) 'howdah'
+        AND s.classoid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
+) l
+    CROSS JOIN LATERAL howdah.table_options(l.objoid::pg_catalog.regclass) o;
+COMMENT ON VIEW howdah.options IS 'options of howdah tables; change them with howdah.set_options()';
+GRANT SELECT ON howdah.options TO PUBLIC;
 
 CREATE FUNCTION howdah.set_options(
     relation regclass,
@@ -92,37 +106,41 @@ CREATE FUNCTION howdah.table_column_chunks(
 CREATE VIEW howdah.tables AS
 SELECT n.nspname AS schema_name,
        c.relname AS table_name,
-       c.oid::regclass AS relation,
+       c.oid::pg_catalog.regclass AS relation,
        s.hot_rows_estimate,
        s.cold_rows,
        s.row_groups,
        s.hot_bytes,
        s.cold_bytes,
        pg_catalog.pg_total_relation_size(c.oid) AS total_bytes,
-       pg_catalog.round(s.cold_raw_bytes::numeric / NULLIF(s.cold_bytes, 0), 2) AS compression_ratio,
+       CASE WHEN s.cold_bytes OPERATOR(pg_catalog.>) 0 THEN
+           pg_catalog.round(s.cold_raw_bytes::pg_catalog.numeric OPERATOR(pg_catalog./) s.cold_bytes, 2)
+       END AS compression_ratio,
        o.sort_key,
        o.compression_effort,
        o.compact_after,
        o.compact_min_rows,
        o.compaction
 FROM pg_catalog.pg_class c
-    JOIN pg_catalog.pg_am a ON a.oid = c.relam AND a.amname = 'howdah'
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    CROSS JOIN LATERAL howdah.table_sizes(c.oid::regclass) s
-    LEFT JOIN howdah.options o ON o.relation = c.oid
-WHERE c.relkind IN ('r', 'm');
+    JOIN pg_catalog.pg_am a ON a.oid OPERATOR(pg_catalog.=) c.relam
+        AND a.amname OPERATOR(pg_catalog.=) 'howdah'
+    JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+    CROSS JOIN LATERAL howdah.table_sizes(c.oid::pg_catalog.regclass) s
+    LEFT JOIN LATERAL howdah.table_options(c.oid::pg_catalog.regclass) o ON true
+WHERE c.relkind OPERATOR(pg_catalog.=) ANY (ARRAY['r', 'm']::pg_catalog."char"[]);
 COMMENT ON VIEW howdah.tables IS 'howdah tables: sizes of both sides, compression, options';
 
 CREATE VIEW howdah.row_groups AS
-SELECT c.oid::regclass AS relation, g.*
+SELECT c.oid::pg_catalog.regclass AS relation, g.*
 FROM pg_catalog.pg_class c
-    JOIN pg_catalog.pg_am a ON a.oid = c.relam AND a.amname = 'howdah'
-    CROSS JOIN LATERAL howdah.table_row_groups(c.oid::regclass) g
-WHERE c.relkind IN ('r', 'm');
+    JOIN pg_catalog.pg_am a ON a.oid OPERATOR(pg_catalog.=) c.relam
+        AND a.amname OPERATOR(pg_catalog.=) 'howdah'
+    CROSS JOIN LATERAL howdah.table_row_groups(c.oid::pg_catalog.regclass) g
+WHERE c.relkind OPERATOR(pg_catalog.=) ANY (ARRAY['r', 'm']::pg_catalog."char"[]);
 COMMENT ON VIEW howdah.row_groups IS 'row groups of howdah tables';
 
 CREATE VIEW howdah.column_chunks AS
-SELECT c.oid::regclass AS relation,
+SELECT c.oid::pg_catalog.regclass AS relation,
        k.row_group,
        k.attnum,
        t.attname AS column_name,
@@ -135,10 +153,12 @@ SELECT c.oid::regclass AS relation,
        k.min,
        k.max
 FROM pg_catalog.pg_class c
-    JOIN pg_catalog.pg_am a ON a.oid = c.relam AND a.amname = 'howdah'
-    CROSS JOIN LATERAL howdah.table_column_chunks(c.oid::regclass) k
-    JOIN pg_catalog.pg_attribute t ON t.attrelid = c.oid AND t.attnum = k.attnum
-WHERE c.relkind IN ('r', 'm');
+    JOIN pg_catalog.pg_am a ON a.oid OPERATOR(pg_catalog.=) c.relam
+        AND a.amname OPERATOR(pg_catalog.=) 'howdah'
+    CROSS JOIN LATERAL howdah.table_column_chunks(c.oid::pg_catalog.regclass) k
+    JOIN pg_catalog.pg_attribute t ON t.attrelid OPERATOR(pg_catalog.=) c.oid
+        AND t.attnum OPERATOR(pg_catalog.=) k.attnum
+WHERE c.relkind OPERATOR(pg_catalog.=) ANY (ARRAY['r', 'm']::pg_catalog."char"[]);
 COMMENT ON VIEW howdah.column_chunks IS 'column chunks of howdah tables: encoding, sizes, statistics';
 
 CREATE FUNCTION howdah.table_scans(
@@ -152,11 +172,12 @@ CREATE FUNCTION howdah.table_scans(
 ) RETURNS SETOF record LANGUAGE c STRICT ROWS 1 AS 'MODULE_PATHNAME', 'table_scans_wrapper';
 
 CREATE VIEW howdah.stat_scans AS
-SELECT c.oid::regclass AS relation, s.*
+SELECT c.oid::pg_catalog.regclass AS relation, s.*
 FROM pg_catalog.pg_class c
-    JOIN pg_catalog.pg_am a ON a.oid = c.relam AND a.amname = 'howdah'
-    CROSS JOIN LATERAL howdah.table_scans(c.oid::regclass) s
-WHERE c.relkind IN ('r', 'm');
+    JOIN pg_catalog.pg_am a ON a.oid OPERATOR(pg_catalog.=) c.relam
+        AND a.amname OPERATOR(pg_catalog.=) 'howdah'
+    CROSS JOIN LATERAL howdah.table_scans(c.oid::pg_catalog.regclass) s
+WHERE c.relkind OPERATOR(pg_catalog.=) ANY (ARRAY['r', 'm']::pg_catalog."char"[]);
 COMMENT ON VIEW howdah.stat_scans IS 'how cold rows of howdah tables were read, cumulative like pg_stat_all_tables';
 
 GRANT SELECT ON howdah.tables, howdah.row_groups, howdah.column_chunks, howdah.stat_scans TO PUBLIC;
@@ -191,6 +212,6 @@ SELECT c.pid,
        c.groups_moved,
        c.groups_merged
 FROM howdah.compactions() c
-    LEFT JOIN pg_catalog.pg_database d ON d.oid = c.database;
+    LEFT JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) c.database;
 COMMENT ON VIEW howdah.stat_progress_compact IS 'progress of running compactions';
 GRANT SELECT ON howdah.stat_progress_compact TO PUBLIC;

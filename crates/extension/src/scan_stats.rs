@@ -5,6 +5,7 @@
 //! the library can replay it.
 
 use std::cell::RefCell;
+use std::ffi::{c_int, c_void};
 
 use howdah_bridge::counters;
 use pgrx::{IntoDatum, pg_guard, pg_sys};
@@ -61,11 +62,17 @@ thread_local! {
     static DROPPED: RefCell<Vec<pg_sys::Oid>> = RefCell::default();
 }
 
-/// Registers counters and callback. Call once, from `_PG_init`.
+static mut PREVIOUS_OBJECT_ACCESS: pg_sys::object_access_hook_type = None;
+
+/// Registers counters, callback and hook. Call once, from `_PG_init`.
 pub fn register() {
     counters::register();
-    // SAFETY: called while the library loads.
-    unsafe { pg_sys::RegisterXactCallback(Some(at_transaction_event), std::ptr::null_mut()) }
+    // SAFETY: called while the library loads, before any command runs.
+    unsafe {
+        pg_sys::RegisterXactCallback(Some(at_transaction_event), std::ptr::null_mut());
+        PREVIOUS_OBJECT_ACCESS = pg_sys::object_access_hook;
+        pg_sys::object_access_hook = Some(at_object_access);
+    }
 }
 
 /// Adds what a scan did.
@@ -80,15 +87,31 @@ pub fn of(table: pg_sys::Oid) -> Option<ScanCounts> {
     counters::of(table).map(ScanCounts::from_counters)
 }
 
-/// To be called when a table is dropped: its counters go if the transaction commits.
-pub fn table_dropped(table: pg_sys::Oid) {
-    DROPPED.with_borrow_mut(|dropped| dropped.push(table));
+/// Notes tables that are dropped: their counters go if the transaction commits. Called for every
+/// function that an expression calls, too, hence not guarded: nothing here raises an ERROR.
+unsafe extern "C-unwind" fn at_object_access(
+    access: pg_sys::ObjectAccessType::Type,
+    class: pg_sys::Oid,
+    object: pg_sys::Oid,
+    sub: c_int,
+    arg: *mut c_void,
+) {
+    // SAFETY: the previous hook gets what we got; it was set before any command ran.
+    unsafe {
+        if let Some(previous) = PREVIOUS_OBJECT_ACCESS {
+            previous(access, class, object, sub, arg);
+        }
+    }
+    let dropped = access == pg_sys::ObjectAccessType::OAT_DROP;
+    if dropped && class == pg_sys::RelationRelationId && sub == 0 {
+        DROPPED.with_borrow_mut(|dropped| dropped.push(object));
+    }
 }
 
 /// Not guarded, because it is called for every transaction; [`settle_dropped`] is.
 unsafe extern "C-unwind" fn at_transaction_event(
     event: pg_sys::XactEvent::Type,
-    _arg: *mut std::ffi::c_void,
+    _arg: *mut c_void,
 ) {
     if DROPPED.with_borrow(|dropped| !dropped.is_empty()) {
         // SAFETY: the server calls us for this event.

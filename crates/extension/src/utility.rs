@@ -4,6 +4,7 @@
 //! method and gets one; ALTER TABLE … SET ACCESS METHOD howdah asks the *old* access
 //! method and creates none for a table that never needed one. It is created here, right after.
 //! Until then such a table is all hot, so nothing is lost if the statement fails.
+//! A table that leaves howdah by the same command loses its options.
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -12,6 +13,7 @@ use howdah_bridge::relation::OpenRelation;
 
 use crate::am::is_howdah;
 use crate::load;
+use crate::options;
 use crate::store::marks::unmarked;
 
 static mut PREVIOUS_PROCESS_UTILITY: pg_sys::ProcessUtility_hook_type = None;
@@ -97,6 +99,9 @@ unsafe extern "C-unwind" fn before(statement: *mut pg_sys::PlannedStmt, noted: *
             // A template's files may come under names that were in use before.
             unmarked::forget();
         }
+        if (*node).type_ == pg_sys::NodeTag::T_SecLabelStmt {
+            options::provider::before_security_label(node.cast());
+        }
     }
 }
 
@@ -106,7 +111,7 @@ unsafe extern "C-unwind" fn after(noted: *const Before) {
     unsafe {
         load::after_utility((*noted).is_copy, (*noted).load_serial);
         if (*noted).altered != pg_sys::InvalidOid {
-            ensure_cold_store((*noted).altered);
+            after_new_access_method((*noted).altered);
         }
     }
 }
@@ -139,18 +144,25 @@ unsafe fn table_with_new_access_method(node: *mut pg_sys::Node) -> Option<pg_sys
     }
 }
 
-/// Gives a howdah table that has no TOAST relation one.
-unsafe fn ensure_cold_store(oid: pg_sys::Oid) {
+/// Gives a howdah table that has no TOAST relation one, and a table of another access method no
+/// options.
+unsafe fn after_new_access_method(oid: pg_sys::Oid) {
     // SAFETY: ALTER TABLE holds its lock on the table to the end of the transaction.
     unsafe {
         pg_sys::CommandCounterIncrement();
-        let lacks_one = OpenRelation::try_open(oid, pg_sys::AccessShareLock).is_some_and(|table| {
-            let form = (*table.raw()).rd_rel;
-            (*form).relkind != pg_sys::RELKIND_PARTITIONED_TABLE as i8
-                && is_howdah(table.raw())
-                && (*form).reltoastrelid == pg_sys::InvalidOid
-        });
-        if lacks_one {
+        let Some(table) = OpenRelation::try_open(oid, pg_sys::AccessShareLock) else {
+            return;
+        };
+        let form = (*table.raw()).rd_rel;
+        let ours = is_howdah(table.raw());
+        let lacks_store = (*form).relkind != pg_sys::RELKIND_PARTITIONED_TABLE as i8
+            && ours
+            && (*form).reltoastrelid == pg_sys::InvalidOid;
+        drop(table);
+        if !ours {
+            options::catalog::forget(oid);
+        }
+        if lacks_store {
             let no_options = pg_sys::Datum::from(0);
             let lock = pg_sys::AccessExclusiveLock as pg_sys::LOCKMODE;
             ffi::AlterTableCreateToastTable(oid, no_options, lock);

@@ -65,7 +65,56 @@ fn an_owner_who_is_no_superuser_can_dump_tables_with_options() -> anyhow::Result
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{errors}");
     let text = String::from_utf8(output.stdout)?;
-    assert!(text.contains("public.kept\t{id}"), "{text}");
+    let label = "SECURITY LABEL FOR howdah ON COLUMN public.kept.id IS 'sort_key=1';";
+    assert!(text.contains(label), "{text}");
+    Ok(())
+}
+
+/// Tables that a dump leaves out have no options in it, and temporary ones need none.
+#[test]
+fn a_dump_has_the_options_of_the_tables_that_are_in_it() -> anyhow::Result<()> {
+    let primary = Primary::start("dump_excluded", &[])?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "CREATE TABLE kept (id int) USING howdah; CREATE TABLE left_out (id int) USING howdah;
+         CREATE TEMP TABLE passing (id int) USING howdah; CREATE TABLE renamed (a int, b int) USING howdah;
+         SELECT howdah.set_options(t, compaction => false, sort_key => '{id}')
+             FROM unnest('{kept,left_out,passing}'::regclass[]) t;
+         SELECT howdah.set_options('renamed', sort_key => '{b,a}');
+         ALTER TABLE renamed RENAME b TO \"B b\"; ALTER TABLE renamed RENAME TO \"Re named\"",
+    )?;
+    let mut dump = primary.command("pg_dump");
+    let output = dump.args(["--exclude-table=left_out", DATABASE]).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    session.batch_execute("CREATE DATABASE fewer TEMPLATE template0")?;
+    primary.run_script("fewer", &text)?;
+    let mut restored = primary.connect("fewer")?;
+    assert_eq!(
+        query(&mut restored, OPTIONS)?,
+        "(\"\"\"Re named\"\"\",\"{\"\"B b\"\",a}\",,,,)\n(kept,{id},,,,f)"
+    );
+    Ok(())
+}
+
+/// Labels come before the rows, so that rows are sorted and encoded as the options say.
+#[test]
+fn options_are_restored_before_the_rows_and_without_the_access_method() -> anyhow::Result<()> {
+    let primary = Primary::start("dump_order", &[])?;
+    let mut session = primary.session()?;
+    session.batch_execute(MAKE)?;
+    let text = primary.dump(DATABASE)?;
+    let place = |what: &str| text.find(what).expect(what);
+    assert!(place("SECURITY LABEL FOR howdah ON TABLE public.t IS") < place("COPY public.t "));
+    session.batch_execute("CREATE DATABASE plain_heap TEMPLATE template0")?;
+    let mut dump = primary.command("pg_dump");
+    let output = dump.args(["--no-table-access-method", DATABASE]).output()?;
+    primary.run_script("plain_heap", &String::from_utf8(output.stdout)?)?;
+    let mut restored = primary.connect("plain_heap")?;
+    assert_eq!(query(&mut restored, METHODS)?, "");
+    assert_eq!(
+        query(&mut restored, OPTIONS)?,
+        query(&mut session, OPTIONS)?
+    );
     Ok(())
 }
 

@@ -4,6 +4,8 @@ use howdah_columnar::{Effort, MAX_ROWS};
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
 use pgrx::pg_sys;
 
+use crate::options::Period;
+
 static COMPACTION: GucSetting<bool> = GucSetting::<bool>::new(true);
 static COMPACT_AFTER: GucSetting<i32> = GucSetting::<i32>::new(60_000);
 static COMPACT_MIN_ROWS: GucSetting<i32> = GucSetting::<i32>::new(65_536);
@@ -99,11 +101,13 @@ pub fn of(table: pg_sys::Oid) -> Policy {
         |rows| u32::try_from(rows).unwrap_or(u32::MAX),
     );
     Policy {
-        enabled: options.compaction,
-        compact_after_ms: options.compact_after_ms.unwrap_or_else(compact_after_ms),
+        enabled: options.compaction.unwrap_or(true),
+        compact_after_ms: options
+            .compact_after
+            .map_or_else(compact_after_ms, Period::milliseconds),
         // A full group is always worth its while.
         min_rows: min_rows.clamp(1, MAX_ROWS as u32 / 2),
-        sort_key: options.sort_key.clone(),
+        sort_key: (!options.sort_key.is_empty()).then(|| options.sort_key.clone()),
         effort: crate::settings::effort_of(table),
     }
 }

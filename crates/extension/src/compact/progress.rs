@@ -90,7 +90,9 @@ impl Drop for Progress {
     }
 }
 
-/// One row per running compaction of the server.
+/// One row per running compaction of the server. As in pg_stat_progress_vacuum every role sees
+/// process and database, and the rest only those who have the rights of the role that compacts, or
+/// of `pg_read_all_stats`; a background worker's role is the bootstrap superuser.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn compactions() -> TableIterator<
@@ -98,40 +100,57 @@ fn compactions() -> TableIterator<
     (
         name!(pid, i32),
         name!(database, pg_sys::Oid),
-        name!(relation, pg_sys::Oid),
-        name!(phase, &'static str),
-        name!(hot_blocks, i64),
-        name!(hot_blocks_done, i64),
-        name!(rows_moved, i64),
-        name!(groups_moved, i64),
-        name!(groups_merged, i64),
+        name!(relation, Option<pg_sys::Oid>),
+        name!(phase, Option<&'static str>),
+        name!(hot_blocks, Option<i64>),
+        name!(hot_blocks_done, Option<i64>),
+        name!(rows_moved, Option<i64>),
+        name!(groups_moved, Option<i64>),
+        name!(groups_merged, Option<i64>),
     ),
 > {
     let rows: Vec<_> = shared::progress_slots()
         .iter()
         .filter_map(|slot| {
             let pid = slot.pid.load(Relaxed);
-            // SAFETY: looks a process up in shared memory. A process that died hard leaves its
-            // slot taken; the crash recovery that follows makes all slots anew.
-            let alive = pid != 0 && unsafe { !pg_sys::BackendPidGetProc(pid).is_null() };
+            let role = if pid == 0 { None } else { role_of(pid) };
+            let shown = may_see(role?);
             let phase = PHASE_NAMES
                 .get(slot.phase.load(Relaxed) as usize)
                 .copied()
                 .unwrap_or("unknown");
-            alive.then(|| {
-                (
-                    pid,
-                    pg_sys::Oid::from(slot.database.load(Relaxed)),
-                    pg_sys::Oid::from(slot.relation.load(Relaxed)),
-                    phase,
-                    i64::from(slot.hot_blocks.load(Relaxed)),
-                    i64::from(slot.hot_blocks_done.load(Relaxed)),
-                    slot.rows_moved.load(Relaxed) as i64,
-                    slot.groups_moved.load(Relaxed) as i64,
-                    slot.groups_merged.load(Relaxed) as i64,
-                )
-            })
+            let number = |value: u64| shown.then_some(value as i64);
+            Some((
+                pid,
+                pg_sys::Oid::from(slot.database.load(Relaxed)),
+                shown.then(|| pg_sys::Oid::from(slot.relation.load(Relaxed))),
+                shown.then_some(phase),
+                number(u64::from(slot.hot_blocks.load(Relaxed))),
+                number(u64::from(slot.hot_blocks_done.load(Relaxed))),
+                number(slot.rows_moved.load(Relaxed)),
+                number(slot.groups_moved.load(Relaxed)),
+                number(slot.groups_merged.load(Relaxed)),
+            ))
         })
         .collect();
     TableIterator::new(rows)
+}
+
+/// The role of a running process; `None` if there is no such process.
+fn role_of(pid: i32) -> Option<pg_sys::Oid> {
+    // SAFETY: looks a process up in shared memory. A process that died hard leaves its slot
+    // taken; the crash recovery that follows makes all slots anew.
+    unsafe {
+        let process = pg_sys::BackendPidGetProc(pid);
+        (!process.is_null()).then(|| (*process).roleId)
+    }
+}
+
+fn may_see(role: pg_sys::Oid) -> bool {
+    // SAFETY: catalog lookups.
+    unsafe {
+        let user = pg_sys::GetUserId();
+        let monitors = pg_sys::Oid::from(pg_sys::ROLE_PG_READ_ALL_STATS);
+        pg_sys::has_privs_of_role(user, monitors) || pg_sys::has_privs_of_role(user, role)
+    }
 }

@@ -1,62 +1,66 @@
 //! Options of single tables.
 //!
 //! ```text
-//!   howdah.set_options() ──> catalog: one row of howdah.options ──dump, restore──> …
-//!                               │   ▲
-//!        of(table) <── cache ───┘   └── follow: column renames and drops, table drops
+//!   howdah.set_options() ──> catalog: security labels of provider howdah ──pg_dump──> SECURITY LABEL
+//!                               │   ▲                                                      │
+//!        of(table) <── cache ───┘   └──────────────── provider: checks the text ◄──restore─┘
 //! ```
 //!
-//! Options live in the configuration table `howdah.options`, one row per table that has any,
-//! because an access method has no reloptions of its own that pg_dump would keep. A sort key is
-//! kept as column names: attribute numbers change when a dump is restored. `follow` keeps the
-//! names in step.
+//! An access method has no reloptions of its own, so options are kept as security labels
+//! (decision 19): PostgreSQL drops a label with its table or column, dumps it, publishes it
+//! nowhere. A sort key is kept as labels on its columns, which follow renames by themselves and
+//! are dumped under the columns' names. `label` is their text.
 //!
 //! Readers go through [`of`], which keeps what it read per backend until the table's relcache
-//! entry is invalidated; whoever changes a row invalidates it, a trigger on the configuration
-//! table included (a restore fills it by COPY).
+//! entry is invalidated. PostgreSQL does not do that for labels: `catalog` and `provider` do.
 //!
-//! Locks: writers hold ShareUpdateExclusiveLock on the table whose options change, as ALTER
-//! TABLE … SET does; readers need no lock on it.
+//! Locks: a writer holds ShareUpdateExclusiveLock on the table whose options change, as ALTER
+//! TABLE … SET does; readers need no lock on it. Crash, standby: catalog rows like any others.
 
 pub mod catalog;
-mod follow;
+pub mod label;
+pub mod provider;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use howdah_columnar::Effort;
-use pgrx::{FromDatum, pg_guard, pg_sys};
-
-use catalog::{Field, OptionsTable};
+use pgrx::{pg_guard, pg_sys};
 
 /// What is set for one table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableOptions {
-    /// Whether the background worker may compact the table.
-    pub compaction: bool,
+    /// Attribute numbers of the columns that row groups are sorted by; empty: the order of the
+    /// table's last CLUSTER decides.
+    pub sort_key: Vec<i16>,
+    /// `None`: the setting `howdah.compression_effort` decides.
+    pub effort: Option<Effort>,
     /// How long a page must have been quiet before its rows are moved; `None`: the setting
     /// `howdah.compact_after` decides.
-    pub compact_after_ms: Option<i64>,
+    pub compact_after: Option<Period>,
     /// Hot rows below this number are not worth a row group; `None`: the setting
     /// `howdah.compact_min_rows` decides.
     pub compact_min_rows: Option<i64>,
-    /// Attribute numbers of the columns that row groups are sorted by; empty: as they come;
-    /// `None`: the order of the table's last CLUSTER decides.
-    pub sort_key: Option<Vec<i16>>,
-    /// `None`: the setting `howdah.compression_effort` decides.
-    pub effort: Option<Effort>,
+    /// Whether the background worker may compact the table; `None`: it may.
+    pub compaction: Option<bool>,
 }
 
-impl Default for TableOptions {
-    fn default() -> TableOptions {
-        TableOptions {
-            compaction: true,
-            compact_after_ms: None,
-            compact_min_rows: None,
-            sort_key: None,
-            effort: None,
-        }
+/// An interval none of whose parts is negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Period {
+    pub months: i32,
+    pub days: i32,
+    pub microseconds: i64,
+}
+
+impl Period {
+    /// A month has 30 days, a day 24 hours.
+    pub fn milliseconds(self) -> i64 {
+        const DAY_MS: i64 = 86_400_000;
+        (self.microseconds / 1000)
+            .saturating_add(i64::from(self.days) * DAY_MS)
+            .saturating_add(i64::from(self.months) * 30 * DAY_MS)
     }
 }
 
@@ -64,13 +68,12 @@ thread_local! {
     static CACHE: RefCell<HashMap<pg_sys::Oid, Rc<TableOptions>>> = RefCell::default();
 }
 
-/// Registers the cache's invalidation and the hook of `follow`. Call once, from `_PG_init`.
+/// Registers the cache's invalidation. Call once, from `_PG_init`.
 pub fn register() {
     // SAFETY: called while the library loads.
     unsafe {
         pg_sys::CacheRegisterRelcacheCallback(Some(at_invalidation), pg_sys::Datum::from(0));
     }
-    follow::register();
 }
 
 #[pg_guard]
@@ -89,59 +92,9 @@ pub fn of(table: pg_sys::Oid) -> Rc<TableOptions> {
     if let Some(known) = CACHE.with_borrow(|cache| cache.get(&table).map(Rc::clone)) {
         return known;
     }
-    let options = Rc::new(read(table));
+    let options = Rc::new(catalog::read(table));
     CACHE.with_borrow_mut(|cache| cache.insert(table, Rc::clone(&options)));
     options
-}
-
-fn read(table: pg_sys::Oid) -> TableOptions {
-    let mut options = TableOptions::default();
-    let row = OptionsTable::open(pg_sys::AccessShareLock).and_then(|t| t.find(table));
-    let Some(row) = row else { return options };
-    // SAFETY: the row's datums are of the types that `Field` documents.
-    unsafe {
-        if let Some(on) = row
-            .get(Field::Compaction)
-            .and_then(|d| bool::from_datum(d, false))
-        {
-            options.compaction = on;
-        }
-        if let Some(rows) = row
-            .get(Field::CompactMinRows)
-            .and_then(|d| i64::from_datum(d, false))
-        {
-            options.compact_min_rows = Some(rows);
-        }
-        if let Some(after) = row.get(Field::CompactAfter) {
-            options.compact_after_ms =
-                Some(milliseconds(&*after.cast_mut_ptr::<pg_sys::Interval>()));
-        }
-    }
-    options.effort = row.text(Field::CompressionEffort).and_then(|t| effort(&t));
-    if row.get(Field::SortKey).is_some() {
-        let names = row.sort_key();
-        let numbers = names.iter().map_while(|name| attribute_number(table, name));
-        options.sort_key = Some(numbers.collect());
-    }
-    options
-}
-
-/// An effort by its name in SQL.
-pub fn effort(name: &str) -> Option<Effort> {
-    match name {
-        "fast" => Some(Effort::Fast),
-        "default" => Some(Effort::Default),
-        "best" => Some(Effort::Best),
-        _ => None,
-    }
-}
-
-/// An interval in milliseconds; a month has 30 days, a day 24 hours.
-pub fn milliseconds(interval: &pg_sys::Interval) -> i64 {
-    const DAY_MS: i64 = 86_400_000;
-    (interval.time / 1000)
-        .saturating_add(i64::from(interval.day) * DAY_MS)
-        .saturating_add(i64::from(interval.month) * 30 * DAY_MS)
 }
 
 /// The attribute number of a live user column.

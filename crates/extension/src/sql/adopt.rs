@@ -15,6 +15,7 @@ use pgrx::{IntoDatum, PgSqlErrorCode, Spi, pg_extern, pg_sys};
 
 use super::{name_of, open_owned};
 use crate::errors::refuse;
+use crate::options;
 use crate::store::directory::ever_had_cold_rows;
 
 const HEAP: pg_sys::Oid = pg_sys::HEAP_TABLE_AM_OID;
@@ -70,6 +71,7 @@ fn release(relation: pg_sys::Oid) {
         rewrite_as_heap(relation, kind);
     } else {
         set_access_method(relation, HEAP);
+        options::catalog::forget(relation);
     }
 }
 
@@ -169,7 +171,7 @@ fn set_access_method(table: pg_sys::Oid, method: pg_sys::Oid) {
         }
         pg_sys::CacheInvalidateRelcacheByTuple(tuple);
         pg_sys::CommandCounterIncrement();
-        // There is a hook: crate::options registers one.
+        // There is a hook: crate::scan_stats registers one.
         pg_sys::RunObjectPostAlterHook(
             pg_sys::RelationRelationId,
             table,

@@ -1,16 +1,14 @@
 //! What the views `howdah.tables`, `row_groups`, `column_chunks` and `stat_scans` are made of.
 //!
-//! Sizes and counts are shown to whoever may see the catalogs, as PostgreSQL shows
-//! `pg_class.reltuples` and `pg_relation_size()`. Values (extremes, and what tells something
-//! about values) only to those who may select the column, and to nobody whom row security
-//! restricts.
+//! Who sees what of a table is for [`super::visible`] to say.
 
 use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::store::ColdStore;
-use howdah_columnar::{ChunkStats, ColumnType, OwnedValue};
+use howdah_columnar::{ColumnType, OwnedValue};
 use pgrx::iter::TableIterator;
 use pgrx::{name, pg_extern, pg_sys};
 
+use super::visible::{Visible, readable_columns};
 use crate::am;
 use crate::errors::or_raise;
 use crate::scan_stats;
@@ -58,7 +56,7 @@ fn raw_bytes(group: &OpenGroup) -> u64 {
         .sum()
 }
 
-/// One row: sizes of a howdah table; no row for any other relation.
+/// One row: sizes of a howdah table, as far as the user may see them; no row for any other relation.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn table_sizes(
@@ -66,17 +64,23 @@ fn table_sizes(
 ) -> TableIterator<
     'static,
     (
-        name!(hot_rows_estimate, i64),
-        name!(cold_rows, i64),
-        name!(row_groups, i64),
+        name!(hot_rows_estimate, Option<i64>),
+        name!(cold_rows, Option<i64>),
+        name!(row_groups, Option<i64>),
         name!(hot_bytes, i64),
-        name!(cold_bytes, i64),
-        name!(cold_raw_bytes, i64),
+        name!(cold_bytes, Option<i64>),
+        name!(cold_raw_bytes, Option<i64>),
     ),
 > {
     let Some(rel) = open_howdah(relation) else {
         return TableIterator::empty();
     };
+    // SAFETY: `rel` is open.
+    let hot_bytes = unsafe { hot_bytes(&rel) } as i64;
+    let visible = Visible::of(relation);
+    if !visible.counts {
+        return TableIterator::once((None, None, None, hot_bytes, None, None));
+    }
     let (mut rows, mut groups, mut stored, mut raw) = (0, 0, 0, 0);
     for_each_group(&rel, |store, entry, open| {
         rows += u64::from(entry.row_count) - hidden_rows(relation, store, entry);
@@ -85,14 +89,15 @@ fn table_sizes(
         raw += raw_bytes(open);
     });
     // SAFETY: `rel` is open.
-    let (hot_rows, hot_bytes) = unsafe { (hot_rows_estimate(&rel, rows), hot_bytes(&rel)) };
+    let hot_rows = unsafe { hot_rows_estimate(&rel, rows) };
+    let size = |bytes: u64| visible.value_sizes.then_some(bytes as i64);
     TableIterator::once((
-        hot_rows,
-        rows as i64,
-        groups,
-        hot_bytes as i64,
-        stored as i64,
-        raw as i64,
+        Some(hot_rows),
+        Some(rows as i64),
+        Some(groups),
+        hot_bytes,
+        size(stored),
+        size(raw),
     ))
 }
 
@@ -157,7 +162,7 @@ unsafe fn hot_bytes(rel: &OpenRelation) -> u64 {
         .sum()
 }
 
-/// The row groups of a howdah table.
+/// The row groups of a howdah table whose rows the user may count.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn table_row_groups(
@@ -169,29 +174,33 @@ fn table_row_groups(
         name!(first_row, i64),
         name!(row_count, i32),
         name!(column_count, i32),
-        name!(footer_bytes, i64),
-        name!(body_bytes, i64),
-        name!(raw_bytes, i64),
+        name!(footer_bytes, Option<i64>),
+        name!(body_bytes, Option<i64>),
+        name!(raw_bytes, Option<i64>),
     ),
 > {
     let mut out = Vec::new();
-    if let Some(rel) = open_howdah(relation) {
+    let visible = Visible::of(relation);
+    let size = |bytes: u64| visible.value_sizes.then_some(bytes as i64);
+    if visible.counts
+        && let Some(rel) = open_howdah(relation)
+    {
         for_each_group(&rel, |_, entry, open| {
             out.push((
                 i64::from(entry.group()),
                 entry.first_row.0 as i64,
                 entry.row_count as i32,
                 open.column_count() as i32,
-                i64::from(entry.footer_bytes),
-                entry.body_bytes as i64,
-                raw_bytes(open) as i64,
+                size(u64::from(entry.footer_bytes)),
+                size(entry.body_bytes),
+                size(raw_bytes(open)),
             ));
         });
     }
     TableIterator::new(out)
 }
 
-/// The column chunks of a howdah table; dropped columns are left out.
+/// The column chunks of a howdah table, of columns that the user may select.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn table_column_chunks(
@@ -204,7 +213,7 @@ fn table_column_chunks(
         name!(encoding, String),
         name!(bytes, i64),
         name!(raw_bytes, i64),
-        name!(null_count, Option<i64>),
+        name!(null_count, i64),
         name!(distinct_estimate, Option<i64>),
         name!(min, Option<String>),
         name!(max, Option<String>),
@@ -217,25 +226,23 @@ fn table_column_chunks(
         let readable = readable_columns(relation, &layout);
         for_each_group(&rel, |_, entry, open| {
             for (i, attribute) in layout.attributes.iter().enumerate() {
-                if attribute.dropped || i >= open.column_count() {
+                if !readable[i] || i >= open.column_count() {
                     continue;
                 }
                 let column = open.footer.column(i);
-                let stats = readable[i].then_some(&column.stats);
-                let extreme = |of: fn(&ChunkStats) -> &Option<OwnedValue>| {
-                    let value = of(stats?).as_ref()?;
-                    value_text(value, column.ty, attribute)
-                };
+                let stats = &column.stats;
+                let extreme =
+                    |value: &Option<OwnedValue>| value_text(value.as_ref()?, column.ty, attribute);
                 out.push((
                     i64::from(entry.group()),
                     i as i16 + 1,
                     column.encoding.clone(),
                     (column.byte_range.end - column.byte_range.start) as i64,
-                    column.stats.raw_bytes as i64,
-                    stats.map(|s| s.null_count as i64),
-                    stats.and_then(|s| s.distinct_estimate).map(|n| n as i64),
-                    extreme(|s| &s.min),
-                    extreme(|s| &s.max),
+                    stats.raw_bytes as i64,
+                    stats.null_count as i64,
+                    stats.distinct_estimate.map(|n| n as i64),
+                    extreme(&stats.min),
+                    extreme(&stats.max),
                 ));
             }
         });
@@ -269,28 +276,6 @@ fn table_scans(
             s.groups_read_by_row,
         )
     }))
-}
-
-/// Per attribute, whether the user may select it and sees all rows.
-fn readable_columns(table: pg_sys::Oid, layout: &TableLayout) -> Vec<bool> {
-    // SAFETY: catalog lookups. check_enable_rls without an ERROR tells whether policies apply;
-    // a dropped column is not asked for, which would be an ERROR.
-    unsafe {
-        let user = pg_sys::GetUserId();
-        let ok = pg_sys::AclResult::ACLCHECK_OK;
-        let select = pg_sys::ACL_SELECT as pg_sys::AclMode;
-        let restricted = pg_sys::check_enable_rls(table, pg_sys::InvalidOid, true)
-            == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32;
-        let whole = pg_sys::pg_class_aclcheck(table, user, select) == ok;
-        let may_select =
-            |i: usize| pg_sys::pg_attribute_aclcheck(table, i as i16 + 1, user, select) == ok;
-        layout
-            .attributes
-            .iter()
-            .enumerate()
-            .map(|(i, a)| !restricted && !a.dropped && (whole || may_select(i)))
-            .collect()
-    }
 }
 
 /// A minimum or maximum as its type prints it; `None` for types whose stored order is not the

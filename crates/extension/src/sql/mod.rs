@@ -1,9 +1,11 @@
 //! Functions that SQL calls. The statements that create them are in `sql/howdah--0.1.0.sql`.
 //!
 //! ```text
-//!   options    set_options, reset_options, the trigger of howdah.options
+//!   options    set_options, reset_options, what howdah.options is made of
 //!   adopt      adopt, release
 //!   describe   what the views howdah.tables, row_groups and column_chunks are made of
+//!   visible    what of them a user may see
+//!   schema     check_schema, which CREATE EXTENSION calls
 //! ```
 //!
 //! What is here checks rights and arguments and then asks other rooms. Maintenance needs the
@@ -12,6 +14,8 @@
 mod adopt;
 mod describe;
 mod options;
+mod schema;
+mod visible;
 
 use std::ffi::CStr;
 

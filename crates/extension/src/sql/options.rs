@@ -1,14 +1,15 @@
-//! `howdah.set_options`, `howdah.reset_options` and the trigger on `howdah.options`.
+//! `howdah.set_options`, `howdah.reset_options`, and what the view `howdah.options` is made of.
 
 use howdah_bridge::relation::OpenRelation;
 use pgrx::datum::Interval;
-use pgrx::{IntoDatum, PgSqlErrorCode, pg_extern, pg_guard, pg_sys};
+use pgrx::iter::TableIterator;
+use pgrx::{PgSqlErrorCode, name, pg_extern, pg_sys};
 
 use super::{name_of, open_owned, required};
 use crate::am;
 use crate::errors::refuse;
-use crate::options::catalog::{self, Field, OptionsRow, OptionsTable};
-use crate::options::{attribute_number, effort};
+use crate::options::label::{NAMES, effort, effort_name};
+use crate::options::{Period, TableOptions, attribute_number, catalog};
 
 /// Columns that a sort key may have: PostgreSQL's limit for an index.
 const LONGEST_SORT_KEY: usize = 32;
@@ -24,28 +25,23 @@ fn set_options(
     compaction: Option<bool>,
 ) {
     let rel = open_howdah_table(required(relation, "relation"));
-    let (options, mut row) = row_of(&rel);
+    let table = oid_of(&rel);
+    let mut options = catalog::read(table);
     if let Some(names) = sort_key {
-        row.set_sort_key(&checked_sort_key(&rel, names));
+        options.sort_key = checked_sort_key(&rel, names);
     }
     if let Some(name) = compression_effort {
-        if effort(&name).is_none() {
+        let known = effort(&name);
+        if known.is_none() {
             invalid(
                 format!("invalid value for option \"compression_effort\": \"{name}\""),
                 "Valid values are \"fast\", \"default\" and \"best\".",
             );
         }
-        row.set(Field::CompressionEffort, name.into_datum());
+        options.effort = known;
     }
     if let Some(after) = compact_after {
-        let infinite = after.months() == i32::MAX || after.months() == i32::MIN;
-        if infinite || after.as_micros() < 0 {
-            invalid(
-                "option \"compact_after\" must be a finite interval, zero or longer".into(),
-                "To keep a table's rows hot, set compaction => false.",
-            );
-        }
-        row.set(Field::CompactAfter, after.into_datum());
+        options.compact_after = Some(checked_period(&after));
     }
     if let Some(rows) = compact_min_rows {
         if rows < 0 {
@@ -54,13 +50,10 @@ fn set_options(
                 "The number of rows must be zero or greater.",
             );
         }
-        row.set(Field::CompactMinRows, rows.into_datum());
+        options.compact_min_rows = Some(rows);
     }
-    if let Some(on) = compaction {
-        row.set(Field::Compaction, on.into_datum());
-    }
-    // SAFETY: `rel` is open.
-    options.put(unsafe { (*rel.raw()).rd_id }, &mut row);
+    options.compaction = compaction.or(options.compaction);
+    catalog::write(table, &options);
 }
 
 /// Resets one option of a table, or all of them.
@@ -70,24 +63,97 @@ fn reset_options(relation: Option<pg_sys::Oid>, option: Option<String>) {
         required(relation, "relation"),
         pg_sys::ShareUpdateExclusiveLock,
     );
-    let (options, mut row) = row_of(&rel);
-    for (name, field) in Field::OPTIONS {
-        if option.as_deref().is_none_or(|wanted| wanted == name) {
-            row.set(field, None);
-        }
-    }
-    if let Some(name) = option
-        && Field::OPTIONS.iter().all(|(known, _)| *known != name)
-    {
-        let known = Field::OPTIONS.map(|(name, _)| name).join(", ");
-        refuse(
+    let table = oid_of(&rel);
+    let mut options = catalog::read(table);
+    match option.as_deref() {
+        None => options = TableOptions::default(),
+        Some("sort_key") => options.sort_key.clear(),
+        Some("compression_effort") => options.effort = None,
+        Some("compact_after") => options.compact_after = None,
+        Some("compact_min_rows") => options.compact_min_rows = None,
+        Some("compaction") => options.compaction = None,
+        Some(name) => refuse(
             PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
             format!("unrecognized option \"{name}\""),
-            Some(format!("Options are: {known}.")),
-        );
+            Some(format!("Options are: {}.", NAMES.join(", "))),
+        ),
     }
-    // SAFETY: `rel` is open.
-    options.put(unsafe { (*rel.raw()).rd_id }, &mut row);
+    catalog::write(table, &options);
+}
+
+/// One row: the options of a table that are set; no row where none is.
+#[pg_extern(sql = false)]
+#[allow(clippy::type_complexity)]
+fn table_options(
+    relation: pg_sys::Oid,
+) -> TableIterator<
+    'static,
+    (
+        name!(sort_key, Option<Vec<String>>),
+        name!(compression_effort, Option<&'static str>),
+        name!(compact_after, Option<Interval>),
+        name!(compact_min_rows, Option<i64>),
+        name!(compaction, Option<bool>),
+    ),
+> {
+    let options = catalog::read(relation);
+    if options == TableOptions::default() {
+        return TableIterator::empty();
+    }
+    let names: Vec<String> = options
+        .sort_key
+        .iter()
+        .filter_map(|&column| column_name(relation, column))
+        .collect();
+    let interval = |p: Period| Interval::new(p.months, p.days, p.microseconds).ok();
+    TableIterator::once((
+        (!names.is_empty()).then_some(names),
+        options.effort.map(effort_name),
+        options.compact_after.and_then(interval),
+        options.compact_min_rows,
+        options.compaction,
+    ))
+}
+
+fn oid_of(rel: &OpenRelation) -> pg_sys::Oid {
+    // SAFETY: the guard holds the relation open.
+    unsafe { howdah_bridge::relation::oid_of(rel.raw()) }
+}
+
+/// `None` for a column that was dropped meanwhile.
+fn column_name(table: pg_sys::Oid, column: i16) -> Option<String> {
+    // SAFETY: returns NULL or a palloc'd NUL-terminated string.
+    unsafe {
+        let name = pg_sys::get_attname(table, column, true);
+        (!name.is_null()).then(|| super::owned(name))
+    }
+}
+
+fn checked_period(after: &Interval) -> Period {
+    let infinite = after.months() == i32::MAX || after.months() == i32::MIN;
+    let total = after.as_micros();
+    let parts = Period {
+        months: after.months(),
+        days: after.days(),
+        microseconds: after.micros(),
+    };
+    let all_positive = parts.months >= 0 && parts.days >= 0 && parts.microseconds >= 0;
+    match i64::try_from(total) {
+        _ if infinite || total < 0 => invalid(
+            "option \"compact_after\" must be a finite interval, zero or longer".into(),
+            "To keep a table's rows hot, set compaction => false.",
+        ),
+        _ if all_positive => parts,
+        // Parts of both signs, as in '1 month -1 day'.
+        Ok(microseconds) => Period {
+            microseconds,
+            ..Period::default()
+        },
+        Err(_) => invalid(
+            "option \"compact_after\" is out of range".into(),
+            "To keep a table's rows hot, set compaction => false.",
+        ),
+    }
 }
 
 /// A table that may have options, locked against other changes of them.
@@ -112,20 +178,6 @@ fn open_howdah_table(oid: pg_sys::Oid) -> OpenRelation {
     rel
 }
 
-fn row_of(rel: &OpenRelation) -> (OptionsTable, OptionsRow) {
-    // SAFETY: `rel` is open.
-    let oid = unsafe { (*rel.raw()).rd_id };
-    let Some(options) = OptionsTable::open(pg_sys::RowExclusiveLock) else {
-        refuse(
-            PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE,
-            "table howdah.options is missing".into(),
-            Some("Create extension howdah in this database.".into()),
-        )
-    };
-    let row = options.find(oid).unwrap_or_else(|| OptionsRow::new(oid));
-    (options, row)
-}
-
 fn invalid(message: String, hint: &str) -> ! {
     refuse(
         PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
@@ -134,7 +186,8 @@ fn invalid(message: String, hint: &str) -> ! {
     )
 }
 
-fn checked_sort_key(rel: &OpenRelation, names: Vec<Option<String>>) -> Vec<String> {
+/// The attribute numbers of the columns.
+fn checked_sort_key(rel: &OpenRelation, names: Vec<Option<String>>) -> Vec<i16> {
     if names.len() > LONGEST_SORT_KEY {
         refuse(
             PgSqlErrorCode::ERRCODE_TOO_MANY_COLUMNS,
@@ -142,23 +195,23 @@ fn checked_sort_key(rel: &OpenRelation, names: Vec<Option<String>>) -> Vec<Strin
             None,
         );
     }
-    let mut checked: Vec<String> = Vec::with_capacity(names.len());
+    let mut checked: Vec<i16> = Vec::with_capacity(names.len());
     for name in names {
         let name = required(name, "a column of the sort key");
-        if checked.contains(&name) {
+        let column = checked_sort_column(rel, &name);
+        if checked.contains(&column) {
             refuse(
                 PgSqlErrorCode::ERRCODE_DUPLICATE_COLUMN,
                 format!("column \"{name}\" appears twice in the sort key"),
                 None,
             );
         }
-        check_sort_column(rel, &name);
-        checked.push(name);
+        checked.push(column);
     }
     checked
 }
 
-fn check_sort_column(rel: &OpenRelation, name: &str) {
+fn checked_sort_column(rel: &OpenRelation, name: &str) -> i16 {
     // SAFETY: `rel` is open; attribute numbers come from its own catalog entry.
     unsafe {
         let Some(number) = attribute_number((*rel.raw()).rd_id, name) else {
@@ -188,44 +241,6 @@ fn check_sort_column(rel: &OpenRelation, name: &str) {
                 Some(format!("Column \"{name}\" cannot be part of a sort key.")),
             );
         }
+        number
     }
-}
-
-/// Row trigger on `howdah.options`: whatever way a row changed, its table's options are read anew.
-#[pg_guard]
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn howdah_options_changed(
-    fcinfo: pg_sys::FunctionCallInfo,
-) -> pg_sys::Datum {
-    // SAFETY: checked to be called as a trigger; the tuples belong to the trigger's relation,
-    // whose first column is the regclass.
-    unsafe {
-        let context = (*fcinfo).context;
-        if context.is_null() || (*context).type_ != pg_sys::NodeTag::T_TriggerData {
-            refuse(
-                PgSqlErrorCode::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
-                "howdah.options_changed() is a trigger function".into(),
-                None,
-            );
-        }
-        let data = &*context.cast::<pg_sys::TriggerData>();
-        for tuple in [data.tg_trigtuple, data.tg_newtuple] {
-            if tuple.is_null() {
-                continue;
-            }
-            let mut is_null = false;
-            let desc = (*data.tg_relation).rd_att;
-            let table = pg_sys::heap_getattr(tuple, 1, desc, &mut is_null);
-            if !is_null {
-                catalog::invalidate(pg_sys::Oid::from(table.value() as u32));
-            }
-        }
-        pg_sys::Datum::from(data.tg_trigtuple)
-    }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn pg_finfo_howdah_options_changed() -> *const pg_sys::Pg_finfo_record {
-    static INFO: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-    &INFO
 }
