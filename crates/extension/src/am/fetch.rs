@@ -197,12 +197,22 @@ unsafe extern "C-unwind" fn tuple_fetch_row_version(
 ) -> bool {
     // SAFETY: arguments come from the executor.
     unsafe {
-        let Some(row) = RowNumber::from_tid(&*tid) else {
-            let fetch = heap().tuple_fetch_row_version.unwrap_unchecked();
-            return fetch(rel, tid, snapshot, slot) && !moved::hides_hot(rel, slot, snapshot);
+        let any = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_ANY;
+        let row = match RowNumber::from_tid(&*tid) {
+            Some(row) if any => moved::changed_cold(rel, row).unwrap_or(row),
+            Some(row) => row,
+            None => {
+                let fetch = heap().tuple_fetch_row_version.unwrap_unchecked();
+                if !fetch(rel, tid, snapshot, slot) {
+                    return false;
+                }
+                match moved::changed_hot(rel, slot) {
+                    Some(row) if any => row,
+                    _ => return !moved::hides_hot(rel, slot, snapshot),
+                }
+            }
         };
         howdah_bridge::slot::clear(slot);
-        let any = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_ANY;
         any && (last_row::recall(rel, row, slot) || fetch_held(rel, row, slot))
             || PointReader::new().fetch(rel, row, snapshot, slot)
     }

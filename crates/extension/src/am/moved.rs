@@ -1,8 +1,17 @@
 //! Following rows that a snapshot sees at an old place to where they are now.
 //!
-//! Two want to know what has become of them there. A serializable transaction locks the row at its new place too
+//! Three want to know what has become of them there. A serializable transaction locks the row at its new place too
 //! ([`super::serializable`]); and who has changed the row there himself must not see it any more
 //! ([`elsewhere`]). All others read on without a look.
+//!
+//! AFTER triggers want to know it, too. The executor names a row by the TID that its snapshot shows; if the row was moved
+//! meanwhile, it is changed at its new place ([`super::modify`]), and the executor does not learn which that is. After the
+//! change it fetches the old version by the TID it knows, under `SnapshotAny`, and a deferred trigger fetches it again at
+//! commit by the TID in that slot. On heap the old version stays until the transaction that changed it ends. Here the
+//! version at the old place carries the xmax of the mover: the statement's snapshot keeps it, but in read committed VACUUM
+//! may remove it before the commit, and another row may take its place. So the fetch returns the version that
+//! carries this transaction's mark ([`changed_hot`], [`changed_cold`]), with its TID. That one stays: its group is
+//! locked until this transaction ends, and no horizon passes a mark of a running transaction.
 
 use howdah_bridge::hot::moved_to;
 use howdah_bridge::predicate::{is_serializable, lock_row};
@@ -11,7 +20,7 @@ use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::pg_sys;
 
 use crate::errors::{ColdError, or_raise};
-use crate::store::directory;
+use crate::store::directory::{self, GroupEntry};
 use crate::store::marks::{self, elsewhere};
 
 /// Whether rows that the snapshot sees are to be followed.
@@ -111,9 +120,8 @@ unsafe fn follow(
             if is_serializable() {
                 lock_row(rel, row, snapshot);
             }
-            let in_force = &raw mut pg_sys::SnapshotSelfData;
-            if let Some(placed) = directory::group_of(store, row, in_force)? {
-                return marks::hides(store, &placed.entry, row, snapshot);
+            if let Some(entry) = entry_now(store, row)? {
+                return marks::hides(store, &entry, row, snapshot);
             }
             match moved_on(store, row)? {
                 None => return Ok(false),
@@ -123,10 +131,74 @@ unsafe fn follow(
     }
 }
 
-/// Where a row is whose group is gone.
-unsafe fn moved_on(store: &ColdStore, row: RowNumber) -> Result<Option<RowNumber>, ColdError> {
+/// Where this transaction has changed a hot row that was moved meanwhile; `None` if it was not, or by others.
+///
+/// # Safety
+/// `rel` is open and locked; the slot holds a hot row of it, pinned.
+pub unsafe fn changed_hot(
+    rel: pg_sys::Relation,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> Option<RowNumber> {
+    if !elsewhere::any_changed() {
+        return None;
+    }
+    // SAFETY: as for this function.
+    unsafe {
+        let header = (*(*slot.cast::<pg_sys::BufferHeapTupleTableSlot>())
+            .base
+            .tuple)
+            .t_data;
+        let to = moved_to(header)?;
+        if !pg_sys::TransactionIdDidCommit((*header).t_choice.t_heap.t_xmax) {
+            return None;
+        }
+        let store = ColdStore::open(rel, pg_sys::AccessShareLock)?;
+        or_raise((*rel).rd_id, changed_from(&store, to))
+    }
+}
+
+/// The same for a cold row whose group was merged meanwhile.
+///
+/// # Safety
+/// `rel` is open and locked.
+pub unsafe fn changed_cold(rel: pg_sys::Relation, row: RowNumber) -> Option<RowNumber> {
+    if !elsewhere::any_changed() {
+        return None;
+    }
+    // SAFETY: as for this function.
+    unsafe {
+        let store = ColdStore::open(rel, pg_sys::AccessShareLock)?;
+        let changed = match moved_on(&store, row) {
+            Ok(Some(next)) => changed_from(&store, next),
+            other => other,
+        };
+        or_raise((*rel).rd_id, changed)
+    }
+}
+
+/// Where this transaction has changed a row, going on from a place that it was moved to.
+fn changed_from(store: &ColdStore, mut row: RowNumber) -> Result<Option<RowNumber>, ColdError> {
+    loop {
+        if let Some(entry) = entry_now(store, row)? {
+            let mark = marks::of_row(store, &entry, row)?;
+            return Ok(mark.and_then(|mark| mark.own).map(|_| row));
+        }
+        match moved_on(store, row)? {
+            None => return Ok(None),
+            Some(next) => row = next,
+        }
+    }
+}
+
+/// The group of a row, if it is in force.
+fn entry_now(store: &ColdStore, row: RowNumber) -> Result<Option<GroupEntry>, ColdError> {
     let in_force = &raw mut pg_sys::SnapshotSelfData;
-    if directory::group_of(store, row, in_force)?.is_some() {
+    Ok(directory::group_of(store, row, in_force)?.map(|placed| placed.entry))
+}
+
+/// Where a row is whose group is gone.
+fn moved_on(store: &ColdStore, row: RowNumber) -> Result<Option<RowNumber>, ColdError> {
+    if entry_now(store, row)?.is_some() {
         return Ok(None);
     }
     let Some(group) = directory::nearest_group(store, row) else {

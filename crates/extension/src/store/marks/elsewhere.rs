@@ -75,6 +75,12 @@ pub fn reset() {
     }
 }
 
+/// Whether this transaction may have changed rows that a snapshot of its own sees elsewhere.
+#[inline]
+pub fn any_changed() -> bool {
+    ANY_CHANGED.get()
+}
+
 /// Whether this transaction would see rows of the table again that it has changed, if the ways to them were lost.
 pub fn needs_ways(table: pg_sys::Oid) -> bool {
     CHANGED.with_borrow(|tables| tables.contains(&table))
