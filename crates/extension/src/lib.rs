@@ -31,7 +31,7 @@ mod store;
 mod types;
 mod utility;
 
-use howdah_bridge::cold_lock::locker;
+use howdah_bridge::cold_lock::{MAINTAINERS, locker};
 use howdah_bridge::shared_memory::{self, AnyArea};
 use pgrx::{pg_guard, pg_sys};
 
@@ -43,6 +43,7 @@ static SHARED_AREAS: &[&dyn AnyArea] = &[
     &store::marks::unmarked::UNMARKED,
     &store::changes::CHANGES,
     &locker::LOCKERS,
+    &MAINTAINERS,
 ];
 
 /// Called when the library is loaded.

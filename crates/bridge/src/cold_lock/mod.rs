@@ -22,13 +22,15 @@
 //! meanwhile, so that there is one queue; but not who holds the row in another mode already, whom the queue may
 //! be waiting for. So who may share a row with its holders passes those who wait for it, and a deadlock is found
 //! with whom it is found on heap. A lock that is given back after a look at the row is nobody's to wait for, and
-//! one that goes with a subtransaction is waited for no longer than that: see [`locker`].
+//! one that goes with a subtransaction is waited for no longer than that: see [`locker`]. Maintenance, which locks
+//! whole groups for a moment, is waited for under NOWAIT and SKIP LOCKED as well: see [`maintenance`].
 //!
 //! ```text
 //!   turn   LOCKTAG_TUPLE (cold block, offset | 0x8000)       while waiting
 //! ```
 
 pub mod locker;
+pub(crate) mod maintenance;
 
 use pgrx::pg_sys;
 
@@ -36,6 +38,7 @@ use crate::ffi::{self, quiet};
 use crate::memory;
 use crate::tid::{FIRST_COLD_BLOCK, RowNumber};
 use locker::RowName;
+pub use maintenance::MAINTAINERS;
 
 /// What is done with a row, from weak to strong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -179,21 +182,30 @@ impl Locks {
         held(&self.row(row, 0), lock.on_row())
     }
 
-    /// Announces work on rows of the group; `false` if it would have to wait and may not. `is_first` if this
-    /// transaction has not locked anything of it yet.
+    /// Announces work on rows of the group; `false` if it would have to wait for another transaction's work and may
+    /// not. `is_first` if this transaction has not locked anything of it yet.
     pub fn lock_group(self, group: u32, lock: RowLock, wait: Wait, is_first: bool) -> bool {
         (!is_first && self.holds_group(group, lock))
-            || acquire(&self.group(group), lock.on_group(), wait).is_some()
+            || maintenance::acquire_past(&self.group(group), lock.on_group(), wait)
     }
 
     /// Locks all rows of the group; `false` if it would have to wait and may not.
     pub fn lock_in_bulk(self, group: u32, lock: RowLock, wait: Wait) -> bool {
-        self.holds_bulk(group, lock) || acquire(&self.group(group), lock.in_bulk(), wait).is_some()
+        self.holds_bulk(group, lock)
+            || try_acquire(&self.group(group), lock.in_bulk(), wait).is_some()
     }
 
-    /// Gives back one [`Locks::lock_in_bulk`] before the transaction ends.
-    pub fn unlock_bulk(self, group: u32, lock: RowLock) {
-        release(&self.group(group), lock.in_bulk());
+    /// Locks all rows of the group for a moment, without a row lock of a user; `false` if a transaction works on
+    /// them. Other backends wait for this lock even where they wait for no other, so its holder must not wait for
+    /// them, nor lock rows for a user in the same transaction.
+    pub fn lock_for_maintenance(self, group: u32) -> bool {
+        maintenance::announce();
+        self.lock_in_bulk(group, RowLock::Update, Wait::Not)
+    }
+
+    /// Gives back one [`Locks::lock_for_maintenance`] before the transaction ends.
+    pub fn unlock_for_maintenance(self, group: u32) {
+        release(&self.group(group), RowLock::Update.in_bulk());
     }
 
     /// Locks a row whose group is locked for it, if nobody is in the way; whether it was not locked so before. Others
@@ -201,7 +213,7 @@ impl Locks {
     pub fn try_row(self, row: RowNumber, lock: RowLock) -> Option<bool> {
         let tag = self.row(row, 0);
         locker::look_at(RowName::of(&tag), lock);
-        let taken = acquire(&tag, lock.on_row(), Wait::Not);
+        let taken = try_acquire(&tag, lock.on_row(), Wait::Not);
         if taken != Some(true) {
             locker::decided();
         }
@@ -220,7 +232,7 @@ impl Locks {
         if held_at_all(&self.row(row, 0)) {
             return None;
         }
-        acquire(&turn, mode, Wait::Forever);
+        try_acquire(&turn, mode, Wait::Forever);
         Some(Turn { turn, mode })
     }
 
@@ -363,7 +375,8 @@ fn release(tag: &pg_sys::LOCKTAG, mode: u32) {
     unsafe { quiet::LockRelease(tag, mode as pg_sys::LOCKMODE, false) };
 }
 
-fn acquire(tag: &pg_sys::LOCKTAG, mode: u32, wait: Wait) -> Option<bool> {
+/// Whether the lock was not held before; `None` if it was refused.
+fn try_acquire(tag: &pg_sys::LOCKTAG, mode: u32, wait: Wait) -> Option<bool> {
     use pg_sys::LockAcquireResult::{LOCKACQUIRE_NOT_AVAIL, LOCKACQUIRE_OK};
     // SAFETY: the tag is copied. May wait, and raise an ERROR for a deadlock or a timeout; nothing
     // of ours needs undoing then.

@@ -5,15 +5,19 @@
 //!
 //! ```text
 //!   no cold link, or its mover is void   -> heap's own code, under our pin
-//!   mover still running                  -> wait, skip or fail here, then look again
+//!   mover still running                  -> wait here, then look again
 //!   mover committed                      -> the row is cold: TM_Updated with the cold TID
 //! ```
+//!
+//! The mover is waited for under NOWAIT and SKIP LOCKED as well, and lock_timeout does not count the wait: it has
+//! locked no row (see [`maintenance`]).
 //!
 //! The pin that is kept over heap's call is what makes the look binding: the mover stamps only
 //! under a cleanup lock, which it cannot get while the pin is held.
 
 use pgrx::pg_sys;
 
+use crate::cold_lock::maintenance;
 use crate::tid::{block_of, is_cold};
 
 /// A pin on the page of a hot row.
@@ -37,20 +41,13 @@ pub enum Meeting {
         ctid: pg_sys::ItemPointerData,
         xmax: pg_sys::TransactionId,
     },
-    /// The row is being moved and the caller does not want to wait.
-    WouldBlock,
 }
 
-/// Looks at the row at `tid`, waiting for a running mover as `wait_policy` says. Under
-/// `LockWaitError` a running mover raises the ERROR that heap raises for a locked row.
+/// Looks at the row at `tid` once no mover is at work on it.
 ///
 /// # Safety
 /// `rel` is an open heap relation; `tid` is a hot TID inside it.
-pub unsafe fn meet(
-    rel: pg_sys::Relation,
-    tid: pg_sys::ItemPointerData,
-    wait_policy: pg_sys::LockWaitPolicy::Type,
-) -> Meeting {
+pub unsafe fn meet(rel: pg_sys::Relation, tid: pg_sys::ItemPointerData) -> Meeting {
     loop {
         // SAFETY: as for this function.
         let (pin, link) = unsafe { look(rel, &tid) };
@@ -71,10 +68,21 @@ pub unsafe fn meet(
         }
         drop(pin);
         // SAFETY: no page lock is held while waiting.
-        if !unsafe { wait_for(rel, tid, xmax, wait_policy) } {
-            return Meeting::WouldBlock;
-        }
+        unsafe { wait_for_mover(rel, tid, xmax) };
     }
+}
+
+/// As [`meet`], before a call of heap's code that would wait for a mover by itself, if `lock_timeout` would count that
+/// wait. A row that was found hot is not stamped as long as the result lives.
+///
+/// # Safety
+/// As for [`meet`].
+pub unsafe fn meet_if_timed(
+    rel: pg_sys::Relation,
+    tid: pg_sys::ItemPointerData,
+) -> Option<Meeting> {
+    // SAFETY: as for this function.
+    maintenance::is_timed().then(|| unsafe { meet(rel, tid) })
 }
 
 /// What an update's link leads to.
@@ -198,7 +206,26 @@ unsafe fn look(
     }
 }
 
-/// Waits for the mover; `false` if the policy is to skip. Mirrors `heap_lock_tuple`.
+/// Waits for the end of the mover's transaction. A mover waits for no lock once it has stamped a row, so that naps
+/// hide no deadlock.
+unsafe fn wait_for_mover(
+    rel: pg_sys::Relation,
+    mut tid: pg_sys::ItemPointerData,
+    xmax: pg_sys::TransactionId,
+) {
+    // SAFETY: the relation is open; no page lock is held.
+    unsafe {
+        if !maintenance::is_timed() {
+            pg_sys::XactLockTableWait(xmax, rel, &mut tid, pg_sys::XLTW_Oper::XLTW_Lock);
+            return;
+        }
+        while pg_sys::TransactionIdIsInProgress(xmax) {
+            maintenance::nap(pg_sys::LockTagType::LOCKTAG_TRANSACTION);
+        }
+    }
+}
+
+/// Waits for another transaction; `false` if the policy is to skip. Mirrors `heap_lock_tuple`.
 unsafe fn wait_for(
     rel: pg_sys::Relation,
     mut tid: pg_sys::ItemPointerData,

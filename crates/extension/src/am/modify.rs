@@ -4,6 +4,7 @@
 //! Speculative inserts are always hot. Changes of hot rows are heap's, changes of cold rows and
 //! all row locks are those of [`super::cold_rows`].
 
+use howdah_bridge::hot::lock::meet_if_timed;
 use howdah_bridge::slot::tid_of_copy;
 use howdah_bridge::tid::RowNumber;
 use pgrx::{pg_guard, pg_sys};
@@ -145,6 +146,7 @@ unsafe extern "C-unwind" fn tuple_delete(
         let mut result = pg_sys::TM_Result::TM_Ok;
         let mut row = RowNumber::from_tid(&*tid);
         if row.is_none() {
+            let _met = meet_if_timed(rel, *tid);
             result = (heap().tuple_delete.unwrap_unchecked())(
                 rel,
                 tid,
@@ -187,6 +189,7 @@ unsafe extern "C-unwind" fn tuple_update(
         let mut result = pg_sys::TM_Result::TM_Ok;
         let mut row = RowNumber::from_tid(&*otid);
         if row.is_none() {
+            let _met = meet_if_timed(rel, *otid);
             result = (heap().tuple_update.unwrap_unchecked())(
                 rel,
                 otid,

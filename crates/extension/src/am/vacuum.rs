@@ -26,7 +26,7 @@
 //!
 //! A crash or an error after some indexes were cleaned leaves no note: the next VACUUM starts over.
 
-use howdah_bridge::cold_lock::{Locks, RowLock, Wait};
+use howdah_bridge::cold_lock::Locks;
 use howdah_bridge::relation::{ensure_first_page, main_fork_blocks, name_of};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
@@ -168,13 +168,13 @@ unsafe fn fold_marks(table: pg_sys::Relation, store: &ColdStore, cold: &Survey) 
     let locks = unsafe { Locks::of(table) };
     for marked in cold.uncleaned() {
         let group = marked.placed.entry.group();
-        if !locks.lock_in_bulk(group, RowLock::Update, Wait::Not) {
+        if !locks.lock_for_maintenance(group) {
             continue;
         }
         stop_point!("vacuum_fold");
         let folded = marks::fold(store, &marked.placed, &marked.uncleaned);
         stop_point!("vacuum_folded");
-        locks.unlock_bulk(group, RowLock::Update);
+        locks.unlock_for_maintenance(group);
         // SAFETY: the table is open.
         or_raise(unsafe { (*table).rd_id }, folded);
         pgrx::check_for_interrupts!();

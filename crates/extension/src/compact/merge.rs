@@ -19,7 +19,7 @@
 
 use std::collections::HashSet;
 
-use howdah_bridge::cold_lock::{Locks, RowLock, Wait};
+use howdah_bridge::cold_lock::Locks;
 use howdah_bridge::predicate;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
@@ -215,8 +215,7 @@ unsafe fn replace(
         stop_point!("merge_delete");
         let locks = Locks::of(table.raw());
         for (nth, old) in run.iter().enumerate() {
-            if !locks.lock_in_bulk(old.group(), RowLock::Update, Wait::Not) || changed(store, old)?
-            {
+            if !locks.lock_for_maintenance(old.group()) || changed(store, old)? {
                 return Ok(Merge::Refused(vec![old.group()]));
             }
             if old.seen_rows() > 0

@@ -53,6 +53,7 @@ impl StepTable {
         // change nothing that a serializable transaction could notice.
         unsafe {
             pg_sys::XactIsoLevel = pg_sys::XACT_READ_COMMITTED as i32;
+            commit_locally();
             if !wait && !pg_sys::ConditionalLockRelationOid(table, LOCK as pg_sys::LOCKMODE) {
                 return None;
             }
@@ -109,6 +110,30 @@ impl Drop for StepTable {
             pg_sys::AtEOXact_GUC(false, self.guc_level);
             pg_sys::SetUserIdAndSecContext(self.user, self.security_context);
             pg_sys::PopActiveSnapshot();
+        }
+    }
+}
+
+/// Has the running transaction wait for no standby when it commits. It holds rows of users until then, and changes
+/// nothing that they could miss on a standby: rows are the same, here or there.
+///
+/// # Safety
+/// The transaction has just begun.
+unsafe fn commit_locally() {
+    let local = pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
+    // SAFETY: plain read of a setting; changed until the transaction ends.
+    unsafe {
+        if pg_sys::synchronous_commit > local as i32 {
+            pg_sys::set_config_option(
+                c"synchronous_commit".as_ptr(),
+                c"local".as_ptr(),
+                pg_sys::GucContext::PGC_USERSET,
+                pg_sys::GucSource::PGC_S_SESSION,
+                pg_sys::GucAction::GUC_ACTION_LOCAL,
+                true,
+                0,
+                false,
+            );
         }
     }
 }

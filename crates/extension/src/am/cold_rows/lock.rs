@@ -48,7 +48,7 @@ pub unsafe fn lock(
                         lock_cold(rel, row, slot, cid, mode, wait_policy, flags, &mut failure);
                     (result, failure)
                 }
-                None => match meet(rel, at, wait_policy) {
+                None => match meet(rel, at) {
                     Meeting::Hot(_pin) => {
                         let result = (heap().tuple_lock.unwrap_unchecked())(
                             rel,
@@ -67,7 +67,6 @@ pub unsafe fn lock(
                         (*tmfd).traversed |= traversed;
                         return result;
                     }
-                    Meeting::WouldBlock => return TM_WouldBlock,
                     Meeting::Moved { ctid, xmax } => (
                         TM_Updated,
                         pg_sys::TM_FailureData {

@@ -1,0 +1,102 @@
+//! Waiting for maintenance, which locks no rows.
+//!
+//! VACUUM and merges lock whole row groups for a moment, and a mover keeps the rows that it has stamped until it
+//! commits. None of these is a row lock of a user: `NOWAIT` must not fail there, `SKIP LOCKED` must not skip the row, and
+//! `lock_timeout` must not count the wait.
+//!
+//! The lock manager cannot tell such a holder from a user's transaction that has locked a whole group. So a
+//! transaction that maintains groups announces itself in shared memory, one word per backend, before it takes the lock:
+//!
+//! ```text
+//!   maintenance   word := its local transaction id   lock the group
+//!   other         lock refused   list the holders   does each holder's word name its own transaction?
+//! ```
+//!
+//! The word is never cleared. It names a transaction whose group locks go with it at the latest, and that locks no rows for
+//! a user; the same local id comes again after four billion transactions of one backend.
+//!
+//! The wait is a series of naps, not a place in the lock's queue: there lock_timeout would count, and a
+//! user's lock that is granted in between would be waited for as well. No deadlock can hide in it. While maintenance
+//! keeps others away it waits for none of them: a group is locked without waiting, a page is stamped under a
+//! conditional cleanup lock, and index entries, which may wait, are inserted before.
+//!
+//! A backend that may wait for any lock, and for as long as it takes, uses the queue: there deadlocks are detected, and a
+//! compaction worker that blocks it for `deadlock_timeout` is cancelled.
+//!
+//! A crash empties the words along with the locks. A standby takes no such locks.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pgrx::pg_sys;
+
+use super::{Wait, conflicts, try_acquire};
+use crate::shared_memory::{PerBackend, Shareable};
+
+/// One per backend.
+pub static MAINTAINERS: PerBackend<Maintainer> =
+    PerBackend::new(c"howdah maintainers of row groups");
+
+/// The local id of the last transaction of a backend that has maintained row groups.
+pub struct Maintainer(AtomicU32);
+
+// SAFETY: an atomic; zero is no transaction's id.
+unsafe impl Shareable for Maintainer {}
+
+/// How long a nap lasts. Maintenance keeps others away for the end of its transaction, or for one group.
+const NAP_MS: std::ffi::c_long = 1;
+/// The wait event's class `Lock`, of `wait_classes.h`: what `pg_stat_activity` shows for a place in the queue.
+const LOCK_WAITS: u32 = 0x0300_0000;
+
+/// Says that the running transaction maintains row groups. Call before it locks one.
+pub(super) fn announce() {
+    // SAFETY: plain reads of globals; a backend has a process entry.
+    let (backend, transaction) = unsafe { (pg_sys::MyProcNumber, (*pg_sys::MyProc).vxid.lxid) };
+    if let Some(maintainer) = MAINTAINERS.get(backend) {
+        // Taking the lock makes it known to whoever sees the lock.
+        maintainer.0.store(transaction, Ordering::Release);
+    }
+}
+
+fn is_maintenance(holder: &pg_sys::VirtualTransactionId) -> bool {
+    MAINTAINERS
+        .get(holder.procNumber)
+        .is_some_and(|maintainer| maintainer.0.load(Ordering::Acquire) == holder.localTransactionId)
+}
+
+/// Whether waits for locks have a bound that naps do not count to.
+pub(crate) fn is_timed() -> bool {
+    // SAFETY: plain read of a setting.
+    unsafe { pg_sys::LockTimeout > 0 }
+}
+
+/// Sleeps for a moment; shown as a wait for a lock of this kind.
+pub(crate) fn nap(kind: pg_sys::LockTagType::Type) {
+    let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+    // SAFETY: the process' own latch; its owner resets it before it looks for interrupts.
+    unsafe {
+        pg_sys::WaitLatch(pg_sys::MyLatch, events as i32, NAP_MS, LOCK_WAITS | kind);
+        pg_sys::ResetLatch(pg_sys::MyLatch);
+    }
+    pgrx::check_for_interrupts!();
+}
+
+/// Takes a lock on a group, waiting for maintenance in any case; `false` if a user's transaction holds it in a mode that
+/// conflicts and may not be waited for.
+pub(super) fn acquire_past(tag: &pg_sys::LOCKTAG, mode: u32, wait: Wait) -> bool {
+    if wait == Wait::Not || is_timed() {
+        let mut was_free = false;
+        while try_acquire(tag, mode, Wait::Not).is_none() {
+            let holders = conflicts(tag, mode);
+            if !holders.iter().all(is_maintenance) || (was_free && holders.is_empty()) {
+                return wait == Wait::Forever && try_acquire(tag, mode, wait).is_some();
+            }
+            // Without holders it was released meanwhile, or another backend's place in the queue conflicts.
+            was_free = holders.is_empty();
+            if !was_free {
+                nap(pg_sys::LockTagType::LOCKTAG_PAGE);
+            }
+        }
+        return true;
+    }
+    try_acquire(tag, mode, wait).is_some()
+}
