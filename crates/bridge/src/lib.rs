@@ -21,6 +21,7 @@
 //!             ──> malloc             freed memory kept for the next row group
 //!             ──> memory             small allocations
 //!             ──> proc_flags         what this process is to others
+//!             ──> recovery_conflict  what standbys must resolve before they replay a change
 //!             ──> ffi                functions pgrx does not bind
 //! ```
 //!
@@ -40,6 +41,7 @@ pub mod malloc;
 pub mod memory;
 pub mod predicate;
 pub mod proc_flags;
+pub mod recovery_conflict;
 pub mod relation;
 pub mod rewrite;
 pub mod security_label;

@@ -6,6 +6,7 @@
 //!   checks        what must hold of a table: equal to its heap twin, sound indexes, unique places
 //!   death         backends killed at a named step
 //!   differential  generated statements on heap and howdah
+//!   replay        a standby's replay that old snapshots hold up, and what becomes of them
 //!   settings      numbers from the environment, for longer runs
 //! ```
 //!
@@ -18,4 +19,5 @@ pub mod checks;
 pub mod cluster;
 pub mod death;
 pub mod differential;
+pub mod replay;
 pub mod settings;

@@ -24,9 +24,15 @@
 //! from birth or changed in place, under the lock on the whole group; taking the folded marks
 //! away is compaction's business.
 //!
+//! Standbys: index entries go and bits are set without MVCC, which a snapshot on a standby (where no `hot_standby_feedback`
+//! has told of it here) would notice as rows that are gone too soon. So the latest transaction that made one of the
+//! rows dead is logged first, as a snapshot conflict ([`howdah_bridge::recovery_conflict`]): replay waits for, or
+//! cancels, snapshots that do not see it as finished. One record per VACUUM that removes anything.
+//!
 //! A crash or an error after some indexes were cleaned leaves no note: the next VACUUM starts over.
 
 use howdah_bridge::cold_lock::Locks;
+use howdah_bridge::recovery_conflict;
 use howdah_bridge::relation::{ensure_first_page, main_fork_blocks, name_of};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
@@ -148,6 +154,7 @@ unsafe fn clean_indexes(
             return removed;
         }
         stop_point!("vacuum_surveyed");
+        recovery_conflict::log(table, cold.conflict_horizon());
         for_each_index(table, pg_sys::RowExclusiveLock, |index| {
             if !is_hot_only(index) {
                 removed.entry_count += clean_index(table, index, params, strategy, cold);

@@ -80,14 +80,27 @@ pub fn entries_not_dead(
     store: &ColdStore,
     oldest_xmin: pg_sys::TransactionId,
 ) -> Result<Vec<FatedEntry>, ColdError> {
+    Ok(entries_and_last_deleter(store, oldest_xmin)?.0)
+}
+
+/// The same, with the latest transaction that deleted an entry which is dead to everyone now: not a normal one if there
+/// is none. Entries that were pruned already are not counted: heap has logged their horizon.
+pub fn entries_and_last_deleter(
+    store: &ColdStore,
+    oldest_xmin: pg_sys::TransactionId,
+) -> Result<(Vec<FatedEntry>, pg_sys::TransactionId), ColdError> {
     let mut judged = Vec::new();
+    let mut last_deleter = pg_sys::InvalidTransactionId;
     let mut judge = |tuple: pg_sys::HeapTuple, buffer: pg_sys::Buffer| {
         use pg_sys::HTSV_Result::*;
         // SAFETY: judges are called with the buffer pinned and share-locked.
         unsafe {
             let header = (*tuple).t_data;
             let fate = match pg_sys::HeapTupleSatisfiesVacuum(tuple, oldest_xmin, buffer) {
-                HEAPTUPLE_DEAD => return false,
+                HEAPTUPLE_DEAD => {
+                    pg_sys::HeapTupleHeaderAdvanceConflictHorizon(header, &mut last_deleter);
+                    return false;
+                }
                 HEAPTUPLE_RECENTLY_DEAD => Fate::RecentlyDead,
                 HEAPTUPLE_INSERT_IN_PROGRESS => Fate::Arriving(howdah_bridge::hot::xmin_of(header)),
                 HEAPTUPLE_DELETE_IN_PROGRESS => {
@@ -100,13 +113,13 @@ pub fn entries_not_dead(
         true
     };
     let entries = directory::groups_where(store, &mut judge)?;
-    Ok(entries
+    let entries = entries
         .into_iter()
         .zip(judged)
         .map(|(placed, (fate, stamp))| FatedEntry {
             placed,
             fate,
             stamp,
-        })
-        .collect())
+        });
+    Ok((entries.collect(), last_deleter))
 }

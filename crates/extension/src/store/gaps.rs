@@ -41,6 +41,7 @@ pub struct Survey {
     entries: Vec<FatedEntry>,
     pub gaps: Gaps,
     marked: Vec<MarkedGroup>,
+    last_deleter: pg_sys::TransactionId,
 }
 
 /// A live group with marked rows.
@@ -49,6 +50,7 @@ pub struct MarkedGroup {
     hidden_rows: u32,
     /// Rows hidden from everybody, which indexes may still know.
     pub uncleaned: RowSet,
+    last_hider: pg_sys::TransactionId,
 }
 
 impl Survey {
@@ -59,9 +61,10 @@ impl Survey {
             let Some((_, mark)) = directory::high_water(store)? else {
                 return Ok::<_, ColdError>(None);
             };
-            Ok(Some((mark, fate::entries_not_dead(store, oldest_xmin)?)))
+            let entries = fate::entries_and_last_deleter(store, oldest_xmin)?;
+            Ok(Some((mark, entries)))
         })?;
-        let Some((high_water, entries)) = read else {
+        let Some((high_water, (entries, last_deleter))) = read else {
             return Ok(None);
         };
         let marked = entries
@@ -73,6 +76,7 @@ impl Survey {
             gaps: Gaps::between(entries.iter().map(|e| &e.placed.entry), high_water),
             entries,
             marked,
+            last_deleter,
         }))
     }
 
@@ -98,6 +102,13 @@ impl Survey {
             .partition_point(|m| m.placed.entry.first_row <= row);
         let marked = after.checked_sub(1).map(|i| &self.marked[i]);
         marked.is_some_and(|m| m.is_uncleaned(row)) || self.gaps.contain(row)
+    }
+
+    /// The latest transaction that made any row dead of those that [`is_dead`](Self::is_dead) names: a snapshot that does not
+    /// see it as finished may still need the row's index entries and the mark that hides it.
+    pub fn conflict_horizon(&self) -> pg_sys::TransactionId {
+        let hiders = self.uncleaned().map(|marked| marked.last_hider);
+        hiders.fold(self.last_deleter, marks::younger)
     }
 
     /// Groups that count as live.
@@ -129,6 +140,7 @@ impl MarkedGroup {
             placed,
             hidden_rows: fates.gone.len() + dead.count() as u32,
             uncleaned,
+            last_hider: fates.last_hider,
         })
     }
 

@@ -38,6 +38,11 @@
 //!   swaps in, so value ids stay valid; out-of-line values of hot rows keep their ids likewise. So
 //!   whatever keeps its id is written before the first new id is chosen.
 //!
+//! Standbys. The new table holds nothing that only snapshots before the horizon would see. A standby's session that has read
+//! the table conflicts with the exclusive lock; one with such a snapshot that has not would find rows missing, or
+//! rows that are too young. So the horizon is logged as a snapshot conflict ([`howdah_bridge::recovery_conflict`]), before the
+//! commit swaps the files in. PostgreSQL's own rewrite of a heap does not, nor does this one for a table without a cold side.
+//!
 //! Locks: the server holds both tables exclusively. An ERROR or a crash leaves files that nobody knows:
 //! the commit swaps them in.
 
@@ -45,6 +50,7 @@ mod cold;
 mod hot;
 mod order;
 
+use howdah_bridge::recovery_conflict;
 use howdah_bridge::rewrite::bar_key_sharers;
 use howdah_bridge::tuple_sort::TupleSort;
 use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
@@ -120,6 +126,9 @@ unsafe extern "C-unwind" fn relation_copy_for_cluster(
         };
         let mut counts = Counts::default();
         let cold = or_raise(oid, ColdCopy::open(&work));
+        if cold.is_some() {
+            recovery_conflict::log(old_table, recovery_conflict::before(work.horizon));
+        }
         let mut order = None;
         if let Some(cold) = &cold
             && is_btree(old_index)

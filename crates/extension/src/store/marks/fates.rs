@@ -4,7 +4,7 @@ use howdah_bridge::store::{ColdStore, Visited};
 use pgrx::pg_sys;
 
 use super::shown::writer_of;
-use super::{hidden_where, with_pending};
+use super::{hidden_where, with_pending, younger};
 use crate::errors::ColdError;
 use crate::store::directory::GroupEntry;
 use crate::store::row_set::RowSet;
@@ -13,6 +13,8 @@ use crate::store::row_set::RowSet;
 pub struct RowFates {
     /// Hidden from everybody.
     pub gone: RowSet,
+    /// The latest transaction that hid one of these; not a normal one if all that says so is frozen.
+    pub last_hider: pg_sys::TransactionId,
     /// Hidden by our own transaction or a committed one; old snapshots may see them.
     pub dead: RowSet,
     /// Being hidden by a running transaction.
@@ -34,24 +36,26 @@ pub fn fates(
             if own.is_some() {
                 Status::Committed
             } else if xid == pg_sys::FrozenTransactionId {
-                Status::Old
+                Status::Old(xid)
             } else if pg_sys::TransactionIdIsInProgress(xid) {
                 Status::Running(xid)
             } else if !pg_sys::TransactionIdDidCommit(xid) {
                 Status::Void
             } else if pg_sys::TransactionIdPrecedes(xid, horizon) {
-                Status::Old
+                Status::Old(xid)
             } else {
                 Status::Committed
             }
         }
     };
-    let mut leaving_with = None;
+    let (mut leaving_with, mut last_hider) = (None, pg_sys::InvalidTransactionId);
     let mut where_status = |wanted: fn(&Status) -> bool| {
         hidden_where(store, entry, &mut |shown| {
             let status = writer_status(shown);
-            if let Status::Running(xid) = status {
-                leaving_with = Some(xid);
+            match status {
+                Status::Running(xid) => leaving_with = Some(xid),
+                Status::Old(xid) => last_hider = younger(last_hider, xid),
+                Status::Committed | Status::Void => {}
             }
             wanted(&status)
         })
@@ -60,9 +64,10 @@ pub fn fates(
     let leaving = where_status(|status| matches!(status, Status::Running(_)))?.unwrap_or_default();
     let dead = where_status(|status| matches!(status, Status::Committed))?;
     let dead = with_pending(store, entry, dead, |_| true).unwrap_or_default();
-    let gone = where_status(|status| matches!(status, Status::Old))?.unwrap_or_default();
+    let gone = where_status(|status| matches!(status, Status::Old(_)))?.unwrap_or_default();
     Ok(RowFates {
         gone,
+        last_hider,
         dead,
         leaving,
         leaving_with,
@@ -72,7 +77,7 @@ pub fn fates(
 /// What became of the writer of a mark.
 enum Status {
     /// Committed, and everybody's snapshot knows it.
-    Old,
+    Old(pg_sys::TransactionId),
     /// Committed, or our own.
     Committed,
     Running(pg_sys::TransactionId),

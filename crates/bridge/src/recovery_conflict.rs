@@ -1,0 +1,155 @@
+//! Snapshot conflicts: what a standby must resolve before it replays a change that old snapshots could not read past.
+//!
+//! ```text
+//!   primary   horizon record ──> changes outside of MVCC: index entries go, bits are set in place
+//!   standby   replays the record: waits for, or cancels, each snapshot with xmin <= horizon ──> replays the changes
+//! ```
+//!
+//! A snapshot needs a standby conflict if it might still see what a change takes away for good. The *horizon* is the
+//! latest transaction whose effects the change takes for granted: a snapshot with a later xmin sees that
+//! transaction as finished, and loses nothing (`snapshotConflictHorizon` in PostgreSQL's sources). Heap puts the horizon into the records
+//! that prune and freeze. What VACUUM does to cold rows is logged by generic WAL and by the index access methods, neither
+//! of which has a place for it.
+//!
+//! The record is `XLOG_BTREE_REUSE_PAGE`. Its redo resolves the conflict and does nothing else: it reads no page, so
+//! that it needs neither a buffer nor a lock here, and no full-page image. A record of heap's
+//! (`XLOG_HEAP2_PRUNE_VACUUM_SCAN` without items) would do the same, but change a page's LSN on the way. A custom
+//! resource manager would have to be loaded wherever WAL is replayed, by PITR of a plain server too.
+//! pg_waldump shows the record as the reuse of a page of the table; of its locator replay reads the database alone.
+//!
+//! Order: WAL order. The caller logs the horizon before it inserts the first record of the change; no flush is needed,
+//! since a page of the change cannot reach disk, nor a standby its record, before an earlier record does.
+//! A crash in between leaves a conflict that nothing follows.
+//!
+//! Logical slots on a standby: a slot's catalog_xmin conflicts only with changes of tables that decoding reads
+//! (`user_catalog_table`), which the record says as heap's own do.
+
+use pgrx::pg_sys;
+
+/// `XLOG_BTREE_REUSE_PAGE` of `access/nbtxlog.h`
+const REUSE_PAGE: u8 = 0xD0;
+
+/// `xl_btree_reuse_page` of `access/nbtxlog.h`
+#[repr(C)]
+struct ReusePage {
+    locator: pg_sys::RelFileLocator,
+    block: pg_sys::BlockNumber,
+    /// A `FullTransactionId`.
+    horizon: u64,
+    is_catalog_rel: bool,
+}
+
+/// `SizeOfBtreeReusePage`
+const REUSE_PAGE_BYTES: u32 = std::mem::offset_of!(ReusePage, is_catalog_rel) as u32 + 1;
+
+/// Logs that what follows in WAL takes away what snapshots need that do not see `horizon` as finished. Nothing is logged if
+/// `horizon` is not a normal transaction id (no snapshot is affected), or where WAL does not
+/// reach standbys.
+///
+/// # Safety
+/// `table` is open and locked; this is not a standby; no buffer is locked.
+pub unsafe fn log(table: pg_sys::Relation, horizon: pg_sys::TransactionId) {
+    // SAFETY: the relation is open. The record is copied by XLogInsert, which may raise an ERROR only before it
+    // inserts anything.
+    unsafe {
+        if !pg_sys::TransactionIdIsNormal(horizon) || !reaches_standbys(table) {
+            return;
+        }
+        let record = ReusePage {
+            locator: (*table).rd_locator,
+            block: 0,
+            horizon: with_epoch(pg_sys::ReadNextFullTransactionId().value, horizon),
+            is_catalog_rel: is_read_by_decoding(table),
+        };
+        pg_sys::XLogBeginInsert();
+        pg_sys::XLogRegisterData((&raw const record).cast(), REUSE_PAGE_BYTES);
+        pg_sys::XLogInsert(pg_sys::RmgrIds::RM_BTREE_ID as pg_sys::RmgrId, REUSE_PAGE);
+    }
+}
+
+/// Logs an exclusive lock on the table that the running transaction does not take here: a standby waits for, or cancels, the
+/// transactions there that hold any lock on the table, and keeps others out until this one has ended.
+///
+/// # Safety
+/// `table` is open and locked; this is not a standby.
+pub unsafe fn lock_on_standbys(table: pg_sys::Relation) {
+    // SAFETY: the relation is open. The transaction gets an id, so that its end is logged.
+    unsafe {
+        if reaches_standbys(table) {
+            let id = (*table).rd_lockInfo.lockRelId;
+            pg_sys::LogAccessExclusiveLock(id.dbId, id.relId);
+        }
+    }
+}
+
+unsafe fn reaches_standbys(table: pg_sys::Relation) -> bool {
+    // SAFETY: the relation is open.
+    unsafe {
+        (*(*table).rd_rel).relpersistence == pg_sys::RELPERSISTENCE_PERMANENT as i8
+            && pg_sys::wal_level >= pg_sys::WalLevel::WAL_LEVEL_REPLICA as i32
+    }
+}
+
+/// `FullTransactionIdFromAllowableAt`: the full id of a transaction not after `next`.
+fn with_epoch(next: u64, xid: pg_sys::TransactionId) -> u64 {
+    let age = (next as u32).wrapping_sub(xid.into_inner());
+    next - u64::from(age)
+}
+
+/// `RelationIsAccessibleInLogicalDecoding`, for tables of users.
+unsafe fn is_read_by_decoding(table: pg_sys::Relation) -> bool {
+    // SAFETY: the relation is open; options of a table are StdRdOptions.
+    unsafe {
+        let options = (*table).rd_options.cast::<pg_sys::StdRdOptions>();
+        pg_sys::wal_level >= pg_sys::WalLevel::WAL_LEVEL_LOGICAL as i32
+            && !options.is_null()
+            && (*options).user_catalog_table
+    }
+}
+
+/// `TransactionIdRetreat`: the last transaction before another one.
+pub fn before(xid: pg_sys::TransactionId) -> pg_sys::TransactionId {
+    let previous = |xid: pg_sys::TransactionId| xid.into_inner().wrapping_sub(1);
+    let mut xid = pg_sys::TransactionId::from_inner(previous(xid));
+    while !pg_sys::TransactionIdIsNormal(xid) {
+        xid = pg_sys::TransactionId::from_inner(previous(xid));
+    }
+    xid
+}
+
+/// The latest transaction that there is: a horizon that no running snapshot is later than.
+pub fn latest() -> pg_sys::TransactionId {
+    // SAFETY: reads a counter in shared memory.
+    let next = unsafe { pg_sys::ReadNextFullTransactionId() }.value;
+    before(pg_sys::TransactionId::from_inner(next as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn xid(value: u32) -> pg_sys::TransactionId {
+        pg_sys::TransactionId::from_inner(value)
+    }
+
+    #[test]
+    fn the_record_has_the_layout_of_postgresql_s() {
+        assert_eq!(std::mem::offset_of!(ReusePage, block), 12);
+        assert_eq!(std::mem::offset_of!(ReusePage, horizon), 16);
+        assert_eq!(REUSE_PAGE_BYTES, 25);
+    }
+
+    #[test]
+    fn transactions_get_the_epoch_they_are_of() {
+        assert_eq!(with_epoch(1_000, xid(999)), 999);
+        assert_eq!(with_epoch((7 << 32) + 5, xid(4)), (7 << 32) + 4);
+        assert_eq!(with_epoch((7 << 32) + 5, xid(u32::MAX)), (7 << 32) - 1);
+    }
+
+    #[test]
+    fn special_ids_are_skipped_backwards() {
+        assert_eq!(before(xid(4)), xid(3));
+        assert_eq!(before(xid(3)), xid(u32::MAX));
+        assert_eq!(before(xid(0)), xid(u32::MAX));
+    }
+}
