@@ -171,6 +171,31 @@ impl ColdStore {
         }
     }
 
+    /// As [`ColdStore::open`], for reading, but `None` also if the TOAST relation or its indexes cannot be locked so at
+    /// once: nothing is waited for.
+    ///
+    /// # Safety
+    /// `table` is an open relation.
+    pub unsafe fn open_at_once(table: pg_sys::Relation) -> Option<ColdStore> {
+        let mode = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+        // SAFETY: as for `open`; a lock that is got is kept to the end of the transaction, as all are.
+        unsafe {
+            let lock = |oid| {
+                pg_sys::CheckRelationOidLockedByMe(oid, mode, true)
+                    || pg_sys::ConditionalLockRelationOid(oid, mode)
+            };
+            let toast_oid = (*(*table).rd_rel).reltoastrelid;
+            if toast_oid == pg_sys::InvalidOid || !lock(toast_oid) {
+                return None;
+            }
+            let store = ColdStore::open(table, pg_sys::AccessShareLock)?;
+            index_oids(store.toast)
+                .into_iter()
+                .all(lock)
+                .then_some(store)
+        }
+    }
+
     /// Opens a TOAST relation by its own OID.
     ///
     /// # Safety

@@ -10,9 +10,13 @@
 //! does; who has locked a page of the store wants none of an index of the table. No lock of
 //! the lock table is asked for, which might be waited for.
 //!
-//! What an index then asks to be told is the youngest transaction that a standby's snapshots must see: that of the
-//! marks that were looked at, or else the horizon, which every mark that counts is older than.
+//! What an index then asks to be told is the snapshot conflict horizon: the latest transaction that a standby's snapshots must
+//! see as finished to need none of the entries. It is computed from the transactions that hid the rows
+//! ([`marks::last_hider`]), not from this moment's horizon of snapshots to come: that may have gone back since the entry was
+//! found dead, by another backend or before a restart. For entries known to be dead the marks are read without
+//! waiting; if the store is locked against readers, the answer is the latest transaction there is, and cancels more than it need.
 
+use howdah_bridge::recovery_conflict;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{pg_guard, pg_sys};
@@ -24,20 +28,6 @@ use crate::store::marks;
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.index_delete_tuples = Some(index_delete_tuples);
-}
-
-/// The youngest transaction that every snapshot of this server sees the end of, or one before it.
-unsafe fn last_removable(rel: pg_sys::Relation) -> pg_sys::TransactionId {
-    // SAFETY: the relation is open; arithmetic on transaction ids as TransactionIdRetreat does it.
-    unsafe {
-        let mut xid = pg_sys::GetOldestNonRemovableTransactionId(rel);
-        loop {
-            xid = pg_sys::TransactionId::from(xid.into_inner().wrapping_sub(1));
-            if pg_sys::TransactionIdIsNormal(xid) {
-                return xid;
-            }
-        }
-    }
 }
 
 #[pg_guard]
@@ -83,7 +73,7 @@ unsafe extern "C-unwind" fn index_delete_tuples(
         }
         let youngest = match state.bottomup {
             true => keep_dead(rel, &mut dead_cold),
-            false => last_removable(rel),
+            false => last_hider(rel, &dead_cold),
         };
         if !dead_cold.is_empty() {
             for entry in &dead_cold {
@@ -96,6 +86,21 @@ unsafe extern "C-unwind" fn index_delete_tuples(
         }
         conflict
     }
+}
+
+/// The latest transaction that hid one of these rows, all of them dead to everybody; not a normal one if nothing that hides them
+/// names its transaction any more.
+unsafe fn last_hider(
+    rel: pg_sys::Relation,
+    entries: &[pg_sys::TM_IndexDelete],
+) -> pg_sys::TransactionId {
+    let mut rows: Vec<RowNumber> = entries.iter().filter_map(row_of).collect();
+    rows.sort_unstable();
+    rows.dedup();
+    // SAFETY: the relation is open.
+    let store = unsafe { ColdStore::open_at_once(rel) };
+    let known = store.and_then(|store| marks::last_hider(&store, &rows).ok());
+    known.unwrap_or_else(recovery_conflict::latest)
 }
 
 /// Keeps the entries of rows whose marks everybody sees; the youngest transaction that wrote one, if any is not frozen.

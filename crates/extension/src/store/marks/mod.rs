@@ -30,6 +30,7 @@ mod dead;
 pub mod elsewhere;
 mod fates;
 mod forward;
+mod hiders;
 mod late;
 mod shown;
 mod single;
@@ -52,6 +53,7 @@ pub use copy::Copying;
 pub use dead::name_dead;
 pub use fates::{RowFates, fates};
 pub use forward::{Route, forward, forwarded};
+pub use hiders::last_hider;
 pub use late::{LateRows, insert_late, late_rows};
 use shown::{in_force, writer_of};
 use single::{decode, key_of, key_ranges, row_of};
@@ -209,7 +211,17 @@ pub fn of_dropped_row(
     group: u32,
     row: RowNumber,
 ) -> Result<Option<Mark>, ColdError> {
-    let entry = GroupEntry {
+    Ok(in_force_of(state_where(
+        store,
+        &any_group(group),
+        row,
+        true,
+    )?))
+}
+
+/// An entry for a group that may be gone: large enough for every row it may have had.
+fn any_group(group: u32) -> GroupEntry {
+    GroupEntry {
         state: GroupState::Stored,
         first_row: RowNumber(u64::from(group) * ROWS_PER_COLD_BLOCK),
         capacity_rows: howdah_columnar::MAX_ROWS as u32,
@@ -219,8 +231,7 @@ pub fn of_dropped_row(
         body_bytes: 0,
         origin: Origin::FROZEN,
         flags: GroupFlags::ROW_MARKS.union(GroupFlags::BITMAPS),
-    };
-    Ok(in_force_of(state_where(store, &entry, row, true)?))
+    }
 }
 
 /// `ItemPointerSetMovedPartitions`

@@ -1,0 +1,114 @@
+//! Who hid rows that are dead to everybody: the snapshot conflict horizon of their index entries.
+//!
+//! A snapshot that sees one of a row's hiders as finished does not see the row: the transaction that wrote the mark, or a bitmap with
+//! the row in it, or one that replaced such a bitmap. The earliest of them is what counts. What cannot be found any more
+//! needs no horizon of its own:
+//! - a frozen mark or bitmap: what froze it has logged a horizon (heap's VACUUM; ours for rows that it folds, see
+//!   [`crate::am::vacuum`]);
+//! - one that was pruned: its deletion was logged as a horizon, by a transaction that came after the hider.
+//!
+//! Locks: called while an index page is locked; takes pages of the store and of its index, one at a time.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use howdah_bridge::store::{ColdStore, Visited};
+use howdah_bridge::tid::RowNumber;
+use pgrx::pg_sys;
+
+use super::bitmap::{BITMAP_ID, bitmap_parts, bitmap_place};
+use super::shown::writer_of;
+use super::single::{key_ranges, row_of};
+use super::{any_group, younger};
+use crate::errors::ColdError;
+use crate::store::directory;
+
+/// Rows so near to each other are looked for together.
+const NEAR: u64 = 32;
+
+/// The earliest transaction known to hide each row.
+type Hiders = BTreeMap<RowNumber, pg_sys::TransactionId>;
+
+/// The latest transaction that a snapshot must see as finished in order to see none of `rows`, which ascend and are
+/// hidden from everybody here; not a normal one if there is none.
+///
+/// # Errors
+/// A damaged bitmap.
+pub fn last_hider(
+    store: &ColdStore,
+    rows: &[RowNumber],
+) -> Result<pg_sys::TransactionId, ColdError> {
+    let mut hiders = Hiders::new();
+    for near in rows.chunk_by(|a, b| b.0 - a.0 <= NEAR) {
+        add_marks(store, near, &mut hiders);
+    }
+    let unmarked: Vec<RowNumber> = rows
+        .iter()
+        .copied()
+        .filter(|row| !hiders.contains_key(row))
+        .collect();
+    for near in unmarked.chunk_by(|a, b| a.cold_block() == b.cold_block()) {
+        add_bitmaps(store, near, &mut hiders)?;
+    }
+    let none = pg_sys::InvalidTransactionId;
+    Ok(hiders.into_values().fold(none, younger))
+}
+
+fn add_marks(store: &ColdStore, rows: &[RowNumber], hiders: &mut Hiders) {
+    let (first, last) = (rows[0], rows[rows.len() - 1]);
+    for (id, seqs) in key_ranges(first, (last.0 - first.0 + 1) as u32) {
+        let mut is_asked = |seq| rows.binary_search(&row_of(id, seq)).is_ok();
+        store.visit_wanted(id, seqs, &mut is_asked, &mut |shown| {
+            note(hiders, row_of(id, shown.seq), &shown);
+            ControlFlow::Continue(())
+        });
+    }
+}
+
+/// `rows` are of one cold block, hence of one group and one bitmap.
+fn add_bitmaps(
+    store: &ColdStore,
+    rows: &[RowNumber],
+    hiders: &mut Hiders,
+) -> Result<(), ColdError> {
+    let Some(group) = directory::nearest_group(store, rows[0]) else {
+        return Ok(());
+    };
+    let entry = any_group(group);
+    if rows.iter().any(|&row| !entry.covers(row)) {
+        return Ok(());
+    }
+    let (seq, _) = bitmap_place(&entry, rows[0]);
+    let mut damage = None;
+    store.visit(BITMAP_ID, seq..=seq, &mut |shown| {
+        match bitmap_parts(group, shown.payload) {
+            Ok((bits, _)) => {
+                for &row in rows {
+                    let (_, at) = bitmap_place(&entry, row);
+                    if bits[at / 8] >> (at % 8) & 1 == 1 {
+                        note(hiders, row, &shown);
+                    }
+                }
+            }
+            Err(error) => damage = Some(error),
+        }
+        ControlFlow::Continue(())
+    });
+    damage.map_or(Ok(()), Err)
+}
+
+/// Notes who wrote what hides a row, if it committed.
+fn note(hiders: &mut Hiders, row: RowNumber, shown: &Visited<'_>) {
+    let (xid, _) = writer_of(shown);
+    // SAFETY: a lookup in the log of committed transactions, which reaches back to every id that is not frozen.
+    let hides = unsafe {
+        xid == pg_sys::FrozenTransactionId
+            || pg_sys::TransactionIdIsNormal(xid) && pg_sys::TransactionIdDidCommit(xid)
+    };
+    if hides {
+        let earliest = hiders.entry(row).or_insert(xid);
+        if younger(*earliest, xid) == *earliest {
+            *earliest = xid;
+        }
+    }
+}
