@@ -4,13 +4,15 @@
 //! rows. A statement that was planned before may take its snapshot after the first move and would miss
 //! what was moved. So the table is marked as having cold rows (its high-water mark is made). Then everybody
 //! is waited for who holds a lock on it, if there is a BRIN index: who comes later plans anew. Whoever asked
-//! for the compaction waits; a background worker tries for a moment, and comes again.
+//! for the compaction waits; a background worker tries for a moment, and comes again. A standby does the same when it replays an
+//! exclusive lock that is logged for it: here nobody is kept out.
 //!
 //! A crash in between leaves a mark without rows: BRIN indexes are not used and the next first move
 //! waits again, since there is no row group yet.
 
 use std::time::{Duration, Instant};
 
+use howdah_bridge::recovery_conflict;
 use howdah_bridge::relation::main_fork_blocks;
 use howdah_bridge::store::ColdStore;
 use pgrx::pg_sys;
@@ -54,6 +56,7 @@ fn mark(task: &Task) -> Option<Option<pg_sys::LOCKTAG>> {
         let first_with_brin = !has_groups && has_hot_only_index(table.raw());
         if first_with_brin {
             pg_sys::CacheInvalidateRelcache(table.raw());
+            recovery_conflict::lock_on_standbys(table.raw());
         }
         let id = (*table.raw()).rd_lockInfo.lockRelId;
         Some(first_with_brin.then_some(pg_sys::LOCKTAG {
