@@ -88,7 +88,7 @@ unsafe extern "C-unwind" fn index_delete_tuples(
     }
 }
 
-/// The latest transaction that hid one of these rows, all of them dead to everybody; not a normal one if nothing that hides them
+/// The latest transaction that hid one of these rows, all of them dead to all; not a normal one if nothing that hides them
 /// names its transaction any more.
 unsafe fn last_hider(
     rel: pg_sys::Relation,

@@ -1,11 +1,11 @@
-//! Who hid rows that are dead to everybody: the snapshot conflict horizon of their index entries.
+//! The transactions that hid rows which are dead to all: the snapshot conflict horizon of their index entries.
 //!
 //! A snapshot that sees one of a row's hiders as finished does not see the row: the transaction that wrote the mark, or a bitmap with
 //! the row in it, or one that replaced such a bitmap. The earliest of them is what counts. What cannot be found any more
 //! needs no horizon of its own:
 //! - a frozen mark or bitmap: what froze it has logged a horizon (heap's VACUUM; ours for rows that it folds, see
 //!   [`crate::am::vacuum`]);
-//! - one that was pruned: its deletion was logged as a horizon, by a transaction that came after the hider.
+//! - one that was pruned: its deleter, which came after the hider, was logged as a horizon.
 //!
 //! Locks: called while an index page is locked; takes pages of the store and of its index, one at a time.
 
@@ -30,7 +30,7 @@ const NEAR: u64 = 32;
 type Hiders = BTreeMap<RowNumber, pg_sys::TransactionId>;
 
 /// The latest transaction that a snapshot must see as finished in order to see none of `rows`, which ascend and are
-/// hidden from everybody here; not a normal one if there is none.
+/// dead to all here; not a normal one if there is none.
 ///
 /// # Errors
 /// A damaged bitmap.
@@ -97,7 +97,7 @@ fn add_bitmaps(
     damage.map_or(Ok(()), Err)
 }
 
-/// Notes who wrote what hides a row, if it committed.
+/// Notes the transaction that wrote what hides a row, if it committed.
 fn note(hiders: &mut Hiders, row: RowNumber, shown: &Visited<'_>) {
     let (xid, _) = writer_of(shown);
     // SAFETY: a lookup in the log of committed transactions, which reaches back to every id that is not frozen.
