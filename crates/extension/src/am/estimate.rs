@@ -1,17 +1,21 @@
 //! Sizes and row counts for the planner.
 //!
 //! Heap estimates rows as `reltuples / relpages × pages`, where `reltuples` would count cold rows
-//! over hot pages only. The cold side is counted exactly from the directory. The hot side is what
-//! VACUUM or ANALYZE found last, less the cold rows of now, and for pages that came since as many
-//! rows as fit, as heap guesses for a table that was never analyzed. What compaction moved since
-//! is not counted twice so, nor rows that VACUUM found marked.
+//! over hot pages only. The cold side is counted from the directory, less what marks and bitmaps hide
+//! ([`hidden`]). The hot side is what VACUUM or ANALYZE found last, less the cold rows of now, and for
+//! pages that came since as many rows as fit, as heap guesses for a table that was never analyzed. What
+//! compaction moved since is not counted twice so, nor rows that VACUUM found marked. If cold rows
+//! were updated since, there are fewer of them, and their new versions are on the new pages: more rows
+//! than the old pages hold are not looked for there.
 //!
-//! A small group whose rows have all been changed counts for nothing: a table of which nothing cold is left
+//! A group whose rows have all been changed counts for nothing: a table of which nothing cold is left
 //! is planned as heap is, without ColumnarScan, which takes longer to start than to read some rows.
 //!
 //! The planner asks for sizes first and for paths later; what was counted is remembered for
 //! the latter, so that one planning reads the directory once, and that of a table which is all
 //! hot looks no further than the size of its TOAST relation.
+
+mod hidden;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,9 +25,8 @@ use howdah_bridge::store::ColdStore;
 use pgrx::{pg_guard, pg_sys};
 
 use super::heap;
-use crate::errors::ColdError;
-use crate::store::directory::{self, GroupEntry, GroupState};
-use crate::store::{emptied, marks};
+use crate::store::directory::{self, GroupState};
+use crate::store::emptied;
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.relation_estimate_size = Some(relation_estimate_size);
@@ -31,13 +34,13 @@ pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.relation_toast_am = Some(relation_toast_am);
 }
 
-/// Rows of a group whose marks are read to find out whether any of them is left.
-const SMALL_GROUP_ROWS: u32 = 128;
-
-/// Rows and bytes of a table's cold side as the latest snapshot sees it.
+/// Rows and bytes of a table's cold side as the latest snapshot sees it, without groups of which nothing is left.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ColdSize {
+    /// Rows that are seen, about.
     pub rows: u64,
+    /// Rows of the groups, hidden ones too.
+    pub stored_rows: u64,
     pub bytes: u64,
     pub groups: u32,
 }
@@ -86,43 +89,23 @@ unsafe fn cold_size(rel: pg_sys::Relation) -> ColdSize {
             true => Vec::new(),
             false => directory::groups(&store, snapshot).unwrap_or_default(),
         };
-        let size = groups
+        let entries: Vec<_> = groups
             .iter()
             .map(|placed| &placed.entry)
             .filter(|entry| entry.state == GroupState::Stored)
-            .filter(|entry| !has_vanished(&store, entry, snapshot).unwrap_or(false))
-            .fold(ColdSize::default(), |size, entry| ColdSize {
-                rows: size.rows + u64::from(entry.row_count),
+            .collect();
+        let size = entries
+            .iter()
+            .zip(hidden::counts(&store, &entries, snapshot))
+            .filter(|&(entry, hidden)| hidden < entry.row_count)
+            .fold(ColdSize::default(), |size, (entry, hidden)| ColdSize {
+                rows: size.rows + u64::from(entry.row_count - hidden),
+                stored_rows: size.stored_rows + u64::from(entry.row_count),
                 bytes: size.bytes + entry.body_bytes + u64::from(entry.footer_bytes),
                 groups: size.groups + 1,
             });
         pg_sys::UnregisterSnapshot(snapshot);
         size
-    }
-}
-
-/// Whether a group is known to have no row left, or is so small that this is soon found out.
-///
-/// # Safety
-/// The snapshot is a valid MVCC one.
-unsafe fn has_vanished(
-    store: &ColdStore,
-    entry: &GroupEntry,
-    snapshot: pg_sys::Snapshot,
-) -> Result<bool, ColdError> {
-    if entry.flags.are_clear() {
-        return Ok(false);
-    }
-    // SAFETY: as for this function.
-    unsafe {
-        if marks::has_vanished(store, entry.group(), &*snapshot) {
-            return Ok(true);
-        }
-        if entry.row_count > SMALL_GROUP_ROWS {
-            return Ok(false);
-        }
-        let hidden = marks::hidden_from(store, entry, snapshot)?;
-        Ok(hidden.is_some_and(|hidden| hidden.len() >= entry.row_count))
     }
 }
 
@@ -145,10 +128,10 @@ unsafe extern "C-unwind" fn relation_estimate_size(
             tuples,
             allvisfrac,
         );
-        if cold.groups == 0 {
+        let per_page = rows_per_page(rel, attr_widths);
+        if cold.groups == 0 && !known(rel).is_some_and(|known| known.counts_cold_rows(per_page)) {
             return;
         }
-        let per_page = rows_per_page(rel, attr_widths);
         let hot_pages = main_fork_blocks(rel);
         let cold_pages = cold.bytes.div_ceil(u64::from(pg_sys::BLCKSZ)) as u32;
         *pages = hot_pages.saturating_add(cold_pages);
@@ -162,11 +145,41 @@ unsafe extern "C-unwind" fn relation_estimate_size(
     }
 }
 
+/// A page may hold so many times as many rows as those of average width of which it would be full.
+const MOST_CROWDED: f64 = 2.0;
+/// `MaxHeapTuplesPerPage`.
+const MOST_ROWS_PER_PAGE: f64 = 291.0;
+
 /// What VACUUM or ANALYZE found last.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Known {
+    /// On both sides.
     rows: f64,
     hot_pages: pg_sys::BlockNumber,
+}
+
+impl Known {
+    /// The most rows that may have been hot.
+    fn most_hot_rows(self, per_page: f64) -> f64 {
+        f64::from(self.hot_pages) * (per_page * MOST_CROWDED).min(MOST_ROWS_PER_PAGE)
+    }
+
+    /// Whether there were more rows than the hot side can have held.
+    fn counts_cold_rows(self, per_page: f64) -> bool {
+        self.hot_pages > 0 && self.rows > self.most_hot_rows(per_page)
+    }
+
+    /// Rows of a hot side of so many pages beside so many cold rows.
+    fn hot_rows_now(self, hot_pages: pg_sys::BlockNumber, per_page: f64, cold_rows: f64) -> f64 {
+        let old_pages = hot_pages.min(self.hot_pages);
+        let left = f64::from(old_pages) / f64::from(self.hot_pages.max(1));
+        let new_pages = f64::from(hot_pages - old_pages);
+        let not_cold = (self.rows - cold_rows).max(0.0);
+        let old_rows = not_cold.min(self.most_hot_rows(per_page));
+        // Were cold then; unless they were deleted, they are on the new pages.
+        let updated = (not_cold - old_rows).min(new_pages * MOST_ROWS_PER_PAGE);
+        (old_rows * left + (new_pages * per_page).max(updated)).round()
+    }
 }
 
 /// # Safety
@@ -206,10 +219,7 @@ pub unsafe fn hot_rows(rel: pg_sys::Relation, per_page: f64, cold_rows: u64) -> 
         return 0.0;
     }
     let known = known.unwrap_or_default();
-    let old_pages = hot_pages.min(known.hot_pages);
-    let left = f64::from(old_pages) / f64::from(known.hot_pages.max(1));
-    let old_rows = (known.rows - cold_rows as f64).max(0.0) * left;
-    (old_rows + f64::from(hot_pages - old_pages) * per_page).round()
+    known.hot_rows_now(hot_pages, per_page, cold_rows as f64)
 }
 
 #[pg_guard]
@@ -221,4 +231,52 @@ unsafe extern "C-unwind" fn relation_needs_toast_table(_rel: pg_sys::Relation) -
 #[pg_guard]
 unsafe extern "C-unwind" fn relation_toast_am(_rel: pg_sys::Relation) -> pg_sys::Oid {
     pg_sys::HEAP_TABLE_AM_OID
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Known;
+
+    const PER_PAGE: f64 = 50.0;
+
+    fn known(rows: f64, hot_pages: u32) -> Known {
+        Known { rows, hot_pages }
+    }
+
+    #[test]
+    fn a_hot_side_is_what_is_known_less_what_is_cold() {
+        assert_eq!(known(5e6, 20_000).hot_rows_now(20_000, PER_PAGE, 4e6), 1e6);
+        assert_eq!(known(5e6, 20_000).hot_rows_now(10_000, PER_PAGE, 4e6), 5e5);
+        assert_eq!(
+            known(1e6, 20_000).hot_rows_now(20_100, PER_PAGE, 0.0),
+            1_005_000.0
+        );
+        assert_eq!(
+            known(0.0, 0).hot_rows_now(100, PER_PAGE, 7.0),
+            5_000.0,
+            "never analyzed"
+        );
+    }
+
+    #[test]
+    fn updated_cold_rows_are_counted_once_on_the_pages_that_came_since() {
+        let all_cold = known(2e6, 1);
+        assert_eq!(all_cold.hot_rows_now(1, PER_PAGE, 2e6), 0.0);
+        assert_eq!(all_cold.hot_rows_now(40_000, PER_PAGE, 0.0), 2_000_050.0);
+        // Wider on the average than in truth.
+        assert_eq!(all_cold.hot_rows_now(40_000, 20.0, 0.0), 2e6);
+        // Deleted, not updated.
+        assert_eq!(all_cold.hot_rows_now(1, PER_PAGE, 0.0), 100.0);
+    }
+
+    #[test]
+    fn only_pages_that_are_too_few_tell_of_cold_rows() {
+        assert!(known(2e6, 1).counts_cold_rows(PER_PAGE));
+        assert!(!known(2e6, 40_000).counts_cold_rows(PER_PAGE));
+        assert!(
+            !known(2e6, 25_000).counts_cold_rows(PER_PAGE),
+            "narrower than thought"
+        );
+        assert!(!known(0.0, 0).counts_cold_rows(PER_PAGE));
+    }
 }

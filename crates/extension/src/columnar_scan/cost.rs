@@ -3,8 +3,8 @@
 //! ```text
 //!   disk   hot pages + cold pages × share of the needed columns × share of zones touched
 //!   CPU    hot rows    as in a sequential scan
-//!          cold rows   touched: a fraction of an operator for each pushed clause
-//!                      selected: a fraction of a tuple, more for each column, the rest's qual
+//!          cold rows   touched, hidden or not: a fraction of an operator for each pushed clause
+//!                      selected and not hidden: a fraction of a tuple, more for each column, the rest's qual
 //! ```
 //!
 //! The share of zones touched follows from a pushed clause's selectivity where its column is
@@ -78,7 +78,7 @@ impl Estimate {
             let read = (f64::from(cold.groups) + cold_pages * share * touched).min(cold_pages);
             let pages = hot_pages + read;
 
-            let cold_rows = cold.rows as f64;
+            let (cold_rows, stored_rows) = (cold.rows as f64, cold.stored_rows as f64);
             let hot_rows = ((*rel).tuples - cold_rows).max(0.0);
             let all: Vec<_> = pushed.iter().chain(rest).copied().collect();
             let (every, left) = (qual_cost(root, &all), qual_cost(root, rest));
@@ -87,14 +87,14 @@ impl Estimate {
                 + VALUE * attributes.len() as f64 * pg_sys::cpu_operator_cost)
                 .min(MOST_PER_TUPLE * pg_sys::cpu_tuple_cost);
             let cpu_cost = hot_rows * (pg_sys::cpu_tuple_cost + every.per_tuple)
-                + cold_rows
+                + stored_rows
                     * touched
                     * pushed.len() as f64
                     * PUSHED_OPERATOR
                     * pg_sys::cpu_operator_cost
                 + selected * (per_tuple + left.per_tuple);
             let bytes_as_heap = hot_pages * f64::from(pg_sys::BLCKSZ)
-                + cold_rows * (TUPLE_OVERHEAD_BYTES + needed) * touched;
+                + stored_rows * (TUPLE_OVERHEAD_BYTES + needed) * touched;
             Estimate {
                 rows: (*rel).rows,
                 disk_cost: pages * sequential_page,

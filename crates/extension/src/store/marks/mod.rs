@@ -26,6 +26,7 @@
 mod bitmap;
 mod bulk;
 mod copy;
+mod count;
 mod dead;
 pub mod elsewhere;
 mod fates;
@@ -50,6 +51,7 @@ use bitmap::{BITMAP_ID, bitmap_parts, bitmap_place, bitmaps_of, hidden_in_bulk, 
 pub use bitmap::{announce_bitmaps, cleaned, fold, folded};
 pub use bulk::hide_in_bulk;
 pub use copy::Copying;
+pub use count::count_hidden;
 pub use dead::name_dead;
 pub use fates::{RowFates, fates};
 pub use forward::{Route, forward, forwarded};

@@ -1,0 +1,141 @@
+//! What is hidden of each row group, counted so seldom that planning does not notice.
+//!
+//! Groups without marks and bitmaps cost nothing, small ones are counted exactly each time. Of the others some
+//! are counted at each planning, and what was found is used again for a time in proportion to what it took to find: a
+//! session spends at most one part in `KEPT_PER_SPENT` of its time on this. A group that was not counted is
+//! taken to be like those that were.
+//!
+//! What is remembered is this backend's own and only ever an estimate: nothing makes it void before its time, a
+//! rollback neither.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use howdah_bridge::store::ColdStore;
+use pgrx::pg_sys;
+
+use crate::errors::ColdError;
+use crate::store::directory::GroupEntry;
+use crate::store::marks;
+
+/// Rows of a group whose marks are read each time, to find out whether any of them is left.
+const SMALL_GROUP_ROWS: u32 = 128;
+/// Larger groups that are counted in one planning.
+const MOST_COUNTED: usize = 16;
+/// For so many times the time that counting took, what was found is used again, but not for longer than this.
+const KEPT_PER_SPENT: u32 = 50;
+const MOST_KEPT: Duration = Duration::from_millis(200);
+/// Groups that are remembered.
+const MOST_REMEMBERED: usize = 4_096;
+
+#[derive(Clone, Copy)]
+struct Counted {
+    hidden: u32,
+    until: Instant,
+}
+
+/// A file of a cold store, and a group in it.
+type Name = ((u32, u32), u32);
+
+thread_local! {
+    static COUNTED: RefCell<HashMap<Name, Counted>> = RefCell::default();
+}
+
+/// How many rows of each group the snapshot does not see, about; all of them only if that is certain.
+///
+/// # Safety
+/// `snapshot` is a valid MVCC one.
+pub(super) unsafe fn counts(
+    store: &ColdStore,
+    entries: &[&GroupEntry],
+    snapshot: pg_sys::Snapshot,
+) -> Vec<u32> {
+    // SAFETY: as for this function.
+    let known = |entry: &&GroupEntry| unsafe { known(store, entry, snapshot) };
+    let mut counts: Vec<Option<u32>> = entries.iter().map(known).collect();
+    let open: Vec<usize> = (0..counts.len()).filter(|&i| counts[i].is_none()).collect();
+    if !open.is_empty() {
+        // From all parts of the table.
+        let count = open.len().min(MOST_COUNTED);
+        for i in (0..count).map(|nth| open[nth * open.len() / count]) {
+            // SAFETY: as for this function.
+            counts[i] = Some(unsafe { count_anew(store, entries[i], snapshot) });
+        }
+    }
+    let (mut rows, mut hidden) = (0, 0);
+    for (entry, count) in entries.iter().zip(&counts) {
+        if let (false, Some(count)) = (entry.flags.are_clear(), count) {
+            rows += u64::from(entry.row_count);
+            hidden += u64::from(*count);
+        }
+    }
+    let share = hidden as f64 / rows.max(1) as f64;
+    let guess = |entry: &GroupEntry| {
+        let guess = (f64::from(entry.row_count) * share) as u32;
+        guess.min(entry.row_count.saturating_sub(1))
+    };
+    entries
+        .iter()
+        .zip(counts)
+        .map(|(entry, count)| {
+            count
+                .or_else(|| recall(store, entry).map(|counted| counted.hidden))
+                .unwrap_or_else(|| guess(entry))
+        })
+        .collect()
+}
+
+/// What is known of a group, or soon found out. An error is the reader's business, not the planner's.
+///
+/// # Safety
+/// As for [`counts`].
+unsafe fn known(store: &ColdStore, entry: &GroupEntry, snapshot: pg_sys::Snapshot) -> Option<u32> {
+    if entry.flags.are_clear() {
+        return Some(0);
+    }
+    // SAFETY: as for this function.
+    unsafe {
+        if marks::has_vanished(store, entry.group(), &*snapshot) {
+            return Some(entry.row_count);
+        }
+        if entry.row_count <= SMALL_GROUP_ROWS {
+            let hidden = marks::hidden_from(store, entry, snapshot).ok().flatten();
+            return Some(hidden.map_or(0, |rows| rows.len().min(entry.row_count)));
+        }
+    }
+    let counted = recall(store, entry)?;
+    (Instant::now() < counted.until).then_some(counted.hidden)
+}
+
+/// What was found when the group was counted last.
+fn recall(store: &ColdStore, entry: &GroupEntry) -> Option<Counted> {
+    let name = (store.identity(), entry.group());
+    let counted = COUNTED.with_borrow(|counted| counted.get(&name).copied())?;
+    Some(Counted {
+        hidden: counted.hidden.min(entry.row_count),
+        ..counted
+    })
+}
+
+/// # Safety
+/// As for [`counts`].
+unsafe fn count_anew(store: &ColdStore, entry: &GroupEntry, snapshot: pg_sys::Snapshot) -> u32 {
+    let began = Instant::now();
+    // SAFETY: as for this function.
+    let hidden: Result<u32, ColdError> = unsafe { marks::count_hidden(store, entry, snapshot) };
+    let hidden = hidden.unwrap_or(0);
+    let now = Instant::now();
+    let kept = ((now - began) * KEPT_PER_SPENT).min(MOST_KEPT);
+    let counted = Counted {
+        hidden,
+        until: now + kept,
+    };
+    COUNTED.with_borrow_mut(|all| {
+        if all.len() >= MOST_REMEMBERED {
+            all.clear();
+        }
+        all.insert((store.identity(), entry.group()), counted);
+    });
+    hidden
+}

@@ -1,0 +1,109 @@
+//! How many rows of a group are hidden, for estimates.
+//!
+//! Bitmaps are counted exactly. Of marks of single rows only the first ones are looked at; the rest of the group is
+//! taken to have as many for its size, because reading every mark of a group takes longer than planning may.
+
+use std::ops::ControlFlow;
+
+use howdah_bridge::store::{ColdStore, Visited};
+use pgrx::pg_sys;
+
+use super::bitmap::{BITMAP_ID, bitmap_parts, bitmaps_of, insert_bits};
+use super::single::{key_ranges, row_of};
+use crate::errors::ColdError;
+use crate::store::directory::{GroupEntry, GroupFlags};
+use crate::store::row_set::RowSet;
+
+/// Marks of one group that are looked at.
+const MOST_MARKS: u32 = 512;
+
+/// About how many of a group's rows the MVCC snapshot does not see because of marks and bitmaps; all of them
+/// only if that is certain. Marks that are still in this backend's memory are not counted, nor are late rows.
+///
+/// # Safety
+/// `snapshot` is valid.
+pub unsafe fn count_hidden(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    snapshot: pg_sys::Snapshot,
+) -> Result<u32, ColdError> {
+    // Not the store's own test of visibility: an estimate reads nothing that a serializable transaction depends on.
+    // SAFETY: as for this function; the page is pinned and share-locked while a tuple is shown.
+    let sees = |shown: &Visited<'_>| unsafe {
+        pg_sys::HeapTupleSatisfiesVisibility(shown.tuple, snapshot, shown.buffer)
+    };
+    let mut hidden = RowSet::with_bound(entry.capacity_rows);
+    if entry.flags.contain(GroupFlags::BITMAPS) {
+        let mut damage = None;
+        store.visit(BITMAP_ID, bitmaps_of(entry), &mut |shown| {
+            match bitmap_parts(entry.group(), shown.payload) {
+                Ok((bits, _)) if sees(&shown) => insert_bits(entry, shown.seq, bits, &mut hidden),
+                Ok(_) => {}
+                Err(error) => damage = Some(error),
+            }
+            ControlFlow::Continue(())
+        });
+        if let Some(error) = damage {
+            return Err(error);
+        }
+    }
+    let in_bitmaps = hidden.len();
+    let mut looked_at = None;
+    if entry.flags.contain(GroupFlags::ROW_MARKS) && in_bitmaps < entry.row_count {
+        looked_at = add_first_marks(store, entry, &mut hidden, sees);
+    }
+    Ok(match looked_at {
+        None => hidden.len().min(entry.row_count),
+        Some(positions) => extrapolated(entry.row_count, in_bitmaps, hidden.len(), positions),
+    })
+}
+
+/// Adds rows hidden by the first marks of the group; how many positions these cover, unless it is all of the group.
+fn add_first_marks(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    hidden: &mut RowSet,
+    sees: impl Fn(&Visited<'_>) -> bool,
+) -> Option<u32> {
+    let first = entry.first_row.0;
+    let (mut marks, mut position) = (0, 0);
+    for (id, seqs) in key_ranges(entry.first_row, entry.capacity_rows) {
+        store.visit(id, seqs, &mut |shown| {
+            position = (row_of(id, shown.seq).0 - first) as u32;
+            marks += 1;
+            if marks > MOST_MARKS {
+                return ControlFlow::Break(());
+            }
+            if sees(&shown) {
+                hidden.insert(position);
+            }
+            ControlFlow::Continue(())
+        });
+        if marks > MOST_MARKS {
+            return Some(position);
+        }
+    }
+    None
+}
+
+/// Hidden rows of a group of which marks were looked at up to some position only.
+fn extrapolated(rows: u32, in_bitmaps: u32, found: u32, positions: u32) -> u32 {
+    let by_marks = f64::from(found - in_bitmaps);
+    let share = f64::from(rows) / f64::from(positions.clamp(1, rows.max(1)));
+    let estimate = f64::from(in_bitmaps) + by_marks * share;
+    (estimate as u32).min(rows.saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::extrapolated;
+
+    #[test]
+    fn the_rest_of_a_group_is_taken_to_be_like_its_beginning() {
+        assert_eq!(extrapolated(10_000, 0, 512, 1_024), 5_000);
+        assert_eq!(extrapolated(10_000, 2_000, 2_512, 1_024), 7_000);
+        assert_eq!(extrapolated(10_000, 0, 512, 0), 9_999, "never all");
+        assert_eq!(extrapolated(1_000, 1_000, 1_000, 10), 999);
+        assert_eq!(extrapolated(0, 0, 0, 0), 0);
+    }
+}
