@@ -33,7 +33,7 @@ struct KindInfo {
     shared_data_len: u32,
     pending_size: u32,
     init_backend: *const c_void,
-    flush_pending: unsafe extern "C-unwind" fn(*mut EntryRef, bool) -> bool,
+    flush_pending: unsafe extern "C-unwind" fn(*mut EntryRef<Counters>, bool) -> bool,
     other_callbacks: [*const c_void; 8],
     name: *const c_char,
 }
@@ -43,29 +43,29 @@ unsafe impl Sync for KindInfo {}
 
 const WRITE_TO_FILE: u8 = 1 << 2;
 
-/// `PgStatShared_Common`, followed by our counters.
+/// `PgStatShared_Common`, followed by what the kind counts.
 #[repr(C)]
-struct SharedEntry {
+pub(crate) struct SharedEntry<T> {
     magic: u32,
     lock: pg_sys::LWLock,
-    counters: Counters,
+    counters: T,
 }
 
 /// The head of `PgStat_EntryRef`.
 #[repr(C)]
-struct EntryRef {
+pub(crate) struct EntryRef<T> {
     shared_entry: *mut c_void,
-    shared_stats: *mut SharedEntry,
+    shared_stats: *mut SharedEntry<T>,
     generation: u32,
-    pending: *mut Counters,
+    pending: *mut T,
 }
 
 static KIND_INFO: KindInfo = KindInfo {
     flags: WRITE_TO_FILE,
-    shared_size: size_of::<SharedEntry>() as u32,
+    shared_size: size_of::<SharedEntry<Counters>>() as u32,
     snapshot_ctl_off: 0,
     shared_ctl_off: 0,
-    shared_data_off: offset_of!(SharedEntry, counters) as u32,
+    shared_data_off: offset_of!(SharedEntry<Counters>, counters) as u32,
     shared_data_len: size_of::<Counters>() as u32,
     pending_size: size_of::<Counters>() as u32,
     init_backend: std::ptr::null(),
@@ -82,11 +82,11 @@ unsafe extern "C-unwind" {
         database: pg_sys::Oid,
         object: u64,
         created: *mut bool,
-    ) -> *mut EntryRef;
+    ) -> *mut EntryRef<Counters>;
     fn pgstat_fetch_entry(kind: u32, database: pg_sys::Oid, object: u64) -> *mut Counters;
     fn pgstat_drop_entry(kind: u32, database: pg_sys::Oid, object: u64) -> bool;
-    fn pgstat_lock_entry(entry: *mut EntryRef, nowait: bool) -> bool;
-    fn pgstat_unlock_entry(entry: *mut EntryRef);
+    fn pgstat_lock_entry(entry: *mut c_void, nowait: bool) -> bool;
+    fn pgstat_unlock_entry(entry: *mut c_void);
 }
 
 /// Makes the kind known. Call once, while the postmaster loads the library.
@@ -96,18 +96,34 @@ pub fn register() {
 }
 
 #[pg_guard]
-unsafe extern "C-unwind" fn flush_pending(entry: *mut EntryRef, nowait: bool) -> bool {
+unsafe extern "C-unwind" fn flush_pending(entry: *mut EntryRef<Counters>, nowait: bool) -> bool {
     // SAFETY: the statistics system hands us an entry of our kind with pending counters; the
     // shared ones are touched under their lock.
     unsafe {
-        if !pgstat_lock_entry(entry, nowait) {
+        change(entry, nowait, |shared| {
+            for (sum, more) in shared.iter_mut().zip(&*(*entry).pending) {
+                *sum = sum.wrapping_add(*more);
+            }
+        })
+    }
+}
+
+/// Changes what an entry counts in shared memory, under its lock. `false` if the lock was not free and `nowait` is set.
+///
+/// # Safety
+/// The entry has such counters. `change` cannot fail.
+pub(crate) unsafe fn change<T>(
+    entry: *mut EntryRef<T>,
+    nowait: bool,
+    change: impl FnOnce(&mut T),
+) -> bool {
+    // SAFETY: as for this function.
+    unsafe {
+        if !pgstat_lock_entry(entry.cast(), nowait) {
             return false;
         }
-        let shared = &mut (*(*entry).shared_stats).counters;
-        for (sum, more) in shared.iter_mut().zip(&*(*entry).pending) {
-            *sum = sum.wrapping_add(*more);
-        }
-        pgstat_unlock_entry(entry);
+        change(&mut (*(*entry).shared_stats).counters);
+        pgstat_unlock_entry(entry.cast());
         true
     }
 }

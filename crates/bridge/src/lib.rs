@@ -17,6 +17,7 @@
 //!             ──> security_label     labels of tables and columns
 //!             ──> collation          how a collation orders text
 //!             ──> counters           cumulative statistics per table
+//!             ──> table_counts       PostgreSQL's own of a table, changed at once
 //!             ──> shared_memory      areas that all processes share
 //!             ──> malloc             freed memory kept for the next row group
 //!             ──> memory             small allocations
@@ -49,4 +50,5 @@ pub mod shared_memory;
 pub mod slot;
 pub mod store;
 pub mod tid;
+pub mod table_counts;
 pub mod tuple_sort;

@@ -2,6 +2,8 @@
 
 use pgrx::pg_sys;
 
+use crate::table_counts;
+
 /// A relation opened with a lock; closed on drop, the lock kept to the end of the
 /// transaction (PostgreSQL's habit for relations that were written).
 pub struct OpenRelation {
@@ -122,7 +124,8 @@ pub unsafe fn add_to_reported_live_rows(rel: pg_sys::Relation, rows: u64) {
     // SAFETY: the caller holds the relation open.
     unsafe {
         if let Some(counts) = statistics(rel) {
-            counts.delta_live_tuples = rows as i64;
+            counts.delta_live_tuples = 0;
+            table_counts::add((*rel).rd_id, rows as i64, 0);
         }
     }
 }
@@ -138,23 +141,6 @@ unsafe fn statistics<'a>(rel: pg_sys::Relation) -> Option<&'a mut pg_sys::PgStat
             pg_sys::pgstat_assoc_relation(rel);
         }
         Some(&mut (*(*rel).pgstat_info).counts)
-    }
-}
-
-/// Counts rows that a move left dead, so that autovacuum comes for them.
-///
-/// # Safety
-/// `rel` is an open relation.
-pub unsafe fn count_dead_rows(rel: pg_sys::Relation, rows: u64) {
-    // SAFETY: as for `count_rows_read`.
-    unsafe {
-        if (*rel).pgstat_info.is_null() {
-            if !(*rel).pgstat_enabled {
-                return;
-            }
-            pg_sys::pgstat_assoc_relation(rel);
-        }
-        (*(*rel).pgstat_info).counts.delta_dead_tuples += rows as i64;
     }
 }
 

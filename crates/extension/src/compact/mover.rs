@@ -169,7 +169,6 @@ impl<'a> Move<'a> {
             self.complete_short(&placed, value_id, &batch.rows, &stamped, indexed)?;
             Some(batch.pages[stamped.pages].block + 1)
         };
-        self.count_dead_versions(stamped.rows);
         stop_point!("commit");
         Ok(Step::Moved {
             rows: stamped.rows,
@@ -288,15 +287,6 @@ impl<'a> Move<'a> {
             .store
             .write_value(&[&encoded.footer, &encoded.body], cid);
         self.complete(placed, value_id, &encoded, stamped.rows, !indexed)
-    }
-
-    /// The stamped versions are VACUUM's business now.
-    fn count_dead_versions(&self, rows: u32) {
-        // SAFETY: the relation is open; the function tells whether counters exist.
-        unsafe {
-            let rel = self.table.raw();
-            howdah_bridge::relation::count_dead_rows(rel, u64::from(rows));
-        }
     }
 }
 

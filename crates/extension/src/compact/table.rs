@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use howdah_bridge::proc_flags;
 use howdah_bridge::relation::OpenRelation;
+use howdah_bridge::table_counts;
 use pgrx::pg_sys;
 
 use super::first_move;
@@ -175,6 +176,9 @@ pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> 
             Step::Moved { rows, next_block } => {
                 transactions.commit();
                 crate::stop_point!("committed");
+                // The stamped versions are VACUUM's business now. Not before the commit, and not by way of
+                // pending counts, which could outlast VACUUM's report of the same versions.
+                table_counts::add(task.table, 0, i64::from(rows));
                 tally.moved_rows += u64::from(rows);
                 tally.moved_groups += 1;
                 progress.moved(rows);

@@ -1,0 +1,88 @@
+-- Rows, costs and counts after cold rows were changed: near those of a heap twin, before VACUUM and after it.
+CREATE SCHEMA estimates;
+SET search_path = estimates, public;
+SET client_min_messages = warning;
+SET max_parallel_workers_per_gather = 0;
+CREATE FUNCTION plan(query text) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE plan json;
+BEGIN
+    EXECUTE 'EXPLAIN (FORMAT json) ' || query INTO plan;
+    RETURN plan -> 0 -> 'Plan';
+END $$;
+CREATE FUNCTION estimate(query text) RETURNS numeric LANGUAGE sql AS $$ SELECT (plan(query) ->> 'Plan Rows')::numeric $$;
+CREATE FUNCTION cost(query text) RETURNS numeric LANGUAGE sql AS $$ SELECT (plan(query) ->> 'Total Cost')::numeric $$;
+CREATE FUNCTION alike() RETURNS TABLE (rows boolean, costs boolean, node text) LANGUAGE sql AS $$
+    SELECT estimate('TABLE t') BETWEEN 59000 AND 80000, cost('TABLE t') < cost('TABLE h') * 1.5, plan('TABLE t') ->> 'Node Type' $$;
+
+CREATE TABLE t (id int, k int, pad text) USING howdah WITH (autovacuum_enabled = off);
+CREATE TABLE h (LIKE t) USING heap WITH (autovacuum_enabled = off);
+INSERT INTO h SELECT i, i, repeat('x', 50) FROM generate_series(1, 60000) i;
+SET howdah.load_threshold = 0;
+INSERT INTO t TABLE h;
+VACUUM ANALYZE t;
+VACUUM ANALYZE h;
+SELECT * FROM alike();
+
+-- Bitmaps are counted, marks of single rows too, or about.
+BEGIN;
+DELETE FROM t WHERE id % 3 = 0;
+SELECT estimate('TABLE t') BETWEEN 39000 AND 41000 AS near;
+ROLLBACK;
+-- What was counted is used again for a moment.
+SELECT pg_sleep(0.3);
+SELECT estimate('TABLE t') BETWEEN 59000 AND 61000 AS near;
+BEGIN;
+SELECT count(*) FROM (SELECT id FROM t WHERE id % 200 = 7 FOR UPDATE) x;
+DO $$ BEGIN FOR i IN 1..1000 LOOP DELETE FROM t WHERE id = i * 60; END LOOP; END $$;
+SELECT estimate('TABLE t') BETWEEN 58000 AND 59500 AS near;
+ROLLBACK;
+SELECT pg_sleep(0.3);
+VACUUM t;
+
+-- Every row, by this session and seen by a new one.
+UPDATE t SET k = k + 1;
+UPDATE h SET k = k + 1;
+SELECT * FROM alike();
+\c -
+SET search_path = estimates, public;
+SET client_min_messages = warning;
+SET max_parallel_workers_per_gather = 0;
+SELECT * FROM alike();
+VACUUM t;
+VACUUM h;
+SELECT * FROM alike();
+CALL howdah.compact('t');
+SELECT estimate('TABLE t');
+DELETE FROM t WHERE id <= 30000;
+VACUUM t;
+SELECT pg_sleep(0.3);
+SELECT estimate('TABLE t') BETWEEN 29000 AND 31000 AS near;
+
+-- The cumulative statistics count a row once, wherever it is, and so does the view.
+CREATE FUNCTION counted() RETURNS TABLE (live bigint, dead bigint, hot bigint, cold bigint) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_stat_force_next_flush();
+    PERFORM pg_stat_clear_snapshot();
+    RETURN QUERY SELECT pg_stat_get_live_tuples(relation), pg_stat_get_dead_tuples(relation), hot_rows_estimate, cold_rows
+        FROM howdah.tables WHERE relation = 'counted'::regclass;
+END $$;
+CREATE TABLE counted (id int, k int) USING howdah WITH (autovacuum_enabled = off);
+SET howdah.load_threshold = 1000;
+INSERT INTO counted SELECT i, i FROM generate_series(1, 20000) i;
+VACUUM ANALYZE counted;
+SELECT pg_stat_force_next_flush();
+SELECT * FROM counted();
+VACUUM counted;
+SELECT pg_stat_force_next_flush();
+SELECT * FROM counted();
+CALL howdah.compact('counted');
+SELECT pg_stat_force_next_flush();
+SELECT * FROM counted();
+UPDATE counted SET k = 0 WHERE id <= 5000;
+SELECT pg_stat_force_next_flush();
+SELECT * FROM counted();
+CALL howdah.compact('counted');
+SELECT pg_stat_force_next_flush();
+SELECT * FROM counted();
+
+DROP SCHEMA estimates CASCADE;
