@@ -51,7 +51,7 @@ mod policy;
 mod procedure;
 mod progress;
 mod shared;
-mod sort;
+pub mod sort;
 mod survey;
 mod sweep;
 mod table;

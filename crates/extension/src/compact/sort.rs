@@ -6,7 +6,16 @@ use std::cmp::Ordering;
 use howdah_columnar::{RowGroupBuilder, compare};
 use pgrx::pg_sys;
 
-use super::policy::Policy;
+use super::policy::{self, Policy};
+
+/// As [`key_of`], of the policy that holds for the table now.
+///
+/// # Safety
+/// `table` is open and locked.
+pub unsafe fn key_of_table(table: pg_sys::Relation) -> Vec<i16> {
+    // SAFETY: as for this function.
+    unsafe { key_of(table, &policy::of((*table).rd_id)) }
+}
 
 /// Attribute numbers to sort by; empty keeps the order. Of a clustered index these are its key
 /// columns up to the first expression, ascending whatever their direction: zones do not care.

@@ -14,7 +14,7 @@ use howdah_bridge::store::{ColdStore, CopiedAs};
 use howdah_columnar::RowGroupBuilder;
 use pgrx::pg_sys;
 
-use super::order::ColdOrder;
+use super::order::{ColdOrder, Target};
 use super::{Counts, Rewriting};
 use crate::errors::ColdError;
 use crate::settings;
@@ -34,8 +34,8 @@ pub(super) struct ColdCopy<'a> {
     work: &'a Rewriting,
     old: ColdStore,
     new: ColdStore,
-    /// The old table's high-water mark.
-    mark: u64,
+    /// The old table's high-water mark; `None` if it never had a cold row.
+    mark: Option<u64>,
     entries: Vec<FatedEntry>,
     cid: pg_sys::CommandId,
     layout: TableLayout,
@@ -53,7 +53,7 @@ struct Rows {
 }
 
 impl<'a> ColdCopy<'a> {
-    /// `None` if the table never had a cold row.
+    /// `None` if there is nowhere to keep cold rows.
     ///
     /// # Safety
     /// Both tables are open and exclusively locked.
@@ -63,16 +63,17 @@ impl<'a> ColdCopy<'a> {
             let Some(old) = ColdStore::open(work.old_table, pg_sys::AccessShareLock) else {
                 return Ok(None);
             };
-            if main_fork_blocks(old.toast()) == 0 {
-                return Ok(None);
-            }
-            let Some((_, mark)) = directory::high_water(&old)? else {
-                return Ok(None);
+            let mark = match main_fork_blocks(old.toast()) {
+                0 => None,
+                _ => directory::high_water(&old)?.map(|(_, mark)| mark),
             };
             let Some(new) = ColdStore::open(work.new_table, pg_sys::RowExclusiveLock) else {
                 return Ok(None);
             };
-            let mut entries = fate::entries_not_dead(&old, work.horizon)?;
+            let mut entries = match mark {
+                None => Vec::new(),
+                Some(_) => fate::entries_not_dead(&old, work.horizon)?,
+            };
             entries.retain(FatedEntry::has_stored_rows);
             let desc = (*work.old_table).rd_att;
             Ok(Some(ColdCopy {
@@ -88,7 +89,29 @@ impl<'a> ColdCopy<'a> {
         }
     }
 
-    /// Whether there is any row to be sorted.
+    /// Where new groups go.
+    pub fn target(&self) -> Target<'_> {
+        Target {
+            new: &self.new,
+            old: &self.old,
+            cid: self.cid,
+        }
+    }
+
+    /// Whether there was ever a cold row.
+    pub fn was_used(&self) -> bool {
+        self.mark.is_some()
+    }
+
+    /// The first number that none of the groups which are carried over can have.
+    pub fn first_free_row(&self) -> u64 {
+        match self.entries.is_empty() {
+            true => 0,
+            false => self.mark.unwrap_or(0),
+        }
+    }
+
+    /// Whether there is any cold row that is not deleted.
     pub fn has_living_rows(&self) -> Result<bool, ColdError> {
         for fated in self.entries.iter().filter(|e| e.fate.counts_as_live()) {
             if !self.rows_of(&fated.placed.entry)?.living.is_empty() {
@@ -98,19 +121,21 @@ impl<'a> ColdCopy<'a> {
         Ok(false)
     }
 
-    /// Carries everything over, living rows by way of `order` if there is one. Hot rows are there
+    /// Carries everything over, living rows by way of `order` if it takes them. Hot rows are there
     /// already: they keep the ids of their out-of-line values.
     pub unsafe fn copy(
-        self,
-        mut order: Option<ColdOrder>,
+        &'a self,
+        mut order: Option<ColdOrder<'a>>,
         counts: &mut Counts,
     ) -> Result<(), ColdError> {
         let mut groups = Vec::new();
+        let is_sorted = order.as_ref().is_some_and(ColdOrder::takes_cold_rows);
         for fated in &self.entries {
+            let order = order.as_mut().filter(|_| is_sorted);
             // SAFETY: as for `open`.
-            let carried = unsafe { self.group(fated, order.as_mut(), counts)? };
+            let carried = unsafe { self.group(fated, order, counts)? };
             if let Some(entry) = &carried
-                && order.is_none()
+                && !is_sorted
             {
                 counts.written += u64::from(entry.row_count);
                 progress::rows_written(counts.written);
@@ -121,14 +146,21 @@ impl<'a> ColdCopy<'a> {
         stop_point!("cluster_carried");
         let mut mark = self.mark;
         if let Some(order) = order {
-            let first_row = if groups.is_empty() { 0 } else { mark };
-            let table = self.work.table();
+            // Sorted rows are numbered from the start where no group was carried over. Others have their numbers.
+            let first_row = match groups.is_empty() {
+                true => 0,
+                false => self.mark.unwrap_or(0),
+            };
             // SAFETY: as for `open`.
-            let written = unsafe { order.write(&self.new, table, first_row, self.cid, counts)? };
+            let written = unsafe { order.write(self.work, self.target(), first_row, counts)? };
             let behind = |last: &GroupEntry| last.first_row.0 + u64::from(last.capacity_rows);
-            mark = written.last().map_or(first_row, behind);
+            mark = written.last().map(behind).or(self.mark.map(|_| first_row));
             groups.extend(written);
         }
+        let Some(mark) = mark else {
+            // Nothing was cold, nothing is.
+            return Ok(());
+        };
         directory::start_high_water_at(&self.new, mark)?;
         rewritten::note(&self.new, self.cid);
         // The indexes are about to be built from what was carried over.
@@ -173,7 +205,7 @@ impl<'a> ColdCopy<'a> {
     unsafe fn group(
         &self,
         fated: &FatedEntry,
-        order: Option<&mut ColdOrder>,
+        order: Option<&mut ColdOrder<'_>>,
         counts: &mut Counts,
     ) -> Result<Option<GroupEntry>, ColdError> {
         let entry = fated.placed.entry;
@@ -216,7 +248,7 @@ impl<'a> ColdCopy<'a> {
         &self,
         entry: &GroupEntry,
         rows: &RowSet,
-        order: &mut ColdOrder,
+        order: &mut ColdOrder<'_>,
     ) -> Result<(), ColdError> {
         let late = match entry.flags.contain(GroupFlags::LATE_ROWS) {
             true => marks::late_rows(&self.old, entry, self.work.horizon)?.origins(),
@@ -226,7 +258,7 @@ impl<'a> ColdCopy<'a> {
         unsafe {
             self.each_row(entry, rows, |row, datums| {
                 let origin = late.get(&row).copied().unwrap_or(entry.origin);
-                order.put(datums, origin);
+                order.put(datums, origin)
             })
         }
     }
@@ -320,6 +352,7 @@ impl<'a> ColdCopy<'a> {
                     push_datum(builder.column_mut(i), attribute, value, is_null);
                 }
                 builder.finish_row();
+                Ok(())
             })?;
         }
         let encoded = builder.encode(settings::effort_of(self.work.table()))?;
@@ -343,7 +376,7 @@ impl<'a> ColdCopy<'a> {
         &self,
         entry: &GroupEntry,
         rows: &RowSet,
-        mut show: impl FnMut(u32, &mut RowDatums),
+        mut show: impl FnMut(u32, &mut RowDatums) -> Result<(), ColdError>,
     ) -> Result<(), ColdError> {
         // SAFETY: as for this function.
         let desc = unsafe { (*self.work.old_table).rd_att };
@@ -355,8 +388,8 @@ impl<'a> ColdCopy<'a> {
             memory.with(|| {
                 // SAFETY: the datums are written in the row memory.
                 unsafe { group.fill(row, &self.layout, desc, &Wanted::All, &mut datums) };
-                show(row, &mut datums);
-            });
+                show(row, &mut datums)
+            })?;
         }
         memory.delete();
         Ok(())

@@ -15,6 +15,7 @@ use pgrx::pg_sys;
 use super::order::ColdOrder;
 use super::{Counts, Rewriting};
 use crate::am::scan;
+use crate::errors::or_raise;
 use crate::slot_writer::RowMemory;
 use crate::store::view::RowDatums;
 use crate::types::must_stay_hot;
@@ -150,7 +151,7 @@ impl HotCopy<'_> {
         mut self,
         index: Option<pg_sys::Relation>,
         mut sort: Option<TupleSort>,
-        mut cold: Option<&mut ColdOrder>,
+        mut cold: Option<&mut ColdOrder<'_>>,
         counts: &mut Counts,
     ) {
         // SAFETY: both tables and the index are open and exclusively locked.
@@ -170,6 +171,10 @@ impl HotCopy<'_> {
                 if let (Version::Untouched(origin), Some(cold)) = (&version, &mut cold)
                     && self.put_cold(tuple, *origin, cold)
                 {
+                    if !cold.takes_cold_rows() {
+                        counts.written += 1;
+                        progress::rows_written(counts.written);
+                    }
                     continue;
                 }
                 match &mut sort {
@@ -245,8 +250,9 @@ impl HotCopy<'_> {
         &mut self,
         tuple: pg_sys::HeapTuple,
         origin: Origin,
-        cold: &mut ColdOrder,
+        cold: &mut ColdOrder<'_>,
     ) -> bool {
+        let table = self.work.table();
         let row = &mut self.values;
         // SAFETY: the tuple is valid; the arrays have an entry per attribute.
         self.memory.with(|| unsafe {
@@ -256,7 +262,7 @@ impl HotCopy<'_> {
             if must_stay_hot(cold.layout(), values, nulls) {
                 return false;
             }
-            cold.put(row, origin);
+            or_raise(table, cold.put(row, origin));
             true
         })
     }

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //!   old table                     new table
-//!   hot versions ──hot.rs───────> hot versions                        VACUUM FULL, and other indexes
+//!   hot versions ──hot.rs───────> hot: versions that some see or that are locked    VACUUM FULL
+//!        │ rows
+//!        └─────────order.rs ────> new groups, new numbers, behind those of the old groups
 //!   row groups   ──cold.rs──────> the same groups, numbers and ids
 //!
 //!   hot versions ──hot.rs───────> hot: versions that some see or that are locked    CLUSTER by a btree,
@@ -13,8 +15,14 @@
 //!        │ rows
 //!   row groups   ──cold.rs──────> old groups of which some still see a row that others have deleted
 //!
+//!   hot versions ──hot.rs───────> hot versions                        CLUSTER where no cold row lives,
+//!   row groups   ──cold.rs──────> the same groups, numbers and ids    or by another index
+//!
 //!   mark, gaps ─────────────────> mark, note that no index knows the gaps
 //! ```
+//!
+//! VACUUM FULL is run to shrink a table. It leaves hot what is hot where no cold row lives and there are no more hot
+//! rows than a load would leave so (`howdah.load_threshold`, `howdah.bulk_load`): such a table goes on as heap.
 //!
 //! Heap's callback cannot be called: it would open its scan through our routine.
 //!
@@ -36,7 +44,10 @@
 //!   together with those who delete the successor.
 //! - *Ids.* The cold part goes into the new table's own TOAST relation, whose contents the server then
 //!   swaps in, so value ids stay valid; out-of-line values of hot rows keep their ids likewise. So
-//!   whatever keeps its id is written before the first new id is chosen.
+//!   no new id is one that the old TOAST relation knows.
+//!
+//! BRIN indexes know nothing of the rows that VACUUM FULL makes cold. Unlike a first move by compaction it has no
+//! lockers to wait for: a statement whose plan uses such an index has held a lock on the table since it was planned.
 //!
 //! Standbys. The new table holds nothing that only snapshots before the horizon would see. A standby's session that has read
 //! the table conflicts with the exclusive lock; one with such a snapshot that has not would find rows missing, or
@@ -50,13 +61,16 @@ mod cold;
 mod hot;
 mod order;
 
+use howdah_bridge::hot::page::HotReader;
 use howdah_bridge::recovery_conflict;
+use howdah_bridge::relation::main_fork_blocks;
 use howdah_bridge::rewrite::bar_key_sharers;
 use howdah_bridge::tuple_sort::TupleSort;
 use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
 
 use crate::errors::{or_raise, refuse};
 use crate::load;
+use crate::settings;
 use crate::store::marks::elsewhere;
 use cold::ColdCopy;
 use hot::HotCopy;
@@ -130,31 +144,35 @@ unsafe extern "C-unwind" fn relation_copy_for_cluster(
             recovery_conflict::log(old_table, recovery_conflict::before(work.horizon));
         }
         let mut order = None;
-        if let Some(cold) = &cold
-            && is_btree(old_index)
-            && or_raise(oid, cold.has_living_rows())
-        {
-            order = Some(ColdOrder::by(
-                &work,
-                old_index,
-                pg_sys::maintenance_work_mem / 2,
-            ));
+        if let Some(cold) = &cold {
+            let is_mixed = or_raise(oid, cold.has_living_rows());
+            if old_index.is_null() {
+                if is_mixed || would_load_cold(old_table) {
+                    let first_row = cold.first_free_row();
+                    order = Some(ColdOrder::as_they_come(&work, cold.target(), first_row));
+                }
+            } else if is_mixed && is_btree(old_index) {
+                let memory_kb = pg_sys::maintenance_work_mem / 2;
+                order = Some(ColdOrder::by(&work, old_index, memory_kb));
+            }
         }
         let sort = match &order {
-            Some(_) => Some(pg_sys::maintenance_work_mem / 2),
+            Some(order) if order.takes_cold_rows() => Some(pg_sys::maintenance_work_mem / 2),
+            Some(_) => None,
             None => use_sort.then_some(pg_sys::maintenance_work_mem),
         };
         let sort =
             sort.map(|memory_kb| TupleSort::by_index((*old_table).rd_att, old_index, memory_kb));
         let along = (sort.is_none() && !old_index.is_null()).then_some(old_index);
+        let has_cold_rows = order.is_some() || cold.as_ref().is_some_and(ColdCopy::was_used);
         HotCopy::begin(&work, *xid_cutoff, *multi_cutoff).copy(
             along,
             sort,
             order.as_mut(),
             &mut counts,
         );
-        if let Some(cold) = cold {
-            if counts.recently_dead > 0.0 {
+        if let Some(cold) = &cold {
+            if has_cold_rows && counts.recently_dead > 0.0 {
                 bar_key_sharers(new_table);
             }
             or_raise(oid, cold.copy(order, &mut counts));
@@ -165,10 +183,28 @@ unsafe extern "C-unwind" fn relation_copy_for_cluster(
     }
 }
 
+/// Whether the hot side has more rows, dead ones included, than a load leaves hot. Looks at as many pages as hold so many.
+unsafe fn would_load_cold(table: pg_sys::Relation) -> bool {
+    if settings::force_cold() {
+        return true;
+    }
+    if !settings::bulk_load() {
+        return false;
+    }
+    // SAFETY: the table is open and locked.
+    let (mut reader, blocks) = unsafe { (HotReader::begin(table), main_fork_blocks(table)) };
+    let mut rows = 0;
+    (0..blocks).any(|block| {
+        pgrx::check_for_interrupts!();
+        rows += u64::from(reader.look(block).rows);
+        rows > settings::load_threshold()
+    })
+}
+
 /// What PostgreSQL's sort can order rows by.
 unsafe fn is_btree(index: pg_sys::Relation) -> bool {
-    // SAFETY: the index is open, if there is one.
-    unsafe { !index.is_null() && (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID }
+    // SAFETY: the index is open.
+    unsafe { (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID }
 }
 
 /// What everybody in this database sees as finished. The new table's `relfrozenxid` will be `xid_cutoff`,

@@ -1,15 +1,19 @@
-//! CLUSTER: rows in the order of the index, into row groups.
+//! Rows on their way into new row groups, in the order of an index (CLUSTER) or as they come (VACUUM FULL).
 //!
 //! ```text
-//!   hot rows ──┐
-//!              ├─> sort (on disk past maintenance_work_mem) ─> new row groups, new row numbers
-//!   cold rows ─┘        each with its origin                    and lists of their late rows
+//!   CLUSTER      hot rows ──┐
+//!                           ├─> sort (on disk past maintenance_work_mem) ─> new row groups, new row numbers
+//!                cold rows ─┘        each with its origin                    and lists of their late rows
+//!
+//!   VACUUM FULL  hot rows ──> a group at a time, by the sort key inside it ─> likewise
 //! ```
 //!
 //! A group is there for everybody. Its rows that somebody's snapshot may not see yet are late rows
 //! ([`crate::store::marks::LateRows`]), so that rows of any age stand in one order.
 //!
-//! Memory: the sort's, one decoded group or one being built, and four bytes for each of its late rows.
+//! Memory: the sort's, one decoded group or one being built, and some bytes for each of its late rows.
+
+use std::ops::ControlFlow;
 
 use howdah_bridge::rewrite::progress;
 use howdah_bridge::slot::Origin;
@@ -20,6 +24,7 @@ use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 use pgrx::pg_sys;
 
 use super::{Counts, Rewriting};
+use crate::compact::sort;
 use crate::errors::ColdError;
 use crate::settings;
 use crate::slot_writer::RowMemory;
@@ -29,25 +34,69 @@ use crate::store::view::RowDatums;
 use crate::types::{TableLayout, push_datum};
 
 /// Rows on their way to the cold side of the new table.
-pub(super) struct ColdOrder {
-    sort: TupleSort,
+pub(super) struct ColdOrder<'a> {
+    way: Way<'a>,
     layout: TableLayout,
     horizon: pg_sys::TransactionId,
 }
 
-impl ColdOrder {
+enum Way<'a> {
+    Sort(TupleSort),
+    AsTheyCome(GroupWriter<'a>),
+}
+
+/// Where new groups go.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    /// The store of the new table, which nobody else can see.
+    pub new: &'a ColdStore,
+    /// That of the old one.
+    pub old: &'a ColdStore,
+    pub cid: pg_sys::CommandId,
+}
+
+impl<'a> ColdOrder<'a> {
+    /// In the order of an index.
+    ///
     /// # Safety
     /// The table and its index are open and stay so; the index is a btree.
-    pub unsafe fn by(work: &Rewriting, index: pg_sys::Relation, memory_kb: i32) -> ColdOrder {
+    pub unsafe fn by(work: &Rewriting, index: pg_sys::Relation, memory_kb: i32) -> ColdOrder<'a> {
         // SAFETY: as for this function.
         unsafe {
             let desc = (*work.old_table).rd_att;
             ColdOrder {
-                sort: TupleSort::by_index(desc, index, memory_kb),
+                way: Way::Sort(TupleSort::by_index(desc, index, memory_kb)),
                 layout: TableLayout::of(desc),
                 horizon: work.horizon,
             }
         }
+    }
+
+    /// As they come, with numbers from `first_row` on; sorted by the table's sort key inside each group.
+    ///
+    /// # Safety
+    /// Both tables are open and exclusively locked.
+    pub unsafe fn as_they_come(
+        work: &Rewriting,
+        target: Target<'a>,
+        first_row: u64,
+    ) -> ColdOrder<'a> {
+        // SAFETY: as for this function.
+        let (layout, sort_key) = unsafe {
+            let layout = TableLayout::of((*work.old_table).rd_att);
+            (layout, sort::key_of_table(work.old_table))
+        };
+        let groups = GroupWriter::begin(work, target, &layout, first_row, sort_key);
+        ColdOrder {
+            way: Way::AsTheyCome(groups),
+            layout,
+            horizon: work.horizon,
+        }
+    }
+
+    /// Whether rows of old groups are to be put here, too.
+    pub fn takes_cold_rows(&self) -> bool {
+        matches!(self.way, Way::Sort(_))
     }
 
     pub fn layout(&self) -> &TableLayout {
@@ -58,7 +107,7 @@ impl ColdOrder {
     ///
     /// # Safety
     /// `row` is a row of the old table, valid in the current memory context, which the caller empties.
-    pub unsafe fn put(&mut self, row: &mut RowDatums, origin: Origin) {
+    pub unsafe fn put(&mut self, row: &mut RowDatums, origin: Origin) -> Result<(), ColdError> {
         // SAFETY: compares two transaction ids.
         let is_old = unsafe { pg_sys::TransactionIdPrecedes(origin.xid, self.horizon) };
         let origin = if is_old { Origin::FROZEN } else { origin };
@@ -67,40 +116,39 @@ impl ColdOrder {
                 row.set_null(i);
             }
         }
-        // SAFETY: as for this function.
-        unsafe {
-            let (values, nulls) = (row.values.as_mut_ptr(), row.nulls.as_mut_ptr());
-            self.sort.put_row(values, nulls, origin);
+        match &mut self.way {
+            // SAFETY: as for this function.
+            Way::Sort(sort) => unsafe {
+                sort.put_row(row.values.as_mut_ptr(), row.nulls.as_mut_ptr(), origin);
+            },
+            Way::AsTheyCome(groups) => {
+                groups.make_room(&self.layout)?;
+                groups.push(&self.layout, row, origin);
+            }
         }
+        Ok(())
     }
 
-    /// Writes the rows in order, with numbers from `first_row` on. The answer is their groups.
+    /// Writes what is not written yet; sorted rows get numbers from `first_row` on. The answer is all new groups.
     ///
     /// # Safety
-    /// The tables are open, and nobody else can see the store, to which everything that keeps its
-    /// value id has been copied.
+    /// The tables are open, and nobody else can see the new store.
     pub unsafe fn write(
         self,
-        store: &ColdStore,
-        table: pg_sys::Oid,
+        work: &Rewriting,
+        target: Target<'a>,
         first_row: u64,
-        cid: pg_sys::CommandId,
         counts: &mut Counts,
     ) -> Result<Vec<GroupEntry>, ColdError> {
-        let row_count = self.sort.row_count();
-        progress::sorting();
-        let mut sorted = self.sort.finish();
-        progress::writing();
-        let mut out = GroupWriter {
-            store,
-            table,
-            cid,
-            horizon: self.horizon,
-            next_row: first_row,
-            rows: RowGroupBuilder::new(&self.layout.column_types()),
-            late: LateRows::default(),
-            written: Vec::new(),
+        let sort = match self.way {
+            Way::Sort(sort) => sort,
+            Way::AsTheyCome(groups) => return groups.finish(&self.layout),
         };
+        let row_count = sort.row_count();
+        progress::sorting();
+        let mut sorted = sort.finish();
+        progress::writing();
+        let mut out = GroupWriter::begin(work, target, &self.layout, first_row, Vec::new());
         let mut row = RowDatums::new(self.layout.attributes.len());
         let memory = RowMemory::new();
         for _ in 0..row_count {
@@ -110,42 +158,87 @@ impl ColdOrder {
             let Some(origin) = (unsafe { sorted.next_row(values, nulls) }) else {
                 break;
             };
-            if out.is_full() {
-                out.finish_group(&self.layout)?;
-            }
+            out.make_room(&self.layout)?;
             memory.with(|| out.push(&self.layout, &row, origin));
             counts.written += 1;
             progress::rows_written(counts.written);
         }
         memory.delete();
         sorted.end();
-        if out.rows.row_count() > 0 {
-            out.finish_group(&self.layout)?;
-        }
-        Ok(out.written)
+        out.finish(&self.layout)
     }
 }
 
-/// Rows in order, into groups that everybody sees.
+/// Rows into groups that everybody sees.
 struct GroupWriter<'a> {
-    store: &'a ColdStore,
+    target: Target<'a>,
     table: pg_sys::Oid,
-    cid: pg_sys::CommandId,
     horizon: pg_sys::TransactionId,
     next_row: u64,
+    /// Attribute numbers by which the rows of each group are sorted.
+    sort_key: Vec<i16>,
     rows: RowGroupBuilder,
-    late: LateRows,
+    /// The late ones among them, by position.
+    late: Vec<(u32, Origin)>,
     written: Vec<GroupEntry>,
 }
 
-impl GroupWriter<'_> {
-    fn is_full(&self) -> bool {
-        self.rows.row_count() == MAX_ROWS || self.rows.raw_bytes() >= settings::row_group_bytes()
+impl<'a> GroupWriter<'a> {
+    fn begin(
+        work: &Rewriting,
+        target: Target<'a>,
+        layout: &TableLayout,
+        first_row: u64,
+        sort_key: Vec<i16>,
+    ) -> GroupWriter<'a> {
+        GroupWriter {
+            target,
+            table: work.table(),
+            horizon: work.horizon,
+            next_row: first_row,
+            sort_key,
+            rows: RowGroupBuilder::new(&layout.column_types()),
+            late: Vec::new(),
+            written: Vec::new(),
+        }
+    }
+
+    /// Finishes a group that is full.
+    fn make_room(&mut self, layout: &TableLayout) -> Result<(), ColdError> {
+        let full = self.rows.row_count() == MAX_ROWS
+            || self.rows.raw_bytes() >= settings::row_group_bytes();
+        match full {
+            true => self.finish_group(layout),
+            false => Ok(()),
+        }
+    }
+
+    /// Finishes the last group.
+    fn finish(mut self, layout: &TableLayout) -> Result<Vec<GroupEntry>, ColdError> {
+        if self.rows.row_count() > 0 {
+            self.finish_group(layout)?;
+        }
+        Ok(self.written)
+    }
+
+    /// A value id that is not used in the old store either, from which values may still come under their ids.
+    fn new_value_id(&self) -> u32 {
+        loop {
+            let id = self.target.new.new_value_id();
+            let mut is_used = false;
+            self.target.old.visit(id, 0..=0, &mut |_| {
+                is_used = true;
+                ControlFlow::Break(())
+            });
+            if !is_used {
+                return id;
+            }
+        }
     }
 
     fn push(&mut self, layout: &TableLayout, row: &RowDatums, origin: Origin) {
         if origin != Origin::FROZEN {
-            self.late.push(origin, self.rows.row_count() as u32);
+            self.late.push((self.rows.row_count() as u32, origin));
         }
         for (i, attribute) in layout.attributes.iter().enumerate() {
             // SAFETY: the values are those of the tuple that the sort has shown last.
@@ -163,8 +256,18 @@ impl GroupWriter<'_> {
 
     fn finish_group(&mut self, layout: &TableLayout) -> Result<(), ColdError> {
         let empty = RowGroupBuilder::new(&layout.column_types());
-        let rows = std::mem::replace(&mut self.rows, empty);
-        let late = std::mem::take(&mut self.late);
+        let mut rows = std::mem::replace(&mut self.rows, empty);
+        let mut late = std::mem::take(&mut self.late);
+        if let Some(order) = sort::order_by(&rows, &self.sort_key) {
+            rows = rows.reordered(&order);
+            let positions = sort::positions(&order);
+            late.iter_mut()
+                .for_each(|(row, _)| *row = positions[*row as usize]);
+            late.sort_by_key(|&(row, _)| row);
+        }
+        let mut lists = LateRows::default();
+        late.iter()
+            .for_each(|&(row, origin)| lists.push(origin, row));
         let row_count = rows.row_count() as u32;
         let capacity_rows = row_count.next_multiple_of(ROWS_PER_COLD_BLOCK as u32);
         let end = self.next_row + u64::from(capacity_rows);
@@ -181,20 +284,22 @@ impl GroupWriter<'_> {
             first_row: RowNumber(self.next_row),
             capacity_rows,
             row_count,
-            value_id: self.store.new_value_id(),
+            value_id: self.new_value_id(),
             footer_bytes: encoded.footer.len() as u32,
             body_bytes: encoded.body.len() as u64,
             origin: Origin::FROZEN,
-            flags: match late.is_empty() {
+            flags: match lists.is_empty() {
                 true => GroupFlags::default(),
                 false => GroupFlags::LATE_ROWS,
             },
         };
         let parts = [encoded.footer.as_slice(), encoded.body.as_slice()];
-        self.store
-            .write_copy(entry.value_id, &parts, self.cid, CopiedAs::Frozen);
-        marks::insert_late(self.store, &entry, &late, self.horizon, self.cid);
-        directory::insert_copy(self.store, &entry, self.cid, CopiedAs::Frozen);
+        let Target {
+            new: store, cid, ..
+        } = self.target;
+        store.write_copy(entry.value_id, &parts, cid, CopiedAs::Frozen);
+        marks::insert_late(store, &entry, &lists, self.horizon, cid);
+        directory::insert_copy(store, &entry, cid, CopiedAs::Frozen);
         self.next_row = end;
         self.written.push(entry);
         Ok(())
