@@ -92,6 +92,20 @@ CLOSE held;
 SELECT cold('t'), count(*), sum(id) FROM t;
 SELECT count(*) FROM howdah.stat_progress_compact;
 
+-- What was committed asynchronously a moment ago moves, too.
+SET synchronous_commit = off;
+CREATE TABLE unflushed (id int) USING howdah;
+DO $$
+BEGIN
+    FOR i IN 0..9 LOOP
+        INSERT INTO unflushed SELECT i * 1000 + generate_series(1, 1000);
+        COMMIT;
+        CALL howdah.compact('unflushed');
+    END LOOP;
+END $$;
+RESET synchronous_commit;
+SELECT cold('unflushed'), count(*) FROM unflushed;
+
 SET client_min_messages = warning;
 DROP SCHEMA compact CASCADE;
 DROP ROLE howdah_keeper;

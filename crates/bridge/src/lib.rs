@@ -18,6 +18,8 @@
 //!             ──> collation          how a collation orders text
 //!             ──> counters           cumulative statistics per table
 //!             ──> table_counts       PostgreSQL's own of a table, changed at once
+//!             ──> wal                flushing it
+//!             ──> io_cost            I/O counted and slowed down, as VACUUM has it
 //!             ──> shared_memory      areas that all processes share
 //!             ──> malloc             freed memory kept for the next row group
 //!             ──> memory             small allocations
@@ -52,3 +54,4 @@ pub mod store;
 pub mod tid;
 pub mod table_counts;
 pub mod tuple_sort;
+pub mod wal;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   page    copies of all-visible pages, taken without blocking anybody
+//!   obstacle  why a page is not all-visible
 //!   stamp   marks hot tuples as updated to cold TIDs          (the mover)
 //!   lock    meets such tuples before heap's row locks do      (everybody else)
 //!   share   hands key-share locks on from a cold row to its new version
@@ -20,6 +21,7 @@
 pub mod brought_back;
 pub mod growth;
 pub mod lock;
+pub mod obstacle;
 pub mod page;
 pub mod share;
 pub mod stamp;

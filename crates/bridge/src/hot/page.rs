@@ -119,12 +119,17 @@ impl HotReader {
     }
 
     /// Pins and share-locks a page.
-    fn lock(&self, block: pg_sys::BlockNumber) -> pg_sys::Buffer {
+    pub(super) fn lock(&self, block: pg_sys::BlockNumber) -> pg_sys::Buffer {
         // SAFETY: the relation is open; a block that is not there raises an ERROR.
         unsafe {
             let buffer = pg_sys::ReadBufferExtended(
                 self.rel,
                 pg_sys::ForkNumber::MAIN_FORKNUM,
+    pub(super) fn table(&self) -> pg_sys::Oid {
+        // SAFETY: the relation outlives the reader.
+        unsafe { (*self.rel).rd_id }
+    }
+
                 block,
                 pg_sys::ReadBufferMode::RBM_NORMAL,
                 self.strategy,

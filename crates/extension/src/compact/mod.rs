@@ -45,6 +45,7 @@
 mod first_move;
 mod gather;
 mod launcher;
+mod left_behind;
 mod merge;
 mod mover;
 mod policy;

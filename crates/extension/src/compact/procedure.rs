@@ -7,11 +7,11 @@
 use howdah_bridge::relation::{OpenRelation, name_of};
 use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
 
+use super::left_behind::left_behind;
 use super::policy;
 use super::progress::{Phase, Progress};
 use super::shared;
-use super::survey::survey;
-use super::table::{StepTable, Task, compact};
+use super::table::{Task, compact};
 use super::transactions::Transactions;
 use super::vacuum::{freeze_cold_store, vacuum};
 use crate::am;
@@ -73,47 +73,6 @@ unsafe extern "C-unwind" fn howdah_compact(fcinfo: pg_sys::FunctionCallInfo) -> 
         }
         pg_sys::SPI_finish();
         pg_sys::Datum::from(0)
-    }
-}
-
-/// What stayed hot because somebody's snapshot is too old for it.
-struct LeftBehind {
-    table: String,
-    invisible_pages: u32,
-    pages: u32,
-}
-
-/// `None` if every page with rows is visible to all.
-fn left_behind(table: pg_sys::Oid) -> Option<LeftBehind> {
-    let step = StepTable::open(table, true)?;
-    // SAFETY: the table is open and locked.
-    let (table, survey) = unsafe { (name_of(step.raw()), survey(step.raw(), u64::MAX)) };
-    (survey.invisible > 0).then(|| LeftBehind {
-        table,
-        invisible_pages: survey.invisible,
-        pages: survey.quiet.len(),
-    })
-}
-
-impl LeftBehind {
-    fn tell(&self) {
-        let LeftBehind {
-            table,
-            invisible_pages,
-            pages,
-        } = self;
-        pgrx::pg_sys::panic::ErrorReport::new(
-            PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
-            format!(
-                "no row of \"{table}\" became cold: on {invisible_pages} of {pages} pages not every transaction sees the same rows"
-            ),
-            pgrx::function_name!(),
-        )
-        .set_hint(
-            "Old snapshots are held by long transactions, prepared transactions, replication slots and standbys. \
-             Compact again when they have gone on.",
-        )
-        .report(pgrx::PgLogLevel::NOTICE);
     }
 }
 

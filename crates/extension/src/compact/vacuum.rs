@@ -5,8 +5,12 @@
 //! The cold store: pages of a row group are written once and stay as they are. Frozen soon after the
 //! commit, while they are in memory and before a checkpoint makes their next change an image in WAL, they
 //! need no other visit: not by readers that would set hint bits, nor by a VACUUM against wraparound.
+//!
+//! WAL is flushed first: a page with rows whose commit record is not flushed (`synchronous_commit = off`) cannot become
+//! all-visible, and what is visited here was often committed a moment ago.
 
 use howdah_bridge::relation::{OpenRelation, main_fork_blocks};
+use howdah_bridge::wal;
 use pgrx::pg_sys;
 
 use super::table::StepTable;
@@ -100,6 +104,7 @@ fn parameters(freeze_min_age: i32, truncate: bool) -> pg_sys::VacuumParams {
 /// # Safety
 /// `rel` is open and locked with ShareUpdateExclusiveLock; a snapshot is active.
 unsafe fn run(rel: pg_sys::Relation, parameters: &mut pg_sys::VacuumParams) {
+    wal::flush();
     // SAFETY: as for this function.
     unsafe {
         let strategy = pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_VACUUM);

@@ -1,0 +1,104 @@
+//! Why a compaction that was asked for moved nothing.
+//!
+//! Rows are moved from all-visible pages only. The pages that are not tell what keeps them: see [`Obstacle`]. The
+//! most frequent one is named; what an asynchronous commit left unflushed is none, since compaction flushes it
+//! before it vacuums.
+
+use howdah_bridge::hot::obstacle::Obstacle;
+use howdah_bridge::hot::page::HotReader;
+use howdah_bridge::relation::{main_fork_blocks, name_of};
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
+
+use super::table::StepTable;
+
+/// Pages on which the reason is looked for.
+const MOST_LOOKED_AT: u32 = 1_000;
+
+/// What stayed hot.
+pub struct LeftBehind {
+    table: String,
+    /// Pages with rows.
+    pages: u32,
+    /// Pages that are not all-visible.
+    invisible_pages: u32,
+    /// Those kept by running writers, of the ones that were looked at.
+    unfinished: u32,
+    /// Those kept by old snapshots.
+    old: u32,
+    /// Those that VACUUM has passed over.
+    in_use: u32,
+}
+
+/// `None` if every page with rows is visible to all, or the table is gone.
+pub fn left_behind(table: pg_sys::Oid) -> Option<LeftBehind> {
+    let step = StepTable::open(table, true)?;
+    // SAFETY: the table is open and locked.
+    unsafe {
+        let rel = step.raw();
+        let mut left = LeftBehind {
+            table: name_of(rel),
+            pages: 0,
+            invisible_pages: 0,
+            unfinished: 0,
+            old: 0,
+            in_use: 0,
+        };
+        let horizon = pg_sys::GetOldestNonRemovableTransactionId(rel);
+        let (mut reader, blocks) = (HotReader::begin(rel), main_fork_blocks(rel));
+        for block in 0..blocks {
+            pgrx::check_for_interrupts!();
+            let page = reader.look(block);
+            left.pages += u32::from(page.rows > 0);
+            if page.rows == 0 || page.all_visible {
+                continue;
+            }
+            left.invisible_pages += 1;
+            if left.invisible_pages <= MOST_LOOKED_AT {
+                *match reader.obstacle(block, horizon) {
+                    Obstacle::Unfinished => &mut left.unfinished,
+                    Obstacle::OldSnapshot => &mut left.old,
+                    Obstacle::InUse => &mut left.in_use,
+                } += 1;
+            }
+        }
+        (left.invisible_pages > 0).then_some(left)
+    }
+}
+
+impl LeftBehind {
+    pub fn tell(&self) {
+        let (reason, hint) = self.reason();
+        ErrorReport::new(
+            PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+            format!(
+                "no row of \"{}\" became cold: on {} of {} pages {reason}",
+                self.table, self.invisible_pages, self.pages
+            ),
+            pgrx::function_name!(),
+        )
+        .set_hint(hint)
+        .report(PgLogLevel::NOTICE);
+    }
+
+    fn reason(&self) -> (&'static str, &'static str) {
+        if self.unfinished >= self.old.max(self.in_use) {
+            return (
+                "rows were changed by transactions that are still running",
+                "Compact again when they have ended. Prepared transactions count as running.",
+            );
+        }
+        if self.old >= self.in_use {
+            return (
+                "not every transaction sees the same rows",
+                "Old snapshots are held by long transactions, prepared transactions, replication slots and standbys. \
+                 Compact again when they have gone on.",
+            );
+        }
+        (
+            "nothing could be vacuumed",
+            "Other sessions were using these pages, for example by a cursor that stands on one. Compact again when \
+             they have gone on.",
+        )
+    }
+}
