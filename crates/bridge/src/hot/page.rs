@@ -96,11 +96,18 @@ impl HotReader {
         }
     }
 
+    /// Whether the visibility map has the page as all-visible; the page itself is not read.
+    pub fn is_all_visible(&mut self, block: pg_sys::BlockNumber) -> bool {
+        // SAFETY: the relation is open.
+        let status = unsafe { pg_sys::visibilitymap_get_status(self.rel, block, &mut self.map) };
+        u32::from(status) & pg_sys::VISIBILITYMAP_ALL_VISIBLE != 0
+    }
+
     /// Looks at a page without reading its tuples.
     pub fn look(&mut self, block: pg_sys::BlockNumber) -> PageState {
         // SAFETY: the relation is open; pin and share lock are held while the page is read.
         unsafe {
-            let status = pg_sys::visibilitymap_get_status(self.rel, block, &mut self.map);
+            let all_visible = self.is_all_visible(block);
             let buffer = self.lock(block);
             let page = pg_sys::BufferGetPage(buffer);
             let rows = (1..=pg_sys::PageGetMaxOffsetNumber(page.cast()))
@@ -110,12 +117,17 @@ impl HotReader {
                 .count();
             let state = PageState {
                 lsn: pg_sys::PageGetLSN(page.cast()),
-                all_visible: u32::from(status) & pg_sys::VISIBILITYMAP_ALL_VISIBLE != 0,
+                all_visible,
                 rows: rows as u32,
             };
             pg_sys::UnlockReleaseBuffer(buffer);
             state
         }
+    }
+
+    pub(super) fn table(&self) -> pg_sys::Oid {
+        // SAFETY: the relation outlives the reader.
+        unsafe { (*self.rel).rd_id }
     }
 
     /// Pins and share-locks a page.
@@ -125,11 +137,6 @@ impl HotReader {
             let buffer = pg_sys::ReadBufferExtended(
                 self.rel,
                 pg_sys::ForkNumber::MAIN_FORKNUM,
-    pub(super) fn table(&self) -> pg_sys::Oid {
-        // SAFETY: the relation outlives the reader.
-        unsafe { (*self.rel).rd_id }
-    }
-
                 block,
                 pg_sys::ReadBufferMode::RBM_NORMAL,
                 self.strategy,

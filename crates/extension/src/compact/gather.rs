@@ -9,6 +9,7 @@ use pgrx::pg_sys;
 
 use super::progress::Progress;
 use super::survey::BlockSet;
+use super::throttle;
 use crate::settings;
 use crate::slot_writer::RowMemory;
 use crate::store::view::RowDatums;
@@ -86,6 +87,8 @@ pub unsafe fn gather(
         if !page.tuples.is_empty() {
             batch.pages.push(page);
         }
+        // SAFETY: as for this function.
+        unsafe { throttle::pay(table) };
     }
     memory.delete();
     progress.blocks(batch.next_block.unwrap_or(blocks), blocks);

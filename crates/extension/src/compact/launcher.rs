@@ -108,6 +108,7 @@ fn start_workers(visits: &mut HashMap<u32, Visits>, now_ms: i64) {
     for (oid, visit) in visits.iter_mut() {
         note_end(*oid, visit, now_ms);
     }
+    tell_worker_count(visits);
     let is_due = |slot: &shared::Database, visits: &HashMap<u32, Visits>| {
         let waiting = slot.written.load(Ordering::Relaxed) || slot.end() != VisitEnd::Settled;
         slot.oid() != 0
@@ -131,8 +132,7 @@ fn start_workers(visits: &mut HashMap<u32, Visits>, now_ms: i64) {
             visits.remove(&oid);
             continue;
         }
-        let running = visits.values().filter(|v| v.worker.is_some()).count();
-        if running >= policy::max_workers() {
+        if running(visits) >= policy::max_workers() {
             return;
         }
         slot.set_end(VisitEnd::Unknown);
@@ -146,7 +146,17 @@ fn start_workers(visits: &mut HashMap<u32, Visits>, now_ms: i64) {
         visit.worker = worker;
         visit.began_ms = now_ms;
         visit.due_ms = now_ms + policy::naptime_ms();
+        tell_worker_count(visits);
     }
+}
+
+fn running(visits: &HashMap<u32, Visits>) -> usize {
+    visits.values().filter(|v| v.worker.is_some()).count()
+}
+
+/// Workers share a budget of I/O.
+fn tell_worker_count(visits: &HashMap<u32, Visits>) {
+    shared::set_worker_count(running(visits));
 }
 
 /// `None` if no worker slot is free.

@@ -28,6 +28,7 @@ use pgrx::pg_sys;
 
 use super::sort;
 use super::table::{StepTable, Task};
+use super::throttle;
 use crate::am::index_entry::is_hot_only;
 use crate::am::new_entries::Indexes;
 use crate::errors::{ColdError, or_raise};
@@ -308,6 +309,7 @@ unsafe fn write_successor(
         let mut starts = Vec::new();
         for (old, source) in &sources {
             pgrx::check_for_interrupts!();
+            throttle::pay(table.raw());
             starts.push(rows.row_count() as u32);
             for row in (0..source.row_count).filter(|&row| !old.is_hidden(row)) {
                 memory.with(|| {
@@ -344,6 +346,7 @@ unsafe fn write_successor(
             .filter(|_| !indexes.is_empty())
             .collect::<Vec<_>>()
         {
+            throttle::pay(table.raw());
             if table.has_waiters() {
                 return Ok(None);
             }

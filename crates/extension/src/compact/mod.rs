@@ -56,6 +56,7 @@ pub mod sort;
 mod survey;
 mod sweep;
 mod table;
+mod throttle;
 mod transactions;
 mod vacuum;
 mod worker;

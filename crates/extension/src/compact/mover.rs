@@ -14,6 +14,7 @@ use super::gather::{Batch, Pages, gather};
 use super::progress::{Phase, Progress};
 use super::sort;
 use super::table::{StepTable, Task};
+use super::throttle;
 use crate::am::index_entry::is_hot_only;
 use crate::am::new_entries::Indexes;
 use crate::errors::{ColdError, or_raise};
@@ -200,6 +201,8 @@ impl<'a> Move<'a> {
                 row += 1;
                 if row % ROWS_BETWEEN_LOOKS == 0 {
                     pgrx::check_for_interrupts!();
+                    // SAFETY: as for this function.
+                    unsafe { throttle::pay(self.table.raw()) };
                     if self.table.has_waiters() {
                         return None;
                     }

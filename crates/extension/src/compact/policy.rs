@@ -11,6 +11,7 @@ static COMPACT_AFTER: GucSetting<i32> = GucSetting::<i32>::new(60_000);
 static COMPACT_MIN_ROWS: GucSetting<i32> = GucSetting::<i32>::new(65_536);
 static COMPACT_NAPTIME: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 static MAX_WORKERS: GucSetting<i32> = GucSetting::<i32>::new(2);
+static IO_LIMIT: GucSetting<i32> = GucSetting::<i32>::new(128 * 1024);
 
 /// Defines the settings.
 pub fn register() {
@@ -62,6 +63,16 @@ pub fn register() {
         GucContext::Sighup,
         GucFlags::default(),
     );
+    GucRegistry::define_int_guc(
+        c"howdah.compact_io_limit",
+        c"Most bytes that background workers read from disk and make dirty in a second, all together.",
+        c"0 is no limit. CALL howdah.compact() has none.",
+        &IO_LIMIT,
+        0,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_KB,
+    );
 }
 
 pub fn compaction() -> bool {
@@ -79,6 +90,11 @@ pub fn naptime_ms() -> i64 {
 
 pub fn max_workers() -> usize {
     MAX_WORKERS.get() as usize
+}
+
+/// Per second, for all workers; 0: no limit.
+pub fn io_limit_bytes() -> u64 {
+    IO_LIMIT.get() as u64 * 1024
 }
 
 /// What holds for one table.

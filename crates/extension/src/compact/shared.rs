@@ -5,11 +5,12 @@
 //!   databases   where howdah tables were written, and how the last visit ended
 //!   failures    tables whose compaction failed, and until when they are left alone
 //!   progress    one slot per running compaction
+//!   places      how far the survey of a large table has come
 //! ```
 //!
 //! Atomics only, no lock: each field has one writer at a time (samples: the launcher; a progress
-//! slot: its process; a failure: the worker of its database), and a reader that sees half of an update
-//! acts a little early or late.
+//! slot: its process; a failure or a place: the worker of its database), and a reader that sees half of an update
+//! acts a little early or late. A place that two tables share is lost to one of them: its survey starts over.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -20,6 +21,7 @@ const SAMPLES: usize = 512;
 const DATABASES: usize = 64;
 const PROGRESS_SLOTS: usize = 64;
 const FAILURES: usize = 64;
+const PLACES: usize = 256;
 /// For so long a table is left alone after its compaction failed; twice as long after each further
 /// failure, up to the second.
 const FIRST_FAILURE_PAUSE_MS: i64 = 60_000;
@@ -101,13 +103,29 @@ struct Failure {
     until_ms: AtomicI64,
 }
 
+/// How far the survey of one large table has come.
+#[repr(C)]
+pub struct Place {
+    /// The OIDs of database and table; 0: of none.
+    table: AtomicU64,
+    /// The next block of a look at all-visible pages.
+    pub visible_from: AtomicU32,
+    /// The next block of a look at every page.
+    pub from: AtomicU32,
+    /// Rows that the look at every page has met since it left the first block.
+    pub rows: AtomicU64,
+}
+
 #[repr(C)]
 pub struct Shared {
+    /// Workers that run now.
+    worker_count: AtomicU32,
     sample_count: AtomicU32,
     samples: [Sample; SAMPLES],
     databases: [Database; DATABASES],
     progress: [ProgressSlot; PROGRESS_SLOTS],
     failures: [Failure; FAILURES],
+    places: [Place; PLACES],
 }
 
 // SAFETY: made of atomics.
@@ -229,15 +247,41 @@ fn failures() -> &'static [Failure] {
     shared().map_or(&[], |shared| &shared.failures)
 }
 
-/// The name of a table of this database among the failures.
-fn failure_name(table: pg_sys::Oid) -> u64 {
+/// Tells workers how many of them share the budget of I/O.
+pub fn set_worker_count(count: usize) {
+    if let Some(shared) = shared() {
+        shared.worker_count.store(count as u32, Ordering::Relaxed);
+    }
+}
+
+pub fn worker_count() -> u32 {
+    shared().map_or(1, |shared| {
+        shared.worker_count.load(Ordering::Relaxed).max(1)
+    })
+}
+
+/// The place of a table of this database, at its start unless it was kept; `None` without shared memory.
+pub fn place(table: pg_sys::Oid) -> Option<&'static Place> {
+    let name = name_of(table);
+    let at = (name.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % PLACES;
+    let place = &shared()?.places[at];
+    if place.table.swap(name, Ordering::Relaxed) != name {
+        place.visible_from.store(0, Ordering::Relaxed);
+        place.from.store(0, Ordering::Relaxed);
+        place.rows.store(0, Ordering::Relaxed);
+    }
+    Some(place)
+}
+
+/// The name of a table of this database.
+fn name_of(table: pg_sys::Oid) -> u64 {
     // SAFETY: plain read of a global.
     let database = unsafe { pg_sys::MyDatabaseId };
     u64::from(database.to_u32()) << 32 | u64::from(table.to_u32())
 }
 
 fn failure_of(table: pg_sys::Oid) -> Option<&'static Failure> {
-    let name = failure_name(table);
+    let name = name_of(table);
     failures()
         .iter()
         .find(|f| f.table.load(Ordering::Relaxed) == name)
@@ -269,7 +313,7 @@ fn take_failure(table: pg_sys::Oid) -> Option<&'static Failure> {
     let until = |f: &&Failure| f.until_ms.load(Ordering::Relaxed);
     let failure = free.or_else(|| failures.iter().min_by_key(until))?;
     failure.pause_ms.store(0, Ordering::Relaxed);
-    failure.table.store(failure_name(table), Ordering::Relaxed);
+    failure.table.store(name_of(table), Ordering::Relaxed);
     Some(failure)
 }
 

@@ -1,10 +1,35 @@
 //! Looking at a table's hot side before deciding to compact it.
+//!
+//! A table of no more pages than the budget of I/O allows in [`SURVEYED_SECONDS`] is looked at as a whole. A larger one is
+//! looked at in windows of so many pages, a few at each visit, from where the last visit stopped
+//! ([`super::shared::Place`]):
+//!
+//! ```text
+//!   1  windows with all-visible pages   the visibility map tells which, for 32,000 pages a page of its own;
+//!                                       only their all-visible pages are read: these can be moved at once
+//!   2  one window of every page         if 1 found nothing: is it worthwhile to vacuum? what is there at all?
+//! ```
+//!
+//! So each page is read once in a round over the table, however often it is visited.
 
+use std::ops::Range;
 use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use howdah_bridge::hot::page::HotReader;
 use howdah_bridge::relation::main_fork_blocks;
 use pgrx::pg_sys;
+
+use super::shared::Place;
+use super::{policy, throttle};
+
+/// A window takes about so long to read at the limit of I/O.
+const SURVEYED_SECONDS: u64 = 1;
+/// Pages of a window without a limit.
+const UNLIMITED_WINDOW: u32 = 16_384;
+const SMALLEST_WINDOW: u32 = 64;
+/// Windows with all-visible pages that one visit looks at.
+const WINDOWS_PER_VISIT: u32 = 4;
 
 /// A set of block numbers.
 #[derive(Debug, Default)]
@@ -34,7 +59,7 @@ impl BlockSet {
     }
 }
 
-/// What a look at every hot page found.
+/// What a look at hot pages found.
 #[derive(Debug, Default)]
 pub struct Survey {
     /// Pages with rows that have not changed for long enough.
@@ -43,28 +68,142 @@ pub struct Survey {
     pub quiet_rows: u64,
     /// How many of them are not all-visible yet.
     pub invisible: u32,
-    /// At most so many rows are on the hot side in all.
-    pub rows: u64,
+    /// Pages that were looked at and are not all-visible, quiet or not.
+    pub all_invisible: u32,
+    /// At most so many rows are on the hot side in all; `None` if not all of it was looked at yet.
+    pub rows: Option<u64>,
+    /// Whether the table is looked at in windows.
+    pub is_partial: bool,
 }
 
-/// Looks at every page.
+/// Which pages are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    AllVisible,
+    Every,
+}
+
+/// A survey that runs.
+struct Look {
+    table: pg_sys::Relation,
+    reader: HotReader,
+    quiet_since: pg_sys::XLogRecPtr,
+    quiet: BlockSet,
+    found: Survey,
+    rows: u64,
+}
+
+impl Look {
+    fn read(&mut self, blocks: Range<pg_sys::BlockNumber>, wanted: Wanted) {
+        for block in blocks {
+            pgrx::check_for_interrupts!();
+            if wanted == Wanted::AllVisible && !self.reader.is_all_visible(block) {
+                continue;
+            }
+            let page = self.reader.look(block);
+            self.rows += u64::from(page.rows);
+            self.found.all_invisible += u32::from(!page.all_visible);
+            if page.rows > 0 && page.lsn <= self.quiet_since {
+                self.quiet.insert(block);
+                self.found.quiet_rows += u64::from(page.rows);
+                self.found.invisible += u32::from(!page.all_visible);
+            }
+            // SAFETY: the table is open and locked.
+            unsafe { throttle::pay(self.table) };
+        }
+    }
+
+    fn finish(self) -> Survey {
+        Survey {
+            quiet: Rc::new(self.quiet),
+            ..self.found
+        }
+    }
+}
+
+/// Looks at the table, or on from its place in it; at enough of it for a row group of `min_rows`, if there is one.
 ///
 /// # Safety
 /// `table` is open and locked against VACUUM and DDL.
-pub unsafe fn survey(table: pg_sys::Relation, quiet_since: pg_sys::XLogRecPtr) -> Survey {
-    let (mut found, mut quiet) = (Survey::default(), BlockSet::default());
+pub unsafe fn survey(
+    table: pg_sys::Relation,
+    quiet_since: pg_sys::XLogRecPtr,
+    place: Option<&Place>,
+    min_rows: u32,
+) -> Survey {
     // SAFETY: as for this function.
-    let (mut reader, blocks) = unsafe { (HotReader::begin(table), main_fork_blocks(table)) };
-    for block in 0..blocks {
-        pgrx::check_for_interrupts!();
-        let page = reader.look(block);
-        found.rows += u64::from(page.rows);
-        if page.rows > 0 && page.lsn <= quiet_since {
-            quiet.insert(block);
-            found.quiet_rows += u64::from(page.rows);
-            found.invisible += u32::from(!page.all_visible);
+    let (reader, blocks) = unsafe { (HotReader::begin(table), main_fork_blocks(table)) };
+    let mut look = Look {
+        table,
+        reader,
+        quiet_since,
+        quiet: BlockSet::default(),
+        found: Survey::default(),
+        rows: 0,
+    };
+    let window = window_pages();
+    let Some(place) = place.filter(|_| blocks > window) else {
+        look.read(0..blocks, Wanted::Every);
+        look.found.rows = Some(look.rows);
+        return look.finish();
+    };
+    look.found.is_partial = true;
+    look_at_visible(&mut look, place, blocks, window, min_rows);
+    if look.found.quiet_rows < u64::from(min_rows) {
+        look_at_every(&mut look, place, blocks, window);
+    }
+    look.finish()
+}
+
+/// Pages of a window.
+fn window_pages() -> u32 {
+    match policy::io_limit_bytes() {
+        0 => UNLIMITED_WINDOW,
+        bytes => {
+            let pages = bytes * SURVEYED_SECONDS / u64::from(pg_sys::BLCKSZ);
+            u32::try_from(pages)
+                .unwrap_or(u32::MAX)
+                .max(SMALLEST_WINDOW)
         }
     }
-    found.quiet = Rc::new(quiet);
-    found
+}
+
+/// Reads the all-visible pages of the next windows that have any, until there is enough.
+fn look_at_visible(look: &mut Look, place: &Place, blocks: u32, window: u32, min_rows: u32) {
+    let (mut from, mut passed, mut windows) = (place.visible_from.load(Relaxed), 0, 0);
+    while passed < blocks
+        && windows < WINDOWS_PER_VISIT
+        && look.found.quiet_rows < u64::from(min_rows)
+    {
+        from = if from < blocks { from } else { 0 };
+        let end = from.saturating_add(window).min(blocks);
+        if (from..end).any(|block| look.reader.is_all_visible(block)) {
+            look.read(from..end, Wanted::AllVisible);
+            windows += 1;
+        }
+        passed += end - from;
+        from = end;
+    }
+    place.visible_from.store(from, Relaxed);
+}
+
+/// Reads every page of the next window; counts all rows from the first block to the last, in as many visits as that takes.
+fn look_at_every(look: &mut Look, place: &Place, blocks: u32, window: u32) {
+    let from = match place.from.load(Relaxed) {
+        from if from < blocks => from,
+        _ => 0,
+    };
+    let end = from.saturating_add(window).min(blocks);
+    let before = look.rows;
+    look.read(from..end, Wanted::Every);
+    let earlier = match from {
+        0 => 0,
+        _ => place.rows.load(Relaxed),
+    };
+    let rows = earlier + (look.rows - before);
+    look.found.rows = (end == blocks).then_some(rows);
+    place.rows.store(rows, Relaxed);
+    place
+        .from
+        .store(if end == blocks { 0 } else { end }, Relaxed);
 }

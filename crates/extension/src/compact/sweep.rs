@@ -16,6 +16,7 @@ use howdah_bridge::tid::RowNumber;
 use pgrx::pg_sys;
 
 use super::table::{StepTable, Task};
+use super::throttle;
 use crate::errors::{ColdError, or_raise};
 use crate::stop_point;
 use crate::store::directory::{self, GroupEntry};
@@ -39,11 +40,13 @@ pub fn sweep(task: &Task) -> bool {
         let Some(store) = ColdStore::open(table.raw(), pg_sys::RowExclusiveLock) else {
             return false;
         };
-        !table.has_waiters() && or_raise(task.table, sweep_some(&store))
+        !table.has_waiters() && or_raise(task.table, sweep_some(table.raw(), &store))
     }
 }
 
-fn sweep_some(store: &ColdStore) -> Result<bool, ColdError> {
+/// # Safety
+/// `table` is open and locked.
+unsafe fn sweep_some(table: pg_sys::Relation, store: &ColdStore) -> Result<bool, ColdError> {
     let Some((_, end)) = directory::high_water(store)? else {
         return Ok(false);
     };
@@ -99,6 +102,8 @@ fn sweep_some(store: &ColdStore) -> Result<bool, ColdError> {
             store.delete_value(*value);
         }
         pgrx::check_for_interrupts!();
+        // SAFETY: as for this function.
+        unsafe { throttle::pay(table) };
     }
     if !needless.is_empty() {
         stop_point!("sweep_commit");

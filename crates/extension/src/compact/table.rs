@@ -15,6 +15,7 @@ use super::policy::{self, Policy};
 use super::progress::{Phase, Progress};
 use super::survey::BlockSet;
 use super::sweep;
+use super::throttle;
 use super::transactions::Transactions;
 use crate::am;
 
@@ -175,10 +176,10 @@ pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> 
         match mover::move_group(task, block, &refused, progress) {
             Step::Moved { rows, next_block } => {
                 transactions.commit();
-                crate::stop_point!("committed");
                 // The stamped versions are VACUUM's business now. Not before the commit, and not by way of
                 // pending counts, which could outlast VACUUM's report of the same versions.
                 table_counts::add(task.table, 0, i64::from(rows));
+                crate::stop_point!("committed");
                 tally.moved_rows += u64::from(rows);
                 tally.moved_groups += 1;
                 progress.moved(rows);
@@ -247,5 +248,6 @@ fn switched_off() -> bool {
             pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP);
         }
     }
+    throttle::refresh();
     !policy::compaction()
 }

@@ -7,6 +7,9 @@
 //!         ─ in any case: freeze what is new in the cold store
 //! ```
 //!
+//! Of a large table it looks at a part at each visit ([`super::survey`]); its I/O is limited ([`super::throttle`]). Tables
+//! that belong to other extensions are left alone: what these may rely on is not known here.
+//!
 //! It counts as an autovacuum worker (`PROC_IS_AUTOVACUUM`), which is what it is to others: a
 //! lock request that it blocks cancels it after `deadlock_timeout` if it has not yielded before,
 //! and DROP DATABASE and the like terminate it instead of failing.
@@ -30,6 +33,7 @@ use super::progress::Progress;
 use super::shared::{self, VisitEnd};
 use super::survey::{Survey, survey};
 use super::table::{StepTable, Task, compact};
+use super::throttle;
 use super::transactions::Transactions;
 use super::vacuum::{freeze_cold_store, vacuum};
 
@@ -38,6 +42,9 @@ const TX: Transactions = Transactions::Worker;
 const MOST_ROWS_PER_PAGE: u64 = 291;
 /// Vacuum first if more than one in so many quiet pages is not all-visible.
 const INVISIBLE_SHARE: u32 = 20;
+/// Of a table that is looked at in parts, VACUUM reads all pages that are not all-visible. At least one in so many of them is
+/// to gain by it.
+const GAINING_SHARE: u32 = 8;
 
 #[pg_guard]
 #[unsafe(no_mangle)]
@@ -83,7 +90,7 @@ fn in_transaction<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Tables and materialized views of our access method, except temporary ones.
+/// Tables and materialized views of our access method, except temporary ones and those of extensions.
 fn howdah_tables() -> Vec<pg_sys::Oid> {
     in_transaction(|| {
         // SAFETY: a lookup by name.
@@ -106,6 +113,10 @@ fn howdah_tables() -> Vec<pg_sys::Oid> {
                     }
                 },
             );
+            tables.retain(|&table| {
+                let owner = pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, table);
+                owner == pg_sys::InvalidOid
+            });
         }
         tables
     })
@@ -166,6 +177,7 @@ fn now_ms() -> i64 {
 }
 
 fn visit(table: pg_sys::Oid) -> VisitEnd {
+    throttle::refresh();
     let policy = policy::of(table);
     if !policy.enabled {
         return VisitEnd::Settled;
@@ -185,7 +197,10 @@ fn visit_hot_side(table: pg_sys::Oid, policy: Policy) -> VisitEnd {
         Look::Found(found) => found,
     };
     TX.commit();
-    if found.rows < u64::from(policy.min_rows) {
+    if found
+        .rows
+        .is_some_and(|rows| rows < u64::from(policy.min_rows))
+    {
         return VisitEnd::Settled;
     }
     if found.quiet_rows < u64::from(policy.min_rows) {
@@ -193,9 +208,13 @@ fn visit_hot_side(table: pg_sys::Oid, policy: Policy) -> VisitEnd {
     }
     let progress = Progress::start(table);
     if found.invisible > found.quiet.len() / INVISIBLE_SHARE {
+        if found.is_partial && found.invisible < found.all_invisible / GAINING_SHARE {
+            return VisitEnd::Waiting;
+        }
         vacuum(table, false);
         TX.commit();
     }
+    let is_partial = found.is_partial;
     let task = Task {
         table,
         policy,
@@ -206,9 +225,26 @@ fn visit_hot_side(table: pg_sys::Oid, policy: Policy) -> VisitEnd {
     if tally.moved_rows == 0 {
         return VisitEnd::Waiting;
     }
-    vacuum(table, false);
+    if !is_partial || is_vacuum_worthwhile(table, tally.moved_rows) {
+        TX.commit();
+        vacuum(table, false);
+    }
     TX.commit();
     VisitEnd::Moved
+}
+
+/// Whether as large a part of what VACUUM would read was moved. Else the dead versions are left to autovacuum, which knows of them.
+fn is_vacuum_worthwhile(table: pg_sys::Oid, moved_rows: u64) -> bool {
+    let Some(step) = StepTable::open(table, false) else {
+        return false;
+    };
+    // SAFETY: the table is open and locked.
+    unsafe {
+        let mut visible = 0;
+        pg_sys::visibilitymap_count(step.raw(), &mut visible, std::ptr::null_mut());
+        let invisible = main_fork_blocks(step.raw()).saturating_sub(visible);
+        moved_rows >= u64::from(invisible / GAINING_SHARE) * MOST_ROWS_PER_PAGE / 4
+    }
 }
 
 enum Look {
@@ -229,7 +265,10 @@ fn look(table: pg_sys::Oid, policy: &Policy) -> Look {
             return Look::TooFew;
         }
         match shared::lsn_before(now_ms() - policy.compact_after_ms) {
-            Some(lsn) => Look::Found(survey(step.raw(), lsn)),
+            Some(lsn) => {
+                let place = shared::place(table);
+                Look::Found(survey(step.raw(), lsn, place, policy.min_rows))
+            }
             None => Look::Locked,
         }
     }

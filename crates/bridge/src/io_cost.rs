@@ -1,0 +1,60 @@
+//! What the buffer manager counts of this process' I/O, and the limits that VACUUM's code keeps to
+//! (`vacuum_cost_delay` and its like).
+
+use std::ffi::CStr;
+
+use pgrx::pg_sys;
+
+/// Makes each page that is read from disk or made dirty count one, and lets `vacuum_delay_point` sleep for `delay_ms` after
+/// each `pages`; no limit if the delay is 0. For background workers: the settings are those of the process.
+pub fn limit(pages: i32, delay_ms: f64) {
+    set(c"vacuum_cost_page_hit", "0");
+    set(c"vacuum_cost_page_miss", "1");
+    set(c"vacuum_cost_page_dirty", "1");
+    set(c"vacuum_cost_limit", &pages.to_string());
+    set(c"vacuum_cost_delay", &delay_ms.to_string());
+    // SAFETY: copies the settings; no VACUUM is running in this process.
+    unsafe { pg_sys::VacuumUpdateCosts() }
+}
+
+/// Overrides a setting for this process' life.
+fn set(name: &CStr, value: &str) {
+    let value = std::ffi::CString::new(value).unwrap_or_default();
+    // SAFETY: both strings are copied.
+    unsafe {
+        pg_sys::SetConfigOption(
+            name.as_ptr(),
+            value.as_ptr(),
+            pg_sys::GucContext::PGC_SUSET,
+            pg_sys::GucSource::PGC_S_OVERRIDE,
+        );
+    }
+}
+
+/// How long to sleep for what was counted since the last sleep, in milliseconds. It is then taken to be paid.
+pub fn take_debt_ms() -> f64 {
+    // SAFETY: plain reads and writes of this process' own counters.
+    unsafe {
+        let (balance, limit) = (pg_sys::VacuumCostBalance, pg_sys::vacuum_cost_limit.max(1));
+        if !pg_sys::VacuumCostActive || balance < limit {
+            return 0.0;
+        }
+        pg_sys::VacuumCostBalance = 0;
+        pg_sys::vacuum_cost_delay * f64::from(balance) / f64::from(limit)
+    }
+}
+
+/// Sleeps as VACUUM does, or until the latch is set.
+pub fn sleep_ms(ms: f64) {
+    let wakes = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+    // SAFETY: waits for this process' own latch.
+    unsafe {
+        pg_sys::WaitLatch(
+            pg_sys::MyLatch,
+            wakes as i32,
+            ms.ceil() as std::ffi::c_long,
+            pg_sys::WaitEventTimeout::WAIT_EVENT_VACUUM_DELAY,
+        );
+        pg_sys::ResetLatch(pg_sys::MyLatch);
+    }
+}
