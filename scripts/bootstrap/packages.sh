@@ -9,6 +9,9 @@ postgres_build_packages=(
     libssl-dev libreadline-dev zlib1g-dev
 )
 
+# What PostgreSQL's own subscription and recovery tests need besides Perl.
+test_packages=(libipc-run-perl)
+
 missing_packages() {
     local package
     for package in "$@"; do
@@ -59,4 +62,14 @@ ensure_packages() {
     fi
     python3 -m pip --version >/dev/null 2>&1 || wanted+=(python3 python3-pip)
     install_packages "${wanted[@]}"
+}
+
+# The tests say themselves what they skipped for want of a package: a machine where nothing may
+# be installed runs the others.
+ensure_test_packages() {
+    command -v apt-get >/dev/null && command -v dpkg-query >/dev/null || return 0
+    [[ -z $(missing_packages "${test_packages[@]}") ]] && return 0
+    if ! may_install || ! (install_packages "${test_packages[@]}"); then
+        say "without ${test_packages[*]}: some tests will be skipped"
+    fi
 }

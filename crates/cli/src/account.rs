@@ -13,6 +13,9 @@ use thiserror::Error;
 /// The system user that root's servers run as.
 pub const SERVER_USER: &str = "howdah";
 
+/// A system user that every distribution has.
+const NOBODY: &str = "nobody";
+
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AccountError {
@@ -23,6 +26,8 @@ pub enum AccountError {
          './howdah up' makes it, or: useradd --system --no-create-home {SERVER_USER}"
     )]
     NoServerUser,
+    #[error("there is no system user '{NOBODY}'")]
+    NoNobody,
 }
 
 /// The account servers run under, as seen by the caller.
@@ -48,6 +53,19 @@ impl Account {
         }
         let users = fs::read_to_string("/etc/passwd").map_err(AccountError::PasswordFile)?;
         find_user(&users, SERVER_USER).ok_or(AccountError::NoServerUser)
+    }
+
+    /// Whose tests name superusers after themselves: the caller, or where that is root a system user other
+    /// than the server's, because a role named `howdah` finds schema `howdah` first on its search path.
+    ///
+    /// # Errors
+    /// When the caller is root and the system user does not exist.
+    pub fn of_perl_tests() -> Result<Self, AccountError> {
+        if !caller_is_root() {
+            return Ok(Self::Caller);
+        }
+        let users = fs::read_to_string("/etc/passwd").map_err(AccountError::PasswordFile)?;
+        find_user(&users, NOBODY).ok_or(AccountError::NoNobody)
     }
 
     /// A command that will run under this account, away from the caller's directory, which the

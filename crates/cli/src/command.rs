@@ -45,7 +45,8 @@ pub enum Command {
     Bench(bench::Options),
     /// Run every test; the last line is "N passed, N failed"
     Test(test::Options),
-    /// Run the differential, bank and crash tests with new seeds until the time is up
+    /// Run the differential, bank and crash tests with new seeds, and PostgreSQL's subscription and
+    /// recovery tests, until the time is up
     Soak(soak::Options),
 }
 

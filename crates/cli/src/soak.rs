@@ -2,8 +2,11 @@
 //! and over with new seeds, until the time is up.
 //!
 //! ```text
-//!   round ─► differential (one session, several sessions) ─► transfers ─► crash ─► next round
+//!   round ─► differential (one session, several sessions) ─► transfers ─► crash ─► Perl tests ─► next round
 //! ```
+//!
+//! The Perl tests are PostgreSQL's own of subscriptions and recovery. They take no seed; where rows are in their
+//! tables changes from round to round.
 //!
 //! Every round prints its seed; `./howdah soak --seed S --rounds 1` repeats it. The first failure
 //! ends the soak: the rest of the time would hide it.
@@ -14,7 +17,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::paths::Paths;
-use crate::test::{SoakPrograms, Tally};
+use crate::test::{self, SoakPrograms, Tally};
 use crate::{scratch, units};
 
 #[derive(Debug, Clone, Args)]
@@ -82,6 +85,7 @@ pub fn run(paths: &Paths, options: &Options) -> anyhow::Result<ExitCode> {
         for (program, settings) in parts(seed) {
             total.add(programs.run(program, &settings)?);
         }
+        total.add(test::perl_tests(paths, seed.is_multiple_of(2))?);
         if total.failed > 0 {
             eprintln!("to repeat: ./howdah soak --seed {seed} --rounds 1");
             break;

@@ -8,6 +8,8 @@
 //!   isolation         tests/isolation/specs, then PostgreSQL's own concurrency suite, likewise
 //!   regress-cold      PostgreSQL's two suites again, with every inserted row cold at once
 //!   isolation-cold
+//!   contrib-cold      the suites of PostgreSQL's contrib modules and of PL/pgSQL, likewise
+//!   tap               a sample of PostgreSQL's subscription and recovery tests, rows hot and cold
 //!   server            tests/server: crash, standby, dump and restore, differential
 //! ```
 //!
@@ -18,7 +20,10 @@
 
 mod canonical;
 mod cargo;
+mod contrib;
 mod crash_log;
+mod judge;
+mod perl;
 mod pg_regress;
 mod plan;
 mod reviewed;
@@ -68,6 +73,21 @@ pub fn run(paths: &Paths, options: &Options) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// Runs PostgreSQL's subscription and recovery tests, all of them.
+///
+/// # Errors
+/// When their servers cannot be prepared.
+pub fn perl_tests(paths: &Paths, with_cold_rows: bool) -> anyhow::Result<Tally> {
+    perl::run_all(
+        paths,
+        if with_cold_rows {
+            Rows::Cold
+        } else {
+            Rows::Hot
+        },
+    )
+}
+
 fn run_step(paths: &Paths, options: &Options, step: Step) -> anyhow::Result<Tally> {
     match step {
         Step::Format => cargo::format(paths),
@@ -82,6 +102,8 @@ fn run_step(paths: &Paths, options: &Options, step: Step) -> anyhow::Result<Tall
         }
         Step::RegressCold => suite::run(paths, options, Suite::Regress, Rows::Cold),
         Step::IsolationCold => suite::run(paths, options, Suite::Isolation, Rows::Cold),
+        Step::ContribCold => contrib::run(paths, options),
+        Step::Tap => perl::run(paths, options),
         Step::Server => cargo::server(paths, &options.filters),
     }
 }

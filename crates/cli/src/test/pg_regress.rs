@@ -10,11 +10,10 @@ use anyhow::{Context as _, bail};
 
 use super::tap::{self, Verdict};
 use crate::cluster::Cluster;
-use crate::progress::{Counting, Progress};
+use crate::progress::Progress;
 
 /// One run of a driver.
 pub(super) struct Run<'a> {
-    pub title: &'a str,
     pub cluster: &'a Cluster,
     pub program: PathBuf,
     pub database: &'a str,
@@ -38,8 +37,8 @@ pub(super) enum Selection<'a> {
 pub(super) type Results = Vec<(String, Verdict)>;
 
 impl Run<'_> {
-    /// Runs the tests with a bar, which the caller finishes. Failed tests are results, not errors.
-    pub fn results(&self) -> anyhow::Result<(Results, Progress)> {
+    /// Runs the tests and moves the caller's bar on. Failed tests are results, not errors.
+    pub fn results(&self, progress: &mut Progress) -> anyhow::Result<Results> {
         if !self.program.exists() {
             bail!("{} is not installed", self.program.display());
         }
@@ -77,7 +76,6 @@ impl Run<'_> {
             .spawn()
             .with_context(|| format!("cannot run {}", self.program.display()))?;
         let output = child.stdout.take().context("the driver has no output")?;
-        let mut progress = Progress::of(self.title, test_count, Counting::Things);
         let mut results = Results::new();
         let mut words = String::new();
         for line in BufReader::new(output).split(b'\n') {
@@ -98,7 +96,7 @@ impl Run<'_> {
         // The driver's exit code is 1 for failed tests and 2 for its own trouble.
         let finished = results.len() as u64 == test_count;
         if finished && matches!(status.code(), Some(0 | 1)) {
-            return Ok((results, progress));
+            return Ok(results);
         }
         let errors = fs::read_to_string(self.output.join("driver.log")).unwrap_or_default();
         bail!(

@@ -21,6 +21,10 @@ pub enum Step {
     RegressCold,
     /// PostgreSQL's isolation suite, likewise
     IsolationCold,
+    /// The suites of contrib and PL/pgSQL, likewise
+    ContribCold,
+    /// A sample of PostgreSQL's subscription and recovery tests; filters choose among all
+    Tap,
     /// Tests of whole servers: crash, standby, dump and restore
     Server,
 }
@@ -36,6 +40,8 @@ impl Step {
             Self::Isolation => "isolation",
             Self::RegressCold => "regress-cold",
             Self::IsolationCold => "isolation-cold",
+            Self::ContribCold => "contrib-cold",
+            Self::Tap => "tap",
             Self::Server => "server",
         }
     }

@@ -14,7 +14,7 @@ use super::tally::Tally;
 use super::tap::Verdict;
 use crate::account::Account;
 use crate::paths::Paths;
-use crate::progress::Progress;
+use crate::progress::{Counting, Progress};
 use crate::scratch::Scratch;
 
 /// A kind of test, and where its files are.
@@ -107,8 +107,8 @@ pub(super) fn run(paths: &Paths, options: &Options, kind: Kind) -> anyhow::Resul
     let account = scratch.cluster.account;
     copy_inputs(&paths.root, &directory, account, kind)
         .with_context(|| format!("cannot copy {}", kind.inputs(&paths.root).display()))?;
-    let (results, progress) = Run {
-        title,
+    let mut progress = Progress::of(title, names.len() as u64, Counting::Things);
+    let results = Run {
         cluster: &scratch.cluster,
         program: scratch.cluster.postgres.pgxs.join(kind.driver()),
         database: kind.database(),
@@ -118,7 +118,7 @@ pub(super) fn run(paths: &Paths, options: &Options, kind: Kind) -> anyhow::Resul
         selection: Selection::Names(&names),
         more_arguments: Vec::new(),
     }
-    .results()?;
+    .results(&mut progress)?;
 
     let mut tally = Tally::default();
     for (name, verdict) in &results {

@@ -6,21 +6,18 @@
 //! in `tests/postgres/SUITE` holds for these too; what differs only there is in
 //! `tests/postgres/SUITE-cold`.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use super::canonical;
 use super::crash_log::count_crashes;
-use super::pg_regress::{Results, Run, Selection, schedule_tests};
+use super::judge::{Judge, differences_file};
+use super::pg_regress::{Run, Selection, schedule_tests};
 use super::plan::Options;
-use super::reviewed::{self, Reviewed};
 use super::tally::Tally;
-use super::tap::Verdict;
 use crate::paths::Paths;
-use crate::progress::Progress;
+use crate::progress::{Counting, Progress};
 use crate::scratch::Scratch;
 
 /// What pg_regress sets on a database that it makes itself; ours is made before, because the
@@ -34,14 +31,9 @@ pub(super) const DATABASE_SETTINGS: [&str; 6] = [
     "timezone_abbreviations TO 'Default'",
 ];
 
-const CANONICAL_DIFFS: &str = "canonical.diffs";
-
-fn differences_file(rows: Rows) -> &'static str {
-    match rows {
-        Rows::Hot => "regression.diffs",
-        Rows::Cold => CANONICAL_DIFFS,
-    }
-}
+/// Why a step with suites of PostgreSQL's does not run.
+pub(super) const NO_SOURCES: &str = "skipped: this PostgreSQL came without its sources, which hold the suite; \
+     set HOWDAH_PG_SOURCE to a built source tree of the same version";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Suite {
@@ -57,7 +49,7 @@ pub(super) enum Rows {
 }
 
 impl Rows {
-    fn settings(self) -> &'static [(&'static str, &'static str)] {
+    pub(super) fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
             // The suites load more rows in one statement than stay hot.
             Self::Hot => &[("howdah.bulk_load", "off")],
@@ -131,10 +123,7 @@ pub(super) fn run(
     let title = suite.title(rows);
     let progress = Progress::open_ended(title);
     let Some(source) = &paths.postgres_source else {
-        progress.finish(
-            "skipped: this PostgreSQL came without its sources, which hold the suite; \
-             set HOWDAH_PG_SOURCE to a built source tree of the same version",
-        );
+        progress.finish(NO_SOURCES);
         return Ok(Tally::skip(1));
     };
     let input = suite.directory(source);
@@ -155,14 +144,14 @@ pub(super) fn run(
     ];
     settings.extend(rows.settings());
     let mut scratch = Scratch::start(paths, title, &settings)?;
-    make_database(&scratch, suite)?;
+    make_database(&scratch, suite.database())?;
     progress.vanish();
 
     let output = scratch.directory.join("work");
     scratch.cluster.account.make_private_directory(&output)?;
     let whole = chosen.len() == all.len();
+    let mut progress = Progress::of(title, chosen.len() as u64, Counting::Things);
     let results = Run {
-        title,
         cluster: &scratch.cluster,
         program: scratch
             .cluster
@@ -193,57 +182,25 @@ pub(super) fn run(
             Suite::Isolation => Vec::new(),
         },
     }
-    .results();
-    let (results, progress) = results.inspect_err(|_| scratch.keep())?;
+    .results(&mut progress)
+    .inspect_err(|_| scratch.keep())?;
 
-    let differences = match rows {
-        Rows::Hot => {
-            let diffs = fs::read(output.join("regression.diffs")).unwrap_or_default();
-            reviewed::by_test(&String::from_utf8_lossy(&diffs))
-        }
-        Rows::Cold => canonical_differences(&input, &output, &results)?,
-    };
     let reviewed = paths.root.join("tests/postgres");
-    let known = [reviewed.join(title), reviewed.join(suite.name())];
-    let mut tally = Tally::default();
-    let mut explained = 0_u64;
-    for (name, verdict) in results {
-        let difference = differences
-            .get(&name)
-            .map(String::as_str)
-            .unwrap_or_default();
-        match verdict {
-            Verdict::Passed => tally.passed += 1,
-            Verdict::Skipped => tally.skipped += 1,
-            Verdict::Failed if rows == Rows::Cold && difference.is_empty() => tally.passed += 1,
-            Verdict::Failed if is_explained(&known, &name, difference) => {
-                tally.passed += 1;
-                explained += 1;
-            }
-            Verdict::Failed => {
-                if options.accept {
-                    accept(&known[0], &name, difference)?;
-                }
-                tally.fail(format!("{title}: {name}"));
-            }
-        }
+    let mut judgement = Judge {
+        title,
+        rows,
+        expected: &input.join("expected"),
+        output: &output,
+        known: &[reviewed.join(title), reviewed.join(suite.name())],
+        accept: options.accept,
     }
-    count_crashes(title, &scratch.cluster.log, &progress, &mut tally);
-    if tally.failed > 0 || options.keep {
+    .judge(results)?;
+    count_crashes(title, &scratch.cluster.log, &progress, &mut judgement.tally);
+    if judgement.tally.failed > 0 || options.keep {
         scratch.keep();
     }
-    let mut outcome = tally.to_string();
-    if explained > 0 {
-        outcome.push_str(&format!("; {explained} differ as tests/postgres explains"));
-    }
-    if tally.failed > 0 {
-        outcome.push_str(&format!(
-            "; differences in {}",
-            output.join(differences_file(rows)).display()
-        ));
-    }
-    progress.finish(&outcome);
-    Ok(tally)
+    progress.finish(&judgement.outcome(Some(&output.join(differences_file(rows)))));
+    Ok(judgement.tally)
 }
 
 fn choose(suite: Suite, options: &Options, all: &[String]) -> Vec<String> {
@@ -258,8 +215,8 @@ fn choose(suite: Suite, options: &Options, all: &[String]) -> Vec<String> {
         .collect()
 }
 
-fn make_database(scratch: &Scratch, suite: Suite) -> anyhow::Result<()> {
-    let database = suite.database();
+/// A database with the extension in it, where tables are howdah's unless they say otherwise.
+pub(super) fn make_database(scratch: &Scratch, database: &str) -> anyhow::Result<()> {
     let mut client = scratch.cluster.connect("postgres")?;
     client.batch_execute(&format!("CREATE DATABASE {database} TEMPLATE template0"))?;
     for setting in DATABASE_SETTINGS {
@@ -273,43 +230,6 @@ fn make_database(scratch: &Scratch, suite: Suite) -> anyhow::Result<()> {
         "ALTER DATABASE {database} SET default_table_access_method TO 'howdah'"
     ))?;
     Ok(())
-}
-
-/// Differences beyond plans and the order of rows, by test; all of them in one file, too.
-fn canonical_differences(
-    input: &Path,
-    output: &Path,
-    results: &Results,
-) -> anyhow::Result<BTreeMap<String, String>> {
-    let mut differences = BTreeMap::new();
-    let mut all = String::new();
-    for (name, verdict) in results {
-        if *verdict == Verdict::Failed {
-            let one =
-                canonical::difference(&input.join("expected"), &output.join("results"), name)?;
-            all.push_str(&one);
-            differences.insert(name.clone(), one);
-        }
-    }
-    fs::write(output.join(CANONICAL_DIFFS), all)?;
-    Ok(differences)
-}
-
-fn is_explained(known: &[PathBuf], name: &str, difference: &str) -> bool {
-    !difference.is_empty()
-        && known.iter().any(|directory| {
-            ["", "_1"].iter().any(|variant| {
-                fs::read_to_string(directory.join(format!("{name}{variant}.diff")))
-                    .is_ok_and(|text| Reviewed::parse(&text).explains(difference))
-            })
-        })
-}
-
-fn accept(known: &Path, name: &str, difference: &str) -> anyhow::Result<()> {
-    fs::create_dir_all(known)?;
-    let file = known.join(format!("{name}.diff"));
-    fs::write(&file, reviewed::unreviewed_file(difference))
-        .with_context(|| format!("cannot write {}", file.display()))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The lines by which test programs tell their results: TAP from pg_regress, libtest's own from
-//! cargo test.
+//! The lines by which test programs tell their results: TAP from pg_regress and from Perl programs, libtest's
+//! own from cargo test.
 
 use super::tally::Tally;
 
@@ -32,6 +32,18 @@ pub fn pg_regress_line(line: &str) -> Option<(&str, Verdict)> {
         verdict
     };
     Some((name, verdict))
+}
+
+/// `not ok 12 - rows were copied`, as a Perl program tells a check that failed; checks within a
+/// subtest are indented, and make it fail.
+pub fn failed_check(line: &str) -> Option<&str> {
+    let check = line.strip_prefix("not ok ")?;
+    (!check.contains("# TODO")).then_some(check)
+}
+
+/// `1..0 # SKIP reason`: the whole program is passed over.
+pub fn skips_all(line: &str) -> bool {
+    line.starts_with("1..0")
 }
 
 /// `test row_group::keeps_order ... ok`.
@@ -85,6 +97,14 @@ mod tests {
             None
         );
         assert_eq!(pg_regress_line("1..231"), None);
+    }
+
+    #[test]
+    fn a_perl_program_tells_its_failed_checks_and_whether_it_ran() {
+        assert_eq!(failed_check("not ok 2 - rows"), Some("2 - rows"));
+        assert_eq!(failed_check("ok 2 - rows"), None);
+        assert_eq!(failed_check("not ok 3 - later # TODO"), None);
+        assert!(skips_all("1..0 # SKIP no ICU") && !skips_all("1..5"));
     }
 
     #[test]
