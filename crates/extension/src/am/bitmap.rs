@@ -1,19 +1,24 @@
 //! Bitmap heap scans.
 //!
-//! The bitmap may name cold blocks, which heap's own loop would read from disk. Here one read
-//! stream over the hot blocks keeps heap's prefetching; cold blocks met on the way are put
-//! aside and answered afterwards, row by row, from row groups.
+//! The bitmap may name cold blocks, which heap's own loop would read from disk. A bitmap hands out its blocks
+//! in ascending order, and cold blocks are numbered above all hot ones. So one read stream over the hot blocks
+//! keeps heap's prefetching and ends at the first cold block; from there on cold blocks are taken from the
+//! bitmap one at a time, and their rows are read from row groups.
 //!
 //! ```text
-//!   bitmap ──> next_block (stream callback) ──hot──> read stream ──> visible rows of the page
-//!                                           └─cold─> put aside   ──> rows the snapshot sees
+//!   bitmap ──> next_block (stream callback) ──> read stream ──> visible rows of the page
+//!      │                 └─ the first cold block ends the stream ─┐
+//!      └────────────────── further cold blocks ───────────────────┴──> rows the snapshot sees
 //! ```
-
-use std::collections::VecDeque;
+//!
+//! A scan therefore holds one page of the bitmap at a time, on both sides. Participants of a parallel scan take
+//! blocks from one shared iterator, which gives each block to one of them; a participant whose stream has met a
+//! cold block keeps that block and reads it after its hot pages. Blocks are small beside row groups, so that all
+//! participants work on the same few groups; each decodes them for itself.
 
 use howdah_bridge::ffi;
+use howdah_bridge::predicate::is_serializable;
 use howdah_bridge::relation::count_rows_fetched;
-use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{FIRST_COLD_BLOCK, RowNumber, tid_of};
 use pgrx::{pg_guard, pg_sys};
 
@@ -24,46 +29,88 @@ use super::{last_row, moved};
 /// `MaxHeapTuplesPerPage` for 8 kB pages.
 const MAX_OFFSETS: usize = 291;
 
-/// A cold block of the bitmap; no offsets means every row (lossy).
-struct ColdBlock {
-    block: pg_sys::BlockNumber,
-    offsets: Option<Vec<u16>>,
-    recheck: bool,
+/// The offsets of a cold block's TIDs end here.
+const ROWS_OF_COLD_BLOCK: u16 = 256;
+
+/// Where the scan is in the bitmap.
+#[derive(Clone, Copy)]
+enum Phase {
+    /// The stream of hot pages has not ended.
+    Hot,
+    /// Only cold blocks are left.
+    Cold,
+    Done,
+}
+
+/// How much the bitmap knows of a block: single rows, or that some of its rows are meant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loaded {
+    Exact,
+    Lossy,
 }
 
 /// What a bitmap scan keeps between tuples.
 pub struct BitmapState {
+    phase: Phase,
     stream: *mut pg_sys::ReadStream,
     /// Pinned page of the current hot block.
     buffer: pg_sys::Buffer,
+    /// The current block, and what of it is still to be returned: visible rows of a hot page, rows of a cold
+    /// block that are to be looked up.
     block: pg_sys::BlockNumber,
     recheck: bool,
-    visible: Vec<u16>,
-    next_visible: usize,
-    hot_done: bool,
-    cold: VecDeque<ColdBlock>,
-    cold_rows: VecDeque<RowNumber>,
+    offsets: Vec<u16>,
+    next_offset: usize,
+    /// The cold block that ended the stream, until it is read.
+    first_cold: Option<pg_sys::TBMIterateResult>,
     reader: PointReader,
 }
 
 impl Default for BitmapState {
     fn default() -> Self {
         BitmapState {
+            phase: Phase::Hot,
             stream: std::ptr::null_mut(),
             buffer: 0,
             block: 0,
             recheck: false,
-            visible: Vec::new(),
-            next_visible: 0,
-            hot_done: false,
-            cold: VecDeque::new(),
-            cold_rows: VecDeque::new(),
+            offsets: Vec::new(),
+            next_offset: 0,
+            first_cold: None,
             reader: PointReader::new(),
         }
     }
 }
 
 impl BitmapState {
+    fn next_offset(&mut self) -> Option<u16> {
+        let offset = self.offsets.get(self.next_offset).copied();
+        self.next_offset += usize::from(offset.is_some());
+        offset
+    }
+
+    /// Goes on to a block of the bitmap, with the offsets that the bitmap names.
+    ///
+    /// # Safety
+    /// `result` comes from the scan's bitmap, which is still there.
+    unsafe fn begin_block(&mut self, result: *mut pg_sys::TBMIterateResult) -> Loaded {
+        self.next_offset = 0;
+        self.offsets.clear();
+        // SAFETY: as for this function; there is room for as many offsets as a page can have.
+        unsafe {
+            self.block = (*result).blockno;
+            self.recheck = (*result).recheck;
+            if (*result).lossy {
+                return Loaded::Lossy;
+            }
+            self.offsets.resize(MAX_OFFSETS, 0);
+            let offsets = self.offsets.as_mut_ptr();
+            let count = pg_sys::tbm_extract_page_tuple(result, offsets, MAX_OFFSETS as u32);
+            self.offsets.truncate(count as usize);
+        }
+        Loaded::Exact
+    }
+
     /// Releases the pins of a scan that is ended or restarted.
     ///
     /// # Safety
@@ -87,7 +134,7 @@ pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.scan_bitmap_next_tuple = Some(scan_bitmap_next_tuple);
 }
 
-/// Read-stream callback: the next hot block of the bitmap.
+/// Read-stream callback: the next hot block of the bitmap. Runs ahead of the rows that are returned.
 #[pg_guard]
 unsafe extern "C-unwind" fn next_block(
     _stream: *mut pg_sys::ReadStream,
@@ -105,29 +152,19 @@ unsafe extern "C-unwind" fn next_block(
             }
             let block = (*result).blockno;
             if block >= FIRST_COLD_BLOCK {
-                let cold = ColdBlock {
-                    block,
-                    offsets: (!(*result).lossy).then(|| offsets_of(result)),
-                    recheck: (*result).recheck,
-                };
-                scan.state().bitmap.cold.push_back(cold);
-                continue;
+                // The result points into the bitmap, which the node keeps until the scan is ended or restarted.
+                scan.state().bitmap.first_cold = Some(*result);
+                return pg_sys::InvalidBlockNumber;
             }
-            // As in heap: pages that appeared after the scan began cannot hold visible rows.
-            if block >= (*scan.heap.cast::<pg_sys::HeapScanDescData>()).rs_nblocks {
+            // As in heap: pages that appeared after the scan began cannot hold visible rows, but a serializable
+            // transaction must notice those who wrote them.
+            let known = (*scan.heap.cast::<pg_sys::HeapScanDescData>()).rs_nblocks;
+            if block >= known && !is_serializable() {
                 continue;
             }
             return block;
         }
     }
-}
-
-unsafe fn offsets_of(result: *mut pg_sys::TBMIterateResult) -> Vec<u16> {
-    let mut offsets = [0_u16; MAX_OFFSETS];
-    // SAFETY: room for as many offsets as a page can have.
-    let count =
-        unsafe { pg_sys::tbm_extract_page_tuple(result, offsets.as_mut_ptr(), MAX_OFFSETS as u32) };
-    offsets[..count as usize].to_vec()
 }
 
 #[pg_guard]
@@ -138,28 +175,32 @@ unsafe extern "C-unwind" fn scan_bitmap_next_tuple(
     lossy_pages: *mut u64,
     exact_pages: *mut u64,
 ) -> bool {
-    // SAFETY: the scan is ours; the bitmap was set by the node.
+    // SAFETY: the scan is ours; the bitmap was set by the node, which passes valid pointers.
     unsafe {
         let scan = ours(scan);
         loop {
-            if next_hot(scan, slot) {
-                if moved::hides_hot(scan.base.rs_rd, slot, scan.base.rs_snapshot) {
-                    continue;
+            let phase = scan.state().bitmap.phase;
+            let loaded = match phase {
+                Phase::Hot if next_hot(scan, slot) => {
+                    if moved::hides_hot(scan.base.rs_rd, slot, scan.base.rs_snapshot) {
+                        continue;
+                    }
+                    break;
                 }
-                *recheck = scan.state().bitmap.recheck;
-                count_rows_fetched(scan.base.rs_rd, 1);
-                return true;
+                Phase::Hot => load_next_page(scan),
+                Phase::Cold if next_cold(scan, slot) => break,
+                Phase::Cold => load_next_cold_block(scan),
+                Phase::Done => return false,
+            };
+            match loaded {
+                Some(Loaded::Exact) => *exact_pages += 1,
+                Some(Loaded::Lossy) => *lossy_pages += 1,
+                None => {}
             }
-            if !scan.state().bitmap.hot_done {
-                load_next_page(scan, lossy_pages, exact_pages);
-                continue;
-            }
-            let found = next_cold(scan, slot, recheck, lossy_pages, exact_pages);
-            if found {
-                count_rows_fetched(scan.base.rs_rd, 1);
-            }
-            return found;
         }
+        *recheck = scan.state().bitmap.recheck;
+        count_rows_fetched(scan.base.rs_rd, 1);
+        true
     }
 }
 
@@ -167,10 +208,9 @@ unsafe extern "C-unwind" fn scan_bitmap_next_tuple(
 unsafe fn next_hot(scan: &mut HowdahScan, slot: *mut pg_sys::TupleTableSlot) -> bool {
     let rel = scan.base.rs_rd;
     let state = &mut scan.state().bitmap;
-    let Some(&offset) = state.visible.get(state.next_visible) else {
+    let Some(offset) = state.next_offset() else {
         return false;
     };
-    state.next_visible += 1;
     // SAFETY: the page is pinned, so the line pointers of visible rows stay normal; the slot
     // takes a pin of its own.
     unsafe {
@@ -191,8 +231,9 @@ unsafe fn next_hot(scan: &mut HowdahScan, slot: *mut pg_sys::TupleTableSlot) -> 
     true
 }
 
-/// Reads the next hot page of the bitmap and finds its visible rows.
-unsafe fn load_next_page(scan: &mut HowdahScan, lossy_pages: *mut u64, exact_pages: *mut u64) {
+/// Reads the next hot page of the bitmap and finds its visible rows. At the end of the stream the cold
+/// blocks come next.
+unsafe fn load_next_page(scan: &mut HowdahScan) -> Option<Loaded> {
     let rel = scan.base.rs_rd;
     let snapshot = scan.base.rs_snapshot;
     let private = std::ptr::from_mut(scan);
@@ -219,31 +260,30 @@ unsafe fn load_next_page(scan: &mut HowdahScan, lossy_pages: *mut u64, exact_pag
             pg_sys::ReleaseBuffer(state.buffer);
             state.buffer = 0;
         }
-        state.visible.clear();
-        state.next_visible = 0;
         let mut per_buffer = std::ptr::null_mut();
         // The callback borrows the state anew.
         let stream = state.stream;
         let buffer = pg_sys::read_stream_next_buffer(stream, &mut per_buffer);
         let state = &mut (*private).state().bitmap;
         if buffer == 0 {
-            state.hot_done = true;
-            return;
+            state.phase = match state.first_cold {
+                Some(_) => Phase::Cold,
+                None => Phase::Done,
+            };
+            return None;
         }
         let result = per_buffer.cast::<pg_sys::TBMIterateResult>();
         state.buffer = buffer;
-        state.block = (*result).blockno;
-        state.recheck = (*result).recheck;
+        let loaded = state.begin_block(result);
         pg_sys::heap_page_prune_opt(rel, buffer);
-        let offsets = (!(*result).lossy).then(|| offsets_of(result));
         pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
-        match offsets {
-            Some(offsets) => {
-                *exact_pages += 1;
-                for offset in offsets {
-                    let mut tid = tid_of(state.block, offset);
+        match loaded {
+            Loaded::Exact => {
+                let block = state.block;
+                state.offsets.retain_mut(|offset| {
+                    let mut tid = tid_of(block, *offset);
                     let mut tuple = pg_sys::HeapTupleData::default();
-                    if pg_sys::heap_hot_search_buffer(
+                    let is_visible = pg_sys::heap_hot_search_buffer(
                         &mut tid,
                         rel,
                         buffer,
@@ -251,17 +291,15 @@ unsafe fn load_next_page(scan: &mut HowdahScan, lossy_pages: *mut u64, exact_pag
                         &mut tuple,
                         std::ptr::null_mut(),
                         true,
-                    ) {
-                        state.visible.push(tid.ip_posid);
-                    }
-                }
+                    );
+                    *offset = tid.ip_posid;
+                    is_visible
+                });
             }
-            None => {
-                *lossy_pages += 1;
-                visible_on_page(rel, snapshot, buffer, state);
-            }
+            Loaded::Lossy => visible_on_page(rel, snapshot, buffer, state),
         }
         pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_UNLOCK as i32);
+        Some(loaded)
     }
 }
 
@@ -289,7 +327,7 @@ unsafe fn visible_on_page(
             };
             let valid = pg_sys::HeapTupleSatisfiesVisibility(&mut tuple, snapshot, buffer);
             if valid {
-                state.visible.push(offset);
+                state.offsets.push(offset);
                 ffi::PredicateLockTID(
                     rel,
                     &mut tuple.t_self,
@@ -302,53 +340,42 @@ unsafe fn visible_on_page(
     }
 }
 
-/// The next visible row of the cold blocks put aside.
-unsafe fn next_cold(
-    scan: &mut HowdahScan,
-    slot: *mut pg_sys::TupleTableSlot,
-    recheck: *mut bool,
-    lossy_pages: *mut u64,
-    exact_pages: *mut u64,
-) -> bool {
+/// The next visible row of the current cold block.
+unsafe fn next_cold(scan: &mut HowdahScan, slot: *mut pg_sys::TupleTableSlot) -> bool {
     let rel = scan.base.rs_rd;
     let snapshot = scan.base.rs_snapshot;
     let state = &mut scan.state().bitmap;
-    if state.cold.is_empty() && state.cold_rows.is_empty() {
-        return false;
-    }
-    // SAFETY: relation and snapshot are valid while the scan is open.
-    unsafe {
-        let Some(store) = ColdStore::open(rel, pg_sys::AccessShareLock) else {
-            return false;
+    while let Some(offset) = state.next_offset() {
+        pgrx::check_for_interrupts!();
+        let Some(row) = RowNumber::from_tid(&tid_of(state.block, offset)) else {
+            continue;
         };
-        loop {
-            while let Some(row) = state.cold_rows.pop_front() {
-                pgrx::check_for_interrupts!();
-                if state.reader.fetch_from(&store, rel, row, snapshot, slot) {
-                    last_row::remember(slot);
-                    *recheck = state.recheck;
-                    return true;
-                }
+        // SAFETY: relation and snapshot are valid while the scan is open.
+        unsafe {
+            if state.reader.fetch(rel, row, snapshot, slot) {
+                last_row::remember(slot);
+                return true;
             }
-            let Some(block) = state.cold.pop_front() else {
-                return false;
-            };
-            state.recheck = block.recheck;
-            let offsets = match block.offsets {
-                Some(offsets) => {
-                    *exact_pages += 1;
-                    offsets
-                }
-                None => {
-                    *lossy_pages += 1;
-                    (1..=256).collect()
-                }
-            };
-            state.cold_rows.extend(
-                offsets
-                    .into_iter()
-                    .filter_map(|o| RowNumber::from_tid(&tid_of(block.block, o))),
-            );
         }
+    }
+    false
+}
+
+/// Takes the next cold block from the bitmap.
+unsafe fn load_next_cold_block(scan: &mut HowdahScan) -> Option<Loaded> {
+    let first = scan.state().bitmap.first_cold.take();
+    // SAFETY: the bitmap lives until the scan is ended or restarted.
+    unsafe {
+        let mut result = first.unwrap_or_default();
+        if first.is_none() && !pg_sys::tbm_iterate(&mut scan.base.st.rs_tbmiterator, &mut result) {
+            scan.state().bitmap.phase = Phase::Done;
+            return None;
+        }
+        let state = &mut scan.state().bitmap;
+        let loaded = state.begin_block(&mut result);
+        if loaded == Loaded::Lossy {
+            state.offsets.extend(1..=ROWS_OF_COLD_BLOCK);
+        }
+        Some(loaded)
     }
 }
