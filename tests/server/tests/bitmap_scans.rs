@@ -41,7 +41,7 @@ fn own_memory(session: &mut Client) -> anyhow::Result<u64> {
     Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
 }
 
-/// By how much a session grows until it has the first and, after another `more` rows, some cold row.
+/// By how much a session grows until it has some rows, the last of them cold.
 fn growth_to_the_first_rows(primary: &Primary, condition: &str) -> anyhow::Result<u64> {
     let mut session = primary.session()?;
     session.batch_execute(ONLY_BITMAPS)?;
@@ -69,8 +69,9 @@ fn cold_blocks_of_a_bitmap_are_read_one_at_a_time() -> anyhow::Result<()> {
 }
 
 fn first_rows_take_the_bitmaps_memory_only(primary: &Primary) -> anyhow::Result<()> {
-    let few = growth_to_the_first_rows(primary, "id BETWEEN 1 AND 100000")?;
-    let all = growth_to_the_first_rows(primary, "id > 0")?;
+    // The first rows of the load are hot: the bitmap names one hot page, then cold blocks.
+    let few = growth_to_the_first_rows(primary, "id BETWEEN 20001 AND 120000")?;
+    let all = growth_to_the_first_rows(primary, "id > 20000")?;
     println!("{few} bytes for a bitmap of few blocks, {all} for one of all");
     // The bitmap itself has an entry of 64 bytes for each block of 256 rows, in a hash table, and a pointer to it.
     let bitmap = ROW_COUNT / 256 * (64 * 2 + 8);
