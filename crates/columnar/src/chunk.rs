@@ -1,14 +1,13 @@
 //! One column chunk, opened for reading.
 //!
 //! ```text
-//!   pages ─copy─▶ ChunkBuffer ─checksum─▶ Chunk ─┬─▶ decode, decode_range, decode_selection
-//!                 (64-byte aligned)              ├─▶ value      (one row)
-//!                                                └─▶ filter     (on encoded data)
+//!   pages ─copy─▶ ChunkBuffer ─nodes─▶ Chunk ─┬─▶ decode, decode_range, decode_selection
+//!                 (64-byte aligned)           ├─▶ value      (one row)
+//!                                             └─▶ filter     (on encoded data)
 //! ```
 //!
-//! Opening verifies the checksum before anything interprets a byte, then rebuilds the tree
-//! of arrays over the buffer without copying or decoding. A chunk is immutable and may be
-//! shared among threads.
+//! Opening rebuilds the tree of arrays over the buffer without copying or decoding; the bytes'
+//! integrity is the store's business. A chunk is immutable and may be shared among threads.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,19 +15,19 @@ use std::sync::Arc;
 use arrow_buffer::BooleanBuffer;
 use vortex_array::ArrayRef;
 use vortex_array::arrays::Constant;
-use vortex_buffer::{Alignment, ByteBufferMut};
+use vortex_buffer::{Alignment, ByteBuffer, ByteBufferMut};
 
 use crate::codec::{self, CHUNK_ALIGNMENT};
 use crate::column::{Column, RowColumn};
 use crate::error::ColumnarError;
-use crate::footer::ColumnMeta;
+use crate::layout::ColumnMeta;
 use crate::parts::{Form, decode_numeric, slice};
 use crate::point::value_at;
 use crate::predicate::Predicate;
 use crate::stats::ValueFlags;
 use crate::types::ColumnType;
 use crate::value::OwnedValue;
-use crate::{checksum, filter, select};
+use crate::{filter, select};
 
 /// The bytes of a chunk, aligned as the decoders want them. Make one of the length of
 /// [`ColumnMeta::byte_range`], fill it, and open it.
@@ -36,6 +35,20 @@ use crate::{checksum, filter, select};
 pub struct ChunkBuffer(ByteBufferMut);
 
 impl ChunkBuffer {
+    /// An empty buffer for `len` bytes, to be filled front to back by [`append`](Self::append):
+    /// no byte is written twice.
+    pub fn with_capacity(len: usize) -> Self {
+        Self(ByteBufferMut::with_capacity_aligned(
+            len,
+            Alignment::new(CHUNK_ALIGNMENT),
+        ))
+    }
+
+    /// Adds bytes at the end.
+    pub fn append(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
     /// A zeroed buffer of `len` bytes.
     pub fn with_len(len: usize) -> Self {
         Self(ByteBufferMut::zeroed_aligned(
@@ -49,6 +62,10 @@ impl ChunkBuffer {
         self.0.as_mut_slice()
     }
 
+    pub(crate) fn into_bytes(self) -> ByteBuffer {
+        self.0.freeze()
+    }
+
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         self.0.as_slice()
@@ -57,8 +74,8 @@ impl ChunkBuffer {
 
 impl From<&[u8]> for ChunkBuffer {
     fn from(bytes: &[u8]) -> Self {
-        let mut buffer = Self::with_len(bytes.len());
-        buffer.as_mut_slice().copy_from_slice(bytes);
+        let mut buffer = Self::with_capacity(bytes.len());
+        buffer.append(bytes);
         buffer
     }
 }
@@ -79,7 +96,7 @@ struct Inner {
 }
 
 impl Chunk {
-    /// Opens the chunk that `meta` describes.
+    /// Opens the chunk that `meta` describes; its bytes were verified.
     ///
     /// # Errors
     ///
@@ -90,14 +107,9 @@ impl Chunk {
         buffer: ChunkBuffer,
     ) -> Result<Chunk, ColumnarError> {
         let range = &meta.byte_range;
-        let bytes = buffer.0.freeze();
+        let bytes = buffer.into_bytes();
         if bytes.len() as u64 != range.end - range.start || row_count != meta.stats.row_count {
             return Err(ColumnarError::corrupt("column chunk has another length"));
-        }
-        if checksum::of_chunk(bytes.as_slice()) != meta.checksum {
-            return Err(ColumnarError::corrupt(
-                "checksum of column chunk does not match",
-            ));
         }
         let form = Form::open(meta, row_count, &bytes)?;
         Ok(Chunk {

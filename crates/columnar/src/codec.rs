@@ -1,65 +1,43 @@
-//! The door to Vortex: the session, the arrays that may be written, compression,
-//! (de)serialization, and the guard that turns a decoder's panic into an error.
+//! The door to Vortex: the session, compression, arrays taken apart into nodes and parts and
+//! rebuilt from them, and the guard that turns a decoder's panic into an error.
 //!
 //! Nothing outside of this crate sees a Vortex type. Which encodings the format knows is
-//! fixed here: [`ENCODINGS`] gives each its number in the footer, so that no name from
-//! untrusted bytes is ever looked up. All of them belong to the frozen Vortex edition
-//! `core2026.08.3`, which every later Vortex promises to read.
+//! fixed by [`Encoding`], so that no name from untrusted bytes is ever looked up. All of
+//! Vortex's belong to its frozen edition `core2026.08.3`, which every later Vortex promises to
+//! read.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
-use vortex_array::arrays::VarBinViewArray;
-use vortex_array::serde::{SerializeOptions, SerializedArray};
+use vortex_array::buffer::BufferHandle;
+use vortex_array::dtype::DType;
+use vortex_array::serde::ArrayChildren;
 use vortex_array::session::ArraySessionExt;
-use vortex_array::{
-    ArrayContext, ArrayRef, ExecutionCtx, IntoArray, VortexSessionExecute, dtype::DType,
-};
+use vortex_array::{ArrayDeserialization, ArrayRef, ExecutionCtx, VortexSessionExecute};
 use vortex_btrblocks::schemes::{binary, float, integer, string, temporal};
 use vortex_btrblocks::{
     BtrBlocksCompressor, BtrBlocksCompressorBuilder, CompressionSession, SchemeExt, SchemeId,
 };
-use vortex_buffer::ByteBuffer;
+use vortex_buffer::{Alignment, ByteBuffer};
 use vortex_edition::declarations::core::CORE_2026_08_3;
 use vortex_edition::{EDITION_DECLARATIONS, EDITION_FAMILIES, EditionSessionExt};
-use vortex_error::{VortexError, VortexResult};
+use vortex_error::{VortexError, VortexResult, vortex_bail, vortex_ensure, vortex_err};
 use vortex_session::VortexSession;
-use vortex_session::registry::{Id, ReadContext};
-use vortex_zstd::Zstd;
+use vortex_session::registry::Id;
 
 use crate::error::ColumnarError;
+use crate::nodes::{Encoding, NodeRef, NodeTable};
 use crate::types::Effort;
-
-/// The encodings of format version 1: the position is the number in the footer. Only ever
-/// append; a number is never reused.
-const ENCODINGS: [&str; 20] = [
-    "vortex.primitive",
-    "vortex.bool",
-    "vortex.varbin",
-    "vortex.varbinview",
-    "vortex.constant",
-    "vortex.dict",
-    "vortex.chunked",
-    "vortex.masked",
-    "vortex.alp",
-    "vortex.alprd",
-    "vortex.fsst",
-    "vortex.onpair",
-    "vortex.pco",
-    "vortex.runend",
-    "vortex.sequence",
-    "vortex.sparse",
-    "vortex.zigzag",
-    "vortex.zstd",
-    "fastlanes.bitpacked",
-    "fastlanes.for",
-];
 
 /// The alignment of a chunk's first byte, which the padding inside of it counts on.
 pub(crate) const CHUNK_ALIGNMENT: usize = 64;
 
-static ENCODING_IDS: LazyLock<Vec<Id>> =
-    LazyLock::new(|| ENCODINGS.iter().map(|name| Id::new_static(name)).collect());
+/// The longest part that a node table holds itself.
+const MAX_INLINE_BYTES: usize = 1_024;
+
+static ENCODING_IDS: LazyLock<[Id; Encoding::ALL.len()]> =
+    LazyLock::new(|| Encoding::ALL.map(|encoding| Id::new_static(encoding.name())));
 
 static SESSION: LazyLock<VortexSession> = LazyLock::new(new_session);
 
@@ -73,7 +51,6 @@ fn new_session() -> VortexSession {
     vortex_sequence::initialize(&session);
     vortex_sparse::initialize(&session);
     vortex_zigzag::initialize(&session);
-    vortex_zstd::initialize(&session);
     session.arrays().register(vortex_pco::Pco);
     for family in EDITION_FAMILIES {
         session
@@ -108,7 +85,7 @@ impl Compressors {
                 temporal::TemporalScheme.id(),
                 integer::IntRLEScheme.id(),
                 float::FloatRLEScheme.id(),
-                // Its frames of 8,192 values make point reads slow; see `zstd`.
+                // Frames of 8,192 values make reads of single rows slow; see `frames`.
                 string::ZstdScheme.id(),
                 binary::ZstdScheme.id(),
             ])
@@ -146,25 +123,9 @@ static DEFAULT: LazyLock<Compressors> =
 
 static BEST: LazyLock<Compressors> = LazyLock::new(|| Compressors::without(&[]));
 
-/// Uncompressed bytes of a zstd frame, about: what a point read has to decompress.
-const ZSTD_FRAME_BYTES: usize = 32 << 10;
-
-/// Vortex numbers the buffers of an array with 16 bits, and each frame is one.
-const MAX_ZSTD_FRAMES: usize = 30_000;
-
 /// A context to execute arrays in.
 pub(crate) fn context() -> ExecutionCtx {
     SESSION.create_execution_ctx()
-}
-
-/// One serialized Vortex array.
-#[derive(Debug)]
-pub(crate) struct EncodedPart {
-    pub(crate) bytes: Vec<u8>,
-    /// Numbers of the encodings, in the order in which the bytes refer to them.
-    pub(crate) encodings: Vec<u8>,
-    /// The cascade, for people.
-    pub(crate) cascade: String,
 }
 
 /// How to compress one array.
@@ -173,14 +134,14 @@ pub(crate) struct Plan {
     pub(crate) effort: Effort,
     /// Many rows are alike.
     pub(crate) repetitive: bool,
-    /// Text or bytes may be compressed with zstd where that is much smaller, although one row
-    /// then costs a frame.
-    pub(crate) may_use_zstd: bool,
 }
 
-/// Compresses an array and serializes what came out, to be placed at an offset that is a
-/// multiple of [`CHUNK_ALIGNMENT`].
-pub(crate) fn compress(array: &ArrayRef, plan: Plan) -> Result<EncodedPart, ColumnarError> {
+/// Compresses an array and appends what came out to a chunk.
+pub(crate) fn compress(
+    array: &ArrayRef,
+    plan: Plan,
+    chunk: &mut ChunkWriter<'_>,
+) -> Result<(), ColumnarError> {
     let compressors: &Compressors = match plan.effort {
         Effort::Fast => &FAST,
         Effort::Default => &DEFAULT,
@@ -190,111 +151,176 @@ pub(crate) fn compress(array: &ArrayRef, plan: Plan) -> Result<EncodedPart, Colu
         true => &compressors.repetitive,
         false => &compressors.distinct,
     };
-    let compressed = guarded(|| {
+    let mark = chunk.mark();
+    let written = guarded(|| {
         let compressed = compressor.compress(array, &mut context())?;
-        let smaller = match plan.may_use_zstd {
-            true => zstd(array, compressed.nbytes(), plan.effort)?,
-            false => None,
-        };
-        serialize(&smaller.unwrap_or(compressed))
+        chunk.add(&compressed)
     });
-    debug_assert!(compressed.is_ok(), "{compressed:?}");
+    debug_assert!(written.is_ok(), "{written:?}");
     // Nobody should lose a load to data that some scheme cannot handle: store it plain.
-    compressed
-        .or_else(|_| guarded(|| serialize(array)))
+    written
+        .or_else(|_| {
+            chunk.reset(mark);
+            guarded(|| chunk.add(array))
+        })
         .map_err(|error| ColumnarError::Encode {
             detail: error.to_string(),
         })
 }
 
-/// The array in zstd frames, if that is much smaller than what other encodings need.
-fn zstd(array: &ArrayRef, other_bytes: u64, effort: Effort) -> VortexResult<Option<ArrayRef>> {
-    let ctx = &mut context();
-    let rows = array.clone().execute::<VarBinViewArray>(ctx)?;
-    let row_count = rows.len();
-    let raw_bytes = rows.as_ref().nbytes() as usize;
-    let values_per_frame = (ZSTD_FRAME_BYTES * row_count / raw_bytes.max(1))
-        .max(row_count / MAX_ZSTD_FRAMES)
-        .clamp(1, 8_192);
-    let (level, gain_percent) = match effort {
-        Effort::Best => (6, 10),
-        _ => (3, 30),
-    };
-    let zstd = Zstd::from_var_bin_view_without_dict(&rows, level, values_per_frame, ctx)?;
-    let zstd = zstd.into_array();
-    let pays = zstd.nbytes() * 100 <= other_bytes * (100 - gain_percent);
-    Ok(pays.then_some(zstd))
+/// Appends arrays to the chunk of one column: their parts to the body, their nodes to a table.
+pub(crate) struct ChunkWriter<'a> {
+    body: &'a mut Vec<u8>,
+    start: usize,
+    nodes: NodeTable,
 }
 
-fn serialize(array: &ArrayRef) -> VortexResult<EncodedPart> {
-    let interner = ArrayContext::empty();
-    let options = SerializeOptions {
-        offset: 0,
-        include_padding: true,
-    };
-    let buffers = array.serialize(&interner, &SESSION, &options)?;
-    let mut bytes = Vec::with_capacity(buffers.iter().map(|b| b.len()).sum());
-    for buffer in &buffers {
-        bytes.extend_from_slice(buffer.as_slice());
+impl<'a> ChunkWriter<'a> {
+    /// A chunk at the end of `body`.
+    pub(crate) fn new(body: &'a mut Vec<u8>) -> Self {
+        // Parts are aligned relative to the chunk, which is copied before it is decoded.
+        let start = body.len();
+        Self {
+            body,
+            start,
+            nodes: NodeTable::default(),
+        }
     }
-    let encodings = interner
-        .to_ids()
-        .iter()
-        .map(|id| {
-            number_of(id).ok_or_else(|| vortex_error::vortex_err!("unexpected encoding {id}"))
-        })
-        .collect::<VortexResult<Vec<u8>>>()?;
-    Ok(EncodedPart {
-        bytes,
-        encodings,
-        cascade: cascade_of(array),
-    })
-}
 
-fn number_of(id: &Id) -> Option<u8> {
-    let position = ENCODING_IDS.iter().position(|known| known == id)?;
-    u8::try_from(position).ok()
-}
+    /// The chunk's range of the body, and its nodes.
+    pub(crate) fn finish(self) -> (Range<u64>, NodeTable) {
+        (self.start as u64..self.body.len() as u64, self.nodes)
+    }
 
-/// Whether `number` is an encoding of this version of the format.
-pub(crate) fn is_known_encoding(number: u8) -> bool {
-    usize::from(number) < ENCODINGS.len()
-}
+    fn mark(&self) -> (usize, usize) {
+        (self.body.len(), self.nodes.node_count())
+    }
 
-/// The encoding tree as text, such as `dict(bitpacked, fsst)`; a plain leaf is left out.
-fn cascade_of(array: &ArrayRef) -> String {
-    let id = array.encoding_id();
-    let name = id.as_str().trim_end_matches(".v2");
-    let name = name.rsplit_once('.').map_or(name, |(_, name)| name);
-    let children: Vec<String> = array
-        .children_iter()
-        .filter(|child| !child.dtype().is_boolean() || array.dtype().is_boolean())
-        .map(cascade_of)
-        .filter(|child| child != "primitive")
-        .collect();
-    if children.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{name}({})", children.join(", "))
+    fn reset(&mut self, (body_len, node_count): (usize, usize)) {
+        self.body.truncate(body_len);
+        self.nodes.truncate(node_count);
+    }
+
+    fn add(&mut self, array: &ArrayRef) -> VortexResult<()> {
+        let Some(serialization) = SESSION.array_serialize(array)? else {
+            vortex_bail!("{} cannot be serialized", array.encoding_id());
+        };
+        let id = serialization.serialized_id;
+        let encoding = ENCODING_IDS
+            .iter()
+            .position(|known| *known == id)
+            .map(|number| Encoding::ALL[number])
+            .ok_or_else(|| vortex_err!("unexpected encoding {id}"))?;
+        // Single values are needed at once by whoever reads the nodes.
+        let inline = match serialization.buffers.as_slice() {
+            [value] if encoding.has_value() && value.len() <= MAX_INLINE_BYTES => Some(value),
+            _ => None,
+        };
+        let node = self.nodes.begin(
+            encoding,
+            &serialization.metadata,
+            inline.map(ByteBuffer::as_slice),
+        );
+        let stored = match inline {
+            Some(_) => &[],
+            None => serialization.buffers.as_slice(),
+        };
+        for buffer in stored {
+            let alignment = buffer.alignment().as_usize().min(CHUNK_ALIGNMENT);
+            self.add_part(buffer.as_slice(), alignment)?;
+        }
+        for child in &serialization.children {
+            self.add(child)?;
+        }
+        self.nodes.end(node, serialization.children.len());
+        Ok(())
+    }
+
+    fn add_part(&mut self, bytes: &[u8], alignment: usize) -> VortexResult<()> {
+        let start = (self.body.len() - self.start).next_multiple_of(alignment);
+        let end = start + bytes.len();
+        let (Ok(start), Ok(end)) = (u32::try_from(start), u32::try_from(end)) else {
+            vortex_bail!("column chunk is larger than 4 GB");
+        };
+        self.body.resize(self.start + start as usize, 0);
+        self.body.extend_from_slice(bytes);
+        self.nodes.add_part(start..end, alignment);
+        Ok(())
     }
 }
 
-/// Rebuilds the array that [`compress`] serialized, without decoding it. Its buffers are
-/// slices of `bytes`.
-pub(crate) fn deserialize(
-    bytes: ByteBuffer,
-    encodings: &[u8],
+/// Rebuilds the array that a tree of nodes describes, without decoding it. Its buffers are
+/// slices of `bytes`, which start at `base` of the chunk.
+pub(crate) fn rebuild(
+    node: NodeRef<'_>,
+    bytes: &ByteBuffer,
+    base: u32,
     dtype: &DType,
     row_count: usize,
 ) -> Result<ArrayRef, ColumnarError> {
-    let ids = encodings
-        .iter()
-        .map(|&number| ENCODING_IDS.get(usize::from(number)).copied())
-        .collect::<Option<Vec<Id>>>()
-        .ok_or_else(|| ColumnarError::corrupt("unknown encoding"))?;
-    guarded(|| {
-        SerializedArray::try_from(bytes)?.decode(dtype, row_count, &ReadContext::new(ids), &SESSION)
-    })
+    let tree = Tree { node, bytes, base };
+    guarded(|| tree.array(dtype, row_count))
+}
+
+/// A tree of nodes over the bytes of its parts.
+#[derive(Clone, Copy)]
+struct Tree<'a> {
+    node: NodeRef<'a>,
+    bytes: &'a ByteBuffer,
+    base: u32,
+}
+
+impl Tree<'_> {
+    fn array(&self, dtype: &DType, row_count: usize) -> VortexResult<ArrayRef> {
+        let id = ENCODING_IDS[self.node.encoding() as usize];
+        let Some(plugin) = SESSION.arrays().registry().get(&id) else {
+            vortex_bail!("{id} stands where it cannot");
+        };
+        let inline = self
+            .node
+            .inline()
+            .map(|bytes| Ok(BufferHandle::new_host(ByteBuffer::copy_from(bytes))));
+        let parts = self.node.parts().iter().zip(self.node.alignments());
+        let stored = parts.map(|(part, alignment)| self.part(part, alignment));
+        let buffers = inline
+            .into_iter()
+            .chain(stored)
+            .collect::<VortexResult<Vec<_>>>()?;
+        let array = plugin.deserialize(
+            ArrayDeserialization::new(id, dtype, row_count, self.node.metadata(), &buffers, self),
+            &SESSION,
+        )?;
+        vortex_ensure!(
+            array.len() == row_count && array.dtype() == dtype,
+            "{id} gives rows of another number or type"
+        );
+        Ok(array)
+    }
+
+    fn part(&self, part: &Range<u32>, alignment: usize) -> VortexResult<BufferHandle> {
+        let place = |at: u32| at.checked_sub(self.base).map(|at| at as usize);
+        let (Some(start), Some(end)) = (place(part.start), place(part.end)) else {
+            vortex_bail!("a part lies outside of its bytes");
+        };
+        vortex_ensure!(end <= self.bytes.len(), "a part lies outside of its bytes");
+        let bytes = self.bytes.slice_unaligned(start..end);
+        Ok(BufferHandle::new_host(
+            bytes.ensure_aligned(Alignment::new(alignment)),
+        ))
+    }
+}
+
+impl ArrayChildren for Tree<'_> {
+    fn get(&self, index: usize, dtype: &DType, len: usize) -> VortexResult<ArrayRef> {
+        let Some(node) = self.node.child(index) else {
+            vortex_bail!("a node lacks child {index}");
+        };
+        Tree { node, ..*self }.array(dtype, len)
+    }
+
+    fn len(&self) -> usize {
+        self.node.child_count()
+    }
 }
 
 /// Runs a decoder on bytes that passed their checksum but are still not trusted: its errors

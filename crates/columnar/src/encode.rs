@@ -11,11 +11,11 @@ use crate::builder::{
     BytesBuilder, ColumnBuilder, Digits, NumericBuilder, RowGroupBuilder, ScalarBuilder, Scales,
     ValidityBuilder,
 };
-use crate::codec::{self, CHUNK_ALIGNMENT, EncodedPart, Plan};
+use crate::codec::{self, ChunkWriter, Plan};
 use crate::error::ColumnarError;
-use crate::footer::{self, ChunkLayout, ColumnMeta, NumericLayout, PartMeta};
+use crate::layout::{self, ChunkLayout, NewColumn, NumericLayout};
 use crate::types::{ColumnType, Effort};
-use crate::{MAX_ROWS, checksum, stats};
+use crate::{MAX_ROWS, stats};
 
 /// Most bytes of text or bytes in one chunk: Vortex and Arrow address them with 32 bits.
 const MAX_CHUNK_BYTES: usize = i32::MAX as usize;
@@ -25,7 +25,7 @@ const MAX_CHUNK_BYTES: usize = i32::MAX as usize;
 pub struct EncodedRowGroup {
     /// See [`crate::Footer`].
     pub footer: Vec<u8>,
-    /// All column chunks, at the ranges that the footer gives relative to the body.
+    /// All column chunks.
     pub body: Vec<u8>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn encode_row_group(
         columns.push(encode_column(column, effort, &mut body)?);
     }
     Ok(EncodedRowGroup {
-        footer: footer::write(row_count, body.len() as u64, &columns),
+        footer: layout::write(row_count, body.len() as u64, &columns),
         body,
     })
 }
@@ -75,7 +75,7 @@ fn encode_column(
     column: &ColumnBuilder,
     effort: Effort,
     body: &mut Vec<u8>,
-) -> Result<ColumnMeta, ColumnarError> {
+) -> Result<NewColumn, ColumnarError> {
     let stats = stats::gather(column);
     let (layout, arrays) = if stats.chunk.null_count == stats.chunk.row_count {
         (ChunkLayout::AllNull, Vec::new())
@@ -86,68 +86,29 @@ fn encode_column(
     let (row_count, null_count) = (stats.chunk.row_count, stats.chunk.null_count);
     let distinct = stats.chunk.distinct_estimate.unwrap_or(0) as usize;
     let repetitive = distinct <= (row_count - null_count) / 2 || null_count > row_count / 2;
-    let plan = Plan {
-        effort,
-        repetitive,
-        // Fixed values are often keys, which are read one by one.
-        may_use_zstd: match column.column_type() {
-            ColumnType::Bytes => effort != Effort::Fast,
-            ColumnType::Text | ColumnType::Fixed { .. } => effort == Effort::Best,
-            _ => false,
-        },
-    };
-    let parts = arrays
-        .iter()
-        .map(|array| codec::compress(array, plan))
-        .collect::<Result<Vec<EncodedPart>, _>>()?;
-
-    let start = body.len();
-    for part in &parts {
-        let end = body.len() - start;
-        body.resize(start + end.next_multiple_of(CHUNK_ALIGNMENT), 0);
-        body.extend_from_slice(&part.bytes);
+    let plan = Plan { effort, repetitive };
+    let mut chunk = ChunkWriter::new(body);
+    for array in &arrays {
+        codec::compress(array, plan, &mut chunk)?;
     }
-    Ok(ColumnMeta {
+    let (chunk, mut nodes) = chunk.finish();
+    if let ColumnBuilder::Numeric(builder) = column {
+        nodes.set_image_count(builder.image_rows.len());
+    }
+    if chunk.end - chunk.start > u64::from(u32::MAX) {
+        return Err(ColumnarError::Encode {
+            detail: "column chunk is larger than 4 GB".to_owned(),
+        });
+    }
+    Ok(NewColumn {
         ty: column.column_type(),
-        byte_range: start as u64..body.len() as u64,
-        encoding: describe(layout, &parts),
-        checksum: checksum::of_chunk(&body[start..]),
-        stats: stats.chunk,
-        zones: stats.zones,
         layout,
         flags: stats.flags,
-        parts: parts
-            .into_iter()
-            .map(|part| {
-                Ok(PartMeta {
-                    len_bytes: u32::try_from(part.bytes.len()).map_err(|_| {
-                        ColumnarError::Encode {
-                            detail: "column chunk is larger than 4 GB".to_owned(),
-                        }
-                    })?,
-                    encodings: part.encodings,
-                })
-            })
-            .collect::<Result<_, ColumnarError>>()?,
+        chunk,
+        stats: stats.chunk,
+        zones: stats.zones,
+        nodes,
     })
-}
-
-/// The cascade of a whole chunk, for people; bounded, since the footer gives it 16 bits.
-fn describe(layout: ChunkLayout, parts: &[EncodedPart]) -> String {
-    let mut text = match layout {
-        ChunkLayout::AllNull => "null".to_owned(),
-        ChunkLayout::Array => parts[0].cascade.clone(),
-        ChunkLayout::Numeric(numeric) => {
-            let cascades: Vec<&str> = parts.iter().map(|part| part.cascade.as_str()).collect();
-            if numeric.part_count() == 1 {
-                format!("decimal({})", cascades[0])
-            } else {
-                format!("decimal({})", cascades.join("; "))
-            }
-        }
-    };
-    text.truncate(text.floor_char_boundary(1_000));
-    text
 }
 
 fn arrays_of(column: &ColumnBuilder) -> Result<(ChunkLayout, Vec<ArrayRef>), ColumnarError> {
@@ -272,7 +233,7 @@ fn numeric(builder: &NumericBuilder) -> Result<(NumericLayout, Vec<ArrayRef>), C
             wide,
             scale,
             scales_per_row,
-            image_count: builder.image_rows.len() as u32,
+            has_images: !builder.image_rows.is_empty(),
         },
         arrays,
     ))

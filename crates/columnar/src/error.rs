@@ -19,6 +19,14 @@ pub enum ColumnarError {
         /// The version found in the footer.
         version: u32,
     },
+    /// The bytes hold something that only a newer build knows: an encoding, a kind of part.
+    #[error("{what} {number} was written by a newer version")]
+    Newer {
+        /// What it is.
+        what: &'static str,
+        /// Its number.
+        number: u64,
+    },
     /// The builder holds no row, or more than [`crate::MAX_ROWS`].
     #[error("a row group holds 1 to {} rows, not {rows}", crate::MAX_ROWS)]
     RowCount {
@@ -62,6 +70,10 @@ pub enum ColumnarError {
 }
 
 impl ColumnarError {
+    pub(crate) fn newer(what: &'static str, number: u64) -> Self {
+        Self::Newer { what, number }
+    }
+
     pub(crate) fn corrupt(detail: impl Into<String>) -> Self {
         Self::Corrupt {
             detail: detail.into(),

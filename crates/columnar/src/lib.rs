@@ -8,23 +8,27 @@
 //! ```text
 //!   RowGroupBuilder ──encode──▶ EncodedRowGroup { footer, body }
 //!                                      │
-//!             Footer::parse ◀──────────┘
-//!                  │ ColumnMeta: range, statistics, zone map ─▶ verdicts on predicates
-//!                  ▼
-//!             Chunk::open ─▶ decode · decode_range · decode_selection · value · filter
+//!         GroupLayout::read ◀──────────┘
+//!            │            │ column: ColumnMeta: range, statistics, zone map ─▶ verdicts
+//!            │            ▼
+//!            │      Chunk::open ─▶ decode · decode_range · decode_selection · filter
+//!            ▼
+//!         row_access: RowAccess ─▶ value: one row from a few ranges of the stored bytes
 //! ```
 //!
 //! This room knows nothing of PostgreSQL: no types but storage types, no pages, no
 //! transactions, no collations. It keeps PostgreSQL's order of values, so that statistics
 //! and filters mean what a query means.
 //!
-//! Invariants: encoded bytes never change; bytes read back are untrusted, so nothing
-//! interprets them before their checksum matched, and a decoder's panic is an error of
-//! this crate; no thread is started and nothing global is changed.
+//! Invariants: encoded bytes never change; bytes read back are untrusted: the store verifies
+//! them piece by piece, and here every length, offset and count is checked all the same, and a
+//! decoder's panic is an error of this crate; no thread is started and nothing global is
+//! changed.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod access;
 mod bounds;
 mod builder;
 mod checksum;
@@ -35,18 +39,22 @@ mod distinct;
 mod encode;
 mod error;
 mod filter;
-mod footer;
+mod layout;
+mod nodes;
 mod numeric;
 mod parts;
 mod point;
 mod predicate;
 mod rewrite;
 mod select;
+mod source;
 mod stats;
 mod types;
 mod value;
 mod verdict;
+mod zones;
 
+pub use access::{RowAccess, RowState};
 pub use bounds::Bound;
 pub use builder::{BytesBuilder, ColumnBuilder, NumericBuilder, RowGroupBuilder, ScalarBuilder};
 pub use checksum::of_chunk as checksum_of;
@@ -54,9 +62,10 @@ pub use chunk::{Chunk, ChunkBuffer};
 pub use column::{Column, RowColumn};
 pub use encode::EncodedRowGroup;
 pub use error::ColumnarError;
-pub use footer::{ColumnMeta, FORMAT_VERSION, Footer};
+pub use layout::{ColumnMeta, ColumnStatistics, FORMAT_VERSION, Footer, GroupLayout};
 pub use numeric::{NumericColumn, NumericDigits, NumericScales};
 pub use predicate::{CompareOp, Predicate, Verdict};
+pub use source::ByteSource;
 pub use stats::{ChunkStats, Zone};
 pub use types::{ColumnType, Effort};
 pub use value::{Numeric, OwnedNumeric, OwnedValue, Value, compare};

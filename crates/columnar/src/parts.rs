@@ -7,11 +7,12 @@ use vortex_array::ArrayRef;
 use vortex_array::dtype::{DType, Nullability, PType};
 use vortex_buffer::ByteBuffer;
 
-use crate::codec::{self, CHUNK_ALIGNMENT};
+use crate::codec;
 use crate::column::{bytes, numbers};
 use crate::encode::dtype_of;
 use crate::error::ColumnarError;
-use crate::footer::{ChunkLayout, ColumnMeta, NumericLayout};
+use crate::layout::{ChunkLayout, ColumnMeta, NumericLayout};
+use crate::nodes::NodeRef;
 use crate::numeric::{NumericColumn, NumericDigits, NumericScales, join};
 use crate::select;
 use crate::types::ColumnType;
@@ -36,26 +37,25 @@ pub(crate) struct NumericParts {
 }
 
 impl Form {
-    /// Rebuilds the arrays of a chunk over its bytes, whose checksum matched.
+    /// Rebuilds the arrays of a chunk over its bytes.
     pub(crate) fn open(
         meta: &ColumnMeta,
         row_count: usize,
         bytes: &ByteBuffer,
     ) -> Result<Self, ColumnarError> {
         let nullability = Nullability::from(meta.stats.null_count > 0);
-        let mut parts = Parts {
-            meta,
+        let mut trees = Trees {
+            roots: meta.nodes.roots().collect::<Vec<_>>().into_iter(),
             bytes,
-            next: 0,
-            offset: 0,
+            image_count: meta.nodes.image_count(),
         };
         Ok(match meta.layout {
             ChunkLayout::AllNull => Self::AllNull,
             ChunkLayout::Array => {
-                Self::Array(parts.open(&dtype_of(meta.ty, nullability), row_count)?)
+                Self::Array(trees.open(&dtype_of(meta.ty, nullability), row_count)?)
             }
             ChunkLayout::Numeric(layout) => {
-                Self::Numeric(parts.open_numeric(layout, nullability, row_count)?)
+                Self::Numeric(trees.open_numeric(layout, nullability, row_count)?)
             }
         })
     }
@@ -73,25 +73,21 @@ impl Form {
     }
 }
 
-/// Takes the arrays of a chunk out of its bytes, one after the other.
-struct Parts<'a> {
-    meta: &'a ColumnMeta,
+/// Rebuilds the arrays of a chunk, one after the other.
+struct Trees<'a> {
+    roots: std::vec::IntoIter<NodeRef<'a>>,
     bytes: &'a ByteBuffer,
-    next: usize,
-    offset: usize,
+    image_count: usize,
 }
 
-impl Parts<'_> {
+impl Trees<'_> {
     fn open(&mut self, dtype: &DType, row_count: usize) -> Result<ArrayRef, ColumnarError> {
-        // The footer's check made sure that there are as many parts as the layout wants, and
-        // that they fill the chunk.
-        let part = &self.meta.parts[self.next];
-        let start = self.offset.next_multiple_of(CHUNK_ALIGNMENT);
-        let end = start + part.len_bytes as usize;
-        self.next += 1;
-        self.offset = end;
-        let bytes = self.bytes.slice_unaligned(start..end);
-        codec::deserialize(bytes, &part.encodings, dtype, row_count)
+        // The footer's check made sure that there are as many trees as the layout wants.
+        let node = self
+            .roots
+            .next()
+            .ok_or_else(|| ColumnarError::corrupt("a tree of nodes is missing"))?;
+        codec::rebuild(node, self.bytes, 0, dtype, row_count)
     }
 
     fn open_numeric(
@@ -110,7 +106,7 @@ impl Parts<'_> {
             true => Some(self.open(&required(PType::U16), row_count)?),
             false => None,
         };
-        let image_count = layout.image_count as usize;
+        let image_count = self.image_count;
         let (image_rows, images) = match image_count {
             0 => (Vec::new(), None),
             _ => {

@@ -39,6 +39,17 @@ pub struct ChunkStats {
     pub raw_bytes: u64,
 }
 
+impl ChunkStats {
+    /// Memory held beyond the statistics themselves.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        [&self.min, &self.max]
+            .into_iter()
+            .flatten()
+            .map(OwnedValue::heap_bytes)
+            .sum()
+    }
+}
+
 /// What is known of [`ZONE_ROWS`] consecutive rows of a column (fewer in the last zone).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Zone {

@@ -3,28 +3,19 @@
 use std::cmp::Ordering;
 
 use crate::predicate::{CompareOp, Predicate, Verdict};
-use crate::stats::{ChunkStats, Zone};
+use crate::stats::ChunkStats;
 use crate::value::{OwnedValue, Value, compare};
 
 /// What is known of a set of rows: every value lies between `min` and `max`, which need not
 /// be held by any row.
 pub(crate) struct Extent<'a> {
-    row_count: usize,
-    null_count: usize,
-    min: Option<Value<'a>>,
-    max: Option<Value<'a>>,
+    pub(crate) row_count: usize,
+    pub(crate) null_count: usize,
+    pub(crate) min: Option<Value<'a>>,
+    pub(crate) max: Option<Value<'a>>,
 }
 
 impl<'a> Extent<'a> {
-    pub(crate) fn of_zone(zone: &'a Zone) -> Self {
-        Self {
-            row_count: zone.row_count as usize,
-            null_count: zone.null_count as usize,
-            min: zone.min.as_ref().map(|bound| bound.value.as_value()),
-            max: zone.max.as_ref().map(|bound| bound.value.as_value()),
-        }
-    }
-
     pub(crate) fn of_chunk(stats: &'a ChunkStats) -> Self {
         Self {
             row_count: stats.row_count,

@@ -263,8 +263,15 @@ pub fn row_group(columns: &[(ColumnType, Vec<Option<OwnedValue>>)]) -> RowGroupB
 /// Opens a chunk of an encoded row group.
 pub fn open(footer: &Footer, body: &[u8], column: usize) -> Chunk {
     let meta = footer.column(column);
-    let range = meta.byte_range.start as usize..meta.byte_range.end as usize;
+    let range = chunk_range(footer, column);
     Chunk::open(meta, footer.row_count(), ChunkBuffer::from(&body[range])).expect("chunk opens")
+}
+
+/// Where a chunk lies in the body of its row group.
+pub fn chunk_range(footer: &Footer, column: usize) -> std::ops::Range<usize> {
+    let body_start = footer.layout().footer_len();
+    let range = &footer.column(column).byte_range;
+    range.start as usize - body_start..range.end as usize - body_start
 }
 
 /// Whether two values are the same to the last bit.

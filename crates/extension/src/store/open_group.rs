@@ -80,8 +80,7 @@ impl OpenGroup {
         let meta = self.footer.column(column);
         let range = meta.byte_range.clone();
         let mut buffer = ChunkBuffer::with_len((range.end - range.start) as usize);
-        let offset = u64::from(self.entry.footer_bytes) + range.start;
-        store.read_value(self.entry.value_id, offset, buffer.as_mut_slice())?;
+        store.read_value(self.entry.value_id, range.start, buffer.as_mut_slice())?;
         let chunk = Chunk::open(meta, self.footer.row_count(), buffer)?;
         self.memory.add(chunk.memory_bytes());
         self.columns.borrow_mut()[column].chunk = Some(chunk.clone());

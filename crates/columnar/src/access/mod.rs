@@ -1,0 +1,340 @@
+//! Row access: the value of one row from a few ranges of the stored bytes.
+//!
+//! ```text
+//!   nodes ──plan──▶ RowAccess: a tree of readers ──value(row)──▶ ranges of the chunk ─▶ value
+//!                     │ lazily: symbol tables, words, fences        ▲
+//!                   RowState: the block that each node decoded last ┘
+//! ```
+//!
+//! A bit-packed value costs its words, and its block of 1,024 from the third row in a block on;
+//! a dictionary's a code and a word; FSST's and OnPair's two offsets and the codes, and the
+//! table of symbols or words once; ALP's and patched ones a search among the exceptions, by
+//! blocks; runs and sparse rows a search; a frame is decompressed as a whole. Nodes that
+//! cannot be read so (`pco`, which only [`Effort::Best`](crate::Effort::Best) writes) are decoded
+//! once into the state.
+//!
+//! Invariant: bytes are untrusted. A plan checks lengths of parts against rows; positions and
+//! lengths that are read are checked where they are used; the code is safe Rust.
+
+pub(crate) mod metadata;
+mod packed;
+mod plan;
+mod reading;
+mod scalars;
+mod state;
+mod strings;
+mod symbols;
+mod whole;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use metadata::Native;
+use plan::Planner;
+use reading::Reading;
+use scalars::{Exceptions, Scalars, Sorted};
+use state::Slot;
+use strings::Strings;
+
+use crate::error::ColumnarError;
+use crate::layout::{ChunkLayout, NumericLayout};
+use crate::nodes::NodeTable;
+use crate::numeric::join;
+use crate::source::ByteSource;
+use crate::types::ColumnType;
+use crate::value::{Numeric, Value};
+
+/// The way to single rows of one column of one row group.
+#[derive(Debug)]
+pub struct RowAccess {
+    /// Tells states of different columns apart.
+    id: u64,
+    ty: ColumnType,
+    row_count: u32,
+    root: Root,
+    slot_count: usize,
+    plan_bytes: usize,
+    /// Bytes that were kept since.
+    held: AtomicUsize,
+}
+
+#[derive(Debug)]
+enum Root {
+    AllNull,
+    Scalars(Scalars),
+    Strings(Strings),
+    Numeric(Box<NumericRoot>),
+}
+
+#[derive(Debug)]
+struct NumericRoot {
+    low: Scalars,
+    high: Option<Scalars>,
+    scale: u16,
+    scales: Option<Scalars>,
+    images: Option<(Exceptions, Strings)>,
+}
+
+/// What reading rows of one column of one group keeps between them. A state may be given to
+/// another column's access; it starts anew then.
+#[derive(Debug, Default)]
+pub struct RowState {
+    /// Of which [`RowAccess`] the rest is.
+    id: u64,
+    slots: Vec<Slot>,
+    scratch: Vec<u8>,
+    bytes: Vec<u8>,
+}
+
+impl RowState {
+    /// Memory held.
+    pub fn memory_bytes(&self) -> usize {
+        let slots: usize = self.slots.iter().map(Slot::heap_bytes).sum();
+        size_of::<Self>()
+            + self.slots.capacity() * size_of::<Slot>()
+            + slots
+            + self.scratch.capacity()
+            + self.bytes.capacity()
+    }
+
+    /// Forgets everything and frees its memory.
+    pub fn reset(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl RowAccess {
+    /// The readers of a chunk that lies at `chunk` of the stored value.
+    pub(crate) fn new(
+        ty: ColumnType,
+        layout: ChunkLayout,
+        row_count: usize,
+        chunk: &Range<u64>,
+        nodes: &NodeTable,
+    ) -> Result<Self, ColumnarError> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let mut planner = Planner {
+            chunk,
+            slot_count: 0,
+        };
+        let root = planner.root(ty, layout, row_count, nodes)?;
+        let plan_bytes = nodes.node_count() * (size_of::<Scalars>() + 64) + nodes.heap_bytes();
+        Ok(Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            ty,
+            row_count: row_count as u32,
+            root,
+            slot_count: planner.slot_count,
+            plan_bytes,
+            held: AtomicUsize::new(0),
+        })
+    }
+
+    /// The type of the column.
+    pub fn column_type(&self) -> ColumnType {
+        self.ty
+    }
+
+    /// Memory held, with what reads have left.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.plan_bytes + self.held.load(Ordering::Relaxed)
+    }
+
+    /// Appends the ranges of the stored value that reading `row` needs and that are known
+    /// without reading, for a reader that asks for all of them at once.
+    pub fn ranges(&self, row: u32, out: &mut Vec<Range<u64>>) {
+        if row >= self.row_count {
+            return;
+        }
+        match &self.root {
+            Root::AllNull => {}
+            Root::Scalars(scalars) => scalars.ranges(row, out),
+            Root::Strings(strings) => strings.ranges(row, out),
+            Root::Numeric(numeric) => {
+                numeric.low.ranges(row, out);
+                for part in [&numeric.high, &numeric.scales].into_iter().flatten() {
+                    part.ranges(row, out);
+                }
+                if let Some((images, _)) = &numeric.images {
+                    images.ranges(out);
+                }
+            }
+        }
+    }
+
+    /// The value of a row; `None` is NULL. Reads only what it needs.
+    ///
+    /// # Errors
+    ///
+    /// [`ColumnarError::OutOfRange`], [`ColumnarError::Corrupt`], and what the source fails with.
+    pub fn value<'a, S: ByteSource + ?Sized>(
+        &'a self,
+        row: u32,
+        source: &S,
+        state: &'a mut RowState,
+    ) -> Result<Option<Value<'a>>, S::Error> {
+        if row >= self.row_count {
+            return Err(ColumnarError::OutOfRange {
+                start: row as usize,
+                end: row as usize + 1,
+                row_count: self.row_count as usize,
+            }
+            .into());
+        }
+        if state.id != self.id {
+            state.slots.clear();
+            state.slots.resize_with(self.slot_count, Slot::default);
+            state.id = self.id;
+        }
+        state.bytes.clear();
+        let mut reading = Reading {
+            source,
+            slots: &mut state.slots,
+            scratch: &mut state.scratch,
+            held: &self.held,
+        };
+        match &self.root {
+            Root::AllNull => Ok(None),
+            Root::Scalars(scalars) => {
+                let bits = scalars.get(row, &mut reading)?;
+                Ok(bits.map(|bits| scalar_value(self.ty, bits)))
+            }
+            Root::Strings(strings) => {
+                if !strings.get(row, &mut reading, &mut state.bytes)? {
+                    return Ok(None);
+                }
+                Ok(Some(string_value(self.ty, &state.bytes)?))
+            }
+            Root::Numeric(numeric) => numeric.get(row, &mut reading, &mut state.bytes),
+        }
+    }
+}
+
+impl NumericRoot {
+    fn get<'a, S: ByteSource + ?Sized>(
+        &self,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+        bytes: &'a mut Vec<u8>,
+    ) -> Result<Option<Value<'a>>, S::Error> {
+        let Some(low) = self.low.get(row, reading)? else {
+            return Ok(None);
+        };
+        if let Some((rows, images)) = &self.images
+            && let Some(at) = rows.find(row, reading)?
+        {
+            if !images.get(at, reading, bytes)? {
+                return Err(ColumnarError::corrupt("a numeric image is missing").into());
+            }
+            return Ok(Some(Value::Numeric(Numeric::Image(bytes))));
+        }
+        let unscaled = match &self.high {
+            None => (low as i64).into(),
+            Some(high) => join(low as i64, scalars::required(high, row, reading)? as i64),
+        };
+        let scale = match &self.scales {
+            None => self.scale,
+            Some(scales) => scalars::required(scales, row, reading)? as u16,
+        };
+        Ok(Some(Value::Numeric(Numeric::Small { unscaled, scale })))
+    }
+}
+
+/// The type that a column's values have as bits; `None`: they are strings.
+fn native_of(ty: ColumnType) -> Option<Native> {
+    Some(match ty {
+        ColumnType::Bool => Native::Bool,
+        ColumnType::Int16 => Native::Signed(2),
+        ColumnType::Int32 => Native::Signed(4),
+        ColumnType::Int64 | ColumnType::Numeric => Native::Signed(8),
+        ColumnType::Float32 => Native::Float(4),
+        ColumnType::Float64 => Native::Float(8),
+        ColumnType::Text | ColumnType::Bytes | ColumnType::Fixed { .. } => return None,
+    })
+}
+
+fn scalar_value(ty: ColumnType, bits: u64) -> Value<'static> {
+    match ty {
+        ColumnType::Bool => Value::Bool(bits != 0),
+        ColumnType::Int16 => Value::Int16(bits as i16),
+        ColumnType::Int32 => Value::Int32(bits as i32),
+        ColumnType::Float32 => Value::Float32(f32::from_bits(bits as u32)),
+        ColumnType::Float64 => Value::Float64(f64::from_bits(bits)),
+        _ => Value::Int64(bits as i64),
+    }
+}
+
+fn string_value(ty: ColumnType, bytes: &[u8]) -> Result<Value<'_>, ColumnarError> {
+    match ty {
+        ColumnType::Text => std::str::from_utf8(bytes)
+            .map(Value::Text)
+            .map_err(|_| ColumnarError::corrupt("text is not UTF-8")),
+        ColumnType::Fixed { len } if bytes.len() != usize::from(len) => {
+            Err(ColumnarError::corrupt("a fixed value has another length"))
+        }
+        _ => Ok(Value::Bytes(bytes)),
+    }
+}
+
+impl Planner<'_> {
+    fn root(
+        &mut self,
+        ty: ColumnType,
+        layout: ChunkLayout,
+        row_count: usize,
+        nodes: &NodeTable,
+    ) -> Result<Root, ColumnarError> {
+        let mut trees = nodes.roots();
+        let mut next = || {
+            let tree = trees.next();
+            tree.ok_or_else(|| ColumnarError::corrupt("a tree of nodes is missing"))
+        };
+        Ok(match (layout, native_of(ty)) {
+            (ChunkLayout::AllNull, _) => Root::AllNull,
+            (ChunkLayout::Array, Some(native)) => {
+                Root::Scalars(self.scalars(next()?, native, row_count)?)
+            }
+            (ChunkLayout::Array, None) => {
+                let is_text = ty == ColumnType::Text;
+                Root::Strings(self.strings(next()?, is_text, row_count)?)
+            }
+            (
+                ChunkLayout::Numeric(NumericLayout {
+                    wide,
+                    scale,
+                    scales_per_row,
+                    has_images,
+                }),
+                _,
+            ) => {
+                let long = Native::Signed(8);
+                let low = self.scalars(next()?, long, row_count)?;
+                let high = match wide {
+                    true => Some(self.scalars(next()?, long, row_count)?),
+                    false => None,
+                };
+                let scales = match scales_per_row {
+                    true => Some(self.scalars(next()?, Native::Unsigned(2), row_count)?),
+                    false => None,
+                };
+                let images = match has_images {
+                    true => {
+                        let count = nodes.image_count();
+                        let rows = self.scalars(next()?, Native::Unsigned(4), count)?;
+                        let images = self.strings(next()?, false, count)?;
+                        let rows = Sorted::new(rows, count as u32);
+                        Some((Exceptions { rows, offset: 0 }, images))
+                    }
+                    false => None,
+                };
+                Root::Numeric(Box::new(NumericRoot {
+                    low,
+                    high,
+                    scale,
+                    scales,
+                    images,
+                }))
+            }
+        })
+    }
+}

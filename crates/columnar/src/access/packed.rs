@@ -1,0 +1,195 @@
+//! FastLanes bit-packing (Afroozeh and Boncz, VLDB 2023), read in checked code: blocks of 1,024
+//! values, of which one value or all are unpacked.
+//!
+//! ```text
+//!   block = W rows of 128 bytes; a row is 1024/T lanes of T bits each
+//!   value i: lane i % lanes, position FL_ORDER⁻¹ of i among the T values of its lane
+//! ```
+
+/// Values in a block.
+pub(crate) const BLOCK: usize = 1_024;
+
+/// Bytes of one row of words in a block.
+const ROW_BYTES: usize = 128;
+
+/// The order of groups of 8 positions; its own inverse.
+const ORDER: [usize; 8] = [0, 4, 2, 6, 1, 5, 3, 7];
+
+/// A type that values are packed from.
+pub(crate) trait Word: Copy + Default + Into<u64> {
+    /// Its bits.
+    const BITS: usize;
+
+    /// The words of a row, by lane.
+    fn lanes(row: &[u8]) -> impl Iterator<Item = Self>;
+
+    /// `(low >> shift) & mask`
+    fn take(self, shift: usize, mask: Self) -> Self;
+
+    /// `(low >> shift | high << (BITS - shift)) & mask`; `shift` is not 0.
+    fn join(self, high: Self, shift: usize, mask: Self) -> Self;
+
+    /// The lowest `bits` bits.
+    fn mask(bits: usize) -> Self;
+}
+
+macro_rules! impl_word {
+    ($($ty:ty),*) => {$(
+        impl Word for $ty {
+            const BITS: usize = <$ty>::BITS as usize;
+
+            #[inline(always)]
+            fn lanes(row: &[u8]) -> impl Iterator<Item = Self> {
+                let (words, _) = row.as_chunks::<{ size_of::<$ty>() }>();
+                words.iter().map(|word| <$ty>::from_le_bytes(*word))
+            }
+
+            #[inline(always)]
+            fn take(self, shift: usize, mask: Self) -> Self {
+                (self >> shift) & mask
+            }
+
+            #[inline(always)]
+            fn join(self, high: Self, shift: usize, mask: Self) -> Self {
+                (self >> shift | high << (Self::BITS as usize - shift)) & mask
+            }
+
+            fn mask(bits: usize) -> Self {
+                match bits {
+                    0 => 0,
+                    bits => <$ty>::MAX >> (Self::BITS as usize - bits),
+                }
+            }
+        }
+    )*};
+}
+
+impl_word!(u8, u16, u32, u64);
+
+/// Bytes of a block of values packed to `bits` bits.
+pub(crate) fn block_bytes(bits: usize) -> usize {
+    ROW_BYTES * bits
+}
+
+/// Unpacks a block. `packed` has [`block_bytes`] bytes, `out` has [`BLOCK`] values, and `bits`
+/// is at most the word's.
+pub(crate) fn unpack<W: Word>(packed: &[u8], bits: usize, out: &mut [W]) {
+    assert!(packed.len() == block_bytes(bits) && out.len() == BLOCK && bits <= W::BITS);
+    if bits == 0 {
+        out.fill(W::default());
+        return;
+    }
+    let mask = W::mask(bits);
+    let lanes = BLOCK / W::BITS;
+    for position in 0..W::BITS {
+        let (word, shift) = (position * bits / W::BITS, position * bits % W::BITS);
+        let start = ORDER[position / 8] * 16 + position % 8 * 128;
+        let out = &mut out[start..start + lanes];
+        let low = &packed[word * ROW_BYTES..(word + 1) * ROW_BYTES];
+        if shift + bits <= W::BITS {
+            for (out, low) in out.iter_mut().zip(W::lanes(low)) {
+                *out = low.take(shift, mask);
+            }
+        } else {
+            let high = &packed[(word + 1) * ROW_BYTES..(word + 2) * ROW_BYTES];
+            for ((out, low), high) in out.iter_mut().zip(W::lanes(low)).zip(W::lanes(high)) {
+                *out = low.join(high, shift, mask);
+            }
+        }
+    }
+}
+
+/// Where the bits of one value of a block lie.
+pub(crate) struct Place {
+    /// First byte of the first word.
+    pub(crate) start: usize,
+    /// Bits of the first word below the value.
+    shift: usize,
+    /// Bytes to read: a word, or two words of neighbouring rows and what is between them.
+    pub(crate) len: usize,
+}
+
+impl Place {
+    /// The place of value `index` of a block of words of `width` bytes, packed to `bits`, which
+    /// is at least 1.
+    pub(crate) fn of(index: usize, width: usize, bits: usize) -> Self {
+        let word_bits = 8 * width;
+        let lanes = BLOCK / word_bits;
+        let lane = index % lanes;
+        let position = ORDER[index % 128 / 16 - lane / 16] * 8 + index / 128;
+        let (word, shift) = (position * bits / word_bits, position * bits % word_bits);
+        Self {
+            start: word * ROW_BYTES + lane * width,
+            shift,
+            len: match shift + bits <= word_bits {
+                true => width,
+                false => ROW_BYTES + width,
+            },
+        }
+    }
+
+    /// The value, of the bytes at the place.
+    pub(crate) fn value(&self, bytes: &[u8], width: usize, bits: usize) -> u64 {
+        let word = |bytes: &[u8]| {
+            let mut wide = [0; 8];
+            wide[..width].copy_from_slice(&bytes[..width]);
+            u64::from_le_bytes(wide)
+        };
+        let mut value = word(bytes) >> self.shift;
+        if self.len > width {
+            value |= word(&bytes[ROW_BYTES..]) << (8 * width - self.shift);
+        }
+        value & u64::mask(bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Packs as FastLanes does, plainly.
+    fn pack<W: Word>(values: &[u64], bits: usize) -> Vec<u8> {
+        let mut packed = vec![0u8; block_bytes(bits)];
+        let lanes = BLOCK / W::BITS;
+        for position in 0..W::BITS {
+            for lane in 0..lanes {
+                let value = values[ORDER[position / 8] * 16 + position % 8 * 128 + lane];
+                for bit in 0..bits {
+                    let at = position * bits + bit;
+                    let (word, place) = (at / W::BITS, at % W::BITS);
+                    let byte = word * ROW_BYTES + lane * (W::BITS / 8) + place / 8;
+                    packed[byte] |= ((value >> bit & 1) as u8) << (place % 8);
+                }
+            }
+        }
+        packed
+    }
+
+    fn check<W: Word>() {
+        for bits in 0..=W::BITS {
+            let values: Vec<u64> = (0..BLOCK as u64)
+                .map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & u64::mask(bits))
+                .collect();
+            let packed = pack::<W>(&values, bits);
+            let mut unpacked = vec![W::default(); BLOCK];
+            unpack(&packed, bits, &mut unpacked);
+            for (index, &value) in values.iter().enumerate() {
+                assert_eq!(unpacked[index].into(), value, "{bits} bits, value {index}");
+                if bits > 0 {
+                    let width = W::BITS / 8;
+                    let place = Place::of(index, width, bits);
+                    let bytes = &packed[place.start..place.start + place.len];
+                    assert_eq!(place.value(bytes, width, bits), value);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_width_unpacks_as_a_block_and_one_by_one() {
+        check::<u8>();
+        check::<u16>();
+        check::<u32>();
+        check::<u64>();
+    }
+}

@@ -1,0 +1,45 @@
+//! The read of one value: its source, and what its nodes keep.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::state::Slot;
+use crate::error::ColumnarError;
+use crate::source::ByteSource;
+
+/// One read of a value.
+pub(super) struct Reading<'r, S: ?Sized> {
+    pub(super) source: &'r S,
+    pub(super) slots: &'r mut [Slot],
+    /// Bytes read of which nothing is kept.
+    pub(super) scratch: &'r mut Vec<u8>,
+    /// Memory that plans hold because of reads, see [`super::RowAccess::memory_bytes`].
+    pub(super) held: &'r AtomicUsize,
+}
+
+impl<S: ByteSource + ?Sized> Reading<'_, S> {
+    /// Reads a range into scratch.
+    pub(super) fn fetch(&mut self, start: u64, len: usize) -> Result<(), S::Error> {
+        // Every byte is written by the read.
+        self.scratch.resize(len, 0);
+        self.source.read(start, self.scratch)
+    }
+
+    /// Appends a range to `out`.
+    pub(super) fn append(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<(), S::Error> {
+        let start = out.len();
+        out.resize(start + (range.end - range.start) as usize, 0);
+        self.source.read(range.start, &mut out[start..])
+    }
+
+    /// Notes memory that a plan keeps from now on.
+    pub(super) fn hold(&self, bytes: usize) {
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A row, a position or a length that is not within its node.
+#[cold]
+pub(super) fn outside(what: &str) -> ColumnarError {
+    ColumnarError::corrupt(format!("{what} lies outside of its node"))
+}

@@ -1,0 +1,162 @@
+//! What row access keeps from one row to the next: the block that was decoded last, by node.
+
+use arrow_array::BinaryViewArray;
+use arrow_buffer::BooleanBuffer;
+
+use super::packed::{self, BLOCK, Word};
+
+/// Values of one block are read one by one so many times; then the block is decoded.
+const SINGLES: u8 = 2;
+
+/// A block of values, each as wide as its type.
+#[derive(Debug)]
+pub(super) enum Values {
+    One(Vec<u8>),
+    Two(Vec<u16>),
+    Four(Vec<u32>),
+    Eight(Vec<u64>),
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self::One(Vec::new())
+    }
+}
+
+macro_rules! each_width {
+    ($self:expr, $values:ident => $body:expr) => {
+        match $self {
+            Values::One($values) => $body,
+            Values::Two($values) => $body,
+            Values::Four($values) => $body,
+            Values::Eight($values) => $body,
+        }
+    };
+}
+
+impl Values {
+    pub(super) fn len(&self) -> usize {
+        each_width!(self, values => values.len())
+    }
+
+    #[inline]
+    pub(super) fn get(&self, at: usize) -> Option<u64> {
+        each_width!(self, values => values.get(at).map(|&value| value.into()))
+    }
+
+    pub(super) fn set(&mut self, at: usize, value: u64) {
+        each_width!(self, values => if let Some(place) = values.get_mut(at) {
+            *place = value as _;
+        });
+    }
+
+    fn heap_bytes(&self) -> usize {
+        each_width!(self, values => values.capacity() * size_of_val(&values[..]) / values.len().max(1))
+    }
+
+    /// Makes this a buffer of values of `width` bytes.
+    fn of_width(&mut self, width: u8) {
+        let fits = matches!(
+            (&self, width),
+            (Self::One(_), 1) | (Self::Two(_), 2) | (Self::Four(_), 4) | (Self::Eight(_), 8)
+        );
+        if !fits {
+            *self = match width {
+                1 => Self::One(Vec::new()),
+                2 => Self::Two(Vec::new()),
+                4 => Self::Four(Vec::new()),
+                _ => Self::Eight(Vec::new()),
+            };
+        }
+    }
+
+    /// Takes values as they are stored.
+    pub(super) fn fill_plain(&mut self, bytes: &[u8], width: u8) {
+        fn fill<W: Word>(values: &mut Vec<W>, bytes: &[u8]) {
+            values.clear();
+            values.extend(W::lanes(bytes));
+        }
+        self.of_width(width);
+        each_width!(self, values => fill(values, bytes));
+    }
+
+    /// Takes the values of a packed block.
+    pub(super) fn fill_packed(&mut self, packed: &[u8], width: u8, bits: usize) {
+        fn fill<W: Word>(values: &mut Vec<W>, packed: &[u8], bits: usize) {
+            values.resize(BLOCK, W::default());
+            packed::unpack(packed, bits, values);
+        }
+        self.of_width(width);
+        each_width!(self, values => fill(values, packed, bits));
+    }
+
+    pub(super) fn fill_wide(&mut self, wide: Vec<u64>) {
+        *self = Self::Eight(wide);
+    }
+}
+
+/// What a slot holds.
+#[derive(Debug, Default)]
+pub(super) enum Kept {
+    #[default]
+    Nothing,
+    /// A block of `values`.
+    Block(u32),
+    /// All values of the node, and which are valid.
+    Whole(Option<BooleanBuffer>),
+    /// All strings of the node.
+    Strings(BinaryViewArray),
+    /// The rows of one frame: their bytes, and where each ends in them.
+    Frame {
+        first_row: u32,
+        bytes: Vec<u8>,
+        ends: Vec<u32>,
+    },
+}
+
+/// What one node keeps.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub(super) kept: Kept,
+    pub(super) values: Values,
+    /// The block that was read from last, and how often in a row.
+    near: u32,
+    count: u8,
+}
+
+/// How a value is to be read.
+pub(super) enum Approach {
+    Kept,
+    Single,
+    Load,
+}
+
+impl Slot {
+    /// How to read a value of a block; `is_small`: loading it costs no more than one value.
+    #[inline]
+    pub(super) fn approach(&mut self, block: u32, is_small: bool) -> Approach {
+        if let Kept::Block(kept) = self.kept
+            && kept == block
+        {
+            return Approach::Kept;
+        }
+        if self.count == 0 || self.near != block {
+            (self.near, self.count) = (block, 0);
+        }
+        self.count = self.count.saturating_add(1);
+        match is_small || self.count > SINGLES {
+            true => Approach::Load,
+            false => Approach::Single,
+        }
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        let kept = match &self.kept {
+            Kept::Strings(strings) => arrow_array::Array::get_array_memory_size(strings),
+            Kept::Whole(Some(valid)) => valid.len() / 8,
+            Kept::Frame { bytes, ends, .. } => bytes.capacity() + ends.capacity() * 4,
+            _ => 0,
+        };
+        kept + self.values.heap_bytes()
+    }
+}

@@ -1,0 +1,430 @@
+//! The footer of a row group: what every column chunk is, where it lies, and what is known
+//! of its values. `docs/format.md` specifies the bytes.
+//!
+//! ```text
+//!   header │ column table │ statistics 0 │ nodes 0 │ statistics 1 │ nodes 1 │ … ║ chunk 0 │ …
+//!          fixed widths          │            └─▶ encodings, and where their parts lie
+//!                                └─▶ counts, sum, extremes, zone map
+//! ```
+//!
+//! [`GroupLayout`] reads header and table only; the two sections of a column are read when
+//! asked for, one without the other. [`Footer`] is all of it at once.
+//!
+//! Invariant: what was parsed was checked. Every range lies inside of the stored value, every
+//! count agrees with the row count.
+
+mod statistics;
+mod table;
+pub(crate) mod wire;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+pub use table::FORMAT_VERSION;
+pub(crate) use table::{ChunkLayout, NumericLayout};
+use table::{ENTRY_LEN, Entry, HEADER_LEN, Header};
+
+use crate::access::RowAccess;
+use crate::error::ColumnarError;
+use crate::nodes::NodeTable;
+use crate::predicate::{Predicate, Verdict};
+use crate::source::{ByteSource, read_range};
+use crate::stats::{ChunkStats, ValueFlags, Zone};
+use crate::types::ColumnType;
+use crate::verdict::{Extent, verdict};
+use crate::zones::ZoneMap;
+
+/// The longest section of a column that a reader accepts, against damaged lengths.
+const MAX_SECTION_BYTES: u64 = 16 << 20;
+
+/// The header and the column table of one stored row group.
+#[derive(Clone, Debug)]
+pub struct GroupLayout {
+    header: Header,
+    entries: Arc<[Entry]>,
+}
+
+impl GroupLayout {
+    /// Reads header and column table, nothing else.
+    ///
+    /// # Errors
+    ///
+    /// [`ColumnarError::Corrupt`], [`ColumnarError::UnsupportedVersion`] or
+    /// [`ColumnarError::Newer`], and what the source fails with.
+    pub fn read<S: ByteSource + ?Sized>(source: &S) -> Result<Self, S::Error> {
+        let mut header = [0; HEADER_LEN];
+        source.read(0, &mut header)?;
+        let header = Header::parse(&header)?;
+        let mut table = vec![0; header.column_count * ENTRY_LEN];
+        source.read(HEADER_LEN as u64, &mut table)?;
+        let entries = table
+            .chunks_exact(ENTRY_LEN)
+            .map(|bytes| Entry::parse(bytes, &header))
+            .collect::<Result<Arc<[Entry]>, _>>()?;
+        Ok(Self { header, entries })
+    }
+
+    /// Rows in the row group.
+    pub fn row_count(&self) -> usize {
+        self.header.row_count
+    }
+
+    /// Columns in the row group.
+    pub fn column_count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Bytes of the footer: the chunks start behind it.
+    pub fn footer_len(&self) -> usize {
+        self.header.footer_len
+    }
+
+    /// Bytes of all column chunks together.
+    pub fn body_len(&self) -> u64 {
+        self.header.body_len
+    }
+
+    /// The type of a column.
+    ///
+    /// # Panics
+    ///
+    /// Panics when there is no such column; so do the others that are given one.
+    pub fn column_type(&self, column: usize) -> ColumnType {
+        self.entries[column].ty
+    }
+
+    /// Where a column's chunk lies in the stored value.
+    pub fn chunk_range(&self, column: usize) -> Range<u64> {
+        self.entries[column].chunk.clone()
+    }
+
+    /// Everything about a column: statistics, zone map, nodes.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn column<S: ByteSource + ?Sized>(
+        &self,
+        column: usize,
+        source: &S,
+    ) -> Result<ColumnMeta, S::Error> {
+        // The two sections lie back to back.
+        let entry = &self.entries[column];
+        let bytes = section(source, entry.statistics.start..entry.nodes.end)?;
+        let (statistics, nodes) =
+            bytes.split_at((entry.statistics.end - entry.statistics.start) as usize);
+        Ok(self.meta(entry, statistics, nodes)?)
+    }
+
+    /// What is known of a column's values, without its nodes.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn statistics<S: ByteSource + ?Sized>(
+        &self,
+        column: usize,
+        source: &S,
+    ) -> Result<ColumnStatistics, S::Error> {
+        let entry = &self.entries[column];
+        let bytes = section(source, entry.statistics.clone())?;
+        Ok(self.parse_statistics(entry, &bytes)?)
+    }
+
+    /// The way to single rows of a column; of the footer only its nodes are read.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn row_access<S: ByteSource + ?Sized>(
+        &self,
+        column: usize,
+        source: &S,
+    ) -> Result<RowAccess, S::Error> {
+        let entry = &self.entries[column];
+        let bytes = section(source, entry.nodes.clone())?;
+        let nodes = parse_nodes(entry, self.header.row_count, &bytes)?;
+        Ok(RowAccess::new(
+            entry.ty,
+            entry.layout,
+            self.header.row_count,
+            &entry.chunk,
+            &nodes,
+        )?)
+    }
+
+    /// Memory held.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.entries.len() * size_of::<Entry>()
+    }
+
+    fn parse_statistics(
+        &self,
+        entry: &Entry,
+        bytes: &[u8],
+    ) -> Result<ColumnStatistics, ColumnarError> {
+        let (chunk, zones) = statistics::parse(bytes, entry.ty, self.header.row_count)?;
+        wire::ensure(
+            (entry.layout == ChunkLayout::AllNull) == (chunk.null_count == chunk.row_count),
+            "null count does not fit the chunk layout",
+        )?;
+        Ok(ColumnStatistics {
+            ty: entry.ty,
+            chunk,
+            zones,
+        })
+    }
+
+    fn meta(
+        &self,
+        entry: &Entry,
+        statistics: &[u8],
+        nodes: &[u8],
+    ) -> Result<ColumnMeta, ColumnarError> {
+        let ColumnStatistics { chunk, zones, .. } = self.parse_statistics(entry, statistics)?;
+        let nodes = parse_nodes(entry, self.header.row_count, nodes)?;
+        Ok(ColumnMeta {
+            ty: entry.ty,
+            byte_range: entry.chunk.clone(),
+            encoding: nodes.describe(entry.layout),
+            stats: chunk,
+            zones,
+            layout: entry.layout,
+            flags: entry.flags,
+            nodes,
+        })
+    }
+}
+
+fn parse_nodes(entry: &Entry, row_count: usize, bytes: &[u8]) -> Result<NodeTable, ColumnarError> {
+    let chunk_len = entry.chunk.end - entry.chunk.start;
+    NodeTable::parse(bytes, entry.layout, row_count, chunk_len)
+}
+
+fn section<S: ByteSource + ?Sized>(source: &S, range: Range<u64>) -> Result<Vec<u8>, S::Error> {
+    wire::ensure(
+        range.end - range.start <= MAX_SECTION_BYTES,
+        "column section in footer is too long",
+    )?;
+    read_range(source, range)
+}
+
+/// The whole footer of one row group, for readers that have it in memory.
+#[derive(Clone, Debug)]
+pub struct Footer {
+    layout: GroupLayout,
+    columns: Vec<ColumnMeta>,
+}
+
+impl Footer {
+    /// Bytes at the start of a footer from which [`encoded_len`](Self::encoded_len) can tell
+    /// its length.
+    pub const HEADER_LEN: usize = HEADER_LEN;
+
+    /// The length in bytes of the footer that starts with these bytes, so that a reader
+    /// knows how much to fetch.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse).
+    pub fn encoded_len(header: &[u8]) -> Result<usize, ColumnarError> {
+        Header::parse(header).map(|header| header.footer_len)
+    }
+
+    /// Parses the footer that `bytes` start with; what follows it (the body) is ignored.
+    ///
+    /// # Errors
+    ///
+    /// As [`GroupLayout::read`].
+    pub fn parse(bytes: &[u8]) -> Result<Footer, ColumnarError> {
+        let layout = GroupLayout::read(bytes)?;
+        let columns = (0..layout.column_count())
+            .map(|column| layout.column(column, bytes))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Footer { layout, columns })
+    }
+
+    /// Header and column table.
+    pub fn layout(&self) -> &GroupLayout {
+        &self.layout
+    }
+
+    /// Rows in the row group.
+    pub fn row_count(&self) -> usize {
+        self.layout.row_count()
+    }
+
+    /// Bytes of all column chunks together.
+    pub fn body_len(&self) -> u64 {
+        self.layout.body_len()
+    }
+
+    /// Columns in the row group.
+    pub fn column_count(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// One column.
+    ///
+    /// # Panics
+    ///
+    /// Panics when there is no such column.
+    pub fn column(&self, column: usize) -> &ColumnMeta {
+        &self.columns[column]
+    }
+
+    /// Memory held by the parsed footer.
+    pub fn memory_bytes(&self) -> usize {
+        let columns: usize = self.columns.iter().map(ColumnMeta::memory_bytes).sum();
+        size_of::<Self>() + self.layout.memory_bytes() + columns
+    }
+}
+
+/// What the footer says about the values of one column.
+#[derive(Clone, Debug)]
+pub struct ColumnStatistics {
+    ty: ColumnType,
+    /// Statistics of the whole chunk.
+    pub chunk: ChunkStats,
+    zones: ZoneMap,
+}
+
+impl ColumnStatistics {
+    /// The type of the column.
+    pub fn column_type(&self) -> ColumnType {
+        self.ty
+    }
+
+    /// Zones in the zone map: one for every [`ZONE_ROWS`](crate::ZONE_ROWS) rows.
+    pub fn zone_count(&self) -> usize {
+        self.zones.len()
+    }
+
+    /// See [`ColumnMeta::zone_verdict`].
+    pub fn zone_verdict(&self, zone: usize, predicate: &Predicate) -> Verdict {
+        verdict(&self.zones.extent(zone), predicate)
+    }
+
+    /// See [`ColumnMeta::chunk_verdict`].
+    pub fn chunk_verdict(&self, predicate: &Predicate) -> Verdict {
+        chunk_verdict(&self.chunk, &self.zones, predicate)
+    }
+
+    /// Memory held.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.zones.heap_bytes() + self.chunk.heap_bytes()
+    }
+}
+
+/// What the footer says about one column.
+#[derive(Clone, Debug)]
+pub struct ColumnMeta {
+    /// The type of the column.
+    pub ty: ColumnType,
+    /// Where the chunk lies in the stored value.
+    pub byte_range: Range<u64>,
+    /// The cascade of encodings, for people, such as `dict(bitpacked)`.
+    pub encoding: String,
+    /// Statistics of the whole chunk.
+    pub stats: ChunkStats,
+    pub(crate) zones: ZoneMap,
+    pub(crate) layout: ChunkLayout,
+    pub(crate) flags: ValueFlags,
+    pub(crate) nodes: NodeTable,
+}
+
+impl ColumnMeta {
+    /// The zone map: one entry for every [`ZONE_ROWS`](crate::ZONE_ROWS) rows.
+    pub fn zones(&self) -> impl ExactSizeIterator<Item = Zone> + '_ {
+        (0..self.zones.len()).map(|zone| self.zones.zone(zone))
+    }
+
+    /// The rows that a zone covers.
+    pub fn zone_rows(&self, zone: usize) -> Range<usize> {
+        self.zones.rows(zone)
+    }
+
+    /// What the statistics alone say about a predicate on the rows of one zone.
+    ///
+    /// # Panics
+    ///
+    /// Panics when there is no such zone.
+    pub fn zone_verdict(&self, zone: usize, predicate: &Predicate) -> Verdict {
+        verdict(&self.zones.extent(zone), predicate)
+    }
+
+    /// What the statistics alone say about a predicate on all rows of the chunk.
+    pub fn chunk_verdict(&self, predicate: &Predicate) -> Verdict {
+        chunk_verdict(&self.stats, &self.zones, predicate)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.encoding.capacity()
+            + self.zones.heap_bytes()
+            + self.stats.heap_bytes()
+            + self.nodes.heap_bytes()
+    }
+}
+
+fn chunk_verdict(stats: &ChunkStats, zones: &ZoneMap, predicate: &Predicate) -> Verdict {
+    let whole = verdict(&Extent::of_chunk(stats), predicate);
+    if whole != Verdict::Some {
+        return whole;
+    }
+    // Long values have no chunk-wide extremes, and zones may tell more in any case.
+    let mut verdicts = (0..zones.len()).map(|zone| verdict(&zones.extent(zone), predicate));
+    match verdicts.next() {
+        Some(first) if verdicts.all(|other| other == first) => first,
+        _ => Verdict::Some,
+    }
+}
+
+/// One encoded column on its way into a footer. The chunk's range is of the body.
+pub(crate) struct NewColumn {
+    pub(crate) ty: ColumnType,
+    pub(crate) layout: ChunkLayout,
+    pub(crate) flags: ValueFlags,
+    pub(crate) chunk: Range<u64>,
+    pub(crate) stats: ChunkStats,
+    pub(crate) zones: Vec<Zone>,
+    pub(crate) nodes: NodeTable,
+}
+
+/// The bytes of the footer of these columns.
+pub(crate) fn write(row_count: usize, body_len: u64, columns: &[NewColumn]) -> Vec<u8> {
+    let sections_start = HEADER_LEN + columns.len() * ENTRY_LEN;
+    let mut sections = Vec::new();
+    let mut entries = Vec::with_capacity(columns.len());
+    for column in columns {
+        let start = sections.len();
+        statistics::write(&mut sections, column.ty, &column.stats, &column.zones);
+        let middle = sections.len();
+        column.nodes.write(&mut sections);
+        let place = |at: usize| (sections_start + at) as u64;
+        entries.push((column, place(start)..place(middle), place(sections.len())));
+    }
+    let footer_len = sections_start + sections.len();
+    let mut footer = Vec::with_capacity(footer_len);
+    Header {
+        column_count: columns.len(),
+        row_count,
+        footer_len,
+        body_len,
+    }
+    .write(&mut footer);
+    let body_start = footer_len as u64;
+    for (column, statistics, end) in entries {
+        Entry {
+            ty: column.ty,
+            layout: column.layout,
+            flags: column.flags,
+            chunk: body_start + column.chunk.start..body_start + column.chunk.end,
+            nodes: statistics.end..end,
+            statistics,
+        }
+        .write(&mut footer, body_start);
+    }
+    footer.extend_from_slice(&sections);
+    footer
+}

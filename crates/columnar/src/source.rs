@@ -1,0 +1,47 @@
+//! Where the bytes of one stored row group come from.
+
+use std::ops::Range;
+
+use crate::error::ColumnarError;
+
+/// Random access to the bytes of one stored row group (footer, then body).
+///
+/// A source verifies the bytes that it hands out, if anybody does: the format itself carries
+/// no checksums. What is read is parsed as untrusted all the same.
+pub trait ByteSource {
+    /// What reading may fail with.
+    type Error: From<ColumnarError>;
+
+    /// Fills `into` with the bytes that start at `offset` of the stored value.
+    ///
+    /// # Errors
+    ///
+    /// When there are no such bytes, or they cannot be read.
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Self::Error>;
+}
+
+/// A stored row group in memory.
+impl ByteSource for [u8] {
+    type Error = ColumnarError;
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ColumnarError> {
+        let bytes = usize::try_from(offset)
+            .ok()
+            .and_then(|start| self.get(start..)?.get(..into.len()))
+            .ok_or_else(|| ColumnarError::corrupt("row group ends early"))?;
+        into.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// The bytes of a range whose length the caller has bounded.
+pub(crate) fn read_range<S: ByteSource + ?Sized>(
+    source: &S,
+    range: Range<u64>,
+) -> Result<Vec<u8>, S::Error> {
+    let len = usize::try_from(range.end - range.start)
+        .map_err(|_| ColumnarError::corrupt("a range is longer than memory"))?;
+    let mut bytes = vec![0; len];
+    source.read(range.start, &mut bytes)?;
+    Ok(bytes)
+}

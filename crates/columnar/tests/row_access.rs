@@ -1,0 +1,206 @@
+//! Row access gives what decoding gives, whatever the data, and reads little for it.
+
+mod generate;
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use generate::{NULLS, Nulls, Random, SHAPES, Shape, TYPES, column, row_group, same};
+use howdah_columnar::{
+    ByteSource, ColumnType, ColumnarError, Effort, GroupLayout, MAX_ROWS, OwnedValue, RowAccess,
+    RowState,
+};
+use proptest::prelude::*;
+
+/// A stored row group that remembers what was read of it.
+struct Recorder<'a> {
+    bytes: &'a [u8],
+    reads: RefCell<Vec<Range<u64>>>,
+}
+
+impl<'a> Recorder<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            reads: RefCell::default(),
+        }
+    }
+
+    fn take(&self) -> Vec<Range<u64>> {
+        self.reads.take()
+    }
+}
+
+impl ByteSource for Recorder<'_> {
+    type Error = ColumnarError;
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ColumnarError> {
+        self.bytes.read(offset, into)?;
+        self.reads
+            .borrow_mut()
+            .push(offset..offset + into.len() as u64);
+        Ok(())
+    }
+}
+
+/// A stored row group of which only some ranges are as written.
+fn poisoned(bytes: &[u8], ranges: &[Range<u64>]) -> Vec<u8> {
+    let mut poisoned: Vec<u8> = bytes.iter().map(|byte| byte ^ 0xa5).collect();
+    for range in ranges {
+        let range = range.start as usize..range.end as usize;
+        poisoned[range.clone()].copy_from_slice(&bytes[range]);
+    }
+    poisoned
+}
+
+fn stored(ty: ColumnType, rows: &[Option<OwnedValue>], effort: Effort) -> Vec<u8> {
+    let encoded = row_group(&[(ty, rows.to_vec())])
+        .encode(effort)
+        .expect("encodes");
+    [encoded.footer, encoded.body].concat()
+}
+
+fn check_row(
+    access: &RowAccess,
+    row: usize,
+    source: &(impl ByteSource<Error = ColumnarError> + ?Sized),
+    state: &mut RowState,
+    rows: &[Option<OwnedValue>],
+    what: &str,
+) {
+    let value = access.value(row as u32, source, state);
+    let value = value.unwrap_or_else(|error| panic!("row {row} of {what}: {error}"));
+    let expected = rows[row].as_ref().map(OwnedValue::as_value);
+    assert!(
+        same(value, expected),
+        "row {row} of {what}: {value:?}, not {expected:?}"
+    );
+}
+
+fn check(ty: ColumnType, rows: &[Option<OwnedValue>], effort: Effort, random: &mut Random) {
+    let bytes = stored(ty, rows, effort);
+    let layout = GroupLayout::read(bytes.as_slice()).expect("reads");
+    let meta = layout.column(0, bytes.as_slice()).expect("reads");
+    let what = format!("{ty:?} {effort:?} as {}", meta.encoding);
+    let access = layout.row_access(0, bytes.as_slice()).expect("plans");
+    assert_eq!(access.column_type(), ty);
+
+    // In order, in one state.
+    let mut state = RowState::default();
+    for row in 0..rows.len() {
+        check_row(&access, row, bytes.as_slice(), &mut state, rows, &what);
+    }
+    // Anywhere, and from nothing but the bytes that were read, with a new plan and state.
+    for _ in 0..20 {
+        let row = random.below(rows.len() as u64) as usize;
+        check_row(&access, row, bytes.as_slice(), &mut state, rows, &what);
+
+        let recorder = Recorder::new(&bytes);
+        let layout = GroupLayout::read(&recorder).expect("reads");
+        let access = layout.row_access(0, &recorder).expect("plans");
+        let mut named = Vec::new();
+        access.ranges(row as u32, &mut named);
+        check_row(
+            &access,
+            row,
+            &recorder,
+            &mut RowState::default(),
+            rows,
+            &what,
+        );
+        let read = recorder.take();
+        let poisoned = poisoned(&bytes, &read);
+        let layout = GroupLayout::read(poisoned.as_slice()).expect("reads");
+        let access = layout.row_access(0, poisoned.as_slice()).expect("plans");
+        let mut state = RowState::default();
+        check_row(&access, row, poisoned.as_slice(), &mut state, rows, &what);
+        for range in named {
+            assert!(range.start <= range.end && range.end <= bytes.len() as u64);
+        }
+    }
+    assert!(matches!(
+        access.value(rows.len() as u32, bytes.as_slice(), &mut state),
+        Err(ColumnarError::OutOfRange { .. })
+    ));
+}
+
+const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Default, Effort::Best];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn row_access_agrees_with_the_rows_written(
+        seed in any::<u64>(),
+        row_count in prop_oneof![1usize..4, 1usize..300, 300usize..5_000],
+        ty in prop::sample::select(&TYPES[..]),
+        shape in prop::sample::select(&SHAPES[..]),
+        nulls in prop::sample::select(&NULLS[..]),
+        effort in prop::sample::select(&EFFORTS[..]),
+    ) {
+        let random = &mut Random(seed);
+        let rows = column(ty, shape, nulls, row_count, random);
+        check(ty, &rows, effort, random);
+    }
+}
+
+#[test]
+fn every_type_shape_and_null_pattern_is_read_by_row() {
+    let random = &mut Random(77);
+    for ty in TYPES {
+        for shape in SHAPES {
+            for nulls in NULLS {
+                for effort in EFFORTS {
+                    let rows = column(ty, shape, nulls, 1_500, random);
+                    check(ty, &rows, effort, random);
+                }
+            }
+        }
+    }
+}
+
+/// The most bytes that one value of a full row group may cost when nothing is known yet but
+/// the plan, and once tables of symbols and the like are.
+const FIRST_BYTES: u64 = 100 << 10;
+const NEXT_BYTES: u64 = 20 << 10;
+
+#[test]
+fn a_row_of_a_full_row_group_costs_few_bytes() {
+    let random = &mut Random(4);
+    for ty in TYPES {
+        for shape in SHAPES {
+            for nulls in [Nulls::Never, Nulls::Rarely, Nulls::Often] {
+                let rows = column(ty, shape, nulls, MAX_ROWS, random);
+                let bytes = stored(ty, &rows, Effort::Default);
+                bounded(ty, shape, &rows, &bytes, random);
+            }
+        }
+    }
+}
+
+fn bounded(
+    ty: ColumnType,
+    shape: Shape,
+    rows: &[Option<OwnedValue>],
+    bytes: &[u8],
+    random: &mut Random,
+) {
+    let recorder = Recorder::new(bytes);
+    let layout = GroupLayout::read(&recorder).expect("reads");
+    let encoding = layout.column(0, bytes).expect("reads").encoding;
+    let what = format!("{ty:?} {shape:?} as {encoding}");
+    let access = layout.row_access(0, &recorder).expect("plans");
+    let mut state = RowState::default();
+    for nth in 0..50 {
+        recorder.take();
+        let row = random.below(MAX_ROWS as u64) as usize;
+        check_row(&access, row, &recorder, &mut state, rows, &what);
+        let read: u64 = recorder.take().iter().map(|r| r.end - r.start).sum();
+        let most = if nth == 0 { FIRST_BYTES } else { NEXT_BYTES };
+        assert!(read <= most, "{read} bytes for row {row} of {what}");
+    }
+    assert!(
+        access.memory_bytes() + state.memory_bytes() <= 200 << 10,
+        "{what}"
+    );
+}
