@@ -6,7 +6,8 @@
 
 use pgrx::pg_sys;
 
-use super::{Birth, BulkWrite, ColdStore, StoreError, VALUE_BYTES};
+use super::piece::{PIECE_BYTES, seal};
+use super::{Birth, BulkWrite, ColdStore, PieceMap, StoreError, VALUE_BYTES, WrittenValue};
 use crate::slot::Origin;
 
 /// Pieces that are read in one go while a value is copied.
@@ -101,6 +102,55 @@ impl CopiedAs {
     }
 }
 
+/// A long value on its way into a store, piece by piece.
+struct Copy<'a> {
+    store: &'a ColdStore,
+    id: u32,
+    cid: pg_sys::CommandId,
+    copied_as: CopiedAs,
+    bulk: BulkWrite,
+    payload: Vec<u8>,
+    seq: i32,
+    first_block: pg_sys::BlockNumber,
+}
+
+impl<'a> Copy<'a> {
+    fn begin(store: &'a ColdStore, id: u32, cid: pg_sys::CommandId, copied_as: CopiedAs) -> Self {
+        Copy {
+            store,
+            id,
+            cid,
+            copied_as,
+            bulk: BulkWrite::begin(),
+            payload: Vec::with_capacity(VALUE_BYTES),
+            seq: 0,
+            first_block: pg_sys::InvalidBlockNumber,
+        }
+    }
+
+    /// Adds the next piece, full but for the last one.
+    fn add(&mut self, bytes: &[u8]) {
+        seal((self.id, self.seq), bytes, &mut self.payload);
+        let (id, seq, cid, copied_as) = (self.id, self.seq, self.cid, self.copied_as);
+        let bulk = Some(&self.bulk);
+        let tid = self
+            .store
+            .insert_copy(id, seq, &self.payload, cid, copied_as, bulk);
+        if seq == 0 {
+            self.first_block = crate::tid::block_of(&tid);
+        }
+        self.seq += 1;
+        pgrx::check_for_interrupts!();
+    }
+
+    fn end(self) -> WrittenValue {
+        WrittenValue {
+            id: self.id,
+            first_block: self.first_block,
+        }
+    }
+}
+
 impl ColdStore {
     /// Inserts a tuple that is to be seen as `copied_as` says. Keys are not checked: the store copied
     /// from has done that. A check would do harm: to the server a relation that was made by
@@ -114,18 +164,19 @@ impl ColdStore {
         cid: pg_sys::CommandId,
         copied_as: CopiedAs,
         bulk: Option<&BulkWrite>,
-    ) {
+    ) -> pg_sys::ItemPointerData {
         let (birth, unchecked) = (copied_as.birth(), pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO);
         let tid = self.insert_as((id, seq), payload, cid, birth, bulk, unchecked);
         if let CopiedAs::Stamped(stamp, horizon) = copied_as {
             self.stamp(tid, &stamp.frozen_before(horizon));
         }
+        tid
     }
 
-    /// Copies `len` bytes of value `id` out of `source`, under the same id.
+    /// Copies `len` bytes of value `id` out of `source`, under the same id: verified there, and sealed anew.
     ///
     /// # Errors
-    /// A piece that is missing or of the wrong length.
+    /// A piece that is missing, damaged or of the wrong length.
     pub fn copy_value(
         &self,
         source: &ColdStore,
@@ -133,21 +184,23 @@ impl ColdStore {
         len: u64,
         cid: pg_sys::CommandId,
         copied_as: CopiedAs,
-    ) -> Result<(), StoreError> {
-        let bulk = BulkWrite::begin();
-        let mut buffer = vec![0; (PIECES_AT_ONCE * VALUE_BYTES).min(len as usize)];
-        let (mut done, mut seq) = (0, 0);
+    ) -> Result<WrittenValue, StoreError> {
+        let mut copy = Copy::begin(self, id, cid, copied_as);
+        let map = std::cell::RefCell::new(PieceMap::default());
+        let reader = source.value(id, &map);
+        let mut bytes = vec![0; PIECES_AT_ONCE * PIECE_BYTES];
+        let mut done = 0;
         while done < len {
-            let take = (buffer.len() as u64).min(len - done) as usize;
-            source.read_value(id, done, &mut buffer[..take])?;
-            for piece in buffer[..take].chunks(VALUE_BYTES) {
-                self.insert_copy(id, seq, piece, cid, copied_as, Some(&bulk));
-                seq += 1;
-                pgrx::check_for_interrupts!();
-            }
+            let take = (bytes.len() as u64).min(len - done) as usize;
+            let mut filled = 0;
+            reader.read_run(done, take as u64, &mut |part| {
+                bytes[filled..filled + part.len()].copy_from_slice(part);
+                filled += part.len();
+            })?;
+            bytes[..take].chunks(PIECE_BYTES).for_each(|b| copy.add(b));
             done += take as u64;
         }
-        Ok(())
+        Ok(copy.end())
     }
 
     /// Writes a long value under a given id. `parts` are concatenated.
@@ -157,13 +210,11 @@ impl ColdStore {
         parts: &[&[u8]],
         cid: pg_sys::CommandId,
         copied_as: CopiedAs,
-    ) {
-        let bulk = BulkWrite::begin();
+    ) -> WrittenValue {
+        let mut copy = Copy::begin(self, id, cid, copied_as);
         let bytes = parts.concat();
-        for (seq, piece) in bytes.chunks(VALUE_BYTES).enumerate() {
-            self.insert_copy(id, seq as i32, piece, cid, copied_as, Some(&bulk));
-            pgrx::check_for_interrupts!();
-        }
+        bytes.chunks(PIECE_BYTES).for_each(|b| copy.add(b));
+        copy.end()
     }
 
     /// Gives the tuple at `tid` the transaction fields of another one.

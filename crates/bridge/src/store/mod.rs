@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Long values are split: piece `k` of value `id` is the tuple `(id, k)` and holds the
-//! bytes `[k * VALUE_BYTES, …)`. Pieces are written one after the other, so that a reader
-//! finds piece 0 of a range through the index once and then walks consecutive blocks,
-//! checking `(id, seq)` on each and returning to the index where they differ.
+//! bytes `[k * PIECE_BYTES, …)` and checks of them ([`piece`]). Pieces are written one after the other, so that a reader
+//! that knows the block of one computes that of any other, looks at `(id, seq)` there and asks the
+//! index only where they differ ([`value`]). No byte of a piece is handed out that was not verified.
 //!
 //! Visibility. Entries are ordinary MVCC tuples, judged by whoever scans them. The pieces
 //! of a long value carry no visibility of their own: their id is known only from an entry
@@ -27,7 +27,11 @@
 
 mod copy;
 mod lookup;
+mod page;
+mod piece;
 mod read;
+mod stream;
+mod value;
 mod write;
 
 use std::cell::OnceCell;
@@ -39,10 +43,13 @@ use crate::predicate::is_serializable;
 use crate::relation::has_block;
 
 pub use copy::{CopiedAs, TupleStamp};
+pub use page::blocks_read;
+pub use piece::PIECE_BYTES;
 pub use read::{Entry, Judge, Visited};
-pub use write::{Birth, BulkWrite};
+pub use value::{PieceMap, ValueReader};
+pub use write::{Birth, BulkWrite, WrittenValue};
 
-/// Bytes of one piece: with tuple header and keys one piece fills a page.
+/// Bytes of one tuple: with its header and keys it fills a page.
 pub const VALUE_BYTES: usize = 8_100;
 
 /// Bytes in front of the payload inside a TOAST tuple's data: id, seq, varlena header.
@@ -100,9 +107,15 @@ pub enum StoreError {
     /// A piece that an entry speaks of is not there.
     #[error("piece {seq} of cold value {id} is missing in TOAST relation {toast}")]
     MissingPiece { toast: u32, id: u32, seq: i32 },
-    /// A piece is shorter or longer than its place demands.
-    #[error("piece {seq} of cold value {id} has {actual_bytes} bytes instead of {expected_bytes}")]
-    WrongLength {
+    /// A check of a piece does not match its bytes.
+    #[error("piece {seq} of cold value {id} in TOAST relation {toast} does not match its checksum")]
+    DamagedPiece { toast: u32, id: u32, seq: i32 },
+    /// A piece is shorter than its place demands.
+    #[error(
+        "piece {seq} of cold value {id} in TOAST relation {toast} has {actual_bytes} bytes instead of {expected_bytes}"
+    )]
+    ShortPiece {
+        toast: u32,
         id: u32,
         seq: i32,
         actual_bytes: usize,

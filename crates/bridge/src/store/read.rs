@@ -1,15 +1,15 @@
-//! Reading entries and the pieces of long values.
+//! Reading entries.
 
 use std::cell::OnceCell;
 use std::ops::{ControlFlow, RangeInclusive};
 
 use pgrx::pg_sys;
 
-use crate::ffi::quiet;
 use crate::slot::Origin;
 
+use super::ColdStore;
 use super::lookup::{Found, find};
-use super::{ColdStore, PAYLOAD_OFFSET, StoreError, VALUE_BYTES};
+use super::page::{LockedPage, fields};
 
 /// Tuples that are looked up in the index before their pages are read.
 const BATCH_TUPLES: usize = 4_096;
@@ -28,8 +28,8 @@ pub struct Entry {
 }
 
 /// What an index entry says: a key, and where its tuple is.
-struct Keyed {
-    tid: pg_sys::ItemPointerData,
+pub(super) struct Keyed {
+    pub tid: pg_sys::ItemPointerData,
     id: u32,
     seq: i32,
 }
@@ -71,13 +71,13 @@ impl ScanKeys {
 }
 
 /// An index scan over `(id, low..=high)` that ends itself.
-struct KeyScan {
+pub(super) struct KeyScan {
     scan: pg_sys::IndexScanDesc,
     direction: pg_sys::ScanDirection::Type,
 }
 
 impl KeyScan {
-    fn begin(store: &ColdStore, id: u32, seqs: RangeInclusive<i32>, backward: bool) -> KeyScan {
+    pub fn begin(store: &ColdStore, id: u32, seqs: RangeInclusive<i32>, backward: bool) -> KeyScan {
         let mut keys = ScanKeys::made();
         keys[0].sk_argument = pg_sys::Datum::from(id);
         let mut count = 2;
@@ -112,7 +112,7 @@ impl KeyScan {
         }
     }
 
-    fn next(&mut self) -> Option<Keyed> {
+    pub fn next(&mut self) -> Option<Keyed> {
         // SAFETY: the scan is open; the returned pointers lie inside it. An entry of the index
         // is its header followed by an oid and an int4, neither of which can be NULL.
         unsafe {
@@ -139,111 +139,6 @@ impl Drop for KeyScan {
             // SAFETY: opened by `begin`, ended once.
             unsafe { pg_sys::index_endscan(self.scan) }
         }
-    }
-}
-
-/// A pinned, share-locked page.
-struct LockedPage {
-    buffer: pg_sys::Buffer,
-    page: pg_sys::Page,
-}
-
-impl LockedPage {
-    fn read(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> LockedPage {
-        // SAFETY: `rel` is open; a block past the end or a damaged page raises an ERROR before
-        // anything is held.
-        unsafe {
-            let buffer = pg_sys::ReadBufferExtended(
-                rel,
-                pg_sys::ForkNumber::MAIN_FORKNUM,
-                block,
-                pg_sys::ReadBufferMode::RBM_NORMAL,
-                std::ptr::null_mut(),
-            );
-            quiet::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
-            LockedPage {
-                buffer,
-                page: pg_sys::BufferGetPage(buffer),
-            }
-        }
-    }
-
-    /// The tuple at `offset`, if there is a normal one.
-    fn tuple(
-        &self,
-        rel: pg_sys::Relation,
-        tid: pg_sys::ItemPointerData,
-    ) -> Option<pg_sys::HeapTupleData> {
-        let offset = tid.ip_posid;
-        // SAFETY: pin and share lock are held; the line pointer is checked before its item is
-        // touched.
-        unsafe {
-            // What PageGetMaxOffsetNumber and PageGetItemId do, without a guard around each.
-            let header = self.page.cast::<pg_sys::PageHeaderData>();
-            let pointers = size_of::<pg_sys::PageHeaderData>()
-                + usize::from(offset) * size_of::<pg_sys::ItemIdData>();
-            if offset == 0 || pointers > usize::from((*header).pd_lower) {
-                return None;
-            }
-            let item = (*header).pd_linp.as_ptr().add(usize::from(offset) - 1);
-            if (*item).lp_flags() != pg_sys::LP_NORMAL {
-                return None;
-            }
-            Some(pg_sys::HeapTupleData {
-                t_len: (*item).lp_len(),
-                t_self: tid,
-                t_tableOid: (*rel).rd_id,
-                t_data: self.page.cast::<u8>().add((*item).lp_off() as usize).cast(),
-            })
-        }
-    }
-}
-
-impl LockedPage {
-    /// Whether the tuple that an index entry leads to has its key, or is gone.
-    fn has_key(&self, rel: pg_sys::Relation, keyed: &Keyed) -> bool {
-        self.tuple(rel, keyed.tid).is_none_or(|tuple| {
-            // SAFETY: pin and lock are held.
-            let fields = unsafe { fields(&tuple) };
-            fields.is_some_and(|(id, seq, _)| (id, seq) == (keyed.id, keyed.seq))
-        })
-    }
-}
-
-impl Drop for LockedPage {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            // SAFETY: locked and pinned by `read`, released once.
-            unsafe { quiet::UnlockReleaseBuffer(self.buffer) }
-        }
-    }
-}
-
-/// `(id, seq, payload)` of a TOAST tuple on a pinned page.
-///
-/// # Safety
-/// The tuple lies on a page that stays pinned and locked while the slice is used.
-unsafe fn fields<'a>(tuple: &pg_sys::HeapTupleData) -> Option<(u32, i32, &'a [u8])> {
-    // SAFETY: t_len comes from a line pointer inside the page; everything is checked against it.
-    unsafe {
-        let hoff = (*tuple.t_data).t_hoff as usize;
-        let len = tuple.t_len as usize;
-        if len < hoff + PAYLOAD_OFFSET {
-            return None;
-        }
-        let data = tuple.t_data.cast::<u8>().add(hoff);
-        let id = data.cast::<u32>().read_unaligned();
-        let seq = data.add(4).cast::<i32>().read_unaligned();
-        let header = data.add(8).cast::<u32>().read_unaligned();
-        let varlena_bytes = (header >> 2) as usize;
-        if header & 3 != 0 || varlena_bytes < 4 || hoff + 8 + varlena_bytes > len {
-            return None;
-        }
-        Some((
-            id,
-            seq,
-            std::slice::from_raw_parts(data.add(PAYLOAD_OFFSET), varlena_bytes - 4),
-        ))
     }
 }
 
@@ -353,7 +248,7 @@ impl ColdStore {
             {
                 let page = LockedPage::read(self.toast, crate::tid::block_of(&on_page[0].tid));
                 for keyed in on_page {
-                    if page.has_key(self.toast, keyed) {
+                    if page.has_key(self.toast, keyed.tid, (keyed.id, keyed.seq)) {
                         self.show(&page, keyed, &mut *look);
                     } else {
                         replaced.push((keyed.id, keyed.seq));
@@ -484,97 +379,5 @@ impl ColdStore {
             ControlFlow::Break(())
         });
         result
-    }
-
-    /// Fills `out` with the bytes `[offset, offset + out.len())` of the long value `id`.
-    ///
-    /// # Errors
-    /// A piece that is missing or of the wrong length.
-    pub fn read_value(&self, id: u32, offset: u64, out: &mut [u8]) -> Result<(), StoreError> {
-        let mut done = 0;
-        let mut guess: Option<pg_sys::BlockNumber> = None;
-        let blocks = if out.len() > VALUE_BYTES {
-            // SAFETY: `toast` is open.
-            unsafe { crate::relation::main_fork_blocks(self.toast) }
-        } else {
-            0
-        };
-        while done < out.len() {
-            let at = offset + done as u64;
-            let seq = i32::try_from(at / VALUE_BYTES as u64).unwrap_or(i32::MAX);
-            let skip = (at % VALUE_BYTES as u64) as usize;
-            let want = (VALUE_BYTES - skip).min(out.len() - done);
-            let target = &mut out[done..done + want];
-            let block = match guess {
-                Some(block)
-                    if block < blocks && self.copy_piece(block, 1, id, seq, skip, target)? =>
-                {
-                    block
-                }
-                _ => self.copy_piece_by_index(id, seq, skip, target)?,
-            };
-            guess = block.checked_add(1);
-            done += want;
-            if done % (64 * VALUE_BYTES) < VALUE_BYTES {
-                pgrx::check_for_interrupts!();
-            }
-        }
-        Ok(())
-    }
-
-    fn copy_piece_by_index(
-        &self,
-        id: u32,
-        seq: i32,
-        skip: usize,
-        out: &mut [u8],
-    ) -> Result<pg_sys::BlockNumber, StoreError> {
-        let mut scan = KeyScan::begin(self, id, seq..=seq, false);
-        while let Some(Keyed { tid, .. }) = scan.next() {
-            let block = crate::tid::block_of(&tid);
-            if self.copy_piece(block, tid.ip_posid, id, seq, skip, out)? {
-                return Ok(block);
-            }
-        }
-        Err(StoreError::MissingPiece {
-            toast: self.identity().0,
-            id,
-            seq,
-        })
-    }
-
-    /// Copies from the tuple at `(block, offset)` if it is the piece `(id, seq)`.
-    fn copy_piece(
-        &self,
-        block: pg_sys::BlockNumber,
-        offset: u16,
-        id: u32,
-        seq: i32,
-        skip: usize,
-        out: &mut [u8],
-    ) -> Result<bool, StoreError> {
-        let page = LockedPage::read(self.toast, block);
-        let Some(tuple) = page.tuple(self.toast, crate::tid::tid_of(block, offset)) else {
-            return Ok(false);
-        };
-        // SAFETY: pin and lock are held by `page`.
-        let Some((tuple_id, tuple_seq, payload)) = (unsafe { fields(&tuple) }) else {
-            return Ok(false);
-        };
-        if tuple_id != id || tuple_seq != seq {
-            return Ok(false);
-        }
-        match payload.get(skip..skip + out.len()) {
-            Some(bytes) => {
-                out.copy_from_slice(bytes);
-                Ok(true)
-            }
-            None => Err(StoreError::WrongLength {
-                id,
-                seq,
-                actual_bytes: payload.len(),
-                expected_bytes: skip + out.len(),
-            }),
-        }
     }
 }

@@ -2,6 +2,7 @@
 
 use pgrx::pg_sys;
 
+use super::piece::{PIECE_BYTES, seal};
 use super::{ColdStore, PAYLOAD_OFFSET, VALUE_BYTES};
 use crate::ffi::{pg_guard_ffi_boundary, unguarded};
 use crate::hot::growth::Growth;
@@ -53,7 +54,7 @@ impl ColdStore {
     ) -> pg_sys::ItemPointerData {
         assert!(
             payload.len() <= VALUE_BYTES,
-            "a cold value piece is at most {VALUE_BYTES} bytes"
+            "a tuple of the cold store has at most {VALUE_BYTES} bytes"
         );
         let mut options = pg_sys::HEAP_INSERT_NO_LOGICAL;
         if birth == Birth::Frozen {
@@ -107,34 +108,39 @@ impl ColdStore {
         }
     }
 
-    /// Writes a long value under a fresh id and returns the id. `parts` are concatenated.
-    pub fn write_value(&self, parts: &[&[u8]], cid: pg_sys::CommandId) -> u32 {
-        let id = self.new_value_id();
-        self.write_value_as(id, parts, cid, Birth::Transactional);
-        id
-    }
-
-    /// Writes a long value under a given id.
-    pub fn write_value_as(&self, id: u32, parts: &[&[u8]], cid: pg_sys::CommandId, birth: Birth) {
-        let bulk = BulkWrite::begin();
-        let mut piece = Vec::with_capacity(VALUE_BYTES);
+    /// Writes a long value under a fresh id. `parts` are concatenated.
+    pub fn write_value(&self, parts: &[&[u8]], cid: pg_sys::CommandId) -> WrittenValue {
+        let (bulk, id) = (BulkWrite::begin(), self.new_value_id());
+        let mut bytes = Vec::with_capacity(PIECE_BYTES);
+        let mut payload = Vec::with_capacity(VALUE_BYTES);
+        let mut first_block = None;
         let mut seq = 0;
+        let mut write = |bytes: &[u8], seq: i32| {
+            seal((id, seq), bytes, &mut payload);
+            let birth = Birth::Transactional;
+            let tid = self.insert(id, seq, &payload, cid, birth, Some(&bulk));
+            first_block.get_or_insert(crate::tid::block_of(&tid));
+            pgrx::check_for_interrupts!();
+        };
         for part in parts {
             let mut rest = *part;
             while !rest.is_empty() {
-                let take = rest.len().min(VALUE_BYTES - piece.len());
-                piece.extend_from_slice(&rest[..take]);
+                let take = rest.len().min(PIECE_BYTES - bytes.len());
+                bytes.extend_from_slice(&rest[..take]);
                 rest = &rest[take..];
-                if piece.len() == VALUE_BYTES {
-                    self.insert(id, seq, &piece, cid, birth, Some(&bulk));
-                    piece.clear();
+                if bytes.len() == PIECE_BYTES {
+                    write(&bytes, seq);
+                    bytes.clear();
                     seq += 1;
-                    pgrx::check_for_interrupts!();
                 }
             }
         }
-        if !piece.is_empty() || seq == 0 {
-            self.insert(id, seq, &piece, cid, birth, Some(&bulk));
+        if !bytes.is_empty() || seq == 0 {
+            write(&bytes, seq);
+        }
+        WrittenValue {
+            id,
+            first_block: first_block.unwrap_or(pg_sys::InvalidBlockNumber),
         }
     }
 
@@ -225,6 +231,14 @@ impl ColdStore {
             pgrx::check_for_interrupts!();
         }
     }
+}
+
+/// A long value as it was written.
+#[derive(Clone, Copy, Debug)]
+pub struct WrittenValue {
+    pub id: u32,
+    /// Where its first piece went: a hint for readers ([`super::PieceMap`]).
+    pub first_block: pg_sys::BlockNumber,
 }
 
 /// A bulk-insert state: keeps the current page pinned between inserts.

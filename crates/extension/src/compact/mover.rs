@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use howdah_bridge::hot::page::HotPage;
 use howdah_bridge::hot::stamp::{Refusal, Stamper, delete_toasted};
 use howdah_bridge::predicate;
-use howdah_bridge::store::ColdStore;
+use howdah_bridge::store::{ColdStore, WrittenValue};
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
 use howdah_columnar::{EncodedRowGroup, RowGroupBuilder};
 use pgrx::pg_sys;
@@ -127,7 +127,7 @@ impl<'a> Move<'a> {
         // SAFETY: marks the command as writing.
         let cid = unsafe { pg_sys::GetCurrentCommandId(true) };
         let placed = directory::reserve(self.store, batch.row_count(), cid)?;
-        let value_id = self
+        let value = self
             .store
             .write_value(&[&self.encoded.footer, &self.encoded.body], cid);
         stop_point!("index_insert");
@@ -164,10 +164,10 @@ impl<'a> Move<'a> {
         unsafe { predicate::hand_over(self.table.raw(), placed.entry.group()) };
         stop_point!("directory");
         let next_block = if whole {
-            self.complete(&placed, value_id, &self.encoded, batch.row_count(), true)?;
+            self.complete(&placed, value, &self.encoded, batch.row_count(), true)?;
             batch.next_block
         } else {
-            self.complete_short(&placed, value_id, &batch.rows, &stamped, indexed)?;
+            self.complete_short(&placed, value, &batch.rows, &stamped, indexed)?;
             Some(batch.pages[stamped.pages].block + 1)
         };
         stop_point!("commit");
@@ -238,7 +238,7 @@ impl<'a> Move<'a> {
     fn complete(
         &self,
         placed: &PlacedEntry,
-        value_id: u32,
+        value: WrittenValue,
         encoded: &EncodedRowGroup,
         row_count: u32,
         may_return_tail: bool,
@@ -246,7 +246,8 @@ impl<'a> Move<'a> {
         let entry = GroupEntry {
             state: GroupState::Stored,
             row_count,
-            value_id,
+            value_id: value.id,
+            first_block: value.first_block,
             footer_bytes: encoded.footer.len() as u32,
             body_bytes: encoded.body.len() as u64,
             flags: GroupFlags::MOVED_ROWS,
@@ -273,7 +274,7 @@ impl<'a> Move<'a> {
     fn complete_short(
         &self,
         placed: &PlacedEntry,
-        value_id: u32,
+        value: WrittenValue,
         rows: &RowGroupBuilder,
         stamped: &Stamped,
         indexed: bool,
@@ -285,11 +286,11 @@ impl<'a> Move<'a> {
             pg_sys::CommandCounterIncrement();
             pg_sys::GetCurrentCommandId(true)
         };
-        self.store.delete_value(value_id);
-        let value_id = self
+        self.store.delete_value(value.id);
+        let value = self
             .store
             .write_value(&[&encoded.footer, &encoded.body], cid);
-        self.complete(placed, value_id, &encoded, stamped.rows, !indexed)
+        self.complete(placed, value, &encoded, stamped.rows, !indexed)
     }
 }
 

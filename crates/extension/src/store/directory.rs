@@ -22,7 +22,7 @@ use crate::errors::ColdError;
 
 const DIRECTORY_ID: u32 = 1;
 const HIGH_WATER_ID: u32 = 2;
-const ENTRY_VERSION: u32 = 1;
+const ENTRY_VERSION: u32 = 2;
 const ENTRY_BYTES: usize = 56;
 const HIGH_WATER_BYTES: usize = 16;
 
@@ -44,6 +44,8 @@ pub struct GroupEntry {
     pub capacity_rows: u32,
     pub row_count: u32,
     pub value_id: u32,
+    /// Where the value begins: a hint, which says nothing once the TOAST relation was rewritten.
+    pub first_block: pg_sys::BlockNumber,
     pub footer_bytes: u32,
     pub body_bytes: u64,
     /// Who put the group there; not stored, but read off the entry's tuple.
@@ -118,6 +120,7 @@ impl GroupEntry {
         out[28..32].copy_from_slice(&self.footer_bytes.to_le_bytes());
         out[32..40].copy_from_slice(&self.body_bytes.to_le_bytes());
         out[40..44].copy_from_slice(&self.flags.0.to_le_bytes());
+        out[44..48].copy_from_slice(&self.first_block.to_le_bytes());
         let check = fnv1a(&out[..48]);
         out[48..56].copy_from_slice(&check.to_le_bytes());
         out
@@ -142,6 +145,7 @@ impl GroupEntry {
             capacity_rows: word(16),
             row_count: word(20),
             value_id: word(24),
+            first_block: word(44),
             footer_bytes: word(28),
             body_bytes: long(32),
             origin: Origin::FROZEN,
@@ -435,6 +439,7 @@ pub fn reserve(
             capacity_rows,
             row_count: 0,
             value_id: 0,
+            first_block: pg_sys::InvalidBlockNumber,
             footer_bytes: 0,
             body_bytes: 0,
             origin: Origin::here(cid),

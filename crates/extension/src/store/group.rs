@@ -21,12 +21,13 @@ pub fn write(
 ) -> Result<GroupEntry, ColdError> {
     let encoded = rows.encode(effort)?;
     pgrx::check_for_interrupts!();
-    let value_id = store.write_value(&[&encoded.footer, &encoded.body], cid);
+    let value = store.write_value(&[&encoded.footer, &encoded.body], cid);
     stop_point!("value_written");
     let entry = GroupEntry {
         state: GroupState::Stored,
         row_count: rows.row_count() as u32,
-        value_id,
+        value_id: value.id,
+        first_block: value.first_block,
         footer_bytes: encoded.footer.len() as u32,
         body_bytes: encoded.body.len() as u64,
         ..placed.entry

@@ -6,7 +6,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
-use howdah_bridge::store::ColdStore;
+use howdah_bridge::store::{ColdStore, PieceMap};
 use howdah_columnar::{Chunk, ChunkBuffer, Footer, OwnedValue, RowColumn};
 
 use super::directory::GroupEntry;
@@ -28,6 +28,8 @@ struct ColumnCache {
 pub struct OpenGroup {
     pub entry: GroupEntry,
     pub footer: Footer,
+    /// Where the group's value lies.
+    pieces: RefCell<PieceMap>,
     columns: RefCell<Vec<ColumnCache>>,
     /// Whole rows asked for.
     row_reads: Cell<u32>,
@@ -39,8 +41,9 @@ pub struct OpenGroup {
 impl OpenGroup {
     /// Reads and checks the footer.
     pub fn open(store: &ColdStore, entry: GroupEntry) -> Result<OpenGroup, ColdError> {
+        let pieces = RefCell::new(PieceMap::starting_at(entry.first_block));
         let mut bytes = vec![0; entry.footer_bytes as usize];
-        store.read_value(entry.value_id, 0, &mut bytes)?;
+        store.value(entry.value_id, &pieces).read(0, &mut bytes)?;
         let footer = Footer::parse(&bytes)?;
         if footer.row_count() != entry.row_count as usize || footer.body_len() != entry.body_bytes {
             return Err(ColdError::RowCountMismatch {
@@ -56,6 +59,7 @@ impl OpenGroup {
         Ok(OpenGroup {
             entry,
             footer,
+            pieces,
             columns: RefCell::new(columns),
             row_reads: Cell::new(0),
             whole: OnceCell::new(),
@@ -79,8 +83,10 @@ impl OpenGroup {
         }
         let meta = self.footer.column(column);
         let range = meta.byte_range.clone();
-        let mut buffer = ChunkBuffer::with_len((range.end - range.start) as usize);
-        store.read_value(self.entry.value_id, range.start, buffer.as_mut_slice())?;
+        let len = range.end - range.start;
+        let mut buffer = ChunkBuffer::with_capacity(len as usize);
+        let value = store.value(self.entry.value_id, &self.pieces);
+        value.read_run(range.start, len, &mut |bytes| buffer.append(bytes))?;
         let chunk = Chunk::open(meta, self.footer.row_count(), buffer)?;
         self.memory.add(chunk.memory_bytes());
         self.columns.borrow_mut()[column].chunk = Some(chunk.clone());

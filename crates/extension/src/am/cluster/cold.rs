@@ -306,8 +306,10 @@ impl<'a> ColdCopy<'a> {
             unsafe { self.encode_anew(entry, remaining, copied_as)? }
         } else {
             let len = u64::from(entry.footer_bytes) + entry.body_bytes;
-            self.new
+            let value = self
+                .new
                 .copy_value(&self.old, entry.value_id, len, self.cid, copied_as)?;
+            entry.first_block = value.first_block;
             entry
         };
         directory::insert_copy(&self.new, &entry, self.cid, copied_as);
@@ -358,9 +360,11 @@ impl<'a> ColdCopy<'a> {
         let encoded = builder.encode(settings::effort_of(self.work.table()))?;
         pgrx::check_for_interrupts!();
         let parts = [encoded.footer.as_slice(), encoded.body.as_slice()];
-        self.new
+        let value = self
+            .new
             .write_copy(entry.value_id, &parts, self.cid, copied_as);
         Ok(GroupEntry {
+            first_block: value.first_block,
             footer_bytes: encoded.footer.len() as u32,
             body_bytes: encoded.body.len() as u64,
             row_count: builder.row_count() as u32,

@@ -279,12 +279,13 @@ impl<'a> GroupWriter<'a> {
         let encoded = rows.encode(settings::effort_of(self.table))?;
         drop(rows);
         pgrx::check_for_interrupts!();
-        let entry = GroupEntry {
+        let mut entry = GroupEntry {
             state: GroupState::Stored,
             first_row: RowNumber(self.next_row),
             capacity_rows,
             row_count,
             value_id: self.new_value_id(),
+            first_block: pg_sys::InvalidBlockNumber,
             footer_bytes: encoded.footer.len() as u32,
             body_bytes: encoded.body.len() as u64,
             origin: Origin::FROZEN,
@@ -297,7 +298,8 @@ impl<'a> GroupWriter<'a> {
         let Target {
             new: store, cid, ..
         } = self.target;
-        store.write_copy(entry.value_id, &parts, cid, CopiedAs::Frozen);
+        let value = store.write_copy(entry.value_id, &parts, cid, CopiedAs::Frozen);
+        entry.first_block = value.first_block;
         marks::insert_late(store, &entry, &lists, self.horizon, cid);
         directory::insert_copy(store, &entry, cid, CopiedAs::Frozen);
         self.next_row = end;

@@ -48,7 +48,7 @@ pub fn forward(store: &ColdStore, group: u32, route: &Route<'_>, cid: pg_sys::Co
         let check = checksum_of(&bytes).to_le_bytes();
         let value_bytes = bytes.len() + check.len();
         (
-            store.write_value(&[&bytes, &check], cid),
+            store.write_value(&[&bytes, &check], cid).id,
             value_bytes as u32,
         )
     });

@@ -229,6 +229,7 @@ fn any_group(group: u32) -> GroupEntry {
         capacity_rows: howdah_columnar::MAX_ROWS as u32,
         row_count: howdah_columnar::MAX_ROWS as u32,
         value_id: 0,
+        first_block: pg_sys::InvalidBlockNumber,
         footer_bytes: 0,
         body_bytes: 0,
         origin: Origin::FROZEN,

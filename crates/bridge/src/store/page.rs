@@ -1,0 +1,206 @@
+//! Pages of the TOAST relation as guards, and the tuples on them.
+//!
+//! A content lock is held for as long as bytes of a page are looked at. A pin alone keeps the page in its buffer, and its
+//! tuples from being moved or removed, so that it can be locked again without being looked up.
+
+use pgrx::pg_sys;
+
+use crate::ffi::quiet;
+
+use super::PAYLOAD_OFFSET;
+
+fn pin(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> (pg_sys::Buffer, pg_sys::Page) {
+    // SAFETY: `rel` is open; a block past the end or a damaged page raises an ERROR before
+    // anything is held.
+    unsafe {
+        let buffer = pg_sys::ReadBufferExtended(
+            rel,
+            pg_sys::ForkNumber::MAIN_FORKNUM,
+            block,
+            pg_sys::ReadBufferMode::RBM_NORMAL,
+            std::ptr::null_mut(),
+        );
+        (buffer, pg_sys::BufferGetPage(buffer))
+    }
+}
+
+/// A pinned, share-locked page.
+pub(super) struct LockedPage {
+    pub buffer: pg_sys::Buffer,
+    page: pg_sys::Page,
+}
+
+impl LockedPage {
+    pub fn read(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> LockedPage {
+        let (buffer, page) = pin(rel, block);
+        // SAFETY: just pinned.
+        unsafe { quiet::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32) };
+        LockedPage { buffer, page }
+    }
+
+    /// The tuple at `tid`, which lies on this page, if there is a normal one.
+    pub fn tuple(
+        &self,
+        rel: pg_sys::Relation,
+        tid: pg_sys::ItemPointerData,
+    ) -> Option<pg_sys::HeapTupleData> {
+        // SAFETY: pin and share lock are held.
+        unsafe { tuple_on(self.page, rel, tid) }
+    }
+
+    /// Whether the tuple that an index entry leads to has its key, or is gone.
+    pub fn has_key(
+        &self,
+        rel: pg_sys::Relation,
+        tid: pg_sys::ItemPointerData,
+        key: (u32, i32),
+    ) -> bool {
+        self.tuple(rel, tid).is_none_or(|tuple| {
+            // SAFETY: pin and lock are held.
+            let fields = unsafe { fields(&tuple) };
+            fields.is_some_and(|(id, seq, _)| (id, seq) == key)
+        })
+    }
+}
+
+impl Drop for LockedPage {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: locked and pinned by `read`, released once.
+            unsafe { quiet::UnlockReleaseBuffer(self.buffer) }
+        }
+    }
+}
+
+/// A pinned page.
+pub(super) struct PinnedPage {
+    buffer: pg_sys::Buffer,
+    page: pg_sys::Page,
+    pub block: pg_sys::BlockNumber,
+}
+
+impl PinnedPage {
+    pub fn read(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> PinnedPage {
+        let (buffer, page) = pin(rel, block);
+        PinnedPage {
+            buffer,
+            page,
+            block,
+        }
+    }
+
+    /// Takes over a pin.
+    ///
+    /// # Safety
+    /// The caller has pinned the buffer, which holds this block, and gives the pin away.
+    pub unsafe fn of(buffer: pg_sys::Buffer, block: pg_sys::BlockNumber) -> PinnedPage {
+        PinnedPage {
+            buffer,
+            // SAFETY: as for this function.
+            page: unsafe { pg_sys::BufferGetPage(buffer) },
+            block,
+        }
+    }
+
+    /// Shows the payload of the first tuple that has this key, under the page's share lock; `None` if there is none.
+    /// `look` must be short and may not touch other pages.
+    pub fn with_key<R>(
+        &self,
+        rel: pg_sys::Relation,
+        key: (u32, i32),
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Option<R> {
+        // SAFETY: the pin is held; nothing between lock and unlock can raise an ERROR.
+        unsafe {
+            quiet::LockBuffer(self.buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
+            let header = self.page.cast::<pg_sys::PageHeaderData>();
+            let pointers =
+                usize::from((*header).pd_lower).saturating_sub(size_of::<pg_sys::PageHeaderData>());
+            let count = (pointers / size_of::<pg_sys::ItemIdData>()) as u16;
+            let found = (1..=count).find_map(|offset| {
+                let tid = crate::tid::tid_of(self.block, offset);
+                let tuple = tuple_on(self.page, rel, tid)?;
+                let (id, seq, payload) = fields(&tuple)?;
+                ((id, seq) == key).then_some(payload)
+            });
+            let result = found.map(look);
+            quiet::LockBuffer(self.buffer, pg_sys::BUFFER_LOCK_UNLOCK as i32);
+            result
+        }
+    }
+}
+
+impl Drop for PinnedPage {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: pinned by us, released once.
+            unsafe { quiet::ReleaseBuffer(self.buffer) }
+        }
+    }
+}
+
+/// The tuple at `tid`, if there is a normal one.
+///
+/// # Safety
+/// The page, on which `tid` lies, is pinned and locked; the tuple is used no longer than that.
+unsafe fn tuple_on(
+    page: pg_sys::Page,
+    rel: pg_sys::Relation,
+    tid: pg_sys::ItemPointerData,
+) -> Option<pg_sys::HeapTupleData> {
+    let offset = tid.ip_posid;
+    // SAFETY: as for this function; the line pointer is checked before its item is touched.
+    unsafe {
+        // What PageGetMaxOffsetNumber and PageGetItemId do, without a guard around each.
+        let header = page.cast::<pg_sys::PageHeaderData>();
+        let pointers = size_of::<pg_sys::PageHeaderData>()
+            + usize::from(offset) * size_of::<pg_sys::ItemIdData>();
+        if offset == 0 || pointers > usize::from((*header).pd_lower) {
+            return None;
+        }
+        let item = (*header).pd_linp.as_ptr().add(usize::from(offset) - 1);
+        if (*item).lp_flags() != pg_sys::LP_NORMAL {
+            return None;
+        }
+        Some(pg_sys::HeapTupleData {
+            t_len: (*item).lp_len(),
+            t_self: tid,
+            t_tableOid: (*rel).rd_id,
+            t_data: page.cast::<u8>().add((*item).lp_off() as usize).cast(),
+        })
+    }
+}
+
+/// `(id, seq, payload)` of a TOAST tuple on a pinned page.
+///
+/// # Safety
+/// The tuple lies on a page that stays pinned and locked while the slice is used.
+pub(super) unsafe fn fields<'a>(tuple: &pg_sys::HeapTupleData) -> Option<(u32, i32, &'a [u8])> {
+    // SAFETY: t_len comes from a line pointer inside the page; everything is checked against it.
+    unsafe {
+        let hoff = (*tuple.t_data).t_hoff as usize;
+        let len = tuple.t_len as usize;
+        if len < hoff + PAYLOAD_OFFSET {
+            return None;
+        }
+        let data = tuple.t_data.cast::<u8>().add(hoff);
+        let id = data.cast::<u32>().read_unaligned();
+        let seq = data.add(4).cast::<i32>().read_unaligned();
+        let header = data.add(8).cast::<u32>().read_unaligned();
+        let varlena_bytes = (header >> 2) as usize;
+        if header & 3 != 0 || varlena_bytes < 4 || hoff + 8 + varlena_bytes > len {
+            return None;
+        }
+        Some((
+            id,
+            seq,
+            std::slice::from_raw_parts(data.add(PAYLOAD_OFFSET), varlena_bytes - 4),
+        ))
+    }
+}
+
+/// Pages that this backend has read into shared buffers so far.
+pub fn blocks_read() -> i64 {
+    // SAFETY: plain read of a counter of this backend.
+    unsafe { pg_sys::pgBufferUsage.shared_blks_read }
+}

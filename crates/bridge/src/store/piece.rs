@@ -1,0 +1,174 @@
+//! One piece of a long value: its bytes, and checks of them in front.
+//!
+//! ```text
+//!   payload = check 0 | check 1 | … | check 7 | bytes 0..1,024 | bytes 1,024..2,048 | … (at most 8,064)
+//! ```
+//!
+//! Every 1,024 bytes have a check of their own: 32 bits of their XXH3 hash and of the place that they belong
+//! to. So a reader of a few bytes verifies, and touches, the kilobyte around them and not the page; and bytes
+//! that lie under another key than they were written for are noticed as well. `docs/format.md` is the specification.
+//!
+//! This room knows bytes only: no pages, no pins.
+
+use std::ops::Range;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::VALUE_BYTES;
+
+/// Bytes that have one check.
+pub(super) const CHECKED_BYTES: usize = 1_024;
+const CHECKS: usize = 8;
+const CHECK_BYTES: usize = 4;
+const HEAD_BYTES: usize = CHECKS * CHECK_BYTES;
+
+/// Bytes of a value in one piece: with its checks, tuple header and keys one piece fills a page.
+pub const PIECE_BYTES: usize = 8_064;
+
+const _: () = assert!(HEAD_BYTES + PIECE_BYTES <= VALUE_BYTES);
+const _: () = assert!(PIECE_BYTES <= CHECKS * CHECKED_BYTES);
+
+/// Spreads the place over all bits of a check: 2^64 divided by the golden ratio.
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The key of a piece: the value's id and the piece's number in it.
+pub(super) type PieceKey = (u32, i32);
+
+fn check((id, seq): PieceKey, index: usize, bytes: &[u8]) -> u32 {
+    let place = (u64::from(id) << 32).wrapping_add(seq as u64 * CHECKS as u64 + index as u64);
+    ((xxh3_64(bytes) ^ place.wrapping_mul(SPREAD)) >> 32) as u32
+}
+
+/// Replaces `payload` by the piece that holds these bytes, at most [`PIECE_BYTES`].
+pub(super) fn seal(key: PieceKey, bytes: &[u8], payload: &mut Vec<u8>) {
+    payload.clear();
+    payload.resize(HEAD_BYTES, 0);
+    for (index, block) in bytes.chunks(CHECKED_BYTES).enumerate() {
+        let at = index * CHECK_BYTES;
+        payload[at..at + CHECK_BYTES].copy_from_slice(&check(key, index, block).to_le_bytes());
+    }
+    payload.extend_from_slice(bytes);
+}
+
+/// What is wrong with a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// It does not reach so far.
+    Short { bytes: usize },
+    /// A check does not match.
+    Damaged,
+}
+
+/// The bytes of a stored piece, none of them verified yet.
+#[derive(Clone, Copy)]
+pub(super) struct Piece<'a> {
+    key: PieceKey,
+    checks: &'a [u8],
+    bytes: &'a [u8],
+}
+
+impl<'a> Piece<'a> {
+    pub fn of(key: PieceKey, payload: &'a [u8]) -> Result<Piece<'a>, Fault> {
+        let (checks, bytes) = payload
+            .split_at_checked(HEAD_BYTES)
+            .ok_or(Fault::Short { bytes: 0 })?;
+        if bytes.len() > PIECE_BYTES {
+            return Err(Fault::Damaged);
+        }
+        Ok(Piece { key, checks, bytes })
+    }
+
+    /// A range of the bytes, verified.
+    pub fn verified(&self, range: Range<usize>) -> Result<&'a [u8], Fault> {
+        let wanted = self.bytes.get(range.clone()).ok_or(Fault::Short {
+            bytes: self.bytes.len(),
+        })?;
+        let blocks = range.start / CHECKED_BYTES..range.end.div_ceil(CHECKED_BYTES);
+        match blocks.into_iter().all(|index| self.is_sound(index)) {
+            true => Ok(wanted),
+            false => Err(Fault::Damaged),
+        }
+    }
+
+    fn is_sound(&self, index: usize) -> bool {
+        let end = self.bytes.len().min((index + 1) * CHECKED_BYTES);
+        let block = self.bytes.get(index * CHECKED_BYTES..end);
+        let stored = self
+            .checks
+            .get(index * CHECK_BYTES..(index + 1) * CHECK_BYTES);
+        match (block, stored) {
+            (Some(block), Some(stored)) => check(self.key, index, block).to_le_bytes() == stored,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: PieceKey = (20_000, 7);
+
+    fn sealed(bytes: &[u8]) -> Vec<u8> {
+        let mut payload = vec![1, 2, 3];
+        seal(KEY, bytes, &mut payload);
+        payload
+    }
+
+    fn noise(len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i * 31 % 251) as u8).collect()
+    }
+
+    #[test]
+    fn every_range_of_a_piece_reads_back() {
+        for len in [0, 1, 1_023, 1_024, 1_025, 5_000, PIECE_BYTES] {
+            let bytes = noise(len);
+            let payload = sealed(&bytes);
+            let piece = Piece::of(KEY, &payload).unwrap();
+            for start in (0..=len).step_by(97) {
+                for end in (start..=len).step_by(411).chain([len]) {
+                    assert_eq!(piece.verified(start..end), Ok(&bytes[start..end]));
+                }
+            }
+            let beyond = piece.verified(len..len + 1);
+            assert_eq!(beyond, Err(Fault::Short { bytes: len }));
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_is_noticed_by_whoever_reads_its_kilobyte_and_by_nobody_else() {
+        let bytes = noise(3_000);
+        let payload = sealed(&bytes);
+        for at in 0..payload.len() {
+            let mut damaged = payload.clone();
+            damaged[at] ^= 1 << (at % 8);
+            let piece = Piece::of(KEY, &damaged).unwrap();
+            let index = match at.checked_sub(HEAD_BYTES) {
+                None => at / CHECK_BYTES,
+                Some(at) => at / CHECKED_BYTES,
+            };
+            for block in 0..3 {
+                let range = block * 1_024..((block + 1) * 1_024).min(3_000);
+                assert_eq!(piece.verified(range).is_err(), block == index, "byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_piece_under_another_key_is_refused() {
+        let payload = sealed(&noise(100));
+        for key in [(20_000, 8), (20_001, 7), (20_001, 0)] {
+            let piece = Piece::of(key, &payload).unwrap();
+            assert_eq!(piece.verified(3..4), Err(Fault::Damaged));
+        }
+    }
+
+    #[test]
+    fn a_cut_piece_is_refused() {
+        let payload = sealed(&noise(2_000));
+        assert!(Piece::of(KEY, &payload[..HEAD_BYTES - 1]).is_err());
+        let piece = Piece::of(KEY, &payload[..payload.len() - 1]).unwrap();
+        assert_eq!(piece.verified(1_500..1_501), Err(Fault::Damaged));
+        assert!(piece.verified(0..10).is_ok());
+    }
+}

@@ -1,0 +1,89 @@
+//! Consecutive pages of the TOAST relation by a read stream: many are read at once, ahead of their use.
+
+use std::ops::Range;
+
+use pgrx::{pg_guard, pg_sys};
+
+use super::page::PinnedPage;
+
+/// What the stream has still to ask for.
+struct Blocks {
+    next: pg_sys::BlockNumber,
+    end: pg_sys::BlockNumber,
+}
+
+/// A stream of pages. What it holds when an ERROR leaves it behind is the resource owner's and the memory context's.
+pub(super) struct BlockStream {
+    stream: *mut pg_sys::ReadStream,
+    /// The stream points at them.
+    blocks: *mut Blocks,
+    /// The block that comes next.
+    at: pg_sys::BlockNumber,
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn next_block(
+    _stream: *mut pg_sys::ReadStream,
+    private: *mut std::ffi::c_void,
+    _per_buffer: *mut std::ffi::c_void,
+) -> pg_sys::BlockNumber {
+    // SAFETY: `private` is what the stream was begun with, and lives as long as it.
+    let blocks = unsafe { &mut *private.cast::<Blocks>() };
+    if blocks.next >= blocks.end {
+        return pg_sys::InvalidBlockNumber;
+    }
+    blocks.next += 1;
+    blocks.next - 1
+}
+
+impl BlockStream {
+    /// `rel` is open, and has these blocks.
+    pub fn begin(rel: pg_sys::Relation, blocks: Range<pg_sys::BlockNumber>) -> BlockStream {
+        let at = blocks.start;
+        let blocks = Box::into_raw(Box::new(Blocks {
+            next: blocks.start,
+            end: blocks.end,
+        }));
+        let flags = pg_sys::READ_STREAM_SEQUENTIAL
+            | pg_sys::READ_STREAM_FULL
+            | pg_sys::READ_STREAM_USE_BATCHING;
+        // SAFETY: the relation is open; `blocks` is freed after the stream.
+        let stream = unsafe {
+            pg_sys::read_stream_begin_relation(
+                flags as i32,
+                std::ptr::null_mut(),
+                rel,
+                pg_sys::ForkNumber::MAIN_FORKNUM,
+                Some(next_block),
+                blocks.cast(),
+                0,
+            )
+        };
+        BlockStream { stream, blocks, at }
+    }
+
+    /// The next page, pinned; `None` at the end.
+    pub fn next(&mut self) -> Option<PinnedPage> {
+        // SAFETY: the stream is open; the buffer comes pinned, and is given away.
+        unsafe {
+            let buffer = pg_sys::read_stream_next_buffer(self.stream, std::ptr::null_mut());
+            if buffer == pg_sys::InvalidBuffer as pg_sys::Buffer {
+                return None;
+            }
+            self.at += 1;
+            Some(PinnedPage::of(buffer, self.at - 1))
+        }
+    }
+}
+
+impl Drop for BlockStream {
+    fn drop(&mut self) {
+        // SAFETY: begun by us, ended once; an ERROR has ended it already. The callback is not called any more.
+        unsafe {
+            if !std::thread::panicking() {
+                pg_sys::read_stream_end(self.stream);
+            }
+            drop(Box::from_raw(self.blocks));
+        }
+    }
+}

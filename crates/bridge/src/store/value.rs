@@ -1,0 +1,367 @@
+//! Reading long values: ranges from pinned pages, and whole runs of pieces by a read stream.
+//!
+//! ```text
+//!   offset ──/ PIECE_BYTES──> piece (id, seq), skip ──map──> block ──pin, key, checks──> bytes copied out
+//!                                                      └─ another key there ──> index ──> map learns
+//! ```
+//!
+//! The pieces of a value mostly lie on consecutive pages, so that the block of one tells the blocks of all others. A
+//! [`PieceMap`] remembers where runs of them begin. It is a hint, from the directory entry or from earlier
+//! reads: the key is looked at on the page, and where another one or none is found (after VACUUM FULL of the TOAST
+//! relation, or where two writers took pages by turns) the index is asked, once for each run.
+//!
+//! What is handed out has been verified on the page it was copied from, at that very moment: see [`super::piece`]. Pages
+//! are share-locked one at a time; a reader keeps the last one pinned, as rows ask for several ranges of one page. Pins are
+//! the resource owner's: an ERROR releases them. On a standby all of this works alike: pieces and hints arrive by WAL.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use pgrx::pg_sys;
+
+use crate::relation::{has_block, main_fork_blocks};
+
+use super::lookup::{Found, find};
+use super::page::PinnedPage;
+use super::piece::{Fault, PIECE_BYTES, Piece};
+use super::read::KeyScan;
+use super::stream::BlockStream;
+use super::{ColdStore, StoreError};
+
+/// Runs of pieces that are remembered of one value.
+const MOST_RUNS: usize = 1_024;
+/// Fewer pieces are read page by page.
+const STREAMED_PIECES: i32 = 4;
+
+/// Where the pieces of a value were found, or are said to be.
+#[derive(Clone, Debug, Default)]
+pub struct PieceMap {
+    /// First piece and its block, ascending: the next pieces are on the next blocks.
+    runs: Vec<(i32, pg_sys::BlockNumber)>,
+}
+
+impl PieceMap {
+    /// Of a value that begins at this block; `InvalidBlockNumber` says nothing.
+    pub fn starting_at(block: pg_sys::BlockNumber) -> PieceMap {
+        let runs = match block {
+            pg_sys::InvalidBlockNumber => Vec::new(),
+            block => vec![(0, block)],
+        };
+        PieceMap { runs }
+    }
+
+    /// Memory held.
+    pub fn memory_bytes(&self) -> usize {
+        self.runs.capacity() * size_of::<(i32, pg_sys::BlockNumber)>()
+    }
+
+    /// Where the piece should be.
+    fn guess(&self, seq: i32) -> Option<pg_sys::BlockNumber> {
+        let after = self.runs.partition_point(|(first, _)| *first <= seq);
+        let (first, block) = *self.runs.get(after.checked_sub(1)?)?;
+        block.checked_add((seq - first) as u32)
+    }
+
+    /// How many pieces from this one on should lie on consecutive blocks.
+    fn run_from(&self, seq: i32) -> i32 {
+        let after = self.runs.partition_point(|(first, _)| *first <= seq);
+        let end = self.runs.get(after).map_or(i32::MAX, |(first, _)| *first);
+        end - seq
+    }
+
+    /// Notes where a piece is.
+    fn learn(&mut self, seq: i32, block: pg_sys::BlockNumber) {
+        if self.guess(seq) == Some(block) {
+            return;
+        }
+        let at = self.runs.partition_point(|(first, _)| *first < seq);
+        let is_full = self.runs.len() >= MOST_RUNS;
+        match self.runs.get_mut(at) {
+            Some(run) if run.0 == seq => run.1 = block,
+            _ if is_full => return,
+            _ => self.runs.insert(at, (seq, block)),
+        }
+        // The next run may be a part of this one.
+        if let Some(&(next, next_block)) = self.runs.get(at + 1)
+            && block.checked_add((next - seq) as u32) == Some(next_block)
+        {
+            self.runs.remove(at + 1);
+        }
+    }
+}
+
+/// Reads ranges of one long value. Holds a pin until it is dropped: to be kept for a row, not for a scan.
+pub struct ValueReader<'a> {
+    store: &'a ColdStore,
+    id: u32,
+    map: &'a RefCell<PieceMap>,
+    /// The page that was read last.
+    page: RefCell<Option<PinnedPage>>,
+}
+
+/// Piece, and where in it, of a byte of a value.
+fn place_of(offset: u64) -> (i32, usize) {
+    let seq = i32::try_from(offset / PIECE_BYTES as u64).unwrap_or(i32::MAX);
+    (seq, (offset % PIECE_BYTES as u64) as usize)
+}
+
+impl ColdStore {
+    /// A reader of the value; `map` says where its pieces are, and learns.
+    pub fn value<'a>(&'a self, id: u32, map: &'a RefCell<PieceMap>) -> ValueReader<'a> {
+        ValueReader {
+            store: self,
+            id,
+            map,
+            page: RefCell::new(None),
+        }
+    }
+
+    /// Fills `out` with the bytes `[offset, offset + out.len())` of the long value `id`.
+    ///
+    /// # Errors
+    /// As for [`ValueReader::read`].
+    pub fn read_value(&self, id: u32, offset: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        let map = RefCell::default();
+        let mut done = 0;
+        self.value(id, &map)
+            .read_run(offset, out.len() as u64, &mut |bytes| {
+                out[done..done + bytes.len()].copy_from_slice(bytes);
+                done += bytes.len();
+            })
+    }
+}
+
+impl ValueReader<'_> {
+    /// Fills `into` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    /// A piece that is missing, damaged or of the wrong length.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
+        let mut done = 0;
+        while done < into.len() {
+            let (seq, skip) = place_of(offset + done as u64);
+            let take = (PIECE_BYTES - skip).min(into.len() - done);
+            let target = &mut into[done..done + take];
+            self.with_piece(seq, skip..skip + take, &mut |bytes| {
+                target.copy_from_slice(bytes);
+            })?;
+            done += take;
+        }
+        Ok(())
+    }
+
+    /// Hands `len` bytes from `offset` on to `sink`, piece by piece: for whole chunks.
+    ///
+    /// # Errors
+    /// As for [`ValueReader::read`]; the sink may have got bytes before.
+    pub fn read_run(
+        &self,
+        offset: u64,
+        len: u64,
+        sink: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), StoreError> {
+        let end = offset + len;
+        let mut at = offset;
+        while at < end {
+            let (seq, skip) = place_of(at);
+            let take = (PIECE_BYTES - skip).min((end - at) as usize);
+            self.with_piece(seq, skip..skip + take, sink)?;
+            at += take as u64;
+            if at < end {
+                at = self.stream(at, end, sink)?;
+            }
+            pgrx::check_for_interrupts!();
+        }
+        Ok(())
+    }
+
+    /// Asks for the pages of these ranges that are not in memory, all at once; waits for none.
+    pub fn prefetch(&self, ranges: &[Range<u64>]) {
+        let map = self.map.borrow();
+        let toast = self.store.toast;
+        let mut last = None;
+        for range in ranges.iter().filter(|range| !range.is_empty()) {
+            let (first, last_seq) = (place_of(range.start).0, place_of(range.end - 1).0);
+            for block in (first..=last_seq).filter_map(|seq| map.guess(seq)) {
+                // SAFETY: `toast` is open; a block past the end is not asked for.
+                unsafe {
+                    if last != Some(block) && has_block(toast, block) {
+                        pg_sys::PrefetchBuffer(toast, pg_sys::ForkNumber::MAIN_FORKNUM, block);
+                    }
+                }
+                last = Some(block);
+            }
+        }
+    }
+
+    /// Shows a range of a piece, verified, under its page's share lock.
+    fn with_piece(
+        &self,
+        seq: i32,
+        range: Range<usize>,
+        look: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), StoreError> {
+        let guess = self.map.borrow().guess(seq);
+        if let Some(block) = guess {
+            let mut page = self.page.borrow_mut();
+            if page.as_ref().is_none_or(|page| page.block != block) {
+                *page = None;
+                // SAFETY: `toast` is open.
+                if unsafe { has_block(self.store.toast, block) } {
+                    *page = Some(PinnedPage::read(self.store.toast, block));
+                }
+            }
+            if let Some(page) = &*page
+                && let Some(read) = self.show(page, seq, &range, &mut *look)
+            {
+                return read;
+            }
+        }
+        let block = self.find(seq)?;
+        self.map.borrow_mut().learn(seq, block);
+        let mut held = self.page.borrow_mut();
+        *held = None;
+        let page = held.insert(PinnedPage::read(self.store.toast, block));
+        self.show(page, seq, &range, look)
+            .unwrap_or_else(|| Err(self.missing(seq)))
+    }
+
+    /// Shows a range of a piece, verified, if it is on this page.
+    fn show(
+        &self,
+        page: &PinnedPage,
+        seq: i32,
+        range: &Range<usize>,
+        look: &mut dyn FnMut(&[u8]),
+    ) -> Option<Result<(), StoreError>> {
+        let key = (self.id, seq);
+        let shown = page.with_key(self.store.toast, key, |payload| {
+            let bytes = Piece::of(key, payload)?.verified(range.clone())?;
+            look(bytes);
+            Ok(())
+        })?;
+        Some(shown.map_err(|fault| self.fault(seq, range, fault)))
+    }
+
+    /// Streams pieces from `at`, where one begins, as far as they lie one after the other; how far that was.
+    fn stream(&self, at: u64, end: u64, sink: &mut dyn FnMut(&[u8])) -> Result<u64, StoreError> {
+        let (seq, _) = place_of(at);
+        let (last, _) = place_of(end - 1);
+        let (guess, run) = {
+            let map = self.map.borrow();
+            (map.guess(seq), map.run_from(seq))
+        };
+        let (Some(first_block), true) = (guess, run.min(last - seq + 1) >= STREAMED_PIECES) else {
+            return Ok(at);
+        };
+        // SAFETY: `toast` is open.
+        let blocks = unsafe { main_fork_blocks(self.store.toast) };
+        let count = (run.min(last - seq + 1) as u32).min(blocks.saturating_sub(first_block));
+        let mut stream = BlockStream::begin(self.store.toast, first_block..first_block + count);
+        let (mut at, mut seq) = (at, seq);
+        while let Some(page) = stream.next() {
+            let take = PIECE_BYTES.min((end - at) as usize);
+            match self.show(&page, seq, &(0..take), sink) {
+                Some(read) => read?,
+                // Here the run ends.
+                None => break,
+            }
+            at += take as u64;
+            seq += 1;
+            if seq % 64 == 0 {
+                pgrx::check_for_interrupts!();
+            }
+        }
+        Ok(at)
+    }
+
+    /// The block of a piece, by the index.
+    fn find(&self, seq: i32) -> Result<pg_sys::BlockNumber, StoreError> {
+        let (store, key) = (self.store, (self.id, seq));
+        let holds = |tid: &pg_sys::ItemPointerData| {
+            let page = PinnedPage::read(store.toast, crate::tid::block_of(tid));
+            page.with_key(store.toast, key, |_| ()).map(|()| page.block)
+        };
+        // SAFETY: both relations are open.
+        let found = match unsafe { find(store.valid_index(), store.toast, key) } {
+            Found::Nothing => None,
+            Found::Entries(entries) => entries.tids().iter().find_map(holds),
+            Found::Unsure => {
+                let mut scan = KeyScan::begin(store, self.id, seq..=seq, false);
+                std::iter::from_fn(|| scan.next()).find_map(|keyed| holds(&keyed.tid))
+            }
+        };
+        found.ok_or_else(|| self.missing(seq))
+    }
+
+    fn missing(&self, seq: i32) -> StoreError {
+        let (toast, id) = (self.store.identity().0, self.id);
+        StoreError::MissingPiece { toast, id, seq }
+    }
+
+    fn fault(&self, seq: i32, range: &Range<usize>, fault: Fault) -> StoreError {
+        let (toast, id) = (self.store.identity().0, self.id);
+        match fault {
+            Fault::Damaged => StoreError::DamagedPiece { toast, id, seq },
+            Fault::Short { bytes } => StoreError::ShortPiece {
+                toast,
+                id,
+                seq,
+                actual_bytes: bytes,
+                expected_bytes: range.end,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_goes_on_from_the_run_before() {
+        let mut map = PieceMap::starting_at(100);
+        assert_eq!(map.guess(0), Some(100));
+        assert_eq!(map.guess(7), Some(107));
+        assert_eq!(map.run_from(3), i32::MAX - 3);
+        map.learn(5, 300);
+        assert_eq!(map.guess(4), Some(104));
+        assert_eq!(map.guess(9), Some(304));
+        assert_eq!(map.run_from(3), 2);
+    }
+
+    #[test]
+    fn a_wrong_hint_costs_few_look_ups() {
+        let mut map = PieceMap::starting_at(100);
+        let place = |seq: i32| 5_000 + seq as u32;
+        let mut look_ups = 0;
+        for k in 0..4_000 {
+            let seq = (k * 797) % 1_500;
+            if map.guess(seq) != Some(place(seq)) {
+                look_ups += 1;
+                map.learn(seq, place(seq));
+            }
+        }
+        assert!(look_ups < 30, "{look_ups} look-ups");
+        assert_eq!(map.runs, [(0, 5_000)]);
+    }
+
+    #[test]
+    fn without_a_hint_nothing_is_guessed_before_the_first_piece_that_is_known() {
+        let mut map = PieceMap::starting_at(pg_sys::InvalidBlockNumber);
+        assert_eq!(map.guess(0), None);
+        map.learn(9, 50);
+        assert_eq!(map.guess(8), None);
+        assert_eq!(map.guess(10), Some(51));
+        assert_eq!(map.guess(i32::MAX), Some(50 + (i32::MAX - 9) as u32));
+    }
+
+    #[test]
+    fn a_scattered_value_does_not_grow_its_map_without_bound() {
+        let mut map = PieceMap::default();
+        for seq in 0..10_000 {
+            map.learn(seq, 2 * seq as u32);
+        }
+        assert!(map.runs.len() <= MOST_RUNS);
+    }
+}

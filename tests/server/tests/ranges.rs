@@ -1,0 +1,163 @@
+//! Single cold rows are read from the pages they lie on: where those pages are may be known from before, and be
+//! wrong by now; a row costs few of them, from memory and from disk, on the primary, on a standby, after a crash.
+
+use anyhow::{Context as _, ensure};
+use howdah_server_tests::checks::cold_row_count;
+use howdah_server_tests::cluster::{Primary, query};
+use postgres::Client;
+
+const SETTINGS: [(&str, &str); 3] = [
+    ("howdah.load_threshold", "0"),
+    ("howdah.compaction", "off"),
+    ("autovacuum", "off"),
+];
+
+/// Two groups, long values, and a hole where other values lay between them.
+const MAKE: &str =
+    "CREATE TABLE t (id int PRIMARY KEY, k int, word text, pad char(60)) USING howdah;
+    CREATE TABLE gone (id int) USING howdah;
+    INSERT INTO t SELECT i, i * 7 % 1000, md5(i::text) || md5((i * 3)::text), md5((-i)::text)
+    FROM generate_series(1, 30000) i;
+    INSERT INTO t SELECT i, i * 7 % 1000, md5(i::text) || md5((i * 3)::text), md5((-i)::text)
+    FROM generate_series(30001, 60000) i;
+    CREATE INDEX ON t (k)";
+
+/// Rows all over the table, by key and one by one.
+const READ: &str =
+    "SET enable_seqscan = off; SET enable_bitmapscan = off; SET howdah.columnar_scan = off;
+    SELECT md5(string_agg(t::text, ',' ORDER BY id)), count(*) FROM t
+    WHERE id = ANY (SELECT (i * 7919 % 60000) + 1 FROM generate_series(1, 500) i)";
+
+/// The same from the same values, made anew.
+const EXPECTED: &str = "SELECT md5(string_agg(r::text, ',' ORDER BY id)), count(*)
+    FROM (SELECT i AS id, i * 7 % 1000 AS k, md5(i::text) || md5((i * 3)::text) AS word, md5((-i)::text)::char(60) AS pad
+          FROM (SELECT DISTINCT (i * 7919 % 60000) + 1 AS i FROM generate_series(1, 500) i) i) r";
+
+fn vacuum_full_cold_store(session: &mut Client) -> anyhow::Result<()> {
+    let statement = "SELECT format('VACUUM FULL %s', reltoastrelid::regclass) FROM pg_class
+                     WHERE oid = 't'::regclass";
+    let statement = query(session, statement)?;
+    session.batch_execute(&statement).context(statement)
+}
+
+/// Buffers, in memory or not, that an index scan for one row has touched.
+fn buffers_of_one_row(session: &mut Client, id: u32) -> anyhow::Result<u64> {
+    session.batch_execute(
+        "SET enable_seqscan = off; SET enable_bitmapscan = off; SET howdah.columnar_scan = off",
+    )?;
+    let sql = format!(
+        "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT * FROM t WHERE id = {id}"
+    );
+    let plan = query(session, &sql)?;
+    let line = plan
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("Buffers: shared "))
+        .context("no buffers in the plan")?;
+    let counts = line.split(' ').filter_map(|word| word.split_once('='));
+    let counts = counts.filter(|(what, _)| ["hit", "read"].contains(what));
+    counts
+        .map(|(_, count)| count.parse::<u64>().context("not a count"))
+        .sum()
+}
+
+#[test]
+fn rows_are_found_after_their_pieces_were_moved() -> anyhow::Result<()> {
+    let primary = Primary::start("ranges-moved", &SETTINGS)?;
+    let mut session = primary.session()?;
+    session.batch_execute(MAKE)?;
+    ensure!(cold_row_count(&mut session, "t")? == 60_000, "t stayed hot");
+    let expected = query(&mut session, EXPECTED)?;
+    // One session knows the places from before, another only from the directory.
+    let mut knowing = primary.session()?;
+    ensure!(query(&mut knowing, READ)? == expected);
+    session.batch_execute("DELETE FROM t WHERE id <= 2000")?;
+    session.batch_execute(
+        "INSERT INTO t SELECT i, i * 7 % 1000, md5(i::text) || md5((i * 3)::text), md5((-i)::text)
+         FROM generate_series(1, 2000) i",
+    )?;
+    for round in 0..2 {
+        vacuum_full_cold_store(&mut session)?;
+        ensure!(query(&mut knowing, READ)? == expected, "round {round}");
+        ensure!(
+            query(&mut primary.session()?, READ)? == expected,
+            "round {round}"
+        );
+        // The pieces come to lie elsewhere once more.
+        session.batch_execute("CALL howdah.compact('t'); VACUUM t")?;
+        ensure!(query(&mut knowing, READ)? == expected, "after compaction");
+    }
+    Ok(())
+}
+
+#[test]
+fn rows_are_read_by_an_open_cursor_while_their_table_changes() -> anyhow::Result<()> {
+    let primary = Primary::start("ranges-cursor", &SETTINGS)?;
+    let mut session = primary.session()?;
+    session.batch_execute(MAKE)?;
+    let mut reader = primary.session()?;
+    reader.batch_execute(
+        "SET enable_seqscan = off; SET enable_bitmapscan = off; SET howdah.columnar_scan = off; BEGIN;
+         DECLARE c CURSOR FOR SELECT id, word, pad FROM t WHERE id > 0 ORDER BY id; MOVE 100 FROM c",
+    )?;
+    let next = |reader: &mut Client, id: u32| -> anyhow::Result<()> {
+        let row = query(reader, "FETCH c")?;
+        let word = format!(
+            "SELECT format('%s|%s|%s', {id}, md5('{id}') || md5(({id} * 3)::text), md5((-{id})::text)::char(60))"
+        );
+        ensure!(row == query(reader, &word)?, "{row} instead of row {id}");
+        Ok(())
+    };
+    next(&mut reader, 101)?;
+    session.batch_execute("DELETE FROM t WHERE id % 3 = 0; VACUUM t")?;
+    next(&mut reader, 102)?;
+    // A savepoint that is rolled back closes what was opened in it, and nothing else.
+    reader.batch_execute("SAVEPOINT s")?;
+    next(&mut reader, 103)?;
+    reader.batch_execute("ROLLBACK TO s")?;
+    next(&mut reader, 104)?;
+    session.batch_execute("CALL howdah.compact('t'); VACUUM t")?;
+    next(&mut reader, 105)?;
+    reader.batch_execute("MOVE 40000 FROM c")?;
+    next(&mut reader, 40_106)?;
+    reader.batch_execute("COMMIT")?;
+    Ok(())
+}
+
+#[test]
+fn a_row_costs_few_pages_in_a_new_session_on_both_servers_and_after_a_crash() -> anyhow::Result<()>
+{
+    let primary = Primary::start("ranges-buffers", &SETTINGS)?;
+    let standby = primary.standby()?;
+    let mut session = primary.session()?;
+    session.batch_execute(MAKE)?;
+    session.batch_execute("VACUUM (FREEZE, ANALYZE) t")?;
+    let expected = query(&mut session, EXPECTED)?;
+    standby.wait_for(&primary)?;
+    // Six, and three for each of four columns.
+    let bound = 18;
+    let few = |mut fresh: Client, step: &str| -> anyhow::Result<()> {
+        // What parsing and planning read first is not counted.
+        query(&mut fresh, "SELECT count(*) FROM t WHERE id = -1")?;
+        let first = buffers_of_one_row(&mut fresh, 12_345)?;
+        let second = buffers_of_one_row(&mut fresh, 54_321)?;
+        println!("{step}: {first} buffers for the first row, {second} for the second");
+        ensure!(
+            first <= bound && second <= bound,
+            "{step}: {first}, {second}"
+        );
+        ensure!(query(&mut fresh, READ)? == expected, "{step}");
+        Ok(())
+    };
+    few(primary.session()?, "primary")?;
+    few(standby.session()?, "standby")?;
+    vacuum_full_cold_store(&mut session)?;
+    standby.wait_for(&primary)?;
+    ensure!(query(&mut standby.session()?, READ)? == expected);
+    session.batch_execute("INSERT INTO t SELECT i FROM generate_series(60001, 70000) i")?;
+    drop(session);
+    primary.crash_and_recover()?;
+    let mut fresh = primary.session()?;
+    ensure!(query(&mut fresh, READ)? == expected);
+    ensure!(query(&mut fresh, "SELECT count(*) FROM t WHERE id > 60000")? == "10000");
+    Ok(())
+}
