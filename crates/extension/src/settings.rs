@@ -21,7 +21,7 @@ static BULK_LOAD: GucSetting<bool> = GucSetting::<bool>::new(true);
 static LOAD_THRESHOLD: GucSetting<i32> = GucSetting::<i32>::new(8_192);
 static ROW_GROUP_BYTES: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
 static LOAD_MEMORY: GucSetting<i32> = GucSetting::<i32>::new(256 * 1024);
-static CACHE_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
+static CACHE_SIZE: GucSetting<i32> = GucSetting::<i32>::new(4 * 1024);
 static EFFORT: GucSetting<EffortSetting> = GucSetting::<EffortSetting>::new(EffortSetting::Default);
 static COLUMNAR_SCAN: GucSetting<bool> = GucSetting::<bool>::new(true);
 static FORCE_COLD: GucSetting<bool> = GucSetting::<bool>::new(false);
@@ -83,8 +83,8 @@ pub fn register() {
     );
     int(
         c"howdah.cache_size",
-        c"Memory for row groups that a backend keeps open between reads of single rows.",
-        c"",
+        c"Memory for what a backend keeps of row groups between reads of single rows.",
+        c"Layouts, dictionaries and decoded blocks; never whole columns.",
         &CACHE_SIZE,
         1024..=i32::MAX,
         GucFlags::UNIT_KB,
@@ -142,7 +142,7 @@ pub fn load_memory() -> usize {
     LOAD_MEMORY.get() as usize * 1024
 }
 
-/// Bound of the cache of open groups.
+/// Bound of what is kept of groups between reads of single rows.
 pub fn cache_size_bytes() -> usize {
     CACHE_SIZE.get() as usize * 1024
 }

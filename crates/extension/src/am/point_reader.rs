@@ -1,8 +1,12 @@
 //! Reading single cold rows.
 //!
 //! A cold TID is looked up in this order: the rows of this backend's running loads, then the
-//! directory entry that covers the row, judged by the snapshot at hand. Within one scan
-//! under one MVCC snapshot the last group found is remembered.
+//! directory entry that covers the row, judged by the snapshot at hand. Then its values are read from shared buffers,
+//! each by its own ranges ([`crate::store::group_access`]).
+//!
+//! Neighbours are cheap: within one scan under one MVCC snapshot the last group is remembered with all that was found out
+//! about it, so that the row after the last costs no look at directory, marks or footer, and none at the store where
+//! its blocks are decoded.
 
 use std::rc::Rc;
 
@@ -16,15 +20,16 @@ use crate::errors::{ColdError, or_raise};
 use crate::load;
 use crate::slot_writer::write_single;
 use crate::store::directory::{self, GroupEntry, GroupState};
+use crate::store::group_access::{GroupAccess, LazyStore};
 use crate::store::group_cache;
 use crate::store::marks::{self, Hidden, elsewhere};
-use crate::store::open_group::OpenGroup;
 use crate::store::row_set::RowSet;
-use crate::store::view::{ColdGroup, GroupRows, Wanted, fill_point, fill_whole};
+use crate::store::view::{ColdGroup, GroupRows, Wanted};
 
 /// Reads single cold rows of one relation.
-#[derive(Default)]
 pub struct PointReader {
+    /// The columns that are read; the others are NULL in the slot.
+    wanted: Wanted,
     last: Option<LastGroup>,
     /// By whom the row that was asked for last is hidden.
     hidden: Option<Hidden>,
@@ -35,7 +40,9 @@ struct LastGroup {
     entry: GroupEntry,
     /// The MVCC snapshot that saw it: address and curcid.
     seen_by: (usize, pg_sys::CommandId),
-    open: Option<Rc<OpenGroup>>,
+    open: Option<Rc<GroupAccess>>,
+    /// The store's [identity](ColdStore::identity).
+    file: (u32, u32),
     /// Rows of the group asked about, and what is hidden of it once they are many.
     asked: u32,
     hidden: Option<(RowSet, Hidden)>,
@@ -93,9 +100,25 @@ unsafe fn asks_for_the_dying(snapshot: pg_sys::Snapshot) -> bool {
     unsafe { (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_NON_VACUUMABLE }
 }
 
+impl Default for PointReader {
+    fn default() -> PointReader {
+        PointReader::of(Wanted::All)
+    }
+}
+
 impl PointReader {
+    /// A reader of whole rows.
     pub fn new() -> PointReader {
         PointReader::default()
+    }
+
+    /// A reader of some columns.
+    pub fn of(wanted: Wanted) -> PointReader {
+        PointReader {
+            wanted,
+            last: None,
+            hidden: None,
+        }
     }
 
     unsafe fn find(
@@ -132,6 +155,7 @@ impl PointReader {
                     entry: placed.entry,
                     seen_by,
                     open: None,
+                    file: store.identity(),
                     asked: 0,
                     hidden: None,
                 });
@@ -200,7 +224,7 @@ impl PointReader {
         // SAFETY: as for this function.
         unsafe {
             if !moved::is_wanted(snapshot)
-                && let Some(found) = self.fetch_from_memory(table, row, snapshot, slot)
+                && let Some(found) = self.fetch_near(table, row, snapshot, slot)
             {
                 return found;
             }
@@ -225,8 +249,8 @@ impl PointReader {
         }
     }
 
-    /// Does what [`PointReader::fetch`] does where the group is decoded and what is hidden of it known.
-    unsafe fn fetch_from_memory(
+    /// Does what [`PointReader::fetch`] does where the group is that of the row before.
+    unsafe fn fetch_near(
         &mut self,
         table: pg_sys::Relation,
         row: RowNumber,
@@ -243,15 +267,24 @@ impl PointReader {
                 return None;
             }
             let position = last.entry.position_of(row)?;
-            let columns = last.open.as_ref()?.whole()?;
-            let hidden = last.hides(position)?;
+            let group = last.open.as_ref()?;
+            let hidden = match last.hides(position) {
+                Some(hidden) => hidden,
+                None if marks::is_surely_shown(last.file, &last.entry, row) => Hidden::No,
+                None => return None,
+            };
             if hidden != Hidden::No {
                 self.hidden = Some(hidden);
                 return Some(false);
             }
             let (tid, oid, origin) = (row.tid(), (*table).rd_id, last.entry.origin);
+            let store = LazyStore::of(table);
             write_single(slot, tid, oid, origin, |layout, desc, datums| {
-                fill_whole(columns, position, layout, desc, datums);
+                let wanted = &self.wanted;
+                or_raise(
+                    oid,
+                    group.fill(&store, position, layout, desc, wanted, datums),
+                );
             });
             Some(true)
         }
@@ -321,8 +354,9 @@ impl PointReader {
                         group => or_raise(oid, group),
                     };
                     let mut is_gone = false;
+                    let (store, wanted) = (LazyStore::from(store), &self.wanted);
                     write_single(slot, tid, oid, origin, |layout, desc, datums| {
-                        let filled = fill_point(&group, store, *position, layout, desc, datums);
+                        let filled = group.fill(&store, *position, layout, desc, wanted, datums);
                         is_gone = matches!(&filled, Err(error) if !is_damage(error));
                         if is_gone {
                             (0..datums.values.len()).for_each(|i| datums.set_null(i));
@@ -338,7 +372,7 @@ impl PointReader {
                 Found::Pending(group, position) => {
                     let rows = or_raise(oid, GroupRows::load(store, group, &Wanted::All));
                     write_single(slot, tid, oid, origin, |layout, desc, datums| {
-                        rows.fill(*position, layout, desc, &Wanted::All, datums);
+                        rows.fill(*position, layout, desc, &self.wanted, datums);
                     });
                 }
             }
@@ -350,7 +384,7 @@ impl PointReader {
         &mut self,
         store: &ColdStore,
         entry: GroupEntry,
-    ) -> Result<Rc<OpenGroup>, ColdError> {
+    ) -> Result<Rc<GroupAccess>, ColdError> {
         match &mut self.last {
             Some(last) if last.entry.group() == entry.group() => match &last.open {
                 Some(group) => Ok(Rc::clone(group)),
@@ -363,35 +397,6 @@ impl PointReader {
             _ => group_cache::cached(store, entry),
         }
     }
-}
-
-/// As [`fetch_placed`], without the cold store: `false` also if the group is not decoded. `file` is the
-/// [identity](ColdStore::identity) of the store.
-///
-/// # Safety
-/// As for [`fetch_placed`].
-pub unsafe fn fetch_decoded(
-    file: (u32, u32),
-    table: pg_sys::Relation,
-    row: RowNumber,
-    entry: &GroupEntry,
-    slot: *mut pg_sys::TupleTableSlot,
-) -> bool {
-    let (Some(position), Some(group)) = (entry.position_of(row), group_cache::recall(file, entry))
-    else {
-        return false;
-    };
-    let Some(columns) = group.whole() else {
-        return false;
-    };
-    // SAFETY: as for this function.
-    unsafe {
-        let (tid, oid) = (row.tid(), (*table).rd_id);
-        write_single(slot, tid, oid, entry.origin, |layout, desc, datums| {
-            fill_whole(columns, position, layout, desc, datums);
-        });
-    }
-    true
 }
 
 /// Puts a row that is known to be in a stored group into the slot.
@@ -412,18 +417,11 @@ pub unsafe fn fetch_placed(
     unsafe {
         let oid = (*table).rd_id;
         let group = or_raise(oid, group_cache::cached(store, entry));
-        write_single(
-            slot,
-            row.tid(),
-            oid,
-            entry.origin,
-            |layout, desc, datums| {
-                or_raise(
-                    oid,
-                    fill_point(&group, store, position, layout, desc, datums),
-                );
-            },
-        );
+        let (tid, store) = (row.tid(), LazyStore::from(store));
+        write_single(slot, tid, oid, entry.origin, |layout, desc, datums| {
+            let filled = group.fill(&store, position, layout, desc, &Wanted::All, datums);
+            or_raise(oid, filled);
+        });
     }
     true
 }

@@ -1,4 +1,4 @@
-//! Open row groups that a backend keeps between reads of single rows.
+//! What a backend keeps of row groups between reads of single rows: layouts, plans, decoded blocks.
 //!
 //! Groups are immutable and named by (TOAST relation, its file, group, value id), so a
 //! cached one can never be stale. The cache is bounded by `howdah.cache_size`: when a group that joins it makes it
@@ -12,7 +12,7 @@ use howdah_bridge::store::ColdStore;
 use rustc_hash::FxHashMap;
 
 use super::directory::GroupEntry;
-use super::open_group::OpenGroup;
+use super::group_access::GroupAccess;
 use crate::errors::ColdError;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,10 +26,10 @@ struct GroupName {
 #[derive(Default)]
 struct GroupCache {
     /// With the time of last use.
-    groups: FxHashMap<GroupName, (Rc<OpenGroup>, u64)>,
+    groups: FxHashMap<GroupName, (Rc<GroupAccess>, u64)>,
     clock: u64,
     /// The one that was used last: who reads row by row mostly asks for it again.
-    latest: Option<(GroupName, Rc<OpenGroup>)>,
+    latest: Option<(GroupName, Rc<GroupAccess>)>,
 }
 
 thread_local! {
@@ -38,7 +38,7 @@ thread_local! {
     static CACHED_BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// What an open group holds.
+/// What is kept of a group.
 #[derive(Default)]
 pub(super) struct Memory {
     bytes: Cell<usize>,
@@ -51,6 +51,16 @@ impl Memory {
         self.bytes.set(self.bytes.get() + bytes);
         if self.is_cached.get() {
             CACHED_BYTES.set(CACHED_BYTES.get() + bytes);
+        }
+    }
+
+    /// Notes that a part of it has got another size.
+    pub fn replace(&self, before: usize, after: usize) {
+        if before != after {
+            self.bytes.set(self.bytes.get() + after - before);
+            if self.is_cached.get() {
+                CACHED_BYTES.set(CACHED_BYTES.get() + after - before);
+            }
         }
     }
 
@@ -79,24 +89,26 @@ impl GroupName {
 }
 
 /// Opens a group through the backend's cache.
-pub fn cached(store: &ColdStore, entry: GroupEntry) -> Result<Rc<OpenGroup>, ColdError> {
+pub fn cached(store: &ColdStore, entry: GroupEntry) -> Result<Rc<GroupAccess>, ColdError> {
     let name = GroupName::of(store.identity(), &entry);
     if let Some(group) = CACHE.with_borrow_mut(|cache| cache.recall(name)) {
         return Ok(group);
     }
-    let group = Rc::new(OpenGroup::open(store, entry)?);
+    let group = Rc::new(GroupAccess::open(store, &entry)?);
     group.memory().join_cache();
     CACHE.with_borrow_mut(|cache| cache.take_in(name, &group));
     Ok(group)
 }
 
-/// The group, if it is in the cache; `file` is the [identity](ColdStore::identity) of its store.
-pub fn recall(file: (u32, u32), entry: &GroupEntry) -> Option<Rc<OpenGroup>> {
-    CACHE.with_borrow_mut(|cache| cache.recall(GroupName::of(file, entry)))
+/// To be called after rows were read: what is kept may have grown past its bound.
+pub(super) fn trim() {
+    if CACHED_BYTES.get() > crate::settings::cache_size_bytes() {
+        CACHE.with_borrow_mut(|cache| cache.trim(crate::settings::cache_size_bytes()));
+    }
 }
 
 impl GroupCache {
-    fn recall(&mut self, name: GroupName) -> Option<Rc<OpenGroup>> {
+    fn recall(&mut self, name: GroupName) -> Option<Rc<GroupAccess>> {
         if let Some((latest, group)) = &self.latest
             && *latest == name
         {
@@ -109,14 +121,14 @@ impl GroupCache {
         Some(Rc::clone(group))
     }
 
-    fn take_in(&mut self, name: GroupName, group: &Rc<OpenGroup>) {
+    fn take_in(&mut self, name: GroupName, group: &Rc<GroupAccess>) {
         self.clock += 1;
         self.groups.insert(name, (Rc::clone(group), self.clock));
         self.latest = Some((name, Rc::clone(group)));
         self.trim(crate::settings::cache_size_bytes());
     }
 
-    /// Drops what was not used for the longest time, but never the newest.
+    /// Drops what was not used for the longest time; of the newest, which is being read, its blocks.
     fn trim(&mut self, limit_bytes: usize) {
         if CACHED_BYTES.get() <= limit_bytes {
             return;
@@ -124,7 +136,7 @@ impl GroupCache {
         let ages = self.groups.iter().map(|(name, (_, used))| (*used, *name));
         let mut by_age: Vec<(u64, GroupName)> = ages.collect();
         by_age.sort_unstable_by_key(|(used, _)| *used);
-        by_age.pop();
+        let newest = by_age.pop();
         for (_, name) in by_age {
             if CACHED_BYTES.get() <= limit_bytes - limit_bytes / 8 {
                 return;
@@ -132,6 +144,11 @@ impl GroupCache {
             if let Some((group, _)) = self.groups.remove(&name) {
                 group.memory().leave_cache();
             }
+        }
+        if CACHED_BYTES.get() > limit_bytes
+            && let Some((group, _)) = newest.and_then(|(_, name)| self.groups.get(&name))
+        {
+            group.drop_blocks();
         }
     }
 }

@@ -32,6 +32,7 @@ pub mod emptied;
 pub mod fate;
 pub mod gaps;
 pub mod group;
+pub mod group_access;
 pub mod group_cache;
 mod listing;
 pub mod marks;

@@ -12,10 +12,11 @@ use howdah_bridge::predicate::is_serializable;
 use howdah_bridge::slot::Origin;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
-use howdah_columnar::{Column, RowColumn, Value};
+use howdah_columnar::{Column, Value};
 use pgrx::pg_sys;
 
 use super::directory::{self, GroupEntry, GroupState};
+use super::group_access::LazyStore;
 use super::group_cache;
 use super::marks::{self, elsewhere};
 use super::open_group::OpenGroup;
@@ -313,68 +314,6 @@ impl GroupRows {
     }
 }
 
-/// Reads one row of a stored group, without decoding the group as long as few rows are asked for.
-///
-/// # Safety
-/// As for [`GroupRows::fill`]; `store` is the group's.
-pub unsafe fn fill_point(
-    group: &OpenGroup,
-    store: &ColdStore,
-    position: u32,
-    layout: &TableLayout,
-    desc: pg_sys::TupleDesc,
-    out: &mut RowDatums,
-) -> Result<(), ColdError> {
-    if let Some(columns) = group.whole_after_reading(store)? {
-        // SAFETY: as for this function.
-        unsafe { fill_whole(columns, position, layout, desc, out) };
-        return Ok(());
-    }
-    for (i, attribute) in layout.attributes.iter().enumerate() {
-        if attribute.dropped {
-            out.set_null(i);
-        } else if i >= group.column_count() {
-            // SAFETY: as for this function.
-            unsafe { out.set_missing(desc, i) };
-        } else {
-            match group.value(store, i, position)? {
-                None => out.set_null(i),
-                // SAFETY: allocated in the current context.
-                Some(value) => out.set(i, unsafe { datum_of(value.as_value(), attribute) }),
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Reads one row of a group that is decoded as a whole.
-///
-/// # Safety
-/// As for [`GroupRows::fill`].
-pub unsafe fn fill_whole(
-    columns: &[Rc<RowColumn>],
-    position: u32,
-    layout: &TableLayout,
-    desc: pg_sys::TupleDesc,
-    out: &mut RowDatums,
-) {
-    for (i, attribute) in layout.attributes.iter().enumerate() {
-        if attribute.dropped {
-            out.set_null(i);
-            continue;
-        }
-        match columns.get(i) {
-            // SAFETY: as for this function.
-            None => unsafe { out.set_missing(desc, i) },
-            Some(column) => match column.value(position as usize) {
-                None => out.set_null(i),
-                // SAFETY: allocated in the current context.
-                Some(value) => out.set(i, unsafe { datum_of(value, attribute) }),
-            },
-        }
-    }
-}
-
 /// Reads one value of a row of a stored group; `None` is NULL.
 ///
 /// # Safety
@@ -396,8 +335,9 @@ pub unsafe fn point_value(
         }
         let layout =
             AttributeLayout::of(howdah_bridge::relation::attribute(desc, attribute as i32));
-        let value = group.value(store, attribute, position)?;
-        Ok(value.map(|value| datum_of(value.as_value(), &layout)))
+        group.show(&LazyStore::from(store), attribute, position, |value| {
+            value.map(|value| datum_of(value, &layout))
+        })
     }
 }
 
@@ -429,7 +369,7 @@ impl RowDatums {
 
     /// # Safety
     /// `desc` describes at least `i + 1` attributes.
-    unsafe fn set_missing(&mut self, desc: pg_sys::TupleDesc, i: usize) {
+    pub(super) unsafe fn set_missing(&mut self, desc: pg_sys::TupleDesc, i: usize) {
         // SAFETY: the caller vouches for the descriptor.
         self.values[i] = unsafe { pg_sys::getmissingattr(desc, i as i32 + 1, &mut self.nulls[i]) };
     }

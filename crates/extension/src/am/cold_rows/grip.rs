@@ -383,7 +383,7 @@ pub(super) unsafe fn known_there(
     row: RowNumber,
     lock: RowLock,
     cid: pg_sys::CommandId,
-) -> Option<((u32, u32), GroupEntry)> {
+) -> Option<GroupEntry> {
     if pending_marks::any() {
         return None;
     }
@@ -400,7 +400,7 @@ pub(super) unsafe fn known_there(
             && found.own.is_none_or(|command| command < cid)
             && found.placed.entry.state == GroupState::Stored
             && found.seen == Moment::now();
-        is_there.then_some((found.file, found.placed.entry))
+        is_there.then_some(found.placed.entry)
     })
 }
 

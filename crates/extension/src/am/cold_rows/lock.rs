@@ -10,7 +10,7 @@ use pgrx::{PgSqlErrorCode, pg_sys};
 use super::grip::{Grip, Standing, grip, known_there};
 use super::in_the_way::log_failure;
 use crate::am::modify::moved_meanwhile;
-use crate::am::point_reader::{PointReader, fetch_decoded, fetch_placed};
+use crate::am::point_reader::{PointReader, fetch_placed};
 use crate::am::{heap, last_row};
 use crate::errors::{or_raise, refuse};
 use crate::stop_point;
@@ -154,9 +154,8 @@ unsafe fn lock_cold(
     // SAFETY: as for `lock`.
     unsafe {
         howdah_bridge::slot::clear(slot);
-        if let Some((file, entry)) = known_there(rel, row, RowLock::of(mode), cid) {
+        if let Some(entry) = known_there(rel, row, RowLock::of(mode), cid) {
             let found = last_row::recall(rel, row, slot)
-                || fetch_decoded(file, rel, row, &entry, slot)
                 || ColdStore::open(rel, pg_sys::AccessShareLock)
                     .is_some_and(|store| fetch_placed(&store, rel, row, entry, slot));
             if found {

@@ -303,7 +303,7 @@ mod tests {
             capacity_rows: 131_072,
             row_count: 131_072,
             value_id: 0,
-        first_block: pg_sys::InvalidBlockNumber,
+            first_block: pg_sys::InvalidBlockNumber,
             footer_bytes: 0,
             body_bytes: 0,
             origin: Origin::FROZEN,

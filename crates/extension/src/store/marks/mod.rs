@@ -377,6 +377,14 @@ pub unsafe fn hidden_by(
     }
 }
 
+/// Whether it is known, without a look at the store, that nothing hides the row from an MVCC snapshot that sees its group.
+/// `file` is the [identity](ColdStore::identity) of the store.
+pub fn is_surely_shown(file: (u32, u32), entry: &GroupEntry, row: RowNumber) -> bool {
+    !entry.flags.contain(GroupFlags::LATE_ROWS)
+        && !pending_marks::any()
+        && unmarked::is_surely_unmarked(file, entry, row)
+}
+
 /// Tells the serializable machinery who has changed rows in groups that are in force but that the snapshot
 /// does not see: what moved there it reads at its old place, where such a change leaves no trace.
 ///

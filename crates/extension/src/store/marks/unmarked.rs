@@ -104,7 +104,10 @@ struct Name {
 
 impl Name {
     fn of(store: &ColdStore, entry: &GroupEntry) -> Name {
-        let (toast, file) = store.identity();
+        Name::in_file(store.identity(), entry)
+    }
+
+    fn in_file((toast, file): (u32, u32), entry: &GroupEntry) -> Name {
         // SAFETY: plain read of a global.
         let database = unsafe { pg_sys::MyDatabaseId }.to_u32();
         Name {
@@ -348,6 +351,16 @@ pub(super) fn may_be_marked(
         }
         true
     })
+}
+
+/// Whether it is known that the row has no mark, of whatever transaction, as [`may_be_marked`] knows it.
+pub(super) fn is_surely_unmarked(file: (u32, u32), entry: &GroupEntry, row: RowNumber) -> bool {
+    let Some(shared) = UNMARKED.get() else {
+        return false;
+    };
+    let name = Name::in_file(file, entry);
+    fence(Ordering::SeqCst);
+    shared.may_have(&name, position_of(entry, row), now()) == Some(false)
 }
 
 /// Counts a look in the index; whether there were enough of them.

@@ -1,0 +1,292 @@
+//! A stored row group opened for reading single rows.
+//!
+//! ```text
+//!   directory entry ──> header, column table ──> column: where a row's bytes are (RowAccess) ──> ranges ──> value
+//!                       └── read once ──────────────────────────────────────────┘     └─ per row, or per
+//!                                                                                        block of neighbours (RowState)
+//! ```
+//!
+//! What is kept is small: the layout, for each column that was asked for its plan with symbol table or dictionary index, and
+//! the block that was decoded last, so that neighbours in key order decode it once. Never a chunk. Groups are immutable,
+//! so all of it stays true as long as the group's value is there ([`super::group_cache`]).
+//!
+//! Bytes come from shared buffers, verified by the store at each reading. The store is opened when bytes are first needed: a
+//! row of blocks that are decoded needs none. When pages had to be read from disk lately, the pages of all columns of a row
+//! are asked for at once, before the first of them is waited for.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::ops::Range;
+
+use howdah_bridge::store::{ColdStore, PieceMap, ValueReader, blocks_read};
+use howdah_columnar::{ByteSource, GroupLayout, RowAccess, RowState, Value};
+use pgrx::pg_sys;
+
+use super::directory::GroupEntry;
+use super::group_cache::{self, Memory};
+use super::open_group::check_counts;
+use super::view::{RowDatums, Wanted};
+use crate::errors::ColdError;
+use crate::types::{TableLayout, datum_of};
+
+/// A column of a group, ready for its rows.
+struct ColumnAccess {
+    access: RowAccess,
+    state: RefCell<RowState>,
+    /// What of it is counted as memory of the group.
+    counted_bytes: Cell<usize>,
+}
+
+impl ColumnAccess {
+    /// Counts what a read has left.
+    fn count(&self, state: &RowState, memory: &Memory) {
+        let now = size_of::<Self>() + self.access.memory_bytes() + state.memory_bytes();
+        memory.replace(self.counted_bytes.replace(now), now);
+    }
+}
+
+/// A stored row group of which single rows are read.
+pub struct GroupAccess {
+    value_id: u32,
+    layout: GroupLayout,
+    pieces: RefCell<PieceMap>,
+    columns: Box<[OnceCell<Box<ColumnAccess>>]>,
+    memory: Memory,
+}
+
+/// The cold store of a table, opened when it is first asked for.
+pub struct LazyStore<'a> {
+    table: pg_sys::Relation,
+    given: Option<&'a ColdStore>,
+    opened: OnceCell<Option<ColdStore>>,
+}
+
+impl<'a> LazyStore<'a> {
+    /// # Safety
+    /// `table` is open, and locked for reading, as long as this is.
+    pub unsafe fn of(table: pg_sys::Relation) -> LazyStore<'a> {
+        LazyStore {
+            table,
+            given: None,
+            opened: OnceCell::new(),
+        }
+    }
+
+    pub fn get(&self) -> Result<&ColdStore, ColdError> {
+        if let Some(store) = self.given {
+            return Ok(store);
+        }
+        // SAFETY: by the contract of `of`.
+        let open = || unsafe { ColdStore::open(self.table, pg_sys::AccessShareLock) };
+        let opened = self.opened.get_or_init(open).as_ref();
+        opened.ok_or(ColdError::DamagedDirectory { group: u32::MAX })
+    }
+}
+
+impl<'a> From<&'a ColdStore> for LazyStore<'a> {
+    fn from(store: &'a ColdStore) -> Self {
+        LazyStore {
+            table: std::ptr::null_mut(),
+            given: Some(store),
+            opened: OnceCell::new(),
+        }
+    }
+}
+
+/// The bytes of one group while a row of it is read. Holds the page that was read last.
+struct GroupBytes<'a> {
+    store: &'a LazyStore<'a>,
+    value_id: u32,
+    pieces: &'a RefCell<PieceMap>,
+    reader: OnceCell<ValueReader<'a>>,
+}
+
+impl<'a> GroupBytes<'a> {
+    fn of(store: &'a LazyStore<'a>, value_id: u32, pieces: &'a RefCell<PieceMap>) -> Self {
+        GroupBytes {
+            store,
+            value_id,
+            pieces,
+            reader: OnceCell::new(),
+        }
+    }
+
+    fn reader(&self) -> Result<&ValueReader<'a>, ColdError> {
+        if let Some(reader) = self.reader.get() {
+            return Ok(reader);
+        }
+        let reader = self.store.get()?.value(self.value_id, self.pieces);
+        Ok(self.reader.get_or_init(|| reader))
+    }
+}
+
+impl ByteSource for GroupBytes<'_> {
+    type Error = ColdError;
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ColdError> {
+        Ok(self.reader()?.read(offset, into)?)
+    }
+}
+
+thread_local! {
+    /// Pages this backend had read when the row before was begun.
+    static READ_BEFORE: Cell<i64> = const { Cell::new(0) };
+    static RANGES: RefCell<Vec<Range<u64>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Whether pages had to be read from disk since the last row was begun: then those of this one may be there, too.
+fn pages_are_cold() -> bool {
+    blocks_read() != READ_BEFORE.get()
+}
+
+/// The longest footer that is asked for as a whole when pages are cold.
+const FOOTER_AHEAD_BYTES: u64 = 64 << 10;
+
+impl GroupAccess {
+    /// Reads and checks header and column table.
+    pub fn open(store: &ColdStore, entry: &GroupEntry) -> Result<GroupAccess, ColdError> {
+        let pieces = RefCell::new(PieceMap::starting_at(entry.first_block));
+        let layout = {
+            let store = LazyStore::from(store);
+            let bytes = GroupBytes::of(&store, entry.value_id, &pieces);
+            if pages_are_cold() {
+                let ahead = u64::from(entry.footer_bytes).min(FOOTER_AHEAD_BYTES);
+                bytes.reader()?.prefetch(std::slice::from_ref(&(0..ahead)));
+            }
+            GroupLayout::read(&bytes)?
+        };
+        check_counts(entry, layout.row_count(), layout.body_len())?;
+        let mut columns = Vec::new();
+        columns.resize_with(layout.column_count(), OnceCell::new);
+        let memory = Memory::default();
+        memory.add(size_of::<GroupAccess>() + layout.memory_bytes());
+        memory.add(columns.len() * size_of::<OnceCell<Box<ColumnAccess>>>());
+        Ok(GroupAccess {
+            value_id: entry.value_id,
+            layout,
+            pieces,
+            columns: columns.into_boxed_slice(),
+            memory,
+        })
+    }
+
+    /// Columns stored; a table that has more got them later (ADD COLUMN).
+    pub fn column_count(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// The memory that the group holds.
+    pub(super) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    fn bytes<'a>(&'a self, store: &'a LazyStore<'a>) -> GroupBytes<'a> {
+        GroupBytes::of(store, self.value_id, &self.pieces)
+    }
+
+    fn column(&self, column: usize, bytes: &GroupBytes<'_>) -> Result<&ColumnAccess, ColdError> {
+        if let Some(known) = self.columns[column].get() {
+            return Ok(known);
+        }
+        let access = self.layout.row_access(column, bytes)?;
+        let column = self.columns[column].get_or_init(|| {
+            Box::new(ColumnAccess {
+                access,
+                state: RefCell::default(),
+                counted_bytes: Cell::new(0),
+            })
+        });
+        Ok(column)
+    }
+
+    /// Asks for the pages of the row's wanted columns, if pages are cold.
+    fn prefetch(
+        &self,
+        bytes: &GroupBytes<'_>,
+        position: u32,
+        wanted: &Wanted,
+    ) -> Result<(), ColdError> {
+        if !pages_are_cold() {
+            return Ok(());
+        }
+        RANGES.with_borrow_mut(|ranges| {
+            ranges.clear();
+            for column in (0..self.columns.len()).filter(|&column| wanted.contains(column)) {
+                let access = &self.column(column, bytes)?.access;
+                access.ranges(position, ranges);
+            }
+            bytes.reader()?.prefetch(ranges);
+            Ok(())
+        })
+    }
+
+    /// Writes the wanted values of a row into `out`; attributes that the group does not store get their missing value,
+    /// unwanted ones are NULL. Datums live in the current memory context.
+    ///
+    /// # Safety
+    /// `out` has one entry per attribute of `layout`; `desc` is its descriptor; `store` is the group's.
+    pub unsafe fn fill(
+        &self,
+        store: &LazyStore<'_>,
+        position: u32,
+        layout: &TableLayout,
+        desc: pg_sys::TupleDesc,
+        wanted: &Wanted,
+        out: &mut RowDatums,
+    ) -> Result<(), ColdError> {
+        let bytes = self.bytes(store);
+        self.prefetch(&bytes, position, wanted)?;
+        READ_BEFORE.set(blocks_read());
+        for (i, attribute) in layout.attributes.iter().enumerate() {
+            if attribute.dropped || !wanted.contains(i) {
+                out.set_null(i);
+                continue;
+            }
+            if i >= self.columns.len() {
+                // SAFETY: as for this function.
+                unsafe { out.set_missing(desc, i) };
+                continue;
+            }
+            self.with_value(&bytes, i, position, |value| match value {
+                None => out.set_null(i),
+                // SAFETY: allocated in the current context.
+                Some(value) => out.set(i, unsafe { datum_of(value, attribute) }),
+            })?;
+        }
+        group_cache::trim();
+        Ok(())
+    }
+
+    /// Gives up the blocks that were decoded.
+    pub(super) fn drop_blocks(&self) {
+        for column in self.columns.iter().filter_map(OnceCell::get) {
+            let mut state = column.state.borrow_mut();
+            state.reset();
+            column.count(&state, &self.memory);
+        }
+    }
+
+    /// Shows one value of a row of a stored column; `None` is NULL.
+    pub fn show<R>(
+        &self,
+        store: &LazyStore<'_>,
+        column: usize,
+        position: u32,
+        look: impl FnOnce(Option<Value<'_>>) -> R,
+    ) -> Result<R, ColdError> {
+        self.with_value(&self.bytes(store), column, position, look)
+    }
+
+    fn with_value<R>(
+        &self,
+        bytes: &GroupBytes<'_>,
+        column: usize,
+        position: u32,
+        look: impl FnOnce(Option<Value<'_>>) -> R,
+    ) -> Result<R, ColdError> {
+        let column = self.column(column, bytes)?;
+        let mut state = column.state.borrow_mut();
+        let result = look(column.access.value(position, bytes, &mut state)?);
+        column.count(&state, &self.memory);
+        Ok(result)
+    }
+}
