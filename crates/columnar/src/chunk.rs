@@ -167,7 +167,7 @@ impl Chunk {
             && match &self.inner.form {
                 Form::AllNull => true,
                 Form::Array(array) => array.is::<Constant>(),
-                Form::Numeric(_) => false,
+                Form::Numeric(_) | Form::Frames(_) => false,
             };
         Ok(match is_constant {
             true => RowColumn::constant(self.decode_range(0..1)?),
@@ -188,6 +188,7 @@ impl Chunk {
                 let array = slice(array, &rows)?;
                 Column::from_array(self.inner.ty, array)
             }
+            Form::Frames(frames) => Column::from_bytes(self.inner.ty, frames.decode(rows)?),
             Form::Numeric(parts) => {
                 let select = |array: &ArrayRef| slice(array, &rows);
                 let position = |row: u32| {
@@ -215,6 +216,7 @@ impl Chunk {
         match &self.inner.form {
             Form::AllNull => Column::all_null(self.inner.ty, rows.len()),
             Form::Array(array) => Column::from_array(self.inner.ty, select(array)?),
+            Form::Frames(frames) => Column::from_bytes(self.inner.ty, frames.take(rows)?),
             Form::Numeric(parts) => {
                 let position = |row: u32| rows.binary_search(&row).ok().map(|at| at as u32);
                 decode_numeric(parts, select, position).map(Column::Numeric)
@@ -229,6 +231,10 @@ impl Chunk {
     /// As [`decode`](Self::decode), and [`ColumnarError::OutOfRange`].
     pub fn value(&self, row: usize) -> Result<Option<OwnedValue>, ColumnarError> {
         self.check(&(row..row + 1))?;
+        if let Form::Frames(_) = &self.inner.form {
+            let column = self.decode_range(row..row + 1)?;
+            return Ok(column.value(0).map(OwnedValue::from));
+        }
         value_at(&self.inner.form, self.inner.ty, row)
     }
 

@@ -10,16 +10,18 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
+use vortex_array::arrays::PrimitiveArray;
 use vortex_array::buffer::BufferHandle;
 use vortex_array::dtype::DType;
 use vortex_array::serde::ArrayChildren;
 use vortex_array::session::ArraySessionExt;
-use vortex_array::{ArrayDeserialization, ArrayRef, ExecutionCtx, VortexSessionExecute};
+use vortex_array::validity::Validity;
+use vortex_array::{ArrayDeserialization, ArrayRef, ExecutionCtx, IntoArray, VortexSessionExecute};
 use vortex_btrblocks::schemes::{binary, float, integer, string, temporal};
 use vortex_btrblocks::{
     BtrBlocksCompressor, BtrBlocksCompressorBuilder, CompressionSession, SchemeExt, SchemeId,
 };
-use vortex_buffer::{Alignment, ByteBuffer};
+use vortex_buffer::{Alignment, Buffer, ByteBuffer};
 use vortex_edition::declarations::core::CORE_2026_08_3;
 use vortex_edition::{EDITION_DECLARATIONS, EDITION_FAMILIES, EditionSessionExt};
 use vortex_error::{VortexError, VortexResult, vortex_bail, vortex_ensure, vortex_err};
@@ -27,6 +29,8 @@ use vortex_session::VortexSession;
 use vortex_session::registry::Id;
 
 use crate::error::ColumnarError;
+use crate::frames::NewFrames;
+use crate::layout::wire::put_varint;
 use crate::nodes::{Encoding, NodeRef, NodeTable};
 use crate::types::Effort;
 
@@ -136,17 +140,21 @@ pub(crate) struct Plan {
     pub(crate) repetitive: bool,
 }
 
+fn compressors(effort: Effort) -> &'static Compressors {
+    match effort {
+        Effort::Fast => &FAST,
+        Effort::Default => &DEFAULT,
+        Effort::Best => &BEST,
+    }
+}
+
 /// Compresses an array and appends what came out to a chunk.
 pub(crate) fn compress(
     array: &ArrayRef,
     plan: Plan,
     chunk: &mut ChunkWriter<'_>,
 ) -> Result<(), ColumnarError> {
-    let compressors: &Compressors = match plan.effort {
-        Effort::Fast => &FAST,
-        Effort::Default => &DEFAULT,
-        Effort::Best => &BEST,
-    };
+    let compressors = compressors(plan.effort);
     let compressor = match plan.repetitive {
         true => &compressors.repetitive,
         false => &compressors.distinct,
@@ -192,7 +200,47 @@ impl<'a> ChunkWriter<'a> {
         (self.start as u64..self.body.len() as u64, self.nodes)
     }
 
-    fn mark(&self) -> (usize, usize) {
+    /// Bytes of the chunk so far.
+    pub(crate) fn len(&self) -> usize {
+        self.body.len() - self.start
+    }
+
+    /// Writes frames, in the place of what was written since `mark`.
+    pub(crate) fn replace_by_frames(
+        &mut self,
+        mark: (usize, usize),
+        frames: NewFrames,
+        validity: Option<ArrayRef>,
+        effort: Effort,
+    ) -> Result<(), ColumnarError> {
+        self.reset(mark);
+        let written = guarded(|| {
+            let mut metadata = Vec::new();
+            put_varint(&mut metadata, frames.row_ends.len() as u64);
+            let node = self.nodes.begin(Encoding::Frames, &metadata, None);
+            self.add_part(&frames.dictionary, 1)?;
+            self.add_part(&frames.data, 1)?;
+            let plain = |values: Vec<u32>| {
+                PrimitiveArray::new(Buffer::from(values), Validity::NonNullable).into_array()
+            };
+            let compressor = &compressors(effort).distinct;
+            for values in [frames.row_ends, frames.data_ends, frames.lengths] {
+                let compressed = compressor.compress(&plain(values), &mut context())?;
+                self.add(&compressed)?;
+            }
+            let child_count = 3 + usize::from(validity.is_some());
+            if let Some(validity) = validity {
+                self.add(&validity)?;
+            }
+            self.nodes.end(node, child_count);
+            Ok(())
+        });
+        written.map_err(|error| ColumnarError::Encode {
+            detail: error.to_string(),
+        })
+    }
+
+    pub(crate) fn mark(&self) -> (usize, usize) {
         (self.body.len(), self.nodes.node_count())
     }
 

@@ -165,6 +165,25 @@ impl Column {
     }
 }
 
+impl Column {
+    /// A column of strings.
+    pub(crate) fn from_bytes(
+        ty: ColumnType,
+        values: BinaryViewArray,
+    ) -> Result<Self, ColumnarError> {
+        Ok(match ty {
+            ColumnType::Text => {
+                let (views, buffers, nulls) = values.into_parts();
+                let texts = StringViewArray::try_new(views, buffers, nulls)
+                    .map_err(|error| ColumnarError::corrupt(error.to_string()))?;
+                Self::Text(texts)
+            }
+            ColumnType::Fixed { len } => Self::Fixed(fixed(len, &values)?),
+            _ => Self::Bytes(values),
+        })
+    }
+}
+
 /// A column decoded to read single rows of: where all rows are the same, one stands for all.
 #[derive(Clone, Debug)]
 pub struct RowColumn {

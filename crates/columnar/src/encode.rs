@@ -13,12 +13,16 @@ use crate::builder::{
 };
 use crate::codec::{self, ChunkWriter, Plan};
 use crate::error::ColumnarError;
+use crate::frames::NewFrames;
 use crate::layout::{self, ChunkLayout, NewColumn, NumericLayout};
 use crate::types::{ColumnType, Effort};
 use crate::{MAX_ROWS, stats};
 
 /// Most bytes of text or bytes in one chunk: Vortex and Arrow address them with 32 bits.
 const MAX_CHUNK_BYTES: usize = i32::MAX as usize;
+
+/// Chunks smaller than this are not worth a decompression for each row.
+const MIN_FRAMED_BYTES: usize = 1 << 10;
 
 /// An encoded row group. It is stored as `footer || body`.
 #[derive(Clone, Debug)]
@@ -88,8 +92,16 @@ fn encode_column(
     let repetitive = distinct <= (row_count - null_count) / 2 || null_count > row_count / 2;
     let plan = Plan { effort, repetitive };
     let mut chunk = ChunkWriter::new(body);
+    let mark = chunk.mark();
     for array in &arrays {
         codec::compress(array, plan, &mut chunk)?;
+    }
+    if let Some(frames) = frames(column, effort, chunk.len(), arrays.len())? {
+        let validity = match validity_of(column.validity()) {
+            Validity::Array(valid) => Some(valid),
+            _ => None,
+        };
+        chunk.replace_by_frames(mark, frames, validity, effort)?;
     }
     let (chunk, mut nodes) = chunk.finish();
     if let ColumnBuilder::Numeric(builder) = column {
@@ -109,6 +121,37 @@ fn encode_column(
         zones: stats.zones,
         nodes,
     })
+}
+
+/// The rows of a column of strings in frames, if that is much smaller than the `other_bytes`
+/// that other encodings need: a row costs a frame then.
+fn frames(
+    column: &ColumnBuilder,
+    effort: Effort,
+    other_bytes: usize,
+    array_count: usize,
+) -> Result<Option<NewFrames>, ColumnarError> {
+    let gain_percent = match (column, effort) {
+        (_, Effort::Fast) => return Ok(None),
+        (ColumnBuilder::Bytes(_), Effort::Default) => 30,
+        // Text and fixed values are often keys, which are read one by one.
+        (_, Effort::Default) => return Ok(None),
+        (_, Effort::Best) => 10,
+    };
+    let builder = match column {
+        ColumnBuilder::Text(b) | ColumnBuilder::Bytes(b) | ColumnBuilder::Fixed(_, b) => b,
+        _ => return Ok(None),
+    };
+    if array_count == 0 || other_bytes < MIN_FRAMED_BYTES {
+        return Ok(None);
+    }
+    let frames = NewFrames::compress(&builder.data, &builder.ends, effort).map_err(|error| {
+        ColumnarError::Encode {
+            detail: error.to_string(),
+        }
+    })?;
+    let pays = frames.stored_bytes() * 100 <= other_bytes * (100 - gain_percent);
+    Ok(pays.then_some(frames))
 }
 
 fn arrays_of(column: &ColumnBuilder) -> Result<(ChunkLayout, Vec<ArrayRef>), ColumnarError> {

@@ -50,6 +50,13 @@ pub(crate) fn filter(
         }
         Form::Array(array) => slice(array, &rows)?,
         Form::Numeric(parts) => slice(&parts.low, &rows)?,
+        Form::Frames(frames) => {
+            return match predicate {
+                Predicate::IsNotNull => frames.valid_rows(rows),
+                Predicate::IsNull => frames.valid_rows(rows).map(|valid| !&valid),
+                _ => on_decoded(chunk, predicate, rows),
+            };
+        }
     };
     match predicate {
         Predicate::IsNotNull => valid_rows(&array),

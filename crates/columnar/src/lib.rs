@@ -39,6 +39,7 @@ mod distinct;
 mod encode;
 mod error;
 mod filter;
+mod frames;
 mod layout;
 mod nodes;
 mod numeric;

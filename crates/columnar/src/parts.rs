@@ -11,8 +11,9 @@ use crate::codec;
 use crate::column::{bytes, numbers};
 use crate::encode::dtype_of;
 use crate::error::ColumnarError;
+use crate::frames::Frames;
 use crate::layout::{ChunkLayout, ColumnMeta, NumericLayout};
-use crate::nodes::NodeRef;
+use crate::nodes::{Encoding, NodeRef};
 use crate::numeric::{NumericColumn, NumericDigits, NumericScales, join};
 use crate::select;
 use crate::types::ColumnType;
@@ -23,6 +24,7 @@ pub(crate) enum Form {
     AllNull,
     Array(ArrayRef),
     Numeric(NumericParts),
+    Frames(Frames),
 }
 
 /// The arrays of a numeric chunk. Null rows are null in `low` only.
@@ -51,6 +53,10 @@ impl Form {
         };
         Ok(match meta.layout {
             ChunkLayout::AllNull => Self::AllNull,
+            ChunkLayout::Array if trees.is_of_frames() => {
+                is_of_strings(meta.ty)?;
+                Self::Frames(trees.open_frames(row_count)?)
+            }
             ChunkLayout::Array => {
                 Self::Array(trees.open(&dtype_of(meta.ty, nullability), row_count)?)
             }
@@ -65,11 +71,19 @@ impl Form {
         match self {
             Self::AllNull => 0,
             Self::Array(array) => array.depth_first_traversal().count(),
+            Self::Frames(_) => 4,
             Self::Numeric(parts) => parts
                 .arrays()
                 .map(|array| array.depth_first_traversal().count())
                 .sum(),
         }
+    }
+}
+
+fn is_of_strings(ty: ColumnType) -> Result<(), ColumnarError> {
+    match ty {
+        ColumnType::Text | ColumnType::Bytes | ColumnType::Fixed { .. } => Ok(()),
+        _ => Err(ColumnarError::corrupt("frames do not fit the column type")),
     }
 }
 
@@ -88,6 +102,19 @@ impl Trees<'_> {
             .next()
             .ok_or_else(|| ColumnarError::corrupt("a tree of nodes is missing"))?;
         codec::rebuild(node, self.bytes, 0, dtype, row_count)
+    }
+
+    fn is_of_frames(&self) -> bool {
+        let first = self.roots.as_slice().first();
+        first.is_some_and(|node| node.encoding() == Encoding::Frames)
+    }
+
+    fn open_frames(&mut self, row_count: usize) -> Result<Frames, ColumnarError> {
+        let node = self
+            .roots
+            .next()
+            .ok_or_else(|| ColumnarError::corrupt("a tree of nodes is missing"))?;
+        Frames::open(node, self.bytes, row_count)
     }
 
     fn open_numeric(

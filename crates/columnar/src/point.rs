@@ -20,6 +20,9 @@ pub(crate) fn value_at(
     match form {
         Form::AllNull => Ok(None),
         Form::Array(array) => value_of(scalar_at(array, row)?, ty),
+        Form::Frames(_) => Err(ColumnarError::corrupt(
+            "frames are decoded, not looked into",
+        )),
         Form::Numeric(parts) => Ok(numeric_at(parts, row)?.map(OwnedValue::Numeric)),
     }
 }

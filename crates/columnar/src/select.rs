@@ -8,7 +8,6 @@ use vortex_array::{ArrayRef, IntoArray};
 use vortex_buffer::Buffer;
 use vortex_error::VortexResult;
 use vortex_pco::Pco;
-use vortex_zstd::Zstd;
 
 /// Selected rows at most this far apart are decoded together where single rows are dear.
 const CLUSTER_GAP: u32 = 512;
@@ -19,7 +18,7 @@ const CLUSTER_GAP: u32 = 512;
 /// so only the slices around the rows are taken from them.
 pub(crate) fn take(array: &ArrayRef, rows: &[u32]) -> VortexResult<ArrayRef> {
     let clusters = clusters(rows);
-    if !(array.is::<Zstd>() || array.is::<Pco>()) || clusters.len() < 2 && rows.len() > 1 {
+    if !array.is::<Pco>() || clusters.len() < 2 && rows.len() > 1 {
         return array.take(indexes(rows.iter().copied()));
     }
     let pieces = clusters

@@ -73,6 +73,8 @@ fn quietly(run: impl FnOnce()) {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
     std::panic::set_hook(hook);
     if let Err(payload) = result {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        eprintln!("{}", text.unwrap_or("a panic without text"));
         std::panic::resume_unwind(payload);
     }
 }

@@ -16,6 +16,7 @@
 //! Invariant: bytes are untrusted. A plan checks lengths of parts against rows; positions and
 //! lengths that are read are checked where they are used; the code is safe Rust.
 
+mod frames;
 pub(crate) mod metadata;
 mod packed;
 mod plan;

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use vortex_alp::{ALPFloat, Exponents};
 use vortex_array::dtype::{DType, Nullability, PType};
 
+use super::frames::Frames;
 use super::metadata::{
     self, AlpMetadata, AlpRdMetadata, DictMetadata, Native, OnPairMetadata, PackedMetadata,
     PatchesMetadata, RunsMetadata, Single, single,
@@ -17,6 +18,7 @@ use super::strings::{self, Constant, Dict, Fsst, OnPair, SparseRows, Strings, Vi
 use super::whole::Whole;
 use crate::codec::CHUNK_ALIGNMENT;
 use crate::error::ColumnarError;
+use crate::frames::frame_count;
 use crate::layout::wire::ensure;
 use crate::nodes::{Encoding, NodeRef, validity_child};
 
@@ -403,6 +405,21 @@ impl Planner<'_> {
                     codes: self.scalars(child(node, 0)?, dict.codes, len)?,
                     words: self.strings(child(node, 1)?, is_text, dict.word_count)?,
                     known: (0..known).map(|_| OnceLock::new()).collect(),
+                }))
+            }
+            Encoding::Frames => {
+                let count = frame_count(node.metadata())?;
+                let u32s = Native::Unsigned(4);
+                Strings::Frames(Box::new(Frames {
+                    dictionary: self.part(node, 0)?,
+                    data: self.part(node, 1)?,
+                    row_ends: self.sorted(child(node, 0)?, u32s, count)?,
+                    data_ends: self.scalars(child(node, 1)?, u32s, count)?,
+                    lengths: self.scalars(child(node, 2)?, u32s, len)?,
+                    validity: self.validity(node, len)?,
+                    len: len32,
+                    slot: self.slot(),
+                    prepared: OnceLock::new(),
                 }))
             }
             Encoding::RunEnd => {

@@ -34,14 +34,14 @@ macro_rules! each_width {
     };
 }
 
-impl Values {
-    pub(super) fn len(&self) -> usize {
-        each_width!(self, values => values.len())
-    }
+fn widened(value: impl Word) -> u64 {
+    value.into()
+}
 
+impl Values {
     #[inline]
     pub(super) fn get(&self, at: usize) -> Option<u64> {
-        each_width!(self, values => values.get(at).map(|&value| value.into()))
+        each_width!(self, values => values.get(at).copied().map(widened))
     }
 
     pub(super) fn set(&mut self, at: usize, value: u64) {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use super::frames::Frames;
 use super::metadata::{Single, single};
 use super::reading::{Reading, outside};
 use super::scalars::{
@@ -23,6 +24,7 @@ pub(super) enum Strings {
     Fsst(Box<Fsst>),
     OnPair(Box<OnPair>),
     Dict(Box<Dict>),
+    Frames(Box<Frames>),
     Runs {
         runs: Runs,
         values: Box<Strings>,
@@ -91,8 +93,11 @@ pub(super) struct Dict {
     pub(super) codes: Scalars,
     pub(super) words: Strings,
     /// Words of a small dictionary that were read already.
-    pub(super) known: Box<[OnceLock<Option<Box<[u8]>>>]>,
+    pub(super) known: Box<[OnceLock<Word>]>,
 }
+
+/// A word of a dictionary, or null.
+pub(super) type Word = Option<Box<[u8]>>;
 
 /// Which rows of a sparse node have a value of their own, and what the others have.
 #[derive(Debug)]
@@ -157,6 +162,7 @@ impl Strings {
             Self::Fsst(fsst) => fsst.get(row, reading, out),
             Self::OnPair(onpair) => onpair.get(row, reading, out),
             Self::Dict(dict) => dict.get(row, reading, out),
+            Self::Frames(frames) => frames.get(row, reading, out),
             Self::Runs { runs, values } => {
                 let run = runs.find(row, reading)?;
                 values.get(run, reading, out)
@@ -203,6 +209,7 @@ impl Strings {
                 onpair.code_offsets.ranges(row, out);
             }
             Self::Dict(dict) => dict.codes.ranges(row, out),
+            Self::Frames(frames) => frames.ranges(row, out),
             Self::Runs { runs, .. } => runs.ranges(out),
             Self::Sparse { rows, .. } => rows.at.ranges(out),
             Self::Masked { child, validity } => {
