@@ -23,6 +23,7 @@
 //!             ──> shared_memory      areas that all processes share
 //!             ──> malloc             freed memory kept for the next row group
 //!             ──> memory             small allocations
+//!             ──> needed_columns     which columns of a row a scan is asked for
 //!             ──> proc_flags         what this process is to others
 //!             ──> recovery_conflict  what standbys must resolve before they replay a change
 //!             ──> ffi                functions pgrx does not bind
@@ -43,6 +44,7 @@ pub mod hot;
 pub mod io_cost;
 pub mod malloc;
 pub mod memory;
+pub mod needed_columns;
 pub mod predicate;
 pub mod proc_flags;
 pub mod recovery_conflict;

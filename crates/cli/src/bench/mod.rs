@@ -10,6 +10,8 @@
 //!   tpcb         pgbench's TPC-B on tables that are cold at first
 //!   compaction   rows moved per second, and the longest wait of a writer beside it
 //!   memory       peak of a backend that loads 50 columns of wide text
+//!   everyday     rows, ranges, lists, joins, changes by key; wide rows, documents, partitions
+//!   sysbench     its OLTP scripts on tables that are cold at first
 //!   duckdb       the same table and questions in a Python process of its own
 //!   figure       a measurement of each engine, its goal, its verdict;  report  table and JSON
 //! ```
@@ -25,12 +27,14 @@
 mod changes;
 mod compaction;
 mod duckdb;
+mod everyday;
 mod figure;
 mod memory;
 mod points;
 mod queries;
 mod report;
 mod statement;
+mod sysbench;
 mod table;
 mod tpcb;
 mod writes;
@@ -90,6 +94,10 @@ pub enum Part {
     Compaction,
     /// Peak memory of a load
     Memory,
+    /// Everyday statements on tables larger than any cache of a session
+    Everyday,
+    /// sysbench's OLTP scripts, where it is installed
+    Sysbench,
 }
 
 impl Options {
@@ -209,6 +217,12 @@ fn measure(
     }
     if options.wants(Part::Memory) {
         figures.extend(memory::measure(cluster, client, options)?);
+    }
+    if options.wants(Part::Everyday) {
+        figures.extend(everyday::measure(client, options)?);
+    }
+    if options.wants(Part::Sysbench) {
+        figures.extend(sysbench::measure(cluster, client, options)?);
     }
     Ok(figures)
 }

@@ -1,0 +1,132 @@
+//! Which columns of a row a scan is asked for.
+//!
+//! An access method is told a slot to fill, but not which of its columns anything reads. Heap
+//! does not care, since a tuple comes whole; a cold row is put together column by column. When
+//! the executor has started a query, the plan is walked once, and each index scan and bitmap
+//! scan of a table of ours gets the set of columns that it or its parents read, named by the
+//! slot that the scan fills:
+//!
+//! ```text
+//!   ExecutorStart ──> plan: columns that each scan's output, quals and rechecks read
+//!                       └──> registry: slot ──> columns        (only if some column is not read)
+//!   index_fetch_tuple(slot), scan_bitmap_next_tuple(slot) ──> of_slot(slot)
+//! ```
+//!
+//! So plans stay PostgreSQL's own index, index-only and bitmap scans, with their orders, keys,
+//! marks and parallel workers; an index-only scan reads no column of a row whose visibility it
+//! asks for (docs/decisions/0022).
+//!
+//! Invariants
+//! - A slot that is not registered wants every column. Slots outside of a scan's own (those of
+//!   EvalPlanQual, of triggers, of row locks, of constraint checks) never are.
+//! - A registration ends with the memory context of its query, in which the slot lives: the
+//!   context's reset callback removes it, after an error as well. So an address that is used
+//!   again never inherits columns.
+//! - A column that is left out is NULL in the slot's tuple; no expression of the plan reads it.
+
+mod plan;
+
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+use std::rc::Rc;
+
+use pgrx::{pg_guard, pg_sys};
+use rustc_hash::FxHashMap;
+
+use crate::ffi::unguarded;
+use crate::memory::allocate_in;
+
+/// One flag per attribute of the table: whether anything reads it.
+pub type Columns = Rc<[bool]>;
+
+struct Registration {
+    query: usize,
+    columns: Columns,
+}
+
+thread_local! {
+    static SLOTS: RefCell<FxHashMap<usize, Registration>> = RefCell::default();
+    static LAST_QUERY: Cell<usize> = const { Cell::new(0) };
+}
+
+static mut PREVIOUS_HOOK: pg_sys::ExecutorStart_hook_type = None;
+static mut IS_OURS: Option<unsafe fn(pg_sys::Relation) -> bool> = None;
+
+/// Chains the executor's hook. `is_ours` tells whether a table's rows are put together column by column.
+///
+/// # Safety
+/// Called once, while the library is loaded; `is_ours` may be called with any open relation.
+pub unsafe fn install(is_ours: unsafe fn(pg_sys::Relation) -> bool) {
+    // SAFETY: nothing else runs in the process yet.
+    unsafe {
+        IS_OURS = Some(is_ours);
+        PREVIOUS_HOOK = pg_sys::ExecutorStart_hook;
+        pg_sys::ExecutorStart_hook = Some(executor_start);
+    }
+}
+
+/// The columns that are read of the rows in a slot; `None` if all may be.
+#[inline]
+pub fn of_slot(slot: *mut pg_sys::TupleTableSlot) -> Option<Columns> {
+    SLOTS.with_borrow(|slots| {
+        let registration = slots.get(&(slot as usize))?;
+        Some(Rc::clone(&registration.columns))
+    })
+}
+
+/// Not guarded, see [`unguarded`].
+unsafe extern "C-unwind" fn executor_start(query: *mut pg_sys::QueryDesc, flags: i32) {
+    // SAFETY: arguments are handed on as they came, to exactly one successor; this frame owns
+    // nothing.
+    unsafe {
+        match PREVIOUS_HOOK {
+            Some(previous) => previous(query, flags),
+            None => unguarded::standard_ExecutorStart(query, flags),
+        }
+        if flags & pg_sys::EXEC_FLAG_EXPLAIN_ONLY as i32 == 0 {
+            register(query);
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn register(query: *mut pg_sys::QueryDesc) {
+    // SAFETY: the executor has started the query: its plan state and its memory context exist.
+    unsafe {
+        let is_ours = IS_OURS.unwrap_unchecked();
+        let mut found = plan::Scans::new((*query).plannedstmt, is_ours);
+        found.visit((*query).planstate, &plan::Outputs::All);
+        if found.scans.is_empty() {
+            return;
+        }
+        let number = LAST_QUERY.get() + 1;
+        LAST_QUERY.set(number);
+        let context = (*(*query).estate).es_query_cxt;
+        let callback = allocate_in(context, size_of::<pg_sys::MemoryContextCallback>())
+            .cast::<pg_sys::MemoryContextCallback>();
+        (*callback).func = Some(forget);
+        (*callback).arg = number as *mut c_void;
+        (*callback).next = std::ptr::null_mut();
+        pg_sys::MemoryContextRegisterResetCallback(context, callback);
+        SLOTS.with_borrow_mut(|slots| {
+            for scan in found.scans {
+                let registration = Registration {
+                    query: number,
+                    columns: scan.columns.into(),
+                };
+                slots.insert(scan.slot as usize, registration);
+            }
+        });
+    }
+}
+
+/// The query's memory goes, its slots with it. Raises nothing.
+unsafe extern "C-unwind" fn forget(query: *mut c_void) {
+    let query = query as usize;
+    // A process that ends may have torn the registry down already.
+    let _ = SLOTS.try_with(|slots| {
+        if let Ok(mut slots) = slots.try_borrow_mut() {
+            slots.retain(|_, registration| registration.query != query);
+        }
+    });
+}

@@ -1,0 +1,266 @@
+//! Walking a started plan from its root to the scans, with the columns that parents read.
+//!
+//! A scan's target list alone does not tell: the planner often gives a scan all of its table's
+//! columns, because that saves a projection, and its parent reads few of them. So each parent
+//! says which outputs of its child it reads. Node types that are not named here read everything.
+
+use pgrx::{PgList, pg_sys};
+
+/// Outputs of a node that its parent reads.
+pub(super) enum Outputs {
+    All,
+    /// Members are positions in the target list, counted from 1, as `pull_varattnos` has them.
+    Some(Attributes),
+}
+
+/// A set as `pull_varattnos` makes it.
+#[derive(Clone, Copy)]
+pub(super) struct Attributes(*mut pg_sys::Bitmapset);
+
+impl Attributes {
+    fn none() -> Attributes {
+        Attributes(std::ptr::null_mut())
+    }
+
+    /// Adds the variables of a node or a list that carry the index `varno`.
+    ///
+    /// # Safety
+    /// A finished expression, or NULL.
+    unsafe fn pull<T>(&mut self, expression: *mut T, varno: i32) {
+        // SAFETY: as for this function. The set lives in the current memory context.
+        unsafe { pg_sys::pull_varattnos(expression.cast(), varno as pg_sys::Index, &mut self.0) }
+    }
+
+    fn add(&mut self, number: i32) {
+        let member = number - pg_sys::FirstLowInvalidHeapAttributeNumber;
+        // SAFETY: a valid set and a number that is not negative.
+        self.0 = unsafe { pg_sys::bms_add_member(self.0, member) };
+    }
+
+    fn contains(&self, number: i32) -> bool {
+        let member = number - pg_sys::FirstLowInvalidHeapAttributeNumber;
+        // SAFETY: a valid set.
+        unsafe { pg_sys::bms_is_member(member, self.0) }
+    }
+
+    /// Whether a variable stands for the whole row.
+    fn has_whole_row(&self) -> bool {
+        self.contains(0)
+    }
+}
+
+impl Outputs {
+    fn contains(&self, position: i32) -> bool {
+        match self {
+            Outputs::All => true,
+            Outputs::Some(positions) => positions.contains(position),
+        }
+    }
+}
+
+/// A scan that does not read all columns of its rows.
+pub(super) struct Scan {
+    pub(super) slot: *mut pg_sys::TupleTableSlot,
+    pub(super) columns: Vec<bool>,
+}
+
+/// The scans of one plan.
+pub(super) struct Scans {
+    statement: *mut pg_sys::PlannedStmt,
+    is_ours: unsafe fn(pg_sys::Relation) -> bool,
+    pub(super) scans: Vec<Scan>,
+}
+
+impl Scans {
+    pub(super) fn new(
+        statement: *mut pg_sys::PlannedStmt,
+        is_ours: unsafe fn(pg_sys::Relation) -> bool,
+    ) -> Scans {
+        Scans {
+            statement,
+            is_ours,
+            scans: Vec::new(),
+        }
+    }
+
+    /// Looks for scans in a node and below it.
+    ///
+    /// # Safety
+    /// A node of a plan that was started, or NULL.
+    pub(super) unsafe fn visit(&mut self, node: *mut pg_sys::PlanState, outputs: &Outputs) {
+        if node.is_null() {
+            return;
+        }
+        // SAFETY: as for this function; a node's tag tells its type.
+        unsafe {
+            for list in [(*node).initPlan, (*node).subPlan] {
+                for sub in PgList::<pg_sys::SubPlanState>::from_pg(list).iter_ptr() {
+                    self.visit((*sub).planstate, &Outputs::All);
+                }
+            }
+            match (*node).type_ {
+                pg_sys::NodeTag::T_IndexScanState
+                | pg_sys::NodeTag::T_IndexOnlyScanState
+                | pg_sys::NodeTag::T_BitmapHeapScanState => self.note_scan(node.cast(), outputs),
+                pg_sys::NodeTag::T_AppendState => {
+                    let append = node.cast::<pg_sys::AppendState>();
+                    for i in 0..(*append).as_nplans as usize {
+                        self.visit(*(*append).appendplans.add(i), outputs);
+                    }
+                }
+                pg_sys::NodeTag::T_MergeAppendState => {
+                    let append = node.cast::<pg_sys::MergeAppendState>();
+                    for i in 0..(*append).ms_nplans as usize {
+                        self.visit(*(*append).mergeplans.add(i), &Outputs::All);
+                    }
+                }
+                pg_sys::NodeTag::T_SubqueryScanState => {
+                    let scan = node.cast::<pg_sys::SubqueryScanState>();
+                    self.visit((*scan).subplan, &Outputs::All);
+                }
+                pg_sys::NodeTag::T_CustomScanState => {
+                    let children = (*node.cast::<pg_sys::CustomScanState>()).custom_ps;
+                    for child in PgList::<pg_sys::PlanState>::from_pg(children).iter_ptr() {
+                        self.visit(child, &Outputs::All);
+                    }
+                }
+                _ => {}
+            }
+            let plan = (*node).plan;
+            if !(*node).lefttree.is_null() {
+                let read = read_of_child(plan, pg_sys::OUTER_VAR, outputs);
+                self.visit((*node).lefttree, &read);
+            }
+            if !(*node).righttree.is_null() {
+                let read = read_of_child(plan, pg_sys::INNER_VAR, outputs);
+                self.visit((*node).righttree, &read);
+            }
+        }
+    }
+
+    /// Takes a scan down if it is one of a table of ours and leaves columns out.
+    unsafe fn note_scan(&mut self, scan: *mut pg_sys::ScanState, outputs: &Outputs) {
+        // SAFETY: a started scan of a relation, which is open.
+        unsafe {
+            let table = (*scan).ss_currentRelation;
+            if table.is_null() || !(self.is_ours)(table) {
+                return;
+            }
+            let plan = (*scan).ps.plan.cast::<pg_sys::Scan>();
+            let rti = (*plan).scanrelid;
+            if self.is_read_again(table, rti) {
+                return;
+            }
+            let column_count = (*(*table).rd_att).natts as usize;
+            let is_index_only = (*scan).ps.type_ == pg_sys::NodeTag::T_IndexOnlyScanState;
+            let (slot, columns) = if is_index_only {
+                // Rows are only asked for whether they are visible.
+                let slot = (*scan.cast::<pg_sys::IndexOnlyScanState>()).ioss_TableSlot;
+                (slot, vec![false; column_count])
+            } else {
+                let read = read_of_row(plan, rti as i32, outputs);
+                if read.has_whole_row() {
+                    return;
+                }
+                let columns = (1..=column_count as i32).map(|n| read.contains(n));
+                ((*scan).ss_ScanTupleSlot, columns.collect())
+            };
+            if columns.contains(&false) {
+                self.scans.push(Scan { slot, columns });
+            }
+        }
+    }
+
+    /// Whether the statement goes on to read whole rows of this scan, which then had better be
+    /// remembered whole: UPDATE and MERGE form new rows from old ones, triggers see old rows.
+    unsafe fn is_read_again(&self, table: pg_sys::Relation, rti: pg_sys::Index) -> bool {
+        // SAFETY: a finished statement; the relation is open.
+        unsafe {
+            pg_sys::list_member_int((*self.statement).resultRelations, rti as i32)
+                && ((*self.statement).commandType != pg_sys::CmdType::CMD_DELETE
+                    || !(*table).trigdesc.is_null())
+        }
+    }
+}
+
+/// The columns of its table that a scan reads: for the outputs that its parent reads, and for
+/// conditions that it checks on rows.
+unsafe fn read_of_row(plan: *mut pg_sys::Scan, rti: i32, outputs: &Outputs) -> Attributes {
+    let mut read = Attributes::none();
+    // SAFETY: a finished plan whose expressions carry the scan's index.
+    unsafe {
+        let targets = PgList::<pg_sys::TargetEntry>::from_pg((*plan).plan.targetlist);
+        for target in targets.iter_ptr() {
+            if outputs.contains(i32::from((*target).resno)) {
+                read.pull((*target).expr, rti);
+            }
+        }
+        read.pull((*plan).plan.qual, rti);
+        match (*plan).plan.type_ {
+            pg_sys::NodeTag::T_IndexScan => {
+                let scan = plan.cast::<pg_sys::IndexScan>();
+                read.pull((*scan).indexqualorig, rti);
+                read.pull((*scan).indexorderbyorig, rti);
+            }
+            pg_sys::NodeTag::T_BitmapHeapScan => {
+                let scan = plan.cast::<pg_sys::BitmapHeapScan>();
+                read.pull((*scan).bitmapqualorig, rti);
+            }
+            _ => {}
+        }
+    }
+    read
+}
+
+/// The outputs of its child that a node reads. `varno` says which child: OUTER_VAR or INNER_VAR.
+unsafe fn read_of_child(plan: *mut pg_sys::Plan, varno: i32, outputs: &Outputs) -> Outputs {
+    let mut read = Attributes::none();
+    // SAFETY: a finished plan; its tag tells its type.
+    unsafe {
+        match (*plan).type_ {
+            // Hand on their child's rows as they are.
+            pg_sys::NodeTag::T_Limit | pg_sys::NodeTag::T_Material | pg_sys::NodeTag::T_Memoize => {
+                return match outputs {
+                    Outputs::All => Outputs::All,
+                    Outputs::Some(positions) => Outputs::Some(*positions),
+                };
+            }
+            pg_sys::NodeTag::T_NestLoop => {
+                let join = plan.cast::<pg_sys::NestLoop>();
+                read.pull((*join).join.joinqual, varno);
+                let parameters = PgList::<pg_sys::NestLoopParam>::from_pg((*join).nestParams);
+                for parameter in parameters.iter_ptr() {
+                    read.pull((*parameter).paramval, varno);
+                }
+            }
+            pg_sys::NodeTag::T_MergeJoin => {
+                let join = plan.cast::<pg_sys::MergeJoin>();
+                read.pull((*join).join.joinqual, varno);
+                read.pull((*join).mergeclauses, varno);
+            }
+            pg_sys::NodeTag::T_HashJoin => {
+                let join = plan.cast::<pg_sys::HashJoin>();
+                read.pull((*join).join.joinqual, varno);
+                read.pull((*join).hashclauses, varno);
+                read.pull((*join).hashkeys, varno);
+            }
+            pg_sys::NodeTag::T_Agg => {
+                let agg = plan.cast::<pg_sys::Agg>();
+                if !(*agg).chain.is_null() || !(*agg).groupingSets.is_null() {
+                    return Outputs::All;
+                }
+                for i in 0..(*agg).numCols as usize {
+                    read.add(i32::from(*(*agg).grpColIdx.add(i)));
+                }
+            }
+            pg_sys::NodeTag::T_Result => {}
+            _ => return Outputs::All,
+        }
+        read.pull((*plan).targetlist, varno);
+        read.pull((*plan).qual, varno);
+    }
+    if read.has_whole_row() {
+        return Outputs::All;
+    }
+    Outputs::Some(read)
+}

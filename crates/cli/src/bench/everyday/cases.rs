@@ -1,0 +1,366 @@
+//! What people ask of such tables every day, and what howdah may take for it beside heap.
+
+use super::super::figure::{Goal, Unit};
+
+/// Which argument a statement gets.
+#[derive(Clone, Copy)]
+pub(super) enum Argument {
+    None,
+    /// A key of the table; runs of so many keys from it on may be changed by the statement.
+    Key {
+        apart: u64,
+    },
+    /// A list of so many keys.
+    Keys(usize),
+}
+
+pub(super) struct Case {
+    pub(super) title: &'static str,
+    /// `{noise}` and the like stand for tables, `$1` for the argument.
+    pub(super) sql: &'static str,
+    pub(super) argument: Argument,
+    /// Which table's rows the keys are of: the big table's rows are divided by this.
+    pub(super) divisor: u64,
+    /// Statements of one run; their median is the run's figure.
+    pub(super) repeats: u32,
+    pub(super) limit: f64,
+}
+
+impl Case {
+    pub(super) fn goal(&self) -> Goal {
+        Goal::RatioAtMost(self.limit)
+    }
+
+    pub(super) fn unit(&self) -> Unit {
+        match self.repeats {
+            0..10 => Unit::Milliseconds,
+            _ => Unit::Microseconds,
+        }
+    }
+
+    /// The type of the statement's parameter.
+    pub(super) fn parameter(&self) -> &'static str {
+        match self.argument {
+            Argument::None => "",
+            Argument::Key { .. } => "(integer)",
+            Argument::Keys(_) => "(integer[])",
+        }
+    }
+}
+
+const ONE: Argument = Argument::Key { apart: 1 };
+const HUNDRED: Argument = Argument::Key { apart: 100 };
+/// By index.
+const BY_INDEX: f64 = 1.4;
+const INDEX_ONLY: f64 = 1.5;
+const SCAN: f64 = 1.0;
+
+const fn case(
+    title: &'static str,
+    sql: &'static str,
+    argument: Argument,
+    repeats: u32,
+    limit: f64,
+) -> Case {
+    Case {
+        title,
+        sql,
+        argument,
+        divisor: 1,
+        repeats,
+        limit,
+    }
+}
+
+const fn of(divisor: u64, case: Case) -> Case {
+    Case { divisor, ..case }
+}
+
+pub(super) const CASES: [Case; 34] = [
+    case(
+        "one row by key",
+        "SELECT id, k, c, pad FROM {noise} WHERE id = $1",
+        ONE,
+        500,
+        BY_INDEX,
+    ),
+    case(
+        "one column of a row by key",
+        "SELECT c FROM {noise} WHERE id = $1",
+        ONE,
+        500,
+        BY_INDEX,
+    ),
+    case(
+        "rows by secondary index",
+        "SELECT id, k, c FROM {noise} WHERE k = $1",
+        ONE,
+        500,
+        BY_INDEX,
+    ),
+    case(
+        "100 rows by key range",
+        "SELECT id, k, c FROM {noise} WHERE id BETWEEN $1 AND $1 + 99",
+        HUNDRED,
+        200,
+        BY_INDEX,
+    ),
+    case(
+        "sum over 100 keys",
+        "SELECT sum(k) FROM {noise} WHERE id BETWEEN $1 AND $1 + 99",
+        HUNDRED,
+        200,
+        BY_INDEX,
+    ),
+    case(
+        "100 rows, ordered by text",
+        "SELECT c FROM {noise} WHERE id BETWEEN $1 AND $1 + 99 ORDER BY c",
+        HUNDRED,
+        200,
+        BY_INDEX,
+    ),
+    case(
+        "100 rows, distinct text",
+        "SELECT DISTINCT c FROM {noise} WHERE id BETWEEN $1 AND $1 + 99 ORDER BY c",
+        HUNDRED,
+        200,
+        BY_INDEX,
+    ),
+    case(
+        "1,000 keys in a list",
+        "SELECT id, c FROM {noise} WHERE id = ANY ($1)",
+        Argument::Keys(1_000),
+        20,
+        BY_INDEX,
+    ),
+    case(
+        "100 rows by ranges of k",
+        "SELECT id, pad FROM {noise} WHERE k BETWEEN $1 AND $1 + 99",
+        HUNDRED,
+        100,
+        BY_INDEX,
+    ),
+    case(
+        "count over 5 % by key",
+        "SELECT count(*) FROM {noise} WHERE id BETWEEN $1 AND $1 + (SELECT max(id) / 20 FROM {noise})",
+        ONE,
+        5,
+        INDEX_ONLY,
+    ),
+    case(
+        "count over 1 % of k",
+        "SELECT count(*) FROM {noise} WHERE k BETWEEN $1 AND $1 + (SELECT max(k) / 100 FROM {noise})",
+        ONE,
+        5,
+        INDEX_ONLY,
+    ),
+    case(
+        "500 rows joined by key",
+        "SELECT count(*), max(n.c) FROM generate_series($1, $1 + 49900, 100) g JOIN {noise} n ON n.id = g % (SELECT max(id) FROM {noise}) + 1",
+        ONE,
+        20,
+        BY_INDEX,
+    ),
+    case(
+        "newest ten rows",
+        "SELECT id, k FROM {noise} ORDER BY id DESC LIMIT 10",
+        Argument::None,
+        200,
+        SCAN,
+    ),
+    case(
+        "greatest key",
+        "SELECT max(id) FROM {noise}",
+        Argument::None,
+        200,
+        SCAN,
+    ),
+    case(
+        "page of 20 after a key",
+        "SELECT id, k, pad FROM {noise} WHERE id > $1 ORDER BY id LIMIT 20",
+        HUNDRED,
+        200,
+        BY_INDEX,
+    ),
+    case(
+        "LIKE '%x%' over all rows",
+        "SELECT count(*) FROM {noise} WHERE c LIKE '%abcde%'",
+        Argument::None,
+        1,
+        SCAN,
+    ),
+    case(
+        "count and max over all rows",
+        "SELECT count(*), max(k) FROM {noise}",
+        Argument::None,
+        1,
+        SCAN,
+    ),
+    case(
+        "copy out",
+        "COPY (SELECT * FROM {noise} WHERE id < 300000) TO '/dev/null'",
+        Argument::None,
+        1,
+        1.4,
+    ),
+    case(
+        "INSERT with a cold parent",
+        "INSERT INTO {child} (parent) VALUES ($1)",
+        ONE,
+        300,
+        BY_INDEX,
+    ),
+    case(
+        "UPDATE of one row",
+        "UPDATE {noise} SET pad = 'changed' WHERE id = $1",
+        HUNDRED,
+        300,
+        BY_INDEX,
+    ),
+    case(
+        "UPDATE of an indexed column",
+        "UPDATE {noise} SET k = k + 1 WHERE id = $1",
+        HUNDRED,
+        300,
+        BY_INDEX,
+    ),
+    case(
+        "UPDATE of 100 rows",
+        "UPDATE {noise} SET pad = 'changed ' || id WHERE id BETWEEN $1 AND $1 + 99",
+        HUNDRED,
+        50,
+        BY_INDEX,
+    ),
+    case(
+        "DELETE of one row",
+        "DELETE FROM {noise} WHERE id = $1 AND NOT EXISTS (SELECT FROM {child} WHERE parent = $1 LIMIT 1)",
+        HUNDRED,
+        10,
+        BY_INDEX,
+    ),
+    of(
+        20,
+        case(
+            "wide: one row, all columns",
+            "SELECT * FROM {wide} WHERE id = $1",
+            ONE,
+            300,
+            2.0,
+        ),
+    ),
+    of(
+        20,
+        case(
+            "wide: one row, three columns",
+            "SELECT n3, w5, m7 FROM {wide} WHERE id = $1",
+            ONE,
+            300,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        20,
+        case(
+            "wide: 100 rows, three columns",
+            "SELECT sum(n3), max(w5), sum(m7) FROM {wide} WHERE id BETWEEN $1 AND $1 + 99",
+            HUNDRED,
+            200,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        20,
+        case(
+            "document by key",
+            "SELECT doc FROM {document} WHERE id = $1",
+            ONE,
+            300,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        20,
+        case(
+            "field of a document by key",
+            "SELECT doc->'customer'->>'name' FROM {document} WHERE id = $1",
+            ONE,
+            300,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        20,
+        case(
+            "jsonb field over all rows",
+            "SELECT count(*) FROM {document} WHERE doc->>'status' = 'paid'",
+            Argument::None,
+            1,
+            SCAN,
+        ),
+    ),
+    of(
+        10,
+        case(
+            "YCSB: read",
+            "SELECT * FROM {usertable} WHERE ycsb_key = 'user' || lpad(($1::bigint * 7919 % 100000007)::text, 12, '0')",
+            ONE,
+            300,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        10,
+        case(
+            "YCSB: update of one field",
+            "UPDATE {usertable} SET field3 = 'changed' WHERE ycsb_key = 'user' || lpad(($1::bigint * 7919 % 100000007)::text, 12, '0')",
+            HUNDRED,
+            200,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        10,
+        case(
+            "YCSB: scan of 50",
+            "SELECT * FROM {usertable} WHERE ycsb_key >= 'user' || lpad(($1::bigint * 7919 % 100000007)::text, 12, '0') ORDER BY ycsb_key LIMIT 50",
+            ONE,
+            100,
+            BY_INDEX,
+        ),
+    ),
+    case(
+        "200 partitions: count and max",
+        "SELECT count(*), max(v) FROM {part}",
+        Argument::None,
+        10,
+        SCAN,
+    ),
+    case(
+        "200 partitions: planning",
+        "EXPLAIN (COSTS off, SUMMARY off) SELECT t, count(*) FROM {part} WHERE v > 5 GROUP BY t",
+        Argument::None,
+        10,
+        SCAN,
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_with_an_argument_use_it_and_the_others_do_not() {
+        for case in &CASES {
+            let has_argument = !matches!(case.argument, Argument::None);
+            assert_eq!(case.sql.contains("$1"), has_argument, "{}", case.title);
+        }
+    }
+
+    #[test]
+    fn titles_tell_cases_apart() {
+        let mut titles: Vec<&str> = CASES.iter().map(|case| case.title).collect();
+        titles.sort_unstable();
+        titles.dedup();
+        assert_eq!(titles.len(), CASES.len());
+    }
+}

@@ -1,0 +1,145 @@
+//! Everyday work on tables larger than any cache of a session: single rows, ranges, lists, joins and
+//! changes by key, wide rows, documents, foreign keys, partitions, pages of a list, copies.
+//!
+//! Statements are prepared on the server with generic plans and run by one client, the sides in turn,
+//! with the same keys; the median of a run's statements is its figure. Answers are compared as
+//! text, and after the changes the tables as a whole.
+
+mod cases;
+mod tables;
+
+use std::time::Instant;
+
+use anyhow::Context as _;
+use postgres::Client;
+
+use self::cases::{Argument, CASES, Case};
+use super::figure::{Figure, Outcome};
+use super::statement::{Rows, ask, first_difference};
+use super::{Options, Side};
+use crate::progress::{Counting, Progress};
+
+const TABLES: [&str; 6] = ["noise", "child", "wide", "document", "usertable", "part"];
+
+/// What is compared when all is done; the child's identity column counts the same on both sides.
+const CHANGED: [&str; 3] = ["noise", "child", "usertable"];
+
+pub(super) fn measure(client: &mut Client, options: &Options) -> anyhow::Result<Vec<Figure>> {
+    tables::make(client, options.rows)?;
+    let mut progress = Progress::of("everyday work", CASES.len() as u64, Counting::Things);
+    client.batch_execute(
+        "SET plan_cache_mode = force_generic_plan; SET synchronous_commit = off;
+         SET max_parallel_workers_per_gather = 0",
+    )?;
+    let mut figures = Vec::new();
+    for (number, case) in CASES.iter().enumerate() {
+        figures.push(of_case(client, options, number, case)?);
+        progress.advance(1, case.title);
+    }
+    client.batch_execute(
+        "RESET plan_cache_mode; RESET synchronous_commit; RESET max_parallel_workers_per_gather",
+    )?;
+    if let (Some(last), difference @ Some(_)) = (figures.last_mut(), tables_differ(client)?) {
+        last.difference = difference;
+    }
+    progress.finish("done");
+    Ok(figures)
+}
+
+fn with_tables(sql: &str, side: Side) -> String {
+    TABLES.iter().fold(sql.to_owned(), |sql, table| {
+        sql.replace(&format!("{{{table}}}"), &tables::name(table, side))
+    })
+}
+
+fn of_case(
+    client: &mut Client,
+    options: &Options,
+    number: usize,
+    case: &Case,
+) -> anyhow::Result<Figure> {
+    let mut figure = Figure::new(case.title, case.unit()).with_goal(Some(case.goal()));
+    let is_prepared = !matches!(case.argument, Argument::None);
+    for side in Side::BOTH {
+        if is_prepared {
+            let (name, parameter) = (prepared(number, side), case.parameter());
+            let sql = with_tables(case.sql, side);
+            client
+                .batch_execute(&format!("PREPARE {name} {parameter} AS {sql}"))
+                .with_context(|| case.title.to_owned())?;
+        }
+    }
+    let scale = match case.repeats {
+        0..10 => 1.0,
+        _ => 1e3,
+    };
+    for run in 0..=options.runs {
+        let mut times = [Vec::new(), Vec::new()];
+        for repeat in 0..case.repeats {
+            let serial = (u64::from(run) * u64::from(case.repeats) + u64::from(repeat))
+                + 10_007 * number as u64;
+            let mut answers: Vec<Rows> = vec![Vec::new(), Vec::new()];
+            let first = (repeat + run) as usize % 2;
+            for at in [first, 1 - first] {
+                let side = Side::BOTH[at];
+                let statement = match argument(case, serial, options.rows) {
+                    None => with_tables(case.sql, side),
+                    Some(argument) => format!("EXECUTE {} ({argument})", prepared(number, side)),
+                };
+                let started = Instant::now();
+                let answer = ask(client, &statement)?.context("refused")?;
+                times[at].push(started.elapsed().as_secs_f64() * 1e3 * scale);
+                answers[at] = answer.rows;
+            }
+            let is_plan = case.sql.starts_with("EXPLAIN");
+            if figure.difference.is_none() && !is_plan {
+                figure.difference =
+                    first_difference(("heap", &answers[0]), ("howdah", &answers[1]));
+            }
+        }
+        // The first run warms up.
+        if run > 0 {
+            for (side, times) in Side::BOTH.into_iter().zip(times) {
+                figure.side(side).add(Outcome::Measured(times).median());
+            }
+        }
+    }
+    Ok(figure)
+}
+
+fn prepared(number: usize, side: Side) -> String {
+    format!("everyday_{number}_{}", side.name())
+}
+
+/// The argument of one statement as SQL: keys that jump about the table.
+fn argument(case: &Case, serial: u64, rows: u64) -> Option<String> {
+    let rows = rows / case.divisor;
+    let key = |serial: u64, apart: u64| {
+        let places = (rows / apart).saturating_sub(2).max(1);
+        1 + serial.wrapping_mul(1_640_531_527) % places * apart
+    };
+    match case.argument {
+        Argument::None => None,
+        Argument::Key { apart } => Some(key(serial, apart).to_string()),
+        Argument::Keys(count) => {
+            let keys = (0..count as u64).map(|n| key(serial * count as u64 + n, 1).to_string());
+            Some(format!("'{{{}}}'", keys.collect::<Vec<_>>().join(",")))
+        }
+    }
+}
+
+/// Compares the tables that were changed, row by row in sums of hashes.
+fn tables_differ(client: &mut Client) -> anyhow::Result<Option<String>> {
+    for table in CHANGED {
+        let mut sums = Vec::new();
+        for side in Side::BOTH {
+            let table = tables::name(table, side);
+            let sql = format!("SELECT count(*), sum(hashtextextended(t::text, 0)) FROM {table} t");
+            sums.push(ask(client, &sql)?.context("refused")?.rows);
+        }
+        if let Some(difference) = first_difference(("heap", &sums[0]), ("howdah", &sums[1])) {
+            return Ok(Some(format!("{table}: {difference}")));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,186 @@
+//! The tables of the everyday cases, each once as heap and once as howdah, all of howdah's rows cold.
+//!
+//! | table | rows | what it is |
+//! |---|---|---|
+//! | `noise` | all | a key, an indexed integer, 180 characters of hexadecimal noise that no encoding makes small |
+//! | `child` | none at first | references `noise` |
+//! | `wide` | a twentieth | 60 columns of numbers, dates and words |
+//! | `document` | a twentieth | a key and a jsonb document of some 600 bytes |
+//! | `usertable` | a tenth | YCSB's: a text key and ten fields of 100 characters |
+//! | `part` | 200 × 1,000 | partitions by range |
+
+use postgres::Client;
+
+use super::super::{Side, writes};
+use crate::progress::Progress;
+use crate::units;
+
+/// Partitions of `part`, and rows of each.
+const PARTITIONS: u64 = 200;
+const PARTITION_ROWS: u64 = 1_000;
+
+/// The name of a table on one side.
+pub(super) fn name(table: &str, side: Side) -> String {
+    format!("bench.{table}_{}", side.name())
+}
+
+struct Table {
+    name: &'static str,
+    columns: String,
+    /// A query over `i`, the row's number, from `generate_series(1, ROWS)`.
+    values: String,
+    /// The big table's rows are divided by this.
+    divisor: u64,
+    /// `T` stands for the table.
+    indexes: &'static str,
+}
+
+fn tables() -> Vec<Table> {
+    let numbers = (0..20).map(|n| {
+        (
+            format!("n{n} integer"),
+            format!("(i * {} % 10007)::integer", 7 + 2 * n),
+        )
+    });
+    let words = (0..20).map(|n| {
+        (
+            format!("w{n} text"),
+            format!("'word ' || (i + {n}) % {}", 50 + 10 * n),
+        )
+    });
+    let dates = (0..10).map(|n| {
+        (
+            format!("d{n} date"),
+            format!("'2020-01-01'::date + (i % {})::integer", 400 + n),
+        )
+    });
+    let amounts = (0..9).map(|n| {
+        (
+            format!("m{n} numeric(12,2)"),
+            format!("((i * {} % 1000003) / 100.0)::numeric(12,2)", 31 + n),
+        )
+    });
+    let wide: Vec<(String, String)> = numbers.chain(words).chain(dates).chain(amounts).collect();
+    let list = |of: fn(&(String, String)) -> &String| {
+        wide.iter()
+            .map(|column| of(column).as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let fields = |text: &dyn Fn(usize) -> String| (0..10).map(text).collect::<Vec<_>>().join(", ");
+    vec![
+        Table {
+            name: "noise",
+            columns: "id integer PRIMARY KEY, k integer NOT NULL, c char(120) NOT NULL, pad char(60) NOT NULL".to_owned(),
+            values: "i::integer, (abs(hashint8(i)::bigint) % ROWS)::integer, \
+                     md5(i::text) || md5('c' || i) || md5('d' || i) || substr(md5('e' || i), 1, 24), \
+                     md5('p' || i) || substr(md5('q' || i), 1, 28)"
+                .to_owned(),
+            divisor: 1,
+            indexes: "CREATE INDEX ON T (k)",
+        },
+        Table {
+            name: "wide",
+            columns: format!("id integer PRIMARY KEY, {}", list(|column| &column.0)),
+            values: format!("i::integer, {}", list(|column| &column.1)),
+            divisor: 20,
+            indexes: "",
+        },
+        Table {
+            name: "document",
+            columns: "id integer PRIMARY KEY, doc jsonb NOT NULL".to_owned(),
+            values: "i::integer, jsonb_build_object('id', i, 'status', (ARRAY['new', 'open', 'paid', 'sent', 'done'])[1 + i % 5], \
+                     'customer', jsonb_build_object('name', 'customer ' || i % 5000, 'mail', md5(i::text) || '@example.com', \
+                     'address', jsonb_build_object('street', 'street ' || i % 700, 'city', 'city ' || i % 90, 'zip', (i * 37 % 99999)::text)), \
+                     'lines', jsonb_build_array(jsonb_build_object('item', i % 1000, 'count', i % 7, 'price', i % 10007 / 100.0), \
+                     jsonb_build_object('item', i % 999, 'count', i % 5, 'price', i % 9973 / 100.0)), \
+                     'note', 'a note of order ' || i || ' ' || md5('n' || i))"
+                .to_owned(),
+            divisor: 20,
+            indexes: "",
+        },
+        Table {
+            name: "usertable",
+            columns: format!("ycsb_key text PRIMARY KEY, {}", fields(&|n| format!("field{n} text"))),
+            values: format!(
+                "'user' || lpad((i * 7919 % 100000007)::text, 12, '0'), {}",
+                fields(&|n| format!("md5('{n}' || i) || md5('x{n}' || i) || md5('y{n}' || i) || '{n}abc'"))
+            ),
+            divisor: 10,
+            indexes: "",
+        },
+    ]
+}
+
+/// Makes and fills everything.
+pub(super) fn make(client: &mut Client, rows: u64) -> anyhow::Result<()> {
+    let progress = Progress::open_ended("everyday tables");
+    for table in tables() {
+        let count = rows / table.divisor;
+        progress.line(table.name);
+        for side in Side::BOTH {
+            let name = name(table.name, side);
+            let values = table.values.replace("ROWS", &count.to_string());
+            client.batch_execute(&format!(
+                "CREATE TABLE {name} ({}) USING {};
+                 INSERT INTO {name} SELECT {values} FROM generate_series(1::bigint, {count}) i;
+                 {}",
+                table.columns,
+                side.name(),
+                table.indexes.replace('T', &name),
+            ))?;
+            settle(client, side, &name)?;
+        }
+    }
+    for side in Side::BOTH {
+        make_child(client, side)?;
+        make_partitions(client, side)?;
+    }
+    client.batch_execute("CHECKPOINT")?;
+    progress.finish(&format!("{} rows", units::count(rows)));
+    Ok(())
+}
+
+/// Everything cold that may be, statistics fresh, and no compaction in the middle of a measurement.
+fn settle(client: &mut Client, side: Side, table: &str) -> anyhow::Result<()> {
+    if side == Side::Howdah {
+        client.batch_execute(&format!("CALL howdah.compact('{table}')"))?;
+        writes::keep_hot(client, side, table)?;
+    }
+    client.batch_execute(&format!("VACUUM (ANALYZE) {table}"))?;
+    Ok(())
+}
+
+fn make_child(client: &mut Client, side: Side) -> anyhow::Result<()> {
+    let (child, parent) = (name("child", side), name("noise", side));
+    client.batch_execute(&format!(
+        "CREATE TABLE {child} (id bigint GENERATED ALWAYS AS IDENTITY, parent integer NOT NULL REFERENCES {parent}) USING {}",
+        side.name()
+    ))?;
+    Ok(())
+}
+
+fn make_partitions(client: &mut Client, side: Side) -> anyhow::Result<()> {
+    let parent = name("part", side);
+    let mut sql =
+        format!("CREATE TABLE {parent} (id integer, v integer, t text) PARTITION BY RANGE (id);");
+    for number in 0..PARTITIONS {
+        let (from, to) = (number * PARTITION_ROWS, (number + 1) * PARTITION_ROWS);
+        sql.push_str(&format!(
+            "CREATE TABLE {parent}_{number} PARTITION OF {parent} FOR VALUES FROM ({from}) TO ({to}) USING {};",
+            side.name()
+        ));
+    }
+    sql.push_str(&format!(
+        "SET howdah.load_threshold = 0;
+         INSERT INTO {parent} SELECT i, i * 7919 % 100003, 'text ' || i FROM generate_series(0, {}) i;
+         RESET howdah.load_threshold;",
+        PARTITIONS * PARTITION_ROWS - 1
+    ));
+    client.batch_execute(&sql)?;
+    for number in 0..PARTITIONS {
+        settle(client, side, &format!("{parent}_{number}"))?;
+    }
+    client.batch_execute(&format!("ANALYZE {parent}"))?;
+    Ok(())
+}

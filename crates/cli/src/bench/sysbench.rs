@@ -1,0 +1,166 @@
+//! sysbench's OLTP scripts with two clients on two tables whose rows are all cold at first, heap and
+//! howdah in slices by turns. The program is Debian's package `sysbench`; without it the part is left out.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+use postgres::Client;
+
+use super::figure::{Figure, Goal, Unit};
+use super::{Options, Side, writes};
+use crate::cluster::Cluster;
+use crate::instance::DATABASE;
+use crate::progress::{Counting, Progress};
+
+/// Scripts that are measured, those that read first.
+const SCRIPTS: [(&str, &str); 6] = [
+    ("oltp_point_select", "sysbench: point select"),
+    ("oltp_read_only", "sysbench: read only"),
+    ("oltp_update_index", "sysbench: update index"),
+    ("oltp_update_non_index", "sysbench: update non-index"),
+    ("oltp_read_write", "sysbench: read/write"),
+    ("oltp_write_only", "sysbench: write only"),
+];
+
+const TABLE_COUNT: u32 = 2;
+const TABLE_ROWS: u32 = 500_000;
+const SLICES: u32 = 2;
+const SECONDS: u32 = 4;
+
+pub(super) fn measure(
+    cluster: &Cluster,
+    client: &mut Client,
+    options: &Options,
+) -> anyhow::Result<Vec<Figure>> {
+    if !is_installed() {
+        eprintln!("  sysbench is left out: it is not installed (apt-get install sysbench)");
+        return Ok(Vec::new());
+    }
+    let steps = SCRIPTS.len() as u64 * u64::from(options.runs);
+    let mut progress = Progress::of("sysbench", steps, Counting::Things);
+    let mut figures: Vec<Figure> = Vec::new();
+    for (script, title) in SCRIPTS {
+        // Scripts that change rows begin with cold ones.
+        if figures.is_empty() || changes_rows(script) {
+            for side in Side::BOTH {
+                make_tables(cluster, client, side)?;
+            }
+            client.batch_execute("CHECKPOINT")?;
+        }
+        let mut figure =
+            Figure::new(title, Unit::PerSecond).with_goal(Some(Goal::RatioAtLeast(0.85)));
+        for run in 0..options.runs {
+            for slice in 0..SLICES {
+                let mut sides = Side::BOTH;
+                sides.rotate_left((run + slice) as usize % 2);
+                for side in sides {
+                    let rate = sysbench(cluster, side, script, &["run"])?;
+                    let rate = transactions_per_second(&rate)
+                        .with_context(|| format!("sysbench printed no rate: {rate}"))?;
+                    figure.side(side).add(Some(rate));
+                }
+            }
+            progress.advance(1, title);
+        }
+        figures.push(figure);
+    }
+    for side in Side::BOTH {
+        client.batch_execute(&format!("DROP SCHEMA {} CASCADE", schema(side)))?;
+    }
+    progress.finish("2 clients");
+    Ok(figures)
+}
+
+fn changes_rows(script: &str) -> bool {
+    script.contains("update") || script.contains("write")
+}
+
+fn is_installed() -> bool {
+    Command::new("sysbench")
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success())
+}
+
+fn schema(side: Side) -> String {
+    format!("bench_sysbench_{}", side.name())
+}
+
+fn make_tables(cluster: &Cluster, client: &mut Client, side: Side) -> anyhow::Result<()> {
+    let schema = schema(side);
+    client.batch_execute(&format!(
+        "DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema}"
+    ))?;
+    sysbench(cluster, side, "oltp_common", &["prepare"])?;
+    for number in 1..=TABLE_COUNT {
+        let table = format!("{schema}.sbtest{number}");
+        if side == Side::Howdah {
+            client.batch_execute(&format!("CALL howdah.compact('{table}')"))?;
+            writes::keep_hot(client, side, &table)?;
+        }
+        client.batch_execute(&format!("VACUUM (ANALYZE) {table}"))?;
+    }
+    Ok(())
+}
+
+/// Runs sysbench, and gives what it printed.
+fn sysbench(
+    cluster: &Cluster,
+    side: Side,
+    script: &str,
+    arguments: &[&str],
+) -> anyhow::Result<String> {
+    let mut command = cluster.external(Path::new("sysbench"));
+    command
+        .env(
+            "PGOPTIONS",
+            format!(
+                "-c search_path={} -c default_table_access_method={} -c synchronous_commit=off -c client_min_messages=error",
+                schema(side),
+                side.name()
+            ),
+        )
+        .args(["--db-driver=pgsql", "--threads=2", "--db-ps-mode=auto"])
+        .arg(format!("--pgsql-host={}", cluster.socket.display()))
+        .arg(format!("--pgsql-port={}", cluster.port))
+        .arg(format!("--pgsql-user={}", cluster.superuser))
+        .arg(format!("--pgsql-db={DATABASE}"))
+        .arg(format!("--tables={TABLE_COUNT}"))
+        .arg(format!("--table-size={TABLE_ROWS}"))
+        .arg(format!("--time={SECONDS}"))
+        .arg("--rand-type=uniform")
+        .arg(script)
+        .args(arguments);
+    let output = command.output().context("cannot run sysbench")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        bail!(
+            "sysbench failed: {text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    Ok(text)
+}
+
+/// The rate in a line such as `    transactions:    1234   (246.80 per sec.)`.
+fn transactions_per_second(output: &str) -> Option<f64> {
+    let line = output
+        .lines()
+        .find(|line| line.trim_start().starts_with("transactions:"))?;
+    let (_, rate) = line.split_once('(')?;
+    rate.split(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_read_from_what_sysbench_prints() {
+        let output =
+            "SQL statistics:\n    transactions:                        1234   (246.80 per sec.)\n";
+        assert_eq!(transactions_per_second(output), Some(246.8));
+        assert_eq!(transactions_per_second("FATAL: no"), None);
+    }
+}
