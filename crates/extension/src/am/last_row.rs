@@ -2,7 +2,8 @@
 //!
 //! The executor reads a row by index or by scan, and then again by its TID to lock, update or return
 //! it: the second time it is copied. A row belongs to the command that read it, within which its table
-//! is neither altered nor rewritten.
+//! is neither altered nor rewritten. In-place truncation need not end a command, and gives the place to another row:
+//! then the row is forgotten ([`super::truncate`]).
 
 use std::cell::RefCell;
 
@@ -27,6 +28,10 @@ pub unsafe fn remember(slot: *mut pg_sys::TupleTableSlot) {
         // SAFETY: as for this function.
         unsafe { image.take(slot) };
     });
+}
+
+pub fn forget() {
+    LAST.set(None);
 }
 
 /// Puts the row into the slot, if it is the one that this command has read last.

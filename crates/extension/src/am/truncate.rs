@@ -1,14 +1,41 @@
-//! Truncation in place, as TRUNCATE does in the transaction that created the table.
+//! Truncation in place: TRUNCATE in the subtransaction that made the table's storage (CREATE TABLE,
+//! CLUSTER and other rewrites, an earlier TRUNCATE), and ON COMMIT DELETE ROWS.
 //!
 //! The core empties the heap, then rebuilds the indexes, then empties the TOAST relation. The
-//! rebuild would find the cold rows still there and make entries for them, which would point at
-//! the rows of the next load. So the cold side goes first, together with the heap.
+//! rebuild would find the cold rows still there and make entries for them, which would point at the
+//! rows of the next load. So the cold side goes first, together with the heap.
+//!
+//! What a backend remembers of a table's contents goes before both. Each such memory names the
+//! files it is about, and is true because nothing comes twice in one file: neither row numbers, nor
+//! groups, nor places of directory entries. Every other way to empty or to replace a table gives it
+//! new files; a rollback brings the old ones back as they were left. In-place truncation is the one
+//! exception: the files keep their names, and all numbers begin anew. So the rule is: **whatever
+//! remembers something of a file has a function that forgets the file, which is called here.**
+//!
+//! ```text
+//!   memory                                         rooms
+//!   directory entries, their places                store/directory, store/listing, store/settled
+//!   tables and groups of which nothing is left     store/emptied, store/marks/vanished
+//!   rows without marks (shared), open row groups   store/marks/unmarked, store/group_cache
+//!   rows on their way to the cold side             load/pending
+//!   marks on their way                             store/pending_marks
+//!   the rows read, changed and locked last         am/last_row, am/last_change, am/cold_rows/grip
+//! ```
+//!
+//! What needs no such function: counts of directory changes (`store/changes`) only say that a
+//! memory is void; estimates (`am/estimate`) may be wrong; readers of index scans (`am/fetch`) belong
+//! to scans, and a table that is being scanned is not truncated; shapes of rows and options do not
+//! depend on contents.
+//!
+//! No other backend has anything to forget: the files were made by the running transaction, which
+//! it cannot see, or the table is a temporary one. An ERROR in the middle leaves files that the
+//! abort deletes, or those of a temporary table, of which too much was forgotten.
 
-use howdah_bridge::relation::OpenRelation;
+use howdah_bridge::store::ColdStore;
 use pgrx::{pg_guard, pg_sys};
 
-use super::{cold_rows, heap};
-use crate::store::directory;
+use super::{cold_rows, heap, last_row};
+use crate::{load, store};
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.relation_nontransactional_truncate = Some(relation_nontransactional_truncate);
@@ -19,13 +46,27 @@ unsafe extern "C-unwind" fn relation_nontransactional_truncate(rel: pg_sys::Rela
     // SAFETY: the core holds AccessExclusiveLock on the table, whose TOAST relation is a heap of
     // its own; it takes the same lock on that relation right after.
     unsafe {
+        let cold_store = ColdStore::open(rel, pg_sys::AccessExclusiveLock);
+        forget_contents(rel, cold_store.as_ref());
         (heap().relation_nontransactional_truncate.unwrap_unchecked())(rel);
-        cold_rows::forget_locks();
-        directory::forget_places();
-        let toast = (*(*rel).rd_rel).reltoastrelid;
-        if toast != pg_sys::InvalidOid {
-            let toast = OpenRelation::open(toast, pg_sys::AccessExclusiveLock);
-            pg_sys::heap_truncate_one_rel(toast.raw());
+        if let Some(cold_store) = cold_store {
+            pg_sys::heap_truncate_one_rel(cold_store.toast());
+        }
+    }
+}
+
+/// Forgets all that this backend remembers of the rows in the table's files.
+///
+/// # Safety
+/// `rel` is open, and `cold_store` its own.
+unsafe fn forget_contents(rel: pg_sys::Relation, cold_store: Option<&ColdStore>) {
+    last_row::forget();
+    cold_rows::forget_locks();
+    // SAFETY: as for this function.
+    unsafe {
+        load::discard_file(rel);
+        if let Some(cold_store) = cold_store {
+            store::forget_file((*rel).rd_id, cold_store.identity());
         }
     }
 }

@@ -26,7 +26,7 @@ mod pending;
 mod xact;
 
 pub use pending::{
-    PendingGroup, flush_relation, has_pending, insert_slot, note_marked, pending_row,
+    PendingGroup, discard_file, flush_relation, has_pending, insert_slot, note_marked, pending_row,
     visible_pending,
 };
 pub use xact::{after_utility, before_utility, register};

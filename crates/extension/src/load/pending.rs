@@ -419,6 +419,21 @@ pub(super) fn discard_subtransaction(subtransaction: pg_sys::SubTransactionId) {
     });
 }
 
+/// Drops the rows on their way to a file that is emptied in place.
+///
+/// # Safety
+/// `table` is open, and its file the one that is emptied.
+pub unsafe fn discard_file(table: pg_sys::Relation) {
+    // SAFETY: as for this function.
+    let (oid, file) = unsafe { ((*table).rd_id, (*table).rd_locator.relNumber.to_u32()) };
+    LOADS.with_borrow_mut(|l| {
+        l.groups.retain(|g| {
+            let g = g.borrow();
+            g.table != oid || g.table_file != file
+        });
+    });
+}
+
 /// Forgets everything: the transaction is over.
 pub(super) fn reset() {
     LOADS.with_borrow_mut(|l| {

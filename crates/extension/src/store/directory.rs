@@ -17,7 +17,7 @@ use howdah_bridge::tid::{ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber, block
 use pgrx::pg_sys;
 
 use super::settled::{self, Watch};
-use super::{changes, emptied, listing};
+use super::{changes, listing};
 use crate::errors::ColdError;
 
 const DIRECTORY_ID: u32 = 1;
@@ -222,12 +222,9 @@ pub(super) fn placed_at(
     Some(placed(&entry))
 }
 
-/// Forgets where entries were found: a file was emptied in place.
-pub fn forget_places() {
-    listing::forget();
-    emptied::forget();
-    settled::forget();
-    PLACES.with_borrow_mut(Vec::clear);
+/// Forgets where the entries of a file that is emptied in place were found.
+pub(super) fn forget_file(file: (u32, u32)) {
+    PLACES.with_borrow_mut(|places| places.retain(|p| p.file != file));
 }
 
 /// The row groups whose directory tuples `judge` wants, ascending.

@@ -3,8 +3,8 @@
 //! A small table whose rows have all been changed once is hot from then on, but whoever reads it from end to end
 //! would have to ask its cold side each time, which takes as long as the rest of a short statement. So
 //! it is remembered that every row group a table has or is getting was wholly hidden by transactions that
-//! are over: that stays true until the directory changes ([`super::changes`]). A file that is emptied in place is
-//! forgotten.
+//! are over: that stays true until the directory changes ([`super::changes`]), or a file is emptied in
+//! place (`am/truncate.rs`).
 
 use std::cell::RefCell;
 
@@ -80,7 +80,7 @@ pub(super) unsafe fn toast_of(table: pg_sys::Relation) -> u32 {
     unsafe { (*(*table).rd_rel).reltoastrelid.to_u32() }
 }
 
-/// Forgets everything: a file was emptied in place.
-pub(super) fn forget() {
-    EMPTIED.with_borrow_mut(Vec::clear);
+/// Forgets a table whose files are emptied in place.
+pub(super) fn forget_table(table: pg_sys::Oid) {
+    EMPTIED.with_borrow_mut(|emptied| emptied.retain(|e| e.table != table.to_u32()));
 }

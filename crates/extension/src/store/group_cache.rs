@@ -1,8 +1,8 @@
 //! What a backend keeps of row groups between reads of single rows: layouts, plans, decoded blocks.
 //!
 //! Groups are immutable and named by (TOAST relation, its file, group, value id), so a
-//! cached one can never be stale. The cache is bounded by `howdah.cache_size`: when a group that joins it makes it
-//! larger, those that were not used for the longest time leave, and an eighth more than need be, so that their
+//! cached one can never be stale, unless the file is emptied in place and the id comes again. The cache is
+//! bounded by `howdah.cache_size`: when a group that joins it makes it larger, those that were not used for the longest time leave, and an eighth more than need be, so that their
 //! age is looked at once in a while only. What the groups hold is counted as it grows.
 
 use std::cell::{Cell, RefCell};
@@ -107,6 +107,11 @@ pub(super) fn trim() {
     }
 }
 
+/// Forgets the groups of a file that is emptied in place. Their ids are not in use twice before all others were.
+pub(super) fn forget_file(file: (u32, u32)) {
+    CACHE.with_borrow_mut(|cache| cache.forget_file(file));
+}
+
 impl GroupCache {
     fn recall(&mut self, name: GroupName) -> Option<Rc<GroupAccess>> {
         if let Some((latest, group)) = &self.latest
@@ -126,6 +131,17 @@ impl GroupCache {
         self.groups.insert(name, (Rc::clone(group), self.clock));
         self.latest = Some((name, Rc::clone(group)));
         self.trim(crate::settings::cache_size_bytes());
+    }
+
+    fn forget_file(&mut self, (toast, file): (u32, u32)) {
+        let is_kept = |name: &GroupName| (name.toast, name.file) != (toast, file);
+        self.latest.take_if(|(name, _)| !is_kept(name));
+        self.groups.retain(|name, (group, _)| {
+            if !is_kept(name) {
+                group.memory().leave_cache();
+            }
+            is_kept(name)
+        });
     }
 
     /// Drops what was not used for the longest time; of the newest, which is being read, its blocks.

@@ -59,11 +59,6 @@ thread_local! {
     static LISTINGS: RefCell<Vec<Listing>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Forgets everything: a file was emptied in place.
-pub(super) fn forget() {
-    LISTINGS.with_borrow_mut(Vec::clear);
-}
-
 /// What is remembered of the directory, if that is all there is.
 fn all_places<R>(store: &ColdStore, ask: impl FnOnce(&Places) -> R) -> Option<R> {
     let file = store.identity();
@@ -143,7 +138,8 @@ pub(super) fn remember(store: &ColdStore, groups: &[PlacedEntry]) -> Result<(), 
     Ok(())
 }
 
-fn forget_file(file: (u32, u32)) {
+/// Forgets what is known of a file.
+pub(super) fn forget_file(file: (u32, u32)) {
     LISTINGS.with_borrow_mut(|listings| listings.retain(|l| l.file != file));
 }
 

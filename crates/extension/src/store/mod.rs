@@ -42,3 +42,18 @@ pub mod rewritten;
 pub mod row_set;
 mod settled;
 pub mod view;
+
+use pgrx::pg_sys;
+
+/// Forgets what this backend remembers of a table's cold side. `file` is the
+/// [identity](howdah_bridge::store::ColdStore::identity) of its store, which is being emptied in place: see
+/// `am/truncate.rs`.
+pub fn forget_file(table: pg_sys::Oid, file: (u32, u32)) {
+    emptied::forget_table(table);
+    listing::forget_file(file);
+    settled::forget_file(file);
+    directory::forget_file(file);
+    marks::forget_file(file);
+    pending_marks::discard_file(file);
+    group_cache::forget_file(file);
+}

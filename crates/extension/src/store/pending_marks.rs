@@ -270,6 +270,11 @@ pub fn discard_subtransaction(subtransaction: pg_sys::SubTransactionId) {
     PENDING.with_borrow_mut(|pending| pending.retain(|p| p.subtransaction != subtransaction));
 }
 
+/// Drops what was collected for a file that is emptied in place.
+pub(super) fn discard_file(file: (u32, u32)) {
+    PENDING.with_borrow_mut(|pending| pending.retain(|p| p.file != file));
+}
+
 /// Forgets everything: the transaction is over.
 pub fn reset() {
     PENDING.with_borrow_mut(Vec::clear);

@@ -104,7 +104,7 @@ pub(super) fn recall(
     (changes::count(file.0) == Some(changes)).then_some(placed)
 }
 
-/// Forgets everything: a file was emptied in place.
-pub(super) fn forget() {
-    SETTLED.with_borrow_mut(Vec::clear);
+/// Forgets the entries of a file that is emptied in place.
+pub(super) fn forget_file(file: (u32, u32)) {
+    SETTLED.with_borrow_mut(|settled| settled.retain(|s| s.file != file));
 }

@@ -60,9 +60,13 @@ pub fn note(table: pg_sys::Oid, entry: &GroupEntry) {
         return;
     }
     ANY_CHANGED.set(true);
+    // A group of our own is not in the snapshot either, but its rows were nowhere else in these files.
     // SAFETY: a transaction that keeps its snapshot and changes a row has one.
     let unseen = keeps_snapshot()
-        && unsafe { pg_sys::XidInMVCCSnapshot(xid, pg_sys::GetTransactionSnapshot()) };
+        && unsafe {
+            !pg_sys::TransactionIdIsCurrentTransactionId(xid)
+                && pg_sys::XidInMVCCSnapshot(xid, pg_sys::GetTransactionSnapshot())
+        };
     if unseen && !needs_ways(table) {
         CHANGED.with_borrow_mut(|tables| tables.push(table));
     }

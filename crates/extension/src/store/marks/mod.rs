@@ -409,6 +409,12 @@ pub unsafe fn note_unseen_changes(
     Ok(())
 }
 
+/// Forgets what is known of the marks in a file that is emptied in place.
+pub(super) fn forget_file(file: (u32, u32)) {
+    vanished::forget_file(file);
+    unmarked::forget_file(file);
+}
+
 /// Whether every row of the group is known to be hidden from the MVCC snapshot.
 pub fn has_vanished(store: &ColdStore, group: u32, snapshot: &pg_sys::SnapshotData) -> bool {
     vanished_by(store, group, snapshot).is_some()

@@ -104,15 +104,15 @@ struct Name {
 
 impl Name {
     fn of(store: &ColdStore, entry: &GroupEntry) -> Name {
-        Name::in_file(store.identity(), entry)
+        Name::in_file(store.identity(), entry.group())
     }
 
-    fn in_file((toast, file): (u32, u32), entry: &GroupEntry) -> Name {
+    fn in_file((toast, file): (u32, u32), group: u32) -> Name {
         // SAFETY: plain read of a global.
         let database = unsafe { pg_sys::MyDatabaseId }.to_u32();
         Name {
             file: u64::from(toast) << 32 | u64::from(file),
-            place: u64::from(database) << 32 | u64::from(entry.group()),
+            place: u64::from(database) << 32 | u64::from(group),
         }
     }
 
@@ -139,6 +139,12 @@ impl Slot {
     fn is_of(&self, name: &Name) -> bool {
         self.file.load(Ordering::Relaxed) == name.file
             && self.place.load(Ordering::Relaxed) == name.place
+    }
+
+    /// Whether the slot is of any group of the same file.
+    fn is_in_file(&self, name: &Name) -> bool {
+        self.file.load(Ordering::Relaxed) == name.file
+            && self.place.load(Ordering::Relaxed) >> 32 == name.place >> 32
     }
 
     fn set(&self, position: u32) {
@@ -331,6 +337,20 @@ pub(super) fn forget_group(store: &ColdStore, entry: &GroupEntry) {
     }
 }
 
+/// Gives back the slots of a file that is emptied in place. They would lead to looks in vain only, as their bits
+/// are never cleared, but no new ones are built beside them.
+pub(super) fn forget_file(file: (u32, u32)) {
+    let Some(shared) = UNMARKED.get() else { return };
+    let any_group = Name::in_file(file, 0);
+    for slot in shared
+        .slots
+        .iter()
+        .filter(|slot| slot.is_in_file(&any_group))
+    {
+        slot.give_back();
+    }
+}
+
 /// Whether there may be a mark of the row, of whatever transaction. `entry` is that of its group, as the directory
 /// has it: writers of marks name the group by it. After some looks in vain a slot is built, if that may be.
 pub(super) fn may_be_marked(
@@ -358,7 +378,7 @@ pub(super) fn is_surely_unmarked(file: (u32, u32), entry: &GroupEntry, row: RowN
     let Some(shared) = UNMARKED.get() else {
         return false;
     };
-    let name = Name::in_file(file, entry);
+    let name = Name::in_file(file, entry.group());
     fence(Ordering::SeqCst);
     shared.may_have(&name, position_of(entry, row), now()) == Some(false)
 }

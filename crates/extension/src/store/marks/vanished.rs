@@ -6,8 +6,9 @@
 //! is true needs to look again. Small tables whose rows were all updated once, and which are read
 //! from end to end for each statement, would pay for every mark each time.
 //!
-//! A file that is emptied in place was made by the running transaction, whose own marks are never over for its
-//! own snapshots; other files are known by another name.
+//! All of this is true within one file, and files are known by their names. One that is emptied in place keeps its
+//! name, and may hold marks by earlier transactions before: CLUSTER has copied them for older snapshots. What
+//! is known of it is forgotten (`am/truncate.rs`).
 
 use std::cell::RefCell;
 
@@ -49,6 +50,11 @@ pub(super) fn youngest(
             .find(|v| v.group == group && v.file == file && is_over(v.youngest, snapshot))
             .map(|v| v.youngest)
     })
+}
+
+/// Forgets the groups of a file that is emptied in place.
+pub(super) fn forget_file(file: (u32, u32)) {
+    VANISHED.with_borrow_mut(|vanished| vanished.retain(|v| v.file != file));
 }
 
 /// Notes that all of the group is hidden from the MVCC snapshot, by transactions of which `youngest` is the
