@@ -2,7 +2,8 @@
 //! and over with new seeds, until the time is up.
 //!
 //! ```text
-//!   round ─► differential (one session, several sessions) ─► transfers ─► crash ─► Perl tests ─► next round
+//!   round ─► differential (one session, several sessions) ─► emptied_in_place ─► transfers ─► crash
+//!              next round ◄─ Perl tests ◄─ regress-parallel (first round only) ◄─┘
 //! ```
 //!
 //! The Perl tests are PostgreSQL's own of subscriptions and recovery. They take no seed; where rows are in their
@@ -37,13 +38,20 @@ pub struct Options {
 const SCRIPT_COUNT: u64 = 200;
 
 /// What a round runs: a program of tests, and its settings for the round's seed.
-fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 3] {
+fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 4] {
     [
         (
             "differential",
             vec![
                 ("HOWDAH_DIFFERENTIAL_SEED", seed.wrapping_mul(SCRIPT_COUNT)),
                 ("HOWDAH_DIFFERENTIAL_CASES", SCRIPT_COUNT),
+            ],
+        ),
+        (
+            "emptied_in_place",
+            vec![
+                ("HOWDAH_EMPTIED_SEED", seed.wrapping_mul(SCRIPT_COUNT)),
+                ("HOWDAH_EMPTIED_CASES", SCRIPT_COUNT),
             ],
         ),
         (
@@ -84,6 +92,9 @@ pub fn run(paths: &Paths, options: &Options) -> anyhow::Result<ExitCode> {
         eprintln!("round {} with seed {seed}", round + 1);
         for (program, settings) in parts(seed) {
             total.add(programs.run(program, &settings)?);
+        }
+        if round == 0 {
+            total.add(test::regress_in_workers(paths)?);
         }
         total.add(test::perl_tests(paths, seed.is_multiple_of(2))?);
         if total.failed > 0 {

@@ -8,6 +8,7 @@
 //!   isolation         tests/isolation/specs, then PostgreSQL's own concurrency suite, likewise
 //!   regress-cold      PostgreSQL's two suites again, with every inserted row cold at once
 //!   isolation-cold
+//!   regress-parallel  the first of these with queries in parallel workers: a sample, or with --only all of it
 //!   contrib-cold      the suites of PostgreSQL's contrib modules and of PL/pgSQL, likewise
 //!   tap               a sample of PostgreSQL's subscription and recovery tests, rows hot and cold
 //!   server            tests/server: crash, standby, dump and restore, differential
@@ -73,6 +74,20 @@ pub fn run(paths: &Paths, options: &Options) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// Runs PostgreSQL's regression suite with cold rows and queries in parallel workers, all of it.
+///
+/// # Errors
+/// When its server cannot be prepared.
+pub fn regress_in_workers(paths: &Paths) -> anyhow::Result<Tally> {
+    let options = Options {
+        filters: Vec::new(),
+        only: vec![Step::RegressParallel],
+        accept: false,
+        keep: false,
+    };
+    run_step(paths, &options, Step::RegressParallel)
+}
+
 /// Runs PostgreSQL's subscription and recovery tests, all of them.
 ///
 /// # Errors
@@ -102,6 +117,7 @@ fn run_step(paths: &Paths, options: &Options, step: Step) -> anyhow::Result<Tall
         }
         Step::RegressCold => suite::run(paths, options, Suite::Regress, Rows::Cold),
         Step::IsolationCold => suite::run(paths, options, Suite::Isolation, Rows::Cold),
+        Step::RegressParallel => suite::run(paths, options, Suite::RegressParallel, Rows::Cold),
         Step::ContribCold => contrib::run(paths, options),
         Step::Tap => perl::run(paths, options),
         Step::Server => cargo::server(paths, &options.filters),

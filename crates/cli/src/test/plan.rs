@@ -21,7 +21,9 @@ pub enum Step {
     RegressCold,
     /// PostgreSQL's isolation suite, likewise
     IsolationCold,
-    /// The suites of contrib and PL/pgSQL, likewise
+    /// The first of these with queries in parallel workers: a sample, unless it is chosen
+    RegressParallel,
+    /// The suites of contrib and PL/pgSQL, with cold rows
     ContribCold,
     /// A sample of PostgreSQL's subscription and recovery tests; filters choose among all
     Tap,
@@ -40,6 +42,7 @@ impl Step {
             Self::Isolation => "isolation",
             Self::RegressCold => "regress-cold",
             Self::IsolationCold => "isolation-cold",
+            Self::RegressParallel => "regress-parallel",
             Self::ContribCold => "contrib-cold",
             Self::Tap => "tap",
             Self::Server => "server",
@@ -82,6 +85,11 @@ impl Options {
             .copied()
             .filter(chosen)
             .collect()
+    }
+
+    /// Whether everything is to run, as it does without arguments.
+    pub(super) fn choose_nothing(&self) -> bool {
+        self.filters.is_empty() && self.only.is_empty()
     }
 
     pub(super) fn wants(&self, test: &str) -> bool {

@@ -4,7 +4,9 @@
 //!
 //! In `regress-cold` and `isolation-cold` every inserted row is cold at once. What is reviewed
 //! in `tests/postgres/SUITE` holds for these too; what differs only there is in
-//! `tests/postgres/SUITE-cold`.
+//! `tests/postgres/SUITE-cold`. In `regress-parallel` rows are cold, and every query that may run in a
+//! parallel worker does (`debug_parallel_query`); what is reviewed for `regress-cold` holds there, too.
+//! Unless it is asked for by name, it runs a sample of the suite.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,9 +37,28 @@ pub(super) const DATABASE_SETTINGS: [&str; 6] = [
 pub(super) const NO_SOURCES: &str = "skipped: this PostgreSQL came without its sources, which hold the suite; \
      set HOWDAH_PG_SOURCE to a built source tree of the same version";
 
+/// Tests whose queries, functions and cursors show what parallel mode forbids; they need no other test
+/// but the [`Suite::foundation`].
+const PARALLEL_SAMPLE: [&str; 12] = [
+    "aggregates",
+    "join",
+    "limit",
+    "plancache",
+    "plpgsql",
+    "portals",
+    "rangefuncs",
+    "select_distinct",
+    "subselect",
+    "transactions",
+    "union",
+    "with",
+];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Suite {
     Regress,
+    /// The same, with its queries in parallel workers.
+    RegressParallel,
     Isolation,
 }
 
@@ -66,37 +87,60 @@ impl Rows {
 impl Suite {
     fn name(self) -> &'static str {
         match self {
-            Self::Regress => "regress",
+            Self::Regress | Self::RegressParallel => "regress",
             Self::Isolation => "isolation",
         }
     }
 
     fn title(self, rows: Rows) -> &'static str {
         match (self, rows) {
+            (Self::RegressParallel, _) => "regress-parallel",
             (Self::Regress | Self::Isolation, Rows::Hot) => self.name(),
             (Self::Regress, Rows::Cold) => "regress-cold",
             (Self::Isolation, Rows::Cold) => "isolation-cold",
         }
     }
 
+    fn settings(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            // More workers than 20 tests at a time have by default: where none is left the leader runs
+            // the query. Starting them takes its time.
+            Self::RegressParallel => &[
+                ("debug_parallel_query", "regress"),
+                ("max_worker_processes", "32"),
+                ("max_parallel_workers", "24"),
+                ("transaction_timeout", "10min"),
+            ],
+            Self::Regress | Self::Isolation => &[],
+        }
+    }
+
+    /// The directories of `tests/postgres` that say how the suite may differ.
+    fn reviewed(self, rows: Rows) -> Vec<&'static str> {
+        match self {
+            Self::RegressParallel => vec!["regress-parallel", "regress-cold", "regress"],
+            Self::Regress | Self::Isolation => vec![self.title(rows), self.name()],
+        }
+    }
+
     /// The names that the suite's expected output contains.
     fn database(self) -> &'static str {
         match self {
-            Self::Regress => "regression",
+            Self::Regress | Self::RegressParallel => "regression",
             Self::Isolation => "isolation_regression",
         }
     }
 
     fn schedule(self) -> &'static str {
         match self {
-            Self::Regress => "parallel_schedule",
+            Self::Regress | Self::RegressParallel => "parallel_schedule",
             Self::Isolation => "isolation_schedule",
         }
     }
 
     fn driver(self) -> &'static str {
         match self {
-            Self::Regress => "pg_regress",
+            Self::Regress | Self::RegressParallel => "pg_regress",
             Self::Isolation => "pg_isolation_regress",
         }
     }
@@ -104,7 +148,7 @@ impl Suite {
     /// Tests on which all others of the suite stand.
     fn foundation(self) -> &'static [&'static str] {
         match self {
-            Self::Regress => &["test_setup"],
+            Self::Regress | Self::RegressParallel => &["test_setup"],
             Self::Isolation => &[],
         }
     }
@@ -143,6 +187,7 @@ pub(super) fn run(
         ("max_prepared_transactions", "2"),
     ];
     settings.extend(rows.settings());
+    settings.extend(suite.settings());
     let mut scratch = Scratch::start(paths, title, &settings)?;
     make_database(&scratch, suite.database())?;
     progress.vanish();
@@ -173,7 +218,7 @@ pub(super) fn run(
             Selection::Names(&chosen)
         },
         more_arguments: match suite {
-            Suite::Regress => {
+            Suite::Regress | Suite::RegressParallel => {
                 vec![
                     format!("--dlpath={}", input.display()),
                     "--max-concurrent-tests=20".into(),
@@ -186,12 +231,17 @@ pub(super) fn run(
     .inspect_err(|_| scratch.keep())?;
 
     let reviewed = paths.root.join("tests/postgres");
+    let known: Vec<PathBuf> = suite
+        .reviewed(rows)
+        .into_iter()
+        .map(|directory| reviewed.join(directory))
+        .collect();
     let mut judgement = Judge {
         title,
         rows,
         expected: &input.join("expected"),
         output: &output,
-        known: &[reviewed.join(title), reviewed.join(suite.name())],
+        known: &known,
         accept: options.accept,
     }
     .judge(results)?;
@@ -204,7 +254,11 @@ pub(super) fn run(
 }
 
 fn choose(suite: Suite, options: &Options, all: &[String]) -> Vec<String> {
-    let wanted: Vec<&String> = all.iter().filter(|name| options.wants(name)).collect();
+    let sample_only = suite == Suite::RegressParallel && options.choose_nothing();
+    let is_wanted = |name: &&String| {
+        options.wants(name) && (!sample_only || PARALLEL_SAMPLE.contains(&name.as_str()))
+    };
+    let wanted: Vec<&String> = all.iter().filter(is_wanted).collect();
     if wanted.is_empty() {
         return Vec::new();
     }
@@ -235,6 +289,7 @@ pub(super) fn make_database(scratch: &Scratch, database: &str) -> anyhow::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test::plan::Step;
 
     #[test]
     fn a_filtered_regress_run_still_sets_up_first() {
@@ -254,5 +309,20 @@ mod tests {
             ..options
         };
         assert!(choose(Suite::Regress, &options, &all).is_empty());
+    }
+
+    #[test]
+    fn a_sample_is_run_in_workers_unless_more_is_asked_for() {
+        let all = ["test_setup", "boolean", "join"].map(str::to_owned);
+        let mut options = Options {
+            filters: vec![],
+            only: vec![],
+            accept: false,
+            keep: false,
+        };
+        let chosen = |options: &Options| choose(Suite::RegressParallel, options, &all);
+        assert_eq!(chosen(&options), ["test_setup", "join"]);
+        options.only = vec![Step::RegressParallel];
+        assert_eq!(chosen(&options), all);
     }
 }

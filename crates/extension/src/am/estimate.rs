@@ -75,6 +75,22 @@ fn remember(table: pg_sys::Oid, size: ColdSize) {
     });
 }
 
+/// The latest snapshot, where one may be taken. During a parallel operation (a function that queries tables, in
+/// a worker or in its leader) none may: then the one that the planner evaluates functions with, which every
+/// planning in parallel mode has.
+fn planning_snapshot() -> pg_sys::Snapshot {
+    // SAFETY: reads this backend's state; the snapshot is valid until the caller has registered it.
+    unsafe {
+        if !pg_sys::IsInParallelMode() {
+            pg_sys::GetLatestSnapshot()
+        } else if pg_sys::ActiveSnapshotSet() {
+            pg_sys::GetActiveSnapshot()
+        } else {
+            pg_sys::GetTransactionSnapshot()
+        }
+    }
+}
+
 /// # Safety
 /// `rel` is open.
 unsafe fn cold_size(rel: pg_sys::Relation) -> ColdSize {
@@ -84,7 +100,7 @@ unsafe fn cold_size(rel: pg_sys::Relation) -> ColdSize {
         let Some(store) = ColdStore::open_used(rel, pg_sys::AccessShareLock) else {
             return ColdSize::default();
         };
-        let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
+        let snapshot = pg_sys::RegisterSnapshot(planning_snapshot());
         let groups = match emptied::is_known(rel, snapshot) {
             true => Vec::new(),
             false => directory::groups(&store, snapshot).unwrap_or_default(),

@@ -23,7 +23,7 @@ const HEAP: pg_sys::Oid = pg_sys::HEAP_TABLE_AM_OID;
 /// Makes a heap table a howdah table without touching its rows.
 #[pg_extern(sql = false)]
 fn adopt(relation: pg_sys::Oid) {
-    let rel = open_for_change(relation, c"adopt");
+    let rel = open_for_change(relation, c"adopt", c"howdah.adopt()");
     let howdah = howdah_oid();
     // SAFETY: `rel` is open.
     let (kind, current) = unsafe { kind_and_method(&rel) };
@@ -52,7 +52,7 @@ fn adopt(relation: pg_sys::Oid) {
 /// Makes a howdah table a heap table; rewrites it if it has, or had, cold rows.
 #[pg_extern(sql = false)]
 fn release(relation: pg_sys::Oid) {
-    let rel = open_for_change(relation, c"release");
+    let rel = open_for_change(relation, c"release", c"howdah.release()");
     // SAFETY: `rel` is open.
     let (kind, current) = unsafe { kind_and_method(&rel) };
     let partitioned = kind == pg_sys::RELKIND_PARTITIONED_TABLE;
@@ -75,8 +75,14 @@ fn release(relation: pg_sys::Oid) {
     }
 }
 
-/// Opens a table whose access method may change; refuses what cannot have one.
-fn open_for_change(oid: pg_sys::Oid, what: &CStr) -> OpenRelation {
+/// Opens a table whose access method may change; refuses what cannot have one, and transactions that
+/// cannot ALTER TABLE.
+fn open_for_change(oid: pg_sys::Oid, what: &CStr, command: &CStr) -> OpenRelation {
+    // SAFETY: raise an ERROR or do nothing; the name is NUL-terminated.
+    unsafe {
+        pg_sys::PreventCommandIfReadOnly(command.as_ptr());
+        pg_sys::PreventCommandIfParallelMode(command.as_ptr());
+    }
     let rel = open_owned(oid, pg_sys::AccessExclusiveLock);
     // SAFETY: `rel` is open; CheckTableNotInUse raises an ERROR where a cursor or an outer
     // statement still reads the table.

@@ -2,8 +2,9 @@
 //!
 //! Groups are immutable and named by (TOAST relation, its file, group, value id), so a
 //! cached one can never be stale, unless the file is emptied in place and the id comes again. The cache is
-//! bounded by `howdah.cache_size`: when a group that joins it makes it larger, those that were not used for the longest time leave, and an eighth more than need be, so that their
-//! age is looked at once in a while only. What the groups hold is counted as it grows.
+//! bounded by `howdah.cache_size`: when a group that joins it makes it larger, those that were not used
+//! for the longest time leave, and an eighth more than need be, so that their age is looked at once in a
+//! while only. What the groups hold is counted as it grows.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
