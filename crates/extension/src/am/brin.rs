@@ -20,6 +20,11 @@
 //! backend's running load are in that backend's memory only. Hot rows can be read while
 //! their transaction runs. (Compaction may move such rows: they are committed.)
 //!
+//! So does a table with a unique index on an expression that might fail on NULLs. ON CONFLICT evaluates it on a row
+//! that has the same key before it waits for that row's transaction, and of a row in another backend's memory
+//! the values are not known: NULLs stand for them ([`super::point_reader`]). Moved and merged rows can be read before
+//! an index leads to them.
+//!
 //! So does the first load of a transaction that has rebuilt the cold store's index: the
 //! high-water mark would be in the new index only, and a rollback would bring the old one back, after which row
 //! numbers were handed out again.
@@ -27,6 +32,7 @@
 use howdah_bridge::store::ColdStore;
 use pgrx::{pg_guard, pg_sys};
 
+use super::index_entry::may_fail_on_nulls;
 use super::is_howdah;
 use crate::store::directory::ever_had_cold_rows;
 
@@ -50,18 +56,18 @@ pub unsafe fn loads_stay_hot(table: pg_sys::Relation) -> bool {
     // the inserting statement holds anyway.
     unsafe {
         let list = pg_sys::RelationGetIndexList(table);
-        let (mut has_brin, mut has_exclusion) = (false, false);
+        let (mut has_brin, mut needs_values) = (false, false);
         for i in 0..pg_sys::list_length(list) {
             let index = pg_sys::index_open(
                 pg_sys::list_nth_oid(list, i),
                 pg_sys::AccessShareLock as i32,
             );
             has_brin |= (*(*index).rd_rel).relam == pg_sys::BRIN_AM_OID;
-            has_exclusion |= (*(*index).rd_index).indisexclusion;
+            needs_values |= (*(*index).rd_index).indisexclusion || may_fail_on_nulls(index);
             pg_sys::index_close(index, pg_sys::AccessShareLock as i32);
         }
         pg_sys::list_free(list);
-        has_exclusion || (has_brin && !ever_cold(table)) || mark_may_vanish(table)
+        needs_values || (has_brin && !ever_cold(table)) || mark_may_vanish(table)
     }
 }
 

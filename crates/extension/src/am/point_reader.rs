@@ -147,7 +147,8 @@ impl PointReader {
             let placed = or_raise((*table).rd_id, directory::group_of(store, row, snapshot))?;
             if placed.entry.state == GroupState::Loading {
                 // Another backend's running load, seen by a dirty snapshot: the row is there,
-                // its values are not to be had. The caller waits for that transaction.
+                // its values are not to be had. The caller waits for that transaction. Before, it may evaluate
+                // index expressions, on NULLs: none fails on them, see `super::brin`.
                 return Some(Found::Stored(placed.entry, 0));
             }
             if is_mvcc(snapshot) {

@@ -2,26 +2,25 @@
 //!
 //! ```text
 //!   launcher ──> worker ──> survey          one transaction per row group
-//!                  └──────┬─> mover ──> gather ─> encode ─> reserve ─> value ─> indexes ─> stamp ─> entry
-//!   CALL ──> procedure ───┘                nobody waits for any of this          └─ short ─┘
+//!                  └──────┬─> mover ──> gather ─> encode ─> reserve ─> value ─> entry ─> indexes ─> stamp
+//!   CALL ──> procedure ───┘                nobody waits for any of this                    └─ short ─┘
 //!                         ├─> merge        small neighbours become one, much hidden groups are rewritten
 //!                         └─> sweep        marks that nobody needs go
 //! ```
 //!
 //! `gather` copies all-visible pages and reads their rows from the copies. Everything that takes
-//! long happens before the first row is touched: encoding, writing the value, one entry per row
-//! in each index (without uniqueness checks: the rows are there already). Only then are the hot
-//! tuples stamped as updated to their cold TIDs ([`howdah_bridge::hot::stamp`]), the directory
-//! entry completed and the transaction committed. A writer that meets a stamped row waits for
-//! that short end alone.
+//! long happens before the first row is touched: encoding, writing the value, completing the directory
+//! entry, one entry per row in each index (without uniqueness checks: the rows are there already). Only
+//! then are the hot tuples stamped as updated to their cold TIDs ([`howdah_bridge::hot::stamp`])
+//! and the transaction committed. A writer that meets a stamped row waits for that short end alone.
 //!
 //! Who sees what. Before the commit the entry and the stamps belong to a running transaction:
 //! MVCC snapshots see the hot versions only. A later snapshot sees the stamps' xmax as committed
 //! and the entry: the cold rows only. Both hang on the same transaction, so no snapshot sees a
 //! row on both sides or on neither.
 //! - Unique checks of others use dirty snapshots: they find the hot version (live, or being
-//!   deleted by the mover: they wait for it) and a cold index entry (its range is reserved by a
-//!   running transaction: they wait for it). One of the two is live at any time.
+//!   deleted by the mover: they wait for it) and a cold index entry (its group was written by a
+//!   running transaction: they wait for it, and can read the row before). One of the two is live at any time.
 //! - Index-only scans. The visibility map knows no cold block, so cold entries are always
 //!   fetched. Hot bits are cleared before the commit; a scan that saw a bit set has an older
 //!   snapshot, to which the hot row is visible indeed.

@@ -133,7 +133,7 @@ impl<'a> Move<'a> {
         stop_point!("index_insert");
         progress.phase(Phase::Indexing);
         // SAFETY: as for this function.
-        let indexed = unsafe { self.insert_index_entries(batch, placed.entry.first_row) };
+        let indexed = unsafe { self.insert_index_entries(batch, &placed, value)? };
         let Some(indexed) = indexed else {
             return Ok(Step::Yielded);
         };
@@ -164,7 +164,9 @@ impl<'a> Move<'a> {
         unsafe { predicate::hand_over(self.table.raw(), placed.entry.group()) };
         stop_point!("directory");
         let next_block = if whole {
-            self.complete(&placed, value, &self.encoded, batch.row_count(), true)?;
+            if !indexed {
+                self.complete(&placed, value, &self.encoded, batch.row_count(), true)?;
+            }
             batch.next_block
         } else {
             self.complete_short(&placed, value, &batch.rows, &stamped, indexed)?;
@@ -185,13 +187,22 @@ impl<'a> Move<'a> {
         RowNumber(first.0 + u64::from(position))
     }
 
-    /// Whether there was any index; `None` if somebody waits for the table.
-    unsafe fn insert_index_entries(&self, batch: &mut Batch, first: RowNumber) -> Option<bool> {
+    /// Whether there was any index; `None` if another backend waits for the table. The group is completed
+    /// first: ON CONFLICT reads rows that an index leads it to before it waits for our transaction.
+    /// From then on all of the range stays reserved.
+    unsafe fn insert_index_entries(
+        &self,
+        batch: &mut Batch,
+        placed: &PlacedEntry,
+        value: WrittenValue,
+    ) -> Result<Option<bool>, ColdError> {
         // SAFETY: the table is open and locked; we act as its owner.
         let mut indexes = unsafe { Indexes::open(self.table.raw(), |index| !is_hot_only(index)) };
         if indexes.is_empty() {
-            return Some(false);
+            return Ok(Some(false));
         }
+        self.complete(placed, value, &self.encoded, batch.row_count(), false)?;
+        let first = placed.entry.first_row;
         let mut row = 0;
         for page in &mut batch.pages {
             for index in 0..page.tuples.len() {
@@ -204,12 +215,12 @@ impl<'a> Move<'a> {
                     // SAFETY: as for this function.
                     unsafe { throttle::pay(self.table.raw()) };
                     if self.table.has_waiters() {
-                        return None;
+                        return Ok(None);
                     }
                 }
             }
         }
-        Some(true)
+        Ok(Some(true))
     }
 
     fn stamp_pages(&self, stamper: &mut Stamper, batch: &Batch, first: RowNumber) -> Stamped {
