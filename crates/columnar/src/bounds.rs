@@ -6,6 +6,24 @@ use crate::value::{OwnedValue, Value};
 /// Longest bound of a zone, in bytes.
 const BOUND_BYTES: usize = 32;
 
+/// Bytes of a cut bound behind what all values of the chunk begin with.
+const TELLING_BYTES: usize = 8;
+
+/// How long bounds of a chunk's longer values are, given its least and greatest value: what they
+/// share tells nothing.
+pub(crate) fn cut_between(least: Value<'_>, greatest: Value<'_>) -> usize {
+    let shared = match (least, greatest) {
+        (Value::Text(a), Value::Text(b)) => shared_bytes(a.as_bytes(), b.as_bytes()),
+        (Value::Bytes(a), Value::Bytes(b)) => shared_bytes(a, b),
+        _ => 0,
+    };
+    (shared + TELLING_BYTES).min(BOUND_BYTES)
+}
+
+fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
 /// One end of the values of a zone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
@@ -16,14 +34,14 @@ pub struct Bound {
 }
 
 /// A bound that no value of a zone is less than, from the least value.
-pub(crate) fn lower_bound(value: Value<'_>) -> Bound {
+pub(crate) fn lower_bound(value: Value<'_>, cut: usize) -> Bound {
     match value {
         Value::Text(text) if text.len() > BOUND_BYTES => Bound {
-            value: OwnedValue::Text(text_prefix(text).to_owned()),
+            value: OwnedValue::Text(text_prefix(text, cut).to_owned()),
             exact: false,
         },
         Value::Bytes(bytes) if bytes.len() > BOUND_BYTES => Bound {
-            value: OwnedValue::Bytes(bytes[..BOUND_BYTES].to_vec()),
+            value: OwnedValue::Bytes(bytes[..cut].to_vec()),
             exact: false,
         },
         value => Bound {
@@ -35,16 +53,16 @@ pub(crate) fn lower_bound(value: Value<'_>) -> Bound {
 
 /// A bound that no value of a zone is greater than, from the greatest value. `None` where
 /// no short value is greater: a prefix of nothing but greatest characters.
-pub(crate) fn upper_bound(value: Value<'_>) -> Option<Bound> {
+pub(crate) fn upper_bound(value: Value<'_>, cut: usize) -> Option<Bound> {
     match value {
         Value::Text(text) if text.len() > BOUND_BYTES => {
-            next_text(text_prefix(text)).map(|text| Bound {
+            next_text(text_prefix(text, cut)).map(|text| Bound {
                 value: OwnedValue::Text(text),
                 exact: false,
             })
         }
         Value::Bytes(bytes) if bytes.len() > BOUND_BYTES => {
-            let mut prefix = bytes[..BOUND_BYTES].to_vec();
+            let mut prefix = bytes[..cut].to_vec();
             while prefix.last() == Some(&u8::MAX) {
                 prefix.pop();
             }
@@ -62,9 +80,9 @@ pub(crate) fn upper_bound(value: Value<'_>) -> Option<Bound> {
     }
 }
 
-/// At most [`BOUND_BYTES`] bytes of whole characters.
-fn text_prefix(text: &str) -> &str {
-    &text[..text.floor_char_boundary(BOUND_BYTES)]
+/// At most `cut` bytes of whole characters.
+fn text_prefix(text: &str, cut: usize) -> &str {
+    &text[..text.floor_char_boundary(cut)]
 }
 
 /// The least text, bytewise, that is greater than every text with this prefix.
@@ -94,15 +112,15 @@ mod tests {
     #[test]
     fn an_upper_bound_of_long_text_is_greater_than_the_text() {
         let long = "é".repeat(40);
-        let bound = upper_bound(Value::Text(&long)).expect("é has a successor");
+        let bound = upper_bound(Value::Text(&long), 32).expect("é has a successor");
         assert!(!bound.exact);
         assert_eq!(
             compare(bound.value.as_value(), Value::Text(&long)),
             Some(Ordering::Greater)
         );
         let greatest = "\u{10ffff}".repeat(20);
-        assert_eq!(upper_bound(Value::Text(&greatest)), None);
-        assert_eq!(upper_bound(Value::Bytes(&[255; 40])), None);
+        assert_eq!(upper_bound(Value::Text(&greatest), 32), None);
+        assert_eq!(upper_bound(Value::Bytes(&[255; 40]), 32), None);
         assert_eq!(
             next_text("a\u{d7ff}\u{10ffff}"),
             Some("a\u{e000}".to_owned())

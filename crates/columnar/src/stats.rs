@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use crate::ZONE_ROWS;
-use crate::bounds::{Bound, lower_bound, upper_bound};
+use crate::bounds::{Bound, cut_between, lower_bound, upper_bound};
 use crate::builder::{
     BytesBuilder, ColumnBuilder, Digits, NumericBuilder, Scales, ValidityBuilder,
 };
@@ -113,6 +113,7 @@ pub(crate) fn gather(column: &ColumnBuilder) -> ColumnStats {
     let null_count = validity.null_count();
     let (min, max) = chunk_extremes(&extremes, null_count == row_count);
     extremes.iter_mut().for_each(ZoneExtremes::drop_unknown);
+    let cut = cut_of(&extremes);
     let (sum, sum_scale) = match sum {
         Some((sum, scale)) if null_count < row_count => (Some(sum), scale),
         _ => (None, 0),
@@ -128,7 +129,10 @@ pub(crate) fn gather(column: &ColumnBuilder) -> ColumnStats {
             distinct_estimate: Some(distinct.min((row_count - null_count) as u64)),
             raw_bytes: column.heap_bytes() as u64,
         },
-        zones: extremes.into_iter().map(ZoneExtremes::into_zone).collect(),
+        zones: extremes
+            .into_iter()
+            .map(|zone| zone.into_zone(cut))
+            .collect(),
         flags,
     }
 }
@@ -151,13 +155,25 @@ impl ZoneExtremes<'_> {
         }
     }
 
-    fn into_zone(self) -> Zone {
+    /// `cut`: how long bounds of long values are.
+    fn into_zone(self, cut: usize) -> Zone {
         Zone {
             null_count: self.null_count,
             row_count: self.row_count,
-            min: self.min.map(lower_bound),
-            max: self.max.and_then(upper_bound),
+            min: self.min.map(|min| lower_bound(min, cut)),
+            max: self.max.and_then(|max| upper_bound(max, cut)),
         }
+    }
+}
+
+/// See [`cut_between`].
+fn cut_of(zones: &[ZoneExtremes<'_>]) -> usize {
+    let order = |a: &Value<'_>, b: &Value<'_>| compare(*a, *b).unwrap_or(Ordering::Equal);
+    let least = zones.iter().filter_map(|zone| zone.min).min_by(order);
+    let greatest = zones.iter().filter_map(|zone| zone.max).max_by(order);
+    match (least, greatest) {
+        (Some(least), Some(greatest)) => cut_between(least, greatest),
+        _ => 0,
     }
 }
 

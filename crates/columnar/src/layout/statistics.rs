@@ -216,8 +216,7 @@ fn put_integers(out: &mut Vec<u8>, extremes: Extremes<'_>, zones: &[&Zone]) -> O
             greatest.wrapping_sub(high) as u64,
         ));
     }
-    let width_of = |value: u64| (8 - value.leading_zeros() as usize / 8).next_power_of_two();
-    let width_of = |value: u64| if value == 0 { 0 } else { width_of(value) };
+    let width_of = |value: u64| 8 - value.leading_zeros() as usize / 8;
     let low_width = distances.iter().map(|&(low, _)| width_of(low)).max()?;
     let high_width = distances.iter().map(|&(_, high)| width_of(high)).max()?;
     out.push(FORM_INTEGERS);
