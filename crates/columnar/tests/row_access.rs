@@ -162,7 +162,7 @@ fn every_type_shape_and_null_pattern_is_read_by_row() {
 /// The most bytes that one value of a full row group may cost when nothing is known yet but
 /// the plan, and once tables of symbols and the like are.
 const FIRST_BYTES: u64 = 100 << 10;
-const NEXT_BYTES: u64 = 48 << 10;
+const NEXT_BYTES: u64 = 64 << 10;
 
 #[test]
 fn a_row_of_a_full_row_group_costs_few_bytes() {
