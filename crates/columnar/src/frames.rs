@@ -69,6 +69,9 @@ const PREPARED_BYTES: usize = 28 << 10;
 /// The most bytes that one frame may stand for: no value is longer.
 const MAX_FRAME_BYTES: usize = 1 << 30;
 
+/// No zstd frame stands for more bytes per byte: a block of 128 kB takes 4.
+const MAX_RATIO: usize = 33_000;
+
 /// Rows compressed into frames.
 pub(crate) struct NewFrames {
     pub(crate) dictionary: Vec<u8>,
@@ -179,9 +182,20 @@ impl Dictionary {
         }
     }
 
-    /// Decompresses a frame that stands for exactly as many bytes as `out` has.
-    pub(crate) fn decompress(&self, frame: &[u8], out: &mut [u8]) -> Result<(), ColumnarError> {
-        let len = out.len();
+    /// Appends the `len` bytes that a frame stands for.
+    pub(crate) fn decompress(
+        &self,
+        frame: &[u8],
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ColumnarError> {
+        ensure(
+            len <= frame.len().saturating_mul(MAX_RATIO) + MAX_RATIO,
+            "a frame cannot stand for so many bytes",
+        )?;
+        let start = out.len();
+        out.resize(start + len, 0);
+        let out = &mut out[start..];
         let written = CONTEXT.with_borrow_mut(|context| match &self.0 {
             None => context.decompress(out, frame),
             Some(dictionary) => context.decompress_using_ddict(out, frame, dictionary),
@@ -344,9 +358,8 @@ impl Frames {
             let len = place_rows(frame_lengths.iter().copied(), &mut ends)?;
             let start = bytes.len();
             ensure(start + len <= i32::MAX as usize, "a chunk is too long")?;
-            bytes.resize(start + len, 0);
             self.dictionary
-                .decompress(self.compressed(frame), &mut bytes[start..])?;
+                .decompress(self.compressed(frame), len, &mut bytes)?;
             let wanted = span.start.max(rows.start)..span.end.min(rows.end);
             for row in wanted {
                 let end = start + ends[row - span.start] as usize;
@@ -379,9 +392,8 @@ impl Frames {
             ends.clear();
             let len = place_rows(lengths.iter().copied(), &mut ends)?;
             frame_bytes.clear();
-            frame_bytes.resize(len, 0);
             self.dictionary
-                .decompress(self.compressed(frame), &mut frame_bytes)?;
+                .decompress(self.compressed(frame), len, &mut frame_bytes)?;
             for &row in rows {
                 let at = row as usize - span.start;
                 let end = ends[at] as usize;
@@ -429,13 +441,13 @@ mod tests {
                 let mut placed = Vec::new();
                 let lengths = frames.lengths[row..row_end as usize].iter().copied();
                 let len = place_rows(lengths, &mut placed).expect("places");
-                let mut bytes = vec![0; len];
+                let mut bytes = Vec::new();
                 let frame = &frames.data[start..end as usize];
                 dictionary
-                    .decompress(frame, &mut bytes)
+                    .decompress(frame, len, &mut bytes)
                     .expect("decompresses");
-                assert_eq!(bytes, data[from..from + len]);
-                assert!(dictionary.decompress(frame, &mut vec![0; len + 1]).is_err());
+                assert_eq!(bytes[..len], data[from..from + len]);
+                assert!(dictionary.decompress(frame, len + 1, &mut bytes).is_err());
                 (row, start, from) = (row_end as usize, end as usize, from + len);
             }
             assert_eq!(from, data.len());

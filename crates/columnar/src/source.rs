@@ -41,7 +41,27 @@ pub(crate) fn read_range<S: ByteSource + ?Sized>(
 ) -> Result<Vec<u8>, S::Error> {
     let len = usize::try_from(range.end - range.start)
         .map_err(|_| ColumnarError::corrupt("a range is longer than memory"))?;
-    let mut bytes = vec![0; len];
-    source.read(range.start, &mut bytes)?;
+    let mut bytes = Vec::new();
+    append(source, range.start, len, &mut bytes)?;
     Ok(bytes)
+}
+
+/// Memory that a read takes before its source has given as much.
+const STEP_BYTES: usize = 1 << 20;
+
+/// Appends `len` bytes that start at `offset`. Lengths are untrusted: memory grows with what
+/// the source gives.
+pub(crate) fn append<S: ByteSource + ?Sized>(
+    source: &S,
+    offset: u64,
+    len: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), S::Error> {
+    let start = out.len();
+    for done in (0..len).step_by(STEP_BYTES) {
+        let step = (len - done).min(STEP_BYTES);
+        out.resize(start + done + step, 0);
+        source.read(offset + done as u64, &mut out[start + done..])?;
+    }
+    Ok(())
 }

@@ -4,7 +4,10 @@
 mod generate;
 
 use generate::{NULLS, Nulls, Random, SHAPES, Shape, TYPES, column, row_group};
-use howdah_columnar::{Chunk, ChunkBuffer, CompareOp, Effort, EncodedRowGroup, Footer, Predicate};
+use howdah_columnar::{
+    Chunk, ChunkBuffer, CompareOp, Effort, EncodedRowGroup, Footer, GroupLayout, Predicate,
+    RowState,
+};
 
 /// The most that the process may grow while it reads damaged groups of under a megabyte.
 const MOST_GROWTH_BYTES: u64 = 256 << 20;
@@ -87,6 +90,7 @@ fn damaged_bytes_are_errors_or_values_but_never_panics() {
     quietly(|| {
         damage_footers(&groups, random);
         damage_chunks(&groups, random);
+        damage_rows(&groups, random);
     });
     let growth = peak_bytes() - before;
     assert!(growth <= MOST_GROWTH_BYTES, "grew by {growth} bytes");
@@ -152,6 +156,49 @@ fn damage_chunks(groups: &[EncodedRowGroup], random: &mut Random) {
     }
     assert!(
         outcomes.iter().all(|&count| count > 100),
+        "both outcomes happen: {outcomes:?}"
+    );
+}
+
+/// Row access to whole stored groups of which any byte may be damaged.
+fn damage_rows(groups: &[EncodedRowGroup], random: &mut Random) {
+    let mut outcomes = [0usize; 2];
+    for round in 0..6_000 {
+        let group = &groups[round % groups.len()];
+        let footer_len = group.footer.len();
+        let at = random.below(TYPES.len() as u64) as usize;
+        let intact = Footer::parse(&group.footer).expect("parses");
+        let chunk = generate::chunk_range(&intact, at);
+        let mut bytes = [group.footer.as_slice(), &group.body].concat();
+        match random.below(3) {
+            0 => mutate(&mut bytes[..footer_len], random),
+            _ if chunk.is_empty() => continue,
+            _ => mutate(
+                &mut bytes[footer_len + chunk.start..footer_len + chunk.end],
+                random,
+            ),
+        }
+        let bytes = bytes.as_slice();
+        let Ok(layout) = GroupLayout::read(bytes) else {
+            continue;
+        };
+        if at >= layout.column_count() {
+            continue;
+        }
+        let Ok(access) = layout.row_access(at, bytes) else {
+            continue;
+        };
+        let mut state = RowState::default();
+        let mut ranges = Vec::new();
+        for row in (0..1_500).step_by(7).chain([1, 1_499, 1_498, 1_497]) {
+            access.ranges(row, &mut ranges);
+            let outcome = access.value(row, bytes, &mut state).is_err();
+            outcomes[usize::from(outcome)] += 1;
+        }
+        assert!(access.memory_bytes() < 8 << 20);
+    }
+    assert!(
+        outcomes.iter().all(|&count| count > 1_000),
         "both outcomes happen: {outcomes:?}"
     );
 }

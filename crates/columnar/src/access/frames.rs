@@ -94,7 +94,6 @@ impl Frames {
         ends.clear();
         let len = place_rows(lengths.into_iter(), &mut ends)?;
         bytes.clear();
-        bytes.resize(len, 0);
         if self.prepared.get().is_none() {
             let dictionary = read_range(reading.source, self.dictionary.clone())?;
             reading.hold(Dictionary::memory_bytes(dictionary.len()));
@@ -105,7 +104,7 @@ impl Frames {
             .get()
             .ok_or_else(|| ColumnarError::corrupt("a dictionary is missing"))?;
         reading.fetch(self.data.start + start, (stop - start) as usize)?;
-        dictionary.decompress(reading.scratch, &mut bytes)?;
+        dictionary.decompress(reading.scratch, len, &mut bytes)?;
         reading.slots[self.slot].kept = Kept::Frame {
             first_row,
             bytes,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::state::Slot;
 use crate::error::ColumnarError;
-use crate::source::ByteSource;
+use crate::source::{ByteSource, append};
 
 /// One read of a value.
 pub(super) struct Reading<'r, S: ?Sized> {
@@ -20,16 +20,14 @@ pub(super) struct Reading<'r, S: ?Sized> {
 impl<S: ByteSource + ?Sized> Reading<'_, S> {
     /// Reads a range into scratch.
     pub(super) fn fetch(&mut self, start: u64, len: usize) -> Result<(), S::Error> {
-        // Every byte is written by the read.
-        self.scratch.resize(len, 0);
-        self.source.read(start, self.scratch)
+        self.scratch.clear();
+        append(self.source, start, len, self.scratch)
     }
 
     /// Appends a range to `out`.
     pub(super) fn append(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<(), S::Error> {
-        let start = out.len();
-        out.resize(start + (range.end - range.start) as usize, 0);
-        self.source.read(range.start, &mut out[start..])
+        let len = (range.end - range.start) as usize;
+        append(self.source, range.start, len, out)
     }
 
     /// Notes memory that a plan keeps from now on.
