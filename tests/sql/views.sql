@@ -54,7 +54,7 @@ CREATE VIEW shown_groups AS
     SELECT row_count, column_count, footer_bytes > 0 AS footer, body_bytes > 0 AS body, raw_bytes
     FROM howdah.row_groups WHERE relation = 'views.one_secret'::regclass;
 CREATE VIEW shown_chunks AS
-    SELECT column_name, encoding <> '' AS encoding, bytes > 0 AS bytes, raw_bytes, null_count, distinct_estimate, min, length(max) AS longest
+    SELECT column_name, encoding <> '' AS encoding, bytes >= 0 AS bytes, raw_bytes, null_count, distinct_estimate, min, length(max) AS longest
     FROM howdah.column_chunks WHERE relation = 'views.one_secret'::regclass ORDER BY attnum;
 GRANT SELECT ON shown, shown_groups, shown_chunks TO howdah_curious;
 TABLE shown;

@@ -91,20 +91,25 @@ fn planning_snapshot() -> pg_sys::Snapshot {
     }
 }
 
+/// `None` if the table never had cold rows.
+///
 /// # Safety
 /// `rel` is open.
-unsafe fn cold_size(rel: pg_sys::Relation) -> ColdSize {
+unsafe fn cold_size(rel: pg_sys::Relation) -> Option<ColdSize> {
     // SAFETY: the relation is open; the snapshot is unregistered before returning, and by the
     // resource owner after an ERROR.
     unsafe {
-        let Some(store) = ColdStore::open_used(rel, pg_sys::AccessShareLock) else {
-            return ColdSize::default();
-        };
+        let store = ColdStore::open_used(rel, pg_sys::AccessShareLock)?;
         let snapshot = pg_sys::RegisterSnapshot(planning_snapshot());
         let groups = match emptied::is_known(rel, snapshot) {
             true => Vec::new(),
             false => directory::groups(&store, snapshot).unwrap_or_default(),
         };
+        if groups.is_empty() && !directory::ever_had_cold_rows(&store) {
+            // The TOAST relation holds toasted values only.
+            pg_sys::UnregisterSnapshot(snapshot);
+            return None;
+        }
         let entries: Vec<_> = groups
             .iter()
             .map(|placed| &placed.entry)
@@ -121,7 +126,7 @@ unsafe fn cold_size(rel: pg_sys::Relation) -> ColdSize {
                 groups: size.groups + 1,
             });
         pg_sys::UnregisterSnapshot(snapshot);
-        size
+        Some(size)
     }
 }
 
@@ -136,7 +141,7 @@ unsafe extern "C-unwind" fn relation_estimate_size(
     // SAFETY: arguments come from the planner.
     unsafe {
         let cold = cold_size(rel);
-        remember((*rel).rd_id, cold);
+        remember((*rel).rd_id, cold.unwrap_or_default());
         (heap().relation_estimate_size.unwrap_unchecked())(
             rel,
             attr_widths,
@@ -144,6 +149,10 @@ unsafe extern "C-unwind" fn relation_estimate_size(
             tuples,
             allvisfrac,
         );
+        // A table that never had cold rows is planned as heap, however its rows fill its pages.
+        let Some(cold) = cold else {
+            return;
+        };
         let per_page = rows_per_page(rel, attr_widths);
         if cold.groups == 0 && !known(rel).is_some_and(|known| known.counts_cold_rows(per_page)) {
             return;
