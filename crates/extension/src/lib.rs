@@ -70,6 +70,7 @@ pub extern "C-unwind" fn _PG_init() {
     am::brin::register();
     utility::register();
     columnar_scan::register();
+    am::register();
 }
 
 /// Every PostgreSQL ERROR that passes through Rust frames would carry a Rust backtrace in its

@@ -64,8 +64,8 @@ impl RowMemory {
 /// How the rows of one slot look.
 struct Shape {
     desc: pg_sys::TupleDesc,
-    /// Types of the attributes, and whether they are dropped.
-    types: Vec<(pg_sys::Oid, bool)>,
+    /// Types of the attributes, and whether they are dropped, and never NULL.
+    types: Vec<(pg_sys::Oid, bool, bool)>,
     layout: TableLayout,
     datums: RowDatums,
 }
@@ -104,10 +104,10 @@ impl Shape {
     }
 }
 
-unsafe fn type_of(desc: pg_sys::TupleDesc, i: i32) -> (pg_sys::Oid, bool) {
+unsafe fn type_of(desc: pg_sys::TupleDesc, i: i32) -> (pg_sys::Oid, bool, bool) {
     // SAFETY: the caller vouches for both.
     let form = unsafe { attribute(desc, i) };
-    (form.atttypid, form.attisdropped)
+    (form.atttypid, form.attisdropped, form.attnotnull)
 }
 
 thread_local! {

@@ -158,7 +158,7 @@ impl Scans {
                 let slot = (*scan.cast::<pg_sys::IndexOnlyScanState>()).ioss_TableSlot;
                 (slot, vec![false; column_count])
             } else {
-                let read = read_of_row(plan, rti as i32, outputs);
+                let read = read_of_row(scan, plan, rti as i32, outputs);
                 if read.has_whole_row() {
                     return;
                 }
@@ -185,7 +185,12 @@ impl Scans {
 
 /// The columns of its table that a scan reads: for the outputs that its parent reads, and for
 /// conditions that it checks on rows.
-unsafe fn read_of_row(plan: *mut pg_sys::Scan, rti: i32, outputs: &Outputs) -> Attributes {
+unsafe fn read_of_row(
+    state: *mut pg_sys::ScanState,
+    plan: *mut pg_sys::Scan,
+    rti: i32,
+    outputs: &Outputs,
+) -> Attributes {
     let mut read = Attributes::none();
     // SAFETY: a finished plan whose expressions carry the scan's index.
     unsafe {
@@ -197,6 +202,8 @@ unsafe fn read_of_row(plan: *mut pg_sys::Scan, rti: i32, outputs: &Outputs) -> A
         }
         read.pull((*plan).plan.qual, rti);
         match (*plan).plan.type_ {
+            // A btree never asks for a recheck.
+            pg_sys::NodeTag::T_IndexScan if is_scan_of_btree(state.cast()) => {}
             pg_sys::NodeTag::T_IndexScan => {
                 let scan = plan.cast::<pg_sys::IndexScan>();
                 read.pull((*scan).indexqualorig, rti);
@@ -210,6 +217,16 @@ unsafe fn read_of_row(plan: *mut pg_sys::Scan, rti: i32, outputs: &Outputs) -> A
         }
     }
     read
+}
+
+/// # Safety
+/// A started index scan.
+unsafe fn is_scan_of_btree(scan: *mut pg_sys::IndexScanState) -> bool {
+    // SAFETY: the index is open, unless the plan is only explained.
+    unsafe {
+        let index = (*scan).iss_RelationDesc;
+        !index.is_null() && (*(*index).rd_rel).relam == pg_sys::Oid::from(pg_sys::BTREE_AM_OID)
+    }
 }
 
 /// The outputs of its child that a node reads. `varno` says which child: OUTER_VAR or INNER_VAR.

@@ -102,14 +102,22 @@ impl PinnedPage {
         }
     }
 
-    /// Shows the payload of the first tuple that has this key, under the page's share lock; `None` if there is none.
-    /// `look` must be short and may not touch other pages.
-    pub fn with_key<R>(
-        &self,
-        rel: pg_sys::Relation,
-        key: (u32, i32),
-        look: impl FnOnce(&[u8]) -> R,
-    ) -> Option<R> {
+    /// Whether there is a tuple with this key.
+    pub fn has(&self, rel: pg_sys::Relation, key: (u32, i32)) -> bool {
+        self.find(rel, key).is_some()
+    }
+
+    /// Holds on to the first tuple that has this key, if there is one.
+    pub fn hold(self, rel: pg_sys::Relation, key: (u32, i32)) -> Option<HeldPiece> {
+        let payload = self.find(rel, key)?;
+        Some(HeldPiece {
+            _page: self,
+            payload,
+        })
+    }
+
+    /// The payload of the first tuple that has this key, found under the page's share lock.
+    fn find(&self, rel: pg_sys::Relation, key: (u32, i32)) -> Option<*const [u8]> {
         // SAFETY: the pin is held; nothing between lock and unlock can raise an ERROR.
         unsafe {
             quiet::LockBuffer(self.buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
@@ -121,12 +129,26 @@ impl PinnedPage {
                 let tid = crate::tid::tid_of(self.block, offset);
                 let tuple = tuple_on(self.page, rel, tid)?;
                 let (id, seq, payload) = fields(&tuple)?;
-                ((id, seq) == key).then_some(payload)
+                ((id, seq) == key).then_some(std::ptr::from_ref(payload))
             });
-            let result = found.map(look);
             quiet::LockBuffer(self.buffer, pg_sys::BUFFER_LOCK_UNLOCK as i32);
-            result
+            found
         }
+    }
+}
+
+/// A piece of a long value on a pinned page. Pieces are never changed in place, and a tuple is neither moved nor removed
+/// while its page is pinned by others, so that its bytes may be looked at without a lock, as heap does it
+/// for rows that it has found.
+pub(super) struct HeldPiece {
+    _page: PinnedPage,
+    payload: *const [u8],
+}
+
+impl HeldPiece {
+    pub fn payload(&self) -> &[u8] {
+        // SAFETY: it lies on the pinned page, see above.
+        unsafe { &*self.payload }
     }
 }
 

@@ -59,7 +59,11 @@ pub(super) enum Fault {
     Damaged,
 }
 
-/// The bytes of a stored piece, none of them verified yet.
+/// Which kilobytes of a piece were verified.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Verified(u8);
+
+/// The bytes of a stored piece.
 #[derive(Clone, Copy)]
 pub(super) struct Piece<'a> {
     key: PieceKey,
@@ -78,16 +82,25 @@ impl<'a> Piece<'a> {
         Ok(Piece { key, checks, bytes })
     }
 
-    /// A range of the bytes, verified.
-    pub fn verified(&self, range: Range<usize>) -> Result<&'a [u8], Fault> {
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// A range of the bytes, verified. `known` remembers which kilobytes were, as long as the piece is the same.
+    pub fn verified(&self, range: Range<usize>, known: &mut Verified) -> Result<&'a [u8], Fault> {
         let wanted = self.bytes.get(range.clone()).ok_or(Fault::Short {
             bytes: self.bytes.len(),
         })?;
         let blocks = range.start / CHECKED_BYTES..range.end.div_ceil(CHECKED_BYTES);
-        match blocks.into_iter().all(|index| self.is_sound(index)) {
-            true => Ok(wanted),
-            false => Err(Fault::Damaged),
+        for index in blocks {
+            if known.0 >> index & 1 == 0 {
+                if !self.is_sound(index) {
+                    return Err(Fault::Damaged);
+                }
+                known.0 |= 1 << index;
+            }
         }
+        Ok(wanted)
     }
 
     fn is_sound(&self, index: usize) -> bool {
@@ -127,10 +140,13 @@ mod tests {
             let piece = Piece::of(KEY, &payload).unwrap();
             for start in (0..=len).step_by(97) {
                 for end in (start..=len).step_by(411).chain([len]) {
-                    assert_eq!(piece.verified(start..end), Ok(&bytes[start..end]));
+                    assert_eq!(
+                        piece.verified(start..end, &mut Verified::default()),
+                        Ok(&bytes[start..end])
+                    );
                 }
             }
-            let beyond = piece.verified(len..len + 1);
+            let beyond = piece.verified(len..len + 1, &mut Verified::default());
             assert_eq!(beyond, Err(Fault::Short { bytes: len }));
         }
     }
@@ -149,7 +165,8 @@ mod tests {
             };
             for block in 0..3 {
                 let range = block * 1_024..((block + 1) * 1_024).min(3_000);
-                assert_eq!(piece.verified(range).is_err(), block == index, "byte {at}");
+                let read = piece.verified(range, &mut Verified::default());
+                assert_eq!(read.is_err(), block == index, "byte {at}");
             }
         }
     }
@@ -159,7 +176,8 @@ mod tests {
         let payload = sealed(&noise(100));
         for key in [(20_000, 8), (20_001, 7), (20_001, 0)] {
             let piece = Piece::of(key, &payload).unwrap();
-            assert_eq!(piece.verified(3..4), Err(Fault::Damaged));
+            let read = piece.verified(3..4, &mut Verified::default());
+            assert_eq!(read, Err(Fault::Damaged));
         }
     }
 
@@ -168,7 +186,11 @@ mod tests {
         let payload = sealed(&noise(2_000));
         assert!(Piece::of(KEY, &payload[..HEAD_BYTES - 1]).is_err());
         let piece = Piece::of(KEY, &payload[..payload.len() - 1]).unwrap();
-        assert_eq!(piece.verified(1_500..1_501), Err(Fault::Damaged));
-        assert!(piece.verified(0..10).is_ok());
+        let mut known = Verified::default();
+        assert!(piece.verified(0..10, &mut known).is_ok());
+        assert_eq!(
+            piece.verified(1_500..1_501, &mut known),
+            Err(Fault::Damaged)
+        );
     }
 }

@@ -10,9 +10,10 @@
 //! reads: the key is looked at on the page, and where another one or none is found (after VACUUM FULL of the TOAST
 //! relation, or where two writers took pages by turns) the index is asked, once for each run.
 //!
-//! What is handed out has been verified on the page it was copied from, at that very moment: see [`super::piece`]. Pages
-//! are share-locked one at a time; a reader keeps the last one pinned, as rows ask for several ranges of one page. Pins are
-//! the resource owner's: an ERROR releases them. On a standby all of this works alike: pieces and hints arrive by WAL.
+//! What is handed out has been verified on the page it was copied from, under the pin that it was copied under: see
+//! [`super::piece`]. Pages are share-locked one at a time, while their tuples are looked for; a reader keeps the last one pinned, as
+//! rows ask for several ranges of one page. Pins are the resource owner's: an ERROR releases them. On a standby all of this
+//! works alike: pieces and hints arrive by WAL.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -22,8 +23,8 @@ use pgrx::pg_sys;
 use crate::relation::{has_block, main_fork_blocks};
 
 use super::lookup::{Found, find};
-use super::page::PinnedPage;
-use super::piece::{Fault, PIECE_BYTES, Piece};
+use super::page::{HeldPiece, PinnedPage};
+use super::piece::{Fault, PIECE_BYTES, Piece, Verified};
 use super::read::KeyScan;
 use super::stream::BlockStream;
 use super::{ColdStore, StoreError};
@@ -95,8 +96,33 @@ pub struct ValueReader<'a> {
     store: &'a ColdStore,
     id: u32,
     map: &'a RefCell<PieceMap>,
-    /// The page that was read last.
-    page: RefCell<Option<PinnedPage>>,
+    /// The piece that was read last.
+    held: RefCell<Option<Held>>,
+}
+
+struct Held {
+    seq: i32,
+    piece: HeldPiece,
+    verified: Verified,
+}
+
+/// A piece that is being looked at, and what of it was verified.
+struct Shown<'a> {
+    piece: Piece<'a>,
+    verified: &'a mut Verified,
+}
+
+impl<'a> Shown<'a> {
+    fn len(&self) -> usize {
+        self.piece.len()
+    }
+
+    /// A range of it, verified; or what is wrong, and how many bytes there should be.
+    fn verified(&mut self, range: Range<usize>) -> Result<&'a [u8], (Fault, usize)> {
+        let end = range.end;
+        let bytes = self.piece.verified(range, self.verified);
+        bytes.map_err(|fault| (fault, end))
+    }
 }
 
 /// Piece, and where in it, of a byte of a value.
@@ -112,7 +138,7 @@ impl ColdStore {
             store: self,
             id,
             map,
-            page: RefCell::new(None),
+            held: RefCell::new(None),
         }
     }
 
@@ -142,7 +168,7 @@ impl ValueReader<'_> {
             let (seq, skip) = place_of(offset + done as u64);
             let take = (PIECE_BYTES - skip).min(into.len() - done);
             let target = &mut into[done..done + take];
-            self.with_piece(seq, skip..skip + take, &mut |bytes| {
+            self.show(seq, skip..skip + take, &mut |bytes| {
                 target.copy_from_slice(bytes);
             })?;
             done += take;
@@ -165,7 +191,7 @@ impl ValueReader<'_> {
         while at < end {
             let (seq, skip) = place_of(at);
             let take = (PIECE_BYTES - skip).min((end - at) as usize);
-            self.with_piece(seq, skip..skip + take, sink)?;
+            self.show(seq, skip..skip + take, sink)?;
             at += take as u64;
             if at < end {
                 at = self.stream(at, end, sink)?;
@@ -194,53 +220,83 @@ impl ValueReader<'_> {
         }
     }
 
-    /// Shows a range of a piece, verified, under its page's share lock.
-    fn with_piece(
+    /// The piece of the value that a byte lies in, verified as a whole, and where it begins.
+    ///
+    /// # Errors
+    /// As for [`ValueReader::read`].
+    pub fn read_piece(&self, offset: u64, into: &mut Vec<u8>) -> Result<u64, StoreError> {
+        let (seq, skip) = place_of(offset);
+        self.with_piece(seq, |piece| {
+            into.clear();
+            let bytes = piece.verified(0..piece.len())?;
+            into.extend_from_slice(bytes);
+            Ok(())
+        })?;
+        Ok(offset - skip as u64)
+    }
+
+    fn show(
         &self,
         seq: i32,
         range: Range<usize>,
         look: &mut dyn FnMut(&[u8]),
     ) -> Result<(), StoreError> {
+        self.with_piece(seq, |piece| {
+            look(piece.verified(range)?);
+            Ok(())
+        })
+    }
+
+    /// Looks at a piece, which stays held.
+    fn with_piece(
+        &self,
+        seq: i32,
+        look: impl FnOnce(&mut Shown<'_>) -> Result<(), (Fault, usize)>,
+    ) -> Result<(), StoreError> {
+        let mut held = self.held.borrow_mut();
+        if held.as_ref().is_none_or(|held| held.seq != seq) {
+            // One pin at a time.
+            *held = None;
+            *held = Some(Held {
+                seq,
+                piece: self.hold(seq)?,
+                verified: Verified::default(),
+            });
+        }
+        let Some(held) = held.as_mut() else {
+            return Err(self.missing(seq));
+        };
+        self.look_at(seq, &held.piece, &mut held.verified, look)
+    }
+
+    fn look_at(
+        &self,
+        seq: i32,
+        piece: &HeldPiece,
+        verified: &mut Verified,
+        look: impl FnOnce(&mut Shown<'_>) -> Result<(), (Fault, usize)>,
+    ) -> Result<(), StoreError> {
+        let piece = Piece::of((self.id, seq), piece.payload());
+        let shown = piece.map_err(|fault| (fault, 0));
+        let looked = shown.and_then(|piece| look(&mut Shown { piece, verified }));
+        looked.map_err(|(fault, expected_bytes)| self.fault(seq, fault, expected_bytes))
+    }
+
+    /// Finds a piece where it should be, or else by the index.
+    fn hold(&self, seq: i32) -> Result<HeldPiece, StoreError> {
+        let (toast, key) = (self.store.toast, (self.id, seq));
         let guess = self.map.borrow().guess(seq);
-        if let Some(block) = guess {
-            let mut page = self.page.borrow_mut();
-            if page.as_ref().is_none_or(|page| page.block != block) {
-                *page = None;
-                // SAFETY: `toast` is open.
-                if unsafe { has_block(self.store.toast, block) } {
-                    *page = Some(PinnedPage::read(self.store.toast, block));
-                }
-            }
-            if let Some(page) = &*page
-                && let Some(read) = self.show(page, seq, &range, &mut *look)
-            {
-                return read;
-            }
+        // SAFETY: `toast` is open.
+        let guess = guess.filter(|&block| unsafe { has_block(toast, block) });
+        if let Some(block) = guess
+            && let Some(piece) = PinnedPage::read(toast, block).hold(toast, key)
+        {
+            return Ok(piece);
         }
         let block = self.find(seq)?;
         self.map.borrow_mut().learn(seq, block);
-        let mut held = self.page.borrow_mut();
-        *held = None;
-        let page = held.insert(PinnedPage::read(self.store.toast, block));
-        self.show(page, seq, &range, look)
-            .unwrap_or_else(|| Err(self.missing(seq)))
-    }
-
-    /// Shows a range of a piece, verified, if it is on this page.
-    fn show(
-        &self,
-        page: &PinnedPage,
-        seq: i32,
-        range: &Range<usize>,
-        look: &mut dyn FnMut(&[u8]),
-    ) -> Option<Result<(), StoreError>> {
-        let key = (self.id, seq);
-        let shown = page.with_key(self.store.toast, key, |payload| {
-            let bytes = Piece::of(key, payload)?.verified(range.clone())?;
-            look(bytes);
-            Ok(())
-        })?;
-        Some(shown.map_err(|fault| self.fault(seq, range, fault)))
+        let piece = PinnedPage::read(toast, block).hold(toast, key);
+        piece.ok_or_else(|| self.missing(seq))
     }
 
     /// Streams pieces from `at`, where one begins, as far as they lie one after the other; how far that was.
@@ -261,11 +317,14 @@ impl ValueReader<'_> {
         let (mut at, mut seq) = (at, seq);
         while let Some(page) = stream.next() {
             let take = PIECE_BYTES.min((end - at) as usize);
-            match self.show(&page, seq, &(0..take), sink) {
-                Some(read) => read?,
+            let Some(piece) = page.hold(self.store.toast, (self.id, seq)) else {
                 // Here the run ends.
-                None => break,
-            }
+                break;
+            };
+            self.look_at(seq, &piece, &mut Verified::default(), |piece| {
+                sink(piece.verified(0..take)?);
+                Ok(())
+            })?;
             at += take as u64;
             seq += 1;
             if seq % 64 == 0 {
@@ -280,7 +339,7 @@ impl ValueReader<'_> {
         let (store, key) = (self.store, (self.id, seq));
         let holds = |tid: &pg_sys::ItemPointerData| {
             let page = PinnedPage::read(store.toast, crate::tid::block_of(tid));
-            page.with_key(store.toast, key, |_| ()).map(|()| page.block)
+            page.has(store.toast, key).then_some(page.block)
         };
         // SAFETY: both relations are open.
         let found = match unsafe { find(store.valid_index(), store.toast, key) } {
@@ -299,7 +358,7 @@ impl ValueReader<'_> {
         StoreError::MissingPiece { toast, id, seq }
     }
 
-    fn fault(&self, seq: i32, range: &Range<usize>, fault: Fault) -> StoreError {
+    fn fault(&self, seq: i32, fault: Fault, expected_bytes: usize) -> StoreError {
         let (toast, id) = (self.store.identity().0, self.id);
         match fault {
             Fault::Damaged => StoreError::DamagedPiece { toast, id, seq },
@@ -308,7 +367,7 @@ impl ValueReader<'_> {
                 id,
                 seq,
                 actual_bytes: bytes,
-                expected_bytes: range.end,
+                expected_bytes,
             },
         }
     }

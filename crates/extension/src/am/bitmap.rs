@@ -352,8 +352,13 @@ unsafe fn next_cold(scan: &mut HowdahScan, slot: *mut pg_sys::TupleTableSlot) ->
         };
         // SAFETY: relation and snapshot are valid while the scan is open.
         unsafe {
+            if !state.reader.serves(slot) {
+                state.reader = PointReader::for_slot(slot);
+            }
             if state.reader.fetch(rel, row, snapshot, slot) {
-                last_row::remember(slot);
+                if state.reader.reads_whole_rows() {
+                    last_row::remember(slot);
+                }
                 return true;
             }
         }

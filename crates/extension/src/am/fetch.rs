@@ -44,7 +44,7 @@ struct HowdahFetch {
 thread_local! {
     /// The readers of index scans that are open, but for the one that is reading: here they are dropped with the
     /// transaction if an error leaves them behind, and cost less than one that its memory context drops.
-    static READERS: RefCell<Vec<(u64, PointReader)>> = const { RefCell::new(Vec::new()) };
+    static READERS: RefCell<Vec<(u64, Box<PointReader>)>> = const { RefCell::new(Vec::new()) };
     static LAST_READER: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -54,7 +54,7 @@ fn next_reader() -> u64 {
 }
 
 /// Takes a reader out, if an error has not left it behind.
-fn take_reader(name: u64) -> Option<PointReader> {
+fn take_reader(name: u64) -> Option<Box<PointReader>> {
     READERS.with_borrow_mut(|readers| {
         let at = readers.iter().rposition(|(other, _)| *other == name)?;
         Some(readers.swap_remove(at).1)
@@ -170,16 +170,23 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
         if last_change::hides(fetch.base.rel, row, snapshot) {
             return false;
         }
-        let mut reader = match fetch.reader {
+        let reader = match fetch.reader {
             0 => {
                 fetch.reader = next_reader();
-                PointReader::new()
+                None
             }
-            name => take_reader(name).unwrap_or_default(),
+            name => take_reader(name),
+        };
+        // A scan puts its rows into one slot; another one may be of another plan.
+        let mut reader = match reader {
+            Some(reader) if reader.serves(slot) => reader,
+            _ => Box::new(PointReader::for_slot(slot)),
         };
         let found = reader.fetch(fetch.base.rel, row, snapshot, slot);
         if found {
-            last_row::remember(slot);
+            if reader.reads_whole_rows() {
+                last_row::remember(slot);
+            }
         } else if !all_dead.is_null() {
             *all_dead = reader.is_dead_to_all(fetch.base.rel);
         }

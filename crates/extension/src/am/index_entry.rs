@@ -125,7 +125,7 @@ pub unsafe fn attributes_read(info: *mut pg_sys::IndexInfo, attribute_count: usi
         for (i, flag) in flags.iter_mut().enumerate() {
             *flag |= reads(i as i32 + 1);
         }
-        Wanted::Some(flags)
+        Wanted::Some(flags.into())
     }
 }
 

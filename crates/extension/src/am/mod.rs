@@ -95,6 +95,12 @@ pub fn howdah() -> &'static pg_sys::TableAmRoutine {
         .0
 }
 
+/// Lets scans be told which columns they are asked for. Call once, from `_PG_init`.
+pub fn register() {
+    // SAFETY: nothing else runs in the process yet; the function asks an open relation for its routine.
+    unsafe { howdah_bridge::needed_columns::install(is_howdah) }
+}
+
 /// Whether a relation uses this access method.
 ///
 /// # Safety

@@ -28,8 +28,10 @@ use crate::store::view::{ColdGroup, GroupRows, Wanted};
 
 /// Reads single cold rows of one relation.
 pub struct PointReader {
-    /// The columns that are read; the others are NULL in the slot.
+    /// The columns that are read; the slot gets something of the right form for the others.
     wanted: Wanted,
+    /// The slot that they are wanted for; NULL for any.
+    slot: *mut pg_sys::TupleTableSlot,
     last: Option<LastGroup>,
     /// By whom the row that was asked for last is hidden.
     hidden: Option<Hidden>,
@@ -60,7 +62,7 @@ impl LastGroup {
     }
 }
 
-/// Rows of a group that are asked about one by one before all its marks are read.
+/// Rows of a group of which marks are looked for one by one before all its marks are read.
 const FEW_ROWS: u32 = 32;
 
 enum Found {
@@ -116,9 +118,28 @@ impl PointReader {
     pub fn of(wanted: Wanted) -> PointReader {
         PointReader {
             wanted,
+            slot: std::ptr::null_mut(),
             last: None,
             hidden: None,
         }
+    }
+
+    /// A reader of the columns that the plan needs whose scan uses this slot.
+    pub fn for_slot(slot: *mut pg_sys::TupleTableSlot) -> PointReader {
+        PointReader {
+            slot,
+            ..PointReader::of(Wanted::in_slot(slot))
+        }
+    }
+
+    /// Whether the reader was made for this slot.
+    pub fn serves(&self, slot: *mut pg_sys::TupleTableSlot) -> bool {
+        std::ptr::eq(self.slot, slot)
+    }
+
+    /// Whether the slot gets all there is of a row.
+    pub fn reads_whole_rows(&self) -> bool {
+        matches!(self.wanted, Wanted::All)
     }
 
     unsafe fn find(
@@ -196,9 +217,15 @@ impl PointReader {
                 }
                 _ => return ask(),
             };
-            last.asked += 1;
-            if last.asked <= FEW_ROWS {
-                return ask();
+            if last.hidden.is_none() {
+                // Rows that are known to have no mark cost nothing, however many they are.
+                if marks::is_surely_shown(last.file, entry, row) {
+                    return Ok(false);
+                }
+                last.asked += 1;
+                if last.asked <= FEW_ROWS {
+                    return ask();
+                }
             }
             if last.hidden.is_none() {
                 let (rows, by) = marks::hidden_rows(store, entry, snapshot)?;
@@ -373,7 +400,7 @@ impl PointReader {
                 Found::Pending(group, position) => {
                     let rows = or_raise(oid, GroupRows::load(store, group, &Wanted::All));
                     write_single(slot, tid, oid, origin, |layout, desc, datums| {
-                        rows.fill(*position, layout, desc, &self.wanted, datums);
+                        rows.fill(*position, layout, desc, &Wanted::All, datums);
                     });
                 }
             }

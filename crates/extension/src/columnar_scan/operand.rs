@@ -63,6 +63,7 @@ impl OperandKind {
             len,
             by_value,
             dropped: false,
+            not_null: false,
         }
     }
 

@@ -282,6 +282,8 @@ pub fn group_of(
     };
     let found = match recall(store, row, &mut judge) {
         Some(found) => Some(found?),
+        // Entries that the snapshot does not see do not cover the row, nor do those below the one that it sees.
+        None if mvcc => nearest_entry(store, row, &mut judge)?,
         None => match nearest_group(store, row) {
             Some(nearest) => entry_covering(store, nearest, row, &mut judge)?,
             None => None,
@@ -390,6 +392,27 @@ pub fn nearest_group(store: &ColdStore, row: RowNumber) -> Option<u32> {
         },
     );
     nearest
+}
+
+/// The nearest entry not above the row's cold block that `judge` wants, if it covers the row.
+fn nearest_entry(
+    store: &ColdStore,
+    row: RowNumber,
+    judge: &mut dyn FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool,
+) -> Result<Option<PlacedEntry>, ColdError> {
+    let mut nearest = None;
+    let blocks = 0..=row.cold_block() as i32;
+    store.scan_entries(DIRECTORY_ID, blocks, true, judge, |entry| {
+        nearest = Some(placed(&entry));
+        ControlFlow::Break(())
+    });
+    let found = nearest
+        .transpose()?
+        .filter(|placed| placed.entry.covers(row));
+    if let Some(placed) = &found {
+        remember(store, placed);
+    }
+    Ok(found)
 }
 
 /// The entry named `group` that `judge` wants, if it covers the row. Several tuples may carry

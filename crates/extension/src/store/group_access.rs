@@ -10,7 +10,9 @@
 //! the block that was decoded last, so that neighbours in key order decode it once. Never a chunk. Groups are immutable,
 //! so all of it stays true as long as the group's value is there ([`super::group_cache`]).
 //!
-//! Bytes come from shared buffers, verified by the store at each reading. The store is opened when bytes are first needed: a
+//! Bytes come from shared buffers, verified by the store at each reading. Of rows that are near each other, as a range of keys
+//! has them, whole pieces are copied, a *window* for each column, and the next rows take their bytes from it.
+//!  The store is opened when bytes are first needed: a
 //! row of blocks that are decoded needs none. When pages had to be read from disk lately, the pages of all columns of a row
 //! are asked for at once, before the first of them is waited for.
 
@@ -28,10 +30,37 @@ use super::view::{RowDatums, Wanted};
 use crate::errors::ColdError;
 use crate::types::{TableLayout, datum_of};
 
+/// Rows that are so near to the one before them belong together.
+const NEAR_ROWS: u32 = 256;
+/// After so many of them windows are used.
+const NEAR_READS: u32 = 2;
+/// Longer ranges are decoded at once, and not read again soon.
+const LONGEST_IN_WINDOW_BYTES: usize = 1_024;
+
+/// The piece that a column's bytes were last copied from.
+#[derive(Default)]
+struct Window {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    /// Fills `into`, if the window has the bytes.
+    fn give(&self, offset: u64, into: &mut [u8]) -> bool {
+        let start = offset.checked_sub(self.start).map(|start| start as usize);
+        let bytes = start.and_then(|start| self.bytes.get(start..)?.get(..into.len()));
+        bytes.is_some_and(|bytes| {
+            into.copy_from_slice(bytes);
+            true
+        })
+    }
+}
+
 /// A column of a group, ready for its rows.
 struct ColumnAccess {
     access: RowAccess,
     state: RefCell<RowState>,
+    window: RefCell<Window>,
     /// What of it is counted as memory of the group.
     counted_bytes: Cell<usize>,
 }
@@ -39,7 +68,9 @@ struct ColumnAccess {
 impl ColumnAccess {
     /// Counts what a read has left.
     fn count(&self, state: &RowState, memory: &Memory) {
-        let now = size_of::<Self>() + self.access.memory_bytes() + state.memory_bytes();
+        let window_bytes = self.window.borrow().bytes.capacity();
+        let kept_bytes = self.access.memory_bytes() + state.memory_bytes() + window_bytes;
+        let now = size_of::<Self>() + kept_bytes;
         memory.replace(self.counted_bytes.replace(now), now);
     }
 }
@@ -50,6 +81,8 @@ pub struct GroupAccess {
     layout: GroupLayout,
     pieces: RefCell<PieceMap>,
     columns: Box<[OnceCell<Box<ColumnAccess>>]>,
+    /// The row that was read last, and how many before it were near each other.
+    last: Cell<(u32, u32)>,
     memory: Memory,
 }
 
@@ -119,6 +152,30 @@ impl<'a> GroupBytes<'a> {
     }
 }
 
+/// The bytes of one column, for a row whose neighbours are read, too.
+struct NearBytes<'a, 'b> {
+    bytes: &'a GroupBytes<'b>,
+    window: &'a RefCell<Window>,
+}
+
+impl ByteSource for NearBytes<'_, '_> {
+    type Error = ColdError;
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ColdError> {
+        let mut window = self.window.borrow_mut();
+        if window.give(offset, into) {
+            return Ok(());
+        }
+        if into.len() <= LONGEST_IN_WINDOW_BYTES {
+            window.start = self.bytes.reader()?.read_piece(offset, &mut window.bytes)?;
+            if window.give(offset, into) {
+                return Ok(());
+            }
+        }
+        self.bytes.read(offset, into)
+    }
+}
+
 impl ByteSource for GroupBytes<'_> {
     type Error = ColdError;
 
@@ -165,6 +222,7 @@ impl GroupAccess {
             layout,
             pieces,
             columns: columns.into_boxed_slice(),
+            last: Cell::new((u32::MAX, 0)),
             memory,
         })
     }
@@ -192,6 +250,7 @@ impl GroupAccess {
             Box::new(ColumnAccess {
                 access,
                 state: RefCell::default(),
+                window: RefCell::default(),
                 counted_bytes: Cell::new(0),
             })
         });
@@ -220,7 +279,7 @@ impl GroupAccess {
     }
 
     /// Writes the wanted values of a row into `out`; attributes that the group does not store get their missing value,
-    /// unwanted ones are NULL. Datums live in the current memory context.
+    /// unwanted ones something of the right form. Datums live in the current memory context.
     ///
     /// # Safety
     /// `out` has one entry per attribute of `layout`; `desc` is its descriptor; `store` is the group's.
@@ -236,9 +295,18 @@ impl GroupAccess {
         let bytes = self.bytes(store);
         self.prefetch(&bytes, position, wanted)?;
         READ_BEFORE.set(blocks_read());
+        let is_near = self.note_row(position);
+        // The footer's pages once, before others are read.
+        for column in (0..self.columns.len()).filter(|&column| wanted.contains(column)) {
+            self.column(column, &bytes)?;
+        }
         for (i, attribute) in layout.attributes.iter().enumerate() {
-            if attribute.dropped || !wanted.contains(i) {
+            if attribute.dropped {
                 out.set_null(i);
+                continue;
+            }
+            if !wanted.contains(i) {
+                out.set_unneeded(i, attribute);
                 continue;
             }
             if i >= self.columns.len() {
@@ -246,7 +314,7 @@ impl GroupAccess {
                 unsafe { out.set_missing(desc, i) };
                 continue;
             }
-            self.with_value(&bytes, i, position, |value| match value {
+            self.with_value(&bytes, i, position, is_near, |value| match value {
                 None => out.set_null(i),
                 // SAFETY: allocated in the current context.
                 Some(value) => out.set(i, unsafe { datum_of(value, attribute) }),
@@ -256,11 +324,23 @@ impl GroupAccess {
         Ok(())
     }
 
+    /// Notes which row is read; whether the rows before were near it, and each other.
+    fn note_row(&self, position: u32) -> bool {
+        let (last, near) = self.last.get();
+        let near = match position.abs_diff(last) <= NEAR_ROWS {
+            true => near.saturating_add(1),
+            false => 0,
+        };
+        self.last.set((position, near));
+        near >= NEAR_READS
+    }
+
     /// Gives up the blocks that were decoded.
     pub(super) fn drop_blocks(&self) {
         for column in self.columns.iter().filter_map(OnceCell::get) {
             let mut state = column.state.borrow_mut();
             state.reset();
+            column.window.take();
             column.count(&state, &self.memory);
         }
     }
@@ -273,7 +353,7 @@ impl GroupAccess {
         position: u32,
         look: impl FnOnce(Option<Value<'_>>) -> R,
     ) -> Result<R, ColdError> {
-        self.with_value(&self.bytes(store), column, position, look)
+        self.with_value(&self.bytes(store), column, position, false, look)
     }
 
     fn with_value<R>(
@@ -281,11 +361,20 @@ impl GroupAccess {
         bytes: &GroupBytes<'_>,
         column: usize,
         position: u32,
+        is_near: bool,
         look: impl FnOnce(Option<Value<'_>>) -> R,
     ) -> Result<R, ColdError> {
         let column = self.column(column, bytes)?;
         let mut state = column.state.borrow_mut();
-        let result = look(column.access.value(position, bytes, &mut state)?);
+        let value = match is_near {
+            false => column.access.value(position, bytes, &mut state)?,
+            true => {
+                let window = &column.window;
+                let near = NearBytes { bytes, window };
+                column.access.value(position, &near, &mut state)?
+            }
+        };
+        let result = look(value);
         column.count(&state, &self.memory);
         Ok(result)
     }

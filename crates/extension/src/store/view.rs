@@ -8,6 +8,7 @@
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
+use howdah_bridge::needed_columns;
 use howdah_bridge::predicate::is_serializable;
 use howdah_bridge::slot::Origin;
 use howdah_bridge::store::ColdStore;
@@ -204,10 +205,15 @@ unsafe fn stored_groups(
 pub enum Wanted {
     All,
     /// One flag per attribute.
-    Some(Vec<bool>),
+    Some(Rc<[bool]>),
 }
 
 impl Wanted {
+    /// The columns that anything reads of the rows in a slot.
+    pub fn in_slot(slot: *mut pg_sys::TupleTableSlot) -> Wanted {
+        needed_columns::of_slot(slot).map_or(Wanted::All, Wanted::Some)
+    }
+
     #[inline]
     pub fn contains(&self, attribute: usize) -> bool {
         match self {
@@ -341,6 +347,13 @@ pub unsafe fn point_value(
     }
 }
 
+/// Longer values of a fixed length are always read.
+pub const LONGEST_UNNEEDED_BYTES: usize = 256;
+
+/// A varlena of no bytes: its short header says that it is one byte long.
+static EMPTY_VARLENA: [u8; 8] = [3, 0, 0, 0, 0, 0, 0, 0];
+static ZEROS: [u64; LONGEST_UNNEEDED_BYTES / 8] = [0; LONGEST_UNNEEDED_BYTES / 8];
+
 /// Values and null flags of one row.
 pub struct RowDatums {
     pub values: Vec<pg_sys::Datum>,
@@ -365,6 +378,17 @@ impl RowDatums {
     pub fn set_null(&mut self, i: usize) {
         self.values[i] = pg_sys::Datum::from(0);
         self.nulls[i] = true;
+    }
+
+    /// Puts something of the right form in the place of a value that is not read. Not NULL where a column has none:
+    /// code that takes tuples apart may count on that.
+    pub(super) fn set_unneeded(&mut self, i: usize, attribute: &AttributeLayout) {
+        match attribute.len {
+            _ if !attribute.not_null => self.set_null(i),
+            _ if attribute.by_value => self.set(i, pg_sys::Datum::from(0)),
+            -1 => self.set(i, pg_sys::Datum::from(EMPTY_VARLENA.as_ptr())),
+            _ => self.set(i, pg_sys::Datum::from(ZEROS.as_ptr())),
+        }
     }
 
     /// # Safety

@@ -21,6 +21,7 @@ pub struct AttributeLayout {
     pub len: i16,
     pub by_value: bool,
     pub dropped: bool,
+    pub not_null: bool,
 }
 
 /// The layout of a relation's attributes, in attribute order.
@@ -71,6 +72,7 @@ impl AttributeLayout {
             len: att.attlen,
             by_value: att.attbyval,
             dropped: att.attisdropped,
+            not_null: att.attnotnull,
         }
     }
 }
