@@ -1,5 +1,6 @@
 //! What the fuzz targets do with their input: one target for footers, one for the chunks of
-//! each column type. Every input must give an error or a value; a panic that escapes, an
+//! each column type, whole and row by row, and one for row access under changed node tables.
+//! Every input must give an error or a value; a panic that escapes, an
 //! out-of-bounds read or an allocation without bound is a bug.
 //!
 //! ```text
@@ -7,9 +8,8 @@
 //!   cargo +nightly fuzz run chunk_text -- -rss_limit_mb=2048
 //! ```
 //!
-//! Random bytes would fail the checksum and test nothing else. So the first bytes of the
-//! input choose a valid row group, the others say which of its bytes to change, and the
-//! checksums are made right again afterwards.
+//! Random bytes would fail the first checks and test nothing else. So the first bytes of the
+//! input choose a valid row group, the others say which of its bytes to change.
 
 // The tests' generator of columns; a target uses a part of it.
 #[path = "../../crates/columnar/tests/generate/mod.rs"]
@@ -17,14 +17,12 @@ mod generate;
 
 use generate::{NULLS, Random, SHAPES, column, row_group};
 use howdah_columnar::{
-    Chunk, ChunkBuffer, ColumnType, CompareOp, Effort, EncodedRowGroup, Footer, Predicate,
+    Chunk, ChunkBuffer, ColumnType, CompareOp, Effort, EncodedRowGroup, Footer, GroupLayout,
+    Predicate, RowState,
 };
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-/// Where the footer's fields lie, see docs/format.md.
-const FOOTER_CHECKSUM: std::ops::Range<usize> = 32..40;
-const HEADER_LEN: usize = 64;
-const CHUNK_CHECKSUM: std::ops::Range<usize> = HEADER_LEN + 24..HEADER_LEN + 32;
+/// Where the sections of the only column start, see docs/format.md.
+const SECTIONS: usize = 64;
 
 /// libfuzzer-sys aborts in the panic hook, before anybody can catch anything. Decoders catch what
 /// their libraries panic about and make an error of it; what escapes them still aborts.
@@ -36,7 +34,7 @@ fn let_decoders_catch() {
 /// Parses a changed footer.
 pub fn footer(input: &[u8]) {
     let_decoders_catch();
-    // As they are, for the checks before the checksum.
+    // As they are, for the first checks.
     let _ = Footer::encoded_len(input);
     let _ = Footer::parse(input);
     let Some((choice, changes)) = input.split_first_chunk::<4>() else {
@@ -49,11 +47,11 @@ pub fn footer(input: &[u8]) {
     };
     let mut bytes = group.footer;
     change(&mut bytes, changes);
-    reseal(&mut bytes);
     if let Ok(footer) = Footer::parse(&bytes) {
         for at in 0..footer.column_count() {
             let meta = footer.column(at);
-            assert!(meta.byte_range.end <= footer.body_len());
+            let end = footer.layout().footer_len() as u64 + footer.body_len();
+            assert!(meta.byte_range.end <= end);
             let _ = meta.chunk_verdict(&Predicate::IsNull);
             if let Some(value) = &meta.stats.max {
                 let _ = meta.chunk_verdict(&Predicate::In(vec![value.clone()]));
@@ -71,22 +69,61 @@ pub fn chunk(ty: ColumnType, input: &[u8]) {
     let Some(group) = valid_group(ty, choice) else {
         return;
     };
-    let footer_len = group.footer.len();
     let mut bytes = [group.footer, group.body].concat();
     change(&mut bytes, changes);
-    let (footer, body) = bytes.split_at_mut(footer_len);
-    footer[CHUNK_CHECKSUM].copy_from_slice(&xxh3_64(body).to_le_bytes());
-    reseal(footer);
-    let Ok(footer) = Footer::parse(footer) else {
+    rows(&bytes);
+    let Ok(footer) = Footer::parse(&bytes) else {
         return;
     };
     if footer.column_count() == 0 {
         return;
     }
-    let row_count = footer.row_count();
-    let buffer = ChunkBuffer::from(&*body);
-    if let Ok(chunk) = Chunk::open(footer.column(0), row_count, buffer) {
+    let (row_count, meta) = (footer.row_count(), footer.column(0));
+    let range = meta.byte_range.start as usize..meta.byte_range.end as usize;
+    let Some(chunk) = bytes.get(range) else {
+        return;
+    };
+    if let Ok(chunk) = Chunk::open(meta, row_count, ChunkBuffer::from(chunk)) {
         read(&chunk, row_count);
+    }
+}
+
+/// Reads rows under a changed node table, whose parts are as they were.
+pub fn nodes(input: &[u8]) {
+    let_decoders_catch();
+    let Some((choice, changes)) = input.split_first_chunk::<4>() else {
+        return;
+    };
+    let types = generate::TYPES;
+    let Some(group) = valid_group(types[usize::from(choice[3]) % types.len()], choice) else {
+        return;
+    };
+    let mut footer = group.footer;
+    if let Some(sections) = footer.get_mut(SECTIONS..)
+        && !sections.is_empty()
+    {
+        change(sections, changes);
+    }
+    rows(&[footer, group.body].concat());
+}
+
+/// Reads rows of the first column of a stored row group.
+fn rows(bytes: &[u8]) {
+    let Ok(layout) = GroupLayout::read(bytes) else {
+        return;
+    };
+    if layout.column_count() == 0 {
+        return;
+    }
+    let _ = layout.statistics(0, bytes);
+    let Ok(access) = layout.row_access(0, bytes) else {
+        return;
+    };
+    let (mut state, mut ranges) = (RowState::default(), Vec::new());
+    let last = layout.row_count() as u32 - 1;
+    for row in (0..=last.min(40)).chain([last / 2, last, last + 1]) {
+        access.ranges(row, &mut ranges);
+        let _ = access.value(row, bytes, &mut state);
     }
 }
 
@@ -136,17 +173,6 @@ fn change(bytes: &mut [u8], changes: &[u8]) {
     }
 }
 
-/// Makes the checksum of a footer right again.
-fn reseal(footer: &mut [u8]) {
-    let len = u32::from_le_bytes([footer[20], footer[21], footer[22], footer[23]]) as usize;
-    let len = len.clamp(FOOTER_CHECKSUM.end, footer.len());
-    let mut hasher = Xxh3::new();
-    hasher.update(&footer[..FOOTER_CHECKSUM.start]);
-    hasher.update(&footer[FOOTER_CHECKSUM.end..len]);
-    let sum = hasher.digest();
-    footer[FOOTER_CHECKSUM].copy_from_slice(&sum.to_le_bytes());
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,8 +185,9 @@ mod tests {
             let input: Vec<u8> = (0..4 + random.below(24))
                 .map(|_| random.next() as u8)
                 .collect();
-            match round % 12 {
+            match round % 13 {
                 0 => footer(&input),
+                12 => nodes(&input),
                 at => chunk(generate::TYPES[at - 1], &input),
             }
         }

@@ -1,12 +1,12 @@
-//! Speed of row groups: encode (bytes/s), decode and filter (values/s), open and point reads.
+//! Speed of row groups: encode (bytes/s), decode and filter (values/s), open, and reads of single rows.
 //! Every measured read is checked against the rows written before it is measured.
 
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use howdah_columnar::{
-    Chunk, ChunkBuffer, ColumnType, CompareOp, Effort, EncodedRowGroup, Footer, MAX_ROWS, Numeric,
-    OwnedValue, Predicate, RowGroupBuilder, Value,
+    Chunk, ChunkBuffer, ColumnType, CompareOp, Effort, EncodedRowGroup, Footer, GroupLayout,
+    MAX_ROWS, Numeric, OwnedValue, Predicate, RowGroupBuilder, RowState, Value,
 };
 
 /// A column, and a comparison that about one row in a hundred passes.
@@ -201,15 +201,42 @@ fn filter(c: &mut Criterion) {
     }
 }
 
-fn point(c: &mut Criterion) {
-    let mut group = c.benchmark_group("point read");
+/// One value by row, anywhere and in order, of bytes in memory.
+fn rows(c: &mut Criterion) {
+    for (name, step) in [("random row", 7_919), ("next row", 1)] {
+        let mut group = c.benchmark_group(name);
+        for case in cases() {
+            let (encoded, _) = case.encode(Effort::Default);
+            let bytes = [encoded.footer, encoded.body].concat();
+            let bytes = bytes.as_slice();
+            let layout = GroupLayout::read(bytes).expect("reads");
+            let access = layout.row_access(0, bytes).expect("plans");
+            let (mut state, mut row) = (RowState::default(), 0);
+            group.bench_function(case.name, |b| {
+                b.iter(|| {
+                    row = (row + step) % MAX_ROWS as u32;
+                    let value = access.value(row, bytes, &mut state);
+                    black_box(value.expect("reads"));
+                });
+            });
+        }
+    }
+}
+
+/// The first row of a group of which nothing is known yet.
+fn first_row(c: &mut Criterion) {
+    let mut group = c.benchmark_group("first row");
     for case in cases() {
-        let chunk = case.open();
-        let mut row = 0;
+        let (encoded, _) = case.encode(Effort::Default);
+        let bytes = [encoded.footer, encoded.body].concat();
+        let bytes = bytes.as_slice();
         group.bench_function(case.name, |b| {
             b.iter(|| {
-                row = (row + 7_919) % MAX_ROWS;
-                chunk.value(row).expect("reads")
+                let layout = GroupLayout::read(bytes).expect("reads");
+                let access = layout.row_access(0, bytes).expect("plans");
+                let mut state = RowState::default();
+                let value = access.value(black_box(99_999), bytes, &mut state);
+                black_box(value.expect("reads"));
             });
         });
     }
@@ -246,5 +273,7 @@ fn open(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, encode, decode, filter, point, select, open);
+criterion_group!(
+    benches, encode, decode, filter, rows, first_row, select, open
+);
 criterion_main!(benches);

@@ -2,7 +2,7 @@
 //!
 //! Zone bounds are told relative to the extremes of the chunk where those are integers, with
 //! as few bytes as the greatest distance needs; text and bytes share the beginnings of the
-//! bounds before them.
+//! bounds of the zones before.
 
 use super::wire::{Reader, ensure, put_bytes, put_signed, put_varint};
 use crate::ZONE_ROWS;
@@ -194,9 +194,10 @@ fn put_bounds(out: &mut Vec<u8>, ty: ColumnType, extremes: Extremes<'_>, zones: 
     }
     out.truncate(start + 2);
     out.push(FORM_VALUES);
-    let mut before = Vec::new();
-    for bound in zones.iter().flat_map(|zone| [&zone.min, &zone.max]) {
-        put_bound(out, bound.as_ref(), &mut before);
+    let (mut low, mut high) = (Vec::new(), Vec::new());
+    for zone in zones {
+        put_bound(out, zone.min.as_ref(), &mut low);
+        put_bound(out, zone.max.as_ref(), &mut high);
     }
 }
 
@@ -289,14 +290,9 @@ fn bounds(
             ZoneBounds::Floats(bounds)
         }
         FORM_VALUES => {
-            let mut before = Vec::new();
+            let (mut low, mut high) = (Vec::new(), Vec::new());
             let bounds = (0..count)
-                .map(|_| {
-                    Ok((
-                        bound(record, ty, &mut before)?,
-                        bound(record, ty, &mut before)?,
-                    ))
-                })
+                .map(|_| Ok((bound(record, ty, &mut low)?, bound(record, ty, &mut high)?)))
                 .collect::<Result<Box<[_]>, ColumnarError>>()?;
             ZoneBounds::Values(bounds)
         }
@@ -386,7 +382,8 @@ fn bytes_value(ty: ColumnType, bytes: Vec<u8>) -> Result<OwnedValue, ColumnarErr
     })
 }
 
-/// Appends a bound; of text and bytes only what differs from the bound `before`.
+/// Appends a bound; of text and bytes only what differs from the bound `before` it, of the same
+/// end.
 fn put_bound(out: &mut Vec<u8>, bound: Option<&Bound>, before: &mut Vec<u8>) {
     let Some(bound) = bound else {
         out.push(BOUND_UNKNOWN);
