@@ -53,6 +53,7 @@ mod stats;
 mod types;
 mod value;
 mod verdict;
+mod view;
 mod zones;
 
 pub use access::{RowAccess, RowState};
@@ -70,6 +71,7 @@ pub use source::ByteSource;
 pub use stats::{ChunkStats, Zone};
 pub use types::{ColumnType, Effort};
 pub use value::{Numeric, OwnedNumeric, OwnedValue, Value, compare};
+pub use view::{Codes, EncodedView, PackedView};
 
 /// The most rows in a row group.
 pub const MAX_ROWS: usize = 131_072;

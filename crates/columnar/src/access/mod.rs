@@ -18,7 +18,7 @@
 
 mod frames;
 pub(crate) mod metadata;
-mod packed;
+pub(crate) mod packed;
 mod plan;
 mod reading;
 mod scalars;
