@@ -35,6 +35,7 @@ mod checksum;
 mod chunk;
 mod codec;
 mod column;
+mod condition;
 mod distinct;
 mod encode;
 mod error;
@@ -62,6 +63,7 @@ pub use builder::{BytesBuilder, ColumnBuilder, NumericBuilder, RowGroupBuilder, 
 pub use checksum::of_chunk as checksum_of;
 pub use chunk::{Chunk, ChunkBuffer};
 pub use column::{Column, RowColumn};
+pub use condition::{Condition, TextMatch};
 pub use encode::EncodedRowGroup;
 pub use error::ColumnarError;
 pub use layout::{ColumnMeta, ColumnStatistics, FORMAT_VERSION, Footer, GroupLayout};

@@ -1,9 +1,14 @@
-//! Every encoded view says what decoding says.
+//! Every encoded view says what decoding says, and conditions on selected rows what the plain
+//! evaluation says.
 
 mod generate;
 
-use generate::{NULLS, Random, SHAPES, TYPES, column, open, row_group, same};
-use howdah_columnar::{ColumnType, Effort, EncodedView, Footer, OwnedValue, PackedView, Value};
+use arrow_buffer::BooleanBuffer;
+use generate::{NULLS, Nulls, Random, SHAPES, TYPES, column, open, row_group, same};
+use howdah_columnar::{
+    ColumnType, ColumnarError, CompareOp, Condition, Effort, EncodedView, Footer, OwnedValue,
+    PackedView, Predicate, TextMatch, Value,
+};
 
 fn integer(ty: ColumnType, value: i64) -> Value<'static> {
     match ty {
@@ -108,4 +113,76 @@ fn views_of_every_type_shape_and_null_pattern_agree_with_the_rows_written() {
     }
     let all = ["constant", "dict", "packed", "plain", "runs", "sequence"];
     assert_eq!(met.into_iter().collect::<Vec<_>>(), all);
+}
+
+/// Leaves about texts or values that the column has.
+fn leaf(ty: ColumnType, rows: &[Option<OwnedValue>], random: &mut Random) -> Condition {
+    let present: Vec<&OwnedValue> = rows.iter().flatten().collect();
+    if present.is_empty() || random.below(5) == 0 {
+        return Condition::Is(Predicate::IsNull);
+    }
+    let value = present[random.below(present.len() as u64) as usize].clone();
+    if let (ColumnType::Text, OwnedValue::Text(text)) = (ty, &value)
+        && random.below(3) > 0
+    {
+        let bytes = text.as_bytes();
+        let start = random.below(bytes.len() as u64 + 1) as usize;
+        let end = bytes.len().min(start + 3);
+        return Condition::Text(match random.below(2) {
+            0 => TextMatch::Prefix(bytes[..end].to_vec()),
+            _ => TextMatch::Infix(bytes[start..end].to_vec()),
+        });
+    }
+    let op = [CompareOp::Eq, CompareOp::Lt, CompareOp::Ge][random.below(3) as usize];
+    Condition::Is(Predicate::Compare { op, value })
+}
+
+fn check_conditions(ty: ColumnType, rows: &[Option<OwnedValue>], random: &mut Random) {
+    let encoded = row_group(&[(ty, rows.to_vec())])
+        .encode(Effort::Default)
+        .expect("encodes");
+    let footer = Footer::parse(&encoded.footer).expect("parses");
+    let chunk = open(&footer, &encoded.body, 0);
+    for _ in 0..6 {
+        let leaves = |random: &mut Random| (0..3).map(|_| leaf(ty, rows, random)).collect();
+        let condition = match random.below(3) {
+            0 => leaf(ty, rows, random),
+            1 => Condition::All(leaves(random)),
+            _ => Condition::Any(vec![Condition::All(leaves(random)), leaf(ty, rows, random)]),
+        };
+        let start = random.below(2) as usize * rows.len() / 3;
+        let density = [1, 2, 100][random.below(3) as usize];
+        let selected: Vec<bool> = (start..rows.len())
+            .map(|_| random.below(density) == 0)
+            .collect();
+        let plain: Option<Vec<bool>> = (start..rows.len())
+            .map(|row| {
+                let value = rows[row].as_ref().map(OwnedValue::as_value);
+                Some(selected[row - start] & condition.matches(value)?)
+            })
+            .collect();
+        let range = start..rows.len();
+        match chunk.filter_selected(&condition, range, &BooleanBuffer::from(selected)) {
+            Ok(found) => {
+                // A condition that some unselected row could not answer may still be answered.
+                if let Some(plain) = plain {
+                    assert_eq!(found.iter().collect::<Vec<_>>(), plain, "{condition:?}");
+                }
+            }
+            Err(error) => assert!(matches!(error, ColumnarError::NotComparable), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn conditions_on_selected_rows_agree_with_the_plain_evaluation() {
+    let random = &mut Random(31);
+    for ty in TYPES {
+        for shape in SHAPES {
+            for nulls in [Nulls::Never, Nulls::Rarely, Nulls::Often, Nulls::Always] {
+                let rows = column(ty, shape, nulls, 900, random);
+                check_conditions(ty, &rows, random);
+            }
+        }
+    }
 }

@@ -1,0 +1,202 @@
+//! Conditions on one column, joined, and evaluated on the rows that earlier conditions left.
+//!
+//! ```text
+//!   few rows left ─▶ decode those, ask row by row
+//!   else          ─▶ Predicate: Chunk::filter on encoded data
+//!                    TextMatch: words of a dictionary once, else decoded bytes
+//! ```
+
+use std::ops::Range;
+
+use arrow_array::Array;
+use arrow_buffer::BooleanBuffer;
+use memchr::memmem::Finder;
+
+use crate::chunk::Chunk;
+use crate::column::Column;
+use crate::error::ColumnarError;
+use crate::predicate::Predicate;
+use crate::value::Value;
+use crate::view::EncodedView;
+
+/// Where fewer rows than one in so many are left, only those are decoded.
+const SPARSE: usize = 16;
+
+/// A condition on one column. It is true, or it is not (SQL's false and unknown alike).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// A predicate.
+    Is(Predicate),
+    /// A part of the bytes of a text; never true of NULL.
+    Text(TextMatch),
+    /// Each of these; true if there are none.
+    All(Vec<Condition>),
+    /// At least one of these.
+    Any(Vec<Condition>),
+}
+
+/// What a text must have: the LIKE patterns that need no more than a search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TextMatch {
+    /// `LIKE 'bytes%'`
+    Prefix(Vec<u8>),
+    /// `LIKE '%bytes%'`
+    Infix(Vec<u8>),
+}
+
+impl Condition {
+    /// Whether the condition is true of one value. This is the plain evaluation that every
+    /// faster one agrees with; `None` as for [`Predicate::matches`], and where a text is asked
+    /// of another value.
+    pub fn matches(&self, value: Option<Value<'_>>) -> Option<bool> {
+        match self {
+            Self::Is(predicate) => predicate.matches(value),
+            Self::Text(text) => match value {
+                None => Some(false),
+                Some(Value::Text(value)) => Some(text.matches(value.as_bytes())),
+                Some(_) => None,
+            },
+            Self::All(conditions) => conditions
+                .iter()
+                .try_fold(true, |all, one| Some(all & one.matches(value)?)),
+            Self::Any(conditions) => conditions
+                .iter()
+                .try_fold(false, |any, one| Some(any | one.matches(value)?)),
+        }
+    }
+}
+
+impl TextMatch {
+    fn matches(&self, text: &[u8]) -> bool {
+        match self {
+            Self::Prefix(prefix) => text.starts_with(prefix),
+            Self::Infix(infix) => memchr::memmem::find(text, infix).is_some(),
+        }
+    }
+
+    /// Where it is true of the rows of a column of text.
+    fn of_rows(&self, column: &Column) -> Option<BooleanBuffer> {
+        let Column::Text(rows) = column else {
+            return None;
+        };
+        let bytes = |row: usize| rows.value(row).as_bytes();
+        let found = match self {
+            Self::Prefix(prefix) => {
+                BooleanBuffer::collect_bool(rows.len(), |row| bytes(row).starts_with(prefix))
+            }
+            Self::Infix(infix) => {
+                let finder = Finder::new(infix);
+                BooleanBuffer::collect_bool(rows.len(), |row| finder.find(bytes(row)).is_some())
+            }
+        };
+        Some(match rows.nulls() {
+            None => found,
+            Some(nulls) => &found & nulls.inner(),
+        })
+    }
+}
+
+impl Chunk {
+    /// Where a condition is true among the selected rows of a range (bit 0 is row `rows.start`).
+    /// Rows that are not selected are not looked at where that saves work, and never found.
+    ///
+    /// # Errors
+    ///
+    /// As [`filter`](Self::filter); [`ColumnarError::OutOfRange`] also when the selection has
+    /// another length than the range.
+    pub fn filter_selected(
+        &self,
+        condition: &Condition,
+        rows: Range<usize>,
+        selected: &BooleanBuffer,
+    ) -> Result<BooleanBuffer, ColumnarError> {
+        if selected.len() != rows.len() {
+            return Err(ColumnarError::OutOfRange {
+                start: rows.start,
+                end: rows.start.saturating_add(selected.len()),
+                row_count: self.row_count(),
+            });
+        }
+        match condition {
+            Condition::All(conditions) => {
+                conditions.iter().try_fold(selected.clone(), |left, one| {
+                    self.filter_selected(one, rows.clone(), &left)
+                })
+            }
+            Condition::Any(conditions) => {
+                let none = BooleanBuffer::new_unset(rows.len());
+                conditions.iter().try_fold(none, |found, one| {
+                    // What was found already need not be asked again.
+                    let left = selected & &!&found;
+                    Ok(&found | &self.filter_selected(one, rows.clone(), &left)?)
+                })
+            }
+            leaf => self.leaf(leaf, rows, selected),
+        }
+    }
+
+    fn leaf(
+        &self,
+        condition: &Condition,
+        rows: Range<usize>,
+        selected: &BooleanBuffer,
+    ) -> Result<BooleanBuffer, ColumnarError> {
+        let count = selected.count_set_bits();
+        if count * SPARSE < rows.len() {
+            return self.few(condition, rows, selected);
+        }
+        let found = match condition {
+            Condition::Is(predicate) => self.filter(predicate, rows)?,
+            Condition::Text(text) => self.texts(text, rows)?,
+            Condition::All(_) | Condition::Any(_) => unreachable!("joined by the caller"),
+        };
+        Ok(&found & selected)
+    }
+
+    /// Decodes the selected rows alone.
+    fn few(
+        &self,
+        condition: &Condition,
+        rows: Range<usize>,
+        selected: &BooleanBuffer,
+    ) -> Result<BooleanBuffer, ColumnarError> {
+        let wanted: Vec<u32> = selected
+            .set_indices()
+            .map(|at| (rows.start + at) as u32)
+            .collect();
+        let column = self.decode_selection(&wanted)?;
+        let mut found = vec![false; rows.len()];
+        for (at, &row) in wanted.iter().enumerate() {
+            found[row as usize - rows.start] = condition
+                .matches(column.value(at))
+                .ok_or_else(|| self.undecided())?;
+        }
+        Ok(BooleanBuffer::from(found))
+    }
+
+    fn texts(&self, text: &TextMatch, rows: Range<usize>) -> Result<BooleanBuffer, ColumnarError> {
+        if rows.len() == self.row_count()
+            && let Some(EncodedView::Dict {
+                codes,
+                nulls,
+                words,
+            }) = self.dict_view()?
+        {
+            let answers = text.of_rows(&words).ok_or_else(|| self.undecided())?;
+            return Ok(BooleanBuffer::collect_bool(rows.len(), |row| {
+                nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
+                    && answers.value(codes.get(row))
+            }));
+        }
+        let column = self.decode_range(rows)?;
+        text.of_rows(&column).ok_or_else(|| self.undecided())
+    }
+
+    /// What a comparison that has no answer means.
+    fn undecided(&self) -> ColumnarError {
+        match self.column_type() {
+            crate::types::ColumnType::Numeric => ColumnarError::NotComparable,
+            ty => ColumnarError::TypeMismatch { ty },
+        }
+    }
+}
