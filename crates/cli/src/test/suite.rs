@@ -37,9 +37,11 @@ pub(super) const DATABASE_SETTINGS: [&str; 6] = [
 pub(super) const NO_SOURCES: &str = "skipped: this PostgreSQL came without its sources, which hold the suite; \
      set HOWDAH_PG_SOURCE to a built source tree of the same version";
 
-/// Tests whose queries, functions and cursors show what parallel mode forbids; they need no other test
-/// but the [`Suite::foundation`].
-const PARALLEL_SAMPLE: [&str; 12] = [
+/// Tests whose queries, functions and cursors show what parallel mode forbids, behind the two that make what
+/// they use beside the [`Suite::foundation`].
+const PARALLEL_SAMPLE: [&str; 14] = [
+    "create_misc",
+    "create_aggregate",
     "aggregates",
     "join",
     "limit",
