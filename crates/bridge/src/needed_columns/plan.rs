@@ -225,7 +225,7 @@ unsafe fn is_scan_of_btree(scan: *mut pg_sys::IndexScanState) -> bool {
     // SAFETY: the index is open, unless the plan is only explained.
     unsafe {
         let index = (*scan).iss_RelationDesc;
-        !index.is_null() && (*(*index).rd_rel).relam == pg_sys::Oid::from(pg_sys::BTREE_AM_OID)
+        !index.is_null() && (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID
     }
 }
 
