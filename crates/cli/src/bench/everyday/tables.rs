@@ -31,7 +31,7 @@ struct Table {
     values: String,
     /// The big table's rows are divided by this.
     divisor: u64,
-    /// `T` stands for the table.
+    /// `{table}` stands for its name.
     indexes: &'static str,
 }
 
@@ -77,7 +77,7 @@ fn tables() -> Vec<Table> {
                      md5('p' || i) || substr(md5('q' || i), 1, 28)"
                 .to_owned(),
             divisor: 1,
-            indexes: "CREATE INDEX ON T (k)",
+            indexes: "CREATE INDEX ON {table} (k)",
         },
         Table {
             name: "wide",
@@ -127,7 +127,7 @@ pub(super) fn make(client: &mut Client, rows: u64) -> anyhow::Result<()> {
                  {}",
                 table.columns,
                 side.name(),
-                table.indexes.replace('T', &name),
+                table.indexes.replace("{table}", &name),
             ))?;
             settle(client, side, &name)?;
         }
