@@ -2,6 +2,7 @@
 //! schema, also where the superuser still has the name that instances once gave it.
 
 use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::symlink;
 
 use anyhow::Context as _;
@@ -45,6 +46,10 @@ fn tables_of_the_superuser_are_created_in_public() -> anyhow::Result<()> {
 fn an_instance_whose_superuser_is_howdah_goes_on_working() -> anyhow::Result<()> {
     let (mut scratch, paths) = place("instance-old")?;
     scratch.cluster.superuser = "howdah".into();
+    // It keeps its port, which must be nobody else's.
+    scratch.cluster.port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+        .local_addr()?
+        .port();
     let old = &scratch.cluster;
     old.create("C.UTF-8", None)?;
     fs::write(paths.password(), "127.0.0.1:1:*:howdah:secret\n")?;
