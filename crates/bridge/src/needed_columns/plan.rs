@@ -235,8 +235,9 @@ unsafe fn read_of_child(plan: *mut pg_sys::Plan, varno: i32, outputs: &Outputs) 
     // SAFETY: a finished plan; its tag tells its type.
     unsafe {
         match (*plan).type_ {
-            // Hand on their child's rows as they are.
-            pg_sys::NodeTag::T_Limit | pg_sys::NodeTag::T_Material | pg_sys::NodeTag::T_Memoize => {
+            // Hand on their child's rows as they are, and look at none of their columns. Limit does: WITH
+            // TIES compares columns that its parent need not read.
+            pg_sys::NodeTag::T_Material | pg_sys::NodeTag::T_Memoize => {
                 return match outputs {
                     Outputs::All => Outputs::All,
                     Outputs::Some(positions) => Outputs::Some(*positions),
