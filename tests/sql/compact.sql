@@ -92,19 +92,28 @@ CLOSE held;
 SELECT cold('t'), count(*), sum(id) FROM t;
 SELECT count(*) FROM howdah.stat_progress_compact;
 
--- What was committed asynchronously a moment ago moves, too.
-SET synchronous_commit = off;
+-- What was committed asynchronously a moment ago moves, too. A worker's snapshot may be in the way of some of it: that
+-- moves the next time.
 CREATE TABLE unflushed (id int) USING howdah;
+SET synchronous_commit = off;
+SET client_min_messages = warning;
 DO $$
+DECLARE
+    at_once int := 0;
 BEGIN
-    FOR i IN 0..9 LOOP
+    FOR i IN 1..10 LOOP
         INSERT INTO unflushed SELECT i * 1000 + generate_series(1, 1000);
         COMMIT;
         CALL howdah.compact('unflushed');
+        at_once := at_once + (cold('unflushed') = i * 1000)::int;
     END LOOP;
+    IF at_once < 5 THEN
+        RAISE WARNING 'only % of 10 compactions moved what was committed before', at_once;
+    END IF;
 END $$;
+RESET client_min_messages;
 RESET synchronous_commit;
-SELECT cold('unflushed'), count(*) FROM unflushed;
+SELECT count(*) FROM unflushed;
 
 SET client_min_messages = warning;
 DROP SCHEMA compact CASCADE;

@@ -30,8 +30,9 @@ pub struct LeftBehind {
     in_use: u32,
 }
 
-/// `None` if every page with rows is visible to all, or the table is gone.
-pub fn left_behind(table: pg_sys::Oid) -> Option<LeftBehind> {
+/// `None` if every page with rows is visible to all, or the table is gone. `horizon` is that of the table's dead rows
+/// before the compaction: what held it back may have ended meanwhile.
+pub fn left_behind(table: pg_sys::Oid, horizon: pg_sys::TransactionId) -> Option<LeftBehind> {
     let step = StepTable::open(table, true)?;
     // SAFETY: the table is open and locked.
     unsafe {
@@ -44,7 +45,6 @@ pub fn left_behind(table: pg_sys::Oid) -> Option<LeftBehind> {
             old: 0,
             in_use: 0,
         };
-        let horizon = pg_sys::GetOldestNonRemovableTransactionId(rel);
         let (mut reader, blocks) = (HotReader::begin(rel), main_fork_blocks(rel));
         for block in 0..blocks {
             pgrx::check_for_interrupts!();

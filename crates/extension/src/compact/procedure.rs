@@ -38,7 +38,7 @@ unsafe extern "C-unwind" fn howdah_compact(fcinfo: pg_sys::FunctionCallInfo) -> 
         }
         let table = pg_sys::Oid::from(argument.value.value() as u32);
         refuse_transaction_block((*fcinfo).context);
-        check_table(table);
+        let horizon = check_table(table);
         pg_sys::SPI_connect_ext(pg_sys::SPI_OPT_NONATOMIC as i32);
         Transactions::Procedure.commit();
         let progress = Progress::start(table);
@@ -61,7 +61,7 @@ unsafe extern "C-unwind" fn howdah_compact(fcinfo: pg_sys::FunctionCallInfo) -> 
         freeze_cold_store(table, true);
         Transactions::Procedure.commit();
         let left = if tally.moved_rows == 0 {
-            left_behind(table)
+            left_behind(table, horizon)
         } else {
             None
         };
@@ -95,8 +95,8 @@ unsafe fn refuse_transaction_block(context: *mut pg_sys::Node) {
     }
 }
 
-/// Raises an ERROR unless the current user may maintain the table and it is ours.
-unsafe fn check_table(table: pg_sys::Oid) {
+/// Raises an ERROR unless the current user may maintain the table and it is ours. Its horizon of dead rows.
+unsafe fn check_table(table: pg_sys::Oid) -> pg_sys::TransactionId {
     // SAFETY: catalog lookups; the relation is opened with a lock that any reader takes.
     unsafe {
         let rel = OpenRelation::open(table, pg_sys::AccessShareLock);
@@ -120,6 +120,7 @@ unsafe fn check_table(table: pg_sys::Oid) {
                 hint_for(rel.raw(), &name),
             );
         }
+        pg_sys::GetOldestNonRemovableTransactionId(rel.raw())
     }
 }
 
