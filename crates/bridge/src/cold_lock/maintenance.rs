@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use pgrx::pg_sys;
 
 use super::{Wait, conflicts, try_acquire};
+use crate::memory;
 use crate::shared_memory::{PerBackend, Shareable};
 
 /// One per backend.
@@ -84,19 +85,75 @@ pub(crate) fn nap(kind: pg_sys::LockTagType::Type) {
 /// conflicts and may not be waited for.
 pub(super) fn acquire_past(tag: &pg_sys::LOCKTAG, mode: u32, wait: Wait) -> bool {
     if wait == Wait::Not || is_timed() {
-        let mut was_free = false;
         while try_acquire(tag, mode, Wait::Not).is_none() {
             let holders = conflicts(tag, mode);
-            if !holders.iter().all(is_maintenance) || (was_free && holders.is_empty()) {
+            // Without holders it was released meanwhile, its holder has ended and is about to release it, or another
+            // backend's place in the queue conflicts.
+            let is_refused = match holders.is_empty() {
+                true => is_queued_for(tag, mode),
+                false => hold_users(tag, mode, &holders),
+            };
+            if is_refused {
                 return wait == Wait::Forever && try_acquire(tag, mode, wait).is_some();
             }
-            // Without holders it was released meanwhile, or another backend's place in the queue conflicts.
-            was_free = holders.is_empty();
-            if !was_free {
-                nap(pg_sys::LockTagType::LOCKTAG_PAGE);
-            }
+            nap(pg_sys::LockTagType::LOCKTAG_PAGE);
         }
         return true;
     }
     try_acquire(tag, mode, wait).is_some()
+}
+
+/// Whether users' transactions are among the holders of a lock. One whose word names another transaction may be
+/// maintenance that has ended since the holders were listed, and whose backend has announced its next one: only who
+/// holds the lock still has had this word all the time.
+fn hold_users(tag: &pg_sys::LOCKTAG, mode: u32, holders: &[pg_sys::VirtualTransactionId]) -> bool {
+    let id = |holder: &pg_sys::VirtualTransactionId| (holder.procNumber, holder.localTransactionId);
+    let users = holders.iter().filter(|holder| !is_maintenance(holder));
+    let users: Vec<_> = users.map(id).collect();
+    !users.is_empty()
+        && conflicts(tag, mode)
+            .iter()
+            .any(|holder| users.contains(&id(holder)))
+}
+
+/// Whether other backends' places in the lock's queue conflict, and nothing that is held does. Not cheap.
+fn is_queued_for(tag: &pg_sys::LOCKTAG, mode: u32) -> bool {
+    let mode = mode as pg_sys::LOCKMODE;
+    // SAFETY: a plain look-up in a table of modes.
+    let conflicts = |other| unsafe { pg_sys::DoLockModesConflict(other, mode) };
+    let modes = 1..=pg_sys::MaxLockMode as pg_sys::LOCKMODE;
+    let holds = |lock: &pg_sys::LockInstanceData| {
+        let mut held = modes
+            .clone()
+            .filter(|held| lock.holdMask & (1 << held) != 0);
+        held.any(conflicts)
+    };
+    let waits = |lock: &pg_sys::LockInstanceData| {
+        lock.waitLockMode != pg_sys::NoLock as pg_sys::LOCKMODE && conflicts(lock.waitLockMode)
+    };
+    // SAFETY: a copy of the lock table, in memory of the current context; its array has `nelements` entries. Nothing
+    // unwinds before both are freed.
+    unsafe {
+        let table = pg_sys::GetLockStatusData();
+        let locks = std::slice::from_raw_parts((*table).locks, (*table).nelements as usize);
+        let own = pg_sys::MyProcPid;
+        let of_others =
+            |lock: &&pg_sys::LockInstanceData| is_same(&lock.locktag, tag) && lock.pid != own;
+        let is_held = locks.iter().filter(of_others).any(holds);
+        let is_queued = !is_held && locks.iter().filter(of_others).any(waits);
+        memory::free((*table).locks.cast());
+        memory::free(table.cast());
+        is_queued
+    }
+}
+
+fn is_same(one: &pg_sys::LOCKTAG, other: &pg_sys::LOCKTAG) -> bool {
+    let fields = |tag: &pg_sys::LOCKTAG| {
+        (
+            [tag.locktag_field1, tag.locktag_field2, tag.locktag_field3],
+            tag.locktag_field4,
+            [tag.locktag_type, tag.locktag_lockmethodid],
+        )
+    };
+    fields(one) == fields(other)
 }
