@@ -216,4 +216,22 @@ EXECUTE p2;
 INSERT INTO t (a,b) SELECT i, 'n' FROM generate_series(1,500) i;
 EXECUTE p2;
 
+-- What a node compares is read, also if no parent wants it: rows that tie for the last place.
+CREATE TABLE tied AS SELECT i AS id, i / 3 AS place, i * 2 AS n FROM generate_series(1, 2000) i;
+CREATE INDEX tied_place ON tied (place);
+ANALYZE tied;
+\if :cold
+    CALL howdah.compact('tied');
+\endif
+SET enable_seqscan = off;
+SET enable_sort = off;
+SET enable_bitmapscan = off;
+SELECT count(*), sum(x.n) FROM (SELECT place, n FROM tied WHERE place > 100 ORDER BY place FETCH FIRST 5 ROWS WITH TIES) x
+    JOIN tied y ON y.id = x.n;
+SELECT (SELECT sum(x.n) FROM (SELECT place, n FROM tied WHERE place > w ORDER BY place DESC FETCH FIRST 2 ROWS WITH TIES) x)
+    FROM generate_series(100, 110) w;
+RESET enable_seqscan;
+RESET enable_sort;
+RESET enable_bitmapscan;
+
 DROP SCHEMA scans CASCADE;
