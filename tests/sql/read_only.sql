@@ -12,6 +12,8 @@ DELETE FROM looked_at;
 SELECT n FROM looked_at WHERE id = 17 FOR UPDATE;
 SELECT howdah.adopt('looked_at');
 SELECT howdah.release('looked_at');
+SELECT howdah.set_options('looked_at', compaction => false);
+SELECT howdah.reset_options('looked_at');
 -- Maintenance changes nothing that can be seen: as VACUUM, it is allowed.
 VACUUM looked_at;
 CALL howdah.compact('looked_at');

@@ -72,8 +72,9 @@ fn a_large_table_becomes_cold_in_parts_and_within_the_limit() -> anyhow::Result<
     )?;
     // Pages that are dirty already cost nothing.
     session.batch_execute("CHECKPOINT")?;
+    // Until then nothing is left to do; the option alone brings a worker back.
+    sleep(Duration::from_secs(2));
     session.batch_execute("SELECT howdah.set_options('t', compaction => true)")?;
-    session.batch_execute("INSERT INTO t VALUES (0)")?;
     let mut was_delayed = false;
     let deadline = Instant::now() + Duration::from_secs(120);
     while cold_row_count(&mut session, "t")? < 250_000 {
@@ -90,7 +91,7 @@ fn a_large_table_becomes_cold_in_parts_and_within_the_limit() -> anyhow::Result<
         sleep(Duration::from_millis(5));
     }
     ensure!(was_delayed, "nobody was slowed down");
-    ensure!(query(&mut session, "SELECT count(*), sum(id) FROM t")? == "300001|45000150000");
+    ensure!(query(&mut session, "SELECT count(*), sum(id) FROM t")? == "300000|45000150000");
     ensure!(cold_row_count(&mut session, "member")? == 0);
     session.batch_execute("CALL howdah.compact('member')")?;
     ensure!(cold_row_count(&mut session, "member")? == 60_000);

@@ -1,5 +1,7 @@
 //! `howdah.set_options`, `howdah.reset_options`, and what the view `howdah.options` is made of.
 
+use std::ffi::CStr;
+
 use howdah_bridge::relation::OpenRelation;
 use pgrx::datum::Interval;
 use pgrx::iter::TableIterator;
@@ -7,6 +9,7 @@ use pgrx::{PgSqlErrorCode, name, pg_extern, pg_sys};
 
 use super::{name_of, open_owned, required};
 use crate::am;
+use crate::compact;
 use crate::errors::refuse;
 use crate::options::label::{NAMES, effort, effort_name};
 use crate::options::{Period, TableOptions, attribute_number, catalog};
@@ -24,6 +27,7 @@ fn set_options(
     compact_min_rows: Option<i64>,
     compaction: Option<bool>,
 ) {
+    prevent_if_read_only(c"howdah.set_options()");
     let rel = open_howdah_table(required(relation, "relation"));
     let table = oid_of(&rel);
     let mut options = catalog::read(table);
@@ -53,12 +57,13 @@ fn set_options(
         options.compact_min_rows = Some(rows);
     }
     options.compaction = compaction.or(options.compaction);
-    catalog::write(table, &options);
+    write(table, &options);
 }
 
 /// Resets one option of a table, or all of them.
 #[pg_extern(sql = false)]
 fn reset_options(relation: Option<pg_sys::Oid>, option: Option<String>) {
+    prevent_if_read_only(c"howdah.reset_options()");
     let rel = open_owned(
         required(relation, "relation"),
         pg_sys::ShareUpdateExclusiveLock,
@@ -78,7 +83,7 @@ fn reset_options(relation: Option<pg_sys::Oid>, option: Option<String>) {
             Some(format!("Options are: {}.", NAMES.join(", "))),
         ),
     }
-    catalog::write(table, &options);
+    write(table, &options);
 }
 
 /// One row: the options of a table that are set; no row where none is.
@@ -113,6 +118,17 @@ fn table_options(
         options.compact_min_rows,
         options.compaction,
     ))
+}
+
+fn prevent_if_read_only(command: &CStr) {
+    // SAFETY: raises an ERROR or does nothing; the name is NUL-terminated.
+    unsafe { pg_sys::PreventCommandIfReadOnly(command.as_ptr()) }
+}
+
+/// Rows that were to stay hot may be due now: a worker looks.
+fn write(table: pg_sys::Oid, options: &TableOptions) {
+    catalog::write(table, options);
+    compact::note_write();
 }
 
 fn oid_of(rel: &OpenRelation) -> pg_sys::Oid {
