@@ -81,6 +81,9 @@ impl Found {
 
 /// As HeapTupleSatisfiesDirty does first: the caller waits for whoever it finds here, and a row of our
 /// own running load is nobody to wait for.
+///
+/// # Safety
+/// `snapshot` is a valid dirty snapshot.
 pub(super) unsafe fn name_nobody(snapshot: pg_sys::Snapshot) {
     // SAFETY: the caller's snapshot is valid, and a dirty one.
     unsafe {
@@ -90,6 +93,8 @@ pub(super) unsafe fn name_nobody(snapshot: pg_sys::Snapshot) {
     }
 }
 
+/// # Safety
+/// `snapshot` is valid.
 pub(super) unsafe fn is_mvcc(snapshot: pg_sys::Snapshot) -> bool {
     // SAFETY: the caller's snapshot is valid.
     unsafe { (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC }

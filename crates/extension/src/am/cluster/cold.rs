@@ -123,6 +123,9 @@ impl<'a> ColdCopy<'a> {
 
     /// Carries everything over, living rows by way of `order` if it takes them. Hot rows are there
     /// already: they keep the ids of their out-of-line values.
+    ///
+    /// # Safety
+    /// The tables that this was opened for are still open and locked exclusively.
     pub unsafe fn copy(
         &'a self,
         mut order: Option<ColdOrder<'a>>,

@@ -123,6 +123,8 @@ unsafe fn blocks_scanned(scan: pg_sys::HeapScanDesc, found: bool) -> pg_sys::Blo
 }
 
 impl HotCopy<'_> {
+    /// # Safety
+    /// `work` is the rewrite that is running: its relations are open and locked exclusively.
     pub unsafe fn begin(
         work: &Rewriting,
         freeze_xid: pg_sys::TransactionId,
@@ -147,6 +149,9 @@ impl HotCopy<'_> {
 
     /// Copies every version that somebody may see, along `index` or sorted by `sort`. Rows that can be
     /// cold go to `cold`, if there is such a thing.
+    ///
+    /// # Safety
+    /// `index` is open and locked exclusively, as the tables of the rewrite still are.
     pub unsafe fn copy(
         mut self,
         index: Option<pg_sys::Relation>,

@@ -1,0 +1,290 @@
+//! House rules that the compiler does not know, checked on the source text.
+//!
+//! ```text
+//!   every file           begins with a `//!` header
+//!   extension            files that name `pg_sys` are listed in house/pg_sys.txt: none is added
+//!                        rooms use the rooms below them (LAYERS) and the exceptions that are named here
+//!                        `unsafe` becomes rarer (MOST_UNSAFE)
+//!   public unsafe fn     tells its callers their duty under `# Safety`, but for callbacks, whose duty is PostgreSQL's
+//! ```
+//!
+//! Lists and numbers only shrink: what is on a list and no longer needed fails the test as well.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Files of the extension that still name PostgreSQL's internals. `bridge` is where they belong.
+const NAMING_PG_SYS: &str = include_str!("house/pg_sys.txt");
+
+/// Uses of `unsafe` in the extension, at most; and how many fewer ask for a lower number here.
+const MOST_UNSAFE: usize = 990;
+const UNSAFE_SLACK: usize = 40;
+
+/// The extension's rooms from the top down. A room uses rooms below its own line.
+const LAYERS: &[&[&str]] = &[
+    &["lib"],
+    &["sql", "utility"],
+    &["compact", "columnar_scan"],
+    &["am"],
+    &["load", "cursor"],
+    &["slot_writer"],
+    &["store"],
+    &["types", "scan_stats", "settings"],
+    &["options"],
+    &["errors", "stop_point"],
+];
+
+/// Arrows that point upward and are to go.
+const UPWARD: &[(&str, &str)] = &[
+    ("am", "compact"),
+    ("load", "am"),
+    ("cursor", "am"),
+    ("store", "load"),
+];
+
+struct Source {
+    /// Relative to the root of the workspace.
+    path: PathBuf,
+    text: String,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn sources(under: &str) -> Vec<Source> {
+    let (root, mut found) = (root(), Vec::new());
+    let mut open = vec![root.join(under)];
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(&directory).expect("a directory of sources") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).expect("a source file");
+                let path = path.strip_prefix(&root).expect("below the root").to_owned();
+                found.push(Source { path, text });
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no sources under {under}");
+    found
+}
+
+fn extension() -> Vec<Source> {
+    sources("crates/extension/src")
+}
+
+/// The text without comments; a `//` in a string counts as one, which hides no code that matters here.
+fn code(text: &str) -> String {
+    let lines = text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or(""));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+}
+
+fn has_header(text: &str) -> bool {
+    text.starts_with("//! ")
+}
+
+fn count_unsafe(text: &str) -> usize {
+    words(&code(text)).filter(|word| *word == "unsafe").count()
+}
+
+/// The rooms of the extension that a text names: `crate::room`, or in braces after `crate::`.
+fn rooms_used(text: &str) -> BTreeSet<String> {
+    let code = code(text);
+    let mut rooms = BTreeSet::new();
+    for (_, after) in code
+        .match_indices("crate::")
+        .map(|(at, name)| (at, &code[at + name.len()..]))
+    {
+        let named = match after.strip_prefix('{') {
+            Some(list) => top_names(list),
+            None => words(after).next().into_iter().collect(),
+        };
+        rooms.extend(named.into_iter().map(str::to_owned));
+    }
+    rooms
+}
+
+/// The first names of the items of a list in braces, whose opening brace is gone.
+fn top_names(list: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut names) = (0, 0, Vec::new());
+    for (at, c) in list.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                names.extend(
+                    words(list[start..at].trim())
+                        .next()
+                        .filter(|name| !name.is_empty()),
+                );
+                start = at + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+/// The room that a file of the extension belongs to.
+fn room_of(path: &Path) -> String {
+    let below = path
+        .strip_prefix("crates/extension/src")
+        .expect("of the extension");
+    let first = below.iter().next().expect("a name").to_string_lossy();
+    first.trim_end_matches(".rs").to_owned()
+}
+
+fn layer_of(room: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&room))
+}
+
+/// Whether a room may use another by the layers alone.
+fn points_down(from: &str, to: &str) -> bool {
+    match (layer_of(from), layer_of(to)) {
+        (Some(from), Some(to)) => from < to,
+        // Items of the crate itself, such as macros.
+        (_, None) => true,
+        (None, _) => false,
+    }
+}
+
+/// Public unsafe functions without a `# Safety` section: their lines, counted from 1.
+fn without_duty(text: &str) -> Vec<usize> {
+    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+    let is_public = |line: &str| line.starts_with("pub") && code(line).contains("unsafe fn ");
+    let is_attached = |line: &&&str| line.starts_with("//") || line.starts_with("#[");
+    let lacks = |&at: &usize| {
+        let above = lines[..at].iter().rev().take_while(is_attached);
+        !above
+            .clone()
+            .any(|line| line.contains("# Safety") || line.contains("#[pg_guard]"))
+    };
+    let public = (0..lines.len()).filter(|&at| is_public(lines[at]));
+    public.filter(lacks).map(|at| at + 1).collect()
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    for under in ["crates", "tests/server", "fuzz/fuzz_targets"] {
+        for source in sources(under) {
+            assert!(
+                has_header(&source.text),
+                "{} has no header",
+                source.path.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn no_more_files_of_the_extension_name_pg_sys() {
+    let listed: BTreeSet<&str> = NAMING_PG_SYS.lines().collect();
+    let naming: Vec<String> = extension()
+        .iter()
+        .filter(|source| source.text.contains("pg_sys"))
+        .map(|source| {
+            let below = source
+                .path
+                .strip_prefix("crates/extension/src")
+                .expect("of the extension");
+            below.to_string_lossy().into_owned()
+        })
+        .collect();
+    let naming: BTreeSet<&str> = naming.iter().map(String::as_str).collect();
+    let added: Vec<_> = naming.difference(&listed).collect();
+    assert!(
+        added.is_empty(),
+        "name pg_sys, which belongs into bridge: {added:?}"
+    );
+    let gone: Vec<_> = listed.difference(&naming).collect();
+    assert!(
+        gone.is_empty(),
+        "name pg_sys no more; take them off house/pg_sys.txt: {gone:?}"
+    );
+}
+
+#[test]
+fn unsafe_becomes_rarer_in_the_extension() {
+    let count: usize = extension()
+        .iter()
+        .map(|source| count_unsafe(&source.text))
+        .sum();
+    assert!(
+        count <= MOST_UNSAFE,
+        "{count} uses of unsafe, at most {MOST_UNSAFE} are allowed"
+    );
+    assert!(
+        count + UNSAFE_SLACK >= MOST_UNSAFE,
+        "{count} uses of unsafe: lower MOST_UNSAFE"
+    );
+}
+
+#[test]
+fn rooms_of_the_extension_use_the_rooms_below_them() {
+    let mut upward = BTreeSet::new();
+    for source in extension() {
+        let from = room_of(&source.path);
+        assert!(layer_of(&from).is_some(), "room {from} is in no layer");
+        for to in rooms_used(&source.text) {
+            if to == from || points_down(&from, &to) {
+                continue;
+            }
+            let is_known = UPWARD.contains(&(from.as_str(), to.as_str()));
+            assert!(
+                is_known,
+                "{} uses {to}, which is not below it",
+                source.path.display()
+            );
+            upward.insert((from.clone(), to));
+        }
+    }
+    for (from, to) in UPWARD {
+        let is_used = upward.contains(&((*from).to_owned(), (*to).to_owned()));
+        assert!(is_used, "{from} uses {to} no more; take it off UPWARD");
+    }
+}
+
+#[test]
+fn public_unsafe_functions_tell_their_callers_duty() {
+    for under in ["crates/bridge/src", "crates/extension/src"] {
+        for source in sources(under) {
+            let lines = without_duty(&source.text);
+            assert!(
+                lines.is_empty(),
+                "{}: no # Safety at {lines:?}",
+                source.path.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn planted_violations_are_found() {
+    assert!(!has_header("use std::fs;\n"));
+    assert_eq!(
+        count_unsafe("unsafe { f() } // unsafe\nunsafe fn g() {}"),
+        2
+    );
+    let used = rooms_used("use crate::{compact, store::{a, b}};\ncrate::sql::f(); // crate::am");
+    assert_eq!(used.iter().collect::<Vec<_>>(), ["compact", "sql", "store"]);
+    assert!(points_down("am", "store") && !points_down("store", "am"));
+    assert!(!points_down("store", "store") && !points_down("unknown", "store"));
+    let text = "/// Does it.\npub unsafe fn f() {}\n\n/// # Safety\n/// None.\n#[inline]\npub(crate) unsafe fn g() {}\n";
+    assert_eq!(without_duty(text), [2]);
+    assert_eq!(
+        without_duty("#[pg_guard]\npub unsafe extern \"C-unwind\" fn f() {}\n"),
+        [0; 0]
+    );
+}
