@@ -1,5 +1,5 @@
 -- Constraints and indexes of every kind over hot and cold rows; values of every type; what ANALYZE finds.
--- indexed_on_heap.sql is this file by another name and runs it over heap.
+-- constraints_on_heap.sql is this file by another name and runs it over heap.
 CREATE SCHEMA indexed;
 SET search_path = indexed, public;
 \getenv directory PG_ABS_SRCDIR

@@ -1,5 +1,5 @@
 -- Every form of ALTER, and what it leaves of hot and cold rows: types, domains, inheritance, partitions, rewrites, rollbacks.
--- altered_on_heap.sql is this file by another name and runs it over heap.
+-- alter_forms_on_heap.sql is this file by another name and runs it over heap.
 CREATE SCHEMA altered;
 SET search_path = altered, public;
 \getenv directory PG_ABS_SRCDIR

@@ -1,5 +1,5 @@
 -- Loads that fail, nest, read and change themselves: functions, triggers, rules, cursors, savepoints, TRUNCATE, TEMP, views.
--- loads_on_heap.sql is this file by another name and runs it over heap.
+-- nested_loads_on_heap.sql is this file by another name and runs it over heap.
 CREATE SCHEMA loads;
 SET search_path = loads, public;
 \getenv directory PG_ABS_SRCDIR

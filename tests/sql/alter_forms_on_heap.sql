@@ -1,0 +1,1 @@
+alter_forms.sql
