@@ -92,11 +92,9 @@ CLOSE held;
 SELECT cold('t'), count(*), sum(id) FROM t;
 SELECT count(*) FROM howdah.stat_progress_compact;
 
--- What was committed asynchronously a moment ago moves, too. A worker's snapshot may be in the way of some of it: that
--- moves the next time.
+-- What was committed asynchronously a moment ago moves, too.
 CREATE TABLE unflushed (id int) USING howdah;
 SET synchronous_commit = off;
-SET client_min_messages = warning;
 DO $$
 DECLARE
     at_once int := 0;
@@ -107,11 +105,8 @@ BEGIN
         CALL howdah.compact('unflushed');
         at_once := at_once + (cold('unflushed') = i * 1000)::int;
     END LOOP;
-    IF at_once < 5 THEN
-        RAISE WARNING 'only % of 10 compactions moved what was committed before', at_once;
-    END IF;
+    RAISE NOTICE '% compactions moved what was committed before', at_once;
 END $$;
-RESET client_min_messages;
 RESET synchronous_commit;
 SELECT count(*) FROM unflushed;
 

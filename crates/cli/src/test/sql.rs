@@ -78,15 +78,10 @@ impl Kind {
             Self::Specs => "test/isolation/pg_isolation_regress",
         }
     }
-
-    /// In specs, rows move when a step says so.
-    fn settings(self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            Self::Sql => &[],
-            Self::Specs => &[("howdah.compaction", "off"), ("autovacuum", "off")],
-        }
-    }
 }
+
+/// Rows move when a test says so, and no worker's snapshot keeps them from it.
+const SETTINGS: &[(&str, &str)] = &[("howdah.compaction", "off"), ("autovacuum", "off")];
 
 pub(super) fn run(paths: &Paths, options: &Options, kind: Kind) -> anyhow::Result<Tally> {
     let title = kind.title();
@@ -99,7 +94,7 @@ pub(super) fn run(paths: &Paths, options: &Options, kind: Kind) -> anyhow::Resul
         progress.finish("no file matches");
         return Ok(Tally::default());
     }
-    let mut scratch = Scratch::start(paths, title, kind.settings())?;
+    let mut scratch = Scratch::start(paths, title, SETTINGS)?;
     make_database(&scratch, kind)?;
     progress.vanish();
 
