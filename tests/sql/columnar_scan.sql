@@ -72,6 +72,48 @@ operands(expr) AS (VALUES
     ('ch %s ''c'''), ('b %s true'), ('500 %s i4'), ('date ''2024-06-01'' %s d'), ('date ''2024-03-01'' %s ts'), ('timestamp ''2024-06-01 12:00'' %s d'))
 SELECT predicate, d.* FROM operands, operators, format(expr, op) predicate, differ(predicate) d ORDER BY expr, op;
 
+-- LIKE.
+WITH columns(name) AS (VALUES ('t'), ('v'), ('p'), ('t COLLATE "C"')),
+patterns(pattern) AS (VALUES ('text 1%'), ('%ext%'), ('%7'), ('%'), (''), ('text 7'), ('p7   '), ('t%x% 3%5'), ('%long %long%'), ('ä%'), ('%é'),
+    ('%🐘%'), ('_ext 1%'), ('te\xt%'), ('%\%'), ('text\_%'), ('zz%'), ('V'))
+SELECT predicate, d.* FROM columns, patterns, format('%s LIKE %L', name, pattern) predicate, differ(predicate) d ORDER BY name, pattern COLLATE "C";
+SELECT predicate, d.* FROM (VALUES ('t LIKE NULL'), ('t NOT LIKE ''%7'''), ('t ILIKE ''TEXT 1%'''), ('t LIKE ''text 1%'' AND t LIKE ''%5'''),
+    ('t LIKE ''text 1%'' OR i4 = 7'), ('j::text LIKE ''%7%'''), ('''text 7'' LIKE t'), ('t ~~ any (array[''%7'', ''%8''])'), ('by LIKE ''%a%''::bytea')) v(predicate), differ(predicate) d;
+SELECT count(*) FROM c WHERE t LIKE 'text\';
+PREPARE like_this(text) AS SELECT count(*) FROM c WHERE t LIKE $1;
+SET plan_cache_mode = force_generic_plan;
+EXECUTE like_this('%ext 1%');
+EXECUTE like_this('_ext 1%');
+EXECUTE like_this(NULL);
+RESET plan_cache_mode;
+
+-- A few rows of a large group are read without its chunks: pages that were looked at, of those that there are.
+CREATE TABLE noise (id int, k int, list int[], word text, doc jsonb, price numeric) USING howdah;
+SET howdah.row_group_bytes = '64MB';
+INSERT INTO noise SELECT i, hashint4(i), ARRAY[i, hashint4(i)], CASE WHEN i % 10 > 0 THEN md5(i::text) || md5((-i)::text) END,
+    jsonb_build_object('name', md5(i::text), 'n', i), hashint4(i) / 1000.0 FROM generate_series(1, 60000) i;
+RESET howdah.row_group_bytes;
+CREATE FUNCTION pages_read(query text) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE plan json;
+BEGIN
+    EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ' || query INTO plan;
+    RETURN (plan->0->'Plan'->>'Shared Hit Blocks')::int + (plan->0->'Plan'->>'Shared Read Blocks')::int;
+END $$;
+SELECT pages_read('SELECT * FROM noise') > 500 AS whole_scan_reads_all;
+SELECT query, pages_read('SELECT * FROM noise WHERE ' || query) < 150 AS reads_few FROM (VALUES ('id BETWEEN 30000 AND 30020'), ('id = 59999'), ('id IN (3, 40000)'),
+    ('id BETWEEN 100 AND 200 AND k > 0 AND word LIKE ''%a%''')) v(query);
+SELECT count(*), sum(id), sum(list[2]), count(word), md5(string_agg(word, ',' ORDER BY id)), md5(string_agg(doc::text, ',' ORDER BY id)), sum(price)
+    FROM noise WHERE id BETWEEN 30000 AND 30200 AND k > 0;
+SELECT count(*), sum(i), sum(hashint4(i)::int8), count(*) FILTER (WHERE i % 10 > 0), md5(string_agg(CASE WHEN i % 10 > 0 THEN md5(i::text) || md5((-i)::text) END, ',' ORDER BY i)),
+    md5(string_agg(jsonb_build_object('name', md5(i::text), 'n', i)::text, ',' ORDER BY i)), sum(hashint4(i) / 1000.0)
+    FROM generate_series(30000, 30200) i WHERE hashint4(i) > 0;
+-- Rows that are hidden, and columns that the group does not have.
+DELETE FROM noise WHERE id = 30007;
+ALTER TABLE noise ADD COLUMN late int DEFAULT 5;
+SELECT id, word IS NULL AS is_null, late FROM noise WHERE id BETWEEN 30005 AND 30010 AND late = 5 ORDER BY id;
+SELECT count(*) FROM noise WHERE id BETWEEN 30005 AND 30010 AND late = 6;
+DROP TABLE noise;
+
 -- Other shapes.
 SELECT predicate, d.* FROM unnest(ARRAY[
     'b', 'NOT b', 'b IS TRUE', 'b IS FALSE', 'b IS NOT TRUE', 'b IS NOT FALSE', 'b IS UNKNOWN', 'b IS NOT UNKNOWN',

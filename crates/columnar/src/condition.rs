@@ -2,22 +2,17 @@
 //!
 //! ```text
 //!   few rows left ─▶ decode those, ask row by row
-//!   else          ─▶ Predicate: Chunk::filter on encoded data
-//!                    TextMatch: words of a dictionary once, else decoded bytes
+//!   else          ─▶ Chunk::filter, on encoded data where it can
 //! ```
 
 use std::ops::Range;
 
-use arrow_array::Array;
 use arrow_buffer::BooleanBuffer;
-use memchr::memmem::Finder;
 
 use crate::chunk::Chunk;
-use crate::column::Column;
 use crate::error::ColumnarError;
 use crate::predicate::Predicate;
 use crate::value::Value;
-use crate::view::EncodedView;
 
 /// Where fewer rows than one in so many are left, only those are decoded.
 const SPARSE: usize = 16;
@@ -27,21 +22,10 @@ const SPARSE: usize = 16;
 pub enum Condition {
     /// A predicate.
     Is(Predicate),
-    /// A part of the bytes of a text; never true of NULL.
-    Text(TextMatch),
     /// Each of these; true if there are none.
     All(Vec<Condition>),
     /// At least one of these.
     Any(Vec<Condition>),
-}
-
-/// What a text must have: the LIKE patterns that need no more than a search.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TextMatch {
-    /// `LIKE 'bytes%'`
-    Prefix(Vec<u8>),
-    /// `LIKE '%bytes%'`
-    Infix(Vec<u8>),
 }
 
 impl Condition {
@@ -51,11 +35,6 @@ impl Condition {
     pub fn matches(&self, value: Option<Value<'_>>) -> Option<bool> {
         match self {
             Self::Is(predicate) => predicate.matches(value),
-            Self::Text(text) => match value {
-                None => Some(false),
-                Some(Value::Text(value)) => Some(text.matches(value.as_bytes())),
-                Some(_) => None,
-            },
             Self::All(conditions) => conditions
                 .iter()
                 .try_fold(true, |all, one| Some(all & one.matches(value)?)),
@@ -63,36 +42,6 @@ impl Condition {
                 .iter()
                 .try_fold(false, |any, one| Some(any | one.matches(value)?)),
         }
-    }
-}
-
-impl TextMatch {
-    fn matches(&self, text: &[u8]) -> bool {
-        match self {
-            Self::Prefix(prefix) => text.starts_with(prefix),
-            Self::Infix(infix) => memchr::memmem::find(text, infix).is_some(),
-        }
-    }
-
-    /// Where it is true of the rows of a column of text.
-    fn of_rows(&self, column: &Column) -> Option<BooleanBuffer> {
-        let Column::Text(rows) = column else {
-            return None;
-        };
-        let bytes = |row: usize| rows.value(row).as_bytes();
-        let found = match self {
-            Self::Prefix(prefix) => {
-                BooleanBuffer::collect_bool(rows.len(), |row| bytes(row).starts_with(prefix))
-            }
-            Self::Infix(infix) => {
-                let finder = Finder::new(infix);
-                BooleanBuffer::collect_bool(rows.len(), |row| finder.find(bytes(row)).is_some())
-            }
-        };
-        Some(match rows.nulls() {
-            None => found,
-            Some(nulls) => &found & nulls.inner(),
-        })
     }
 }
 
@@ -147,7 +96,6 @@ impl Chunk {
         }
         let found = match condition {
             Condition::Is(predicate) => self.filter(predicate, rows)?,
-            Condition::Text(text) => self.texts(text, rows)?,
             Condition::All(_) | Condition::Any(_) => unreachable!("joined by the caller"),
         };
         Ok(&found & selected)
@@ -172,24 +120,6 @@ impl Chunk {
                 .ok_or_else(|| self.undecided())?;
         }
         Ok(BooleanBuffer::from(found))
-    }
-
-    fn texts(&self, text: &TextMatch, rows: Range<usize>) -> Result<BooleanBuffer, ColumnarError> {
-        if rows.len() == self.row_count()
-            && let Some(EncodedView::Dict {
-                codes,
-                nulls,
-                words,
-            }) = self.dict_view()?
-        {
-            let answers = text.of_rows(&words).ok_or_else(|| self.undecided())?;
-            return Ok(BooleanBuffer::collect_bool(rows.len(), |row| {
-                nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
-                    && answers.value(codes.get(row))
-            }));
-        }
-        let column = self.decode_range(rows)?;
-        text.of_rows(&column).ok_or_else(|| self.undecided())
     }
 
     /// What a comparison that has no answer means.

@@ -66,6 +66,13 @@ pub(crate) fn filter(
             rewritten => on_encoded(&array, rewritten),
         },
         Predicate::In(values) => in_list(chunk, array, values, predicate, rows),
+        Predicate::Like(_) => match array.as_opt::<Dict>() {
+            Some(dictionary) => {
+                let (codes, words) = (dictionary.codes().clone(), dictionary.values().clone());
+                on_dictionary(chunk, &codes, words, predicate)
+            }
+            None => on_decoded(chunk, predicate, rows),
+        },
     }
 }
 
@@ -178,10 +185,14 @@ fn on_decoded(
     rows: Range<usize>,
 ) -> Result<BooleanBuffer, ColumnarError> {
     let column = chunk.decode_range(rows)?;
-    if let Predicate::In(values) = predicate
-        && let Some(found) = in_many(&column, values)
-    {
-        return Ok(found);
+    match (predicate, &column) {
+        (Predicate::In(values), _) => {
+            if let Some(found) = in_many(&column, values) {
+                return Ok(found);
+            }
+        }
+        (Predicate::Like(pattern), Column::Text(texts)) => return Ok(pattern.of_rows(texts)),
+        _ => {}
     }
     row_by_row(&column, predicate).ok_or(match column {
         Column::Numeric(_) => ColumnarError::NotComparable,

@@ -231,6 +231,11 @@ impl NodeTable {
         })
     }
 
+    /// Of all nodes.
+    pub(crate) fn encodings(&self) -> impl Iterator<Item = Encoding> {
+        self.nodes.iter().map(|node| node.encoding)
+    }
+
     pub(crate) fn node_count(&self) -> usize {
         self.nodes.len()
     }

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use crate::pattern::TextPattern;
 use crate::value::{OwnedNumeric, OwnedValue, Value, compare};
 
 /// A comparison operator.
@@ -48,6 +49,8 @@ pub enum Predicate {
     },
     /// `column IN (values)`; never true of NULL.
     In(Vec<OwnedValue>),
+    /// `column LIKE pattern`, byte by byte; never true of NULL.
+    Like(TextPattern),
     /// `column IS NULL`
     IsNull,
     /// `column IS NOT NULL`
@@ -86,6 +89,10 @@ impl Predicate {
                 }
                 Some(found)
             }
+            (Self::Like(pattern), Some(Value::Text(text))) => {
+                Some(pattern.matches(text.as_bytes()))
+            }
+            (Self::Like(_), Some(_)) => None,
         }
     }
 
@@ -95,7 +102,7 @@ impl Predicate {
         match self {
             Self::Compare { value, .. } => is_image(value),
             Self::In(values) => values.iter().any(is_image),
-            Self::IsNull | Self::IsNotNull => false,
+            Self::Like(_) | Self::IsNull | Self::IsNotNull => false,
         }
     }
 }

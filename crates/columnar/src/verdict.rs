@@ -62,7 +62,7 @@ impl<'a> Extent<'a> {
 }
 
 /// What the extent says about the predicate.
-pub(crate) fn verdict(extent: &Extent<'_>, predicate: &Predicate) -> Verdict {
+pub(crate) fn verdict<'a>(extent: &Extent<'a>, predicate: &Predicate) -> Verdict {
     let of_nulls = |wanted: usize| match wanted {
         0 => Verdict::None,
         count if count == extent.row_count => Verdict::All,
@@ -84,6 +84,18 @@ pub(crate) fn verdict(extent: &Extent<'_>, predicate: &Predicate) -> Verdict {
                 }
             }
             extent.unless_null(found)
+        }
+        Predicate::Like(pattern) => {
+            let text = |bound: Option<Value<'a>>| match bound {
+                Some(Value::Text(text)) => Some(text),
+                _ => None,
+            };
+            extent.unless_null(
+                match pattern.is_outside(text(extent.min), text(extent.max)) {
+                    true => Verdict::None,
+                    false => Verdict::Some,
+                },
+            )
         }
     }
 }

@@ -215,16 +215,6 @@ impl Chunk {
     }
 }
 
-impl Chunk {
-    /// The view, if it is one of a dictionary.
-    pub(crate) fn dict_view(&self) -> Result<Option<EncodedView>, ColumnarError> {
-        match self.form() {
-            Form::Array(array) if array.is::<Dict>() => of_array(array, self.column_type()),
-            _ => Ok(None),
-        }
-    }
-}
-
 fn of_array(array: &ArrayRef, ty: ColumnType) -> Result<Option<EncodedView>, ColumnarError> {
     if array.is::<Constant>() {
         let one = Column::from_array(ty, slice(array, &(0..1))?)?;

@@ -8,7 +8,7 @@ use generate::{
 };
 use howdah_columnar::{
     Chunk, ColumnMeta, ColumnType, ColumnarError, CompareOp, Effort, Footer, MAX_ROWS, OwnedValue,
-    Predicate, Verdict, compare,
+    Predicate, TextPattern, Verdict, compare,
 };
 use proptest::prelude::*;
 
@@ -46,6 +46,14 @@ fn predicates(ty: ColumnType, rows: &[Option<OwnedValue>], random: &mut Random) 
         Predicate::In(constants.clone()),
     ];
     for constant in constants {
+        if let OwnedValue::Text(text) = &constant {
+            let bytes = text.as_bytes();
+            predicates.push(Predicate::Like(TextPattern {
+                prefix: bytes[..bytes.len().min(1)].to_vec(),
+                infixes: vec![bytes[bytes.len() / 2..].to_vec()],
+                suffix: Vec::new(),
+            }));
+        }
         predicates.extend(OPS.map(|op| Predicate::Compare {
             op,
             value: constant.clone(),

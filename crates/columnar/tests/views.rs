@@ -7,7 +7,7 @@ use arrow_buffer::BooleanBuffer;
 use generate::{NULLS, Nulls, Random, SHAPES, TYPES, column, open, row_group, same};
 use howdah_columnar::{
     ColumnType, ColumnarError, CompareOp, Condition, Effort, EncodedView, Footer, OwnedValue,
-    PackedView, Predicate, TextMatch, Value,
+    PackedView, Predicate, TextPattern, Value,
 };
 
 fn integer(ty: ColumnType, value: i64) -> Value<'static> {
@@ -128,10 +128,15 @@ fn leaf(ty: ColumnType, rows: &[Option<OwnedValue>], random: &mut Random) -> Con
         let bytes = text.as_bytes();
         let start = random.below(bytes.len() as u64 + 1) as usize;
         let end = bytes.len().min(start + 3);
-        return Condition::Text(match random.below(2) {
-            0 => TextMatch::Prefix(bytes[..end].to_vec()),
-            _ => TextMatch::Infix(bytes[start..end].to_vec()),
-        });
+        let part = |range: std::ops::Range<usize>| bytes[range].to_vec();
+        let mut pattern = TextPattern::default();
+        match random.below(4) {
+            0 => pattern.prefix = part(0..end),
+            1 => pattern.suffix = part(start..bytes.len()),
+            2 => pattern.infixes = vec![part(0..start.min(2)), part(start..end)],
+            _ => pattern.infixes = vec![part(start..end)],
+        }
+        return Condition::Is(Predicate::Like(pattern));
     }
     let op = [CompareOp::Eq, CompareOp::Lt, CompareOp::Ge][random.below(3) as usize];
     Condition::Is(Predicate::Compare { op, value })

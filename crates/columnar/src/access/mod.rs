@@ -39,11 +39,22 @@ use strings::Strings;
 
 use crate::error::ColumnarError;
 use crate::layout::{ChunkLayout, NumericLayout};
-use crate::nodes::NodeTable;
+use crate::nodes::{Encoding, NodeTable};
 use crate::numeric::join;
 use crate::source::ByteSource;
 use crate::types::ColumnType;
 use crate::value::{Numeric, Value};
+
+/// What has to be read and decoded for a single value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadUnit {
+    /// A few short ranges.
+    Value,
+    /// A frame of some kilobytes.
+    Frame,
+    /// Some node as a whole, once.
+    Chunk,
+}
 
 /// The way to single rows of one column of one row group.
 #[derive(Debug)]
@@ -52,6 +63,7 @@ pub struct RowAccess {
     id: u64,
     ty: ColumnType,
     row_count: u32,
+    unit: ReadUnit,
     root: Root,
     slot_count: usize,
     plan_bytes: usize,
@@ -85,6 +97,18 @@ pub struct RowState {
     slots: Vec<Slot>,
     scratch: Vec<u8>,
     bytes: Vec<u8>,
+}
+
+impl ReadUnit {
+    fn of(nodes: &NodeTable) -> Self {
+        let unit_of = |encoding: Encoding| match encoding {
+            Encoding::Pco | Encoding::Chunked => Self::Chunk,
+            Encoding::Frames => Self::Frame,
+            _ => Self::Value,
+        };
+        let units = nodes.encodings().map(unit_of);
+        units.max_by_key(|&unit| unit as u8).unwrap_or(Self::Value)
+    }
 }
 
 impl RowState {
@@ -124,6 +148,7 @@ impl RowAccess {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             ty,
             row_count: row_count as u32,
+            unit: ReadUnit::of(nodes),
             root,
             slot_count: planner.slot_count,
             plan_bytes,
@@ -134,6 +159,11 @@ impl RowAccess {
     /// The type of the column.
     pub fn column_type(&self) -> ColumnType {
         self.ty
+    }
+
+    /// What a single value costs.
+    pub fn unit(&self) -> ReadUnit {
+        self.unit
     }
 
     /// Memory held, with what reads have left.

@@ -16,6 +16,7 @@
 //! hot looks no further than the size of its TOAST relation.
 
 mod hidden;
+mod settled_sizes;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,6 +25,7 @@ use howdah_bridge::relation::main_fork_blocks;
 use howdah_bridge::store::ColdStore;
 use pgrx::{pg_guard, pg_sys};
 
+use self::settled_sizes::Asked;
 use super::heap;
 use crate::store::directory::{self, GroupState};
 use crate::store::emptied;
@@ -75,6 +77,11 @@ fn remember(table: pg_sys::Oid, size: ColdSize) {
     });
 }
 
+/// Forgets the size of a table whose files are emptied in place.
+pub(super) fn forget(table: pg_sys::Oid) {
+    settled_sizes::forget(table.to_u32());
+}
+
 /// The latest snapshot, where one may be taken. During a parallel operation (a function that queries tables, in
 /// a worker or in its leader) none may: then the one that the planner evaluates functions with, which every
 /// planning in parallel mode has.
@@ -99,6 +106,14 @@ unsafe fn cold_size(rel: pg_sys::Relation) -> Option<ColdSize> {
     // SAFETY: the relation is open; the snapshot is unregistered before returning, and by the
     // resource owner after an ERROR.
     unsafe {
+        let asked = Asked::about(
+            (*rel).rd_id.to_u32(),
+            (*rel).rd_locator.relNumber.to_u32(),
+            (*(*rel).rd_rel).reltoastrelid.to_u32(),
+        );
+        if let Some(size) = asked.known() {
+            return Some(size);
+        }
         let store = ColdStore::open_used(rel, pg_sys::AccessShareLock)?;
         let snapshot = pg_sys::RegisterSnapshot(planning_snapshot());
         let groups = match emptied::is_known(rel, snapshot) {
@@ -126,6 +141,9 @@ unsafe fn cold_size(rel: pg_sys::Relation) -> Option<ColdSize> {
                 groups: size.groups + 1,
             });
         pg_sys::UnregisterSnapshot(snapshot);
+        if size.groups > 0 && entries.iter().all(|entry| entry.flags.are_clear()) {
+            asked.remember(size);
+        }
         Some(size)
     }
 }

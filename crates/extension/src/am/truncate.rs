@@ -62,6 +62,8 @@ unsafe extern "C-unwind" fn relation_nontransactional_truncate(rel: pg_sys::Rela
 unsafe fn forget_contents(rel: pg_sys::Relation, cold_store: Option<&ColdStore>) {
     last_row::forget();
     cold_rows::forget_locks();
+    // SAFETY: the caller holds the relation open.
+    super::estimate::forget(unsafe { (*rel).rd_id });
     // SAFETY: as for this function.
     unsafe {
         load::discard_file(rel);

@@ -5,8 +5,6 @@
 //! views are the same bytes (as a dictionary makes them) may share one place in the arena: a
 //! scan's datums are read-only.
 
-use std::ops::Range;
-
 use arrow_array::GenericByteViewArray;
 use arrow_array::types::ByteViewType;
 use howdah_bridge::tid::RowNumber;
@@ -341,19 +339,18 @@ impl Batch {
         self.columns[i].fill(column, rows, attribute);
     }
 
-    /// Fills a column value by value.
-    pub fn fill_with<'a>(
+    /// Fills a column with the values that `each` hands on, one for each row.
+    pub fn fill_by<E>(
         &mut self,
         i: usize,
-        rows: Range<u32>,
         attribute: &AttributeLayout,
-        value: impl Fn(u32) -> Option<Value<'a>>,
-    ) {
-        self.columns[i].clear();
-        for row in rows {
-            self.columns[i].push(value(row), attribute);
-        }
-        self.columns[i].seal();
+        each: impl FnOnce(&mut dyn FnMut(Option<Value<'_>>)) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let column = &mut self.columns[i];
+        column.clear();
+        each(&mut |value| column.push(value, attribute))?;
+        column.seal();
+        Ok(())
     }
 
     pub fn repeat(&mut self, i: usize, value: pg_sys::Datum, null: bool) {

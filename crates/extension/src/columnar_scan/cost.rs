@@ -16,7 +16,7 @@ use howdah_bridge::relation::{OpenRelation, main_fork_blocks};
 use howdah_columnar::ZONE_ROWS;
 use pgrx::{PgList, pg_sys};
 
-use super::pushdown::condition_of;
+use super::pushdown::{Test, condition_of};
 use crate::am::estimate::ColdSize;
 use crate::types::TableLayout;
 
@@ -222,6 +222,10 @@ unsafe fn touched(
             else {
                 continue;
             };
+            if matches!(condition.test, Test::Like(_)) {
+                // Most patterns begin anywhere.
+                continue;
+            }
             match columns.iter_mut().find(|(i, _)| *i == condition.attribute) {
                 Some((_, clauses)) => clauses.push(clause),
                 None => columns.push((condition.attribute, vec![clause])),

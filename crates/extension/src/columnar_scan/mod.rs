@@ -36,12 +36,14 @@ mod cost;
 mod cursors;
 mod exec;
 mod explain;
+mod like;
 mod operand;
 mod parallel;
 mod path;
 mod pushdown;
 mod reader;
 mod replan;
+mod singles;
 mod state;
 
 use std::ffi::CStr;

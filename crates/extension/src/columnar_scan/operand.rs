@@ -8,6 +8,7 @@ use howdah_columnar::{
 };
 use pgrx::pg_sys;
 
+use super::like;
 use super::pushdown::Test;
 use crate::types::{AttributeLayout, push_datum};
 
@@ -126,6 +127,12 @@ pub unsafe fn bind(test: &Test, operand: Option<pg_sys::Datum>, column: ColumnTy
             (Test::Compare { op, operand }, Some(datum)) => {
                 compare(*op, operand.kind, operand.kind.value(datum, column))
             }
+            (Test::Like(operand), Some(datum)) => match operand.kind.value(datum, column) {
+                OwnedValue::Text(pattern) => {
+                    like::predicate(&pattern).map_or_else(Bound::undecided, Bound::exactly)
+                }
+                _ => Bound::undecided(),
+            },
             (Test::Any(operand), Some(array)) => match elements(array, operand.kind, column) {
                 Some((values, _)) => any(operand.kind, values),
                 None => Bound::undecided(),

@@ -3,7 +3,7 @@
 //! A clause is taken apart into a [`Condition`] on one column, at plan time to decide whether
 //! to push it and again at run time to evaluate its operand. Only comparison operators of the
 //! btree families of built-in types count, recognised by family, strategy and operand types,
-//! never by name. Row groups keep those families' order (see `howdah_columnar::value`) with
+//! never by name, and LIKE. Row groups keep those families' order (see `howdah_columnar::value`) with
 //! three exceptions, for which only equality is pushed: text under a collation other than C,
 //! and oid, "char" and enum, which are stored as signed integers.
 
@@ -33,6 +33,8 @@ pub enum Test {
     Any(Operand),
     /// `column <> ALL (operand)`
     NotAll(Operand),
+    /// `column LIKE operand`
+    Like(Operand),
 }
 
 /// The right-hand side of a test: an expression without variables of the scanned table.
@@ -84,7 +86,10 @@ pub unsafe fn condition_of(
                     test: Test::Fixed(predicate),
                 })
             }
-            pg_sys::NodeTag::T_OpExpr => comparison(clause.cast(), rti, layout),
+            pg_sys::NodeTag::T_OpExpr => {
+                let clause = clause.cast();
+                comparison(clause, rti, layout).or_else(|| like(clause, rti, layout))
+            }
             pg_sys::NodeTag::T_ScalarArrayOpExpr => membership(clause.cast(), rti, layout),
             _ => None,
         }
@@ -210,6 +215,33 @@ unsafe fn comparison(
                 op,
                 operand: Operand { expr, kind },
             },
+        })
+    }
+}
+
+unsafe fn like(clause: *mut pg_sys::OpExpr, rti: c_int, layout: &TableLayout) -> Option<Condition> {
+    // SAFETY: as for the caller.
+    unsafe {
+        let operator = (*clause).opno.to_u32();
+        if !matches!(
+            operator,
+            pg_sys::OID_TEXT_LIKE_OP | pg_sys::OID_BPCHAR_LIKE_OP
+        ) {
+            return None;
+        }
+        let arguments = PgList::<pg_sys::Node>::from_pg((*clause).args);
+        let attribute = column_of(arguments.get_ptr(0)?, rti, layout)?;
+        let (expr, collation) = (arguments.get_ptr(1)?, (*clause).inputcollid);
+        // Text is stored as such in UTF-8 only, which is compared byte by byte.
+        let is_bytewise = layout.attributes[attribute].column_type == ColumnType::Text
+            && collation != pg_sys::InvalidOid
+            && pg_sys::get_collation_isdeterministic(collation);
+        (is_bytewise && is_operand(expr, rti)).then_some(Condition {
+            attribute,
+            test: Test::Like(Operand {
+                expr: expr.cast(),
+                kind: OperandKind::Text,
+            }),
         })
     }
 }

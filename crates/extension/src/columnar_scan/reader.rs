@@ -28,7 +28,9 @@ use pgrx::pg_sys;
 use super::batch::{BATCH_ROWS, Batch, Rows};
 use super::explain::Counts;
 use super::parallel::SharedUnits;
+use super::singles::{Run, Singles, Spread};
 use crate::errors::ColdError;
+use crate::store::group_access::{GroupAccess, LazyStore};
 use crate::store::open_group::OpenGroup;
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, ColdView};
@@ -73,6 +75,7 @@ struct Current {
     undecided: bool,
     /// Rows that the snapshot does not see any more.
     hidden: Option<RowSet>,
+    singles: Singles,
 }
 
 /// A run of zones that are treated alike.
@@ -95,6 +98,8 @@ struct Decoded {
 #[allow(clippy::large_enum_variant)]
 enum Source {
     Column(Column),
+    /// Single values, still to be read.
+    Singles(Rc<GroupAccess>),
     /// The attribute was added after the group was written.
     Missing,
 }
@@ -201,7 +206,7 @@ impl Reader {
             pgrx::check_for_interrupts!();
             // SAFETY: as for this function.
             unsafe {
-                if self.hand_out(table, batch) {
+                if self.hand_out(table, batch)? {
                     return Ok(true);
                 }
                 if let Some(piece) = self.pieces.pop_front() {
@@ -214,14 +219,18 @@ impl Reader {
     }
 
     /// The next rows of what is decoded.
-    unsafe fn hand_out(&mut self, table: pg_sys::Relation, batch: &mut Batch) -> bool {
+    unsafe fn hand_out(
+        &mut self,
+        table: pg_sys::Relation,
+        batch: &mut Batch,
+    ) -> Result<bool, ColdError> {
         let Some(decoded) = &mut self.decoded else {
-            return false;
+            return Ok(false);
         };
         let end = (decoded.done + BATCH_ROWS).min(decoded.selection.len());
         if decoded.done == end {
             self.decoded = None;
-            return false;
+            return Ok(false);
         }
         let (positions, rows) = match &decoded.selection {
             Selection::Range(range) => (
@@ -246,6 +255,16 @@ impl Reader {
                 Source::Column(column) => {
                     batch.fill(*i, column, rows, &self.layout.attributes[*i]);
                 }
+                Source::Singles(group) => {
+                    // SAFETY: the caller holds the relation open and locked.
+                    let store = unsafe { LazyStore::of(table) };
+                    let Rows::List(rows) = positions else {
+                        unreachable!("single values are those of listed rows");
+                    };
+                    batch.fill_by(*i, &self.layout.attributes[*i], |push| {
+                        group.show_each(&store, *i, rows.iter().copied(), push)
+                    })?;
+                }
                 Source::Missing => {
                     let mut null = true;
                     // SAFETY: the caller holds the relation open; the attribute exists.
@@ -257,7 +276,7 @@ impl Reader {
             }
         }
         decoded.done = end;
-        true
+        Ok(true)
     }
 
     /// The next rows of this backend's own loads. They are few: never filtered here.
@@ -304,7 +323,10 @@ impl Reader {
             let load = load.borrow();
             for &i in self.wanted.of(recheck) {
                 let attribute = &self.layout.attributes[i];
-                batch.fill_with(i, rows.clone(), attribute, |row| load.value(i, row));
+                batch.fill_by(i, attribute, |push| {
+                    rows.clone().for_each(|row| push(load.value(i, row)));
+                    Ok::<_, ColdError>(())
+                })?;
             }
             self.pending_at = rows.end;
             self.rows_read += rows.len() as u64;
@@ -441,6 +463,7 @@ impl Reader {
         }
         self.current = Some(Current {
             index,
+            singles: Singles::of(&open),
             open,
             left,
             undecided,
@@ -456,7 +479,7 @@ impl Reader {
         question: &Question,
         piece: Piece,
     ) -> Result<(), ColdError> {
-        let Some(current) = &self.current else {
+        let Some(current) = &mut self.current else {
             return Ok(());
         };
         // SAFETY: the caller holds the relation open and locked.
@@ -504,6 +527,13 @@ impl Reader {
             pgrx::check_for_interrupts!();
             if i >= current.open.column_count() {
                 columns.push((i, Source::Missing));
+                continue;
+            }
+            if let Selection::List(rows, None) = &selection
+                && let Some(group) =
+                    (current.singles).group(&store, &current.open, i, Spread::of(rows))?
+            {
+                columns.push((i, Source::Singles(group)));
                 continue;
             }
             let chunk = current.open.chunk(&store, i)?;
@@ -556,7 +586,7 @@ fn without(hidden: &RowSet, selected: Option<BooleanBuffer>, rows: &Range<usize>
 /// predicate cannot be decided without PostgreSQL.
 fn filter(
     store: &ColdStore,
-    current: &Current,
+    current: &mut Current,
     question: &Question,
     rows: &Range<usize>,
     recheck: &mut bool,
@@ -564,14 +594,24 @@ fn filter(
     let mut selected: Option<BooleanBuffer> = None;
     for &i in current.left.iter().flatten() {
         let asked = &question.predicates[i];
-        let chunk = current.open.chunk(store, asked.attribute)?;
-        let matches = match chunk.filter(&asked.predicate, rows.clone()) {
-            Ok(matches) => matches,
-            Err(ColumnarError::NotComparable | ColumnarError::TypeMismatch { .. }) => {
-                *recheck = true;
-                continue;
+        let column = asked.attribute;
+        let looked_at = Run::of(rows, selected.as_ref());
+        let spread = looked_at.spread();
+        let singles = (current.singles).group(store, &current.open, column, spread)?;
+        let matches = match singles {
+            Some(group) => looked_at.filter(&group, store, column, &asked.predicate)?,
+            None => {
+                let chunk = current.open.chunk(store, column)?;
+                match chunk.filter(&asked.predicate, rows.clone()) {
+                    Ok(matches) => Some(matches),
+                    Err(ColumnarError::NotComparable | ColumnarError::TypeMismatch { .. }) => None,
+                    Err(error) => return Err(error.into()),
+                }
             }
-            Err(error) => return Err(error.into()),
+        };
+        let Some(matches) = matches else {
+            *recheck = true;
+            continue;
         };
         let both = match &selected {
             None => matches,

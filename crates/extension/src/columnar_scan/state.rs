@@ -203,7 +203,10 @@ unsafe fn conditions(
             .map(|condition| {
                 let operand = match &condition.test {
                     Test::Fixed(_) => std::ptr::null_mut(),
-                    Test::Compare { operand, .. } | Test::Any(operand) | Test::NotAll(operand) => {
+                    Test::Compare { operand, .. }
+                    | Test::Any(operand)
+                    | Test::NotAll(operand)
+                    | Test::Like(operand) => {
                         let Operand { expr, .. } = *operand;
                         pg_sys::ExecInitExpr(expr, node.cast())
                     }

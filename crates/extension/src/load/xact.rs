@@ -10,6 +10,7 @@ use howdah_bridge::ffi::unguarded;
 use pgrx::{pg_guard, pg_sys};
 
 use super::pending;
+use crate::store::changes;
 use crate::store::marks::elsewhere;
 use crate::store::pending_marks;
 
@@ -61,6 +62,7 @@ unsafe extern "C-unwind" fn at_transaction_event(
             pending_marks::reset();
             elsewhere::reset();
             crate::am::cold_rows::reset();
+            changes::transaction_ends();
             locker::transaction_ends();
             crate::am::fetch::reset();
             crate::slot_writer::reset();
@@ -87,6 +89,7 @@ unsafe extern "C-unwind" fn at_subtransaction_event(
         }
         SUBXACT_EVENT_COMMIT_SUB => locker::subtransaction_commits(subtransaction),
         SUBXACT_EVENT_ABORT_SUB => {
+            changes::subtransaction_aborts();
             locker::subtransaction_aborts(subtransaction);
             pending::discard_subtransaction(subtransaction);
             pending_marks::discard_subtransaction(subtransaction);

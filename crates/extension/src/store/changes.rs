@@ -9,11 +9,14 @@
 //!
 //! An entry that was read before it was changed was read before the change was counted, hence with a lower
 //! count. Entries are changed by being inserted, deleted, completed or flagged. Insertions and deletions
-//! count before their transaction ends: who remembers must not take one that is under way for settled.
+//! count before their transaction ends: who remembers must not take one that is under way for settled. They count again
+//! when their transaction has ended, or a subtransaction was rolled back: who remembers what a snapshot saw, and not entries,
+//! need not care. (COMMIT PREPARED and ROLLBACK PREPARED do not count.)
 //!
 //! Counts are shared by tables at random, which costs a look in vain. On a standby entries change by WAL, and
 //! nothing is counted: [`count`] knows nothing there.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use howdah_bridge::ffi::quiet;
@@ -40,16 +43,42 @@ fn count_of(toast: u32) -> Option<&'static AtomicU32> {
     Some(&counts.counts[mixed as usize >> 16 & (COUNTS - 1)])
 }
 
+thread_local! {
+    /// TOAST relations of which this transaction has changed the directory.
+    static CHANGED: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+}
+
 /// Counts a change of the directory in this TOAST relation.
 pub(super) fn note(toast: u32) {
+    CHANGED.with_borrow_mut(|changed| {
+        if !changed.contains(&toast) {
+            changed.push(toast);
+        }
+    });
+    add(toast);
+}
+
+fn add(toast: u32) {
     fence(Ordering::SeqCst);
     if let Some(count) = count_of(toast) {
         count.fetch_add(1, Ordering::SeqCst);
     }
 }
 
+/// A transaction has ended, and its changes have come true or gone.
+pub fn transaction_ends() {
+    for toast in CHANGED.take() {
+        add(toast);
+    }
+}
+
+/// A subtransaction was rolled back, perhaps with changes.
+pub fn subtransaction_aborts() {
+    CHANGED.with_borrow(|changed| changed.iter().for_each(|&toast| add(toast)));
+}
+
 /// How many changes there were; `None` where they are not counted.
-pub(super) fn count(toast: u32) -> Option<u32> {
+pub fn count(toast: u32) -> Option<u32> {
     // SAFETY: reads the state of this process.
     if unsafe { quiet::RecoveryInProgress() } {
         return None;

@@ -20,7 +20,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
 
 use howdah_bridge::store::{ColdStore, PieceMap, ValueReader, blocks_read};
-use howdah_columnar::{ByteSource, GroupLayout, RowAccess, RowState, Value};
+use howdah_columnar::{ByteSource, GroupLayout, ReadUnit, RowAccess, RowState, Value};
 use pgrx::pg_sys;
 
 use super::directory::GroupEntry;
@@ -343,6 +343,31 @@ impl GroupAccess {
             column.window.take();
             column.count(&state, &self.memory);
         }
+    }
+
+    /// What a single value of a stored column costs.
+    pub fn unit(&self, store: &LazyStore<'_>, column: usize) -> Result<ReadUnit, ColdError> {
+        let column = self.column(column, &self.bytes(store))?;
+        Ok(column.access.unit())
+    }
+
+    /// Shows the values of some rows of a stored column, one after the other; `None` is NULL. Holds a page meanwhile.
+    pub fn show_each(
+        &self,
+        store: &LazyStore<'_>,
+        column: usize,
+        rows: impl Iterator<Item = u32>,
+        mut look: impl FnMut(Option<Value<'_>>),
+    ) -> Result<(), ColdError> {
+        let bytes = self.bytes(store);
+        let mut last = u32::MAX;
+        for row in rows {
+            let is_near = row.abs_diff(last) <= NEAR_ROWS;
+            last = row;
+            self.with_value(&bytes, column, row, is_near, &mut look)?;
+        }
+        group_cache::trim();
+        Ok(())
     }
 
     /// Shows one value of a row of a stored column; `None` is NULL.

@@ -21,21 +21,17 @@ use howdah_bridge::relation::has_block;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::block_of;
 use pgrx::pg_sys;
+use rustc_hash::FxHashMap;
 
 use super::directory::{self, GroupState, PlacedEntry};
 use super::marks;
 use crate::errors::ColdError;
 
 /// Listings that are remembered, and entries of each.
-const MOST_LISTINGS: usize = 32;
+const MOST_LISTINGS: usize = 1_024;
 const MOST_ENTRIES: usize = 8;
 /// Scans after which a table that could not be listed is tried again.
 const TRY_AGAIN: u32 = 64;
-
-struct Listing {
-    file: (u32, u32),
-    known: Known,
-}
 
 enum Known {
     /// Not to be listed for some scans to come.
@@ -56,15 +52,15 @@ struct Places {
 }
 
 thread_local! {
-    static LISTINGS: RefCell<Vec<Listing>> = const { RefCell::new(Vec::new()) };
+    /// By file.
+    static LISTINGS: RefCell<FxHashMap<(u32, u32), Known>> = RefCell::default();
 }
 
 /// What is remembered of the directory, if that is all there is.
 fn all_places<R>(store: &ColdStore, ask: impl FnOnce(&Places) -> R) -> Option<R> {
     let file = store.identity();
     let (known, answer) = LISTINGS.with_borrow_mut(|listings| {
-        let found = listings.iter_mut().find(|l| l.file == file)?;
-        let Known::Places(places) = &mut found.known else {
+        let Known::Places(places) = listings.get_mut(&file)? else {
             return None;
         };
         let inside = places.lie_inside(store);
@@ -129,33 +125,27 @@ pub(super) fn remember(store: &ColdStore, groups: &[PlacedEntry]) -> Result<(), 
         },
     };
     LISTINGS.with_borrow_mut(|listings| {
-        listings.retain(|l| l.file != file);
         if listings.len() >= MOST_LISTINGS {
-            listings.remove(0);
+            listings.clear();
         }
-        listings.push(Listing { file, known });
+        listings.insert(file, known);
     });
     Ok(())
 }
 
 /// Forgets what is known of a file.
 pub(super) fn forget_file(file: (u32, u32)) {
-    LISTINGS.with_borrow_mut(|listings| listings.retain(|l| l.file != file));
+    LISTINGS.with_borrow_mut(|listings| listings.remove(&file));
 }
 
 fn may_try(file: (u32, u32)) -> bool {
-    LISTINGS.with_borrow_mut(
-        |listings| match listings.iter_mut().find(|l| l.file == file) {
-            Some(Listing {
-                known: Known::No { scans_left },
-                ..
-            }) if *scans_left > 0 => {
-                *scans_left -= 1;
-                false
-            }
-            _ => true,
-        },
-    )
+    LISTINGS.with_borrow_mut(|listings| match listings.get_mut(&file) {
+        Some(Known::No { scans_left }) if *scans_left > 0 => {
+            *scans_left -= 1;
+            false
+        }
+        _ => true,
+    })
 }
 
 fn list(store: &ColdStore) -> Result<Option<Places>, ColdError> {

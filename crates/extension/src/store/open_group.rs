@@ -47,6 +47,11 @@ impl OpenGroup {
         self.footer.column_count()
     }
 
+    /// Whether the chunk of a column has been read.
+    pub fn has_chunk(&self, column: usize) -> bool {
+        self.chunks[column].get().is_some()
+    }
+
     /// The encoded chunk of a column.
     pub fn chunk(&self, store: &ColdStore, column: usize) -> Result<Chunk, ColdError> {
         if let Some(chunk) = self.chunks[column].get() {

@@ -1,0 +1,93 @@
+//! Patterns of text: what it begins with, what comes after each other within it, what it ends with.
+
+use arrow_array::{Array, StringViewArray};
+use arrow_buffer::BooleanBuffer;
+use memchr::memmem::{self, Finder};
+
+/// `LIKE 'prefix%infix%…%suffix'`, where every part may be empty. Parts do not overlap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextPattern {
+    /// What a text begins with.
+    pub prefix: Vec<u8>,
+    /// What comes after it, in this order.
+    pub infixes: Vec<Vec<u8>>,
+    /// What a text ends with.
+    pub suffix: Vec<u8>,
+}
+
+impl TextPattern {
+    /// Whether a text is of the pattern.
+    pub fn matches(&self, text: &[u8]) -> bool {
+        self.matches_with(text, |at, rest| memmem::find(rest, &self.infixes[at]))
+    }
+
+    /// `find` tells where the infix of a number begins in what is left of a text.
+    fn matches_with(&self, text: &[u8], find: impl Fn(usize, &[u8]) -> Option<usize>) -> bool {
+        let rest = text.strip_prefix(self.prefix.as_slice());
+        let Some(mut rest) = rest.and_then(|rest| rest.strip_suffix(self.suffix.as_slice())) else {
+            return false;
+        };
+        for (at, infix) in self.infixes.iter().enumerate() {
+            match find(at, rest) {
+                Some(start) => rest = &rest[start + infix.len()..],
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Which of many texts are of the pattern; nulls are not.
+    pub(crate) fn of_rows(&self, rows: &StringViewArray) -> BooleanBuffer {
+        let finders: Vec<Finder<'_>> = self.infixes.iter().map(Finder::new).collect();
+        let found = BooleanBuffer::collect_bool(rows.len(), |row| {
+            let text = rows.value(row).as_bytes();
+            self.matches_with(text, |at, rest| finders[at].find(rest))
+        });
+        match rows.nulls() {
+            None => found,
+            Some(nulls) => &found & nulls.inner(),
+        }
+    }
+
+    /// Whether no text between these bounds begins as the pattern does.
+    pub(crate) fn is_outside(&self, min: Option<&str>, max: Option<&str>) -> bool {
+        let prefix = self.prefix.as_slice();
+        let is_above = |min: &str| min.as_bytes() > prefix && !min.as_bytes().starts_with(prefix);
+        min.is_some_and(is_above) || max.is_some_and(|max| max.as_bytes() < prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(prefix: &str, infixes: &[&str], suffix: &str) -> TextPattern {
+        TextPattern {
+            prefix: prefix.into(),
+            infixes: infixes.iter().map(|&infix| infix.into()).collect(),
+            suffix: suffix.into(),
+        }
+    }
+
+    #[test]
+    fn parts_do_not_overlap() {
+        let ends = pattern("aba", &[], "ba");
+        assert!(!ends.matches(b"aba"));
+        assert!(ends.matches(b"ababa"));
+        let between = pattern("a", &["b", "b"], "c");
+        assert!(!between.matches(b"abc"));
+        assert!(between.matches(b"abxbc"));
+        assert!(!between.matches(b"abxbcd"));
+    }
+
+    #[test]
+    fn bounds_rule_out_what_begins_otherwise() {
+        let m = pattern("m", &[], "");
+        assert!(!m.is_outside(Some("a"), Some("z")));
+        assert!(!m.is_outside(Some("mz"), Some("z")));
+        assert!(!m.is_outside(Some("a"), Some("m")));
+        assert!(m.is_outside(Some("n"), Some("z")));
+        assert!(m.is_outside(Some("a"), Some("lzz")));
+        assert!(!m.is_outside(None, None));
+    }
+}

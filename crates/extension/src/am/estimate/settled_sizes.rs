@@ -1,0 +1,81 @@
+//! Sizes of cold sides that have not changed, remembered.
+//!
+//! Reading the directory takes some ten microseconds, which nobody notices until a query is over some hundred
+//! partitions. Where no row of a table's groups is hidden, its size stays the same until the directory
+//! changes ([`changes`]). Changes that are not counted, those of transactions that were prepared for two-phase commit, are noticed
+//! some seconds later: plans need no more.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use super::ColdSize;
+use crate::store::changes;
+
+/// How long a size is relied on.
+const KEPT: Duration = Duration::from_secs(10);
+/// Tables that are remembered.
+const MOST: usize = 4_096;
+
+#[derive(Clone, Copy)]
+struct Settled {
+    /// Names the table's contents: whatever exchanges its TOAST relation's file exchanges this one too.
+    file: u32,
+    changes: u32,
+    until: Instant,
+    size: ColdSize,
+}
+
+thread_local! {
+    static SETTLED: RefCell<HashMap<u32, Settled>> = RefCell::default();
+}
+
+/// Forgets a table whose files are emptied in place.
+pub(super) fn forget(table: u32) {
+    SETTLED.with_borrow_mut(|settled| settled.remove(&table));
+}
+
+/// A size that is about to be found out, or is known.
+pub(super) struct Asked {
+    table: u32,
+    file: u32,
+    changes: Option<u32>,
+}
+
+impl Asked {
+    /// To be called before the directory is read; names table, file and TOAST relation.
+    pub fn about(table: u32, file: u32, toast: u32) -> Asked {
+        let changes = changes::count(toast);
+        Asked {
+            table,
+            file,
+            changes,
+        }
+    }
+
+    pub fn known(&self) -> Option<ColdSize> {
+        let known = SETTLED.with_borrow(|settled| settled.get(&self.table).copied())?;
+        let is_valid = known.file == self.file && Some(known.changes) == self.changes;
+        (is_valid && Instant::now() < known.until).then_some(known.size)
+    }
+
+    /// Remembers the size of a cold side of which no row is hidden.
+    pub fn remember(self, size: ColdSize) {
+        let Some(changes) = self.changes else {
+            return;
+        };
+        SETTLED.with_borrow_mut(|settled| {
+            if settled.len() >= MOST {
+                settled.clear();
+            }
+            let until = Instant::now() + KEPT;
+            let noted = Settled {
+                file: self.file,
+                changes,
+                until,
+                size,
+            };
+            settled.insert(self.table, noted);
+        });
+    }
+}
