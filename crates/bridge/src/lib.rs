@@ -56,5 +56,6 @@ pub mod slot;
 pub mod store;
 pub mod table_counts;
 pub mod tid;
+pub mod tuple;
 pub mod tuple_sort;
 pub mod wal;

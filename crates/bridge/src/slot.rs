@@ -8,6 +8,7 @@ use pgrx::pg_sys;
 
 use crate::ffi;
 use crate::memory::allocate_in;
+use crate::tuple::TupleForm;
 
 /// Which transaction, and which command of it, a row comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,26 +90,27 @@ pub unsafe fn is_same_image(
 /// Forms a heap tuple from the values and stores it in the slot, which owns it.
 ///
 /// # Safety
-/// `slot` is a buffer-heap-tuple slot for the relation; `values` and `nulls` hold one
-/// entry per attribute of its descriptor, valid in the current memory.
+/// `slot` is a buffer-heap-tuple slot for the relation, with the descriptor of `form`; `values` and `nulls` hold one
+/// entry per attribute of it, valid in the current memory.
 pub unsafe fn store_cold_row(
+    form: &mut TupleForm,
     slot: *mut pg_sys::TupleTableSlot,
-    values: *mut pg_sys::Datum,
-    nulls: *mut bool,
+    values: &mut [pg_sys::Datum],
+    nulls: &mut [bool],
     tid: pg_sys::ItemPointerData,
     table: pg_sys::Oid,
     origin: Origin,
 ) {
-    // SAFETY: the caller vouches for slot and arrays; the tuple is formed in the slot's own
+    // SAFETY: the caller vouches for slot and values; the tuple is formed in the slot's own
     // memory context, so that the slot may free it (TTS_FLAG_SHOULDFREE). ExecClearTuple
     // runs before the fields are set and may only release what the slot held before.
     unsafe {
         clear(slot);
-        let old = pg_sys::MemoryContextSwitchTo((*slot).tts_mcxt);
-        let tuple = pg_sys::heap_form_tuple((*slot).tts_tupleDescriptor, values, nulls);
-        pg_sys::MemoryContextSwitchTo(old);
+        let tuple = form.form(slot, values, nulls);
         set_header(tuple, tid, table, origin);
+        let valid = (*slot).tts_nvalid;
         put(slot, tuple);
+        (*slot).tts_nvalid = valid;
     }
 }
 

@@ -17,7 +17,7 @@ use std::ops::Range;
 use arrow_array::Array;
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use vortex_array::arrays::dict::DictArraySlotsExt;
-use vortex_array::arrays::{ConstantArray, Dict};
+use vortex_array::arrays::{ConstantArray, Dict, VarBinViewArray};
 use vortex_array::builtins::ArrayBuiltins;
 use vortex_array::scalar_fn::fns::operators::Operator;
 use vortex_array::{ArrayRef, IntoArray};
@@ -27,8 +27,10 @@ use crate::codec;
 use crate::column::{Column, bools, indexes, nulls_of};
 use crate::error::ColumnarError;
 use crate::parts::{Form, slice};
+use crate::pattern::TextPattern;
 use crate::predicate::{CompareOp, Predicate};
 use crate::rewrite::{Rewritten, rewrite};
+use crate::types::ColumnType;
 use crate::value::{OwnedValue, Value, as_integer};
 
 /// The longest list that is evaluated as one comparison per value.
@@ -66,11 +68,12 @@ pub(crate) fn filter(
             rewritten => on_encoded(&array, rewritten),
         },
         Predicate::In(values) => in_list(chunk, array, values, predicate, rows),
-        Predicate::Like(_) => match array.as_opt::<Dict>() {
+        Predicate::Like(pattern) => match array.as_opt::<Dict>() {
             Some(dictionary) => {
                 let (codes, words) = (dictionary.codes().clone(), dictionary.values().clone());
                 on_dictionary(chunk, &codes, words, predicate)
             }
+            None if chunk.column_type() == ColumnType::Text => like(array, pattern),
             None => on_decoded(chunk, predicate, rows),
         },
     }
@@ -178,6 +181,28 @@ fn on_dictionary(
     Ok(without_nulls(bits, nulls.as_ref()))
 }
 
+/// Where texts are of a pattern, which asks for their bytes only: they need not be valid text.
+fn like(array: ArrayRef, pattern: &TextPattern) -> Result<BooleanBuffer, ColumnarError> {
+    let row_count = array.len();
+    codec::guarded(|| {
+        let mut ctx = codec::context();
+        let texts = array.execute::<VarBinViewArray>(&mut ctx)?;
+        let nulls = nulls_of(texts.validity()?, row_count, &mut ctx)?;
+        let buffers: Vec<&[u8]> = (0..texts.data_buffers().len())
+            .map(|at| texts.buffer(at).as_slice())
+            .collect();
+        let views = texts.views();
+        let found = pattern.of_rows(row_count, |row| match views[row].is_inlined() {
+            true => views[row].as_inlined().value(),
+            false => {
+                let place = views[row].as_view();
+                &buffers[place.buffer_index as usize][place.as_range()]
+            }
+        });
+        Ok(without_nulls(found, nulls.as_ref()))
+    })
+}
+
 /// The plain form: decode, then ask row by row.
 fn on_decoded(
     chunk: &Chunk,
@@ -191,7 +216,10 @@ fn on_decoded(
                 return Ok(found);
             }
         }
-        (Predicate::Like(pattern), Column::Text(texts)) => return Ok(pattern.of_rows(texts)),
+        (Predicate::Like(pattern), Column::Text(texts)) => {
+            let found = pattern.of_rows(texts.len(), |row| texts.value(row).as_bytes());
+            return Ok(without_nulls(found, texts.nulls()));
+        }
         _ => {}
     }
     row_by_row(&column, predicate).ok_or(match column {

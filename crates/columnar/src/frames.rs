@@ -12,6 +12,7 @@
 //! size nor their dictionary: the node does.
 
 use std::cell::RefCell;
+use std::io::Cursor;
 use std::ops::Range;
 
 use arrow_array::BinaryViewArray;
@@ -148,6 +149,9 @@ fn train(data: &[u8], ends: &[usize]) -> Vec<u8> {
     zstd::dict::from_continuous(&samples, &sizes, size).unwrap_or_default()
 }
 
+/// Bytes of rows that memory is taken for before a frame was decompressed.
+const MOST_RESERVED_BYTES: u64 = 16 << 20;
+
 /// A column's dictionary, ready to decompress with.
 pub(crate) struct Dictionary(Option<DDict<'static>>);
 
@@ -193,12 +197,13 @@ impl Dictionary {
             len <= frame.len().saturating_mul(MAX_RATIO) + MAX_RATIO,
             "a frame cannot stand for so many bytes",
         )?;
-        let start = out.len();
-        out.resize(start + len, 0);
-        let out = &mut out[start..];
+        out.reserve(len);
+        let end = out.len() as u64;
+        let mut out = Cursor::new(out);
+        out.set_position(end);
         let written = CONTEXT.with_borrow_mut(|context| match &self.0 {
-            None => context.decompress(out, frame),
-            Some(dictionary) => context.decompress_using_ddict(out, frame, dictionary),
+            None => context.decompress(&mut out, frame),
+            Some(dictionary) => context.decompress_using_ddict(&mut out, frame, dictionary),
         });
         match written {
             Ok(written) if written == len => Ok(()),
@@ -350,14 +355,17 @@ impl Frames {
         let first = self.rows_of(frames.start).start;
         let lengths = self.lengths(first..self.rows_of(frames.end - 1).end)?;
         let mut views = Vec::with_capacity(rows.len());
-        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        let total: u64 = lengths.iter().map(|&len| u64::from(len)).sum();
+        ensure(total <= i32::MAX as u64, "a chunk is too long")?;
+        // Lengths may be damaged, which the first frame tells.
+        let first_bytes = total.min(MOST_RESERVED_BYTES) as usize;
+        let (mut bytes, mut ends) = (Vec::with_capacity(first_bytes), Vec::new());
         for frame in frames {
             let span = self.rows_of(frame);
             ends.clear();
             let frame_lengths = &lengths[span.start - first..span.end - first];
             let len = place_rows(frame_lengths.iter().copied(), &mut ends)?;
             let start = bytes.len();
-            ensure(start + len <= i32::MAX as usize, "a chunk is too long")?;
             self.dictionary
                 .decompress(self.compressed(frame), len, &mut bytes)?;
             let wanted = span.start.max(rows.start)..span.end.min(rows.end);

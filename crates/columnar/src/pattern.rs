@@ -1,6 +1,5 @@
 //! Patterns of text: what it begins with, what comes after each other within it, what it ends with.
 
-use arrow_array::{Array, StringViewArray};
 use arrow_buffer::BooleanBuffer;
 use memchr::memmem::{self, Finder};
 
@@ -36,17 +35,16 @@ impl TextPattern {
         true
     }
 
-    /// Which of many texts are of the pattern; nulls are not.
-    pub(crate) fn of_rows(&self, rows: &StringViewArray) -> BooleanBuffer {
+    /// Which of many texts are of the pattern.
+    pub(crate) fn of_rows<'a>(
+        &self,
+        row_count: usize,
+        text: impl Fn(usize) -> &'a [u8],
+    ) -> BooleanBuffer {
         let finders: Vec<Finder<'_>> = self.infixes.iter().map(Finder::new).collect();
-        let found = BooleanBuffer::collect_bool(rows.len(), |row| {
-            let text = rows.value(row).as_bytes();
-            self.matches_with(text, |at, rest| finders[at].find(rest))
-        });
-        match rows.nulls() {
-            None => found,
-            Some(nulls) => &found & nulls.inner(),
-        }
+        BooleanBuffer::collect_bool(row_count, |row| {
+            self.matches_with(text(row), |at, rest| finders[at].find(rest))
+        })
     }
 
     /// Whether no text between these bounds begins as the pattern does.

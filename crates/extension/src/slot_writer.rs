@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use howdah_bridge::ffi::unguarded;
 use howdah_bridge::relation::attribute;
 use howdah_bridge::slot::{Origin, store_cold_row};
+use howdah_bridge::tuple::TupleForm;
 use pgrx::pg_sys;
 
 use crate::store::view::RowDatums;
@@ -64,9 +65,10 @@ impl RowMemory {
 /// How the rows of one slot look.
 struct Shape {
     desc: pg_sys::TupleDesc,
-    /// Types of the attributes, and whether they are dropped, and never NULL.
-    types: Vec<(pg_sys::Oid, bool, bool)>,
+    /// Types of the attributes, whether they are dropped, and never NULL, and how they are stored.
+    types: Vec<(pg_sys::Oid, bool, bool, i8)>,
     layout: TableLayout,
+    form: TupleForm,
     datums: RowDatums,
 }
 
@@ -83,6 +85,7 @@ impl Shape {
                 desc,
                 types,
                 layout,
+                form: TupleForm::of(desc),
                 datums,
             }
         }
@@ -104,10 +107,11 @@ impl Shape {
     }
 }
 
-unsafe fn type_of(desc: pg_sys::TupleDesc, i: i32) -> (pg_sys::Oid, bool, bool) {
+unsafe fn type_of(desc: pg_sys::TupleDesc, i: i32) -> (pg_sys::Oid, bool, bool, i8) {
     // SAFETY: the caller vouches for both.
     let form = unsafe { attribute(desc, i) };
-    (form.atttypid, form.attisdropped, form.attnotnull)
+    let storage = form.attstorage as i8;
+    (form.atttypid, form.attisdropped, form.attnotnull, storage)
 }
 
 thread_local! {
@@ -211,10 +215,10 @@ impl SlotWriter {
             let parent = self.parent;
             let memory = self.memory.get_or_insert_with(|| RowMemory::under(parent));
             memory.with(|| {
-                let datums = &mut shape.datums;
+                let (datums, form) = (&mut shape.datums, &mut shape.form);
                 fill(&shape.layout, desc, datums);
-                let (values, nulls) = (datums.values.as_mut_ptr(), datums.nulls.as_mut_ptr());
-                store_cold_row(slot, values, nulls, tid, table, origin);
+                let (values, nulls) = (&mut datums.values, &mut datums.nulls);
+                store_cold_row(form, slot, values, nulls, tid, table, origin);
             });
         }
     }

@@ -11,7 +11,8 @@ use howdah_bridge::tid::RowNumber;
 use howdah_columnar::{Column, Value, ZONE_ROWS};
 use pgrx::pg_sys;
 
-use crate::types::{AttributeLayout, numeric};
+use crate::types::arena::Arena;
+use crate::types::{AttributeLayout, datum_in, numeric};
 
 /// The most rows in a batch.
 pub const BATCH_ROWS: usize = ZONE_ROWS;
@@ -39,63 +40,18 @@ impl Rows<'_> {
     }
 }
 
-/// Bytes of one batch. Addresses are known when nothing is added any more.
-#[derive(Default)]
-struct Arena {
-    /// Words, so that every value starts where any type may.
-    words: Vec<u64>,
-}
-
-impl Arena {
-    /// Appends `prefix` and `bytes` and `zeros` zero bytes; returns where they start.
-    fn push(&mut self, prefix: Option<[u8; 4]>, bytes: &[u8], zeros: usize) -> usize {
-        let prefix_len = prefix.map_or(0, |p| p.len());
-        let at = self.words.len();
-        let len = prefix_len + bytes.len() + zeros;
-        self.words.resize(at + len.div_ceil(8), 0);
-        // SAFETY: the words just added hold `len` bytes, and every bit pattern is a u64.
-        unsafe {
-            let target = self.words.as_mut_ptr().add(at).cast::<u8>();
-            if let Some(prefix) = prefix {
-                std::ptr::copy_nonoverlapping(prefix.as_ptr(), target, prefix_len);
-            }
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.add(prefix_len), bytes.len());
-        }
-        at
-    }
-
-    fn varlena(&mut self, bytes: &[u8]) -> usize {
-        self.push(Some(varlena_header(bytes.len()).to_ne_bytes()), bytes, 0)
-    }
-
-    /// The varlena of a view that holds its bytes itself. Both are a word of length and then
-    /// the bytes, so exchanging the length for the header is all there is to do.
-    fn inline_varlena(&mut self, view: u128) -> usize {
-        let header = varlena_header(view as u32 as usize);
-        let image = view & !u128::from(u32::MAX) | u128::from(header);
-        let at = self.words.len();
-        self.words.extend([image as u64, (image >> 64) as u64]);
-        at
-    }
-}
-
-/// `SET_VARSIZE` for uncompressed data of this length.
-fn varlena_header(len: usize) -> u32 {
-    ((len + 4) as u32) << 2
-}
-
 /// Where a batch's long values lie, by their views; a small direct-mapped memory.
-struct Places([(u128, usize); Places::COUNT]);
+struct Places([(u128, *const u8); Places::COUNT]);
 
 impl Places {
     const COUNT: usize = 64;
 
     fn new() -> Places {
         // No view of a long value is 0: it begins with the length.
-        Places([(0, 0); Places::COUNT])
+        Places([(0, std::ptr::null()); Places::COUNT])
     }
 
-    fn of(&mut self, view: u128, place: impl FnOnce() -> usize) -> usize {
+    fn of(&mut self, view: u128, place: impl FnOnce() -> *const u8) -> *const u8 {
         const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
         let hash = (view as u64 ^ (view >> 64) as u64).wrapping_mul(SPREAD);
         let known = &mut self.0[(hash >> 58) as usize % Places::COUNT];
@@ -115,16 +71,13 @@ pub struct DatumColumn {
     values: Vec<pg_sys::Datum>,
     nulls: Vec<bool>,
     arena: Arena,
-    /// Whether `values` of this batch are places in the arena until sealed.
-    in_arena: bool,
 }
 
 impl DatumColumn {
     fn clear(&mut self) {
         self.values.clear();
         self.nulls.clear();
-        self.arena.words.clear();
-        self.in_arena = false;
+        self.arena.clear();
     }
 
     /// The values, valid until the next batch.
@@ -163,20 +116,18 @@ impl DatumColumn {
             Column::Bytes(a) => self.bytes(rows, attribute, |row| a.value(row)),
             Column::Fixed(a) => self.bytes(rows, attribute, |row| a.value(row)),
             Column::Numeric(_) => {
-                self.in_arena = true;
                 let (values, arena) = (&mut self.values, &mut self.arena);
                 rows.each(|row| {
                     let at = match column.value(row) {
                         Some(Value::Numeric(value)) => {
                             numeric::with_image(value, |image| arena.varlena(image))
                         }
-                        _ => 0,
+                        _ => std::ptr::null(),
                     };
                     values.push(pg_sys::Datum::from(at));
                 });
             }
         }
-        self.seal();
     }
 
     fn fill_nulls(&mut self, column: &Column, rows: Rows<'_>) {
@@ -219,26 +170,24 @@ impl DatumColumn {
         attribute: &AttributeLayout,
         get: impl Fn(usize) -> &'a [u8],
     ) {
-        self.in_arena = true;
         let (values, nulls, arena) = (&mut self.values, &self.nulls, &mut self.arena);
         rows.each(|row| {
             let at = match nulls[values.len()] {
-                true => 0,
-                false => push_bytes(arena, get(row), attribute),
+                true => std::ptr::null(),
+                false => arena.value(get(row), attribute.len),
             };
             values.push(pg_sys::Datum::from(at));
         });
     }
 
     fn varlenas<T: ByteViewType>(&mut self, column: &GenericByteViewArray<T>, rows: Rows<'_>) {
-        self.in_arena = true;
         let views = column.views();
         let mut places = Places::new();
         let (values, nulls, arena) = (&mut self.values, &self.nulls, &mut self.arena);
         rows.each(|row| {
             let view = views[row];
             let at = match nulls[values.len()] {
-                true => 0,
+                true => std::ptr::null(),
                 false if view as u32 <= INLINE_BYTES => arena.inline_varlena(view),
                 false => places.of(view, || arena.varlena(column.value(row).as_ref())),
             };
@@ -246,55 +195,19 @@ impl DatumColumn {
         });
     }
 
-    /// Appends one value. To be followed by [`DatumColumn::seal`].
+    /// Appends one value.
     fn push(&mut self, value: Option<Value<'_>>, attribute: &AttributeLayout) {
-        self.in_arena = !attribute.by_value;
         self.nulls.push(value.is_none());
-        let arena = &mut self.arena;
         self.values.push(match value {
             None => pg_sys::Datum::from(0),
-            Some(Value::Bool(v)) => pg_sys::Datum::from(v),
-            Some(Value::Int16(v)) if attribute.len == 1 => pg_sys::Datum::from(v as i8),
-            Some(Value::Int16(v)) => pg_sys::Datum::from(v),
-            Some(Value::Int32(v)) => pg_sys::Datum::from(v),
-            Some(Value::Int64(v)) => pg_sys::Datum::from(v),
-            Some(Value::Float32(v)) => pg_sys::Datum::from(v.to_bits()),
-            Some(Value::Float64(v)) => pg_sys::Datum::from(v.to_bits()),
-            Some(Value::Text(v)) => pg_sys::Datum::from(push_bytes(arena, v.as_bytes(), attribute)),
-            Some(Value::Bytes(v)) => pg_sys::Datum::from(push_bytes(arena, v, attribute)),
-            Some(Value::Numeric(v)) => {
-                pg_sys::Datum::from(numeric::with_image(v, |image| arena.varlena(image)))
-            }
+            Some(value) => datum_in(&mut self.arena, value, attribute),
         });
-    }
-
-    /// Turns places in the arena into addresses.
-    fn seal(&mut self) {
-        if !self.in_arena {
-            return;
-        }
-        let base = self.arena.words.as_ptr();
-        for (value, &null) in self.values.iter_mut().zip(&self.nulls) {
-            *value = match null {
-                true => pg_sys::Datum::from(0),
-                false => pg_sys::Datum::from(base.wrapping_add(value.value()).cast_mut()),
-            };
-        }
     }
 
     fn repeat(&mut self, value: pg_sys::Datum, null: bool, row_count: usize) {
         self.clear();
         self.values.resize(row_count, value);
         self.nulls.resize(row_count, null);
-    }
-}
-
-fn push_bytes(arena: &mut Arena, bytes: &[u8], attribute: &AttributeLayout) -> usize {
-    match attribute.len {
-        -1 => arena.varlena(bytes),
-        // A cstring ends with a zero byte.
-        -2 => arena.push(None, bytes, 1),
-        _ => arena.push(None, bytes, 0),
     }
 }
 
@@ -349,7 +262,6 @@ impl Batch {
         let column = &mut self.columns[i];
         column.clear();
         each(&mut |value| column.push(value, attribute))?;
-        column.seal();
         Ok(())
     }
 

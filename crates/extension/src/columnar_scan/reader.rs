@@ -42,6 +42,10 @@ pub const GROUP_ZONES: usize = MAX_ROWS / ZONE_ROWS;
 /// A run of more rows than this many times those selected is not decoded as a whole.
 const SPARSE: usize = 4;
 
+/// The most rows that are decoded at a time: what they decode to should stay in the processor's caches, and in
+/// memory that is used again.
+const PIECE_ROWS: usize = 4 * ZONE_ROWS;
+
 /// A predicate and the attribute it is about.
 pub struct ColumnPredicate {
     pub attribute: usize,
@@ -405,7 +409,11 @@ impl Reader {
             }
             let filter = verdict == Verdict::Some;
             match self.pieces.back_mut() {
-                Some(last) if last.rows.end == rows.start && last.filter == filter => {
+                Some(last)
+                    if last.rows.end == rows.start
+                        && last.filter == filter
+                        && last.rows.len() < PIECE_ROWS =>
+                {
                     last.rows.end = rows.end;
                 }
                 _ => self.pieces.push_back(Piece { rows, filter }),

@@ -28,7 +28,7 @@ use super::group_cache::{self, Memory};
 use super::open_group::check_counts;
 use super::view::{RowDatums, Wanted};
 use crate::errors::ColdError;
-use crate::types::{TableLayout, datum_of};
+use crate::types::TableLayout;
 
 /// Rows that are so near to the one before them belong together.
 const NEAR_ROWS: u32 = 256;
@@ -279,7 +279,7 @@ impl GroupAccess {
     }
 
     /// Writes the wanted values of a row into `out`; attributes that the group does not store get their missing value,
-    /// unwanted ones something of the right form. Datums live in the current memory context.
+    /// unwanted ones something of the right form. They live until the next row is written.
     ///
     /// # Safety
     /// `out` has one entry per attribute of `layout`; `desc` is its descriptor; `store` is the group's.
@@ -292,6 +292,7 @@ impl GroupAccess {
         wanted: &Wanted,
         out: &mut RowDatums,
     ) -> Result<(), ColdError> {
+        out.start();
         let bytes = self.bytes(store);
         self.prefetch(&bytes, position, wanted)?;
         READ_BEFORE.set(blocks_read());
@@ -316,8 +317,7 @@ impl GroupAccess {
             }
             self.with_value(&bytes, i, position, is_near, |value| match value {
                 None => out.set_null(i),
-                // SAFETY: allocated in the current context.
-                Some(value) => out.set(i, unsafe { datum_of(value, attribute) }),
+                Some(value) => out.put(i, value, attribute),
             })?;
         }
         group_cache::trim();

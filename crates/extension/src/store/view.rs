@@ -25,7 +25,8 @@ use super::row_set::RowSet;
 use super::{changes, emptied, listing};
 use crate::errors::{ColdError, or_raise};
 use crate::load::{self, PendingGroup};
-use crate::types::{AttributeLayout, TableLayout, datum_of};
+use crate::types::arena::Arena;
+use crate::types::{AttributeLayout, TableLayout, datum_in, datum_of};
 
 /// One row group of a view.
 #[derive(Clone)]
@@ -270,7 +271,7 @@ impl GroupRows {
     }
 
     /// Writes the row's values into `out`; attributes the group does not store get their
-    /// missing value, unwanted ones are NULL. Datums live in the current memory context.
+    /// missing value, unwanted ones are NULL. They live until the next row is written.
     ///
     /// # Safety
     /// `out` has one entry per attribute of `layout`; `desc` is its descriptor.
@@ -282,6 +283,7 @@ impl GroupRows {
         wanted: &Wanted,
         out: &mut RowDatums,
     ) {
+        out.start();
         match &self.source {
             Source::Columns(columns) => {
                 for (i, attribute) in layout.attributes.iter().enumerate() {
@@ -295,8 +297,7 @@ impl GroupRows {
                         Some(None) => out.set_null(i),
                         Some(Some(column)) => match column.value(row as usize) {
                             None => out.set_null(i),
-                            // SAFETY: allocated in the current context.
-                            Some(value) => out.set(i, unsafe { datum_of(value, attribute) }),
+                            Some(value) => out.put(i, value, attribute),
                         },
                     }
                 }
@@ -311,8 +312,7 @@ impl GroupRows {
                     };
                     match value {
                         None => out.set_null(i),
-                        // SAFETY: allocated in the current context.
-                        Some(value) => out.set(i, unsafe { datum_of(value, attribute) }),
+                        Some(value) => out.put(i, value, attribute),
                     }
                 }
             }
@@ -358,6 +358,7 @@ static ZEROS: [u64; LONGEST_UNNEEDED_BYTES / 8] = [0; LONGEST_UNNEEDED_BYTES / 8
 pub struct RowDatums {
     pub values: Vec<pg_sys::Datum>,
     pub nulls: Vec<bool>,
+    arena: Arena,
 }
 
 impl RowDatums {
@@ -365,7 +366,21 @@ impl RowDatums {
         RowDatums {
             values: vec![pg_sys::Datum::from(0); attribute_count],
             nulls: vec![true; attribute_count],
+            arena: Arena::default(),
         }
+    }
+
+    /// Forgets values that were [put](RowDatums::put) in before.
+    #[inline]
+    pub(super) fn start(&mut self) {
+        self.arena.clear();
+    }
+
+    /// Sets a value that lives as long as this row's.
+    #[inline]
+    pub(super) fn put(&mut self, i: usize, value: Value<'_>, attribute: &AttributeLayout) {
+        let datum = datum_in(&mut self.arena, value, attribute);
+        self.set(i, datum);
     }
 
     #[inline]

@@ -5,6 +5,7 @@
 //! attribute's physical form alone, so a column whose type was changed to a
 //! binary-compatible one without a rewrite still reads.
 
+pub mod arena;
 pub mod numeric;
 
 use howdah_bridge::ffi::quiet;
@@ -12,6 +13,8 @@ use howdah_bridge::memory::{self, allocate_zeroed, varlena_of};
 use howdah_bridge::relation::attribute;
 use howdah_columnar::{ColumnBuilder, ColumnType, Value};
 use pgrx::pg_sys;
+
+use arena::Arena;
 
 /// The physical form of one attribute, and how it is stored.
 #[derive(Clone, Copy, Debug)]
@@ -284,6 +287,22 @@ pub unsafe fn datum_of(value: Value<'_>, attribute: &AttributeLayout) -> pg_sys:
             }
         }
         Value::Numeric(v) => numeric::with_image(v, varlena),
+    }
+}
+
+/// A value as a datum; what is not passed by value lies in the arena.
+pub fn datum_in(arena: &mut Arena, value: Value<'_>, attribute: &AttributeLayout) -> pg_sys::Datum {
+    match value {
+        Value::Bool(v) => pg_sys::Datum::from(v),
+        Value::Int16(v) if attribute.len == 1 => pg_sys::Datum::from(v as i8),
+        Value::Int16(v) => pg_sys::Datum::from(v),
+        Value::Int32(v) => pg_sys::Datum::from(v),
+        Value::Int64(v) => pg_sys::Datum::from(v),
+        Value::Float32(v) => pg_sys::Datum::from(v.to_bits()),
+        Value::Float64(v) => pg_sys::Datum::from(v.to_bits()),
+        Value::Text(v) => pg_sys::Datum::from(arena.value(v.as_bytes(), attribute.len)),
+        Value::Bytes(v) => pg_sys::Datum::from(arena.value(v, attribute.len)),
+        Value::Numeric(v) => numeric::with_image(v, |image| arena.varlena(image).into()),
     }
 }
 

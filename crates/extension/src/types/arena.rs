@@ -1,0 +1,138 @@
+//! Memory for the values of one row, or of one batch of rows, that are not passed by value.
+//!
+//! What is put in stays where it is until the arena is emptied: when a piece of memory is full another one is begun, and
+//! the next time there is one that holds as much. Nothing is allocated for each value, and PostgreSQL is not called.
+
+/// Larger arenas give their memory back when they are emptied, in words.
+const MOST_KEPT_WORDS: usize = 1 << 20;
+/// The first piece of memory, in words.
+const FIRST_WORDS: usize = 128;
+
+#[derive(Default)]
+pub struct Arena {
+    /// Words, so that every value starts where any type may.
+    words: Vec<u64>,
+    full: Vec<Vec<u64>>,
+}
+
+impl Arena {
+    /// Forgets all values.
+    #[inline]
+    pub fn clear(&mut self) {
+        if self.full.is_empty() {
+            self.words.clear();
+        } else {
+            self.merge();
+        }
+    }
+
+    fn merge(&mut self) {
+        let words = self.words.capacity() + self.full.iter().map(Vec::capacity).sum::<usize>();
+        self.full.clear();
+        self.words = match words <= MOST_KEPT_WORDS {
+            true => Vec::with_capacity(words),
+            false => Vec::new(),
+        };
+    }
+
+    /// So many fresh words.
+    #[inline]
+    fn take(&mut self, count: usize) -> &mut [u64] {
+        let start = self.words.len();
+        if self.words.capacity() - start < count {
+            return self.take_elsewhere(count);
+        }
+        self.words.resize(start + count, 0);
+        &mut self.words[start..]
+    }
+
+    #[cold]
+    fn take_elsewhere(&mut self, count: usize) -> &mut [u64] {
+        let capacity = (2 * self.words.capacity()).max(count).max(FIRST_WORDS);
+        let full = std::mem::replace(&mut self.words, Vec::with_capacity(capacity));
+        if full.capacity() > 0 {
+            self.full.push(full);
+        }
+        self.words.resize(count, 0);
+        &mut self.words[..]
+    }
+
+    /// Puts in `prefix` and `bytes` and `zeros` zero bytes; the answer is where they start.
+    pub fn push(&mut self, prefix: Option<[u8; 4]>, bytes: &[u8], zeros: usize) -> *const u8 {
+        let prefix_len = prefix.map_or(0, |prefix| prefix.len());
+        let len = prefix_len + bytes.len() + zeros;
+        let words = self.take(len.div_ceil(8));
+        // SAFETY: the words hold `len` bytes, and every bit pattern is a u64.
+        unsafe {
+            let target = words.as_mut_ptr().cast::<u8>();
+            if let Some(prefix) = prefix {
+                std::ptr::copy_nonoverlapping(prefix.as_ptr(), target, prefix_len);
+            }
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.add(prefix_len), bytes.len());
+            target
+        }
+    }
+
+    /// Puts in a value of variable length.
+    pub fn varlena(&mut self, bytes: &[u8]) -> *const u8 {
+        self.push(Some(varlena_header(bytes.len()).to_ne_bytes()), bytes, 0)
+    }
+
+    /// Puts in the varlena of a view that holds its bytes itself. Both are a word of length and then
+    /// the bytes, so exchanging the length for the header is all there is to do.
+    pub fn inline_varlena(&mut self, view: u128) -> *const u8 {
+        let header = varlena_header(view as u32 as usize);
+        let image = view & !u128::from(u32::MAX) | u128::from(header);
+        let words = self.take(2);
+        words.copy_from_slice(&[image as u64, (image >> 64) as u64]);
+        words.as_ptr().cast()
+    }
+
+    /// Puts in the bytes of a value of a type of this length, as `pg_type.typlen` tells it.
+    pub fn value(&mut self, bytes: &[u8], type_len: i16) -> *const u8 {
+        match type_len {
+            -1 => self.varlena(bytes),
+            // A cstring ends with a zero byte.
+            -2 => self.push(None, bytes, 1),
+            _ => self.push(None, bytes, 0),
+        }
+    }
+}
+
+/// `SET_VARSIZE` for uncompressed data of this length.
+fn varlena_header(len: usize) -> u32 {
+    ((len + 4) as u32) << 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Arena;
+
+    fn bytes_at<'a>(place: *const u8, len: usize) -> &'a [u8] {
+        // SAFETY: so many bytes were put there, and the arena was not emptied since.
+        unsafe { std::slice::from_raw_parts(place, len) }
+    }
+
+    #[test]
+    fn values_stay_where_they_are_until_the_arena_is_emptied() {
+        let mut arena = Arena::default();
+        for _ in 0..3 {
+            let value = |i: usize| vec![i as u8; i % 50];
+            let places: Vec<_> = (0..2_000).map(|i| arena.varlena(&value(i))).collect();
+            for (i, place) in places.into_iter().enumerate() {
+                assert_eq!(place.align_offset(8), 0);
+                assert_eq!(bytes_at(place, 4 + i % 50)[4..], value(i));
+            }
+            arena.clear();
+        }
+    }
+
+    #[test]
+    fn other_values_have_no_header() {
+        let mut arena = Arena::default();
+        assert_eq!(bytes_at(arena.value(b"abc", -2), 4), b"abc\0");
+        assert_eq!(bytes_at(arena.value(b"abcdef", 6), 6), b"abcdef");
+        let view = 3 | u128::from(u32::from_le_bytes(*b"xyz\0")) << 32;
+        assert_eq!(bytes_at(arena.inline_varlena(view), 7)[4..], *b"xyz");
+    }
+}
