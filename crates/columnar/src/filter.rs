@@ -68,12 +68,15 @@ pub(crate) fn filter(
             rewritten => on_encoded(&array, rewritten),
         },
         Predicate::In(values) => in_list(chunk, array, values, predicate, rows),
-        Predicate::Like(pattern) => match array.as_opt::<Dict>() {
+        Predicate::Like(pattern) | Predicate::NotLike(pattern) => match array.as_opt::<Dict>() {
             Some(dictionary) => {
                 let (codes, words) = (dictionary.codes().clone(), dictionary.values().clone());
                 on_dictionary(chunk, &codes, words, predicate)
             }
-            None if chunk.column_type() == ColumnType::Text => like(array, pattern),
+            None if chunk.column_type() == ColumnType::Text => {
+                let negated = matches!(predicate, Predicate::NotLike(_));
+                like(array, pattern, negated)
+            }
             None => on_decoded(chunk, predicate, rows),
         },
     }
@@ -181,8 +184,12 @@ fn on_dictionary(
     Ok(without_nulls(bits, nulls.as_ref()))
 }
 
-/// Where texts are of a pattern, which asks for their bytes only: they need not be valid text.
-fn like(array: ArrayRef, pattern: &TextPattern) -> Result<BooleanBuffer, ColumnarError> {
+/// Where texts are of a pattern, or are not, which asks for their bytes only: they need not be valid text.
+fn like(
+    array: ArrayRef,
+    pattern: &TextPattern,
+    negated: bool,
+) -> Result<BooleanBuffer, ColumnarError> {
     let row_count = array.len();
     codec::guarded(|| {
         let mut ctx = codec::context();
@@ -199,6 +206,7 @@ fn like(array: ArrayRef, pattern: &TextPattern) -> Result<BooleanBuffer, Columna
                 &buffers[place.buffer_index as usize][place.as_range()]
             }
         });
+        let found = if negated { !&found } else { found };
         Ok(without_nulls(found, nulls.as_ref()))
     })
 }

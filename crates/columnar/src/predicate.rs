@@ -51,6 +51,8 @@ pub enum Predicate {
     In(Vec<OwnedValue>),
     /// `column LIKE pattern`, byte by byte; never true of NULL.
     Like(TextPattern),
+    /// `column NOT LIKE pattern`, byte by byte; never true of NULL.
+    NotLike(TextPattern),
     /// `column IS NULL`
     IsNull,
     /// `column IS NOT NULL`
@@ -92,7 +94,10 @@ impl Predicate {
             (Self::Like(pattern), Some(Value::Text(text))) => {
                 Some(pattern.matches(text.as_bytes()))
             }
-            (Self::Like(_), Some(_)) => None,
+            (Self::NotLike(pattern), Some(Value::Text(text))) => {
+                Some(!pattern.matches(text.as_bytes()))
+            }
+            (Self::Like(_) | Self::NotLike(_), Some(_)) => None,
         }
     }
 
@@ -102,7 +107,7 @@ impl Predicate {
         match self {
             Self::Compare { value, .. } => is_image(value),
             Self::In(values) => values.iter().any(is_image),
-            Self::Like(_) | Self::IsNull | Self::IsNotNull => false,
+            Self::Like(_) | Self::NotLike(_) | Self::IsNull | Self::IsNotNull => false,
         }
     }
 }

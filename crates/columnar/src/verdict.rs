@@ -85,6 +85,7 @@ pub(crate) fn verdict<'a>(extent: &Extent<'a>, predicate: &Predicate) -> Verdict
             }
             extent.unless_null(found)
         }
+        Predicate::NotLike(_) => extent.unless_null(Verdict::Some),
         Predicate::Like(pattern) => {
             let text = |bound: Option<Value<'a>>| match bound {
                 Some(Value::Text(text)) => Some(text),

@@ -48,11 +48,13 @@ fn predicates(ty: ColumnType, rows: &[Option<OwnedValue>], random: &mut Random) 
     for constant in constants {
         if let OwnedValue::Text(text) = &constant {
             let bytes = text.as_bytes();
-            predicates.push(Predicate::Like(TextPattern {
+            let pattern = TextPattern {
                 prefix: bytes[..bytes.len().min(1)].to_vec(),
                 infixes: vec![bytes[bytes.len() / 2..].to_vec()],
                 suffix: Vec::new(),
-            }));
+            };
+            predicates.push(Predicate::NotLike(pattern.clone()));
+            predicates.push(Predicate::Like(pattern));
         }
         predicates.extend(OPS.map(|op| Predicate::Compare {
             op,

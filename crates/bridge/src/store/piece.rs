@@ -60,7 +60,7 @@ pub(super) enum Fault {
 }
 
 /// Which kilobytes of a piece were verified.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Verified(u8);
 
 /// The bytes of a stored piece.

@@ -11,12 +11,14 @@
 //! relation, or where two writers took pages by turns) the index is asked, once for each run.
 //!
 //! What is handed out has been verified on the page it was copied from, under the pin that it was copied under: see
-//! [`super::piece`]. Pages are share-locked one at a time, while their tuples are looked for; a reader keeps the last one pinned, as
+//! [`super::piece`]. Where the cluster has data checksums a map remembers what was verified: a page that was
+//! evicted and comes back is verified by PostgreSQL. Pages are share-locked one at a time, while their tuples are looked for; a reader keeps the last one pinned, as
 //! rows ask for several ranges of one page. Pins are the resource owner's: an ERROR releases them. On a standby all of this
 //! works alike: pieces and hints arrive by WAL.
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
@@ -31,6 +33,8 @@ use super::{ColdStore, StoreError};
 
 /// Runs of pieces that are remembered of one value.
 const MOST_RUNS: usize = 1_024;
+/// Pieces of one value of which is remembered what was verified.
+const MOST_VERIFIED: usize = 1 << 15;
 /// Fewer pieces are read page by page.
 const STREAMED_PIECES: i32 = 4;
 
@@ -39,6 +43,8 @@ const STREAMED_PIECES: i32 = 4;
 pub struct PieceMap {
     /// First piece and its block, ascending: the next pieces are on the next blocks.
     runs: Vec<(i32, pg_sys::BlockNumber)>,
+    /// What of each piece was verified.
+    verified: Vec<Verified>,
 }
 
 impl PieceMap {
@@ -48,12 +54,36 @@ impl PieceMap {
             pg_sys::InvalidBlockNumber => Vec::new(),
             block => vec![(0, block)],
         };
-        PieceMap { runs }
+        PieceMap {
+            runs,
+            verified: Vec::new(),
+        }
+    }
+
+    /// Memory that a map of so many bytes of value may come to hold.
+    pub fn most_memory_bytes(value_bytes: u64) -> usize {
+        (value_bytes / PIECE_BYTES as u64) as usize + 1
+    }
+
+    fn verified(&self, seq: i32) -> Verified {
+        let known = self.verified.get(seq as usize);
+        known.copied().unwrap_or_default()
+    }
+
+    fn note_verified(&mut self, seq: i32, verified: Verified) {
+        let at = seq as usize;
+        if at >= MOST_VERIFIED {
+            return;
+        }
+        if at >= self.verified.len() {
+            self.verified.resize(at + 1, Verified::default());
+        }
+        self.verified[at] = verified;
     }
 
     /// Memory held.
     pub fn memory_bytes(&self) -> usize {
-        self.runs.capacity() * size_of::<(i32, pg_sys::BlockNumber)>()
+        self.runs.capacity() * size_of::<(i32, pg_sys::BlockNumber)>() + self.verified.capacity()
     }
 
     /// Where the piece should be.
@@ -98,6 +128,8 @@ pub struct ValueReader<'a> {
     map: &'a RefCell<PieceMap>,
     /// The piece that was read last.
     held: RefCell<Option<Held>>,
+    /// Whether what was verified once need not be verified again.
+    remembers: bool,
 }
 
 struct Held {
@@ -125,6 +157,17 @@ impl<'a> Shown<'a> {
     }
 }
 
+/// Whether PostgreSQL verifies every page that it reads from disk. Then what this process has verified in memory is not
+/// damaged on disk and read again unnoticed.
+fn pages_are_checked() -> bool {
+    static HAVE_CHECKSUMS: OnceLock<bool> = OnceLock::new();
+    // SAFETY: reads the control file's copy in memory, and a setting.
+    unsafe {
+        *HAVE_CHECKSUMS.get_or_init(|| pg_sys::DataChecksumsEnabled())
+            && !pg_sys::ignore_checksum_failure
+    }
+}
+
 /// Piece, and where in it, of a byte of a value.
 fn place_of(offset: u64) -> (i32, usize) {
     let seq = i32::try_from(offset / PIECE_BYTES as u64).unwrap_or(i32::MAX);
@@ -139,6 +182,7 @@ impl ColdStore {
             id,
             map,
             held: RefCell::new(None),
+            remembers: pages_are_checked(),
         }
     }
 
@@ -257,16 +301,26 @@ impl ValueReader<'_> {
         if held.as_ref().is_none_or(|held| held.seq != seq) {
             // One pin at a time.
             *held = None;
+            let piece = self.hold(seq)?;
+            let verified = match self.remembers {
+                true => self.map.borrow().verified(seq),
+                false => Verified::default(),
+            };
             *held = Some(Held {
                 seq,
-                piece: self.hold(seq)?,
-                verified: Verified::default(),
+                piece,
+                verified,
             });
         }
         let Some(held) = held.as_mut() else {
             return Err(self.missing(seq));
         };
-        self.look_at(seq, &held.piece, &mut held.verified, look)
+        let before = held.verified;
+        self.look_at(seq, &held.piece, &mut held.verified, look)?;
+        if self.remembers && held.verified != before {
+            self.map.borrow_mut().note_verified(seq, held.verified);
+        }
+        Ok(())
     }
 
     fn look_at(

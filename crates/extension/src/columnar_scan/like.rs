@@ -2,11 +2,11 @@
 
 use howdah_columnar::{CompareOp, OwnedValue, Predicate, TextPattern};
 
-/// The predicate that a text is LIKE the pattern; `None` if it names single characters (`_`), or ends with an escape,
+/// The predicate that a text is LIKE the pattern, or is not; `None` if it names single characters (`_`), or ends with an escape,
 /// which PostgreSQL refuses.
 ///
 /// Comparing bytes gives PostgreSQL's answer in UTF-8, where no character begins inside another one.
-pub fn predicate(pattern: &str) -> Option<Predicate> {
+pub fn predicate(pattern: &str, negated: bool) -> Option<Predicate> {
     let mut parts = vec![Vec::new()];
     let mut bytes = pattern.bytes();
     while let Some(byte) = bytes.next() {
@@ -24,17 +24,22 @@ pub fn predicate(pattern: &str) -> Option<Predicate> {
     let suffix = parts.pop()?;
     if parts.is_empty() {
         let value = OwnedValue::Text(String::from_utf8(suffix).ok()?);
-        return Some(Predicate::Compare {
-            op: CompareOp::Eq,
-            value,
-        });
+        let op = match negated {
+            true => CompareOp::Ne,
+            false => CompareOp::Eq,
+        };
+        return Some(Predicate::Compare { op, value });
     }
     let mut parts = parts.into_iter();
-    Some(Predicate::Like(TextPattern {
+    let pattern = TextPattern {
         prefix: parts.next()?,
         infixes: parts.filter(|part| !part.is_empty()).collect(),
         suffix,
-    }))
+    };
+    Some(match negated {
+        true => Predicate::NotLike(pattern),
+        false => Predicate::Like(pattern),
+    })
 }
 
 #[cfg(test)]
@@ -43,7 +48,7 @@ mod tests {
 
     fn parts(pattern: &str) -> Option<(String, Vec<String>, String)> {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).ok();
-        match predicate(pattern)? {
+        match predicate(pattern, false)? {
             Predicate::Like(like) => Some((
                 text(like.prefix)?,
                 like.infixes.into_iter().filter_map(text).collect(),
@@ -68,12 +73,12 @@ mod tests {
 
     #[test]
     fn other_patterns_are_left_to_postgresql() {
-        assert_eq!(predicate("a_b"), None);
-        assert_eq!(predicate("ab\\"), None);
+        assert_eq!(predicate("a_b", true), None);
+        assert_eq!(predicate("ab\\", false), None);
         assert_eq!(
-            predicate("a\\_b"),
+            predicate("a\\_b", true),
             Some(Predicate::Compare {
-                op: CompareOp::Eq,
+                op: CompareOp::Ne,
                 value: OwnedValue::Text("a_b".to_owned()),
             })
         );

@@ -127,12 +127,13 @@ pub unsafe fn bind(test: &Test, operand: Option<pg_sys::Datum>, column: ColumnTy
             (Test::Compare { op, operand }, Some(datum)) => {
                 compare(*op, operand.kind, operand.kind.value(datum, column))
             }
-            (Test::Like(operand), Some(datum)) => match operand.kind.value(datum, column) {
-                OwnedValue::Text(pattern) => {
-                    like::predicate(&pattern).map_or_else(Bound::undecided, Bound::exactly)
-                }
-                _ => Bound::undecided(),
-            },
+            (Test::Like { operand, negated }, Some(datum)) => {
+                let predicate = match operand.kind.value(datum, column) {
+                    OwnedValue::Text(pattern) => like::predicate(&pattern, *negated),
+                    _ => None,
+                };
+                predicate.map_or_else(Bound::undecided, Bound::exactly)
+            }
             (Test::Any(operand), Some(array)) => match elements(array, operand.kind, column) {
                 Some((values, _)) => any(operand.kind, values),
                 None => Bound::undecided(),

@@ -109,6 +109,14 @@ unsafe fn offer(
         let attributes = attributes_of(numbers, &layout);
         let estimate = Estimate::of(root, rel, &table, cold, &attributes, &pushed, &rest);
 
+        for path in take_sequential_scans(&mut (*rel).pathlist) {
+            cost::correct(&mut *path, &estimate);
+            pg_sys::add_path(rel, path);
+        }
+        for path in take_sequential_scans(&mut (*rel).partial_pathlist) {
+            cost::correct(&mut *path, &estimate);
+            pg_sys::add_partial_path(rel, path);
+        }
         let serial = path(rel, parameters, &estimate, 0);
         pg_sys::add_path(rel, serial.cast());
         if (*rel).consider_parallel && outer.is_null() {
@@ -120,6 +128,22 @@ unsafe fn offer(
                 pg_sys::add_partial_path(rel, partial.cast());
             }
         }
+    }
+}
+
+/// Takes the sequential scans out of a list of paths.
+unsafe fn take_sequential_scans(paths: &mut *mut pg_sys::List) -> Vec<*mut pg_sys::Path> {
+    // SAFETY: a list of the planner's.
+    unsafe {
+        let all = PgList::<pg_sys::Path>::from_pg(*paths);
+        let found: Vec<_> = all
+            .iter_ptr()
+            .filter(|&path| (*path).pathtype == pg_sys::NodeTag::T_SeqScan)
+            .collect();
+        for &path in &found {
+            *paths = pg_sys::list_delete_ptr(*paths, path.cast());
+        }
+        found
     }
 }
 

@@ -22,6 +22,8 @@ const NUMERIC_FAMILY: u32 = 1988;
 const FLOAT_FAMILY: u32 = 1970;
 const CHAR_FAMILY: u32 = 429;
 const ENUM_FAMILY: u32 = 3522;
+const TEXT_NOT_LIKE: u32 = 1210;
+const BPCHAR_NOT_LIKE: u32 = 1212;
 
 /// What a clause asks of a column.
 pub enum Test {
@@ -33,8 +35,8 @@ pub enum Test {
     Any(Operand),
     /// `column <> ALL (operand)`
     NotAll(Operand),
-    /// `column LIKE operand`
-    Like(Operand),
+    /// `column LIKE operand`, or NOT LIKE
+    Like { operand: Operand, negated: bool },
 }
 
 /// The right-hand side of a test: an expression without variables of the scanned table.
@@ -222,13 +224,11 @@ unsafe fn comparison(
 unsafe fn like(clause: *mut pg_sys::OpExpr, rti: c_int, layout: &TableLayout) -> Option<Condition> {
     // SAFETY: as for the caller.
     unsafe {
-        let operator = (*clause).opno.to_u32();
-        if !matches!(
-            operator,
-            pg_sys::OID_TEXT_LIKE_OP | pg_sys::OID_BPCHAR_LIKE_OP
-        ) {
-            return None;
-        }
+        let negated = match (*clause).opno.to_u32() {
+            pg_sys::OID_TEXT_LIKE_OP | pg_sys::OID_BPCHAR_LIKE_OP => false,
+            TEXT_NOT_LIKE | BPCHAR_NOT_LIKE => true,
+            _ => return None,
+        };
         let arguments = PgList::<pg_sys::Node>::from_pg((*clause).args);
         let attribute = column_of(arguments.get_ptr(0)?, rti, layout)?;
         let (expr, collation) = (arguments.get_ptr(1)?, (*clause).inputcollid);
@@ -238,10 +238,13 @@ unsafe fn like(clause: *mut pg_sys::OpExpr, rti: c_int, layout: &TableLayout) ->
             && pg_sys::get_collation_isdeterministic(collation);
         (is_bytewise && is_operand(expr, rti)).then_some(Condition {
             attribute,
-            test: Test::Like(Operand {
-                expr: expr.cast(),
-                kind: OperandKind::Text,
-            }),
+            test: Test::Like {
+                operand: Operand {
+                    expr: expr.cast(),
+                    kind: OperandKind::Text,
+                },
+                negated,
+            },
         })
     }
 }

@@ -206,7 +206,7 @@ unsafe fn conditions(
                     Test::Compare { operand, .. }
                     | Test::Any(operand)
                     | Test::NotAll(operand)
-                    | Test::Like(operand) => {
+                    | Test::Like { operand, .. } => {
                         let Operand { expr, .. } = *operand;
                         pg_sys::ExecInitExpr(expr, node.cast())
                     }

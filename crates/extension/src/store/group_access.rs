@@ -217,6 +217,8 @@ impl GroupAccess {
         let memory = Memory::default();
         memory.add(size_of::<GroupAccess>() + layout.memory_bytes());
         memory.add(columns.len() * size_of::<OnceCell<Box<ColumnAccess>>>());
+        let value_bytes = entry.body_bytes + u64::from(entry.footer_bytes);
+        memory.add(PieceMap::most_memory_bytes(value_bytes));
         Ok(GroupAccess {
             value_id: entry.value_id,
             layout,
