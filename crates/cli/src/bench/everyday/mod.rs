@@ -1,7 +1,7 @@
 //! Everyday work on tables larger than any cache of a session: single rows, ranges, lists, joins and
 //! changes by key, wide rows, documents, foreign keys, partitions, pages of a list, copies.
 //!
-//! Statements are prepared on the server with generic plans and run by one client, the sides in turn,
+//! Statements are prepared on the server, planned as it sees fit, and run by one client, the sides in turn,
 //! with the same keys; the median of a run's statements is its figure. Answers are compared as
 //! text, and after the changes the tables as a whole.
 
@@ -27,18 +27,14 @@ const CHANGED: [&str; 3] = ["noise", "child", "usertable"];
 pub(super) fn measure(client: &mut Client, options: &Options) -> anyhow::Result<Vec<Figure>> {
     tables::make(client, options.rows)?;
     let mut progress = Progress::of("everyday work", CASES.len() as u64, Counting::Things);
-    client.batch_execute(
-        "SET plan_cache_mode = force_generic_plan; SET synchronous_commit = off;
-         SET max_parallel_workers_per_gather = 0",
-    )?;
+    client
+        .batch_execute("SET synchronous_commit = off; SET max_parallel_workers_per_gather = 0")?;
     let mut figures = Vec::new();
     for (number, case) in CASES.iter().enumerate() {
         figures.push(of_case(client, options, number, case)?);
         progress.advance(1, case.title);
     }
-    client.batch_execute(
-        "RESET plan_cache_mode; RESET synchronous_commit; RESET max_parallel_workers_per_gather",
-    )?;
+    client.batch_execute("RESET synchronous_commit; RESET max_parallel_workers_per_gather")?;
     if let (Some(last), difference @ Some(_)) = (figures.last_mut(), tables_differ(client)?) {
         last.difference = difference;
     }
