@@ -89,6 +89,27 @@ impl PinnedPage {
         }
     }
 
+    /// The page, if it still is in the buffer where it was seen before: found without a look into the table of
+    /// buffers. Such a read does not tell the buffer pool that the page is used.
+    pub fn recent(
+        rel: pg_sys::Relation,
+        block: pg_sys::BlockNumber,
+        buffer: pg_sys::Buffer,
+    ) -> Option<PinnedPage> {
+        // SAFETY: `rel` is open; the buffer is one of the pool, as it was before, and is pinned if it holds the page.
+        unsafe {
+            let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
+            if !pg_sys::ReadRecentBuffer((*rel).rd_locator, fork, block, buffer) {
+                return None;
+            }
+            if let Some(statistics) = (*rel).pgstat_info.as_mut() {
+                statistics.counts.blocks_fetched += 1;
+                statistics.counts.blocks_hit += 1;
+            }
+            Some(PinnedPage::of(buffer, block))
+        }
+    }
+
     /// Takes over a pin.
     ///
     /// # Safety
@@ -111,7 +132,7 @@ impl PinnedPage {
     pub fn hold(self, rel: pg_sys::Relation, key: (u32, i32)) -> Option<HeldPiece> {
         let payload = self.find(rel, key)?;
         Some(HeldPiece {
-            _page: self,
+            page: self,
             payload,
         })
     }
@@ -141,11 +162,16 @@ impl PinnedPage {
 /// while its page is pinned by others, so that its bytes may be looked at without a lock, as heap does it
 /// for rows that it has found.
 pub(super) struct HeldPiece {
-    _page: PinnedPage,
+    page: PinnedPage,
     payload: *const [u8],
 }
 
 impl HeldPiece {
+    /// The buffer that it is in.
+    pub fn buffer(&self) -> pg_sys::Buffer {
+        self.page.buffer
+    }
+
     pub fn payload(&self) -> &[u8] {
         // SAFETY: it lies on the pinned page, see above.
         unsafe { &*self.payload }

@@ -12,9 +12,10 @@
 //!
 //! What is handed out has been verified on the page it was copied from, under the pin that it was copied under: see
 //! [`super::piece`]. Where the cluster has data checksums a map remembers what was verified: a page that was
-//! evicted and comes back is verified by PostgreSQL. Pages are share-locked one at a time, while their tuples are looked for; a reader keeps the last one pinned, as
-//! rows ask for several ranges of one page. Pins are the resource owner's: an ERROR releases them. On a standby all of this
-//! works alike: pieces and hints arrive by WAL.
+//! evicted and comes back is verified by PostgreSQL. It also remembers in which buffer a page was, which spares most
+//! reads the look into the buffer pool's table. Pages are share-locked one at a time, while their tuples are looked
+//! for; a reader keeps the last one pinned, as rows ask for several ranges of one page. Pins are the resource owner's:
+//! an ERROR releases them. On a standby all of this works alike: pieces and hints arrive by WAL.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -33,8 +34,10 @@ use super::{ColdStore, StoreError};
 
 /// Runs of pieces that are remembered of one value.
 const MOST_RUNS: usize = 1_024;
-/// Pieces of one value of which is remembered what was verified.
-const MOST_VERIFIED: usize = 1 << 15;
+/// Pieces of one value of which more is remembered than where they are.
+const MOST_VISITS: usize = 1 << 15;
+/// One read of a page in so many goes through the buffer pool's table.
+const TOLD_READS: u8 = 8;
 /// Fewer pieces are read page by page.
 const STREAMED_PIECES: i32 = 4;
 
@@ -43,8 +46,18 @@ const STREAMED_PIECES: i32 = 4;
 pub struct PieceMap {
     /// First piece and its block, ascending: the next pieces are on the next blocks.
     runs: Vec<(i32, pg_sys::BlockNumber)>,
-    /// What of each piece was verified.
-    verified: Vec<Verified>,
+    /// What is known of each piece.
+    visits: Vec<Visit>,
+}
+
+/// What earlier reads of a piece have found out.
+#[derive(Clone, Copy, Debug, Default)]
+struct Visit {
+    /// Where its page was; 0 if that is not known.
+    buffer: pg_sys::Buffer,
+    verified: Verified,
+    /// Reads, counted around.
+    reads: u8,
 }
 
 impl PieceMap {
@@ -56,34 +69,42 @@ impl PieceMap {
         };
         PieceMap {
             runs,
-            verified: Vec::new(),
+            visits: Vec::new(),
         }
     }
 
     /// Memory that a map of so many bytes of value may come to hold.
     pub fn most_memory_bytes(value_bytes: u64) -> usize {
-        (value_bytes / PIECE_BYTES as u64) as usize + 1
+        ((value_bytes / PIECE_BYTES as u64) as usize + 1) * size_of::<Visit>()
     }
 
     fn verified(&self, seq: i32) -> Verified {
-        let known = self.verified.get(seq as usize);
-        known.copied().unwrap_or_default()
+        let known = self.visits.get(seq as usize);
+        known.map(|visit| visit.verified).unwrap_or_default()
     }
 
-    fn note_verified(&mut self, seq: i32, verified: Verified) {
+    /// The buffer to look for a piece's page in, but for some reads that shall tell the buffer pool that the page is used.
+    fn recent_buffer(&mut self, seq: i32) -> Option<pg_sys::Buffer> {
+        let visit = self.visits.get_mut(seq as usize)?;
+        visit.reads = visit.reads.wrapping_add(1);
+        (visit.buffer != 0 && !visit.reads.is_multiple_of(TOLD_READS)).then_some(visit.buffer)
+    }
+
+    fn visit(&mut self, seq: i32) -> Option<&mut Visit> {
         let at = seq as usize;
-        if at >= MOST_VERIFIED {
-            return;
+        if at >= MOST_VISITS {
+            return None;
         }
-        if at >= self.verified.len() {
-            self.verified.resize(at + 1, Verified::default());
+        if at >= self.visits.len() {
+            self.visits.resize(at + 1, Visit::default());
         }
-        self.verified[at] = verified;
+        self.visits.get_mut(at)
     }
 
     /// Memory held.
     pub fn memory_bytes(&self) -> usize {
-        self.runs.capacity() * size_of::<(i32, pg_sys::BlockNumber)>() + self.verified.capacity()
+        self.runs.capacity() * size_of::<(i32, pg_sys::BlockNumber)>()
+            + self.visits.capacity() * size_of::<Visit>()
     }
 
     /// Where the piece should be.
@@ -317,8 +338,11 @@ impl ValueReader<'_> {
         };
         let before = held.verified;
         self.look_at(seq, &held.piece, &mut held.verified, look)?;
-        if self.remembers && held.verified != before {
-            self.map.borrow_mut().note_verified(seq, held.verified);
+        if self.remembers
+            && held.verified != before
+            && let Some(visit) = self.map.borrow_mut().visit(seq)
+        {
+            visit.verified = held.verified;
         }
         Ok(())
     }
@@ -339,7 +363,29 @@ impl ValueReader<'_> {
     /// Finds a piece where it should be, or else by the index.
     fn hold(&self, seq: i32) -> Result<HeldPiece, StoreError> {
         let (toast, key) = (self.store.toast, (self.id, seq));
-        let guess = self.map.borrow().guess(seq);
+        let (guess, recent) = {
+            let mut map = self.map.borrow_mut();
+            (map.guess(seq), map.recent_buffer(seq))
+        };
+        if let (Some(block), Some(buffer)) = (guess, recent)
+            && let Some(page) = PinnedPage::recent(toast, block, buffer)
+            && let Some(piece) = page.hold(toast, key)
+        {
+            return Ok(piece);
+        }
+        let piece = self.hold_anew(seq, guess)?;
+        if let Some(visit) = self.map.borrow_mut().visit(seq) {
+            visit.buffer = piece.buffer();
+        }
+        Ok(piece)
+    }
+
+    fn hold_anew(
+        &self,
+        seq: i32,
+        guess: Option<pg_sys::BlockNumber>,
+    ) -> Result<HeldPiece, StoreError> {
+        let (toast, key) = (self.store.toast, (self.id, seq));
         // SAFETY: `toast` is open.
         let guess = guess.filter(|&block| unsafe { has_block(toast, block) });
         if let Some(block) = guess

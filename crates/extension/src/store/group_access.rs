@@ -34,6 +34,8 @@ use crate::types::TableLayout;
 const NEAR_ROWS: u32 = 256;
 /// After so many of them windows are used.
 const NEAR_READS: u32 = 2;
+/// Of rows that are near each other, memory is counted at every one of so many.
+const COUNTED_AGAIN_AFTER: u32 = 32;
 /// Longer ranges are decoded at once, and not read again soon.
 const LONGEST_IN_WINDOW_BYTES: usize = 1_024;
 
@@ -402,7 +404,10 @@ impl GroupAccess {
             }
         };
         let result = look(value);
-        column.count(&state, &self.memory);
+        // What neighbours leave is much the same.
+        if !is_near || position.is_multiple_of(COUNTED_AGAIN_AFTER) {
+            column.count(&state, &self.memory);
+        }
         Ok(result)
     }
 }
