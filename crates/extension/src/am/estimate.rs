@@ -141,7 +141,9 @@ unsafe fn cold_size(rel: pg_sys::Relation) -> Option<ColdSize> {
                 groups: size.groups + 1,
             });
         pg_sys::UnregisterSnapshot(snapshot);
-        if size.groups > 0 && entries.iter().all(|entry| entry.flags.are_clear()) {
+        // In parallel mode the snapshot may be an old one.
+        let is_latest = !pg_sys::IsInParallelMode();
+        if is_latest && size.groups > 0 && entries.iter().all(|entry| entry.flags.are_clear()) {
             asked.remember(size);
         }
         Some(size)

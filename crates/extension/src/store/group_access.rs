@@ -36,6 +36,8 @@ const NEAR_ROWS: u32 = 256;
 const NEAR_READS: u32 = 2;
 /// Of rows that are near each other, memory is counted at every one of so many.
 const COUNTED_AGAIN_AFTER: u32 = 32;
+/// Each row may wait for some pages from disk.
+const ROWS_BETWEEN_INTERRUPTS: usize = 64;
 /// Longer ranges are decoded at once, and not read again soon.
 const LONGEST_IN_WINDOW_BYTES: usize = 1_024;
 
@@ -365,7 +367,10 @@ impl GroupAccess {
     ) -> Result<(), ColdError> {
         let bytes = self.bytes(store);
         let mut last = u32::MAX;
-        for row in rows {
+        for (at, row) in rows.enumerate() {
+            if at.is_multiple_of(ROWS_BETWEEN_INTERRUPTS) {
+                pgrx::check_for_interrupts!();
+            }
             let is_near = row.abs_diff(last) <= NEAR_ROWS;
             last = row;
             self.with_value(&bytes, column, row, is_near, &mut look)?;
