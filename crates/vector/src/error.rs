@@ -1,0 +1,66 @@
+//! What may go wrong, before a run and in it.
+
+use howdah_columnar::ColumnarError;
+
+/// Why a query cannot be run here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Declined {
+    /// No entry in the registry of functions.
+    #[error("function {name} is not vectorized")]
+    Function {
+        /// The function's `prosrc`.
+        name: String,
+    },
+    /// No entry in the registry of aggregates.
+    #[error("aggregate {name} is not vectorized")]
+    Aggregate {
+        /// Such as `sum(int4)`.
+        name: String,
+    },
+    /// Arguments that do not fit the function, or an expression that does not fit its place.
+    #[error("arguments of {name} have other types")]
+    Types {
+        /// What was given them.
+        name: String,
+    },
+}
+
+/// Why a run ended without a result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VectorError {
+    /// The stop flag was set.
+    #[error("the run was stopped")]
+    Stopped,
+    /// The run needs more memory than it may have.
+    #[error("the run needs more than {limit_bytes} bytes")]
+    Memory {
+        /// What it may have.
+        limit_bytes: usize,
+    },
+    /// Values were met that are not computed exactly here: the caller must evaluate the query itself.
+    #[error("not computed exactly here: {what}")]
+    Unsupported {
+        /// Which ones.
+        what: &'static str,
+    },
+    /// A result that its type cannot hold; PostgreSQL's SQLSTATE 22003.
+    #[error("{message}")]
+    OutOfRange {
+        /// PostgreSQL's message, such as `integer out of range`.
+        message: &'static str,
+    },
+    /// PostgreSQL's SQLSTATE 22012.
+    #[error("division by zero")]
+    DivisionByZero,
+    /// Bytes of a row group are damaged, or what is asked of a column does not fit it.
+    #[error(transparent)]
+    Columnar(#[from] ColumnarError),
+    /// A bug: a thread panicked.
+    #[error("a thread of the run panicked: {message}")]
+    Panicked {
+        /// What it said.
+        message: String,
+    },
+}
