@@ -1,4 +1,4 @@
-//! What an order of texts is.
+//! What equality and order of texts are.
 
 use pgrx::pg_sys;
 
@@ -12,4 +12,10 @@ pub fn orders_bytewise(collation: pg_sys::Oid) -> bool {
     // SAFETY: the locale is cached for the life of the backend; an unusable collation raises
     // an ERROR.
     unsafe { (*ffi::pg_newlocale_from_collation(collation)).collate_is_c }
+}
+
+/// Whether texts are equal under the collation only where their bytes are.
+pub fn is_deterministic(collation: pg_sys::Oid) -> bool {
+    // SAFETY: a catalog lookup.
+    collation != pg_sys::InvalidOid && unsafe { pg_sys::get_collation_isdeterministic(collation) }
 }

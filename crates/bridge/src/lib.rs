@@ -58,4 +58,5 @@ pub mod table_counts;
 pub mod tid;
 pub mod tuple;
 pub mod tuple_sort;
+pub mod upper;
 pub mod wal;

@@ -157,3 +157,24 @@ unsafe extern "C-unwind" fn startup() {
         }
     }
 }
+
+thread_local! {
+    static BEFORE_EXIT: std::cell::Cell<Option<fn()>> = const { std::cell::Cell::new(None) };
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn run_before_exit(_code: std::ffi::c_int, _argument: pg_sys::Datum) {
+    if let Some(callback) = BEFORE_EXIT.take() {
+        callback();
+    }
+}
+
+/// Has a function called before this process leaves shared memory, by whatever way it ends but a crash. The first one
+/// that is given stays.
+pub fn before_exit(callback: fn()) {
+    if BEFORE_EXIT.get().is_none() {
+        BEFORE_EXIT.set(Some(callback));
+        // SAFETY: the callback is a function of this library, which stays loaded.
+        unsafe { pg_sys::before_shmem_exit(Some(run_before_exit), pg_sys::Datum::from(0)) };
+    }
+}

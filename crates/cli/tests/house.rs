@@ -25,6 +25,7 @@ const UNSAFE_SLACK: usize = 40;
 const LAYERS: &[&[&str]] = &[
     &["lib"],
     &["sql", "utility"],
+    &["vectorize"],
     &["compact", "columnar_scan"],
     &["am"],
     &["load", "cursor"],

@@ -9,6 +9,7 @@
 //!   options   options of single tables     sql      functions that SQL calls
 //!   types     datums <-> column values     utility  what utility statements need done after them
 //!   slot_writer  cold rows into slots      stop_point  where tests stop or kill
+//!   vectorize    groups, aggregates and first rows by columns and threads
 //!   settings, errors
 //! ```
 
@@ -30,6 +31,7 @@ mod stop_point;
 mod store;
 mod types;
 mod utility;
+mod vectorize;
 
 use howdah_bridge::cold_lock::{MAINTAINERS, locker};
 use howdah_bridge::shared_memory::{self, AnyArea};
@@ -44,6 +46,7 @@ static SHARED_AREAS: &[&dyn AnyArea] = &[
     &store::changes::CHANGES,
     &locker::LOCKERS,
     &MAINTAINERS,
+    &vectorize::THREADS,
 ];
 
 /// Called when the library is loaded.
@@ -70,6 +73,7 @@ pub extern "C-unwind" fn _PG_init() {
     am::brin::register();
     utility::register();
     columnar_scan::register();
+    vectorize::register();
     am::register();
 }
 

@@ -24,6 +24,10 @@ static LOAD_MEMORY: GucSetting<i32> = GucSetting::<i32>::new(256 * 1024);
 static CACHE_SIZE: GucSetting<i32> = GucSetting::<i32>::new(4 * 1024);
 static EFFORT: GucSetting<EffortSetting> = GucSetting::<EffortSetting>::new(EffortSetting::Default);
 static COLUMNAR_SCAN: GucSetting<bool> = GucSetting::<bool>::new(true);
+static VECTORIZED: GucSetting<bool> = GucSetting::<bool>::new(true);
+static FORCE_VECTORIZED: GucSetting<bool> = GucSetting::<bool>::new(false);
+static THREADS: GucSetting<i32> = GucSetting::<i32>::new(-1);
+static MAX_THREADS: GucSetting<i32> = GucSetting::<i32>::new(64);
 static FORCE_COLD: GucSetting<bool> = GucSetting::<bool>::new(false);
 static GROUP_LOCKS: GucSetting<bool> = GucSetting::<bool>::new(true);
 
@@ -106,6 +110,40 @@ pub fn register() {
         GucFlags::default(),
     );
     GucRegistry::define_bool_guc(
+        c"howdah.vectorized",
+        c"Enables the planner's use of Vectorized plans.",
+        c"They group, aggregate and find first rows by columns and by several threads.",
+        &VECTORIZED,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+    int(
+        c"howdah.threads",
+        c"Threads that a Vectorized plan may use.",
+        c"-1 is one for each processor, 0 does all work in the backend itself.",
+        &THREADS,
+        -1..=256,
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"howdah.max_threads",
+        c"Threads that all Vectorized plans of the server may use together.",
+        c"A plan that finds none left does its work in the backend itself.",
+        &MAX_THREADS,
+        0,
+        65_536,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    GucRegistry::define_bool_guc(
+        c"howdah.debug_force_vectorized",
+        c"Takes every Vectorized plan that is possible, whatever it costs.",
+        c"For tests only.",
+        &FORCE_VECTORIZED,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_bool_guc(
         c"howdah.debug_force_cold",
         c"Sends every insert straight to cold storage.",
         c"For tests only: each statement makes a row group of its own.",
@@ -150,6 +188,28 @@ pub fn cache_size_bytes() -> usize {
 /// Whether the planner may read tables by ColumnarScan.
 pub fn columnar_scan() -> bool {
     COLUMNAR_SCAN.get()
+}
+
+/// Whether the planner may take Vectorized plans.
+pub fn vectorized() -> bool {
+    VECTORIZED.get()
+}
+
+pub fn force_vectorized() -> bool {
+    FORCE_VECTORIZED.get()
+}
+
+/// Threads of one plan.
+pub fn threads() -> usize {
+    match usize::try_from(THREADS.get()) {
+        Ok(threads) => threads,
+        Err(_) => std::thread::available_parallelism().map_or(1, |count| count.get()),
+    }
+}
+
+/// Threads of all plans of the server.
+pub fn max_threads() -> usize {
+    MAX_THREADS.get() as usize
 }
 
 pub fn force_cold() -> bool {

@@ -50,6 +50,8 @@ use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
+pub use cost::{Reading, reading};
+
 /// The node's name in EXPLAIN and in serialized plans.
 const NAME: &CStr = c"ColumnarScan";
 

@@ -4,13 +4,13 @@
 //! without an exact form makes its clause *undecided*: every row is rechecked then.
 
 use howdah_columnar::{
-    ColumnType, CompareOp, OwnedNumeric, OwnedValue, Predicate, RowGroupBuilder,
+    ColumnType, CompareOp, OwnedNumeric, OwnedValue, Predicate,
 };
 use pgrx::pg_sys;
 
 use super::like;
 use super::pushdown::Test;
-use crate::types::{AttributeLayout, push_datum};
+use crate::types::{AttributeLayout, owned_value};
 
 /// A longer list of values is replaced by its range, and its rows are rechecked.
 const LONGEST_LIST: usize = 64;
@@ -74,14 +74,8 @@ impl OperandKind {
     /// `datum` is a valid datum of this kind.
     unsafe fn value(self, datum: pg_sys::Datum, column: ColumnType) -> OwnedValue {
         let layout = self.layout(column);
-        let mut rows = RowGroupBuilder::new(&[layout.column_type]);
         // SAFETY: as for this function.
-        unsafe { push_datum(rows.column_mut(0), &layout, datum, false) };
-        rows.finish_row();
-        match rows.value(0, 0) {
-            Some(value) => OwnedValue::from(value),
-            None => unreachable!("a value was pushed"),
-        }
+        unsafe { owned_value(datum, &layout) }
     }
 }
 

@@ -170,6 +170,19 @@ unsafe fn numbers_used(
     numbers
 }
 
+/// The attributes that a scan's target and clauses name.
+///
+/// # Safety
+/// Planner structures.
+pub(super) unsafe fn attributes_used(
+    rel: *mut pg_sys::RelOptInfo,
+    rti: pg_sys::Index,
+    layout: &TableLayout,
+) -> Vec<usize> {
+    // SAFETY: as for this function.
+    unsafe { attributes_of(numbers_used(rel, rti, std::ptr::null_mut()), layout) }
+}
+
 fn wants_other_system_columns(numbers: *const pg_sys::Bitmapset) -> bool {
     let first = pg_sys::FirstLowInvalidHeapAttributeNumber;
     (first + 1..0)

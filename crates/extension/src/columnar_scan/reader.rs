@@ -33,7 +33,7 @@ use crate::errors::ColdError;
 use crate::store::group_access::{GroupAccess, LazyStore};
 use crate::store::open_group::OpenGroup;
 use crate::store::row_set::RowSet;
-use crate::store::view::{ColdGroup, ColdView};
+use crate::store::view::{ColdGroup, ColdView, store_of};
 use crate::types::TableLayout;
 
 /// Zones in the largest row group.
@@ -567,12 +567,6 @@ impl Wanted {
     fn of(&self, recheck: bool) -> &[usize] {
         if recheck { &self.recheck } else { &self.always }
     }
-}
-
-unsafe fn store_of(table: pg_sys::Relation) -> Result<ColdStore, ColdError> {
-    // SAFETY: the caller holds the relation open and locked.
-    unsafe { ColdStore::open(table, pg_sys::AccessShareLock) }
-        .ok_or(ColdError::DamagedDirectory { group: u32::MAX })
 }
 
 /// The selected rows of a range that are not hidden.

@@ -27,6 +27,7 @@
 //!    that writes the successor. Older snapshots go on reading them.
 
 pub mod changes;
+pub mod column_reader;
 pub mod directory;
 pub mod emptied;
 pub mod fate;

@@ -163,6 +163,16 @@ impl ColdView {
     }
 }
 
+/// The cold store of a table that has cold rows.
+///
+/// # Safety
+/// `table` is open and locked.
+pub unsafe fn store_of(table: pg_sys::Relation) -> Result<ColdStore, ColdError> {
+    // SAFETY: as for this function.
+    unsafe { ColdStore::open(table, pg_sys::AccessShareLock) }
+        .ok_or(ColdError::DamagedDirectory { group: u32::MAX })
+}
+
 /// The stored groups that the snapshot sees; `None` if nothing was ever stored.
 ///
 /// # Safety

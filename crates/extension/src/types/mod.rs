@@ -11,7 +11,7 @@ pub mod numeric;
 use howdah_bridge::ffi::quiet;
 use howdah_bridge::memory::{self, allocate_zeroed, varlena_of};
 use howdah_bridge::relation::attribute;
-use howdah_columnar::{ColumnBuilder, ColumnType, Value};
+use howdah_columnar::{ColumnBuilder, ColumnType, OwnedValue, RowGroupBuilder, Value};
 use pgrx::pg_sys;
 
 use arena::Arena;
@@ -77,6 +77,72 @@ impl AttributeLayout {
             dropped: att.attisdropped,
             not_null: att.attnotnull,
         }
+    }
+}
+
+impl AttributeLayout {
+    /// How values of a type would be stored.
+    pub fn of_type(type_oid: pg_sys::Oid) -> AttributeLayout {
+        let (mut len, mut by_value) = (0, false);
+        // SAFETY: catalog lookups of a type that exists.
+        let base = unsafe {
+            let base = pg_sys::getBaseType(type_oid);
+            pg_sys::get_typlenbyval(base, &mut len, &mut by_value);
+            base
+        };
+        AttributeLayout {
+            type_oid: base,
+            column_type: column_type(base, len, by_value),
+            len,
+            by_value,
+            dropped: false,
+            not_null: false,
+        }
+    }
+}
+
+/// A datum as a value of its own.
+///
+/// # Safety
+/// `datum` is a valid datum of the type that `layout` describes.
+pub unsafe fn owned_value(datum: pg_sys::Datum, layout: &AttributeLayout) -> OwnedValue {
+    let mut rows = RowGroupBuilder::new(&[layout.column_type]);
+    // SAFETY: as for this function.
+    unsafe { push_datum(rows.column_mut(0), layout, datum, false) };
+    rows.finish_row();
+    match rows.value(0, 0) {
+        Some(value) => OwnedValue::from(value),
+        None => unreachable!("a value was pushed"),
+    }
+}
+
+/// The values of an array's elements; `None` is NULL.
+///
+/// # Safety
+/// `array` is a valid array of a type that `layout` describes.
+pub unsafe fn array_values(
+    array: pg_sys::Datum,
+    layout: &AttributeLayout,
+) -> Vec<Option<OwnedValue>> {
+    // SAFETY: as for this function; the arrays that deconstruct_array makes hold `count` entries.
+    unsafe {
+        let array: *mut pg_sys::ArrayType = pg_sys::pg_detoast_datum(array.cast_mut_ptr()).cast();
+        let (mut len, mut by_value, mut align) = (0, false, 0);
+        pg_sys::get_typlenbyvalalign((*array).elemtype, &mut len, &mut by_value, &mut align);
+        let (mut datums, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+        pg_sys::deconstruct_array(
+            array,
+            (*array).elemtype,
+            len.into(),
+            by_value,
+            align,
+            &mut datums,
+            &mut nulls,
+            &mut count,
+        );
+        (0..count as usize)
+            .map(|i| (!*nulls.add(i)).then(|| owned_value(*datums.add(i), layout)))
+            .collect()
     }
 }
 

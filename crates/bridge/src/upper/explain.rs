@@ -1,0 +1,116 @@
+//! What EXPLAIN says of the node.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::{PgList, pg_guard, pg_sys};
+
+use super::node::inner;
+use super::plan;
+
+/// Properties of a node in the order in which they are told.
+pub struct Explanation {
+    state: *mut pg_sys::ExplainState,
+}
+
+impl Explanation {
+    /// Whether the output is text, in which related numbers share a line.
+    pub fn is_text(&self) -> bool {
+        // SAFETY: EXPLAIN's state outlives the call that it is handed to.
+        unsafe { (*self.state).format == pg_sys::ExplainFormat::EXPLAIN_FORMAT_TEXT }
+    }
+
+    /// Adds a property.
+    pub fn text(&mut self, label: &str, value: &str) {
+        let (label, value) = (c_string(label), c_string(value));
+        // SAFETY: as above; EXPLAIN copies both texts.
+        unsafe { pg_sys::ExplainPropertyText(label.as_ptr(), value.as_ptr(), self.state) }
+    }
+
+    /// Adds a number; `unit` is shown in text only.
+    pub fn integer(&mut self, label: &str, unit: Option<&str>, value: i64) {
+        let (label, unit) = (c_string(label), unit.map(c_string));
+        let unit = unit.as_ref().map_or(std::ptr::null(), |unit| unit.as_ptr());
+        // SAFETY: as above.
+        unsafe { pg_sys::ExplainPropertyInteger(label.as_ptr(), unit, value, self.state) }
+    }
+}
+
+fn c_string(text: &str) -> CString {
+    CString::new(text).unwrap_or_default()
+}
+
+#[pg_guard]
+pub(super) unsafe extern "C-unwind" fn explain_custom_scan(
+    node: *mut pg_sys::CustomScanState,
+    ancestors: *mut pg_sys::List,
+    es: *mut pg_sys::ExplainState,
+) {
+    // SAFETY: the node was begun and not ended.
+    unsafe {
+        let state = inner(node);
+        let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
+        let mut to = Explanation { state: es };
+        if let Some(name) = table_name(state.table_oid()) {
+            to.text("Table", &name);
+        }
+        let shape = plan::shape((*plan).custom_private);
+        let offset = state.rti - shape.rti;
+        let context = pg_sys::set_deparse_context_plan((*es).deparse_cxt, plan.cast(), ancestors);
+        let show = |label: &CStr, list: Vec<*mut pg_sys::Node>, suffix: &[&str]| {
+            let mut texts = PgList::<std::ffi::c_char>::new();
+            for (i, expr) in list.into_iter().enumerate() {
+                let copy = pg_sys::copyObjectImpl(expr.cast()).cast::<pg_sys::Node>();
+                pg_sys::OffsetVarNodes(copy, offset, 0);
+                let text = pg_sys::deparse_expression(copy, context, (*es).verbose, false);
+                let more = c_string(suffix.get(i).copied().unwrap_or_default());
+                texts.push(pg_sys::psprintf(c"%s%s".as_ptr(), text, more.as_ptr()));
+            }
+            if !texts.is_empty() {
+                pg_sys::ExplainPropertyList(label.as_ptr(), texts.into_pg(), es);
+            }
+        };
+        show(c"Group Key", shape.keys.iter().map(|n| n.raw()).collect(), &[]);
+        let suffix: Vec<&str> = (shape.order.iter())
+            .map(|order| match (order.descending, order.nulls_first) {
+                (false, false) => "",
+                (false, true) => " NULLS FIRST",
+                (true, true) => " DESC",
+                (true, false) => " DESC NULLS LAST",
+            })
+            .collect();
+        show(c"Sort Key", shape.order.iter().map(|o| o.node.raw()).collect(), &suffix);
+        if shape.limit > 0 {
+            to.integer("First Rows", None, shape.limit as i64);
+        }
+        if !shape.filter.is_empty() {
+            let mut clauses = PgList::<pg_sys::Node>::new();
+            for node in &shape.filter {
+                clauses.push(node.raw());
+            }
+            let clauses = pg_sys::make_ands_explicit(clauses.into_pg()).cast();
+            let copy = pg_sys::copyObjectImpl(clauses).cast::<pg_sys::Node>();
+            pg_sys::OffsetVarNodes(copy, offset, 0);
+            let text = pg_sys::deparse_expression(copy, context, (*es).verbose, false);
+            pg_sys::ExplainPropertyText(c"Vectorized Filter".as_ptr(), text, es);
+        }
+        if (*es).analyze {
+            if state.runs_child() {
+                to.text("Computed By", "PostgreSQL");
+            } else if let Some(rows) = state.rows() {
+                rows.explain(&mut to);
+            }
+        }
+    }
+}
+
+unsafe fn table_name(table: pg_sys::Oid) -> Option<String> {
+    // SAFETY: lookups by OID; names are copies.
+    unsafe {
+        let name = pg_sys::get_rel_name(table);
+        if name.is_null() {
+            return None;
+        }
+        let quoted = pg_sys::quote_identifier(name);
+        Some(CStr::from_ptr(quoted).to_string_lossy().into_owned())
+    }
+}

@@ -1,0 +1,372 @@
+//! Expression trees of plans, to be looked at.
+//!
+//! ```text
+//!   Node ── kind ─▶ Kind: a variable, an operand, a function with its arguments, boolean logic, …
+//! ```
+//!
+//! Only what another executor could compute is told; all else is [`Kind::Other`]. Functions are told by their
+//! `prosrc`, and only built-in ones that are immutable, strict and written in C.
+//!
+//! Invariant: a `Node` borrows a tree of the planner or of a finished plan, which outlives it.
+
+use std::ffi::{CStr, c_int};
+use std::marker::PhantomData;
+
+use pgrx::{PgList, pg_sys};
+
+/// `INTERNALlanguageId` of `catalog/pg_language_d.h`
+const INTERNAL_LANGUAGE: u32 = 12;
+/// `AGGKIND_NORMAL` of `catalog/pg_aggregate_d.h`
+const NORMAL_AGGREGATE: std::ffi::c_char = b'n' as std::ffi::c_char;
+
+/// An expression.
+#[derive(Clone, Copy)]
+pub struct Node<'a> {
+    raw: *mut pg_sys::Node,
+    tree: PhantomData<&'a ()>,
+}
+
+/// A column of the scanned table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Index of the attribute.
+    pub attribute: usize,
+    pub type_oid: pg_sys::Oid,
+    pub collation: pg_sys::Oid,
+}
+
+/// A call of a built-in function, as such or by an operator.
+pub struct Call<'a> {
+    /// `pg_proc.prosrc`
+    pub function: String,
+    pub arguments: Vec<Node<'a>>,
+    /// Under which text is compared.
+    pub collation: pg_sys::Oid,
+}
+
+/// What a boolean is asked to be: `BoolTestType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Truth {
+    True,
+    NotTrue,
+    False,
+    NotFalse,
+    Unknown,
+    NotUnknown,
+}
+
+/// A built-in aggregate function applied to rows as they come.
+pub struct Aggregate<'a> {
+    /// Name and argument types, such as `sum(int4)`, `count()`, `count(any)`.
+    pub name: String,
+    pub argument: Option<Node<'a>>,
+    pub filter: Option<Node<'a>>,
+    /// Under which text is compared.
+    pub collation: pg_sys::Oid,
+}
+
+/// What an expression is.
+pub enum Kind<'a> {
+    Variable(Variable),
+    /// The same for every row of a scan: no variables, nothing volatile, no subplans.
+    Operand,
+    Call(Call<'a>),
+    /// `left op ANY (array)`, or ALL.
+    AnyAll {
+        call: Call<'a>,
+        all: bool,
+    },
+    And(Vec<Node<'a>>),
+    Or(Vec<Node<'a>>),
+    Not(Node<'a>),
+    IsNull(Node<'a>),
+    IsNotNull(Node<'a>),
+    Is(Node<'a>, Truth),
+    Aggregate(Aggregate<'a>),
+    Other,
+}
+
+/// The nodes of a list.
+///
+/// # Safety
+/// `list` is a list of expressions that outlives the result.
+pub(super) unsafe fn nodes<'a>(list: *mut pg_sys::List) -> Vec<Node<'a>> {
+    // SAFETY: as for this function.
+    unsafe {
+        PgList::<pg_sys::Node>::from_pg(list)
+            .iter_ptr()
+            .map(|node| Node::of(node))
+            .collect()
+    }
+}
+
+impl<'a> Node<'a> {
+    /// # Safety
+    /// `raw` is an expression that outlives the result.
+    pub(super) unsafe fn of(raw: *mut pg_sys::Node) -> Node<'a> {
+        Node {
+            raw,
+            tree: PhantomData,
+        }
+    }
+
+    pub(super) fn raw(self) -> *mut pg_sys::Node {
+        self.raw
+    }
+
+    /// The type of the expression.
+    pub fn type_oid(self) -> pg_sys::Oid {
+        // SAFETY: a valid expression.
+        unsafe { pg_sys::exprType(self.raw) }
+    }
+
+    /// The type of the elements, if the expression is an array.
+    pub fn element_type(self) -> Option<pg_sys::Oid> {
+        // SAFETY: a catalog lookup.
+        let element = unsafe { pg_sys::get_element_type(self.type_oid()) };
+        (element != pg_sys::InvalidOid).then_some(element)
+    }
+
+    /// The collation of the expression.
+    pub fn collation(self) -> pg_sys::Oid {
+        // SAFETY: a valid expression.
+        unsafe { pg_sys::exprCollation(self.raw) }
+    }
+
+    /// The expression without relabelings, which change no bits.
+    pub fn without_relabel(self) -> Node<'a> {
+        let mut raw = self.raw;
+        // SAFETY: a RelabelType has an argument.
+        unsafe {
+            while (*raw).type_ == pg_sys::NodeTag::T_RelabelType {
+                raw = (*raw.cast::<pg_sys::RelabelType>()).arg.cast();
+            }
+            Node::of(raw)
+        }
+    }
+
+    /// The variables and aggregates in it; those inside of aggregates are not told.
+    pub(super) fn variables_and_aggregates(self) -> Vec<Node<'a>> {
+        let flags = pg_sys::PVC_INCLUDE_AGGREGATES
+            | pg_sys::PVC_INCLUDE_WINDOWFUNCS
+            | pg_sys::PVC_INCLUDE_PLACEHOLDERS;
+        // SAFETY: a valid expression; the list is made anew, its nodes are the expression's.
+        unsafe { nodes(pg_sys::pull_var_clause(self.raw, flags as c_int)) }
+    }
+
+    pub(super) fn is_aggregate(self) -> bool {
+        // SAFETY: a valid expression.
+        unsafe { (*self.raw).type_ == pg_sys::NodeTag::T_Aggref }
+    }
+
+    /// Whether both are the same expression.
+    pub fn equals(self, other: Node<'_>) -> bool {
+        // SAFETY: two valid trees.
+        unsafe { pg_sys::equal(self.raw.cast(), other.raw.cast()) }
+    }
+
+    fn is_operand(self) -> bool {
+        let flags = pg_sys::PVC_INCLUDE_AGGREGATES
+            | pg_sys::PVC_INCLUDE_WINDOWFUNCS
+            | pg_sys::PVC_INCLUDE_PLACEHOLDERS;
+        // SAFETY: a valid expression.
+        unsafe {
+            !pg_sys::contain_subplans(self.raw)
+                && !pg_sys::contain_volatile_functions(self.raw)
+                && pg_sys::pull_var_clause(self.raw, flags as c_int).is_null()
+        }
+    }
+
+    /// What it is; variables are those of the relation `rti`, others make it [`Kind::Other`].
+    pub fn kind(self, rti: i32) -> Kind<'a> {
+        let node = self.without_relabel();
+        let raw = node.raw;
+        // SAFETY: casts follow the node's tag; lists are lists of expressions.
+        unsafe {
+            match (*raw).type_ {
+                pg_sys::NodeTag::T_Var => {
+                    let var = &*raw.cast::<pg_sys::Var>();
+                    match usize::try_from(i32::from(var.varattno) - 1) {
+                        Ok(attribute) if var.varno == rti && var.varlevelsup == 0 => {
+                            Kind::Variable(Variable {
+                                attribute,
+                                type_oid: var.vartype,
+                                collation: var.varcollid,
+                            })
+                        }
+                        _ => Kind::Other,
+                    }
+                }
+                pg_sys::NodeTag::T_Aggref => aggregate(&*raw.cast::<pg_sys::Aggref>()),
+                _ if node.is_operand() => Kind::Operand,
+                pg_sys::NodeTag::T_FuncExpr => {
+                    let call = &*raw.cast::<pg_sys::FuncExpr>();
+                    match call.funcretset || call.funcvariadic {
+                        true => Kind::Other,
+                        false => built_in(call.funcid, call.args, call.inputcollid)
+                            .map_or(Kind::Other, Kind::Call),
+                    }
+                }
+                pg_sys::NodeTag::T_OpExpr => {
+                    let call = &*raw.cast::<pg_sys::OpExpr>();
+                    let function = pg_sys::get_opcode(call.opno);
+                    built_in(function, call.args, call.inputcollid).map_or(Kind::Other, Kind::Call)
+                }
+                pg_sys::NodeTag::T_ScalarArrayOpExpr => {
+                    let call = &*raw.cast::<pg_sys::ScalarArrayOpExpr>();
+                    let function = pg_sys::get_opcode(call.opno);
+                    match built_in(function, call.args, call.inputcollid) {
+                        Some(of) if of.arguments.len() == 2 => Kind::AnyAll {
+                            call: of,
+                            all: !call.useOr,
+                        },
+                        _ => Kind::Other,
+                    }
+                }
+                pg_sys::NodeTag::T_BoolExpr => {
+                    let logic = &*raw.cast::<pg_sys::BoolExpr>();
+                    let arguments = nodes(logic.args);
+                    match logic.boolop {
+                        pg_sys::BoolExprType::AND_EXPR => Kind::And(arguments),
+                        pg_sys::BoolExprType::OR_EXPR => Kind::Or(arguments),
+                        _ => arguments
+                            .first()
+                            .map_or(Kind::Other, |&one| Kind::Not(one)),
+                    }
+                }
+                pg_sys::NodeTag::T_NullTest => {
+                    let test = &*raw.cast::<pg_sys::NullTest>();
+                    let argument = Node::of(test.arg.cast());
+                    match test.nulltesttype {
+                        _ if test.argisrow => Kind::Other,
+                        pg_sys::NullTestType::IS_NULL => Kind::IsNull(argument),
+                        _ => Kind::IsNotNull(argument),
+                    }
+                }
+                pg_sys::NodeTag::T_BooleanTest => {
+                    use pg_sys::BoolTestType::{
+                        IS_FALSE, IS_NOT_FALSE, IS_NOT_TRUE, IS_NOT_UNKNOWN, IS_TRUE,
+                    };
+                    let test = &*raw.cast::<pg_sys::BooleanTest>();
+                    let truth = match test.booltesttype {
+                        IS_TRUE => Truth::True,
+                        IS_NOT_TRUE => Truth::NotTrue,
+                        IS_FALSE => Truth::False,
+                        IS_NOT_FALSE => Truth::NotFalse,
+                        IS_NOT_UNKNOWN => Truth::NotUnknown,
+                        _ => Truth::Unknown,
+                    };
+                    Kind::Is(Node::of(test.arg.cast()), truth)
+                }
+                _ => Kind::Other,
+            }
+        }
+    }
+}
+
+/// A call of a function that is built in, strict and immutable.
+///
+/// # Safety
+/// `arguments` is a list of expressions that outlives the result.
+unsafe fn built_in<'a>(
+    function: pg_sys::Oid,
+    arguments: *mut pg_sys::List,
+    collation: pg_sys::Oid,
+) -> Option<Call<'a>> {
+    if function.to_u32() >= pg_sys::FirstGenbkiObjectId {
+        return None;
+    }
+    // SAFETY: a lookup in the system cache, released below; `prosrc` is read while it is held.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::PROCOID as i32;
+        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function));
+        if tuple.is_null() {
+            return None;
+        }
+        let form = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>();
+        let internal = (*form).prolang.to_u32() == INTERNAL_LANGUAGE
+            && (*form).proisstrict
+            && !(*form).proretset
+            && (*form).provolatile == pg_sys::PROVOLATILE_IMMUTABLE as std::ffi::c_char;
+        let mut null = true;
+        let source = pg_sys::SysCacheGetAttr(
+            cache,
+            tuple,
+            pg_sys::Anum_pg_proc_prosrc as i16,
+            &mut null,
+        );
+        let name = (internal && !null).then(|| {
+            let text = pg_sys::text_to_cstring(source.cast_mut_ptr());
+            let name = CStr::from_ptr(text).to_string_lossy().into_owned();
+            pg_sys::pfree(text.cast());
+            name
+        });
+        pg_sys::ReleaseSysCache(tuple);
+        Some(Call {
+            function: name?,
+            arguments: nodes(arguments),
+            collation,
+        })
+    }
+}
+
+/// How an argument's type is spelled in an aggregate's name.
+fn type_name(oid: pg_sys::Oid) -> Option<&'static str> {
+    Some(match oid {
+        pg_sys::BOOLOID => "bool",
+        pg_sys::INT2OID => "int2",
+        pg_sys::INT4OID => "int4",
+        pg_sys::INT8OID => "int8",
+        pg_sys::FLOAT4OID => "float4",
+        pg_sys::FLOAT8OID => "float8",
+        pg_sys::NUMERICOID => "numeric",
+        pg_sys::DATEOID => "date",
+        pg_sys::TIMEOID => "time",
+        pg_sys::TIMESTAMPOID => "timestamp",
+        pg_sys::TIMESTAMPTZOID => "timestamptz",
+        pg_sys::TEXTOID => "text",
+        pg_sys::BYTEAOID => "bytea",
+        pg_sys::UUIDOID => "uuid",
+        pg_sys::ANYOID => "any",
+        _ => return None,
+    })
+}
+
+/// # Safety
+/// The aggregate outlives the result.
+unsafe fn aggregate<'a>(call: &pg_sys::Aggref) -> Kind<'a> {
+    let is_plain = call.aggfnoid.to_u32() < pg_sys::FirstGenbkiObjectId
+        && call.aggkind == NORMAL_AGGREGATE
+        && call.aggsplit == pg_sys::AggSplit::AGGSPLIT_SIMPLE
+        && call.agglevelsup == 0
+        && !call.aggvariadic
+        && call.aggorder.is_null()
+        && call.aggdistinct.is_null()
+        && call.aggdirectargs.is_null();
+    if !is_plain {
+        return Kind::Other;
+    }
+    // SAFETY: lists of target entries; a function's declared argument types lie in the syscache.
+    unsafe {
+        let arguments: Vec<_> = PgList::<pg_sys::TargetEntry>::from_pg(call.args)
+            .iter_ptr()
+            .map(|entry| Node::of((*entry).expr.cast()))
+            .collect();
+        let (mut declared, mut count) = (std::ptr::null_mut(), 0);
+        pg_sys::get_func_signature(call.aggfnoid, &mut declared, &mut count);
+        let types: Option<Vec<_>> = (0..count as usize)
+            .map(|i| type_name(*declared.add(i)))
+            .collect();
+        let name = pg_sys::get_func_name(call.aggfnoid);
+        let (Some(types), false, true) = (types, name.is_null(), arguments.len() <= 1) else {
+            return Kind::Other;
+        };
+        let name = CStr::from_ptr(name).to_string_lossy();
+        Kind::Aggregate(Aggregate {
+            name: format!("{name}({})", types.join(",")),
+            argument: arguments.first().copied(),
+            filter: (!call.aggfilter.is_null()).then(|| Node::of(call.aggfilter.cast())),
+            collation: call.inputcollid,
+        })
+    }
+}

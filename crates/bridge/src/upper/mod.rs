@@ -1,0 +1,155 @@
+//! A plan node that computes the upper part of a query over one table: its groups, its distinct rows, or its first
+//! rows by an order.
+//!
+//! ```text
+//!   planner    planner ── create_upper_paths_hook: takes the query apart (Shape), asks the engine, adds a path
+//!              plan ───── path to plan: expressions into lists that survive copying and setrefs
+//!   executor   node ───── begin, rescan, end; runs the engine once, then returns its rows
+//!              hot_rows ─ the heap side of the table, for the engine
+//!              explain ── what EXPLAIN says
+//! ```
+//!
+//! The engine ([`Engine`]) belongs to the caller. It is given expression trees ([`expr`]) and computes rows of keys and
+//! aggregates; HAVING, and expressions over them, are evaluated here by PostgreSQL. The path that PostgreSQL would have
+//! taken is kept as the node's child: when the engine finds, before it has returned a row, that it cannot compute
+//! the result exactly, the child is run instead.
+//!
+//! What the engine computes per row may name columns of the table and *operands*: subexpressions without
+//! variables, which are evaluated once for each run. They lie in `custom_exprs`, so that their parameters are known to
+//! the planner; all other expressions lie in `custom_private` as they were planned, and only attribute
+//! numbers are read of them.
+
+pub mod explain;
+pub mod expr;
+mod hot_rows;
+mod node;
+mod plan;
+mod planner;
+
+use std::sync::OnceLock;
+
+use pgrx::pg_sys;
+
+pub use explain::Explanation;
+pub use expr::Node;
+pub use hot_rows::HotRows;
+pub use node::{Batch, Run};
+pub use pgrx::pg_sys::{Datum, Oid};
+pub use planner::{Offer, Planner};
+
+/// What becomes of the rows that pass the filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// One row for each group: keys, then aggregates.
+    Group,
+    /// The first rows by an order: their columns.
+    First,
+}
+
+/// One part of an order.
+pub struct Order<'a> {
+    pub node: Node<'a>,
+    pub descending: bool,
+    pub nulls_first: bool,
+}
+
+/// A query over one table, taken apart.
+pub struct Shape<'a> {
+    pub stage: Stage,
+    /// The table's place in the range table, which its variables carry.
+    pub rti: i32,
+    /// Conjuncts in the order in which they must be evaluated.
+    pub filter: Vec<Node<'a>>,
+    /// What to group by.
+    pub keys: Vec<Node<'a>>,
+    /// Aggregates of each group.
+    pub aggregates: Vec<Node<'a>>,
+    /// Of the first rows: the columns to return.
+    pub columns: Vec<Node<'a>>,
+    pub order: Vec<Order<'a>>,
+    /// How many of the first rows.
+    pub limit: u64,
+}
+
+/// Computes such queries.
+pub trait Engine: Sync {
+    /// Whether it takes the query, at what cost, and which operands it wants to have evaluated.
+    fn offer<'a>(&self, shape: &Shape<'a>, planner: &Planner<'_>) -> Option<Offer<'a>>;
+
+    /// Computes all rows; `None` leaves the query to PostgreSQL.
+    fn run(&self, run: &Run<'_>) -> Option<Box<dyn Rows>>;
+}
+
+/// Rows that the engine has computed.
+pub trait Rows {
+    /// Fills the next rows into the batch: values of keys and aggregates, or of the columns, in the shape's order. They
+    /// live until the next call. Nothing is filled in at the end.
+    fn next(&mut self, batch: &mut Batch);
+
+    /// Begins again.
+    fn rewind(&mut self);
+
+    /// Tells EXPLAIN ANALYZE about the run.
+    fn explain(&self, to: &mut Explanation);
+}
+
+static ENGINE: OnceLock<&'static dyn Engine> = OnceLock::new();
+
+fn engine() -> Option<&'static dyn Engine> {
+    ENGINE.get().copied()
+}
+
+/// Makes the node known to planner and executor. Call once, from `_PG_init`.
+pub fn register(engine: &'static dyn Engine) {
+    if ENGINE.set(engine).is_ok() {
+        // SAFETY: the library is being loaded, nothing else runs in the process.
+        unsafe {
+            pg_sys::RegisterCustomScanMethods(&plan::SCAN_METHODS.0);
+            planner::install();
+        }
+    }
+}
+
+/// Memory that a hash table of a plan node may take, in bytes: `work_mem` times `hash_mem_multiplier`.
+pub fn hash_memory_bytes() -> usize {
+    // SAFETY: plain reads of settings.
+    unsafe { pg_sys::get_hash_memory_limit() }
+}
+
+/// Calls `f` with the image, without its header, of `sum / count` as PostgreSQL's averages divide.
+///
+/// # Safety
+/// `sum` is a numeric.
+pub unsafe fn with_quotient<R>(sum: Datum, count: i64, f: impl FnOnce(&[u8]) -> R) -> R {
+    /// `numeric_div` in `pg_proc`.
+    const NUMERIC_DIV: u32 = 1727;
+    // SAFETY: a built-in function of two numerics, which returns a plain varlena of its own.
+    unsafe {
+        let count = pg_sys::int64_to_numeric(count);
+        let quotient = pg_sys::OidFunctionCall2Coll(
+            NUMERIC_DIV.into(),
+            pg_sys::InvalidOid,
+            sum,
+            Datum::from(count),
+        );
+        let varlena = quotient.cast_mut_ptr::<pg_sys::varlena>();
+        let image = std::slice::from_raw_parts(
+            pgrx::vardata_any(varlena).cast::<u8>(),
+            pgrx::varsize_any_exhdr(varlena),
+        );
+        let result = f(image);
+        pg_sys::pfree(varlena.cast());
+        pg_sys::pfree(count.cast());
+        result
+    }
+}
+
+/// Blocks every signal on the calling thread: signal handlers belong to the backend's main thread.
+pub fn block_signals() {
+    // SAFETY: changes the mask of this thread only.
+    unsafe {
+        let mut all = std::mem::MaybeUninit::uninit();
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), std::ptr::null_mut());
+    }
+}

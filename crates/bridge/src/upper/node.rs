@@ -1,0 +1,464 @@
+//! The node in the executor.
+//!
+//! ```text
+//!   begin ─▶ first row asked for: engine.run ─┬─ rows ─▶ batches of datums ─▶ HAVING ─▶ projection
+//!                                             └─ None ─▶ the child is begun, its rows are ours
+//! ```
+//!
+//! The engine has ended, with all its threads, before the first row is returned: between calls the node holds
+//! memory only. A rescan runs it again if a parameter of the node changed, else it returns the same rows again.
+//!
+//! [`exec_custom_scan`] runs once per row: it calls nothing that can panic and holds nothing that has a destructor, so that
+//! PostgreSQL's errors may jump over it. All else is behind guarded functions.
+
+use std::marker::PhantomData;
+
+use pgrx::{PgList, PgMemoryContexts, pg_guard, pg_sys};
+
+use super::explain::explain_custom_scan;
+use super::plan::{self, Methods, NAME};
+use super::{Rows, Shape, engine};
+
+/// Rows that are handed over at a time.
+const BATCH_ROWS: usize = 1_024;
+
+static EXEC_METHODS: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExecMethods {
+    CustomName: NAME.as_ptr(),
+    BeginCustomScan: Some(begin_custom_scan),
+    ExecCustomScan: Some(exec_custom_scan),
+    EndCustomScan: Some(end_custom_scan),
+    ReScanCustomScan: Some(rescan_custom_scan),
+    MarkPosCustomScan: None,
+    RestrPosCustomScan: None,
+    EstimateDSMCustomScan: None,
+    InitializeDSMCustomScan: None,
+    ReInitializeDSMCustomScan: None,
+    InitializeWorkerCustomScan: None,
+    ShutdownCustomScan: None,
+    ExplainCustomScan: Some(explain_custom_scan),
+});
+
+/// Rows as datums, row after row; each row has one place per value of the shape.
+#[derive(Default)]
+pub struct Batch {
+    width: usize,
+    values: Vec<pg_sys::Datum>,
+    nulls: Vec<bool>,
+    row_count: usize,
+}
+
+impl Batch {
+    fn of_width(width: usize) -> Batch {
+        Batch {
+            width,
+            values: vec![pg_sys::Datum::from(0); BATCH_ROWS * width],
+            nulls: vec![true; BATCH_ROWS * width],
+            row_count: 0,
+        }
+    }
+
+    /// The most rows it takes.
+    pub fn capacity(&self) -> usize {
+        BATCH_ROWS
+    }
+
+    /// Says how many rows it holds.
+    ///
+    /// # Panics
+    ///
+    /// Panics when that is more than its capacity.
+    pub fn set_row_count(&mut self, row_count: usize) {
+        assert!(row_count <= BATCH_ROWS, "rows of a batch");
+        self.row_count = row_count;
+    }
+
+    /// Puts a value in its place; `None` is NULL.
+    #[inline]
+    pub fn put(&mut self, row: usize, place: usize, value: Option<pg_sys::Datum>) {
+        let at = row * self.width + place;
+        self.values[at] = value.unwrap_or(pg_sys::Datum::from(0));
+        self.nulls[at] = value.is_none();
+    }
+}
+
+/// The executor's node; the core knows `css` only.
+#[repr(C)]
+struct VectorizedState {
+    css: pg_sys::CustomScanState,
+    /// Rust's part, made by [`begin_custom_scan`], dropped with the query's memory.
+    inner: *mut Inner,
+}
+
+/// What the node keeps in Rust memory.
+pub(super) struct Inner {
+    table: pg_sys::Relation,
+    pub(super) rti: i32,
+    width: usize,
+    rows: Option<Box<dyn Rows>>,
+    batch: Batch,
+    /// The next row of the batch.
+    at: usize,
+    has_started: bool,
+    /// PostgreSQL's own plan; NULL unless it is run.
+    child: *mut pg_sys::PlanState,
+}
+
+impl Inner {
+    pub(super) fn table_oid(&self) -> pg_sys::Oid {
+        // SAFETY: the table is open until the executor ends.
+        unsafe { (*self.table).rd_id }
+    }
+
+    pub(super) fn runs_child(&self) -> bool {
+        !self.child.is_null()
+    }
+
+    pub(super) fn rows(&self) -> Option<&dyn Rows> {
+        self.rows.as_deref()
+    }
+}
+
+/// The Rust part of a node.
+///
+/// # Safety
+/// `node` was begun and not ended.
+pub(super) unsafe fn inner<'a>(node: *mut pg_sys::CustomScanState) -> &'a mut Inner {
+    // SAFETY: `css` is the first field; the executor calls a node from one place at a time.
+    unsafe { &mut *(*node.cast::<VectorizedState>()).inner }
+}
+
+/// One run of the engine.
+pub struct Run<'a> {
+    node: *mut pg_sys::CustomScanState,
+    /// What is computed.
+    pub shape: Shape<'a>,
+    /// Values of the operands; `None` is NULL.
+    pub operands: Vec<Option<pg_sys::Datum>>,
+    executor: PhantomData<&'a ()>,
+}
+
+impl Run<'_> {
+    /// The table, open and locked until the executor ends.
+    pub fn table(&self) -> pg_sys::Relation {
+        // SAFETY: the node was begun.
+        unsafe { inner(self.node).table }
+    }
+
+    /// The snapshot, valid until the executor ends.
+    pub fn snapshot(&self) -> pg_sys::Snapshot {
+        // SAFETY: the node was begun.
+        unsafe { (*(*self.node).ss.ps.state).es_snapshot }
+    }
+
+    /// Whether this process may start threads: not where others share the work already.
+    pub fn may_use_threads(&self) -> bool {
+        // SAFETY: plain reads of globals.
+        unsafe { pg_sys::ParallelWorkerNumber < 0 }
+    }
+}
+
+#[pg_guard]
+pub(super) unsafe extern "C-unwind" fn create_custom_scan_state(
+    _plan: *mut pg_sys::CustomScan,
+) -> *mut pg_sys::Node {
+    // SAFETY: zeroed memory in the query's context; tag and methods are set as the core asks.
+    unsafe {
+        let state =
+            pg_sys::palloc0(std::mem::size_of::<VectorizedState>()).cast::<VectorizedState>();
+        (*state).css.ss.ps.type_ = pg_sys::NodeTag::T_CustomScanState;
+        (*state).css.methods = &EXEC_METHODS.0;
+        state.cast()
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn begin_custom_scan(
+    node: *mut pg_sys::CustomScanState,
+    estate: *mut pg_sys::EState,
+    eflags: i32,
+) {
+    // SAFETY: the core has filled in the node; the current memory context is the query's.
+    unsafe {
+        let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
+        let rti = plan::table_index(plan);
+        let table = pg_sys::ExecOpenScanRelation(estate, rti, eflags);
+        let desc = (*(*node).ss.ss_ScanTupleSlot).tts_tupleDescriptor;
+        // The last place is the table's variable.
+        let width = (*desc).natts as usize - 1;
+        pg_sys::ExecStoreAllNullTuple((*node).ss.ss_ScanTupleSlot);
+        pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
+        let state = Inner {
+            table,
+            rti: rti as i32,
+            width,
+            rows: None,
+            batch: Batch::default(),
+            at: 0,
+            has_started: false,
+            child: std::ptr::null_mut(),
+        };
+        (*node.cast::<VectorizedState>()).inner =
+            PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(state);
+    }
+}
+
+/// Returns the next row, or an empty slot.
+unsafe extern "C-unwind" fn exec_custom_scan(
+    node: *mut pg_sys::CustomScanState,
+) -> *mut pg_sys::TupleTableSlot {
+    // SAFETY: see the module's header. The batch holds `row_count` rows of `width` places, which the scan slot has.
+    unsafe {
+        let state: *mut Inner = (*node.cast::<VectorizedState>()).inner;
+        if !(*state).has_started {
+            start(node);
+        }
+        if !(*state).child.is_null() {
+            return next_of_child(node, (*state).child);
+        }
+        let slot = (*node).ss.ss_ScanTupleSlot;
+        loop {
+            if (*state).at == (*state).batch.row_count {
+                if !refill(state) {
+                    return nothing(node);
+                }
+                continue;
+            }
+            let (row, width) = ((*state).at, (*state).width);
+            (*state).at = row + 1;
+            let values = (*state).batch.values.as_ptr().add(row * width);
+            let nulls = (*state).batch.nulls.as_ptr().add(row * width);
+            ((*(*slot).tts_ops).clear.unwrap_unchecked())(slot);
+            std::ptr::copy_nonoverlapping(values, (*slot).tts_values, width);
+            std::ptr::copy_nonoverlapping(nulls, (*slot).tts_isnull, width);
+            (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
+            (*slot).tts_nvalid = (*(*slot).tts_tupleDescriptor).natts as i16;
+            let context = (*node).ss.ps.ps_ExprContext;
+            reset(context);
+            (*context).ecxt_scantuple = slot;
+            if !passes((*node).ss.ps.qual, context) {
+                let instrument = (*node).ss.ps.instrument;
+                if !instrument.is_null() {
+                    (*instrument).nfiltered1 += 1.0;
+                }
+                continue;
+            }
+            let projection = (*node).ss.ps.ps_ProjInfo;
+            return match projection.is_null() {
+                true => slot,
+                false => project(projection, context),
+            };
+        }
+    }
+}
+
+/// `ExecQual`. An absent qual is true.
+#[inline]
+unsafe fn passes(qual: *mut pg_sys::ExprState, context: *mut pg_sys::ExprContext) -> bool {
+    // SAFETY: as for the caller; an ERROR jumps over this frame, which holds nothing.
+    unsafe {
+        if qual.is_null() {
+            return true;
+        }
+        let mut null = false;
+        let old = pg_sys::CurrentMemoryContext;
+        pg_sys::CurrentMemoryContext = (*context).ecxt_per_tuple_memory;
+        let value = ((*qual).evalfunc.unwrap_unchecked())(qual, context, &mut null);
+        pg_sys::CurrentMemoryContext = old;
+        value.value() != 0
+    }
+}
+
+/// `ExecProject`.
+unsafe fn project(
+    projection: *mut pg_sys::ProjectionInfo,
+    context: *mut pg_sys::ExprContext,
+) -> *mut pg_sys::TupleTableSlot {
+    // SAFETY: as for `passes`.
+    unsafe {
+        let state = &raw mut (*projection).pi_state;
+        let result = (*state).resultslot;
+        ((*(*result).tts_ops).clear.unwrap_unchecked())(result);
+        let mut null = false;
+        let old = pg_sys::CurrentMemoryContext;
+        pg_sys::CurrentMemoryContext = (*context).ecxt_per_tuple_memory;
+        ((*state).evalfunc.unwrap_unchecked())(state, context, &mut null);
+        pg_sys::CurrentMemoryContext = old;
+        (*result).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
+        (*result).tts_nvalid = (*(*result).tts_tupleDescriptor).natts as i16;
+        result
+    }
+}
+
+#[inline]
+unsafe fn reset(context: *mut pg_sys::ExprContext) {
+    // SAFETY: as for `passes`; most expressions allocate nothing.
+    unsafe {
+        let memory = (*context).ecxt_per_tuple_memory;
+        if !(*memory).isReset || !(*memory).firstchild.is_null() {
+            empty(memory);
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn empty(memory: pg_sys::MemoryContext) {
+    // SAFETY: the node's per-tuple memory.
+    unsafe { pg_sys::MemoryContextReset(memory) }
+}
+
+/// The slot in which the node's rows are returned.
+unsafe fn result_slot(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::TupleTableSlot {
+    // SAFETY: as for the caller.
+    unsafe {
+        let projection = (*node).ss.ps.ps_ProjInfo;
+        match projection.is_null() {
+            true => (*node).ss.ss_ScanTupleSlot,
+            false => (*projection).pi_state.resultslot,
+        }
+    }
+}
+
+unsafe fn nothing(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::TupleTableSlot {
+    // SAFETY: as for the caller; the slot is virtual.
+    unsafe {
+        let slot = result_slot(node);
+        ((*(*slot).tts_ops).clear.unwrap_unchecked())(slot);
+        slot
+    }
+}
+
+/// A row of PostgreSQL's own plan, in the node's own slot: its consumers count on a virtual one.
+#[pg_guard]
+unsafe extern "C-unwind" fn next_of_child(
+    node: *mut pg_sys::CustomScanState,
+    child: *mut pg_sys::PlanState,
+) -> *mut pg_sys::TupleTableSlot {
+    // SAFETY: the child was begun; its rows have the node's columns, in a scan slot one more than these.
+    unsafe {
+        let next = (*child).ExecProcNode.unwrap_unchecked();
+        let from = pg_sys::ffi::pg_guard_ffi_boundary(|| next(child));
+        let slot = nothing(node);
+        if from.is_null() || (*from).tts_flags & pg_sys::TTS_FLAG_EMPTY as u16 != 0 {
+            return slot;
+        }
+        let count = (*(*from).tts_tupleDescriptor).natts;
+        if i32::from((*from).tts_nvalid) < count {
+            pg_sys::slot_getsomeattrs_int(from, count);
+        }
+        std::ptr::copy_nonoverlapping((*from).tts_values, (*slot).tts_values, count as usize);
+        std::ptr::copy_nonoverlapping((*from).tts_isnull, (*slot).tts_isnull, count as usize);
+        pg_sys::ExecStoreVirtualTuple(slot)
+    }
+}
+
+/// Runs the engine, or begins PostgreSQL's own plan.
+#[pg_guard]
+unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
+    // SAFETY: the node was begun; what is begun here lives in the query's memory, as if it had been begun with the node.
+    unsafe {
+        let state = inner(node);
+        state.has_started = true;
+        let estate = (*node).ss.ps.state;
+        let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
+        let old = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
+        let run = Run {
+            node,
+            shape: plan::shape((*plan).custom_private),
+            operands: operands(node, (*plan).custom_exprs),
+            executor: PhantomData,
+        };
+        state.rows = engine().and_then(|engine| engine.run(&run));
+        if state.rows.is_none() {
+            let plans = PgList::<pg_sys::Plan>::from_pg((*plan).custom_plans);
+            let child = plans.get_ptr(0).unwrap_or(std::ptr::null_mut());
+            state.child = pg_sys::ExecInitNode(child, estate, 0);
+            let mut children = PgList::<pg_sys::PlanState>::new();
+            children.push(state.child);
+            (*node).custom_ps = children.into_pg();
+        } else {
+            state.batch = Batch::of_width(state.width);
+            state.at = 0;
+        }
+        pg_sys::MemoryContextSwitchTo(old);
+    }
+}
+
+/// Evaluates the operands. Values that are passed by reference live as long as the query.
+unsafe fn operands(
+    node: *mut pg_sys::CustomScanState,
+    exprs: *mut pg_sys::List,
+) -> Vec<Option<pg_sys::Datum>> {
+    // SAFETY: finished expressions; they are evaluated in the current memory, the query's.
+    unsafe {
+        let context = (*node).ss.ps.ps_ExprContext;
+        PgList::<pg_sys::Expr>::from_pg(exprs)
+            .iter_ptr()
+            .map(|expr| {
+                let state = pg_sys::ExecInitExpr(expr, node.cast());
+                let evaluate = (*state).evalfunc.unwrap_unchecked();
+                let mut null = true;
+                let value = pg_sys::ffi::pg_guard_ffi_boundary(|| {
+                    evaluate(state, context, &raw mut null)
+                });
+                (!null).then_some(value)
+            })
+            .collect()
+    }
+}
+
+/// Takes the next rows from the engine; `false` at the end.
+#[pg_guard]
+unsafe extern "C-unwind" fn refill(state: *mut Inner) -> bool {
+    // SAFETY: the node was started.
+    let state = unsafe { &mut *state };
+    pgrx::check_for_interrupts!();
+    state.at = 0;
+    state.batch.row_count = 0;
+    if let Some(rows) = &mut state.rows {
+        rows.next(&mut state.batch);
+    }
+    state.batch.row_count > 0
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn rescan_custom_scan(node: *mut pg_sys::CustomScanState) {
+    // SAFETY: the node was begun.
+    unsafe {
+        let state = inner(node);
+        let has_changed = !(*node).ss.ps.chgParam.is_null();
+        pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
+        state.at = 0;
+        state.batch.row_count = 0;
+        if !state.child.is_null() {
+            if has_changed {
+                pg_sys::UpdateChangedParamSet(state.child, (*node).ss.ps.chgParam);
+            }
+            if (*state.child).chgParam.is_null() {
+                pg_sys::ExecReScan(state.child);
+            }
+        } else if has_changed {
+            state.rows = None;
+            state.has_started = false;
+        } else if let Some(rows) = &mut state.rows {
+            rows.rewind();
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn end_custom_scan(node: *mut pg_sys::CustomScanState) {
+    // SAFETY: the node was begun. What is large goes now, the rest with the query's memory; the table is closed with the
+    // executor's range table.
+    unsafe {
+        if (*node.cast::<VectorizedState>()).inner.is_null() {
+            return;
+        }
+        let state = inner(node);
+        state.rows = None;
+        state.batch = Batch::default();
+        if !state.child.is_null() {
+            pg_sys::ExecEndNode(state.child);
+            state.child = std::ptr::null_mut();
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! From path to plan, and back to a shape.
+//!
+//! ```text
+//!   custom_private   (stage, rti, limit low, high) · filter · keys · aggregates · columns · order · order's flags
+//!   custom_exprs     operands
+//!   custom_scan_tlist  keys, then aggregates; or columns; then one variable of the table, never read: after setrefs
+//!                      it tells the table's place in the whole statement's range table
+//!   custom_plans     PostgreSQL's own plan
+//! ```
+//!
+//! The same list is private to the path and to the plan. No projection is asked of the node, so its child's rows are its
+//! own.
+
+use std::ffi::CStr;
+
+use pgrx::{PgList, pg_guard, pg_sys};
+
+use super::expr::{Node, nodes};
+use super::node;
+use super::planner::Offer;
+use super::{Order, Shape, Stage};
+
+/// The node's name in EXPLAIN and in serialized plans.
+pub(super) const NAME: &CStr = c"Vectorized";
+
+const DESCENDING: i32 = 1;
+const NULLS_FIRST: i32 = 2;
+
+/// Method tables, which PostgreSQL refers to for ever.
+pub(super) struct Methods<T>(pub(super) T);
+// SAFETY: function pointers and pointers to constants only; never written.
+unsafe impl<T> Sync for Methods<T> {}
+
+static PATH_METHODS: Methods<pg_sys::CustomPathMethods> = Methods(pg_sys::CustomPathMethods {
+    CustomName: NAME.as_ptr(),
+    PlanCustomPath: Some(plan_custom_path),
+    ReparameterizeCustomPathByChild: None,
+});
+
+pub(super) static SCAN_METHODS: Methods<pg_sys::CustomScanMethods> =
+    Methods(pg_sys::CustomScanMethods {
+        CustomName: NAME.as_ptr(),
+        CreateCustomScanState: Some(node::create_custom_scan_state),
+    });
+
+fn list_of(nodes: &[Node<'_>]) -> *mut pg_sys::List {
+    let mut list = PgList::<pg_sys::Node>::new();
+    nodes.iter().for_each(|node| list.push(node.raw()));
+    list.into_pg()
+}
+
+fn integers(values: &[i32]) -> *mut pg_sys::List {
+    let mut list = std::ptr::null_mut();
+    for &value in values {
+        // SAFETY: makes or extends a list in the current memory context.
+        list = unsafe { pg_sys::lappend_int(list, value) };
+    }
+    list
+}
+
+/// The path for a shape; rows, costs and order are the caller's to set.
+///
+/// # Safety
+/// Planner structures.
+pub(super) unsafe fn path(
+    output: *mut pg_sys::RelOptInfo,
+    child: *mut pg_sys::Path,
+    shape: &Shape<'_>,
+    offer: &Offer<'_>,
+    having: *mut pg_sys::List,
+) -> *mut pg_sys::CustomPath {
+    let flags: Vec<i32> = (shape.order.iter())
+        .map(|order| {
+            i32::from(order.descending) * DESCENDING + i32::from(order.nulls_first) * NULLS_FIRST
+        })
+        .collect();
+    let order: Vec<Node<'_>> = shape.order.iter().map(|order| order.node).collect();
+    let numbers = integers(&[
+        (shape.stage == Stage::First) as i32,
+        shape.rti,
+        shape.limit as u32 as i32,
+        (shape.limit >> 32) as i32,
+    ]);
+    let lists = [
+        numbers,
+        list_of(&shape.filter),
+        list_of(&shape.keys),
+        list_of(&shape.aggregates),
+        list_of(&shape.columns),
+        list_of(&order),
+        integers(&flags),
+        // These two are for the plan alone.
+        list_of(&offer.operands),
+        having,
+    ];
+    // SAFETY: zeroed memory and lists in the planner's context.
+    unsafe {
+        let mut private = PgList::<pg_sys::List>::new();
+        lists.into_iter().for_each(|list| private.push(list));
+        let mut children = PgList::<pg_sys::Path>::new();
+        children.push(child);
+        let custom =
+            pg_sys::palloc0(std::mem::size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();
+        let path = &mut (*custom).path;
+        path.type_ = pg_sys::NodeTag::T_CustomPath;
+        path.pathtype = pg_sys::NodeTag::T_CustomScan;
+        path.parent = output;
+        path.pathtarget = (*output).reltarget;
+        path.parallel_safe = false;
+        (*custom).custom_paths = children.into_pg();
+        (*custom).custom_private = private.into_pg();
+        (*custom).methods = &PATH_METHODS.0;
+        custom
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn plan_custom_path(
+    _root: *mut pg_sys::PlannerInfo,
+    _rel: *mut pg_sys::RelOptInfo,
+    best_path: *mut pg_sys::CustomPath,
+    tlist: *mut pg_sys::List,
+    _clauses: *mut pg_sys::List,
+    custom_plans: *mut pg_sys::List,
+) -> *mut pg_sys::Plan {
+    // SAFETY: arguments come from the planner; the private list is the one that `path` made.
+    unsafe {
+        let mut private = PgList::<pg_sys::List>::from_pg((*best_path).custom_private);
+        let having = private.pop().unwrap_or(std::ptr::null_mut());
+        let operands = private.pop().unwrap_or(std::ptr::null_mut());
+        let private = private.into_pg();
+        let shape = shape(private);
+        let scan =
+            pg_sys::palloc0(std::mem::size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
+        (*scan).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
+        (*scan).scan.plan.targetlist = tlist;
+        (*scan).scan.plan.qual = having;
+        (*scan).custom_plans = custom_plans;
+        (*scan).custom_exprs = operands;
+        (*scan).custom_private = private;
+        (*scan).custom_scan_tlist = scan_target(&shape);
+        (*scan).methods = &SCAN_METHODS.0;
+        scan.cast()
+    }
+}
+
+/// What the engine returns, as a target list.
+unsafe fn scan_target(shape: &Shape<'_>) -> *mut pg_sys::List {
+    // SAFETY: nodes and lists are made in the planner's memory.
+    unsafe {
+        let mut entries = PgList::<pg_sys::TargetEntry>::new();
+        let returned = shape.keys.iter().chain(&shape.aggregates).chain(&shape.columns);
+        for node in returned {
+            let number = entries.len() as i16 + 1;
+            let expr = pg_sys::copyObjectImpl(node.raw().cast()).cast();
+            entries.push(pg_sys::makeTargetEntry(expr, number, std::ptr::null_mut(), false));
+        }
+        let place = pg_sys::makeVar(
+            shape.rti,
+            pg_sys::TableOidAttributeNumber as i16,
+            pg_sys::OIDOID,
+            -1,
+            pg_sys::InvalidOid,
+            0,
+        );
+        let number = entries.len() as i16 + 1;
+        let name = std::ptr::null_mut();
+        entries.push(pg_sys::makeTargetEntry(place.cast(), number, name, true));
+        entries.into_pg()
+    }
+}
+
+/// The shape that a private list describes.
+///
+/// # Safety
+/// The list is one that [`path`] made, or a copy, and outlives the result.
+pub(super) unsafe fn shape<'a>(private: *mut pg_sys::List) -> Shape<'a> {
+    // SAFETY: as for this function.
+    unsafe {
+        let lists = PgList::<pg_sys::List>::from_pg(private);
+        let list = |i: usize| lists.get_ptr(i).unwrap_or(std::ptr::null_mut());
+        let number = |list: *mut pg_sys::List, i: usize| pg_sys::list_nth_int(list, i as i32);
+        let numbers = list(0);
+        let flags = list(6);
+        let order = (nodes(list(5)).into_iter().enumerate())
+            .map(|(i, node)| Order {
+                node,
+                descending: number(flags, i) & DESCENDING != 0,
+                nulls_first: number(flags, i) & NULLS_FIRST != 0,
+            })
+            .collect();
+        let (low, high) = (number(numbers, 2) as u32, number(numbers, 3) as u32);
+        Shape {
+            stage: match number(numbers, 0) {
+                0 => Stage::Group,
+                _ => Stage::First,
+            },
+            rti: number(numbers, 1),
+            filter: nodes(list(1)),
+            keys: nodes(list(2)),
+            aggregates: nodes(list(3)),
+            columns: nodes(list(4)),
+            order,
+            limit: u64::from(high) << 32 | u64::from(low),
+        }
+    }
+}
+
+/// The table's place in the range table of the whole statement.
+///
+/// # Safety
+/// A finished plan of this node.
+pub(super) unsafe fn table_index(plan: *const pg_sys::CustomScan) -> pg_sys::Index {
+    // SAFETY: the last entry of the scan's target list is the variable that `scan_target` made.
+    unsafe {
+        let entries = PgList::<pg_sys::TargetEntry>::from_pg((*plan).custom_scan_tlist);
+        let last = entries.tail().map_or(std::ptr::null_mut(), |entry| (*entry).expr);
+        match last.is_null() {
+            true => 0,
+            false => (*last.cast::<pg_sys::Var>()).varno as pg_sys::Index,
+        }
+    }
+}

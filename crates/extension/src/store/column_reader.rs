@@ -1,0 +1,72 @@
+//! A stored row group of which some columns are read whole.
+//!
+//! Of the footer only the header, the column table and the sections of the columns that are asked for are read, so that a
+//! group of many columns costs what the query needs of it.
+
+use std::cell::RefCell;
+
+use howdah_bridge::store::{ColdStore, PieceMap, ValueReader};
+use howdah_columnar::{ByteSource, ChunkBuffer, ColumnMeta, ColumnStatistics, ColumnType, GroupLayout};
+
+use super::directory::GroupEntry;
+use super::open_group::check_counts;
+use crate::errors::ColdError;
+
+/// A row group whose column table has been read and checked.
+pub struct ColumnReader {
+    pub entry: GroupEntry,
+    layout: GroupLayout,
+    /// Where the group's value lies.
+    pieces: RefCell<PieceMap>,
+}
+
+/// The group's value as a source of bytes.
+struct Bytes<'a>(ValueReader<'a>);
+
+impl ByteSource for Bytes<'_> {
+    type Error = ColdError;
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ColdError> {
+        Ok(self.0.read(offset, into)?)
+    }
+}
+
+impl ColumnReader {
+    /// Reads header and column table.
+    pub fn open(store: &ColdStore, entry: GroupEntry) -> Result<ColumnReader, ColdError> {
+        let pieces = RefCell::new(PieceMap::starting_at(entry.first_block));
+        let layout = GroupLayout::read(&Bytes(store.value(entry.value_id, &pieces)))?;
+        check_counts(&entry, layout.row_count(), layout.body_len())?;
+        Ok(ColumnReader {
+            entry,
+            layout,
+            pieces,
+        })
+    }
+
+    /// The type a column is stored as; `None` if the group has no such column: it was added later.
+    pub fn column_type(&self, column: usize) -> Option<ColumnType> {
+        (column < self.layout.column_count()).then(|| self.layout.column_type(column))
+    }
+
+    /// What is known of a column's values.
+    pub fn statistics(&self, store: &ColdStore, column: usize) -> Result<ColumnStatistics, ColdError> {
+        let value = store.value(self.entry.value_id, &self.pieces);
+        self.layout.statistics(column, &Bytes(value))
+    }
+
+    /// A column's chunk as it is stored, and what the footer says of it.
+    pub fn chunk(
+        &self,
+        store: &ColdStore,
+        column: usize,
+    ) -> Result<(ColumnMeta, ChunkBuffer), ColdError> {
+        let value = store.value(self.entry.value_id, &self.pieces);
+        let source = Bytes(value);
+        let meta = self.layout.column(column, &source)?;
+        let len = meta.byte_range.end - meta.byte_range.start;
+        let mut buffer = ChunkBuffer::with_capacity(len as usize);
+        (source.0).read_run(meta.byte_range.start, len, &mut |bytes| buffer.append(bytes))?;
+        Ok((meta, buffer))
+    }
+}

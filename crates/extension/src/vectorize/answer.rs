@@ -1,0 +1,87 @@
+//! A result of the engine as datums.
+
+use howdah_bridge::upper::{Batch, Datum, Explanation, Rows, with_quotient};
+use howdah_columnar::{Numeric, Value};
+use howdah_vector::runtime::{ResultColumn, ResultSet};
+
+use super::run::Counts;
+use crate::types::arena::Arena;
+use crate::types::{AttributeLayout, datum_in};
+
+/// The rows of a result, on their way to the executor.
+pub struct Answer {
+    result: ResultSet,
+    /// The physical form of each column.
+    layouts: Vec<AttributeLayout>,
+    /// The next row.
+    at: usize,
+    /// What the rows that were handed over last point to.
+    arena: Arena,
+    counts: Counts,
+}
+
+impl Answer {
+    pub fn new(result: ResultSet, layouts: Vec<AttributeLayout>, counts: Counts) -> Answer {
+        Answer {
+            result,
+            layouts,
+            at: 0,
+            arena: Arena::default(),
+            counts,
+        }
+    }
+}
+
+impl Rows for Answer {
+    fn next(&mut self, batch: &mut Batch) {
+        self.arena.clear();
+        let end = (self.at + batch.capacity()).min(self.result.row_count);
+        let rows = self.at..end;
+        for (place, column) in self.result.columns.iter().enumerate() {
+            let layout = &self.layouts[place];
+            for (to, row) in rows.clone().enumerate() {
+                let value = match column {
+                    ResultColumn::Values(column) => (column.value(row))
+                        .map(|value| datum_in(&mut self.arena, value, layout)),
+                    ResultColumn::Quotients {
+                        sums,
+                        scale,
+                        counts,
+                    } => average(&mut self.arena, layout, sums[row], *scale, counts[row]),
+                };
+                batch.put(to, place, value);
+            }
+        }
+        batch.set_row_count(rows.len());
+        self.at = end;
+    }
+
+    fn rewind(&mut self) {
+        self.at = 0;
+    }
+
+    fn explain(&self, to: &mut Explanation) {
+        self.counts.explain(&self.result.statistics, to);
+    }
+}
+
+/// The average of integers or numerics; `None` is NULL.
+fn average(
+    arena: &mut Arena,
+    layout: &AttributeLayout,
+    unscaled: i128,
+    scale: u16,
+    count: i64,
+) -> Option<Datum> {
+    if count == 0 {
+        return None;
+    }
+    let sum = Value::Numeric(Numeric::Small { unscaled, scale });
+    let sum = datum_in(arena, sum, layout);
+    // SAFETY: a numeric.
+    Some(unsafe {
+        with_quotient(sum, count, |image| {
+            datum_in(arena, Value::Numeric(Numeric::Image(image)), layout)
+        })
+    })
+}

@@ -1,0 +1,359 @@
+//! The table's rows as morsels.
+//!
+//! ```text
+//!   survey   each group that the snapshot sees: statistics of the query's columns ─▶ skip · answered by them · read
+//!   feed     groups: chunks as they are stored, copied from pinned pages
+//!            rows of this backend's own loads, and hot rows: columns of up to 8,192 rows
+//! ```
+//!
+//! Between groups no pin and no lock is held. A group's statistics and chunks are read from the same immutable value.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_buffer::BooleanBuffer;
+use howdah_bridge::relation::{descriptor, missing_value};
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::upper::{HotRows, Run};
+use howdah_columnar::{Column, ColumnStatistics, OwnedValue, RowGroupBuilder, Value};
+use howdah_vector::operators::{Compiled, Look};
+use howdah_vector::runtime::Feeder;
+use howdah_vector::source::{Morsel, MorselColumn};
+
+use super::run::Counts;
+use crate::am::moved;
+use crate::errors::ColdError;
+use crate::store::column_reader::ColumnReader;
+use crate::store::row_set::RowSet;
+use crate::store::view::{ColdGroup, ColdView, store_of};
+use crate::types::{TableLayout, owned_value, push_datum};
+
+/// Rows of a morsel that is made of rows.
+const BATCH_ROWS: usize = 8_192;
+/// How long the main thread waits for room before it asks for interrupts.
+const WAIT: Duration = Duration::from_millis(2);
+
+/// What feeds a run.
+pub struct Source<'a> {
+    pub run: &'a Run<'a>,
+    pub layout: &'a TableLayout,
+    /// The attribute that each column of the query is.
+    pub attributes: &'a [usize],
+    pub view: ColdView,
+}
+
+/// A stored group after the survey.
+pub struct Surveyed {
+    reader: ColumnReader,
+    statistics: Vec<Option<ColumnStatistics>>,
+    hidden: Option<RowSet>,
+}
+
+impl Surveyed {
+    fn row_count(&self) -> usize {
+        self.reader.entry.row_count as usize
+    }
+
+    fn known(&self) -> Vec<Option<&ColumnStatistics>> {
+        self.statistics.iter().map(Option::as_ref).collect()
+    }
+
+    /// The least and greatest integer of a column; `None` if it is unknown.
+    fn bounds(&self, column: usize) -> Option<(i64, i64)> {
+        let statistics = &self.statistics[column].as_ref()?.chunk;
+        let integer = |value: &Option<OwnedValue>| match value {
+            Some(OwnedValue::Int16(v)) => Some(i64::from(*v)),
+            Some(OwnedValue::Int32(v)) => Some(i64::from(*v)),
+            Some(OwnedValue::Int64(v)) => Some(*v),
+            _ => None,
+        };
+        Some((integer(&statistics.min)?, integer(&statistics.max)?))
+    }
+}
+
+impl Source<'_> {
+    /// Reads the statistics of every stored group that the snapshot sees a row of. `None` if some column is stored as another
+    /// type than the table's: its type was changed without a rewrite.
+    pub fn survey(&self, needed: &[usize]) -> Result<Option<Vec<Surveyed>>, ColdError> {
+        let mut surveyed = Vec::new();
+        if !self.view.groups.iter().any(|group| !group.is_pending()) {
+            return Ok(Some(surveyed));
+        }
+        // SAFETY: the executor holds the table open and locked.
+        let store = unsafe { store_of(self.run.table())? };
+        for group in &self.view.groups {
+            let ColdGroup::Stored(entry) = group else {
+                continue;
+            };
+            pgrx::check_for_interrupts!();
+            // SAFETY: the executor's snapshot is valid.
+            if unsafe { self.view.has_vanished(&store, group) } {
+                continue;
+            }
+            let reader = ColumnReader::open(&store, *entry)?;
+            let mut statistics = Vec::new();
+            statistics.resize_with(self.attributes.len(), || None);
+            for &place in needed {
+                let attribute = self.attributes[place];
+                match reader.column_type(attribute) {
+                    None => {}
+                    Some(ty) if ty == self.layout.attributes[attribute].column_type => {
+                        statistics[place] = Some(reader.statistics(&store, attribute)?);
+                    }
+                    Some(_) => return Ok(None),
+                }
+            }
+            // SAFETY: as above.
+            let hidden = unsafe { self.view.hidden(&store, group)? };
+            if hidden.as_ref().is_some_and(|rows| rows.len() >= entry.row_count) {
+                continue;
+            }
+            surveyed.push(Surveyed {
+                reader,
+                statistics,
+                hidden: hidden.filter(|rows| !rows.is_empty()),
+            });
+        }
+        Ok(Some(surveyed))
+    }
+
+    /// Feeds everything.
+    pub fn feed(
+        &self,
+        compiled: &Compiled,
+        groups: Vec<Surveyed>,
+        counts: &mut Counts,
+        feeder: &Feeder<'_>,
+    ) -> Result<(), ColdError> {
+        let mut ordinal = 0;
+        if !groups.is_empty() {
+            // SAFETY: the executor holds the table open and locked.
+            let store = unsafe { store_of(self.run.table())? };
+            for group in groups {
+                self.feed_group(compiled, &store, group, &mut ordinal, counts, feeder)?;
+            }
+        }
+        self.feed_pending(&mut ordinal, feeder)?;
+        self.feed_hot(&mut ordinal, counts, feeder)
+    }
+
+    fn feed_group(
+        &self,
+        compiled: &Compiled,
+        store: &ColdStore,
+        group: Surveyed,
+        ordinal: &mut u64,
+        counts: &mut Counts,
+        feeder: &Feeder<'_>,
+    ) -> Result<(), ColdError> {
+        let row_count = group.row_count();
+        let known = group.known();
+        counts.groups += 1;
+        let (rows, filter_decided) = match compiled.ask(&known, row_count, group.hidden.is_some()) {
+            Look::Skip => {
+                counts.groups_skipped += 1;
+                return Ok(());
+            }
+            Look::Statistics => {
+                counts.groups_answered += 1;
+                counts.failed(feeder.add_statistics(&known, row_count));
+                return Ok(());
+            }
+            Look::Read {
+                rows,
+                filter_decided,
+            } => (rows, filter_decided),
+        };
+        counts.note_zones(row_count, &rows);
+        let mut columns = Vec::with_capacity(self.attributes.len());
+        for (place, &attribute) in self.attributes.iter().enumerate() {
+            pgrx::check_for_interrupts!();
+            columns.push(match group.reader.column_type(attribute) {
+                _ if !compiled.needed().contains(&place) => MorselColumn::Unread,
+                None => self.missing(attribute),
+                Some(_) => {
+                    let (meta, bytes) = group.reader.chunk(store, attribute)?;
+                    MorselColumn::Encoded {
+                        meta: Arc::new(meta),
+                        bytes,
+                    }
+                }
+            });
+        }
+        let hidden = group.hidden.map(|rows| {
+            BooleanBuffer::collect_bool(row_count, |row| rows.contains(row as u32))
+        });
+        let morsel = Morsel {
+            row_count,
+            columns,
+            hidden,
+            rows,
+            filter_decided,
+            ordinal: next(ordinal),
+        };
+        push(feeder, morsel);
+        Ok(())
+    }
+
+    /// The column of a group that was stored before its attribute was added.
+    fn missing(&self, attribute: usize) -> MorselColumn {
+        let layout = &self.layout.attributes[attribute];
+        // SAFETY: the executor holds the table open; the attribute is one of its own.
+        let value = unsafe {
+            missing_value(self.run.table(), attribute).map(|datum| owned_value(datum, layout))
+        };
+        MorselColumn::Constant(layout.column_type, value)
+    }
+
+    /// The rows of this backend's own loads that are not written yet.
+    fn feed_pending(&self, ordinal: &mut u64, feeder: &Feeder<'_>) -> Result<(), ColdError> {
+        for group in self.view.groups.iter().filter(|group| group.is_pending()) {
+            let ColdGroup::Pending {
+                load, row_count, ..
+            } = group
+            else {
+                continue;
+            };
+            let hidden = match group.entry().flags.are_clear() {
+                true => None,
+                // SAFETY: the executor holds the table open and locked, and its snapshot valid.
+                false => unsafe {
+                    let store = store_of(self.run.table())?;
+                    self.view.hidden(&store, group)?
+                },
+            };
+            let load = load.borrow();
+            let mut at = 0;
+            while at < *row_count {
+                pgrx::check_for_interrupts!();
+                let end = (at + BATCH_ROWS as u32).min(*row_count);
+                let rows = at..end;
+                let columns = (self.attributes.iter())
+                    .map(|&attribute| {
+                        let ty = self.layout.attributes[attribute].column_type;
+                        let values = rows.clone().map(|row| load.value(attribute, row));
+                        Ok(MorselColumn::Decoded(Column::from_values(ty, values)?))
+                    })
+                    .collect::<Result<Vec<_>, ColdError>>()?;
+                let is_hidden = |row: usize| {
+                    let row = at + row as u32;
+                    hidden.as_ref().is_some_and(|rows| rows.contains(row))
+                };
+                let hidden = hidden.is_some().then(|| {
+                    BooleanBuffer::collect_bool(rows.len(), is_hidden)
+                });
+                push(feeder, of_rows(columns, rows.len(), hidden, next(ordinal)));
+                at = end;
+            }
+        }
+        Ok(())
+    }
+
+    fn feed_hot(
+        &self,
+        ordinal: &mut u64,
+        counts: &mut Counts,
+        feeder: &Feeder<'_>,
+    ) -> Result<(), ColdError> {
+        let types: Vec<_> = (self.attributes.iter())
+            .map(|&attribute| self.layout.attributes[attribute].column_type)
+            .collect();
+        let mut rows = RowGroupBuilder::new(&types);
+        let read = self.attributes.iter().max().map_or(0, |&last| last + 1);
+        let (table, snapshot) = (self.run.table(), self.run.snapshot());
+        // SAFETY: the executor holds the table open and locked, and its snapshot valid.
+        let mut hot = unsafe { HotRows::begin(table, snapshot, read) };
+        loop {
+            let found = hot.advance();
+            if found {
+                // SAFETY: the slot holds a row that is pinned.
+                if unsafe { moved::hides_hot(table, hot.slot(), snapshot) } {
+                    continue;
+                }
+                for (place, &attribute) in self.attributes.iter().enumerate() {
+                    let layout = &self.layout.attributes[attribute];
+                    let column = rows.column_mut(place);
+                    match hot.value(attribute) {
+                        None => column.push_null(),
+                        // SAFETY: a value of this attribute.
+                        Some(datum) => unsafe { push_datum(column, layout, datum, false) },
+                    }
+                }
+                rows.finish_row();
+                counts.hot_rows += 1;
+            }
+            if rows.row_count() == BATCH_ROWS || !found && rows.row_count() > 0 {
+                pgrx::check_for_interrupts!();
+                let row_count = rows.row_count();
+                let columns = (types.iter().enumerate())
+                    .map(|(place, &ty)| {
+                        let values = (0..row_count).map(|row| rows.value(place, row));
+                        Ok(MorselColumn::Decoded(Column::from_values(ty, values)?))
+                    })
+                    .collect::<Result<Vec<_>, ColdError>>()?;
+                push(feeder, of_rows(columns, row_count, None, next(ordinal)));
+                rows.clear();
+            }
+            if !found {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Tells the query what is known of its integers.
+pub fn set_bounds(compiled: &mut Compiled, groups: &[Surveyed], column_count: usize) {
+    for column in 0..column_count {
+        let mut all: Option<(i64, i64)> = None;
+        for group in groups {
+            let is_null = |statistics: &ColumnStatistics| {
+                statistics.chunk.null_count == statistics.chunk.row_count
+            };
+            if group.statistics[column].as_ref().is_some_and(is_null) {
+                continue;
+            }
+            let Some((min, max)) = group.bounds(column) else {
+                all = None;
+                break;
+            };
+            all = Some(all.map_or((min, max), |(least, most)| (least.min(min), most.max(max))));
+        }
+        if let Some((min, max)) = all {
+            compiled.set_bounds(column, min, max);
+        }
+    }
+}
+
+fn next(ordinal: &mut u64) -> u64 {
+    let this = *ordinal;
+    *ordinal += 1;
+    this
+}
+
+fn of_rows(
+    columns: Vec<MorselColumn>,
+    row_count: usize,
+    hidden: Option<BooleanBuffer>,
+    ordinal: u64,
+) -> Morsel {
+    Morsel {
+        row_count,
+        columns,
+        hidden,
+        rows: std::iter::once(0..row_count).collect(),
+        filter_decided: false,
+        ordinal,
+    }
+}
+
+/// Hands a morsel over, as soon as there is room for it.
+fn push(feeder: &Feeder<'_>, morsel: Morsel) {
+    let mut morsel = Some(morsel);
+    while let Some(one) = morsel.take() {
+        if let Err(back) = feeder.try_push(one) {
+            feeder.wait(WAIT);
+            pgrx::check_for_interrupts!();
+            morsel = Some(back);
+        }
+    }
+}

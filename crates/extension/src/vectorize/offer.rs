@@ -1,0 +1,34 @@
+//! Whether the planner is offered a query, and at what cost.
+
+use howdah_bridge::upper::{Offer, Planner, Shape};
+use howdah_vector::operators::Compiled;
+
+use super::translate::translate;
+use crate::columnar_scan::reading;
+use crate::settings;
+
+/// Takes the query if the engine knows all of it and the table has cold rows.
+pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Option<Offer<'a>> {
+    if !settings::vectorized() {
+        return None;
+    }
+    let (root, rel) = planner.relation();
+    // SAFETY: the planner's own structures, while it runs; the table is locked.
+    let reading = unsafe { reading(root, rel, planner.table())? };
+    // SAFETY: no operand has a value yet.
+    let translated = unsafe { translate(shape, &reading.layout, None)? };
+    Compiled::compile(&translated.query).ok()?;
+    let cost = match settings::force_vectorized() {
+        true => 0.0,
+        false => reading.cost_of_vectorized(
+            &translated.attributes,
+            shape.filter.len(),
+            planner.rows,
+            settings::threads(),
+        ),
+    };
+    Some(Offer {
+        cost,
+        operands: translated.operands,
+    })
+}

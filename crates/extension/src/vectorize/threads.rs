@@ -1,0 +1,75 @@
+//! The server's budget of threads.
+//!
+//! A plan takes as many as it wants and as are left, and gives them back when its run is over, or when the process ends
+//! in the midst of it. After a crash the area is made anew.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use howdah_bridge::shared_memory::{Area, Shareable, before_exit};
+
+use crate::settings;
+
+/// How many are in use.
+#[repr(transparent)]
+pub struct InUse(AtomicUsize);
+
+// SAFETY: zero is a count.
+unsafe impl Shareable for InUse {}
+
+pub static THREADS: Area<InUse> = Area::new(c"howdah threads");
+
+thread_local! {
+    /// What this backend has taken.
+    static HELD: Cell<usize> = const { Cell::new(0) };
+}
+
+fn give_back(count: usize) {
+    HELD.set(HELD.get() - count);
+    if let Some(InUse(in_use)) = THREADS.get() {
+        in_use.fetch_sub(count, Ordering::Relaxed);
+    }
+}
+
+/// Threads that a run may start.
+pub struct Lease {
+    pub count: usize,
+}
+
+impl Lease {
+    /// Takes up to `wanted` threads.
+    pub fn take(wanted: usize) -> Lease {
+        let Some(InUse(in_use)) = THREADS.get() else {
+            return Lease { count: 0 };
+        };
+        let most = settings::max_threads();
+        let mut now = in_use.load(Ordering::Relaxed);
+        loop {
+            let count = wanted.min(most.saturating_sub(now));
+            if count == 0 {
+                return Lease { count: 0 };
+            }
+            match in_use.compare_exchange_weak(
+                now,
+                now + count,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => {
+                    HELD.set(HELD.get() + count);
+                    before_exit(|| give_back(HELD.get()));
+                    return Lease { count };
+                }
+                Err(other) => now = other,
+            }
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self.count > 0 {
+            give_back(self.count);
+        }
+    }
+}
