@@ -213,8 +213,7 @@ pub unsafe fn ensure_first_page(rel: pg_sys::Relation) {
 pub unsafe fn missing_value(rel: pg_sys::Relation, attribute: usize) -> Option<pg_sys::Datum> {
     let mut null = true;
     // SAFETY: as for this function.
-    let value =
-        unsafe { pg_sys::getmissingattr((*rel).rd_att, attribute as i32 + 1, &mut null) };
+    let value = unsafe { pg_sys::getmissingattr((*rel).rd_att, attribute as i32 + 1, &mut null) };
     (!null).then_some(value)
 }
 

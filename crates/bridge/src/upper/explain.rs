@@ -69,7 +69,11 @@ pub(super) unsafe extern "C-unwind" fn explain_custom_scan(
                 pg_sys::ExplainPropertyList(label.as_ptr(), texts.into_pg(), es);
             }
         };
-        show(c"Group Key", shape.keys.iter().map(|n| n.raw()).collect(), &[]);
+        show(
+            c"Group Key",
+            shape.keys.iter().map(|n| n.raw()).collect(),
+            &[],
+        );
         let suffix: Vec<&str> = (shape.order.iter())
             .map(|order| match (order.descending, order.nulls_first) {
                 (false, false) => "",
@@ -78,7 +82,11 @@ pub(super) unsafe extern "C-unwind" fn explain_custom_scan(
                 (true, false) => " DESC NULLS LAST",
             })
             .collect();
-        show(c"Sort Key", shape.order.iter().map(|o| o.node.raw()).collect(), &suffix);
+        show(
+            c"Sort Key",
+            shape.order.iter().map(|o| o.node.raw()).collect(),
+            &suffix,
+        );
         if shape.limit > 0 {
             to.integer("First Rows", None, shape.limit as i64);
         }

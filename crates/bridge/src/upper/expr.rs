@@ -229,9 +229,7 @@ impl<'a> Node<'a> {
                     match logic.boolop {
                         pg_sys::BoolExprType::AND_EXPR => Kind::And(arguments),
                         pg_sys::BoolExprType::OR_EXPR => Kind::Or(arguments),
-                        _ => arguments
-                            .first()
-                            .map_or(Kind::Other, |&one| Kind::Not(one)),
+                        _ => arguments.first().map_or(Kind::Other, |&one| Kind::Not(one)),
                     }
                 }
                 pg_sys::NodeTag::T_NullTest => {
@@ -289,12 +287,8 @@ unsafe fn built_in<'a>(
             && !(*form).proretset
             && (*form).provolatile == pg_sys::PROVOLATILE_IMMUTABLE as std::ffi::c_char;
         let mut null = true;
-        let source = pg_sys::SysCacheGetAttr(
-            cache,
-            tuple,
-            pg_sys::Anum_pg_proc_prosrc as i16,
-            &mut null,
-        );
+        let source =
+            pg_sys::SysCacheGetAttr(cache, tuple, pg_sys::Anum_pg_proc_prosrc as i16, &mut null);
         let name = (internal && !null).then(|| {
             let text = pg_sys::text_to_cstring(source.cast_mut_ptr());
             let name = CStr::from_ptr(text).to_string_lossy().into_owned();

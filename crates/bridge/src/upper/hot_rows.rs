@@ -76,7 +76,10 @@ impl HotRows<'_> {
     /// Panics when the attribute is not read.
     #[inline]
     pub fn value(&self, attribute: usize) -> Option<pg_sys::Datum> {
-        assert!(attribute < self.attribute_count as usize, "an attribute that is read");
+        assert!(
+            attribute < self.attribute_count as usize,
+            "an attribute that is read"
+        );
         // SAFETY: the slot holds that many values.
         unsafe {
             let null = *(*self.slot).tts_isnull.add(attribute);

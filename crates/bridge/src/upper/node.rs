@@ -397,9 +397,8 @@ unsafe fn operands(
                 let state = pg_sys::ExecInitExpr(expr, node.cast());
                 let evaluate = (*state).evalfunc.unwrap_unchecked();
                 let mut null = true;
-                let value = pg_sys::ffi::pg_guard_ffi_boundary(|| {
-                    evaluate(state, context, &raw mut null)
-                });
+                let value =
+                    pg_sys::ffi::pg_guard_ffi_boundary(|| evaluate(state, context, &raw mut null));
                 (!null).then_some(value)
             })
             .collect()

@@ -149,11 +149,20 @@ unsafe fn scan_target(shape: &Shape<'_>) -> *mut pg_sys::List {
     // SAFETY: nodes and lists are made in the planner's memory.
     unsafe {
         let mut entries = PgList::<pg_sys::TargetEntry>::new();
-        let returned = shape.keys.iter().chain(&shape.aggregates).chain(&shape.columns);
+        let returned = shape
+            .keys
+            .iter()
+            .chain(&shape.aggregates)
+            .chain(&shape.columns);
         for node in returned {
             let number = entries.len() as i16 + 1;
             let expr = pg_sys::copyObjectImpl(node.raw().cast()).cast();
-            entries.push(pg_sys::makeTargetEntry(expr, number, std::ptr::null_mut(), false));
+            entries.push(pg_sys::makeTargetEntry(
+                expr,
+                number,
+                std::ptr::null_mut(),
+                false,
+            ));
         }
         let place = pg_sys::makeVar(
             shape.rti,
@@ -214,7 +223,9 @@ pub(super) unsafe fn table_index(plan: *const pg_sys::CustomScan) -> pg_sys::Ind
     // SAFETY: the last entry of the scan's target list is the variable that `scan_target` made.
     unsafe {
         let entries = PgList::<pg_sys::TargetEntry>::from_pg((*plan).custom_scan_tlist);
-        let last = entries.tail().map_or(std::ptr::null_mut(), |entry| (*entry).expr);
+        let last = entries
+            .tail()
+            .map_or(std::ptr::null_mut(), |entry| (*entry).expr);
         match last.is_null() {
             true => 0,
             false => (*last.cast::<pg_sys::Var>()).varno as pg_sys::Index,

@@ -326,18 +326,10 @@ unsafe fn is_descending(clause: &pg_sys::SortGroupClause, node: Node<'_>) -> Opt
     let mut order = pg_sys::CompareType::COMPARE_INVALID;
     // SAFETY: catalog lookups.
     unsafe {
-        let known = pg_sys::get_ordering_op_properties(
-            clause.sortop,
-            &mut family,
-            &mut input,
-            &mut order,
-        );
-        let class =
-            pg_sys::GetDefaultOpClass(node.type_oid(), pg_sys::BTREE_AM_OID);
-        if !known
-            || class == pg_sys::InvalidOid
-            || pg_sys::get_opclass_family(class) != family
-        {
+        let known =
+            pg_sys::get_ordering_op_properties(clause.sortop, &mut family, &mut input, &mut order);
+        let class = pg_sys::GetDefaultOpClass(node.type_oid(), pg_sys::BTREE_AM_OID);
+        if !known || class == pg_sys::InvalidOid || pg_sys::get_opclass_family(class) != family {
             return None;
         }
     }
@@ -369,9 +361,7 @@ unsafe fn uses_workers(mut path: *mut pg_sys::Path) -> bool {
                 Tag::T_GatherPath | Tag::T_GatherMergePath => return true,
                 Tag::T_AggPath => (*path.cast::<pg_sys::AggPath>()).subpath,
                 Tag::T_GroupPath => (*path.cast::<pg_sys::GroupPath>()).subpath,
-                Tag::T_UpperUniquePath => {
-                    (*path.cast::<pg_sys::UpperUniquePath>()).subpath
-                }
+                Tag::T_UpperUniquePath => (*path.cast::<pg_sys::UpperUniquePath>()).subpath,
                 Tag::T_SortPath => (*path.cast::<pg_sys::SortPath>()).subpath,
                 Tag::T_IncrementalSortPath => {
                     (*path.cast::<pg_sys::IncrementalSortPath>()).spath.subpath

@@ -50,7 +50,7 @@ use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
-pub use cost::{Reading, reading};
+pub use cost::reading;
 
 /// The node's name in EXPLAIN and in serialized plans.
 const NAME: &CStr = c"ColumnarScan";

@@ -3,9 +3,7 @@
 //! Operands are evaluated once per scan, and again when a parameter changed. An operand
 //! without an exact form makes its clause *undecided*: every row is rechecked then.
 
-use howdah_columnar::{
-    ColumnType, CompareOp, OwnedNumeric, OwnedValue, Predicate,
-};
+use howdah_columnar::{ColumnType, CompareOp, OwnedNumeric, OwnedValue, Predicate};
 use pgrx::pg_sys;
 
 use super::like;

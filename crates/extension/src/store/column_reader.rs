@@ -6,7 +6,9 @@
 use std::cell::RefCell;
 
 use howdah_bridge::store::{ColdStore, PieceMap, ValueReader};
-use howdah_columnar::{ByteSource, ChunkBuffer, ColumnMeta, ColumnStatistics, ColumnType, GroupLayout};
+use howdah_columnar::{
+    ByteSource, ChunkBuffer, ColumnMeta, ColumnStatistics, ColumnType, GroupLayout,
+};
 
 use super::directory::GroupEntry;
 use super::open_group::check_counts;
@@ -50,7 +52,11 @@ impl ColumnReader {
     }
 
     /// What is known of a column's values.
-    pub fn statistics(&self, store: &ColdStore, column: usize) -> Result<ColumnStatistics, ColdError> {
+    pub fn statistics(
+        &self,
+        store: &ColdStore,
+        column: usize,
+    ) -> Result<ColumnStatistics, ColdError> {
         let value = store.value(self.entry.value_id, &self.pieces);
         self.layout.statistics(column, &Bytes(value))
     }
@@ -66,7 +72,9 @@ impl ColumnReader {
         let meta = self.layout.column(column, &source)?;
         let len = meta.byte_range.end - meta.byte_range.start;
         let mut buffer = ChunkBuffer::with_capacity(len as usize);
-        (source.0).read_run(meta.byte_range.start, len, &mut |bytes| buffer.append(bytes))?;
+        (source.0).read_run(meta.byte_range.start, len, &mut |bytes| {
+            buffer.append(bytes)
+        })?;
         Ok((meta, buffer))
     }
 }

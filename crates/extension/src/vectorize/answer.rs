@@ -41,8 +41,9 @@ impl Rows for Answer {
             let layout = &self.layouts[place];
             for (to, row) in rows.clone().enumerate() {
                 let value = match column {
-                    ResultColumn::Values(column) => (column.value(row))
-                        .map(|value| datum_in(&mut self.arena, value, layout)),
+                    ResultColumn::Values(column) => {
+                        (column.value(row)).map(|value| datum_in(&mut self.arena, value, layout))
+                    }
                     ResultColumn::Quotients {
                         sums,
                         scale,

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_buffer::BooleanBuffer;
-use howdah_bridge::relation::{descriptor, missing_value};
+use howdah_bridge::relation::missing_value;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::upper::{HotRows, Run};
-use howdah_columnar::{Column, ColumnStatistics, OwnedValue, RowGroupBuilder, Value};
+use howdah_columnar::{Column, ColumnStatistics, OwnedValue, RowGroupBuilder};
 use howdah_vector::operators::{Compiled, Look};
 use howdah_vector::runtime::Feeder;
 use howdah_vector::source::{Morsel, MorselColumn};
@@ -50,7 +50,7 @@ pub struct Surveyed {
 }
 
 impl Surveyed {
-    fn row_count(&self) -> usize {
+    pub fn row_count(&self) -> usize {
         self.reader.entry.row_count as usize
     }
 
@@ -105,7 +105,10 @@ impl Source<'_> {
             }
             // SAFETY: as above.
             let hidden = unsafe { self.view.hidden(&store, group)? };
-            if hidden.as_ref().is_some_and(|rows| rows.len() >= entry.row_count) {
+            if hidden
+                .as_ref()
+                .is_some_and(|rows| rows.len() >= entry.row_count)
+            {
                 continue;
             }
             surveyed.push(Surveyed {
@@ -180,9 +183,9 @@ impl Source<'_> {
                 }
             });
         }
-        let hidden = group.hidden.map(|rows| {
-            BooleanBuffer::collect_bool(row_count, |row| rows.contains(row as u32))
-        });
+        let hidden = group
+            .hidden
+            .map(|rows| BooleanBuffer::collect_bool(row_count, |row| rows.contains(row as u32)));
         let morsel = Morsel {
             row_count,
             columns,
@@ -239,9 +242,9 @@ impl Source<'_> {
                     let row = at + row as u32;
                     hidden.as_ref().is_some_and(|rows| rows.contains(row))
                 };
-                let hidden = hidden.is_some().then(|| {
-                    BooleanBuffer::collect_bool(rows.len(), is_hidden)
-                });
+                let hidden = hidden
+                    .is_some()
+                    .then(|| BooleanBuffer::collect_bool(rows.len(), is_hidden));
                 push(feeder, of_rows(columns, rows.len(), hidden, next(ordinal)));
                 at = end;
             }

@@ -1,18 +1,18 @@
 //! One run of the engine: from the executor's node to a result, or to the decision that PostgreSQL computes it.
 
 use howdah_bridge::relation::{count_rows_read, descriptor, oid_of};
-use howdah_bridge::upper::{Explanation, Rows, Run, Stage, block_signals, hash_memory_bytes};
+use howdah_bridge::upper::{Explanation, Oid, Rows, Run, Stage, block_signals, hash_memory_bytes};
 use howdah_columnar::{ColumnarError, MAX_ROWS, ZONE_ROWS};
+use howdah_vector::VectorError;
 use howdah_vector::operators::Compiled;
 use howdah_vector::runtime::{self, Options, ResultSet, RunError, RunStatistics};
-use howdah_vector::{VectorError, plan};
 use pgrx::PgSqlErrorCode;
 
 use super::answer::Answer;
 use super::feed::{Source, set_bounds};
 use super::threads::Lease;
 use super::translate::translate;
-use crate::errors::{ColdError, or_raise, refuse};
+use crate::errors::{self, ColdError, or_raise, refuse};
 use crate::scan_stats::{self, ScanCounts};
 use crate::settings;
 use crate::store::view::ColdView;
@@ -123,7 +123,9 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         &compiled,
         &options,
         |feeder| source.feed(&compiled, groups, &mut counts, feeder),
-        &mut || pgrx::check_for_interrupts!(),
+        &mut || {
+            pgrx::check_for_interrupts!();
+        },
     );
     drop(lease);
     let ran = match counts.failure.take() {
@@ -175,9 +177,9 @@ fn left_to_postgres(error: &VectorError) -> bool {
     )
 }
 
-fn raise(table: howdah_bridge::upper::Oid, error: VectorError) -> ! {
+fn raise(table: Oid, error: VectorError) -> ! {
     let code = match error {
-        VectorError::Columnar(error) => or_raise(table, Err::<std::convert::Infallible, _>(error)) ,
+        VectorError::Columnar(error) => errors::raise(table, &error.into()),
         VectorError::OutOfRange { .. } => PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
         VectorError::DivisionByZero => PgSqlErrorCode::ERRCODE_DIVISION_BY_ZERO,
         _ => PgSqlErrorCode::ERRCODE_INTERNAL_ERROR,

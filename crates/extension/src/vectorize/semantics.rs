@@ -27,9 +27,22 @@ const NUMERIC: u32 = 1700;
 const UUID: u32 = 2950;
 
 /// Functions that ask texts for equality of their bytes only.
-const TEXT_EQUALITY: [&str; 5] = ["texteq", "textne", "textlike", "textnlike", "text_starts_with"];
+const TEXT_EQUALITY: [&str; 5] = [
+    "texteq",
+    "textne",
+    "textlike",
+    "textnlike",
+    "text_starts_with",
+];
 /// Functions that order texts.
-const TEXT_ORDER: [&str; 6] = ["text_lt", "text_le", "text_gt", "text_ge", "text_larger", "text_smaller"];
+const TEXT_ORDER: [&str; 6] = [
+    "text_lt",
+    "text_le",
+    "text_gt",
+    "text_ge",
+    "text_larger",
+    "text_smaller",
+];
 /// Functions of text that no collation changes.
 const TEXT_ONLY: [&str; 2] = ["textlen", "textoctetlen"];
 

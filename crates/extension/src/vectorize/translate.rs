@@ -39,7 +39,11 @@ pub unsafe fn translate<'a>(
     let filter = translator.all(&shape.filter)?;
     let output = match shape.stage {
         Stage::Group => {
-            if !shape.keys.iter().all(|&key| semantics::groups_as_stored(key)) {
+            if !shape
+                .keys
+                .iter()
+                .all(|&key| semantics::groups_as_stored(key))
+            {
                 return None;
             }
             let keys = translator.all(&shape.keys)?;
