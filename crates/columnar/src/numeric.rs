@@ -37,7 +37,11 @@ pub struct NumericColumn {
 
 impl NumericColumn {
     /// Puts decoded parts together, checking that they agree.
-    pub(crate) fn new(
+    ///
+    /// # Errors
+    ///
+    /// [`ColumnarError::Corrupt`] when they do not.
+    pub fn new(
         digits: NumericDigits,
         scales: NumericScales,
         image_rows: Vec<u32>,
