@@ -26,10 +26,14 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod aggregates;
 pub mod error;
 pub mod expr;
 pub mod functions;
+pub mod operators;
 pub mod oracle;
 pub mod plan;
+pub mod runtime;
+pub mod source;
 
 pub use error::{Declined, VectorError};

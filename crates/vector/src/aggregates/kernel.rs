@@ -1,0 +1,123 @@
+//! The loops that every accumulator shares: values of a batch meet the states of their groups.
+
+/// The groups of the rows of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GroupIds<'a> {
+    /// Every row belongs to this one.
+    One(u32),
+    /// One for each row.
+    Each(&'a [u32]),
+}
+
+/// The rows of a batch that have a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rows<'a> {
+    /// All of so many.
+    All(usize),
+    /// These, ascending.
+    Some(&'a [u32]),
+}
+
+impl Rows<'_> {
+    pub(crate) fn len(self) -> usize {
+        match self {
+            Self::All(count) => count,
+            Self::Some(rows) => rows.len(),
+        }
+    }
+}
+
+/// Gives each value to the state of its group.
+#[inline(always)]
+pub(crate) fn each<S, T: Copy>(
+    states: &mut [S],
+    groups: GroupIds<'_>,
+    rows: Rows<'_>,
+    values: &[T],
+    mut add: impl FnMut(&mut S, T),
+) {
+    match (groups, rows) {
+        (GroupIds::Each(groups), Rows::All(_)) => {
+            for (&group, &value) in groups.iter().zip(values) {
+                add(&mut states[group as usize], value);
+            }
+        }
+        (GroupIds::Each(groups), Rows::Some(rows)) => {
+            for &row in rows {
+                let row = row as usize;
+                add(&mut states[groups[row] as usize], values[row]);
+            }
+        }
+        (GroupIds::One(group), Rows::All(_)) => {
+            let state = &mut states[group as usize];
+            for &value in values {
+                add(state, value);
+            }
+        }
+        (GroupIds::One(group), Rows::Some(rows)) => {
+            let state = &mut states[group as usize];
+            for &row in rows {
+                add(state, values[row as usize]);
+            }
+        }
+    }
+}
+
+/// Tells the group and the place of each row that has a value.
+#[inline(always)]
+pub(crate) fn each_row<E>(
+    groups: GroupIds<'_>,
+    rows: Rows<'_>,
+    mut visit: impl FnMut(usize, usize) -> Result<(), E>,
+) -> Result<(), E> {
+    let group = |row: usize| match groups {
+        GroupIds::One(group) => group as usize,
+        GroupIds::Each(groups) => groups[row] as usize,
+    };
+    match rows {
+        Rows::All(count) => (0..count).try_for_each(|row| visit(group(row), row)),
+        Rows::Some(rows) => rows
+            .iter()
+            .try_for_each(|&row| visit(group(row as usize), row as usize)),
+    }
+}
+
+/// Values of independent sums, so that additions need not wait for each other.
+const LANES: usize = 16;
+
+/// Folds the values of rows in several lanes.
+#[inline(always)]
+pub(crate) fn fold<T: Copy, S: Copy>(
+    rows: Rows<'_>,
+    values: &[T],
+    identity: S,
+    add: impl Fn(S, T) -> S,
+    join: impl Fn(S, S) -> S,
+) -> S {
+    let mut lanes = [identity; LANES];
+    match rows {
+        Rows::All(_) => {
+            let (chunks, rest) = values.as_chunks::<LANES>();
+            for chunk in chunks {
+                for (lane, &value) in lanes.iter_mut().zip(chunk) {
+                    *lane = add(*lane, value);
+                }
+            }
+            for (lane, &value) in lanes.iter_mut().zip(rest) {
+                *lane = add(*lane, value);
+            }
+        }
+        Rows::Some(rows) => {
+            let (chunks, rest) = rows.as_chunks::<LANES>();
+            for chunk in chunks {
+                for (lane, &row) in lanes.iter_mut().zip(chunk) {
+                    *lane = add(*lane, values[row as usize]);
+                }
+            }
+            for (lane, &row) in lanes.iter_mut().zip(rest) {
+                *lane = add(*lane, values[row as usize]);
+            }
+        }
+    }
+    lanes.into_iter().fold(identity, join)
+}

@@ -1,0 +1,463 @@
+//! Grouping and aggregating: batches in, states of groups, one row for each group out.
+//!
+//! ```text
+//!   keys ─▶ Groups: a number for each row
+//!   inputs (argument, FILTER) ─▶ rows that have a value ─▶ missing counts, accumulators
+//! ```
+//!
+//! Aggregates of the same argument and filter share an input, and its sums: `sum(x), avg(x)` is one.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow_array::Int64Array;
+use arrow_buffer::BooleanBuffer;
+use howdah_columnar::{Column, ColumnStatistics, ColumnType};
+
+use super::groups::{Groups, KeyLayout};
+use super::scan::{Masked, Zone};
+use crate::aggregates::counts::{Counts, Missing};
+use crate::aggregates::kernel::{GroupIds, Rows};
+use crate::aggregates::{self, Accumulator, Finish, Pair, State};
+use crate::error::{Declined, VectorError};
+use crate::expr::{self, Input};
+use crate::plan::{AggregateCall, Expr};
+use crate::runtime::ResultColumn;
+
+/// Groups that are merged between two looks at the stop flag.
+const MERGE_STEP: usize = 8_192;
+
+/// Keys and aggregates, compiled.
+pub(crate) struct AggregatePlan {
+    keys: Vec<expr::Compiled>,
+    layout: KeyLayout,
+    inputs: Vec<InputPlan>,
+    /// What is kept: of which input, what, of which type.
+    states: Vec<(usize, State, ColumnType)>,
+    outputs: Vec<OutputPlan>,
+    pub(crate) collide: bool,
+}
+
+struct InputPlan {
+    argument: Option<expr::Compiled>,
+    filter: Option<expr::Compiled>,
+}
+
+/// What is returned: the number of values of an input, or a state.
+enum OutputPlan {
+    Count(usize),
+    State(usize, Finish),
+}
+
+/// The position of an element, which is added if there is none.
+fn place_of<T>(all: &mut Vec<T>, is_it: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> usize {
+    all.iter().position(is_it).unwrap_or_else(|| {
+        all.push(new());
+        all.len() - 1
+    })
+}
+
+impl AggregatePlan {
+    pub(crate) fn compile(
+        keys: &[Expr],
+        calls: &[AggregateCall],
+        types: &[ColumnType],
+    ) -> Result<Self, Declined> {
+        let compile = |expr: &Expr| expr::Compiled::compile(expr, types);
+        let keys = keys.iter().map(compile).collect::<Result<Vec<_>, _>>()?;
+        let key_types: Vec<ColumnType> = keys.iter().map(expr::Compiled::column_type).collect();
+        let mut sources: Vec<(&Option<Expr>, &Option<Expr>)> = Vec::new();
+        let mut inputs = Vec::new();
+        let mut states: Vec<(usize, State, ColumnType)> = Vec::new();
+        let mut outputs = Vec::new();
+        for call in calls {
+            let entry = aggregates::find(&call.name).ok_or_else(|| Declined::Aggregate {
+                name: call.name.clone(),
+            })?;
+            let wrong = || Declined::Types {
+                name: call.name.clone(),
+            };
+            let argument = call.argument.as_ref().map(compile).transpose()?;
+            let filter = call.filter.as_ref().map(compile).transpose()?;
+            let ty = argument.as_ref().map(expr::Compiled::column_type);
+            let filter_type = filter.as_ref().map(expr::Compiled::column_type);
+            if !entry.argument.accepts(ty) || filter_type.is_some_and(|ty| ty != ColumnType::Bool) {
+                return Err(wrong());
+            }
+            let source = (&call.argument, &call.filter);
+            let input = place_of(&mut sources, |known| *known == source, || source);
+            if input == inputs.len() {
+                inputs.push(InputPlan { argument, filter });
+            }
+            outputs.push(match (entry.state, ty) {
+                (State::Count, _) => OutputPlan::Count(input),
+                (state, Some(ty)) => {
+                    aggregates::accumulator(state, ty).ok_or_else(wrong)?;
+                    let kept = (input, state, ty);
+                    let at = place_of(&mut states, |known| *known == kept, || kept);
+                    OutputPlan::State(at, entry.finish)
+                }
+                (_, None) => return Err(wrong()),
+            });
+        }
+        Ok(Self {
+            layout: KeyLayout::new(&key_types),
+            keys,
+            inputs,
+            states,
+            outputs,
+            collide: false,
+        })
+    }
+
+    /// The columns that are read.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = usize> {
+        let inputs = self.inputs.iter();
+        let inputs = inputs.flat_map(|input| input.argument.iter().chain(&input.filter));
+        let all = self.keys.iter().chain(inputs);
+        all.flat_map(|compiled| compiled.columns().iter().copied())
+    }
+
+    /// Whether statistics answer for all rows of a row group.
+    pub(crate) fn answered_by(&self, statistics: &[Option<&ColumnStatistics>]) -> bool {
+        let known = |column: Option<usize>| statistics.get(column?).copied().flatten();
+        self.keys.is_empty()
+            && self.inputs.iter().all(|input| {
+                input.filter.is_none()
+                    && input
+                        .argument
+                        .as_ref()
+                        .is_none_or(|argument| known(argument.as_column()).is_some())
+            })
+            && self.states.iter().all(|&(input, state, ty)| {
+                let argument = self.inputs[input].argument.as_ref();
+                let Some(known) = known(argument.and_then(expr::Compiled::as_column)) else {
+                    return false;
+                };
+                let stats = &known.chunk;
+                stats.null_count == stats.row_count
+                    || match state {
+                        State::Count => true,
+                        State::Sum => {
+                            !matches!(ty, ColumnType::Float32 | ColumnType::Float64)
+                                && stats.sum.is_some()
+                        }
+                        State::FloatAverage => false,
+                        State::Min | State::Max | State::And | State::Or => {
+                            stats.min.is_some() && stats.max.is_some()
+                        }
+                    }
+            })
+    }
+}
+
+/// The groups and states of one thread, or of all at the end.
+pub(crate) struct Aggregation {
+    groups: Groups,
+    counts: Counts,
+    missing: Vec<Missing>,
+    accumulators: Vec<Box<dyn Accumulator>>,
+    group_count: usize,
+    /// Room for the groups of a batch's rows.
+    ids: Vec<u32>,
+}
+
+impl Aggregation {
+    pub(crate) fn new(plan: &AggregatePlan) -> Self {
+        let mut new = Self {
+            groups: Groups::new(&plan.layout, plan.collide),
+            counts: Counts::default(),
+            missing: plan.inputs.iter().map(|_| Missing::default()).collect(),
+            accumulators: plan
+                .states
+                .iter()
+                .filter_map(|&(_, state, ty)| aggregates::accumulator(state, ty))
+                .collect(),
+            group_count: 0,
+            ids: Vec::new(),
+        };
+        if plan.keys.is_empty() {
+            new.resize(1);
+        }
+        new
+    }
+
+    fn resize(&mut self, group_count: usize) {
+        if group_count == self.group_count {
+            return;
+        }
+        self.group_count = group_count;
+        self.counts.resize(group_count);
+        for accumulator in &mut self.accumulators {
+            accumulator.resize(group_count);
+        }
+    }
+
+    /// Adds the selected rows of a zone.
+    pub(crate) fn add(&mut self, plan: &AggregatePlan, zone: &Zone<'_>) -> Result<(), VectorError> {
+        let row_count = zone.row_count();
+        if row_count == 0 {
+            return Ok(());
+        }
+        let mut ids = std::mem::take(&mut self.ids);
+        let groups = match plan.keys.as_slice() {
+            [] => GroupIds::One(0),
+            keys => {
+                let keys = keys
+                    .iter()
+                    .map(|key| key.evaluate(zone))
+                    .collect::<Result<Vec<_>, _>>()?;
+                self.groups.ids_of(&keys, row_count, &mut ids)?;
+                self.resize(self.groups.len());
+                GroupIds::Each(&ids)
+            }
+        };
+        for (at, input) in plan.inputs.iter().enumerate() {
+            match &input.filter {
+                None => self.add_input(plan, at, zone, groups)?,
+                Some(filter) => {
+                    let passed = filter.select(zone)?;
+                    self.add_filtered(plan, at, zone, groups, &passed)?;
+                }
+            }
+        }
+        self.counts.add(groups, row_count);
+        self.ids = ids;
+        Ok(())
+    }
+
+    /// Adds the values of an input without a filter.
+    fn add_input(
+        &mut self,
+        plan: &AggregatePlan,
+        at: usize,
+        zone: &Zone<'_>,
+        groups: GroupIds<'_>,
+    ) -> Result<(), VectorError> {
+        let Some(argument) = &plan.inputs[at].argument else {
+            return Ok(());
+        };
+        let row_count = zone.row_count();
+        let is_kept = plan.states.iter().any(|&(input, ..)| input == at);
+        let (values, nulls) = match argument.as_column() {
+            Some(column) if !is_kept => (None, zone.validity(column)?),
+            _ => {
+                let values = argument.evaluate(zone)?;
+                let nulls = values.nulls().cloned();
+                (Some(values), nulls)
+            }
+        };
+        let valid: Option<Vec<u32>> = nulls
+            .filter(|nulls| nulls.null_count() > 0)
+            .map(|nulls| nulls.valid_indices().map(|row| row as u32).collect());
+        let rows = match &valid {
+            None => Rows::All(row_count),
+            Some(valid) => Rows::Some(valid),
+        };
+        if let Some(values) = &values {
+            self.update(plan, at, groups, rows, values)?;
+        }
+        if let Some(valid) = &valid {
+            self.missing[at].add(self.group_count, groups, row_count, valid);
+        }
+        Ok(())
+    }
+
+    /// Adds the values of an input whose filter left some rows: the argument is evaluated for those
+    /// only.
+    fn add_filtered(
+        &mut self,
+        plan: &AggregatePlan,
+        at: usize,
+        zone: &Zone<'_>,
+        groups: GroupIds<'_>,
+        passed: &BooleanBuffer,
+    ) -> Result<(), VectorError> {
+        let mut valid: Vec<u32> = passed.set_indices().map(|row| row as u32).collect();
+        if let Some(argument) = &plan.inputs[at].argument
+            && !valid.is_empty()
+        {
+            let values = argument.evaluate(&Masked {
+                input: zone,
+                rows: passed,
+            })?;
+            let passed_ids: Vec<u32>;
+            let passed_groups = match groups {
+                GroupIds::One(group) => GroupIds::One(group),
+                GroupIds::Each(ids) => {
+                    passed_ids = valid.iter().map(|&row| ids[row as usize]).collect();
+                    GroupIds::Each(&passed_ids)
+                }
+            };
+            match values.nulls().filter(|nulls| nulls.null_count() > 0) {
+                None => {
+                    let rows = Rows::All(valid.len());
+                    self.update(plan, at, passed_groups, rows, &values)?;
+                }
+                Some(nulls) => {
+                    let rows: Vec<u32> = nulls.valid_indices().map(|row| row as u32).collect();
+                    self.update(plan, at, passed_groups, Rows::Some(&rows), &values)?;
+                    valid = rows.iter().map(|&row| valid[row as usize]).collect();
+                }
+            }
+        }
+        self.missing[at].add(self.group_count, groups, zone.row_count(), &valid);
+        Ok(())
+    }
+
+    fn update(
+        &mut self,
+        plan: &AggregatePlan,
+        input: usize,
+        groups: GroupIds<'_>,
+        rows: Rows<'_>,
+        values: &Column,
+    ) -> Result<(), VectorError> {
+        let (counts, missing) = (&self.counts, &self.missing[input]);
+        let count = |group: usize| counts.rows(group) - missing.of(group);
+        for (accumulator, &(of, ..)) in self.accumulators.iter_mut().zip(&plan.states) {
+            if of == input {
+                accumulator.update(groups, rows, values, &count)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds all rows of a row group from its statistics.
+    pub(crate) fn add_statistics(
+        &mut self,
+        plan: &AggregatePlan,
+        statistics: &[Option<&ColumnStatistics>],
+        row_count: usize,
+    ) -> Result<(), VectorError> {
+        if !plan.answered_by(statistics) {
+            return Err(VectorError::Unsupported {
+                what: "statistics that do not answer",
+            });
+        }
+        let known = |input: usize| {
+            let argument = plan.inputs[input].argument.as_ref();
+            let column = argument.and_then(expr::Compiled::as_column)?;
+            statistics[column]
+        };
+        for (accumulator, &(input, ..)) in self.accumulators.iter_mut().zip(&plan.states) {
+            if let Some(known) = known(input) {
+                accumulator.add_statistics(0, &known.chunk)?;
+            }
+        }
+        for input in 0..plan.inputs.len() {
+            if let Some(known) = known(input) {
+                self.missing[input].add_to(1, 0, known.chunk.null_count as i64);
+            }
+        }
+        self.counts.add_to(0, row_count as i64);
+        Ok(())
+    }
+
+    /// Adds the groups of another thread.
+    pub(crate) fn merge(
+        &mut self,
+        plan: &AggregatePlan,
+        other: &Self,
+        stop: &AtomicBool,
+    ) -> Result<(), VectorError> {
+        let all: Vec<u32> = (0..other.group_count as u32).collect();
+        for groups in all.chunks(MERGE_STEP) {
+            if stop.load(Ordering::Relaxed) {
+                return Err(VectorError::Stopped);
+            }
+            self.merge_groups(plan, other, groups)?;
+        }
+        Ok(())
+    }
+
+    fn merge_groups(
+        &mut self,
+        plan: &AggregatePlan,
+        other: &Self,
+        groups: &[u32],
+    ) -> Result<(), VectorError> {
+        let mut ids = Vec::with_capacity(groups.len());
+        match plan.keys.is_empty() {
+            true => ids.push(0),
+            false => {
+                self.groups.absorb(&other.groups, groups, &mut ids);
+                self.resize(self.groups.len());
+            }
+        }
+        let mut pairs: Vec<Pair> = ids
+            .iter()
+            .zip(groups)
+            .map(|(&to, &from)| Pair {
+                to,
+                from,
+                here: 0,
+                there: 0,
+            })
+            .collect();
+        for (accumulator, (kept, &(input, ..))) in other
+            .accumulators
+            .iter()
+            .zip(self.accumulators.iter_mut().zip(&plan.states))
+        {
+            for pair in &mut pairs {
+                let (to, from) = (pair.to as usize, pair.from as usize);
+                pair.here = self.counts.rows(to) - self.missing[input].of(to);
+                pair.there = other.counts.rows(from) - other.missing[input].of(from);
+            }
+            kept.merge(accumulator.as_ref(), &pairs)?;
+        }
+        for pair in &pairs {
+            let (to, from) = (pair.to as usize, pair.from as usize);
+            self.counts.add_to(to, other.counts.rows(from));
+            for (here, there) in self.missing.iter_mut().zip(&other.missing) {
+                here.add_to(self.group_count, to, there.of(from));
+            }
+        }
+        Ok(())
+    }
+
+    /// Keys and aggregates of all groups, and how many these are.
+    pub(crate) fn finish(
+        &self,
+        plan: &AggregatePlan,
+    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        // Groups may have been entered before a row of them was met.
+        let groups: Vec<u32> = (0..self.group_count as u32)
+            .filter(|&group| plan.keys.is_empty() || self.counts.rows(group as usize) > 0)
+            .collect();
+        let counts_of = |input: usize| -> Vec<i64> {
+            let count = |&group: &u32| {
+                let group = group as usize;
+                self.counts.rows(group) - self.missing[input].of(group)
+            };
+            groups.iter().map(count).collect()
+        };
+        let mut columns = Vec::new();
+        if !plan.keys.is_empty() {
+            let keys = self.groups.columns(&groups)?;
+            columns.extend(keys.into_iter().map(ResultColumn::Values));
+        }
+        for output in &plan.outputs {
+            columns.push(match *output {
+                OutputPlan::Count(input) => {
+                    ResultColumn::Values(Column::Int64(Int64Array::from(counts_of(input))))
+                }
+                OutputPlan::State(at, finish) => {
+                    let counts = counts_of(plan.states[at].0);
+                    self.accumulators[at].finish(&groups, &counts, finish)?
+                }
+            });
+        }
+        Ok((groups.len(), columns))
+    }
+
+    /// Memory held.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let accumulators = self.accumulators.iter().map(|one| one.memory_bytes());
+        let missing = self.missing.iter().map(Missing::memory_bytes);
+        self.groups.memory_bytes()
+            + self.counts.memory_bytes()
+            + missing.sum::<usize>()
+            + accumulators.sum::<usize>()
+    }
+}

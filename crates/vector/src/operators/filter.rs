@@ -1,0 +1,159 @@
+//! The conjuncts of a query: those that are predicates on one column are asked of statistics and evaluated
+//! on encoded data, the others on decoded columns.
+//!
+//! What can raise an error is evaluated last, in the query's order: for no other rows than the query
+//! asks for.
+
+use howdah_columnar::{
+    ColumnStatistics, ColumnType, ColumnarError, Condition, Predicate, Verdict, ZONE_ROWS,
+};
+
+use super::scan::{OpenColumn, OpenMorsel, Zone};
+use crate::error::{Declined, VectorError};
+use crate::expr::{self, Input, predicate_of};
+use crate::plan::Expr;
+
+/// Conjuncts, in the order of evaluation.
+pub(crate) struct Filter {
+    conjuncts: Vec<Conjunct>,
+}
+
+struct Conjunct {
+    compiled: expr::Compiled,
+    /// The same as a predicate on a column.
+    predicate: Option<(usize, Condition, Predicate)>,
+}
+
+/// What statistics say about some rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// None passes.
+    Skip,
+    /// Some may pass.
+    Look,
+    /// All pass.
+    All,
+}
+
+impl Filter {
+    pub(crate) fn compile(conjuncts: &[Expr], types: &[ColumnType]) -> Result<Self, Declined> {
+        let mut compiled = conjuncts
+            .iter()
+            .map(|conjunct| {
+                let compiled = expr::Compiled::compile(conjunct, types)?;
+                if compiled.column_type() != ColumnType::Bool {
+                    return Err(Declined::Types {
+                        name: "a conjunct".to_owned(),
+                    });
+                }
+                let predicate = predicate_of(conjunct).map(|(column, predicate)| {
+                    (column, Condition::Is(predicate.clone()), predicate)
+                });
+                Ok(Conjunct {
+                    compiled,
+                    predicate,
+                })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        compiled.sort_by_key(|conjunct| {
+            let fails = conjunct.predicate.is_none() && conjunct.compiled.can_fail();
+            (fails, conjunct.predicate.is_none())
+        });
+        Ok(Self {
+            conjuncts: compiled,
+        })
+    }
+
+    /// The columns that are read.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = usize> {
+        self.conjuncts
+            .iter()
+            .flat_map(|conjunct| conjunct.compiled.columns().iter().copied())
+    }
+
+    fn decide(&self, verdict: impl Fn(usize, &Predicate) -> Verdict) -> Decision {
+        let mut all = true;
+        for conjunct in &self.conjuncts {
+            let verdict = match &conjunct.predicate {
+                Some((column, _, predicate)) => verdict(*column, predicate),
+                None => Verdict::Some,
+            };
+            match verdict {
+                Verdict::None => return Decision::Skip,
+                Verdict::Some => all = false,
+                Verdict::All => {}
+            }
+        }
+        if all { Decision::All } else { Decision::Look }
+    }
+
+    /// What statistics say about all rows of a row group.
+    pub(crate) fn decide_group(&self, statistics: &[Option<&ColumnStatistics>]) -> Decision {
+        self.decide(|column, predicate| {
+            statistics
+                .get(column)
+                .copied()
+                .flatten()
+                .map_or(Verdict::Some, |known| known.chunk_verdict(predicate))
+        })
+    }
+
+    /// What statistics say about the rows of a zone of a row group.
+    pub(crate) fn decide_zone(
+        &self,
+        statistics: &[Option<&ColumnStatistics>],
+        zone: usize,
+    ) -> Decision {
+        self.decide(|column, predicate| {
+            statistics
+                .get(column)
+                .copied()
+                .flatten()
+                .map_or(Verdict::Some, |known| known.zone_verdict(zone, predicate))
+        })
+    }
+
+    /// Selects the rows of a zone that pass.
+    pub(crate) fn apply(&self, zone: &mut Zone<'_>) -> Result<(), VectorError> {
+        if zone.morsel().filter_decided {
+            return Ok(());
+        }
+        for conjunct in &self.conjuncts {
+            if zone.row_count() == 0 {
+                return Ok(());
+            }
+            if let Some(predicate) = &conjunct.predicate {
+                match on_chunk(zone, predicate) {
+                    Ok(true) => continue,
+                    Ok(false) | Err(VectorError::Columnar(ColumnarError::NotComparable)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            let passed = conjunct.compiled.select(zone)?;
+            zone.narrow(passed)?;
+        }
+        Ok(())
+    }
+}
+
+/// Evaluates a predicate on a column chunk; `false` if the column is not one.
+fn on_chunk(
+    zone: &mut Zone<'_>,
+    (column, condition, predicate): &(usize, Condition, Predicate),
+) -> Result<bool, VectorError> {
+    let morsel: &OpenMorsel = zone.morsel();
+    let Some(OpenColumn::Chunk(chunk, meta)) = morsel.columns.get(*column) else {
+        return Ok(false);
+    };
+    let rows = zone.rows();
+    let found = match meta.zone_verdict(rows.start / ZONE_ROWS, predicate) {
+        Verdict::All => return Ok(true),
+        Verdict::None => arrow_buffer::BooleanBuffer::new_unset(rows.len()),
+        Verdict::Some => match zone.selection() {
+            None => chunk.filter(predicate, rows)?,
+            Some(selected) => chunk.filter_selected(condition, rows, selected)?,
+        },
+    };
+    zone.select(found)?;
+    Ok(true)
+}

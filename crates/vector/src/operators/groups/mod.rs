@@ -1,0 +1,273 @@
+//! Groups by key: each key met gets the next number. States of groups lie in arrays by number.
+//!
+//! ```text
+//!   key columns ─layout─▶ words or bytes ─slots─▶ group of each row
+//! ```
+
+mod layout;
+mod slots;
+
+use std::hash::Hasher;
+
+use howdah_columnar::{Column, Numeric};
+use rustc_hash::FxHasher;
+
+pub(crate) use layout::KeyLayout;
+use layout::{Form, KeyWord};
+use slots::Slots;
+
+use crate::error::VectorError;
+
+/// The keys of the groups met so far.
+pub(crate) struct Groups {
+    layout: KeyLayout,
+    slots: Slots,
+    store: Store,
+    /// The group of a single key's NULL.
+    null_group: Option<u32>,
+    /// Of each numeric key: the scale that a group's is shown with.
+    shown_scales: Vec<(usize, Vec<u16>)>,
+    count: usize,
+    /// Room for the words of a batch.
+    words: Vec<u64>,
+    wides: Vec<u128>,
+}
+
+/// Keys by group.
+enum Store {
+    Words(Vec<u64>),
+    Wides(Vec<u128>),
+    Bytes { data: Vec<u8>, ends: Vec<usize> },
+}
+
+fn bytes_of<'a>(data: &'a [u8], ends: &[usize], group: usize) -> &'a [u8] {
+    let start = if group == 0 { 0 } else { ends[group - 1] };
+    &data[start..ends[group]]
+}
+
+fn tag_of_bytes(bytes: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// Groups of words: those of valid rows by the table, the others are one group.
+fn ids_of_words<W: KeyWord>(
+    slots: &mut Slots,
+    store: &mut Vec<W>,
+    words: &[W],
+    ids: &mut Vec<u32>,
+) {
+    for &word in words {
+        let next = store.len() as u32;
+        let is_same = |group: u32| W::TAG_TELLS || store[group as usize] == word;
+        let (group, is_new) = slots.find_or_insert(word.tag(), next, is_same);
+        if is_new {
+            store.push(word);
+        }
+        ids.push(group);
+    }
+}
+
+impl Groups {
+    pub(crate) fn new(layout: &KeyLayout, collide: bool) -> Self {
+        Self {
+            layout: layout.clone(),
+            slots: Slots::new(collide),
+            store: match layout.form {
+                Form::Word => Store::Words(Vec::new()),
+                Form::Wide => Store::Wides(Vec::new()),
+                Form::Bytes => Store::Bytes {
+                    data: Vec::new(),
+                    ends: Vec::new(),
+                },
+            },
+            null_group: None,
+            shown_scales: layout.numerics().map(|key| (key, Vec::new())).collect(),
+            count: 0,
+            words: Vec::new(),
+            wides: Vec::new(),
+        }
+    }
+
+    /// Groups so far.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The groups of a batch's rows, of which there are so many.
+    pub(crate) fn ids_of(
+        &mut self,
+        keys: &[Column],
+        row_count: usize,
+        ids: &mut Vec<u32>,
+    ) -> Result<(), VectorError> {
+        ids.clear();
+        if let [key] = keys
+            && let Some(nulls) = key.nulls().filter(|nulls| nulls.null_count() > 0)
+            && self.layout.form != Form::Bytes
+        {
+            let valid: Vec<u32> = nulls.valid_indices().map(|row| row as u32).collect();
+            let values = crate::expr::take(key, &valid)?;
+            let mut of_valid = Vec::with_capacity(valid.len());
+            self.ids_of(&[values], valid.len(), &mut of_valid)?;
+            ids.resize(row_count, self.null_group());
+            for (&row, id) in valid.iter().zip(of_valid) {
+                ids[row as usize] = id;
+            }
+            return Ok(());
+        }
+        match &mut self.store {
+            Store::Words(store) => {
+                self.layout.words(keys, row_count, &mut self.words)?;
+                ids_of_words(&mut self.slots, store, &self.words, ids);
+                self.count = store.len();
+            }
+            Store::Wides(store) => {
+                self.layout.words(keys, row_count, &mut self.wides)?;
+                ids_of_words(&mut self.slots, store, &self.wides, ids);
+                self.count = store.len();
+            }
+            Store::Bytes { .. } => {
+                let mut bytes = Vec::new();
+                for row in 0..row_count {
+                    bytes.clear();
+                    self.layout.put_bytes(keys, row, &mut bytes)?;
+                    ids.push(self.id_of_bytes(&bytes));
+                }
+                self.note_scales(keys, ids);
+            }
+        }
+        Ok(())
+    }
+
+    /// The group of a single key's NULL. Its word is never looked at.
+    fn null_group(&mut self) -> u32 {
+        if let Some(group) = self.null_group {
+            return group;
+        }
+        let group = self.count as u32;
+        match &mut self.store {
+            Store::Words(words) => words.push(0),
+            Store::Wides(words) => words.push(0),
+            Store::Bytes { data, ends } => ends.push(data.len()),
+        }
+        self.count += 1;
+        self.null_group = Some(group);
+        group
+    }
+
+    fn id_of_bytes(&mut self, bytes: &[u8]) -> u32 {
+        let Store::Bytes { data, ends } = &mut self.store else {
+            return 0;
+        };
+        let next = ends.len() as u32;
+        let is_same = |group: u32| bytes_of(data, ends, group as usize) == bytes;
+        let (group, is_new) = self
+            .slots
+            .find_or_insert(tag_of_bytes(bytes), next, is_same);
+        if is_new {
+            data.extend_from_slice(bytes);
+            ends.push(data.len());
+            self.count = ends.len();
+        }
+        group
+    }
+
+    /// Keeps the least scale of equal numerics, so that it does not depend on the order of rows.
+    fn note_scales(&mut self, keys: &[Column], ids: &[u32]) {
+        for (key, shown) in &mut self.shown_scales {
+            shown.resize(self.count, u16::MAX);
+            let Column::Numeric(column) = &keys[*key] else {
+                continue;
+            };
+            for (row, &id) in ids.iter().enumerate() {
+                if let Some(Numeric::Small { scale, .. }) = column.value(row) {
+                    let shown = &mut shown[id as usize];
+                    *shown = (*shown).min(scale);
+                }
+            }
+        }
+    }
+
+    /// Enters groups of another table of the same layout and appends the groups that they are here.
+    pub(crate) fn absorb(&mut self, other: &Self, groups: &[u32], ids: &mut Vec<u32>) {
+        for &group in groups {
+            let at = group as usize;
+            let id = match (&mut self.store, &other.store) {
+                _ if other.null_group == Some(group) => self.null_group(),
+                (Store::Words(here), Store::Words(there)) => {
+                    let word = there[at];
+                    let (id, is_new) = self.slots.find_or_insert(word, here.len() as u32, |_| true);
+                    if is_new {
+                        here.push(word);
+                        self.count = here.len();
+                    }
+                    id
+                }
+                (Store::Wides(here), Store::Wides(there)) => {
+                    let word = there[at];
+                    let is_same = |group: u32| here[group as usize] == word;
+                    let next = here.len() as u32;
+                    let (id, is_new) = self.slots.find_or_insert(word.tag(), next, is_same);
+                    if is_new {
+                        here.push(word);
+                        self.count = here.len();
+                    }
+                    id
+                }
+                (Store::Bytes { .. }, Store::Bytes { data, ends }) => {
+                    self.id_of_bytes(bytes_of(data, ends, at))
+                }
+                // Tables of one query have one layout.
+                _ => 0,
+            };
+            ids.push(id);
+            for ((_, here), (_, there)) in self.shown_scales.iter_mut().zip(&other.shown_scales) {
+                here.resize(self.count, u16::MAX);
+                here[id as usize] = here[id as usize].min(there[at]);
+            }
+        }
+    }
+
+    /// The keys of groups.
+    pub(crate) fn columns(&self, groups: &[u32]) -> Result<Vec<Column>, VectorError> {
+        let groups = groups.iter().copied();
+        match &self.store {
+            Store::Words(words) => self.layout.columns_of_words(
+                groups.map(|group| (self.null_group != Some(group)).then(|| words[group as usize])),
+            ),
+            Store::Wides(words) => self.layout.columns_of_words(
+                groups.map(|group| (self.null_group != Some(group)).then(|| words[group as usize])),
+            ),
+            Store::Bytes { data, ends } => {
+                let numbers: Vec<u32> = groups.collect();
+                let keys: Vec<&[u8]> = numbers
+                    .iter()
+                    .map(|&group| bytes_of(data, ends, group as usize))
+                    .collect();
+                self.layout.columns_of_bytes(&keys, |key, at| {
+                    let shown = self
+                        .shown_scales
+                        .iter()
+                        .find(|(numeric, _)| *numeric == key);
+                    shown.map_or(0, |(_, scales)| scales[numbers[at] as usize])
+                })
+            }
+        }
+    }
+
+    /// Memory held.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let store = match &self.store {
+            Store::Words(words) => words.capacity() * size_of::<u64>(),
+            Store::Wides(words) => words.capacity() * size_of::<u128>(),
+            Store::Bytes { data, ends } => data.capacity() + ends.capacity() * size_of::<usize>(),
+        };
+        let scales = self
+            .shown_scales
+            .iter()
+            .map(|(_, scales)| scales.capacity() * 2);
+        self.slots.memory_bytes() + store + scales.sum::<usize>()
+    }
+}

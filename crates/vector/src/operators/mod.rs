@@ -1,0 +1,275 @@
+//! A query made ready to run: what to ask of statistics, and what a thread does with a morsel.
+//!
+//! ```text
+//!   ask(statistics) ─▶ Skip · Statistics · Read ─▶ Morsel ─▶ zones ─filter─▶ sink: Aggregation | First
+//! ```
+//!
+//! A sink belongs to one thread; sinks are merged at the end.
+
+mod aggregate;
+mod filter;
+mod first;
+mod groups;
+mod scan;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use howdah_columnar::{ColumnStatistics, ColumnType, ZONE_ROWS};
+
+use crate::error::{Declined, VectorError};
+use crate::expr::Input;
+use crate::plan::{Output, Query};
+use crate::runtime::ResultColumn;
+use crate::source::Morsel;
+use aggregate::{AggregatePlan, Aggregation};
+use filter::{Decision, Filter};
+use first::{First, FirstPlan};
+use scan::OpenMorsel;
+
+/// A compiled query.
+pub struct Compiled {
+    types: Vec<ColumnType>,
+    filter: Filter,
+    output: OutputPlan,
+    needed: Vec<usize>,
+    /// Of each column: the least and greatest integer, if known.
+    bounds: Vec<Option<(i64, i64)>>,
+}
+
+enum OutputPlan {
+    Aggregate(AggregatePlan),
+    First(FirstPlan),
+}
+
+/// What to do with a row group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// No row passes the filter.
+    Skip,
+    /// Its statistics answer: give them to [`Feeder::add_statistics`](crate::runtime::Feeder::add_statistics).
+    Statistics,
+    /// Read it.
+    Read {
+        /// The zones in which rows may pass.
+        rows: Vec<Range<usize>>,
+        /// All rows of these zones pass.
+        filter_decided: bool,
+    },
+}
+
+impl Compiled {
+    /// Compiles a query.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be computed exactly is declined.
+    pub fn compile(query: &Query) -> Result<Self, Declined> {
+        let types = &query.columns;
+        let filter = Filter::compile(&query.filter, types)?;
+        let output = match &query.output {
+            Output::Aggregate { keys, aggregates } => {
+                OutputPlan::Aggregate(AggregatePlan::compile(keys, aggregates, types)?)
+            }
+            Output::First {
+                columns,
+                order,
+                limit,
+            } => OutputPlan::First(FirstPlan::compile(columns, order, *limit, types)?),
+        };
+        let mut needed: Vec<usize> = filter.columns().collect();
+        match &output {
+            OutputPlan::Aggregate(plan) => needed.extend(plan.columns()),
+            OutputPlan::First(plan) => needed.extend(plan.columns()),
+        }
+        needed.sort_unstable();
+        needed.dedup();
+        Ok(Self {
+            types: types.clone(),
+            filter,
+            output,
+            needed,
+            bounds: vec![None; types.len()],
+        })
+    }
+
+    /// Says that all integers of a column lie between these two, in the whole source. It only makes the
+    /// run faster: values outside of them are right all the same.
+    pub fn set_bounds(&mut self, column: usize, min: i64, max: i64) {
+        if let Some(bounds) = self.bounds.get_mut(column) {
+            *bounds = (min <= max).then_some((min, max));
+        }
+    }
+
+    /// Makes every key collide with every other, for tests.
+    #[doc(hidden)]
+    pub fn collide(&mut self) {
+        if let OutputPlan::Aggregate(plan) = &mut self.output {
+            plan.collide = true;
+        }
+    }
+
+    /// What to do with a row group of these statistics, one for each column of the query; `None` is
+    /// unknown. `has_hidden`: some of its rows do not exist for the query.
+    pub fn ask(
+        &self,
+        statistics: &[Option<&ColumnStatistics>],
+        row_count: usize,
+        has_hidden: bool,
+    ) -> Look {
+        let decision = self.filter.decide_group(statistics);
+        if decision == Decision::Skip || row_count == 0 {
+            return Look::Skip;
+        }
+        if decision == Decision::All {
+            if let OutputPlan::Aggregate(plan) = &self.output
+                && !has_hidden
+                && plan.answered_by(statistics)
+            {
+                return Look::Statistics;
+            }
+            return Look::Read {
+                rows: std::iter::once(0..row_count).collect(),
+                filter_decided: true,
+            };
+        }
+        let mut rows: Vec<Range<usize>> = Vec::new();
+        let mut filter_decided = true;
+        for zone in 0..row_count.div_ceil(ZONE_ROWS) {
+            let decision = self.filter.decide_zone(statistics, zone);
+            if decision == Decision::Skip {
+                continue;
+            }
+            filter_decided &= decision == Decision::All;
+            let (start, end) = (zone * ZONE_ROWS, ((zone + 1) * ZONE_ROWS).min(row_count));
+            match rows.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                _ => rows.push(start..end),
+            }
+        }
+        match rows.is_empty() {
+            true => Look::Skip,
+            false => Look::Read {
+                rows,
+                filter_decided,
+            },
+        }
+    }
+
+    /// The columns that are read at all, ascending.
+    pub fn needed(&self) -> &[usize] {
+        &self.needed
+    }
+
+    pub(crate) fn sink(&self) -> Sink {
+        match &self.output {
+            OutputPlan::Aggregate(plan) => Sink::Aggregate(Box::new(Aggregation::new(plan))),
+            OutputPlan::First(plan) => Sink::First(First::new(plan)),
+        }
+    }
+}
+
+/// Where a thread's rows go.
+pub(crate) enum Sink {
+    Aggregate(Box<Aggregation>),
+    First(First),
+}
+
+/// Rows that were looked at, and those that passed the filter.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RowCounts {
+    pub(crate) rows_in: u64,
+    pub(crate) rows_passed: u64,
+}
+
+impl Sink {
+    /// Works through a morsel. `account` is told the memory held after each zone.
+    pub(crate) fn process(
+        &mut self,
+        compiled: &Compiled,
+        morsel: Morsel,
+        stop: &AtomicBool,
+        counts: &mut RowCounts,
+        mut account: impl FnMut(usize) -> Result<(), VectorError>,
+    ) -> Result<(), VectorError> {
+        let ordinal = morsel.ordinal;
+        let morsel = OpenMorsel::open(morsel, &compiled.types, &compiled.needed)?;
+        for rows in morsel.zones() {
+            if stop.load(Ordering::Relaxed) {
+                return Err(VectorError::Stopped);
+            }
+            let mut zone = morsel.zone(rows);
+            counts.rows_in += zone.row_count() as u64;
+            compiled.filter.apply(&mut zone)?;
+            counts.rows_passed += zone.row_count() as u64;
+            match (&mut *self, &compiled.output) {
+                (Self::Aggregate(sink), OutputPlan::Aggregate(plan)) => sink.add(plan, &zone)?,
+                (Self::First(sink), OutputPlan::First(plan)) => sink.add(plan, &zone, ordinal)?,
+                _ => return Err(MIXED),
+            }
+            account(self.memory_bytes())?;
+        }
+        if let (Self::First(sink), OutputPlan::First(plan)) = (self, &compiled.output) {
+            sink.end_morsel(plan, &morsel)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a row group's statistics for all of its rows.
+    pub(crate) fn add_statistics(
+        &mut self,
+        compiled: &Compiled,
+        statistics: &[Option<&ColumnStatistics>],
+        row_count: usize,
+    ) -> Result<(), VectorError> {
+        match (self, &compiled.output) {
+            (Self::Aggregate(sink), OutputPlan::Aggregate(plan)) => {
+                sink.add_statistics(plan, statistics, row_count)
+            }
+            _ => Err(VectorError::Unsupported {
+                what: "statistics that do not answer",
+            }),
+        }
+    }
+
+    /// Adds what another thread has.
+    pub(crate) fn merge(
+        &mut self,
+        compiled: &Compiled,
+        other: Self,
+        stop: &AtomicBool,
+    ) -> Result<(), VectorError> {
+        match (self, other, &compiled.output) {
+            (Self::Aggregate(sink), Self::Aggregate(other), OutputPlan::Aggregate(plan)) => {
+                sink.merge(plan, &other, stop)
+            }
+            (Self::First(sink), Self::First(other), OutputPlan::First(plan)) => {
+                sink.merge(plan, other)
+            }
+            _ => Err(MIXED),
+        }
+    }
+
+    /// The rows of the result, and their columns.
+    pub(crate) fn finish(
+        self,
+        compiled: &Compiled,
+    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        match (self, &compiled.output) {
+            (Self::Aggregate(sink), OutputPlan::Aggregate(plan)) => sink.finish(plan),
+            (Self::First(sink), OutputPlan::First(plan)) => sink.finish(plan),
+            _ => Err(MIXED),
+        }
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Aggregate(sink) => sink.memory_bytes(),
+            Self::First(sink) => sink.memory_bytes(),
+        }
+    }
+}
+
+const MIXED: VectorError = VectorError::Unsupported {
+    what: "a sink of another query",
+};

@@ -1,0 +1,389 @@
+//! Reading a morsel zone by zone: filters narrow a selection, and only selected rows of columns that
+//! are asked for are decoded.
+//!
+//! ```text
+//!   Morsel ─open─▶ OpenMorsel ─▶ Zone: rows, selection ─filter─▶ Input of dense rows
+//! ```
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::{
+    BinaryViewArray, BooleanArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array,
+    StringViewArray,
+};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer};
+use howdah_columnar::{
+    Chunk, Column, ColumnMeta, ColumnType, Numeric, NumericColumn, NumericDigits, NumericScales,
+    OwnedValue, Value, ZONE_ROWS,
+};
+
+use crate::aggregates::column_of_bytes;
+use crate::error::VectorError;
+use crate::expr::{Input, filter, take};
+use crate::source::{Morsel, MorselColumn};
+
+/// Where fewer rows than one in so many are selected, only those are decoded.
+const SPARSE: usize = 16;
+
+/// A column of an open morsel.
+pub(crate) enum OpenColumn {
+    Chunk(Chunk, Arc<ColumnMeta>),
+    Whole(Column),
+    /// A column of one row, which stands for all.
+    One(Column),
+    Unread,
+}
+
+/// A morsel whose needed columns are open.
+pub(crate) struct OpenMorsel {
+    pub(crate) columns: Vec<OpenColumn>,
+    hidden: Option<BooleanBuffer>,
+    rows: Vec<Range<usize>>,
+    pub(crate) filter_decided: bool,
+}
+
+impl OpenMorsel {
+    /// Opens the columns that are needed.
+    pub(crate) fn open(
+        morsel: Morsel,
+        types: &[ColumnType],
+        needed: &[usize],
+    ) -> Result<Self, VectorError> {
+        let row_count = morsel.row_count;
+        let fits = morsel.columns.len() == types.len()
+            && morsel.rows.is_sorted_by(|a, b| a.end <= b.start)
+            && morsel
+                .rows
+                .iter()
+                .all(|rows| rows.start <= rows.end && rows.end <= row_count)
+            && morsel
+                .hidden
+                .as_ref()
+                .is_none_or(|hidden| hidden.len() == row_count);
+        if !fits {
+            return Err(MISFIT);
+        }
+        let mut columns = Vec::with_capacity(types.len());
+        for (at, column) in morsel.columns.into_iter().enumerate() {
+            columns.push(match column {
+                _ if !needed.contains(&at) => OpenColumn::Unread,
+                MorselColumn::Unread => OpenColumn::Unread,
+                MorselColumn::Encoded { meta, bytes } => {
+                    let chunk = Chunk::open(&meta, row_count, bytes)?;
+                    if chunk.column_type() != types[at] {
+                        return Err(MISFIT);
+                    }
+                    OpenColumn::Chunk(chunk, meta)
+                }
+                MorselColumn::Decoded(column) => {
+                    if column.len() != row_count || !is_of(&column, types[at]) {
+                        return Err(MISFIT);
+                    }
+                    OpenColumn::Whole(column)
+                }
+                MorselColumn::Constant(ty, value) => {
+                    if ty != types[at] {
+                        return Err(MISFIT);
+                    }
+                    OpenColumn::One(one_row(ty, value.as_ref())?)
+                }
+            });
+        }
+        Ok(Self {
+            columns,
+            hidden: morsel.hidden,
+            rows: morsel.rows,
+            filter_decided: morsel.filter_decided,
+        })
+    }
+
+    /// The rows to look at, cut at the bounds of zones.
+    pub(crate) fn zones(&self) -> impl Iterator<Item = Range<usize>> {
+        self.rows.iter().flat_map(|rows| {
+            let mut start = rows.start;
+            std::iter::from_fn(move || {
+                let end = ((start / ZONE_ROWS + 1) * ZONE_ROWS).min(rows.end);
+                let zone = start..end;
+                start = end;
+                (!zone.is_empty()).then_some(zone)
+            })
+        })
+    }
+
+    /// The rows of a zone that exist.
+    pub(crate) fn zone(&self, rows: Range<usize>) -> Zone<'_> {
+        let selected = self.hidden.as_ref().map(|hidden| {
+            let hidden = hidden.slice(rows.start, rows.len());
+            Selected::new(!&hidden)
+        });
+        let columns = vec![None; self.columns.len()];
+        Zone {
+            morsel: self,
+            rows,
+            selected: selected.filter(|selected| !selected.is_all()),
+            columns: RefCell::new(columns),
+        }
+    }
+}
+
+const MISFIT: VectorError = VectorError::Unsupported {
+    what: "a morsel that does not fit the query",
+};
+
+fn is_of(column: &Column, ty: ColumnType) -> bool {
+    match (column, ty) {
+        (Column::Bool(_), ColumnType::Bool)
+        | (Column::Int16(_), ColumnType::Int16)
+        | (Column::Int32(_), ColumnType::Int32)
+        | (Column::Int64(_), ColumnType::Int64)
+        | (Column::Float32(_), ColumnType::Float32)
+        | (Column::Float64(_), ColumnType::Float64)
+        | (Column::Text(_), ColumnType::Text)
+        | (Column::Bytes(_), ColumnType::Bytes)
+        | (Column::Numeric(_), ColumnType::Numeric) => true,
+        (Column::Fixed(array), ColumnType::Fixed { len }) => array.value_length() == i32::from(len),
+        _ => false,
+    }
+}
+
+/// A column of one row.
+pub(crate) fn one_row(ty: ColumnType, value: Option<&OwnedValue>) -> Result<Column, VectorError> {
+    let value = value.map(OwnedValue::as_value);
+    macro_rules! scalar {
+        ($variant:ident, $array:ty) => {
+            match value {
+                None => Column::$variant(<$array>::new_null(1)),
+                Some(Value::$variant(value)) => Column::$variant(<$array>::from(vec![value])),
+                Some(_) => return Err(MISFIT),
+            }
+        };
+    }
+    Ok(match ty {
+        ColumnType::Bool => scalar!(Bool, BooleanArray),
+        ColumnType::Int16 => scalar!(Int16, Int16Array),
+        ColumnType::Int32 => scalar!(Int32, Int32Array),
+        ColumnType::Int64 => scalar!(Int64, Int64Array),
+        ColumnType::Float32 => scalar!(Float32, Float32Array),
+        ColumnType::Float64 => scalar!(Float64, Float64Array),
+        ColumnType::Text => scalar!(Text, StringViewArray),
+        ColumnType::Bytes => scalar!(Bytes, BinaryViewArray),
+        ColumnType::Fixed { .. } => {
+            let bytes = match value {
+                None => None,
+                Some(Value::Bytes(bytes)) => Some(bytes),
+                Some(_) => return Err(MISFIT),
+            };
+            column_of_bytes(ty, std::iter::once(bytes))?
+        }
+        ColumnType::Numeric => {
+            let (unscaled, scale, images) = match value {
+                None => (0, 0, None),
+                Some(Value::Numeric(Numeric::Small { unscaled, scale })) => (unscaled, scale, None),
+                Some(Value::Numeric(Numeric::Image(image))) => {
+                    (0, 0, Some(BinaryViewArray::from(vec![image])))
+                }
+                Some(_) => return Err(MISFIT),
+            };
+            Column::Numeric(NumericColumn::new(
+                NumericDigits::Wide(vec![unscaled].into()),
+                NumericScales::Constant(scale),
+                images.iter().map(|_| 0).collect(),
+                images,
+                value.is_none().then(|| NullBuffer::new_null(1)),
+            )?)
+        }
+    })
+}
+
+/// Some rows of a zone.
+pub(crate) struct Selected {
+    bits: BooleanBuffer,
+    count: usize,
+}
+
+impl Selected {
+    fn new(bits: BooleanBuffer) -> Self {
+        let count = bits.count_set_bits();
+        Self { bits, count }
+    }
+
+    fn is_all(&self) -> bool {
+        self.count == self.bits.len()
+    }
+}
+
+/// Rows of a zone. As an [`Input`], its rows are the selected ones.
+pub(crate) struct Zone<'a> {
+    morsel: &'a OpenMorsel,
+    rows: Range<usize>,
+    /// `None` when all are.
+    selected: Option<Selected>,
+    /// Selected rows that are decoded.
+    columns: RefCell<Vec<Option<Column>>>,
+}
+
+impl Zone<'_> {
+    pub(crate) fn morsel(&self) -> &OpenMorsel {
+        self.morsel
+    }
+
+    /// The rows of the zone, selected or not.
+    pub(crate) fn rows(&self) -> Range<usize> {
+        self.rows.clone()
+    }
+
+    /// Which rows of the zone are selected; `None` when all are.
+    pub(crate) fn selection(&self) -> Option<&BooleanBuffer> {
+        self.selected.as_ref().map(|selected| &selected.bits)
+    }
+
+    /// Replaces the selection by some of its rows.
+    pub(crate) fn select(&mut self, bits: BooleanBuffer) -> Result<(), VectorError> {
+        let selected = Selected::new(bits);
+        if selected.count == self.row_count() {
+            return Ok(());
+        }
+        let mut columns = self.columns.borrow_mut();
+        if columns.iter().any(Option::is_some) {
+            // Of the rows selected so far, those that stay.
+            let stay = match &self.selected {
+                None => selected.bits.clone(),
+                Some(before) => gather_bits(&selected.bits, &before.bits),
+            };
+            for column in columns.iter_mut().flatten() {
+                *column = filter(column, &stay)?;
+            }
+        }
+        drop(columns);
+        self.selected = Some(selected);
+        Ok(())
+    }
+
+    /// Narrows the selection to those of its rows of which `dense` has the bit set.
+    pub(crate) fn narrow(&mut self, dense: BooleanBuffer) -> Result<(), VectorError> {
+        let bits = match &self.selected {
+            None => dense,
+            Some(before) => spread_bits(&dense, &before.bits),
+        };
+        self.select(bits)
+    }
+
+    /// Which selected rows of a column are not null; `None` when all are, which may need no
+    /// decoding.
+    pub(crate) fn validity(&self, index: usize) -> Result<Option<NullBuffer>, VectorError> {
+        match self.morsel.columns.get(index) {
+            // A column that is only counted is not delivered where it has no nulls.
+            Some(OpenColumn::Unread) => Ok(None),
+            Some(OpenColumn::Chunk(_, meta)) if meta.stats.null_count == 0 => Ok(None),
+            _ => Ok(self.column(index)?.nulls().cloned()),
+        }
+    }
+
+    /// The selected rows of the morsel.
+    pub(crate) fn row_numbers(&self) -> Vec<u32> {
+        match &self.selected {
+            None => self.rows.clone().map(|row| row as u32).collect(),
+            Some(selected) => selected
+                .bits
+                .set_indices()
+                .map(|at| (self.rows.start + at) as u32)
+                .collect(),
+        }
+    }
+
+    fn read(&self, index: usize) -> Result<Column, VectorError> {
+        match self.morsel.columns.get(index) {
+            Some(OpenColumn::Chunk(chunk, _)) => match &self.selected {
+                None => Ok(chunk.decode_range(self.rows.clone())?),
+                Some(selected) if selected.count * SPARSE < self.rows.len() => {
+                    Ok(chunk.decode_selection(&self.row_numbers())?)
+                }
+                Some(selected) => filter(&chunk.decode_range(self.rows.clone())?, &selected.bits),
+            },
+            Some(OpenColumn::Whole(column)) => match &self.selected {
+                None => slice(column, self.rows.clone()),
+                Some(_) => take(column, &self.row_numbers()),
+            },
+            Some(OpenColumn::One(column)) => take(column, &vec![0; self.row_count()]),
+            Some(OpenColumn::Unread) | None => Err(VectorError::Unsupported {
+                what: "a column that was not delivered",
+            }),
+        }
+    }
+}
+
+impl Input for Zone<'_> {
+    fn row_count(&self) -> usize {
+        match &self.selected {
+            None => self.rows.len(),
+            Some(selected) => selected.count,
+        }
+    }
+
+    fn column(&self, index: usize) -> Result<Column, VectorError> {
+        if let Some(Some(column)) = self.columns.borrow().get(index) {
+            return Ok(column.clone());
+        }
+        let column = self.read(index)?;
+        self.columns.borrow_mut()[index] = Some(column.clone());
+        Ok(column)
+    }
+}
+
+/// Some rows of another input.
+pub(crate) struct Masked<'a> {
+    pub(crate) input: &'a dyn Input,
+    pub(crate) rows: &'a BooleanBuffer,
+}
+
+impl Input for Masked<'_> {
+    fn row_count(&self) -> usize {
+        self.rows.count_set_bits()
+    }
+
+    fn column(&self, index: usize) -> Result<Column, VectorError> {
+        filter(&self.input.column(index)?, self.rows)
+    }
+}
+
+/// The bits of `bits` where `places` has one.
+fn gather_bits(bits: &BooleanBuffer, places: &BooleanBuffer) -> BooleanBuffer {
+    places.set_indices().map(|at| bits.value(at)).collect()
+}
+
+/// The bits of `dense` put where `places` has one.
+fn spread_bits(dense: &BooleanBuffer, places: &BooleanBuffer) -> BooleanBuffer {
+    let mut spread = BooleanBufferBuilder::new(places.len());
+    spread.append_n(places.len(), false);
+    for (at, place) in places.set_indices().enumerate() {
+        if dense.value(at) {
+            spread.set_bit(place, true);
+        }
+    }
+    spread.finish()
+}
+
+/// A range of rows.
+pub(crate) fn slice(column: &Column, rows: Range<usize>) -> Result<Column, VectorError> {
+    if rows == (0..column.len()) {
+        return Ok(column.clone());
+    }
+    let (start, len) = (rows.start, rows.len());
+    Ok(match column {
+        Column::Bool(array) => Column::Bool(array.slice(start, len)),
+        Column::Int16(array) => Column::Int16(array.slice(start, len)),
+        Column::Int32(array) => Column::Int32(array.slice(start, len)),
+        Column::Int64(array) => Column::Int64(array.slice(start, len)),
+        Column::Float32(array) => Column::Float32(array.slice(start, len)),
+        Column::Float64(array) => Column::Float64(array.slice(start, len)),
+        Column::Text(array) => Column::Text(array.slice(start, len)),
+        Column::Bytes(array) => Column::Bytes(array.slice(start, len)),
+        Column::Fixed(array) => Column::Fixed(array.slice(start, len)),
+        Column::Numeric(_) => {
+            let rows: Vec<u32> = rows.map(|row| row as u32).collect();
+            take(column, &rows)?
+        }
+    })
+}

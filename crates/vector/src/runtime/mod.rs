@@ -1,0 +1,220 @@
+//! Runs a compiled query: morsels in, by a caller that alone knows where they come from; a result out.
+//!
+//! ```text
+//!   caller:  feed ─try_push─▶ queue (window) ─▶ threads: Sink each ─▶ the last one merges ─▶ ResultSet
+//!              └─ add_statistics ─▶ a Sink of the caller ──────────────┘
+//! ```
+//!
+//! Threads are started when there is work for them, and end with the run. Without threads the
+//! caller's own thread does the work: a small query wakes nobody.
+//!
+//! Invariants: when [`run`] returns or unwinds, no thread is left. The stop flag is set before anything
+//! waits for threads to end; between two looks at it a thread works on one zone, or merges a few
+//! thousand groups.
+
+mod memory;
+mod result;
+mod worker;
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use howdah_columnar::ColumnStatistics;
+
+use crate::error::VectorError;
+use crate::operators::Compiled;
+use crate::source::Morsel;
+pub use result::{ResultColumn, ResultSet, RunError, RunStatistics};
+use worker::{Local, Shared};
+
+/// How often `idle` is called while threads end.
+const IDLE: Duration = Duration::from_millis(2);
+
+/// How to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Threads besides the caller's; with 0 the caller's does the work.
+    pub threads: usize,
+    /// Morsels that are queued or worked on at a time, at least 1.
+    pub window: usize,
+    /// The most memory for states of groups and rows.
+    pub memory_limit_bytes: usize,
+    /// Called first on each thread.
+    pub on_thread_start: fn(),
+}
+
+/// Takes morsels from the source, on the caller's thread.
+pub struct Feeder<'a> {
+    shared: &'a Shared<'a>,
+    /// Starts a thread; `false` if there can be none.
+    start: &'a dyn Fn() -> bool,
+    started: Cell<usize>,
+    /// What the caller's thread has.
+    local: RefCell<Option<Local>>,
+}
+
+impl Feeder<'_> {
+    /// Gives a morsel to a thread; without threads, works on it at once. After a failure morsels are
+    /// dropped.
+    ///
+    /// # Errors
+    ///
+    /// Returns the morsel when the window is full.
+    // The morsel comes back to be pushed again.
+    #[allow(clippy::result_large_err)]
+    pub fn try_push(&self, morsel: Morsel) -> Result<(), Morsel> {
+        if self.failed() {
+            return Ok(());
+        }
+        let options = self.shared.options;
+        if options.threads == 0 {
+            self.work_here(morsel);
+            return Ok(());
+        }
+        let mut queue = self.shared.lock();
+        if queue.in_flight >= options.window.max(1) {
+            return Err(morsel);
+        }
+        let may_start =
+            queue.waiting <= queue.morsels.len() && self.started.get() < options.threads;
+        if may_start {
+            queue.running += 1;
+        }
+        queue.in_flight += 1;
+        queue.morsels.push_back(morsel);
+        drop(queue);
+        if !may_start {
+            self.shared.wake_one();
+            return Ok(());
+        }
+        if (self.start)() {
+            self.started.set(self.started.get() + 1);
+            return Ok(());
+        }
+        self.shared.lock().running -= 1;
+        if self.started.get() == 0 {
+            // No thread will take it.
+            let morsel = self.shared.lock().morsels.pop_back();
+            self.shared.lock().in_flight -= 1;
+            if let Some(morsel) = morsel {
+                self.work_here(morsel);
+            }
+        }
+        Ok(())
+    }
+
+    fn work_here(&self, morsel: Morsel) {
+        let worked = self.with_local(|local| local.process(self.shared, morsel));
+        if let Err(error) = worked {
+            self.shared.fail(error);
+        }
+    }
+
+    fn with_local<T>(&self, work: impl FnOnce(&mut Local) -> T) -> T {
+        let mut local = self.local.borrow_mut();
+        work(local.get_or_insert_with(|| Local::new(self.shared)))
+    }
+
+    /// Waits until there is room in the window, the run failed, or the time is over.
+    pub fn wait(&self, timeout: Duration) {
+        let queue = self.shared.lock();
+        let is_full = queue.in_flight >= self.shared.options.window.max(1);
+        if is_full && !self.failed() {
+            drop(self.shared.wait_for_news(queue, timeout));
+        }
+    }
+
+    /// Whether the run failed: no more morsels are wanted.
+    pub fn failed(&self) -> bool {
+        self.shared.stop.load(Ordering::Relaxed)
+    }
+
+    /// Adds all rows of a row group that [`Compiled::ask`] answered with
+    /// [`Look::Statistics`](crate::operators::Look::Statistics).
+    ///
+    /// # Errors
+    ///
+    /// [`VectorError::Unsupported`] when statistics do not answer, and those of aggregates.
+    pub fn add_statistics(
+        &self,
+        statistics: &[Option<&ColumnStatistics>],
+        row_count: usize,
+    ) -> Result<(), VectorError> {
+        self.with_local(|local| {
+            let sink = local.sink();
+            sink.add_statistics(self.shared.compiled, statistics, row_count)
+        })
+    }
+}
+
+/// Stops the threads when the caller's thread leaves, by a panic too.
+struct StopOnLeave<'a>(&'a Shared<'a>);
+
+impl Drop for StopOnLeave<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// Runs a query over what `feed` pushes. `idle` is called every few milliseconds while the caller's
+/// thread waits for the others at the end.
+///
+/// # Errors
+///
+/// What `feed` returns, and what the run fails with.
+///
+/// # Panics
+///
+/// Goes on with a panic of `feed` or `idle`, when all threads have ended.
+pub fn run<E>(
+    compiled: &Compiled,
+    options: &Options,
+    feed: impl FnOnce(&Feeder<'_>) -> Result<(), E>,
+    idle: &mut dyn FnMut(),
+) -> Result<ResultSet, RunError<E>> {
+    let shared = Shared::new(compiled, options);
+    let shared = &shared;
+    std::thread::scope(|scope| {
+        let _stop = StopOnLeave(shared);
+        let start = || {
+            let builder = std::thread::Builder::new().name("howdah vector".to_owned());
+            builder.spawn_scoped(scope, || shared.work()).is_ok()
+        };
+        let feeder = Feeder {
+            shared,
+            start: &start,
+            started: Cell::new(0),
+            local: RefCell::new(None),
+        };
+        feed(&feeder).map_err(RunError::Feed)?;
+        let has_threads = feeder.started.get() > 0;
+        shared.close(feeder.local.take());
+        if !has_threads && !shared.stop.load(Ordering::Relaxed) {
+            shared.finish();
+        }
+        let mut queue = shared.lock();
+        loop {
+            if let Some(error) = queue.error.take() {
+                return Err(RunError::Vector(error));
+            }
+            if let Some(outcome) = queue.outcome.take() {
+                return Ok(ResultSet {
+                    row_count: outcome.row_count,
+                    columns: outcome.columns,
+                    statistics: RunStatistics {
+                        rows_in: outcome.counts.rows_in,
+                        rows_passed: outcome.counts.rows_passed,
+                        groups: outcome.row_count as u64,
+                        memory_peak_bytes: shared.memory.peak_bytes(),
+                        busy: outcome.busy,
+                    },
+                });
+            }
+            queue = shared.wait_for_news(queue, IDLE);
+            drop(queue);
+            idle();
+            queue = shared.lock();
+        }
+    })
+}

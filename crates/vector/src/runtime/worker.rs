@@ -1,0 +1,252 @@
+//! Threads: they take morsels from the queue until it is closed; the last one merges what all have.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Options;
+use super::memory::{Memory, Share};
+use super::result::ResultColumn;
+use crate::error::VectorError;
+use crate::operators::{Compiled, RowCounts, Sink};
+use crate::source::Morsel;
+
+/// What the threads of a run share.
+pub(super) struct Shared<'a> {
+    pub(super) compiled: &'a Compiled,
+    pub(super) options: &'a Options,
+    pub(super) memory: Arc<Memory>,
+    pub(super) stop: AtomicBool,
+    queue: Mutex<Queue>,
+    /// There is a morsel, or there will be none.
+    work: Condvar,
+    /// There is room, a failure or a result.
+    news: Condvar,
+}
+
+/// Morsels on their way, and what came of them. A lock of it is held for moments only.
+#[derive(Default)]
+pub(super) struct Queue {
+    pub(super) morsels: VecDeque<Morsel>,
+    /// Morsels that are queued or worked on.
+    pub(super) in_flight: usize,
+    /// Threads that wait for a morsel.
+    pub(super) waiting: usize,
+    /// Threads that were started and have not ended.
+    pub(super) running: usize,
+    /// No morsel will come.
+    pub(super) closed: bool,
+    pub(super) error: Option<VectorError>,
+    /// What the threads that ended have.
+    done: Vec<Local>,
+    pub(super) outcome: Option<Outcome>,
+}
+
+/// The result of all threads.
+pub(super) struct Outcome {
+    pub(super) row_count: usize,
+    pub(super) columns: Vec<ResultColumn>,
+    pub(super) counts: RowCounts,
+    pub(super) busy: Duration,
+}
+
+/// What one thread has.
+pub(super) struct Local {
+    sink: Sink,
+    share: Share,
+    counts: RowCounts,
+    busy: Duration,
+}
+
+impl Local {
+    pub(super) fn new(shared: &Shared<'_>) -> Self {
+        Self {
+            sink: shared.compiled.sink(),
+            share: shared.memory.share(),
+            counts: RowCounts::default(),
+            busy: Duration::ZERO,
+        }
+    }
+
+    /// Works through a morsel.
+    pub(super) fn process(
+        &mut self,
+        shared: &Shared<'_>,
+        morsel: Morsel,
+    ) -> Result<(), VectorError> {
+        let start = Instant::now();
+        let done = guarded(|| {
+            self.sink.process(
+                shared.compiled,
+                morsel,
+                &shared.stop,
+                &mut self.counts,
+                |bytes| self.share.set(bytes),
+            )
+        });
+        self.busy += start.elapsed();
+        done
+    }
+
+    /// Takes statistics of a row group instead of its rows.
+    pub(super) fn sink(&mut self) -> &mut Sink {
+        &mut self.sink
+    }
+}
+
+/// A panic as an error.
+fn guarded<T>(run: impl FnOnce() -> Result<T, VectorError>) -> Result<T, VectorError> {
+    // What was being changed is thrown away with the run.
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        Err(VectorError::Panicked {
+            message: message_of(panic.as_ref()),
+        })
+    })
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
+}
+
+impl<'a> Shared<'a> {
+    pub(super) fn new(compiled: &'a Compiled, options: &'a Options) -> Self {
+        Self {
+            compiled,
+            options,
+            memory: Arc::new(Memory::new(options.memory_limit_bytes)),
+            stop: AtomicBool::new(false),
+            queue: Mutex::default(),
+            work: Condvar::new(),
+            news: Condvar::new(),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
+        // Panics within the lock leave nothing half done.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for room, a failure, a result, or until the time is over.
+    pub(super) fn wait_for_news<'g>(
+        &self,
+        queue: MutexGuard<'g, Queue>,
+        timeout: Duration,
+    ) -> MutexGuard<'g, Queue> {
+        let waited = self.news.wait_timeout(queue, timeout);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Ends the run as soon as threads notice.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        drop(self.lock());
+        self.work.notify_all();
+        self.news.notify_all();
+    }
+
+    pub(super) fn fail(&self, error: VectorError) {
+        self.lock().error.get_or_insert(error);
+        self.stop();
+    }
+
+    /// Says that no morsel will come.
+    pub(super) fn close(&self, local: Option<Local>) {
+        let mut queue = self.lock();
+        queue.closed = true;
+        queue.done.extend(local);
+        drop(queue);
+        self.work.notify_all();
+    }
+
+    pub(super) fn wake_one(&self) {
+        self.work.notify_one();
+    }
+
+    fn next(&self) -> Option<Morsel> {
+        let mut queue = self.lock();
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            if let Some(morsel) = queue.morsels.pop_front() {
+                return Some(morsel);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue.waiting += 1;
+            queue = self
+                .work
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
+            queue.waiting -= 1;
+        }
+    }
+
+    /// The life of a thread.
+    pub(super) fn work(&self) {
+        let local = guarded(|| {
+            (self.options.on_thread_start)();
+            let mut local = Local::new(self);
+            while let Some(morsel) = self.next() {
+                let worked = local.process(self, morsel);
+                self.lock().in_flight -= 1;
+                self.news.notify_all();
+                worked?;
+            }
+            Ok(local)
+        });
+        let local = match local {
+            Ok(local) => Some(local),
+            Err(error) => {
+                self.fail(error);
+                None
+            }
+        };
+        let is_last = {
+            let mut queue = self.lock();
+            queue.done.extend(local);
+            queue.running -= 1;
+            queue.running == 0
+        };
+        if is_last && !self.stop.load(Ordering::Relaxed) {
+            self.finish();
+        }
+        self.news.notify_all();
+    }
+
+    /// Merges what all threads have.
+    pub(super) fn finish(&self) {
+        let locals = std::mem::take(&mut self.lock().done);
+        match guarded(|| self.merged(locals)) {
+            Ok(outcome) => self.lock().outcome = Some(outcome),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn merged(&self, mut locals: Vec<Local>) -> Result<Outcome, VectorError> {
+        let start = Instant::now();
+        // The greatest one takes in the others.
+        locals.sort_by_key(|local| local.sink.memory_bytes());
+        let mut all = locals.pop().unwrap_or_else(|| Local::new(self));
+        while let Some(local) = locals.pop() {
+            all.sink.merge(self.compiled, local.sink, &self.stop)?;
+            all.share.set(all.sink.memory_bytes())?;
+            all.counts.rows_in += local.counts.rows_in;
+            all.counts.rows_passed += local.counts.rows_passed;
+            all.busy += local.busy;
+        }
+        let (row_count, columns) = all.sink.finish(self.compiled)?;
+        Ok(Outcome {
+            row_count,
+            columns,
+            counts: all.counts,
+            busy: all.busy + start.elapsed(),
+        })
+    }
+}

@@ -1,0 +1,42 @@
+//! What a source delivers: morsels, which are row groups as they are stored, or rows in columns.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_buffer::BooleanBuffer;
+use howdah_columnar::{ChunkBuffer, Column, ColumnMeta, ColumnType, OwnedValue};
+
+/// One column of a morsel.
+#[derive(Debug)]
+pub enum MorselColumn {
+    /// A column chunk as it is stored.
+    Encoded {
+        /// What the footer says of it.
+        meta: Arc<ColumnMeta>,
+        /// Its verified bytes.
+        bytes: ChunkBuffer,
+    },
+    /// All rows.
+    Decoded(Column),
+    /// The same value in every row; `None` is NULL.
+    Constant(ColumnType, Option<OwnedValue>),
+    /// Not delivered: see [`Compiled::needed`](crate::operators::Compiled::needed).
+    Unread,
+}
+
+/// Rows that one thread works on at a time: a row group, or a batch of hot rows.
+#[derive(Debug)]
+pub struct Morsel {
+    /// Rows in the morsel.
+    pub row_count: usize,
+    /// One for each of [`Query::columns`](crate::plan::Query::columns).
+    pub columns: Vec<MorselColumn>,
+    /// Set bits: rows that do not exist for the query.
+    pub hidden: Option<BooleanBuffer>,
+    /// The rows to look at: ascending and disjoint.
+    pub rows: Vec<Range<usize>>,
+    /// Statistics say that every conjunct is true of every row to look at.
+    pub filter_decided: bool,
+    /// The place in the source's order.
+    pub ordinal: u64,
+}
