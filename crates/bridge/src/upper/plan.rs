@@ -58,7 +58,7 @@ fn integers(values: &[i32]) -> *mut pg_sys::List {
     list
 }
 
-/// The path for a shape; rows, costs and order are the caller's to set.
+/// The path for a shape; target, rows, costs and order are the caller's to set.
 ///
 /// # Safety
 /// Planner structures.
@@ -105,7 +105,6 @@ pub(super) unsafe fn path(
         path.type_ = pg_sys::NodeTag::T_CustomPath;
         path.pathtype = pg_sys::NodeTag::T_CustomScan;
         path.parent = output;
-        path.pathtarget = (*output).reltarget;
         path.parallel_safe = false;
         (*custom).custom_paths = children.into_pg();
         (*custom).custom_private = private.into_pg();

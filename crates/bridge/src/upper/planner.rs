@@ -95,7 +95,12 @@ unsafe fn offer(
             order: Vec::new(),
             limit: 0,
         };
-        let target = nodes((*(*output).reltarget).exprs);
+        // Not every upper relation says what it returns.
+        let returned = (*root).upper_targets[stage as usize];
+        if returned.is_null() {
+            return None;
+        }
+        let target = nodes((*returned).exprs);
         let mut having = std::ptr::null_mut();
         let mut pathkeys = std::ptr::null_mut();
         match stage {
@@ -124,9 +129,10 @@ unsafe fn offer(
         };
         let offer = engine.offer(&shape, &planner)?;
         let path = plan::path(output, child, &shape, &offer, having);
+        (*path).path.pathtarget = returned;
         (*path).path.pathkeys = pathkeys;
         (*path).path.rows = rows;
-        let target = &(*(*output).reltarget).cost;
+        let target = &(*returned).cost;
         (*path).path.startup_cost = offer.cost + target.startup;
         (*path).path.total_cost =
             (*path).path.startup_cost + rows * (pg_sys::cpu_tuple_cost + target.per_tuple);
@@ -346,8 +352,39 @@ unsafe fn cheapest_serial(output: *mut pg_sys::RelOptInfo) -> Option<*mut pg_sys
     unsafe {
         PgList::<pg_sys::Path>::from_pg((*output).pathlist)
             .iter_ptr()
-            .filter(|&path| !uses_workers(path) && (*path).param_info.is_null())
+            .filter(|&path| {
+                // The subqueries of a MinMaxAggPath belong to whoever plans it.
+                (*path).type_ != pg_sys::NodeTag::T_MinMaxAggPath
+                    && !uses_workers(path)
+                    && (*path).param_info.is_null()
+            })
             .min_by(|&a, &b| (*a).total_cost.total_cmp(&(*b).total_cost))
+            .and_then(|path| copy(path))
+    }
+}
+
+/// A copy of a path, its subpaths shared: `add_path` frees a path that another one dominates, and later steps of the
+/// planner change paths in place.
+unsafe fn copy(path: *mut pg_sys::Path) -> Option<*mut pg_sys::Path> {
+    use pg_sys::NodeTag as Tag;
+    // SAFETY: the size is that of the node's own type.
+    unsafe {
+        let len = match (*path).type_ {
+            Tag::T_Path => size_of::<pg_sys::Path>(),
+            Tag::T_AggPath => size_of::<pg_sys::AggPath>(),
+            Tag::T_GroupPath => size_of::<pg_sys::GroupPath>(),
+            Tag::T_UpperUniquePath => size_of::<pg_sys::UpperUniquePath>(),
+            Tag::T_SortPath => size_of::<pg_sys::SortPath>(),
+            Tag::T_IncrementalSortPath => size_of::<pg_sys::IncrementalSortPath>(),
+            Tag::T_ProjectionPath => size_of::<pg_sys::ProjectionPath>(),
+            Tag::T_GroupResultPath => size_of::<pg_sys::GroupResultPath>(),
+            Tag::T_IndexPath => size_of::<pg_sys::IndexPath>(),
+            Tag::T_LimitPath => size_of::<pg_sys::LimitPath>(),
+            _ => return None,
+        };
+        let copy = pg_sys::palloc(len).cast::<u8>();
+        std::ptr::copy_nonoverlapping(path.cast::<u8>(), copy, len);
+        Some(copy.cast())
     }
 }
 

@@ -9,6 +9,7 @@
 //!   regress-cold      PostgreSQL's two suites again, with every inserted row cold at once
 //!   isolation-cold
 //!   regress-parallel  the first of these with queries in parallel workers: a sample, or with --only all of it
+//!   regress-vectorized  likewise, with every query by the vectorized engine that may be
 //!   contrib-cold      the suites of PostgreSQL's contrib modules and of PL/pgSQL, likewise
 //!   tap               a sample of PostgreSQL's subscription and recovery tests, rows hot and cold
 //!   server            tests/server: crash, standby, dump and restore, differential
@@ -118,6 +119,7 @@ fn run_step(paths: &Paths, options: &Options, step: Step) -> anyhow::Result<Tall
         Step::RegressCold => suite::run(paths, options, Suite::Regress, Rows::Cold),
         Step::IsolationCold => suite::run(paths, options, Suite::Isolation, Rows::Cold),
         Step::RegressParallel => suite::run(paths, options, Suite::RegressParallel, Rows::Cold),
+        Step::RegressVectorized => suite::run(paths, options, Suite::RegressVectorized, Rows::Cold),
         Step::ContribCold => contrib::run(paths, options),
         Step::Tap => perl::run(paths, options),
         Step::Server => cargo::server(paths, &options.filters),

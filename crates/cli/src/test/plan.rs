@@ -23,6 +23,8 @@ pub enum Step {
     IsolationCold,
     /// The first of these with queries in parallel workers: a sample, unless it is chosen
     RegressParallel,
+    /// Likewise, with every query by the vectorized engine that may be
+    RegressVectorized,
     /// The suites of contrib and PL/pgSQL, with cold rows
     ContribCold,
     /// A sample of PostgreSQL's subscription and recovery tests; filters choose among all
@@ -43,6 +45,7 @@ impl Step {
             Self::RegressCold => "regress-cold",
             Self::IsolationCold => "isolation-cold",
             Self::RegressParallel => "regress-parallel",
+            Self::RegressVectorized => "regress-vectorized",
             Self::ContribCold => "contrib-cold",
             Self::Tap => "tap",
             Self::Server => "server",

@@ -5,8 +5,9 @@
 //! In `regress-cold` and `isolation-cold` every inserted row is cold at once. What is reviewed
 //! in `tests/postgres/SUITE` holds for these too; what differs only there is in
 //! `tests/postgres/SUITE-cold`. In `regress-parallel` rows are cold, and every query that may run in a
-//! parallel worker does (`debug_parallel_query`); what is reviewed for `regress-cold` holds there, too.
-//! Unless it is asked for by name, it runs a sample of the suite.
+//! parallel worker does (`debug_parallel_query`), in `regress-vectorized` every query is that may be
+//! (`howdah.debug_force_vectorized`); what is reviewed for `regress-cold` holds there, too. Unless they are asked for by
+//! name, these two run a sample of the suite.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,11 +57,37 @@ const PARALLEL_SAMPLE: [&str; 14] = [
     "with",
 ];
 
+/// Tests that group, aggregate, or ask for first rows, behind what they use.
+const VECTORIZED_SAMPLE: [&str; 20] = [
+    "create_misc",
+    "create_aggregate",
+    "create_index",
+    "aggregates",
+    "groupingsets",
+    "limit",
+    "matview",
+    "partition_aggregate",
+    "plancache",
+    "plpgsql",
+    "portals",
+    "rangefuncs",
+    "rowsecurity",
+    "select",
+    "select_distinct",
+    "subselect",
+    "transactions",
+    "union",
+    "window",
+    "with",
+];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Suite {
     Regress,
     /// The same, with its queries in parallel workers.
     RegressParallel,
+    /// The same, with its queries by the vectorized engine.
+    RegressVectorized,
     Isolation,
 }
 
@@ -89,7 +116,7 @@ impl Rows {
 impl Suite {
     fn name(self) -> &'static str {
         match self {
-            Self::Regress | Self::RegressParallel => "regress",
+            Self::Regress | Self::RegressParallel | Self::RegressVectorized => "regress",
             Self::Isolation => "isolation",
         }
     }
@@ -97,6 +124,7 @@ impl Suite {
     fn title(self, rows: Rows) -> &'static str {
         match (self, rows) {
             (Self::RegressParallel, _) => "regress-parallel",
+            (Self::RegressVectorized, _) => "regress-vectorized",
             (Self::Regress | Self::Isolation, Rows::Hot) => self.name(),
             (Self::Regress, Rows::Cold) => "regress-cold",
             (Self::Isolation, Rows::Cold) => "isolation-cold",
@@ -113,6 +141,10 @@ impl Suite {
                 ("max_parallel_workers", "24"),
                 ("transaction_timeout", "10min"),
             ],
+            Self::RegressVectorized => &[
+                ("howdah.debug_force_vectorized", "on"),
+                ("howdah.threads", "2"),
+            ],
             Self::Regress | Self::Isolation => &[],
         }
     }
@@ -121,6 +153,7 @@ impl Suite {
     fn reviewed(self, rows: Rows) -> Vec<&'static str> {
         match self {
             Self::RegressParallel => vec!["regress-parallel", "regress-cold", "regress"],
+            Self::RegressVectorized => vec!["regress-vectorized", "regress-cold", "regress"],
             Self::Regress | Self::Isolation => vec![self.title(rows), self.name()],
         }
     }
@@ -128,29 +161,38 @@ impl Suite {
     /// The names that the suite's expected output contains.
     fn database(self) -> &'static str {
         match self {
-            Self::Regress | Self::RegressParallel => "regression",
+            Self::Regress | Self::RegressParallel | Self::RegressVectorized => "regression",
             Self::Isolation => "isolation_regression",
         }
     }
 
     fn schedule(self) -> &'static str {
         match self {
-            Self::Regress | Self::RegressParallel => "parallel_schedule",
+            Self::Regress | Self::RegressParallel | Self::RegressVectorized => "parallel_schedule",
             Self::Isolation => "isolation_schedule",
         }
     }
 
     fn driver(self) -> &'static str {
         match self {
-            Self::Regress | Self::RegressParallel => "pg_regress",
+            Self::Regress | Self::RegressParallel | Self::RegressVectorized => "pg_regress",
             Self::Isolation => "pg_isolation_regress",
+        }
+    }
+
+    /// The tests that are run unless the suite is asked for by name; `None` is all.
+    fn sample(self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::RegressParallel => Some(&PARALLEL_SAMPLE),
+            Self::RegressVectorized => Some(&VECTORIZED_SAMPLE),
+            Self::Regress | Self::Isolation => None,
         }
     }
 
     /// Tests on which all others of the suite stand.
     fn foundation(self) -> &'static [&'static str] {
         match self {
-            Self::Regress | Self::RegressParallel => &["test_setup"],
+            Self::Regress | Self::RegressParallel | Self::RegressVectorized => &["test_setup"],
             Self::Isolation => &[],
         }
     }
@@ -220,7 +262,7 @@ pub(super) fn run(
             Selection::Names(&chosen)
         },
         more_arguments: match suite {
-            Suite::Regress | Suite::RegressParallel => {
+            Suite::Regress | Suite::RegressParallel | Suite::RegressVectorized => {
                 vec![
                     format!("--dlpath={}", input.display()),
                     "--max-concurrent-tests=20".into(),
@@ -256,9 +298,9 @@ pub(super) fn run(
 }
 
 fn choose(suite: Suite, options: &Options, all: &[String]) -> Vec<String> {
-    let sample_only = suite == Suite::RegressParallel && options.choose_nothing();
+    let sample = suite.sample().filter(|_| options.choose_nothing());
     let is_wanted = |name: &&String| {
-        options.wants(name) && (!sample_only || PARALLEL_SAMPLE.contains(&name.as_str()))
+        options.wants(name) && sample.is_none_or(|sample| sample.contains(&name.as_str()))
     };
     let wanted: Vec<&String> = all.iter().filter(is_wanted).collect();
     if wanted.is_empty() {

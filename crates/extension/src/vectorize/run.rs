@@ -104,7 +104,8 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     let groups = or_raise(oid, source.survey(compiled.needed()))?;
     set_bounds(&mut compiled, &groups, translated.attributes.len());
     let stored_rows: usize = groups.iter().map(|group| group.row_count()).sum();
-    let wanted = match run.may_use_threads() && stored_rows >= ROWS_FOR_THREADS {
+    let is_worth_it = stored_rows >= ROWS_FOR_THREADS || settings::force_vectorized();
+    let wanted = match run.may_use_threads() && is_worth_it {
         true => settings::threads().min(groups.len()),
         false => 0,
     };
