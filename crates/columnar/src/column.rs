@@ -66,6 +66,25 @@ macro_rules! each_column {
 }
 
 impl Column {
+    /// The type of the column.
+    pub fn column_type(&self) -> ColumnType {
+        match self {
+            Self::Bool(_) => ColumnType::Bool,
+            Self::Int16(_) => ColumnType::Int16,
+            Self::Int32(_) => ColumnType::Int32,
+            Self::Int64(_) => ColumnType::Int64,
+            Self::Float32(_) => ColumnType::Float32,
+            Self::Float64(_) => ColumnType::Float64,
+            Self::Numeric(_) => ColumnType::Numeric,
+            Self::Text(_) => ColumnType::Text,
+            Self::Bytes(_) => ColumnType::Bytes,
+            Self::Fixed(array) => ColumnType::Fixed {
+                // Arrow's widths are signed; those of columns come from a u16.
+                len: array.value_length() as u16,
+            },
+        }
+    }
+
     /// Rows in the column.
     pub fn len(&self) -> usize {
         each_column!(self, array => array.len())

@@ -29,6 +29,7 @@
 #![warn(missing_docs)]
 
 mod access;
+mod assemble;
 mod bounds;
 mod builder;
 mod checksum;
@@ -41,6 +42,7 @@ mod encode;
 mod error;
 mod filter;
 mod frames;
+mod gather;
 mod layout;
 mod nodes;
 mod numeric;

@@ -36,11 +36,12 @@ pub struct NumericColumn {
 }
 
 impl NumericColumn {
-    /// Puts decoded parts together, checking that they agree.
+    /// Puts parts together: `image_rows` are the rows whose value is an image, ascending, and
+    /// `images` are those, none of them null.
     ///
     /// # Errors
     ///
-    /// [`ColumnarError::Corrupt`] when they do not.
+    /// [`ColumnarError::Corrupt`] when the parts do not agree.
     pub fn new(
         digits: NumericDigits,
         scales: NumericScales,
@@ -122,6 +123,11 @@ impl NumericColumn {
     /// The rows whose value is an image, ascending.
     pub fn image_rows(&self) -> &[u32] {
         &self.image_rows
+    }
+
+    /// The images of [`image_rows`](Self::image_rows).
+    pub(crate) fn images(&self) -> Option<&arrow_array::BinaryViewArray> {
+        self.images.as_ref()
     }
 
     /// The whole column as 64-bit integers of one scale, when it is that.

@@ -36,11 +36,7 @@ impl TextPattern {
     }
 
     /// Which of many texts are of the pattern.
-    pub(crate) fn of_rows<'a>(
-        &self,
-        row_count: usize,
-        text: impl Fn(usize) -> &'a [u8],
-    ) -> BooleanBuffer {
+    pub fn of_rows<'a>(&self, row_count: usize, text: impl Fn(usize) -> &'a [u8]) -> BooleanBuffer {
         let finders: Vec<Finder<'_>> = self.infixes.iter().map(Finder::new).collect();
         BooleanBuffer::collect_bool(row_count, |row| {
             self.matches_with(text(row), |at, rest| finders[at].find(rest))

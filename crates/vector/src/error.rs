@@ -51,6 +51,12 @@ pub enum VectorError {
         /// PostgreSQL's message, such as `integer out of range`.
         message: &'static str,
     },
+    /// A date or timestamp beyond its type; PostgreSQL's SQLSTATE 22008.
+    #[error("{message}")]
+    DatetimeOutOfRange {
+        /// PostgreSQL's message, such as `date out of range`.
+        message: &'static str,
+    },
     /// PostgreSQL's SQLSTATE 22012.
     #[error("division by zero")]
     DivisionByZero,

@@ -1,103 +1,131 @@
-//! Stand-in until the expression half arrives: bare columns and constants.
-#![allow(missing_docs)]
-use arrow_array::{Array, UInt32Array};
+//! Expressions over columns: compiled once, evaluated for many rows at a time.
+//!
+//! ```text
+//!   Expr ── compile ─▶ Node tree ─┬─ column: a value for each row
+//!                                 ├─ truths: true, false or NULL for each row, as bits
+//!                                 └─ select: where true, as bits
+//! ```
+//!
+//! AND and OR evaluate what can raise an error only for rows that are not decided yet: those are taken
+//! out of the input, and the answers are put back in place. What cannot fail is evaluated for all rows.
+//!
+//! Constant parts are evaluated like others; folding them is for the caller. It computes nothing itself:
+//! what a function does is for [`functions`](crate::functions) to know.
+
+mod any_all;
+mod compile;
+mod evaluate;
+mod predicate;
+mod subset;
+mod truths;
+
 use arrow_buffer::BooleanBuffer;
-use howdah_columnar::{Column, ColumnType, NumericColumn, NumericDigits, NumericScales, Predicate};
+use howdah_columnar::{Column, ColumnType};
 
 use crate::error::{Declined, VectorError};
 use crate::plan::Expr;
+use compile::Node;
 
+pub use predicate::predicate_of;
+
+/// Rows to evaluate expressions of.
 pub trait Input {
+    /// How many there are.
     fn row_count(&self) -> usize;
+
+    /// A column of them, by its place in [`Query::columns`](crate::plan::Query::columns). It may be
+    /// asked for several times.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the column from being read.
     fn column(&self, index: usize) -> Result<Column, VectorError>;
 }
 
-#[derive(Debug)]
+/// An expression whose functions and types are known to fit.
+#[derive(Clone, Debug)]
 pub struct Compiled {
+    node: Node,
     columns: Vec<usize>,
-    ty: ColumnType,
+    can_fail: bool,
 }
 
 impl Compiled {
+    /// Compiles an expression over columns of these types.
+    ///
+    /// # Errors
+    ///
+    /// [`Declined`] when a function is not known here, or types do not fit.
     pub fn compile(expr: &Expr, columns: &[ColumnType]) -> Result<Self, Declined> {
-        match expr {
-            Expr::Column(index) => Ok(Self {
-                columns: vec![*index],
-                ty: columns[*index],
-            }),
-            _ => Err(Declined::Types {
-                name: "expression".to_owned(),
-            }),
-        }
+        let node = Node::compile(expr, columns)?;
+        let mut columns = Vec::new();
+        node.collect_columns(&mut columns);
+        columns.sort_unstable();
+        columns.dedup();
+        let can_fail = node.can_fail();
+        Ok(Self {
+            node,
+            columns,
+            can_fail,
+        })
     }
+
+    /// The type of its values.
     pub fn column_type(&self) -> ColumnType {
-        self.ty
+        self.node.column_type()
     }
+
+    /// The places of the columns that it reads, ascending, each once.
     pub fn columns(&self) -> &[usize] {
         &self.columns
     }
+
+    /// Whether it may raise an error of PostgreSQL.
     pub fn can_fail(&self) -> bool {
-        false
+        self.can_fail
     }
+
+    /// The place of the column that it is, if it is nothing else.
     pub fn as_column(&self) -> Option<usize> {
-        Some(self.columns[0])
-    }
-    pub fn evaluate(&self, input: &dyn Input) -> Result<Column, VectorError> {
-        input.column(self.columns[0])
-    }
-    pub fn select(&self, input: &dyn Input) -> Result<BooleanBuffer, VectorError> {
-        match input.column(self.columns[0])? {
-            Column::Bool(array) => Ok(match array.nulls() {
-                Some(nulls) => array.values() & nulls.inner(),
-                None => array.values().clone(),
-            }),
-            _ => Err(VectorError::Unsupported { what: "type" }),
+        match self.node {
+            Node::Column(index, _) => Some(index),
+            _ => None,
         }
     }
-}
 
-pub fn predicate_of(expr: &Expr) -> Option<(usize, Predicate)> {
-    match expr {
-        Expr::IsNull(inner) => match &**inner {
-            Expr::Column(at) => Some((*at, Predicate::IsNull)),
-            _ => None,
-        },
-        _ => None,
+    /// Its value for each row.
+    ///
+    /// # Errors
+    ///
+    /// PostgreSQL's errors, [`VectorError::Unsupported`], and those of the input.
+    pub fn evaluate(&self, input: &dyn Input) -> Result<Column, VectorError> {
+        self.node.column(input)
+    }
+
+    /// Where a boolean expression is true, which NULL is not.
+    ///
+    /// # Errors
+    ///
+    /// As [`evaluate`](Self::evaluate); [`VectorError::Unsupported`] when it is not boolean.
+    pub fn select(&self, input: &dyn Input) -> Result<BooleanBuffer, VectorError> {
+        self.node.select(input)
     }
 }
 
+/// The rows with these numbers, in this order; a row may be named several times.
+///
+/// # Errors
+///
+/// When there is no such row.
 pub fn take(column: &Column, rows: &[u32]) -> Result<Column, VectorError> {
-    let indexes = UInt32Array::from(rows.to_vec());
-    macro_rules! go {
-        ($($v:ident),*) => { match column {
-            $(Column::$v(array) => {
-                let taken = arrow_select::take::take(array, &indexes, None)
-                    .map_err(|_| VectorError::Unsupported { what: "take" })?;
-                Column::$v(taken.as_any().downcast_ref().cloned().ok_or(VectorError::Unsupported { what: "take" })?)
-            })*
-            Column::Numeric(numeric) => {
-                let digits = match numeric.digits() {
-                    NumericDigits::Narrow(v) => NumericDigits::Narrow(rows.iter().map(|&r| v[r as usize]).collect::<Vec<_>>().into()),
-                    NumericDigits::Wide(v) => NumericDigits::Wide(rows.iter().map(|&r| v[r as usize]).collect::<Vec<_>>().into()),
-                };
-                let scales = match numeric.scales() {
-                    NumericScales::Constant(s) => NumericScales::Constant(*s),
-                    NumericScales::PerRow(v) => NumericScales::PerRow(rows.iter().map(|&r| v[r as usize]).collect::<Vec<_>>().into()),
-                };
-                let nulls = numeric.nulls().map(|n| rows.iter().map(|&r| n.is_valid(r as usize)).collect::<Vec<_>>().into());
-                if !numeric.image_rows().is_empty() {
-                    return Err(VectorError::Unsupported { what: "images" });
-                }
-                Column::Numeric(NumericColumn::new(digits, scales, Vec::new(), None, nulls)?)
-            }
-        } };
-    }
-    Ok(go!(
-        Bool, Int16, Int32, Int64, Float32, Float64, Text, Bytes, Fixed
-    ))
+    Ok(column.take(rows)?)
 }
 
+/// The rows whose bits are set.
+///
+/// # Errors
+///
+/// When there are not as many bits as rows.
 pub fn filter(column: &Column, rows: &BooleanBuffer) -> Result<Column, VectorError> {
-    let rows: Vec<u32> = rows.set_indices().map(|row| row as u32).collect();
-    take(column, &rows)
+    Ok(column.filter(rows)?)
 }

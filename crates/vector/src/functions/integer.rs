@@ -1,0 +1,236 @@
+//! Integer arithmetic, as in PostgreSQL's `utils/adt/int.c` and `int8.c`: an overflow is an error named
+//! after the type of the result, division truncates, and a remainder by -1 is 0.
+
+use std::marker::PhantomData;
+
+use howdah_columnar::ColumnType;
+use howdah_columnar::ColumnType::{Int16, Int32, Int64};
+
+use super::Function;
+use super::kernel::{Kernel, Native};
+use super::loops::{BinaryOp, UnaryOp, binary, unary};
+use crate::error::VectorError;
+
+/// An integer type that arithmetic results in.
+pub(super) trait Integer: Native + Ord {
+    /// PostgreSQL's error of a result beyond the type.
+    const OUT_OF_RANGE: VectorError;
+
+    fn add(self, other: Self) -> (Self, bool);
+    fn subtract(self, other: Self) -> (Self, bool);
+    fn multiply(self, other: Self) -> (Self, bool);
+    fn divide(self, other: Self) -> (Self, bool);
+    fn remainder(self, other: Self) -> (Self, bool);
+    fn negate(self) -> (Self, bool);
+}
+
+macro_rules! integer {
+    ($ty:ty, $wide:ty, $message:literal) => {
+        impl Integer for $ty {
+            const OUT_OF_RANGE: VectorError = VectorError::OutOfRange { message: $message };
+
+            #[inline(always)]
+            fn add(self, other: Self) -> (Self, bool) {
+                let sum = self.wrapping_add(other);
+                // Both signs differ from the sum's.
+                (sum, (self ^ sum) & (other ^ sum) < 0)
+            }
+
+            #[inline(always)]
+            fn subtract(self, other: Self) -> (Self, bool) {
+                let difference = self.wrapping_sub(other);
+                (difference, (self ^ other) & (self ^ difference) < 0)
+            }
+
+            #[inline(always)]
+            fn multiply(self, other: Self) -> (Self, bool) {
+                let product = <$wide>::from(self) * <$wide>::from(other);
+                (product as $ty, product != <$wide>::from(product as $ty))
+            }
+
+            #[inline(always)]
+            fn divide(self, other: Self) -> (Self, bool) {
+                let is_bad = (other == 0) | ((other == -1) & (self == <$ty>::MIN));
+                (self.wrapping_div(if is_bad { 1 } else { other }), is_bad)
+            }
+
+            #[inline(always)]
+            fn remainder(self, other: Self) -> (Self, bool) {
+                let is_bad = other == 0;
+                (self.wrapping_rem(if is_bad { 1 } else { other }), is_bad)
+            }
+
+            #[inline(always)]
+            fn negate(self) -> (Self, bool) {
+                (self.wrapping_neg(), self == <$ty>::MIN)
+            }
+        }
+    };
+}
+
+integer!(i16, i32, "smallint out of range");
+integer!(i32, i64, "integer out of range");
+integer!(i64, i128, "bigint out of range");
+
+fn in_range<T: Integer>(failed: bool) -> Result<(), VectorError> {
+    match failed {
+        true => Err(T::OUT_OF_RANGE),
+        false => Ok(()),
+    }
+}
+
+/// Operations on values of two types, the wider of which is the result's.
+macro_rules! operations {
+    ($($(#[doc = $doc:literal])* $name:ident: $method:ident;)*) => {$(
+        $(#[doc = $doc])*
+        struct $name<A, B, T>(PhantomData<(A, B, T)>);
+
+        impl<A, B, T> BinaryOp for $name<A, B, T>
+        where
+            A: Native + Into<T>,
+            B: Native + Into<T>,
+            T: Integer,
+        {
+            type Left = A;
+            type Right = B;
+            type Out = T;
+
+            #[inline(always)]
+            fn fast(left: A, right: B) -> (T, bool) {
+                left.into().$method(right.into())
+            }
+
+            fn check(left: A, right: B) -> Result<(), VectorError> {
+                in_range::<T>(Self::fast(left, right).1)
+            }
+        }
+    )*};
+}
+
+operations! {
+    Add: add;
+    Subtract: subtract;
+    Multiply: multiply;
+}
+
+/// Divisions, of which a divisor of zero is an error of its own.
+macro_rules! divisions {
+    ($($name:ident: $method:ident;)*) => {$(
+        struct $name<A, B, T>(PhantomData<(A, B, T)>);
+
+        impl<A, B, T> BinaryOp for $name<A, B, T>
+        where
+            A: Native + Into<T>,
+            B: Native + Into<T>,
+            T: Integer,
+        {
+            type Left = A;
+            type Right = B;
+            type Out = T;
+
+            #[inline(always)]
+            fn fast(left: A, right: B) -> (T, bool) {
+                left.into().$method(right.into())
+            }
+
+            fn check(left: A, right: B) -> Result<(), VectorError> {
+                if right.into() == T::default() {
+                    return Err(VectorError::DivisionByZero);
+                }
+                in_range::<T>(Self::fast(left, right).1)
+            }
+        }
+    )*};
+}
+
+divisions! {
+    Divide: divide;
+    Remainder: remainder;
+}
+
+struct Negate<T>(PhantomData<T>);
+
+impl<T: Integer> UnaryOp for Negate<T> {
+    type In = T;
+    type Out = T;
+
+    #[inline(always)]
+    fn fast(value: T) -> (T, bool) {
+        value.negate()
+    }
+
+    fn check(value: T) -> Result<(), VectorError> {
+        in_range::<T>(Self::fast(value).1)
+    }
+}
+
+struct Absolute<T>(PhantomData<T>);
+
+impl<T: Integer> UnaryOp for Absolute<T> {
+    type In = T;
+    type Out = T;
+
+    #[inline(always)]
+    fn fast(value: T) -> (T, bool) {
+        let (negated, failed) = value.negate();
+        (value.max(negated), failed)
+    }
+
+    fn check(value: T) -> Result<(), VectorError> {
+        in_range::<T>(Self::fast(value).1)
+    }
+}
+
+const fn two<O: BinaryOp>(
+    prosrc: &'static str,
+    arguments: &'static [ColumnType],
+    result: ColumnType,
+) -> Function {
+    Function::new(prosrc, arguments, result, Kernel::Binary(binary::<O>)).failing()
+}
+
+const fn one<O: UnaryOp>(
+    prosrc: &'static str,
+    arguments: &'static [ColumnType],
+    result: ColumnType,
+) -> Function {
+    Function::new(prosrc, arguments, result, Kernel::Unary(unary::<O>)).failing()
+}
+
+/// The four operations of two types.
+macro_rules! arithmetic {
+    ($prefix:literal, $a:ty, $b:ty, $t:ty, $arguments:expr, $result:expr) => {
+        &[
+            two::<Add<$a, $b, $t>>(concat!($prefix, "pl"), $arguments, $result),
+            two::<Subtract<$a, $b, $t>>(concat!($prefix, "mi"), $arguments, $result),
+            two::<Multiply<$a, $b, $t>>(concat!($prefix, "mul"), $arguments, $result),
+            two::<Divide<$a, $b, $t>>(concat!($prefix, "div"), $arguments, $result),
+        ]
+    };
+}
+
+/// What there is for one type only.
+macro_rules! of_one_type {
+    ($prefix:literal, $t:ty, $ty:expr) => {
+        &[
+            two::<Remainder<$t, $t, $t>>(concat!($prefix, "mod"), &[$ty, $ty], $ty),
+            one::<Negate<$t>>(concat!($prefix, "um"), &[$ty], $ty),
+            one::<Absolute<$t>>(concat!($prefix, "abs"), &[$ty], $ty),
+        ]
+    };
+}
+
+pub(super) static FUNCTIONS: &[&[Function]] = &[
+    arithmetic!("int2", i16, i16, i16, &[Int16, Int16], Int16),
+    arithmetic!("int4", i32, i32, i32, &[Int32, Int32], Int32),
+    arithmetic!("int8", i64, i64, i64, &[Int64, Int64], Int64),
+    arithmetic!("int24", i16, i32, i32, &[Int16, Int32], Int32),
+    arithmetic!("int28", i16, i64, i64, &[Int16, Int64], Int64),
+    arithmetic!("int42", i32, i16, i32, &[Int32, Int16], Int32),
+    arithmetic!("int48", i32, i64, i64, &[Int32, Int64], Int64),
+    arithmetic!("int82", i64, i16, i64, &[Int64, Int16], Int64),
+    arithmetic!("int84", i64, i32, i64, &[Int64, Int32], Int64),
+    of_one_type!("int2", i16, Int16),
+    of_one_type!("int4", i32, Int32),
+    of_one_type!("int8", i64, Int64),
+];
