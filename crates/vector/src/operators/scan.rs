@@ -79,7 +79,11 @@ impl OpenMorsel {
                     if ty != types[at] {
                         return Err(MISFIT);
                     }
-                    OpenColumn::One(Column::repeat(ty, value.as_ref().map(OwnedValue::as_value), 1)?)
+                    OpenColumn::One(Column::repeat(
+                        ty,
+                        value.as_ref().map(OwnedValue::as_value),
+                        1,
+                    )?)
                 }
             });
         }
@@ -120,6 +124,9 @@ impl OpenMorsel {
     }
 }
 
+const UNREAD: VectorError = VectorError::Unsupported {
+    what: "a column that was not delivered",
+};
 const MISFIT: VectorError = VectorError::Unsupported {
     what: "a morsel that does not fit the query",
 };
@@ -234,9 +241,7 @@ impl Zone<'_> {
                 Some(_) => take(column, &self.row_numbers()),
             },
             Some(OpenColumn::One(column)) => take(column, &vec![0; self.row_count()]),
-            Some(OpenColumn::Unread) | None => Err(VectorError::Unsupported {
-                what: "a column that was not delivered",
-            }),
+            Some(OpenColumn::Unread) | None => Err(UNREAD),
         }
     }
 }
@@ -256,6 +261,37 @@ impl Input for Zone<'_> {
         let column = self.read(index)?;
         self.columns.borrow_mut()[index] = Some(column.clone());
         Ok(column)
+    }
+}
+
+/// Rows of a morsel, ascending.
+pub(crate) struct Picked<'a> {
+    morsel: &'a OpenMorsel,
+    rows: Vec<u32>,
+}
+
+impl<'a> Picked<'a> {
+    pub(crate) fn new(morsel: &'a OpenMorsel, rows: Vec<u32>) -> Self {
+        Self { morsel, rows }
+    }
+
+    pub(crate) fn rows(&self) -> &[u32] {
+        &self.rows
+    }
+}
+
+impl Input for Picked<'_> {
+    fn row_count(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn column(&self, index: usize) -> Result<Column, VectorError> {
+        match self.morsel.columns.get(index) {
+            Some(OpenColumn::Chunk(chunk, _)) => Ok(chunk.decode_selection(&self.rows)?),
+            Some(OpenColumn::Whole(column)) => take(column, &self.rows),
+            Some(OpenColumn::One(column)) => take(column, &vec![0; self.rows.len()]),
+            Some(OpenColumn::Unread) | None => Err(UNREAD),
+        }
     }
 }
 
