@@ -3,11 +3,8 @@
 
 use std::cmp::Ordering;
 
-use arrow_array::{
-    BinaryViewArray, FixedSizeBinaryArray, Float32Array, Float64Array, Int16Array, Int32Array,
-    Int64Array, StringViewArray,
-};
-use arrow_buffer::{Buffer, NullBuffer};
+use arrow_array::{Float32Array, Float64Array, Int16Array, Int32Array, Int64Array};
+use arrow_buffer::NullBuffer;
 use howdah_columnar::{
     ChunkStats, Column, ColumnType, Numeric, NumericColumn, NumericDigits, NumericScales,
     OwnedNumeric, OwnedValue, Value, compare,
@@ -439,34 +436,24 @@ impl Accumulator for BytesExtreme {
 /// A column of text, bytes or fixed values.
 pub(crate) fn column_of_bytes<'a>(
     ty: ColumnType,
-    values: impl Iterator<Item = Option<&'a [u8]>> + Clone,
+    values: impl Iterator<Item = Option<&'a [u8]>>,
 ) -> Result<Column, VectorError> {
-    Ok(match ty {
-        ColumnType::Text => {
-            let texts = values.map(|value| value.map(std::str::from_utf8).transpose());
-            let texts = texts.collect::<Result<StringViewArray, _>>();
-            Column::Text(texts.map_err(|_| VectorError::Unsupported {
-                what: "text that is not UTF-8",
-            })?)
-        }
-        ColumnType::Fixed { len } => {
-            let mut bytes = Vec::new();
-            for value in values.clone() {
-                match value {
-                    Some(value) if value.len() == usize::from(len) => {
-                        bytes.extend_from_slice(value);
-                    }
-                    Some(_) => return wrong_type(),
-                    None => bytes.resize(bytes.len() + usize::from(len), 0),
-                }
-            }
-            let nulls = NullBuffer::from_iter(values.map(|value| value.is_some()));
-            let nulls = (nulls.null_count() > 0).then_some(nulls);
-            let array = FixedSizeBinaryArray::try_new(len.into(), Buffer::from_vec(bytes), nulls);
-            Column::Fixed(array.map_err(|_| VectorError::Unsupported {
-                what: "fixed values of length 0",
-            })?)
-        }
-        _ => Column::Bytes(values.collect::<BinaryViewArray>()),
-    })
+    let mut is_text = true;
+    let values = values.map(|value| {
+        let value = value?;
+        Some(match ty {
+            ColumnType::Text => Value::Text(std::str::from_utf8(value).unwrap_or_else(|_| {
+                is_text = false;
+                ""
+            })),
+            _ => Value::Bytes(value),
+        })
+    });
+    let column = Column::from_values(ty, values)?;
+    match is_text {
+        true => Ok(column),
+        false => Err(VectorError::Unsupported {
+            what: "text that is not UTF-8",
+        }),
+    }
 }

@@ -41,9 +41,7 @@ impl Node {
                     [argument] => kernel(&argument.column(input)?),
                     _ => Err(mismatch()),
                 },
-                Kernel::Binary(kernel) => {
-                    with_operands(arguments, input, |left, right| kernel(left, right))
-                }
+                Kernel::Binary(kernel) => with_operands(arguments, input, kernel),
                 Kernel::Compare { .. } | Kernel::Like { .. } => self.boolean_column(input),
             },
             _ => self.boolean_column(input),

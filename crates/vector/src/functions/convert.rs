@@ -78,7 +78,7 @@ fn beyond_float4(value: f64) -> Option<VectorError> {
 macro_rules! rounded {
     ($value:expr, $to:ty, $limit:expr) => {{
         let rounded = $value.round_ties_even();
-        let fits = (rounded >= -$limit) & (rounded < $limit);
+        let fits = (-$limit..$limit).contains(&rounded);
         (rounded as $to, !fits)
     }};
 }

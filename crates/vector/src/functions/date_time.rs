@@ -150,7 +150,8 @@ pub(crate) fn timestamp_of(date: i32) -> i64 {
         i32::MIN => i64::MIN,
         i32::MAX => i64::MAX,
         END_TIMESTAMP_DATE.. => i64::MAX - 1,
-        date => i64::from(date) * MICROSECONDS_PER_DAY,
+        // Dates before the first valid one are damage; they stay less than all finite timestamps.
+        date => i64::from(date.max(-106_751_991)) * MICROSECONDS_PER_DAY,
     }
 }
 

@@ -43,6 +43,14 @@ pub(crate) fn row_count(left: Operand<'_>, right: Operand<'_>) -> usize {
     left.row_count().or(right.row_count()).unwrap_or(0)
 }
 
+/// The value of a row; `None` is NULL.
+pub(crate) fn value(operand: Operand<'_>, row: usize) -> Option<Value<'_>> {
+    match operand {
+        Operand::Rows(column) => column.value(row),
+        Operand::Same(value) => Some(value),
+    }
+}
+
 /// A comparison by an operator: a bit for each row, anything where an argument is null.
 pub(crate) type Comparison =
     fn(CompareOp, Operand<'_>, Operand<'_>) -> Result<BooleanBuffer, VectorError>;

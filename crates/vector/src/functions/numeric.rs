@@ -13,7 +13,7 @@ use howdah_columnar::{
     Column, ColumnType, Numeric, NumericColumn, NumericDigits, NumericScales, Value,
 };
 
-use super::kernel::{Kernel, Native, Operand, mismatch, nulls_of, row_count, rows};
+use super::kernel::{Kernel, Native, Operand, mismatch, nulls_of, row_count, rows, value};
 use super::numeric_compare::IMAGE;
 use super::{Exactness, Function};
 use crate::error::VectorError;
@@ -186,11 +186,13 @@ fn binary<O: Operation>(left: Operand<'_>, right: Operand<'_>) -> Result<Column,
     if let Some((digits, scale)) = narrow::<O>(left, right) {
         return narrow_column(digits, scale, nulls);
     }
-    let results =
-        (0..row_count(left, right)).map(|row| match (decimal(left, row)?, decimal(right, row)?) {
-            (Some(left), Some(right)) => O::exact(left, right).ok_or(TOO_LONG).map(Some),
-            _ => Ok(None),
-        });
+    let results = (0..row_count(left, right)).map(|row| {
+        let (Some(left), Some(right)) = (value(left, row), value(right, row)) else {
+            return Ok(None);
+        };
+        let result = O::exact(decimal(left)?, decimal(right)?);
+        result.ok_or(TOO_LONG).map(Some)
+    });
     assembled(results, nulls)
 }
 
@@ -262,17 +264,11 @@ fn narrow_loop<O: Operation>(
     (!failed).then_some(out)
 }
 
-/// The value of a row; `None` is NULL.
-fn decimal(operand: Operand<'_>, row: usize) -> Result<Option<Decimal>, VectorError> {
-    let value = match operand {
-        Operand::Rows(column) => column.value(row),
-        Operand::Same(value) => Some(value),
-    };
+fn decimal(value: Value<'_>) -> Result<Decimal, VectorError> {
     match value {
-        None => Ok(None),
-        Some(Value::Numeric(Numeric::Small { unscaled, scale })) => Ok(Some((unscaled, scale))),
-        Some(Value::Numeric(Numeric::Image(_))) => Err(IMAGE),
-        Some(_) => Err(mismatch()),
+        Value::Numeric(Numeric::Small { unscaled, scale }) => Ok((unscaled, scale)),
+        Value::Numeric(Numeric::Image(_)) => Err(IMAGE),
+        _ => Err(mismatch()),
     }
 }
 
@@ -343,9 +339,12 @@ fn unary(
             return narrow_column(results, scale, nulls);
         }
     }
-    let results = (0..argument.len()).map(|row| match decimal(Operand::Rows(argument), row)? {
-        Some((unscaled, _)) if unscaled.unsigned_abs() >= LIMIT => Err(TOO_LONG),
-        value => Ok(value.map(|(unscaled, scale)| (wide(unscaled), scale))),
+    let results = (0..argument.len()).map(|row| {
+        let value = argument.value(row).map(decimal).transpose()?;
+        match value {
+            Some((unscaled, _)) if unscaled.unsigned_abs() >= LIMIT => Err(TOO_LONG),
+            value => Ok(value.map(|(unscaled, scale)| (wide(unscaled), scale))),
+        }
     });
     assembled(results, nulls)
 }

@@ -9,7 +9,7 @@ use howdah_columnar::{Column, CompareOp, Numeric, NumericColumn, Value, compare}
 
 use super::Function;
 use super::compare::{comparisons, with_constant};
-use super::kernel::{Operand, commuted, mismatch, row_count};
+use super::kernel::{Operand, commuted, mismatch, row_count, value};
 use super::loops::bits_of_pairs;
 use crate::error::VectorError;
 
@@ -140,11 +140,4 @@ fn by_row(
         });
     }
     Ok(found.finish())
-}
-
-fn value(operand: Operand<'_>, row: usize) -> Option<Value<'_>> {
-    match operand {
-        Operand::Rows(column) => column.value(row),
-        Operand::Same(value) => Some(value),
-    }
 }

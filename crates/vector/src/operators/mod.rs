@@ -164,7 +164,7 @@ impl Compiled {
     pub(crate) fn sink(&self) -> Sink {
         match &self.output {
             OutputPlan::Aggregate(plan) => Sink::Aggregate(Box::new(Aggregation::new(plan))),
-            OutputPlan::First(plan) => Sink::First(First::new(plan)),
+            OutputPlan::First(_) => Sink::First(First::new()),
         }
     }
 }
@@ -192,11 +192,15 @@ impl Sink {
         counts: &mut RowCounts,
         mut account: impl FnMut(usize) -> Result<(), VectorError>,
     ) -> Result<(), VectorError> {
-        let ordinal = morsel.ordinal;
         let morsel = OpenMorsel::open(morsel, &compiled.types, &compiled.needed)?;
         for rows in morsel.zones() {
             if stop.load(Ordering::Relaxed) {
                 return Err(VectorError::Stopped);
+            }
+            if let (Self::First(sink), OutputPlan::First(plan)) = (&*self, &compiled.output)
+                && sink.beats(plan, &morsel, rows.start / ZONE_ROWS)
+            {
+                continue;
             }
             let mut zone = morsel.zone(rows);
             counts.rows_in += zone.row_count() as u64;
@@ -204,7 +208,7 @@ impl Sink {
             counts.rows_passed += zone.row_count() as u64;
             match (&mut *self, &compiled.output) {
                 (Self::Aggregate(sink), OutputPlan::Aggregate(plan)) => sink.add(plan, &zone)?,
-                (Self::First(sink), OutputPlan::First(plan)) => sink.add(plan, &zone, ordinal)?,
+                (Self::First(sink), OutputPlan::First(plan)) => sink.add(plan, &zone)?,
                 _ => return Err(MIXED),
             }
             account(self.memory_bytes())?;
@@ -244,7 +248,8 @@ impl Sink {
                 sink.merge(plan, &other, stop)
             }
             (Self::First(sink), Self::First(other), OutputPlan::First(plan)) => {
-                sink.merge(plan, other)
+                sink.merge(plan, other);
+                Ok(())
             }
             _ => Err(MIXED),
         }

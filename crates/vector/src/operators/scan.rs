@@ -9,17 +9,9 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{
-    BinaryViewArray, BooleanArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array,
-    StringViewArray,
-};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer};
-use howdah_columnar::{
-    Chunk, Column, ColumnMeta, ColumnType, Numeric, NumericColumn, NumericDigits, NumericScales,
-    OwnedValue, Value, ZONE_ROWS,
-};
+use howdah_columnar::{Chunk, Column, ColumnMeta, ColumnType, OwnedValue, ZONE_ROWS};
 
-use crate::aggregates::column_of_bytes;
 use crate::error::VectorError;
 use crate::expr::{Input, filter, take};
 use crate::source::{Morsel, MorselColumn};
@@ -78,7 +70,7 @@ impl OpenMorsel {
                     OpenColumn::Chunk(chunk, meta)
                 }
                 MorselColumn::Decoded(column) => {
-                    if column.len() != row_count || !is_of(&column, types[at]) {
+                    if column.len() != row_count || column.column_type() != types[at] {
                         return Err(MISFIT);
                     }
                     OpenColumn::Whole(column)
@@ -87,7 +79,11 @@ impl OpenMorsel {
                     if ty != types[at] {
                         return Err(MISFIT);
                     }
-                    OpenColumn::One(one_row(ty, value.as_ref())?)
+                    OpenColumn::One(Column::repeat(
+                        ty,
+                        value.as_ref().map(OwnedValue::as_value),
+                        1,
+                    )?)
                 }
             });
         }
@@ -128,74 +124,12 @@ impl OpenMorsel {
     }
 }
 
+const UNREAD: VectorError = VectorError::Unsupported {
+    what: "a column that was not delivered",
+};
 const MISFIT: VectorError = VectorError::Unsupported {
     what: "a morsel that does not fit the query",
 };
-
-fn is_of(column: &Column, ty: ColumnType) -> bool {
-    match (column, ty) {
-        (Column::Bool(_), ColumnType::Bool)
-        | (Column::Int16(_), ColumnType::Int16)
-        | (Column::Int32(_), ColumnType::Int32)
-        | (Column::Int64(_), ColumnType::Int64)
-        | (Column::Float32(_), ColumnType::Float32)
-        | (Column::Float64(_), ColumnType::Float64)
-        | (Column::Text(_), ColumnType::Text)
-        | (Column::Bytes(_), ColumnType::Bytes)
-        | (Column::Numeric(_), ColumnType::Numeric) => true,
-        (Column::Fixed(array), ColumnType::Fixed { len }) => array.value_length() == i32::from(len),
-        _ => false,
-    }
-}
-
-/// A column of one row.
-pub(crate) fn one_row(ty: ColumnType, value: Option<&OwnedValue>) -> Result<Column, VectorError> {
-    let value = value.map(OwnedValue::as_value);
-    macro_rules! scalar {
-        ($variant:ident, $array:ty) => {
-            match value {
-                None => Column::$variant(<$array>::new_null(1)),
-                Some(Value::$variant(value)) => Column::$variant(<$array>::from(vec![value])),
-                Some(_) => return Err(MISFIT),
-            }
-        };
-    }
-    Ok(match ty {
-        ColumnType::Bool => scalar!(Bool, BooleanArray),
-        ColumnType::Int16 => scalar!(Int16, Int16Array),
-        ColumnType::Int32 => scalar!(Int32, Int32Array),
-        ColumnType::Int64 => scalar!(Int64, Int64Array),
-        ColumnType::Float32 => scalar!(Float32, Float32Array),
-        ColumnType::Float64 => scalar!(Float64, Float64Array),
-        ColumnType::Text => scalar!(Text, StringViewArray),
-        ColumnType::Bytes => scalar!(Bytes, BinaryViewArray),
-        ColumnType::Fixed { .. } => {
-            let bytes = match value {
-                None => None,
-                Some(Value::Bytes(bytes)) => Some(bytes),
-                Some(_) => return Err(MISFIT),
-            };
-            column_of_bytes(ty, std::iter::once(bytes))?
-        }
-        ColumnType::Numeric => {
-            let (unscaled, scale, images) = match value {
-                None => (0, 0, None),
-                Some(Value::Numeric(Numeric::Small { unscaled, scale })) => (unscaled, scale, None),
-                Some(Value::Numeric(Numeric::Image(image))) => {
-                    (0, 0, Some(BinaryViewArray::from(vec![image])))
-                }
-                Some(_) => return Err(MISFIT),
-            };
-            Column::Numeric(NumericColumn::new(
-                NumericDigits::Wide(vec![unscaled].into()),
-                NumericScales::Constant(scale),
-                images.iter().map(|_| 0).collect(),
-                images,
-                value.is_none().then(|| NullBuffer::new_null(1)),
-            )?)
-        }
-    })
-}
 
 /// Some rows of a zone.
 pub(crate) struct Selected {
@@ -307,9 +241,7 @@ impl Zone<'_> {
                 Some(_) => take(column, &self.row_numbers()),
             },
             Some(OpenColumn::One(column)) => take(column, &vec![0; self.row_count()]),
-            Some(OpenColumn::Unread) | None => Err(VectorError::Unsupported {
-                what: "a column that was not delivered",
-            }),
+            Some(OpenColumn::Unread) | None => Err(UNREAD),
         }
     }
 }
@@ -329,6 +261,37 @@ impl Input for Zone<'_> {
         let column = self.read(index)?;
         self.columns.borrow_mut()[index] = Some(column.clone());
         Ok(column)
+    }
+}
+
+/// Rows of a morsel, ascending.
+pub(crate) struct Picked<'a> {
+    morsel: &'a OpenMorsel,
+    rows: Vec<u32>,
+}
+
+impl<'a> Picked<'a> {
+    pub(crate) fn new(morsel: &'a OpenMorsel, rows: Vec<u32>) -> Self {
+        Self { morsel, rows }
+    }
+
+    pub(crate) fn rows(&self) -> &[u32] {
+        &self.rows
+    }
+}
+
+impl Input for Picked<'_> {
+    fn row_count(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn column(&self, index: usize) -> Result<Column, VectorError> {
+        match self.morsel.columns.get(index) {
+            Some(OpenColumn::Chunk(chunk, _)) => Ok(chunk.decode_selection(&self.rows)?),
+            Some(OpenColumn::Whole(column)) => take(column, &self.rows),
+            Some(OpenColumn::One(column)) => take(column, &vec![0; self.rows.len()]),
+            Some(OpenColumn::Unread) | None => Err(UNREAD),
+        }
     }
 }
 

@@ -1,1 +1,207 @@
-//! To come.
+//! Queries evaluated row by row: the plain version that everything faster agrees with.
+//!
+//! ```text
+//!   rows ─▶ filter, conjunct by conjunct ─┬─▶ groups, searched one by one ─▶ aggregates of their values
+//!                                         └─▶ sort ─▶ first rows
+//! ```
+//!
+//! It shares no code with the kernels: integers are computed in 128 bits, floats in 64, and ranges are
+//! checked afterwards; functions are told by their names. It knows nothing of columns, threads or memory.
+//!
+//! A query that does not compile gives [`VectorError::Unsupported`] here.
+
+mod aggregates;
+mod expr;
+mod functions;
+mod order;
+
+use std::cmp::Ordering;
+
+use howdah_columnar::OwnedValue;
+
+use crate::error::VectorError;
+use crate::plan::{AggregateCall, Expr, OrderBy, Output, Query};
+
+pub use expr::evaluate;
+pub use order::compare;
+
+/// A value of a row; `None` is NULL.
+pub type Datum = Option<OwnedValue>;
+
+/// What stands in a column of the result.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// A value; `None` is NULL.
+    Value(Datum),
+    /// An average of integers or numerics: `sum * 10^-scale / count`. How many digits of it PostgreSQL
+    /// shows is for the caller to know.
+    Quotient {
+        /// The sum, without the decimal point.
+        sum: i128,
+        /// The digits of the sum after the decimal point: the most that a value shows.
+        scale: u16,
+        /// The values that are not NULL.
+        count: i64,
+    },
+}
+
+/// The result of a query over these rows: groups in the order in which their first rows come, and rows
+/// of one place in an order as they come.
+///
+/// # Errors
+///
+/// PostgreSQL's errors, and [`VectorError::Unsupported`].
+pub fn run(query: &Query, rows: &[Vec<Datum>]) -> Result<Vec<Vec<Cell>>, VectorError> {
+    let mut passing = Vec::new();
+    for row in rows {
+        if passes(&query.filter, row)? {
+            passing.push(row.as_slice());
+        }
+    }
+    match &query.output {
+        Output::Aggregate { keys, aggregates } => aggregate(keys, aggregates, &passing),
+        Output::First {
+            columns,
+            order,
+            limit,
+        } => first(columns, order, *limit, &passing),
+    }
+}
+
+fn passes(filter: &[Expr], row: &[Datum]) -> Result<bool, VectorError> {
+    for conjunct in filter {
+        if !is_true(conjunct, row)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn is_true(expr: &Expr, row: &[Datum]) -> Result<bool, VectorError> {
+    match evaluate(expr, row)? {
+        Some(OwnedValue::Bool(value)) => Ok(value),
+        None => Ok(false),
+        Some(_) => Err(unsupported("a condition that is not boolean")),
+    }
+}
+
+struct Group<'a> {
+    keys: Vec<Datum>,
+    rows: Vec<&'a [Datum]>,
+}
+
+fn aggregate(
+    keys: &[Expr],
+    aggregates: &[AggregateCall],
+    rows: &[&[Datum]],
+) -> Result<Vec<Vec<Cell>>, VectorError> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    if keys.is_empty() {
+        groups.push(Group {
+            keys: Vec::new(),
+            rows: Vec::new(),
+        });
+    }
+    for row in rows {
+        let own: Vec<Datum> = keys
+            .iter()
+            .map(|key| evaluate(key, row))
+            .collect::<Result<_, _>>()?;
+        let mut found = None;
+        for (at, group) in groups.iter().enumerate() {
+            if is_same_key(&group.keys, &own)? {
+                found = Some(at);
+                break;
+            }
+        }
+        let at = found.unwrap_or_else(|| {
+            groups.push(Group {
+                keys: own,
+                rows: Vec::new(),
+            });
+            groups.len() - 1
+        });
+        groups[at].rows.push(row);
+    }
+    groups
+        .into_iter()
+        .map(|group| {
+            let mut cells: Vec<Cell> = group.keys.iter().cloned().map(Cell::Value).collect();
+            for call in aggregates {
+                cells.push(aggregates::evaluate(call, &group.rows)?);
+            }
+            Ok(cells)
+        })
+        .collect()
+}
+
+fn is_same_key(a: &[Datum], b: &[Datum]) -> Result<bool, VectorError> {
+    for (a, b) in a.iter().zip(b) {
+        let is_same = match (a, b) {
+            (None, None) => true,
+            (Some(a), Some(b)) => compare(a, b)? == Ordering::Equal,
+            _ => false,
+        };
+        if !is_same {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Evaluates what is returned for every row that passes, also beyond the limit, as PostgreSQL does
+/// below its sort.
+fn first(
+    columns: &[Expr],
+    order: &[OrderBy],
+    limit: usize,
+    rows: &[&[Datum]],
+) -> Result<Vec<Vec<Cell>>, VectorError> {
+    let mut sorted: Vec<(Vec<Datum>, Vec<Cell>)> = Vec::new();
+    for row in rows {
+        let keys = order.iter().map(|by| evaluate(&by.expr, row));
+        let keys = keys.collect::<Result<_, _>>()?;
+        let cells = columns.iter().map(|column| evaluate(column, row));
+        let cells = cells.map(|value| value.map(Cell::Value));
+        sorted.push((keys, cells.collect::<Result<_, _>>()?));
+    }
+    let mut error = None;
+    sorted.sort_by(|(a, _), (b, _)| {
+        place(order, a, b).unwrap_or_else(|found| {
+            error = Some(found);
+            Ordering::Equal
+        })
+    });
+    match error {
+        Some(error) => Err(error),
+        None => Ok(sorted
+            .into_iter()
+            .take(limit)
+            .map(|(_, cells)| cells)
+            .collect()),
+    }
+}
+
+fn place(order: &[OrderBy], a: &[Datum], b: &[Datum]) -> Result<Ordering, VectorError> {
+    for ((by, a), b) in order.iter().zip(a).zip(b) {
+        let null_place = match by.nulls_first {
+            true => Ordering::Less,
+            false => Ordering::Greater,
+        };
+        let place = match (a, b) {
+            (None, None) => Ordering::Equal,
+            (None, Some(_)) => null_place,
+            (Some(_), None) => null_place.reverse(),
+            (Some(a), Some(b)) if by.descending => compare(b, a)?,
+            (Some(a), Some(b)) => compare(a, b)?,
+        };
+        if place != Ordering::Equal {
+            return Ok(place);
+        }
+    }
+    Ok(Ordering::Equal)
+}
+
+fn unsupported(what: &'static str) -> VectorError {
+    VectorError::Unsupported { what }
+}

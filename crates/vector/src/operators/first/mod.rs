@@ -1,0 +1,310 @@
+//! The first rows by an order: a bounded heap of the best rows so far.
+//!
+//! ```text
+//!   zone ─is_beaten?─▶ filter ─▶ first part of the order ─candidates─▶ keys ─▶ heap (limit)
+//!                                                                              │ end of the morsel
+//!                    other columns, only of rows that are still in it ◀────────┘
+//! ```
+//!
+//! Which of equal rows are kept is not said, as in PostgreSQL.
+
+mod candidates;
+mod order;
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use howdah_columnar::{Column, ColumnType, OwnedNumeric, OwnedValue};
+
+use super::scan::{OpenColumn, OpenMorsel, Picked, Zone};
+use crate::error::{Declined, VectorError};
+use crate::expr::{self, Input, take};
+use crate::plan::{Expr, OrderBy};
+use crate::runtime::ResultColumn;
+use candidates::{Threshold, candidates, is_beaten, threshold_of};
+use order::Direction;
+
+/// What to return and how to order, compiled.
+pub(crate) struct FirstPlan {
+    columns: Vec<expr::Compiled>,
+    order: Vec<(expr::Compiled, Direction)>,
+    limit: usize,
+}
+
+impl FirstPlan {
+    pub(crate) fn compile(
+        columns: &[Expr],
+        order: &[OrderBy],
+        limit: usize,
+        types: &[ColumnType],
+    ) -> Result<Self, Declined> {
+        let compile = |expr: &Expr| expr::Compiled::compile(expr, types);
+        let order = order.iter().map(|part| {
+            let direction = Direction {
+                descending: part.descending,
+                nulls_first: part.nulls_first,
+            };
+            Ok((compile(&part.expr)?, direction))
+        });
+        Ok(Self {
+            columns: columns.iter().map(compile).collect::<Result<_, _>>()?,
+            order: order.collect::<Result<_, _>>()?,
+            limit,
+        })
+    }
+
+    /// The columns that are read.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = usize> {
+        let order = self.order.iter().map(|(expr, _)| expr);
+        let all = self.columns.iter().chain(order);
+        all.flat_map(|compiled| compiled.columns().iter().copied())
+    }
+}
+
+/// A row that is kept.
+struct Entry {
+    key: Box<[u8]>,
+    first: Threshold,
+    row: Row,
+}
+
+/// The columns to return, or where they are.
+enum Row {
+    /// A row of the morsel that is being read.
+    Pending(u32),
+    Read(Box<[Option<OwnedValue>]>),
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
+impl Entry {
+    fn memory_bytes(&self) -> usize {
+        let row = match &self.row {
+            Row::Pending(_) => 0,
+            Row::Read(values) => {
+                size_of_val(&**values) + values.iter().map(heap_bytes).sum::<usize>()
+            }
+        };
+        size_of::<Self>() + self.key.len() + heap_bytes(&self.first) + row
+    }
+}
+
+fn heap_bytes(value: &Option<OwnedValue>) -> usize {
+    match value {
+        Some(OwnedValue::Text(text)) => text.capacity(),
+        Some(OwnedValue::Bytes(bytes) | OwnedValue::Numeric(OwnedNumeric::Image(bytes))) => {
+            bytes.capacity()
+        }
+        _ => 0,
+    }
+}
+
+/// The first rows of one thread.
+pub(crate) struct First {
+    /// The last row is on top.
+    heap: BinaryHeap<Entry>,
+    has_pending: bool,
+    held_bytes: usize,
+    key: Vec<u8>,
+}
+
+impl First {
+    pub(crate) fn new() -> Self {
+        Self {
+            heap: BinaryHeap::new(),
+            has_pending: false,
+            held_bytes: 0,
+            key: Vec::new(),
+        }
+    }
+
+    /// The last row, if there may be no more.
+    fn last(&self, plan: &FirstPlan) -> Option<&Entry> {
+        match self.heap.len() < plan.limit {
+            true => None,
+            false => self.heap.peek(),
+        }
+    }
+
+    fn push(&mut self, plan: &FirstPlan, entry: Entry) {
+        self.held_bytes += entry.memory_bytes();
+        if self.heap.len() < plan.limit {
+            self.heap.push(entry);
+        } else if let Some(mut last) = self.heap.peek_mut() {
+            self.held_bytes -= last.memory_bytes();
+            *last = entry;
+        }
+    }
+
+    /// Whether the rows kept so far beat all of a zone, by statistics.
+    pub(crate) fn beats(&self, plan: &FirstPlan, morsel: &OpenMorsel, zone: usize) -> bool {
+        if plan.limit == 0 {
+            return true;
+        }
+        let Some(last) = self.last(plan) else {
+            return false;
+        };
+        let Some((expr, direction)) = plan.order.first() else {
+            return true;
+        };
+        match expr.as_column().and_then(|at| morsel.columns.get(at)) {
+            Some(OpenColumn::Chunk(_, meta)) => {
+                is_beaten(meta, zone, *direction, &last.first, plan.order.len() > 1)
+            }
+            _ => false,
+        }
+    }
+
+    /// Looks at the selected rows of a zone.
+    pub(crate) fn add(&mut self, plan: &FirstPlan, zone: &Zone<'_>) -> Result<(), VectorError> {
+        let row_count = zone.row_count();
+        if row_count == 0 || plan.limit == 0 {
+            return Ok(());
+        }
+        let Some((first, direction)) = plan.order.first() else {
+            return self.add_any(plan, zone);
+        };
+        let leading = first.evaluate(zone)?;
+        let rows: Vec<u32> = match self.last(plan) {
+            None => (0..row_count as u32).collect(),
+            Some(last) => candidates(&leading, *direction, &last.first),
+        };
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let numbers = zone.row_numbers();
+        let mut columns = vec![take(&leading, &rows)?];
+        let picked = Picked::new(
+            zone.morsel(),
+            rows.iter().map(|&row| numbers[row as usize]).collect(),
+        );
+        for (expr, _) in &plan.order[1..] {
+            columns.push(expr.evaluate(&picked)?);
+        }
+        for (at, &row) in picked.rows().iter().enumerate() {
+            self.key.clear();
+            for (column, (_, direction)) in columns.iter().zip(&plan.order) {
+                order::put(column, at, *direction, &mut self.key)?;
+            }
+            if self.last(plan).is_some_and(|last| *last.key <= *self.key) {
+                continue;
+            }
+            let entry = Entry {
+                key: self.key.as_slice().into(),
+                first: threshold_of(columns[0].value(at)),
+                row: Row::Pending(row),
+            };
+            self.has_pending = true;
+            self.push(plan, entry);
+        }
+        Ok(())
+    }
+
+    /// Without an order any rows will do.
+    fn add_any(&mut self, plan: &FirstPlan, zone: &Zone<'_>) -> Result<(), VectorError> {
+        for row in zone.row_numbers() {
+            if self.heap.len() == plan.limit {
+                break;
+            }
+            self.has_pending = true;
+            let entry = Entry {
+                key: Box::default(),
+                first: None,
+                row: Row::Pending(row),
+            };
+            self.push(plan, entry);
+        }
+        Ok(())
+    }
+
+    /// Reads the columns to return, before the morsel is closed.
+    pub(crate) fn end_morsel(
+        &mut self,
+        plan: &FirstPlan,
+        morsel: &OpenMorsel,
+    ) -> Result<(), VectorError> {
+        if !std::mem::take(&mut self.has_pending) {
+            return Ok(());
+        }
+        let mut entries = std::mem::take(&mut self.heap).into_vec();
+        let mut rows: Vec<u32> = entries.iter().filter_map(Entry::pending).collect();
+        rows.sort_unstable();
+        let picked = Picked::new(morsel, rows);
+        let columns = plan
+            .columns
+            .iter()
+            .map(|expr| expr.evaluate(&picked))
+            .collect::<Result<Vec<Column>, _>>()?;
+        for entry in &mut entries {
+            if let Some(row) = entry.pending()
+                && let Ok(at) = picked.rows().binary_search(&row)
+            {
+                let values = columns.iter().map(|column| threshold_of(column.value(at)));
+                let before = entry.memory_bytes();
+                entry.row = Row::Read(values.collect());
+                self.held_bytes += entry.memory_bytes() - before;
+            }
+        }
+        self.heap = BinaryHeap::from(entries);
+        Ok(())
+    }
+
+    /// Adds the rows of another thread.
+    pub(crate) fn merge(&mut self, plan: &FirstPlan, other: Self) {
+        for entry in other.heap {
+            if self.last(plan).is_none_or(|last| entry < *last) {
+                self.push(plan, entry);
+            }
+        }
+    }
+
+    /// The rows in order.
+    pub(crate) fn finish(
+        self,
+        plan: &FirstPlan,
+    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        let entries = self.heap.into_sorted_vec();
+        let columns = plan.columns.iter().enumerate().map(|(at, expr)| {
+            let values = entries.iter().map(|entry| match &entry.row {
+                Row::Read(values) => values[at].as_ref().map(OwnedValue::as_value),
+                Row::Pending(_) => None,
+            });
+            let column = Column::from_values(expr.column_type(), values)?;
+            Ok(ResultColumn::Values(column))
+        });
+        let columns = columns.collect::<Result<Vec<_>, VectorError>>()?;
+        Ok((entries.len(), columns))
+    }
+
+    /// Memory held.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.held_bytes
+    }
+}
+
+impl Entry {
+    fn pending(&self) -> Option<u32> {
+        match self.row {
+            Row::Pending(row) => Some(row),
+            Row::Read(_) => None,
+        }
+    }
+}
