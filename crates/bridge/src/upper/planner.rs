@@ -82,8 +82,12 @@ unsafe fn offer(
     // SAFETY: planner structures; what is made lies in the planner's memory.
     unsafe {
         let engine = engine()?;
+        // Set operations have none.
+        if input.is_null() {
+            return None;
+        }
         let rte = plain_table(root, input)?;
-        let filter = filter_of(input)?;
+        let filter = filter_of(root, input)?;
         let rti = (*input).relid as i32;
         let mut shape = Shape {
             stage: Stage::Group,
@@ -168,9 +172,12 @@ unsafe fn plain_table(
     }
 }
 
-/// The conjuncts in the order in which they must be evaluated: those of a lower security level first, but for
-/// leakproof ones, which may come at any time.
-unsafe fn filter_of<'a>(input: *mut pg_sys::RelOptInfo) -> Option<Vec<Node<'a>>> {
+/// The conjuncts in the order in which PostgreSQL evaluates them (`order_qual_clauses`): those of a lower security level
+/// first, but for leakproof ones, which may come at any time; among these the cheaper first.
+unsafe fn filter_of<'a>(
+    root: *mut pg_sys::PlannerInfo,
+    input: *mut pg_sys::RelOptInfo,
+) -> Option<Vec<Node<'a>>> {
     // SAFETY: planner structures.
     unsafe {
         let clauses = PgList::<pg_sys::RestrictInfo>::from_pg((*input).baserestrictinfo);
@@ -183,10 +190,12 @@ unsafe fn filter_of<'a>(input: *mut pg_sys::RelOptInfo) -> Option<Vec<Node<'a>>>
                 true => 0,
                 false => (*clause).security_level,
             };
-            ordered.push((level, Node::of((*clause).clause.cast())));
+            let mut cost = pg_sys::QualCost::default();
+            pg_sys::cost_qual_eval_node(&mut cost, clause.cast(), root);
+            ordered.push((level, cost.per_tuple, Node::of((*clause).clause.cast())));
         }
-        ordered.sort_by_key(|&(level, _)| level);
-        Some(ordered.into_iter().map(|(_, node)| node).collect())
+        ordered.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        Some(ordered.into_iter().map(|(_, _, node)| node).collect())
     }
 }
 

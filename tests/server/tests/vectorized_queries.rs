@@ -1,0 +1,531 @@
+//! Generated queries by the vectorized engine, by PostgreSQL's nodes over cold rows, and over heap: the same rows, or an
+//! error in all three.
+//!
+//! Each schema draws for every column how its values are: few or many, constant, runs, all NULL, with NULLs, extremes, NaN,
+//! infinities, -0. Rows are hot, cold, marked and updated alike in both tables. Floats are multiples of a quarter, so that
+//! sums are exact in any order. `HOWDAH_QUERY_SEED` and `HOWDAH_QUERY_SCHEMAS` choose others.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, ensure};
+use howdah_server_tests::cluster::Primary;
+use howdah_server_tests::differential::Dice;
+use howdah_server_tests::settings::number;
+use postgres::{Client, SimpleQueryMessage};
+
+const QUERIES_PER_SCHEMA: usize = 100;
+/// Of the queries so many in a hundred must have been taken by the engine, or the test tests nothing.
+const LEAST_TAKEN_PERCENT: usize = 60;
+
+/// A column: its name, its type, expressions for a value by `g`, the row's number, and rare values.
+struct Column {
+    name: &'static str,
+    ty: &'static str,
+    values: &'static [&'static str],
+    rare: &'static [&'static str],
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Integer,
+    Float,
+    Numeric,
+    Time,
+    Bool,
+    Text,
+    /// Only equality.
+    Other,
+}
+
+const INTEGERS: &[&str] = &[
+    "g % 7",
+    "7",
+    "g / 50",
+    "(random() * 200)::int - 100",
+    "g",
+    "(random() * 30000)::int",
+];
+const COLUMNS: &[Column] = &[
+    Column {
+        name: "i2",
+        ty: "int2",
+        values: INTEGERS,
+        rare: &["32767", "-32768"],
+        kind: Kind::Integer,
+    },
+    Column {
+        name: "i4",
+        ty: "int4",
+        values: INTEGERS,
+        rare: &["2147483647", "-2147483648"],
+        kind: Kind::Integer,
+    },
+    Column {
+        name: "i8",
+        ty: "int8",
+        values: &["g % 7", "g * 10000000000", "(random() * 100)::int8", "-5"],
+        rare: &["9223372036854775807", "-9223372036854775808"],
+        kind: Kind::Integer,
+    },
+    Column {
+        name: "f4",
+        ty: "float4",
+        values: &["(g % 9) * 0.25", "0.5", "(random() * 400)::int * 0.25 - 50"],
+        rare: &["'NaN'", "'Infinity'", "'-Infinity'", "'-0'"],
+        kind: Kind::Float,
+    },
+    Column {
+        name: "f8",
+        ty: "float8",
+        values: &[
+            "(g % 9) * 0.25",
+            "g * 0.5",
+            "(random() * 4000)::int * 0.25 - 500",
+        ],
+        rare: &["'NaN'", "'Infinity'", "'-Infinity'", "'-0'"],
+        kind: Kind::Float,
+    },
+    Column {
+        name: "n",
+        ty: "numeric(10,2)",
+        values: &[
+            "(g % 99) * 0.01",
+            "(random() * 100000)::int * 0.01 - 300",
+            "1.50",
+        ],
+        rare: &["99999999.99", "-99999999.99", "'NaN'"],
+        kind: Kind::Numeric,
+    },
+    Column {
+        name: "m",
+        ty: "numeric",
+        values: &["(g % 99) * 0.001", "g::numeric / 7", "1.50"],
+        rare: &["1e30", "'NaN'", "'Infinity'", "1.500"],
+        kind: Kind::Numeric,
+    },
+    Column {
+        name: "d",
+        ty: "date",
+        values: &["date '2000-01-01' + g % 500", "date '2024-02-29'"],
+        rare: &["'infinity'", "'-infinity'", "'4713-01-01 BC'"],
+        kind: Kind::Time,
+    },
+    Column {
+        name: "ts",
+        ty: "timestamp",
+        values: &[
+            "timestamp '2000-01-01' + g * interval '1 minute'",
+            "timestamp '2000-01-01' + g % 5 * interval '1 day'",
+        ],
+        rare: &["'infinity'", "'-infinity'"],
+        kind: Kind::Time,
+    },
+    Column {
+        name: "tz",
+        ty: "timestamptz",
+        values: &["timestamptz '2000-01-01' + g / 10 * interval '1 hour'"],
+        rare: &["'infinity'", "'-infinity'"],
+        kind: Kind::Time,
+    },
+    Column {
+        name: "b",
+        ty: "bool",
+        values: &["g % 3 = 0", "random() < 0.5", "true"],
+        rare: &[],
+        kind: Kind::Bool,
+    },
+    Column {
+        name: "w",
+        ty: "text COLLATE \"C\"",
+        values: &[
+            "'w' || g % 20",
+            "'same'",
+            "md5(g::text)",
+            "repeat('x', g % 30)",
+        ],
+        rare: &["''", "'ä%_'"],
+        kind: Kind::Text,
+    },
+    Column {
+        name: "u",
+        ty: "uuid",
+        values: &["md5((g % 12)::text)::uuid", "md5(g::text)::uuid"],
+        rare: &[],
+        kind: Kind::Other,
+    },
+];
+
+fn make_tables(session: &mut Client, dice: &mut Dice) -> anyhow::Result<()> {
+    let mut list = String::new();
+    for column in COLUMNS {
+        let value = dice.pick(column.values);
+        let mut value = format!(
+            "({value})::{}",
+            column.ty.split(' ').next().unwrap_or_default()
+        );
+        if !column.rare.is_empty() && dice.below(3) == 0 {
+            let rare = dice.pick(column.rare);
+            value = format!("CASE WHEN random() < 0.01 THEN {rare} ELSE {value} END");
+        }
+        value = match dice.below(6) {
+            0 => format!("CASE WHEN random() < 0.2 THEN NULL ELSE {value} END"),
+            1 if dice.below(4) == 0 => "NULL".to_owned(),
+            _ => value,
+        };
+        write!(list, ", {value} AS {}", column.name)?;
+    }
+    let definition: Vec<String> = (COLUMNS.iter())
+        .map(|column| format!("{} {}", column.name, column.ty))
+        .collect();
+    let definition = definition.join(", ");
+    let rows = *dice.pick(&[0, 1, 300, 9_000, 20_000]);
+    let seed = dice.below(1000) as f64 / 1000.0;
+    let change = *dice.pick(&["false", "id % 10 = 3", "id < 9000", "true"]);
+    session.batch_execute(&format!(
+        "DROP TABLE IF EXISTS h, t;
+         CREATE TABLE h (id int, {definition});
+         CREATE TABLE t (LIKE h) USING howdah;
+         SELECT setseed({seed});
+         SET howdah.load_threshold = 0;
+         INSERT INTO h SELECT g{list} FROM generate_series(1, {rows}) g;
+         INSERT INTO t SELECT * FROM h;
+         SET howdah.load_threshold = 1000000;
+         INSERT INTO h SELECT g{list} FROM generate_series({rows} + 1, {rows} + {rows} / 20 + 3) g;
+         INSERT INTO t SELECT * FROM h WHERE id > {rows};
+         UPDATE h SET i4 = 1 WHERE id % 50 = 7;
+         UPDATE t SET i4 = 1 WHERE id % 50 = 7;
+         DELETE FROM h WHERE id % 40 = 1 AND {change};
+         DELETE FROM t WHERE id % 40 = 1 AND {change};
+         ANALYZE h; ANALYZE t"
+    ))?;
+    Ok(())
+}
+
+fn of_kind<'a>(dice: &mut Dice, kind: Kind) -> &'a Column {
+    let all: Vec<&Column> = COLUMNS
+        .iter()
+        .filter(|column| column.kind == kind)
+        .collect();
+    dice.pick(&all)
+}
+
+fn constant(dice: &mut Dice, column: &Column) -> String {
+    let ty = column.ty.split([' ', '(']).next().unwrap_or_default();
+    if !column.rare.is_empty() && dice.below(8) == 0 {
+        let rare = dice.pick(column.rare).trim_matches('\'').to_owned();
+        return format!("'{rare}'::{ty}");
+    }
+    match column.kind {
+        Kind::Integer => format!("{}", dice.below(120) as i64 - 20),
+        Kind::Float => format!("{}", (dice.below(100) as f64 - 20.0) * 0.25),
+        Kind::Numeric => format!("{:.2}", dice.below(10_000) as f64 / 100.0 - 10.0),
+        Kind::Time => format!("'2000-{:02}-15'::{ty}", dice.below(12) + 1),
+        Kind::Bool => dice.pick(&["true", "false"]).to_string(),
+        Kind::Text => format!("'{}'", dice.pick(&["w3", "w11", "same", "x", "", "a"])),
+        Kind::Other => format!("md5('{}')::uuid", dice.below(14)),
+    }
+}
+
+/// An expression of numbers.
+fn arithmetic(dice: &mut Dice) -> String {
+    let kind = *dice.pick(&[Kind::Integer, Kind::Integer, Kind::Float, Kind::Numeric]);
+    let (a, b) = (of_kind(dice, kind).name, of_kind(dice, kind).name);
+    match (dice.below(7), kind) {
+        (0, _) => format!("{a} + {b}"),
+        (1, _) => format!("{a} - {}", dice.below(50)),
+        (2, Kind::Integer) => format!("{a} * {b}"),
+        (3, Kind::Integer) => format!("{a} / {}", dice.below(4)),
+        (4, Kind::Integer) => format!("{a} % {}", dice.below(4) + 1),
+        (5, _) => format!("-{a}"),
+        _ => a.to_owned(),
+    }
+}
+
+fn condition(dice: &mut Dice, depth: usize) -> String {
+    let column = dice.pick(COLUMNS);
+    let name = column.name;
+    match dice.below(if depth == 0 { 8 } else { 11 }) {
+        0 => format!("{name} IS {}NULL", dice.pick(&["", "NOT "])),
+        1 if column.kind == Kind::Bool => {
+            format!(
+                "{name} IS {}",
+                dice.pick(&[
+                    "TRUE",
+                    "NOT TRUE",
+                    "FALSE",
+                    "NOT FALSE",
+                    "UNKNOWN",
+                    "NOT UNKNOWN"
+                ])
+            )
+        }
+        1 => {
+            let list: Vec<String> = (0..=dice.below(4))
+                .map(|_| constant(dice, column))
+                .collect();
+            let null = dice.pick(&["", "", "", ", NULL"]);
+            format!(
+                "{name} {}IN ({}{null})",
+                dice.pick(&["", "NOT "]),
+                list.join(", ")
+            )
+        }
+        2 if column.kind == Kind::Text => {
+            let pattern = dice.pick(&["w1%", "%x", "%a%b%", "_", "same", "%"]);
+            format!("{name} {}LIKE '{pattern}'", dice.pick(&["", "NOT "]))
+        }
+        3 => {
+            let kind = *dice.pick(&[Kind::Integer, Kind::Float, Kind::Text]);
+            let (a, b) = (of_kind(dice, kind).name, of_kind(dice, kind).name);
+            format!("{a} {} {b}", dice.pick(&["=", "<>", "<", "<=", ">", ">="]))
+        }
+        4 => format!(
+            "{} {} {}",
+            arithmetic(dice),
+            dice.pick(&["<", ">", "="]),
+            dice.below(90)
+        ),
+        5 if column.kind != Kind::Bool && column.kind != Kind::Other => {
+            format!(
+                "{name} BETWEEN {} AND {}",
+                constant(dice, column),
+                constant(dice, column)
+            )
+        }
+        8 => format!(
+            "({} OR {})",
+            condition(dice, depth - 1),
+            condition(dice, depth - 1)
+        ),
+        9 => format!(
+            "NOT ({} AND {})",
+            condition(dice, depth - 1),
+            condition(dice, depth - 1)
+        ),
+        10 => format!(
+            "({} AND {})",
+            condition(dice, depth - 1),
+            condition(dice, depth - 1)
+        ),
+        _ if column.kind == Kind::Other => format!("{name} = {}", constant(dice, column)),
+        _ => format!(
+            "{name} {} {}",
+            dice.pick(&["=", "<>", "<", "<=", ">", ">="]),
+            constant(dice, column)
+        ),
+    }
+}
+
+fn filter(dice: &mut Dice) -> String {
+    let all: Vec<String> = (0..dice.below(4)).map(|_| condition(dice, 2)).collect();
+    match all.is_empty() {
+        true => String::new(),
+        false => format!(" WHERE {}", all.join(" AND ")),
+    }
+}
+
+fn aggregate(dice: &mut Dice) -> String {
+    let kind = *dice.pick(&[Kind::Integer, Kind::Integer, Kind::Float, Kind::Numeric]);
+    let call = match dice.below(9) {
+        0 => "count(*)".to_owned(),
+        1 => format!("count({})", dice.pick(COLUMNS).name),
+        2 => format!("sum({})", of_kind(dice, kind).name),
+        3 => format!("avg({})", of_kind(dice, kind).name),
+        4 | 5 => {
+            let kind = *dice.pick(&[
+                Kind::Integer,
+                Kind::Float,
+                Kind::Numeric,
+                Kind::Time,
+                Kind::Text,
+            ]);
+            format!(
+                "{}({})",
+                dice.pick(&["min", "max"]),
+                of_kind(dice, kind).name
+            )
+        }
+        6 => format!("{}(b)", dice.pick(&["bool_and", "bool_or", "every"])),
+        7 => format!("sum({})", arithmetic(dice)),
+        _ => format!("max({})", arithmetic(dice)),
+    };
+    match dice.below(6) {
+        0 => format!("{call} FILTER (WHERE {})", condition(dice, 1)),
+        _ => call,
+    }
+}
+
+fn key(dice: &mut Dice) -> String {
+    match dice.below(8) {
+        0 => format!("({})", arithmetic(dice)),
+        _ => dice.pick(COLUMNS).name.to_owned(),
+    }
+}
+
+fn author(dice: &mut Dice) -> String {
+    let aggregates: Vec<String> = (0..=dice.below(3)).map(|_| aggregate(dice)).collect();
+    let keys: Vec<String> = (0..=dice.below(3)).map(|_| key(dice)).collect();
+    let (aggregates, keys) = (aggregates.join(", "), keys.join(", "));
+    match dice.below(10) {
+        0..=2 => format!("SELECT {aggregates} FROM t{}", filter(dice)),
+        3..=6 => {
+            let having = *dice.pick(&["", "", "", " HAVING count(*) > 1"]);
+            format!(
+                "SELECT {keys}, {aggregates} FROM t{} GROUP BY {keys}{having}",
+                filter(dice)
+            )
+        }
+        7 => format!("SELECT DISTINCT {keys} FROM t{}", filter(dice)),
+        _ => {
+            let order: Vec<String> = (0..=dice.below(2))
+                .map(|_| {
+                    let nulls = dice.pick(&["", " NULLS FIRST", " NULLS LAST"]);
+                    format!(
+                        "{}{}{nulls}",
+                        dice.pick(COLUMNS).name,
+                        dice.pick(&["", " DESC"])
+                    )
+                })
+                .collect();
+            let limit = dice.pick(&[0, 1, 5, 50, 3000]);
+            format!(
+                "SELECT id, {} FROM t{} ORDER BY {}, id LIMIT {limit}",
+                dice.pick(COLUMNS).name,
+                filter(dice),
+                order.join(", ")
+            )
+        }
+    }
+}
+
+/// The rows of a query as text, in no order; or the SQLSTATE of its error.
+fn answer(session: &mut Client, query: &str) -> anyhow::Result<Result<Vec<String>, String>> {
+    match session.simple_query(query) {
+        Ok(messages) => {
+            let mut rows = Vec::new();
+            for message in messages {
+                if let SimpleQueryMessage::Row(row) = message {
+                    let texts = (0..row.len()).map(|at| match row.get(at) {
+                        // Which of two equal values is shown depends on the order of rows.
+                        Some("-0") => "0",
+                        Some(text) => text,
+                        None => "NULL",
+                    });
+                    rows.push(texts.collect::<Vec<_>>().join("|"));
+                }
+            }
+            rows.sort_unstable();
+            Ok(Ok(rows))
+        }
+        Err(error) => {
+            let code = error.code().with_context(|| format!("{query}: {error}"))?;
+            ensure!(!code.code().starts_with("XX"), "{query}: {error:?}");
+            Ok(Err(code.code().to_owned()))
+        }
+    }
+}
+
+/// Equal numerics of different display scales are one group, shown as any of them.
+fn without_trailing_zeros(rows: &[String]) -> Vec<String> {
+    let mut rows: Vec<String> = (rows.iter())
+        .map(|row| {
+            let texts = row.split('|').map(|text| match text.contains('.') {
+                true => text.trim_end_matches('0').trim_end_matches('.'),
+                false => text,
+            });
+            texts.collect::<Vec<_>>().join("|")
+        })
+        .collect();
+    rows.sort_unstable();
+    rows
+}
+
+fn is_taken(session: &mut Client, query: &str) -> anyhow::Result<bool> {
+    let messages = session.simple_query(&format!("EXPLAIN (COSTS OFF) {query}"))?;
+    Ok(messages.iter().any(|message| match message {
+        SimpleQueryMessage::Row(row) => {
+            row.get(0).is_some_and(|line| line.contains("(Vectorized)"))
+        }
+        _ => false,
+    }))
+}
+
+#[test]
+fn generated_queries_have_one_answer() -> anyhow::Result<()> {
+    let settings = [
+        ("howdah.compaction", "off"),
+        ("autovacuum", "off"),
+        ("timezone", "UTC"),
+    ];
+    let primary = Primary::start("vectorized-queries", &settings)?;
+    let mut session = primary.session()?;
+    session.batch_execute("SET client_min_messages = error; SET jit = off")?;
+    let first = number("HOWDAH_QUERY_SEED", 1);
+    let schemas = number("HOWDAH_QUERY_SCHEMAS", 10);
+    let (mut asked, mut taken, mut failed) = (0, 0, 0);
+    for seed in first..first + schemas {
+        let mut dice = Dice::new(seed);
+        make_tables(&mut session, &mut dice)?;
+        for at in 0..QUERIES_PER_SCHEMA {
+            let query = author(&mut dice);
+            let threads = dice.pick(&[0, 1, 2, 7]);
+            let memory = dice.pick(&["64kB", "4MB", "64MB"]);
+            session.batch_execute(&format!(
+                "SET howdah.debug_force_vectorized = on; SET howdah.vectorized = on;
+                 SET howdah.threads = {threads}; SET work_mem = '{memory}'"
+            ))?;
+            taken += usize::from(is_taken(&mut session, &query)?);
+            let vectorized = answer(&mut session, &query)?;
+            session.batch_execute("SET howdah.vectorized = off")?;
+            let plain = answer(&mut session, &query)?;
+            let heap = answer(&mut session, &query.replace(" FROM t", " FROM h"))?;
+            asked += 1;
+            failed += usize::from(heap.is_err());
+            let say = |other: &str| {
+                format!(
+                    "seed {seed}, query {at}, {threads} threads, work_mem {memory}: {query}: {other}"
+                )
+            };
+            ensure!(
+                vectorized.is_ok() == heap.is_ok(),
+                "{}",
+                say("errors differ from heap's")
+            );
+            // Which of two errors comes first depends on the order of rows; pushed filters spare some.
+            let (Ok(vectorized), Ok(heap)) = (vectorized, heap) else {
+                continue;
+            };
+            let same = |a: &[String], b: &[String]| {
+                a == b || without_trailing_zeros(a) == without_trailing_zeros(b)
+            };
+            ensure!(
+                same(&vectorized, &heap),
+                "{}\n{:?}\n{:?}",
+                say("rows differ from heap's"),
+                vectorized
+                    .iter()
+                    .filter(|row| !heap.contains(row))
+                    .take(5)
+                    .collect::<Vec<_>>(),
+                heap.iter()
+                    .filter(|row| !vectorized.contains(row))
+                    .take(5)
+                    .collect::<Vec<_>>()
+            );
+            if let Ok(plain) = plain {
+                ensure!(
+                    same(&plain, &heap),
+                    "{}",
+                    say("PostgreSQL's nodes over cold rows differ from heap")
+                );
+            }
+        }
+    }
+    println!("{asked} queries, {taken} by the engine, {failed} with an error");
+    ensure!(
+        taken * 100 >= asked * LEAST_TAKEN_PERCENT,
+        "the engine took {taken} of {asked} queries only"
+    );
+    Ok(())
+}
