@@ -110,11 +110,30 @@ impl AggregatePlan {
     }
 
     /// The columns that are read.
-    pub(crate) fn columns(&self) -> impl Iterator<Item = usize> {
-        let inputs = self.inputs.iter();
-        let inputs = inputs.flat_map(|input| input.argument.iter().chain(&input.filter));
-        let all = self.keys.iter().chain(inputs);
-        all.flat_map(|compiled| compiled.columns().iter().copied())
+    pub(crate) fn columns(&self) -> Vec<usize> {
+        self.columns_besides(&|_| false)
+    }
+
+    /// The columns that are read, without those that are only counted and have no nulls.
+    pub(crate) fn columns_besides(&self, has_no_nulls: &dyn Fn(usize) -> bool) -> Vec<usize> {
+        let mut columns: Vec<usize> = Vec::new();
+        let mut read = |compiled: &expr::Compiled| columns.extend(compiled.columns());
+        self.keys.iter().for_each(&mut read);
+        for (at, input) in self.inputs.iter().enumerate() {
+            input.filter.iter().for_each(&mut read);
+            let is_counted = input.filter.is_none() && !self.is_kept(at);
+            for argument in &input.argument {
+                if !(is_counted && argument.as_column().is_some_and(has_no_nulls)) {
+                    read(argument);
+                }
+            }
+        }
+        columns
+    }
+
+    /// Whether an input has more than its values counted.
+    fn is_kept(&self, at: usize) -> bool {
+        self.states.iter().any(|&(input, ..)| input == at)
     }
 
     /// Whether statistics answer for all rows of a row group.
@@ -237,7 +256,7 @@ impl Aggregation {
             return Ok(());
         };
         let row_count = zone.row_count();
-        let is_kept = plan.states.iter().any(|&(input, ..)| input == at);
+        let is_kept = plan.is_kept(at);
         let (values, nulls) = match argument.as_column() {
             Some(column) if !is_kept => (None, zone.validity(column)?),
             _ => {

@@ -161,6 +161,31 @@ impl Compiled {
         &self.needed
     }
 
+    /// The columns that must be delivered of a row group of these statistics. What only the filter reads
+    /// is not if it is decided, nor what is only counted and has no nulls: the others may be
+    /// [`Unread`](crate::source::MorselColumn::Unread).
+    pub fn needed_for(
+        &self,
+        statistics: &[Option<&ColumnStatistics>],
+        filter_decided: bool,
+    ) -> Vec<usize> {
+        let has_no_nulls = |column: usize| {
+            let known = statistics.get(column).copied().flatten();
+            known.is_some_and(|known| known.chunk.null_count == 0)
+        };
+        let mut needed: Vec<usize> = match filter_decided {
+            true => Vec::new(),
+            false => self.filter.columns().collect(),
+        };
+        match &self.output {
+            OutputPlan::Aggregate(plan) => needed.extend(plan.columns_besides(&has_no_nulls)),
+            OutputPlan::First(plan) => needed.extend(plan.columns()),
+        }
+        needed.sort_unstable();
+        needed.dedup();
+        needed
+    }
+
     pub(crate) fn sink(&self) -> Sink {
         match &self.output {
             OutputPlan::Aggregate(plan) => Sink::Aggregate(Box::new(Aggregation::new(plan))),

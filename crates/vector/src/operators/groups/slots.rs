@@ -1,4 +1,7 @@
 //! An open-addressing hash table of group numbers. Keys lie elsewhere.
+//!
+//! A table that gets large is split by hash into shards, which grow one by one: so no insertion takes long,
+//! and a thread that is to stop notices soon.
 
 /// An entry: a tag of the key, and its group plus one; 0 is an empty slot.
 #[derive(Clone, Copy, Debug, Default)]
@@ -7,33 +10,77 @@ struct Slot {
     group: u32,
 }
 
-/// Group numbers by tag. Groups with the same tag are told apart by the caller.
+/// The slots of keys whose hash begins with the same bits.
 #[derive(Debug, Default)]
-pub(super) struct Slots {
+struct Shard {
     slots: Vec<Slot>,
     used: usize,
+}
+
+/// Group numbers by tag. Groups with the same tag are told apart by the caller.
+#[derive(Debug)]
+pub(super) struct Slots {
+    /// One, or [`SHARDS`].
+    shards: Vec<Shard>,
     /// Every key goes to the same place, for tests.
     collide: bool,
 }
 
+const SHARD_BITS: u32 = 6;
+const SHARDS: usize = 1 << SHARD_BITS;
+
+/// A table of more slots is split.
+const MOST_UNSPLIT: usize = 1 << 16;
+
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Spreads tags, which may be plain integers.
+#[inline(always)]
+pub(super) fn mixed(tag: u64) -> u64 {
+    (tag ^ (tag >> 32)).wrapping_mul(MULTIPLIER)
+}
+
+impl Shard {
+    fn with_len(len: usize) -> Self {
+        Self {
+            slots: vec![Slot::default(); len],
+            used: 0,
+        }
+    }
+
+    /// Where to look first: by the bits of the hash behind those that choose the shard.
+    #[inline(always)]
+    fn place(&self, mixed: u64) -> usize {
+        ((mixed << SHARD_BITS) >> (64 - self.slots.len().trailing_zeros())) as usize
+    }
+
+    fn insert(&mut self, slot: Slot, mixed: u64) {
+        let mask = self.slots.len() - 1;
+        let mut at = self.place(mixed);
+        while self.slots[at & mask].group != 0 {
+            at += 1;
+        }
+        self.slots[at & mask] = slot;
+        self.used += 1;
+    }
+}
 
 impl Slots {
     pub(super) fn new(collide: bool) -> Self {
         Self {
+            shards: vec![Shard::default()],
             collide,
-            ..Self::default()
         }
     }
 
-    /// Spreads tags, which may be plain integers.
     #[inline(always)]
-    fn place(&self, tag: u64) -> usize {
-        if self.collide {
-            return 0;
-        }
-        let mixed = (tag ^ (tag >> 32)).wrapping_mul(MULTIPLIER);
-        (mixed >> (64 - self.slots.len().trailing_zeros())) as usize
+    fn mixed(&self, tag: u64) -> u64 {
+        if self.collide { 0 } else { mixed(tag) }
+    }
+
+    #[inline(always)]
+    fn shard(&self, mixed: u64) -> usize {
+        (mixed >> (64 - SHARD_BITS)) as usize & (self.shards.len() - 1)
     }
 
     /// The group with this tag of which `is_same` is true, or `next`, which is entered, and whether it was.
@@ -44,19 +91,23 @@ impl Slots {
         next: u32,
         is_same: impl Fn(u32) -> bool,
     ) -> (u32, bool) {
-        if self.used * 2 >= self.slots.len() {
-            self.grow();
+        let mixed = self.mixed(tag);
+        let mut at = self.shard(mixed);
+        if self.shards[at].used * 2 >= self.shards[at].slots.len() {
+            self.grow(at);
+            at = self.shard(mixed);
         }
-        let mask = self.slots.len() - 1;
-        let mut at = self.place(tag);
+        let shard = &mut self.shards[at];
+        let mask = shard.slots.len() - 1;
+        let mut at = shard.place(mixed);
         loop {
-            let slot = &mut self.slots[at & mask];
+            let slot = &mut shard.slots[at & mask];
             if slot.group == 0 {
                 *slot = Slot {
                     tag,
                     group: next + 1,
                 };
-                self.used += 1;
+                shard.used += 1;
                 return (next, true);
             }
             if slot.tag == tag && is_same(slot.group - 1) {
@@ -67,19 +118,25 @@ impl Slots {
     }
 
     #[cold]
-    fn grow(&mut self) {
-        let len = (self.slots.len() * 2).max(64);
-        let old = std::mem::replace(&mut self.slots, vec![Slot::default(); len]);
-        for slot in old.into_iter().filter(|slot| slot.group != 0) {
-            let mut at = self.place(slot.tag);
-            while self.slots[at & (len - 1)].group != 0 {
-                at += 1;
-            }
-            self.slots[at & (len - 1)] = slot;
+    fn grow(&mut self, at: usize) {
+        let len = (self.shards[at].slots.len() * 2).max(64);
+        let old = std::mem::take(&mut self.shards[at]);
+        if self.shards.len() == 1 && len > MOST_UNSPLIT {
+            self.shards = (0..SHARDS)
+                .map(|_| Shard::with_len(len / SHARDS * 2))
+                .collect();
+        } else {
+            self.shards[at] = Shard::with_len(len);
+        }
+        for slot in old.slots.into_iter().filter(|slot| slot.group != 0) {
+            let mixed = self.mixed(slot.tag);
+            let at = self.shard(mixed);
+            self.shards[at].insert(slot, mixed);
         }
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>()
+        let slots = self.shards.iter().map(|shard| shard.slots.capacity());
+        slots.sum::<usize>() * size_of::<Slot>()
     }
 }
