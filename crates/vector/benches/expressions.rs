@@ -53,7 +53,7 @@ fn datum(column: usize, row: usize) -> Datum {
         5 => numeric(bits % 11),
         6 => Some(OwnedValue::Text(modes[bits as usize % 7].to_owned())),
         7 => Some(OwnedValue::Text(format!("deposits {bits} sleep furiously"))),
-        _ => (row % 8 != 0).then_some(OwnedValue::Int32((bits % 1_000) as i32)),
+        _ => (!row.is_multiple_of(8)).then_some(OwnedValue::Int32((bits % 1_000) as i32)),
     }
 }
 
