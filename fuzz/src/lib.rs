@@ -123,13 +123,12 @@ fn rows(bytes: &[u8]) {
     let last = layout.row_count() as u32 - 1;
     for row in (0..=last.min(40)).chain([last / 2, last, last + 1]) {
         access.ranges(row, &mut ranges);
+        let _ = access.locate(row, bytes, &mut state, &mut ranges);
         let _ = access.value(row, bytes, &mut state);
     }
 }
 
 fn read(chunk: &Chunk, row_count: usize) {
-    let _ = chunk.value(0);
-    let _ = chunk.value(row_count / 2);
     let _ = chunk.decode_range(row_count / 3..row_count / 2);
     let _ = chunk.decode_selection(&[row_count as u32 - 1]);
     let _ = chunk.filter(&Predicate::IsNotNull, 0..row_count);

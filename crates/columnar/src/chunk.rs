@@ -2,8 +2,7 @@
 //!
 //! ```text
 //!   pages ─copy─▶ ChunkBuffer ─nodes─▶ Chunk ─┬─▶ decode, decode_range, decode_selection
-//!                 (64-byte aligned)           ├─▶ value      (one row)
-//!                                             └─▶ filter     (on encoded data)
+//!                 (64-byte aligned)           └─▶ filter     (on encoded data)
 //! ```
 //!
 //! Opening rebuilds the tree of arrays over the buffer without copying or decoding; the bytes'
@@ -14,19 +13,16 @@ use std::sync::Arc;
 
 use arrow_buffer::BooleanBuffer;
 use vortex_array::ArrayRef;
-use vortex_array::arrays::Constant;
 use vortex_buffer::{Alignment, ByteBuffer, ByteBufferMut};
 
 use crate::codec::{self, CHUNK_ALIGNMENT};
-use crate::column::{Column, RowColumn};
+use crate::column::Column;
 use crate::error::ColumnarError;
 use crate::layout::ColumnMeta;
 use crate::parts::{Form, decode_numeric, slice};
-use crate::point::value_at;
 use crate::predicate::Predicate;
 use crate::stats::ValueFlags;
 use crate::types::ColumnType;
-use crate::value::OwnedValue;
 use crate::{filter, select};
 
 /// The bytes of a chunk, aligned as the decoders want them. Make one of the length of
@@ -90,7 +86,6 @@ pub struct Chunk {
 struct Inner {
     ty: ColumnType,
     row_count: usize,
-    len_bytes: usize,
     flags: ValueFlags,
     form: Form,
 }
@@ -116,7 +111,6 @@ impl Chunk {
             inner: Arc::new(Inner {
                 ty: meta.ty,
                 row_count,
-                len_bytes: bytes.len(),
                 flags: meta.flags,
                 form,
             }),
@@ -131,13 +125,6 @@ impl Chunk {
     /// Rows in the chunk.
     pub fn row_count(&self) -> usize {
         self.inner.row_count
-    }
-
-    /// Memory held by the chunk: its bytes and a little for each node of its tree.
-    pub fn memory_bytes(&self) -> usize {
-        const NODE_BYTES: usize = 512;
-        let nodes = self.inner.form.node_count();
-        size_of::<Inner>() + self.inner.len_bytes + nodes * NODE_BYTES
     }
 
     pub(crate) fn form(&self) -> &Form {
@@ -155,24 +142,6 @@ impl Chunk {
     /// [`ColumnarError::Corrupt`] when the decoder meets what the encoder does not write.
     pub fn decode(&self) -> Result<Column, ColumnarError> {
         self.decode_range(0..self.row_count())
-    }
-
-    /// Decodes every row, to read single ones.
-    ///
-    /// # Errors
-    ///
-    /// As [`decode`](Self::decode).
-    pub fn decode_for_rows(&self) -> Result<RowColumn, ColumnarError> {
-        let is_constant = self.row_count() > 0
-            && match &self.inner.form {
-                Form::AllNull => true,
-                Form::Array(array) => array.is::<Constant>(),
-                Form::Numeric(_) | Form::Frames(_) => false,
-            };
-        Ok(match is_constant {
-            true => RowColumn::constant(self.decode_range(0..1)?),
-            false => RowColumn::of_rows(self.decode()?),
-        })
     }
 
     /// Decodes a range of rows.
@@ -222,20 +191,6 @@ impl Chunk {
                 decode_numeric(parts, select, position).map(Column::Numeric)
             }
         }
-    }
-
-    /// The value of one row; `None` is NULL. Most encodings give it without decoding more.
-    ///
-    /// # Errors
-    ///
-    /// As [`decode`](Self::decode), and [`ColumnarError::OutOfRange`].
-    pub fn value(&self, row: usize) -> Result<Option<OwnedValue>, ColumnarError> {
-        self.check(&(row..row + 1))?;
-        if let Form::Frames(_) = &self.inner.form {
-            let column = self.decode_range(row..row + 1)?;
-            return Ok(column.value(0).map(OwnedValue::from));
-        }
-        value_at(&self.inner.form, self.inner.ty, row)
     }
 
     /// Where a predicate is true within a range of rows (bit 0 is row `rows.start`).

@@ -203,44 +203,6 @@ impl Column {
     }
 }
 
-/// A column decoded to read single rows of: where all rows are the same, one stands for all.
-#[derive(Clone, Debug)]
-pub struct RowColumn {
-    column: Column,
-    is_constant: bool,
-}
-
-impl RowColumn {
-    pub(crate) fn constant(column: Column) -> Self {
-        Self {
-            column,
-            is_constant: true,
-        }
-    }
-
-    pub(crate) fn of_rows(column: Column) -> Self {
-        Self {
-            column,
-            is_constant: false,
-        }
-    }
-
-    /// The value of a row; `None` is NULL.
-    ///
-    /// # Panics
-    ///
-    /// May panic when there is no such row.
-    #[inline]
-    pub fn value(&self, row: usize) -> Option<Value<'_>> {
-        self.column.value(if self.is_constant { 0 } else { row })
-    }
-
-    /// Memory held by the column's buffers.
-    pub fn memory_bytes(&self) -> usize {
-        self.column.memory_bytes()
-    }
-}
-
 /// The validity of a decoded array as Arrow's; `None` when no row is null.
 pub(crate) fn nulls_of(
     validity: Validity,

@@ -65,19 +65,6 @@ impl Form {
             }
         })
     }
-
-    /// Nodes in the trees of arrays.
-    pub(crate) fn node_count(&self) -> usize {
-        match self {
-            Self::AllNull => 0,
-            Self::Array(array) => array.depth_first_traversal().count(),
-            Self::Frames(_) => 4,
-            Self::Numeric(parts) => parts
-                .arrays()
-                .map(|array| array.depth_first_traversal().count())
-                .sum(),
-        }
-    }
 }
 
 fn is_of_strings(ty: ColumnType) -> Result<(), ColumnarError> {
@@ -155,15 +142,6 @@ impl Trees<'_> {
             image_rows,
             images,
         })
-    }
-}
-
-impl NumericParts {
-    fn arrays(&self) -> impl Iterator<Item = &ArrayRef> {
-        std::iter::once(&self.low)
-            .chain(&self.high)
-            .chain(&self.scales)
-            .chain(&self.images)
     }
 }
 

@@ -48,7 +48,6 @@ fn mutate(bytes: &mut [u8], random: &mut Random) {
 
 /// Reads a chunk in every way; errors are fine.
 fn read(chunk: &Chunk, row_count: usize) {
-    let _ = chunk.value(row_count / 2);
     let _ = chunk.decode_range(row_count / 3..row_count / 2);
     let _ = chunk.decode_selection(&[0, row_count as u32 - 1]);
     if let Ok(column) = chunk.decode() {

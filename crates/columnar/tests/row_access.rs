@@ -90,6 +90,20 @@ fn check(ty: ColumnType, rows: &[Option<OwnedValue>], effort: Effort, random: &m
     for row in 0..rows.len() {
         check_row(&access, row, bytes.as_slice(), &mut state, rows, &what);
     }
+    // Some of them located before, in any order of both.
+    let mut next = Vec::new();
+    for _ in 0..20 {
+        let mut any = || random.below(rows.len() as u64) as usize;
+        let (row, other) = (any(), any());
+        let located = access.locate(row as u32, bytes.as_slice(), &mut state, &mut next);
+        located.unwrap_or_else(|error| panic!("row {row} of {what}: {error}"));
+        for row in [other, row, row] {
+            check_row(&access, row, bytes.as_slice(), &mut state, rows, &what);
+        }
+    }
+    let is_within =
+        |range: &Range<u64>| range.start <= range.end && range.end <= bytes.len() as u64;
+    assert!(next.iter().all(is_within));
     // Anywhere, and from nothing but the bytes that were read, with a new plan and state.
     for _ in 0..20 {
         let row = random.below(rows.len() as u64) as usize;
@@ -114,14 +128,15 @@ fn check(ty: ColumnType, rows: &[Option<OwnedValue>], effort: Effort, random: &m
         let access = layout.row_access(0, poisoned.as_slice()).expect("plans");
         let mut state = RowState::default();
         check_row(&access, row, poisoned.as_slice(), &mut state, rows, &what);
-        for range in named {
-            assert!(range.start <= range.end && range.end <= bytes.len() as u64);
-        }
+        assert!(named.iter().all(is_within));
     }
+    let beyond = rows.len() as u32;
     assert!(matches!(
-        access.value(rows.len() as u32, bytes.as_slice(), &mut state),
+        access.value(beyond, bytes.as_slice(), &mut state),
         Err(ColumnarError::OutOfRange { .. })
     ));
+    let located = access.locate(beyond, bytes.as_slice(), &mut state, &mut next);
+    assert!(located.is_ok() || matches!(located, Err(ColumnarError::OutOfRange { .. })));
 }
 
 const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Default, Effort::Best];

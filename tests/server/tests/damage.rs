@@ -1,7 +1,7 @@
 //! Flipped bits on disk: a read gives the right rows or XX001, never a wrong row, never a crash.
 //!
 //! PostgreSQL's own page checksums are switched off first, so that what is proved is the cold
-//! store's. One server reads all damaged images: its buffers of the TOAST relation are evicted
+//! store's; but for sessions that rely on them where they are on. One server reads all damaged images: its buffers of the TOAST relation are evicted
 //! before a page is changed on disk, and the page is put back afterwards.
 
 use std::fs::{self, OpenOptions};
@@ -50,7 +50,7 @@ struct StoredTuple {
     data_bytes: usize,
 }
 
-/// A server without page checksums, and the cold store of its table as it is on disk.
+/// A server, mostly without page checksums, and the cold store of its table as it is on disk.
 struct Damaged {
     primary: Primary,
     file: PathBuf,
@@ -106,6 +106,10 @@ fn told(session: &mut Client, sql: &str) -> anyhow::Result<String> {
 
 impl Damaged {
     fn start(name: &str) -> anyhow::Result<Self> {
+        Self::start_with(name, false)
+    }
+
+    fn start_with(name: &str, has_page_checksums: bool) -> anyhow::Result<Self> {
         let primary = Primary::start(
             name,
             &[
@@ -114,13 +118,20 @@ impl Damaged {
                 ("howdah.load_threshold", "1000"),
             ],
         )?;
-        primary.stop(StopMode::Fast)?;
-        run(primary
-            .command("pg_checksums")
-            .args(["--disable", "--no-sync", "--pgdata"])
-            .arg(&primary.data))?;
-        primary.start_again()?;
+        if !has_page_checksums {
+            primary.stop(StopMode::Fast)?;
+            run(primary
+                .command("pg_checksums")
+                .args(["--disable", "--no-sync", "--pgdata"])
+                .arg(&primary.data))?;
+            primary.start_again()?;
+        }
         let mut session = primary.session()?;
+        let checksums = query(&mut session, "SHOW data_checksums")?;
+        ensure!(
+            (checksums == "on") == has_page_checksums,
+            "checksums are {checksums}"
+        );
         session.batch_execute(MAKE)?;
         session.batch_execute("VACUUM (FREEZE) t")?;
         session.batch_execute("CHECKPOINT")?;
@@ -291,6 +302,56 @@ fn flipped_bits_in_column_chunks_are_refused_and_never_read_as_rows() -> anyhow:
         noticed * 10 > flips * 9,
         "only {noticed} of {flips} flipped bits were noticed"
     );
+    damaged.is_whole_again()
+}
+
+/// A session remembers which kilobytes of a page it has verified, as PostgreSQL verifies a page that comes back from
+/// disk. Where it is told to ignore what it finds then, nothing that was remembered counts.
+#[test]
+fn remembered_kilobytes_are_verified_again_where_page_checksums_are_ignored() -> anyhow::Result<()>
+{
+    const PAYLOAD_AND_CHECKS_BYTES: usize = KEY_AND_LENGTH_BYTES + 32;
+    let rows = READS[2];
+    let damaged = Damaged::start_with("damage-remembered", true)?;
+    let answer = damaged.answers[2].as_str();
+    let mut asking = damaged.primary.session()?;
+    let mut evicting = damaged.primary.session()?;
+    for _ in 0..3 {
+        ensure!(told(&mut asking, rows)? == answer);
+    }
+    let file = OpenOptions::new().write(true).open(&damaged.file)?;
+    let (mut by_page, mut by_kilobyte) = (0, 0);
+    for tuple in damaged
+        .tuples
+        .iter()
+        .filter(|tuple| tuple.id >= FIRST_VALUE_ID)
+    {
+        for at in (PAYLOAD_AND_CHECKS_BYTES + 512..tuple.data_bytes).step_by(1024) {
+            let byte = tuple.data_offset_bytes + at;
+            let page = byte / PAGE_BYTES * PAGE_BYTES;
+            damaged.evict(&mut evicting)?;
+            file.write_all_at(&[damaged.image[byte] ^ 4], byte as u64)?;
+            let checked = told(&mut asking, rows)?;
+            let ignoring = format!("SET ignore_checksum_failure = on; {rows}");
+            let ignored = told(&mut asking, &ignoring)?;
+            asking.batch_execute("RESET ignore_checksum_failure")?;
+            damaged.evict(&mut evicting)?;
+            file.write_all_at(&damaged.image[page..page + PAGE_BYTES], page as u64)?;
+            for told in [&checked, &ignored] {
+                ensure!(
+                    told == answer || told == "XX001",
+                    "byte {at} of {tuple:?} was damaged: {told:.200}"
+                );
+            }
+            by_page += usize::from(checked == "XX001");
+            by_kilobyte += usize::from(ignored == "XX001");
+        }
+    }
+    ensure!(
+        by_kilobyte > 0 && by_page >= by_kilobyte,
+        "{by_page} pages and {by_kilobyte} kilobytes were refused"
+    );
+    ensure!(told(&mut asking, rows)? == answer, "not restored");
     damaged.is_whole_again()
 }
 

@@ -30,6 +30,7 @@ mod lookup;
 mod page;
 mod piece;
 mod read;
+mod recent;
 mod stream;
 mod value;
 mod write;

@@ -8,6 +8,7 @@ use pgrx::pg_sys;
 use crate::ffi::quiet;
 
 use super::PAYLOAD_OFFSET;
+use super::recent;
 
 fn pin(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> (pg_sys::Buffer, pg_sys::Page) {
     // SAFETY: `rel` is open; a block past the end or a damaged page raises an ERROR before
@@ -82,6 +83,8 @@ pub(super) struct PinnedPage {
 impl PinnedPage {
     pub fn read(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> PinnedPage {
         let (buffer, page) = pin(rel, block);
+        // SAFETY: `rel` is open.
+        unsafe { recent::note(rel, block, buffer) };
         PinnedPage {
             buffer,
             page,
@@ -90,14 +93,14 @@ impl PinnedPage {
     }
 
     /// The page, if it still is in the buffer where it was seen before: found without a look into the table of
-    /// buffers. Such a read does not tell the buffer pool that the page is used.
-    pub fn recent(
-        rel: pg_sys::Relation,
-        block: pg_sys::BlockNumber,
-        buffer: pg_sys::Buffer,
-    ) -> Option<PinnedPage> {
-        // SAFETY: `rel` is open; the buffer is one of the pool, as it was before, and is pinned if it holds the page.
+    /// buffers.
+    pub fn recent(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> Option<PinnedPage> {
+        // SAFETY: `rel` is open; the buffer is one of the pool, and is pinned if it holds the page.
         unsafe {
+            let buffer = recent::buffer_of(rel, block)?;
+            if !recent::is_well_used(buffer) {
+                return None;
+            }
             let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
             if !pg_sys::ReadRecentBuffer((*rel).rd_locator, fork, block, buffer) {
                 return None;
@@ -132,7 +135,7 @@ impl PinnedPage {
     pub fn hold(self, rel: pg_sys::Relation, key: (u32, i32)) -> Option<HeldPiece> {
         let payload = self.find(rel, key)?;
         Some(HeldPiece {
-            page: self,
+            _page: self,
             payload,
         })
     }
@@ -162,16 +165,12 @@ impl PinnedPage {
 /// while its page is pinned by others, so that its bytes may be looked at without a lock, as heap does it
 /// for rows that it has found.
 pub(super) struct HeldPiece {
-    page: PinnedPage,
+    /// Keeps the pin.
+    _page: PinnedPage,
     payload: *const [u8],
 }
 
 impl HeldPiece {
-    /// The buffer that it is in.
-    pub fn buffer(&self) -> pg_sys::Buffer {
-        self.page.buffer
-    }
-
     pub fn payload(&self) -> &[u8] {
         // SAFETY: it lies on the pinned page, see above.
         unsafe { &*self.payload }

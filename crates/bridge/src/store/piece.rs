@@ -20,7 +20,7 @@ use super::VALUE_BYTES;
 pub(super) const CHECKED_BYTES: usize = 1_024;
 const CHECKS: usize = 8;
 const CHECK_BYTES: usize = 4;
-const HEAD_BYTES: usize = CHECKS * CHECK_BYTES;
+pub(super) const HEAD_BYTES: usize = CHECKS * CHECK_BYTES;
 
 /// Bytes of a value in one piece: with its checks, tuple header and keys one piece fills a page.
 pub const PIECE_BYTES: usize = 8_064;

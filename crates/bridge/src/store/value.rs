@@ -12,8 +12,7 @@
 //!
 //! What is handed out has been verified on the page it was copied from, under the pin that it was copied under: see
 //! [`super::piece`]. Where the cluster has data checksums a map remembers what was verified: a page that was
-//! evicted and comes back is verified by PostgreSQL. It also remembers in which buffer a page was, which spares most
-//! reads the look into the buffer pool's table. Pages are share-locked one at a time, while their tuples are looked
+//! evicted and comes back is verified by PostgreSQL. Pages are share-locked one at a time, while their tuples are looked
 //! for; a reader keeps the last one pinned, as rows ask for several ranges of one page. Pins are the resource owner's:
 //! an ERROR releases them. On a standby all of this works alike: pieces and hints arrive by WAL.
 
@@ -29,15 +28,14 @@ use super::lookup::{Found, find};
 use super::page::{HeldPiece, PinnedPage};
 use super::piece::{Fault, PIECE_BYTES, Piece, Verified};
 use super::read::KeyScan;
+use super::recent;
 use super::stream::BlockStream;
 use super::{ColdStore, StoreError};
 
 /// Runs of pieces that are remembered of one value.
 const MOST_RUNS: usize = 1_024;
-/// Pieces of one value of which more is remembered than where they are.
-const MOST_VISITS: usize = 1 << 15;
-/// One read of a page in so many goes through the buffer pool's table.
-const TOLD_READS: u8 = 8;
+/// Pieces of one value of which it is remembered what was verified.
+const MOST_REMEMBERED: usize = 1 << 15;
 /// Fewer pieces are read page by page.
 const STREAMED_PIECES: i32 = 4;
 
@@ -46,18 +44,8 @@ const STREAMED_PIECES: i32 = 4;
 pub struct PieceMap {
     /// First piece and its block, ascending: the next pieces are on the next blocks.
     runs: Vec<(i32, pg_sys::BlockNumber)>,
-    /// What is known of each piece.
-    visits: Vec<Visit>,
-}
-
-/// What earlier reads of a piece have found out.
-#[derive(Clone, Copy, Debug, Default)]
-struct Visit {
-    /// Where its page was; 0 if that is not known.
-    buffer: pg_sys::Buffer,
-    verified: Verified,
-    /// Reads, counted around.
-    reads: u8,
+    /// What was verified of each piece.
+    verified: Vec<Verified>,
 }
 
 impl PieceMap {
@@ -69,42 +57,35 @@ impl PieceMap {
         };
         PieceMap {
             runs,
-            visits: Vec::new(),
+            verified: Vec::new(),
         }
     }
 
     /// Memory that a map of so many bytes of value may come to hold.
     pub fn most_memory_bytes(value_bytes: u64) -> usize {
-        ((value_bytes / PIECE_BYTES as u64) as usize + 1) * size_of::<Visit>()
+        ((value_bytes / PIECE_BYTES as u64) as usize + 1) * size_of::<Verified>()
     }
 
     fn verified(&self, seq: i32) -> Verified {
-        let known = self.visits.get(seq as usize);
-        known.map(|visit| visit.verified).unwrap_or_default()
+        let known = self.verified.get(seq as usize);
+        known.copied().unwrap_or_default()
     }
 
-    /// The buffer to look for a piece's page in, but for some reads that shall tell the buffer pool that the page is used.
-    fn recent_buffer(&mut self, seq: i32) -> Option<pg_sys::Buffer> {
-        let visit = self.visits.get_mut(seq as usize)?;
-        visit.reads = visit.reads.wrapping_add(1);
-        (visit.buffer != 0 && !visit.reads.is_multiple_of(TOLD_READS)).then_some(visit.buffer)
-    }
-
-    fn visit(&mut self, seq: i32) -> Option<&mut Visit> {
+    fn note_verified(&mut self, seq: i32, verified: Verified) {
         let at = seq as usize;
-        if at >= MOST_VISITS {
-            return None;
+        if at >= MOST_REMEMBERED {
+            return;
         }
-        if at >= self.visits.len() {
-            self.visits.resize(at + 1, Visit::default());
+        if at >= self.verified.len() {
+            self.verified.resize(at + 1, Verified::default());
         }
-        self.visits.get_mut(at)
+        self.verified[at] = verified;
     }
 
     /// Memory held.
     pub fn memory_bytes(&self) -> usize {
         self.runs.capacity() * size_of::<(i32, pg_sys::BlockNumber)>()
-            + self.visits.capacity() * size_of::<Visit>()
+            + self.verified.capacity() * size_of::<Verified>()
     }
 
     /// Where the piece should be.
@@ -285,6 +266,20 @@ impl ValueReader<'_> {
         }
     }
 
+    /// Has the processor fetch the beginnings of these ranges, where it is known which buffers hold them, so that
+    /// reading one after the other does not wait for memory each time.
+    pub fn touch(&self, ranges: &[Range<u64>]) {
+        let map = self.map.borrow();
+        for range in ranges {
+            let (seq, skip) = place_of(range.start);
+            if let Some(block) = map.guess(seq) {
+                let bytes = skip..skip + (range.end - range.start) as usize;
+                // SAFETY: `toast` is open.
+                unsafe { recent::touch(self.store.toast, block, bytes) };
+            }
+        }
+    }
+
     /// The piece of the value that a byte lies in, verified as a whole, and where it begins.
     ///
     /// # Errors
@@ -338,11 +333,8 @@ impl ValueReader<'_> {
         };
         let before = held.verified;
         self.look_at(seq, &held.piece, &mut held.verified, look)?;
-        if self.remembers
-            && held.verified != before
-            && let Some(visit) = self.map.borrow_mut().visit(seq)
-        {
-            visit.verified = held.verified;
+        if self.remembers && held.verified != before {
+            self.map.borrow_mut().note_verified(seq, held.verified);
         }
         Ok(())
     }
@@ -363,29 +355,13 @@ impl ValueReader<'_> {
     /// Finds a piece where it should be, or else by the index.
     fn hold(&self, seq: i32) -> Result<HeldPiece, StoreError> {
         let (toast, key) = (self.store.toast, (self.id, seq));
-        let (guess, recent) = {
-            let mut map = self.map.borrow_mut();
-            (map.guess(seq), map.recent_buffer(seq))
-        };
-        if let (Some(block), Some(buffer)) = (guess, recent)
-            && let Some(page) = PinnedPage::recent(toast, block, buffer)
+        let guess = self.map.borrow().guess(seq);
+        if let Some(block) = guess
+            && let Some(page) = PinnedPage::recent(toast, block)
             && let Some(piece) = page.hold(toast, key)
         {
             return Ok(piece);
         }
-        let piece = self.hold_anew(seq, guess)?;
-        if let Some(visit) = self.map.borrow_mut().visit(seq) {
-            visit.buffer = piece.buffer();
-        }
-        Ok(piece)
-    }
-
-    fn hold_anew(
-        &self,
-        seq: i32,
-        guess: Option<pg_sys::BlockNumber>,
-    ) -> Result<HeldPiece, StoreError> {
-        let (toast, key) = (self.store.toast, (self.id, seq));
         // SAFETY: `toast` is open.
         let guess = guess.filter(|&block| unsafe { has_block(toast, block) });
         if let Some(block) = guess

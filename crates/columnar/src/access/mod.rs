@@ -35,7 +35,7 @@ use plan::Planner;
 use reading::Reading;
 use scalars::{Exceptions, Scalars, Sorted};
 use state::Slot;
-use strings::Strings;
+use strings::{Place, Strings};
 
 use crate::error::ColumnarError;
 use crate::layout::{ChunkLayout, NumericLayout};
@@ -97,6 +97,8 @@ pub struct RowState {
     slots: Vec<Slot>,
     scratch: Vec<u8>,
     bytes: Vec<u8>,
+    /// The row that was located last.
+    located: Option<(u32, Place)>,
 }
 
 impl ReadUnit {
@@ -120,6 +122,16 @@ impl RowState {
             + slots
             + self.scratch.capacity()
             + self.bytes.capacity()
+    }
+
+    /// Makes it the state of this access.
+    fn serve(&mut self, access: &RowAccess) {
+        if self.id != access.id {
+            self.slots.clear();
+            self.slots.resize_with(access.slot_count, Slot::default);
+            self.located = None;
+            self.id = access.id;
+        }
     }
 
     /// Forgets everything and frees its memory.
@@ -193,6 +205,48 @@ impl RowAccess {
         }
     }
 
+    /// Reads where the value of `row` lies, if something that is stored tells it, appends the ranges that reading the value
+    /// needs next, and keeps the place for the next [`value`](Self::value) of that row. So a reader may ask for the
+    /// bytes of several columns before it waits for any.
+    ///
+    /// # Errors
+    ///
+    /// As [`value`](Self::value).
+    pub fn locate<S: ByteSource + ?Sized>(
+        &self,
+        row: u32,
+        source: &S,
+        state: &mut RowState,
+        next: &mut Vec<Range<u64>>,
+    ) -> Result<(), S::Error> {
+        let Root::Strings(strings) = &self.root else {
+            return Ok(());
+        };
+        self.check(row)?;
+        state.serve(self);
+        let mut reading = Reading {
+            source,
+            slots: &mut state.slots,
+            scratch: &mut state.scratch,
+            held: &self.held,
+        };
+        let place = strings.locate(row, &mut reading, next)?;
+        state.located = Some((row, place));
+        Ok(())
+    }
+
+    /// Whether there is such a row.
+    fn check(&self, row: u32) -> Result<(), ColumnarError> {
+        match row < self.row_count {
+            true => Ok(()),
+            false => Err(ColumnarError::OutOfRange {
+                start: row as usize,
+                end: row as usize + 1,
+                row_count: self.row_count as usize,
+            }),
+        }
+    }
+
     /// The value of a row; `None` is NULL. Reads only what it needs.
     ///
     /// # Errors
@@ -204,20 +258,10 @@ impl RowAccess {
         source: &S,
         state: &'a mut RowState,
     ) -> Result<Option<Value<'a>>, S::Error> {
-        if row >= self.row_count {
-            return Err(ColumnarError::OutOfRange {
-                start: row as usize,
-                end: row as usize + 1,
-                row_count: self.row_count as usize,
-            }
-            .into());
-        }
-        if state.id != self.id {
-            state.slots.clear();
-            state.slots.resize_with(self.slot_count, Slot::default);
-            state.id = self.id;
-        }
+        self.check(row)?;
+        state.serve(self);
         state.bytes.clear();
+        let located = state.located.take().filter(|(at, _)| *at == row);
         let mut reading = Reading {
             source,
             slots: &mut state.slots,
@@ -231,7 +275,8 @@ impl RowAccess {
                 Ok(bits.map(|bits| scalar_value(self.ty, bits)))
             }
             Root::Strings(strings) => {
-                if !strings.get(row, &mut reading, &mut state.bytes)? {
+                let place = located.map_or(Place::Unknown, |(_, place)| place);
+                if !strings.get_at(row, &place, &mut reading, &mut state.bytes)? {
                     return Ok(None);
                 }
                 Ok(Some(string_value(self.ty, &state.bytes)?))

@@ -41,6 +41,17 @@ pub(super) enum Strings {
     Whole(Box<Whole>),
 }
 
+/// What is known of a row before its bytes are read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Nothing, or nothing that would spare a read.
+    #[default]
+    Unknown,
+    Null,
+    /// The range of its bytes, or of what they are made of: the node knows which.
+    At(Range<u64>),
+}
+
 /// A single value, which is read once if the node table does not hold it.
 #[derive(Debug)]
 pub(super) struct Constant {
@@ -184,6 +195,60 @@ impl Strings {
         }
     }
 
+    /// Reads where a row's value is, as far as that is told by offsets and codes, and appends the ranges to be read next.
+    pub(super) fn locate<S: ByteSource + ?Sized>(
+        &self,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+        next: &mut Vec<Range<u64>>,
+    ) -> Result<Place, S::Error> {
+        let place = match self {
+            Self::Plain(plain) => plain.place(row, reading)?,
+            Self::Fsst(fsst) => fsst.codes.place(row, reading)?,
+            Self::OnPair(onpair) => {
+                let place = onpair.place(row, reading)?;
+                onpair.ranges_at(&place, next);
+                return Ok(place);
+            }
+            Self::Dict(dict) => {
+                let place = dict.place(row, reading)?;
+                dict.ranges_at(&place, next);
+                return Ok(place);
+            }
+            Self::Masked { child, validity } => {
+                return match is_valid(validity, row, reading)? {
+                    true => child.locate(row, reading, next),
+                    false => Ok(Place::Null),
+                };
+            }
+            _ => Place::Unknown,
+        };
+        if let Place::At(range) = &place {
+            next.push(range.clone());
+        }
+        Ok(place)
+    }
+
+    /// Appends the bytes of a row that was [located](Self::locate); false if it is null.
+    pub(super) fn get_at<S: ByteSource + ?Sized>(
+        &self,
+        row: u32,
+        place: &Place,
+        reading: &mut Reading<'_, S>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, S::Error> {
+        match (self, place) {
+            (_, Place::Unknown) => self.get(row, reading, out),
+            (_, Place::Null) => Ok(false),
+            (Self::Plain(_), Place::At(range)) => reading.append(range.clone(), out).map(|()| true),
+            (Self::Fsst(fsst), Place::At(range)) => fsst.decode(range, reading, out),
+            (Self::OnPair(onpair), Place::At(codes)) => onpair.decode(codes, reading, out),
+            (Self::Dict(dict), Place::At(codes)) => dict.word(codes.start, reading, out),
+            (Self::Masked { child, .. }, place) => child.get_at(row, place, reading, out),
+            _ => self.get(row, reading, out),
+        }
+    }
+
     /// Appends the ranges that a row's value is known to need.
     pub(super) fn ranges(&self, row: u32, out: &mut Vec<Range<u64>>) {
         match self {
@@ -238,18 +303,18 @@ fn span<S: ByteSource + ?Sized>(
 }
 
 impl Plain {
-    /// Where a row's bytes lie; `None` if it is null.
+    /// Where a row's bytes lie.
     fn place<S: ByteSource + ?Sized>(
         &self,
         row: u32,
         reading: &mut Reading<'_, S>,
-    ) -> Result<Option<Range<u64>>, S::Error> {
+    ) -> Result<Place, S::Error> {
         if !is_valid(&self.validity, row, reading)? {
-            return Ok(None);
+            return Ok(Place::Null);
         }
         let limit = self.data.end - self.data.start;
         let span = span(&self.offsets, row, limit, reading)?;
-        Ok(Some(
+        Ok(Place::At(
             self.data.start + span.start..self.data.start + span.end,
         ))
     }
@@ -261,8 +326,8 @@ impl Plain {
         out: &mut Vec<u8>,
     ) -> Result<bool, S::Error> {
         match self.place(row, reading)? {
-            None => Ok(false),
-            Some(place) => reading.append(place, out).map(|()| true),
+            Place::At(range) => reading.append(range, out).map(|()| true),
+            _ => Ok(false),
         }
     }
 
@@ -314,9 +379,19 @@ impl Fsst {
         reading: &mut Reading<'_, S>,
         out: &mut Vec<u8>,
     ) -> Result<bool, S::Error> {
-        let Some(place) = self.codes.place(row, reading)? else {
-            return Ok(false);
-        };
+        match self.codes.place(row, reading)? {
+            Place::At(range) => self.decode(&range, reading, out),
+            _ => Ok(false),
+        }
+    }
+
+    /// Appends what the codes in a range stand for.
+    fn decode<S: ByteSource + ?Sized>(
+        &self,
+        range: &Range<u64>,
+        reading: &mut Reading<'_, S>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, S::Error> {
         let table = match self.table.get() {
             Some(table) => table,
             None => {
@@ -325,7 +400,7 @@ impl Fsst {
                 self.table.get_or_init(|| table)
             }
         };
-        reading.fetch(place.start, (place.end - place.start) as usize)?;
+        reading.fetch(range.start, (range.end - range.start) as usize)?;
         table.decode(reading.scratch, out)?;
         Ok(true)
     }
@@ -356,12 +431,45 @@ impl OnPair {
         reading: &mut Reading<'_, S>,
         out: &mut Vec<u8>,
     ) -> Result<bool, S::Error> {
-        if !is_valid(&self.validity, row, reading)? {
-            return Ok(false);
+        match self.place(row, reading)? {
+            Place::At(codes) => self.decode(&codes, reading, out),
+            _ => Ok(false),
         }
-        let span = span(&self.code_offsets, row, self.code_count.into(), reading)?;
+    }
+
+    /// Which codes a row has.
+    fn place<S: ByteSource + ?Sized>(
+        &self,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<Place, S::Error> {
+        if !is_valid(&self.validity, row, reading)? {
+            return Ok(Place::Null);
+        }
+        let limit = self.code_count.into();
+        span(&self.code_offsets, row, limit, reading).map(Place::At)
+    }
+
+    fn ranges_at(&self, place: &Place, out: &mut Vec<Range<u64>>) {
+        if let Place::At(codes) = place
+            && let Some(last) = codes.end.checked_sub(1)
+            && codes.start <= last
+        {
+            // They fit 32 bits: their number does.
+            self.codes.ranges(codes.start as u32, out);
+            self.codes.ranges(last as u32, out);
+        }
+    }
+
+    /// Appends the words of some codes.
+    fn decode<S: ByteSource + ?Sized>(
+        &self,
+        codes: &Range<u64>,
+        reading: &mut Reading<'_, S>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, S::Error> {
         let words = self.words(reading)?;
-        for at in span.start..span.end {
+        for at in codes.clone() {
             let code = required(&self.codes, position(at)?, reading)?;
             let word = words.get(code).ok_or_else(|| outside("a code"))?;
             out.extend_from_slice(word);
@@ -382,9 +490,41 @@ impl Dict {
         reading: &mut Reading<'_, S>,
         out: &mut Vec<u8>,
     ) -> Result<bool, S::Error> {
-        let Some(code) = self.codes.get(row, reading)? else {
-            return Ok(false);
-        };
+        match self.codes.get(row, reading)? {
+            Some(code) => self.word(code, reading, out),
+            None => Ok(false),
+        }
+    }
+
+    /// Which word a row has: that of the code at which the range starts.
+    fn place<S: ByteSource + ?Sized>(
+        &self,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<Place, S::Error> {
+        let code = self.codes.get(row, reading)?;
+        Ok(code.map_or(Place::Null, |code| Place::At(code..code)))
+    }
+
+    fn ranges_at(&self, place: &Place, out: &mut Vec<Range<u64>>) {
+        // A code that is no word's is an error where the word is read.
+        if let Place::At(codes) = place
+            && let Ok(code) = i32::try_from(codes.start)
+            && self
+                .known
+                .get(code as usize)
+                .is_none_or(|word| word.get().is_none())
+        {
+            self.words.ranges(code as u32, out);
+        }
+    }
+
+    fn word<S: ByteSource + ?Sized>(
+        &self,
+        code: u64,
+        reading: &mut Reading<'_, S>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, S::Error> {
         let known = self.known.get(code as usize);
         if let Some(word) = known.and_then(OnceLock::get) {
             return Ok(put(word.as_deref(), out));

@@ -186,7 +186,10 @@ unsafe extern "C-unwind" fn relation_estimate_size(
             *pages = (*pages).max(NEW_TABLE_PAGES);
             *tuples = (*tuples).max(f64::from(NEW_TABLE_PAGES) * per_page);
         }
-        *allvisfrac *= f64::from(hot_pages) / f64::from((*pages).max(1));
+        // An index-only scan reads nothing of a cold row whose group hides none.
+        let shown = cold.rows as f64 / (cold.stored_rows as f64).max(1.0);
+        let visible = *allvisfrac * f64::from(hot_pages) + shown * f64::from(cold_pages);
+        *allvisfrac = (visible / f64::from((*pages).max(1))).clamp(0.0, 1.0);
     }
 }
 

@@ -4,8 +4,8 @@
 //! directory entry that covers the row, judged by the snapshot at hand. Then its values are read from shared buffers,
 //! each by its own ranges ([`crate::store::group_access`]).
 //!
-//! Neighbours are cheap: within one scan under one MVCC snapshot the last group is remembered with all that was found out
-//! about it, so that the row after the last costs no look at directory, marks or footer, and none at the store where
+//! Neighbours are cheap: within one scan under one MVCC snapshot groups are remembered with all that was found out
+//! about them, so that the row after the last costs no look at directory, marks or footer, and none at the store where
 //! its blocks are decoded.
 
 use std::rc::Rc;
@@ -32,16 +32,20 @@ pub struct PointReader {
     wanted: Wanted,
     /// The slot that they are wanted for; NULL for any.
     slot: *mut pg_sys::TupleTableSlot,
-    last: Option<LastGroup>,
+    groups: KnownGroups,
+    /// Whether no column is read.
+    reads_nothing: bool,
     /// By whom the row that was asked for last is hidden.
     hidden: Option<Hidden>,
 }
 
-/// The group that was found last.
-struct LastGroup {
+/// Names an MVCC snapshot: its address and curcid.
+type Seen = (usize, pg_sys::CommandId);
+
+/// A group that was found under a snapshot.
+struct KnownGroup {
     entry: GroupEntry,
-    /// The MVCC snapshot that saw it: address and curcid.
-    seen_by: (usize, pg_sys::CommandId),
+    /// Only of the group that was found last: others may leave the session's cache.
     open: Option<Rc<GroupAccess>>,
     /// The store's [identity](ColdStore::identity).
     file: (u32, u32),
@@ -50,7 +54,7 @@ struct LastGroup {
     hidden: Option<(RowSet, Hidden)>,
 }
 
-impl LastGroup {
+impl KnownGroup {
     /// Whether a row of the group is hidden, if that is known.
     fn hides(&self, position: u32) -> Option<Hidden> {
         match &self.hidden {
@@ -58,6 +62,71 @@ impl LastGroup {
             Some((rows, by)) if rows.contains(position) => Some(*by),
             Some(_) => Some(Hidden::No),
             None => None,
+        }
+    }
+}
+
+/// The groups that a scan has met, under one snapshot.
+#[derive(Default)]
+struct KnownGroups {
+    /// Ascending by rows.
+    groups: Vec<KnownGroup>,
+    /// Which of them was found last, if there are any.
+    at: usize,
+    seen_by: Seen,
+    /// How many know what is hidden of them, in up to 16 kB each.
+    sets: usize,
+}
+
+/// Groups of a scan that are remembered, and those of them that know what is hidden.
+const MOST_GROUPS: usize = 4_096;
+const MOST_SETS: usize = 64;
+
+impl KnownGroups {
+    fn clear(&mut self) {
+        self.groups.clear();
+        (self.at, self.sets) = (0, 0);
+    }
+
+    /// The group that was found last.
+    fn last(&mut self) -> Option<&mut KnownGroup> {
+        self.groups.get_mut(self.at)
+    }
+
+    /// Turns to the group that holds a row, if it is known under this snapshot; the row's position in it.
+    fn turn_to(&mut self, row: RowNumber, seen_by: Seen) -> Option<u32> {
+        if self.seen_by != seen_by {
+            return None;
+        }
+        if let Some(position) = self.groups.get(self.at)?.entry.position_of(row) {
+            return Some(position);
+        }
+        let after = self
+            .groups
+            .partition_point(|known| known.entry.first_row.0 <= row.0);
+        let at = after.checked_sub(1)?;
+        let position = self.groups[at].entry.position_of(row)?;
+        self.groups[self.at].open = None;
+        self.at = at;
+        Some(position)
+    }
+
+    /// Takes in a group that [`turn_to`](Self::turn_to) has not found, and turns to it.
+    fn take_in(&mut self, known: KnownGroup, seen_by: Seen) {
+        if self.seen_by != seen_by || self.groups.len() >= MOST_GROUPS || self.sets >= MOST_SETS {
+            self.clear();
+            self.seen_by = seen_by;
+        }
+        if let Some(last) = self.last() {
+            last.open = None;
+        }
+        let first = known.entry.first_row.0;
+        self.at = self
+            .groups
+            .partition_point(|other| other.entry.first_row.0 < first);
+        match self.groups.get_mut(self.at) {
+            Some(other) if other.entry.first_row.0 == first => *other = known,
+            _ => self.groups.insert(self.at, known),
         }
     }
 }
@@ -122,9 +191,10 @@ impl PointReader {
     /// A reader of some columns.
     pub fn of(wanted: Wanted) -> PointReader {
         PointReader {
+            reads_nothing: wanted.is_nothing(),
             wanted,
             slot: std::ptr::null_mut(),
-            last: None,
+            groups: KnownGroups::default(),
             hidden: None,
         }
     }
@@ -164,9 +234,8 @@ impl PointReader {
             }
             let seen_by = (snapshot as usize, (*snapshot).curcid);
             if is_mvcc(snapshot)
-                && let Some(last) = &self.last
-                && last.seen_by == seen_by
-                && let Some(position) = last.entry.position_of(row)
+                && let Some(position) = self.groups.turn_to(row, seen_by)
+                && let Some(last) = self.groups.last()
             {
                 return Some(Found::Stored(last.entry, position));
             }
@@ -178,14 +247,14 @@ impl PointReader {
                 return Some(Found::Stored(placed.entry, 0));
             }
             if is_mvcc(snapshot) {
-                self.last = Some(LastGroup {
+                let known = KnownGroup {
                     entry: placed.entry,
-                    seen_by,
                     open: None,
                     file: store.identity(),
                     asked: 0,
                     hidden: None,
-                });
+                };
+                self.groups.take_in(known, seen_by);
             }
             placed
                 .entry
@@ -214,7 +283,8 @@ impl PointReader {
                 *asked = Some(hidden);
                 Ok(hidden != Hidden::No)
             };
-            let last = match (found, &mut self.last) {
+            let sets = &mut self.groups.sets;
+            let last = match (found, self.groups.groups.get_mut(self.groups.at)) {
                 (Found::Stored(entry, _), Some(last))
                     if is_mvcc(snapshot) && last.entry.group() == entry.group() =>
                 {
@@ -235,6 +305,7 @@ impl PointReader {
             if last.hidden.is_none() {
                 let (rows, by) = marks::hidden_rows(store, entry, snapshot)?;
                 last.hidden = Some((rows.unwrap_or_default(), by));
+                *sets += 1;
             }
             let position = entry.position_of(row);
             self.hidden = position.and_then(|at| last.hides(at));
@@ -292,15 +363,15 @@ impl PointReader {
     ) -> Option<bool> {
         // SAFETY: as for `fetch`.
         unsafe {
-            let last = self.last.as_ref()?;
-            if !is_mvcc(snapshot)
-                || last.seen_by != (snapshot as usize, (*snapshot).curcid)
-                || load::has_pending()
-            {
+            if !is_mvcc(snapshot) || load::has_pending() {
                 return None;
             }
-            let position = last.entry.position_of(row)?;
-            let group = last.open.as_ref()?;
+            let seen_by = (snapshot as usize, (*snapshot).curcid);
+            let position = self.groups.turn_to(row, seen_by)?;
+            let last = self.groups.last()?;
+            if last.open.is_none() && !self.reads_nothing {
+                last.open = Some(group_cache::recall(last.file, &last.entry)?);
+            }
             let hidden = match last.hides(position) {
                 Some(hidden) => hidden,
                 None if marks::is_surely_shown(last.file, &last.entry, row) => Hidden::No,
@@ -311,6 +382,13 @@ impl PointReader {
                 return Some(false);
             }
             let (tid, oid, origin) = (row.tid(), (*table).rd_id, last.entry.origin);
+            if self.reads_nothing {
+                write_single(slot, tid, oid, origin, |layout, _, datums| {
+                    datums.fill_unneeded(layout);
+                });
+                return Some(true);
+            }
+            let group = last.open.as_ref()?;
             let store = LazyStore::of(table);
             write_single(slot, tid, oid, origin, |layout, desc, datums| {
                 let wanted = &self.wanted;
@@ -343,7 +421,7 @@ impl PointReader {
             if is_serializable() {
                 // Locked before it is looked at, and looked at anew: see `super::serializable`.
                 lock_row(table, row, snapshot);
-                self.last = None;
+                self.groups.clear();
             }
             let found = self.read(store, table, row, snapshot, slot);
             if found && or_raise((*table).rd_id, moved::hides(store, table, row, snapshot)) {
@@ -418,7 +496,7 @@ impl PointReader {
         store: &ColdStore,
         entry: GroupEntry,
     ) -> Result<Rc<GroupAccess>, ColdError> {
-        match &mut self.last {
+        match self.groups.last() {
             Some(last) if last.entry.group() == entry.group() => match &last.open {
                 Some(group) => Ok(Rc::clone(group)),
                 None => {

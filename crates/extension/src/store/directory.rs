@@ -8,7 +8,8 @@
 //! it was last advanced for, to which no index entry can point.
 
 use std::cell::RefCell;
-use std::ops::ControlFlow;
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Range};
 
 use howdah_bridge::relation::has_block;
 use howdah_bridge::slot::Origin;
@@ -16,7 +17,7 @@ use howdah_bridge::store::{Birth, ColdStore, CopiedAs, Entry};
 use howdah_bridge::tid::{ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber, block_of};
 use pgrx::pg_sys;
 
-use super::settled::{self, Watch};
+use super::settled::{self, ByBlock, Watch};
 use super::{changes, listing};
 use crate::errors::ColdError;
 
@@ -224,7 +225,7 @@ pub(super) fn placed_at(
 
 /// Forgets where the entries of a file that is emptied in place were found.
 pub(super) fn forget_file(file: (u32, u32)) {
-    PLACES.with_borrow_mut(|places| places.retain(|p| p.file != file));
+    PLACES.with_borrow_mut(|places| places.retain(|(of, _), _| *of != file));
 }
 
 /// The row groups whose directory tuples `judge` wants, ascending.
@@ -269,6 +270,9 @@ pub fn group_of(
     {
         return Ok(Some(placed));
     }
+    if settled::is_gap(store, row) {
+        return Ok(None);
+    }
     let mut watch = Watch::begin(store);
     let mut judge = |tuple: pg_sys::HeapTuple, buffer: pg_sys::Buffer| {
         // SAFETY: judges are called with the buffer pinned and share-locked.
@@ -289,10 +293,52 @@ pub fn group_of(
             None => None,
         },
     };
-    if let Some(placed) = &found {
-        watch.note(store, placed);
+    match &found {
+        Some(placed) => watch.note(store, placed),
+        None if mvcc => {
+            if let Some(blocks) = gap_around(store, row) {
+                watch.note_gap(store, blocks);
+            }
+        }
+        None => {}
     }
     Ok(found)
+}
+
+/// The cold blocks around a row that no entry covers, not even one that nobody sees; `None` if one covers the row.
+fn gap_around(store: &ColdStore, row: RowNumber) -> Option<Range<u32>> {
+    let block = row.cold_block();
+    let mut any = |_: pg_sys::HeapTuple, _: pg_sys::Buffer| true;
+    let (mut below, mut start) = (None, Some(0));
+    // Several tuples may carry a name.
+    store.scan_entries(DIRECTORY_ID, 0..=block as i32, true, &mut any, |entry| {
+        if below.is_some_and(|seq| seq != entry.seq) {
+            return ControlFlow::Break(());
+        }
+        below = Some(entry.seq);
+        start = match (start, placed(&entry)) {
+            (Some(start), Ok(found)) => {
+                let rows = found.entry.first_row.0 + u64::from(found.entry.capacity_rows);
+                Some(start.max(rows.div_ceil(ROWS_PER_COLD_BLOCK) as u32))
+            }
+            _ => None,
+        };
+        ControlFlow::Continue(())
+    });
+    let mut end = u32::MAX;
+    store.scan_entries(
+        DIRECTORY_ID,
+        block as i32 + 1..=i32::MAX,
+        false,
+        &mut any,
+        |entry| {
+            end = entry.seq as u32;
+            ControlFlow::Break(())
+        },
+    );
+    start
+        .filter(|&start| start <= block)
+        .map(|start| start..end)
 }
 
 /// The entry that covers the row and is in force for everybody, if that is known without a look.
@@ -303,8 +349,6 @@ pub fn settled(store: &ColdStore, row: RowNumber) -> Option<PlacedEntry> {
 /// Where an entry was found before.
 #[derive(Clone, Copy)]
 struct Place {
-    file: (u32, u32),
-    group: u32,
     /// Behind the last cold block of its range.
     end: u32,
     tid: pg_sys::ItemPointerData,
@@ -319,11 +363,11 @@ pub(super) fn this_transaction() -> pg_sys::LocalTransactionId {
 }
 
 /// Entries that are remembered.
-const MOST_PLACES: usize = 64;
+const MOST_PLACES: usize = 4_096;
 
 thread_local! {
-    /// Hints, always checked against what is there: a place may have been vacuumed since.
-    static PLACES: RefCell<Vec<Place>> = const { RefCell::new(Vec::new()) };
+    /// Hints by file and group, always checked against what is there: a place may have been vacuumed since.
+    static PLACES: RefCell<ByBlock<Place>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// The entry that covers the row, by a remembered place; `None` if that leads nowhere.
@@ -333,9 +377,12 @@ fn recall(
     judge: &mut dyn FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool,
 ) -> Option<Result<PlacedEntry, ColdError>> {
     let (file, block) = (store.identity(), row.cold_block());
-    let place = PLACES.with_borrow_mut(|places| {
-        let mut newest_first = places.iter_mut().rev();
-        let place = newest_first.find(|p| p.file == file && p.group <= block && block < p.end)?;
+    let (group, place) = PLACES.with_borrow_mut(|places| {
+        let mut below = places.range_mut((file, 0)..=(file, block));
+        let ((_, group), place) = below.next_back()?;
+        if block >= place.end {
+            return None;
+        }
         if place.seen_by != this_transaction() {
             // SAFETY: the store keeps its relation open. The file may have been truncated.
             if !unsafe { has_block(store.toast(), block_of(&place.tid)) } {
@@ -343,9 +390,9 @@ fn recall(
             }
             place.seen_by = this_transaction();
         }
-        Some(*place)
+        Some((*group, *place))
     })?;
-    let seq = place.group as i32;
+    let seq = group as i32;
     match placed_at(store, place.tid, seq, judge)? {
         Ok(found) => found.entry.covers(row).then_some(Ok(found)),
         Err(error) => Some(Err(error)),
@@ -354,18 +401,15 @@ fn recall(
 
 fn remember(store: &ColdStore, found: &PlacedEntry) {
     let place = Place {
-        file: store.identity(),
-        group: found.entry.group(),
         end: found.entry.group() + found.entry.capacity_rows / ROWS_PER_COLD_BLOCK as u32,
         tid: found.tid,
         seen_by: this_transaction(),
     };
     PLACES.with_borrow_mut(|places| {
-        places.retain(|p| p.file != place.file || p.group != place.group);
         if places.len() >= MOST_PLACES {
-            places.remove(0);
+            places.clear();
         }
-        places.push(place);
+        places.insert((store.identity(), found.entry.group()), place);
     });
 }
 

@@ -36,8 +36,8 @@ const NEAR_ROWS: u32 = 256;
 const NEAR_READS: u32 = 2;
 /// Of rows that are near each other, memory is counted at every one of so many.
 const COUNTED_AGAIN_AFTER: u32 = 32;
-/// Each row may wait for some pages from disk.
-const ROWS_BETWEEN_INTERRUPTS: usize = 64;
+/// Each row may wait for some pages from disk, which are asked for at once.
+const ROWS_BETWEEN_INTERRUPTS: usize = 128;
 /// Longer ranges are decoded at once, and not read again soon.
 const LONGEST_IN_WINDOW_BYTES: usize = 1_024;
 
@@ -154,6 +154,37 @@ impl<'a> GroupBytes<'a> {
         let reader = self.store.get()?.value(self.value_id, self.pieces);
         Ok(self.reader.get_or_init(|| reader))
     }
+
+    /// Asks for ranges that will be read soon.
+    fn ask(&self, ranges: &[Range<u64>], ahead: Ahead) -> Result<(), ColdError> {
+        if !ranges.is_empty() {
+            let reader = self.reader()?;
+            match ahead {
+                Ahead::Disk => reader.prefetch(ranges),
+                Ahead::Memory => reader.touch(ranges),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where bytes are asked for before they are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ahead {
+    /// Pages that are not in memory, from disk.
+    Disk,
+    /// Cache lines, from memory.
+    Memory,
+}
+
+impl Ahead {
+    /// Of fewer columns nothing is asked for.
+    fn fewest_columns(self) -> usize {
+        match self {
+            Ahead::Disk => 1,
+            Ahead::Memory => 2,
+        }
+    }
 }
 
 /// The bytes of one column, for a row whose neighbours are read, too.
@@ -263,24 +294,30 @@ impl GroupAccess {
         Ok(column)
     }
 
-    /// Asks for the pages of the row's wanted columns, if pages are cold.
-    fn prefetch(
+    /// Asks for what the row's wanted columns need before any of it is waited for: first for offsets, codes and what has
+    /// none, then for what they lead to. From disk if pages are cold, else from memory if columns are many.
+    fn look_ahead(
         &self,
         bytes: &GroupBytes<'_>,
         position: u32,
         wanted: &Wanted,
+        ahead: Ahead,
     ) -> Result<(), ColdError> {
-        if !pages_are_cold() {
-            return Ok(());
-        }
+        let columns = || (0..self.columns.len()).filter(|&column| wanted.contains(column));
         RANGES.with_borrow_mut(|ranges| {
             ranges.clear();
-            for column in (0..self.columns.len()).filter(|&column| wanted.contains(column)) {
+            for column in columns() {
                 let access = &self.column(column, bytes)?.access;
                 access.ranges(position, ranges);
             }
-            bytes.reader()?.prefetch(ranges);
-            Ok(())
+            bytes.ask(ranges, ahead)?;
+            ranges.clear();
+            for column in columns() {
+                let column = self.column(column, bytes)?;
+                let mut state = column.state.borrow_mut();
+                column.access.locate(position, bytes, &mut state, ranges)?;
+            }
+            bytes.ask(ranges, ahead)
         })
     }
 
@@ -300,12 +337,23 @@ impl GroupAccess {
     ) -> Result<(), ColdError> {
         out.start();
         let bytes = self.bytes(store);
-        self.prefetch(&bytes, position, wanted)?;
-        READ_BEFORE.set(blocks_read());
         let is_near = self.note_row(position);
+        let ahead = match (pages_are_cold(), is_near) {
+            (true, _) => Some(Ahead::Disk),
+            (false, false) => Some(Ahead::Memory),
+            (false, true) => None,
+        };
+        READ_BEFORE.set(blocks_read());
         // The footer's pages once, before others are read.
+        let mut count = 0;
         for column in (0..self.columns.len()).filter(|&column| wanted.contains(column)) {
             self.column(column, &bytes)?;
+            count += 1;
+        }
+        if let Some(ahead) = ahead
+            && count >= ahead.fewest_columns()
+        {
+            self.look_ahead(&bytes, position, wanted, ahead)?;
         }
         for (i, attribute) in layout.attributes.iter().enumerate() {
             if attribute.dropped {
@@ -367,16 +415,48 @@ impl GroupAccess {
     ) -> Result<(), ColdError> {
         let bytes = self.bytes(store);
         let mut last = u32::MAX;
-        for (at, row) in rows.enumerate() {
-            if at.is_multiple_of(ROWS_BETWEEN_INTERRUPTS) {
-                pgrx::check_for_interrupts!();
+        let (mut rows, mut some) = (rows, Vec::with_capacity(ROWS_BETWEEN_INTERRUPTS));
+        loop {
+            pgrx::check_for_interrupts!();
+            some.clear();
+            some.extend(rows.by_ref().take(ROWS_BETWEEN_INTERRUPTS));
+            if some.is_empty() {
+                break;
             }
-            let is_near = row.abs_diff(last) <= NEAR_ROWS;
-            last = row;
-            self.with_value(&bytes, column, row, is_near, &mut look)?;
+            if pages_are_cold() {
+                self.prefetch_rows(&bytes, column, &some)?;
+            }
+            READ_BEFORE.set(blocks_read());
+            for &row in &some {
+                let is_near = row.abs_diff(last) <= NEAR_ROWS;
+                last = row;
+                self.with_value(&bytes, column, row, is_near, &mut look)?;
+            }
         }
         group_cache::trim();
         Ok(())
+    }
+
+    /// Asks for the pages that hold a column's values of some rows.
+    fn prefetch_rows(
+        &self,
+        bytes: &GroupBytes<'_>,
+        column: usize,
+        rows: &[u32],
+    ) -> Result<(), ColdError> {
+        let column = self.column(column, bytes)?;
+        let mut state = column.state.borrow_mut();
+        RANGES.with_borrow_mut(|ranges| {
+            ranges.clear();
+            rows.iter()
+                .for_each(|&row| column.access.ranges(row, ranges));
+            bytes.ask(ranges, Ahead::Disk)?;
+            ranges.clear();
+            for &row in rows {
+                column.access.locate(row, bytes, &mut state, ranges)?;
+            }
+            bytes.ask(ranges, Ahead::Disk)
+        })
     }
 
     /// Shows one value of a row of a stored column; `None` is NULL.

@@ -101,6 +101,11 @@ pub fn cached(store: &ColdStore, entry: GroupEntry) -> Result<Rc<GroupAccess>, C
     Ok(group)
 }
 
+/// The group, if it is cached.
+pub fn recall(file: (u32, u32), entry: &GroupEntry) -> Option<Rc<GroupAccess>> {
+    CACHE.with_borrow_mut(|cache| cache.recall(GroupName::of(file, entry)))
+}
+
 /// To be called after rows were read: what is kept may have grown past its bound.
 pub(super) fn trim() {
     if CACHED_BYTES.get() > crate::settings::cache_size_bytes() {

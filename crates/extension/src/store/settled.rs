@@ -2,10 +2,13 @@
 //!
 //! A row that is read, locked and changed by its number asks for its group three times, each time by
 //! reading the entry's page. An entry whose inserter is over and that nobody deletes is the same for everybody who
-//! comes later, until the directory changes ([`super::changes`]). Serializable readers lose nothing: an
+//! comes later, until the directory changes ([`super::changes`]). So is a gap: row numbers that no entry covers, whatever has
+//! become of it. Index entries lead there whose group was written anew. Serializable readers lose nothing: an
 //! entry that they see and that nobody deletes has no conflict to tell.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 use howdah_bridge::ffi::quiet;
 use howdah_bridge::hot::xmin_of;
@@ -16,18 +19,42 @@ use pgrx::pg_sys;
 use super::changes;
 use super::directory::PlacedEntry;
 
-/// Entries that are remembered.
-const MOST: usize = 64;
+/// By file (a store's [identity](ColdStore::identity)) and cold block.
+pub(super) type ByBlock<T> = BTreeMap<((u32, u32), u32), T>;
+
+/// Entries that are remembered: those of half a billion rows.
+const MOST: usize = 4_096;
 
 struct Settled {
-    file: (u32, u32),
     changes: u32,
     inserter: pg_sys::TransactionId,
     placed: PlacedEntry,
 }
 
 thread_local! {
-    static SETTLED: RefCell<Vec<Settled>> = const { RefCell::new(Vec::new()) };
+    /// By file and group. Ranges of rows do not overlap: the one that covers a row is the nearest not above it.
+    static SETTLED: RefCell<ByBlock<Settled>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+struct Gap {
+    /// The cold block behind it.
+    end: u32,
+    changes: u32,
+}
+
+thread_local! {
+    /// By file and first cold block.
+    static GAPS: RefCell<ByBlock<Gap>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Whether the row lies in a remembered gap.
+pub(super) fn is_gap(store: &ColdStore, row: RowNumber) -> bool {
+    let (file, block) = (store.identity(), row.cold_block());
+    let changes = GAPS.with_borrow(|gaps| {
+        let (_, gap) = gaps.range((file, 0)..=(file, block)).next_back()?;
+        (block < gap.end).then_some(gap.changes)
+    });
+    changes.is_some() && changes::count(file.0) == changes
 }
 
 /// An entry about to be read.
@@ -43,6 +70,20 @@ impl Watch {
             changes: changes::count(store.identity().0),
             inserter: None,
         }
+    }
+
+    /// Remembers that there is no entry, not even a dead one, that covers these cold blocks.
+    pub fn note_gap(self, store: &ColdStore, blocks: Range<u32>) {
+        let Some(changes) = self.changes else {
+            return;
+        };
+        GAPS.with_borrow_mut(|gaps| {
+            if gaps.len() >= MOST {
+                gaps.clear();
+            }
+            let end = blocks.end;
+            gaps.insert((store.identity(), blocks.start), Gap { end, changes });
+        });
     }
 
     /// Looks at the tuple of an entry that the reader has seen.
@@ -69,18 +110,15 @@ impl Watch {
             return;
         };
         let noted = Settled {
-            file: store.identity(),
             changes,
             inserter,
             placed: *placed,
         };
         SETTLED.with_borrow_mut(|settled| {
-            let group = placed.entry.group();
-            settled.retain(|s| s.file != noted.file || s.placed.entry.group() != group);
             if settled.len() >= MOST {
-                settled.remove(0);
+                settled.clear();
             }
-            settled.push(noted);
+            settled.insert((store.identity(), placed.entry.group()), noted);
         });
     }
 }
@@ -94,8 +132,11 @@ pub(super) fn recall(
 ) -> Option<PlacedEntry> {
     let file = store.identity();
     let (placed, changes) = SETTLED.with_borrow(|settled| {
-        let mut newest_first = settled.iter().rev();
-        let found = newest_first.find(|s| s.file == file && s.placed.entry.covers(row))?;
+        let mut below = settled.range((file, 0)..=(file, row.cold_block()));
+        let (_, found) = below.next_back()?;
+        if !found.placed.entry.covers(row) {
+            return None;
+        }
         // SAFETY: a comparison of two transaction ids.
         let is_seen =
             xmin.is_none_or(|xmin| unsafe { quiet::TransactionIdPrecedes(found.inserter, xmin) });
@@ -106,5 +147,6 @@ pub(super) fn recall(
 
 /// Forgets the entries of a file that is emptied in place.
 pub(super) fn forget_file(file: (u32, u32)) {
-    SETTLED.with_borrow_mut(|settled| settled.retain(|s| s.file != file));
+    SETTLED.with_borrow_mut(|settled| settled.retain(|(of, _), _| *of != file));
+    GAPS.with_borrow_mut(|gaps| gaps.retain(|(of, _), _| *of != file));
 }

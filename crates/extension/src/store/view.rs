@@ -225,6 +225,11 @@ impl Wanted {
         needed_columns::of_slot(slot).map_or(Wanted::All, Wanted::Some)
     }
 
+    /// Whether no column is wanted.
+    pub fn is_nothing(&self) -> bool {
+        matches!(self, Wanted::Some(flags) if !flags.contains(&true))
+    }
+
     #[inline]
     pub fn contains(&self, attribute: usize) -> bool {
         match self {
@@ -413,6 +418,16 @@ impl RowDatums {
             _ if attribute.by_value => self.set(i, pg_sys::Datum::from(0)),
             -1 => self.set(i, pg_sys::Datum::from(EMPTY_VARLENA.as_ptr())),
             _ => self.set(i, pg_sys::Datum::from(ZEROS.as_ptr())),
+        }
+    }
+
+    /// A row of which no value is read.
+    pub fn fill_unneeded(&mut self, layout: &TableLayout) {
+        for (i, attribute) in layout.attributes.iter().enumerate() {
+            match attribute.dropped {
+                true => self.set_null(i),
+                false => self.set_unneeded(i, attribute),
+            }
         }
     }
 

@@ -333,31 +333,33 @@ pub unsafe fn push_datum(
 /// The current memory context outlives the datum's use.
 #[inline]
 pub unsafe fn datum_of(value: Value<'_>, attribute: &AttributeLayout) -> pg_sys::Datum {
-    match value {
-        Value::Bool(v) => pg_sys::Datum::from(v),
-        Value::Int16(v) if attribute.len == 1 => pg_sys::Datum::from(v as i8),
-        Value::Int16(v) => pg_sys::Datum::from(v),
-        Value::Int32(v) => pg_sys::Datum::from(v),
-        Value::Int64(v) => pg_sys::Datum::from(v),
-        Value::Float32(v) => pg_sys::Datum::from(v.to_bits()),
-        Value::Float64(v) => pg_sys::Datum::from(v.to_bits()),
-        Value::Text(v) => varlena(v.as_bytes()),
-        Value::Bytes(v) if attribute.len == -1 => varlena(v),
-        Value::Bytes(v) => {
-            let terminator = usize::from(attribute.len == -2);
+    datum_by(value, attribute, |bytes, type_len| match type_len {
+        -1 => pg_sys::Datum::from(varlena_of(bytes)),
+        type_len => {
+            // A cstring ends with a zero byte.
+            let terminator = usize::from(type_len == -2);
+            let copy = allocate_zeroed(bytes.len() + terminator);
             // SAFETY: fresh memory of the right size.
-            unsafe {
-                let copy = allocate_zeroed(v.len() + terminator);
-                std::ptr::copy_nonoverlapping(v.as_ptr(), copy, v.len());
-                pg_sys::Datum::from(copy)
-            }
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), copy, bytes.len()) };
+            pg_sys::Datum::from(copy)
         }
-        Value::Numeric(v) => numeric::with_image(v, varlena),
-    }
+    })
 }
 
 /// A value as a datum; what is not passed by value lies in the arena.
 pub fn datum_in(arena: &mut Arena, value: Value<'_>, attribute: &AttributeLayout) -> pg_sys::Datum {
+    datum_by(value, attribute, |bytes, type_len| {
+        pg_sys::Datum::from(arena.value(bytes, type_len))
+    })
+}
+
+/// A value as a datum. `put` makes a value of these bytes, of a type of this length as `pg_type.typlen` tells it.
+#[inline(always)]
+fn datum_by(
+    value: Value<'_>,
+    attribute: &AttributeLayout,
+    put: impl FnOnce(&[u8], i16) -> pg_sys::Datum,
+) -> pg_sys::Datum {
     match value {
         Value::Bool(v) => pg_sys::Datum::from(v),
         Value::Int16(v) if attribute.len == 1 => pg_sys::Datum::from(v as i8),
@@ -366,12 +368,8 @@ pub fn datum_in(arena: &mut Arena, value: Value<'_>, attribute: &AttributeLayout
         Value::Int64(v) => pg_sys::Datum::from(v),
         Value::Float32(v) => pg_sys::Datum::from(v.to_bits()),
         Value::Float64(v) => pg_sys::Datum::from(v.to_bits()),
-        Value::Text(v) => pg_sys::Datum::from(arena.value(v.as_bytes(), attribute.len)),
-        Value::Bytes(v) => pg_sys::Datum::from(arena.value(v, attribute.len)),
-        Value::Numeric(v) => numeric::with_image(v, |image| arena.varlena(image).into()),
+        Value::Text(v) => put(v.as_bytes(), attribute.len),
+        Value::Bytes(v) => put(v, attribute.len),
+        Value::Numeric(v) => numeric::with_image(v, |image| put(image, -1)),
     }
-}
-
-fn varlena(bytes: &[u8]) -> pg_sys::Datum {
-    pg_sys::Datum::from(varlena_of(bytes))
 }

@@ -2,7 +2,7 @@
 //!
 //! Groups without marks and bitmaps cost nothing, small ones are counted exactly each time. Of the others some
 //! are counted at each planning, and what was found is used again for a time in proportion to what it took to find: a
-//! session spends at most one part in `KEPT_PER_SPENT` of its time on this. A group that was not counted is
+//! session spends at most one part in `KEPT_PER_SPENT` of its time on this, however many groups a table has. A group that was not counted is
 //! taken to be like those that were.
 //!
 //! What is remembered is this backend's own and only ever an estimate: nothing makes it void before its time, a
@@ -58,9 +58,11 @@ pub(super) unsafe fn counts(
     if !open.is_empty() {
         // From all parts of the table.
         let count = open.len().min(MOST_COUNTED);
+        let marked = entries.iter().filter(|entry| !entry.flags.are_clear());
+        let kept_per_spent = KEPT_PER_SPENT * marked.count() as u32;
         for i in (0..count).map(|nth| open[nth * open.len() / count]) {
             // SAFETY: as for this function.
-            counts[i] = Some(unsafe { count_anew(store, entries[i], snapshot) });
+            counts[i] = Some(unsafe { count_anew(store, entries[i], snapshot, kept_per_spent) });
         }
     }
     let (mut rows, mut hidden) = (0, 0);
@@ -120,13 +122,18 @@ fn recall(store: &ColdStore, entry: &GroupEntry) -> Option<Counted> {
 
 /// # Safety
 /// As for [`counts`].
-unsafe fn count_anew(store: &ColdStore, entry: &GroupEntry, snapshot: pg_sys::Snapshot) -> u32 {
+unsafe fn count_anew(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    snapshot: pg_sys::Snapshot,
+    kept_per_spent: u32,
+) -> u32 {
     let began = Instant::now();
     // SAFETY: as for this function.
     let hidden: Result<u32, ColdError> = unsafe { marks::count_hidden(store, entry, snapshot) };
     let hidden = hidden.unwrap_or(0);
     let now = Instant::now();
-    let kept = ((now - began) * KEPT_PER_SPENT).min(MOST_KEPT);
+    let kept = ((now - began) * kept_per_spent).min(MOST_KEPT);
     let counted = Counted {
         hidden,
         until: now + kept,

@@ -1,0 +1,155 @@
+//! In which buffers pages of TOAST relations were found: so that most reads are spared the look into the buffer pool's
+//! table, and the processor can be told early what will be read.
+//!
+//! ```text
+//!   (file, block) ──place──▶ buffer ──ReadRecentBuffer: is its tag this page's?──▶ pin
+//!                                   └─ touch: descriptor, page header, bytes ──▶ cache
+//! ```
+//!
+//! One table for all files of a session, of one buffer number for each place; pages that share a place forget each other.
+//! Whatever it says is a hint: the buffer's tag is compared before it is pinned. Neighbouring blocks lie side by side.
+//!
+//! `ReadRecentBuffer` does not tell the buffer pool that a page is used. So a page whose usage count has sunk is read by its
+//! name instead, which raises it.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use pgrx::pg_sys;
+
+use super::PAYLOAD_OFFSET;
+use super::piece::{HEAD_BYTES, PIECE_BYTES};
+
+/// The most places, of four bytes each. Those that are not in use cost no memory.
+const MOST_PLACES: usize = 1 << 18;
+/// A page whose usage count is lower is about to be evicted.
+const SAFE_USAGE: u32 = 2;
+
+thread_local! {
+    static PLACES: RefCell<Vec<pg_sys::Buffer>> = const { RefCell::new(Vec::new()) };
+}
+
+/// # Safety
+/// `rel` is open.
+unsafe fn place(rel: pg_sys::Relation, block: pg_sys::BlockNumber, places: usize) -> usize {
+    // SAFETY: as for this function.
+    let file = unsafe { (*rel).rd_locator.relNumber.to_u32() };
+    // Spreads files over the table: 2^32 divided by the golden ratio.
+    let at = file.wrapping_mul(0x9E37_79B9).wrapping_add(block);
+    at as usize & (places - 1)
+}
+
+/// The shared buffer in which the page may still be.
+///
+/// # Safety
+/// `rel` is open.
+pub(super) unsafe fn buffer_of(
+    rel: pg_sys::Relation,
+    block: pg_sys::BlockNumber,
+) -> Option<pg_sys::Buffer> {
+    PLACES.with_borrow(|places| {
+        if places.is_empty() {
+            return None;
+        }
+        // SAFETY: as for this function.
+        let at = unsafe { place(rel, block, places.len()) };
+        places.get(at).copied().filter(|&buffer| buffer > 0)
+    })
+}
+
+/// Notes where a page is. A local buffer says nothing.
+///
+/// # Safety
+/// `rel` is open.
+pub(super) unsafe fn note(
+    rel: pg_sys::Relation,
+    block: pg_sys::BlockNumber,
+    buffer: pg_sys::Buffer,
+) {
+    PLACES.with_borrow_mut(|places| {
+        // SAFETY: as for this function; the size of the pool is set when the server starts.
+        unsafe {
+            if places.is_empty() {
+                let count = (pg_sys::NBuffers.max(1) as usize).next_power_of_two();
+                *places = vec![0; count.min(MOST_PLACES)];
+            }
+            let at = place(rel, block, places.len());
+            if let Some(place) = places.get_mut(at) {
+                *place = buffer.max(0);
+            }
+        }
+    });
+}
+
+/// The descriptor of a shared buffer.
+fn descriptor(buffer: pg_sys::Buffer) -> Option<*const pg_sys::BufferDesc> {
+    // SAFETY: plain reads of what is set when the server starts; the descriptor lies in the pool's array.
+    unsafe {
+        let is_shared = (1..=pg_sys::NBuffers).contains(&buffer);
+        is_shared.then(|| {
+            pg_sys::BufferDescriptors
+                .add(buffer as usize - 1)
+                .cast_const()
+                .cast()
+        })
+    }
+}
+
+/// Whether the buffer pool knows well enough that the buffer is used.
+pub(super) fn is_well_used(buffer: pg_sys::Buffer) -> bool {
+    // SAFETY: the descriptor lives as long as the server; its state is one word, which others change meanwhile.
+    descriptor(buffer).is_some_and(|descriptor| unsafe {
+        let state = (&raw const (*descriptor).state.value).read_volatile();
+        (state & pg_sys::BUF_USAGECOUNT_MASK) >> pg_sys::BUF_USAGECOUNT_SHIFT >= SAFE_USAGE
+    })
+}
+
+/// A cache line.
+const LINE_BYTES: usize = 64;
+/// Of longer ranges the processor fetches the rest by itself.
+const MOST_LINES: usize = 4;
+/// Header of a tuple that holds a piece, its keys, header of the payload, checks.
+const TUPLE_BYTES: usize = 24 + PAYLOAD_OFFSET + HEAD_BYTES;
+/// Where the tuple of a piece that fills its page begins, and where its bytes do.
+const PIECE_START: usize =
+    pg_sys::BLCKSZ as usize - (TUPLE_BYTES + PIECE_BYTES).next_multiple_of(8);
+const BYTES_START: usize = PIECE_START + TUPLE_BYTES;
+
+/// Has the processor fetch what pinning the page, and looking at these bytes of a piece that fills it, would wait for, if
+/// it is known in which buffer the page is. Nothing is read, and nothing is pinned.
+///
+/// # Safety
+/// `rel` is open.
+pub(super) unsafe fn touch(rel: pg_sys::Relation, block: pg_sys::BlockNumber, bytes: Range<usize>) {
+    // SAFETY: as for this function; the addresses lie within the pool, and are not read from.
+    unsafe {
+        let Some(buffer) = buffer_of(rel, block) else {
+            return;
+        };
+        let Some(descriptor) = descriptor(buffer) else {
+            return;
+        };
+        fetch_line(descriptor.cast());
+        let page = pg_sys::BufferBlocks.cast::<u8>().cast_const();
+        let page = page.wrapping_add((buffer as usize - 1) * pg_sys::BLCKSZ as usize);
+        fetch_line(page);
+        fetch_line(page.wrapping_add(LINE_BYTES));
+        let (first, last) = (bytes.start, bytes.end.min(PIECE_BYTES));
+        let lines = (first..last.max(first + 1)).step_by(LINE_BYTES);
+        for at in lines.take(MOST_LINES).chain([last.max(1) - 1]) {
+            fetch_line(page.wrapping_add(BYTES_START + at));
+        }
+    }
+}
+
+#[inline(always)]
+fn fetch_line(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint about an address, which raises nothing whatever lies there.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
