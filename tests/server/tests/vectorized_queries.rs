@@ -207,7 +207,7 @@ fn of_kind<'a>(dice: &mut Dice, kind: Kind) -> &'a Column {
         .iter()
         .filter(|column| column.kind == kind)
         .collect();
-    dice.pick(&all)
+    dice.pick::<&Column>(&all)
 }
 
 fn constant(dice: &mut Dice, column: &Column) -> String {

@@ -42,9 +42,11 @@ pub struct Source<'a> {
     pub view: ColdView,
 }
 
-/// A stored group after the survey.
+/// A stored group after the survey: what little must be remembered of each before the first is read.
 pub struct Surveyed {
     reader: ColumnReader,
+    look: Look,
+    /// Of the query's columns, where they answer for the group.
     statistics: Vec<Option<ColumnStatistics>>,
     hidden: Option<RowSet>,
 }
@@ -53,31 +55,68 @@ impl Surveyed {
     pub fn row_count(&self) -> usize {
         self.reader.entry.row_count as usize
     }
+}
 
-    fn known(&self) -> Vec<Option<&ColumnStatistics>> {
-        self.statistics.iter().map(Option::as_ref).collect()
+/// The least and greatest integers of each column of the query, in all groups.
+#[derive(Default)]
+pub struct Bounds {
+    /// `None` where no group has told yet, or some group cannot tell.
+    columns: Vec<Option<(i64, i64)>>,
+    unknown: Vec<bool>,
+}
+
+impl Bounds {
+    fn of_columns(count: usize) -> Bounds {
+        Bounds {
+            columns: vec![None; count],
+            unknown: vec![false; count],
+        }
     }
 
-    /// The least and greatest integer of a column; `None` if it is unknown.
-    fn bounds(&self, column: usize) -> Option<(i64, i64)> {
-        let statistics = &self.statistics[column].as_ref()?.chunk;
+    fn add(&mut self, column: usize, statistics: Option<&ColumnStatistics>) {
         let integer = |value: &Option<OwnedValue>| match value {
             Some(OwnedValue::Int16(v)) => Some(i64::from(*v)),
             Some(OwnedValue::Int32(v)) => Some(i64::from(*v)),
             Some(OwnedValue::Int64(v)) => Some(*v),
             _ => None,
         };
-        Some((integer(&statistics.min)?, integer(&statistics.max)?))
+        let Some(chunk) = statistics.map(|statistics| &statistics.chunk) else {
+            self.unknown[column] = true;
+            return;
+        };
+        match (integer(&chunk.min), integer(&chunk.max)) {
+            _ if chunk.null_count == chunk.row_count => {}
+            (Some(min), Some(max)) => {
+                let (least, most) = self.columns[column].unwrap_or((min, max));
+                self.columns[column] = Some((least.min(min), most.max(max)));
+            }
+            _ => self.unknown[column] = true,
+        }
+    }
+
+    /// Tells the query.
+    pub fn set(&self, compiled: &mut Compiled) {
+        for (column, bounds) in self.columns.iter().enumerate() {
+            if let Some((min, max)) = bounds
+                && !self.unknown[column]
+            {
+                compiled.set_bounds(column, *min, *max);
+            }
+        }
     }
 }
 
 impl Source<'_> {
-    /// Reads the statistics of every stored group that the snapshot sees a row of. `None` if some column is stored as another
+    /// Asks the statistics of every stored group that the snapshot sees a row of. `None` if some column is stored as another
     /// type than the table's: its type was changed without a rewrite.
-    pub fn survey(&self, needed: &[usize]) -> Result<Option<Vec<Surveyed>>, ColdError> {
+    pub fn survey(
+        &self,
+        compiled: &Compiled,
+    ) -> Result<Option<(Vec<Surveyed>, Bounds)>, ColdError> {
         let mut surveyed = Vec::new();
+        let mut bounds = Bounds::of_columns(self.attributes.len());
         if !self.view.groups.iter().any(|group| !group.is_pending()) {
-            return Ok(Some(surveyed));
+            return Ok(Some((surveyed, bounds)));
         }
         // SAFETY: the executor holds the table open and locked.
         let store = unsafe { store_of(self.run.table())? };
@@ -93,7 +132,7 @@ impl Source<'_> {
             let reader = ColumnReader::open(&store, *entry)?;
             let mut statistics = Vec::new();
             statistics.resize_with(self.attributes.len(), || None);
-            for &place in needed {
+            for &place in compiled.needed() {
                 let attribute = self.attributes[place];
                 match reader.column_type(attribute) {
                     None => {}
@@ -111,13 +150,23 @@ impl Source<'_> {
             {
                 continue;
             }
+            let known: Vec<_> = statistics.iter().map(Option::as_ref).collect();
+            for &place in compiled.needed() {
+                bounds.add(place, known[place]);
+            }
+            let hidden = hidden.filter(|rows| !rows.is_empty());
+            let look = compiled.ask(&known, entry.row_count as usize, hidden.is_some());
+            if look != Look::Statistics {
+                statistics.clear();
+            }
             surveyed.push(Surveyed {
                 reader,
+                look,
                 statistics,
-                hidden: hidden.filter(|rows| !rows.is_empty()),
+                hidden,
             });
         }
-        Ok(Some(surveyed))
+        Ok(Some((surveyed, bounds)))
     }
 
     /// Feeds everything.
@@ -150,15 +199,15 @@ impl Source<'_> {
         feeder: &Feeder<'_>,
     ) -> Result<(), ColdError> {
         let row_count = group.row_count();
-        let known = group.known();
         counts.groups += 1;
-        let (rows, filter_decided) = match compiled.ask(&known, row_count, group.hidden.is_some()) {
+        let (rows, filter_decided) = match group.look {
             Look::Skip => {
                 counts.groups_skipped += 1;
                 return Ok(());
             }
             Look::Statistics => {
                 counts.groups_answered += 1;
+                let known: Vec<_> = group.statistics.iter().map(Option::as_ref).collect();
                 counts.failed(feeder.add_statistics(&known, row_count));
                 return Ok(());
             }
@@ -300,29 +349,6 @@ impl Source<'_> {
             if !found {
                 return Ok(());
             }
-        }
-    }
-}
-
-/// Tells the query what is known of its integers.
-pub fn set_bounds(compiled: &mut Compiled, groups: &[Surveyed], column_count: usize) {
-    for column in 0..column_count {
-        let mut all: Option<(i64, i64)> = None;
-        for group in groups {
-            let is_null = |statistics: &ColumnStatistics| {
-                statistics.chunk.null_count == statistics.chunk.row_count
-            };
-            if group.statistics[column].as_ref().is_some_and(is_null) {
-                continue;
-            }
-            let Some((min, max)) = group.bounds(column) else {
-                all = None;
-                break;
-            };
-            all = Some(all.map_or((min, max), |(least, most)| (least.min(min), most.max(max))));
-        }
-        if let Some((min, max)) = all {
-            compiled.set_bounds(column, min, max);
         }
     }
 }

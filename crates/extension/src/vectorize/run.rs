@@ -9,7 +9,7 @@ use howdah_vector::runtime::{self, Options, ResultSet, RunError, RunStatistics};
 use pgrx::PgSqlErrorCode;
 
 use super::answer::Answer;
-use super::feed::{Source, set_bounds};
+use super::feed::Source;
 use super::threads::Lease;
 use super::translate::translate;
 use crate::errors::{self, ColdError, or_raise, refuse};
@@ -101,8 +101,8 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         attributes: &translated.attributes,
         view,
     };
-    let groups = or_raise(oid, source.survey(compiled.needed()))?;
-    set_bounds(&mut compiled, &groups, translated.attributes.len());
+    let (groups, bounds) = or_raise(oid, source.survey(&compiled))?;
+    bounds.set(&mut compiled);
     let stored_rows: usize = groups.iter().map(|group| group.row_count()).sum();
     let is_worth_it = stored_rows >= ROWS_FOR_THREADS || settings::force_vectorized();
     let wanted = match run.may_use_threads() && is_worth_it {
