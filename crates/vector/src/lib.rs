@@ -27,6 +27,7 @@
 #![warn(missing_docs)]
 
 pub mod aggregates;
+mod domain;
 pub mod error;
 pub mod expr;
 pub mod functions;

@@ -19,9 +19,30 @@ pub(crate) struct Missing {
     rows: Vec<i64>,
 }
 
+/// Groups that are counted in several arrays at once.
+const FEW: usize = 256;
+
+/// Arrays, so that additions to the same group need not wait for each other.
+const LANES: usize = 4;
+
 fn add(counts: &mut [i64], groups: GroupIds<'_>, row_count: usize) {
     match groups {
         GroupIds::One(group) => counts[group as usize] += row_count as i64,
+        GroupIds::Each(groups) if counts.len() <= FEW => {
+            let mut lanes = [[0u32; FEW]; LANES];
+            let (chunks, rest) = groups.as_chunks::<LANES>();
+            for chunk in chunks {
+                for (lane, &group) in lanes.iter_mut().zip(chunk) {
+                    lane[group as usize % FEW] += 1;
+                }
+            }
+            for &group in rest {
+                lanes[0][group as usize % FEW] += 1;
+            }
+            for (group, count) in counts.iter_mut().enumerate() {
+                *count += lanes.iter().map(|lane| i64::from(lane[group])).sum::<i64>();
+            }
+        }
         GroupIds::Each(groups) => {
             for &group in groups {
                 counts[group as usize] += 1;

@@ -18,6 +18,7 @@ use super::scan::{Masked, Zone};
 use crate::aggregates::counts::{Counts, Missing};
 use crate::aggregates::kernel::{GroupIds, Rows};
 use crate::aggregates::{self, Accumulator, Finish, Pair, State};
+use crate::domain::{Domain, Found, KeyColumn};
 use crate::error::{Declined, VectorError};
 use crate::expr::{self, Input};
 use crate::plan::{AggregateCall, Expr};
@@ -35,6 +36,8 @@ pub(crate) struct AggregatePlan {
     states: Vec<(usize, State, ColumnType)>,
     outputs: Vec<OutputPlan>,
     pub(crate) collide: bool,
+    /// Of each key: its least and greatest integer, if known.
+    bounds: Vec<Option<(i64, i64)>>,
 }
 
 struct InputPlan {
@@ -101,12 +104,33 @@ impl AggregatePlan {
         }
         Ok(Self {
             layout: KeyLayout::new(&key_types),
+            bounds: vec![None; keys.len()],
             keys,
             inputs,
             states,
             outputs,
             collide: false,
         })
+    }
+
+    /// Says between which integers a column lies.
+    pub(crate) fn set_bounds(&mut self, column: usize, min: i64, max: i64) {
+        for (key, bounds) in self.keys.iter().zip(&mut self.bounds) {
+            if key.as_column() == Some(column) {
+                *bounds = Some((min, max));
+            }
+        }
+    }
+
+    /// The domains of the keys, of use only if all are columns.
+    fn domain(&self, most_entries: usize) -> Domain {
+        let keys = self
+            .keys
+            .iter()
+            .zip(&self.bounds)
+            .map(|(key, &bounds)| Some((key.as_column()?, key.column_type(), bounds)));
+        let keys: Option<Vec<KeyColumn>> = keys.collect();
+        Domain::new(&keys.unwrap_or_default(), most_entries)
     }
 
     /// The columns that are read.
@@ -122,10 +146,10 @@ impl AggregatePlan {
         for (at, input) in self.inputs.iter().enumerate() {
             input.filter.iter().for_each(&mut read);
             let is_counted = input.filter.is_none() && !self.is_kept(at);
-            for argument in &input.argument {
-                if !(is_counted && argument.as_column().is_some_and(has_no_nulls)) {
-                    read(argument);
-                }
+            if let Some(argument) = &input.argument
+                && !(is_counted && argument.as_column().is_some_and(has_no_nulls))
+            {
+                read(argument);
             }
         }
         columns
@@ -172,6 +196,7 @@ impl AggregatePlan {
 /// The groups and states of one thread, or of all at the end.
 pub(crate) struct Aggregation {
     groups: Groups,
+    domain: Domain,
     counts: Counts,
     missing: Vec<Missing>,
     accumulators: Vec<Box<dyn Accumulator>>,
@@ -181,9 +206,11 @@ pub(crate) struct Aggregation {
 }
 
 impl Aggregation {
-    pub(crate) fn new(plan: &AggregatePlan) -> Self {
+    /// `lookup_bytes`: the most memory for groups that are looked up without hashing.
+    pub(crate) fn new(plan: &AggregatePlan, lookup_bytes: usize) -> Self {
         let mut new = Self {
             groups: Groups::new(&plan.layout, plan.collide),
+            domain: plan.domain(lookup_bytes / size_of::<u32>()),
             counts: Counts::default(),
             missing: plan.inputs.iter().map(|_| Missing::default()).collect(),
             accumulators: plan
@@ -211,6 +238,11 @@ impl Aggregation {
         }
     }
 
+    /// Says that another morsel begins.
+    pub(crate) fn begin_morsel(&mut self) {
+        self.domain.begin_morsel();
+    }
+
     /// Adds the selected rows of a zone.
     pub(crate) fn add(&mut self, plan: &AggregatePlan, zone: &Zone<'_>) -> Result<(), VectorError> {
         let row_count = zone.row_count();
@@ -220,16 +252,22 @@ impl Aggregation {
         let mut ids = std::mem::take(&mut self.ids);
         let groups = match plan.keys.as_slice() {
             [] => GroupIds::One(0),
-            keys => {
-                let keys = keys
-                    .iter()
-                    .map(|key| key.evaluate(zone))
-                    .collect::<Result<Vec<_>, _>>()?;
-                self.groups.ids_of(&keys, row_count, &mut ids)?;
-                self.resize(self.groups.len());
-                GroupIds::Each(&ids)
-            }
+            keys => match self.domain.ids_of(zone, &mut self.groups, &mut ids)? {
+                Found::One(group) => GroupIds::One(group),
+                Found::Each => GroupIds::Each(&ids),
+                Found::Not => {
+                    let keys = keys
+                        .iter()
+                        .map(|key| key.evaluate(zone))
+                        .collect::<Result<Vec<_>, _>>()?;
+                    self.groups.ids_of(&keys, row_count, &mut ids)?;
+                    GroupIds::Each(&ids)
+                }
+            },
         };
+        if !plan.keys.is_empty() {
+            self.resize(self.groups.len());
+        }
         for (at, input) in plan.inputs.iter().enumerate() {
             match &input.filter {
                 None => self.add_input(plan, at, zone, groups)?,
@@ -475,6 +513,7 @@ impl Aggregation {
         let accumulators = self.accumulators.iter().map(|one| one.memory_bytes());
         let missing = self.missing.iter().map(Missing::memory_bytes);
         self.groups.memory_bytes()
+            + self.domain.memory_bytes()
             + self.counts.memory_bytes()
             + missing.sum::<usize>()
             + accumulators.sum::<usize>()

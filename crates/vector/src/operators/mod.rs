@@ -9,8 +9,8 @@
 mod aggregate;
 mod filter;
 mod first;
-mod groups;
-mod scan;
+pub(crate) mod groups;
+pub(crate) mod scan;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,8 +33,6 @@ pub struct Compiled {
     filter: Filter,
     output: OutputPlan,
     needed: Vec<usize>,
-    /// Of each column: the least and greatest integer, if known.
-    bounds: Vec<Option<(i64, i64)>>,
 }
 
 enum OutputPlan {
@@ -89,15 +87,16 @@ impl Compiled {
             filter,
             output,
             needed,
-            bounds: vec![None; types.len()],
         })
     }
 
     /// Says that all integers of a column lie between these two, in the whole source. It only makes the
     /// run faster: values outside of them are right all the same.
     pub fn set_bounds(&mut self, column: usize, min: i64, max: i64) {
-        if let Some(bounds) = self.bounds.get_mut(column) {
-            *bounds = (min <= max).then_some((min, max));
+        if let OutputPlan::Aggregate(plan) = &mut self.output
+            && min <= max
+        {
+            plan.set_bounds(column, min, max);
         }
     }
 
@@ -186,9 +185,12 @@ impl Compiled {
         needed
     }
 
-    pub(crate) fn sink(&self) -> Sink {
+    /// `lookup_bytes`: the most memory for groups that are looked up without hashing.
+    pub(crate) fn sink(&self, lookup_bytes: usize) -> Sink {
         match &self.output {
-            OutputPlan::Aggregate(plan) => Sink::Aggregate(Box::new(Aggregation::new(plan))),
+            OutputPlan::Aggregate(plan) => {
+                Sink::Aggregate(Box::new(Aggregation::new(plan, lookup_bytes)))
+            }
             OutputPlan::First(_) => Sink::First(First::new()),
         }
     }
@@ -218,6 +220,9 @@ impl Sink {
         mut account: impl FnMut(usize) -> Result<(), VectorError>,
     ) -> Result<(), VectorError> {
         let morsel = OpenMorsel::open(morsel, &compiled.types, &compiled.needed)?;
+        if let Self::Aggregate(sink) = self {
+            sink.begin_morsel();
+        }
         for rows in morsel.zones() {
             if stop.load(Ordering::Relaxed) {
                 return Err(VectorError::Stopped);

@@ -5,12 +5,14 @@
 //!   Morsel ─open─▶ OpenMorsel ─▶ Zone: rows, selection ─filter─▶ Input of dense rows
 //! ```
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer};
-use howdah_columnar::{Chunk, Column, ColumnMeta, ColumnType, OwnedValue, ZONE_ROWS};
+use howdah_columnar::{
+    Chunk, Codes, Column, ColumnMeta, ColumnType, EncodedView, OwnedValue, ZONE_ROWS,
+};
 
 use crate::error::VectorError;
 use crate::expr::{Input, filter, take};
@@ -18,6 +20,9 @@ use crate::source::{Morsel, MorselColumn};
 
 /// Where fewer rows than one in so many are selected, only those are decoded.
 const SPARSE: usize = 16;
+
+/// Words of a dictionary are few if there are so many times more rows.
+const FEW: usize = 8;
 
 /// A column of an open morsel.
 pub(crate) enum OpenColumn {
@@ -28,9 +33,18 @@ pub(crate) enum OpenColumn {
     Unread,
 }
 
+/// A column of strings as codes of words.
+pub(crate) struct DictionaryView {
+    pub(crate) codes: Codes,
+    pub(crate) nulls: Option<NullBuffer>,
+    pub(crate) words: Column,
+}
+
 /// A morsel whose needed columns are open.
 pub(crate) struct OpenMorsel {
     pub(crate) columns: Vec<OpenColumn>,
+    /// Columns that were asked for as codes.
+    dictionaries: Vec<OnceCell<Option<DictionaryView>>>,
     hidden: Option<BooleanBuffer>,
     rows: Vec<Range<usize>>,
     pub(crate) filter_decided: bool,
@@ -88,11 +102,38 @@ impl OpenMorsel {
             });
         }
         Ok(Self {
+            dictionaries: columns.iter().map(|_| OnceCell::new()).collect(),
             columns,
             hidden: morsel.hidden,
             rows: morsel.rows,
             filter_decided: morsel.filter_decided,
         })
+    }
+
+    /// A column as codes of words, if it is stored so and words are few.
+    pub(crate) fn dictionary(&self, index: usize) -> Option<&DictionaryView> {
+        let view = self.dictionaries.get(index)?.get_or_init(|| {
+            let Some(OpenColumn::Chunk(chunk, meta)) = self.columns.get(index) else {
+                return None;
+            };
+            // A damaged chunk fails where it is decoded.
+            if !meta.encoding.starts_with("dict(") && meta.encoding != "dict" {
+                return None;
+            }
+            match chunk.view() {
+                Ok(EncodedView::Dict {
+                    codes,
+                    nulls,
+                    words,
+                }) if words.len() * FEW <= codes.len() => Some(DictionaryView {
+                    codes,
+                    nulls,
+                    words,
+                }),
+                _ => None,
+            }
+        });
+        view.as_ref()
     }
 
     /// The rows to look at, cut at the bounds of zones.

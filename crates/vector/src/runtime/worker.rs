@@ -63,8 +63,11 @@ pub(super) struct Local {
 
 impl Local {
     pub(super) fn new(shared: &Shared<'_>) -> Self {
+        // An eighth of the memory, for all threads together.
+        let options = shared.options;
+        let lookup_bytes = options.memory_limit_bytes / 8 / (options.threads + 1);
         Self {
-            sink: shared.compiled.sink(),
+            sink: shared.compiled.sink(lookup_bytes),
             share: shared.memory.share(),
             counts: RowCounts::default(),
             busy: Duration::ZERO,
