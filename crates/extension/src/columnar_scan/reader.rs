@@ -392,11 +392,10 @@ impl Reader {
         let row_count = current.open.row_count() as usize;
         for zone in zones {
             let rows = zone * ZONE_ROWS..((zone + 1) * ZONE_ROWS).min(row_count);
-            let footer = &current.open.footer;
             let mut verdict = Verdict::All;
             for &i in left {
                 let asked = &question.predicates[i];
-                let column = footer.column(asked.attribute);
+                let column = current.open.column(asked.attribute)?;
                 match column.zone_verdict(zone, &asked.predicate) {
                     Verdict::None => verdict = Verdict::None,
                     Verdict::Some if verdict == Verdict::All => verdict = Verdict::Some,
@@ -451,7 +450,7 @@ impl Reader {
                 undecided = true;
                 continue;
             }
-            let column = open.footer.column(asked.attribute);
+            let column = open.column(asked.attribute)?;
             match column.chunk_verdict(&asked.predicate) {
                 Verdict::All => {}
                 Verdict::None => {

@@ -50,9 +50,9 @@ fn for_each_group(rel: &OpenRelation, mut see: impl FnMut(&ColdStore, &GroupEntr
     }
 }
 
-fn raw_bytes(group: &OpenGroup) -> u64 {
+fn raw_bytes(relation: pg_sys::Oid, group: &OpenGroup) -> u64 {
     (0..group.column_count())
-        .map(|column| group.footer.column(column).stats.raw_bytes)
+        .map(|column| or_raise(relation, group.column(column)).stats.raw_bytes)
         .sum()
 }
 
@@ -86,7 +86,7 @@ fn table_sizes(
         rows += u64::from(entry.row_count) - hidden_rows(relation, store, entry);
         groups += 1;
         stored += entry.body_bytes + u64::from(entry.footer_bytes);
-        raw += raw_bytes(open);
+        raw += raw_bytes(relation, open);
     });
     // SAFETY: `rel` is open.
     let hot_rows = unsafe { hot_rows_estimate(&rel, rows) };
@@ -193,7 +193,7 @@ fn table_row_groups(
                 open.column_count() as i32,
                 size(u64::from(entry.footer_bytes)),
                 size(entry.body_bytes),
-                size(raw_bytes(open)),
+                size(raw_bytes(relation, open)),
             ));
         });
     }
@@ -229,7 +229,7 @@ fn table_column_chunks(
                 if !readable[i] || i >= open.column_count() {
                     continue;
                 }
-                let column = open.footer.column(i);
+                let column = or_raise(relation, open.column(i));
                 let stats = &column.stats;
                 let extreme =
                     |value: &Option<OwnedValue>| value_text(value.as_ref()?, column.ty, attribute);

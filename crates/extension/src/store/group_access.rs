@@ -300,19 +300,18 @@ impl GroupAccess {
         &self,
         bytes: &GroupBytes<'_>,
         position: u32,
-        wanted: &Wanted,
+        columns: impl Iterator<Item = usize> + Clone,
         ahead: Ahead,
     ) -> Result<(), ColdError> {
-        let columns = || (0..self.columns.len()).filter(|&column| wanted.contains(column));
         RANGES.with_borrow_mut(|ranges| {
             ranges.clear();
-            for column in columns() {
+            for column in columns.clone() {
                 let access = &self.column(column, bytes)?.access;
                 access.ranges(position, ranges);
             }
             bytes.ask(ranges, ahead)?;
             ranges.clear();
-            for column in columns() {
+            for column in columns {
                 let column = self.column(column, bytes)?;
                 let mut state = column.state.borrow_mut();
                 column.access.locate(position, bytes, &mut state, ranges)?;
@@ -344,16 +343,21 @@ impl GroupAccess {
             (false, true) => None,
         };
         READ_BEFORE.set(blocks_read());
+        let is_read = |&column: &usize| {
+            let attribute = layout.attributes.get(column);
+            attribute.is_some_and(|attribute| !attribute.dropped) && wanted.contains(column)
+        };
+        let columns = (0..self.columns.len()).filter(is_read);
         // The footer's pages once, before others are read.
         let mut count = 0;
-        for column in (0..self.columns.len()).filter(|&column| wanted.contains(column)) {
+        for column in columns.clone() {
             self.column(column, &bytes)?;
             count += 1;
         }
         if let Some(ahead) = ahead
             && count >= ahead.fewest_columns()
         {
-            self.look_ahead(&bytes, position, wanted, ahead)?;
+            self.look_ahead(&bytes, position, columns, ahead)?;
         }
         for (i, attribute) in layout.attributes.iter().enumerate() {
             if attribute.dropped {

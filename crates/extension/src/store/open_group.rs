@@ -1,38 +1,44 @@
 //! A stored row group opened for a scan.
 //!
-//! Opening reads and checks the footer; chunks are read when first needed, and kept encoded as long as the scan is at the
-//! group. Single rows are read without it: see [`super::group_access`].
+//! Opening reads the footer and checks its header; what it says of a column is parsed when that column is first asked
+//! for. Chunks are read when first needed, and kept encoded as long as the scan is at the group. Single rows are read without it: see [`super::group_access`].
 
 use std::cell::{OnceCell, RefCell};
 
 use howdah_bridge::store::{ColdStore, PieceMap};
-use howdah_columnar::{Chunk, ChunkBuffer, Footer};
+use howdah_columnar::{Chunk, ChunkBuffer, ColumnMeta, GroupLayout};
 
 use super::directory::GroupEntry;
 use crate::errors::ColdError;
 
-/// A row group whose footer has been read and checked.
+/// A row group whose footer has been read.
 pub struct OpenGroup {
     pub entry: GroupEntry,
-    pub footer: Footer,
+    layout: GroupLayout,
+    /// The footer's bytes.
+    footer: Vec<u8>,
+    columns: Vec<OnceCell<ColumnMeta>>,
     /// Where the group's value lies.
     pieces: RefCell<PieceMap>,
     chunks: Vec<OnceCell<Chunk>>,
 }
 
 impl OpenGroup {
-    /// Reads and checks the footer.
+    /// Reads the footer.
     pub fn open(store: &ColdStore, entry: GroupEntry) -> Result<OpenGroup, ColdError> {
         let pieces = RefCell::new(PieceMap::starting_at(entry.first_block));
-        let mut bytes = vec![0; entry.footer_bytes as usize];
-        store.value(entry.value_id, &pieces).read(0, &mut bytes)?;
-        let footer = Footer::parse(&bytes)?;
-        check_counts(&entry, footer.row_count(), footer.body_len())?;
-        let mut chunks = Vec::new();
-        chunks.resize_with(footer.column_count(), OnceCell::new);
+        let mut footer = vec![0; entry.footer_bytes as usize];
+        store.value(entry.value_id, &pieces).read(0, &mut footer)?;
+        let layout = GroupLayout::read(footer.as_slice())?;
+        check_counts(&entry, layout.row_count(), layout.body_len())?;
+        let (mut columns, mut chunks) = (Vec::new(), Vec::new());
+        columns.resize_with(layout.column_count(), OnceCell::new);
+        chunks.resize_with(layout.column_count(), OnceCell::new);
         Ok(OpenGroup {
             entry,
+            layout,
             footer,
+            columns,
             pieces,
             chunks,
         })
@@ -44,7 +50,16 @@ impl OpenGroup {
 
     /// Columns stored; a table that has more got them later (ADD COLUMN).
     pub fn column_count(&self) -> usize {
-        self.footer.column_count()
+        self.layout.column_count()
+    }
+
+    /// What the footer says of a column.
+    pub fn column(&self, column: usize) -> Result<&ColumnMeta, ColdError> {
+        if let Some(known) = self.columns[column].get() {
+            return Ok(known);
+        }
+        let meta = self.layout.column(column, self.footer.as_slice())?;
+        Ok(self.columns[column].get_or_init(|| meta))
     }
 
     /// Whether the chunk of a column has been read.
@@ -57,13 +72,13 @@ impl OpenGroup {
         if let Some(chunk) = self.chunks[column].get() {
             return Ok(chunk.clone());
         }
-        let meta = self.footer.column(column);
+        let meta = self.column(column)?;
         let range = meta.byte_range.clone();
         let len = range.end - range.start;
         let mut buffer = ChunkBuffer::with_capacity(len as usize);
         let value = store.value(self.entry.value_id, &self.pieces);
         value.read_run(range.start, len, &mut |bytes| buffer.append(bytes))?;
-        let chunk = Chunk::open(meta, self.footer.row_count(), buffer)?;
+        let chunk = Chunk::open(meta, self.layout.row_count(), buffer)?;
         Ok(self.chunks[column].get_or_init(|| chunk).clone())
     }
 }

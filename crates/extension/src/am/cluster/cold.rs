@@ -304,7 +304,7 @@ impl<'a> ColdCopy<'a> {
                 }
             }
         }
-        let entry = if remaining.is_some() || self.needs_encoding(&open) {
+        let entry = if remaining.is_some() || self.needs_encoding(&open)? {
             // SAFETY: as for `open`.
             unsafe { self.encode_anew(entry, remaining, copied_as)? }
         } else {
@@ -324,19 +324,16 @@ impl<'a> ColdCopy<'a> {
             && !marks::late_rows(&self.old, entry, self.work.horizon)?.is_empty())
     }
 
-    fn needs_encoding(&self, open: &OpenGroup) -> bool {
+    fn needs_encoding(&self, open: &OpenGroup) -> Result<bool, ColdError> {
         let stored = open.column_count();
         let lacks_default = self.defaults.iter().skip(stored).any(|&has| has);
-        let holds_dropped = self
-            .layout
-            .attributes
-            .iter()
-            .take(stored)
-            .enumerate()
-            .any(|(i, a)| {
-                a.dropped && open.footer.column(i).stats.null_count < open.row_count() as usize
-            });
-        lacks_default || holds_dropped
+        for (i, attribute) in self.layout.attributes.iter().take(stored).enumerate() {
+            let row_count = open.row_count() as usize;
+            if attribute.dropped && open.column(i)?.stats.null_count < row_count {
+                return Ok(true);
+            }
+        }
+        Ok(lacks_default)
     }
 
     /// Decodes the group and writes it with the table's columns of today, under its old id, and
