@@ -182,9 +182,7 @@ fn raise(table: Oid, error: VectorError) -> ! {
     let code = match error {
         VectorError::Columnar(error) => errors::raise(table, &error.into()),
         VectorError::OutOfRange { .. } => PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
-        VectorError::DatetimeOutOfRange { .. } => {
-            PgSqlErrorCode::ERRCODE_DATETIME_VALUE_OUT_OF_RANGE
-        }
+        VectorError::DatetimeOutOfRange { .. } => PgSqlErrorCode::ERRCODE_DATETIME_FIELD_OVERFLOW,
         VectorError::DivisionByZero => PgSqlErrorCode::ERRCODE_DIVISION_BY_ZERO,
         _ => PgSqlErrorCode::ERRCODE_INTERNAL_ERROR,
     };
