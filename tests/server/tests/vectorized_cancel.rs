@@ -1,0 +1,112 @@
+//! Vectorized plans that are cancelled, timed out or terminated at any moment: over at once, and nothing is left behind.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use howdah_server_tests::cluster::{Primary, query};
+use howdah_server_tests::differential::Dice;
+use howdah_server_tests::settings::number;
+use postgres::Client;
+
+const SETTINGS: [(&str, &str); 4] = [
+    ("howdah.compaction", "off"),
+    ("autovacuum", "off"),
+    ("howdah.threads", "2"),
+    // As many as one plan uses: what a plan does not give back is missed by the next one.
+    ("howdah.max_threads", "2"),
+];
+/// Other tests may be running; alone it is a tenth of it.
+const SOON: Duration = Duration::from_millis(500);
+const STATEMENTS: [&str; 4] = [
+    "SELECT k % 100000, count(*), sum(id) FROM t GROUP BY 1 OFFSET 10000000",
+    "SELECT w, k, max(f) FROM t GROUP BY 1, 2 OFFSET 10000000",
+    "SELECT id, w FROM t WHERE w LIKE '%a%b%c%' ORDER BY f DESC LIMIT 10",
+    "SELECT sum(f * f), avg(k) FROM t WHERE w LIKE '%1%2%3%' OR k % 7 = 3",
+];
+
+fn threads_of(pid: &str) -> anyhow::Result<usize> {
+    Ok(fs::read_dir(format!("/proc/{pid}/task"))?.count())
+}
+
+/// Threads that a plan gets.
+fn threads_used(session: &mut Client) -> anyhow::Result<String> {
+    let plan = session.query(
+        "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, BUFFERS OFF) SELECT k % 10, count(*) FROM t GROUP BY 1",
+        &[],
+    )?;
+    let lines = plan.iter().map(|row| row.get::<_, String>(0));
+    lines
+        .map(|line| line.trim().to_owned())
+        .find(|line| line.starts_with("Threads:"))
+        .context("the plan tells no threads")
+}
+
+#[test]
+fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
+    let primary = Primary::start("vectorized-cancel", &SETTINGS)?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "CREATE TABLE t USING howdah AS SELECT i AS id, i * 7919 % 1000003 AS k, (i % 1000) / 8.0::float8 AS f, md5(i::text) AS w
+             FROM generate_series(1, 1500000) i;
+         ANALYZE t; SET work_mem = '256MB'; SET howdah.debug_force_vectorized = on",
+    )?;
+    let pid = query(&mut session, "SELECT pg_backend_pid()")?;
+    ensure!(threads_used(&mut session)? == "Threads: 2");
+    let mut dice = Dice::new(number("HOWDAH_CANCEL_SEED", 1));
+    let (mut cancelled, mut late) = (0, Duration::ZERO);
+    for _ in 0..number("HOWDAH_CANCEL_CASES", 60) {
+        let statement = *dice.pick(&STATEMENTS);
+        let timeout = Duration::from_millis(1 + dice.below(150) as u64);
+        session.batch_execute(&format!("SET statement_timeout = {}", timeout.as_millis()))?;
+        let began = Instant::now();
+        let result = session.batch_execute(statement);
+        let over = began.elapsed().saturating_sub(timeout);
+        if let Err(error) = result {
+            let code = error.code().map_or("none", |code| code.code());
+            ensure!(code == "57014", "{statement}: {error:?}");
+            cancelled += 1;
+            late = late.max(over);
+            ensure!(over < SOON, "{statement} went on for {over:?}");
+        }
+        session.batch_execute("SET statement_timeout = 0")?;
+        ensure!(threads_of(&pid)? == 1, "threads are left");
+    }
+    println!("{cancelled} statements were cancelled, the last of them {late:?} late");
+    ensure!(cancelled > 20, "{cancelled} statements were cancelled only");
+    ensure!(
+        threads_used(&mut session)? == "Threads: 2",
+        "threads were not given back"
+    );
+
+    // A process that is terminated in the midst of a run leaves its threads to others, too.
+    for after in [5, 30, 80] {
+        let mut victim = primary.session()?;
+        let victim_pid = query(&mut victim, "SELECT pg_backend_pid()")?;
+        victim.batch_execute("SET work_mem = '256MB'; SET howdah.debug_force_vectorized = on")?;
+        let statement = thread::spawn(move || {
+            loop {
+                if victim.batch_execute(STATEMENTS[1]).is_err() {
+                    return;
+                }
+            }
+        });
+        thread::sleep(Duration::from_millis(after));
+        query(
+            &mut session,
+            &format!("SELECT pg_terminate_backend({victim_pid}, 10000)"),
+        )?;
+        statement
+            .join()
+            .map_err(|_| anyhow::anyhow!("the session's thread panicked"))?;
+        ensure!(
+            threads_used(&mut session)? == "Threads: 2",
+            "threads were not given back"
+        );
+    }
+    // Nothing is left for a plan that comes while all threads are in use: it does its work itself.
+    session.batch_execute("SET howdah.threads = 0")?;
+    ensure!(threads_used(&mut session)? == "Threads: 0");
+    Ok(())
+}
