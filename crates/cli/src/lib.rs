@@ -6,6 +6,7 @@
 //!   PostgreSQL, build                           ├─► demo       real data, heap beside howdah
 //!                                               ├─► bench      heap, howdah, DuckDB; goals
 //!                                               ├─► install    files for the user's own PostgreSQL
+//!                                               ├─► package    the same files as a .deb
 //!                                               ├─► test       every suite, one last line
 //!                                               └─► soak       what only finds something in hours
 //!                     paths · account · cluster · machine · progress      (what they all stand on)
@@ -35,6 +36,7 @@ pub mod doctor;
 pub mod install;
 pub mod instance;
 pub mod machine;
+pub mod package;
 pub mod paths;
 pub mod progress;
 mod release;
