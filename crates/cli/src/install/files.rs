@@ -206,8 +206,14 @@ pub(super) fn owning_package(path: &Path) -> Option<String> {
         .arg(path)
         .output();
     let output = output.ok().filter(|output| output.status.success())?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let (package, _) = text.lines().next()?.split_once(": ")?;
+    package_in(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// `postgresql-18-howdah: /usr/lib/…`, after what dpkg tells of diversions.
+fn package_in(found: &str) -> Option<String> {
+    let mut lines = found.lines();
+    let line = lines.find(|line| !line.starts_with("diversion by "))?;
+    let (package, _) = line.split_once(": ")?;
     Some(package.to_owned())
 }
 
@@ -305,6 +311,15 @@ mod tests {
         remove(&present).expect("removed");
         assert_eq!(installed_files(&installation).expect("a list").len(), 0);
         assert!(foreign.exists());
+    }
+
+    #[test]
+    fn a_packaged_file_names_its_package() {
+        let found = "diversion by a from: /usr/bin/x\npostgresql-18-howdah: /usr/bin/x\n";
+        assert_eq!(package_in(found).as_deref(), Some("postgresql-18-howdah"));
+        assert_eq!(package_in(""), None);
+        let directory = Directory::new("package");
+        assert_eq!(owning_package(&directory.0), None);
     }
 
     #[test]

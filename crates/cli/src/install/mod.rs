@@ -63,7 +63,7 @@ pub fn run(paths: &Paths, options: &Options) -> anyhow::Result<ExitCode> {
     let version = env!("CARGO_PKG_VERSION");
     println!("howdah {version} for {}", installation.version);
     if let Some(present) = files::installed_version(&installation) {
-        println!("  howdah {present} is installed there and is replaced");
+        println!("  howdah {present} is there already");
     }
     if options.dry_run {
         for placement in &placements {

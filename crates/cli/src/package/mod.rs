@@ -6,8 +6,9 @@
 //!                     control: name, version, what it depends on
 //! ```
 //!
-//! The library works with every minor release of PostgreSQL 18 that was built with the usual
-//! block size and limits: the server compares what the library was built for when it loads it.
+//! The library works with every minor release of PostgreSQL 18 that was built with the same
+//! limits and block size. A server compares the limits when it loads a library (`PG_MODULE_MAGIC`),
+//! and not the block size.
 //!
 //! Invariants:
 //! - The same library, sources and `SOURCE_DATE_EPOCH` give the same package, byte for byte.
