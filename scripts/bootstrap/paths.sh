@@ -14,12 +14,20 @@ choose_paths() {
     cli_binary=$CARGO_TARGET_DIR/debug/howdah-cli
 }
 
-make_homes() {
+make_directories() {
     local directory
-    for directory in "$base_home" "$HOWDAH_HOME" "$HOWDAH_CACHE/logs" "$CARGO_TARGET_DIR"; do
+    for directory in "$@"; do
         mkdir -p -- "$directory" 2>/dev/null ||
             die "cannot create $directory: no right to write there; set HOWDAH_HOME (or XDG_CACHE_HOME) to a directory of yours"
     done
+}
+
+# What a build needs, without a server.
+make_build_homes() { make_directories "$HOWDAH_CACHE/logs" "$CARGO_TARGET_DIR"; }
+
+make_homes() {
+    make_directories "$base_home" "$HOWDAH_HOME"
+    make_build_homes
     if [[ $(id -u) -eq 0 ]]; then
         # The server runs as this user, which must be able to walk to the homes.
         chmod 755 -- "$base_home" "$HOWDAH_HOME"

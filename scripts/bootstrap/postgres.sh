@@ -101,6 +101,7 @@ private_apt() {
 
 fetch_postgres_source() {
     local place=$HOWDAH_CACHE/apt mirror
+    # shellcheck disable=SC2016  # apt's own variable
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' |
         grep -v security | grep -E '/debian/?$' | head -n 1)
     if [[ -z $mirror ]]; then

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::paths::Paths;
-use crate::{bench, demo, doctor, instance, soak, test};
+use crate::{bench, demo, doctor, install, instance, package, soak, test};
 
 /// PostgreSQL tables with a heap hot side and a columnar cold side.
 #[derive(Debug, Parser)]
@@ -48,6 +48,12 @@ pub enum Command {
     /// Run the differential, bank and crash tests with new seeds, and PostgreSQL's subscription and
     /// recovery tests, until the time is up
     Soak(soak::Options),
+    /// Build a release and copy it into a PostgreSQL 18 of your own
+    Install(install::Options),
+    /// Remove Howdah's files from a PostgreSQL 18 of your own
+    Uninstall(install::UninstallOptions),
+    /// Build a release and pack it as a .deb for Debian's or Ubuntu's postgresql-18
+    Package(package::Options),
 }
 
 /// Runs one command; its exit code says whether what it was asked for holds.
@@ -68,6 +74,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Bench(options) => bench::run(&paths, &options),
         Command::Test(options) => test::run(&paths, &options),
         Command::Soak(options) => soak::run(&paths, &options),
+        Command::Install(options) => install::run(&paths, &options),
+        Command::Uninstall(options) => install::uninstall(&options),
+        Command::Package(options) => package::run(&paths, &options),
     }
 }
 

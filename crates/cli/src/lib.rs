@@ -5,6 +5,8 @@
 //!   packages, Rust,                             ├─► doctor     what is missing, and its cure
 //!   PostgreSQL, build                           ├─► demo       real data, heap beside howdah
 //!                                               ├─► bench      heap, howdah, DuckDB; goals
+//!                                               ├─► install    files for the user's own PostgreSQL
+//!                                               ├─► package    the same files as a .deb
 //!                                               ├─► test       every suite, one last line
 //!                                               └─► soak       what only finds something in hours
 //!                     paths · account · cluster · machine · progress      (what they all stand on)
@@ -14,7 +16,7 @@
 //! Howdah, so that whatever it shows is what any client would see.
 //!
 //! Invariants:
-//! - No system cluster is ever touched: every server here has its own data directory, its own
+//! - No system cluster is ever touched: every server that is started here has its own data directory, its own
 //!   socket directory and, if it listens at all, listens on the loopback address only.
 //! - Servers never run as root; [`account`] decides who runs them.
 //! - A command that says nothing failed has checked it; a difference between heap and howdah is
@@ -31,10 +33,13 @@ pub mod cluster;
 pub mod command;
 pub mod demo;
 pub mod doctor;
+pub mod install;
 pub mod instance;
 pub mod machine;
+pub mod package;
 pub mod paths;
 pub mod progress;
+mod release;
 pub mod scratch;
 pub mod soak;
 pub mod test;

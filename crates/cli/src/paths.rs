@@ -198,7 +198,8 @@ fn source_beside(pg_config: &Path) -> Option<PathBuf> {
     Some(pg_config.parent()?.parent()?.join("src"))
 }
 
-fn ask(program: &Path, question: &str) -> Result<String, PathsError> {
+/// One line of what a `pg_config` knows.
+pub(crate) fn ask(program: &Path, question: &str) -> Result<String, PathsError> {
     let failed = |detail: String| PathsError::PgConfigFailed {
         program: program.into(),
         detail,
