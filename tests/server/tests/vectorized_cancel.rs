@@ -48,7 +48,7 @@ fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
     let primary = Primary::start("vectorized-cancel", &SETTINGS)?;
     let mut session = primary.session()?;
     session.batch_execute(
-        "CREATE TABLE t USING howdah AS SELECT i AS id, i * 7919 % 1000003 AS k, (i % 1000) / 8.0::float8 AS f, md5(i::text) AS w
+        "CREATE TABLE t USING howdah AS SELECT i AS id, (i::int8 * 7919 % 1000003)::int AS k, (i % 1000) / 8.0::float8 AS f, md5(i::text) AS w
              FROM generate_series(1, 1500000) i;
          ANALYZE t; SET work_mem = '256MB'; SET howdah.debug_force_vectorized = on",
     )?;
