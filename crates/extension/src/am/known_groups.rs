@@ -10,7 +10,6 @@
 use std::rc::Rc;
 
 use howdah_bridge::tid::RowNumber;
-use pgrx::pg_sys;
 
 use crate::store::directory::GroupEntry;
 use crate::store::group_access::GroupAccess;
@@ -18,7 +17,7 @@ use crate::store::marks::Hidden;
 use crate::store::row_set::RowSet;
 
 /// Names an MVCC snapshot: its address and curcid.
-pub type Seen = (usize, pg_sys::CommandId);
+pub type Seen = (usize, u32);
 
 /// A group that was found under a snapshot.
 pub struct KnownGroup {
