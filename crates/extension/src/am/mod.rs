@@ -35,6 +35,7 @@ pub mod estimate;
 pub mod fetch;
 mod index_delete;
 pub mod index_entry;
+mod known_groups;
 mod last_change;
 mod last_row;
 pub mod modify;

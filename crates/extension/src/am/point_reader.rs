@@ -15,6 +15,7 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use pgrx::pg_sys;
 
+use super::known_groups::{KnownGroup, KnownGroups};
 use super::moved;
 use crate::errors::{ColdError, or_raise};
 use crate::load;
@@ -23,7 +24,6 @@ use crate::store::directory::{self, GroupEntry, GroupState};
 use crate::store::group_access::{GroupAccess, LazyStore};
 use crate::store::group_cache;
 use crate::store::marks::{self, Hidden, elsewhere};
-use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, Wanted};
 
 /// Reads single cold rows of one relation.
@@ -37,98 +37,6 @@ pub struct PointReader {
     reads_nothing: bool,
     /// By whom the row that was asked for last is hidden.
     hidden: Option<Hidden>,
-}
-
-/// Names an MVCC snapshot: its address and curcid.
-type Seen = (usize, pg_sys::CommandId);
-
-/// A group that was found under a snapshot.
-struct KnownGroup {
-    entry: GroupEntry,
-    /// Only of the group that was found last: others may leave the session's cache.
-    open: Option<Rc<GroupAccess>>,
-    /// The store's [identity](ColdStore::identity).
-    file: (u32, u32),
-    /// Rows of the group asked about, and what is hidden of it once they are many.
-    asked: u32,
-    hidden: Option<(RowSet, Hidden)>,
-}
-
-impl KnownGroup {
-    /// Whether a row of the group is hidden, if that is known.
-    fn hides(&self, position: u32) -> Option<Hidden> {
-        match &self.hidden {
-            _ if self.entry.flags.are_clear() => Some(Hidden::No),
-            Some((rows, by)) if rows.contains(position) => Some(*by),
-            Some(_) => Some(Hidden::No),
-            None => None,
-        }
-    }
-}
-
-/// The groups that a scan has met, under one snapshot.
-#[derive(Default)]
-struct KnownGroups {
-    /// Ascending by rows.
-    groups: Vec<KnownGroup>,
-    /// Which of them was found last, if there are any.
-    at: usize,
-    seen_by: Seen,
-    /// How many know what is hidden of them, in up to 16 kB each.
-    sets: usize,
-}
-
-/// Groups of a scan that are remembered, and those of them that know what is hidden.
-const MOST_GROUPS: usize = 4_096;
-const MOST_SETS: usize = 64;
-
-impl KnownGroups {
-    fn clear(&mut self) {
-        self.groups.clear();
-        (self.at, self.sets) = (0, 0);
-    }
-
-    /// The group that was found last.
-    fn last(&mut self) -> Option<&mut KnownGroup> {
-        self.groups.get_mut(self.at)
-    }
-
-    /// Turns to the group that holds a row, if it is known under this snapshot; the row's position in it.
-    fn turn_to(&mut self, row: RowNumber, seen_by: Seen) -> Option<u32> {
-        if self.seen_by != seen_by {
-            return None;
-        }
-        if let Some(position) = self.groups.get(self.at)?.entry.position_of(row) {
-            return Some(position);
-        }
-        let after = self
-            .groups
-            .partition_point(|known| known.entry.first_row.0 <= row.0);
-        let at = after.checked_sub(1)?;
-        let position = self.groups[at].entry.position_of(row)?;
-        self.groups[self.at].open = None;
-        self.at = at;
-        Some(position)
-    }
-
-    /// Takes in a group that [`turn_to`](Self::turn_to) has not found, and turns to it.
-    fn take_in(&mut self, known: KnownGroup, seen_by: Seen) {
-        if self.seen_by != seen_by || self.groups.len() >= MOST_GROUPS || self.sets >= MOST_SETS {
-            self.clear();
-            self.seen_by = seen_by;
-        }
-        if let Some(last) = self.last() {
-            last.open = None;
-        }
-        let first = known.entry.first_row.0;
-        self.at = self
-            .groups
-            .partition_point(|other| other.entry.first_row.0 < first);
-        match self.groups.get_mut(self.at) {
-            Some(other) if other.entry.first_row.0 == first => *other = known,
-            _ => self.groups.insert(self.at, known),
-        }
-    }
 }
 
 /// Rows of a group of which marks are looked for one by one before all its marks are read.
@@ -283,8 +191,7 @@ impl PointReader {
                 *asked = Some(hidden);
                 Ok(hidden != Hidden::No)
             };
-            let sets = &mut self.groups.sets;
-            let last = match (found, self.groups.groups.get_mut(self.groups.at)) {
+            let last = match (found, self.groups.last()) {
                 (Found::Stored(entry, _), Some(last))
                     if is_mvcc(snapshot) && last.entry.group() == entry.group() =>
                 {
@@ -304,11 +211,11 @@ impl PointReader {
             }
             if last.hidden.is_none() {
                 let (rows, by) = marks::hidden_rows(store, entry, snapshot)?;
-                last.hidden = Some((rows.unwrap_or_default(), by));
-                *sets += 1;
+                self.groups.note_hidden(rows.unwrap_or_default(), by);
             }
             let position = entry.position_of(row);
-            self.hidden = position.and_then(|at| last.hides(at));
+            let last = self.groups.last();
+            self.hidden = position.and_then(|at| last?.hides(at));
             Ok(self.hidden.is_some_and(|hidden| hidden != Hidden::No))
         }
     }

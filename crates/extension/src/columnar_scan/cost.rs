@@ -10,7 +10,7 @@
 //!
 //! The share of zones touched follows from a pushed clause's selectivity where its column is
 //! correlated with the order of rows, interpolated by the square of the correlation as
-//! `cost_index` does for pages.
+//! `cost_index` does for pages. A list of values touches a zone for each of them, however few rows there are.
 
 use howdah_bridge::relation::{OpenRelation, main_fork_blocks};
 use howdah_columnar::{ColumnType, ZONE_ROWS};
@@ -77,7 +77,11 @@ impl Estimate {
             let needed: f64 = attributes.iter().map(|&i| widths[i]).sum();
             let share = needed / width.max(1.0);
 
-            let touched = touched(root, rel, table, &layout, pushed);
+            let Touched {
+                share: touched,
+                places,
+                operators,
+            } = touched(root, rel, table, &layout, pushed);
             let cold_pages = cold.bytes as f64 / f64::from(pg_sys::BLCKSZ);
             let hot_pages = f64::from(main_fork_blocks(table.raw()));
             let (mut random_page, mut sequential_page) = (0.0, 0.0);
@@ -88,12 +92,13 @@ impl Estimate {
             );
             // At least the footer of every group is looked at, and where a row is left the chunks of its group.
             let groups = f64::from(cold.groups);
-            let of_groups = touched.max(1.0 / groups.max(1.0)).min(1.0);
+            let of_groups = touched.max(places / groups.max(1.0)).min(1.0);
             let read = (groups + cold_pages * share * of_groups).min(cold_pages);
             let pages = hot_pages + read;
 
             let (cold_rows, stored_rows) = (cold.rows as f64, cold.stored_rows as f64);
-            let touched_rows = (stored_rows * touched).max(stored_rows.min(ZONE_ROWS as f64));
+            let touched_rows =
+                (stored_rows * touched).max(stored_rows.min(places * ZONE_ROWS as f64));
             let hot_rows = ((*rel).tuples - cold_rows).max(0.0);
             let all: Vec<_> = pushed.iter().chain(rest).copied().collect();
             let (every, left) = (qual_cost(root, &all), qual_cost(root, rest));
@@ -104,7 +109,7 @@ impl Estimate {
             let per_tuple = TUPLE * pg_sys::cpu_tuple_cost + values;
             let cpu_cost = hot_rows * (pg_sys::cpu_tuple_cost + every.per_tuple)
                 + groups * GROUP * pg_sys::cpu_tuple_cost
-                + touched_rows * pushed.len() as f64 * PUSHED_OPERATOR * pg_sys::cpu_operator_cost
+                + touched_rows * operators * PUSHED_OPERATOR * pg_sys::cpu_operator_cost
                 + selected * (per_tuple + left.per_tuple);
             let bytes_as_heap = hot_pages * f64::from(pg_sys::BLCKSZ)
                 + touched_rows * (TUPLE_OVERHEAD_BYTES + needed);
@@ -312,40 +317,68 @@ unsafe fn selectivity(
     }
 }
 
-/// The share of the cold side that statistics cannot exclude.
+/// What of the cold side has to be looked at, and how.
+struct Touched {
+    /// The share that statistics cannot exclude.
+    share: f64,
+    /// In so many places, if rows are in order.
+    places: f64,
+    /// Evaluations of a row: one for a clause, more for a list of values.
+    operators: f64,
+}
+
+/// Looking for a value in a list, for each time that it is halved.
+const HALVING: f64 = 2.0;
+
 unsafe fn touched(
     root: *mut pg_sys::PlannerInfo,
     rel: *mut pg_sys::RelOptInfo,
     table: &OpenRelation,
     layout: &TableLayout,
     pushed: &[*mut pg_sys::RestrictInfo],
-) -> f64 {
+) -> Touched {
     // SAFETY: as for the caller. Clauses on one column count together: two bounds of a range
     // are far less than either.
     unsafe {
         let mut columns: Vec<(usize, Vec<*mut pg_sys::RestrictInfo>)> = Vec::new();
+        let (mut places, mut operators) = (f64::INFINITY, 0.0);
         for &clause in pushed {
             let Some(condition) =
                 condition_of((*clause).clause.cast(), (*rel).relid as i32, layout)
             else {
+                operators += 1.0;
                 continue;
             };
-            if matches!(condition.test, Test::Like { .. }) {
+            let values = match &condition.test {
+                Test::Any(list) | Test::NotAll(list) => {
+                    pg_sys::estimate_array_length(root, list.expr.cast()).max(1.0)
+                }
+                _ => 1.0,
+            };
+            operators += 1.0 + HALVING * values.log2();
+            match condition.test {
                 // Most patterns begin anywhere.
-                continue;
+                Test::Like { .. } => continue,
+                Test::NotAll(_) => {}
+                _ => places = places.min(values),
             }
             match columns.iter_mut().find(|(i, _)| *i == condition.attribute) {
                 Some((_, clauses)) => clauses.push(clause),
                 None => columns.push((condition.attribute, vec![clause])),
             }
         }
-        columns
+        let share = columns
             .iter()
             .map(|(i, clauses)| {
                 let square = correlation((*table.raw()).rd_id, *i as i16 + 1).powi(2);
                 square * selectivity(root, rel, clauses) + (1.0 - square)
             })
-            .fold(1.0, f64::min)
+            .fold(1.0, f64::min);
+        Touched {
+            share,
+            places: if places.is_finite() { places } else { 1.0 },
+            operators,
+        }
     }
 }
 

@@ -1,0 +1,216 @@
+//! The row groups that one scan has met, under one snapshot.
+//!
+//! ```text
+//!   row ──turn_to──▶ the group found last? ─▶ another one that is known? ─▶ none: the directory, then take_in
+//! ```
+//!
+//! Under an MVCC snapshot, named by its address and curcid, the directory does not change for the scan: an entry that was seen covers
+//! its rows until the scan ends. Of all groups but the last one only what takes little memory is kept.
+
+use std::rc::Rc;
+
+use howdah_bridge::tid::RowNumber;
+
+use crate::store::directory::GroupEntry;
+use crate::store::group_access::GroupAccess;
+use crate::store::marks::Hidden;
+use crate::store::row_set::RowSet;
+
+/// Names an MVCC snapshot: its address and curcid.
+pub type Seen = (usize, u32);
+
+/// A group that was found under a snapshot.
+pub struct KnownGroup {
+    pub entry: GroupEntry,
+    /// Only of the group that was found last: others may leave the session's cache.
+    pub open: Option<Rc<GroupAccess>>,
+    /// The store's [identity](ColdStore::identity).
+    pub file: (u32, u32),
+    /// Rows of the group asked about, and what is hidden of it once they are many.
+    pub asked: u32,
+    pub hidden: Option<(RowSet, Hidden)>,
+}
+
+impl KnownGroup {
+    /// Whether a row of the group is hidden, if that is known.
+    pub fn hides(&self, position: u32) -> Option<Hidden> {
+        match &self.hidden {
+            _ if self.entry.flags.are_clear() => Some(Hidden::No),
+            Some((rows, by)) if rows.contains(position) => Some(*by),
+            Some(_) => Some(Hidden::No),
+            None => None,
+        }
+    }
+}
+
+/// The groups that a scan has met, under one snapshot.
+#[derive(Default)]
+pub struct KnownGroups {
+    /// Ascending by rows.
+    groups: Vec<KnownGroup>,
+    /// Which of them was found last, if there are any.
+    at: usize,
+    seen_by: Seen,
+    /// How many know what is hidden of them, in up to 16 kB each.
+    sets: usize,
+}
+
+/// Groups of a scan that are remembered, and those of them that know what is hidden.
+const MOST_GROUPS: usize = 4_096;
+const MOST_SETS: usize = 64;
+
+impl KnownGroups {
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.groups.clear();
+        (self.at, self.sets) = (0, 0);
+    }
+
+    /// The group that was found last.
+    pub fn last(&mut self) -> Option<&mut KnownGroup> {
+        self.groups.get_mut(self.at)
+    }
+
+    /// Notes what is hidden of the group that was found last. If too many know that, the others forget it.
+    pub fn note_hidden(&mut self, rows: RowSet, by: Hidden) {
+        if self.sets >= MOST_SETS {
+            for known in &mut self.groups {
+                (known.asked, known.hidden) = (0, None);
+            }
+            self.sets = 0;
+        }
+        if let Some(last) = self.last() {
+            last.hidden = Some((rows, by));
+            self.sets += 1;
+        }
+    }
+
+    /// Turns to the group that holds a row, if it is known under this snapshot; the row's position in it.
+    pub fn turn_to(&mut self, row: RowNumber, seen_by: Seen) -> Option<u32> {
+        if self.seen_by != seen_by {
+            return None;
+        }
+        if let Some(position) = self.groups.get(self.at)?.entry.position_of(row) {
+            return Some(position);
+        }
+        let after = self
+            .groups
+            .partition_point(|known| known.entry.first_row.0 <= row.0);
+        let at = after.checked_sub(1)?;
+        let position = self.groups[at].entry.position_of(row)?;
+        self.groups[self.at].open = None;
+        self.at = at;
+        Some(position)
+    }
+
+    /// Takes in a group that [`turn_to`](Self::turn_to) has not found, and turns to it.
+    pub fn take_in(&mut self, known: KnownGroup, seen_by: Seen) {
+        if self.seen_by != seen_by || self.groups.len() >= MOST_GROUPS {
+            self.clear();
+            self.seen_by = seen_by;
+        }
+        if let Some(last) = self.last() {
+            last.open = None;
+        }
+        let first = known.entry.first_row.0;
+        self.at = self
+            .groups
+            .partition_point(|other| other.entry.first_row.0 < first);
+        match self.groups.get_mut(self.at) {
+            Some(other) if other.entry.first_row.0 == first => *other = known,
+            _ => self.groups.insert(self.at, known),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use howdah_bridge::slot::Origin;
+
+    use super::*;
+    use crate::store::directory::{GroupFlags, GroupState};
+
+    const SEEN: Seen = (4_096, 7);
+
+    fn group(first_row: u64, row_count: u32) -> KnownGroup {
+        KnownGroup {
+            entry: GroupEntry {
+                state: GroupState::Stored,
+                first_row: RowNumber(first_row),
+                capacity_rows: row_count.next_multiple_of(256),
+                row_count,
+                value_id: 20_000,
+                first_block: 0,
+                footer_bytes: 1,
+                body_bytes: 1,
+                origin: Origin::FROZEN,
+                flags: GroupFlags::MOVED_ROWS,
+            },
+            open: None,
+            file: (1, 1),
+            asked: 0,
+            hidden: None,
+        }
+    }
+
+    fn known() -> KnownGroups {
+        let mut groups = KnownGroups::default();
+        for (first, count) in [(512, 256), (0, 200), (2_048, 1_000)] {
+            groups.take_in(group(first, count), SEEN);
+        }
+        groups
+    }
+
+    #[test]
+    fn rows_of_all_groups_are_found_in_any_order() {
+        let mut groups = known();
+        for (row, position) in [
+            (2_047 + 1_000, 999),
+            (512, 0),
+            (199, 199),
+            (767, 255),
+            (0, 0),
+        ] {
+            assert_eq!(
+                groups.turn_to(RowNumber(row), SEEN),
+                Some(position),
+                "row {row}"
+            );
+            let entry = groups.last().map(|known| known.entry);
+            assert_eq!(
+                entry.and_then(|entry| entry.position_of(RowNumber(row))),
+                Some(position)
+            );
+        }
+    }
+
+    #[test]
+    fn rows_between_groups_and_of_other_snapshots_are_not_known() {
+        let mut groups = known();
+        for row in [200, 511, 768, 2_047, 3_048] {
+            assert_eq!(groups.turn_to(RowNumber(row), SEEN), None, "row {row}");
+        }
+        assert_eq!(groups.turn_to(RowNumber(512), (4_096, 8)), None);
+        groups.take_in(group(512, 256), (4_096, 8));
+        assert_eq!(groups.turn_to(RowNumber(0), (4_096, 8)), None);
+        assert_eq!(groups.turn_to(RowNumber(513), (4_096, 8)), Some(1));
+    }
+
+    #[test]
+    fn groups_that_know_what_is_hidden_of_them_are_bounded() {
+        let mut groups = KnownGroups::default();
+        for nth in 0..MOST_SETS as u64 {
+            groups.take_in(group(nth * 256, 256), SEEN);
+            groups.note_hidden(RowSet::default(), Hidden::No);
+        }
+        let sets = |groups: &KnownGroups| {
+            let known = groups.groups.iter();
+            known.filter(|known| known.hidden.is_some()).count()
+        };
+        assert_eq!(sets(&groups), MOST_SETS);
+        groups.take_in(group(1 << 20, 256), SEEN);
+        groups.note_hidden(RowSet::default(), Hidden::No);
+        assert_eq!(sets(&groups), 1);
+        assert_eq!(groups.turn_to(RowNumber(300), SEEN), Some(44));
+    }
+}
