@@ -203,6 +203,19 @@ impl Groups {
         }
     }
 
+    /// Which of so many parts each group belongs to, by the hash of its key: the same in all tables.
+    pub(crate) fn part_of(&self, group: u32, part_count: usize) -> usize {
+        let at = group as usize;
+        let tag = match &self.store {
+            _ if self.null_group == Some(group) => 0,
+            Store::Words(words) => words[at].tag(),
+            Store::Wides(words) => words[at].tag(),
+            Store::Bytes { data, ends } => tag_of_bytes(bytes_of(data, ends, at)),
+        };
+        // The upper bits choose the place within a table.
+        (slots::mixed(tag) >> 8) as usize % part_count
+    }
+
     /// Enters groups of another table of the same layout and appends the groups that they are here.
     pub(crate) fn absorb(&mut self, other: &Self, groups: &[u32], ids: &mut Vec<u32>) {
         for &group in groups {
