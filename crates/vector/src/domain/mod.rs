@@ -146,11 +146,9 @@ impl Domain {
                 } => {
                     let view = zone.morsel().dictionary(*column);
                     *ordinals = view.map(|view| words.ordinals(&view.words));
-                    if view.is_some() {
-                        if words.len() > *span {
-                            *span = (words.len() * 2).max(16);
-                            self.lookup.clear();
-                        }
+                    if view.is_some() && words.len() > *span {
+                        *span = (words.len() * 2).max(16);
+                        self.lookup.clear();
                     }
                 }
             }
