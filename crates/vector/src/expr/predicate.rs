@@ -2,7 +2,7 @@
 
 use howdah_columnar::{CompareOp, OwnedNumeric, OwnedValue, Predicate};
 
-use crate::functions::date_time::MICROSECONDS_PER_DAY;
+use crate::functions::date_time::{DateTest, date_test};
 use crate::functions::kernel::{commuted, negated};
 use crate::functions::text::Like;
 use crate::functions::{self, Function, Kernel};
@@ -112,32 +112,21 @@ fn compared(function: &Function, value: &OwnedValue, is_commuted: bool) -> Optio
         return Some(Predicate::Compare { op, value });
     }
     match value {
-        OwnedValue::Int64(timestamp) => date_compared(op, *timestamp),
+        OwnedValue::Int64(timestamp) => Some(date_compared(op, *timestamp)),
         _ => None,
     }
 }
 
 /// A date compared with a timestamp, as one compared with a date.
-fn date_compared(op: CompareOp, timestamp: i64) -> Option<Predicate> {
-    let (date, is_exact) = match timestamp {
-        i64::MIN => (i32::MIN, true),
-        i64::MAX => (i32::MAX, true),
-        timestamp => {
-            let day = timestamp.div_euclid(MICROSECONDS_PER_DAY);
-            let is_exact = timestamp.rem_euclid(MICROSECONDS_PER_DAY) == 0;
-            (i32::try_from(day).ok()?, is_exact)
-        }
-    };
-    let op = match (op, is_exact) {
-        (op, true) => op,
-        // Between two days: no date is equal.
-        (CompareOp::Eq, false) => return Some(Predicate::In(Vec::new())),
-        (CompareOp::Ne, false) => return Some(Predicate::IsNotNull),
-        (CompareOp::Lt | CompareOp::Le, false) => CompareOp::Le,
-        (CompareOp::Gt | CompareOp::Ge, false) => CompareOp::Gt,
-    };
-    let value = OwnedValue::Int32(date);
-    Some(Predicate::Compare { op, value })
+fn date_compared(op: CompareOp, timestamp: i64) -> Predicate {
+    match date_test(op, timestamp) {
+        DateTest::Compare(op, date) => Predicate::Compare {
+            op,
+            value: OwnedValue::Int32(date),
+        },
+        DateTest::Always => Predicate::IsNotNull,
+        DateTest::Never => Predicate::In(Vec::new()),
+    }
 }
 
 fn of_any_all(
@@ -166,6 +155,7 @@ mod tests {
     use howdah_columnar::ColumnType;
 
     use super::*;
+    use crate::functions::date_time::MICROSECONDS_PER_DAY;
 
     fn call(function: &str, arguments: Vec<Expr>) -> Expr {
         Expr::Call {

@@ -8,17 +8,14 @@ use howdah_columnar::ColumnType::{Int32, Int64};
 use howdah_columnar::{ColumnType, CompareOp};
 
 use super::Function;
-use super::compare::comparisons;
-use super::kernel::{Kernel, Operand, Values, commuted, mismatch, rows};
+use super::compare::{comparisons, with_constant};
+use super::kernel::{Kernel, Native, Operand, commuted, mismatch, rows};
 use super::loops::{BinaryOp, binary, bits_of, bits_of_pairs};
 use crate::error::VectorError;
 
 /// PostgreSQL's `IS_VALID_DATE`: from Julian day 0 to before `DATE_END_JULIAN`.
 const FIRST_DATE: i32 = -2_451_545;
 const END_DATE: i32 = (2_147_483_494_i64 - 2_451_545) as i32;
-
-/// `TIMESTAMP_END_JULIAN`: dates from here on are greater than all finite timestamps.
-const END_TIMESTAMP_DATE: i32 = 109_203_528 - 2_451_545;
 
 pub(crate) const MICROSECONDS_PER_DAY: i64 = 86_400_000_000;
 
@@ -142,16 +139,54 @@ impl BinaryOp for Days {
     }
 }
 
-/// Where a date lies among timestamps. Dates beyond all finite timestamps lie between those and
-/// infinity, where no timestamp is.
+/// What a comparison of dates with one timestamp asks of them.
+pub(crate) enum DateTest {
+    /// To compare so with a date.
+    Compare(CompareOp, i32),
+    /// It is true of all.
+    Always,
+    /// It is true of none.
+    Never,
+}
+
+/// The comparison of dates with a timestamp.
+pub(crate) fn date_test(op: CompareOp, timestamp: i64) -> DateTest {
+    let (date, is_exact) = match timestamp {
+        i64::MIN => (i32::MIN, true),
+        i64::MAX => (i32::MAX, true),
+        timestamp => {
+            let day = timestamp.div_euclid(MICROSECONDS_PER_DAY);
+            let is_exact = timestamp.rem_euclid(MICROSECONDS_PER_DAY) == 0;
+            // 64 bits of microseconds are some hundred million days.
+            (day as i32, is_exact)
+        }
+    };
+    match (op, is_exact) {
+        (op, true) => DateTest::Compare(op, date),
+        // Between two days: no date is equal.
+        (CompareOp::Eq, false) => DateTest::Never,
+        (CompareOp::Ne, false) => DateTest::Always,
+        (CompareOp::Lt | CompareOp::Le, false) => DateTest::Compare(CompareOp::Le, date),
+        (CompareOp::Gt | CompareOp::Ge, false) => DateTest::Compare(CompareOp::Gt, date),
+    }
+}
+
+/// The microseconds of a date, beyond all timestamps for most dates; infinity is the greatest.
 #[inline(always)]
-pub(crate) fn timestamp_of(date: i32) -> i64 {
+fn microseconds_of_date(date: i32) -> i128 {
     match date {
-        i32::MIN => i64::MIN,
-        i32::MAX => i64::MAX,
-        END_TIMESTAMP_DATE.. => i64::MAX - 1,
-        // Dates before the first valid one are damage; they stay less than all finite timestamps.
-        date => i64::from(date.max(-106_751_991)) * MICROSECONDS_PER_DAY,
+        i32::MIN => i128::MIN,
+        i32::MAX => i128::MAX,
+        date => i128::from(date) * i128::from(MICROSECONDS_PER_DAY),
+    }
+}
+
+#[inline(always)]
+fn microseconds(timestamp: i64) -> i128 {
+    match timestamp {
+        i64::MIN => i128::MIN,
+        i64::MAX => i128::MAX,
+        timestamp => timestamp.into(),
     }
 }
 
@@ -161,27 +196,25 @@ fn dates_timestamps(
     timestamps: Operand<'_>,
 ) -> Result<BooleanBuffer, VectorError> {
     match (dates, timestamps) {
-        (Operand::Rows(dates), Operand::Same(_)) => {
-            let Values::<i64>::Same(timestamp) = Values::of(timestamps)? else {
-                return Err(mismatch());
-            };
-            Ok(bits_of(rows::<i32>(dates)?, |date| {
-                op.holds(timestamp_of(date).cmp(&timestamp))
-            }))
+        (Operand::Rows(dates), Operand::Same(timestamp)) => {
+            let dates = rows::<i32>(dates)?;
+            let timestamp = i64::value(timestamp).ok_or_else(mismatch)?;
+            Ok(match date_test(op, timestamp) {
+                DateTest::Compare(op, date) => with_constant(op, dates, date),
+                DateTest::Always => BooleanBuffer::new_set(dates.len()),
+                DateTest::Never => BooleanBuffer::new_unset(dates.len()),
+            })
         }
-        (Operand::Same(_), Operand::Rows(timestamps)) => {
-            let Values::<i32>::Same(date) = Values::of(dates)? else {
-                return Err(mismatch());
-            };
-            let date = timestamp_of(date);
-            Ok(bits_of(rows::<i64>(timestamps)?, |timestamp: i64| {
-                op.holds(date.cmp(&timestamp))
+        (Operand::Same(date), Operand::Rows(timestamps)) => {
+            let date = microseconds_of_date(i32::value(date).ok_or_else(mismatch)?);
+            Ok(bits_of(rows::<i64>(timestamps)?, |timestamp| {
+                op.holds(date.cmp(&microseconds(timestamp)))
             }))
         }
         (Operand::Rows(dates), Operand::Rows(timestamps)) => {
             let (dates, timestamps) = (rows::<i32>(dates)?, rows::<i64>(timestamps)?);
-            Ok(bits_of_pairs(dates, timestamps, |date, timestamp: i64| {
-                op.holds(timestamp_of(date).cmp(&timestamp))
+            Ok(bits_of_pairs(dates, timestamps, |date, timestamp| {
+                op.holds(microseconds_of_date(date).cmp(&microseconds(timestamp)))
             }))
         }
         (Operand::Same(_), Operand::Same(_)) => Err(mismatch()),

@@ -64,10 +64,10 @@ macro_rules! float {
 float!(f32);
 float!(f64);
 
-/// An operation on two floats, widened to `T`. `suspects` is true of every result that may be an
-/// error; `error` decides.
+/// An operation on two floats, widened to `T`, and where its result is an error. Zeros and infinities
+/// are common values, so the fast form is told apart from them, without a branch.
 macro_rules! operations {
-    ($($name:ident: $op:ident, |$a:ident, $b:ident, $r:ident| $suspects:expr, $error:expr;)*) => {$(
+    ($($name:ident: $op:ident, $fails:ident, $error:ident;)*) => {$(
         struct $name<A, B, T>(PhantomData<(A, B, T)>);
 
         impl<A, B, T> BinaryOp for $name<A, B, T>
@@ -82,53 +82,60 @@ macro_rules! operations {
 
             #[inline(always)]
             fn fast(left: A, right: B) -> (T, bool) {
-                let ($a, $b): (T, T) = (left.into(), right.into());
-                let $r = $a.$op($b);
-                ($r, $suspects)
+                let (a, b): (T, T) = (left.into(), right.into());
+                let result = a.$op(b);
+                (result, $fails(a, b, result))
             }
 
             fn check(left: A, right: B) -> Result<(), VectorError> {
-                let ($a, $b): (T, T) = (left.into(), right.into());
-                let $r = $a.$op($b);
-                $error
+                let (a, b): (T, T) = (left.into(), right.into());
+                let result = a.$op(b);
+                match $fails(a, b, result) {
+                    true => Err($error(b, result)),
+                    false => Ok(()),
+                }
             }
         }
     )*};
 }
 
 operations! {
-    Add: add, |a, b, r| r.is_infinite(), sum(a, b, r);
-    Subtract: sub, |a, b, r| r.is_infinite(), sum(a, b, r);
-    Multiply: mul, |a, b, r| r.is_infinite() | r.is_zero(), product(a, b, r);
-    Divide: div, |a, b, r| r.is_infinite() | r.is_zero() | b.is_zero(), quotient(a, b, r);
+    Add: add, sum_fails, range_error;
+    Subtract: sub, sum_fails, range_error;
+    Multiply: mul, product_fails, range_error;
+    Divide: div, quotient_fails, quotient_error;
 }
 
-fn sum<T: Float>(a: T, b: T, result: T) -> Result<(), VectorError> {
-    if result.is_infinite() && !a.is_infinite() && !b.is_infinite() {
-        return Err(OVERFLOW);
-    }
-    Ok(())
+#[inline(always)]
+fn sum_fails<T: Float>(a: T, b: T, result: T) -> bool {
+    result.is_infinite() & !a.is_infinite() & !b.is_infinite()
 }
 
-fn product<T: Float>(a: T, b: T, result: T) -> Result<(), VectorError> {
-    sum(a, b, result)?;
-    if result.is_zero() && !a.is_zero() && !b.is_zero() {
-        return Err(UNDERFLOW);
-    }
-    Ok(())
+#[inline(always)]
+fn product_fails<T: Float>(a: T, b: T, result: T) -> bool {
+    sum_fails(a, b, result) | (result.is_zero() & !a.is_zero() & !b.is_zero())
 }
 
-fn quotient<T: Float>(a: T, b: T, result: T) -> Result<(), VectorError> {
-    if b.is_zero() && !a.is_nan() {
-        return Err(VectorError::DivisionByZero);
+#[inline(always)]
+fn quotient_fails<T: Float>(a: T, b: T, result: T) -> bool {
+    (b.is_zero() & !a.is_nan())
+        | (result.is_infinite() & !a.is_infinite())
+        | (result.is_zero() & !a.is_zero() & !b.is_infinite())
+}
+
+/// The error of a result that has one.
+fn range_error<T: Float>(_: T, result: T) -> VectorError {
+    match result.is_infinite() {
+        true => OVERFLOW,
+        false => UNDERFLOW,
     }
-    if result.is_infinite() && !a.is_infinite() {
-        return Err(OVERFLOW);
+}
+
+fn quotient_error<T: Float>(divisor: T, result: T) -> VectorError {
+    match divisor.is_zero() {
+        true => VectorError::DivisionByZero,
+        false => range_error(divisor, result),
     }
-    if result.is_zero() && !a.is_zero() && !b.is_infinite() {
-        return Err(UNDERFLOW);
-    }
-    Ok(())
 }
 
 /// Operations that never fail.

@@ -8,7 +8,7 @@ use howdah_columnar::ColumnType::Numeric as NumericType;
 use howdah_columnar::{Column, CompareOp, Numeric, NumericColumn, Value, compare};
 
 use super::Function;
-use super::compare::{comparisons, with_constant};
+use super::compare::with_constant;
 use super::kernel::{Operand, commuted, mismatch, row_count, value};
 use super::loops::bits_of_pairs;
 use crate::error::VectorError;
@@ -17,11 +17,19 @@ pub(super) const IMAGE: VectorError = VectorError::Unsupported {
     what: "a numeric that is NaN, infinite or of more than 38 digits",
 };
 
-pub(super) static FUNCTIONS: &[&[Function]] = &[comparisons!(
-    "numeric_",
-    &[NumericType, NumericType],
-    numerics
-)];
+const fn entry(prosrc: &'static str, op: CompareOp) -> Function {
+    super::compare::entry(prosrc, &[NumericType, NumericType], op, numerics, true)
+        .exact_where("where both are finite and have at most 38 digits")
+}
+
+pub(super) static FUNCTIONS: &[&[Function]] = &[&[
+    entry("numeric_eq", CompareOp::Eq),
+    entry("numeric_ne", CompareOp::Ne),
+    entry("numeric_lt", CompareOp::Lt),
+    entry("numeric_le", CompareOp::Le),
+    entry("numeric_gt", CompareOp::Gt),
+    entry("numeric_ge", CompareOp::Ge),
+]];
 
 fn numerics(
     op: CompareOp,

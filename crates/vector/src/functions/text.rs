@@ -42,8 +42,11 @@ fn texts(column: &Column) -> Result<&StringViewArray, VectorError> {
 fn length(argument: &Column) -> Result<Column, VectorError> {
     let texts = texts(argument)?;
     let characters = texts.bytes_iter().map(|bytes| {
-        let starts = bytes.iter().filter(|&&byte| !is_inside(byte)).count();
-        starts as i32
+        let inside = match bytes.is_ascii() {
+            true => 0,
+            false => bytes.iter().filter(|&&byte| is_inside(byte)).count(),
+        };
+        (bytes.len() - inside) as i32
     });
     Ok(lengths(characters.collect(), texts))
 }

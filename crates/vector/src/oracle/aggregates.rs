@@ -71,7 +71,7 @@ pub(super) fn evaluate(call: &AggregateCall, rows: &[&[Datum]]) -> Result<Cell, 
             values.iter().all(|value| *value == OwnedValue::Bool(true)),
         ))),
         ("bool_or", "bool") => Ok(value(OwnedValue::Bool(
-            values.iter().any(|value| *value == OwnedValue::Bool(true)),
+            values.contains(&OwnedValue::Bool(true)),
         ))),
         _ => Err(unsupported("an aggregate")),
     }
@@ -156,4 +156,102 @@ fn extreme(values: Vec<OwnedValue>, wanted: Ordering) -> Result<OwnedValue, Vect
         }
     }
     Ok(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use howdah_columnar::ColumnType;
+
+    use super::super::run;
+    use super::*;
+    use crate::plan::{Expr, Output, Query};
+
+    /// The aggregate of one column. What is expected below is what PostgreSQL 18 answers.
+    fn of(name: &str, values: Vec<OwnedValue>) -> Result<Cell, VectorError> {
+        let argument = Some(Expr::Column(0));
+        let call = AggregateCall {
+            name: name.to_owned(),
+            argument,
+            filter: None,
+        };
+        let query = Query {
+            columns: vec![ColumnType::Float64],
+            filter: Vec::new(),
+            output: Output::Aggregate {
+                keys: Vec::new(),
+                aggregates: vec![call],
+            },
+        };
+        let rows: Vec<Vec<Datum>> = values.into_iter().map(|value| vec![Some(value)]).collect();
+        let mut groups = run(&query, &rows)?;
+        assert_eq!(groups.len(), 1, "one group without keys");
+        Ok(groups.remove(0).remove(0))
+    }
+
+    fn floats(values: &[f64]) -> Vec<OwnedValue> {
+        values.iter().copied().map(OwnedValue::Float64).collect()
+    }
+
+    fn numeric(unscaled: i128, scale: u16) -> OwnedValue {
+        OwnedValue::Numeric(OwnedNumeric::Small { unscaled, scale })
+    }
+
+    #[test]
+    fn averages_of_floats_overflow_with_their_squares() {
+        assert!(matches!(
+            of("avg(float8)", floats(&[1e200, -1e200])),
+            Err(VectorError::OutOfRange { .. })
+        ));
+        let average = of("avg(float8)", floats(&[1e308, f64::INFINITY])).expect("infinite");
+        assert_eq!(average, value(OwnedValue::Float64(f64::INFINITY)));
+    }
+
+    #[test]
+    fn sums_of_floats_have_their_width() {
+        let values: Vec<OwnedValue> = [16_777_216.0, 1.0, 1.0].map(OwnedValue::Float32).into();
+        let sum = of("sum(float4)", values.clone()).expect("fits");
+        assert_eq!(sum, value(OwnedValue::Float32(16_777_216.0)));
+        let average = of("avg(float4)", values).expect("fits");
+        assert_eq!(average, value(OwnedValue::Float64(5_592_406.0)));
+        assert!(of("sum(float8)", floats(&[1e308, 1e308, -1e308])).is_err());
+    }
+
+    #[test]
+    fn sums_show_the_most_digits() {
+        let values = vec![numeric(110, 2), numeric(22, 1), numeric(-5, 3)];
+        let sum = of("sum(numeric)", values.clone()).expect("fits");
+        assert_eq!(sum, value(numeric(3_295, 3)));
+        let expected = Cell::Quotient {
+            sum: 3_295,
+            scale: 3,
+            count: 3,
+        };
+        assert_eq!(of("avg(numeric)", values).expect("fits"), expected);
+        let bigints = vec![OwnedValue::Int64(i64::MAX); 2];
+        let sum = of("sum(int8)", bigints).expect("fits");
+        assert_eq!(sum, value(numeric(18_446_744_073_709_551_614, 0)));
+    }
+
+    #[test]
+    fn extremes_are_the_last_of_equal_values() {
+        let least = of("min(numeric)", vec![numeric(10, 1), numeric(100, 2)]);
+        assert_eq!(least.expect("compares"), value(numeric(100, 2)));
+        let greatest = of("max(float8)", floats(&[f64::INFINITY, f64::NAN, 1.0]));
+        let Cell::Value(Some(OwnedValue::Float64(greatest))) = greatest.expect("compares") else {
+            panic!("a float");
+        };
+        assert!(greatest.is_nan());
+    }
+
+    #[test]
+    fn there_is_a_group_of_no_rows() {
+        assert_eq!(
+            of("count(any)", Vec::new()).expect("counts"),
+            value(OwnedValue::Int64(0))
+        );
+        assert_eq!(
+            of("sum(float8)", Vec::new()).expect("sums"),
+            Cell::Value(None)
+        );
+    }
 }

@@ -205,3 +205,111 @@ fn place(order: &[OrderBy], a: &[Datum], b: &[Datum]) -> Result<Ordering, Vector
 fn unsupported(what: &'static str) -> VectorError {
     VectorError::Unsupported { what }
 }
+
+#[cfg(test)]
+mod tests {
+    use howdah_columnar::{ColumnType, OwnedNumeric};
+
+    use super::*;
+
+    fn int(value: i32) -> Datum {
+        Some(OwnedValue::Int32(value))
+    }
+
+    fn count() -> AggregateCall {
+        AggregateCall {
+            name: "count()".to_owned(),
+            argument: None,
+            filter: None,
+        }
+    }
+
+    /// The keys of groups of one column, and how many rows each has.
+    fn groups(ty: ColumnType, values: Vec<Datum>) -> Vec<(Cell, Cell)> {
+        let query = Query {
+            columns: vec![ty],
+            filter: Vec::new(),
+            output: Output::Aggregate {
+                keys: vec![Expr::Column(0)],
+                aggregates: vec![count()],
+            },
+        };
+        let rows: Vec<Vec<Datum>> = values.into_iter().map(|value| vec![value]).collect();
+        let groups = run(&query, &rows).expect("groups");
+        let pair = |group: Vec<Cell>| match <[Cell; 2]>::try_from(group) {
+            Ok([key, count]) => (key, count),
+            Err(group) => panic!("{group:?}"),
+        };
+        groups.into_iter().map(pair).collect()
+    }
+
+    #[test]
+    fn keys_group_as_postgresql_groups_them() {
+        let floats = [0.0, f64::NAN, -0.0, -f64::NAN, 1.0];
+        let floats = floats.map(|value| Some(OwnedValue::Float64(value)));
+        let found = groups(ColumnType::Float64, floats.to_vec());
+        let counts: Vec<_> = found.into_iter().map(|(_, count)| count).collect();
+        let expected = [2, 2, 1].map(|count| Cell::Value(Some(OwnedValue::Int64(count))));
+        assert_eq!(counts, expected);
+        let numeric = |unscaled, scale| {
+            let small = OwnedNumeric::Small { unscaled, scale };
+            Some(OwnedValue::Numeric(small))
+        };
+        let numerics = vec![numeric(10, 1), None, numeric(1, 0), None];
+        assert_eq!(groups(ColumnType::Numeric, numerics).len(), 2);
+        assert!(groups(ColumnType::Int32, Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn first_rows_are_ordered_with_nulls_where_they_belong() {
+        let ordered = |descending, nulls_first| {
+            let query = Query {
+                columns: vec![ColumnType::Int32],
+                filter: Vec::new(),
+                output: Output::First {
+                    columns: vec![Expr::Column(0)],
+                    order: vec![OrderBy {
+                        expr: Expr::Column(0),
+                        descending,
+                        nulls_first,
+                    }],
+                    limit: 3,
+                },
+            };
+            let rows = [int(2), None, int(1), int(3)].map(|value| vec![value]);
+            run(&query, &rows).expect("sorts").concat()
+        };
+        let cells = |values: [Datum; 3]| values.map(Cell::Value).to_vec();
+        assert_eq!(ordered(false, false), cells([int(1), int(2), int(3)]));
+        assert_eq!(ordered(true, true), cells([None, int(3), int(2)]));
+        assert_eq!(ordered(true, false), cells([int(3), int(2), int(1)]));
+    }
+
+    #[test]
+    fn conjuncts_after_one_that_is_not_true_are_not_evaluated() {
+        let call = |function: &str, arguments: Vec<Expr>| Expr::Call {
+            function: function.to_owned(),
+            arguments,
+        };
+        let constant = |value| Expr::Constant(ColumnType::Int32, int(value));
+        let quotient = call("int4div", vec![constant(6), Expr::Column(0)]);
+        let query = |filter| Query {
+            columns: vec![ColumnType::Int32],
+            filter,
+            output: Output::Aggregate {
+                keys: Vec::new(),
+                aggregates: vec![count()],
+            },
+        };
+        let is_positive = call("int4gt", vec![Expr::Column(0), constant(0)]);
+        let is_two = call("int4eq", vec![quotient, constant(2)]);
+        let rows = [int(0), int(3), None].map(|value| vec![value]);
+        let found = run(&query(vec![is_positive, is_two.clone()]), &rows);
+        let one = vec![vec![Cell::Value(Some(OwnedValue::Int64(1)))]];
+        assert_eq!(found.expect("guarded"), one);
+        assert!(matches!(
+            run(&query(vec![is_two]), &rows),
+            Err(VectorError::DivisionByZero)
+        ));
+    }
+}

@@ -23,11 +23,36 @@ impl Columns {
             let values = rows
                 .iter()
                 .map(|row| row[at].as_ref().map(OwnedValue::as_value));
-            Column::from_values(ty, values).expect("values of the column's type")
+            // Columns may be slices of others, the bits of their nulls too.
+            let before = rows.first().and_then(|row| row[at].as_ref());
+            let before = std::iter::repeat_n(before.map(OwnedValue::as_value), BEFORE);
+            let column = Column::from_values(ty, before.chain(values));
+            sliced(&column.expect("values of the column's type"), rows.len())
         };
         Self {
             columns: types.iter().enumerate().map(column).collect(),
             row_count: rows.len(),
+        }
+    }
+}
+
+/// Rows before those that a column is made of.
+const BEFORE: usize = 3;
+
+fn sliced(column: &Column, row_count: usize) -> Column {
+    match column {
+        Column::Bool(array) => Column::Bool(array.slice(BEFORE, row_count)),
+        Column::Int16(array) => Column::Int16(array.slice(BEFORE, row_count)),
+        Column::Int32(array) => Column::Int32(array.slice(BEFORE, row_count)),
+        Column::Int64(array) => Column::Int64(array.slice(BEFORE, row_count)),
+        Column::Float32(array) => Column::Float32(array.slice(BEFORE, row_count)),
+        Column::Float64(array) => Column::Float64(array.slice(BEFORE, row_count)),
+        Column::Text(array) => Column::Text(array.slice(BEFORE, row_count)),
+        Column::Bytes(array) => Column::Bytes(array.slice(BEFORE, row_count)),
+        Column::Fixed(array) => Column::Fixed(array.slice(BEFORE, row_count)),
+        Column::Numeric(column) => {
+            let rows: Vec<u32> = (0..row_count).map(|row| (row + BEFORE) as u32).collect();
+            Column::Numeric(column.take(&rows).expect("rows that are there"))
         }
     }
 }
