@@ -228,7 +228,9 @@ impl Sink {
                 return Err(VectorError::Stopped);
             }
             if let (Self::First(sink), OutputPlan::First(plan)) = (&*self, &compiled.output)
-                && sink.beats(plan, &morsel, rows.start / ZONE_ROWS)
+                && (plan.is_empty()
+                    || !compiled.filter.can_fail()
+                        && sink.beats(plan, &morsel, rows.start / ZONE_ROWS))
             {
                 continue;
             }
