@@ -5,7 +5,7 @@
 //!     │
 //!     ▼ compile                     functions ── one entry per built-in function
 //!   operators ◀── expr ◀────────────┘
-//!     │    ▲      aggregates ── states of groups: add rows, merge, finish
+//!     │    ▲      aggregates ── states of groups: add rows, merge, finish;  domain ── groups without hashing
 //!     │    └── source ── morsels: chunks as encoded, or columns
 //!     ▼
 //!   runtime ── threads, queue, stop, memory          oracle ── the same, row by row

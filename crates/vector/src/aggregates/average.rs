@@ -8,7 +8,7 @@
 use arrow_array::Float64Array;
 use howdah_columnar::{ChunkStats, Column};
 
-use super::kernel::{GroupIds, Rows, each, each_row, fold};
+use super::kernel::{GroupIds, Rows, each_row, sum_each};
 use super::sum::{OVERFLOW, any_harmful, checked_add, no_sum};
 use super::{Accumulator, Finish, Pair, same, wrong_type};
 use crate::error::VectorError;
@@ -71,15 +71,9 @@ impl FloatAverage {
     /// Adds values without a look at deviations; if there are some, these are too small to change
     /// whether they overflow.
     fn add<T: Copy + Into<f64>>(&mut self, groups: GroupIds<'_>, rows: Rows<'_>, values: &[T]) {
-        if let GroupIds::One(group) = groups {
-            let add = |sum: f64, value: T| sum + value.into();
-            let sum = fold(rows, values, -0.0, add, |a, b| a + b);
-            self.sums[group as usize] += sum;
-            return;
-        }
-        each(&mut self.sums, groups, rows, values, |sum, value| {
-            *sum += value.into();
-        });
+        let add = |sum: f64, value: T| sum + value.into();
+        let sums = &mut self.sums;
+        sum_each(sums, groups, rows, values, -0.0, add, |a, b| a + b);
     }
 }
 

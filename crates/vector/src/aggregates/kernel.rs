@@ -121,3 +121,55 @@ pub(crate) fn fold<T: Copy, S: Copy>(
     }
     lanes.into_iter().fold(identity, join)
 }
+
+/// Groups whose states fit several local arrays.
+const FEW: usize = 256;
+
+/// Local arrays, so that additions to the same group need not wait for each other.
+const COPIES: usize = 4;
+
+/// Adds values to the sums of their groups.
+#[inline(always)]
+pub(crate) fn sum_each<S: Copy, T: Copy>(
+    states: &mut [S],
+    groups: GroupIds<'_>,
+    rows: Rows<'_>,
+    values: &[T],
+    identity: S,
+    add: impl Fn(S, T) -> S,
+    join: impl Fn(S, S) -> S,
+) {
+    match (groups, rows) {
+        (GroupIds::One(group), _) => {
+            let state = &mut states[group as usize];
+            *state = join(*state, fold(rows, values, identity, add, join_of(&join)));
+        }
+        (GroupIds::Each(groups), Rows::All(count)) if states.len() <= FEW && count >= 4 * FEW => {
+            let mut copies = [[identity; FEW]; COPIES];
+            let (groups, last_groups) = groups.as_chunks::<COPIES>();
+            let (values, last_values) = values.as_chunks::<COPIES>();
+            for (groups, values) in groups.iter().zip(values) {
+                for ((copy, &group), &value) in copies.iter_mut().zip(groups).zip(values) {
+                    let state = &mut copy[group as usize % FEW];
+                    *state = add(*state, value);
+                }
+            }
+            for (&group, &value) in last_groups.iter().zip(last_values) {
+                let state = &mut copies[0][group as usize % FEW];
+                *state = add(*state, value);
+            }
+            for (group, state) in states.iter_mut().enumerate() {
+                for copy in &copies {
+                    *state = join(*state, copy[group]);
+                }
+            }
+        }
+        _ => each(states, groups, rows, values, |state, value| {
+            *state = add(*state, value);
+        }),
+    }
+}
+
+fn join_of<S>(join: &impl Fn(S, S) -> S) -> impl Fn(S, S) -> S {
+    move |a, b| join(a, b)
+}

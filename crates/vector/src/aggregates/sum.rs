@@ -5,7 +5,7 @@ use std::ops::Add;
 use arrow_array::{Float32Array, Float64Array, Int64Array};
 use howdah_columnar::{ChunkStats, Column};
 
-use super::kernel::{GroupIds, Rows, each, each_row, fold};
+use super::kernel::{GroupIds, Rows, each_row, fold, sum_each};
 use super::{Accumulator, Finish, Pair, same, wrong_type};
 use crate::error::VectorError;
 use crate::runtime::ResultColumn;
@@ -18,16 +18,9 @@ pub(super) struct IntegerSum {
 
 impl IntegerSum {
     fn add<T: Copy + Into<i64>>(&mut self, groups: GroupIds<'_>, rows: Rows<'_>, values: &[T]) {
-        if let GroupIds::One(group) = groups {
-            let add = |sum: i64, value: T| sum.wrapping_add(value.into());
-            let sum = fold(rows, values, 0i64, add, i64::wrapping_add);
-            let state = &mut self.sums[group as usize];
-            *state = state.wrapping_add(sum);
-            return;
-        }
-        each(&mut self.sums, groups, rows, values, |sum, value| {
-            *sum = sum.wrapping_add(value.into());
-        });
+        let add = |sum: i64, value: T| sum.wrapping_add(value.into());
+        let sums = &mut self.sums;
+        sum_each(sums, groups, rows, values, 0, add, i64::wrapping_add);
     }
 }
 
@@ -205,15 +198,9 @@ impl<T: Float> Accumulator for FloatSum<T> {
                 Ok(())
             });
         }
-        if let GroupIds::One(group) = groups {
-            let add = |a, b| a + b;
-            let state = &mut self.sums[group as usize];
-            *state = *state + fold(rows, values, T::IDENTITY, add, add);
-            return Ok(());
-        }
-        each(&mut self.sums, groups, rows, values, |sum, value| {
-            *sum = *sum + value;
-        });
+        let add = |a, b| a + b;
+        let sums = &mut self.sums;
+        sum_each(sums, groups, rows, values, T::IDENTITY, add, add);
         Ok(())
     }
 

@@ -11,9 +11,8 @@
 
 mod words;
 
-use arrow_array::Array;
-use arrow_buffer::NullBuffer;
-use howdah_columnar::{Column, ColumnType, OwnedValue};
+use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray};
+use howdah_columnar::{Codes, Column, ColumnType, OwnedValue};
 
 use crate::error::VectorError;
 use crate::expr::{Input, take};
@@ -52,6 +51,8 @@ pub(crate) struct Domain {
     lookup: Vec<u32>,
     /// The indexes of a batch's rows.
     index: Vec<u32>,
+    /// The ordinals of a key in a batch's rows.
+    ordinals: Vec<u32>,
     /// The most entries that the lookup may have.
     most_entries: usize,
     /// The morsel's values and dictionaries have not been looked at.
@@ -99,6 +100,7 @@ impl Domain {
             parts: parts.unwrap_or_default(),
             lookup: Vec::new(),
             index: Vec::new(),
+            ordinals: Vec::new(),
             most_entries: most_entries.min(MOST_ENTRIES),
             is_fresh: true,
         }
@@ -144,11 +146,9 @@ impl Domain {
                 } => {
                     let view = zone.morsel().dictionary(*column);
                     *ordinals = view.map(|view| words.ordinals(&view.words));
-                    if view.is_some() {
-                        if words.len() > *span {
-                            *span = (words.len() * 2).max(16);
-                            self.lookup.clear();
-                        }
+                    if view.is_some() && words.len() > *span {
+                        *span = (words.len() * 2).max(16);
+                        self.lookup.clear();
                     }
                 }
             }
@@ -168,10 +168,8 @@ impl Domain {
         if std::mem::take(&mut self.is_fresh) {
             self.widen(zone);
         }
-        let spans = self.parts.iter().map(|part| match part {
-            Part::Integers { span, .. } | Part::Words { span, .. } => *span + 1,
-        });
-        let entries = spans.clone().try_fold(1usize, usize::checked_mul);
+        let mut spans = self.parts.iter().map(Part::span);
+        let entries = spans.try_fold(1usize, |entries, span| entries.checked_mul(span + 1));
         let Some(entries) = entries.filter(|&entries| entries <= self.most_entries) else {
             self.given_up = true;
             self.lookup = Vec::new();
@@ -180,36 +178,33 @@ impl Domain {
         if self.lookup.len() != entries {
             self.lookup = vec![0; entries];
         }
-        self.index.clear();
-        self.index.resize(zone.row_count(), 0);
-        let spans: Vec<usize> = spans.collect();
         let mut stride = 1;
-        for (part, span) in self.parts.iter().zip(spans) {
-            if !add_part(part, zone, stride as u32, &mut self.index)? {
+        for (at, part) in self.parts.iter().enumerate() {
+            let ordinals = if at == 0 {
+                &mut self.index
+            } else {
+                &mut self.ordinals
+            };
+            if !put_ordinals(part, zone, ordinals)? {
                 return Ok(Found::Not);
             }
-            stride *= span;
+            if at > 0 {
+                for (index, ordinal) in self.index.iter_mut().zip(&self.ordinals) {
+                    *index += ordinal * stride;
+                }
+            }
+            stride *= part.span() as u32 + 1;
         }
-        let least = self.index.iter().copied().fold(u32::MAX, u32::min);
-        let greatest = self.index.iter().copied().fold(0, u32::max);
+        let (least, greatest) = extremes(&self.index);
         if least == greatest {
             if self.lookup[least as usize] == 0 {
                 self.meet(&[0], zone, groups)?;
             }
             return Ok(Found::One(self.lookup[least as usize] - 1));
         }
-        let mut unknown = false;
-        ids.clear();
-        ids.extend(self.index.iter().map(|&index| {
-            let group = self.lookup[index as usize];
-            unknown |= group == 0;
-            group.wrapping_sub(1)
-        }));
-        if unknown {
+        if !look_up(&self.lookup, &self.index, ids) {
             self.meet_all(zone, groups)?;
-            ids.clear();
-            let lookup = &self.lookup;
-            ids.extend(self.index.iter().map(|&index| lookup[index as usize] - 1));
+            look_up(&self.lookup, &self.index, ids);
         }
         Ok(Found::Each)
     }
@@ -278,45 +273,82 @@ fn integer(value: &OwnedValue) -> Option<i64> {
     }
 }
 
-/// Adds a key's share to the index of each row; `false` if a value is outside of the domain.
-fn add_part(
+/// The least and greatest index.
+fn extremes(index: &[u32]) -> (u32, u32) {
+    // Indexes are less than the most entries; signed comparisons are the cheaper ones.
+    let fold = |(least, greatest): (i32, i32), &index: &u32| {
+        (least.min(index as i32), greatest.max(index as i32))
+    };
+    let (least, greatest) = index.iter().fold((i32::MAX, i32::MIN), fold);
+    (least as u32, greatest as u32)
+}
+
+/// The groups of rows; `false` if some are not known.
+fn look_up(lookup: &[u32], index: &[u32], ids: &mut Vec<u32>) -> bool {
+    const FEW: usize = 256;
+    let mut all = u32::MAX;
+    let mut known = |group: u32| {
+        // No group has the greatest number; unknown ones become it.
+        let id = group.wrapping_sub(1);
+        all = all.min(!id);
+        id
+    };
+    ids.clear();
+    if lookup.len() <= FEW {
+        let mut few = [0; FEW];
+        few[..lookup.len()].copy_from_slice(lookup);
+        ids.extend(index.iter().map(|&index| known(few[index as usize % FEW])));
+    } else {
+        ids.extend(index.iter().map(|&index| known(lookup[index as usize])));
+    }
+    all != 0
+}
+
+impl Part {
+    /// Ordinals of values; NULL comes on top.
+    fn span(&self) -> usize {
+        match self {
+            Self::Integers { span, .. } | Self::Words { span, .. } => *span,
+        }
+    }
+}
+
+/// Puts down the ordinal of each row's key; `false` if a value is outside of the domain.
+fn put_ordinals(
     part: &Part,
     zone: &Zone<'_>,
-    stride: u32,
-    index: &mut [u32],
+    ordinals: &mut Vec<u32>,
 ) -> Result<bool, VectorError> {
+    ordinals.clear();
     match part {
         Part::Integers { column, base, span } => {
-            let (base, span) = (*base, *span as u64);
+            let span = *span as u64;
             Ok(match zone.column(*column)? {
                 Column::Bool(array) => {
-                    for (row, index) in index.iter_mut().enumerate() {
+                    ordinals.extend((0..array.len()).map(|row| {
                         let ordinal = 1 + u32::from(array.value(row));
-                        *index += if array.is_valid(row) {
-                            ordinal * stride
-                        } else {
-                            0
-                        };
-                    }
+                        if array.is_valid(row) { ordinal } else { 0 }
+                    }));
                     true
                 }
-                Column::Int16(array) => {
-                    add_integers(array.values(), array.nulls(), base, span, stride, index)
-                }
-                Column::Int32(array) => {
-                    add_integers(array.values(), array.nulls(), base, span, stride, index)
-                }
-                Column::Int64(array) => {
-                    add_integers(array.values(), array.nulls(), base, span, stride, index)
-                }
+                Column::Int16(array) => put_integers(&array, *base, span, ordinals),
+                Column::Int32(array) => match (array.nulls(), i32::try_from(*base)) {
+                    (None, Ok(base)) if i64::from(base) + span as i64 <= i64::from(i32::MAX) => {
+                        put_narrow(array.values(), base, span as u32, ordinals)
+                    }
+                    _ => put_integers(&array, *base, span, ordinals),
+                },
+                Column::Int64(array) => put_integers(&array, *base, span, ordinals),
                 _ => false,
             })
         }
         Part::Words {
-            column, ordinals, ..
-        } => match (zone.morsel().dictionary(*column), ordinals) {
-            (Some(view), Some(ordinals)) => {
-                add_words(view, ordinals, zone, stride, index);
+            column,
+            ordinals: words,
+            ..
+        } => match (zone.morsel().dictionary(*column), words) {
+            (Some(view), Some(words)) => {
+                put_words(view, words, zone, ordinals);
                 Ok(true)
             }
             _ => Ok(false),
@@ -324,67 +356,68 @@ fn add_part(
     }
 }
 
-fn add_integers<T: Copy + Into<i64>>(
-    values: &[T],
-    nulls: Option<&NullBuffer>,
+/// 32-bit integers without NULLs. A difference that wraps is not less than the span, for the domain's
+/// end does not wrap.
+fn put_narrow(values: &[i32], base: i32, span: u32, ordinals: &mut Vec<u32>) -> bool {
+    ordinals.extend(values.iter().map(|value| value.wrapping_sub(base) as u32));
+    let (least, greatest) = extremes(ordinals);
+    let is_within = least as i32 >= 0 && greatest < span;
+    for ordinal in ordinals.iter_mut() {
+        *ordinal = ordinal.wrapping_add(1);
+    }
+    is_within || ordinals.is_empty()
+}
+
+fn put_integers<A: ArrowPrimitiveType>(
+    array: &PrimitiveArray<A>,
     base: i64,
     span: u64,
-    stride: u32,
-    index: &mut [u32],
-) -> bool {
+    ordinals: &mut Vec<u32>,
+) -> bool
+where
+    A::Native: Into<i64>,
+{
     let mut outside = false;
-    match nulls {
-        None => {
-            for (index, &value) in index.iter_mut().zip(values) {
-                let offset = value.into().wrapping_sub(base) as u64;
-                outside |= offset >= span;
-                *index = index.wrapping_add((offset as u32).wrapping_add(1).wrapping_mul(stride));
-            }
-        }
-        Some(nulls) => {
-            for (row, (index, &value)) in index.iter_mut().zip(values).enumerate() {
-                let offset = value.into().wrapping_sub(base) as u64;
-                let is_valid = nulls.is_valid(row);
-                outside |= is_valid & (offset >= span);
-                let ordinal = (offset as u32).wrapping_add(1) * u32::from(is_valid);
-                *index = index.wrapping_add(ordinal.wrapping_mul(stride));
-            }
-        }
+    match array.nulls() {
+        None => ordinals.extend(array.values().iter().map(|&value| {
+            let offset = value.into().wrapping_sub(base) as u64;
+            outside |= offset >= span;
+            (offset as u32).wrapping_add(1)
+        })),
+        Some(nulls) => ordinals.extend(array.values().iter().enumerate().map(|(row, &value)| {
+            let offset = value.into().wrapping_sub(base) as u64;
+            let is_valid = nulls.is_valid(row);
+            outside |= is_valid & (offset >= span);
+            (offset as u32).wrapping_add(1) * u32::from(is_valid)
+        })),
     }
     !outside
 }
 
-fn add_words(
-    view: &DictionaryView,
-    ordinals: &[u32],
-    zone: &Zone<'_>,
-    stride: u32,
-    index: &mut [u32],
-) {
-    let shares: Vec<u32> = ordinals.iter().map(|ordinal| ordinal * stride).collect();
-    let add = |index: &mut u32, row: usize| {
+fn put_words(view: &DictionaryView, words: &[u32], zone: &Zone<'_>, ordinals: &mut Vec<u32>) {
+    let ordinal = |row: usize| {
         let is_null = view.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
-        if !is_null {
-            *index += shares[view.codes.get(row)];
+        if is_null {
+            0
+        } else {
+            words[view.codes.get(row)]
         }
     };
-    match zone.selection() {
-        None => match (&view.codes, &view.nulls) {
-            (howdah_columnar::Codes::One(codes), None) => {
-                for (index, &code) in index.iter_mut().zip(&codes[zone.rows()]) {
-                    *index += shares[usize::from(code)];
-                }
-            }
-            _ => {
-                for (index, row) in index.iter_mut().zip(zone.rows()) {
-                    add(index, row);
-                }
-            }
-        },
-        Some(_) => {
-            for (index, row) in index.iter_mut().zip(zone.row_numbers()) {
-                add(index, row as usize);
-            }
+    match (zone.selection(), &view.codes, &view.nulls) {
+        (None, Codes::One(codes), None) => {
+            ordinals.extend(
+                codes[zone.rows()]
+                    .iter()
+                    .map(|&code| words[usize::from(code)]),
+            );
+        }
+        (None, ..) => ordinals.extend(zone.rows().map(ordinal)),
+        (Some(_), ..) => {
+            ordinals.extend(
+                zone.row_numbers()
+                    .into_iter()
+                    .map(|row| ordinal(row as usize)),
+            );
         }
     }
 }

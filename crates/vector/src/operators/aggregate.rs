@@ -410,19 +410,30 @@ impl Aggregation {
         Ok(())
     }
 
-    /// Adds the groups of another thread.
+    /// Groups so far.
+    pub(crate) fn group_count(&self) -> usize {
+        self.group_count
+    }
+
+    /// Adds the groups of another thread, or those of one of several parts.
     pub(crate) fn merge(
         &mut self,
         plan: &AggregatePlan,
         other: &Self,
+        part: Option<(usize, usize)>,
         stop: &AtomicBool,
     ) -> Result<(), VectorError> {
-        let all: Vec<u32> = (0..other.group_count as u32).collect();
-        for groups in all.chunks(MERGE_STEP) {
+        let mut groups = Vec::with_capacity(MERGE_STEP);
+        for start in (0..other.group_count).step_by(MERGE_STEP) {
             if stop.load(Ordering::Relaxed) {
                 return Err(VectorError::Stopped);
             }
-            self.merge_groups(plan, other, groups)?;
+            let end = (start + MERGE_STEP).min(other.group_count);
+            groups.clear();
+            groups.extend((start as u32..end as u32).filter(|&group| {
+                part.is_none_or(|(part, count)| other.groups.part_of(group, count) == part)
+            }));
+            self.merge_groups(plan, other, &groups)?;
         }
         Ok(())
     }

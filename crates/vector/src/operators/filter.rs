@@ -64,6 +64,13 @@ impl Filter {
         })
     }
 
+    /// Whether a conjunct may raise an error.
+    pub(crate) fn can_fail(&self) -> bool {
+        self.conjuncts
+            .iter()
+            .any(|conjunct| conjunct.compiled.can_fail())
+    }
+
     /// The columns that are read.
     pub(crate) fn columns(&self) -> impl Iterator<Item = usize> {
         self.conjuncts

@@ -228,7 +228,9 @@ impl Sink {
                 return Err(VectorError::Stopped);
             }
             if let (Self::First(sink), OutputPlan::First(plan)) = (&*self, &compiled.output)
-                && sink.beats(plan, &morsel, rows.start / ZONE_ROWS)
+                && (plan.is_empty()
+                    || !compiled.filter.can_fail()
+                        && sink.beats(plan, &morsel, rows.start / ZONE_ROWS))
             {
                 continue;
             }
@@ -275,7 +277,7 @@ impl Sink {
     ) -> Result<(), VectorError> {
         match (self, other, &compiled.output) {
             (Self::Aggregate(sink), Self::Aggregate(other), OutputPlan::Aggregate(plan)) => {
-                sink.merge(plan, &other, stop)
+                sink.merge(plan, &other, None, stop)
             }
             (Self::First(sink), Self::First(other), OutputPlan::First(plan)) => {
                 sink.merge(plan, other);
@@ -283,6 +285,36 @@ impl Sink {
             }
             _ => Err(MIXED),
         }
+    }
+
+    /// Groups so far, if there are keys.
+    pub(crate) fn group_count(&self) -> usize {
+        match self {
+            Self::Aggregate(sink) => sink.group_count(),
+            Self::First(_) => 0,
+        }
+    }
+
+    /// Merges one of several parts of what all threads have: groups whose keys hash to it.
+    pub(crate) fn merged_part<'a>(
+        compiled: &Compiled,
+        all: impl Iterator<Item = &'a Self>,
+        part: (usize, usize),
+        stop: &AtomicBool,
+        mut account: impl FnMut(usize) -> Result<(), VectorError>,
+    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        let OutputPlan::Aggregate(plan) = &compiled.output else {
+            return Err(MIXED);
+        };
+        let mut merged = Aggregation::new(plan, 0);
+        for sink in all {
+            let Self::Aggregate(sink) = sink else {
+                return Err(MIXED);
+            };
+            merged.merge(plan, sink, Some(part), stop)?;
+            account(merged.memory_bytes())?;
+        }
+        merged.finish(plan)
     }
 
     /// The rows of the result, and their columns.

@@ -160,7 +160,11 @@ fn first(
     let mut sorted: Vec<(Vec<Datum>, Vec<Cell>)> = Vec::new();
     for row in rows {
         let keys = order.iter().map(|by| evaluate(&by.expr, row));
-        let keys = keys.collect::<Result<_, _>>()?;
+        let keys: Vec<Datum> = keys.collect::<Result<_, _>>()?;
+        // What has no order is told before sorting, which needs one.
+        for key in keys.iter().flatten() {
+            compare(key, key)?;
+        }
         let cells = columns.iter().map(|column| evaluate(column, row));
         let cells = cells.map(|value| value.map(Cell::Value));
         sorted.push((keys, cells.collect::<Result<_, _>>()?));

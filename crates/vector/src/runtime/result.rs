@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use arrow_array::Array;
+use arrow_select::concat::concat;
 use howdah_columnar::Column;
 
 use crate::error::VectorError;
@@ -56,4 +58,86 @@ pub enum RunError<E> {
     Feed(E),
     /// The run did.
     Vector(VectorError),
+}
+
+/// Rows of several results, one after the other.
+pub(super) fn join_parts(
+    parts: Vec<(usize, Vec<ResultColumn>)>,
+) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+    let row_count = parts.iter().map(|(row_count, _)| row_count).sum();
+    let column_count = parts.first().map_or(0, |(_, columns)| columns.len());
+    let columns = (0..column_count).map(|at| {
+        let pieces: Vec<&ResultColumn> = parts.iter().map(|(_, columns)| &columns[at]).collect();
+        match pieces[0] {
+            ResultColumn::Values(_) => join_values(&pieces).map(ResultColumn::Values),
+            ResultColumn::Quotients { .. } => join_quotients(&pieces),
+        }
+    });
+    Ok((row_count, columns.collect::<Result<_, _>>()?))
+}
+
+const MIXED: VectorError = VectorError::Unsupported {
+    what: "parts of a result that do not fit",
+};
+
+fn join_values(pieces: &[&ResultColumn]) -> Result<Column, VectorError> {
+    let pieces: Option<Vec<&Column>> = pieces
+        .iter()
+        .map(|piece| match piece {
+            ResultColumn::Values(column) => Some(column),
+            ResultColumn::Quotients { .. } => None,
+        })
+        .collect();
+    let pieces = pieces.ok_or(MIXED)?;
+    macro_rules! joined {
+        ($($variant:ident),*) => {
+            match pieces[0] {
+                $(Column::$variant(_) => {
+                    let arrays = pieces.iter().map(|piece| match piece {
+                        Column::$variant(array) => Ok(array as &dyn Array),
+                        _ => Err(MIXED),
+                    });
+                    let arrays = arrays.collect::<Result<Vec<_>, _>>()?;
+                    let joined = concat(&arrays).map_err(|_| MIXED)?;
+                    Column::$variant(joined.as_any().downcast_ref().cloned().ok_or(MIXED)?)
+                })*
+                Column::Numeric(_) => {
+                    let values = pieces.iter().flat_map(|piece| {
+                        (0..piece.len()).map(|row| piece.value(row))
+                    });
+                    Column::from_values(pieces[0].column_type(), values)?
+                }
+            }
+        };
+    }
+    Ok(joined!(
+        Bool, Int16, Int32, Int64, Float32, Float64, Text, Bytes, Fixed
+    ))
+}
+
+fn join_quotients(pieces: &[&ResultColumn]) -> Result<ResultColumn, VectorError> {
+    let (mut all_sums, mut all_counts, mut one_scale) = (Vec::new(), Vec::new(), None);
+    for piece in pieces {
+        let ResultColumn::Quotients {
+            sums,
+            scale,
+            counts,
+        } = piece
+        else {
+            return Err(MIXED);
+        };
+        all_sums.extend_from_slice(sums);
+        all_counts.extend_from_slice(counts);
+        // Without a value there is no scale.
+        if counts.iter().any(|&count| count > 0) && *one_scale.get_or_insert(*scale) != *scale {
+            return Err(VectorError::Unsupported {
+                what: "averages of different scales",
+            });
+        }
+    }
+    Ok(ResultColumn::Quotients {
+        sums: all_sums,
+        scale: one_scale.unwrap_or(0),
+        counts: all_counts,
+    })
 }

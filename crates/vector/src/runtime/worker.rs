@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::Options;
 use super::memory::{Memory, Share};
-use super::result::ResultColumn;
+use super::result::{ResultColumn, join_parts};
 use crate::error::VectorError;
 use crate::operators::{Compiled, RowCounts, Sink};
 use crate::source::Morsel;
@@ -232,24 +232,86 @@ impl<'a> Shared<'a> {
         }
     }
 
-    fn merged(&self, mut locals: Vec<Local>) -> Result<Outcome, VectorError> {
+    fn merged(&self, locals: Vec<Local>) -> Result<Outcome, VectorError> {
         let start = Instant::now();
+        let mut counts = RowCounts::default();
+        let mut busy = Duration::ZERO;
+        for local in &locals {
+            counts.rows_in += local.counts.rows_in;
+            counts.rows_passed += local.counts.rows_passed;
+            busy += local.busy;
+        }
+        let group_count: usize = locals.iter().map(|local| local.sink.group_count()).sum();
+        let (row_count, columns) = match group_count > MOST_MERGED_ALONE && locals.len() > 1 {
+            true => self.merged_in_parts(locals)?,
+            false => self.merged_alone(locals)?,
+        };
+        Ok(Outcome {
+            row_count,
+            columns,
+            counts,
+            busy: busy + start.elapsed(),
+        })
+    }
+
+    fn merged_alone(
+        &self,
+        mut locals: Vec<Local>,
+    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
         // The greatest one takes in the others.
         locals.sort_by_key(|local| local.sink.memory_bytes());
         let mut all = locals.pop().unwrap_or_else(|| Local::new(self));
         while let Some(local) = locals.pop() {
             all.sink.merge(self.compiled, local.sink, &self.stop)?;
             all.share.set(all.sink.memory_bytes())?;
-            all.counts.rows_in += local.counts.rows_in;
-            all.counts.rows_passed += local.counts.rows_passed;
-            all.busy += local.busy;
         }
-        let (row_count, columns) = all.sink.finish(self.compiled)?;
-        Ok(Outcome {
-            row_count,
-            columns,
-            counts: all.counts,
-            busy: all.busy + start.elapsed(),
-        })
+        all.sink.finish(self.compiled)
+    }
+
+    /// Many groups are merged by several threads, each of which takes those with its hashes.
+    fn merged_in_parts(
+        &self,
+        locals: Vec<Local>,
+    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        let part_count = self.options.threads.max(1);
+        let sinks: Vec<&Sink> = locals.iter().map(|local| &local.sink).collect();
+        let merge_part = |part: usize| {
+            let mut share = self.memory.share();
+            let sinks = sinks.iter().copied();
+            Sink::merged_part(
+                self.compiled,
+                sinks,
+                (part, part_count),
+                &self.stop,
+                |bytes| share.set(bytes),
+            )
+        };
+        let merge_part = &merge_part;
+        let parts: Result<Vec<_>, VectorError> = std::thread::scope(|scope| {
+            let start = |part: usize| {
+                let builder = std::thread::Builder::new().name("howdah vector".to_owned());
+                let started = builder.spawn_scoped(scope, move || {
+                    guarded(|| {
+                        (self.options.on_thread_start)();
+                        merge_part(part)
+                    })
+                });
+                (part, started)
+            };
+            let started: Vec<_> = (1..part_count).map(start).collect();
+            let mut parts = vec![merge_part(0)];
+            for (part, thread) in started {
+                parts.push(match thread {
+                    Ok(thread) => thread.join().unwrap_or(Err(VectorError::Stopped)),
+                    // There can be no more threads.
+                    Err(_) => merge_part(part),
+                });
+            }
+            parts.into_iter().collect()
+        });
+        join_parts(parts?)
     }
 }
+
+/// More groups of all threads together are merged by several threads.
+const MOST_MERGED_ALONE: usize = 50_000;

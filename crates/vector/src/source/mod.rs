@@ -20,7 +20,9 @@ pub enum MorselColumn {
     Decoded(Column),
     /// The same value in every row; `None` is NULL.
     Constant(ColumnType, Option<OwnedValue>),
-    /// Not delivered: see [`Compiled::needed`](crate::operators::Compiled::needed).
+    /// Not delivered, because it is not among [`Compiled::needed`](crate::operators::Compiled::needed) or, for
+    /// this row group, not among [`Compiled::needed_for`](crate::operators::Compiled::needed_for). A
+    /// column that is counted all the same has no nulls.
     Unread,
 }
 

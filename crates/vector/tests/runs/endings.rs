@@ -7,6 +7,7 @@ use arrow_array::Int64Array;
 use howdah_columnar::{Column, ColumnType, OwnedValue};
 use howdah_vector::VectorError;
 use howdah_vector::operators::Compiled;
+use howdah_vector::oracle::Cell;
 use howdah_vector::plan::{AggregateCall, Expr, Output, Query};
 use howdah_vector::runtime::{Options, RunError, run};
 use howdah_vector::source::{Morsel, MorselColumn};
@@ -188,6 +189,44 @@ fn a_run_without_enough_memory_is_an_error_never_wrong() {
 }
 
 #[test]
+fn many_groups_are_merged_in_parts() {
+    let compiled = grouping("avg(int8)");
+    for threads in [0, 1, 2, 7] {
+        let result = run::<()>(
+            &compiled,
+            &options(threads, 20),
+            |feeder| {
+                // The same keys ten times over, and those of the others.
+                for ordinal in 0..20 {
+                    assert!(feeder.try_push(morsel(ordinal % 2)).is_ok());
+                }
+                Ok(())
+            },
+            &mut || {},
+        );
+        let result = result.expect("runs");
+        let mut rows = super::rows_of(&result);
+        rows.sort_by_key(|row| match &row[0] {
+            Cell::Value(Some(OwnedValue::Int64(key))) => *key,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(rows.len(), 2 * ROWS, "{threads} threads");
+        for (at, row) in rows.iter().enumerate() {
+            let key = (at / 2) as i64 * 7_919 + (at % 2) as i64;
+            let quotient = Cell::Quotient {
+                sum: i128::from(key) * 10,
+                scale: 0,
+                count: 10,
+            };
+            assert_eq!(
+                row[..],
+                [Cell::Value(Some(OwnedValue::Int64(key))), quotient]
+            );
+        }
+    }
+}
+
+#[test]
 fn threads_are_started_for_work_only() {
     static STARTED: AtomicUsize = AtomicUsize::new(0);
     let compiled = grouping("count(any)");
@@ -252,7 +291,7 @@ fn great_floats_overflow_as_in_postgresql() {
         );
         match result {
             Ok(result) => match &super::rows_of(&result)[0][0] {
-                howdah_vector::oracle::Cell::Value(Some(OwnedValue::Float64(value))) => Ok(*value),
+                Cell::Value(Some(OwnedValue::Float64(value))) => Ok(*value),
                 other => panic!("{other:?}"),
             },
             Err(RunError::Vector(VectorError::OutOfRange { message })) => Err(message),

@@ -227,7 +227,9 @@ fn check(seed: u64, row_count: usize) -> usize {
             (Err(VectorError::Unsupported { .. }), _) => {}
             // Conjuncts that cannot fail may be evaluated first.
             (Ok(_), Err(_)) if query.filter.len() > 1 => {}
-            (Ok(_), Err(VectorError::Unsupported { .. })) => {}
+            (_, Err(VectorError::Unsupported { .. })) => {}
+            // LIMIT 0 reads nothing.
+            (Ok(_), Err(_)) if matches!(query.output, Output::First { limit: 0, .. }) => {}
             // Only columns of rows that are returned are evaluated.
             (Err(actual), Err(expected)) => {
                 assert_eq!(actual.to_string(), expected.to_string(), "{context}");

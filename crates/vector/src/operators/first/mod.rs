@@ -53,6 +53,11 @@ impl FirstPlan {
         })
     }
 
+    /// Whether no row is wanted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.limit == 0
+    }
+
     /// The columns that are read.
     pub(crate) fn columns(&self) -> impl Iterator<Item = usize> {
         let order = self.order.iter().map(|(expr, _)| expr);
@@ -156,9 +161,6 @@ impl First {
 
     /// Whether the rows kept so far beat all of a zone, by statistics.
     pub(crate) fn beats(&self, plan: &FirstPlan, morsel: &OpenMorsel, zone: usize) -> bool {
-        if plan.limit == 0 {
-            return true;
-        }
         let Some(last) = self.last(plan) else {
             return false;
         };

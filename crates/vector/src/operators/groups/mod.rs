@@ -58,14 +58,27 @@ fn ids_of_words<W: KeyWord>(
     words: &[W],
     ids: &mut Vec<u32>,
 ) {
-    for &word in words {
-        let next = store.len() as u32;
-        let is_same = |group: u32| W::TAG_TELLS || store[group as usize] == word;
-        let (group, is_new) = slots.find_or_insert(word.tag(), next, is_same);
-        if is_new {
-            store.push(word);
+    const BLOCK: usize = 32;
+    for words in words.chunks(BLOCK) {
+        let mut glances = [None; BLOCK];
+        for (glance, word) in glances.iter_mut().zip(words) {
+            *glance = slots.glance(word.tag());
         }
-        ids.push(group);
+        for (glance, &word) in glances.iter().zip(words) {
+            if let Some(group) = *glance
+                && (W::TAG_TELLS || store[group as usize] == word)
+            {
+                ids.push(group);
+                continue;
+            }
+            let next = store.len() as u32;
+            let is_same = |group: u32| W::TAG_TELLS || store[group as usize] == word;
+            let (group, is_new) = slots.find_or_insert(word.tag(), next, is_same);
+            if is_new {
+                store.push(word);
+            }
+            ids.push(group);
+        }
     }
 }
 
@@ -188,6 +201,19 @@ impl Groups {
                 }
             }
         }
+    }
+
+    /// Which of so many parts each group belongs to, by the hash of its key: the same in all tables.
+    pub(crate) fn part_of(&self, group: u32, part_count: usize) -> usize {
+        let at = group as usize;
+        let tag = match &self.store {
+            _ if self.null_group == Some(group) => 0,
+            Store::Words(words) => words[at].tag(),
+            Store::Wides(words) => words[at].tag(),
+            Store::Bytes { data, ends } => tag_of_bytes(bytes_of(data, ends, at)),
+        };
+        // The upper bits choose the place within a table.
+        (slots::mixed(tag) >> 8) as usize % part_count
     }
 
     /// Enters groups of another table of the same layout and appends the groups that they are here.

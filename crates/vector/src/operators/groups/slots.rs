@@ -51,7 +51,9 @@ impl Shard {
     /// Where to look first: by the bits of the hash behind those that choose the shard.
     #[inline(always)]
     fn place(&self, mixed: u64) -> usize {
-        ((mixed << SHARD_BITS) >> (64 - self.slots.len().trailing_zeros())) as usize
+        mixed
+            .unbounded_shl(SHARD_BITS)
+            .unbounded_shr(64 - self.slots.len().trailing_zeros()) as usize
     }
 
     fn insert(&mut self, slot: Slot, mixed: u64) {
@@ -115,6 +117,16 @@ impl Slots {
             }
             at += 1;
         }
+    }
+
+    /// The group in the first slot of this tag, if it is that tag's; and if not, it may be elsewhere. Asking for
+    /// several tags before their groups are used lets the memory accesses overlap.
+    #[inline(always)]
+    pub(super) fn glance(&self, tag: u64) -> Option<u32> {
+        let mixed = self.mixed(tag);
+        let shard = &self.shards[self.shard(mixed)];
+        let slot = shard.slots.get(shard.place(mixed))?;
+        (slot.tag == tag && slot.group != 0).then(|| slot.group - 1)
     }
 
     #[cold]
