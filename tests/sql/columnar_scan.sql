@@ -6,6 +6,7 @@ SET timezone = 'UTC';
 SET datestyle = 'ISO, YMD';
 CREATE SCHEMA columnar_scan;
 SET search_path = columnar_scan, public;
+SET howdah.vectorized = off;
 CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
 
 CREATE TABLE h (

@@ -1,6 +1,7 @@
 -- The views over tables, row groups and column chunks; who sees what in them; sizes.
 CREATE SCHEMA views;
 SET search_path = views, public;
+SET howdah.vectorized = off;
 SET howdah.load_threshold = 1000;
 CREATE TABLE t (id int, word text, price numeric(8, 2), day date, doc jsonb, secret int) USING howdah;
 -- A table of hot rows only.

@@ -136,6 +136,8 @@ unsafe fn offer(
         (*path).path.pathtarget = returned;
         (*path).path.pathkeys = pathkeys;
         (*path).path.rows = rows;
+        // Whoever forbids sequential scans wants an index to be used.
+        (*path).path.disabled_nodes = i32::from(!pg_sys::enable_seqscan);
         let target = &(*returned).cost;
         (*path).path.startup_cost = offer.cost + target.startup;
         (*path).path.total_cost =

@@ -8,7 +8,7 @@ use pgrx::pg_sys;
 
 use super::like;
 use super::pushdown::Test;
-use crate::types::{AttributeLayout, owned_value};
+use crate::types::{AttributeLayout, array_values, owned_value};
 
 /// A longer list of values is replaced by its range, and its rows are rechecked.
 const LONGEST_LIST: usize = 64;
@@ -236,38 +236,10 @@ unsafe fn elements(
     kind: OperandKind,
     column: ColumnType,
 ) -> Option<(Vec<OwnedValue>, bool)> {
-    let expected = kind.layout(column);
-    // SAFETY: the caller vouches for the datum; the arrays that deconstruct_array returns hold
-    // `count` entries in the current memory context.
-    unsafe {
-        let array: *mut pg_sys::ArrayType = pg_sys::pg_detoast_datum(array.cast_mut_ptr()).cast();
-        let (mut len, mut by_value, mut align) = (0, false, 0);
-        pg_sys::get_typlenbyvalalign((*array).elemtype, &mut len, &mut by_value, &mut align);
-        if len != expected.len || by_value != expected.by_value {
-            return None;
-        }
-        let (mut datums, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
-        pg_sys::deconstruct_array(
-            array,
-            (*array).elemtype,
-            len.into(),
-            by_value,
-            align,
-            &mut datums,
-            &mut nulls,
-            &mut count,
-        );
-        let mut values = Vec::new();
-        let mut has_null = false;
-        for i in 0..count as usize {
-            if *nulls.add(i) {
-                has_null = true;
-            } else {
-                values.push(kind.value(*datums.add(i), column));
-            }
-        }
-        Some((values, has_null))
-    }
+    // SAFETY: the caller vouches for the datum.
+    let values = unsafe { array_values(array, &kind.layout(column))? };
+    let has_null = values.iter().any(Option::is_none);
+    Some((values.into_iter().flatten().collect(), has_null))
 }
 
 /// Mirrors `date2timestamp_opt_overflow`; `None` for a finite date that no timestamp reaches.

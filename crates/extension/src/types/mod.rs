@@ -116,19 +116,23 @@ pub unsafe fn owned_value(datum: pg_sys::Datum, layout: &AttributeLayout) -> Own
     }
 }
 
-/// The values of an array's elements; `None` is NULL.
+/// The values of an array's elements, NULLs among them; `None` when elements are not of the physical form that `layout`
+/// describes.
 ///
 /// # Safety
-/// `array` is a valid array of a type that `layout` describes.
+/// `array` is a valid array.
 pub unsafe fn array_values(
     array: pg_sys::Datum,
     layout: &AttributeLayout,
-) -> Vec<Option<OwnedValue>> {
+) -> Option<Vec<Option<OwnedValue>>> {
     // SAFETY: as for this function; the arrays that deconstruct_array makes hold `count` entries.
     unsafe {
         let array: *mut pg_sys::ArrayType = pg_sys::pg_detoast_datum(array.cast_mut_ptr()).cast();
         let (mut len, mut by_value, mut align) = (0, false, 0);
         pg_sys::get_typlenbyvalalign((*array).elemtype, &mut len, &mut by_value, &mut align);
+        if len != layout.len || by_value != layout.by_value {
+            return None;
+        }
         let (mut datums, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
         pg_sys::deconstruct_array(
             array,
@@ -140,9 +144,9 @@ pub unsafe fn array_values(
             &mut nulls,
             &mut count,
         );
-        (0..count as usize)
-            .map(|i| (!*nulls.add(i)).then(|| owned_value(*datums.add(i), layout)))
-            .collect()
+        let values = (0..count as usize)
+            .map(|i| (!*nulls.add(i)).then(|| owned_value(*datums.add(i), layout)));
+        Some(values.collect())
     }
 }
 

@@ -46,6 +46,8 @@ pub struct Source<'a> {
 pub struct Surveyed {
     reader: ColumnReader,
     look: Look,
+    /// Which of the query's columns are read.
+    needed: Vec<usize>,
     /// Of the query's columns, where they answer for the group.
     statistics: Vec<Option<ColumnStatistics>>,
     hidden: Option<RowSet>,
@@ -126,7 +128,16 @@ impl Source<'_> {
             };
             pgrx::check_for_interrupts!();
             // SAFETY: the executor's snapshot is valid.
-            if unsafe { self.view.has_vanished(&store, group) } {
+            let hidden = unsafe {
+                if self.view.has_vanished(&store, group) {
+                    continue;
+                }
+                self.view.hidden(&store, group)?
+            };
+            if hidden
+                .as_ref()
+                .is_some_and(|rows| rows.len() >= entry.row_count)
+            {
                 continue;
             }
             let reader = ColumnReader::open(&store, *entry)?;
@@ -142,26 +153,23 @@ impl Source<'_> {
                     Some(_) => return Ok(None),
                 }
             }
-            // SAFETY: as above.
-            let hidden = unsafe { self.view.hidden(&store, group)? };
-            if hidden
-                .as_ref()
-                .is_some_and(|rows| rows.len() >= entry.row_count)
-            {
-                continue;
-            }
             let known: Vec<_> = statistics.iter().map(Option::as_ref).collect();
             for &place in compiled.needed() {
                 bounds.add(place, known[place]);
             }
             let hidden = hidden.filter(|rows| !rows.is_empty());
             let look = compiled.ask(&known, entry.row_count as usize, hidden.is_some());
+            let needed = match &look {
+                Look::Read { filter_decided, .. } => compiled.needed_for(&known, *filter_decided),
+                _ => Vec::new(),
+            };
             if look != Look::Statistics {
                 statistics.clear();
             }
             surveyed.push(Surveyed {
                 reader,
                 look,
+                needed,
                 statistics,
                 hidden,
             });
@@ -172,7 +180,6 @@ impl Source<'_> {
     /// Feeds everything.
     pub fn feed(
         &self,
-        compiled: &Compiled,
         groups: Vec<Surveyed>,
         counts: &mut Counts,
         feeder: &Feeder<'_>,
@@ -182,7 +189,7 @@ impl Source<'_> {
             // SAFETY: the executor holds the table open and locked.
             let store = unsafe { store_of(self.run.table())? };
             for group in groups {
-                self.feed_group(compiled, &store, group, &mut ordinal, counts, feeder)?;
+                self.feed_group(&store, group, &mut ordinal, counts, feeder)?;
             }
         }
         self.feed_pending(&mut ordinal, feeder)?;
@@ -191,7 +198,6 @@ impl Source<'_> {
 
     fn feed_group(
         &self,
-        compiled: &Compiled,
         store: &ColdStore,
         group: Surveyed,
         ordinal: &mut u64,
@@ -221,7 +227,7 @@ impl Source<'_> {
         for (place, &attribute) in self.attributes.iter().enumerate() {
             pgrx::check_for_interrupts!();
             columns.push(match group.reader.column_type(attribute) {
-                _ if !compiled.needed().contains(&place) => MorselColumn::Unread,
+                _ if !group.needed.contains(&place) => MorselColumn::Unread,
                 None => self.missing(attribute),
                 Some(_) => {
                     let (meta, bytes) = group.reader.chunk(store, attribute)?;

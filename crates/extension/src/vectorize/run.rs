@@ -123,7 +123,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     let ran = runtime::run(
         &compiled,
         &options,
-        |feeder| source.feed(&compiled, groups, &mut counts, feeder),
+        |feeder| source.feed(groups, &mut counts, feeder),
         &mut || {
             pgrx::check_for_interrupts!();
         },

@@ -180,7 +180,7 @@ impl<'a> Translator<'_, 'a> {
         let is_bound = self.values.is_some();
         let values = match self.next_value(array) {
             // SAFETY: by the contract of `translate`, an array of such elements.
-            Some(datum) => unsafe { array_values(datum, &layout) },
+            Some(datum) => unsafe { array_values(datum, &layout)? },
             // `op ANY (NULL)` is NULL, as of an array of one NULL.
             None if is_bound => vec![None],
             None => Vec::new(),
