@@ -26,6 +26,8 @@
 //!             ──> needed_columns     which columns of a row a scan is asked for
 //!             ──> proc_flags         what this process is to others
 //!             ──> recovery_conflict  what standbys must resolve before they replay a change
+//!             ──> upper              a plan node for the upper part of a query over one table
+//!             ──> row_expr           a node's qual and projection, row by row
 //!             ──> ffi                functions pgrx does not bind
 //! ```
 //!
@@ -50,6 +52,7 @@ pub mod proc_flags;
 pub mod recovery_conflict;
 pub mod relation;
 pub mod rewrite;
+pub mod row_expr;
 pub mod security_label;
 pub mod shared_memory;
 pub mod slot;

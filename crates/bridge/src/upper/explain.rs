@@ -13,6 +13,12 @@ pub struct Explanation {
 }
 
 impl Explanation {
+    /// # Safety
+    /// EXPLAIN's state outlives the result.
+    pub unsafe fn of(state: *mut pg_sys::ExplainState) -> Explanation {
+        Explanation { state }
+    }
+
     /// Whether the output is text, in which related numbers share a line.
     pub fn is_text(&self) -> bool {
         // SAFETY: EXPLAIN's state outlives the call that it is handed to.

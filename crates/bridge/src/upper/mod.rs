@@ -35,6 +35,7 @@ pub use expr::Node;
 pub use hot_rows::HotRows;
 pub use node::{Batch, Run};
 pub use pgrx::pg_sys::{Datum, Oid};
+pub use plan::Methods;
 pub use planner::{Offer, Planner};
 
 /// What becomes of the rows that pass the filter.

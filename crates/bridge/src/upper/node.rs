@@ -18,6 +18,7 @@ use pgrx::{PgList, PgMemoryContexts, pg_guard, pg_sys};
 use super::explain::explain_custom_scan;
 use super::plan::{self, Methods, NAME};
 use super::{Rows, Shape, engine};
+use crate::row_expr::{interrupts, passes, project};
 
 /// Rows that are handed over at a time.
 const BATCH_ROWS: usize = 1_024;
@@ -233,77 +234,21 @@ unsafe extern "C-unwind" fn exec_custom_scan(
             (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
             (*slot).tts_nvalid = (*(*slot).tts_tupleDescriptor).natts as i16;
             let context = (*node).ss.ps.ps_ExprContext;
-            reset(context);
-            (*context).ecxt_scantuple = slot;
-            if !passes((*node).ss.ps.qual, context) {
+            if !passes((*node).ss.ps.qual, context, slot) {
                 let instrument = (*node).ss.ps.instrument;
                 if !instrument.is_null() {
                     (*instrument).nfiltered1 += 1.0;
                 }
+                interrupts();
                 continue;
             }
             let projection = (*node).ss.ps.ps_ProjInfo;
             return match projection.is_null() {
                 true => slot,
-                false => project(projection, context),
+                false => project(projection, context, slot),
             };
         }
     }
-}
-
-/// `ExecQual`. An absent qual is true.
-#[inline]
-unsafe fn passes(qual: *mut pg_sys::ExprState, context: *mut pg_sys::ExprContext) -> bool {
-    // SAFETY: as for the caller; an ERROR jumps over this frame, which holds nothing.
-    unsafe {
-        if qual.is_null() {
-            return true;
-        }
-        let mut null = false;
-        let old = pg_sys::CurrentMemoryContext;
-        pg_sys::CurrentMemoryContext = (*context).ecxt_per_tuple_memory;
-        let value = ((*qual).evalfunc.unwrap_unchecked())(qual, context, &mut null);
-        pg_sys::CurrentMemoryContext = old;
-        value.value() != 0
-    }
-}
-
-/// `ExecProject`.
-unsafe fn project(
-    projection: *mut pg_sys::ProjectionInfo,
-    context: *mut pg_sys::ExprContext,
-) -> *mut pg_sys::TupleTableSlot {
-    // SAFETY: as for `passes`.
-    unsafe {
-        let state = &raw mut (*projection).pi_state;
-        let result = (*state).resultslot;
-        ((*(*result).tts_ops).clear.unwrap_unchecked())(result);
-        let mut null = false;
-        let old = pg_sys::CurrentMemoryContext;
-        pg_sys::CurrentMemoryContext = (*context).ecxt_per_tuple_memory;
-        ((*state).evalfunc.unwrap_unchecked())(state, context, &mut null);
-        pg_sys::CurrentMemoryContext = old;
-        (*result).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
-        (*result).tts_nvalid = (*(*result).tts_tupleDescriptor).natts as i16;
-        result
-    }
-}
-
-#[inline]
-unsafe fn reset(context: *mut pg_sys::ExprContext) {
-    // SAFETY: as for `passes`; most expressions allocate nothing.
-    unsafe {
-        let memory = (*context).ecxt_per_tuple_memory;
-        if !(*memory).isReset || !(*memory).firstchild.is_null() {
-            empty(memory);
-        }
-    }
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn empty(memory: pg_sys::MemoryContext) {
-    // SAFETY: the node's per-tuple memory.
-    unsafe { pg_sys::MemoryContextReset(memory) }
 }
 
 /// The slot in which the node's rows are returned.

@@ -27,8 +27,8 @@ const DESCENDING: i32 = 1;
 const NULLS_FIRST: i32 = 2;
 
 /// Method tables, which PostgreSQL refers to for ever.
-pub(super) struct Methods<T>(pub(super) T);
-// SAFETY: function pointers and pointers to constants only; never written.
+pub struct Methods<T>(pub T);
+// SAFETY: only made of function pointers and pointers to constants; never written.
 unsafe impl<T> Sync for Methods<T> {}
 
 static PATH_METHODS: Methods<pg_sys::CustomPathMethods> = Methods(pg_sys::CustomPathMethods {

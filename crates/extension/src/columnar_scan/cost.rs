@@ -162,7 +162,8 @@ pub unsafe fn reading(
         let clauses: Vec<_> = PgList::<pg_sys::RestrictInfo>::from_pg((*rel).baserestrictinfo)
             .iter_ptr()
             .collect();
-        let attributes = super::path::attributes_used(rel, (*rel).relid, &layout);
+        let numbers = super::path::numbers_used(rel, (*rel).relid, std::ptr::null_mut());
+        let attributes = super::state::attributes_of(numbers, &layout);
         let (pushed, rest): (Vec<_>, Vec<_>) = clauses.into_iter().partition(|&clause| {
             condition_of((*clause).clause.cast(), (*rel).relid as i32, &layout).is_some()
         });

@@ -6,6 +6,7 @@
 //! once per batch or page.
 
 use howdah_bridge::relation::count_rows_read;
+use howdah_bridge::row_expr::{interrupts, passes, project};
 use howdah_bridge::tid::RowNumber;
 use pgrx::{pg_guard, pg_sys};
 
@@ -37,6 +38,7 @@ pub unsafe extern "C-unwind" fn exec_custom_scan(
             return result;
         }
         let slot = (*node).ss.ss_ScanTupleSlot;
+        let context = (*node).ss.ps.ps_ExprContext;
         loop {
             let row = (*scan).at;
             if row < (*scan).end {
@@ -49,11 +51,11 @@ pub unsafe extern "C-unwind" fn exec_custom_scan(
                     copy_row(&(*scan).into_scan, row, slot);
                 }
                 (*slot).tts_tid = RowNumber((*scan).first_row + position).tid();
-                if (*scan).recheck && !passes((*scan).pushed_qual, node, slot) {
+                if (*scan).recheck && !passes((*scan).pushed_qual, context, slot) {
                     (*scan).rows_removed += 1;
                     continue;
                 }
-                if !passes((*node).ss.ps.qual, node, slot) {
+                if !passes((*node).ss.ps.qual, context, slot) {
                     count_removed(node);
                     continue;
                 }
@@ -64,7 +66,7 @@ pub unsafe extern "C-unwind" fn exec_custom_scan(
                         result
                     }
                     Emit::Scan => slot,
-                    Emit::Project => project(node, slot),
+                    Emit::Project => project((*node).ss.ps.ps_ProjInfo, context, slot),
                 };
             }
             match (*scan).side {
@@ -111,88 +113,6 @@ unsafe fn copy_row(copies: &[ColumnCopy], row: usize, slot: *mut pg_sys::TupleTa
     }
 }
 
-/// `ExecQual` with a fresh per-tuple memory. An absent qual is true.
-#[inline(always)]
-unsafe fn passes(
-    qual: *mut pg_sys::ExprState,
-    node: *mut pg_sys::CustomScanState,
-    slot: *mut pg_sys::TupleTableSlot,
-) -> bool {
-    // SAFETY: as for the caller; an ERROR jumps over this frame, which holds nothing.
-    unsafe {
-        if qual.is_null() {
-            return true;
-        }
-        let context = (*node).ss.ps.ps_ExprContext;
-        reset(context);
-        (*context).ecxt_scantuple = slot;
-        let mut null = false;
-        let old = pg_sys::CurrentMemoryContext;
-        pg_sys::CurrentMemoryContext = (*context).ecxt_per_tuple_memory;
-        let value = ((*qual).evalfunc.unwrap_unchecked())(qual, context, &mut null);
-        pg_sys::CurrentMemoryContext = old;
-        value.value() != 0
-    }
-}
-
-/// `ExecProject`.
-unsafe fn project(
-    node: *mut pg_sys::CustomScanState,
-    slot: *mut pg_sys::TupleTableSlot,
-) -> *mut pg_sys::TupleTableSlot {
-    // SAFETY: as for `passes`.
-    unsafe {
-        let projection = (*node).ss.ps.ps_ProjInfo;
-        let context = (*node).ss.ps.ps_ExprContext;
-        let state = &raw mut (*projection).pi_state;
-        let result = (*state).resultslot;
-        reset(context);
-        (*context).ecxt_scantuple = slot;
-        ((*(*result).tts_ops).clear.unwrap_unchecked())(result);
-        let mut null = false;
-        let old = pg_sys::CurrentMemoryContext;
-        pg_sys::CurrentMemoryContext = (*context).ecxt_per_tuple_memory;
-        ((*state).evalfunc.unwrap_unchecked())(state, context, &mut null);
-        pg_sys::CurrentMemoryContext = old;
-        (*result).tts_flags &= !EMPTY;
-        (*result).tts_nvalid = (*(*result).tts_tupleDescriptor).natts as i16;
-        result
-    }
-}
-
-#[inline(always)]
-unsafe fn reset(context: *mut pg_sys::ExprContext) {
-    // SAFETY: as for `passes`; most expressions allocate nothing.
-    unsafe {
-        let memory = (*context).ecxt_per_tuple_memory;
-        if !(*memory).isReset || !(*memory).firstchild.is_null() {
-            empty(memory);
-        }
-    }
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn empty(memory: pg_sys::MemoryContext) {
-    // SAFETY: the node's per-tuple memory.
-    unsafe { pg_sys::MemoryContextReset(memory) }
-}
-
-#[inline(always)]
-unsafe fn interrupts() {
-    // SAFETY: a flag that signal handlers set.
-    unsafe {
-        if std::ptr::read_volatile(&raw const pg_sys::InterruptPending) != 0 {
-            serve_interrupts();
-        }
-    }
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn serve_interrupts() {
-    // SAFETY: no lock is held.
-    unsafe { pg_sys::ProcessInterrupts() }
-}
-
 unsafe fn count_removed(node: *mut pg_sys::CustomScanState) {
     // SAFETY: as for the caller.
     unsafe {
@@ -226,17 +146,18 @@ unsafe fn accept(
             *(*slot).tts_isnull.add(i) = *(*from).tts_isnull.add(i);
         }
         (*slot).tts_tid = (*from).tts_tid;
-        if !passes((*scan).pushed_qual, node, slot) {
+        let context = (*node).ss.ps.ps_ExprContext;
+        if !passes((*scan).pushed_qual, context, slot) {
             (*scan).rows_removed += 1;
             return None;
         }
-        if !passes((*node).ss.ps.qual, node, slot) {
+        if !passes((*node).ss.ps.qual, context, slot) {
             count_removed(node);
             return None;
         }
         Some(match (*scan).emit {
             Emit::Scan => slot,
-            Emit::Project => project(node, slot),
+            Emit::Project => project((*node).ss.ps.ps_ProjInfo, context, slot),
             Emit::Direct => {
                 let result = (*node).ss.ps.ps_ResultTupleSlot;
                 copy_row(&[], 0, result);

@@ -1,7 +1,6 @@
 //! What EXPLAIN says of a ColumnarScan.
 
-use std::ffi::{CStr, CString};
-
+use howdah_bridge::upper::Explanation;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::state::{Scan, scan_of};
@@ -82,7 +81,7 @@ pub unsafe extern "C-unwind" fn explain_custom_scan(
         }
         if (*es).analyze {
             let counts = scan.totals.unwrap_or_else(|| scan.counts());
-            analyzed(&counts, !pushed.is_null(), es);
+            analyzed(&counts, !pushed.is_null(), &mut Explanation::of(es));
         }
     }
 }
@@ -101,30 +100,27 @@ unsafe fn columns(scan: &Scan, table: pg_sys::Oid, es: *mut pg_sys::ExplainState
     }
 }
 
-unsafe fn analyzed(counts: &Counts, filtered: bool, es: *mut pg_sys::ExplainState) {
-    let integer = |label: &CStr, count: u64| {
-        // SAFETY: NUL-terminated labels that EXPLAIN copies.
-        unsafe {
-            pg_sys::ExplainPropertyInteger(label.as_ptr(), std::ptr::null(), count as i64, es);
+fn analyzed(counts: &Counts, filtered: bool, to: &mut Explanation) {
+    let integers = [
+        ("Row Groups", counts.groups),
+        ("Row Groups Skipped", counts.groups_skipped),
+        ("Zones", counts.zones),
+        ("Zones Skipped", counts.zones_skipped),
+    ];
+    let is_text = to.is_text();
+    if is_text {
+        for [(label, total), (_, skipped)] in
+            [[integers[0], integers[1]], [integers[2], integers[3]]]
+        {
+            to.text(label, &format!("total={total} skipped={skipped}"));
         }
-    };
-    // SAFETY: as for the caller.
-    if unsafe { (*es).format } != pg_sys::ExplainFormat::EXPLAIN_FORMAT_TEXT {
-        integer(c"Row Groups", counts.groups);
-        integer(c"Row Groups Skipped", counts.groups_skipped);
-        integer(c"Zones", counts.zones);
-        integer(c"Zones Skipped", counts.zones_skipped);
-        integer(c"Rows Removed by Pushed Filter", counts.rows_removed);
-        return;
+    } else {
+        for (label, count) in integers {
+            to.integer(label, None, count as i64);
+        }
     }
-    let pair = |label: &CStr, total: u64, skipped: u64| {
-        let text = CString::new(format!("total={total} skipped={skipped}")).unwrap_or_default();
-        // SAFETY: NUL-terminated texts that EXPLAIN copies.
-        unsafe { pg_sys::ExplainPropertyText(label.as_ptr(), text.as_ptr(), es) };
-    };
-    pair(c"Row Groups", counts.groups, counts.groups_skipped);
-    pair(c"Zones", counts.zones, counts.zones_skipped);
-    if filtered {
-        integer(c"Rows Removed by Pushed Filter", counts.rows_removed);
+    if filtered || !is_text {
+        let removed = counts.rows_removed as i64;
+        to.integer("Rows Removed by Pushed Filter", None, removed);
     }
 }

@@ -48,17 +48,13 @@ mod state;
 
 use std::ffi::CStr;
 
+use howdah_bridge::upper::Methods;
 use pgrx::pg_sys;
 
 pub use cost::reading;
 
 /// The node's name in EXPLAIN and in serialized plans.
 const NAME: &CStr = c"ColumnarScan";
-
-/// Method tables, which PostgreSQL refers to for ever.
-struct Methods<T>(T);
-// SAFETY: function pointers and pointers to constants only; never written.
-unsafe impl<T> Sync for Methods<T> {}
 
 static PATH_METHODS: Methods<pg_sys::CustomPathMethods> = Methods(pg_sys::CustomPathMethods {
     CustomName: NAME.as_ptr(),

@@ -148,7 +148,10 @@ unsafe fn take_sequential_scans(paths: &mut *mut pg_sys::List) -> Vec<*mut pg_sy
 }
 
 /// The attributes that the relation's target and clauses name, as `pull_varattnos` has them.
-unsafe fn numbers_used(
+///
+/// # Safety
+/// Planner structures.
+pub(super) unsafe fn numbers_used(
     rel: *mut pg_sys::RelOptInfo,
     rti: pg_sys::Index,
     parameters: *mut pg_sys::ParamPathInfo,
@@ -168,19 +171,6 @@ unsafe fn numbers_used(
         }
     }
     numbers
-}
-
-/// The attributes that a scan's target and clauses name.
-///
-/// # Safety
-/// Planner structures.
-pub(super) unsafe fn attributes_used(
-    rel: *mut pg_sys::RelOptInfo,
-    rti: pg_sys::Index,
-    layout: &TableLayout,
-) -> Vec<usize> {
-    // SAFETY: as for this function.
-    unsafe { attributes_of(numbers_used(rel, rti, std::ptr::null_mut()), layout) }
 }
 
 fn wants_other_system_columns(numbers: *const pg_sys::Bitmapset) -> bool {

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use howdah_bridge::row_expr::value_of;
 use pgrx::{PgList, PgMemoryContexts, pg_guard, pg_sys};
 
 use super::EXEC_METHODS;
@@ -305,7 +306,7 @@ pub unsafe fn ask(node: *mut pg_sys::CustomScanState) {
         for (condition, state) in taken_apart.iter() {
             let operand = match state.is_null() {
                 true => None,
-                false => evaluate(*state, context),
+                false => value_of(*state, context),
             };
             let attribute = condition.attribute;
             let column = scan.layout.attributes[attribute].column_type;
@@ -329,22 +330,6 @@ pub unsafe fn ask(node: *mut pg_sys::CustomScanState) {
         scan.question = question;
         scan.asked = true;
     }
-}
-
-unsafe fn evaluate(
-    state: *mut pg_sys::ExprState,
-    context: *mut pg_sys::ExprContext,
-) -> Option<pg_sys::Datum> {
-    let mut null = true;
-    // SAFETY: an initialised expression; nothing with a destructor lives inside the boundary.
-    let value = unsafe {
-        let old = pg_sys::MemoryContextSwitchTo((*context).ecxt_per_tuple_memory);
-        let run = (*state).evalfunc.unwrap_unchecked();
-        let value = pg_sys::ffi::pg_guard_ffi_boundary(|| run(state, context, &raw mut null));
-        pg_sys::MemoryContextSwitchTo(old);
-        value
-    };
-    (!null).then_some(value)
 }
 
 #[pg_guard]

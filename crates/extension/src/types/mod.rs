@@ -247,15 +247,11 @@ pub unsafe fn must_stay_hot(
                 && !a.dropped
                 && !*nulls.add(i)
                 && (raw_size(*values.add(i)) > LARGEST_COLD_VALUE_BYTES
-                    || a.column_type == ColumnType::Text && !is_utf8(*values.add(i)))
+                    || a.column_type == ColumnType::Text
+                        // Text that is no text can get into a table by functions that do not check; heap takes it.
+                        && std::str::from_utf8(Detoasted::of(*values.add(i)).bytes()).is_err())
         }
     })
-}
-
-/// Text that is no text can get into a table by functions that do not check; heap takes it.
-unsafe fn is_utf8(datum: pg_sys::Datum) -> bool {
-    // SAFETY: the caller's datum is a valid varlena.
-    std::str::from_utf8(unsafe { Detoasted::of(datum) }.bytes()).is_ok()
 }
 
 /// `toast_raw_datum_size`: the size that the varlena has when detoasted, header included.

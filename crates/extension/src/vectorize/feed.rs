@@ -25,7 +25,7 @@ use crate::am::moved;
 use crate::errors::ColdError;
 use crate::store::column_reader::ColumnReader;
 use crate::store::row_set::RowSet;
-use crate::store::view::{ColdGroup, ColdView, store_of};
+use crate::store::view::{ColdGroup, ColdView};
 use crate::types::{TableLayout, owned_value, push_datum};
 
 /// Rows of a morsel that is made of rows.
@@ -40,6 +40,8 @@ pub struct Source<'a> {
     /// The attribute that each column of the query is.
     pub attributes: &'a [usize],
     pub view: ColdView,
+    /// `None` if no group that the snapshot sees is stored.
+    pub store: Option<ColdStore>,
 }
 
 /// A stored group after the survey: what little must be remembered of each before the first is read.
@@ -117,11 +119,9 @@ impl Source<'_> {
     ) -> Result<Option<(Vec<Surveyed>, Bounds)>, ColdError> {
         let mut surveyed = Vec::new();
         let mut bounds = Bounds::of_columns(self.attributes.len());
-        if !self.view.groups.iter().any(|group| !group.is_pending()) {
+        let Some(store) = &self.store else {
             return Ok(Some((surveyed, bounds)));
-        }
-        // SAFETY: the executor holds the table open and locked.
-        let store = unsafe { store_of(self.run.table())? };
+        };
         for group in &self.view.groups {
             let ColdGroup::Stored(entry) = group else {
                 continue;
@@ -129,10 +129,10 @@ impl Source<'_> {
             pgrx::check_for_interrupts!();
             // SAFETY: the executor's snapshot is valid.
             let hidden = unsafe {
-                if self.view.has_vanished(&store, group) {
+                if self.view.has_vanished(store, group) {
                     continue;
                 }
-                self.view.hidden(&store, group)?
+                self.view.hidden(store, group)?
             };
             if hidden
                 .as_ref()
@@ -140,7 +140,7 @@ impl Source<'_> {
             {
                 continue;
             }
-            let reader = ColumnReader::open(&store, *entry)?;
+            let reader = ColumnReader::open(store, *entry)?;
             let mut statistics = Vec::new();
             statistics.resize_with(self.attributes.len(), || None);
             for &place in compiled.needed() {
@@ -148,7 +148,7 @@ impl Source<'_> {
                 match reader.column_type(attribute) {
                     None => {}
                     Some(ty) if ty == self.layout.attributes[attribute].column_type => {
-                        statistics[place] = Some(reader.statistics(&store, attribute)?);
+                        statistics[place] = Some(reader.statistics(store, attribute)?);
                     }
                     Some(_) => return Ok(None),
                 }
@@ -185,11 +185,9 @@ impl Source<'_> {
         feeder: &Feeder<'_>,
     ) -> Result<(), ColdError> {
         let mut ordinal = 0;
-        if !groups.is_empty() {
-            // SAFETY: the executor holds the table open and locked.
-            let store = unsafe { store_of(self.run.table())? };
+        if let Some(store) = &self.store {
             for group in groups {
-                self.feed_group(&store, group, &mut ordinal, counts, feeder)?;
+                self.feed_group(store, group, &mut ordinal, counts, feeder)?;
             }
         }
         self.feed_pending(&mut ordinal, feeder)?;
@@ -272,13 +270,12 @@ impl Source<'_> {
             else {
                 continue;
             };
-            let hidden = match group.entry().flags.are_clear() {
-                true => None,
-                // SAFETY: the executor holds the table open and locked, and its snapshot valid.
-                false => unsafe {
-                    let store = store_of(self.run.table())?;
-                    self.view.hidden(&store, group)?
+            let hidden = match &self.store {
+                // SAFETY: the executor's snapshot is valid.
+                Some(store) if !group.entry().flags.are_clear() => unsafe {
+                    self.view.hidden(store, group)?
                 },
+                _ => None,
             };
             let load = load.borrow();
             let mut at = 0;

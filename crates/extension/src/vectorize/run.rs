@@ -15,7 +15,7 @@ use super::translate::translate;
 use crate::errors::{self, ColdError, or_raise, refuse};
 use crate::scan_stats::{self, ScanCounts};
 use crate::settings;
-use crate::store::view::ColdView;
+use crate::store::view::{ColdGroup, ColdView, store_of};
 use crate::types::{AttributeLayout, TableLayout};
 
 /// Fewer stored rows than this are not worth a thread.
@@ -88,11 +88,17 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     let table = run.table();
     // SAFETY: the executor holds the table open and locked, and its snapshot valid; operands are of the types that
     // the planner found in the same shape.
-    let (layout, translated, view, oid) = unsafe {
+    let (layout, translated, view, store, oid) = unsafe {
         let layout = TableLayout::of(descriptor(table));
         let translated = translate(&run.shape, &layout, Some(&run.operands))?;
         let view = ColdView::of(table, run.snapshot());
-        (layout, translated, view, oid_of(table))
+        let oid = oid_of(table);
+        let is_needed = |group: &ColdGroup| !group.is_pending() || !group.entry().flags.are_clear();
+        let store = match view.groups.iter().any(is_needed) {
+            true => Some(or_raise(oid, store_of(table))),
+            false => None,
+        };
+        (layout, translated, view, store, oid)
     };
     let mut compiled = Compiled::compile(&translated.query).ok()?;
     let source = Source {
@@ -100,6 +106,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         layout: &layout,
         attributes: &translated.attributes,
         view,
+        store,
     };
     let (groups, bounds) = or_raise(oid, source.survey(&compiled))?;
     bounds.set(&mut compiled);
