@@ -132,6 +132,7 @@ fn run_all(compiled: &Compiled, groups: &[Group]) -> ResultSet {
         threads: 2,
         window: 6,
         memory_limit_bytes: 1 << 30,
+        around_spawn: |start| start(),
         on_thread_start: || {},
     };
     let result = run::<()>(

@@ -145,12 +145,23 @@ pub unsafe fn with_quotient<R>(sum: Datum, count: i64, f: impl FnOnce(&[u8]) -> 
     }
 }
 
-/// Blocks every signal on the calling thread: signal handlers belong to the backend's main thread.
-pub fn block_signals() {
-    // SAFETY: changes the mask of this thread only.
-    unsafe {
-        let mut all = std::mem::MaybeUninit::uninit();
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), std::ptr::null_mut());
+/// Calls a function with every signal blocked on the calling thread. Threads that it starts inherit that: signal handlers
+/// belong to the backend's main thread.
+pub fn with_signals_blocked(f: &mut dyn FnMut()) {
+    struct Restore(libc::sigset_t);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            // SAFETY: changes the mask of this thread only.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+        }
     }
+    // SAFETY: changes the mask of this thread only; both sets are filled in before they are read.
+    let before = unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before);
+        before
+    };
+    let _restore = Restore(before);
+    f();
 }

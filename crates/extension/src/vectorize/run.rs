@@ -1,7 +1,9 @@
 //! One run of the engine: from the executor's node to a result, or to the decision that PostgreSQL computes it.
 
 use howdah_bridge::relation::{count_rows_read, descriptor, oid_of};
-use howdah_bridge::upper::{Explanation, Oid, Rows, Run, Stage, block_signals, hash_memory_bytes};
+use howdah_bridge::upper::{
+    Explanation, Oid, Rows, Run, Stage, hash_memory_bytes, with_signals_blocked,
+};
 use howdah_columnar::{ColumnarError, MAX_ROWS, ZONE_ROWS};
 use howdah_vector::VectorError;
 use howdah_vector::operators::Compiled;
@@ -125,7 +127,8 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         threads: lease.count,
         window: lease.count * WINDOW,
         memory_limit_bytes: hash_memory_bytes(),
-        on_thread_start: block_signals,
+        around_spawn: with_signals_blocked,
+        on_thread_start: || {},
     };
     let ran = runtime::run(
         &compiled,

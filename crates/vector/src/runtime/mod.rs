@@ -40,6 +40,8 @@ pub struct Options {
     pub window: usize,
     /// The most memory for states of groups and rows.
     pub memory_limit_bytes: usize,
+    /// Called to start a thread: calls its argument, which does. What threads inherit can be set around it.
+    pub around_spawn: fn(&mut dyn FnMut()),
     /// Called first on each thread.
     pub on_thread_start: fn(),
 }
@@ -178,8 +180,12 @@ pub fn run<E>(
     std::thread::scope(|scope| {
         let _stop = StopOnLeave(shared);
         let start = || {
-            let builder = std::thread::Builder::new().name("howdah vector".to_owned());
-            builder.spawn_scoped(scope, || shared.work()).is_ok()
+            let mut has_started = false;
+            (options.around_spawn)(&mut || {
+                let builder = std::thread::Builder::new().name("howdah vector".to_owned());
+                has_started = builder.spawn_scoped(scope, || shared.work()).is_ok();
+            });
+            has_started
         };
         let feeder = Feeder {
             shared,

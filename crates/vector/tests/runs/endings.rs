@@ -125,6 +125,7 @@ fn a_panic_while_waiting_at_the_end_goes_on() {
 fn a_panic_of_a_thread_is_an_error() {
     let compiled = grouping("sum(int8)");
     let options = Options {
+        around_spawn: |start| start(),
         on_thread_start: || panic!("a thread's bug"),
         ..options(2, 4)
     };
@@ -231,6 +232,7 @@ fn threads_are_started_for_work_only() {
     static STARTED: AtomicUsize = AtomicUsize::new(0);
     let compiled = grouping("count(any)");
     let options = Options {
+        around_spawn: |start| start(),
         on_thread_start: || {
             STARTED.fetch_add(1, Ordering::Relaxed);
         },

@@ -21,6 +21,7 @@ fn options(threads: usize, window: usize) -> Options {
         threads,
         window,
         memory_limit_bytes: 1 << 30,
+        around_spawn: |start| start(),
         on_thread_start: || {},
     }
 }
