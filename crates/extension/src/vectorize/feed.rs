@@ -187,6 +187,9 @@ impl Source<'_> {
         let mut ordinal = 0;
         if let Some(store) = &self.store {
             for group in groups {
+                if feeder.failed() {
+                    return Ok(());
+                }
                 self.feed_group(store, group, &mut ordinal, counts, feeder)?;
             }
         }
@@ -349,7 +352,7 @@ impl Source<'_> {
                 push(feeder, of_rows(columns, row_count, None, next(ordinal)));
                 rows.clear();
             }
-            if !found {
+            if !found || feeder.failed() {
                 return Ok(());
             }
         }

@@ -1,11 +1,16 @@
 //! Whether the planner is offered a query, and at what cost.
 
-use howdah_bridge::upper::{Offer, Planner, Shape};
+use howdah_bridge::upper::{Offer, Planner, Shape, Stage, hash_memory_bytes};
 use howdah_vector::operators::Compiled;
 
 use super::translate::translate;
 use crate::columnar_scan::reading;
 use crate::settings;
+
+/// What a group takes in the engine's tables, and each of its aggregates, in bytes, about. Where that is more than a hash table
+/// may have, the run would be given up half way.
+const GROUP_BYTES: usize = 32;
+const STATE_BYTES: usize = 16;
 
 /// Takes the query if the engine knows all of it and the table has cold rows.
 pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Option<Offer<'a>> {
@@ -18,6 +23,13 @@ pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Option<Offer<'a>> 
     // SAFETY: no operand has a value yet.
     let translated = unsafe { translate(shape, &reading.layout, None)? };
     Compiled::compile(&translated.query).ok()?;
+    let group_bytes = GROUP_BYTES + shape.aggregates.len() * STATE_BYTES;
+    if shape.stage == Stage::Group
+        && planner.rows * group_bytes as f64 > hash_memory_bytes() as f64
+        && !settings::force_vectorized()
+    {
+        return None;
+    }
     let cost = match settings::force_vectorized() {
         true => 0.0,
         false => reading.cost_of_vectorized(
