@@ -214,6 +214,7 @@ impl Source<'_> {
             }
             Look::Statistics => {
                 counts.groups_answered += 1;
+                counts.rows_answered += row_count as u64;
                 let known: Vec<_> = group.statistics.iter().map(Option::as_ref).collect();
                 counts.failed(feeder.add_statistics(&known, row_count));
                 return Ok(());

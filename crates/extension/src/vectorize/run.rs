@@ -32,6 +32,8 @@ pub struct Counts {
     pub groups_skipped: u64,
     /// Groups whose statistics were all that was needed.
     pub groups_answered: u64,
+    /// Rows of these groups.
+    pub rows_answered: u64,
     pub zones: u64,
     pub zones_skipped: u64,
     pub hot_rows: u64,
@@ -154,7 +156,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         }
     };
     // SAFETY: the executor holds the table open.
-    unsafe { count_rows_read(table, result.statistics.rows_in) };
+    unsafe { count_rows_read(table, result.statistics.rows_in + counts.rows_answered) };
     scan_stats::count(
         oid,
         ScanCounts {
