@@ -32,13 +32,20 @@ const MAKE: &str = "CREATE EXTENSION pg_buffercache;
     INSERT INTO t SELECT i, repeat(md5(i::text), 3), NULL, 'infinity', 'NaN', NULL, NULL
     FROM generate_series(30001, 50000) i";
 
-/// What is asked of a damaged table: all of it, one column, one row by index, all rows by index.
-const READS: [&str; 4] = [
+/// What is asked of a damaged table: all of it, one column, one row by index, all rows by index, and all of it by the engine.
+const READS: [&str; 6] = [
     "SELECT count(*), sum(hashtextextended(r::text, 0)::numeric) FROM t r",
     "SELECT count(amount), sum(amount) FROM t",
     "SET enable_seqscan = off; SELECT * FROM t WHERE id IN (8500, 20000, 44444)",
     "SET enable_seqscan = off; SELECT sum(id), min(word), max(at) FROM t WHERE id > 0",
+    "SET howdah.debug_force_vectorized = on;
+     SELECT flag, count(list), sum(id), min(word COLLATE \"C\"), max(at), max(real8), sum(amount) FROM t
+     WHERE amount > 100 IS NOT FALSE GROUP BY flag ORDER BY flag",
+    "SET howdah.debug_force_vectorized = on;
+     SELECT id, word, amount, at, real8, flag FROM t ORDER BY at DESC, id LIMIT 10",
 ];
+/// Of them, those that the engine computes.
+const VECTORIZED_READS: std::ops::Range<usize> = 4..6;
 
 /// One tuple of the cold store, as it lies in its file.
 #[derive(Clone, Copy, Debug)]
@@ -136,6 +143,12 @@ impl Damaged {
         session.batch_execute("VACUUM (FREEZE) t")?;
         session.batch_execute("CHECKPOINT")?;
         ensure!(cold_row_count(&mut session, "t")? > 40_000, "t stayed hot");
+        for sql in &READS[VECTORIZED_READS] {
+            let explaining = sql.replace("SELECT", "EXPLAIN SELECT");
+            let plan = query(&mut session, &explaining)?;
+            ensure!(plan.contains("Vectorized"), "not vectorized: {plan}");
+            session.batch_execute("RESET ALL")?;
+        }
         let answers = READS
             .iter()
             .map(|sql| read(&primary, sql))
