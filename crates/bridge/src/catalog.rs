@@ -1,8 +1,9 @@
-//! Looking at every row of a system catalog.
+//! Scans of a whole system catalog.
 
 use pgrx::pg_sys;
 
-/// Shows `see` the fixed part of each row that the transaction sees now.
+/// Calls `see` with the fixed part of each row of the catalog that is visible to the transaction
+/// now.
 ///
 /// # Safety
 /// A transaction is running; `Form` is the catalog's row type (`FormData_…`).

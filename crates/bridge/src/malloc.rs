@@ -1,8 +1,8 @@
-//! The C library's allocator, where the decoded side of the process gets its memory.
+//! Settings of the C library's allocator, which provides the memory for decoded rows.
 //!
-//! Decoding and encoding take and give back a few megabytes for every row group. As glibc
-//! starts out it returns them to the kernel each time and faults them in again, which cost a
-//! scan of wide rows a sixth of its time. A process that does such work keeps them instead.
+//! Decoding and encoding allocate and free a few megabytes for every row group. By default glibc
+//! returns them to the kernel each time and faults them in again, which cost a scan of wide rows a
+//! sixth of its time. A process that decodes or encodes keeps this memory instead.
 
 use std::sync::Once;
 

@@ -1,7 +1,7 @@
-//! Small pieces of PostgreSQL's memory, without a guard around each call.
+//! Small allocations in PostgreSQL's memory contexts, without a guard around each call.
 //!
-//! Asked for so that nothing is raised inside PostgreSQL; what goes wrong is raised here. A guard costs as much as
-//! the allocation, and a change of one cold row makes a dozen.
+//! The allocator is called so that it raises no ERROR inside PostgreSQL; a failure is raised here.
+//! A guard costs as much as the allocation, and a change of one cold row makes a dozen.
 
 use std::ffi::c_void;
 
@@ -12,7 +12,7 @@ use crate::ffi::quiet;
 /// `MaxAllocSize` of `utils/memutils.h`
 const MAX_BYTES: usize = 0x3fff_ffff;
 
-/// `palloc`: of the current memory context, not initialized. 53200 if there is none.
+/// `palloc`: in the current memory context, not initialized. Raises 53200 if memory is exhausted.
 pub fn allocate(bytes: usize) -> *mut u8 {
     // SAFETY: plain read of a global; a backend always has a current context.
     unsafe { allocate_in(pg_sys::CurrentMemoryContext, bytes) }

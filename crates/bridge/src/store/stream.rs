@@ -1,4 +1,5 @@
-//! Consecutive pages of the TOAST relation by a read stream: many are read at once, ahead of their use.
+//! Consecutive pages of the TOAST relation by a read stream: many are read at once, ahead of their
+//! use.
 
 use std::ops::Range;
 
@@ -6,13 +7,14 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::page::PinnedPage;
 
-/// What the stream has still to ask for.
+/// The blocks that the stream has not requested yet.
 struct Blocks {
     next: pg_sys::BlockNumber,
     end: pg_sys::BlockNumber,
 }
 
-/// A stream of pages. What it holds when an ERROR leaves it behind is the resource owner's and the memory context's.
+/// A stream of pages. After an ERROR the resource owner and the memory context release what it
+/// holds.
 pub(super) struct BlockStream {
     stream: *mut pg_sys::ReadStream,
     /// The stream points at them.
@@ -78,7 +80,8 @@ impl BlockStream {
 
 impl Drop for BlockStream {
     fn drop(&mut self) {
-        // SAFETY: begun by us, ended once; an ERROR has ended it already. The callback is not called any more.
+        // SAFETY: begun by us, ended once; an ERROR has ended it already. The callback is not
+        // called any more.
         unsafe {
             if !std::thread::panicking() {
                 pg_sys::read_stream_end(self.stream);
