@@ -9,8 +9,8 @@ use pgrx::pg_sys;
 /// A transaction is running; `Form` is the catalog's row type (`FormData_…`).
 pub unsafe fn for_each_row<Form>(catalog: pg_sys::Oid, mut see: impl FnMut(&Form)) {
     let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
-    // SAFETY: the catalog is open and locked during the scan; a tuple is valid until the next is
-    // asked for, and its fixed part follows its header.
+    // SAFETY: the catalog is open and locked during the scan; a tuple is valid until the next one
+    // is requested, and its fixed part follows its header.
     unsafe {
         let rel = pg_sys::table_open(catalog, lock);
         let (no_index, no_snapshot) = (pg_sys::InvalidOid, std::ptr::null_mut());

@@ -5,7 +5,7 @@
 
 use pgrx::pg_sys;
 
-// What `pg_guard` on an extern block expands to looks for this name here.
+// The expansion of `pg_guard` on an extern block expects this name here.
 pub(crate) use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 /// The state of a heap rewrite, known to PostgreSQL alone.

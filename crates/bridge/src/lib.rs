@@ -22,7 +22,7 @@
 //!             ──> shared_memory      areas that all processes share
 //!             ──> malloc             freed memory kept for the next row group
 //!             ──> memory             small allocations
-//!             ──> needed_columns     which columns of a row a scan is asked for
+//!             ──> needed_columns     which columns of a row a scan must return
 //!             ──> proc_flags         status flags of this process that others read
 //!             ──> recovery_conflict  what standbys must resolve before they replay a change
 //!             ──> upper              a plan node for the upper part of a query over one table

@@ -20,7 +20,7 @@ mod glibc {
 
 /// Freed memory at the heap's end that the process keeps.
 pub const KEPT_BYTES: i32 = 32 << 20;
-/// Larger pieces come from the kernel alone, and go back at once.
+/// Larger pieces are mapped separately, and returned to the kernel at once.
 pub const LARGEST_KEPT_BYTES: i32 = 8 << 20;
 
 /// From now on this process keeps a bounded amount of freed memory for the next row group.

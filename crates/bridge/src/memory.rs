@@ -48,7 +48,7 @@ pub unsafe fn allocate_in(context: pg_sys::MemoryContext, bytes: usize) -> *mut 
     memory.cast()
 }
 
-/// A copy of the bytes behind a four-byte header, as types of variable length have it.
+/// A copy of the bytes behind a four-byte header, as values of variable length are stored.
 pub fn varlena_of(bytes: &[u8]) -> *mut u8 {
     let copy = allocate(bytes.len() + 4);
     // SAFETY: fresh memory of the right size; the header counts itself, shifted by two.

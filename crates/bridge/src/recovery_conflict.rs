@@ -26,7 +26,7 @@
 //! before an earlier record does. A crash in between leaves a conflict that nothing follows.
 //!
 //! Logical slots on a standby: a slot's catalog_xmin conflicts only with changes of tables that
-//! decoding reads (`user_catalog_table`), which the record says as heap's own do.
+//! decoding reads (`user_catalog_table`), which the record tells as heap's own records do.
 
 use pgrx::pg_sys;
 

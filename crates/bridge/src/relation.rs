@@ -62,7 +62,7 @@ impl Drop for OpenRelation {
 /// `desc` is a valid descriptor of more than `i` attributes, and outlives the result.
 #[inline]
 pub unsafe fn attribute<'a>(desc: pg_sys::TupleDesc, i: i32) -> &'a pg_sys::FormData_pg_attribute {
-    // SAFETY: as for this function. The attributes lie behind as many compact ones.
+    // SAFETY: as for this function. The attributes follow an array of as many compact attributes.
     unsafe {
         let compact = (&raw const (*desc).compact_attrs).cast::<pg_sys::CompactAttribute>();
         let full = compact.add((*desc).natts as usize);

@@ -33,8 +33,8 @@ pub fn register_provider(provider: &CStr, check: pg_sys::check_object_relabel_ty
 pub fn labels_of(table: pg_sys::Oid, provider: &CStr) -> Vec<Label> {
     let mut keys: [pg_sys::ScanKeyData; 2] = Default::default();
     let mut labels = Vec::new();
-    // SAFETY: the catalog is open and locked during the scan; a tuple is read before the next is
-    // asked for; provider and label are declared NOT NULL and of type text.
+    // SAFETY: the catalog is open and locked during the scan; a tuple is read before the next one
+    // is requested; provider and label are declared NOT NULL and of type text.
     unsafe {
         for (key, column, value) in [
             (0, pg_sys::Anum_pg_seclabel_objoid, table.into_datum()),

@@ -61,13 +61,13 @@ impl<T: Shareable> PerBackend<T> {
     }
 }
 
-/// Known before shared memory is asked for, and never changed.
+/// Known before shared memory is requested, and never changed.
 fn most_backends() -> usize {
     // SAFETY: plain read of a global.
     usize::try_from(unsafe { pg_sys::MaxBackends }).unwrap_or(0)
 }
 
-/// An area of whatever type.
+/// An area of any type.
 pub trait AnyArea: Sync {
     fn bytes(&self) -> usize;
 

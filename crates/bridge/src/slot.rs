@@ -321,8 +321,8 @@ unsafe fn set_header(
     }
 }
 
-/// `false` for transactions that were over before ours took its first snapshot: cheaper to test for
-/// every row than a search among our own ids.
+/// `false` for transactions that ended before the running transaction took its first snapshot:
+/// cheaper to test for every row than a search among our own ids.
 fn may_be_ours(xid: pg_sys::TransactionId) -> bool {
     // SAFETY: plain read of this backend's state; InvalidTransactionId where there is no snapshot.
     let oldest = unsafe { pg_sys::TransactionXmin };

@@ -28,7 +28,7 @@ unsafe extern "C-unwind" {
 }
 
 /// Adds to the live and dead rows of a table of this database, if anything was counted for it
-/// before. The table may be gone by now. Does nothing if `track_counts` is off.
+/// before. The table may have been dropped meanwhile. Does nothing if `track_counts` is off.
 pub fn add(table: pg_sys::Oid, live_rows: i64, dead_rows: i64) {
     // SAFETY: an entry of this kind has these counts; they are touched under their lock.
     unsafe {

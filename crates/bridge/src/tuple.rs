@@ -195,7 +195,7 @@ impl TupleForm {
         let len = data_start + extent.data_bytes;
         let head = size_of::<pg_sys::HeapTupleData>().next_multiple_of(8);
         // SAFETY: the memory is as long as head, header and data; values lie within the data, and
-        // are as long as they say; the slot's arrays have an entry for each attribute.
+        // their headers tell their lengths; the slot's arrays have an entry for each attribute.
         unsafe {
             let memory = allocate_in((*slot).tts_mcxt, head + len);
             memory.write_bytes(0, head + len);

@@ -9,7 +9,7 @@
 //!                                               ├─► package    the same files as a .deb
 //!                                               ├─► test       every suite, one last line
 //!                                               └─► soak       what only finds something in hours
-//!                     paths · account · cluster · machine · progress      (what they all stand on)
+//!                     paths · account · cluster · machine · progress      (used by all of them)
 //! ```
 //!
 //! It starts servers and talks SQL to them; it links no PostgreSQL code and no other crate of

@@ -1,7 +1,7 @@
 //! The door to Vortex: the session, compression, arrays taken apart into nodes and parts and
 //! rebuilt from them, and the guard that turns a decoder's panic into an error.
 //!
-//! Nothing outside of this crate sees a Vortex type. Which encodings the format knows is fixed by
+//! Nothing outside of this crate sees a Vortex type. The encodings of the format are fixed by
 //! [`Encoding`], so that no name from untrusted bytes is ever looked up. All encodings of Vortex's
 //! belong to its frozen edition `core2026.08.3`, which every later Vortex promises to read.
 

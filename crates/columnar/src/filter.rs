@@ -1,5 +1,5 @@
-//! Evaluating a predicate on the rows of a chunk, on encoded data where that gives
-//! PostgreSQL's answer.
+//! Evaluates a predicate on the rows of a chunk, on encoded data where that gives PostgreSQL's
+//! answer.
 //!
 //! ```text
 //!   predicate ─▶ rewrite into the chunk's own terms ─▶ Nothing / NotNull: validity only

@@ -67,7 +67,7 @@ const TRAINING_FACTOR: usize = 60;
 /// Memory of a dictionary prepared for decompression, beyond its bytes.
 const PREPARED_BYTES: usize = 28 << 10;
 
-/// The most bytes that one frame may stand for: no value is longer.
+/// The most bytes that one frame may decompress to: no value is longer.
 const MAX_FRAME_BYTES: usize = 1 << 30;
 
 /// No zstd frame stands for more bytes per byte: a block of 128 kB takes 4.
@@ -186,7 +186,7 @@ impl Dictionary {
         }
     }
 
-    /// Appends the `len` bytes that a frame stands for.
+    /// Appends the `len` bytes that a frame decompresses to.
     pub(crate) fn decompress(
         &self,
         frame: &[u8],

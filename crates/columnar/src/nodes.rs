@@ -10,8 +10,8 @@
 //! A node's metadata and parts are as Vortex defines them for its encoding (our own encodings:
 //! `docs/format.md`); the row counts and types of children follow from their parents.
 //!
-//! Invariant: the parts of a parsed table ascend and lie within the chunk; every node has the
-//! children that it says, and trees are at most [`MAX_DEPTH`] high.
+//! Invariant: the parts of a parsed table ascend and lie within the chunk; every node has as many
+//! children as it declares, and trees are at most [`MAX_DEPTH`] high.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Where the bytes of one stored row group come from.
+//! The source of the bytes of one stored row group.
 
 use std::ops::Range;
 

@@ -1,5 +1,4 @@
-//! Whatever a session is doing with cold rows, a timeout ends it soon and leaves the table as it
-//! was.
+//! A timeout soon ends any statement on cold rows, and leaves the table as it was.
 
 use std::time::{Duration, Instant};
 

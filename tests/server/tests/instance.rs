@@ -1,5 +1,5 @@
-//! The private server that `./howdah up` makes: unqualified tables do not land in the extension's
-//! schema, also where the superuser still has the name that instances once gave it.
+//! The private server that `./howdah up` makes: unqualified tables are not created in the
+//! extension's schema, also where the superuser still has the name that instances once gave it.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};

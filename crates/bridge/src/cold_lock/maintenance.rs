@@ -80,7 +80,7 @@ pub(crate) fn is_timed() -> bool {
 /// Sleeps for [`NAP_MS`]; shown as a wait for a lock of this kind.
 pub(crate) fn nap(kind: pg_sys::LockTagType::Type) {
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
-    // SAFETY: the process' own latch; its owner resets it before it looks for interrupts.
+    // SAFETY: the process' own latch; its owner resets it before it checks for interrupts.
     unsafe {
         pg_sys::WaitLatch(pg_sys::MyLatch, events as i32, NAP_MS, LOCK_WAITS | kind);
         pg_sys::ResetLatch(pg_sys::MyLatch);

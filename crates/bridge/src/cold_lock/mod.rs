@@ -169,7 +169,8 @@ impl Locks {
         self.tag(kind, block, tid.ip_posid | bits)
     }
 
-    /// Whether this transaction may work on rows of the group in this way without asking again.
+    /// Whether this transaction already holds a lock on the group that allows such work on its
+    /// rows.
     pub fn holds_group(self, group: u32, lock: RowLock) -> bool {
         let tag = self.group(group);
         held(&tag, lock.on_group())
@@ -375,7 +376,8 @@ fn held_at_all(tag: &pg_sys::LOCKTAG) -> bool {
 /// The virtual ids of the other transactions that hold the lock in a conflicting mode.
 fn conflicts(tag: &pg_sys::LOCKTAG, mode: u32) -> Vec<pg_sys::VirtualTransactionId> {
     let mut count = 0;
-    // SAFETY: the tag lives during the call; the list is allocated for us and has `count` entries.
+    // SAFETY: the tag lives during the call; the list is a fresh allocation and has `count`
+    // entries.
     unsafe {
         let listed = pg_sys::GetLockConflicts(tag, mode as pg_sys::LOCKMODE, &mut count);
         let holders = std::slice::from_raw_parts(listed, count as usize).to_vec();
@@ -393,7 +395,7 @@ fn release(tag: &pg_sys::LOCKTAG, mode: u32) {
 fn try_acquire(tag: &pg_sys::LOCKTAG, mode: u32, wait: Wait) -> Option<bool> {
     use pg_sys::LockAcquireResult::{LOCKACQUIRE_NOT_AVAIL, LOCKACQUIRE_OK};
     // SAFETY: the tag is copied. May wait, and raise an ERROR for a deadlock or a timeout; nothing
-    // of ours needs undoing then.
+    // needs undoing here then.
     match unsafe { pg_sys::LockAcquire(tag, mode as pg_sys::LOCKMODE, false, wait == Wait::Not) } {
         LOCKACQUIRE_NOT_AVAIL => None,
         result => Some(result == LOCKACQUIRE_OK),

@@ -95,7 +95,7 @@ impl BroughtBack {
         }
     }
 
-    /// Updates the row to the one in `slot`, visibly to decoding; `slot` knows the new TID then.
+    /// Updates the row to the one in `slot`, visibly to decoding; `slot` has the new TID then.
     ///
     /// # Safety
     /// As for [`BroughtBack::delete`]; `slot` holds a row of the table.
@@ -153,7 +153,7 @@ unsafe fn set_command(
     command: pg_sys::CommandId,
 ) {
     // SAFETY: pin and exclusive lock are held while the page is changed; the line pointer is
-    // checked. A full-page image is logged where checksums ask for it, as for a hint bit.
+    // checked. A full-page image is logged where checksums require it, as for a hint bit.
     unsafe {
         let buffer = pg_sys::ReadBuffer(rel, block_of(tid));
         pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   no cold link, or its mover is void   -> heap's own code, under our pin
-//!   mover still running                  -> wait here, then look again
+//!   mover in progress                    -> wait here, then check again
 //!   mover committed                      -> the row is cold: TM_Updated with the cold TID
 //! ```
 //!
@@ -116,8 +116,8 @@ pub unsafe fn follow(
     cid: pg_sys::CommandId,
     wait_policy: pg_sys::LockWaitPolicy::Type,
 ) -> Version {
-    // SAFETY: heap_fetch leaves the page pinned where it says so; the pin is given back before
-    // anything is waited for. The inserter of a tuple is read without a lock, as heap does.
+    // SAFETY: heap_fetch leaves the page pinned where it says so; the pin is released before any
+    // wait. The inserter of a tuple is read without a lock, as heap does.
     unsafe {
         loop {
             if block_of(&tid) == pg_sys::InvalidBlockNumber
@@ -182,8 +182,8 @@ unsafe fn look(
     PagePin,
     Option<(pg_sys::ItemPointerData, pg_sys::TransactionId)>,
 ) {
-    // SAFETY: pin and share lock are held while the page is looked at; the line pointer is
-    // checked first.
+    // SAFETY: pin and share lock are held while the page is read; the line pointer is checked
+    // first.
     unsafe {
         let buffer = pg_sys::ReadBuffer(rel, block_of(tid));
         pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);

@@ -98,7 +98,7 @@ pub unsafe fn latest_tid(
     scan: pg_sys::TableScanDesc,
     tid: pg_sys::ItemPointer,
 ) -> Option<pg_sys::ItemPointerData> {
-    // SAFETY: pin and share lock are held while a page is looked at; line pointers are checked.
+    // SAFETY: pin and share lock are held while a page is read; line pointers are checked.
     unsafe {
         let rel = (*scan).rs_rd;
         let snapshot = (*scan).rs_snapshot;

@@ -27,8 +27,8 @@ impl HotReader {
         oldest_xmin: pg_sys::TransactionId,
     ) -> Obstacle {
         let mut found = Obstacle::InUse;
-        // SAFETY: pin and share lock are held while the page is read; a tuple is looked at if its
-        // line pointer is normal.
+        // SAFETY: pin and share lock are held while the page is read; a tuple is read if its line
+        // pointer is normal.
         unsafe {
             let buffer = self.lock(block);
             let page = pg_sys::BufferGetPage(buffer);

@@ -10,7 +10,7 @@ use crate::tid::tid_of;
 
 const PAGE_BYTES: usize = pg_sys::BLCKSZ as usize;
 
-/// A page image with the alignment that tuples want.
+/// A page image with the alignment that tuples require.
 #[repr(C, align(8))]
 struct Image([u8; PAGE_BYTES]);
 

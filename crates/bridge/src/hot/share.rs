@@ -122,7 +122,7 @@ unsafe fn new_xmax(
     header: &pg_sys::HeapTupleHeaderData,
     lockers: &[pg_sys::TransactionId],
 ) -> Result<NewXmax, Refused> {
-    // SAFETY: as the functions called ask for.
+    // SAFETY: as the functions called require.
     unsafe {
         let Present {
             members,
@@ -271,7 +271,7 @@ unsafe fn members_of(
     multixact: pg_sys::MultiXactId,
     lock_only: bool,
 ) -> Vec<pg_sys::MultiXactMember> {
-    // SAFETY: the list is allocated for us and has `count` entries, -1 if there is none.
+    // SAFETY: the list is a fresh allocation and has `count` entries, -1 if there is none.
     unsafe {
         let mut listed = std::ptr::null_mut();
         let count = pg_sys::GetMultiXactIdMembers(multixact, &mut listed, false, lock_only);

@@ -77,8 +77,7 @@ pub fn of_slot(slot: *mut pg_sys::TupleTableSlot) -> Option<Columns> {
 
 /// Not guarded, see [`unguarded`].
 unsafe extern "C-unwind" fn executor_start(query: *mut pg_sys::QueryDesc, flags: i32) {
-    // SAFETY: arguments are handed on as they came, to exactly one successor; this frame owns
-    // nothing.
+    // SAFETY: arguments are passed on unchanged, to exactly one successor; this frame owns nothing.
     unsafe {
         match PREVIOUS_HOOK {
             Some(previous) => previous(query, flags),

@@ -21,7 +21,7 @@ pub use unnoticed::unnoticed;
 use crate::ffi;
 use crate::tid::{FIRST_COLD_BLOCK, RowNumber, block_of};
 
-/// The page that stands for "rows of this table are locked one by one".
+/// The page whose lock means "rows of this table are locked one by one".
 const READERS_BLOCK: pg_sys::BlockNumber = pg_sys::InvalidBlockNumber - 1;
 
 /// Whether the running transaction is serializable.

@@ -78,7 +78,7 @@ impl Indexes {
     /// # Safety
     /// `toast` is open and locked in this mode.
     unsafe fn open(toast: pg_sys::Relation, mode: pg_sys::LOCKMODE) -> Indexes {
-        // SAFETY: as for this function; an ERROR leaves nothing of ours to undo.
+        // SAFETY: as for this function; an ERROR leaves nothing to undo here.
         unsafe {
             let oids = index_oids(toast);
             let mut all = Vec::with_capacity(oids.len());
@@ -130,8 +130,8 @@ impl ColdStore {
     /// # Safety
     /// `table` is an open relation, locked at least as strongly as `lockmode`.
     pub unsafe fn open(table: pg_sys::Relation, lockmode: u32) -> Option<ColdStore> {
-        // SAFETY: the caller holds `table` open; relation_open and the index list may raise
-        // an ERROR, in which case nothing of ours needs undoing.
+        // SAFETY: the caller holds `table` open; relation_open and the index list may raise an
+        // ERROR, in which case nothing needs undoing here.
         unsafe {
             let toast_oid = (*(*table).rd_rel).reltoastrelid;
             if toast_oid == pg_sys::InvalidOid {

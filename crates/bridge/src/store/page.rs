@@ -50,7 +50,7 @@ impl LockedPage {
         unsafe { tuple_on(self.page, rel, tid) }
     }
 
-    /// Whether the tuple that an index entry leads to has its key, or is gone.
+    /// Whether the tuple that an index entry leads to has its key, or does not exist any more.
     pub fn has_key(
         &self,
         rel: pg_sys::Relation,

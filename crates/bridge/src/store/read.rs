@@ -28,7 +28,7 @@ pub struct Entry {
     pub origin: Origin,
 }
 
-/// What an index entry says: a key, and where its tuple is.
+/// The contents of an index entry: a key, and the TID of its tuple.
 pub(super) struct Keyed {
     pub tid: pg_sys::ItemPointerData,
     id: u32,

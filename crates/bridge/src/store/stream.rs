@@ -66,7 +66,7 @@ impl BlockStream {
 
     /// The next page, pinned; `None` at the end.
     pub fn next(&mut self) -> Option<PinnedPage> {
-        // SAFETY: the stream is open; the buffer comes pinned, and is given away.
+        // SAFETY: the stream is open; the buffer comes pinned, and the pin is passed on.
         unsafe {
             let buffer = pg_sys::read_stream_next_buffer(self.stream, std::ptr::null_mut());
             if buffer == pg_sys::InvalidBuffer as pg_sys::Buffer {

@@ -16,8 +16,8 @@
 //! which it was copied: see [`super::piece`]. Where the cluster has data checksums a map remembers
 //! what was verified: a page that was evicted and comes back is verified by PostgreSQL. Pages are
 //! share-locked one at a time, while their tuples are searched; a reader keeps the last one pinned,
-//! as rows ask for several ranges of one page. Pins are the resource owner's: an ERROR releases
-//! them. All of this also works on a standby: pieces and hints arrive by WAL.
+//! because a row often needs several ranges of one page. Pins are the resource owner's: an ERROR
+//! releases them. All of this also works on a standby: pieces and hints arrive by WAL.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -105,7 +105,7 @@ impl PieceMap {
         end - seq
     }
 
-    /// Notes where a piece is.
+    /// Remembers where a piece is.
     fn learn(&mut self, seq: i32, block: pg_sys::BlockNumber) {
         if self.guess(seq) == Some(block) {
             return;

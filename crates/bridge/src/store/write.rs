@@ -213,7 +213,7 @@ impl ColdStore {
             id,
             0..=i32::MAX,
             false,
-            // SAFETY: called with the buffer share-locked, as the function asks.
+            // SAFETY: called with the buffer share-locked, as the function requires.
             &mut |tuple, buffer| unsafe {
                 pg_sys::HeapTupleSatisfiesVisibility(
                     tuple,

@@ -35,7 +35,7 @@ pub(super) fn name(side: Side) -> String {
     format!("bench.t_{}", side.name())
 }
 
-/// Loads both sides in turn, as often as asked for; what the last run loaded stays, indexed and
+/// Loads both sides in turn, as often as requested; the rows of the last run stay, indexed and
 /// analyzed. Returns figures only if they are wanted.
 pub(super) fn load(client: &mut Client, options: &Options) -> anyhow::Result<Vec<Figure>> {
     let wanted = options.wants(Part::Load);

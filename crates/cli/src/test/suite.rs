@@ -313,7 +313,8 @@ fn choose(suite: Suite, options: &Options, all: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// A database with the extension in it, where tables are howdah's unless they say otherwise.
+/// A database with the extension in it, where tables use howdah unless they name another access
+/// method.
 pub(super) fn make_database(scratch: &Scratch, database: &str) -> anyhow::Result<()> {
     let mut client = scratch.cluster.connect("postgres")?;
     client.batch_execute(&format!("CREATE DATABASE {database} TEMPLATE template0"))?;

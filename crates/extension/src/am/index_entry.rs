@@ -156,7 +156,7 @@ unsafe extern "C-unwind" fn looks_at_null_rows(
     node: *mut pg_sys::Node,
     context: *mut std::ffi::c_void,
 ) -> bool {
-    // SAFETY: the node's tag says what it is; called for the nodes of an expression, or NULL.
+    // SAFETY: the node's tag tells its type; called for the nodes of an expression, or NULL.
     unsafe {
         if node.is_null() {
             return false;

@@ -99,8 +99,8 @@ pub fn howdah() -> &'static pg_sys::TableAmRoutine {
 /// Installs the hook that tells scans which columns they must return. Must be called once, from
 /// `_PG_init`.
 pub fn register() {
-    // SAFETY: nothing else runs in the process yet; the function asks an open relation for its
-    // routine.
+    // SAFETY: nothing else runs in the process yet; the function reads the routine of an open
+    // relation.
     unsafe { howdah_bridge::needed_columns::install(is_howdah) }
 }
 

@@ -18,8 +18,8 @@ pub(super) enum Verdict {
     Differs(String),
 }
 
-/// What a maintenance command may end with when it gives way to a session: it was cancelled, or
-/// found its table gone or of another kind.
+/// What a maintenance command may end with when it gives way to a session: it was cancelled, or its
+/// table was dropped or changed its kind.
 const MAINTENANCE_GIVES_WAY: [&str; 7] = [
     "57014", "55P03", "42P01", "42809", "3F000", "42704", "55006",
 ];

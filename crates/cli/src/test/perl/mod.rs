@@ -1,6 +1,6 @@
 //! The step `tap`, and a part of `soak`: PostgreSQL's subscription and recovery tests, which are
-//! Perl programs that start servers of their own and print TAP. Tables are howdah's there unless a
-//! test says otherwise.
+//! Perl programs that start servers of their own and print TAP. Tables there use howdah unless a
+//! test names another access method.
 //!
 //! ```text
 //!   surroundings: template directory, settings, initdb ─┐
