@@ -245,7 +245,7 @@ impl ColdStore {
     }
 
     /// Whether `snapshot` sees the entry. Reports an entry that the snapshot does not see yet to
-    /// the serializable machinery, as a heap scan does for a row. Must be called as a [`Judge`].
+    /// the serializable machinery, as a heap scan does for a row. Must be called from a [`Judge`].
     ///
     /// # Safety
     /// `tuple` lies in `buffer`, which is pinned and share-locked; `snapshot` is valid.
