@@ -1,18 +1,19 @@
-//! Meeting a moved row before heap's row locks do.
+//! Handling of moved rows before heap's row locks reach them.
 //!
-//! `heap_lock_tuple` follows `t_ctid` after it has waited for the updater, even if that
-//! aborted, and would read a cold block. So a row lock looks first. Three cases:
+//! `heap_lock_tuple` follows `t_ctid` after it has waited for the updater, even if the updater
+//! aborted, and would then read a cold block. So a row lock checks the tuple first. There are three
+//! cases:
 //!
 //! ```text
 //!   no cold link, or its mover is void   -> heap's own code, under our pin
-//!   mover still running                  -> wait here, then look again
+//!   mover in progress                    -> wait here, then check again
 //!   mover committed                      -> the row is cold: TM_Updated with the cold TID
 //! ```
 //!
-//! The mover is waited for under NOWAIT and SKIP LOCKED as well, and lock_timeout does not count the wait: it has
-//! locked no row (see [`maintenance`]).
+//! The mover is waited for under NOWAIT and SKIP LOCKED as well, and `lock_timeout` does not count
+//! the wait, because the mover has locked no row (see [`maintenance`]).
 //!
-//! The pin that is kept over heap's call is what makes the look binding: the mover stamps only
+//! The pin is kept over heap's call, so the result of the check stays true: the mover stamps only
 //! under a cleanup lock, which it cannot get while the pin is held.
 
 use pgrx::pg_sys;
@@ -34,7 +35,7 @@ impl Drop for PagePin {
 
 /// What a row lock finds at a hot TID.
 pub enum Meeting {
-    /// Heap's to handle, as long as the pin is held.
+    /// Heap's code can handle the tuple, as long as the pin is held.
     Hot(PagePin),
     /// The row was moved by `xmax`, which has committed.
     Moved {
@@ -43,7 +44,7 @@ pub enum Meeting {
     },
 }
 
-/// Looks at the row at `tid` once no mover is at work on it.
+/// Checks the row at `tid`, after waiting for any mover that is at work on it.
 ///
 /// # Safety
 /// `rel` is an open heap relation; `tid` is a hot TID inside it.
@@ -72,8 +73,8 @@ pub unsafe fn meet(rel: pg_sys::Relation, tid: pg_sys::ItemPointerData) -> Meeti
     }
 }
 
-/// As [`meet`], before a call of heap's code that would wait for a mover by itself, if `lock_timeout` would count that
-/// wait. A row that was found hot is not stamped as long as the result lives.
+/// As [`meet`], before a call of heap's code that would itself wait for a mover, if `lock_timeout`
+/// would count that wait. A row that was found hot is not stamped as long as the result lives.
 ///
 /// # Safety
 /// As for [`meet`].
@@ -89,7 +90,7 @@ pub unsafe fn meet_if_timed(
 pub enum Version {
     /// A row that can be locked; a cold one, if the link is cold.
     Live(pg_sys::ItemPointerData),
-    /// The row was deleted.
+    /// The row is dead: it was deleted.
     Gone,
     /// The row is now in another partition.
     MovedAway,
@@ -98,13 +99,13 @@ pub enum Version {
         xid: pg_sys::TransactionId,
         cmin: pg_sys::CommandId,
     },
-    /// Somebody is changing the row and the caller does not want to wait.
+    /// Another transaction is changing the row and the caller does not want to wait.
     WouldBlock,
 }
 
-/// Follows a row's versions from `tid`, which `prior_xmax` has written, to the live one. Mirrors the
-/// loop of `heapam_tuple_lock`, and stops where a link is cold. Under `LockWaitError` somebody at
-/// work on the row raises the ERROR that heap raises.
+/// Follows a row's versions from `tid`, which `prior_xmax` has written, to the live one. Mirrors
+/// the loop of `heapam_tuple_lock`, and stops where a link is cold. Under `LockWaitError` a
+/// transaction that has locked or is changing the row raises the same ERROR as in heap.
 ///
 /// # Safety
 /// `rel` is an open heap relation; a snapshot is held that needs the version before `tid`.
@@ -115,8 +116,8 @@ pub unsafe fn follow(
     cid: pg_sys::CommandId,
     wait_policy: pg_sys::LockWaitPolicy::Type,
 ) -> Version {
-    // SAFETY: heap_fetch leaves the page pinned where it says so; the pin is given back before
-    // anything is waited for. The inserter of a tuple is read without a lock, as heap does.
+    // SAFETY: heap_fetch leaves the page pinned where it says so; the pin is released before any
+    // wait. The inserter of a tuple is read without a lock, as heap does.
     unsafe {
         loop {
             if block_of(&tid) == pg_sys::InvalidBlockNumber
@@ -181,8 +182,8 @@ unsafe fn look(
     PagePin,
     Option<(pg_sys::ItemPointerData, pg_sys::TransactionId)>,
 ) {
-    // SAFETY: pin and share lock are held while the page is looked at; the line pointer is
-    // checked first.
+    // SAFETY: pin and share lock are held while the page is read; the line pointer is checked
+    // first.
     unsafe {
         let buffer = pg_sys::ReadBuffer(rel, block_of(tid));
         pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
@@ -206,8 +207,8 @@ unsafe fn look(
     }
 }
 
-/// Waits for the end of the mover's transaction. A mover waits for no lock once it has stamped a row, so that naps
-/// hide no deadlock.
+/// Waits for the end of the mover's transaction. A mover waits for no lock once it has stamped a
+/// row, so naps hide no deadlock.
 unsafe fn wait_for_mover(
     rel: pg_sys::Relation,
     mut tid: pg_sys::ItemPointerData,

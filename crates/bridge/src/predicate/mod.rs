@@ -3,13 +3,14 @@
 //! ```text
 //!   row      (cold block, offset) of a cold TID     what a read of one row locks, as heap does
 //!   page     a cold block                           rows of it, once they are many
-//!   group    the first cold block of a row group    handed over when rows move into the group
+//!   group    the first cold block of a row group    taken over when rows move into the group
 //!   readers  a page that no table has               "rows of this table are locked one by one"
 //! ```
 //!
-//! PostgreSQL keeps them by what they name and asks about them by what is written; they never block. All
-//! that matters is that of a reader and a writer who come at once at least one notices the other: the
-//! reader locks and then looks, the writer writes and then asks.
+//! PostgreSQL stores these locks by the target that they name, and a writer checks the target that
+//! it writes; they never block. They must guarantee one thing: of a concurrent reader and writer,
+//! at least one notices the other. It holds because the reader locks and then reads, and the writer
+//! writes and then checks.
 
 mod unnoticed;
 
@@ -20,7 +21,7 @@ pub use unnoticed::unnoticed;
 use crate::ffi;
 use crate::tid::{FIRST_COLD_BLOCK, RowNumber, block_of};
 
-/// The page that stands for "rows of this table are locked one by one".
+/// The page whose lock means "rows of this table are locked one by one".
 const READERS_BLOCK: pg_sys::BlockNumber = pg_sys::InvalidBlockNumber - 1;
 
 /// Whether the running transaction is serializable.
@@ -30,7 +31,7 @@ pub fn is_serializable() -> bool {
     unsafe { pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 }
 }
 
-/// Announces that rows are going to be locked one by one.
+/// Announces that the running transaction will lock rows one by one.
 ///
 /// # Safety
 /// `rel` is open and locked, `snapshot` is valid; snapshots that are not MVCC are ignored.
@@ -54,19 +55,19 @@ pub unsafe fn lock_relation(rel: pg_sys::Relation, snapshot: pg_sys::Snapshot) {
     }
 }
 
-/// Locks a cold row that is about to be looked at.
+/// Locks a cold row that is about to be read.
 ///
 /// # Safety
 /// As for [`announce_reader`].
 pub unsafe fn lock_row(rel: pg_sys::Relation, row: RowNumber, snapshot: pg_sys::Snapshot) {
-    // SAFETY: as for this function. Whether we have made the row ourselves does not matter.
+    // SAFETY: as for this function. It does not matter whether this transaction inserted the row.
     unsafe {
         let nobody = pg_sys::InvalidTransactionId;
         ffi::PredicateLockTID(rel, &mut row.tid(), snapshot, nobody);
     }
 }
 
-/// To be called when a cold row was changed: its readers must notice.
+/// Must be called after a cold row was changed: checks for a conflict with its readers.
 ///
 /// # Safety
 /// `rel` is open and locked for writing; `group` is the group of the row.
@@ -84,7 +85,8 @@ pub unsafe fn check_change(rel: pg_sys::Relation, row: RowNumber, group: u32) {
     }
 }
 
-/// To be called when rows were added to the cold side: who has locked the relation must notice.
+/// Must be called after rows were added to the cold side: checks for a conflict with transactions
+/// that have locked the relation.
 ///
 /// # Safety
 /// `rel` is open and locked for writing.
@@ -96,13 +98,14 @@ pub unsafe fn check_insert(rel: pg_sys::Relation) {
     }
 }
 
-/// To be called when rows were moved into a group: everybody who has locked rows one by one gets a lock on
-/// it, since his row may be there now.
+/// Must be called after rows were moved into a group: every transaction that has locked rows one by
+/// one gets a lock on the group, since a row that it has read may be there now.
 ///
 /// # Safety
 /// `rel` is open; every tuple that leads to the rows' old places was changed before.
 pub unsafe fn hand_over(rel: pg_sys::Relation, group: u32) {
-    // SAFETY: as for this function. Where there is no room for more locks, the relation gets one.
+    // SAFETY: as for this function. If there is no space for more locks, the relation is locked
+    // instead.
     unsafe {
         if ffi::PageIsPredicateLocked(rel, READERS_BLOCK) {
             ffi::PredicateLockPageSplit(rel, READERS_BLOCK, FIRST_COLD_BLOCK + group);

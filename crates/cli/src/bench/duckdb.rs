@@ -19,10 +19,10 @@ use crate::progress::Progress;
 
 const PACKAGE: &str = "duckdb";
 const SCRIPT: &str = include_str!("duckdb.py");
-/// Written last, so that an installation that was interrupted is seen as such.
+/// Written last, so that an interrupted installation is recognized.
 const COMPLETE: &str = "complete";
 
-/// The installed package, and room for its files.
+/// The installed package, and a directory for its files.
 pub(super) struct DuckDb {
     package: PathBuf,
     work: PathBuf,
@@ -38,7 +38,7 @@ pub(super) struct Request {
     /// A statement that indexes `t` after the load.
     index: Option<&'static str>,
     pub questions: Vec<Asking>,
-    /// Of rows that are looked up one by one.
+    /// Keys of the rows that are looked up one by one.
     keys: Vec<i64>,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Answered {
 
 impl DuckDb {
     /// # Errors
-    /// When the package cannot be had.
+    /// When the package cannot be installed.
     pub fn prepare(paths: &Paths) -> anyhow::Result<Self> {
         let directory = paths.cache.join("duckdb");
         let package = directory.join("python");
@@ -99,7 +99,7 @@ impl DuckDb {
         Ok(Self { package, work })
     }
 
-    /// Adds DuckDB's measurements, and holds its answers against heap's.
+    /// Adds DuckDB's measurements, and compares its answers with heap's.
     pub fn fill_in(
         &self,
         client: &mut Client,
@@ -182,14 +182,14 @@ impl DuckDb {
             .arg(&file);
         let output = run(&mut python);
         for leftover in [database.clone(), database.with_extension("duckdb.wal")] {
-            // The file may be large, or not there at all; nothing depends on it.
+            // The file may be large, or may not exist; nothing depends on it.
             let _ = fs::remove_file(leftover);
         }
         serde_json::from_slice(&output?).context("DuckDB's answer cannot be read")
     }
 }
 
-/// What a program prints, if it says that it succeeded.
+/// The output of a program, if it succeeds.
 fn run(command: &mut Command) -> anyhow::Result<Vec<u8>> {
     let output = command
         .stdin(Stdio::null())

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-/// What one engine's runs gave, in the figure's unit.
+/// The results of one engine's runs, in the figure's unit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Outcome {
     Measured(Vec<f64>),
-    /// 0A000: this version says no.
+    /// Refused with 0A000: this version does not support it.
     Refused,
     /// Not measured on this engine, or not there in this build.
     Absent,
@@ -53,7 +53,7 @@ pub(super) enum Unit {
     Microseconds,
     Bytes,
     PerSecond,
-    /// Of something else that this engine did.
+    /// A multiple of another figure of the same engine.
     Times,
 }
 
@@ -81,7 +81,7 @@ pub(super) enum Goal {
 pub(super) enum Verdict {
     Ok,
     Miss,
-    /// No goal, or nothing to hold against it.
+    /// No goal, or no figure to compare with it.
     Open,
 }
 

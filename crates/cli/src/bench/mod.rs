@@ -1,5 +1,5 @@
-//! `./howdah bench`: one table as heap and as howdah on the same server, and in DuckDB where
-//! that can be had; every figure beside the goal it must reach.
+//! `./howdah bench`: one table as heap and as howdah on the same server, and in DuckDB where that
+//! can be installed; every figure beside the goal it must reach.
 //!
 //! ```text
 //!   table        5 M rows, staged once; load into each engine, size on disk
@@ -134,7 +134,7 @@ enum Side {
 impl Side {
     const BOTH: [Self; 2] = [Self::Heap, Self::Howdah];
 
-    /// Of the access method, and the ending of table names.
+    /// The name of the access method, which also ends the names of its tables.
     fn name(self) -> &'static str {
         match self {
             Self::Heap => "heap",
@@ -154,7 +154,7 @@ pub fn run(paths: &Paths, options: &Options) -> anyhow::Result<ExitCode> {
     client.batch_execute(
         "SET client_min_messages = warning; DROP SCHEMA IF EXISTS bench CASCADE; CREATE SCHEMA bench",
     )?;
-    // The self join of the questions is there to be joined.
+    // The queries contain a self join that must be executed.
     client.batch_execute("SET enable_self_join_elimination = off")?;
     let figures = measure(paths, &cluster, &mut client, options)?;
     let facts = report::facts(&mut client, options)?;

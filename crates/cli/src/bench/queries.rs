@@ -12,10 +12,10 @@ use crate::progress::{Counting, Progress};
 pub(super) struct Question {
     pub title: &'static str,
     pub sql: &'static str,
-    /// Where DuckDB writes it differently.
+    /// The text for DuckDB, where its syntax differs.
     pub duckdb_sql: Option<&'static str>,
     goal: Option<Goal>,
-    /// Undone after each run.
+    /// Whether it changes rows; it is then rolled back after each run.
     pub changes: bool,
 }
 
@@ -108,7 +108,7 @@ pub(super) fn sql(text: &str, table: &str, rows: u64) -> String {
         .join(" ")
 }
 
-/// A question's figure, with heap's answer for other engines to be held against.
+/// A question's figure, with heap's answer, with which those of other engines are compared.
 pub(super) struct Asked {
     pub figure: Figure,
     pub question: &'static Question,

@@ -1,4 +1,4 @@
-//! What the bench shows: where it ran, a table of figures with goals and verdicts, and the same
+//! The report of the bench: where it ran, a table of figures with goals and verdicts, and the same
 //! as JSON with every single measurement.
 
 use std::fs;
@@ -22,7 +22,7 @@ const SETTINGS: [&str; 5] = [
     "max_wal_size",
 ];
 
-/// What the figures depend on.
+/// The environment that the figures depend on.
 #[derive(Debug, Serialize)]
 pub(super) struct Facts {
     rows: u64,

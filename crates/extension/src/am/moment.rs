@@ -1,9 +1,10 @@
-//! A command of a transaction: what is remembered for one is not good for another.
+//! Identifies a command of a transaction: what is remembered for one command is not valid for
+//! another.
 
 use howdah_bridge::ffi::quiet;
 use pgrx::pg_sys;
 
-/// Which command of which transaction runs.
+/// The running command and its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     transaction: pg_sys::LocalTransactionId,

@@ -22,7 +22,7 @@ pub struct Indexes {
 }
 
 impl Indexes {
-    /// Opens those that are wanted with RowExclusiveLock, which is kept to the end of the transaction.
+    /// Opens the wanted indexes with RowExclusiveLock, which is kept to the end of the transaction.
     ///
     /// # Safety
     /// `table` is open, locked against DDL and outlives the result. Expressions run as the
@@ -67,7 +67,8 @@ impl Indexes {
         }
     }
 
-    /// Whether one of them is of a constraint that may be checked at the end of the transaction.
+    /// Whether one of them belongs to a constraint that may be checked at the end of the
+    /// transaction.
     pub fn is_any_deferrable(&self) -> bool {
         // SAFETY: they are open.
         let is_deferrable = |open: &OpenIndex| unsafe { !(*(*open.index).rd_index).indimmediate };
@@ -95,8 +96,9 @@ impl Indexes {
         }
     }
 
-    /// Inserts the entries of the row in a slot; each insertion into an index is run by `run`. `keeps_keys` is a hint
-    /// that the row has the same keys under another TID which may soon be dead.
+    /// Inserts the entries of the row in a slot; each insertion into an index is run by `run`.
+    /// `keeps_keys` is a hint that the row has the same keys under another TID, whose version may
+    /// soon be dead.
     ///
     /// # Safety
     /// The slot holds a row of the table.

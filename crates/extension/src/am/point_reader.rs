@@ -1,12 +1,12 @@
-//! Reading single cold rows.
+//! Reads single cold rows.
 //!
-//! A cold TID is looked up in this order: the rows of this backend's running loads, then the
-//! directory entry that covers the row, judged by the snapshot at hand. Then its values are read from shared buffers,
-//! each by its own ranges ([`crate::store::group_access`]).
+//! A cold TID is looked up in this order: first the rows of this backend's loads in progress, then
+//! the directory entry that covers the row and is visible to the snapshot. Then its values are read
+//! from shared buffers, each by its own byte ranges ([`crate::store::group_access`]).
 //!
-//! Neighbours are cheap: within one scan under one MVCC snapshot groups are remembered with all that was found out
-//! about them, so that the row after the last costs no look at directory, marks or footer, and none at the store where
-//! its blocks are decoded.
+//! Neighbours are cheap: within one scan under one MVCC snapshot, groups are remembered with
+//! everything that was read of them. So the row after the last one needs no access to directory,
+//! marks or footer, and none to the store where its blocks are decoded.
 
 use std::rc::Rc;
 
@@ -28,18 +28,19 @@ use crate::store::view::{ColdGroup, GroupRows, Wanted};
 
 /// Reads single cold rows of one relation.
 pub struct PointReader {
-    /// The columns that are read; the slot gets something of the right form for the others.
+    /// The columns that are read; the slot gets a placeholder of the right form for the others.
     wanted: Wanted,
-    /// The slot that they are wanted for; NULL for any.
+    /// The slot that the columns are read for; NULL for any slot.
     slot: *mut pg_sys::TupleTableSlot,
     groups: KnownGroups,
     /// Whether no column is read.
     reads_nothing: bool,
-    /// By whom the row that was asked for last is hidden.
+    /// How the row that was fetched last is hidden.
     hidden: Option<Hidden>,
 }
 
-/// Rows of a group of which marks are looked for one by one before all its marks are read.
+/// The number of rows of a group whose marks are looked up one by one before all its marks are
+/// read.
 const FEW_ROWS: u32 = 32;
 
 enum Found {
@@ -56,8 +57,9 @@ impl Found {
     }
 }
 
-/// As HeapTupleSatisfiesDirty does first: the caller waits for whoever it finds here, and a row of our
-/// own running load is nobody to wait for.
+/// Resets the fields of a dirty snapshot, as HeapTupleSatisfiesDirty does first. The caller waits
+/// for the transaction that it finds in them, and must not wait for itself because of a row of its
+/// own load in progress.
 ///
 /// # Safety
 /// `snapshot` is a valid dirty snapshot.
@@ -77,8 +79,9 @@ pub(super) unsafe fn is_mvcc(snapshot: pg_sys::Snapshot) -> bool {
     unsafe { (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC }
 }
 
-/// Whether the snapshot shows rows of deleted groups that VACUUM has not removed yet: the planner looks
-/// for the ends of an index's range with such a one. The rows may be gone all the same.
+/// Whether the snapshot sees rows of deleted groups that VACUUM has not removed yet, as
+/// NonVacuumable snapshots do: the planner uses one to find the ends of an index's range. The rows
+/// may have been removed nevertheless.
 unsafe fn asks_for_the_dying(snapshot: pg_sys::Snapshot) -> bool {
     // SAFETY: the caller's snapshot is valid.
     unsafe { (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_NON_VACUUMABLE }
@@ -107,7 +110,7 @@ impl PointReader {
         }
     }
 
-    /// A reader of the columns that the plan needs whose scan uses this slot.
+    /// A reader of the columns that are needed by the plan whose scan uses this slot.
     pub fn for_slot(slot: *mut pg_sys::TupleTableSlot) -> PointReader {
         PointReader {
             slot,
@@ -120,7 +123,7 @@ impl PointReader {
         std::ptr::eq(self.slot, slot)
     }
 
-    /// Whether the slot gets all there is of a row.
+    /// Whether the slot gets all columns of a row.
     pub fn reads_whole_rows(&self) -> bool {
         matches!(self.wanted, Wanted::All)
     }
@@ -149,9 +152,10 @@ impl PointReader {
             }
             let placed = or_raise((*table).rd_id, directory::group_of(store, row, snapshot))?;
             if placed.entry.state == GroupState::Loading {
-                // Another backend's running load, seen by a dirty snapshot: the row is there,
-                // its values are not to be had. The caller waits for that transaction. Before, it may evaluate
-                // index expressions, on NULLs: none fails on them, see `super::brin`.
+                // A row of another backend's load in progress, seen by a dirty snapshot: the row
+                // exists, but its values cannot be read. The caller waits for that transaction.
+                // Before that it may evaluate index expressions, on NULLs: none of them fails on
+                // NULLs, see `super::brin`.
                 return Some(Found::Stored(placed.entry, 0));
             }
             if is_mvcc(snapshot) {
@@ -200,7 +204,7 @@ impl PointReader {
                 _ => return ask(),
             };
             if last.hidden.is_none() {
-                // Rows that are known to have no mark cost nothing, however many they are.
+                // Rows that are known to have no mark need no look-up, however many they are.
                 if marks::is_surely_shown(last.file, entry, row) {
                     return Ok(false);
                 }
@@ -220,7 +224,7 @@ impl PointReader {
         }
     }
 
-    /// Puts the row into the slot if the snapshot sees it.
+    /// Stores the row in the slot if the snapshot sees it.
     ///
     /// # Safety
     /// `table` is open, `snapshot` valid, `slot` a buffer slot of the table.
@@ -244,7 +248,7 @@ impl PointReader {
         }
     }
 
-    /// Whether the row that [`PointReader::fetch`] was asked for, and did not find, is known to be hidden from everybody.
+    /// Whether the row that [`PointReader::fetch`] did not find is known to be dead.
     ///
     /// # Safety
     /// `table` is open.
@@ -260,7 +264,7 @@ impl PointReader {
         }
     }
 
-    /// Does what [`PointReader::fetch`] does where the group is that of the row before.
+    /// Does what [`PointReader::fetch`] does if the group is that of the row before.
     unsafe fn fetch_near(
         &mut self,
         table: pg_sys::Relation,
@@ -326,7 +330,8 @@ impl PointReader {
                 return self.read(store, table, row, snapshot, slot);
             }
             if is_serializable() {
-                // Locked before it is looked at, and looked at anew: see `super::serializable`.
+                // The row is locked before it is read, and is always read anew: see
+                // `super::serializable`.
                 lock_row(table, row, snapshot);
                 self.groups.clear();
             }
@@ -364,7 +369,7 @@ impl PointReader {
                     });
                 }
                 Found::Stored(entry, position) => {
-                    // A dying row may be gone: then it is not found.
+                    // A recently dead row may have been removed: then it is not found.
                     let is_needed = !asks_for_the_dying(snapshot);
                     let is_damage = |error: &ColdError| is_needed || !error.is_missing_piece();
                     let group = match self.open_group(store, *entry) {
@@ -417,7 +422,7 @@ impl PointReader {
     }
 }
 
-/// Puts a row that is known to be in a stored group into the slot.
+/// Stores a row that is known to be in a stored group in the slot.
 ///
 /// # Safety
 /// As for [`PointReader::fetch`]; `store` is that of `table`, `entry` is in force.
@@ -444,7 +449,7 @@ pub unsafe fn fetch_placed(
     true
 }
 
-/// Whether the snapshot sees a cold row, here.
+/// Whether the snapshot sees a cold row at this place.
 ///
 /// # Safety
 /// `rel` is open, `store` is its cold store, `snapshot` valid.
@@ -468,7 +473,8 @@ pub unsafe fn sees_row(
     }
 }
 
-/// Whether the snapshot sees a cold row, here or where it was before it moved.
+/// Whether the snapshot sees a cold row at this place, or at the place where it was before it was
+/// moved.
 ///
 /// # Safety
 /// As for [`sees_row`].

@@ -1,4 +1,4 @@
-//! The pending groups of this backend. See the room's header.
+//! The pending groups of this backend. See the header of [`super`].
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -48,18 +48,18 @@ impl PendingGroup {
     }
 }
 
-/// How many rows the running command has put into a relation.
+/// How many rows the running command has inserted into a relation.
 struct CommandCount {
     subtransaction: pg_sys::SubTransactionId,
     command: pg_sys::CommandId,
     rows: u64,
-    /// Whether an index of the relation keeps its loads hot; asked when the first row is past
+    /// Whether an index of the relation keeps its loads hot; determined when the first row is past
     /// the threshold.
     stays_hot: Option<bool>,
 }
 
-/// A layout, and what tells that it still holds: a descriptor that replaced the table's may have
-/// got the address of the old one.
+/// A layout, with what shows that it is still valid: a descriptor that replaced the table's may
+/// have got the address of the old one.
 struct KnownLayout {
     desc: pg_sys::TupleDesc,
     invalidations: u64,
@@ -91,13 +91,13 @@ pub fn has_pending() -> bool {
     LOADS.with_borrow(|l| !l.groups.is_empty())
 }
 
-/// A number that every group opened later exceeds.
+/// A number that is less than the serial number of every group opened later.
 pub fn serial_now() -> u64 {
     LOADS.with_borrow(|l| l.next_serial)
 }
 
-/// Takes the row into the cold side if the running statement is a bulk load by now; sets the
-/// slot's TID then. `false` means: insert it hot.
+/// Adds the row to the cold side if the running statement has become a bulk load, and sets the
+/// slot's TID. If the result is `false`, the caller must insert the row hot.
 ///
 /// # Safety
 /// `table` is open and locked for writing; `slot` holds a row of it.
@@ -121,7 +121,8 @@ pub unsafe fn insert_slot(
             return false;
         }
         let group = current_group(table, subtransaction, command, layout);
-        // Once the group is in the directory: who reads that before has locked the relation by now.
+        // Checked once the group is in the directory: a transaction that has read the directory
+        // before has locked the relation by now.
         predicate::check_insert(table);
         let full = {
             let mut pending = group.borrow_mut();
@@ -151,7 +152,7 @@ pub unsafe fn insert_slot(
     }
 }
 
-/// Counts the row and says whether the statement is a bulk load.
+/// Counts the row; returns whether the statement is a bulk load.
 fn past_threshold(
     table: pg_sys::Relation,
     subtransaction: pg_sys::SubTransactionId,
@@ -180,7 +181,7 @@ fn past_threshold(
     settings::force_cold() || rows > settings::load_threshold()
 }
 
-/// Whether an index keeps this relation's loads hot. Asked once per command and relation.
+/// Whether an index keeps this relation's loads hot. Determined once per command and relation.
 ///
 /// # Safety
 /// `table` is open and locked for writing; its rows of this command were counted.
@@ -303,14 +304,14 @@ fn write_group(group: &Rc<RefCell<PendingGroup>>) {
         (pending.table, pending.table_file)
     };
     let Some(table) = howdah_bridge::relation::OpenRelation::try_open(oid, pg_sys::NoLock) else {
-        // Dropped by the transaction that loaded it.
+        // The table was dropped by the transaction that loaded it.
         forget(group);
         return;
     };
     // SAFETY: `table` is open; the loading statement's lock is held to the end of the transaction.
     let store = unsafe {
         if (*table.raw()).rd_locator.relNumber.to_u32() != file {
-            // Truncated or rewritten by the transaction that loaded it.
+            // The table was truncated or rewritten by the transaction that loaded it.
             forget(group);
             return;
         }
@@ -374,7 +375,7 @@ fn flush_where(wanted: impl Fn(&PendingGroup) -> bool) {
     }
 }
 
-/// Writes what `command` of the current subtransaction has pending.
+/// Writes the pending groups of `command` in the current subtransaction.
 pub fn flush_command(command: pg_sys::CommandId) {
     if has_pending() {
         // SAFETY: plain read.
@@ -383,7 +384,7 @@ pub fn flush_command(command: pg_sys::CommandId) {
     }
 }
 
-/// Writes what the current subtransaction has pending for one table.
+/// Writes the current subtransaction's pending groups of one table.
 pub fn flush_relation(table: pg_sys::Oid) {
     if has_pending() {
         // SAFETY: plain read.
@@ -392,7 +393,8 @@ pub fn flush_relation(table: pg_sys::Oid) {
     }
 }
 
-/// Writes what the current subtransaction has pending since [`serial_now`] said `serial`.
+/// Writes the current subtransaction's pending groups that were opened since [`serial_now`]
+/// returned `serial`.
 pub fn flush_since(serial: u64) {
     if has_pending() {
         // SAFETY: plain read.
@@ -401,17 +403,17 @@ pub fn flush_since(serial: u64) {
     }
 }
 
-/// Writes everything pending of one subtransaction, which is about to commit.
+/// Writes all pending groups of one subtransaction, which is about to commit.
 pub(super) fn flush_subtransaction(subtransaction: pg_sys::SubTransactionId) {
     flush_where(|g| g.subtransaction == subtransaction);
 }
 
-/// Writes everything pending; the transaction is about to commit.
+/// Writes all pending groups; the transaction is about to commit.
 pub(super) fn flush_all() {
     flush_where(|_| true);
 }
 
-/// Drops what an aborted subtransaction had pending.
+/// Drops the pending groups of an aborted subtransaction.
 pub(super) fn discard_subtransaction(subtransaction: pg_sys::SubTransactionId) {
     LOADS.with_borrow_mut(|l| {
         l.groups
@@ -419,7 +421,7 @@ pub(super) fn discard_subtransaction(subtransaction: pg_sys::SubTransactionId) {
     });
 }
 
-/// Drops the rows on their way to a file that is emptied in place.
+/// Drops the pending rows of a file that is emptied in place.
 ///
 /// # Safety
 /// `table` is open, and its file the one that is emptied.
@@ -434,7 +436,7 @@ pub unsafe fn discard_file(table: pg_sys::Relation) {
     });
 }
 
-/// Forgets everything: the transaction is over.
+/// Drops everything: the transaction has ended.
 pub(super) fn reset() {
     LOADS.with_borrow_mut(|l| {
         l.groups.clear();
@@ -514,7 +516,7 @@ pub unsafe fn pending_row(
     })
 }
 
-/// Notes that a row of this table has got a mark, if it is pending.
+/// Records that a row of this table has got a mark, if it is pending.
 pub fn note_marked(table: pg_sys::Oid, placed: &PlacedEntry) {
     if !has_pending() {
         return;
