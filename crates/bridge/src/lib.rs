@@ -9,6 +9,10 @@
 //!             ──> tid                row numbers <-> cold TIDs
 //!             ──> slot               values -> a buffer slot holding a cold heap tuple
 //!             ──> relation           open relations as guards
+//!             ──> table              open relations as borrowed values, and their attributes
+//!             ──> snapshot           snapshots as borrowed values
+//!             ──> shown_tuple        a tuple that may be judged
+//!             ──> xid                transaction ids and what the server knows of them
 //!             ──> hot                what heap has for hot rows, made safe for cold t_ctid links
 //!             ──> cold_lock          locks on cold rows and row groups
 //!             ──> rewrite            row versions into a new main fork
@@ -55,11 +59,17 @@ pub mod rewrite;
 pub mod row_expr;
 pub mod security_label;
 pub mod shared_memory;
+pub mod shown_tuple;
 pub mod slot;
+pub mod snapshot;
 pub mod store;
+pub mod table;
 pub mod table_counts;
 pub mod tid;
 pub mod tuple;
 pub mod tuple_sort;
 pub mod upper;
 pub mod wal;
+pub mod xid;
+
+pub use pgrx::pg_sys::{Datum, Oid};

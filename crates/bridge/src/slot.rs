@@ -4,10 +4,14 @@
 //! of its own memory (xmin of its row group, no xmax, cold `t_self`) placed in such a slot without a
 //! buffer, exactly as `ExecForceStoreHeapTuple` leaves it, but without its second copy.
 
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
 use pgrx::pg_sys;
 
 use crate::ffi;
 use crate::memory::allocate_in;
+use crate::tid::Tid;
 use crate::tuple::TupleForm;
 
 /// Which transaction, and which command of it, a row comes from.
@@ -326,4 +330,72 @@ fn may_be_ours(xid: pg_sys::TransactionId) -> bool {
     let is_normal = |xid: u32| xid >= pg_sys::FirstNormalTransactionId.into_inner();
     let (xid, oldest) = (xid.into_inner(), oldest.into_inner());
     !(is_normal(xid) && is_normal(oldest) && (xid.wrapping_sub(oldest) as i32) < 0)
+}
+
+/// A slot of the executor's.
+#[derive(Clone, Copy)]
+pub struct Slot<'a> {
+    raw: NonNull<pg_sys::TupleTableSlot>,
+    valid: PhantomData<&'a pg_sys::TupleTableSlot>,
+}
+
+impl<'a> Slot<'a> {
+    /// Borrows a slot.
+    ///
+    /// # Safety
+    /// `slot` is valid as long as the result and its copies are used, its descriptor is that of the table
+    /// it is used with, and it is of heap's kind for that table (`TTSOpsBufferHeapTuple`) where a row
+    /// is put into it.
+    #[inline]
+    pub unsafe fn from_raw(slot: *mut pg_sys::TupleTableSlot) -> Slot<'a> {
+        debug_assert!(!slot.is_null());
+        Slot {
+            // SAFETY: a valid slot is not NULL.
+            raw: unsafe { NonNull::new_unchecked(slot) },
+            valid: PhantomData,
+        }
+    }
+
+    /// The server's pointer, valid for `'a`.
+    #[inline]
+    pub fn raw(self) -> *mut pg_sys::TupleTableSlot {
+        self.raw.as_ptr()
+    }
+
+    #[inline]
+    fn data(&self) -> &pg_sys::TupleTableSlot {
+        // SAFETY: valid by the contract of `from_raw`. Fields are copied out at once.
+        unsafe { self.raw.as_ref() }
+    }
+
+    /// The place of the row in it.
+    #[inline]
+    pub fn tid(self) -> Tid {
+        Tid::from_raw(self.data().tts_tid)
+    }
+
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        u32::from(self.data().tts_flags) & pg_sys::TTS_FLAG_EMPTY != 0
+    }
+
+    /// Empties it.
+    #[inline]
+    pub fn clear(self) {
+        // SAFETY: valid by the contract of `from_raw`.
+        unsafe { clear(self.raw()) }
+    }
+
+    /// A value of the row in it, which has the number `number`; `None` is NULL.
+    ///
+    /// # Panics
+    /// If the slot is empty or there is no such attribute.
+    #[inline]
+    pub fn attribute(self, number: i32) -> Option<pg_sys::Datum> {
+        // SAFETY: a slot has a descriptor.
+        let count = unsafe { (*self.data().tts_tupleDescriptor).natts };
+        assert!(!self.is_empty() && (1..=count).contains(&number));
+        // SAFETY: the slot holds a row, which has this attribute.
+        unsafe { attribute_of(self.raw(), number) }
+    }
 }
