@@ -30,6 +30,11 @@
 //!             ──> needed_columns     which columns of a row a scan is asked for
 //!             ──> proc_flags         what this process is to others
 //!             ──> recovery_conflict  what standbys must resolve before they replay a change
+//!             ──> scan               a plan node that scans a table with cold rows
+//!             ──> expr               expression trees, to be looked at
+//!             ──> datum              datums with the form of their type
+//!             ──> builtin            OIDs of built-in types and operators
+//!             ──> column_statistics  what ANALYZE knows of columns
 //!             ──> upper              a plan node for the upper part of a query over one table
 //!             ──> row_expr           a node's qual and projection, row by row
 //!             ──> ffi                functions pgrx does not bind
@@ -41,10 +46,14 @@
 //!   owner of the aborting transaction releases what the guard held.
 //! - What differs between PostgreSQL majors stays in this crate.
 
+pub mod builtin;
 pub mod catalog;
 pub mod cold_lock;
 pub mod collation;
+pub mod column_statistics;
 pub mod counters;
+pub mod datum;
+pub mod expr;
 pub mod ffi;
 pub mod hot;
 pub mod io_cost;
@@ -57,6 +66,7 @@ pub mod recovery_conflict;
 pub mod relation;
 pub mod rewrite;
 pub mod row_expr;
+pub mod scan;
 pub mod security_label;
 pub mod shared_memory;
 pub mod shown_tuple;

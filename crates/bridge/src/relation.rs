@@ -2,7 +2,11 @@
 
 use pgrx::pg_sys;
 
+use crate::table::Table;
 use crate::table_counts;
+
+/// Bytes of a page of any relation.
+pub const PAGE_BYTES: u32 = pg_sys::BLCKSZ;
 
 /// A relation opened with a lock; closed on drop, the lock kept to the end of the
 /// transaction (PostgreSQL's habit for relations that were written).
@@ -37,6 +41,12 @@ impl OpenRelation {
     pub fn releasing(mut self, lockmode: u32) -> OpenRelation {
         self.release_lock = lockmode as pg_sys::LOCKMODE;
         self
+    }
+
+    /// The relation, open as long as this guard.
+    pub fn table(&self) -> Table<'_> {
+        // SAFETY: the guard holds it open.
+        unsafe { Table::from_raw(self.rel) }
     }
 
     /// The relcache entry, valid as long as this guard.
@@ -224,4 +234,19 @@ pub unsafe fn missing_value(rel: pg_sys::Relation, attribute: usize) -> Option<p
 pub unsafe fn descriptor(rel: pg_sys::Relation) -> pg_sys::TupleDesc {
     // SAFETY: as for this function.
     unsafe { (*rel).rd_att }
+}
+
+/// Has this backend's plans for a table made anew, as if the table had been altered.
+pub fn forget_plans_here(table: Table<'_>) {
+    // SAFETY: a message as another backend might have sent it; open relations are rebuilt in place.
+    unsafe {
+        let mut message = pg_sys::SharedInvalidationMessage {
+            rc: pg_sys::SharedInvalRelcacheMsg {
+                id: pg_sys::SHAREDINVALRELCACHE_ID as i8,
+                dbId: pg_sys::MyDatabaseId,
+                relId: table.oid(),
+            },
+        };
+        pg_sys::LocalExecuteInvalidationMessage(&mut message);
+    }
 }

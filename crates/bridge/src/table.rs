@@ -53,6 +53,9 @@ pub enum IndexedColumns {
     Summarized,
 }
 
+/// An attribute, as `pg_attribute` has it.
+pub type Attribute = pg_sys::FormData_pg_attribute;
+
 /// An open relation.
 #[derive(Clone, Copy)]
 pub struct Table<'a> {

@@ -52,6 +52,7 @@ mod validate;
 
 use std::sync::OnceLock;
 
+use howdah_bridge::table::Table;
 use pgrx::{pg_guard, pg_sys};
 
 struct Routine(pg_sys::TableAmRoutine);
@@ -109,6 +110,12 @@ pub fn register() {
 pub unsafe fn is_howdah(rel: pg_sys::Relation) -> bool {
     // SAFETY: the caller holds the relation open.
     unsafe { std::ptr::eq((*rel).rd_tableam, howdah()) }
+}
+
+/// As [`is_howdah`], of a borrowed relation.
+pub fn is_ours(table: Table<'_>) -> bool {
+    // SAFETY: the relation is open as long as it is borrowed.
+    unsafe { is_howdah(table.raw()) }
 }
 
 #[pg_guard]
