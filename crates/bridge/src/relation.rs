@@ -236,6 +236,12 @@ pub unsafe fn descriptor(rel: pg_sys::Relation) -> pg_sys::TupleDesc {
     unsafe { (*rel).rd_att }
 }
 
+/// Has all plans for a table made anew once the transaction commits.
+pub fn forget_plans(table: Table<'_>) {
+    // SAFETY: the relation is open.
+    unsafe { pg_sys::CacheInvalidateRelcache(table.raw()) }
+}
+
 /// Has this backend's plans for a table made anew, as if the table had been altered.
 pub fn forget_plans_here(table: Table<'_>) {
     // SAFETY: a message as another backend might have sent it; open relations are rebuilt in place.

@@ -13,7 +13,6 @@
 //!   serializable  predicate locks
 //!   modify    inserts (hot or into a load), updates, deletes, row locks
 //!   cold_rows the same for cold rows    decoded  what logical decoding gets to see of that
-//!   new_entries  index entries of rows that got new TIDs
 //!   last_row, last_change   what the same command is about to ask again
 //!   estimate  sizes and row counts for the planner
 //!   build     index builds               validate the second scan of concurrent builds
@@ -41,7 +40,6 @@ mod last_row;
 pub mod modify;
 mod moment;
 pub mod moved;
-pub mod new_entries;
 pub mod point_reader;
 mod sample;
 pub mod scan;

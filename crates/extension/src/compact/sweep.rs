@@ -12,10 +12,11 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::tid::RowNumber;
-use pgrx::pg_sys;
+use howdah_bridge::table::{LockMode, Table};
+use howdah_bridge::tid::{RowNumber, Tid};
+use howdah_bridge::xid::Xid;
 
-use super::table::{StepTable, Task};
+use super::table::{Task, open};
 use super::throttle;
 use crate::errors::{ColdError, or_raise};
 use crate::stop_point;
@@ -32,31 +33,29 @@ const MOST_MARKS: usize = 4_000_000;
 /// Takes away some marks. `false` if none was left to take; then, too, the transaction ends with a
 /// commit.
 pub fn sweep(task: &Task) -> bool {
-    let Some(table) = StepTable::open(task.table, task.patient) else {
+    let Some(step) = open(task.table, task.patient) else {
         return false;
     };
+    let table = step.table();
     // SAFETY: the table is open and locked.
-    unsafe {
-        let Some(store) = ColdStore::open(table.raw(), pg_sys::RowExclusiveLock) else {
-            return false;
-        };
-        !table.has_waiters() && or_raise(task.table, sweep_some(table.raw(), &store))
-    }
+    let store = unsafe { ColdStore::open(table.raw(), LockMode::RowExclusive as u32) };
+    let Some(store) = store else {
+        return false;
+    };
+    !step.has_waiters() && or_raise(task.table, sweep_some(table, &store))
 }
 
-/// # Safety
-/// `table` is open and locked.
-unsafe fn sweep_some(table: pg_sys::Relation, store: &ColdStore) -> Result<bool, ColdError> {
+fn sweep_some(table: Table<'_>, store: &ColdStore) -> Result<bool, ColdError> {
     let Some((_, end)) = directory::high_water(store)? else {
         return Ok(false);
     };
     let horizon = fate::horizon(store);
     let entries = fate::entries_not_dead(store, horizon)?;
-    // SAFETY: a comparison of two transaction ids.
-    let is_old = |xid| unsafe { pg_sys::TransactionIdPrecedes(xid, horizon) };
-    let mut needless: Vec<(pg_sys::ItemPointerData, Trace)> = Vec::new();
-    let mut marked: Vec<(pg_sys::ItemPointerData, RowNumber)> = Vec::new();
+    let is_old = |xid| Xid::from_raw(xid).precedes(Xid::from_raw(horizon));
+    let mut needless: Vec<(Tid, Trace)> = Vec::new();
+    let mut marked: Vec<(Tid, RowNumber)> = Vec::new();
     marks::for_each_trace(store, end, |tid, trace| {
+        let tid = Tid::from(tid);
         let first = match trace {
             Trace::Row(row)
             | Trace::Bitmap(row)
@@ -97,13 +96,12 @@ unsafe fn sweep_some(table: pg_sys::Relation, store: &ColdStore) -> Result<bool,
         stop_point!("sweep_delete");
     }
     for (tid, trace) in &needless {
-        store.delete(*tid);
+        store.delete((*tid).into());
         if let Trace::Forward(_, Some(value)) = trace {
             store.delete_value(*value);
         }
         pgrx::check_for_interrupts!();
-        // SAFETY: as for this function.
-        unsafe { throttle::pay(table) };
+        throttle::pay(table);
     }
     if !needless.is_empty() {
         stop_point!("sweep_commit");

@@ -212,6 +212,22 @@ pub unsafe fn push_datum(
     push(column, attribute, datum);
 }
 
+/// Appends the values of a row, which is not finished by this.
+///
+/// # Safety
+/// There are a value and a flag for each attribute, valid where the flag does not say NULL.
+pub unsafe fn push_datums(
+    rows: &mut RowGroupBuilder,
+    layout: &TableLayout,
+    values: &[Datum],
+    nulls: &[bool],
+) {
+    for (i, attribute) in layout.attributes.iter().enumerate() {
+        // SAFETY: as for this function.
+        unsafe { push_datum(rows.column_mut(i), attribute, values[i], nulls[i]) };
+    }
+}
+
 /// Appends a datum that has the attribute's form.
 #[inline]
 fn push(column: &mut ColumnBuilder, attribute: &AttributeLayout, datum: TypedDatum<'_>) {

@@ -18,6 +18,7 @@ use std::ops::ControlFlow;
 use howdah_bridge::rewrite::progress;
 use howdah_bridge::slot::Origin;
 use howdah_bridge::store::{ColdStore, CopiedAs};
+use howdah_bridge::table::Table;
 use howdah_bridge::tid::{ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber};
 use howdah_bridge::tuple_sort::TupleSort;
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
@@ -84,7 +85,7 @@ impl<'a> ColdOrder<'a> {
         // SAFETY: as for this function.
         let (layout, sort_key) = unsafe {
             let layout = TableLayout::of((*work.old_table).rd_att);
-            (layout, sort::key_of_table(work.old_table))
+            (layout, sort::key_of_table(Table::from_raw(work.old_table)))
         };
         let groups = GroupWriter::begin(work, target, &layout, first_row, sort_key);
         ColdOrder {

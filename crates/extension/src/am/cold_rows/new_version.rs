@@ -2,16 +2,17 @@
 
 use howdah_bridge::ffi::quiet;
 use howdah_bridge::hot::growth::Growth;
+use howdah_bridge::new_entries::Indexes;
 use howdah_bridge::predicate::{is_serializable, unnoticed};
 use howdah_bridge::relation::attribute;
 use howdah_bridge::slot::{attribute_of, is_same_image};
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::Table;
 use howdah_bridge::tid::RowNumber;
 use pgrx::pg_sys;
 use pgrx::pg_sys::IndexAttrBitmapKind as Columns;
 
 use super::grip::Located;
-use crate::am::new_entries::Indexes;
 use crate::am::{heap, last_row};
 use crate::errors::or_raise;
 use crate::store::directory::{self, GroupState};
@@ -70,8 +71,8 @@ pub unsafe fn enter_indexes(
         }
         let keeps_summaries = keeps(rel, row, slot, Columns::INDEX_ATTR_BITMAP_SUMMARIZED);
         let is_wanted =
-            |index: pg_sys::Relation| keeps_summaries || !(*(*index).rd_indam).amsummarizing;
-        let mut indexes = Indexes::open(rel, is_wanted);
+            |index: Table<'_>| keeps_summaries || !(*(*index.raw()).rd_indam).amsummarizing;
+        let mut indexes = Indexes::open(Table::from_raw(rel), is_wanted);
         if indexes.is_any_deferrable() {
             return pg_sys::TU_UpdateIndexes::TU_All;
         }

@@ -4,7 +4,14 @@
 //! index already under the row's old TID. Every index that takes inserts gets its entries, valid or
 //! not.
 
+use std::marker::PhantomData;
+
 use pgrx::pg_sys;
+
+use crate::datum::Datum;
+use crate::hot::page::HotPage;
+use crate::table::Table;
+use crate::tid::Tid;
 
 struct OpenIndex {
     index: pg_sys::Relation,
@@ -13,25 +20,21 @@ struct OpenIndex {
 }
 
 /// The indexes of one table, open for inserts, and a slot for its rows.
-pub struct Indexes {
+pub struct Indexes<'a> {
     table: pg_sys::Relation,
     indexes: Vec<OpenIndex>,
     estate: *mut pg_sys::EState,
     econtext: *mut pg_sys::ExprContext,
     slot: *mut pg_sys::TupleTableSlot,
+    open: PhantomData<&'a ()>,
 }
 
-impl Indexes {
-    /// Opens those that are wanted with RowExclusiveLock, which is kept to the end of the transaction.
-    ///
-    /// # Safety
-    /// `table` is open, locked against DDL and outlives the result. Expressions run as the
-    /// current user.
-    pub unsafe fn open(
-        table: pg_sys::Relation,
-        is_wanted: impl Fn(pg_sys::Relation) -> bool,
-    ) -> Indexes {
-        // SAFETY: as for this function; all memory belongs to the current context.
+impl<'a> Indexes<'a> {
+    /// Opens those that are wanted, of a table that is locked against DDL, with RowExclusiveLock, which is kept to the
+    /// end of the transaction. Expressions run as the current user.
+    pub fn open(table: Table<'a>, is_wanted: impl Fn(Table<'_>) -> bool) -> Indexes<'a> {
+        let table = table.raw();
+        // SAFETY: the table is open as long as it is borrowed; all memory belongs to the current context.
         unsafe {
             let estate = pg_sys::CreateExecutorState();
             let econtext = pg_sys::MakePerTupleExprContext(estate);
@@ -47,7 +50,7 @@ impl Indexes {
                 let oid = (*(*list).elements.add(i)).oid_value;
                 let index = pg_sys::index_open(oid, pg_sys::RowExclusiveLock as pg_sys::LOCKMODE);
                 let info = pg_sys::BuildIndexInfo(index);
-                if !(*info).ii_ReadyForInserts || !is_wanted(index) {
+                if !(*info).ii_ReadyForInserts || !is_wanted(Table::from_raw(index)) {
                     pg_sys::index_close(index, pg_sys::NoLock as pg_sys::LOCKMODE);
                     continue;
                 }
@@ -63,6 +66,7 @@ impl Indexes {
                 estate,
                 econtext,
                 slot,
+                open: PhantomData,
             }
         }
     }
@@ -78,19 +82,38 @@ impl Indexes {
         self.indexes.is_empty()
     }
 
-    /// Inserts the entries of a row that was copied or is on a page.
+    /// Inserts the entries of a row of a copied page of the table.
+    pub fn insert_hot(&mut self, page: &mut HotPage, index: usize, tid: impl Into<Tid>) {
+        let mut tuple = page.tuple(index);
+        // SAFETY: the tuple lies in the page's copy.
+        unsafe { self.insert(&mut tuple, tid.into()) }
+    }
+
+    /// Inserts the entries of a row with these values, in the current memory context.
     ///
     /// # Safety
-    /// `tuple` is a row of the table, valid during the call.
-    pub unsafe fn insert(
+    /// There are a value and a flag for each attribute of the table, valid where the flag does not say NULL.
+    pub unsafe fn insert_values(
         &mut self,
-        tuple: &mut pg_sys::HeapTupleData,
-        tid: pg_sys::ItemPointerData,
+        values: &mut [Datum],
+        nulls: &mut [bool],
+        tid: impl Into<Tid>,
     ) {
+        // SAFETY: as for this function; the tuple is made in the current memory.
+        unsafe {
+            let desc = (*self.table).rd_att;
+            let tuple = pg_sys::heap_form_tuple(desc, values.as_mut_ptr(), nulls.as_mut_ptr());
+            self.insert(&mut *tuple, tid.into());
+        }
+    }
+
+    /// # Safety
+    /// `tuple` is a row of the table, valid during the call.
+    unsafe fn insert(&mut self, tuple: &mut pg_sys::HeapTupleData, tid: Tid) {
         // SAFETY: everything was made by `open`.
         unsafe {
             pg_sys::ExecStoreHeapTuple(tuple, self.slot, false);
-            self.insert_slot(self.slot, tid, false, |insert| insert());
+            self.insert_slot(self.slot, tid.raw(), false, |insert| insert());
             pg_sys::ExecClearTuple(self.slot);
         }
     }
@@ -144,7 +167,7 @@ impl Indexes {
     }
 }
 
-impl Drop for Indexes {
+impl Drop for Indexes<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
