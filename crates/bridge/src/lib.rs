@@ -13,6 +13,8 @@
 //!             ──> snapshot           snapshots as borrowed values
 //!             ──> shown_tuple        a tuple that may be judged
 //!             ──> xid                transaction ids and what the server knows of them
+//!             ──> row_request        what is asked of a row that is changed or locked, and the answers
+//!             ──> heap_am            heap's own access method
 //!             ──> hot                what heap has for hot rows, made safe for cold t_ctid links
 //!             ──> cold_lock          locks on cold rows and row groups
 //!             ──> rewrite            row versions into a new main fork
@@ -46,6 +48,7 @@ pub mod cold_lock;
 pub mod collation;
 pub mod counters;
 pub mod ffi;
+pub mod heap_am;
 pub mod hot;
 pub mod io_cost;
 pub mod malloc;
@@ -57,6 +60,7 @@ pub mod recovery_conflict;
 pub mod relation;
 pub mod rewrite;
 pub mod row_expr;
+pub mod row_request;
 pub mod security_label;
 pub mod shared_memory;
 pub mod shown_tuple;

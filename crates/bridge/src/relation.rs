@@ -2,6 +2,7 @@
 
 use pgrx::pg_sys;
 
+use crate::table::Table;
 use crate::table_counts;
 
 /// A relation opened with a lock; closed on drop, the lock kept to the end of the
@@ -31,6 +32,17 @@ impl OpenRelation {
             rel,
             release_lock: pg_sys::NoLock as pg_sys::LOCKMODE,
         })
+    }
+
+    /// Opens a relation that this transaction has locked; `None` if it has been dropped since.
+    pub fn try_open_locked(oid: pg_sys::Oid) -> Option<OpenRelation> {
+        OpenRelation::try_open(oid, pg_sys::NoLock)
+    }
+
+    /// The relation, as long as this guard holds it open.
+    pub fn table(&self) -> Table<'_> {
+        // SAFETY: opened by us, closed on drop.
+        unsafe { Table::from_raw(self.rel) }
     }
 
     /// Releases the lock together with the relation on drop.

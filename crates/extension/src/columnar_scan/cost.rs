@@ -71,7 +71,7 @@ impl Estimate {
     ) -> Estimate {
         // SAFETY: as for this function; the relation is open.
         unsafe {
-            let layout = TableLayout::of((*table.raw()).rd_att);
+            let layout = TableLayout::of(table.table().descriptor());
             let widths = widths(table, &layout);
             let width: f64 = widths.iter().sum();
             let needed: f64 = attributes.iter().map(|&i| widths[i]).sum();
@@ -158,7 +158,7 @@ pub unsafe fn reading(
         if !crate::am::is_howdah(table.raw()) {
             return None;
         }
-        let layout = TableLayout::of((*table.raw()).rd_att);
+        let layout = TableLayout::of(table.table().descriptor());
         let clauses: Vec<_> = PgList::<pg_sys::RestrictInfo>::from_pg((*rel).baserestrictinfo)
             .iter_ptr()
             .collect();

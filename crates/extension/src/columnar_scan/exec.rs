@@ -7,6 +7,9 @@
 
 use howdah_bridge::relation::count_rows_read;
 use howdah_bridge::row_expr::{interrupts, passes, project};
+use howdah_bridge::slot::Slot;
+use howdah_bridge::snapshot::Snapshot;
+use howdah_bridge::table::Table;
 use howdah_bridge::tid::RowNumber;
 use pgrx::{pg_guard, pg_sys};
 
@@ -50,7 +53,7 @@ pub unsafe extern "C-unwind" fn exec_custom_scan(
                 if (*scan).through_scan_slot {
                     copy_row(&(*scan).into_scan, row, slot);
                 }
-                (*slot).tts_tid = RowNumber((*scan).first_row + position).tid();
+                (*slot).tts_tid = RowNumber((*scan).first_row + position).tid().raw();
                 if (*scan).recheck && !passes((*scan).pushed_qual, context, slot) {
                     (*scan).rows_removed += 1;
                     continue;
@@ -253,7 +256,7 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
             let table = (*node).ss.ss_currentRelation;
             let snapshot = (*(*node).ss.ps.state).es_snapshot;
             let blocks = parallel::heap_scan(scan.shared);
-            scan.follows = elsewhere::may_hide(snapshot);
+            scan.follows = elsewhere::may_hide(Snapshot::from_raw(snapshot));
             let begin = am::heap().scan_begin.unwrap_unchecked();
             scan.hot = pg_sys::ffi::pg_guard_ffi_boundary(|| {
                 begin(table, snapshot, 0, std::ptr::null_mut(), blocks, flags)
@@ -269,8 +272,9 @@ unsafe extern "C-unwind" fn hides(node: *mut pg_sys::CustomScanState) -> bool {
     // SAFETY: the node was begun, and its hot slot holds a row.
     unsafe {
         let table = (*node).ss.ss_currentRelation;
-        let snapshot = (*(*node).ss.ps.state).es_snapshot;
-        am::moved::hides_hot(table, scan_of(node).hot_slot, snapshot)
+        let snapshot = Snapshot::from_raw((*(*node).ss.ps.state).es_snapshot);
+        let slot = Slot::from_raw(scan_of(node).hot_slot);
+        am::moved::hides_hot(Table::from_raw(table), slot, snapshot)
     }
 }
 
@@ -286,11 +290,11 @@ unsafe extern "C-unwind" fn refill(node: *mut pg_sys::CustomScanState) -> bool {
             // What the view keeps must live as long as the node.
             let query = (*(*node).ss.ps.state).es_query_cxt;
             let old = pg_sys::MemoryContextSwitchTo(query);
-            let snapshot = (*(*node).ss.ps.state).es_snapshot;
+            let snapshot = Snapshot::from_raw((*(*node).ss.ps.state).es_snapshot);
             let view = scan
                 .view
                 .take()
-                .unwrap_or_else(|| ColdView::of(table, snapshot));
+                .unwrap_or_else(|| ColdView::of(Table::from_raw(table), snapshot));
             pg_sys::MemoryContextSwitchTo(old);
             let units = parallel::units(scan.shared);
             let (layout, wanted) = (scan.layout.clone(), scan.wanted.clone());

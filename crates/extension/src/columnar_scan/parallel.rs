@@ -12,6 +12,8 @@ use std::mem::size_of;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use howdah_bridge::snapshot::Snapshot;
+use howdah_bridge::table::Table;
 use pgrx::{pg_guard, pg_sys};
 
 use super::explain::Counts;
@@ -108,7 +110,8 @@ pub unsafe extern "C-unwind" fn initialize_dsm(
         // An earlier run of the same node had other shared memory.
         close(node);
         load::flush_relation((*table).rd_id);
-        let view = ColdView::of(table, (*(*node).ss.ps.state).es_snapshot);
+        let snapshot = Snapshot::from_raw((*(*node).ss.ps.state).es_snapshot);
+        let view = ColdView::of(Table::from_raw(table), snapshot);
         let stored = view
             .groups
             .iter()

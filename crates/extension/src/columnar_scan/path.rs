@@ -94,7 +94,7 @@ unsafe fn offer(
         if wants_other_system_columns(numbers) {
             return;
         }
-        let layout = TableLayout::of((*table.raw()).rd_att);
+        let layout = TableLayout::of(table.table().descriptor());
         let mut clauses = PgList::<pg_sys::RestrictInfo>::from_pg((*rel).baserestrictinfo)
             .iter_ptr()
             .collect::<Vec<_>>();
@@ -244,7 +244,7 @@ pub unsafe extern "C-unwind" fn plan_custom_path(
     unsafe {
         let rte = *(*root).simple_rte_array.add((*rel).relid as usize);
         let table = OpenRelation::open((*rte).relid, pg_sys::NoLock);
-        let layout = TableLayout::of((*table.raw()).rd_att);
+        let layout = TableLayout::of(table.table().descriptor());
         let mut pushed = PgList::<pg_sys::Expr>::new();
         let mut rest = PgList::<pg_sys::Expr>::new();
         for clause in PgList::<pg_sys::RestrictInfo>::from_pg(clauses).iter_ptr() {

@@ -21,6 +21,7 @@ use std::rc::Rc;
 
 use arrow_buffer::{BooleanBuffer, bit_iterator::BitIndexIterator};
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::Table;
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::{Column, ColumnarError, MAX_ROWS, Predicate, Verdict, ZONE_ROWS};
 use pgrx::pg_sys;
@@ -126,7 +127,8 @@ impl Selection {
 
 /// Reads the cold side of one scan.
 pub struct Reader {
-    view: ColdView,
+    /// Its snapshot is the executor's, which outlives the scan.
+    view: ColdView<'static>,
     layout: Rc<TableLayout>,
     wanted: Wanted,
     shared: Option<SharedUnits>,
@@ -148,7 +150,7 @@ pub struct Reader {
 
 impl Reader {
     pub fn new(
-        view: ColdView,
+        view: ColdView<'static>,
         layout: Rc<TableLayout>,
         wanted: Wanted,
         shared: Option<SharedUnits>,
@@ -261,7 +263,7 @@ impl Reader {
                 }
                 Source::Singles(group) => {
                     // SAFETY: the caller holds the relation open and locked.
-                    let store = unsafe { LazyStore::of(table) };
+                    let store = LazyStore::of(unsafe { Table::from_raw(table) });
                     let Rows::List(rows) = positions else {
                         unreachable!("single values are those of listed rows");
                     };
@@ -291,12 +293,13 @@ impl Reader {
         batch: &mut Batch,
     ) -> Result<bool, ColdError> {
         while let Some(&index) = self.pending.front() {
-            // SAFETY: as for the caller; the scan's snapshot lives as long as the scan.
-            let hidden = unsafe {
-                let group = &self.view.groups[index];
-                match group.entry().flags.are_clear() {
-                    true => None,
-                    false => self.view.hidden(&store_of(table)?, group)?,
+            let group = &self.view.groups[index];
+            let hidden = match group.entry().flags.are_clear() {
+                true => None,
+                false => {
+                    // SAFETY: as for the caller.
+                    let table = unsafe { Table::from_raw(table) };
+                    self.view.hidden(&store_of(table)?, group)?
                 }
             };
             let is_hidden = |row: u32| hidden.as_ref().is_some_and(|h| h.contains(row));
@@ -435,11 +438,9 @@ impl Reader {
         let ColdGroup::Stored(entry) = &self.view.groups[index] else {
             unreachable!("only stored groups are listed");
         };
-        // SAFETY: the caller holds the relation open and locked; the scan's snapshot lives as long as it.
-        let store = unsafe { store_of(table)? };
-        // SAFETY: as above.
-        let has_vanished = unsafe { self.view.has_vanished(&store, &self.view.groups[index]) };
-        if has_vanished {
+        // SAFETY: the caller holds the relation open and locked.
+        let store = store_of(unsafe { Table::from_raw(table) })?;
+        if self.view.has_vanished(&store, &self.view.groups[index]) {
             return Ok(());
         }
         let open = OpenGroup::open(&store, *entry)?;
@@ -461,8 +462,7 @@ impl Reader {
             }
         }
         let hidden = match &left {
-            // SAFETY: the scan's snapshot lives as long as the scan.
-            Some(_) => unsafe { self.view.hidden(&store, &self.view.groups[index])? },
+            Some(_) => self.view.hidden(&store, &self.view.groups[index])?,
             None => None,
         };
         if hidden.as_ref().is_some_and(|h| h.len() >= entry.row_count) {
@@ -490,7 +490,7 @@ impl Reader {
             return Ok(());
         };
         // SAFETY: the caller holds the relation open and locked.
-        let store = unsafe { store_of(table)? };
+        let store = store_of(unsafe { Table::from_raw(table) })?;
         let mut recheck = current.undecided;
         let selected = match piece.filter {
             false => None,

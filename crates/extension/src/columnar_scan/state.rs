@@ -3,6 +3,8 @@
 use std::rc::Rc;
 
 use howdah_bridge::row_expr::value_of;
+use howdah_bridge::snapshot::Snapshot;
+use howdah_bridge::table::{Descriptor, Table};
 use pgrx::{PgList, PgMemoryContexts, pg_guard, pg_sys};
 
 use super::EXEC_METHODS;
@@ -86,7 +88,7 @@ pub struct Scan {
     pub wanted: Wanted,
     pub reader: Option<Reader>,
     /// Made early for the sake of parallel scans.
-    pub view: Option<ColdView>,
+    pub view: Option<ColdView<'static>>,
     pub batch: Batch,
     pub question: Question,
     /// Whether `question` was asked since the scan was started: not before it comes to cold rows.
@@ -142,7 +144,7 @@ pub unsafe extern "C-unwind" fn begin_custom_scan(
         let desc = (*table).rd_att;
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
         let rti = (*plan).scan.scanrelid;
-        let layout = Rc::new(TableLayout::of(desc));
+        let layout = Rc::new(TableLayout::of(Descriptor::from_raw(desc)));
         let wanted = wanted(plan, rti, &layout);
         let (emit, direct) = emission(node, rti as i32);
         let pushed_qual = pg_sys::ExecInitQual((*plan).custom_exprs, node.cast());
@@ -373,7 +375,10 @@ pub unsafe extern "C-unwind" fn end_custom_scan(node: *mut pg_sys::CustomScanSta
         let is_leader = pg_sys::ParallelWorkerNumber < 0;
         let outlived = is_leader
             && scan.reader.as_ref().is_some_and(Reader::is_empty)
-            && emptied::is_known(table, (*(*node).ss.ps.state).es_snapshot);
+            && emptied::is_known(
+                Table::from_raw(table),
+                Snapshot::from_raw((*(*node).ss.ps.state).es_snapshot),
+            );
         close(node);
         if outlived {
             replan::without_cold_side(table);

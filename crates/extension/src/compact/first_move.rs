@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 
 use howdah_bridge::recovery_conflict;
 use howdah_bridge::relation::main_fork_blocks;
+use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::{LockMode, Table};
 use pgrx::pg_sys;
 
 use super::table::{StepTable, Task};
@@ -49,8 +51,8 @@ fn mark(task: &Task) -> Option<Option<pg_sys::LOCKTAG>> {
         if main_fork_blocks(table.raw()) == 0 {
             return None;
         }
-        let store = ColdStore::open(table.raw(), pg_sys::RowExclusiveLock)?;
-        let any = &mut |_, _| true;
+        let store = ColdStore::open(Table::from_raw(table.raw()), LockMode::RowExclusive)?;
+        let any = &mut |_: ShownTuple<'_>| true;
         let has_groups = !or_raise(task.table, directory::groups_where(&store, any)).is_empty();
         or_raise(task.table, directory::ensure_high_water(&store));
         let first_with_brin = !has_groups && has_hot_only_index(table.raw());

@@ -21,8 +21,12 @@ use std::collections::HashSet;
 
 use howdah_bridge::cold_lock::Locks;
 use howdah_bridge::predicate;
+use howdah_bridge::shown_tuple::ShownTuple;
+use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::RowNumber;
+use howdah_bridge::xid::Xid;
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 use pgrx::pg_sys;
 
@@ -91,20 +95,16 @@ impl Old {
     }
 
     /// Whether every snapshot sees its rows, here or at an older place.
-    fn is_seen_by_all(&self, horizon: pg_sys::TransactionId) -> bool {
+    fn is_seen_by_all(&self, horizon: Xid) -> bool {
         let entry = &self.placed.entry;
-        // SAFETY: a comparison of two transaction ids; those that are not normal precede all others.
         entry.flags.contain(GroupFlags::MOVED_ROWS)
-            || unsafe { pg_sys::TransactionIdPrecedes(entry.origin.xid, horizon) }
-                && !entry.flags.contain(GroupFlags::LATE_ROWS)
+            || entry.origin.xid.precedes(horizon) && !entry.flags.contain(GroupFlags::LATE_ROWS)
     }
 
     /// Whether a snapshot may see its rows at an older place only.
-    fn was_moved_lately(&self, horizon: pg_sys::TransactionId) -> bool {
+    fn was_moved_lately(&self, horizon: Xid) -> bool {
         let entry = &self.placed.entry;
-        // SAFETY: as for `is_seen_by_all`.
-        entry.flags.contain(GroupFlags::MOVED_ROWS)
-            && !unsafe { pg_sys::TransactionIdPrecedes(entry.origin.xid, horizon) }
+        entry.flags.contain(GroupFlags::MOVED_ROWS) && !entry.origin.xid.precedes(horizon)
     }
 
     fn is_hidden(&self, row: u32) -> bool {
@@ -119,10 +119,11 @@ pub fn merge_groups(task: &Task, refused: &HashSet<u32>) -> Merge {
     };
     // SAFETY: the table is open and locked, a snapshot is active.
     unsafe {
-        let Some(store) = ColdStore::open(table.raw(), pg_sys::RowExclusiveLock) else {
+        let Some(store) = ColdStore::open(Table::from_raw(table.raw()), LockMode::RowExclusive)
+        else {
             return Merge::Nothing;
         };
-        let horizon = pg_sys::GetOldestNonRemovableTransactionId(table.raw());
+        let horizon = Table::from_raw(table.raw()).horizon();
         let run = or_raise(task.table, choose(&store, refused, horizon));
         if run.is_empty() {
             return Merge::Nothing;
@@ -138,10 +139,11 @@ pub fn merge_groups(task: &Task, refused: &HashSet<u32>) -> Merge {
 unsafe fn choose(
     store: &ColdStore,
     refused: &HashSet<u32>,
-    horizon: pg_sys::TransactionId,
+    horizon: Xid,
 ) -> Result<Vec<Old>, ColdError> {
     // SAFETY: the caller has an active snapshot.
-    let groups = unsafe { directory::groups(store, pg_sys::GetActiveSnapshot())? };
+    let snapshot = unsafe { Snapshot::from_raw(pg_sys::GetActiveSnapshot()) };
+    let groups = directory::groups(store, snapshot)?;
     let most_bytes = settings::row_group_bytes() as u64 / 4;
     let mut run: Vec<Old> = Vec::new();
     let (mut rows, mut bytes) = (0, 0);
@@ -185,7 +187,7 @@ unsafe fn choose(
 
 /// Whether the rows of both groups may have one successor. The horizon must be the one that the successor is flagged
 /// by: asked for again it may have gone back.
-fn may_join(one: &Old, other: &Old, horizon: pg_sys::TransactionId) -> bool {
+fn may_join(one: &Old, other: &Old, horizon: Xid) -> bool {
     let clash = |moved: &Old, young: &Old| {
         moved.was_moved_lately(horizon) && !young.is_seen_by_all(horizon)
     };
@@ -201,7 +203,7 @@ unsafe fn replace(
     table: &StepTable,
     store: &ColdStore,
     run: &[Old],
-    horizon: pg_sys::TransactionId,
+    horizon: Xid,
 ) -> Result<Merge, ColdError> {
     // SAFETY: the table is open and locked; datums live in the row memory until they are used.
     unsafe {
@@ -214,7 +216,7 @@ unsafe fn replace(
             }
         }
         stop_point!("merge_delete");
-        let locks = Locks::of(table.raw());
+        let locks = Locks::of(Table::from_raw(table.raw()));
         for (nth, old) in run.iter().enumerate() {
             if !locks.lock_for_maintenance(old.group()) || changed(store, old)? {
                 return Ok(Merge::Refused(vec![old.group()]));
@@ -227,7 +229,10 @@ unsafe fn replace(
             group::delete(store, &old.placed);
         }
         if let Some(successor) = &successor {
-            predicate::hand_over(table.raw(), successor.first_row.cold_block());
+            predicate::hand_over(
+                Table::from_raw(table.raw()),
+                successor.first_row.cold_block(),
+            );
         }
         stop_point!("merge_commit");
         Ok(Merge::Merged(run.len() as u32))
@@ -236,11 +241,7 @@ unsafe fn replace(
 
 /// Whether anything was hidden since the group was read.
 fn changed(store: &ColdStore, old: &Old) -> Result<bool, ColdError> {
-    let mut in_force = |tuple: pg_sys::HeapTuple, buffer: pg_sys::Buffer| {
-        let snapshot = &raw mut pg_sys::SnapshotSelfData;
-        // SAFETY: judges are called with the page pinned and share-locked.
-        unsafe { pg_sys::HeapTupleSatisfiesVisibility(tuple, snapshot, buffer) }
-    };
+    let mut in_force = |tuple: ShownTuple<'_>| tuple.is_in_force();
     let first = old.placed.entry.first_row;
     let now = directory::entry_covering(store, old.group(), first, &mut in_force)?;
     Ok(match now {
@@ -289,12 +290,12 @@ unsafe fn write_successor(
     table: &StepTable,
     store: &ColdStore,
     run: &[Old],
-    horizon: pg_sys::TransactionId,
+    horizon: Xid,
     cid: pg_sys::CommandId,
 ) -> Result<Option<Successor>, ColdError> {
     // SAFETY: as for `replace`.
     unsafe {
-        let desc = (*table.raw()).rd_att;
+        let desc = Table::from_raw(table.raw()).descriptor();
         let layout = TableLayout::of(desc);
         let mut rows = RowGroupBuilder::new(&layout.column_types());
         let sources = run
@@ -338,7 +339,9 @@ unsafe fn write_successor(
         }
         group::write(store, &placed, &rows, task.policy.effort, cid)?;
         stop_point!("merge_index_insert");
-        let mut indexes = Indexes::open(table.raw(), |index| !is_hot_only(index));
+        let mut indexes = Indexes::open(Table::from_raw(table.raw()), |index| {
+            !is_hot_only(index.raw())
+        });
         let first = placed.entry.first_row.0;
         let mut read = 0;
         for (old, source) in sources
@@ -354,7 +357,7 @@ unsafe fn write_successor(
                 memory.with(|| {
                     source.fill(row, &layout, desc, &Wanted::All, &mut datums);
                     let tuple = pg_sys::heap_form_tuple(
-                        desc,
+                        desc.raw(),
                         datums.values.as_mut_ptr(),
                         datums.nulls.as_mut_ptr(),
                     );

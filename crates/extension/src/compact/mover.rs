@@ -6,6 +6,7 @@ use howdah_bridge::hot::page::HotPage;
 use howdah_bridge::hot::stamp::{Refusal, Stamper, delete_toasted};
 use howdah_bridge::predicate;
 use howdah_bridge::store::{ColdStore, WrittenValue};
+use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
 use howdah_columnar::{EncodedRowGroup, RowGroupBuilder};
 use pgrx::pg_sys;
@@ -57,7 +58,7 @@ pub fn move_group(
     };
     // SAFETY: the table is open and locked, a snapshot is active.
     unsafe {
-        let layout = TableLayout::of((*table.raw()).rd_att);
+        let layout = TableLayout::of(Table::from_raw(table.raw()).descriptor());
         let pages = Pages {
             from,
             except,
@@ -70,7 +71,8 @@ pub fn move_group(
         if table.has_waiters() {
             return Step::Yielded;
         }
-        let Some(store) = ColdStore::open(table.raw(), pg_sys::RowExclusiveLock) else {
+        let Some(store) = ColdStore::open(Table::from_raw(table.raw()), LockMode::RowExclusive)
+        else {
             return Step::Finished;
         };
         progress.phase(Phase::Encoding);
@@ -84,7 +86,7 @@ pub fn move_group(
 struct Move<'a> {
     task: &'a Task,
     table: &'a StepTable,
-    store: &'a ColdStore,
+    store: &'a ColdStore<'a>,
     /// Where row `i` of the batch goes; `None`: to position `i`.
     positions: Option<Vec<u32>>,
     encoded: EncodedRowGroup,
@@ -100,7 +102,7 @@ impl<'a> Move<'a> {
     fn of(
         task: &'a Task,
         table: &'a StepTable,
-        store: &'a ColdStore,
+        store: &'a ColdStore<'a>,
         batch: &Batch,
     ) -> Result<Move<'a>, ColdError> {
         // SAFETY: the table is open and locked.
@@ -161,7 +163,8 @@ impl<'a> Move<'a> {
             unsafe { delete_toasted(self.table.raw(), page, 0..count) };
         }
         // SAFETY: as for this function; all that leads to the new places was written.
-        unsafe { predicate::hand_over(self.table.raw(), placed.entry.group()) };
+        let table = unsafe { Table::from_raw(self.table.raw()) };
+        predicate::hand_over(table, placed.entry.group());
         stop_point!("directory");
         let next_block = if whole {
             if !indexed {
@@ -197,7 +200,10 @@ impl<'a> Move<'a> {
         value: WrittenValue,
     ) -> Result<Option<bool>, ColdError> {
         // SAFETY: the table is open and locked; we act as its owner.
-        let mut indexes = unsafe { Indexes::open(self.table.raw(), |index| !is_hot_only(index)) };
+        let table = unsafe { Table::from_raw(self.table.raw()) };
+        // SAFETY: an index that is being opened.
+        let is_wanted = |index: Table<'_>| unsafe { !is_hot_only(index.raw()) };
+        let mut indexes = Indexes::open(table, is_wanted);
         if indexes.is_empty() {
             return Ok(Some(false));
         }
@@ -228,7 +234,7 @@ impl<'a> Move<'a> {
         let mut stamped = Stamped { pages: 0, rows: 0 };
         for page in &batch.pages {
             let start = stamped.rows;
-            let link = |index: usize| self.row_number(first, start + index as u32).tid();
+            let link = |index: usize| self.row_number(first, start + index as u32).tid().raw();
             loop {
                 match stamper.stamp(page, link) {
                     Ok(()) => break,

@@ -12,7 +12,9 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::tid::RowNumber;
+use howdah_bridge::table::{LockMode, Table};
+use howdah_bridge::tid::{RowNumber, Tid};
+use howdah_bridge::xid::Xid;
 use pgrx::pg_sys;
 
 use super::table::{StepTable, Task};
@@ -37,7 +39,8 @@ pub fn sweep(task: &Task) -> bool {
     };
     // SAFETY: the table is open and locked.
     unsafe {
-        let Some(store) = ColdStore::open(table.raw(), pg_sys::RowExclusiveLock) else {
+        let Some(store) = ColdStore::open(Table::from_raw(table.raw()), LockMode::RowExclusive)
+        else {
             return false;
         };
         !table.has_waiters() && or_raise(task.table, sweep_some(table.raw(), &store))
@@ -52,10 +55,9 @@ unsafe fn sweep_some(table: pg_sys::Relation, store: &ColdStore) -> Result<bool,
     };
     let horizon = fate::horizon(store);
     let entries = fate::entries_not_dead(store, horizon)?;
-    // SAFETY: a comparison of two transaction ids.
-    let is_old = |xid| unsafe { pg_sys::TransactionIdPrecedes(xid, horizon) };
-    let mut needless: Vec<(pg_sys::ItemPointerData, Trace)> = Vec::new();
-    let mut marked: Vec<(pg_sys::ItemPointerData, RowNumber)> = Vec::new();
+    let is_old = |xid: Xid| xid.precedes(horizon);
+    let mut needless: Vec<(Tid, Trace)> = Vec::new();
+    let mut marked: Vec<(Tid, RowNumber)> = Vec::new();
     marks::for_each_trace(store, end, |tid, trace| {
         let first = match trace {
             Trace::Row(row)

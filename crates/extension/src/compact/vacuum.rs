@@ -10,6 +10,7 @@
 //! all-visible, and what is visited here was often committed a moment ago.
 
 use howdah_bridge::relation::{OpenRelation, main_fork_blocks};
+use howdah_bridge::table::Table;
 use howdah_bridge::wal;
 use pgrx::pg_sys;
 
@@ -47,7 +48,7 @@ pub fn freeze_cold_store(table: pg_sys::Oid, wait: bool) -> bool {
     };
     // SAFETY: the table is open and locked; its TOAST relation cannot go away meanwhile.
     unsafe {
-        if !ever_cold(step.raw()) {
+        if !ever_cold(Table::from_raw(step.raw())) {
             return true;
         }
         let toast = (*(*step.raw()).rd_rel).reltoastrelid;

@@ -10,7 +10,7 @@ pub mod numeric;
 
 use howdah_bridge::ffi::quiet;
 use howdah_bridge::memory::{self, allocate_zeroed, varlena_of};
-use howdah_bridge::relation::attribute;
+use howdah_bridge::table::Descriptor;
 use howdah_columnar::{ColumnBuilder, ColumnType, OwnedValue, RowGroupBuilder, Value};
 use pgrx::pg_sys;
 
@@ -37,18 +37,12 @@ pub struct TableLayout {
 pub const LARGEST_COLD_VALUE_BYTES: usize = 8 << 20;
 
 impl TableLayout {
-    /// # Safety
-    /// `desc` is a valid tuple descriptor.
-    pub unsafe fn of(desc: pg_sys::TupleDesc) -> TableLayout {
-        // SAFETY: the caller vouches for the descriptor; attribute numbers stay below natts.
-        let natts = unsafe { (*desc).natts };
-        let attributes = (0..natts)
-            .map(|i| {
-                // SAFETY: as above.
-                AttributeLayout::of(unsafe { attribute(desc, i) })
-            })
-            .collect();
-        TableLayout { attributes }
+    /// That of a descriptor.
+    pub fn of(desc: Descriptor<'_>) -> TableLayout {
+        let attributes = desc.attributes().iter().map(AttributeLayout::of);
+        TableLayout {
+            attributes: attributes.collect(),
+        }
     }
 
     /// The storage types, in attribute order.
@@ -327,12 +321,9 @@ pub unsafe fn push_datum(
 }
 
 /// The datum of a stored value, allocated in the current memory context where it is not
-/// passed by value.
-///
-/// # Safety
-/// The current memory context outlives the datum's use.
+/// passed by value: the context outlives the datum's use.
 #[inline]
-pub unsafe fn datum_of(value: Value<'_>, attribute: &AttributeLayout) -> pg_sys::Datum {
+pub fn datum_of(value: Value<'_>, attribute: &AttributeLayout) -> pg_sys::Datum {
     datum_by(value, attribute, |bytes, type_len| match type_len {
         -1 => pg_sys::Datum::from(varlena_of(bytes)),
         type_len => {
