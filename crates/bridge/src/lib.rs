@@ -13,6 +13,8 @@
 //!             ──> snapshot           snapshots as borrowed values
 //!             ──> shown_tuple        a tuple that may be judged
 //!             ──> xid                transaction ids and what the server knows of them
+//!             ──> row_request        what is asked of a row that is changed or locked, and the answers
+//!             ──> heap_am            heap's own access method
 //!             ──> hot                what heap has for hot rows, made safe for cold t_ctid links
 //!             ──> cold_lock          locks on cold rows and row groups
 //!             ──> rewrite            row versions into a new main fork
@@ -66,6 +68,7 @@ pub mod counters;
 pub mod datum;
 pub mod expr;
 pub mod ffi;
+pub mod heap_am;
 pub mod hot;
 pub mod indexes;
 pub mod io_cost;
@@ -84,6 +87,7 @@ pub mod relation;
 pub mod rewrite;
 pub mod rights;
 pub mod row_expr;
+pub mod row_request;
 pub mod scan;
 pub mod security_label;
 pub mod shared_memory;

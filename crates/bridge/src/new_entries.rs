@@ -4,12 +4,11 @@
 //! index already under the row's old TID. Every index that takes inserts gets its entries, valid or
 //! not.
 
-use std::marker::PhantomData;
-
 use pgrx::pg_sys;
 
 use crate::datum::Datum;
 use crate::hot::page::HotPage;
+use crate::slot::Slot;
 use crate::table::Table;
 use crate::tid::Tid;
 
@@ -21,29 +20,26 @@ struct OpenIndex {
 
 /// The indexes of one table, open for inserts, and a slot for its rows.
 pub struct Indexes<'a> {
-    table: pg_sys::Relation,
+    table: Table<'a>,
     indexes: Vec<OpenIndex>,
     estate: *mut pg_sys::EState,
     econtext: *mut pg_sys::ExprContext,
     slot: *mut pg_sys::TupleTableSlot,
-    open: PhantomData<&'a ()>,
 }
 
 impl<'a> Indexes<'a> {
     /// Opens those that are wanted, of a table that is locked against DDL, with RowExclusiveLock, which is kept to the
     /// end of the transaction. Expressions run as the current user.
     pub fn open(table: Table<'a>, is_wanted: impl Fn(Table<'_>) -> bool) -> Indexes<'a> {
-        let table = table.raw();
+        let rel = table.raw();
         // SAFETY: the table is open as long as it is borrowed; all memory belongs to the current context.
         unsafe {
             let estate = pg_sys::CreateExecutorState();
             let econtext = pg_sys::MakePerTupleExprContext(estate);
-            let slot = pg_sys::MakeSingleTupleTableSlot(
-                (*table).rd_att,
-                &raw const pg_sys::TTSOpsHeapTuple,
-            );
-            (*slot).tts_tableOid = (*table).rd_id;
-            let list = pg_sys::RelationGetIndexList(table);
+            let slot =
+                pg_sys::MakeSingleTupleTableSlot((*rel).rd_att, &raw const pg_sys::TTSOpsHeapTuple);
+            (*slot).tts_tableOid = table.oid();
+            let list = pg_sys::RelationGetIndexList(rel);
             let count = if list.is_null() { 0 } else { (*list).length };
             let mut indexes = Vec::new();
             for i in 0..count as usize {
@@ -66,7 +62,6 @@ impl<'a> Indexes<'a> {
                 estate,
                 econtext,
                 slot,
-                open: PhantomData,
             }
         }
     }
@@ -83,27 +78,22 @@ impl<'a> Indexes<'a> {
     }
 
     /// Inserts the entries of a row of a copied page of the table.
-    pub fn insert_hot(&mut self, page: &mut HotPage, index: usize, tid: impl Into<Tid>) {
+    pub fn insert_hot(&mut self, page: &mut HotPage, index: usize, tid: Tid) {
         let mut tuple = page.tuple(index);
         // SAFETY: the tuple lies in the page's copy.
-        unsafe { self.insert(&mut tuple, tid.into()) }
+        unsafe { self.insert(&mut tuple, tid) }
     }
 
     /// Inserts the entries of a row with these values, in the current memory context.
     ///
     /// # Safety
     /// There are a value and a flag for each attribute of the table, valid where the flag does not say NULL.
-    pub unsafe fn insert_values(
-        &mut self,
-        values: &mut [Datum],
-        nulls: &mut [bool],
-        tid: impl Into<Tid>,
-    ) {
+    pub unsafe fn insert_values(&mut self, values: &mut [Datum], nulls: &mut [bool], tid: Tid) {
         // SAFETY: as for this function; the tuple is made in the current memory.
         unsafe {
-            let desc = (*self.table).rd_att;
+            let desc = self.table.descriptor().raw();
             let tuple = pg_sys::heap_form_tuple(desc, values.as_mut_ptr(), nulls.as_mut_ptr());
-            self.insert(&mut *tuple, tid.into());
+            self.insert(&mut *tuple, tid);
         }
     }
 
@@ -113,24 +103,22 @@ impl<'a> Indexes<'a> {
         // SAFETY: everything was made by `open`.
         unsafe {
             pg_sys::ExecStoreHeapTuple(tuple, self.slot, false);
-            self.insert_slot(self.slot, tid.raw(), false, |insert| insert());
+            self.insert_slot(Slot::from_raw(self.slot), tid, false, |insert| insert());
             pg_sys::ExecClearTuple(self.slot);
         }
     }
 
     /// Inserts the entries of the row in a slot; each insertion into an index is run by `run`. `keeps_keys` is a hint
     /// that the row has the same keys under another TID which may soon be dead.
-    ///
-    /// # Safety
-    /// The slot holds a row of the table.
-    pub unsafe fn insert_slot(
+    pub fn insert_slot(
         &mut self,
-        slot: *mut pg_sys::TupleTableSlot,
-        mut tid: pg_sys::ItemPointerData,
+        slot: Slot<'_>,
+        tid: Tid,
         keeps_keys: bool,
         run: impl Fn(&mut dyn FnMut()),
     ) {
-        // SAFETY: everything was made by `open`; datums live in the per-tuple memory, which is
+        let (slot, mut tid) = (slot.raw(), tid.raw());
+        // SAFETY: the slot holds a row of the table. Everything was made by `open`; datums live in the per-tuple memory, which is
         // also where index AMs leave what they allocate.
         unsafe {
             pg_sys::MemoryContextReset((*self.econtext).ecxt_per_tuple_memory);
@@ -155,7 +143,7 @@ impl<'a> Indexes<'a> {
                         values.as_mut_ptr(),
                         nulls.as_mut_ptr(),
                         &mut tid,
-                        self.table,
+                        self.table.raw(),
                         pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO,
                         keeps_keys,
                         open.info,

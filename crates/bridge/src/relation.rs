@@ -37,16 +37,21 @@ impl OpenRelation {
         })
     }
 
+    /// Opens a relation that this transaction has locked; `None` if it has been dropped since.
+    pub fn try_open_locked(oid: pg_sys::Oid) -> Option<OpenRelation> {
+        OpenRelation::try_open(oid, pg_sys::NoLock)
+    }
+
+    /// The relation, as long as this guard holds it open.
+    pub fn table(&self) -> Table<'_> {
+        // SAFETY: opened by us, closed on drop.
+        unsafe { Table::from_raw(self.rel) }
+    }
+
     /// Releases the lock together with the relation on drop.
     pub fn releasing(mut self, lockmode: u32) -> OpenRelation {
         self.release_lock = lockmode as pg_sys::LOCKMODE;
         self
-    }
-
-    /// The relation, open as long as this guard.
-    pub fn table(&self) -> Table<'_> {
-        // SAFETY: the guard holds it open.
-        unsafe { Table::from_raw(self.rel) }
     }
 
     /// The relcache entry, valid as long as this guard.

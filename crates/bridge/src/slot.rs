@@ -11,22 +11,24 @@ use pgrx::pg_sys;
 
 use crate::ffi;
 use crate::memory::allocate_in;
-use crate::tid::Tid;
+use crate::table::Descriptor;
+use crate::tid::{RowNumber, Tid};
 use crate::tuple::TupleForm;
+use crate::xid::{CommandId, FIRST_COMMAND, Xid};
 
 /// Which transaction, and which command of it, a row comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    pub xid: pg_sys::TransactionId,
+    pub xid: Xid,
     /// Known only if it is our own transaction.
-    pub cid: pg_sys::CommandId,
+    pub cid: CommandId,
 }
 
 impl Origin {
     /// Of no transaction that anybody could ask about.
     pub const FROZEN: Origin = Origin {
-        xid: pg_sys::FrozenTransactionId,
-        cid: pg_sys::FirstCommandId as pg_sys::CommandId,
+        xid: Xid::FROZEN,
+        cid: FIRST_COMMAND,
     };
 
     /// That of a tuple.
@@ -36,9 +38,8 @@ impl Origin {
     pub unsafe fn of(header: pg_sys::HeapTupleHeader) -> Origin {
         // SAFETY: as for this function.
         unsafe {
-            let xid = crate::hot::xmin_of(header);
-            let own = pg_sys::TransactionIdIsCurrentTransactionId(xid);
-            let cid = if own {
+            let xid = Xid::from_raw(crate::hot::xmin_of(header));
+            let cid = if xid.is_own() {
                 pg_sys::HeapTupleHeaderGetCmin(header)
             } else {
                 Origin::FROZEN.cid
@@ -48,9 +49,8 @@ impl Origin {
     }
 
     /// That of the running command.
-    pub fn here(cid: pg_sys::CommandId) -> Origin {
-        // SAFETY: a transaction is running and writes.
-        let xid = unsafe { pg_sys::GetCurrentTransactionId() };
+    pub fn here(cid: CommandId) -> Origin {
+        let xid = Xid::current();
         Origin { xid, cid }
     }
 }
@@ -307,29 +307,18 @@ unsafe fn set_header(
         (*tuple).t_self = tid;
         (*tuple).t_tableOid = table;
         (*header).t_ctid = tid;
-        (*header).t_choice.t_heap.t_xmin = origin.xid;
+        (*header).t_choice.t_heap.t_xmin = origin.xid.raw();
         (*header).t_choice.t_heap.t_xmax = pg_sys::InvalidTransactionId;
         (*header).t_choice.t_heap.t_field3.t_cid = origin.cid;
-        let xmin = if origin.xid == pg_sys::FrozenTransactionId {
+        let xmin = if origin.xid == Xid::FROZEN {
             pg_sys::HEAP_XMIN_FROZEN
-        } else if may_be_ours(origin.xid) && pg_sys::TransactionIdIsCurrentTransactionId(origin.xid)
-        {
+        } else if origin.xid.is_own() {
             0
         } else {
             pg_sys::HEAP_XMIN_COMMITTED
         };
         (*header).t_infomask |= (xmin | pg_sys::HEAP_XMAX_INVALID) as u16;
     }
-}
-
-/// `false` for transactions that were over before ours took its first snapshot: cheaper to tell for every
-/// row than to look for one's own.
-fn may_be_ours(xid: pg_sys::TransactionId) -> bool {
-    // SAFETY: plain read of this backend's state; InvalidTransactionId where there is no snapshot.
-    let oldest = unsafe { pg_sys::TransactionXmin };
-    let is_normal = |xid: u32| xid >= pg_sys::FirstNormalTransactionId.into_inner();
-    let (xid, oldest) = (xid.into_inner(), oldest.into_inner());
-    !(is_normal(xid) && is_normal(oldest) && (xid.wrapping_sub(oldest) as i32) < 0)
 }
 
 /// A slot of the executor's.
@@ -368,6 +357,12 @@ impl<'a> Slot<'a> {
         unsafe { self.raw.as_ref() }
     }
 
+    /// Names the slot among those that are in use.
+    #[inline]
+    pub fn address(self) -> usize {
+        self.raw() as usize
+    }
+
     /// The place of the row in it.
     #[inline]
     pub fn tid(self) -> Tid {
@@ -377,6 +372,43 @@ impl<'a> Slot<'a> {
     #[inline]
     pub fn is_empty(self) -> bool {
         u32::from(self.data().tts_flags) & pg_sys::TTS_FLAG_EMPTY != 0
+    }
+
+    /// Where the hot row in it was moved to, or is about to be, and the transaction that did so; `None` if it was
+    /// not, or is a cold row.
+    pub fn moved_to(self) -> Option<(RowNumber, Xid)> {
+        if self.tid().is_cold() || !self.is_of_heap() {
+            return None;
+        }
+        // SAFETY: the kind of slot was looked at. A tuple in it lies on a page that the slot has pinned, or
+        // in memory of the slot's own.
+        unsafe {
+            let tuple = (*self.raw().cast::<pg_sys::BufferHeapTupleTableSlot>())
+                .base
+                .tuple;
+            if tuple.is_null() {
+                return None;
+            }
+            let header = (*tuple).t_data;
+            let row = crate::hot::moved_to(header)?;
+            Some((row, Xid::from_raw((*header).t_choice.t_heap.t_xmax)))
+        }
+    }
+
+    /// Whether it holds tuples as heap's slots do.
+    #[inline]
+    fn is_of_heap(self) -> bool {
+        std::ptr::eq(
+            self.data().tts_ops,
+            &raw const pg_sys::TTSOpsBufferHeapTuple,
+        )
+    }
+
+    /// Its descriptor.
+    #[inline]
+    pub fn descriptor(self) -> Descriptor<'a> {
+        // SAFETY: a slot has a descriptor as long as it is valid.
+        unsafe { Descriptor::from_raw(self.data().tts_tupleDescriptor) }
     }
 
     /// Empties it.
@@ -392,8 +424,7 @@ impl<'a> Slot<'a> {
     /// If the slot is empty or there is no such attribute.
     #[inline]
     pub fn attribute(self, number: i32) -> Option<pg_sys::Datum> {
-        // SAFETY: a slot has a descriptor.
-        let count = unsafe { (*self.data().tts_tupleDescriptor).natts };
+        let count = self.descriptor().attribute_count() as i32;
         assert!(!self.is_empty() && (1..=count).contains(&number));
         // SAFETY: the slot holds a row, which has this attribute.
         unsafe { attribute_of(self.raw(), number) }

@@ -143,6 +143,12 @@ impl<'a> Snapshot<'a> {
         self.data().curcid
     }
 
+    /// Names an MVCC snapshot among those that are in use: its address and its command.
+    #[inline]
+    pub fn name(self) -> (usize, CommandId) {
+        (self.raw() as usize, self.command())
+    }
+
     /// Whether an MVCC snapshot sees what the transaction did as not yet committed, though it may have
     /// by now. Not to be asked about our own.
     pub fn sees_as_running(self, xid: Xid) -> bool {

@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 
 use pgrx::pg_sys;
 
-use crate::relation::{self, attribute};
+use crate::relation;
 use crate::xid::Xid;
 
 /// How strongly a relation is locked, from weak to strong: `LOCKMODE`.
@@ -73,6 +73,8 @@ pub enum IndexedColumns {
     HotBlocking,
     /// Those of summarizing indexes.
     Summarized,
+    /// Those of the index that is the replica identity.
+    ReplicaIdentity,
 }
 
 /// An attribute, as `pg_attribute` has it.
@@ -158,6 +160,24 @@ impl<'a> Table<'a> {
         unsafe { pg_sys::IsCatalogRelation(self.raw()) }
     }
 
+    /// Database and relation as lock tags name them.
+    #[inline]
+    pub(crate) fn lock_name(self) -> (u32, u32) {
+        let name = &self.data().rd_lockInfo.lockRelId;
+        (name.dbId.to_u32(), name.relId.to_u32())
+    }
+
+    /// Whether an index keeps only summaries of ranges of blocks.
+    ///
+    /// # Panics
+    /// If it is no index.
+    pub fn is_summarizing_index(self) -> bool {
+        let routine = self.data().rd_indam;
+        assert!(!routine.is_null(), "an index has a routine");
+        // SAFETY: an open index has its routine as long as it is open.
+        unsafe { (*routine).amsummarizing }
+    }
+
     /// Its TOAST relation, if it has one.
     #[inline]
     pub fn toast_oid(self) -> Option<pg_sys::Oid> {
@@ -212,6 +232,16 @@ impl<'a> Table<'a> {
         Xid::from_raw(unsafe { pg_sys::GetOldestNonRemovableTransactionId(self.raw()) })
     }
 
+    /// Whether a transaction that has committed is over for every snapshot that may read the table, as heap's
+    /// pruning asks it.
+    pub fn is_over_for_all(self, xid: Xid) -> bool {
+        // SAFETY: open by the contract of `from_raw`; the horizon is a variable of the server.
+        unsafe {
+            let horizon = pg_sys::GlobalVisTestFor(self.raw());
+            !xid.is_normal() || pg_sys::GlobalVisTestIsRemovableXid(horizon, xid.raw())
+        }
+    }
+
     /// Counts rows that a scan has read, for `pg_stat_all_tables`.
     pub fn count_rows_read(self, rows: u64) {
         // SAFETY: open by the contract of `from_raw`.
@@ -241,6 +271,27 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// The attributes that logical decoding wants of a row's old version, counted from zero: those of the
+    /// replica identity.
+    pub fn decoded_columns(self) -> Vec<usize> {
+        let identity = self.form().relreplident as u8;
+        if identity == pg_sys::REPLICA_IDENTITY_NOTHING {
+            return Vec::new();
+        }
+        if identity == pg_sys::REPLICA_IDENTITY_FULL {
+            let desc = self.descriptor();
+            let is_stored = |&i: &usize| {
+                let attribute = desc.attribute(i);
+                !attribute.attisdropped
+                    && attribute.attgenerated as u8 != pg_sys::ATTRIBUTE_GENERATED_VIRTUAL
+            };
+            return (0..desc.attribute_count()).filter(is_stored).collect();
+        }
+        let numbers = self.indexed_columns(IndexedColumns::ReplicaIdentity);
+        let from_zero = |number: i32| usize::try_from(number - 1).ok();
+        numbers.into_iter().filter_map(from_zero).collect()
+    }
+
     /// The numbers of the columns in a set that the relation knows, ascending; those of system columns
     /// are negative, and 0 is the whole row.
     pub fn indexed_columns(self, columns: IndexedColumns) -> Vec<i32> {
@@ -250,6 +301,7 @@ impl<'a> Table<'a> {
             IndexedColumns::Key => Kind::INDEX_ATTR_BITMAP_KEY,
             IndexedColumns::HotBlocking => Kind::INDEX_ATTR_BITMAP_HOT_BLOCKING,
             IndexedColumns::Summarized => Kind::INDEX_ATTR_BITMAP_SUMMARIZED,
+            IndexedColumns::ReplicaIdentity => Kind::INDEX_ATTR_BITMAP_IDENTITY_KEY,
         };
         let data = self.data();
         let is_known = data.rd_attrsvalid && columns == IndexedColumns::Key;
@@ -305,15 +357,25 @@ impl<'a> Descriptor<'a> {
         unsafe { (*self.raw).natts as usize }
     }
 
+    /// All of them, as `TupleDescAttr` finds them.
+    #[inline]
+    pub fn attributes(self) -> &'a [pg_sys::FormData_pg_attribute] {
+        let count = self.attribute_count();
+        // SAFETY: the descriptor is valid by the contract of `from_raw`. Its attributes lie one behind the
+        // other, behind as many compact ones.
+        unsafe {
+            let compact = (&raw const (*self.raw).compact_attrs).cast::<pg_sys::CompactAttribute>();
+            std::slice::from_raw_parts(compact.add(count).cast(), count)
+        }
+    }
+
     /// An attribute, counted from zero.
     ///
     /// # Panics
     /// If there is no such attribute.
     #[inline]
     pub fn attribute(self, i: usize) -> &'a pg_sys::FormData_pg_attribute {
-        assert!(i < self.attribute_count(), "no attribute {i}");
-        // SAFETY: the descriptor is valid by the contract of `from_raw`, and has this attribute.
-        unsafe { attribute(self.raw, i as i32) }
+        &self.attributes()[i]
     }
 
     /// The value of rows that were stored before an attribute was added; `None` is NULL. It lives as

@@ -160,9 +160,9 @@ impl RowNumber {
 
     /// The TID of this row.
     #[inline]
-    pub fn tid(self) -> pg_sys::ItemPointerData {
+    pub fn tid(self) -> Tid {
         debug_assert!(self.0 < ROW_NUMBER_LIMIT);
-        tid_of(
+        Tid::new(
             FIRST_COLD_BLOCK + (self.0 >> 8) as u32,
             (self.0 & 255) as u16 + 1,
         )

@@ -196,6 +196,20 @@ pub fn in_parallel_worker() -> bool {
     unsafe { pg_sys::ParallelWorkerNumber >= 0 }
 }
 
+/// When the running statement began, in microseconds.
+#[inline]
+pub fn statement_start() -> i64 {
+    // SAFETY: plain read of this backend's state.
+    unsafe { quiet::GetCurrentStatementStartTimestamp() }
+}
+
+/// Whether this server replays WAL and accepts no writes.
+#[inline]
+pub fn in_recovery() -> bool {
+    // SAFETY: reads the state of this process.
+    unsafe { quiet::RecoveryInProgress() }
+}
+
 /// The database of this backend.
 #[inline]
 pub fn current_database() -> pg_sys::Oid {

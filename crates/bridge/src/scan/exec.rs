@@ -44,7 +44,7 @@ pub(super) unsafe extern "C-unwind" fn exec_custom_scan(
                 if (*scan).through_scan_slot {
                     copy_row(&(*scan).into_scan, row, slot);
                 }
-                (*slot).tts_tid = RowNumber((*scan).first_row + position).tid();
+                (*slot).tts_tid = RowNumber((*scan).first_row + position).tid().raw();
                 if (*scan).recheck && !passes((*scan).pushed_qual, context, slot) {
                     (*scan).rows_removed += 1;
                     continue;

@@ -53,24 +53,15 @@ use std::sync::OnceLock;
 use howdah_bridge::table::Table;
 use pgrx::{pg_guard, pg_sys};
 
+pub use howdah_bridge::heap_am::routine as heap;
+
 struct Routine(pg_sys::TableAmRoutine);
 // SAFETY: function pointers only; never written after it was made.
 unsafe impl Send for Routine {}
 // SAFETY: as above.
 unsafe impl Sync for Routine {}
 
-static HEAP: OnceLock<Routine> = OnceLock::new();
 static HOWDAH: OnceLock<Routine> = OnceLock::new();
-
-/// Heap's own routine.
-pub fn heap() -> &'static pg_sys::TableAmRoutine {
-    &HEAP
-        .get_or_init(|| {
-            // SAFETY: returns a pointer to a static of the server.
-            Routine(unsafe { *pg_sys::GetHeapamTableAmRoutine() })
-        })
-        .0
-}
 
 /// Our routine.
 pub fn howdah() -> &'static pg_sys::TableAmRoutine {

@@ -34,9 +34,9 @@ pub struct ColdScan<'q> {
     rti: i32,
     layout: Rc<TableLayout>,
     attributes: Attributes,
-    reader: Option<Reader>,
+    reader: Option<Reader<'q>>,
     /// Made early for the sake of parallel scans.
-    view: Option<ColdView>,
+    view: Option<ColdView<'q>>,
     /// The values of the last batch, by attribute.
     arenas: Vec<Arena>,
     /// The pushed clauses; with an operand each, or none.
@@ -52,7 +52,7 @@ pub struct ColdScan<'q> {
 
 impl<'q> ColdScan<'q> {
     pub fn begin(begun: Begun<'q>) -> ColdScan<'q> {
-        let layout = Rc::new(TableLayout::of_table(begun.table));
+        let layout = Rc::new(TableLayout::of(begun.table.descriptor()));
         let mut arenas = Vec::new();
         arenas.resize_with(layout.attributes.len(), Arena::default);
         ColdScan {
@@ -72,9 +72,8 @@ impl<'q> ColdScan<'q> {
         }
     }
 
-    fn view(&self) -> ColdView {
-        // SAFETY: table and snapshot live as long as this.
-        unsafe { ColdView::of(self.table.raw(), self.snapshot.raw()) }
+    fn view(&self) -> ColdView<'q> {
+        ColdView::of(self.table, self.snapshot)
     }
 
     /// The counts of this participant.
@@ -85,20 +84,17 @@ impl<'q> ColdScan<'q> {
 
     /// Whether the table is known to have nothing cold left.
     fn is_emptied(&self) -> bool {
-        // SAFETY: table and snapshot live as long as this.
-        unsafe { emptied::is_known(self.table.raw(), self.snapshot.raw()) }
+        emptied::is_known(self.table, self.snapshot)
     }
 }
 
 impl ColdRows for ColdScan<'_> {
     fn follows_hot_rows(&self) -> bool {
-        // SAFETY: the snapshot lives as long as this.
-        unsafe { elsewhere::may_hide(self.snapshot.raw()) }
+        elsewhere::may_hide(self.snapshot)
     }
 
     fn hides(&self, row: Slot<'_>) -> bool {
-        // SAFETY: the table is open and locked, the snapshot valid; the slot holds a hot row, pinned.
-        unsafe { moved::hides_hot(self.table.raw(), row.raw(), self.snapshot.raw()) }
+        moved::hides_hot(self.table, row, self.snapshot)
     }
 
     fn open(&mut self) -> bool {

@@ -139,7 +139,7 @@ pub fn offer(planned: &PlannedTable<'_>) -> Option<Offer> {
     if named.other_system_columns {
         return None;
     }
-    let layout = TableLayout::of_table(table);
+    let layout = TableLayout::of(table.descriptor());
     let clauses = planned.clauses();
     let is_pushed = pushdown::pushed(planned, &clauses, &layout);
     let of = |wanted: bool| -> Vec<Clause<'_>> {
@@ -184,7 +184,7 @@ pub fn reading(planned: &PlannedTable<'_>) -> Option<Reading> {
     if !am::is_ours(table) {
         return None;
     }
-    let layout = TableLayout::of_table(table);
+    let layout = TableLayout::of(table.descriptor());
     let named = planned.attributes(table);
     let (pushed, rest): (Vec<_>, Vec<_>) = (planned.clauses().into_iter())
         .partition(|clause| condition_of(clause.node(), planned.rti(), &layout).is_some());

@@ -53,7 +53,7 @@ impl Scanner for ColumnarScan {
 
     fn pushed(&self, planned: &PlannedTable<'_>, clauses: &[Clause<'_>]) -> Vec<bool> {
         let table = planned.open();
-        let layout = TableLayout::of_table(table.table());
+        let layout = TableLayout::of(table.table().descriptor());
         pushdown::pushed(planned, clauses, &layout)
     }
 

@@ -117,8 +117,8 @@ impl Selection {
 }
 
 /// Reads the cold side of one scan.
-pub struct Reader {
-    view: ColdView,
+pub struct Reader<'q> {
+    view: ColdView<'q>,
     layout: Rc<TableLayout>,
     wanted: Attributes,
     /// Indexes of the view's groups: stored ones, pending ones.
@@ -137,8 +137,8 @@ pub struct Reader {
     pub counts: Counts,
 }
 
-impl Reader {
-    pub fn new(view: ColdView, layout: Rc<TableLayout>, wanted: Attributes) -> Reader {
+impl<'q> Reader<'q> {
+    pub fn new(view: ColdView<'q>, layout: Rc<TableLayout>, wanted: Attributes) -> Self {
         howdah_bridge::malloc::keep_freed_memory();
         let mut reader = Reader {
             view,
@@ -237,8 +237,7 @@ impl Reader {
                     batch.fill(*i, column, rows, &self.layout.attributes[*i]);
                 }
                 Source::Singles(group) => {
-                    // SAFETY: the table is open and locked.
-                    let store = unsafe { LazyStore::of(table.raw()) };
+                    let store = LazyStore::of(table);
                     let Rows::List(rows) = positions else {
                         unreachable!("single values are those of listed rows");
                     };
@@ -264,8 +263,7 @@ impl Reader {
             let group = &self.view.groups[index];
             let hidden = match group.entry().flags.are_clear() {
                 true => None,
-                // SAFETY: the table is open and locked; the scan's snapshot lives as long as the scan.
-                false => unsafe { self.view.hidden(&store_of(table.raw())?, group)? },
+                false => self.view.hidden(&store_of(table)?, group)?,
             };
             let is_hidden = |row: u32| hidden.as_ref().is_some_and(|h| h.contains(row));
             let ColdGroup::Pending {
@@ -403,13 +401,8 @@ impl Reader {
         let ColdGroup::Stored(entry) = &self.view.groups[index] else {
             unreachable!("only stored groups are listed");
         };
-        // SAFETY: the table is open and locked; the scan's snapshot lives as long as the scan.
-        let (store, has_vanished) = unsafe {
-            let store = store_of(table.raw())?;
-            let has_vanished = self.view.has_vanished(&store, &self.view.groups[index]);
-            (store, has_vanished)
-        };
-        if has_vanished {
+        let store = store_of(table)?;
+        if self.view.has_vanished(&store, &self.view.groups[index]) {
             return Ok(());
         }
         let open = OpenGroup::open(&store, *entry)?;
@@ -431,8 +424,7 @@ impl Reader {
             }
         }
         let hidden = match &left {
-            // SAFETY: the scan's snapshot lives as long as the scan.
-            Some(_) => unsafe { self.view.hidden(&store, &self.view.groups[index])? },
+            Some(_) => self.view.hidden(&store, &self.view.groups[index])?,
             None => None,
         };
         if hidden.as_ref().is_some_and(|h| h.len() >= entry.row_count) {
@@ -459,8 +451,7 @@ impl Reader {
         let Some(current) = &mut self.current else {
             return Ok(());
         };
-        // SAFETY: the table is open and locked.
-        let store = unsafe { store_of(table.raw())? };
+        let store = store_of(table)?;
         let mut recheck = current.undecided;
         let selected = match piece.filter {
             false => None,
@@ -550,7 +541,7 @@ fn without(hidden: &RowSet, selected: Option<BooleanBuffer>, rows: &Range<usize>
 /// Where all predicates that are left hold; `None` is everywhere. Sets `recheck` where some
 /// predicate cannot be decided without PostgreSQL.
 fn filter(
-    store: &ColdStore,
+    store: &ColdStore<'_>,
     current: &mut Current,
     question: &Question,
     rows: &Range<usize>,

@@ -16,6 +16,7 @@ use howdah_bridge::indexes::{is_brin, oids_of, with_index};
 use howdah_bridge::lockers::Lockers;
 use howdah_bridge::recovery_conflict;
 use howdah_bridge::relation::forget_plans;
+use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::LockMode;
 use howdah_bridge::transactions::Transactions;
@@ -52,9 +53,8 @@ fn mark(task: &Task) -> Option<Option<Lockers>> {
     if table.main_fork_blocks() == 0 {
         return None;
     }
-    // SAFETY: the table is open and locked.
-    let store = unsafe { ColdStore::open(table.raw(), LockMode::RowExclusive as u32)? };
-    let any = &mut |_, _| true;
+    let store = ColdStore::open(table, LockMode::RowExclusive)?;
+    let any = &mut |_: ShownTuple<'_>| true;
     let has_groups = !or_raise(task.table, directory::groups_where(&store, any)).is_empty();
     or_raise(task.table, directory::ensure_high_water(&store));
     let has_brin = || {

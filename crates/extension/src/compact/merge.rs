@@ -97,7 +97,7 @@ impl Old {
 
     /// The transaction that wrote it; one that is not normal precedes all others.
     fn writer(&self) -> Xid {
-        Xid::from_raw(self.placed.entry.origin.xid)
+        self.placed.entry.origin.xid
     }
 
     /// Whether every snapshot sees its rows, here or at an older place.
@@ -124,9 +124,7 @@ pub fn merge_groups(task: &Task, refused: &HashSet<u32>) -> Merge {
         return Merge::Nothing;
     };
     let table = step.table();
-    // SAFETY: the table is open and locked.
-    let store = unsafe { ColdStore::open(table.raw(), LockMode::RowExclusive as u32) };
-    let Some(store) = store else {
+    let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
         return Merge::Nothing;
     };
     let horizon = table.horizon();
@@ -150,7 +148,7 @@ fn choose(
     refused: &HashSet<u32>,
     horizon: Xid,
 ) -> Result<Vec<Old>, ColdError> {
-    let groups = directory::groups(store, snapshot.raw())?;
+    let groups = directory::groups(store, snapshot)?;
     let most_bytes = settings::row_group_bytes() as u64 / 4;
     let mut run: Vec<Old> = Vec::new();
     let (mut rows, mut bytes) = (0, 0);
@@ -221,8 +219,7 @@ fn replace(
         }
     }
     stop_point!("merge_delete");
-    // SAFETY: the table is open and locked.
-    let locks = unsafe { Locks::of(step.table().raw()) };
+    let locks = Locks::of(step.table());
     for (nth, old) in run.iter().enumerate() {
         if !locks.lock_for_maintenance(old.group()) || changed(store, old)? {
             return Ok(Merge::Refused(vec![old.group()]));
@@ -235,8 +232,7 @@ fn replace(
         group::delete(store, &old.placed);
     }
     if let Some(successor) = &successor {
-        // SAFETY: the table is open and locked.
-        unsafe { predicate::hand_over(step.table().raw(), successor.first_row.cold_block()) };
+        predicate::hand_over(step.table(), successor.first_row.cold_block());
     }
     stop_point!("merge_commit");
     Ok(Merge::Merged(run.len() as u32))
@@ -245,10 +241,8 @@ fn replace(
 /// Whether anything was hidden since the group was read.
 fn changed(store: &ColdStore, old: &Old) -> Result<bool, ColdError> {
     let first = old.placed.entry.first_row;
-    let now = directory::entry_covering(store, old.group(), first, &mut |tuple, buffer| {
-        // SAFETY: judges are called with the page pinned and share-locked.
-        unsafe { ShownTuple::new(tuple, buffer).is_in_force() }
-    })?;
+    let in_force = &mut |shown: ShownTuple<'_>| shown.is_in_force();
+    let now = directory::entry_covering(store, old.group(), first, in_force)?;
     Ok(match now {
         None => true,
         Some(now) => marks::hidden_now(store, &now.entry)? != old.hidden,
@@ -323,9 +317,7 @@ impl<'a> Rows<'a> {
         let (old, source) = &self.sources[nth];
         for row in (0..source.row_count).filter(|&row| !old.is_hidden(row)) {
             self.memory.with(|| {
-                // SAFETY: there is a place for each attribute of the layout, which is that of the descriptor.
-                let desc = self.desc.raw();
-                unsafe { source.fill(row, self.layout, desc, &Wanted::All, &mut self.datums) };
+                source.fill(row, self.layout, self.desc, &Wanted::All, &mut self.datums);
                 take(&mut self.datums);
             });
         }
@@ -342,7 +334,7 @@ fn write_successor(
     cid: CommandId,
 ) -> Result<Option<Successor>, ColdError> {
     let table = step.table();
-    let layout = TableLayout::of_table(table);
+    let layout = TableLayout::of(table.descriptor());
     let mut rows = RowGroupBuilder::new(&layout.column_types());
     let mut source = Rows::load(store, run, &layout, table.descriptor())?;
     let mut starts = Vec::new();

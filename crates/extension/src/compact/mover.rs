@@ -10,7 +10,7 @@ use howdah_bridge::maintained::MaintainedTable;
 use howdah_bridge::new_entries::Indexes;
 use howdah_bridge::store::{ColdStore, WrittenValue};
 use howdah_bridge::table::LockMode;
-use howdah_bridge::tid::{BlockNumber, ROWS_PER_COLD_BLOCK, RowNumber, Tid};
+use howdah_bridge::tid::{BlockNumber, ROWS_PER_COLD_BLOCK, RowNumber};
 use howdah_bridge::transactions::{end_command, writing_command};
 use howdah_bridge::{predicate, process};
 use howdah_columnar::{EncodedRowGroup, RowGroupBuilder};
@@ -59,7 +59,7 @@ pub fn move_group(
         return Step::Finished;
     };
     let table = step.table();
-    let layout = TableLayout::of_table(table);
+    let layout = TableLayout::of(table.descriptor());
     let pages = Pages {
         from,
         except,
@@ -72,9 +72,7 @@ pub fn move_group(
     if step.has_waiters() {
         return Step::Yielded;
     }
-    // SAFETY: the table is open and locked.
-    let store = unsafe { ColdStore::open(table.raw(), LockMode::RowExclusive as u32) };
-    let Some(store) = store else {
+    let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
         return Step::Finished;
     };
     progress.phase(Phase::Encoding);
@@ -86,7 +84,7 @@ pub fn move_group(
 struct Move<'a> {
     task: &'a Task,
     table: &'a MaintainedTable,
-    store: &'a ColdStore,
+    store: &'a ColdStore<'a>,
     /// Where row `i` of the batch goes; `None`: to position `i`.
     positions: Option<Vec<u32>>,
     encoded: EncodedRowGroup,
@@ -102,7 +100,7 @@ impl<'a> Move<'a> {
     fn of(
         task: &'a Task,
         table: &'a MaintainedTable,
-        store: &'a ColdStore,
+        store: &'a ColdStore<'a>,
         batch: &Batch,
     ) -> Result<Move<'a>, ColdError> {
         let key = sort::key_of(table.table(), &task.policy);
@@ -155,8 +153,8 @@ impl<'a> Move<'a> {
         for page in &mut batch.pages[..stamped.pages] {
             stamper.delete_toasted(page);
         }
-        // SAFETY: the table is open and locked; all that leads to the new places was written.
-        unsafe { predicate::hand_over(self.table.table().raw(), placed.entry.group()) };
+        // All that leads to the new places was written.
+        predicate::hand_over(self.table.table(), placed.entry.group());
         stop_point!("directory");
         let next_block = if whole {
             if !indexed {
@@ -219,7 +217,7 @@ impl<'a> Move<'a> {
         let mut stamped = Stamped { pages: 0, rows: 0 };
         for page in &batch.pages {
             let start = stamped.rows;
-            let link = |index: usize| Tid::from(self.row_number(first, start + index as u32).tid());
+            let link = |index: usize| self.row_number(first, start + index as u32).tid();
             loop {
                 match stamper.stamp(page, link) {
                     Ok(()) => break,

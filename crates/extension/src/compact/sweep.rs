@@ -37,9 +37,7 @@ pub fn sweep(task: &Task) -> bool {
         return false;
     };
     let table = step.table();
-    // SAFETY: the table is open and locked.
-    let store = unsafe { ColdStore::open(table.raw(), LockMode::RowExclusive as u32) };
-    let Some(store) = store else {
+    let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
         return false;
     };
     !step.has_waiters() && or_raise(task.table, sweep_some(table, &store))
@@ -51,11 +49,10 @@ fn sweep_some(table: Table<'_>, store: &ColdStore) -> Result<bool, ColdError> {
     };
     let horizon = fate::horizon(store);
     let entries = fate::entries_not_dead(store, horizon)?;
-    let is_old = |xid| Xid::from_raw(xid).precedes(Xid::from_raw(horizon));
+    let is_old = |xid: Xid| xid.precedes(horizon);
     let mut needless: Vec<(Tid, Trace)> = Vec::new();
     let mut marked: Vec<(Tid, RowNumber)> = Vec::new();
     marks::for_each_trace(store, end, |tid, trace| {
-        let tid = Tid::from(tid);
         let first = match trace {
             Trace::Row(row)
             | Trace::Bitmap(row)
@@ -96,7 +93,7 @@ fn sweep_some(table: Table<'_>, store: &ColdStore) -> Result<bool, ColdError> {
         stop_point!("sweep_delete");
     }
     for (tid, trace) in &needless {
-        store.delete((*tid).into());
+        store.delete(*tid);
         if let Trace::Forward(_, Some(value)) = trace {
             store.delete_value(*value);
         }

@@ -42,8 +42,7 @@ pub fn freeze_cold_store(table: Oid, wait: bool) -> bool {
     let Some(step) = open_for(table, wait, Purpose::Vacuum) else {
         return false;
     };
-    // SAFETY: the table is open and locked.
-    let is_ever_cold = unsafe { ever_cold(step.table().raw()) };
+    let is_ever_cold = ever_cold(step.table());
     let Some(toast) = step.table().toast_oid().filter(|_| is_ever_cold) else {
         return true;
     };

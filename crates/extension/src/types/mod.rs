@@ -13,9 +13,8 @@ use howdah_bridge::builtin::types;
 use howdah_bridge::collation::is_utf8_database;
 use howdah_bridge::datum::{ArrayDatum, Datum, TypedDatum, form_of_type};
 use howdah_bridge::memory;
-use howdah_bridge::table::{Attribute, Descriptor, Table};
+use howdah_bridge::table::{Attribute, Descriptor};
 use howdah_columnar::{ColumnBuilder, ColumnType, OwnedValue, RowGroupBuilder, Value};
-use pgrx::pg_sys;
 
 use arena::Arena;
 
@@ -40,25 +39,11 @@ pub struct TableLayout {
 pub const LARGEST_COLD_VALUE_BYTES: usize = 8 << 20;
 
 impl TableLayout {
-    /// # Safety
-    /// `desc` is a valid tuple descriptor.
-    pub unsafe fn of(desc: pg_sys::TupleDesc) -> TableLayout {
-        // SAFETY: as for this function.
-        TableLayout::of_descriptor(unsafe { Descriptor::from_raw(desc) })
-    }
-
-    /// Of an open table.
-    pub fn of_table(table: Table<'_>) -> TableLayout {
-        TableLayout::of_descriptor(table.descriptor())
-    }
-
-    /// Of the rows that a descriptor describes.
-    pub fn of_descriptor(desc: Descriptor<'_>) -> TableLayout {
-        let attributes = 0..desc.attribute_count();
+    /// That of a descriptor.
+    pub fn of(desc: Descriptor<'_>) -> TableLayout {
+        let attributes = desc.attributes().iter().map(AttributeLayout::of);
         TableLayout {
-            attributes: attributes
-                .map(|i| AttributeLayout::of(desc.attribute(i)))
-                .collect(),
+            attributes: attributes.collect(),
         }
     }
 
