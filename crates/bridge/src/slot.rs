@@ -4,25 +4,31 @@
 //! of its own (xmin of its row group, no xmax, cold `t_self`), placed in such a slot without a
 //! buffer, exactly as `ExecForceStoreHeapTuple` leaves it, but without its second copy.
 
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
 use pgrx::pg_sys;
 
 use crate::ffi;
 use crate::memory::allocate_in;
+use crate::table::Descriptor;
+use crate::tid::{RowNumber, Tid};
 use crate::tuple::TupleForm;
+use crate::xid::{CommandId, FIRST_COMMAND, Xid};
 
 /// The transaction, and its command, that inserted a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    pub xid: pg_sys::TransactionId,
+    pub xid: Xid,
     /// Known only for the running transaction.
-    pub cid: pg_sys::CommandId,
+    pub cid: CommandId,
 }
 
 impl Origin {
     /// The origin of a frozen row: no transaction that still matters.
     pub const FROZEN: Origin = Origin {
-        xid: pg_sys::FrozenTransactionId,
-        cid: pg_sys::FirstCommandId as pg_sys::CommandId,
+        xid: Xid::FROZEN,
+        cid: FIRST_COMMAND,
     };
 
     /// The origin of a tuple.
@@ -32,9 +38,8 @@ impl Origin {
     pub unsafe fn of(header: pg_sys::HeapTupleHeader) -> Origin {
         // SAFETY: as for this function.
         unsafe {
-            let xid = crate::hot::xmin_of(header);
-            let own = pg_sys::TransactionIdIsCurrentTransactionId(xid);
-            let cid = if own {
+            let xid = Xid::from_raw(crate::hot::xmin_of(header));
+            let cid = if xid.is_own() {
                 pg_sys::HeapTupleHeaderGetCmin(header)
             } else {
                 Origin::FROZEN.cid
@@ -44,9 +49,8 @@ impl Origin {
     }
 
     /// The origin of a row that the running command inserts.
-    pub fn here(cid: pg_sys::CommandId) -> Origin {
-        // SAFETY: a transaction is running and writes.
-        let xid = unsafe { pg_sys::GetCurrentTransactionId() };
+    pub fn here(cid: CommandId) -> Origin {
+        let xid = Xid::current();
         Origin { xid, cid }
     }
 }
@@ -306,13 +310,12 @@ unsafe fn set_header(
         (*tuple).t_self = tid;
         (*tuple).t_tableOid = table;
         (*header).t_ctid = tid;
-        (*header).t_choice.t_heap.t_xmin = origin.xid;
+        (*header).t_choice.t_heap.t_xmin = origin.xid.raw();
         (*header).t_choice.t_heap.t_xmax = pg_sys::InvalidTransactionId;
         (*header).t_choice.t_heap.t_field3.t_cid = origin.cid;
-        let xmin = if origin.xid == pg_sys::FrozenTransactionId {
+        let xmin = if origin.xid == Xid::FROZEN {
             pg_sys::HEAP_XMIN_FROZEN
-        } else if may_be_ours(origin.xid) && pg_sys::TransactionIdIsCurrentTransactionId(origin.xid)
-        {
+        } else if origin.xid.is_own() {
             0
         } else {
             pg_sys::HEAP_XMIN_COMMITTED
@@ -321,12 +324,112 @@ unsafe fn set_header(
     }
 }
 
-/// `false` for transactions that ended before the running transaction took its first snapshot:
-/// cheaper to test for every row than a search among our own ids.
-fn may_be_ours(xid: pg_sys::TransactionId) -> bool {
-    // SAFETY: plain read of this backend's state; InvalidTransactionId where there is no snapshot.
-    let oldest = unsafe { pg_sys::TransactionXmin };
-    let is_normal = |xid: u32| xid >= pg_sys::FirstNormalTransactionId.into_inner();
-    let (xid, oldest) = (xid.into_inner(), oldest.into_inner());
-    !(is_normal(xid) && is_normal(oldest) && (xid.wrapping_sub(oldest) as i32) < 0)
+/// A slot of the executor's.
+#[derive(Clone, Copy)]
+pub struct Slot<'a> {
+    raw: NonNull<pg_sys::TupleTableSlot>,
+    valid: PhantomData<&'a pg_sys::TupleTableSlot>,
+}
+
+impl<'a> Slot<'a> {
+    /// Borrows a slot.
+    ///
+    /// # Safety
+    /// `slot` is valid as long as the result and its copies are used, its descriptor is that of the table
+    /// it is used with, and it is of heap's kind for that table (`TTSOpsBufferHeapTuple`) where a row
+    /// is put into it.
+    #[inline]
+    pub unsafe fn from_raw(slot: *mut pg_sys::TupleTableSlot) -> Slot<'a> {
+        debug_assert!(!slot.is_null());
+        Slot {
+            // SAFETY: a valid slot is not NULL.
+            raw: unsafe { NonNull::new_unchecked(slot) },
+            valid: PhantomData,
+        }
+    }
+
+    /// The server's pointer, valid for `'a`.
+    #[inline]
+    pub fn raw(self) -> *mut pg_sys::TupleTableSlot {
+        self.raw.as_ptr()
+    }
+
+    #[inline]
+    fn data(&self) -> &pg_sys::TupleTableSlot {
+        // SAFETY: valid by the contract of `from_raw`. Fields are copied out at once.
+        unsafe { self.raw.as_ref() }
+    }
+
+    /// Names the slot among those that are in use.
+    #[inline]
+    pub fn address(self) -> usize {
+        self.raw() as usize
+    }
+
+    /// The place of the row in it.
+    #[inline]
+    pub fn tid(self) -> Tid {
+        Tid::from_raw(self.data().tts_tid)
+    }
+
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        u32::from(self.data().tts_flags) & pg_sys::TTS_FLAG_EMPTY != 0
+    }
+
+    /// Where the hot row in it was moved to, or is about to be, and the transaction that did so; `None` if it was
+    /// not, or is a cold row.
+    pub fn moved_to(self) -> Option<(RowNumber, Xid)> {
+        if self.tid().is_cold() || !self.is_of_heap() {
+            return None;
+        }
+        // SAFETY: the kind of slot was looked at. A tuple in it lies on a page that the slot has pinned, or
+        // in memory of the slot's own.
+        unsafe {
+            let tuple = (*self.raw().cast::<pg_sys::BufferHeapTupleTableSlot>())
+                .base
+                .tuple;
+            if tuple.is_null() {
+                return None;
+            }
+            let header = (*tuple).t_data;
+            let row = crate::hot::moved_to(header)?;
+            Some((row, Xid::from_raw((*header).t_choice.t_heap.t_xmax)))
+        }
+    }
+
+    /// Whether it holds tuples as heap's slots do.
+    #[inline]
+    fn is_of_heap(self) -> bool {
+        std::ptr::eq(
+            self.data().tts_ops,
+            &raw const pg_sys::TTSOpsBufferHeapTuple,
+        )
+    }
+
+    /// Its descriptor.
+    #[inline]
+    pub fn descriptor(self) -> Descriptor<'a> {
+        // SAFETY: a slot has a descriptor as long as it is valid.
+        unsafe { Descriptor::from_raw(self.data().tts_tupleDescriptor) }
+    }
+
+    /// Empties it.
+    #[inline]
+    pub fn clear(self) {
+        // SAFETY: valid by the contract of `from_raw`.
+        unsafe { clear(self.raw()) }
+    }
+
+    /// A value of the row in it, which has the number `number`; `None` is NULL.
+    ///
+    /// # Panics
+    /// If the slot is empty or there is no such attribute.
+    #[inline]
+    pub fn attribute(self, number: i32) -> Option<pg_sys::Datum> {
+        let count = self.descriptor().attribute_count() as i32;
+        assert!(!self.is_empty() && (1..=count).contains(&number));
+        // SAFETY: the slot holds a row, which has this attribute.
+        unsafe { attribute_of(self.raw(), number) }
+    }
 }

@@ -10,7 +10,125 @@
 //! A block with its high bit set is cold. Offsets stay below 291 (`MaxHeapTuplesPerPage`), as
 //! bitmap scans require.
 
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
 use pgrx::pg_sys;
+
+/// The number of a block in a file.
+pub type BlockNumber = pg_sys::BlockNumber;
+/// `InvalidBlockNumber`: no block.
+pub const INVALID_BLOCK: BlockNumber = pg_sys::InvalidBlockNumber;
+
+/// The place of a row: a block and an offset in it. Ordered as the server orders TIDs.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Tid(pg_sys::ItemPointerData);
+
+impl Tid {
+    /// A TID from its parts.
+    #[inline]
+    pub fn new(block: BlockNumber, offset: u16) -> Tid {
+        Tid(tid_of(block, offset))
+    }
+
+    /// What stands for a row whose new version is in another partition:
+    /// `ItemPointerSetMovedPartitions`.
+    #[inline]
+    pub fn moved_to_another_partition() -> Tid {
+        Tid::new(INVALID_BLOCK, pg_sys::MovedPartitionsOffsetNumber as u16)
+    }
+
+    /// From the server's own type.
+    #[inline]
+    pub const fn from_raw(tid: pg_sys::ItemPointerData) -> Tid {
+        Tid(tid)
+    }
+
+    /// The server's own type.
+    #[inline]
+    pub const fn raw(self) -> pg_sys::ItemPointerData {
+        self.0
+    }
+
+    /// Its block, valid or not.
+    #[inline]
+    pub fn block(self) -> BlockNumber {
+        block_of(&self.0)
+    }
+
+    #[inline]
+    pub fn offset(self) -> u16 {
+        self.0.ip_posid
+    }
+
+    /// The cold row that it names; `None` if it is hot or not valid.
+    #[inline]
+    pub fn row(self) -> Option<RowNumber> {
+        RowNumber::from_tid(&self.0)
+    }
+
+    /// Whether it lies on the cold side.
+    #[inline]
+    pub fn is_cold(self) -> bool {
+        is_cold(&self.0)
+    }
+}
+
+impl Default for Tid {
+    /// Block 0, offset 0: no row.
+    fn default() -> Tid {
+        Tid::new(0, 0)
+    }
+}
+
+impl PartialEq for Tid {
+    #[inline]
+    fn eq(&self, other: &Tid) -> bool {
+        (self.block(), self.offset()) == (other.block(), other.offset())
+    }
+}
+
+impl Eq for Tid {}
+
+impl PartialOrd for Tid {
+    fn partial_cmp(&self, other: &Tid) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Tid {
+    fn cmp(&self, other: &Tid) -> Ordering {
+        (self.block(), self.offset()).cmp(&(other.block(), other.offset()))
+    }
+}
+
+impl Hash for Tid {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.block(), self.offset()).hash(state);
+    }
+}
+
+impl fmt::Debug for Tid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tid({},{})", self.block(), self.offset())
+    }
+}
+
+impl From<pg_sys::ItemPointerData> for Tid {
+    #[inline]
+    fn from(tid: pg_sys::ItemPointerData) -> Tid {
+        Tid(tid)
+    }
+}
+
+impl From<Tid> for pg_sys::ItemPointerData {
+    #[inline]
+    fn from(tid: Tid) -> pg_sys::ItemPointerData {
+        tid.0
+    }
+}
 
 /// First block number of the cold side.
 pub const FIRST_COLD_BLOCK: pg_sys::BlockNumber = 0x8000_0000;
@@ -42,9 +160,9 @@ impl RowNumber {
 
     /// The TID of this row.
     #[inline]
-    pub fn tid(self) -> pg_sys::ItemPointerData {
+    pub fn tid(self) -> Tid {
         debug_assert!(self.0 < ROW_NUMBER_LIMIT);
-        tid_of(
+        Tid::new(
             FIRST_COLD_BLOCK + (self.0 >> 8) as u32,
             (self.0 & 255) as u16 + 1,
         )

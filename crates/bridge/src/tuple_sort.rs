@@ -12,6 +12,7 @@
 use pgrx::pg_sys;
 
 use crate::slot::Origin;
+use crate::xid::Xid;
 
 /// A sort that accepts rows.
 pub struct TupleSort {
@@ -64,7 +65,7 @@ impl TupleSort {
         unsafe {
             let tuple = pg_sys::heap_form_tuple(self.desc, values, nulls);
             let fields = &mut (*(*tuple).t_data).t_choice.t_heap;
-            fields.t_xmin = origin.xid;
+            fields.t_xmin = origin.xid.raw();
             fields.t_field3.t_cid = origin.cid;
             self.put(tuple);
             pg_sys::heap_freetuple(tuple);
@@ -111,7 +112,7 @@ impl SortedTuples {
             pg_sys::heap_deform_tuple(tuple, self.desc, values, nulls);
             let fields = (*(*tuple).t_data).t_choice.t_heap;
             Some(Origin {
-                xid: fields.t_xmin,
+                xid: Xid::from_raw(fields.t_xmin),
                 cid: fields.t_field3.t_cid,
             })
         }

@@ -9,9 +9,10 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use howdah_bridge::slot::Slot;
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::RowNumber;
-use pgrx::pg_sys;
 
 use crate::am::point_reader::sees_row;
 use crate::errors::{ColdError, or_raise, raise};
@@ -65,12 +66,7 @@ impl Unsettled {
     fn of(store: &ColdStore, group: &ColdGroup) -> Result<Unsettled, ColdError> {
         let entry = group.entry();
         let maker = entry.origin.xid;
-        // SAFETY: lookups among running transactions.
-        let is_new = unsafe {
-            pg_sys::TransactionIdIsNormal(maker)
-                && !pg_sys::TransactionIdIsCurrentTransactionId(maker)
-                && pg_sys::TransactionIdIsInProgress(maker)
-        };
+        let is_new = maker.is_normal() && !maker.is_own() && maker.is_in_progress();
         if is_new {
             return Ok(Unsettled::All);
         }
@@ -80,8 +76,8 @@ impl Unsettled {
 }
 
 /// A position among the cold rows of a view.
-pub struct ColdCursor {
-    view: ColdView,
+pub struct ColdCursor<'a> {
+    view: ColdView<'a>,
     wanted: Wanted,
     writer: SlotWriter,
     shared: Option<SharedNext>,
@@ -98,9 +94,9 @@ pub struct ColdCursor {
     deleted: Vec<bool>,
 }
 
-impl ColdCursor {
+impl<'a> ColdCursor<'a> {
     /// The current memory context outlives the cursor.
-    pub fn new(view: ColdView, wanted: Wanted, shared: Option<SharedNext>) -> ColdCursor {
+    pub fn new(view: ColdView<'a>, wanted: Wanted, shared: Option<SharedNext>) -> ColdCursor<'a> {
         ColdCursor {
             view,
             wanted,
@@ -116,7 +112,7 @@ impl ColdCursor {
     }
 
     /// Passes over deleted groups that nobody needs any more; a flag per group of the view.
-    pub fn without_the_gone(mut self, deleted: Vec<bool>) -> ColdCursor {
+    pub fn without_the_gone(mut self, deleted: Vec<bool>) -> ColdCursor<'a> {
         self.deleted = deleted;
         self
     }
@@ -143,11 +139,8 @@ impl ColdCursor {
         self.rows = None;
     }
 
-    /// Moves one row forward.
-    ///
-    /// # Safety
-    /// `table` is the open relation that the cursor was made for.
-    pub unsafe fn next(&mut self, table: pg_sys::Relation) -> Option<RowNumber> {
+    /// Moves one row forward. `table` is the one that the cursor was made for.
+    pub fn next(&mut self, table: Table<'_>) -> Option<RowNumber> {
         loop {
             if let Some(rows) = &self.rows {
                 while self.row + 1 < i64::from(rows.row_count) {
@@ -167,8 +160,7 @@ impl ColdCursor {
                 return None;
             }
             self.group = next;
-            // SAFETY: as for this function.
-            unsafe { self.load(table) };
+            self.load(table);
             self.row = -1;
         }
     }
@@ -187,11 +179,8 @@ impl ColdCursor {
         next.unwrap_or(len) as isize
     }
 
-    /// Moves one row backward.
-    ///
-    /// # Safety
-    /// As for [`ColdCursor::next`].
-    pub unsafe fn previous(&mut self, table: pg_sys::Relation) -> Option<RowNumber> {
+    /// Moves one row backward, as [`ColdCursor::next`] forward.
+    pub fn previous(&mut self, table: Table<'_>) -> Option<RowNumber> {
         loop {
             if let Some(rows) = &self.rows {
                 while self.row > 0 {
@@ -207,8 +196,7 @@ impl ColdCursor {
                 return None;
             }
             self.group -= 1;
-            // SAFETY: as for this function.
-            unsafe { self.load(table) };
+            self.load(table);
             self.row = self.rows.as_ref().map_or(0, |r| i64::from(r.row_count));
         }
     }
@@ -229,87 +217,69 @@ impl ColdCursor {
 
     /// Asks a dirty snapshot about the current row, as heap does for each of its rows: it is told who is
     /// about to hide the row or has just made it. `false` if the row is gone by now.
-    ///
-    /// # Safety
-    /// The cursor stands on a row; `table` is open; the snapshot of the view is valid.
-    pub unsafe fn ask_dirty_snapshot(&self, table: pg_sys::Relation) -> bool {
-        if !self.view.is_dirty() {
+    pub fn ask_dirty_snapshot(&self, table: Table<'_>) -> bool {
+        let Some(snapshot) = self.view.snapshot.filter(|snapshot| snapshot.is_dirty()) else {
             return true;
-        }
+        };
         let unsettled = match &self.unsettled {
             Unsettled::None => false,
             Unsettled::Some(rows) => rows.contains(self.row as u32),
             Unsettled::All => true,
         };
-        // SAFETY: as for this function.
-        unsafe {
-            let snapshot = self.view.snapshot;
-            (*snapshot).xmin = pg_sys::InvalidTransactionId;
-            (*snapshot).xmax = pg_sys::InvalidTransactionId;
-            (*snapshot).speculativeToken = 0;
-            let (true, Some(rows)) = (unsettled, &self.rows) else {
-                return true;
-            };
-            let row = RowNumber(rows.first_row.0 + self.row as u64);
-            ColdStore::open(table, pg_sys::AccessShareLock)
-                .is_some_and(|store| sees_row(&store, table, row, snapshot))
-        }
+        snapshot.reset_dirty();
+        let (true, Some(rows)) = (unsettled, &self.rows) else {
+            return true;
+        };
+        let row = RowNumber(rows.first_row.0 + self.row as u64);
+        ColdStore::open(table, LockMode::AccessShare)
+            .is_some_and(|store| sees_row(&store, table, row, snapshot))
     }
 
-    unsafe fn load(&mut self, table: pg_sys::Relation) {
-        // SAFETY: the caller holds the relation open and locked.
-        unsafe {
-            let oid = (*table).rd_id;
-            let group = &self.view.groups[self.group as usize];
-            let Some(store) = ColdStore::open(table, pg_sys::AccessShareLock) else {
-                raise(oid, &ColdError::DamagedDirectory { group: u32::MAX })
-            };
-            if !self.view.is_dirty() {
-                self.hidden = or_raise(oid, self.view.hidden(&store, group));
-                self.unsettled = Unsettled::None;
-                if self.hides_all() {
-                    self.rows = None;
-                    return;
-                }
+    fn load(&mut self, table: Table<'_>) {
+        let oid = table.oid();
+        let group = &self.view.groups[self.group as usize];
+        let Some(store) = ColdStore::open(table, LockMode::AccessShare) else {
+            raise(oid, &ColdError::DamagedDirectory { group: u32::MAX })
+        };
+        if !self.view.is_dirty() {
+            self.hidden = or_raise(oid, self.view.hidden(&store, group));
+            self.unsettled = Unsettled::None;
+            if self.hides_all() {
+                self.rows = None;
+                return;
             }
-            let is_deleted = self.deleted.get(self.group as usize) == Some(&true);
-            self.rows = match GroupRows::load(&store, group, &self.wanted) {
-                Err(error) if is_deleted && error.is_missing_piece() => None,
-                rows => Some(or_raise(oid, rows)),
-            };
-            // Before what is hidden is known: somebody who is done in between is waited for in vain,
-            // and nothing worse.
-            if self.view.is_dirty() {
-                self.unsettled = or_raise(oid, Unsettled::of(&store, group));
-                self.hidden = or_raise(oid, self.view.hidden(&store, group));
-            }
-            let counts = ScanCounts {
-                groups_read_by_row: 1,
-                ..ScanCounts::default()
-            };
-            scan_stats::count(oid, counts);
         }
+        let is_deleted = self.deleted.get(self.group as usize) == Some(&true);
+        self.rows = match GroupRows::load(&store, group, &self.wanted) {
+            Err(error) if is_deleted && error.is_missing_piece() => None,
+            rows => Some(or_raise(oid, rows)),
+        };
+        // Before what is hidden is known: a transaction that ends in between is waited for in vain,
+        // and nothing worse.
+        if self.view.is_dirty() {
+            self.unsettled = or_raise(oid, Unsettled::of(&store, group));
+            self.hidden = or_raise(oid, self.view.hidden(&store, group));
+        }
+        let counts = ScanCounts {
+            groups_read_by_row: 1,
+            ..ScanCounts::default()
+        };
+        scan_stats::count(oid, counts);
     }
 
-    /// Puts the current row into the slot.
-    ///
-    /// # Safety
-    /// The cursor stands on a row; `slot` is a buffer slot of the relation; `table` is open.
-    pub unsafe fn store(&mut self, table: pg_sys::Relation, slot: *mut pg_sys::TupleTableSlot) {
+    /// Puts the current row into the slot, which is one of the table's. The cursor stands on a row.
+    pub fn store(&mut self, table: Table<'_>, slot: Slot<'_>) {
         let Some(rows) = &self.rows else { return };
         let (row, wanted) = (self.row as u32, &self.wanted);
         let tid = RowNumber(rows.first_row.0 + u64::from(row)).tid();
-        // SAFETY: as for this function.
-        unsafe {
-            self.writer.write(
-                slot,
-                tid,
-                (*table).rd_id,
-                rows.origin,
-                |layout, desc, datums| {
-                    rows.fill(row, layout, desc, wanted, datums);
-                },
-            );
-        }
+        self.writer.write(
+            slot,
+            tid,
+            table.oid(),
+            rows.origin,
+            |layout, desc, datums| {
+                rows.fill(row, layout, desc, wanted, datums);
+            },
+        );
     }
 }

@@ -6,9 +6,11 @@
 
 use std::cell::RefCell;
 
+use howdah_bridge::Oid;
 use howdah_bridge::ffi::unguarded;
-use howdah_bridge::relation::attribute;
-use howdah_bridge::slot::{Origin, store_cold_row};
+use howdah_bridge::slot::{Origin, Slot, store_cold_row};
+use howdah_bridge::table::Descriptor;
+use howdah_bridge::tid::Tid;
 use howdah_bridge::tuple::TupleForm;
 use pgrx::pg_sys;
 
@@ -64,52 +66,43 @@ impl RowMemory {
 
 /// How the rows of one slot look.
 struct Shape {
+    /// Compared, and never followed: it may be gone.
     desc: pg_sys::TupleDesc,
     /// Types of the attributes, whether they are dropped, and never NULL, and how they are stored.
-    types: Vec<(pg_sys::Oid, bool, bool, i8)>,
+    types: Vec<(Oid, bool, bool, i8)>,
     layout: TableLayout,
     form: TupleForm,
     datums: RowDatums,
 }
 
 impl Shape {
-    /// # Safety
-    /// `desc` is a valid descriptor.
-    unsafe fn of(desc: pg_sys::TupleDesc) -> Shape {
-        // SAFETY: as for this function; attribute numbers stay below natts.
-        unsafe {
-            let types = (0..(*desc).natts).map(|i| type_of(desc, i)).collect();
-            let layout = TableLayout::of(desc);
-            let datums = RowDatums::new(layout.attributes.len());
-            Shape {
-                desc,
-                types,
-                layout,
-                form: TupleForm::of(desc),
-                datums,
-            }
+    fn of(desc: Descriptor<'_>) -> Shape {
+        let types = desc.attributes().iter().map(type_of);
+        let layout = TableLayout::of(desc);
+        let datums = RowDatums::new(layout.attributes.len());
+        Shape {
+            desc: desc.raw(),
+            types: types.collect(),
+            layout,
+            // SAFETY: the descriptor is valid.
+            form: unsafe { TupleForm::of(desc.raw()) },
+            datums,
         }
     }
 
     /// Whether a descriptor has the same types as the one that this shape was made of, which may be
     /// gone.
-    ///
-    /// # Safety
-    /// `desc` is a valid descriptor.
-    unsafe fn fits(&self, desc: pg_sys::TupleDesc) -> bool {
-        // SAFETY: as for this function; attribute numbers stay below natts.
-        unsafe {
-            self.types.len() == (*desc).natts as usize
-                && (0..(*desc).natts)
-                    .zip(&self.types)
-                    .all(|(i, known)| type_of(desc, i) == *known)
-        }
+    fn fits(&self, desc: Descriptor<'_>) -> bool {
+        let attributes = desc.attributes();
+        self.types.len() == attributes.len()
+            && attributes
+                .iter()
+                .zip(&self.types)
+                .all(|(attribute, known)| type_of(attribute) == *known)
     }
 }
 
-unsafe fn type_of(desc: pg_sys::TupleDesc, i: i32) -> (pg_sys::Oid, bool, bool, i8) {
-    // SAFETY: the caller vouches for both.
-    let form = unsafe { attribute(desc, i) };
+fn type_of(form: &pg_sys::FormData_pg_attribute) -> (Oid, bool, bool, i8) {
     let storage = form.attstorage as i8;
     (form.atttypid, form.attisdropped, form.attnotnull, storage)
 }
@@ -120,29 +113,23 @@ thread_local! {
 }
 
 /// Writes a single row into a slot, as [`SlotWriter::write`] does.
-///
-/// # Safety
-/// As for [`SlotWriter::write`].
-pub unsafe fn write_single(
-    slot: *mut pg_sys::TupleTableSlot,
-    tid: pg_sys::ItemPointerData,
-    table: pg_sys::Oid,
+pub fn write_single(
+    slot: Slot<'_>,
+    tid: Tid,
+    table: Oid,
     origin: Origin,
-    fill: impl FnOnce(&TableLayout, pg_sys::TupleDesc, &mut RowDatums),
+    fill: impl FnOnce(&TableLayout, Descriptor<'_>, &mut RowDatums),
 ) {
     SINGLE.with_borrow_mut(|single| {
         let writer = single.get_or_insert_with(SlotWriter::lasting);
-        // SAFETY: as for this function.
-        unsafe {
-            let desc = (*slot).tts_tupleDescriptor;
-            if writer.shape.as_ref().is_some_and(|shape| !shape.fits(desc)) {
-                writer.shape = None;
-            }
-            if let Some(shape) = &mut writer.shape {
-                shape.desc = desc;
-            }
-            writer.write(slot, tid, table, origin, fill);
+        let desc = slot.descriptor();
+        if writer.shape.as_ref().is_some_and(|shape| !shape.fits(desc)) {
+            writer.shape = None;
         }
+        if let Some(shape) = &mut writer.shape {
+            shape.desc = desc.raw();
+        }
+        writer.write(slot, tid, table, origin, fill);
     });
 }
 
@@ -192,34 +179,34 @@ impl SlotWriter {
         }
     }
 
-    /// Stores the row of `origin` at `tid` that `fill` writes for the layout and descriptor it is given.
-    ///
-    /// # Safety
-    /// `slot` is a buffer-heap-tuple slot of the table with the OID `table`.
-    pub unsafe fn write(
+    /// Stores the row of `origin` at `tid` that `fill` writes for the layout and descriptor it is given. The slot is one
+    /// of the table with the OID `table`.
+    pub fn write(
         &mut self,
-        slot: *mut pg_sys::TupleTableSlot,
-        tid: pg_sys::ItemPointerData,
-        table: pg_sys::Oid,
+        slot: Slot<'_>,
+        tid: Tid,
+        table: Oid,
         origin: Origin,
-        fill: impl FnOnce(&TableLayout, pg_sys::TupleDesc, &mut RowDatums),
+        fill: impl FnOnce(&TableLayout, Descriptor<'_>, &mut RowDatums),
     ) {
-        // SAFETY: the slot has a descriptor; datums live in the row memory until the slot has
-        // copied them.
-        unsafe {
-            let desc = (*slot).tts_tupleDescriptor;
-            let shape = match &mut self.shape {
-                Some(shape) if shape.desc == desc => shape,
-                other => other.insert(Shape::of(desc)),
-            };
-            let parent = self.parent;
-            let memory = self.memory.get_or_insert_with(|| RowMemory::under(parent));
-            memory.with(|| {
-                let (datums, form) = (&mut shape.datums, &mut shape.form);
-                fill(&shape.layout, desc, datums);
-                let (values, nulls) = (&mut datums.values, &mut datums.nulls);
-                store_cold_row(form, slot, values, nulls, tid, table, origin);
-            });
-        }
+        let desc = slot.descriptor();
+        let shape = match &mut self.shape {
+            Some(shape) if shape.desc == desc.raw() => shape,
+            other => other.insert(Shape::of(desc)),
+        };
+        let parent = self.parent;
+        // SAFETY: the parent outlives the writer.
+        let make = || unsafe { RowMemory::under(parent) };
+        let memory = self.memory.get_or_insert_with(make);
+        memory.with(|| {
+            let (datums, form) = (&mut shape.datums, &mut shape.form);
+            fill(&shape.layout, desc, datums);
+            let (values, nulls) = (&mut datums.values, &mut datums.nulls);
+            // SAFETY: a buffer slot of the table; datums live in the row memory until the slot has
+            // copied them.
+            unsafe {
+                store_cold_row(form, slot.raw(), values, nulls, tid.raw(), table, origin);
+            }
+        });
     }
 }

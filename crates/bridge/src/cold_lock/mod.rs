@@ -41,7 +41,10 @@ use pgrx::pg_sys;
 
 use crate::ffi::{self, quiet};
 use crate::memory;
+use crate::row_request::Purpose;
+use crate::table::Table;
 use crate::tid::{FIRST_COLD_BLOCK, RowNumber};
+use crate::xid::Xid;
 use locker::RowName;
 pub use maintenance::MAINTAINERS;
 
@@ -62,6 +65,16 @@ impl RowLock {
             pg_sys::LockTupleMode::LockTupleShare => RowLock::Share,
             pg_sys::LockTupleMode::LockTupleNoKeyExclusive => RowLock::NoKeyUpdate,
             _ => RowLock::Update,
+        }
+    }
+
+    /// The executor's name for it.
+    pub fn raw(self) -> pg_sys::LockTupleMode::Type {
+        match self {
+            RowLock::KeyShare => pg_sys::LockTupleMode::LockTupleKeyShare,
+            RowLock::Share => pg_sys::LockTupleMode::LockTupleShare,
+            RowLock::NoKeyUpdate => pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
+            RowLock::Update => pg_sys::LockTupleMode::LockTupleExclusive,
         }
     }
 
@@ -132,16 +145,11 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// # Safety
-    /// `rel` is an open relation.
-    pub unsafe fn of(rel: pg_sys::Relation) -> Locks {
-        // SAFETY: the caller holds the relation open.
-        unsafe {
-            Locks {
-                database: (*rel).rd_lockInfo.lockRelId.dbId.to_u32(),
-                relation: (*rel).rd_lockInfo.lockRelId.relId.to_u32(),
-            }
-        }
+    /// Those of an open relation.
+    #[inline]
+    pub fn of(table: Table<'_>) -> Locks {
+        let (database, relation) = table.lock_name();
+        Locks { database, relation }
     }
 
     fn tag(self, kind: u32, block: u32, offset: u16) -> pg_sys::LOCKTAG {
@@ -162,11 +170,8 @@ impl Locks {
 
     fn row(self, row: RowNumber, bits: u16) -> pg_sys::LOCKTAG {
         let tid = row.tid();
-        let (kind, block) = (
-            pg_sys::LockTagType::LOCKTAG_TUPLE,
-            crate::tid::block_of(&tid),
-        );
-        self.tag(kind, block, tid.ip_posid | bits)
+        let kind = pg_sys::LockTagType::LOCKTAG_TUPLE;
+        self.tag(kind, tid.block(), tid.offset() | bits)
     }
 
     /// Whether this transaction already holds a lock on the group that allows such work on its
@@ -251,7 +256,7 @@ impl Locks {
     /// The other transactions that hold the row's own lock and mean to keep it. Beside an update
     /// that keeps the key these are FOR KEY SHARE locks. For a lock that was certainly taken in a
     /// subtransaction, the id is that of the subtransaction.
-    pub fn holders(self, row: RowNumber) -> Vec<pg_sys::TransactionId> {
+    pub fn holders(self, row: RowNumber) -> Vec<Xid> {
         let (tag, strongest) = (self.row(row, 0), pg_sys::AccessExclusiveLock);
         let name = RowName::of(&tag);
         let id_of = |holder: &pg_sys::VirtualTransactionId| {
@@ -260,13 +265,14 @@ impl Locks {
         conflicts(&tag, strongest)
             .iter()
             .filter_map(id_of)
+            .map(Xid::from_raw)
             .collect()
     }
 
     /// The transactions whose end must be waited for before the row can be locked: the ids of all
     /// others that hold a conflicting lock on it and will keep it, in ascending order. `None` if
     /// every holder of such a lock may release it at once.
-    pub fn in_the_way(self, row: RowNumber, lock: RowLock) -> Option<Vec<pg_sys::TransactionId>> {
+    pub fn in_the_way(self, row: RowNumber, lock: RowLock) -> Option<Vec<Xid>> {
         let (tag, mode) = (self.row(row, 0), lock.on_row());
         let name = RowName::of(&tag);
         let before: Vec<_> = conflicts(&tag, mode)
@@ -284,10 +290,11 @@ impl Locks {
                 let of_subtransaction = seen
                     .newest(holder.localTransactionId)
                     .filter(|_| !locker::may_be_top(holder.procNumber, name, lock));
-                of_subtransaction.or_else(|| transaction_of(holder))
+                let id = of_subtransaction.or_else(|| transaction_of(holder))?;
+                Some(Xid::from_raw(id))
             })
             .collect();
-        ids.sort_unstable_by_key(|id| id.into_inner());
+        ids.sort_unstable_by_key(|id| id.number());
         (holders.is_empty() || !ids.is_empty()).then_some(ids)
     }
 }
@@ -353,12 +360,40 @@ unsafe fn running_xid(holder: &pg_sys::VirtualTransactionId) -> pg_sys::Transact
 }
 
 /// Assigns the running transaction an id, by which others can wait for it as a locker of a row.
-pub fn announce() -> pg_sys::TransactionId {
+pub fn announce() -> Xid {
     // SAFETY: a transaction is running and may write.
-    unsafe {
-        pg_sys::MultiXactIdSetOldestMember();
-        pg_sys::GetCurrentTransactionId()
+    unsafe { pg_sys::MultiXactIdSetOldestMember() };
+    Xid::current()
+}
+
+/// Waits for the end of a transaction that is in the way of work on a row.
+pub fn wait_for(id: Xid, table: Table<'_>, row: RowNumber, purpose: Purpose) {
+    let mut tid = row.tid().raw();
+    // SAFETY: the table is open; may raise an ERROR, with nothing of ours to undo.
+    unsafe { pg_sys::XactLockTableWait(id.raw(), table.raw(), &mut tid, purpose.raw()) };
+}
+
+/// Has the server's log name the transactions that are in the way of a lock that is not waited for, if
+/// `log_lock_failures` asks for it, up to the first that is still running. `ids` is asked only then.
+pub fn log_failure(ids: impl FnOnce() -> Vec<Xid>) {
+    // SAFETY: plain read of a setting.
+    if !unsafe { pg_sys::log_lock_failures } {
+        return;
     }
+    // The lock is asked for once more, because it is the server that names its holders when it is
+    // refused.
+    for id in ids() {
+        // SAFETY: a transaction's own lock is asked for, and given back at once.
+        if !unsafe { pg_sys::ConditionalXactLockTableWait(id.raw(), true) } {
+            return;
+        }
+    }
+}
+
+/// Sleeps for as long as another transaction looks at a row.
+pub fn nap(microseconds: i64) {
+    // SAFETY: sleeps.
+    unsafe { pg_sys::pg_usleep(microseconds) };
 }
 
 fn held(tag: &pg_sys::LOCKTAG, mode: u32) -> bool {

@@ -12,6 +12,7 @@
 use pgrx::pg_sys;
 
 use crate::ffi::quiet;
+use crate::table::Table;
 
 /// `BulkInsertStateData` of `access/hio.h`
 #[repr(C)]
@@ -33,13 +34,11 @@ const MOST_PAGES: u32 = 16;
 pub struct Growth(State);
 
 impl Growth {
-    /// # Safety
-    /// `rel` is open.
-    pub unsafe fn of(rel: pg_sys::Relation) -> Growth {
-        // SAFETY: as for this function; the storage manager's entry, where there is one, is that of
-        // the relation.
+    /// For an open relation.
+    pub fn of(table: Table<'_>) -> Growth {
+        // SAFETY: the relation is open; the storage manager's entry, where there is one, is that of the relation.
         let target = unsafe {
-            match (*rel).rd_smgr {
+            match (*table.raw()).rd_smgr {
                 smgr if smgr.is_null() => pg_sys::InvalidBlockNumber,
                 smgr => (*smgr).smgr_targblock,
             }

@@ -19,7 +19,10 @@
 use pgrx::pg_sys;
 
 use crate::cold_lock::maintenance;
-use crate::tid::{block_of, is_cold};
+use crate::row_request::WaitPolicy;
+use crate::table::Table;
+use crate::tid::{Tid, block_of, is_cold};
+use crate::xid::{CommandId, Xid};
 
 /// A pin on the page of a hot row.
 pub struct PagePin(pg_sys::Buffer);
@@ -38,86 +41,70 @@ pub enum Meeting {
     /// Heap's code can handle the tuple, as long as the pin is held.
     Hot(PagePin),
     /// The row was moved by `xmax`, which has committed.
-    Moved {
-        ctid: pg_sys::ItemPointerData,
-        xmax: pg_sys::TransactionId,
-    },
+    Moved { ctid: Tid, xmax: Xid },
 }
 
-/// Checks the row at `tid`, after waiting for any mover that is at work on it.
-///
-/// # Safety
-/// `rel` is an open heap relation; `tid` is a hot TID inside it.
-pub unsafe fn meet(rel: pg_sys::Relation, tid: pg_sys::ItemPointerData) -> Meeting {
+/// Looks at the row at a hot TID once no mover is at work on it.
+pub fn meet(table: Table<'_>, tid: Tid) -> Meeting {
+    let (rel, tid) = (table.raw(), tid.raw());
     loop {
-        // SAFETY: as for this function.
+        // SAFETY: the table is open; a block that it does not have is an ERROR.
         let (pin, link) = unsafe { look(rel, &tid) };
         let Some((ctid, xmax)) = link else {
             return Meeting::Hot(pin);
         };
-        // SAFETY: lookups of transaction status; the order is that of heap's visibility rules.
-        unsafe {
-            if pg_sys::TransactionIdIsCurrentTransactionId(xmax) {
-                return Meeting::Hot(pin);
+        let (ctid, xmax) = (Tid::from_raw(ctid), Xid::from_raw(xmax));
+        // The order is that of heap's visibility rules.
+        if xmax.is_own() {
+            return Meeting::Hot(pin);
+        }
+        if !xmax.is_in_progress() {
+            if xmax.did_commit() {
+                return Meeting::Moved { ctid, xmax };
             }
-            if !pg_sys::TransactionIdIsInProgress(xmax) {
-                if pg_sys::TransactionIdDidCommit(xmax) {
-                    return Meeting::Moved { ctid, xmax };
-                }
-                return Meeting::Hot(pin);
-            }
+            return Meeting::Hot(pin);
         }
         drop(pin);
         // SAFETY: no page lock is held while waiting.
-        unsafe { wait_for_mover(rel, tid, xmax) };
+        unsafe { wait_for_mover(rel, tid, xmax.raw()) };
     }
 }
 
-/// As [`meet`], before a call of heap's code that would itself wait for a mover, if `lock_timeout`
-/// would count that wait. A row that was found hot is not stamped as long as the result lives.
-///
-/// # Safety
-/// As for [`meet`].
-pub unsafe fn meet_if_timed(
-    rel: pg_sys::Relation,
-    tid: pg_sys::ItemPointerData,
-) -> Option<Meeting> {
-    // SAFETY: as for this function.
-    maintenance::is_timed().then(|| unsafe { meet(rel, tid) })
+/// As [`meet`], before a call of heap's code that would wait for a mover by itself, if `lock_timeout` would count that
+/// wait. A row that was found hot is not stamped as long as the result lives.
+pub fn meet_if_timed(table: Table<'_>, tid: Tid) -> Option<Meeting> {
+    maintenance::is_timed().then(|| meet(table, tid))
 }
 
 /// What an update's link leads to.
 pub enum Version {
     /// A row that can be locked; a cold one, if the link is cold.
-    Live(pg_sys::ItemPointerData),
+    Live(Tid),
     /// The row is dead: it was deleted.
     Gone,
     /// The row is now in another partition.
     MovedAway,
     /// The running command itself made this version.
-    OfThisCommand {
-        xid: pg_sys::TransactionId,
-        cmin: pg_sys::CommandId,
-    },
+    OfThisCommand { xid: Xid, cmin: CommandId },
     /// Another transaction is changing the row and the caller does not want to wait.
     WouldBlock,
 }
 
-/// Follows a row's versions from `tid`, which `prior_xmax` has written, to the live one. Mirrors
-/// the loop of `heapam_tuple_lock`, and stops where a link is cold. Under `LockWaitError` a
-/// transaction that has locked or is changing the row raises the same ERROR as in heap.
-///
-/// # Safety
-/// `rel` is an open heap relation; a snapshot is held that needs the version before `tid`.
-pub unsafe fn follow(
-    rel: pg_sys::Relation,
-    mut tid: pg_sys::ItemPointerData,
-    mut prior_xmax: pg_sys::TransactionId,
-    cid: pg_sys::CommandId,
-    wait_policy: pg_sys::LockWaitPolicy::Type,
+/// Follows a row's versions from `tid`, which `prior_xmax` has written, to the live one. Mirrors the
+/// loop of `heapam_tuple_lock`, and stops where a link is cold. Under [`WaitPolicy::Error`] a running
+/// transaction at work on the row raises the ERROR that heap raises. A snapshot is held that needs the
+/// version before `tid`.
+pub fn follow(
+    table: Table<'_>,
+    tid: Tid,
+    prior_xmax: Xid,
+    cid: CommandId,
+    wait_policy: WaitPolicy,
 ) -> Version {
-    // SAFETY: heap_fetch leaves the page pinned where it says so; the pin is released before any
-    // wait. The inserter of a tuple is read without a lock, as heap does.
+    let rel = table.raw();
+    let (mut tid, mut prior_xmax) = (tid.raw(), prior_xmax.raw());
+    // SAFETY: the table is open. heap_fetch leaves the page pinned where it says so; the pin is given back before
+    // anything is waited for. The inserter of a tuple is read without a lock, as heap does.
     unsafe {
         loop {
             if block_of(&tid) == pg_sys::InvalidBlockNumber
@@ -126,7 +113,7 @@ pub unsafe fn follow(
                 return Version::MovedAway;
             }
             if is_cold(&tid) {
-                return Version::Live(tid);
+                return Version::Live(Tid::from_raw(tid));
             }
             let mut dirty = pg_sys::SnapshotData {
                 snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
@@ -157,19 +144,19 @@ pub unsafe fn follow(
             }
             if dirty.xmax != pg_sys::InvalidTransactionId {
                 drop(pin);
-                if !wait_for(rel, tid, dirty.xmax, wait_policy) {
+                if !wait_for(rel, tid, dirty.xmax, wait_policy.raw()) {
                     return Version::WouldBlock;
                 }
                 continue;
             }
-            if pg_sys::TransactionIdIsCurrentTransactionId(prior_xmax) {
+            let xid = Xid::from_raw(prior_xmax);
+            if xid.is_own() {
                 let cmin = pg_sys::HeapTupleHeaderGetCmin(header);
                 if cmin >= cid {
-                    let xid = prior_xmax;
                     return Version::OfThisCommand { xid, cmin };
                 }
             }
-            return Version::Live(tid);
+            return Version::Live(Tid::from_raw(tid));
         }
     }
 }

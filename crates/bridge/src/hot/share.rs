@@ -14,31 +14,28 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::MultiXactStatus as Status;
 
 use crate::memory;
-use crate::tid::{block_of, is_cold};
+use crate::table::Table;
+use crate::tid::{Tid, block_of, is_cold};
+use crate::xid::Xid;
 
 /// Why a version cannot be shared: another transaction has deleted it, changed its key or locked it
 /// more strongly.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused {
     /// The transaction, or subtransaction, to wait for, where it is known.
-    pub by: Option<pg_sys::TransactionId>,
+    pub by: Option<Xid>,
 }
 
 /// Adds `lockers` to the lockers of the row at `tid`, and of the versions that it was updated to
 /// since without a change of its key. If this is refused, some versions may have got the lockers
 /// already, which does no harm.
 ///
-/// # Safety
-/// `rel` is an open heap relation, `tid` the TID of a row in it that VACUUM has not removed. All
-/// lockers have announced themselves by `MultiXactIdSetOldestMember`.
-pub unsafe fn add_key_share(
-    rel: pg_sys::Relation,
-    tid: &pg_sys::ItemPointerData,
-    lockers: &[pg_sys::TransactionId],
-) -> Result<(), Refused> {
-    let mut at = *tid;
-    // SAFETY: as for this function.
-    while let Some(next) = unsafe { add_to_version(rel, &at, lockers)? } {
+/// `tid` is the place of a row that is not vacuumed away. All lockers have announced themselves by
+/// `MultiXactIdSetOldestMember`.
+pub fn add_key_share(table: Table<'_>, tid: Tid, lockers: &[Xid]) -> Result<(), Refused> {
+    let mut at = tid.raw();
+    // SAFETY: the table is open, and line pointers are checked.
+    while let Some(next) = unsafe { add_to_version(table.raw(), &at, lockers)? } {
         at = next;
     }
     Ok(())
@@ -48,7 +45,7 @@ pub unsafe fn add_key_share(
 unsafe fn add_to_version(
     rel: pg_sys::Relation,
     tid: &pg_sys::ItemPointerData,
-    lockers: &[pg_sys::TransactionId],
+    lockers: &[Xid],
 ) -> Result<Option<pg_sys::ItemPointerData>, Refused> {
     if is_cold(tid) {
         return Err(Refused { by: None });
@@ -120,7 +117,7 @@ struct NewXmax {
 /// Builds the xmax that names all lockers.
 unsafe fn new_xmax(
     header: &pg_sys::HeapTupleHeaderData,
-    lockers: &[pg_sys::TransactionId],
+    lockers: &[Xid],
 ) -> Result<NewXmax, Refused> {
     // SAFETY: as the functions called require.
     unsafe {
@@ -185,7 +182,7 @@ unsafe fn present_in(multixact: pg_sys::MultiXactId, lock_only: bool) -> Result<
     let listed = unsafe { members_of(multixact, lock_only) };
     let mut alive = listed.iter().filter(|member| is_alive(member));
     if let Some(owner) = alive.clone().find(|m| OWNERS.contains(&m.status)) {
-        let by = Some(owner.xid);
+        let by = Some(Xid::from_raw(owner.xid));
         return Err(Refused { by });
     }
     Ok(Present {
@@ -200,7 +197,7 @@ fn present_alone(member: pg_sys::MultiXactMember) -> Result<Present, Refused> {
         return Ok(NOBODY_PRESENT);
     }
     if OWNERS.contains(&member.status) {
-        let by = Some(member.xid);
+        let by = Some(Xid::from_raw(member.xid));
         return Err(Refused { by });
     }
     Ok(Present {
@@ -224,8 +221,8 @@ fn status_told(infomask: u32, owns_key: bool) -> Status::Type {
 }
 
 /// The members after the lockers were added.
-unsafe fn joined(mut members: Members, lockers: &[pg_sys::TransactionId]) -> Members {
-    for &locker in lockers {
+unsafe fn joined(mut members: Members, lockers: &[Xid]) -> Members {
+    for locker in lockers.iter().map(|locker| locker.raw()) {
         // SAFETY: multixacts are made by the server's own code.
         members = unsafe {
             match members {

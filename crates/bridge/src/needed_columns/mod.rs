@@ -35,6 +35,7 @@ use rustc_hash::FxHashMap;
 
 use crate::ffi::unguarded;
 use crate::memory::allocate_in;
+use crate::slot::Slot;
 
 /// One flag per attribute of the table: whether anything reads it.
 pub type Columns = Rc<[bool]>;
@@ -68,9 +69,9 @@ pub unsafe fn install(is_ours: unsafe fn(pg_sys::Relation) -> bool) {
 
 /// The columns that are read of the rows in a slot; `None` if all may be.
 #[inline]
-pub fn of_slot(slot: *mut pg_sys::TupleTableSlot) -> Option<Columns> {
+pub fn of_slot(slot: Slot<'_>) -> Option<Columns> {
     SLOTS.with_borrow(|slots| {
-        let registration = slots.get(&(slot as usize))?;
+        let registration = slots.get(&slot.address())?;
         Some(Rc::clone(&registration.columns))
     })
 }

@@ -19,7 +19,9 @@ use pgrx::pg_sys;
 pub use unnoticed::unnoticed;
 
 use crate::ffi;
-use crate::tid::{FIRST_COLD_BLOCK, RowNumber, block_of};
+use crate::snapshot::Snapshot;
+use crate::table::Table;
+use crate::tid::{FIRST_COLD_BLOCK, RowNumber};
 
 /// The page whose lock means "rows of this table are locked one by one".
 const READERS_BLOCK: pg_sys::BlockNumber = pg_sys::InvalidBlockNumber - 1;
@@ -31,52 +33,42 @@ pub fn is_serializable() -> bool {
     unsafe { pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 }
 }
 
-/// Announces that the running transaction will lock rows one by one.
-///
-/// # Safety
-/// `rel` is open and locked, `snapshot` is valid; snapshots that are not MVCC are ignored.
+/// Announces that rows are going to be locked one by one.
+/// Snapshots that are not MVCC are ignored. The table is locked.
 #[inline]
-pub unsafe fn announce_reader(rel: pg_sys::Relation, snapshot: pg_sys::Snapshot) {
+pub fn announce_reader(table: Table<'_>, snapshot: Snapshot<'_>) {
     if is_serializable() {
-        // SAFETY: as for this function.
-        unsafe { ffi::PredicateLockPage(rel, READERS_BLOCK, snapshot) };
+        // SAFETY: the table is open, the snapshot valid.
+        unsafe { ffi::PredicateLockPage(table.raw(), READERS_BLOCK, snapshot.raw()) };
     }
 }
 
 /// Locks the relation, which covers all of its rows wherever they are.
-///
-/// # Safety
 /// As for [`announce_reader`].
 #[inline]
-pub unsafe fn lock_relation(rel: pg_sys::Relation, snapshot: pg_sys::Snapshot) {
+pub fn lock_relation(table: Table<'_>, snapshot: Snapshot<'_>) {
     if is_serializable() {
-        // SAFETY: as for this function.
-        unsafe { ffi::PredicateLockRelation(rel, snapshot) };
+        // SAFETY: the table is open, the snapshot valid.
+        unsafe { ffi::PredicateLockRelation(table.raw(), snapshot.raw()) };
     }
 }
 
-/// Locks a cold row that is about to be read.
-///
-/// # Safety
-/// As for [`announce_reader`].
-pub unsafe fn lock_row(rel: pg_sys::Relation, row: RowNumber, snapshot: pg_sys::Snapshot) {
-    // SAFETY: as for this function. It does not matter whether this transaction inserted the row.
-    unsafe {
-        let nobody = pg_sys::InvalidTransactionId;
-        ffi::PredicateLockTID(rel, &mut row.tid(), snapshot, nobody);
-    }
+/// Locks a cold row that is about to be looked at; as for [`announce_reader`].
+pub fn lock_row(table: Table<'_>, row: RowNumber, snapshot: Snapshot<'_>) {
+    let (mut tid, nobody) = (row.tid().raw(), pg_sys::InvalidTransactionId);
+    // SAFETY: the table is open, the snapshot valid. Whether we have made the row ourselves does not
+    // matter.
+    unsafe { ffi::PredicateLockTID(table.raw(), &mut tid, snapshot.raw(), nobody) };
 }
 
-/// Must be called after a cold row was changed: checks for a conflict with its readers.
-///
-/// # Safety
-/// `rel` is open and locked for writing; `group` is the group of the row.
-pub unsafe fn check_change(rel: pg_sys::Relation, row: RowNumber, group: u32) {
+/// To be called when a cold row of a group was changed: its readers must notice.
+pub fn check_change(table: Table<'_>, row: RowNumber, group: u32) {
     if is_serializable() {
-        // SAFETY: as for this function.
+        let rel = table.raw();
+        // SAFETY: the table is open.
         unsafe {
-            let mut tid = row.tid();
-            let (block, of_group) = (block_of(&tid), FIRST_COLD_BLOCK + group);
+            let mut tid = row.tid().raw();
+            let (block, of_group) = (row.tid().block(), FIRST_COLD_BLOCK + group);
             ffi::CheckForSerializableConflictIn(rel, &mut tid, block);
             if of_group != block {
                 ffi::CheckForSerializableConflictIn(rel, std::ptr::null_mut(), of_group);
@@ -85,27 +77,20 @@ pub unsafe fn check_change(rel: pg_sys::Relation, row: RowNumber, group: u32) {
     }
 }
 
-/// Must be called after rows were added to the cold side: checks for a conflict with transactions
-/// that have locked the relation.
-///
-/// # Safety
-/// `rel` is open and locked for writing.
-pub unsafe fn check_insert(rel: pg_sys::Relation) {
+/// To be called when rows were added to the cold side: who has locked the relation must notice.
+pub fn check_insert(table: Table<'_>) {
     if is_serializable() {
-        let none = std::ptr::null_mut();
-        // SAFETY: as for this function.
-        unsafe { ffi::CheckForSerializableConflictIn(rel, none, pg_sys::InvalidBlockNumber) };
+        let (none, no_block) = (std::ptr::null_mut(), pg_sys::InvalidBlockNumber);
+        // SAFETY: the table is open.
+        unsafe { ffi::CheckForSerializableConflictIn(table.raw(), none, no_block) };
     }
 }
 
-/// Must be called after rows were moved into a group: every transaction that has locked rows one by
-/// one gets a lock on the group, since a row that it has read may be there now.
-///
-/// # Safety
-/// `rel` is open; every tuple that leads to the rows' old places was changed before.
-pub unsafe fn hand_over(rel: pg_sys::Relation, group: u32) {
-    // SAFETY: as for this function. If there is no space for more locks, the relation is locked
-    // instead.
+/// To be called when rows were moved into a group: every reader that has locked rows one by one gets a lock on
+/// it, since its row may be there now. Every tuple that leads to the rows' old places was changed before.
+pub fn hand_over(table: Table<'_>, group: u32) {
+    let rel = table.raw();
+    // SAFETY: the table is open. Where there is no room for more locks, the relation gets one.
     unsafe {
         if ffi::PageIsPredicateLocked(rel, READERS_BLOCK) {
             ffi::PredicateLockPageSplit(rel, READERS_BLOCK, FIRST_COLD_BLOCK + group);

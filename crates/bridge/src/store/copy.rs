@@ -9,6 +9,8 @@ use pgrx::pg_sys;
 use super::piece::{PIECE_BYTES, seal};
 use super::{Birth, BulkWrite, ColdStore, PieceMap, StoreError, VALUE_BYTES, WrittenValue};
 use crate::slot::Origin;
+use crate::tid::Tid;
+use crate::xid::{CommandId, Xid};
 
 /// Pieces that are read in one go while a value is copied.
 const PIECES_AT_ONCE: usize = 64;
@@ -42,7 +44,7 @@ impl TupleStamp {
 
     /// Whether the tuple's inserter precedes `horizon` and no transaction has deleted the tuple:
     /// then it is visible to all, given that it is live.
-    pub fn is_settled(&self, horizon: pg_sys::TransactionId) -> bool {
+    pub fn is_settled(&self, horizon: Xid) -> bool {
         self.is_born_before(horizon) && u32::from(self.xact_bits) & pg_sys::HEAP_XMAX_INVALID != 0
     }
 
@@ -51,7 +53,7 @@ impl TupleStamp {
     pub fn until(origin: Origin) -> TupleStamp {
         let mut fields = pg_sys::HeapTupleFields {
             t_xmin: pg_sys::FrozenTransactionId,
-            t_xmax: origin.xid,
+            t_xmax: origin.xid.raw(),
             ..pg_sys::HeapTupleFields::default()
         };
         fields.t_field3.t_cid = origin.cid;
@@ -62,23 +64,20 @@ impl TupleStamp {
     }
 
     /// Whether the inserter precedes `horizon`, or is frozen.
-    pub fn is_born_before(&self, horizon: pg_sys::TransactionId) -> bool {
+    pub fn is_born_before(&self, horizon: Xid) -> bool {
         let frozen = u32::from(self.xact_bits) & pg_sys::HEAP_XMIN_FROZEN;
-        // SAFETY: compares two numbers.
-        let old = unsafe { pg_sys::TransactionIdPrecedes(self.fields.t_xmin, horizon) };
-        frozen == pg_sys::HEAP_XMIN_FROZEN || old
+        frozen == pg_sys::HEAP_XMIN_FROZEN || Xid::from_raw(self.fields.t_xmin).precedes(horizon)
     }
 
     /// The transaction that deleted the tuple, given that it was deleted.
-    pub fn deleter(&self) -> pg_sys::TransactionId {
-        self.fields.t_xmax
+    pub fn deleter(&self) -> Xid {
+        Xid::from_raw(self.fields.t_xmax)
     }
 
     /// The same with the inserter frozen if it precedes `horizon`, so that no transaction id older
     /// than the new relation's relfrozenxid is left.
-    fn frozen_before(mut self, horizon: pg_sys::TransactionId) -> TupleStamp {
-        // SAFETY: compares two numbers.
-        if unsafe { pg_sys::TransactionIdPrecedes(self.fields.t_xmin, horizon) } {
+    fn frozen_before(mut self, horizon: Xid) -> TupleStamp {
+        if Xid::from_raw(self.fields.t_xmin).precedes(horizon) {
             self.xact_bits |= pg_sys::HEAP_XMIN_FROZEN as u16;
         }
         self
@@ -91,7 +90,7 @@ pub enum CopiedAs {
     /// Visible to all.
     Frozen,
     /// As their original; inserters before the horizon are frozen.
-    Stamped(TupleStamp, pg_sys::TransactionId),
+    Stamped(TupleStamp, Xid),
 }
 
 impl CopiedAs {
@@ -105,9 +104,9 @@ impl CopiedAs {
 
 /// A long value on its way into a store, piece by piece.
 struct Copy<'a> {
-    store: &'a ColdStore,
+    store: &'a ColdStore<'a>,
     id: u32,
-    cid: pg_sys::CommandId,
+    cid: CommandId,
     copied_as: CopiedAs,
     bulk: BulkWrite,
     payload: Vec<u8>,
@@ -116,7 +115,7 @@ struct Copy<'a> {
 }
 
 impl<'a> Copy<'a> {
-    fn begin(store: &'a ColdStore, id: u32, cid: pg_sys::CommandId, copied_as: CopiedAs) -> Self {
+    fn begin(store: &'a ColdStore<'a>, id: u32, cid: CommandId, copied_as: CopiedAs) -> Self {
         Copy {
             store,
             id,
@@ -138,7 +137,7 @@ impl<'a> Copy<'a> {
             .store
             .insert_copy(id, seq, &self.payload, cid, copied_as, bulk);
         if seq == 0 {
-            self.first_block = crate::tid::block_of(&tid);
+            self.first_block = tid.block();
         }
         self.seq += 1;
         pgrx::check_for_interrupts!();
@@ -152,7 +151,7 @@ impl<'a> Copy<'a> {
     }
 }
 
-impl ColdStore {
+impl ColdStore<'_> {
     /// Inserts a tuple with the visibility that `copied_as` gives. Unique keys are not checked: the
     /// source store has checked them. A check would do harm: a relation that was created by the
     /// running transaction is visible to no other, so the server takes the index entry of a
@@ -163,10 +162,10 @@ impl ColdStore {
         id: u32,
         seq: i32,
         payload: &[u8],
-        cid: pg_sys::CommandId,
+        cid: CommandId,
         copied_as: CopiedAs,
         bulk: Option<&BulkWrite>,
-    ) -> pg_sys::ItemPointerData {
+    ) -> Tid {
         let (birth, unchecked) = (copied_as.birth(), pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO);
         let tid = self.insert_as((id, seq), payload, cid, birth, bulk, unchecked);
         if let CopiedAs::Stamped(stamp, horizon) = copied_as {
@@ -185,7 +184,7 @@ impl ColdStore {
         source: &ColdStore,
         id: u32,
         len: u64,
-        cid: pg_sys::CommandId,
+        cid: CommandId,
         copied_as: CopiedAs,
     ) -> Result<WrittenValue, StoreError> {
         let mut copy = Copy::begin(self, id, cid, copied_as);
@@ -211,7 +210,7 @@ impl ColdStore {
         &self,
         id: u32,
         parts: &[&[u8]],
-        cid: pg_sys::CommandId,
+        cid: CommandId,
         copied_as: CopiedAs,
     ) -> WrittenValue {
         let mut copy = Copy::begin(self, id, cid, copied_as);
@@ -221,16 +220,16 @@ impl ColdStore {
     }
 
     /// Gives the tuple at `tid` the transaction fields of another one.
-    fn stamp(&self, tid: pg_sys::ItemPointerData, stamp: &TupleStamp) {
+    fn stamp(&self, tid: Tid, stamp: &TupleStamp) {
         // SAFETY: pin and exclusive lock are held from ReadBuffer to UnlockReleaseBuffer; the
         // registered page is a private copy of the whole page and the tuple, which we have just
         // inserted, lies inside it. Nothing between start and finish can fail.
         unsafe {
-            let buffer = pg_sys::ReadBuffer(self.toast(), crate::tid::block_of(&tid));
+            let buffer = pg_sys::ReadBuffer(self.toast, tid.block());
             pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
-            let state = pg_sys::GenericXLogStart(self.toast());
+            let state = pg_sys::GenericXLogStart(self.toast);
             let page = pg_sys::GenericXLogRegisterBuffer(state, buffer, 0);
-            let item = pg_sys::PageGetItemId(page, tid.ip_posid);
+            let item = pg_sys::PageGetItemId(page, tid.offset());
             let header = page
                 .cast::<u8>()
                 .add((*item).lp_off() as usize)

@@ -41,7 +41,9 @@ use pgrx::pg_sys;
 
 use crate::ffi::quiet;
 use crate::predicate::is_serializable;
-use crate::relation::has_block;
+use crate::shown_tuple::ShownTuple;
+use crate::snapshot::Snapshot;
+use crate::table::{LockMode, Table};
 
 pub use copy::{CopiedAs, TupleStamp};
 pub use page::blocks_read;
@@ -57,9 +59,9 @@ pub const VALUE_BYTES: usize = 8_100;
 const PAYLOAD_OFFSET: usize = 12;
 
 /// An open cold store. Closing keeps the locks to the end of the transaction.
-pub struct ColdStore {
-    /// The table itself where the store was opened through it, else NULL.
-    table: pg_sys::Relation,
+pub struct ColdStore<'a> {
+    /// The table itself where the store was opened through it.
+    table: Option<Table<'a>>,
     toast: pg_sys::Relation,
     lockmode: pg_sys::LOCKMODE,
     /// Opened when they are first needed.
@@ -124,147 +126,111 @@ pub enum StoreError {
     },
 }
 
-impl ColdStore {
-    /// Opens the TOAST relation of `table`; `None` if the table has none.
-    ///
-    /// # Safety
-    /// `table` is an open relation, locked at least as strongly as `lockmode`.
-    pub unsafe fn open(table: pg_sys::Relation, lockmode: u32) -> Option<ColdStore> {
-        // SAFETY: the caller holds `table` open; relation_open and the index list may raise an
-        // ERROR, in which case nothing needs undoing here.
-        unsafe {
-            let toast_oid = (*(*table).rd_rel).reltoastrelid;
-            if toast_oid == pg_sys::InvalidOid {
-                return None;
-            }
-            let mut store = ColdStore::open_toast(toast_oid, lockmode);
-            store.table = table;
-            Some(store)
-        }
+impl<'a> ColdStore<'a> {
+    /// Opens the TOAST relation of `table`, which is locked at least as strongly as `mode`; `None` if the
+    /// table has none.
+    pub fn open(table: Table<'a>, mode: LockMode) -> Option<ColdStore<'a>> {
+        let mut store = ColdStore::open_toast(table.toast_oid()?, mode);
+        store.table = Some(table);
+        Some(store)
     }
 
     /// As [`ColdStore::open`], but `None` also if nothing was ever stored: the common case of a
-    /// table that is all hot, which is detected without opening any index.
-    ///
-    /// # Safety
-    /// As for [`ColdStore::open`].
-    pub unsafe fn open_used(table: pg_sys::Relation, lockmode: u32) -> Option<ColdStore> {
-        // SAFETY: as for `open`; the TOAST relation is locked while its size is read. The lock on
-        // an empty one is released.
-        unsafe {
-            let store = ColdStore::open(table, lockmode)?;
-            if has_block(store.toast, 0) {
-                return Some(store);
-            }
-            let (toast, mode) = ((*store.toast).rd_id, store.lockmode);
-            drop(store);
-            pg_sys::UnlockRelationOid(toast, mode);
-            None
+    /// table that is all hot, which is found out without opening any index.
+    pub fn open_used(table: Table<'a>, mode: LockMode) -> Option<ColdStore<'a>> {
+        let store = ColdStore::open(table, mode)?;
+        // The TOAST relation is locked while its size is asked. An empty one gives its lock back.
+        if store.toast().has_block(0) {
+            return Some(store);
+        }
+        let toast = store.toast().oid();
+        drop(store);
+        // SAFETY: the lock that `open` has taken is given back once.
+        unsafe { pg_sys::UnlockRelationOid(toast, mode.raw()) };
+        None
+    }
+
+    /// As [`ColdStore::open`], for writing, but `None` also if this transaction has not locked the TOAST
+    /// relation and its indexes so before: nothing is waited for.
+    pub fn open_held(table: Table<'a>) -> Option<ColdStore<'a>> {
+        let mode = LockMode::RowExclusive;
+        // SAFETY: looks at this backend's own locks.
+        let is_held = |oid| unsafe { pg_sys::CheckRelationOidLockedByMe(oid, mode.raw(), true) };
+        if !is_held(table.toast_oid()?) {
+            return None;
+        }
+        let store = ColdStore::open(table, mode)?;
+        store.index_oids().into_iter().all(is_held).then_some(store)
+    }
+
+    /// As [`ColdStore::open`], for reading, but `None` also if the TOAST relation or its indexes cannot be locked so at
+    /// once: nothing is waited for.
+    pub fn open_at_once(table: Table<'a>) -> Option<ColdStore<'a>> {
+        let mode = LockMode::AccessShare;
+        // SAFETY: a lock that is got is kept to the end of the transaction, as all are.
+        let lock = |oid| unsafe {
+            pg_sys::CheckRelationOidLockedByMe(oid, mode.raw(), true)
+                || pg_sys::ConditionalLockRelationOid(oid, mode.raw())
+        };
+        if !lock(table.toast_oid()?) {
+            return None;
+        }
+        let store = ColdStore::open(table, mode)?;
+        store.index_oids().into_iter().all(lock).then_some(store)
+    }
+
+    /// Opens a TOAST relation.
+    fn open_toast(toast_oid: pg_sys::Oid, mode: LockMode) -> ColdStore<'a> {
+        let lockmode = mode.raw();
+        ColdStore {
+            table: None,
+            // SAFETY: raises an ERROR for what is no relation; nothing of ours needs undoing then.
+            toast: unsafe { pg_sys::table_open(toast_oid, lockmode) },
+            lockmode,
+            indexes: OnceCell::new(),
         }
     }
 
-    /// As [`ColdStore::open`], for writing, but `None` also if this transaction does not hold the
-    /// locks on the TOAST relation and its indexes already: it never waits.
-    ///
-    /// # Safety
-    /// `table` is an open relation.
-    pub unsafe fn open_held(table: pg_sys::Relation) -> Option<ColdStore> {
-        let mode = pg_sys::RowExclusiveLock as pg_sys::LOCKMODE;
-        // SAFETY: as for `open`; reads this backend's own table of locks.
-        unsafe {
-            let is_held = |oid| pg_sys::CheckRelationOidLockedByMe(oid, mode, true);
-            let toast_oid = (*(*table).rd_rel).reltoastrelid;
-            if toast_oid == pg_sys::InvalidOid || !is_held(toast_oid) {
-                return None;
-            }
-            let store = ColdStore::open(table, pg_sys::RowExclusiveLock)?;
-            index_oids(store.toast)
-                .into_iter()
-                .all(is_held)
-                .then_some(store)
-        }
-    }
-
-    /// As [`ColdStore::open`], for reading, but `None` also if the TOAST relation or its indexes
-    /// cannot be locked at once: it never waits.
-    ///
-    /// # Safety
-    /// `table` is an open relation.
-    pub unsafe fn open_at_once(table: pg_sys::Relation) -> Option<ColdStore> {
-        let mode = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
-        // SAFETY: as for `open`; a lock that is got is kept to the end of the transaction, as all
-        // are.
-        unsafe {
-            let lock = |oid| {
-                pg_sys::CheckRelationOidLockedByMe(oid, mode, true)
-                    || pg_sys::ConditionalLockRelationOid(oid, mode)
-            };
-            let toast_oid = (*(*table).rd_rel).reltoastrelid;
-            if toast_oid == pg_sys::InvalidOid || !lock(toast_oid) {
-                return None;
-            }
-            let store = ColdStore::open(table, pg_sys::AccessShareLock)?;
-            index_oids(store.toast)
-                .into_iter()
-                .all(lock)
-                .then_some(store)
-        }
-    }
-
-    /// Opens a TOAST relation by its own OID.
-    ///
-    /// # Safety
-    /// `toast_oid` names a TOAST relation that the caller keeps from being dropped.
-    pub unsafe fn open_toast(toast_oid: pg_sys::Oid, lockmode: u32) -> ColdStore {
-        let mode = lockmode as pg_sys::LOCKMODE;
-        // SAFETY: as for `open`.
-        unsafe {
-            ColdStore {
-                table: std::ptr::null_mut(),
-                toast: pg_sys::table_open(toast_oid, mode),
-                lockmode: mode,
-                indexes: OnceCell::new(),
-            }
-        }
-    }
-
-    /// The TOAST relation, valid as long as this store.
-    pub fn toast(&self) -> pg_sys::Relation {
-        self.toast
+    /// The TOAST relation.
+    #[inline]
+    pub fn toast(&self) -> Table<'_> {
+        // SAFETY: open as long as this store.
+        unsafe { Table::from_raw(self.toast) }
     }
 
     /// OID and file number of the TOAST relation, which identify its contents.
     pub fn identity(&self) -> (u32, u32) {
-        // SAFETY: `toast` is open.
-        unsafe {
-            (
-                (*self.toast).rd_id.to_u32(),
-                (*self.toast).rd_locator.relNumber.to_u32(),
-            )
-        }
+        let toast = self.toast();
+        (toast.oid().to_u32(), toast.file_number())
     }
 
-    /// Whether `snapshot` sees the entry. Reports an entry that the snapshot does not see yet to
-    /// the serializable machinery, as a heap scan does for a row. Must be called from a [`Judge`].
-    ///
-    /// # Safety
-    /// `tuple` lies in `buffer`, which is pinned and share-locked; `snapshot` is valid.
-    pub unsafe fn visible(
-        &self,
-        tuple: pg_sys::HeapTuple,
-        buffer: pg_sys::Buffer,
-        snapshot: pg_sys::Snapshot,
-    ) -> bool {
-        // SAFETY: as for this function; `table` is open as long as the store.
-        unsafe {
-            let valid = pg_sys::HeapTupleSatisfiesVisibility(tuple, snapshot, buffer);
-            if !self.table.is_null() && is_serializable() {
+    fn index_oids(&self) -> Vec<pg_sys::Oid> {
+        // SAFETY: `toast` is open.
+        unsafe { index_oids(self.toast) }
+    }
+
+    /// Whether `snapshot` sees the entry; tells the serializable machinery about an entry that it
+    /// does not see yet, as a heap scan does for a row. To be called as a judge.
+    #[inline]
+    pub fn visible(&self, tuple: ShownTuple<'_>, snapshot: Snapshot<'_>) -> bool {
+        let valid = tuple.satisfies(snapshot);
+        if let Some(table) = self.table
+            && is_serializable()
+        {
+            let (rel, buffer) = (table.raw(), tuple.buffer());
+            // SAFETY: the table is open as long as the store, the tuple's page pinned and locked, the
+            // snapshot valid.
+            unsafe {
                 pg_sys::HeapCheckForSerializableConflictOut(
-                    valid, self.table, tuple, buffer, snapshot,
+                    valid,
+                    rel,
+                    tuple.raw(),
+                    buffer,
+                    snapshot.raw(),
                 );
             }
-            valid
         }
+        valid
     }
 
     fn indexes(&self) -> &Indexes {
@@ -324,7 +290,7 @@ unsafe fn storage_maker(rel: pg_sys::Relation) -> pg_sys::SubTransactionId {
     }
 }
 
-impl Drop for ColdStore {
+impl Drop for ColdStore<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;

@@ -5,7 +5,9 @@ use std::ops::{ControlFlow, RangeInclusive};
 
 use pgrx::pg_sys;
 
+use crate::shown_tuple::ShownTuple;
 use crate::slot::Origin;
+use crate::tid::Tid;
 
 use super::ColdStore;
 use super::lookup::{Found, find};
@@ -14,15 +16,14 @@ use super::page::{LockedPage, fields};
 /// Tuples that are looked up in the index before their pages are read.
 const BATCH_TUPLES: usize = 4_096;
 
-/// Decides whether an entry's tuple is wanted, mostly by visibility; called with the buffer
-/// share-locked.
-pub type Judge<'a> = dyn FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool + 'a;
+/// Decides whether an entry's tuple is wanted.
+pub type Judge<'a> = dyn FnMut(ShownTuple<'_>) -> bool + 'a;
 
 /// One tuple found by a scan of entries; the payload is a copy.
 #[derive(Debug)]
 pub struct Entry {
     pub seq: i32,
-    pub tid: pg_sys::ItemPointerData,
+    pub tid: Tid,
     pub payload: Vec<u8>,
     /// The transaction that inserted it.
     pub origin: Origin,
@@ -146,13 +147,12 @@ impl Drop for KeyScan {
 /// A tuple as [`ColdStore::visit`] passes it on, its page pinned and share-locked.
 pub struct Visited<'a> {
     pub seq: i32,
-    pub tuple: pg_sys::HeapTuple,
-    pub buffer: pg_sys::Buffer,
+    pub tuple: ShownTuple<'a>,
     /// Empty if the tuple is damaged.
     pub payload: &'a [u8],
 }
 
-impl ColdStore {
+impl ColdStore<'_> {
     /// Calls `look` for every tuple `(id, seqs)`, whether dead or live, in the order of `seq`,
     /// until `look` breaks. Nothing is copied: `look` must be short and may not access other pages.
     pub fn visit(
@@ -284,38 +284,30 @@ impl ColdStore {
         };
         Some(look(Visited {
             seq: keyed.seq,
-            tuple: &mut tuple,
-            buffer: page.buffer,
+            // SAFETY: as above, until the tuple was looked at.
+            tuple: unsafe { ShownTuple::new(&mut tuple, page.buffer) },
             payload,
         }))
     }
 
     /// Reads the payload of the tuple at `tid`, if there is one, under its page's share lock.
-    pub fn peek<R>(
-        &self,
-        tid: pg_sys::ItemPointerData,
-        look: impl FnOnce(&[u8]) -> R,
-    ) -> Option<R> {
-        let page = LockedPage::read(self.toast, crate::tid::block_of(&tid));
-        let tuple = page.tuple(self.toast, tid)?;
+    pub fn peek<R>(&self, tid: Tid, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let page = LockedPage::read(self.toast, tid.block());
+        let tuple = page.tuple(self.toast, tid.raw())?;
         // SAFETY: pin and lock are held by `page`.
         let (_, _, payload) = unsafe { fields(&tuple) }?;
         Some(look(payload))
     }
 
     /// The entry at `tid`, if `(id, seq)` is stored there and the judge accepts it.
-    pub fn entry_at(
-        &self,
-        tid: pg_sys::ItemPointerData,
-        id: u32,
-        seq: i32,
-        judge: &mut Judge<'_>,
-    ) -> Option<Entry> {
-        let page = LockedPage::read(self.toast, crate::tid::block_of(&tid));
-        let mut tuple = page.tuple(self.toast, tid)?;
+    pub fn entry_at(&self, tid: Tid, id: u32, seq: i32, judge: &mut Judge<'_>) -> Option<Entry> {
+        let page = LockedPage::read(self.toast, tid.block());
+        let mut tuple = page.tuple(self.toast, tid.raw())?;
         // SAFETY: pin and lock are held by `page`.
         let (tuple_id, tuple_seq, payload) = unsafe { fields(&tuple) }?;
-        if (tuple_id, tuple_seq) != (id, seq) || !judge(&mut tuple, page.buffer) {
+        // SAFETY: as above, during the call.
+        let shown = unsafe { ShownTuple::new(&mut tuple, page.buffer) };
+        if (tuple_id, tuple_seq) != (id, seq) || !judge(shown) {
             return None;
         }
         Some(Entry {
@@ -358,14 +350,15 @@ impl ColdStore {
                     }
                     _ => Vec::new(),
                 };
-                if !judge(&mut tuple, page.buffer) {
+                // SAFETY: as above, during the call.
+                if !judge(unsafe { ShownTuple::new(&mut tuple, page.buffer) }) {
                     continue;
                 }
                 // SAFETY: as above.
                 let origin = unsafe { Origin::of(tuple.t_data) };
                 Entry {
                     seq,
-                    tid,
+                    tid: Tid::from_raw(tid),
                     payload,
                     origin,
                 }

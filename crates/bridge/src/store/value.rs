@@ -129,7 +129,7 @@ impl PieceMap {
 /// Reads ranges of one long value. Holds a pin until it is dropped, so it may live for a row, not
 /// for a scan.
 pub struct ValueReader<'a> {
-    store: &'a ColdStore,
+    store: &'a ColdStore<'a>,
     id: u32,
     map: &'a RefCell<PieceMap>,
     /// The piece that was read last.
@@ -180,7 +180,7 @@ fn place_of(offset: u64) -> (i32, usize) {
     (seq, (offset % PIECE_BYTES as u64) as usize)
 }
 
-impl ColdStore {
+impl ColdStore<'_> {
     /// A reader of the value; `map` tells where its pieces are, and is updated.
     pub fn value<'a>(&'a self, id: u32, map: &'a RefCell<PieceMap>) -> ValueReader<'a> {
         ValueReader {

@@ -7,6 +7,8 @@ use super::{ColdStore, PAYLOAD_OFFSET, VALUE_BYTES};
 use crate::ffi::{pg_guard_ffi_boundary, unguarded};
 use crate::hot::growth::Growth;
 use crate::memory::{self, varlena_of};
+use crate::tid::Tid;
+use crate::xid::CommandId;
 
 /// How a tuple enters the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +19,7 @@ pub enum Birth {
     Frozen,
 }
 
-impl ColdStore {
+impl ColdStore<'_> {
     /// A value id that is not in use.
     pub fn new_value_id(&self) -> u32 {
         // SAFETY: both relations are open; chunk_id is the first column of the TOAST relation.
@@ -34,10 +36,10 @@ impl ColdStore {
         id: u32,
         seq: i32,
         payload: &[u8],
-        cid: pg_sys::CommandId,
+        cid: CommandId,
         birth: Birth,
         bulk: Option<&BulkWrite>,
-    ) -> pg_sys::ItemPointerData {
+    ) -> Tid {
         let unique = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES;
         self.insert_as((id, seq), payload, cid, birth, bulk, unique)
     }
@@ -47,11 +49,11 @@ impl ColdStore {
         &self,
         (id, seq): (u32, i32),
         payload: &[u8],
-        cid: pg_sys::CommandId,
+        cid: CommandId,
         birth: Birth,
         bulk: Option<&BulkWrite>,
         unique: pg_sys::IndexUniqueCheck::Type,
-    ) -> pg_sys::ItemPointerData {
+    ) -> Tid {
         assert!(
             payload.len() <= VALUE_BYTES,
             "a tuple of the cold store has at most {VALUE_BYTES} bytes"
@@ -61,8 +63,7 @@ impl ColdStore {
             options |= pg_sys::HEAP_INSERT_FROZEN;
         }
         let (toast, indexes) = (self.toast, &self.indexes().all);
-        // SAFETY: the relation is open.
-        let mut growth = unsafe { Growth::of(toast) };
+        let mut growth = Growth::of(self.toast());
         let bistate = bulk.map_or_else(|| growth.state(), |b| b.0);
         let image = varlena_of(payload);
         let mut values = [
@@ -101,7 +102,7 @@ impl ColdStore {
                 tuple
             });
             growth.end();
-            let tid = (*tuple).t_self;
+            let tid = Tid::from_raw((*tuple).t_self);
             memory::free(tuple.cast());
             memory::free(image.cast());
             tid
@@ -109,7 +110,7 @@ impl ColdStore {
     }
 
     /// Writes a long value under a fresh id. `parts` are concatenated.
-    pub fn write_value(&self, parts: &[&[u8]], cid: pg_sys::CommandId) -> WrittenValue {
+    pub fn write_value(&self, parts: &[&[u8]], cid: CommandId) -> WrittenValue {
         let (bulk, id) = (BulkWrite::begin(), self.new_value_id());
         let mut bytes = Vec::with_capacity(PIECE_BYTES);
         let mut payload = Vec::with_capacity(VALUE_BYTES);
@@ -119,7 +120,7 @@ impl ColdStore {
             seal((id, seq), bytes, &mut payload);
             let birth = Birth::Transactional;
             let tid = self.insert(id, seq, &payload, cid, birth, Some(&bulk));
-            first_block.get_or_insert(crate::tid::block_of(&tid));
+            first_block.get_or_insert(tid.block());
             pgrx::check_for_interrupts!();
         };
         for part in parts {
@@ -148,7 +149,7 @@ impl ColdStore {
     ///
     /// # Panics
     /// If the tuple is not there or the length differs: both would be our own bug.
-    pub fn overwrite(&self, tid: pg_sys::ItemPointerData, payload: &[u8]) {
+    pub fn overwrite(&self, tid: Tid, payload: &[u8]) {
         self.update_in_place(tid, |old| {
             assert_eq!(
                 old.len(),
@@ -160,22 +161,17 @@ impl ColdStore {
     }
 
     /// Calls `change` to edit the payload of the tuple at `tid`, exclusively locked and WAL-logged.
-    pub fn update_in_place<R>(
-        &self,
-        tid: pg_sys::ItemPointerData,
-        change: impl FnOnce(&mut [u8]) -> R,
-    ) -> R {
-        let block = crate::tid::block_of(&tid);
+    pub fn update_in_place<R>(&self, tid: Tid, change: impl FnOnce(&mut [u8]) -> R) -> R {
         // SAFETY: pin and exclusive lock are held from ReadBuffer to UnlockReleaseBuffer. The
         // page that GenericXLogRegisterBuffer returns is a private copy of the whole page; the
         // slice stays inside the item that its line pointer describes. `change` runs before
         // GenericXLogFinish, so a panic in it leaves the page as it was.
         unsafe {
-            let buffer = pg_sys::ReadBuffer(self.toast, block);
+            let buffer = pg_sys::ReadBuffer(self.toast, tid.block());
             pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
             let state = pg_sys::GenericXLogStart(self.toast);
             let page = pg_sys::GenericXLogRegisterBuffer(state, buffer, 0);
-            let item = pg_sys::PageGetItemId(page, tid.ip_posid);
+            let item = pg_sys::PageGetItemId(page, tid.offset());
             assert_eq!(
                 (*item).lp_flags(),
                 pg_sys::LP_NORMAL,
@@ -200,8 +196,8 @@ impl ColdStore {
     }
 
     /// Deletes the tuple at `tid` in the running transaction.
-    pub fn delete(&self, tid: pg_sys::ItemPointerData) {
-        let mut tid = tid;
+    pub fn delete(&self, tid: Tid) {
+        let mut tid = tid.raw();
         // SAFETY: the relation is open and locked for writing; a concurrent change raises an ERROR.
         unsafe { pg_sys::simple_heap_delete(self.toast, &mut tid) }
     }
@@ -213,14 +209,7 @@ impl ColdStore {
             id,
             0..=i32::MAX,
             false,
-            // SAFETY: called with the buffer share-locked, as the function requires.
-            &mut |tuple, buffer| unsafe {
-                pg_sys::HeapTupleSatisfiesVisibility(
-                    tuple,
-                    &raw mut pg_sys::SnapshotSelfData,
-                    buffer,
-                )
-            },
+            &mut |tuple| tuple.is_in_force(),
             |entry| {
                 tids.push(entry.tid);
                 std::ops::ControlFlow::Continue(())

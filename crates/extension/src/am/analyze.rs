@@ -21,7 +21,9 @@
 
 use std::collections::BTreeSet;
 
+use howdah_bridge::slot::Slot;
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{RowNumber, block_of};
 use pgrx::{pg_guard, pg_sys};
 
@@ -153,19 +155,20 @@ impl LiveGroup {
 unsafe fn live_groups(table: pg_sys::Relation) -> Vec<LiveGroup> {
     // SAFETY: the table is open and locked.
     unsafe {
-        let Some(store) = ColdStore::open(table, pg_sys::AccessShareLock) else {
+        let table = Table::from_raw(table);
+        let Some(store) = ColdStore::open(table, LockMode::AccessShare) else {
             return Vec::new();
         };
-        if howdah_bridge::relation::main_fork_blocks(store.toast()) == 0 {
+        if store.toast().main_fork_blocks() == 0 {
             return Vec::new();
         }
         let horizon = fate::horizon(&store);
-        or_raise((*table).rd_id, fate::entries_not_dead(&store, horizon))
+        or_raise(table.oid(), fate::entries_not_dead(&store, horizon))
             .into_iter()
             .filter(|e| e.has_stored_rows() && e.fate.counts_as_live())
             .map(|e| LiveGroup {
                 entry: e.placed.entry,
-                hidden: or_raise((*table).rd_id, marks::hidden_now(&store, &e.placed.entry)),
+                hidden: or_raise(table.oid(), marks::hidden_now(&store, &e.placed.entry)),
             })
             .collect()
     }
@@ -387,10 +390,11 @@ impl ColdFeed {
         };
         // SAFETY: the table is open; datums live in the row memory until the slot copied them.
         unsafe {
-            let oid = (*table).rd_id;
+            let table = Table::from_raw(table);
+            let oid = table.oid();
             if self.loaded.is_none() {
                 pg_sys::vacuum_delay_point(true);
-                let Some(store) = ColdStore::open(table, pg_sys::AccessShareLock) else {
+                let Some(store) = ColdStore::open(table, LockMode::AccessShare) else {
                     return false;
                 };
                 let group = ColdGroup::Stored(self.groups[self.group].entry);
@@ -400,10 +404,15 @@ impl ColdFeed {
                 return false;
             };
             let tid = RowNumber(rows.first_row.0 + u64::from(position)).tid();
-            self.writer
-                .write(slot, tid, oid, rows.origin, |layout, desc, datums| {
+            self.writer.write(
+                Slot::from_raw(slot),
+                tid,
+                oid,
+                rows.origin,
+                |layout, desc, datums| {
                     rows.fill(position, layout, desc, &Wanted::All, datums);
-                });
+                },
+            );
             true
         }
     }

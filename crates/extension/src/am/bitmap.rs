@@ -20,12 +20,15 @@
 use howdah_bridge::ffi;
 use howdah_bridge::predicate::is_serializable;
 use howdah_bridge::relation::count_rows_fetched;
+use howdah_bridge::slot::Slot;
+use howdah_bridge::snapshot::Snapshot;
+use howdah_bridge::table::Table;
 use howdah_bridge::tid::{FIRST_COLD_BLOCK, RowNumber, tid_of};
 use pgrx::{pg_guard, pg_sys};
 
+use super::last_row;
 use super::point_reader::PointReader;
 use super::scan::{HowdahScan, ours};
-use super::{last_row, moved};
 
 /// `MaxHeapTuplesPerPage` for 8 kB pages.
 const MAX_OFFSETS: usize = 291;
@@ -185,7 +188,7 @@ unsafe extern "C-unwind" fn scan_bitmap_next_tuple(
             let phase = scan.state().bitmap.phase;
             let loaded = match phase {
                 Phase::Hot if next_hot(scan, slot) => {
-                    if moved::hides_hot(scan.base.rs_rd, slot, scan.base.rs_snapshot) {
+                    if scan.hides_hot(slot) {
                         continue;
                     }
                     break;
@@ -345,25 +348,30 @@ unsafe fn visible_on_page(
 
 /// The next visible row of the current cold block.
 unsafe fn next_cold(scan: &mut HowdahScan, slot: *mut pg_sys::TupleTableSlot) -> bool {
-    let rel = scan.base.rs_rd;
-    let snapshot = scan.base.rs_snapshot;
+    // SAFETY: relation and snapshot are valid while the scan is open; the slot is one of the relation's.
+    let (table, snapshot, slot) = unsafe {
+        let snapshot = Snapshot::from_raw(scan.base.rs_snapshot);
+        (
+            Table::from_raw(scan.base.rs_rd),
+            snapshot,
+            Slot::from_raw(slot),
+        )
+    };
     let state = &mut scan.state().bitmap;
     while let Some(offset) = state.next_offset() {
         pgrx::check_for_interrupts!();
         let Some(row) = RowNumber::from_tid(&tid_of(state.block, offset)) else {
             continue;
         };
-        // SAFETY: relation and snapshot are valid while the scan is open.
-        unsafe {
-            if !state.reader.serves(slot) {
-                state.reader = PointReader::for_slot(slot);
+        if !state.reader.serves(slot) {
+            state.reader = PointReader::for_slot(slot);
+        }
+        if state.reader.fetch(table, row, snapshot, slot) {
+            if state.reader.reads_whole_rows() {
+                // SAFETY: the slot has just been given the row.
+                unsafe { last_row::remember(slot) };
             }
-            if state.reader.fetch(rel, row, snapshot, slot) {
-                if state.reader.reads_whole_rows() {
-                    last_row::remember(slot);
-                }
-                return true;
-            }
+            return true;
         }
     }
     false

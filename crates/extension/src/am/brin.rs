@@ -31,6 +31,7 @@
 //! numbers would be assigned a second time.
 
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::{LockMode, Table};
 use pgrx::{pg_guard, pg_sys};
 
 use super::index_entry::may_fail_on_nulls;
@@ -48,15 +49,12 @@ pub fn register() {
     }
 }
 
-/// Whether an index of the table, or the state of its cold store, requires that a load stays hot.
-///
-/// # Safety
-/// `table` is open and locked for writing.
-pub unsafe fn loads_stay_hot(table: pg_sys::Relation) -> bool {
+/// Whether an index of the table, which is locked for writing, forbids that a load goes cold.
+pub fn loads_stay_hot(table: Table<'_>) -> bool {
     // SAFETY: the table is open; each index is open while it is inspected. The inserting statement
     // holds the same lock on it anyway.
     unsafe {
-        let list = pg_sys::RelationGetIndexList(table);
+        let list = pg_sys::RelationGetIndexList(table.raw());
         let (mut has_brin, mut needs_values) = (false, false);
         for i in 0..pg_sys::list_length(list) {
             let index = pg_sys::index_open(
@@ -73,26 +71,15 @@ pub unsafe fn loads_stay_hot(table: pg_sys::Relation) -> bool {
 }
 
 /// Whether a high-water mark made now could be lost by a rollback.
-unsafe fn mark_may_vanish(table: pg_sys::Relation) -> bool {
-    // SAFETY: the table is open and locked.
-    unsafe {
-        ColdStore::open(table, pg_sys::AccessShareLock)
-            .is_some_and(|store| store.index_may_vanish() && !ever_had_cold_rows(&store))
-    }
+fn mark_may_vanish(table: Table<'_>) -> bool {
+    ColdStore::open(table, LockMode::AccessShare)
+        .is_some_and(|store| store.index_may_vanish() && !ever_had_cold_rows(&store))
 }
 
-/// Whether the table has or ever had cold rows, according to the high-water mark.
-///
-/// # Safety
-/// `table` is open and locked.
-pub unsafe fn ever_cold(table: pg_sys::Relation) -> bool {
-    // SAFETY: the table is open and locked.
-    unsafe {
-        ColdStore::open(table, pg_sys::AccessShareLock).is_some_and(|store| {
-            howdah_bridge::relation::main_fork_blocks(store.toast()) > 0
-                && ever_had_cold_rows(&store)
-        })
-    }
+/// Whether the table, which is locked, has or ever had cold rows, told by the high-water mark.
+pub fn ever_cold(table: Table<'_>) -> bool {
+    ColdStore::open(table, LockMode::AccessShare)
+        .is_some_and(|store| store.toast().main_fork_blocks() > 0 && ever_had_cold_rows(&store))
 }
 
 #[pg_guard]
@@ -118,7 +105,7 @@ unsafe extern "C-unwind" fn hide_brin_indexes(
             return;
         }
         let table = pg_sys::table_open(relation, pg_sys::NoLock as i32);
-        if is_howdah(table) && ever_cold(table) {
+        if is_howdah(table) && ever_cold(Table::from_raw(table)) {
             for index in brin {
                 (*rel).indexlist = pg_sys::list_delete_ptr((*rel).indexlist, index.cast());
             }

@@ -17,7 +17,10 @@
 
 use howdah_bridge::hot::{is_hot_updated, was_never_seen, xmin_of};
 use howdah_bridge::relation::count_rows_read;
+use howdah_bridge::slot::Slot;
+use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::RowNumber;
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 
@@ -49,7 +52,7 @@ struct Build {
 }
 
 /// The cold side of a build, kept in a memory context that drops it.
-type ColdWork = Option<(ColdCursor, Vec<GroupVerdict>)>;
+type ColdWork = Option<(ColdCursor<'static>, Vec<GroupVerdict>)>;
 
 /// What the build does with one row.
 #[derive(Clone, Copy)]
@@ -272,16 +275,17 @@ impl Build {
             };
             let (mut row_count, mut rows_read) = (0.0, 0);
             if let Some((cursor, verdicts)) = &mut *work {
-                while let Some(row) = cursor.next(self.table) {
+                let table = Table::from_raw(self.table);
+                while let Some(row) = cursor.next(table) {
                     pgrx::check_for_interrupts!();
                     let verdict = verdicts[cursor.group_index()].of(row);
                     let Some(verdict) = verdict else { continue };
                     rows_read += 1;
                     row_count += f64::from(u8::from(verdict.counts));
-                    cursor.store(self.table, entries.slot);
+                    cursor.store(table, Slot::from_raw(entries.slot));
                     if entries.form() {
                         self.callback
-                            .call(self.index, row.tid(), entries, verdict.alive);
+                            .call(self.index, row.tid().raw(), entries, verdict.alive);
                     }
                 }
             }
@@ -315,15 +319,16 @@ impl Build {
     unsafe fn cold_view(
         &self,
         snapshot: pg_sys::Snapshot,
-    ) -> Option<(ColdView, Vec<GroupVerdict>)> {
+    ) -> Option<(ColdView<'static>, Vec<GroupVerdict>)> {
         const WHOLE: Verdict = Verdict {
             alive: true,
             counts: true,
         };
-        // SAFETY: the table is open and locked.
+        // SAFETY: the table is open and locked, and the snapshot valid, longer than the build.
         unsafe {
+            let (table, snapshot) = (Table::from_raw(self.table), Snapshot::from_raw(snapshot));
             if !self.judges_itself() {
-                let view = ColdView::of(self.table, snapshot);
+                let view = ColdView::of(table, snapshot);
                 let verdicts = view.groups.iter().map(|group| GroupVerdict {
                     first_row: group.first_row(),
                     unmarked: WHOLE,
@@ -344,7 +349,7 @@ impl Build {
                 })
                 .collect();
             // Rows of a load of this transaction that are still in memory.
-            let pending = load::visible_pending(self.table, snapshot);
+            let pending = load::visible_pending(table, snapshot);
             groups.extend(pending.into_iter().map(|group| (group, WHOLE)));
             groups.sort_by_key(|(group, _)| group.first_row());
             let verdicts = groups
@@ -371,7 +376,7 @@ impl Build {
         }
         // SAFETY: the table is open and locked.
         unsafe {
-            let store = ColdStore::open(self.table, pg_sys::AccessShareLock)?;
+            let store = ColdStore::open(Table::from_raw(self.table), LockMode::AccessShare)?;
             let horizon = fate::horizon(&store);
             loop {
                 let fates = or_raise((*self.table).rd_id, marks::fates(&store, entry, horizon));
@@ -382,7 +387,7 @@ impl Build {
                 if !self.checks_uniqueness() {
                     return Some(fates);
                 }
-                self.wait_for(xid, &mut entry.first_row.tid());
+                self.wait_for(xid.raw(), &mut entry.first_row.tid().raw());
             }
         }
     }
@@ -393,10 +398,11 @@ impl Build {
         // SAFETY: the table is open and locked.
         unsafe {
             let oid = (*self.table).rd_id;
-            let Some(store) = ColdStore::open(self.table, pg_sys::AccessShareLock) else {
+            let table = Table::from_raw(self.table);
+            let Some(store) = ColdStore::open(table, LockMode::AccessShare) else {
                 return Vec::new();
             };
-            if howdah_bridge::relation::main_fork_blocks(store.toast()) == 0 {
+            if store.toast().main_fork_blocks() == 0 {
                 return Vec::new();
             }
             let horizon = fate::horizon(&store);
@@ -416,7 +422,7 @@ impl Build {
                 if !self.checks_uniqueness() {
                     return entries;
                 }
-                self.wait_for(xid, &mut entry.placed.entry.first_row.tid());
+                self.wait_for(xid.raw(), &mut entry.placed.entry.first_row.tid().raw());
             }
         }
     }

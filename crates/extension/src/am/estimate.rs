@@ -23,7 +23,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use howdah_bridge::relation::main_fork_blocks;
+use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::{LockMode, Table};
 use pgrx::{pg_guard, pg_sys};
 
 use self::settled_sizes::Asked;
@@ -117,15 +119,17 @@ unsafe fn cold_size(rel: pg_sys::Relation) -> Option<ColdSize> {
         if let Some(size) = asked.known() {
             return Some(size);
         }
-        let store = ColdStore::open_used(rel, pg_sys::AccessShareLock)?;
-        let snapshot = pg_sys::RegisterSnapshot(planning_snapshot());
-        let groups = match emptied::is_known(rel, snapshot) {
+        let table = Table::from_raw(rel);
+        let store = ColdStore::open_used(table, LockMode::AccessShare)?;
+        let registered = pg_sys::RegisterSnapshot(planning_snapshot());
+        let snapshot = Snapshot::from_raw(registered);
+        let groups = match emptied::is_known(table, snapshot) {
             true => Vec::new(),
             false => directory::groups(&store, snapshot).unwrap_or_default(),
         };
         if groups.is_empty() && !directory::ever_had_cold_rows(&store) {
             // The TOAST relation holds toasted values only.
-            pg_sys::UnregisterSnapshot(snapshot);
+            pg_sys::UnregisterSnapshot(registered);
             return None;
         }
         let entries: Vec<_> = groups
@@ -143,7 +147,7 @@ unsafe fn cold_size(rel: pg_sys::Relation) -> Option<ColdSize> {
                 bytes: size.bytes + entry.body_bytes + u64::from(entry.footer_bytes),
                 groups: size.groups + 1,
             });
-        pg_sys::UnregisterSnapshot(snapshot);
+        pg_sys::UnregisterSnapshot(registered);
         // In parallel mode the snapshot may be an old one.
         let is_latest = !pg_sys::IsInParallelMode();
         if is_latest && size.groups > 0 && entries.iter().all(|entry| entry.flags.are_clear()) {

@@ -10,13 +10,14 @@ use std::cell::{Cell, RefCell};
 
 use howdah_bridge::memory::{self, allocate_zeroed};
 use howdah_bridge::predicate::is_serializable;
+use howdah_bridge::slot::Slot;
+use howdah_bridge::snapshot::{Snapshot, SnapshotKind};
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::tid::{RowNumber, is_cold};
+use howdah_bridge::table::{LockMode, Table};
+use howdah_bridge::tid::{RowNumber, Tid, is_cold};
 use pgrx::{pg_guard, pg_sys};
 
-use super::point_reader::{
-    PointReader, fetch_placed, is_mvcc, name_nobody, sees_row, sees_row_somewhere,
-};
+use super::point_reader::{PointReader, fetch_placed, sees_row, sees_row_somewhere};
 use super::serializable::announce;
 use super::{cold_rows, heap, last_change, last_row, moved, scan};
 use crate::store::pending_marks;
@@ -71,22 +72,16 @@ pub fn reset() {
 }
 
 /// Stores a row in the slot, if this transaction has locked its group.
-unsafe fn fetch_held(
-    rel: pg_sys::Relation,
-    row: RowNumber,
-    slot: *mut pg_sys::TupleTableSlot,
-) -> bool {
-    // SAFETY: the relation is open, the slot one for its rows.
-    unsafe {
-        let found = cold_rows::held_group(rel, row).is_some_and(|entry| {
-            ColdStore::open(rel, pg_sys::AccessShareLock)
-                .is_some_and(|store| fetch_placed(&store, rel, row, entry, slot))
-        });
-        if found {
-            last_row::remember(slot);
-        }
-        found
+fn fetch_held(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> bool {
+    let found = cold_rows::held_group(table, row).is_some_and(|entry| {
+        ColdStore::open(table, LockMode::AccessShare)
+            .is_some_and(|store| fetch_placed(&store, table, row, entry, slot))
+    });
+    if found {
+        // SAFETY: the slot has just been given the row.
+        unsafe { last_row::remember(slot) };
     }
+    found
 }
 
 #[pg_guard]
@@ -111,7 +106,8 @@ unsafe extern "C-unwind" fn index_fetch_reset(data: *mut pg_sys::IndexFetchTable
     unsafe {
         let fetch = &mut *data.cast::<HowdahFetch>();
         if is_serializable() && !fetch.announced && pg_sys::ActiveSnapshotSet() {
-            announce(fetch.base.rel, pg_sys::GetActiveSnapshot());
+            let snapshot = Snapshot::from_raw(pg_sys::GetActiveSnapshot());
+            announce(Table::from_raw(fetch.base.rel), snapshot);
             fetch.announced = true;
         }
         (heap().index_fetch_reset.unwrap_unchecked())(fetch.heap);
@@ -143,35 +139,42 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
     // SAFETY: made by index_fetch_begin; the other arguments come from the index AM.
     unsafe {
         let fetch = &mut *data.cast::<HowdahFetch>();
+        let table = Table::from_raw(fetch.base.rel);
+        let (snapshot_at, slot_at) = (snapshot, slot);
+        let (snapshot, slot) = (Snapshot::from_raw(snapshot), Slot::from_raw(slot));
         let Some(row) = RowNumber::from_tid(&*tid) else {
             let found = (heap().index_fetch_tuple.unwrap_unchecked())(
-                fetch.heap, tid, snapshot, slot, call_again, all_dead,
+                fetch.heap,
+                tid,
+                snapshot_at,
+                slot_at,
+                call_again,
+                all_dead,
             );
-            return found && !moved::hides_hot(fetch.base.rel, slot, snapshot);
+            return found && !moved::hides_hot(table, slot, snapshot);
         };
         *call_again = false;
         if !all_dead.is_null() {
             *all_dead = false;
         }
-        howdah_bridge::slot::clear(slot);
-        if !is_mvcc(snapshot) {
+        slot.clear();
+        if !snapshot.is_mvcc() {
             // Checks of constraints fetch one row at a time, mostly the row that is being replaced.
-            let dirty = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY;
-            if dirty
-                && (last_change::hides(fetch.base.rel, row, snapshot)
-                    || pending_marks::hides_now((*fetch.base.rel).rd_id, row))
+            if snapshot.is_dirty()
+                && (last_change::hides(table, row, snapshot)
+                    || pending_marks::hides_now(table.oid(), row))
             {
-                name_nobody(snapshot);
+                snapshot.reset_dirty();
                 return false;
             }
             let mut reader = PointReader::new();
-            let found = reader.fetch(fetch.base.rel, row, snapshot, slot);
+            let found = reader.fetch(table, row, snapshot, slot);
             if !found && !all_dead.is_null() {
-                *all_dead = reader.is_dead_to_all(fetch.base.rel);
+                *all_dead = reader.is_dead_to_all(table);
             }
             return found;
         }
-        if last_change::hides(fetch.base.rel, row, snapshot) {
+        if last_change::hides(table, row, snapshot) {
             return false;
         }
         let reader = match fetch.reader {
@@ -186,13 +189,13 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
             Some(reader) if reader.serves(slot) => reader,
             _ => Box::new(PointReader::for_slot(slot)),
         };
-        let found = reader.fetch(fetch.base.rel, row, snapshot, slot);
+        let found = reader.fetch(table, row, snapshot, slot);
         if found {
             if reader.reads_whole_rows() {
                 last_row::remember(slot);
             }
         } else if !all_dead.is_null() {
-            *all_dead = reader.is_dead_to_all(fetch.base.rel);
+            *all_dead = reader.is_dead_to_all(table);
         }
         READERS.with_borrow_mut(|readers| readers.push((fetch.reader, reader)));
         found
@@ -208,24 +211,27 @@ unsafe extern "C-unwind" fn tuple_fetch_row_version(
 ) -> bool {
     // SAFETY: arguments come from the executor.
     unsafe {
-        let any = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_ANY;
+        let (snapshot_at, slot_at) = (snapshot, slot);
+        let (table, slot) = (Table::from_raw(rel), Slot::from_raw(slot));
+        let snapshot = Snapshot::from_raw(snapshot);
+        let any = snapshot.kind() == SnapshotKind::Any;
         let row = match RowNumber::from_tid(&*tid) {
-            Some(row) if any => moved::changed_cold(rel, row).unwrap_or(row),
+            Some(row) if any => moved::changed_cold(table, row).unwrap_or(row),
             Some(row) => row,
             None => {
                 let fetch = heap().tuple_fetch_row_version.unwrap_unchecked();
-                if !fetch(rel, tid, snapshot, slot) {
+                if !fetch(rel, tid, snapshot_at, slot_at) {
                     return false;
                 }
-                match moved::changed_hot(rel, slot) {
+                match moved::changed_hot(table, slot) {
                     Some(row) if any => row,
-                    _ => return !moved::hides_hot(rel, slot, snapshot),
+                    _ => return !moved::hides_hot(table, slot, snapshot),
                 }
             }
         };
-        howdah_bridge::slot::clear(slot);
-        any && (last_row::recall(rel, row, slot) || fetch_held(rel, row, slot))
-            || PointReader::new().fetch(rel, row, snapshot, slot)
+        slot.clear();
+        any && (last_row::recall(table, row, slot) || fetch_held(table, row, slot))
+            || PointReader::new().fetch(table, row, snapshot, slot)
     }
 }
 
@@ -252,7 +258,8 @@ unsafe extern "C-unwind" fn tuple_get_latest_tid(
     // loop never leaves the hot side; from there it may lead to a cold row and back.
     unsafe {
         let scan = scan::ours(scan_desc);
-        let (rel, snapshot) = (scan.base.rs_rd, scan.base.rs_snapshot);
+        let table = Table::from_raw(scan.base.rs_rd);
+        let snapshot = Snapshot::from_raw(scan.base.rs_snapshot);
         let mut from = *tid;
         loop {
             let next = match RowNumber::from_tid(&from) {
@@ -263,12 +270,12 @@ unsafe extern "C-unwind" fn tuple_get_latest_tid(
                 }
                 Some(row) => {
                     // A row may have been moved here after the snapshot was taken.
-                    if ColdStore::open(rel, pg_sys::AccessShareLock)
-                        .is_some_and(|store| sees_row(&store, rel, row, snapshot))
+                    if ColdStore::open(table, LockMode::AccessShare)
+                        .is_some_and(|store| sees_row(&store, table, row, snapshot))
                     {
                         *tid = from;
                     }
-                    cold_rows::version_after(rel, row, snapshot)
+                    cold_rows::version_after(table, row, snapshot).map(Tid::raw)
                 }
             };
             match next {
@@ -290,7 +297,8 @@ unsafe extern "C-unwind" fn tuple_satisfies_snapshot(
         let Some(row) = RowNumber::from_tid(&(*slot).tts_tid) else {
             return (heap().tuple_satisfies_snapshot.unwrap_unchecked())(rel, slot, snapshot);
         };
-        ColdStore::open(rel, pg_sys::AccessShareLock)
-            .is_some_and(|store| sees_row_somewhere(&store, rel, row, snapshot))
+        let (table, snapshot) = (Table::from_raw(rel), Snapshot::from_raw(snapshot));
+        ColdStore::open(table, LockMode::AccessShare)
+            .is_some_and(|store| sees_row_somewhere(&store, table, row, snapshot))
     }
 }

@@ -23,7 +23,9 @@
 
 use howdah_bridge::recovery_conflict;
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::Table;
 use howdah_bridge::tid::{RowNumber, is_cold};
+use howdah_bridge::xid::Xid;
 use pgrx::{pg_guard, pg_sys};
 
 use super::cold_rows::held_group;
@@ -87,7 +89,9 @@ unsafe extern "C-unwind" fn index_delete_tuples(
             let first = state.deltids.add(state.ndeltids as usize);
             std::ptr::copy_nonoverlapping(dead_cold.as_ptr(), first, dead_cold.len());
             state.ndeltids += dead_cold.len() as i32;
-            conflict = marks::younger(conflict, youngest);
+            conflict = Xid::from_raw(conflict)
+                .younger(Xid::from_raw(youngest))
+                .raw();
         }
         conflict
     }
@@ -103,9 +107,9 @@ unsafe fn last_hider(
     rows.sort_unstable();
     rows.dedup();
     // SAFETY: the relation is open.
-    let store = unsafe { ColdStore::open_at_once(rel) };
+    let store = ColdStore::open_at_once(unsafe { Table::from_raw(rel) });
     let known = store.and_then(|store| marks::last_hider(&store, &rows).ok());
-    known.unwrap_or_else(recovery_conflict::latest)
+    known.map_or_else(recovery_conflict::latest, Xid::raw)
 }
 
 /// Keeps the entries of rows whose marks are visible to all; returns the youngest transaction that
@@ -114,38 +118,32 @@ unsafe fn keep_dead(
     rel: pg_sys::Relation,
     entries: &mut Vec<pg_sys::TM_IndexDelete>,
 ) -> pg_sys::TransactionId {
-    let mut youngest = pg_sys::InvalidTransactionId;
+    let mut youngest = Xid::INVALID;
     let mut dead = Vec::new();
     // SAFETY: the relation is open.
-    if let Some(store) = unsafe { ColdStore::open_held(rel) } {
+    let table = unsafe { Table::from_raw(rel) };
+    if let Some(store) = ColdStore::open_held(table) {
         let mut rows: Vec<RowNumber> = entries.iter().filter_map(row_of).collect();
         rows.sort_unstable();
-        // SAFETY: as above.
-        let horizon = unsafe { pg_sys::GlobalVisTestFor(rel) };
-        let is_over = |xid| {
-            // SAFETY: the horizon is valid as long as this process.
-            !pg_sys::TransactionIdIsNormal(xid)
-                || unsafe { pg_sys::GlobalVisTestIsRemovableXid(horizon, xid) }
-        };
+        let is_over = |xid| table.is_over_for_all(xid);
         let mut rest = &rows[..];
         while let Some(&first) = rest.first() {
-            // SAFETY: as above.
-            let Some(entry) = (unsafe { known_group(rel, &store, first) }) else {
+            let Some(entry) = known_group(table, &store, first) else {
                 rest = &rest[1..];
                 continue;
             };
             let (of_group, others) = rest.split_at(rest.partition_point(|&row| entry.covers(row)));
             marks::name_dead(&store, &entry, of_group, &is_over, &mut |row, hider| {
                 dead.push(row);
-                if pg_sys::TransactionIdIsNormal(hider) {
-                    youngest = marks::younger(youngest, hider);
+                if hider.is_normal() {
+                    youngest = youngest.younger(hider);
                 }
             });
             rest = others;
         }
     }
     entries.retain(|entry| row_of(entry).is_some_and(|row| dead.binary_search(&row).is_ok()));
-    youngest
+    youngest.raw()
 }
 
 fn row_of(entry: &pg_sys::TM_IndexDelete) -> Option<RowNumber> {
@@ -153,11 +151,6 @@ fn row_of(entry: &pg_sys::TM_IndexDelete) -> Option<RowNumber> {
 }
 
 /// The group of a row, if it is known without reading the directory.
-unsafe fn known_group(
-    rel: pg_sys::Relation,
-    store: &ColdStore,
-    row: RowNumber,
-) -> Option<GroupEntry> {
-    // SAFETY: the relation is open.
-    unsafe { held_group(rel, row) }.or_else(|| Some(directory::settled(store, row)?.entry))
+fn known_group(table: Table<'_>, store: &ColdStore, row: RowNumber) -> Option<GroupEntry> {
+    held_group(table, row).or_else(|| Some(directory::settled(store, row)?.entry))
 }

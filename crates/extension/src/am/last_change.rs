@@ -10,43 +10,36 @@
 
 use std::cell::Cell;
 
+use howdah_bridge::Oid;
+use howdah_bridge::snapshot::Snapshot;
+use howdah_bridge::table::Table;
 use howdah_bridge::tid::RowNumber;
-use pgrx::pg_sys;
+use howdah_bridge::xid::CommandId;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Place {
-    table: pg_sys::Oid,
-    file: pg_sys::Oid,
+    table: Oid,
+    file: u32,
     row: RowNumber,
 }
 
 impl Place {
-    /// # Safety
-    /// `rel` is open.
-    unsafe fn of(rel: pg_sys::Relation, row: RowNumber) -> Place {
-        // SAFETY: as for this function.
-        unsafe {
-            Place {
-                table: (*rel).rd_id,
-                file: (*rel).rd_locator.relNumber,
-                row,
-            }
+    fn of(table: Table<'_>, row: RowNumber) -> Place {
+        Place {
+            table: table.oid(),
+            file: table.file_number(),
+            row,
         }
     }
 }
 
 thread_local! {
-    static LAST: Cell<Option<(Place, pg_sys::CommandId)>> = const { Cell::new(None) };
+    static LAST: Cell<Option<(Place, CommandId)>> = const { Cell::new(None) };
 }
 
-/// Remembers that the command has marked the row.
-///
-/// # Safety
-/// `rel` is open.
-pub unsafe fn note(rel: pg_sys::Relation, row: RowNumber, command: pg_sys::CommandId) {
-    // SAFETY: as for this function.
-    let place = unsafe { Place::of(rel, row) };
-    LAST.set(Some((place, command)));
+/// Notes that the command has marked the row.
+pub fn note(table: Table<'_>, row: RowNumber, command: CommandId) {
+    LAST.set(Some((Place::of(table, row), command)));
 }
 
 pub fn forget() {
@@ -54,16 +47,9 @@ pub fn forget() {
 }
 
 /// Whether the row is known to be hidden from an MVCC or a dirty snapshot.
-///
-/// # Safety
-/// `rel` is open, the snapshot valid and of one of these kinds.
-pub unsafe fn hides(rel: pg_sys::Relation, row: RowNumber, snapshot: pg_sys::Snapshot) -> bool {
+pub fn hides(table: Table<'_>, row: RowNumber, snapshot: Snapshot<'_>) -> bool {
     let Some((place, command)) = LAST.get() else {
         return false;
     };
-    // SAFETY: as for this function.
-    unsafe {
-        let dirty = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY;
-        place == Place::of(rel, row) && (dirty || command < (*snapshot).curcid)
-    }
+    place == Place::of(table, row) && (snapshot.is_dirty() || command < snapshot.command())
 }

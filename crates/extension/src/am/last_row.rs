@@ -8,9 +8,9 @@
 
 use std::cell::RefCell;
 
-use howdah_bridge::slot::RowImage;
+use howdah_bridge::slot::{RowImage, Slot};
+use howdah_bridge::table::Table;
 use howdah_bridge::tid::RowNumber;
-use pgrx::pg_sys;
 
 use super::moment::Moment;
 
@@ -22,12 +22,12 @@ thread_local! {
 ///
 /// # Safety
 /// The slot has just been given a cold row.
-pub unsafe fn remember(slot: *mut pg_sys::TupleTableSlot) {
+pub unsafe fn remember(slot: Slot<'_>) {
     LAST.with_borrow_mut(|last| {
         let (moment, image) = last.get_or_insert_with(|| (Moment::now(), RowImage::default()));
         *moment = Moment::now();
         // SAFETY: as for this function.
-        unsafe { image.take(slot) };
+        unsafe { image.take(slot.raw()) };
     });
 }
 
@@ -35,35 +35,19 @@ pub fn forget() {
     LAST.set(None);
 }
 
-/// Puts the row into the slot, if it is the one that this command has read last.
-///
-/// # Safety
-/// `rel` is open; `slot` is a buffer slot of it.
-pub unsafe fn recall(
-    rel: pg_sys::Relation,
-    row: RowNumber,
-    slot: *mut pg_sys::TupleTableSlot,
-) -> bool {
-    // SAFETY: as for this function.
-    unsafe { with(rel, row, |image| image.store(slot)).unwrap_or(false) }
+/// Puts the row into the slot, which is one of the table's, if it is the one that this command has read last.
+pub fn recall(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> bool {
+    // SAFETY: the table has the image's descriptor; the slot is a buffer slot.
+    with(table, row, |image| unsafe { image.store(slot.raw()) }).unwrap_or(false)
 }
 
-/// Passes the row to `look`, if it is the one that this command has read last, with the descriptor
-/// that the table has now.
-///
-/// # Safety
-/// `rel` is open.
-pub unsafe fn with<R>(
-    rel: pg_sys::Relation,
-    row: RowNumber,
-    look: impl FnOnce(&RowImage) -> R,
-) -> Option<R> {
-    // SAFETY: as for this function.
-    let (table, desc) = unsafe { ((*rel).rd_id, (*rel).rd_att) };
+/// Looks at the row, if it is the one that this command has read last with the descriptor that the
+/// table has now.
+pub fn with<R>(table: Table<'_>, row: RowNumber, look: impl FnOnce(&RowImage) -> R) -> Option<R> {
     LAST.with_borrow(|last| match last {
         Some((moment, image))
-            if image.is_of(table, &row.tid())
-                && image.has_descriptor(desc)
+            if image.is_of(table.oid(), &row.tid().raw())
+                && image.has_descriptor(table.descriptor().raw())
                 && *moment == Moment::now() =>
         {
             Some(look(image))

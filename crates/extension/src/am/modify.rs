@@ -4,12 +4,19 @@
 //! Speculative inserts are always hot. Changes of hot rows are left to heap; changes of cold rows
 //! and all row locks are done by [`super::cold_rows`].
 
+use howdah_bridge::cold_lock::RowLock;
 use howdah_bridge::hot::lock::meet_if_timed;
-use howdah_bridge::slot::tid_of_copy;
-use howdah_bridge::tid::RowNumber;
+use howdah_bridge::row_request::{
+    ChangeRequest, LockFlags, Refusal, RowFailure, RowResult, UpdateIndexes, WaitPolicy,
+};
+use howdah_bridge::slot::{Slot, tid_of_copy};
+use howdah_bridge::snapshot::Snapshot;
+use howdah_bridge::table::Table;
+use howdah_bridge::tid::{RowNumber, Tid};
 use pgrx::{pg_guard, pg_sys};
 
-use super::{cold_rows, heap};
+use super::cold_rows::{self, LockRequest};
+use super::heap;
 use crate::load;
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
@@ -32,7 +39,8 @@ unsafe extern "C-unwind" fn tuple_insert(
     // SAFETY: arguments come from the executor.
     unsafe {
         crate::compact::note_write();
-        if !load::insert_slot(rel, slot, cid) {
+        let (table, row) = (Table::from_raw(rel), Slot::from_raw(slot));
+        if !load::insert_slot(table, row, cid) {
             (heap().tuple_insert.unwrap_unchecked())(rel, slot, cid, options, bistate);
         }
     }
@@ -53,7 +61,7 @@ unsafe extern "C-unwind" fn multi_insert(
         crate::compact::note_write();
         let mut run_start = 0;
         for i in 0..nslots as usize {
-            if load::insert_slot(rel, *slots.add(i), cid) {
+            if load::insert_slot(Table::from_raw(rel), Slot::from_raw(*slots.add(i)), cid) {
                 insert_hot_run(rel, slots, run_start..i, cid, options, bistate);
                 run_start = i + 1;
             }
@@ -109,26 +117,42 @@ unsafe extern "C-unwind" fn finish_bulk_insert(rel: pg_sys::Relation, options: i
 /// place. For a row that the caller must not change, because its snapshot does not see it, `tmfd`
 /// holds the row's own TID, and the result is `None`.
 pub(super) fn moved_meanwhile(
-    tid: pg_sys::ItemPointerData,
-    result: pg_sys::TM_Result::Type,
-    tmfd: &pg_sys::TM_FailureData,
+    tid: Tid,
+    result: RowResult,
+    failure: &RowFailure,
 ) -> Option<RowNumber> {
-    if result != pg_sys::TM_Result::TM_Updated {
+    if result != RowResult::Updated {
         return None;
     }
-    RowNumber::from_tid(&tmfd.ctid).filter(|&to| RowNumber::from_tid(&tid) != Some(to))
+    failure.ctid.row().filter(|&to| tid.row() != Some(to))
 }
 
 /// The same for a hot row. A row that fails a check against another snapshot (`crosscheck`) may
 /// carry the link of a mover that aborted, which is void.
 fn moved_from_hot(
-    tid: pg_sys::ItemPointerData,
+    tid: Tid,
     result: pg_sys::TM_Result::Type,
     tmfd: &pg_sys::TM_FailureData,
-    crosscheck: pg_sys::Snapshot,
+    crosscheck: Option<Snapshot<'_>>,
 ) -> Option<RowNumber> {
-    let moved = moved_meanwhile(tid, result, tmfd);
-    moved.filter(|_| crosscheck.is_null())
+    let (result, failure) = (RowResult::from_raw(result), RowFailure::from_raw(tmfd));
+    let moved = moved_meanwhile(tid, result, &failure);
+    moved.filter(|_| crosscheck.is_none())
+}
+
+/// Tells the executor what came of a change of a cold row; where to go on if the row was moved meanwhile.
+fn answer(
+    row: RowNumber,
+    refused: Result<(), Refusal>,
+    tmfd: &mut pg_sys::TM_FailureData,
+) -> (pg_sys::TM_Result::Type, Option<RowNumber>) {
+    match refused {
+        Ok(()) => (pg_sys::TM_Result::TM_Ok, None),
+        Err(Refusal { result, failure }) => {
+            *tmfd = failure.raw();
+            (result.raw(), moved_meanwhile(row.tid(), result, &failure))
+        }
+    }
 }
 
 #[pg_guard]
@@ -144,10 +168,16 @@ unsafe extern "C-unwind" fn tuple_delete(
 ) -> pg_sys::TM_Result::Type {
     // SAFETY: arguments come from the executor.
     unsafe {
+        let (table, at) = (Table::from_raw(rel), Tid::from_raw(*tid));
+        let request = ChangeRequest {
+            command: cid,
+            crosscheck: Snapshot::from_nullable(crosscheck),
+            wait,
+        };
         let mut result = pg_sys::TM_Result::TM_Ok;
-        let mut row = RowNumber::from_tid(&*tid);
+        let mut row = at.row();
         if row.is_none() {
-            let _met = meet_if_timed(rel, *tid);
+            let _met = meet_if_timed(table, at);
             result = (heap().tuple_delete.unwrap_unchecked())(
                 rel,
                 tid,
@@ -158,14 +188,12 @@ unsafe extern "C-unwind" fn tuple_delete(
                 tmfd,
                 changing_partition,
             );
-            row = moved_from_hot(*tid, result, &*tmfd, crosscheck);
+            row = moved_from_hot(at, result, &*tmfd, request.crosscheck);
         }
         while let Some(cold) = row {
             crate::compact::note_write();
-            let tmfd = &mut *tmfd;
-            let moving = changing_partition;
-            result = cold_rows::delete(rel, cold, cid, crosscheck, wait, tmfd, moving);
-            row = moved_meanwhile(cold.tid(), result, tmfd);
+            let deleted = cold_rows::delete(table, cold, request, changing_partition);
+            (result, row) = answer(cold, deleted, &mut *tmfd);
         }
         result
     }
@@ -187,10 +215,16 @@ unsafe extern "C-unwind" fn tuple_update(
     // SAFETY: arguments come from the executor.
     unsafe {
         crate::compact::note_write();
+        let (table, at) = (Table::from_raw(rel), Tid::from_raw(*otid));
+        let request = ChangeRequest {
+            command: cid,
+            crosscheck: Snapshot::from_nullable(crosscheck),
+            wait,
+        };
         let mut result = pg_sys::TM_Result::TM_Ok;
-        let mut row = RowNumber::from_tid(&*otid);
+        let mut row = at.row();
         if row.is_none() {
-            let _met = meet_if_timed(rel, *otid);
+            let _met = meet_if_timed(table, at);
             result = (heap().tuple_update.unwrap_unchecked())(
                 rel,
                 otid,
@@ -203,12 +237,13 @@ unsafe extern "C-unwind" fn tuple_update(
                 lockmode,
                 update_indexes,
             );
-            row = moved_from_hot(*otid, result, &*tmfd, crosscheck);
+            row = moved_from_hot(at, result, &*tmfd, request.crosscheck);
         }
         while let Some(cold) = row {
-            let (tmfd, mode, indexes) = (&mut *tmfd, &mut *lockmode, &mut *update_indexes);
-            result = cold_rows::update(rel, cold, slot, cid, crosscheck, wait, tmfd, mode, indexes);
-            row = moved_meanwhile(cold.tid(), result, tmfd);
+            let (lock, updated) = cold_rows::update(table, cold, Slot::from_raw(slot), request);
+            *lockmode = lock.raw();
+            *update_indexes = updated.unwrap_or(UpdateIndexes::None).raw();
+            (result, row) = answer(cold, updated.map(|_| ()), &mut *tmfd);
         }
         result
     }
@@ -233,16 +268,17 @@ unsafe extern "C-unwind" fn tuple_lock(
         {
             *tid = copied;
         }
-        cold_rows::lock(
-            rel,
-            tid,
-            snapshot,
-            slot,
-            cid,
-            mode,
-            wait_policy,
-            flags,
-            tmfd,
-        )
+        let request = LockRequest {
+            command: cid,
+            lock: RowLock::of(mode),
+            wait: WaitPolicy::from_raw(wait_policy),
+            flags: LockFlags::from_raw(flags),
+            snapshot: Snapshot::from_nullable(snapshot),
+        };
+        let (table, slot) = (Table::from_raw(rel), Slot::from_raw(slot));
+        let locked = cold_rows::lock(table, Tid::from_raw(*tid), slot, request);
+        *tid = locked.at.raw();
+        *tmfd = locked.failure.raw();
+        locked.result.raw()
     }
 }

@@ -16,171 +16,111 @@
 //! [`changed_cold`]), with its TID. That version stays: its group is locked until this transaction
 //! ends, and no horizon passes the mark of an in-progress transaction.
 
-use howdah_bridge::hot::moved_to;
 use howdah_bridge::predicate::{is_serializable, lock_row};
+use howdah_bridge::slot::Slot;
+use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::tid::{RowNumber, is_cold};
-use pgrx::pg_sys;
+use howdah_bridge::table::{LockMode, Table};
+use howdah_bridge::tid::RowNumber;
 
 use crate::errors::{ColdError, or_raise};
 use crate::store::directory::{self, GroupEntry};
 use crate::store::marks::{self, elsewhere};
 
-/// Whether rows that the snapshot sees must be followed.
-///
-/// # Safety
-/// `snapshot` is valid.
+/// Whether rows that the snapshot sees are to be followed.
 #[inline]
-pub unsafe fn is_wanted(snapshot: pg_sys::Snapshot) -> bool {
-    // SAFETY: as for this function.
-    unsafe {
-        elsewhere::may_hide(snapshot)
-            || is_serializable() && (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC
-    }
+pub fn is_wanted(snapshot: Snapshot<'_>) -> bool {
+    elsewhere::may_hide(snapshot) || is_serializable() && snapshot.is_mvcc()
 }
 
-/// Follows a row that was read by TID. Returns whether this transaction has changed it at its
-/// current place; if so, the slot is cleared.
-///
-/// # Safety
-/// `rel` is open and locked, the snapshot valid; the slot holds a row of the relation that is
-/// pinned, if it is a hot one.
+/// Follows a row that was read by TID into the slot. Whether this transaction has changed it where it is now: the slot
+/// is empty then.
 #[inline]
-pub unsafe fn hides_hot(
-    rel: pg_sys::Relation,
-    slot: *mut pg_sys::TupleTableSlot,
-    snapshot: pg_sys::Snapshot,
-) -> bool {
-    // SAFETY: as for this function.
-    unsafe { is_wanted(snapshot) && follow_hot(rel, slot, snapshot) }
+pub fn hides_hot(table: Table<'_>, slot: Slot<'_>, snapshot: Snapshot<'_>) -> bool {
+    is_wanted(snapshot) && follow_hot(table, slot, snapshot)
 }
 
-unsafe fn follow_hot(
-    rel: pg_sys::Relation,
-    slot: *mut pg_sys::TupleTableSlot,
-    snapshot: pg_sys::Snapshot,
-) -> bool {
-    // SAFETY: as for `hides_hot`.
-    unsafe {
-        if is_cold(&(*slot).tts_tid) {
-            return false;
-        }
-        let tuple = (*slot.cast::<pg_sys::BufferHeapTupleTableSlot>())
-            .base
-            .tuple;
-        if tuple.is_null() {
-            return false;
-        }
-        let header = (*tuple).t_data;
-        let hides = moved_to(header).is_some_and(|row| {
-            let has_moved = pg_sys::TransactionIdDidCommit((*header).t_choice.t_heap.t_xmax);
-            if !has_moved && !is_serializable() {
-                return false;
-            }
-            let Some(store) = ColdStore::open(rel, pg_sys::AccessShareLock) else {
-                return false;
-            };
-            let changed = or_raise((*rel).rd_id, follow(&store, rel, row, snapshot));
-            // While the mover is in progress, or if it aborted, no transaction can have changed the
-            // row at its new place.
-            has_moved && changed
-        });
-        if hides {
-            howdah_bridge::slot::clear(slot);
-        }
-        hides
+fn follow_hot(table: Table<'_>, slot: Slot<'_>, snapshot: Snapshot<'_>) -> bool {
+    let Some((row, mover)) = slot.moved_to() else {
+        return false;
+    };
+    let has_moved = mover.did_commit();
+    if !has_moved && !is_serializable() {
+        return false;
     }
+    let Some(store) = ColdStore::open(table, LockMode::AccessShare) else {
+        return false;
+    };
+    let changed = or_raise(table.oid(), follow(&store, table, row, snapshot));
+    // Where a mover has not come to its end, or gave up, nobody has changed anything yet.
+    let hides = has_moved && changed;
+    if hides {
+        slot.clear();
+    }
+    hides
 }
 
-/// Follows a cold row that was read to the place that it was moved to. Returns whether this
-/// transaction has changed it there.
-///
-/// # Safety
-/// `rel` is open and locked, `store` its cold store, the snapshot valid and [wanted](is_wanted).
-pub unsafe fn hides(
+/// Follows a cold row that was read to where it was moved. Whether this transaction has changed it there. `store` is the
+/// table's, the snapshot [wanted](is_wanted).
+pub fn hides(
     store: &ColdStore,
-    rel: pg_sys::Relation,
+    table: Table<'_>,
     row: RowNumber,
-    snapshot: pg_sys::Snapshot,
+    snapshot: Snapshot<'_>,
 ) -> Result<bool, ColdError> {
-    // SAFETY: as for this function.
-    unsafe {
-        match moved_on(store, row)? {
-            None => Ok(false),
-            Some(next) => follow(store, rel, next, snapshot),
-        }
+    match moved_on(store, row)? {
+        None => Ok(false),
+        Some(next) => follow(store, table, next, snapshot),
     }
 }
 
 /// Checks which transaction has changed a row at the place that it was moved to, or at the place
 /// that it was moved to from there.
-unsafe fn follow(
+fn follow(
     store: &ColdStore,
-    rel: pg_sys::Relation,
+    table: Table<'_>,
     mut row: RowNumber,
-    snapshot: pg_sys::Snapshot,
+    snapshot: Snapshot<'_>,
 ) -> Result<bool, ColdError> {
-    // SAFETY: as for `hides`.
-    unsafe {
-        loop {
-            if is_serializable() {
-                lock_row(rel, row, snapshot);
-            }
-            if let Some(entry) = entry_now(store, row)? {
-                return marks::hides(store, &entry, row, snapshot);
-            }
-            match moved_on(store, row)? {
-                None => return Ok(false),
-                Some(next) => row = next,
-            }
+    loop {
+        if is_serializable() {
+            lock_row(table, row, snapshot);
+        }
+        if let Some(entry) = entry_now(store, row)? {
+            return marks::hides(store, &entry, row, snapshot);
+        }
+        match moved_on(store, row)? {
+            None => return Ok(false),
+            Some(next) => row = next,
         }
     }
 }
 
-/// The place where this transaction has changed a hot row that was moved meanwhile; `None` if the
-/// row was not changed, or by another transaction.
-///
-/// # Safety
-/// `rel` is open and locked; the slot holds a hot row of it, pinned.
-pub unsafe fn changed_hot(
-    rel: pg_sys::Relation,
-    slot: *mut pg_sys::TupleTableSlot,
-) -> Option<RowNumber> {
+/// Where this transaction has changed a hot row, the one in the slot, that was moved meanwhile; `None` if it was not, or
+/// by others.
+pub fn changed_hot(table: Table<'_>, slot: Slot<'_>) -> Option<RowNumber> {
     if !elsewhere::any_changed() {
         return None;
     }
-    // SAFETY: as for this function.
-    unsafe {
-        let header = (*(*slot.cast::<pg_sys::BufferHeapTupleTableSlot>())
-            .base
-            .tuple)
-            .t_data;
-        let to = moved_to(header)?;
-        if !pg_sys::TransactionIdDidCommit((*header).t_choice.t_heap.t_xmax) {
-            return None;
-        }
-        let store = ColdStore::open(rel, pg_sys::AccessShareLock)?;
-        or_raise((*rel).rd_id, changed_from(&store, to))
+    let (to, mover) = slot.moved_to()?;
+    if !mover.did_commit() {
+        return None;
     }
+    let store = ColdStore::open(table, LockMode::AccessShare)?;
+    or_raise(table.oid(), changed_from(&store, to))
 }
 
 /// The same for a cold row whose group was merged meanwhile.
-///
-/// # Safety
-/// `rel` is open and locked.
-pub unsafe fn changed_cold(rel: pg_sys::Relation, row: RowNumber) -> Option<RowNumber> {
+pub fn changed_cold(table: Table<'_>, row: RowNumber) -> Option<RowNumber> {
     if !elsewhere::any_changed() {
         return None;
     }
-    // SAFETY: as for this function.
-    unsafe {
-        let store = ColdStore::open(rel, pg_sys::AccessShareLock)?;
-        let changed = match moved_on(&store, row) {
-            Ok(Some(next)) => changed_from(&store, next),
-            other => other,
-        };
-        or_raise((*rel).rd_id, changed)
-    }
+    let store = ColdStore::open(table, LockMode::AccessShare)?;
+    let changed = match moved_on(&store, row) {
+        Ok(Some(next)) => changed_from(&store, next),
+        other => other,
+    };
+    or_raise(table.oid(), changed)
 }
 
 /// The place where this transaction has changed a row, searched from a place that it was moved to.
@@ -199,7 +139,7 @@ fn changed_from(store: &ColdStore, mut row: RowNumber) -> Result<Option<RowNumbe
 
 /// The group of a row, if it is in force.
 fn entry_now(store: &ColdStore, row: RowNumber) -> Result<Option<GroupEntry>, ColdError> {
-    let in_force = &raw mut pg_sys::SnapshotSelfData;
+    let in_force = Snapshot::in_force();
     Ok(directory::group_of(store, row, in_force)?.map(|placed| placed.entry))
 }
 

@@ -11,9 +11,11 @@
 use std::rc::Rc;
 
 use howdah_bridge::predicate::{is_serializable, lock_row};
+use howdah_bridge::slot::Slot;
+use howdah_bridge::snapshot::{Snapshot, SnapshotKind};
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::RowNumber;
-use pgrx::pg_sys;
 
 use super::known_groups::{KnownGroup, KnownGroups};
 use super::moved;
@@ -30,8 +32,8 @@ use crate::store::view::{ColdGroup, GroupRows, Wanted};
 pub struct PointReader {
     /// The columns that are read; the slot gets a placeholder of the right form for the others.
     wanted: Wanted,
-    /// The slot that the columns are read for; NULL for any slot.
-    slot: *mut pg_sys::TupleTableSlot,
+    /// The address of the slot that they are wanted for; 0 for any.
+    slot: usize,
     groups: KnownGroups,
     /// Whether no column is read.
     reads_nothing: bool,
@@ -57,36 +59,6 @@ impl Found {
     }
 }
 
-/// Resets the fields of a dirty snapshot, as HeapTupleSatisfiesDirty does first. The caller waits
-/// for the transaction that it finds in them, and must not wait for itself because of a row of its
-/// own load in progress.
-///
-/// # Safety
-/// `snapshot` is a valid dirty snapshot.
-pub(super) unsafe fn name_nobody(snapshot: pg_sys::Snapshot) {
-    // SAFETY: the caller's snapshot is valid, and a dirty one.
-    unsafe {
-        (*snapshot).xmin = pg_sys::InvalidTransactionId;
-        (*snapshot).xmax = pg_sys::InvalidTransactionId;
-        (*snapshot).speculativeToken = 0;
-    }
-}
-
-/// # Safety
-/// `snapshot` is valid.
-pub(super) unsafe fn is_mvcc(snapshot: pg_sys::Snapshot) -> bool {
-    // SAFETY: the caller's snapshot is valid.
-    unsafe { (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC }
-}
-
-/// Whether the snapshot sees rows of deleted groups that VACUUM has not removed yet, as
-/// NonVacuumable snapshots do: the planner uses one to find the ends of an index's range. The rows
-/// may have been removed nevertheless.
-unsafe fn asks_for_the_dying(snapshot: pg_sys::Snapshot) -> bool {
-    // SAFETY: the caller's snapshot is valid.
-    unsafe { (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_NON_VACUUMABLE }
-}
-
 impl Default for PointReader {
     fn default() -> PointReader {
         PointReader::of(Wanted::All)
@@ -104,23 +76,23 @@ impl PointReader {
         PointReader {
             reads_nothing: wanted.is_nothing(),
             wanted,
-            slot: std::ptr::null_mut(),
+            slot: 0,
             groups: KnownGroups::default(),
             hidden: None,
         }
     }
 
     /// A reader of the columns that are needed by the plan whose scan uses this slot.
-    pub fn for_slot(slot: *mut pg_sys::TupleTableSlot) -> PointReader {
+    pub fn for_slot(slot: Slot<'_>) -> PointReader {
         PointReader {
-            slot,
+            slot: slot.address(),
             ..PointReader::of(Wanted::in_slot(slot))
         }
     }
 
     /// Whether the reader was made for this slot.
-    pub fn serves(&self, slot: *mut pg_sys::TupleTableSlot) -> bool {
-        std::ptr::eq(self.slot, slot)
+    pub fn serves(&self, slot: Slot<'_>) -> bool {
+        self.slot == slot.address()
     }
 
     /// Whether the slot gets all columns of a row.
@@ -128,279 +100,247 @@ impl PointReader {
         matches!(self.wanted, Wanted::All)
     }
 
-    unsafe fn find(
+    fn find(
         &mut self,
-        table: pg_sys::Relation,
+        table: Table<'_>,
         store: &ColdStore,
         row: RowNumber,
-        snapshot: pg_sys::Snapshot,
+        snapshot: Snapshot<'_>,
     ) -> Option<Found> {
-        // SAFETY: as for `fetch`.
-        unsafe {
-            if (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY {
-                name_nobody(snapshot);
-            }
-            if let Some(pending) = load::pending_row(table, row, snapshot) {
-                return pending.map(|(group, position)| Found::Pending(group, position));
-            }
-            let seen_by = (snapshot as usize, (*snapshot).curcid);
-            if is_mvcc(snapshot)
-                && let Some(position) = self.groups.turn_to(row, seen_by)
-                && let Some(last) = self.groups.last()
-            {
-                return Some(Found::Stored(last.entry, position));
-            }
-            let placed = or_raise((*table).rd_id, directory::group_of(store, row, snapshot))?;
-            if placed.entry.state == GroupState::Loading {
-                // A row of another backend's load in progress, seen by a dirty snapshot: the row
-                // exists, but its values cannot be read. The caller waits for that transaction.
-                // Before that it may evaluate index expressions, on NULLs: none of them fails on
-                // NULLs, see `super::brin`.
-                return Some(Found::Stored(placed.entry, 0));
-            }
-            if is_mvcc(snapshot) {
-                let known = KnownGroup {
-                    entry: placed.entry,
-                    open: None,
-                    file: store.identity(),
-                    asked: 0,
-                    hidden: None,
-                };
-                self.groups.take_in(known, seen_by);
-            }
-            placed
-                .entry
-                .position_of(row)
-                .map(|position| Found::Stored(placed.entry, position))
+        if snapshot.is_dirty() {
+            // As HeapTupleSatisfiesDirty does first: the caller waits for what it finds named here, and a
+            // row of our own running load has no transaction to wait for.
+            snapshot.reset_dirty();
         }
+        if let Some(pending) = load::pending_row(table, row, snapshot) {
+            return pending.map(|(group, position)| Found::Pending(group, position));
+        }
+        let seen_by = snapshot.name();
+        if snapshot.is_mvcc()
+            && let Some(position) = self.groups.turn_to(row, seen_by)
+            && let Some(last) = self.groups.last()
+        {
+            return Some(Found::Stored(last.entry, position));
+        }
+        let placed = or_raise(table.oid(), directory::group_of(store, row, snapshot))?;
+        if placed.entry.state == GroupState::Loading {
+            // Another backend's running load, seen by a dirty snapshot: the row is there,
+            // its values are not to be had. The caller waits for that transaction. Before, it may evaluate
+            // index expressions, on NULLs: none fails on them, see `super::brin`.
+            return Some(Found::Stored(placed.entry, 0));
+        }
+        if snapshot.is_mvcc() {
+            let known = KnownGroup {
+                entry: placed.entry,
+                open: None,
+                file: store.identity(),
+                asked: 0,
+                hidden: None,
+            };
+            self.groups.take_in(known, seen_by);
+        }
+        placed
+            .entry
+            .position_of(row)
+            .map(|position| Found::Stored(placed.entry, position))
     }
 
     /// Whether a row that was found is hidden from the snapshot.
-    unsafe fn hides(
+    fn hides(
         &mut self,
         store: &ColdStore,
         found: &Found,
         row: RowNumber,
-        snapshot: pg_sys::Snapshot,
+        snapshot: Snapshot<'_>,
     ) -> Result<bool, ColdError> {
         let entry = found.entry();
-        // SAFETY: as for `fetch`.
-        unsafe {
-            if entry.flags.are_clear() {
+        if entry.flags.are_clear() {
+            return Ok(false);
+        }
+        let asked = &mut self.hidden;
+        let mut ask = || {
+            let hidden = marks::hidden_by(store, entry, row, snapshot)?;
+            *asked = Some(hidden);
+            Ok(hidden != Hidden::No)
+        };
+        let last = match (found, self.groups.last()) {
+            (Found::Stored(entry, _), Some(last))
+                if snapshot.is_mvcc() && last.entry.group() == entry.group() =>
+            {
+                last
+            }
+            _ => return ask(),
+        };
+        if last.hidden.is_none() {
+            // Rows that are known to have no mark cost nothing, however many they are.
+            if marks::is_surely_shown(last.file, entry, row) {
                 return Ok(false);
             }
-            let asked = &mut self.hidden;
-            let mut ask = || {
-                let hidden = marks::hidden_by(store, entry, row, snapshot)?;
-                *asked = Some(hidden);
-                Ok(hidden != Hidden::No)
-            };
-            let last = match (found, self.groups.last()) {
-                (Found::Stored(entry, _), Some(last))
-                    if is_mvcc(snapshot) && last.entry.group() == entry.group() =>
-                {
-                    last
-                }
-                _ => return ask(),
-            };
-            if last.hidden.is_none() {
-                // Rows that are known to have no mark need no look-up, however many they are.
-                if marks::is_surely_shown(last.file, entry, row) {
-                    return Ok(false);
-                }
-                last.asked += 1;
-                if last.asked <= FEW_ROWS {
-                    return ask();
-                }
+            last.asked += 1;
+            if last.asked <= FEW_ROWS {
+                return ask();
             }
-            if last.hidden.is_none() {
-                let (rows, by) = marks::hidden_rows(store, entry, snapshot)?;
-                self.groups.note_hidden(rows.unwrap_or_default(), by);
-            }
-            let position = entry.position_of(row);
-            let last = self.groups.last();
-            self.hidden = position.and_then(|at| last?.hides(at));
-            Ok(self.hidden.is_some_and(|hidden| hidden != Hidden::No))
         }
+        if last.hidden.is_none() {
+            let (rows, by) = marks::hidden_rows(store, entry, snapshot)?;
+            self.groups.note_hidden(rows.unwrap_or_default(), by);
+        }
+        let position = entry.position_of(row);
+        let last = self.groups.last();
+        self.hidden = position.and_then(|at| last?.hides(at));
+        Ok(self.hidden.is_some_and(|hidden| hidden != Hidden::No))
     }
 
-    /// Stores the row in the slot if the snapshot sees it.
-    ///
-    /// # Safety
-    /// `table` is open, `snapshot` valid, `slot` a buffer slot of the table.
-    pub unsafe fn fetch(
+    /// Puts the row into the slot, which is one of the table's, if the snapshot sees it.
+    pub fn fetch(
         &mut self,
-        table: pg_sys::Relation,
+        table: Table<'_>,
         row: RowNumber,
-        snapshot: pg_sys::Snapshot,
-        slot: *mut pg_sys::TupleTableSlot,
+        snapshot: Snapshot<'_>,
+        slot: Slot<'_>,
     ) -> bool {
         self.hidden = None;
-        // SAFETY: as for this function.
-        unsafe {
-            if !moved::is_wanted(snapshot)
-                && let Some(found) = self.fetch_near(table, row, snapshot, slot)
-            {
-                return found;
-            }
-            ColdStore::open(table, pg_sys::AccessShareLock)
-                .is_some_and(|store| self.fetch_from(&store, table, row, snapshot, slot))
+        if !moved::is_wanted(snapshot)
+            && let Some(found) = self.fetch_near(table, row, snapshot, slot)
+        {
+            return found;
         }
+        ColdStore::open(table, LockMode::AccessShare)
+            .is_some_and(|store| self.fetch_from(&store, table, row, snapshot, slot))
     }
 
-    /// Whether the row that [`PointReader::fetch`] did not find is known to be dead.
-    ///
-    /// # Safety
-    /// `table` is open.
-    pub(super) unsafe fn is_dead_to_all(&self, table: pg_sys::Relation) -> bool {
+    /// Whether the row that [`PointReader::fetch`] was asked for, and did not find, is known to be hidden from everybody.
+    pub(super) fn is_dead_to_all(&self, table: Table<'_>) -> bool {
         let Some(Hidden::By(hider)) = self.hidden else {
             return false;
         };
-        // SAFETY: as for this function.
-        unsafe {
-            let horizon = pg_sys::GlobalVisTestFor(table);
-            !pg_sys::TransactionIdIsNormal(hider)
-                || pg_sys::GlobalVisTestIsRemovableXid(horizon, hider)
-        }
+        table.is_over_for_all(hider)
     }
 
     /// Does what [`PointReader::fetch`] does if the group is that of the row before.
-    unsafe fn fetch_near(
+    fn fetch_near(
         &mut self,
-        table: pg_sys::Relation,
+        table: Table<'_>,
         row: RowNumber,
-        snapshot: pg_sys::Snapshot,
-        slot: *mut pg_sys::TupleTableSlot,
+        snapshot: Snapshot<'_>,
+        slot: Slot<'_>,
     ) -> Option<bool> {
-        // SAFETY: as for `fetch`.
-        unsafe {
-            if !is_mvcc(snapshot) || load::has_pending() {
-                return None;
-            }
-            let seen_by = (snapshot as usize, (*snapshot).curcid);
-            let position = self.groups.turn_to(row, seen_by)?;
-            let last = self.groups.last()?;
-            if last.open.is_none() && !self.reads_nothing {
-                last.open = Some(group_cache::recall(last.file, &last.entry)?);
-            }
-            let hidden = match last.hides(position) {
-                Some(hidden) => hidden,
-                None if marks::is_surely_shown(last.file, &last.entry, row) => Hidden::No,
-                None => return None,
-            };
-            if hidden != Hidden::No {
-                self.hidden = Some(hidden);
-                return Some(false);
-            }
-            let (tid, oid, origin) = (row.tid(), (*table).rd_id, last.entry.origin);
-            if self.reads_nothing {
-                write_single(slot, tid, oid, origin, |layout, _, datums| {
-                    datums.fill_unneeded(layout);
-                });
-                return Some(true);
-            }
-            let group = last.open.as_ref()?;
-            let store = LazyStore::of(table);
-            write_single(slot, tid, oid, origin, |layout, desc, datums| {
-                let wanted = &self.wanted;
-                or_raise(
-                    oid,
-                    group.fill(&store, position, layout, desc, wanted, datums),
-                );
+        if !snapshot.is_mvcc() || load::has_pending() {
+            return None;
+        }
+        let position = self.groups.turn_to(row, snapshot.name())?;
+        let last = self.groups.last()?;
+        if last.open.is_none() && !self.reads_nothing {
+            last.open = Some(group_cache::recall(last.file, &last.entry)?);
+        }
+        let hidden = match last.hides(position) {
+            Some(hidden) => hidden,
+            None if marks::is_surely_shown(last.file, &last.entry, row) => Hidden::No,
+            None => return None,
+        };
+        if hidden != Hidden::No {
+            self.hidden = Some(hidden);
+            return Some(false);
+        }
+        let (tid, oid, origin) = (row.tid(), table.oid(), last.entry.origin);
+        if self.reads_nothing {
+            write_single(slot, tid, oid, origin, |layout, _, datums| {
+                datums.fill_unneeded(layout);
             });
-            Some(true)
+            return Some(true);
         }
+        let group = last.open.as_ref()?;
+        let store = LazyStore::of(table);
+        write_single(slot, tid, oid, origin, |layout, desc, datums| {
+            let wanted = &self.wanted;
+            or_raise(
+                oid,
+                group.fill(&store, position, layout, desc, wanted, datums),
+            );
+        });
+        Some(true)
     }
 
-    /// As [`PointReader::fetch`], with the cold store already open.
-    ///
-    /// # Safety
-    /// As for [`PointReader::fetch`]; `store` is that of `table`.
-    pub unsafe fn fetch_from(
+    /// As [`PointReader::fetch`], with the cold store of the table already open.
+    pub fn fetch_from(
         &mut self,
         store: &ColdStore,
-        table: pg_sys::Relation,
+        table: Table<'_>,
         row: RowNumber,
-        snapshot: pg_sys::Snapshot,
-        slot: *mut pg_sys::TupleTableSlot,
+        snapshot: Snapshot<'_>,
+        slot: Slot<'_>,
     ) -> bool {
-        // SAFETY: as for `fetch`.
-        unsafe {
-            if !moved::is_wanted(snapshot) {
-                return self.read(store, table, row, snapshot, slot);
-            }
-            if is_serializable() {
-                // The row is locked before it is read, and is always read anew: see
-                // `super::serializable`.
-                lock_row(table, row, snapshot);
-                self.groups.clear();
-            }
-            let found = self.read(store, table, row, snapshot, slot);
-            if found && or_raise((*table).rd_id, moved::hides(store, table, row, snapshot)) {
-                howdah_bridge::slot::clear(slot);
-                return false;
-            }
-            found
+        if !moved::is_wanted(snapshot) {
+            return self.read(store, table, row, snapshot, slot);
         }
+        if is_serializable() {
+            // Locked before it is looked at, and looked at anew: see `super::serializable`.
+            lock_row(table, row, snapshot);
+            self.groups.clear();
+        }
+        let found = self.read(store, table, row, snapshot, slot);
+        if found && or_raise(table.oid(), moved::hides(store, table, row, snapshot)) {
+            slot.clear();
+            return false;
+        }
+        found
     }
 
-    unsafe fn read(
+    fn read(
         &mut self,
         store: &ColdStore,
-        table: pg_sys::Relation,
+        table: Table<'_>,
         row: RowNumber,
-        snapshot: pg_sys::Snapshot,
-        slot: *mut pg_sys::TupleTableSlot,
+        snapshot: Snapshot<'_>,
+        slot: Slot<'_>,
     ) -> bool {
-        // SAFETY: as for `fetch`.
-        unsafe {
-            let oid = (*table).rd_id;
-            let Some(found) = self.find(table, store, row, snapshot) else {
-                return false;
-            };
-            if or_raise(oid, self.hides(store, &found, row, snapshot)) {
-                return false;
+        let oid = table.oid();
+        let Some(found) = self.find(table, store, row, snapshot) else {
+            return false;
+        };
+        if or_raise(oid, self.hides(store, &found, row, snapshot)) {
+            return false;
+        }
+        let (tid, origin) = (row.tid(), found.entry().origin);
+        match &found {
+            Found::Stored(entry, _) if entry.state == GroupState::Loading => {
+                write_single(slot, tid, oid, origin, |_, _, datums| {
+                    (0..datums.values.len()).for_each(|i| datums.set_null(i));
+                });
             }
-            let (tid, origin) = (row.tid(), found.entry().origin);
-            match &found {
-                Found::Stored(entry, _) if entry.state == GroupState::Loading => {
-                    write_single(slot, tid, oid, origin, |_, _, datums| {
-                        (0..datums.values.len()).for_each(|i| datums.set_null(i));
-                    });
-                }
-                Found::Stored(entry, position) => {
-                    // A recently dead row may have been removed: then it is not found.
-                    let is_needed = !asks_for_the_dying(snapshot);
-                    let is_damage = |error: &ColdError| is_needed || !error.is_missing_piece();
-                    let group = match self.open_group(store, *entry) {
-                        Err(error) if !is_damage(&error) => return false,
-                        group => or_raise(oid, group),
-                    };
-                    let mut is_gone = false;
-                    let (store, wanted) = (LazyStore::from(store), &self.wanted);
-                    write_single(slot, tid, oid, origin, |layout, desc, datums| {
-                        let filled = group.fill(&store, *position, layout, desc, wanted, datums);
-                        is_gone = matches!(&filled, Err(error) if !is_damage(error));
-                        if is_gone {
-                            (0..datums.values.len()).for_each(|i| datums.set_null(i));
-                        } else {
-                            or_raise(oid, filled);
-                        }
-                    });
+            Found::Stored(entry, position) => {
+                // The planner looks for the ends of an index's range with a snapshot that shows rows of
+                // deleted groups, too. Such a row may be gone: then it is not found.
+                let is_needed = snapshot.kind() != SnapshotKind::NonVacuumable;
+                let is_damage = |error: &ColdError| is_needed || !error.is_missing_piece();
+                let group = match self.open_group(store, *entry) {
+                    Err(error) if !is_damage(&error) => return false,
+                    group => or_raise(oid, group),
+                };
+                let mut is_gone = false;
+                let (store, wanted) = (LazyStore::from(store), &self.wanted);
+                write_single(slot, tid, oid, origin, |layout, desc, datums| {
+                    let filled = group.fill(&store, *position, layout, desc, wanted, datums);
+                    is_gone = matches!(&filled, Err(error) if !is_damage(error));
                     if is_gone {
-                        howdah_bridge::slot::clear(slot);
-                        return false;
+                        (0..datums.values.len()).for_each(|i| datums.set_null(i));
+                    } else {
+                        or_raise(oid, filled);
                     }
-                }
-                Found::Pending(group, position) => {
-                    let rows = or_raise(oid, GroupRows::load(store, group, &Wanted::All));
-                    write_single(slot, tid, oid, origin, |layout, desc, datums| {
-                        rows.fill(*position, layout, desc, &Wanted::All, datums);
-                    });
+                });
+                if is_gone {
+                    slot.clear();
+                    return false;
                 }
             }
-            true
+            Found::Pending(group, position) => {
+                let rows = or_raise(oid, GroupRows::load(store, group, &Wanted::All));
+                write_single(slot, tid, oid, origin, |layout, desc, datums| {
+                    rows.fill(*position, layout, desc, &Wanted::All, datums);
+                });
+            }
         }
+        true
     }
 
     fn open_group(
@@ -422,71 +362,53 @@ impl PointReader {
     }
 }
 
-/// Stores a row that is known to be in a stored group in the slot.
-///
-/// # Safety
-/// As for [`PointReader::fetch`]; `store` is that of `table`, `entry` is in force.
-pub unsafe fn fetch_placed(
+/// Puts a row that is known to be in a stored group into the slot, which is one of the table's; `store` is that of
+/// the table, `entry` is in force.
+pub fn fetch_placed(
     store: &ColdStore,
-    table: pg_sys::Relation,
+    table: Table<'_>,
     row: RowNumber,
     entry: GroupEntry,
-    slot: *mut pg_sys::TupleTableSlot,
+    slot: Slot<'_>,
 ) -> bool {
     let Some(position) = entry.position_of(row) else {
         return false;
     };
-    // SAFETY: as for this function.
-    unsafe {
-        let oid = (*table).rd_id;
-        let group = or_raise(oid, group_cache::cached(store, entry));
-        let (tid, store) = (row.tid(), LazyStore::from(store));
-        write_single(slot, tid, oid, entry.origin, |layout, desc, datums| {
-            let filled = group.fill(&store, position, layout, desc, &Wanted::All, datums);
-            or_raise(oid, filled);
-        });
-    }
+    let oid = table.oid();
+    let group = or_raise(oid, group_cache::cached(store, entry));
+    let (tid, store) = (row.tid(), LazyStore::from(store));
+    write_single(slot, tid, oid, entry.origin, |layout, desc, datums| {
+        let filled = group.fill(&store, position, layout, desc, &Wanted::All, datums);
+        or_raise(oid, filled);
+    });
     true
 }
 
-/// Whether the snapshot sees a cold row at this place.
-///
-/// # Safety
-/// `rel` is open, `store` is its cold store, `snapshot` valid.
-pub unsafe fn sees_row(
+/// Whether the snapshot sees a cold row, here. `store` is that of the table.
+pub fn sees_row(
     store: &ColdStore,
-    rel: pg_sys::Relation,
+    table: Table<'_>,
     row: RowNumber,
-    snapshot: pg_sys::Snapshot,
+    snapshot: Snapshot<'_>,
 ) -> bool {
-    // SAFETY: as for this function.
-    unsafe {
-        let Some(found) = PointReader::new().find(rel, store, row, snapshot) else {
-            return false;
-        };
-        let oid = (*rel).rd_id;
-        if or_raise(oid, marks::hides(store, found.entry(), row, snapshot)) {
-            return false;
-        }
-        let follows = moved::is_wanted(snapshot);
-        !follows || !or_raise(oid, moved::hides(store, rel, row, snapshot))
+    let Some(found) = PointReader::new().find(table, store, row, snapshot) else {
+        return false;
+    };
+    let oid = table.oid();
+    if or_raise(oid, marks::hides(store, found.entry(), row, snapshot)) {
+        return false;
     }
+    let follows = moved::is_wanted(snapshot);
+    !follows || !or_raise(oid, moved::hides(store, table, row, snapshot))
 }
 
-/// Whether the snapshot sees a cold row at this place, or at the place where it was before it was
-/// moved.
-///
-/// # Safety
-/// As for [`sees_row`].
-pub unsafe fn sees_row_somewhere(
+/// Whether the snapshot sees a cold row, here or where it was before it moved.
+pub fn sees_row_somewhere(
     store: &ColdStore,
-    rel: pg_sys::Relation,
+    table: Table<'_>,
     row: RowNumber,
-    snapshot: pg_sys::Snapshot,
+    snapshot: Snapshot<'_>,
 ) -> bool {
-    // SAFETY: as for this function.
-    unsafe {
-        sees_row(store, rel, row, snapshot)
-            || or_raise((*rel).rd_id, elsewhere::is_seen(store, row, snapshot))
-    }
+    sees_row(store, table, row, snapshot)
+        || or_raise(table.oid(), elsewhere::is_seen(store, row, snapshot))
 }

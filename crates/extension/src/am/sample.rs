@@ -6,13 +6,15 @@
 
 use std::cell::Cell;
 
-use howdah_bridge::relation::count_rows_read;
+use howdah_bridge::slot::Slot;
+use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
 use pgrx::{pg_guard, pg_sys};
 
+use super::heap;
 use super::scan::{HowdahScan, ours};
-use super::{heap, moved};
 use crate::errors::or_raise;
 use crate::slot_writer::SlotWriter;
 use crate::store::row_set::RowSet;
@@ -26,7 +28,8 @@ pub struct SampleState {
 
 struct Plan {
     hot_blocks: u32,
-    view: ColdView,
+    /// Its snapshot is the scan's, which outlives it.
+    view: ColdView<'static>,
     /// Cold blocks before each group, and their total at the end.
     blocks_before: Vec<u32>,
     next_sequential: u32,
@@ -67,7 +70,8 @@ impl Plan {
         unsafe {
             let context = pg_sys::GetMemoryChunkContext(std::ptr::from_mut(scan).cast());
             let old = pg_sys::MemoryContextSwitchTo(context);
-            let view = ColdView::of(scan.base.rs_rd, scan.base.rs_snapshot);
+            let snapshot = Snapshot::from_raw(scan.base.rs_snapshot);
+            let view = ColdView::of(Table::from_raw(scan.base.rs_rd), snapshot);
             let mut total = 0;
             let mut blocks_before: Vec<u32> = view
                 .groups
@@ -176,7 +180,7 @@ unsafe extern "C-unwind" fn scan_sample_next_tuple(
     // SAFETY: the scan is ours and a block was chosen.
     unsafe {
         let scan = ours(scan);
-        let rel = scan.base.rs_rd;
+        let table = Table::from_raw(scan.base.rs_rd);
         let heap_scan = scan.heap();
         let Some(plan) = &mut scan.state().sample.plan else {
             return false;
@@ -184,7 +188,7 @@ unsafe extern "C-unwind" fn scan_sample_next_tuple(
         let Some(block) = plan.current else {
             let next = heap().scan_sample_next_tuple.unwrap_unchecked();
             while next(heap_scan, node, slot) {
-                if !moved::hides_hot(rel, slot, scan.base.rs_snapshot) {
+                if !scan.hides_hot(slot) {
                     return true;
                 }
             }
@@ -199,14 +203,14 @@ unsafe extern "C-unwind" fn scan_sample_next_tuple(
             .as_ref()
             .is_none_or(|(group, ..)| *group != block.group)
         {
-            let Some(store) = ColdStore::open(rel, pg_sys::AccessShareLock) else {
+            let Some(store) = ColdStore::open(table, LockMode::AccessShare) else {
                 return false;
             };
             let group = &plan.view.groups[block.group];
             plan.loaded = Some((
                 block.group,
-                or_raise((*rel).rd_id, GroupRows::load(&store, group, &Wanted::All)),
-                or_raise((*rel).rd_id, plan.view.hidden(&store, group)),
+                or_raise(table.oid(), GroupRows::load(&store, group, &Wanted::All)),
+                or_raise(table.oid(), plan.view.hidden(&store, group)),
             ));
         }
         let Some((_, rows, hidden)) = &plan.loaded else {
@@ -226,15 +230,15 @@ unsafe extern "C-unwind" fn scan_sample_next_tuple(
         let tid = RowNumber(rows.first_row.0 + u64::from(position)).tid();
         let writer = &mut plan.writer;
         writer.write(
-            slot,
+            Slot::from_raw(slot),
             tid,
-            (*rel).rd_id,
+            table.oid(),
             rows.origin,
             |layout, desc, datums| {
                 rows.fill(position, layout, desc, &Wanted::All, datums);
             },
         );
-        count_rows_read(rel, 1);
+        table.count_rows_read(1);
         true
     }
 }

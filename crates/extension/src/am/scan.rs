@@ -21,6 +21,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use howdah_bridge::ffi::{quiet, unguarded};
 use howdah_bridge::memory::{self, allocate_zeroed};
 use howdah_bridge::predicate::lock_relation;
+use howdah_bridge::slot::Slot;
+use howdah_bridge::snapshot::Snapshot;
+use howdah_bridge::table::Table;
 use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 
@@ -57,7 +60,8 @@ pub struct HowdahScan {
 /// context.
 #[derive(Default)]
 pub struct ScanState {
-    cursor: Option<ColdCursor>,
+    /// Its snapshot is the scan's, which outlives it.
+    cursor: Option<ColdCursor<'static>>,
     tid_range: Option<(pg_sys::ItemPointerData, pg_sys::ItemPointerData)>,
     pub bitmap: super::bitmap::BitmapState,
     pub sample: super::sample::SampleState,
@@ -100,7 +104,7 @@ impl HowdahScan {
     }
 
     /// Drops what was made for the scan so far, except the cursor, which is returned.
-    fn start_anew(&mut self) -> Option<ColdCursor> {
+    fn start_anew(&mut self) -> Option<ColdCursor<'static>> {
         self.side = None;
         if self.state.is_null() {
             return None;
@@ -153,16 +157,35 @@ impl HowdahScan {
         }
     }
 
+    /// Whether this transaction has changed the hot row in the slot where it is now; see [`moved`].
+    ///
+    /// # Safety
+    /// The scan is open, with a snapshot; the slot holds a row that it has just read.
+    pub(super) unsafe fn hides_hot(&self, slot: *mut pg_sys::TupleTableSlot) -> bool {
+        // SAFETY: relation and snapshot are valid while the scan is open.
+        unsafe {
+            let snapshot = Snapshot::from_raw(self.base.rs_snapshot);
+            moved::hides_hot(
+                Table::from_raw(self.base.rs_rd),
+                Slot::from_raw(slot),
+                snapshot,
+            )
+        }
+    }
+
     /// What the scan sees of the cold side.
     ///
     /// # Safety
     /// The scan is open.
-    unsafe fn view(&mut self) -> ColdView {
-        // SAFETY: relation and snapshot are valid while the scan is open.
-        self.in_its_memory(|scan| unsafe { ColdView::of(scan.base.rs_rd, scan.base.rs_snapshot) })
+    unsafe fn view(&mut self) -> ColdView<'static> {
+        // SAFETY: relation and snapshot are valid while the scan is open, and so long the view is used.
+        self.in_its_memory(|scan| unsafe {
+            let snapshot = Snapshot::from_raw(scan.base.rs_snapshot);
+            ColdView::of(Table::from_raw(scan.base.rs_rd), snapshot)
+        })
     }
 
-    fn make_cursor(&mut self, view: ColdView) {
+    fn make_cursor(&mut self, view: ColdView<'static>) {
         let parallel = self.base.rs_parallel;
         // SAFETY: the shared descriptor outlives the scan.
         let shared =
@@ -175,7 +198,7 @@ impl HowdahScan {
     ///
     /// # Safety
     /// The scan is open.
-    unsafe fn cursor(&mut self) -> &mut ColdCursor {
+    unsafe fn cursor(&mut self) -> &mut ColdCursor<'static> {
         if self.state().cursor.is_none() {
             // SAFETY: as for this function.
             let view = unsafe { self.view() };
@@ -200,13 +223,17 @@ unsafe extern "C-unwind" fn scan_begin(
     // SAFETY: arguments come from the core; heap's callback gets them without the one flag that
     // this callback handles itself.
     unsafe {
-        if flags & pg_sys::ScanOptions::SO_TYPE_TIDRANGESCAN != 0 {
-            lock_relation(rel, snapshot);
-        } else if flags
-            & (pg_sys::ScanOptions::SO_TYPE_BITMAPSCAN | pg_sys::ScanOptions::SO_TYPE_TIDSCAN)
-            != 0
-        {
-            announce(rel, snapshot);
+        // ANALYZE scans without one.
+        let seen_by = Snapshot::from_nullable(snapshot);
+        let reads_by_tid =
+            pg_sys::ScanOptions::SO_TYPE_BITMAPSCAN | pg_sys::ScanOptions::SO_TYPE_TIDSCAN;
+        if let Some(snapshot) = seen_by {
+            let table = Table::from_raw(rel);
+            if flags & pg_sys::ScanOptions::SO_TYPE_TIDRANGESCAN != 0 {
+                lock_relation(table, snapshot);
+            } else if flags & reads_by_tid != 0 {
+                announce(table, snapshot);
+            }
         }
         let inner = (heap().scan_begin.unwrap_unchecked())(
             rel,
@@ -222,7 +249,7 @@ unsafe extern "C-unwind" fn scan_begin(
         (*scan).heap = inner;
         (*scan).side = None;
         (*scan).nothing_cold = false;
-        (*scan).follows = elsewhere::may_hide(snapshot);
+        (*scan).follows = seen_by.is_some_and(elsewhere::may_hide);
         &mut (*scan).base
     }
 }
@@ -266,10 +293,11 @@ unsafe extern "C-unwind" fn scan_rescan(
         );
         let keep = ours.start_anew();
         // The snapshot stays the same over a rescan, unless it is not an MVCC one.
-        let mvcc = (*ours.base.rs_snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC;
+        let seen_by = Snapshot::from_nullable(ours.base.rs_snapshot);
+        let mvcc = seen_by.is_some_and(Snapshot::is_mvcc);
         let is_same_view = mvcc && !crate::load::has_pending();
         ours.nothing_cold &= is_same_view;
-        ours.follows = elsewhere::may_hide(ours.base.rs_snapshot);
+        ours.follows = seen_by.is_some_and(elsewhere::may_hide);
         if is_same_view && let Some(mut cursor) = keep {
             cursor.rewind();
             ours.state().cursor = Some(cursor);
@@ -365,23 +393,23 @@ unsafe fn next_slot(
             howdah_bridge::slot::clear(slot);
             return false;
         }
-        let rel = ours.base.rs_rd;
+        let table = Table::from_raw(ours.base.rs_rd);
         loop {
             let cursor = ours.cursor();
             let row = if forward {
-                cursor.next(rel)
+                cursor.next(table)
             } else {
-                cursor.previous(rel)
+                cursor.previous(table)
             };
             let Some(row) = row else { break };
             if range.is_some_and(|range| !inside(row, range)) {
                 continue;
             }
-            if !cursor.ask_dirty_snapshot(rel) {
+            if !cursor.ask_dirty_snapshot(table) {
                 continue;
             }
-            cursor.store(rel, slot);
-            howdah_bridge::relation::count_rows_read(rel, 1);
+            cursor.store(table, Slot::from_raw(slot));
+            table.count_rows_read(1);
             if ours.base.rs_nkeys > 0 && !satisfies_keys(&ours.base, slot) {
                 continue;
             }
@@ -406,7 +434,7 @@ unsafe fn next_seen(
     // SAFETY: as for the callers.
     unsafe {
         while next_hot(scan.heap(), direction, slot) {
-            if !scan.follows || !moved::hides_hot(scan.base.rs_rd, slot, scan.base.rs_snapshot) {
+            if !scan.follows || !scan.hides_hot(slot) {
                 return true;
             }
         }
@@ -436,7 +464,7 @@ unsafe fn satisfies_keys(
 }
 
 fn inside(row: RowNumber, (low, high): TidRange) -> bool {
-    let mut tid = row.tid();
+    let mut tid = row.tid().raw();
     let (mut low, mut high) = (low, high);
     // SAFETY: three valid pointers.
     unsafe {

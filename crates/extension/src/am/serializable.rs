@@ -35,33 +35,23 @@
 //! TID range scans lock the relation; heap locks nothing there.
 
 use howdah_bridge::predicate::{announce_reader, is_serializable, lock_relation};
+use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
-use pgrx::pg_sys;
+use howdah_bridge::table::{LockMode, Table};
 
 use crate::errors::or_raise;
 use crate::store::{marks, rewritten};
 
-/// Must be called before rows are read one by one.
-///
-/// # Safety
-/// `rel` is open and locked, the snapshot valid.
-pub unsafe fn announce(rel: pg_sys::Relation, snapshot: pg_sys::Snapshot) {
-    // SAFETY: as for this function.
-    unsafe {
-        if !is_serializable() || !is_mvcc(snapshot) {
-            return;
-        }
-        announce_reader(rel, snapshot);
-        if let Some(store) = ColdStore::open_used(rel, pg_sys::AccessShareLock)
-            && rewritten::is_unseen(&store, snapshot)
-        {
-            lock_relation(rel, snapshot);
-            or_raise((*rel).rd_id, marks::note_unseen_changes(&store, snapshot));
-        }
+/// To be called before rows are read one by one. The table is locked.
+pub fn announce(table: Table<'_>, snapshot: Snapshot<'_>) {
+    if !is_serializable() || !snapshot.is_mvcc() {
+        return;
     }
-}
-
-unsafe fn is_mvcc(snapshot: pg_sys::Snapshot) -> bool {
-    // SAFETY: the caller's snapshot is valid.
-    unsafe { (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC }
+    announce_reader(table, snapshot);
+    if let Some(store) = ColdStore::open_used(table, LockMode::AccessShare)
+        && rewritten::is_unseen(&store, snapshot)
+    {
+        lock_relation(table, snapshot);
+        or_raise(table.oid(), marks::note_unseen_changes(&store, snapshot));
+    }
 }

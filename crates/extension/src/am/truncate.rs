@@ -33,6 +33,7 @@
 //! the abort deletes, or those of a temporary table, for which more was forgotten than necessary.
 
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::{LockMode, Table};
 use pgrx::{pg_guard, pg_sys};
 
 use super::{cold_rows, heap, last_row};
@@ -47,29 +48,23 @@ unsafe extern "C-unwind" fn relation_nontransactional_truncate(rel: pg_sys::Rela
     // SAFETY: the core holds AccessExclusiveLock on the table, whose TOAST relation is a heap of
     // its own; it takes the same lock on that relation right after.
     unsafe {
-        let cold_store = ColdStore::open(rel, pg_sys::AccessExclusiveLock);
-        forget_contents(rel, cold_store.as_ref());
+        let table = Table::from_raw(rel);
+        let cold_store = ColdStore::open(table, LockMode::AccessExclusive);
+        forget_contents(table, cold_store.as_ref());
         (heap().relation_nontransactional_truncate.unwrap_unchecked())(rel);
         if let Some(cold_store) = cold_store {
-            pg_sys::heap_truncate_one_rel(cold_store.toast());
+            pg_sys::heap_truncate_one_rel(cold_store.toast().raw());
         }
     }
 }
 
 /// Forgets all that this backend remembers of the rows in the table's files.
-///
-/// # Safety
-/// `rel` is open, and `cold_store` its own.
-unsafe fn forget_contents(rel: pg_sys::Relation, cold_store: Option<&ColdStore>) {
+fn forget_contents(table: Table<'_>, cold_store: Option<&ColdStore>) {
     last_row::forget();
     cold_rows::forget_locks();
-    // SAFETY: the caller holds the relation open.
-    super::estimate::forget(unsafe { (*rel).rd_id });
-    // SAFETY: as for this function.
-    unsafe {
-        load::discard_file(rel);
-        if let Some(cold_store) = cold_store {
-            store::forget_file((*rel).rd_id, cold_store.identity());
-        }
+    super::estimate::forget(table.oid());
+    load::discard_file(table);
+    if let Some(cold_store) = cold_store {
+        store::forget_file(table.oid(), cold_store.identity());
     }
 }

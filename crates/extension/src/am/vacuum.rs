@@ -37,6 +37,7 @@ use howdah_bridge::cold_lock::Locks;
 use howdah_bridge::recovery_conflict;
 use howdah_bridge::relation::{ensure_first_page, main_fork_blocks, name_of};
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::RowNumber;
 use pgrx::{pg_guard, pg_sys};
 
@@ -88,13 +89,14 @@ unsafe fn survey(table: pg_sys::Relation) -> Option<Survey> {
     // SAFETY: the table is open and locked.
     unsafe {
         // First checks under AccessShareLock, which blocks nothing, as most tables are all hot.
-        let empty = ColdStore::open(table, pg_sys::AccessShareLock)
-            .is_none_or(|store| main_fork_blocks(store.toast()) == 0);
+        let table = Table::from_raw(table);
+        let empty = ColdStore::open(table, LockMode::AccessShare)
+            .is_none_or(|store| store.toast().main_fork_blocks() == 0);
         if empty {
             return None;
         }
-        let store = ColdStore::open(table, pg_sys::ShareUpdateExclusiveLock)?;
-        or_raise((*table).rd_id, Survey::take(&store))
+        let store = ColdStore::open(table, LockMode::ShareUpdateExclusive)?;
+        or_raise(table.oid(), Survey::take(&store))
     }
 }
 
@@ -143,7 +145,7 @@ unsafe fn clean_indexes(
     unsafe {
         let wish = (*params).index_cleanup;
         let mut removed = Removed::default();
-        let Some(store) = ColdStore::open(table, pg_sys::RowExclusiveLock) else {
+        let Some(store) = ColdStore::open(Table::from_raw(table), LockMode::RowExclusive) else {
             return removed;
         };
         let marked: u64 = cold.uncleaned().map(|m| u64::from(m.uncleaned.len())).sum();
@@ -158,7 +160,7 @@ unsafe fn clean_indexes(
             return removed;
         }
         stop_point!("vacuum_surveyed");
-        recovery_conflict::log(table, cold.conflict_horizon());
+        recovery_conflict::log(table, cold.conflict_horizon().raw());
         for_each_index(table, pg_sys::RowExclusiveLock, |index| {
             if !is_hot_only(index) {
                 removed.entry_count += clean_index(table, index, params, strategy, cold);
@@ -176,7 +178,7 @@ unsafe fn clean_indexes(
 /// marks do. A group that another transaction is working on is left to the next VACUUM.
 unsafe fn fold_marks(table: pg_sys::Relation, store: &ColdStore, cold: &Survey) {
     // SAFETY: the table is open and locked.
-    let locks = unsafe { Locks::of(table) };
+    let locks = Locks::of(unsafe { Table::from_raw(table) });
     for marked in cold.uncleaned() {
         let group = marked.placed.entry.group();
         if !locks.lock_for_maintenance(group) {

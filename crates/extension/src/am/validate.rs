@@ -10,6 +10,9 @@
 //! cold rows come in strict TID order and need no look back.
 
 use howdah_bridge::ffi::unguarded;
+use howdah_bridge::slot::Slot;
+use howdah_bridge::snapshot::Snapshot;
+use howdah_bridge::table::Table;
 use howdah_bridge::tid::block_of;
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 
@@ -142,7 +145,8 @@ impl Validation {
     unsafe fn cold_rows(&mut self, snapshot: pg_sys::Snapshot) {
         // SAFETY: the table is open; the slot belongs to `entries`.
         unsafe {
-            let view = ColdView::of(self.table, snapshot);
+            let table = Table::from_raw(self.table);
+            let view = ColdView::of(table, Snapshot::from_raw(snapshot));
             if view.is_empty() {
                 return;
             }
@@ -153,14 +157,14 @@ impl Validation {
             let place =
                 PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(Some(cursor));
             if let Some(cursor) = &mut *place {
-                while let Some(row) = cursor.next(self.table) {
+                while let Some(row) = cursor.next(table) {
                     pgrx::check_for_interrupts!();
                     (*self.state).htups += 1.0;
-                    let tid = row.tid();
+                    let tid = row.tid().raw();
                     let key = sort_key(&tid);
                     self.indexed.advance_to(key, |_| {});
                     if !self.indexed.stands_on(key) {
-                        cursor.store(self.table, self.entries.slot);
+                        cursor.store(table, Slot::from_raw(self.entries.slot));
                         self.insert(tid);
                     }
                 }

@@ -3,11 +3,15 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use howdah_bridge::ffi::quiet;
 use howdah_bridge::predicate;
-use howdah_bridge::slot::note_place;
+use howdah_bridge::relation::OpenRelation;
+use howdah_bridge::slot::{Slot, note_place};
+use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::RowNumber;
+use howdah_bridge::xid::{CommandId, SubTransactionId, current_subtransaction};
+use howdah_bridge::{Datum, Oid};
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder, Value};
 use pgrx::{pg_guard, pg_sys};
 use rustc_hash::FxHashMap;
@@ -22,11 +26,11 @@ use crate::types::{TableLayout, must_stay_hot, push_datum};
 
 /// Rows of a load that are not written yet.
 pub struct PendingGroup {
-    table: pg_sys::Oid,
+    table: Oid,
     table_file: u32,
     placed: PlacedEntry,
-    subtransaction: pg_sys::SubTransactionId,
-    command: pg_sys::CommandId,
+    subtransaction: SubTransactionId,
+    command: CommandId,
     serial: u64,
     layout: Rc<TableLayout>,
     rows: RowGroupBuilder,
@@ -41,17 +45,15 @@ impl PendingGroup {
         self.rows.value(column, row as usize)
     }
 
-    fn seen_by(&self, snapshot: pg_sys::Snapshot) -> bool {
-        // SAFETY: the snapshot is valid while its scan runs.
-        let (kind, curcid) = unsafe { ((*snapshot).snapshot_type, (*snapshot).curcid) };
-        kind != pg_sys::SnapshotType::SNAPSHOT_MVCC || self.command < curcid
+    fn seen_by(&self, snapshot: Snapshot<'_>) -> bool {
+        !snapshot.is_mvcc() || self.command < snapshot.command()
     }
 }
 
 /// How many rows the running command has inserted into a relation.
 struct CommandCount {
-    subtransaction: pg_sys::SubTransactionId,
-    command: pg_sys::CommandId,
+    subtransaction: SubTransactionId,
+    command: CommandId,
     rows: u64,
     /// Whether an index of the relation keeps its loads hot; determined when the first row is past
     /// the threshold.
@@ -61,6 +63,7 @@ struct CommandCount {
 /// A layout, with what shows that it is still valid: a descriptor that replaced the table's may
 /// have got the address of the old one.
 struct KnownLayout {
+    /// Compared, and never followed.
     desc: pg_sys::TupleDesc,
     invalidations: u64,
     layout: Rc<TableLayout>,
@@ -82,7 +85,7 @@ thread_local! {
 
 /// Relcache callback: some table may have changed.
 #[pg_guard]
-pub(super) unsafe extern "C-unwind" fn at_invalidation(_arg: pg_sys::Datum, _table: pg_sys::Oid) {
+pub(super) unsafe extern "C-unwind" fn at_invalidation(_arg: Datum, _table: Oid) {
     INVALIDATIONS.set(INVALIDATIONS.get().wrapping_add(1));
 }
 
@@ -96,28 +99,20 @@ pub fn serial_now() -> u64 {
     LOADS.with_borrow(|l| l.next_serial)
 }
 
-/// Adds the row to the cold side if the running statement has become a bulk load, and sets the
-/// slot's TID. If the result is `false`, the caller must insert the row hot.
-///
-/// # Safety
-/// `table` is open and locked for writing; `slot` holds a row of it.
-pub unsafe fn insert_slot(
-    table: pg_sys::Relation,
-    slot: *mut pg_sys::TupleTableSlot,
-    command: pg_sys::CommandId,
-) -> bool {
-    // SAFETY: as for this function; GetCurrentSubTransactionId only reads.
+/// Takes the row into the cold side if the running statement is a bulk load by now; sets the
+/// slot's TID then. `false` means: insert it hot. The table is locked for writing, the slot holds a row of it.
+pub fn insert_slot(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
+    let subtransaction = current_subtransaction();
+    if !past_threshold(table, subtransaction, command) || !may_go_cold(table) || stays_hot(table) {
+        return false;
+    }
+    // SAFETY: the slot is valid and holds a row of the table, whose values its arrays have then.
     unsafe {
-        let subtransaction = quiet::GetCurrentSubTransactionId();
-        if !past_threshold(table, subtransaction, command)
-            || !may_go_cold(table)
-            || stays_hot(table)
-        {
-            return false;
-        }
-        pg_sys::slot_getallattrs(slot);
+        let row = slot.raw();
+        pg_sys::slot_getallattrs(row);
+        let (values, nulls) = ((*row).tts_values, (*row).tts_isnull);
         let layout = layout_of(table);
-        if must_stay_hot(&layout, (*slot).tts_values, (*slot).tts_isnull) {
+        if must_stay_hot(&layout, values, nulls) {
             return false;
         }
         let group = current_group(table, subtransaction, command, layout);
@@ -131,18 +126,18 @@ pub unsafe fn insert_slot(
                 push_datum(
                     pending.rows.column_mut(i),
                     attribute,
-                    *(*slot).tts_values.add(i),
-                    *(*slot).tts_isnull.add(i),
+                    *values.add(i),
+                    *nulls.add(i),
                 );
             }
             pending.rows.finish_row();
             let position = pending.rows.row_count() - 1;
             let tid = RowNumber(pending.placed.entry.first_row.0 + position as u64).tid();
-            note_place(slot, tid, (*table).rd_id, command);
+            note_place(row, tid.raw(), table.oid(), command);
             position + 1 == pending.placed.entry.capacity_rows as usize
                 || pending.rows.raw_bytes() >= settings::row_group_bytes()
         };
-        pgrx::pg_sys::pgstat_count_heap_insert(table, 1);
+        pg_sys::pgstat_count_heap_insert(table.raw(), 1);
         if full {
             write_group(&group);
         } else {
@@ -153,13 +148,8 @@ pub unsafe fn insert_slot(
 }
 
 /// Counts the row; returns whether the statement is a bulk load.
-fn past_threshold(
-    table: pg_sys::Relation,
-    subtransaction: pg_sys::SubTransactionId,
-    command: pg_sys::CommandId,
-) -> bool {
-    // SAFETY: the caller of `insert_slot` holds the relation open.
-    let oid = unsafe { (*table).rd_id.to_u32() };
+fn past_threshold(table: Table<'_>, subtransaction: SubTransactionId, command: CommandId) -> bool {
+    let oid = table.oid().to_u32();
     let rows = LOADS.with_borrow_mut(|loads| {
         let count = loads.counts.entry(oid).or_insert(CommandCount {
             subtransaction,
@@ -181,17 +171,13 @@ fn past_threshold(
     settings::force_cold() || rows > settings::load_threshold()
 }
 
-/// Whether an index keeps this relation's loads hot. Determined once per command and relation.
-///
-/// # Safety
-/// `table` is open and locked for writing; its rows of this command were counted.
-unsafe fn stays_hot(table: pg_sys::Relation) -> bool {
-    // SAFETY: as for this function.
-    let oid = unsafe { (*table).rd_id.to_u32() };
+/// Whether an index keeps this relation's loads hot. Asked once per command and relation, whose rows of this command
+/// were counted.
+fn stays_hot(table: Table<'_>) -> bool {
+    let oid = table.oid().to_u32();
     let known = LOADS.with_borrow(|l| l.counts.get(&oid).and_then(|count| count.stays_hot));
     known.unwrap_or_else(|| {
-        // SAFETY: as for this function.
-        let answer = unsafe { brin::loads_stay_hot(table) };
+        let answer = brin::loads_stay_hot(table);
         LOADS.with_borrow_mut(|l| {
             if let Some(count) = l.counts.get_mut(&oid) {
                 count.stays_hot = Some(answer);
@@ -202,53 +188,45 @@ unsafe fn stays_hot(table: pg_sys::Relation) -> bool {
 }
 
 /// Whether rows of this table may be written cold at all.
-unsafe fn may_go_cold(table: pg_sys::Relation) -> bool {
-    // SAFETY: the caller holds the relation open.
-    unsafe {
-        let form = (*table).rd_rel;
-        // Logical decoding must see every row as a heap insert.
-        let decoded = pg_sys::wal_level >= pg_sys::WalLevel::WAL_LEVEL_LOGICAL as i32
-            && (*form).relpersistence == pg_sys::RELPERSISTENCE_PERMANENT as i8;
-        (*form).reltoastrelid != pg_sys::InvalidOid
-            && !decoded
-            && !pg_sys::IsInParallelMode()
-            && settings::bulk_load()
-    }
+fn may_go_cold(table: Table<'_>) -> bool {
+    // SAFETY: reads the state of this process.
+    let in_parallel_mode = || unsafe { pg_sys::IsInParallelMode() };
+    // Logical decoding must see every row as a heap insert.
+    table.toast_oid().is_some()
+        && !table.is_logically_logged()
+        && !in_parallel_mode()
+        && settings::bulk_load()
 }
 
-unsafe fn layout_of(table: pg_sys::Relation) -> Rc<TableLayout> {
-    // SAFETY: the descriptor lives as long as the open relation.
-    unsafe {
-        let desc = (*table).rd_att;
-        let oid = (*table).rd_id.to_u32();
-        let invalidations = INVALIDATIONS.get();
-        let known = LOADS.with_borrow(|l| {
-            l.layouts
-                .get(&oid)
-                .filter(|known| known.desc == desc && known.invalidations == invalidations)
-                .map(|known| Rc::clone(&known.layout))
-        });
-        known.unwrap_or_else(|| {
-            let layout = Rc::new(TableLayout::of(desc));
-            let known = KnownLayout {
-                desc,
-                invalidations,
-                layout: Rc::clone(&layout),
-            };
-            LOADS.with_borrow_mut(|l| l.layouts.insert(oid, known));
-            layout
-        })
-    }
+fn layout_of(table: Table<'_>) -> Rc<TableLayout> {
+    let desc = table.descriptor().raw();
+    let oid = table.oid().to_u32();
+    let invalidations = INVALIDATIONS.get();
+    let known = LOADS.with_borrow(|l| {
+        l.layouts
+            .get(&oid)
+            .filter(|known| known.desc == desc && known.invalidations == invalidations)
+            .map(|known| Rc::clone(&known.layout))
+    });
+    known.unwrap_or_else(|| {
+        let layout = Rc::new(TableLayout::of(table.descriptor()));
+        let known = KnownLayout {
+            desc,
+            invalidations,
+            layout: Rc::clone(&layout),
+        };
+        LOADS.with_borrow_mut(|l| l.layouts.insert(oid, known));
+        layout
+    })
 }
 
-unsafe fn current_group(
-    table: pg_sys::Relation,
-    subtransaction: pg_sys::SubTransactionId,
-    command: pg_sys::CommandId,
+fn current_group(
+    table: Table<'_>,
+    subtransaction: SubTransactionId,
+    command: CommandId,
     layout: Rc<TableLayout>,
 ) -> Rc<RefCell<PendingGroup>> {
-    // SAFETY: the caller holds the relation open.
-    let (oid, file) = unsafe { ((*table).rd_id, (*table).rd_locator.relNumber.to_u32()) };
+    let (oid, file) = (table.oid(), table.file_number());
     let open = LOADS.with_borrow(|loads| {
         loads
             .groups
@@ -265,15 +243,12 @@ unsafe fn current_group(
     if let Some(group) = open {
         return group;
     }
-    // SAFETY: as above.
-    let store = unsafe { ColdStore::open(table, pg_sys::RowExclusiveLock) };
-    let Some(store) = store else {
+    let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
         pgrx::error!("table with OID {} has no cold store", oid.to_u32());
     };
     howdah_bridge::malloc::keep_freed_memory();
     let placed = or_raise(oid, directory::reserve(&store, MAX_ROWS as u32, command));
-    // SAFETY: as above; the insert's lock is held.
-    unsafe { howdah_bridge::relation::ensure_first_page(table) };
+    table.ensure_first_page();
     let group = Rc::new(RefCell::new(PendingGroup {
         table: oid,
         table_file: file,
@@ -303,21 +278,19 @@ fn write_group(group: &Rc<RefCell<PendingGroup>>) {
         let pending = group.borrow();
         (pending.table, pending.table_file)
     };
-    let Some(table) = howdah_bridge::relation::OpenRelation::try_open(oid, pg_sys::NoLock) else {
-        // The table was dropped by the transaction that loaded it.
+    // The loading statement's lock is held to the end of the transaction.
+    let Some(relation) = OpenRelation::try_open_locked(oid) else {
+        // Dropped by the transaction that loaded it.
         forget(group);
         return;
     };
-    // SAFETY: `table` is open; the loading statement's lock is held to the end of the transaction.
-    let store = unsafe {
-        if (*table.raw()).rd_locator.relNumber.to_u32() != file {
-            // The table was truncated or rewritten by the transaction that loaded it.
-            forget(group);
-            return;
-        }
-        ColdStore::open(table.raw(), pg_sys::RowExclusiveLock)
-    };
-    if let Some(store) = store {
+    let table = relation.table();
+    if table.file_number() != file {
+        // Truncated or rewritten by the transaction that loaded it.
+        forget(group);
+        return;
+    }
+    if let Some(store) = ColdStore::open(table, LockMode::RowExclusive) {
         let pending = group.borrow();
         let effort = settings::effort_of(oid);
         or_raise(
@@ -354,8 +327,7 @@ fn enforce_memory_bound() {
             .map(Rc::clone)
     });
     if let Some(group) = largest {
-        // SAFETY: plain read.
-        let here = unsafe { quiet::GetCurrentSubTransactionId() };
+        let here = current_subtransaction();
         if group.borrow().subtransaction == here {
             write_group(&group);
         }
@@ -376,19 +348,17 @@ fn flush_where(wanted: impl Fn(&PendingGroup) -> bool) {
 }
 
 /// Writes the pending groups of `command` in the current subtransaction.
-pub fn flush_command(command: pg_sys::CommandId) {
+pub fn flush_command(command: CommandId) {
     if has_pending() {
-        // SAFETY: plain read.
-        let here = unsafe { quiet::GetCurrentSubTransactionId() };
+        let here = current_subtransaction();
         flush_where(|g| g.command == command && g.subtransaction == here);
     }
 }
 
 /// Writes the current subtransaction's pending groups of one table.
-pub fn flush_relation(table: pg_sys::Oid) {
+pub fn flush_relation(table: Oid) {
     if has_pending() {
-        // SAFETY: plain read.
-        let here = unsafe { quiet::GetCurrentSubTransactionId() };
+        let here = current_subtransaction();
         flush_where(|g| g.table == table && g.subtransaction == here);
     }
 }
@@ -397,14 +367,13 @@ pub fn flush_relation(table: pg_sys::Oid) {
 /// returned `serial`.
 pub fn flush_since(serial: u64) {
     if has_pending() {
-        // SAFETY: plain read.
-        let here = unsafe { quiet::GetCurrentSubTransactionId() };
+        let here = current_subtransaction();
         flush_where(|g| g.serial > serial && g.subtransaction == here);
     }
 }
 
 /// Writes all pending groups of one subtransaction, which is about to commit.
-pub(super) fn flush_subtransaction(subtransaction: pg_sys::SubTransactionId) {
+pub(super) fn flush_subtransaction(subtransaction: SubTransactionId) {
     flush_where(|g| g.subtransaction == subtransaction);
 }
 
@@ -414,20 +383,16 @@ pub(super) fn flush_all() {
 }
 
 /// Drops the pending groups of an aborted subtransaction.
-pub(super) fn discard_subtransaction(subtransaction: pg_sys::SubTransactionId) {
+pub(super) fn discard_subtransaction(subtransaction: SubTransactionId) {
     LOADS.with_borrow_mut(|l| {
         l.groups
             .retain(|g| g.borrow().subtransaction != subtransaction)
     });
 }
 
-/// Drops the pending rows of a file that is emptied in place.
-///
-/// # Safety
-/// `table` is open, and its file the one that is emptied.
-pub unsafe fn discard_file(table: pg_sys::Relation) {
-    // SAFETY: as for this function.
-    let (oid, file) = unsafe { ((*table).rd_id, (*table).rd_locator.relNumber.to_u32()) };
+/// Drops the rows on their way to a table's file, which is emptied in place.
+pub fn discard_file(table: Table<'_>) {
+    let (oid, file) = (table.oid(), table.file_number());
     LOADS.with_borrow_mut(|l| {
         l.groups.retain(|g| {
             let g = g.borrow();
@@ -446,18 +411,11 @@ pub(super) fn reset() {
 }
 
 /// The pending groups of a table that the snapshot sees, as groups of a view.
-///
-/// # Safety
-/// `table` is open, `snapshot` valid.
-pub unsafe fn visible_pending(
-    table: pg_sys::Relation,
-    snapshot: pg_sys::Snapshot,
-) -> Vec<ColdGroup> {
+pub fn visible_pending(table: Table<'_>, snapshot: Snapshot<'_>) -> Vec<ColdGroup> {
     if !has_pending() {
         return Vec::new();
     }
-    // SAFETY: the caller holds the relation open.
-    let (oid, file) = unsafe { ((*table).rd_id, (*table).rd_locator.relNumber.to_u32()) };
+    let (oid, file) = (table.oid(), table.file_number());
     LOADS.with_borrow(|loads| {
         loads
             .groups
@@ -483,19 +441,15 @@ pub unsafe fn visible_pending(
 
 /// The pending group and position of one row: `Some(None)` if the row is pending but the
 /// snapshot does not see it, `None` if it is not a pending row of this backend.
-///
-/// # Safety
-/// `table` is open, `snapshot` valid.
-pub unsafe fn pending_row(
-    table: pg_sys::Relation,
+pub fn pending_row(
+    table: Table<'_>,
     row: RowNumber,
-    snapshot: pg_sys::Snapshot,
+    snapshot: Snapshot<'_>,
 ) -> Option<Option<(ColdGroup, u32)>> {
     if !has_pending() {
         return None;
     }
-    // SAFETY: the caller holds the relation open.
-    let (oid, file) = unsafe { ((*table).rd_id, (*table).rd_locator.relNumber.to_u32()) };
+    let (oid, file) = (table.oid(), table.file_number());
     LOADS.with_borrow(|loads| {
         let group = loads.groups.iter().find(|g| {
             let g = g.borrow();
@@ -517,7 +471,7 @@ pub unsafe fn pending_row(
 }
 
 /// Records that a row of this table has got a mark, if it is pending.
-pub fn note_marked(table: pg_sys::Oid, placed: &PlacedEntry) {
+pub fn note_marked(table: Oid, placed: &PlacedEntry) {
     if !has_pending() {
         return;
     }

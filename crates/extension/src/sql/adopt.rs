@@ -11,6 +11,7 @@ use std::ffi::CStr;
 use howdah_bridge::ffi::AlterTableCreateToastTable;
 use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::LockMode;
 use pgrx::{IntoDatum, PgSqlErrorCode, Spi, pg_extern, pg_sys};
 
 use super::{name_of, open_owned};
@@ -62,9 +63,8 @@ fn release(relation: pg_sys::Oid) {
     if current != howdah_oid() && !(partitioned && current == pg_sys::InvalidOid) {
         other_access_method(&rel, "release");
     }
-    // SAFETY: `rel` is open and locked.
     let cold = !partitioned
-        && unsafe { ColdStore::open(rel.raw(), pg_sys::AccessShareLock) }
+        && ColdStore::open(rel.table(), LockMode::AccessShare)
             .is_some_and(|store| ever_had_cold_rows(&store));
     drop(rel);
     if cold {

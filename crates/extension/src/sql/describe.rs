@@ -3,7 +3,9 @@
 //! Who sees what of a table is for [`super::visible`] to say.
 
 use howdah_bridge::relation::OpenRelation;
+use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::LockMode;
 use howdah_columnar::{ColumnType, OwnedValue};
 use pgrx::iter::TableIterator;
 use pgrx::{name, pg_extern, pg_sys};
@@ -35,11 +37,11 @@ fn open_howdah(oid: pg_sys::Oid) -> Option<OpenRelation> {
 fn for_each_group(rel: &OpenRelation, mut see: impl FnMut(&ColdStore, &GroupEntry, &OpenGroup)) {
     // SAFETY: `rel` is open; a running statement has an active snapshot.
     unsafe {
-        let oid = (*rel.raw()).rd_id;
-        let Some(store) = ColdStore::open(rel.raw(), pg_sys::AccessShareLock) else {
+        let oid = rel.table().oid();
+        let Some(store) = ColdStore::open(rel.table(), LockMode::AccessShare) else {
             return;
         };
-        let snapshot = pg_sys::GetActiveSnapshot();
+        let snapshot = Snapshot::from_raw(pg_sys::GetActiveSnapshot());
         for placed in or_raise(oid, directory::groups(&store, snapshot)) {
             pgrx::check_for_interrupts!();
             if placed.entry.state == GroupState::Stored {
@@ -104,7 +106,8 @@ fn table_sizes(
 /// Rows of a group that the running statement does not see, because they were deleted or updated.
 fn hidden_rows(relation: pg_sys::Oid, store: &ColdStore, entry: &GroupEntry) -> u64 {
     // SAFETY: a running statement has an active snapshot.
-    let hidden = unsafe { marks::hidden_from(store, entry, pg_sys::GetActiveSnapshot()) };
+    let snapshot = unsafe { Snapshot::from_raw(pg_sys::GetActiveSnapshot()) };
+    let hidden = marks::hidden_from(store, entry, snapshot);
     or_raise(relation, hidden).map_or(0, |rows| u64::from(rows.len()))
 }
 
@@ -221,8 +224,7 @@ fn table_column_chunks(
 > {
     let mut out = Vec::new();
     if let Some(rel) = open_howdah(relation) {
-        // SAFETY: `rel` is open.
-        let layout = unsafe { TableLayout::of((*rel.raw()).rd_att) };
+        let layout = TableLayout::of(rel.table().descriptor());
         let readable = readable_columns(relation, &layout);
         for_each_group(&rel, |_, entry, open| {
             for (i, attribute) in layout.attributes.iter().enumerate() {

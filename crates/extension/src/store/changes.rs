@@ -19,9 +19,8 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use howdah_bridge::ffi::quiet;
 use howdah_bridge::shared_memory::{Area, Shareable};
-use pgrx::pg_sys;
+use howdah_bridge::xid;
 
 const COUNTS: usize = 4_096;
 
@@ -36,8 +35,7 @@ unsafe impl Shareable for Counts {}
 pub static CHANGES: Area<Counts> = Area::new(c"howdah directory changes");
 
 fn count_of(toast: u32) -> Option<&'static AtomicU32> {
-    // SAFETY: plain read of a global.
-    let database = unsafe { pg_sys::MyDatabaseId }.to_u32();
+    let database = xid::current_database().to_u32();
     let mixed = (toast ^ database.rotate_left(16)).wrapping_mul(0x9E37_79B9);
     let counts = CHANGES.get()?;
     Some(&counts.counts[mixed as usize >> 16 & (COUNTS - 1)])
@@ -79,8 +77,7 @@ pub fn subtransaction_aborts() {
 
 /// How many changes there were; `None` where they are not counted.
 pub fn count(toast: u32) -> Option<u32> {
-    // SAFETY: reads the state of this process.
-    if unsafe { quiet::RecoveryInProgress() } {
+    if xid::in_recovery() {
         return None;
     }
     fence(Ordering::SeqCst);

@@ -11,11 +11,14 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 
-use howdah_bridge::relation::has_block;
+use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::slot::Origin;
-use howdah_bridge::store::{Birth, ColdStore, CopiedAs, Entry};
-use howdah_bridge::tid::{ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber, block_of};
-use pgrx::pg_sys;
+use howdah_bridge::snapshot::Snapshot;
+use howdah_bridge::store::{Birth, ColdStore, CopiedAs, Entry, Judge};
+use howdah_bridge::tid::{
+    BlockNumber, INVALID_BLOCK, ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber, Tid,
+};
+use howdah_bridge::xid::{CommandId, FIRST_COMMAND, LocalXid};
 
 use super::settled::{self, ByBlock, Watch};
 use super::{changes, listing};
@@ -46,7 +49,7 @@ pub struct GroupEntry {
     pub row_count: u32,
     pub value_id: u32,
     /// Where the value begins: a hint, which says nothing once the TOAST relation was rewritten.
-    pub first_block: pg_sys::BlockNumber,
+    pub first_block: BlockNumber,
     pub footer_bytes: u32,
     pub body_bytes: u64,
     /// Who put the group there; not stored, but read off the entry's tuple.
@@ -171,7 +174,7 @@ pub(super) fn fnv1a(bytes: &[u8]) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub struct PlacedEntry {
     pub entry: GroupEntry,
-    pub tid: pg_sys::ItemPointerData,
+    pub tid: Tid,
 }
 
 fn placed(found: &Entry) -> Result<PlacedEntry, ColdError> {
@@ -186,22 +189,16 @@ fn placed(found: &Entry) -> Result<PlacedEntry, ColdError> {
 }
 
 pub(super) fn visible_to(
-    store: &ColdStore,
-    snapshot: pg_sys::Snapshot,
-) -> impl FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool {
-    // SAFETY: judges are called with the buffer share-locked; the snapshot outlives the scan.
-    move |tuple, buffer| unsafe { store.visible(tuple, buffer, snapshot) }
+    store: &ColdStore<'_>,
+    snapshot: Snapshot<'_>,
+) -> impl FnMut(ShownTuple<'_>) -> bool {
+    move |tuple| store.visible(tuple, snapshot)
 }
 
 /// The row groups whose entries the snapshot sees, ascending. Groups still loading are among
 /// them if the snapshot sees their transaction (then it is our own).
-pub fn groups(
-    store: &ColdStore,
-    snapshot: pg_sys::Snapshot,
-) -> Result<Vec<PlacedEntry>, ColdError> {
-    // SAFETY: the caller's snapshot is valid.
-    let kind = unsafe { (*snapshot).snapshot_type };
-    if kind != pg_sys::SnapshotType::SNAPSHOT_MVCC {
+pub fn groups(store: &ColdStore, snapshot: Snapshot<'_>) -> Result<Vec<PlacedEntry>, ColdError> {
+    if !snapshot.is_mvcc() {
         return groups_where(store, &mut visible_to(store, snapshot));
     }
     if let Some(known) = listing::recall(store, snapshot) {
@@ -215,9 +212,9 @@ pub fn groups(
 /// The entry at a remembered place, if it is still there and the judge wants it.
 pub(super) fn placed_at(
     store: &ColdStore,
-    tid: pg_sys::ItemPointerData,
+    tid: Tid,
     seq: i32,
-    judge: &mut dyn FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool,
+    judge: &mut Judge<'_>,
 ) -> Option<Result<PlacedEntry, ColdError>> {
     let entry = store.entry_at(tid, DIRECTORY_ID, seq, judge)?;
     Some(placed(&entry))
@@ -231,7 +228,7 @@ pub(super) fn forget_file(file: (u32, u32)) {
 /// The row groups whose directory tuples `judge` wants, ascending.
 pub fn groups_where(
     store: &ColdStore,
-    judge: &mut dyn FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool,
+    judge: &mut Judge<'_>,
 ) -> Result<Vec<PlacedEntry>, ColdError> {
     let mut out = Vec::new();
     let mut failure = None;
@@ -259,12 +256,10 @@ pub fn groups_where(
 pub fn group_of(
     store: &ColdStore,
     row: RowNumber,
-    snapshot: pg_sys::Snapshot,
+    snapshot: Snapshot<'_>,
 ) -> Result<Option<PlacedEntry>, ColdError> {
-    // SAFETY: the caller's snapshot is valid.
-    let mvcc = unsafe { &*snapshot }.snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC;
-    // SAFETY: as above.
-    let xmin = mvcc.then(|| unsafe { (*snapshot).xmin });
+    let mvcc = snapshot.is_mvcc();
+    let xmin = mvcc.then(|| snapshot.xmin());
     if xmin.is_some()
         && let Some(placed) = settled::recall(store, row, xmin)
     {
@@ -274,15 +269,12 @@ pub fn group_of(
         return Ok(None);
     }
     let mut watch = Watch::begin(store);
-    let mut judge = |tuple: pg_sys::HeapTuple, buffer: pg_sys::Buffer| {
-        // SAFETY: judges are called with the buffer pinned and share-locked.
-        unsafe {
-            let seen = store.visible(tuple, buffer, snapshot);
-            if seen && mvcc {
-                watch.look(tuple);
-            }
-            seen
+    let mut judge = |tuple: ShownTuple<'_>| {
+        let seen = store.visible(tuple, snapshot);
+        if seen && mvcc {
+            watch.look(tuple);
         }
+        seen
     };
     let found = match recall(store, row, &mut judge) {
         Some(found) => Some(found?),
@@ -308,7 +300,7 @@ pub fn group_of(
 /// The cold blocks around a row that no entry covers, not even one that nobody sees; `None` if one covers the row.
 fn gap_around(store: &ColdStore, row: RowNumber) -> Option<Range<u32>> {
     let block = row.cold_block();
-    let mut any = |_: pg_sys::HeapTuple, _: pg_sys::Buffer| true;
+    let mut any = |_: ShownTuple<'_>| true;
     let (mut below, mut start) = (None, Some(0));
     // Several tuples may carry a name.
     store.scan_entries(DIRECTORY_ID, 0..=block as i32, true, &mut any, |entry| {
@@ -351,15 +343,10 @@ pub fn settled(store: &ColdStore, row: RowNumber) -> Option<PlacedEntry> {
 struct Place {
     /// Behind the last cold block of its range.
     end: u32,
-    tid: pg_sys::ItemPointerData,
+    tid: Tid,
     /// The transaction that last saw it inside the file. Until it ends its lock keeps the file from
     /// being truncated.
-    seen_by: pg_sys::LocalTransactionId,
-}
-
-pub(super) fn this_transaction() -> pg_sys::LocalTransactionId {
-    // SAFETY: plain read of this backend's state.
-    unsafe { (*pg_sys::MyProc).vxid.lxid }
+    seen_by: LocalXid,
 }
 
 /// Entries that are remembered.
@@ -374,7 +361,7 @@ thread_local! {
 fn recall(
     store: &ColdStore,
     row: RowNumber,
-    judge: &mut dyn FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool,
+    judge: &mut Judge<'_>,
 ) -> Option<Result<PlacedEntry, ColdError>> {
     let (file, block) = (store.identity(), row.cold_block());
     let (group, place) = PLACES.with_borrow_mut(|places| {
@@ -383,12 +370,12 @@ fn recall(
         if block >= place.end {
             return None;
         }
-        if place.seen_by != this_transaction() {
-            // SAFETY: the store keeps its relation open. The file may have been truncated.
-            if !unsafe { has_block(store.toast(), block_of(&place.tid)) } {
+        if place.seen_by != LocalXid::current() {
+            // The file may have been truncated.
+            if !store.toast().has_block(place.tid.block()) {
                 return None;
             }
-            place.seen_by = this_transaction();
+            place.seen_by = LocalXid::current();
         }
         Some((*group, *place))
     })?;
@@ -403,7 +390,7 @@ fn remember(store: &ColdStore, found: &PlacedEntry) {
     let place = Place {
         end: found.entry.group() + found.entry.capacity_rows / ROWS_PER_COLD_BLOCK as u32,
         tid: found.tid,
-        seen_by: this_transaction(),
+        seen_by: LocalXid::current(),
     };
     PLACES.with_borrow_mut(|places| {
         if places.len() >= MOST_PLACES {
@@ -420,7 +407,7 @@ pub fn nearest_group(store: &ColdStore, row: RowNumber) -> Option<u32> {
         return Some(placed.entry.group());
     }
     let mut nearest = None;
-    let mut any = |_: pg_sys::HeapTuple, _: pg_sys::Buffer| true;
+    let mut any = |_: ShownTuple<'_>| true;
     // Ranges do not overlap: whichever covers the row is the nearest.
     if let Some(Ok(found)) = recall(store, row, &mut any) {
         return Some(found.entry.group());
@@ -442,7 +429,7 @@ pub fn nearest_group(store: &ColdStore, row: RowNumber) -> Option<u32> {
 fn nearest_entry(
     store: &ColdStore,
     row: RowNumber,
-    judge: &mut dyn FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool,
+    judge: &mut Judge<'_>,
 ) -> Result<Option<PlacedEntry>, ColdError> {
     let mut nearest = None;
     let blocks = 0..=row.cold_block() as i32;
@@ -465,7 +452,7 @@ pub fn entry_covering(
     store: &ColdStore,
     group: u32,
     row: RowNumber,
-    judge: &mut dyn FnMut(pg_sys::HeapTuple, pg_sys::Buffer) -> bool,
+    judge: &mut Judge<'_>,
 ) -> Result<Option<PlacedEntry>, ColdError> {
     if let Some(found) = recall(store, row, judge) {
         return found.map(Some);
@@ -486,7 +473,7 @@ pub fn entry_covering(
 pub fn reserve(
     store: &ColdStore,
     capacity_rows: u32,
-    cid: pg_sys::CommandId,
+    cid: CommandId,
 ) -> Result<PlacedEntry, ColdError> {
     let capacity_rows = capacity_rows.next_multiple_of(ROWS_PER_COLD_BLOCK as u32);
     store.with_allocation_lock(|| {
@@ -503,7 +490,7 @@ pub fn reserve(
             capacity_rows,
             row_count: 0,
             value_id: 0,
-            first_block: pg_sys::InvalidBlockNumber,
+            first_block: INVALID_BLOCK,
             footer_bytes: 0,
             body_bytes: 0,
             origin: Origin::here(cid),
@@ -556,7 +543,7 @@ pub fn complete(
 }
 
 /// Replaces an entry in place; the flags that it has got meanwhile stay.
-fn overwrite(store: &ColdStore, tid: pg_sys::ItemPointerData, entry: GroupEntry) {
+fn overwrite(store: &ColdStore, tid: Tid, entry: GroupEntry) {
     store.update_in_place(tid, |payload| {
         let flags = match GroupEntry::decode(entry.group() as i32, payload) {
             Ok(known) => known.flags.union(entry.flags),
@@ -616,12 +603,7 @@ pub fn complete_in_place(store: &ColdStore, placed: &PlacedEntry, entry: GroupEn
 
 /// Inserts an entry that is complete from birth, under a range that is already reserved
 /// (table rewrites, which carry groups over under their old numbers).
-pub fn insert_copy(
-    store: &ColdStore,
-    entry: &GroupEntry,
-    cid: pg_sys::CommandId,
-    copied_as: CopiedAs,
-) {
+pub fn insert_copy(store: &ColdStore, entry: &GroupEntry, cid: CommandId, copied_as: CopiedAs) {
     let seq = entry.group() as i32;
     store.insert_copy(DIRECTORY_ID, seq, &entry.encode(), cid, copied_as, None);
     changes::note(store.identity().0);
@@ -636,8 +618,8 @@ pub fn start_high_water_at(store: &ColdStore, mark: u64) -> Result<(), ColdError
 
 /// The mark's place and value: every row number in use or ever used is below it. `None` if the
 /// table never had a cold row.
-pub fn high_water(store: &ColdStore) -> Result<Option<(pg_sys::ItemPointerData, u64)>, ColdError> {
-    let Some(entry) = store.find_entry(HIGH_WATER_ID, 0, &mut |_, _| true) else {
+pub fn high_water(store: &ColdStore) -> Result<Option<(Tid, u64)>, ColdError> {
+    let Some(entry) = store.find_entry(HIGH_WATER_ID, 0, &mut |_| true) else {
         return Ok(None);
     };
     match decode_high_water(&entry.payload) {
@@ -647,8 +629,8 @@ pub fn high_water(store: &ColdStore) -> Result<Option<(pg_sys::ItemPointerData, 
 }
 
 /// The mark at a remembered place, if it is there.
-pub(super) fn mark_at(store: &ColdStore, tid: pg_sys::ItemPointerData) -> Option<u64> {
-    let entry = store.entry_at(tid, HIGH_WATER_ID, 0, &mut |_, _| true)?;
+pub(super) fn mark_at(store: &ColdStore, tid: Tid) -> Option<u64> {
+    let entry = store.entry_at(tid, HIGH_WATER_ID, 0, &mut |_| true)?;
     decode_high_water(&entry.payload)
 }
 
@@ -672,14 +654,12 @@ pub fn ensure_high_water(store: &ColdStore) -> Result<(), ColdError> {
 
 /// Whether the table has or ever had cold rows.
 pub fn ever_had_cold_rows(store: &ColdStore) -> bool {
-    store
-        .find_entry(HIGH_WATER_ID, 0, &mut |_, _| true)
-        .is_some()
+    store.find_entry(HIGH_WATER_ID, 0, &mut |_| true).is_some()
 }
 
-fn create_high_water(store: &ColdStore) -> pg_sys::ItemPointerData {
+fn create_high_water(store: &ColdStore) -> Tid {
     // Frozen: an in-place advance must not vanish when the first loader aborts.
-    let cid = pg_sys::CommandId::from(pg_sys::FirstCommandId);
+    let cid = FIRST_COMMAND;
     store.insert(
         HIGH_WATER_ID,
         0,

@@ -8,8 +8,10 @@
 
 use std::cell::RefCell;
 
-use howdah_bridge::ffi::quiet;
-use pgrx::pg_sys;
+use howdah_bridge::Oid;
+use howdah_bridge::snapshot::Snapshot;
+use howdah_bridge::table::Table;
+use howdah_bridge::xid::Xid;
 
 use super::changes;
 
@@ -23,7 +25,7 @@ struct Emptied {
     file: u32,
     changes: u32,
     /// The youngest transaction that hid a row.
-    youngest: pg_sys::TransactionId,
+    youngest: Xid,
 }
 
 thread_local! {
@@ -31,18 +33,12 @@ thread_local! {
 }
 
 /// Remembers that, after so many changes of the directory, nothing cold was left, and who hid it last.
-///
-/// # Safety
-/// `table` is open.
-pub(super) unsafe fn note(table: pg_sys::Relation, changes: u32, youngest: pg_sys::TransactionId) {
-    // SAFETY: as for this function.
-    let noted = unsafe {
-        Emptied {
-            table: (*table).rd_id.to_u32(),
-            file: (*table).rd_locator.relNumber.to_u32(),
-            changes,
-            youngest,
-        }
+pub(super) fn note(table: Table<'_>, changes: u32, youngest: Xid) {
+    let noted = Emptied {
+        table: table.oid().to_u32(),
+        file: table.file_number(),
+        changes,
+        youngest,
     };
     EMPTIED.with_borrow_mut(|emptied| {
         emptied.retain(|e| e.table != noted.table);
@@ -54,33 +50,24 @@ pub(super) unsafe fn note(table: pg_sys::Relation, changes: u32, youngest: pg_sy
 }
 
 /// Whether the snapshot is known to see no stored row of the table's cold side.
-///
-/// # Safety
-/// `table` is open, the snapshot valid.
-pub unsafe fn is_known(table: pg_sys::Relation, snapshot: pg_sys::Snapshot) -> bool {
-    // SAFETY: as for this function.
-    unsafe {
-        if (*snapshot).snapshot_type != pg_sys::SnapshotType::SNAPSHOT_MVCC {
-            return false;
-        }
-        let oid = (*table).rd_id.to_u32();
-        let known = EMPTIED.with_borrow(|emptied| emptied.iter().find(|e| e.table == oid).copied());
-        known.is_some_and(|known| {
-            known.file == (*table).rd_locator.relNumber.to_u32()
-                && quiet::TransactionIdPrecedes(known.youngest, (*snapshot).xmin)
-                && changes::count(toast_of(table)) == Some(known.changes)
-        })
+pub fn is_known(table: Table<'_>, snapshot: Snapshot<'_>) -> bool {
+    if !snapshot.is_mvcc() {
+        return false;
     }
+    let oid = table.oid().to_u32();
+    let known = EMPTIED.with_borrow(|emptied| emptied.iter().find(|e| e.table == oid).copied());
+    known.is_some_and(|known| {
+        known.file == table.file_number()
+            && known.youngest.precedes(snapshot.xmin())
+            && changes::count(toast_of(table)) == Some(known.changes)
+    })
 }
 
-/// # Safety
-/// `table` is open.
-pub(super) unsafe fn toast_of(table: pg_sys::Relation) -> u32 {
-    // SAFETY: as for this function.
-    unsafe { (*(*table).rd_rel).reltoastrelid.to_u32() }
+pub(super) fn toast_of(table: Table<'_>) -> u32 {
+    table.toast_oid().map_or(0, Oid::to_u32)
 }
 
 /// Forgets a table whose files are emptied in place.
-pub(super) fn forget_table(table: pg_sys::Oid) {
+pub(super) fn forget_table(table: Oid) {
     EMPTIED.with_borrow_mut(|emptied| emptied.retain(|e| e.table != table.to_u32()));
 }

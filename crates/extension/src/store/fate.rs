@@ -11,8 +11,9 @@
 //! only when no snapshot needs them, and no later snapshot will. Who reads the rows of a deleted group
 //! takes a missing piece for the sign that they are gone.
 
+use howdah_bridge::shown_tuple::{ShownTuple, TupleStatus};
 use howdah_bridge::store::{ColdStore, TupleStamp};
-use pgrx::pg_sys;
+use howdah_bridge::xid::Xid;
 
 use super::directory::{self, GroupState, PlacedEntry};
 use crate::errors::ColdError;
@@ -24,20 +25,16 @@ pub enum Fate {
     /// Deleted, but an old snapshot may still see it.
     RecentlyDead,
     /// Inserted by a transaction that still runs.
-    Arriving(pg_sys::TransactionId),
+    Arriving(Xid),
     /// Deleted by a transaction that still runs.
-    Leaving(pg_sys::TransactionId),
+    Leaving(Xid),
 }
 
 impl Fate {
     /// The running transaction that decides, unless it is our own.
-    pub fn foreign_transaction(self) -> Option<pg_sys::TransactionId> {
+    pub fn foreign_transaction(self) -> Option<Xid> {
         match self {
-            Fate::Arriving(xid) | Fate::Leaving(xid) => {
-                // SAFETY: looks at the backend's own transaction state.
-                let own = unsafe { pg_sys::TransactionIdIsCurrentTransactionId(xid) };
-                (!own).then_some(xid)
-            }
+            Fate::Arriving(xid) | Fate::Leaving(xid) => (!xid.is_own()).then_some(xid),
             Fate::Live | Fate::RecentlyDead => None,
         }
     }
@@ -70,16 +67,12 @@ impl FatedEntry {
 }
 
 /// The oldest transaction whose snapshot may need what the store holds.
-pub fn horizon(store: &ColdStore) -> pg_sys::TransactionId {
-    // SAFETY: the TOAST relation is open.
-    unsafe { pg_sys::GetOldestNonRemovableTransactionId(store.toast()) }
+pub fn horizon(store: &ColdStore) -> Xid {
+    store.toast().horizon()
 }
 
 /// Every entry that is not dead to everyone, ascending.
-pub fn entries_not_dead(
-    store: &ColdStore,
-    oldest_xmin: pg_sys::TransactionId,
-) -> Result<Vec<FatedEntry>, ColdError> {
+pub fn entries_not_dead(store: &ColdStore, oldest_xmin: Xid) -> Result<Vec<FatedEntry>, ColdError> {
     Ok(entries_and_last_deleter(store, oldest_xmin)?.0)
 }
 
@@ -87,29 +80,22 @@ pub fn entries_not_dead(
 /// is none. Entries that were pruned already are not counted: heap has logged their horizon.
 pub fn entries_and_last_deleter(
     store: &ColdStore,
-    oldest_xmin: pg_sys::TransactionId,
-) -> Result<(Vec<FatedEntry>, pg_sys::TransactionId), ColdError> {
+    oldest_xmin: Xid,
+) -> Result<(Vec<FatedEntry>, Xid), ColdError> {
     let mut judged = Vec::new();
-    let mut last_deleter = pg_sys::InvalidTransactionId;
-    let mut judge = |tuple: pg_sys::HeapTuple, buffer: pg_sys::Buffer| {
-        use pg_sys::HTSV_Result::*;
-        // SAFETY: judges are called with the buffer pinned and share-locked.
-        unsafe {
-            let header = (*tuple).t_data;
-            let fate = match pg_sys::HeapTupleSatisfiesVacuum(tuple, oldest_xmin, buffer) {
-                HEAPTUPLE_DEAD => {
-                    pg_sys::HeapTupleHeaderAdvanceConflictHorizon(header, &mut last_deleter);
-                    return false;
-                }
-                HEAPTUPLE_RECENTLY_DEAD => Fate::RecentlyDead,
-                HEAPTUPLE_INSERT_IN_PROGRESS => Fate::Arriving(howdah_bridge::hot::xmin_of(header)),
-                HEAPTUPLE_DELETE_IN_PROGRESS => {
-                    Fate::Leaving(pg_sys::HeapTupleHeaderGetUpdateXid(header))
-                }
-                _ => Fate::Live,
-            };
-            judged.push((fate, TupleStamp::of(tuple)));
-        }
+    let mut last_deleter = Xid::INVALID;
+    let mut judge = |tuple: ShownTuple<'_>| {
+        let fate = match tuple.status(oldest_xmin) {
+            TupleStatus::Dead => {
+                last_deleter = tuple.later_conflict(last_deleter);
+                return false;
+            }
+            TupleStatus::RecentlyDead => Fate::RecentlyDead,
+            TupleStatus::InsertInProgress => Fate::Arriving(tuple.xmin()),
+            TupleStatus::DeleteInProgress => Fate::Leaving(tuple.deleter().0),
+            TupleStatus::Live => Fate::Live,
+        };
+        judged.push((fate, tuple.stamp()));
         true
     };
     let entries = directory::groups_where(store, &mut judge)?;

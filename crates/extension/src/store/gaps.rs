@@ -18,8 +18,8 @@
 //! If it is lost or wrong, indexes are scanned once too often.
 
 use howdah_bridge::store::{Birth, ColdStore};
-use howdah_bridge::tid::RowNumber;
-use pgrx::pg_sys;
+use howdah_bridge::tid::{RowNumber, Tid};
+use howdah_bridge::xid::{FIRST_COMMAND, Xid};
 
 use super::directory::{self, GroupEntry, PlacedEntry, fnv1a};
 use super::fate::{self, FatedEntry};
@@ -41,7 +41,7 @@ pub struct Survey {
     entries: Vec<FatedEntry>,
     pub gaps: Gaps,
     marked: Vec<MarkedGroup>,
-    last_deleter: pg_sys::TransactionId,
+    last_deleter: Xid,
 }
 
 /// A live group with marked rows.
@@ -50,7 +50,7 @@ pub struct MarkedGroup {
     hidden_rows: u32,
     /// Rows hidden from everybody, which indexes may still know.
     pub uncleaned: RowSet,
-    last_hider: pg_sys::TransactionId,
+    last_hider: Xid,
 }
 
 impl Survey {
@@ -106,9 +106,9 @@ impl Survey {
 
     /// The latest transaction that made any row dead of those that [`is_dead`](Self::is_dead) names: a snapshot that does not
     /// see it as finished may still need the row's index entries and the mark that hides it.
-    pub fn conflict_horizon(&self) -> pg_sys::TransactionId {
+    pub fn conflict_horizon(&self) -> Xid {
         let hiders = self.uncleaned().map(|marked| marked.last_hider);
-        hiders.fold(self.last_deleter, marks::younger)
+        hiders.fold(self.last_deleter, Xid::younger)
     }
 
     /// Groups that count as live.
@@ -127,7 +127,7 @@ impl MarkedGroup {
     fn look(
         store: &ColdStore,
         placed: PlacedEntry,
-        oldest_xmin: pg_sys::TransactionId,
+        oldest_xmin: Xid,
     ) -> Result<MarkedGroup, ColdError> {
         let fates = marks::fates(store, &placed.entry, oldest_xmin)?;
         let cleaned = marks::cleaned(store, &placed.entry)?;
@@ -207,7 +207,7 @@ impl Gaps {
             Some((_, known)) if known == note => {}
             Some((tid, _)) => store.overwrite(tid, &note.encode()),
             None => {
-                let cid = pg_sys::CommandId::from(pg_sys::FirstCommandId);
+                let cid = FIRST_COMMAND;
                 store.insert(CLEANED_ID, 0, &note.encode(), cid, Birth::Frozen, None);
             }
         }
@@ -222,8 +222,8 @@ struct Note {
 
 impl Note {
     /// The note and its place; a damaged one counts as empty.
-    fn read(store: &ColdStore) -> Option<(pg_sys::ItemPointerData, Note)> {
-        let entry = store.find_entry(CLEANED_ID, 0, &mut |_, _| true)?;
+    fn read(store: &ColdStore) -> Option<(Tid, Note)> {
+        let entry = store.find_entry(CLEANED_ID, 0, &mut |_| true)?;
         let word = |i: usize| {
             let bytes = entry.payload.get(i * 8..i * 8 + 8)?;
             Some(u64::from_le_bytes(bytes.try_into().ok()?))

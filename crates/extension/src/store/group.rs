@@ -1,8 +1,8 @@
 //! Writing a row group and deleting one.
 
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::xid::CommandId;
 use howdah_columnar::{Effort, RowGroupBuilder};
-use pgrx::pg_sys;
 
 use super::directory::{self, GroupEntry, GroupState, PlacedEntry};
 use crate::errors::ColdError;
@@ -17,7 +17,7 @@ pub fn write(
     placed: &PlacedEntry,
     rows: &RowGroupBuilder,
     effort: Effort,
-    cid: pg_sys::CommandId,
+    cid: CommandId,
 ) -> Result<GroupEntry, ColdError> {
     let encoded = rows.encode(effort)?;
     pgrx::check_for_interrupts!();

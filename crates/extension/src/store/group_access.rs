@@ -20,8 +20,8 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
 
 use howdah_bridge::store::{ColdStore, PieceMap, ValueReader, blocks_read};
+use howdah_bridge::table::{Descriptor, LockMode, Table};
 use howdah_columnar::{ByteSource, GroupLayout, ReadUnit, RowAccess, RowState, Value};
-use pgrx::pg_sys;
 
 use super::directory::GroupEntry;
 use super::group_cache::{self, Memory};
@@ -91,54 +91,46 @@ pub struct GroupAccess {
 }
 
 /// The cold store of a table, opened when it is first asked for.
-pub struct LazyStore<'a> {
-    table: pg_sys::Relation,
-    given: Option<&'a ColdStore>,
-    opened: OnceCell<Option<ColdStore>>,
+pub enum LazyStore<'a> {
+    /// The table is locked for reading.
+    Of(Table<'a>, OnceCell<Option<ColdStore<'a>>>),
+    Given(&'a ColdStore<'a>),
 }
 
 impl<'a> LazyStore<'a> {
-    /// # Safety
-    /// `table` is open, and locked for reading, as long as this is.
-    pub unsafe fn of(table: pg_sys::Relation) -> LazyStore<'a> {
-        LazyStore {
-            table,
-            given: None,
-            opened: OnceCell::new(),
-        }
+    /// That of a table that is locked for reading.
+    pub fn of(table: Table<'a>) -> LazyStore<'a> {
+        LazyStore::Of(table, OnceCell::new())
     }
 
-    pub fn get(&self) -> Result<&ColdStore, ColdError> {
-        if let Some(store) = self.given {
-            return Ok(store);
-        }
-        // SAFETY: by the contract of `of`.
-        let open = || unsafe { ColdStore::open(self.table, pg_sys::AccessShareLock) };
-        let opened = self.opened.get_or_init(open).as_ref();
-        opened.ok_or(ColdError::DamagedDirectory { group: u32::MAX })
+    pub fn get(&self) -> Result<&ColdStore<'a>, ColdError> {
+        let (table, opened) = match self {
+            LazyStore::Given(store) => return Ok(store),
+            LazyStore::Of(table, opened) => (*table, opened),
+        };
+        let opened = opened.get_or_init(|| ColdStore::open(table, LockMode::AccessShare));
+        opened
+            .as_ref()
+            .ok_or(ColdError::DamagedDirectory { group: u32::MAX })
     }
 }
 
-impl<'a> From<&'a ColdStore> for LazyStore<'a> {
-    fn from(store: &'a ColdStore) -> Self {
-        LazyStore {
-            table: std::ptr::null_mut(),
-            given: Some(store),
-            opened: OnceCell::new(),
-        }
+impl<'a> From<&'a ColdStore<'a>> for LazyStore<'a> {
+    fn from(store: &'a ColdStore<'a>) -> Self {
+        LazyStore::Given(store)
     }
 }
 
 /// The bytes of one group while a row of it is read. Holds the page that was read last.
-struct GroupBytes<'a> {
-    store: &'a LazyStore<'a>,
+struct GroupBytes<'a, 's> {
+    store: &'a LazyStore<'s>,
     value_id: u32,
     pieces: &'a RefCell<PieceMap>,
     reader: OnceCell<ValueReader<'a>>,
 }
 
-impl<'a> GroupBytes<'a> {
-    fn of(store: &'a LazyStore<'a>, value_id: u32, pieces: &'a RefCell<PieceMap>) -> Self {
+impl<'a, 's> GroupBytes<'a, 's> {
+    fn of(store: &'a LazyStore<'s>, value_id: u32, pieces: &'a RefCell<PieceMap>) -> Self {
         GroupBytes {
             store,
             value_id,
@@ -188,12 +180,12 @@ impl Ahead {
 }
 
 /// The bytes of one column, for a row whose neighbours are read, too.
-struct NearBytes<'a, 'b> {
-    bytes: &'a GroupBytes<'b>,
+struct NearBytes<'a, 'b, 's> {
+    bytes: &'a GroupBytes<'b, 's>,
     window: &'a RefCell<Window>,
 }
 
-impl ByteSource for NearBytes<'_, '_> {
+impl ByteSource for NearBytes<'_, '_, '_> {
     type Error = ColdError;
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ColdError> {
@@ -211,7 +203,7 @@ impl ByteSource for NearBytes<'_, '_> {
     }
 }
 
-impl ByteSource for GroupBytes<'_> {
+impl ByteSource for GroupBytes<'_, '_> {
     type Error = ColdError;
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ColdError> {
@@ -274,11 +266,15 @@ impl GroupAccess {
         &self.memory
     }
 
-    fn bytes<'a>(&'a self, store: &'a LazyStore<'a>) -> GroupBytes<'a> {
+    fn bytes<'a, 's>(&'a self, store: &'a LazyStore<'s>) -> GroupBytes<'a, 's> {
         GroupBytes::of(store, self.value_id, &self.pieces)
     }
 
-    fn column(&self, column: usize, bytes: &GroupBytes<'_>) -> Result<&ColumnAccess, ColdError> {
+    fn column(
+        &self,
+        column: usize,
+        bytes: &GroupBytes<'_, '_>,
+    ) -> Result<&ColumnAccess, ColdError> {
         if let Some(known) = self.columns[column].get() {
             return Ok(known);
         }
@@ -298,7 +294,7 @@ impl GroupAccess {
     /// none, then for what they lead to. From disk if pages are cold, else from memory if columns are many.
     fn look_ahead(
         &self,
-        bytes: &GroupBytes<'_>,
+        bytes: &GroupBytes<'_, '_>,
         position: u32,
         columns: impl Iterator<Item = usize> + Clone,
         ahead: Ahead,
@@ -321,16 +317,16 @@ impl GroupAccess {
     }
 
     /// Writes the wanted values of a row into `out`; attributes that the group does not store get their missing value,
-    /// unwanted ones something of the right form. They live until the next row is written.
+    /// unwanted ones something of the right form. They live until the next row is written. `store` is the group's.
     ///
-    /// # Safety
-    /// `out` has one entry per attribute of `layout`; `desc` is its descriptor; `store` is the group's.
-    pub unsafe fn fill(
+    /// # Panics
+    /// If `out` has not one entry per attribute of `layout`, or `desc` is not its descriptor.
+    pub fn fill(
         &self,
         store: &LazyStore<'_>,
         position: u32,
         layout: &TableLayout,
-        desc: pg_sys::TupleDesc,
+        desc: Descriptor<'_>,
         wanted: &Wanted,
         out: &mut RowDatums,
     ) -> Result<(), ColdError> {
@@ -369,8 +365,7 @@ impl GroupAccess {
                 continue;
             }
             if i >= self.columns.len() {
-                // SAFETY: as for this function.
-                unsafe { out.set_missing(desc, i) };
+                out.set_missing(desc, i);
                 continue;
             }
             self.with_value(&bytes, i, position, is_near, |value| match value {
@@ -444,7 +439,7 @@ impl GroupAccess {
     /// Asks for the pages that hold a column's values of some rows.
     fn prefetch_rows(
         &self,
-        bytes: &GroupBytes<'_>,
+        bytes: &GroupBytes<'_, '_>,
         column: usize,
         rows: &[u32],
     ) -> Result<(), ColdError> {
@@ -476,7 +471,7 @@ impl GroupAccess {
 
     fn with_value<R>(
         &self,
-        bytes: &GroupBytes<'_>,
+        bytes: &GroupBytes<'_, '_>,
         column: usize,
         position: u32,
         is_near: bool,

@@ -17,10 +17,10 @@
 
 use std::cell::RefCell;
 
-use howdah_bridge::relation::has_block;
+use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::tid::block_of;
-use pgrx::pg_sys;
+use howdah_bridge::tid::Tid;
+use howdah_bridge::xid::{LocalXid, Xid};
 use rustc_hash::FxHashMap;
 
 use super::directory::{self, GroupState, PlacedEntry};
@@ -43,12 +43,12 @@ enum Known {
 
 #[derive(Clone)]
 struct Places {
-    mark_tid: pg_sys::ItemPointerData,
+    mark_tid: Tid,
     mark: u64,
     /// Tuple and key of each entry.
-    entries: Vec<(pg_sys::ItemPointerData, i32)>,
+    entries: Vec<(Tid, i32)>,
     /// The transaction that last saw them inside the file, whose lock keeps the file so long.
-    seen_by: pg_sys::LocalTransactionId,
+    seen_by: LocalXid,
 }
 
 thread_local! {
@@ -75,16 +75,8 @@ fn all_places<R>(store: &ColdStore, ask: impl FnOnce(&Places) -> R) -> Option<R>
 
 /// The youngest transaction that hid a row, if the directory is remembered and every row group in it is known
 /// to have no row left that the snapshot sees.
-///
-/// # Safety
-/// The snapshot is valid.
-pub(super) unsafe fn all_vanished(
-    store: &ColdStore,
-    snapshot: pg_sys::Snapshot,
-) -> Option<pg_sys::TransactionId> {
-    // SAFETY: as for this function.
-    let snapshot = unsafe { &*snapshot };
-    if snapshot.snapshot_type != pg_sys::SnapshotType::SNAPSHOT_MVCC {
+pub(super) fn all_vanished(store: &ColdStore, snapshot: Snapshot<'_>) -> Option<Xid> {
+    if !snapshot.is_mvcc() {
         return None;
     }
     all_places(store, |places| {
@@ -92,8 +84,8 @@ pub(super) unsafe fn all_vanished(
             .entries
             .iter()
             .map(|&(_, seq)| marks::vanished_by(store, seq as u32, snapshot));
-        hiders.try_fold(pg_sys::FrozenTransactionId, |youngest, hider| {
-            Some(marks::younger(youngest, hider?))
+        hiders.try_fold(Xid::FROZEN, |youngest, hider| {
+            Some(youngest.younger(hider?))
         })
     })?
 }
@@ -101,7 +93,7 @@ pub(super) unsafe fn all_vanished(
 /// The row groups whose entries the snapshot sees, ascending, if they are remembered.
 pub(super) fn recall(
     store: &ColdStore,
-    snapshot: pg_sys::Snapshot,
+    snapshot: Snapshot<'_>,
 ) -> Option<Result<Vec<PlacedEntry>, ColdError>> {
     let places = all_places(store, Places::clone)?;
     let mut judge = directory::visible_to(store, snapshot);
@@ -153,7 +145,7 @@ fn list(store: &ColdStore) -> Result<Option<Places>, ColdError> {
     let Some((mark_tid, mark)) = directory::high_water(store)? else {
         return Ok(None);
     };
-    let all = directory::groups_where(store, &mut |_, _| true)?;
+    let all = directory::groups_where(store, &mut |_| true)?;
     let is_complete = all.len() <= MOST_ENTRIES
         && all.iter().all(|p| p.entry.state == GroupState::Stored)
         && all.last().is_some_and(|p| {
@@ -166,23 +158,22 @@ fn list(store: &ColdStore) -> Result<Option<Places>, ColdError> {
             .iter()
             .map(|p| (p.tid, p.entry.group() as i32))
             .collect(),
-        seen_by: directory::this_transaction(),
+        seen_by: LocalXid::current(),
     }))
 }
 
 impl Places {
     /// Whether the file, which VACUUM may have truncated between transactions, is long enough still.
     fn lie_inside(&mut self, store: &ColdStore) -> bool {
-        if self.seen_by == directory::this_transaction() {
+        if self.seen_by == LocalXid::current() {
             return true;
         }
         let tids = self.entries.iter().map(|(tid, _)| tid);
-        // SAFETY: the store keeps its relation open.
         let inside = tids
             .chain([&self.mark_tid])
-            .all(|tid| unsafe { has_block(store.toast(), block_of(tid)) });
+            .all(|tid| store.toast().has_block(tid.block()));
         if inside {
-            self.seen_by = directory::this_transaction();
+            self.seen_by = LocalXid::current();
         }
         inside
     }

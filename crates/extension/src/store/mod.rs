@@ -44,12 +44,12 @@ pub mod row_set;
 mod settled;
 pub mod view;
 
-use pgrx::pg_sys;
+use howdah_bridge::Oid;
 
 /// Forgets what this backend remembers of a table's cold side. `file` is the
 /// [identity](howdah_bridge::store::ColdStore::identity) of its store, which is being emptied in place: see
 /// `am/truncate.rs`.
-pub fn forget_file(table: pg_sys::Oid, file: (u32, u32)) {
+pub fn forget_file(table: Oid, file: (u32, u32)) {
     emptied::forget_table(table);
     listing::forget_file(file);
     settled::forget_file(file);

@@ -12,12 +12,13 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use howdah_bridge::ffi::quiet;
+use howdah_bridge::Oid;
 use howdah_bridge::predicate::{check_change, is_serializable};
 use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::LockMode;
 use howdah_bridge::tid::RowNumber;
-use pgrx::pg_sys;
+use howdah_bridge::xid::{CommandId, SubTransactionId, current_subtransaction};
 
 use super::directory::{GroupEntry, PlacedEntry};
 use super::marks::{self, RowFate};
@@ -30,12 +31,12 @@ const MOST_GROUPS: usize = 1_024;
 const MOST_FATES: usize = 1 << 20;
 
 struct PendingMarks {
-    table: pg_sys::Oid,
+    table: Oid,
     /// The TOAST relation and its file, which name the store.
     file: (u32, u32),
     placed: PlacedEntry,
-    subtransaction: pg_sys::SubTransactionId,
-    command: pg_sys::CommandId,
+    subtransaction: SubTransactionId,
+    command: CommandId,
     rows: RowSet,
     /// Of those among them that were not simply deleted.
     fates: BTreeMap<u32, RowFate>,
@@ -61,11 +62,6 @@ thread_local! {
     static PENDING: RefCell<Vec<PendingMarks>> = const { RefCell::new(Vec::new()) };
 }
 
-fn here() -> pg_sys::SubTransactionId {
-    // SAFETY: plain read of transaction state.
-    unsafe { quiet::GetCurrentSubTransactionId() }
-}
-
 /// Whether anything is pending.
 pub fn any() -> bool {
     PENDING.with_borrow(|pending| !pending.is_empty())
@@ -73,18 +69,13 @@ pub fn any() -> bool {
 
 /// Whether this command collects rows of the row's group and nobody has hidden the row before: then
 /// [`try_hide`] will hide it.
-pub fn may_hide(table: pg_sys::Oid, row: RowNumber, command: pg_sys::CommandId) -> bool {
+pub fn may_hide(table: Oid, row: RowNumber, command: CommandId) -> bool {
     PENDING.with_borrow_mut(|pending| collecting(pending, table, row, command).is_some())
 }
 
 /// Hides a row if this command collects rows of its group and nobody has hidden it before; `false`
 /// otherwise.
-pub fn try_hide(
-    table: pg_sys::Oid,
-    row: RowNumber,
-    fate: RowFate,
-    command: pg_sys::CommandId,
-) -> bool {
+pub fn try_hide(table: Oid, row: RowNumber, fate: RowFate, command: CommandId) -> bool {
     let (done, full) = PENDING.with_borrow_mut(|pending| {
         let Some(found) = collecting(pending, table, row, command) else {
             return (false, false);
@@ -102,14 +93,14 @@ pub fn try_hide(
 /// The rows that this command collects, if this one is not hidden yet and may be added.
 fn collecting(
     pending: &mut [PendingMarks],
-    table: pg_sys::Oid,
+    table: Oid,
     row: RowNumber,
-    command: pg_sys::CommandId,
+    command: CommandId,
 ) -> Option<&mut PendingMarks> {
     if pending.is_empty() {
         return None;
     }
-    let subtransaction = here();
+    let subtransaction = current_subtransaction();
     let found = pending.iter_mut().rev().find(|p| {
         p.table == table
             && p.command == command
@@ -124,7 +115,7 @@ fn collecting(
 }
 
 /// Whether a row of the table is hidden in memory, by whatever command.
-pub fn hides_now(table: pg_sys::Oid, row: RowNumber) -> bool {
+pub fn hides_now(table: Oid, row: RowNumber) -> bool {
     PENDING.with_borrow(|pending| {
         let mut newest_first = pending.iter().rev();
         newest_first.any(|p| {
@@ -137,13 +128,13 @@ pub fn hides_now(table: pg_sys::Oid, row: RowNumber) -> bool {
 /// hidden yet. `false` if that is not possible: an outer subtransaction collects them already.
 pub fn start(
     store: &ColdStore,
-    table: pg_sys::Oid,
+    table: Oid,
     placed: &mut PlacedEntry,
     row: RowNumber,
     fate: RowFate,
-    command: pg_sys::CommandId,
+    command: CommandId,
 ) -> Result<bool, ColdError> {
-    let subtransaction = here();
+    let subtransaction = current_subtransaction();
     let group = placed.entry.group();
     let of_outer = PENDING.with_borrow(|pending| {
         pending.iter().any(|p| {
@@ -177,7 +168,7 @@ pub fn start(
 }
 
 /// Notes that a row has got a mark of its own.
-pub fn note_marked(table: pg_sys::Oid, row: RowNumber) {
+pub fn note_marked(table: Oid, row: RowNumber) {
     PENDING.with_borrow_mut(|pending| {
         for p in pending.iter_mut() {
             if p.table == table && p.placed.entry.covers(row) {
@@ -196,7 +187,7 @@ pub fn fate_of(
     store: &ColdStore,
     entry: &GroupEntry,
     row: RowNumber,
-) -> Option<(pg_sys::CommandId, RowFate)> {
+) -> Option<(CommandId, RowFate)> {
     let mut found = None;
     for_group(store, entry, |p| {
         let position = p.position_of(row);
@@ -209,11 +200,7 @@ pub fn fate_of(
 }
 
 /// The command that hides a row in memory.
-pub fn command_hiding(
-    store: &ColdStore,
-    entry: &GroupEntry,
-    row: RowNumber,
-) -> Option<pg_sys::CommandId> {
+pub fn command_hiding(store: &ColdStore, entry: &GroupEntry, row: RowNumber) -> Option<CommandId> {
     fate_of(store, entry, row).map(|(command, _)| command)
 }
 
@@ -222,7 +209,7 @@ pub fn add_to(
     store: &ColdStore,
     entry: &GroupEntry,
     rows: &mut RowSet,
-    sees: impl Fn(pg_sys::CommandId) -> bool,
+    sees: impl Fn(CommandId) -> bool,
 ) {
     for_group(store, entry, |p| {
         if sees(p.command) {
@@ -250,13 +237,13 @@ fn for_group(store: &ColdStore, entry: &GroupEntry, mut f: impl FnMut(&PendingMa
 /// Writes what the current subtransaction has collected. Collecting may go on.
 pub fn write_here() {
     if any() {
-        let subtransaction = here();
+        let subtransaction = current_subtransaction();
         write_where(|p| p.subtransaction == subtransaction);
     }
 }
 
 /// Writes what a subtransaction, which is about to commit, has collected.
-pub fn write_subtransaction(subtransaction: pg_sys::SubTransactionId) {
+pub fn write_subtransaction(subtransaction: SubTransactionId) {
     write_where(|p| p.subtransaction == subtransaction);
 }
 
@@ -266,7 +253,7 @@ pub fn write_all() {
 }
 
 /// Drops what a subtransaction that was rolled back has collected.
-pub fn discard_subtransaction(subtransaction: pg_sys::SubTransactionId) {
+pub fn discard_subtransaction(subtransaction: SubTransactionId) {
     PENDING.with_borrow_mut(|pending| pending.retain(|p| p.subtransaction != subtransaction));
 }
 
@@ -295,14 +282,13 @@ fn write_where(wanted: impl Fn(&PendingMarks) -> bool) {
 }
 
 fn write(pending: &PendingMarks) {
-    let lock = pg_sys::NoLock;
-    let Some(table) = OpenRelation::try_open(pending.table, lock) else {
+    let Some(relation) = OpenRelation::try_open_locked(pending.table) else {
         // Dropped by this very transaction.
         return;
     };
-    // SAFETY: the table is open; the lock of the deleting statement is held to the end of the
-    // transaction.
-    let Some(store) = (unsafe { ColdStore::open(table.raw(), pg_sys::RowExclusiveLock) }) else {
+    // The lock of the deleting statement is held to the end of the transaction.
+    let table = relation.table();
+    let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
         return;
     };
     if store.identity() != pending.file {
@@ -317,8 +303,7 @@ fn write(pending: &PendingMarks) {
         let entry = &placed.entry;
         for position in rows.iter() {
             let row = RowNumber(entry.first_row.0 + u64::from(position));
-            // SAFETY: as above.
-            unsafe { check_change(table.raw(), row, entry.group()) };
+            check_change(table, row, entry.group());
         }
     }
     crate::load::note_marked(pending.table, &placed);

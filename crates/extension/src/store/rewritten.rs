@@ -11,29 +11,25 @@
 
 use std::ops::ControlFlow;
 
+use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::{Birth, ColdStore};
-use pgrx::pg_sys;
+use howdah_bridge::xid::CommandId;
 
 const REWRITTEN_ID: u32 = 8;
 const NOTE_VERSION: u32 = 1;
 
 /// Notes that the running transaction has written the store, which nobody else can see.
-pub fn note(store: &ColdStore, cid: pg_sys::CommandId) {
+pub fn note(store: &ColdStore, cid: CommandId) {
     let transactional = Birth::Transactional;
     let payload = NOTE_VERSION.to_le_bytes();
     store.insert(REWRITTEN_ID, 0, &payload, cid, transactional, None);
 }
 
 /// Whether the table was rewritten by a transaction that the snapshot does not see.
-///
-/// # Safety
-/// `snapshot` is valid.
-pub unsafe fn is_unseen(store: &ColdStore, snapshot: pg_sys::Snapshot) -> bool {
+pub fn is_unseen(store: &ColdStore, snapshot: Snapshot<'_>) -> bool {
     let mut unseen = false;
     store.visit(REWRITTEN_ID, 0..=0, &mut |shown| {
-        // SAFETY: as for this function; the page is pinned and share-locked while a tuple is shown.
-        unseen |=
-            unsafe { !pg_sys::HeapTupleSatisfiesVisibility(shown.tuple, snapshot, shown.buffer) };
+        unseen |= !shown.tuple.satisfies(snapshot);
         ControlFlow::Continue(())
     });
     unseen

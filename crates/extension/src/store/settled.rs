@@ -10,11 +10,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use howdah_bridge::ffi::quiet;
-use howdah_bridge::hot::xmin_of;
+use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
-use pgrx::pg_sys;
+use howdah_bridge::xid::Xid;
 
 use super::changes;
 use super::directory::PlacedEntry;
@@ -27,7 +26,7 @@ const MOST: usize = 4_096;
 
 struct Settled {
     changes: u32,
-    inserter: pg_sys::TransactionId,
+    inserter: Xid,
     placed: PlacedEntry,
 }
 
@@ -60,7 +59,7 @@ pub(super) fn is_gap(store: &ColdStore, row: RowNumber) -> bool {
 /// An entry about to be read.
 pub(super) struct Watch {
     changes: Option<u32>,
-    inserter: Option<pg_sys::TransactionId>,
+    inserter: Option<Xid>,
 }
 
 impl Watch {
@@ -87,21 +86,8 @@ impl Watch {
     }
 
     /// Looks at the tuple of an entry that the reader has seen.
-    ///
-    /// # Safety
-    /// The tuple's page is pinned and share-locked.
-    pub unsafe fn look(&mut self, tuple: pg_sys::HeapTuple) {
-        // SAFETY: as for this function.
-        unsafe {
-            let header = (*tuple).t_data;
-            let bits = u32::from((*header).t_infomask);
-            let is_kept = bits & pg_sys::HEAP_XMAX_INVALID != 0;
-            let is_born = bits & pg_sys::HEAP_XMIN_COMMITTED != 0;
-            self.inserter = (is_kept && is_born).then(|| match bits & pg_sys::HEAP_XMIN_FROZEN {
-                pg_sys::HEAP_XMIN_FROZEN => pg_sys::FrozenTransactionId,
-                _ => xmin_of(header),
-            });
-        }
+    pub fn look(&mut self, tuple: ShownTuple<'_>) {
+        self.inserter = tuple.settled_inserter();
     }
 
     /// Remembers the entry that was read, if it is settled.
@@ -125,11 +111,7 @@ impl Watch {
 
 /// The entry that covers the row, in force and for everybody, if it is remembered; for a snapshot only if
 /// that sees its inserter, given the snapshot's xmin.
-pub(super) fn recall(
-    store: &ColdStore,
-    row: RowNumber,
-    xmin: Option<pg_sys::TransactionId>,
-) -> Option<PlacedEntry> {
+pub(super) fn recall(store: &ColdStore, row: RowNumber, xmin: Option<Xid>) -> Option<PlacedEntry> {
     let file = store.identity();
     let (placed, changes) = SETTLED.with_borrow(|settled| {
         let mut below = settled.range((file, 0)..=(file, row.cold_block()));
@@ -137,9 +119,7 @@ pub(super) fn recall(
         if !found.placed.entry.covers(row) {
             return None;
         }
-        // SAFETY: a comparison of two transaction ids.
-        let is_seen =
-            xmin.is_none_or(|xmin| unsafe { quiet::TransactionIdPrecedes(found.inserter, xmin) });
+        let is_seen = xmin.is_none_or(|xmin| found.inserter.precedes(xmin));
         is_seen.then_some((found.placed, found.changes))
     })?;
     (changes::count(file.0) == Some(changes)).then_some(placed)

@@ -8,13 +8,15 @@
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
+use howdah_bridge::Datum;
 use howdah_bridge::needed_columns;
 use howdah_bridge::predicate::is_serializable;
-use howdah_bridge::slot::Origin;
+use howdah_bridge::slot::{Origin, Slot};
+use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::{Descriptor, LockMode, Table};
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::{Column, Value};
-use pgrx::pg_sys;
 
 use super::directory::{self, GroupEntry, GroupState};
 use super::group_access::LazyStore;
@@ -65,45 +67,30 @@ impl ColdGroup {
 }
 
 /// The cold side of a table as one snapshot sees it.
-#[derive(Clone)]
-pub struct ColdView {
+#[derive(Clone, Default)]
+pub struct ColdView<'a> {
     pub groups: Vec<ColdGroup>,
-    /// Decides which rows of the groups are hidden; NULL hides none.
-    pub snapshot: pg_sys::Snapshot,
+    /// Decides which rows of the groups are hidden; none are where there is none.
+    pub snapshot: Option<Snapshot<'a>>,
 }
 
-impl Default for ColdView {
-    fn default() -> ColdView {
-        ColdView {
-            groups: Vec::new(),
-            snapshot: std::ptr::null_mut(),
-        }
-    }
-}
-
-impl ColdView {
+impl<'a> ColdView<'a> {
     /// Reads the directory.
-    ///
-    /// # Safety
-    /// `table` is an open relation and `snapshot` a valid snapshot.
-    pub unsafe fn of(table: pg_sys::Relation, snapshot: pg_sys::Snapshot) -> ColdView {
-        // SAFETY: as for this function.
-        unsafe {
-            let oid = (*table).rd_id;
-            let mut groups = match emptied::is_known(table, snapshot) {
-                true => Vec::new(),
-                false => match stored_groups(table, snapshot) {
-                    Some(stored) => or_raise(oid, stored),
-                    None => return ColdView::default(),
-                },
-            };
-            let pending = load::visible_pending(table, snapshot);
-            if !pending.is_empty() {
-                groups.extend(pending);
-                groups.sort_by_key(|g| g.first_row());
-            }
-            ColdView { groups, snapshot }
+    pub fn of(table: Table<'_>, snapshot: Snapshot<'a>) -> ColdView<'a> {
+        let mut groups = match emptied::is_known(table, snapshot) {
+            true => Vec::new(),
+            false => match stored_groups(table, snapshot) {
+                Some(stored) => or_raise(table.oid(), stored),
+                None => return ColdView::default(),
+            },
+        };
+        let pending = load::visible_pending(table, snapshot);
+        if !pending.is_empty() {
+            groups.extend(pending);
+            groups.sort_by_key(|g| g.first_row());
         }
+        let snapshot = Some(snapshot);
+        ColdView { groups, snapshot }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -112,103 +99,77 @@ impl ColdView {
 
     /// Whether the snapshot wants to be told who is at work on a row.
     pub fn is_dirty(&self) -> bool {
-        // SAFETY: the snapshot that the view was made of is valid as long as it is read.
-        !self.snapshot.is_null()
-            && unsafe { (*self.snapshot).snapshot_type } == pg_sys::SnapshotType::SNAPSHOT_DIRTY
+        self.snapshot.is_some_and(Snapshot::is_dirty)
     }
 
     /// Whether it is known, without looking at its marks, that the view shows no row of the group.
-    ///
-    /// # Safety
-    /// The snapshot that the view was made of is still valid.
-    pub unsafe fn has_vanished(&self, store: &ColdStore, group: &ColdGroup) -> bool {
-        if group.entry().flags.are_clear() || self.snapshot.is_null() {
-            return false;
-        }
-        // SAFETY: as for this function.
-        let snapshot = unsafe { &*self.snapshot };
-        snapshot.snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC
-            && marks::has_vanished(store, group.entry().group(), snapshot)
+    pub fn has_vanished(&self, store: &ColdStore, group: &ColdGroup) -> bool {
+        !group.entry().flags.are_clear()
+            && self.snapshot.is_some_and(|snapshot| {
+                snapshot.is_mvcc() && marks::has_vanished(store, group.entry().group(), snapshot)
+            })
     }
 
     /// The rows of a group that the view does not show, by position.
-    ///
-    /// # Safety
-    /// The snapshot that the view was made of is still valid.
-    pub unsafe fn hidden(
+    pub fn hidden(
         &self,
         store: &ColdStore,
         group: &ColdGroup,
     ) -> Result<Option<RowSet>, ColdError> {
-        if self.snapshot.is_null() {
+        let Some(snapshot) = self.snapshot else {
             return Ok(None);
+        };
+        let hidden = marks::hidden_from(store, group.entry(), snapshot)?;
+        if !elsewhere::may_hide(snapshot) {
+            return Ok(hidden);
         }
-        // SAFETY: as for this function.
-        unsafe {
-            let hidden = marks::hidden_from(store, group.entry(), self.snapshot)?;
-            if !elsewhere::may_hide(self.snapshot) {
-                return Ok(hidden);
+        let changed = elsewhere::hidden_rows(store, group.entry(), snapshot)?;
+        Ok(match (hidden, changed) {
+            (Some(mut hidden), Some(changed)) => {
+                changed.iter().for_each(|row| {
+                    hidden.insert(row);
+                });
+                Some(hidden)
             }
-            let changed = elsewhere::hidden_rows(store, group.entry(), self.snapshot)?;
-            Ok(match (hidden, changed) {
-                (Some(mut hidden), Some(changed)) => {
-                    changed.iter().for_each(|row| {
-                        hidden.insert(row);
-                    });
-                    Some(hidden)
-                }
-                (hidden, changed) => hidden.or(changed),
-            })
-        }
+            (hidden, changed) => hidden.or(changed),
+        })
     }
 }
 
 /// The cold store of a table that has cold rows.
-///
-/// # Safety
-/// `table` is open and locked.
-pub unsafe fn store_of(table: pg_sys::Relation) -> Result<ColdStore, ColdError> {
-    // SAFETY: as for this function.
-    unsafe { ColdStore::open(table, pg_sys::AccessShareLock) }
+pub fn store_of(table: Table<'_>) -> Result<ColdStore<'_>, ColdError> {
+    ColdStore::open(table, LockMode::AccessShare)
         .ok_or(ColdError::DamagedDirectory { group: u32::MAX })
 }
 
 /// The stored groups that the snapshot sees; `None` if nothing was ever stored.
-///
-/// # Safety
-/// As for [`ColdView::of`].
-unsafe fn stored_groups(
-    table: pg_sys::Relation,
-    snapshot: pg_sys::Snapshot,
+fn stored_groups(
+    table: Table<'_>,
+    snapshot: Snapshot<'_>,
 ) -> Option<Result<Vec<ColdGroup>, ColdError>> {
-    // SAFETY: as for this function.
-    unsafe {
-        let store = ColdStore::open_used(table, pg_sys::AccessShareLock)?;
-        let changes = changes::count(emptied::toast_of(table));
-        if let Some(youngest) = listing::all_vanished(&store, snapshot) {
-            if let Some(changes) = changes {
-                emptied::note(table, changes, youngest);
-            }
-            return Some(Ok(Vec::new()));
+    let store = ColdStore::open_used(table, LockMode::AccessShare)?;
+    let changes = changes::count(emptied::toast_of(table));
+    if let Some(youngest) = listing::all_vanished(&store, snapshot) {
+        if let Some(changes) = changes {
+            emptied::note(table, changes, youngest);
         }
-        let kind = (*snapshot).snapshot_type;
-        if is_serializable()
-            && kind == pg_sys::SnapshotType::SNAPSHOT_MVCC
-            && let Err(error) = marks::note_unseen_changes(&store, snapshot)
-        {
-            return Some(Err(error));
-        }
-        let shown = |p: &directory::PlacedEntry| {
-            p.entry.state == GroupState::Stored && p.entry.row_count > 0
-        };
-        Some(directory::groups(&store, snapshot).map(|groups| {
-            groups
-                .into_iter()
-                .filter(shown)
-                .map(|p| ColdGroup::Stored(p.entry))
-                .collect()
-        }))
+        return Some(Ok(Vec::new()));
     }
+    if is_serializable()
+        && snapshot.is_mvcc()
+        && let Err(error) = marks::note_unseen_changes(&store, snapshot)
+    {
+        return Some(Err(error));
+    }
+    let shown =
+        |p: &directory::PlacedEntry| p.entry.state == GroupState::Stored && p.entry.row_count > 0;
+    Some(directory::groups(&store, snapshot).map(|groups| {
+        groups
+            .into_iter()
+            .filter(shown)
+            .map(|p| ColdGroup::Stored(p.entry))
+            .collect()
+    }))
 }
 
 /// Which columns a reader wants.
@@ -221,7 +182,7 @@ pub enum Wanted {
 
 impl Wanted {
     /// The columns that anything reads of the rows in a slot.
-    pub fn in_slot(slot: *mut pg_sys::TupleTableSlot) -> Wanted {
+    pub fn in_slot(slot: Slot<'_>) -> Wanted {
         needed_columns::of_slot(slot).map_or(Wanted::All, Wanted::Some)
     }
 
@@ -288,13 +249,13 @@ impl GroupRows {
     /// Writes the row's values into `out`; attributes the group does not store get their
     /// missing value, unwanted ones are NULL. They live until the next row is written.
     ///
-    /// # Safety
-    /// `out` has one entry per attribute of `layout`; `desc` is its descriptor.
-    pub unsafe fn fill(
+    /// # Panics
+    /// If `out` has not one entry per attribute of `layout`, or `desc` is not its descriptor.
+    pub fn fill(
         &self,
         row: u32,
         layout: &TableLayout,
-        desc: pg_sys::TupleDesc,
+        desc: Descriptor<'_>,
         wanted: &Wanted,
         out: &mut RowDatums,
     ) {
@@ -307,8 +268,7 @@ impl GroupRows {
                         continue;
                     }
                     match columns.get(i) {
-                        // SAFETY: as for this function.
-                        None => unsafe { out.set_missing(desc, i) },
+                        None => out.set_missing(desc, i),
                         Some(None) => out.set_null(i),
                         Some(Some(column)) => match column.value(row as usize) {
                             None => out.set_null(i),
@@ -335,31 +295,26 @@ impl GroupRows {
     }
 }
 
-/// Reads one value of a row of a stored group; `None` is NULL.
+/// Reads one value of a row of a stored group, into the current memory context; `None` is NULL. `desc` is the
+/// descriptor of the table.
 ///
-/// # Safety
-/// `desc` is the descriptor of the table, which has this attribute.
-pub unsafe fn point_value(
+/// # Panics
+/// If there is no such attribute.
+pub fn point_value(
     store: &ColdStore,
     entry: GroupEntry,
     position: u32,
-    desc: pg_sys::TupleDesc,
+    desc: Descriptor<'_>,
     attribute: usize,
-) -> Result<Option<pg_sys::Datum>, ColdError> {
+) -> Result<Option<Datum>, ColdError> {
     let group = group_cache::cached(store, entry)?;
-    // SAFETY: as for this function; the datum is allocated in the current context.
-    unsafe {
-        if attribute >= group.column_count() {
-            let mut null = false;
-            let value = pg_sys::getmissingattr(desc, attribute as i32 + 1, &mut null);
-            return Ok((!null).then_some(value));
-        }
-        let layout =
-            AttributeLayout::of(howdah_bridge::relation::attribute(desc, attribute as i32));
-        group.show(&LazyStore::from(store), attribute, position, |value| {
-            value.map(|value| datum_of(value, &layout))
-        })
+    if attribute >= group.column_count() {
+        return Ok(desc.missing_value(attribute));
     }
+    let layout = AttributeLayout::of(desc.attribute(attribute));
+    group.show(&LazyStore::from(store), attribute, position, |value| {
+        value.map(|value| datum_of(value, &layout))
+    })
 }
 
 /// Longer values of a fixed length are always read.
@@ -371,7 +326,7 @@ static ZEROS: [u64; LONGEST_UNNEEDED_BYTES / 8] = [0; LONGEST_UNNEEDED_BYTES / 8
 
 /// Values and null flags of one row.
 pub struct RowDatums {
-    pub values: Vec<pg_sys::Datum>,
+    pub values: Vec<Datum>,
     pub nulls: Vec<bool>,
     arena: Arena,
 }
@@ -379,7 +334,7 @@ pub struct RowDatums {
 impl RowDatums {
     pub fn new(attribute_count: usize) -> RowDatums {
         RowDatums {
-            values: vec![pg_sys::Datum::from(0); attribute_count],
+            values: vec![Datum::from(0); attribute_count],
             nulls: vec![true; attribute_count],
             arena: Arena::default(),
         }
@@ -399,14 +354,14 @@ impl RowDatums {
     }
 
     #[inline]
-    pub fn set(&mut self, i: usize, value: pg_sys::Datum) {
+    pub fn set(&mut self, i: usize, value: Datum) {
         self.values[i] = value;
         self.nulls[i] = false;
     }
 
     #[inline]
     pub fn set_null(&mut self, i: usize) {
-        self.values[i] = pg_sys::Datum::from(0);
+        self.values[i] = Datum::from(0);
         self.nulls[i] = true;
     }
 
@@ -415,9 +370,9 @@ impl RowDatums {
     pub(super) fn set_unneeded(&mut self, i: usize, attribute: &AttributeLayout) {
         match attribute.len {
             _ if !attribute.not_null => self.set_null(i),
-            _ if attribute.by_value => self.set(i, pg_sys::Datum::from(0)),
-            -1 => self.set(i, pg_sys::Datum::from(EMPTY_VARLENA.as_ptr())),
-            _ => self.set(i, pg_sys::Datum::from(ZEROS.as_ptr())),
+            _ if attribute.by_value => self.set(i, Datum::from(0)),
+            -1 => self.set(i, Datum::from(EMPTY_VARLENA.as_ptr())),
+            _ => self.set(i, Datum::from(ZEROS.as_ptr())),
         }
     }
 
@@ -431,10 +386,11 @@ impl RowDatums {
         }
     }
 
-    /// # Safety
-    /// `desc` describes at least `i + 1` attributes.
-    pub(super) unsafe fn set_missing(&mut self, desc: pg_sys::TupleDesc, i: usize) {
-        // SAFETY: the caller vouches for the descriptor.
-        self.values[i] = unsafe { pg_sys::getmissingattr(desc, i as i32 + 1, &mut self.nulls[i]) };
+    /// Sets the value of rows that were stored before the attribute was added.
+    pub(super) fn set_missing(&mut self, desc: Descriptor<'_>, i: usize) {
+        match desc.missing_value(i) {
+            Some(value) => self.set(i, value),
+            None => self.set_null(i),
+        }
     }
 }

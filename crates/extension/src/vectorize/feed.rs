@@ -13,7 +13,10 @@ use std::time::Duration;
 
 use arrow_buffer::BooleanBuffer;
 use howdah_bridge::relation::missing_value;
+use howdah_bridge::slot::Slot;
+use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::Table;
 use howdah_bridge::upper::{HotRows, Run};
 use howdah_columnar::{Column, ColumnStatistics, OwnedValue, RowGroupBuilder};
 use howdah_vector::operators::{Compiled, Look};
@@ -39,9 +42,9 @@ pub struct Source<'a> {
     pub layout: &'a TableLayout,
     /// The attribute that each column of the query is.
     pub attributes: &'a [usize],
-    pub view: ColdView,
+    pub view: ColdView<'a>,
     /// `None` if no group that the snapshot sees is stored.
-    pub store: Option<ColdStore>,
+    pub store: Option<ColdStore<'a>>,
 }
 
 /// A stored group after the survey: what little must be remembered of each before the first is read.
@@ -127,13 +130,10 @@ impl Source<'_> {
                 continue;
             };
             pgrx::check_for_interrupts!();
-            // SAFETY: the executor's snapshot is valid.
-            let hidden = unsafe {
-                if self.view.has_vanished(store, group) {
-                    continue;
-                }
-                self.view.hidden(store, group)?
-            };
+            if self.view.has_vanished(store, group) {
+                continue;
+            }
+            let hidden = self.view.hidden(store, group)?;
             if hidden
                 .as_ref()
                 .is_some_and(|rows| rows.len() >= entry.row_count)
@@ -275,10 +275,9 @@ impl Source<'_> {
                 continue;
             };
             let hidden = match &self.store {
-                // SAFETY: the executor's snapshot is valid.
-                Some(store) if !group.entry().flags.are_clear() => unsafe {
+                Some(store) if !group.entry().flags.are_clear() => {
                     self.view.hidden(store, group)?
-                },
+                }
                 _ => None,
             };
             let load = load.borrow();
@@ -326,7 +325,11 @@ impl Source<'_> {
             let found = hot.advance();
             if found {
                 // SAFETY: the slot holds a row that is pinned.
-                if unsafe { moved::hides_hot(table, hot.slot(), snapshot) } {
+                let hides = unsafe {
+                    let slot = Slot::from_raw(hot.slot());
+                    moved::hides_hot(Table::from_raw(table), slot, Snapshot::from_raw(snapshot))
+                };
+                if hides {
                     continue;
                 }
                 for (place, &attribute) in self.attributes.iter().enumerate() {

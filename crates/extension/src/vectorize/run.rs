@@ -1,6 +1,8 @@
 //! One run of the engine: from the executor's node to a result, or to the decision that PostgreSQL computes it.
 
-use howdah_bridge::relation::{count_rows_read, descriptor, oid_of};
+use howdah_bridge::relation::count_rows_read;
+use howdah_bridge::snapshot::Snapshot;
+use howdah_bridge::table::Table;
 use howdah_bridge::upper::{
     Explanation, Oid, Rows, Run, Stage, hash_memory_bytes, with_signals_blocked,
 };
@@ -93,10 +95,11 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     // SAFETY: the executor holds the table open and locked, and its snapshot valid; operands are of the types that
     // the planner found in the same shape.
     let (layout, translated, view, store, oid) = unsafe {
-        let layout = TableLayout::of(descriptor(table));
+        let table = Table::from_raw(table);
+        let layout = TableLayout::of(table.descriptor());
         let translated = translate(&run.shape, &layout, Some(&run.operands))?;
-        let view = ColdView::of(table, run.snapshot());
-        let oid = oid_of(table);
+        let view = ColdView::of(table, Snapshot::from_raw(run.snapshot()));
+        let oid = table.oid();
         let is_needed = |group: &ColdGroup| !group.is_pending() || !group.entry().flags.are_clear();
         let store = match view.groups.iter().any(is_needed) {
             true => Some(or_raise(oid, store_of(table))),

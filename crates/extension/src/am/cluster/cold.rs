@@ -9,9 +9,9 @@
 //! marks hide some of its rows from all snapshots and no row from only some of them. Otherwise its
 //! marks are carried over with it.
 
-use howdah_bridge::relation::{ensure_first_page, main_fork_blocks};
 use howdah_bridge::rewrite::progress;
 use howdah_bridge::store::{ColdStore, CopiedAs};
+use howdah_bridge::table::LockMode;
 use howdah_columnar::RowGroupBuilder;
 use pgrx::pg_sys;
 
@@ -33,13 +33,14 @@ use crate::types::{TableLayout, push_datum};
 
 pub(super) struct ColdCopy<'a> {
     work: &'a Rewriting,
-    old: ColdStore,
-    new: ColdStore,
+    old: ColdStore<'a>,
+    new: ColdStore<'a>,
     /// The old table's high-water mark; `None` if it never had a cold row.
     mark: Option<u64>,
     entries: Vec<FatedEntry>,
     cid: pg_sys::CommandId,
     layout: TableLayout,
+    /// For each attribute, whether rows that lack it have a value for it.
     defaults: Vec<bool>,
 }
 
@@ -61,14 +62,14 @@ impl<'a> ColdCopy<'a> {
     pub unsafe fn open(work: &'a Rewriting) -> Result<Option<ColdCopy<'a>>, ColdError> {
         // SAFETY: as for this function.
         unsafe {
-            let Some(old) = ColdStore::open(work.old_table, pg_sys::AccessShareLock) else {
+            let Some(old) = ColdStore::open(work.old(), LockMode::AccessShare) else {
                 return Ok(None);
             };
-            let mark = match main_fork_blocks(old.toast()) {
+            let mark = match old.toast().main_fork_blocks() {
                 0 => None,
                 _ => directory::high_water(&old)?.map(|(_, mark)| mark),
             };
-            let Some(new) = ColdStore::open(work.new_table, pg_sys::RowExclusiveLock) else {
+            let Some(new) = ColdStore::open(work.new(), LockMode::RowExclusive) else {
                 return Ok(None);
             };
             let mut entries = match mark {
@@ -76,7 +77,7 @@ impl<'a> ColdCopy<'a> {
                 Some(_) => fate::entries_not_dead(&old, work.horizon)?,
             };
             entries.retain(FatedEntry::has_stored_rows);
-            let desc = (*work.old_table).rd_att;
+            let desc = work.old().descriptor();
             Ok(Some(ColdCopy {
                 work,
                 old,
@@ -85,7 +86,7 @@ impl<'a> ColdCopy<'a> {
                 entries,
                 cid: pg_sys::GetCurrentCommandId(true),
                 layout: TableLayout::of(desc),
-                defaults: columns_with_missing_value(desc),
+                defaults: desc.attributes().iter().map(|a| a.atthasmissing).collect(),
             }))
         }
     }
@@ -171,8 +172,7 @@ impl<'a> ColdCopy<'a> {
         // The indexes will be built from the groups that were carried over, so none has entries for
         // the gaps.
         Gaps::between(groups.iter(), mark).note_as_cleaned(&self.new);
-        // SAFETY: the new table is open.
-        unsafe { ensure_first_page(self.work.new_table) };
+        self.work.new().ensure_first_page();
         stop_point!("cluster_written");
         Ok(())
     }
@@ -387,30 +387,18 @@ impl<'a> ColdCopy<'a> {
         rows: &RowSet,
         mut show: impl FnMut(u32, &mut RowDatums) -> Result<(), ColdError>,
     ) -> Result<(), ColdError> {
-        // SAFETY: as for this function.
-        let desc = unsafe { (*self.work.old_table).rd_att };
+        let desc = self.work.old().descriptor();
         let group = GroupRows::load(&self.old, &ColdGroup::Stored(*entry), &Wanted::All)?;
         let mut datums = RowDatums::new(self.layout.attributes.len());
         let memory = RowMemory::new();
         for row in rows.iter() {
             pgrx::check_for_interrupts!();
             memory.with(|| {
-                // SAFETY: the datums are written in the row memory.
-                unsafe { group.fill(row, &self.layout, desc, &Wanted::All, &mut datums) };
+                group.fill(row, &self.layout, desc, &Wanted::All, &mut datums);
                 show(row, &mut datums)
             })?;
         }
         memory.delete();
         Ok(())
-    }
-}
-
-/// For each attribute, whether rows that lack it have a value for it.
-unsafe fn columns_with_missing_value(desc: pg_sys::TupleDesc) -> Vec<bool> {
-    // SAFETY: the descriptor belongs to an open relation.
-    unsafe {
-        (0..(*desc).natts)
-            .map(|i| (*pg_sys::TupleDescAttr(desc, i)).atthasmissing)
-            .collect()
     }
 }

@@ -10,6 +10,7 @@ use howdah_bridge::rewrite::{HeapRewrite, progress};
 use howdah_bridge::slot::Origin;
 use howdah_bridge::tid::is_cold;
 use howdah_bridge::tuple_sort::TupleSort;
+use howdah_bridge::xid::Xid;
 use pgrx::pg_sys;
 
 use super::order::ColdOrder;
@@ -214,13 +215,12 @@ impl HotCopy<'_> {
             pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
             let state = pg_sys::HeapTupleSatisfiesVacuum(tuple, self.work.oldest_xmin, buffer);
             let header = (*tuple).t_data;
-            let own = |xid| pg_sys::TransactionIdIsCurrentTransactionId(xid);
             let origin = Origin::of(header);
             let foreign = match state {
-                HEAPTUPLE_INSERT_IN_PROGRESS => (!own(origin.xid)).then_some("insert"),
+                HEAPTUPLE_INSERT_IN_PROGRESS => (!origin.xid.is_own()).then_some("insert"),
                 HEAPTUPLE_DELETE_IN_PROGRESS => {
                     let deleter = pg_sys::HeapTupleHeaderGetUpdateXid(header);
-                    (!own(deleter)).then_some("delete")
+                    (!Xid::from_raw(deleter).is_own()).then_some("delete")
                 }
                 _ => None,
             };

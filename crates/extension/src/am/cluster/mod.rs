@@ -69,9 +69,10 @@ mod order;
 
 use howdah_bridge::hot::page::HotReader;
 use howdah_bridge::recovery_conflict;
-use howdah_bridge::relation::main_fork_blocks;
 use howdah_bridge::rewrite::bar_key_sharers;
+use howdah_bridge::table::Table;
 use howdah_bridge::tuple_sort::TupleSort;
+use howdah_bridge::xid::Xid;
 use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
 
 use crate::errors::{or_raise, refuse};
@@ -93,13 +94,22 @@ struct Rewriting {
     /// The horizon of the server's rewrite, for hot rows.
     oldest_xmin: pg_sys::TransactionId,
     /// Every transaction older than this is finished for all snapshots in this database.
-    horizon: pg_sys::TransactionId,
+    horizon: Xid,
 }
 
 impl Rewriting {
     fn table(&self) -> pg_sys::Oid {
-        // SAFETY: the table is open.
-        unsafe { (*self.old_table).rd_id }
+        self.old().oid()
+    }
+
+    fn old(&self) -> Table<'_> {
+        // SAFETY: the table is open as long as it is being rewritten.
+        unsafe { Table::from_raw(self.old_table) }
+    }
+
+    fn new(&self) -> Table<'_> {
+        // SAFETY: as for `old`.
+        unsafe { Table::from_raw(self.new_table) }
     }
 }
 
@@ -142,12 +152,12 @@ unsafe extern "C-unwind" fn relation_copy_for_cluster(
             old_table,
             new_table,
             oldest_xmin,
-            horizon: older_than_all(oldest_xmin, *xid_cutoff),
+            horizon: older_than_all(Xid::from_raw(oldest_xmin), Xid::from_raw(*xid_cutoff)),
         };
         let mut counts = Counts::default();
         let cold = or_raise(oid, ColdCopy::open(&work));
         if cold.is_some() {
-            recovery_conflict::log(old_table, recovery_conflict::before(work.horizon));
+            recovery_conflict::log(old_table, recovery_conflict::before(work.horizon.raw()));
         }
         let mut order = None;
         if let Some(cold) = &cold {
@@ -199,7 +209,8 @@ unsafe fn would_load_cold(table: pg_sys::Relation) -> bool {
         return false;
     }
     // SAFETY: the table is open and locked.
-    let (mut reader, blocks) = unsafe { (HotReader::begin(table), main_fork_blocks(table)) };
+    let table = unsafe { Table::from_raw(table) };
+    let (mut reader, blocks) = (HotReader::begin(table), table.main_fork_blocks());
     let mut rows = 0;
     (0..blocks).any(|block| {
         pgrx::check_for_interrupts!();
@@ -219,14 +230,6 @@ unsafe fn is_btree(index: pg_sys::Relation) -> bool {
 /// `relfrozenxid` if that is younger: in that case a transaction of another database holds back
 /// this transaction's snapshot, and with it the horizon, but an earlier VACUUM of the table found
 /// that no snapshot here needs anything older. The cold store may be less frozen than the table.
-fn older_than_all(
-    oldest_xmin: pg_sys::TransactionId,
-    xid_cutoff: pg_sys::TransactionId,
-) -> pg_sys::TransactionId {
-    // SAFETY: a comparison of two transaction ids.
-    if unsafe { pg_sys::TransactionIdPrecedes(oldest_xmin, xid_cutoff) } {
-        xid_cutoff
-    } else {
-        oldest_xmin
-    }
+fn older_than_all(oldest_xmin: Xid, xid_cutoff: Xid) -> Xid {
+    oldest_xmin.younger(xid_cutoff)
 }

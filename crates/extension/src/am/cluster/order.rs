@@ -23,6 +23,7 @@ use howdah_bridge::slot::Origin;
 use howdah_bridge::store::{ColdStore, CopiedAs};
 use howdah_bridge::tid::{ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber};
 use howdah_bridge::tuple_sort::TupleSort;
+use howdah_bridge::xid::Xid;
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 use pgrx::pg_sys;
 
@@ -40,7 +41,7 @@ use crate::types::{TableLayout, push_datum};
 pub(super) struct ColdOrder<'a> {
     way: Way<'a>,
     layout: TableLayout,
-    horizon: pg_sys::TransactionId,
+    horizon: Xid,
 }
 
 enum Way<'a> {
@@ -52,9 +53,9 @@ enum Way<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     /// The store of the new table, which no other transaction can see.
-    pub new: &'a ColdStore,
+    pub new: &'a ColdStore<'a>,
     /// The store of the old table.
-    pub old: &'a ColdStore,
+    pub old: &'a ColdStore<'a>,
     pub cid: pg_sys::CommandId,
 }
 
@@ -66,9 +67,9 @@ impl<'a> ColdOrder<'a> {
     pub unsafe fn by(work: &Rewriting, index: pg_sys::Relation, memory_kb: i32) -> ColdOrder<'a> {
         // SAFETY: as for this function.
         unsafe {
-            let desc = (*work.old_table).rd_att;
+            let desc = work.old().descriptor();
             ColdOrder {
-                way: Way::Sort(TupleSort::by_index(desc, index, memory_kb)),
+                way: Way::Sort(TupleSort::by_index(desc.raw(), index, memory_kb)),
                 layout: TableLayout::of(desc),
                 horizon: work.horizon,
             }
@@ -85,11 +86,8 @@ impl<'a> ColdOrder<'a> {
         target: Target<'a>,
         first_row: u64,
     ) -> ColdOrder<'a> {
-        // SAFETY: as for this function.
-        let (layout, sort_key) = unsafe {
-            let layout = TableLayout::of((*work.old_table).rd_att);
-            (layout, sort::key_of_table(work.old_table))
-        };
+        let layout = TableLayout::of(work.old().descriptor());
+        let sort_key = sort::key_of_table(work.old());
         let groups = GroupWriter::begin(work, target, &layout, first_row, sort_key);
         ColdOrder {
             way: Way::AsTheyCome(groups),
@@ -113,8 +111,7 @@ impl<'a> ColdOrder<'a> {
     /// `row` is a row of the old table, valid in the current memory context, which the caller
     /// empties.
     pub unsafe fn put(&mut self, row: &mut RowDatums, origin: Origin) -> Result<(), ColdError> {
-        // SAFETY: compares two transaction ids.
-        let is_old = unsafe { pg_sys::TransactionIdPrecedes(origin.xid, self.horizon) };
+        let is_old = origin.xid.precedes(self.horizon);
         let origin = if is_old { Origin::FROZEN } else { origin };
         for (i, attribute) in self.layout.attributes.iter().enumerate() {
             if attribute.dropped {
@@ -179,7 +176,7 @@ impl<'a> ColdOrder<'a> {
 struct GroupWriter<'a> {
     target: Target<'a>,
     table: pg_sys::Oid,
-    horizon: pg_sys::TransactionId,
+    horizon: Xid,
     next_row: u64,
     /// Attribute numbers by which the rows of each group are sorted.
     sort_key: Vec<i16>,

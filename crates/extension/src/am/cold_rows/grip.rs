@@ -2,11 +2,15 @@
 
 use std::cell::RefCell;
 
-use howdah_bridge::cold_lock::{Locks, RowLock, Wait, locker};
-use howdah_bridge::hot::xmin_of;
+use howdah_bridge::Oid;
+use howdah_bridge::cold_lock::{self, Locks, RowLock, Wait, locker};
+use howdah_bridge::row_request::{ChangeRequest, Purpose, Refusal, RowFailure, RowResult};
+use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::tid::RowNumber;
-use pgrx::{PgSqlErrorCode, pg_sys};
+use howdah_bridge::table::{LockMode, Table};
+use howdah_bridge::tid::{RowNumber, Tid};
+use howdah_bridge::xid::{CommandId, INVALID_COMMAND, Xid};
+use pgrx::PgSqlErrorCode;
 use rustc_hash::FxHashMap;
 
 use super::in_the_way::{Forbids, in_the_way};
@@ -73,8 +77,8 @@ pub(super) fn holds_locks() -> bool {
 }
 
 /// A cold row whose lock is held.
-pub(super) struct Grip {
-    pub store: ColdStore,
+pub(super) struct Grip<'a> {
+    pub store: ColdStore<'a>,
     pub row: RowNumber,
     pub standing: Standing,
 }
@@ -91,66 +95,60 @@ pub(super) enum Standing {
     /// Its group was merged into another one.
     Moved {
         to: RowNumber,
-        by: pg_sys::TransactionId,
+        by: Xid,
     },
     /// Its group is gone, with everything in it.
     Gone,
 }
 
-/// Locks the row and looks at it, once nobody is in the way and nobody is about to change it in a way that the
+/// Locks the row and looks at it, once nothing is in the way and no transaction is about to change it in a way that the
 /// lock forbids; `None` if it would have to wait and may not. `purpose` is told to those who wonder what we wait
-/// for.
-///
-/// # Safety
-/// `rel` is open and locked for writing or row locks.
-pub(super) unsafe fn grip(
-    rel: pg_sys::Relation,
+/// for. The table is locked for writing or row locks; nothing but locks is held while waiting.
+pub(super) fn grip<'a>(
+    table: Table<'a>,
     row: RowNumber,
     lock: RowLock,
     wait: Wait,
-    cid: pg_sys::CommandId,
-    purpose: pg_sys::XLTW_Oper::Type,
-) -> Option<(Grip, Option<Locked>)> {
-    // SAFETY: as for this function; nothing but locks is held while waiting.
-    unsafe {
-        // Others wait for it.
-        pg_sys::GetCurrentTransactionId();
-        let mut turn = None;
-        loop {
-            pgrx::check_for_interrupts!();
-            let in_the_way = match take_hold(rel, row, lock, wait, cid, purpose) {
-                Ok((mut grip, locked)) => match grip.standing {
-                    Standing::Leaving(_, mark) if lock.forbids(&mark) => {
-                        if let Some(locked) = locked {
-                            locked.give_back();
-                        }
-                        vec![mark.xid]
+    cid: CommandId,
+    purpose: Purpose,
+) -> Option<(Grip<'a>, Option<Locked>)> {
+    // Others wait for it.
+    Xid::current();
+    let mut turn = None;
+    loop {
+        pgrx::check_for_interrupts!();
+        let in_the_way = match take_hold(table, row, lock, wait, cid, purpose) {
+            Ok((mut grip, locked)) => match grip.standing {
+                Standing::Leaving(_, mark) if lock.forbids(&mark) => {
+                    if let Some(locked) = locked {
+                        locked.give_back();
                     }
-                    Standing::Leaving(placed, _) => {
-                        grip.standing = Standing::There(placed);
-                        return Some((grip, locked));
-                    }
-                    _ => return Some((grip, locked)),
-                },
-                Err(Obstacle::Group) => return None,
-                Err(Obstacle::Row) => match or_raise((*rel).rd_id, in_the_way(rel, row, lock)) {
-                    Some(ids) => ids,
-                    None => {
-                        // For as long as somebody looks at the row.
-                        pg_sys::pg_usleep(NAP_MICROSECONDS);
-                        continue;
-                    }
-                },
-            };
-            if wait == Wait::Not && !in_the_way.is_empty() {
-                return None;
-            }
-            if turn.is_none() && !in_the_way.is_empty() {
-                turn = Locks::of(rel).take_turn(row, lock);
-            }
-            for id in in_the_way {
-                pg_sys::XactLockTableWait(id, rel, &mut row.tid(), purpose);
-            }
+                    vec![mark.xid]
+                }
+                Standing::Leaving(placed, _) => {
+                    grip.standing = Standing::There(placed);
+                    return Some((grip, locked));
+                }
+                _ => return Some((grip, locked)),
+            },
+            Err(Obstacle::Group) => return None,
+            Err(Obstacle::Row) => match or_raise(table.oid(), in_the_way(table, row, lock)) {
+                Some(ids) => ids,
+                None => {
+                    // For as long as another transaction looks at the row.
+                    cold_lock::nap(NAP_MICROSECONDS);
+                    continue;
+                }
+            },
+        };
+        if wait == Wait::Not && !in_the_way.is_empty() {
+            return None;
+        }
+        if turn.is_none() && !in_the_way.is_empty() {
+            turn = Locks::of(table).take_turn(row, lock);
+        }
+        for id in in_the_way {
+            cold_lock::wait_for(id, table, row, purpose);
         }
     }
 }
@@ -163,28 +161,27 @@ enum Obstacle {
     Row,
 }
 
-/// Locks the row, if nobody is in the way, and looks at it. Waits for its group if it may.
-unsafe fn take_hold(
-    rel: pg_sys::Relation,
+/// Locks the row, if nothing is in the way, and looks at it. Waits for its group if it may.
+fn take_hold<'a>(
+    table: Table<'a>,
     row: RowNumber,
     lock: RowLock,
     wait: Wait,
-    cid: pg_sys::CommandId,
-    purpose: pg_sys::XLTW_Oper::Type,
-) -> Result<(Grip, Option<Locked>), Obstacle> {
-    // SAFETY: as for this function.
-    unsafe {
-        let oid = (*rel).rd_id;
-        let Some(store) = ColdStore::open(rel, pg_sys::RowExclusiveLock) else {
-            refuse(
-                PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
-                format!("table with OID {} has no cold store", oid.to_u32()),
-                None,
-            )
-        };
+    cid: CommandId,
+    purpose: Purpose,
+) -> Result<(Grip<'a>, Option<Locked>), Obstacle> {
+    let oid = table.oid();
+    let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
+        refuse(
+            PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
+            format!("table with OID {} has no cold store", oid.to_u32()),
+            None,
+        )
+    };
+    let (standing, locked) =
         if let Some(group) = Located::recall(&store, row, |l| l.placed.entry.group()) {
-            let locks = Locks::of(rel);
-            let locked = lock_row(rel, group, row, lock, wait, purpose)?;
+            let locks = Locks::of(table);
+            let locked = lock_row(table, group, row, lock, wait, purpose)?;
             let in_bulk = locks.holds_bulk(group, lock);
             let standing = Located::recall(&store, row, |l| {
                 if in_bulk {
@@ -192,55 +189,38 @@ unsafe fn take_hold(
                 }
                 l.standing_of(&store, row, cid, in_bulk)
             });
-            let standing = or_raise(oid, standing.unwrap_or(Ok(Standing::Gone)));
-            return Ok((
-                Grip {
-                    store,
-                    row,
-                    standing,
-                },
-                locked,
-            ));
-        }
-        let Some(group) = directory::nearest_group(&store, row) else {
-            let standing = Standing::Gone;
-            return Ok((
-                Grip {
-                    store,
-                    row,
-                    standing,
-                },
-                None,
-            ));
+            let standing = standing.unwrap_or(Ok(Standing::Gone));
+            (or_raise(oid, standing), locked)
+        } else if let Some(group) = directory::nearest_group(&store, row) {
+            let locked = lock_row(table, group, row, lock, wait, purpose)?;
+            let standing = standing_of(oid, &store, group, row, cid);
+            (or_raise(oid, standing), locked)
+        } else {
+            (Standing::Gone, None)
         };
-        let locked = lock_row(rel, group, row, lock, wait, purpose)?;
-        let standing = or_raise(oid, standing_of(oid, &store, group, row, cid));
-        Ok((
-            Grip {
-                store,
-                row,
-                standing,
-            },
-            locked,
-        ))
-    }
+    let grip = Grip {
+        store,
+        row,
+        standing,
+    };
+    Ok((grip, locked))
 }
 
 /// A group that this transaction has locked for work on its rows: it stays where it is.
 pub(super) struct Located {
-    table: pg_sys::Oid,
+    table: Oid,
     file: (u32, u32),
     /// When the table was last seen to have this file.
     seen: Moment,
     placed: PlacedEntry,
     /// The command that loaded it, if that was our transaction.
-    own: Option<pg_sys::CommandId>,
+    own: Option<CommandId>,
     /// The strongest lock on all of the group that is held.
     bulk: Option<RowLock>,
     /// Rows asked about while all of the group was locked.
     asked: u32,
     /// Rows that a command has changed.
-    changed: (pg_sys::CommandId, u32),
+    changed: (CommandId, u32),
     /// What is hidden of it, once they are many; then only we can hide more.
     hidden: Option<RowSet>,
 }
@@ -294,7 +274,7 @@ impl Located {
     }
 
     /// Counts a row that the command changes; how many it has changed before.
-    pub fn count_change(&mut self, command: pg_sys::CommandId) -> u32 {
+    pub fn count_change(&mut self, command: CommandId) -> u32 {
         if self.changed.0 != command {
             self.changed = (command, 0);
         }
@@ -335,7 +315,7 @@ impl Located {
         &mut self,
         store: &ColdStore,
         row: RowNumber,
-        cid: pg_sys::CommandId,
+        cid: CommandId,
         in_bulk: bool,
     ) -> Result<Standing, ColdError> {
         if self.own.is_some_and(|command| command >= cid) {
@@ -361,39 +341,34 @@ impl Located {
     }
 }
 
-impl Grip {
-    pub fn look_again(&mut self, cid: pg_sys::CommandId, rel: pg_sys::Relation) {
+impl Grip<'_> {
+    /// Finds out once more what has become of a row of the table that was there.
+    pub fn look_again(&mut self, cid: CommandId, table: Table<'_>) {
         if let Standing::There(placed) | Standing::Leaving(placed, _) = &self.standing {
             let group = placed.entry.group();
-            // SAFETY: the relation is open as long as its store.
-            let table = unsafe { (*rel).rd_id };
-            let standing = standing_of(table, &self.store, group, self.row, cid);
-            self.standing = or_raise(table, standing);
+            let standing = standing_of(table.oid(), &self.store, group, self.row, cid);
+            self.standing = or_raise(table.oid(), standing);
         }
     }
 }
 
 /// The file and the group of a row that is known to be there, because all of its group is locked and what is
 /// hidden of it is known: nothing needs to be asked.
-///
-/// # Safety
-/// `rel` is open.
-pub(super) unsafe fn known_there(
-    rel: pg_sys::Relation,
+pub(super) fn known_there(
+    table: Table<'_>,
     row: RowNumber,
     lock: RowLock,
-    cid: pg_sys::CommandId,
+    cid: CommandId,
 ) -> Option<GroupEntry> {
     if pending_marks::any() {
         return None;
     }
-    // SAFETY: as for this function.
-    let table = unsafe { (*rel).rd_id };
+    let oid = table.oid();
     LOCATED.with_borrow(|located| {
         let found = located
             .iter()
             .rev()
-            .find(|l| l.table == table && l.placed.entry.covers(row))?;
+            .find(|l| l.table == oid && l.placed.entry.covers(row))?;
         let position = found.placed.entry.position_of(row)?;
         let is_there = found.bulk >= Some(lock)
             && found.hidden.as_ref().is_some_and(|h| !h.contains(position))
@@ -406,18 +381,11 @@ pub(super) unsafe fn known_there(
 
 /// The stored group of a row, if this transaction has locked the group for work on its rows: then it stays
 /// where it is, and so does the row, whatever its marks say.
-///
-/// # Safety
-/// `rel` is open.
-pub(in crate::am) unsafe fn held_group(
-    rel: pg_sys::Relation,
-    row: RowNumber,
-) -> Option<GroupEntry> {
-    // SAFETY: as for this function.
-    let table = unsafe { (*rel).rd_id };
+pub(in crate::am) fn held_group(table: Table<'_>, row: RowNumber) -> Option<GroupEntry> {
+    let oid = table.oid();
     LOCATED.with_borrow(|located| {
         let mut newest_first = located.iter().rev();
-        let found = newest_first.find(|l| l.table == table && l.placed.entry.covers(row))?;
+        let found = newest_first.find(|l| l.table == oid && l.placed.entry.covers(row))?;
         let entry = found.placed.entry;
         (entry.state == GroupState::Stored && found.seen == Moment::now()).then_some(entry)
     })
@@ -451,20 +419,19 @@ impl Drop for Locked {
 }
 
 /// `None` if there is nothing to give back. Past some rows the whole group is asked for.
-unsafe fn lock_row(
-    rel: pg_sys::Relation,
+fn lock_row(
+    table: Table<'_>,
     group: u32,
     row: RowNumber,
     lock: RowLock,
     wait: Wait,
-    purpose: pg_sys::XLTW_Oper::Type,
+    purpose: Purpose,
 ) -> Result<Option<Locked>, Obstacle> {
     let most = match purpose {
-        pg_sys::XLTW_Oper::XLTW_Lock => LOCKS_PER_GROUP,
-        _ => CHANGES_PER_GROUP,
+        Purpose::Lock => LOCKS_PER_GROUP,
+        Purpose::Delete | Purpose::Update => CHANGES_PER_GROUP,
     };
-    // SAFETY: the relation is open.
-    let (locks, table) = unsafe { (Locks::of(rel), (*rel).rd_id.to_u32()) };
+    let (locks, table) = (Locks::of(table), table.oid().to_u32());
     // Then nothing of the group can be locked yet.
     let is_first = LOCKED_ROWS.with_borrow(|rows| !rows.by_group.contains_key(&(table, group)));
     if !is_first && locks.holds_bulk(group, lock) {
@@ -498,20 +465,17 @@ unsafe fn lock_row(
 }
 
 fn standing_of(
-    table: pg_sys::Oid,
+    table: Oid,
     store: &ColdStore,
     group: u32,
     row: RowNumber,
-    cid: pg_sys::CommandId,
+    cid: CommandId,
 ) -> Result<Standing, ColdError> {
     let mut own = None;
-    // SAFETY: judges are called with the page pinned and share-locked.
-    let mut in_force = |tuple: pg_sys::HeapTuple, buffer: pg_sys::Buffer| unsafe {
-        let header = (*tuple).t_data;
-        let snapshot = &raw mut pg_sys::SnapshotSelfData;
-        let in_force = pg_sys::HeapTupleSatisfiesVisibility(tuple, snapshot, buffer);
-        if in_force && pg_sys::TransactionIdIsCurrentTransactionId(xmin_of(header)) {
-            own = Some(pg_sys::HeapTupleHeaderGetCmin(header));
+    let mut in_force = |tuple: ShownTuple<'_>| {
+        let in_force = tuple.is_in_force();
+        if in_force && let (_, Some(command)) = tuple.writer() {
+            own = Some(command);
         }
         in_force
     };
@@ -551,54 +515,47 @@ fn standing_of(
 }
 
 impl Standing {
-    /// What the executor is told, `TM_Ok` if the row is there.
-    pub fn report(
-        &self,
-        tid: pg_sys::ItemPointerData,
-        cid: pg_sys::CommandId,
-        tmfd: &mut pg_sys::TM_FailureData,
-    ) -> pg_sys::TM_Result::Type {
-        use pg_sys::TM_Result::*;
-        let nobody = pg_sys::InvalidTransactionId;
+    /// What the executor is told if the row is not there.
+    pub fn report(&self, tid: Tid, cid: CommandId) -> Result<(), Refusal> {
+        use RowResult::{Deleted, Invisible, SelfModified, Updated};
+        let nobody = Xid::INVALID;
         let (result, ctid, xmax, cmax) = match self {
-            Standing::There(_) | Standing::Leaving(..) => return TM_Ok,
-            Standing::Unborn => (TM_Invisible, tid, nobody, None),
-            Standing::Gone => (TM_Deleted, tid, nobody, None),
-            Standing::Moved { to, by } => (TM_Updated, to.tid(), *by, None),
+            Standing::There(_) | Standing::Leaving(..) => return Ok(()),
+            Standing::Unborn => (Invisible, tid, nobody, None),
+            Standing::Gone => (Deleted, tid, nobody, None),
+            Standing::Moved { to, by } => (Updated, to.tid(), *by, None),
             Standing::Marked(mark) => {
                 let (result, ctid) = match mark.fate {
-                    RowFate::Deleted => (TM_Deleted, tid),
-                    RowFate::Updated { to, .. } => (TM_Updated, to),
-                    RowFate::MovedAway => (TM_Updated, marks::moved_to_another_partition()),
+                    RowFate::Deleted => (Deleted, tid),
+                    RowFate::Updated { to, .. } => (Updated, to),
+                    RowFate::MovedAway => (Updated, Tid::moved_to_another_partition()),
                 };
                 match mark.own {
                     Some(command) if command >= cid => {
-                        (TM_SelfModified, ctid, mark.xid, Some(command))
+                        (SelfModified, ctid, mark.xid, Some(command))
                     }
-                    Some(_) => (TM_Invisible, ctid, mark.xid, None),
+                    Some(_) => (Invisible, ctid, mark.xid, None),
                     None => (result, ctid, mark.xid, None),
                 }
             }
         };
-        *tmfd = pg_sys::TM_FailureData {
-            ctid,
-            xmax,
-            cmax: cmax.unwrap_or(pg_sys::InvalidCommandId),
-            traversed: false,
+        let failure = RowFailure {
+            cmax: cmax.unwrap_or(INVALID_COMMAND),
+            ..RowFailure::at(ctid, xmax)
         };
-        result
+        Err(Refusal { result, failure })
     }
 }
 
 /// A row that is there, and locked.
-pub(super) struct There {
-    pub store: ColdStore,
+pub(super) struct There<'a> {
+    pub store: ColdStore<'a>,
     pub placed: PlacedEntry,
     /// The lock, if it was taken for the change. Once the row is marked the mark does as well.
     pub locked: Option<Locked>,
 }
 
-impl There {
+impl There<'_> {
     /// Gives the row's lock back after the row was marked: who comes now finds the mark, and waits for our
     /// transaction. So changes do not fill the server's lock table.
     pub fn let_go(self) {
@@ -608,52 +565,56 @@ impl There {
     }
 }
 
-/// Grips the row for a change; the executor's answer where it cannot be changed.
-///
-/// # Safety
-/// As for [`super::delete`].
-pub(super) unsafe fn grip_for_change(
-    rel: pg_sys::Relation,
+/// Grips the row for a change; the executor's answer where it cannot be changed. The table is locked for writing.
+pub(super) fn grip_for_change<'a>(
+    table: Table<'a>,
     row: RowNumber,
     lock: RowLock,
-    cid: pg_sys::CommandId,
-    crosscheck: pg_sys::Snapshot,
-    wait: bool,
-    purpose: pg_sys::XLTW_Oper::Type,
-    tmfd: &mut pg_sys::TM_FailureData,
-) -> Result<There, pg_sys::TM_Result::Type> {
-    // SAFETY: as for the callers.
-    unsafe {
-        let patience = if wait { Wait::Forever } else { Wait::Not };
-        let Some((grip, locked)) = grip(rel, row, lock, patience, cid, purpose) else {
-            *tmfd = pg_sys::TM_FailureData {
-                ctid: row.tid(),
-                ..Default::default()
-            };
-            return Err(pg_sys::TM_Result::TM_BeingModified);
+    request: ChangeRequest<'_>,
+    purpose: Purpose,
+) -> Result<There<'a>, Refusal> {
+    let cid = request.command;
+    let wait = match request.wait {
+        true => Wait::Forever,
+        false => Wait::Not,
+    };
+    let Some((grip, locked)) = grip(table, row, lock, wait, cid, purpose) else {
+        let failure = RowFailure {
+            ctid: row.tid(),
+            ..RowFailure::default()
         };
-        let result = grip.standing.report(row.tid(), cid, tmfd);
-        let Standing::There(placed) = grip.standing else {
+        return Err(Refusal {
+            result: RowResult::BeingModified,
+            failure,
+        });
+    };
+    let report = grip.standing.report(row.tid(), cid);
+    let placed = match (grip.standing, report) {
+        (Standing::There(placed), Ok(())) => placed,
+        (_, report) => {
             if let Some(locked) = locked {
                 locked.give_back();
             }
-            return Err(result);
-        };
-        if !crosscheck.is_null() && !sees_row_somewhere(&grip.store, rel, grip.row, crosscheck) {
-            *tmfd = pg_sys::TM_FailureData {
-                ctid: row.tid(),
-                cmax: pg_sys::InvalidCommandId,
-                ..Default::default()
-            };
-            return Err(pg_sys::TM_Result::TM_Updated);
+            return Err(report.err().unwrap_or(Refusal {
+                result: RowResult::Ok,
+                failure: RowFailure::default(),
+            }));
         }
-        if let Some(locked) = &locked {
-            locked.keep();
-        }
-        Ok(There {
-            store: grip.store,
-            placed,
-            locked,
-        })
+    };
+    if let Some(snapshot) = request.crosscheck
+        && !sees_row_somewhere(&grip.store, table, grip.row, snapshot)
+    {
+        return Err(Refusal {
+            result: RowResult::Updated,
+            failure: RowFailure::at(row.tid(), Xid::INVALID),
+        });
     }
+    if let Some(locked) = &locked {
+        locked.keep();
+    }
+    Ok(There {
+        store: grip.store,
+        placed,
+        locked,
+    })
 }

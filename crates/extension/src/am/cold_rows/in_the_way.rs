@@ -1,94 +1,70 @@
-//! Who is in the way of a row lock.
+//! Which transactions are in the way of a row lock.
 
-use howdah_bridge::cold_lock::{Locks, RowLock};
+use howdah_bridge::cold_lock::{self, Locks, RowLock};
+use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::RowNumber;
-use pgrx::pg_sys;
+use howdah_bridge::xid::Xid;
 
 use crate::errors::{ColdError, or_raise};
 use crate::store::directory;
 use crate::store::marks::{self, Mark, RowFate};
 
-/// Whose end to wait for before the row can be locked: those who have locked it, and who has changed it, in the
-/// order of their transactions as on heap. `None` if they may be out of the way at once.
-///
-/// # Safety
-/// `rel` is open and locked for writing or row locks.
-pub(super) unsafe fn in_the_way(
-    rel: pg_sys::Relation,
+/// Whose end to wait for before the row can be locked: those that have locked it, and the one that has changed it, in
+/// the order of their ids as on heap. `None` if they may be out of the way at once. The table is locked for writing or
+/// row locks.
+pub(super) fn in_the_way(
+    table: Table<'_>,
     row: RowNumber,
     lock: RowLock,
-) -> Result<Option<Vec<pg_sys::TransactionId>>, ColdError> {
-    // SAFETY: as for this function.
-    unsafe {
-        let Some(mut ids) = Locks::of(rel).in_the_way(row, lock) else {
-            return Ok(None);
-        };
-        if !ids.is_empty()
-            && let Some(changer) = changer_in_the_way(rel, row, lock)?
-            && !ids.contains(&changer)
-        {
-            ids.push(changer);
-            ids.sort_unstable_by_key(|id| id.into_inner());
-        }
-        Ok(Some(ids))
+) -> Result<Option<Vec<Xid>>, ColdError> {
+    let Some(mut ids) = Locks::of(table).in_the_way(row, lock) else {
+        return Ok(None);
+    };
+    if !ids.is_empty()
+        && let Some(changer) = changer_in_the_way(table, row, lock)?
+        && !ids.contains(&changer)
+    {
+        ids.push(changer);
+        ids.sort_unstable_by_key(|id| id.number());
     }
+    Ok(Some(ids))
 }
 
-/// Tells the server's log who is in the way of a lock that is not waited for, if `log_lock_failures` asks for
-/// it: the transaction that was met, or else the first that is still running.
-///
-/// # Safety
-/// As for [`in_the_way`]; no lock on the row is held.
-pub(super) unsafe fn log_failure(
-    rel: pg_sys::Relation,
-    row: RowNumber,
-    lock: RowLock,
-    met: Option<pg_sys::TransactionId>,
-) {
-    // SAFETY: as for this function. The lock is asked for once more, because it is the server that names
-    // its holders when it is refused.
-    unsafe {
-        if !pg_sys::log_lock_failures {
-            return;
-        }
-        let oid = (*rel).rd_id;
+/// Tells the server's log which transactions are in the way of a lock that is not waited for, if `log_lock_failures` asks
+/// for it: the one that was met, or else the first that is still running. No lock on the row is held.
+pub(super) fn log_failure(table: Table<'_>, row: RowNumber, lock: RowLock, met: Option<Xid>) {
+    let oid = table.oid();
+    cold_lock::log_failure(|| {
         let mut ids = match met {
             Some(met) => vec![met],
-            None => or_raise(oid, in_the_way(rel, row, lock)).unwrap_or_default(),
+            None => or_raise(oid, in_the_way(table, row, lock)).unwrap_or_default(),
         };
         if ids.is_empty() {
-            ids.extend(or_raise(oid, changer_in_the_way(rel, row, lock)));
+            ids.extend(or_raise(oid, changer_in_the_way(table, row, lock)));
         }
-        for id in ids {
-            if !pg_sys::ConditionalXactLockTableWait(id, true) {
-                return;
-            }
-        }
-    }
+        ids
+    });
 }
 
 /// The running transaction that has changed the row in a way that the lock forbids.
-unsafe fn changer_in_the_way(
-    rel: pg_sys::Relation,
+fn changer_in_the_way(
+    table: Table<'_>,
     row: RowNumber,
     lock: RowLock,
-) -> Result<Option<pg_sys::TransactionId>, ColdError> {
-    // SAFETY: as for [`in_the_way`].
-    unsafe {
-        let Some(store) = ColdStore::open(rel, pg_sys::RowExclusiveLock) else {
-            return Ok(None);
-        };
-        let in_force = &raw mut pg_sys::SnapshotSelfData;
-        let Some(placed) = directory::group_of(&store, row, in_force)? else {
-            return Ok(None);
-        };
-        let mark = marks::arriving(&store, &placed.entry, row)?;
-        Ok(mark.filter(|mark| lock.forbids(mark)).map(|mark| mark.xid))
-    }
+) -> Result<Option<Xid>, ColdError> {
+    let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
+        return Ok(None);
+    };
+    let Some(placed) = directory::group_of(&store, row, Snapshot::in_force())? else {
+        return Ok(None);
+    };
+    let mark = marks::arriving(&store, &placed.entry, row)?;
+    Ok(mark.filter(|mark| lock.forbids(mark)).map(|mark| mark.xid))
 }
 
-/// What a lock makes of somebody else's change of the row.
+/// What a lock makes of a change of the row by another transaction.
 pub(super) trait Forbids {
     fn forbids(self, mark: &Mark) -> bool;
 }

@@ -1,263 +1,252 @@
 //! Row locks on hot and cold rows.
 
-use howdah_bridge::cold_lock::{RowLock, Wait, announce};
+use howdah_bridge::cold_lock::{self, RowLock, Wait, announce};
+use howdah_bridge::heap_am::{self, Locked as LockedRow};
 use howdah_bridge::hot::lock::{Meeting, Version, follow, meet};
 use howdah_bridge::hot::share::add_key_share;
+use howdah_bridge::row_request::{LockFlags, Purpose, Refusal, RowFailure, RowResult, WaitPolicy};
+use howdah_bridge::slot::Slot;
+use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::tid::RowNumber;
-use pgrx::{PgSqlErrorCode, pg_sys};
+use howdah_bridge::table::{LockMode, Table};
+use howdah_bridge::tid::{RowNumber, Tid};
+use howdah_bridge::xid::{CommandId, Xid};
+use pgrx::PgSqlErrorCode;
 
 use super::grip::{Grip, Standing, grip, known_there};
 use super::in_the_way::log_failure;
+use crate::am::last_row;
 use crate::am::modify::moved_meanwhile;
 use crate::am::point_reader::{PointReader, fetch_placed};
-use crate::am::{heap, last_row};
 use crate::errors::{or_raise, refuse};
 use crate::stop_point;
 use crate::store::directory::GroupState;
 use crate::store::marks::{self, RowFate};
 
-/// Locks a row, hot or cold, as `table_tuple_lock` says.
+/// A row lock that is asked for.
+#[derive(Clone, Copy)]
+pub struct LockRequest<'a> {
+    /// The command that asks.
+    pub command: CommandId,
+    pub lock: RowLock,
+    pub wait: WaitPolicy,
+    pub flags: LockFlags,
+    /// The snapshot that the executor hands on to heap.
+    pub snapshot: Option<Snapshot<'a>>,
+}
+
+/// Locks a row, hot or cold, and puts it into the slot, as `table_tuple_lock` says.
 ///
-/// # Safety
-/// Arguments are those of the executor's call.
-pub unsafe fn lock(
-    rel: pg_sys::Relation,
-    tid: pg_sys::ItemPointer,
-    snapshot: pg_sys::Snapshot,
-    slot: *mut pg_sys::TupleTableSlot,
-    cid: pg_sys::CommandId,
-    mode: pg_sys::LockTupleMode::Type,
-    wait_policy: pg_sys::LockWaitPolicy::Type,
-    flags: u8,
-    tmfd: *mut pg_sys::TM_FailureData,
-) -> pg_sys::TM_Result::Type {
-    use pg_sys::TM_Result::*;
-    let to_the_last = u32::from(flags) & pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION != 0;
+/// The caller goes on with the place that it has named, or with that of a later version; not with a place that its
+/// snapshot may not see.
+pub fn lock(table: Table<'_>, tid: Tid, slot: Slot<'_>, request: LockRequest<'_>) -> LockedRow {
+    let (mut at, mut told) = (tid, tid);
     let mut traversed = false;
-    // SAFETY: as for this function.
-    unsafe {
-        // The caller goes on with the place that he has named, or with that of a later version; not with a place
-        // that his snapshot may not see.
-        let mut at = *tid;
-        loop {
-            let (result, failure) = match RowNumber::from_tid(&at) {
-                Some(row) => {
-                    let mut failure = pg_sys::TM_FailureData::default();
-                    let result =
-                        lock_cold(rel, row, slot, cid, mode, wait_policy, flags, &mut failure);
-                    (result, failure)
-                }
-                None => match meet(rel, at) {
-                    Meeting::Hot(_pin) => {
-                        let result = (heap().tuple_lock.unwrap_unchecked())(
-                            rel,
-                            &mut at,
-                            snapshot,
-                            slot,
-                            cid,
-                            mode,
-                            wait_policy,
-                            flags,
-                            tmfd,
-                        );
-                        if (*tmfd).traversed {
-                            *tid = at;
-                        }
-                        (*tmfd).traversed |= traversed;
-                        return result;
+    loop {
+        let refused = match at.row() {
+            Some(row) => lock_cold(table, row, slot, request),
+            None => match meet(table, at) {
+                Meeting::Hot(_pin) => {
+                    let mut locked = lock_hot(table, at, slot, request);
+                    if !locked.failure.traversed {
+                        locked.at = told;
                     }
-                    Meeting::Moved { ctid, xmax } => (
-                        TM_Updated,
-                        pg_sys::TM_FailureData {
-                            ctid,
-                            xmax,
-                            cmax: pg_sys::InvalidCommandId,
-                            traversed: false,
-                        },
-                    ),
-                },
-            };
-            *tmfd = pg_sys::TM_FailureData {
+                    locked.failure.traversed |= traversed;
+                    return locked;
+                }
+                Meeting::Moved { ctid, xmax } => Err(Refusal {
+                    result: RowResult::Updated,
+                    failure: RowFailure::at(ctid, xmax),
+                }),
+            },
+        };
+        let answer = |result: RowResult, failure: RowFailure, traversed: bool| LockedRow {
+            result,
+            failure: RowFailure {
                 traversed,
                 ..failure
-            };
-            if let Some(row) = moved_meanwhile(at, result, &failure) {
-                at = row.tid();
-                continue;
+            },
+            at: told,
+        };
+        let Refusal { result, failure } = match refused {
+            Ok(()) => return answer(RowResult::Ok, RowFailure::default(), traversed),
+            Err(refusal) => refusal,
+        };
+        if let Some(row) = moved_meanwhile(at, result, &failure) {
+            at = row.tid();
+            continue;
+        }
+        if result != RowResult::Updated || !request.flags.find_last_version() {
+            return answer(result, failure, traversed);
+        }
+        traversed = true;
+        let (next, xmax) = (failure.ctid, failure.xmax);
+        match follow(table, next, xmax, request.command, request.wait) {
+            Version::Live(next) => {
+                at = next;
+                told = next;
             }
-            if result != TM_Updated || !to_the_last {
-                return result;
-            }
-            traversed = true;
-            (*tmfd).traversed = true;
-            match follow(rel, failure.ctid, failure.xmax, cid, wait_policy) {
-                Version::Live(next) => {
-                    at = next;
-                    *tid = next;
-                }
-                Version::Gone => return TM_Deleted,
-                Version::WouldBlock => return TM_WouldBlock,
-                Version::MovedAway => refuse(
-                    PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE,
-                    "tuple to be locked was already moved to another partition due to concurrent update"
-                        .into(),
-                    None,
-                ),
-                Version::OfThisCommand { xid, cmin } => {
-                    (*tmfd).xmax = xid;
-                    (*tmfd).cmax = cmin;
-                    return TM_SelfModified;
-                }
+            Version::Gone => return answer(RowResult::Deleted, failure, true),
+            Version::WouldBlock => return answer(RowResult::WouldBlock, failure, true),
+            Version::MovedAway => refuse(
+                PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE,
+                "tuple to be locked was already moved to another partition due to concurrent update"
+                    .into(),
+                None,
+            ),
+            Version::OfThisCommand { xid, cmin } => {
+                let own = RowFailure {
+                    xmax: xid,
+                    cmax: cmin,
+                    ..failure
+                };
+                return answer(RowResult::SelfModified, own, true);
             }
         }
     }
 }
 
-/// Whoever shares the key of a row that is being updated shares that of the new versions as well.
-/// Where that cannot be arranged, the answer is whom to wait for: who is in the way there, or the updater.
-unsafe fn meet_updater(
-    rel: pg_sys::Relation,
-    grip: &Grip,
-    lock: RowLock,
-    own_xid: pg_sys::TransactionId,
-) -> Option<pg_sys::TransactionId> {
+fn lock_hot(table: Table<'_>, at: Tid, slot: Slot<'_>, request: LockRequest<'_>) -> LockedRow {
+    let LockRequest {
+        command,
+        lock,
+        wait,
+        flags,
+        snapshot,
+    } = request;
+    heap_am::lock(table, at, snapshot, slot, command, lock, wait, flags)
+}
+
+/// A transaction that shares the key of a row that is being updated shares that of the new versions as well.
+/// Where that cannot be arranged, the answer is which transaction to wait for: one that is in the way there, or the
+/// updater.
+fn meet_updater(table: Table<'_>, grip: &Grip<'_>, lock: RowLock, own_xid: Xid) -> Option<Xid> {
     let Standing::There(placed) = &grip.standing else {
         return None;
     };
     if lock != RowLock::KeyShare {
         return None;
     }
-    // SAFETY: the relation is open. A new version of a running transaction is not vacuumed away.
-    unsafe {
-        let oid = (*rel).rd_id;
-        let mark = or_raise(oid, marks::arriving(&grip.store, &placed.entry, grip.row))?;
-        let RowFate::Updated { to, .. } = mark.fate else {
-            return Some(mark.xid);
-        };
-        let refused = add_key_share(rel, &to, &[own_xid]).err()?;
-        Some(refused.by.unwrap_or(mark.xid))
-    }
+    let arriving = marks::arriving(&grip.store, &placed.entry, grip.row);
+    let mark = or_raise(table.oid(), arriving)?;
+    let RowFate::Updated { to, .. } = mark.fate else {
+        return Some(mark.xid);
+    };
+    // A new version of a running transaction is not vacuumed away.
+    let refused = add_key_share(table, to, &[own_xid]).err()?;
+    Some(refused.by.unwrap_or(mark.xid))
 }
 
-unsafe fn lock_cold(
-    rel: pg_sys::Relation,
+fn lock_cold(
+    table: Table<'_>,
     row: RowNumber,
-    slot: *mut pg_sys::TupleTableSlot,
-    cid: pg_sys::CommandId,
-    mode: pg_sys::LockTupleMode::Type,
-    wait_policy: pg_sys::LockWaitPolicy::Type,
-    flags: u8,
-    failure: &mut pg_sys::TM_FailureData,
-) -> pg_sys::TM_Result::Type {
-    use pg_sys::LockWaitPolicy::{LockWaitBlock, LockWaitError};
-    // SAFETY: as for `lock`.
-    unsafe {
-        howdah_bridge::slot::clear(slot);
-        if let Some(entry) = known_there(rel, row, RowLock::of(mode), cid) {
-            let found = last_row::recall(rel, row, slot)
-                || ColdStore::open(rel, pg_sys::AccessShareLock)
-                    .is_some_and(|store| fetch_placed(&store, rel, row, entry, slot));
-            if found {
-                return pg_sys::TM_Result::TM_Ok;
-            }
-        }
-        let wait = if wait_policy == LockWaitBlock {
-            Wait::Forever
-        } else {
-            Wait::Not
-        };
-        let own_xid = announce();
-        let (grip, locked) = loop {
-            let purpose = pg_sys::XLTW_Oper::XLTW_Lock;
-            let gripped = grip(rel, row, RowLock::of(mode), wait, cid, purpose);
-            let met = match &gripped {
-                Some((grip, _)) => meet_updater(rel, grip, RowLock::of(mode), own_xid),
-                None => None,
-            };
-            match (gripped, met) {
-                (Some((mut grip, locked)), None) => {
-                    if mode == pg_sys::LockTupleMode::LockTupleKeyShare {
-                        // The updater that was not met may have committed since the row was looked at.
-                        grip.look_again(cid, rel);
-                    }
-                    break (grip, locked);
-                }
-                (Some((_, locked)), Some(updater)) if wait_policy == LockWaitBlock => {
-                    // Waiting with the lock held could be a deadlock that heap does not know.
-                    if let Some(locked) = locked {
-                        locked.give_back();
-                    }
-                    let oper = pg_sys::XLTW_Oper::XLTW_Lock;
-                    pg_sys::XactLockTableWait(updater, rel, &mut row.tid(), oper);
-                }
-                (gripped, met) => {
-                    if let Some((_, Some(locked))) = gripped {
-                        locked.give_back();
-                    }
-                    if wait_policy == LockWaitError {
-                        log_failure(rel, row, RowLock::of(mode), met);
-                        let name = howdah_bridge::relation::name_of(rel);
-                        refuse(
-                            PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,
-                            format!("could not obtain lock on row in relation \"{name}\""),
-                            None,
-                        );
-                    }
-                    return pg_sys::TM_Result::TM_WouldBlock;
-                }
-            }
-        };
-        let mut result = grip.standing.report(row.tid(), cid, failure);
-        if mode == pg_sys::LockTupleMode::LockTupleKeyShare
-            && u32::from(flags) & pg_sys::TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS != 0
-            && let Standing::Marked(mark) = &grip.standing
-            && let (
-                RowFate::Updated {
-                    mut to,
-                    keeps_key: true,
-                },
-                None,
-            ) = (mark.fate, mark.own)
-        {
-            // As on heap: the old version may be had if the new ones can be locked along with it.
-            let alone = flags & !(pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION as u8);
-            let snapshot = std::ptr::null_mut();
-            result = lock(
-                rel,
-                &mut to,
-                snapshot,
-                slot,
-                cid,
-                mode,
-                wait_policy,
-                alone,
-                failure,
-            );
-        }
-        if result != pg_sys::TM_Result::TM_Ok {
-            if let Some(locked) = locked {
-                locked.give_back();
-            }
-            return result;
-        }
-        drop(locked);
-        stop_point!("lock_taken");
-        howdah_bridge::slot::clear(slot);
-        let found = match &grip.standing {
-            Standing::There(placed) if placed.entry.state == GroupState::Stored => {
-                last_row::recall(rel, row, slot)
-                    || fetch_placed(&grip.store, rel, row, placed.entry, slot)
-            }
-            _ => {
-                let any = &raw mut pg_sys::SnapshotAnyData;
-                PointReader::new().fetch_from(&grip.store, rel, row, any, slot)
-            }
-        };
+    slot: Slot<'_>,
+    request: LockRequest<'_>,
+) -> Result<(), Refusal> {
+    let (cid, lock_mode) = (request.command, request.lock);
+    slot.clear();
+    if let Some(entry) = known_there(table, row, lock_mode, cid) {
+        let found = last_row::recall(table, row, slot)
+            || ColdStore::open(table, LockMode::AccessShare)
+                .is_some_and(|store| fetch_placed(&store, table, row, entry, slot));
         if found {
-            result
-        } else {
-            pg_sys::TM_Result::TM_Deleted
+            return Ok(());
         }
+    }
+    let wait = match request.wait {
+        WaitPolicy::Block => Wait::Forever,
+        WaitPolicy::Skip | WaitPolicy::Error => Wait::Not,
+    };
+    let would_block = Refusal {
+        result: RowResult::WouldBlock,
+        failure: RowFailure::default(),
+    };
+    let own_xid = announce();
+    let (grip, locked) = loop {
+        let gripped = grip(table, row, lock_mode, wait, cid, Purpose::Lock);
+        let met = match &gripped {
+            Some((grip, _)) => meet_updater(table, grip, lock_mode, own_xid),
+            None => None,
+        };
+        match (gripped, met) {
+            (Some((mut grip, locked)), None) => {
+                if lock_mode == RowLock::KeyShare {
+                    // The updater that was not met may have committed since the row was looked at.
+                    grip.look_again(cid, table);
+                }
+                break (grip, locked);
+            }
+            (Some((_, locked)), Some(updater)) if request.wait == WaitPolicy::Block => {
+                // Waiting with the lock held could be a deadlock that heap does not know.
+                if let Some(locked) = locked {
+                    locked.give_back();
+                }
+                cold_lock::wait_for(updater, table, row, Purpose::Lock);
+            }
+            (gripped, met) => {
+                if let Some((_, Some(locked))) = gripped {
+                    locked.give_back();
+                }
+                if request.wait == WaitPolicy::Error {
+                    log_failure(table, row, lock_mode, met);
+                    let name = table.name();
+                    refuse(
+                        PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,
+                        format!("could not obtain lock on row in relation \"{name}\""),
+                        None,
+                    );
+                }
+                return Err(would_block);
+            }
+        }
+    };
+    let mut report = grip.standing.report(row.tid(), cid);
+    if lock_mode == RowLock::KeyShare
+        && request.flags.lock_update_in_progress()
+        && let Standing::Marked(mark) = &grip.standing
+        && let (
+            RowFate::Updated {
+                to,
+                keeps_key: true,
+            },
+            None,
+        ) = (mark.fate, mark.own)
+    {
+        // As on heap: the old version may be had if the new ones can be locked along with it.
+        let alone = LockRequest {
+            flags: request.flags.of_this_version(),
+            snapshot: None,
+            ..request
+        };
+        let LockedRow {
+            result, failure, ..
+        } = lock(table, to, slot, alone);
+        report = match result {
+            RowResult::Ok => Ok(()),
+            result => Err(Refusal { result, failure }),
+        };
+    }
+    if let Err(refusal) = report {
+        if let Some(locked) = locked {
+            locked.give_back();
+        }
+        return Err(refusal);
+    }
+    drop(locked);
+    stop_point!("lock_taken");
+    slot.clear();
+    let found = match &grip.standing {
+        Standing::There(placed) if placed.entry.state == GroupState::Stored => {
+            last_row::recall(table, row, slot)
+                || fetch_placed(&grip.store, table, row, placed.entry, slot)
+        }
+        _ => PointReader::new().fetch_from(&grip.store, table, row, Snapshot::any(), slot),
+    };
+    match found {
+        true => Ok(()),
+        false => Err(Refusal {
+            result: RowResult::Deleted,
+            failure: RowFailure::default(),
+        }),
     }
 }

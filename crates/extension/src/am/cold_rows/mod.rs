@@ -30,14 +30,18 @@ mod new_version;
 use howdah_bridge::cold_lock::{Locks, RowLock};
 use howdah_bridge::hot::share::add_key_share;
 use howdah_bridge::predicate::check_change;
+use howdah_bridge::row_request::{ChangeRequest, Purpose, Refusal, UpdateIndexes};
+use howdah_bridge::slot::Slot;
+use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::tid::RowNumber;
-use pgrx::pg_sys;
+use howdah_bridge::table::{LockMode, Table};
+use howdah_bridge::tid::{RowNumber, Tid};
+use howdah_bridge::xid::CommandId;
 
 pub(super) use grip::held_group;
 use grip::{Located, There, grip_for_change, holds_locks};
 pub use grip::{forget_locks, reset};
-pub use lock::lock;
+pub use lock::{LockRequest, lock};
 
 use super::{decoded, last_change};
 use crate::errors::or_raise;
@@ -52,178 +56,151 @@ const FEW_CHANGES: u32 = 32;
 
 /// Hides a row that is locked: by a mark of its own, or along with others of its group. Its serializable
 /// readers are noticed when the mark is written.
-unsafe fn hide(
-    rel: pg_sys::Relation,
-    there: &There,
+fn hide(
+    table: Table<'_>,
+    there: &There<'_>,
     row: RowNumber,
     fate: RowFate,
-    cid: pg_sys::CommandId,
+    cid: CommandId,
     may_collect: bool,
 ) {
     let (store, mut placed) = (&there.store, there.placed);
-    // SAFETY: the relation is open.
-    unsafe {
-        let oid = (*rel).rd_id;
-        elsewhere::note(oid, &placed.entry);
-        let many = may_collect
-            && Locks::of(rel).holds_bulk(placed.entry.group(), RowLock::Update)
-            && Located::recall(store, row, |l| l.count_change(cid) >= FEW_CHANGES).unwrap_or(false);
-        let collected = many
-            && or_raise(
-                oid,
-                pending_marks::start(store, oid, &mut placed, row, fate, cid),
-            );
-        if collected {
-            Located::recall(store, row, Located::forget_hidden);
-        } else {
-            or_raise(oid, marks::write(store, &mut placed, row, fate, cid));
-            last_change::note(rel, row, cid);
-            Located::note_marked(store, row);
-            pending_marks::note_marked(oid, row);
-            check_change(rel, row, placed.entry.group());
-        }
-        load::note_marked(oid, &placed);
+    let oid = table.oid();
+    elsewhere::note(oid, &placed.entry);
+    let many = may_collect
+        && Locks::of(table).holds_bulk(placed.entry.group(), RowLock::Update)
+        && Located::recall(store, row, |l| l.count_change(cid) >= FEW_CHANGES).unwrap_or(false);
+    let collected = many
+        && or_raise(
+            oid,
+            pending_marks::start(store, oid, &mut placed, row, fate, cid),
+        );
+    if collected {
+        Located::recall(store, row, Located::forget_hidden);
+    } else {
+        or_raise(oid, marks::write(store, &mut placed, row, fate, cid));
+        last_change::note(table, row, cid);
+        Located::note_marked(store, row);
+        pending_marks::note_marked(oid, row);
+        check_change(table, row, placed.entry.group());
     }
+    load::note_marked(oid, &placed);
 }
 
-/// Deletes a cold row, as `table_tuple_delete` says.
-///
-/// # Safety
-/// `rel` is open and locked for writing; the snapshot is valid or NULL.
-pub unsafe fn delete(
-    rel: pg_sys::Relation,
+/// Deletes a cold row, as `table_tuple_delete` says. The table is locked for writing.
+pub fn delete(
+    table: Table<'_>,
     row: RowNumber,
-    cid: pg_sys::CommandId,
-    crosscheck: pg_sys::Snapshot,
-    wait: bool,
-    tmfd: &mut pg_sys::TM_FailureData,
+    request: ChangeRequest<'_>,
     changing_partition: bool,
-) -> pg_sys::TM_Result::Type {
+) -> Result<(), Refusal> {
+    let cid = request.command;
     let fate = if changing_partition {
         RowFate::MovedAway
     } else {
         RowFate::Deleted
     };
-    // SAFETY: as for this function.
-    unsafe {
-        if crosscheck.is_null() && pending_marks::try_hide((*rel).rd_id, row, fate, cid) {
-            pg_sys::pgstat_count_heap_delete(rel);
-            return pg_sys::TM_Result::TM_Ok;
-        }
-        let (lock, purpose) = (RowLock::Update, pg_sys::XLTW_Oper::XLTW_Delete);
-        let there = match grip_for_change(rel, row, lock, cid, crosscheck, wait, purpose, tmfd) {
-            Ok(there) => there,
-            Err(result) => return result,
-        };
-        stop_point!("delete_locked");
-        let decoded = decoded::is_decoded(rel);
-        if decoded {
-            let entry = there.placed.entry;
-            decoded::delete(rel, &there.store, entry, row, cid, changing_partition);
-        } else {
-            pg_sys::pgstat_count_heap_delete(rel);
-        }
-        hide(rel, &there, row, fate, cid, !decoded);
-        stop_point!("delete_marked");
-        there.let_go();
-        pg_sys::TM_Result::TM_Ok
+    if request.crosscheck.is_none() && pending_marks::try_hide(table.oid(), row, fate, cid) {
+        table.count_delete();
+        return Ok(());
     }
+    let there = grip_for_change(table, row, RowLock::Update, request, Purpose::Delete)?;
+    stop_point!("delete_locked");
+    let decoded = table.is_logically_logged();
+    if decoded {
+        let entry = there.placed.entry;
+        decoded::delete(table, &there.store, entry, row, cid, changing_partition);
+    } else {
+        table.count_delete();
+    }
+    hide(table, &there, row, fate, cid, !decoded);
+    stop_point!("delete_marked");
+    there.let_go();
+    Ok(())
 }
 
-/// Updates a cold row to the one in `slot`, which becomes a hot row, as `table_tuple_update` says.
-///
-/// # Safety
-/// As for [`delete`]; `slot` holds a row of the table.
-pub unsafe fn update(
-    rel: pg_sys::Relation,
+/// Updates a cold row to the one in `slot`, which becomes a hot row, as `table_tuple_update` says; the lock that the
+/// update takes, whatever comes of it. As for [`delete`].
+pub fn update(
+    table: Table<'_>,
     row: RowNumber,
-    slot: *mut pg_sys::TupleTableSlot,
-    cid: pg_sys::CommandId,
-    crosscheck: pg_sys::Snapshot,
-    wait: bool,
-    tmfd: &mut pg_sys::TM_FailureData,
-    lockmode: &mut pg_sys::LockTupleMode::Type,
-    update_indexes: &mut pg_sys::TU_UpdateIndexes::Type,
-) -> pg_sys::TM_Result::Type {
-    // SAFETY: as for this function.
-    unsafe {
-        // Who has locked the row FOR UPDATE takes it from those who share its key, as on heap.
-        let locked = holds_locks() && Locks::of(rel).holds_row(row, RowLock::Update);
-        let keeps_key = !locked && new_version::keeps_key(rel, row, slot);
-        let lock = if keeps_key {
-            *lockmode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
-            RowLock::NoKeyUpdate
-        } else {
-            *lockmode = pg_sys::LockTupleMode::LockTupleExclusive;
-            RowLock::Update
-        };
-        *update_indexes = pg_sys::TU_UpdateIndexes::TU_None;
-        let fate = || RowFate::Updated {
-            to: (*slot).tts_tid,
-            keeps_key,
-        };
-        if crosscheck.is_null() && pending_marks::may_hide((*rel).rd_id, row, cid) {
-            new_version::insert(rel, slot, cid);
-            if !pending_marks::try_hide((*rel).rd_id, row, fate(), cid) {
-                pgrx::error!("could not hide a row that was to be hidden");
-            }
-            *update_indexes = new_version::enter_indexes(rel, row, slot);
-            return pg_sys::TM_Result::TM_Ok;
+    slot: Slot<'_>,
+    request: ChangeRequest<'_>,
+) -> (RowLock, Result<UpdateIndexes, Refusal>) {
+    // A transaction that has locked the row FOR UPDATE takes it from those that share its key, as on heap.
+    let locked = holds_locks() && Locks::of(table).holds_row(row, RowLock::Update);
+    let keeps_key = !locked && new_version::keeps_key(table, row, slot);
+    let lock = match keeps_key {
+        true => RowLock::NoKeyUpdate,
+        false => RowLock::Update,
+    };
+    let updated = write_update(table, row, slot, request, keeps_key);
+    (lock, updated)
+}
+
+/// What [`update`] does once it is known which lock the row needs.
+fn write_update(
+    table: Table<'_>,
+    row: RowNumber,
+    slot: Slot<'_>,
+    request: ChangeRequest<'_>,
+    keeps_key: bool,
+) -> Result<UpdateIndexes, Refusal> {
+    let cid = request.command;
+    // Where the new version is, once it was inserted.
+    let fate = || RowFate::Updated {
+        to: slot.tid(),
+        keeps_key,
+    };
+    if request.crosscheck.is_none() && pending_marks::may_hide(table.oid(), row, cid) {
+        new_version::insert(table, slot, cid);
+        if !pending_marks::try_hide(table.oid(), row, fate(), cid) {
+            pgrx::error!("could not hide a row that was to be hidden");
         }
-        let purpose = pg_sys::XLTW_Oper::XLTW_Update;
-        let there = match grip_for_change(rel, row, lock, cid, crosscheck, wait, purpose, tmfd) {
-            Ok(there) => there,
-            Err(result) => return result,
-        };
-        stop_point!("update_locked");
-        let decoded = decoded::is_decoded(rel);
-        if decoded {
-            decoded::update(rel, &there.store, there.placed.entry, row, slot, cid);
-        } else {
-            new_version::insert(rel, slot, cid);
-        }
-        let next = (*slot).tts_tid;
-        stop_point!("update_inserted");
-        hide(rel, &there, row, fate(), cid, !decoded);
-        stop_point!("update_marked");
-        if keeps_key {
-            // After the mark was written: whoever comes later finds it, see `meet_updater`.
-            let sharers = Locks::of(rel).holders(row);
-            if !sharers.is_empty() && add_key_share(rel, &next, &sharers).is_err() {
-                pgrx::error!("could not hand row locks on to a new row version");
-            }
-        }
-        there.let_go();
-        *update_indexes = new_version::enter_indexes(rel, row, slot);
-        pg_sys::TM_Result::TM_Ok
+        return Ok(new_version::enter_indexes(table, row, slot));
     }
+    let lock = match keeps_key {
+        true => RowLock::NoKeyUpdate,
+        false => RowLock::Update,
+    };
+    let there = grip_for_change(table, row, lock, request, Purpose::Update)?;
+    stop_point!("update_locked");
+    let decoded = table.is_logically_logged();
+    if decoded {
+        decoded::update(table, &there.store, there.placed.entry, row, slot, cid);
+    } else {
+        new_version::insert(table, slot, cid);
+    }
+    let next = slot.tid();
+    stop_point!("update_inserted");
+    hide(table, &there, row, fate(), cid, !decoded);
+    stop_point!("update_marked");
+    if keeps_key {
+        // After the mark was written: a locker that comes later finds it, see `meet_updater`.
+        let sharers = Locks::of(table).holders(row);
+        if !sharers.is_empty() && add_key_share(table, next, &sharers).is_err() {
+            pgrx::error!("could not hand row locks on to a new row version");
+        }
+    }
+    there.let_go();
+    Ok(new_version::enter_indexes(table, row, slot))
 }
 
 /// Where an update has put the new version, if the snapshot sees that update.
-///
-/// # Safety
-/// `rel` is open, the snapshot valid.
-pub unsafe fn version_after(
-    rel: pg_sys::Relation,
-    row: RowNumber,
-    snapshot: pg_sys::Snapshot,
-) -> Option<pg_sys::ItemPointerData> {
-    // SAFETY: as for this function.
-    unsafe {
-        let oid = (*rel).rd_id;
-        let store = ColdStore::open(rel, pg_sys::AccessShareLock)?;
-        let in_force = &raw mut pg_sys::SnapshotSelfData;
-        let Some(placed) = or_raise(oid, directory::group_of(&store, row, in_force)) else {
-            let group = directory::nearest_group(&store, row)?;
-            let moved = or_raise(oid, marks::forwarded(&store, group, row));
-            return moved.map(|(to, _)| to.tid());
-        };
-        if !or_raise(oid, marks::hides(&store, &placed.entry, row, snapshot)) {
-            return None;
-        }
-        match or_raise(oid, marks::of_row(&store, &placed.entry, row))?.fate {
-            RowFate::Updated { to, .. } => Some(to),
-            RowFate::Deleted | RowFate::MovedAway => None,
-        }
+pub fn version_after(table: Table<'_>, row: RowNumber, snapshot: Snapshot<'_>) -> Option<Tid> {
+    let oid = table.oid();
+    let store = ColdStore::open(table, LockMode::AccessShare)?;
+    let in_force = Snapshot::in_force();
+    let Some(placed) = or_raise(oid, directory::group_of(&store, row, in_force)) else {
+        let group = directory::nearest_group(&store, row)?;
+        let moved = or_raise(oid, marks::forwarded(&store, group, row));
+        return moved.map(|(to, _)| to.tid());
+    };
+    if !or_raise(oid, marks::hides(&store, &placed.entry, row, snapshot)) {
+        return None;
+    }
+    match or_raise(oid, marks::of_row(&store, &placed.entry, row))?.fate {
+        RowFate::Updated { to, .. } => Some(to),
+        RowFate::Deleted | RowFate::MovedAway => None,
     }
 }

@@ -12,8 +12,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
-use pgrx::pg_sys;
 
 use crate::errors::ColdError;
 use crate::store::directory::GroupEntry;
@@ -43,16 +43,13 @@ thread_local! {
 }
 
 /// How many rows of each group the snapshot does not see, about; all of them only if that is certain.
-///
-/// # Safety
-/// `snapshot` is a valid MVCC one.
-pub(super) unsafe fn counts(
+/// `snapshot` is an MVCC one.
+pub(super) fn counts(
     store: &ColdStore,
     entries: &[&GroupEntry],
-    snapshot: pg_sys::Snapshot,
+    snapshot: Snapshot<'_>,
 ) -> Vec<u32> {
-    // SAFETY: as for this function.
-    let known = |entry: &&GroupEntry| unsafe { known(store, entry, snapshot) };
+    let known = |entry: &&GroupEntry| known(store, entry, snapshot);
     let mut counts: Vec<Option<u32>> = entries.iter().map(known).collect();
     let open: Vec<usize> = (0..counts.len()).filter(|&i| counts[i].is_none()).collect();
     if !open.is_empty() {
@@ -61,8 +58,7 @@ pub(super) unsafe fn counts(
         let marked = entries.iter().filter(|entry| !entry.flags.are_clear());
         let kept_per_spent = KEPT_PER_SPENT * marked.count() as u32;
         for i in (0..count).map(|nth| open[nth * open.len() / count]) {
-            // SAFETY: as for this function.
-            counts[i] = Some(unsafe { count_anew(store, entries[i], snapshot, kept_per_spent) });
+            counts[i] = Some(count_anew(store, entries[i], snapshot, kept_per_spent));
         }
     }
     let (mut rows, mut hidden) = (0, 0);
@@ -89,22 +85,16 @@ pub(super) unsafe fn counts(
 }
 
 /// What is known of a group, or soon found out. An error is the reader's business, not the planner's.
-///
-/// # Safety
-/// As for [`counts`].
-unsafe fn known(store: &ColdStore, entry: &GroupEntry, snapshot: pg_sys::Snapshot) -> Option<u32> {
+fn known(store: &ColdStore, entry: &GroupEntry, snapshot: Snapshot<'_>) -> Option<u32> {
     if entry.flags.are_clear() {
         return Some(0);
     }
-    // SAFETY: as for this function.
-    unsafe {
-        if marks::has_vanished(store, entry.group(), &*snapshot) {
-            return Some(entry.row_count);
-        }
-        if entry.row_count <= SMALL_GROUP_ROWS {
-            let hidden = marks::hidden_from(store, entry, snapshot).ok().flatten();
-            return Some(hidden.map_or(0, |rows| rows.len().min(entry.row_count)));
-        }
+    if marks::has_vanished(store, entry.group(), snapshot) {
+        return Some(entry.row_count);
+    }
+    if entry.row_count <= SMALL_GROUP_ROWS {
+        let hidden = marks::hidden_from(store, entry, snapshot).ok().flatten();
+        return Some(hidden.map_or(0, |rows| rows.len().min(entry.row_count)));
     }
     let counted = recall(store, entry)?;
     (Instant::now() < counted.until).then_some(counted.hidden)
@@ -120,17 +110,14 @@ fn recall(store: &ColdStore, entry: &GroupEntry) -> Option<Counted> {
     })
 }
 
-/// # Safety
-/// As for [`counts`].
-unsafe fn count_anew(
+fn count_anew(
     store: &ColdStore,
     entry: &GroupEntry,
-    snapshot: pg_sys::Snapshot,
+    snapshot: Snapshot<'_>,
     kept_per_spent: u32,
 ) -> u32 {
     let began = Instant::now();
-    // SAFETY: as for this function.
-    let hidden: Result<u32, ColdError> = unsafe { marks::count_hidden(store, entry, snapshot) };
+    let hidden: Result<u32, ColdError> = marks::count_hidden(store, entry, snapshot);
     let hidden = hidden.unwrap_or(0);
     let now = Instant::now();
     let kept = ((now - began) * kept_per_spent).min(MOST_KEPT);

@@ -3,8 +3,8 @@
 use std::ops::{ControlFlow, RangeInclusive};
 
 use howdah_bridge::store::{Birth, ColdStore};
-use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
-use pgrx::pg_sys;
+use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber, Tid};
+use howdah_bridge::xid::{CommandId, FIRST_COMMAND, Xid};
 
 use super::shown::{in_force, writer_of};
 use super::{Mark, RowFate, flag, hidden_now, unmarked};
@@ -67,10 +67,7 @@ pub(super) fn hidden_in_bulk(
         if in_force(&shown) {
             found = bit.then_some((xid, own));
         } else if bit && own.is_none() {
-            // SAFETY: looks at the log of committed transactions.
-            earlier |= unsafe {
-                xid == pg_sys::FrozenTransactionId || pg_sys::TransactionIdDidCommit(xid)
-            };
+            earlier |= xid == Xid::FROZEN || xid.did_commit();
         }
         ControlFlow::Continue(())
     });
@@ -150,10 +147,10 @@ impl Bitmap {
 
 /// A bitmap in force.
 struct KnownBitmap {
-    tid: pg_sys::ItemPointerData,
+    tid: Tid,
     bitmap: Bitmap,
     /// The command that wrote it, if that was our transaction.
-    own: Option<pg_sys::CommandId>,
+    own: Option<CommandId>,
 }
 
 /// The bitmap with this key that is in force.
@@ -170,8 +167,7 @@ fn bitmap_in_force(
         found = bitmap_parts(entry.group(), shown.payload).map(|_| {
             let bytes = shown.payload.to_vec();
             Some(KnownBitmap {
-                // SAFETY: the tuple is shown right now.
-                tid: unsafe { (*shown.tuple).t_self },
+                tid: shown.tuple.tid(),
                 bitmap: Bitmap { bytes },
                 own: writer_of(&shown).1,
             })
@@ -215,7 +211,7 @@ pub fn fold(store: &ColdStore, placed: &PlacedEntry, rows: &RowSet) -> Result<()
         match tid {
             Some(tid) => store.overwrite(tid, &payload),
             None => {
-                let cid = pg_sys::CommandId::from(pg_sys::FirstCommandId);
+                let cid = FIRST_COMMAND;
                 store.insert(BITMAP_ID, seq, &payload, cid, Birth::Frozen, None);
             }
         }
@@ -258,7 +254,7 @@ pub(super) fn hide(
     entry: &GroupEntry,
     seq: i32,
     places: &[u32],
-    cid: pg_sys::CommandId,
+    cid: CommandId,
 ) -> Result<(), ColdError> {
     let start = (seq as u32 - entry.group()) / BLOCKS_PER_BITMAP * ROWS_PER_BITMAP;
     let note = || unmarked::note_marks(store, entry, places.iter().map(|at| start + at));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
-use pgrx::pg_sys;
+use howdah_bridge::xid::CommandId;
 
 use super::bitmap::{self, BLOCKS_PER_BITMAP, ROWS_PER_BITMAP, by_bitmap};
 use super::{RowFate, versions, write};
@@ -24,7 +24,7 @@ pub fn hide_in_bulk(
     placed: &mut PlacedEntry,
     rows: &RowSet,
     fates: &BTreeMap<u32, RowFate>,
-    cid: pg_sys::CommandId,
+    cid: CommandId,
 ) -> Result<(), ColdError> {
     let group = placed.entry.group();
     let first_row = placed.entry.first_row.0;

@@ -7,9 +7,10 @@
 
 use std::ops::ControlFlow;
 
+use howdah_bridge::shown_tuple::TupleStatus;
 use howdah_bridge::slot::Origin;
 use howdah_bridge::store::{ColdStore, CopiedAs, TupleStamp};
-use pgrx::pg_sys;
+use howdah_bridge::xid::{CommandId, Xid};
 
 use super::bitmap::{self, BITMAP_ID, bitmaps_of, by_bitmap};
 use super::late::LATE_ROWS_ID;
@@ -23,11 +24,11 @@ use crate::store::row_set::RowSet;
 
 /// From one store into another that nobody else can see.
 pub struct Copying<'a> {
-    pub from: &'a ColdStore,
-    pub to: &'a ColdStore,
-    pub cid: pg_sys::CommandId,
+    pub from: &'a ColdStore<'a>,
+    pub to: &'a ColdStore<'a>,
+    pub cid: CommandId,
     /// What is older is over for everybody.
-    pub horizon: pg_sys::TransactionId,
+    pub horizon: Xid,
 }
 
 /// A tuple that somebody may still see.
@@ -86,9 +87,7 @@ impl Copying<'_> {
             let by = |other: &&Kept| !other.is_current && other.stamp.deleter() == v.origin.xid;
             versions.iter().any(by)
         };
-        // SAFETY: looks at the backend's own transaction state.
-        let is_own =
-            |v: &Kept| unsafe { pg_sys::TransactionIdIsCurrentTransactionId(v.origin.xid) };
+        let is_own = |v: &Kept| v.origin.xid.is_own();
         // Others have committed before we could begin.
         let foreign = versions.iter().find(|v| !is_own(v) && !replaced(v));
         let first = foreign.or_else(|| versions.iter().min_by_key(|v| v.origin.cid))?;
@@ -122,24 +121,19 @@ impl Copying<'_> {
     fn read(&self, id: u32, seqs: std::ops::RangeInclusive<i32>) -> Vec<Kept> {
         let mut kept = Vec::new();
         self.from.visit(id, seqs, &mut |shown| {
-            use pg_sys::HTSV_Result::*;
-            // SAFETY: the page is pinned and share-locked while the tuple is shown.
-            unsafe {
-                let fate =
-                    pg_sys::HeapTupleSatisfiesVacuum(shown.tuple, self.horizon, shown.buffer);
-                if fate != HEAPTUPLE_DEAD {
-                    let (xid, own) = writer_of(&shown);
-                    kept.push(Kept {
-                        seq: shown.seq,
-                        payload: shown.payload.to_vec(),
-                        stamp: TupleStamp::of(shown.tuple),
-                        origin: Origin {
-                            xid,
-                            cid: own.unwrap_or(Origin::FROZEN.cid),
-                        },
-                        is_current: fate == HEAPTUPLE_LIVE || fate == HEAPTUPLE_INSERT_IN_PROGRESS,
-                    });
-                }
+            let status = shown.tuple.status(self.horizon);
+            if status != TupleStatus::Dead {
+                let (xid, own) = writer_of(&shown);
+                kept.push(Kept {
+                    seq: shown.seq,
+                    payload: shown.payload.to_vec(),
+                    stamp: shown.tuple.stamp(),
+                    origin: Origin {
+                        xid,
+                        cid: own.unwrap_or(Origin::FROZEN.cid),
+                    },
+                    is_current: matches!(status, TupleStatus::Live | TupleStatus::InsertInProgress),
+                });
             }
             ControlFlow::Continue(())
         });

@@ -5,8 +5,8 @@
 
 use std::ops::ControlFlow;
 
+use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::{ColdStore, Visited};
-use pgrx::pg_sys;
 
 use super::bitmap::{BITMAP_ID, bitmap_parts, bitmaps_of, insert_bits};
 use super::single::{key_ranges, row_of};
@@ -19,19 +19,13 @@ const MOST_MARKS: u32 = 512;
 
 /// About how many of a group's rows the MVCC snapshot does not see because of marks and bitmaps; all of them
 /// only if that is certain. Marks that are still in this backend's memory are not counted, nor are late rows.
-///
-/// # Safety
-/// `snapshot` is valid.
-pub unsafe fn count_hidden(
+pub fn count_hidden(
     store: &ColdStore,
     entry: &GroupEntry,
-    snapshot: pg_sys::Snapshot,
+    snapshot: Snapshot<'_>,
 ) -> Result<u32, ColdError> {
     // Not the store's own test of visibility: an estimate reads nothing that a serializable transaction depends on.
-    // SAFETY: as for this function; the page is pinned and share-locked while a tuple is shown.
-    let sees = |shown: &Visited<'_>| unsafe {
-        pg_sys::HeapTupleSatisfiesVisibility(shown.tuple, snapshot, shown.buffer)
-    };
+    let sees = |shown: &Visited<'_>| shown.tuple.satisfies(snapshot);
     let mut hidden = RowSet::with_bound(entry.capacity_rows);
     if entry.flags.contain(GroupFlags::BITMAPS) {
         let mut damage = None;

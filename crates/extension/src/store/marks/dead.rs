@@ -2,10 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use howdah_bridge::hot::xmin_of;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
-use pgrx::pg_sys;
+use howdah_bridge::xid::Xid;
 
 use super::shown::in_force;
 use super::single::{decode, key_ranges, row_of};
@@ -28,8 +27,8 @@ pub fn name_dead(
     store: &ColdStore,
     entry: &GroupEntry,
     rows: &[RowNumber],
-    is_over: &dyn Fn(pg_sys::TransactionId) -> bool,
-    name: &mut dyn FnMut(RowNumber, pg_sys::TransactionId),
+    is_over: &dyn Fn(Xid) -> bool,
+    name: &mut dyn FnMut(RowNumber, Xid),
 ) {
     let may_be_marked = |row: &RowNumber| unmarked::may_be_marked(store, entry, *row, false);
     let asked: Vec<RowNumber> = rows.iter().copied().filter(may_be_marked).collect();
@@ -39,8 +38,7 @@ pub fn name_dead(
         for (id, seqs) in key_ranges(first, (last.0 - first.0 + 1) as u32) {
             let mut is_asked = |seq| near.binary_search(&row_of(id, seq)).is_ok();
             store.visit_wanted(id, seqs, &mut is_asked, &mut |shown| {
-                // SAFETY: the tuple's page is pinned and share-locked while it is shown.
-                let writer = unsafe { xmin_of((*shown.tuple).t_data) };
+                let writer = shown.tuple.xmin();
                 looks += 1;
                 // A damaged mark says nothing: who follows the entry is to be told so.
                 let is_sound = decode(entry.group(), shown.payload).is_ok();

@@ -26,10 +26,11 @@
 
 use std::cell::{Cell, RefCell};
 
-use howdah_bridge::ffi::quiet;
+use howdah_bridge::Oid;
+use howdah_bridge::snapshot::{Snapshot, kept_sees_as_running};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
-use pgrx::pg_sys;
+use howdah_bridge::xid::{Xid, announced_xmin, in_parallel_worker, keeps_snapshot};
 
 use super::forward::Places;
 use super::{hidden_from, hides};
@@ -42,31 +43,18 @@ thread_local! {
     /// Whether this transaction may have changed rows that a snapshot of its own sees elsewhere.
     static ANY_CHANGED: Cell<bool> = const { Cell::new(false) };
     /// The tables of which it has changed rows that the snapshot it keeps sees elsewhere.
-    static CHANGED: RefCell<Vec<pg_sys::Oid>> = const { RefCell::new(Vec::new()) };
-}
-
-/// `IsolationUsesXactSnapshot`
-fn keeps_snapshot() -> bool {
-    // SAFETY: plain read of a global.
-    unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
+    static CHANGED: RefCell<Vec<Oid>> = const { RefCell::new(Vec::new()) };
 }
 
 /// To be called before a row of the group is changed.
-pub fn note(table: pg_sys::Oid, entry: &GroupEntry) {
+pub fn note(table: Oid, entry: &GroupEntry) {
     let xid = entry.origin.xid;
-    // SAFETY: a comparison of two transaction ids; those that are not normal precede all others. The process
-    // announces the oldest transaction that one of its snapshots may not see.
-    if unsafe { quiet::TransactionIdPrecedes(xid, (*pg_sys::MyProc).xmin) } {
+    if xid.precedes(announced_xmin()) {
         return;
     }
     ANY_CHANGED.set(true);
     // A group of our own is not in the snapshot either, but its rows were nowhere else in these files.
-    // SAFETY: a transaction that keeps its snapshot and changes a row has one.
-    let unseen = keeps_snapshot()
-        && unsafe {
-            !pg_sys::TransactionIdIsCurrentTransactionId(xid)
-                && pg_sys::XidInMVCCSnapshot(xid, pg_sys::GetTransactionSnapshot())
-        };
+    let unseen = keeps_snapshot() && !xid.is_own() && kept_sees_as_running(xid);
     if unseen && !needs_ways(table) {
         CHANGED.with_borrow_mut(|tables| tables.push(table));
     }
@@ -86,62 +74,44 @@ pub fn any_changed() -> bool {
 }
 
 /// Whether this transaction would see rows of the table again that it has changed, if the ways to them were lost.
-pub fn needs_ways(table: pg_sys::Oid) -> bool {
+pub fn needs_ways(table: Oid) -> bool {
     CHANGED.with_borrow(|tables| tables.contains(&table))
 }
 
 /// Whether rows that this snapshot sees must be followed to where they were moved.
-///
-/// # Safety
-/// `snapshot` is valid, or NULL where ANALYZE scans.
 #[inline]
-pub unsafe fn may_hide(snapshot: pg_sys::Snapshot) -> bool {
-    // SAFETY: as for this function.
-    unsafe {
-        let in_worker = || {
-            pg_sys::ParallelWorkerNumber >= 0
-                && pg_sys::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId
-        };
-        (ANY_CHANGED.get() || in_worker())
-            && !snapshot.is_null()
-            && (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC
-    }
+pub fn may_hide(snapshot: Snapshot<'_>) -> bool {
+    let in_worker = || in_parallel_worker() && Xid::top_if_any().is_some();
+    (ANY_CHANGED.get() || in_worker()) && snapshot.is_mvcc()
 }
 
 /// The rows of a group that were changed, for the snapshot, where they are now; `None` if there are none or the
 /// group is still in force.
-///
-/// # Safety
-/// `snapshot` is valid.
-pub unsafe fn hidden_rows(
+pub fn hidden_rows(
     store: &ColdStore,
     entry: &GroupEntry,
-    snapshot: pg_sys::Snapshot,
+    snapshot: Snapshot<'_>,
 ) -> Result<Option<RowSet>, ColdError> {
-    let in_force = &raw mut pg_sys::SnapshotSelfData;
+    let in_force = Snapshot::in_force();
     if directory::group_of(store, entry.first_row, in_force)?.is_some() {
         return Ok(None);
     }
-    // SAFETY: as for this function.
-    unsafe { changed_behind(store, entry.group(), entry.row_count, snapshot) }
+    changed_behind(store, entry.group(), entry.row_count, snapshot)
 }
 
 /// The same for the first rows of a group that is gone.
-unsafe fn changed_behind(
+fn changed_behind(
     store: &ColdStore,
     group: u32,
     row_count: u32,
-    snapshot: pg_sys::Snapshot,
+    snapshot: Snapshot<'_>,
 ) -> Result<Option<RowSet>, ColdError> {
     let Some((places, next)) = successor_of(store, group, row_count)? else {
         return Ok(None);
     };
-    // SAFETY: as for the caller.
-    let changed = unsafe {
-        match next {
-            Successor::InForce(entry) => hidden_from(store, &entry, snapshot)?,
-            Successor::Gone(group) => changed_behind(store, group, MOST_ROWS, snapshot)?,
-        }
+    let changed = match next {
+        Successor::InForce(entry) => hidden_from(store, &entry, snapshot)?,
+        Successor::Gone(group) => changed_behind(store, group, MOST_ROWS, snapshot)?,
     };
     let Some(changed) = changed else {
         return Ok(None);
@@ -186,7 +156,7 @@ fn successor_of(
     let Some((_, first)) = places.iter(row_count).next() else {
         return Ok(None);
     };
-    let in_force = &raw mut pg_sys::SnapshotSelfData;
+    let in_force = Snapshot::in_force();
     let next = match directory::group_of(store, first, in_force)? {
         Some(next) => Some(Successor::InForce(next.entry)),
         // Numbers only grow: what leads back is damaged, and must not be followed for ever.
@@ -199,50 +169,35 @@ fn successor_of(
 
 /// Whether the snapshot, which does not see the row's group, sees the row at an older place, and its transaction
 /// has not changed it.
-///
-/// # Safety
-/// `snapshot` is valid.
-pub unsafe fn is_seen(
+pub fn is_seen(
     store: &ColdStore,
     row: RowNumber,
-    snapshot: pg_sys::Snapshot,
+    snapshot: Snapshot<'_>,
 ) -> Result<bool, ColdError> {
-    // SAFETY: as for this function.
-    unsafe {
-        if !keeps_snapshot()
-            || (*snapshot).snapshot_type != pg_sys::SnapshotType::SNAPSHOT_MVCC
-            || rewritten::is_unseen(store, snapshot)
-        {
-            return Ok(false);
-        }
-        let in_force = &raw mut pg_sys::SnapshotSelfData;
-        let Some(placed) = directory::group_of(store, row, in_force)? else {
-            return Ok(false);
-        };
-        let entry = placed.entry;
-        if entry.position_of(row).is_none() || hides(store, &entry, row, snapshot)? {
-            return Ok(false);
-        }
-        Ok(entry.flags.contain(GroupFlags::MOVED_ROWS) || was_seen(store, row, snapshot)?)
+    if !keeps_snapshot() || !snapshot.is_mvcc() || rewritten::is_unseen(store, snapshot) {
+        return Ok(false);
     }
+    let Some(placed) = directory::group_of(store, row, Snapshot::in_force())? else {
+        return Ok(false);
+    };
+    let entry = placed.entry;
+    if entry.position_of(row).is_none() || hides(store, &entry, row, snapshot)? {
+        return Ok(false);
+    }
+    Ok(entry.flags.contain(GroupFlags::MOVED_ROWS) || was_seen(store, row, snapshot)?)
 }
 
 /// Whether the row came from a group that the snapshot sees, and that was merged with others before every
 /// snapshot saw all of them.
-unsafe fn was_seen(
-    store: &ColdStore,
-    row: RowNumber,
-    snapshot: pg_sys::Snapshot,
-) -> Result<bool, ColdError> {
-    let in_force = &raw mut pg_sys::SnapshotSelfData;
+fn was_seen(store: &ColdStore, row: RowNumber, snapshot: Snapshot<'_>) -> Result<bool, ColdError> {
+    let in_force = Snapshot::in_force();
     for placed in directory::groups(store, snapshot)? {
         let entry = placed.entry;
         if directory::group_of(store, entry.first_row, in_force)?.is_none()
             && let Some(position) = position_before(store, entry.group(), entry.row_count, row)?
         {
             let old = RowNumber(entry.first_row.0 + u64::from(position));
-            // SAFETY: as for `is_seen`.
-            return Ok(unsafe { !hides(store, &entry, old, snapshot)? });
+            return Ok(!hides(store, &entry, old, snapshot)?);
         }
     }
     Ok(false)

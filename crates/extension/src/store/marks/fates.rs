@@ -1,10 +1,10 @@
 //! Marks as maintenance judges them.
 
 use howdah_bridge::store::{ColdStore, Visited};
-use pgrx::pg_sys;
+use howdah_bridge::xid::Xid;
 
 use super::shown::writer_of;
-use super::{hidden_where, with_pending, younger};
+use super::{hidden_where, with_pending};
 use crate::errors::ColdError;
 use crate::store::directory::GroupEntry;
 use crate::store::row_set::RowSet;
@@ -14,47 +14,41 @@ pub struct RowFates {
     /// Hidden from everybody.
     pub gone: RowSet,
     /// The latest transaction that hid one of these; not a normal one if all that says so is frozen.
-    pub last_hider: pg_sys::TransactionId,
+    pub last_hider: Xid,
     /// Hidden by our own transaction or a committed one; old snapshots may see them.
     pub dead: RowSet,
     /// Being hidden by a running transaction.
     pub leaving: RowSet,
     /// One of these running transactions.
-    pub leaving_with: Option<pg_sys::TransactionId>,
+    pub leaving_with: Option<Xid>,
 }
 
 /// Judges every mark of a group; `horizon` is the oldest transaction that a snapshot may need.
-pub fn fates(
-    store: &ColdStore,
-    entry: &GroupEntry,
-    horizon: pg_sys::TransactionId,
-) -> Result<RowFates, ColdError> {
+pub fn fates(store: &ColdStore, entry: &GroupEntry, horizon: Xid) -> Result<RowFates, ColdError> {
     let writer_status = |shown: &Visited<'_>| {
         let (xid, own) = writer_of(shown);
-        // SAFETY: lookups of transaction status, in the order of heap's visibility rules.
-        unsafe {
-            if own.is_some() {
-                Status::Committed
-            } else if xid == pg_sys::FrozenTransactionId {
-                Status::Old(xid)
-            } else if pg_sys::TransactionIdIsInProgress(xid) {
-                Status::Running(xid)
-            } else if !pg_sys::TransactionIdDidCommit(xid) {
-                Status::Void
-            } else if pg_sys::TransactionIdPrecedes(xid, horizon) {
-                Status::Old(xid)
-            } else {
-                Status::Committed
-            }
+        // In the order of heap's visibility rules.
+        if own.is_some() {
+            Status::Committed
+        } else if xid == Xid::FROZEN {
+            Status::Old(xid)
+        } else if xid.is_in_progress() {
+            Status::Running(xid)
+        } else if !xid.did_commit() {
+            Status::Void
+        } else if xid.precedes(horizon) {
+            Status::Old(xid)
+        } else {
+            Status::Committed
         }
     };
-    let (mut leaving_with, mut last_hider) = (None, pg_sys::InvalidTransactionId);
+    let (mut leaving_with, mut last_hider) = (None, Xid::INVALID);
     let mut where_status = |wanted: fn(&Status) -> bool| {
         hidden_where(store, entry, &mut |shown| {
             let status = writer_status(shown);
             match status {
                 Status::Running(xid) => leaving_with = Some(xid),
-                Status::Old(xid) => last_hider = younger(last_hider, xid),
+                Status::Old(xid) => last_hider = last_hider.younger(xid),
                 Status::Committed | Status::Void => {}
             }
             wanted(&status)
@@ -77,10 +71,10 @@ pub fn fates(
 /// What became of the writer of a mark.
 enum Status {
     /// Committed, and everybody's snapshot knows it.
-    Old(pg_sys::TransactionId),
+    Old(Xid),
     /// Committed, or our own.
     Committed,
-    Running(pg_sys::TransactionId),
+    Running(Xid),
     /// Aborted.
     Void,
 }

@@ -9,8 +9,8 @@ use std::ops::ControlFlow;
 
 use howdah_bridge::store::{Birth, ColdStore};
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
+use howdah_bridge::xid::{CommandId, Xid};
 use howdah_columnar::checksum_of;
-use pgrx::pg_sys;
 
 use super::shown::{in_force, writer_of};
 use crate::errors::ColdError;
@@ -36,7 +36,7 @@ impl Route<'_> {
 }
 
 /// Notes where the rows of a merged group went.
-pub fn forward(store: &ColdStore, group: u32, route: &Route<'_>, cid: pg_sys::CommandId) {
+pub fn forward(store: &ColdStore, group: u32, route: &Route<'_>, cid: CommandId) {
     let (kind, first, table) = match route {
         Route::InOrder { first, dropped } => (0_u32, first, dropped.map(RowSet::to_bytes)),
         Route::Scattered { first, places } => {
@@ -68,7 +68,7 @@ pub fn forwarded(
     store: &ColdStore,
     group: u32,
     row: RowNumber,
-) -> Result<Option<(RowNumber, pg_sys::TransactionId)>, ColdError> {
+) -> Result<Option<(RowNumber, Xid)>, ColdError> {
     let Some(places) = Places::of(store, group)? else {
         return Ok(None);
     };
@@ -80,7 +80,7 @@ pub fn forwarded(
 /// Where the rows of one merged group are now.
 pub struct Places {
     first: u64,
-    by: pg_sys::TransactionId,
+    by: Xid,
     map: Map,
 }
 

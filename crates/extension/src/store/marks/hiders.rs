@@ -14,12 +14,12 @@ use std::ops::ControlFlow;
 
 use howdah_bridge::store::{ColdStore, Visited};
 use howdah_bridge::tid::RowNumber;
-use pgrx::pg_sys;
+use howdah_bridge::xid::Xid;
 
+use super::any_group;
 use super::bitmap::{BITMAP_ID, bitmap_parts, bitmap_place};
 use super::shown::writer_of;
 use super::single::{key_ranges, row_of};
-use super::{any_group, younger};
 use crate::errors::ColdError;
 use crate::store::directory;
 
@@ -27,17 +27,14 @@ use crate::store::directory;
 const NEAR: u64 = 32;
 
 /// The earliest transaction known to hide each row.
-type Hiders = BTreeMap<RowNumber, pg_sys::TransactionId>;
+type Hiders = BTreeMap<RowNumber, Xid>;
 
 /// The latest transaction that a snapshot must see as finished in order to see none of `rows`, which ascend and are
 /// dead to all here; not a normal one if there is none.
 ///
 /// # Errors
 /// A damaged bitmap.
-pub fn last_hider(
-    store: &ColdStore,
-    rows: &[RowNumber],
-) -> Result<pg_sys::TransactionId, ColdError> {
+pub fn last_hider(store: &ColdStore, rows: &[RowNumber]) -> Result<Xid, ColdError> {
     let mut hiders = Hiders::new();
     for near in rows.chunk_by(|a, b| b.0 - a.0 <= NEAR) {
         add_marks(store, near, &mut hiders);
@@ -50,8 +47,8 @@ pub fn last_hider(
     for near in unmarked.chunk_by(|a, b| a.cold_block() == b.cold_block()) {
         add_bitmaps(store, near, &mut hiders)?;
     }
-    let none = pg_sys::InvalidTransactionId;
-    Ok(hiders.into_values().fold(none, younger))
+    let none = Xid::INVALID;
+    Ok(hiders.into_values().fold(none, Xid::younger))
 }
 
 fn add_marks(store: &ColdStore, rows: &[RowNumber], hiders: &mut Hiders) {
@@ -100,14 +97,10 @@ fn add_bitmaps(
 /// Notes the transaction that wrote what hides a row, if it committed.
 fn note(hiders: &mut Hiders, row: RowNumber, shown: &Visited<'_>) {
     let (xid, _) = writer_of(shown);
-    // SAFETY: a lookup in the log of committed transactions, which reaches back to every id that is not frozen.
-    let hides = unsafe {
-        xid == pg_sys::FrozenTransactionId
-            || pg_sys::TransactionIdIsNormal(xid) && pg_sys::TransactionIdDidCommit(xid)
-    };
+    let hides = xid == Xid::FROZEN || xid.is_normal() && xid.did_commit();
     if hides {
         let earliest = hiders.entry(row).or_insert(xid);
-        if younger(*earliest, xid) == *earliest {
+        if earliest.younger(xid) == *earliest {
             *earliest = xid;
         }
     }

@@ -19,10 +19,12 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use howdah_bridge::shown_tuple::{ShownTuple, TupleStatus};
 use howdah_bridge::slot::Origin;
+use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::{ColdStore, CopiedAs, TupleStamp};
 use howdah_bridge::tid::RowNumber;
-use pgrx::pg_sys;
+use howdah_bridge::xid::{CommandId, Xid};
 
 use super::versions::keys_of;
 use crate::errors::ColdError;
@@ -40,13 +42,13 @@ const BITS: u32 = 1;
 
 /// The late rows of one group: who made them, and their positions, ascending.
 #[derive(Default)]
-pub struct LateRows(BTreeMap<(u32, pg_sys::CommandId), Vec<u32>>);
+pub struct LateRows(BTreeMap<(u32, CommandId), Vec<u32>>);
 
 impl LateRows {
     /// # Panics
     /// In tests, if positions do not ascend.
     pub fn push(&mut self, origin: Origin, position: u32) {
-        let key = (origin.xid.into_inner(), origin.cid);
+        let key = (origin.xid.number(), origin.cid);
         let positions = self.0.entry(key).or_default();
         debug_assert!(positions.last().is_none_or(|&last| last < position));
         positions.push(position);
@@ -58,7 +60,7 @@ impl LateRows {
 
     fn iter(&self) -> impl Iterator<Item = (Origin, &[u32])> {
         self.0.iter().map(|(&(xid, cid), positions)| {
-            let xid = pg_sys::TransactionId::from_inner(xid);
+            let xid = Xid::from_number(xid);
             (Origin { xid, cid }, positions.as_slice())
         })
     }
@@ -76,8 +78,8 @@ pub fn insert_late(
     store: &ColdStore,
     entry: &GroupEntry,
     late: &LateRows,
-    horizon: pg_sys::TransactionId,
-    cid: pg_sys::CommandId,
+    horizon: Xid,
+    cid: CommandId,
 ) {
     // Keys are shared out: a later rewrite or a mark never meets too many tuples with the same one.
     let mut keys = keys_of(entry).cycle();
@@ -96,27 +98,23 @@ pub fn insert_late(
 pub fn late_rows(
     store: &ColdStore,
     entry: &GroupEntry,
-    horizon: pg_sys::TransactionId,
+    horizon: Xid,
 ) -> Result<LateRows, ColdError> {
-    let mut found: BTreeMap<(u32, pg_sys::CommandId), RowSet> = BTreeMap::new();
-    // SAFETY: the page is pinned and share-locked while a tuple is shown.
-    visit(store, entry, &mut |tuple, buffer, rows| unsafe {
-        use pg_sys::HTSV_Result::{HEAPTUPLE_DELETE_IN_PROGRESS, HEAPTUPLE_RECENTLY_DEAD};
-        let fate = pg_sys::HeapTupleSatisfiesVacuum(tuple, horizon, buffer);
-        if fate == HEAPTUPLE_RECENTLY_DEAD || fate == HEAPTUPLE_DELETE_IN_PROGRESS {
-            let header = (*tuple).t_data;
-            let xid = pg_sys::HeapTupleHeaderGetUpdateXid(header);
-            let own = pg_sys::TransactionIdIsCurrentTransactionId(xid);
-            let cid = match own {
-                true => pg_sys::HeapTupleHeaderGetCmax(header),
-                false => Origin::FROZEN.cid,
-            };
-            let set = found
-                .entry((xid.into_inner(), cid))
-                .or_insert_with(|| RowSet::with_bound(entry.capacity_rows));
-            rows.add_to(set);
-        }
-    })?;
+    let mut found: BTreeMap<(u32, CommandId), RowSet> = BTreeMap::new();
+    visit(
+        store,
+        entry,
+        &mut |tuple, rows| match tuple.status(horizon) {
+            TupleStatus::RecentlyDead | TupleStatus::DeleteInProgress => {
+                let (xid, own) = tuple.deleter();
+                let set = found
+                    .entry((xid.number(), own.unwrap_or(Origin::FROZEN.cid)))
+                    .or_insert_with(|| RowSet::with_bound(entry.capacity_rows));
+                rows.add_to(set);
+            }
+            TupleStatus::Live | TupleStatus::Dead | TupleStatus::InsertInProgress => {}
+        },
+    )?;
     let positions = found
         .into_iter()
         .map(|(key, set)| (key, set.iter().collect()));
@@ -124,44 +122,36 @@ pub fn late_rows(
 }
 
 /// Adds the rows that the MVCC snapshot does not see yet.
-///
-/// # Safety
-/// `snapshot` is valid.
-pub(super) unsafe fn add_unseen(
+pub(super) fn add_unseen(
     store: &ColdStore,
     entry: &GroupEntry,
-    snapshot: pg_sys::Snapshot,
+    snapshot: Snapshot<'_>,
     unseen: &mut RowSet,
 ) -> Result<(), ColdError> {
-    // SAFETY: as for this function, and as for `late_rows`.
-    visit(store, entry, &mut |tuple, buffer, rows| unsafe {
-        if store.visible(tuple, buffer, snapshot) {
+    visit(store, entry, &mut |tuple, rows| {
+        if store.visible(tuple, snapshot) {
             rows.add_to(unseen);
         }
     })
 }
 
 /// Whether the MVCC snapshot does not see the row yet.
-///
-/// # Safety
-/// `snapshot` is valid.
-pub(super) unsafe fn is_unseen(
+pub(super) fn is_unseen(
     store: &ColdStore,
     entry: &GroupEntry,
     row: RowNumber,
-    snapshot: pg_sys::Snapshot,
+    snapshot: Snapshot<'_>,
 ) -> Result<bool, ColdError> {
     let position = (row.0 - entry.first_row.0) as u32;
     let mut unseen = false;
-    // SAFETY: as for this function, and as for `late_rows`.
-    visit(store, entry, &mut |tuple, buffer, rows| unsafe {
-        unseen = unseen || rows.contains(position) && store.visible(tuple, buffer, snapshot);
+    visit(store, entry, &mut |tuple, rows| {
+        unseen = unseen || rows.contains(position) && store.visible(tuple, snapshot);
     })?;
     Ok(unseen)
 }
 
-/// Takes a list's tuple, its buffer, and its rows.
-type Look<'a> = dyn FnMut(pg_sys::HeapTuple, pg_sys::Buffer, &List<'_>) + 'a;
+/// Takes a list's tuple and its rows.
+type Look<'a> = dyn FnMut(ShownTuple<'_>, &List<'_>) + 'a;
 
 /// Shows every list of the group, dead or alive.
 fn visit(store: &ColdStore, entry: &GroupEntry, look: &mut Look<'_>) -> Result<(), ColdError> {
@@ -171,7 +161,7 @@ fn visit(store: &ColdStore, entry: &GroupEntry, look: &mut Look<'_>) -> Result<(
         keys_of(entry),
         &mut |shown| match List::open(entry, shown.payload) {
             Ok(list) => {
-                look(shown.tuple, shown.buffer, &list);
+                look(shown.tuple, &list);
                 ControlFlow::Continue(())
             }
             Err(error) => {
@@ -293,6 +283,8 @@ fn seal(group: u32, positions: &[u32]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use howdah_bridge::tid::INVALID_BLOCK;
+
     use super::*;
     use crate::store::directory::{GroupFlags, GroupState};
 
@@ -303,7 +295,7 @@ mod tests {
             capacity_rows: 131_072,
             row_count: 131_072,
             value_id: 0,
-            first_block: pg_sys::InvalidBlockNumber,
+            first_block: INVALID_BLOCK,
             footer_bytes: 0,
             body_bytes: 0,
             origin: Origin::FROZEN,

@@ -42,10 +42,12 @@ mod versions;
 
 use std::ops::ControlFlow;
 
+use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::slot::Origin;
+use howdah_bridge::snapshot::{Snapshot, SnapshotKind};
 use howdah_bridge::store::{ColdStore, Visited};
-use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber, tid_of};
-use pgrx::pg_sys;
+use howdah_bridge::tid::{INVALID_BLOCK, ROWS_PER_COLD_BLOCK, RowNumber, Tid};
+use howdah_bridge::xid::{CommandId, Xid};
 
 use bitmap::{BITMAP_ID, bitmap_parts, bitmap_place, bitmaps_of, hidden_in_bulk, insert_bits};
 pub use bitmap::{announce_bitmaps, cleaned, fold, folded};
@@ -72,7 +74,7 @@ use crate::stop_point;
 pub enum RowFate {
     Deleted,
     Updated {
-        to: pg_sys::ItemPointerData,
+        to: Tid,
         /// Every column that a foreign key may refer to has its old value.
         keeps_key: bool,
     },
@@ -84,9 +86,9 @@ pub enum RowFate {
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     pub fate: RowFate,
-    pub xid: pg_sys::TransactionId,
+    pub xid: Xid,
     /// The command that wrote it, if that was our transaction.
-    pub own: Option<pg_sys::CommandId>,
+    pub own: Option<CommandId>,
 }
 
 /// Writes the mark of a row whose lock is held and that has none in force.
@@ -95,7 +97,7 @@ pub fn write(
     placed: &mut PlacedEntry,
     row: RowNumber,
     fate: RowFate,
-    cid: pg_sys::CommandId,
+    cid: CommandId,
 ) -> Result<(), ColdError> {
     flag(store, placed, GroupFlags::ROW_MARKS)?;
     let position = (row.0 - placed.entry.first_row.0) as u32;
@@ -168,8 +170,7 @@ fn state_where(
     if let Some((command, fate)) = pending_marks::fate_of(store, entry, row) {
         return Ok(RowState::Marked(Mark {
             fate,
-            // SAFETY: a row of this transaction's doing is pending, so it has an id.
-            xid: unsafe { pg_sys::GetCurrentTransactionId() },
+            xid: Xid::current(),
             own: Some(command),
         }));
     }
@@ -179,10 +180,7 @@ fn state_where(
         store.visit(id, seq..=seq, &mut |shown| {
             let (xid, own) = writer_of(&shown);
             // Asked again once its transaction was seen to be over: it may have committed in between.
-            // SAFETY: a lookup among running transactions.
-            let arrives = !in_force(&shown)
-                && own.is_none()
-                && unsafe { pg_sys::TransactionIdIsInProgress(xid) };
+            let arrives = !in_force(&shown) && own.is_none() && xid.is_in_progress();
             if !arrives && !in_force(&shown) {
                 return ControlFlow::Continue(());
             }
@@ -229,20 +227,12 @@ fn any_group(group: u32) -> GroupEntry {
         capacity_rows: howdah_columnar::MAX_ROWS as u32,
         row_count: howdah_columnar::MAX_ROWS as u32,
         value_id: 0,
-        first_block: pg_sys::InvalidBlockNumber,
+        first_block: INVALID_BLOCK,
         footer_bytes: 0,
         body_bytes: 0,
         origin: Origin::FROZEN,
         flags: GroupFlags::ROW_MARKS.union(GroupFlags::BITMAPS),
     }
-}
-
-/// `ItemPointerSetMovedPartitions`
-pub fn moved_to_another_partition() -> pg_sys::ItemPointerData {
-    tid_of(
-        pg_sys::InvalidBlockNumber,
-        pg_sys::MovedPartitionsOffsetNumber as u16,
-    )
 }
 
 /// The mark of a row that another, running transaction has written, and which. Somebody may hold
@@ -257,8 +247,7 @@ pub fn arriving(
         let (id, seq) = key_of(row);
         store.visit(id, seq..=seq, &mut |shown| {
             let (xid, own) = writer_of(&shown);
-            // SAFETY: a lookup among running transactions.
-            if own.is_some() || !unsafe { pg_sys::TransactionIdIsInProgress(xid) } {
+            if own.is_some() || !xid.is_in_progress() {
                 return ControlFlow::Continue(());
             }
             found = decode(entry.group(), shown.payload).map(|fate| Some(Mark { fate, xid, own }));
@@ -269,11 +258,11 @@ pub fn arriving(
 }
 
 /// Whether the snapshot sees every row of a group that it sees.
-unsafe fn sees_through_marks(snapshot: pg_sys::Snapshot) -> bool {
-    use pg_sys::SnapshotType::{SNAPSHOT_ANY, SNAPSHOT_NON_VACUUMABLE, SNAPSHOT_TOAST};
-    // SAFETY: the caller's snapshot is valid.
-    let kind = unsafe { (*snapshot).snapshot_type };
-    kind == SNAPSHOT_ANY || kind == SNAPSHOT_NON_VACUUMABLE || kind == SNAPSHOT_TOAST
+fn sees_through_marks(snapshot: Snapshot<'_>) -> bool {
+    matches!(
+        snapshot.kind(),
+        SnapshotKind::Any | SnapshotKind::NonVacuumable | SnapshotKind::Toast
+    )
 }
 
 /// Whether, and by whom, a row is hidden from a snapshot.
@@ -281,100 +270,88 @@ unsafe fn sees_through_marks(snapshot: pg_sys::Snapshot) -> bool {
 pub enum Hidden {
     No,
     /// By a transaction, our own or one that has committed: from every later snapshot, too.
-    By(pg_sys::TransactionId),
+    By(Xid),
     /// In memory only, or because the row is not there yet.
     ForNow,
 }
 
 /// Whether the row is hidden from the snapshot. A dirty snapshot is told who is about to hide it.
-///
-/// # Safety
-/// `snapshot` is valid.
-pub unsafe fn hides(
+pub fn hides(
     store: &ColdStore,
     entry: &GroupEntry,
     row: RowNumber,
-    snapshot: pg_sys::Snapshot,
+    snapshot: Snapshot<'_>,
 ) -> Result<bool, ColdError> {
-    // SAFETY: as for this function.
-    Ok(unsafe { hidden_by(store, entry, row, snapshot)? } != Hidden::No)
+    Ok(hidden_by(store, entry, row, snapshot)? != Hidden::No)
 }
 
 /// As [`hides`]; says by whom.
-///
-/// # Safety
-/// `snapshot` is valid.
-pub unsafe fn hidden_by(
+pub fn hidden_by(
     store: &ColdStore,
     entry: &GroupEntry,
     row: RowNumber,
-    snapshot: pg_sys::Snapshot,
+    snapshot: Snapshot<'_>,
 ) -> Result<Hidden, ColdError> {
-    // SAFETY: as for this function.
-    unsafe {
-        if entry.flags.are_clear() || sees_through_marks(snapshot) {
-            return Ok(Hidden::No);
-        }
-        let kind = (*snapshot).snapshot_type;
-        let mvcc = kind == pg_sys::SnapshotType::SNAPSHOT_MVCC;
-        if let Some(command) = pending_marks::command_hiding(store, entry, row)
-            && (!mvcc || command < (*snapshot).curcid)
-        {
-            return Ok(Hidden::ForNow);
-        }
-        let dirty = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY;
-        let (mut hidden, mut damage) = (Hidden::No, None);
-        let hider = |shown: &Visited<'_>| Hidden::By(writer_of(shown).0);
-        let sees = |shown: &Visited<'_>| {
-            if !dirty {
-                return store.visible(shown.tuple, shown.buffer, snapshot);
-            }
-            let mut own = *snapshot;
-            let visible = pg_sys::HeapTupleSatisfiesVisibility(shown.tuple, &mut own, shown.buffer);
-            if visible && own.xmin != pg_sys::InvalidTransactionId {
-                // Being hidden by a running transaction: to be waited for.
-                (*snapshot).xmax = own.xmin;
-                return false;
-            }
-            visible
-        };
-        let look = may_have_mark(store, entry, row, dirty);
-        if look && entry.flags.contain(GroupFlags::ROW_MARKS) {
-            let (id, seq) = key_of(row);
-            store.visit(id, seq..=seq, &mut |shown| {
-                if sees(&shown) {
-                    hidden = hider(&shown);
-                }
-                ControlFlow::Continue(())
-            });
-        }
-        if look && hidden == Hidden::No && entry.flags.contain(GroupFlags::BITMAPS) {
-            let (seq, at) = bitmap_place(entry, row);
-            store.visit(BITMAP_ID, seq..=seq, &mut |shown| {
-                match bitmap_parts(entry.group(), shown.payload) {
-                    Ok((bits, _)) if bits[at / 8] >> (at % 8) & 1 == 1 => {
-                        if sees(&shown) {
-                            hidden = hider(&shown);
-                        }
-                    }
-                    Ok(_) => {}
-                    Err(error) => damage = Some(error),
-                }
-                ControlFlow::Continue(())
-            });
-        }
-        if let Some(error) = damage {
-            return Err(error);
-        }
-        if hidden == Hidden::No
-            && mvcc
-            && entry.flags.contain(GroupFlags::LATE_ROWS)
-            && late::is_unseen(store, entry, row, snapshot)?
-        {
-            return Ok(Hidden::ForNow);
-        }
-        Ok(hidden)
+    if entry.flags.are_clear() || sees_through_marks(snapshot) {
+        return Ok(Hidden::No);
     }
+    let (mvcc, dirty) = (snapshot.is_mvcc(), snapshot.is_dirty());
+    if let Some(command) = pending_marks::command_hiding(store, entry, row)
+        && (!mvcc || command < snapshot.command())
+    {
+        return Ok(Hidden::ForNow);
+    }
+    let (mut hidden, mut damage) = (Hidden::No, None);
+    let hider = |shown: &Visited<'_>| Hidden::By(writer_of(shown).0);
+    let sees = |shown: &Visited<'_>| {
+        if !dirty {
+            return store.visible(shown.tuple, snapshot);
+        }
+        match shown.tuple.satisfies_dirty(snapshot) {
+            (true, Some(inserter)) => {
+                // Being hidden by a running transaction: to be waited for.
+                snapshot.name_deleter(inserter);
+                false
+            }
+            (visible, _) => visible,
+        }
+    };
+    let look = may_have_mark(store, entry, row, dirty);
+    if look && entry.flags.contain(GroupFlags::ROW_MARKS) {
+        let (id, seq) = key_of(row);
+        store.visit(id, seq..=seq, &mut |shown| {
+            if sees(&shown) {
+                hidden = hider(&shown);
+            }
+            ControlFlow::Continue(())
+        });
+    }
+    if look && hidden == Hidden::No && entry.flags.contain(GroupFlags::BITMAPS) {
+        let (seq, at) = bitmap_place(entry, row);
+        store.visit(BITMAP_ID, seq..=seq, &mut |shown| {
+            match bitmap_parts(entry.group(), shown.payload) {
+                Ok((bits, _)) if bits[at / 8] >> (at % 8) & 1 == 1 => {
+                    if sees(&shown) {
+                        hidden = hider(&shown);
+                    }
+                }
+                Ok(_) => {}
+                Err(error) => damage = Some(error),
+            }
+            ControlFlow::Continue(())
+        });
+    }
+    if let Some(error) = damage {
+        return Err(error);
+    }
+    if hidden == Hidden::No
+        && mvcc
+        && entry.flags.contain(GroupFlags::LATE_ROWS)
+        && late::is_unseen(store, entry, row, snapshot)?
+    {
+        return Ok(Hidden::ForNow);
+    }
+    Ok(hidden)
 }
 
 /// Whether it is known, without a look at the store, that nothing hides the row from an MVCC snapshot that sees its group.
@@ -387,23 +364,11 @@ pub fn is_surely_shown(file: (u32, u32), entry: &GroupEntry, row: RowNumber) -> 
 
 /// Tells the serializable machinery who has changed rows in groups that are in force but that the snapshot
 /// does not see: what moved there it reads at its old place, where such a change leaves no trace.
-///
-/// # Safety
-/// `snapshot` is valid, and an MVCC one.
-pub unsafe fn note_unseen_changes(
-    store: &ColdStore,
-    snapshot: pg_sys::Snapshot,
-) -> Result<(), ColdError> {
-    // SAFETY: as for this function; judges are called with the page pinned and share-locked.
-    let mut is_unseen = |tuple: pg_sys::HeapTuple, buffer: pg_sys::Buffer| unsafe {
-        let in_force = &raw mut pg_sys::SnapshotSelfData;
-        pg_sys::HeapTupleSatisfiesVisibility(tuple, in_force, buffer)
-            && !pg_sys::HeapTupleSatisfiesVisibility(tuple, snapshot, buffer)
-    };
+/// `snapshot` is an MVCC one.
+pub fn note_unseen_changes(store: &ColdStore, snapshot: Snapshot<'_>) -> Result<(), ColdError> {
+    let mut is_unseen = |tuple: ShownTuple<'_>| tuple.is_in_force() && !tuple.satisfies(snapshot);
     for placed in directory::groups_where(store, &mut is_unseen)? {
-        // SAFETY: the page is pinned and share-locked while the tuple is shown.
-        let mut sees =
-            |shown: &Visited<'_>| unsafe { store.visible(shown.tuple, shown.buffer, snapshot) };
+        let mut sees = |shown: &Visited<'_>| store.visible(shown.tuple, snapshot);
         hidden_where(store, &placed.entry, &mut sees)?;
     }
     Ok(())
@@ -416,89 +381,65 @@ pub(super) fn forget_file(file: (u32, u32)) {
 }
 
 /// Whether every row of the group is known to be hidden from the MVCC snapshot.
-pub fn has_vanished(store: &ColdStore, group: u32, snapshot: &pg_sys::SnapshotData) -> bool {
+pub fn has_vanished(store: &ColdStore, group: u32, snapshot: Snapshot<'_>) -> bool {
     vanished_by(store, group, snapshot).is_some()
 }
 
 /// The youngest transaction that hid a row of the group, if all are known to be hidden from the MVCC snapshot.
-pub fn vanished_by(
-    store: &ColdStore,
-    group: u32,
-    snapshot: &pg_sys::SnapshotData,
-) -> Option<pg_sys::TransactionId> {
+pub fn vanished_by(store: &ColdStore, group: u32, snapshot: Snapshot<'_>) -> Option<Xid> {
     vanished::youngest(store, group, snapshot)
 }
 
 /// The rows of a group that are hidden from the snapshot, by position; `None` if there are none.
-///
-/// # Safety
-/// `snapshot` is valid.
-pub unsafe fn hidden_from(
+pub fn hidden_from(
     store: &ColdStore,
     entry: &GroupEntry,
-    snapshot: pg_sys::Snapshot,
+    snapshot: Snapshot<'_>,
 ) -> Result<Option<RowSet>, ColdError> {
-    // SAFETY: as for this function.
-    Ok(unsafe { hidden_rows(store, entry, snapshot)? }.0)
+    Ok(hidden_rows(store, entry, snapshot)?.0)
 }
 
 /// As [`hidden_from`]; says by whom the last of them was hidden, if all were by transactions.
-///
-/// # Safety
-/// `snapshot` is valid.
-pub unsafe fn hidden_rows(
+pub fn hidden_rows(
     store: &ColdStore,
     entry: &GroupEntry,
-    snapshot: pg_sys::Snapshot,
+    snapshot: Snapshot<'_>,
 ) -> Result<(Option<RowSet>, Hidden), ColdError> {
-    // SAFETY: as for this function.
-    unsafe {
-        if entry.flags.are_clear() || sees_through_marks(snapshot) {
-            return Ok((None, Hidden::No));
-        }
-        if (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY {
-            // What is about to be hidden is to be shown, along with who does it.
-            return Ok((hidden_now(store, entry)?, Hidden::ForNow));
-        }
-        let mvcc = (*snapshot).snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC;
-        if mvcc && let Some(youngest) = vanished_by(store, entry.group(), &*snapshot) {
-            let all = RowSet::full(entry.capacity_rows);
-            return Ok((Some(all), Hidden::By(youngest)));
-        }
-        let curcid = (*snapshot).curcid;
-        let mut youngest = pg_sys::FrozenTransactionId;
-        let stored = hidden_where(store, entry, &mut |shown| {
-            let hides = store.visible(shown.tuple, shown.buffer, snapshot);
-            if hides {
-                youngest = younger(youngest, writer_of(shown).0);
-            }
-            hides
-        })?;
-        if mvcc && stored.as_ref().is_some_and(|s| s.len() == entry.row_count) {
-            vanished::note(store, entry, youngest, &*snapshot);
-        }
-        let by = match pending_marks::any() || entry.flags.contain(GroupFlags::LATE_ROWS) {
-            true => Hidden::ForNow,
-            false => Hidden::By(youngest),
-        };
-        let hidden = with_pending(store, entry, stored, |command| !mvcc || command < curcid);
-        if !mvcc || !entry.flags.contain(GroupFlags::LATE_ROWS) {
-            return Ok((hidden, by));
-        }
-        let mut hidden = hidden.unwrap_or_else(|| RowSet::with_bound(entry.capacity_rows));
-        late::add_unseen(store, entry, snapshot, &mut hidden)?;
-        Ok(((!hidden.is_empty()).then_some(hidden), by))
+    if entry.flags.are_clear() || sees_through_marks(snapshot) {
+        return Ok((None, Hidden::No));
     }
-}
-
-/// The later one of two transactions.
-pub fn younger(a: pg_sys::TransactionId, b: pg_sys::TransactionId) -> pg_sys::TransactionId {
-    // SAFETY: a comparison of two transaction ids; those that are not normal precede all others.
-    if unsafe { pg_sys::TransactionIdPrecedes(a, b) } {
-        b
-    } else {
-        a
+    if snapshot.is_dirty() {
+        // What is about to be hidden is to be shown, along with who does it.
+        return Ok((hidden_now(store, entry)?, Hidden::ForNow));
     }
+    let mvcc = snapshot.is_mvcc();
+    if mvcc && let Some(youngest) = vanished_by(store, entry.group(), snapshot) {
+        let all = RowSet::full(entry.capacity_rows);
+        return Ok((Some(all), Hidden::By(youngest)));
+    }
+    let curcid = snapshot.command();
+    let mut youngest = Xid::FROZEN;
+    let stored = hidden_where(store, entry, &mut |shown| {
+        let hides = store.visible(shown.tuple, snapshot);
+        if hides {
+            youngest = youngest.younger(writer_of(shown).0);
+        }
+        hides
+    })?;
+    if mvcc && stored.as_ref().is_some_and(|s| s.len() == entry.row_count) {
+        vanished::note(store, entry, youngest, snapshot);
+    }
+    let by = match pending_marks::any() || entry.flags.contain(GroupFlags::LATE_ROWS) {
+        true => Hidden::ForNow,
+        false => Hidden::By(youngest),
+    };
+    let hidden = with_pending(store, entry, stored, |command| !mvcc || command < curcid);
+    if !mvcc || !entry.flags.contain(GroupFlags::LATE_ROWS) {
+        return Ok((hidden, by));
+    }
+    let mut hidden = hidden.unwrap_or_else(|| RowSet::with_bound(entry.capacity_rows));
+    late::add_unseen(store, entry, snapshot, &mut hidden)?;
+    Ok(((!hidden.is_empty()).then_some(hidden), by))
 }
 
 /// Adds rows that are hidden in memory only.
@@ -506,7 +447,7 @@ fn with_pending(
     store: &ColdStore,
     entry: &GroupEntry,
     stored: Option<RowSet>,
-    sees: impl Fn(pg_sys::CommandId) -> bool,
+    sees: impl Fn(CommandId) -> bool,
 ) -> Option<RowSet> {
     if !pending_marks::any() {
         return stored;
@@ -526,8 +467,7 @@ pub fn hidden_now(store: &ColdStore, entry: &GroupEntry) -> Result<Option<RowSet
 pub fn arriving_in(store: &ColdStore, entry: &GroupEntry) -> Result<Option<RowSet>, ColdError> {
     hidden_where(store, entry, &mut |shown| {
         let (xid, own) = writer_of(shown);
-        // SAFETY: a lookup among running transactions.
-        own.is_none() && unsafe { pg_sys::TransactionIdIsInProgress(xid) }
+        own.is_none() && xid.is_in_progress()
     })
 }
 

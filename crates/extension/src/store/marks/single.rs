@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 
 use howdah_bridge::store::{Birth, ColdStore};
-use howdah_bridge::tid::RowNumber;
-use pgrx::pg_sys;
+use howdah_bridge::tid::{RowNumber, Tid};
+use howdah_bridge::xid::CommandId;
 
 use super::RowFate;
 use crate::errors::ColdError;
@@ -40,9 +40,10 @@ fn encode(fate: RowFate) -> [u8; MARK_BYTES] {
         RowFate::Deleted => 1,
         RowFate::Updated { to: tid, keeps_key } => {
             out[1] = u8::from(keeps_key);
-            out[2..4].copy_from_slice(&tid.ip_blkid.bi_hi.to_le_bytes());
-            out[4..6].copy_from_slice(&tid.ip_blkid.bi_lo.to_le_bytes());
-            out[6..8].copy_from_slice(&tid.ip_posid.to_le_bytes());
+            let (high, low) = ((tid.block() >> 16) as u16, tid.block() as u16);
+            out[2..4].copy_from_slice(&high.to_le_bytes());
+            out[4..6].copy_from_slice(&low.to_le_bytes());
+            out[6..8].copy_from_slice(&tid.offset().to_le_bytes());
             2
         }
         RowFate::MovedAway => 3,
@@ -60,13 +61,7 @@ pub(super) fn decode(group: u32, payload: &[u8]) -> Result<RowFate, ColdError> {
     match payload[0] {
         1 => Ok(RowFate::Deleted),
         2 => Ok(RowFate::Updated {
-            to: pg_sys::ItemPointerData {
-                ip_blkid: pg_sys::BlockIdData {
-                    bi_hi: half(2),
-                    bi_lo: half(4),
-                },
-                ip_posid: half(6),
-            },
+            to: Tid::new(u32::from(half(2)) << 16 | u32::from(half(4)), half(6)),
             keeps_key: payload[1] == 1,
         }),
         3 => Ok(RowFate::MovedAway),
@@ -82,7 +77,7 @@ pub(super) fn without_place(group: u32, payload: &[u8]) -> Result<Vec<u8>, ColdE
     })
 }
 
-pub(super) fn insert(store: &ColdStore, row: RowNumber, fate: RowFate, cid: pg_sys::CommandId) {
+pub(super) fn insert(store: &ColdStore, row: RowNumber, fate: RowFate, cid: CommandId) {
     let (id, seq) = key_of(row);
     store.insert(id, seq, &encode(fate), cid, Birth::Transactional, None);
 }

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
-use pgrx::pg_sys;
+use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber, Tid};
+use howdah_bridge::xid::Xid;
 
 use super::bitmap::BITMAP_ID;
 use super::forward::FORWARD_ID;
@@ -20,7 +20,7 @@ pub enum Trace {
     /// A bitmap of rows from this one on.
     Bitmap(RowNumber),
     /// A list of new versions of rows around this one, and its writer.
-    Versions(RowNumber, pg_sys::TransactionId),
+    Versions(RowNumber, Xid),
     /// A forward of the group that begins with this row; the value that lists dropped rows.
     Forward(RowNumber, Option<u32>),
 }
@@ -29,7 +29,7 @@ pub enum Trace {
 pub fn for_each_trace(
     store: &ColdStore,
     end: u64,
-    mut show: impl FnMut(pg_sys::ItemPointerData, Trace) -> ControlFlow<()>,
+    mut show: impl FnMut(Tid, Trace) -> ControlFlow<()>,
 ) {
     let block_start = |seq: i32| RowNumber(seq as u64 * ROWS_PER_COLD_BLOCK);
     let last = RowNumber(end.max(1) - 1);
@@ -45,8 +45,7 @@ pub fn for_each_trace(
         if !in_force(&shown) {
             return ControlFlow::Continue(());
         }
-        // SAFETY: the tuple is shown right now.
-        let tid = unsafe { (*shown.tuple).t_self };
+        let tid = shown.tuple.tid();
         show(
             tid,
             Trace::Versions(block_start(shown.seq), writer_of(&shown).0),
@@ -60,15 +59,14 @@ pub fn for_each_trace(
 }
 
 /// Takes a tuple's place, the second part of its key, and its payload.
-type ShowInForce<'a> = dyn FnMut(pg_sys::ItemPointerData, i32, &[u8]) -> ControlFlow<()> + 'a;
+type ShowInForce<'a> = dyn FnMut(Tid, i32, &[u8]) -> ControlFlow<()> + 'a;
 
 fn visit_in_force(store: &ColdStore, id: u32, show: &mut ShowInForce<'_>) {
     store.visit(id, 0..=i32::MAX, &mut |shown| {
         if !in_force(&shown) {
             return ControlFlow::Continue(());
         }
-        // SAFETY: the tuple is shown right now.
-        let tid = unsafe { (*shown.tuple).t_self };
+        let tid = shown.tuple.tid();
         show(tid, shown.seq, shown.payload)
     });
 }

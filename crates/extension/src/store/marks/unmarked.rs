@@ -31,12 +31,10 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 
-use howdah_bridge::ffi::quiet;
 use howdah_bridge::shared_memory::{Area, Shareable};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::MAX_ROWS;
-use pgrx::pg_sys;
 
 use super::bitmap::{BITMAP_ID, bitmap_parts, bitmaps_of, insert_bits};
 use super::single::{key_ranges, row_of};
@@ -108,8 +106,7 @@ impl Name {
     }
 
     fn in_file((toast, file): (u32, u32), group: u32) -> Name {
-        // SAFETY: plain read of a global.
-        let database = unsafe { pg_sys::MyDatabaseId }.to_u32();
+        let database = howdah_bridge::xid::current_database().to_u32();
         Name {
             file: u64::from(toast) << 32 | u64::from(file),
             place: u64::from(database) << 32 | u64::from(group),
@@ -304,8 +301,7 @@ thread_local! {
 
 /// When the running statement began: near enough, and costs no look at the clock.
 fn now() -> i64 {
-    // SAFETY: reads a variable of this backend.
-    unsafe { quiet::GetCurrentStatementStartTimestamp() }
+    howdah_bridge::xid::statement_start()
 }
 
 fn position_of(entry: &GroupEntry, row: RowNumber) -> u32 {
@@ -401,8 +397,7 @@ fn count_look(name: Name) -> bool {
 
 /// Reads which rows of the group have marks, if the group has no slot and can have one.
 fn build(shared: &Shared, store: &ColdStore, entry: &GroupEntry, name: &Name) {
-    // SAFETY: reads the state of this process.
-    if unsafe { quiet::RecoveryInProgress() } {
+    if howdah_bridge::xid::in_recovery() {
         return;
     }
     let Some((slot, version)) = shared.assign(name, entry.capacity_rows, now()) else {

@@ -12,8 +12,9 @@
 
 use std::cell::RefCell;
 
+use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
-use pgrx::pg_sys;
+use howdah_bridge::xid::Xid;
 
 use crate::store::directory::GroupEntry;
 
@@ -25,24 +26,19 @@ struct Vanished {
     file: (u32, u32),
     group: u32,
     /// The youngest transaction that hid any of its rows.
-    youngest: pg_sys::TransactionId,
+    youngest: Xid,
 }
 
 thread_local! {
     static VANISHED: RefCell<Vec<Vanished>> = const { RefCell::new(Vec::new()) };
 }
 
-fn is_over(xid: pg_sys::TransactionId, snapshot: &pg_sys::SnapshotData) -> bool {
-    // SAFETY: a comparison of two transaction ids.
-    unsafe { pg_sys::TransactionIdPrecedes(xid, snapshot.xmin) }
+fn is_over(xid: Xid, snapshot: Snapshot<'_>) -> bool {
+    xid.precedes(snapshot.xmin())
 }
 
 /// The youngest transaction that hid a row, if all of the group is known to be hidden from the MVCC snapshot.
-pub(super) fn youngest(
-    store: &ColdStore,
-    group: u32,
-    snapshot: &pg_sys::SnapshotData,
-) -> Option<pg_sys::TransactionId> {
+pub(super) fn youngest(store: &ColdStore, group: u32, snapshot: Snapshot<'_>) -> Option<Xid> {
     let file = store.identity();
     VANISHED.with_borrow(|vanished| {
         vanished
@@ -59,12 +55,7 @@ pub(super) fn forget_file(file: (u32, u32)) {
 
 /// Notes that all of the group is hidden from the MVCC snapshot, by transactions of which `youngest` is the
 /// last, if that will be true of later snapshots.
-pub(super) fn note(
-    store: &ColdStore,
-    entry: &GroupEntry,
-    youngest: pg_sys::TransactionId,
-    snapshot: &pg_sys::SnapshotData,
-) {
+pub(super) fn note(store: &ColdStore, entry: &GroupEntry, youngest: Xid, snapshot: Snapshot<'_>) {
     if !is_over(youngest, snapshot) {
         return;
     }

@@ -18,8 +18,8 @@
 use std::ops::{ControlFlow, RangeInclusive};
 
 use howdah_bridge::store::{Birth, ColdStore, VALUE_BYTES};
-use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber, block_of, tid_of};
-use pgrx::pg_sys;
+use howdah_bridge::tid::{BlockNumber, INVALID_BLOCK, ROWS_PER_COLD_BLOCK, RowNumber, Tid};
+use howdah_bridge::xid::CommandId;
 
 use super::bitmap::{BLOCKS_PER_BITMAP, bitmap_place};
 use super::shown::{in_force, writer_of};
@@ -39,7 +39,7 @@ const KEEPS_KEY: u32 = 1 << 31;
 struct Run {
     position: u32,
     keeps_key: bool,
-    block: pg_sys::BlockNumber,
+    block: BlockNumber,
     offset: u16,
     rows: u16,
 }
@@ -48,19 +48,19 @@ impl Run {
     fn of(position: u32, fate: RowFate) -> Run {
         let (tid, keeps_key) = match fate {
             RowFate::Updated { to, keeps_key } => (to, keeps_key),
-            RowFate::MovedAway | RowFate::Deleted => (super::moved_to_another_partition(), false),
+            RowFate::MovedAway | RowFate::Deleted => (Tid::moved_to_another_partition(), false),
         };
         Run {
             position,
             keeps_key,
-            block: block_of(&tid),
-            offset: tid.ip_posid,
+            block: tid.block(),
+            offset: tid.offset(),
             rows: 1,
         }
     }
 
     fn is_away(&self) -> bool {
-        self.block == pg_sys::InvalidBlockNumber
+        self.block == INVALID_BLOCK
     }
 
     /// Takes in the run that follows, if it does.
@@ -84,7 +84,7 @@ impl Run {
             RowFate::MovedAway
         } else {
             RowFate::Updated {
-                to: tid_of(self.block, self.offset.wrapping_add(nth as u16)),
+                to: Tid::new(self.block, self.offset.wrapping_add(nth as u16)),
                 keeps_key: self.keeps_key,
             }
         })
@@ -197,7 +197,7 @@ pub(super) fn insert(
     entry: &GroupEntry,
     seq: i32,
     fates: &[(u32, RowFate)],
-    cid: pg_sys::CommandId,
+    cid: CommandId,
 ) -> Result<usize, ColdError> {
     if fates.is_empty() {
         return Ok(0);
@@ -266,13 +266,13 @@ mod tests {
     use super::*;
 
     fn updated(block: u32, offset: u16, keeps_key: bool) -> RowFate {
-        let to = tid_of(block, offset);
+        let to = Tid::new(block, offset);
         RowFate::Updated { to, keeps_key }
     }
 
     fn place(fate: Option<RowFate>) -> Option<(u32, u16, bool)> {
         match fate? {
-            RowFate::Updated { to, keeps_key } => Some((block_of(&to), to.ip_posid, keeps_key)),
+            RowFate::Updated { to, keeps_key } => Some((to.block(), to.offset(), keeps_key)),
             RowFate::MovedAway => Some((0, 0, false)),
             RowFate::Deleted => None,
         }

@@ -1,0 +1,190 @@
+//! Snapshots as borrowed values.
+//!
+//! A snapshot is the server's: on the stack of its snapshots, or registered with a resource owner,
+//! or a variable of the caller (dirty ones). The lifetime says how long it stays valid; only
+//! [`Snapshot::from_raw`] can claim one. A dirty snapshot is written to when a tuple is held against
+//! it: it names the transaction that a caller has to wait for.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use pgrx::pg_sys;
+
+use crate::xid::{CommandId, Xid};
+
+/// What a snapshot judges tuples by: `SnapshotType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotKind {
+    /// Transactions that had committed when it was taken, and earlier commands of our own.
+    Mvcc,
+    /// Committed transactions and all of our own.
+    SelfVisible,
+    /// Every tuple.
+    Any,
+    /// A value stored out of line, whose owner was judged before.
+    Toast,
+    /// Committed transactions, our own and, named in the snapshot, those in progress.
+    Dirty,
+    /// Catalogs as logical decoding saw them.
+    HistoricMvcc,
+    /// What VACUUM may not remove.
+    NonVacuumable,
+}
+
+/// A valid snapshot.
+#[derive(Clone, Copy)]
+pub struct Snapshot<'a> {
+    raw: NonNull<pg_sys::SnapshotData>,
+    valid: PhantomData<&'a pg_sys::SnapshotData>,
+}
+
+impl<'a> Snapshot<'a> {
+    /// `SnapshotSelf`: what is in force now, our own work included.
+    #[inline]
+    pub fn in_force() -> Snapshot<'static> {
+        Snapshot::of_static(&raw mut pg_sys::SnapshotSelfData)
+    }
+
+    /// `SnapshotAny`: every tuple.
+    #[inline]
+    pub fn any() -> Snapshot<'static> {
+        Snapshot::of_static(&raw mut pg_sys::SnapshotAnyData)
+    }
+
+    #[inline]
+    fn of_static(raw: *mut pg_sys::SnapshotData) -> Snapshot<'static> {
+        Snapshot {
+            // SAFETY: the address of a variable of the server.
+            raw: unsafe { NonNull::new_unchecked(raw) },
+            valid: PhantomData,
+        }
+    }
+
+    /// Borrows a snapshot of the server's.
+    ///
+    /// # Safety
+    /// `raw` is valid for as long as the result and its copies are used: it is on the stack of active
+    /// snapshots, registered, or a variable that outlives them.
+    #[inline]
+    pub unsafe fn from_raw(raw: pg_sys::Snapshot) -> Snapshot<'a> {
+        debug_assert!(!raw.is_null());
+        Snapshot {
+            // SAFETY: a valid snapshot is not NULL.
+            raw: unsafe { NonNull::new_unchecked(raw) },
+            valid: PhantomData,
+        }
+    }
+
+    /// As [`Snapshot::from_raw`]; NULL is none.
+    ///
+    /// # Safety
+    /// `raw` is NULL, or as for [`Snapshot::from_raw`].
+    #[inline]
+    pub unsafe fn from_nullable(raw: pg_sys::Snapshot) -> Option<Snapshot<'a>> {
+        let valid = PhantomData;
+        NonNull::new(raw).map(|raw| Snapshot { raw, valid })
+    }
+
+    /// The server's pointer, valid for `'a`.
+    #[inline]
+    pub fn raw(self) -> pg_sys::Snapshot {
+        self.raw.as_ptr()
+    }
+
+    #[inline]
+    fn data(&self) -> &pg_sys::SnapshotData {
+        // SAFETY: valid by the contract of `from_raw`. Fields are copied out at once, so that no
+        // reference is alive when the server writes to a dirty snapshot.
+        unsafe { self.raw.as_ref() }
+    }
+
+    /// What it judges tuples by.
+    #[inline]
+    pub fn kind(self) -> SnapshotKind {
+        use pg_sys::SnapshotType::*;
+        match self.data().snapshot_type {
+            SNAPSHOT_MVCC => SnapshotKind::Mvcc,
+            SNAPSHOT_SELF => SnapshotKind::SelfVisible,
+            SNAPSHOT_ANY => SnapshotKind::Any,
+            SNAPSHOT_TOAST => SnapshotKind::Toast,
+            SNAPSHOT_DIRTY => SnapshotKind::Dirty,
+            SNAPSHOT_HISTORIC_MVCC => SnapshotKind::HistoricMvcc,
+            _ => SnapshotKind::NonVacuumable,
+        }
+    }
+
+    #[inline]
+    pub fn is_mvcc(self) -> bool {
+        self.data().snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC
+    }
+
+    #[inline]
+    pub fn is_dirty(self) -> bool {
+        self.data().snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY
+    }
+
+    /// Of an MVCC snapshot: the oldest transaction that it may see as running. Those that precede it
+    /// are over for the snapshot. Of a dirty one: the inserter in progress that the last judged tuple
+    /// had, if any.
+    #[inline]
+    pub fn xmin(self) -> Xid {
+        Xid::from_raw(self.data().xmin)
+    }
+
+    /// Of a dirty snapshot: the deleter in progress that the last judged tuple had, if any.
+    #[inline]
+    pub fn xmax(self) -> Xid {
+        Xid::from_raw(self.data().xmax)
+    }
+
+    /// Of an MVCC snapshot: what earlier commands of our own transaction did, it sees.
+    #[inline]
+    pub fn command(self) -> CommandId {
+        self.data().curcid
+    }
+
+    /// Names an MVCC snapshot among those that are in use: its address and its command.
+    #[inline]
+    pub fn name(self) -> (usize, CommandId) {
+        (self.raw() as usize, self.command())
+    }
+
+    /// Whether an MVCC snapshot sees what the transaction did as not yet committed, though it may have
+    /// by now. Not to be asked about our own.
+    pub fn sees_as_running(self, xid: Xid) -> bool {
+        // SAFETY: the snapshot is valid; a look at its lists.
+        unsafe { pg_sys::XidInMVCCSnapshot(xid.raw(), self.raw()) }
+    }
+
+    /// Resets what a dirty snapshot names, as judging a tuple does first.
+    pub fn reset_dirty(self) {
+        // SAFETY: valid by the contract of `from_raw`; the server's own judges write these fields
+        // through the same pointer, and no reference is held.
+        unsafe {
+            let data = self.raw.as_ptr();
+            (*data).xmin = pg_sys::InvalidTransactionId;
+            (*data).xmax = pg_sys::InvalidTransactionId;
+            (*data).speculativeToken = 0;
+        }
+    }
+
+    /// Has a dirty snapshot name a transaction in progress that is about to hide the row.
+    pub fn name_deleter(self, xid: Xid) {
+        // SAFETY: as for `reset_dirty`.
+        unsafe { (*self.raw.as_ptr()).xmax = xid.raw() }
+    }
+
+    /// Has a dirty snapshot name a transaction in progress that has made the row.
+    pub fn name_inserter(self, xid: Xid) {
+        // SAFETY: as for `reset_dirty`.
+        unsafe { (*self.raw.as_ptr()).xmin = xid.raw() }
+    }
+}
+
+/// Whether the snapshot of a transaction that keeps one for all of its commands sees another transaction as
+/// running.
+pub fn kept_sees_as_running(xid: Xid) -> bool {
+    debug_assert!(crate::xid::keeps_snapshot());
+    // SAFETY: a transaction that keeps its snapshot keeps it to its end, and hands it out again.
+    unsafe { Snapshot::from_raw(pg_sys::GetTransactionSnapshot()) }.sees_as_running(xid)
+}

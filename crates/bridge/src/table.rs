@@ -1,0 +1,394 @@
+//! Open relations as borrowed values.
+//!
+//! ```text
+//!   Table<'a>        an open relation: a table, a TOAST relation or an index
+//!   Descriptor<'a>   its attributes
+//! ```
+//!
+//! The lifetime is that of whatever holds the relation open: a guard ([`crate::relation::OpenRelation`]),
+//! a store, or the executor's call whose arguments name it. The relcache keeps an open relation's
+//! entry at its place, and its descriptor until the end of the transaction, when it rebuilds them.
+//! Locks on the relation are the caller's business, as in the server's own functions.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use pgrx::pg_sys;
+
+use crate::relation;
+use crate::xid::Xid;
+
+/// How strongly a relation is locked, from weak to strong: `LOCKMODE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum LockMode {
+    /// Not at all, or by somebody before.
+    None = pg_sys::NoLock,
+    AccessShare = pg_sys::AccessShareLock,
+    RowShare = pg_sys::RowShareLock,
+    RowExclusive = pg_sys::RowExclusiveLock,
+    ShareUpdateExclusive = pg_sys::ShareUpdateExclusiveLock,
+    Share = pg_sys::ShareLock,
+    ShareRowExclusive = pg_sys::ShareRowExclusiveLock,
+    Exclusive = pg_sys::ExclusiveLock,
+    AccessExclusive = pg_sys::AccessExclusiveLock,
+}
+
+impl LockMode {
+    /// The server's own type.
+    #[inline]
+    pub const fn raw(self) -> pg_sys::LOCKMODE {
+        self as u32 as pg_sys::LOCKMODE
+    }
+}
+
+/// What a relation is: `pg_class.relkind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelationKind {
+    Table,
+    MaterializedView,
+    PartitionedTable,
+    /// A view, an index, a sequence, a foreign table, …
+    Other,
+}
+
+impl RelationKind {
+    /// By its letter in the catalog.
+    pub fn of(kind: std::ffi::c_char) -> RelationKind {
+        match kind as u8 {
+            pg_sys::RELKIND_RELATION => RelationKind::Table,
+            pg_sys::RELKIND_MATVIEW => RelationKind::MaterializedView,
+            pg_sys::RELKIND_PARTITIONED_TABLE => RelationKind::PartitionedTable,
+            _ => RelationKind::Other,
+        }
+    }
+}
+
+/// Which columns of a relation: `IndexAttrBitmapKind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexedColumns {
+    /// Those of unique indexes that a foreign key may refer to.
+    Key,
+    /// Those that keep an update from being HOT.
+    HotBlocking,
+    /// Those of summarizing indexes.
+    Summarized,
+    /// Those of the index that is the replica identity.
+    ReplicaIdentity,
+}
+
+/// An attribute, as `pg_attribute` has it.
+pub type Attribute = pg_sys::FormData_pg_attribute;
+
+/// An open relation.
+#[derive(Clone, Copy)]
+pub struct Table<'a> {
+    raw: NonNull<pg_sys::RelationData>,
+    open: PhantomData<&'a pg_sys::RelationData>,
+}
+
+impl<'a> Table<'a> {
+    /// Borrows an open relation.
+    ///
+    /// # Safety
+    /// `rel` is held open as long as the result and its copies are used.
+    #[inline]
+    pub unsafe fn from_raw(rel: pg_sys::Relation) -> Table<'a> {
+        debug_assert!(!rel.is_null());
+        Table {
+            // SAFETY: an open relation is not NULL.
+            raw: unsafe { NonNull::new_unchecked(rel) },
+            open: PhantomData,
+        }
+    }
+
+    /// The server's pointer, valid for `'a`.
+    #[inline]
+    pub fn raw(self) -> pg_sys::Relation {
+        self.raw.as_ptr()
+    }
+
+    #[inline]
+    fn data(&self) -> &pg_sys::RelationData {
+        // SAFETY: open by the contract of `from_raw`. Fields are copied out at once.
+        unsafe { self.raw.as_ref() }
+    }
+
+    #[inline]
+    fn form(&self) -> &pg_sys::FormData_pg_class {
+        // SAFETY: an open relation has its row of pg_class.
+        unsafe { &*self.data().rd_rel }
+    }
+
+    #[inline]
+    pub fn oid(self) -> pg_sys::Oid {
+        self.data().rd_id
+    }
+
+    /// Its name, for messages.
+    pub fn name(self) -> String {
+        // SAFETY: open by the contract of `from_raw`.
+        unsafe { relation::name_of(self.raw()) }
+    }
+
+    /// Names the main fork's file in its tablespace: an exchange of files changes it.
+    #[inline]
+    pub fn file_number(self) -> u32 {
+        self.data().rd_locator.relNumber.to_u32()
+    }
+
+    /// What it is.
+    pub fn kind(self) -> RelationKind {
+        RelationKind::of(self.form().relkind)
+    }
+
+    /// Its access method; `None` for what has none.
+    pub fn access_method(self) -> Option<pg_sys::Oid> {
+        let oid = self.form().relam;
+        (oid != pg_sys::InvalidOid).then_some(oid)
+    }
+
+    /// Whether it is a temporary table of another session.
+    pub fn is_temporary_of_others(self) -> bool {
+        self.form().relpersistence as u8 == pg_sys::RELPERSISTENCE_TEMP
+            && !self.data().rd_islocaltemp
+    }
+
+    /// Whether it is a system catalog, or its TOAST relation.
+    pub fn is_catalog(self) -> bool {
+        // SAFETY: open by the contract of `from_raw`.
+        unsafe { pg_sys::IsCatalogRelation(self.raw()) }
+    }
+
+    /// Database and relation as lock tags name them.
+    #[inline]
+    pub(crate) fn lock_name(self) -> (u32, u32) {
+        let name = &self.data().rd_lockInfo.lockRelId;
+        (name.dbId.to_u32(), name.relId.to_u32())
+    }
+
+    /// Whether an index keeps only summaries of ranges of blocks.
+    ///
+    /// # Panics
+    /// If it is no index.
+    pub fn is_summarizing_index(self) -> bool {
+        let routine = self.data().rd_indam;
+        assert!(!routine.is_null(), "an index has a routine");
+        // SAFETY: an open index has its routine as long as it is open.
+        unsafe { (*routine).amsummarizing }
+    }
+
+    /// Its TOAST relation, if it has one.
+    #[inline]
+    pub fn toast_oid(self) -> Option<pg_sys::Oid> {
+        let oid = self.form().reltoastrelid;
+        (oid != pg_sys::InvalidOid).then_some(oid)
+    }
+
+    /// Whether what is written to it survives a crash, and is logged for that.
+    #[inline]
+    pub fn is_permanent(self) -> bool {
+        self.form().relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT
+    }
+
+    /// `RelationIsLogicallyLogged`, for tables of users.
+    pub fn is_logically_logged(self) -> bool {
+        // SAFETY: plain read of a setting.
+        let wal_level = unsafe { pg_sys::wal_level };
+        wal_level >= pg_sys::WalLevel::WAL_LEVEL_LOGICAL as i32 && self.is_permanent()
+    }
+
+    #[inline]
+    pub fn descriptor(self) -> Descriptor<'a> {
+        Descriptor {
+            raw: self.data().rd_att,
+            open: PhantomData,
+        }
+    }
+
+    /// Blocks of the main fork.
+    pub fn main_fork_blocks(self) -> pg_sys::BlockNumber {
+        // SAFETY: open by the contract of `from_raw`.
+        unsafe { relation::main_fork_blocks(self.raw()) }
+    }
+
+    /// Whether the main fork has the block, as far as this process remembers its size. The relation is
+    /// locked.
+    #[inline]
+    pub fn has_block(self, block: pg_sys::BlockNumber) -> bool {
+        // SAFETY: open by the contract of `from_raw`.
+        unsafe { relation::has_block(self.raw(), block) }
+    }
+
+    /// Gives a table whose main fork is empty one empty page, see [`relation::ensure_first_page`].
+    pub fn ensure_first_page(self) {
+        // SAFETY: open by the contract of `from_raw`; an index has no empty main fork.
+        unsafe { relation::ensure_first_page(self.raw()) }
+    }
+
+    /// The oldest transaction whose snapshot may need a row of it.
+    pub fn horizon(self) -> Xid {
+        // SAFETY: open by the contract of `from_raw`.
+        Xid::from_raw(unsafe { pg_sys::GetOldestNonRemovableTransactionId(self.raw()) })
+    }
+
+    /// Whether a transaction that has committed is over for every snapshot that may read the table, as heap's
+    /// pruning asks it.
+    pub fn is_over_for_all(self, xid: Xid) -> bool {
+        // SAFETY: open by the contract of `from_raw`; the horizon is a variable of the server.
+        unsafe {
+            let horizon = pg_sys::GlobalVisTestFor(self.raw());
+            !xid.is_normal() || pg_sys::GlobalVisTestIsRemovableXid(horizon, xid.raw())
+        }
+    }
+
+    /// Counts rows that a scan has read, for `pg_stat_all_tables`.
+    pub fn count_rows_read(self, rows: u64) {
+        // SAFETY: open by the contract of `from_raw`.
+        unsafe { relation::count_rows_read(self.raw(), rows) }
+    }
+
+    /// Counts rows that were fetched for an index, for `pg_stat_all_tables`.
+    pub fn count_rows_fetched(self, rows: u64) {
+        // SAFETY: open by the contract of `from_raw`.
+        unsafe { relation::count_rows_fetched(self.raw(), rows) }
+    }
+
+    /// Counts a row that was deleted, for `pg_stat_all_tables`.
+    pub fn count_delete(self) {
+        // SAFETY: open by the contract of `from_raw`.
+        unsafe { pg_sys::pgstat_count_heap_delete(self.raw()) }
+    }
+
+    /// Has what heap has just counted as an insert counted as an update.
+    #[inline]
+    pub fn count_insert_as_update(self) {
+        // SAFETY: open by the contract of `from_raw`; heap has counted a change by this
+        // subtransaction already.
+        unsafe {
+            crate::ffi::quiet::pgstat_count_heap_insert(self.raw(), -1);
+            crate::ffi::quiet::pgstat_count_heap_update(self.raw(), false, false);
+        }
+    }
+
+    /// The attributes that logical decoding wants of a row's old version, counted from zero: those of the
+    /// replica identity.
+    pub fn decoded_columns(self) -> Vec<usize> {
+        let identity = self.form().relreplident as u8;
+        if identity == pg_sys::REPLICA_IDENTITY_NOTHING {
+            return Vec::new();
+        }
+        if identity == pg_sys::REPLICA_IDENTITY_FULL {
+            let desc = self.descriptor();
+            let is_stored = |&i: &usize| {
+                let attribute = desc.attribute(i);
+                !attribute.attisdropped
+                    && attribute.attgenerated as u8 != pg_sys::ATTRIBUTE_GENERATED_VIRTUAL
+            };
+            return (0..desc.attribute_count()).filter(is_stored).collect();
+        }
+        let numbers = self.indexed_columns(IndexedColumns::ReplicaIdentity);
+        let from_zero = |number: i32| usize::try_from(number - 1).ok();
+        numbers.into_iter().filter_map(from_zero).collect()
+    }
+
+    /// The numbers of the columns in a set that the relation knows, ascending; those of system columns
+    /// are negative, and 0 is the whole row.
+    pub fn indexed_columns(self, columns: IndexedColumns) -> Vec<i32> {
+        use crate::ffi::quiet;
+        use pg_sys::IndexAttrBitmapKind as Kind;
+        let kind = match columns {
+            IndexedColumns::Key => Kind::INDEX_ATTR_BITMAP_KEY,
+            IndexedColumns::HotBlocking => Kind::INDEX_ATTR_BITMAP_HOT_BLOCKING,
+            IndexedColumns::Summarized => Kind::INDEX_ATTR_BITMAP_SUMMARIZED,
+            IndexedColumns::ReplicaIdentity => Kind::INDEX_ATTR_BITMAP_IDENTITY_KEY,
+        };
+        let data = self.data();
+        let is_known = data.rd_attrsvalid && columns == IndexedColumns::Key;
+        let known = is_known.then_some(data.rd_keyattr);
+        // SAFETY: open by the contract of `from_raw`; a set of the relation's own is valid as long as
+        // nothing processes invalidations, which nothing here does. A copy is ours to free.
+        unsafe {
+            let set = known.unwrap_or_else(|| pg_sys::RelationGetIndexAttrBitmap(self.raw(), kind));
+            let mut numbers = Vec::new();
+            let mut member = quiet::bms_next_member(set, -1);
+            while member >= 0 {
+                numbers.push(member + pg_sys::FirstLowInvalidHeapAttributeNumber);
+                member = quiet::bms_next_member(set, member);
+            }
+            if known.is_none() {
+                quiet::bms_free(set);
+            }
+            numbers
+        }
+    }
+}
+
+/// The attributes of an open relation.
+#[derive(Clone, Copy)]
+pub struct Descriptor<'a> {
+    raw: pg_sys::TupleDesc,
+    open: PhantomData<&'a pg_sys::TupleDescData>,
+}
+
+impl<'a> Descriptor<'a> {
+    /// Borrows a descriptor.
+    ///
+    /// # Safety
+    /// `desc` is a valid descriptor as long as the result, its copies and its attributes are used.
+    #[inline]
+    pub unsafe fn from_raw(desc: pg_sys::TupleDesc) -> Descriptor<'a> {
+        Descriptor {
+            raw: desc,
+            open: PhantomData,
+        }
+    }
+
+    /// The server's pointer, valid for `'a`.
+    #[inline]
+    pub fn raw(self) -> pg_sys::TupleDesc {
+        self.raw
+    }
+
+    /// How many attributes there are, dropped ones among them.
+    #[inline]
+    pub fn attribute_count(self) -> usize {
+        // SAFETY: valid by the contract of `from_raw`.
+        unsafe { (*self.raw).natts as usize }
+    }
+
+    /// All of them, as `TupleDescAttr` finds them.
+    #[inline]
+    pub fn attributes(self) -> &'a [pg_sys::FormData_pg_attribute] {
+        let count = self.attribute_count();
+        // SAFETY: the descriptor is valid by the contract of `from_raw`. Its attributes lie one behind the
+        // other, behind as many compact ones.
+        unsafe {
+            let compact = (&raw const (*self.raw).compact_attrs).cast::<pg_sys::CompactAttribute>();
+            std::slice::from_raw_parts(compact.add(count).cast(), count)
+        }
+    }
+
+    /// An attribute, counted from zero.
+    ///
+    /// # Panics
+    /// If there is no such attribute.
+    #[inline]
+    pub fn attribute(self, i: usize) -> &'a pg_sys::FormData_pg_attribute {
+        &self.attributes()[i]
+    }
+
+    /// The value of rows that were stored before an attribute was added; `None` is NULL. It lives as
+    /// long as the descriptor.
+    ///
+    /// # Panics
+    /// If there is no such attribute.
+    #[inline]
+    pub fn missing_value(self, i: usize) -> Option<pg_sys::Datum> {
+        assert!(i < self.attribute_count(), "no attribute {i}");
+        let mut null = true;
+        // SAFETY: as for `attribute`.
+        let value = unsafe { pg_sys::getmissingattr(self.raw, i as i32 + 1, &mut null) };
+        (!null).then_some(value)
+    }
+}
