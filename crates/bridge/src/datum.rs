@@ -151,6 +151,20 @@ pub fn form_of_type(type_oid: pg_sys::Oid) -> (i16, bool) {
     (len, by_value)
 }
 
+/// A value as its type prints it.
+///
+/// # Safety
+/// `datum` is a valid datum of the type.
+pub unsafe fn output(datum: Datum, type_oid: pg_sys::Oid) -> String {
+    // SAFETY: as for this function; the output function returns a copy.
+    unsafe {
+        let (mut function, mut is_varlena) = (pg_sys::InvalidOid, false);
+        pg_sys::getTypeOutputInfo(type_oid, &mut function, &mut is_varlena);
+        let text = CStr::from_ptr(pg_sys::OidOutputFunctionCall(function, datum));
+        text.to_string_lossy().into_owned()
+    }
+}
+
 /// The bytes of a value. A copy that was made of them goes when they do.
 pub struct Bytes<'a> {
     bytes: &'a [u8],
