@@ -17,7 +17,8 @@ pub fn by_name(name: &CStr) -> pg_sys::Oid {
     unsafe { pg_sys::get_table_am_oid(name.as_ptr(), false) }
 }
 
-/// Gives a table that is exclusively locked a TOAST relation, if it has none and its access method wants one.
+/// Gives a table that is exclusively locked a TOAST relation, if it has none and its access method
+/// wants one.
 pub fn create_toast_relation(table: pg_sys::Oid) {
     let lock = LockMode::AccessExclusive.raw();
     // SAFETY: the table is locked.
@@ -25,8 +26,8 @@ pub fn create_toast_relation(table: pg_sys::Oid) {
     end_command();
 }
 
-/// Changes `pg_class.relam` and the dependency on it. Mirrors ATExecSetAccessMethodNoStorage. The table is exclusively
-/// locked and not open.
+/// Changes `pg_class.relam` and the dependency on it. Mirrors ATExecSetAccessMethodNoStorage. The
+/// table is exclusively locked and not open.
 pub fn set(table: pg_sys::Oid, method: pg_sys::Oid) {
     let lock = LockMode::RowExclusive.raw();
     // SAFETY: the tuple is a private copy; the catalog is closed before returning.

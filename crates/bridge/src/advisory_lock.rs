@@ -8,7 +8,8 @@ use crate::xid::current_database;
 /// `LOCKTAG_ADVISORY` and `USER_LOCKMETHOD`.
 const ADVISORY: (u8, u8) = (10, 2);
 
-/// Waits for the lock that `pg_advisory_lock(key)` takes, and releases it at once. The wait can be cancelled.
+/// Waits for the lock that `pg_advisory_lock(key)` takes, and releases it at once. The wait can be
+/// cancelled.
 pub fn wait_for(key: u32) {
     let tag = pg_sys::LOCKTAG {
         locktag_field1: current_database().to_u32(),

@@ -7,12 +7,12 @@ use pgrx::{IntoDatum, pg_sys};
 /// # Safety
 /// `text` is NULL or NUL-terminated.
 unsafe fn owned(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
     // SAFETY: as for this function.
-    (!text.is_null()).then(|| {
-        unsafe { CStr::from_ptr(text) }
-            .to_string_lossy()
-            .into_owned()
-    })
+    let text = unsafe { CStr::from_ptr(text) };
+    Some(text.to_string_lossy().into_owned())
 }
 
 /// The name of a relation; `None` if there is none.

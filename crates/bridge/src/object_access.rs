@@ -8,8 +8,8 @@ use pgrx::pg_sys;
 static mut PREVIOUS: pg_sys::object_access_hook_type = None;
 static AT_DROP: OnceLock<fn(pg_sys::Oid)> = OnceLock::new();
 
-/// Has `at_drop` called for each relation that is dropped, before its transaction ends. It must not raise an ERROR. Call
-/// once, from `_PG_init`.
+/// Has `at_drop` called for each relation that is dropped, before its transaction ends. It must not
+/// raise an ERROR. Call once, from `_PG_init`.
 pub fn at_drop(at_drop: fn(pg_sys::Oid)) {
     if AT_DROP.set(at_drop).is_ok() {
         // SAFETY: called while the library loads, before any command runs.
@@ -20,7 +20,8 @@ pub fn at_drop(at_drop: fn(pg_sys::Oid)) {
     }
 }
 
-/// Called for every function that an expression calls, too, hence not guarded: nothing here raises an ERROR.
+/// Called for every function that an expression calls, too, hence not guarded: nothing here raises
+/// an ERROR.
 unsafe extern "C-unwind" fn at_object_access(
     access: pg_sys::ObjectAccessType::Type,
     class: pg_sys::Oid,

@@ -58,8 +58,8 @@ pub fn role_of(pid: i32) -> Option<pg_sys::Oid> {
     }
 }
 
-/// Whether the running user may see what a process of that role is doing: it has the role's rights, or those of
-/// `pg_read_all_stats`.
+/// Whether the running user may see what a process of that role is doing: it has the role's rights,
+/// or those of `pg_read_all_stats`.
 pub fn may_see_activity_of(role: pg_sys::Oid) -> bool {
     // SAFETY: catalog lookups.
     unsafe {
@@ -69,8 +69,8 @@ pub fn may_see_activity_of(role: pg_sys::Oid) -> bool {
     }
 }
 
-/// Reads the configuration files again, in a background worker, if that was asked for. To be called outside of any
-/// user's statement.
+/// Reads the configuration files again, in a background worker, if that was asked for. To be called
+/// outside of any user's statement.
 pub fn reload_settings_if_asked() {
     // SAFETY: as this function asks.
     unsafe {

@@ -66,8 +66,8 @@ unsafe extern "C-unwind" fn process_utility(
     dest: *mut pg_sys::DestReceiver,
     completion: *mut pg_sys::QueryCompletion,
 ) {
-    // SAFETY: arguments are handed on as they came, to exactly one successor. The statement's tree is looked at before: a
-    // transaction that the statement ends may take it along.
+    // SAFETY: arguments are handed on as they came, to exactly one successor. The statement's tree
+    // is looked at before: a transaction that the statement ends may take it along.
     unsafe {
         let next = PREVIOUS_PROCESS_UTILITY.unwrap_or(unguarded::standard_ProcessUtility);
         if is_transaction_statement(statement) {
@@ -98,7 +98,8 @@ unsafe extern "C-unwind" fn process_utility(
     }
 }
 
-/// Whether there is nothing to do before or after a statement: BEGIN, COMMIT and the like, of which there are many.
+/// Whether there is nothing to do before or after a statement: BEGIN, COMMIT and the like, of which
+/// there are many.
 unsafe fn is_transaction_statement(statement: *mut pg_sys::PlannedStmt) -> bool {
     // SAFETY: as for process_utility.
     unsafe { (*(*statement).utilityStmt).type_ == pg_sys::NodeTag::T_TransactionStmt }
@@ -153,8 +154,8 @@ unsafe fn statement_of<'a>(node: *mut pg_sys::Node) -> Statement<'a> {
 
 /// The table of an ALTER TABLE … SET ACCESS METHOD.
 unsafe fn table_with_new_access_method(alter: *mut pg_sys::AlterTableStmt) -> Option<pg_sys::Oid> {
-    // SAFETY: lists hold the nodes their field promises. Looking the name up without a lock is enough: the statement itself
-    // locks and checks.
+    // SAFETY: lists hold the nodes their field promises. Looking the name up without a lock is
+    // enough: the statement itself locks and checks.
     unsafe {
         let commands = (*alter).cmds;
         let sets_method = (0..pg_sys::list_length(commands)).any(|i| {
