@@ -22,6 +22,7 @@ pub mod types {
     pub const TIME: Oid = pg_sys::TIMEOID;
     pub const TIMESTAMP: Oid = pg_sys::TIMESTAMPOID;
     pub const TIMESTAMPTZ: Oid = pg_sys::TIMESTAMPTZOID;
+    pub const MONEY: Oid = pg_sys::MONEYOID;
     pub const NUMERIC: Oid = pg_sys::NUMERICOID;
     pub const UUID: Oid = pg_sys::UUIDOID;
 

@@ -6,8 +6,8 @@ use pgrx::pg_sys;
 
 use crate::transactions::in_transaction;
 
-/// Databases that take connections, without templates: others copy those and must find no process connected. Runs in a
-/// transaction of its own.
+/// Databases that take connections, without templates: others copy those and must find no process
+/// connected. Runs in a transaction of its own.
 pub fn connectable_databases() -> Vec<u32> {
     in_transaction(|| {
         let mut databases = Vec::new();
@@ -26,7 +26,8 @@ pub fn connectable_databases() -> Vec<u32> {
     })
 }
 
-/// Tables and materialized views of an access method, except temporary ones and those of extensions.
+/// Tables and materialized views of an access method, except temporary ones and those of
+/// extensions.
 pub fn tables_of(method: &CStr) -> Vec<pg_sys::Oid> {
     let mut tables = Vec::new();
     // SAFETY: lookups; a transaction is running, and this is the row type of pg_class.

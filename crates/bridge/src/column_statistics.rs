@@ -4,7 +4,8 @@ use pgrx::pg_sys;
 
 use crate::table::Table;
 
-/// Average bytes of an attribute's values: what ANALYZE found, else what PostgreSQL takes for granted of the type.
+/// Average bytes of an attribute's values: what ANALYZE found, else what PostgreSQL takes for
+/// granted of the type.
 pub fn average_width(table: Table<'_>, attribute: usize) -> f64 {
     // SAFETY: a lookup by OID.
     let known = unsafe { pg_sys::get_attavgwidth(table.oid(), attribute as i16 + 1) };

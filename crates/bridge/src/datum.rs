@@ -1,9 +1,11 @@
 //! Datums together with the physical form of their type.
 //!
-//! A bare [`Datum`] is a word that says nothing of itself. A [`TypedDatum`] is made where the type is known, by the one
-//! unsafe function here; from then on its bytes are read without further duties.
+//! A bare [`Datum`] is a word that says nothing of itself. A [`TypedDatum`] is made where the type
+//! is known, by the one unsafe function here; from then on its bytes are read without further
+//! duties.
 //!
-//! Invariant: a `TypedDatum` is a valid datum, not NULL, of a type of its length, and what it points at lives as long as `'a`.
+//! Invariant: a `TypedDatum` is a valid datum, not NULL, of a type of its length, and what it
+//! points at lives as long as `'a`.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -58,7 +60,8 @@ impl<'a> TypedDatum<'a> {
     #[inline]
     pub fn bytes(self) -> Bytes<'a> {
         assert!(!self.by_value, "a value that has bytes");
-        // SAFETY: the invariant of the type; detoasting may raise an ERROR where out-of-line data is missing.
+        // SAFETY: the invariant of the type; detoasting may raise an ERROR where out-of-line data
+        // is missing.
         unsafe {
             let mut copy = std::ptr::null_mut();
             let bytes = match self.len {
@@ -80,7 +83,8 @@ impl<'a> TypedDatum<'a> {
         }
     }
 
-    /// `toast_raw_datum_size`: the size that a value of variable length has when it is detoasted, header included.
+    /// `toast_raw_datum_size`: the size that a value of variable length has when it is detoasted,
+    /// header included.
     ///
     /// # Panics
     ///
@@ -116,9 +120,11 @@ impl<'a> ArrayDatum<'a> {
         }
     }
 
-    /// The elements, `None` for NULL. A detoasted copy of the array stays in the current memory context.
+    /// The elements, `None` for NULL. A detoasted copy of the array stays in the current memory
+    /// context.
     pub fn elements(self) -> Vec<Option<TypedDatum<'a>>> {
-        // SAFETY: an array, whose header names the elements' type; what deconstruct_array makes holds `count` entries.
+        // SAFETY: an array, whose header names the elements' type; what deconstruct_array makes
+        // holds `count` entries.
         unsafe {
             let array = pg_sys::pg_detoast_datum(self.datum.cast_mut_ptr());
             let array = array.cast::<pg_sys::ArrayType>();
@@ -149,6 +155,20 @@ pub fn form_of_type(type_oid: pg_sys::Oid) -> (i16, bool) {
     // SAFETY: a catalog lookup; raises an ERROR for a type that does not exist.
     unsafe { pg_sys::get_typlenbyval(type_oid, &mut len, &mut by_value) };
     (len, by_value)
+}
+
+/// A value as its type prints it.
+///
+/// # Safety
+/// `datum` is a valid datum of the type.
+pub unsafe fn output(datum: Datum, type_oid: pg_sys::Oid) -> String {
+    // SAFETY: as for this function; the output function returns a copy.
+    unsafe {
+        let (mut function, mut is_varlena) = (pg_sys::InvalidOid, false);
+        pg_sys::getTypeOutputInfo(type_oid, &mut function, &mut is_varlena);
+        let text = CStr::from_ptr(pg_sys::OidOutputFunctionCall(function, datum));
+        text.to_string_lossy().into_owned()
+    }
 }
 
 /// The bytes of a value. A copy that was made of them goes when they do.
@@ -190,8 +210,8 @@ unsafe fn detoasted(varlena: *mut pg_sys::varlena) -> *mut pg_sys::varlena {
     }
 }
 
-/// Whether a varlena is neither compressed nor out of line: most are, and need no call into the server, which is guarded
-/// and costs more than the value is worth.
+/// Whether a varlena is neither compressed nor out of line: most are, and need no call into the
+/// server, which is guarded and costs more than the value is worth.
 ///
 /// # Safety
 /// `varlena` is a valid varlena.

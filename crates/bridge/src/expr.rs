@@ -4,11 +4,11 @@
 //!   Node ── kind ─▶ Kind: a variable, an operand, a function with its arguments, boolean logic, …
 //! ```
 //!
-//! Only what another executor could compute is told; all else is [`Kind::Other`]. Functions are told by their
-//! `prosrc`, and only built-in ones that are immutable, strict and written in C.
+//! Only what another executor could compute is told; all else is [`Kind::Other`]. Functions are
+//! told by their `prosrc`, and only built-in ones that are immutable, strict and written in C.
 //!
-//! A clause on one column is told as the parser made it ([`Form`]), its operator by the operator families that it belongs to
-//! ([`meanings`]).
+//! A clause on one column is told as the parser made it ([`Form`]), its operator by the operator
+//! families that it belongs to ([`meanings`]).
 //!
 //! Invariant: a `Node` borrows a tree of the planner or of a finished plan, which outlives it.
 

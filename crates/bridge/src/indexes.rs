@@ -34,8 +34,8 @@ pub fn is_brin(index: Table<'_>) -> bool {
     unsafe { (*(*index.raw()).rd_rel).relam == pg_sys::BRIN_AM_OID }
 }
 
-/// The key columns of the index that the table was last clustered on, as attribute numbers, up to the first expression;
-/// `None` without such an index.
+/// The key columns of the index that the table was last clustered on, as attribute numbers, up to
+/// the first expression; `None` without such an index.
 pub fn clustered_key(table: Table<'_>) -> Option<Vec<i16>> {
     // SAFETY: a catalog lookup.
     let is_clustered = |&index: &pg_sys::Oid| unsafe { pg_sys::get_index_isclustered(index) };

@@ -35,6 +35,12 @@
 //!             ──> transactions       ending one and starting the next; what is told of their ends
 //!             ──> procedure          entry points of procedures
 //!             ──> background         entry points of background workers
+//!             ──> utility            utility statements, watched
+//!             ──> object_access      tables that are dropped
+//!             ──> invalidation       of what backends keep of tables
+//!             ──> access_method      that of a table, changed in the catalog
+//!             ──> advisory_lock      locks of sessions by a number
+//!             ──> names              of relations, columns, types, roles
 //!             ──> rights             what the running user may do
 //!             ──> process            this process, and others
 //!             ──> lockers            waiting for the holders of a table's locks
@@ -57,6 +63,8 @@
 //!   owner of the aborting transaction releases what the guard held.
 //! - What differs between PostgreSQL majors stays in this crate.
 
+pub mod access_method;
+pub mod advisory_lock;
 pub mod background;
 pub mod builtin;
 pub mod catalog;
@@ -70,13 +78,16 @@ pub mod ffi;
 pub mod heap_am;
 pub mod hot;
 pub mod indexes;
+pub mod invalidation;
 pub mod io_cost;
 pub mod lockers;
 pub mod maintained;
 pub mod malloc;
 pub mod memory;
+pub mod names;
 pub mod needed_columns;
 pub mod new_entries;
+pub mod object_access;
 pub mod predicate;
 pub mod proc_flags;
 pub mod procedure;
@@ -101,9 +112,10 @@ pub mod transactions;
 pub mod tuple;
 pub mod tuple_sort;
 pub mod upper;
+pub mod utility;
 pub mod vacuum;
 pub mod wal;
 pub mod xid;
 
-pub use pgrx::pg_sys::panic::CaughtError;
+pub use pgrx::pg_sys::panic::{CaughtError, ErrorReport};
 pub use pgrx::pg_sys::{Datum, Oid};

@@ -1,7 +1,8 @@
 //! A table that is open for maintenance.
 //!
-//! It is locked with ShareUpdateExclusiveLock: against DDL, VACUUM and other maintenance; readers and writers go on. What
-//! runs, runs as its owner in a security-restricted operation, since index expressions are code of users.
+//! It is locked with ShareUpdateExclusiveLock: against DDL, VACUUM and other maintenance; readers
+//! and writers go on. What runs, runs as its owner in a security-restricted operation, since index
+//! expressions are code of users.
 
 use pgrx::pg_sys;
 
@@ -12,7 +13,8 @@ use crate::table::{LockMode, Table};
 
 const LOCK: LockMode = LockMode::ShareUpdateExclusive;
 
-/// A table open and locked, with an active snapshot. Belongs to one transaction; drop it before that ends.
+/// A table open and locked, with an active snapshot. Belongs to one transaction; drop it before
+/// that ends.
 pub struct MaintainedTable {
     rel: OpenRelation,
     snapshot: pg_sys::Snapshot,
@@ -31,24 +33,25 @@ pub enum Purpose {
 }
 
 impl MaintainedTable {
-    /// `None` if the table is gone, is not wanted, is another session's or has no TOAST relation, or (unless `wait`) is
-    /// locked. To be called at the start of a transaction.
+    /// `None` if the table is gone, is not wanted, is another session's or has no TOAST relation,
+    /// or (unless `wait`) is locked. To be called at the start of a transaction.
     pub fn open(
         table: pg_sys::Oid,
         wait: bool,
         purpose: Purpose,
         is_wanted: fn(Table<'_>) -> bool,
     ) -> Option<MaintainedTable> {
-        // SAFETY: a transaction has just begun, so its isolation level may be chosen. Maintenance changes nothing that a
-        // serializable transaction could notice.
+        // SAFETY: a transaction has just begun, so its isolation level may be chosen. Maintenance
+        // changes nothing that a serializable transaction could notice.
         unsafe {
             pg_sys::XactIsoLevel = pg_sys::XACT_READ_COMMITTED as i32;
             commit_locally();
             if !wait && !pg_sys::ConditionalLockRelationOid(table, LOCK.raw()) {
                 return None;
             }
-            // No snapshot is active. The holder of a conflicting lock may be waiting for old snapshots to go, as CREATE INDEX
-            // CONCURRENTLY does: what catalog lookups have left is given up first.
+            // No snapshot is active. The holder of a conflicting lock may be waiting for old
+            // snapshots to go, as CREATE INDEX CONCURRENTLY does: what catalog lookups have left is
+            // given up first.
             pg_sys::InvalidateCatalogSnapshot();
             if purpose == Purpose::Vacuum {
                 // No snapshot is taken yet; VACUUM writes nothing transactional.
@@ -56,7 +59,8 @@ impl MaintainedTable {
             }
         }
         let rel = OpenRelation::try_open(table, LOCK as u32)?;
-        // SAFETY: the relation is open; what is changed is changed back by `drop`, or by the transaction's abort.
+        // SAFETY: the relation is open; what is changed is changed back by `drop`, or by the
+        // transaction's abort.
         unsafe {
             let table = rel.table();
             if !is_wanted(table) || table.is_temporary_of_others() || table.toast_oid().is_none() {
@@ -123,8 +127,8 @@ impl Drop for MaintainedTable {
     }
 }
 
-/// Has the running transaction wait for no standby when it commits. It holds rows of users until then, and changes
-/// nothing that they could miss on a standby: rows are the same, here or there.
+/// Has the running transaction wait for no standby when it commits. It holds rows of users until
+/// then, and changes nothing that they could miss on a standby: rows are the same, here or there.
 ///
 /// # Safety
 /// The transaction has just begun.

@@ -28,11 +28,12 @@ pub struct Indexes<'a> {
 }
 
 impl<'a> Indexes<'a> {
-    /// Opens those that are wanted, of a table that is locked against DDL, with RowExclusiveLock, which is kept to the
-    /// end of the transaction. Expressions run as the current user.
+    /// Opens those that are wanted, of a table that is locked against DDL, with RowExclusiveLock,
+    /// which is kept to the end of the transaction. Expressions run as the current user.
     pub fn open(table: Table<'a>, is_wanted: impl Fn(Table<'_>) -> bool) -> Indexes<'a> {
         let rel = table.raw();
-        // SAFETY: the table is open as long as it is borrowed; all memory belongs to the current context.
+        // SAFETY: the table is open as long as it is borrowed; all memory belongs to the current
+        // context.
         unsafe {
             let estate = pg_sys::CreateExecutorState();
             let econtext = pg_sys::MakePerTupleExprContext(estate);
@@ -88,7 +89,8 @@ impl<'a> Indexes<'a> {
     /// Inserts the entries of a row with these values, in the current memory context.
     ///
     /// # Safety
-    /// There are a value and a flag for each attribute of the table, valid where the flag does not say NULL.
+    /// There are a value and a flag for each attribute of the table, valid where the flag does not
+    /// say NULL.
     pub unsafe fn insert_values(&mut self, values: &mut [Datum], nulls: &mut [bool], tid: Tid) {
         // SAFETY: as for this function; the tuple is made in the current memory.
         unsafe {
@@ -109,8 +111,9 @@ impl<'a> Indexes<'a> {
         }
     }
 
-    /// Inserts the entries of the row in a slot; each insertion into an index is run by `run`. `keeps_keys` is a hint
-    /// that the row has the same keys under another TID which may soon be dead.
+    /// Inserts the entries of the row in a slot; each insertion into an index is run by `run`.
+    /// `keeps_keys` is a hint that the row has the same keys under another TID which may soon be
+    /// dead.
     pub fn insert_slot(
         &mut self,
         slot: Slot<'_>,
@@ -119,8 +122,8 @@ impl<'a> Indexes<'a> {
         run: impl Fn(&mut dyn FnMut()),
     ) {
         let (slot, mut tid) = (slot.raw(), tid.raw());
-        // SAFETY: the slot holds a row of the table. Everything was made by `open`; datums live in the per-tuple memory, which is
-        // also where index AMs leave what they allocate.
+        // SAFETY: the slot holds a row of the table. Everything was made by `open`; datums live in
+        // the per-tuple memory, which is also where index AMs leave what they allocate.
         unsafe {
             pg_sys::MemoryContextReset((*self.econtext).ecxt_per_tuple_memory);
             let old = pg_sys::MemoryContextSwitchTo((*self.econtext).ecxt_per_tuple_memory);

@@ -4,7 +4,8 @@ use std::marker::PhantomData;
 
 use pgrx::pg_sys;
 
-/// Defines a procedure for `LANGUAGE C`: it calls `$body` with the [`Call`](crate::procedure::Call).
+/// Defines a procedure for `LANGUAGE C`: it calls `$body` with the
+/// [`Call`](crate::procedure::Call).
 #[macro_export]
 macro_rules! procedure {
     ($name:ident, $finfo:ident, $body:path) => {
@@ -71,7 +72,8 @@ impl Call<'_> {
     }
 }
 
-/// Runs the body of a procedure that is not [atomic](Call::is_atomic), connected to SPI: it may end transactions.
+/// Runs the body of a procedure that is not [atomic](Call::is_atomic), connected to SPI: it may end
+/// transactions.
 pub fn with_transactions<R>(body: impl FnOnce() -> R) -> R {
     // SAFETY: connected once and finished once; an ERROR cleans up by itself.
     unsafe {

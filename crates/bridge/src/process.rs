@@ -1,13 +1,40 @@
 //! This process, and what it knows of others.
 
+use std::ffi::CStr;
 use std::time::Duration;
 
 use pgrx::pg_sys;
+
+use crate::ffi;
 
 /// The process id.
 pub fn own_pid() -> i32 {
     // SAFETY: plain read of a global.
     unsafe { pg_sys::MyProcPid }
+}
+
+/// Whether the postmaster is loading `shared_preload_libraries`.
+pub fn is_preloading() -> bool {
+    // SAFETY: plain read of a global.
+    unsafe { pg_sys::process_shared_preload_libraries_in_progress }
+}
+
+/// Raises an ERROR in a transaction that must not write; `command` is named in it.
+pub fn prevent_if_read_only(command: &CStr) {
+    // SAFETY: raises an ERROR or does nothing; the name is NUL-terminated.
+    unsafe { pg_sys::PreventCommandIfReadOnly(command.as_ptr()) }
+}
+
+/// Raises an ERROR during a parallel operation; `command` is named in it.
+pub fn prevent_if_parallel(command: &CStr) {
+    // SAFETY: as for `prevent_if_read_only`.
+    unsafe { pg_sys::PreventCommandIfParallelMode(command.as_ptr()) }
+}
+
+/// Ends this process with SIGKILL: the server goes through crash recovery. For tests.
+pub fn crash() {
+    // SAFETY: kills this process, at once and without cleaning up, which is the purpose.
+    unsafe { ffi::kill(own_pid(), 9) };
 }
 
 /// The time now, in milliseconds since 2000.
@@ -31,8 +58,8 @@ pub fn role_of(pid: i32) -> Option<pg_sys::Oid> {
     }
 }
 
-/// Whether the running user may see what a process of that role is doing: it has the role's rights, or those of
-/// `pg_read_all_stats`.
+/// Whether the running user may see what a process of that role is doing: it has the role's rights,
+/// or those of `pg_read_all_stats`.
 pub fn may_see_activity_of(role: pg_sys::Oid) -> bool {
     // SAFETY: catalog lookups.
     unsafe {
@@ -42,8 +69,8 @@ pub fn may_see_activity_of(role: pg_sys::Oid) -> bool {
     }
 }
 
-/// Reads the configuration files again, in a background worker, if that was asked for. To be called outside of any
-/// user's statement.
+/// Reads the configuration files again, in a background worker, if that was asked for. To be called
+/// outside of any user's statement.
 pub fn reload_settings_if_asked() {
     // SAFETY: as this function asks.
     unsafe {

@@ -243,6 +243,30 @@ pub unsafe fn descriptor(rel: pg_sys::Relation) -> pg_sys::TupleDesc {
     unsafe { (*rel).rd_att }
 }
 
+/// Bytes of the main fork and its maps.
+pub fn hot_bytes(table: Table<'_>) -> u64 {
+    use pg_sys::ForkNumber::{FSM_FORKNUM, MAIN_FORKNUM, VISIBILITYMAP_FORKNUM};
+    // SAFETY: the relation is open; a fork that does not exist has no blocks.
+    let blocks = |fork| unsafe {
+        let smgr = pg_sys::RelationGetSmgr(table.raw());
+        match pg_sys::smgrexists(smgr, fork) {
+            true => pg_sys::smgrnblocks(smgr, fork),
+            false => 0,
+        }
+    };
+    let forks = [MAIN_FORKNUM, FSM_FORKNUM, VISIBILITYMAP_FORKNUM];
+    forks
+        .map(|fork| u64::from(blocks(fork)) * u64::from(PAGE_BYTES))
+        .iter()
+        .sum()
+}
+
+/// Raises an ERROR where a cursor or an outer statement still uses the table; `command` is named in it.
+pub fn check_not_in_use(table: Table<'_>, command: &std::ffi::CStr) {
+    // SAFETY: the relation is open; the name is NUL-terminated.
+    unsafe { pg_sys::CheckTableNotInUse(table.raw(), command.as_ptr()) }
+}
+
 /// Has all plans for a table made anew once the transaction commits.
 pub fn forget_plans(table: Table<'_>) {
     // SAFETY: the relation is open.

@@ -1,4 +1,5 @@
-//! What the running user may do with a relation. Rights are looked up in the catalogs; no lock is needed.
+//! What the running user may do with a relation. Rights are looked up in the catalogs; no lock is
+//! needed.
 
 use pgrx::pg_sys;
 
@@ -33,7 +34,8 @@ pub fn may_select_any_column(table: pg_sys::Oid) -> bool {
     answer == pg_sys::AclResult::ACLCHECK_OK
 }
 
-/// The right SELECT on one column, by the index of its attribute. Raises an ERROR for a dropped one.
+/// The right SELECT on one column, by the index of its attribute. Raises an ERROR for a dropped
+/// one.
 pub fn may_select_column(table: pg_sys::Oid, attribute: usize) -> bool {
     let select = pg_sys::AclMode::from(pg_sys::ACL_SELECT);
     // SAFETY: a catalog lookup.

@@ -8,9 +8,12 @@
 //! Locks: writers of a table's labels hold ShareUpdateExclusiveLock on it, as SECURITY LABEL
 //! does; readers hold none.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char};
+use std::sync::OnceLock;
 
-use pgrx::{IntoDatum, pg_sys};
+use pgrx::{IntoDatum, pg_guard, pg_sys};
+
+use crate::table::RelationKind;
 
 /// One label of a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,10 +26,58 @@ pub struct Label {
 /// Makes SECURITY LABEL FOR `provider` known to this backend. PostgreSQL cannot undo this.
 ///
 /// `check` is called for each label that is set by that statement, after ownership was checked,
-/// and before the label is stored; with NULL for a label that is removed.
-pub fn register_provider(provider: &CStr, check: pg_sys::check_object_relabel_type) {
-    // SAFETY: the name is copied.
-    unsafe { pg_sys::register_label_provider(provider.as_ptr(), check) }
+/// and before the label is stored; with `None` for a label that is removed. PostgreSQL holds
+/// ShareUpdateExclusiveLock on the object.
+///
+/// One provider can be registered.
+pub fn register_provider(provider: &CStr, check: Check) {
+    if CHECK.set(check).is_ok() {
+        // SAFETY: the name is copied.
+        unsafe { pg_sys::register_label_provider(provider.as_ptr(), Some(call_check)) }
+    }
+}
+
+/// Checks a label of an object.
+pub type Check = fn(&Labelled, Option<&str>);
+
+static CHECK: OnceLock<Check> = OnceLock::new();
+
+/// What a label is put on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Labelled {
+    Relation {
+        oid: pg_sys::Oid,
+        /// The number of its column; 0 is the relation itself.
+        column: i32,
+        kind: RelationKind,
+        is_catalog: bool,
+    },
+    /// Anything else.
+    Other,
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn call_check(object: *const pg_sys::ObjectAddress, text: *const c_char) {
+    // SAFETY: the object exists and is locked, the text is NULL or NUL-terminated.
+    let (object, text) = unsafe {
+        let text = (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy());
+        (*object, text)
+    };
+    let labelled = match object.classId == pg_sys::RelationRelationId {
+        false => Labelled::Other,
+        // SAFETY: catalog lookups.
+        true => unsafe {
+            Labelled::Relation {
+                oid: object.objectId,
+                column: object.objectSubId,
+                kind: RelationKind::of(pg_sys::get_rel_relkind(object.objectId)),
+                is_catalog: pg_sys::IsCatalogRelationOid(object.objectId),
+            }
+        },
+    };
+    if let Some(check) = CHECK.get() {
+        check(&labelled, text.as_deref());
+    }
 }
 
 /// The provider's labels of a table and of its columns.

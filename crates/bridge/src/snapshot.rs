@@ -181,6 +181,15 @@ impl<'a> Snapshot<'a> {
     }
 }
 
+/// Shows `look` the snapshot of the running statement, which is active. Raises an ERROR if there is none.
+pub fn with_active<R>(look: impl FnOnce(Snapshot<'_>) -> R) -> R {
+    // SAFETY: the statement keeps its snapshot active while it runs.
+    match unsafe { Snapshot::from_nullable(pg_sys::GetActiveSnapshot()) } {
+        Some(snapshot) => look(snapshot),
+        None => pgrx::error!("no snapshot is active"),
+    }
+}
+
 /// Whether the snapshot of a transaction that keeps one for all of its commands sees another transaction as
 /// running.
 pub fn kept_sees_as_running(xid: Xid) -> bool {

@@ -178,6 +178,12 @@ impl<'a> Table<'a> {
         unsafe { (*routine).amsummarizing }
     }
 
+    /// Whether it is a system catalog, or in a schema of the system's.
+    pub fn is_system_class(self) -> bool {
+        // SAFETY: open by the contract of `from_raw`.
+        unsafe { pg_sys::IsSystemClass(self.oid(), self.data().rd_rel) }
+    }
+
     /// Its TOAST relation, if it has one.
     #[inline]
     pub fn toast_oid(self) -> Option<pg_sys::Oid> {

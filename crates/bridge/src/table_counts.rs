@@ -9,6 +9,7 @@
 use pgrx::{pg_guard, pg_sys};
 
 use crate::counters::{EntryRef, change};
+use crate::table::Table;
 
 /// `PGSTAT_KIND_RELATION`
 const RELATION: u32 = 2;
@@ -27,8 +28,17 @@ unsafe extern "C-unwind" {
     ) -> *mut TableEntry;
 }
 
-/// Adds to the live and dead rows of a table of this database, if anything was counted for it
-/// before. The table may have been dropped meanwhile. Does nothing if `track_counts` is off.
+/// The live rows of a table; `None` if nothing was counted for it.
+pub fn live_rows(table: Table<'_>) -> Option<i64> {
+    // SAFETY: the entry is NULL or a copy for this transaction.
+    unsafe {
+        let counted = pg_sys::pgstat_fetch_stat_tabentry(table.oid());
+        (!counted.is_null()).then(|| (*counted).live_tuples)
+    }
+}
+
+/// Adds to the live and dead rows of a table of this database, if anything was counted for it before. The table may be
+/// gone by now. Does nothing if `track_counts` is off.
 pub fn add(table: pg_sys::Oid, live_rows: i64, dead_rows: i64) {
     // SAFETY: an entry of this kind has these counts; they are touched under their lock.
     unsafe {

@@ -43,8 +43,8 @@ impl Transactions {
     }
 }
 
-/// Runs `work` in a transaction of a background worker, which `work` may end and start anew. No transaction may be
-/// running, and `work` leaves one running and no snapshot active.
+/// Runs `work` in a transaction of a background worker, which `work` may end and start anew. No
+/// transaction may be running, and `work` leaves one running and no snapshot active.
 pub fn in_transaction<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: no transaction is running.
     unsafe {
@@ -103,10 +103,12 @@ impl TransactionEvent {
     }
 }
 
-/// Has `callback` called at every transaction's events, for the life of the process. It is not guarded, since most
-/// transactions are no concern of it: it must neither panic nor call what raises an ERROR but inside of [`guarded`].
+/// Has `callback` called at every transaction's events, for the life of the process. It is not
+/// guarded, since most transactions are no concern of it: it must neither panic nor call what
+/// raises an ERROR but inside of [`guarded`].
 pub fn at_events(callback: fn(TransactionEvent)) {
-    // SAFETY: a pointer to a function is as wide as one to data; it is made a function again by `call`.
+    // SAFETY: a pointer to a function is as wide as one to data; it is made a function again by
+    // `call`.
     unsafe { pg_sys::RegisterXactCallback(Some(call), callback as *mut std::ffi::c_void) }
 }
 

@@ -47,8 +47,8 @@ pub fn truncates(table: Table<'_>) -> bool {
 
 /// Vacuums a relation that is open and locked with ShareUpdateExclusiveLock; a snapshot is active.
 ///
-/// WAL is flushed first: a page with rows whose commit record is not flushed (`synchronous_commit = off`) cannot become
-/// all-visible.
+/// WAL is flushed first: a page with rows whose commit record is not flushed (`synchronous_commit =
+/// off`) cannot become all-visible.
 pub fn run(table: Table<'_>, asked: Vacuum) {
     wal::flush();
     let mut parameters = pg_sys::VacuumParams {

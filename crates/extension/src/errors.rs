@@ -1,9 +1,9 @@
 //! The one place where typed errors become PostgreSQL errors.
 
 use howdah_bridge::store::StoreError;
+use howdah_bridge::{ErrorReport, Oid, names};
 use howdah_columnar::ColumnarError;
-use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::{PgSqlErrorCode, pg_sys};
+use pgrx::PgSqlErrorCode;
 
 /// What can go wrong between a table and its cold side.
 #[derive(Debug, thiserror::Error)]
@@ -36,15 +36,10 @@ impl ColdError {
 }
 
 /// Raises `error` as a PostgreSQL ERROR about `table`.
-pub fn raise(table: pg_sys::Oid, error: &ColdError) -> ! {
-    // SAFETY: get_rel_name returns NULL or a NUL-terminated palloc'd string.
-    let name = unsafe {
-        let name = pg_sys::get_rel_name(table);
-        if name.is_null() {
-            format!("with OID {}", table.to_u32())
-        } else {
-            format!("\"{}\"", std::ffi::CStr::from_ptr(name).to_string_lossy())
-        }
+pub fn raise(table: Oid, error: &ColdError) -> ! {
+    let name = match names::relation(table) {
+        Some(name) => format!("\"{name}\""),
+        None => format!("with OID {}", table.to_u32()),
     };
     match error {
         ColdError::OutOfRowNumbers { .. } => refuse(
@@ -63,7 +58,7 @@ pub fn raise(table: pg_sys::Oid, error: &ColdError) -> ! {
 }
 
 /// Unwraps or raises.
-pub fn or_raise<T, E: Into<ColdError>>(table: pg_sys::Oid, result: Result<T, E>) -> T {
+pub fn or_raise<T, E: Into<ColdError>>(table: Oid, result: Result<T, E>) -> T {
     match result {
         Ok(value) => value,
         Err(error) => raise(table, &error.into()),

@@ -34,8 +34,9 @@ mod utility;
 mod vectorize;
 
 use howdah_bridge::cold_lock::{MAINTAINERS, locker};
+use howdah_bridge::process;
 use howdah_bridge::shared_memory::{self, AnyArea};
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_guard;
 
 pgrx::pg_module_magic!();
 
@@ -52,8 +53,7 @@ static SHARED_AREAS: &[&dyn AnyArea] = &[
 /// Called when the library is loaded.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
-    // SAFETY: plain read of a global.
-    if unsafe { !pg_sys::process_shared_preload_libraries_in_progress } {
+    if !process::is_preloading() {
         pgrx::ereport!(
             pgrx::PgLogLevel::ERROR,
             pgrx::PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

@@ -5,10 +5,9 @@
 //! the library can replay it.
 
 use std::cell::RefCell;
-use std::ffi::{c_int, c_void};
 
-use howdah_bridge::counters;
-use pgrx::{IntoDatum, pg_guard, pg_sys};
+use howdah_bridge::transactions::{self, TransactionEvent};
+use howdah_bridge::{Oid, counters, names, object_access};
 
 /// What one scan did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,90 +58,50 @@ impl ScanCounts {
 
 thread_local! {
     /// Tables that the running transaction has dropped, or has dropped and rolled back.
-    static DROPPED: RefCell<Vec<pg_sys::Oid>> = RefCell::default();
+    static DROPPED: RefCell<Vec<Oid>> = RefCell::default();
 }
-
-static mut PREVIOUS_OBJECT_ACCESS: pg_sys::object_access_hook_type = None;
 
 /// Registers counters, callback and hook. Call once, from `_PG_init`.
 pub fn register() {
     counters::register();
-    // SAFETY: called while the library loads, before any command runs.
-    unsafe {
-        pg_sys::RegisterXactCallback(Some(at_transaction_event), std::ptr::null_mut());
-        PREVIOUS_OBJECT_ACCESS = pg_sys::object_access_hook;
-        pg_sys::object_access_hook = Some(at_object_access);
-    }
+    transactions::at_events(at_transaction_event);
+    object_access::at_drop(|table| DROPPED.with_borrow_mut(|dropped| dropped.push(table)));
 }
 
 /// Adds what a scan did.
-pub fn count(table: pg_sys::Oid, counts: ScanCounts) {
+pub fn count(table: Oid, counts: ScanCounts) {
     if counts != ScanCounts::default() {
         counters::add(table, &counts.as_counters());
     }
 }
 
 /// What the scans of a table did so far.
-pub fn of(table: pg_sys::Oid) -> Option<ScanCounts> {
+pub fn of(table: Oid) -> Option<ScanCounts> {
     counters::of(table).map(ScanCounts::from_counters)
 }
 
-/// Notes tables that are dropped: their counters go if the transaction commits. Called for every
-/// function that an expression calls, too, hence not guarded: nothing here raises an ERROR.
-unsafe extern "C-unwind" fn at_object_access(
-    access: pg_sys::ObjectAccessType::Type,
-    class: pg_sys::Oid,
-    object: pg_sys::Oid,
-    sub: c_int,
-    arg: *mut c_void,
-) {
-    // SAFETY: the previous hook gets what we got; it was set before any command ran.
-    unsafe {
-        if let Some(previous) = PREVIOUS_OBJECT_ACCESS {
-            previous(access, class, object, sub, arg);
-        }
-    }
-    let dropped = access == pg_sys::ObjectAccessType::OAT_DROP;
-    if dropped && class == pg_sys::RelationRelationId && sub == 0 {
-        DROPPED.with_borrow_mut(|dropped| dropped.push(object));
-    }
-}
-
-/// Not guarded, because it is called for every transaction; [`settle_dropped`] is.
-unsafe extern "C-unwind" fn at_transaction_event(
-    event: pg_sys::XactEvent::Type,
-    _arg: *mut c_void,
-) {
+/// Tables that are dropped lose their counters if the transaction commits. Not guarded, because it is called for every
+/// transaction; what there is to do then is.
+fn at_transaction_event(event: TransactionEvent) {
     if DROPPED.with_borrow(|dropped| !dropped.is_empty()) {
-        // SAFETY: the server calls us for this event.
-        unsafe { settle_dropped(event) }
+        transactions::guarded(|| settle_dropped(event));
     }
 }
 
-#[pg_guard]
-unsafe extern "C-unwind" fn settle_dropped(event: pg_sys::XactEvent::Type) {
+fn settle_dropped(event: TransactionEvent) {
     match event {
         // The catalogs can still be asked: what a savepoint brought back stays.
-        pg_sys::XactEvent::XACT_EVENT_PRE_COMMIT => {
+        TransactionEvent::PreCommit => {
             let dropped = DROPPED.take();
-            let gone = dropped.into_iter().filter(|table| !exists(*table));
+            let gone = dropped
+                .into_iter()
+                .filter(|&table| !names::relation_exists(table));
             DROPPED.set(gone.collect());
         }
-        pg_sys::XactEvent::XACT_EVENT_COMMIT => {
-            DROPPED.take().into_iter().for_each(counters::forget)
-        }
-        pg_sys::XactEvent::XACT_EVENT_ABORT | pg_sys::XactEvent::XACT_EVENT_PREPARE => {
+        TransactionEvent::Commit => DROPPED.take().into_iter().for_each(counters::forget),
+        TransactionEvent::Abort | TransactionEvent::Prepare => {
             DROPPED.take();
         }
-        _ => {}
-    }
-}
-
-fn exists(table: pg_sys::Oid) -> bool {
-    let none = pg_sys::Datum::from(0);
-    let reloid = pg_sys::SysCacheIdentifier::RELOID as i32;
-    // SAFETY: a syscache lookup.
-    unsafe {
-        pg_sys::SearchSysCacheExists(reloid, table.into_datum().unwrap_or(none), none, none, none)
+        TransactionEvent::Other => {}
     }
 }

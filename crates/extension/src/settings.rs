@@ -5,9 +5,10 @@ use std::num::NonZero;
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
+use howdah_bridge::Oid;
 use howdah_columnar::Effort;
+use pgrx::PostgresGucEnum;
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
-use pgrx::{PostgresGucEnum, pg_sys};
 
 /// Compression effort as a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
@@ -225,7 +226,7 @@ pub fn group_locks() -> bool {
 }
 
 /// The compression effort for a table.
-pub fn effort_of(table: pg_sys::Oid) -> Effort {
+pub fn effort_of(table: Oid) -> Effort {
     if let Some(effort) = crate::options::of(table).effort {
         return effort;
     }

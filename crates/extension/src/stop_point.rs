@@ -7,13 +7,11 @@
 
 use std::ffi::CString;
 
+use howdah_bridge::{advisory_lock, process};
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
-use pgrx::pg_sys;
 
 /// Key of the advisory lock that holds a stopped backend.
 const STOP_LOCK_KEY: u32 = 7468;
-/// `LOCKTAG_ADVISORY` and `USER_LOCKMETHOD`.
-const ADVISORY: (u8, u8) = (10, 2);
 
 static STOP_POINT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 static CRASH_POINT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
@@ -47,26 +45,10 @@ fn names(setting: &GucSetting<Option<CString>>, point: &str) -> bool {
 /// What `stop_point!` calls.
 pub fn pass(point: &str) {
     if names(&CRASH_POINT, point) {
-        // SAFETY: kills this process, at once and without cleaning up, which is the purpose.
-        unsafe { howdah_bridge::ffi::kill(pg_sys::MyProcPid, 9) };
+        process::crash();
     }
     if names(&STOP_POINT, point) {
-        let tag = pg_sys::LOCKTAG {
-            // SAFETY: plain read of a global.
-            locktag_field1: unsafe { pg_sys::MyDatabaseId }.to_u32(),
-            locktag_field2: 0,
-            locktag_field3: STOP_LOCK_KEY,
-            locktag_field4: 1,
-            locktag_type: ADVISORY.0,
-            locktag_lockmethodid: ADVISORY.1,
-        };
-        let mode = pg_sys::ExclusiveLock as pg_sys::LOCKMODE;
-        // SAFETY: an advisory lock of the session, released at once; waiting for it can be
-        // cancelled as usual.
-        unsafe {
-            pg_sys::LockAcquire(&tag, mode, true, false);
-            pg_sys::LockRelease(&tag, mode, true);
-        }
+        advisory_lock::wait_for(STOP_LOCK_KEY);
     }
 }
 

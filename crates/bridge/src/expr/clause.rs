@@ -101,7 +101,8 @@ pub fn meanings(operator: pg_sys::Oid) -> Vec<Meaning> {
 }
 
 impl<'a> Node<'a> {
-    /// The index of the attribute, if the expression is a user column of the relation `rti`, relabeled or not.
+    /// The index of the attribute, if the expression is a user column of the relation `rti`,
+    /// relabeled or not.
     pub fn column(self, rti: i32) -> Option<usize> {
         let raw = self.without_relabel().raw;
         // SAFETY: the cast follows the node's tag.
@@ -115,13 +116,14 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Whether the value is the same for every row of a scan of the relation `rti`: columns of other relations are
-    /// parameters of the scan.
+    /// Whether the value is the same for every row of a scan of the relation `rti`: columns of
+    /// other relations are parameters of the scan.
     pub fn is_fixed_in(self, rti: i32) -> bool {
         let flags = pg_sys::PVC_RECURSE_AGGREGATES
             | pg_sys::PVC_RECURSE_WINDOWFUNCS
             | pg_sys::PVC_RECURSE_PLACEHOLDERS;
-        // SAFETY: a valid expression; all that `pull_var_clause` returns with these flags are variables.
+        // SAFETY: a valid expression; all that `pull_var_clause` returns with these flags are
+        // variables.
         unsafe {
             !pg_sys::contain_subplans(self.raw)
                 && !pg_sys::contain_volatile_functions(self.raw)

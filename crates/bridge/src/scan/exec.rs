@@ -1,8 +1,9 @@
 //! One row after the other.
 //!
-//! [`exec_custom_scan`] runs once per row and is written for that: it takes rows from the batch by raw pointers, calls nothing
-//! that can panic and holds nothing that has a destructor, so that PostgreSQL's errors may jump over it. All else is behind
-//! guarded functions that run once per batch or page.
+//! [`exec_custom_scan`] runs once per row and is written for that: it takes rows from the batch by
+//! raw pointers, calls nothing that can panic and holds nothing that has a destructor, so that
+//! PostgreSQL's errors may jump over it. All else is behind guarded functions that run once per
+//! batch or page.
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -22,8 +23,8 @@ const SHOULDFREE: u16 = pg_sys::TTS_FLAG_SHOULDFREE as u16;
 pub(super) unsafe extern "C-unwind" fn exec_custom_scan(
     node: *mut pg_sys::CustomScanState,
 ) -> *mut pg_sys::TupleTableSlot {
-    // SAFETY: see the module's header. `scan` lives as long as the node; the batch's columns hold `end` rows, and the copies'
-    // targets lie inside their slots.
+    // SAFETY: see the module's header. `scan` lives as long as the node; the batch's columns hold
+    // `end` rows, and the copies' targets lie inside their slots.
     unsafe {
         let scan: *mut Scan = (*node.cast::<ColumnarScanState>()).scan;
         if !(*(*node).ss.ps.state).es_epq_active.is_null()
@@ -234,8 +235,8 @@ unsafe fn nothing(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::TupleTable
 /// Opens the hot side.
 #[pg_guard]
 unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: the node was begun; relation and snapshot live as long as the query. Heap's callback is called on its own terms;
-    // an ERROR is caught at the boundary.
+    // SAFETY: the node was begun; relation and snapshot live as long as the query. Heap's callback
+    // is called on its own terms; an ERROR is caught at the boundary.
     unsafe {
         let scan = scan_of(node);
         scan.asked = false;
@@ -270,7 +271,8 @@ unsafe extern "C-unwind" fn hides(node: *mut pg_sys::CustomScanState) -> bool {
 /// Reads the next batch of cold rows; `false` at the end.
 #[pg_guard]
 unsafe extern "C-unwind" fn refill(node: *mut pg_sys::CustomScanState) -> bool {
-    // SAFETY: the node was begun and its relation is open; the copies point into the batch, which stays until the next call.
+    // SAFETY: the node was begun and its relation is open; the copies point into the batch, which
+    // stays until the next call.
     unsafe {
         let scan = scan_of(node);
         // What is kept of the cold side must live as long as the node.
@@ -321,8 +323,8 @@ unsafe fn attach(node: *mut pg_sys::CustomScanState, scan: &mut Scan) {
     scan.into_result.clear();
     scan.into_result
         .extend(scan.direct.iter().map(|&(i, place)| copy(i, place)));
-    // SAFETY: the slot belongs to the node. It counts as filled even where its columns are not: its TID is what WHERE CURRENT
-    // OF looks at.
+    // SAFETY: the slot belongs to the node. It counts as filled even where its columns are not: its
+    // TID is what WHERE CURRENT OF looks at.
     unsafe {
         scan.through_scan_slot =
             scan.emit != Emit::Direct || scan.recheck || !(*node).ss.ps.qual.is_null();

@@ -1,4 +1,5 @@
-//! A plan node that scans one table: its hot rows by heap's own scan, its cold rows in batches of datums.
+//! A plan node that scans one table: its hot rows by heap's own scan, its cold rows in batches of
+//! datums.
 //!
 //! ```text
 //!   planner    planner ─── set_rel_pathlist_hook: asks the scanner, adds paths      cursors ── which cursors forbid it
@@ -13,14 +14,15 @@
 //!   └────────────────────────────┘        └──────────────────────────────────────────────┘
 //! ```
 //!
-//! Clauses that the scanner takes are *pushed*: they lie in `custom_exprs` instead of the node's qual. Cold rows come filtered
-//! by them, unless their batch says that it must be rechecked; hot rows are always filtered here.
+//! Clauses that the scanner takes are *pushed*: they lie in `custom_exprs` instead of the node's
+//! qual. Cold rows come filtered by them, unless their batch says that it must be rechecked; hot
+//! rows are always filtered here.
 //!
-//! Rows are returned in a virtual slot whatever side they come from. Its datums point into the current batch or into
-//! the pinned hot page, and stay valid until the next call.
+//! Rows are returned in a virtual slot whatever side they come from. Its datums point into the
+//! current batch or into the pinned hot page, and stay valid until the next call.
 //!
-//! Under UPDATE, DELETE, MERGE and row locks the node finds the rows, as any scan does: by a snapshot, ctid among its
-//! columns. EvalPlanQual gives it the one row to look at again ([`exec`]).
+//! Under UPDATE, DELETE, MERGE and row locks the node finds the rows, as any scan does: by a
+//! snapshot, ctid among its columns. EvalPlanQual gives it the one row to look at again ([`exec`]).
 
 mod batch;
 mod cursors;
@@ -49,11 +51,15 @@ use crate::slot::Slot;
 
 /// Decides where the node is offered, and reads cold rows.
 pub trait Scanner: Sync {
+    /// What a scan of a table costs at least; `None` if there is nothing to offer. Asked first, and
+    /// looks nothing up.
+    fn least_cost(&self, table: &PlannedTable<'_>) -> Option<f64>;
+
     /// What the planner is told of the node for a table; `None` offers none.
     fn offer(&self, table: &PlannedTable<'_>) -> Option<Offer>;
 
-    /// Which of the clauses it evaluates, one answer for each. Asked once more for the path that is taken: the answer must be
-    /// the same.
+    /// Which of the clauses it evaluates, one answer for each. Asked once more for the path that is
+    /// taken: the answer must be the same.
     fn pushed(&self, table: &PlannedTable<'_>, clauses: &[Clause<'_>]) -> Vec<bool>;
 
     /// Begins a node. Nothing is read yet: EXPLAIN begins nodes too.
@@ -76,7 +82,8 @@ pub enum Operand<'a> {
 
 /// The cold rows of one node.
 pub trait ColdRows {
-    /// Whether hot rows that the snapshot sees must be shown to [`ColdRows::hides`]. Asked when a scan starts.
+    /// Whether hot rows that the snapshot sees must be shown to [`ColdRows::hides`]. Asked when a
+    /// scan starts.
     fn follows_hot_rows(&self) -> bool;
 
     /// Whether a hot row is not to be seen; it is taken out of the slot then.
@@ -88,7 +95,8 @@ pub trait ColdRows {
     /// The operands of the pushed clauses, to be evaluated for each scan; told once.
     fn operands<'a>(&mut self, pushed: &[Node<'a>]) -> Vec<OperandNode<'a>>;
 
-    /// What the scan asks from now on, by the values of the operands; `None` is NULL. They live until the call returns.
+    /// What the scan asks from now on, by the values of the operands; `None` is NULL. They live
+    /// until the call returns.
     fn ask(&mut self, operands: &[Option<Operand<'_>>]);
 
     /// Fills the next rows into the batch; `false` at the end. They live until the next call.
@@ -97,7 +105,8 @@ pub trait ColdRows {
     /// Begins again, if it is open; counts go on.
     fn rewind(&mut self);
 
-    /// Lets go of everything that was read, but for the values of the last batch. It may be opened again.
+    /// Lets go of everything that was read, but for the values of the last batch. It may be opened
+    /// again.
     fn close(&mut self);
 
     /// The node ends: the last call. Lets go of everything.

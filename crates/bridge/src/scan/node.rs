@@ -137,7 +137,8 @@ pub(super) struct Scan {
     pub pushed_qual: *mut pg_sys::ExprState,
 
     pub attributes: Attributes,
-    /// The table and the snapshot that these refer to are the executor's: they are let go of before it ends.
+    /// The table and the snapshot that these refer to are the executor's: they are let go of before
+    /// it ends.
     pub cold: Box<dyn ColdRows>,
     pub batch: Batch,
     /// Whether the cold rows were asked since the scan was started: not before it comes to them.
@@ -187,8 +188,9 @@ unsafe extern "C-unwind" fn begin_custom_scan(
     estate: *mut pg_sys::EState,
     _eflags: i32,
 ) {
-    // SAFETY: the core has filled in the node: relation open and locked, slots and qual made. The current memory context
-    // is the query's. Table and snapshot live until the executor ends, which ends the node before.
+    // SAFETY: the core has filled in the node: relation open and locked, slots and qual made. The
+    // current memory context is the query's. Table and snapshot live until the executor ends, which
+    // ends the node before.
     unsafe {
         let table = Table::from_raw((*node).ss.ss_currentRelation);
         let desc = table.descriptor().raw();
@@ -200,8 +202,8 @@ unsafe extern "C-unwind" fn begin_custom_scan(
         let hot_slot =
             pg_sys::ExecInitExtraTupleSlot(estate, desc, &raw const pg_sys::TTSOpsBufferHeapTuple);
         (*(*node).ss.ss_ScanTupleSlot).tts_tableOid = table.oid();
-        // Columns that are not read, the dropped ones above all, stay null: a whole row that is made from the slot looks at
-        // every one.
+        // Columns that are not read, the dropped ones above all, stay null: a whole row that is
+        // made from the slot looks at every one.
         pg_sys::ExecStoreAllNullTuple((*node).ss.ss_ScanTupleSlot);
         pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
         let snapshot = Snapshot::from_nullable((*estate).es_snapshot);
@@ -298,8 +300,9 @@ unsafe fn emission(node: *mut pg_sys::CustomScanState, rti: i32) -> (Emit, Vec<(
 /// # Safety
 /// `node` was begun.
 pub(super) unsafe fn ask(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: the prepared operands live as long as the query. They are evaluated in the node's per-tuple memory, which is
-    // reset when the answer was given; an ERROR is caught at the boundary and goes on as a panic.
+    // SAFETY: the prepared operands live as long as the query. They are evaluated in the node's
+    // per-tuple memory, which is reset when the answer was given; an ERROR is caught at the
+    // boundary and goes on as a panic.
     unsafe {
         let scan = scan_of(node);
         if scan.operands.is_none() {
@@ -347,8 +350,8 @@ unsafe fn prepare(operand: OperandNode<'_>, node: *mut pg_sys::CustomScanState) 
 
 #[pg_guard]
 unsafe extern "C-unwind" fn rescan_custom_scan(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: the node was begun. Heap's scan starts again at its beginning, in a parallel scan at what the leader sets up
-    // next.
+    // SAFETY: the node was begun. Heap's scan starts again at its beginning, in a parallel scan at
+    // what the leader sets up next.
     unsafe {
         let scan = scan_of(node);
         pg_sys::ExecClearTuple(scan.hot_slot);
@@ -369,8 +372,8 @@ unsafe extern "C-unwind" fn rescan_custom_scan(node: *mut pg_sys::CustomScanStat
 
 #[pg_guard]
 unsafe extern "C-unwind" fn end_custom_scan(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: the node was begun; heap's scan is ended once. The rest of `scan` goes with the query's memory, what is large
-    // in it goes now.
+    // SAFETY: the node was begun; heap's scan is ended once. The rest of `scan` goes with the
+    // query's memory, what is large in it goes now.
     unsafe {
         if (*node.cast::<ColumnarScanState>()).scan.is_null() {
             return;

@@ -51,7 +51,8 @@ pub(super) unsafe extern "C-unwind" fn initialize_dsm(
     context: *mut pg_sys::ParallelContext,
     coordinate: *mut std::ffi::c_void,
 ) {
-    // SAFETY: `coordinate` has the estimated size and is aligned as shared memory is; workers are not started yet.
+    // SAFETY: `coordinate` has the estimated size and is aligned as shared memory is; workers are
+    // not started yet.
     unsafe {
         let scan = scan_of(node);
         // An earlier run of the same node had other shared memory.

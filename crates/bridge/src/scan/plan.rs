@@ -33,8 +33,8 @@ unsafe extern "C-unwind" fn plan_custom_path(
     clauses: *mut pg_sys::List,
     _custom_plans: *mut pg_sys::List,
 ) -> *mut pg_sys::Plan {
-    // SAFETY: arguments come from the planner, which holds a lock on the relation. Lists and nodes are made in its memory
-    // context.
+    // SAFETY: arguments come from the planner, which holds a lock on the relation. Lists and nodes
+    // are made in its memory context.
     unsafe {
         let table = PlannedTable::of(root, rel);
         let clauses: Vec<Clause<'_>> = PgList::<pg_sys::RestrictInfo>::from_pg(clauses)

@@ -10,7 +10,8 @@ use crate::table::Table;
 
 /// A base relation of the planner's.
 ///
-/// Invariant: the planner runs, its structures are valid, and it holds a lock on the table as long as this lives.
+/// Invariant: the planner runs, its structures are valid, and it holds a lock on the table as long
+/// as this lives.
 #[derive(Clone, Copy)]
 pub struct PlannedTable<'a> {
     pub(super) root: *mut pg_sys::PlannerInfo,
@@ -149,8 +150,8 @@ impl<'a> PlannedTable<'a> {
         }
     }
 
-    /// Whether a clause may be evaluated before all others: it leaks nothing, or no clause of a lower security level
-    /// exists.
+    /// Whether a clause may be evaluated before all others: it leaks nothing, or no clause of a
+    /// lower security level exists.
     pub fn may_run_first(&self, clause: Clause<'_>) -> bool {
         // SAFETY: the clause is valid.
         let clause = unsafe { &*clause.raw };

@@ -1,8 +1,9 @@
 //! Offering the node to the planner.
 //!
-//! The node is offered for a base relation that the scanner takes, unless the statement samples it, names its row by a
-//! cursor, or is itself a cursor that may be scrolled. Statements that change or lock rows need no more of their scans than
-//! ctid and the columns that they name: rows are changed by TID, old versions fetched by it (docs/decisions/0008).
+//! The node is offered for a base relation that the scanner takes, unless the statement samples it,
+//! names its row by a cursor, or is itself a cursor that may be scrolled. Statements that change or
+//! lock rows need no more of their scans than ctid and the columns that they name: rows are changed
+//! by TID, old versions fetched by it (docs/decisions/0008).
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
@@ -65,18 +66,29 @@ unsafe extern "C-unwind" fn set_rel_pathlist(
     rti: pg_sys::Index,
     rte: *mut pg_sys::RangeTblEntry,
 ) {
-    // SAFETY: arguments come from the planner, which holds a lock on the table; the previous hook gets what we got.
+    // SAFETY: arguments come from the planner, which holds a lock on the table; the previous hook
+    // gets what we got.
     unsafe {
         if let Some(previous) = PREVIOUS_HOOK {
             pg_sys::ffi::pg_guard_ffi_boundary(|| previous(root, rel, rti, rte));
         }
         if !cursors::may_scroll() && is_plain_table(rel, rte) {
-            let table = PlannedTable::of(root, rel);
-            if let Some(offer) = scanner().and_then(|scanner| scanner.offer(&table)) {
-                add_paths(&table, &offer);
-            }
+            offer(&PlannedTable::of(root, rel));
         }
     }
+}
+
+/// Adds our paths, if there are any and they may win.
+unsafe fn offer(table: &PlannedTable<'_>) -> Option<()> {
+    let scanner = scanner()?;
+    let least_cost = scanner.least_cost(table)?;
+    // SAFETY: planner structures.
+    unsafe {
+        if !is_beaten(table.rel, least_cost) {
+            add_paths(table, &scanner.offer(table)?);
+        }
+    }
+    Some(())
 }
 
 /// Whether all of a table's rows are scanned, and of no other table's.
@@ -125,6 +137,38 @@ unsafe fn add_paths(table: &PlannedTable<'_>, offer: &Offer) {
         }
     }
 }
+
+/// Whether neither a path of ours that costs so much at least nor a sequential scan, the cost of
+/// which is yet to be corrected, is of any use: the cheapest path is an index's, which `add_path`
+/// prefers to both. Most statements that look for a few rows are planned so, and quickly.
+unsafe fn is_beaten(rel: *mut pg_sys::RelOptInfo, least_cost: f64) -> bool {
+    // SAFETY: planner structures.
+    unsafe {
+        // A path that is dearer may begin sooner.
+        if (*rel).consider_startup {
+            return false;
+        }
+        let paths = PgList::<pg_sys::Path>::from_pg((*rel).pathlist);
+        let cheapest = paths
+            .iter_ptr()
+            .filter(|&path| (*path).param_info.is_null() && (*path).disabled_nodes == 0)
+            .min_by(|&a, &b| (*a).total_cost.total_cmp(&(*b).total_cost));
+        let Some(cheapest) = cheapest else {
+            return false;
+        };
+        // Any plan with workers costs as much as to start them.
+        let least_parallel = match (*rel).partial_pathlist.is_null() {
+            true => f64::INFINITY,
+            false => pg_sys::parallel_setup_cost,
+        };
+        (*cheapest).pathtype != pg_sys::NodeTag::T_SeqScan
+            && (*cheapest).parallel_safe == (*rel).consider_parallel
+            && (*cheapest).total_cost * SURELY_LESS < least_cost.min(least_parallel)
+    }
+}
+
+/// `add_path` takes costs that differ by less than one in a hundred for the same.
+const SURELY_LESS: f64 = 1.02;
 
 /// Takes the sequential scans out of a list of paths.
 unsafe fn take_sequential_scans(paths: &mut *mut pg_sys::List) -> Vec<*mut pg_sys::Path> {

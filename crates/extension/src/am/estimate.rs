@@ -254,7 +254,7 @@ unsafe fn known(rel: pg_sys::Relation) -> Option<Known> {
 ///
 /// # Safety
 /// `rel` is open.
-pub unsafe fn rows_per_page(rel: pg_sys::Relation, attr_widths: *mut i32) -> f64 {
+unsafe fn rows_per_page(rel: pg_sys::Relation, attr_widths: *mut i32) -> f64 {
     // SAFETY: as for this function.
     let width = f64::from(unsafe { pg_sys::get_rel_data_width(rel, attr_widths) });
     ((f64::from(pg_sys::BLCKSZ) - 24.0) / (width + 28.0))
@@ -262,11 +262,25 @@ pub unsafe fn rows_per_page(rel: pg_sys::Relation, attr_widths: *mut i32) -> f64
         .max(1.0)
 }
 
-/// Approximate number of rows on the hot side of a table that has this many cold rows.
+/// Rows of the hot side as the planner guesses them of a table that has so many cold rows.
+pub fn guessed_hot_rows(table: Table<'_>, cold_rows: u64) -> f64 {
+    let (rel, no_widths) = (table.raw(), std::ptr::null_mut());
+    // SAFETY: the relation is open; every out-pointer is valid; widths may be left to the planner.
+    unsafe {
+        if cold_rows > 0 {
+            return hot_rows(rel, rows_per_page(rel, no_widths), cold_rows);
+        }
+        let (mut pages, mut tuples, mut visible) = (0, 0.0, 0.0);
+        relation_estimate_size(rel, no_widths, &mut pages, &mut tuples, &mut visible);
+        tuples
+    }
+}
+
+/// Rows of the hot side of a table that has so many cold rows, about.
 ///
 /// # Safety
 /// `rel` is open and has storage.
-pub unsafe fn hot_rows(rel: pg_sys::Relation, per_page: f64, cold_rows: u64) -> f64 {
+unsafe fn hot_rows(rel: pg_sys::Relation, per_page: f64, cold_rows: u64) -> f64 {
     // SAFETY: as for this function.
     let (hot_pages, known) = unsafe { (main_fork_blocks(rel), known(rel)) };
     if known.is_none() && hot_pages == 1 {

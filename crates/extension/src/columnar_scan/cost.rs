@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The share of zones touched follows from a pushed clause's selectivity where its column is
-//! correlated with the order of rows, interpolated by the square of the correlation as
-//! `cost_index` does for pages. A list of values touches a zone for each of them, however few rows there are.
+//! correlated with the order of rows, interpolated by the square of the correlation as `cost_index`
+//! does for pages. A list of values touches a zone for each of them, however few rows there are.
 
 use howdah_bridge::column_statistics::{average_width, correlation};
 use howdah_bridge::relation::PAGE_BYTES;
@@ -24,20 +24,20 @@ use crate::am::estimate::{ColdSize, planned_size};
 use crate::settings;
 use crate::types::{AttributeLayout, TableLayout};
 
-// Measured on 5 million rows, one process, beside a sequential scan of the same rows as heap
-// (which PostgreSQL prices at one `cpu_tuple_cost`): a pushed clause took 2 to 4 % of that time,
-// a row without columns about a quarter; of 6 million rows of TPC-H's lineitem, each integer an eighth, each numeric
-// nine eighths.
+// Measured on 5 million rows, one process, beside a sequential scan of the same rows as heap (which
+// PostgreSQL prices at one `cpu_tuple_cost`): a pushed clause took 2 to 4 % of that time, a row
+// without columns about a quarter; of 6 million rows of TPC-H's lineitem, each integer an eighth,
+// each numeric nine eighths.
 
-/// Opening one group: finding it, reading its footer, asking its statistics. In units of `cpu_tuple_cost`: about 25 µs
-/// where a tuple takes 0.1.
+/// Opening one group: finding it, reading its footer, asking its statistics. In units of
+/// `cpu_tuple_cost`: about 25 µs where a tuple takes 0.1.
 const GROUP: f64 = 250.0;
 /// Evaluating a pushed clause on one row of a chunk, in units of `cpu_operator_cost`.
 const PUSHED_OPERATOR: f64 = 0.1;
 /// Returning one selected row, in units of `cpu_tuple_cost`.
 const TUPLE: f64 = 0.25;
-/// Decoding one value of a selected row, in units of `cpu_operator_cost`: one that is passed by value, a numeric, another
-/// one, and each of its bytes.
+/// Decoding one value of a selected row, in units of `cpu_operator_cost`: one that is passed by
+/// value, a numeric, another one, and each of its bytes.
 const VALUE: f64 = 0.5;
 const NUMERIC: f64 = 2.5;
 const STRING: f64 = 1.5;
@@ -87,7 +87,8 @@ impl Scan<'_> {
         } = self.touched();
         let cold_pages = cold.bytes as f64 / f64::from(PAGE_BYTES);
         let hot_pages = f64::from(self.table.main_fork_blocks());
-        // At least the footer of every group is looked at, and where a row is left the chunks of its group.
+        // At least the footer of every group is looked at, and where a row is left the chunks of
+        // its group.
         let groups = f64::from(cold.groups);
         let of_groups = touched.max(places / groups.max(1.0)).min(1.0);
         let read = (groups + cold_pages * share * of_groups).min(cold_pages);
@@ -123,12 +124,18 @@ impl Scan<'_> {
     }
 }
 
-/// What the planner is told of a ColumnarScan; `None` if the table has no cold rows, or system columns other than ctid and
-/// tableoid are wanted.
-pub fn offer(planned: &PlannedTable<'_>) -> Option<Offer> {
+/// What a ColumnarScan costs at least; `None` if the table has no cold rows.
+pub fn least_cost(planned: &PlannedTable<'_>) -> Option<f64> {
     if !settings::columnar_scan() {
         return None;
     }
+    let cold = planned_size(planned.oid())?;
+    Some(f64::from(cold.groups) * GROUP * unit_costs().tuple)
+}
+
+/// What the planner is told of a ColumnarScan; `None` if the table has no cold rows, or system
+/// columns other than ctid and tableoid are wanted.
+pub fn offer(planned: &PlannedTable<'_>) -> Option<Offer> {
     let cold = planned_size(planned.oid())?;
     let open = planned.open();
     let table = open.table();
@@ -201,8 +208,8 @@ pub fn reading(planned: &PlannedTable<'_>) -> Option<Reading> {
     Some(Reading { layout, estimate })
 }
 
-// Measured on 20 million rows: threads filter, decode and aggregate a value in 1 to 3 ns where a row of a sequential
-// scan takes 100; handing a group over, and starting threads, takes some 50 µs.
+// Measured on 20 million rows: threads filter, decode and aggregate a value in 1 to 3 ns where a
+// row of a sequential scan takes 100; handing a group over, and starting threads, takes some 50 µs.
 
 /// Filtering or decoding and aggregating one value by a thread, in units of `cpu_operator_cost`.
 const VECTOR_VALUE: f64 = 0.04;
@@ -212,7 +219,8 @@ const VECTOR_STRING: f64 = 0.4;
 const RUN: f64 = 500.0;
 
 impl Reading {
-    /// What the whole of a Vectorized plan costs that reads these attributes and returns so many rows.
+    /// What the whole of a Vectorized plan costs that reads these attributes and returns so many
+    /// rows.
     pub fn cost_of_vectorized(
         &self,
         attributes: &[usize],

@@ -12,7 +12,8 @@
 //!             counts ── what was read          replan ── plans that have outlived the cold side
 //! ```
 //!
-//! The node itself, its paths, plans and rows are the bridge's ([`howdah_bridge::scan`]); this room decides.
+//! The node itself, its paths, plans and rows are the bridge's ([`howdah_bridge::scan`]); this room
+//! decides.
 //!
 //! A table that has no cold rows is never offered this node, so it plans exactly like heap.
 //!
@@ -47,6 +48,10 @@ use crate::types::TableLayout;
 struct ColumnarScan;
 
 impl Scanner for ColumnarScan {
+    fn least_cost(&self, planned: &PlannedTable<'_>) -> Option<f64> {
+        cost::least_cost(planned)
+    }
+
     fn offer(&self, planned: &PlannedTable<'_>) -> Option<Offer> {
         cost::offer(planned)
     }

@@ -1,11 +1,11 @@
 //! Which clauses a row group can evaluate, and how.
 //!
-//! A clause is taken apart into a [`Condition`] on one column, at plan time to decide whether
-//! to push it and again at run time to evaluate its operand. Only comparison operators of the
-//! btree families of built-in types count, recognised by family, strategy and operand types,
-//! never by name, and LIKE. Row groups keep those families' order (see `howdah_columnar::value`) with
-//! three exceptions, for which only equality is pushed: text under a collation other than C,
-//! and oid, "char" and enum, which are stored as signed integers.
+//! A clause is taken apart into a [`Condition`] on one column, at plan time to decide whether to
+//! push it and again at run time to evaluate its operand. Only comparison operators of the btree
+//! families of built-in types count, recognised by family, strategy and operand types, never by
+//! name, and LIKE. Row groups keep those families' order (see `howdah_columnar::value`) with three
+//! exceptions, for which only equality is pushed: text under a collation other than C, and oid,
+//! "char" and enum, which are stored as signed integers.
 
 use howdah_bridge::Oid;
 use howdah_bridge::builtin::{families, operators, types};
@@ -57,8 +57,8 @@ impl Pushed<'_> {
     }
 }
 
-/// Which clauses row groups evaluate: they can, and nothing that must run before a clause (a security barrier's clause) is
-/// run after it.
+/// Which clauses row groups evaluate: they can, and nothing that must run before a clause (a
+/// security barrier's clause) is run after it.
 pub fn pushed(
     planned: &PlannedTable<'_>,
     clauses: &[Clause<'_>],

@@ -43,8 +43,8 @@ pub const GROUP_ZONES: usize = MAX_ROWS / ZONE_ROWS;
 /// A run of more rows than this many times those selected is not decoded as a whole.
 const SPARSE: usize = 4;
 
-/// The most rows that are decoded at a time: what they decode to should stay in the processor's caches, and in
-/// memory that is used again.
+/// The most rows that are decoded at a time: what they decode to should stay in the processor's
+/// caches, and in memory that is used again.
 const PIECE_ROWS: usize = 4 * ZONE_ROWS;
 
 /// A predicate and the attribute it is about.
@@ -181,8 +181,8 @@ impl<'q> Reader<'q> {
         self.pending_at = 0;
     }
 
-    /// Replaces `batch` by the next rows; `false` at the end. The table is the one that the view is of; in a parallel scan
-    /// units are taken from what is shared.
+    /// Replaces `batch` by the next rows; `false` at the end. The table is the one that the view is
+    /// of; in a parallel scan units are taken from what is shared.
     pub fn next_batch(
         &mut self,
         table: Table<'_>,
@@ -387,7 +387,8 @@ impl<'q> Reader<'q> {
         Ok(true)
     }
 
-    /// Makes the group the current one and asks its statistics; none is current if no row of it is left.
+    /// Makes the group the current one and asks its statistics; none is current if no row of it is
+    /// left.
     fn open(
         &mut self,
         table: Table<'_>,

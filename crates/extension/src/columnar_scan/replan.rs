@@ -1,10 +1,10 @@
 //! Plans that have outlived what they were made for.
 //!
-//! A prepared statement keeps its plan for as long as the session lasts. Small tables may be cold when it is
-//! planned and hot for ever after; a sequential scan is then all there is to do, and starts sooner. So the
-//! first scan that finds nothing cold left lets this backend's plans for the table be made anew, as if the table
-//! had been altered. Once for each file of a table: a planner that makes the same plan again is not asked
-//! once more.
+//! A prepared statement keeps its plan for as long as the session lasts. Small tables may be cold
+//! when it is planned and hot for ever after; a sequential scan is then all there is to do, and
+//! starts sooner. So the first scan that finds nothing cold left lets this backend's plans for the
+//! table be made anew, as if the table had been altered. Once for each file of a table: a planner
+//! that makes the same plan again is not asked once more.
 
 use std::cell::RefCell;
 

@@ -1,9 +1,10 @@
 //! Values of a row group that are read one by one, because they are too few for their chunk.
 //!
-//! A chunk is read and verified whole, some megabytes for any column that does not compress well. A scan that looks at
-//! one zone, or returns a hundred rows, is better served by row access ([`GroupAccess`]). How much is needed
-//! turns out piece by piece: values are read one by one until, together, they have cost what the chunk would have; then
-//! it is read. A scan so costs at most about twice what knowing before would.
+//! A chunk is read and verified whole, some megabytes for any column that does not compress well. A
+//! scan that looks at one zone, or returns a hundred rows, is better served by row access
+//! ([`GroupAccess`]). How much is needed turns out piece by piece: values are read one by one
+//! until, together, they have cost what the chunk would have; then it is read. A scan so costs at
+//! most about twice what knowing before would.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -17,7 +18,8 @@ use crate::store::group_access::{GroupAccess, LazyStore};
 use crate::store::group_cache;
 use crate::store::open_group::OpenGroup;
 
-// Measured in bytes of a chunk, which take as long to read, to verify and to open as the value does.
+// Measured in bytes of a chunk, which take as long to read, to verify and to open as the value
+// does.
 
 /// Reading and opening any chunk.
 const CHUNK_BYTES: u64 = 32 << 10;
@@ -44,7 +46,8 @@ impl Singles {
         }
     }
 
-    /// The group, if the values of these rows of a column are better read one by one; they are counted as read.
+    /// The group, if the values of these rows of a column are better read one by one; they are
+    /// counted as read.
     pub fn group(
         &mut self,
         store: &ColdStore,
@@ -148,8 +151,9 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Where the predicate holds, read by single values; `None` where some row cannot be decided without
-    /// PostgreSQL. As [`Chunk::filter`](howdah_columnar::Chunk::filter), but for rows that are not asked about: it holds nowhere there.
+    /// Where the predicate holds, read by single values; `None` where some row cannot be decided
+    /// without PostgreSQL. As [`Chunk::filter`](howdah_columnar::Chunk::filter), but for rows that
+    /// are not asked about: it holds nowhere there.
     pub fn filter(
         &self,
         group: &GroupAccess,

@@ -4,9 +4,9 @@
 //!   words: next unit │ zones per unit │ counts
 //! ```
 //!
-//! The leader writes its own loads before workers start, so that what is left in memory is at most that of outer
-//! subtransactions; those rows the leader returns itself. All participants have the same snapshot, hence the same list of
-//! stored groups.
+//! The leader writes its own loads before workers start, so that what is left in memory is at most
+//! that of outer subtransactions; those rows the leader returns itself. All participants have the
+//! same snapshot, hence the same list of stored groups.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,8 +2,10 @@
 
 use std::ffi::CStr;
 
+use howdah_bridge::Oid;
+use howdah_bridge::invalidation::invalidate;
 use howdah_bridge::security_label::{labels_of, set_label};
-use pgrx::{IntoDatum, pg_sys};
+use howdah_bridge::transactions::end_command;
 
 use super::{TableOptions, label};
 
@@ -14,7 +16,7 @@ pub const PROVIDER: &CStr = c"howdah";
 /// would have been refused when it was set, unless another version of the library has set it.
 ///
 /// Columns that were manually given the same position are ordered as in the table.
-pub fn read(table: pg_sys::Oid) -> TableOptions {
+pub fn read(table: Oid) -> TableOptions {
     let mut options = TableOptions::default();
     let mut sort_key = Vec::new();
     for found in labels_of(table, PROVIDER) {
@@ -31,7 +33,7 @@ pub fn read(table: pg_sys::Oid) -> TableOptions {
 
 /// Replaces the labels of a table; every backend reads its options again once the transaction
 /// commits. The caller holds ShareUpdateExclusiveLock on the table.
-pub fn write(table: pg_sys::Oid, options: &TableOptions) {
+pub fn write(table: Oid, options: &TableOptions) {
     set_label(table, 0, PROVIDER, label::of_table(options).as_deref());
     for found in labels_of(table, PROVIDER) {
         if found.column != 0 && !options.sort_key.contains(&found.column) {
@@ -42,28 +44,14 @@ pub fn write(table: pg_sys::Oid, options: &TableOptions) {
         set_label(table, column, PROVIDER, Some(&label::of_column(i + 1)));
     }
     invalidate(table);
-    // SAFETY: makes the labels visible to later commands of the same statement.
-    unsafe { pg_sys::CommandCounterIncrement() }
+    // The labels become visible to what the same statement does next.
+    end_command();
 }
 
 /// Removes the labels of a table that no longer uses howdah, so that a dump of it can be restored
 /// where the extension is not installed.
-pub fn forget(table: pg_sys::Oid) {
+pub fn forget(table: Oid) {
     if !labels_of(table, PROVIDER).is_empty() {
         write(table, &TableOptions::default());
-    }
-}
-
-/// Makes every backend read a table's options again.
-pub fn invalidate(table: pg_sys::Oid) {
-    // SAFETY: a syscache lookup guards against a table that was dropped, for which the invalidation
-    // would raise an ERROR; a dropped table needs none.
-    unsafe {
-        let none = pg_sys::Datum::from(0);
-        let key = table.into_datum().unwrap_or(none);
-        let reloid = pg_sys::SysCacheIdentifier::RELOID as i32;
-        if pg_sys::SearchSysCacheExists(reloid, key, none, none, none) {
-            pg_sys::CacheInvalidateRelcacheByRelid(table);
-        }
     }
 }

@@ -27,8 +27,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use howdah_bridge::Oid;
+use howdah_bridge::invalidation::at_invalidation;
 use howdah_columnar::Effort;
-use pgrx::{pg_guard, pg_sys};
 
 /// The options of one table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,42 +68,27 @@ impl Period {
 }
 
 thread_local! {
-    static CACHE: RefCell<HashMap<pg_sys::Oid, Rc<TableOptions>>> = RefCell::default();
+    static CACHE: RefCell<HashMap<Oid, Rc<TableOptions>>> = RefCell::default();
 }
 
 /// Registers the cache's invalidation. Must be called once, from `_PG_init`.
 pub fn register() {
-    // SAFETY: called while the library loads.
-    unsafe {
-        pg_sys::CacheRegisterRelcacheCallback(Some(at_invalidation), pg_sys::Datum::from(0));
-    }
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn at_invalidation(_arg: pg_sys::Datum, relation: pg_sys::Oid) {
-    CACHE.with_borrow_mut(|cache| {
-        if relation == pg_sys::InvalidOid {
-            cache.clear();
-        } else {
-            cache.remove(&relation);
-        }
+    at_invalidation(|relation| {
+        CACHE.with_borrow_mut(|cache| match relation {
+            None => cache.clear(),
+            Some(relation) => {
+                cache.remove(&relation);
+            }
+        });
     });
 }
 
 /// The options of a table.
-pub fn of(table: pg_sys::Oid) -> Rc<TableOptions> {
+pub fn of(table: Oid) -> Rc<TableOptions> {
     if let Some(known) = CACHE.with_borrow(|cache| cache.get(&table).map(Rc::clone)) {
         return known;
     }
     let options = Rc::new(catalog::read(table));
     CACHE.with_borrow_mut(|cache| cache.insert(table, Rc::clone(&options)));
     options
-}
-
-/// The attribute number of a live user column.
-pub fn attribute_number(table: pg_sys::Oid, column: &str) -> Option<i16> {
-    let name = std::ffi::CString::new(column).ok()?;
-    // SAFETY: a syscache lookup; 0 stands for "no such column", system columns are negative.
-    let number = unsafe { pg_sys::get_attnum(table, name.as_ptr()) };
-    (number > 0).then_some(number)
 }

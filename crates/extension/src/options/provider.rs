@@ -9,12 +9,14 @@
 //! another extension's provider must keep working.
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_char};
+use std::ffi::CStr;
 
-use howdah_bridge::security_label::register_provider;
-use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
+use howdah_bridge::invalidation::invalidate;
+use howdah_bridge::security_label::{Labelled, register_provider};
+use howdah_bridge::table::RelationKind;
+use pgrx::PgSqlErrorCode;
 
-use super::catalog::{PROVIDER, invalidate};
+use super::catalog::PROVIDER;
 use super::label;
 use crate::errors::refuse;
 
@@ -22,67 +24,54 @@ thread_local! {
     static REGISTERED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Must be called before a SECURITY LABEL statement runs.
-///
-/// # Safety
-/// `statement` is one.
-pub unsafe fn before_security_label(statement: *const pg_sys::SecLabelStmt) {
-    // SAFETY: the provider's name is NULL or NUL-terminated.
-    let names_ours = unsafe {
-        let provider = (*statement).provider;
-        !provider.is_null() && CStr::from_ptr(provider) == PROVIDER
-    };
-    if names_ours && !REGISTERED.replace(true) {
-        register_provider(PROVIDER, Some(check));
+/// To be called before a SECURITY LABEL statement runs, with the provider that it names.
+pub fn before_security_label(provider: Option<&CStr>) {
+    if provider == Some(PROVIDER) && !REGISTERED.replace(true) {
+        register_provider(PROVIDER, check);
     }
 }
 
 /// PostgreSQL holds ShareUpdateExclusiveLock on the object, and its owner is the user.
-#[pg_guard]
-unsafe extern "C-unwind" fn check(object: *const pg_sys::ObjectAddress, text: *const c_char) {
-    // SAFETY: the object exists, the text is NULL or NUL-terminated.
-    let (object, text) = unsafe {
-        let text = (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy());
-        (*object, text)
-    };
-    let is_relation = object.classId == pg_sys::RelationRelationId;
-    if let Some(text) = text {
-        if !is_relation {
+fn check(object: &Labelled, text: Option<&str>) {
+    let Labelled::Relation {
+        oid,
+        column,
+        kind,
+        is_catalog,
+    } = *object
+    else {
+        if text.is_some() {
             wrong_object(
                 "security labels of howdah are for tables and materialized views",
                 None,
             );
         }
-        check_object(&object);
-        check_text(object.objectSubId, &text);
+        return;
+    };
+    if let Some(text) = text {
+        check_relation(kind, is_catalog, column);
+        check_text(column, text);
     }
-    if is_relation {
-        // Takes effect together with the label, which is written by the same command.
-        invalidate(object.objectId);
-    }
+    // Takes effect together with the label, which is written by the same command.
+    invalidate(oid);
 }
 
-fn check_object(object: &pg_sys::ObjectAddress) {
-    // SAFETY: catalog lookups for an object that is locked.
-    let (kind, is_system) = unsafe {
-        let kind = pg_sys::get_rel_relkind(object.objectId) as u8;
-        (kind, pg_sys::IsCatalogRelationOid(object.objectId))
-    };
+fn check_relation(kind: RelationKind, is_catalog: bool, column: i32) {
     match kind {
-        _ if is_system => refuse(
+        _ if is_catalog => refuse(
             PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
             "permission denied: system catalogs have no options of howdah".into(),
             None,
         ),
-        pg_sys::RELKIND_PARTITIONED_TABLE => wrong_object(
+        RelationKind::PartitionedTable => wrong_object(
             "partitioned tables have no options of howdah",
             Some("Set the options of its partitions."),
         ),
-        pg_sys::RELKIND_RELATION | pg_sys::RELKIND_MATVIEW if object.objectSubId >= 0 => {}
-        pg_sys::RELKIND_RELATION | pg_sys::RELKIND_MATVIEW => {
+        RelationKind::Table | RelationKind::MaterializedView if column >= 0 => {}
+        RelationKind::Table | RelationKind::MaterializedView => {
             wrong_object("a sort key cannot have system columns", None)
         }
-        _ => wrong_object(
+        RelationKind::Other => wrong_object(
             "options of howdah are for tables and materialized views",
             None,
         ),

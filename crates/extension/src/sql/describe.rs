@@ -2,13 +2,16 @@
 //!
 //! Who sees what of a table is for [`super::visible`] to say.
 
-use howdah_bridge::relation::OpenRelation;
-use howdah_bridge::snapshot::Snapshot;
+use howdah_bridge::builtin::types;
+use howdah_bridge::relation::{OpenRelation, hot_bytes};
+use howdah_bridge::snapshot::{self, Snapshot};
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::table::LockMode;
+use howdah_bridge::table::{LockMode, Table};
+use howdah_bridge::table_counts::live_rows;
+use howdah_bridge::{Oid, datum};
 use howdah_columnar::{ColumnType, OwnedValue};
 use pgrx::iter::TableIterator;
-use pgrx::{name, pg_extern, pg_sys};
+use pgrx::{name, pg_extern};
 
 use super::visible::{Visible, readable_columns};
 use crate::am;
@@ -20,39 +23,34 @@ use crate::store::open_group::OpenGroup;
 use crate::types::{AttributeLayout, TableLayout, datum_of};
 
 /// A howdah table that is open for reading; `None` if it is gone or of another access method.
-fn open_howdah(oid: pg_sys::Oid) -> Option<OpenRelation> {
-    let lock = pg_sys::AccessShareLock;
+fn open_howdah(oid: Oid) -> Option<OpenRelation> {
+    let lock = LockMode::AccessShare as u32;
     let rel = OpenRelation::try_open(oid, lock)?.releasing(lock);
-    // SAFETY: `rel` is open.
-    let readable = unsafe {
-        let other_temporary = (*(*rel.raw()).rd_rel).relpersistence
-            == pg_sys::RELPERSISTENCE_TEMP as i8
-            && !(*rel.raw()).rd_islocaltemp;
-        am::is_howdah(rel.raw()) && !other_temporary
-    };
+    let readable = am::is_ours(rel.table()) && !rel.table().is_temporary_of_others();
     readable.then_some(rel)
 }
 
 /// The stored groups that the running statement sees, opened one after the other.
-fn for_each_group(rel: &OpenRelation, mut see: impl FnMut(&ColdStore, &GroupEntry, &OpenGroup)) {
-    // SAFETY: `rel` is open; a running statement has an active snapshot.
-    unsafe {
-        let oid = rel.table().oid();
-        let Some(store) = ColdStore::open(rel.table(), LockMode::AccessShare) else {
-            return;
-        };
-        let snapshot = Snapshot::from_raw(pg_sys::GetActiveSnapshot());
+fn for_each_group(
+    rel: &OpenRelation,
+    mut see: impl FnMut(&ColdStore<'_>, Snapshot<'_>, &GroupEntry, &OpenGroup),
+) {
+    let oid = rel.table().oid();
+    let Some(store) = ColdStore::open(rel.table(), LockMode::AccessShare) else {
+        return;
+    };
+    snapshot::with_active(|snapshot| {
         for placed in or_raise(oid, directory::groups(&store, snapshot)) {
             pgrx::check_for_interrupts!();
             if placed.entry.state == GroupState::Stored {
                 let open = or_raise(oid, OpenGroup::open(&store, placed.entry));
-                see(&store, &placed.entry, &open);
+                see(&store, snapshot, &placed.entry, &open);
             }
         }
-    }
+    });
 }
 
-fn raw_bytes(relation: pg_sys::Oid, group: &OpenGroup) -> u64 {
+fn raw_bytes(relation: Oid, group: &OpenGroup) -> u64 {
     (0..group.column_count())
         .map(|column| or_raise(relation, group.column(column)).stats.raw_bytes)
         .sum()
@@ -62,7 +60,7 @@ fn raw_bytes(relation: pg_sys::Oid, group: &OpenGroup) -> u64 {
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn table_sizes(
-    relation: pg_sys::Oid,
+    relation: Oid,
 ) -> TableIterator<
     'static,
     (
@@ -77,21 +75,19 @@ fn table_sizes(
     let Some(rel) = open_howdah(relation) else {
         return TableIterator::empty();
     };
-    // SAFETY: `rel` is open.
-    let hot_bytes = unsafe { hot_bytes(&rel) } as i64;
+    let hot_bytes = hot_bytes(rel.table()) as i64;
     let visible = Visible::of(relation);
     if !visible.counts {
         return TableIterator::once((None, None, None, hot_bytes, None, None));
     }
     let (mut rows, mut groups, mut stored, mut raw) = (0, 0, 0, 0);
-    for_each_group(&rel, |store, entry, open| {
-        rows += u64::from(entry.row_count) - hidden_rows(relation, store, entry);
+    for_each_group(&rel, |store, snapshot, entry, open| {
+        rows += u64::from(entry.row_count) - hidden_rows(relation, store, snapshot, entry);
         groups += 1;
         stored += entry.body_bytes + u64::from(entry.footer_bytes);
         raw += raw_bytes(relation, open);
     });
-    // SAFETY: `rel` is open.
-    let hot_rows = unsafe { hot_rows_estimate(&rel, rows) };
+    let hot_rows = hot_rows_estimate(rel.table(), rows);
     let size = |bytes: u64| visible.value_sizes.then_some(bytes as i64);
     TableIterator::once((
         Some(hot_rows),
@@ -103,73 +99,34 @@ fn table_sizes(
     ))
 }
 
-/// Rows of a group that the running statement does not see, because they were deleted or updated.
-fn hidden_rows(relation: pg_sys::Oid, store: &ColdStore, entry: &GroupEntry) -> u64 {
-    // SAFETY: a running statement has an active snapshot.
-    let snapshot = unsafe { Snapshot::from_raw(pg_sys::GetActiveSnapshot()) };
+/// Rows of a group that the snapshot does not see, because they were deleted or updated.
+fn hidden_rows(
+    relation: Oid,
+    store: &ColdStore<'_>,
+    snapshot: Snapshot<'_>,
+    entry: &GroupEntry,
+) -> u64 {
     let hidden = marks::hidden_from(store, entry, snapshot);
     or_raise(relation, hidden).map_or(0, |rows| u64::from(rows.len()))
 }
 
 /// Live rows as the cumulative statistics count them, less the cold ones; what the planner thinks
 /// the heap holds where there are no statistics (on a standby, after a crash).
-///
-/// # Safety
-/// `rel` is open.
-unsafe fn hot_rows_estimate(rel: &OpenRelation, cold_rows: u64) -> i64 {
-    // SAFETY: the statistics entry is NULL or a copy for this transaction; the routine is ours;
-    // every out-pointer is valid; widths may be left to it.
-    unsafe {
-        if howdah_bridge::relation::main_fork_blocks(rel.raw()) == 0 {
-            return 0;
-        }
-        let counted = pg_sys::pgstat_fetch_stat_tabentry((*rel.raw()).rd_id);
-        if !counted.is_null() && (*counted).live_tuples > cold_rows as i64 {
-            return (*counted).live_tuples - cold_rows as i64;
-        }
-        if cold_rows > 0 {
-            let per_page = am::estimate::rows_per_page(rel.raw(), std::ptr::null_mut());
-            return am::estimate::hot_rows(rel.raw(), per_page, cold_rows) as i64;
-        }
-        let (mut pages, mut tuples, mut visible) = (0, 0.0, 0.0);
-        if let Some(estimate) = am::howdah().relation_estimate_size {
-            estimate(
-                rel.raw(),
-                std::ptr::null_mut(),
-                &mut pages,
-                &mut tuples,
-                &mut visible,
-            );
-        }
-        tuples as i64
+fn hot_rows_estimate(table: Table<'_>, cold_rows: u64) -> i64 {
+    if table.main_fork_blocks() == 0 {
+        return 0;
     }
-}
-
-/// Bytes of the heap and its maps.
-///
-/// # Safety
-/// `rel` is open.
-unsafe fn hot_bytes(rel: &OpenRelation) -> u64 {
-    use pg_sys::ForkNumber::{FSM_FORKNUM, MAIN_FORKNUM, VISIBILITYMAP_FORKNUM};
-    [MAIN_FORKNUM, FSM_FORKNUM, VISIBILITYMAP_FORKNUM]
-        .into_iter()
-        // SAFETY: as for this function; a fork that does not exist has no blocks.
-        .map(|fork| unsafe {
-            let smgr = pg_sys::RelationGetSmgr(rel.raw());
-            if pg_sys::smgrexists(smgr, fork) {
-                u64::from(pg_sys::smgrnblocks(smgr, fork)) * u64::from(pg_sys::BLCKSZ)
-            } else {
-                0
-            }
-        })
-        .sum()
+    match live_rows(table) {
+        Some(live) if live > cold_rows as i64 => live - cold_rows as i64,
+        _ => am::estimate::guessed_hot_rows(table, cold_rows) as i64,
+    }
 }
 
 /// The row groups of a howdah table whose rows the user may count.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn table_row_groups(
-    relation: pg_sys::Oid,
+    relation: Oid,
 ) -> TableIterator<
     'static,
     (
@@ -188,7 +145,7 @@ fn table_row_groups(
     if visible.counts
         && let Some(rel) = open_howdah(relation)
     {
-        for_each_group(&rel, |_, entry, open| {
+        for_each_group(&rel, |_, _, entry, open| {
             out.push((
                 i64::from(entry.group()),
                 entry.first_row.0 as i64,
@@ -207,7 +164,7 @@ fn table_row_groups(
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn table_column_chunks(
-    relation: pg_sys::Oid,
+    relation: Oid,
 ) -> TableIterator<
     'static,
     (
@@ -226,7 +183,7 @@ fn table_column_chunks(
     if let Some(rel) = open_howdah(relation) {
         let layout = TableLayout::of(rel.table().descriptor());
         let readable = readable_columns(relation, &layout);
-        for_each_group(&rel, |_, entry, open| {
+        for_each_group(&rel, |_, _, entry, open| {
             for (i, attribute) in layout.attributes.iter().enumerate() {
                 if !readable[i] || i >= open.column_count() {
                     continue;
@@ -256,7 +213,7 @@ fn table_column_chunks(
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn table_scans(
-    relation: pg_sys::Oid,
+    relation: Oid,
 ) -> TableIterator<
     'static,
     (
@@ -289,34 +246,29 @@ fn value_text(
 ) -> Option<String> {
     let ordered = matches!(
         attribute.type_oid,
-        pg_sys::BOOLOID
-            | pg_sys::INT2OID
-            | pg_sys::INT4OID
-            | pg_sys::INT8OID
-            | pg_sys::FLOAT4OID
-            | pg_sys::FLOAT8OID
-            | pg_sys::NUMERICOID
-            | pg_sys::MONEYOID
-            | pg_sys::DATEOID
-            | pg_sys::TIMEOID
-            | pg_sys::TIMESTAMPOID
-            | pg_sys::TIMESTAMPTZOID
-            | pg_sys::TEXTOID
-            | pg_sys::VARCHAROID
-            | pg_sys::BPCHAROID
-            | pg_sys::BYTEAOID
-            | pg_sys::UUIDOID
+        types::BOOL
+            | types::INT2
+            | types::INT4
+            | types::INT8
+            | types::FLOAT4
+            | types::FLOAT8
+            | types::NUMERIC
+            | types::MONEY
+            | types::DATE
+            | types::TIME
+            | types::TIMESTAMP
+            | types::TIMESTAMPTZ
+            | types::TEXT
+            | types::VARCHAR
+            | types::BPCHAR
+            | types::BYTEA
+            | types::UUID
     );
     if !ordered || stored != attribute.column_type {
         return None;
     }
-    // SAFETY: the value has the attribute's storage type, so its datum is valid for the type's
-    // output function; both live in the running function's memory.
-    unsafe {
-        let mut output = pg_sys::InvalidOid;
-        let mut is_varlena = false;
-        pg_sys::getTypeOutputInfo(attribute.type_oid, &mut output, &mut is_varlena);
-        let datum = datum_of(value.as_value(), attribute);
-        Some(super::owned(pg_sys::OidOutputFunctionCall(output, datum)))
-    }
+    let datum = datum_of(value.as_value(), attribute);
+    // SAFETY: the value has the attribute's storage type, so its datum is valid for the type; it lives in the running
+    // function's memory.
+    Some(unsafe { datum::output(datum, attribute.type_oid) })
 }

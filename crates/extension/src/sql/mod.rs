@@ -17,59 +17,44 @@ mod options;
 mod schema;
 mod visible;
 
-use std::ffi::CStr;
-
 use howdah_bridge::relation::OpenRelation;
-use pgrx::{PgSqlErrorCode, pg_sys};
+use howdah_bridge::table::LockMode;
+use howdah_bridge::{Oid, names, rights};
+use pgrx::PgSqlErrorCode;
 
 use crate::errors::refuse;
 
 /// Opens a table that the user owns, locked; raises an ERROR as ALTER TABLE would for others.
 /// Rights are checked before the lock is waited for.
-fn open_owned(oid: pg_sys::Oid, lockmode: u32) -> OpenRelation {
-    // SAFETY: catalog lookups; aclcheck_error gets a NUL-terminated name.
-    unsafe {
-        let name = pg_sys::get_rel_name(oid);
-        if name.is_null() {
-            no_such_relation(oid);
-        }
-        if !pg_sys::object_ownercheck(pg_sys::RelationRelationId, oid, pg_sys::GetUserId()) {
-            pg_sys::aclcheck_error(
-                pg_sys::AclResult::ACLCHECK_NOT_OWNER,
-                pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(oid)),
-                name,
-            );
-        }
+fn open_owned(oid: Oid, lock: LockMode) -> OpenRelation {
+    if names::relation(oid).is_none() {
+        no_such_relation(oid);
     }
-    let Some(rel) = OpenRelation::try_open(oid, lockmode) else {
+    if !rights::owns(oid) {
+        rights::refuse_stranger(oid);
+    }
+    let Some(open) = OpenRelation::try_open(oid, lock as u32) else {
         no_such_relation(oid)
     };
-    // SAFETY: `rel` is open.
-    let is_system = unsafe { pg_sys::IsSystemClass(oid, (*rel.raw()).rd_rel) };
-    if is_system {
+    if open.table().is_system_class() {
         refuse(
             PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
             format!(
                 "permission denied: \"{}\" is a system catalog",
-                name_of(&rel)
+                open.table().name()
             ),
             None,
         );
     }
-    rel
+    open
 }
 
-fn no_such_relation(oid: pg_sys::Oid) -> ! {
+fn no_such_relation(oid: Oid) -> ! {
     refuse(
         PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE,
         format!("relation with OID {} does not exist", oid.to_u32()),
         None,
     )
-}
-
-fn name_of(rel: &OpenRelation) -> String {
-    // SAFETY: the guard holds the relation open.
-    unsafe { howdah_bridge::relation::name_of(rel.raw()) }
 }
 
 /// The argument of a function that is not declared STRICT.
@@ -81,15 +66,4 @@ fn required<T>(argument: Option<T>, name: &str) -> T {
             None,
         )
     })
-}
-
-/// A palloc'd C string as text.
-///
-/// # Safety
-/// `text` is NUL-terminated.
-unsafe fn owned(text: *const std::ffi::c_char) -> String {
-    // SAFETY: the caller vouches.
-    unsafe { CStr::from_ptr(text) }
-        .to_string_lossy()
-        .into_owned()
 }

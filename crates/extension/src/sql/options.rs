@@ -1,26 +1,29 @@
 //! `howdah.set_options`, `howdah.reset_options`, and what the view `howdah.options` is made of.
 
-use std::ffi::CStr;
-
+use howdah_bridge::process::prevent_if_read_only;
 use howdah_bridge::relation::OpenRelation;
+use howdah_bridge::table::{LockMode, RelationKind, Table};
+use howdah_bridge::{Oid, names};
 use pgrx::datum::Interval;
 use pgrx::iter::TableIterator;
-use pgrx::{PgSqlErrorCode, name, pg_extern, pg_sys};
+use pgrx::{PgSqlErrorCode, name, pg_extern};
 
-use super::{name_of, open_owned, required};
+use super::{open_owned, required};
 use crate::am;
 use crate::compact;
 use crate::errors::refuse;
 use crate::options::label::{NAMES, effort, effort_name};
-use crate::options::{Period, TableOptions, attribute_number, catalog};
+use crate::options::{Period, TableOptions, catalog};
 
+/// `ATTRIBUTE_GENERATED_VIRTUAL`
+const VIRTUAL: u8 = b'v';
 /// Columns that a sort key may have: PostgreSQL's limit for an index.
 const LONGEST_SORT_KEY: usize = 32;
 
 /// Sets the options that are given (not null) and leaves the others as they are.
 #[pg_extern(sql = false)]
 fn set_options(
-    relation: Option<pg_sys::Oid>,
+    relation: Option<Oid>,
     sort_key: Option<Vec<Option<String>>>,
     compression_effort: Option<String>,
     compact_after: Option<Interval>,
@@ -29,10 +32,10 @@ fn set_options(
 ) {
     prevent_if_read_only(c"howdah.set_options()");
     let rel = open_howdah_table(required(relation, "relation"));
-    let table = oid_of(&rel);
+    let table = rel.table().oid();
     let mut options = catalog::read(table);
     if let Some(names) = sort_key {
-        options.sort_key = checked_sort_key(&rel, names);
+        options.sort_key = checked_sort_key(rel.table(), names);
     }
     if let Some(name) = compression_effort {
         let known = effort(&name);
@@ -62,13 +65,13 @@ fn set_options(
 
 /// Resets one option of a table, or all of them.
 #[pg_extern(sql = false)]
-fn reset_options(relation: Option<pg_sys::Oid>, option: Option<String>) {
+fn reset_options(relation: Option<Oid>, option: Option<String>) {
     prevent_if_read_only(c"howdah.reset_options()");
     let rel = open_owned(
         required(relation, "relation"),
-        pg_sys::ShareUpdateExclusiveLock,
+        LockMode::ShareUpdateExclusive,
     );
-    let table = oid_of(&rel);
+    let table = rel.table().oid();
     let mut options = catalog::read(table);
     match option.as_deref() {
         None => options = TableOptions::default(),
@@ -90,7 +93,7 @@ fn reset_options(relation: Option<pg_sys::Oid>, option: Option<String>) {
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn table_options(
-    relation: pg_sys::Oid,
+    relation: Oid,
 ) -> TableIterator<
     'static,
     (
@@ -108,7 +111,7 @@ fn table_options(
     let names: Vec<String> = options
         .sort_key
         .iter()
-        .filter_map(|&column| column_name(relation, column))
+        .filter_map(|&column| names::column(relation, column))
         .collect();
     let interval = |p: Period| Interval::new(p.months, p.days, p.microseconds).ok();
     TableIterator::once((
@@ -120,29 +123,10 @@ fn table_options(
     ))
 }
 
-fn prevent_if_read_only(command: &CStr) {
-    // SAFETY: raises an ERROR or does nothing; the name is NUL-terminated.
-    unsafe { pg_sys::PreventCommandIfReadOnly(command.as_ptr()) }
-}
-
 /// Rows that were to stay hot may be due now: a worker looks.
-fn write(table: pg_sys::Oid, options: &TableOptions) {
+fn write(table: Oid, options: &TableOptions) {
     catalog::write(table, options);
     compact::note_write();
-}
-
-fn oid_of(rel: &OpenRelation) -> pg_sys::Oid {
-    // SAFETY: the guard holds the relation open.
-    unsafe { howdah_bridge::relation::oid_of(rel.raw()) }
-}
-
-/// `None` for a column that was dropped meanwhile.
-fn column_name(table: pg_sys::Oid, column: i16) -> Option<String> {
-    // SAFETY: returns NULL or a palloc'd NUL-terminated string.
-    unsafe {
-        let name = pg_sys::get_attname(table, column, true);
-        (!name.is_null()).then(|| super::owned(name))
-    }
 }
 
 fn checked_period(after: &Interval) -> Period {
@@ -173,21 +157,20 @@ fn checked_period(after: &Interval) -> Period {
 }
 
 /// A table that may have options, locked against other changes of them.
-fn open_howdah_table(oid: pg_sys::Oid) -> OpenRelation {
-    let rel = open_owned(oid, pg_sys::ShareUpdateExclusiveLock);
-    // SAFETY: `rel` is open.
-    let (kind, ours) = unsafe { ((*(*rel.raw()).rd_rel).relkind, am::is_howdah(rel.raw())) };
-    if kind as u8 == pg_sys::RELKIND_PARTITIONED_TABLE {
+fn open_howdah_table(oid: Oid) -> OpenRelation {
+    let rel = open_owned(oid, LockMode::ShareUpdateExclusive);
+    let table = rel.table();
+    if table.kind() == RelationKind::PartitionedTable {
         refuse(
             PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE,
-            format!("\"{}\" is a partitioned table", name_of(&rel)),
+            format!("\"{}\" is a partitioned table", table.name()),
             Some("Set the options of its partitions.".into()),
         );
     }
-    if !ours {
+    if !am::is_ours(table) {
         refuse(
             PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE,
-            format!("\"{}\" does not use access method howdah", name_of(&rel)),
+            format!("\"{}\" does not use access method howdah", table.name()),
             Some("Make it a howdah table with howdah.adopt() first.".into()),
         );
     }
@@ -203,7 +186,7 @@ fn invalid(message: String, hint: &str) -> ! {
 }
 
 /// The attribute numbers of the columns.
-fn checked_sort_key(rel: &OpenRelation, names: Vec<Option<String>>) -> Vec<i16> {
+fn checked_sort_key(table: Table<'_>, names: Vec<Option<String>>) -> Vec<i16> {
     if names.len() > LONGEST_SORT_KEY {
         refuse(
             PgSqlErrorCode::ERRCODE_TOO_MANY_COLUMNS,
@@ -214,7 +197,7 @@ fn checked_sort_key(rel: &OpenRelation, names: Vec<Option<String>>) -> Vec<i16> 
     let mut checked: Vec<i16> = Vec::with_capacity(names.len());
     for name in names {
         let name = required(name, "a column of the sort key");
-        let column = checked_sort_column(rel, &name);
+        let column = checked_sort_column(table, &name);
         if checked.contains(&column) {
             refuse(
                 PgSqlErrorCode::ERRCODE_DUPLICATE_COLUMN,
@@ -227,36 +210,32 @@ fn checked_sort_key(rel: &OpenRelation, names: Vec<Option<String>>) -> Vec<i16> 
     checked
 }
 
-fn checked_sort_column(rel: &OpenRelation, name: &str) -> i16 {
-    // SAFETY: `rel` is open; attribute numbers come from its own catalog entry.
-    unsafe {
-        let Some(number) = attribute_number((*rel.raw()).rd_id, name) else {
-            refuse(
-                PgSqlErrorCode::ERRCODE_UNDEFINED_COLUMN,
-                format!(
-                    "column \"{name}\" of relation \"{}\" does not exist",
-                    name_of(rel)
-                ),
-                None,
-            )
-        };
-        let attribute = &*pg_sys::TupleDescAttr((*rel.raw()).rd_att, i32::from(number) - 1);
-        if attribute.attgenerated as u8 == pg_sys::ATTRIBUTE_GENERATED_VIRTUAL {
-            refuse(
-                PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
-                format!("column \"{name}\" is a virtual generated column"),
-                Some("A sort key has stored columns only.".into()),
-            );
-        }
-        let entry = pg_sys::lookup_type_cache(attribute.atttypid, pg_sys::TYPECACHE_LT_OPR as i32);
-        if (*entry).lt_opr == pg_sys::InvalidOid {
-            let type_name = super::owned(pg_sys::format_type_be(attribute.atttypid));
-            refuse(
-                PgSqlErrorCode::ERRCODE_UNDEFINED_FUNCTION,
-                format!("could not identify an ordering operator for type {type_name}"),
-                Some(format!("Column \"{name}\" cannot be part of a sort key.")),
-            );
-        }
-        number
+fn checked_sort_column(table: Table<'_>, name: &str) -> i16 {
+    let Some(number) = names::column_number(table.oid(), name) else {
+        refuse(
+            PgSqlErrorCode::ERRCODE_UNDEFINED_COLUMN,
+            format!(
+                "column \"{name}\" of relation \"{}\" does not exist",
+                table.name()
+            ),
+            None,
+        )
+    };
+    let attribute = table.descriptor().attribute(number as usize - 1);
+    if attribute.attgenerated as u8 == VIRTUAL {
+        refuse(
+            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+            format!("column \"{name}\" is a virtual generated column"),
+            Some("A sort key has stored columns only.".into()),
+        );
     }
+    if !names::is_ordered(attribute.atttypid) {
+        let type_name = names::type_of(attribute.atttypid);
+        refuse(
+            PgSqlErrorCode::ERRCODE_UNDEFINED_FUNCTION,
+            format!("could not identify an ordering operator for type {type_name}"),
+            Some(format!("Column \"{name}\" cannot be part of a sort key.")),
+        );
+    }
+    number
 }

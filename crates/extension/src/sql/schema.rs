@@ -3,7 +3,8 @@
 //! A role with CREATE on the database can make that schema before the extension comes, and put
 //! functions and operators in it that match a caller's arguments better than the extension's.
 
-use pgrx::{PgSqlErrorCode, Spi, pg_extern, pg_sys};
+use howdah_bridge::{names, rights};
+use pgrx::{PgSqlErrorCode, Spi, pg_extern};
 
 use crate::errors::refuse;
 
@@ -25,17 +26,8 @@ const STRANGER: &str = "
 /// Refuses a schema that neither the installing role nor a superuser owns, or that is not empty.
 #[pg_extern(sql = false)]
 fn check_schema() {
-    // SAFETY: catalog lookups with NUL-terminated names; raises an ERROR where there is no
-    // such schema.
-    let (schema, role_exists) = unsafe {
-        (
-            pg_sys::get_namespace_oid(c"howdah".as_ptr(), false),
-            pg_sys::get_role_oid(c"howdah".as_ptr(), true) != pg_sys::InvalidOid,
-        )
-    };
-    let owner = owner_of(schema);
-    // SAFETY: catalog lookups.
-    if unsafe { owner != pg_sys::GetUserId() && !pg_sys::superuser_arg(owner) } {
+    let (schema, owner) = names::schema_and_owner(c"howdah");
+    if !rights::is_self_or_superuser(owner) {
         refuse(
             PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
             "schema \"howdah\" belongs to another role".into(),
@@ -50,29 +42,12 @@ fn check_schema() {
             Some("Drop or rename it; CREATE EXTENSION makes its own.".into()),
         );
     }
-    if role_exists {
+    if names::role_exists(c"howdah") {
         pgrx::ereport!(
             pgrx::PgLogLevel::WARNING,
             PgSqlErrorCode::ERRCODE_WARNING,
             "there is a role \"howdah\", whose tables would be created in schema \"howdah\"",
             "\"$user\" in search_path means that schema for it: ALTER ROLE howdah SET search_path = public, or rename the role."
         );
-    }
-}
-
-fn owner_of(schema: pg_sys::Oid) -> pg_sys::Oid {
-    let none = pg_sys::Datum::from(0);
-    let namespaceoid = pg_sys::SysCacheIdentifier::NAMESPACEOID as i32;
-    // SAFETY: the tuple is released after its owner was read.
-    unsafe {
-        let key = pg_sys::Datum::from(schema);
-        let tuple = pg_sys::SearchSysCache(namespaceoid, key, none, none, none);
-        if tuple.is_null() {
-            pgrx::error!("cache lookup failed for schema {}", schema.to_u32());
-        }
-        let form = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_namespace>();
-        let owner = (*form).nspowner;
-        pg_sys::ReleaseSysCache(tuple);
-        owner
     }
 }

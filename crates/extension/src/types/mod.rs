@@ -108,8 +108,8 @@ pub fn typed_value(datum: TypedDatum<'_>, layout: &AttributeLayout) -> OwnedValu
     }
 }
 
-/// The values of an array's elements, NULLs among them; `None` when elements are not of the physical form that `layout`
-/// describes.
+/// The values of an array's elements, NULLs among them; `None` when elements are not of the
+/// physical form that `layout` describes.
 ///
 /// # Safety
 /// `array` is a valid array.
@@ -172,7 +172,8 @@ pub unsafe fn must_stay_hot(
         };
         value.detoasted_size() > LARGEST_COLD_VALUE_BYTES
             || a.column_type == ColumnType::Text
-                // Text that is no text can get into a table by functions that do not check; heap takes it.
+                // Text that is no text can get into a table by functions that do not check; heap
+                // takes it.
                 && std::str::from_utf8(&value.bytes()).is_err()
     })
 }
@@ -252,7 +253,8 @@ pub fn datum_in(arena: &mut Arena, value: Value<'_>, attribute: &AttributeLayout
     })
 }
 
-/// A value as a datum. `put` makes a value of these bytes, of a type of this length as `pg_type.typlen` tells it.
+/// A value as a datum. `put` makes a value of these bytes, of a type of this length as
+/// `pg_type.typlen` tells it.
 #[inline(always)]
 fn datum_by(
     value: Value<'_>,

@@ -1,0 +1,46 @@
+//! Being told of tables that are dropped.
+
+use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
+
+use pgrx::pg_sys;
+
+static mut PREVIOUS: pg_sys::object_access_hook_type = None;
+static AT_DROP: OnceLock<fn(pg_sys::Oid)> = OnceLock::new();
+
+/// Has `at_drop` called for each relation that is dropped, before its transaction ends. It must not
+/// raise an ERROR. Call once, from `_PG_init`.
+pub fn at_drop(at_drop: fn(pg_sys::Oid)) {
+    if AT_DROP.set(at_drop).is_ok() {
+        // SAFETY: called while the library loads, before any command runs.
+        unsafe {
+            PREVIOUS = pg_sys::object_access_hook;
+            pg_sys::object_access_hook = Some(at_object_access);
+        }
+    }
+}
+
+/// Called for every function that an expression calls, too, hence not guarded: nothing here raises
+/// an ERROR.
+unsafe extern "C-unwind" fn at_object_access(
+    access: pg_sys::ObjectAccessType::Type,
+    class: pg_sys::Oid,
+    object: pg_sys::Oid,
+    sub: c_int,
+    arg: *mut c_void,
+) {
+    // SAFETY: the previous hook gets what we got; it was set before any command ran.
+    unsafe {
+        if let Some(previous) = PREVIOUS {
+            previous(access, class, object, sub, arg);
+        }
+    }
+    let is_drop = access == pg_sys::ObjectAccessType::OAT_DROP;
+    if is_drop
+        && class == pg_sys::RelationRelationId
+        && sub == 0
+        && let Some(at_drop) = AT_DROP.get()
+    {
+        at_drop(object);
+    }
+}

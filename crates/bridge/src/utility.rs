@@ -1,0 +1,177 @@
+//! Utility statements, watched.
+
+use std::ffi::CStr;
+use std::sync::OnceLock;
+
+use pgrx::{pg_guard, pg_sys};
+
+use crate::ffi::unguarded;
+
+/// A utility statement.
+#[derive(Clone, Copy)]
+pub enum Statement<'a> {
+    Copy,
+    CreateDatabase,
+    SecurityLabel {
+        /// By its name; `None` if the only one is meant.
+        provider: Option<&'a CStr>,
+    },
+    /// ALTER TABLE … SET ACCESS METHOD, perhaps among other commands, of this table.
+    SetAccessMethod(pg_sys::Oid),
+    Other,
+}
+
+/// What is remembered over the run of a statement.
+#[derive(Clone, Copy, Default)]
+pub struct Noted {
+    /// A number of the watcher's.
+    pub note: u64,
+    pub is_copy: bool,
+    /// The table that got a new access method.
+    pub altered: Option<pg_sys::Oid>,
+}
+
+/// Is told of all utility statements but those of transactions (BEGIN, COMMIT and the like).
+pub trait Watcher: Sync {
+    /// Before a statement: a note for afterwards.
+    fn before(&self, statement: Statement<'_>) -> u64;
+
+    /// After a statement that raised no ERROR.
+    fn after(&self, noted: &Noted);
+}
+
+static WATCHER: OnceLock<&'static dyn Watcher> = OnceLock::new();
+static mut PREVIOUS_PROCESS_UTILITY: pg_sys::ProcessUtility_hook_type = None;
+
+/// Installs the hook. Call once, from `_PG_init`.
+pub fn register(watcher: &'static dyn Watcher) {
+    if WATCHER.set(watcher).is_ok() {
+        // SAFETY: called while the library loads, before any statement runs.
+        unsafe {
+            PREVIOUS_PROCESS_UTILITY = pg_sys::ProcessUtility_hook;
+            pg_sys::ProcessUtility_hook = Some(process_utility);
+        }
+    }
+}
+
+/// Not guarded as a whole, see [`crate::ffi::unguarded`].
+#[allow(clippy::too_many_arguments)] // the hook's
+unsafe extern "C-unwind" fn process_utility(
+    statement: *mut pg_sys::PlannedStmt,
+    query_string: *const std::ffi::c_char,
+    read_only_tree: bool,
+    context: pg_sys::ProcessUtilityContext::Type,
+    params: pg_sys::ParamListInfo,
+    query_env: *mut pg_sys::QueryEnvironment,
+    dest: *mut pg_sys::DestReceiver,
+    completion: *mut pg_sys::QueryCompletion,
+) {
+    // SAFETY: arguments are handed on as they came, to exactly one successor. The statement's tree
+    // is looked at before: a transaction that the statement ends may take it along.
+    unsafe {
+        let next = PREVIOUS_PROCESS_UTILITY.unwrap_or(unguarded::standard_ProcessUtility);
+        if is_transaction_statement(statement) {
+            return next(
+                statement,
+                query_string,
+                read_only_tree,
+                context,
+                params,
+                query_env,
+                dest,
+                completion,
+            );
+        }
+        let mut noted = Noted::default();
+        before(statement, &mut noted);
+        next(
+            statement,
+            query_string,
+            read_only_tree,
+            context,
+            params,
+            query_env,
+            dest,
+            completion,
+        );
+        after(&noted);
+    }
+}
+
+/// Whether there is nothing to do before or after a statement: BEGIN, COMMIT and the like, of which
+/// there are many.
+unsafe fn is_transaction_statement(statement: *mut pg_sys::PlannedStmt) -> bool {
+    // SAFETY: as for process_utility.
+    unsafe { (*(*statement).utilityStmt).type_ == pg_sys::NodeTag::T_TransactionStmt }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn before(statement: *mut pg_sys::PlannedStmt, noted: *mut Noted) {
+    // SAFETY: as for process_utility; `noted` is the hook's own.
+    unsafe {
+        let noted = &mut *noted;
+        let statement = statement_of((*statement).utilityStmt);
+        match statement {
+            Statement::Copy => noted.is_copy = true,
+            Statement::SetAccessMethod(table) => noted.altered = Some(table),
+            _ => {}
+        }
+        if let Some(watcher) = WATCHER.get() {
+            noted.note = watcher.before(statement);
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn after(noted: *const Noted) {
+    if let Some(watcher) = WATCHER.get() {
+        // SAFETY: `noted` is the hook's own.
+        watcher.after(unsafe { &*noted });
+    }
+}
+
+/// # Safety
+/// A utility statement that outlives the result.
+unsafe fn statement_of<'a>(node: *mut pg_sys::Node) -> Statement<'a> {
+    // SAFETY: the node's tag says what it is; a provider's name is NULL or NUL-terminated.
+    unsafe {
+        match (*node).type_ {
+            pg_sys::NodeTag::T_CopyStmt => Statement::Copy,
+            pg_sys::NodeTag::T_CreatedbStmt => Statement::CreateDatabase,
+            pg_sys::NodeTag::T_SecLabelStmt => {
+                let provider = (*node.cast::<pg_sys::SecLabelStmt>()).provider;
+                let provider = (!provider.is_null()).then(|| CStr::from_ptr(provider));
+                Statement::SecurityLabel { provider }
+            }
+            pg_sys::NodeTag::T_AlterTableStmt => {
+                let table = table_with_new_access_method(node.cast());
+                table.map_or(Statement::Other, Statement::SetAccessMethod)
+            }
+            _ => Statement::Other,
+        }
+    }
+}
+
+/// The table of an ALTER TABLE … SET ACCESS METHOD.
+unsafe fn table_with_new_access_method(alter: *mut pg_sys::AlterTableStmt) -> Option<pg_sys::Oid> {
+    // SAFETY: lists hold the nodes their field promises. Looking the name up without a lock is
+    // enough: the statement itself locks and checks.
+    unsafe {
+        let commands = (*alter).cmds;
+        let sets_method = (0..pg_sys::list_length(commands)).any(|i| {
+            let command = pg_sys::list_nth(commands, i).cast::<pg_sys::AlterTableCmd>();
+            (*command).subtype == pg_sys::AlterTableType::AT_SetAccessMethod
+        });
+        if !sets_method {
+            return None;
+        }
+        let oid = pg_sys::RangeVarGetRelidExtended(
+            (*alter).relation,
+            pg_sys::NoLock as i32,
+            pg_sys::RVROption::RVR_MISSING_OK,
+            None,
+            std::ptr::null_mut(),
+        );
+        (oid != pg_sys::InvalidOid).then_some(oid)
+    }
+}
