@@ -159,6 +159,7 @@ impl<'a> Table<'a> {
     }
 
     /// Blocks of the main fork.
+    #[inline]
     pub fn main_fork_blocks(self) -> pg_sys::BlockNumber {
         // SAFETY: open by the contract of `from_raw`.
         unsafe { relation::main_fork_blocks(self.raw()) }
@@ -179,6 +180,7 @@ impl<'a> Table<'a> {
     }
 
     /// The oldest transaction whose snapshot may need a row of it.
+    #[inline]
     pub fn horizon(self) -> Xid {
         // SAFETY: open by the contract of `from_raw`.
         Xid::from_raw(unsafe { pg_sys::GetOldestNonRemovableTransactionId(self.raw()) })
@@ -186,6 +188,7 @@ impl<'a> Table<'a> {
 
     /// Whether a transaction that has committed is over for every snapshot that may read the table, as heap's
     /// pruning asks it.
+    #[inline]
     pub fn is_over_for_all(self, xid: Xid) -> bool {
         // SAFETY: open by the contract of `from_raw`; the horizon is a variable of the server.
         unsafe {
@@ -195,18 +198,21 @@ impl<'a> Table<'a> {
     }
 
     /// Counts rows that a scan has read, for `pg_stat_all_tables`.
+    #[inline]
     pub fn count_rows_read(self, rows: u64) {
         // SAFETY: open by the contract of `from_raw`.
         unsafe { relation::count_rows_read(self.raw(), rows) }
     }
 
     /// Counts rows that were fetched for an index, for `pg_stat_all_tables`.
+    #[inline]
     pub fn count_rows_fetched(self, rows: u64) {
         // SAFETY: open by the contract of `from_raw`.
         unsafe { relation::count_rows_fetched(self.raw(), rows) }
     }
 
     /// Counts a row that was deleted, for `pg_stat_all_tables`.
+    #[inline]
     pub fn count_delete(self) {
         // SAFETY: open by the contract of `from_raw`.
         unsafe { pg_sys::pgstat_count_heap_delete(self.raw()) }

@@ -1,9 +1,10 @@
 //! A table's entry in the cumulative statistics, changed at once.
 //!
-//! Most counts wait in the backend that made them and reach shared memory at the end of some transaction
-//! (`pgstat_relation.c`). VACUUM and ANALYZE write theirs to shared memory themselves, over what is there. What belongs
-//! to such a report must not wait: a count that is still pending when the next report comes is added to it
-//! afterwards, and counts the same rows twice.
+//! Most counts are pending in the backend that made them and reach shared memory at the end of some
+//! transaction (`pgstat_relation.c`). VACUUM and ANALYZE write their counts to shared memory
+//! themselves and replace what is there. Counts that belong to such a report must not be pending: a
+//! count that is still pending when the next report comes is added afterwards, and counts the same
+//! rows twice.
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -26,8 +27,8 @@ unsafe extern "C-unwind" {
     ) -> *mut TableEntry;
 }
 
-/// Adds to the live and dead rows of a table of this database, if anything was counted for it before. The table may be
-/// gone by now. Does nothing if `track_counts` is off.
+/// Adds to the live and dead rows of a table of this database, if anything was counted for it
+/// before. The table may have been dropped meanwhile. Does nothing if `track_counts` is off.
 pub fn add(table: pg_sys::Oid, live_rows: i64, dead_rows: i64) {
     // SAFETY: an entry of this kind has these counts; they are touched under their lock.
     unsafe {

@@ -117,8 +117,9 @@ impl Xid {
         self.may_be_own() && unsafe { pg_sys::TransactionIdIsCurrentTransactionId(self.0) }
     }
 
-    /// `false` for a transaction that was over before ours took its first snapshot: our own ids are not
-    /// older than the xmin of any snapshot of ours. Cheaper to tell than whether it is our own.
+    /// `false` for transactions that ended before the running transaction took its first snapshot: our own
+    /// ids are not older than the xmin of any of our snapshots. Cheaper to test than a search among our
+    /// own ids.
     #[inline]
     fn may_be_own(self) -> bool {
         // SAFETY: plain read of this backend's state; none where there is no snapshot.

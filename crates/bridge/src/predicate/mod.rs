@@ -3,13 +3,14 @@
 //! ```text
 //!   row      (cold block, offset) of a cold TID     what a read of one row locks, as heap does
 //!   page     a cold block                           rows of it, once they are many
-//!   group    the first cold block of a row group    handed over when rows move into the group
+//!   group    the first cold block of a row group    taken over when rows move into the group
 //!   readers  a page that no table has               "rows of this table are locked one by one"
 //! ```
 //!
-//! PostgreSQL keeps them by what they name and asks about them by what is written; they never block. All
-//! that matters is that of a reader and a writer who come at once at least one notices the other: the
-//! reader locks and then looks, the writer writes and then asks.
+//! PostgreSQL stores these locks by the target that they name, and a writer checks the target that
+//! it writes; they never block. They must guarantee one thing: of a concurrent reader and writer,
+//! at least one notices the other. It holds because the reader locks and then reads, and the writer
+//! writes and then checks.
 
 mod unnoticed;
 
@@ -22,7 +23,7 @@ use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::tid::{FIRST_COLD_BLOCK, RowNumber};
 
-/// The page that stands for "rows of this table are locked one by one".
+/// The page whose lock means "rows of this table are locked one by one".
 const READERS_BLOCK: pg_sys::BlockNumber = pg_sys::InvalidBlockNumber - 1;
 
 /// Whether the running transaction is serializable.
@@ -32,7 +33,7 @@ pub fn is_serializable() -> bool {
     unsafe { pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 }
 }
 
-/// Announces that rows are going to be locked one by one.
+/// Announces that the running transaction will lock rows one by one.
 /// Snapshots that are not MVCC are ignored. The table is locked.
 #[inline]
 pub fn announce_reader(table: Table<'_>, snapshot: Snapshot<'_>) {
@@ -52,15 +53,15 @@ pub fn lock_relation(table: Table<'_>, snapshot: Snapshot<'_>) {
     }
 }
 
-/// Locks a cold row that is about to be looked at; as for [`announce_reader`].
+/// Locks a cold row that is about to be read; as for [`announce_reader`].
 pub fn lock_row(table: Table<'_>, row: RowNumber, snapshot: Snapshot<'_>) {
     let (mut tid, nobody) = (row.tid().raw(), pg_sys::InvalidTransactionId);
-    // SAFETY: the table is open, the snapshot valid. Whether we have made the row ourselves does not
-    // matter.
+    // SAFETY: the table is open, the snapshot valid. It does not matter whether this transaction
+    // inserted the row.
     unsafe { ffi::PredicateLockTID(table.raw(), &mut tid, snapshot.raw(), nobody) };
 }
 
-/// To be called when a cold row of a group was changed: its readers must notice.
+/// Must be called after a cold row of a group was changed: checks for a conflict with its readers.
 pub fn check_change(table: Table<'_>, row: RowNumber, group: u32) {
     if is_serializable() {
         let rel = table.raw();
@@ -76,7 +77,8 @@ pub fn check_change(table: Table<'_>, row: RowNumber, group: u32) {
     }
 }
 
-/// To be called when rows were added to the cold side: who has locked the relation must notice.
+/// Must be called after rows were added to the cold side: checks for a conflict with transactions
+/// that have locked the relation.
 pub fn check_insert(table: Table<'_>) {
     if is_serializable() {
         let (none, no_block) = (std::ptr::null_mut(), pg_sys::InvalidBlockNumber);
@@ -85,11 +87,12 @@ pub fn check_insert(table: Table<'_>) {
     }
 }
 
-/// To be called when rows were moved into a group: every reader that has locked rows one by one gets a lock on
-/// it, since its row may be there now. Every tuple that leads to the rows' old places was changed before.
+/// Must be called after rows were moved into a group: every transaction that has locked rows one by
+/// one gets a lock on the group, since a row that it has read may be there now. Every tuple that leads to the rows' old places was changed before.
 pub fn hand_over(table: Table<'_>, group: u32) {
     let rel = table.raw();
-    // SAFETY: the table is open. Where there is no room for more locks, the relation gets one.
+    // SAFETY: the table is open. If there is no space for more locks, the relation is locked
+    // instead.
     unsafe {
         if ffi::PageIsPredicateLocked(rel, READERS_BLOCK) {
             ffi::PredicateLockPageSplit(rel, READERS_BLOCK, FIRST_COLD_BLOCK + group);

@@ -1,9 +1,10 @@
-//! The cold row that was put into a slot last.
+//! The cold row that was last stored in a slot.
 //!
-//! The executor reads a row by index or by scan, and then again by its TID to lock, update or return
-//! it: the second time it is copied. A row belongs to the command that read it, within which its table
-//! is neither altered nor rewritten. In-place truncation need not end a command, and gives the place to another row:
-//! then the row is forgotten ([`super::truncate`]).
+//! The executor reads a row by index or by scan, and then again by its TID to lock, update or
+//! return it: the second time the row is copied from here. A remembered row belongs to the command
+//! that read it, within which its table is neither altered nor rewritten. In-place truncation need
+//! not end a command, and may give the same TID to another row: then the row is dropped
+//! ([`super::truncate`]).
 
 use std::cell::RefCell;
 
@@ -40,8 +41,8 @@ pub fn recall(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> bool {
     with(table, row, |image| unsafe { image.store(slot.raw()) }).unwrap_or(false)
 }
 
-/// Looks at the row, if it is the one that this command has read last with the descriptor that the
-/// table has now.
+/// Passes the row to `look`, if it is the one that this command has read last, with the descriptor
+/// that the table has now.
 pub fn with<R>(table: Table<'_>, row: RowNumber, look: impl FnOnce(&RowImage) -> R) -> Option<R> {
     LAST.with_borrow(|last| match last {
         Some((moment, image))

@@ -1,7 +1,7 @@
 //! The table access method `howdah`.
 //!
-//! The routine is a copy of heap's with the callbacks replaced that may meet a cold row. Every
-//! replacement first asks which side a TID or a scan is on and hands hot rows to heap's own
+//! The routine is a copy of heap's, with those callbacks replaced that may reach a cold row. Every
+//! replacement first checks which side a TID or a scan is on and passes hot rows to heap's own
 //! callback, so a table without cold rows behaves as heap does.
 //!
 //! ```text
@@ -12,9 +12,9 @@
 //!   moved     rows seen at an old place, followed to where they are
 //!   serializable  predicate locks
 //!   modify    inserts (hot or into a load), updates, deletes, row locks
-//!   cold_rows the same for cold rows    decoded  what logical decoding gets to see of that
+//!   cold_rows the same for cold rows    decoded  these changes for logical decoding
 //!   new_entries  index entries of rows that got new TIDs
-//!   last_row, last_change   what the same command is about to ask again
+//!   last_row, last_change   what the same command is likely to read again
 //!   estimate  sizes and row counts for the planner
 //!   build     index builds               validate the second scan of concurrent builds
 //!   brin      indexes that keep loads hot, or that the planner must not see
@@ -57,7 +57,7 @@ use pgrx::{pg_guard, pg_sys};
 pub use howdah_bridge::heap_am::routine as heap;
 
 struct Routine(pg_sys::TableAmRoutine);
-// SAFETY: function pointers only; never written after it was made.
+// SAFETY: function pointers only; never written after initialization.
 unsafe impl Send for Routine {}
 // SAFETY: as above.
 unsafe impl Sync for Routine {}
@@ -87,9 +87,11 @@ pub fn howdah() -> &'static pg_sys::TableAmRoutine {
         .0
 }
 
-/// Lets scans be told which columns they are asked for. Call once, from `_PG_init`.
+/// Installs the hook that tells scans which columns they must return. Must be called once, from
+/// `_PG_init`.
 pub fn register() {
-    // SAFETY: nothing else runs in the process yet; the function asks an open relation for its routine.
+    // SAFETY: nothing else runs in the process yet; the function reads the routine of an open
+    // relation.
     unsafe { howdah_bridge::needed_columns::install(is_howdah) }
 }
 

@@ -1,17 +1,20 @@
-//! Following rows that a snapshot sees at an old place to where they are now.
+//! Follows rows that a snapshot sees at an old place to their current place.
 //!
-//! Three want to know what has become of them there. A serializable transaction locks the row at its new place too
-//! ([`super::serializable`]); and who has changed the row there himself must not see it any more
-//! ([`elsewhere`]). All others read on without a look.
+//! Three kinds of readers need the state of a row at its current place. A serializable transaction
+//! locks the row there too ([`super::serializable`]). A transaction that has itself changed the row
+//! there must not see it any more ([`elsewhere`]). AFTER triggers are the third kind. All other
+//! scans read the row at its old place without following it.
 //!
-//! AFTER triggers want to know it, too. The executor names a row by the TID that its snapshot shows; if the row was moved
-//! meanwhile, it is changed at its new place ([`super::modify`]), and the executor does not learn which that is. After the
-//! change it fetches the old version by the TID it knows, under `SnapshotAny`, and a deferred trigger fetches it again at
-//! commit by the TID in that slot. On heap the old version stays until the transaction that changed it ends. Here the
-//! version at the old place carries the xmax of the mover: the statement's snapshot keeps it, but in read committed VACUUM
-//! may remove it before the commit, and another row may take its place. So the fetch returns the version that
-//! carries this transaction's mark ([`changed_hot`], [`changed_cold`]), with its TID. That one stays: its group is
-//! locked until this transaction ends, and no horizon passes a mark of a running transaction.
+//! AFTER triggers. The executor names a row by the TID that its snapshot sees; if the row was moved
+//! meanwhile, it is changed at its new place ([`super::modify`]), and the executor does not learn
+//! its TID there. After the change it fetches the old version by the TID it knows, under
+//! `SnapshotAny`, and a deferred trigger fetches it again at commit by the TID in that slot. On
+//! heap the old version stays until the transaction that changed it ends. Here the version at the
+//! old place carries the xmax of the mover: the statement's snapshot keeps it, but in read
+//! committed VACUUM may remove it before the commit, and another row may take its line pointer. So
+//! the fetch returns the version that carries this transaction's mark ([`changed_hot`],
+//! [`changed_cold`]), with its TID. That version stays: its group is locked until this transaction
+//! ends, and no horizon passes the mark of an in-progress transaction.
 
 use howdah_bridge::predicate::{is_serializable, lock_row};
 use howdah_bridge::slot::Slot;
@@ -24,14 +27,14 @@ use crate::errors::{ColdError, or_raise};
 use crate::store::directory::{self, GroupEntry};
 use crate::store::marks::{self, elsewhere};
 
-/// Whether rows that the snapshot sees are to be followed.
+/// Whether rows that the snapshot sees must be followed.
 #[inline]
 pub fn is_wanted(snapshot: Snapshot<'_>) -> bool {
     elsewhere::may_hide(snapshot) || is_serializable() && snapshot.is_mvcc()
 }
 
-/// Follows a row that was read by TID into the slot. Whether this transaction has changed it where it is now: the slot
-/// is empty then.
+/// Follows a row that was read by TID into the slot. Returns whether this transaction has changed it
+/// at its current place; if so, the slot is cleared.
 #[inline]
 pub fn hides_hot(table: Table<'_>, slot: Slot<'_>, snapshot: Snapshot<'_>) -> bool {
     is_wanted(snapshot) && follow_hot(table, slot, snapshot)
@@ -49,7 +52,8 @@ fn follow_hot(table: Table<'_>, slot: Slot<'_>, snapshot: Snapshot<'_>) -> bool 
         return false;
     };
     let changed = or_raise(table.oid(), follow(&store, table, row, snapshot));
-    // Where a mover has not come to its end, or gave up, nobody has changed anything yet.
+    // While the mover is in progress, or if it aborted, no transaction can have changed the row at its
+    // new place.
     let hides = has_moved && changed;
     if hides {
         slot.clear();
@@ -57,8 +61,8 @@ fn follow_hot(table: Table<'_>, slot: Slot<'_>, snapshot: Snapshot<'_>) -> bool 
     hides
 }
 
-/// Follows a cold row that was read to where it was moved. Whether this transaction has changed it there. `store` is the
-/// table's, the snapshot [wanted](is_wanted).
+/// Follows a cold row that was read to the place that it was moved to. Returns whether this
+/// transaction has changed it there. `store` is the table's, the snapshot [wanted](is_wanted).
 pub fn hides(
     store: &ColdStore,
     table: Table<'_>,
@@ -71,7 +75,8 @@ pub fn hides(
     }
 }
 
-/// Looks who has changed a row at the place that it was moved to, or where it was moved from there.
+/// Checks which transaction has changed a row at the place that it was moved to, or at the place
+/// that it was moved to from there.
 fn follow(
     store: &ColdStore,
     table: Table<'_>,
@@ -92,8 +97,8 @@ fn follow(
     }
 }
 
-/// Where this transaction has changed a hot row, the one in the slot, that was moved meanwhile; `None` if it was not, or
-/// by others.
+/// The place where this transaction has changed a hot row, the one in the slot, that was moved
+/// meanwhile; `None` if the row was not changed, or by another transaction.
 pub fn changed_hot(table: Table<'_>, slot: Slot<'_>) -> Option<RowNumber> {
     if !elsewhere::any_changed() {
         return None;
@@ -119,7 +124,7 @@ pub fn changed_cold(table: Table<'_>, row: RowNumber) -> Option<RowNumber> {
     or_raise(table.oid(), changed)
 }
 
-/// Where this transaction has changed a row, going on from a place that it was moved to.
+/// The place where this transaction has changed a row, searched from a place that it was moved to.
 fn changed_from(store: &ColdStore, mut row: RowNumber) -> Result<Option<RowNumber>, ColdError> {
     loop {
         if let Some(entry) = entry_now(store, row)? {
@@ -139,7 +144,7 @@ fn entry_now(store: &ColdStore, row: RowNumber) -> Result<Option<GroupEntry>, Co
     Ok(directory::group_of(store, row, in_force)?.map(|placed| placed.entry))
 }
 
-/// Where a row is whose group is gone.
+/// The current place of a row whose group was deleted.
 fn moved_on(store: &ColdStore, row: RowNumber) -> Result<Option<RowNumber>, ColdError> {
     if entry_now(store, row)?.is_some() {
         return Ok(None);

@@ -25,8 +25,8 @@ pub struct Indexes<'a> {
 }
 
 impl<'a> Indexes<'a> {
-    /// Opens those that are wanted with RowExclusiveLock, which is kept to the end of the transaction. The table is
-    /// locked against DDL. Expressions run as the current user.
+    /// Opens the wanted indexes with RowExclusiveLock, which is kept to the end of the transaction.
+    /// The table is locked against DDL. Expressions run as the current user.
     pub fn open(table: Table<'a>, is_wanted: impl Fn(Table<'_>) -> bool) -> Indexes<'a> {
         let rel = table.raw();
         // SAFETY: the table is open; all memory belongs to the current context.
@@ -63,7 +63,8 @@ impl<'a> Indexes<'a> {
         }
     }
 
-    /// Whether one of them is of a constraint that may be checked at the end of the transaction.
+    /// Whether one of them belongs to a constraint that may be checked at the end of the
+    /// transaction.
     pub fn is_any_deferrable(&self) -> bool {
         // SAFETY: they are open.
         let is_deferrable = |open: &OpenIndex| unsafe { !(*(*open.index).rd_index).indimmediate };
@@ -87,8 +88,9 @@ impl<'a> Indexes<'a> {
         }
     }
 
-    /// Inserts the entries of the row in a slot; each insertion into an index is run by `run`. `keeps_keys` is a hint
-    /// that the row has the same keys under another TID which may soon be dead.
+    /// Inserts the entries of the row in a slot; each insertion into an index is run by `run`.
+    /// `keeps_keys` is a hint that the row has the same keys under another TID, whose version may
+    /// soon be dead.
     pub fn insert_slot(
         &mut self,
         slot: Slot<'_>,

@@ -1,12 +1,12 @@
-//! Reading single cold rows.
+//! Reads single cold rows.
 //!
-//! A cold TID is looked up in this order: the rows of this backend's running loads, then the
-//! directory entry that covers the row, judged by the snapshot at hand. Then its values are read from shared buffers,
-//! each by its own ranges ([`crate::store::group_access`]).
+//! A cold TID is looked up in this order: first the rows of this backend's loads in progress, then
+//! the directory entry that covers the row and is visible to the snapshot. Then its values are read
+//! from shared buffers, each by its own byte ranges ([`crate::store::group_access`]).
 //!
-//! Neighbours are cheap: within one scan under one MVCC snapshot groups are remembered with all that was found out
-//! about them, so that the row after the last costs no look at directory, marks or footer, and none at the store where
-//! its blocks are decoded.
+//! Neighbours are cheap: within one scan under one MVCC snapshot, groups are remembered with
+//! everything that was read of them. So the row after the last one needs no access to directory,
+//! marks or footer, and none to the store where its blocks are decoded.
 
 use std::rc::Rc;
 
@@ -30,18 +30,19 @@ use crate::store::view::{ColdGroup, GroupRows, Wanted};
 
 /// Reads single cold rows of one relation.
 pub struct PointReader {
-    /// The columns that are read; the slot gets something of the right form for the others.
+    /// The columns that are read; the slot gets a placeholder of the right form for the others.
     wanted: Wanted,
-    /// The address of the slot that they are wanted for; 0 for any.
+    /// The address of the slot that the columns are read for; 0 for any slot.
     slot: usize,
     groups: KnownGroups,
     /// Whether no column is read.
     reads_nothing: bool,
-    /// By whom the row that was asked for last is hidden.
+    /// How the row that was fetched last is hidden.
     hidden: Option<Hidden>,
 }
 
-/// Rows of a group of which marks are looked for one by one before all its marks are read.
+/// The number of rows of a group whose marks are looked up one by one before all its marks are
+/// read.
 const FEW_ROWS: u32 = 32;
 
 enum Found {
@@ -81,7 +82,7 @@ impl PointReader {
         }
     }
 
-    /// A reader of the columns that the plan needs whose scan uses this slot.
+    /// A reader of the columns that are needed by the plan whose scan uses this slot.
     pub fn for_slot(slot: Slot<'_>) -> PointReader {
         PointReader {
             slot: slot.address(),
@@ -94,7 +95,7 @@ impl PointReader {
         self.slot == slot.address()
     }
 
-    /// Whether the slot gets all there is of a row.
+    /// Whether the slot gets all columns of a row.
     pub fn reads_whole_rows(&self) -> bool {
         matches!(self.wanted, Wanted::All)
     }
@@ -107,8 +108,8 @@ impl PointReader {
         snapshot: Snapshot<'_>,
     ) -> Option<Found> {
         if snapshot.is_dirty() {
-            // As HeapTupleSatisfiesDirty does first: the caller waits for what it finds named here, and a
-            // row of our own running load has no transaction to wait for.
+            // As HeapTupleSatisfiesDirty does first. The caller waits for the transaction that it finds
+            // named there, and must not wait for itself because of a row of its own load in progress.
             snapshot.reset_dirty();
         }
         if let Some(pending) = load::pending_row(table, row, snapshot) {
@@ -123,9 +124,9 @@ impl PointReader {
         }
         let placed = or_raise(table.oid(), directory::group_of(store, row, snapshot))?;
         if placed.entry.state == GroupState::Loading {
-            // Another backend's running load, seen by a dirty snapshot: the row is there,
-            // its values are not to be had. The caller waits for that transaction. Before, it may evaluate
-            // index expressions, on NULLs: none fails on them, see `super::brin`.
+            // A row of another backend's load in progress, seen by a dirty snapshot: the row exists, but
+            // its values cannot be read. The caller waits for that transaction. Before that it may
+            // evaluate index expressions, on NULLs: none of them fails on NULLs, see `super::brin`.
             return Some(Found::Stored(placed.entry, 0));
         }
         if snapshot.is_mvcc() {
@@ -171,7 +172,7 @@ impl PointReader {
             _ => return ask(),
         };
         if last.hidden.is_none() {
-            // Rows that are known to have no mark cost nothing, however many they are.
+            // Rows that are known to have no mark need no look-up, however many they are.
             if marks::is_surely_shown(last.file, entry, row) {
                 return Ok(false);
             }
@@ -190,7 +191,7 @@ impl PointReader {
         Ok(self.hidden.is_some_and(|hidden| hidden != Hidden::No))
     }
 
-    /// Puts the row into the slot, which is one of the table's, if the snapshot sees it.
+    /// Stores the row in the slot, which is one of the table's, if the snapshot sees it.
     pub fn fetch(
         &mut self,
         table: Table<'_>,
@@ -208,7 +209,7 @@ impl PointReader {
             .is_some_and(|store| self.fetch_from(&store, table, row, snapshot, slot))
     }
 
-    /// Whether the row that [`PointReader::fetch`] was asked for, and did not find, is known to be hidden from everybody.
+    /// Whether the row that [`PointReader::fetch`] did not find is known to be dead.
     pub(super) fn is_dead_to_all(&self, table: Table<'_>) -> bool {
         let Some(Hidden::By(hider)) = self.hidden else {
             return false;
@@ -216,7 +217,7 @@ impl PointReader {
         table.is_over_for_all(hider)
     }
 
-    /// Does what [`PointReader::fetch`] does where the group is that of the row before.
+    /// Does what [`PointReader::fetch`] does if the group is that of the row before.
     fn fetch_near(
         &mut self,
         table: Table<'_>,
@@ -273,7 +274,8 @@ impl PointReader {
             return self.read(store, table, row, snapshot, slot);
         }
         if is_serializable() {
-            // Locked before it is looked at, and looked at anew: see `super::serializable`.
+            // The row is locked before it is read, and is always read anew: see
+            // `super::serializable`.
             lock_row(table, row, snapshot);
             self.groups.clear();
         }
@@ -308,8 +310,9 @@ impl PointReader {
                 });
             }
             Found::Stored(entry, position) => {
-                // The planner looks for the ends of an index's range with a snapshot that shows rows of
-                // deleted groups, too. Such a row may be gone: then it is not found.
+                // The planner finds the ends of an index's range with a NonVacuumable snapshot, which
+                // sees rows of deleted groups. A recently dead row may have been removed: then it is
+                // not found.
                 let is_needed = snapshot.kind() != SnapshotKind::NonVacuumable;
                 let is_damage = |error: &ColdError| is_needed || !error.is_missing_piece();
                 let group = match self.open_group(store, *entry) {
@@ -361,8 +364,8 @@ impl PointReader {
     }
 }
 
-/// Puts a row that is known to be in a stored group into the slot, which is one of the table's; `store` is that of
-/// the table, `entry` is in force.
+/// Stores a row that is known to be in a stored group in the slot, which is one of the table's;
+/// `store` is that of the table, `entry` is in force.
 pub fn fetch_placed(
     store: &ColdStore,
     table: Table<'_>,
@@ -383,7 +386,7 @@ pub fn fetch_placed(
     true
 }
 
-/// Whether the snapshot sees a cold row, here. `store` is that of the table.
+/// Whether the snapshot sees a cold row at this place. `store` is that of the table.
 pub fn sees_row(
     store: &ColdStore,
     table: Table<'_>,
@@ -401,7 +404,8 @@ pub fn sees_row(
     !follows || !or_raise(oid, moved::hides(store, table, row, snapshot))
 }
 
-/// Whether the snapshot sees a cold row, here or where it was before it moved.
+/// Whether the snapshot sees a cold row at this place, or at the place where it was before it was
+/// moved.
 pub fn sees_row_somewhere(
     store: &ColdStore,
     table: Table<'_>,

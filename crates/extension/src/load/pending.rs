@@ -1,4 +1,4 @@
-//! The pending groups of this backend. See the room's header.
+//! The pending groups of this backend. See the header of [`super`].
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -50,18 +50,18 @@ impl PendingGroup {
     }
 }
 
-/// How many rows the running command has put into a relation.
+/// How many rows the running command has inserted into a relation.
 struct CommandCount {
     subtransaction: SubTransactionId,
     command: CommandId,
     rows: u64,
-    /// Whether an index of the relation keeps its loads hot; asked when the first row is past
+    /// Whether an index of the relation keeps its loads hot; determined when the first row is past
     /// the threshold.
     stays_hot: Option<bool>,
 }
 
-/// A layout, and what tells that it still holds: a descriptor that replaced the table's may have
-/// got the address of the old one.
+/// A layout, with what shows that it is still valid: a descriptor that replaced the table's may
+/// have got the address of the old one.
 struct KnownLayout {
     /// Compared, and never followed.
     desc: pg_sys::TupleDesc,
@@ -94,13 +94,14 @@ pub fn has_pending() -> bool {
     LOADS.with_borrow(|l| !l.groups.is_empty())
 }
 
-/// A number that every group opened later exceeds.
+/// A number that is less than the serial number of every group opened later.
 pub fn serial_now() -> u64 {
     LOADS.with_borrow(|l| l.next_serial)
 }
 
-/// Takes the row into the cold side if the running statement is a bulk load by now; sets the
-/// slot's TID then. `false` means: insert it hot. The table is locked for writing, the slot holds a row of it.
+/// Adds the row to the cold side if the running statement has become a bulk load, and sets the
+/// slot's TID. If the result is `false`, the caller must insert the row hot. The table is locked for
+/// writing, the slot holds a row of it.
 pub fn insert_slot(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
     let subtransaction = current_subtransaction();
     if !past_threshold(table, subtransaction, command) || !may_go_cold(table) || stays_hot(table) {
@@ -116,7 +117,8 @@ pub fn insert_slot(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool
             return false;
         }
         let group = current_group(table, subtransaction, command, layout);
-        // Once the group is in the directory: who reads that before has locked the relation by now.
+        // Checked once the group is in the directory: a transaction that has read the directory
+        // before has locked the relation by now.
         predicate::check_insert(table);
         let full = {
             let mut pending = group.borrow_mut();
@@ -146,7 +148,7 @@ pub fn insert_slot(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool
     }
 }
 
-/// Counts the row and says whether the statement is a bulk load.
+/// Counts the row; returns whether the statement is a bulk load.
 fn past_threshold(table: Table<'_>, subtransaction: SubTransactionId, command: CommandId) -> bool {
     let oid = table.oid().to_u32();
     let rows = LOADS.with_borrow_mut(|loads| {
@@ -170,8 +172,8 @@ fn past_threshold(table: Table<'_>, subtransaction: SubTransactionId, command: C
     settings::force_cold() || rows > settings::load_threshold()
 }
 
-/// Whether an index keeps this relation's loads hot. Asked once per command and relation, whose rows of this command
-/// were counted.
+/// Whether an index keeps this relation's loads hot. Determined once per command and relation, whose
+/// rows of this command were counted.
 fn stays_hot(table: Table<'_>) -> bool {
     let oid = table.oid().to_u32();
     let known = LOADS.with_borrow(|l| l.counts.get(&oid).and_then(|count| count.stays_hot));
@@ -279,13 +281,13 @@ fn write_group(group: &Rc<RefCell<PendingGroup>>) {
     };
     // The loading statement's lock is held to the end of the transaction.
     let Some(relation) = OpenRelation::try_open_locked(oid) else {
-        // Dropped by the transaction that loaded it.
+        // The table was dropped by the transaction that loaded it.
         forget(group);
         return;
     };
     let table = relation.table();
     if table.file_number() != file {
-        // Truncated or rewritten by the transaction that loaded it.
+        // The table was truncated or rewritten by the transaction that loaded it.
         forget(group);
         return;
     }
@@ -346,7 +348,7 @@ fn flush_where(wanted: impl Fn(&PendingGroup) -> bool) {
     }
 }
 
-/// Writes what `command` of the current subtransaction has pending.
+/// Writes the pending groups of `command` in the current subtransaction.
 pub fn flush_command(command: CommandId) {
     if has_pending() {
         let here = current_subtransaction();
@@ -354,7 +356,7 @@ pub fn flush_command(command: CommandId) {
     }
 }
 
-/// Writes what the current subtransaction has pending for one table.
+/// Writes the current subtransaction's pending groups of one table.
 pub fn flush_relation(table: Oid) {
     if has_pending() {
         let here = current_subtransaction();
@@ -362,7 +364,8 @@ pub fn flush_relation(table: Oid) {
     }
 }
 
-/// Writes what the current subtransaction has pending since [`serial_now`] said `serial`.
+/// Writes the current subtransaction's pending groups that were opened since [`serial_now`]
+/// returned `serial`.
 pub fn flush_since(serial: u64) {
     if has_pending() {
         let here = current_subtransaction();
@@ -370,17 +373,17 @@ pub fn flush_since(serial: u64) {
     }
 }
 
-/// Writes everything pending of one subtransaction, which is about to commit.
+/// Writes all pending groups of one subtransaction, which is about to commit.
 pub(super) fn flush_subtransaction(subtransaction: SubTransactionId) {
     flush_where(|g| g.subtransaction == subtransaction);
 }
 
-/// Writes everything pending; the transaction is about to commit.
+/// Writes all pending groups; the transaction is about to commit.
 pub(super) fn flush_all() {
     flush_where(|_| true);
 }
 
-/// Drops what an aborted subtransaction had pending.
+/// Drops the pending groups of an aborted subtransaction.
 pub(super) fn discard_subtransaction(subtransaction: SubTransactionId) {
     LOADS.with_borrow_mut(|l| {
         l.groups
@@ -388,7 +391,7 @@ pub(super) fn discard_subtransaction(subtransaction: SubTransactionId) {
     });
 }
 
-/// Drops the rows on their way to a table's file, which is emptied in place.
+/// Drops the pending rows of a table's file, which is emptied in place.
 pub fn discard_file(table: Table<'_>) {
     let (oid, file) = (table.oid(), table.file_number());
     LOADS.with_borrow_mut(|l| {
@@ -399,7 +402,7 @@ pub fn discard_file(table: Table<'_>) {
     });
 }
 
-/// Forgets everything: the transaction is over.
+/// Drops everything: the transaction has ended.
 pub(super) fn reset() {
     LOADS.with_borrow_mut(|l| {
         l.groups.clear();
@@ -468,7 +471,7 @@ pub fn pending_row(
     })
 }
 
-/// Notes that a row of this table has got a mark, if it is pending.
+/// Records that a row of this table has got a mark, if it is pending.
 pub fn note_marked(table: Oid, placed: &PlacedEntry) {
     if !has_pending() {
         return;

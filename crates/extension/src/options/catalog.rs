@@ -1,4 +1,4 @@
-//! Options in the catalog `pg_seclabel`, read and written. Nothing here checks rights.
+//! Reads and writes options in the catalog `pg_seclabel`. No function here checks privileges.
 
 use std::ffi::CStr;
 
@@ -7,13 +7,13 @@ use pgrx::{IntoDatum, pg_sys};
 
 use super::{TableOptions, label};
 
-/// The name of our labels' provider.
+/// The provider's name in our labels.
 pub const PROVIDER: &CStr = c"howdah";
 
-/// What the labels of a table say. Like reloptions, a label that cannot be read says nothing: it
-/// was refused when it was set, unless another version of the library has set it.
+/// The options in a table's labels. Like reloptions, a label that cannot be parsed is ignored: it
+/// would have been refused when it was set, unless another version of the library has set it.
 ///
-/// Columns that were given one position by hand follow each other as they do in the table.
+/// Columns that were manually given the same position are ordered as in the table.
 pub fn read(table: pg_sys::Oid) -> TableOptions {
     let mut options = TableOptions::default();
     let mut sort_key = Vec::new();
@@ -42,12 +42,12 @@ pub fn write(table: pg_sys::Oid, options: &TableOptions) {
         set_label(table, column, PROVIDER, Some(&label::of_column(i + 1)));
     }
     invalidate(table);
-    // SAFETY: makes the labels visible to what the same statement does next.
+    // SAFETY: makes the labels visible to later commands of the same statement.
     unsafe { pg_sys::CommandCounterIncrement() }
 }
 
-/// Removes the labels of a table that does not use howdah any more, so that a dump of it can be
-/// restored where the extension is missing.
+/// Removes the labels of a table that no longer uses howdah, so that a dump of it can be restored
+/// where the extension is not installed.
 pub fn forget(table: pg_sys::Oid) {
     if !labels_of(table, PROVIDER).is_empty() {
         write(table, &TableOptions::default());
@@ -56,8 +56,8 @@ pub fn forget(table: pg_sys::Oid) {
 
 /// Makes every backend read a table's options again.
 pub fn invalidate(table: pg_sys::Oid) {
-    // SAFETY: a syscache lookup guards against a table that is gone, for which the invalidation
-    // would raise an ERROR; a table that is gone needs none.
+    // SAFETY: a syscache lookup guards against a table that was dropped, for which the invalidation
+    // would raise an ERROR; a dropped table needs none.
     unsafe {
         let none = pg_sys::Datum::from(0);
         let key = table.into_datum().unwrap_or(none);

@@ -41,7 +41,7 @@ use howdah_bridge::xid::CommandId;
 pub(super) use grip::held_group;
 use grip::{Located, There, grip_for_change, holds_locks};
 pub use grip::{forget_locks, reset};
-pub use lock::{LockRequest, lock};
+pub use lock::lock;
 
 use super::{decoded, last_change};
 use crate::errors::or_raise;
