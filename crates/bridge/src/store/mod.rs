@@ -58,6 +58,16 @@ pub const VALUE_BYTES: usize = 8_100;
 /// Bytes in front of the payload inside a TOAST tuple's data: id, seq, varlena header.
 const PAYLOAD_OFFSET: usize = 12;
 
+/// Names the contents of a store; other contents, as after a rewrite, come with another file. In the order of TOAST
+/// relations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreId {
+    /// OID of the TOAST relation.
+    pub toast: u32,
+    /// Number of its file.
+    pub file: u32,
+}
+
 /// An open cold store. Closing keeps the locks to the end of the transaction.
 pub struct ColdStore<'a> {
     /// The table itself where the store was opened through it.
@@ -198,10 +208,14 @@ impl<'a> ColdStore<'a> {
         unsafe { Table::from_raw(self.toast) }
     }
 
-    /// OID and file number of the TOAST relation, which identify its contents.
-    pub fn identity(&self) -> (u32, u32) {
+    /// What names its contents.
+    #[inline]
+    pub fn id(&self) -> StoreId {
         let toast = self.toast();
-        (toast.oid().to_u32(), toast.file_number())
+        StoreId {
+            toast: toast.oid().to_u32(),
+            file: toast.file_number(),
+        }
     }
 
     fn index_oids(&self) -> Vec<pg_sys::Oid> {

@@ -435,12 +435,12 @@ impl ValueReader<'_> {
     }
 
     fn missing(&self, seq: i32) -> StoreError {
-        let (toast, id) = (self.store.identity().0, self.id);
+        let (toast, id) = (self.store.id().toast, self.id);
         StoreError::MissingPiece { toast, id, seq }
     }
 
     fn fault(&self, seq: i32, fault: Fault, expected_bytes: usize) -> StoreError {
-        let (toast, id) = (self.store.identity().0, self.id);
+        let (toast, id) = (self.store.id().toast, self.id);
         match fault {
             Fault::Damaged => StoreError::DamagedPiece { toast, id, seq },
             Fault::Short { bytes } => StoreError::ShortPiece {

@@ -11,6 +11,7 @@
 
 use std::rc::Rc;
 
+use howdah_bridge::store::StoreId;
 use howdah_bridge::tid::RowNumber;
 
 use crate::store::directory::GroupEntry;
@@ -26,8 +27,8 @@ pub struct KnownGroup {
     pub entry: GroupEntry,
     /// Set only for the group that was found last: the others may leave the session's cache.
     pub open: Option<Rc<GroupAccess>>,
-    /// The store's [identity](ColdStore::identity).
-    pub file: (u32, u32),
+    /// The store's [id](ColdStore::id).
+    pub file: StoreId,
     /// How many rows of the group were looked up; once they are many, `hidden` holds its hidden
     /// rows.
     pub asked: u32,
@@ -152,7 +153,7 @@ mod tests {
                 flags: GroupFlags::MOVED_ROWS,
             },
             open: None,
-            file: (1, 1),
+            file: StoreId { toast: 1, file: 1 },
             asked: 0,
             hidden: None,
         }

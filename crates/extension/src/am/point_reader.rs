@@ -133,7 +133,7 @@ impl PointReader {
             let known = KnownGroup {
                 entry: placed.entry,
                 open: None,
-                file: store.identity(),
+                file: store.id(),
                 asked: 0,
                 hidden: None,
             };

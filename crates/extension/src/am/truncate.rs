@@ -65,6 +65,6 @@ fn forget_contents(table: Table<'_>, cold_store: Option<&ColdStore>) {
     super::estimate::forget(table.oid());
     load::discard_file(table);
     if let Some(cold_store) = cold_store {
-        store::forget_file(table.oid(), cold_store.identity());
+        store::forget_file(table.oid(), cold_store.id());
     }
 }
