@@ -1,7 +1,8 @@
 //! Heap's own table access method, for hot rows.
 //!
-//! Its callbacks are called as they are, without a guard: an ERROR goes on to the next guard further
-//! up and passes over frames in between, so that a caller holds nothing that only `Drop` gives back.
+//! Its callbacks are called as they are, without a guard: an ERROR goes on to the next guard
+//! further up and passes over frames in between, so that a caller holds nothing that only `Drop`
+//! gives back.
 
 use std::sync::OnceLock;
 
@@ -34,7 +35,8 @@ pub fn routine() -> &'static pg_sys::TableAmRoutine {
 /// Inserts the row in the slot, which knows its place then. The table is locked for writing.
 pub fn insert(table: Table<'_>, slot: Slot<'_>, command: CommandId) {
     let mut growth = Growth::of(table);
-    // SAFETY: heap has this callback; table and slot are valid, and the slot holds a row of the table.
+    // SAFETY: heap has this callback; table and slot are valid, and the slot holds a row of the
+    // table.
     unsafe {
         let insert = routine().tuple_insert.unwrap_unchecked();
         insert(table.raw(), slot.raw(), command, 0, growth.state());

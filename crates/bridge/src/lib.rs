@@ -12,7 +12,7 @@
 //!             ──> snapshot           snapshots as borrowed values
 //!             ──> shown_tuple        a tuple that may be judged
 //!             ──> xid                transaction ids and what the server knows of them
-//!             ──> row_request        what is asked of a row that is changed or locked, and the answers
+//!             ──> row_request        what is asked of a row to be changed or locked, and answers
 //!             ──> heap_am            heap's own access method
 //!             ──> hot                heap's operations on hot rows, safe for cold t_ctid links
 //!             ──> cold_lock          locks on cold rows and row groups

@@ -1,7 +1,7 @@
 //! What the executor asks of a row that it changes or locks, and what it is told.
 //!
-//! These are the server's own types (`access/tableam.h`, `nodes/lockoptions.h`), one to one, as values
-//! that need no pointer. Callbacks convert them once, at their edge.
+//! These are the server's own types (`access/tableam.h`, `nodes/lockoptions.h`), one to one, as
+//! values that need no pointer. Callbacks convert them once, at their edge.
 
 use pgrx::pg_sys;
 

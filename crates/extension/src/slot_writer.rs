@@ -179,8 +179,8 @@ impl SlotWriter {
         }
     }
 
-    /// Stores the row of `origin` at `tid` that `fill` writes for the layout and descriptor it is given. The slot is one
-    /// of the table with the OID `table`.
+    /// Stores the row of `origin` at `tid` that `fill` writes for the layout and descriptor it is
+    /// given. The slot is one of the table with the OID `table`.
     pub fn write(
         &mut self,
         slot: Slot<'_>,

@@ -92,8 +92,8 @@ pub enum Version {
 
 /// Follows a row's versions from `tid`, which `prior_xmax` has written, to the live one. Mirrors
 /// the loop of `heapam_tuple_lock`, and stops where a link is cold. Under [`WaitPolicy::Error`] a
-/// transaction that has locked or is changing the row raises the same ERROR as in heap. A snapshot is
-/// held that needs the version before `tid`.
+/// transaction that has locked or is changing the row raises the same ERROR as in heap. A snapshot
+/// is held that needs the version before `tid`.
 pub fn follow(
     table: Table<'_>,
     tid: Tid,
@@ -103,8 +103,9 @@ pub fn follow(
 ) -> Version {
     let rel = table.raw();
     let (mut tid, mut prior_xmax) = (tid.raw(), prior_xmax.raw());
-    // SAFETY: the table is open. heap_fetch leaves the page pinned where it says so; the pin is given back before
-    // anything is waited for. The inserter of a tuple is read without a lock, as heap does.
+    // SAFETY: the table is open. heap_fetch leaves the page pinned where it says so; the pin is
+    // given back before anything is waited for. The inserter of a tuple is read without a lock, as
+    // heap does.
     unsafe {
         loop {
             if block_of(&tid) == pg_sys::InvalidBlockNumber

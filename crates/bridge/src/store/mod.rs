@@ -58,8 +58,8 @@ pub const VALUE_BYTES: usize = 8_100;
 /// Bytes in front of the payload inside a TOAST tuple's data: id, seq, varlena header.
 const PAYLOAD_OFFSET: usize = 12;
 
-/// Names the contents of a store; other contents, as after a rewrite, come with another file. In the order of TOAST
-/// relations.
+/// Names the contents of a store; other contents, as after a rewrite, come with another file. In
+/// the order of TOAST relations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId {
     /// OID of the TOAST relation.
@@ -137,8 +137,8 @@ pub enum StoreError {
 }
 
 impl<'a> ColdStore<'a> {
-    /// Opens the TOAST relation of `table`, which is locked at least as strongly as `mode`; `None` if the
-    /// table has none.
+    /// Opens the TOAST relation of `table`, which is locked at least as strongly as `mode`; `None`
+    /// if the table has none.
     pub fn open(table: Table<'a>, mode: LockMode) -> Option<ColdStore<'a>> {
         let mut store = ColdStore::open_toast(table.toast_oid()?, mode);
         store.table = Some(table);
@@ -149,7 +149,8 @@ impl<'a> ColdStore<'a> {
     /// table that is all hot, which is detected without opening any index.
     pub fn open_used(table: Table<'a>, mode: LockMode) -> Option<ColdStore<'a>> {
         let store = ColdStore::open(table, mode)?;
-        // The TOAST relation is locked while its size is read. The lock on an empty one is released.
+        // The TOAST relation is locked while its size is read. The lock on an empty one is
+        // released.
         if store.toast().has_block(0) {
             return Some(store);
         }
@@ -232,8 +233,8 @@ impl<'a> ColdStore<'a> {
             && is_serializable()
         {
             let (rel, buffer) = (table.raw(), tuple.buffer());
-            // SAFETY: the table is open as long as the store, the tuple's page pinned and locked, the
-            // snapshot valid.
+            // SAFETY: the table is open as long as the store, the tuple's page pinned and locked,
+            // the snapshot valid.
             unsafe {
                 pg_sys::HeapCheckForSerializableConflictOut(
                     valid,

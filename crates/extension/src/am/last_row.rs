@@ -35,7 +35,8 @@ pub fn forget() {
     LAST.set(None);
 }
 
-/// Puts the row into the slot, which is one of the table's, if it is the one that this command has read last.
+/// Puts the row into the slot, which is one of the table's, if it is the one that this command has
+/// read last.
 pub fn recall(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> bool {
     // SAFETY: the table has the image's descriptor; the slot is a buffer slot.
     with(table, row, |image| unsafe { image.store(slot.raw()) }).unwrap_or(false)

@@ -140,7 +140,8 @@ fn moved_from_hot(
     moved.filter(|_| crosscheck.is_none())
 }
 
-/// Tells the executor what came of a change of a cold row; where to go on if the row was moved meanwhile.
+/// Tells the executor what came of a change of a cold row; where to go on if the row was moved
+/// meanwhile.
 fn answer(
     row: RowNumber,
     refused: Result<(), Refusal>,

@@ -33,8 +33,8 @@ pub fn is_wanted(snapshot: Snapshot<'_>) -> bool {
     elsewhere::may_hide(snapshot) || is_serializable() && snapshot.is_mvcc()
 }
 
-/// Follows a row that was read by TID into the slot. Returns whether this transaction has changed it
-/// at its current place; if so, the slot is cleared.
+/// Follows a row that was read by TID into the slot. Returns whether this transaction has changed
+/// it at its current place; if so, the slot is cleared.
 #[inline]
 pub fn hides_hot(table: Table<'_>, slot: Slot<'_>, snapshot: Snapshot<'_>) -> bool {
     is_wanted(snapshot) && follow_hot(table, slot, snapshot)
@@ -52,8 +52,8 @@ fn follow_hot(table: Table<'_>, slot: Slot<'_>, snapshot: Snapshot<'_>) -> bool 
         return false;
     };
     let changed = or_raise(table.oid(), follow(&store, table, row, snapshot));
-    // While the mover is in progress, or if it aborted, no transaction can have changed the row at its
-    // new place.
+    // While the mover is in progress, or if it aborted, no transaction can have changed the row at
+    // its new place.
     let hides = has_moved && changed;
     if hides {
         slot.clear();

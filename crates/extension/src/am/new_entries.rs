@@ -99,8 +99,8 @@ impl<'a> Indexes<'a> {
         run: impl Fn(&mut dyn FnMut()),
     ) {
         let (slot, mut tid) = (slot.raw(), tid.raw());
-        // SAFETY: the slot holds a row of the table. Everything was made by `open`; datums live in the per-tuple memory, which is
-        // also where index AMs leave what they allocate.
+        // SAFETY: the slot holds a row of the table. Everything was made by `open`; datums live in
+        // the per-tuple memory, which is also where index AMs leave what they allocate.
         unsafe {
             pg_sys::MemoryContextReset((*self.econtext).ecxt_per_tuple_memory);
             let old = pg_sys::MemoryContextSwitchTo((*self.econtext).ecxt_per_tuple_memory);

@@ -108,8 +108,9 @@ impl PointReader {
         snapshot: Snapshot<'_>,
     ) -> Option<Found> {
         if snapshot.is_dirty() {
-            // As HeapTupleSatisfiesDirty does first. The caller waits for the transaction that it finds
-            // named there, and must not wait for itself because of a row of its own load in progress.
+            // As HeapTupleSatisfiesDirty does first. The caller waits for the transaction that it
+            // finds named there, and must not wait for itself because of a row of its own load in
+            // progress.
             snapshot.reset_dirty();
         }
         if let Some(pending) = load::pending_row(table, row, snapshot) {
@@ -124,9 +125,10 @@ impl PointReader {
         }
         let placed = or_raise(table.oid(), directory::group_of(store, row, snapshot))?;
         if placed.entry.state == GroupState::Loading {
-            // A row of another backend's load in progress, seen by a dirty snapshot: the row exists, but
-            // its values cannot be read. The caller waits for that transaction. Before that it may
-            // evaluate index expressions, on NULLs: none of them fails on NULLs, see `super::brin`.
+            // A row of another backend's load in progress, seen by a dirty snapshot: the row
+            // exists, but its values cannot be read. The caller waits for that transaction. Before
+            // that it may evaluate index expressions, on NULLs: none of them fails on NULLs, see
+            // `super::brin`.
             return Some(Found::Stored(placed.entry, 0));
         }
         if snapshot.is_mvcc() {
@@ -310,9 +312,9 @@ impl PointReader {
                 });
             }
             Found::Stored(entry, position) => {
-                // The planner finds the ends of an index's range with a NonVacuumable snapshot, which
-                // sees rows of deleted groups. A recently dead row may have been removed: then it is
-                // not found.
+                // The planner finds the ends of an index's range with a NonVacuumable snapshot,
+                // which sees rows of deleted groups. A recently dead row may have been removed:
+                // then it is not found.
                 let is_needed = snapshot.kind() != SnapshotKind::NonVacuumable;
                 let is_damage = |error: &ColdError| is_needed || !error.is_missing_piece();
                 let group = match self.open_group(store, *entry) {

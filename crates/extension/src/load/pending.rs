@@ -100,8 +100,8 @@ pub fn serial_now() -> u64 {
 }
 
 /// Adds the row to the cold side if the running statement has become a bulk load, and sets the
-/// slot's TID. If the result is `false`, the caller must insert the row hot. The table is locked for
-/// writing, the slot holds a row of it.
+/// slot's TID. If the result is `false`, the caller must insert the row hot. The table is locked
+/// for writing, the slot holds a row of it.
 pub fn insert_slot(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
     let subtransaction = current_subtransaction();
     if !past_threshold(table, subtransaction, command) || !may_go_cold(table) || stays_hot(table) {
@@ -172,8 +172,8 @@ fn past_threshold(table: Table<'_>, subtransaction: SubTransactionId, command: C
     settings::force_cold() || rows > settings::load_threshold()
 }
 
-/// Whether an index keeps this relation's loads hot. Determined once per command and relation, whose
-/// rows of this command were counted.
+/// Whether an index keeps this relation's loads hot. Determined once per command and relation,
+/// whose rows of this command were counted.
 fn stays_hot(table: Table<'_>) -> bool {
     let oid = table.oid().to_u32();
     let known = LOADS.with_borrow(|l| l.counts.get(&oid).and_then(|count| count.stays_hot));

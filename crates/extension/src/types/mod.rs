@@ -242,7 +242,8 @@ pub unsafe fn must_stay_hot(
                 && !*nulls.add(i)
                 && (raw_size(*values.add(i)) > LARGEST_COLD_VALUE_BYTES
                     || a.column_type == ColumnType::Text
-                        // Text that is no text can get into a table by functions that do not check; heap takes it.
+                        // Text that is no text can get into a table by functions that do not check;
+                        // heap takes it.
                         && std::str::from_utf8(Detoasted::of(*values.add(i)).bytes()).is_err())
         }
     })

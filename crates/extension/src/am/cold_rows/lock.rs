@@ -27,8 +27,8 @@ use crate::store::marks::{self, RowFate};
 
 /// Locks a row, hot or cold, and puts it into the slot, as `table_tuple_lock` says.
 ///
-/// The caller goes on with the place that it has named, or with that of a later version; not with a place that its
-/// snapshot may not see.
+/// The caller goes on with the place that it has named, or with that of a later version; not with a
+/// place that its snapshot may not see.
 pub fn lock(table: Table<'_>, tid: Tid, slot: Slot<'_>, request: LockRequest<'_>) -> LockedRow {
     let (mut at, mut told) = (tid, tid);
     let mut traversed = false;
@@ -96,9 +96,9 @@ pub fn lock(table: Table<'_>, tid: Tid, slot: Slot<'_>, request: LockRequest<'_>
     }
 }
 
-/// A transaction that shares the key of a row that is being updated shares that of the new versions as well.
-/// Where that cannot be arranged, the answer is which transaction to wait for: one that is in the way there, or the
-/// updater.
+/// A transaction that shares the key of a row that is being updated shares that of the new versions
+/// as well. Where that cannot be arranged, the answer is which transaction to wait for: one that is
+/// in the way there, or the updater.
 fn meet_updater(table: Table<'_>, grip: &Grip<'_>, lock: RowLock, own_xid: Xid) -> Option<Xid> {
     let Standing::There(placed) = &grip.standing else {
         return None;
