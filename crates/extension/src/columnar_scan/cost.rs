@@ -182,6 +182,18 @@ const VECTOR_STRING: f64 = 0.4;
 /// Starting and ending a run, in units of `cpu_tuple_cost`.
 const RUN: f64 = 500.0;
 
+/// What a Vectorized plan of any query over a table costs at least.
+pub fn least_cost_of_vectorized(cold: &ColdSize) -> f64 {
+    // SAFETY: plain read of a setting.
+    (f64::from(cold.groups) * GROUP / 4.0 + RUN) * unsafe { pg_sys::cpu_tuple_cost }
+}
+
+/// What a ColumnarScan of a table costs at least.
+pub fn least_cost(cold: &ColdSize) -> f64 {
+    // SAFETY: plain read of a setting.
+    f64::from(cold.groups) * GROUP * unsafe { pg_sys::cpu_tuple_cost }
+}
+
 impl Reading {
     /// What the whole of a Vectorized plan costs that reads these attributes and returns so many rows.
     pub fn cost_of_vectorized(

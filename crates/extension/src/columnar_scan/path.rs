@@ -84,6 +84,9 @@ unsafe fn offer(
         let Some(cold) = planned_size((*rte).relid) else {
             return;
         };
+        if is_beaten(rel, cost::least_cost(&cold)) {
+            return;
+        }
         let table = OpenRelation::open((*rte).relid, pg_sys::NoLock);
         if !am::is_howdah(table.raw()) {
             return;
@@ -130,6 +133,38 @@ unsafe fn offer(
         }
     }
 }
+
+/// Whether neither a path of ours that costs so much at least nor a sequential scan, the cost of which is yet to be
+/// corrected, is of any use: the cheapest path is an index's, which `add_path` prefers to both. Most statements that look
+/// for a few rows are planned so, and quickly.
+unsafe fn is_beaten(rel: *mut pg_sys::RelOptInfo, least_cost: f64) -> bool {
+    // SAFETY: planner structures.
+    unsafe {
+        // A path that is dearer may begin sooner.
+        if (*rel).consider_startup {
+            return false;
+        }
+        let paths = PgList::<pg_sys::Path>::from_pg((*rel).pathlist);
+        let cheapest = paths
+            .iter_ptr()
+            .filter(|&path| (*path).param_info.is_null() && (*path).disabled_nodes == 0)
+            .min_by(|&a, &b| (*a).total_cost.total_cmp(&(*b).total_cost));
+        let Some(cheapest) = cheapest else {
+            return false;
+        };
+        // Any plan with workers costs as much as to start them.
+        let least_parallel = match (*rel).partial_pathlist.is_null() {
+            true => f64::INFINITY,
+            false => pg_sys::parallel_setup_cost,
+        };
+        (*cheapest).pathtype != pg_sys::NodeTag::T_SeqScan
+            && (*cheapest).parallel_safe == (*rel).consider_parallel
+            && (*cheapest).total_cost * SURELY_LESS < least_cost.min(least_parallel)
+    }
+}
+
+/// `add_path` takes costs that differ by less than one in a hundred for the same.
+const SURELY_LESS: f64 = 1.02;
 
 /// Takes the sequential scans out of a list of paths.
 unsafe fn take_sequential_scans(paths: &mut *mut pg_sys::List) -> Vec<*mut pg_sys::Path> {
