@@ -134,9 +134,9 @@ unsafe fn offer(
     }
 }
 
-/// Whether neither a path of ours that costs so much at least nor a sequential scan, the cost of which is yet to be
-/// corrected, is of any use: the cheapest path is an index's, which `add_path` prefers to both. Most statements that look
-/// for a few rows are planned so, and quickly.
+/// Whether neither a path of ours that costs so much at least nor a sequential scan, the cost of
+/// which is yet to be corrected, is of any use: the cheapest path is an index's, which `add_path`
+/// prefers to both. Most statements that look for a few rows are planned so, and quickly.
 unsafe fn is_beaten(rel: *mut pg_sys::RelOptInfo, least_cost: f64) -> bool {
     // SAFETY: planner structures.
     unsafe {

@@ -497,9 +497,10 @@ pub unsafe fn hidden_rows(
     }
 }
 
-/// Of rows beside each other, by position: those that are hidden from the MVCC snapshot, counted from the first of them, and
-/// by whom the last was. `None` where more than marks may hide them, and in serializable transactions, to which marks of rows
-/// that are not read would look like conflicts.
+/// Of rows beside each other, by position: those that are hidden from the MVCC snapshot, counted
+/// from the first of them, and by whom the last was. `None` where more than marks may hide them,
+/// and in serializable transactions, to which marks of rows that are not read would look like
+/// conflicts.
 ///
 /// # Safety
 /// `snapshot` is a valid MVCC one.
@@ -519,7 +520,8 @@ pub unsafe fn hidden_among(
     let first = RowNumber(entry.first_row.0 + u64::from(positions.start));
     for (id, seqs) in key_ranges(first, positions.len() as u32) {
         store.visit_by_page(id, seqs, &mut |shown| {
-            // SAFETY: as for this function; the page is pinned and share-locked while the tuple is shown.
+            // SAFETY: as for this function; the page is pinned and share-locked while the tuple is
+            // shown.
             if unsafe { store.visible(shown.tuple, shown.buffer, snapshot) } {
                 hidden.insert((row_of(id, shown.seq).0 - first.0) as u32);
                 youngest = younger(youngest, writer_of(&shown).0);
