@@ -218,6 +218,11 @@ const VECTOR_STRING: f64 = 0.4;
 /// Starting and ending a run, in units of `cpu_tuple_cost`.
 const RUN: f64 = 500.0;
 
+/// What a Vectorized plan of any query over a table costs at least.
+pub fn least_cost_of_vectorized(cold: &ColdSize) -> f64 {
+    (f64::from(cold.groups) * GROUP / 4.0 + RUN) * unit_costs().tuple
+}
+
 impl Reading {
     /// What the whole of a Vectorized plan costs that reads these attributes and returns so many
     /// rows.
