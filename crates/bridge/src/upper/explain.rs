@@ -6,6 +6,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::node::inner;
 use super::plan;
+use super::reason::table_name;
 
 /// Properties of a node in the order in which they are told.
 pub struct Explanation {
@@ -56,8 +57,17 @@ pub(super) unsafe extern "C-unwind" fn explain_custom_scan(
         let state = inner(node);
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
         let mut to = Explanation { state: es };
-        if let Some(name) = table_name(state.table_oid()) {
-            to.text("Table", &name);
+        to.text("Table", &quoted(&table_name(state.relation_oid())));
+        if state.is_parent() {
+            let mut names = PgList::<std::ffi::c_char>::new();
+            for oid in state.table_oids() {
+                let name = c_string(&quoted(&table_name(oid)));
+                names.push(pg_sys::pstrdup(name.as_ptr()));
+            }
+            pg_sys::ExplainPropertyList(c"Tables".as_ptr(), names.into_pg(), es);
+            if state.pruned_count > 0 {
+                to.integer("Tables Removed", None, state.pruned_count as i64);
+            }
         }
         let shape = plan::shape((*plan).custom_private);
         let offset = state.rti - shape.rti;
@@ -117,14 +127,10 @@ pub(super) unsafe extern "C-unwind" fn explain_custom_scan(
     }
 }
 
-unsafe fn table_name(table: pg_sys::Oid) -> Option<String> {
-    // SAFETY: lookups by OID; names are copies.
-    unsafe {
-        let name = pg_sys::get_rel_name(table);
-        if name.is_null() {
-            return None;
-        }
-        let quoted = pg_sys::quote_identifier(name);
-        Some(CStr::from_ptr(quoted).to_string_lossy().into_owned())
-    }
+fn quoted(name: &str) -> String {
+    let name = c_string(name);
+    // SAFETY: the result is the argument or a copy.
+    unsafe { CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())) }
+        .to_string_lossy()
+        .into_owned()
 }

@@ -17,6 +17,7 @@ use pgrx::{PgList, PgMemoryContexts, pg_guard, pg_sys};
 
 use super::explain::explain_custom_scan;
 use super::plan::{self, Methods, NAME};
+use super::tables::AttributeMap;
 use super::{Rows, Shape, engine};
 use crate::row_expr::{interrupts, passes, project};
 
@@ -90,10 +91,23 @@ struct VectorizedState {
     inner: *mut Inner,
 }
 
+/// A table that a run reads.
+pub struct OpenTable {
+    /// Open and locked until the executor ends.
+    pub relation: pg_sys::Relation,
+    /// Where the attributes that the shape names are.
+    pub attributes: AttributeMap,
+}
+
 /// What the node keeps in Rust memory.
 pub(super) struct Inner {
-    table: pg_sys::Relation,
+    /// The relation in the query, whose attributes the shape names.
+    relation: pg_sys::Relation,
+    /// Its place in the range table of the whole statement.
     pub(super) rti: i32,
+    tables: Vec<OpenTable>,
+    /// Partitions that initial pruning has excluded.
+    pub(super) pruned_count: usize,
     width: usize,
     rows: Option<Box<dyn Rows>>,
     batch: Batch,
@@ -105,9 +119,19 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    pub(super) fn table_oid(&self) -> pg_sys::Oid {
-        // SAFETY: the table is open until the executor ends.
-        unsafe { (*self.table).rd_id }
+    pub(super) fn relation_oid(&self) -> pg_sys::Oid {
+        // SAFETY: the relation is open until the executor ends.
+        unsafe { (*self.relation).rd_id }
+    }
+
+    /// Whether the relation stands for others.
+    pub(super) fn is_parent(&self) -> bool {
+        !matches!(self.tables.as_slice(), [one] if one.relation == self.relation)
+    }
+
+    pub(super) fn table_oids(&self) -> impl Iterator<Item = pg_sys::Oid> {
+        // SAFETY: as above.
+        (self.tables.iter()).map(|table| unsafe { (*table.relation).rd_id })
     }
 
     pub(super) fn runs_child(&self) -> bool {
@@ -139,10 +163,16 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// The table, open and locked until the executor ends.
-    pub fn table(&self) -> pg_sys::Relation {
+    /// The relation whose attributes the shape names, open and locked until the executor ends.
+    pub fn relation(&self) -> pg_sys::Relation {
         // SAFETY: the node was begun.
-        unsafe { inner(self.node).table }
+        unsafe { inner(self.node).relation }
+    }
+
+    /// The tables to read: the relation itself, or its partitions and children.
+    pub fn tables(&self) -> &[OpenTable] {
+        // SAFETY: the node was begun; its tables stay as they are until it ends.
+        unsafe { &inner(self.node).tables }
     }
 
     /// The snapshot, valid until the executor ends.
@@ -182,15 +212,32 @@ unsafe extern "C-unwind" fn begin_custom_scan(
     unsafe {
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
         let rti = plan::table_index(plan);
-        let table = pg_sys::ExecOpenScanRelation(estate, rti, eflags);
+        let relation = pg_sys::ExecOpenScanRelation(estate, rti, eflags);
+        // All places in the range table were moved by as much as this one.
+        let moved = rti as i32 - plan::shape((*plan).custom_private).rti;
+        let planned = plan::tables((*plan).custom_private);
+        let planned_count = planned.len();
+        let mut tables = Vec::with_capacity(planned_count);
+        for table in planned {
+            let rti = table.rti + moved;
+            // Where initial pruning excludes a partition, none of its rows passes the filter.
+            if pg_sys::bms_is_member(rti, (*estate).es_unpruned_relids) {
+                tables.push(OpenTable {
+                    relation: pg_sys::ExecOpenScanRelation(estate, rti as pg_sys::Index, eflags),
+                    attributes: table.attributes,
+                });
+            }
+        }
         let desc = (*(*node).ss.ss_ScanTupleSlot).tts_tupleDescriptor;
         // The last place is the table's variable.
         let width = (*desc).natts as usize - 1;
         pg_sys::ExecStoreAllNullTuple((*node).ss.ss_ScanTupleSlot);
         pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
         let state = Inner {
-            table,
+            relation,
             rti: rti as i32,
+            pruned_count: planned_count - tables.len(),
+            tables,
             width,
             rows: None,
             batch: Batch::default(),
@@ -391,7 +438,7 @@ unsafe extern "C-unwind" fn rescan_custom_scan(node: *mut pg_sys::CustomScanStat
 
 #[pg_guard]
 unsafe extern "C-unwind" fn end_custom_scan(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: the node was begun. What is large goes now, the rest with the query's memory; the table is closed with the
+    // SAFETY: the node was begun. What is large goes now, the rest with the query's memory; tables are closed with the
     // executor's range table.
     unsafe {
         if (*node.cast::<VectorizedState>()).inner.is_null() {

@@ -138,7 +138,7 @@ impl Estimate {
 
 /// A table as a Vectorized plan would read it.
 pub struct Reading {
-    pub layout: TableLayout,
+    layout: TableLayout,
     estimate: Estimate,
 }
 
@@ -181,16 +181,12 @@ const VECTOR_VALUE: f64 = 0.04;
 const VECTOR_STRING: f64 = 0.4;
 /// Starting and ending a run, in units of `cpu_tuple_cost`.
 const RUN: f64 = 500.0;
+/// Looking into each further table, likewise.
+const TABLE: f64 = 50.0;
 
 impl Reading {
-    /// What the whole of a Vectorized plan costs that reads these attributes and returns so many rows.
-    pub fn cost_of_vectorized(
-        &self,
-        attributes: &[usize],
-        conjuncts: usize,
-        rows: f64,
-        threads: usize,
-    ) -> f64 {
+    /// What it costs a Vectorized plan to read these attributes.
+    pub fn cost(&self, attributes: &[usize], conjuncts: usize, threads: usize) -> f64 {
         let estimate = &self.estimate;
         // SAFETY: plain reads of settings.
         let (tuple, operator) = unsafe { (pg_sys::cpu_tuple_cost, pg_sys::cpu_operator_cost) };
@@ -201,14 +197,48 @@ impl Reading {
         let values: f64 = attributes.iter().map(of_value).sum();
         let cold = estimate.touched_rows * conjuncts as f64 * VECTOR_VALUE
             + estimate.selected_rows * values;
-        let hot = estimate.hot_rows * (tuple + attributes.len() as f64 * operator);
         estimate.disk_cost
             + estimate.groups * GROUP / 4.0 * tuple
             + cold * operator / threads.max(1) as f64
-            + hot
-            + rows * 2.0 * operator
-            + RUN * tuple
+            + cost_of_hot_rows(estimate.hot_rows, attributes.len())
     }
+}
+
+fn cost_of_hot_rows(rows: f64, attribute_count: usize) -> f64 {
+    // SAFETY: plain reads of settings.
+    unsafe { rows * (pg_sys::cpu_tuple_cost + attribute_count as f64 * pg_sys::cpu_operator_cost) }
+}
+
+/// What it costs a Vectorized plan to read so many attributes of a table that has no cold rows.
+///
+/// # Safety
+/// A planner structure.
+pub unsafe fn hot_reading(rel: *const pg_sys::RelOptInfo, attribute_count: usize) -> f64 {
+    let (mut random_page, mut sequential_page) = (0.0, 0.0);
+    // SAFETY: as for this function.
+    unsafe {
+        let tablespace = (*rel).reltablespace;
+        pg_sys::get_tablespace_page_costs(tablespace, &mut random_page, &mut sequential_page);
+        f64::from((*rel).pages) * sequential_page + cost_of_hot_rows((*rel).tuples, attribute_count)
+    }
+}
+
+/// What it costs to run a Vectorized plan that reads so many tables and returns so many rows, beside reading them.
+pub fn cost_of_run(rows: f64, table_count: usize) -> f64 {
+    // SAFETY: plain reads of settings.
+    let (tuple, operator) = unsafe { (pg_sys::cpu_tuple_cost, pg_sys::cpu_operator_cost) };
+    let more_tables = table_count.saturating_sub(1) as f64;
+    rows * 2.0 * operator + (RUN + more_tables * TABLE) * tuple
+}
+
+/// The attributes of a relation.
+///
+/// # Safety
+/// This backend holds a lock on the relation.
+pub unsafe fn layout_of(relation: pg_sys::Oid) -> TableLayout {
+    let relation = OpenRelation::open_locked(relation);
+    // SAFETY: the relation is open.
+    unsafe { TableLayout::of((*relation.raw()).rd_att) }
 }
 
 /// What it costs to decode a value.

@@ -4,7 +4,7 @@ use howdah_bridge::upper::{Batch, Datum, Explanation, Rows, with_quotient};
 use howdah_columnar::{Numeric, Value};
 use howdah_vector::runtime::{ResultColumn, ResultSet};
 
-use super::run::Counts;
+use super::counts::Counts;
 use crate::types::arena::Arena;
 use crate::types::{AttributeLayout, datum_in};
 
@@ -18,16 +18,23 @@ pub struct Answer {
     /// What the rows that were handed over last point to.
     arena: Arena,
     counts: Counts,
+    threads: usize,
 }
 
 impl Answer {
-    pub fn new(result: ResultSet, layouts: Vec<AttributeLayout>, counts: Counts) -> Answer {
+    pub fn new(
+        result: ResultSet,
+        layouts: Vec<AttributeLayout>,
+        counts: Counts,
+        threads: usize,
+    ) -> Answer {
         Answer {
             result,
             layouts,
             at: 0,
             arena: Arena::default(),
             counts,
+            threads,
         }
     }
 }
@@ -62,7 +69,8 @@ impl Rows for Answer {
     }
 
     fn explain(&self, to: &mut Explanation) {
-        self.counts.explain(&self.result.statistics, to);
+        self.counts
+            .explain(&self.result.statistics, self.threads, to);
     }
 }
 

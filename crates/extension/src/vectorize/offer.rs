@@ -1,10 +1,15 @@
 //! Whether the planner is offered a query, and at what cost.
 
-use howdah_bridge::upper::{Offer, Planner, Shape, Stage, hash_memory_bytes};
+use howdah_bridge::relation::OpenRelation;
+use howdah_bridge::upper::tables::is_heap;
+use howdah_bridge::upper::{Offer, Oid, Planner, Reason, Shape, Stage, hash_memory_bytes};
+use howdah_vector::Declined;
 use howdah_vector::operators::Compiled;
 
 use super::translate::translate;
-use crate::columnar_scan::reading;
+use crate::am::estimate::planned_size;
+use crate::am::is_howdah;
+use crate::columnar_scan::{cost_of_run, hot_reading, layout_of, reading};
 use crate::settings;
 
 /// What a group takes in the engine's tables, and each of its aggregates, in bytes, about.
@@ -14,35 +19,72 @@ const STATE_BYTES: usize = 16;
 /// groups by expressions are often far fewer than expected, and to give up half way costs little beside PostgreSQL's own plan.
 const TRIED: f64 = 8.0;
 
-/// Takes the query if the engine knows all of it and the table has cold rows.
-pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Option<Offer<'a>> {
+/// Takes the query if the engine knows all of it, some of its tables has cold rows, and all are howdah tables or heap.
+pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Result<Offer<'a>, Reason> {
     if !settings::vectorized() {
-        return None;
+        return Err(Reason::SettingOff);
     }
-    let (root, rel) = planner.relation();
-    // SAFETY: the planner's own structures, while it runs; the table is locked.
-    let reading = unsafe { reading(root, rel, planner.table())? };
-    // SAFETY: no operand has a value yet.
-    let translated = unsafe { translate(shape, &reading.layout, None)? };
-    Compiled::compile(&translated.query).ok()?;
+    if !(planner.tables().iter()).any(|table| has_cold_rows(table.oid)) {
+        return Err(Reason::NoColdRows);
+    }
+    // SAFETY: the planner holds a lock on the relation; no operand has a value yet.
+    let translated = unsafe { translate(shape, &layout_of(planner.relation()), None)? };
+    Compiled::compile(&translated.query).map_err(reason_of)?;
     let group_bytes = GROUP_BYTES + shape.aggregates.len() * STATE_BYTES;
     if shape.stage == Stage::Group
         && planner.rows * group_bytes as f64 > TRIED * hash_memory_bytes() as f64
         && !settings::force_vectorized()
     {
-        return None;
+        return Err(Reason::TooManyGroups);
     }
+    let reading = cost_of_reading(planner, &translated.attributes, shape.filter.len())?;
     let cost = match settings::force_vectorized() {
         true => 0.0,
-        false => reading.cost_of_vectorized(
-            &translated.attributes,
-            shape.filter.len(),
-            planner.rows,
-            settings::threads(),
-        ),
+        false => reading + cost_of_run(planner.rows, planner.tables().len()),
     };
-    Some(Offer {
+    Ok(Offer {
         cost,
         operands: translated.operands,
     })
+}
+
+fn has_cold_rows(table: Oid) -> bool {
+    planned_size(table).is_some()
+}
+
+/// What it costs to read these attributes of all tables.
+fn cost_of_reading(
+    planner: &Planner<'_>,
+    attributes: &[usize],
+    conjuncts: usize,
+) -> Result<f64, Reason> {
+    let mut cost = 0.0;
+    for table in planner.tables() {
+        let of_table = |&attribute: &usize| table.table.attributes.of(attribute);
+        let attributes: Option<Vec<usize>> = attributes.iter().map(of_table).collect();
+        let attributes = attributes.ok_or(Reason::Child(table.oid))?;
+        // SAFETY: the planner's own structures, while it runs; the table is locked.
+        cost += match unsafe { reading(planner.root(), table.rel, table.oid) } {
+            Some(reading) => reading.cost(&attributes, conjuncts, settings::threads()),
+            None => {
+                let open = OpenRelation::open_locked(table.oid);
+                // SAFETY: the table is open.
+                if !is_heap(&open) && !unsafe { is_howdah(open.raw()) } {
+                    return Err(Reason::Child(table.oid));
+                }
+                // SAFETY: as above.
+                unsafe { hot_reading(table.rel, attributes.len()) }
+            }
+        };
+    }
+    Ok(cost)
+}
+
+fn reason_of(declined: Declined) -> Reason {
+    match declined {
+        Declined::Function { name } => Reason::Function(name),
+        Declined::Aggregate { name } => Reason::Aggregate(name),
+        Declined::Types { name } => Reason::Arguments(name),
+        _ => Reason::Expression,
+    }
 }

@@ -1,23 +1,23 @@
 //! One run of the engine: from the executor's node to a result, or to the decision that PostgreSQL computes it.
 
 use howdah_bridge::relation::{count_rows_read, descriptor, oid_of};
-use howdah_bridge::upper::{
-    Explanation, Oid, Rows, Run, Stage, hash_memory_bytes, with_signals_blocked,
-};
-use howdah_columnar::{ColumnarError, MAX_ROWS, ZONE_ROWS};
+use howdah_bridge::upper::{Oid, Rows, Run, Stage, hash_memory_bytes, with_signals_blocked};
+use howdah_columnar::{ColumnarError, MAX_ROWS};
 use howdah_vector::VectorError;
 use howdah_vector::operators::Compiled;
-use howdah_vector::runtime::{self, Options, ResultSet, RunError, RunStatistics};
+use howdah_vector::runtime::{self, Options, ResultSet, RunError};
 use pgrx::PgSqlErrorCode;
 
 use super::answer::Answer;
-use super::feed::Source;
+use super::counts::Counts;
+use super::feed::{Fed, Source};
+use super::hot::HotBatch;
+use super::survey::{Bounds, Surveyed};
 use super::threads::Lease;
-use super::translate::translate;
+use super::translate::{Translated, translate};
 use crate::errors::{self, ColdError, or_raise, refuse};
-use crate::scan_stats::{self, ScanCounts};
+use crate::scan_stats;
 use crate::settings;
-use crate::store::view::{ColdGroup, ColdView, store_of};
 use crate::types::{AttributeLayout, TableLayout};
 
 /// Fewer stored rows than this are not worth a thread.
@@ -25,149 +25,82 @@ const ROWS_FOR_THREADS: usize = MAX_ROWS / 2;
 /// Row groups, for each thread, that are queued or worked on at a time.
 const WINDOW: usize = 3;
 
-/// What a run looked at, for EXPLAIN and statistics.
-#[derive(Default)]
-pub struct Counts {
-    pub groups: u64,
-    pub groups_skipped: u64,
-    /// Groups whose statistics were all that was needed.
-    pub groups_answered: u64,
-    /// Rows of these groups.
-    pub rows_answered: u64,
-    pub zones: u64,
-    pub zones_skipped: u64,
-    pub hot_rows: u64,
-    threads: usize,
-    failure: Option<VectorError>,
-}
-
-impl Counts {
-    /// Of a group that is read, these rows are looked at.
-    pub fn note_zones(&mut self, row_count: usize, rows: &[std::ops::Range<usize>]) {
-        let zones = row_count.div_ceil(ZONE_ROWS);
-        let read: usize = rows.iter().map(|rows| rows.len().div_ceil(ZONE_ROWS)).sum();
-        self.zones += zones as u64;
-        self.zones_skipped += zones.saturating_sub(read) as u64;
-    }
-
-    /// Keeps the first failure outside of a thread.
-    pub fn failed(&mut self, result: Result<(), VectorError>) {
-        if let Err(error) = result {
-            self.failure.get_or_insert(error);
-        }
-    }
-
-    pub fn explain(&self, run: &RunStatistics, to: &mut Explanation) {
-        let integers = [
-            ("Row Groups", self.groups),
-            ("Row Groups Skipped", self.groups_skipped),
-            ("Row Groups Answered by Statistics", self.groups_answered),
-            ("Zones", self.zones),
-            ("Zones Skipped", self.zones_skipped),
-        ];
-        if to.is_text() {
-            let mut groups = format!("total={} skipped={}", self.groups, self.groups_skipped);
-            if self.groups_answered > 0 {
-                groups += &format!(" answered by statistics={}", self.groups_answered);
-            }
-            to.text("Row Groups", &groups);
-            let zones = format!("total={} skipped={}", self.zones, self.zones_skipped);
-            to.text("Zones", &zones);
-        } else {
-            for (label, count) in integers {
-                to.integer(label, None, count as i64);
-            }
-        }
-        to.integer("Rows Read", None, run.rows_in as i64);
-        to.integer("Rows Passed", None, run.rows_passed as i64);
-        to.integer("Hot Rows", None, self.hot_rows as i64);
-        to.integer("Threads", None, self.threads as i64);
-        let kilobytes = run.memory_peak_bytes.div_ceil(1024);
-        to.integer("Peak Memory", Some("kB"), kilobytes as i64);
-    }
-}
-
 /// Runs the query; `None` leaves it to PostgreSQL's own plan.
 pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
-    let table = run.table();
-    // SAFETY: the executor holds the table open and locked, and its snapshot valid; operands are of the types that
-    // the planner found in the same shape.
-    let (layout, translated, view, store, oid) = unsafe {
-        let layout = TableLayout::of(descriptor(table));
-        let translated = translate(&run.shape, &layout, Some(&run.operands))?;
-        let view = ColdView::of(table, run.snapshot());
-        let oid = oid_of(table);
-        let is_needed = |group: &ColdGroup| !group.is_pending() || !group.entry().flags.are_clear();
-        let store = match view.groups.iter().any(is_needed) {
-            true => Some(or_raise(oid, store_of(table))),
-            false => None,
-        };
-        (layout, translated, view, store, oid)
+    // SAFETY: the executor holds the relation open and locked; operands are of the types that the planner found in the
+    // same shape.
+    let translated = unsafe {
+        let layout = TableLayout::of(descriptor(run.relation()));
+        translate(&run.shape, &layout, Some(&run.operands)).ok()?
     };
     let mut compiled = Compiled::compile(&translated.query).ok()?;
-    let source = Source {
-        run,
-        layout: &layout,
-        attributes: &translated.attributes,
-        view,
-        store,
-    };
-    let (groups, bounds) = or_raise(oid, source.survey(&compiled))?;
+    let (sources, bounds) = open_all(run, &translated, &compiled)?;
     bounds.set(&mut compiled);
-    let stored_rows: usize = groups.iter().map(|group| group.row_count()).sum();
+    let groups = || sources.iter().flat_map(|(_, groups)| groups);
+    let stored_rows: usize = groups().map(Surveyed::row_count).sum();
     let is_worth_it = stored_rows >= ROWS_FOR_THREADS || settings::force_vectorized();
     let wanted = match run.may_use_threads() && is_worth_it {
-        true => settings::threads().min(groups.len()),
+        true => settings::threads().min(groups().count()),
         false => 0,
     };
     let lease = Lease::take(wanted);
-    let mut counts = Counts {
-        threads: lease.count,
-        ..Counts::default()
-    };
+    let threads = lease.count;
     let options = Options {
-        threads: lease.count,
-        window: lease.count * WINDOW,
+        threads,
+        window: threads * WINDOW,
         memory_limit_bytes: hash_memory_bytes(),
         around_spawn: with_signals_blocked,
         on_thread_start: || {},
     };
+    let mut failure = None;
+    let mut counts = Vec::with_capacity(sources.len());
+    // The table that is being read, for messages.
+    // SAFETY: the executor holds the relation open.
+    let mut at = unsafe { oid_of(run.relation()) };
     let ran = runtime::run(
         &compiled,
         &options,
-        |feeder| source.feed(groups, &mut counts, feeder),
+        |feeder| {
+            let mut hot = HotBatch::new(&translated.query.columns);
+            let mut ordinal = 0;
+            for (source, groups) in sources {
+                at = source.oid;
+                let mut fed = Fed {
+                    counts: Counts::default(),
+                    failure: None,
+                };
+                source.feed(groups, &mut ordinal, &mut fed, &mut hot, feeder)?;
+                failure = failure.take().or(fed.failure);
+                counts.push((source.table, source.oid, fed.counts));
+            }
+            hot.flush(&mut ordinal, feeder)
+        },
         &mut || {
             pgrx::check_for_interrupts!();
         },
     );
     drop(lease);
-    let ran = match counts.failure.take() {
+    let ran = match failure {
         Some(error) => Err(RunError::Vector(error)),
         None => ran,
     };
     let result = match ran {
         Ok(result) => result,
-        Err(RunError::Feed(error)) => or_raise(oid, Err::<ResultSet, ColdError>(error)),
+        Err(RunError::Feed(error)) => or_raise(at, Err::<ResultSet, ColdError>(error)),
         Err(RunError::Vector(error)) => {
             if left_to_postgres(&error) {
                 return None;
             }
-            raise(oid, error)
+            raise(at, error)
         }
     };
-    // SAFETY: the executor holds the table open.
-    unsafe { count_rows_read(table, result.statistics.rows_in + counts.rows_answered) };
-    scan_stats::count(
-        oid,
-        ScanCounts {
-            columnar_scans: i64::from(counts.groups > 0),
-            groups_read: (counts.groups - counts.groups_skipped) as i64,
-            groups_skipped: counts.groups_skipped as i64,
-            zones_read: (counts.zones - counts.zones_skipped) as i64,
-            zones_skipped: counts.zones_skipped as i64,
-            groups_read_by_row: 0,
-        },
-    );
+    let mut total = Counts::default();
+    for (table, oid, counts) in counts {
+        // SAFETY: the executor holds the table open.
+        unsafe { count_rows_read(table, counts.cold_rows) };
+        scan_stats::count(oid, counts.of_scan());
+        total.add(&counts);
+    }
     let returned = match run.shape.stage {
         Stage::Group => [run.shape.keys.as_slice(), &run.shape.aggregates].concat(),
         Stage::First => run.shape.columns.clone(),
@@ -175,7 +108,29 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     let layouts = (returned.iter())
         .map(|node| AttributeLayout::of_type(node.type_oid()))
         .collect();
-    Some(Box::new(Answer::new(result, layouts, counts)))
+    Some(Box::new(Answer::new(result, layouts, total, threads)))
+}
+
+/// The tables of the run, and what is to be read of each.
+fn open_all(
+    run: &Run<'_>,
+    translated: &Translated<'_>,
+    compiled: &Compiled,
+) -> Option<(Vec<(Source, Vec<Surveyed>)>, Bounds)> {
+    let columns = (
+        translated.attributes.as_slice(),
+        translated.query.columns.as_slice(),
+    );
+    let mut bounds = Bounds::of_columns(columns.0.len());
+    let mut sources = Vec::with_capacity(run.tables().len());
+    for table in run.tables() {
+        pgrx::check_for_interrupts!();
+        // SAFETY: the run's own tables and snapshot.
+        let source = unsafe { Source::open(table, run.snapshot(), columns)? };
+        let groups = or_raise(source.oid, source.survey(compiled, &mut bounds))?;
+        sources.push((source, groups));
+    }
+    Some((sources, bounds))
 }
 
 /// Whether PostgreSQL may still compute what the engine could not.
