@@ -42,6 +42,67 @@ impl Explanation {
     }
 }
 
+/// What an operator of a run did.
+pub struct Operator {
+    pub name: &'static str,
+    /// Rows that it was given; `None` of one that reads them.
+    pub rows_in: Option<u64>,
+    pub rows_out: u64,
+    /// Milliseconds of all threads together; `None` where times are not wanted.
+    pub time_ms: Option<f64>,
+    pub memory_bytes: Option<usize>,
+}
+
+impl Explanation {
+    /// Adds operators, from the one that reads rows up.
+    pub fn operators(&mut self, operators: &[Operator]) {
+        if self.is_text() {
+            for operator in operators {
+                self.text(operator.name, &operator.line());
+            }
+            return;
+        }
+        // SAFETY: as for the properties; groups are closed in the order in which they were opened.
+        unsafe {
+            let (list, one) = (c"Operators".as_ptr(), c"Operator".as_ptr());
+            pg_sys::ExplainOpenGroup(list, list, false, self.state);
+            for operator in operators {
+                pg_sys::ExplainOpenGroup(one, std::ptr::null(), true, self.state);
+                self.text("Name", operator.name);
+                if let Some(rows) = operator.rows_in {
+                    self.integer("Rows In", None, rows as i64);
+                }
+                self.integer("Rows Out", None, operator.rows_out as i64);
+                if let Some(ms) = operator.time_ms {
+                    let (label, unit) = (c"Time".as_ptr(), c"ms".as_ptr());
+                    pg_sys::ExplainPropertyFloat(label, unit, ms, 3, self.state);
+                }
+                if let Some(bytes) = operator.memory_bytes {
+                    self.integer("Memory", Some("kB"), bytes.div_ceil(1024) as i64);
+                }
+                pg_sys::ExplainCloseGroup(one, std::ptr::null(), true, self.state);
+            }
+            pg_sys::ExplainCloseGroup(list, list, false, self.state);
+        }
+    }
+}
+
+impl Operator {
+    fn line(&self) -> String {
+        let mut line = match self.rows_in {
+            Some(rows) => format!("rows in={rows} out={}", self.rows_out),
+            None => format!("rows={}", self.rows_out),
+        };
+        if let Some(ms) = self.time_ms {
+            line += &format!(" time={ms:.3} ms");
+        }
+        if let Some(bytes) = self.memory_bytes {
+            line += &format!(" memory={}kB", bytes.div_ceil(1024));
+        }
+        line
+    }
+}
+
 fn c_string(text: &str) -> CString {
     CString::new(text).unwrap_or_default()
 }

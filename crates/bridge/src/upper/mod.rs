@@ -9,7 +9,7 @@
 //!              plan ───── path to plan: expressions into lists that survive copying and setrefs
 //!   executor   node ───── begin, rescan, end; runs the engine once, then returns its rows
 //!              hot_rows ─ the heap side of the table, for the engine
-//!              explain ── what EXPLAIN says
+//!              explain ── what EXPLAIN says            wait ── what pg_stat_activity says
 //! ```
 //!
 //! The engine ([`Engine`]) belongs to the caller. It is given expression trees ([`expr`]) and computes rows of keys and
@@ -32,12 +32,13 @@ mod plan;
 mod planner;
 mod reason;
 pub mod tables;
+mod wait;
 
 use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
-pub use explain::Explanation;
+pub use explain::{Explanation, Operator};
 pub use expr::Node;
 pub use hot_rows::HotRows;
 pub use node::{Batch, OpenTable, Run};
@@ -46,6 +47,7 @@ pub use plan::Methods;
 pub use planner::{Offer, Planner};
 pub use reason::Reason;
 pub use tables::{AttributeMap, PlannedTable};
+pub use wait::Waiting;
 
 /// What becomes of the rows that pass the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +92,7 @@ pub trait Engine: Sync {
     /// Why it does not take it.
     fn offer<'a>(&self, shape: &Shape<'a>, planner: &Planner<'_>) -> Result<Offer<'a>, Reason>;
 
-    /// Whether a table is one of those that it reads by column.
+    /// Whether a table of the statement that is being planned has rows that it reads by column.
     fn owns(&self, table: Oid) -> bool;
 
     /// Computes all rows; `None` leaves the query to PostgreSQL.

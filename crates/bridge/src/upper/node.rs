@@ -181,6 +181,15 @@ impl Run<'_> {
         unsafe { (*(*self.node).ss.ps.state).es_snapshot }
     }
 
+    /// Whether EXPLAIN ANALYZE wants to know what takes how long.
+    pub fn wants_times(&self) -> bool {
+        // SAFETY: the node was begun; its instrumentation lives as long.
+        unsafe {
+            let instrument = (*self.node).ss.ps.instrument;
+            !instrument.is_null() && (*instrument).need_timer
+        }
+    }
+
     /// Whether this process may start threads: not where others share the work already.
     pub fn may_use_threads(&self) -> bool {
         // SAFETY: plain reads of globals.

@@ -195,8 +195,13 @@ pub(super) unsafe fn finish(
     });
     // SAFETY: as for this function.
     unsafe {
-        if !was_offered && !has_reasons {
-            declined(engine, root, Reason::PlainRows);
+        let is_select = (*(*root).parse).commandType == pg_sys::CmdType::CMD_SELECT;
+        if !was_offered && !has_reasons && is_select {
+            let reason = match (*(*root).parse).hasWindowFuncs {
+                true => Reason::WindowFunctions,
+                false => Reason::PlainRows,
+            };
+            declined(engine, root, reason);
         } else if was_offered && !is_taken(output) {
             declined(engine, root, Reason::Cost);
         }

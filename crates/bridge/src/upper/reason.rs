@@ -47,6 +47,8 @@ pub enum Reason {
     Aggregate(String),
     /// An aggregate with DISTINCT, ORDER BY or several arguments, or one that is not built in.
     ForeignAggregate(Oid),
+    /// A function or aggregate that a setting for tests takes out.
+    Disabled(String),
     /// Arguments of this function have other types than its kernel takes.
     Arguments(String),
     Type(Oid),
@@ -98,6 +100,7 @@ impl Reason {
             }
             Self::Function(name) => return format!("function {name} is not vectorized"),
             Self::Aggregate(name) => return format!("aggregate {name} is not vectorized"),
+            Self::Disabled(name) => return format!("{name} is disabled"),
             Self::Arguments(name) => return format!("arguments of {name} have other types"),
             Self::Type(oid) => return format!("type {}", name_of_type(*oid)),
             Self::ForeignFunction(oid) => {
@@ -106,7 +109,9 @@ impl Reason {
             }
             Self::ForeignAggregate(oid) => {
                 let name = function_name(*oid);
-                return format!("aggregate {name} is ordered, distinct, or not built in");
+                return format!(
+                    "aggregate {name} is ordered, distinct, of several arguments, or not built in"
+                );
             }
         };
         fixed.to_owned()

@@ -1,6 +1,6 @@
 //! A result of the engine as datums.
 
-use howdah_bridge::upper::{Batch, Datum, Explanation, Rows, with_quotient};
+use howdah_bridge::upper::{Batch, Datum, Explanation, Rows, Stage, with_quotient};
 use howdah_columnar::{Numeric, Value};
 use howdah_vector::runtime::{ResultColumn, ResultSet};
 
@@ -18,7 +18,16 @@ pub struct Answer {
     /// What the rows that were handed over last point to.
     arena: Arena,
     counts: Counts,
-    threads: usize,
+    told: Told,
+}
+
+/// What EXPLAIN needs to know of a run beside what it counted.
+#[derive(Clone, Copy)]
+pub struct Told {
+    pub threads: usize,
+    pub stage: Stage,
+    pub has_filter: bool,
+    pub is_timed: bool,
 }
 
 impl Answer {
@@ -26,7 +35,7 @@ impl Answer {
         result: ResultSet,
         layouts: Vec<AttributeLayout>,
         counts: Counts,
-        threads: usize,
+        told: Told,
     ) -> Answer {
         Answer {
             result,
@@ -34,7 +43,7 @@ impl Answer {
             at: 0,
             arena: Arena::default(),
             counts,
-            threads,
+            told,
         }
     }
 }
@@ -69,8 +78,7 @@ impl Rows for Answer {
     }
 
     fn explain(&self, to: &mut Explanation) {
-        self.counts
-            .explain(&self.result.statistics, self.threads, to);
+        (self.counts).explain(&self.result.statistics, self.told, to);
     }
 }
 

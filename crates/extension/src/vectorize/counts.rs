@@ -1,9 +1,12 @@
 //! What a run read and skipped, for EXPLAIN and statistics.
 
-use howdah_bridge::upper::Explanation;
+use std::time::Duration;
+
+use howdah_bridge::upper::{Explanation, Operator, Stage};
 use howdah_columnar::ZONE_ROWS;
 use howdah_vector::runtime::RunStatistics;
 
+use super::answer::Told;
 use crate::scan_stats::ScanCounts;
 
 /// What was looked at of a table, or of all tables of a run.
@@ -51,7 +54,7 @@ impl Counts {
         }
     }
 
-    pub fn explain(&self, run: &RunStatistics, threads: usize, to: &mut Explanation) {
+    pub fn explain(&self, run: &RunStatistics, told: Told, to: &mut Explanation) {
         let integers = [
             ("Row Groups", self.groups),
             ("Row Groups Skipped", self.groups_skipped),
@@ -72,11 +75,35 @@ impl Counts {
                 to.integer(label, None, count as i64);
             }
         }
-        to.integer("Rows Read", None, run.rows_in as i64);
-        to.integer("Rows Passed", None, run.rows_passed as i64);
         to.integer("Hot Rows", None, self.hot_rows as i64);
-        to.integer("Threads", None, threads as i64);
-        let kilobytes = run.memory_peak_bytes.div_ceil(1024);
-        to.integer("Peak Memory", Some("kB"), kilobytes as i64);
+        to.integer("Threads", None, told.threads as i64);
+        let ms = |time: Duration| told.is_timed.then_some(time.as_secs_f64() * 1000.0);
+        let mut operators = vec![Operator {
+            name: "Scan",
+            rows_in: None,
+            rows_out: run.rows_in,
+            time_ms: ms(run.times.scan),
+            memory_bytes: None,
+        }];
+        if told.has_filter {
+            operators.push(Operator {
+                name: "Filter",
+                rows_in: Some(run.rows_in),
+                rows_out: run.rows_passed,
+                time_ms: ms(run.times.filter),
+                memory_bytes: None,
+            });
+        }
+        operators.push(Operator {
+            name: match told.stage {
+                Stage::Group => "Aggregate",
+                Stage::First => "First",
+            },
+            rows_in: Some(run.rows_passed),
+            rows_out: run.groups,
+            time_ms: ms(run.times.output),
+            memory_bytes: Some(run.memory_peak_bytes),
+        });
+        to.operators(&operators);
     }
 }

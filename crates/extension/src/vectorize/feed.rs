@@ -14,7 +14,7 @@ use std::time::Duration;
 use arrow_buffer::BooleanBuffer;
 use howdah_bridge::relation::{descriptor, missing_value, oid_of};
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::upper::{Oid, OpenTable, Relation, Snapshot};
+use howdah_bridge::upper::{Oid, OpenTable, Relation, Snapshot, Waiting};
 use howdah_columnar::{Column, ColumnType};
 use howdah_vector::VectorError;
 use howdah_vector::operators::Look;
@@ -280,7 +280,9 @@ pub fn push(feeder: &Feeder<'_>, morsel: Morsel) {
     let mut morsel = Some(morsel);
     while let Some(one) = morsel.take() {
         if let Err(back) = feeder.try_push(one) {
+            let waiting = Waiting::begin();
             feeder.wait(WAIT);
+            drop(waiting);
             pgrx::check_for_interrupts!();
             morsel = Some(back);
         }

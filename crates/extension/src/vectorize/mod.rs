@@ -36,10 +36,9 @@ mod translate;
 
 pub use threads::THREADS;
 
-use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::upper::{self, Engine, Offer, Oid, Planner, Reason, Rows, Run, Shape};
 
-use crate::am::is_howdah;
+use crate::am::estimate::planned_size;
 
 struct Vectorized;
 
@@ -49,9 +48,7 @@ impl Engine for Vectorized {
     }
 
     fn owns(&self, table: Oid) -> bool {
-        let table = OpenRelation::open_locked(table);
-        // SAFETY: the table is open.
-        unsafe { is_howdah(table.raw()) }
+        planned_size(table).is_some()
     }
 
     fn run(&self, run: &Run<'_>) -> Option<Box<dyn Rows>> {

@@ -1,14 +1,18 @@
 //! One run of the engine: from the executor's node to a result, or to the decision that PostgreSQL computes it.
 
+use std::cell::Cell;
+
 use howdah_bridge::relation::{count_rows_read, descriptor, oid_of};
-use howdah_bridge::upper::{Oid, Rows, Run, Stage, hash_memory_bytes, with_signals_blocked};
+use howdah_bridge::upper::{
+    Oid, Rows, Run, Stage, Waiting, hash_memory_bytes, with_signals_blocked,
+};
 use howdah_columnar::{ColumnarError, MAX_ROWS};
 use howdah_vector::VectorError;
 use howdah_vector::operators::Compiled;
 use howdah_vector::runtime::{self, Options, ResultSet, RunError};
 use pgrx::PgSqlErrorCode;
 
-use super::answer::Answer;
+use super::answer::{Answer, Told};
 use super::counts::Counts;
 use super::feed::{Fed, Source};
 use super::hot::HotBatch;
@@ -36,6 +40,10 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     let mut compiled = Compiled::compile(&translated.query).ok()?;
     let (sources, bounds) = open_all(run, &translated, &compiled)?;
     bounds.set(&mut compiled);
+    let is_timed = run.wants_times();
+    if is_timed {
+        compiled.measure_times();
+    }
     let groups = || sources.iter().flat_map(|(_, groups)| groups);
     let stored_rows: usize = groups().map(Surveyed::row_count).sum();
     let is_worth_it = stored_rows >= ROWS_FOR_THREADS || settings::force_vectorized();
@@ -52,6 +60,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         around_spawn: with_signals_blocked,
         on_thread_start: || {},
     };
+    let waiting = Cell::new(None);
     let mut failure = None;
     let mut counts = Vec::with_capacity(sources.len());
     // The table that is being read, for messages.
@@ -73,12 +82,18 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
                 failure = failure.take().or(fed.failure);
                 counts.push((source.table, source.oid, fed.counts));
             }
-            hot.flush(&mut ordinal, feeder)
+            hot.flush(&mut ordinal, feeder)?;
+            // All is handed over: what is left is to wait for the threads.
+            waiting.set(Some(Waiting::begin()));
+            Ok(())
         },
         &mut || {
+            drop(waiting.take());
             pgrx::check_for_interrupts!();
+            waiting.set(Some(Waiting::begin()));
         },
     );
+    drop(waiting);
     drop(lease);
     let ran = match failure {
         Some(error) => Err(RunError::Vector(error)),
@@ -108,7 +123,13 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     let layouts = (returned.iter())
         .map(|node| AttributeLayout::of_type(node.type_oid()))
         .collect();
-    Some(Box::new(Answer::new(result, layouts, total, threads)))
+    let told = Told {
+        threads,
+        stage: run.shape.stage,
+        has_filter: !run.shape.filter.is_empty(),
+        is_timed,
+    };
+    Some(Box::new(Answer::new(result, layouts, total, told)))
 }
 
 /// The tables of the run, and what is to be read of each.
