@@ -9,6 +9,7 @@ use howdah_columnar::ColumnType;
 use howdah_vector::plan::{self, AggregateCall, Expr, OrderBy, Output, Query};
 
 use super::semantics;
+use crate::settings;
 use crate::types::{AttributeLayout, TableLayout, array_values, owned_value};
 
 /// A query as the engine wants it.
@@ -190,8 +191,9 @@ impl<'a> Translator<'_, 'a> {
         })
     }
 
-    /// Declines a function that does not compute the same on stored text.
+    /// Declines a function that is disabled or does not compute the same on stored text.
     fn exact(&self, call: &Call<'a>) -> Result<(), Reason> {
+        enabled(&call.function)?;
         let stored_as_text = |node: &Node<'a>| {
             let type_oid = node.element_type().unwrap_or(node.type_oid());
             AttributeLayout::of_type(type_oid).column_type == ColumnType::Text
@@ -208,6 +210,7 @@ impl<'a> Translator<'_, 'a> {
             Kind::Other(reason) => return Err(reason),
             _ => return Err(Reason::Expression),
         };
+        enabled(&aggregate.name)?;
         semantics::exact_aggregate(&aggregate.name, aggregate.collation)?;
         let argument = match aggregate.argument {
             // Counting asks only whether there is a value.
@@ -226,6 +229,13 @@ impl<'a> Translator<'_, 'a> {
             argument,
             filter,
         })
+    }
+}
+
+fn enabled(name: &str) -> Result<(), Reason> {
+    match settings::is_disabled_function(name) {
+        true => Err(Reason::Disabled(name.to_owned())),
+        false => Ok(()),
     }
 }
 
