@@ -103,7 +103,7 @@ fn make_tables(session: &mut Client, seed: u64) -> anyhow::Result<()> {
                 let value = match (table, rare.is_empty()) {
                     ("extreme", false) => {
                         let list: Vec<String> =
-                            rare.iter().map(|rare| format!("{rare}::{base}")).collect();
+                            rare.iter().map(|rare| format!("({rare})::{base}")).collect();
                         let count = list.len();
                         let drawn = format!(
                             "(ARRAY[{}])[1 + floor(random() * {count})::int]",
