@@ -102,8 +102,10 @@ fn make_tables(session: &mut Client, seed: u64) -> anyhow::Result<()> {
                 let base = ty.split(' ').next().unwrap_or_default();
                 let value = match (table, rare.is_empty()) {
                     ("extreme", false) => {
-                        let list: Vec<String> =
-                            rare.iter().map(|rare| format!("({rare})::{base}")).collect();
+                        let list: Vec<String> = rare
+                            .iter()
+                            .map(|rare| format!("({rare})::{base}"))
+                            .collect();
                         let count = list.len();
                         let drawn = format!(
                             "(ARRAY[{}])[1 + floor(random() * {count})::int]",

@@ -188,19 +188,73 @@ impl Reading {
     /// What it costs a Vectorized plan to read these attributes.
     pub fn cost(&self, attributes: &[usize], conjuncts: usize, threads: usize) -> f64 {
         let estimate = &self.estimate;
-        // SAFETY: plain reads of settings.
-        let (tuple, operator) = unsafe { (pg_sys::cpu_tuple_cost, pg_sys::cpu_operator_cost) };
-        let of_value = |&i: &usize| match self.layout.attributes[i].by_value {
-            true => VECTOR_VALUE,
-            false => VECTOR_STRING,
-        };
-        let values: f64 = attributes.iter().map(of_value).sum();
+        let values: f64 = (attributes.iter())
+            .map(|&i| vector_value(&self.layout.attributes[i]))
+            .sum();
         let cold = estimate.touched_rows * conjuncts as f64 * VECTOR_VALUE
             + estimate.selected_rows * values;
         estimate.disk_cost
-            + estimate.groups * GROUP / 4.0 * tuple
-            + cold * operator / threads.max(1) as f64
+            + cost_of_cold_rows(estimate.groups, cold, threads)
             + cost_of_hot_rows(estimate.hot_rows, attributes.len())
+    }
+}
+
+/// Decoding and aggregating a value, in units of `cpu_operator_cost`.
+fn vector_value(attribute: &AttributeLayout) -> f64 {
+    match attribute.by_value {
+        true => VECTOR_VALUE,
+        false => VECTOR_STRING,
+    }
+}
+
+/// Opening groups, and so much work of threads in units of `cpu_operator_cost`.
+fn cost_of_cold_rows(groups: f64, work: f64, threads: usize) -> f64 {
+    // SAFETY: plain reads of settings.
+    let (tuple, operator) = unsafe { (pg_sys::cpu_tuple_cost, pg_sys::cpu_operator_cost) };
+    groups * GROUP / 4.0 * tuple + work * operator / threads.max(1) as f64
+}
+
+/// The most stored rows of a table that [`small_reading`] is for.
+const SMALL_ROWS: u64 = 2 * ZONE_ROWS as u64;
+
+/// What it costs a Vectorized plan to read these attributes of a small howdah table, one of many: as [`Reading::cost`], but
+/// nothing is looked up for it. No group and no zone is taken to be skipped. `None` if the table is not small.
+///
+/// # Safety
+/// A planner structure.
+pub unsafe fn small_reading<'a>(
+    rel: *const pg_sys::RelOptInfo,
+    table: pg_sys::Oid,
+    attributes: impl Iterator<Item = &'a AttributeLayout>,
+    conjuncts: usize,
+    threads: usize,
+) -> Option<f64> {
+    let cold = planned_size(table).filter(|cold| cold.stored_rows <= SMALL_ROWS)?;
+    // SAFETY: as for this function.
+    let (tuples, rows) = unsafe { ((*rel).tuples, (*rel).rows) };
+    let hot_rows = (tuples - cold.rows as f64).max(0.0);
+    let (mut values, mut attribute_count) = (0.0, 0);
+    for attribute in attributes {
+        values += vector_value(attribute);
+        attribute_count += 1;
+    }
+    let work = cold.stored_rows as f64 * conjuncts as f64 * VECTOR_VALUE + rows * values;
+    // SAFETY: as for this function.
+    let disk = unsafe { cost_of_pages(rel) };
+    Some(
+        disk + cost_of_cold_rows(f64::from(cold.groups), work, threads)
+            + cost_of_hot_rows(hot_rows, attribute_count),
+    )
+}
+
+/// Reading all pages of a table.
+unsafe fn cost_of_pages(rel: *const pg_sys::RelOptInfo) -> f64 {
+    let (mut random_page, mut sequential_page) = (0.0, 0.0);
+    // SAFETY: a planner structure.
+    unsafe {
+        let tablespace = (*rel).reltablespace;
+        pg_sys::get_tablespace_page_costs(tablespace, &mut random_page, &mut sequential_page);
+        f64::from((*rel).pages) * sequential_page
     }
 }
 
@@ -214,13 +268,8 @@ fn cost_of_hot_rows(rows: f64, attribute_count: usize) -> f64 {
 /// # Safety
 /// A planner structure.
 pub unsafe fn hot_reading(rel: *const pg_sys::RelOptInfo, attribute_count: usize) -> f64 {
-    let (mut random_page, mut sequential_page) = (0.0, 0.0);
     // SAFETY: as for this function.
-    unsafe {
-        let tablespace = (*rel).reltablespace;
-        pg_sys::get_tablespace_page_costs(tablespace, &mut random_page, &mut sequential_page);
-        f64::from((*rel).pages) * sequential_page + cost_of_hot_rows((*rel).tuples, attribute_count)
-    }
+    unsafe { cost_of_pages(rel) + cost_of_hot_rows((*rel).tuples, attribute_count) }
 }
 
 /// What it costs to run a Vectorized plan that reads so many tables and returns so many rows, beside reading them.

@@ -51,7 +51,7 @@ use std::ffi::CStr;
 use howdah_bridge::upper::Methods;
 use pgrx::pg_sys;
 
-pub use cost::{cost_of_run, hot_reading, layout_of, reading};
+pub use cost::{cost_of_run, hot_reading, layout_of, reading, small_reading};
 
 /// The node's name in EXPLAIN and in serialized plans.
 const NAME: &CStr = c"ColumnarScan";

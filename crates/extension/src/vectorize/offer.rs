@@ -9,8 +9,9 @@ use howdah_vector::operators::Compiled;
 use super::translate::translate;
 use crate::am::estimate::planned_size;
 use crate::am::is_howdah;
-use crate::columnar_scan::{cost_of_run, hot_reading, layout_of, reading};
+use crate::columnar_scan::{cost_of_run, hot_reading, layout_of, reading, small_reading};
 use crate::settings;
+use crate::types::TableLayout;
 
 /// What a group takes in the engine's tables, and each of its aggregates, in bytes, about.
 const GROUP_BYTES: usize = 32;
@@ -28,7 +29,11 @@ pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Result<Offer<'a>, 
         return Err(Reason::NoColdRows);
     }
     // SAFETY: the planner holds a lock on the relation; no operand has a value yet.
-    let translated = unsafe { translate(shape, &layout_of(planner.relation()), None)? };
+    let (layout, translated) = unsafe {
+        let layout = layout_of(planner.relation());
+        let translated = translate(shape, &layout, None)?;
+        (layout, translated)
+    };
     Compiled::compile(&translated.query).map_err(reason_of)?;
     let group_bytes = GROUP_BYTES + shape.aggregates.len() * STATE_BYTES;
     if shape.stage == Stage::Group
@@ -37,7 +42,7 @@ pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Result<Offer<'a>, 
     {
         return Err(Reason::TooManyGroups);
     }
-    let reading = cost_of_reading(planner, &translated.attributes, shape.filter.len())?;
+    let reading = cost_of_reading(planner, &layout, &translated.attributes, shape.filter.len())?;
     let cost = match settings::force_vectorized() {
         true => 0.0,
         false => reading + cost_of_run(planner.rows, planner.tables().len()),
@@ -52,28 +57,41 @@ fn has_cold_rows(table: Oid) -> bool {
     planned_size(table).is_some()
 }
 
-/// What it costs to read these attributes of all tables.
+/// What it costs to read these attributes of all tables. `layout` is that of the relation in the query.
 fn cost_of_reading(
     planner: &Planner<'_>,
+    layout: &TableLayout,
     attributes: &[usize],
     conjuncts: usize,
 ) -> Result<f64, Reason> {
+    let threads = settings::threads();
     let mut cost = 0.0;
     for table in planner.tables() {
+        let declined = Reason::Child(table.oid);
         let of_table = |&attribute: &usize| table.table.attributes.of(attribute);
-        let attributes: Option<Vec<usize>> = attributes.iter().map(of_table).collect();
-        let attributes = attributes.ok_or(Reason::Child(table.oid))?;
+        let in_table: Option<Vec<usize>> = attributes.iter().map(of_table).collect();
+        let in_table = in_table.ok_or(declined.clone())?;
+        if planner.tables().len() > 1 {
+            let open = OpenRelation::open_locked(table.oid);
+            // SAFETY: the table is open.
+            let is_howdah = unsafe { is_howdah(open.raw()) };
+            if !is_howdah && !is_heap(&open) {
+                return Err(declined);
+            }
+            let layouts = attributes.iter().map(|&at| &layout.attributes[at]);
+            // SAFETY: the planner's own structure, while it runs.
+            let small = unsafe { small_reading(table.rel, table.oid, layouts, conjuncts, threads) };
+            if let (true, Some(small)) = (is_howdah, small) {
+                cost += small;
+                continue;
+            }
+        }
         // SAFETY: the planner's own structures, while it runs; the table is locked.
-        cost += match unsafe { reading(planner.root(), table.rel, table.oid) } {
-            Some(reading) => reading.cost(&attributes, conjuncts, settings::threads()),
-            None => {
-                let open = OpenRelation::open_locked(table.oid);
-                // SAFETY: the table is open.
-                if !is_heap(&open) && !unsafe { is_howdah(open.raw()) } {
-                    return Err(Reason::Child(table.oid));
-                }
-                // SAFETY: as above.
-                unsafe { hot_reading(table.rel, attributes.len()) }
+        cost += unsafe {
+            match reading(planner.root(), table.rel, table.oid) {
+                Some(reading) => reading.cost(&in_table, conjuncts, threads),
+                None if planner.tables().len() > 1 => hot_reading(table.rel, in_table.len()),
+                None => return Err(Reason::NoColdRows),
             }
         };
     }

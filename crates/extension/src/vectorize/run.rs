@@ -38,7 +38,8 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         translate(&run.shape, &layout, Some(&run.operands)).ok()?
     };
     let mut compiled = Compiled::compile(&translated.query).ok()?;
-    let (sources, bounds) = open_all(run, &translated, &compiled)?;
+    let mut bounds = Bounds::of_columns(translated.attributes.len());
+    let sources = open_all(run, &translated, &compiled, &mut bounds)?;
     bounds.set(&mut compiled);
     let is_timed = run.wants_times();
     if is_timed {
@@ -137,21 +138,21 @@ fn open_all(
     run: &Run<'_>,
     translated: &Translated<'_>,
     compiled: &Compiled,
-) -> Option<(Vec<(Source, Vec<Surveyed>)>, Bounds)> {
+    bounds: &mut Bounds,
+) -> Option<Vec<(Source, Vec<Surveyed>)>> {
     let columns = (
         translated.attributes.as_slice(),
         translated.query.columns.as_slice(),
     );
-    let mut bounds = Bounds::of_columns(columns.0.len());
     let mut sources = Vec::with_capacity(run.tables().len());
     for table in run.tables() {
         pgrx::check_for_interrupts!();
         // SAFETY: the run's own tables and snapshot.
         let source = unsafe { Source::open(table, run.snapshot(), columns)? };
-        let groups = or_raise(source.oid, source.survey(compiled, &mut bounds))?;
+        let groups = or_raise(source.oid, source.survey(compiled, bounds))?;
         sources.push((source, groups));
     }
-    Some((sources, bounds))
+    Some(sources)
 }
 
 /// Whether PostgreSQL may still compute what the engine could not.
