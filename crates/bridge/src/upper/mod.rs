@@ -44,7 +44,7 @@ pub use hot_rows::HotRows;
 pub use node::{Batch, OpenTable, Run};
 pub use pgrx::pg_sys::{Datum, Oid, Relation, Snapshot};
 pub use plan::Methods;
-pub use planner::{Offer, Planner};
+pub use planner::{Offer, Planner, cpu_costs};
 pub use reason::Reason;
 pub use tables::{AttributeMap, PlannedTable};
 pub use wait::Waiting;

@@ -19,6 +19,7 @@ use super::explain::explain_custom_scan;
 use super::plan::{self, Methods, NAME};
 use super::tables::AttributeMap;
 use super::{Rows, Shape, engine};
+use crate::relation::count_rows_read;
 use crate::row_expr::{interrupts, passes, project};
 
 /// Rows that are handed over at a time.
@@ -99,6 +100,14 @@ pub struct OpenTable {
     pub attributes: AttributeMap,
 }
 
+impl OpenTable {
+    /// Counts rows that a run has read, for `pg_stat_all_tables`.
+    pub fn count_rows_read(&self, rows: u64) {
+        // SAFETY: the table is open.
+        unsafe { count_rows_read(self.relation, rows) }
+    }
+}
+
 /// What the node keeps in Rust memory.
 pub(super) struct Inner {
     /// The relation in the query, whose attributes the shape names.
@@ -167,6 +176,12 @@ impl Run<'_> {
     pub fn relation(&self) -> pg_sys::Relation {
         // SAFETY: the node was begun.
         unsafe { inner(self.node).relation }
+    }
+
+    /// Its OID.
+    pub fn relation_oid(&self) -> pg_sys::Oid {
+        // SAFETY: the relation is open.
+        unsafe { (*self.relation()).rd_id }
     }
 
     /// The tables to read: the relation itself, or its partitions and children.
@@ -357,8 +372,7 @@ unsafe extern "C-unwind" fn next_of_child(
 unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
     // SAFETY: the node was begun; what is begun here lives in the query's memory, as if it had been begun with the node.
     unsafe {
-        let state = inner(node);
-        state.has_started = true;
+        inner(node).has_started = true;
         let estate = (*node).ss.ps.state;
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
         let old = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
@@ -368,7 +382,10 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
             operands: operands(node, (*plan).custom_exprs),
             executor: PhantomData,
         };
-        state.rows = engine().and_then(|engine| engine.run(&run));
+        let rows = engine().and_then(|engine| engine.run(&run));
+        // Borrowed only now: the run has looked at the tables.
+        let state = inner(node);
+        state.rows = rows;
         if state.rows.is_none() {
             let plans = PgList::<pg_sys::Plan>::from_pg((*plan).custom_plans);
             let child = plans.get_ptr(0).unwrap_or(std::ptr::null_mut());

@@ -37,6 +37,12 @@ pub struct Offer<'a> {
     pub operands: Vec<Node<'a>>,
 }
 
+/// `cpu_tuple_cost` and `cpu_operator_cost`.
+pub fn cpu_costs() -> (f64, f64) {
+    // SAFETY: plain reads of settings.
+    unsafe { (pg_sys::cpu_tuple_cost, pg_sys::cpu_operator_cost) }
+}
+
 /// What the planner knows of the query.
 pub struct Planner<'a> {
     root: *mut pg_sys::PlannerInfo,

@@ -79,8 +79,32 @@ pub struct Table {
 pub struct PlannedTable {
     pub table: Table,
     pub oid: pg_sys::Oid,
-    /// For estimates; valid while the planner runs.
-    pub rel: *mut pg_sys::RelOptInfo,
+    /// Valid while the planner runs, which is as long as it is lent out.
+    rel: *mut pg_sys::RelOptInfo,
+}
+
+impl PlannedTable {
+    /// For estimates.
+    pub fn rel(&self) -> *mut pg_sys::RelOptInfo {
+        self.rel
+    }
+
+    /// Rows of the table, and those of them that are expected to pass the filter.
+    pub fn tuples_and_rows(&self) -> (f64, f64) {
+        // SAFETY: a planner structure.
+        unsafe { ((*self.rel).tuples, (*self.rel).rows) }
+    }
+
+    /// What it costs to read all of its pages.
+    pub fn cost_of_pages(&self) -> f64 {
+        let (mut random_page, mut sequential_page) = (0.0, 0.0);
+        // SAFETY: a planner structure.
+        unsafe {
+            let tablespace = (*self.rel).reltablespace;
+            pg_sys::get_tablespace_page_costs(tablespace, &mut random_page, &mut sequential_page);
+            f64::from((*self.rel).pages) * sequential_page
+        }
+    }
 }
 
 /// The tables of the relation that a query scans.

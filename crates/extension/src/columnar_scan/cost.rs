@@ -13,6 +13,7 @@
 //! `cost_index` does for pages. A list of values touches a zone for each of them, however few rows there are.
 
 use howdah_bridge::relation::{OpenRelation, main_fork_blocks};
+use howdah_bridge::upper::{PlannedTable, cpu_costs};
 use howdah_columnar::{ColumnType, ZONE_ROWS};
 use pgrx::{PgList, pg_sys};
 
@@ -209,9 +210,13 @@ fn vector_value(attribute: &AttributeLayout) -> f64 {
 
 /// Opening groups, and so much work of threads in units of `cpu_operator_cost`.
 fn cost_of_cold_rows(groups: f64, work: f64, threads: usize) -> f64 {
-    // SAFETY: plain reads of settings.
-    let (tuple, operator) = unsafe { (pg_sys::cpu_tuple_cost, pg_sys::cpu_operator_cost) };
+    let (tuple, operator) = cpu_costs();
     groups * GROUP / 4.0 * tuple + work * operator / threads.max(1) as f64
+}
+
+fn cost_of_hot_rows(rows: f64, attribute_count: usize) -> f64 {
+    let (tuple, operator) = cpu_costs();
+    rows * (tuple + attribute_count as f64 * operator)
 }
 
 /// The most stored rows of a table that [`small_reading`] is for.
@@ -219,19 +224,14 @@ const SMALL_ROWS: u64 = 2 * ZONE_ROWS as u64;
 
 /// What it costs a Vectorized plan to read these attributes of a small howdah table, one of many: as [`Reading::cost`], but
 /// nothing is looked up for it. No group and no zone is taken to be skipped. `None` if the table is not small.
-///
-/// # Safety
-/// A planner structure.
-pub unsafe fn small_reading<'a>(
-    rel: *const pg_sys::RelOptInfo,
-    table: pg_sys::Oid,
+pub fn small_reading<'a>(
+    table: &PlannedTable,
     attributes: impl Iterator<Item = &'a AttributeLayout>,
     conjuncts: usize,
     threads: usize,
 ) -> Option<f64> {
-    let cold = planned_size(table).filter(|cold| cold.stored_rows <= SMALL_ROWS)?;
-    // SAFETY: as for this function.
-    let (tuples, rows) = unsafe { ((*rel).tuples, (*rel).rows) };
+    let cold = planned_size(table.oid).filter(|cold| cold.stored_rows <= SMALL_ROWS)?;
+    let (tuples, rows) = table.tuples_and_rows();
     let hot_rows = (tuples - cold.rows as f64).max(0.0);
     let (mut values, mut attribute_count) = (0.0, 0);
     for attribute in attributes {
@@ -239,52 +239,28 @@ pub unsafe fn small_reading<'a>(
         attribute_count += 1;
     }
     let work = cold.stored_rows as f64 * conjuncts as f64 * VECTOR_VALUE + rows * values;
-    // SAFETY: as for this function.
-    let disk = unsafe { cost_of_pages(rel) };
     Some(
-        disk + cost_of_cold_rows(f64::from(cold.groups), work, threads)
+        table.cost_of_pages()
+            + cost_of_cold_rows(f64::from(cold.groups), work, threads)
             + cost_of_hot_rows(hot_rows, attribute_count),
     )
 }
 
-/// Reading all pages of a table.
-unsafe fn cost_of_pages(rel: *const pg_sys::RelOptInfo) -> f64 {
-    let (mut random_page, mut sequential_page) = (0.0, 0.0);
-    // SAFETY: a planner structure.
-    unsafe {
-        let tablespace = (*rel).reltablespace;
-        pg_sys::get_tablespace_page_costs(tablespace, &mut random_page, &mut sequential_page);
-        f64::from((*rel).pages) * sequential_page
-    }
-}
-
-fn cost_of_hot_rows(rows: f64, attribute_count: usize) -> f64 {
-    // SAFETY: plain reads of settings.
-    unsafe { rows * (pg_sys::cpu_tuple_cost + attribute_count as f64 * pg_sys::cpu_operator_cost) }
-}
-
 /// What it costs a Vectorized plan to read so many attributes of a table that has no cold rows.
-///
-/// # Safety
-/// A planner structure.
-pub unsafe fn hot_reading(rel: *const pg_sys::RelOptInfo, attribute_count: usize) -> f64 {
-    // SAFETY: as for this function.
-    unsafe { cost_of_pages(rel) + cost_of_hot_rows((*rel).tuples, attribute_count) }
+pub fn hot_reading(table: &PlannedTable, attribute_count: usize) -> f64 {
+    let (tuples, _) = table.tuples_and_rows();
+    table.cost_of_pages() + cost_of_hot_rows(tuples, attribute_count)
 }
 
 /// What it costs to run a Vectorized plan that reads so many tables and returns so many rows, beside reading them.
 pub fn cost_of_run(rows: f64, table_count: usize) -> f64 {
-    // SAFETY: plain reads of settings.
-    let (tuple, operator) = unsafe { (pg_sys::cpu_tuple_cost, pg_sys::cpu_operator_cost) };
+    let (tuple, operator) = cpu_costs();
     let more_tables = table_count.saturating_sub(1) as f64;
     rows * 2.0 * operator + (RUN + more_tables * TABLE) * tuple
 }
 
-/// The attributes of a relation.
-///
-/// # Safety
-/// This backend holds a lock on the relation.
-pub unsafe fn layout_of(relation: pg_sys::Oid) -> TableLayout {
+/// The attributes of a relation on which this backend holds a lock.
+pub fn layout_of(relation: pg_sys::Oid) -> TableLayout {
     let relation = OpenRelation::open_locked(relation);
     // SAFETY: the relation is open.
     unsafe { TableLayout::of((*relation.raw()).rd_att) }
@@ -298,8 +274,7 @@ fn value_cost(attribute: &AttributeLayout, width: f64) -> f64 {
         ColumnType::Numeric => NUMERIC,
         _ => STRING + STRING_BYTE * width,
     };
-    // SAFETY: plain read of a setting.
-    operators * unsafe { pg_sys::cpu_operator_cost }
+    operators * cpu_costs().1
 }
 
 /// Adds to a sequential scan what PostgreSQL does not know of: that it decodes all columns of cold rows.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use arrow_buffer::BooleanBuffer;
 use howdah_bridge::relation::{descriptor, missing_value, oid_of};
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::upper::{Oid, OpenTable, Relation, Snapshot, Waiting};
+use howdah_bridge::upper::{Oid, OpenTable, Relation, Run, Snapshot, Waiting};
 use howdah_columnar::{Column, ColumnType};
 use howdah_vector::VectorError;
 use howdah_vector::operators::Look;
@@ -58,16 +58,13 @@ pub struct Fed {
 impl Source {
     /// Reads the table's directory. `columns` are the query's: attributes of the relation in the query, and their types.
     /// `None` if the table has one of them in another form.
-    ///
-    /// # Safety
-    /// The table is one that the executor holds open and locked, the snapshot its own.
-    pub unsafe fn open(
+    pub fn open(
+        run: &Run<'_>,
         open: &OpenTable,
-        snapshot: Snapshot,
         columns: (&[usize], &[ColumnType]),
     ) -> Option<Source> {
-        let table = open.relation;
-        // SAFETY: as for this function.
+        let (table, snapshot) = (open.relation, run.snapshot());
+        // SAFETY: the executor holds the run's tables open and locked, and its snapshot valid.
         unsafe {
             let layout = TableLayout::of(descriptor(table));
             let attributes: Option<Vec<usize>> = (columns.0.iter())

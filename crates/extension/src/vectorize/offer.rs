@@ -28,12 +28,9 @@ pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Result<Offer<'a>, 
     if !(planner.tables().iter()).any(|table| has_cold_rows(table.oid)) {
         return Err(Reason::NoColdRows);
     }
-    // SAFETY: the planner holds a lock on the relation; no operand has a value yet.
-    let (layout, translated) = unsafe {
-        let layout = layout_of(planner.relation());
-        let translated = translate(shape, &layout, None)?;
-        (layout, translated)
-    };
+    let layout = layout_of(planner.relation());
+    // SAFETY: no operand has a value yet.
+    let translated = unsafe { translate(shape, &layout, None)? };
     Compiled::compile(&translated.query).map_err(reason_of)?;
     let group_bytes = GROUP_BYTES + shape.aggregates.len() * STATE_BYTES;
     if shape.stage == Stage::Group
@@ -79,20 +76,18 @@ fn cost_of_reading(
                 return Err(declined);
             }
             let layouts = attributes.iter().map(|&at| &layout.attributes[at]);
-            // SAFETY: the planner's own structure, while it runs.
-            let small = unsafe { small_reading(table.rel, table.oid, layouts, conjuncts, threads) };
+            let small = small_reading(table, layouts, conjuncts, threads);
             if let (true, Some(small)) = (is_howdah, small) {
                 cost += small;
                 continue;
             }
         }
         // SAFETY: the planner's own structures, while it runs; the table is locked.
-        cost += unsafe {
-            match reading(planner.root(), table.rel, table.oid) {
-                Some(reading) => reading.cost(&in_table, conjuncts, threads),
-                None if planner.tables().len() > 1 => hot_reading(table.rel, in_table.len()),
-                None => return Err(Reason::NoColdRows),
-            }
+        let reading = unsafe { reading(planner.root(), table.rel(), table.oid) };
+        cost += match reading {
+            Some(reading) => reading.cost(&in_table, conjuncts, threads),
+            None if planner.tables().len() > 1 => hot_reading(table, in_table.len()),
+            None => return Err(Reason::NoColdRows),
         };
     }
     Ok(cost)

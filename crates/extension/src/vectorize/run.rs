@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use howdah_bridge::relation::{count_rows_read, descriptor, oid_of};
+use howdah_bridge::relation::descriptor;
 use howdah_bridge::upper::{
     Oid, Rows, Run, Stage, Waiting, hash_memory_bytes, with_signals_blocked,
 };
@@ -65,8 +65,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     let mut failure = None;
     let mut counts = Vec::with_capacity(sources.len());
     // The table that is being read, for messages.
-    // SAFETY: the executor holds the relation open.
-    let mut at = unsafe { oid_of(run.relation()) };
+    let mut at = run.relation_oid();
     let ran = runtime::run(
         &compiled,
         &options,
@@ -81,7 +80,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
                 };
                 source.feed(groups, &mut ordinal, &mut fed, &mut hot, feeder)?;
                 failure = failure.take().or(fed.failure);
-                counts.push((source.table, source.oid, fed.counts));
+                counts.push((source.oid, fed.counts));
             }
             hot.flush(&mut ordinal, feeder)?;
             // All is handed over: what is left is to wait for the threads.
@@ -111,9 +110,8 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         }
     };
     let mut total = Counts::default();
-    for (table, oid, counts) in counts {
-        // SAFETY: the executor holds the table open.
-        unsafe { count_rows_read(table, counts.cold_rows) };
+    for (table, (oid, counts)) in run.tables().iter().zip(counts) {
+        table.count_rows_read(counts.cold_rows);
         scan_stats::count(oid, counts.of_scan());
         total.add(&counts);
     }
@@ -147,8 +145,7 @@ fn open_all(
     let mut sources = Vec::with_capacity(run.tables().len());
     for table in run.tables() {
         pgrx::check_for_interrupts!();
-        // SAFETY: the run's own tables and snapshot.
-        let source = unsafe { Source::open(table, run.snapshot(), columns)? };
+        let source = Source::open(run, table, columns)?;
         let groups = or_raise(source.oid, source.survey(compiled, bounds))?;
         sources.push((source, groups));
     }
