@@ -39,6 +39,7 @@ INSERT INTO query (text) VALUES
     ('SELECT count(*) FROM t JOIN h USING (id)'),
     ('SELECT grp, count(*) FROM t GROUP BY ROLLUP (grp)'),
     ('SELECT grp, count(*) OVER () FROM t'),
+    ('SELECT grp, count(*), sum(count(*)) OVER () FROM t GROUP BY grp ORDER BY grp'),
     ('SELECT DISTINCT ON (grp) grp, id FROM t ORDER BY grp, id'),
     ('SELECT DISTINCT generate_series(1, grp) FROM t'),
     ('SELECT count(*) FROM t TABLESAMPLE SYSTEM (10)'),

@@ -1,5 +1,6 @@
-//! Fallback invariance: for every entry of `howdah.functions`, generated calls with the engine's kernel and without it
-//! give the same rows, or the same SQLSTATE. A call counts only if EXPLAIN shows that it moved from one to the other.
+//! Fallback invariance: for every entry of `howdah.functions`, generated calls with the engine's
+//! kernel and without it give the same rows, or the same SQLSTATE. A call counts only if EXPLAIN
+//! shows that it moved from one to the other.
 //!
 //! `HOWDAH_FUNCTION_SEED` draws other values.
 
@@ -13,8 +14,8 @@ use postgres::{Client, SimpleQueryMessage};
 /// Of the entries so many in a hundred must have moved, or the test tests nothing.
 const LEAST_MOVED_PERCENT: usize = 95;
 
-/// A type: its name in `pg_type`, how a column of it is declared, an expression for a value by `g`, the row's number, and
-/// rare values.
+/// A type: its name in `pg_type`, how a column of it is declared, an expression for a value by `g`,
+/// the row's number, and rare values.
 const TYPES: &[(&str, &str, &str, &[&str])] = &[
     ("bool", "bool", "random() < 0.5", &[]),
     (
@@ -92,7 +93,8 @@ const TYPES: &[(&str, &str, &str, &[&str])] = &[
     ("uuid", "uuid", "md5((random() * 50)::int::text)::uuid", &[]),
 ];
 
-/// Tables `moderate` and `extreme`: two columns of each type; and `constants`: a value of each type, in heap.
+/// Tables `moderate` and `extreme`: two columns of each type; and `constants`: a value of each
+/// type, in heap.
 fn make_tables(session: &mut Client, seed: u64) -> anyhow::Result<()> {
     for table in ["moderate", "extreme"] {
         let mut columns = vec!["id int".to_owned(), "k int".to_owned()];

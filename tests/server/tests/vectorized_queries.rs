@@ -1,10 +1,11 @@
 //! Generated queries by the vectorized engine, by PostgreSQL's nodes over cold rows, and over heap: the same rows, or an
 //! error in all three.
 //!
-//! Each schema draws for every column how its values are: few or many, constant, runs, all NULL, with NULLs, extremes, NaN,
-//! infinities, -0. Rows are hot, cold, marked and updated alike in both tables. Half of the tables are partitioned, by list,
-//! range or hash, on two levels, with partitions whose columns are in another order. Floats are multiples of a quarter, so that
-//! sums are exact in any order. `HOWDAH_QUERY_SEED` and `HOWDAH_QUERY_SCHEMAS` choose others.
+//! Each schema draws for every column how its values are: few or many, constant, runs, all NULL,
+//! with NULLs, extremes, NaN, infinities, -0. Rows are hot, cold, marked and updated alike in both
+//! tables. Half of the tables are partitioned, by list, range or hash, on two levels, with
+//! partitions whose columns are in another order. Floats are multiples of a quarter, so that sums
+//! are exact in any order. `HOWDAH_QUERY_SEED` and `HOWDAH_QUERY_SCHEMAS` choose others.
 
 use std::fmt::Write as _;
 
@@ -157,8 +158,8 @@ const COLUMNS: &[Column] = &[
     },
 ];
 
-/// Statements that make `t` a partitioned table: one partition with its columns in another order and some dropped,
-/// one with partitions of its own, one of heap or howdah, one that is empty.
+/// Statements that make `t` a partitioned table: one partition with its columns in another order
+/// and some dropped, one with partitions of its own, one of heap or howdah, one that is empty.
 fn partitions(dice: &mut Dice, definition: &str) -> String {
     let mut turned: Vec<&str> = definition.split(", ").collect();
     turned.reverse();
@@ -544,8 +545,10 @@ fn generated_queries_have_one_answer() -> anyhow::Result<()> {
             let query = author(&mut dice);
             let threads = dice.pick(&[0, 1, 2, 7]);
             let memory = dice.pick(&["64kB", "4MB", "64MB"]);
+            let partitionwise = dice.pick(&["on", "off"]);
             session.batch_execute(&format!(
-                "SET howdah.debug_force_vectorized = on; SET howdah.vectorized = on;
+                "SET enable_partitionwise_aggregate = {partitionwise};
+                 SET howdah.debug_force_vectorized = on; SET howdah.vectorized = on;
                  SET howdah.threads = {threads}; SET work_mem = '{memory}'"
             ))?;
             taken += usize::from(is_taken(&mut session, &query)?);

@@ -4,8 +4,9 @@
 //!   Node ── kind ─▶ Kind: a variable, an operand, a function with its arguments, boolean logic, …
 //! ```
 //!
-//! Only what another executor could compute is told; all else is [`Kind::Other`], which says why. Functions are told by their
-//! `prosrc`, and only built-in ones that are immutable, strict and written in C.
+//! Only what another executor could compute is told; all else is [`Kind::Other`], which says why.
+//! Functions are told by their `prosrc`, and only built-in ones that are immutable, strict and
+//! written in C.
 //!
 //! Invariant: a `Node` borrows a tree of the planner or of a finished plan, which outlives it.
 

@@ -1,5 +1,5 @@
-//! A plan node that computes the upper part of a query over one relation, a table or a partitioned one: its groups, its distinct rows, or its first
-//! rows by an order.
+//! A plan node that computes the upper part of a query over one relation, a table or a partitioned
+//! one: its groups, its distinct rows, or its first rows by an order.
 //!
 //! ```text
 //!   planner    planner ── create_upper_paths_hook: takes the query apart (Shape), asks the engine, adds a path

@@ -464,8 +464,8 @@ unsafe extern "C-unwind" fn rescan_custom_scan(node: *mut pg_sys::CustomScanStat
 
 #[pg_guard]
 unsafe extern "C-unwind" fn end_custom_scan(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: the node was begun. What is large goes now, the rest with the query's memory; tables are closed with the
-    // executor's range table.
+    // SAFETY: the node was begun. What is large goes now, the rest with the query's memory; tables
+    // are closed with the executor's range table.
     unsafe {
         if (*node.cast::<VectorizedState>()).inner.is_null() {
             return;

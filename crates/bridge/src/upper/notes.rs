@@ -5,9 +5,10 @@
 //!        └─ end of planning ─▶ the last statements, by text and place ─▶ explain_per_plan_hook
 //! ```
 //!
-//! A plan has no room for what an extension has to say of it. So reasons are found again by what planner and EXPLAIN both know:
-//! the text of the query and the statement's place in it. EXPLAIN of a prepared statement finds those of its last planning.
-//! Only levels that read a table of the engine are noted.
+//! A plan has no room for what an extension has to say of it. So reasons are found again by what
+//! planner and EXPLAIN both know: the text of the query and the statement's place in it. EXPLAIN of
+//! a prepared statement finds those of its last planning. Only levels that read a table of the
+//! engine are noted.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -164,7 +165,8 @@ pub(super) fn offered(root: *mut pg_sys::PlannerInfo) {
 /// # Safety
 /// Planner structures.
 pub(super) unsafe fn declined(engine: &dyn Engine, root: *mut pg_sys::PlannerInfo, reason: Reason) {
-    // SAFETY: as for this function. Asked before anything is borrowed: the catalog may raise an ERROR.
+    // SAFETY: as for this function. Asked before anything is borrowed: the catalog may raise an
+    // ERROR.
     let names = unsafe { names_of(engine, root) };
     if names.is_empty() {
         return;
@@ -179,7 +181,8 @@ pub(super) unsafe fn declined(engine: &dyn Engine, root: *mut pg_sys::PlannerInf
     });
 }
 
-/// Notes, at the end of a level, why none of what was offered is taken, or that nothing was asked for.
+/// Notes, at the end of a level, why none of what was offered is taken, or that nothing was asked
+/// for.
 ///
 /// # Safety
 /// Planner structures; all paths of the level are in `output`.
@@ -230,7 +233,8 @@ unsafe fn is_taken(output: *mut pg_sys::RelOptInfo) -> bool {
     }
 }
 
-/// The relations of a level that the engine could read, or whose partitions it could, as they are called in the query.
+/// The relations of a level that the engine could read, or whose partitions it could, as they are
+/// called in the query.
 unsafe fn names_of(engine: &dyn Engine, root: *mut pg_sys::PlannerInfo) -> String {
     // SAFETY: planner structures; indexes are within the arrays, whose first entry is not used.
     unsafe {

@@ -1,4 +1,5 @@
-//! PostgreSQL's own path for what the engine is offered: kept beside ours, and run where the engine cannot.
+//! PostgreSQL's own path for what the engine is offered: kept beside ours, and run where the engine
+//! cannot.
 
 use pgrx::{PgList, pg_sys};
 
@@ -22,8 +23,8 @@ pub(super) unsafe fn cheapest_serial(output: *mut pg_sys::RelOptInfo) -> Option<
     }
 }
 
-/// A copy of a path, its subpaths shared: `add_path` frees a path that another one dominates, and later steps of the
-/// planner change paths in place.
+/// A copy of a path, its subpaths shared: `add_path` frees a path that another one dominates, and
+/// later steps of the planner change paths in place.
 unsafe fn copy(path: *mut pg_sys::Path) -> Option<*mut pg_sys::Path> {
     use pg_sys::NodeTag as Tag;
     // SAFETY: the size is that of the node's own type.
@@ -49,8 +50,8 @@ unsafe fn copy(path: *mut pg_sys::Path) -> Option<*mut pg_sys::Path> {
     }
 }
 
-/// Whether a Gather lies in the path: in a chain of nodes with one child, or below an Append of partitions that are
-/// grouped one by one.
+/// Whether a Gather lies in the path: in a chain of nodes with one child, or below an Append of
+/// partitions that are grouped one by one.
 unsafe fn uses_workers(mut path: *mut pg_sys::Path) -> bool {
     use pg_sys::NodeTag as Tag;
     // SAFETY: casts follow the node's tag.
@@ -92,6 +93,8 @@ pub(super) unsafe fn only_child(path: *mut pg_sys::Path) -> Option<*mut pg_sys::
             }
             Tag::T_ProjectionPath => (*path.cast::<pg_sys::ProjectionPath>()).subpath,
             Tag::T_LimitPath => (*path.cast::<pg_sys::LimitPath>()).subpath,
+            Tag::T_WindowAggPath => (*path.cast::<pg_sys::WindowAggPath>()).subpath,
+            Tag::T_ProjectSetPath => (*path.cast::<pg_sys::ProjectSetPath>()).subpath,
             _ => return None,
         })
     }

@@ -1,11 +1,12 @@
 //! From path to plan, and back to a shape.
 //!
 //! ```text
-//!   custom_private   (stage, rti, limit low, high) · filter · keys · aggregates · columns · order · order's flags ·
-//!                    tables: place and attribute map of each
+//!   custom_private   (stage, rti, limit low, high) · filter · keys · aggregates · columns · order ·
+//!                    order's flags · tables: place and attribute map of each
 //!   custom_exprs     operands
-//!   custom_scan_tlist  keys, then aggregates; or columns; then one variable of the relation, never read: after setrefs
-//!                      it tells by how much places in the range table were moved, the tables' too
+//!   custom_scan_tlist  keys, then aggregates; or columns; then one variable of the relation, never
+//!                      read: after setrefs it tells by how much places in the range table were
+//!                      moved, the tables' too
 //!   custom_plans     PostgreSQL's own plan
 //! ```
 //!

@@ -3,9 +3,9 @@
 //! The upper relation's paths are PostgreSQL's when the hook is called; ours joins them, and the cheapest is taken. So what
 //! lies above, a sort or a limit, is planned with our costs, and no plan is changed afterwards.
 //!
-//! Offered are: grouping and aggregation (no grouping sets), DISTINCT, and ORDER BY with a constant LIMIT, each over
-//! a plain scan of one relation, which may be partitioned or have children. Everything the hook does not know makes it
-//! offer nothing, and say why ([`notes`]).
+//! Offered are: grouping and aggregation (no grouping sets), DISTINCT, and ORDER BY with a constant
+//! LIMIT, each over a plain scan of one relation, which may be partitioned or have children.
+//! Everything the hook does not know makes it offer nothing, and say why ([`notes`]).
 
 use pgrx::{PgList, pg_guard, pg_sys};
 

@@ -60,7 +60,8 @@ pub enum Reason {
     Expression,
     /// More groups are expected than memory holds.
     TooManyGroups,
-    /// PostgreSQL's own plan needs workers, or is of a kind that cannot be kept beside the engine's.
+    /// PostgreSQL's own plan needs workers, or is of a kind that cannot be kept beside the
+    /// engine's.
     NoPlanBeside,
     /// PostgreSQL's own plan is expected to take less.
     Cost,

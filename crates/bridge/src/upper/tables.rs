@@ -1,15 +1,17 @@
-//! The tables that a relation of a query stands for: itself, or its partitions and inheritance children.
+//! The tables that a relation of a query stands for: itself, or its partitions and inheritance
+//! children.
 //!
 //! ```text
-//!   parent ── append_rel_list ─▶ children, theirs, …  each with its RelOptInfo and an attribute map
+//!   parent ── append_rel_list ─▶ children, theirs, …: each has its RelOptInfo and a map
 //! ```
 //!
-//! The engine's description of a query names attributes of the relation that stands in the query. A child may have
-//! them under other numbers: [`AttributeMap`]. Their types and collations are the same, as PostgreSQL demands of children.
+//! The engine's description of a query names attributes of the relation that stands in the query. A
+//! child may have them under other numbers: [`AttributeMap`]. Their types and collations are the
+//! same, as PostgreSQL demands of children.
 //!
-//! Partitions that the planner has pruned are not in the list, and those that it has excluded are dummies. Initial pruning
-//! in the executor is heeded by the node. What is left to parameters of the run is declined: an Append that prunes by them
-//! reads one partition where we would read all.
+//! Partitions that the planner has pruned are not in the list, and those that it has excluded are
+//! dummies. Initial pruning in the executor is heeded by the node. What is left to parameters of
+//! the run is declined: an Append that prunes by them reads one partition where we would read all.
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
@@ -176,9 +178,11 @@ pub(super) unsafe fn tables_of(
     }
 }
 
-/// Whether an Append over the relation prunes partitions by parameters that nested loops, or subplans, set.
+/// Whether an Append over the relation prunes partitions by parameters that nested loops, or
+/// subplans, set.
 unsafe fn is_pruned_in_the_run(rel: *mut pg_sys::RelOptInfo) -> bool {
-    // SAFETY: planner structures; a partitioned relation has as many lists of key expressions as keys.
+    // SAFETY: planner structures; a partitioned relation has as many lists of key expressions as
+    // keys.
     unsafe {
         if (*rel).part_scheme.is_null() || !pg_sys::enable_partition_pruning {
             return false;
@@ -232,7 +236,8 @@ pub fn is_heap(table: &OpenRelation) -> bool {
     unsafe { std::ptr::eq((*table.raw()).rd_tableam, pg_sys::GetHeapamTableAmRoutine()) }
 }
 
-/// Tables as lists of integers, for the private part of a plan: the place, then numbers of attributes, 0 where there is none.
+/// Tables as lists of integers, for the private part of a plan: the place, then numbers of
+/// attributes, 0 where there is none.
 pub(super) fn list_of(tables: &[PlannedTable]) -> *mut pg_sys::List {
     let mut lists = PgList::<pg_sys::List>::new();
     for PlannedTable { table, .. } in tables {

@@ -28,7 +28,7 @@ impl Drop for Waiting {
 
 /// `pgstat_report_wait_start`, and `_end` with 0: inline in PostgreSQL too.
 fn report(event: u32) {
-    // SAFETY: points to a word of this process in shared memory, or to one of its own, ever since the process started.
-    // Others read it at any time.
+    // SAFETY: points to a word of this process in shared memory, or to one of its own, ever since
+    // the process started. Others read it at any time.
     unsafe { std::ptr::write_volatile(pg_sys::my_wait_event_info, event) };
 }

@@ -222,8 +222,9 @@ fn cost_of_hot_rows(rows: f64, attribute_count: usize) -> f64 {
 /// The most stored rows of a table that [`small_reading`] is for.
 const SMALL_ROWS: u64 = 2 * ZONE_ROWS as u64;
 
-/// What it costs a Vectorized plan to read these attributes of a small howdah table, one of many: as [`Reading::cost`], but
-/// nothing is looked up for it. No group and no zone is taken to be skipped. `None` if the table is not small.
+/// What it costs a Vectorized plan to read these attributes of a small howdah table, one of many:
+/// as [`Reading::cost`], but nothing is looked up for it. No group and no zone is taken to be
+/// skipped. `None` if the table is not small.
 pub fn small_reading<'a>(
     table: &PlannedTable,
     attributes: impl Iterator<Item = &'a AttributeLayout>,
@@ -252,7 +253,8 @@ pub fn hot_reading(table: &PlannedTable, attribute_count: usize) -> f64 {
     table.cost_of_pages() + cost_of_hot_rows(tuples, attribute_count)
 }
 
-/// What it costs to run a Vectorized plan that reads so many tables and returns so many rows, beside reading them.
+/// What it costs to run a Vectorized plan that reads so many tables and returns so many rows,
+/// beside reading them.
 pub fn cost_of_run(rows: f64, table_count: usize) -> f64 {
     let (tuple, operator) = cpu_costs();
     let more_tables = table_count.saturating_sub(1) as f64;

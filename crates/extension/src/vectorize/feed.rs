@@ -56,8 +56,8 @@ pub struct Fed {
 }
 
 impl Source {
-    /// Reads the table's directory. `columns` are the query's: attributes of the relation in the query, and their types.
-    /// `None` if the table has one of them in another form.
+    /// Reads the table's directory. `columns` are the query's: attributes of the relation in the
+    /// query, and their types. `None` if the table has one of them in another form.
     pub fn open(
         run: &Run<'_>,
         open: &OpenTable,

@@ -20,7 +20,8 @@ const STATE_BYTES: usize = 16;
 /// groups by expressions are often far fewer than expected, and to give up half way costs little beside PostgreSQL's own plan.
 const TRIED: f64 = 8.0;
 
-/// Takes the query if the engine knows all of it, some of its tables has cold rows, and all are howdah tables or heap.
+/// Takes the query if the engine knows all of it, some of its tables has cold rows, and all are
+/// howdah tables or heap.
 pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Result<Offer<'a>, Reason> {
     if !settings::vectorized() {
         return Err(Reason::SettingOff);
@@ -54,7 +55,8 @@ fn has_cold_rows(table: Oid) -> bool {
     planned_size(table).is_some()
 }
 
-/// What it costs to read these attributes of all tables. `layout` is that of the relation in the query.
+/// What it costs to read these attributes of all tables. `layout` is that of the relation in the
+/// query.
 fn cost_of_reading(
     planner: &Planner<'_>,
     layout: &TableLayout,

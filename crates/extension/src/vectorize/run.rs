@@ -31,8 +31,8 @@ const WINDOW: usize = 3;
 
 /// Runs the query; `None` leaves it to PostgreSQL's own plan.
 pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
-    // SAFETY: the executor holds the relation open and locked; operands are of the types that the planner found in the
-    // same shape.
+    // SAFETY: the executor holds the relation open and locked; operands are of the types that the
+    // planner found in the same shape.
     let translated = unsafe {
         let layout = TableLayout::of(descriptor(run.relation()));
         translate(&run.shape, &layout, Some(&run.operands)).ok()?

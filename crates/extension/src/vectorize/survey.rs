@@ -1,4 +1,5 @@
-//! What a run will read: groups that the snapshot sees and that statistics neither exclude nor answer for.
+//! What a run will read: groups that the snapshot sees and that statistics neither exclude nor
+//! answer for.
 
 use howdah_columnar::{ColumnStatistics, OwnedValue};
 use howdah_vector::operators::{Compiled, Look};
@@ -9,7 +10,8 @@ use crate::store::column_reader::ColumnReader;
 use crate::store::row_set::RowSet;
 use crate::store::view::ColdGroup;
 
-/// A stored group after the survey: what little must be remembered of each before the first is read.
+/// A stored group after the survey: what little must be remembered of each before the first is
+/// read.
 pub struct Surveyed {
     pub reader: ColumnReader,
     pub look: Look,
@@ -75,8 +77,8 @@ impl Bounds {
 }
 
 impl Source {
-    /// Asks the statistics of every stored group that the snapshot sees a row of. `None` if some column is stored as another
-    /// type than the table's: its type was changed without a rewrite.
+    /// Asks the statistics of every stored group that the snapshot sees a row of. `None` if some
+    /// column is stored as another type than the table's: its type was changed without a rewrite.
     pub fn survey(
         &self,
         compiled: &Compiled,

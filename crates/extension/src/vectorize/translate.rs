@@ -21,7 +21,8 @@ pub struct Translated<'a> {
     pub operands: Vec<Node<'a>>,
 }
 
-/// Translates a query, or says which part of it is unknown. `values` are the operands', if they are evaluated already.
+/// Translates a query, or says which part of it is unknown. `values` are the operands', if they are
+/// evaluated already.
 ///
 /// # Safety
 /// `values` are valid datums of the types of the operands that the same shape had before.

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Time of all threads together, by operator. Columns are decoded where they are first needed: those of the filter by
-/// the filter, the others by what follows it.
+/// Time of all threads together, by operator. Columns are decoded where they are first needed:
+/// those of the filter by the filter, the others by what follows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperatorTimes {
     /// Checking and opening chunks.
