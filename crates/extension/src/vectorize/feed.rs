@@ -49,6 +49,7 @@ pub struct Source {
 }
 
 /// What was met in the midst of feeding.
+#[derive(Default)]
 pub struct Fed {
     pub counts: Counts,
     /// The first failure outside of a thread.
@@ -102,35 +103,29 @@ impl Source {
         }
     }
 
-    /// Feeds everything; heap rows may stay in the batch.
-    pub fn feed(
+    /// Feeds what is not stored in groups; heap rows may stay in the batch.
+    pub fn feed_rows(
         &self,
-        groups: Vec<Surveyed>,
         ordinal: &mut u64,
         fed: &mut Fed,
         hot: &mut HotBatch,
         feeder: &Feeder<'_>,
     ) -> Result<(), ColdError> {
-        if let Some(store) = &self.store {
-            for group in groups {
-                if feeder.failed() {
-                    return Ok(());
-                }
-                self.feed_group(store, group, ordinal, fed, feeder)?;
-            }
-        }
         self.feed_pending(ordinal, &mut fed.counts, feeder)?;
         self.feed_hot(hot, ordinal, &mut fed.counts, feeder)
     }
 
-    fn feed_group(
+    /// Feeds a stored group, which the survey has found.
+    pub fn feed_group(
         &self,
-        store: &ColdStore,
         group: Surveyed,
         ordinal: &mut u64,
         fed: &mut Fed,
         feeder: &Feeder<'_>,
     ) -> Result<(), ColdError> {
+        let Some(store) = &self.store else {
+            return Ok(());
+        };
         let row_count = group.row_count();
         let counts = &mut fed.counts;
         counts.groups += 1;

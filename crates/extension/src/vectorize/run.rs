@@ -16,7 +16,7 @@ use super::answer::{Answer, Told};
 use super::counts::Counts;
 use super::feed::{Fed, Source};
 use super::hot::HotBatch;
-use super::survey::{Bounds, Surveyed};
+use super::survey::{Bounds, Surveyed, best_first};
 use super::threads::Lease;
 use super::translate::{Translated, translate};
 use crate::errors::{self, ColdError, or_raise, refuse};
@@ -39,17 +39,19 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     };
     let mut compiled = Compiled::compile(&translated.query).ok()?;
     let mut bounds = Bounds::of_columns(translated.attributes.len());
-    let sources = open_all(run, &translated, &compiled, &mut bounds)?;
+    let (sources, mut groups) = open_all(run, &translated, &compiled, &mut bounds)?;
+    if let Some((_, descending)) = compiled.leading_order() {
+        best_first(&mut groups, descending);
+    }
     bounds.set(&mut compiled);
     let is_timed = run.wants_times();
     if is_timed {
         compiled.measure_times();
     }
-    let groups = || sources.iter().flat_map(|(_, groups)| groups);
-    let stored_rows: usize = groups().map(Surveyed::row_count).sum();
+    let stored_rows: usize = groups.iter().map(|(_, group)| group.row_count()).sum();
     let is_worth_it = stored_rows >= ROWS_FOR_THREADS || settings::force_vectorized();
     let wanted = match run.may_use_threads() && is_worth_it {
-        true => settings::threads().min(groups().count()),
+        true => settings::threads().min(groups.len()),
         false => 0,
     };
     let lease = Lease::take(wanted);
@@ -62,8 +64,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         on_thread_start: || {},
     };
     let waiting = Cell::new(None);
-    let mut failure = None;
-    let mut counts = Vec::with_capacity(sources.len());
+    let mut fed: Vec<Fed> = sources.iter().map(|_| Fed::default()).collect();
     // The table that is being read, for messages.
     let mut at = run.relation_oid();
     let ran = runtime::run(
@@ -72,15 +73,16 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         |feeder| {
             let mut hot = HotBatch::new(&translated.query.columns);
             let mut ordinal = 0;
-            for (source, groups) in sources {
+            for (table, group) in groups {
+                if feeder.failed() {
+                    return Ok(());
+                }
+                at = sources[table].oid;
+                sources[table].feed_group(group, &mut ordinal, &mut fed[table], feeder)?;
+            }
+            for (source, fed) in sources.iter().zip(&mut fed) {
                 at = source.oid;
-                let mut fed = Fed {
-                    counts: Counts::default(),
-                    failure: None,
-                };
-                source.feed(groups, &mut ordinal, &mut fed, &mut hot, feeder)?;
-                failure = failure.take().or(fed.failure);
-                counts.push((source.oid, fed.counts));
+                source.feed_rows(&mut ordinal, fed, &mut hot, feeder)?;
             }
             hot.flush(&mut ordinal, feeder)?;
             // All is handed over: what is left is to wait for the threads.
@@ -95,6 +97,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     );
     drop(waiting);
     drop(lease);
+    let failure = fed.iter_mut().find_map(|fed| fed.failure.take());
     let ran = match failure {
         Some(error) => Err(RunError::Vector(error)),
         None => ran,
@@ -110,10 +113,10 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         }
     };
     let mut total = Counts::default();
-    for (table, (oid, counts)) in run.tables().iter().zip(counts) {
-        table.count_rows_read(counts.cold_rows);
-        scan_stats::count(oid, counts.of_scan());
-        total.add(&counts);
+    for ((table, source), fed) in run.tables().iter().zip(&sources).zip(&fed) {
+        table.count_rows_read(fed.counts.cold_rows);
+        scan_stats::count(source.oid, fed.counts.of_scan());
+        total.add(&fed.counts);
     }
     let returned = match run.shape.stage {
         Stage::Group => [run.shape.keys.as_slice(), &run.shape.aggregates].concat(),
@@ -131,25 +134,30 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     Some(Box::new(Answer::new(result, layouts, total, told)))
 }
 
-/// The tables of the run, and what is to be read of each.
+/// Stored groups, each with the place of its table.
+type Groups = Vec<(usize, Surveyed)>;
+
+/// The tables of the run, and the groups that are to be read of them.
 fn open_all(
     run: &Run<'_>,
     translated: &Translated<'_>,
     compiled: &Compiled,
     bounds: &mut Bounds,
-) -> Option<Vec<(Source, Vec<Surveyed>)>> {
+) -> Option<(Vec<Source>, Groups)> {
     let columns = (
         translated.attributes.as_slice(),
         translated.query.columns.as_slice(),
     );
     let mut sources = Vec::with_capacity(run.tables().len());
-    for table in run.tables() {
+    let mut groups = Groups::new();
+    for (place, table) in run.tables().iter().enumerate() {
         pgrx::check_for_interrupts!();
         let source = Source::open(run, table, columns)?;
-        let groups = or_raise(source.oid, source.survey(compiled, bounds))?;
-        sources.push((source, groups));
+        let surveyed = or_raise(source.oid, source.survey(compiled, bounds))?;
+        groups.extend(surveyed.into_iter().map(|group| (place, group)));
+        sources.push(source);
     }
-    Some(sources)
+    Some((sources, groups))
 }
 
 /// Whether PostgreSQL may still compute what the engine could not.

@@ -1,7 +1,9 @@
 //! What a run will read: groups that the snapshot sees and that statistics neither exclude nor
 //! answer for.
 
-use howdah_columnar::{ColumnStatistics, OwnedValue};
+use std::cmp::Ordering;
+
+use howdah_columnar::{ColumnStatistics, OwnedValue, compare};
 use howdah_vector::operators::{Compiled, Look};
 
 use super::feed::Source;
@@ -20,6 +22,8 @@ pub struct Surveyed {
     /// Of the query's columns, where they answer for the group.
     pub statistics: Vec<Option<ColumnStatistics>>,
     pub hidden: Option<RowSet>,
+    /// The best value of the column by which first rows are ordered, where it can be compared.
+    pub best: Option<OwnedValue>,
 }
 
 impl Surveyed {
@@ -76,6 +80,17 @@ impl Bounds {
     }
 }
 
+/// Brings the groups with the best rows to the front; those of which nothing is known come last.
+pub fn best_first(groups: &mut [(usize, Surveyed)], descending: bool) {
+    groups.sort_by(|(_, a), (_, b)| match (&a.best, &b.best) {
+        (Some(a), Some(b)) => {
+            let order = compare(a.as_value(), b.as_value()).unwrap_or(Ordering::Equal);
+            if descending { order.reverse() } else { order }
+        }
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    });
+}
+
 impl Source {
     /// Asks the statistics of every stored group that the snapshot sees a row of. `None` if some
     /// column is stored as another type than the table's: its type was changed without a rewrite.
@@ -124,6 +139,13 @@ impl Source {
                 bounds.add(place, known[place]);
             }
             let hidden = hidden.filter(|rows| !rows.is_empty());
+            let best = compiled.leading_order().and_then(|(place, descending)| {
+                let chunk = &known[place]?.chunk;
+                let best = if descending { &chunk.max } else { &chunk.min };
+                let is_comparable =
+                    |value: &&OwnedValue| compare(value.as_value(), value.as_value()).is_some();
+                best.as_ref().filter(is_comparable).cloned()
+            });
             let look = compiled.ask(&known, entry.row_count as usize, hidden.is_some());
             let needed = match &look {
                 Look::Read { filter_decided, .. } => compiled.needed_for(&known, *filter_decided),
@@ -138,6 +160,7 @@ impl Source {
                 needed,
                 statistics,
                 hidden,
+                best,
             });
         }
         Ok(Some(surveyed))

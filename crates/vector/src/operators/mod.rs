@@ -169,6 +169,15 @@ impl Compiled {
         }
     }
 
+    /// Of first rows, the column by which they are ordered first, and whether from the greatest
+    /// down. The sooner a source delivers the best rows, the fewer others are looked at.
+    pub fn leading_order(&self) -> Option<(usize, bool)> {
+        match &self.output {
+            OutputPlan::First(plan) => plan.leading(),
+            OutputPlan::Aggregate(_) => None,
+        }
+    }
+
     /// The columns that are read at all, ascending.
     pub fn needed(&self) -> &[usize] {
         &self.needed
@@ -239,7 +248,11 @@ impl Sink {
         if let Self::Aggregate(sink) = self {
             sink.begin_morsel();
         }
-        for rows in morsel.zones() {
+        let zones = match &compiled.output {
+            OutputPlan::First(plan) => plan.zones(&morsel),
+            OutputPlan::Aggregate(_) => morsel.zones().collect(),
+        };
+        for rows in zones {
             if stop.load(Ordering::Relaxed) {
                 return Err(VectorError::Stopped);
             }
