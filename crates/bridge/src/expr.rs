@@ -4,11 +4,9 @@
 //!   Node ── kind ─▶ Kind: a variable, an operand, a function with its arguments, boolean logic, …
 //! ```
 //!
-//! Only what another executor could compute is told; all else is [`Kind::Other`]. Functions are
-//! told by their `prosrc`, and only built-in ones that are immutable, strict and written in C.
-//!
-//! A clause on one column is told as the parser made it ([`Form`]), its operator by the operator
-//! families that it belongs to ([`meanings`]).
+//! Only what another executor could compute is told; all else is [`Kind::Other`], which says why.
+//! Functions are told by their `prosrc`, and only built-in ones that are immutable, strict and
+//! written in C.
 //!
 //! Invariant: a `Node` borrows a tree of the planner or of a finished plan, which outlives it.
 
@@ -20,6 +18,8 @@ use std::marker::PhantomData;
 use pgrx::{PgList, pg_sys};
 
 pub use clause::{Comparison, Form, Meaning, meanings};
+
+use crate::upper::Reason;
 
 /// `INTERNALlanguageId` of `catalog/pg_language_d.h`
 const INTERNAL_LANGUAGE: u32 = 12;
@@ -90,7 +90,7 @@ pub enum Kind<'a> {
     IsNotNull(Node<'a>),
     Is(Node<'a>, Truth),
     Aggregate(Aggregate<'a>),
-    Other,
+    Other(Reason),
 }
 
 /// The nodes of a list.
@@ -194,14 +194,15 @@ impl<'a> Node<'a> {
                 pg_sys::NodeTag::T_Var => {
                     let var = &*raw.cast::<pg_sys::Var>();
                     match usize::try_from(i32::from(var.varattno) - 1) {
-                        Ok(attribute) if var.varno == rti && var.varlevelsup == 0 => {
-                            Kind::Variable(Variable {
-                                attribute,
-                                type_oid: var.vartype,
-                                collation: var.varcollid,
-                            })
+                        _ if var.varno != rti || var.varlevelsup != 0 => {
+                            Kind::Other(Reason::Expression)
                         }
-                        _ => Kind::Other,
+                        Ok(attribute) => Kind::Variable(Variable {
+                            attribute,
+                            type_oid: var.vartype,
+                            collation: var.varcollid,
+                        }),
+                        Err(_) => Kind::Other(Reason::SystemColumn),
                     }
                 }
                 pg_sys::NodeTag::T_Aggref => aggregate(&*raw.cast::<pg_sys::Aggref>()),
@@ -209,25 +210,27 @@ impl<'a> Node<'a> {
                 pg_sys::NodeTag::T_FuncExpr => {
                     let call = &*raw.cast::<pg_sys::FuncExpr>();
                     match call.funcretset || call.funcvariadic {
-                        true => Kind::Other,
+                        true => Kind::Other(Reason::ForeignFunction(call.funcid)),
                         false => built_in(call.funcid, call.args, call.inputcollid)
-                            .map_or(Kind::Other, Kind::Call),
+                            .map_or_else(Kind::Other, Kind::Call),
                     }
                 }
                 pg_sys::NodeTag::T_OpExpr => {
                     let call = &*raw.cast::<pg_sys::OpExpr>();
                     let function = pg_sys::get_opcode(call.opno);
-                    built_in(function, call.args, call.inputcollid).map_or(Kind::Other, Kind::Call)
+                    built_in(function, call.args, call.inputcollid)
+                        .map_or_else(Kind::Other, Kind::Call)
                 }
                 pg_sys::NodeTag::T_ScalarArrayOpExpr => {
                     let call = &*raw.cast::<pg_sys::ScalarArrayOpExpr>();
                     let function = pg_sys::get_opcode(call.opno);
                     match built_in(function, call.args, call.inputcollid) {
-                        Some(of) if of.arguments.len() == 2 => Kind::AnyAll {
+                        Ok(of) if of.arguments.len() == 2 => Kind::AnyAll {
                             call: of,
                             all: !call.useOr,
                         },
-                        _ => Kind::Other,
+                        Ok(_) => Kind::Other(Reason::Expression),
+                        Err(reason) => Kind::Other(reason),
                     }
                 }
                 pg_sys::NodeTag::T_BoolExpr => {
@@ -236,14 +239,15 @@ impl<'a> Node<'a> {
                     match logic.boolop {
                         pg_sys::BoolExprType::AND_EXPR => Kind::And(arguments),
                         pg_sys::BoolExprType::OR_EXPR => Kind::Or(arguments),
-                        _ => arguments.first().map_or(Kind::Other, |&one| Kind::Not(one)),
+                        _ => (arguments.first())
+                            .map_or(Kind::Other(Reason::Expression), |&one| Kind::Not(one)),
                     }
                 }
                 pg_sys::NodeTag::T_NullTest => {
                     let test = &*raw.cast::<pg_sys::NullTest>();
                     let argument = Node::of(test.arg.cast());
                     match test.nulltesttype {
-                        _ if test.argisrow => Kind::Other,
+                        _ if test.argisrow => Kind::Other(Reason::Expression),
                         pg_sys::NullTestType::IS_NULL => Kind::IsNull(argument),
                         _ => Kind::IsNotNull(argument),
                     }
@@ -252,7 +256,7 @@ impl<'a> Node<'a> {
                     let test = &*raw.cast::<pg_sys::BooleanTest>();
                     Kind::Is(Node::of(test.arg.cast()), truth(test.booltesttype))
                 }
-                _ => Kind::Other,
+                _ => Kind::Other(Reason::Expression),
             }
         }
     }
@@ -278,16 +282,17 @@ unsafe fn built_in<'a>(
     function: pg_sys::Oid,
     arguments: *mut pg_sys::List,
     collation: pg_sys::Oid,
-) -> Option<Call<'a>> {
+) -> Result<Call<'a>, Reason> {
+    let foreign = Reason::ForeignFunction(function);
     if function.to_u32() >= pg_sys::FirstGenbkiObjectId {
-        return None;
+        return Err(foreign);
     }
     // SAFETY: a lookup in the system cache, released below; `prosrc` is read while it is held.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::PROCOID as i32;
         let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function));
         if tuple.is_null() {
-            return None;
+            return Err(foreign);
         }
         let form = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>();
         let internal = (*form).prolang.to_u32() == INTERNAL_LANGUAGE
@@ -304,12 +309,20 @@ unsafe fn built_in<'a>(
             name
         });
         pg_sys::ReleaseSysCache(tuple);
-        Some(Call {
-            function: name?,
+        Ok(Call {
+            function: name.ok_or(foreign)?,
             arguments: nodes(arguments),
             collation,
         })
     }
+}
+
+/// The name of a type, for messages.
+pub(super) fn name_of_type(oid: pg_sys::Oid) -> String {
+    // SAFETY: a catalog lookup, which names unknown types too; the text is a copy.
+    unsafe { CStr::from_ptr(pg_sys::format_type_be(oid)) }
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// How an argument's type is spelled in an aggregate's name.
@@ -345,8 +358,9 @@ unsafe fn aggregate<'a>(call: &pg_sys::Aggref) -> Kind<'a> {
         && call.aggorder.is_null()
         && call.aggdistinct.is_null()
         && call.aggdirectargs.is_null();
+    let foreign = Kind::Other(Reason::ForeignAggregate(call.aggfnoid));
     if !is_plain {
-        return Kind::Other;
+        return foreign;
     }
     // SAFETY: lists of target entries; a function's declared argument types lie in the syscache.
     unsafe {
@@ -361,7 +375,7 @@ unsafe fn aggregate<'a>(call: &pg_sys::Aggref) -> Kind<'a> {
             .collect();
         let name = pg_sys::get_func_name(call.aggfnoid);
         let (Some(types), false, true) = (types, name.is_null(), arguments.len() <= 1) else {
-            return Kind::Other;
+            return foreign;
         };
         let name = CStr::from_ptr(name).to_string_lossy();
         Kind::Aggregate(Aggregate {

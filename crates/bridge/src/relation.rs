@@ -26,6 +26,11 @@ impl OpenRelation {
         }
     }
 
+    /// Opens a relation on which this backend holds a lock.
+    pub fn open_locked(oid: pg_sys::Oid) -> OpenRelation {
+        OpenRelation::open(oid, pg_sys::NoLock)
+    }
+
     /// Opens a relation that may have been dropped meanwhile.
     pub fn try_open(oid: pg_sys::Oid, lockmode: u32) -> Option<OpenRelation> {
         // SAFETY: try_relation_open returns NULL for a relation that is gone.

@@ -232,7 +232,40 @@ FROM pg_catalog.pg_class c
 WHERE c.relkind OPERATOR(pg_catalog.=) ANY (ARRAY['r', 'm']::pg_catalog."char"[]);
 COMMENT ON VIEW howdah.stat_scans IS 'how cold rows of howdah tables were read, cumulative like pg_stat_all_tables';
 
-GRANT SELECT ON howdah.tables, howdah.row_groups, howdah.column_chunks, howdah.stat_scans TO PUBLIC;
+CREATE FUNCTION howdah.vectorized_functions(
+    OUT name text,
+    OUT kind text,
+    OUT stored_arguments text[],
+    OUT can_fail boolean,
+    OUT exact text
+) RETURNS SETOF record LANGUAGE c STRICT IMMUTABLE AS 'MODULE_PATHNAME', 'vectorized_functions_wrapper';
+
+CREATE VIEW howdah.functions AS
+SELECT f.name,
+       f.kind,
+       f.stored_arguments,
+       f.can_fail,
+       f.exact,
+       ARRAY(
+           SELECT p.oid::pg_catalog.regprocedure
+           FROM pg_catalog.pg_proc p
+           WHERE p.pronamespace OPERATOR(pg_catalog.=) 'pg_catalog'::pg_catalog.regnamespace
+               AND CASE WHEN f.kind OPERATOR(pg_catalog.=) 'function'
+                   THEN p.prokind OPERATOR(pg_catalog.=) 'f' AND p.prosrc OPERATOR(pg_catalog.=) f.name
+                   ELSE p.prokind OPERATOR(pg_catalog.=) 'a' AND f.name OPERATOR(pg_catalog.=) pg_catalog.concat(
+                       p.proname, '(', (
+                           SELECT pg_catalog.string_agg(t.typname, ',')
+                           FROM pg_catalog.pg_type t
+                           WHERE t.oid OPERATOR(pg_catalog.=) ANY (p.proargtypes)
+                       ), ')')
+                   END
+           ORDER BY 1
+       ) AS functions
+FROM howdah.vectorized_functions() f;
+COMMENT ON VIEW howdah.functions IS 'functions and aggregates that Vectorized plans compute themselves';
+
+GRANT SELECT ON howdah.tables, howdah.row_groups, howdah.column_chunks, howdah.stat_scans,
+    howdah.functions TO PUBLIC;
 GRANT USAGE ON SCHEMA howdah TO PUBLIC;
 
 -- Compaction (crates/extension/src/compact) ---------------------------------------------------

@@ -1,6 +1,6 @@
 //! Settings `howdah.*` and the options of single tables.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::num::NonZero;
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
@@ -32,6 +32,7 @@ static VECTORIZED: GucSetting<bool> = GucSetting::<bool>::new(true);
 static FORCE_VECTORIZED: GucSetting<bool> = GucSetting::<bool>::new(false);
 static THREADS: GucSetting<i32> = GucSetting::<i32>::new(-1);
 static MAX_THREADS: GucSetting<i32> = GucSetting::<i32>::new(64);
+static DISABLED_FUNCTIONS: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 static FORCE_COLD: GucSetting<bool> = GucSetting::<bool>::new(false);
 static GROUP_LOCKS: GucSetting<bool> = GucSetting::<bool>::new(true);
 
@@ -147,6 +148,14 @@ pub fn register() {
         GucContext::Userset,
         GucFlags::default(),
     );
+    GucRegistry::define_string_guc(
+        c"howdah.debug_disabled_functions",
+        c"Functions and aggregates that Vectorized plans do not compute.",
+        c"For tests only: names of the view howdah.functions, separated by commas.",
+        &DISABLED_FUNCTIONS,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
     GucRegistry::define_bool_guc(
         c"howdah.debug_force_cold",
         c"Sends every insert straight to cold storage.",
@@ -201,6 +210,15 @@ pub fn vectorized() -> bool {
 
 pub fn force_vectorized() -> bool {
     FORCE_VECTORIZED.get()
+}
+
+/// Whether Vectorized plans must do without a function or aggregate.
+pub fn is_disabled_function(name: &str) -> bool {
+    let disabled = DISABLED_FUNCTIONS.get();
+    disabled.is_some_and(|names| {
+        let names = names.to_string_lossy();
+        names.split(',').any(|one| one.trim() == name)
+    })
 }
 
 /// Threads of one plan.

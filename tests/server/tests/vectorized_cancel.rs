@@ -20,12 +20,16 @@ const SETTINGS: [(&str, &str); 4] = [
 ];
 /// Other tests may be running; alone the tests need a tenth of it.
 const SOON: Duration = Duration::from_millis(500);
-const STATEMENTS: [&str; 4] = [
+const STATEMENTS: [&str; 6] = [
     "SELECT k % 100000, count(*), sum(id) FROM t GROUP BY 1 OFFSET 10000000",
     "SELECT w, k, max(f) FROM t GROUP BY 1, 2 OFFSET 10000000",
     "SELECT id, w FROM t WHERE w LIKE '%a%b%c%' ORDER BY f DESC LIMIT 10",
     "SELECT sum(f * f), avg(k) FROM t WHERE w LIKE '%1%2%3%' OR k % 7 = 3",
+    "SELECT k % 100000, count(*), sum(id) FROM parts GROUP BY 1 OFFSET 10000000",
+    "SELECT id, w FROM parts WHERE w LIKE '%a%b%c%' ORDER BY f DESC LIMIT 10",
 ];
+/// Partitions of the table `parts`.
+const PARTITIONS: usize = 50;
 
 /// Whether the process has one thread. A thread that has done its work still exists for a moment.
 fn is_alone(pid: &str) -> anyhow::Result<bool> {
@@ -60,6 +64,14 @@ fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
              FROM generate_series(1, 1500000) i;
          ANALYZE t; SET work_mem = '256MB'; SET howdah.debug_force_vectorized = on",
     )?;
+    session.batch_execute("CREATE TABLE parts (LIKE t) PARTITION BY HASH (id)")?;
+    for at in 0..PARTITIONS {
+        session.batch_execute(&format!(
+            "CREATE TABLE parts_{at} PARTITION OF parts
+                 FOR VALUES WITH (MODULUS {PARTITIONS}, REMAINDER {at}) USING howdah"
+        ))?;
+    }
+    session.batch_execute("INSERT INTO parts SELECT * FROM t WHERE id <= 700000; ANALYZE parts")?;
     let pid = query(&mut session, "SELECT pg_backend_pid()")?;
     ensure!(threads_used(&mut session)? == "Threads: 2");
     let mut dice = Dice::new(number("HOWDAH_CANCEL_SEED", 1));
@@ -116,5 +128,40 @@ fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
     // A plan that starts while all threads are in use gets none: it does its work itself.
     session.batch_execute("SET howdah.threads = 0")?;
     ensure!(threads_used(&mut session)? == "Threads: 0");
+    Ok(())
+}
+
+#[test]
+fn what_a_session_waits_for_is_shown() -> anyhow::Result<()> {
+    let primary = Primary::start("vectorized-wait", &SETTINGS)?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "CREATE TABLE t USING howdah AS SELECT i AS id, md5(i::text) AS w FROM generate_series(1, 600000) i;
+         ANALYZE t; SET work_mem = '256MB'; SET howdah.debug_force_vectorized = on",
+    )?;
+    let pid = query(&mut session, "SELECT pg_backend_pid()")?;
+    let worker = thread::spawn(move || -> anyhow::Result<Client> {
+        for _ in 0..5 {
+            session.batch_execute("SELECT w, count(*) FROM t GROUP BY 1 OFFSET 10000000")?;
+        }
+        Ok(session)
+    });
+    let mut watcher = primary.session()?;
+    let waits = format!(
+        "SELECT coalesce(wait_event_type || ' ' || wait_event, '') FROM pg_stat_activity WHERE pid = {pid}"
+    );
+    let mut was_seen = false;
+    while !worker.is_finished() && !was_seen {
+        was_seen = query(&mut watcher, &waits)? == "Extension HowdahVectorized";
+    }
+    let session = worker
+        .join()
+        .map_err(|_| anyhow::anyhow!("the session's thread panicked"))??;
+    ensure!(was_seen, "the wait event was never shown");
+    ensure!(
+        query(&mut watcher, &waits)? != "Extension HowdahVectorized",
+        "the wait event stays"
+    );
+    drop(session);
     Ok(())
 }

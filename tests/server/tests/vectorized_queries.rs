@@ -1,10 +1,11 @@
 //! Generated queries run by the vectorized engine, by PostgreSQL's nodes over cold rows, and over
 //! heap return the same rows, or an error in all three.
 //!
-//! Each schema draws for every column the distribution of its values: few or many, constant, runs,
-//! all NULL, with NULLs, extremes, NaN, infinities, -0. Rows are hot, cold, marked and updated
-//! alike in both tables. Floats are multiples of a quarter, so that sums are exact in any order.
-//! `HOWDAH_QUERY_SEED` and `HOWDAH_QUERY_SCHEMAS` choose others.
+//! Each schema draws for every column how its values are: few or many, constant, runs, all NULL,
+//! with NULLs, extremes, NaN, infinities, -0. Rows are hot, cold, marked and updated alike in both
+//! tables. Half of the tables are partitioned, by list, range or hash, on two levels, with
+//! partitions whose columns are in another order. Floats are multiples of a quarter, so that sums
+//! are exact in any order. `HOWDAH_QUERY_SEED` and `HOWDAH_QUERY_SCHEMAS` choose others.
 
 use std::fmt::Write as _;
 
@@ -157,6 +158,68 @@ const COLUMNS: &[Column] = &[
     },
 ];
 
+/// Statements that make `t` a partitioned table: one partition with its columns in another order
+/// and some dropped, one with partitions of its own, one of heap or howdah, one that is empty.
+fn partitions(dice: &mut Dice, definition: &str) -> String {
+    let mut turned: Vec<&str> = definition.split(", ").collect();
+    turned.reverse();
+    let turned = turned.join(", ");
+    let apart = |name: &str, under: &str, bound: &str| {
+        format!(
+            "CREATE TABLE {name} (gone text, {turned}, more int, id int) USING howdah;
+             ALTER TABLE {name} DROP COLUMN gone, DROP COLUMN more;
+             ALTER TABLE {under} ATTACH PARTITION {name} FOR VALUES {bound}"
+        )
+    };
+    let (by, bounds) = *dice.pick(&[
+        (
+            "LIST ((id % 4))",
+            ["IN (0)", "IN (1)", "IN (2)", "IN (3, NULL)"],
+        ),
+        (
+            "RANGE (id)",
+            [
+                "FROM (MINVALUE) TO (100)",
+                "FROM (100) TO (5000)",
+                "FROM (5000) TO (15000)",
+                "FROM (15000) TO (MAXVALUE)",
+            ],
+        ),
+        (
+            "HASH (id)",
+            [
+                "WITH (MODULUS 4, REMAINDER 0)",
+                "WITH (MODULUS 4, REMAINDER 1)",
+                "WITH (MODULUS 4, REMAINDER 2)",
+                "WITH (MODULUS 4, REMAINDER 3)",
+            ],
+        ),
+    ]);
+    let other = dice.pick(&["howdah", "heap"]);
+    let parts = [
+        format!("CREATE TABLE t (id int, {definition}) PARTITION BY {by}"),
+        format!(
+            "CREATE TABLE t0 PARTITION OF t FOR VALUES {} USING howdah",
+            bounds[0]
+        ),
+        apart("t1", "t", bounds[1]),
+        format!(
+            "CREATE TABLE t2 PARTITION OF t FOR VALUES {} PARTITION BY RANGE (id)",
+            bounds[2]
+        ),
+        "CREATE TABLE t2a PARTITION OF t2 FOR VALUES FROM (MINVALUE) TO (8000) USING howdah"
+            .to_owned(),
+        apart("t2b", "t2", "FROM (8000) TO (1000000)"),
+        "CREATE TABLE t2c PARTITION OF t2 FOR VALUES FROM (1000000) TO (MAXVALUE) USING howdah"
+            .to_owned(),
+        format!(
+            "CREATE TABLE t3 PARTITION OF t FOR VALUES {} USING {other}",
+            bounds[3]
+        ),
+    ];
+    parts.join("; ")
+}
+
 fn make_tables(session: &mut Client, dice: &mut Dice) -> anyhow::Result<()> {
     let mut list = String::new();
     for column in COLUMNS {
@@ -183,10 +246,14 @@ fn make_tables(session: &mut Client, dice: &mut Dice) -> anyhow::Result<()> {
     let rows = *dice.pick(&[0, 1, 300, 9_000, 20_000]);
     let seed = dice.below(1000) as f64 / 1000.0;
     let change = *dice.pick(&["false", "id % 10 = 3", "id < 9000", "true"]);
+    let tables = match dice.below(2) {
+        0 => "CREATE TABLE t (LIKE h) USING howdah".to_owned(),
+        _ => partitions(dice, &definition),
+    };
     session.batch_execute(&format!(
         "DROP TABLE IF EXISTS h, t;
          CREATE TABLE h (id int, {definition});
-         CREATE TABLE t (LIKE h) USING howdah;
+         {tables};
          SELECT setseed({seed});
          SET howdah.load_threshold = 0;
          INSERT INTO h SELECT g{list} FROM generate_series(1, {rows}) g;
@@ -319,7 +386,13 @@ fn condition(dice: &mut Dice, depth: usize) -> String {
 }
 
 fn filter(dice: &mut Dice) -> String {
-    let all: Vec<String> = (0..dice.below(4)).map(|_| condition(dice, 2)).collect();
+    let mut all: Vec<String> = (0..dice.below(4)).map(|_| condition(dice, 2)).collect();
+    match dice.below(12) {
+        0 => all.push(format!("id < {}", dice.below(16_000))),
+        1 => all.push(format!("id % 4 = {}", dice.below(5))),
+        2 => all.push(format!("id = {}", dice.below(300))),
+        _ => {}
+    }
     match all.is_empty() {
         true => String::new(),
         false => format!(" WHERE {}", all.join(" AND ")),
@@ -472,8 +545,10 @@ fn generated_queries_have_one_answer() -> anyhow::Result<()> {
             let query = author(&mut dice);
             let threads = dice.pick(&[0, 1, 2, 7]);
             let memory = dice.pick(&["64kB", "4MB", "64MB"]);
+            let partitionwise = dice.pick(&["on", "off"]);
             session.batch_execute(&format!(
-                "SET howdah.debug_force_vectorized = on; SET howdah.vectorized = on;
+                "SET enable_partitionwise_aggregate = {partitionwise};
+                 SET howdah.debug_force_vectorized = on; SET howdah.vectorized = on;
                  SET howdah.threads = {threads}; SET work_mem = '{memory}'"
             ))?;
             taken += usize::from(is_taken(&mut session, &query)?);

@@ -6,6 +6,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::node::inner;
 use super::plan;
+use super::reason::table_name;
 
 /// Properties of a node in the order in which they are told.
 pub struct Explanation {
@@ -41,6 +42,67 @@ impl Explanation {
     }
 }
 
+/// What an operator of a run did.
+pub struct Operator {
+    pub name: &'static str,
+    /// Rows that it was given; `None` of one that reads them.
+    pub rows_in: Option<u64>,
+    pub rows_out: u64,
+    /// Milliseconds of all threads together; `None` where times are not wanted.
+    pub time_ms: Option<f64>,
+    pub memory_bytes: Option<usize>,
+}
+
+impl Explanation {
+    /// Adds operators, from the one that reads rows up.
+    pub fn operators(&mut self, operators: &[Operator]) {
+        if self.is_text() {
+            for operator in operators {
+                self.text(operator.name, &operator.line());
+            }
+            return;
+        }
+        // SAFETY: as for the properties; groups are closed in the order in which they were opened.
+        unsafe {
+            let (list, one) = (c"Operators".as_ptr(), c"Operator".as_ptr());
+            pg_sys::ExplainOpenGroup(list, list, false, self.state);
+            for operator in operators {
+                pg_sys::ExplainOpenGroup(one, std::ptr::null(), true, self.state);
+                self.text("Name", operator.name);
+                if let Some(rows) = operator.rows_in {
+                    self.integer("Rows In", None, rows as i64);
+                }
+                self.integer("Rows Out", None, operator.rows_out as i64);
+                if let Some(ms) = operator.time_ms {
+                    let (label, unit) = (c"Time".as_ptr(), c"ms".as_ptr());
+                    pg_sys::ExplainPropertyFloat(label, unit, ms, 3, self.state);
+                }
+                if let Some(bytes) = operator.memory_bytes {
+                    self.integer("Memory", Some("kB"), bytes.div_ceil(1024) as i64);
+                }
+                pg_sys::ExplainCloseGroup(one, std::ptr::null(), true, self.state);
+            }
+            pg_sys::ExplainCloseGroup(list, list, false, self.state);
+        }
+    }
+}
+
+impl Operator {
+    fn line(&self) -> String {
+        let mut line = match self.rows_in {
+            Some(rows) => format!("rows in={rows} out={}", self.rows_out),
+            None => format!("rows={}", self.rows_out),
+        };
+        if let Some(ms) = self.time_ms {
+            line += &format!(" time={ms:.3} ms");
+        }
+        if let Some(bytes) = self.memory_bytes {
+            line += &format!(" memory={}kB", bytes.div_ceil(1024));
+        }
+        line
+    }
+}
+
 fn c_string(text: &str) -> CString {
     CString::new(text).unwrap_or_default()
 }
@@ -56,8 +118,17 @@ pub(super) unsafe extern "C-unwind" fn explain_custom_scan(
         let state = inner(node);
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
         let mut to = Explanation { state: es };
-        if let Some(name) = table_name(state.table_oid()) {
-            to.text("Table", &name);
+        to.text("Table", &quoted(&table_name(state.relation_oid())));
+        if state.is_parent() {
+            let mut names = PgList::<std::ffi::c_char>::new();
+            for oid in state.table_oids() {
+                let name = c_string(&quoted(&table_name(oid)));
+                names.push(pg_sys::pstrdup(name.as_ptr()));
+            }
+            pg_sys::ExplainPropertyList(c"Tables".as_ptr(), names.into_pg(), es);
+            if state.pruned_count > 0 {
+                to.integer("Tables Removed", None, state.pruned_count as i64);
+            }
         }
         let shape = plan::shape((*plan).custom_private);
         let offset = state.rti - shape.rti;
@@ -117,14 +188,10 @@ pub(super) unsafe extern "C-unwind" fn explain_custom_scan(
     }
 }
 
-unsafe fn table_name(table: pg_sys::Oid) -> Option<String> {
-    // SAFETY: lookups by OID; names are copies.
-    unsafe {
-        let name = pg_sys::get_rel_name(table);
-        if name.is_null() {
-            return None;
-        }
-        let quoted = pg_sys::quote_identifier(name);
-        Some(CStr::from_ptr(quoted).to_string_lossy().into_owned())
-    }
+fn quoted(name: &str) -> String {
+    let name = c_string(name);
+    // SAFETY: the result is the argument or a copy.
+    unsafe { CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())) }
+        .to_string_lossy()
+        .into_owned()
 }

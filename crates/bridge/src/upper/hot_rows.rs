@@ -4,6 +4,10 @@ use std::marker::PhantomData;
 
 use pgrx::pg_sys;
 
+use crate::slot::Slot;
+use crate::snapshot::Snapshot;
+use crate::table::Table;
+
 /// A scan of the hot rows that a snapshot sees.
 pub struct HotRows<'a> {
     routine: &'static pg_sys::TableAmRoutine,
@@ -14,21 +18,16 @@ pub struct HotRows<'a> {
     table: PhantomData<&'a ()>,
 }
 
-impl HotRows<'_> {
-    /// Begins a scan that reads the first `attribute_count` attributes of each row.
-    ///
-    /// # Safety
-    /// `table` is open and locked, and `snapshot` valid, as long as this is.
-    pub unsafe fn begin(
-        table: pg_sys::Relation,
-        snapshot: pg_sys::Snapshot,
-        attribute_count: usize,
-    ) -> Self {
+impl<'a> HotRows<'a> {
+    /// Begins a scan of the table, which is locked, that reads the first `attribute_count`
+    /// attributes of each row.
+    pub fn begin(table: Table<'a>, snapshot: Snapshot<'a>, attribute_count: usize) -> Self {
+        let (table, snapshot) = (table.raw(), snapshot.raw());
         let flags = pg_sys::ScanOptions::SO_TYPE_SEQSCAN
             | pg_sys::ScanOptions::SO_ALLOW_STRAT
             | pg_sys::ScanOptions::SO_ALLOW_SYNC
             | pg_sys::ScanOptions::SO_ALLOW_PAGEMODE;
-        // SAFETY: as for this function. Heap's own callback is called on its own terms; an ERROR is caught at the
+        // SAFETY: both are valid as long as this is. Heap's own callback is called on its own terms; an ERROR is caught at the
         // boundary.
         unsafe {
             let routine = &*pg_sys::GetHeapamTableAmRoutine();
@@ -65,8 +64,9 @@ impl HotRows<'_> {
     }
 
     /// The slot that holds the row.
-    pub fn slot(&self) -> *mut pg_sys::TupleTableSlot {
-        self.slot
+    pub fn slot(&self) -> Slot<'_> {
+        // SAFETY: it was made by `begin`, and lives as long as the scan.
+        unsafe { Slot::from_raw(self.slot) }
     }
 
     /// A value of the row; `None` is NULL.

@@ -1,12 +1,15 @@
-//! A plan node that computes the upper part of a query over one table: its groups, its distinct rows, or its first
-//! rows by an order.
+//! A plan node that computes the upper part of a query over one relation, a table or a partitioned
+//! one: its groups, its distinct rows, or its first rows by an order.
 //!
 //! ```text
 //!   planner    planner ── create_upper_paths_hook: takes the query apart (Shape), asks the engine, adds a path
+//!              tables ─── the table, or the partitions and children that it stands for
+//!              own_plan ─ PostgreSQL's own path, kept beside ours
+//!              reason ─── why a query was not taken     notes ── kept for EXPLAIN (VERBOSE)
 //!              plan ───── path to plan: expressions into lists that survive copying and setrefs
 //!   executor   node ───── begin, rescan, end; runs the engine once, then returns its rows
 //!              hot_rows ─ the heap side of the table, for the engine
-//!              explain ── what EXPLAIN says
+//!              explain ── what EXPLAIN says            wait ── what pg_stat_activity says
 //! ```
 //!
 //! The engine ([`Engine`]) belongs to the caller. It is given expression trees ([`expr`]) and computes rows of keys and
@@ -22,8 +25,13 @@
 pub mod explain;
 mod hot_rows;
 mod node;
+mod notes;
+mod own_plan;
 mod plan;
 mod planner;
+mod reason;
+pub mod tables;
+mod wait;
 
 use std::sync::OnceLock;
 
@@ -31,12 +39,15 @@ use pgrx::pg_sys;
 
 pub use crate::expr;
 pub use crate::expr::Node;
-pub use explain::Explanation;
+pub use explain::{Explanation, Operator};
 pub use hot_rows::HotRows;
-pub use node::{Batch, Run};
+pub use node::{Batch, OpenTable, Run};
 pub use pgrx::pg_sys::{Datum, Oid};
 pub use plan::Methods;
 pub use planner::{Offer, Planner};
+pub use reason::Reason;
+pub use tables::{AttributeMap, QueriedTable};
+pub use wait::Waiting;
 
 /// What becomes of the rows that pass the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,10 +65,10 @@ pub struct Order<'a> {
     pub nulls_first: bool,
 }
 
-/// A query over one table, taken apart.
+/// A query over one relation, taken apart.
 pub struct Shape<'a> {
     pub stage: Stage,
-    /// The table's place in the range table, which its variables carry.
+    /// The relation's place in the range table, which its variables carry.
     pub rti: i32,
     /// Conjuncts in the order in which they must be evaluated.
     pub filter: Vec<Node<'a>>,
@@ -74,12 +85,19 @@ pub struct Shape<'a> {
 
 /// Computes such queries.
 pub trait Engine: Sync {
-    /// What any query over this table costs at least; `None` if it takes none over it, or none at
-    /// all.
-    fn least_cost(&self, table: Oid) -> Option<f64>;
+    /// What any query over these tables costs at least, as far as that is known before anything is
+    /// translated.
+    ///
+    /// # Errors
+    ///
+    /// Why it takes no query over them.
+    fn least_cost(&self, tables: &mut dyn Iterator<Item = Oid>) -> Result<f64, Reason>;
 
     /// Whether it takes the query, at what cost, and which operands it wants to have evaluated.
-    fn offer<'a>(&self, shape: &Shape<'a>, planner: &Planner<'_>) -> Option<Offer<'a>>;
+    fn offer<'a>(&self, shape: &Shape<'a>, planner: &Planner<'_>) -> Result<Offer<'a>, Reason>;
+
+    /// Whether a table of the statement that is being planned has rows that it reads by column.
+    fn owns(&self, table: Oid) -> bool;
 
     /// Computes all rows; `None` leaves the query to PostgreSQL.
     fn run(&self, run: &Run<'_>) -> Option<Box<dyn Rows>>;
@@ -111,6 +129,7 @@ pub fn register(engine: &'static dyn Engine) {
         unsafe {
             pg_sys::RegisterCustomScanMethods(&plan::SCAN_METHODS.0);
             planner::install();
+            notes::install();
         }
     }
 }

@@ -17,8 +17,11 @@ use pgrx::{PgList, PgMemoryContexts, pg_guard, pg_sys};
 
 use super::explain::explain_custom_scan;
 use super::plan::{self, Methods, NAME};
+use super::tables::AttributeMap;
 use super::{Rows, Shape, engine};
 use crate::row_expr::{interrupts, passes, project};
+use crate::snapshot::Snapshot;
+use crate::table::Table;
 
 /// Rows that are handed over at a time.
 const BATCH_ROWS: usize = 1_024;
@@ -90,10 +93,30 @@ struct VectorizedState {
     inner: *mut Inner,
 }
 
+/// A table that a run reads.
+pub struct OpenTable {
+    /// Open and locked until the executor ends.
+    relation: pg_sys::Relation,
+    /// Where the attributes that the shape names are.
+    pub attributes: AttributeMap,
+}
+
+impl OpenTable {
+    pub fn table(&self) -> Table<'_> {
+        // SAFETY: it is open as long as the executor's node lives, which owns this.
+        unsafe { Table::from_raw(self.relation) }
+    }
+}
+
 /// What the node keeps in Rust memory.
 pub(super) struct Inner {
-    table: pg_sys::Relation,
+    /// The relation in the query, whose attributes the shape names.
+    relation: pg_sys::Relation,
+    /// Its place in the range table of the whole statement.
     pub(super) rti: i32,
+    tables: Vec<OpenTable>,
+    /// Partitions that initial pruning has excluded.
+    pub(super) pruned_count: usize,
     width: usize,
     rows: Option<Box<dyn Rows>>,
     batch: Batch,
@@ -105,9 +128,19 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    pub(super) fn table_oid(&self) -> pg_sys::Oid {
-        // SAFETY: the table is open until the executor ends.
-        unsafe { (*self.table).rd_id }
+    pub(super) fn relation_oid(&self) -> pg_sys::Oid {
+        // SAFETY: the relation is open until the executor ends.
+        unsafe { (*self.relation).rd_id }
+    }
+
+    /// Whether the relation stands for others.
+    pub(super) fn is_parent(&self) -> bool {
+        !matches!(self.tables.as_slice(), [one] if one.relation == self.relation)
+    }
+
+    pub(super) fn table_oids(&self) -> impl Iterator<Item = pg_sys::Oid> {
+        // SAFETY: as above.
+        (self.tables.iter()).map(|table| unsafe { (*table.relation).rd_id })
     }
 
     pub(super) fn runs_child(&self) -> bool {
@@ -139,16 +172,31 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// The table, open and locked until the executor ends.
-    pub fn table(&self) -> pg_sys::Relation {
-        // SAFETY: the node was begun.
-        unsafe { inner(self.node).table }
+    /// The relation whose attributes the shape names, open and locked until the executor ends.
+    pub fn relation(&self) -> Table<'_> {
+        // SAFETY: the node was begun; it holds the relation open until it ends.
+        unsafe { Table::from_raw(inner(self.node).relation) }
+    }
+
+    /// The tables to read: the relation itself, or its partitions and children.
+    pub fn tables(&self) -> &[OpenTable] {
+        // SAFETY: the node was begun; its tables stay as they are until it ends.
+        unsafe { &inner(self.node).tables }
     }
 
     /// The snapshot, valid until the executor ends.
-    pub fn snapshot(&self) -> pg_sys::Snapshot {
-        // SAFETY: the node was begun.
-        unsafe { (*(*self.node).ss.ps.state).es_snapshot }
+    pub fn snapshot(&self) -> Snapshot<'_> {
+        // SAFETY: the node was begun; the executor has registered its snapshot.
+        unsafe { Snapshot::from_raw((*(*self.node).ss.ps.state).es_snapshot) }
+    }
+
+    /// Whether EXPLAIN ANALYZE wants to know what takes how long.
+    pub fn wants_times(&self) -> bool {
+        // SAFETY: the node was begun; its instrumentation lives as long.
+        unsafe {
+            let instrument = (*self.node).ss.ps.instrument;
+            !instrument.is_null() && (*instrument).need_timer
+        }
     }
 
     /// Whether this process may start threads: not where others share the work already.
@@ -182,15 +230,32 @@ unsafe extern "C-unwind" fn begin_custom_scan(
     unsafe {
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
         let rti = plan::table_index(plan);
-        let table = pg_sys::ExecOpenScanRelation(estate, rti, eflags);
+        let relation = pg_sys::ExecOpenScanRelation(estate, rti, eflags);
+        // All places in the range table were moved by as much as this one.
+        let moved = rti as i32 - plan::shape((*plan).custom_private).rti;
+        let planned = plan::tables((*plan).custom_private);
+        let planned_count = planned.len();
+        let mut tables = Vec::with_capacity(planned_count);
+        for table in planned {
+            let rti = table.rti + moved;
+            // Where initial pruning excludes a partition, none of its rows passes the filter.
+            if pg_sys::bms_is_member(rti, (*estate).es_unpruned_relids) {
+                tables.push(OpenTable {
+                    relation: pg_sys::ExecOpenScanRelation(estate, rti as pg_sys::Index, eflags),
+                    attributes: table.attributes,
+                });
+            }
+        }
         let desc = (*(*node).ss.ss_ScanTupleSlot).tts_tupleDescriptor;
         // The last place is the table's variable.
         let width = (*desc).natts as usize - 1;
         pg_sys::ExecStoreAllNullTuple((*node).ss.ss_ScanTupleSlot);
         pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
         let state = Inner {
-            table,
+            relation,
             rti: rti as i32,
+            pruned_count: planned_count - tables.len(),
+            tables,
             width,
             rows: None,
             batch: Batch::default(),
@@ -301,8 +366,7 @@ unsafe extern "C-unwind" fn next_of_child(
 unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
     // SAFETY: the node was begun; what is begun here lives in the query's memory, as if it had been begun with the node.
     unsafe {
-        let state = inner(node);
-        state.has_started = true;
+        inner(node).has_started = true;
         let estate = (*node).ss.ps.state;
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
         let old = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
@@ -312,7 +376,10 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
             operands: operands(node, (*plan).custom_exprs),
             executor: PhantomData,
         };
-        state.rows = engine().and_then(|engine| engine.run(&run));
+        let rows = engine().and_then(|engine| engine.run(&run));
+        // Borrowed only now: the run has looked at the tables.
+        let state = inner(node);
+        state.rows = rows;
         if state.rows.is_none() {
             let plans = PgList::<pg_sys::Plan>::from_pg((*plan).custom_plans);
             let child = plans.get_ptr(0).unwrap_or(std::ptr::null_mut());
@@ -391,8 +458,8 @@ unsafe extern "C-unwind" fn rescan_custom_scan(node: *mut pg_sys::CustomScanStat
 
 #[pg_guard]
 unsafe extern "C-unwind" fn end_custom_scan(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: the node was begun. What is large goes now, the rest with the query's memory; the table is closed with the
-    // executor's range table.
+    // SAFETY: the node was begun. What is large goes now, the rest with the query's memory; tables
+    // are closed with the executor's range table.
     unsafe {
         if (*node.cast::<VectorizedState>()).inner.is_null() {
             return;

@@ -1,10 +1,12 @@
 //! From path to plan, and back to a shape.
 //!
 //! ```text
-//!   custom_private   (stage, rti, limit low, high) · filter · keys · aggregates · columns · order · order's flags
+//!   custom_private   (stage, rti, limit low, high) · filter · keys · aggregates · columns · order ·
+//!                    order's flags · tables: place and attribute map of each
 //!   custom_exprs     operands
-//!   custom_scan_tlist  keys, then aggregates; or columns; then one variable of the table, never read: after setrefs
-//!                      it tells the table's place in the whole statement's range table
+//!   custom_scan_tlist  keys, then aggregates; or columns; then one variable of the relation, never
+//!                      read: after setrefs it tells by how much places in the range table were
+//!                      moved, the tables' too
 //!   custom_plans     PostgreSQL's own plan
 //! ```
 //!
@@ -18,6 +20,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 use super::expr::{Node, nodes};
 use super::node;
 use super::planner::Offer;
+use super::tables::{self, QueriedTable, Table};
 use super::{Order, Shape, Stage};
 
 /// The node's name in EXPLAIN and in serialized plans.
@@ -49,7 +52,7 @@ fn list_of(nodes: &[Node<'_>]) -> *mut pg_sys::List {
     list.into_pg()
 }
 
-fn integers(values: &[i32]) -> *mut pg_sys::List {
+pub(super) fn integers(values: &[i32]) -> *mut pg_sys::List {
     let mut list = std::ptr::null_mut();
     for &value in values {
         // SAFETY: makes or extends a list in the current memory context.
@@ -66,6 +69,7 @@ pub(super) unsafe fn path(
     output: *mut pg_sys::RelOptInfo,
     child: *mut pg_sys::Path,
     shape: &Shape<'_>,
+    tables: &[QueriedTable],
     offer: &Offer<'_>,
     having: *mut pg_sys::List,
 ) -> *mut pg_sys::CustomPath {
@@ -89,6 +93,7 @@ pub(super) unsafe fn path(
         list_of(&shape.columns),
         list_of(&order),
         integers(&flags),
+        tables::list_of(tables),
         // These two are for the plan alone.
         list_of(&offer.operands),
         having,
@@ -214,7 +219,19 @@ pub(super) unsafe fn shape<'a>(private: *mut pg_sys::List) -> Shape<'a> {
     }
 }
 
-/// The table's place in the range table of the whole statement.
+/// The tables that a private list names.
+///
+/// # Safety
+/// As for [`shape`].
+pub(super) unsafe fn tables(private: *mut pg_sys::List) -> Vec<Table> {
+    // SAFETY: as for this function; the eighth list is that of the tables.
+    unsafe {
+        let list = PgList::<pg_sys::List>::from_pg(private).get_ptr(7);
+        tables::of_list(list.unwrap_or(std::ptr::null_mut()))
+    }
+}
+
+/// The place of the query's relation in the range table of the whole statement.
 ///
 /// # Safety
 /// A finished plan of this node.
@@ -229,5 +246,20 @@ pub(super) unsafe fn table_index(plan: *const pg_sys::CustomScan) -> pg_sys::Ind
             true => 0,
             false => (*last.cast::<pg_sys::Var>()).varno as pg_sys::Index,
         }
+    }
+}
+
+/// Whether a path is one that [`path`] made.
+///
+/// # Safety
+/// A path of the planner's.
+pub(super) unsafe fn is_ours(path: *const pg_sys::Path) -> bool {
+    // SAFETY: the cast follows the node's tag.
+    unsafe {
+        (*path).type_ == pg_sys::NodeTag::T_CustomPath
+            && std::ptr::eq(
+                (*path.cast::<pg_sys::CustomPath>()).methods,
+                &raw const PATH_METHODS.0,
+            )
     }
 }

@@ -3,13 +3,17 @@
 //! The upper relation's paths are PostgreSQL's when the hook is called; ours joins them, and the cheapest is taken. So what
 //! lies above, a sort or a limit, is planned with our costs, and no plan is changed afterwards.
 //!
-//! Offered are: grouping and aggregation (no grouping sets), DISTINCT, and ORDER BY with a constant LIMIT, each over
-//! a plain scan of one table. Everything the hook does not know makes it offer nothing.
+//! Offered are: grouping and aggregation (no grouping sets), DISTINCT, and ORDER BY with a constant
+//! LIMIT, each over a plain scan of one relation, which may be partitioned or have children.
+//! Everything the hook does not know makes it offer nothing, and say why ([`notes`]).
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::expr::{Node, nodes};
-use super::{Order, Shape, Stage, engine, plan};
+use super::own_plan::cheapest_serial;
+use super::reason::Reason;
+use super::tables::{QueriedTable, tables_of};
+use super::{Engine, Order, Shape, Stage, engine, notes, plan};
 use crate::scan::PlannedTable;
 
 static mut PREVIOUS_HOOK: pg_sys::create_upper_paths_hook_type = None;
@@ -37,22 +41,27 @@ pub struct Offer<'a> {
 /// What the planner knows of the query.
 pub struct Planner<'a> {
     root: *mut pg_sys::PlannerInfo,
-    rel: *mut pg_sys::RelOptInfo,
     rte: &'a pg_sys::RangeTblEntry,
+    tables: &'a [QueriedTable],
     /// Rows that come out.
     pub rows: f64,
 }
 
 impl Planner<'_> {
-    /// The scanned table.
-    pub fn table(&self) -> pg_sys::Oid {
+    /// The relation in the query.
+    pub fn relation(&self) -> pg_sys::Oid {
         self.rte.relid
     }
 
-    /// The scanned table, for estimates.
-    pub fn planned(&self) -> PlannedTable<'_> {
+    /// The tables that are read: itself, or its partitions and children.
+    pub fn tables(&self) -> &[QueriedTable] {
+        self.tables
+    }
+
+    /// One of them, for estimates.
+    pub fn planned(&self, table: &QueriedTable) -> PlannedTable<'_> {
         // SAFETY: the planner runs as long as this lives.
-        unsafe { PlannedTable::of(self.root, self.rel) }
+        unsafe { PlannedTable::of(self.root, table.rel()) }
     }
 }
 
@@ -69,79 +78,105 @@ unsafe extern "C-unwind" fn create_upper_paths(
         if let Some(previous) = PREVIOUS_HOOK {
             pg_sys::ffi::pg_guard_ffi_boundary(|| previous(root, stage, input, output, extra));
         }
-        offer(root, stage, input, output, extra);
+        let Some(engine) = engine() else {
+            return;
+        };
+        match offer(engine, root, stage, input, output, extra) {
+            Ok(Offered::Yes) => notes::offered(root),
+            Ok(Offered::NotAsked) => {}
+            Err(reason) => notes::declined(engine, root, reason),
+        }
+        if stage == pg_sys::UpperRelationKind::UPPERREL_FINAL {
+            notes::finish(engine, root, output);
+        }
     }
+}
+
+/// What came of a call of the hook that was not declined.
+enum Offered {
+    Yes,
+    /// It is not about rows of tables.
+    NotAsked,
 }
 
 /// Adds our path to the output's.
 unsafe fn offer(
+    engine: &dyn Engine,
     root: *mut pg_sys::PlannerInfo,
     stage: pg_sys::UpperRelationKind::Type,
     input: *mut pg_sys::RelOptInfo,
     output: *mut pg_sys::RelOptInfo,
     extra: *mut std::ffi::c_void,
-) -> Option<()> {
+) -> Result<Offered, Reason> {
+    use pg_sys::UpperRelationKind::{UPPERREL_DISTINCT, UPPERREL_GROUP_AGG, UPPERREL_ORDERED};
     // SAFETY: planner structures; what is made lies in the planner's memory.
     unsafe {
-        let engine = engine()?;
-        // Set operations have none.
-        if input.is_null() {
-            return None;
+        // Set operations have no input. Not every upper relation says what it returns.
+        let returned = (*root).upper_targets[stage as usize];
+        if input.is_null()
+            || returned.is_null()
+            || ![UPPERREL_GROUP_AGG, UPPERREL_DISTINCT, UPPERREL_ORDERED].contains(&stage)
+        {
+            return Ok(Offered::NotAsked);
         }
-        let rte = plain_table(root, input)?;
+        match (*input).reloptkind {
+            pg_sys::RelOptKind::RELOPT_BASEREL => {}
+            pg_sys::RelOptKind::RELOPT_JOINREL => return Err(Reason::Join),
+            // Groups, and partitions one by one.
+            _ => return Ok(Offered::NotAsked),
+        }
+        if pg_sys::is_dummy_rel(input) {
+            return Ok(Offered::NotAsked);
+        }
+        let rte = plain_relation(root, input)?;
+        let tables = tables_of(root, input)?;
         let limit = match stage {
-            pg_sys::UpperRelationKind::UPPERREL_ORDERED => (*root).limit_tuples,
+            UPPERREL_ORDERED => (*root).limit_tuples,
             _ => -1.0,
         };
-        if is_beaten(output, limit, engine.least_cost((*rte).relid)?) {
-            return None;
+        let least_cost = engine.least_cost(&mut tables.iter().map(|table| table.oid))?;
+        if is_beaten(output, limit, least_cost) {
+            return Err(Reason::Cost);
         }
-        let filter = filter_of(root, input)?;
-        let rti = (*input).relid as i32;
         let mut shape = Shape {
             stage: Stage::Group,
-            rti,
-            filter,
+            rti: (*input).relid as i32,
+            filter: Vec::new(),
             keys: Vec::new(),
             aggregates: Vec::new(),
             columns: Vec::new(),
             order: Vec::new(),
             limit: 0,
         };
-        // Not every upper relation says what it returns.
-        let returned = (*root).upper_targets[stage as usize];
-        if returned.is_null() {
-            return None;
-        }
         let target = nodes((*returned).exprs);
         let mut having = std::ptr::null_mut();
         let mut pathkeys = std::ptr::null_mut();
         match stage {
-            pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG => {
+            UPPERREL_GROUP_AGG => {
                 let extra = &*extra.cast::<pg_sys::GroupPathExtraData>();
                 having = extra.havingQual.cast::<pg_sys::List>();
                 groups(root, &target, having, &mut shape)?;
             }
-            pg_sys::UpperRelationKind::UPPERREL_DISTINCT => distinct(root, &target, &mut shape)?,
-            pg_sys::UpperRelationKind::UPPERREL_ORDERED => {
+            UPPERREL_DISTINCT => distinct(root, &target, &mut shape)?,
+            _ => {
                 first(root, &target, &mut shape)?;
                 pathkeys = (*root).sort_pathkeys;
             }
-            _ => return None,
         }
-        let child = cheapest_serial(output)?;
+        shape.filter = filter_of(root, input)?;
+        let child = cheapest_serial(output).ok_or(Reason::NoPlanBeside)?;
         let rows = match shape.stage {
             Stage::Group => (*child).rows,
             Stage::First => (shape.limit as f64).min((*input).rows),
         };
         let planner = Planner {
             root,
-            rel: input,
             rte: &*rte,
+            tables: &tables,
             rows,
         };
         let offer = engine.offer(&shape, &planner)?;
-        let path = plan::path(output, child, &shape, &offer, having);
+        let path = plan::path(output, child, &shape, &tables, &offer, having);
         (*path).path.pathtarget = returned;
         (*path).path.pathkeys = pathkeys;
         (*path).path.rows = rows;
@@ -153,7 +188,7 @@ unsafe fn offer(
             (*path).path.startup_cost + rows * (pg_sys::cpu_tuple_cost + target.per_tuple);
         pg_sys::add_path(output, path.cast());
     }
-    Some(())
+    Ok(Offered::Yes)
 }
 
 /// Whether a path of ours that costs so much before its first row is of no use: another one returns
@@ -182,29 +217,28 @@ unsafe fn is_beaten(output: *mut pg_sys::RelOptInfo, limit: f64, least_cost: f64
 const SURELY_LESS: f64 = 1.02;
 
 /// The table that the input scans as it is, if it is one.
-unsafe fn plain_table(
+unsafe fn plain_relation(
     root: *mut pg_sys::PlannerInfo,
     input: *mut pg_sys::RelOptInfo,
-) -> Option<*mut pg_sys::RangeTblEntry> {
+) -> Result<*mut pg_sys::RangeTblEntry, Reason> {
     // SAFETY: planner structures.
     unsafe {
         let query = &*(*root).parse;
-        if (*input).reloptkind != pg_sys::RelOptKind::RELOPT_BASEREL
-            || pg_sys::is_dummy_rel(input)
-            || !(*input).lateral_relids.is_null()
-            || !query.groupingSets.is_null()
-            || !query.rowMarks.is_null()
-            || query.hasTargetSRFs
-            || query.hasWindowFuncs && (*input).relid == 0
-        {
-            return None;
-        }
         let rte = *(*root).simple_rte_array.add((*input).relid as usize);
-        ((*rte).rtekind == pg_sys::RTEKind::RTE_RELATION
-            && !(*rte).inh
-            && (*rte).tablesample.is_null()
-            && matches!((*rte).relkind as u8, b'r' | b'm'))
-        .then_some(rte)
+        let is_relation = (*rte).rtekind == pg_sys::RTEKind::RTE_RELATION
+            && matches!((*rte).relkind as u8, b'r' | b'm' | b'p');
+        let declined = [
+            (!is_relation, Reason::NotATable),
+            (!(*rte).tablesample.is_null(), Reason::TableSample),
+            (!(*input).lateral_relids.is_null(), Reason::Lateral),
+            (!query.groupingSets.is_null(), Reason::GroupingSets),
+            (!query.rowMarks.is_null(), Reason::RowMarks),
+            (query.hasTargetSRFs, Reason::SetReturningFunction),
+        ];
+        match declined.into_iter().find(|(holds, _)| *holds) {
+            Some((_, reason)) => Err(reason),
+            None => Ok(rte),
+        }
     }
 }
 
@@ -213,14 +247,14 @@ unsafe fn plain_table(
 unsafe fn filter_of<'a>(
     root: *mut pg_sys::PlannerInfo,
     input: *mut pg_sys::RelOptInfo,
-) -> Option<Vec<Node<'a>>> {
+) -> Result<Vec<Node<'a>>, Reason> {
     // SAFETY: planner structures.
     unsafe {
         let clauses = PgList::<pg_sys::RestrictInfo>::from_pg((*input).baserestrictinfo);
         let mut ordered = Vec::new();
         for clause in clauses.iter_ptr() {
             if (*clause).pseudoconstant {
-                return None;
+                return Err(Reason::ConstantCondition);
             }
             let level = match (*clause).leakproof {
                 true => 0,
@@ -231,7 +265,7 @@ unsafe fn filter_of<'a>(
             ordered.push((level, cost.per_tuple, Node::of((*clause).clause.cast())));
         }
         ordered.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-        Some(ordered.into_iter().map(|(_, _, node)| node).collect())
+        Ok(ordered.into_iter().map(|(_, _, node)| node).collect())
     }
 }
 
@@ -257,7 +291,7 @@ unsafe fn groups<'a>(
     target: &[Node<'a>],
     having: *mut pg_sys::List,
     shape: &mut Shape<'a>,
-) -> Option<()> {
+) -> Result<(), Reason> {
     // SAFETY: planner structures; the qual is a list of conjuncts.
     unsafe {
         let keys = sort_group_expressions(root, (*(*root).parse).groupClause);
@@ -276,12 +310,12 @@ unsafe fn groups<'a>(
                         shape.aggregates.push(part);
                     }
                 } else if !shape.keys.iter().any(|key| key.equals(part)) {
-                    return None;
+                    return Err(Reason::NotGrouped);
                 }
             }
         }
     }
-    Some(())
+    Ok(())
 }
 
 /// Distinct rows are groups without aggregates.
@@ -289,19 +323,22 @@ unsafe fn distinct<'a>(
     root: *mut pg_sys::PlannerInfo,
     target: &[Node<'a>],
     shape: &mut Shape<'a>,
-) -> Option<()> {
+) -> Result<(), Reason> {
     // SAFETY: planner structures.
     unsafe {
         let query = &*(*root).parse;
-        if query.hasDistinctOn || query.hasWindowFuncs {
-            return None;
+        if query.hasWindowFuncs {
+            return Err(Reason::WindowFunctions);
+        }
+        if query.hasDistinctOn {
+            return Err(Reason::DistinctOn);
         }
         let keys = sort_group_expressions(root, query.distinctClause);
         let all = target
             .iter()
             .all(|node| keys.iter().any(|(_, key)| key.equals(*node)));
         if !all || keys.is_empty() {
-            return None;
+            return Err(Reason::ConstantKey);
         }
         for (_, key) in keys {
             if !shape.keys.iter().any(|known| known.equals(key)) {
@@ -309,7 +346,7 @@ unsafe fn distinct<'a>(
             }
         }
     }
-    Some(())
+    Ok(())
 }
 
 /// The first rows by an order.
@@ -317,31 +354,33 @@ unsafe fn first<'a>(
     root: *mut pg_sys::PlannerInfo,
     target: &[Node<'a>],
     shape: &mut Shape<'a>,
-) -> Option<()> {
+) -> Result<(), Reason> {
     // SAFETY: planner structures.
     unsafe {
         let query = &*(*root).parse;
-        if query.limitOption != pg_sys::LimitOption::LIMIT_OPTION_COUNT
-            || query.sortClause.is_null()
-            || query.hasWindowFuncs
-            || query.hasAggs
-            || query.hasDistinctOn
-            || !query.distinctClause.is_null()
-            || !query.groupClause.is_null()
-        {
-            return None;
+        if query.hasWindowFuncs {
+            return Err(Reason::WindowFunctions);
         }
-        let limit = constant(query.limitCount)?;
+        // Rows are sorted for something else than to be returned.
+        let has_groups =
+            query.hasAggs || !query.distinctClause.is_null() || !query.groupClause.is_null();
+        if query.limitCount.is_null() || query.sortClause.is_null() || has_groups {
+            return Err(Reason::SortWithoutLimit);
+        }
+        if query.limitOption != pg_sys::LimitOption::LIMIT_OPTION_COUNT {
+            return Err(Reason::Limit);
+        }
+        let limit = constant(query.limitCount).ok_or(Reason::Limit)?;
         let offset = match query.limitOffset.is_null() {
             true => 0,
-            false => constant(query.limitOffset)?,
+            false => constant(query.limitOffset).ok_or(Reason::Limit)?,
         };
         shape.stage = Stage::First;
-        shape.limit = limit.checked_add(offset)?;
+        shape.limit = limit.checked_add(offset).ok_or(Reason::Limit)?;
         for (clause, node) in sort_group_expressions(root, query.sortClause) {
             shape.order.push(Order {
                 node,
-                descending: is_descending(clause, node)?,
+                descending: is_descending(clause, node).ok_or(Reason::SortOperator)?,
                 nulls_first: clause.nulls_first,
             });
         }
@@ -353,7 +392,7 @@ unsafe fn first<'a>(
             }
         }
     }
-    Some(())
+    Ok(())
 }
 
 /// The value of a constant bigint that is not negative.
@@ -389,70 +428,5 @@ unsafe fn is_descending(clause: &pg_sys::SortGroupClause, node: Node<'_>) -> Opt
         pg_sys::CompareType::COMPARE_LT => Some(false),
         pg_sys::CompareType::COMPARE_GT => Some(true),
         _ => None,
-    }
-}
-
-/// The cheapest of the paths that need no parallel workers: what is run where the engine cannot.
-unsafe fn cheapest_serial(output: *mut pg_sys::RelOptInfo) -> Option<*mut pg_sys::Path> {
-    // SAFETY: planner structures.
-    unsafe {
-        PgList::<pg_sys::Path>::from_pg((*output).pathlist)
-            .iter_ptr()
-            .filter(|&path| {
-                // The subqueries of a MinMaxAggPath belong to whoever plans it.
-                (*path).type_ != pg_sys::NodeTag::T_MinMaxAggPath
-                    && !uses_workers(path)
-                    && (*path).param_info.is_null()
-            })
-            .min_by(|&a, &b| (*a).total_cost.total_cmp(&(*b).total_cost))
-            .and_then(|path| copy(path))
-    }
-}
-
-/// A copy of a path, its subpaths shared: `add_path` frees a path that another one dominates, and later steps of the
-/// planner change paths in place.
-unsafe fn copy(path: *mut pg_sys::Path) -> Option<*mut pg_sys::Path> {
-    use pg_sys::NodeTag as Tag;
-    // SAFETY: the size is that of the node's own type.
-    unsafe {
-        let len = match (*path).type_ {
-            Tag::T_Path => size_of::<pg_sys::Path>(),
-            Tag::T_AggPath => size_of::<pg_sys::AggPath>(),
-            Tag::T_GroupPath => size_of::<pg_sys::GroupPath>(),
-            Tag::T_UpperUniquePath => size_of::<pg_sys::UpperUniquePath>(),
-            Tag::T_SortPath => size_of::<pg_sys::SortPath>(),
-            Tag::T_IncrementalSortPath => size_of::<pg_sys::IncrementalSortPath>(),
-            Tag::T_ProjectionPath => size_of::<pg_sys::ProjectionPath>(),
-            Tag::T_GroupResultPath => size_of::<pg_sys::GroupResultPath>(),
-            Tag::T_IndexPath => size_of::<pg_sys::IndexPath>(),
-            Tag::T_LimitPath => size_of::<pg_sys::LimitPath>(),
-            _ => return None,
-        };
-        let copy = pg_sys::palloc(len).cast::<u8>();
-        std::ptr::copy_nonoverlapping(path.cast::<u8>(), copy, len);
-        Some(copy.cast())
-    }
-}
-
-/// Whether a Gather lies in the path. Those of upper relations lie in a chain of nodes with one child.
-unsafe fn uses_workers(mut path: *mut pg_sys::Path) -> bool {
-    use pg_sys::NodeTag as Tag;
-    // SAFETY: casts follow the node's tag.
-    unsafe {
-        loop {
-            path = match (*path).type_ {
-                Tag::T_GatherPath | Tag::T_GatherMergePath => return true,
-                Tag::T_AggPath => (*path.cast::<pg_sys::AggPath>()).subpath,
-                Tag::T_GroupPath => (*path.cast::<pg_sys::GroupPath>()).subpath,
-                Tag::T_UpperUniquePath => (*path.cast::<pg_sys::UpperUniquePath>()).subpath,
-                Tag::T_SortPath => (*path.cast::<pg_sys::SortPath>()).subpath,
-                Tag::T_IncrementalSortPath => {
-                    (*path.cast::<pg_sys::IncrementalSortPath>()).spath.subpath
-                }
-                Tag::T_ProjectionPath => (*path.cast::<pg_sys::ProjectionPath>()).subpath,
-                Tag::T_LimitPath => (*path.cast::<pg_sys::LimitPath>()).subpath,
-                _ => return false,
-            };
-        }
     }
 }

@@ -13,9 +13,10 @@
 //! does for pages. A list of values touches a zone for each of them, however few rows there are.
 
 use howdah_bridge::column_statistics::{average_width, correlation};
-use howdah_bridge::relation::PAGE_BYTES;
+use howdah_bridge::relation::{OpenRelation, PAGE_BYTES};
 use howdah_bridge::scan::{Clause, Offer, OperandNode, PlannedTable, unit_costs};
 use howdah_bridge::table::Table;
+use howdah_bridge::upper::{Oid, QueriedTable};
 use howdah_columnar::{ColumnType, ZONE_ROWS};
 
 use super::pushdown::{self, Test, condition_of};
@@ -179,7 +180,7 @@ pub fn offer(planned: &PlannedTable<'_>) -> Option<Offer> {
 
 /// A table as a Vectorized plan would read it.
 pub struct Reading {
-    pub layout: TableLayout,
+    layout: TableLayout,
     estimate: Estimate,
 }
 
@@ -217,39 +218,93 @@ const VECTOR_VALUE: f64 = 0.04;
 const VECTOR_STRING: f64 = 0.4;
 /// Starting and ending a run, in units of `cpu_tuple_cost`.
 const RUN: f64 = 500.0;
+/// Looking into each further table, likewise.
+const TABLE: f64 = 50.0;
 
-/// What a Vectorized plan of any query over a table costs at least.
-pub fn least_cost_of_vectorized(cold: &ColdSize) -> f64 {
-    (f64::from(cold.groups) * GROUP / 4.0 + RUN) * unit_costs().tuple
+/// What a Vectorized plan of any query over tables with so many row groups costs at least.
+pub fn least_cost_of_vectorized(groups: u32) -> f64 {
+    (f64::from(groups) * GROUP / 4.0 + RUN) * unit_costs().tuple
 }
 
 impl Reading {
-    /// What the whole of a Vectorized plan costs that reads these attributes and returns so many
-    /// rows.
-    pub fn cost_of_vectorized(
-        &self,
-        attributes: &[usize],
-        conjuncts: usize,
-        rows: f64,
-        threads: usize,
-    ) -> f64 {
+    /// What it costs a Vectorized plan to read these attributes.
+    pub fn cost(&self, attributes: &[usize], conjuncts: usize, threads: usize) -> f64 {
         let estimate = &self.estimate;
-        let (tuple, operator) = (unit_costs().tuple, unit_costs().operator);
-        let of_value = |&i: &usize| match self.layout.attributes[i].by_value {
-            true => VECTOR_VALUE,
-            false => VECTOR_STRING,
-        };
-        let values: f64 = attributes.iter().map(of_value).sum();
+        let values: f64 = (attributes.iter())
+            .map(|&i| vector_value(&self.layout.attributes[i]))
+            .sum();
         let cold = estimate.touched_rows * conjuncts as f64 * VECTOR_VALUE
             + estimate.selected_rows * values;
-        let hot = estimate.hot_rows * (tuple + attributes.len() as f64 * operator);
         estimate.disk_cost
-            + estimate.groups * GROUP / 4.0 * tuple
-            + cold * operator / threads.max(1) as f64
-            + hot
-            + rows * 2.0 * operator
-            + RUN * tuple
+            + cost_of_cold_rows(estimate.groups, cold, threads)
+            + cost_of_hot_rows(estimate.hot_rows, attributes.len())
     }
+}
+
+/// Decoding and aggregating a value, in units of `cpu_operator_cost`.
+fn vector_value(attribute: &AttributeLayout) -> f64 {
+    match attribute.by_value {
+        true => VECTOR_VALUE,
+        false => VECTOR_STRING,
+    }
+}
+
+/// Opening groups, and so much work of threads in units of `cpu_operator_cost`.
+fn cost_of_cold_rows(groups: f64, work: f64, threads: usize) -> f64 {
+    let units = unit_costs();
+    groups * GROUP / 4.0 * units.tuple + work * units.operator / threads.max(1) as f64
+}
+
+fn cost_of_hot_rows(rows: f64, attribute_count: usize) -> f64 {
+    let units = unit_costs();
+    rows * (units.tuple + attribute_count as f64 * units.operator)
+}
+
+/// The most stored rows of a table that [`small_reading`] is for.
+const SMALL_ROWS: u64 = 2 * ZONE_ROWS as u64;
+
+/// What it costs a Vectorized plan to read these attributes of a small howdah table, one of many:
+/// as [`Reading::cost`], but nothing is looked up for it. No group and no zone is taken to be
+/// skipped. `None` if the table is not small.
+pub fn small_reading<'a>(
+    table: &QueriedTable,
+    attributes: impl Iterator<Item = &'a AttributeLayout>,
+    conjuncts: usize,
+    threads: usize,
+) -> Option<f64> {
+    let cold = planned_size(table.oid).filter(|cold| cold.stored_rows <= SMALL_ROWS)?;
+    let (tuples, rows) = table.tuples_and_rows();
+    let hot_rows = (tuples - cold.rows as f64).max(0.0);
+    let (mut values, mut attribute_count) = (0.0, 0);
+    for attribute in attributes {
+        values += vector_value(attribute);
+        attribute_count += 1;
+    }
+    let work = cold.stored_rows as f64 * conjuncts as f64 * VECTOR_VALUE + rows * values;
+    Some(
+        table.cost_of_pages()
+            + cost_of_cold_rows(f64::from(cold.groups), work, threads)
+            + cost_of_hot_rows(hot_rows, attribute_count),
+    )
+}
+
+/// What it costs a Vectorized plan to read so many attributes of a table that has no cold rows.
+pub fn hot_reading(table: &QueriedTable, attribute_count: usize) -> f64 {
+    let (tuples, _) = table.tuples_and_rows();
+    table.cost_of_pages() + cost_of_hot_rows(tuples, attribute_count)
+}
+
+/// What it costs to run a Vectorized plan that reads so many tables and returns so many rows,
+/// beside reading them.
+pub fn cost_of_run(rows: f64, table_count: usize) -> f64 {
+    let units = unit_costs();
+    let more_tables = table_count.saturating_sub(1) as f64;
+    rows * 2.0 * units.operator + (RUN + more_tables * TABLE) * units.tuple
+}
+
+/// The attributes of a relation on which this backend holds a lock.
+pub fn layout_of(relation: Oid) -> TableLayout {
+    TableLayout::of(OpenRelation::open_locked(relation).table().descriptor())
 }
 
 /// What it costs to decode a value.

@@ -4,6 +4,7 @@
 //!   options    set_options, reset_options, what howdah.options is made of
 //!   adopt      adopt, release
 //!   describe   what the views howdah.tables, row_groups and column_chunks are made of
+//!   functions  what the view howdah.functions is made of
 //!   visible    what of them a user may see
 //!   schema     check_schema, which CREATE EXTENSION calls
 //! ```
@@ -13,6 +14,7 @@
 
 mod adopt;
 mod describe;
+mod functions;
 mod options;
 mod schema;
 mod visible;

@@ -1,10 +1,10 @@
 //! A result of the engine as datums.
 
-use howdah_bridge::upper::{Batch, Datum, Explanation, Rows, with_quotient};
+use howdah_bridge::upper::{Batch, Datum, Explanation, Rows, Stage, with_quotient};
 use howdah_columnar::{Numeric, Value};
 use howdah_vector::runtime::{ResultColumn, ResultSet};
 
-use super::run::Counts;
+use super::counts::Counts;
 use crate::types::arena::Arena;
 use crate::types::{AttributeLayout, datum_in};
 
@@ -18,16 +18,32 @@ pub struct Answer {
     /// What the rows that were handed over last point to.
     arena: Arena,
     counts: Counts,
+    told: Told,
+}
+
+/// What EXPLAIN needs to know of a run beside what it counted.
+#[derive(Clone, Copy)]
+pub struct Told {
+    pub threads: usize,
+    pub stage: Stage,
+    pub has_filter: bool,
+    pub is_timed: bool,
 }
 
 impl Answer {
-    pub fn new(result: ResultSet, layouts: Vec<AttributeLayout>, counts: Counts) -> Answer {
+    pub fn new(
+        result: ResultSet,
+        layouts: Vec<AttributeLayout>,
+        counts: Counts,
+        told: Told,
+    ) -> Answer {
         Answer {
             result,
             layouts,
             at: 0,
             arena: Arena::default(),
             counts,
+            told,
         }
     }
 }
@@ -62,7 +78,7 @@ impl Rows for Answer {
     }
 
     fn explain(&self, to: &mut Explanation) {
-        self.counts.explain(&self.result.statistics, to);
+        (self.counts).explain(&self.result.statistics, self.told, to);
     }
 }
 

@@ -1,211 +1,129 @@
-//! The table's rows as morsels.
+//! The rows of a table as morsels.
 //!
 //! ```text
-//!   survey   each group that the snapshot sees: statistics of the query's columns ─▶ skip · answered by them · read
-//!   feed     groups: chunks as they are stored, copied from pinned pages
-//!            rows of this backend's own loads, and hot rows: columns of up to 8,192 rows
+//!   groups: chunks as they are stored, copied from pinned pages
+//!   rows of this backend's own loads, and heap rows (hot): columns of up to 8,192 rows
 //! ```
 //!
 //! Between groups no pin and no lock is held. A group's statistics and chunks are read from the same immutable value.
+//! Columns are those of the query; each table has them under its own attribute numbers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_buffer::BooleanBuffer;
 use howdah_bridge::relation::missing_value;
-use howdah_bridge::slot::Slot;
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::Table;
-use howdah_bridge::upper::{HotRows, Run};
-use howdah_columnar::{Column, ColumnStatistics, OwnedValue, RowGroupBuilder};
-use howdah_vector::operators::{Compiled, Look};
+use howdah_bridge::upper::{OpenTable, Run, Waiting};
+use howdah_columnar::{Column, ColumnType};
+use howdah_vector::VectorError;
+use howdah_vector::operators::Look;
 use howdah_vector::runtime::Feeder;
 use howdah_vector::source::{Morsel, MorselColumn};
 
-use super::run::Counts;
-use crate::am::moved;
-use crate::errors::ColdError;
-use crate::store::column_reader::ColumnReader;
-use crate::store::row_set::RowSet;
-use crate::store::view::{ColdGroup, ColdView};
-use crate::types::{TableLayout, owned_value, push_datum};
+use super::counts::Counts;
+use super::hot::HotBatch;
+use super::survey::Surveyed;
+use crate::am::is_ours;
+use crate::errors::{ColdError, or_raise};
+use crate::store::view::{ColdGroup, ColdView, store_of};
+use crate::types::{TableLayout, owned_value};
 
 /// Rows of a morsel that is made of rows.
-const BATCH_ROWS: usize = 8_192;
+pub const BATCH_ROWS: usize = 8_192;
 /// How long the main thread waits for room before it asks for interrupts.
 const WAIT: Duration = Duration::from_millis(2);
 
-/// What feeds a run.
+/// A table that feeds a run.
 pub struct Source<'a> {
-    pub run: &'a Run<'a>,
-    pub layout: &'a TableLayout,
+    pub table: Table<'a>,
+    pub snapshot: Snapshot<'a>,
+    pub is_howdah: bool,
+    pub layout: TableLayout,
     /// The attribute that each column of the query is.
-    pub attributes: &'a [usize],
+    pub attributes: Vec<usize>,
     pub view: ColdView<'a>,
     /// `None` if no group that the snapshot sees is stored.
     pub store: Option<ColdStore<'a>>,
 }
 
-/// A stored group after the survey: what little must be remembered of each before the first is read.
-pub struct Surveyed {
-    reader: ColumnReader,
-    look: Look,
-    /// Which of the query's columns are read.
-    needed: Vec<usize>,
-    /// Of the query's columns, where they answer for the group.
-    statistics: Vec<Option<ColumnStatistics>>,
-    hidden: Option<RowSet>,
-}
-
-impl Surveyed {
-    pub fn row_count(&self) -> usize {
-        self.reader.entry.row_count as usize
-    }
-}
-
-/// The least and greatest integers of each column of the query, in all groups.
+/// What was met in the midst of feeding.
 #[derive(Default)]
-pub struct Bounds {
-    /// `None` where no group has told yet, or some group cannot tell.
-    columns: Vec<Option<(i64, i64)>>,
-    unknown: Vec<bool>,
+pub struct Fed {
+    pub counts: Counts,
+    /// The first failure outside of a thread.
+    pub failure: Option<VectorError>,
 }
 
-impl Bounds {
-    fn of_columns(count: usize) -> Bounds {
-        Bounds {
-            columns: vec![None; count],
-            unknown: vec![false; count],
-        }
-    }
-
-    fn add(&mut self, column: usize, statistics: Option<&ColumnStatistics>) {
-        let integer = |value: &Option<OwnedValue>| match value {
-            Some(OwnedValue::Int16(v)) => Some(i64::from(*v)),
-            Some(OwnedValue::Int32(v)) => Some(i64::from(*v)),
-            Some(OwnedValue::Int64(v)) => Some(*v),
-            _ => None,
+impl<'a> Source<'a> {
+    /// Reads the table's directory. `columns` are the query's: attributes of the relation in the
+    /// query, and their types. `None` if the table has one of them in another form.
+    pub fn open(
+        run: &'a Run<'_>,
+        open: &'a OpenTable,
+        columns: (&[usize], &[ColumnType]),
+    ) -> Option<Source<'a>> {
+        let (table, snapshot) = (open.table(), run.snapshot());
+        let layout = TableLayout::of(table.descriptor());
+        let attributes: Option<Vec<usize>> = (columns.0.iter())
+            .map(|&attribute| open.attributes.of(attribute))
+            .collect();
+        let attributes = attributes?;
+        let has_form = |(&attribute, &ty): (&usize, &ColumnType)| {
+            let known = layout.attributes.get(attribute);
+            known.is_some_and(|known| !known.dropped && known.column_type == ty)
         };
-        let Some(chunk) = statistics.map(|statistics| &statistics.chunk) else {
-            self.unknown[column] = true;
-            return;
+        if !attributes.iter().zip(columns.1).all(has_form) {
+            return None;
+        }
+        let is_howdah = is_ours(table);
+        let view = match is_howdah {
+            true => ColdView::of(table, snapshot),
+            false => ColdView::default(),
         };
-        match (integer(&chunk.min), integer(&chunk.max)) {
-            _ if chunk.null_count == chunk.row_count => {}
-            (Some(min), Some(max)) => {
-                let (least, most) = self.columns[column].unwrap_or((min, max));
-                self.columns[column] = Some((least.min(min), most.max(max)));
-            }
-            _ => self.unknown[column] = true,
-        }
+        let is_needed = |group: &ColdGroup| !group.is_pending() || !group.entry().flags.are_clear();
+        let store = match view.groups.iter().any(is_needed) {
+            true => Some(or_raise(table.oid(), store_of(table))),
+            false => None,
+        };
+        Some(Source {
+            table,
+            snapshot,
+            is_howdah,
+            layout,
+            attributes,
+            view,
+            store,
+        })
     }
 
-    /// Tells the query.
-    pub fn set(&self, compiled: &mut Compiled) {
-        for (column, bounds) in self.columns.iter().enumerate() {
-            if let Some((min, max)) = bounds
-                && !self.unknown[column]
-            {
-                compiled.set_bounds(column, *min, *max);
-            }
-        }
-    }
-}
-
-impl Source<'_> {
-    /// Asks the statistics of every stored group that the snapshot sees a row of. `None` if some column is stored as another
-    /// type than the table's: its type was changed without a rewrite.
-    pub fn survey(
+    /// Feeds what is not stored in groups; heap rows may stay in the batch.
+    pub fn feed_rows(
         &self,
-        compiled: &Compiled,
-    ) -> Result<Option<(Vec<Surveyed>, Bounds)>, ColdError> {
-        let mut surveyed = Vec::new();
-        let mut bounds = Bounds::of_columns(self.attributes.len());
-        let Some(store) = &self.store else {
-            return Ok(Some((surveyed, bounds)));
-        };
-        for group in &self.view.groups {
-            let ColdGroup::Stored(entry) = group else {
-                continue;
-            };
-            pgrx::check_for_interrupts!();
-            if self.view.has_vanished(store, group) {
-                continue;
-            }
-            let hidden = self.view.hidden(store, group)?;
-            if hidden
-                .as_ref()
-                .is_some_and(|rows| rows.len() >= entry.row_count)
-            {
-                continue;
-            }
-            let reader = ColumnReader::open(store, *entry)?;
-            let mut statistics = Vec::new();
-            statistics.resize_with(self.attributes.len(), || None);
-            for &place in compiled.needed() {
-                let attribute = self.attributes[place];
-                match reader.column_type(attribute) {
-                    None => {}
-                    Some(ty) if ty == self.layout.attributes[attribute].column_type => {
-                        statistics[place] = Some(reader.statistics(store, attribute)?);
-                    }
-                    Some(_) => return Ok(None),
-                }
-            }
-            let known: Vec<_> = statistics.iter().map(Option::as_ref).collect();
-            for &place in compiled.needed() {
-                bounds.add(place, known[place]);
-            }
-            let hidden = hidden.filter(|rows| !rows.is_empty());
-            let look = compiled.ask(&known, entry.row_count as usize, hidden.is_some());
-            let needed = match &look {
-                Look::Read { filter_decided, .. } => compiled.needed_for(&known, *filter_decided),
-                _ => Vec::new(),
-            };
-            if look != Look::Statistics {
-                statistics.clear();
-            }
-            surveyed.push(Surveyed {
-                reader,
-                look,
-                needed,
-                statistics,
-                hidden,
-            });
-        }
-        Ok(Some((surveyed, bounds)))
-    }
-
-    /// Feeds everything.
-    pub fn feed(
-        &self,
-        groups: Vec<Surveyed>,
-        counts: &mut Counts,
+        ordinal: &mut u64,
+        fed: &mut Fed,
+        hot: &mut HotBatch,
         feeder: &Feeder<'_>,
     ) -> Result<(), ColdError> {
-        let mut ordinal = 0;
-        if let Some(store) = &self.store {
-            for group in groups {
-                if feeder.failed() {
-                    return Ok(());
-                }
-                self.feed_group(store, group, &mut ordinal, counts, feeder)?;
-            }
-        }
-        self.feed_pending(&mut ordinal, feeder)?;
-        self.feed_hot(&mut ordinal, counts, feeder)
+        self.feed_pending(ordinal, &mut fed.counts, feeder)?;
+        self.feed_hot(hot, ordinal, &mut fed.counts, feeder)
     }
 
-    fn feed_group(
+    /// Feeds a stored group, which the survey has found.
+    pub fn feed_group(
         &self,
-        store: &ColdStore,
         group: Surveyed,
         ordinal: &mut u64,
-        counts: &mut Counts,
+        fed: &mut Fed,
         feeder: &Feeder<'_>,
     ) -> Result<(), ColdError> {
+        let Some(store) = &self.store else {
+            return Ok(());
+        };
         let row_count = group.row_count();
+        let counts = &mut fed.counts;
         counts.groups += 1;
         let (rows, filter_decided) = match group.look {
             Look::Skip => {
@@ -214,9 +132,11 @@ impl Source<'_> {
             }
             Look::Statistics => {
                 counts.groups_answered += 1;
-                counts.rows_answered += row_count as u64;
+                counts.cold_rows += row_count as u64;
                 let known: Vec<_> = group.statistics.iter().map(Option::as_ref).collect();
-                counts.failed(feeder.add_statistics(&known, row_count));
+                if let Err(error) = feeder.add_statistics(&known, row_count) {
+                    fed.failure.get_or_insert(error);
+                }
                 return Ok(());
             }
             Look::Read {
@@ -243,6 +163,11 @@ impl Source<'_> {
         let hidden = group
             .hidden
             .map(|rows| BooleanBuffer::collect_bool(row_count, |row| rows.contains(row as u32)));
+        for rows in &rows {
+            let hidden = (hidden.as_ref())
+                .map_or(0, |all| all.slice(rows.start, rows.len()).count_set_bits());
+            counts.cold_rows += (rows.len() - hidden) as u64;
+        }
         let morsel = Morsel {
             row_count,
             columns,
@@ -260,13 +185,18 @@ impl Source<'_> {
         let layout = &self.layout.attributes[attribute];
         // SAFETY: the executor holds the table open; the attribute is one of its own.
         let value = unsafe {
-            missing_value(self.run.table(), attribute).map(|datum| owned_value(datum, layout))
+            missing_value(self.table.raw(), attribute).map(|datum| owned_value(datum, layout))
         };
         MorselColumn::Constant(layout.column_type, value)
     }
 
     /// The rows of this backend's own loads that are not written yet.
-    fn feed_pending(&self, ordinal: &mut u64, feeder: &Feeder<'_>) -> Result<(), ColdError> {
+    fn feed_pending(
+        &self,
+        ordinal: &mut u64,
+        counts: &mut Counts,
+        feeder: &Feeder<'_>,
+    ) -> Result<(), ColdError> {
         for group in self.view.groups.iter().filter(|group| group.is_pending()) {
             let ColdGroup::Pending {
                 load, row_count, ..
@@ -293,6 +223,7 @@ impl Source<'_> {
                         Ok(MorselColumn::Decoded(Column::from_values(ty, values)?))
                     })
                     .collect::<Result<Vec<_>, ColdError>>()?;
+                counts.cold_rows += rows.len() as u64;
                 let is_hidden = |row: usize| {
                     let row = at + row as u32;
                     hidden.as_ref().is_some_and(|rows| rows.contains(row))
@@ -306,70 +237,17 @@ impl Source<'_> {
         }
         Ok(())
     }
-
-    fn feed_hot(
-        &self,
-        ordinal: &mut u64,
-        counts: &mut Counts,
-        feeder: &Feeder<'_>,
-    ) -> Result<(), ColdError> {
-        let types: Vec<_> = (self.attributes.iter())
-            .map(|&attribute| self.layout.attributes[attribute].column_type)
-            .collect();
-        let mut rows = RowGroupBuilder::new(&types);
-        let read = self.attributes.iter().max().map_or(0, |&last| last + 1);
-        let (table, snapshot) = (self.run.table(), self.run.snapshot());
-        // SAFETY: the executor holds the table open and locked, and its snapshot valid.
-        let mut hot = unsafe { HotRows::begin(table, snapshot, read) };
-        loop {
-            let found = hot.advance();
-            if found {
-                // SAFETY: the slot holds a row that is pinned.
-                let hides = unsafe {
-                    let slot = Slot::from_raw(hot.slot());
-                    moved::hides_hot(Table::from_raw(table), slot, Snapshot::from_raw(snapshot))
-                };
-                if hides {
-                    continue;
-                }
-                for (place, &attribute) in self.attributes.iter().enumerate() {
-                    let layout = &self.layout.attributes[attribute];
-                    let column = rows.column_mut(place);
-                    match hot.value(attribute) {
-                        None => column.push_null(),
-                        // SAFETY: a value of this attribute.
-                        Some(datum) => unsafe { push_datum(column, layout, datum, false) },
-                    }
-                }
-                rows.finish_row();
-                counts.hot_rows += 1;
-            }
-            if rows.row_count() == BATCH_ROWS || !found && rows.row_count() > 0 {
-                pgrx::check_for_interrupts!();
-                let row_count = rows.row_count();
-                let columns = (types.iter().enumerate())
-                    .map(|(place, &ty)| {
-                        let values = (0..row_count).map(|row| rows.value(place, row));
-                        Ok(MorselColumn::Decoded(Column::from_values(ty, values)?))
-                    })
-                    .collect::<Result<Vec<_>, ColdError>>()?;
-                push(feeder, of_rows(columns, row_count, None, next(ordinal)));
-                rows.clear();
-            }
-            if !found || feeder.failed() {
-                return Ok(());
-            }
-        }
-    }
 }
 
-fn next(ordinal: &mut u64) -> u64 {
+/// The next place in the order of morsels.
+pub fn next(ordinal: &mut u64) -> u64 {
     let this = *ordinal;
     *ordinal += 1;
     this
 }
 
-fn of_rows(
+/// A morsel of rows that are read already.
+pub fn of_rows(
     columns: Vec<MorselColumn>,
     row_count: usize,
     hidden: Option<BooleanBuffer>,
@@ -386,11 +264,13 @@ fn of_rows(
 }
 
 /// Hands a morsel over, as soon as there is room for it.
-fn push(feeder: &Feeder<'_>, morsel: Morsel) {
+pub fn push(feeder: &Feeder<'_>, morsel: Morsel) {
     let mut morsel = Some(morsel);
     while let Some(one) = morsel.take() {
         if let Err(back) = feeder.try_push(one) {
+            let waiting = Waiting::begin();
             feeder.wait(WAIT);
+            drop(waiting);
             pgrx::check_for_interrupts!();
             morsel = Some(back);
         }

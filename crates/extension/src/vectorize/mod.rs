@@ -1,10 +1,12 @@
-//! Queries of one table, computed by columns and by several threads.
+//! Queries of one table, or of the partitions of one, computed by columns and by several threads.
 //!
 //! ```text
 //!   planner    offer ─── takes the query if all of it is known, at what cost     translate ── expressions
 //!              semantics  PostgreSQL types whose meaning the stored form keeps
 //!   executor   run ───── survey: groups the snapshot sees, their statistics ─▶ skip · answered · read
-//!              feed ──── chunks as stored, pending rows, hot rows ─▶ morsels ─▶ howdah_vector's threads
+//!              feed ──── chunks as stored, pending rows ─▶ morsels ─▶ howdah_vector's threads
+//!              hot ───── hot rows, and those of heap partitions: batches of columns ─▶ likewise
+//!              counts ── what was read and skipped, for EXPLAIN and statistics
 //!              answer ── its result as datums        threads ── the server's budget
 //! ```
 //!
@@ -22,26 +24,35 @@
 //! Not here: joins, windows, sorts without a limit, rows returned as they are.
 
 mod answer;
+mod counts;
 mod feed;
+mod hot;
 mod offer;
 mod run;
 mod semantics;
+mod survey;
 mod threads;
 mod translate;
 
 pub use threads::THREADS;
 
-use howdah_bridge::upper::{self, Engine, Offer, Oid, Planner, Rows, Run, Shape};
+use howdah_bridge::upper::{self, Engine, Offer, Oid, Planner, Reason, Rows, Run, Shape};
+
+use crate::am::estimate::planned_size;
 
 struct Vectorized;
 
 impl Engine for Vectorized {
-    fn least_cost(&self, table: Oid) -> Option<f64> {
-        offer::least_cost(table)
+    fn least_cost(&self, tables: &mut dyn Iterator<Item = Oid>) -> Result<f64, Reason> {
+        offer::least_cost(tables)
     }
 
-    fn offer<'a>(&self, shape: &Shape<'a>, planner: &Planner<'_>) -> Option<Offer<'a>> {
+    fn offer<'a>(&self, shape: &Shape<'a>, planner: &Planner<'_>) -> Result<Offer<'a>, Reason> {
         offer::offer(shape, planner)
+    }
+
+    fn owns(&self, table: Oid) -> bool {
+        planned_size(table).is_some()
     }
 
     fn run(&self, run: &Run<'_>) -> Option<Box<dyn Rows>> {

@@ -1,12 +1,19 @@
 //! Whether the planner is offered a query, and at what cost.
 
-use howdah_bridge::upper::{Offer, Oid, Planner, Shape, Stage, hash_memory_bytes};
+use howdah_bridge::relation::OpenRelation;
+use howdah_bridge::upper::tables::is_heap;
+use howdah_bridge::upper::{Offer, Oid, Planner, Reason, Shape, Stage, hash_memory_bytes};
+use howdah_vector::Declined;
 use howdah_vector::operators::Compiled;
 
 use super::translate::translate;
 use crate::am::estimate::planned_size;
-use crate::columnar_scan::{least_cost_of_vectorized, reading};
+use crate::am::is_ours;
+use crate::columnar_scan::{
+    cost_of_run, hot_reading, layout_of, least_cost_of_vectorized, reading, small_reading,
+};
 use crate::settings;
+use crate::types::TableLayout;
 
 /// What a group takes in the engine's tables, and each of its aggregates, in bytes, about.
 const GROUP_BYTES: usize = 32;
@@ -15,42 +22,86 @@ const STATE_BYTES: usize = 16;
 /// groups by expressions are often far fewer than expected, and to give up half way costs little beside PostgreSQL's own plan.
 const TRIED: f64 = 8.0;
 
-/// What any query over a table costs at least, if it has cold rows.
-pub fn least_cost(table: Oid) -> Option<f64> {
+/// What any query over these tables costs at least. Some of them must have cold rows.
+pub fn least_cost(tables: &mut dyn Iterator<Item = Oid>) -> Result<f64, Reason> {
     if !settings::vectorized() {
-        return None;
+        return Err(Reason::SettingOff);
     }
-    let cold = planned_size(table)?;
-    Some(match settings::force_vectorized() {
+    let sizes = tables.filter_map(planned_size);
+    let groups = sizes.map(|cold| cold.groups).reduce(u32::saturating_add);
+    let groups = groups.ok_or(Reason::NoColdRows)?;
+    Ok(match settings::force_vectorized() {
         true => 0.0,
-        false => least_cost_of_vectorized(&cold),
+        false => least_cost_of_vectorized(groups),
     })
 }
 
-/// Takes the query if the engine knows all of it and the table has cold rows.
-pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Option<Offer<'a>> {
-    let reading = reading(&planner.planned())?;
+/// Takes the query if the engine knows all of it, and all of its tables are howdah tables or heap.
+pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Result<Offer<'a>, Reason> {
+    let layout = layout_of(planner.relation());
     // SAFETY: no operand has a value yet.
-    let translated = unsafe { translate(shape, &reading.layout, None)? };
-    Compiled::compile(&translated.query).ok()?;
+    let translated = unsafe { translate(shape, &layout, None)? };
+    Compiled::compile(&translated.query).map_err(reason_of)?;
     let group_bytes = GROUP_BYTES + shape.aggregates.len() * STATE_BYTES;
     if shape.stage == Stage::Group
         && planner.rows * group_bytes as f64 > TRIED * hash_memory_bytes() as f64
         && !settings::force_vectorized()
     {
-        return None;
+        return Err(Reason::TooManyGroups);
     }
+    let reading = cost_of_reading(planner, &layout, &translated.attributes, shape.filter.len())?;
     let cost = match settings::force_vectorized() {
         true => 0.0,
-        false => reading.cost_of_vectorized(
-            &translated.attributes,
-            shape.filter.len(),
-            planner.rows,
-            settings::threads(),
-        ),
+        false => reading + cost_of_run(planner.rows, planner.tables().len()),
     };
-    Some(Offer {
+    Ok(Offer {
         cost,
         operands: translated.operands,
     })
+}
+
+/// What it costs to read these attributes of all tables. `layout` is that of the relation in the
+/// query.
+fn cost_of_reading(
+    planner: &Planner<'_>,
+    layout: &TableLayout,
+    attributes: &[usize],
+    conjuncts: usize,
+) -> Result<f64, Reason> {
+    let threads = settings::threads();
+    let mut cost = 0.0;
+    for table in planner.tables() {
+        let declined = Reason::Child(table.oid);
+        let of_table = |&attribute: &usize| table.table.attributes.of(attribute);
+        let in_table: Option<Vec<usize>> = attributes.iter().map(of_table).collect();
+        let in_table = in_table.ok_or(declined.clone())?;
+        if planner.tables().len() > 1 {
+            let open = OpenRelation::open_locked(table.oid);
+            let is_howdah = is_ours(open.table());
+            if !is_howdah && !is_heap(open.table()) {
+                return Err(declined);
+            }
+            let layouts = attributes.iter().map(|&at| &layout.attributes[at]);
+            let small = small_reading(table, layouts, conjuncts, threads);
+            if let (true, Some(small)) = (is_howdah, small) {
+                cost += small;
+                continue;
+            }
+        }
+        cost += match reading(&planner.planned(table)) {
+            Some(reading) => reading.cost(&in_table, conjuncts, threads),
+            None if planner.tables().len() > 1 => hot_reading(table, in_table.len()),
+            None => return Err(Reason::NoColdRows),
+        };
+    }
+    Ok(cost)
+}
+
+fn reason_of(declined: Declined) -> Reason {
+    match declined {
+        Declined::Function { name } => Reason::Function(name),
+        Declined::Aggregate { name } => Reason::Aggregate(name),
+        Declined::Types { name } => Reason::Arguments(name),
+        _ => Reason::Expression,
+    }
 }

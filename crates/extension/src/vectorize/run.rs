@@ -1,25 +1,26 @@
 //! One run of the engine: from the executor's node to a result, or to the decision that PostgreSQL computes it.
 
-use howdah_bridge::relation::count_rows_read;
-use howdah_bridge::snapshot::Snapshot;
-use howdah_bridge::table::Table;
+use std::cell::Cell;
+
 use howdah_bridge::upper::{
-    Explanation, Oid, Rows, Run, Stage, hash_memory_bytes, with_signals_blocked,
+    Oid, Rows, Run, Stage, Waiting, hash_memory_bytes, with_signals_blocked,
 };
-use howdah_columnar::{ColumnarError, MAX_ROWS, ZONE_ROWS};
+use howdah_columnar::{ColumnarError, MAX_ROWS};
 use howdah_vector::VectorError;
 use howdah_vector::operators::Compiled;
-use howdah_vector::runtime::{self, Options, ResultSet, RunError, RunStatistics};
+use howdah_vector::runtime::{self, Options, ResultSet, RunError};
 use pgrx::PgSqlErrorCode;
 
-use super::answer::Answer;
-use super::feed::Source;
+use super::answer::{Answer, Told};
+use super::counts::Counts;
+use super::feed::{Fed, Source};
+use super::hot::HotBatch;
+use super::survey::{Bounds, Surveyed, best_first};
 use super::threads::Lease;
-use super::translate::translate;
+use super::translate::{Translated, translate};
 use crate::errors::{self, ColdError, or_raise, refuse};
-use crate::scan_stats::{self, ScanCounts};
+use crate::scan_stats;
 use crate::settings;
-use crate::store::view::{ColdGroup, ColdView, store_of};
 use crate::types::{AttributeLayout, TableLayout};
 
 /// Fewer stored rows than this are not worth a thread.
@@ -27,150 +28,95 @@ const ROWS_FOR_THREADS: usize = MAX_ROWS / 2;
 /// Row groups, for each thread, that are queued or worked on at a time.
 const WINDOW: usize = 3;
 
-/// What a run looked at, for EXPLAIN and statistics.
-#[derive(Default)]
-pub struct Counts {
-    pub groups: u64,
-    pub groups_skipped: u64,
-    /// Groups whose statistics were all that was needed.
-    pub groups_answered: u64,
-    /// Rows of these groups.
-    pub rows_answered: u64,
-    pub zones: u64,
-    pub zones_skipped: u64,
-    pub hot_rows: u64,
-    threads: usize,
-    failure: Option<VectorError>,
-}
-
-impl Counts {
-    /// Of a group that is read, these rows are looked at.
-    pub fn note_zones(&mut self, row_count: usize, rows: &[std::ops::Range<usize>]) {
-        let zones = row_count.div_ceil(ZONE_ROWS);
-        let read: usize = rows.iter().map(|rows| rows.len().div_ceil(ZONE_ROWS)).sum();
-        self.zones += zones as u64;
-        self.zones_skipped += zones.saturating_sub(read) as u64;
-    }
-
-    /// Keeps the first failure outside of a thread.
-    pub fn failed(&mut self, result: Result<(), VectorError>) {
-        if let Err(error) = result {
-            self.failure.get_or_insert(error);
-        }
-    }
-
-    pub fn explain(&self, run: &RunStatistics, to: &mut Explanation) {
-        let integers = [
-            ("Row Groups", self.groups),
-            ("Row Groups Skipped", self.groups_skipped),
-            ("Row Groups Answered by Statistics", self.groups_answered),
-            ("Zones", self.zones),
-            ("Zones Skipped", self.zones_skipped),
-        ];
-        if to.is_text() {
-            let mut groups = format!("total={} skipped={}", self.groups, self.groups_skipped);
-            if self.groups_answered > 0 {
-                groups += &format!(" answered by statistics={}", self.groups_answered);
-            }
-            to.text("Row Groups", &groups);
-            let zones = format!("total={} skipped={}", self.zones, self.zones_skipped);
-            to.text("Zones", &zones);
-        } else {
-            for (label, count) in integers {
-                to.integer(label, None, count as i64);
-            }
-        }
-        to.integer("Rows Read", None, run.rows_in as i64);
-        to.integer("Rows Passed", None, run.rows_passed as i64);
-        to.integer("Hot Rows", None, self.hot_rows as i64);
-        to.integer("Threads", None, self.threads as i64);
-        let kilobytes = run.memory_peak_bytes.div_ceil(1024);
-        to.integer("Peak Memory", Some("kB"), kilobytes as i64);
-    }
-}
-
 /// Runs the query; `None` leaves it to PostgreSQL's own plan.
 pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
-    let table = run.table();
-    // SAFETY: the executor holds the table open and locked, and its snapshot valid; operands are of the types that
-    // the planner found in the same shape.
-    let (layout, translated, view, store, oid) = unsafe {
-        let table = Table::from_raw(table);
-        let layout = TableLayout::of(table.descriptor());
-        let translated = translate(&run.shape, &layout, Some(&run.operands))?;
-        let view = ColdView::of(table, Snapshot::from_raw(run.snapshot()));
-        let oid = table.oid();
-        let is_needed = |group: &ColdGroup| !group.is_pending() || !group.entry().flags.are_clear();
-        let store = match view.groups.iter().any(is_needed) {
-            true => Some(or_raise(oid, store_of(table))),
-            false => None,
-        };
-        (layout, translated, view, store, oid)
+    // SAFETY: the executor holds the relation open and locked; operands are of the types that the
+    // planner found in the same shape.
+    let translated = unsafe {
+        let layout = TableLayout::of(run.relation().descriptor());
+        translate(&run.shape, &layout, Some(&run.operands)).ok()?
     };
     let mut compiled = Compiled::compile(&translated.query).ok()?;
-    let source = Source {
-        run,
-        layout: &layout,
-        attributes: &translated.attributes,
-        view,
-        store,
-    };
-    let (groups, bounds) = or_raise(oid, source.survey(&compiled))?;
+    let mut bounds = Bounds::of_columns(translated.attributes.len());
+    let (sources, mut groups) = open_all(run, &translated, &compiled, &mut bounds)?;
+    if let Some((_, descending)) = compiled.leading_order() {
+        best_first(&mut groups, descending);
+    }
     bounds.set(&mut compiled);
-    let stored_rows: usize = groups.iter().map(|group| group.row_count()).sum();
+    let is_timed = run.wants_times();
+    if is_timed {
+        compiled.measure_times();
+    }
+    let stored_rows: usize = groups.iter().map(|(_, group)| group.row_count()).sum();
     let is_worth_it = stored_rows >= ROWS_FOR_THREADS || settings::force_vectorized();
     let wanted = match run.may_use_threads() && is_worth_it {
         true => settings::threads().min(groups.len()),
         false => 0,
     };
     let lease = Lease::take(wanted);
-    let mut counts = Counts {
-        threads: lease.count,
-        ..Counts::default()
-    };
+    let threads = lease.count;
     let options = Options {
-        threads: lease.count,
-        window: lease.count * WINDOW,
+        threads,
+        window: threads * WINDOW,
         memory_limit_bytes: hash_memory_bytes(),
         around_spawn: with_signals_blocked,
         on_thread_start: || {},
     };
+    let waiting = Cell::new(None);
+    let mut fed: Vec<Fed> = sources.iter().map(|_| Fed::default()).collect();
+    // The table that is being read, for messages.
+    let mut at = run.relation().oid();
     let ran = runtime::run(
         &compiled,
         &options,
-        |feeder| source.feed(groups, &mut counts, feeder),
+        |feeder| {
+            let mut hot = HotBatch::new(&translated.query.columns);
+            let mut ordinal = 0;
+            for (table, group) in groups {
+                if feeder.failed() {
+                    return Ok(());
+                }
+                at = sources[table].table.oid();
+                sources[table].feed_group(group, &mut ordinal, &mut fed[table], feeder)?;
+            }
+            for (source, fed) in sources.iter().zip(&mut fed) {
+                at = source.table.oid();
+                source.feed_rows(&mut ordinal, fed, &mut hot, feeder)?;
+            }
+            hot.flush(&mut ordinal, feeder)?;
+            // All is handed over: what is left is to wait for the threads.
+            waiting.set(Some(Waiting::begin()));
+            Ok(())
+        },
         &mut || {
+            drop(waiting.take());
             pgrx::check_for_interrupts!();
+            waiting.set(Some(Waiting::begin()));
         },
     );
+    drop(waiting);
     drop(lease);
-    let ran = match counts.failure.take() {
+    let failure = fed.iter_mut().find_map(|fed| fed.failure.take());
+    let ran = match failure {
         Some(error) => Err(RunError::Vector(error)),
         None => ran,
     };
     let result = match ran {
         Ok(result) => result,
-        Err(RunError::Feed(error)) => or_raise(oid, Err::<ResultSet, ColdError>(error)),
+        Err(RunError::Feed(error)) => or_raise(at, Err::<ResultSet, ColdError>(error)),
         Err(RunError::Vector(error)) => {
             if left_to_postgres(&error) {
                 return None;
             }
-            raise(oid, error)
+            raise(at, error)
         }
     };
-    // SAFETY: the executor holds the table open.
-    unsafe { count_rows_read(table, result.statistics.rows_in + counts.rows_answered) };
-    scan_stats::count(
-        oid,
-        ScanCounts {
-            columnar_scans: i64::from(counts.groups > 0),
-            groups_read: (counts.groups - counts.groups_skipped) as i64,
-            groups_skipped: counts.groups_skipped as i64,
-            zones_read: (counts.zones - counts.zones_skipped) as i64,
-            zones_skipped: counts.zones_skipped as i64,
-            groups_read_by_row: 0,
-        },
-    );
+    let mut total = Counts::default();
+    for (source, fed) in sources.iter().zip(&fed) {
+        source.table.count_rows_read(fed.counts.cold_rows);
+        scan_stats::count(source.table.oid(), fed.counts.of_scan());
+        total.add(&fed.counts);
+    }
     let returned = match run.shape.stage {
         Stage::Group => [run.shape.keys.as_slice(), &run.shape.aggregates].concat(),
         Stage::First => run.shape.columns.clone(),
@@ -178,7 +124,39 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     let layouts = (returned.iter())
         .map(|node| AttributeLayout::of_type(node.type_oid()))
         .collect();
-    Some(Box::new(Answer::new(result, layouts, counts)))
+    let told = Told {
+        threads,
+        stage: run.shape.stage,
+        has_filter: !run.shape.filter.is_empty(),
+        is_timed,
+    };
+    Some(Box::new(Answer::new(result, layouts, total, told)))
+}
+
+/// Stored groups, each with the place of its table.
+type Groups = Vec<(usize, Surveyed)>;
+
+/// The tables of the run, and the groups that are to be read of them.
+fn open_all<'a>(
+    run: &'a Run<'_>,
+    translated: &Translated<'_>,
+    compiled: &Compiled,
+    bounds: &mut Bounds,
+) -> Option<(Vec<Source<'a>>, Groups)> {
+    let columns = (
+        translated.attributes.as_slice(),
+        translated.query.columns.as_slice(),
+    );
+    let mut sources = Vec::with_capacity(run.tables().len());
+    let mut groups = Groups::new();
+    for (place, table) in run.tables().iter().enumerate() {
+        pgrx::check_for_interrupts!();
+        let source = Source::open(run, table, columns)?;
+        let surveyed = or_raise(source.table.oid(), source.survey(compiled, bounds))?;
+        groups.extend(surveyed.into_iter().map(|group| (place, group)));
+        sources.push(source);
+    }
+    Some((sources, groups))
 }
 
 /// Whether PostgreSQL may still compute what the engine could not.

@@ -4,7 +4,7 @@
 //! listed here; for others (blank-padded text, jsonb, text under a nondeterministic collation) it is not, and they are declined.
 
 use howdah_bridge::collation::{is_deterministic, orders_bytewise};
-use howdah_bridge::upper::{Node, Oid};
+use howdah_bridge::upper::{Node, Oid, Reason};
 
 use crate::types::AttributeLayout;
 
@@ -73,28 +73,43 @@ fn is_text(type_oid: Oid) -> bool {
     matches!(type_oid.to_u32(), TEXT | VARCHAR)
 }
 
-/// Whether the values of an expression are equal where their stored forms are.
-pub fn groups_as_stored(node: Node<'_>) -> bool {
+fn declined_unless(holds: bool, reason: Reason) -> Result<(), Reason> {
+    if holds { Ok(()) } else { Err(reason) }
+}
+
+/// Declines an expression whose values are not equal where their stored forms are.
+pub fn groups_as_stored(node: Node<'_>) -> Result<(), Reason> {
     let type_oid = AttributeLayout::of_type(node.type_oid()).type_oid;
-    is_scalar(type_oid)
-        || matches!(type_oid.to_u32(), OID | CHAR)
-        || is_text(type_oid) && is_deterministic(node.collation())
+    if is_text(type_oid) {
+        return declined_unless(is_deterministic(node.collation()), Reason::Collation);
+    }
+    let is_exact = is_scalar(type_oid) || matches!(type_oid.to_u32(), OID | CHAR);
+    declined_unless(is_exact, Reason::Type(type_oid))
 }
 
-/// Whether the values of an expression are ordered as their stored forms are.
-pub fn orders_as_stored(node: Node<'_>) -> bool {
+/// Declines an expression whose values are not ordered as their stored forms are.
+pub fn orders_as_stored(node: Node<'_>) -> Result<(), Reason> {
     let type_oid = AttributeLayout::of_type(node.type_oid()).type_oid;
-    is_scalar(type_oid) || is_text(type_oid) && orders_bytewise(node.collation())
+    if is_text(type_oid) {
+        return declined_unless(orders_bytewise(node.collation()), Reason::Collation);
+    }
+    declined_unless(is_scalar(type_oid), Reason::Type(type_oid))
 }
 
-/// Whether a function of text computes what PostgreSQL does under the collation.
-pub fn is_exact_of_text(function: &str, collation: Oid) -> bool {
-    TEXT_ONLY.contains(&function)
-        || TEXT_EQUALITY.contains(&function) && is_deterministic(collation)
-        || TEXT_ORDER.contains(&function) && orders_bytewise(collation)
+/// Declines a function of text that does not compute what PostgreSQL does under the collation.
+pub fn exact_of_text(function: &str, collation: Oid) -> Result<(), Reason> {
+    if TEXT_EQUALITY.contains(&function) {
+        return declined_unless(is_deterministic(collation), Reason::Collation);
+    }
+    if TEXT_ORDER.contains(&function) {
+        return declined_unless(orders_bytewise(collation), Reason::Collation);
+    }
+    let is_exact = TEXT_ONLY.contains(&function);
+    declined_unless(is_exact, Reason::Function(function.to_owned()))
 }
 
-/// Whether an aggregate that depends on order does so under the collation.
-pub fn is_exact_aggregate(name: &str, collation: Oid) -> bool {
-    !name.ends_with("(text)") || orders_bytewise(collation)
+/// Declines an aggregate that depends on an order which is not that of stored values.
+pub fn exact_aggregate(name: &str, collation: Oid) -> Result<(), Reason> {
+    let is_exact = !name.ends_with("(text)") || orders_bytewise(collation);
+    declined_unless(is_exact, Reason::Collation)
 }

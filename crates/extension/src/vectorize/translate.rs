@@ -4,11 +4,12 @@
 //! have; and by the executor, with the operands' values in their places. Both meet operands in the same order.
 
 use howdah_bridge::upper::expr::{Call, Kind, Truth};
-use howdah_bridge::upper::{Datum, Node, Shape, Stage};
+use howdah_bridge::upper::{Datum, Node, Oid, Reason, Shape, Stage};
 use howdah_columnar::ColumnType;
 use howdah_vector::plan::{self, AggregateCall, Expr, OrderBy, Output, Query};
 
 use super::semantics;
+use crate::settings;
 use crate::types::{AttributeLayout, TableLayout, array_values, owned_value};
 
 /// A query as the engine wants it.
@@ -20,7 +21,8 @@ pub struct Translated<'a> {
     pub operands: Vec<Node<'a>>,
 }
 
-/// Translates a query; `None` if some part of it is unknown. `values` are the operands', if they are evaluated already.
+/// Translates a query, or says which part of it is unknown. `values` are the operands', if they are
+/// evaluated already.
 ///
 /// # Safety
 /// `values` are valid datums of the types of the operands that the same shape had before.
@@ -28,7 +30,7 @@ pub unsafe fn translate<'a>(
     shape: &Shape<'a>,
     layout: &TableLayout,
     values: Option<&[Option<Datum>]>,
-) -> Option<Translated<'a>> {
+) -> Result<Translated<'a>, Reason> {
     let mut translator = Translator {
         rti: shape.rti,
         layout,
@@ -39,46 +41,42 @@ pub unsafe fn translate<'a>(
     let filter = translator.all(&shape.filter)?;
     let output = match shape.stage {
         Stage::Group => {
-            if !shape
-                .keys
-                .iter()
-                .all(|&key| semantics::groups_as_stored(key))
-            {
-                return None;
+            for &key in &shape.keys {
+                semantics::groups_as_stored(key)?;
             }
             let keys = translator.all(&shape.keys)?;
             let is_constant = |key: &Expr| matches!(key, Expr::Constant(..));
             if keys.iter().any(is_constant) {
-                return None;
+                return Err(Reason::ConstantKey);
             }
             let aggregates = (shape.aggregates.iter())
                 .map(|&node| translator.aggregate(node))
-                .collect::<Option<Vec<_>>>()?;
+                .collect::<Result<Vec<_>, _>>()?;
             Output::Aggregate { keys, aggregates }
         }
         Stage::First => {
             let columns = (shape.columns.iter())
                 .map(|&node| translator.column(node))
-                .collect::<Option<Vec<_>>>()?;
+                .collect::<Result<Vec<_>, _>>()?;
             let order = (shape.order.iter())
                 .map(|order| {
-                    semantics::orders_as_stored(order.node).then_some(())?;
-                    Some(OrderBy {
+                    semantics::orders_as_stored(order.node)?;
+                    Ok(OrderBy {
                         expr: translator.expr(order.node)?,
                         descending: order.descending,
                         nulls_first: order.nulls_first,
                     })
                 })
-                .collect::<Option<Vec<_>>>()?;
+                .collect::<Result<Vec<_>, _>>()?;
             Output::First {
                 columns,
                 order,
-                limit: usize::try_from(shape.limit).ok()?,
+                limit: usize::try_from(shape.limit).map_err(|_| Reason::Limit)?,
             }
         }
     };
     let of_attribute = |&attribute: &usize| layout.attributes[attribute].column_type;
-    Some(Translated {
+    Ok(Translated {
         query: Query {
             columns: translator.attributes.iter().map(of_attribute).collect(),
             filter,
@@ -98,32 +96,34 @@ struct Translator<'t, 'a> {
 }
 
 impl<'a> Translator<'_, 'a> {
-    fn all(&mut self, nodes: &[Node<'a>]) -> Option<Vec<Expr>> {
+    fn all(&mut self, nodes: &[Node<'a>]) -> Result<Vec<Expr>, Reason> {
         nodes.iter().map(|&node| self.expr(node)).collect()
     }
 
     /// A column of the table, whatever its type.
-    fn column(&mut self, node: Node<'a>) -> Option<Expr> {
+    fn column(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
         match node.kind(self.rti) {
             Kind::Variable(variable) => self.attribute(variable.attribute),
-            _ => None,
+            Kind::Other(reason) => Err(reason),
+            _ => Err(Reason::Expression),
         }
     }
 
-    fn attribute(&mut self, attribute: usize) -> Option<Expr> {
-        if self.layout.attributes.get(attribute)?.dropped {
-            return None;
+    fn attribute(&mut self, attribute: usize) -> Result<Expr, Reason> {
+        let known = self.layout.attributes.get(attribute);
+        if known.is_none_or(|known| known.dropped) {
+            return Err(Reason::Expression);
         }
         let place = self.attributes.iter().position(|&known| known == attribute);
         let place = place.unwrap_or_else(|| {
             self.attributes.push(attribute);
             self.attributes.len() - 1
         });
-        Some(Expr::Column(place))
+        Ok(Expr::Column(place))
     }
 
-    fn expr(&mut self, node: Node<'a>) -> Option<Expr> {
-        Some(match node.kind(self.rti) {
+    fn expr(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
+        Ok(match node.kind(self.rti) {
             Kind::Variable(variable) => self.attribute(variable.attribute)?,
             Kind::Operand => self.operand(node)?,
             Kind::Call(call) => self.call(&call)?,
@@ -134,7 +134,8 @@ impl<'a> Translator<'_, 'a> {
             Kind::IsNull(node) => Expr::IsNull(Box::new(self.expr(node)?)),
             Kind::IsNotNull(node) => Expr::IsNotNull(Box::new(self.expr(node)?)),
             Kind::Is(node, truth) => Expr::Is(Box::new(self.expr(node)?), truth_of(truth)),
-            Kind::Aggregate(_) | Kind::Other => return None,
+            Kind::Aggregate(_) => return Err(Reason::Expression),
+            Kind::Other(reason) => return Err(reason),
         })
     }
 
@@ -145,47 +146,44 @@ impl<'a> Translator<'_, 'a> {
         self.values.and_then(|values| *values.get(at)?)
     }
 
-    fn operand(&mut self, node: Node<'a>) -> Option<Expr> {
+    fn operand(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
         let layout = AttributeLayout::of_type(node.type_oid());
-        if !semantics::is_known(layout.type_oid) {
-            return None;
-        }
+        known(layout.type_oid)?;
         let value = self.next_value(node);
         // SAFETY: by the contract of `translate`, a datum of this type.
         let value = value.map(|datum| unsafe { owned_value(datum, &layout) });
-        Some(Expr::Constant(layout.column_type, value))
+        Ok(Expr::Constant(layout.column_type, value))
     }
 
-    fn call(&mut self, call: &Call<'a>) -> Option<Expr> {
-        self.is_exact(call).then_some(())?;
-        Some(Expr::Call {
+    fn call(&mut self, call: &Call<'a>) -> Result<Expr, Reason> {
+        self.exact(call)?;
+        Ok(Expr::Call {
             function: call.function.clone(),
             arguments: self.all(&call.arguments)?,
         })
     }
 
-    fn any_all(&mut self, call: &Call<'a>, all: bool) -> Option<Expr> {
-        self.is_exact(call).then_some(())?;
+    fn any_all(&mut self, call: &Call<'a>, all: bool) -> Result<Expr, Reason> {
+        self.exact(call)?;
         let &[left, array] = call.arguments.as_slice() else {
-            return None;
+            return Err(Reason::Expression);
         };
         let left = Box::new(self.expr(left)?);
         if !matches!(array.kind(self.rti), Kind::Operand) {
-            return None;
+            return Err(Reason::Expression);
         }
-        let layout = AttributeLayout::of_type(array.element_type()?);
-        if !semantics::is_known(layout.type_oid) {
-            return None;
-        }
+        let element = array.element_type().ok_or(Reason::Type(array.type_oid()))?;
+        let layout = AttributeLayout::of_type(element);
+        known(layout.type_oid)?;
         let is_bound = self.values.is_some();
         let values = match self.next_value(array) {
             // SAFETY: by the contract of `translate`, an array of such elements.
-            Some(datum) => unsafe { array_values(datum, &layout)? },
+            Some(datum) => unsafe { array_values(datum, &layout) }.ok_or(Reason::Expression)?,
             // `op ANY (NULL)` is NULL, as of an array of one NULL.
             None if is_bound => vec![None],
             None => Vec::new(),
         };
-        Some(Expr::AnyAll {
+        Ok(Expr::AnyAll {
             function: call.function.clone(),
             left,
             element: layout.column_type,
@@ -194,25 +192,31 @@ impl<'a> Translator<'_, 'a> {
         })
     }
 
-    /// Whether the function computes the same on stored text.
-    fn is_exact(&self, call: &Call<'a>) -> bool {
+    /// Declines a function that is disabled or does not compute the same on stored text.
+    fn exact(&self, call: &Call<'a>) -> Result<(), Reason> {
+        enabled(&call.function)?;
         let stored_as_text = |node: &Node<'a>| {
             let type_oid = node.element_type().unwrap_or(node.type_oid());
             AttributeLayout::of_type(type_oid).column_type == ColumnType::Text
         };
-        !call.arguments.iter().any(stored_as_text)
-            || semantics::is_exact_of_text(&call.function, call.collation)
+        match call.arguments.iter().any(stored_as_text) {
+            true => semantics::exact_of_text(&call.function, call.collation),
+            false => Ok(()),
+        }
     }
 
-    fn aggregate(&mut self, node: Node<'a>) -> Option<AggregateCall> {
-        let Kind::Aggregate(aggregate) = node.kind(self.rti) else {
-            return None;
+    fn aggregate(&mut self, node: Node<'a>) -> Result<AggregateCall, Reason> {
+        let aggregate = match node.kind(self.rti) {
+            Kind::Aggregate(aggregate) => aggregate,
+            Kind::Other(reason) => return Err(reason),
+            _ => return Err(Reason::Expression),
         };
-        semantics::is_exact_aggregate(&aggregate.name, aggregate.collation).then_some(())?;
+        enabled(&aggregate.name)?;
+        semantics::exact_aggregate(&aggregate.name, aggregate.collation)?;
         let argument = match aggregate.argument {
             // Counting asks only whether there is a value.
             Some(node) if aggregate.name == "count(any)" => {
-                Some(self.column(node).or_else(|| self.expr(node))?)
+                Some(self.column(node).or_else(|_| self.expr(node))?)
             }
             Some(node) => Some(self.expr(node)?),
             None => None,
@@ -221,11 +225,25 @@ impl<'a> Translator<'_, 'a> {
             Some(node) => Some(self.expr(node)?),
             None => None,
         };
-        Some(AggregateCall {
+        Ok(AggregateCall {
             name: aggregate.name,
             argument,
             filter,
         })
+    }
+}
+
+fn enabled(name: &str) -> Result<(), Reason> {
+    match settings::is_disabled_function(name) {
+        true => Err(Reason::Disabled(name.to_owned())),
+        false => Ok(()),
+    }
+}
+
+fn known(type_oid: Oid) -> Result<(), Reason> {
+    match semantics::is_known(type_oid) {
+        true => Ok(()),
+        false => Err(Reason::Type(type_oid)),
     }
 }
 

@@ -11,6 +11,7 @@ mod filter;
 mod first;
 pub(crate) mod groups;
 pub(crate) mod scan;
+mod times;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +27,8 @@ use aggregate::{AggregatePlan, Aggregation};
 use filter::{Decision, Filter};
 use first::{First, FirstPlan};
 use scan::OpenMorsel;
+use times::Clock;
+pub use times::OperatorTimes;
 
 /// A compiled query.
 pub struct Compiled {
@@ -33,6 +36,7 @@ pub struct Compiled {
     filter: Filter,
     output: OutputPlan,
     needed: Vec<usize>,
+    is_timed: bool,
 }
 
 enum OutputPlan {
@@ -87,6 +91,7 @@ impl Compiled {
             filter,
             output,
             needed,
+            is_timed: false,
         })
     }
 
@@ -98,6 +103,15 @@ impl Compiled {
         {
             plan.set_bounds(column, min, max);
         }
+    }
+
+    /// Asks for the time that each operator takes.
+    pub fn measure_times(&mut self) {
+        self.is_timed = true;
+    }
+
+    pub(crate) fn is_timed(&self) -> bool {
+        self.is_timed
     }
 
     /// Makes every key collide with every other, for tests.
@@ -155,6 +169,15 @@ impl Compiled {
         }
     }
 
+    /// Of first rows, the column by which they are ordered first, and whether from the greatest
+    /// down. The sooner a source delivers the best rows, the fewer others are looked at.
+    pub fn leading_order(&self) -> Option<(usize, bool)> {
+        match &self.output {
+            OutputPlan::First(plan) => plan.leading(),
+            OutputPlan::Aggregate(_) => None,
+        }
+    }
+
     /// The columns that are read at all, ascending.
     pub fn needed(&self) -> &[usize] {
         &self.needed
@@ -207,6 +230,7 @@ pub(crate) enum Sink {
 pub(crate) struct RowCounts {
     pub(crate) rows_in: u64,
     pub(crate) rows_passed: u64,
+    pub(crate) times: OperatorTimes,
 }
 
 impl Sink {
@@ -219,11 +243,16 @@ impl Sink {
         counts: &mut RowCounts,
         mut account: impl FnMut(usize) -> Result<(), VectorError>,
     ) -> Result<(), VectorError> {
+        let mut clock = Clock::start(compiled.is_timed);
         let morsel = OpenMorsel::open(morsel, &compiled.types, &compiled.needed)?;
         if let Self::Aggregate(sink) = self {
             sink.begin_morsel();
         }
-        for rows in morsel.zones() {
+        let zones = match &compiled.output {
+            OutputPlan::First(plan) => plan.zones(&morsel),
+            OutputPlan::Aggregate(_) => morsel.zones().collect(),
+        };
+        for rows in zones {
             if stop.load(Ordering::Relaxed) {
                 return Err(VectorError::Stopped);
             }
@@ -236,17 +265,21 @@ impl Sink {
             }
             let mut zone = morsel.zone(rows);
             counts.rows_in += zone.row_count() as u64;
+            clock.lap(&mut counts.times.scan);
             compiled.filter.apply(&mut zone)?;
+            clock.lap(&mut counts.times.filter);
             counts.rows_passed += zone.row_count() as u64;
             match (&mut *self, &compiled.output) {
                 (Self::Aggregate(sink), OutputPlan::Aggregate(plan)) => sink.add(plan, &zone)?,
                 (Self::First(sink), OutputPlan::First(plan)) => sink.add(plan, &zone)?,
                 _ => return Err(MIXED),
             }
+            clock.lap(&mut counts.times.output);
             account(self.memory_bytes())?;
         }
         if let (Self::First(sink), OutputPlan::First(plan)) = (self, &compiled.output) {
             sink.end_morsel(plan, &morsel)?;
+            clock.lap(&mut counts.times.output);
         }
         Ok(())
     }

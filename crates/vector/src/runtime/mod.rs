@@ -214,6 +214,7 @@ pub fn run<E>(
                         groups: outcome.row_count as u64,
                         memory_peak_bytes: shared.memory.peak_bytes(),
                         busy: outcome.busy,
+                        times: outcome.counts.times,
                     },
                 });
             }

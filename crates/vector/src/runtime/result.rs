@@ -7,6 +7,7 @@ use arrow_select::concat::concat;
 use howdah_columnar::Column;
 
 use crate::error::VectorError;
+use crate::operators::OperatorTimes;
 
 /// The rows of a result, in columns.
 #[derive(Debug)]
@@ -49,6 +50,9 @@ pub struct RunStatistics {
     pub memory_peak_bytes: usize,
     /// The time of all threads together that was spent on morsels and merging.
     pub busy: Duration,
+    /// What of it each operator took; all zero unless
+    /// [measured](crate::operators::Compiled::measure_times).
+    pub times: OperatorTimes,
 }
 
 /// Why there is no result.

@@ -239,6 +239,7 @@ impl<'a> Shared<'a> {
         for local in &locals {
             counts.rows_in += local.counts.rows_in;
             counts.rows_passed += local.counts.rows_passed;
+            counts.times.add(&local.counts.times);
             busy += local.busy;
         }
         let group_count: usize = locals.iter().map(|local| local.sink.group_count()).sum();
@@ -246,6 +247,9 @@ impl<'a> Shared<'a> {
             true => self.merged_in_parts(locals)?,
             false => self.merged_alone(locals)?,
         };
+        if self.compiled.is_timed() {
+            counts.times.output += start.elapsed();
+        }
         Ok(Outcome {
             row_count,
             columns,

@@ -13,8 +13,9 @@ mod order;
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
-use howdah_columnar::{Column, ColumnType, OwnedNumeric, OwnedValue};
+use howdah_columnar::{Column, ColumnType, OwnedNumeric, OwnedValue, ZONE_ROWS, compare};
 
 use super::scan::{OpenColumn, OpenMorsel, Picked, Zone};
 use crate::error::{Declined, VectorError};
@@ -56,6 +57,41 @@ impl FirstPlan {
     /// Whether no row is wanted.
     pub(crate) fn is_empty(&self) -> bool {
         self.limit == 0
+    }
+
+    /// The column by which rows are ordered first, and whether from the greatest down.
+    pub(crate) fn leading(&self) -> Option<(usize, bool)> {
+        let (expr, direction) = self.order.first()?;
+        Some((expr.as_column()?, direction.descending))
+    }
+
+    /// The zones of a morsel, from the last one back where that one has the better rows: the sooner
+    /// these are kept, the fewer others are looked at.
+    pub(crate) fn zones(&self, morsel: &OpenMorsel) -> Vec<Range<usize>> {
+        let mut zones: Vec<Range<usize>> = morsel.zones().collect();
+        let (Some((column, descending)), Some(first), Some(last)) =
+            (self.leading(), zones.first(), zones.last())
+        else {
+            return zones;
+        };
+        if let Some(OpenColumn::Chunk(_, meta)) = morsel.columns.get(column) {
+            let best = |rows: &Range<usize>| {
+                let zone = meta.zones().nth(rows.start / ZONE_ROWS)?;
+                if descending { zone.max } else { zone.min }
+            };
+            if let (Some(first), Some(last)) = (best(first), best(last)) {
+                let order = compare(last.value.as_value(), first.value.as_value());
+                let better = if descending {
+                    Ordering::Greater
+                } else {
+                    Ordering::Less
+                };
+                if order == Some(better) {
+                    zones.reverse();
+                }
+            }
+        }
+        zones
     }
 
     /// The columns that are read.

@@ -1,0 +1,304 @@
+//! Why levels of a statement were not vectorized, kept from planning for `EXPLAIN (VERBOSE)`.
+//!
+//! ```text
+//!   planner_hook ─▶ frame { level: reasons, … } ◀─ the hook for upper paths
+//!        └─ end of planning ─▶ the last statements, by text and place ─▶ explain_per_plan_hook
+//! ```
+//!
+//! A plan has no room for what an extension has to say of it. So reasons are found again by what
+//! planner and EXPLAIN both know: the text of the query and the statement's place in it. EXPLAIN of
+//! a prepared statement finds those of its last planning. Only levels that read a table of the
+//! engine are noted.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ffi::{CStr, c_char, c_int};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use pgrx::{PgList, pg_guard, pg_sys};
+
+use super::own_plan::only_child;
+use super::reason::Reason;
+use super::{Engine, plan};
+
+/// Statements that are remembered.
+const MOST: usize = 64;
+
+/// A level of a statement.
+struct Level {
+    /// Tells levels apart while they are planned; never followed.
+    root: *mut pg_sys::PlannerInfo,
+    was_offered: bool,
+    /// The relations of the level that the engine could read; `None` while nobody has asked.
+    names: Option<String>,
+    reasons: Vec<Reason>,
+}
+
+/// What was found out about a statement: relations and reason.
+type Note = (String, Reason);
+
+thread_local! {
+    /// Of each planning that runs: a function may be planned in the midst of another statement.
+    static FRAMES: RefCell<Vec<Vec<Level>>> = const { RefCell::new(Vec::new()) };
+    static LAST: RefCell<VecDeque<(u64, Vec<Note>)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+static mut PREVIOUS_PLANNER: pg_sys::planner_hook_type = None;
+static mut PREVIOUS_EXPLAIN: pg_sys::explain_per_plan_hook_type = None;
+
+/// Chains the hooks.
+///
+/// # Safety
+/// Called once, while the library is loaded.
+pub(super) unsafe fn install() {
+    // SAFETY: nothing else runs in the process yet.
+    unsafe {
+        PREVIOUS_PLANNER = pg_sys::planner_hook;
+        pg_sys::planner_hook = Some(plan_statement);
+        PREVIOUS_EXPLAIN = pg_sys::explain_per_plan_hook;
+        pg_sys::explain_per_plan_hook = Some(explain_plan);
+    }
+}
+
+/// A planning that runs; taken away again by an ERROR too.
+struct Frame;
+
+impl Frame {
+    fn push() -> Frame {
+        FRAMES.with_borrow_mut(|frames| frames.push(Vec::new()));
+        Frame
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        FRAMES.with_borrow_mut(|frames| frames.pop());
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn plan_statement(
+    query: *mut pg_sys::Query,
+    text: *const c_char,
+    options: c_int,
+    parameters: pg_sys::ParamListInfo,
+) -> *mut pg_sys::PlannedStmt {
+    // SAFETY: arguments come from the core and are handed on as they are.
+    unsafe {
+        let frame = Frame::push();
+        let planned = pg_sys::ffi::pg_guard_ffi_boundary(|| match PREVIOUS_PLANNER {
+            Some(previous) => previous(query, text, options, parameters),
+            None => pg_sys::standard_planner(query, text, options, parameters),
+        });
+        let levels = FRAMES.with_borrow_mut(|frames| frames.last_mut().map(std::mem::take));
+        drop(frame);
+        keep(key(text, planned), levels.unwrap_or_default());
+        planned
+    }
+}
+
+/// What names a statement.
+unsafe fn key(text: *const c_char, planned: *const pg_sys::PlannedStmt) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    // SAFETY: the text is a C string or NULL; the plan is a finished one.
+    unsafe {
+        if !text.is_null() {
+            CStr::from_ptr(text).hash(&mut hasher);
+        }
+        ((*planned).stmt_location, (*planned).stmt_len).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+fn keep(key: u64, levels: Vec<Level>) {
+    let mut notes: Vec<Note> = Vec::new();
+    for level in levels {
+        let Some(names) = level.names else {
+            continue;
+        };
+        for reason in level.reasons {
+            let note = (names.clone(), reason);
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    LAST.with_borrow_mut(|last| {
+        last.retain(|(known, _)| *known != key);
+        if notes.is_empty() {
+            return;
+        }
+        if last.len() >= MOST {
+            last.pop_front();
+        }
+        last.push_back((key, notes));
+    });
+}
+
+/// Works on what is known of a level; not outside of a planning.
+fn with_level(root: *mut pg_sys::PlannerInfo, work: impl FnOnce(&mut Level)) {
+    FRAMES.with_borrow_mut(|frames| {
+        let Some(levels) = frames.last_mut() else {
+            return;
+        };
+        let at = levels.iter().position(|level| level.root == root);
+        let at = at.unwrap_or_else(|| {
+            levels.push(Level {
+                root,
+                was_offered: false,
+                names: None,
+                reasons: Vec::new(),
+            });
+            levels.len() - 1
+        });
+        work(&mut levels[at]);
+    });
+}
+
+/// Notes that a path was offered.
+pub(super) fn offered(root: *mut pg_sys::PlannerInfo) {
+    with_level(root, |level| level.was_offered = true);
+}
+
+/// Notes why none was.
+///
+/// # Safety
+/// Planner structures.
+pub(super) unsafe fn declined(engine: &dyn Engine, root: *mut pg_sys::PlannerInfo, reason: Reason) {
+    // SAFETY: as for this function. Asked before anything is borrowed: the catalog may raise an
+    // ERROR.
+    let names = unsafe { names_of(engine, root) };
+    if names.is_empty() {
+        return;
+    }
+    with_level(root, |level| {
+        level.names = Some(names);
+        // A sort of what was grouped before is not what keeps a level from the engine.
+        let is_minor = reason == Reason::SortWithoutLimit;
+        if !is_minor || level.reasons.is_empty() && !level.was_offered {
+            level.reasons.push(reason);
+        }
+    });
+}
+
+/// Notes, at the end of a level, why none of what was offered is taken, or that nothing was asked
+/// for.
+///
+/// # Safety
+/// Planner structures; all paths of the level are in `output`.
+pub(super) unsafe fn finish(
+    engine: &dyn Engine,
+    root: *mut pg_sys::PlannerInfo,
+    output: *mut pg_sys::RelOptInfo,
+) {
+    let (mut was_offered, mut has_reasons) = (false, false);
+    with_level(root, |level| {
+        was_offered = level.was_offered;
+        has_reasons = !level.reasons.is_empty();
+    });
+    // SAFETY: as for this function.
+    unsafe {
+        let is_select = (*(*root).parse).commandType == pg_sys::CmdType::CMD_SELECT;
+        if !was_offered && !has_reasons && is_select {
+            let reason = match (*(*root).parse).hasWindowFuncs {
+                true => Reason::WindowFunctions,
+                false => Reason::PlainRows,
+            };
+            declined(engine, root, reason);
+        } else if was_offered && !is_taken(output) {
+            declined(engine, root, Reason::Cost);
+        }
+    }
+}
+
+/// Whether the cheapest path goes through one of ours.
+unsafe fn is_taken(output: *mut pg_sys::RelOptInfo) -> bool {
+    // SAFETY: planner structures.
+    unsafe {
+        let cheapest = PgList::<pg_sys::Path>::from_pg((*output).pathlist)
+            .iter_ptr()
+            .min_by(|&a, &b| {
+                let key = |path: *mut pg_sys::Path| ((*path).disabled_nodes, (*path).total_cost);
+                let (a, b) = (key(a), key(b));
+                a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+            });
+        let mut next = cheapest;
+        while let Some(path) = next {
+            if plan::is_ours(path) {
+                return true;
+            }
+            next = only_child(path);
+        }
+        false
+    }
+}
+
+/// The relations of a level that the engine could read, or whose partitions it could, as they are
+/// called in the query.
+unsafe fn names_of(engine: &dyn Engine, root: *mut pg_sys::PlannerInfo) -> String {
+    // SAFETY: planner structures; indexes are within the arrays, whose first entry is not used.
+    unsafe {
+        let mut tops: Vec<usize> = Vec::new();
+        for at in 1..(*root).simple_rel_array_size as usize {
+            let rte = *(*root).simple_rte_array.add(at);
+            if rte.is_null()
+                || (*rte).rtekind != pg_sys::RTEKind::RTE_RELATION
+                || !matches!((*rte).relkind as u8, b'r' | b'm')
+            {
+                continue;
+            }
+            let mut top = at;
+            while !(*root).append_rel_array.is_null() {
+                let above = *(*root).append_rel_array.add(top);
+                if above.is_null() {
+                    break;
+                }
+                top = (*above).parent_relid as usize;
+            }
+            if !tops.contains(&top) && engine.owns((*rte).relid) {
+                tops.push(top);
+            }
+        }
+        let names = tops.into_iter().map(|top| {
+            let rte = *(*root).simple_rte_array.add(top);
+            CStr::from_ptr((*(*rte).eref).aliasname).to_string_lossy()
+        });
+        names.collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn explain_plan(
+    planned: *mut pg_sys::PlannedStmt,
+    into: *mut pg_sys::IntoClause,
+    es: *mut pg_sys::ExplainState,
+    text: *const c_char,
+    parameters: pg_sys::ParamListInfo,
+    environment: *mut pg_sys::QueryEnvironment,
+) {
+    // SAFETY: arguments come from EXPLAIN; the previous hook gets what we got.
+    unsafe {
+        if let Some(previous) = PREVIOUS_EXPLAIN {
+            pg_sys::ffi::pg_guard_ffi_boundary(|| {
+                previous(planned, into, es, text, parameters, environment);
+            });
+        }
+        if !(*es).verbose {
+            return;
+        }
+        let key = key(text, planned);
+        let notes = LAST.with_borrow(|last| {
+            let found = last.iter().find(|(known, _)| *known == key);
+            found.map(|(_, notes)| notes.clone()).unwrap_or_default()
+        });
+        let mut texts = PgList::<c_char>::new();
+        for (names, reason) in notes {
+            let text = format!("{names}: {}", reason.describe()).replace('\0', "");
+            let text = std::ffi::CString::new(text).unwrap_or_default();
+            texts.push(pg_sys::pstrdup(text.as_ptr()));
+        }
+        if !texts.is_empty() {
+            pg_sys::ExplainPropertyList(c"Not Vectorized".as_ptr(), texts.into_pg(), es);
+        }
+    }
+}

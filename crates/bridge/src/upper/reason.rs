@@ -1,0 +1,143 @@
+//! Why a query, or a part of one, is left to PostgreSQL's own plan.
+
+use pgrx::pg_sys::{self, Oid};
+
+use super::expr::name_of_type;
+
+/// What keeps a query from the engine. Each is made where planning declines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// A setting switches the engine off.
+    SettingOff,
+    /// No group, aggregate, DISTINCT, or ORDER BY with LIMIT.
+    PlainRows,
+    Join,
+    /// A function, a subquery, a CTE, a set operation.
+    NotATable,
+    TableSample,
+    Lateral,
+    RowMarks,
+    GroupingSets,
+    WindowFunctions,
+    SetReturningFunction,
+    DistinctOn,
+    SortWithoutLimit,
+    /// LIMIT or OFFSET that is no constant, or WITH TIES.
+    Limit,
+    /// A sort operator outside of the default operator class.
+    SortOperator,
+    /// A condition without columns, which may spare the scan altogether.
+    ConstantCondition,
+    /// A group key without columns.
+    ConstantKey,
+    /// A column outside of aggregates that is no group key.
+    NotGrouped,
+    /// A partition or child of this name is neither howdah nor heap.
+    Child(Oid),
+    /// Parameters that are known in the run only choose among the partitions.
+    PrunedInTheRun,
+    /// No table has cold rows.
+    NoColdRows,
+    /// A function of this `prosrc` is not known.
+    Function(String),
+    /// A function that is volatile, stable, not strict, or not built in.
+    ForeignFunction(Oid),
+    /// An aggregate of this name and these arguments is not known.
+    Aggregate(String),
+    /// An aggregate with DISTINCT, ORDER BY or several arguments, or one that is not built in.
+    ForeignAggregate(Oid),
+    /// A function or aggregate that a setting for tests takes out.
+    Disabled(String),
+    /// Arguments of this function have other types than its kernel takes.
+    Arguments(String),
+    Type(Oid),
+    /// What was asked of text depends on its collation.
+    Collation,
+    /// A system column, or a whole row.
+    SystemColumn,
+    /// An expression of another kind.
+    Expression,
+    /// More groups are expected than memory holds.
+    TooManyGroups,
+    /// PostgreSQL's own plan needs workers, or is of a kind that cannot be kept beside the
+    /// engine's.
+    NoPlanBeside,
+    /// PostgreSQL's own plan is expected to take less.
+    Cost,
+}
+
+impl Reason {
+    /// The reason in words.
+    pub fn describe(&self) -> String {
+        let fixed = match self {
+            Self::SettingOff => "howdah.vectorized is off",
+            Self::PlainRows => "no groups, aggregates, DISTINCT, or ORDER BY with LIMIT",
+            Self::Join => "a join",
+            Self::NotATable => "reads something else than a table",
+            Self::TableSample => "TABLESAMPLE",
+            Self::Lateral => "a lateral reference",
+            Self::RowMarks => "row locks",
+            Self::GroupingSets => "grouping sets",
+            Self::WindowFunctions => "window functions",
+            Self::SetReturningFunction => "a set-returning function",
+            Self::DistinctOn => "DISTINCT ON",
+            Self::SortWithoutLimit => "a sort without LIMIT",
+            Self::Limit => "LIMIT or OFFSET is not constant",
+            Self::SortOperator => "a sort operator that is not the type's default",
+            Self::ConstantCondition => "a condition without columns",
+            Self::ConstantKey => "a group key without columns",
+            Self::NotGrouped => "a column that is neither grouped nor aggregated",
+            Self::PrunedInTheRun => "parameters choose among partitions in the run",
+            Self::NoColdRows => "no cold rows",
+            Self::Collation => "a collation that does not compare byte by byte",
+            Self::SystemColumn => "a system column or a whole row",
+            Self::Expression => "an expression of an unknown kind",
+            Self::TooManyGroups => "more groups are expected than memory holds",
+            Self::NoPlanBeside => "PostgreSQL's own plan cannot be kept beside",
+            Self::Cost => "PostgreSQL's own plan is expected to take less",
+            Self::Child(table) => {
+                return format!("{} is neither a howdah table nor heap", table_name(*table));
+            }
+            Self::Function(name) => return format!("function {name} is not vectorized"),
+            Self::Aggregate(name) => return format!("aggregate {name} is not vectorized"),
+            Self::Disabled(name) => return format!("{name} is disabled"),
+            Self::Arguments(name) => return format!("arguments of {name} have other types"),
+            Self::Type(oid) => return format!("type {}", name_of_type(*oid)),
+            Self::ForeignFunction(oid) => {
+                let name = function_name(*oid);
+                return format!("function {name} is volatile, stable, not strict, or not built in");
+            }
+            Self::ForeignAggregate(oid) => {
+                let name = function_name(*oid);
+                return format!(
+                    "aggregate {name} is ordered, distinct, of several arguments, or not built in"
+                );
+            }
+        };
+        fixed.to_owned()
+    }
+}
+
+/// The name of a relation; its OID if it is gone.
+pub(super) fn table_name(table: Oid) -> String {
+    // SAFETY: a catalog lookup; the name is a copy in the current memory context.
+    let name = unsafe { pg_sys::get_rel_name(table) };
+    or_number(name, table)
+}
+
+fn function_name(function: Oid) -> String {
+    // SAFETY: as in `table_name`.
+    let name = unsafe { pg_sys::get_func_name(function) };
+    or_number(name, function)
+}
+
+fn or_number(name: *mut std::ffi::c_char, oid: Oid) -> String {
+    if name.is_null() {
+        return oid.to_u32().to_string();
+    }
+    // SAFETY: a C string in the current memory context.
+    unsafe { std::ffi::CStr::from_ptr(name) }
+        .to_string_lossy()
+        .into_owned()
+}

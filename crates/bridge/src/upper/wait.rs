@@ -1,0 +1,34 @@
+//! The wait event under which the main thread waits for the engine's threads.
+
+use std::sync::OnceLock;
+
+use pgrx::pg_sys;
+
+/// What `pg_stat_activity` shows as `wait_event`, of type `Extension`, until it is dropped.
+pub struct Waiting(());
+
+impl Waiting {
+    /// The name is registered when it is first needed: that takes a lock and may raise an ERROR.
+    pub fn begin() -> Waiting {
+        static EVENT: OnceLock<u32> = OnceLock::new();
+        let event = *EVENT.get_or_init(|| {
+            // SAFETY: called by the main thread; an ERROR unwinds and leaves the cell empty.
+            unsafe { pg_sys::WaitEventExtensionNew(c"HowdahVectorized".as_ptr()) }
+        });
+        report(event);
+        Waiting(())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        report(0);
+    }
+}
+
+/// `pgstat_report_wait_start`, and `_end` with 0: inline in PostgreSQL too.
+fn report(event: u32) {
+    // SAFETY: points to a word of this process in shared memory, or to one of its own, ever since
+    // the process started. Others read it at any time.
+    unsafe { std::ptr::write_volatile(pg_sys::my_wait_event_info, event) };
+}

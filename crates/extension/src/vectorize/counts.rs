@@ -1,0 +1,109 @@
+//! What a run read and skipped, for EXPLAIN and statistics.
+
+use std::time::Duration;
+
+use howdah_bridge::upper::{Explanation, Operator, Stage};
+use howdah_columnar::ZONE_ROWS;
+use howdah_vector::runtime::RunStatistics;
+
+use super::answer::Told;
+use crate::scan_stats::ScanCounts;
+
+/// What was looked at of a table, or of all tables of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    pub groups: u64,
+    pub groups_skipped: u64,
+    /// Groups whose statistics were all that was needed.
+    pub groups_answered: u64,
+    pub zones: u64,
+    pub zones_skipped: u64,
+    /// Rows of groups and loads that were read, or answered for by statistics.
+    pub cold_rows: u64,
+    pub hot_rows: u64,
+}
+
+impl Counts {
+    /// Of a group that is read, these rows are looked at.
+    pub fn note_zones(&mut self, row_count: usize, rows: &[std::ops::Range<usize>]) {
+        let zones = row_count.div_ceil(ZONE_ROWS);
+        let read: usize = rows.iter().map(|rows| rows.len().div_ceil(ZONE_ROWS)).sum();
+        self.zones += zones as u64;
+        self.zones_skipped += zones.saturating_sub(read) as u64;
+    }
+
+    pub fn add(&mut self, other: &Counts) {
+        self.groups += other.groups;
+        self.groups_skipped += other.groups_skipped;
+        self.groups_answered += other.groups_answered;
+        self.zones += other.zones;
+        self.zones_skipped += other.zones_skipped;
+        self.cold_rows += other.cold_rows;
+        self.hot_rows += other.hot_rows;
+    }
+
+    /// What `howdah.stat_scans` counts of a table.
+    pub fn of_scan(&self) -> ScanCounts {
+        ScanCounts {
+            columnar_scans: i64::from(self.groups > 0),
+            groups_read: (self.groups - self.groups_skipped) as i64,
+            groups_skipped: self.groups_skipped as i64,
+            zones_read: (self.zones - self.zones_skipped) as i64,
+            zones_skipped: self.zones_skipped as i64,
+            groups_read_by_row: 0,
+        }
+    }
+
+    pub fn explain(&self, run: &RunStatistics, told: Told, to: &mut Explanation) {
+        let integers = [
+            ("Row Groups", self.groups),
+            ("Row Groups Skipped", self.groups_skipped),
+            ("Row Groups Answered by Statistics", self.groups_answered),
+            ("Zones", self.zones),
+            ("Zones Skipped", self.zones_skipped),
+        ];
+        if to.is_text() {
+            let mut groups = format!("total={} skipped={}", self.groups, self.groups_skipped);
+            if self.groups_answered > 0 {
+                groups += &format!(" answered by statistics={}", self.groups_answered);
+            }
+            to.text("Row Groups", &groups);
+            let zones = format!("total={} skipped={}", self.zones, self.zones_skipped);
+            to.text("Zones", &zones);
+        } else {
+            for (label, count) in integers {
+                to.integer(label, None, count as i64);
+            }
+        }
+        to.integer("Hot Rows", None, self.hot_rows as i64);
+        to.integer("Threads", None, told.threads as i64);
+        let ms = |time: Duration| told.is_timed.then_some(time.as_secs_f64() * 1000.0);
+        let mut operators = vec![Operator {
+            name: "Scan",
+            rows_in: None,
+            rows_out: run.rows_in,
+            time_ms: ms(run.times.scan),
+            memory_bytes: None,
+        }];
+        if told.has_filter {
+            operators.push(Operator {
+                name: "Filter",
+                rows_in: Some(run.rows_in),
+                rows_out: run.rows_passed,
+                time_ms: ms(run.times.filter),
+                memory_bytes: None,
+            });
+        }
+        operators.push(Operator {
+            name: match told.stage {
+                Stage::Group => "Aggregate",
+                Stage::First => "First",
+            },
+            rows_in: Some(run.rows_passed),
+            rows_out: run.groups,
+            time_ms: ms(run.times.output),
+            memory_bytes: Some(run.memory_peak_bytes),
+        });
+        to.operators(&operators);
+    }
+}

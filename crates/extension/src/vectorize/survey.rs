@@ -1,0 +1,165 @@
+//! What a run will read: groups that the snapshot sees and that statistics neither exclude nor
+//! answer for.
+
+use std::cmp::Ordering;
+
+use howdah_columnar::{ColumnStatistics, OwnedValue, compare};
+use howdah_vector::operators::{Compiled, Look};
+
+use super::feed::Source;
+use crate::errors::ColdError;
+use crate::store::column_reader::ColumnReader;
+use crate::store::row_set::RowSet;
+use crate::store::view::ColdGroup;
+
+/// A stored group after the survey: what little must be remembered of each before the first is
+/// read.
+pub struct Surveyed {
+    pub reader: ColumnReader,
+    pub look: Look,
+    /// Which of the query's columns are read.
+    pub needed: Vec<usize>,
+    /// Of the query's columns, where they answer for the group.
+    pub statistics: Vec<Option<ColumnStatistics>>,
+    pub hidden: Option<RowSet>,
+    /// The best value of the column by which first rows are ordered, where it can be compared.
+    pub best: Option<OwnedValue>,
+}
+
+impl Surveyed {
+    pub fn row_count(&self) -> usize {
+        self.reader.entry.row_count as usize
+    }
+}
+
+/// The least and greatest integers of each column of the query, in all groups of all tables.
+pub struct Bounds {
+    /// `None` where no group has told yet, or some group cannot tell.
+    columns: Vec<Option<(i64, i64)>>,
+    unknown: Vec<bool>,
+}
+
+impl Bounds {
+    pub fn of_columns(count: usize) -> Bounds {
+        Bounds {
+            columns: vec![None; count],
+            unknown: vec![false; count],
+        }
+    }
+
+    fn add(&mut self, column: usize, statistics: Option<&ColumnStatistics>) {
+        let integer = |value: &Option<OwnedValue>| match value {
+            Some(OwnedValue::Int16(v)) => Some(i64::from(*v)),
+            Some(OwnedValue::Int32(v)) => Some(i64::from(*v)),
+            Some(OwnedValue::Int64(v)) => Some(*v),
+            _ => None,
+        };
+        let Some(chunk) = statistics.map(|statistics| &statistics.chunk) else {
+            self.unknown[column] = true;
+            return;
+        };
+        match (integer(&chunk.min), integer(&chunk.max)) {
+            _ if chunk.null_count == chunk.row_count => {}
+            (Some(min), Some(max)) => {
+                let (least, most) = self.columns[column].unwrap_or((min, max));
+                self.columns[column] = Some((least.min(min), most.max(max)));
+            }
+            _ => self.unknown[column] = true,
+        }
+    }
+
+    /// Tells the query.
+    pub fn set(&self, compiled: &mut Compiled) {
+        for (column, bounds) in self.columns.iter().enumerate() {
+            if let Some((min, max)) = bounds
+                && !self.unknown[column]
+            {
+                compiled.set_bounds(column, *min, *max);
+            }
+        }
+    }
+}
+
+/// Brings the groups with the best rows to the front; those of which nothing is known come last.
+pub fn best_first(groups: &mut [(usize, Surveyed)], descending: bool) {
+    groups.sort_by(|(_, a), (_, b)| match (&a.best, &b.best) {
+        (Some(a), Some(b)) => {
+            let order = compare(a.as_value(), b.as_value()).unwrap_or(Ordering::Equal);
+            if descending { order.reverse() } else { order }
+        }
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    });
+}
+
+impl Source<'_> {
+    /// Asks the statistics of every stored group that the snapshot sees a row of. `None` if some
+    /// column is stored as another type than the table's: its type was changed without a rewrite.
+    pub fn survey(
+        &self,
+        compiled: &Compiled,
+        bounds: &mut Bounds,
+    ) -> Result<Option<Vec<Surveyed>>, ColdError> {
+        let mut surveyed = Vec::new();
+        let Some(store) = &self.store else {
+            return Ok(Some(surveyed));
+        };
+        for group in &self.view.groups {
+            let ColdGroup::Stored(entry) = group else {
+                continue;
+            };
+            pgrx::check_for_interrupts!();
+            if self.view.has_vanished(store, group) {
+                continue;
+            }
+            let hidden = self.view.hidden(store, group)?;
+            if hidden
+                .as_ref()
+                .is_some_and(|rows| rows.len() >= entry.row_count)
+            {
+                continue;
+            }
+            let reader = ColumnReader::open(store, *entry)?;
+            let mut statistics = Vec::new();
+            statistics.resize_with(self.attributes.len(), || None);
+            for &place in compiled.needed() {
+                let attribute = self.attributes[place];
+                match reader.column_type(attribute) {
+                    None => {}
+                    Some(ty) if ty == self.layout.attributes[attribute].column_type => {
+                        statistics[place] = Some(reader.statistics(store, attribute)?);
+                    }
+                    Some(_) => return Ok(None),
+                }
+            }
+            let known: Vec<_> = statistics.iter().map(Option::as_ref).collect();
+            for &place in compiled.needed() {
+                bounds.add(place, known[place]);
+            }
+            let hidden = hidden.filter(|rows| !rows.is_empty());
+            let best = compiled.leading_order().and_then(|(place, descending)| {
+                let chunk = &known[place]?.chunk;
+                let best = if descending { &chunk.max } else { &chunk.min };
+                let is_comparable =
+                    |value: &&OwnedValue| compare(value.as_value(), value.as_value()).is_some();
+                best.as_ref().filter(is_comparable).cloned()
+            });
+            let look = compiled.ask(&known, entry.row_count as usize, hidden.is_some());
+            let needed = match &look {
+                Look::Read { filter_decided, .. } => compiled.needed_for(&known, *filter_decided),
+                _ => Vec::new(),
+            };
+            if look != Look::Statistics {
+                statistics.clear();
+            }
+            surveyed.push(Surveyed {
+                reader,
+                look,
+                needed,
+                statistics,
+                hidden,
+                best,
+            });
+        }
+        Ok(Some(surveyed))
+    }
+}

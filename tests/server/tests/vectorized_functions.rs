@@ -1,0 +1,298 @@
+//! Fallback invariance: for every entry of `howdah.functions`, generated calls with the engine's
+//! kernel and without it give the same rows, or the same SQLSTATE. A call counts only if EXPLAIN
+//! shows that it moved from one to the other.
+//!
+//! `HOWDAH_FUNCTION_SEED` draws other values.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, ensure};
+use howdah_server_tests::cluster::Primary;
+use howdah_server_tests::settings::number;
+use postgres::{Client, SimpleQueryMessage};
+
+/// Of the entries so many in a hundred must have moved, or the test tests nothing.
+const LEAST_MOVED_PERCENT: usize = 95;
+
+/// A type: its name in `pg_type`, how a column of it is declared, an expression for a value by `g`,
+/// the row's number, and rare values.
+const TYPES: &[(&str, &str, &str, &[&str])] = &[
+    ("bool", "bool", "random() < 0.5", &[]),
+    (
+        "int2",
+        "int2",
+        "(random() * 40)::int - 20",
+        &["32767", "-32768", "0"],
+    ),
+    (
+        "int4",
+        "int4",
+        "(random() * 400)::int - 200",
+        &["2147483647", "-2147483648", "0"],
+    ),
+    (
+        "int8",
+        "int8",
+        "(random() * 4000)::int - 2000",
+        &["9223372036854775807", "-9223372036854775808", "0"],
+    ),
+    (
+        "float4",
+        "float4",
+        "(random() * 400)::int * 0.25 - 50",
+        &["'NaN'", "'Infinity'", "'-Infinity'", "'-0'", "3e38"],
+    ),
+    (
+        "float8",
+        "float8",
+        "(random() * 4000)::int * 0.25 - 500",
+        &["'NaN'", "'Infinity'", "'-Infinity'", "'-0'", "1e308"],
+    ),
+    (
+        "numeric",
+        "numeric(10,2)",
+        "(random() * 10000)::int * 0.01 - 30",
+        &["99999999.99", "-99999999.99", "0"],
+    ),
+    (
+        "date",
+        "date",
+        "date '2000-01-01' + (random() * 800)::int",
+        &["'infinity'", "'-infinity'", "'4713-01-01 BC'"],
+    ),
+    (
+        "time",
+        "time",
+        "time '00:00' + (random() * 1000)::int * interval '1 minute'",
+        &["'24:00'"],
+    ),
+    (
+        "timestamp",
+        "timestamp",
+        "timestamp '2000-01-01' + (random() * 900)::int * interval '17 hours'",
+        &["'infinity'", "'-infinity'", "'4713-01-01 BC'"],
+    ),
+    (
+        "timestamptz",
+        "timestamptz",
+        "timestamptz '2000-01-01' + (random() * 900)::int * interval '17 hours'",
+        &["'infinity'", "'-infinity'"],
+    ),
+    (
+        "text",
+        "text COLLATE \"C\"",
+        "substr(md5((random() * 50)::int::text), 1, g % 7)",
+        &["''", "'ä%_'", "'same'"],
+    ),
+    (
+        "bytea",
+        "bytea",
+        "decode(md5((random() * 50)::int::text), 'hex')",
+        &["''"],
+    ),
+    ("uuid", "uuid", "md5((random() * 50)::int::text)::uuid", &[]),
+];
+
+/// Tables `moderate` and `extreme`: two columns of each type; and `constants`: a value of each
+/// type, in heap.
+fn make_tables(session: &mut Client, seed: u64) -> anyhow::Result<()> {
+    for table in ["moderate", "extreme"] {
+        let mut columns = vec!["id int".to_owned(), "k int".to_owned()];
+        let mut values = vec!["g".to_owned(), "g % 3".to_owned()];
+        for (name, ty, value, rare) in TYPES {
+            for side in ["a", "b"] {
+                let base = ty.split(' ').next().unwrap_or_default();
+                let value = match (table, rare.is_empty()) {
+                    ("extreme", false) => {
+                        let list: Vec<String> = rare
+                            .iter()
+                            .map(|rare| format!("({rare})::{base}"))
+                            .collect();
+                        let count = list.len();
+                        let drawn = format!(
+                            "(ARRAY[{}])[1 + floor(random() * {count})::int]",
+                            list.join(", ")
+                        );
+                        format!("CASE WHEN random() < 0.3 THEN {drawn} ELSE ({value})::{base} END")
+                    }
+                    _ => format!("({value})::{base}"),
+                };
+                columns.push(format!("{name}_{side} {ty}"));
+                values.push(format!("CASE WHEN random() < 0.9 THEN {value} END"));
+            }
+        }
+        session.batch_execute(&format!(
+            "CREATE TABLE {table} ({}) USING howdah; SELECT setseed({});
+             INSERT INTO {table} SELECT {} FROM generate_series(1, 2000) g; ANALYZE {table}",
+            columns.join(", "),
+            (seed % 1000) as f64 / 1000.0,
+            values.join(", ")
+        ))?;
+    }
+    let constants: Vec<String> = (TYPES.iter())
+        .map(|(name, ..)| format!("(SELECT max({name}_b::text) FROM moderate)::{name} AS {name}_b"))
+        .collect();
+    session.batch_execute(&format!(
+        "CREATE TABLE constants USING heap AS SELECT {}",
+        constants.join(", ")
+    ))?;
+    Ok(())
+}
+
+/// The first column of what a query returns.
+fn texts(session: &mut Client, query: &str) -> anyhow::Result<Vec<String>> {
+    let messages = session
+        .simple_query(query)
+        .with_context(|| query.to_owned())?;
+    let texts = messages.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or("NULL").to_owned()),
+        _ => None,
+    });
+    Ok(texts.collect())
+}
+
+/// The rows of a query in no order, or the SQLSTATE of its error.
+fn answer(session: &mut Client, query: &str) -> anyhow::Result<Result<Vec<String>, String>> {
+    match texts(session, &format!("SELECT s::text FROM ({query}) s")) {
+        Ok(mut rows) => {
+            // Which of two equal values is shown depends on the order of rows.
+            rows.iter_mut()
+                .for_each(|row| *row = row.replace("(-0,", "(0,"));
+            rows.sort_unstable();
+            Ok(Ok(rows))
+        }
+        Err(error) => {
+            let code = (error.downcast_ref::<postgres::Error>())
+                .and_then(postgres::Error::code)
+                .map(|code| code.code().to_owned());
+            let code = code.with_context(|| format!("{query}: {error:#}"))?;
+            ensure!(!code.starts_with("XX"), "{query}: {error:#}");
+            Ok(Err(code))
+        }
+    }
+}
+
+fn is_taken(session: &mut Client, query: &str) -> anyhow::Result<bool> {
+    let lines = texts(session, &format!("EXPLAIN (COSTS OFF) {query}"))?;
+    Ok(lines.iter().any(|line| line.contains("(Vectorized)")))
+}
+
+/// Queries that call a function of arguments of these types, or an aggregate.
+fn queries(kind: &str, call: &str, types: &[&str]) -> Vec<String> {
+    let known: Option<Vec<_>> = types
+        .iter()
+        .map(|ty| TYPES.iter().find(|(name, ..)| name == ty))
+        .collect();
+    let Some(known) = known else {
+        return Vec::new();
+    };
+    let column = |at: usize| format!("{}_{}", known[at].0, ["a", "b"][at % 2]);
+    // LIKE takes a pattern; every other second argument may be a literal too.
+    let constant = |at: usize| {
+        let (name, ty, ..) = known[at];
+        let ty = ty.split(' ').next().unwrap_or_default();
+        format!("(SELECT {name}_b FROM constants)::{ty}")
+    };
+    let arguments: Vec<Vec<String>> = match known.len() {
+        0 => vec![Vec::new()],
+        1 => vec![vec![column(0)]],
+        _ => vec![
+            (0..known.len()).map(column).collect(),
+            (0..known.len())
+                .map(|at| if at == 0 { column(0) } else { constant(at) })
+                .collect(),
+            (0..known.len())
+                .map(|at| if at == 0 { constant(0) } else { column(at) })
+                .collect(),
+        ],
+    };
+    let mut queries = Vec::new();
+    for arguments in arguments {
+        let arguments = arguments.join(", ");
+        for table in ["moderate", "extreme"] {
+            if kind == "aggregate" {
+                let arguments = if arguments.is_empty() {
+                    "*"
+                } else {
+                    &arguments
+                };
+                queries.push(format!(
+                    "SELECT k, {call}({arguments}) AS v FROM {table} GROUP BY k"
+                ));
+                queries.push(format!("SELECT {call}({arguments}) AS v FROM {table}"));
+            } else {
+                queries.push(format!(
+                    "SELECT {call}({arguments}) AS v, count(*) FROM {table} GROUP BY 1"
+                ));
+                queries.push(format!(
+                    "SELECT count({call}({arguments})) AS v FROM {table} WHERE id < 50"
+                ));
+            }
+        }
+    }
+    queries
+}
+
+#[test]
+fn calls_have_one_answer_with_and_without_their_kernel() -> anyhow::Result<()> {
+    let settings = [
+        ("howdah.compaction", "off"),
+        ("autovacuum", "off"),
+        ("timezone", "UTC"),
+    ];
+    let primary = Primary::start("vectorized-functions", &settings)?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "SET client_min_messages = error; SET jit = off; SET howdah.load_threshold = 0;
+         SET howdah.debug_force_vectorized = on; SET howdah.threads = 1",
+    )?;
+    make_tables(&mut session, number("HOWDAH_FUNCTION_SEED", 1))?;
+    let entries = session.query(
+        "SELECT f.name, f.kind, format('pg_catalog.%I', p.proname),
+                ARRAY(SELECT CASE t.typname WHEN 'any' THEN 'int4' ELSE t.typname END
+                      FROM unnest(p.proargtypes) WITH ORDINALITY AS u (oid, at)
+                          JOIN pg_type t ON t.oid = u.oid ORDER BY u.at)::text[]
+         FROM howdah.functions f, unnest(f.functions) AS procedure
+             JOIN pg_proc p ON p.oid = procedure
+         ORDER BY f.kind, f.name, p.oid",
+        &[],
+    )?;
+    let mut moved = BTreeMap::<String, usize>::new();
+    let mut asked = 0;
+    for row in &entries {
+        let (name, kind, call): (String, String, String) = (row.get(0), row.get(1), row.get(2));
+        let types: Vec<String> = row.get(3);
+        let types: Vec<&str> = types.iter().map(String::as_str).collect();
+        let count = moved.entry(name.clone()).or_default();
+        for query in queries(&kind, &call, &types) {
+            session.batch_execute("RESET howdah.debug_disabled_functions")?;
+            if !is_taken(&mut session, &query)? {
+                continue;
+            }
+            let with = answer(&mut session, &query)?;
+            session.batch_execute(&format!("SET howdah.debug_disabled_functions = '{name}'"))?;
+            ensure!(
+                !is_taken(&mut session, &query)?,
+                "{query}: vectorized though {name} is disabled"
+            );
+            let without = answer(&mut session, &query)?;
+            ensure!(
+                with == without,
+                "{query}: with the kernel of {name}\n{with:?}\nwithout\n{without:?}"
+            );
+            *count += 1;
+            asked += 1;
+        }
+    }
+    let still: Vec<_> = moved.iter().filter(|(_, count)| **count == 0).collect();
+    println!(
+        "{asked} calls of {} entries; not moved: {still:?}",
+        moved.len()
+    );
+    ensure!(
+        (moved.len() - still.len()) * 100 >= moved.len() * LEAST_MOVED_PERCENT,
+        "of {} entries these did not move: {still:?}",
+        moved.len()
+    );
+    Ok(())
+}
