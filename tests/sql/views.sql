@@ -193,6 +193,31 @@ SELECT pg_stat_force_next_flush();
 SELECT * FROM counts();
 RESET howdah.columnar_scan;
 
+-- Locks of cold rows: by row, by group, in queues, by serializable reads; hot rows (the first of a load) and other tables have none here.
+SET howdah.load_threshold = 1000;
+CREATE TABLE locked (id int PRIMARY KEY, k int) USING howdah WITH (autovacuum_enabled = off);
+INSERT INTO locked SELECT i, i FROM generate_series(1, 20000) i;
+CREATE VIEW own_locks AS SELECT relation, target, row, row_group, lock, granted, waitstart IS NULL AS not_waiting
+    FROM howdah.locks WHERE pid = pg_backend_pid();
+BEGIN;
+SELECT id FROM locked WHERE id = 5500 FOR KEY SHARE;
+SELECT id FROM locked WHERE id = 5501 FOR UPDATE;
+SELECT id FROM locked WHERE id = 1 FOR UPDATE;
+SELECT * FROM own_locks ORDER BY target, row;
+SELECT l.target, t.id FROM own_locks l JOIN locked t ON t.ctid = l.row ORDER BY id;
+SELECT count(*) = 1 AS is_a_group FROM own_locks l JOIN howdah.row_groups g USING (relation, row_group) WHERE g.first_row <= 5500
+    AND l.lock = 'FOR NO KEY UPDATE or FOR UPDATE';
+ROLLBACK;
+BEGIN;
+DELETE FROM locked WHERE id > 0;
+SELECT * FROM own_locks ORDER BY target, row;
+ROLLBACK;
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SET LOCAL enable_seqscan = off;
+SELECT k FROM locked WHERE id = 5500;
+SELECT target, lock, count(*) FROM own_locks GROUP BY 1, 2 ORDER BY 1, 2;
+COMMIT;
+
 SET client_min_messages = warning;
 DROP SCHEMA views CASCADE;
 DROP ROLE howdah_curious;

@@ -1,4 +1,4 @@
-//! Looking at every row of a system catalog.
+//! Scans of a whole system catalog.
 
 use std::ffi::CStr;
 
@@ -56,14 +56,15 @@ pub fn tables_of(method: &CStr) -> Vec<pg_sys::Oid> {
     tables
 }
 
-/// Shows `see` the fixed part of each row that the transaction sees now.
+/// Calls `see` with the fixed part of each row of the catalog that is visible to the transaction
+/// now.
 ///
 /// # Safety
 /// A transaction is running; `Form` is the catalog's row type (`FormData_…`).
 unsafe fn for_each_row<Form>(catalog: pg_sys::Oid, mut see: impl FnMut(&Form)) {
     let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
-    // SAFETY: the catalog is open and locked during the scan; a tuple is valid until the next is
-    // asked for, and its fixed part follows its header.
+    // SAFETY: the catalog is open and locked during the scan; a tuple is valid until the next one
+    // is requested, and its fixed part follows its header.
     unsafe {
         let rel = pg_sys::table_open(catalog, lock);
         let (no_index, no_snapshot) = (pg_sys::InvalidOid, std::ptr::null_mut());

@@ -1,4 +1,4 @@
-//! What equality and order of texts are.
+//! How a collation compares text.
 
 use pgrx::pg_sys;
 

@@ -1,7 +1,8 @@
 //! Cumulative counters per table, kept by PostgreSQL's own statistics system (a custom kind).
 //!
 //! ```text
-//!   add() ──> pending in this backend ──flush at transaction ends──> shared memory ──shutdown──> disk
+//!   add() ──> pending in this backend ──flush when a transaction ends──> shared memory
+//!                                                                shared memory ──shutdown──> disk
 //! ```
 //!
 //! They behave like `pg_stat_all_tables`: reset by `pg_stat_reset()`, lost in a crash, kept per
@@ -15,7 +16,7 @@ use pgrx::{pg_guard, pg_sys};
 
 /// Counters of one table.
 pub const COUNTER_COUNT: usize = 6;
-/// What is counted for one table, in the order that the caller gives it.
+/// The counters of one table, in the caller's order.
 pub type Counters = [i64; COUNTER_COUNT];
 
 /// The kind's number: custom kinds are 24 to 32, of which 24 is for experiments.
@@ -89,7 +90,7 @@ unsafe extern "C-unwind" {
     fn pgstat_unlock_entry(entry: *mut c_void);
 }
 
-/// Makes the kind known. Call once, while the postmaster loads the library.
+/// Registers the kind. Must be called once, while the postmaster loads the library.
 pub fn register() {
     // SAFETY: KIND_INFO lives for ever.
     unsafe { pgstat_register_kind(KIND, &KIND_INFO) }
@@ -97,8 +98,8 @@ pub fn register() {
 
 #[pg_guard]
 unsafe extern "C-unwind" fn flush_pending(entry: *mut EntryRef<Counters>, nowait: bool) -> bool {
-    // SAFETY: the statistics system hands us an entry of our kind with pending counters; the
-    // shared ones are touched under their lock.
+    // SAFETY: the statistics system passes an entry of our kind with pending counters; the shared
+    // counters are accessed under their lock.
     unsafe {
         change(entry, nowait, |shared| {
             for (sum, more) in shared.iter_mut().zip(&*(*entry).pending) {
@@ -108,7 +109,8 @@ unsafe extern "C-unwind" fn flush_pending(entry: *mut EntryRef<Counters>, nowait
     }
 }
 
-/// Changes what an entry counts in shared memory, under its lock. `false` if the lock was not free and `nowait` is set.
+/// Changes the counters of an entry in shared memory, under its lock. `false` if the lock was not
+/// free and `nowait` is set.
 ///
 /// # Safety
 /// The entry has such counters. `change` cannot fail.
@@ -155,7 +157,7 @@ pub fn of(table: pg_sys::Oid) -> Option<Counters> {
     }
 }
 
-/// Forgets a table that is gone.
+/// Drops the counters of a table that was dropped.
 pub fn forget(table: pg_sys::Oid) {
     // SAFETY: does nothing where there is no entry.
     unsafe {

@@ -5,7 +5,7 @@
 
 use pgrx::pg_sys;
 
-// What `pg_guard` on an extern block expands to looks for this name here.
+// The expansion of `pg_guard` on an extern block expects this name here.
 pub(crate) use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 /// The state of a heap rewrite, known to PostgreSQL alone.
@@ -113,10 +113,10 @@ unsafe extern "C-unwind" {
     pub fn AttachSerializableXact(handle: *mut std::ffi::c_void);
 }
 
-/// Functions that run statements, users' code or checks of constraints. They carry no guard: an ERROR
-/// jumps straight to PostgreSQL's handler and keeps its position, its context and the names of
-/// table, column and constraint, which a guard would not hand on. No frame between PostgreSQL and
-/// the call may own anything; what must be dropped lives in a memory context that drops it.
+/// Functions that run statements, users' code or checks of constraints. They carry no guard: an
+/// ERROR jumps straight to PostgreSQL's handler and keeps its position, its context and the names
+/// of table, column and constraint, which a guard would lose. No frame between PostgreSQL and the
+/// call may own anything; what must be dropped lives in a memory context that drops it.
 pub mod unguarded {
     use pgrx::pg_sys;
 
@@ -187,8 +187,8 @@ pub mod unguarded {
     }
 }
 
-/// Functions that raise no ERROR for arguments that are valid, hence need no guard: for places that a
-/// statement passes many times.
+/// Functions that raise no ERROR for valid arguments and hence need no guard; for code that a
+/// statement runs many times.
 pub mod quiet {
     use pgrx::pg_sys;
 
@@ -235,17 +235,18 @@ pub mod quiet {
         pub fn list_free(list: *mut pg_sys::List);
         /// `nodes/bitmapset.h`
         pub fn bms_free(set: *mut pg_sys::Bitmapset);
-        /// `access/table.h`. Without giving back a lock.
+        /// `access/table.h`. With NoLock only: releases no lock.
         pub fn table_close(relation: pg_sys::Relation, mode: pg_sys::LOCKMODE);
-        /// `access/genam.h`. Without giving back a lock.
+        /// `access/genam.h`. With NoLock only: releases no lock.
         pub fn index_close(relation: pg_sys::Relation, mode: pg_sys::LOCKMODE);
-        /// `storage/lock.h`. What is not held is a WARNING.
+        /// `storage/lock.h`. For a lock that is not held it raises a WARNING.
         pub fn LockRelease(
             tag: *const pg_sys::LOCKTAG,
             mode: pg_sys::LOCKMODE,
             of_session: bool,
         ) -> bool;
-        /// `pgstat.h`. Where this subtransaction has counted a change of the relation already.
+        /// `pgstat.h`. To be used only where this subtransaction has counted a change of the
+        /// relation already.
         pub fn pgstat_count_heap_insert(rel: pg_sys::Relation, n: pg_sys::PgStat_Counter);
         /// `pgstat.h`. As for the function before.
         pub fn pgstat_count_heap_update(rel: pg_sys::Relation, hot: bool, new_page: bool);

@@ -1,12 +1,13 @@
-//! What the buffer manager counts of this process' I/O, and the limits that VACUUM's code keeps to
-//! (`vacuum_cost_delay` and its like).
+//! The I/O that the buffer manager counts for this process, and the limits that VACUUM's code obeys
+//! (`vacuum_cost_delay` and related settings).
 
 use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
-/// Makes each page that is read from disk or made dirty count one, and lets `vacuum_delay_point` sleep for `delay_ms` after
-/// each `pages`; no limit if the delay is 0. For background workers: the settings are those of the process.
+/// Makes each page that is read from disk or made dirty count one, and lets `vacuum_delay_point`
+/// sleep for `delay_ms` after each `pages`; no limit if the delay is 0. For background workers: the
+/// settings are those of the process.
 pub fn limit(pages: i32, delay_ms: f64) {
     set(c"vacuum_cost_page_hit", "0");
     set(c"vacuum_cost_page_miss", "1");
@@ -31,7 +32,8 @@ fn set(name: &CStr, value: &str) {
     }
 }
 
-/// How long to sleep for what was counted since the last sleep, in milliseconds. It is then taken to be paid.
+/// The time to sleep for the I/O counted since the last sleep, in milliseconds. The count is then
+/// reset.
 pub fn take_debt_ms() -> f64 {
     // SAFETY: plain reads and writes of this process' own counters.
     unsafe {

@@ -1,8 +1,7 @@
 //! # bridge: PostgreSQL behind guards
 //!
-//! The room where PostgreSQL's pointers live. It knows pages, tuples, slots, indexes,
-//! snapshots and locks; it does not know row groups, columns or encodings, and it
-//! decides nothing about them.
+//! This crate holds PostgreSQL's pointers. It knows pages, tuples, slots, indexes, snapshots and
+//! locks; it does not know row groups, columns or encodings, and it decides nothing about them.
 //!
 //! ```text
 //!   extension ──> store::ColdStore   key–value access to a table's TOAST relation
@@ -23,14 +22,14 @@
 //!             ──> security_label     labels of tables and columns
 //!             ──> collation          how a collation orders text
 //!             ──> counters           cumulative statistics per table
-//!             ──> table_counts       PostgreSQL's own of a table, changed at once
-//!             ──> wal                flushing it
+//!             ──> table_counts       PostgreSQL's own statistics of a table, changed at once
+//!             ──> wal                flushing the write-ahead log
 //!             ──> io_cost            I/O counted and slowed down, as VACUUM has it
 //!             ──> shared_memory      areas that all processes share
 //!             ──> malloc             freed memory kept for the next row group
 //!             ──> memory             small allocations
-//!             ──> needed_columns     which columns of a row a scan is asked for
-//!             ──> proc_flags         what this process is to others
+//!             ──> needed_columns     which columns of a row a scan must return
+//!             ──> proc_flags         status flags of this process that others read
 //!             ──> recovery_conflict  what standbys must resolve before they replay a change
 //!             ──> maintained         a table open for maintenance, and as whom
 //!             ──> transactions       ending one and starting the next; what is told of their ends
@@ -55,7 +54,7 @@
 //!             ──> column_statistics  what ANALYZE knows of columns
 //!             ──> upper              a plan node for the upper part of a query over one table
 //!             ──> row_expr           a node's qual and projection, row by row
-//!             ──> ffi                functions pgrx does not bind
+//!             ──> ffi                functions that pgrx does not bind
 //! ```
 //!
 //! Invariants

@@ -1,8 +1,8 @@
-//! The C library's allocator, where the decoded side of the process gets its memory.
+//! Settings of the C library's allocator, which provides the memory for decoded rows.
 //!
-//! Decoding and encoding take and give back a few megabytes for every row group. As glibc
-//! starts out it returns them to the kernel each time and faults them in again, which cost a
-//! scan of wide rows a sixth of its time. A process that does such work keeps them instead.
+//! Decoding and encoding allocate and free a few megabytes for every row group. By default glibc
+//! returns them to the kernel each time and faults them in again, which cost a scan of wide rows a
+//! sixth of its time. A process that decodes or encodes keeps this memory instead.
 
 use std::sync::Once;
 
@@ -20,7 +20,7 @@ mod glibc {
 
 /// Freed memory at the heap's end that the process keeps.
 pub const KEPT_BYTES: i32 = 32 << 20;
-/// Larger pieces come from the kernel alone, and go back at once.
+/// Larger pieces are mapped separately, and returned to the kernel at once.
 pub const LARGEST_KEPT_BYTES: i32 = 8 << 20;
 
 /// From now on this process keeps a bounded amount of freed memory for the next row group.

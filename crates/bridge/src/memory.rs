@@ -1,7 +1,7 @@
-//! Small pieces of PostgreSQL's memory, without a guard around each call.
+//! Small allocations in PostgreSQL's memory contexts, without a guard around each call.
 //!
-//! Asked for so that nothing is raised inside PostgreSQL; what goes wrong is raised here. A guard costs as much as
-//! the allocation, and a change of one cold row makes a dozen.
+//! The allocator is called so that it raises no ERROR inside PostgreSQL; a failure is raised here.
+//! A guard costs as much as the allocation, and a change of one cold row makes a dozen.
 
 use std::ffi::c_void;
 
@@ -12,7 +12,7 @@ use crate::ffi::quiet;
 /// `MaxAllocSize` of `utils/memutils.h`
 const MAX_BYTES: usize = 0x3fff_ffff;
 
-/// `palloc`: of the current memory context, not initialized. 53200 if there is none.
+/// `palloc`: in the current memory context, not initialized. Raises 53200 if memory is exhausted.
 pub fn allocate(bytes: usize) -> *mut u8 {
     // SAFETY: plain read of a global; a backend always has a current context.
     unsafe { allocate_in(pg_sys::CurrentMemoryContext, bytes) }
@@ -48,7 +48,7 @@ pub unsafe fn allocate_in(context: pg_sys::MemoryContext, bytes: usize) -> *mut 
     memory.cast()
 }
 
-/// A copy of the bytes behind a four-byte header, as types of variable length have it.
+/// A copy of the bytes behind a four-byte header, as values of variable length are stored.
 pub fn varlena_of(bytes: &[u8]) -> *mut u8 {
     let copy = allocate(bytes.len() + 4);
     // SAFETY: fresh memory of the right size; the header counts itself, shifted by two.

@@ -67,7 +67,8 @@ impl<'a> Indexes<'a> {
         }
     }
 
-    /// Whether one of them is of a constraint that may be checked at the end of the transaction.
+    /// Whether one of them belongs to a constraint that may be checked at the end of the
+    /// transaction.
     pub fn is_any_deferrable(&self) -> bool {
         // SAFETY: they are open.
         let is_deferrable = |open: &OpenIndex| unsafe { !(*(*open.index).rd_index).indimmediate };

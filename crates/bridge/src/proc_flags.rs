@@ -1,19 +1,20 @@
-//! What this process is to others: the status flags of `storage/proc.h`.
+//! Status flags of this process that other processes read (`storage/proc.h`).
 
 use pgrx::pg_sys;
 
 /// `ProcArrayLock` of `lwlocklist.h`.
 const PROC_ARRAY_LOCK: usize = 4;
 
-/// Counts as an autovacuum worker from now on, as `InitProcess` has it for those.
+/// Marks this process as an autovacuum worker from now on, as `InitProcess` does for one.
 pub fn count_as_autovacuum() {
     // SAFETY: a change that is allowed at any time.
     unsafe { set(pg_sys::PROC_IS_AUTOVACUUM) }
 }
 
-/// Counts as a VACUUM until the transaction ends, as `vacuum_rel` has it: nobody's horizon heeds this
-/// transaction, its own neither. Without it, the transaction's snapshot would hold back for this
-/// database what a transaction in another database, which cannot see its tables, still needs there.
+/// Marks this process as a VACUUM until the transaction ends, as `vacuum_rel` does: no backend's
+/// horizon takes this transaction into account, not even its own. Without the flag, the
+/// transaction's snapshot would carry the horizon of a transaction in another database over to this
+/// one, although that transaction cannot see its tables.
 ///
 /// # Safety
 /// The transaction has no snapshot yet. It writes nothing transactional, and reads only what VACUUM
@@ -24,7 +25,7 @@ pub unsafe fn count_as_vacuum() {
         unsafe { (*pg_sys::MyProc).xmin == pg_sys::InvalidTransactionId },
         "a snapshot was taken before"
     );
-    // SAFETY: as for this function; the transaction's end takes the flag away.
+    // SAFETY: as for this function; the transaction's end clears the flag.
     unsafe { set(pg_sys::PROC_IN_VACUUM) }
 }
 

@@ -1,28 +1,32 @@
-//! Snapshot conflicts: what a standby must resolve before it replays a change that old snapshots could not read past.
+//! Snapshot conflicts: what a standby must resolve before it replays a change that old snapshots
+//! could not read past.
 //!
 //! ```text
 //!   primary   horizon record ──> changes outside of MVCC: index entries go, bits are set in place
-//!   standby   replays the record: waits for, or cancels, each snapshot with xmin <= horizon ──> replays the changes
+//!   standby   replays the record: waits for, or cancels, each snapshot with xmin <= horizon
+//!             ──> replays the changes
 //! ```
 //!
-//! A snapshot needs a standby conflict if it might still see what a change takes away for good. The *horizon* is the
-//! latest transaction whose effects the change takes for granted: a snapshot with a later xmin sees that
-//! transaction as finished, and loses nothing (`snapshotConflictHorizon` in PostgreSQL's sources). Heap puts the horizon into the records
-//! that prune and freeze. What VACUUM does to cold rows is logged by generic WAL and by the index access methods, neither
-//! of which has a place for it.
+//! A snapshot on a standby conflicts with a change that removes for good what the snapshot might
+//! still see. The *horizon* is the latest transaction whose effects the change takes for granted: a
+//! snapshot with a later xmin sees that transaction as finished, and loses nothing
+//! (`snapshotConflictHorizon` in PostgreSQL's sources). Heap puts the horizon into the records that
+//! prune and freeze. What VACUUM does to cold rows is logged by generic WAL and by the index access
+//! methods, neither of which has a place for it.
 //!
-//! The record is `XLOG_BTREE_REUSE_PAGE`. Its redo resolves the conflict and does nothing else: it reads no page, so
-//! that it needs neither a buffer nor a lock here, and no full-page image. A record of heap's
-//! (`XLOG_HEAP2_PRUNE_VACUUM_SCAN` without items) would do the same, but change a page's LSN on the way. A custom
-//! resource manager would have to be loaded wherever WAL is replayed, by PITR of a plain server too.
-//! pg_waldump shows the record as the reuse of a page of the table; of its locator replay reads the database alone.
+//! The record is `XLOG_BTREE_REUSE_PAGE`. Its redo resolves the conflict and does nothing else: it
+//! reads no page, so it needs neither a buffer nor a lock here, and no full-page image. A heap
+//! record (`XLOG_HEAP2_PRUNE_VACUUM_SCAN` without items) would do the same, but would also change a
+//! page's LSN. A custom resource manager would have to be loaded wherever WAL is replayed, also for
+//! PITR of a plain server. pg_waldump shows the record as the reuse of a page of the table; of its
+//! locator replay reads the database alone.
 //!
-//! Order: WAL order. The caller logs the horizon before it inserts the first record of the change; no flush is needed,
-//! since a page of the change cannot reach disk, nor a standby its record, before an earlier record does.
-//! A crash in between leaves a conflict that nothing follows.
+//! Order: WAL order. The caller logs the horizon before it inserts the first record of the change;
+//! no flush is needed, since a page of the change cannot reach disk, nor a standby its record,
+//! before an earlier record does. A crash in between leaves a conflict that nothing follows.
 //!
-//! Logical slots on a standby: a slot's catalog_xmin conflicts only with changes of tables that decoding reads
-//! (`user_catalog_table`), which the record says as heap's own do.
+//! Logical slots on a standby: a slot's catalog_xmin conflicts only with changes of tables that
+//! decoding reads (`user_catalog_table`), which the record tells as heap's own records do.
 
 use pgrx::pg_sys;
 
@@ -44,15 +48,15 @@ struct ReusePage {
 /// `SizeOfBtreeReusePage`
 const REUSE_PAGE_BYTES: u32 = std::mem::offset_of!(ReusePage, is_catalog_rel) as u32 + 1;
 
-/// Logs that what follows in WAL takes away what snapshots need that do not see `horizon` as finished. Nothing is logged if
-/// `horizon` is not a normal transaction id (no snapshot is affected), or where WAL does not
-/// reach standbys.
+/// Logs that the changes which follow in WAL remove what snapshots need that do not see `horizon`
+/// as finished. Nothing is logged if `horizon` is not a normal transaction id (no snapshot is
+/// affected), or where WAL does not reach standbys.
 ///
 /// # Safety
 /// `table` is open and locked; this is not a standby; no buffer is locked.
 pub unsafe fn log(table: pg_sys::Relation, horizon: pg_sys::TransactionId) {
-    // SAFETY: the relation is open. The record is copied by XLogInsert, which may raise an ERROR only before it
-    // inserts anything.
+    // SAFETY: the relation is open. The record is copied by XLogInsert, which may raise an ERROR
+    // only before it inserts anything.
     unsafe {
         if !pg_sys::TransactionIdIsNormal(horizon) || !reaches_standbys(table) {
             return;
@@ -118,7 +122,7 @@ pub fn before(xid: pg_sys::TransactionId) -> pg_sys::TransactionId {
     xid
 }
 
-/// The latest transaction that there is: a horizon that no running snapshot is later than.
+/// The latest transaction that exists: a horizon that no running snapshot is later than.
 pub fn latest() -> pg_sys::TransactionId {
     // SAFETY: reads a counter in shared memory.
     let next = unsafe { pg_sys::ReadNextFullTransactionId() }.value;

@@ -30,7 +30,8 @@ impl OpenRelation {
     pub fn try_open(oid: pg_sys::Oid, lockmode: u32) -> Option<OpenRelation> {
         // SAFETY: try_relation_open returns NULL for a relation that is gone.
         let rel = unsafe { pg_sys::try_relation_open(oid, lockmode as pg_sys::LOCKMODE) };
-        // Made only where there is a relation: a guard over NULL would crash when dropped.
+        // The guard is made only if there is a relation: a guard over NULL would crash when
+        // dropped.
         (!rel.is_null()).then(|| OpenRelation {
             rel,
             release_lock: pg_sys::NoLock as pg_sys::LOCKMODE,
@@ -69,14 +70,14 @@ impl Drop for OpenRelation {
     }
 }
 
-/// An attribute of a descriptor, by its number less one: `TupleDescAttr` of `access/tupdesc.h`, which is
-/// inline there too.
+/// An attribute of a descriptor, by its number less one: `TupleDescAttr` of `access/tupdesc.h`,
+/// which is inline there too.
 ///
 /// # Safety
 /// `desc` is a valid descriptor of more than `i` attributes, and outlives the result.
 #[inline]
 pub unsafe fn attribute<'a>(desc: pg_sys::TupleDesc, i: i32) -> &'a pg_sys::FormData_pg_attribute {
-    // SAFETY: as for this function. The attributes lie behind as many compact ones.
+    // SAFETY: as for this function. The attributes follow an array of as many compact attributes.
     unsafe {
         let compact = (&raw const (*desc).compact_attrs).cast::<pg_sys::CompactAttribute>();
         let full = compact.add((*desc).natts as usize);
@@ -130,8 +131,8 @@ pub unsafe fn count_rows_fetched(rel: pg_sys::Relation, rows: u64) {
     }
 }
 
-/// Adds rows to the live rows that VACUUM has just reported for `pg_stat_all_tables`. What the
-/// backend still had to report is part of VACUUM's count and forgotten.
+/// Adds rows to the live rows that VACUUM has just reported for `pg_stat_all_tables`. The counts
+/// that are still pending in this backend are part of VACUUM's count and are discarded.
 ///
 /// # Safety
 /// `rel` is an open relation.
@@ -168,8 +169,9 @@ pub unsafe fn main_fork_blocks(rel: pg_sys::Relation) -> pg_sys::BlockNumber {
     unsafe { pg_sys::RelationGetNumberOfBlocksInFork(rel, pg_sys::ForkNumber::MAIN_FORKNUM) }
 }
 
-/// Whether the main fork has the block. What is remembered of the file's size is good enough: whoever
-/// makes a file shorter locks its relation against everybody and tells them before he unlocks it.
+/// Whether the main fork has the block. The remembered size of the file is good enough: a backend
+/// that truncates a file locks its relation against all others, and sends them an invalidation
+/// before it releases the lock.
 ///
 /// # Safety
 /// `rel` is an open and locked relation with storage.
@@ -188,8 +190,8 @@ pub unsafe fn has_block(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> bo
     }
 }
 
-/// Gives a table whose main fork is empty one empty page. ANALYZE finds nothing at all in a
-/// table without pages, so a table with cold rows keeps one.
+/// Adds one empty page to a table whose main fork is empty. ANALYZE samples nothing in a table
+/// without pages, so a table with cold rows keeps one.
 ///
 /// # Safety
 /// `rel` is an open table with storage, locked for writing.
@@ -220,8 +222,8 @@ pub unsafe fn ensure_first_page(rel: pg_sys::Relation) {
     }
 }
 
-/// The value of rows that were stored before the attribute was added; `None` is NULL. It lives as long as the relation's
-/// descriptor.
+/// The value of rows that were stored before the attribute was added; `None` is NULL. It lives as
+/// long as the relation's descriptor.
 ///
 /// # Safety
 /// `rel` is an open relation that has an attribute of this index.

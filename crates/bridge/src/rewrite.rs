@@ -8,12 +8,12 @@ use crate::hot::share::header_at;
 use crate::relation::main_fork_blocks;
 use crate::tid::{block_of, tid_of};
 
-/// A rewrite that runs.
+/// A rewrite in progress.
 pub struct HeapRewrite(ffi::RewriteState);
 
 impl HeapRewrite {
     /// # Safety
-    /// Both tables are open and exclusively locked; the new one is visible to nobody else.
+    /// Both tables are open and exclusively locked; no other transaction sees the new one.
     pub unsafe fn begin(
         old_table: pg_sys::Relation,
         new_table: pg_sys::Relation,
@@ -36,7 +36,8 @@ impl HeapRewrite {
         unsafe { ffi::rewrite_heap_tuple(self.0, old, new) }
     }
 
-    /// Tells of a version that is dead to everybody. Whether an earlier one turned out to be dead too.
+    /// Tells the rewrite of a dead version. Returns whether an earlier one turned out to be dead
+    /// too.
     ///
     /// # Safety
     /// `old` is valid.
@@ -52,15 +53,16 @@ impl HeapRewrite {
     }
 }
 
-/// Lets nobody share the key of a version in a rewritten table that was deleted, or whose successor is not
-/// where the rewrite could find it. The rewrite forgets which changes were changes of the key; whoever has an old
-/// snapshot could then lock such a version, and believe that its successor cannot be deleted.
+/// Prevents FOR KEY SHARE locks on a version in a rewritten table that was deleted, or whose
+/// successor is not where the rewrite could find it. The rewrite loses the information which
+/// updates changed the key; a transaction with an old snapshot could otherwise lock such a version,
+/// and rely on its successor not being deleted.
 ///
 /// # Safety
-/// `table` is open, rewritten by us, and visible to nobody else.
+/// `table` is open, was rewritten by this transaction, and no other transaction sees it.
 pub unsafe fn bar_key_sharers(table: pg_sys::Relation) {
-    // SAFETY: pin and exclusive lock are held from ReadBuffer to UnlockReleaseBuffer; the page that is
-    // changed is a private copy until GenericXLogFinish.
+    // SAFETY: pin and exclusive lock are held from ReadBuffer to UnlockReleaseBuffer; the page that
+    // is changed is a private copy until GenericXLogFinish.
     unsafe {
         for block in 0..main_fork_blocks(table) {
             pgrx::check_for_interrupts!();

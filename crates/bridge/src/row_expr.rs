@@ -1,14 +1,16 @@
 //! A plan node's qual and projection, for nodes that return row after row.
 //!
-//! These mirror `ExecQual`, `ExecProject` and CHECK_FOR_INTERRUPTS, which are inline in PostgreSQL too. They hold nothing that has
-//! a destructor and are not guarded: an ERROR of an expression jumps over them, and over callers that hold nothing either.
+//! These mirror `ExecQual`, `ExecProject` and CHECK_FOR_INTERRUPTS, which are inline in PostgreSQL
+//! too. They hold nothing that has a destructor and are not guarded: an ERROR in an expression
+//! jumps over them, and over their callers, which must not hold anything either.
 
 use pgrx::{pg_guard, pg_sys};
 
-/// `ExecQual` of the row in a slot, with a fresh per-tuple memory. An absent qual is true.
+/// `ExecQual` of the row in a slot, after a reset of the per-tuple memory. An absent qual is true.
 ///
 /// # Safety
-/// An initialised qual of the node whose context it is; no frame up to the executor holds anything that must be dropped.
+/// An initialised qual of the node whose context it is; no frame up to the executor holds anything
+/// that must be dropped.
 #[inline(always)]
 pub unsafe fn passes(
     qual: *mut pg_sys::ExprState,
@@ -102,7 +104,8 @@ unsafe extern "C-unwind" fn serve_interrupts() {
     unsafe { pg_sys::ProcessInterrupts() }
 }
 
-/// Evaluates an expression in the node's per-tuple memory, guarded: an ERROR goes on as a panic. `None` is NULL.
+/// Evaluates an expression in the node's per-tuple memory, guarded: an ERROR becomes a panic.
+/// `None` is NULL.
 ///
 /// # Safety
 /// An initialised expression of the node whose context it is.

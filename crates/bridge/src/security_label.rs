@@ -2,8 +2,8 @@
 //! `pg_seclabel`.
 //!
 //! PostgreSQL removes a label together with its table or column, follows renames because labels
-//! name columns by number, and dumps labels under the names of the moment. It does not
-//! invalidate relcache entries for a label: callers that keep what labels say have to.
+//! name columns by number, and dumps labels under the current names. It does not invalidate
+//! relcache entries for a label: callers that cache labels must do so.
 //!
 //! Locks: writers of a table's labels hold ShareUpdateExclusiveLock on it, as SECURITY LABEL
 //! does; readers hold none.
@@ -18,12 +18,12 @@ use crate::table::RelationKind;
 /// One label of a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// The column it stands on; 0 for the table itself.
+    /// The column that is labelled; 0 for the table itself.
     pub column: i16,
     pub text: String,
 }
 
-/// Makes SECURITY LABEL FOR `provider` known to this backend. PostgreSQL has no way back.
+/// Makes SECURITY LABEL FOR `provider` known to this backend. PostgreSQL cannot undo this.
 ///
 /// `check` is called for each label that is set by that statement, after ownership was checked,
 /// and before the label is stored; with `None` for a label that is removed. PostgreSQL holds
@@ -84,8 +84,8 @@ unsafe extern "C-unwind" fn call_check(object: *const pg_sys::ObjectAddress, tex
 pub fn labels_of(table: pg_sys::Oid, provider: &CStr) -> Vec<Label> {
     let mut keys: [pg_sys::ScanKeyData; 2] = Default::default();
     let mut labels = Vec::new();
-    // SAFETY: the catalog is open and locked during the scan; a tuple is read before the next is
-    // asked for; provider and label are declared NOT NULL and of type text.
+    // SAFETY: the catalog is open and locked during the scan; a tuple is read before the next one
+    // is requested; provider and label are declared NOT NULL and of type text.
     unsafe {
         for (key, column, value) in [
             (0, pg_sys::Anum_pg_seclabel_objoid, table.into_datum()),
@@ -143,7 +143,7 @@ pub fn set_label(table: pg_sys::Oid, column: i16, provider: &CStr, label: Option
         objectId: table,
         objectSubId: i32::from(column),
     };
-    // A label that has a NUL cannot be; it would be cut at it.
+    // A label cannot contain a NUL byte.
     let label = label.map(|label| CString::new(label).unwrap_or_default());
     let label = label.as_deref().map_or(std::ptr::null(), CStr::as_ptr);
     // SAFETY: the strings are NUL-terminated and copied.

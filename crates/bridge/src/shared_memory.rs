@@ -1,7 +1,7 @@
 //! Memory that all processes of the server share.
 //!
-//! An area is named by a static, asked for while the library is loaded and zeroed before anybody sees it; after
-//! a crash it is zeroed anew.
+//! An area is named by a static, requested while the library is loaded, and zeroed before any
+//! process sees it; after a crash it is zeroed anew.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pgrx::{pg_guard, pg_sys};
 
-/// Types of which zeroed bytes are a value, and which processes may share: made of atomics.
+/// Types for which zeroed bytes are a valid value, and which processes may share: made of atomics.
 ///
 /// # Safety
-/// As said.
+/// The type is as described above.
 pub unsafe trait Shareable: Sync {}
 
 /// One area.
@@ -29,7 +29,7 @@ impl<T: Shareable> Area<T> {
         }
     }
 
-    /// `None` before the server has made it.
+    /// `None` before the server has allocated it.
     pub fn get(&self) -> Option<&'static T> {
         // SAFETY: set once, to memory that lives as long as the server's processes.
         unsafe { self.memory.load(Ordering::Acquire).as_ref() }
@@ -50,27 +50,29 @@ impl<T: Shareable> PerBackend<T> {
         }
     }
 
-    /// The place of a backend; `None` before the server has made it, and for processes that are no backends.
+    /// The place of a backend; `None` before the server has allocated the area, and for processes
+    /// that are not backends.
     pub fn get(&self, backend: pg_sys::ProcNumber) -> Option<&'static T> {
         let backend = usize::try_from(backend).ok()?;
         let memory = self.memory.load(Ordering::Acquire);
-        // SAFETY: set once, to an array of that many places, which lives as long as the server's processes.
+        // SAFETY: set once, to an array of that many places, which lives as long as the server's
+        // processes.
         (!memory.is_null() && backend < most_backends()).then(|| unsafe { &*memory.add(backend) })
     }
 }
 
-/// Known before shared memory is asked for, and never changed.
+/// Known before shared memory is requested, and never changed.
 fn most_backends() -> usize {
     // SAFETY: plain read of a global.
     usize::try_from(unsafe { pg_sys::MaxBackends }).unwrap_or(0)
 }
 
-/// An area of whatever type.
+/// An area of any type.
 pub trait AnyArea: Sync {
     fn bytes(&self) -> usize;
 
     /// # Safety
-    /// Called by the postmaster while nobody else is there.
+    /// Called by the postmaster while no other process exists.
     unsafe fn make(&self);
 }
 
@@ -114,7 +116,7 @@ static AREAS: OnceLock<&'static [&'static dyn AnyArea]> = OnceLock::new();
 static mut PREVIOUS_REQUEST: pg_sys::shmem_request_hook_type = None;
 static mut PREVIOUS_STARTUP: pg_sys::shmem_startup_hook_type = None;
 
-/// Asks for the areas. Call once, from `_PG_init`.
+/// Requests the areas. Must be called once, from `_PG_init`.
 pub fn register(areas: &'static [&'static dyn AnyArea]) {
     if AREAS.set(areas).is_err() {
         return;
@@ -147,7 +149,7 @@ unsafe extern "C-unwind" fn request() {
 
 #[pg_guard]
 unsafe extern "C-unwind" fn startup() {
-    // SAFETY: called by the postmaster while nobody else is there.
+    // SAFETY: called by the postmaster while no other process exists.
     unsafe {
         if let Some(previous) = PREVIOUS_STARTUP {
             previous();
@@ -169,8 +171,8 @@ unsafe extern "C-unwind" fn run_before_exit(_code: std::ffi::c_int, _argument: p
     }
 }
 
-/// Has a function called before this process leaves shared memory, by whatever way it ends but a crash. The first one
-/// that is given stays.
+/// Registers a function to be called before this process leaves shared memory, in whatever way it
+/// ends except a crash. Only the first one that is registered is called.
 pub fn before_exit(callback: fn()) {
     if BEFORE_EXIT.get().is_none() {
         BEFORE_EXIT.set(Some(callback));

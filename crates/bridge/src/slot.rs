@@ -1,7 +1,7 @@
 //! Cold rows as heap tuples in buffer slots.
 //!
-//! Heap functions insist on `TTSOpsBufferHeapTuple` slots. A cold row becomes a heap tuple
-//! of its own memory (xmin of its row group, no xmax, cold `t_self`) placed in such a slot without a
+//! Heap functions require `TTSOpsBufferHeapTuple` slots. A cold row becomes a heap tuple in memory
+//! of its own (xmin of its row group, no xmax, cold `t_self`), placed in such a slot without a
 //! buffer, exactly as `ExecForceStoreHeapTuple` leaves it, but without its second copy.
 
 use std::marker::PhantomData;
@@ -16,25 +16,25 @@ use crate::tid::{RowNumber, Tid};
 use crate::tuple::TupleForm;
 use crate::xid::{CommandId, FIRST_COMMAND, Xid};
 
-/// Which transaction, and which command of it, a row comes from.
+/// The transaction, and its command, that inserted a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub xid: Xid,
-    /// Known only if it is our own transaction.
+    /// Known only for the running transaction.
     pub cid: CommandId,
 }
 
 impl Origin {
-    /// Of no transaction that anybody could ask about.
+    /// The origin of a frozen row: no transaction that still matters.
     pub const FROZEN: Origin = Origin {
         xid: Xid::FROZEN,
         cid: FIRST_COMMAND,
     };
 
-    /// That of a tuple.
+    /// The origin of a tuple.
     ///
     /// # Safety
-    /// `header` points at a tuple on a pinned page, or in memory of ours.
+    /// `header` points at a tuple on a pinned page, or in memory that the caller owns.
     pub unsafe fn of(header: pg_sys::HeapTupleHeader) -> Origin {
         // SAFETY: as for this function.
         unsafe {
@@ -48,14 +48,14 @@ impl Origin {
         }
     }
 
-    /// That of the running command.
+    /// The origin of a row that the running command inserts.
     pub fn here(cid: CommandId) -> Origin {
         let xid = Xid::current();
         Origin { xid, cid }
     }
 }
 
-/// A value of the row in a slot, which has the number `number`; `None` is NULL.
+/// The value of attribute `number` of the row in a slot; `None` is NULL.
 ///
 /// # Safety
 /// The slot holds a row that has such an attribute.
@@ -73,7 +73,7 @@ pub unsafe fn attribute_of(
     }
 }
 
-/// `datum_image_eq`, which is asked only where there are bytes to compare.
+/// `datum_image_eq`, which is called only where there are bytes to compare.
 ///
 /// # Safety
 /// Both are values of this attribute.
@@ -83,7 +83,7 @@ pub unsafe fn is_same_image(
     attribute: &pg_sys::FormData_pg_attribute,
 ) -> bool {
     if attribute.attbyval {
-        // What lies beyond the type's length says nothing.
+        // Bits beyond the type's length have no meaning.
         let beyond = 64 - 8 * u32::from(attribute.attlen.unsigned_abs());
         return (a.value() as u64) << beyond == (b.value() as u64) << beyond;
     }
@@ -94,8 +94,8 @@ pub unsafe fn is_same_image(
 /// Forms a heap tuple from the values and stores it in the slot, which owns it.
 ///
 /// # Safety
-/// `slot` is a buffer-heap-tuple slot for the relation, with the descriptor of `form`; `values` and `nulls` hold one
-/// entry per attribute of it, valid in the current memory.
+/// `slot` is a buffer-heap-tuple slot for the relation, with the descriptor of `form`; `values` and
+/// `nulls` hold one entry per attribute of it, valid in the current memory.
 pub unsafe fn store_cold_row(
     form: &mut TupleForm,
     slot: *mut pg_sys::TupleTableSlot,
@@ -128,8 +128,9 @@ pub unsafe fn clear(slot: *mut pg_sys::TupleTableSlot) {
     unsafe { ((*(*slot).tts_ops).clear.unwrap_unchecked())(slot) }
 }
 
-/// Tells a slot where the row in it was put: its TID, its table and, where the slot holds a tuple, the
-/// header that RETURNING reads `xmin` from. What `heap_insert` does to the tuple that it is given.
+/// Records in a slot where its row was stored: its TID, its table and, where the slot holds a
+/// tuple, the header that RETURNING reads `xmin` from. Does what `heap_insert` does to the tuple
+/// that it inserts.
 ///
 /// # Safety
 /// `slot` is a slot for the table with the OID `table`, and holds a row.
@@ -139,7 +140,8 @@ pub unsafe fn note_place(
     table: pg_sys::Oid,
     cid: pg_sys::CommandId,
 ) {
-    // SAFETY: a tuple without a buffer belongs to the slot; one on a page is somebody else's row.
+    // SAFETY: a tuple without a buffer belongs to the slot; one on a page is a stored row, which
+    // must not be changed.
     unsafe {
         (*slot).tts_tid = tid;
         (*slot).tts_tableOid = table;
@@ -174,7 +176,7 @@ unsafe fn put(slot: *mut pg_sys::TupleTableSlot, tuple: pg_sys::HeapTuple) {
     }
 }
 
-/// Longer tuples are not worth a copy that may not be asked for, in bytes.
+/// Longer tuples are not copied, since the copy may never be used; in bytes.
 const LARGEST_IMAGE_BYTES: u32 = 2_048;
 
 /// A copy of a cold row's tuple, to be put into another slot of the same descriptor.
@@ -257,7 +259,7 @@ impl RowImage {
         }
     }
 
-    /// A value of the row, which has the number `number`; `None` is NULL. It lies inside the image.
+    /// The value of attribute `number` of the row; `None` is NULL. It lies inside the image.
     ///
     /// # Safety
     /// There is a row, and its descriptor is still in use.
@@ -270,13 +272,14 @@ impl RowImage {
     }
 }
 
-/// The TID of the row in a slot that was copied from another one. PostgreSQL copies it with the tuple,
-/// but into the slot's own field only where the tuple lies in a buffer, which a cold row never does.
+/// The TID of the row in a slot that was copied from another one. PostgreSQL copies it with the
+/// tuple, but into the slot's own field only where the tuple lies in a buffer, which a cold row
+/// never does.
 ///
 /// # Safety
 /// `slot` is valid.
 pub unsafe fn tid_of_copy(slot: *mut pg_sys::TupleTableSlot) -> Option<pg_sys::ItemPointerData> {
-    // SAFETY: the kind of slot is looked at first; a tuple of a slot that is not empty is valid.
+    // SAFETY: the kind of slot is checked first; a tuple of a slot that is not empty is valid.
     unsafe {
         if (*slot).tts_ops != &raw const pg_sys::TTSOpsBufferHeapTuple
             || u32::from((*slot).tts_flags) & pg_sys::TTS_FLAG_EMPTY != 0
@@ -290,8 +293,8 @@ pub unsafe fn tid_of_copy(slot: *mut pg_sys::TupleTableSlot) -> Option<pg_sys::I
     }
 }
 
-/// Makes a formed tuple look like a live row at `tid` whose inserter is known to have committed or is
-/// our own transaction.
+/// Gives a formed tuple the header of a live row at `tid` whose inserter is known to have committed
+/// or is the running transaction.
 ///
 /// # Safety
 /// `tuple` points at a freshly formed heap tuple.

@@ -1,9 +1,10 @@
 //! A table's entry in the cumulative statistics, changed at once.
 //!
-//! Most counts wait in the backend that made them and reach shared memory at the end of some transaction
-//! (`pgstat_relation.c`). VACUUM and ANALYZE write theirs to shared memory themselves, over what is there. What belongs
-//! to such a report must not wait: a count that is still pending when the next report comes is added to it
-//! afterwards, and counts the same rows twice.
+//! Most counts are pending in the backend that made them and reach shared memory at the end of some
+//! transaction (`pgstat_relation.c`). VACUUM and ANALYZE write their counts to shared memory
+//! themselves and replace what is there. Counts that belong to such a report must not be pending: a
+//! count that is still pending when the next report comes is added afterwards, and counts the same
+//! rows twice.
 
 use pgrx::{pg_guard, pg_sys};
 

@@ -7,8 +7,8 @@
 //!   └──────────────┴──────┘
 //! ```
 //!
-//! A block with its high bit set is cold. Offsets stay under 291
-//! (`MaxHeapTuplesPerPage`), which bitmap scans insist on.
+//! A block with its high bit set is cold. Offsets stay below 291 (`MaxHeapTuplesPerPage`), as
+//! bitmap scans require.
 
 use std::cmp::Ordering;
 use std::fmt;

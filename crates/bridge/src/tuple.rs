@@ -1,12 +1,14 @@
 //! Heap tuples formed as `heap_form_tuple` does, for many rows of one descriptor.
 //!
 //! ```text
-//!   header, null bitmap │ values: aligned as their types ask for; short ones of variable length with a
-//!                       │ header of one byte, not aligned (access/common/heaptuple.c, fill_val)
+//!   header, null bitmap │ values: aligned as their types require; short ones of variable length
+//!                       │ with a header of one byte, not aligned
+//!                       │ (access/common/heaptuple.c, fill_val)
 //! ```
 //!
-//! What is known of the attributes is gathered once, and the slot is told where the values lie, so that nobody needs to take the
-//! tuple apart. Values that are toasted or compressed are left to PostgreSQL.
+//! The facts about the attributes are gathered once, and the positions of the values are stored in
+//! the slot, so that no reader has to deform the tuple. Values that are toasted or compressed are
+//! left to PostgreSQL.
 
 use pgrx::pg_sys;
 
@@ -18,7 +20,7 @@ const HEADER_BYTES: usize = 23;
 /// `VARATT_SHORT_MAX`
 const LONGEST_SHORT_BYTES: usize = 0x7f;
 
-/// What the form of one attribute is.
+/// The form of one attribute.
 #[derive(Clone, Copy)]
 struct Form {
     /// As `pg_type.typlen`.
@@ -39,13 +41,13 @@ struct Place {
     is_shortened: bool,
 }
 
-/// How the tuples of a descriptor are formed.
+/// The form of the tuples of a descriptor.
 pub struct TupleForm {
     attributes: Box<[Form]>,
     places: Vec<Place>,
 }
 
-/// How much there is of a tuple.
+/// The size of a tuple.
 struct Extent {
     data_bytes: usize,
     has_nulls: bool,
@@ -146,11 +148,13 @@ impl TupleForm {
         Some(extent)
     }
 
-    /// Forms a tuple in the slot's memory, and tells the slot's arrays where its values lie; what the slot holds is
-    /// the caller's business. The header lacks what belongs to transactions and place.
+    /// Forms a tuple in the slot's memory, and stores the positions of its values in the slot's
+    /// arrays; setting the slot's tuple is left to the caller. The header lacks the fields for
+    /// transactions and TID.
     ///
     /// # Safety
-    /// `slot` has the descriptor that this was made of; one value and null flag for each attribute, all valid.
+    /// `slot` has the descriptor that this was made of; one value and null flag for each attribute,
+    /// all valid.
     pub unsafe fn form(
         &mut self,
         slot: *mut pg_sys::TupleTableSlot,
@@ -190,8 +194,8 @@ impl TupleForm {
         let data_start = (HEADER_BYTES + bitmap_bytes).next_multiple_of(8);
         let len = data_start + extent.data_bytes;
         let head = size_of::<pg_sys::HeapTupleData>().next_multiple_of(8);
-        // SAFETY: the memory is as long as head, header and data; values lie within the data, and are as long as they
-        // say; the slot's arrays have an entry for each attribute.
+        // SAFETY: the memory is as long as head, header and data; values lie within the data, and
+        // their headers tell their lengths; the slot's arrays have an entry for each attribute.
         unsafe {
             let memory = allocate_in((*slot).tts_mcxt, head + len);
             memory.write_bytes(0, head + len);

@@ -1,18 +1,20 @@
-//! Rows in the order of a btree index: the server's own sort, on disk past its share of memory.
+//! Sorts rows in the order of a btree index: the server's own sort, which spills to disk past its
+//! share of memory.
 //!
 //! ```text
 //!   TupleSort::put … put ──finish──> SortedTuples::next … None
 //! ```
 //!
-//! What is put in comes out with its header, so whatever belongs to a row travels there. An ERROR
-//! leaves memory and temporary files to the transaction's contexts and resource owner.
+//! Tuples come out with the header that they went in with, so data that belongs to a row is carried
+//! there. An ERROR leaves memory and temporary files to the transaction's contexts and resource
+//! owner.
 
 use pgrx::pg_sys;
 
 use crate::slot::Origin;
 use crate::xid::Xid;
 
-/// Rows on their way into order.
+/// A sort that accepts rows.
 pub struct TupleSort {
     state: *mut pg_sys::Tuplesortstate,
     desc: pg_sys::TupleDesc,
@@ -44,7 +46,7 @@ impl TupleSort {
         self.row_count
     }
 
-    /// Takes a copy of the tuple as it is.
+    /// Adds a copy of the tuple as it is.
     ///
     /// # Safety
     /// `tuple` is a valid tuple of the table.
@@ -54,7 +56,7 @@ impl TupleSort {
         self.row_count += 1;
     }
 
-    /// Takes a row of values, which comes out with this origin.
+    /// Adds a row of values, which is returned with this origin.
     ///
     /// # Safety
     /// The arrays hold one row of the table.

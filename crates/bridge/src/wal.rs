@@ -17,8 +17,8 @@ pub fn end() -> u64 {
 /// can what they wrote be marked as visible to everybody: a hint that a transaction has committed must not reach
 /// the disk before its commit record (`SetHintBits`). To be called by processes that may write WAL.
 pub fn flush() {
-    // SAFETY: no recovery is going on, and WAL up to this place has been reserved: records that are being
-    // inserted are waited for.
+    // SAFETY: no recovery is going on, and WAL up to this place has been reserved: records that are
+    // being inserted are waited for.
     unsafe {
         let segment_bytes = pg_sys::wal_segment_size as u64;
         let next = pg_sys::GetXLogInsertRecPtr();
@@ -26,7 +26,8 @@ pub fn flush() {
     }
 }
 
-/// Where the last record ends if the next one begins at `next`: before the header of the page, if there is one in between.
+/// The end of the last record if the next one begins at `next`: before the page header, if there is
+/// one in between.
 fn end_of_records(next: u64, segment_bytes: u64) -> u64 {
     let header_bytes = match next % segment_bytes < PAGE_BYTES {
         true => LONG_HEADER_BYTES,

@@ -1,5 +1,5 @@
-//! Who runs the server. PostgreSQL refuses root, so root's servers run as the system user
-//! `howdah` (made by the launcher); everybody else's run as the caller.
+//! The account that runs the server. PostgreSQL refuses to run as root, so root's servers run as
+//! the system user `howdah` (made by the launcher); all other callers run their servers themselves.
 
 use std::fs;
 use std::io;
@@ -35,7 +35,7 @@ pub enum AccountError {
 pub enum Account {
     /// The caller runs its own servers.
     Caller,
-    /// The caller is root and servers run as somebody else.
+    /// The caller is root and servers run under another account.
     Other { uid: u32, gid: u32 },
 }
 
@@ -55,8 +55,9 @@ impl Account {
         find_user(&users, SERVER_USER).ok_or(AccountError::NoServerUser)
     }
 
-    /// Whose tests name superusers after themselves: the caller, or where that is root a system user other
-    /// than the server's, because a role named `howdah` finds schema `howdah` first on its search path.
+    /// The account for tests that name superusers after themselves: the caller, or if that is root,
+    /// a system user other than the server's, because a role named `howdah` finds schema `howdah`
+    /// first on its search path.
     ///
     /// # Errors
     /// When the caller is root and the system user does not exist.
@@ -86,7 +87,7 @@ impl Account {
     /// Makes a directory that only this account (and root) can enter.
     ///
     /// # Errors
-    /// When it cannot be made, or cannot be given away.
+    /// When it cannot be made, or its owner cannot be changed.
     pub fn make_private_directory(self, path: &Path) -> io::Result<()> {
         fs::create_dir_all(path)?;
         self.own(path)?;
@@ -96,7 +97,7 @@ impl Account {
     /// Gives one file or directory to this account.
     ///
     /// # Errors
-    /// When the caller may not give it away.
+    /// When the caller may not change its owner.
     pub fn own(self, path: &Path) -> io::Result<()> {
         match self {
             Self::Caller => Ok(()),
@@ -107,7 +108,7 @@ impl Account {
     /// Gives a directory and all within it to this account.
     ///
     /// # Errors
-    /// When it cannot be walked, or the caller may not give it away.
+    /// When it cannot be walked, or the caller may not change its owner.
     pub fn own_tree(self, path: &Path) -> io::Result<()> {
         self.own(path)?;
         if path.is_dir() {

@@ -6,8 +6,8 @@
 //!                └──► kill (SIGKILL to the postmaster and its children) ──► start = recovery
 //! ```
 //!
-//! The server is started by `pg_ctl`, so it outlives this process; whoever starts one for a
-//! short time uses [`crate::scratch`], which takes it down again.
+//! The server is started by `pg_ctl`, so it outlives this process; code that needs a server for a
+//! short time uses [`crate::scratch`], which stops it again.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -59,7 +59,7 @@ pub enum StopMode {
     Immediate,
 }
 
-/// What `postmaster.pid` tells of a running server.
+/// The contents of `postmaster.pid` of a running server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Running {
     pub pid: u32,
@@ -85,9 +85,9 @@ impl Cluster {
         self.data.join("PG_VERSION").exists()
     }
 
-    /// Runs initdb, with checksums, UTF-8 and bytewise text order. `password_file` is needed
-    /// only by servers that listen on TCP; over the socket everybody who may enter its
-    /// directory is trusted.
+    /// Runs initdb, with checksums, UTF-8 and bytewise text order. `password_file` is needed only
+    /// by servers that listen on TCP; over the socket every user who may enter its directory is
+    /// trusted.
     ///
     /// # Errors
     /// When the directories cannot be made or initdb fails.
@@ -111,10 +111,10 @@ impl Cluster {
         self.include_settings()
     }
 
-    /// Makes the data and socket directories, closed to everybody but the server's user.
+    /// Makes the data and socket directories, accessible to the server's user only.
     ///
     /// # Errors
-    /// When there is no right to.
+    /// When the caller lacks the permission.
     pub fn make_directories(&self) -> Result<()> {
         for directory in [&self.data, &self.socket] {
             self.account
@@ -134,7 +134,7 @@ impl Cluster {
             .map_err(|source| file_error("write", &path, source))
     }
 
-    /// Writes the settings this server starts with; says whether they changed.
+    /// Writes the settings this server starts with; returns whether they changed.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -180,7 +180,7 @@ impl Cluster {
             .args(["start", "--silent", "--wait", "--timeout=120", "--pgdata"])
             .arg(&self.data);
         pg_ctl.arg("--log").arg(&self.log);
-        // A pipe would stay open in the server: let pg_ctl's own words go nowhere.
+        // A pipe would stay open in the server, so pg_ctl's output is discarded.
         pg_ctl.stdin(std::process::Stdio::null());
         pg_ctl
             .stdout(std::process::Stdio::null())
@@ -216,7 +216,7 @@ impl Cluster {
         run(pg_ctl.arg(&self.data))
     }
 
-    /// What `postmaster.pid` says, if its process is there and is a server.
+    /// The contents of `postmaster.pid`, if its process exists and is a server.
     pub fn running(&self) -> Option<Running> {
         let text = fs::read_to_string(self.data.join("postmaster.pid")).ok()?;
         let running = parse_postmaster_pid(&text)?;
@@ -224,8 +224,9 @@ impl Cluster {
         (name.trim() == "postgres").then_some(running)
     }
 
-    /// Kills every process of the server with SIGKILL, as a crash of the machine's memory would:
-    /// the postmaster is stopped first, so that nobody cleans up after anybody.
+    /// Kills every process of the server with SIGKILL, as a crash of the machine's memory would.
+    /// The postmaster is stopped (SIGSTOP) first, so that it cannot clean up after its children,
+    /// nor they after it.
     ///
     /// # Errors
     /// When the server does not run, or a process survives.
@@ -238,8 +239,8 @@ impl Cluster {
         victims.push(running.pid);
         signal("KILL", &victims)?;
         wait_for_end(&victims)?;
-        // Where nobody collects orphans, the dead postmaster still answers signal 0, and the next
-        // one would take it for alive.
+        // Where no process collects orphans, the dead postmaster still answers signal 0, and the
+        // next one would consider it alive.
         if process_state(running.pid).is_some() {
             let lock = self.data.join("postmaster.pid");
             fs::remove_file(&lock).map_err(|source| file_error("remove", &lock, source))?;
@@ -290,7 +291,7 @@ impl Cluster {
             "PGOPTIONS",
             "PGDATA",
             "PGAPPNAME",
-            // Would append a backtrace to the detail of every error of the extension.
+            // It would append a backtrace to the detail of every error of the extension.
             "RUST_BACKTRACE",
             "RUST_LIB_BACKTRACE",
         ] {
@@ -303,7 +304,7 @@ impl Cluster {
 /// Runs a program to its end; its output is shown only when it failed.
 ///
 /// # Errors
-/// When it cannot be run, or says that it failed.
+/// When it cannot be run, or fails.
 pub fn run(command: &mut Command) -> Result<()> {
     let output = command
         .output()
@@ -367,8 +368,8 @@ fn signal(name: &str, processes: &[u32]) -> Result<()> {
     run(shell.args(processes.iter().map(u32::to_string)))
 }
 
-/// All descendants of a process. Backends are children of the postmaster; nothing of
-/// PostgreSQL's goes deeper, but archive commands do.
+/// All descendants of a process. PostgreSQL's own processes are children of the postmaster; archive
+/// commands are deeper.
 fn children(parent: u32) -> Vec<u32> {
     let mut parents = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {

@@ -1,4 +1,4 @@
-//! The command line: what may be typed, and which room answers.
+//! The command line: its commands, and the modules that run them.
 
 use std::process::ExitCode;
 
@@ -56,10 +56,10 @@ pub enum Command {
     Package(package::Options),
 }
 
-/// Runs one command; its exit code says whether what it was asked for holds.
+/// Runs one command; the exit code tells whether it succeeded, or found what it checks.
 ///
 /// # Errors
-/// Whatever stopped the command before it could tell.
+/// The error that stopped the command before it had a result.
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let paths = Paths::from_environment()?;
     match arguments.command {

@@ -9,18 +9,19 @@
 //!                                               ├─► package    the same files as a .deb
 //!                                               ├─► test       every suite, one last line
 //!                                               └─► soak       what only finds something in hours
-//!                     paths · account · cluster · machine · progress      (what they all stand on)
+//!                     paths · account · cluster · machine · progress      (used by all of them)
 //! ```
 //!
 //! It starts servers and talks SQL to them; it links no PostgreSQL code and no other crate of
-//! Howdah, so that whatever it shows is what any client would see.
+//! Howdah, so that it shows what any client would see.
 //!
 //! Invariants:
-//! - No system cluster is ever touched: every server that is started here has its own data directory, its own
-//!   socket directory and, if it listens at all, listens on the loopback address only.
-//! - Servers never run as root; [`account`] decides who runs them.
-//! - A command that says nothing failed has checked it; a difference between heap and howdah is
-//!   a failure.
+//! - No system cluster is ever touched: every server that is started here has its own data
+//!   directory, its own socket directory and, if it listens at all, listens on the loopback address
+//!   only.
+//! - Servers never run as root; [`account`] decides which user runs them.
+//! - A command that reports success has checked it; a difference between heap and howdah is a
+//!   failure.
 //!
 //! `tests/server` uses [`cluster`] and [`paths`] from here, so that there is one way to start a
 //! private server.

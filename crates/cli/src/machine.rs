@@ -1,4 +1,4 @@
-//! What the machine has: memory and free disk, as the kernel and `df` tell.
+//! The machine's memory and free disk space, as the kernel and `df` report them.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The edge: arguments in, exit code out. Errors become one message on stderr.
+//! The entry point: arguments in, exit code out. Errors become one message on stderr.
 
 #![forbid(unsafe_code)]
 
@@ -18,7 +18,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// `./howdah status | head -1`: whoever read the output is gone, and there is nothing to complain about.
+/// `./howdah status | head -1`: the reader of the output has exited, and there is no error to
+/// report.
 fn end_when_nobody_listens() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,5 +1,6 @@
-//! Where everything lives. The launcher decides and passes it on in the environment; a binary
-//! or a test that was started without the launcher finds the same places by the same rules.
+//! The directories of the project. The launcher decides them and passes them on in the environment;
+//! a binary or a test that was started without the launcher finds the same places by the same
+//! rules.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,10 +10,10 @@ use thiserror::Error;
 
 use crate::account;
 
-/// The port the private server takes unless told otherwise.
+/// The default port of the private server.
 pub const DEFAULT_PORT: u16 = 54418;
 
-/// What can be wrong with the places we were given.
+/// Errors in the given directories.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PathsError {
@@ -41,7 +42,7 @@ pub struct Paths {
     pg_config: Option<PathBuf>,
     /// PostgreSQL's sources, with its test suites built.
     pub postgres_source: Option<PathBuf>,
-    /// The port asked for by `HOWDAH_PORT`.
+    /// The port that `HOWDAH_PORT` requests.
     pub port: Option<u16>,
 }
 
@@ -50,7 +51,7 @@ pub struct Paths {
 pub struct Postgres {
     pub bin: PathBuf,
     pub pg_config: PathBuf,
-    /// Where `pg_regress` and its kin were installed.
+    /// Where `pg_regress` and related programs were installed.
     pub pgxs: PathBuf,
     /// As `pg_config --version` prints it.
     pub version: String,
@@ -131,7 +132,7 @@ impl Paths {
         self.home.join("ext/share/extension/howdah.control")
     }
 
-    /// The settings by which a server finds the extension in this instance's files.
+    /// The settings with which a server finds the extension in this instance's files.
     pub fn extension_settings(&self) -> Vec<(String, String)> {
         let ext = self.home.join("ext");
         vec![
@@ -198,7 +199,7 @@ fn source_beside(pg_config: &Path) -> Option<PathBuf> {
     Some(pg_config.parent()?.parent()?.join("src"))
 }
 
-/// One line of what a `pg_config` knows.
+/// The answer of a `pg_config` to one option.
 pub(crate) fn ask(program: &Path, question: &str) -> Result<String, PathsError> {
     let failed = |detail: String| PathsError::PgConfigFailed {
         program: program.into(),

@@ -1,5 +1,5 @@
 //! Progress of anything that takes more than a few seconds: a bar on a terminal, plain lines
-//! elsewhere, always on stderr so that stdout stays what was asked for.
+//! elsewhere, always on stderr so that stdout has the requested output only.
 
 use std::time::{Duration, Instant};
 
@@ -74,7 +74,7 @@ impl Progress {
         }
     }
 
-    /// Moves on by `steps`; `note` is shown beside the bar.
+    /// Advances by `steps`; `note` is shown beside the bar.
     pub fn advance(&mut self, steps: u64, note: &str) {
         self.position += steps;
         if let Some(bar) = &self.bar {
@@ -114,7 +114,7 @@ impl Progress {
         eprintln!("  {:<26} {outcome} ({time})", self.title);
     }
 
-    /// Ends the work without a word, for work that was quick.
+    /// Ends the work without output, for work that was quick.
     pub fn vanish(self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

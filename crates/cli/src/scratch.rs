@@ -1,7 +1,7 @@
 //! Servers that live for one test or one check: own directory, no TCP, gone when dropped.
 //!
-//! A run that was interrupted leaves its server behind; the next run finds it by the process
-//! number in the directory's name and takes it down ([`sweep`]).
+//! A run that was interrupted leaves its server behind; the next run finds it by the process id in
+//! the directory's name and stops it ([`sweep`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub enum ScratchError {
     },
 }
 
-/// A directory for one short-lived server and whatever goes with it.
+/// A directory for one short-lived server and its files.
 #[derive(Debug)]
 pub struct Scratch {
     pub directory: PathBuf,
@@ -44,7 +44,7 @@ impl Scratch {
     /// A new directory with no server in it yet.
     ///
     /// # Errors
-    /// When there is no PostgreSQL, or no right to write.
+    /// When there is no PostgreSQL, or the directory cannot be written.
     pub fn empty(paths: &Paths, name: &str) -> Result<Self, ScratchError> {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
         let account = Account::of_server()?;
@@ -74,7 +74,7 @@ impl Scratch {
         })
     }
 
-    /// A running server with the extension preloaded; `settings` are added to, and win over, the
+    /// A running server with the extension preloaded; `settings` are added to, and override, the
     /// usual ones.
     ///
     /// # Errors
@@ -97,8 +97,7 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Leaves directory and log behind for a person to look at; the server is stopped all the
-    /// same.
+    /// Keeps directory and log for a person to inspect; the server is stopped nevertheless.
     pub fn keep(&mut self) {
         self.keep = true;
     }
@@ -106,7 +105,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nothing here can be reported to anybody; what stays behind is swept next time.
+        // Errors cannot be reported here; the next run sweeps what is left behind.
         if self.cluster.running().is_some() {
             let _ = self.cluster.stop(StopMode::Immediate);
         }
@@ -119,8 +118,8 @@ impl Drop for Scratch {
     }
 }
 
-/// The settings of every short-lived server. Nothing is flushed: tests kill servers, not
-/// machines, and what a killed process wrote is in the kernel's hands.
+/// The settings of every short-lived server. Nothing is flushed: tests kill servers, not machines,
+/// and what a killed process has written is in the kernel's cache.
 pub fn scratch_settings(paths: &Paths) -> Vec<(String, String)> {
     let mut settings = paths.extension_settings();
     let fixed = [
@@ -136,7 +135,7 @@ pub fn scratch_settings(paths: &Paths) -> Vec<(String, String)> {
     settings
 }
 
-/// Takes down servers and deletes directories of runs whose process is gone.
+/// Stops servers and deletes directories of runs whose process has ended.
 pub fn sweep(paths: &Paths) {
     let (Ok(account), Ok(postgres)) = (Account::of_server(), paths.postgres()) else {
         return;

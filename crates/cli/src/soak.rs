@@ -1,16 +1,16 @@
-//! `./howdah soak --minutes N`: the tests that only find something when they run for long, over
-//! and over with new seeds, until the time is up.
+//! `./howdah soak --minutes N`: tests that find faults only when they run for long, repeated with
+//! new seeds until the time is up.
 //!
 //! ```text
-//!   round ─► differential (one session, several sessions) ─► emptied_in_place ─► transfers ─► crash
-//!              next round ◄─ Perl tests ◄─ regress-parallel (first round only) ◄─┘
+//!   round ─► differential (one session, several sessions) ─► emptied_in_place ─► transfers
+//!            next round ◄─ Perl tests ◄─ regress-parallel (first round only) ◄─ crash ◄─┘
 //! ```
 //!
-//! The Perl tests are PostgreSQL's own of subscriptions and recovery. They take no seed; where rows are in their
-//! tables changes from round to round.
+//! The Perl tests are PostgreSQL's own tests of subscriptions and recovery. They take no seed;
+//! whether the rows of their tables are hot or cold changes from round to round.
 //!
 //! Every round prints its seed; `./howdah soak --seed S --rounds 1` repeats it. The first failure
-//! ends the soak: the rest of the time would hide it.
+//! ends the soak, so that later rounds do not hide it.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

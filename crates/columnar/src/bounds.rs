@@ -6,11 +6,11 @@ use crate::value::{OwnedValue, Value};
 /// Longest bound of a zone, in bytes.
 const BOUND_BYTES: usize = 32;
 
-/// Bytes of a cut bound behind what all values of the chunk begin with.
+/// Bytes of a cut bound after the prefix that all values of the chunk share.
 const TELLING_BYTES: usize = 8;
 
-/// How long bounds of a chunk's longer values are, given its least and greatest value: what they
-/// share tells nothing.
+/// How long bounds of a chunk's longer values are, given its least and greatest value: the prefix
+/// that they share does not distinguish them.
 pub(crate) fn cut_between(least: Value<'_>, greatest: Value<'_>) -> usize {
     let shared = match (least, greatest) {
         (Value::Text(a), Value::Text(b)) => shared_bytes(a.as_bytes(), b.as_bytes()),
@@ -33,7 +33,7 @@ pub struct Bound {
     pub exact: bool,
 }
 
-/// A bound that no value of a zone is less than, from the least value.
+/// A lower bound of the values of a zone, from the least value.
 pub(crate) fn lower_bound(value: Value<'_>, cut: usize) -> Bound {
     match value {
         Value::Text(text) if text.len() > BOUND_BYTES => Bound {
@@ -51,8 +51,8 @@ pub(crate) fn lower_bound(value: Value<'_>, cut: usize) -> Bound {
     }
 }
 
-/// A bound that no value of a zone is greater than, from the greatest value. `None` where
-/// no short value is greater: a prefix of nothing but greatest characters.
+/// An upper bound of the values of a zone, from the greatest value. `None` where no short value is
+/// greater: a prefix of nothing but greatest characters.
 pub(crate) fn upper_bound(value: Value<'_>, cut: usize) -> Option<Bound> {
     match value {
         Value::Text(text) if text.len() > BOUND_BYTES => {

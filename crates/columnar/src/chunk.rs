@@ -5,8 +5,8 @@
 //!                 (64-byte aligned)           └─▶ filter     (on encoded data)
 //! ```
 //!
-//! Opening rebuilds the tree of arrays over the buffer without copying or decoding; the bytes'
-//! integrity is the store's business. A chunk is immutable and may be shared among threads.
+//! Opening rebuilds the tree of arrays over the buffer without copying or decoding; the store
+//! verifies the integrity of the bytes. A chunk is immutable and may be shared among threads.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::stats::ValueFlags;
 use crate::types::ColumnType;
 use crate::{filter, select};
 
-/// The bytes of a chunk, aligned as the decoders want them. Make one of the length of
+/// The bytes of a chunk, aligned as the decoders require. Make one of the length of
 /// [`ColumnMeta::byte_range`], fill it, and open it.
 #[derive(Debug)]
 pub struct ChunkBuffer(ByteBufferMut);

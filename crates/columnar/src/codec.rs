@@ -1,10 +1,9 @@
 //! The door to Vortex: the session, compression, arrays taken apart into nodes and parts and
 //! rebuilt from them, and the guard that turns a decoder's panic into an error.
 //!
-//! Nothing outside of this crate sees a Vortex type. Which encodings the format knows is
-//! fixed by [`Encoding`], so that no name from untrusted bytes is ever looked up. All of
-//! Vortex's belong to its frozen edition `core2026.08.3`, which every later Vortex promises to
-//! read.
+//! Nothing outside of this crate sees a Vortex type. The encodings of the format are fixed by
+//! [`Encoding`], so that no name from untrusted bytes is ever looked up. All encodings of Vortex's
+//! belong to its frozen edition `core2026.08.3`, which every later Vortex promises to read.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -136,7 +135,7 @@ pub(crate) fn context() -> ExecutionCtx {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) effort: Effort,
-    /// Many rows are alike.
+    /// Many rows have equal values.
     pub(crate) repetitive: bool,
 }
 
@@ -148,7 +147,7 @@ fn compressors(effort: Effort) -> &'static Compressors {
     }
 }
 
-/// Compresses an array and appends what came out to a chunk.
+/// Compresses an array and appends the result to a chunk.
 pub(crate) fn compress(
     array: &ArrayRef,
     plan: Plan,
@@ -165,7 +164,7 @@ pub(crate) fn compress(
         chunk.add(&compressed)
     });
     debug_assert!(written.is_ok(), "{written:?}");
-    // Nobody should lose a load to data that some scheme cannot handle: store it plain.
+    // A load must not fail because of data that some scheme cannot handle: it is stored plain.
     written
         .or_else(|_| {
             chunk.reset(mark);
@@ -205,7 +204,7 @@ impl<'a> ChunkWriter<'a> {
         self.body.len() - self.start
     }
 
-    /// Writes frames, in the place of what was written since `mark`.
+    /// Writes frames, replacing what was written since `mark`.
     pub(crate) fn replace_by_frames(
         &mut self,
         mark: (usize, usize),
@@ -259,7 +258,7 @@ impl<'a> ChunkWriter<'a> {
             .position(|known| *known == id)
             .map(|number| Encoding::ALL[number])
             .ok_or_else(|| vortex_err!("unexpected encoding {id}"))?;
-        // Single values are needed at once by whoever reads the nodes.
+        // A reader of the nodes needs single values at once.
         let inline = match serialization.buffers.as_slice() {
             [value] if encoding.has_value() && value.len() <= MAX_INLINE_BYTES => Some(value),
             _ => None,

@@ -1,4 +1,4 @@
-//! Decoded columns: Arrow arrays, and numerics in a form of our own.
+//! Decoded columns: Arrow arrays, and numerics in a form of this crate's own.
 //!
 //! Text is validated here: decoders of damaged bytes may produce anything.
 

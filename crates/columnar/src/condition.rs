@@ -1,8 +1,8 @@
 //! Conditions on one column, joined, and evaluated on the rows that earlier conditions left.
 //!
 //! ```text
-//!   few rows left ─▶ decode those, ask row by row
-//!   else          ─▶ Chunk::filter, on encoded data where it can
+//!   few rows left ─▶ decode those, evaluate row by row
+//!   else          ─▶ Chunk::filter, on encoded data where possible
 //! ```
 
 use std::ops::Range;
@@ -14,7 +14,7 @@ use crate::error::ColumnarError;
 use crate::predicate::Predicate;
 use crate::value::Value;
 
-/// Where fewer rows than one in so many are left, only those are decoded.
+/// If fewer rows than one in this many are left, only those are decoded.
 const SPARSE: usize = 16;
 
 /// A condition on one column. It is true, or it is not (SQL's false and unknown alike).
@@ -29,9 +29,9 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// Whether the condition is true of one value. This is the plain evaluation that every
-    /// faster one agrees with; `None` as for [`Predicate::matches`], and where a text is asked
-    /// of another value.
+    /// Whether the condition is true of one value. This is the plain evaluation that every faster
+    /// one agrees with; `None` as for [`Predicate::matches`], and where a text pattern is applied
+    /// to a value of another type.
     pub fn matches(&self, value: Option<Value<'_>>) -> Option<bool> {
         match self {
             Self::Is(predicate) => predicate.matches(value),
@@ -47,7 +47,8 @@ impl Condition {
 
 impl Chunk {
     /// Where a condition is true among the selected rows of a range (bit 0 is row `rows.start`).
-    /// Rows that are not selected are not looked at where that saves work, and never found.
+    /// Rows that are not selected are not evaluated where that saves work, and are never in the
+    /// result.
     ///
     /// # Errors
     ///
@@ -75,7 +76,7 @@ impl Chunk {
             Condition::Any(conditions) => {
                 let none = BooleanBuffer::new_unset(rows.len());
                 conditions.iter().try_fold(none, |found, one| {
-                    // What was found already need not be asked again.
+                    // Rows that were found already need not be evaluated again.
                     let left = selected & &!&found;
                     Ok(&found | &self.filter_selected(one, rows.clone(), &left)?)
                 })
@@ -122,7 +123,7 @@ impl Chunk {
         Ok(BooleanBuffer::from(found))
     }
 
-    /// What a comparison that has no answer means.
+    /// The error of a comparison that has no answer.
     fn undecided(&self) -> ColumnarError {
         match self.column_type() {
             crate::types::ColumnType::Numeric => ColumnarError::NotComparable,

@@ -1,5 +1,5 @@
-//! From typed rows to the bytes of a row group: statistics first, then one compressed
-//! Vortex array per column (several for numerics, none when every row is null).
+//! Encodes typed rows as the bytes of a row group: statistics first, then one compressed Vortex
+//! array per column (several for numerics, none when every row is null).
 
 use vortex_array::arrays::{BoolArray, PrimitiveArray, VarBinArray};
 use vortex_array::dtype::{DType, NativePType, Nullability};
@@ -21,7 +21,7 @@ use crate::{MAX_ROWS, stats};
 /// Most bytes of text or bytes in one chunk: Vortex and Arrow address them with 32 bits.
 const MAX_CHUNK_BYTES: usize = i32::MAX as usize;
 
-/// Chunks smaller than this are not worth a decompression for each row.
+/// Chunks smaller than this are not framed, since each row would cost a decompression.
 const MIN_FRAMED_BYTES: usize = 1 << 10;
 
 /// An encoded row group. It is stored as `footer || body`.
@@ -86,7 +86,7 @@ fn encode_column(
     } else {
         arrays_of(column)?
     };
-    // Of the rows that are not null at least half are alike, or there are few of them.
+    // At least half of the rows that are not null have equal values, or there are few such rows.
     let (row_count, null_count) = (stats.chunk.row_count, stats.chunk.null_count);
     let distinct = stats.chunk.distinct_estimate.unwrap_or(0) as usize;
     let repetitive = distinct <= (row_count - null_count) / 2 || null_count > row_count / 2;

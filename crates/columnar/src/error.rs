@@ -1,5 +1,5 @@
-//! What can go wrong in this crate. The caller maps it to SQLSTATEs: everything but
-//! the first three variants of misuse is data corruption.
+//! The errors of this crate. The caller maps it to SQLSTATEs: everything but the first three
+//! variants of misuse is data corruption.
 
 use crate::types::ColumnType;
 
@@ -10,7 +10,7 @@ pub enum ColumnarError {
     /// The bytes are not what the encoder wrote: a checksum, a range or a decoder disagrees.
     #[error("damaged column data: {detail}")]
     Corrupt {
-        /// What was found to be wrong.
+        /// A description of the damage.
         detail: String,
     },
     /// The bytes come from a version of the format that this build does not know.
@@ -44,15 +44,15 @@ pub enum ColumnarError {
     /// The encoder failed; the rows in the builder are untouched.
     #[error("could not encode column data: {detail}")]
     Encode {
-        /// What the encoder said.
+        /// The message of the encoder.
         detail: String,
     },
     /// A row, a range or a selection lies outside of the chunk.
     #[error("rows {start}..{end} are outside of a chunk of {row_count} rows")]
     OutOfRange {
-        /// First row asked for.
+        /// First row requested.
         start: usize,
-        /// One past the last row asked for.
+        /// One past the last row requested.
         end: usize,
         /// Rows in the chunk.
         row_count: usize,

@@ -1,11 +1,11 @@
-//! Evaluating a predicate on the rows of a chunk, on encoded data where that gives
-//! PostgreSQL's answer.
+//! Evaluates a predicate on the rows of a chunk, on encoded data where that gives PostgreSQL's
+//! answer.
 //!
 //! ```text
 //!   predicate ─▶ rewrite into the chunk's own terms ─▶ Nothing / NotNull: validity only
 //!                        │                           ─▶ Compare: Vortex's kernels, which
 //!                        │                              run on encoded arrays
-//!                        └─ no exact rewrite ────────▶ decode, then ask row by row
+//!                        └─ no exact rewrite ────────▶ decode, then evaluate row by row
 //! ```
 //!
 //! Vortex orders floats by their bits, PostgreSQL does not: chunks with a NaN or a -0.0,
@@ -160,7 +160,7 @@ fn in_list(
         })
 }
 
-/// Asks each word of a dictionary once, then looks the answers up by code.
+/// Evaluates the predicate on each word of a dictionary once, then looks the results up by code.
 fn on_dictionary(
     chunk: &Chunk,
     codes: &ArrayRef,
@@ -184,7 +184,8 @@ fn on_dictionary(
     Ok(without_nulls(bits, nulls.as_ref()))
 }
 
-/// Where texts are of a pattern, or are not, which asks for their bytes only: they need not be valid text.
+/// Which texts match a pattern, or do not. This needs their bytes only: they need not be valid
+/// text.
 fn like(
     array: ArrayRef,
     pattern: &TextPattern,
@@ -211,7 +212,7 @@ fn like(
     })
 }
 
-/// The plain form: decode, then ask row by row.
+/// The plain form: decode, then evaluate row by row.
 fn on_decoded(
     chunk: &Chunk,
     predicate: &Predicate,

@@ -8,8 +8,8 @@
 //!                                                  validity, if rows may be null (bool)
 //! ```
 //!
-//! A frame holds the bytes of its rows, end to end; a null has none. Frames tell neither their
-//! size nor their dictionary: the node does.
+//! A frame holds the bytes of its rows, end to end; a null has none. A frame stores neither its
+//! size nor its dictionary: the node does.
 
 use std::cell::RefCell;
 use std::io::Cursor;
@@ -36,7 +36,7 @@ use crate::types::Effort;
 /// How a column is compressed.
 struct Tuning {
     level: i32,
-    /// Bytes of the rows of one frame, about.
+    /// Approximate size of the rows of one frame, in bytes.
     frame_bytes: usize,
 }
 
@@ -67,7 +67,7 @@ const TRAINING_FACTOR: usize = 60;
 /// Memory of a dictionary prepared for decompression, beyond its bytes.
 const PREPARED_BYTES: usize = 28 << 10;
 
-/// The most bytes that one frame may stand for: no value is longer.
+/// The most bytes that one frame may decompress to: no value is longer.
 const MAX_FRAME_BYTES: usize = 1 << 30;
 
 /// No zstd frame stands for more bytes per byte: a block of 128 kB takes 4.
@@ -119,7 +119,7 @@ impl NewFrames {
         Ok(frames)
     }
 
-    /// About the bytes that the frames take when they are stored.
+    /// Approximate size of the frames when they are stored, in bytes.
     pub(crate) fn stored_bytes(&self) -> usize {
         // Ends and lengths are packed: some 2 bytes each.
         self.dictionary.len()
@@ -149,7 +149,7 @@ fn train(data: &[u8], ends: &[usize]) -> Vec<u8> {
     zstd::dict::from_continuous(&samples, &sizes, size).unwrap_or_default()
 }
 
-/// Bytes of rows that memory is taken for before a frame was decompressed.
+/// The most memory that is reserved for rows before a frame has been decompressed.
 const MOST_RESERVED_BYTES: u64 = 16 << 20;
 
 /// A column's dictionary, ready to decompress with.
@@ -164,7 +164,7 @@ impl std::fmt::Debug for Dictionary {
 }
 
 thread_local! {
-    /// A context is large, and every frame leaves it as good as new.
+    /// A context is large, and can be used again after every frame.
     static CONTEXT: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
 }
 
@@ -178,7 +178,7 @@ impl Dictionary {
             .ok_or_else(|| ColumnarError::corrupt("a dictionary is damaged"))
     }
 
-    /// Memory held by one of so many bytes.
+    /// Memory held by a dictionary of this many bytes.
     pub(crate) fn memory_bytes(len: usize) -> usize {
         match len {
             0 => 0,
@@ -186,7 +186,7 @@ impl Dictionary {
         }
     }
 
-    /// Appends the `len` bytes that a frame stands for.
+    /// Appends the `len` bytes that a frame decompresses to.
     pub(crate) fn decompress(
         &self,
         frame: &[u8],
@@ -216,7 +216,7 @@ impl Dictionary {
     }
 }
 
-/// The number of frames, of a node's metadata.
+/// The number of frames, from a node's metadata.
 pub(crate) fn frame_count(metadata: &[u8]) -> Result<usize, ColumnarError> {
     let mut metadata = Reader::new(metadata);
     let count = metadata.count()? as usize;
@@ -357,7 +357,7 @@ impl Frames {
         let mut views = Vec::with_capacity(rows.len());
         let total: u64 = lengths.iter().map(|&len| u64::from(len)).sum();
         ensure(total <= i32::MAX as u64, "a chunk is too long")?;
-        // Lengths may be damaged, which the first frame tells.
+        // Lengths may be damaged, which is noticed at the first frame.
         let first_bytes = total.min(MOST_RESERVED_BYTES) as usize;
         let (mut bytes, mut ends) = (Vec::with_capacity(first_bytes), Vec::new());
         for frame in frames {

@@ -1,4 +1,4 @@
-//! Choosing rows of decoded columns.
+//! Selects rows of decoded columns.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, UInt32Array};
@@ -44,7 +44,7 @@ impl Column {
         }
     }
 
-    /// The column of what becomes of its Arrow array, which keeps its type.
+    /// Applies a function to the Arrow array of a column, which keeps its type.
     fn arrow(
         &self,
         change: impl Fn(&dyn Array) -> Result<ArrayRef, ColumnarError>,

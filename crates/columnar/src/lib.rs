@@ -1,9 +1,9 @@
 //! Row groups: typed rows in, bytes out, and every way to read them back.
 //!
-//! A row group holds up to [`MAX_ROWS`] rows. Each column of it is one *column chunk*,
-//! encoded on its own; the *footer* says where the chunks lie and what is known of their
-//! values, with a *zone map* of [`ZONE_ROWS`] rows per zone. `docs/format.md` specifies the
-//! bytes. Encodings are Vortex's (BtrBlocks-style cascades: Kuschewski et al., SIGMOD 2023).
+//! A row group holds up to [`MAX_ROWS`] rows. Each column of it is one *column chunk*, encoded on
+//! its own; the *footer* says where the chunks lie and holds statistics of their values, with a
+//! *zone map* of [`ZONE_ROWS`] rows per zone. `docs/format.md` specifies the bytes. Encodings are
+//! Vortex's (BtrBlocks-style cascades: Kuschewski et al., SIGMOD 2023).
 //!
 //! ```text
 //!   RowGroupBuilder ──encode──▶ EncodedRowGroup { footer, body }
@@ -16,9 +16,9 @@
 //!         row_access: RowAccess ─▶ value: one row from a few ranges of the stored bytes
 //! ```
 //!
-//! This room knows nothing of PostgreSQL: no types but storage types, no pages, no
-//! transactions, no collations. It keeps PostgreSQL's order of values, so that statistics
-//! and filters mean what a query means.
+//! This crate knows nothing of PostgreSQL: no types but storage types, no pages, no transactions,
+//! no collations. It keeps PostgreSQL's order of values, so that statistics and filters mean what a
+//! query means.
 //!
 //! Invariants: encoded bytes never change; bytes read back are untrusted: the store verifies
 //! them piece by piece, and here every length, offset and count is checked all the same, and a

@@ -10,8 +10,8 @@
 //! A node's metadata and parts are as Vortex defines them for its encoding (our own encodings:
 //! `docs/format.md`); the row counts and types of children follow from their parents.
 //!
-//! Invariant: the parts of a parsed table ascend and lie within the chunk; every node has the
-//! children that it says, and trees are at most [`MAX_DEPTH`] high.
+//! Invariant: the parts of a parsed table ascend and lie within the chunk; every node has as many
+//! children as it declares, and trees are at most [`MAX_DEPTH`] high.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ use crate::layout::wire::{Reader, ensure, put_bytes, put_varint};
 /// [`FIRST_OPTIONAL_RECORD`] on and refuse others.
 const RECORD_NODES: u8 = 1;
 
-/// The record that tells how many rows of a numeric column are images.
+/// The record with the number of rows of a numeric column that are images.
 const RECORD_IMAGES: u8 = 2;
 
 /// Records from this kind on may be ignored by readers that do not know them.
@@ -94,7 +94,7 @@ impl Encoding {
         matches!(self, Self::Constant | Self::Sparse)
     }
 
-    /// The name that Vortex gives it, or we.
+    /// Its name in Vortex, or in this format.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Primitive => "vortex.primitive",
@@ -121,7 +121,7 @@ impl Encoding {
     }
 }
 
-/// One node. Ranges of bytes are of the chunk.
+/// One node. Ranges of bytes are relative to the chunk.
 #[derive(Clone, Debug)]
 struct Node {
     encoding: Encoding,
@@ -231,7 +231,7 @@ impl NodeTable {
         })
     }
 
-    /// Of all nodes.
+    /// The encodings of all nodes.
     pub(crate) fn encodings(&self) -> impl Iterator<Item = Encoding> {
         self.nodes.iter().map(|node| node.encoding)
     }
@@ -305,7 +305,7 @@ impl NodeTable {
         self.end(node, tree.child_count());
     }
 
-    /// Forgets what was added since the table had `node_count` nodes.
+    /// Removes what was added since the table had `node_count` nodes.
     pub(crate) fn truncate(&mut self, node_count: usize) {
         if let Some(first) = self.nodes.get(node_count) {
             self.metadata.truncate(first.metadata.start as usize);
@@ -472,7 +472,7 @@ fn describe_node(node: NodeRef<'_>) -> String {
     }
 }
 
-/// Which child, if any, says which rows are null.
+/// The child, if any, that tells which rows are null.
 pub(crate) fn validity_child(node: NodeRef<'_>) -> Option<usize> {
     let at = match node.encoding() {
         Encoding::Primitive | Encoding::Bool | Encoding::VarBinView => 0,

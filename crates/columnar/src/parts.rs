@@ -18,7 +18,7 @@ use crate::numeric::{NumericColumn, NumericDigits, NumericScales, join};
 use crate::select;
 use crate::types::ColumnType;
 
-/// What a chunk is made of.
+/// The arrays of a chunk.
 #[derive(Debug)]
 pub(crate) enum Form {
     AllNull,
@@ -83,7 +83,8 @@ struct Trees<'a> {
 
 impl Trees<'_> {
     fn open(&mut self, dtype: &DType, row_count: usize) -> Result<ArrayRef, ColumnarError> {
-        // The footer's check made sure that there are as many trees as the layout wants.
+        // The check of the footer has made sure that there are as many trees as the layout
+        // requires.
         let node = self
             .roots
             .next()
@@ -150,8 +151,8 @@ pub(crate) fn slice(array: &ArrayRef, rows: &Range<usize>) -> Result<ArrayRef, C
     codec::guarded(|| array.slice(rows.clone()))
 }
 
-/// Decodes the rows of a numeric chunk that `select` leaves; `position` tells where a row of
-/// the chunk went.
+/// Decodes the rows of a numeric chunk that `select` leaves; `position` gives the new position of a
+/// row of the chunk.
 pub(crate) fn decode_numeric(
     parts: &NumericParts,
     select: impl Fn(&ArrayRef) -> Result<ArrayRef, ColumnarError>,

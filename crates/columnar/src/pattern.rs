@@ -1,4 +1,4 @@
-//! Patterns of text: what it begins with, what comes after each other within it, what it ends with.
+//! Patterns of text: its beginning, the parts that follow one another within it, and its end.
 
 use arrow_buffer::BooleanBuffer;
 use memchr::memmem::{self, Finder};
@@ -6,21 +6,21 @@ use memchr::memmem::{self, Finder};
 /// `LIKE 'prefix%infix%…%suffix'`, where every part may be empty. Parts do not overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextPattern {
-    /// What a text begins with.
+    /// The beginning of a text.
     pub prefix: Vec<u8>,
-    /// What comes after it, in this order.
+    /// The parts that follow it, in this order.
     pub infixes: Vec<Vec<u8>>,
-    /// What a text ends with.
+    /// The end of a text.
     pub suffix: Vec<u8>,
 }
 
 impl TextPattern {
-    /// Whether a text is of the pattern.
+    /// Whether a text matches the pattern.
     pub fn matches(&self, text: &[u8]) -> bool {
         self.matches_with(text, |at, rest| memmem::find(rest, &self.infixes[at]))
     }
 
-    /// `find` tells where the infix of a number begins in what is left of a text.
+    /// `find` returns where the infix of a number begins in the rest of a text.
     fn matches_with(&self, text: &[u8], find: impl Fn(usize, &[u8]) -> Option<usize>) -> bool {
         let rest = text.strip_prefix(self.prefix.as_slice());
         let Some(mut rest) = rest.and_then(|rest| rest.strip_suffix(self.suffix.as_slice())) else {
@@ -35,7 +35,7 @@ impl TextPattern {
         true
     }
 
-    /// Which of many texts are of the pattern.
+    /// Which of many texts match the pattern.
     pub fn of_rows<'a>(&self, row_count: usize, text: impl Fn(usize) -> &'a [u8]) -> BooleanBuffer {
         let finders: Vec<Finder<'_>> = self.infixes.iter().map(Finder::new).collect();
         BooleanBuffer::collect_bool(row_count, |row| {

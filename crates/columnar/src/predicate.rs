@@ -1,4 +1,4 @@
-//! What a scan may ask of a column, and what statistics may answer.
+//! The predicates that a scan may apply to a column, and the verdicts that statistics give.
 
 use std::cmp::Ordering;
 

@@ -1,5 +1,5 @@
-//! Putting a comparison into the terms of one chunk: a constant of exactly the type that
-//! the chunk stores, or an answer that needs no comparison at all.
+//! Rewrites a comparison for one chunk: a constant of exactly the type that the chunk stores, or an
+//! answer that needs no comparison at all.
 
 use std::cmp::Ordering;
 
@@ -19,7 +19,7 @@ pub(crate) enum Rewritten {
     Nothing,
     /// True of every row that is not null.
     NotNull,
-    /// As a comparison of the stored array with a constant, in Vortex's order.
+    /// A comparison of the stored array with a constant, in Vortex's order.
     Compare(CompareOp, Scalar),
     /// There is no exact rewrite: compare decoded values.
     Decode,

@@ -1,4 +1,4 @@
-//! Taking single rows out of an encoded array.
+//! Takes single rows out of an encoded array.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use vortex_buffer::Buffer;
 use vortex_error::VortexResult;
 use vortex_pco::Pco;
 
-/// Selected rows at most this far apart are decoded together where single rows are dear.
+/// Selected rows at most this far apart are decoded together where single rows are expensive.
 const CLUSTER_GAP: u32 = 512;
 
 /// The rows with these ascending indexes, lazily.

@@ -1,4 +1,4 @@
-//! Where the bytes of one stored row group come from.
+//! The source of the bytes of one stored row group.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use crate::error::ColumnarError;
 
 /// Random access to the bytes of one stored row group (footer, then body).
 ///
-/// A source verifies the bytes that it hands out, if anybody does: the format itself carries
-/// no checksums. What is read is parsed as untrusted all the same.
+/// The source verifies the bytes that it returns, if that is needed: the format itself carries no
+/// checksums. Bytes that were read are parsed as untrusted in either case.
 pub trait ByteSource {
-    /// What reading may fail with.
+    /// The error of a failed read.
     type Error: From<ColumnarError>;
 
     /// Fills `into` with the bytes that start at `offset` of the stored value.
@@ -46,7 +46,7 @@ pub(crate) fn read_range<S: ByteSource + ?Sized>(
     Ok(bytes)
 }
 
-/// Memory that a read takes before its source has given as much.
+/// The memory that a read allocates before its source has returned as many bytes.
 const STEP_BYTES: usize = 1 << 20;
 
 /// Appends `len` bytes that start at `offset`. Lengths are untrusted: memory grows with what

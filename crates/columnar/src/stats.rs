@@ -33,7 +33,7 @@ pub struct ChunkStats {
     pub sum: Option<i128>,
     /// The scale that `sum` has: 0 for integers.
     pub sum_scale: u16,
-    /// About how many different values there are.
+    /// The approximate number of different values.
     pub distinct_estimate: Option<u64>,
     /// Bytes of the rows before encoding.
     pub raw_bytes: u64,
@@ -50,7 +50,7 @@ impl ChunkStats {
     }
 }
 
-/// What is known of [`ZONE_ROWS`] consecutive rows of a column (fewer in the last zone).
+/// Statistics of [`ZONE_ROWS`] consecutive rows of a column (fewer in the last zone).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Zone {
     /// Rows that are null.
@@ -143,7 +143,7 @@ struct ZoneExtremes<'a> {
     null_count: u32,
     min: Option<Value<'a>>,
     max: Option<Value<'a>>,
-    /// A value without an order was met: nothing is known.
+    /// A value without an order was found: nothing is known.
     unknown: bool,
 }
 
@@ -302,7 +302,7 @@ fn of_floats<'a, T: Copy>(
     (zones, None, distinct)
 }
 
-/// Text and bytes are ordered bytewise; only what is found least and greatest is wrapped.
+/// Text and bytes are ordered bytewise; only the least and the greatest value are wrapped.
 fn of_bytes<'a>(
     builder: &'a BytesBuilder,
     wrap: impl Fn(&'a [u8]) -> Option<Value<'a>>,

@@ -1,7 +1,7 @@
 //! The types a column chunk can hold, and how hard the encoder tries.
 //!
-//! A type here is a *storage* type: what the bytes are and how they compare. What
-//! they mean (a date, an enum label, a collation) is the caller's business.
+//! A type here is a *storage* type: what the bytes are and how they compare. What they mean (a
+//! date, an enum label, a collation) is left to the caller.
 
 /// The storage type of one column of a row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,8 +6,8 @@ use crate::predicate::{CompareOp, Predicate, Verdict};
 use crate::stats::ChunkStats;
 use crate::value::{OwnedValue, Value, compare};
 
-/// What is known of a set of rows: every value lies between `min` and `max`, which need not
-/// be held by any row.
+/// The known bounds of a set of rows: every value lies between `min` and `max`, which need not be
+/// held by any row.
 pub(crate) struct Extent<'a> {
     pub(crate) row_count: usize,
     pub(crate) null_count: usize,

@@ -1,12 +1,12 @@
-//! A column as it is encoded, for readers that can use that: counting runs instead of rows,
-//! asking words of a dictionary once, unpacking a block into a buffer of their own.
+//! A column as it is encoded, for readers that can use the encoding: to count runs instead of rows,
+//! to evaluate the words of a dictionary once, to unpack a block into their own buffer.
 //!
 //! ```text
 //!   Chunk::view ─▶ Constant · Sequence · Runs · Dict · Packed · Plain (decoded)
 //! ```
 //!
-//! Only the outermost encoding is told; what lies below it is decoded. A view that no encoding
-//! gives is plain.
+//! A view shows only the outermost encoding; what lies below it is decoded. If there is no view of
+//! the encoding, the column is plain.
 
 use vortex_array::ArrayRef;
 use vortex_array::arrays::dict::DictArraySlotsExt;
@@ -49,7 +49,7 @@ pub enum EncodedView {
     },
     /// Row *i* has the word of its code.
     Dict {
-        /// The code of each row; of a null it means nothing.
+        /// The code of each row; for a null it has no meaning.
         codes: Codes,
         /// Rows whose code is null; a word may be null, too.
         nulls: Option<NullBuffer>,
@@ -58,7 +58,7 @@ pub enum EncodedView {
     },
     /// Integers without exceptions and nulls, packed to a few bits.
     Packed(PackedView),
-    /// All else, decoded.
+    /// All other columns, decoded.
     Plain(Column),
 }
 

@@ -22,7 +22,7 @@ pub(crate) enum ZoneBounds {
     },
     /// Exact.
     Floats(Box<[(f64, f64)]>),
-    /// The form for all else.
+    /// The form for all other types.
     Values(Box<[(Option<Bound>, Option<Bound>)]>),
 }
 

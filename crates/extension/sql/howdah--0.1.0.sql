@@ -161,6 +161,58 @@ FROM pg_catalog.pg_class c
 WHERE c.relkind OPERATOR(pg_catalog.=) ANY (ARRAY['r', 'm']::pg_catalog."char"[]);
 COMMENT ON VIEW howdah.column_chunks IS 'column chunks of howdah tables: encoding, sizes, statistics';
 
+-- Locks of cold rows, as PostgreSQL's lock manager shows them (crates/bridge/src/cold_lock) ------
+
+-- Cold blocks have their high bit set, and pg_locks shows them as negative numbers.
+CREATE VIEW howdah.locks AS
+SELECT l.pid, l.relation::pg_catalog.regclass AS relation,
+    CASE
+        WHEN l.locktype OPERATOR(pg_catalog.=) 'tuple' AND l.tuple OPERATOR(pg_catalog.<) 0
+            THEN 'queue for row'
+        WHEN l.locktype OPERATOR(pg_catalog.=) 'tuple' THEN 'row'
+        WHEN l.page OPERATOR(pg_catalog.=) -2 THEN 'rows by index'
+        WHEN l.mode OPERATOR(pg_catalog.=) 'SIReadLock' THEN 'block of rows'
+        WHEN l.mode OPERATOR(pg_catalog.=) ANY ('{RowShareLock,RowExclusiveLock}'::pg_catalog.text[])
+            THEN 'some rows of group'
+        ELSE 'all rows of group'
+    END AS target,
+    CASE WHEN l.locktype OPERATOR(pg_catalog.=) 'tuple'
+        THEN pg_catalog.format('(%s,%s)',
+            l.page::pg_catalog.int8 OPERATOR(pg_catalog.&) 4294967295,
+            l.tuple OPERATOR(pg_catalog.&) 32767::pg_catalog.int2)::pg_catalog.tid
+    END AS row,
+    CASE
+        WHEN l.locktype OPERATOR(pg_catalog.=) 'page'
+            AND l.page OPERATOR(pg_catalog.<>) -2
+            AND l.mode OPERATOR(pg_catalog.<>) 'SIReadLock'
+        THEN (l.page::pg_catalog.int8 OPERATOR(pg_catalog.&) 4294967295)
+            OPERATOR(pg_catalog.-) 2147483648
+    END AS row_group,
+    CASE
+        WHEN l.mode OPERATOR(pg_catalog.=) 'SIReadLock' THEN 'serializable read'
+        WHEN l.mode OPERATOR(pg_catalog.=) 'AccessShareLock' THEN 'FOR KEY SHARE'
+        WHEN l.mode OPERATOR(pg_catalog.=) 'RowShareLock'
+            AND l.locktype OPERATOR(pg_catalog.=) 'tuple' THEN 'FOR SHARE'
+        WHEN l.mode OPERATOR(pg_catalog.=) ANY ('{RowShareLock,ShareLock}'::pg_catalog.text[])
+            THEN 'FOR KEY SHARE or FOR SHARE'
+        WHEN l.mode OPERATOR(pg_catalog.=) 'ExclusiveLock'
+            AND l.locktype OPERATOR(pg_catalog.=) 'tuple' THEN 'FOR NO KEY UPDATE'
+        WHEN l.mode OPERATOR(pg_catalog.=) 'AccessExclusiveLock' THEN 'FOR UPDATE'
+        ELSE 'FOR NO KEY UPDATE or FOR UPDATE'
+    END AS lock,
+    l.granted, l.waitstart
+FROM pg_catalog.pg_locks l
+    JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) l.relation
+    JOIN pg_catalog.pg_am a ON a.oid OPERATOR(pg_catalog.=) c.relam
+WHERE a.amname OPERATOR(pg_catalog.=) 'howdah'
+    AND l.page OPERATOR(pg_catalog.<) 0
+    AND l.database OPERATOR(pg_catalog.=) (
+        SELECT d.oid FROM pg_catalog.pg_database d
+        WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
+    );
+COMMENT ON VIEW howdah.locks IS 'locks of cold rows and of row groups in this database';
+GRANT SELECT ON howdah.locks TO PUBLIC;
+
 CREATE FUNCTION howdah.table_scans(
     relation regclass,
     OUT columnar_scans bigint,

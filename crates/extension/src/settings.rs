@@ -1,6 +1,9 @@
 //! Settings `howdah.*` and the options of single tables.
 
 use std::ffi::CStr;
+use std::num::NonZero;
+use std::sync::OnceLock;
+use std::thread::available_parallelism;
 
 use howdah_bridge::Oid;
 use howdah_columnar::Effort;
@@ -202,10 +205,11 @@ pub fn force_vectorized() -> bool {
 
 /// Threads of one plan.
 pub fn threads() -> usize {
-    match usize::try_from(THREADS.get()) {
-        Ok(threads) => threads,
-        Err(_) => std::thread::available_parallelism().map_or(1, |count| count.get()),
-    }
+    // Asked of the system once: the answer is read from files of the process's control group.
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    usize::try_from(THREADS.get()).unwrap_or_else(|_| {
+        *PROCESSORS.get_or_init(|| available_parallelism().map_or(1, NonZero::get))
+    })
 }
 
 /// Threads of all plans of the server.

@@ -1,5 +1,5 @@
-//! What must hold of a howdah table at any time: it equals its heap twin, its indexes are sound,
-//! and no two of its rows share a place.
+//! Invariants of a howdah table at any time: it equals its heap twin, its indexes are sound, and no
+//! two of its rows have the same TID.
 
 use anyhow::{Context as _, ensure};
 use postgres::Client;

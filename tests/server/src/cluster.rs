@@ -166,7 +166,7 @@ impl Standby {
     /// Waits until the standby has replayed what the primary has written so far.
     ///
     /// # Errors
-    /// When it is not there after a minute.
+    /// When it has not replayed that after a minute.
     pub fn wait_for(&self, primary: &Primary) -> anyhow::Result<()> {
         let target = query(&mut primary.session()?, "SELECT pg_current_wal_lsn()")?;
         let caught_up = format!("SELECT pg_last_wal_replay_lsn() >= '{target}'::pg_lsn");
@@ -189,7 +189,7 @@ impl Standby {
         Ok(self.cluster.connect(DATABASE)?)
     }
 
-    /// Makes the standby a server of its own.
+    /// Promotes the standby to a primary.
     ///
     /// # Errors
     /// When it does not end recovery within a minute.
@@ -201,14 +201,14 @@ impl Standby {
 impl Drop for Standby {
     fn drop(&mut self) {
         if self.cluster.running().is_some() {
-            // The directory goes with the primary's; there is nobody to tell.
+            // The directory is deleted with the primary's; an error cannot be reported here.
             let _ = self.cluster.stop(StopMode::Immediate);
         }
     }
 }
 
-/// What a statement returns, as psql's unaligned output: columns parted by `|`, rows by newlines,
-/// NULL as `∅`.
+/// What a statement returns, as psql's unaligned output: columns separated by `|`, rows by
+/// newlines, NULL as `∅`.
 ///
 /// # Errors
 /// The server's, with its message.

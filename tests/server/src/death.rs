@@ -1,4 +1,4 @@
-//! Backends that kill themselves at a named step, which takes their server through recovery.
+//! Backends that kill themselves at a named step, after which their server goes through recovery.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use postgres::Client;
 
 use crate::cluster::{Primary, query};
 
-/// What is another after every recovery.
+/// The start of the checkpointer, which changes with every recovery.
 const CHECKPOINTER: &str =
     "SELECT pid, backend_start FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
 
-/// The postmaster starts recovery by itself when it notices that a backend died, which may be
-/// after our next connection; connections fail meanwhile. `checkpointer` is that from before.
+/// The postmaster starts recovery when it notices that a backend died, which may be after the next
+/// connection is accepted; connections fail meanwhile. `checkpointer` is the value from before.
 fn wait_for_recovery(primary: &Primary, checkpointer: &str) -> anyhow::Result<Client> {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {

@@ -3,10 +3,10 @@
 //! ```text
 //!   tests/*.rs ──► cluster::Primary ──► howdah_cli::scratch ──► one server, gone when dropped
 //!                       └─► Standby      (base backup + streaming, in the primary's directory)
-//!   checks        what must hold of a table: equal to its heap twin, sound indexes, unique places
+//!   checks        invariants of a table: equal to its heap twin, sound indexes, unique TIDs
 //!   death         backends killed at a named step
 //!   differential  generated statements on heap and howdah
-//!   replay        a standby's replay that old snapshots hold up, and what becomes of them
+//!   replay        a standby's replay that old snapshots block, and what happens to them
 //!   settings      numbers from the environment, for longer runs
 //! ```
 //!

@@ -1,4 +1,5 @@
-//! Replay on a standby that meets old snapshots: whether it waits, and what the sessions that hold them are told.
+//! Replay on a standby that conflicts with old snapshots: whether it waits, and which errors the
+//! sessions that hold them get.
 
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
@@ -8,26 +9,27 @@ use postgres::Client;
 
 use crate::cluster::{DATABASE, Primary, Standby, query};
 
-/// How far a standby came.
+/// How far the replay of a standby got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replay {
-    /// All that the primary has written.
+    /// It has replayed all that the primary has written.
     Done,
     /// It waits for a snapshot or a lock of one of its sessions.
     Waiting,
 }
 
-/// Replay that is held up for so long is held up by a session that does not go on: a statement that is at work when a conflict
-/// arises, such as our own question, is over sooner.
+/// Replay that is blocked for so long is blocked by a session that does not end its statement: a
+/// running statement that conflicts, such as the test's own query, ends sooner.
 const HELD_UP: Duration = Duration::from_millis(1_500);
 
-/// Waits until the standby has replayed what the primary has written so far, or is kept from it by a session.
+/// Waits until the standby has replayed what the primary has written so far, or is blocked by a
+/// session.
 ///
 /// # Errors
-/// When neither is so after a minute.
+/// When neither has happened after a minute.
 pub fn come_to_rest(primary: &Primary, standby: &Standby) -> anyhow::Result<Replay> {
     let mut here = primary.session()?;
-    // VACUUM leaves its records in buffers: they are flushed, and so sent, with this one.
+    // VACUUM leaves its records in WAL buffers: they are flushed, and so sent, with this record.
     let flush = "SELECT pg_logical_emit_message(false, 'test', 'flush', true)";
     let target = query(&mut here, flush)?;
     let state = format!(
@@ -83,7 +85,7 @@ impl Sleeper {
         Sleeper(spawn(move || session.batch_execute("SELECT pg_sleep(60)")))
     }
 
-    /// The SQLSTATE that it was woken with.
+    /// The SQLSTATE with which it was cancelled.
     ///
     /// # Errors
     /// When nothing has cancelled it.

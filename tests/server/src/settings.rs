@@ -1,4 +1,4 @@
-//! Numbers that a run is told by the environment: seeds, seconds, counts.
+//! Numbers that a run takes from the environment: seeds, seconds, counts.
 
 /// The number in an environment variable, or the default if it is not set or no number.
 pub fn number(name: &str, default: u64) -> u64 {

@@ -1,5 +1,5 @@
-//! What background compaction costs: large tables are looked at in parts, I/O stays within its limit, and tables of other
-//! extensions are not touched.
+//! What background compaction costs: large tables are scanned in parts, I/O stays within its limit,
+//! and tables of other extensions are not touched.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use anyhow::ensure;
 use howdah_server_tests::checks::cold_row_count;
 use howdah_server_tests::cluster::{Primary, query};
 
-/// Every visit would read all of a table otherwise.
+/// Otherwise every visit would read the whole table.
 #[test]
 fn a_large_table_is_looked_at_in_parts() -> anyhow::Result<()> {
     let primary = Primary::start(
@@ -72,7 +72,7 @@ fn a_large_table_becomes_cold_in_parts_and_within_the_limit() -> anyhow::Result<
     )?;
     // Pages that are dirty already cost nothing.
     session.batch_execute("CHECKPOINT")?;
-    // Until then nothing is left to do; the option alone brings a worker back.
+    // By then nothing is left to do; only the option makes a worker come back.
     sleep(Duration::from_secs(2));
     session.batch_execute("SELECT howdah.set_options('t', compaction => true)")?;
     let mut was_delayed = false;

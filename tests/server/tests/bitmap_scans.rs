@@ -1,4 +1,5 @@
-//! Bitmap scans over many cold blocks: what they hold in memory, who reads the blocks, and that the rows are heap's.
+//! Bitmap scans over many cold blocks: how much memory they use, which processes read the blocks,
+//! and that the rows equal heap's.
 
 use std::fs;
 
@@ -12,7 +13,7 @@ const SETTINGS: [(&str, &str); 3] = [
     ("max_parallel_workers", "8"),
 ];
 const ROW_COUNT: u64 = 3_000_000;
-/// What a copy of the offsets of all cold blocks would take.
+/// The size of a copy of the offsets of all cold blocks.
 const OFFSETS_BYTES: u64 = ROW_COUNT * 2;
 const ONLY_BITMAPS: &str =
     "SET enable_seqscan = off; SET enable_indexscan = off; SET enable_indexonlyscan = off;
@@ -30,7 +31,7 @@ fn make_table(session: &mut Client, name: &str, method: &str, rows: u64) -> anyh
     ))?)
 }
 
-/// Memory of the session's process that no file is behind, in bytes.
+/// Anonymous memory of the session's process, in bytes.
 fn own_memory(session: &mut Client) -> anyhow::Result<u64> {
     let pid = query(session, "SELECT pg_backend_pid()")?;
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -41,7 +42,7 @@ fn own_memory(session: &mut Client) -> anyhow::Result<u64> {
     Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
 }
 
-/// By how much a session grows until it has some rows, the last of them cold.
+/// How much a session's memory grows until it has returned some rows, the last of them cold.
 fn growth_to_the_first_rows(primary: &Primary, condition: &str) -> anyhow::Result<u64> {
     let mut session = primary.session()?;
     session.batch_execute(ONLY_BITMAPS)?;
@@ -73,7 +74,8 @@ fn first_rows_take_the_bitmaps_memory_only(primary: &Primary) -> anyhow::Result<
     let few = growth_to_the_first_rows(primary, "id BETWEEN 20001 AND 120000")?;
     let all = growth_to_the_first_rows(primary, "id > 20000")?;
     println!("{few} bytes for a bitmap of few blocks, {all} for one of all");
-    // The bitmap itself has an entry of 64 bytes for each block of 256 rows, in a hash table, and a pointer to it.
+    // The bitmap itself has an entry of 64 bytes for each block of 256 rows, in a hash table, and a
+    // pointer to it.
     let bitmap = ROW_COUNT / 256 * (64 * 2 + 8);
     ensure!(
         all.saturating_sub(few) < bitmap + OFFSETS_BYTES / 2,
@@ -126,7 +128,8 @@ fn workers_share_cold_blocks(session: &mut Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Queries whose bitmaps are exact, lossy, of hot and cold blocks, read again, and by several workers.
+/// Queries whose bitmaps are exact, lossy, of hot and cold blocks, read again, and by several
+/// workers.
 const QUERIES: [&str; 6] = [
     "SELECT count(*), sum(id) FROM t WHERE id > 0",
     "SELECT count(*), sum(id) FROM t WHERE id BETWEEN 5000 AND 150000 AND k = 3",

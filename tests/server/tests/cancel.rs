@@ -1,4 +1,4 @@
-//! Whatever a session is doing with cold rows, a timeout ends it soon and leaves the table as it was.
+//! A timeout soon ends any statement on cold rows, and leaves the table as it was.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use howdah_server_tests::checks::equals_twin;
 use howdah_server_tests::cluster::{Primary, query};
 
 const ROWS: u32 = 400_000;
-/// Generous: other tests may be running.
+/// Generous, because other tests may be running.
 const SOON: Duration = Duration::from_secs(10);
 /// Each of them takes longer than the longest timeout.
 const STATEMENTS: [&str; 13] = [
@@ -63,7 +63,7 @@ fn a_timeout_ends_every_long_step_soon_and_leaves_no_trace() -> anyhow::Result<(
         "{canceled} statements were canceled"
     );
     equals_twin(&mut session, "t", "h")?;
-    // What compaction has moved before it was stopped stays moved; the rest stays hot.
+    // Rows that compaction moved before it was stopped stay moved; the others stay hot.
     session.batch_execute(
         "SET howdah.bulk_load = off; CREATE TABLE hot USING howdah AS TABLE h; CREATE INDEX ON hot (id)",
     )?;

@@ -1,5 +1,6 @@
-//! Compaction beside readers and writers, and killed at every step. Sessions meet at stop points
-//! (`howdah.debug_stop_point`), held by the advisory lock 7468; nothing here sleeps to be right.
+//! Compaction beside readers and writers, and killed at every step. Sessions are synchronized by
+//! stop points (`howdah.debug_stop_point`), held by the advisory lock 7468; no test depends on a
+//! sleep for correctness.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle, sleep};
@@ -61,7 +62,7 @@ fn wait_until(client: &mut Client, condition: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A mover that stands at a stop point until it is let go.
+/// A mover that waits at a stop point until it is released.
 struct Stopped {
     keeper: Client,
     mover: JoinHandle<String>,
@@ -251,7 +252,7 @@ fn a_key_is_unique_while_its_row_moves() -> anyhow::Result<()> {
             primary.session()?,
             "INSERT INTO t VALUES (78, 0, 'x') ON CONFLICT DO NOTHING".to_owned(),
         );
-        // Both end now or when the mover has ended; either way with the same result.
+        // Both statements end now or when the mover has ended, with the same result in either case.
         sleep(Duration::from_millis(100));
         if point == "commit" {
             stopped.let_go()?;
@@ -264,7 +265,7 @@ fn a_key_is_unique_while_its_row_moves() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Their locks name hot rows, which would move away under them.
+/// Serializable transactions lock hot rows by TID, which must hold when the rows are moved.
 #[test]
 fn serializable_readers_of_single_rows_do_not_hold_up_a_move() -> anyhow::Result<()> {
     let primary = start("readers-first")?;
@@ -285,7 +286,7 @@ fn serializable_readers_of_single_rows_do_not_hold_up_a_move() -> anyhow::Result
         session.batch_execute("CALL howdah.compact('t')")?;
         ensure!(query(&mut session, cold)? == "20000", "after {read}");
         ensure!(query(&mut reader, read)? == before, "{read}");
-        // Single rows of either side are locked, and pages; never all of the table.
+        // Single rows of either side are locked, and pages, but never the whole table.
         let locks = "SELECT string_agg(DISTINCT locktype, ' ') FROM pg_locks
              WHERE mode = 'SIReadLock' AND relation = 't'::regclass";
         ensure!(query(&mut reader, locks)? == "page tuple", "{read}");
@@ -363,7 +364,7 @@ fn a_group_ends_where_a_page_is_pinned_at_the_last_moment() -> anyhow::Result<()
     reader.batch_execute(
         "BEGIN; DECLARE c CURSOR FOR SELECT * FROM t; MOVE 5000 IN c; FETCH 1 FROM c",
     )?;
-    // The mover goes round the pinned page and does the rest.
+    // The mover skips the pinned page and moves the rest.
     stopped.let_go()?;
     same_as_twin(&mut session)?;
     let cold_rows = query(&mut session, "SELECT sum(cold_rows) FROM howdah.tables")?;
@@ -405,7 +406,7 @@ fn workers_compact_what_is_quiet_and_stay_out_of_the_way() -> anyhow::Result<()>
     same_as_twin(&mut session)?;
     assert_eq!(query(&mut session, &format!("{cold} = 'off'"))?, "0");
     assert_eq!(query(&mut session, &format!("{cold} = 'small'"))?, "0");
-    // Nobody is in the way of those who want the database for themselves.
+    // No worker blocks commands that need exclusive use of the database.
     session.batch_execute("CREATE DATABASE other")?;
     let mut other = primary.connect("other")?;
     other.batch_execute(
@@ -435,8 +436,8 @@ fn a_table_that_cannot_be_compacted_is_left_alone_for_a_while() -> anyhow::Resul
         ],
     )?;
     let mut session = primary.session()?;
-    // The index's expression fails from the moment that its divisor is zero; the sequence counts the
-    // workers that met it.
+    // The index's expression fails as soon as its divisor is zero; the sequence counts the workers
+    // that reached it.
     session.batch_execute(
         "CREATE TABLE divisor (n int) USING heap; INSERT INTO divisor VALUES (1);
          CREATE SEQUENCE attempts;
@@ -456,7 +457,7 @@ fn a_table_that_cannot_be_compacted_is_left_alone_for_a_while() -> anyhow::Resul
     )?;
     let attempts = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM attempts";
     wait_until(&mut session, &format!("SELECT ({attempts}) = 1"))?;
-    // Workers go on to come for the other table, round after round.
+    // Workers continue to compact the other table, in every round.
     for round in 1..=4 {
         session.batch_execute("INSERT INTO sound SELECT generate_series(1, 3000)")?;
         let moved = format!(
@@ -494,7 +495,8 @@ fn what_was_loaded_is_frozen_soon_and_then_there_is_peace() -> anyhow::Result<()
         "SELECT s.relallfrozen > 100 AND s.relallfrozen > s.relpages * 0.8
          FROM pg_class c JOIN pg_class s ON s.oid = c.reltoastrelid WHERE c.relname = 't'",
     )?;
-    // Few hot rows are not worth a row group: no worker comes any more, and no WAL is written.
+    // A few hot rows are not enough for a row group: no worker starts any more, and no WAL is
+    // written.
     sleep(Duration::from_millis(500));
     let state = "SELECT pg_current_wal_insert_lsn(), sum(calls) FROM
          (SELECT count(*) AS calls FROM pg_stat_activity WHERE backend_type LIKE 'howdah%worker') x";
@@ -505,8 +507,8 @@ fn what_was_loaded_is_frozen_soon_and_then_there_is_peace() -> anyhow::Result<()
     Ok(())
 }
 
-/// Writers change hot rows, readers add up, the mover moves, for a while; every row keeps its
-/// place in the sum.
+/// For a while, writers change hot rows, readers add up, and the mover moves rows; the sum never
+/// changes.
 #[test]
 fn nothing_is_lost_or_doubled_under_load() -> anyhow::Result<()> {
     let primary = start("load")?;
@@ -526,7 +528,7 @@ fn nothing_is_lost_or_doubled_under_load() -> anyhow::Result<()> {
             let mut slowest = Duration::ZERO;
             let (mut done, mut met_cold) = (0, 0);
             while !stop.load(Ordering::Relaxed) {
-                // Half of the rows are left alone, so that they cool.
+                // Half of the rows are not changed, so that they can be moved.
                 let from = next * 7919 % 10_000 + 1;
                 // Moves an amount between rows of one account: into a new row.
                 let sql = format!(

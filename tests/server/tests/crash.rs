@@ -58,7 +58,8 @@ fn fill(table: &str, batch: u64, rows: u64, first: u64) -> String {
     )
 }
 
-/// One batch into both tables: plain, hot rows only, with an undone savepoint, or undone whole.
+/// Loads one batch into both tables: plain, hot rows only, with a savepoint rolled back, or rolled
+/// back as a whole.
 fn load_batch(client: &mut Client, batch: u64) -> Result<(), postgres::Error> {
     let both = |rows, first| fill("c", batch, rows, first) + &fill("h", batch, rows, first);
     match batch % KINDS {
@@ -100,7 +101,7 @@ fn check_after_crash(client: &mut Client) -> anyhow::Result<()> {
     row_numbers_are_unique(client, "c")
 }
 
-/// Batches that are there, of those from `first` to `confirmed`, and the one after these.
+/// Checks which batches are there, of those from `first` to `confirmed` and the one after these.
 fn check_batches(client: &mut Client, first: u64, confirmed: u64) -> anyhow::Result<()> {
     let promised = (first..confirmed)
         .filter(|batch| keeps_rows(*batch))
@@ -141,7 +142,7 @@ fn a_server_killed_at_any_moment_of_loading_loses_and_doubles_nothing() -> anyho
         check_batches(&mut client, first, now)
             .and_then(|()| check_after_crash(&mut client))
             .with_context(|| format!("round {round}, killed after {delay:?}"))?;
-        // The batch that was cut short has a number of its own.
+        // The number of the batch that was interrupted is not used again.
         confirmed.store(now + 1, Ordering::SeqCst);
         cold_rows_seen += cold_row_count(&mut client, "c")?;
         if round % 4 == 3 {
@@ -154,8 +155,8 @@ fn a_server_killed_at_any_moment_of_loading_loses_and_doubles_nothing() -> anyho
     Ok(())
 }
 
-/// The named steps of loading, and of merging small groups. Those of moving hot rows are killed
-/// at in `compaction.rs`.
+/// The named steps of loading, and of merging small groups. The steps of moving hot rows are tested
+/// in `compaction.rs`.
 const LOAD_STEPS: [&str; 2] = ["value_written", "completed"];
 const MERGE_STEPS: [&str; 4] = [
     "merge_reserve",

@@ -1,6 +1,7 @@
 //! A backend killed while it changes, locks, cleans up or rewrites cold rows leaves nothing behind:
-//! the table equals its heap twin, its indexes are sound, its standby has the same, and what was cut
-//! short can be done again. Prepared transactions keep their marks and locks through a crash.
+//! the table equals its heap twin, its indexes are sound, its standby has the same, and the
+//! interrupted command can be run again. Prepared transactions keep their marks and locks through a
+//! crash.
 
 use anyhow::{Context as _, ensure};
 use howdah_server_tests::checks::{
@@ -36,7 +37,7 @@ fn make_tables(client: &mut Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is done before, and what is cut short at a step; `@` stands for the table.
+/// The statements before, and the one that is interrupted at a step; `@` stands for the table.
 struct Case {
     step: &'static str,
     before: &'static [&'static str],
@@ -91,7 +92,7 @@ const CASES: [Case; 24] = [
     case("cluster_written", &[HALF, KEYS], CLUSTER),
 ];
 
-/// Maintenance is for `c` alone.
+/// Maintenance runs on `c` only.
 fn run_on_both(client: &mut Client, statement: &str) -> anyhow::Result<()> {
     client
         .batch_execute(&statement.replace('@', "c"))
@@ -196,7 +197,7 @@ fn a_prepared_transaction_keeps_marks_and_locks_through_crashes() -> anyhow::Res
                 let code = refusal.code().map(|code| code.code().to_owned());
                 ensure!(code.as_deref() == Some("55P03"), "row {id}: {refusal:?}");
             }
-            // Maintenance works around it.
+            // Maintenance must skip the prepared transaction's rows.
             for statement in ["VACUUM c", "CALL howdah.compact('c')", "CHECKPOINT"] {
                 client.batch_execute(statement)?;
                 check(&primary, &standby, &mut client)

@@ -1,8 +1,9 @@
 //! Flipped bits on disk: a read gives the right rows or XX001, never a wrong row, never a crash.
 //!
-//! PostgreSQL's own page checksums are switched off first, so that what is proved is the cold
-//! store's; but for sessions that rely on them where they are on. One server reads all damaged images: its buffers of the TOAST relation are evicted
-//! before a page is changed on disk, and the page is put back afterwards.
+//! PostgreSQL's own page checksums are switched off first, so that the cold store's own checks are
+//! tested; except for sessions that rely on page checksums where they are on. One server reads all
+//! damaged images: its buffers of the TOAST relation are evicted before a page is changed on disk,
+//! and the page is restored afterwards.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -32,21 +33,29 @@ const MAKE: &str = "CREATE EXTENSION pg_buffercache;
     INSERT INTO t SELECT i, repeat(md5(i::text), 3), NULL, 'infinity', 'NaN', NULL, NULL
     FROM generate_series(30001, 50000) i";
 
-/// What is asked of a damaged table: all of it, one column, one row by index, all rows by index.
-const READS: [&str; 4] = [
+/// Reads of a damaged table: all of it, one column, one row by index, all rows by index, and all of
+/// it by the engine.
+const READS: [&str; 6] = [
     "SELECT count(*), sum(hashtextextended(r::text, 0)::numeric) FROM t r",
     "SELECT count(amount), sum(amount) FROM t",
     "SET enable_seqscan = off; SELECT * FROM t WHERE id IN (8500, 20000, 44444)",
     "SET enable_seqscan = off; SELECT sum(id), min(word), max(at) FROM t WHERE id > 0",
+    "SET howdah.debug_force_vectorized = on;
+     SELECT flag, count(list), sum(id), min(word COLLATE \"C\"), max(at), max(real8), sum(amount) FROM t
+     WHERE amount > 100 IS NOT FALSE GROUP BY flag ORDER BY flag",
+    "SET howdah.debug_force_vectorized = on;
+     SELECT id, word, amount, at, real8, flag FROM t ORDER BY at DESC, id LIMIT 10",
 ];
+/// Of them, those that the engine computes.
+const VECTORIZED_READS: std::ops::Range<usize> = 4..6;
 
 /// One tuple of the cold store, as it lies in its file.
 #[derive(Clone, Copy, Debug)]
 struct StoredTuple {
     id: u32,
-    /// Of chunk_id within the file, which the payload follows.
+    /// Position of chunk_id in the file; the payload follows it.
     data_offset_bytes: usize,
-    /// With key and length.
+    /// Size of the data, including key and length.
     data_bytes: usize,
 }
 
@@ -90,7 +99,7 @@ fn read(primary: &Primary, sql: &str) -> anyhow::Result<String> {
     told(&mut primary.session().context("the server is gone")?, sql)
 }
 
-/// What the session is told: an answer as text, or the SQLSTATE.
+/// The answer that the session gets, as text, or the SQLSTATE.
 fn told(session: &mut Client, sql: &str) -> anyhow::Result<String> {
     match query(session, sql) {
         Ok(rows) => Ok(rows),
@@ -136,6 +145,12 @@ impl Damaged {
         session.batch_execute("VACUUM (FREEZE) t")?;
         session.batch_execute("CHECKPOINT")?;
         ensure!(cold_row_count(&mut session, "t")? > 40_000, "t stayed hot");
+        for sql in &READS[VECTORIZED_READS] {
+            let explaining = sql.replace("SELECT", "EXPLAIN SELECT");
+            let plan = query(&mut session, &explaining)?;
+            ensure!(plan.contains("Vectorized"), "not vectorized: {plan}");
+            session.batch_execute("RESET ALL")?;
+        }
         let answers = READS
             .iter()
             .map(|sql| read(&primary, sql))
@@ -151,10 +166,10 @@ impl Damaged {
         Ok(damaged)
     }
 
-    /// Takes the cold store as it is now.
+    /// Reads the current image of the cold store.
     fn look_at_disk(&mut self) -> anyhow::Result<()> {
         let mut session = self.primary.session()?;
-        // Also what reads themselves have left on the pages.
+        // This includes changes that reads themselves have made to the pages, such as hint bits.
         session.batch_execute("CHECKPOINT")?;
         let path = "SELECT pg_relation_filepath(reltoastrelid) FROM pg_class WHERE relname = 't'";
         self.file = self.primary.data.join(query(&mut session, path)?);
@@ -163,7 +178,7 @@ impl Damaged {
         Ok(())
     }
 
-    /// A session that goes on seeing what is there now.
+    /// A session whose snapshot continues to see the current contents.
     fn snapshot_of_now(&self) -> anyhow::Result<Client> {
         let mut session = self.primary.session()?;
         session.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")?;
@@ -175,8 +190,8 @@ impl Damaged {
         all.filter(|tuple| tuple.id == id).collect()
     }
 
-    /// Asks in an open transaction while a bit of each byte of each tuple with this id is flipped, key and
-    /// length included. Every answer must be a refusal.
+    /// Runs the queries in an open transaction while a bit of each byte of each tuple with this id
+    /// is flipped, key and length included. Every query must be refused.
     fn every_byte_is_refused(
         &self,
         id: u32,
@@ -265,7 +280,7 @@ impl Damaged {
     }
 }
 
-/// Asks in an open transaction, which stays as it was.
+/// Runs queries in an open transaction, whose state stays the same.
 fn ask(session: &mut Client, questions: &[&str]) -> anyhow::Result<Vec<String>> {
     let mut answers = Vec::new();
     for sql in questions {
@@ -297,7 +312,7 @@ fn flipped_bits_in_column_chunks_are_refused_and_never_read_as_rows() -> anyhow:
         flips += 1;
         noticed += usize::from(damaged.refused_reads(tuple.data_offset_bytes + at, bit)? > 0);
     }
-    // Bytes between chunks belong to nobody and change nothing.
+    // Bytes between chunks belong to no chunk and change nothing.
     ensure!(
         noticed * 10 > flips * 9,
         "only {noticed} of {flips} flipped bits were noticed"
@@ -305,8 +320,9 @@ fn flipped_bits_in_column_chunks_are_refused_and_never_read_as_rows() -> anyhow:
     damaged.is_whole_again()
 }
 
-/// A session remembers which kilobytes of a page it has verified, as PostgreSQL verifies a page that comes back from
-/// disk. Where it is told to ignore what it finds then, nothing that was remembered counts.
+/// A session remembers which kilobytes of a page it has verified, because PostgreSQL verifies a
+/// page that is read from disk again. If PostgreSQL is told to ignore checksum failures, the
+/// session must remember nothing.
 #[test]
 fn remembered_kilobytes_are_verified_again_where_page_checksums_are_ignored() -> anyhow::Result<()>
 {
@@ -407,7 +423,7 @@ fn flipped_bits_in_lists_of_new_versions_are_refused() -> anyhow::Result<()> {
     ];
     ensure!(ask(&mut old, &questions)? == ["2300", "40001", "40001"]);
     damaged.every_byte_is_refused(VERSIONS_ID, &mut old, &questions)?;
-    // Whoever sees the update needs no list.
+    // A snapshot that sees the update needs no list.
     old.batch_execute("ROLLBACK")?;
     let count = query(&mut session, "SELECT count(*) FROM t WHERE word LIKE '%!'")?;
     ensure!(count == "601", "{count} rows were updated");
@@ -452,7 +468,8 @@ fn flipped_bits_in_ways_of_merged_rows_are_refused() -> anyhow::Result<()> {
     ];
     ensure!(ask(&mut old, &questions)? == ["2333\n30500\n44444"; 2]);
     damaged.every_byte_is_refused(FORWARD_ID, &mut old, &questions)?;
-    // Behind key and length and the first new number: the value with the rows that went nowhere.
+    // The bytes after key, length and first new number: the value that lists the rows without a new
+    // place.
     let at = KEY_AND_LENGTH_BYTES + 8;
     let ways = damaged.tuples_of(FORWARD_ID);
     let values = ways

@@ -1,5 +1,5 @@
-//! Index entries of cold rows that everybody sees changed: indexes pass over them, and give their places
-//! away before any VACUUM, but never while somebody may come for the row.
+//! Index entries of cold rows with a change that is visible to all: index scans skip them, and
+//! indexes reuse their space before any VACUUM, but never while some snapshot may need the row.
 
 use std::time::{Duration, Instant};
 
@@ -92,7 +92,7 @@ fn entries_of_changed_rows_are_passed_over_and_replaced_before_vacuum() -> anyho
     session.batch_execute(BY_INDEX)?;
     assert_eq!(cold_entries(&mut session)?, (ROW_COUNT, 0));
 
-    // Somebody may come for the old versions.
+    // A snapshot that may need the old versions.
     let mut old = primary.session()?;
     old.batch_execute(BY_INDEX)?;
     old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
@@ -108,14 +108,14 @@ fn entries_of_changed_rows_are_passed_over_and_replaced_before_vacuum() -> anyho
     assert_eq!(query(&mut old, "SELECT n FROM c WHERE id = 3")?, "3");
     old.batch_execute("COMMIT")?;
 
-    // Nobody may any more, and another transaction makes the server notice.
+    // No snapshot needs them any more; another transaction advances the horizon.
     session.batch_execute("SELECT pg_current_xact_id()")?;
     read_all(&mut session)?;
     let (all, dead) = cold_entries(&mut session)?;
     ensure!(all == ROW_COUNT && dead > 900, "{dead} dead of {all}");
     read_all(&mut session)?;
 
-    // New entries take the places of dead ones.
+    // New entries reuse the space of dead ones.
     let more = |table: &str| {
         format!(
             "INSERT INTO {table} SELECT id, 'new ' || id, id FROM
@@ -139,7 +139,7 @@ fn entries_of_changed_rows_are_passed_over_and_replaced_before_vacuum() -> anyho
         .batch_execute("SELECT bt_index_check('c_pkey', true), gist_index_check('c_n', true)")
         .or_else(|_| session.batch_execute("SELECT bt_index_check('c_pkey', true)"))?;
 
-    // VACUUM and compaction find less to do, and all that there is.
+    // VACUUM and compaction find less to do, and do all of it.
     session.batch_execute("VACUUM c")?;
     read_all(&mut session)?;
     session.batch_execute("CALL howdah.compact('c')")?;
@@ -156,7 +156,7 @@ fn entries_of_changed_rows_are_passed_over_and_replaced_before_vacuum() -> anyho
     equals_twin(&mut session, "c", "h")
 }
 
-/// An index page that is cleaned on the primary must not take rows away from a standby's older snapshot: replay
+/// Cleaning an index page on the primary must not hide rows from a standby's older snapshot: replay
 /// waits for it, or cancels it.
 #[test]
 fn a_standby_s_old_snapshot_finds_rows_whose_entries_the_primary_replaced() -> anyhow::Result<()> {
@@ -187,7 +187,8 @@ fn a_standby_s_old_snapshot_finds_rows_whose_entries_the_primary_replaced() -> a
     }
     let (all, _) = cold_entries(&mut session)?;
     ensure!(all < ROW_COUNT, "the primary has replaced no entry");
-    // Either nothing was replaced on the standby yet, or the snapshot is gone: never a row less.
+    // Either the standby has not replayed the cleaning yet, or the snapshot was cancelled: no row
+    // is ever missing.
     let mut canceled = false;
     let deadline = Instant::now() + Duration::from_secs(30);
     while Instant::now() < deadline {
@@ -232,8 +233,8 @@ fn update_once(session: &mut Client, remainder: u32) -> anyhow::Result<()> {
     Ok(session.batch_execute("CALL update_once()")?)
 }
 
-/// An index page that is full of entries for two versions of its rows is not split, but freed of the old ones, as on
-/// heap where updates are not HOT; unless somebody may come for them.
+/// An index page that is full of entries for two versions of its rows is not split; its old entries
+/// are deleted instead, as on heap where updates are not HOT, unless some snapshot may need them.
 #[test]
 fn entries_of_rows_that_were_updated_make_room_for_the_new_ones() -> anyhow::Result<()> {
     let primary = Primary::start(

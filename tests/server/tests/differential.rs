@@ -1,8 +1,8 @@
 //! Generated scripts on heap and howdah, compared. `HOWDAH_DIFFERENTIAL_SEED` and
-//! `HOWDAH_DIFFERENTIAL_CASES` make a longer run or repeat a script,
-//! `HOWDAH_DIFFERENTIAL_WORKERS` says how many scripts run at a time, `HOWDAH_DIFFERENTIAL_PLAYS` how often each,
-//! `HOWDAH_DIFFERENTIAL_DIFFERENCES` and `HOWDAH_DIFFERENTIAL_SECONDS` when to stop before.
-//! Beside what differs, the tally of each run is kept under `differences` in the instance's directory.
+//! `HOWDAH_DIFFERENTIAL_CASES` make a longer run or repeat a script, `HOWDAH_DIFFERENTIAL_WORKERS`
+//! says how many scripts run at a time, `HOWDAH_DIFFERENTIAL_PLAYS` how often each,
+//! `HOWDAH_DIFFERENTIAL_DIFFERENCES` and `HOWDAH_DIFFERENTIAL_SECONDS` when to stop early. Beside
+//! the differences, the tally of each run is kept under `differences` in the instance's directory.
 
 use std::time::{Duration, Instant};
 
@@ -63,7 +63,7 @@ fn sessions_that_collide_see_of_howdah_what_they_see_of_heap() -> anyhow::Result
     compare("together", Mode::Together, Subject::Howdah, &[], 80)
 }
 
-/// Cold rows that change are brought back, so that decoding sees what happens to them.
+/// Changed cold rows are brought back as hot tuples, so that decoding sees the changes.
 #[test]
 fn one_session_sees_the_same_where_changes_are_decoded() -> anyhow::Result<()> {
     let logical = [("wal_level", "logical")];
@@ -88,7 +88,7 @@ fn heap_does_not_differ_from_itself() -> anyhow::Result<()> {
     compare("together-heap", Mode::Together, Subject::Heap, &[], 10)
 }
 
-/// Workers move whatever they can as soon as they can.
+/// Workers move all rows that they can as soon as possible.
 const WORKERS: [(&str, &str); 6] = [
     ("howdah.compaction", "on"),
     ("howdah.compact_after", "0"),

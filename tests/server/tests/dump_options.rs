@@ -1,4 +1,5 @@
-//! Dump and restore: rows, access method and options come back, whoever dumps, in every format.
+//! Dump and restore: rows, access method and options are restored, whichever role dumps them, in
+//! every format.
 
 use howdah_cli::cluster::run;
 use howdah_server_tests::cluster::{DATABASE, Primary, query};
@@ -45,7 +46,7 @@ fn plain_and_archived_dumps_bring_back_rows_access_methods_and_options() -> anyh
         .arg(&archive))?;
     let mut archived = primary.connect("archived")?;
     assert_eq!(answers(&mut archived)?, expected);
-    // A second dump says what the first said: nothing was lost on the way.
+    // A second dump equals the first: nothing was lost.
     let again = primary.dump("archived")?;
     assert_eq!(lines_of_data(&again), lines_of_data(&plain));
     Ok(())

@@ -6,14 +6,14 @@
 //!   seed ─► steps: CLUSTER, TRUNCATE, VACUUM FULL, ALTER, INSERT, UPDATE, DELETE, savepoints, …
 //!             │ each on the howdah table, then on its heap twin, by the same session
 //!             ▼
-//!   after each step this session counts both, in every way there is to read them, and what a row trigger
-//!   was shown of inserted rows; another session counts, too, when no transaction is open
+//!   after each step this session counts both, in every way there is to read them, and the
+//!   inserted rows that a row trigger saw; another session counts, too, when no transaction is open
 //! ```
 //!
-//! Most scripts go through the trap now and then: rows that are deleted for the session only, carried over by a
-//! rewrite, and others loaded in their place.
+//! Most scripts sometimes produce the dangerous case: rows that are deleted for this session only,
+//! carried over by a rewrite, and other rows loaded in their place.
 //!
-//! A third session holds an old snapshot now and then, so that rewrites carry deleted rows over. It
+//! A third session sometimes holds an old snapshot, so that rewrites carry deleted rows over. It
 //! has locked neither table. No step may fail. `HOWDAH_EMPTIED_SEED` and `HOWDAH_EMPTIED_CASES`
 //! make a longer run or repeat one.
 
@@ -33,22 +33,22 @@ const DEFAULT_CASES: u64 = 25;
 enum Kind {
     Permanent,
     Temporary,
-    /// Its rows are gone whenever a transaction commits.
+    /// Its rows are deleted whenever a transaction commits.
     DeletedOnCommit,
 }
 
-/// Where the session stands.
+/// The state of the session.
 struct State {
     kind: Kind,
     in_transaction: bool,
     savepoints: usize,
     holds_snapshot: bool,
     next_id: usize,
-    /// What comes next, backwards.
+    /// The next steps, in reverse order.
     planned: Vec<Planned>,
 }
 
-/// Steps of the trap.
+/// Steps of the dangerous case.
 #[derive(Clone, Copy)]
 enum Planned {
     Load,
@@ -63,7 +63,7 @@ enum Step {
     /// Run for either table, whose name is `{t}`.
     Each(String),
     Once(String),
-    /// Of the session that holds a snapshot.
+    /// Run by the session that holds a snapshot.
     Hold(&'static str),
 }
 
@@ -85,7 +85,7 @@ fn insert(dice: &mut Dice, state: &mut State) -> Step {
     state.next_id += count;
     let base = dice.below(1_000);
     let last = first + count - 1;
-    // Rows that may meet a conflict stay hot.
+    // Rows of an INSERT with ON CONFLICT stay hot.
     let is_new = match dice.one_in(4) {
         true => "ON CONFLICT DO NOTHING",
         false => "WHERE NOT EXISTS (SELECT FROM {t} old WHERE old.id = i)",
@@ -119,7 +119,7 @@ fn replace_files(dice: &mut Dice, state: &State) -> Step {
     })
 }
 
-/// The steps of the trap, of which some may be missing.
+/// The steps of the dangerous case, of which some may be missing.
 fn plan(dice: &mut Dice) -> Vec<Planned> {
     use Planned::*;
     let mut planned = vec![Load, HoldSnapshot, Delete, Begin, Rewrite, Truncate, Load];
@@ -129,7 +129,7 @@ fn plan(dice: &mut Dice) -> Vec<Planned> {
     planned
 }
 
-/// A planned step; `None` if the session does not stand where it makes sense.
+/// A planned step; `None` if it makes no sense in the session's current state.
 fn planned(step: Planned, dice: &mut Dice, state: &mut State) -> Option<Step> {
     Some(match step {
         Planned::Load => insert(dice, state),
@@ -220,7 +220,7 @@ const WAYS: [(&str, [&str; 4], &str); 4] = [
     ("by bitmap", ["off", "off", "off", "on"], "key >= 0"),
 ];
 
-/// What the session sees of a table, in every way, and what was noted of its inserted rows.
+/// What the session sees of a table, in every way, and what was recorded of its inserted rows.
 fn seen(session: &mut Client, table: &str) -> anyhow::Result<String> {
     let mut seen = String::new();
     for (way, [sequential, columnar, index, bitmap], condition) in WAYS {
@@ -345,8 +345,8 @@ fn a_session_sees_what_it_would_see_on_heap() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A rewrite carries deleted rows over for an old snapshot; the session learns that nothing of them is left for
-/// itself, and then loads others into the same file.
+/// A rewrite carries deleted rows over for an old snapshot; the session learns that none of them is
+/// visible to itself, and then loads other rows into the same file.
 #[test]
 fn rows_loaded_after_cluster_and_truncate_are_seen() -> anyhow::Result<()> {
     let primary = Primary::start("emptied-cluster", &SETTINGS)?;
@@ -366,8 +366,8 @@ fn rows_loaded_after_cluster_and_truncate_are_seen() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Rows that the transaction has loaded itself were not moved by compaction, although its snapshot does not see
-/// their group.
+/// Rows that the transaction has loaded itself were not moved by compaction, although its snapshot
+/// does not see their group.
 #[test]
 fn a_transaction_clusters_rows_that_it_has_loaded_and_changed() -> anyhow::Result<()> {
     let primary = Primary::start("emptied-own", &SETTINGS)?;

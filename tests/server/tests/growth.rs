@@ -1,4 +1,5 @@
-//! Tables whose cold rows are updated one by one grow by several pages at a time once they are large, and fill them.
+//! Tables whose cold rows are updated one by one grow by several pages at a time once they are
+//! large, and fill them.
 
 use anyhow::ensure;
 use howdah_server_tests::cluster::{Primary, query};

@@ -1,4 +1,5 @@
-//! Indexes are built and rebuilt beside writers and compaction, and know every row afterwards.
+//! Indexes are built and rebuilt beside writers and compaction, and have an entry for every row
+//! afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,7 @@ use howdah_server_tests::checks::{indexes_are_sound, row_numbers_are_unique};
 use howdah_server_tests::cluster::{Primary, query};
 use postgres::Client;
 
-/// Two of a kind: one through which the answers come, one that is compared with it.
+/// Two indexes of each kind: one that the queries use, one that is compared with it.
 const MAKE: &str = "
     CREATE EXTENSION btree_gist;
     CREATE TABLE t (id int PRIMARY KEY, k int, word text, span int4range, EXCLUDE USING gist (span WITH &&)) USING howdah;
@@ -18,7 +19,7 @@ const MAKE: &str = "
     CREATE INDEX t_word ON t USING hash (word);
     INSERT INTO t SELECT i, i % 100, 'w' || i, int4range(i * 10, i * 10 + 5) FROM generate_series(1, 10000) i;";
 
-/// What is done to the indexes, again and again.
+/// Maintenance of the indexes, repeated.
 const UPKEEP: [&str; 8] = [
     "CREATE INDEX CONCURRENTLY t_more ON t (word, id)",
     "CREATE UNIQUE INDEX CONCURRENTLY t_unique ON t (id) INCLUDE (k)",
@@ -35,7 +36,7 @@ fn write(mut client: Client, writer: u32, stop: &AtomicBool) -> anyhow::Result<u
     client.batch_execute("SET howdah.load_threshold = 50")?;
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) {
-        // Each writer has rows of its own, of which every third stays as it was.
+        // Each writer has rows of its own; every third of them is not changed.
         let id = (round * 7919 % 3000) * 3 + writer;
         client.batch_execute(&format!(
             "BEGIN;

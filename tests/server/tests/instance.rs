@@ -1,5 +1,5 @@
-//! The private server that `./howdah up` makes: unqualified tables do not land in the extension's
-//! schema, also where the superuser still has the name that instances once gave it.
+//! The private server that `./howdah up` makes: unqualified tables are not created in the
+//! extension's schema, also where the superuser still has the name that instances once gave it.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -46,7 +46,7 @@ fn tables_of_the_superuser_are_created_in_public() -> anyhow::Result<()> {
 fn an_instance_whose_superuser_is_howdah_goes_on_working() -> anyhow::Result<()> {
     let (mut scratch, paths) = place("instance-old")?;
     scratch.cluster.superuser = "howdah".into();
-    // It keeps its port, which must be nobody else's.
+    // It keeps its port, which no other server may use.
     scratch.cluster.port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
         .local_addr()?
         .port();

@@ -1,5 +1,5 @@
-//! The frame itself: a table with rows survives a crash, reaches a standby, and comes back from a
-//! dump. What the rooms promise beyond that has files of its own.
+//! The basic life cycle: a table with rows survives a crash, is replicated to a standby, and is
+//! restored from a dump. Further properties are tested in files of their own.
 
 use howdah_server_tests::cluster::{DATABASE, Primary, query};
 

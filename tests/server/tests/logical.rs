@@ -1,5 +1,5 @@
-//! Logical replication tells of cold rows what it tells of heap's, whatever the replica identity, and
-//! finds cold rows where it applies changes; moving rows about is no news to anybody.
+//! Logical replication sends changes of cold rows as those of heap, whatever the replica identity,
+//! and finds cold rows where it applies changes; moving rows sends nothing.
 //!
 //! A slot with `test_decoding` shows what is decoded; a second server subscribes for the rest.
 
@@ -24,7 +24,7 @@ fn server(name: &str) -> anyhow::Result<Primary> {
     Primary::start(name, &SETTINGS)
 }
 
-/// A subscriber that nobody subscribes to: it loads cold and hides rows in bulk.
+/// A subscriber that has no subscriber itself: it loads cold and hides rows in bulk.
 fn last_server(name: &str) -> anyhow::Result<Primary> {
     let settings = [("howdah.load_threshold", "500")];
     Primary::start(name, &[&SETTINGS[1..], &settings].concat())
@@ -53,7 +53,7 @@ fn chill(session: &mut Client, table: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the slot has to say, since it was last asked, of a table that goes by the name `t` here.
+/// The slot's changes of a table since the last call, with the table renamed to `t`.
 fn decoded(session: &mut Client, slot: &str, table: &str) -> anyhow::Result<Vec<String>> {
     let sql = format!(
         "SELECT replace(data, 'public.{table}:', 'public.t:') FROM pg_logical_slot_get_changes(
@@ -98,7 +98,7 @@ fn every_replica_identity_decodes_cold_rows_as_heap_rows() -> anyhow::Result<()>
                 .join(";"),
         )?;
         let changes = [
-            // Rows with a long value are told in full where heap says that they are unchanged.
+            // Long values are sent in full where heap sends them as unchanged.
             format!("DELETE FROM @ WHERE id BETWEEN {} AND {}", at(1), at(40)),
             format!("UPDATE @ SET word = 'new' WHERE id = {}", at(41)),
             format!("UPDATE @ SET id = id + 100000 WHERE id IN ({}, {})", at(42), at(43)),
@@ -230,7 +230,7 @@ fn an_index_build_passes_over_rows_brought_back() -> anyhow::Result<()> {
         "CREATE FUNCTION picky(text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$
          BEGIN IF $1 IS NULL THEN RAISE 'no word'; END IF; RETURN $1; END $$",
     )?;
-    // Keeps the rows brought back from being dead to all.
+    // This snapshot keeps the rows brought back from being dead.
     let mut old = primary.session()?;
     old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
     ensure!(query(&mut old, "SELECT count(*) FROM c")? == "3000");
@@ -380,7 +380,7 @@ fn a_subscriber_follows_changes_of_cold_rows_with_cold_rows_of_its_own() -> anyh
     let pair = Pair::start("logical-pair", "off")?;
     pair.run("DELETE FROM @ WHERE id BETWEEN 1 AND 30")?;
     pair.run("UPDATE @ SET word = 'new', n = -n WHERE id BETWEEN 31 AND 60")?;
-    // In and out of the filter, over to the other partition and back.
+    // Into and out of the filter, to the other partition and back.
     pair.run("UPDATE @ SET id = id + 3001, n = n + 3001 WHERE id BETWEEN 61 AND 70")?;
     pair.run("UPDATE @ SET id = id - 3001 WHERE id > 3000")?;
     pair.run("INSERT INTO @ SELECT i, i, 'late' FROM generate_series(5001, 5100) i")?;

@@ -1,7 +1,9 @@
-//! Compaction and VACUUM beside sessions that do not want to wait for locks: maintenance locks no rows.
+//! Compaction and VACUUM beside sessions that do not want to wait for locks: maintenance locks no
+//! rows.
 //!
-//! `lock_timeout` is for tests/isolation/specs/maintenance-nowait.spec: here it would also count waits that heap knows, for
-//! VACUUM that truncates the table and for room at its end.
+//! `lock_timeout` is tested by tests/isolation/specs/maintenance-nowait.spec: here it would also
+//! count waits that occur on heap, for VACUUM that truncates the table and for the extension of the
+//! table.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,7 +15,7 @@ use postgres::Client;
 
 const SETTINGS: [(&str, &str); 2] = [("howdah.compaction", "off"), ("autovacuum", "off")];
 const LONG: Duration = Duration::from_secs(60);
-/// How long sessions and maintenance meet each other.
+/// How long sessions and maintenance run concurrently.
 const MEETING: Duration = Duration::from_secs(12);
 /// Sessions, each with rows of its own, which no other session locks.
 const SESSIONS: u32 = 3;
@@ -23,10 +25,10 @@ fn sleep() {
     thread::sleep(Duration::from_millis(5));
 }
 
-/// Moves, merges, rewrites and vacuums until the others have ended; how often.
+/// Moves, merges, rewrites and vacuums until the other sessions have ended; returns how often.
 fn maintain(primary: &Primary, is_over: &AtomicBool) -> anyhow::Result<u32> {
     let mut session = primary.session()?;
-    // Its own deletions are a user's, and lock rows only.
+    // Its own deletions count as a user's changes, and must lock rows only.
     session.batch_execute("SET howdah.debug_group_locks = off")?;
     let mut round = 0;
     while !is_over.load(Ordering::SeqCst) {
@@ -41,7 +43,8 @@ fn maintain(primary: &Primary, is_over: &AtomicBool) -> anyhow::Result<u32> {
     Ok(round)
 }
 
-/// Locks and changes rows that no other session locks; every statement must get its row. `pick` is any number.
+/// Locks and changes rows that no other session locks; every statement must get its row. `pick` is
+/// any number.
 fn lock_own_row(session: &mut Client, of: u32, pick: u32) -> anyhow::Result<()> {
     let id = of * OWN_ROWS + pick % OWN_ROWS;
     let strength = ["UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"][(pick / 7 % 4) as usize];
@@ -63,7 +66,7 @@ fn lock_own_row(session: &mut Client, of: u32, pick: u32) -> anyhow::Result<()> 
 fn rows_that_no_session_has_locked_are_neither_refused_nor_skipped() -> anyhow::Result<()> {
     let primary = Primary::start("maintenance-locks", &SETTINGS)?;
     let mut session = primary.session()?;
-    // No unique index: a check of uniqueness may wait for compaction for longer.
+    // No unique index, because a check of uniqueness may wait longer for compaction.
     session.batch_execute(
         "CREATE TABLE t (id int, n int) USING howdah; CREATE INDEX ON t (id);
          INSERT INTO t SELECT i, 0 FROM generate_series(0, 5000) i",
@@ -106,8 +109,8 @@ fn rows_that_no_session_has_locked_are_neither_refused_nor_skipped() -> anyhow::
     Ok(())
 }
 
-/// A synchronous standby that is away keeps transactions of users from ending. Rows that compaction has moved are not
-/// among what they have to wait for.
+/// A synchronous standby that is not connected keeps transactions of users from ending. Rows that
+/// compaction has moved must not make other transactions wait for it.
 #[test]
 fn compaction_waits_for_no_standby() -> anyhow::Result<()> {
     let primary = Primary::start("no-standby", &SETTINGS)?;

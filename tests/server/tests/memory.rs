@@ -9,10 +9,10 @@ use postgres::Client;
 const SETTINGS: [(&str, &str); 2] = [("howdah.compaction", "off"), ("autovacuum", "off")];
 const GROUP_COUNT: u64 = 60;
 const ROWS_PER_GROUP: u64 = 2000;
-/// Encoded, about: 16 random words of 32 hexadecimal digits a row.
+/// Approximate encoded size: 16 random words of 32 hexadecimal digits a row.
 const GROUP_BYTES: u64 = ROWS_PER_GROUP * 16 * 17;
 
-/// Memory of the session's process that no file is behind, in bytes.
+/// Anonymous memory of the session's process, in bytes.
 fn own_memory(session: &mut Client) -> anyhow::Result<u64> {
     let pid = query(session, "SELECT pg_backend_pid()")?;
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -24,7 +24,7 @@ fn own_memory(session: &mut Client) -> anyhow::Result<u64> {
     Ok(kilobytes * 1024)
 }
 
-/// By how much a session grows that reads rows all over the table, each by its key.
+/// How much the memory of a session grows that reads rows all over the table, each by its key.
 fn growth_by_reads(primary: &Primary, cache_size: &str) -> anyhow::Result<u64> {
     let mut session = primary.session()?;
     session.batch_execute(&format!(

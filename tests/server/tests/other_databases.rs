@@ -1,6 +1,6 @@
-//! A long transaction in one database holds up nothing in another, and brings back nothing that is gone there;
-//! a server that is stopped in the middle of a compaction goes at once; a session that is ended in the middle of
-//! a change leaves nothing behind.
+//! A long transaction in one database holds up nothing in another, and makes nothing visible again
+//! that was removed there; a server that is stopped in the middle of a compaction stops at once; a
+//! session that is terminated in the middle of a change leaves nothing behind.
 
 use std::time::{Duration, Instant};
 
@@ -147,7 +147,8 @@ fn a_session_that_is_ended_while_it_changes_a_cold_row_leaves_no_pin_behind() ->
     let before = query(&mut session, DIGEST)?;
     session.batch_execute("SELECT pg_advisory_lock(7468)")?;
     let mut ended = primary.session()?;
-    // The second row's group is remembered from the first; the session stands where it asks it.
+    // The second row's group is remembered from the first; the session waits at the point where it
+    // uses it.
     ended.batch_execute("BEGIN; UPDATE t SET word = 'changed' WHERE id = 7000")?;
     ended.batch_execute("SAVEPOINT s; SET howdah.debug_stop_point = 'group_recalled'")?;
     let ended = std::thread::spawn(move || ended.batch_execute("DELETE FROM t WHERE id = 7001"));
@@ -168,10 +169,10 @@ fn a_session_that_is_ended_while_it_changes_a_cold_row_leaves_no_pin_behind() ->
     Ok(())
 }
 
-/// Leaves a table `t` with a row group that was merged into another one, whose directory entry is still
-/// there while a piece of its rows was pruned away: nobody in this database needed it. Then snapshots are taken
-/// that count a transaction of another database, and by the horizon of those somebody may need the group.
-/// The answer is the session that runs it.
+/// Leaves a table `t` with a row group that was merged into another one, whose directory entry is
+/// still there while a piece of its rows was pruned: no snapshot in this database needed it. Then
+/// snapshots are taken that count a transaction of another database, and by their horizon the group
+/// may be needed. Returns the session that runs that transaction.
 fn delete_pieces_under_an_entry(primary: &Primary, session: &mut Client) -> anyhow::Result<Client> {
     let load = |from: u32| {
         format!(
@@ -196,10 +197,11 @@ fn delete_pieces_under_an_entry(primary: &Primary, session: &mut Client) -> anyh
     session.batch_execute("CALL howdah.compact('t')")?;
     let elsewhere = transaction()?;
     drop(first);
-    // Makes room, so that the page with the entries is not pruned below.
+    // Frees space, so that the page with the entries is not pruned below.
     session.batch_execute("VACUUM t")?;
     session.batch_execute(&load(427))?;
-    // Ended behind the merge, where it sweeps after the one before, and before its last VACUUM.
+    // The compaction is terminated after the merge, where it sweeps after the previous one, and
+    // before its last VACUUM.
     session.batch_execute("SELECT pg_advisory_lock(7468)")?;
     let mut mover = primary.session()?;
     mover.batch_execute("SET howdah.debug_stop_point = 'sweep_delete'")?;
@@ -210,7 +212,8 @@ fn delete_pieces_under_an_entry(primary: &Primary, session: &mut Client) -> anyh
         "the mover was to be ended"
     );
     session.batch_execute("SELECT pg_advisory_unlock_all()")?;
-    // VACUUM tells this session what nobody in the database needs; a scan prunes pages that are full.
+    // VACUUM computes the database's horizon for this session; a scan then prunes pages that are
+    // full.
     session.batch_execute("VACUUM empty")?;
     let toast = query(
         session,
@@ -237,7 +240,7 @@ fn a_row_group_that_nobody_needs_and_half_is_gone_of_disturbs_nothing() -> anyho
     session.batch_execute("CREATE EXTENSION pageinspect")?;
     session.batch_execute("CREATE DATABASE elsewhere")?;
     for statements in [
-        // The planner asks the index for its least id.
+        // The planner reads the least id from the index.
         &[
             "EXPLAIN SELECT FROM t WHERE id < -5",
             "CREATE INDEX t_word ON t (word)",
@@ -250,7 +253,7 @@ fn a_row_group_that_nobody_needs_and_half_is_gone_of_disturbs_nothing() -> anyho
         let mut elsewhere = delete_pieces_under_an_entry(&primary, &mut session)?;
         let before = query(&mut session, DIGEST)?;
         for statement in statements {
-            // One that has not heard yet what nobody needs.
+            // A session that has not computed the horizon yet.
             primary
                 .session()?
                 .batch_execute(statement)

@@ -1,5 +1,6 @@
-//! Single cold rows are read from the pages they lie on: where those pages are may be known from before, and be
-//! wrong by now; a row costs few of them, from memory and from disk, on the primary, on a standby, after a crash.
+//! Single cold rows are read from the pages they lie on: the places of those pages may be
+//! remembered, and may be out of date; a row needs few pages, from memory and from disk, on the
+//! primary, on a standby, after a crash.
 
 use anyhow::{Context as _, ensure};
 use howdah_server_tests::checks::cold_row_count;
@@ -12,7 +13,7 @@ const SETTINGS: [(&str, &str); 3] = [
     ("autovacuum", "off"),
 ];
 
-/// Two groups, long values, and a hole where other values lay between them.
+/// Two groups, long values, and a hole between them where other values were.
 const MAKE: &str =
     "CREATE TABLE t (id int PRIMARY KEY, k int, word text, pad char(60)) USING howdah;
     CREATE TABLE gone (id int) USING howdah;
@@ -28,7 +29,7 @@ const READ: &str =
     SELECT md5(string_agg(t::text, ',' ORDER BY id)), count(*) FROM t
     WHERE id = ANY (SELECT (i * 7919 % 60000) + 1 FROM generate_series(1, 500) i)";
 
-/// The same from the same values, made anew.
+/// The same result from the same values, generated anew.
 const EXPECTED: &str = "SELECT md5(string_agg(r::text, ',' ORDER BY id)), count(*)
     FROM (SELECT i AS id, i * 7 % 1000 AS k, md5(i::text) || md5((i * 3)::text) AS word, md5((-i)::text)::char(60) AS pad
           FROM (SELECT DISTINCT (i * 7919 % 60000) + 1 AS i FROM generate_series(1, 500) i) i) r";
@@ -67,7 +68,7 @@ fn rows_are_found_after_their_pieces_were_moved() -> anyhow::Result<()> {
     session.batch_execute(MAKE)?;
     ensure!(cold_row_count(&mut session, "t")? == 60_000, "t stayed hot");
     let expected = query(&mut session, EXPECTED)?;
-    // One session knows the places from before, another only from the directory.
+    // One session remembers the places, another knows them only from the directory.
     let mut knowing = primary.session()?;
     ensure!(query(&mut knowing, READ)? == expected);
     session.batch_execute("DELETE FROM t WHERE id <= 2000")?;
@@ -82,7 +83,7 @@ fn rows_are_found_after_their_pieces_were_moved() -> anyhow::Result<()> {
             query(&mut primary.session()?, READ)? == expected,
             "round {round}"
         );
-        // The pieces come to lie elsewhere once more.
+        // The pieces are moved once more.
         session.batch_execute("CALL howdah.compact('t')")?;
         session.batch_execute("VACUUM t")?;
         ensure!(query(&mut knowing, READ)? == expected, "after compaction");
@@ -139,12 +140,12 @@ fn a_row_costs_few_pages_in_a_new_session_on_both_servers_and_after_a_crash() ->
     // Six, and three for each of four columns.
     let bound = 18;
     let few = |mut fresh: Client, step: &str| -> anyhow::Result<()> {
-        // What parsing and planning read first is not counted.
+        // Buffers read by parsing and planning are not counted.
         query(&mut fresh, "SELECT count(*) FROM t WHERE id = -1")?;
         let first = buffers_of_one_row(&mut fresh, 12_345)?;
         let second = buffers_of_one_row(&mut fresh, 54_321)?;
         println!("{step}: {first} buffers for the first row, {second} for the second");
-        // Where pieces do not lie one after the other, the index is asked once: three more.
+        // Where pieces are not consecutive, the index is searched once: three more buffers.
         ensure!(
             first <= bound && second <= bound + 3,
             "{step}: {first}, {second}"

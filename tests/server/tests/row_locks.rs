@@ -1,4 +1,4 @@
-//! Row locks on cold rows: whom they keep waiting, and for how long.
+//! Row locks on cold rows: which transactions wait for them, and for how long.
 
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ fn make_table(session: &mut Client) -> anyhow::Result<()> {
     Ok(session.batch_execute("CALL howdah.compact('t')")?)
 }
 
-/// Waits until the query answers something.
+/// Waits until the query returns a row.
 fn wait_for(session: &mut Client, sql: &str) -> anyhow::Result<String> {
     let deadline = Instant::now() + LONG;
     loop {
@@ -32,7 +32,7 @@ fn wait_for(session: &mut Client, sql: &str) -> anyhow::Result<String> {
     }
 }
 
-/// Opens a transaction with a cursor that will lock the row, by the snapshot of now.
+/// Opens a transaction with a cursor that will lock the row, under the current snapshot.
 fn about_to_lock(primary: &Primary, row: u32, locking: &str) -> anyhow::Result<Client> {
     let mut session = primary.session()?;
     session.batch_execute(&format!(
@@ -64,8 +64,9 @@ fn fetched(what: &str, fetching: Fetched) -> anyhow::Result<(String, Client)> {
     }
 }
 
-/// Somebody has locked a row, to look at it, that was deleted since his snapshot. He will give it back, and his
-/// transaction goes on: nobody is to wait for that, nor to be told that the row is locked.
+/// A transaction has locked a row, to check it, that was deleted since its snapshot was taken. It
+/// will release the lock, and continue: no other transaction may wait for it, nor find the row
+/// locked.
 #[test]
 fn a_row_that_is_only_looked_at_keeps_nobody_waiting() -> anyhow::Result<()> {
     let primary = Primary::start("looked-at", &SETTINGS)?;
@@ -107,7 +108,7 @@ fn a_row_that_is_only_looked_at_keeps_nobody_waiting() -> anyhow::Result<()> {
         assert_eq!(rows, "");
         let (rows, _) = fetched(locking, waiting)?;
         assert_eq!(rows, "", "{locking}");
-        // Only now is the looker's transaction over.
+        // Only now does that transaction end.
         looker.batch_execute("COMMIT")?;
     }
     Ok(())
@@ -116,8 +117,8 @@ fn a_row_that_is_only_looked_at_keeps_nobody_waiting() -> anyhow::Result<()> {
 const LOCKERS: u64 = 6;
 const ROUNDS: u64 = 250;
 
-/// What a session does in one round: a few rows in ascending order, in and out of subtransactions, so that there is no
-/// deadlock and no reason to wait for long.
+/// The statements of a session in one round: they use a few rows in ascending order, in and out of
+/// subtransactions, so there is no deadlock and no reason to wait for long.
 fn round(number: u64) -> String {
     let strength = ["UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"];
     let mut dice = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -137,7 +138,7 @@ fn round(number: u64) -> String {
             1 => format!("DELETE FROM t WHERE id = {row};"),
             _ => format!("SELECT id FROM t WHERE id = {row} FOR {inner};"),
         };
-        // Changes are always taken back: the rows stay cold.
+        // Changes are always rolled back: the rows stay cold.
         text += &format!("SAVEPOINT a; {lock}");
         if pick(3) == 0 {
             text += &format!(
@@ -235,7 +236,8 @@ fn who_is_in_the_way_of_a_lock_that_must_not_wait_is_in_the_log() -> anyhow::Res
     Ok(())
 }
 
-/// A group that is locked as a whole keeps others from rows that nobody has touched; told not to, it does not.
+/// A group that is locked as a whole blocks other sessions from rows that were not changed; with
+/// the setting off, it does not.
 #[test]
 fn many_changed_rows_lock_their_group_unless_told_not_to() -> anyhow::Result<()> {
     let primary = Primary::start("group-locks", &SETTINGS)?;

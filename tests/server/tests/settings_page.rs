@@ -1,4 +1,4 @@
-//! `docs/settings.md` says what the server says.
+//! `docs/settings.md` agrees with the server.
 
 use std::collections::BTreeMap;
 

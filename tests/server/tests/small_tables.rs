@@ -1,5 +1,5 @@
-//! Small tables whose rows have all been changed: sessions that have prepared their statements while the rows
-//! were cold go over to plain scans, and still see what becomes cold later.
+//! Small tables whose rows have all been changed: sessions that prepared their statements while the
+//! rows were cold switch to plain scans, and still see rows that become cold later.
 
 use anyhow::ensure;
 use howdah_server_tests::cluster::{Primary, query};
@@ -17,7 +17,8 @@ fn prepared_statements_notice_that_nothing_cold_is_left() -> anyhow::Result<()> 
             ("autovacuum", "off"),
             ("howdah.compaction", "off"),
             ("plan_cache_mode", "force_generic_plan"),
-            // So few rows are planned for ColumnarScan only where opening their group costs nothing.
+            // For so few rows the planner chooses ColumnarScan only if opening their group costs
+            // nothing.
             ("cpu_tuple_cost", "0"),
         ],
     )?;
@@ -50,7 +51,7 @@ fn prepared_statements_notice_that_nothing_cold_is_left() -> anyhow::Result<()> 
         let plan = plan(session)?;
         ensure!(plan.contains("Seq Scan on tellers"), "{plan}");
     }
-    // What comes back to the cold side is seen by whoever has noticed that there was nothing.
+    // Rows that become cold again are seen by sessions that have found the cold side empty.
     for round in 0..4 {
         let [first, second] = &mut sessions;
         first.batch_execute("CALL howdah.compact('tellers')")?;

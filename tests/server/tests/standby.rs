@@ -1,5 +1,5 @@
-//! A streaming standby reads of every table, hot and cold, what the primary reads; promoted, it
-//! goes on writing where the primary stopped.
+//! A streaming standby reads the same rows of every table, hot and cold, as the primary; once
+//! promoted, it continues to write where the primary stopped.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -132,7 +132,7 @@ fn a_load_that_the_primary_never_committed_is_gone_after_promotion() -> anyhow::
     session.batch_execute(&rows(1, 10_000))?;
     let mut open = primary.session()?;
     open.batch_execute(&format!("BEGIN; {}", rows(10_001, 25_000)))?;
-    // Something later in WAL, so that the open load has reached the standby.
+    // A later WAL record, so that the open load has reached the standby.
     session.batch_execute("CREATE TABLE marker ()")?;
     standby.wait_for(&primary)?;
     primary.kill()?;
@@ -146,8 +146,8 @@ fn a_load_that_the_primary_never_committed_is_gone_after_promotion() -> anyhow::
     row_numbers_are_unique(&mut promoted, "c")
 }
 
-/// A snapshot on the standby reads on while the primary changes many rows at once, merges, folds and
-/// sweeps what it left behind; with feedback nothing that it needs goes.
+/// A snapshot on the standby continues to read while the primary changes many rows at once, merges,
+/// folds and sweeps; with feedback nothing that the snapshot needs is removed.
 #[test]
 fn an_old_snapshot_on_a_standby_outlives_lists_of_new_versions() -> anyhow::Result<()> {
     let primary = Primary::start(
@@ -221,8 +221,9 @@ fn an_old_snapshot_on_a_standby_outlives_lists_of_new_versions() -> anyhow::Resu
     check_same(&primary, &standby, "a crash")
 }
 
-/// Whatever a session remembers of small tables (places of row groups, groups of which no row is left, the size of
-/// files) it must not tell of other times: the same sessions of primary and standby read after every step.
+/// What a session remembers of small tables (places of row groups, groups of which no row is left,
+/// the size of files) must never be out of date: the same sessions of primary and standby read
+/// after every step.
 #[test]
 fn sessions_that_remember_small_tables_see_every_change() -> anyhow::Result<()> {
     let primary = Primary::start(

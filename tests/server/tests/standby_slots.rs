@@ -1,5 +1,6 @@
-//! Logical slots on a standby that sends no feedback: changes of cold rows are decoded there as those of heap, maintenance
-//! does not cost the slot anything, and a slot that would miss rows of a table which decoding reads is invalidated.
+//! Logical slots on a standby that sends no feedback: changes of cold rows are decoded there as
+//! those of heap, maintenance does not invalidate the slot, and a slot that would miss rows of a
+//! table which decoding reads is invalidated.
 
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
@@ -41,7 +42,7 @@ fn slot_state(session: &mut Client, name: &str) -> anyhow::Result<String> {
     query(session, &format!("{sql} WHERE slot_name = '{name}'"))
 }
 
-/// What is decoded on the standby of one table, under the name `t`, sorted.
+/// The changes of one table as decoded on the standby, with the table renamed to `t`, sorted.
 fn decoded(session: &mut Client, table: &str) -> anyhow::Result<Vec<String>> {
     let sql = format!(
         "SELECT replace(data, 'public.{table}:', 'public.t:') FROM pg_logical_slot_peek_changes(

@@ -1,7 +1,8 @@
-//! Maintenance on the primary never takes rows away from an old snapshot on a standby that sends no feedback: replay waits
-//! for the snapshot, or cancels it with 40001, as it does for heap.
+//! Maintenance on the primary never removes rows that are visible to an old snapshot on a standby
+//! that sends no feedback: replay waits for the snapshot, or cancels it with 40001, as it does for
+//! heap.
 //!
-//! Heap twins are never vacuumed here: only what is done to the howdah table can conflict.
+//! Heap twins are never vacuumed here, so only maintenance of the howdah table can conflict.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -47,12 +48,12 @@ const COMPACT: &str = "CALL howdah.compact('c')";
 /// A maintenance action. Statements about `@` are run on both twins.
 struct Case {
     what: &'static str,
-    /// Before the snapshots are taken.
+    /// Statements that run before the snapshots are taken.
     before: &'static [&'static str],
     after: &'static [&'static str],
     /// Whether the old snapshots have read the table.
     have_read: bool,
-    /// Whether the action takes away what they need.
+    /// Whether the action removes what they need.
     conflicts: bool,
 }
 
@@ -169,7 +170,8 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Statements one by one, as some refuse to run in a transaction block; a line each where they are several.
+/// Statements one by one, as some refuse to run in a transaction block; a line each where they are
+/// several.
 fn run_all(client: &mut Client, statements: &[&str]) -> anyhow::Result<()> {
     for statement in statements.iter().flat_map(|all| all.split(";\n")) {
         let twins = match statement.contains('@') {
@@ -278,8 +280,9 @@ fn maintenance_conflicts_with_old_snapshots_of_standbys() -> anyhow::Result<()> 
     Ok(())
 }
 
-/// An index page gives away the entries of rows that a reader has found dead. The horizon of that moment may be
-/// too low to tell a standby which snapshots need them: one that begins to send feedback takes it back.
+/// An index page deletes the entries of rows that a reader has found dead. The horizon at the time
+/// of the deletion may be too low to tell a standby which snapshots need them: a standby that
+/// begins to send feedback moves it back.
 #[test]
 fn entries_found_dead_conflict_though_the_horizon_has_gone_back() -> anyhow::Result<()> {
     let primary = Primary::start("standby-entries", &SETTINGS)?;
@@ -298,7 +301,7 @@ fn entries_found_dead_conflict_though_the_horizon_has_gone_back() -> anyhow::Res
               bt_page_stats('c_pkey', p::int) s, bt_page_items('c_pkey', p::int) i
          WHERE s.type IN ('l', 'r') AND (i.htid::text::point)[0] >= 2147483648";
     for (hides, how) in [("DELETE FROM c WHERE id % 30 = 0", "bitmap"), ("", "marks")] {
-        // One row at a time writes marks, a statement for many a bitmap.
+        // Changes of one row at a time write marks; a statement that changes many writes a bitmap.
         let standby = primary.standby()?;
         standby.wait_for(&primary)?;
         let mut old = standby.session()?;
@@ -358,7 +361,7 @@ fn entries_found_dead_conflict_though_the_horizon_has_gone_back() -> anyhow::Res
     Ok(())
 }
 
-/// Background workers merge, sweep and vacuum as they like: no statement is told to.
+/// Background workers merge, sweep and vacuum at any time, without a statement.
 #[test]
 fn background_compaction_conflicts_with_old_snapshots_of_standbys() -> anyhow::Result<()> {
     let settings = [
@@ -399,8 +402,8 @@ fn background_compaction_conflicts_with_old_snapshots_of_standbys() -> anyhow::R
     equals_twin(&mut standby.session()?, "c", "h")
 }
 
-/// Statements that were planned with a BRIN index before the first move would miss what it moves: as on the primary, those that
-/// may be on their way are waited for.
+/// Statements that were planned with a BRIN index before the first move would miss the rows that it
+/// moves. On a standby, as on the primary, the move waits for statements that may have such a plan.
 #[test]
 fn the_first_move_beside_a_brin_index_waits_for_lockers_on_standbys() -> anyhow::Result<()> {
     let primary = Primary::start("standby-brin", &SETTINGS)?;
@@ -414,7 +417,7 @@ fn the_first_move_beside_a_brin_index_waits_for_lockers_on_standbys() -> anyhow:
         run_all(&mut client, &[HOT])?;
         client.batch_execute(index)?;
         ensure!(come_to_rest(&primary, &standby)? == Replay::Done);
-        // A lock without a snapshot.
+        // This session holds a lock without a snapshot.
         let mut reader = standby.session()?;
         reader.batch_execute("BEGIN; SELECT count(*) FROM c")?;
         // Truncation would take a lock of its own.
@@ -458,8 +461,8 @@ const STEPS: &[&str] = &[
     "VACUUM FULL c",
 ];
 
-/// Whether an old snapshot reads the same rows of both twins. An error means that it was cancelled, or that replay holds
-/// a lock.
+/// Whether an old snapshot reads the same rows of both twins. An error means that it was cancelled,
+/// or that replay holds a lock.
 fn sees_the_same(old: &mut Client) -> anyhow::Result<bool> {
     let Ok(heaps) = rows_of(old, "h") else {
         return Ok(false);

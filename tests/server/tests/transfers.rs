@@ -1,5 +1,5 @@
 //! Money moves between accounts that start cold, under eight sessions and with compaction all the
-//! time; whatever is read at any moment, and after a crash, adds up.
+//! time; all totals agree at any moment, and after a crash.
 //!
 //! `HOWDAH_TRANSFER_SECONDS` and `HOWDAH_TRANSFER_SEED` make a longer run or repeat one.
 
@@ -16,7 +16,7 @@ use postgres::{Client, Config, NoTls};
 
 const SESSION_COUNT: u64 = 8;
 const ACCOUNT_COUNT: u64 = 20_000;
-/// Accounts that everybody wants.
+/// Accounts that all sessions use.
 const POPULAR_COUNT: u64 = 50;
 const OPENING_BALANCE: u64 = 100;
 const TELLER_COUNT: u64 = 80;
@@ -32,7 +32,8 @@ fn start(name: &str) -> anyhow::Result<Primary> {
     )
 }
 
-/// Accounts, tellers and branches hold what the history adds up to, beside the opening balance.
+/// The balances of accounts, tellers and branches are the opening balance plus the sum of the
+/// history.
 fn open_bank(client: &mut Client) -> anyhow::Result<()> {
     client.batch_execute(&format!(
         "CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL, filler text) USING howdah;
@@ -58,7 +59,7 @@ fn compact_all(client: &mut Client) -> Result<(), postgres::Error> {
     Ok(())
 }
 
-/// What must hold at any moment, by sequential scans and through the primary key.
+/// Checks what must hold at any moment, by sequential scans and through the primary key.
 fn check_books(client: &mut Client) -> anyhow::Result<()> {
     let books = "SELECT (SELECT count(*) FROM accounts), \
                         (SELECT sum(balance) FROM accounts) - (SELECT coalesce(sum(amount), 0) FROM history), \
@@ -78,7 +79,7 @@ fn check_books(client: &mut Client) -> anyhow::Result<()> {
             "the books say {found}, not {expected}, with {plan}"
         );
     }
-    // Each account by itself: no update was lost, none was made twice.
+    // Each account by itself: no update was lost, none was applied twice.
     let wrong = format!(
         "SELECT count(*) FROM accounts a LEFT JOIN \
            (SELECT account, sum(amount) AS moved FROM history GROUP BY account) h ON h.account = a.id \
@@ -130,13 +131,13 @@ fn transaction(dice: &mut Dice, session: u64) -> String {
     format!("BEGIN ISOLATION LEVEL {isolation}; {work} {end}")
 }
 
-/// What a busy bank may be told: a deadlock, a serialization failure.
+/// Errors that are expected under concurrency: a deadlock, a serialization failure.
 fn may_happen(error: &postgres::Error) -> bool {
     let code = error.code().map(|code| code.code());
     matches!(code, Some("40P01" | "40001"))
 }
 
-/// Whether the server was killed: the connection broke, or said goodbye.
+/// Whether the server was killed: the connection broke, or the server closed it.
 fn lost_server(error: &postgres::Error) -> bool {
     error
         .as_db_error()
@@ -151,7 +152,7 @@ fn work(config: &Config, session: u64, seed: u64, bank: &Bank) -> anyhow::Result
         match client.batch_execute(&transaction(&mut dice, session)) {
             Ok(()) => _ = bank.done_count.fetch_add(1, Ordering::Relaxed),
             Err(error) if bank.may_crash && lost_server(&error) => return Ok(()),
-            // Should this fail, the next transaction says why.
+            // If this fails, the next transaction reports why.
             Err(error) if may_happen(&error) => drop(client.batch_execute("ROLLBACK")),
             Err(error) => return Err(error.into()),
         }

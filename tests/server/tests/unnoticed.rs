@@ -1,5 +1,5 @@
-//! Index entries that serializable transactions are not asked about: what the transaction keeps while it is put aside
-//! for them.
+//! Index insertions without a check for serialization conflicts: the transaction keeps its locks
+//! while it is detached for them.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +12,8 @@ use postgres::error::SqlState;
 const SETTINGS: [(&str, &str); 2] = [("howdah.compaction", "off"), ("autovacuum", "off")];
 const LONG: Duration = Duration::from_secs(60);
 
-/// A hash of numbers that can be made to fail, or to wait, in the middle of an insertion. Nothing is locked there.
+/// A hash of numbers that can be made to fail, or to wait, in the middle of an insertion. Nothing
+/// is locked there.
 const HASH: &str = "
     CREATE FUNCTION odd_hash(number int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
     BEGIN
@@ -60,7 +61,7 @@ fn wait_for(session: &mut Client, sql: &str, wanted: &str) -> anyhow::Result<()>
 const OWN_LOCKS: &str =
     "SELECT count(*) FROM pg_locks WHERE mode = 'SIReadLock' AND pid = pg_backend_pid()";
 
-/// Reads and changes rows by turns, and says how many predicate locks that leaves.
+/// Reads and changes rows by turns; returns how many predicate locks are left.
 fn locks_after_changes(session: &mut Client, updates: bool) -> anyhow::Result<u32> {
     let update = if updates {
         "UPDATE t SET amount = amount + 1 WHERE id = 8 * i"
@@ -86,7 +87,8 @@ fn locks_after_changes(session: &mut Client, updates: bool) -> anyhow::Result<u3
     Ok(locks)
 }
 
-/// The list of locks that are held already survives: single locks are given up for coarser ones all the same.
+/// The list of locks that are already held survives: single locks are still replaced by coarser
+/// ones.
 #[test]
 fn locks_are_made_coarser_between_updates_as_without_them() -> anyhow::Result<()> {
     let primary = Primary::start("unnoticed-locks", &SETTINGS)?;
@@ -102,7 +104,8 @@ fn locks_are_made_coarser_between_updates_as_without_them() -> anyhow::Result<()
     Ok(())
 }
 
-/// Two transactions that each read what the other changes, one of which has met an error meanwhile.
+/// Two transactions that each read what the other changes, one of which has caught an error
+/// meanwhile.
 #[test]
 fn an_error_in_an_index_leaves_the_transaction_serializable() -> anyhow::Result<()> {
     let primary = Primary::start("unnoticed-error", &SETTINGS)?;
@@ -124,8 +127,8 @@ fn an_error_in_an_index_leaves_the_transaction_serializable() -> anyhow::Result<
     Ok(())
 }
 
-/// A session that is told to end while its transaction is put aside does so after it was taken back, and leaves
-/// no locks.
+/// A session that is terminated while its transaction is detached ends only after the transaction
+/// is attached again, and leaves no locks.
 #[test]
 fn a_session_that_ends_in_an_index_leaves_no_locks() -> anyhow::Result<()> {
     let primary = Primary::start("unnoticed-end", &SETTINGS)?;
@@ -142,7 +145,7 @@ fn a_session_that_ends_in_an_index_leaves_no_locks() -> anyhow::Result<()> {
     wait_for(&mut session, &waiting, "advisory")?;
     query(&mut session, &format!("SELECT pg_terminate_backend({pid})"))?;
     session.batch_execute("SELECT pg_advisory_unlock_all()")?;
-    // Told to end while it was waiting, it may still answer.
+    // Terminated while it was waiting, it may still answer.
     let ended = writing
         .join()
         .map_err(|_| anyhow::anyhow!("the writer panicked"))?;

@@ -1,4 +1,5 @@
-//! `pg_upgrade`: the files of howdah tables go to a server made by another `initdb`, and everything goes on there.
+//! `pg_upgrade`: the files of howdah tables are moved to a server made by another `initdb`, and
+//! everything works there.
 
 use howdah_cli::cluster::{StopMode, run};
 use howdah_cli::paths::Paths;
@@ -9,7 +10,8 @@ use postgres::Client;
 
 const SETTINGS: [(&str, &str); 2] = [("howdah.compaction", "off"), ("autovacuum", "off")];
 
-/// Cold rows, changed one by one and by the half, changes that were taken back, rows hot and hot again, long values.
+/// Cold rows, changed one by one and by the half, changes that were rolled back, rows that are hot
+/// or hot again, long values.
 fn make_tables(session: &mut Client) -> anyhow::Result<()> {
     session.batch_execute(
         "CREATE TABLE t (id int PRIMARY KEY, word text, long text) USING howdah;

@@ -1,5 +1,5 @@
-//! Changing a table over and over does not make it grow: compaction and VACUUM give back what dead
-//! rows, marks, bitmaps, forwards and index entries took. And no number of rows is too large for the
+//! Repeated changes of a table do not make it grow: compaction and VACUUM free the space that dead
+//! rows, marks, bitmaps, forwards and index entries took. And no number of rows exhausts the
 //! server's lock table.
 
 use anyhow::{Context as _, ensure};
@@ -99,7 +99,8 @@ fn updating_every_row_at_once_again_and_again_takes_no_more_space_than_at_first(
         client.batch_execute("CALL howdah.compact('c')")?;
         client.batch_execute("VACUUM c")?;
         client.batch_execute("VACUUM h")?;
-        // Pages that are being written just then are not moved, and make the next groups smaller: sizes vary.
+        // Pages that are being written at that moment are not moved, and make the next groups
+        // smaller: sizes vary.
         if round <= 10 {
             largest_at_first = largest_at_first.max(size(&mut client, "c")?);
         }
@@ -119,7 +120,7 @@ fn updating_every_row_at_once_again_and_again_takes_no_more_space_than_at_first(
     println!(
         "at most {largest_at_first} bytes after ten rounds, {end} after fifty, heap has {heap}: {parts}"
     );
-    // Old and new groups are there together for a while, and their space is not given back.
+    // Old and new groups exist at the same time for a while, and their space is not returned.
     ensure!(end * 4 <= heap * 5, "{end} bytes, heap has {heap}: {parts}");
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Vectorized plans that are cancelled, timed out or terminated at any moment: over at once, and nothing is left behind.
+//! Vectorized plans that are cancelled, timed out or terminated at any moment: they end at once,
+//! and nothing is left behind.
 
 use std::fs;
 use std::thread;
@@ -14,10 +15,10 @@ const SETTINGS: [(&str, &str); 4] = [
     ("howdah.compaction", "off"),
     ("autovacuum", "off"),
     ("howdah.threads", "2"),
-    // As many as one plan uses: what a plan does not give back is missed by the next one.
+    // As many as one plan uses, so that the next plan would lack a thread that is not returned.
     ("howdah.max_threads", "2"),
 ];
-/// Other tests may be running; alone it is a tenth of it.
+/// Other tests may be running; alone the tests need a tenth of it.
 const SOON: Duration = Duration::from_millis(500);
 const STATEMENTS: [&str; 4] = [
     "SELECT k % 100000, count(*), sum(id) FROM t GROUP BY 1 OFFSET 10000000",
@@ -26,7 +27,7 @@ const STATEMENTS: [&str; 4] = [
     "SELECT sum(f * f), avg(k) FROM t WHERE w LIKE '%1%2%3%' OR k % 7 = 3",
 ];
 
-/// Whether the process has one thread. One that has done its work is still there for a moment.
+/// Whether the process has one thread. A thread that has done its work still exists for a moment.
 fn is_alone(pid: &str) -> anyhow::Result<bool> {
     for _ in 0..100 {
         if fs::read_dir(format!("/proc/{pid}/task"))?.count() == 1 {
@@ -87,7 +88,7 @@ fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
         "threads were not given back"
     );
 
-    // A process that is terminated in the midst of a run leaves its threads to others, too.
+    // A process that is terminated in the middle of a run returns its threads as well.
     for after in [5, 30, 80] {
         let mut victim = primary.session()?;
         let victim_pid = query(&mut victim, "SELECT pg_backend_pid()")?;
@@ -112,7 +113,7 @@ fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
             "threads were not given back"
         );
     }
-    // Nothing is left for a plan that comes while all threads are in use: it does its work itself.
+    // A plan that starts while all threads are in use gets none: it does its work itself.
     session.batch_execute("SET howdah.threads = 0")?;
     ensure!(threads_used(&mut session)? == "Threads: 0");
     Ok(())

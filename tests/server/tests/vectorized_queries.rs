@@ -1,9 +1,10 @@
-//! Generated queries by the vectorized engine, by PostgreSQL's nodes over cold rows, and over heap: the same rows, or an
-//! error in all three.
+//! Generated queries run by the vectorized engine, by PostgreSQL's nodes over cold rows, and over
+//! heap return the same rows, or an error in all three.
 //!
-//! Each schema draws for every column how its values are: few or many, constant, runs, all NULL, with NULLs, extremes, NaN,
-//! infinities, -0. Rows are hot, cold, marked and updated alike in both tables. Floats are multiples of a quarter, so that
-//! sums are exact in any order. `HOWDAH_QUERY_SEED` and `HOWDAH_QUERY_SCHEMAS` choose others.
+//! Each schema draws for every column the distribution of its values: few or many, constant, runs,
+//! all NULL, with NULLs, extremes, NaN, infinities, -0. Rows are hot, cold, marked and updated
+//! alike in both tables. Floats are multiples of a quarter, so that sums are exact in any order.
+//! `HOWDAH_QUERY_SEED` and `HOWDAH_QUERY_SCHEMAS` choose others.
 
 use std::fmt::Write as _;
 
@@ -14,7 +15,7 @@ use howdah_server_tests::settings::number;
 use postgres::{Client, SimpleQueryMessage};
 
 const QUERIES_PER_SCHEMA: usize = 100;
-/// Of the queries so many in a hundred must have been taken by the engine, or the test tests nothing.
+/// The least percentage of queries that the engine must run; otherwise the test proves nothing.
 const LEAST_TAKEN_PERCENT: usize = 60;
 
 /// A column: its name, its type, expressions for a value by `g`, the row's number, and rare values.
@@ -34,7 +35,7 @@ enum Kind {
     Time,
     Bool,
     Text,
-    /// Only equality.
+    /// A type that is only compared for equality.
     Other,
 }
 
@@ -227,7 +228,7 @@ fn constant(dice: &mut Dice, column: &Column) -> String {
     }
 }
 
-/// An expression of numbers.
+/// A numeric expression.
 fn arithmetic(dice: &mut Dice) -> String {
     let kind = *dice.pick(&[Kind::Integer, Kind::Integer, Kind::Float, Kind::Numeric]);
     let (a, b) = (of_kind(dice, kind).name, of_kind(dice, kind).name);
@@ -492,7 +493,8 @@ fn generated_queries_have_one_answer() -> anyhow::Result<()> {
                 "{}",
                 say("errors differ from heap's")
             );
-            // Which of two errors comes first depends on the order of rows; pushed filters spare some.
+            // Which of two errors comes first depends on the order of rows; pushed filters spare
+            // some.
             let (Ok(vectorized), Ok(heap)) = (vectorized, heap) else {
                 continue;
             };

@@ -1,7 +1,7 @@
-//! Serializable transactions that would be fooled by write skew: each looks whether a pair has two tokens
-//! and takes one of them away, two of them never the same one. All the while rows move from hot to cold
-//! and from group to group. A pair that is left without a token, or that a transaction that could commit has seen
-//! without one, has lost it to an anomaly.
+//! Serializable transactions that would be subject to write skew: each checks whether a pair has
+//! two tokens and removes one of them, and two transactions never remove the same one. Meanwhile
+//! rows move from hot to cold and from group to group. If a pair is left without a token, or if a
+//! transaction that could commit has seen it without one, an anomaly has occurred.
 //!
 //! `HOWDAH_SKEW_SECONDS` and `HOWDAH_SKEW_SEED` make a longer run or repeat one.
 
@@ -21,7 +21,7 @@ const SESSION_COUNT: u64 = 6;
 const PAIR_COUNT: u64 = 12;
 const KEYS_PER_PAIR: u64 = 1_000;
 
-/// Both tokens of every pair, among rows that nobody touches.
+/// Both tokens of every pair, among rows that no transaction changes.
 fn make_table(client: &mut Client) -> anyhow::Result<()> {
     client.batch_execute(&format!(
         "CREATE TABLE tokens (id bigint PRIMARY KEY, pair bigint NOT NULL, filler text, spent boolean) USING howdah;
@@ -49,7 +49,8 @@ fn keys(pair: u64) -> [u64; 2] {
     [first + 1, first + 500]
 }
 
-/// One transaction: takes a token if there are two, or gives back what is missing. Says how many there were.
+/// One transaction: removes a token if there are two, or restores what is missing. Returns how many
+/// there were.
 fn run_one(client: &mut Client, dice: &mut Dice) -> Result<i64, postgres::Error> {
     let pair = 1 + dice.roll() % PAIR_COUNT;
     let keys = keys(pair);
@@ -80,7 +81,7 @@ fn run_one(client: &mut Client, dice: &mut Dice) -> Result<i64, postgres::Error>
     let count: i64 = transaction.query_one(&how_many, &[])?.get(0);
     thread::sleep(pauses[1]);
     let key = keys[(dice.roll() % 2) as usize];
-    // Taken without a trace, by a change of an indexed column, or by one that no index hears of.
+    // Removed by a deletion, by a change of an indexed column, or by a change that enters no index.
     let change = match (count, dice.roll() % 5) {
         (2, 0) => format!("DELETE FROM tokens WHERE id = {key}"),
         (2, 1) => format!("UPDATE tokens SET pair = -id WHERE id = {key}"),
@@ -127,7 +128,7 @@ fn work(config: &Config, counts: &Counts, seed: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Moves, merges and cleans, and looks whether every pair has a token.
+/// Moves, merges and vacuums, and checks whether every pair has a token.
 fn move_rows(config: &Config, counts: &Counts) -> anyhow::Result<()> {
     let mut client = config.connect(NoTls)?;
     for round in 0_u64.. {

@@ -1,31 +1,36 @@
-//! What others must know of a backend that locks cold rows, in shared memory.
+//! State of each backend that locks cold rows, which other backends read in shared memory.
 //!
-//! **Whether it means to keep the lock.** Who has locked a row looks at the row's marks under the lock, and gives
-//! it back if the row has been changed. Others would wait for his whole transaction on account of a lock that he
-//! has for microseconds. So while he looks, his `tentative` word names the row, and a count beside it changes
-//! with every look:
+//! **Whether the backend will keep the lock.** A transaction that has locked a row reads the row's
+//! marks under the lock, and releases the lock if the row has been changed. Other backends must not
+//! wait for the whole transaction because of a lock that is held for microseconds. So the locker's
+//! `tentative` word names the row for as long as it reads the marks, and a count in the same word
+//! changes with every such check:
 //!
 //! ```text
-//!   locker   word := (count + 1, row)   lock   look at the row   [unlock]   word := (count + 2, no row)
-//!   other    read word   is it locked by him?   read word again
+//!   locker   word := (count + 1, row)   lock   check the row   [unlock]
+//!            word := (count + 2, no row)
+//!   other    read word   does the locker hold the lock?   read word again
 //! ```
 //!
-//! If both words are the same and do not name the row, the lock that was seen is one he keeps: a look that began
-//! before would still be in the word, one that began or ended in between has changed the count. The lock table's
-//! own locks order it.
+//! If both reads return the same word and it does not name the row, the locker keeps the lock that
+//! was seen: a check that began before would still be in the word, and a check that began or ended
+//! in between has changed the count. The locks of the lock table order these accesses.
 //!
-//! **What to wait for.** A lock that was taken in a subtransaction goes with it if that is rolled back. So the id
-//! of the innermost running subtransaction that has locked rows is told (`newest`), if there is one. Whatever row
-//! lock a rollback takes away, it takes this id away as well, since it belongs to that subtransaction or to one
-//! inside. Then the next one is told, but not before the locks are gone: who reads an id before he sees a lock
-//! knows that the lock does not go before that id does, unless its subtransaction was released; then he waits for
-//! the whole transaction, as on heap.
+//! **What to wait for.** A lock that was taken in a subtransaction is released if that
+//! subtransaction rolls back. So the backend publishes the id of the innermost running
+//! subtransaction that has locked rows (`newest`), if there is one. Whatever row lock a rollback
+//! releases, it also ends this id, since the id belongs to that subtransaction or to one inside it.
+//! The next id is published then, but not before the locks are gone. Hence a backend that reads an
+//! id before it sees a lock knows that the lock is not released before that id has ended, unless
+//! its subtransaction was released; in that case the backend waits for the whole transaction, as on
+//! heap.
 //!
-//! Which rows the transaction itself has locked, outside of any subtransaction, is told as well (`top`): by bits under a
-//! hash of the row and the lock, set before the lock is taken and cleared when the transaction ends. Whoever waits for such a
-//! lock waits for the whole transaction, whatever subtransaction runs by now. A bit that another row has set makes
-//! him wait too long at worst. Who hands locks on to a new version needs the very id: he is told the
-//! subtransaction's only if no lock can be of another one.
+//! The rows that the transaction itself has locked, outside of any subtransaction, are published as
+//! well (`top`): as bits under a hash of the row and the lock, set before the lock is taken and
+//! cleared when the transaction ends. A backend that waits for such a lock waits for the whole
+//! transaction, whatever subtransaction is running by then. A bit that was set for another row
+//! makes it wait too long at worst. A backend that hands locks on to a new version needs the exact
+//! id: it gets the id of the subtransaction only if the lock can belong to no other one.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,16 +44,16 @@ use crate::shared_memory::{PerBackend, Shareable};
 /// One per backend.
 pub static LOCKERS: PerBackend<Locker> = PerBackend::new(c"howdah lockers of cold rows");
 
-/// Alone in its lines of the processors' caches.
+/// Aligned so that no other data shares its cache lines.
 #[repr(align(128))]
 pub struct Locker {
-    /// Count of looks and, in the lower half, the row that is looked at.
+    /// Count of checks and, in the lower half, the row that is being checked.
     tentative: AtomicU64,
     /// The local transaction id and, in the lower half, the newest id; 0 if that is the top one.
     newest: AtomicU64,
     /// Whether locks of subtransactions may belong to another one than the newest.
     is_mixed: AtomicBool,
-    /// What was locked outside of subtransactions.
+    /// Locks that were taken outside of subtransactions, as bits.
     top: [AtomicU64; TOP_WORDS],
 }
 
@@ -57,14 +62,14 @@ const TOP_WORDS: usize = 16;
 // SAFETY: made of atomics; zeros are those of a backend that has locked nothing.
 unsafe impl Shareable for Locker {}
 
-/// What was read of a locker.
+/// The state of a locker as another backend has read it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen {
     tentative: u64,
     newest: u64,
 }
 
-/// A name for a row, never 0. Two rows of one name make others look twice, no more.
+/// A hash of a row, never 0. If two rows have the same one, other backends check twice, no more.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowName(u32);
 
@@ -113,12 +118,12 @@ impl Locker {
     fn note_top(&self, row: RowName, lock: RowLock) {
         let (word, bit) = row.top_bit(lock);
         let word = &self.top[word];
-        // Taking the lock makes it known to whoever sees the lock.
+        // Acquiring the lock makes the word visible to every backend that sees the lock.
         word.store(word.load(Ordering::Relaxed) | bit, Ordering::Release);
     }
 
-    /// Called by its own backend only, where it holds no row locks that it took outside of subtransactions, or where
-    /// nobody need know any more.
+    /// Called by its own backend only, when it holds no row locks that it took outside of
+    /// subtransactions, or when no other backend needs to know of them any more.
     fn forget(&self) {
         self.is_mixed.store(false, Ordering::SeqCst);
         for word in &self.top {
@@ -139,7 +144,8 @@ impl Locker {
     }
 }
 
-/// Reads what a backend tells; the same for all processes that are no backends.
+/// Reads the state that a backend has published; the same value for all processes that are not
+/// backends.
 pub(super) fn seen(backend: pg_sys::ProcNumber) -> Seen {
     let nothing = Seen {
         tentative: 0,
@@ -148,8 +154,8 @@ pub(super) fn seen(backend: pg_sys::ProcNumber) -> Seen {
     LOCKERS.get(backend).map_or(nothing, Locker::seen)
 }
 
-/// Whether a backend may have locked the row in a way that keeps `lock` away outside of all subtransactions. To be
-/// asked after the lock was seen.
+/// Whether a backend may have taken a lock on the row that conflicts with `lock` outside of all
+/// subtransactions. Must be called after the lock was seen.
 pub(super) fn may_be_top(backend: pg_sys::ProcNumber, row: RowName, lock: RowLock) -> bool {
     let conflicting = RowLock::ALL
         .into_iter()
@@ -161,7 +167,8 @@ pub(super) fn may_be_top(backend: pg_sys::ProcNumber, row: RowName, lock: RowLoc
     })
 }
 
-/// The subtransaction that a lock of this kind belongs to for sure. To be asked after the lock was seen.
+/// The subtransaction that a lock of this kind certainly belongs to. Must be called after the lock
+/// was seen.
 pub(super) fn surely_of(
     holder: &pg_sys::VirtualTransactionId,
     row: RowName,
@@ -177,9 +184,10 @@ pub(super) fn surely_of(
 thread_local! {
     /// Subtransactions under which rows were locked, outer ones first, and their ids.
     static IDS: RefCell<Vec<(pg_sys::SubTransactionId, pg_sys::TransactionId)>> = const { RefCell::new(Vec::new()) };
-    /// Whether the newest id is to be told once the locks of an aborted subtransaction are gone.
+    /// Whether the newest id must be published once the locks of an aborted subtransaction are
+    /// gone.
     static IS_STALE: Cell<bool> = const { Cell::new(false) };
-    /// Whether this transaction has told of a row.
+    /// Whether this transaction has published a row.
     static HAS_TOLD: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -188,13 +196,14 @@ fn myself() -> Option<&'static Locker> {
     LOCKERS.get(unsafe { pg_sys::MyProcNumber })
 }
 
-/// Call before a row is locked: others are not to wait for the lock until [`decided`] is called.
+/// Must be called before a row is locked: other backends do not wait for the lock until [`decided`]
+/// is called.
 pub(super) fn look_at(row: RowName, lock: RowLock) {
     // SAFETY: a transaction is running.
     let is_top = unsafe { quiet::GetCurrentTransactionNestLevel() } <= 1;
     if let Some(locker) = myself() {
         if !HAS_TOLD.replace(true) {
-            // A process that was ended in the middle of a transaction has left its own.
+            // A process that was terminated in the middle of a transaction has left its state here.
             locker.forget();
         }
         if is_top {
@@ -206,7 +215,7 @@ pub(super) fn look_at(row: RowName, lock: RowLock) {
     }
 }
 
-/// The last lock is kept, or was given back.
+/// The last lock is kept, or has been released.
 pub fn decided() {
     set_tentative(0);
 }
@@ -262,7 +271,8 @@ pub fn register() {
     }
 }
 
-/// Called for every resource owner that goes: not guarded, and does no more than its few atomics and cells.
+/// Called for every resource owner that is released. Not guarded: it only reads and writes a few
+/// atomics and cells.
 unsafe extern "C-unwind" fn at_resource_release(
     phase: pg_sys::ResourceReleasePhase::Type,
     _is_commit: bool,
@@ -283,8 +293,9 @@ pub fn subtransaction_aborts(subtransaction: pg_sys::SubTransactionId) {
     }
 }
 
-/// A subtransaction is over, and its locks are those of its parent. As on heap, they are waited for as long as the
-/// transaction lasts, unless the parent has locked rows itself.
+/// A subtransaction has committed, and its locks now belong to its parent. As on heap, other
+/// backends wait for them as long as the transaction lasts, unless the parent has locked rows
+/// itself.
 pub fn subtransaction_commits(subtransaction: pg_sys::SubTransactionId) {
     if IDS.with_borrow_mut(|ids| drop_from(ids, subtransaction)) {
         mix();
@@ -292,7 +303,7 @@ pub fn subtransaction_commits(subtransaction: pg_sys::SubTransactionId) {
     }
 }
 
-/// Drops the ids of a subtransaction and of those inside; whether there were any.
+/// Drops the ids of a subtransaction and of those inside it; returns whether there were any.
 fn drop_from(
     ids: &mut Vec<(pg_sys::SubTransactionId, pg_sys::TransactionId)>,
     subtransaction: pg_sys::SubTransactionId,
@@ -430,7 +441,8 @@ mod tests {
         }
     }
 
-    /// The lock table is a mutex around what the locker means to do with his lock, which others cannot see.
+    /// The lock table is modelled by a mutex around whether the locker means to keep its lock,
+    /// which other backends cannot see.
     #[test]
     fn nobody_takes_a_lock_that_is_given_back_for_one_that_is_kept() {
         const ROW: RowName = RowName(5);

@@ -12,18 +12,23 @@
 //! | FOR NO KEY UPDATE | exclusive           | row exclusive | exclusive                   |
 //! | FOR UPDATE        | access exclusive    | row exclusive | exclusive                   |
 //!
-//! The group's lock comes first, so that whoever locks a whole group meets everybody at work on its rows. All of
-//! them are held to the end of the transaction, survive PREPARE, and go with the subtransaction that took them;
-//! but a row's lock that was taken for a change is given back once the row is marked, because the mark of a
-//! running transaction keeps others away as well. Deadlocks, timeouts and cancels are PostgreSQL's business.
+//! The group's lock is taken first, so that a transaction that locks a whole group conflicts with
+//! every transaction that works on its rows. All of these locks are held to the end of the
+//! transaction, survive PREPARE, and are released with the subtransaction that took them. The
+//! exception is a row's lock that was taken for a change: it is released once the row is marked,
+//! because the mark of an in-progress transaction blocks other writers as well. Deadlocks, timeouts
+//! and cancels are left to PostgreSQL.
 //!
-//! Nobody waits for a row's own lock. As on heap, who cannot have it waits for the transactions that are in his
-//! way, one after the other in the order of their ids ([`Locks::in_the_way`]), and holds the row's turn
-//! meanwhile, so that there is one queue; but not who holds the row in another mode already, whom the queue may
-//! be waiting for. So who may share a row with its holders passes those who wait for it, and a deadlock is found
-//! with whom it is found on heap. A lock that is given back after a look at the row is nobody's to wait for, and
-//! one that goes with a subtransaction is waited for no longer than that: see [`locker`]. Maintenance, which locks
-//! whole groups for a moment, is waited for under NOWAIT and SKIP LOCKED as well: see [`maintenance`].
+//! No backend waits for a row's own lock. As on heap, a backend that cannot get the lock waits for
+//! the transactions that block it, one after the other in the order of their ids
+//! ([`Locks::in_the_way`]), and holds the row's turn lock meanwhile, so that there is one queue. A
+//! transaction that holds the row in another mode already does not take the turn lock, because the
+//! queue may be waiting for that very transaction. So a transaction that can share a row with its
+//! holders passes the backends that wait for it, and a deadlock is found between the same
+//! transactions as on heap. No backend waits for a lock that is released right after the row was
+//! checked, and a backend waits for a lock of a subtransaction no longer than the subtransaction
+//! lasts: see [`locker`]. Maintenance, which locks whole groups for a short time, is waited for
+//! under NOWAIT and SKIP LOCKED as well: see [`maintenance`].
 //!
 //! ```text
 //!   turn   LOCKTAG_TUPLE (cold block, offset | 0x8000)       while waiting
@@ -43,7 +48,7 @@ use crate::xid::Xid;
 use locker::RowName;
 pub use maintenance::MAINTAINERS;
 
-/// What is done with a row, from weak to strong.
+/// The strengths of a row lock, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RowLock {
     KeyShare,
@@ -90,7 +95,8 @@ impl RowLock {
         RowLock::Update,
     ];
 
-    /// As heap's row locks do: `FOR UPDATE` with all, the two kinds of sharing not with each other.
+    /// Conflicts as between heap's row locks: `FOR UPDATE` conflicts with all, the two kinds of
+    /// sharing do not conflict with each other.
     fn conflicts_with(self, other: RowLock) -> bool {
         let (weak, strong) = (self.min(other), self.max(other));
         match strong {
@@ -121,7 +127,7 @@ impl RowLock {
     }
 }
 
-/// What to do about somebody else's lock.
+/// What to do if another transaction holds a conflicting lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     Forever,
@@ -168,7 +174,8 @@ impl Locks {
         self.tag(kind, tid.block(), tid.offset() | bits)
     }
 
-    /// Whether this transaction may work on rows of the group in this way without asking again.
+    /// Whether this transaction already holds a lock on the group that allows such work on its
+    /// rows.
     pub fn holds_group(self, group: u32, lock: RowLock) -> bool {
         let tag = self.group(group);
         held(&tag, lock.on_group())
@@ -187,34 +194,38 @@ impl Locks {
         held(&self.row(row, 0), lock.on_row())
     }
 
-    /// Announces work on rows of the group; `false` if it would have to wait for another transaction's work and may
-    /// not. `is_first` if this transaction has not locked anything of it yet.
+    /// Announces work on rows of the group; `false` if that would have to wait for another
+    /// transaction's work and `wait` does not allow it. `is_first` tells that this transaction has
+    /// not locked anything of the group yet.
     pub fn lock_group(self, group: u32, lock: RowLock, wait: Wait, is_first: bool) -> bool {
         (!is_first && self.holds_group(group, lock))
             || maintenance::acquire_past(&self.group(group), lock.on_group(), wait)
     }
 
-    /// Locks all rows of the group; `false` if it would have to wait and may not.
+    /// Locks all rows of the group; `false` if that would have to wait and `wait` does not allow
+    /// it.
     pub fn lock_in_bulk(self, group: u32, lock: RowLock, wait: Wait) -> bool {
         self.holds_bulk(group, lock)
             || try_acquire(&self.group(group), lock.in_bulk(), wait).is_some()
     }
 
-    /// Locks all rows of the group for a moment, without a row lock of a user; `false` if a transaction works on
-    /// them. Other backends wait for this lock even where they wait for no other, so its holder must not wait for
-    /// them, nor lock rows for a user in the same transaction.
+    /// Locks all rows of the group for a short time, without taking a row lock of a user; `false`
+    /// if a transaction works on them. Other backends wait for this lock even where they wait for
+    /// no other. Therefore its holder must not wait for them, nor lock rows for a user in the same
+    /// transaction.
     pub fn lock_for_maintenance(self, group: u32) -> bool {
         maintenance::announce();
         self.lock_in_bulk(group, RowLock::Update, Wait::Not)
     }
 
-    /// Gives back one [`Locks::lock_for_maintenance`] before the transaction ends.
+    /// Releases one [`Locks::lock_for_maintenance`] before the transaction ends.
     pub fn unlock_for_maintenance(self, group: u32) {
         release(&self.group(group), RowLock::Update.in_bulk());
     }
 
-    /// Locks a row whose group is locked for it, if nobody is in the way; whether it was not locked so before. Others
-    /// are not to wait for a new lock until [`locker::decided`] says that it is kept. The transaction has an id.
+    /// Locks a row whose group is locked for it, unless a conflicting lock is held. Returns whether
+    /// the row was not locked so before. Other backends do not wait for a new lock until
+    /// [`locker::decided`] says that it is kept. The transaction must have an id.
     pub fn try_row(self, row: RowNumber, lock: RowLock) -> Option<bool> {
         let tag = self.row(row, 0);
         locker::look_at(RowName::of(&tag), lock);
@@ -225,13 +236,14 @@ impl Locks {
         taken
     }
 
-    /// Gives back a lock that [`Locks::try_row`] has newly taken.
+    /// Releases a lock that [`Locks::try_row`] has newly taken.
     pub fn unlock_row(self, row: RowNumber, lock: RowLock) {
         release(&self.row(row, 0), lock.on_row());
         locker::decided();
     }
 
-    /// Waits for a place at the head of those who wait for the row; `None` for who holds it in another mode already.
+    /// Waits for a place at the head of the row's queue. Returns `None` if the transaction holds
+    /// the row in another mode already.
     pub fn take_turn(self, row: RowNumber, lock: RowLock) -> Option<Turn> {
         let (turn, mode) = (self.row(row, TURN_BITS), lock.on_row());
         if held_at_all(&self.row(row, 0)) {
@@ -241,8 +253,9 @@ impl Locks {
         Some(Turn { turn, mode })
     }
 
-    /// The transactions of others that hold the row's own lock and mean to keep it; beside an update that keeps the key
-    /// these are FOR KEY SHARE locks. A lock that was surely taken in a subtransaction has that one's id.
+    /// The other transactions that hold the row's own lock and mean to keep it. Beside an update
+    /// that keeps the key these are FOR KEY SHARE locks. For a lock that was certainly taken in a
+    /// subtransaction, the id is that of the subtransaction.
     pub fn holders(self, row: RowNumber) -> Vec<Xid> {
         let (tag, strongest) = (self.row(row, 0), pg_sys::AccessExclusiveLock);
         let name = RowName::of(&tag);
@@ -256,8 +269,9 @@ impl Locks {
             .collect()
     }
 
-    /// Whose end to wait for before the row can be locked: the ids of others whose lock on it is in conflict and
-    /// will be kept, in ascending order. `None` if all who have such a lock may give it back at once.
+    /// The transactions whose end must be waited for before the row can be locked: the ids of all
+    /// others that hold a conflicting lock on it and will keep it, in ascending order. `None` if
+    /// every holder of such a lock may release it at once.
     pub fn in_the_way(self, row: RowNumber, lock: RowLock) -> Option<Vec<Xid>> {
         let (tag, mode) = (self.row(row, 0), lock.on_row());
         let name = RowName::of(&tag);
@@ -285,7 +299,7 @@ impl Locks {
     }
 }
 
-/// A place at the head of those who wait for a row; given up when it is dropped.
+/// The place at the head of a row's queue; released when it is dropped.
 pub struct Turn {
     turn: pg_sys::LOCKTAG,
     mode: u32,
@@ -302,16 +316,17 @@ impl Drop for Turn {
 /// The id of the transaction that holds a lock.
 fn transaction_of(holder: &pg_sys::VirtualTransactionId) -> Option<pg_sys::TransactionId> {
     if holder.procNumber < 0 {
-        // A prepared transaction from before a restart: its id stands for it.
+        // A transaction that was prepared before a restart: its xid takes the place of the local
+        // id.
         return Some(pg_sys::TransactionId::from(holder.localTransactionId));
     }
-    // SAFETY: a backend's fields may change under our eyes: its id counts only if it runs the same transaction before
-    // and after the look.
+    // SAFETY: a backend's fields may change while they are read: its id counts only if the backend
+    // runs the same transaction before and after the read.
     let id = unsafe {
         match running_xid(holder) {
             pg_sys::InvalidTransactionId => {
-                // Prepared since: it keeps the virtual id, but not the backend. The same one
-                // comes again after four billion transactions of one backend.
+                // The transaction was prepared since: it keeps the virtual id, but not the backend.
+                // The same virtual id comes again after four billion transactions of one backend.
                 let mut have_more = false;
                 ffi::TwoPhaseGetXidByVirtualXID(*holder, &mut have_more)
             }
@@ -321,12 +336,12 @@ fn transaction_of(holder: &pg_sys::VirtualTransactionId) -> Option<pg_sys::Trans
     (id != pg_sys::InvalidTransactionId).then_some(id)
 }
 
-/// The id of the transaction that a backend runs, if it is this one and has an id.
+/// The id of the transaction that a backend runs, if it is the given one and has an id.
 ///
 /// # Safety
-/// The process number is that of a backend, which may be gone by now.
+/// The process number is that of a backend, which may have exited since.
 unsafe fn running_xid(holder: &pg_sys::VirtualTransactionId) -> pg_sys::TransactionId {
-    // SAFETY: processes' entries in shared memory are never given back.
+    // SAFETY: the entries of processes in shared memory are never freed.
     unsafe {
         let process = pg_sys::ProcNumberGetProc(holder.procNumber);
         if process.is_null() {
@@ -344,7 +359,7 @@ unsafe fn running_xid(holder: &pg_sys::VirtualTransactionId) -> pg_sys::Transact
     }
 }
 
-/// Gives the running transaction an id that others can name as a locker of a row.
+/// Assigns the running transaction an id, by which others can wait for it as a locker of a row.
 pub fn announce() -> Xid {
     // SAFETY: a transaction is running and may write.
     unsafe { pg_sys::MultiXactIdSetOldestMember() };
@@ -393,10 +408,11 @@ fn held_at_all(tag: &pg_sys::LOCKTAG) -> bool {
     unsafe { quiet::LockHeldByMe(tag, weakest, true) }
 }
 
-/// The others who hold the lock in a mode that conflicts.
+/// The virtual ids of the other transactions that hold the lock in a conflicting mode.
 fn conflicts(tag: &pg_sys::LOCKTAG, mode: u32) -> Vec<pg_sys::VirtualTransactionId> {
     let mut count = 0;
-    // SAFETY: the tag lives during the call; the list is allocated for us and has `count` entries.
+    // SAFETY: the tag lives during the call; the list is a fresh allocation and has `count`
+    // entries.
     unsafe {
         let listed = pg_sys::GetLockConflicts(tag, mode as pg_sys::LOCKMODE, &mut count);
         let holders = std::slice::from_raw_parts(listed, count as usize).to_vec();
@@ -410,11 +426,11 @@ fn release(tag: &pg_sys::LOCKTAG, mode: u32) {
     unsafe { quiet::LockRelease(tag, mode as pg_sys::LOCKMODE, false) };
 }
 
-/// Whether the lock was not held before; `None` if it was refused.
+/// Whether the lock was newly taken; `None` if it was refused.
 fn try_acquire(tag: &pg_sys::LOCKTAG, mode: u32, wait: Wait) -> Option<bool> {
     use pg_sys::LockAcquireResult::{LOCKACQUIRE_NOT_AVAIL, LOCKACQUIRE_OK};
     // SAFETY: the tag is copied. May wait, and raise an ERROR for a deadlock or a timeout; nothing
-    // of ours needs undoing then.
+    // needs undoing here then.
     match unsafe { pg_sys::LockAcquire(tag, mode as pg_sys::LOCKMODE, false, wait == Wait::Not) } {
         LOCKACQUIRE_NOT_AVAIL => None,
         result => Some(result == LOCKACQUIRE_OK),

@@ -1,26 +1,27 @@
-//! A row that exists for logical decoding only: put among the hot rows and deleted or updated by one
-//! and the same command.
+//! A row that exists for logical decoding only: one and the same command inserts it among the hot
+//! rows and deletes or updates it.
 //!
 //! ```text
-//!   step         old tuple              new tuple     decoding              who sees which
-//!   insert       cmin c                               nothing (NO_LOGICAL)  old: nobody yet (c runs)
-//!   delete       cmin c, cmax c+1                     DELETE, old key       old: command c+1
-//!   or update    cmin c, cmax c+1       cmin c+1      UPDATE, both          old: command c+1
-//!   set_command  cmin c, cmax c         cmin c        nothing               old: nobody, ever
-//!                                                                           new: from c+1 on
+//!   step         old tuple          new tuple  decoding             visible to
+//!   insert       cmin c                        nothing (NO_LOGICAL) old: none yet (c runs)
+//!   delete       cmin c, cmax c+1              DELETE, old key      old: command c+1
+//!   or update    cmin c, cmax c+1   cmin c+1   UPDATE, both         old: command c+1
+//!   set_command  cmin c, cmax c     cmin c     nothing              old: none, ever
+//!                                                                   new: from c+1 on
 //! ```
 //!
-//! Heap changes only what was there before its command, so it is told that the next command does it,
-//! and the command ids are put right at once. No query of ours runs in between; to other backends
-//! command ids mean nothing, nor do they after a crash, so that change goes unlogged, as a hint does.
-//! Should an ERROR come in between, the subtransaction and both tuples are void.
+//! Heap changes only tuples that were there before its command. So the change is made under the
+//! next command id, and the command ids are corrected at once. No query of ours runs in between.
+//! Command ids mean nothing to other backends, nor after a crash, so the correction is not logged,
+//! as a hint bit is not. If an ERROR comes in between, the subtransaction aborts and both tuples
+//! are dead.
 //!
-//! No index knows the old tuple. So the new one is never heap-only: it must not hang on a line
-//! pointer that no index entry leads to.
+//! No index has an entry for the old tuple. So the new tuple is never heap-only: it must not depend
+//! on a line pointer that no index entry leads to.
 //!
 //! Values kept out of line are chunks that the running command has written, and heap would delete
-//! them by the same command. A command id is used up for that, as triggers do in the middle of a
-//! statement.
+//! them under the same command id. Therefore a command id is consumed in between, as triggers do in
+//! the middle of a statement.
 
 use pgrx::pg_sys;
 
@@ -31,16 +32,16 @@ use crate::tid::block_of;
 pub struct BroughtBack {
     tid: pg_sys::ItemPointerData,
     cid: pg_sys::CommandId,
-    /// What stands for "inserted and deleted by `cid`".
+    /// The combo command id for "inserted and deleted by `cid`".
     both: pg_sys::CommandId,
 }
 
 impl BroughtBack {
-    /// Inserts the row. What is in the current memory context may go afterwards.
+    /// Inserts the row. The current memory context may be reset afterwards.
     ///
     /// # Safety
-    /// `rel` is an open heap relation, locked for writing; there is a value and a null flag for each
-    /// of its attributes.
+    /// `rel` is an open heap relation, locked for writing; there is a value and a null flag for
+    /// each of its attributes.
     pub unsafe fn insert(
         rel: pg_sys::Relation,
         values: &mut [pg_sys::Datum],
@@ -61,7 +62,7 @@ impl BroughtBack {
             }
             let (mut both, mut is_combined) = (cid, false);
             pg_sys::HeapTupleHeaderAdjustCmax((*tuple).t_data, &mut both, &mut is_combined);
-            // This row is no news to the statistics.
+            // The row is not new: take it off the statistics again.
             pg_sys::pgstat_count_heap_insert(rel, -1);
             BroughtBack {
                 tid: (*tuple).t_self,
@@ -78,7 +79,7 @@ impl BroughtBack {
     pub unsafe fn delete(self, rel: pg_sys::Relation, changing_partition: bool) {
         let mut tid = self.tid;
         let mut failure = pg_sys::TM_FailureData::default();
-        // SAFETY: nobody else can have touched the row.
+        // SAFETY: no other transaction can have changed the row: none sees it.
         unsafe {
             let result = pg_sys::heap_delete(
                 rel,
@@ -94,7 +95,7 @@ impl BroughtBack {
         }
     }
 
-    /// Updates the row to the one in `slot`, visibly to decoding; `slot` knows the new TID then.
+    /// Updates the row to the one in `slot`, visibly to decoding; `slot` has the new TID then.
     ///
     /// # Safety
     /// As for [`BroughtBack::delete`]; `slot` holds a row of the table.
@@ -145,14 +146,14 @@ fn expect_ok(result: pg_sys::TM_Result::Type) {
     }
 }
 
-/// Puts a tuple's command id right. Lock: the page's content lock, exclusively.
+/// Corrects a tuple's command id. Lock: the page's content lock, exclusively.
 unsafe fn set_command(
     rel: pg_sys::Relation,
     tid: &pg_sys::ItemPointerData,
     command: pg_sys::CommandId,
 ) {
     // SAFETY: pin and exclusive lock are held while the page is changed; the line pointer is
-    // checked. A full-page image is logged where checksums ask for it, as for a hint bit.
+    // checked. A full-page image is logged where checksums require it, as for a hint bit.
     unsafe {
         let buffer = pg_sys::ReadBuffer(rel, block_of(tid));
         pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
@@ -164,10 +165,10 @@ unsafe fn set_command(
     }
 }
 
-/// Makes heap believe that every update of a relation changes an indexed column, until dropped: the
-/// whole row is entered among the columns that stand against a heap-only tuple. heap_update copies
-/// that set before anything can rebuild it. Should the relation's entry be rebuilt later in the call,
-/// the new one is right already.
+/// Makes heap treat every update of a relation as a change of an indexed column, until dropped: all
+/// columns are entered in the set of columns that rule out a heap-only tuple. heap_update copies
+/// that set before anything can rebuild it. If the relcache entry is rebuilt later in the call, the
+/// new set is the original one.
 struct NeverHot {
     rel: pg_sys::Relation,
     original: *mut pg_sys::Bitmapset,
@@ -205,7 +206,8 @@ impl NeverHot {
 impl Drop for NeverHot {
     fn drop(&mut self) {
         // SAFETY: the relation is open, also while an ERROR unwinds. The set is ours only if it is
-        // still the entry's: else it was freed with the old entry, and the original is ours to free.
+        // still the entry's; otherwise it was freed with the old entry, and the original is ours to
+        // free.
         unsafe {
             let now = (*self.rel).rd_hotblockingattr;
             let untouched = now == self.whole_row

@@ -1,11 +1,13 @@
-//! Room for single rows: a large relation grows by several pages at a time.
+//! Space for single rows: a large relation is extended by several pages at a time.
 //!
-//! Heap appends one page when an insertion finds no room, unless others wait for the same lock. Rows of their own
-//! transactions that come one by one, new versions of cold rows above all, then pay for a system call and a
-//! page of zeros every few dozen rows. Asked by a bulk insertion that has appended pages before, heap appends as many
-//! again, and enters the ones that are left over into the free space map, where the next insertions find
-//! them. That is what a state made for one insertion asks for here; small relations grow as ever. Not for plain
-//! INSERT: what the planner expects of a table that was not analyzed goes by its pages, and is heap's to the row.
+//! Heap appends one page when an insertion finds no space, unless other backends wait for the same
+//! lock. Rows that come one by one in transactions of their own, new versions of cold rows above
+//! all, then pay for a system call and a page of zeros every few dozen rows. For a bulk insertion
+//! that has appended pages before, heap appends as many again, and enters the pages that are left
+//! over in the free space map, where the next insertions find them. This module builds a
+//! bulk-insert state for one insertion that requests exactly that; small relations are extended as
+//! usual. It is not used for plain INSERT: the planner's estimate for a table that was not analyzed
+//! depends on its number of pages, and must equal heap's.
 
 use pgrx::pg_sys;
 
@@ -22,12 +24,13 @@ struct State {
     already_extended_by: u32,
 }
 
-/// Of so many pages one is appended in advance.
+/// One page is appended in advance for every so many pages of the relation.
 const PAGES_PER_PAGE: u32 = 64;
 /// Pages that are appended at once, at most.
 const MOST_PAGES: u32 = 16;
 
-/// How an insertion of one row makes its relation grow. Owns nothing that an ERROR would have to drop.
+/// How the insertion of one row extends its relation. Owns nothing that an ERROR would have to
+/// drop.
 pub struct Growth(State);
 
 impl Growth {
@@ -53,7 +56,8 @@ impl Growth {
         })
     }
 
-    /// For one call of `heap_insert`, or of heap's insertion; NULL where the relation is to grow as ever.
+    /// For one call of `heap_insert`, or of heap's insertion; NULL if the relation is to be
+    /// extended as usual.
     pub fn state(&mut self) -> pg_sys::BulkInsertState {
         match self.0.already_extended_by {
             0 => std::ptr::null_mut(),
@@ -61,7 +65,8 @@ impl Growth {
         }
     }
 
-    /// Gives up the pin on the page that the row went to. An ERROR gives it up by itself.
+    /// Releases the pin on the page that the row went to. After an ERROR the resource owner
+    /// releases it.
     pub fn end(self) {
         if self.0.current_buf != pg_sys::InvalidBuffer as pg_sys::Buffer {
             // SAFETY: heap has pinned it for us.

@@ -1,18 +1,19 @@
-//! Meeting a moved row before heap's row locks do.
+//! Handling of moved rows before heap's row locks reach them.
 //!
-//! `heap_lock_tuple` follows `t_ctid` after it has waited for the updater, even if that
-//! aborted, and would read a cold block. So a row lock looks first. Three cases:
+//! `heap_lock_tuple` follows `t_ctid` after it has waited for the updater, even if the updater
+//! aborted, and would then read a cold block. So a row lock checks the tuple first. There are three
+//! cases:
 //!
 //! ```text
 //!   no cold link, or its mover is void   -> heap's own code, under our pin
-//!   mover still running                  -> wait here, then look again
+//!   mover in progress                    -> wait here, then check again
 //!   mover committed                      -> the row is cold: TM_Updated with the cold TID
 //! ```
 //!
-//! The mover is waited for under NOWAIT and SKIP LOCKED as well, and lock_timeout does not count the wait: it has
-//! locked no row (see [`maintenance`]).
+//! The mover is waited for under NOWAIT and SKIP LOCKED as well, and `lock_timeout` does not count
+//! the wait, because the mover has locked no row (see [`maintenance`]).
 //!
-//! The pin that is kept over heap's call is what makes the look binding: the mover stamps only
+//! The pin is kept over heap's call, so the result of the check stays true: the mover stamps only
 //! under a cleanup lock, which it cannot get while the pin is held.
 
 use pgrx::pg_sys;
@@ -37,7 +38,7 @@ impl Drop for PagePin {
 
 /// What a row lock finds at a hot TID.
 pub enum Meeting {
-    /// Heap's to handle, as long as the pin is held.
+    /// Heap's code can handle the tuple, as long as the pin is held.
     Hot(PagePin),
     /// The row was moved by `xmax`, which has committed.
     Moved { ctid: Tid, xmax: Xid },
@@ -79,13 +80,13 @@ pub fn meet_if_timed(table: Table<'_>, tid: Tid) -> Option<Meeting> {
 pub enum Version {
     /// A row that can be locked; a cold one, if the link is cold.
     Live(Tid),
-    /// The row was deleted.
+    /// The row is dead: it was deleted.
     Gone,
     /// The row is now in another partition.
     MovedAway,
     /// The running command itself made this version.
     OfThisCommand { xid: Xid, cmin: CommandId },
-    /// Somebody is changing the row and the caller does not want to wait.
+    /// Another transaction is changing the row and the caller does not want to wait.
     WouldBlock,
 }
 
@@ -168,8 +169,8 @@ unsafe fn look(
     PagePin,
     Option<(pg_sys::ItemPointerData, pg_sys::TransactionId)>,
 ) {
-    // SAFETY: pin and share lock are held while the page is looked at; the line pointer is
-    // checked first.
+    // SAFETY: pin and share lock are held while the page is read; the line pointer is checked
+    // first.
     unsafe {
         let buffer = pg_sys::ReadBuffer(rel, block_of(tid));
         pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
@@ -193,8 +194,8 @@ unsafe fn look(
     }
 }
 
-/// Waits for the end of the mover's transaction. A mover waits for no lock once it has stamped a row, so that naps
-/// hide no deadlock.
+/// Waits for the end of the mover's transaction. A mover waits for no lock once it has stamped a
+/// row, so naps hide no deadlock.
 unsafe fn wait_for_mover(
     rel: pg_sys::Relation,
     mut tid: pg_sys::ItemPointerData,

@@ -1,22 +1,22 @@
 //! Hot rows that may lead to cold ones.
 //!
 //! ```text
-//!   page    copies of all-visible pages, taken without blocking anybody
+//!   page    copies of all-visible pages, taken without blocking writers
 //!   obstacle  why a page is not all-visible
 //!   stamp   marks hot tuples as updated to cold TIDs          (the mover)
-//!   lock    meets such tuples before heap's row locks do      (everybody else)
+//!   lock    checks for such tuples before heap's row locks     (all others)
 //!   share   hands key-share locks on from a cold row to its new version
 //!   brought_back  a cold row among the hot ones for one command, for logical decoding
 //!   growth  how many pages are appended when there is no room
 //! ```
 //!
-//! A hot tuple that was moved carries a cold TID in `t_ctid`. Heap functions that follow
-//! such links would read a block that does not exist; what stands here follows them safely.
+//! A hot tuple that was moved carries a cold TID in `t_ctid`. Heap functions that follow such links
+//! would read a block that does not exist; the functions here follow them safely.
 //!
-//! Why only the first link of a chain can be cold for a statement that locks rows: the mover
-//! stamps tuples of all-visible pages only. A version that is new to somebody's snapshot keeps
-//! its page from being all-visible as long as that snapshot lives, so a chain that starts at a
-//! row which a live snapshot sees has no stamped version behind its first.
+//! Invariant: for a statement that locks rows, only the first link of a chain can be cold. The
+//! mover stamps tuples of all-visible pages only. A version that is not visible to some snapshot
+//! keeps its page from being all-visible as long as that snapshot lives. So a chain that starts at
+//! a row which a live snapshot sees has no stamped version behind its first.
 
 pub mod brought_back;
 pub mod growth;
@@ -33,7 +33,7 @@ use crate::tid::{RowNumber, block_of, is_cold};
 /// The inserting transaction of a tuple, as `HeapTupleHeaderGetXmin` reports it.
 ///
 /// # Safety
-/// `header` points at a tuple header on a pinned page or in memory of ours.
+/// `header` points at a tuple header on a pinned page or in memory that the caller owns.
 pub unsafe fn xmin_of(header: *const pg_sys::HeapTupleHeaderData) -> pg_sys::TransactionId {
     // SAFETY: the caller vouches for the header.
     unsafe {
@@ -46,7 +46,7 @@ pub unsafe fn xmin_of(header: *const pg_sys::HeapTupleHeaderData) -> pg_sys::Tra
     }
 }
 
-/// Whether a tuple was updated by one on the same page that has no index entries of its own, as
+/// Whether a tuple was updated to a heap-only tuple on the same page, as
 /// `HeapTupleHeaderIsHotUpdated` says.
 ///
 /// # Safety
@@ -64,7 +64,7 @@ pub unsafe fn is_hot_updated(header: *const pg_sys::HeapTupleHeaderData) -> bool
 /// The cold row that a tuple was moved to, or is about to be, if the mover commits.
 ///
 /// # Safety
-/// As for [`xmin_of`]. The tuple may be stamped under our eyes.
+/// As for [`xmin_of`]. The tuple may be stamped concurrently.
 pub unsafe fn moved_to(header: *const pg_sys::HeapTupleHeaderData) -> Option<RowNumber> {
     // SAFETY: the caller vouches for the header.
     unsafe {
@@ -73,8 +73,8 @@ pub unsafe fn moved_to(header: *const pg_sys::HeapTupleHeaderData) -> Option<Row
     }
 }
 
-/// Whether a deleted or updated tuple was inserted by the very (sub)transaction that did so: no other
-/// transaction has ever seen it. See [`brought_back`].
+/// Whether a deleted or updated tuple was inserted by the (sub)transaction that deleted or updated
+/// it: no other transaction has ever seen it. See [`brought_back`].
 ///
 /// # Safety
 /// As for [`xmin_of`].
@@ -88,8 +88,8 @@ pub unsafe fn was_never_seen(header: *const pg_sys::HeapTupleHeaderData) -> bool
     }
 }
 
-/// Follows a hot row's update chain to the latest version that the scan's snapshot sees. A chain that
-/// ends in a committed cold link returns that; the cold row need not be visible. Mirrors
+/// Follows a hot row's update chain to the latest version that the scan's snapshot sees. A chain
+/// that ends in a committed cold link returns that; the cold row need not be visible. Mirrors
 /// `heap_get_latest_tid`.
 ///
 /// # Safety
@@ -98,7 +98,7 @@ pub unsafe fn latest_tid(
     scan: pg_sys::TableScanDesc,
     tid: pg_sys::ItemPointer,
 ) -> Option<pg_sys::ItemPointerData> {
-    // SAFETY: pin and share lock are held while a page is looked at; line pointers are checked.
+    // SAFETY: pin and share lock are held while a page is read; line pointers are checked.
     unsafe {
         let rel = (*scan).rs_rd;
         let snapshot = (*scan).rs_snapshot;

@@ -14,16 +14,19 @@ pub enum Obstacle {
     Unfinished,
     /// Some snapshot, or whatever else holds back the horizon, is older than the last change.
     OldSnapshot,
-    /// Nothing that the page tells: VACUUM did not come to it, for example because a cursor had pinned it.
+    /// Nothing on the page itself: VACUUM has skipped it, for example because a cursor had pinned
+    /// it.
     InUse,
 }
 
 impl HotReader<'_> {
-    /// Looks for the obstacle on a page; `oldest_xmin` is the horizon of dead rows of the table.
+    /// Finds the obstacle on a page; `oldest_xmin` is the table's horizon: a tuple deleted before
+    /// it is dead.
     pub fn obstacle(&mut self, block: pg_sys::BlockNumber, oldest_xmin: Xid) -> Obstacle {
         let oldest_xmin = oldest_xmin.raw();
         let mut found = Obstacle::InUse;
-        // SAFETY: pin and share lock are held while the page is read; a tuple is looked at if its line pointer is normal.
+        // SAFETY: pin and share lock are held while the page is read; a tuple is read if its line
+        // pointer is normal.
         unsafe {
             let buffer = self.lock(block);
             let page = pg_sys::BufferGetPage(buffer);

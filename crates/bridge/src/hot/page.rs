@@ -1,8 +1,8 @@
-//! Copies of heap pages whose tuples everybody sees.
+//! Copies of heap pages whose tuples are visible to all.
 //!
-//! A page is copied under a share lock and read from the copy, so nobody waits while values
-//! are detoasted, encoded or indexed. What the copy says holds as long as [`super::stamp`]
-//! finds the page all-visible and its tuples unchanged.
+//! A page is copied under a share lock and read from the copy, so no backend waits while values are
+//! detoasted, encoded or indexed. The copy stays valid as long as [`super::stamp`] finds the page
+//! all-visible and its tuples unchanged.
 
 use std::marker::PhantomData;
 
@@ -14,7 +14,7 @@ use crate::tid::tid_of;
 
 const PAGE_BYTES: usize = pg_sys::BLCKSZ as usize;
 
-/// A page image with the alignment that tuples want.
+/// A page image with the alignment that tuples require.
 #[repr(C, align(8))]
 struct Image([u8; PAGE_BYTES]);
 
@@ -87,7 +87,7 @@ impl HotPage {
     }
 }
 
-/// What a look at a page tells.
+/// The state of a page, read without its tuples.
 #[derive(Clone, Copy, Debug)]
 pub struct PageState {
     /// Where WAL ended after the page's last logged change; 0 if it is not logged.
@@ -133,7 +133,7 @@ impl<'a> HotReader<'a> {
         u32::from(status) & pg_sys::VISIBILITYMAP_ALL_VISIBLE != 0
     }
 
-    /// Looks at a page without reading its tuples.
+    /// Reads the state of a page without reading its tuples.
     pub fn look(&mut self, block: pg_sys::BlockNumber) -> PageState {
         // SAFETY: the relation is open; pin and share lock are held while the page is read.
         unsafe {
@@ -176,8 +176,8 @@ impl<'a> HotReader<'a> {
         }
     }
 
-    /// Copies the page if it is all-visible by its own flag. The visibility map is not asked: the
-    /// mover may have taken the bits of pages away that it could not stamp then.
+    /// Copies the page if its own flag says that it is all-visible. The visibility map is not
+    /// consulted: the mover may have cleared the bits of pages that it could not stamp then.
     pub fn read(&mut self, block: pg_sys::BlockNumber) -> Option<HotPage> {
         // SAFETY: the relation is open; pin and share lock are held while the page is read and
         // line pointers are checked before their tuples are touched.

@@ -1,12 +1,14 @@
-//! Key-share locks put on a hot row on behalf of whoever holds them on its cold ancestor.
+//! FOR KEY SHARE locks put on a hot row on behalf of the transactions that hold them on its cold
+//! ancestor.
 //!
-//! A cold row may be updated without changing its key while others hold FOR KEY SHARE locks on it.
-//! The new version is hot, and whoever wants to delete it must wait for those others: so they go
-//! into its xmax, as `heap_update` hands lockers on to the next version.
+//! A cold row may be updated without changing its key while other transactions hold FOR KEY SHARE
+//! locks on it. The new version is hot, and a transaction that deletes it must wait for those
+//! lockers. So the lockers are added to its xmax, as `heap_update` hands lockers on to the next
+//! version.
 //!
-//! Lock: the page's content lock, exclusively, for the look and the change. WAL: generic, one
-//! record. The multixact, if one is needed, is logged by its own code before. A row with these
-//! lockers only lives on after a crash, like any row whose lockers are gone.
+//! Lock: the page's content lock, exclusively, from the check to the change. WAL: generic, one
+//! record. The multixact, if one is needed, is logged before by its own code. After a crash a row
+//! with only these lockers is live, like any row whose lockers have ended.
 
 use pgrx::pg_sys;
 use pgrx::pg_sys::MultiXactStatus as Status;
@@ -16,16 +18,17 @@ use crate::table::Table;
 use crate::tid::{Tid, block_of, is_cold};
 use crate::xid::Xid;
 
-/// Why a version cannot be shared: somebody has deleted it, changed its key or locked it more strongly.
+/// Why a version cannot be shared: another transaction has deleted it, changed its key or locked it
+/// more strongly.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused {
-    /// The transaction, or subtransaction, that is to be waited for, where it can be told.
+    /// The transaction, or subtransaction, to wait for, where it is known.
     pub by: Option<Xid>,
 }
 
-/// Adds `lockers` to the lockers of the row at `tid` and of the versions that it was updated to
-/// since without changing its key. Where that is refused some versions may have got the lockers by
-/// then, which does no harm.
+/// Adds `lockers` to the lockers of the row at `tid`, and of the versions that it was updated to
+/// since without a change of its key. If this is refused, some versions may have got the lockers
+/// already, which does no harm.
 ///
 /// `tid` is the place of a row that is not vacuumed away. All lockers have announced themselves by
 /// `MultiXactIdSetOldestMember`.
@@ -38,7 +41,7 @@ pub fn add_key_share(table: Table<'_>, tid: Tid, lockers: &[Xid]) -> Result<(), 
     Ok(())
 }
 
-/// One version; the answer is the next one.
+/// Adds the lockers to one version; returns the next version.
 unsafe fn add_to_version(
     rel: pg_sys::Relation,
     tid: &pg_sys::ItemPointerData,
@@ -71,7 +74,7 @@ unsafe fn add_to_version(
                 (*header).t_infomask2 &= !(pg_sys::HEAP_KEYS_UPDATED as u16);
                 (*header).t_choice.t_heap.t_xmax = xmax.id;
                 if !xmax.is_updated {
-                    // As heap does: the way to a version that was rolled back leads nowhere any more.
+                    // As heap does: the link to a version that was rolled back is void.
                     (*header).t_infomask2 &= !(pg_sys::HEAP_HOT_UPDATED as u16);
                     (*header).t_ctid = *tid;
                 }
@@ -102,7 +105,7 @@ pub(crate) unsafe fn header_at(
     }
 }
 
-/// An xmax with all lockers.
+/// An xmax that names all lockers.
 struct NewXmax {
     id: pg_sys::TransactionId,
     /// Of the infomask.
@@ -111,12 +114,12 @@ struct NewXmax {
     is_updated: bool,
 }
 
-/// The xmax with all lockers.
+/// Builds the xmax that names all lockers.
 unsafe fn new_xmax(
     header: &pg_sys::HeapTupleHeaderData,
     lockers: &[Xid],
 ) -> Result<NewXmax, Refused> {
-    // SAFETY: as the functions called ask for.
+    // SAFETY: as the functions called require.
     unsafe {
         let Present {
             members,
@@ -139,7 +142,7 @@ unsafe fn new_xmax(
     }
 }
 
-/// Who has locked or changed a row, as far as it still counts.
+/// The transactions that have locked or changed a row and still count.
 struct Present {
     members: Members,
     /// Whether one of them has updated the row.
@@ -151,7 +154,7 @@ const NOBODY_PRESENT: Present = Present {
     is_updated: false,
 };
 
-/// Who is named in a row's xmax; refused if one of them owns its key.
+/// The transactions named in a row's xmax; refused if one of them owns the row's key.
 unsafe fn present(header: &pg_sys::HeapTupleHeaderData) -> Result<Present, Refused> {
     let infomask = u32::from(header.t_infomask);
     if infomask & pg_sys::HEAP_XMAX_INVALID != 0 {
@@ -173,7 +176,7 @@ unsafe fn present(header: &pg_sys::HeapTupleHeaderData) -> Result<Present, Refus
     }
 }
 
-/// Those of a multixact.
+/// The members of a multixact.
 unsafe fn present_in(multixact: pg_sys::MultiXactId, lock_only: bool) -> Result<Present, Refused> {
     // SAFETY: members are looked up by the server's own code.
     let listed = unsafe { members_of(multixact, lock_only) };
@@ -188,7 +191,7 @@ unsafe fn present_in(multixact: pg_sys::MultiXactId, lock_only: bool) -> Result<
     })
 }
 
-/// The only one.
+/// A single locker or updater.
 fn present_alone(member: pg_sys::MultiXactMember) -> Result<Present, Refused> {
     if !is_alive(&member) {
         return Ok(NOBODY_PRESENT);
@@ -203,7 +206,7 @@ fn present_alone(member: pg_sys::MultiXactMember) -> Result<Present, Refused> {
     })
 }
 
-/// What the only one in an xmax has done. FOR UPDATE counts as a change of the key, too.
+/// The status of the only transaction in an xmax. FOR UPDATE counts as a change of the key, too.
 fn status_told(infomask: u32, owns_key: bool) -> Status::Type {
     let lock_only = infomask & pg_sys::HEAP_XMAX_LOCK_ONLY != 0;
     let strength = infomask & (pg_sys::HEAP_XMAX_EXCL_LOCK | pg_sys::HEAP_XMAX_KEYSHR_LOCK);
@@ -217,7 +220,7 @@ fn status_told(infomask: u32, owns_key: bool) -> Status::Type {
     }
 }
 
-/// Who is there when the lockers have come in.
+/// The members after the lockers were added.
 unsafe fn joined(mut members: Members, lockers: &[Xid]) -> Members {
     for locker in lockers.iter().map(|locker| locker.raw()) {
         // SAFETY: multixacts are made by the server's own code.
@@ -240,10 +243,10 @@ unsafe fn joined(mut members: Members, lockers: &[Xid]) -> Members {
 const KEY_SHARE: Status::Type = Status::MultiXactStatusForKeyShare;
 const NO_KEY_UPDATE: Status::Type = Status::MultiXactStatusNoKeyUpdate;
 const UPDATE: Status::Type = Status::MultiXactStatusUpdate;
-/// With whom nobody can share the row's key.
+/// Statuses that conflict with FOR KEY SHARE.
 const OWNERS: [Status::Type; 2] = [Status::MultiXactStatusForUpdate, UPDATE];
 
-/// Who is named in an xmax.
+/// The transactions named in an xmax.
 enum Members {
     Nobody,
     One(pg_sys::TransactionId, Status::Type),
@@ -265,7 +268,7 @@ unsafe fn members_of(
     multixact: pg_sys::MultiXactId,
     lock_only: bool,
 ) -> Vec<pg_sys::MultiXactMember> {
-    // SAFETY: the list is allocated for us and has `count` entries, -1 if there is none.
+    // SAFETY: the list is a fresh allocation and has `count` entries, -1 if there is none.
     unsafe {
         let mut listed = std::ptr::null_mut();
         let count = pg_sys::GetMultiXactIdMembers(multixact, &mut listed, false, lock_only);
@@ -278,7 +281,7 @@ unsafe fn members_of(
     }
 }
 
-/// `GetMultiXactIdHintBits` where nobody owns the row's key.
+/// `GetMultiXactIdHintBits` for members of which none owns the row's key.
 fn bits_of(members: &[pg_sys::MultiXactMember]) -> u32 {
     let has = |status| members.iter().any(|member| member.status == status);
     let strength =

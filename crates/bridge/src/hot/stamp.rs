@@ -5,21 +5,21 @@
 //!   stamp(page)                      cleanup lock ── check ── generic WAL ── unlock
 //! ```
 //!
-//! A stamped tuple looks like one that the mover updated: xmax is the mover, no lock or
+//! A stamped tuple looks like one that the mover has updated: xmax is the mover, no lock or
 //! multixact bits, HEAP_KEYS_UPDATED (so that FOR KEY SHARE waits too), not HOT-updated, and
-//! `t_ctid` is the cold TID. The mover's end decides what it means: after an abort the xmax is
-//! void and the tuple lives on.
+//! `t_ctid` is the cold TID. If the mover commits, the tuple is dead to later snapshots; if it
+//! aborts, the xmax is void and the tuple is live.
 //!
-//! The cleanup lock, only ever asked for conditionally, proves that nobody has looked at the
-//! page and is about to act on what was seen: a row lock in progress keeps its pin
-//! ([`super::lock`]). A page is stamped only if it still is all-visible and every tuple to be
+//! The cleanup lock, which is only ever requested conditionally, proves that no backend has read
+//! the page and is about to act on what it saw: a row lock in progress keeps its pin
+//! ([`super::lock`]). A page is stamped only if it is still all-visible and every tuple to be
 //! stamped is the one that was copied (same line pointer, length and raw xmin; a line pointer
 //! cannot be reused under the same xmin once that has committed) without a live locker.
 //!
-//! WAL. Heap redo has no record for this, so pages are logged generically. The visibility map
-//! is logged as a full image before the first heap page: after a crash in between bits are
-//! merely missing. A bit that VACUUM has set again since is cleared, and logged, under the heap
-//! page's lock. (Generic WAL would drop a map page's content: it looks like an empty page.)
+//! WAL. Heap redo has no record for this, so pages are logged by generic WAL. The visibility map is
+//! logged as a full image before the first heap page: after a crash in between, bits are merely
+//! missing. A bit that VACUUM has set again since is cleared, and logged, under the heap page's
+//! lock. (Generic WAL would lose a map page's content: the page looks empty to it.)
 //!
 //! Locks: heap page, then map page, as in heap's own code; one heap page at a time.
 
@@ -36,7 +36,7 @@ const NO_BUFFER: pg_sys::Buffer = pg_sys::InvalidBuffer as pg_sys::Buffer;
 /// Why a page was left as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Somebody holds a pin or a lock on the page or a lock on one of its rows.
+    /// Another backend holds a pin or a lock on the page, or a lock on one of its rows.
     Busy,
     /// The page changed after it was copied.
     Changed,
@@ -70,7 +70,7 @@ impl<'a> Stamper<'a> {
         }
     }
 
-    /// Whether [`Stamper::stamp`] would take the page now.
+    /// Whether [`Stamper::stamp`] would accept the page now.
     ///
     /// # Errors
     /// The reason why not.
@@ -80,7 +80,7 @@ impl<'a> Stamper<'a> {
         unsafe { unchanged(locked.page(), &page.tuples) }
     }
 
-    /// Takes the visibility map bits of the pages away; ascending blocks make it cheap.
+    /// Clears the visibility map bits of the pages; cheap if the blocks are ascending.
     pub fn clear_visibility(&mut self, pages: &[HotPage]) {
         let mut rest = pages;
         while let Some(first) = rest.first() {
@@ -239,7 +239,7 @@ impl Drop for CleanupLocked {
     }
 }
 
-/// Whether the page still holds the copied tuples, seen by all and locked by nobody.
+/// Whether the page still holds the copied tuples, visible to all and without lockers.
 ///
 /// # Safety
 /// `page` is pinned and exclusively locked.
@@ -273,8 +273,8 @@ unsafe fn unchanged(page: pg_sys::Page, tuples: &[HotTuple]) -> Result<(), Refus
     }
 }
 
-/// Whether a running transaction is named in the tuple's xmax. On an all-visible page it can
-/// only be a locker, or an updater that aborts.
+/// Whether the tuple's xmax names an in-progress transaction. On an all-visible page that can only
+/// be a locker, or an updater that aborts.
 unsafe fn has_live_locker(header: &pg_sys::HeapTupleHeaderData) -> bool {
     let infomask = u32::from(header.t_infomask);
     if infomask & pg_sys::HEAP_XMAX_INVALID != 0 {

@@ -1,10 +1,10 @@
-//! Which columns of a row a scan is asked for.
+//! Which columns of a row a scan must return.
 //!
-//! An access method is told a slot to fill, but not which of its columns anything reads. Heap
-//! does not care, since a tuple comes whole; a cold row is put together column by column. When
-//! the executor has started a query, the plan is walked once, and each index scan and bitmap
-//! scan of a table of ours gets the set of columns that it or its parents read, named by the
-//! slot that the scan fills:
+//! An access method gets a slot to fill, but is not told which of its columns are read. Heap does
+//! not need to know, since it returns whole tuples; a cold row is put together column by column.
+//! When the executor has started a query, the plan is walked once. Each index scan and bitmap scan
+//! of a howdah table is assigned the set of columns that it or its parents read, under the slot
+//! that the scan fills:
 //!
 //! ```text
 //!   ExecutorStart ──> plan: columns that each scan's output, quals and rechecks read
@@ -12,16 +12,16 @@
 //!   index_fetch_tuple(slot), scan_bitmap_next_tuple(slot) ──> of_slot(slot)
 //! ```
 //!
-//! So plans stay PostgreSQL's own index, index-only and bitmap scans, with their orders, keys,
+//! So plans keep PostgreSQL's own index, index-only and bitmap scans, with their orders, keys,
 //! marks and parallel workers; an index-only scan reads no column of a row whose visibility it
-//! asks for (docs/decisions/0022).
+//! checks (docs/decisions/0022).
 //!
 //! Invariants
-//! - A slot that is not registered wants every column. Slots outside of a scan's own (those of
-//!   EvalPlanQual, of triggers, of row locks, of constraint checks) never are.
+//! - A slot that is not registered needs every column. Slots other than a scan's own (those of
+//!   EvalPlanQual, of triggers, of row locks, of constraint checks) are never registered.
 //! - A registration ends with the memory context of its query, in which the slot lives: the
-//!   context's reset callback removes it, after an error as well. So an address that is used
-//!   again never inherits columns.
+//!   context's reset callback removes it, after an ERROR as well. So a slot at an address that is
+//!   used again never inherits columns.
 //! - A column that is left out is NULL in the slot's tuple; no expression of the plan reads it.
 
 mod plan;
@@ -53,7 +53,8 @@ thread_local! {
 static mut PREVIOUS_HOOK: pg_sys::ExecutorStart_hook_type = None;
 static mut IS_OURS: Option<unsafe fn(pg_sys::Relation) -> bool> = None;
 
-/// Chains the executor's hook. `is_ours` tells whether a table's rows are put together column by column.
+/// Installs the executor's hook, in front of the one before. `is_ours` tells whether a table's rows
+/// are put together column by column.
 ///
 /// # Safety
 /// Called once, while the library is loaded; `is_ours` may be called with any open relation.
@@ -77,8 +78,7 @@ pub fn of_slot(slot: Slot<'_>) -> Option<Columns> {
 
 /// Not guarded, see [`unguarded`].
 unsafe extern "C-unwind" fn executor_start(query: *mut pg_sys::QueryDesc, flags: i32) {
-    // SAFETY: arguments are handed on as they came, to exactly one successor; this frame owns
-    // nothing.
+    // SAFETY: arguments are passed on unchanged, to exactly one successor; this frame owns nothing.
     unsafe {
         match PREVIOUS_HOOK {
             Some(previous) => previous(query, flags),
@@ -121,10 +121,10 @@ unsafe extern "C-unwind" fn register(query: *mut pg_sys::QueryDesc) {
     }
 }
 
-/// The query's memory goes, its slots with it. Raises nothing.
+/// Called when the query's memory is freed, and its slots with it. Raises no ERROR.
 unsafe extern "C-unwind" fn forget(query: *mut c_void) {
     let query = query as usize;
-    // A process that ends may have torn the registry down already.
+    // A process that is exiting may have destroyed the registry already.
     let _ = SLOTS.try_with(|slots| {
         if let Ok(mut slots) = slots.try_borrow_mut() {
             slots.retain(|_, registration| registration.query != query);

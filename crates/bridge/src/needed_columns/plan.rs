@@ -1,8 +1,9 @@
-//! Walking a started plan from its root to the scans, with the columns that parents read.
+//! Walks a started plan from its root to the scans, with the columns that parents read.
 //!
-//! A scan's target list alone does not tell: the planner often gives a scan all of its table's
-//! columns, because that saves a projection, and its parent reads few of them. So each parent
-//! says which outputs of its child it reads. Node types that are not named here read everything.
+//! A scan's target list alone is not enough: the planner often gives a scan all of its table's
+//! columns, because that saves a projection, and its parent reads only a few of them. So for each
+//! parent node the code below lists the outputs of its child that it reads. Node types that are not
+//! named here read everything.
 
 use pgrx::{PgList, pg_sys};
 
@@ -83,7 +84,7 @@ impl Scans {
         }
     }
 
-    /// Looks for scans in a node and below it.
+    /// Finds the scans in a node and below it.
     ///
     /// # Safety
     /// A node of a plan that was started, or NULL.
@@ -138,7 +139,7 @@ impl Scans {
         }
     }
 
-    /// Takes a scan down if it is one of a table of ours and leaves columns out.
+    /// Records a scan if it is one of a howdah table and does not read all columns.
     unsafe fn note_scan(&mut self, scan: *mut pg_sys::ScanState, outputs: &Outputs) {
         // SAFETY: a started scan of a relation, which is open.
         unsafe {
@@ -154,7 +155,7 @@ impl Scans {
             let column_count = (*(*table).rd_att).natts as usize;
             let is_index_only = (*scan).ps.type_ == pg_sys::NodeTag::T_IndexOnlyScanState;
             let (slot, columns) = if is_index_only {
-                // Rows are only asked for whether they are visible.
+                // The scan only checks whether rows are visible.
                 let slot = (*scan.cast::<pg_sys::IndexOnlyScanState>()).ioss_TableSlot;
                 (slot, vec![false; column_count])
             } else {
@@ -171,8 +172,8 @@ impl Scans {
         }
     }
 
-    /// Whether the statement goes on to read whole rows of this scan, which then had better be
-    /// remembered whole: UPDATE and MERGE form new rows from old ones, triggers see old rows.
+    /// Whether the statement later reads whole rows of this scan, so that a row is better
+    /// remembered whole: UPDATE and MERGE form new rows from old ones, and triggers read old rows.
     unsafe fn is_read_again(&self, table: pg_sys::Relation, rti: pg_sys::Index) -> bool {
         // SAFETY: a finished statement; the relation is open.
         unsafe {
@@ -202,7 +203,7 @@ unsafe fn read_of_row(
         }
         read.pull((*plan).plan.qual, rti);
         match (*plan).plan.type_ {
-            // A btree never asks for a recheck.
+            // A btree never requests a recheck.
             pg_sys::NodeTag::T_IndexScan if is_scan_of_btree(state.cast()) => {}
             pg_sys::NodeTag::T_IndexScan => {
                 let scan = plan.cast::<pg_sys::IndexScan>();
@@ -235,8 +236,8 @@ unsafe fn read_of_child(plan: *mut pg_sys::Plan, varno: i32, outputs: &Outputs) 
     // SAFETY: a finished plan; its tag tells its type.
     unsafe {
         match (*plan).type_ {
-            // Hand on their child's rows as they are, and look at none of their columns. Limit does: WITH
-            // TIES compares columns that its parent need not read.
+            // These return their child's rows as they are, and read none of their columns. Limit
+            // does: WITH TIES compares columns that its parent need not read.
             pg_sys::NodeTag::T_Material | pg_sys::NodeTag::T_Memoize => {
                 return match outputs {
                     Outputs::All => Outputs::All,

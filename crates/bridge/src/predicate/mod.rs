@@ -3,13 +3,14 @@
 //! ```text
 //!   row      (cold block, offset) of a cold TID     what a read of one row locks, as heap does
 //!   page     a cold block                           rows of it, once they are many
-//!   group    the first cold block of a row group    handed over when rows move into the group
+//!   group    the first cold block of a row group    taken over when rows move into the group
 //!   readers  a page that no table has               "rows of this table are locked one by one"
 //! ```
 //!
-//! PostgreSQL keeps them by what they name and asks about them by what is written; they never block. All
-//! that matters is that of a reader and a writer who come at once at least one notices the other: the
-//! reader locks and then looks, the writer writes and then asks.
+//! PostgreSQL stores these locks by the target that they name, and a writer checks the target that
+//! it writes; they never block. They must guarantee one thing: of a concurrent reader and writer,
+//! at least one notices the other. It holds because the reader locks and then reads, and the writer
+//! writes and then checks.
 
 mod unnoticed;
 
@@ -22,7 +23,7 @@ use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::tid::{FIRST_COLD_BLOCK, RowNumber};
 
-/// The page that stands for "rows of this table are locked one by one".
+/// The page whose lock means "rows of this table are locked one by one".
 const READERS_BLOCK: pg_sys::BlockNumber = pg_sys::InvalidBlockNumber - 1;
 
 /// Whether the running transaction is serializable.

@@ -1,25 +1,28 @@
-//! Writes to an index that serializable transactions are not asked about.
+//! Index insertions without a check for serialization conflicts.
 //!
-//! An index asks, when it gets an entry, who has read the page that the entry goes to. That is what tells readers of a
-//! range about keys that are new in it. The new version of a row with the same keys is no news to them:
-//! whoever has seen the row has a lock on the row itself, which the writer has asked for. On heap such an
-//! update is a HOT update and enters no index.
+//! When an index gets an entry, it checks which transactions have read the page that the entry goes
+//! to. This is how readers of a range notice keys that are new in it. A new version of a row with
+//! the same keys is not new to them: every transaction that has seen the row has a lock on the row
+//! itself, which the writer has checked. On heap such an update is a HOT update and inserts no
+//! index entries.
 //!
-//! PostgreSQL has no option to leave the question out. It does not ask where the process has no serializable
-//! transaction, and has a pair of functions to hand one from process to process, made for parallel queries
-//! (`ShareSerializableXact`, `AttachSerializableXact`): [`unnoticed`] puts the transaction aside for one call and
-//! takes it back.
+//! PostgreSQL has no option to omit the check. It omits it where the process has no serializable
+//! transaction, and it has a pair of functions to hand one from process to process, made for
+//! parallel queries (`ShareSerializableXact`, `AttachSerializableXact`). [`unnoticed`] detaches the
+//! transaction for one call and attaches it again.
 //!
-//! - *Locks that are held already:* attaching begins a new list of them in this process's memory (`Local
-//!   predicate lock`), by which PostgreSQL saves itself requests and knows when to ask for coarser locks. Its entries are
-//!   copied from the old list, which is then freed. Both are found by the names of their memory contexts, which
-//!   lie at a fixed distance from the tables; a table of our own tells the distance.
-//! - *Errors:* taken back before the error goes on.
-//! - *Termination:* interrupts are held, else the transaction would end without having been taken back and
-//!   its locks stay for ever.
-//! - *Page splits* inside the call hand readers' locks on as always; that does not depend on who splits.
-//! - A server built with assertions insists that there is no list when a transaction is attached. It is asked as
-//!   ever there, and wherever the list is not found.
+//! - *Locks that are held already:* attaching begins a new list of them in this process's memory
+//!   (`Local predicate lock`), by which PostgreSQL avoids repeated requests and decides when to
+//!   take coarser locks. The entries are copied from the old list, which is then freed. Both lists
+//!   are found by the names of their memory contexts, which lie at a fixed distance from the
+//!   tables; a table of our own shows the distance.
+//! - *Errors:* the transaction is attached again before the error is rethrown.
+//! - *Termination:* interrupts are held; otherwise the transaction could end while it is detached,
+//!   and its locks would stay for ever.
+//! - *Page splits* inside the call hand readers' locks on as usual; that does not depend on the
+//!   transaction that splits the page.
+//! - A server built with assertions requires that there is no list when a transaction is attached.
+//!   On such a server, and wherever the list is not found, the check is made as usual.
 
 use std::cell::OnceCell;
 use std::ffi::{CStr, c_void};
@@ -41,13 +44,13 @@ struct LocalPredicateLock {
     child_locks: i32,
 }
 
-/// Runs `write`, which must not read rows nor run users' code. Where the transaction cannot be put aside it just
-/// runs.
+/// Runs `write`, which must not read rows nor run users' code, with the transaction detached. Where
+/// the transaction cannot be detached, it just runs `write`.
 ///
 /// # Safety
 /// A transaction runs that has an id.
 pub unsafe fn unnoticed(write: impl FnOnce()) {
-    // SAFETY: as for this function; the transaction is taken back on every way out.
+    // SAFETY: as for this function; the transaction is attached again on every way out.
     unsafe {
         let transaction = ffi::ShareSerializableXact();
         let list = match find_list(None) {
@@ -60,7 +63,7 @@ pub unsafe fn unnoticed(write: impl FnOnce()) {
         PgTryBuilder::new(AssertUnwindSafe(write))
             .finally(|| {
                 take_back(transaction, list);
-                // An error has let interrupts in already.
+                // An error has already reset the hold on interrupts.
                 pg_sys::InterruptHoldoffCount = held.min(pg_sys::InterruptHoldoffCount);
             })
             .execute();
@@ -68,7 +71,7 @@ pub unsafe fn unnoticed(write: impl FnOnce()) {
 }
 
 unsafe fn take_back(transaction: *mut c_void, old: *mut pg_sys::HTAB) {
-    // SAFETY: `old` is the list that was in force when the transaction was put aside.
+    // SAFETY: `old` is the list that was in use when the transaction was detached.
     unsafe {
         ffi::AttachSerializableXact(transaction);
         if let Some(new) = find_list(Some(old)) {
@@ -98,7 +101,7 @@ unsafe fn copy_locks(from: *mut pg_sys::HTAB, to: *mut pg_sys::HTAB) {
     }
 }
 
-/// The process's list of locks, or that which is not `other`.
+/// The process's list of locks, or the one that is not `other`.
 unsafe fn find_list(other: Option<*mut pg_sys::HTAB>) -> Option<*mut pg_sys::HTAB> {
     // SAFETY: contexts that live as long as the process keep their names as long as they live.
     unsafe {
@@ -106,12 +109,12 @@ unsafe fn find_list(other: Option<*mut pg_sys::HTAB>) -> Option<*mut pg_sys::HTA
         let mut lists =
             children_of_top(LIST_NAME).map(|name| name.byte_sub(distance).cast_mut().cast());
         let list = lists.find(|&list: &*mut pg_sys::HTAB| Some(list) != other)?;
-        // More than these two cannot be told apart.
+        // If there are more than these two, they cannot be told apart.
         lists.all(|list| Some(list) == other).then_some(list)
     }
 }
 
-/// How far behind a hash table its name begins, in bytes.
+/// The distance from a hash table to its name behind it, in bytes.
 fn distance_of_names() -> usize {
     thread_local!(static DISTANCE: OnceCell<usize> = const { OnceCell::new() });
     const NAME: &CStr = c"howdah distance of names";
@@ -132,9 +135,9 @@ fn distance_of_names() -> usize {
     DISTANCE.with(|distance| *distance.get_or_init(measure))
 }
 
-/// The names of the direct children of the top memory context that are called so.
+/// The names of the direct children of the top memory context that have this name.
 unsafe fn children_of_top(name: &CStr) -> impl Iterator<Item = *const std::ffi::c_char> {
-    // SAFETY: contexts form a list; nobody changes it while the iterator is used.
+    // SAFETY: contexts form a list, which does not change while the iterator is used.
     unsafe {
         let mut child = (*pg_sys::TopMemoryContext).firstchild;
         std::iter::from_fn(move || {

@@ -1,8 +1,8 @@
-//! Carrying tuples from one store into another that nobody else can see yet, for rewrites.
+//! Copies tuples, for rewrites, from one store into another that no other transaction can see yet.
 //!
-//! A rewrite must keep what every running snapshot sees. What is visible to all is written
+//! A rewrite must keep everything that a running snapshot sees. What is visible to all is written
 //! frozen; anything else is inserted and then gets the transaction fields of its original, as
-//! heap's own rewrite gives them to a row.
+//! heap's own rewrite does for a row.
 
 use pgrx::pg_sys;
 
@@ -15,7 +15,7 @@ use crate::xid::{CommandId, Xid};
 /// Pieces that are read in one go while a value is copied.
 const PIECES_AT_ONCE: usize = 64;
 
-/// The transaction fields of a tuple's header: who may see it.
+/// The transaction fields of a tuple's header, which decide its visibility.
 #[derive(Clone, Copy)]
 pub struct TupleStamp {
     fields: pg_sys::HeapTupleFields,
@@ -35,20 +35,21 @@ impl TupleStamp {
             )
         };
         if u32::from(xact_bits) & pg_sys::HEAP_XMAX_INVALID != 0 {
-            // Of a transaction that was rolled back, maybe before the new relation's relfrozenxid:
-            // VACUUM would take it for damage.
+            // The xmax is of a transaction that was rolled back, maybe before the new relation's
+            // relfrozenxid: VACUUM would report it as damage.
             fields.t_xmax = pg_sys::InvalidTransactionId;
         }
         TupleStamp { fields, xact_bits }
     }
 
-    /// Whether an inserter before `horizon` made the tuple and nobody deleted it: then
-    /// everyone sees it, given that it is live.
+    /// Whether the tuple's inserter precedes `horizon` and no transaction has deleted the tuple:
+    /// then it is visible to all, given that it is live.
     pub fn is_settled(&self, horizon: Xid) -> bool {
         self.is_born_before(horizon) && u32::from(self.xact_bits) & pg_sys::HEAP_XMAX_INVALID != 0
     }
 
-    /// Of a tuple that everybody sees who does not see what a transaction has done, and nobody else.
+    /// The stamp of a tuple that is visible to exactly those snapshots that do not see the effects
+    /// of a transaction.
     pub fn until(origin: Origin) -> TupleStamp {
         let mut fields = pg_sys::HeapTupleFields {
             t_xmin: pg_sys::FrozenTransactionId,
@@ -62,19 +63,19 @@ impl TupleStamp {
         }
     }
 
-    /// Whether the inserter lies before `horizon`, or is frozen.
+    /// Whether the inserter precedes `horizon`, or is frozen.
     pub fn is_born_before(&self, horizon: Xid) -> bool {
         let frozen = u32::from(self.xact_bits) & pg_sys::HEAP_XMIN_FROZEN;
         frozen == pg_sys::HEAP_XMIN_FROZEN || Xid::from_raw(self.fields.t_xmin).precedes(horizon)
     }
 
-    /// The transaction that deleted the tuple, given that one did.
+    /// The transaction that deleted the tuple, given that it was deleted.
     pub fn deleter(&self) -> Xid {
         Xid::from_raw(self.fields.t_xmax)
     }
 
-    /// The same with the inserter frozen if it lies before `horizon`, so that no transaction
-    /// id older than the new relation's relfrozenxid is left.
+    /// The same with the inserter frozen if it precedes `horizon`, so that no transaction id older
+    /// than the new relation's relfrozenxid is left.
     fn frozen_before(mut self, horizon: Xid) -> TupleStamp {
         if Xid::from_raw(self.fields.t_xmin).precedes(horizon) {
             self.xact_bits |= pg_sys::HEAP_XMIN_FROZEN as u16;
@@ -83,10 +84,10 @@ impl TupleStamp {
     }
 }
 
-/// How copied tuples are to be seen.
+/// The visibility of copied tuples.
 #[derive(Clone, Copy)]
 pub enum CopiedAs {
-    /// By everyone.
+    /// Visible to all.
     Frozen,
     /// As their original; inserters before the horizon are frozen.
     Stamped(TupleStamp, Xid),
@@ -151,10 +152,11 @@ impl<'a> Copy<'a> {
 }
 
 impl ColdStore<'_> {
-    /// Inserts a tuple that is to be seen as `copied_as` says. Keys are not checked: the store copied
-    /// from has done that. A check would do harm: to the server a relation that was made by
-    /// the running transaction is nobody else's, so it takes the index entry of a replaced tuple for
-    /// one that nobody needs, and forgets it, although old snapshots will.
+    /// Inserts a tuple with the visibility that `copied_as` gives. Unique keys are not checked: the
+    /// source store has checked them. A check would do harm: a relation that was created by the
+    /// running transaction is visible to no other, so the server takes the index entry of a
+    /// replaced tuple for one that no snapshot needs, and kills it, although old snapshots will
+    /// need it.
     pub fn insert_copy(
         &self,
         id: u32,
@@ -172,7 +174,8 @@ impl ColdStore<'_> {
         tid
     }
 
-    /// Copies `len` bytes of value `id` out of `source`, under the same id: verified there, and sealed anew.
+    /// Copies `len` bytes of value `id` out of `source`, under the same id: verified there, and
+    /// sealed anew.
     ///
     /// # Errors
     /// A piece that is missing, damaged or of the wrong length.

@@ -1,21 +1,23 @@
 //! The tuples of one key, found without an index scan.
 //!
-//! Nearly every cold row that is asked about has no mark, and PostgreSQL's index scan, built for any operator
-//! class and direction, takes several times as long to say so as the search itself. Here the tree is descended
-//! for exactly one key of the types that every TOAST index has:
+//! Nearly every cold row that is looked up has no mark, and PostgreSQL's index scan, built for any
+//! operator class and direction, takes several times as long to find that out as the search itself.
+//! Here the tree is descended for exactly one key of the types that every TOAST index has:
 //!
 //! ```text
-//!   root ── last pivot before the key ──> child ── … ──> leaf ── the key's entries, or the one behind them
+//!   root ── last pivot before the key ──> child ── … ──> leaf
+//!   leaf ── the key's entries, or the first entry behind them
 //! ```
 //!
-//! One page is share-locked at a time, as in PostgreSQL's own descent: a page that was split meanwhile has
-//! its later keys to the right, one that is being deleted is marked. Wherever a page is not plain (half dead,
-//! split, without an entry behind the key, posting lists, damage), the answer is [`Found::Unsure`], and the caller
-//! uses an index scan, which knows what to do. So what is said for sure rests on one leaf as it stood while it was
-//! locked: it holds a later key and it is in use, hence the key can be nowhere else.
+//! One page is share-locked at a time, as in PostgreSQL's own descent: a page that was split
+//! meanwhile has its later keys to the right, and one that is being deleted is marked. Where a page
+//! is not plain (half dead, split, without an entry behind the key, posting lists, damage), the
+//! result is [`Found::Unsure`], and the caller uses an index scan, which handles every case. So a
+//! certain result rests on one leaf as it was while it was locked: it holds a later key and it is
+//! in use, hence the key can be on no other page.
 //!
-//! The leaf stays pinned until the tuples have been looked at, so that VACUUM does not give their places away.
-//! Source of the page layout: `access/nbtree.h`, `storage/bufpage.h` of PostgreSQL 18.
+//! The leaf stays pinned until the tuples have been read, so that VACUUM does not free their line
+//! pointers. Source of the page layout: `access/nbtree.h`, `storage/bufpage.h` of PostgreSQL 18.
 
 use std::ops::Range;
 
@@ -42,18 +44,19 @@ const COUNT_MASK: u16 = 0x0FFF;
 
 /// More levels than a tree of 2^32 pages has.
 const MOST_LEVELS: usize = 32;
-/// Entries of one key that are handed out: versions of one mark.
+/// Entries of one key that are returned at most: versions of one mark.
 const MOST_ENTRIES: usize = 8;
 
-/// What there is of a key.
+/// The result of a search for a key.
 pub(super) enum Found {
     Nothing,
     Entries(Entries),
-    /// To be asked with an index scan.
+    /// Unknown: the caller must use an index scan.
     Unsure,
 }
 
-/// The tuples that a key's index entries lead to. Their places are kept as long as this is.
+/// The tuples that a key's index entries lead to. Their line pointers are not reused as long as
+/// this lives.
 pub(super) struct Entries {
     leaf: pg_sys::Buffer,
     tids: [pg_sys::ItemPointerData; MOST_ENTRIES],
@@ -80,8 +83,8 @@ impl Drop for Entries {
 /// # Safety
 /// `index` is the open, valid unique index of the open TOAST relation `toast`.
 pub(super) unsafe fn find(index: pg_sys::Relation, toast: pg_sys::Relation, key: Key) -> Found {
-    // SAFETY: every page is read while it is pinned and share-locked; nothing between lock and unlock
-    // can raise an ERROR. ReadBuffer may, with nothing held.
+    // SAFETY: every page is read while it is pinned and share-locked; nothing between lock and
+    // unlock can raise an ERROR. ReadBuffer may, with nothing held.
     unsafe {
         let share = pg_sys::BUFFER_LOCK_SHARE as i32;
         let mut buffer = ffi::_bt_getroot(index, toast, share);
@@ -122,7 +125,7 @@ pub(super) unsafe fn find(index: pg_sys::Relation, toast: pg_sys::Relation, key:
     }
 }
 
-/// Where a page leads.
+/// The next step of a descent from a page.
 #[derive(Debug, PartialEq)]
 enum Step {
     Child(pg_sys::BlockNumber),
@@ -141,7 +144,8 @@ struct IndexEntry {
 }
 
 impl IndexEntry {
-    /// Whether the entry comes before every entry of the key. A column that a pivot lacks is less than any.
+    /// Whether the entry comes before every entry of the key. A column that a pivot lacks is less
+    /// than any.
     fn is_before(&self, key: Key) -> bool {
         self.key < (Some(key.0), Some(key.1))
     }
@@ -164,7 +168,7 @@ impl Page<'_> {
         Some(u32::from_ne_bytes(self.0.get(at..at + 4)?.try_into().ok()?))
     }
 
-    /// The entry of the line pointer number `item`, from 0 on.
+    /// The entry of line pointer `item`, counted from 0.
     fn entry(&self, item: usize) -> Option<IndexEntry> {
         let line = self.u32_at(PAGE_HEADER_BYTES + 4 * item)?;
         let at = (line & 0x7FFF) as usize;
@@ -206,7 +210,7 @@ impl Page<'_> {
         Some(low)
     }
 
-    /// `None` if the page is not plain, or cannot tell.
+    /// `None` if the page is not plain, or does not decide.
     fn step(&self, key: Key) -> Option<Step> {
         let special = usize::from(self.u16_at(SPECIAL_AT)?);
         let lower = usize::from(self.u16_at(LOWER_AT)?);
@@ -226,7 +230,7 @@ impl Page<'_> {
             return None;
         }
         if flags & LEAF == 0 {
-            // The first pivot is less than every key, whatever it says.
+            // The first pivot counts as less than every key, whatever it holds.
             let behind = self.first_not_before(key, first + 1..count.max(first + 1))?;
             return (behind <= count && count > first).then(|| {
                 self.entry(behind - 1)

@@ -5,25 +5,25 @@
 //!   value = chunk_data, up to VALUE_BYTES       one tuple; a full one fills its page
 //! ```
 //!
-//! Long values are split: piece `k` of value `id` is the tuple `(id, k)` and holds the
-//! bytes `[k * PIECE_BYTES, …)` and checks of them ([`piece`]). Pieces are written one after the other, so that a reader
-//! that knows the block of one computes that of any other, looks at `(id, seq)` there and asks the
-//! index only where they differ ([`value`]). No byte of a piece is handed out that was not verified.
+//! Long values are split: piece `k` of value `id` is the tuple `(id, k)` and holds the bytes
+//! `[k * PIECE_BYTES, …)` and checks of them ([`piece`]). Pieces are written one after the other,
+//! so that a reader that knows the block of one computes the block of any other, compares
+//! `(id, seq)` there and searches the index only where they differ ([`value`]). No byte of a piece
+//! is returned that was not verified.
 //!
-//! Visibility. Entries are ordinary MVCC tuples, judged by whoever scans them. The pieces
-//! of a long value carry no visibility of their own: their id is known only from an entry
-//! that the reader could see, ids are never in use twice, and VACUUM removes pieces only
-//! when no snapshot can see that entry any more (entry and pieces are deleted by one
-//! transaction).
+//! Visibility. Entries are ordinary MVCC tuples, whose visibility is decided by the code that scans
+//! them. The pieces of a long value carry no visibility of their own: their id is known only from
+//! an entry that the reader could see, ids are never in use twice, and VACUUM removes pieces only
+//! when no snapshot can see that entry any more (entry and pieces are deleted by one transaction).
 //!
-//! In-place change. [`ColdStore::overwrite`] replaces the payload of one tuple by another
-//! of the same length: exclusive content lock, generic WAL. It is used where MVCC is not
-//! wanted (the high-water mark) or not needed (an entry of our own running transaction).
-//! A crash leaves the old or the new payload, never a mixture, as WAL replays whole deltas.
+//! In-place change. [`ColdStore::overwrite`] replaces the payload of one tuple by another of the
+//! same length: exclusive content lock, generic WAL. It is used where MVCC is not wanted (the
+//! high-water mark) or not needed (an entry that the running transaction itself inserted). A crash
+//! leaves the old or the new payload, never a mixture, as WAL replays whole deltas.
 //!
-//! Locks: content locks are held for one page at a time, never across a call into another
-//! page; `ColdStore::with_allocation_lock` is a heavyweight page lock on block 0 of the
-//! TOAST relation that nobody else takes.
+//! Locks: content locks are held for one page at a time, never across a call into another page;
+//! `ColdStore::with_allocation_lock` is a heavyweight page lock on block 0 of the TOAST relation,
+//! which no other code takes.
 
 mod copy;
 mod lookup;
@@ -58,6 +58,16 @@ pub const VALUE_BYTES: usize = 8_100;
 /// Bytes in front of the payload inside a TOAST tuple's data: id, seq, varlena header.
 const PAYLOAD_OFFSET: usize = 12;
 
+/// Names the contents of a store; other contents, as after a rewrite, come with another file. In the order of TOAST
+/// relations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreId {
+    /// OID of the TOAST relation.
+    pub toast: u32,
+    /// Number of its file.
+    pub file: u32,
+}
+
 /// An open cold store. Closing keeps the locks to the end of the transaction.
 pub struct ColdStore<'a> {
     /// The table itself where the store was opened through it.
@@ -70,9 +80,9 @@ pub struct ColdStore<'a> {
 
 /// The indexes of the TOAST relation.
 struct Indexes {
-    /// All that must be maintained.
+    /// All indexes that must be maintained.
     all: Vec<pg_sys::Relation>,
-    /// Position of the one that can be searched.
+    /// Position of the index that can be searched.
     valid: usize,
 }
 
@@ -80,7 +90,7 @@ impl Indexes {
     /// # Safety
     /// `toast` is open and locked in this mode.
     unsafe fn open(toast: pg_sys::Relation, mode: pg_sys::LOCKMODE) -> Indexes {
-        // SAFETY: as for this function; an ERROR leaves nothing of ours to undo.
+        // SAFETY: as for this function; an ERROR leaves nothing to undo here.
         unsafe {
             let oids = index_oids(toast);
             let mut all = Vec::with_capacity(oids.len());
@@ -107,13 +117,13 @@ impl Indexes {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// A piece that an entry speaks of is not there.
+    /// A piece that an entry refers to does not exist.
     #[error("piece {seq} of cold value {id} is missing in TOAST relation {toast}")]
     MissingPiece { toast: u32, id: u32, seq: i32 },
     /// A check of a piece does not match its bytes.
     #[error("piece {seq} of cold value {id} in TOAST relation {toast} does not match its checksum")]
     DamagedPiece { toast: u32, id: u32, seq: i32 },
-    /// A piece is shorter than its place demands.
+    /// A piece is shorter than it must be at its position.
     #[error(
         "piece {seq} of cold value {id} in TOAST relation {toast} has {actual_bytes} bytes instead of {expected_bytes}"
     )]
@@ -198,10 +208,14 @@ impl<'a> ColdStore<'a> {
         unsafe { Table::from_raw(self.toast) }
     }
 
-    /// OID and file number of the TOAST relation: what names its contents.
-    pub fn identity(&self) -> (u32, u32) {
+    /// What names its contents.
+    #[inline]
+    pub fn id(&self) -> StoreId {
         let toast = self.toast();
-        (toast.oid().to_u32(), toast.file_number())
+        StoreId {
+            toast: toast.oid().to_u32(),
+            file: toast.file_number(),
+        }
     }
 
     fn index_oids(&self) -> Vec<pg_sys::Oid> {
@@ -239,9 +253,9 @@ impl<'a> ColdStore<'a> {
             .get_or_init(|| unsafe { Indexes::open(self.toast, self.lockmode) })
     }
 
-    /// Whether the index was built anew by a (sub)transaction that did not make the relation's
-    /// storage too (REINDEX). A rollback brings the old index back, which knows nothing of
-    /// tuples inserted since: frozen ones would be lost to it.
+    /// Whether the index was rebuilt by a (sub)transaction that did not also create the relation's
+    /// storage (REINDEX). A rollback restores the old index, which has no entries for tuples
+    /// inserted since: frozen ones could not be found by it.
     pub fn index_may_vanish(&self) -> bool {
         // SAFETY: both are open.
         unsafe { storage_maker(self.valid_index()) != storage_maker(self.toast) }
@@ -252,7 +266,7 @@ impl<'a> ColdStore<'a> {
         indexes.all[indexes.valid]
     }
 
-    /// Runs `f` while no other backend runs one for this store.
+    /// Runs `f` under the allocation lock: no other backend runs one for this store meanwhile.
     pub fn with_allocation_lock<R>(&self, f: impl FnOnce() -> R) -> R {
         let mode = pg_sys::ExclusiveLock as pg_sys::LOCKMODE;
         // SAFETY: `toast` is open; the lock is released below, or by the abort of the

@@ -1,7 +1,8 @@
 //! Pages of the TOAST relation as guards, and the tuples on them.
 //!
-//! A content lock is held for as long as bytes of a page are looked at. A pin alone keeps the page in its buffer, and its
-//! tuples from being moved or removed, so that it can be locked again without being looked up.
+//! A content lock is held for as long as bytes of a page are read. A pin alone keeps the page in
+//! its buffer, and keeps its tuples from being moved or removed, so that it can be locked again
+//! without another look-up.
 
 use pgrx::pg_sys;
 
@@ -49,7 +50,7 @@ impl LockedPage {
         unsafe { tuple_on(self.page, rel, tid) }
     }
 
-    /// Whether the tuple that an index entry leads to has its key, or is gone.
+    /// Whether the tuple that an index entry leads to has its key, or does not exist any more.
     pub fn has_key(
         &self,
         rel: pg_sys::Relation,
@@ -92,8 +93,8 @@ impl PinnedPage {
         }
     }
 
-    /// The page, if it still is in the buffer where it was seen before: found without a look into the table of
-    /// buffers.
+    /// The page, if it is still in the buffer where it was seen before: found without a look-up in
+    /// the buffer table.
     pub fn recent(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> Option<PinnedPage> {
         // SAFETY: `rel` is open; the buffer is one of the pool, and is pinned if it holds the page.
         unsafe {
@@ -116,7 +117,7 @@ impl PinnedPage {
     /// Takes over a pin.
     ///
     /// # Safety
-    /// The caller has pinned the buffer, which holds this block, and gives the pin away.
+    /// The caller has pinned the buffer, which holds this block, and gives up the pin.
     pub unsafe fn of(buffer: pg_sys::Buffer, block: pg_sys::BlockNumber) -> PinnedPage {
         PinnedPage {
             buffer,
@@ -131,7 +132,7 @@ impl PinnedPage {
         self.find(rel, key).is_some()
     }
 
-    /// Holds on to the first tuple that has this key, if there is one.
+    /// Keeps the first tuple that has this key pinned, if there is one.
     pub fn hold(self, rel: pg_sys::Relation, key: (u32, i32)) -> Option<HeldPiece> {
         let payload = self.find(rel, key)?;
         Some(HeldPiece {
@@ -161,9 +162,9 @@ impl PinnedPage {
     }
 }
 
-/// A piece of a long value on a pinned page. Pieces are never changed in place, and a tuple is neither moved nor removed
-/// while its page is pinned by others, so that its bytes may be looked at without a lock, as heap does it
-/// for rows that it has found.
+/// A piece of a long value on a pinned page. Pieces are never changed in place, and a tuple is
+/// neither moved nor removed while another backend has its page pinned. So its bytes may be read
+/// without a lock, as heap does for rows that it has found.
 pub(super) struct HeldPiece {
     /// Keeps the pin.
     _page: PinnedPage,

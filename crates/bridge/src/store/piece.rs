@@ -1,14 +1,16 @@
 //! One piece of a long value: its bytes, and checks of them in front.
 //!
 //! ```text
-//!   payload = check 0 | check 1 | … | check 7 | bytes 0..1,024 | bytes 1,024..2,048 | … (at most 8,064)
+//!   payload = check 0 | check 1 | … | check 7
+//!           | bytes 0..1,024 | bytes 1,024..2,048 | … (at most 8,064)
 //! ```
 //!
-//! Every 1,024 bytes have a check of their own: 32 bits of their XXH3 hash and of the place that they belong
-//! to. So a reader of a few bytes verifies, and touches, the kilobyte around them and not the page; and bytes
-//! that lie under another key than they were written for are noticed as well. `docs/format.md` is the specification.
+//! Every 1,024 bytes have a check of their own: 32 bits of the XXH3 hash of these bytes and of the
+//! place that they belong to. So a reader of a few bytes verifies, and touches, the kilobyte around
+//! them instead of the page; and bytes that lie under another key than they were written for are
+//! noticed as well. `docs/format.md` is the specification.
 //!
-//! This room knows bytes only: no pages, no pins.
+//! This module knows bytes only: no pages, no pins.
 
 use std::ops::Range;
 
@@ -53,7 +55,7 @@ pub(super) fn seal(key: PieceKey, bytes: &[u8], payload: &mut Vec<u8>) {
 /// What is wrong with a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It does not reach so far.
+    /// It is shorter than the range that was requested.
     Short { bytes: usize },
     /// A check does not match.
     Damaged,
@@ -86,7 +88,8 @@ impl<'a> Piece<'a> {
         self.bytes.len()
     }
 
-    /// A range of the bytes, verified. `known` remembers which kilobytes were, as long as the piece is the same.
+    /// A range of the bytes, verified. `known` remembers which kilobytes were verified already, as
+    /// long as the piece is the same.
     pub fn verified(&self, range: Range<usize>, known: &mut Verified) -> Result<&'a [u8], Fault> {
         let wanted = self.bytes.get(range.clone()).ok_or(Fault::Short {
             bytes: self.bytes.len(),

@@ -25,25 +25,25 @@ pub struct Entry {
     pub seq: i32,
     pub tid: Tid,
     pub payload: Vec<u8>,
-    /// Who inserted it.
+    /// The transaction that inserted it.
     pub origin: Origin,
 }
 
-/// What an index entry says: a key, and where its tuple is.
+/// The contents of an index entry: a key, and the TID of its tuple.
 pub(super) struct Keyed {
     pub tid: pg_sys::ItemPointerData,
     id: u32,
     seq: i32,
 }
 
-/// Scan keys without arguments: made once, since making them is a good part of a short scan.
+/// Scan keys without arguments: built once, since building them is a good part of a short scan.
 struct ScanKeys;
 
 impl ScanKeys {
     const COUNT: usize = 4;
     const SEQ_EQUAL: usize = 3;
 
-    /// Of the id, equal; of the seq, from, to and equal.
+    /// One for the id (equal); three for the seq (from, to and equal).
     fn made() -> [pg_sys::ScanKeyData; ScanKeys::COUNT] {
         thread_local! {
             static MADE: OnceCell<[pg_sys::ScanKeyData; ScanKeys::COUNT]> = const { OnceCell::new() };
@@ -102,7 +102,7 @@ impl KeyScan {
                 count,
                 0,
             );
-            // The keys as the index has them, to be held against those of the tuple.
+            // The keys as the index has them, to be compared with those of the tuple.
             (*scan).xs_want_itup = true;
             pg_sys::index_rescan(scan, keys.as_mut_ptr(), count, std::ptr::null_mut(), 0);
             let direction = if backward {
@@ -144,7 +144,7 @@ impl Drop for KeyScan {
     }
 }
 
-/// A tuple as [`ColdStore::visit`] shows it, its page pinned and share-locked.
+/// A tuple as [`ColdStore::visit`] passes it on, its page pinned and share-locked.
 pub struct Visited<'a> {
     pub seq: i32,
     pub tuple: ShownTuple<'a>,
@@ -153,8 +153,8 @@ pub struct Visited<'a> {
 }
 
 impl ColdStore<'_> {
-    /// Shows every tuple `(id, seqs)`, dead or alive, in the order of `seq`, until `look` breaks.
-    /// Nothing is copied: `look` must be short and may not touch other pages.
+    /// Calls `look` for every tuple `(id, seqs)`, whether dead or live, in the order of `seq`,
+    /// until `look` breaks. Nothing is copied: `look` must be short and may not access other pages.
     pub fn visit(
         &self,
         id: u32,
@@ -186,7 +186,8 @@ impl ColdStore<'_> {
         self.visit_wanted(id, seqs, &mut |_| true, look);
     }
 
-    /// As [`ColdStore::visit`]; leaves out the tuples whose `seq` is not wanted, for which no page is read.
+    /// As [`ColdStore::visit`], but omits the tuples whose `seq` is not wanted; no page is read for
+    /// them.
     pub fn visit_wanted(
         &self,
         id: u32,
@@ -209,7 +210,8 @@ impl ColdStore<'_> {
         }
     }
 
-    /// Names every `seq` that the index has of an id, of tuples dead or alive; some more than once.
+    /// Calls `name` for every `seq` that the index has for an id, of tuples dead or live; for some
+    /// more than once.
     pub fn for_each_key(&self, id: u32, seqs: RangeInclusive<i32>, name: &mut dyn FnMut(i32)) {
         let mut scan = KeyScan::begin(self, id, seqs, false);
         let mut count = 0_usize;
@@ -222,11 +224,12 @@ impl ColdStore<'_> {
         }
     }
 
-    /// As [`ColdStore::visit`], in any order: tuples that lie on one page are shown one after the other,
-    /// which is faster where there are many. Some may be shown twice.
+    /// As [`ColdStore::visit`], in any order: tuples that lie on one page are passed one after the
+    /// other, which is faster where there are many. Some may be passed twice.
     ///
-    /// The index scan has moved on when a page is read, so that VACUUM may have given a tuple's place
-    /// to another one. A tuple without its key is looked up once more, the slow way.
+    /// The index scan has moved on when a page is read, so VACUUM may have given a tuple's line
+    /// pointer to another one. A tuple that does not have its key is looked up once more, by an
+    /// index scan.
     pub fn visit_by_page(
         &self,
         id: u32,
@@ -237,7 +240,7 @@ impl ColdStore<'_> {
         let mut batch: Vec<Keyed> = Vec::new();
         let mut replaced = Vec::new();
         let mut more = true;
-        // A scan that has come to its end begins anew when it is asked again.
+        // A scan that has ended would begin anew if it were called again.
         while more {
             batch.clear();
             batch.extend(std::iter::from_fn(|| scan.next()).take(BATCH_TUPLES));
@@ -265,7 +268,8 @@ impl ColdStore<'_> {
         }
     }
 
-    /// Shows the tuple that an index entry leads to, if there is one. `page` is the one it lies on.
+    /// Passes the tuple that an index entry leads to, if there is one, to `look`. `page` is the
+    /// page that it lies on.
     fn show<R>(
         &self,
         page: &LockedPage,
@@ -286,7 +290,7 @@ impl ColdStore<'_> {
         }))
     }
 
-    /// Looks at the payload of the tuple at `tid`, if there is one, under its page's share lock.
+    /// Reads the payload of the tuple at `tid`, if there is one, under its page's share lock.
     pub fn peek<R>(&self, tid: Tid, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let page = LockedPage::read(self.toast, tid.block());
         let tuple = page.tuple(self.toast, tid.raw())?;
@@ -295,7 +299,7 @@ impl ColdStore<'_> {
         Some(look(payload))
     }
 
-    /// The entry at `tid`, if that is where `(id, seq)` is and the judge wants it.
+    /// The entry at `tid`, if `(id, seq)` is stored there and the judge accepts it.
     pub fn entry_at(&self, tid: Tid, id: u32, seq: i32, judge: &mut Judge<'_>) -> Option<Entry> {
         let page = LockedPage::read(self.toast, tid.block());
         let mut tuple = page.tuple(self.toast, tid.raw())?;
@@ -315,12 +319,12 @@ impl ColdStore<'_> {
         })
     }
 
-    /// Calls `found` for each entry `(id, seqs)` whose tuple the judge wants, in the order of
+    /// Calls `found` for each entry `(id, seqs)` whose tuple the judge accepts, in the order of
     /// `seq` (descending if `backward`), until `found` breaks.
     ///
-    /// An index entry keeps its tuple's place from being used again, so a tuple whose key or
-    /// length is not what the index says is damaged. It is handed on without a payload, which no
-    /// reader of entries takes for whole.
+    /// An index entry keeps its tuple's line pointer from being reused, so a tuple whose key or
+    /// length differs from the index entry is damaged. It is passed on without a payload, which
+    /// every reader of entries rejects as incomplete.
     pub fn scan_entries(
         &self,
         id: u32,
@@ -365,7 +369,7 @@ impl ColdStore<'_> {
         }
     }
 
-    /// The first wanted entry with exactly this key.
+    /// The first entry with exactly this key that the judge accepts.
     pub fn find_entry(&self, id: u32, seq: i32, judge: &mut Judge<'_>) -> Option<Entry> {
         let mut result = None;
         self.scan_entries(id, seq..=seq, false, judge, |entry| {

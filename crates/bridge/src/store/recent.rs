@@ -1,16 +1,17 @@
-//! In which buffers pages of TOAST relations were found: so that most reads are spared the look into the buffer pool's
-//! table, and the processor can be told early what will be read.
+//! The buffers in which pages of TOAST relations were last found. Most reads are thereby spared a
+//! look-up in the buffer table, and memory can be prefetched for what will be read.
 //!
 //! ```text
 //!   (file, block) ──place──▶ buffer ──ReadRecentBuffer: is its tag this page's?──▶ pin
 //!                                   └─ touch: descriptor, page header, bytes ──▶ cache
 //! ```
 //!
-//! One table for all files of a session, of one buffer number for each place; pages that share a place forget each other.
-//! Whatever it says is a hint: the buffer's tag is compared before it is pinned. Neighbouring blocks lie side by side.
+//! One table for all files of a session, with one buffer number for each place; pages that share a
+//! place replace each other. Its contents are hints: the buffer's tag is compared before it is
+//! pinned. Neighbouring blocks lie side by side.
 //!
-//! `ReadRecentBuffer` does not tell the buffer pool that a page is used. So a page whose usage count has sunk is read by its
-//! name instead, which raises it.
+//! `ReadRecentBuffer` does not raise the page's usage count. So a page whose usage count has become
+//! low is read by its block number instead, which raises it.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -57,7 +58,7 @@ pub(super) unsafe fn buffer_of(
     })
 }
 
-/// Notes where a page is. A local buffer says nothing.
+/// Remembers the buffer of a page. Local buffers are ignored.
 ///
 /// # Safety
 /// `rel` is open.
@@ -83,7 +84,8 @@ pub(super) unsafe fn note(
 
 /// The descriptor of a shared buffer.
 fn descriptor(buffer: pg_sys::Buffer) -> Option<*const pg_sys::BufferDesc> {
-    // SAFETY: plain reads of what is set when the server starts; the descriptor lies in the pool's array.
+    // SAFETY: plain reads of values that are set when the server starts; the descriptor lies in the
+    // pool's array.
     unsafe {
         let is_shared = (1..=pg_sys::NBuffers).contains(&buffer);
         is_shared.then(|| {
@@ -95,9 +97,10 @@ fn descriptor(buffer: pg_sys::Buffer) -> Option<*const pg_sys::BufferDesc> {
     }
 }
 
-/// Whether the buffer pool knows well enough that the buffer is used.
+/// Whether the buffer's usage count is high enough to keep it from eviction.
 pub(super) fn is_well_used(buffer: pg_sys::Buffer) -> bool {
-    // SAFETY: the descriptor lives as long as the server; its state is one word, which others change meanwhile.
+    // SAFETY: the descriptor lives as long as the server; its state is one atomic word, which other
+    // backends may change meanwhile.
     descriptor(buffer).is_some_and(|descriptor| unsafe {
         let state = (&raw const (*descriptor).state.value).read_volatile();
         (state & pg_sys::BUF_USAGECOUNT_MASK) >> pg_sys::BUF_USAGECOUNT_SHIFT >= SAFE_USAGE
@@ -106,7 +109,7 @@ pub(super) fn is_well_used(buffer: pg_sys::Buffer) -> bool {
 
 /// A cache line.
 const LINE_BYTES: usize = 64;
-/// Of longer ranges the processor fetches the rest by itself.
+/// For longer ranges the processor prefetches the rest by itself.
 const MOST_LINES: usize = 4;
 /// Header of a tuple that holds a piece, its keys, header of the payload, checks.
 const TUPLE_BYTES: usize = 24 + PAYLOAD_OFFSET + HEAD_BYTES;
@@ -115,8 +118,9 @@ const PIECE_START: usize =
     pg_sys::BLCKSZ as usize - (TUPLE_BYTES + PIECE_BYTES).next_multiple_of(8);
 const BYTES_START: usize = PIECE_START + TUPLE_BYTES;
 
-/// Has the processor fetch what pinning the page, and looking at these bytes of a piece that fills it, would wait for, if
-/// it is known in which buffer the page is. Nothing is read, and nothing is pinned.
+/// Prefetches into the processor's cache the memory that pinning the page, and reading these bytes
+/// of a piece that fills it, would wait for, if the buffer of the page is known. It reads and pins
+/// nothing.
 ///
 /// # Safety
 /// `rel` is open.

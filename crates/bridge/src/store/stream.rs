@@ -1,4 +1,5 @@
-//! Consecutive pages of the TOAST relation by a read stream: many are read at once, ahead of their use.
+//! Consecutive pages of the TOAST relation by a read stream: many are read at once, ahead of their
+//! use.
 
 use std::ops::Range;
 
@@ -6,13 +7,14 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::page::PinnedPage;
 
-/// What the stream has still to ask for.
+/// The blocks that the stream has not requested yet.
 struct Blocks {
     next: pg_sys::BlockNumber,
     end: pg_sys::BlockNumber,
 }
 
-/// A stream of pages. What it holds when an ERROR leaves it behind is the resource owner's and the memory context's.
+/// A stream of pages. After an ERROR the resource owner and the memory context release what it
+/// holds.
 pub(super) struct BlockStream {
     stream: *mut pg_sys::ReadStream,
     /// The stream points at them.
@@ -64,7 +66,7 @@ impl BlockStream {
 
     /// The next page, pinned; `None` at the end.
     pub fn next(&mut self) -> Option<PinnedPage> {
-        // SAFETY: the stream is open; the buffer comes pinned, and is given away.
+        // SAFETY: the stream is open; the buffer comes pinned, and the pin is passed on.
         unsafe {
             let buffer = pg_sys::read_stream_next_buffer(self.stream, std::ptr::null_mut());
             if buffer == pg_sys::InvalidBuffer as pg_sys::Buffer {
@@ -78,7 +80,8 @@ impl BlockStream {
 
 impl Drop for BlockStream {
     fn drop(&mut self) {
-        // SAFETY: begun by us, ended once; an ERROR has ended it already. The callback is not called any more.
+        // SAFETY: begun by us, ended once; an ERROR has ended it already. The callback is not
+        // called any more.
         unsafe {
             if !std::thread::panicking() {
                 pg_sys::read_stream_end(self.stream);

@@ -1,20 +1,23 @@
 //! Reading long values: ranges from pinned pages, and whole runs of pieces by a read stream.
 //!
 //! ```text
-//!   offset ──/ PIECE_BYTES──> piece (id, seq), skip ──map──> block ──pin, key, checks──> bytes copied out
-//!                                                      └─ another key there ──> index ──> map learns
+//!   offset ──/ PIECE_BYTES──> piece (id, seq), skip ──map──> block
+//!   block ──pin, key, checks──> bytes copied out
+//!       └─ another key there ──> index ──> map learns
 //! ```
 //!
-//! The pieces of a value mostly lie on consecutive pages, so that the block of one tells the blocks of all others. A
-//! [`PieceMap`] remembers where runs of them begin. It is a hint, from the directory entry or from earlier
-//! reads: the key is looked at on the page, and where another one or none is found (after VACUUM FULL of the TOAST
-//! relation, or where two writers took pages by turns) the index is asked, once for each run.
+//! The pieces of a value mostly lie on consecutive pages, so the block of one gives the blocks of
+//! all others. A [`PieceMap`] remembers where runs of them begin. It is a hint, from the directory
+//! entry or from earlier reads: the key is compared on the page, and where another key or none is
+//! found (after VACUUM FULL of the TOAST relation, or where two writers took pages by turns) the
+//! index is searched, once for each run.
 //!
-//! What is handed out has been verified on the page it was copied from, under the pin that it was copied under: see
-//! [`super::piece`]. Where the cluster has data checksums a map remembers what was verified: a page that was
-//! evicted and comes back is verified by PostgreSQL. Pages are share-locked one at a time, while their tuples are looked
-//! for; a reader keeps the last one pinned, as rows ask for several ranges of one page. Pins are the resource owner's:
-//! an ERROR releases them. On a standby all of this works alike: pieces and hints arrive by WAL.
+//! Every byte that is returned was verified on the page it was copied from, under the pin under
+//! which it was copied: see [`super::piece`]. Where the cluster has data checksums a map remembers
+//! what was verified: a page that was evicted and comes back is verified by PostgreSQL. Pages are
+//! share-locked one at a time, while their tuples are searched; a reader keeps the last one pinned,
+//! because a row often needs several ranges of one page. Pins are the resource owner's: an ERROR
+//! releases them. All of this also works on a standby: pieces and hints arrive by WAL.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -34,12 +37,12 @@ use super::{ColdStore, StoreError};
 
 /// Runs of pieces that are remembered of one value.
 const MOST_RUNS: usize = 1_024;
-/// Pieces of one value of which it is remembered what was verified.
+/// Pieces of one value for which the verified kilobytes are remembered.
 const MOST_REMEMBERED: usize = 1 << 15;
 /// Fewer pieces are read page by page.
 const STREAMED_PIECES: i32 = 4;
 
-/// Where the pieces of a value were found, or are said to be.
+/// Where the pieces of a value were found, or should be according to a hint.
 #[derive(Clone, Debug, Default)]
 pub struct PieceMap {
     /// First piece and its block, ascending: the next pieces are on the next blocks.
@@ -49,7 +52,7 @@ pub struct PieceMap {
 }
 
 impl PieceMap {
-    /// Of a value that begins at this block; `InvalidBlockNumber` says nothing.
+    /// The map of a value that begins at this block; `InvalidBlockNumber` means unknown.
     pub fn starting_at(block: pg_sys::BlockNumber) -> PieceMap {
         let runs = match block {
             pg_sys::InvalidBlockNumber => Vec::new(),
@@ -61,7 +64,7 @@ impl PieceMap {
         }
     }
 
-    /// Memory that a map of so many bytes of value may come to hold.
+    /// The most memory that the map of a value of this size can hold.
     pub fn most_memory_bytes(value_bytes: u64) -> usize {
         ((value_bytes / PIECE_BYTES as u64) as usize + 1) * size_of::<Verified>()
     }
@@ -88,7 +91,7 @@ impl PieceMap {
             + self.verified.capacity() * size_of::<Verified>()
     }
 
-    /// Where the piece should be.
+    /// The block where the piece should be.
     fn guess(&self, seq: i32) -> Option<pg_sys::BlockNumber> {
         let after = self.runs.partition_point(|(first, _)| *first <= seq);
         let (first, block) = *self.runs.get(after.checked_sub(1)?)?;
@@ -102,7 +105,7 @@ impl PieceMap {
         end - seq
     }
 
-    /// Notes where a piece is.
+    /// Remembers where a piece is.
     fn learn(&mut self, seq: i32, block: pg_sys::BlockNumber) {
         if self.guess(seq) == Some(block) {
             return;
@@ -123,14 +126,15 @@ impl PieceMap {
     }
 }
 
-/// Reads ranges of one long value. Holds a pin until it is dropped: to be kept for a row, not for a scan.
+/// Reads ranges of one long value. Holds a pin until it is dropped, so it may live for a row, not
+/// for a scan.
 pub struct ValueReader<'a> {
     store: &'a ColdStore<'a>,
     id: u32,
     map: &'a RefCell<PieceMap>,
     /// The piece that was read last.
     held: RefCell<Option<Held>>,
-    /// Whether what was verified once need not be verified again.
+    /// Whether bytes that were verified once need not be verified again.
     remembers: bool,
 }
 
@@ -140,7 +144,7 @@ struct Held {
     verified: Verified,
 }
 
-/// A piece that is being looked at, and what of it was verified.
+/// A piece that is being read, and which kilobytes of it were verified.
 struct Shown<'a> {
     piece: Piece<'a>,
     verified: &'a mut Verified,
@@ -151,7 +155,7 @@ impl<'a> Shown<'a> {
         self.piece.len()
     }
 
-    /// A range of it, verified; or what is wrong, and how many bytes there should be.
+    /// A range of the piece, verified; or the fault, and how many bytes there should be.
     fn verified(&mut self, range: Range<usize>) -> Result<&'a [u8], (Fault, usize)> {
         let end = range.end;
         let bytes = self.piece.verified(range, self.verified);
@@ -159,8 +163,8 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Whether PostgreSQL verifies every page that it reads from disk. Then what this process has verified in memory is not
-/// damaged on disk and read again unnoticed.
+/// Whether PostgreSQL verifies every page that it reads from disk. If so, bytes that this process
+/// has verified in memory cannot be damaged on disk and read again unnoticed.
 fn pages_are_checked() -> bool {
     static HAVE_CHECKSUMS: OnceLock<bool> = OnceLock::new();
     // SAFETY: reads the control file's copy in memory, and a setting.
@@ -170,14 +174,14 @@ fn pages_are_checked() -> bool {
     }
 }
 
-/// Piece, and where in it, of a byte of a value.
+/// The piece that a byte of a value lies in, and its position there.
 fn place_of(offset: u64) -> (i32, usize) {
     let seq = i32::try_from(offset / PIECE_BYTES as u64).unwrap_or(i32::MAX);
     (seq, (offset % PIECE_BYTES as u64) as usize)
 }
 
 impl ColdStore<'_> {
-    /// A reader of the value; `map` says where its pieces are, and learns.
+    /// A reader of the value; `map` tells where its pieces are, and is updated.
     pub fn value<'a>(&'a self, id: u32, map: &'a RefCell<PieceMap>) -> ValueReader<'a> {
         ValueReader {
             store: self,
@@ -222,7 +226,7 @@ impl ValueReader<'_> {
         Ok(())
     }
 
-    /// Hands `len` bytes from `offset` on to `sink`, piece by piece: for whole chunks.
+    /// Passes `len` bytes from `offset` on to `sink`, piece by piece: for whole chunks.
     ///
     /// # Errors
     /// As for [`ValueReader::read`]; the sink may have got bytes before.
@@ -247,7 +251,7 @@ impl ValueReader<'_> {
         Ok(())
     }
 
-    /// Asks for the pages of these ranges that are not in memory, all at once; waits for none.
+    /// Requests the pages of these ranges that are not in memory, all at once; waits for none.
     pub fn prefetch(&self, ranges: &[Range<u64>]) {
         let map = self.map.borrow();
         let toast = self.store.toast;
@@ -255,7 +259,7 @@ impl ValueReader<'_> {
         for range in ranges.iter().filter(|range| !range.is_empty()) {
             let (first, last_seq) = (place_of(range.start).0, place_of(range.end - 1).0);
             for block in (first..=last_seq).filter_map(|seq| map.guess(seq)) {
-                // SAFETY: `toast` is open; a block past the end is not asked for.
+                // SAFETY: `toast` is open; a block past the end is not requested.
                 unsafe {
                     if last != Some(block) && has_block(toast, block) {
                         pg_sys::PrefetchBuffer(toast, pg_sys::ForkNumber::MAIN_FORKNUM, block);
@@ -266,8 +270,8 @@ impl ValueReader<'_> {
         }
     }
 
-    /// Has the processor fetch the beginnings of these ranges, where it is known which buffers hold them, so that
-    /// reading one after the other does not wait for memory each time.
+    /// Prefetches the beginnings of these ranges into the processor's cache, where their buffers
+    /// are known, so that reading one after the other does not wait for memory each time.
     pub fn touch(&self, ranges: &[Range<u64>]) {
         let map = self.map.borrow();
         for range in ranges {
@@ -307,7 +311,7 @@ impl ValueReader<'_> {
         })
     }
 
-    /// Looks at a piece, which stays held.
+    /// Reads a piece, which stays pinned.
     fn with_piece(
         &self,
         seq: i32,
@@ -352,7 +356,7 @@ impl ValueReader<'_> {
         looked.map_err(|(fault, expected_bytes)| self.fault(seq, fault, expected_bytes))
     }
 
-    /// Finds a piece where it should be, or else by the index.
+    /// Finds a piece at the block where it should be, or else by the index.
     fn hold(&self, seq: i32) -> Result<HeldPiece, StoreError> {
         let (toast, key) = (self.store.toast, (self.id, seq));
         let guess = self.map.borrow().guess(seq);
@@ -375,7 +379,8 @@ impl ValueReader<'_> {
         piece.ok_or_else(|| self.missing(seq))
     }
 
-    /// Streams pieces from `at`, where one begins, as far as they lie one after the other; how far that was.
+    /// Streams pieces from `at`, where one begins, as long as they lie on consecutive blocks;
+    /// returns where it stopped.
     fn stream(&self, at: u64, end: u64, sink: &mut dyn FnMut(&[u8])) -> Result<u64, StoreError> {
         let (seq, _) = place_of(at);
         let (last, _) = place_of(end - 1);
@@ -430,12 +435,12 @@ impl ValueReader<'_> {
     }
 
     fn missing(&self, seq: i32) -> StoreError {
-        let (toast, id) = (self.store.identity().0, self.id);
+        let (toast, id) = (self.store.id().toast, self.id);
         StoreError::MissingPiece { toast, id, seq }
     }
 
     fn fault(&self, seq: i32, fault: Fault, expected_bytes: usize) -> StoreError {
-        let (toast, id) = (self.store.identity().0, self.id);
+        let (toast, id) = (self.store.id().toast, self.id);
         match fault {
             Fault::Damaged => StoreError::DamagedPiece { toast, id, seq },
             Fault::Short { bytes } => StoreError::ShortPiece {

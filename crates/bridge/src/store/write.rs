@@ -15,12 +15,12 @@ use crate::xid::CommandId;
 pub enum Birth {
     /// Belongs to the running transaction.
     Transactional,
-    /// Visible to everyone at once, also if the running transaction aborts.
+    /// Visible to all at once, also if the running transaction aborts.
     Frozen,
 }
 
 impl ColdStore<'_> {
-    /// A value id that nobody uses.
+    /// A value id that is not in use.
     pub fn new_value_id(&self) -> u32 {
         // SAFETY: both relations are open; chunk_id is the first column of the TOAST relation.
         unsafe {
@@ -44,7 +44,7 @@ impl ColdStore<'_> {
         self.insert_as((id, seq), payload, cid, birth, bulk, unique)
     }
 
-    /// The same; `unique` is what the index is to check.
+    /// The same; `unique` is the uniqueness check that the index makes.
     pub(super) fn insert_as(
         &self,
         (id, seq): (u32, i32),
@@ -72,9 +72,9 @@ impl ColdStore<'_> {
             pg_sys::Datum::from(image),
         ];
         let mut nulls = [false; 3];
-        // SAFETY: the tuple is formed from values that outlive it; the relations are open and locked for
-        // writing; an ERROR leaves only memory of the current context, and passes no frame that owns
-        // anything on its way to the one guard around it all.
+        // SAFETY: the tuple is formed from values that outlive it; the relations are open and
+        // locked for writing; an ERROR leaves only memory of the current context, and passes no
+        // frame that owns anything before it reaches the one guard around all of this.
         unsafe {
             let tuple = pg_guard_ffi_boundary(|| {
                 let (columns, null_flags) = (values.as_mut_ptr(), nulls.as_mut_ptr());
@@ -84,8 +84,8 @@ impl ColdStore<'_> {
                     if !(*(*index).rd_index).indisready {
                         continue;
                     }
-                    // An index that REINDEX CONCURRENTLY has given up may hold entries from before a
-                    // rewrite; the valid one says what is unique.
+                    // An index that REINDEX CONCURRENTLY has abandoned may hold entries from before
+                    // a rewrite; uniqueness is checked in the valid one.
                     let is_judge =
                         (*(*index).rd_index).indisunique && (*(*index).rd_index).indisvalid;
                     let unique = if is_judge {
@@ -160,7 +160,7 @@ impl ColdStore<'_> {
         });
     }
 
-    /// Lets `change` edit the payload of the tuple at `tid`, exclusively locked and WAL-logged.
+    /// Calls `change` to edit the payload of the tuple at `tid`, exclusively locked and WAL-logged.
     pub fn update_in_place<R>(&self, tid: Tid, change: impl FnOnce(&mut [u8]) -> R) -> R {
         // SAFETY: pin and exclusive lock are held from ReadBuffer to UnlockReleaseBuffer. The
         // page that GenericXLogRegisterBuffer returns is a private copy of the whole page; the

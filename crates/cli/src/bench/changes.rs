@@ -1,5 +1,5 @@
-//! Changing and locking cold rows: single rows, ten thousand, half of the table, and what a scan pays
-//! for rows that are gone. The big table, all of it cold on howdah's side.
+//! Changes and locks of cold rows: single rows, ten thousand, half of the table, and what a scan
+//! costs after rows were deleted. They use the big table, all of it cold on howdah's side.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use super::statement::{Rows, ask, first_difference};
 use super::{Options, Side, points, queries, table};
 use crate::progress::{Counting, Progress};
 
-/// A statement that is undone after each run.
+/// A statement that is rolled back after each run.
 struct Change {
     title: &'static str,
     /// `T` stands for the table, `FROM_KEY` for a key in its middle.
@@ -69,7 +69,7 @@ fn single_rows(
     for run in 0..=options.runs {
         let mut times = [Vec::new(), Vec::new()];
         let mut found: [Rows; 2] = [Vec::new(), Vec::new()];
-        // Keys that the lookups of single rows have not met.
+        // Keys that the lookups of single rows have not used.
         for (turn, key) in points::keys(u64::from(run) + 1_000, options.rows).enumerate() {
             for side in [turn % 2, 1 - turn % 2] {
                 let started = Instant::now();
@@ -134,8 +134,8 @@ fn undone(
     Ok(figure)
 }
 
-/// How many times as long a scan takes once one row in a hundred was deleted, each by a statement of
-/// its own. Beside it the same on heap.
+/// How many times as long a scan takes once one row in a hundred was deleted, each by a statement
+/// of its own. The same is measured on heap.
 fn scan_of_marked(
     client: &mut Client,
     options: &Options,

@@ -1,6 +1,6 @@
-//! Moving an all-hot table without indexes to the cold side, and a writer who works beside it:
-//! he inserts rows, changes those, and changes rows all over the table, which are being moved.
-//! His longest wait is the longest of all runs, not a median.
+//! Moving an all-hot table without indexes to the cold side, with a concurrent writer: it inserts
+//! rows, changes those, and changes rows all over the table, which are being moved. Its longest
+//! wait is the longest of all runs, not a median.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -122,7 +122,7 @@ fn fingerprint(client: &mut Client) -> anyhow::Result<statement::Rows> {
         .unwrap_or_default())
 }
 
-/// What the writer leaves alone.
+/// The rows that the writer does not change.
 fn untouched(client: &mut Client) -> anyhow::Result<statement::Rows> {
     let sql = format!("SELECT count(*), sum(c1), sum(c5), max(c4) FROM {TABLE} WHERE c1 > 0");
     Ok(statement::ask(client, &sql)?
@@ -130,7 +130,7 @@ fn untouched(client: &mut Client) -> anyhow::Result<statement::Rows> {
         .unwrap_or_default())
 }
 
-/// What a writer saw.
+/// The measurements of a writer.
 struct Written {
     /// Milliseconds of the slowest statement.
     longest: f64,

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
@@ -19,51 +19,55 @@ use crate::progress::Progress;
 
 const PACKAGE: &str = "duckdb";
 const SCRIPT: &str = include_str!("duckdb.py");
-/// Written last, so that an installation that was interrupted is seen as such.
+/// Written last, so that an interrupted installation is recognized.
 const COMPLETE: &str = "complete";
 
-/// The installed package, and room for its files.
+/// The installed package, and a directory for its files.
 pub(super) struct DuckDb {
     package: PathBuf,
     work: PathBuf,
 }
 
+/// What is asked in one process: rows are made in a table `source`, loaded into `t`, and asked for there.
 #[derive(Serialize)]
-struct Request {
+pub(super) struct Request {
     database: PathBuf,
-    csv: PathBuf,
-    columns: &'static str,
+    /// Statements that make `source`.
+    pub source: Vec<String>,
     runs: u32,
-    questions: Vec<Asking>,
-    /// Of rows that are looked up one by one.
+    /// A statement that indexes `t` after the load.
+    index: Option<&'static str>,
+    pub questions: Vec<Asking>,
+    /// Keys of the rows that are looked up one by one.
     keys: Vec<i64>,
 }
 
 #[derive(Serialize)]
-struct Asking {
-    sql: String,
-    changes: bool,
+pub(super) struct Asking {
+    pub sql: String,
+    /// Undone after each run.
+    pub changes: bool,
 }
 
 #[derive(Deserialize)]
-struct Response {
+pub(super) struct Response {
     version: String,
-    load_seconds: Vec<f64>,
-    index_seconds: f64,
+    pub load_seconds: Vec<f64>,
+    index_seconds: Option<f64>,
     table_bytes: u64,
-    questions: Vec<Answered>,
+    pub questions: Vec<Answered>,
     lookup_microseconds: Vec<f64>,
 }
 
 #[derive(Deserialize)]
-struct Answered {
-    milliseconds: Vec<f64>,
-    rows: Rows,
+pub(super) struct Answered {
+    pub milliseconds: Vec<f64>,
+    pub rows: Rows,
 }
 
 impl DuckDb {
     /// # Errors
-    /// When the package cannot be had.
+    /// When the package cannot be installed.
     pub fn prepare(paths: &Paths) -> anyhow::Result<Self> {
         let directory = paths.cache.join("duckdb");
         let package = directory.join("python");
@@ -95,7 +99,7 @@ impl DuckDb {
         Ok(Self { package, work })
     }
 
-    /// Adds DuckDB's measurements, and holds its answers against heap's.
+    /// Adds DuckDB's measurements, and compares its answers with heap's.
     pub fn fill_in(
         &self,
         client: &mut Client,
@@ -107,13 +111,13 @@ impl DuckDb {
         let mut file = File::create(&csv)?;
         let copy = "COPY bench.source TO STDOUT (FORMAT csv)";
         io::copy(&mut client.copy_out(copy)?, &mut file)?;
-        let response = self.ask(options, csv.clone(), &measured.asked);
+        let response = self.ask_all(options, &csv, &measured.asked);
         fs::remove_file(&csv)?;
         let response = response?;
         if let [load, size, index] = &mut measured.loaded[..] {
             load.duckdb = Outcome::Measured(response.load_seconds);
             size.duckdb = Outcome::one(response.table_bytes as f64);
-            index.duckdb = Outcome::one(response.index_seconds);
+            index.duckdb = response.index_seconds.map_or(Outcome::Absent, Outcome::one);
         }
         for (asked, answered) in measured.asked.iter_mut().zip(response.questions) {
             asked.figure.duckdb = Outcome::Measured(answered.milliseconds);
@@ -130,26 +134,44 @@ impl DuckDb {
         Ok(())
     }
 
-    fn ask(&self, options: &Options, csv: PathBuf, asked: &[Asked]) -> anyhow::Result<Response> {
-        let database = self.work.join("bench.duckdb");
-        let request = Request {
-            database: database.clone(),
-            csv,
-            columns: table::COLUMNS,
-            runs: options.runs,
-            questions: asked
-                .iter()
-                .map(|asked| Asking {
-                    sql: sql(
-                        asked.question.duckdb_sql.unwrap_or(asked.question.sql),
-                        "t",
-                        options.rows,
-                    ),
-                    changes: asked.question.changes,
-                })
-                .collect(),
-            keys: points::keys(1, options.rows).collect(),
+    /// The questions about the big table, and rows by key.
+    fn ask_all(&self, options: &Options, csv: &Path, asked: &[Asked]) -> anyhow::Result<Response> {
+        let question = |asked: &Asked| {
+            let text = asked.question.duckdb_sql.unwrap_or(asked.question.sql);
+            Asking {
+                sql: sql(text, "t", options.rows),
+                changes: asked.question.changes,
+            }
         };
+        let (columns, csv) = (table::COLUMNS, csv.display());
+        self.ask(Request {
+            source: vec![
+                format!("CREATE TABLE source ({columns})"),
+                format!("COPY source FROM '{csv}' (FORMAT csv, HEADER false)"),
+            ],
+            index: Some("CREATE UNIQUE INDEX t_c1 ON t (c1)"),
+            questions: asked.iter().map(question).collect(),
+            keys: points::keys(1, options.rows).collect(),
+            ..self.request(options)
+        })
+    }
+
+    /// A request without rows and questions.
+    pub fn request(&self, options: &Options) -> Request {
+        Request {
+            database: self.work.join("bench.duckdb"),
+            source: Vec::new(),
+            runs: options.runs,
+            index: None,
+            questions: Vec::new(),
+            keys: Vec::new(),
+        }
+    }
+
+    /// # Errors
+    /// When Python, DuckDB or a statement fails.
+    pub fn ask(&self, request: Request) -> anyhow::Result<Response> {
+        let database = request.database.clone();
         let (script, file) = (self.work.join("bench.py"), self.work.join("request.json"));
         fs::write(&script, SCRIPT)?;
         fs::write(&file, serde_json::to_vec(&request)?)?;
@@ -160,14 +182,14 @@ impl DuckDb {
             .arg(&file);
         let output = run(&mut python);
         for leftover in [database.clone(), database.with_extension("duckdb.wal")] {
-            // The file may be large, or not there at all; nothing depends on it.
+            // The file may be large, or may not exist; nothing depends on it.
             let _ = fs::remove_file(leftover);
         }
         serde_json::from_slice(&output?).context("DuckDB's answer cannot be read")
     }
 }
 
-/// What a program prints, if it says that it succeeded.
+/// The output of a program, if it succeeds.
 fn run(command: &mut Command) -> anyhow::Result<Vec<u8>> {
     let output = command
         .stdin(Stdio::null())

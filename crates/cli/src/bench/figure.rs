@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-/// What one engine's runs gave, in the figure's unit.
+/// The results of one engine's runs, in the figure's unit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Outcome {
     Measured(Vec<f64>),
-    /// 0A000: this version says no.
+    /// Refused with 0A000: this version does not support it.
     Refused,
     /// Not measured on this engine, or not there in this build.
     Absent,
@@ -53,7 +53,7 @@ pub(super) enum Unit {
     Microseconds,
     Bytes,
     PerSecond,
-    /// Of something else that this engine did.
+    /// A multiple of another figure of the same engine.
     Times,
 }
 
@@ -68,13 +68,20 @@ pub(super) enum Goal {
     /// howdah alone, in the figure's unit.
     AtMost(f64),
     AtLeast(f64),
+    /// howdah is at most so many times DuckDB's value, and so much more in the figure's unit.
+    DuckDbAtMost {
+        times: f64,
+        plus: f64,
+    },
+    /// howdah / DuckDB is at least this.
+    DuckDbAtLeast(f64),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Ok,
     Miss,
-    /// No goal, or nothing to hold against it.
+    /// No goal, or no figure to compare with it.
     Open,
 }
 
@@ -129,6 +136,12 @@ impl Figure {
         Some(self.howdah.median()? / heap)
     }
 
+    /// howdah / DuckDB, of their medians: they do not take turns.
+    pub fn ratio_to_duckdb(&self) -> Option<f64> {
+        let duckdb = self.duckdb.median().filter(|duckdb| *duckdb > 0.0)?;
+        Some(self.howdah.median()? / duckdb)
+    }
+
     pub fn verdict(&self) -> Verdict {
         let Some(goal) = self.goal else {
             return Verdict::Open;
@@ -141,6 +154,12 @@ impl Figure {
             Goal::RatioAtLeast(limit) => self.ratio().map(|ratio| ratio >= limit),
             Goal::AtMost(limit) => self.howdah.median().map(|value| value <= limit),
             Goal::AtLeast(limit) => self.howdah.median().map(|value| value >= limit),
+            Goal::DuckDbAtMost { times, plus } => {
+                let limit = self.duckdb.median().map(|duckdb| duckdb * times + plus);
+                let medians = self.howdah.median().zip(limit);
+                medians.map(|(howdah, limit)| howdah <= limit)
+            }
+            Goal::DuckDbAtLeast(limit) => self.ratio_to_duckdb().map(|ratio| ratio >= limit),
         };
         match reached {
             Some(true) => Verdict::Ok,
@@ -184,6 +203,20 @@ mod tests {
             Verdict::Miss
         );
         assert_eq!(figure(1.0, 1e6, Goal::AtLeast(1e6)).verdict(), Verdict::Ok);
+    }
+
+    #[test]
+    fn a_goal_beside_duckdb_is_open_without_it() {
+        let goal = Goal::DuckDbAtMost {
+            times: 2.0,
+            plus: 0.5,
+        };
+        let mut one = figure(100.0, 10.5, goal);
+        assert_eq!(one.verdict(), Verdict::Open);
+        one.duckdb = Outcome::one(5.0);
+        assert_eq!(one.verdict(), Verdict::Ok);
+        one.duckdb = Outcome::one(4.9);
+        assert_eq!(one.verdict(), Verdict::Miss);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The private memory of a backend that loads a wide table: the peak of `RssAnon`, as the kernel
-//! tells it while the load runs.
+//! reports it while the load runs.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,7 +50,7 @@ pub(super) fn measure(
             "INSERT INTO {table} SELECT {} FROM generate_series(1, {rows}) i",
             values.join(", ")
         );
-        // A backend of its own, so that nothing else has grown it.
+        // A new backend, so that no earlier statement has made it grow.
         let mut loader = cluster.connect(DATABASE)?;
         let peak = peak_of(&mut loader, &load)?;
         figure.side(side).add(Some(peak));

@@ -1,9 +1,10 @@
-//! `./howdah bench`: one table as heap and as howdah on the same server, and in DuckDB where
-//! that can be had; every figure beside the goal it must reach.
+//! `./howdah bench`: one table as heap and as howdah on the same server, and in DuckDB where that
+//! can be installed; every figure beside the goal it must reach.
 //!
 //! ```text
 //!   table        5 M rows, staged once; load into each engine, size on disk
 //!   queries      analytical questions; answers compared between the engines
+//!   billion      counts and sums over twenty times the rows, in rows a second
 //!   points       one row by index: cold rows, hot rows
 //!   writes       INSERT, UPDATE, DELETE of single hot rows under pgbench
 //!   changes      cold rows changed and locked: one, many, half of the table; scans after that
@@ -24,6 +25,7 @@
 //!   0A000 is shown as refused, and misses its goal.
 //! - Everything lives in the schema `bench` of the instance's database, dropped at the end.
 
+mod billion;
 mod changes;
 mod compaction;
 mod duckdb;
@@ -82,6 +84,8 @@ pub enum Part {
     Load,
     /// Analytical questions
     Queries,
+    /// Rows a second over a table of three columns and twenty times the rows
+    Billion,
     /// One row by index, cold and hot
     Points,
     /// Cold rows changed and locked
@@ -130,7 +134,7 @@ enum Side {
 impl Side {
     const BOTH: [Self; 2] = [Self::Heap, Self::Howdah];
 
-    /// Of the access method, and the ending of table names.
+    /// The name of the access method, which also ends the names of its tables.
     fn name(self) -> &'static str {
         match self {
             Self::Heap => "heap",
@@ -150,7 +154,7 @@ pub fn run(paths: &Paths, options: &Options) -> anyhow::Result<ExitCode> {
     client.batch_execute(
         "SET client_min_messages = warning; DROP SCHEMA IF EXISTS bench CASCADE; CREATE SCHEMA bench",
     )?;
-    // The self join of the questions is there to be joined.
+    // The queries contain a self join that must be executed.
     client.batch_execute("SET enable_self_join_elimination = off")?;
     let figures = measure(paths, &cluster, &mut client, options)?;
     let facts = report::facts(&mut client, options)?;
@@ -177,6 +181,7 @@ fn measure(
     client: &mut postgres::Client,
     options: &Options,
 ) -> anyhow::Result<Vec<Figure>> {
+    let duckdb = duckdb(paths, options);
     let mut figures = Vec::new();
     if options.wants_table() {
         table::stage(client, options.rows)?;
@@ -193,11 +198,8 @@ fn measure(
                 Vec::new()
             },
         };
-        if !options.no_duckdb {
-            match DuckDb::prepare(paths) {
-                Ok(duckdb) => duckdb.fill_in(client, options, &mut measured)?,
-                Err(error) => eprintln!("  DuckDB is left out: {error:#}"),
-            }
+        if let Some(duckdb) = &duckdb {
+            duckdb.fill_in(client, options, &mut measured)?;
         }
         figures.extend(measured.loaded);
         figures.extend(measured.asked.into_iter().map(|asked| asked.figure));
@@ -205,6 +207,9 @@ fn measure(
         if options.wants(Part::Changes) {
             figures.extend(changes::measure(client, options)?);
         }
+    }
+    if options.wants(Part::Billion) {
+        figures.extend(billion::measure(client, duckdb.as_ref(), options)?);
     }
     if options.wants(Part::Writes) {
         figures.extend(writes::measure(paths, cluster, client, options)?);
@@ -227,11 +232,29 @@ fn measure(
     Ok(figures)
 }
 
+/// DuckDB, where a part is wanted that it takes part in, and where it can be had.
+fn duckdb(paths: &Paths, options: &Options) -> Option<DuckDb> {
+    if options.no_duckdb || !(options.wants_table() || options.wants(Part::Billion)) {
+        return None;
+    }
+    match DuckDb::prepare(paths) {
+        Ok(duckdb) => Some(duckdb),
+        Err(error) => {
+            eprintln!("  DuckDB is left out: {error:#}");
+            None
+        }
+    }
+}
+
 /// Bytes of disk for one row, all copies together: staging, two tables, WAL, DuckDB, its CSV.
 const DISK_BYTES_PER_ROW: u64 = 900;
 
 fn require_disk(paths: &Paths, options: &Options) -> anyhow::Result<()> {
-    let needed = options.rows * DISK_BYTES_PER_ROW + (4 << 30);
+    let billion = match options.wants(Part::Billion) {
+        true => options.rows * billion::ROWS_TIMES * billion::DISK_BYTES_PER_ROW,
+        false => 0,
+    };
+    let needed = (options.rows * DISK_BYTES_PER_ROW).max(billion) + (4 << 30);
     match machine::free_disk_bytes(&paths.data()) {
         Some(free) if free < needed => bail!(
             "a bench of {} rows needs about {} free under {}, and there are {}",

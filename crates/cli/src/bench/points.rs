@@ -88,7 +88,7 @@ fn compare(
 }
 
 /// The median time of a lookup on either side, and every row found. The sides take turns key by
-/// key, and in who begins.
+/// key, and take turns in going first.
 fn look_up(
     client: &mut Client,
     prepared: &[Statement; 2],
@@ -121,7 +121,8 @@ pub(super) fn keys(run: u64, rows: u64) -> impl Iterator<Item = i64> {
     (run * LOOKUPS..(run + 1) * LOOKUPS).map(move |serial| key(serial, rows))
 }
 
-/// Keys that jump about, and miss the first rows of a load, which are hot in any table.
+/// Keys that are spread over the table, and skip the first rows of a load, which are hot in any
+/// table.
 fn key(serial: u64, rows: u64) -> i64 {
     const FIRST: u64 = 20_000;
     (FIRST + serial * 1_640_531_527 % (rows - FIRST)) as i64

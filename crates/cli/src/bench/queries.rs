@@ -12,33 +12,33 @@ use crate::progress::{Counting, Progress};
 pub(super) struct Question {
     pub title: &'static str,
     pub sql: &'static str,
-    /// Where DuckDB writes it differently.
+    /// The text for DuckDB, where its syntax differs.
     pub duckdb_sql: Option<&'static str>,
     goal: Option<Goal>,
-    /// Undone after each run.
+    /// Whether it changes rows; it is then rolled back after each run.
     pub changes: bool,
 }
+
+/// What a question that needs no join must reach.
+const BESIDE_DUCKDB: Option<Goal> = Some(Goal::DuckDbAtMost {
+    times: 1.0,
+    plus: 0.5,
+});
 
 const fn question(title: &'static str, sql: &'static str) -> Question {
     Question {
         title,
         sql,
         duckdb_sql: None,
-        goal: None,
+        goal: BESIDE_DUCKDB,
         changes: false,
     }
 }
 
 pub(super) const QUESTIONS: [Question; 13] = [
     question("all of c2, counted", "SELECT count(c2) FROM T"),
-    Question {
-        goal: Some(Goal::RatioAtMost(1.0)),
-        ..question("count(*)", "SELECT count(*) FROM T")
-    },
-    Question {
-        goal: Some(Goal::RatioAtMost(1.0)),
-        ..question("sum(c1)", "SELECT sum(c1) FROM T")
-    },
+    question("count(*)", "SELECT count(*) FROM T"),
+    question("sum(c1)", "SELECT sum(c1) FROM T"),
     question("distinct c2", "SELECT DISTINCT c2 FROM T"),
     question(
         "grp, count(c5)",
@@ -52,13 +52,10 @@ pub(super) const QUESTIONS: [Question; 13] = [
         "sum(c5), two range filters",
         "SELECT sum(c5) FROM T WHERE c3 BETWEEN 100 AND 299 AND c5 >= 2500",
     ),
-    Question {
-        goal: Some(Goal::RatioAtMost(0.1)),
-        ..question(
-            "sum(c5), 1% of the time",
-            "SELECT sum(c5) FROM T WHERE c4 >= FROM_TIME AND c4 < TO_TIME",
-        )
-    },
+    question(
+        "sum(c5), 1% of the time",
+        "SELECT sum(c5) FROM T WHERE c4 >= FROM_TIME AND c4 < TO_TIME",
+    ),
     Question {
         duckdb_sql: Some(
             "SELECT c1 // 10 AS g, sum(c3) FROM T GROUP BY 1 ORDER BY sum(c3) DESC, 1 LIMIT 10",
@@ -68,10 +65,13 @@ pub(super) const QUESTIONS: [Question; 13] = [
             "SELECT c1 / 10 AS g, sum(c3) FROM T GROUP BY 1 ORDER BY sum(c3) DESC, 1 LIMIT 10",
         )
     },
-    question(
-        "self join on c1, counted",
-        "SELECT count(*) FROM T a JOIN T b USING (c1)",
-    ),
+    Question {
+        goal: None,
+        ..question(
+            "self join on c1, counted",
+            "SELECT count(*) FROM T a JOIN T b USING (c1)",
+        )
+    },
     question(
         "top 10 rows by c5",
         "SELECT c1, c5 FROM T ORDER BY c5 DESC, c1 LIMIT 10",
@@ -108,7 +108,7 @@ pub(super) fn sql(text: &str, table: &str, rows: u64) -> String {
         .join(" ")
 }
 
-/// A question's figure, with heap's answer for other engines to be held against.
+/// A question's figure, with heap's answer, with which those of other engines are compared.
 pub(super) struct Asked {
     pub figure: Figure,
     pub question: &'static Question,

@@ -1,4 +1,4 @@
-//! What the bench shows: where it ran, a table of figures with goals and verdicts, and the same
+//! The report of the bench: where it ran, a table of figures with goals and verdicts, and the same
 //! as JSON with every single measurement.
 
 use std::fs;
@@ -22,7 +22,7 @@ const SETTINGS: [&str; 5] = [
     "max_wal_size",
 ];
 
-/// What the figures depend on.
+/// The environment that the figures depend on.
 #[derive(Debug, Serialize)]
 pub(super) struct Facts {
     rows: u64,
@@ -85,6 +85,7 @@ fn table(figures: &[Figure]) -> Table {
         "howdah",
         "DuckDB",
         "howdah / heap",
+        "howdah / DuckDB",
         "goal",
         "",
     ]);
@@ -95,13 +96,14 @@ fn table(figures: &[Figure]) -> Table {
             show(&figure.howdah, figure.unit),
             show(&figure.duckdb, figure.unit),
             figure.ratio().map_or("-".to_owned(), ratio),
+            figure.ratio_to_duckdb().map_or("-".to_owned(), ratio),
             figure
                 .goal
                 .map_or(String::new(), |goal| show_goal(goal, figure.unit)),
             verdict(figure).to_owned(),
         ]);
     }
-    for index in 1..5 {
+    for index in 1..6 {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -156,6 +158,13 @@ fn show_goal(goal: Goal, unit: Unit) -> String {
         Goal::RatioAtLeast(limit) => format!("≥ {} × heap", ratio(limit)),
         Goal::AtMost(limit) => format!("≤ {}", in_unit(limit, unit)),
         Goal::AtLeast(limit) => format!("≥ {}", in_unit(limit, unit)),
+        Goal::DuckDbAtLeast(limit) => format!("≥ {} × DuckDB", ratio(limit)),
+        Goal::DuckDbAtMost { times, plus: 0.0 } => {
+            format!("≤ {} × DuckDB", ratio(times))
+        }
+        Goal::DuckDbAtMost { times, plus } => {
+            format!("≤ {} × DuckDB + {}", ratio(times), in_unit(plus, unit))
+        }
     }
 }
 

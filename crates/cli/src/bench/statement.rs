@@ -1,4 +1,4 @@
-//! Running one statement with a clock, and comparing what two engines answer.
+//! Runs and times one statement, and compares the answers of two engines.
 
 use std::time::Instant;
 
@@ -86,7 +86,7 @@ fn same_field(left: &str, right: &str) -> bool {
     if left == right {
         return true;
     }
-    // Whole numbers are exact; only what is written with a point may differ in its last digits.
+    // Whole numbers are exact; only numbers with a decimal point may differ in their last digits.
     let is_float = |text: &str| text.contains(['.', 'e']);
     match (left.parse::<f64>(), right.parse::<f64>()) {
         (Ok(a), Ok(b)) if is_float(left) || is_float(right) => {

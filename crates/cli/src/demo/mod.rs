@@ -60,7 +60,7 @@ impl Side {
 /// Exit code 1 when heap and howdah answer any query differently.
 ///
 /// # Errors
-/// When the data cannot be had, or the server or a statement fails.
+/// When the data cannot be fetched, or the server or a statement fails.
 pub fn run(paths: &Paths, options: &Options) -> anyhow::Result<ExitCode> {
     let cluster = instance::bring_up(paths)?;
     let mut client = cluster.connect(instance::DATABASE)?;

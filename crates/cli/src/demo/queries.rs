@@ -1,4 +1,4 @@
-//! The questions that are asked of both sides, and the comparison of what they answer.
+//! The queries that run on both sides, and the comparison of their answers.
 //!
 //! Each is written so that its result is exact: sums of integers and numerics, minima and
 //! maxima, ties broken. Two right answers are therefore equal as text, row for row once sorted.
@@ -79,14 +79,14 @@ pub(super) struct Comparison {
     pub difference: Option<String>,
 }
 
-/// Asks every question on both sides.
+/// Runs every query on both sides.
 pub(super) fn compare_all(client: &mut Client) -> anyhow::Result<Vec<Comparison>> {
     let runs = QUESTIONS.len() as u64 * u64::from(RUNS + 1) * Side::BOTH.len() as u64;
     let mut progress = Progress::of("querying", runs, Counting::Things);
     let mut comparisons = Vec::new();
     for question in &QUESTIONS {
         let (mut best, mut answers) = ([Duration::MAX; 2], [Vec::new(), Vec::new()]);
-        // The sides take turns, so that whatever else the machine does is shared.
+        // The sides take turns, so that other load on the machine affects both.
         for run in 0..=RUNS {
             for (at, side) in Side::BOTH.into_iter().enumerate() {
                 let (rows, took) = ask(client, question, side)?;

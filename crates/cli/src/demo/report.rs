@@ -159,7 +159,7 @@ fn chart(comparisons: &[Comparison]) -> String {
 fn bar(time: Duration, longest: Duration) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let share = time.as_secs_f64() / longest.as_secs_f64().max(f64::MIN_POSITIVE);
-    // At least a sliver: every query takes some time.
+    // The bar is never empty: every query takes some time.
     let eighths = ((share * BAR_CELLS * 8.0).round() as usize).max(1);
     "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
 }

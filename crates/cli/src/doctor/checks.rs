@@ -1,4 +1,4 @@
-//! The checks that look at the machine and the tools, without a server.
+//! The checks of the machine and the tools, which need no server.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -11,14 +11,14 @@ use crate::instance::{self, superuser};
 use crate::paths::{DEFAULT_PORT, Paths, Postgres};
 use crate::{machine, units};
 
-/// A check tells what it found; none where it does not apply.
+/// A check returns its findings; it returns none where it does not apply.
 pub(super) type Check = fn(&Paths) -> Vec<Finding>;
 
 pub(super) const ALL: [Check; 10] = [
     disk, memory, rights, account, rust, compiler, python, postgres, port, role,
 ];
 
-/// What a build, a demo and a test run need together.
+/// Disk space that a build, a demo and a test run need together.
 const WANTED_DISK_BYTES: u64 = 10 << 30;
 const NEEDED_DISK_BYTES: u64 = 2 << 30;
 const WANTED_MEMORY_BYTES: u64 = 4 << 30;
@@ -233,7 +233,8 @@ fn port(paths: &Paths) -> Vec<Finding> {
     }]
 }
 
-/// Whether the running server has a role whose unqualified tables would be the extension's.
+/// Whether the running server has a role whose unqualified tables would be created in the
+/// extension's schema.
 fn role(paths: &Paths) -> Vec<Finding> {
     let running = instance::cluster(paths)
         .ok()

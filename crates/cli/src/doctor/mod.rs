@@ -1,10 +1,10 @@
-//! `./howdah doctor`: every prerequisite, one line each, with a cure for what is amiss.
+//! `./howdah doctor`: every prerequisite, one line each, with a cure for what is missing.
 //!
 //! ```text
 //!   machine    disk, memory, rights, the account that runs servers
 //!   tools      Rust, C compiler, libclang, Python with pip
 //!   postgres   the programs, the headers, the sources of the test suites
-//!   server     the port; its roles; the extension loads; a row makes a round trip through a howdah table
+//!   server     the port; its roles; the extension loads; a round trip through a howdah table
 //! ```
 //!
 //! It changes nothing: its server is a scratch one, and whatever it writes is deleted again.
@@ -18,11 +18,11 @@ use std::process::ExitCode;
 use crate::paths::Paths;
 use crate::scratch;
 
-/// How one prerequisite stands.
+/// The state of one prerequisite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Ok,
-    /// Something works less well, or not at all that most people need.
+    /// Something works less well, or a part does not work that is not always needed.
     Warn {
         cure: String,
     },
@@ -80,10 +80,10 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Exit code 1 when a check failed; warnings are none.
+/// Exit code 1 when a check failed; a warning is not a failure.
 ///
 /// # Errors
-/// None of its own: what is wrong is a finding.
+/// None: whatever is wrong is a finding.
 pub fn run(paths: &Paths) -> anyhow::Result<ExitCode> {
     scratch::sweep(paths);
     let mut fail_count = 0;

@@ -1,5 +1,5 @@
-//! The last check: a fresh server loads the extension, and rows come back from a howdah table as
-//! they went in, also after the server was stopped and started.
+//! The last check: a fresh server loads the extension, and a howdah table returns the rows that
+//! were inserted, also after a restart of the server.
 
 use anyhow::{Context as _, ensure};
 

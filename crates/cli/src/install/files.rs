@@ -1,4 +1,4 @@
-//! The files of the extension: which they are, and how they come to their places and leave them.
+//! The files of the extension: which they are, and how they are installed and removed.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ const CONTROL: &str = "howdah.control";
 /// The server's user must be able to read the files; only their owner writes them.
 const MODE: u32 = 0o644;
 
-/// What a server needs of Howdah, in the checkout.
+/// The files in the checkout that a server needs of Howdah.
 #[derive(Debug)]
 pub(crate) struct ExtensionFiles {
     library: PathBuf,
@@ -33,7 +33,7 @@ pub(crate) struct Placement {
     pub(crate) target: PathBuf,
 }
 
-/// What became of a file at its place.
+/// What was done with a file at its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     New,
@@ -131,7 +131,7 @@ pub(super) fn place(placements: &[Placement]) -> anyhow::Result<Vec<Change>> {
     Ok(changes)
 }
 
-/// Puts a copy of the file beside its target.
+/// Writes a copy of the file beside its target.
 fn stage(placement: &Placement) -> anyhow::Result<Change> {
     let Placement { source, target } = placement;
     let content = fs::read(source).with_context(|| format!("cannot read {}", source.display()))?;
@@ -199,7 +199,7 @@ fn version_in(control: &str) -> Option<String> {
     Some(value.trim().trim_matches('\'').to_owned())
 }
 
-/// The package of the system that a file belongs to; none where there is no dpkg.
+/// The system's package that a file belongs to; `None` where there is no dpkg.
 pub(super) fn owning_package(path: &Path) -> Option<String> {
     let output = Command::new("dpkg-query")
         .arg("--search")
@@ -209,7 +209,7 @@ pub(super) fn owning_package(path: &Path) -> Option<String> {
     package_in(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// `postgresql-18-howdah: /usr/lib/…`, after what dpkg tells of diversions.
+/// `postgresql-18-howdah: /usr/lib/…`, after the lines that dpkg prints about diversions.
 fn package_in(found: &str) -> Option<String> {
     let mut lines = found.lines();
     let line = lines.find(|line| !line.starts_with("diversion by "))?;

@@ -55,7 +55,7 @@ pub(crate) struct Installation {
 }
 
 impl Installation {
-    /// Asks a `pg_config`.
+    /// Reads the places from a `pg_config`.
     ///
     /// # Errors
     /// When it does not answer, or is another major version's.

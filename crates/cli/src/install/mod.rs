@@ -7,10 +7,11 @@
 //! ```
 //!
 //! Invariants:
-//! - No server is started, stopped or asked; the private server and its PostgreSQL are not needed.
-//! - Whatever can be refused is refused before the build, which takes long.
+//! - No server is started, stopped or queried; the private server and its PostgreSQL are not
+//!   needed.
+//! - Every check that can fail runs before the build, which takes long.
 //! - A file is replaced as a whole. A running server keeps the library that it has loaded.
-//! - Files that belong to a package of the system are left to the package manager.
+//! - Files that belong to a system package are left to the package manager.
 
 mod files;
 mod installation;
@@ -24,7 +25,7 @@ pub(crate) use installation::Installation;
 use crate::paths::Paths;
 use crate::release;
 
-/// What `install` may be told.
+/// The options of `install`.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// The pg_config of the PostgreSQL 18 to install into
@@ -35,7 +36,7 @@ pub struct Options {
     pub dry_run: bool,
 }
 
-/// What `uninstall` may be told.
+/// The options of `uninstall`.
 #[derive(Debug, clap::Args)]
 pub struct UninstallOptions {
     /// The pg_config of the PostgreSQL 18 to remove Howdah from
@@ -83,7 +84,7 @@ pub fn run(paths: &Paths, options: &Options) -> anyhow::Result<ExitCode> {
 /// Removes the extension's files from the PostgreSQL.
 ///
 /// # Errors
-/// When the PostgreSQL cannot be asked, or a file cannot be removed.
+/// When the `pg_config` does not answer, or a file cannot be removed.
 pub fn uninstall(options: &UninstallOptions) -> anyhow::Result<ExitCode> {
     let installation = Installation::of(&options.pg_config)?;
     let present = files::installed_files(&installation)?;

@@ -6,8 +6,8 @@
 //!                               └── newer library or changed settings: restart
 //! ```
 //!
-//! Each step is skipped when it is done, so `up` may be typed at any time. [`superuser`] says under
-//! which name.
+//! A step that is done already is skipped, so `up` may be run at any time. [`superuser`] decides
+//! the name of the superuser.
 
 mod settings;
 mod status;
@@ -79,7 +79,7 @@ pub fn up(paths: &Paths) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// As [`up`], for commands that need a running server and say something else.
+/// As [`up`], for commands that need a running server and print their own output.
 ///
 /// # Errors
 /// Whatever kept it from running.
@@ -134,7 +134,7 @@ fn create(paths: &Paths, cluster: &Cluster) -> anyhow::Result<()> {
     fs::remove_file(&for_initdb)
         .with_context(|| format!("cannot remove {}", for_initdb.display()))?;
     created?;
-    // What the caller's clients read; the port in it follows the server's.
+    // The caller's clients read this file; the port in it follows the server's.
     let line = passfile_line(cluster, &password);
     write_secret(Account::Caller, &paths.password(), &line)
 }
@@ -179,7 +179,7 @@ fn new_password() -> std::io::Result<String> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The wanted port, or the next one that nobody listens on.
+/// The wanted port, or the next one that no process listens on.
 fn free_port(wanted: u16) -> anyhow::Result<u16> {
     let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
     let last = wanted.saturating_add(PORT_TRIES);
@@ -228,7 +228,7 @@ pub fn down(paths: &Paths) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Becomes psql, as the caller, on the instance's database.
+/// Replaces this process by psql, as the caller, on the instance's database.
 ///
 /// # Errors
 /// When the server does not run or psql cannot be run; it does not return otherwise.

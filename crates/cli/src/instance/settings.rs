@@ -1,4 +1,5 @@
-//! The settings the instance's server starts with, from what the machine has.
+//! The settings that the instance's server starts with, computed from the machine's memory and
+//! processors.
 
 use crate::machine;
 use crate::paths::Paths;

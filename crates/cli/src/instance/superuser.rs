@@ -1,9 +1,9 @@
-//! Who the instance's superuser is.
+//! The instance's superuser.
 //!
 //! Its name must not be that of a schema that the extension owns: `"$user"` comes first in the
 //! default search path, so unqualified tables of a role `howdah` are created in schema `howdah`.
-//! Instances made before that was seen have such a superuser, and clients that use its name; it
-//! keeps the name and gets a search path instead.
+//! Older instances have such a superuser, and clients that use its name; there it keeps the name
+//! and gets a search path instead.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use anyhow::Context as _;
 
 use crate::cluster::Cluster;
 
-/// The superuser of instances that are made from now on.
+/// The superuser of new instances.
 pub(super) const SUPERUSER: &str = "postgres";
 
 /// A role of this name finds itself in the extension's schema.
@@ -22,8 +22,8 @@ pub const ILL_NAMED: &str = "howdah";
 /// still found.
 const SEARCH_PATH: &str = "public, howdah";
 
-/// The superuser of the instance with this password file: nothing else says it while the server
-/// is down.
+/// The superuser of the instance with this password file, the only place that has the name while
+/// the server is down.
 pub(super) fn of(password_file: &Path) -> String {
     fs::read_to_string(password_file)
         .ok()

@@ -9,10 +9,10 @@ use anyhow::Context as _;
 
 use super::said_by;
 
-/// As Debian names the packages of PostgreSQL's extensions.
+/// The name follows Debian's rule for packages of PostgreSQL's extensions.
 pub(super) const NAME: &str = "postgresql-18-howdah";
 
-/// What differs from one build to the next.
+/// The fields that differ from one build to the next.
 #[derive(Debug)]
 pub(super) struct Control {
     pub(super) version: String,
@@ -58,8 +58,8 @@ impl fmt::Display for Control {
     }
 }
 
-/// Asks `dpkg-shlibdeps`, which knows the packages of this machine and the versions of the
-/// symbols that the library uses. PostgreSQL's own symbols come from the server that loads it.
+/// Runs `dpkg-shlibdeps`, which knows the packages of this machine and the versions of the symbols
+/// that the library uses. PostgreSQL's own symbols come from the server that loads it.
 pub(super) fn library_packages(work: &Path, library: &Path) -> anyhow::Result<String> {
     let debian = work.join("debian");
     let source = format!("Source: howdah\n\nPackage: {NAME}\nArchitecture: any\n");

@@ -12,7 +12,7 @@
 //!
 //! Invariants:
 //! - The same library, sources and `SOURCE_DATE_EPOCH` give the same package, byte for byte.
-//! - No root is needed: every file in the package belongs to root all the same.
+//! - Root rights are not needed: every file in the package belongs to root nevertheless.
 
 mod control;
 mod tree;
@@ -30,7 +30,7 @@ use crate::paths::Paths;
 use crate::{release, units};
 use control::{Control, NAME};
 
-/// What `package` may be told.
+/// The options of `package`.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// The directory to write the package to [default: package/ in cargo's target directory]
@@ -83,8 +83,8 @@ pub fn run(paths: &Paths, options: &Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Packs the tree. Times later than the source's are set to it, owners to root; one thread,
-/// because the number of threads shows in what they compress.
+/// Packs the tree. Times later than the source's are set to it, owners to root; one thread, because
+/// the compressed bytes depend on the number of threads.
 fn build(tree: &Path, package: &Path, source_date: u64) -> anyhow::Result<()> {
     said_by(
         Command::new("dpkg-deb")
@@ -96,8 +96,8 @@ fn build(tree: &Path, package: &Path, source_date: u64) -> anyhow::Result<()> {
     .map(drop)
 }
 
-/// Seconds since 1970 of the sources: as the caller says, else of the last commit, else of the
-/// workspace's manifest.
+/// The time of the sources in seconds since 1970: the caller's, else that of the last commit, else
+/// that of the workspace's manifest.
 fn source_date(root: &Path) -> anyhow::Result<u64> {
     if let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH") {
         return parse_source_date(&text);
@@ -119,7 +119,7 @@ fn parse_source_date(text: &OsStr) -> anyhow::Result<u64> {
     seconds.with_context(|| format!("SOURCE_DATE_EPOCH is {text:?}, which is no number of seconds"))
 }
 
-/// What a program writes to its standard output, without the last line's end.
+/// A program's standard output, without the last newline.
 fn said_by(command: &mut Command) -> anyhow::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command

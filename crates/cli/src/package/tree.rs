@@ -58,7 +58,7 @@ pub(super) fn write_control(tree: &Path, control: &str) -> anyhow::Result<()> {
     set_modes(tree)
 }
 
-/// What the files take, without directories.
+/// The size of the files, without directories.
 pub(super) fn size_bytes(tree: &Path) -> anyhow::Result<u64> {
     let mut sum = 0;
     for path in files_under(tree)? {
@@ -82,7 +82,7 @@ fn write(target: &Path, content: &[u8]) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write {}", target.display()))
 }
 
-/// Whatever the caller's umask is, everybody may read what is installed.
+/// Makes installed files readable by all users, whatever the caller's umask is.
 fn set_modes(path: &Path) -> anyhow::Result<()> {
     let changing = || format!("cannot set the mode of {}", path.display());
     let is_directory = path.is_dir();
@@ -110,7 +110,7 @@ fn files_under(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// In the form that Debian's policy asks for.
+/// In the form that Debian's policy requires.
 const COPYRIGHT: &str = "\
 Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: howdah

@@ -1,5 +1,5 @@
-//! What a suite's output says, without what it may say differently: plans, and the order of
-//! rows that no ORDER BY asked for.
+//! The canonical form of a suite's output: without plans, and without the order of rows where there
+//! is no ORDER BY.
 //!
 //! ```text
 //!   NAME.out, NAME_1.out … ─┐
@@ -7,8 +7,8 @@
 //!   results/NAME.out ───────┘
 //! ```
 //!
-//! Only the steps with cold rows compare so: plans over cold rows differ by design. Values,
-//! errors, notices and the order of statements stay as they are.
+//! Only the steps with cold rows compare canonical forms: plans over cold rows differ by design.
+//! Values, errors, notices and the order of statements stay as they are.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ use std::process::Command;
 
 use anyhow::Context as _;
 
-/// What stands for a plan.
+/// The text that replaces a plan.
 const PLAN: &str = "(a plan)";
 
 /// The smallest difference between a result and any of the outputs that PostgreSQL expects, in
-/// canonical form; empty when one of them says the same.
+/// canonical form; empty when one of them is equal.
 pub(super) fn difference(expected: &Path, results: &Path, name: &str) -> anyhow::Result<String> {
     let result = results.join(format!("{name}.out"));
     let ours = place(&result, results, &format!("{name}.canonical"))?;
@@ -81,13 +81,13 @@ fn canonical(text: &str) -> String {
     out.join("\n") + "\n"
 }
 
-/// Where the table ends whose heading is line `at`, if there is one: heading, rule, rows, count.
+/// The end of the table whose heading is line `at`, if there is one: heading, rule, rows, count.
 fn table_end(lines: &[&str], at: usize) -> Option<usize> {
     let rule = lines.get(at + 1)?;
     if !is_heading(lines[at], rule) {
         return None;
     }
-    // What psql describes by \d has no count; it ends at an empty line.
+    // The output of psql's \d has no count; it ends at an empty line.
     let rows = &lines[at + 2..];
     let end = rows
         .iter()
@@ -104,7 +104,7 @@ fn is_heading(line: &str, rule: &str) -> bool {
     is_rule && !line.starts_with("--") && (is_psql || is_tester)
 }
 
-/// Where the plan ends that psql prints without a heading (`\t`), below a statement that `\gexec`
+/// The end of a plan that psql prints without a heading (`\t`), below a statement that `\gexec`
 /// made and echoes without a semicolon: at an empty line.
 fn bare_plan_end(lines: &[&str], at: usize) -> Option<usize> {
     let is_statement = lines[at].starts_with("explain (") && !lines[at].ends_with(';');
@@ -116,8 +116,8 @@ fn bare_plan_end(lines: &[&str], at: usize) -> Option<usize> {
     Some(at + 1 + length)
 }
 
-/// The BRIN tests look at their own plans, and tell what they did not get. What they say of results
-/// begins otherwise.
+/// The BRIN tests inspect their own plans, and report plans that they did not get. Their reports on
+/// results begin with other words.
 fn is_remark_on_plan(line: &str) -> bool {
     let rest = line.strip_prefix("WARNING:  did not get ");
     rest.is_some_and(|rest| {

@@ -151,7 +151,7 @@ fn build_programs(paths: &Paths, title: &str) -> anyhow::Result<Result<Vec<TestP
     Ok(Ok(text.lines().filter_map(test_program).collect()))
 }
 
-/// One of cargo's JSON messages, if it tells of a program of tests.
+/// The test program in one of cargo's JSON messages, if it describes one.
 fn test_program(message: &str) -> Option<TestProgram> {
     let message: serde_json::Value = serde_json::from_str(message).ok()?;
     if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
@@ -265,7 +265,7 @@ fn run_logged(
     log: &mut File,
     progress: &mut Progress,
 ) -> anyhow::Result<Tally> {
-    // One pipe for both streams, so that the log reads in the order of what happened.
+    // One pipe for both streams, so that the log has the output in the order of events.
     let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
     command
         .stdin(Stdio::null())
@@ -275,7 +275,8 @@ fn run_logged(
     let mut child = command
         .spawn()
         .with_context(|| format!("cannot run {program}"))?;
-    // The command holds the writing end; the pipe ends when the child alone has let go of it.
+    // The command holds the writing end; this releases it, so that the pipe ends when the child
+    // closes its end.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut tally = Tally::default();
     for line in BufReader::new(reader).split(b'\n') {

@@ -1,5 +1,5 @@
-//! Crashes that a server's log tells of. A backend that died takes the suite's other sessions
-//! with it, so the tests that fail are rarely the ones to look at: the statement in the log is.
+//! Crashes that a server's log reports. A backend that crashes ends the suite's other sessions too,
+//! so the failed tests are rarely the cause: the statement in the log is.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(super) fn count_crashes(title: &str, log: &Path, progress: &Progress, tally:
     }
 }
 
-/// One line for each crash: how the process died and, where the log knows, what it was doing.
+/// One line for each crash: how the process died and, if the log has it, what it was doing.
 fn crashes(log: &str) -> Vec<String> {
     let mut found = Vec::<String>::new();
     for line in log.lines() {

@@ -1,5 +1,6 @@
-//! Whether a suite of PostgreSQL's own passed: what it printed beside what PostgreSQL expects, less what is
-//! reviewed ([`super::reviewed`]); with cold rows in canonical form ([`super::canonical`]).
+//! Whether a suite of PostgreSQL's own passed: its output compared with what PostgreSQL expects,
+//! less the reviewed differences ([`super::reviewed`]); with cold rows in canonical form
+//! ([`super::canonical`]).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,9 +25,9 @@ pub(super) fn differences_file(rows: Rows) -> &'static str {
     }
 }
 
-/// One suite's results, and what they are held against.
+/// One suite's results, and what they are compared with.
 pub(super) struct Judge<'a> {
-    /// Begins the name of each failure.
+    /// The beginning of each failure's name.
     pub title: &'a str,
     pub rows: Rows,
     /// What PostgreSQL expects, by test.
@@ -42,7 +43,7 @@ pub(super) struct Judge<'a> {
 #[derive(Default)]
 pub(super) struct Judgement {
     pub tally: Tally,
-    /// How many of the passed tests differ as a reviewed file says.
+    /// How many of the passed tests differ as described in a reviewed file.
     pub explained: u64,
 }
 
@@ -83,7 +84,8 @@ impl Judge<'_> {
         Ok(judgement)
     }
 
-    /// Differences beyond plans and the order of rows, by test; all of them in one file, too.
+    /// Differences beyond plans and the order of rows, by test; all of them are also written to one
+    /// file.
     fn canonical_differences(&self, results: &Results) -> anyhow::Result<BTreeMap<String, String>> {
         let mut differences = BTreeMap::new();
         let mut all = String::new();

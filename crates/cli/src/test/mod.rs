@@ -8,17 +8,18 @@
 //!   isolation         tests/isolation/specs, then PostgreSQL's own concurrency suite, likewise
 //!   regress-cold      PostgreSQL's two suites again, with every inserted row cold at once
 //!   isolation-cold
-//!   regress-parallel  the first of these with queries in parallel workers: a sample, or with --only all of it
+//!   regress-parallel  the first of these with queries in parallel workers: a sample, or all of it
+//!                     with --only
 //!   regress-vectorized  likewise, with every query by the vectorized engine that may be
 //!   contrib-cold      the suites of PostgreSQL's contrib modules and of PL/pgSQL, likewise
 //!   tap               a sample of PostgreSQL's subscription and recovery tests, rows hot and cold
 //!   server            tests/server: crash, standby, dump and restore, differential
 //! ```
 //!
-//! Every server started here is a [`crate::scratch`] one. A step that cannot run because
-//! something is not installed counts as skipped and says why; it never counts as passed.
-//! In PostgreSQL's own suites a test may differ only as a reviewed file says ([`reviewed`]);
-//! with cold rows also in its plans and in the order of rows that nobody asked for ([`canonical`]).
+//! Every server started here is a [`crate::scratch`] one. A step that cannot run because something
+//! is not installed counts as skipped and reports why; it never counts as passed. In PostgreSQL's
+//! own suites a test may differ only as a reviewed file describes ([`reviewed`]); with cold rows it
+//! may also differ in its plans and in the order of rows without ORDER BY ([`canonical`]).
 
 mod canonical;
 mod cargo;
@@ -48,7 +49,7 @@ pub use tally::Tally;
 /// Runs the chosen steps; exit code 0 only when nothing failed.
 ///
 /// # Errors
-/// When the steps cannot even be chosen; a step that breaks is a failed one.
+/// When the steps cannot be chosen; an error within a step counts as a failure of that step.
 pub fn run(paths: &Paths, options: &Options) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     scratch::sweep(paths);

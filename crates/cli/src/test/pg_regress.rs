@@ -1,5 +1,5 @@
-//! Runs PostgreSQL's own test drivers (`pg_regress`, `pg_isolation_regress`) against a server
-//! that is already there, and reads their results as they come.
+//! Runs PostgreSQL's own test drivers (`pg_regress`, `pg_isolation_regress`) against a running
+//! server, and reads their results as they come.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -33,11 +33,11 @@ pub(super) enum Selection<'a> {
     Names(&'a [String]),
 }
 
-/// What a run told of each test, in order.
+/// The result of each test of a run, in order.
 pub(super) type Results = Vec<(String, Verdict)>;
 
 impl Run<'_> {
-    /// Runs the tests and moves the caller's bar on. Failed tests are results, not errors.
+    /// Runs the tests and advances the caller's bar. Failed tests are results, not errors.
     pub fn results(&self, progress: &mut Progress) -> anyhow::Result<Results> {
         if !self.program.exists() {
             bail!("{} is not installed", self.program.display());
@@ -93,7 +93,7 @@ impl Run<'_> {
             }
         }
         let status = child.wait()?;
-        // The driver's exit code is 1 for failed tests and 2 for its own trouble.
+        // The driver's exit code is 1 for failed tests and 2 for its own errors.
         let finished = results.len() as u64 == test_count;
         if finished && matches!(status.code(), Some(0 | 1)) {
             return Ok(results);

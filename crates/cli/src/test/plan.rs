@@ -90,7 +90,7 @@ impl Options {
             .collect()
     }
 
-    /// Whether everything is to run, as it does without arguments.
+    /// Whether all steps run, as they do without arguments.
     pub(super) fn choose_nothing(&self) -> bool {
         self.filters.is_empty() && self.only.is_empty()
     }

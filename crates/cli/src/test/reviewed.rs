@@ -1,11 +1,11 @@
-//! Reviewed differences: where PostgreSQL's own suites may print something else with howdah as
-//! the default access method, and why.
+//! Reviewed differences: where the output of PostgreSQL's own suites may differ with howdah as the
+//! default access method, and why.
 //!
-//! `tests/postgres/SUITE/NAME.diff` begins with comment lines, one of which is
-//! `# reason: …`, and goes on with the hunks of `diff -U3`. A test may differ exactly so: hunks
-//! are compared without their line numbers, which move with every minor release. A file without
-//! a reason explains nothing. `NAME_1.diff` is another way in which it may differ, as PostgreSQL's
-//! expected files have it.
+//! `tests/postgres/SUITE/NAME.diff` begins with comment lines, one of which is `# reason: …`, and
+//! goes on with the hunks of `diff -U3`. A test may differ exactly so: hunks are compared without
+//! their line numbers, which move with every minor release. A file without a reason explains
+//! nothing. `NAME_1.diff` is another way in which it may differ, as with PostgreSQL's expected
+//! files.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ pub(super) fn unreviewed_file(difference: &str) -> String {
     format!("{NO_REASON_YET}\n{}", normalized(difference).join("\n")) + "\n"
 }
 
-/// A difference without what says nothing: file names, times and line numbers.
+/// A difference without the parts that do not matter: file names, times and line numbers.
 fn normalized(difference: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for line in difference.lines() {

@@ -1,4 +1,4 @@
-//! Tests of our own that compare output: every `tests/sql/NAME.sql` and every
+//! This project's own tests that compare output: every `tests/sql/NAME.sql` and every
 //! `tests/isolation/specs/NAME.spec` against `expected/NAME.out` beside it, in one database of a
 //! fresh server, in the order of their names.
 
@@ -80,7 +80,7 @@ impl Kind {
     }
 }
 
-/// Rows move when a test says so, and no worker's snapshot keeps them from it.
+/// Rows move only when a test requests it, and no worker's snapshot prevents that.
 const SETTINGS: &[(&str, &str)] = &[("howdah.compaction", "off"), ("autovacuum", "off")];
 
 pub(super) fn run(paths: &Paths, options: &Options, kind: Kind) -> anyhow::Result<Tally> {

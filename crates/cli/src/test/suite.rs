@@ -1,13 +1,13 @@
 //! The steps `regress` and `isolation`: PostgreSQL's own suites with howdah as the default table
 //! access method. A test passes when it prints what PostgreSQL expects, or differs exactly as a
-//! reviewed file says ([`super::reviewed`]).
+//! reviewed file describes ([`super::reviewed`]).
 //!
-//! In `regress-cold` and `isolation-cold` every inserted row is cold at once. What is reviewed
-//! in `tests/postgres/SUITE` holds for these too; what differs only there is in
-//! `tests/postgres/SUITE-cold`. In `regress-parallel` rows are cold, and every query that may run in a
-//! parallel worker does (`debug_parallel_query`), in `regress-vectorized` every query is that may be
-//! (`howdah.debug_force_vectorized`); what is reviewed for `regress-cold` holds there, too. Unless they are asked for by
-//! name, these two run a sample of the suite.
+//! In `regress-cold` and `isolation-cold` every inserted row is cold at once. Reviewed differences
+//! in `tests/postgres/SUITE` apply to these steps too; differences of these steps only are in
+//! `tests/postgres/SUITE-cold`. In `regress-parallel` rows are cold, and every query that may run
+//! in a parallel worker does so (`debug_parallel_query`). In `regress-vectorized` every query that
+//! may be vectorized is (`howdah.debug_force_vectorized`). Reviewed differences of `regress-cold`
+//! apply to both. Unless they are chosen by name, these two run a sample of the suite.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ use crate::paths::Paths;
 use crate::progress::{Counting, Progress};
 use crate::scratch::Scratch;
 
-/// What pg_regress sets on a database that it makes itself; ours is made before, because the
-/// extension must be in it.
+/// The settings that pg_regress makes on a database that it creates itself; here the database is
+/// created before, because the extension must be in it.
 pub(super) const DATABASE_SETTINGS: [&str; 6] = [
     "lc_messages TO 'C'",
     "lc_monetary TO 'C'",
@@ -34,12 +34,12 @@ pub(super) const DATABASE_SETTINGS: [&str; 6] = [
     "timezone_abbreviations TO 'Default'",
 ];
 
-/// Why a step with suites of PostgreSQL's does not run.
+/// Why a step with PostgreSQL's suites does not run.
 pub(super) const NO_SOURCES: &str = "skipped: this PostgreSQL came without its sources, which hold the suite; \
      set HOWDAH_PG_SOURCE to a built source tree of the same version";
 
-/// Tests whose queries, functions and cursors show what parallel mode forbids, behind the two that make what
-/// they use beside the [`Suite::foundation`].
+/// Tests whose queries, functions and cursors would violate the rules of parallel mode, after the
+/// two that create the objects that they use besides the [`Suite::foundation`].
 const PARALLEL_SAMPLE: [&str; 14] = [
     "create_misc",
     "create_aggregate",
@@ -57,7 +57,7 @@ const PARALLEL_SAMPLE: [&str; 14] = [
     "with",
 ];
 
-/// Tests that group, aggregate, or ask for first rows, behind what they use.
+/// Tests that group, aggregate, or return first rows, after the tests that create what they use.
 const VECTORIZED_SAMPLE: [&str; 20] = [
     "create_misc",
     "create_aggregate",
@@ -91,7 +91,7 @@ pub(super) enum Suite {
     Isolation,
 }
 
-/// Where the rows are that a suite inserts.
+/// Whether the rows that a suite inserts are hot or cold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rows {
     Hot,
@@ -103,7 +103,7 @@ impl Rows {
         match self {
             // The suites load more rows in one statement than stay hot.
             Self::Hot => &[("howdah.bulk_load", "off")],
-            // What hangs is a difference, not the end of the run.
+            // A statement that hangs is a difference, and does not end the run.
             Self::Cold => &[
                 ("howdah.bulk_load", "on"),
                 ("howdah.debug_force_cold", "on"),
@@ -133,8 +133,8 @@ impl Suite {
 
     fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            // More workers than 20 tests at a time have by default: where none is left the leader runs
-            // the query. Starting them takes its time.
+            // More workers than 20 tests at a time have by default: if none is left, the leader
+            // runs the query. Starting them takes time.
             Self::RegressParallel => &[
                 ("debug_parallel_query", "regress"),
                 ("max_worker_processes", "32"),
@@ -149,7 +149,7 @@ impl Suite {
         }
     }
 
-    /// The directories of `tests/postgres` that say how the suite may differ.
+    /// The directories of `tests/postgres` with the suite's reviewed differences.
     fn reviewed(self, rows: Rows) -> Vec<&'static str> {
         match self {
             Self::RegressParallel => vec!["regress-parallel", "regress-cold", "regress"],
@@ -180,7 +180,7 @@ impl Suite {
         }
     }
 
-    /// The tests that are run unless the suite is asked for by name; `None` is all.
+    /// The tests that are run unless the suite is chosen by name; `None` means all.
     fn sample(self) -> Option<&'static [&'static str]> {
         match self {
             Self::RegressParallel => Some(&PARALLEL_SAMPLE),
@@ -189,7 +189,7 @@ impl Suite {
         }
     }
 
-    /// Tests on which all others of the suite stand.
+    /// Tests on which all others of the suite depend.
     fn foundation(self) -> &'static [&'static str] {
         match self {
             Self::Regress | Self::RegressParallel | Self::RegressVectorized => &["test_setup"],
@@ -313,7 +313,8 @@ fn choose(suite: Suite, options: &Options, all: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// A database with the extension in it, where tables are howdah's unless they say otherwise.
+/// A database with the extension in it, where tables use howdah unless they name another access
+/// method.
 pub(super) fn make_database(scratch: &Scratch, database: &str) -> anyhow::Result<()> {
     let mut client = scratch.cluster.connect("postgres")?;
     client.batch_execute(&format!("CREATE DATABASE {database} TEMPLATE template0"))?;

@@ -46,7 +46,7 @@ impl Tally {
         self.failures.extend(other.failures);
     }
 
-    /// Whether the run may call itself good: something ran, and nothing failed.
+    /// Whether the run succeeded: something ran, and nothing failed.
     pub fn is_success(&self) -> bool {
         self.failed == 0 && self.passed > 0
     }

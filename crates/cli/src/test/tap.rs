@@ -1,9 +1,9 @@
-//! The lines by which test programs tell their results: TAP from pg_regress and from Perl programs, libtest's
-//! own from cargo test.
+//! The lines by which test programs report their results: TAP from pg_regress and from Perl
+//! programs, libtest's own from cargo test.
 
 use super::tally::Tally;
 
-/// One test's result as a line told it.
+/// One test's result, as a line reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Passed,
@@ -34,14 +34,14 @@ pub fn pg_regress_line(line: &str) -> Option<(&str, Verdict)> {
     Some((name, verdict))
 }
 
-/// `not ok 12 - rows were copied`, as a Perl program tells a check that failed; checks within a
-/// subtest are indented, and make it fail.
+/// `not ok 12 - rows were copied`, as a Perl program reports a check that failed; checks within a
+/// subtest are indented, and make the subtest fail.
 pub fn failed_check(line: &str) -> Option<&str> {
     let check = line.strip_prefix("not ok ")?;
     (!check.contains("# TODO")).then_some(check)
 }
 
-/// `1..0 # SKIP reason`: the whole program is passed over.
+/// `1..0 # SKIP reason`: the whole program is skipped.
 pub fn skips_all(line: &str) -> bool {
     line.starts_with("1..0")
 }
@@ -58,8 +58,8 @@ pub fn cargo_test_line(line: &str) -> Option<(&str, Verdict)> {
     Some((name, verdict))
 }
 
-/// `test result: ok. 12 passed; 0 failed; 1 ignored; …`: the counts of one test program. The
-/// lines of single tests may be torn by what the tests print; this one is not.
+/// `test result: ok. 12 passed; 0 failed; 1 ignored; …`: the counts of one test program. The lines
+/// of single tests may be interrupted by the tests' output; this one is not.
 pub fn cargo_summary_line(line: &str) -> Option<Tally> {
     let rest = line.strip_prefix("test result: ")?;
     let (_, counts) = rest.split_once(". ")?;

@@ -13,7 +13,7 @@ pub(crate) enum Native {
 }
 
 impl Native {
-    /// From the number in metadata.
+    /// The type with this number in metadata.
     pub(crate) fn of_number(number: u64) -> Result<Self, ColumnarError> {
         Ok(match number {
             0..=3 => Self::Unsigned(1 << number),
@@ -138,7 +138,7 @@ fn numbers<const N: usize>(message: &[u8]) -> Result<[u64; N], ColumnarError> {
     Ok(values)
 }
 
-/// Exceptions to what an encoding says.
+/// Patches: exceptions to the values that an encoding gives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PatchesMetadata {
     pub(crate) len: usize,
@@ -169,7 +169,7 @@ impl PatchesMetadata {
     }
 }
 
-/// Of `fastlanes.bitpacked`.
+/// The metadata of `fastlanes.bitpacked`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PackedMetadata {
     pub(crate) bit_width: u64,
@@ -205,7 +205,7 @@ impl PackedMetadata {
     }
 }
 
-/// Of `vortex.alp`.
+/// The metadata of `vortex.alp`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AlpMetadata {
     pub(crate) e: u8,
@@ -233,7 +233,7 @@ impl AlpMetadata {
     }
 }
 
-/// Of `vortex.alprd`.
+/// The metadata of `vortex.alprd`.
 #[derive(Clone, Debug)]
 pub(crate) struct AlpRdMetadata {
     pub(crate) right_bits: u8,
@@ -280,7 +280,7 @@ impl AlpRdMetadata {
     }
 }
 
-/// Of `vortex.sparse`: a message around the patches.
+/// The metadata of `vortex.sparse`: a message around the patches.
 pub(crate) fn sparse(message: &[u8]) -> Result<PatchesMetadata, ColumnarError> {
     let mut patches = None;
     each_field(message, |number, field| {
@@ -292,7 +292,7 @@ pub(crate) fn sparse(message: &[u8]) -> Result<PatchesMetadata, ColumnarError> {
     patches.ok_or_else(wrong)
 }
 
-/// Of `vortex.dict`.
+/// The metadata of `vortex.dict`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DictMetadata {
     pub(crate) codes: Native,
@@ -310,7 +310,7 @@ impl DictMetadata {
     }
 }
 
-/// Of `vortex.runend`.
+/// The metadata of `vortex.runend`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunsMetadata {
     pub(crate) ends: Native,
@@ -347,7 +347,7 @@ pub(crate) fn bool_offset(message: &[u8]) -> Result<u64, ColumnarError> {
     Ok(offset)
 }
 
-/// Of `vortex.onpair`.
+/// The metadata of `vortex.onpair`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OnPairMetadata {
     pub(crate) word_count: usize,

@@ -6,12 +6,12 @@
 //!                   RowState: the block that each node decoded last ┘
 //! ```
 //!
-//! A bit-packed value costs its words, and its block of 1,024 from the third row in a block on;
-//! a dictionary's a code and a word; FSST's and OnPair's two offsets and the codes, and the
-//! table of symbols or words once; ALP's and patched ones a search among the exceptions, by
-//! blocks; runs and sparse rows a search; a frame is decompressed as a whole. Nodes that
-//! cannot be read so (`pco`, which only [`Effort::Best`](crate::Effort::Best) writes) are decoded
-//! once into the state.
+//! A bit-packed value costs its words, and its block of 1,024 from the third row in a block on; a
+//! dictionary's a code and a word; FSST's and OnPair's two offsets and the codes, and the table of
+//! symbols or words once; ALP's and patched ones a search among the exceptions, by blocks; runs and
+//! sparse rows a search; a frame is decompressed as a whole. Nodes that cannot be read in this way
+//! (`pco`, which only [`Effort::Best`](crate::Effort::Best) writes) are decoded once into the
+//! state.
 //!
 //! Invariant: bytes are untrusted. A plan checks lengths of parts against rows; positions and
 //! lengths that are read are checked where they are used; the code is safe Rust.
@@ -56,10 +56,10 @@ pub enum ReadUnit {
     Chunk,
 }
 
-/// The way to single rows of one column of one row group.
+/// Access to single rows of one column of one row group.
 #[derive(Debug)]
 pub struct RowAccess {
-    /// Tells states of different columns apart.
+    /// Distinguishes the states of different columns.
     id: u64,
     ty: ColumnType,
     row_count: u32,
@@ -67,7 +67,7 @@ pub struct RowAccess {
     root: Root,
     slot_count: usize,
     plan_bytes: usize,
-    /// Bytes that were kept since.
+    /// Bytes of memory that reads have kept since.
     held: AtomicUsize,
 }
 
@@ -88,11 +88,11 @@ struct NumericRoot {
     images: Option<(Exceptions, Strings)>,
 }
 
-/// What reading rows of one column of one group keeps between them. A state may be given to
-/// another column's access; it starts anew then.
+/// The state that is kept between reads of rows of one column of one group. A state may be passed
+/// to another column's access; it is reset then.
 #[derive(Debug, Default)]
 pub struct RowState {
-    /// Of which [`RowAccess`] the rest is.
+    /// The [`RowAccess`] that the other fields belong to.
     id: u64,
     slots: Vec<Slot>,
     scratch: Vec<u8>,
@@ -134,7 +134,7 @@ impl RowState {
         }
     }
 
-    /// Forgets everything and frees its memory.
+    /// Drops everything and frees its memory.
     pub fn reset(&mut self) {
         *self = Self::default();
     }
@@ -178,13 +178,13 @@ impl RowAccess {
         self.unit
     }
 
-    /// Memory held, with what reads have left.
+    /// Memory held, including what reads have kept.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.plan_bytes + self.held.load(Ordering::Relaxed)
     }
 
-    /// Appends the ranges of the stored value that reading `row` needs and that are known
-    /// without reading, for a reader that asks for all of them at once.
+    /// Appends the ranges of the stored value that reading `row` needs and that are known without
+    /// reading, for a reader that requests all of them at once.
     pub fn ranges(&self, row: u32, out: &mut Vec<Range<u64>>) {
         if row >= self.row_count {
             return;
@@ -205,9 +205,9 @@ impl RowAccess {
         }
     }
 
-    /// Reads where the value of `row` lies, if something that is stored tells it, appends the ranges that reading the value
-    /// needs next, and keeps the place for the next [`value`](Self::value) of that row. So a reader may ask for the
-    /// bytes of several columns before it waits for any.
+    /// Reads the place of the value of `row`, if it is stored, appends the ranges that reading the
+    /// value needs next, and keeps the place for the next [`value`](Self::value) of that row. So a
+    /// reader may request the bytes of several columns before it waits for any.
     ///
     /// # Errors
     ///

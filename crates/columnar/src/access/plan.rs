@@ -1,5 +1,5 @@
-//! From the nodes of a column to the readers of its rows. Everything that can be checked
-//! without reading the chunk is checked here.
+//! Builds the readers of a column's rows from its nodes. Everything that can be checked without
+//! reading the chunk is checked here.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -29,7 +29,7 @@ const MAX_LEN: usize = i32::MAX as usize;
 pub(super) struct Planner<'a> {
     /// Where the chunk lies in the stored value.
     pub(super) chunk: &'a Range<u64>,
-    /// Slots given out.
+    /// The number of slots assigned.
     pub(super) slot_count: usize,
 }
 
@@ -56,7 +56,7 @@ fn bits_of(message: &[u8], native: Native) -> Result<Option<u64>, ColumnarError>
     }
 }
 
-/// The value of a node of numbers that has one: such are always short.
+/// The value of a node of numbers that has a single one; such values are always short.
 fn bits_of_inline(node: NodeRef<'_>, native: Native) -> Result<Option<u64>, ColumnarError> {
     bits_of(node.inline().ok_or_else(misshapen)?, native)
 }
@@ -80,7 +80,7 @@ fn dtype_of(native: Native) -> DType {
 }
 
 impl Planner<'_> {
-    /// The value of a node of strings that has one.
+    /// The value of a node of strings that has a single one.
     fn constant(&self, node: NodeRef<'_>) -> Result<Constant, ColumnarError> {
         let value = OnceLock::new();
         let range = match node.inline() {

@@ -1,4 +1,4 @@
-//! The read of one value: its source, and what its nodes keep.
+//! The read of one value: its source, and the state that its nodes keep.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use crate::source::{ByteSource, append};
 pub(super) struct Reading<'r, S: ?Sized> {
     pub(super) source: &'r S,
     pub(super) slots: &'r mut [Slot],
-    /// Bytes read of which nothing is kept.
+    /// A buffer for bytes that are not kept.
     pub(super) scratch: &'r mut Vec<u8>,
     /// Memory that plans hold because of reads, see [`super::RowAccess::memory_bytes`].
     pub(super) held: &'r AtomicUsize,
@@ -30,7 +30,7 @@ impl<S: ByteSource + ?Sized> Reading<'_, S> {
         append(self.source, range.start, len, out)
     }
 
-    /// Notes memory that a plan keeps from now on.
+    /// Counts memory that a plan keeps from now on.
     pub(super) fn hold(&self, bytes: usize) {
         self.held.fetch_add(bytes, Ordering::Relaxed);
     }

@@ -1,11 +1,12 @@
-//! What row access keeps from one row to the next: the block that was decoded last, by node.
+//! The state that row access keeps from one row to the next: the block that was decoded last, by
+//! node.
 
 use arrow_array::BinaryViewArray;
 use arrow_buffer::BooleanBuffer;
 
 use super::packed::{self, BLOCK, Word};
 
-/// Values of one block are read one by one so many times; then the block is decoded.
+/// The number of times that values of one block are read one by one, before the block is decoded.
 const SINGLES: u8 = 2;
 
 /// A block of values, each as wide as its type.
@@ -95,7 +96,7 @@ impl Values {
     }
 }
 
-/// What a slot holds.
+/// The contents of a slot.
 #[derive(Debug, Default)]
 pub(super) enum Kept {
     #[default]
@@ -114,7 +115,7 @@ pub(super) enum Kept {
     },
 }
 
-/// What one node keeps.
+/// The state of one node.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) kept: Kept,

@@ -41,14 +41,14 @@ pub(super) enum Strings {
     Whole(Box<Whole>),
 }
 
-/// What is known of a row before its bytes are read.
+/// The place of a row's value, as far as it is known before its bytes are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Place {
     /// Nothing, or nothing that would spare a read.
     #[default]
     Unknown,
     Null,
-    /// The range of its bytes, or of what they are made of: the node knows which.
+    /// The range of its bytes, or of the codes that they are made of; that depends on the node.
     At(Range<u64>),
 }
 
@@ -103,14 +103,14 @@ pub(super) struct OnPair {
 pub(super) struct Dict {
     pub(super) codes: Scalars,
     pub(super) words: Strings,
-    /// Words of a small dictionary that were read already.
+    /// Words of a small dictionary that have been read already.
     pub(super) known: Box<[OnceLock<Word>]>,
 }
 
 /// A word of a dictionary, or null.
 pub(super) type Word = Option<Box<[u8]>>;
 
-/// Which rows of a sparse node have a value of their own, and what the others have.
+/// Which rows of a sparse node have a value of their own, and the value of all other rows.
 #[derive(Debug)]
 pub(super) struct SparseRows {
     pub(super) at: Exceptions,
@@ -195,7 +195,8 @@ impl Strings {
         }
     }
 
-    /// Reads where a row's value is, as far as that is told by offsets and codes, and appends the ranges to be read next.
+    /// Reads the place of a row's value, as far as offsets and codes give it, and appends the
+    /// ranges to be read next.
     pub(super) fn locate<S: ByteSource + ?Sized>(
         &self,
         row: u32,
@@ -437,7 +438,7 @@ impl OnPair {
         }
     }
 
-    /// Which codes a row has.
+    /// The codes of a row.
     fn place<S: ByteSource + ?Sized>(
         &self,
         row: u32,
@@ -455,7 +456,7 @@ impl OnPair {
             && let Some(last) = codes.end.checked_sub(1)
             && codes.start <= last
         {
-            // They fit 32 bits: their number does.
+            // They fit 32 bits, because their number does.
             self.codes.ranges(codes.start as u32, out);
             self.codes.ranges(last as u32, out);
         }
@@ -496,7 +497,7 @@ impl Dict {
         }
     }
 
-    /// Which word a row has: that of the code at which the range starts.
+    /// The word of a row: that of the code at which the range starts.
     fn place<S: ByteSource + ?Sized>(
         &self,
         row: u32,

@@ -6,7 +6,7 @@ use super::reading::outside;
 use crate::error::ColumnarError;
 use crate::source::{ByteSource, read_range};
 
-/// The code that stands before a byte without a symbol.
+/// The code before a byte that has no symbol.
 const ESCAPE: u8 = 255;
 
 /// The symbols of an FSST column.
@@ -48,7 +48,7 @@ impl SymbolTable {
     /// Appends what the codes stand for.
     pub(crate) fn decode(&self, codes: &[u8], out: &mut Vec<u8>) -> Result<(), ColumnarError> {
         let mut end = out.len();
-        // Each code writes 8 bytes and keeps what its symbol has.
+        // Each code writes 8 bytes; only the length of its symbol is kept.
         out.resize(end + 8 * codes.len(), 0);
         let mut codes = codes.iter();
         while let Some(&code) = codes.next() {

@@ -88,9 +88,9 @@ impl BytesBuilder {
 ///
 /// # Panics
 ///
-/// Every `push_*` but [`push_null`](Self::push_null) panics when the column is of another
-/// type; [`push_bytes`](Self::push_bytes) also when a value of a `Fixed` column has
-/// another length than the column's. The caller chose the types, so this is its bug.
+/// Every `push_*` but [`push_null`](Self::push_null) panics when the column is of another type;
+/// [`push_bytes`](Self::push_bytes) also when a value of a `Fixed` column has another length than
+/// the column's. The caller chose the types, so this is a bug of the caller.
 #[derive(Clone, Debug)]
 pub enum ColumnBuilder {
     /// Rows of [`ColumnType::Bool`].

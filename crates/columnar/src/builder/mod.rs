@@ -1,4 +1,4 @@
-//! Rows in memory, by column, on their way into a row group.
+//! Rows in memory, by column, that will be encoded as a row group.
 //!
 //! ```text
 //!   push_* per column ─▶ finish_row ─▶ … ─▶ encode ─▶ footer || body
@@ -50,8 +50,8 @@ impl RowGroupBuilder {
         self.row_count
     }
 
-    /// The bytes of all values held. Vectors may reserve up to twice as much. Costs a few
-    /// additions per column, whatever the number of rows.
+    /// The bytes of all values held. Vectors may reserve up to twice as much. Costs a few additions
+    /// per column, independent of the number of rows.
     pub fn raw_bytes(&self) -> usize {
         self.columns.iter().map(ColumnBuilder::heap_bytes).sum()
     }
@@ -113,7 +113,7 @@ impl RowGroupBuilder {
         copy
     }
 
-    /// Forgets all rows, unfinished ones too, and keeps the memory for the next ones.
+    /// Drops all rows, unfinished ones too, and keeps the memory for the next ones.
     pub fn clear(&mut self) {
         self.columns.iter_mut().for_each(ColumnBuilder::clear);
         self.row_count = 0;

@@ -14,7 +14,7 @@ pub(crate) enum Digits {
 /// The scale of every row.
 #[derive(Clone, Debug)]
 pub(crate) enum Scales {
-    /// One for all; `None` until the first small value.
+    /// One scale for all rows; `None` until the first small value.
     Constant(Option<u16>),
     PerRow(Vec<u16>),
 }
@@ -98,7 +98,7 @@ impl NumericBuilder {
         }
     }
 
-    /// What stands in `digits` and `scales` for a null or an image.
+    /// The entry in `digits` and `scales` of a null or an image.
     #[inline]
     fn push_placeholder(&mut self) {
         match &mut self.digits {

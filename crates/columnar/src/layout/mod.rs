@@ -1,5 +1,5 @@
-//! The footer of a row group: what every column chunk is, where it lies, and what is known
-//! of its values. `docs/format.md` specifies the bytes.
+//! The footer of a row group: what every column chunk is, where it lies, and the statistics of its
+//! values. `docs/format.md` specifies the bytes.
 //!
 //! ```text
 //!   header │ column table │ statistics 0 │ nodes 0 │ statistics 1 │ nodes 1 │ … ║ chunk 0 │ …
@@ -7,11 +7,11 @@
 //!                                └─▶ counts, sum, extremes, zone map
 //! ```
 //!
-//! [`GroupLayout`] reads header and table only; the two sections of a column are read when
-//! asked for, one without the other. [`Footer`] is all of it at once.
+//! [`GroupLayout`] reads header and table only; the two sections of a column are read on request,
+//! independently of each other. [`Footer`] is all of it at once.
 //!
-//! Invariant: what was parsed was checked. Every range lies inside of the stored value, every
-//! count agrees with the row count.
+//! Invariant: everything that was parsed has been checked. Every range lies inside of the stored
+//! value, every count agrees with the row count.
 
 mod statistics;
 mod table;
@@ -88,7 +88,7 @@ impl GroupLayout {
     ///
     /// # Panics
     ///
-    /// Panics when there is no such column; so do the others that are given one.
+    /// Panics when there is no such column; so do the other functions that take a column.
     pub fn column_type(&self, column: usize) -> ColumnType {
         self.entries[column].ty
     }
@@ -116,7 +116,7 @@ impl GroupLayout {
         Ok(self.meta(entry, statistics, nodes)?)
     }
 
-    /// What is known of a column's values, without its nodes.
+    /// The statistics of a column's values, without its nodes.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl GroupLayout {
         Ok(self.parse_statistics(entry, &bytes)?)
     }
 
-    /// The way to single rows of a column; of the footer only its nodes are read.
+    /// Access to single rows of a column; only its nodes are read of the footer.
     ///
     /// # Errors
     ///
@@ -380,7 +380,8 @@ fn chunk_verdict(stats: &ChunkStats, zones: &ZoneMap, predicate: &Predicate) -> 
     }
 }
 
-/// One encoded column on its way into a footer. The chunk's range is of the body.
+/// One encoded column that will be written into a footer. The chunk's range is relative to the
+/// body.
 pub(crate) struct NewColumn {
     pub(crate) ty: ColumnType,
     pub(crate) layout: ChunkLayout,

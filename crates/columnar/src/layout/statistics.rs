@@ -1,8 +1,8 @@
 //! The statistics section of a column: counts, sum, extremes and the zone map, as records.
 //!
-//! Zone bounds are told relative to the extremes of the chunk where those are integers, with
-//! as few bytes as the greatest distance needs; text and bytes share the beginnings of the
-//! bounds of the zones before.
+//! Zone bounds are stored relative to the extremes of the chunk where those are integers, with as
+//! few bytes as the greatest distance needs; text and bytes share the beginnings of the bounds of
+//! the zones before.
 
 use super::wire::{Reader, ensure, put_bytes, put_signed, put_varint};
 use crate::ZONE_ROWS;

@@ -1,5 +1,5 @@
-//! The header and the column table: fixed widths, so that one column is found without
-//! reading about the others.
+//! The header and the column table: fixed widths, so that one column is found without reading the
+//! entries of the others.
 
 use std::ops::Range;
 
@@ -124,7 +124,7 @@ impl ChunkLayout {
     }
 }
 
-/// One column's entry. Ranges are of the stored value.
+/// One column's entry. Ranges are relative to the stored value.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) ty: ColumnType,

@@ -2,19 +2,19 @@
 //!
 //! ```text
 //!   analyze.c                       here
-//!   next_block  (first)   ──>  any cold rows? no: heap's callbacks from now on
+//!   next_block  (first)   ──>  any cold rows? no: only heap's callbacks from now on
 //!   next_tuple  (first)   ──>  drain the block stream into a private reservoir of hot rows,
 //!                              draw cold rows, both in proportion
 //!   next_tuple  …         ──>  hot rows in TID order, then cold rows in TID order
 //!   next_block  (second)  ──>  no more
 //! ```
 //!
-//! The sampler of analyze.c knows hot blocks only. It computes
-//! `totalrows = liverows / sampled blocks × blocks`, with `liverows` ours to set: adding
-//! `cold rows × sampled blocks / blocks` makes the total come out as hot plus cold. The sizes of
-//! the two parts of the sample are in the proportion of all hot to all cold rows, so that
-//! whatever is computed from the sample holds for the whole table. A table without hot blocks would
-//! total zero rows; that is why a table with cold rows keeps one page.
+//! The sampler of analyze.c knows hot blocks only. It computes `totalrows = liverows / sampled
+//! blocks × blocks`, and this module sets `liverows`: adding `cold rows × sampled blocks / blocks`
+//! makes the total equal to hot plus cold rows. The sizes of the two parts of the sample are in the
+//! proportion of all hot to all cold rows, so that whatever is computed from the sample holds for
+//! the whole table. For a table without hot blocks the total would be zero; therefore a table with
+//! cold rows keeps one page.
 //!
 //! Cold rows are drawn at random from every group, or, where that would read more than
 //! [`READ_LIMIT_BYTES`], from groups drawn at random from equal parts of the table.
@@ -37,9 +37,9 @@ use crate::store::marks;
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, Wanted};
 
-/// Encoded bytes of cold rows that one ANALYZE reads, about.
+/// Approximate limit on the encoded bytes of cold rows that one ANALYZE reads.
 const READ_LIMIT_BYTES: u64 = 512 << 20;
-/// Groups that are looked into at least, however large they are.
+/// The fewest groups that are sampled, however large they are.
 const FEWEST_GROUPS: usize = 64;
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
@@ -47,18 +47,18 @@ pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.scan_analyze_next_tuple = Some(scan_analyze_next_tuple);
 }
 
-/// What an ANALYZE scan keeps between callbacks.
+/// The state of an ANALYZE scan between callbacks.
 #[derive(Default)]
 pub struct AnalyzeState(Phase);
 
-// One per ANALYZE: the difference in size does not matter.
+// There is one per ANALYZE, so the difference in size does not matter.
 #[allow(clippy::large_enum_variant)]
 #[derive(Default)]
 enum Phase {
     #[default]
     Start,
     HotOnly,
-    /// Cold groups are known, nothing was drawn yet.
+    /// The cold groups are known, and no row has been drawn yet.
     Both {
         stream: *mut pg_sys::ReadStream,
         groups: Vec<LiveGroup>,
@@ -174,7 +174,7 @@ unsafe fn live_groups(table: pg_sys::Relation) -> Vec<LiveGroup> {
     }
 }
 
-/// Rows of the sample that analyze.c is going to ask for: 300 per unit of statistics target.
+/// Size of the sample that analyze.c will request: 300 rows per unit of statistics target.
 unsafe fn sample_rows_wanted(table: pg_sys::Relation) -> usize {
     // SAFETY: the table is open; each catalog tuple is released after use.
     unsafe {
@@ -268,7 +268,7 @@ impl HotSample {
     }
 }
 
-/// Cuts both sides to proportion and makes `live_rows` stand for both.
+/// Cuts both parts of the sample to proportion and sets `live_rows` for both.
 unsafe fn prepare(
     table: pg_sys::Relation,
     mut hot: HotSample,
@@ -310,7 +310,8 @@ unsafe fn prepare(
     }
 }
 
-/// All groups, or as many as may be read, one from each of equal parts of the table.
+/// All groups; or, if that would be too much to read, one group from each of equal parts of the
+/// table.
 fn choose_groups(groups: &[LiveGroup]) -> Vec<LiveGroup> {
     let total: u64 = groups.iter().map(|g| g.entry.body_bytes).sum();
     let affordable = match total.checked_div(groups.len() as u64) {
@@ -340,12 +341,12 @@ struct ColdFeed {
 }
 
 impl ColdFeed {
-    /// About `live_count` live rows of the groups: hidden ones are picked, too, and passed over.
+    /// Draws about `live_count` live rows of the groups: hidden rows are picked too, and skipped.
     fn new(groups: Vec<LiveGroup>, live_count: u64) -> ColdFeed {
         let rows: u64 = groups.iter().map(|g| u64::from(g.entry.row_count)).sum();
         let live: u64 = groups.iter().map(LiveGroup::live_rows).sum();
         let count = (live_count * rows).checked_div(live).unwrap_or(0);
-        // Floyd's algorithm: `count` different numbers, every subset equally likely.
+        // Floyd's algorithm: draws `count` different numbers, every subset equally likely.
         let mut picks = BTreeSet::new();
         for bound in rows - count.min(rows)..rows {
             let pick = random_below(bound + 1);

@@ -1,9 +1,9 @@
 //! Bitmap heap scans.
 //!
-//! The bitmap may name cold blocks, which heap's own loop would read from disk. A bitmap hands out its blocks
-//! in ascending order, and cold blocks are numbered above all hot ones. So one read stream over the hot blocks
-//! keeps heap's prefetching and ends at the first cold block; from there on cold blocks are taken from the
-//! bitmap one at a time, and their rows are read from row groups.
+//! The bitmap may name cold blocks, which heap's own loop would read from disk. A bitmap returns
+//! its blocks in ascending order, and cold blocks are numbered above all hot ones. So one read
+//! stream over the hot blocks keeps heap's prefetching and ends at the first cold block; from then
+//! on cold blocks are taken from the bitmap one at a time, and their rows are read from row groups.
 //!
 //! ```text
 //!   bitmap ──> next_block (stream callback) ──> read stream ──> visible rows of the page
@@ -11,10 +11,11 @@
 //!      └────────────────── further cold blocks ───────────────────┴──> rows the snapshot sees
 //! ```
 //!
-//! A scan therefore holds one page of the bitmap at a time, on both sides. Participants of a parallel scan take
-//! blocks from one shared iterator, which gives each block to one of them; a participant whose stream has met a
-//! cold block keeps that block and reads it after its hot pages. Blocks are small beside row groups, so that all
-//! participants work on the same few groups; each decodes them for itself.
+//! A scan therefore holds one page of the bitmap at a time, on both sides. Participants of a
+//! parallel scan take blocks from one shared iterator, which gives each block to one of them; a
+//! participant whose stream has met a cold block keeps that block and reads it after its hot pages.
+//! Blocks are small compared with row groups, so all participants work on the same few groups; each
+//! decodes them for itself.
 
 use howdah_bridge::ffi;
 use howdah_bridge::predicate::is_serializable;
@@ -35,7 +36,7 @@ const MAX_OFFSETS: usize = 291;
 /// The offsets of a cold block's TIDs end here.
 const ROWS_OF_COLD_BLOCK: u16 = 256;
 
-/// Where the scan is in the bitmap.
+/// The position of the scan in the bitmap.
 #[derive(Clone, Copy)]
 enum Phase {
     /// The stream of hot pages has not ended.
@@ -45,21 +46,21 @@ enum Phase {
     Done,
 }
 
-/// How much the bitmap knows of a block: single rows, or that some of its rows are meant.
+/// Whether the bitmap names single rows of a block, or only the block (lossy).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Loaded {
     Exact,
     Lossy,
 }
 
-/// What a bitmap scan keeps between tuples.
+/// The state of a bitmap scan between tuples.
 pub struct BitmapState {
     phase: Phase,
     stream: *mut pg_sys::ReadStream,
     /// Pinned page of the current hot block.
     buffer: pg_sys::Buffer,
-    /// The current block, and what of it is still to be returned: visible rows of a hot page, rows of a cold
-    /// block that are to be looked up.
+    /// The current block, and which of its rows are still to be returned: visible rows of a hot
+    /// page, or rows of a cold block that still have to be looked up.
     block: pg_sys::BlockNumber,
     recheck: bool,
     offsets: Vec<u16>,
@@ -92,14 +93,14 @@ impl BitmapState {
         offset
     }
 
-    /// Goes on to a block of the bitmap, with the offsets that the bitmap names.
+    /// Moves to a block of the bitmap, with the offsets that the bitmap names.
     ///
     /// # Safety
-    /// `result` comes from the scan's bitmap, which is still there.
+    /// `result` comes from the scan's bitmap, which has not been freed.
     unsafe fn begin_block(&mut self, result: *mut pg_sys::TBMIterateResult) -> Loaded {
         self.next_offset = 0;
         self.offsets.clear();
-        // SAFETY: as for this function; there is room for as many offsets as a page can have.
+        // SAFETY: as for this function; the array has space for as many offsets as a page can have.
         unsafe {
             self.block = (*result).blockno;
             self.recheck = (*result).recheck;
@@ -137,14 +138,15 @@ pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.scan_bitmap_next_tuple = Some(scan_bitmap_next_tuple);
 }
 
-/// Read-stream callback: the next hot block of the bitmap. Runs ahead of the rows that are returned.
+/// Read-stream callback: the next hot block of the bitmap. Runs ahead of the rows that are
+/// returned.
 #[pg_guard]
 unsafe extern "C-unwind" fn next_block(
     _stream: *mut pg_sys::ReadStream,
     private: *mut std::ffi::c_void,
     per_buffer: *mut std::ffi::c_void,
 ) -> pg_sys::BlockNumber {
-    // SAFETY: `private` is the scan, `per_buffer` room for one TBMIterateResult.
+    // SAFETY: `private` is the scan, `per_buffer` has space for one TBMIterateResult.
     unsafe {
         let scan = &mut *private.cast::<HowdahScan>();
         let result = per_buffer.cast::<pg_sys::TBMIterateResult>();
@@ -155,12 +157,13 @@ unsafe extern "C-unwind" fn next_block(
             }
             let block = (*result).blockno;
             if block >= FIRST_COLD_BLOCK {
-                // The result points into the bitmap, which the node keeps until the scan is ended or restarted.
+                // The result points into the bitmap, which the node keeps until the scan is ended
+                // or restarted.
                 scan.state().bitmap.first_cold = Some(*result);
                 return pg_sys::InvalidBlockNumber;
             }
-            // As in heap: pages that appeared after the scan began cannot hold visible rows, but a serializable
-            // transaction must notice those who wrote them.
+            // As in heap: pages that were added after the scan began cannot hold visible rows, but
+            // a serializable transaction must notice the transactions that wrote them.
             let known = (*scan.heap.cast::<pg_sys::HeapScanDescData>()).rs_nblocks;
             if block >= known && !is_serializable() {
                 continue;
@@ -234,8 +237,8 @@ unsafe fn next_hot(scan: &mut HowdahScan, slot: *mut pg_sys::TupleTableSlot) -> 
     true
 }
 
-/// Reads the next hot page of the bitmap and finds its visible rows. At the end of the stream the cold
-/// blocks come next.
+/// Reads the next hot page of the bitmap and finds its visible rows. After the end of the stream
+/// come the cold blocks.
 unsafe fn load_next_page(scan: &mut HowdahScan) -> Option<Loaded> {
     let rel = scan.base.rs_rd;
     let snapshot = scan.base.rs_snapshot;
@@ -306,8 +309,8 @@ unsafe fn load_next_page(scan: &mut HowdahScan) -> Option<Loaded> {
     }
 }
 
-/// Every visible row of a share-locked page; HOT chains need no following, each version is
-/// judged by itself.
+/// Every visible row of a share-locked page. HOT chains are not followed: the visibility of each
+/// version is checked by itself.
 unsafe fn visible_on_page(
     rel: pg_sys::Relation,
     snapshot: pg_sys::Snapshot,

@@ -1,33 +1,34 @@
 //! Index kinds that keep a table's loads hot, and BRIN indexes of tables with cold rows.
 //!
-//! A BRIN index describes ranges of heap blocks. Cold TIDs start at block 2³¹; an index build
-//! that was fed them would summarize millions of empty ranges first. So a BRIN index covers the
-//! hot side only, and a query must not use it where there are cold rows:
+//! A BRIN index describes ranges of heap blocks. Cold TIDs start at block 2³¹; an index build over
+//! them would first summarize millions of empty ranges. So a BRIN index covers the hot side only,
+//! and a query must not use it if the table has cold rows:
 //!
 //! - A table with a BRIN index that never had a cold row loads hot, so its index stays complete.
-//! - Once a table has (ever had) cold rows, the planner is not shown its BRIN indexes. Zone maps do
-//!   their job. "Ever" is told by the high-water mark, which does not depend on a snapshot;
-//!   TRUNCATE takes it away together with the rows.
-//! - The two cannot race: CREATE INDEX waits for every running load, and a load that starts later
-//!   sees the index, valid or not.
-//! - Index builds and validation leave cold rows out. The insert of a single cold TID needs no
-//!   care: its range is never summarized, and for such a range `brininsert` does nothing. (An
-//!   index with `autosummarize` asks autovacuum for the range before, which finds it past the
-//!   end of the table.)
+//! - Once a table has (ever had) cold rows, the planner does not get to see its BRIN indexes. Zone
+//!   maps serve the same purpose. "Ever" is decided by the high-water mark, which does not depend
+//!   on a snapshot; TRUNCATE removes it together with the rows.
+//! - The two cannot race: CREATE INDEX waits for every load in progress, and a load that starts
+//!   later sees the index, valid or not.
+//! - Index builds and validation omit cold rows. The insertion of a single cold TID needs no
+//!   special case: its range is never summarized, and for such a range `brininsert` does nothing.
+//!   (An index with `autosummarize` requests autovacuum to summarize the range before, which lies
+//!   past the end of the table.)
 //!
-//! A table with an exclusion constraint loads hot for another reason. A conflict may be found
-//! by a lossy index (GiST), which must recheck it on the row itself; the rows of another
-//! backend's running load are in that backend's memory only. Hot rows can be read while
-//! their transaction runs. (Compaction may move such rows: they are committed.)
+//! A table with an exclusion constraint loads hot for another reason. A conflict may be found by a
+//! lossy index (GiST), which must recheck it on the row itself; the rows of a load in progress are
+//! in the memory of the loading backend only. Hot rows can be read while their transaction is in
+//! progress. (Compaction may move such rows: they are committed.)
 //!
-//! So does a table with a unique index on an expression that might fail on NULLs. ON CONFLICT evaluates it on a row
-//! that has the same key before it waits for that row's transaction, and of a row in another backend's memory
-//! the values are not known: NULLs stand for them ([`super::point_reader`]). Moved and merged rows can be read before
-//! an index leads to them.
+//! So does a table with a unique index on an expression that might fail on NULLs. ON CONFLICT
+//! evaluates the expression on a row that has the same key before it waits for that row's
+//! transaction. For a row in another backend's memory the values are not known, and NULLs are used
+//! instead ([`super::point_reader`]). Moved and merged rows can be read before an index leads to
+//! them.
 //!
-//! So does the first load of a transaction that has rebuilt the cold store's index: the
-//! high-water mark would be in the new index only, and a rollback would bring the old one back, after which row
-//! numbers were handed out again.
+//! So does the first load of a transaction that has rebuilt the cold store's index: the high-water
+//! mark would be in the new index only, and a rollback would restore the old index, after which row
+//! numbers would be assigned a second time.
 
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
@@ -39,7 +40,7 @@ use crate::store::directory::ever_had_cold_rows;
 
 static mut PREVIOUS_RELATION_INFO: pg_sys::get_relation_info_hook_type = None;
 
-/// Installs the planner hook. Call once, from `_PG_init`.
+/// Installs the planner hook. Must be called once, from `_PG_init`.
 pub fn register() {
     // SAFETY: called while the library loads, before any query is planned.
     unsafe {
@@ -50,8 +51,8 @@ pub fn register() {
 
 /// Whether an index of the table, which is locked for writing, forbids that a load goes cold.
 pub fn loads_stay_hot(table: Table<'_>) -> bool {
-    // SAFETY: the table is open; each index is open while it is looked at. Its lock is one that
-    // the inserting statement holds anyway.
+    // SAFETY: the table is open; each index is open while it is inspected. The inserting statement
+    // holds the same lock on it anyway.
     unsafe {
         let list = pg_sys::RelationGetIndexList(table.raw());
         let (mut has_brin, mut needs_values) = (false, false);

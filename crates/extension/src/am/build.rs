@@ -5,13 +5,13 @@
 //!   cold rows  group by group, the columns that the index reads
 //! ```
 //!
-//! Heap's own loop cannot be called: `heap_getnext` refuses a relation with our routine. What
-//! stands here mirrors `heapam_index_build_range_scan` over `heap_getnextslot`, with the same
-//! verdicts of `HeapTupleSatisfiesVacuum`. A cold group is judged as a whole, by its directory
-//! entry and the same rules.
+//! Heap's own loop cannot be called: `heap_getnext` refuses a relation whose routine is not heap's.
+//! The code here mirrors `heapam_index_build_range_scan` over `heap_getnextslot`, with the same
+//! cases of `HeapTupleSatisfiesVacuum`. The status of a cold group is decided as a whole, by its
+//! directory entry and the same rules.
 //!
-//! In a parallel build the participants share heap's block counter for the hot side and claim
-//! cold groups from the counter behind it, so each group is built by one of them.
+//! In a parallel build the participants share heap's block counter for the hot side and claim cold
+//! groups from the counter that follows it, so each group is built by one of them.
 //!
 //! Kinds of index that cannot hold cold TIDs (BRIN) get hot rows only.
 
@@ -38,38 +38,39 @@ pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.index_build_range_scan = Some(index_build_range_scan);
 }
 
-/// What one build works on.
+/// The state of one index build.
 struct Build {
     table: pg_sys::Relation,
     index: pg_sys::Relation,
     info: *mut pg_sys::IndexInfo,
-    /// Rows are judged one by one against this horizon; invalid when the scan has an MVCC snapshot.
+    /// The horizon against which the status of each row is decided; invalid if the scan has an MVCC
+    /// snapshot.
     oldest_xmin: pg_sys::TransactionId,
     any_visible: bool,
     progress: bool,
     callback: BuildCallback,
 }
 
-/// The cold side of a build, in a memory context that drops it.
+/// The cold side of a build, kept in a memory context that drops it.
 type ColdWork = Option<(ColdCursor<'static>, Vec<GroupVerdict>)>;
 
-/// What becomes of one row.
+/// What the build does with one row.
 #[derive(Clone, Copy)]
 struct Verdict {
     alive: bool,
     counts: bool,
 }
 
-/// What becomes of the rows of one group.
+/// What the build does with the rows of one group.
 struct GroupVerdict {
     first_row: RowNumber,
     unmarked: Verdict,
-    /// What marks say of single rows.
+    /// The status of rows that have marks.
     marked: Option<RowFates>,
 }
 
 impl GroupVerdict {
-    /// `None` if the row is dead to everybody.
+    /// `None` if the row is dead.
     fn of(&self, row: RowNumber) -> Option<Verdict> {
         let position = (row.0 - self.first_row.0) as u32;
         match &self.marked {
@@ -199,14 +200,15 @@ impl Build {
         }
     }
 
-    /// `None` leaves the row out. Mirrors the switch of `heapam_index_build_range_scan`.
+    /// Decides what to do with a hot row; `None` omits it. Mirrors the switch of
+    /// `heapam_index_build_range_scan`.
     unsafe fn judge_hot(
         &self,
         tuple: pg_sys::HeapTuple,
         buffer: pg_sys::Buffer,
     ) -> Option<Verdict> {
         use pg_sys::HTSV_Result::*;
-        // SAFETY: the scan holds the pin; the content lock is given up before waiting.
+        // SAFETY: the scan holds the pin; the content lock is released before waiting.
         unsafe {
             loop {
                 pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
@@ -227,8 +229,8 @@ impl Build {
                     HEAPTUPLE_DEAD => None,
                     HEAPTUPLE_LIVE => verdict(true, true),
                     HEAPTUPLE_RECENTLY_DEAD if hot_updated => {
-                        // The live end of the chain stands for it; old snapshots must not
-                        // use the index.
+                        // The live member of the chain is indexed in its place; old snapshots must
+                        // not use the index.
                         (*self.info).ii_BrokenHotChain = true;
                         None
                     }
@@ -303,7 +305,8 @@ impl Build {
             let (view, verdicts) = self.cold_view((*scan).rs_snapshot)?;
             let wanted = attributes_read(self.info, (*(*self.table).rd_att).natts as usize);
             let shared = scan::shared_groups(scan);
-            // Not those of which a running transaction decides: their rows must be there.
+            // Groups whose status depends on an in-progress transaction are kept: their rows must
+            // be there.
             let is_deleted = |rows: &Verdict| !rows.alive && !rows.counts;
             let deleted = verdicts.iter().map(|group| is_deleted(&group.unmarked));
             let cursor = ColdCursor::new(view, wanted, shared).without_the_gone(deleted.collect());
@@ -312,7 +315,7 @@ impl Build {
         }
     }
 
-    /// The groups to build, and what becomes of the rows of each. `None` if there are none.
+    /// The groups to build, and what to do with the rows of each. `None` if there are none.
     unsafe fn cold_view(
         &self,
         snapshot: pg_sys::Snapshot,
@@ -345,7 +348,7 @@ impl Build {
                     (ColdGroup::Stored(e.placed.entry), verdict)
                 })
                 .collect();
-            // Rows of a load of this very transaction that are still in memory.
+            // Rows of a load of this transaction that are still in memory.
             let pending = load::visible_pending(table, snapshot);
             groups.extend(pending.into_iter().map(|group| (group, WHOLE)));
             groups.sort_by_key(|(group, _)| group.first_row());
@@ -365,8 +368,8 @@ impl Build {
         }
     }
 
-    /// What has become of the marked rows of a group. Waits for other transactions' marks where
-    /// uniqueness depends on them, as for hot rows.
+    /// The status of the marked rows of a group. Waits for in-progress transactions that have
+    /// written marks where uniqueness depends on them, as for hot rows.
     unsafe fn judged_marks(&self, entry: &GroupEntry) -> Option<RowFates> {
         if entry.flags.are_clear() {
             return None;
@@ -389,8 +392,8 @@ impl Build {
         }
     }
 
-    /// The stored groups that are not dead to everyone. Waits for other transactions' groups
-    /// where uniqueness depends on them, as for hot rows.
+    /// The stored groups that are not dead. Waits for in-progress transactions that have written or
+    /// deleted groups where uniqueness depends on them, as for hot rows.
     unsafe fn judged_groups(&self) -> Vec<FatedEntry> {
         // SAFETY: the table is open and locked.
         unsafe {
@@ -456,7 +459,7 @@ unsafe fn shared_part(
 }
 
 unsafe fn blocks_to_scan(scan: pg_sys::HeapScanDesc) -> pg_sys::BlockNumber {
-    // SAFETY: the scan is open, its shared part lives as long.
+    // SAFETY: the scan is open, and its shared part lives as long as it.
     unsafe { shared_part(scan).map_or((*scan).rs_nblocks, |p| (*p).phs_nblocks) }
 }
 

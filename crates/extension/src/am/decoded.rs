@@ -1,23 +1,23 @@
 //! Changes of cold rows that logical decoding must see.
 //!
-//! Decoding reads what heap's own code has logged of a change; a row mark tells it nothing. So with
-//! `wal_level = logical` a cold row of a permanent table is deleted or updated twice: by its mark,
-//! which is what everybody here goes by, and as a hot tuple that is there for this change alone.
+//! Decoding reads what heap's own code has logged of a change; a row mark has no meaning to it. So
+//! with `wal_level = logical` a cold row of a permanent table is deleted or updated twice: by its
+//! mark, which alone decides visibility, and as a hot tuple that exists for this change only.
 //!
 //! ```text
-//!   row lock held, nothing has become of the row        (super::cold_rows)
-//!   ├─ bring the old row back, unseen by decoding  ─┐
-//!   ├─ delete it, or update it to the new version   ├─ hot::brought_back: who sees what, when
-//!   ├─ make it invisible to this transaction too   ─┘
-//!   └─ mark the cold row: deleted, or updated to the new version's place
+//!   row lock held, row found unchanged                    (super::cold_rows)
+//!   ├─ insert the old row, unseen by decoding       ─┐
+//!   ├─ delete it, or update it to the new version    ├─ hot::brought_back: visibility at each step
+//!   ├─ make it invisible to this transaction too    ─┘
+//!   └─ mark the cold row: deleted, or updated to the new version's TID
 //! ```
 //!
-//! The tuple has what decoding wants of the old row: the columns of the replica identity, all of
-//! them if that is FULL, else nothing; the others are NULL. Nobody reads it otherwise: it was made and
-//! unmade by one command, so index builds pass over it too. VACUUM removes it.
+//! The tuple has what decoding needs of the old row: the columns of the replica identity, all
+//! columns if that is FULL, else none; the other columns are NULL. Nothing else reads it: one
+//! command inserts and deletes it, so index builds skip it too. VACUUM removes it.
 //!
-//! A rollback voids mark and tuple alike, and so does a crash. Rows are never hidden in bulk here, as
-//! decoding wants them one by one. Moving, merging and vacuuming write no logical changes at all.
+//! A rollback voids mark and tuple alike, and so does a crash. Rows are never hidden in bulk here,
+//! because decoding needs each of them. Moves, merges and VACUUM write no logical changes at all.
 
 use howdah_bridge::hot::brought_back::BroughtBack;
 use howdah_bridge::slot::Slot;
@@ -78,7 +78,7 @@ fn bring_back(
     }
 }
 
-/// The old row as far as decoding wants it.
+/// The old row, with the columns that decoding needs.
 fn old_row(
     table: Table<'_>,
     store: &ColdStore,

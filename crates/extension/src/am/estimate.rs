@@ -1,19 +1,20 @@
 //! Sizes and row counts for the planner.
 //!
 //! Heap estimates rows as `reltuples / relpages × pages`, where `reltuples` would count cold rows
-//! over hot pages only. The cold side is counted from the directory, less what marks and bitmaps hide
-//! ([`hidden`]). The hot side is what VACUUM or ANALYZE found last, less the cold rows of now, and for
-//! pages that came since as many rows as fit, as heap guesses for a table that was never analyzed. What
-//! compaction moved since is not counted twice so, nor rows that VACUUM found marked. If cold rows
-//! were updated since, there are fewer of them, and their new versions are on the new pages: more rows
-//! than the old pages hold are not looked for there.
+//! over hot pages only. Here the cold side is counted from the directory, less the rows that marks
+//! and bitmaps hide ([`hidden`]). The hot side is the row count of the last VACUUM or ANALYZE less
+//! the current number of cold rows, plus, for pages added since, as many rows as fit, as heap
+//! guesses for a table that was never analyzed. So rows that compaction has moved since are not
+//! counted twice, nor rows that VACUUM found marked. If cold rows were updated since, there are
+//! fewer of them, and their new versions are on the new pages: the old pages are never taken to
+//! hold more rows than they can.
 //!
-//! A group whose rows have all been changed counts for nothing: a table of which nothing cold is left
-//! is planned as heap is, without ColumnarScan, which takes longer to start than to read some rows.
+//! A group whose rows have all been changed does not count: a table without visible cold rows is
+//! planned as heap, without ColumnarScan, which takes longer to start than reading a few rows.
 //!
-//! The planner asks for sizes first and for paths later; what was counted is remembered for
-//! the latter, so that one planning reads the directory once, and that of a table which is all
-//! hot looks no further than the size of its TOAST relation.
+//! The planner requests sizes first and paths later; the counts are remembered for the paths, so
+//! that one planning reads the directory once. For a table that is all hot it checks only the size
+//! of the TOAST relation.
 
 mod hidden;
 mod settled_sizes;
@@ -38,10 +39,11 @@ pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.relation_toast_am = Some(relation_toast_am);
 }
 
-/// Rows and bytes of a table's cold side as the latest snapshot sees it, without groups of which nothing is left.
+/// Rows and bytes of a table's cold side as the latest snapshot sees it, without groups of which no
+/// row is left.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ColdSize {
-    /// Rows that are seen, about.
+    /// Visible rows, approximately.
     pub rows: u64,
     /// Rows of the groups, hidden ones too.
     pub stored_rows: u64,
@@ -49,10 +51,11 @@ pub struct ColdSize {
     pub groups: u32,
 }
 
-/// As many pages `table_block_relation_estimate_size` gives a small table that was never analyzed.
+/// The number of pages that `table_block_relation_estimate_size` assumes for a small table that was
+/// never analyzed.
 const NEW_TABLE_PAGES: u32 = 10;
 
-/// More tables than a sensible query has.
+/// The most tables that are remembered: more than a sensible query has.
 const MOST_REMEMBERED: usize = 1024;
 
 thread_local! {
@@ -60,8 +63,8 @@ thread_local! {
     static PLANNED: RefCell<HashMap<u32, ColdSize>> = RefCell::default();
 }
 
-/// What the planner was last told of a table's cold side; `None` if it has no cold rows. Every
-/// planning asks for the sizes of its tables first, so it is not older than that.
+/// The size of a table's cold side that the planner got last; `None` if it has no cold rows. Every
+/// planning requests the sizes of its tables first, so the answer is no older than that.
 pub fn planned_size(table: pg_sys::Oid) -> Option<ColdSize> {
     PLANNED.with_borrow(|sizes| sizes.get(&table.to_u32()).copied())
 }
@@ -84,9 +87,9 @@ pub(super) fn forget(table: pg_sys::Oid) {
     settled_sizes::forget(table.to_u32());
 }
 
-/// The latest snapshot, where one may be taken. During a parallel operation (a function that queries tables, in
-/// a worker or in its leader) none may: then the one that the planner evaluates functions with, which every
-/// planning in parallel mode has.
+/// The latest snapshot, where one may be taken. None may be taken during a parallel operation (a
+/// function that queries tables, in a worker or in its leader); then it is the snapshot with which
+/// the planner evaluates functions, which exists in every planning in parallel mode.
 fn planning_snapshot() -> pg_sys::Snapshot {
     // SAFETY: reads this backend's state; the snapshot is valid until the caller has registered it.
     unsafe {
@@ -173,7 +176,7 @@ unsafe extern "C-unwind" fn relation_estimate_size(
             tuples,
             allvisfrac,
         );
-        // A table that never had cold rows is planned as heap, however its rows fill its pages.
+        // A table that never had cold rows is planned as heap, however full its pages are.
         let Some(cold) = cold else {
             return;
         };
@@ -186,7 +189,7 @@ unsafe extern "C-unwind" fn relation_estimate_size(
         *pages = hot_pages.saturating_add(cold_pages);
         *tuples = hot_rows(rel, per_page, cold.rows) + cold.rows as f64;
         if known(rel).is_none() && !(*(*rel).rd_rel).relhassubclass {
-            // Heap's guess for a table that is new and may be about to grow.
+            // Heap's guess for a new table, which may grow soon.
             *pages = (*pages).max(NEW_TABLE_PAGES);
             *tuples = (*tuples).max(f64::from(NEW_TABLE_PAGES) * per_page);
         }
@@ -197,12 +200,12 @@ unsafe extern "C-unwind" fn relation_estimate_size(
     }
 }
 
-/// A page may hold so many times as many rows as those of average width of which it would be full.
+/// A page may hold this many times the number of rows of average width that would fill it.
 const MOST_CROWDED: f64 = 2.0;
 /// `MaxHeapTuplesPerPage`.
 const MOST_ROWS_PER_PAGE: f64 = 291.0;
 
-/// What VACUUM or ANALYZE found last.
+/// The counts of the last VACUUM or ANALYZE.
 #[derive(Clone, Copy, Default)]
 struct Known {
     /// On both sides.
@@ -221,14 +224,14 @@ impl Known {
         self.hot_pages > 0 && self.rows > self.most_hot_rows(per_page)
     }
 
-    /// Rows of a hot side of so many pages beside so many cold rows.
+    /// Rows of a hot side that has this many pages beside this many cold rows.
     fn hot_rows_now(self, hot_pages: pg_sys::BlockNumber, per_page: f64, cold_rows: f64) -> f64 {
         let old_pages = hot_pages.min(self.hot_pages);
         let left = f64::from(old_pages) / f64::from(self.hot_pages.max(1));
         let new_pages = f64::from(hot_pages - old_pages);
         let not_cold = (self.rows - cold_rows).max(0.0);
         let old_rows = not_cold.min(self.most_hot_rows(per_page));
-        // Were cold then; unless they were deleted, they are on the new pages.
+        // Rows that were cold then; unless they were deleted, they are on the new pages.
         let updated = (not_cold - old_rows).min(new_pages * MOST_ROWS_PER_PAGE);
         (old_rows * left + (new_pages * per_page).max(updated)).round()
     }
@@ -247,7 +250,7 @@ unsafe fn known(rel: pg_sys::Relation) -> Option<Known> {
     }
 }
 
-/// Rows that fit in a page, as heap reckons; widths of attributes are the planner's, or NULL.
+/// Rows that fit in a page, as heap computes it; `attr_widths` are the planner's, or NULL.
 ///
 /// # Safety
 /// `rel` is open.
@@ -281,7 +284,7 @@ unsafe fn hot_rows(rel: pg_sys::Relation, per_page: f64, cold_rows: u64) -> f64 
     // SAFETY: as for this function.
     let (hot_pages, known) = unsafe { (main_fork_blocks(rel), known(rel)) };
     if known.is_none() && hot_pages == 1 {
-        // The page that a table with cold rows keeps, most often an empty one.
+        // The page that a table with cold rows keeps; it is usually empty.
         return 0.0;
     }
     let known = known.unwrap_or_default();
@@ -329,7 +332,7 @@ mod tests {
         let all_cold = known(2e6, 1);
         assert_eq!(all_cold.hot_rows_now(1, PER_PAGE, 2e6), 0.0);
         assert_eq!(all_cold.hot_rows_now(40_000, PER_PAGE, 0.0), 2_000_050.0);
-        // Wider on the average than in truth.
+        // The average width is overestimated.
         assert_eq!(all_cold.hot_rows_now(40_000, 20.0, 0.0), 2e6);
         // Deleted, not updated.
         assert_eq!(all_cold.hot_rows_now(1, PER_PAGE, 0.0), 100.0);

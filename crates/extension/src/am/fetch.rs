@@ -1,9 +1,10 @@
 //! Fetches by TID: index scans, TID scans, visibility of a row in a slot.
 //!
-//! Hot rows are heap's, and are followed where that is wanted ([`moved`]); cold ones are read by a
-//! [`PointReader`]. A row whose mark everybody sees is reported as dead to all, so that indexes pass over its entry
-//! from then on, and delete it when they need the place ([`super::index_delete`]). Rows that are gone with their group are
-//! not reported; VACUUM and compaction delete their entries.
+//! Hot rows are fetched by heap, and followed to their new place where necessary ([`moved`]); cold
+//! rows are read by a [`PointReader`]. A row with a mark that is visible to all is reported as dead
+//! to all, so that indexes skip its entry from then on, and delete the entry when they need the
+//! space ([`super::index_delete`]). Rows whose whole group was deleted are not reported; VACUUM and
+//! compaction delete their entries.
 
 use std::cell::{Cell, RefCell};
 
@@ -36,15 +37,17 @@ pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
 struct HowdahFetch {
     base: pg_sys::IndexFetchTableData,
     heap: *mut pg_sys::IndexFetchTableData,
-    /// Names the reader in [`READERS`], made for the first row under an MVCC snapshot; 0 before that.
+    /// Names the reader in [`READERS`], made for the first row under an MVCC snapshot; 0 before
+    /// that.
     reader: u64,
     /// Whether [`announce`] was called for this scan.
     announced: bool,
 }
 
 thread_local! {
-    /// The readers of index scans that are open, but for the one that is reading: here they are dropped with the
-    /// transaction if an error leaves them behind, and cost less than one that its memory context drops.
+    /// The readers of open index scans, except the one that is reading now. Here they are dropped
+    /// with the transaction if an ERROR leaves them behind, at less cost than by a callback of a
+    /// memory context.
     static READERS: RefCell<Vec<(u64, Box<PointReader>)>> = const { RefCell::new(Vec::new()) };
     static LAST_READER: Cell<u64> = const { Cell::new(0) };
 }
@@ -54,7 +57,7 @@ fn next_reader() -> u64 {
     LAST_READER.get()
 }
 
-/// Takes a reader out, if an error has not left it behind.
+/// Takes a reader out of [`READERS`], unless it was dropped after an error.
 fn take_reader(name: u64) -> Option<Box<PointReader>> {
     READERS.with_borrow_mut(|readers| {
         let at = readers.iter().rposition(|(other, _)| *other == name)?;
@@ -62,13 +65,13 @@ fn take_reader(name: u64) -> Option<Box<PointReader>> {
     })
 }
 
-/// Drops readers: the transaction is over, or a subtransaction was rolled back, whose scans do not end theirs. Scans
-/// that go on make new ones.
+/// Drops all readers: the transaction has ended, or a subtransaction was rolled back, whose scans
+/// do not end their readers. Scans that continue make new ones.
 pub fn reset() {
     READERS.with_borrow_mut(Vec::clear);
 }
 
-/// Puts a row into the slot whose group this transaction has locked.
+/// Stores a row in the slot, if this transaction has locked its group.
 fn fetch_held(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> bool {
     let found = cold_rows::held_group(table, row).is_some_and(|entry| {
         ColdStore::open(table, LockMode::AccessShare)
@@ -97,8 +100,9 @@ unsafe extern "C-unwind" fn index_fetch_begin(
 #[pg_guard]
 unsafe extern "C-unwind" fn index_fetch_reset(data: *mut pg_sys::IndexFetchTableData) {
     // SAFETY: made by index_fetch_begin. Index scans are reset before they start, with their
-    // snapshot active: the one moment at which an index-only scan, which may never fetch a row,
-    // can be noticed. Checks of uniqueness read no rows for their transaction and do not come here.
+    // snapshot active: the only point at which an index-only scan, which may never fetch a row, can
+    // be noticed. Checks of uniqueness read no rows for their transaction and do not call this
+    // function.
     unsafe {
         let fetch = &mut *data.cast::<HowdahFetch>();
         if is_serializable() && !fetch.announced && pg_sys::ActiveSnapshotSet() {
@@ -155,7 +159,7 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
         }
         slot.clear();
         if !snapshot.is_mvcc() {
-            // Checks of constraints ask for one row at a time, mostly for those that they replace.
+            // Checks of constraints fetch one row at a time, mostly the row that is being replaced.
             if snapshot.is_dirty()
                 && (last_change::hides(table, row, snapshot)
                     || pending_marks::hides_now(table.oid(), row))
@@ -180,7 +184,7 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
             }
             name => take_reader(name),
         };
-        // A scan puts its rows into one slot; another one may be of another plan.
+        // A scan uses one slot for its rows; another slot may belong to another plan.
         let mut reader = match reader {
             Some(reader) if reader.serves(slot) => reader,
             _ => Box::new(PointReader::for_slot(slot)),

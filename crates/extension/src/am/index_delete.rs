@@ -1,20 +1,25 @@
-//! Which entries an index may delete to make room.
+//! Which entries an index may delete to make space.
 //!
-//! Entries of hot rows are heap's to judge. A cold row whose mark everybody sees was reported as dead to all when
-//! its entry was followed ([`super::fetch`]); such an entry may go. An index that is about to split a page full of
-//! versions of the same rows (bottom-up deletion) asks about entries that nobody has followed: then the marks of
-//! the rows are looked at, if this transaction has the store open for writing, as who updates a cold row
-//! has. Otherwise each update of a cold row would leave its entry until VACUUM comes, and split its page.
+//! Entries of hot rows are left to heap. A cold row with a mark that is visible to all was reported
+//! as dead to all when its entry was followed ([`super::fetch`]); such an entry may be deleted. An
+//! index that is about to split a page full of versions of the same rows (bottom-up deletion) also
+//! passes entries that no scan has followed. Then the marks of the rows are read, if this
+//! transaction has the store open for writing, as a transaction that updates a cold row has.
+//! Otherwise each update of a cold row would leave its entry until the next VACUUM, and split its
+//! page.
 //!
-//! The index page is locked meanwhile. Store pages are locked behind it, one at a time, as a check of uniqueness
-//! does; who has locked a page of the store wants none of an index of the table. No lock of
-//! the lock table is asked for, which might be waited for.
+//! The index page is locked meanwhile. Pages of the store are locked after it, one at a time, as in
+//! a check of uniqueness. This cannot deadlock, because a backend that has locked a page of the
+//! store locks no page of the table's indexes. No heavyweight lock is requested, since that might
+//! have to wait.
 //!
-//! What an index then asks to be told is the snapshot conflict horizon: the latest transaction that a standby's snapshots must
-//! see as finished to need none of the entries. It is computed from the transactions that hid the rows
-//! ([`marks::last_hider`]), not from this moment's horizon of snapshots to come: that may have gone back since the entry was
-//! found dead, by another backend or before a restart. For entries known to be dead the marks are read without
-//! waiting; if the store is locked against readers, the answer is the latest transaction there is, and cancels more than it need.
+//! The index also needs the snapshot conflict horizon: the latest transaction that a standby's
+//! snapshots must see as finished to need none of the entries. It is computed from the transactions
+//! that hid the rows ([`marks::last_hider`]), not from the current horizon: that may have moved
+//! back since the entry was found dead, by another backend or before a restart. For entries that
+//! are already known to be dead the marks are read without waiting; if the store is locked against
+//! readers, the result is the latest transaction that exists, which cancels more snapshots than
+//! necessary.
 
 use howdah_bridge::recovery_conflict;
 use howdah_bridge::store::ColdStore;
@@ -37,10 +42,10 @@ unsafe extern "C-unwind" fn index_delete_tuples(
     rel: pg_sys::Relation,
     delstate: *mut pg_sys::TM_IndexDeleteOp,
 ) -> pg_sys::TransactionId {
-    // SAFETY: the arrays hold `ndeltids` entries; each names its status by `id`. Cold TIDs are taken out
-    // before heap looks, which would read their blocks, and those that are known to be dead are put back
-    // after: the caller finds them by their ids, and may count on none of them being left out. It holds its
-    // page's lock, so that nothing may be waited for here.
+    // SAFETY: the arrays hold `ndeltids` entries; each names its status by `id`. Cold TIDs are
+    // taken out before heap is called, which would read their blocks, and those that are known to
+    // be dead are put back afterwards: the caller finds them by their ids, and may rely on none of
+    // them being omitted. The caller holds its page's lock, so nothing may be waited for here.
     unsafe {
         let state = &mut *delstate;
         let all = std::slice::from_raw_parts_mut(state.deltids, state.ndeltids as usize);
@@ -92,8 +97,8 @@ unsafe extern "C-unwind" fn index_delete_tuples(
     }
 }
 
-/// The latest transaction that hid one of these rows, all of them dead to all; not a normal one if nothing that hides them
-/// names its transaction any more.
+/// The latest transaction that hid one of these rows, all of which are dead; not a normal id if
+/// none of the marks or bitmaps that hide them names its transaction any more.
 unsafe fn last_hider(
     rel: pg_sys::Relation,
     entries: &[pg_sys::TM_IndexDelete],
@@ -107,7 +112,8 @@ unsafe fn last_hider(
     known.map_or_else(recovery_conflict::latest, Xid::raw)
 }
 
-/// Keeps the entries of rows whose marks everybody sees; the youngest transaction that wrote one, if any is not frozen.
+/// Keeps the entries of rows whose marks are visible to all; returns the youngest transaction that
+/// wrote such a mark, if any is not frozen.
 unsafe fn keep_dead(
     rel: pg_sys::Relation,
     entries: &mut Vec<pg_sys::TM_IndexDelete>,
@@ -144,7 +150,7 @@ fn row_of(entry: &pg_sys::TM_IndexDelete) -> Option<RowNumber> {
     RowNumber::from_tid(&entry.tid)
 }
 
-/// The group of a row, if it is known without a look at the directory.
+/// The group of a row, if it is known without reading the directory.
 fn known_group(table: Table<'_>, store: &ColdStore, row: RowNumber) -> Option<GroupEntry> {
     held_group(table, row).or_else(|| Some(directory::settled(store, row)?.entry))
 }

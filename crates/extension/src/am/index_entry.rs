@@ -1,6 +1,6 @@
-//! What an index stores of a row, and the TID it stores it under.
+//! The values that an index stores for a row, and the TID under which it stores them.
 //!
-//! Predicates and expressions are users' code, and so is in effect the index AM's check for
+//! Predicates and expressions are users' code, and so, in effect, is the index AM's check for
 //! duplicates: their errors jump over the frames of a build unchanged (see
 //! [`howdah_bridge::ffi::unguarded`]). Callers keep what must be dropped in a memory context.
 
@@ -30,7 +30,7 @@ impl IndexEntries {
     /// # Safety
     /// `table` is open; `info` describes one of its indexes and outlives the result.
     pub unsafe fn new(table: pg_sys::Relation, info: *mut pg_sys::IndexInfo) -> IndexEntries {
-        // SAFETY: as for this function; what is made here belongs to the current memory context.
+        // SAFETY: as for this function; everything made here belongs to the current memory context.
         unsafe {
             let estate = pg_sys::CreateExecutorState();
             let econtext = pg_sys::MakePerTupleExprContext(estate);
@@ -49,7 +49,7 @@ impl IndexEntries {
     }
 
     /// Fills `values` and `nulls` from the row in the slot; `false` if the index's predicate
-    /// leaves the row out. They are valid until the next call.
+    /// excludes the row. They are valid until the next call.
     ///
     /// # Safety
     /// The slot holds a row.
@@ -129,9 +129,10 @@ pub unsafe fn attributes_read(info: *mut pg_sys::IndexInfo, attribute_count: usi
     }
 }
 
-/// Whether an expression of a unique index might raise an ERROR for a row of NULLs although it does not for the
-/// rows of the table. Strict functions are not called for NULLs. All others count, and constraints of
-/// domains, and whole rows, which are not NULL when their columns are.
+/// Whether an expression of a unique index might raise an ERROR for a row of NULLs although it does
+/// not for the rows of the table. Strict functions are not called for NULLs. All other functions
+/// count, and so do constraints of domains, and whole rows, which are not NULL when their columns
+/// are.
 ///
 /// # Safety
 /// `index` is an open index.
@@ -148,13 +149,14 @@ pub unsafe fn may_fail_on_nulls(index: pg_sys::Relation) -> bool {
     }
 }
 
-/// Finds what [`pg_sys::contain_nonstrict_functions`] takes for strict.
+/// Finds the nodes that [`pg_sys::contain_nonstrict_functions`] treats as strict although they may
+/// fail.
 #[pg_guard]
 unsafe extern "C-unwind" fn looks_at_null_rows(
     node: *mut pg_sys::Node,
     context: *mut std::ffi::c_void,
 ) -> bool {
-    // SAFETY: the node's tag says what it is; called for the nodes of an expression, or NULL.
+    // SAFETY: the node's tag tells its type; called for the nodes of an expression, or NULL.
     unsafe {
         if node.is_null() {
             return false;
@@ -190,7 +192,7 @@ impl ChainRoots {
         }
     }
 
-    /// Reads the roots when the scan has entered a new page, and says whether it has.
+    /// Reads the roots if the scan has entered a new page; returns whether it has.
     ///
     /// # Safety
     /// `scan` stands on a tuple and holds the pin of its page.
@@ -216,7 +218,7 @@ impl ChainRoots {
         }
     }
 
-    /// The TID that an index knows the scan's current tuple by: that of its chain's root.
+    /// The TID under which an index has the scan's current tuple: that of its chain's root.
     ///
     /// # Safety
     /// As for [`ChainRoots::enter_page`], which was called for this page.

@@ -1,14 +1,17 @@
-//! The row groups that one scan has met, under one snapshot.
+//! The row groups that one scan has used, under one snapshot.
 //!
 //! ```text
-//!   row ──turn_to──▶ the group found last? ─▶ another one that is known? ─▶ none: the directory, then take_in
+//!   row ──turn_to──▶ the group found last? ─▶ another known group?
+//!       ─▶ none: the directory, then take_in
 //! ```
 //!
-//! Under an MVCC snapshot, named by its address and curcid, the directory does not change for the scan: an entry that was seen covers
-//! its rows until the scan ends. Of all groups but the last one only what takes little memory is kept.
+//! Under an MVCC snapshot, identified by its address and curcid, the directory does not change for
+//! the scan: an entry that was seen covers its rows until the scan ends. For all groups but the
+//! last one, only what takes little memory is kept.
 
 use std::rc::Rc;
 
+use howdah_bridge::store::StoreId;
 use howdah_bridge::tid::RowNumber;
 
 use crate::store::directory::GroupEntry;
@@ -16,17 +19,18 @@ use crate::store::group_access::GroupAccess;
 use crate::store::marks::Hidden;
 use crate::store::row_set::RowSet;
 
-/// Names an MVCC snapshot: its address and curcid.
+/// Identifies an MVCC snapshot: its address and curcid.
 pub type Seen = (usize, u32);
 
 /// A group that was found under a snapshot.
 pub struct KnownGroup {
     pub entry: GroupEntry,
-    /// Only of the group that was found last: others may leave the session's cache.
+    /// Set only for the group that was found last: the others may leave the session's cache.
     pub open: Option<Rc<GroupAccess>>,
-    /// The store's [identity](ColdStore::identity).
-    pub file: (u32, u32),
-    /// Rows of the group asked about, and what is hidden of it once they are many.
+    /// The store's [id](ColdStore::id).
+    pub file: StoreId,
+    /// How many rows of the group were looked up; once they are many, `hidden` holds its hidden
+    /// rows.
     pub asked: u32,
     pub hidden: Option<(RowSet, Hidden)>,
 }
@@ -43,7 +47,7 @@ impl KnownGroup {
     }
 }
 
-/// The groups that a scan has met, under one snapshot.
+/// The groups that a scan has used, under one snapshot.
 #[derive(Default)]
 pub struct KnownGroups {
     /// Ascending by rows.
@@ -51,11 +55,11 @@ pub struct KnownGroups {
     /// Which of them was found last, if there are any.
     at: usize,
     seen_by: Seen,
-    /// How many know what is hidden of them, in up to 16 kB each.
+    /// How many of them hold their hidden rows, in up to 16 kB each.
     sets: usize,
 }
 
-/// Groups of a scan that are remembered, and those of them that know what is hidden.
+/// Groups of a scan that are remembered, and how many of them may hold their hidden rows.
 const MOST_GROUPS: usize = 4_096;
 const MOST_SETS: usize = 64;
 
@@ -71,7 +75,8 @@ impl KnownGroups {
         self.groups.get_mut(self.at)
     }
 
-    /// Notes what is hidden of the group that was found last. If too many know that, the others forget it.
+    /// Stores the hidden rows of the group that was found last. If too many groups hold theirs, the
+    /// others drop them.
     pub fn note_hidden(&mut self, rows: RowSet, by: Hidden) {
         if self.sets >= MOST_SETS {
             for known in &mut self.groups {
@@ -85,7 +90,8 @@ impl KnownGroups {
         }
     }
 
-    /// Turns to the group that holds a row, if it is known under this snapshot; the row's position in it.
+    /// Makes the group that holds a row the last one, if it is known under this snapshot; returns
+    /// the row's position in it.
     pub fn turn_to(&mut self, row: RowNumber, seen_by: Seen) -> Option<u32> {
         if self.seen_by != seen_by {
             return None;
@@ -103,7 +109,7 @@ impl KnownGroups {
         Some(position)
     }
 
-    /// Takes in a group that [`turn_to`](Self::turn_to) has not found, and turns to it.
+    /// Adds a group that [`turn_to`](Self::turn_to) has not found, and makes it the last one.
     pub fn take_in(&mut self, known: KnownGroup, seen_by: Seen) {
         if self.seen_by != seen_by || self.groups.len() >= MOST_GROUPS {
             self.clear();
@@ -147,7 +153,7 @@ mod tests {
                 flags: GroupFlags::MOVED_ROWS,
             },
             open: None,
-            file: (1, 1),
+            file: StoreId { toast: 1, file: 1 },
             asked: 0,
             hidden: None,
         }

@@ -1,11 +1,12 @@
 //! The cold row that this transaction has changed last.
 //!
-//! An update of a cold row meets its old version again and again: a check of uniqueness finds its index
-//! entry, and so does the next statement that looks for the new version by the same key. Here they are told
-//! what they would read from the mark: that the row is hidden, from whom heap's cmax would hide it.
+//! An update of a cold row reaches its old version repeatedly: a check of uniqueness finds its
+//! index entry, and so does the next statement that looks up the new version by the same key. For
+//! these, this module remembers what they would read from the mark: that the row is hidden, from
+//! the command on at which heap's cmax would hide it.
 //!
-//! Forgotten when the transaction ends, when a subtransaction is rolled back, which may have taken the
-//! mark back, and when a file is emptied in place; other files have other names.
+//! The memory is cleared when the transaction ends, when a subtransaction is rolled back, which may
+//! have removed the mark, and when a file is emptied in place; other files have other names.
 
 use std::cell::Cell;
 

@@ -1,9 +1,10 @@
-//! The cold row that was put into a slot last.
+//! The cold row that was last stored in a slot.
 //!
-//! The executor reads a row by index or by scan, and then again by its TID to lock, update or return
-//! it: the second time it is copied. A row belongs to the command that read it, within which its table
-//! is neither altered nor rewritten. In-place truncation need not end a command, and gives the place to another row:
-//! then the row is forgotten ([`super::truncate`]).
+//! The executor reads a row by index or by scan, and then again by its TID to lock, update or
+//! return it: the second time the row is copied from here. A remembered row belongs to the command
+//! that read it, within which its table is neither altered nor rewritten. In-place truncation need
+//! not end a command, and may give the same TID to another row: then the row is dropped
+//! ([`super::truncate`]).
 
 use std::cell::RefCell;
 

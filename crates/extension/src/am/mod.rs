@@ -1,7 +1,7 @@
 //! The table access method `howdah`.
 //!
-//! The routine is a copy of heap's with the callbacks replaced that may meet a cold row. Every
-//! replacement first asks which side a TID or a scan is on and hands hot rows to heap's own
+//! The routine is a copy of heap's, with those callbacks replaced that may reach a cold row. Every
+//! replacement first checks which side a TID or a scan is on and passes hot rows to heap's own
 //! callback, so a table without cold rows behaves as heap does.
 //!
 //! ```text
@@ -56,7 +56,7 @@ use pgrx::{pg_guard, pg_sys};
 pub use howdah_bridge::heap_am::routine as heap;
 
 struct Routine(pg_sys::TableAmRoutine);
-// SAFETY: function pointers only; never written after it was made.
+// SAFETY: function pointers only; never written after initialization.
 unsafe impl Send for Routine {}
 // SAFETY: as above.
 unsafe impl Sync for Routine {}
@@ -86,9 +86,11 @@ pub fn howdah() -> &'static pg_sys::TableAmRoutine {
         .0
 }
 
-/// Lets scans be told which columns they are asked for. Call once, from `_PG_init`.
+/// Installs the hook that tells scans which columns they must return. Must be called once, from
+/// `_PG_init`.
 pub fn register() {
-    // SAFETY: nothing else runs in the process yet; the function asks an open relation for its routine.
+    // SAFETY: nothing else runs in the process yet; the function reads the routine of an open
+    // relation.
     unsafe { howdah_bridge::needed_columns::install(is_howdah) }
 }
 

@@ -1,8 +1,8 @@
 //! Inserts, updates, deletes and row locks.
 //!
 //! Inserts go hot by heap's code unless the running statement is a bulk load ([`crate::load`]).
-//! Speculative inserts are always hot. Changes of hot rows are heap's, changes of cold rows and
-//! all row locks are those of [`super::cold_rows`].
+//! Speculative inserts are always hot. Changes of hot rows are left to heap; changes of cold rows
+//! and all row locks are done by [`super::cold_rows`].
 
 use howdah_bridge::cold_lock::RowLock;
 use howdah_bridge::hot::lock::meet_if_timed;
@@ -55,8 +55,8 @@ unsafe extern "C-unwind" fn multi_insert(
     options: i32,
     bistate: *mut pg_sys::BulkInsertStateData,
 ) {
-    // SAFETY: `slots` holds `nslots` slots. Rows that stay hot are handed to heap in runs, in
-    // their order.
+    // SAFETY: `slots` holds `nslots` slots. Rows that stay hot are passed to heap in runs, in their
+    // order.
     unsafe {
         crate::compact::note_write();
         let mut run_start = 0;
@@ -112,9 +112,10 @@ unsafe extern "C-unwind" fn finish_bulk_insert(rel: pg_sys::Relation, options: i
     }
 }
 
-/// Where the row is that was to be changed or locked at `tid`, if all that has become of it is that it was moved: the
-/// caller goes on there, as he would on heap where it stays. A row that he must not change, because his snapshot
-/// does not see it, is told by its own place.
+/// The new place of the row that was to be changed or locked at `tid`, if the row was moved and not
+/// changed otherwise: the caller continues there, as it would on heap, where the row stays in
+/// place. For a row that the caller must not change, because its snapshot does not see it, `tmfd`
+/// holds the row's own TID, and the result is `None`.
 pub(super) fn moved_meanwhile(
     tid: Tid,
     result: RowResult,
@@ -126,8 +127,8 @@ pub(super) fn moved_meanwhile(
     failure.ctid.row().filter(|&to| tid.row() != Some(to))
 }
 
-/// The same for a hot row. One that fails a check against another snapshot may carry the link of a mover that gave
-/// up, which leads nowhere.
+/// The same for a hot row. A row that fails a check against another snapshot (`crosscheck`) may
+/// carry the link of a mover that aborted, which is void.
 fn moved_from_hot(
     tid: Tid,
     result: pg_sys::TM_Result::Type,
@@ -260,7 +261,7 @@ unsafe extern "C-unwind" fn tuple_lock(
     flags: u8,
     tmfd: *mut pg_sys::TM_FailureData,
 ) -> pg_sys::TM_Result::Type {
-    // SAFETY: arguments come from the executor. Replication names the row by a copied slot.
+    // SAFETY: arguments come from the executor. Replication identifies the row by a copied slot.
     unsafe {
         if (*tid).ip_posid == 0
             && let Some(copied) = tid_of_copy(slot)

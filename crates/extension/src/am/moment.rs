@@ -1,8 +1,9 @@
-//! A command of a transaction: what is remembered for one is not good for another.
+//! Identifies a command of a transaction: what is remembered for one command is not valid for
+//! another.
 
 use howdah_bridge::xid::{CommandId, LocalXid, current_command};
 
-/// Which command of which transaction runs.
+/// The running command and its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     transaction: LocalXid,

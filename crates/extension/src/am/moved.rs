@@ -1,17 +1,20 @@
-//! Following rows that a snapshot sees at an old place to where they are now.
+//! Follows rows that a snapshot sees at an old place to their current place.
 //!
-//! Three want to know what has become of them there. A serializable transaction locks the row at its new place too
-//! ([`super::serializable`]); and who has changed the row there himself must not see it any more
-//! ([`elsewhere`]). All others read on without a look.
+//! Three kinds of readers need the state of a row at its current place. A serializable transaction
+//! locks the row there too ([`super::serializable`]). A transaction that has itself changed the row
+//! there must not see it any more ([`elsewhere`]). AFTER triggers are the third kind. All other
+//! scans read the row at its old place without following it.
 //!
-//! AFTER triggers want to know it, too. The executor names a row by the TID that its snapshot shows; if the row was moved
-//! meanwhile, it is changed at its new place ([`super::modify`]), and the executor does not learn which that is. After the
-//! change it fetches the old version by the TID it knows, under `SnapshotAny`, and a deferred trigger fetches it again at
-//! commit by the TID in that slot. On heap the old version stays until the transaction that changed it ends. Here the
-//! version at the old place carries the xmax of the mover: the statement's snapshot keeps it, but in read committed VACUUM
-//! may remove it before the commit, and another row may take its place. So the fetch returns the version that
-//! carries this transaction's mark ([`changed_hot`], [`changed_cold`]), with its TID. That one stays: its group is
-//! locked until this transaction ends, and no horizon passes a mark of a running transaction.
+//! AFTER triggers. The executor names a row by the TID that its snapshot sees; if the row was moved
+//! meanwhile, it is changed at its new place ([`super::modify`]), and the executor does not learn
+//! its TID there. After the change it fetches the old version by the TID it knows, under
+//! `SnapshotAny`, and a deferred trigger fetches it again at commit by the TID in that slot. On
+//! heap the old version stays until the transaction that changed it ends. Here the version at the
+//! old place carries the xmax of the mover: the statement's snapshot keeps it, but in read
+//! committed VACUUM may remove it before the commit, and another row may take its line pointer. So
+//! the fetch returns the version that carries this transaction's mark ([`changed_hot`],
+//! [`changed_cold`]), with its TID. That version stays: its group is locked until this transaction
+//! ends, and no horizon passes the mark of an in-progress transaction.
 
 use howdah_bridge::predicate::{is_serializable, lock_row};
 use howdah_bridge::slot::Slot;
@@ -71,7 +74,8 @@ pub fn hides(
     }
 }
 
-/// Looks who has changed a row at the place that it was moved to, or where it was moved from there.
+/// Checks which transaction has changed a row at the place that it was moved to, or at the place
+/// that it was moved to from there.
 fn follow(
     store: &ColdStore,
     table: Table<'_>,
@@ -119,7 +123,7 @@ pub fn changed_cold(table: Table<'_>, row: RowNumber) -> Option<RowNumber> {
     or_raise(table.oid(), changed)
 }
 
-/// Where this transaction has changed a row, going on from a place that it was moved to.
+/// The place where this transaction has changed a row, searched from a place that it was moved to.
 fn changed_from(store: &ColdStore, mut row: RowNumber) -> Result<Option<RowNumber>, ColdError> {
     loop {
         if let Some(entry) = entry_now(store, row)? {
@@ -139,7 +143,7 @@ fn entry_now(store: &ColdStore, row: RowNumber) -> Result<Option<GroupEntry>, Co
     Ok(directory::group_of(store, row, in_force)?.map(|placed| placed.entry))
 }
 
-/// Where a row is whose group is gone.
+/// The current place of a row whose group was deleted.
 fn moved_on(store: &ColdStore, row: RowNumber) -> Result<Option<RowNumber>, ColdError> {
     if entry_now(store, row)?.is_some() {
         return Ok(None);

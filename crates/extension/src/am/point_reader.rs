@@ -1,12 +1,12 @@
-//! Reading single cold rows.
+//! Reads single cold rows.
 //!
-//! A cold TID is looked up in this order: the rows of this backend's running loads, then the
-//! directory entry that covers the row, judged by the snapshot at hand. Then its values are read from shared buffers,
-//! each by its own ranges ([`crate::store::group_access`]).
+//! A cold TID is looked up in this order: first the rows of this backend's loads in progress, then
+//! the directory entry that covers the row and is visible to the snapshot. Then its values are read
+//! from shared buffers, each by its own byte ranges ([`crate::store::group_access`]).
 //!
-//! Neighbours are cheap: within one scan under one MVCC snapshot groups are remembered with all that was found out
-//! about them, so that the row after the last costs no look at directory, marks or footer, and none at the store where
-//! its blocks are decoded.
+//! Neighbours are cheap: within one scan under one MVCC snapshot, groups are remembered with
+//! everything that was read of them. So the row after the last one needs no access to directory,
+//! marks or footer, and none to the store where its blocks are decoded.
 
 use std::rc::Rc;
 
@@ -30,18 +30,19 @@ use crate::store::view::{ColdGroup, GroupRows, Wanted};
 
 /// Reads single cold rows of one relation.
 pub struct PointReader {
-    /// The columns that are read; the slot gets something of the right form for the others.
+    /// The columns that are read; the slot gets a placeholder of the right form for the others.
     wanted: Wanted,
     /// The address of the slot that they are wanted for; 0 for any.
     slot: usize,
     groups: KnownGroups,
     /// Whether no column is read.
     reads_nothing: bool,
-    /// By whom the row that was asked for last is hidden.
+    /// How the row that was fetched last is hidden.
     hidden: Option<Hidden>,
 }
 
-/// Rows of a group of which marks are looked for one by one before all its marks are read.
+/// The number of rows of a group whose marks are looked up one by one before all its marks are
+/// read.
 const FEW_ROWS: u32 = 32;
 
 enum Found {
@@ -81,7 +82,7 @@ impl PointReader {
         }
     }
 
-    /// A reader of the columns that the plan needs whose scan uses this slot.
+    /// A reader of the columns that are needed by the plan whose scan uses this slot.
     pub fn for_slot(slot: Slot<'_>) -> PointReader {
         PointReader {
             slot: slot.address(),
@@ -94,7 +95,7 @@ impl PointReader {
         self.slot == slot.address()
     }
 
-    /// Whether the slot gets all there is of a row.
+    /// Whether the slot gets all columns of a row.
     pub fn reads_whole_rows(&self) -> bool {
         matches!(self.wanted, Wanted::All)
     }
@@ -132,7 +133,7 @@ impl PointReader {
             let known = KnownGroup {
                 entry: placed.entry,
                 open: None,
-                file: store.identity(),
+                file: store.id(),
                 asked: 0,
                 hidden: None,
             };
@@ -216,7 +217,7 @@ impl PointReader {
         table.is_over_for_all(hider)
     }
 
-    /// Does what [`PointReader::fetch`] does where the group is that of the row before.
+    /// Does what [`PointReader::fetch`] does if the group is that of the row before.
     fn fetch_near(
         &mut self,
         table: Table<'_>,

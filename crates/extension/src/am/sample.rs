@@ -1,8 +1,8 @@
 //! TABLESAMPLE over both sides.
 //!
-//! The sampling method sees one table of `hot blocks + cold blocks`, a cold block holding up to
-//! 256 rows. Hot blocks are read by heap's own callback, which is made to take the block chosen
-//! here by a sampling routine that names just that block.
+//! The sampling method sees one table of `hot blocks + cold blocks`, where a cold block holds up to
+//! 256 rows. Hot blocks are read by heap's own callback; a sampling routine that returns only the
+//! block chosen here makes it read that block.
 
 use std::cell::Cell;
 
@@ -20,7 +20,7 @@ use crate::slot_writer::SlotWriter;
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdView, GroupRows, Wanted};
 
-/// What a sample scan keeps between tuples.
+/// The state of a sample scan between tuples.
 #[derive(Default)]
 pub struct SampleState {
     plan: Option<Plan>,
@@ -40,7 +40,7 @@ struct Plan {
 
 #[derive(Clone, Copy)]
 struct ColdBlock {
-    /// Block number as the sampling method knows it.
+    /// Block number in the sampling method's numbering.
     block: pg_sys::BlockNumber,
     group: usize,
     first_position: u32,
@@ -128,7 +128,7 @@ unsafe extern "C-unwind" fn scan_sample_next_block(
     scan: pg_sys::TableScanDesc,
     node: *mut pg_sys::SampleScanState,
 ) -> bool {
-    // SAFETY: the scan is ours; the node's routine is put back right after heap's callback. An
+    // SAFETY: the scan is ours; the node's routine is restored right after heap's callback. An
     // ERROR inside ends the query, and the node with it.
     unsafe {
         let scan = ours(scan);

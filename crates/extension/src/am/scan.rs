@@ -8,11 +8,12 @@
 //! ```
 //!
 //! Heap's descriptor is never copied or moved (its read stream points at it); the core sees the
-//! outer one. A heap scan that ran off an end starts over at that end when the direction turns,
-//! which is just what the hand-over between the sides needs.
+//! outer one. A heap scan that has passed an end starts over at that end when the direction
+//! changes, which is exactly what the hand-over between the sides needs.
 //!
-//! A serializable scan takes a relation-level predicate lock: heap does so for its sequential scans,
-//! and the same lock covers the cold side; [`super::serializable`] says what others do.
+//! A serializable scan takes a relation-level predicate lock: heap does so for its sequential
+//! scans, and the same lock covers the cold side; [`super::serializable`] describes the other kinds
+//! of reads.
 
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -37,25 +38,26 @@ use crate::store::view::{ColdView, Wanted};
 enum Side {
     Hot,
     Cold,
-    /// Behind the last hot row, where nothing cold follows.
+    /// Behind the last hot row, if no cold row follows.
     End,
 }
 
-/// Our scan descriptor; the core knows `base` only.
+/// The scan descriptor; the core knows `base` only.
 #[repr(C)]
 pub struct HowdahScan {
     pub base: pg_sys::TableScanDescData,
     pub heap: pg_sys::TableScanDesc,
     side: Option<Side>,
-    /// Whether the scan is known to see nothing of the cold side.
+    /// Whether the scan is known to see no cold row.
     nothing_cold: bool,
-    /// Whether hot rows that the snapshot sees are to be followed; see [`moved`].
+    /// Whether hot rows that the snapshot sees must be followed; see [`moved`].
     follows: bool,
-    /// Made when it is first needed: a scan of hot rows alone does without.
+    /// Made when it is first needed: a scan of hot rows alone needs none.
     state: *mut ScanState,
 }
 
-/// What a scan keeps in Rust memory; dropped with the scan or with its memory context.
+/// The part of a scan's state that lives in Rust memory; dropped with the scan or with its memory
+/// context.
 #[derive(Default)]
 pub struct ScanState {
     /// Its snapshot is the scan's, which outlives it.
@@ -78,7 +80,7 @@ pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.parallelscan_reinitialize = Some(parallelscan_reinitialize);
 }
 
-/// Our view of a descriptor that `scan_begin` made.
+/// Casts a descriptor that `scan_begin` made.
 ///
 /// # Safety
 /// `scan` was made by [`scan_begin`] and not ended.
@@ -89,8 +91,8 @@ pub unsafe fn ours<'a>(scan: pg_sys::TableScanDesc) -> &'a mut HowdahScan {
 
 impl HowdahScan {
     pub fn state(&mut self) -> &mut ScanState {
-        // SAFETY: lives as long as the scan's memory context; the core never runs two callbacks of one
-        // scan at a time.
+        // SAFETY: lives as long as the scan's memory context; the core never runs two callbacks of
+        // one scan at a time.
         unsafe {
             if self.state.is_null() {
                 let scan = std::ptr::from_mut(self).cast();
@@ -101,7 +103,7 @@ impl HowdahScan {
         }
     }
 
-    /// Forgets what was made for the scan so far, but for the cursor, which is returned.
+    /// Drops what was made for the scan so far, except the cursor, which is returned.
     fn start_anew(&mut self) -> Option<ColdCursor<'static>> {
         self.side = None;
         if self.state.is_null() {
@@ -113,14 +115,14 @@ impl HowdahScan {
         std::mem::take(state).cursor
     }
 
-    /// Heap's descriptor, with the snapshot the core may have exchanged meanwhile.
+    /// Heap's descriptor, with the current snapshot: the core may have exchanged it.
     pub fn heap(&mut self) -> pg_sys::TableScanDesc {
         // SAFETY: heap's descriptor lives as long as ours.
         unsafe { (*self.heap).rs_snapshot = self.base.rs_snapshot };
         self.heap
     }
 
-    /// Goes on to the cold side's first row.
+    /// Moves to the first row of the cold side.
     ///
     /// # Safety
     /// The scan is open.
@@ -218,8 +220,8 @@ unsafe extern "C-unwind" fn scan_begin(
     pscan: pg_sys::ParallelTableScanDesc,
     flags: u32,
 ) -> pg_sys::TableScanDesc {
-    // SAFETY: arguments come from the core; heap's callback gets them with the one flag taken
-    // away that we serve ourselves.
+    // SAFETY: arguments come from the core; heap's callback gets them without the one flag that
+    // this callback handles itself.
     unsafe {
         // ANALYZE scans without one.
         let seen_by = Snapshot::from_nullable(snapshot);
@@ -254,8 +256,8 @@ unsafe extern "C-unwind" fn scan_begin(
 
 #[pg_guard]
 unsafe extern "C-unwind" fn scan_end(scan: pg_sys::TableScanDesc) {
-    // SAFETY: made by scan_begin. The state's memory stays with its context; what it holds goes
-    // now.
+    // SAFETY: made by scan_begin. The state's memory is freed with its context; what it holds is
+    // released now.
     unsafe {
         let ours = ours(scan);
         let inner = ours.heap();
@@ -303,8 +305,9 @@ unsafe extern "C-unwind" fn scan_rescan(
     }
 }
 
-/// Runs once per row of the hot side, hence without a guard: as long as heap has rows it calls nothing that can
-/// panic and holds nothing that has a destructor, so that PostgreSQL's errors may jump over it.
+/// Runs once per row of the hot side, hence without a guard: as long as heap returns rows it calls
+/// nothing that can panic and holds nothing that has a destructor, so PostgreSQL's errors may jump
+/// over it.
 unsafe extern "C-unwind" fn scan_getnextslot(
     scan: pg_sys::TableScanDesc,
     direction: pg_sys::ScanDirection::Type,
@@ -328,7 +331,7 @@ unsafe extern "C-unwind" fn scan_getnextslot(
     }
 }
 
-/// Heap has no more rows: the cold side comes next.
+/// Heap has no more rows: moves to the cold side.
 #[pg_guard]
 unsafe extern "C-unwind" fn cross_over(scan: pg_sys::TableScanDesc) {
     // SAFETY: made by scan_begin.
@@ -421,7 +424,7 @@ unsafe fn next_slot(
     }
 }
 
-/// The next hot row that this transaction has not changed where it is now.
+/// The next hot row that this transaction has not changed at its current place.
 unsafe fn next_seen(
     scan: &mut HowdahScan,
     direction: pg_sys::ScanDirection::Type,
@@ -516,7 +519,7 @@ const SHARED_OFFSET: usize =
 const SHARED_BYTES: usize = SHARED_OFFSET + 8;
 
 unsafe fn shared_counter(pscan: pg_sys::ParallelTableScanDesc) -> *const AtomicU32 {
-    // SAFETY: parallelscan_estimate asked for SHARED_BYTES.
+    // SAFETY: parallelscan_estimate requested SHARED_BYTES.
     unsafe { pscan.cast::<u8>().add(SHARED_OFFSET).cast::<AtomicU32>() }
 }
 

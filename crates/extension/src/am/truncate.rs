@@ -1,35 +1,36 @@
-//! Truncation in place: TRUNCATE in the subtransaction that made the table's storage (CREATE TABLE,
-//! CLUSTER and other rewrites, an earlier TRUNCATE), and ON COMMIT DELETE ROWS.
+//! Truncation in place: TRUNCATE in the subtransaction that created the table's storage (CREATE
+//! TABLE, CLUSTER and other rewrites, an earlier TRUNCATE), and ON COMMIT DELETE ROWS.
 //!
 //! The core empties the heap, then rebuilds the indexes, then empties the TOAST relation. The
-//! rebuild would find the cold rows still there and make entries for them, which would point at the
-//! rows of the next load. So the cold side goes first, together with the heap.
+//! rebuild would find the cold rows still there and insert entries for them, which would point at
+//! the rows of the next load. So the cold side is emptied first, together with the heap.
 //!
-//! What a backend remembers of a table's contents goes before both. Each such memory names the
-//! files it is about, and is true because nothing comes twice in one file: neither row numbers, nor
-//! groups, nor places of directory entries. Every other way to empty or to replace a table gives it
-//! new files; a rollback brings the old ones back as they were left. In-place truncation is the one
-//! exception: the files keep their names, and all numbers begin anew. So the rule is: **whatever
-//! remembers something of a file has a function that forgets the file, which is called here.**
+//! What a backend remembers of a table's contents is dropped before both. Each such cache names the
+//! files it describes, and stays valid because within one file nothing is reused: neither row
+//! numbers, nor groups, nor places of directory entries. Every other way to empty or to replace a
+//! table gives it new files, and a rollback restores the old ones as they were left. In-place
+//! truncation is the one exception: the files keep their names, and all numbers start anew. So the
+//! rule is: **every cache that remembers something of a file has a function that forgets the file,
+//! which is called here.**
 //!
 //! ```text
-//!   memory                                         rooms
+//!   memory                                         modules
 //!   directory entries, their places                store/directory, store/listing, store/settled
-//!   tables and groups of which nothing is left     store/emptied, store/marks/vanished
+//!   tables and groups without remaining rows       store/emptied, store/marks/vanished
 //!   rows without marks (shared), open row groups   store/marks/unmarked, store/group_cache
-//!   rows on their way to the cold side             load/pending
-//!   marks on their way                             store/pending_marks
+//!   rows that are not yet on the cold side         load/pending
+//!   marks that are not yet written                 store/pending_marks
 //!   the rows read, changed and locked last         am/last_row, am/last_change, am/cold_rows/grip
 //! ```
 //!
-//! What needs no such function: counts of directory changes (`store/changes`) only say that a
-//! memory is void; estimates (`am/estimate`) may be wrong; readers of index scans (`am/fetch`) belong
-//! to scans, and a table that is being scanned is not truncated; shapes of rows and options do not
-//! depend on contents.
+//! Some state needs no such function: counts of directory changes (`store/changes`) only tell that
+//! a cache is void; estimates (`am/estimate`) may be wrong; readers of index scans (`am/fetch`)
+//! belong to scans, and a table that is being scanned is not truncated; shapes of rows and options
+//! do not depend on contents.
 //!
-//! No other backend has anything to forget: the files were made by the running transaction, which
-//! it cannot see, or the table is a temporary one. An ERROR in the middle leaves files that the
-//! abort deletes, or those of a temporary table, of which too much was forgotten.
+//! No other backend has anything to forget: the files were created by the running transaction,
+//! whose changes it cannot see, or the table is temporary. An ERROR in the middle leaves files that
+//! the abort deletes, or those of a temporary table, for which more was forgotten than necessary.
 
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
@@ -64,6 +65,6 @@ fn forget_contents(table: Table<'_>, cold_store: Option<&ColdStore>) {
     super::estimate::forget(table.oid());
     load::discard_file(table);
     if let Some(cold_store) = cold_store {
-        store::forget_file(table.oid(), cold_store.identity());
+        store::forget_file(table.oid(), cold_store.id());
     }
 }

@@ -2,34 +2,36 @@
 //!
 //! ```text
 //!   1 hot side    heap_vacuum_rel, unchanged
-//!   2 cold side   survey (mark, entries not dead to everyone) ──> gaps, rows marked as dead
-//!                 those not cleaned yet ──> bulk-delete their index entries, note it
+//!   2 cold side   survey (mark, entries that are not dead) ──> gaps, rows marked as dead
+//!                 those not cleaned yet ──> bulk-delete their index entries, record it
 //!   3 statistics  pg_class.reltuples = hot + cold; live rows for autovacuum likewise
 //! ```
 //!
-//! The directory and the pieces of dead groups are ordinary dead tuples of the TOAST relation,
-//! which VACUUM visits next by itself. What only VACUUM of the table can do is remove index
+//! The directory entries and the pieces of dead groups are ordinary dead tuples of the TOAST
+//! relation, which VACUUM processes next by itself. Only VACUUM of the table can remove index
 //! entries: see [`crate::store::gaps`] for which are dead and how a second VACUUM finds that there
 //! is nothing to do.
 //!
-//! As heap does with few dead line pointers, an automatic choice of index cleanup leaves gaps
-//! alone until they have 2% of the number of cold rows; `INDEX_CLEANUP on` cleans any, `off` none.
+//! As heap does with few dead line pointers, an automatic choice of index cleanup skips gaps until
+//! they amount to 2% of the number of cold rows; `INDEX_CLEANUP on` cleans any, `off` none.
 //!
 //! Locks: VACUUM's own on the table; the same mode on the TOAST relation while the cold side is
-//! surveyed, because VACUUM's snapshot does not hold back a concurrent VACUUM of that relation
-//! from recycling index pages under our feet.
+//! surveyed, because VACUUM's snapshot does not keep a concurrent VACUUM of that relation from
+//! recycling index pages that are being read.
 //!
-//! Rows that marks hide from everybody are folded into their group's bitmap once no index knows
-//! them. VACUUM's own transaction is none that others wait for or see, so what it writes is frozen
-//! from birth or changed in place, under the lock on the whole group; taking the folded marks
-//! away is compaction's business.
+//! Rows that marks hide from all snapshots are folded into their group's bitmap once no index has
+//! entries for them. Other backends neither wait for VACUUM's own transaction nor see its changes
+//! by MVCC. So what it writes is frozen from the start or changed in place, under the lock on the
+//! whole group. Deleting the folded marks is left to compaction.
 //!
-//! Standbys: index entries go and bits are set without MVCC, which a snapshot on a standby (where no `hot_standby_feedback`
-//! has told of it here) would notice as rows that are gone too soon. So the latest transaction that made one of the
-//! rows dead is logged first, as a snapshot conflict ([`howdah_bridge::recovery_conflict`]): replay waits for, or
-//! cancels, snapshots that do not see it as finished. One record per VACUUM that removes anything.
+//! Standbys: index entries are removed and bits are set without MVCC. For a snapshot on a standby
+//! (whose xmin was not reported here by `hot_standby_feedback`) rows would disappear too soon. So
+//! the latest transaction that made one of the rows dead is logged first, as a snapshot conflict
+//! ([`howdah_bridge::recovery_conflict`]): replay waits for, or cancels, snapshots that do not see
+//! it as finished. There is one record per VACUUM that removes anything.
 //!
-//! A crash or an error after some indexes were cleaned leaves no note: the next VACUUM starts over.
+//! A crash or an error after some indexes were cleaned leaves no record of it: the next VACUUM
+//! starts over.
 
 use howdah_bridge::cold_lock::Locks;
 use howdah_bridge::recovery_conflict;
@@ -62,13 +64,14 @@ unsafe extern "C-unwind" fn relation_vacuum(
     // SAFETY: arguments come from VACUUM, which holds the table open and locked.
     unsafe {
         let Some(cold_before) = survey(table) else {
-            // Not through the guard: an ERROR keeps the context that VACUUM gives it.
+            // Called without a guard, so that an ERROR keeps the error context that VACUUM gives
+            // it.
             (heap().relation_vacuum.unwrap_unchecked())(table, params, strategy);
             return;
         };
         let indexes_before = index_row_counts(table);
         vacuum_hot(table, params, strategy, &cold_before);
-        // What was a running load before may have committed meanwhile.
+        // A load that was in progress at the first survey may have committed meanwhile.
         let cold = survey(table).unwrap_or(cold_before);
         let removed = clean_indexes(table, params, strategy, &cold);
         if cold.live_rows() > 0 {
@@ -81,11 +84,11 @@ unsafe extern "C-unwind" fn relation_vacuum(
     }
 }
 
-/// The state of the cold side; `None` if the table never had any.
+/// The state of the cold side; `None` if the table never had cold rows.
 unsafe fn survey(table: pg_sys::Relation) -> Option<Survey> {
     // SAFETY: the table is open and locked.
     unsafe {
-        // Looks without a lock that others could mind, as most tables are all hot.
+        // First checks under AccessShareLock, which blocks nothing, as most tables are all hot.
         let table = Table::from_raw(table);
         let empty = ColdStore::open(table, LockMode::AccessShare)
             .is_none_or(|store| store.toast().main_fork_blocks() == 0);
@@ -97,7 +100,7 @@ unsafe fn survey(table: pg_sys::Relation) -> Option<Survey> {
     }
 }
 
-/// Heap's VACUUM, kept from mistaking cold rows for hot ones in its statistics and from
+/// Runs heap's VACUUM, and keeps it from counting cold rows as hot ones in its statistics and from
 /// truncating the last page.
 unsafe fn vacuum_hot(
     table: pg_sys::Relation,
@@ -114,7 +117,8 @@ unsafe fn vacuum_hot(
         }
         let known = (*(*table).rd_rel).reltuples;
         if known > 0.0 {
-            // Heap scales the old count to the pages it skips: it must be that of hot rows.
+            // Heap scales the old count to the pages that it skips, so the count must be that of
+            // hot rows.
             (*(*table).rd_rel).reltuples = (known - cold.live_rows() as f32).max(0.0);
         }
         pg_sys::heap_vacuum_rel(table, &mut params, strategy);
@@ -170,8 +174,8 @@ unsafe fn clean_indexes(
     }
 }
 
-/// Notes that no index knows these rows any more, in bitmaps that hide them like their marks do.
-/// A group that somebody is at work on is left to the next VACUUM.
+/// Records that no index has entries for these rows any more, in bitmaps that hide them as their
+/// marks do. A group that another transaction is working on is left to the next VACUUM.
 unsafe fn fold_marks(table: pg_sys::Relation, store: &ColdStore, cold: &Survey) {
     // SAFETY: the table is open and locked.
     let locks = Locks::of(unsafe { Table::from_raw(table) });
@@ -205,7 +209,7 @@ unsafe fn clean_index(
             heaprel: table,
             analyze_only: false,
             report_progress: false,
-            // Keeps index AMs from clamping their count to that of the hot side.
+            // An exact count would make index AMs clamp theirs to that of the hot side.
             estimated_count: true,
             message_level: if verbose {
                 pg_sys::INFO
@@ -229,7 +233,7 @@ unsafe fn clean_index(
     }
 }
 
-/// The index AM's question whether an entry is dead.
+/// Callback of the index AM: whether an entry is dead.
 unsafe extern "C-unwind" fn is_dead(
     tid: pg_sys::ItemPointer,
     survey: *mut std::ffi::c_void,
@@ -266,7 +270,8 @@ unsafe fn index_row_counts(table: pg_sys::Relation) -> Vec<(pg_sys::Oid, f32)> {
     counts
 }
 
-/// Adds the cold rows to what heap's VACUUM has written, which counted hot rows only.
+/// Adds the cold rows to the statistics that heap's VACUUM has written, which counted hot rows
+/// only.
 unsafe fn correct_statistics(
     table: pg_sys::Relation,
     indexes_before: &[(pg_sys::Oid, f32)],
@@ -296,7 +301,7 @@ unsafe fn correct_statistics(
             if is_hot_only(index) {
                 return;
             }
-            // Index AMs clamp their count to the table's, of which they were told the hot part.
+            // Index AMs clamp their count to the table's, and they got the hot part of that only.
             let now = (*(*index).rd_rel).reltuples;
             let before = indexes_before
                 .iter()

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Both are merged; a row that the index does not have is inserted. Mirrors
-//! `heapam_index_validate_scan`, including the look back inside a page that HOT chains need;
-//! cold rows come in strict TID order and need none.
+//! `heapam_index_validate_scan`, including the look back inside a page that HOT chains require;
+//! cold rows come in strict TID order and need no look back.
 
 use howdah_bridge::ffi::unguarded;
 use howdah_bridge::slot::Slot;
@@ -151,7 +151,8 @@ impl Validation {
                 return;
             }
             let wanted = attributes_read(self.info, (*(*self.table).rd_att).natts as usize);
-            // In the current memory context, so that an ERROR may jump over this frame.
+            // The cursor lives in the current memory context, so that an ERROR may jump over this
+            // frame.
             let cursor = ColdCursor::new(view, wanted, None);
             let place =
                 PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(Some(cursor));

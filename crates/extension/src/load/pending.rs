@@ -1,4 +1,4 @@
-//! The pending groups of this backend. See the room's header.
+//! The pending groups of this backend. See the header of [`super`].
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -50,18 +50,18 @@ impl PendingGroup {
     }
 }
 
-/// How many rows the running command has put into a relation.
+/// How many rows the running command has inserted into a relation.
 struct CommandCount {
     subtransaction: SubTransactionId,
     command: CommandId,
     rows: u64,
-    /// Whether an index of the relation keeps its loads hot; asked when the first row is past
+    /// Whether an index of the relation keeps its loads hot; determined when the first row is past
     /// the threshold.
     stays_hot: Option<bool>,
 }
 
-/// A layout, and what tells that it still holds: a descriptor that replaced the table's may have
-/// got the address of the old one.
+/// A layout, with what shows that it is still valid: a descriptor that replaced the table's may
+/// have got the address of the old one.
 struct KnownLayout {
     /// Compared, and never followed.
     desc: pg_sys::TupleDesc,
@@ -94,7 +94,7 @@ pub fn has_pending() -> bool {
     LOADS.with_borrow(|l| !l.groups.is_empty())
 }
 
-/// A number that every group opened later exceeds.
+/// A number that is less than the serial number of every group opened later.
 pub fn serial_now() -> u64 {
     LOADS.with_borrow(|l| l.next_serial)
 }
@@ -116,7 +116,8 @@ pub fn insert_slot(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool
             return false;
         }
         let group = current_group(table, subtransaction, command, layout);
-        // Once the group is in the directory: who reads that before has locked the relation by now.
+        // Checked once the group is in the directory: a transaction that has read the directory
+        // before has locked the relation by now.
         predicate::check_insert(table);
         let full = {
             let mut pending = group.borrow_mut();
@@ -146,7 +147,7 @@ pub fn insert_slot(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool
     }
 }
 
-/// Counts the row and says whether the statement is a bulk load.
+/// Counts the row; returns whether the statement is a bulk load.
 fn past_threshold(table: Table<'_>, subtransaction: SubTransactionId, command: CommandId) -> bool {
     let oid = table.oid().to_u32();
     let rows = LOADS.with_borrow_mut(|loads| {
@@ -346,7 +347,7 @@ fn flush_where(wanted: impl Fn(&PendingGroup) -> bool) {
     }
 }
 
-/// Writes what `command` of the current subtransaction has pending.
+/// Writes the pending groups of `command` in the current subtransaction.
 pub fn flush_command(command: CommandId) {
     if has_pending() {
         let here = current_subtransaction();
@@ -354,7 +355,7 @@ pub fn flush_command(command: CommandId) {
     }
 }
 
-/// Writes what the current subtransaction has pending for one table.
+/// Writes the current subtransaction's pending groups of one table.
 pub fn flush_relation(table: Oid) {
     if has_pending() {
         let here = current_subtransaction();
@@ -362,7 +363,8 @@ pub fn flush_relation(table: Oid) {
     }
 }
 
-/// Writes what the current subtransaction has pending since [`serial_now`] said `serial`.
+/// Writes the current subtransaction's pending groups that were opened since [`serial_now`]
+/// returned `serial`.
 pub fn flush_since(serial: u64) {
     if has_pending() {
         let here = current_subtransaction();
@@ -370,17 +372,17 @@ pub fn flush_since(serial: u64) {
     }
 }
 
-/// Writes everything pending of one subtransaction, which is about to commit.
+/// Writes all pending groups of one subtransaction, which is about to commit.
 pub(super) fn flush_subtransaction(subtransaction: SubTransactionId) {
     flush_where(|g| g.subtransaction == subtransaction);
 }
 
-/// Writes everything pending; the transaction is about to commit.
+/// Writes all pending groups; the transaction is about to commit.
 pub(super) fn flush_all() {
     flush_where(|_| true);
 }
 
-/// Drops what an aborted subtransaction had pending.
+/// Drops the pending groups of an aborted subtransaction.
 pub(super) fn discard_subtransaction(subtransaction: SubTransactionId) {
     LOADS.with_borrow_mut(|l| {
         l.groups
@@ -399,7 +401,7 @@ pub fn discard_file(table: Table<'_>) {
     });
 }
 
-/// Forgets everything: the transaction is over.
+/// Drops everything: the transaction has ended.
 pub(super) fn reset() {
     LOADS.with_borrow_mut(|l| {
         l.groups.clear();
@@ -468,7 +470,7 @@ pub fn pending_row(
     })
 }
 
-/// Notes that a row of this table has got a mark, if it is pending.
+/// Records that a row of this table has got a mark, if it is pending.
 pub fn note_marked(table: Oid, placed: &PlacedEntry) {
     if !has_pending() {
         return;

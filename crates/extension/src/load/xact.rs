@@ -1,9 +1,10 @@
-//! Where transactions and statements end, pending groups are written or dropped.
+//! Writes or drops pending groups at the ends of transactions and statements.
 //!
-//! A process that is told to end (`pg_terminate_backend`, a fast shutdown) aborts its transaction from
-//! wherever it stands: the interrupted functions are still on the stack, with what they have borrowed, and will not
-//! be gone on with. What belongs to this process alone goes with it and is left as it is then: a panic here
-//! would keep PostgreSQL from releasing its buffer pins, and whoever wants those buffers would wait for ever.
+//! A process that is terminated (`pg_terminate_backend`, a fast shutdown) aborts its transaction
+//! from wherever it is: the interrupted functions are still on the stack, with the values that they
+//! have borrowed, and will not continue. State that belongs to this process alone ends with it and
+//! must be left as it is: a panic here would keep PostgreSQL from releasing the process's buffer
+//! pins, and a backend that waits for those buffers would wait for ever.
 
 use howdah_bridge::cold_lock::locker;
 use howdah_bridge::ffi::unguarded;
@@ -17,7 +18,7 @@ use crate::store::pending_marks;
 static mut PREVIOUS_EXECUTOR_START: pg_sys::ExecutorStart_hook_type = None;
 static mut PREVIOUS_EXECUTOR_FINISH: pg_sys::ExecutorFinish_hook_type = None;
 
-/// Registers the callbacks and hooks. Call once, from `_PG_init`.
+/// Registers the callbacks and hooks. Must be called once, from `_PG_init`.
 pub fn register() {
     // SAFETY: called while the library loads, before any query runs; hooks are chained.
     unsafe {
@@ -34,7 +35,7 @@ pub fn register() {
     }
 }
 
-/// Whether this process is on its way out.
+/// Whether this process is exiting.
 pub(super) fn is_ending() -> bool {
     // SAFETY: plain read of a flag.
     unsafe { pg_sys::proc_exit_inprogress }
@@ -100,24 +101,24 @@ unsafe extern "C-unwind" fn at_subtransaction_event(
     }
 }
 
-/// What a utility statement must know before it runs, for [`after_utility`].
+/// The state before a utility statement runs, to be passed to [`after_utility`].
 pub fn before_utility() -> u64 {
     pending::serial_now()
 }
 
-/// COPY calls `finish_bulk_insert` only when it inserts in batches; what a row-by-row COPY left
-/// pending is written when it ends.
+/// COPY calls `finish_bulk_insert` only when it inserts in batches; the pending groups of a
+/// row-by-row COPY are written here, when it ends.
 pub fn after_utility(is_copy: bool, before: u64) {
     if is_copy {
         pending::flush_since(before);
     }
 }
 
-/// A writing statement's rows are written before its AFTER triggers are fired.
+/// Pending rows of a statement are written before its AFTER triggers fire.
 ///
 /// Not guarded as a whole, see [`howdah_bridge::ffi::unguarded`].
 unsafe extern "C-unwind" fn at_executor_finish(query: *mut pg_sys::QueryDesc) {
-    // SAFETY: the executor hands us a started query; the previous hook or the standard function is
+    // SAFETY: the executor passes a started query; the previous hook or the standard function is
     // called exactly once, with nothing owned by this frame.
     unsafe {
         write_pending_of(query);
@@ -139,8 +140,8 @@ unsafe extern "C-unwind" fn write_pending_of(query: *mut pg_sys::QueryDesc) {
     }
 }
 
-/// A query that starts while rows are being hidden in bulk, in a trigger, say, may be a parallel one,
-/// whose workers do not see this backend's memory.
+/// A query that starts while rows are being hidden in bulk, for example in a trigger, may run in
+/// parallel, and its workers do not see this backend's memory.
 ///
 /// Not guarded as a whole, see [`howdah_bridge::ffi::unguarded`].
 unsafe extern "C-unwind" fn at_executor_start(query: *mut pg_sys::QueryDesc, flags: i32) {

@@ -1,4 +1,4 @@
-//! Options in the catalog `pg_seclabel`, read and written. Nothing here checks rights.
+//! Reads and writes options in the catalog `pg_seclabel`. No function here checks privileges.
 
 use std::ffi::CStr;
 
@@ -9,13 +9,13 @@ use howdah_bridge::transactions::end_command;
 
 use super::{TableOptions, label};
 
-/// The name of our labels' provider.
+/// The provider's name in our labels.
 pub const PROVIDER: &CStr = c"howdah";
 
-/// What the labels of a table say. Like reloptions, a label that cannot be read says nothing: it
-/// was refused when it was set, unless another version of the library has set it.
+/// The options in a table's labels. Like reloptions, a label that cannot be parsed is ignored: it
+/// would have been refused when it was set, unless another version of the library has set it.
 ///
-/// Columns that were given one position by hand follow each other as they do in the table.
+/// Columns that were manually given the same position are ordered as in the table.
 pub fn read(table: Oid) -> TableOptions {
     let mut options = TableOptions::default();
     let mut sort_key = Vec::new();
@@ -48,8 +48,8 @@ pub fn write(table: Oid, options: &TableOptions) {
     end_command();
 }
 
-/// Removes the labels of a table that does not use howdah any more, so that a dump of it can be
-/// restored where the extension is missing.
+/// Removes the labels of a table that no longer uses howdah, so that a dump of it can be restored
+/// where the extension is not installed.
 pub fn forget(table: Oid) {
     if !labels_of(table, PROVIDER).is_empty() {
         write(table, &TableOptions::default());

@@ -1,13 +1,14 @@
 //! Options as the text of security labels.
 //!
 //! ```text
-//!   on a table    compression_effort=best, compact_after=P1DT7200S, compact_min_rows=5, compaction=off
+//!   on a table    compression_effort=best, compact_after=P1DT7200S,
+//!                 compact_min_rows=5, compaction=off
 //!   on a column   sort_key=2                     the second column of the sort key
 //! ```
 //!
 //! The text depends on no setting of the session that writes or reads it: periods are ISO 8601
-//! durations, which intervals are not under every `IntervalStyle`. An option that is not set
-//! stands in no label.
+//! durations, because the text of an interval depends on `IntervalStyle`. An option that is not set
+//! appears in no label.
 
 use howdah_columnar::Effort;
 
@@ -35,7 +36,7 @@ pub enum LabelError {
     InvalidValue { option: String, value: String },
 }
 
-/// The label of a table; `None` if no option is set that stands there.
+/// The label of a table; `None` if no option is set that belongs to it.
 pub fn of_table(options: &TableOptions) -> Option<String> {
     let settings = [
         options
@@ -55,7 +56,7 @@ pub fn of_table(options: &TableOptions) -> Option<String> {
     (!settings.is_empty()).then(|| settings.join(", "))
 }
 
-/// Reads the label of a table. The result has no sort key: that stands on columns.
+/// Reads the label of a table. The result has no sort key, which is kept in the labels of columns.
 ///
 /// # Errors
 /// What keeps the text from being a label.

@@ -1,18 +1,20 @@
 //! Options of single tables.
 //!
 //! ```text
-//!   howdah.set_options() ──> catalog: security labels of provider howdah ──pg_dump──> SECURITY LABEL
-//!                               │   ▲                                                      │
-//!        of(table) <── cache ───┘   └──────────────── provider: checks the text ◄──restore─┘
+//!   howdah.set_options() ──> catalog: security labels of provider howdah
+//!                               │   ▲        │
+//!        of(table) <── cache ───┘   │        └──pg_dump──> SECURITY LABEL
+//!                                   │                              │
+//!                    provider: checks the text <──────restore──────┘
 //! ```
 //!
-//! An access method has no reloptions of its own, so options are kept as security labels
-//! (decision 19): PostgreSQL drops a label with its table or column, dumps it, publishes it
-//! nowhere. A sort key is kept as labels on its columns, which follow renames by themselves and
-//! are dumped under the columns' names. `label` is their text.
+//! An access method has no reloptions of its own, so options are kept as security labels (decision
+//! 19): PostgreSQL drops a label with its table or column, dumps it, and does not replicate it. A
+//! sort key is kept as labels on its columns, which follow renames and are dumped under the
+//! columns' names. `label` defines their text.
 //!
-//! Readers go through [`of`], which keeps what it read per backend until the table's relcache
-//! entry is invalidated. PostgreSQL does not do that for labels: `catalog` and `provider` do.
+//! Readers go through [`of`], which caches the options per backend until the table's relcache entry
+//! is invalidated. PostgreSQL does not invalidate it for labels: `catalog` and `provider` do.
 //!
 //! Locks: a writer holds ShareUpdateExclusiveLock on the table whose options change, as ALTER
 //! TABLE … SET does; readers need no lock on it. Crash, standby: catalog rows like any others.
@@ -29,7 +31,7 @@ use howdah_bridge::Oid;
 use howdah_bridge::invalidation::at_invalidation;
 use howdah_columnar::Effort;
 
-/// What is set for one table.
+/// The options of one table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableOptions {
     /// Attribute numbers of the columns that row groups are sorted by; empty: the order of the
@@ -37,10 +39,10 @@ pub struct TableOptions {
     pub sort_key: Vec<i16>,
     /// `None`: the setting `howdah.compression_effort` decides.
     pub effort: Option<Effort>,
-    /// How long a page must have been quiet before its rows are moved; `None`: the setting
+    /// How long a page must have been unchanged before its rows are moved; `None`: the setting
     /// `howdah.compact_after` decides.
     pub compact_after: Option<Period>,
-    /// Hot rows below this number are not worth a row group; `None`: the setting
+    /// Fewer hot rows than this are not made into a row group; `None`: the setting
     /// `howdah.compact_min_rows` decides.
     pub compact_min_rows: Option<i64>,
     /// Whether the background worker may compact the table; `None`: it may.
@@ -69,7 +71,7 @@ thread_local! {
     static CACHE: RefCell<HashMap<Oid, Rc<TableOptions>>> = RefCell::default();
 }
 
-/// Registers the cache's invalidation. Call once, from `_PG_init`.
+/// Registers the cache's invalidation. Must be called once, from `_PG_init`.
 pub fn register() {
     at_invalidation(|relation| {
         CACHE.with_borrow_mut(|cache| match relation {

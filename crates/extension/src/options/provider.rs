@@ -1,12 +1,12 @@
-//! `SECURITY LABEL FOR howdah`: the way by which restored dumps set options.
+//! `SECURITY LABEL FOR howdah`, the statement by which restored dumps set options.
 //!
-//! PostgreSQL finds the object, locks it and asks for ownership; what is here checks the text.
-//! It refuses no more than must be: a label that a dump has taken along must be accepted for
-//! the restored table, whatever access method that has got.
+//! PostgreSQL finds the object, locks it and checks ownership; the code here checks the text. It
+//! refuses no more than necessary: a label that was dumped must be accepted for the restored table,
+//! whatever access method that table has got.
 //!
 //! The provider is registered by the first statement of a session that names it, not when the
 //! library loads: a SECURITY LABEL without FOR works only while there is a single provider, and
-//! that of another extension is not to be disturbed.
+//! another extension's provider must keep working.
 
 use std::cell::Cell;
 use std::ffi::CStr;

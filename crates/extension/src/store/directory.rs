@@ -14,7 +14,7 @@ use std::ops::{ControlFlow, Range};
 use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::slot::Origin;
 use howdah_bridge::snapshot::Snapshot;
-use howdah_bridge::store::{Birth, ColdStore, CopiedAs, Entry, Judge};
+use howdah_bridge::store::{Birth, ColdStore, CopiedAs, Entry, Judge, StoreId};
 use howdah_bridge::tid::{
     BlockNumber, INVALID_BLOCK, ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber, Tid,
 };
@@ -221,7 +221,7 @@ pub(super) fn placed_at(
 }
 
 /// Forgets where the entries of a file that is emptied in place were found.
-pub(super) fn forget_file(file: (u32, u32)) {
+pub(super) fn forget_file(file: StoreId) {
     PLACES.with_borrow_mut(|places| places.retain(|(of, _), _| *of != file));
 }
 
@@ -363,7 +363,7 @@ fn recall(
     row: RowNumber,
     judge: &mut Judge<'_>,
 ) -> Option<Result<PlacedEntry, ColdError>> {
-    let (file, block) = (store.identity(), row.cold_block());
+    let (file, block) = (store.id(), row.cold_block());
     let (group, place) = PLACES.with_borrow_mut(|places| {
         let mut below = places.range_mut((file, 0)..=(file, block));
         let ((_, group), place) = below.next_back()?;
@@ -396,7 +396,7 @@ fn remember(store: &ColdStore, found: &PlacedEntry) {
         if places.len() >= MOST_PLACES {
             places.clear();
         }
-        places.insert((store.identity(), found.entry.group()), place);
+        places.insert((store.id(), found.entry.group()), place);
     });
 }
 
@@ -506,7 +506,7 @@ pub fn reserve(
             None,
         );
         store.overwrite(mark_tid, &encode_high_water(end));
-        changes::note(store.identity().0);
+        changes::note(store.id().toast);
         Ok(PlacedEntry { entry, tid })
     })
 }
@@ -551,7 +551,7 @@ fn overwrite(store: &ColdStore, tid: Tid, entry: GroupEntry) {
         };
         payload.copy_from_slice(&GroupEntry { flags, ..entry }.encode());
     });
-    changes::note(store.identity().0);
+    changes::note(store.id().toast);
 }
 
 /// Sets flags of a group in place.
@@ -569,14 +569,14 @@ pub fn add_flags(
         payload.copy_from_slice(&GroupEntry { flags, ..known }.encode());
         Ok(())
     });
-    changes::note(store.identity().0);
+    changes::note(store.id().toast);
     result
 }
 
 /// Deletes an entry in the running transaction.
 pub fn delete(store: &ColdStore, placed: &PlacedEntry) {
     store.delete(placed.tid);
-    changes::note(store.identity().0);
+    changes::note(store.id().toast);
 }
 
 /// The entry as it is now, flags included; it is known to be in force.
@@ -606,7 +606,7 @@ pub fn complete_in_place(store: &ColdStore, placed: &PlacedEntry, entry: GroupEn
 pub fn insert_copy(store: &ColdStore, entry: &GroupEntry, cid: CommandId, copied_as: CopiedAs) {
     let seq = entry.group() as i32;
     store.insert_copy(DIRECTORY_ID, seq, &entry.encode(), cid, copied_as, None);
-    changes::note(store.identity().0);
+    changes::note(store.id().toast);
 }
 
 /// Sets the high-water mark of a store that nobody else can see yet.

@@ -9,7 +9,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use howdah_bridge::store::ColdStore;
+use howdah_bridge::store::{ColdStore, StoreId};
 use rustc_hash::FxHashMap;
 
 use super::directory::GroupEntry;
@@ -18,8 +18,7 @@ use crate::errors::ColdError;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct GroupName {
-    toast: u32,
-    file: u32,
+    store: StoreId,
     group: u32,
     value_id: u32,
 }
@@ -79,10 +78,9 @@ impl Memory {
 }
 
 impl GroupName {
-    fn of(file: (u32, u32), entry: &GroupEntry) -> GroupName {
+    fn of(file: StoreId, entry: &GroupEntry) -> GroupName {
         GroupName {
-            toast: file.0,
-            file: file.1,
+            store: file,
             group: entry.group(),
             value_id: entry.value_id,
         }
@@ -91,7 +89,7 @@ impl GroupName {
 
 /// Opens a group through the backend's cache.
 pub fn cached(store: &ColdStore, entry: GroupEntry) -> Result<Rc<GroupAccess>, ColdError> {
-    let name = GroupName::of(store.identity(), &entry);
+    let name = GroupName::of(store.id(), &entry);
     if let Some(group) = CACHE.with_borrow_mut(|cache| cache.recall(name)) {
         return Ok(group);
     }
@@ -102,7 +100,7 @@ pub fn cached(store: &ColdStore, entry: GroupEntry) -> Result<Rc<GroupAccess>, C
 }
 
 /// The group, if it is cached.
-pub fn recall(file: (u32, u32), entry: &GroupEntry) -> Option<Rc<GroupAccess>> {
+pub fn recall(file: StoreId, entry: &GroupEntry) -> Option<Rc<GroupAccess>> {
     CACHE.with_borrow_mut(|cache| cache.recall(GroupName::of(file, entry)))
 }
 
@@ -114,7 +112,7 @@ pub(super) fn trim() {
 }
 
 /// Forgets the groups of a file that is emptied in place. Their ids are not in use twice before all others were.
-pub(super) fn forget_file(file: (u32, u32)) {
+pub(super) fn forget_file(file: StoreId) {
     CACHE.with_borrow_mut(|cache| cache.forget_file(file));
 }
 
@@ -139,8 +137,8 @@ impl GroupCache {
         self.trim(crate::settings::cache_size_bytes());
     }
 
-    fn forget_file(&mut self, (toast, file): (u32, u32)) {
-        let is_kept = |name: &GroupName| (name.toast, name.file) != (toast, file);
+    fn forget_file(&mut self, file: StoreId) {
+        let is_kept = |name: &GroupName| name.store != file;
         self.latest.take_if(|(name, _)| !is_kept(name));
         self.groups.retain(|name, (group, _)| {
             if !is_kept(name) {

@@ -18,7 +18,7 @@
 use std::cell::RefCell;
 
 use howdah_bridge::snapshot::Snapshot;
-use howdah_bridge::store::ColdStore;
+use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::tid::Tid;
 use howdah_bridge::xid::{LocalXid, Xid};
 use rustc_hash::FxHashMap;
@@ -53,12 +53,12 @@ struct Places {
 
 thread_local! {
     /// By file.
-    static LISTINGS: RefCell<FxHashMap<(u32, u32), Known>> = RefCell::default();
+    static LISTINGS: RefCell<FxHashMap<StoreId, Known>> = RefCell::default();
 }
 
 /// What is remembered of the directory, if that is all there is.
 fn all_places<R>(store: &ColdStore, ask: impl FnOnce(&Places) -> R) -> Option<R> {
-    let file = store.identity();
+    let file = store.id();
     let (known, answer) = LISTINGS.with_borrow_mut(|listings| {
         let Known::Places(places) = listings.get_mut(&file)? else {
             return None;
@@ -106,7 +106,7 @@ pub(super) fn recall(
 
 /// Remembers the directory if it is small and complete; `groups` are those that somebody sees of it.
 pub(super) fn remember(store: &ColdStore, groups: &[PlacedEntry]) -> Result<(), ColdError> {
-    let file = store.identity();
+    let file = store.id();
     if groups.len() > MOST_ENTRIES || !may_try(file) {
         return Ok(());
     }
@@ -126,11 +126,11 @@ pub(super) fn remember(store: &ColdStore, groups: &[PlacedEntry]) -> Result<(), 
 }
 
 /// Forgets what is known of a file.
-pub(super) fn forget_file(file: (u32, u32)) {
+pub(super) fn forget_file(file: StoreId) {
     LISTINGS.with_borrow_mut(|listings| listings.remove(&file));
 }
 
-fn may_try(file: (u32, u32)) -> bool {
+fn may_try(file: StoreId) -> bool {
     LISTINGS.with_borrow_mut(|listings| match listings.get_mut(&file) {
         Some(Known::No { scans_left }) if *scans_left > 0 => {
             *scans_left -= 1;

@@ -45,11 +45,12 @@ mod settled;
 pub mod view;
 
 use howdah_bridge::Oid;
+use howdah_bridge::store::StoreId;
 
 /// Forgets what this backend remembers of a table's cold side. `file` is the
-/// [identity](howdah_bridge::store::ColdStore::identity) of its store, which is being emptied in place: see
+/// [id](howdah_bridge::store::ColdStore::id) of its store, which is being emptied in place: see
 /// `am/truncate.rs`.
-pub fn forget_file(table: Oid, file: (u32, u32)) {
+pub fn forget_file(table: Oid, file: StoreId) {
     emptied::forget_table(table);
     listing::forget_file(file);
     settled::forget_file(file);

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use howdah_bridge::Oid;
 use howdah_bridge::predicate::{check_change, is_serializable};
 use howdah_bridge::relation::OpenRelation;
-use howdah_bridge::store::ColdStore;
+use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::table::LockMode;
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::{CommandId, SubTransactionId, current_subtransaction};
@@ -33,7 +33,7 @@ const MOST_FATES: usize = 1 << 20;
 struct PendingMarks {
     table: Oid,
     /// The TOAST relation and its file, which name the store.
-    file: (u32, u32),
+    file: StoreId,
     placed: PlacedEntry,
     subtransaction: SubTransactionId,
     command: CommandId,
@@ -154,7 +154,7 @@ pub fn start(
     let known = marks::hidden_now(store, &placed.entry)?;
     let mut found = PendingMarks {
         table,
-        file: store.identity(),
+        file: store.id(),
         placed: *placed,
         subtransaction,
         command,
@@ -225,7 +225,7 @@ fn for_group(store: &ColdStore, entry: &GroupEntry, mut f: impl FnMut(&PendingMa
         if pending.is_empty() {
             return;
         }
-        let file = store.identity();
+        let file = store.id();
         for p in pending {
             if p.file == file && p.placed.entry.group() == entry.group() {
                 f(p);
@@ -258,7 +258,7 @@ pub fn discard_subtransaction(subtransaction: SubTransactionId) {
 }
 
 /// Drops what was collected for a file that is emptied in place.
-pub(super) fn discard_file(file: (u32, u32)) {
+pub(super) fn discard_file(file: StoreId) {
     PENDING.with_borrow_mut(|pending| pending.retain(|p| p.file != file));
 }
 
@@ -291,7 +291,7 @@ fn write(pending: &PendingMarks) {
     let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
         return;
     };
-    if store.identity() != pending.file {
+    if store.id() != pending.file {
         // Truncated or rewritten by this very transaction.
         return;
     }

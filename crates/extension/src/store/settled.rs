@@ -11,15 +11,15 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use howdah_bridge::shown_tuple::ShownTuple;
-use howdah_bridge::store::ColdStore;
+use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::Xid;
 
 use super::changes;
 use super::directory::PlacedEntry;
 
-/// By file (a store's [identity](ColdStore::identity)) and cold block.
-pub(super) type ByBlock<T> = BTreeMap<((u32, u32), u32), T>;
+/// By file (a store's [id](ColdStore::id)) and cold block.
+pub(super) type ByBlock<T> = BTreeMap<(StoreId, u32), T>;
 
 /// Entries that are remembered: those of half a billion rows.
 const MOST: usize = 4_096;
@@ -48,12 +48,12 @@ thread_local! {
 
 /// Whether the row lies in a remembered gap.
 pub(super) fn is_gap(store: &ColdStore, row: RowNumber) -> bool {
-    let (file, block) = (store.identity(), row.cold_block());
+    let (file, block) = (store.id(), row.cold_block());
     let changes = GAPS.with_borrow(|gaps| {
         let (_, gap) = gaps.range((file, 0)..=(file, block)).next_back()?;
         (block < gap.end).then_some(gap.changes)
     });
-    changes.is_some() && changes::count(file.0) == changes
+    changes.is_some() && changes::count(file.toast) == changes
 }
 
 /// An entry about to be read.
@@ -66,7 +66,7 @@ impl Watch {
     /// To be called before the entry is read.
     pub fn begin(store: &ColdStore) -> Watch {
         Watch {
-            changes: changes::count(store.identity().0),
+            changes: changes::count(store.id().toast),
             inserter: None,
         }
     }
@@ -81,7 +81,7 @@ impl Watch {
                 gaps.clear();
             }
             let end = blocks.end;
-            gaps.insert((store.identity(), blocks.start), Gap { end, changes });
+            gaps.insert((store.id(), blocks.start), Gap { end, changes });
         });
     }
 
@@ -104,7 +104,7 @@ impl Watch {
             if settled.len() >= MOST {
                 settled.clear();
             }
-            settled.insert((store.identity(), placed.entry.group()), noted);
+            settled.insert((store.id(), placed.entry.group()), noted);
         });
     }
 }
@@ -112,7 +112,7 @@ impl Watch {
 /// The entry that covers the row, in force and for everybody, if it is remembered; for a snapshot only if
 /// that sees its inserter, given the snapshot's xmin.
 pub(super) fn recall(store: &ColdStore, row: RowNumber, xmin: Option<Xid>) -> Option<PlacedEntry> {
-    let file = store.identity();
+    let file = store.id();
     let (placed, changes) = SETTLED.with_borrow(|settled| {
         let mut below = settled.range((file, 0)..=(file, row.cold_block()));
         let (_, found) = below.next_back()?;
@@ -122,11 +122,11 @@ pub(super) fn recall(store: &ColdStore, row: RowNumber, xmin: Option<Xid>) -> Op
         let is_seen = xmin.is_none_or(|xmin| found.inserter.precedes(xmin));
         is_seen.then_some((found.placed, found.changes))
     })?;
-    (changes::count(file.0) == Some(changes)).then_some(placed)
+    (changes::count(file.toast) == Some(changes)).then_some(placed)
 }
 
 /// Forgets the entries of a file that is emptied in place.
-pub(super) fn forget_file(file: (u32, u32)) {
+pub(super) fn forget_file(file: StoreId) {
     SETTLED.with_borrow_mut(|settled| settled.retain(|(of, _), _| *of != file));
     GAPS.with_borrow_mut(|gaps| gaps.retain(|(of, _), _| *of != file));
 }

@@ -29,7 +29,7 @@ pub(super) fn script(seed: u64) -> Script {
     Script {
         session_count: 1,
         settings: vec![
-            // A prepared transaction may hold what the next statement wants.
+            // A prepared transaction may hold a lock that the next statement needs.
             "SET lock_timeout = '50ms'".into(),
         ],
         howdah_settings: vec![
@@ -52,7 +52,7 @@ fn sql(text: String) -> Step {
     Step::Sql { session: 0, text }
 }
 
-/// Rows to begin with, and some of them cold.
+/// The rows at the start, some of them cold.
 fn first_rows(author: &mut Author) -> Vec<Step> {
     let row_count = if author.schema.is_wide {
         350 + author.dice.roll() % 500

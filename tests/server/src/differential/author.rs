@@ -1,4 +1,4 @@
-//! What every generated statement is made of: rows, filters, assignments.
+//! The parts of generated statements: rows, filters, assignments.
 
 use super::Dice;
 use super::schema::{Key, PARENT_COUNT, Partitions, Schema};
@@ -6,7 +6,7 @@ use super::schema::{Key, PARENT_COUNT, Partitions, Schema};
 pub(super) struct Author {
     pub dice: Dice,
     pub schema: Schema,
-    /// Ids below this have been handed out.
+    /// Ids below this have been used.
     pub next_id: u64,
     fresh_count: u64,
     name_count: usize,
@@ -33,13 +33,13 @@ impl Author {
         format!("{prefix}{}", self.name_count)
     }
 
-    /// A number that moves every key to where no key has been.
+    /// A number that shifts every key to a value that no key has had.
     pub fn fresh(&mut self) -> u64 {
         self.fresh_count += 1;
         self.fresh_count * 1_000_000
     }
 
-    /// An id that may well be there.
+    /// An id that probably exists.
     pub fn some_id(&mut self) -> u64 {
         1 + self.dice.roll() % self.next_id.max(2)
     }
@@ -82,7 +82,7 @@ impl Author {
         values.join(", ")
     }
 
-    /// `SELECT` of rows to insert; now and then some that are there already.
+    /// `SELECT` of rows to insert; sometimes including rows that exist already.
     pub fn rows(&mut self, row_count: u64) -> String {
         let first = if self.dice.one_in(6) {
             self.next_id.saturating_sub(row_count / 2).max(1)

@@ -1,11 +1,11 @@
-//! Statements that do much at once: hundreds of rows in one command, blocks with subtransactions,
-//! queues, loops over rows that change meanwhile.
+//! Statements that do many things at once: hundreds of rows in one command, blocks with
+//! subtransactions, queues, loops over rows that change meanwhile.
 
 use super::author::Author;
 use super::schema::{Key, Partitions};
 
 impl Author {
-    /// Commands that change or lock hundreds of rows of one group; some are undone.
+    /// Commands that change or lock hundreds of rows of one group; some are rolled back.
     pub fn many_rows(&mut self) -> Vec<String> {
         let (wide, also) = (self.wide_predicate(), self.wide_predicate());
         let (assignments, again) = (self.assignments(), self.assignments());
@@ -113,7 +113,7 @@ impl Author {
         }
     }
 
-    /// Locks rows of one table only of those that are joined.
+    /// Locks rows of only one of the joined tables.
     pub fn lock_joined(&mut self) -> String {
         let (predicate, a) = (self.predicate(), self.some_id());
         let strength = *self
@@ -126,7 +126,7 @@ impl Author {
         )
     }
 
-    /// A loop over a cursor, in which rows change that are still to come.
+    /// A loop over a cursor, in which rows are changed that the cursor has not returned yet.
     pub fn loop_over_rows(&mut self) -> String {
         let (predicate, fresh) = (self.predicate(), self.fresh());
         let locking = *self.dice.pick(&["", " FOR UPDATE", " FOR NO KEY UPDATE"]);
@@ -143,7 +143,7 @@ impl Author {
         )
     }
 
-    /// COPY in, from a program that makes up the rows.
+    /// COPY in, from a program that generates the rows.
     pub fn copy(&mut self) -> String {
         let count = *self.dice.pick(&[3, 60, 700]);
         let first = self.next_id;

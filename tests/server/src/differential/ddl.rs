@@ -1,4 +1,4 @@
-//! Statements that change the schema, and what keeps tables in shape.
+//! Statements that change the schema, and maintenance commands.
 
 use super::author::Author;
 use super::kinds::KINDS;
@@ -34,7 +34,7 @@ impl Author {
             5 if self.schema.columns.len() > 1 => {
                 let at = self.dice.below(self.schema.columns.len());
                 let gone = self.schema.columns.remove(at);
-                // Its indexes go with it; forget them all rather than track which.
+                // Its indexes are dropped with it; forget them all rather than track which.
                 self.indexes.clear();
                 format!("ALTER TABLE t DROP COLUMN {}", gone.name)
             }
@@ -71,7 +71,7 @@ impl Author {
         }
     }
 
-    /// One of the forms of ALTER TABLE that leave the columns that others name.
+    /// One of the forms of ALTER TABLE that keep the columns that other statements name.
     fn alter(&mut self) -> String {
         let name = self.name("n");
         let part = match self.schema.partitions {
@@ -156,7 +156,7 @@ impl Author {
         format!("CREATE {unique}INDEX {name} ON t ({column}{wider}){condition}")
     }
 
-    /// What runs beside the sessions, between their steps.
+    /// A maintenance command that runs beside the sessions, between their steps.
     pub fn maintenance(&mut self) -> Step {
         let table = self.table_in_need();
         match self.dice.below(12) {

@@ -1,5 +1,5 @@
-//! The known limits: differences from heap that docs/limits.md names, or that are the tester's own, each told from a
-//! fault as narrowly as it can be.
+//! The known limits: differences from heap that docs/limits.md names, or that are due to the test
+//! itself, each distinguished from a fault as narrowly as possible.
 
 use super::play::{Block, Ended, Player};
 use super::session::{Outcome, Refusal};
@@ -19,10 +19,11 @@ pub(super) enum Limit {
     HeapWaits,
     HeapQueues,
     OtherPlan,
-    /// Rows with equal keys in an index are met by their places.
+    /// An index returns rows with equal keys in the order of their TIDs.
     OtherPlaces,
-    /// Of PostgreSQL 18.6, not of howdah: rows inserted, updated and rolled back to before that by the transaction
-    /// that clusters their table are gone from a heap.
+    /// A fault of PostgreSQL 18.6, not of howdah: a heap loses rows that were inserted and updated
+    /// by the transaction that clusters their table, if it has rolled back to a savepoint before
+    /// the update.
     HeapLoses,
 }
 
@@ -58,19 +59,19 @@ pub(super) struct Situation<'s> {
     pub text: &'s str,
     /// How many sessions waited before it.
     pub waiting_count: usize,
-    /// Who had locked whole row groups before it.
+    /// The processes that had locked whole row groups before it.
     pub group_holders: &'s [i32],
 }
 
 impl Player<'_> {
-    /// The limit that the only session met, if it is one.
+    /// The limit that the only session reached, if the difference is a known one.
     pub(super) fn limit_met_alone(
         &mut self,
         text: &str,
         ours: &Ended,
         heaps: &Ended,
     ) -> anyhow::Result<Option<Limit>> {
-        // Both by a prepared transaction.
+        // Both statements wait for a prepared transaction.
         if self.meets_group_lock(text, &[], ours, heaps)? {
             return Ok(Some(Limit::GroupLocked));
         }
@@ -82,7 +83,8 @@ impl Player<'_> {
         Ok((reindexes && self.has_prepared_reader()?).then_some(Limit::StoreRead))
     }
 
-    /// The limit at which a statement of one of several sessions went another way than on heap, if it is one.
+    /// The limit because of which a statement of one of several sessions ended differently than on
+    /// heap, if the difference is a known one.
     pub(super) fn limit_met(
         &mut self,
         situation: &Situation<'_>,
@@ -116,8 +118,8 @@ impl Player<'_> {
         })
     }
 
-    /// Whether a session with an old snapshot failed on a row whose way was lost since, and not
-    /// on heap.
+    /// Whether a session with an old snapshot failed on a row whose link was lost since, and did
+    /// not fail on heap.
     fn meets_lost_way(&self, ours: &Ended, heaps: &Ended) -> bool {
         ours.iter().any(|(session, outcome)| {
             let lost = matches!(
@@ -153,9 +155,9 @@ impl Player<'_> {
         })
     }
 
-    /// Whether heap has followed a row to a version whose key is being changed, and waits there,
-    /// whatever it was told (`heap_lock_updated_tuple_rec`), maybe in a circle. A cold row's newer versions are
-    /// locked as they are told.
+    /// Whether heap has followed a row to a version whose key is being changed, and waits there
+    /// even under NOWAIT or SKIP LOCKED (`heap_lock_updated_tuple_rec`), maybe in a deadlock. The
+    /// newer versions of a cold row are locked under the policy of the statement.
     fn only_heap_waits(&self, text: &str, session: usize, heaps: &Ended) -> bool {
         ["FOR KEY SHARE NOWAIT", "FOR KEY SHARE SKIP LOCKED"]
             .iter()
@@ -164,9 +166,11 @@ impl Player<'_> {
             && !self.howdah.waiting().contains(&session)
     }
 
-    /// Whether who wants FOR SHARE waits on heap, or was told not to, behind somebody who waits for the same row,
-    /// though nobody is in his own way: the row's multixact has a stronger locker that is gone, and heap looks only at what
-    /// the strongest member wanted (`heap_lock_tuple`). Locks of cold rows keep no such traces.
+    /// Whether a session that wants FOR SHARE waits on heap (or would wait, but for NOWAIT or SKIP
+    /// LOCKED) behind another session that waits for the same row, although no lock on the row
+    /// conflicts with it: the row's multixact has a stronger locker that has ended, and heap checks
+    /// only the status of the strongest member (`heap_lock_tuple`). Locks of cold rows keep no such
+    /// members.
     fn only_heap_queues(&mut self, text: &str, session: usize) -> bool {
         let waits = self.heap.waiting().contains(&session);
         let told_not_to = ["FOR SHARE NOWAIT", "FOR SHARE SKIP LOCKED"]
@@ -196,12 +200,12 @@ impl Player<'_> {
                AND locked.locked_row = format('(%s,%s)', queue.page, queue.tuple)::tid
                AND member.mode LIKE '%Update' AND pg_xact_status(member.xid::text::xid8) <> 'in progress' {waiter}"
         );
-        // Who waits to lock the whole table keeps this from looking.
+        // This query fails while another session waits to lock the whole table.
         query(&mut self.heap.control, &traces).is_ok_and(|count| count != "0")
     }
 
-    /// Whether somebody has locked a whole row group, and another waits for it, would have had to,
-    /// or did not see rows of it as free, which are free on heap.
+    /// Whether one session has locked a whole row group, and another session waits for it, would
+    /// have had to wait for it, or has skipped rows of it that are not locked on heap.
     fn meets_group_lock(
         &mut self,
         text: &str,
@@ -229,20 +233,21 @@ impl Player<'_> {
                         ["55P03", "40P01"].contains(&sqlstate.as_str())
                             && on_heap.is_none_or(|heaps| !heaps.has_code(sqlstate))
                     }
-                    // Rows of the group are passed over; what else is taken in their place is compared where
-                    // rows are locked one by one.
+                    // Rows of the group are skipped; the rows that are taken in their place are
+                    // compared where rows are locked one by one.
                     Outcome::Done { .. } => text.contains("SKIP LOCKED"),
                     Outcome::Lost(_) => false,
                 }
         });
-        // Who waits for the group at its first row holds no others, for which somebody would wait.
+        // A session that waits for the group at its first row holds no other rows, for which other
+        // sessions would wait.
         let heap_deadlocks = heaps.iter().any(|(session, outcome)| {
             let ours = ours.iter().find(|(number, _)| number == session);
             !holders.is_empty()
                 && outcome.has_code("40P01")
                 && ours.is_none_or(|(_, outcome)| !outcome.has_code("40P01"))
         });
-        // Nor do those find rows of his locked who come after him.
+        // Nor do sessions that come after it find rows locked by it.
         let waits_on_heap_only = {
             let ours = self.howdah.waiting();
             self.heap.waiting().iter().any(|one| !ours.contains(one))
@@ -263,7 +268,8 @@ impl Player<'_> {
         Ok(waits_for_group || refused || heap_deadlocks || finds_more)
     }
 
-    /// Whether anybody waits for a row group that others work on, or have locked as a whole.
+    /// Whether any session waits for a row group that other sessions work on, or have locked as a
+    /// whole.
     fn waits_for_group(&mut self) -> anyhow::Result<bool> {
         const WAITING: &str = "SELECT count(*) FROM pg_locks
             WHERE locktype = 'page' AND NOT granted
@@ -282,8 +288,9 @@ impl Player<'_> {
             .collect())
     }
 
-    /// Whether a prepared transaction has read a cold store by its index, which is to be rebuilt; on heap that goes
-    /// for who has read toasted values, or a table with an index.
+    /// Whether a prepared transaction has read a cold store by its index, which is to be rebuilt;
+    /// on heap the same holds for a transaction that has read toasted values, or a table with an
+    /// index.
     fn has_prepared_reader(&mut self) -> anyhow::Result<bool> {
         const READ: &str = "SELECT count(*) FROM pg_locks JOIN pg_index ON indexrelid = relation
             JOIN pg_class store ON store.oid = indrelid AND store.relkind = 't'
@@ -292,8 +299,9 @@ impl Player<'_> {
         Ok(query(&mut self.howdah.control, READ)? != "0")
     }
 
-    /// Whether a REINDEX CONCURRENTLY that gave way has left other indexes than on heap. It rebuilds the store's, too,
-    /// and so waits earlier for who has locked a cold row; for whoever uses the table it waits in the end anyway.
+    /// Whether a REINDEX CONCURRENTLY that was cancelled has left other indexes than on heap. It
+    /// also rebuilds the store's index, and so waits earlier for a transaction that has locked a
+    /// cold row; for transactions that use the table it waits in the end anyway.
     pub(super) fn leaves_other_indexes(&mut self) -> anyhow::Result<bool> {
         const LEFT: &str = "SELECT relname FROM pg_index JOIN pg_class ON oid = indexrelid
             WHERE NOT indisvalid AND relnamespace = to_regnamespace('w') ORDER BY 1";
@@ -301,7 +309,7 @@ impl Player<'_> {
     }
 
     /// Whether an open transaction has rebuilt the index of a cold store, for which readers of the
-    /// cold rows wait; on heap those of toasted values do.
+    /// cold rows wait; on heap readers of toasted values wait.
     pub(super) fn is_store_reindexed(&mut self) -> anyhow::Result<bool> {
         const LOCKED: &str = "SELECT count(*) FROM pg_locks JOIN pg_index ON indexrelid = relation
             JOIN pg_class store ON store.oid = indrelid AND store.relkind = 't'
@@ -311,15 +319,15 @@ impl Player<'_> {
     }
 }
 
-/// Whether a cursor of the same session uses an index that was to be rebuilt or dropped; which
-/// indexes it uses is the planner's choice.
+/// Whether a cursor of the same session uses an index that was to be rebuilt or dropped; the
+/// planner decides which indexes it uses.
 pub(super) fn is_index_in_use(text: &str, ended: &Ended) -> bool {
     (text.starts_with("REINDEX") || text.starts_with("DROP INDEX"))
         && matches!(&ended[..], [(_, outcome)] if outcome.has_code("55006"))
 }
 
-/// Whether a trigger found that a column's type was changed since its plan was made, which it does not where that is
-/// made anew for whatever reason.
+/// Whether a trigger found that a column's type was changed since its plan was made; it does not
+/// find this where the plan is made anew for another reason.
 fn needs_new_plan(ended: &Ended) -> bool {
     ended.iter().any(|(_, outcome)| {
         matches!(outcome, Outcome::Error(refusal)
@@ -327,7 +335,7 @@ fn needs_new_plan(ended: &Ended) -> bool {
     })
 }
 
-/// Whether a session went on because of what another one did, in either world.
+/// Whether a session continued because of another session's statement, in either world.
 fn has_woken(acting: usize, ours: &Ended, heaps: &Ended) -> bool {
     let mut ended = ours.iter().chain(heaps);
     ended.any(|(session, _)| *session != acting)

@@ -8,14 +8,14 @@ use super::script::Script;
 use super::tally::Tally;
 use super::worlds::{Places, Worlds};
 
-/// After this the shortest script so far has to do.
+/// After this time the shortest script so far is reported.
 const TIME_LIMIT: Duration = Duration::from_secs(90);
 
-/// A difference must show again in one of so many repetitions. When several sessions wait for
-/// the same one, the order in which they go on is anybody's, and both worlds are right.
+/// A difference must occur again in one of this many repetitions. When several sessions wait for
+/// the same one, the order in which they continue is undefined, and both worlds are right.
 const REPETITION_COUNT: usize = 5;
 
-/// The shortest script found, and its difference; nothing when it does not show again.
+/// The shortest script found, and its difference; nothing if the difference does not occur again.
 ///
 /// # Errors
 /// When the worlds can no longer be used.
@@ -58,9 +58,9 @@ struct Search<'s, 'w> {
 }
 
 impl Search<'_, '_> {
-    /// Takes the script over if it differs. One whose setup fails does not.
+    /// Accepts the script if it differs. A script whose setup fails does not.
     fn accept(&mut self, script: Script) -> anyhow::Result<bool> {
-        // What is tried while minimizing is not counted.
+        // Plays while minimizing are not counted.
         match play(
             self.worlds,
             &script,
@@ -86,7 +86,7 @@ impl Search<'_, '_> {
     ) -> anyhow::Result<()> {
         let mut run_length = length(&self.best.0).div_ceil(2);
         while run_length > 0 {
-            // From the end: what comes late depends on what comes early.
+            // From the end, because later steps depend on earlier ones.
             let mut end = length(&self.best.0);
             while end > 0 && Instant::now() < self.deadline {
                 let start = end.saturating_sub(run_length);

@@ -7,20 +7,20 @@
 //!                     │ Script: setup, steps
 //!                     ▼
 //!   play:  each step in the howdah world, then in the heap world:
-//!          who ended, who waits, rows, row counts, SQLSTATEs; contents when nothing is open
+//!          sessions that ended or wait, rows, row counts, SQLSTATEs; contents when idle
 //!                     │ a difference
 //!                     ▼
 //!   minimize: leaves out steps while it still differs ─► the script, to be read and run by hand
-//!                     │                                    unless heap does the same with its rows elsewhere
-//!   limits:  what docs/limits.md names is told from a difference, as narrowly as it can be
-//!   replay:  such a script again, where the limit is out of its way if that can be
+//!                     │                       unless heap does the same with its rows elsewhere
+//!   limits:  tells the differences that docs/limits.md names from faults, narrowly
+//!   replay:  plays such a script again without reaching the limit, if possible
 //! ```
 //!
-//! Compaction runs between steps, in the howdah world only. A script is made whole before it
-//! runs, so leaving out a step changes no other. No statement's outcome may depend on the
-//! physical order of rows: several sessions read by the primary key's index, changed keys are
-//! fresh ones, and rows without ORDER BY are sorted before they are compared. Where one does, heap with its rows at
-//! other places tells so.
+//! Compaction runs between steps, in the howdah world only. A script is generated whole before it
+//! runs, so leaving out a step changes no other step. No statement's outcome may depend on the
+//! physical order of rows: several sessions read by the primary key's index, changed keys are fresh
+//! ones, and rows without ORDER BY are sorted before they are compared. Where an outcome does
+//! depend on it, heap with its rows at other places shows the same difference.
 
 mod alone;
 mod author;
@@ -61,8 +61,8 @@ pub enum Mode {
     Together,
 }
 
-/// The settings of a server that scripts run on: nothing moves rows but the scripts themselves,
-/// deadlocks are found by whoever closes the circle, and serializable transactions lock whole
+/// The settings of a server that scripts run on: only the scripts themselves move rows, a deadlock
+/// is found by the session that closes the cycle, and serializable transactions lock whole
 /// relations in both worlds, as they must where rows may move.
 pub const SETTINGS: [(&str, &str); 6] = [
     ("howdah.compaction", "off"),
@@ -73,15 +73,15 @@ pub const SETTINGS: [(&str, &str); 6] = [
     ("max_prepared_transactions", "20"),
 ];
 
-/// Scripts between two lines that say how far a run is.
+/// Scripts between two lines that report the progress of a run.
 const SCRIPTS_PER_LINE: u64 = 200;
 
-/// How a run is spread and when it ends.
+/// How a run is distributed and when it ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Extent {
     pub first_seed: u64,
     pub script_count: u64,
-    /// How often each script is played: what others do at the same time may matter.
+    /// How often each script is played: the result may depend on concurrent activity.
     pub play_count: u64,
     /// Pairs of worlds that scripts are played in at the same time.
     pub worker_count: usize,
@@ -92,7 +92,7 @@ pub struct Extent {
 }
 
 /// Runs the scripts of the seeds from the first one on, and counts what happened. Differences and
-/// races are in files, too.
+/// races are also written to files.
 ///
 /// # Errors
 /// When a script could not be played.
@@ -184,7 +184,8 @@ fn try_seed(
         return Ok(());
     };
     let report = format!("{mode:?}, seed {seed}: {difference}\n{smallest}");
-    // The smallest may differ elsewhere than the whole did, so neither may be left unexplained.
+    // The minimized script may differ in another way than the whole one did, so neither may remain
+    // unexplained.
     if depends_on_places(worlds, &smallest)? && agrees_elsewhere(worlds, &script)? {
         keep(mode, seed, "places", &report)?;
         tally.limit(Limit::OtherPlaces);

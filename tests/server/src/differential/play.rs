@@ -1,4 +1,4 @@
-//! Plays a script in both worlds, and compares.
+//! Plays a script in both worlds, and compares them.
 
 use anyhow::Context as _;
 use postgres::Client;
@@ -13,13 +13,13 @@ use crate::cluster::query;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     Agreed,
-    /// The worlds went apart at one of the known limits; up to there they agreed.
+    /// The worlds differed at one of the known limits; up to there they agreed.
     CutShort(Limit),
     Differs(String),
 }
 
-/// What a maintenance command may end with when it gives way to a session: it was cancelled, or
-/// found its table gone or of another kind.
+/// What a maintenance command may end with when it gives way to a session: it was cancelled, or its
+/// table was dropped or changed its kind.
 const MAINTENANCE_GIVES_WAY: [&str; 7] = [
     "57014", "55P03", "42P01", "42809", "3F000", "42704", "55006",
 ];
@@ -50,12 +50,12 @@ pub(super) fn play(
     verdict
 }
 
-/// The transaction block that a session is in, as far as its statements tell.
+/// The transaction block that a session is in, according to its statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Block {
     None,
     ReadCommitted,
-    /// Its snapshot may be older than a rewrite that loses the ways to new versions of rows.
+    /// Its snapshot may be older than a rewrite that loses the links to new versions of rows.
     OldSnapshot {
         is_serializable: bool,
         ways_lost: bool,
@@ -81,7 +81,7 @@ pub(super) struct Player<'p> {
     is_alone: bool,
     has_sequences: bool,
     pub(super) blocks: Vec<Block>,
-    /// Whether a serializable transaction has looked for rows that its own would conflict with.
+    /// Whether a serializable transaction has searched for rows that conflict with its own.
     pub(super) arbiter_asked: bool,
     /// Whether there may be cold rows.
     pub(super) has_compacted: bool,
@@ -155,7 +155,8 @@ impl Player<'_> {
         Ok(Verdict::Agreed)
     }
 
-    /// A statement of the only session. One that finds no way to a row is left out in the heap world too.
+    /// A statement of the only session. One that fails because the link to a row is lost is left
+    /// out in the heap world too.
     fn alone(&mut self, text: &str, ends_block: bool) -> anyhow::Result<Verdict> {
         self.note_rewrite(text);
         self.rolled_back_to |= text.starts_with("ROLLBACK TO");
@@ -180,7 +181,7 @@ impl Player<'_> {
         };
         self.count(0, text, &ours);
         if is_guarded && matches!(&ours[..], [(_, outcome)] if outcome.has_code("40001")) {
-            // Sequences have moved on, or a cursor is gone, in one world only.
+            // Sequences have advanced, or a cursor is closed, in one world only.
             if self.has_sequences || text.starts_with("FETCH") {
                 return Ok(Verdict::CutShort(Limit::WaysLost));
             }
@@ -267,7 +268,8 @@ impl Player<'_> {
         self.tally.statement(text, own.map(|(_, outcome)| outcome));
     }
 
-    /// Counts what a script left in the cold stores, so that a run can say what it has been at.
+    /// Counts what a script left in the cold stores, so that a run can report which parts it has
+    /// reached.
     fn count_reached(&mut self) -> anyhow::Result<()> {
         const STORES: &str = "SELECT DISTINCT reltoastrelid::regclass FROM pg_class
             JOIN pg_am ON pg_am.oid = relam WHERE relnamespace = to_regnamespace('w')
@@ -297,7 +299,8 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// Cutting off empty pages waits five seconds for whoever uses the table; do it only if nobody can.
+    /// Truncating empty pages waits five seconds for any session that uses the table; it is allowed
+    /// only if no session can.
     fn choose_truncation(&mut self) -> anyhow::Result<()> {
         let is_quiet = self.blocks.iter().all(|block| *block == Block::None)
             && query(

@@ -1,14 +1,14 @@
-//! Checks what is excused: a script that ended at a known limit, or differed by the places of rows, is played
-//! again where that cannot be.
+//! Checks excused differences: a script that ended at a known limit, or differed by the places of
+//! rows, is played again where that cannot happen.
 //!
 //! ```text
-//!   a race                     again, some times: chance lets the worlds agree
+//!   a race                     again, several times: by chance the worlds agree
 //!   a row group locked         with each row locked by itself
 //!   SERIALIZABLE is coarser    with REPEATABLE READ
-//!   places of rows             heap with its rows elsewhere, howdah as ever
+//!   places of rows             heap with its rows elsewhere, howdah unchanged
 //! ```
 //!
-//! There the worlds have to agree to the end, or up to another limit, which then counts.
+//! Then the worlds must agree to the end, or up to another limit, which then counts.
 
 use super::limits::Limit;
 use super::play::{Verdict, play};
@@ -16,22 +16,22 @@ use super::script::{Script, Step};
 use super::tally::Tally;
 use super::worlds::{Places, Worlds};
 
-/// A script in which sessions that are woken at once race is played so often.
+/// How often a script is played in which sessions race because they are woken at once.
 const RACE_COUNT: usize = 6;
 
-/// How often a script must go the other way with rows at other places.
+/// How often a script must behave the other way with rows at other places.
 const PLACED_PLAY_COUNT: usize = 3;
 
 /// How a script ended.
 pub(super) struct Played {
-    /// The script, without what led to a limit.
+    /// The script, without the part that led to a limit.
     pub script: Script,
     pub verdict: Verdict,
-    /// The limits that are out of its way.
+    /// The limits that it no longer reaches.
     pub avoided: Vec<Limit>,
 }
 
-/// Plays a script, and again without what leads to a limit, where that can be taken out.
+/// Plays a script, and again without the part that leads to a limit, where that can be removed.
 ///
 /// # Errors
 /// When it cannot be played.
@@ -73,7 +73,7 @@ fn play_races(
     Ok(verdict)
 }
 
-/// The script as it does not meet the limit, if it can be had.
+/// The script changed so that it does not reach the limit, if that is possible.
 fn without(limit: Limit, script: &Script) -> Option<Script> {
     let mut other = script.clone();
     match limit {
@@ -94,8 +94,8 @@ fn without(limit: Limit, script: &Script) -> Option<Script> {
     Some(other)
 }
 
-/// Whether heap itself does what howdah does, from the first step to the last, if its rows lie elsewhere; and does not
-/// if they lie as ever.
+/// Whether heap itself behaves as howdah does, from the first step to the last, if its rows lie
+/// elsewhere; and does not if they lie as usual.
 ///
 /// # Errors
 /// When the worlds can no longer be used.
@@ -117,7 +117,7 @@ pub(super) fn agrees_elsewhere(worlds: &mut Worlds<'_>, script: &Script) -> anyh
     let tally = &mut Tally::default();
     match play_races(worlds, script, Places::BehindLaterOnes, tally) {
         Ok(verdict) => Ok(verdict == Verdict::Agreed),
-        // The setup fails where `t` cannot take the rows that make places.
+        // The setup fails if `t` cannot hold the rows that reserve places.
         Err(_) => worlds.end().map(|()| false),
     }
 }

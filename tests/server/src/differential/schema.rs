@@ -1,4 +1,4 @@
-//! Generated schemas: a table `t` with what hangs on it.
+//! Generated schemas: a table `t` and the objects that depend on it.
 //!
 //! ```text
 //!   p ◄── t.k            t ──► archive (written by statements)     v, r, i   views over t
@@ -105,7 +105,7 @@ impl Schema {
             schema.make_views();
         }
         if dice.one_in(3) {
-            // Concurrent refreshing wants a unique index.
+            // REFRESH CONCURRENTLY requires a unique index.
             let has_unique = schema.key == Key::Primary && schema.partitions != Partitions::List;
             let index = if has_unique {
                 "; CREATE UNIQUE INDEX ON m (id)"
@@ -277,8 +277,8 @@ impl Schema {
             }
         }
         if self.key == Key::Primary && dice.one_in(3) {
-            // What a command has done so far, as its own triggers see it. Of the row itself only:
-            // how many others have changed by then depends on the order.
+            // What a command has done so far, as its own triggers see it. Only the row itself is
+            // read: how many other rows have changed by then depends on the order.
             self.setup.push(
                 "CREATE FUNCTION count_rows() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
                  INSERT INTO log SELECT concat_ws(' ', TG_WHEN, TG_OP, OLD.id, count(*), count(DISTINCT id), count(*) FILTER (WHERE word = OLD.word)) FROM t WHERE id = OLD.id; \

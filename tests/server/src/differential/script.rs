@@ -1,13 +1,13 @@
-//! A script: what is set up, and the steps that follow.
+//! A script: the setup, and the steps that follow.
 
 use std::fmt;
 
-/// What one step does.
+/// One step of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
     /// A statement of one of the sessions; left out while that session waits.
     Sql { session: usize, text: String },
-    /// A command outside of all sessions, in both worlds; may give way to them.
+    /// A command outside of all sessions, in both worlds; it may be cancelled in their favour.
     Maintain(String),
     /// `CALL howdah.compact`, in the howdah world only.
     Compact(String),

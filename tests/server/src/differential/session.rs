@@ -1,5 +1,5 @@
-//! A session in a thread of its own: statements go in, outcomes come out, so that a statement
-//! that waits for a lock holds up nobody here.
+//! A session in a thread of its own: statements go in, outcomes come out, so that a statement that
+//! waits for a lock does not block the test.
 
 use std::fmt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -13,7 +13,7 @@ use postgres::{Client, SimpleQueryMessage};
 /// How a statement ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The row counts of its commands, and the rows it returned, sorted unless it says in which order.
+    /// The row counts of its commands, and the rows it returned, sorted unless it has an ORDER BY.
     Done {
         counts: Vec<u64>,
         rows: Vec<String>,
@@ -23,7 +23,7 @@ pub(super) enum Outcome {
     Lost(String),
 }
 
-/// An error of the server. Two are the same if their codes are: the words may name places.
+/// An error of the server. Two are equal if their codes are: the messages may name TIDs.
 #[derive(Clone)]
 pub(super) struct Refusal {
     pub sqlstate: String,
@@ -71,8 +71,8 @@ impl Outcome {
         let messages = match client.simple_query(sql) {
             Ok(messages) => messages,
             Err(error) => {
-                // The error is told before the transaction's locks are released; the answer to
-                // an empty query comes after.
+                // The error is reported before the transaction's locks are released; the answer to
+                // an empty query comes after that.
                 let _ = client.simple_query("");
                 return match error.as_db_error() {
                     Some(one) if !client.is_closed() => Outcome::Error(Refusal::of(one)),
@@ -100,8 +100,8 @@ impl Outcome {
         Outcome::Done { counts, rows }
     }
 
-    /// Whether both are what PostgreSQL may do: a statement that violates several constraints
-    /// may report any of them.
+    /// Whether both outcomes are allowed: a statement that violates several constraints may report
+    /// any of them.
     pub fn agrees(&self, other: &Outcome) -> bool {
         let is_violation =
             |one: &Outcome| matches!(one, Outcome::Error(one) if one.sqlstate.starts_with("23"));
@@ -140,7 +140,7 @@ impl Session {
         })
     }
 
-    /// Ends what is open in an idle session and forgets everything; false if that fails.
+    /// Ends what is open in an idle session and resets it; false if that fails.
     pub fn is_clean(&mut self) -> anyhow::Result<bool> {
         for sql in ["ROLLBACK", "DISCARD ALL"] {
             self.send(sql)?;

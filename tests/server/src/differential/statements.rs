@@ -1,4 +1,5 @@
-//! Statements that read and change rows. Each gives one step or several that belong together.
+//! Statements that read and change rows. Each function returns one step or several that belong
+//! together.
 
 use super::author::Author;
 use super::schema::{Key, PARENT_COUNT, Partitions};
@@ -87,7 +88,7 @@ impl Author {
         format!("UPDATE t SET {assignments} WHERE {predicate}{returning}")
     }
 
-    /// One row gets a key that another may have.
+    /// One row gets a key that another row may have.
     fn change_one(&mut self) -> String {
         let (a, b) = (self.some_id(), self.some_id());
         let returning = self.returning();
@@ -124,7 +125,7 @@ impl Author {
         if self.dice.one_in(2) {
             let (mut names, mut values) = (self.names(), self.values("s.sid"));
             if self.schema.has_number {
-                // In which order rows are inserted is the planner's choice.
+                // The planner chooses the order in which rows are inserted.
                 names.push_str(", number");
                 values.push_str(", s.sid");
             }

@@ -1,5 +1,5 @@
-//! What a run did: how often each kind of statement ran and failed, which parts of the cold side
-//! it reached, and which known limits it met.
+//! What a run did: how often each kind of statement ran and failed, which parts of the cold side it
+//! reached, and which known limits it reached.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,13 +14,13 @@ struct Runs {
     waiting_count: u64,
 }
 
-/// Everything that is counted; one per worker, added up in the end.
+/// All counters; one set per worker, added up at the end.
 #[derive(Debug, Default)]
 pub struct Tally {
     pub finished_count: u64,
-    /// Ended at a known limit, or met one that could be taken out of their way.
+    /// Scripts that ended at a known limit, or reached one that could be avoided.
     pub cut_short_count: u64,
-    /// Those of them that agreed to their end without it.
+    /// Those of them that agreed to the end without it.
     pub avoided_count: u64,
     pub races: Vec<String>,
     pub differences: Vec<String>,
@@ -31,7 +31,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts a statement of a session; one without an outcome waits.
+    /// Counts a statement of a session; a statement without an outcome waits.
     pub(super) fn statement(&mut self, text: &str, outcome: Option<&Outcome>) {
         let runs = self.statements.entry(kind_of(text)).or_default();
         match outcome {
@@ -128,7 +128,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Words that tell kinds of statements apart, wherever they stand; the first that fits.
+/// Words that tell kinds of statements apart, at any position; the first match counts.
 const TELLING: [&str; 22] = [
     "WHERE CURRENT OF",
     "ON CONFLICT DO NOTHING",
@@ -154,7 +154,8 @@ const TELLING: [&str; 22] = [
     "INSERT INTO t",
 ];
 
-/// The kind of a statement: its first words, and what tells it from others with the same ones.
+/// The kind of a statement: its first words, and the word that distinguishes it from others with
+/// the same ones.
 fn kind_of(text: &str) -> String {
     let words: Vec<&str> = text
         .split([' ', ';', '(', '\n'])

@@ -1,4 +1,4 @@
-//! Scripts of two to four sessions that want the same few rows.
+//! Scripts of two to four sessions that access the same few rows.
 //!
 //! Every statement reaches its rows by the primary key's index, so that both worlds lock them in
 //! the same order.
@@ -105,7 +105,7 @@ impl Scene {
             if self.has_parent { " % 5" } else { "" }
         ));
         if self.has_parent {
-            // So that the parent's actions reach its children in the same order.
+            // This makes the parent's referential actions reach its children in the same order.
             setup.push("CREATE INDEX ON t (k, id)".into());
         }
         if self.has_child {
@@ -145,7 +145,7 @@ impl Scene {
     }
 
     fn id(&mut self) -> u64 {
-        // A few of the rows, so that sessions meet.
+        // A few of the rows, so that sessions conflict.
         1 + self.dice.roll() % 6
     }
 
@@ -338,13 +338,13 @@ impl Scene {
             27 => format!(
                 "WITH gone AS (DELETE FROM t WHERE id = {id} RETURNING *) INSERT INTO t SELECT id + {fresh}, NULL, 'moved' FROM gone RETURNING id"
             ),
-            // An old snapshot may see a deleted row and our own of the same key.
+            // An old snapshot may see a deleted row and the session's own row with the same key.
             _ => "SELECT * FROM t WHERE id > 0 ORDER BY id, word, k".into(),
         }
     }
 
-    /// Changes or locks every row of the group, so that what others want of it is locked on heap,
-    /// too; now and then a part only.
+    /// Changes or locks every row of the group, so that all rows that other sessions want of it are
+    /// locked on heap, too; sometimes only a part.
     fn many_rows(&mut self, serial: u64, fresh: u64) -> String {
         let rows = match self.dice.below(5) {
             0 => format!("id BETWEEN 4 AND {WIDE_ROW_COUNT}"),

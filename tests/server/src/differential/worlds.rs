@@ -13,28 +13,30 @@ use crate::cluster::{Primary, query};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     Howdah,
-    /// Heap with itself: whatever differs then is the tester's fault.
+    /// Heap with itself: any difference is then a fault of the test.
     Heap,
 }
 
-/// Where a script's rows lie on heap: it must not matter, but where several have one key in an index it does.
+/// Where a script's rows lie on heap. It must not matter, but it does where several have one key in
+/// an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Places {
     AsInserted,
-    /// Behind free places, so that what is inserted or updated later comes to lie before them, as hot rows lie before
-    /// cold ones.
+    /// Behind free line pointers, so that rows inserted or updated later get places before them, as
+    /// hot rows lie before cold ones.
     BehindLaterOnes,
 }
 
-/// Rows that make free places: more than the versions that a script makes before VACUUM comes by.
+/// Rows that are deleted to free places: more than the versions that a script makes before the next
+/// VACUUM.
 const PLACE_COUNT: u64 = 2_000;
 
-/// Time for a statement to end before anybody looks whether it waits.
+/// How long a statement may run before the test checks whether it waits.
 const FIRST_LOOK: Duration = Duration::from_millis(4);
-/// Who waits for so long is in no deadlock: several times `deadlock_timeout`.
+/// A session that waits for this long is in no deadlock: several times `deadlock_timeout`.
 const SETTLED_AFTER: Duration = Duration::from_millis(40);
 
-/// No statement of a script takes this long, on whatever machine.
+/// No statement of a script takes this long, on any machine.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 /// NULL where there is no such setting.
@@ -112,7 +114,7 @@ impl<'a> Worlds<'a> {
     /// Ends what a script has left open.
     ///
     /// # Errors
-    /// When a session does not let itself be cancelled.
+    /// When a session cannot be cancelled.
     pub(super) fn end(&mut self) -> anyhow::Result<()> {
         self.howdah.end()?;
         self.heap.end()
@@ -164,7 +166,8 @@ impl World {
         };
         let mut settings: Vec<String> = script.settings.iter().chain(ours).cloned().collect();
         if script.session_count == 1 && query(&mut self.control, SHOW_COMPACTION)? == "on" {
-            // A worker's step may take longer than the scripts' own timeout on a machine that is busy.
+            // A worker's step may take longer than the scripts' own timeout on a machine that is
+            // busy.
             settings.push("SET lock_timeout = '500ms'".to_owned());
         }
         self.sessions.truncate(script.session_count);
@@ -183,7 +186,7 @@ impl World {
     }
 
     /// Runs a statement in a session, and waits until every session has ended its statement or
-    /// waits for another; gives the outcomes of those that have ended.
+    /// waits for another session; returns the outcomes of those that have ended.
     pub fn step(&mut self, session: usize, sql: &str) -> anyhow::Result<Vec<(usize, Outcome)>> {
         let method = if self.is_howdah { "howdah" } else { "heap" };
         let sql = sql.replace("{w}", &self.database).replace("{am}", method);
@@ -192,7 +195,7 @@ impl World {
         let deadline = Instant::now() + HANGS_AFTER;
         let mut patience = FIRST_LOOK;
         loop {
-            // The one that was sent to ends first, as a rule.
+            // The session that got the statement usually ends first.
             let others = (0..self.sessions.len()).filter(|number| *number != session);
             let numbers: Vec<usize> = std::iter::once(session).chain(others).collect();
             for number in numbers {
@@ -214,7 +217,7 @@ impl World {
                 bail!("{} hangs in: {sql}", self.database);
             }
         }
-        // One may have ended between the last look at it and the look at the locks.
+        // A session may have ended between the last check of it and the check of the locks.
         for (number, session) in self.sessions.iter_mut().enumerate() {
             if session.is_busy
                 && let Some(outcome) = session.outcome(Duration::ZERO)?
@@ -271,10 +274,10 @@ impl World {
             .collect()
     }
 
-    /// Ends whatever is still open.
+    /// Ends whatever is still running.
     ///
     /// # Errors
-    /// When a session does not let itself be cancelled.
+    /// When a session cannot be cancelled.
     pub fn end(&mut self) -> anyhow::Result<()> {
         if self.control.is_closed() {
             self.sessions.clear();
@@ -310,7 +313,7 @@ impl World {
     }
 }
 
-/// The statements of a setup that put the rows of `t` where they shall be.
+/// The statements of a setup that store the rows of `t` at the intended places.
 fn placed(setup: &[String], places: Places) -> Vec<String> {
     let mut statements = Vec::new();
     for statement in setup {

@@ -1,4 +1,4 @@
-//! What people ask of such tables every day, and what howdah may take for it beside heap.
+//! Everyday statements on such tables, and how long howdah may take for them compared with heap.
 
 use super::super::figure::{Goal, Unit};
 

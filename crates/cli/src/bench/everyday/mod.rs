@@ -1,9 +1,9 @@
-//! Everyday work on tables larger than any cache of a session: single rows, ranges, lists, joins and
-//! changes by key, wide rows, documents, foreign keys, partitions, pages of a list, copies.
+//! Everyday work on tables larger than any cache of a session: single rows, ranges, lists, joins
+//! and changes by key, wide rows, documents, foreign keys, partitions, pages of a list, copies.
 //!
-//! Statements are prepared on the server, planned as it sees fit, and run by one client, the sides in turn,
-//! with the same keys; the median of a run's statements is its figure. Answers are compared as
-//! text, and after the changes the tables as a whole.
+//! Statements are prepared on the server, planned as it sees fit, and run by one client, the sides
+//! in turn, with the same keys; the median of a run's statements is its figure. Answers are
+//! compared as text, and after the changes the tables as a whole.
 
 mod cases;
 mod tables;
@@ -21,7 +21,8 @@ use crate::progress::{Counting, Progress};
 
 const TABLES: [&str; 6] = ["noise", "child", "wide", "document", "usertable", "part"];
 
-/// What is compared when all is done; the child's identity column counts the same on both sides.
+/// The tables that are compared at the end; the child's identity column counts the same on both
+/// sides.
 const CHANGED: [&str; 3] = ["noise", "child", "usertable"];
 
 pub(super) fn measure(client: &mut Client, options: &Options) -> anyhow::Result<Vec<Figure>> {
@@ -107,7 +108,7 @@ fn prepared(number: usize, side: Side) -> String {
     format!("everyday_{number}_{}", side.name())
 }
 
-/// The argument of one statement as SQL: keys that jump about the table.
+/// The argument of one statement as SQL: keys spread all over the table.
 fn argument(case: &Case, serial: u64, rows: u64) -> Option<String> {
     let rows = rows / case.divisor;
     let key = |serial: u64, apart: u64| {

@@ -1,8 +1,9 @@
-//! The tables of the everyday cases, each once as heap and once as howdah, all of howdah's rows cold.
+//! The tables of the everyday cases, each once as heap and once as howdah, all of howdah's rows
+//! cold.
 //!
 //! | table | rows | what it is |
 //! |---|---|---|
-//! | `noise` | all | a key, an indexed integer, 180 characters of hexadecimal noise that no encoding makes small |
+//! | `noise` | all | a key, an indexed integer, 180 hexadecimal digits that no encoding shrinks |
 //! | `child` | none at first | references `noise` |
 //! | `wide` | a twentieth | 60 columns of numbers, dates and words |
 //! | `document` | a twentieth | a key and a jsonb document of some 600 bytes |
@@ -112,7 +113,7 @@ fn tables() -> Vec<Table> {
     ]
 }
 
-/// Makes and fills everything.
+/// Makes and fills all tables.
 pub(super) fn make(client: &mut Client, rows: u64) -> anyhow::Result<()> {
     let progress = Progress::open_ended("everyday tables");
     for table in tables() {
@@ -141,7 +142,7 @@ pub(super) fn make(client: &mut Client, rows: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Everything cold that may be, statistics fresh, and no compaction in the middle of a measurement.
+/// Makes all rows cold that can be, gathers statistics, and keeps compaction out of measurements.
 fn settle(client: &mut Client, side: Side, table: &str) -> anyhow::Result<()> {
     if side == Side::Howdah {
         client.batch_execute(&format!("CALL howdah.compact('{table}')"))?;

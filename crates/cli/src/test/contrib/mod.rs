@@ -1,13 +1,14 @@
-//! The step `contrib-cold`: the suites of PostgreSQL's contrib modules and of PL/pgSQL, with every inserted row
-//! cold at once. Each module gets a new database of the name that its expected output contains.
+//! The step `contrib-cold`: the suites of PostgreSQL's contrib modules and of PL/pgSQL, with every
+//! inserted row cold at once. Each module gets a new database with the name that its expected
+//! output contains.
 //!
 //! ```text
 //!   contrib/*/Makefile ─► modules with suites ─┬─► one server for most of them
 //!                                              └─► one more for each --temp-config
 //! ```
 //!
-//! Modules that this PostgreSQL was built without (languages and libraries that the machine lacks) are left out.
-//! What may differ is in `tests/postgres/contrib-cold/MODULE`.
+//! Modules that this PostgreSQL was built without (languages and libraries that the machine lacks)
+//! are left out. Reviewed differences are in `tests/postgres/contrib-cold/MODULE`.
 
 mod module;
 
@@ -34,7 +35,7 @@ pub(super) fn run(paths: &Paths, options: &Options) -> anyhow::Result<Tally> {
         progress.finish(suite::NO_SOURCES);
         return Ok(Tally::skip(1));
     };
-    // Tests of a module stand on one another: it runs whole or not at all.
+    // Tests of a module depend on one another: it runs whole or not at all.
     let modules: Vec<Module> = module::all(source)?
         .into_iter()
         .filter(|module| module.test_names().any(|name| options.wants(&name)))
@@ -65,7 +66,7 @@ pub(super) fn run(paths: &Paths, options: &Options) -> anyhow::Result<Tally> {
     Ok(judgement.tally)
 }
 
-/// A server for modules that ask for the same settings.
+/// A server for modules that need the same settings.
 struct Server {
     scratch: Scratch,
 }

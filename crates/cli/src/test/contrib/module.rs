@@ -1,5 +1,5 @@
-//! What a contrib module's Makefile tells of its suites. Make itself is asked, because the lists depend on
-//! how PostgreSQL was configured.
+//! The suites of a contrib module, according to its Makefile. Make itself is run, because the lists
+//! depend on how PostgreSQL was configured.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub(super) struct Module {
     pub regress_library_directory: PathBuf,
     regress: Tests,
     isolation: Tests,
-    /// Of the module itself, without their endings.
+    /// The module's own libraries, without their endings.
     libraries: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ impl Kind {
         }
     }
 
-    /// Below the directory of PGXS.
+    /// The driver's path below the directory of PGXS.
     pub fn driver(self) -> &'static str {
         match self {
             Self::Regress => "test/regress/pg_regress",
@@ -217,7 +217,7 @@ pub(super) fn settings_of(config: &Path) -> anyhow::Result<Vec<(String, String)>
     Ok(parse_settings(&text))
 }
 
-/// The extension is preloaded beside whatever the file preloads.
+/// The extension is preloaded in addition to the libraries that the file preloads.
 fn parse_settings(text: &str) -> Vec<(String, String)> {
     let pairs = text.lines().filter_map(|line| line.split_once('='));
     pairs

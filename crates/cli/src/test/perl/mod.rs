@@ -1,14 +1,16 @@
-//! The step `tap`, and a part of `soak`: PostgreSQL's subscription and recovery tests, which are Perl programs that
-//! start servers of their own and print TAP. Tables are howdah's there unless a test says otherwise.
+//! The step `tap`, and a part of `soak`: PostgreSQL's subscription and recovery tests, which are
+//! Perl programs that start servers of their own and print TAP. Tables there use howdah unless a
+//! test names another access method.
 //!
 //! ```text
 //!   surroundings: template directory, settings, initdb ─┐
-//!                                                       ├─► perl NAME.pl, two or more at a time ─► verdict
-//!   src/test/{subscription,recovery}/t/NAME.pl ─────────┘
+//!                                                       ├─► perl NAME.pl, several at a time
+//!   src/test/{subscription,recovery}/t/NAME.pl ─────────┘         └─► verdict
 //! ```
 //!
-//! `test` runs a sample of quick ones, `soak` all of them. A program that passes here prints `ok` for each of its
-//! checks; [`LEFT_OUT`] and [`LEFT_OUT_COLD`] say which programs cannot, and why, [`EXPLAINED_COLD`] which single checks.
+//! `test` runs a sample of quick ones, `soak` all of them. A program that passes here prints `ok`
+//! for each of its checks; [`LEFT_OUT`] and [`LEFT_OUT_COLD`] list the programs that cannot pass,
+//! and why, [`EXPLAINED_COLD`] the single checks.
 
 mod surroundings;
 
@@ -32,7 +34,8 @@ use crate::progress::{Counting, Progress};
 const TITLE: &str = "tap";
 const SUITES: [&str; 2] = ["subscription", "recovery"];
 
-/// What `test` runs: programs that take seconds, each with another side of replication or recovery.
+/// The programs that `test` runs: each takes seconds and covers another part of replication or
+/// recovery.
 const SAMPLE: [&str; 8] = [
     "subscription/001_rep_changes",
     "subscription/010_truncate",
@@ -75,7 +78,7 @@ const EXPLAINED_COLD: [(&str, &str, &str); 1] = [(
     "asks for rows without ORDER BY, and an updated one lies elsewhere: the same rows in another order",
 )];
 
-/// Whether a program ended as it should but for checks that are explained.
+/// Whether a program passed, except for checks that are explained.
 fn is_explained(program: &Program, rows: Rows, outcome: &Outcome) -> bool {
     let explained = |failure: &String| {
         EXPLAINED_COLD
@@ -238,7 +241,8 @@ fn programs_of(source: &Path) -> anyhow::Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// Runs programs on as many threads as the machine has processors, and tells each outcome as it comes.
+/// Runs programs on as many threads as the machine has processors, and reports each outcome as it
+/// comes.
 fn run_side_by_side(
     programs: VecDeque<Program>,
     surroundings: &Surroundings,

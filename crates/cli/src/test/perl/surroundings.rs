@@ -1,9 +1,10 @@
-//! What PostgreSQL's Perl tests find around them: a data directory to copy for each server (`INITDB_TEMPLATE`),
-//! settings for each (`TEMP_CONFIG`), and an `initdb` for the tests that want another locale or segment size. In all
-//! of them the databases `template1` and `postgres` have the extension.
+//! The environment of PostgreSQL's Perl tests: a data directory to copy for each server
+//! (`INITDB_TEMPLATE`), settings for each (`TEMP_CONFIG`), and an `initdb` for the tests that need
+//! another locale or segment size. In all of them the databases `template1` and `postgres` have the
+//! extension.
 //!
-//! The superuser is named after the account that runs the tests, and must not be `howdah`: that role would make its
-//! tables in the extension's schema.
+//! The superuser is named after the account that runs the tests, and must not be `howdah`: that
+//! role would create its tables in the extension's schema.
 
 use std::env;
 use std::ffi::OsString;
@@ -20,9 +21,9 @@ use crate::paths::Paths;
 use crate::scratch::Scratch;
 use crate::test::suite::Rows;
 
-/// Directories and the environment of one run; gone when dropped, unless kept.
+/// Directories and the environment of one run; deleted when dropped, unless kept.
 pub(super) struct Surroundings {
-    /// Owns the directory; no server is ever started in it.
+    /// Owns the directory; no server is started in it.
     scratch: Scratch,
     account: Account,
     source: PathBuf,
@@ -52,7 +53,7 @@ impl Surroundings {
     pub fn make(paths: &Paths, source: &Path, rows: Rows) -> anyhow::Result<Self> {
         let account = Account::of_perl_tests()?;
         let scratch = Scratch::empty(paths, "tap")?;
-        // The account of the tests must be able to walk through.
+        // The account of the tests must be able to enter the directory.
         fs::set_permissions(&scratch.directory, fs::Permissions::from_mode(0o755))?;
         let work = scratch.directory.join("work");
         account.make_private_directory(&work)?;
@@ -94,7 +95,7 @@ impl Surroundings {
         self.work.join("template")
     }
 
-    /// Stands before PostgreSQL's own on the search path. A single-user server makes the extension.
+    /// Comes before PostgreSQL's own initdb in PATH. A single-user server creates the extension.
     fn initdb(&self, paths: &Paths) -> String {
         let bin = &self.scratch.cluster.postgres.bin;
         let settings: String = paths
@@ -178,7 +179,7 @@ fn settings(paths: &Paths, rows: Rows) -> String {
     settings.extend(
         rows.settings()
             .iter()
-            // Some tests keep transactions open for as long as their own patience lasts.
+            // Some tests keep transactions open until their own timeout.
             .filter(|(name, _)| *name != "transaction_timeout")
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
     );

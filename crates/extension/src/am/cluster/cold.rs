@@ -1,12 +1,13 @@
-//! Row groups on their way into the new table: as they are, or row by row to be sorted.
+//! Copies row groups into the new table: as they are, or row by row into the sort.
 //!
-//! Groups that everybody sees are written frozen. Others keep the transaction fields
-//! of their entry, on every piece too, so that what is dead later can be removed whole. Groups dead to
-//! everyone are left out.
+//! Groups that are visible to all are written frozen. Other groups keep the transaction fields of
+//! their entry, on every piece too, so that a group that becomes dead later can be removed whole.
+//! Dead groups are omitted.
 //!
-//! A group that is carried over is encoded anew in three cases: it lacks columns that were added with
-//! a default (the server forgets such defaults after a rewrite), it holds a dropped column, or marks
-//! hide some of its rows from everybody and no row from some. Else marks are carried over with it.
+//! A group that is carried over is encoded anew in three cases: it lacks columns that were added
+//! with a default (the server forgets such defaults after a rewrite), it holds a dropped column, or
+//! marks hide some of its rows from all snapshots and no row from only some of them. Otherwise its
+//! marks are carried over with it.
 
 use howdah_bridge::rewrite::progress;
 use howdah_bridge::store::{ColdStore, CopiedAs};
@@ -43,18 +44,18 @@ pub(super) struct ColdCopy<'a> {
     defaults: Vec<bool>,
 }
 
-/// What a rewrite makes of a group's rows.
+/// The status of a group's rows, as a rewrite distinguishes it.
 struct Rows {
-    /// Hidden from everybody.
+    /// Rows that are dead: hidden from all snapshots.
     gone: RowSet,
-    /// Nobody has hidden them.
+    /// Rows that no transaction has hidden.
     living: RowSet,
-    /// Whether marks hide some rows from some only.
+    /// Whether marks hide some rows from some snapshots only.
     are_fading: bool,
 }
 
 impl<'a> ColdCopy<'a> {
-    /// `None` if there is nowhere to keep cold rows.
+    /// `None` if the tables have no cold store.
     ///
     /// # Safety
     /// Both tables are open and exclusively locked.
@@ -90,7 +91,7 @@ impl<'a> ColdCopy<'a> {
         }
     }
 
-    /// Where new groups go.
+    /// The stores and the command id with which new groups are written.
     pub fn target(&self) -> Target<'_> {
         Target {
             new: &self.new,
@@ -99,12 +100,12 @@ impl<'a> ColdCopy<'a> {
         }
     }
 
-    /// Whether there was ever a cold row.
+    /// Whether the table ever had a cold row.
     pub fn was_used(&self) -> bool {
         self.mark.is_some()
     }
 
-    /// The first number that none of the groups which are carried over can have.
+    /// The lowest row number that none of the groups carried over can have.
     pub fn first_free_row(&self) -> u64 {
         match self.entries.is_empty() {
             true => 0,
@@ -122,8 +123,8 @@ impl<'a> ColdCopy<'a> {
         Ok(false)
     }
 
-    /// Carries everything over, living rows by way of `order` if it takes them. Hot rows are there
-    /// already: they keep the ids of their out-of-line values.
+    /// Carries everything over; living rows go through `order` if it takes them. Hot rows must have
+    /// been copied before: they keep the ids of their out-of-line values.
     ///
     /// # Safety
     /// The tables that this was opened for are still open and locked exclusively.
@@ -150,7 +151,8 @@ impl<'a> ColdCopy<'a> {
         stop_point!("cluster_carried");
         let mut mark = self.mark;
         if let Some(order) = order {
-            // Sorted rows are numbered from the start where no group was carried over. Others have their numbers.
+            // Sorted rows are numbered from zero if no group was carried over. Groups that were
+            // keep their numbers.
             let first_row = match groups.is_empty() {
                 true => 0,
                 false => self.mark.unwrap_or(0),
@@ -162,12 +164,13 @@ impl<'a> ColdCopy<'a> {
             groups.extend(written);
         }
         let Some(mark) = mark else {
-            // Nothing was cold, nothing is.
+            // The table has never had cold rows, and has none now.
             return Ok(());
         };
         directory::start_high_water_at(&self.new, mark)?;
         rewritten::note(&self.new, self.cid);
-        // The indexes are about to be built from what was carried over.
+        // The indexes will be built from the groups that were carried over, so none has entries for
+        // the gaps.
         Gaps::between(groups.iter(), mark).note_as_cleaned(&self.new);
         self.work.new().ensure_first_page();
         stop_point!("cluster_written");
@@ -204,7 +207,8 @@ impl<'a> ColdCopy<'a> {
         })
     }
 
-    /// Carries a group over, or hands its living rows to be sorted; the answer is what is carried.
+    /// Carries a group over, or passes its living rows to the sort; returns the entry that was
+    /// carried over, if any.
     unsafe fn group(
         &self,
         fated: &FatedEntry,
@@ -228,7 +232,8 @@ impl<'a> ColdCopy<'a> {
                     }
                 }
                 _ => match self.carry(fated, &rows, None) {
-                    // Nobody needs it. What was carried of it goes the way of all deleted tuples.
+                    // No snapshot needs the group. The tuples that were already copied of it are
+                    // dead, and VACUUM removes them.
                     Err(error) if fated.fate == Fate::RecentlyDead && error.is_missing_piece() => {
                         counts.removed += f64::from(entry.row_count);
                         return Ok(None);
@@ -246,7 +251,7 @@ impl<'a> ColdCopy<'a> {
         Ok(carried)
     }
 
-    /// Hands some rows of a group to be sorted.
+    /// Passes some rows of a group to the sort.
     unsafe fn sort_rows(
         &self,
         entry: &GroupEntry,
@@ -266,8 +271,8 @@ impl<'a> ColdCopy<'a> {
         }
     }
 
-    /// Carries a group over under its old id, with its marks. Rows that have moved on are hidden from
-    /// everybody.
+    /// Carries a group over under its old id, with its marks. Rows that were passed to the sort are
+    /// hidden in it from all snapshots.
     unsafe fn carry(
         &self,
         fated: &FatedEntry,
@@ -336,8 +341,8 @@ impl<'a> ColdCopy<'a> {
         Ok(lacks_default)
     }
 
-    /// Decodes the group and writes it with the table's columns of today, under its old id, and
-    /// with some of its rows only if that is wanted.
+    /// Decodes the group and writes it with the table's current columns, under its old id; if
+    /// `remaining` is given, with those of its rows only.
     unsafe fn encode_anew(
         &self,
         entry: GroupEntry,
@@ -372,7 +377,7 @@ impl<'a> ColdCopy<'a> {
         })
     }
 
-    /// Decodes a group and shows some of its rows, with the table's columns of today.
+    /// Decodes a group and passes some of its rows on, with the table's current columns.
     ///
     /// # Safety
     /// As for [`ColdCopy::open`]. Datums live until the next row.

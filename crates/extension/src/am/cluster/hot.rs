@@ -1,9 +1,9 @@
-//! Hot rows on their way into the new table.
+//! Copies hot rows into the new table.
 //!
-//! Mirrors `heapam_relation_copy_for_cluster` over heap's own scan and the rewrite machinery of
-//! the server, which keeps recently dead versions and their update chains. A version whose successor is
-//! cold, or becomes cold, keeps its deletion, but not the link: a writer that still comes for it finds it
-//! deleted, as after any VACUUM FULL, and nobody can share its key.
+//! Mirrors `heapam_relation_copy_for_cluster` over heap's own scan and the server's rewrite
+//! machinery, which keeps recently dead versions and their update chains. A version whose successor
+//! is cold, or becomes cold, stays deleted but loses the link: a writer that reaches it with an old
+//! snapshot finds it deleted, as after any VACUUM FULL, and no transaction can share its key.
 
 use howdah_bridge::relation::name_of;
 use howdah_bridge::rewrite::{HeapRewrite, progress};
@@ -28,16 +28,16 @@ pub(super) struct HotCopy<'a> {
     memory: RowMemory,
 }
 
-/// What a row version is to those who may look at it.
+/// The status of a row version for the rewrite.
 enum Version {
-    /// There, and nobody has locked or changed it. It has this origin.
+    /// Live, and no transaction has locked or changed it. It has this origin.
     Untouched(Origin),
     /// To be copied as it is.
     Kept,
     Dead,
 }
 
-/// Where the old hot rows come from.
+/// The scan that returns the old hot rows.
 enum Source {
     Index(pg_sys::IndexScanDesc),
     Heap {
@@ -148,8 +148,8 @@ impl HotCopy<'_> {
         }
     }
 
-    /// Copies every version that somebody may see, along `index` or sorted by `sort`. Rows that can be
-    /// cold go to `cold`, if there is such a thing.
+    /// Copies every version that is not dead, in the order of `index` or sorted by `sort`. Rows
+    /// that can be cold are passed to `cold`, if it is given.
     ///
     /// # Safety
     /// `index` is open and locked exclusively, as the tables of the rewrite still are.
@@ -202,7 +202,7 @@ impl HotCopy<'_> {
         }
     }
 
-    /// Judges a version, and counts it if it is not live.
+    /// Determines the status of a version, and counts it if it is not live.
     unsafe fn judge(
         &mut self,
         tuple: pg_sys::HeapTuple,
@@ -250,7 +250,7 @@ impl HotCopy<'_> {
         }
     }
 
-    /// Hands a row to the cold side, unless it must stay hot.
+    /// Passes a row to the cold side, unless it must stay hot.
     unsafe fn put_cold(
         &mut self,
         tuple: pg_sys::HeapTuple,
@@ -299,7 +299,7 @@ impl HotCopy<'_> {
         progress::writing();
         while let Some(tuple) = sorted.next_tuple() {
             pgrx::check_for_interrupts!();
-            // SAFETY: the tuple lives until the next is asked for.
+            // SAFETY: the tuple lives until the next one is requested.
             unsafe { self.write(tuple) };
             counts.written += 1;
             progress::rows_written(counts.written);

@@ -2,60 +2,66 @@
 //!
 //! ```text
 //!   old table                     new table
-//!   hot versions ──hot.rs───────> hot: versions that some see or that are locked    VACUUM FULL
+//!   hot versions ──hot.rs───────> hot: recently dead or locked versions      VACUUM FULL
 //!        │ rows
 //!        └─────────order.rs ────> new groups, new numbers, behind those of the old groups
 //!   row groups   ──cold.rs──────> the same groups, numbers and ids
 //!
-//!   hot versions ──hot.rs───────> hot: versions that some see or that are locked    CLUSTER by a btree,
-//!        │ rows                                                                     where cold rows live
-//!        └───────┐
+//!   hot versions ──hot.rs───────> hot: recently dead or locked versions      CLUSTER by a btree,
+//!        │ rows                                                              if any cold row
+//!        └───────┐                                                           is living
 //!               order.rs ───────> new groups, new numbers: every living row, in index order
 //!        ┌───────┘
 //!        │ rows
-//!   row groups   ──cold.rs──────> old groups of which some still see a row that others have deleted
+//!   row groups   ──cold.rs──────> old groups that hold recently dead rows
 //!
-//!   hot versions ──hot.rs───────> hot versions                        CLUSTER where no cold row lives,
-//!   row groups   ──cold.rs──────> the same groups, numbers and ids    or by another index
+//!   hot versions ──hot.rs───────> hot versions                         CLUSTER if no cold row is
+//!   row groups   ──cold.rs──────> the same groups, numbers and ids     living, or by another index
 //!
-//!   mark, gaps ─────────────────> mark, note that no index knows the gaps
+//!   mark, gaps ─────────────────> mark, note that no index has entries for the gaps
 //! ```
 //!
-//! VACUUM FULL is run to shrink a table. It leaves hot what is hot where no cold row lives and there are no more hot
-//! rows than a load would leave so (`howdah.load_threshold`, `howdah.bulk_load`): such a table goes on as heap.
+//! VACUUM FULL is run to shrink a table. It leaves hot rows hot if the table has no living cold row
+//! and no more hot rows than a load would leave hot (`howdah.load_threshold`, `howdah.bulk_load`):
+//! such a table continues to behave as heap.
 //!
 //! Heap's callback cannot be called: it would open its scan through our routine.
 //!
-//! What must hold
-//! - *Nothing is lost or seen twice, and every snapshot sees what it saw before.* A living row that
-//!   somebody may not see yet is a late row of its new group. A row that somebody may still see although it
-//!   was deleted stays where it is: a hot version with its transactions, a cold one in its old group
-//!   with its mark, under its old number. What has moved on from such a group is hidden there from everybody.
-//! - *One order.* Whoever takes a snapshot after CLUSTER finds the rows of a table with cold rows in the
+//! Invariants
+//! - *No row is lost or seen twice, and every snapshot sees what it saw before.* A living row that
+//!   is not yet visible to some snapshot is a late row of its new group. A recently dead row stays
+//!   where it is: a hot version with its transactions, a cold row in its old group with its mark,
+//!   under its old number. Rows that were sorted out of such a group are hidden there from all
+//!   snapshots.
+//! - *One order.* A snapshot taken after CLUSTER sees the rows of a table with cold rows in the
 //!   order of a btree index: all are in new groups. Exceptions are values too large to be cold, and
-//!   rows that our own transaction has locked: they stay hot and come first, in order.
-//!   A table without living cold rows is clustered as a heap. Along an index of another kind the hot
-//!   rows are sorted, and groups keep their order.
-//! - *Links.* Nobody has a TID from before in hand, as CLUSTER has waited for every transaction that has read or
-//!   changed the table. Only an older snapshot can meet a row that was changed since. Among hot versions the
-//!   server's rewrite keeps links. All others lead nowhere afterwards: a hot version whose successor is cold counts
-//!   as deleted, a mark no longer says where the new version is. Whoever comes with an older snapshot
-//!   gets 40001, even if he only wants to share the key, which on heap he might: he could not be kept
-//!   together with those who delete the successor.
-//! - *Ids.* The cold part goes into the new table's own TOAST relation, whose contents the server then
-//!   swaps in, so value ids stay valid; out-of-line values of hot rows keep their ids likewise. So
-//!   no new id is one that the old TOAST relation knows.
+//!   rows that the clustering transaction itself has locked: they stay hot and come first, in
+//!   order. A table without living cold rows is clustered as a heap. With an index of another kind
+//!   the hot rows are sorted, and groups keep their order.
+//! - *Links.* No other transaction in progress still uses a TID from before, because CLUSTER has
+//!   waited for every transaction that has read or changed the table. Only an older snapshot can
+//!   reach a row that was changed since. Among hot versions the server's rewrite keeps links. All
+//!   other links are lost: a hot version whose successor is cold counts as deleted, and a mark no
+//!   longer tells where the new version is. A transaction that reaches such a row with an older
+//!   snapshot gets 40001, even if it only wants to share the key, which heap might allow: its lock
+//!   could not conflict with a transaction that deletes the successor.
+//! - *Ids.* The cold part is written to the new table's own TOAST relation, whose contents the
+//!   server then swaps in, so value ids stay valid; out-of-line values of hot rows keep their ids
+//!   likewise. So a new id must not be in use in the old TOAST relation.
 //!
-//! BRIN indexes know nothing of the rows that VACUUM FULL makes cold. Unlike a first move by compaction it has no
-//! lockers to wait for: a statement whose plan uses such an index has held a lock on the table since it was planned.
+//! BRIN indexes have no entries for rows that VACUUM FULL makes cold. Unlike the first move by
+//! compaction, VACUUM FULL need not wait for other lockers: a statement whose plan uses such an
+//! index has held a lock on the table since it was planned.
 //!
-//! Standbys. The new table holds nothing that only snapshots before the horizon would see. A standby's session that has read
-//! the table conflicts with the exclusive lock; one with such a snapshot that has not would find rows missing, or
-//! rows that are too young. So the horizon is logged as a snapshot conflict ([`howdah_bridge::recovery_conflict`]), before the
-//! commit swaps the files in. PostgreSQL's own rewrite of a heap does not, nor does this one for a table without a cold side.
+//! Standbys. The new table omits what only snapshots before the horizon would see. A session on a
+//! standby that has read the table conflicts with the exclusive lock; one that has such a snapshot
+//! and has not read the table would find rows missing, or rows that are too young. So the horizon
+//! is logged as a snapshot conflict ([`howdah_bridge::recovery_conflict`]) before the commit swaps
+//! the files in. PostgreSQL's own rewrite of a heap does not log it, nor does this one for a table
+//! without a cold side.
 //!
-//! Locks: the server holds both tables exclusively. An ERROR or a crash leaves files that nobody knows:
-//! the commit swaps them in.
+//! Locks: the server holds both tables exclusively. An ERROR or a crash leaves files that no
+//! catalog refers to: only the commit swaps them in.
 
 mod cold;
 mod hot;
@@ -81,13 +87,13 @@ pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.relation_copy_for_cluster = Some(relation_copy_for_cluster);
 }
 
-/// A rewrite that runs.
+/// A rewrite in progress.
 struct Rewriting {
     old_table: pg_sys::Relation,
     new_table: pg_sys::Relation,
     /// The horizon of the server's rewrite, for hot rows.
     oldest_xmin: pg_sys::TransactionId,
-    /// What everybody in this database sees as finished is older.
+    /// Every transaction older than this is finished for all snapshots in this database.
     horizon: Xid,
 }
 
@@ -107,13 +113,13 @@ impl Rewriting {
     }
 }
 
-/// Row versions met, as CLUSTER reports them.
+/// Counts of row versions, as CLUSTER reports them.
 #[derive(Default)]
 struct Counts {
     kept: f64,
     removed: f64,
     recently_dead: f64,
-    /// Rows that are in the new table.
+    /// Rows that were written to the new table.
     written: u64,
 }
 
@@ -193,7 +199,8 @@ unsafe extern "C-unwind" fn relation_copy_for_cluster(
     }
 }
 
-/// Whether the hot side has more rows, dead ones included, than a load leaves hot. Looks at as many pages as hold so many.
+/// Whether the hot side has more rows, dead ones included, than a load leaves hot. Reads no more
+/// pages than it needs to count that many.
 unsafe fn would_load_cold(table: pg_sys::Relation) -> bool {
     if settings::force_cold() {
         return true;
@@ -212,16 +219,17 @@ unsafe fn would_load_cold(table: pg_sys::Relation) -> bool {
     })
 }
 
-/// What PostgreSQL's sort can order rows by.
+/// Whether PostgreSQL's sort can order rows by this index.
 unsafe fn is_btree(index: pg_sys::Relation) -> bool {
     // SAFETY: the index is open.
     unsafe { (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID }
 }
 
-/// What everybody in this database sees as finished. The new table's `relfrozenxid` will be `xid_cutoff`,
-/// which is `oldest_xmin` or the old table's own `relfrozenxid` if that is younger: then a transaction of
-/// another database holds back our snapshot, and with it the horizon, but an earlier VACUUM of the table
-/// knew already that nobody here needs what is older. The cold store may be less frozen than the table.
+/// The horizon before which every transaction is finished for all snapshots in this database. The
+/// new table's `relfrozenxid` will be `xid_cutoff`, which is `oldest_xmin`, or the old table's own
+/// `relfrozenxid` if that is younger: in that case a transaction of another database holds back
+/// this transaction's snapshot, and with it the horizon, but an earlier VACUUM of the table found
+/// that no snapshot here needs anything older. The cold store may be less frozen than the table.
 fn older_than_all(oldest_xmin: Xid, xid_cutoff: Xid) -> Xid {
     oldest_xmin.younger(xid_cutoff)
 }

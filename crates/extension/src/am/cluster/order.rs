@@ -1,17 +1,20 @@
-//! Rows on their way into new row groups, in the order of an index (CLUSTER) or as they come (VACUUM FULL).
+//! Writes rows into new row groups, in the order of an index (CLUSTER) or in the order of their
+//! arrival (VACUUM FULL).
 //!
 //! ```text
 //!   CLUSTER      hot rows ──┐
-//!                           ├─> sort (on disk past maintenance_work_mem) ─> new row groups, new row numbers
-//!                cold rows ─┘        each with its origin                    and lists of their late rows
+//!                           ├─> sort (on disk past maintenance_work_mem) ─> new row groups,
+//!                cold rows ─┘        each with its origin                   new row numbers,
+//!                                                                           lists of late rows
 //!
 //!   VACUUM FULL  hot rows ──> a group at a time, by the sort key inside it ─> likewise
 //! ```
 //!
-//! A group is there for everybody. Its rows that somebody's snapshot may not see yet are late rows
-//! ([`crate::store::marks::LateRows`]), so that rows of any age stand in one order.
+//! A new group is visible to all. Those of its rows that are not yet visible to some snapshot are
+//! late rows ([`crate::store::marks::LateRows`]), so that rows of any age stand in one order.
 //!
-//! Memory: the sort's, one decoded group or one being built, and some bytes for each of its late rows.
+//! Memory: that of the sort, of one group that is decoded or built, and some bytes for each late
+//! row of that group.
 
 use std::ops::ControlFlow;
 
@@ -34,7 +37,7 @@ use crate::store::marks::{self, LateRows};
 use crate::store::view::RowDatums;
 use crate::types::{TableLayout, push_datum};
 
-/// Rows on their way to the cold side of the new table.
+/// The rows that go to the cold side of the new table.
 pub(super) struct ColdOrder<'a> {
     way: Way<'a>,
     layout: TableLayout,
@@ -46,18 +49,18 @@ enum Way<'a> {
     AsTheyCome(GroupWriter<'a>),
 }
 
-/// Where new groups go.
+/// The stores and the command id with which new groups are written.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
-    /// The store of the new table, which nobody else can see.
+    /// The store of the new table, which no other transaction can see.
     pub new: &'a ColdStore<'a>,
-    /// That of the old one.
+    /// The store of the old table.
     pub old: &'a ColdStore<'a>,
     pub cid: pg_sys::CommandId,
 }
 
 impl<'a> ColdOrder<'a> {
-    /// In the order of an index.
+    /// Writes rows in the order of an index.
     ///
     /// # Safety
     /// The table and its index are open and stay so; the index is a btree.
@@ -73,7 +76,8 @@ impl<'a> ColdOrder<'a> {
         }
     }
 
-    /// As they come, with numbers from `first_row` on; sorted by the table's sort key inside each group.
+    /// Writes rows in the order of their arrival, with numbers from `first_row` on; inside each
+    /// group they are sorted by the table's sort key.
     ///
     /// # Safety
     /// Both tables are open and exclusively locked.
@@ -92,7 +96,7 @@ impl<'a> ColdOrder<'a> {
         }
     }
 
-    /// Whether rows of old groups are to be put here, too.
+    /// Whether rows of old groups must be put here, too.
     pub fn takes_cold_rows(&self) -> bool {
         matches!(self.way, Way::Sort(_))
     }
@@ -101,10 +105,11 @@ impl<'a> ColdOrder<'a> {
         &self.layout
     }
 
-    /// Takes a row that nobody has locked or changed.
+    /// Adds a row that no transaction has locked or changed.
     ///
     /// # Safety
-    /// `row` is a row of the old table, valid in the current memory context, which the caller empties.
+    /// `row` is a row of the old table, valid in the current memory context, which the caller
+    /// empties.
     pub unsafe fn put(&mut self, row: &mut RowDatums, origin: Origin) -> Result<(), ColdError> {
         let is_old = origin.xid.precedes(self.horizon);
         let origin = if is_old { Origin::FROZEN } else { origin };
@@ -126,10 +131,11 @@ impl<'a> ColdOrder<'a> {
         Ok(())
     }
 
-    /// Writes what is not written yet; sorted rows get numbers from `first_row` on. The answer is all new groups.
+    /// Writes the rows that are not written yet; sorted rows get numbers from `first_row` on.
+    /// Returns all new groups.
     ///
     /// # Safety
-    /// The tables are open, and nobody else can see the new store.
+    /// The tables are open, and no other transaction can see the new store.
     pub unsafe fn write(
         self,
         work: &Rewriting,
@@ -166,7 +172,7 @@ impl<'a> ColdOrder<'a> {
     }
 }
 
-/// Rows into groups that everybody sees.
+/// Writes rows into groups that are visible to all.
 struct GroupWriter<'a> {
     target: Target<'a>,
     table: pg_sys::Oid,
@@ -175,7 +181,7 @@ struct GroupWriter<'a> {
     /// Attribute numbers by which the rows of each group are sorted.
     sort_key: Vec<i16>,
     rows: RowGroupBuilder,
-    /// The late ones among them, by position.
+    /// The late rows of the current group, by position.
     late: Vec<(u32, Origin)>,
     written: Vec<GroupEntry>,
 }
@@ -218,7 +224,8 @@ impl<'a> GroupWriter<'a> {
         Ok(self.written)
     }
 
-    /// A value id that is not used in the old store either, from which values may still come under their ids.
+    /// A value id that is not used in the old store either, because values may still be copied from
+    /// there under their ids.
     fn new_value_id(&self) -> u32 {
         loop {
             let id = self.target.new.new_value_id();
@@ -238,7 +245,7 @@ impl<'a> GroupWriter<'a> {
             self.late.push((self.rows.row_count() as u32, origin));
         }
         for (i, attribute) in layout.attributes.iter().enumerate() {
-            // SAFETY: the values are those of the tuple that the sort has shown last.
+            // SAFETY: the values are those of the tuple that the sort returned last.
             unsafe {
                 push_datum(
                     self.rows.column_mut(i),

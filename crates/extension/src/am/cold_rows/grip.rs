@@ -6,7 +6,7 @@ use howdah_bridge::Oid;
 use howdah_bridge::cold_lock::{self, Locks, RowLock, Wait, locker};
 use howdah_bridge::row_request::{ChangeRequest, Purpose, Refusal, RowFailure, RowResult};
 use howdah_bridge::shown_tuple::ShownTuple;
-use howdah_bridge::store::ColdStore;
+use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{RowNumber, Tid};
 use howdah_bridge::xid::{CommandId, INVALID_COMMAND, Xid};
@@ -209,7 +209,7 @@ fn take_hold<'a>(
 /// A group that this transaction has locked for work on its rows: it stays where it is.
 pub(super) struct Located {
     table: Oid,
-    file: (u32, u32),
+    file: StoreId,
     /// When the table was last seen to have this file.
     seen: Moment,
     placed: PlacedEntry,
@@ -237,7 +237,7 @@ impl Located {
         row: RowNumber,
         ask: impl FnOnce(&mut Located) -> R,
     ) -> Option<R> {
-        let file = store.identity();
+        let file = store.id();
         LOCATED.with_borrow_mut(|located| {
             let mut newest_first = located.iter_mut().rev();
             newest_first
@@ -494,7 +494,7 @@ fn standing_of(
     };
     let located = Located {
         table,
-        file: store.identity(),
+        file: store.id(),
         seen: Moment::now(),
         placed,
         own,

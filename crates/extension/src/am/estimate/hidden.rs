@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use howdah_bridge::snapshot::Snapshot;
-use howdah_bridge::store::ColdStore;
+use howdah_bridge::store::{ColdStore, StoreId};
 
 use crate::errors::ColdError;
 use crate::store::directory::GroupEntry;
@@ -36,7 +36,7 @@ struct Counted {
 }
 
 /// A file of a cold store, and a group in it.
-type Name = ((u32, u32), u32);
+type Name = (StoreId, u32);
 
 thread_local! {
     static COUNTED: RefCell<HashMap<Name, Counted>> = RefCell::default();
@@ -102,7 +102,7 @@ fn known(store: &ColdStore, entry: &GroupEntry, snapshot: Snapshot<'_>) -> Optio
 
 /// What was found when the group was counted last.
 fn recall(store: &ColdStore, entry: &GroupEntry) -> Option<Counted> {
-    let name = (store.identity(), entry.group());
+    let name = (store.id(), entry.group());
     let counted = COUNTED.with_borrow(|counted| counted.get(&name).copied())?;
     Some(Counted {
         hidden: counted.hidden.min(entry.row_count),
@@ -129,7 +129,7 @@ fn count_anew(
         if all.len() >= MOST_REMEMBERED {
             all.clear();
         }
-        all.insert((store.identity(), entry.group()), counted);
+        all.insert((store.id(), entry.group()), counted);
     });
     hidden
 }

@@ -45,7 +45,7 @@ use std::ops::ControlFlow;
 use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::slot::Origin;
 use howdah_bridge::snapshot::{Snapshot, SnapshotKind};
-use howdah_bridge::store::{ColdStore, Visited};
+use howdah_bridge::store::{ColdStore, StoreId, Visited};
 use howdah_bridge::tid::{INVALID_BLOCK, ROWS_PER_COLD_BLOCK, RowNumber, Tid};
 use howdah_bridge::xid::{CommandId, Xid};
 
@@ -355,8 +355,8 @@ pub fn hidden_by(
 }
 
 /// Whether it is known, without a look at the store, that nothing hides the row from an MVCC snapshot that sees its group.
-/// `file` is the [identity](ColdStore::identity) of the store.
-pub fn is_surely_shown(file: (u32, u32), entry: &GroupEntry, row: RowNumber) -> bool {
+/// `file` is the [id](ColdStore::id) of the store.
+pub fn is_surely_shown(file: StoreId, entry: &GroupEntry, row: RowNumber) -> bool {
     !entry.flags.contain(GroupFlags::LATE_ROWS)
         && !pending_marks::any()
         && unmarked::is_surely_unmarked(file, entry, row)
@@ -375,7 +375,7 @@ pub fn note_unseen_changes(store: &ColdStore, snapshot: Snapshot<'_>) -> Result<
 }
 
 /// Forgets what is known of the marks in a file that is emptied in place.
-pub(super) fn forget_file(file: (u32, u32)) {
+pub(super) fn forget_file(file: StoreId) {
     vanished::forget_file(file);
     unmarked::forget_file(file);
 }

@@ -32,7 +32,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 
 use howdah_bridge::shared_memory::{Area, Shareable};
-use howdah_bridge::store::ColdStore;
+use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::MAX_ROWS;
 
@@ -102,13 +102,13 @@ struct Name {
 
 impl Name {
     fn of(store: &ColdStore, entry: &GroupEntry) -> Name {
-        Name::in_file(store.identity(), entry.group())
+        Name::in_file(store.id(), entry.group())
     }
 
-    fn in_file((toast, file): (u32, u32), group: u32) -> Name {
+    fn in_file(store: StoreId, group: u32) -> Name {
         let database = howdah_bridge::xid::current_database().to_u32();
         Name {
-            file: u64::from(toast) << 32 | u64::from(file),
+            file: u64::from(store.toast) << 32 | u64::from(store.file),
             place: u64::from(database) << 32 | u64::from(group),
         }
     }
@@ -335,7 +335,7 @@ pub(super) fn forget_group(store: &ColdStore, entry: &GroupEntry) {
 
 /// Gives back the slots of a file that is emptied in place. They would lead to looks in vain only, as their bits
 /// are never cleared, but no new ones are built beside them.
-pub(super) fn forget_file(file: (u32, u32)) {
+pub(super) fn forget_file(file: StoreId) {
     let Some(shared) = UNMARKED.get() else { return };
     let any_group = Name::in_file(file, 0);
     for slot in shared
@@ -370,7 +370,7 @@ pub(super) fn may_be_marked(
 }
 
 /// Whether it is known that the row has no mark, of whatever transaction, as [`may_be_marked`] knows it.
-pub(super) fn is_surely_unmarked(file: (u32, u32), entry: &GroupEntry, row: RowNumber) -> bool {
+pub(super) fn is_surely_unmarked(file: StoreId, entry: &GroupEntry, row: RowNumber) -> bool {
     let Some(shared) = UNMARKED.get() else {
         return false;
     };

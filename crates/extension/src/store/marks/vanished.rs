@@ -13,7 +13,7 @@
 use std::cell::RefCell;
 
 use howdah_bridge::snapshot::Snapshot;
-use howdah_bridge::store::ColdStore;
+use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::xid::Xid;
 
 use crate::store::directory::GroupEntry;
@@ -23,7 +23,7 @@ const MOST: usize = 64;
 
 #[derive(Clone, Copy)]
 struct Vanished {
-    file: (u32, u32),
+    file: StoreId,
     group: u32,
     /// The youngest transaction that hid any of its rows.
     youngest: Xid,
@@ -39,7 +39,7 @@ fn is_over(xid: Xid, snapshot: Snapshot<'_>) -> bool {
 
 /// The youngest transaction that hid a row, if all of the group is known to be hidden from the MVCC snapshot.
 pub(super) fn youngest(store: &ColdStore, group: u32, snapshot: Snapshot<'_>) -> Option<Xid> {
-    let file = store.identity();
+    let file = store.id();
     VANISHED.with_borrow(|vanished| {
         vanished
             .iter()
@@ -49,7 +49,7 @@ pub(super) fn youngest(store: &ColdStore, group: u32, snapshot: Snapshot<'_>) ->
 }
 
 /// Forgets the groups of a file that is emptied in place.
-pub(super) fn forget_file(file: (u32, u32)) {
+pub(super) fn forget_file(file: StoreId) {
     VANISHED.with_borrow_mut(|vanished| vanished.retain(|v| v.file != file));
 }
 
@@ -60,7 +60,7 @@ pub(super) fn note(store: &ColdStore, entry: &GroupEntry, youngest: Xid, snapsho
         return;
     }
     let noted = Vanished {
-        file: store.identity(),
+        file: store.id(),
         group: entry.group(),
         youngest,
     };
