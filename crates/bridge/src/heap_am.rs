@@ -1,15 +1,15 @@
 //! Heap's own table access method, for hot rows.
 //!
-//! Its callbacks are called as they are, without a guard: an ERROR goes on to the next guard further
-//! up and passes over frames in between, so that a caller holds nothing that only `Drop` gives back.
+//! Its callbacks are called as they are, without a guard: an ERROR goes on to the next guard
+//! further up and passes over frames in between, so that a caller holds nothing that only `Drop`
+//! gives back.
 
 use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
-use crate::cold_lock::RowLock;
 use crate::hot::growth::Growth;
-use crate::row_request::{LockFlags, RowFailure, RowResult, WaitPolicy};
+use crate::row_request::{LockRequest, RowFailure, RowResult};
 use crate::slot::Slot;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
@@ -35,7 +35,8 @@ pub fn routine() -> &'static pg_sys::TableAmRoutine {
 /// Inserts the row in the slot, which knows its place then. The table is locked for writing.
 pub fn insert(table: Table<'_>, slot: Slot<'_>, command: CommandId) {
     let mut growth = Growth::of(table);
-    // SAFETY: heap has this callback; table and slot are valid, and the slot holds a row of the table.
+    // SAFETY: heap has this callback; table and slot are valid, and the slot holds a row of the
+    // table.
     unsafe {
         let insert = routine().tuple_insert.unwrap_unchecked();
         insert(table.raw(), slot.raw(), command, 0, growth.state());
@@ -44,26 +45,17 @@ pub fn insert(table: Table<'_>, slot: Slot<'_>, command: CommandId) {
 }
 
 /// What came of a row lock, with the place of the row that was locked.
-pub struct Locked {
+pub struct LockedRow {
     pub result: RowResult,
     pub failure: RowFailure,
     pub at: Tid,
 }
 
 /// Locks the row at a hot TID, and puts it into the slot.
-pub fn lock(
-    table: Table<'_>,
-    tid: Tid,
-    snapshot: Option<Snapshot<'_>>,
-    slot: Slot<'_>,
-    command: CommandId,
-    lock: RowLock,
-    wait: WaitPolicy,
-    flags: LockFlags,
-) -> Locked {
+pub fn lock(table: Table<'_>, tid: Tid, slot: Slot<'_>, request: LockRequest<'_>) -> LockedRow {
     let mut at = tid.raw();
     let mut failure = pg_sys::TM_FailureData::default();
-    let snapshot = snapshot.map_or(std::ptr::null_mut(), Snapshot::raw);
+    let snapshot = request.snapshot.map_or(std::ptr::null_mut(), Snapshot::raw);
     // SAFETY: heap has this callback; table, snapshot and slot are valid.
     let result = unsafe {
         let lock_row = routine().tuple_lock.unwrap_unchecked();
@@ -72,14 +64,14 @@ pub fn lock(
             &mut at,
             snapshot,
             slot.raw(),
-            command,
-            lock.raw(),
-            wait.raw(),
-            flags.raw(),
+            request.command,
+            request.lock.raw(),
+            request.wait.raw(),
+            request.flags.raw(),
             &mut failure,
         )
     };
-    Locked {
+    LockedRow {
         result: RowResult::from_raw(result),
         failure: RowFailure::from_raw(&failure),
         at: Tid::from_raw(at),

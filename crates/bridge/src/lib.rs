@@ -12,9 +12,9 @@
 //!             ──> snapshot           snapshots as borrowed values
 //!             ──> shown_tuple        a tuple that may be judged
 //!             ──> xid                transaction ids and what the server knows of them
-//!             ──> row_request        what is asked of a row that is changed or locked, and the answers
+//!             ──> row_request        what is asked of a row to be changed or locked, and answers
 //!             ──> heap_am            heap's own access method
-//!             ──> hot                what heap has for hot rows, made safe for cold t_ctid links
+//!             ──> hot                heap's operations on hot rows, safe for cold t_ctid links
 //!             ──> cold_lock          locks on cold rows and row groups
 //!             ──> rewrite            row versions into a new main fork
 //!             ──> tuple_sort         rows in the order of an index

@@ -28,12 +28,11 @@ pub struct Indexes<'a> {
 }
 
 impl<'a> Indexes<'a> {
-    /// Opens those that are wanted, of a table that is locked against DDL, with RowExclusiveLock,
-    /// which is kept to the end of the transaction. Expressions run as the current user.
+    /// Opens the wanted indexes with RowExclusiveLock, which is kept to the end of the transaction.
+    /// The table is locked against DDL. Expressions run as the current user.
     pub fn open(table: Table<'a>, is_wanted: impl Fn(Table<'_>) -> bool) -> Indexes<'a> {
         let rel = table.raw();
-        // SAFETY: the table is open as long as it is borrowed; all memory belongs to the current
-        // context.
+        // SAFETY: the table is open; all memory belongs to the current context.
         unsafe {
             let estate = pg_sys::CreateExecutorState();
             let econtext = pg_sys::MakePerTupleExprContext(estate);
@@ -112,8 +111,8 @@ impl<'a> Indexes<'a> {
     }
 
     /// Inserts the entries of the row in a slot; each insertion into an index is run by `run`.
-    /// `keeps_keys` is a hint that the row has the same keys under another TID which may soon be
-    /// dead.
+    /// `keeps_keys` is a hint that the row has the same keys under another TID, whose version may
+    /// soon be dead.
     pub fn insert_slot(
         &mut self,
         slot: Slot<'_>,

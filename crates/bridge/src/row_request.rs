@@ -1,10 +1,11 @@
 //! What the executor asks of a row that it changes or locks, and what it is told.
 //!
-//! These are the server's own types (`access/tableam.h`, `nodes/lockoptions.h`), one to one, as values
-//! that need no pointer. Callbacks convert them once, at their edge.
+//! These are the server's own types (`access/tableam.h`, `nodes/lockoptions.h`), one to one, as
+//! values that need no pointer. Callbacks convert them once, at their edge.
 
 use pgrx::pg_sys;
 
+use crate::cold_lock::RowLock;
 use crate::snapshot::Snapshot;
 use crate::tid::Tid;
 use crate::xid::{CommandId, INVALID_COMMAND, Xid};
@@ -124,6 +125,18 @@ pub struct ChangeRequest<'a> {
     pub crosscheck: Option<Snapshot<'a>>,
     /// Whether to wait for transactions that are changing it.
     pub wait: bool,
+}
+
+/// A row lock that is asked for.
+#[derive(Clone, Copy)]
+pub struct LockRequest<'a> {
+    /// The command that asks.
+    pub command: CommandId,
+    pub lock: RowLock,
+    pub wait: WaitPolicy,
+    pub flags: LockFlags,
+    /// The snapshot that the executor hands on to heap.
+    pub snapshot: Option<Snapshot<'a>>,
 }
 
 /// Which indexes the caller of an update has to enter the new version into: `TU_UpdateIndexes`.

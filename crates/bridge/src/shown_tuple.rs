@@ -1,8 +1,8 @@
 //! A tuple that may be judged: its page pinned and share-locked.
 //!
-//! `HeapTupleSatisfies…` reads the tuple's header, looks up the transactions that it names, and sets
-//! hint bits. For that the buffer has to be pinned and locked; the lifetime is that of the guard
-//! which holds both. Nothing here releases the lock or touches another page of the relation.
+//! `HeapTupleSatisfies…` reads the tuple's header, looks up the transactions that it names, and
+//! sets hint bits. For that the buffer has to be pinned and locked; the lifetime is that of the
+//! guard which holds both. Nothing here releases the lock or touches another page of the relation.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -116,8 +116,8 @@ impl<'a> ShownTuple<'a> {
         self.satisfies(Snapshot::in_force())
     }
 
-    /// As [`ShownTuple::satisfies`] for a dirty snapshot, which is left as it is; the inserter if it is
-    /// in progress.
+    /// As [`ShownTuple::satisfies`] for a dirty snapshot, which is left as it is; the inserter if
+    /// it is in progress.
     pub fn satisfies_dirty(self, snapshot: Snapshot<'_>) -> (bool, Option<Xid>) {
         // SAFETY: the snapshot is valid; its copy lives during the call, which writes to it.
         unsafe {

@@ -335,9 +335,9 @@ impl<'a> Slot<'a> {
     /// Borrows a slot.
     ///
     /// # Safety
-    /// `slot` is valid as long as the result and its copies are used, its descriptor is that of the table
-    /// it is used with, and it is of heap's kind for that table (`TTSOpsBufferHeapTuple`) where a row
-    /// is put into it.
+    /// `slot` is valid as long as the result and its copies are used, its descriptor is that of the
+    /// table it is used with, and it is of heap's kind for that table (`TTSOpsBufferHeapTuple`)
+    /// where a row is put into it.
     #[inline]
     pub unsafe fn from_raw(slot: *mut pg_sys::TupleTableSlot) -> Slot<'a> {
         debug_assert!(!slot.is_null());
@@ -377,14 +377,14 @@ impl<'a> Slot<'a> {
         u32::from(self.data().tts_flags) & pg_sys::TTS_FLAG_EMPTY != 0
     }
 
-    /// Where the hot row in it was moved to, or is about to be, and the transaction that did so; `None` if it was
-    /// not, or is a cold row.
+    /// Where the hot row in it was moved to, or is about to be, and the transaction that did so;
+    /// `None` if it was not, or is a cold row.
     pub fn moved_to(self) -> Option<(RowNumber, Xid)> {
         if self.tid().is_cold() || !self.is_of_heap() {
             return None;
         }
-        // SAFETY: the kind of slot was looked at. A tuple in it lies on a page that the slot has pinned, or
-        // in memory of the slot's own.
+        // SAFETY: the kind of slot was looked at. A tuple in it lies on a page that the slot has
+        // pinned, or in memory of the slot's own.
         unsafe {
             let tuple = (*self.raw().cast::<pg_sys::BufferHeapTupleTableSlot>())
                 .base

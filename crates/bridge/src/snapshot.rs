@@ -2,8 +2,8 @@
 //!
 //! A snapshot is the server's: on the stack of its snapshots, or registered with a resource owner,
 //! or a variable of the caller (dirty ones). The lifetime says how long it stays valid; only
-//! [`Snapshot::from_raw`] can claim one. A dirty snapshot is written to when a tuple is held against
-//! it: it names the transaction that a caller has to wait for.
+//! [`Snapshot::from_raw`] can claim one. A dirty snapshot is written to when a tuple is held
+//! against it: it names the transaction that a caller has to wait for.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -63,8 +63,8 @@ impl<'a> Snapshot<'a> {
     /// Borrows a snapshot of the server's.
     ///
     /// # Safety
-    /// `raw` is valid for as long as the result and its copies are used: it is on the stack of active
-    /// snapshots, registered, or a variable that outlives them.
+    /// `raw` is valid for as long as the result and its copies are used: it is on the stack of
+    /// active snapshots, registered, or a variable that outlives them.
     #[inline]
     pub unsafe fn from_raw(raw: pg_sys::Snapshot) -> Snapshot<'a> {
         debug_assert!(!raw.is_null());
@@ -123,9 +123,9 @@ impl<'a> Snapshot<'a> {
         self.data().snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY
     }
 
-    /// Of an MVCC snapshot: the oldest transaction that it may see as running. Those that precede it
-    /// are over for the snapshot. Of a dirty one: the inserter in progress that the last judged tuple
-    /// had, if any.
+    /// Of an MVCC snapshot: the oldest transaction that it may see as running. Those that precede
+    /// it are over for the snapshot. Of a dirty one: the inserter in progress that the last judged
+    /// tuple had, if any.
     #[inline]
     pub fn xmin(self) -> Xid {
         Xid::from_raw(self.data().xmin)
@@ -149,8 +149,8 @@ impl<'a> Snapshot<'a> {
         (self.raw() as usize, self.command())
     }
 
-    /// Whether an MVCC snapshot sees what the transaction did as not yet committed, though it may have
-    /// by now. Not to be asked about our own.
+    /// Whether an MVCC snapshot sees what the transaction did as not yet committed, though it may
+    /// have by now. Not to be asked about our own.
     pub fn sees_as_running(self, xid: Xid) -> bool {
         // SAFETY: the snapshot is valid; a look at its lists.
         unsafe { pg_sys::XidInMVCCSnapshot(xid.raw(), self.raw()) }
@@ -190,8 +190,8 @@ pub fn with_active<R>(look: impl FnOnce(Snapshot<'_>) -> R) -> R {
     }
 }
 
-/// Whether the snapshot of a transaction that keeps one for all of its commands sees another transaction as
-/// running.
+/// Whether the snapshot of a transaction that keeps one for all of its commands sees another
+/// transaction as running.
 pub fn kept_sees_as_running(xid: Xid) -> bool {
     debug_assert!(crate::xid::keeps_snapshot());
     // SAFETY: a transaction that keeps its snapshot keeps it to its end, and hands it out again.

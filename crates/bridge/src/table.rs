@@ -5,10 +5,11 @@
 //!   Descriptor<'a>   its attributes
 //! ```
 //!
-//! The lifetime is that of whatever holds the relation open: a guard ([`crate::relation::OpenRelation`]),
-//! a store, or the executor's call whose arguments name it. The relcache keeps an open relation's
-//! entry at its place, and its descriptor until the end of the transaction, when it rebuilds them.
-//! Locks on the relation are the caller's business, as in the server's own functions.
+//! The lifetime is that of whatever holds the relation open: a guard
+//! ([`crate::relation::OpenRelation`]), a store, or the executor's call whose arguments name it.
+//! The relcache keeps an open relation's entry at its place, and its descriptor until the end of
+//! the transaction, when it rebuilds them. Locks on the relation are the caller's business, as in
+//! the server's own functions.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -213,13 +214,14 @@ impl<'a> Table<'a> {
     }
 
     /// Blocks of the main fork.
+    #[inline]
     pub fn main_fork_blocks(self) -> pg_sys::BlockNumber {
         // SAFETY: open by the contract of `from_raw`.
         unsafe { relation::main_fork_blocks(self.raw()) }
     }
 
-    /// Whether the main fork has the block, as far as this process remembers its size. The relation is
-    /// locked.
+    /// Whether the main fork has the block, as far as this process remembers its size. The relation
+    /// is locked.
     #[inline]
     pub fn has_block(self, block: pg_sys::BlockNumber) -> bool {
         // SAFETY: open by the contract of `from_raw`.
@@ -233,13 +235,15 @@ impl<'a> Table<'a> {
     }
 
     /// The oldest transaction whose snapshot may need a row of it.
+    #[inline]
     pub fn horizon(self) -> Xid {
         // SAFETY: open by the contract of `from_raw`.
         Xid::from_raw(unsafe { pg_sys::GetOldestNonRemovableTransactionId(self.raw()) })
     }
 
-    /// Whether a transaction that has committed is over for every snapshot that may read the table, as heap's
-    /// pruning asks it.
+    /// Whether a transaction that has committed is over for every snapshot that may read the table,
+    /// as heap's pruning asks it.
+    #[inline]
     pub fn is_over_for_all(self, xid: Xid) -> bool {
         // SAFETY: open by the contract of `from_raw`; the horizon is a variable of the server.
         unsafe {
@@ -249,18 +253,21 @@ impl<'a> Table<'a> {
     }
 
     /// Counts rows that a scan has read, for `pg_stat_all_tables`.
+    #[inline]
     pub fn count_rows_read(self, rows: u64) {
         // SAFETY: open by the contract of `from_raw`.
         unsafe { relation::count_rows_read(self.raw(), rows) }
     }
 
     /// Counts rows that were fetched for an index, for `pg_stat_all_tables`.
+    #[inline]
     pub fn count_rows_fetched(self, rows: u64) {
         // SAFETY: open by the contract of `from_raw`.
         unsafe { relation::count_rows_fetched(self.raw(), rows) }
     }
 
     /// Counts a row that was deleted, for `pg_stat_all_tables`.
+    #[inline]
     pub fn count_delete(self) {
         // SAFETY: open by the contract of `from_raw`.
         unsafe { pg_sys::pgstat_count_heap_delete(self.raw()) }
@@ -277,8 +284,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The attributes that logical decoding wants of a row's old version, counted from zero: those of the
-    /// replica identity.
+    /// The attributes that logical decoding wants of a row's old version, counted from zero: those
+    /// of the replica identity.
     pub fn decoded_columns(self) -> Vec<usize> {
         let identity = self.form().relreplident as u8;
         if identity == pg_sys::REPLICA_IDENTITY_NOTHING {
@@ -298,8 +305,8 @@ impl<'a> Table<'a> {
         numbers.into_iter().filter_map(from_zero).collect()
     }
 
-    /// The numbers of the columns in a set that the relation knows, ascending; those of system columns
-    /// are negative, and 0 is the whole row.
+    /// The numbers of the columns in a set that the relation knows, ascending; those of system
+    /// columns are negative, and 0 is the whole row.
     pub fn indexed_columns(self, columns: IndexedColumns) -> Vec<i32> {
         use crate::ffi::quiet;
         use pg_sys::IndexAttrBitmapKind as Kind;
@@ -312,8 +319,8 @@ impl<'a> Table<'a> {
         let data = self.data();
         let is_known = data.rd_attrsvalid && columns == IndexedColumns::Key;
         let known = is_known.then_some(data.rd_keyattr);
-        // SAFETY: open by the contract of `from_raw`; a set of the relation's own is valid as long as
-        // nothing processes invalidations, which nothing here does. A copy is ours to free.
+        // SAFETY: open by the contract of `from_raw`; a set of the relation's own is valid as long
+        // as nothing processes invalidations, which nothing here does. A copy is ours to free.
         unsafe {
             let set = known.unwrap_or_else(|| pg_sys::RelationGetIndexAttrBitmap(self.raw(), kind));
             let mut numbers = Vec::new();
@@ -367,8 +374,8 @@ impl<'a> Descriptor<'a> {
     #[inline]
     pub fn attributes(self) -> &'a [pg_sys::FormData_pg_attribute] {
         let count = self.attribute_count();
-        // SAFETY: the descriptor is valid by the contract of `from_raw`. Its attributes lie one behind the
-        // other, behind as many compact ones.
+        // SAFETY: the descriptor is valid by the contract of `from_raw`. Its attributes lie one
+        // behind the other, behind as many compact ones.
         unsafe {
             let compact = (&raw const (*self.raw).compact_attrs).cast::<pg_sys::CompactAttribute>();
             std::slice::from_raw_parts(compact.add(count).cast(), count)
@@ -384,8 +391,8 @@ impl<'a> Descriptor<'a> {
         &self.attributes()[i]
     }
 
-    /// The value of rows that were stored before an attribute was added; `None` is NULL. It lives as
-    /// long as the descriptor.
+    /// The value of rows that were stored before an attribute was added; `None` is NULL. It lives
+    /// as long as the descriptor.
     ///
     /// # Panics
     /// If there is no such attribute.

@@ -6,9 +6,9 @@
 //!   LocalXid     the running transaction's number in this backend
 //! ```
 //!
-//! Ids wrap around: they have an order by age ([`Xid::precedes`]), which is no total order, hence no
-//! `Ord`. A look-up of a transaction's status may read pages of the commit log and raise an ERROR;
-//! it takes no lock that outlives the call.
+//! Ids wrap around: they have an order by age ([`Xid::precedes`]), which is no total order, hence
+//! no `Ord`. A look-up of a transaction's status may read pages of the commit log and raise an
+//! ERROR; it takes no lock that outlives the call.
 
 use std::fmt;
 
@@ -37,7 +37,8 @@ impl Xid {
     /// What every snapshot sees as finished.
     pub const FROZEN: Xid = Xid(pg_sys::FrozenTransactionId);
 
-    /// The running (sub)transaction, which gets an id if it has none. An ERROR in a parallel worker.
+    /// The running (sub)transaction, which gets an id if it has none. An ERROR in a parallel
+    /// worker.
     #[inline]
     pub fn current() -> Xid {
         // SAFETY: a transaction is running; may raise an ERROR, with nothing of ours to undo.
@@ -81,7 +82,8 @@ impl Xid {
         self.number() >= pg_sys::FirstNormalTransactionId.into_inner()
     }
 
-    /// `TransactionIdPrecedes`: whether it is older. Ids that are not normal precede all normal ones.
+    /// `TransactionIdPrecedes`: whether it is older. Ids that are not normal precede all normal
+    /// ones.
     #[inline]
     pub const fn precedes(self, other: Xid) -> bool {
         if self.is_normal() && other.is_normal() {
@@ -110,15 +112,17 @@ impl Xid {
         unsafe { pg_sys::TransactionIdDidCommit(self.0) }
     }
 
-    /// Whether it is the running transaction or one of its subtransactions that was not rolled back.
+    /// Whether it is the running transaction or one of its subtransactions that was not rolled
+    /// back.
     #[inline]
     pub fn is_own(self) -> bool {
         // SAFETY: a look at this backend's own transaction state.
         self.may_be_own() && unsafe { pg_sys::TransactionIdIsCurrentTransactionId(self.0) }
     }
 
-    /// `false` for a transaction that was over before ours took its first snapshot: our own ids are not
-    /// older than the xmin of any snapshot of ours. Cheaper to tell than whether it is our own.
+    /// `false` for transactions that ended before the running transaction took its first snapshot:
+    /// our own ids are not older than the xmin of any of our snapshots. Cheaper to test than a
+    /// search among our own ids.
     #[inline]
     fn may_be_own(self) -> bool {
         // SAFETY: plain read of this backend's state; none where there is no snapshot.
@@ -155,7 +159,8 @@ impl LocalXid {
     /// That of the running transaction.
     #[inline]
     pub fn current() -> LocalXid {
-        // SAFETY: plain read of this backend's entry in shared memory, which is ours alone to write.
+        // SAFETY: plain read of this backend's entry in shared memory, which is ours alone to
+        // write.
         LocalXid(unsafe { (*pg_sys::MyProc).vxid.lxid })
     }
 }

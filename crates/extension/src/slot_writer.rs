@@ -103,7 +103,7 @@ impl Shape {
 }
 
 fn type_of(form: &pg_sys::FormData_pg_attribute) -> (Oid, bool, bool, i8) {
-    let storage = form.attstorage as i8;
+    let storage = form.attstorage;
     (form.atttypid, form.attisdropped, form.attnotnull, storage)
 }
 
@@ -179,8 +179,8 @@ impl SlotWriter {
         }
     }
 
-    /// Stores the row of `origin` at `tid` that `fill` writes for the layout and descriptor it is given. The slot is one
-    /// of the table with the OID `table`.
+    /// Stores the row of `origin` at `tid` that `fill` writes for the layout and descriptor it is
+    /// given. The slot is one of the table with the OID `table`.
     pub fn write(
         &mut self,
         slot: Slot<'_>,

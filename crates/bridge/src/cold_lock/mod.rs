@@ -373,8 +373,9 @@ pub fn wait_for(id: Xid, table: Table<'_>, row: RowNumber, purpose: Purpose) {
     unsafe { pg_sys::XactLockTableWait(id.raw(), table.raw(), &mut tid, purpose.raw()) };
 }
 
-/// Has the server's log name the transactions that are in the way of a lock that is not waited for, if
-/// `log_lock_failures` asks for it, up to the first that is still running. `ids` is asked only then.
+/// Has the server's log name the transactions that are in the way of a lock that is not waited for,
+/// if `log_lock_failures` asks for it, up to the first that is still running. `ids` is asked only
+/// then.
 pub fn log_failure(ids: impl FnOnce() -> Vec<Xid>) {
     // SAFETY: plain read of a setting.
     if !unsafe { pg_sys::log_lock_failures } {

@@ -36,7 +36,8 @@ pub struct Growth(State);
 impl Growth {
     /// For an open relation.
     pub fn of(table: Table<'_>) -> Growth {
-        // SAFETY: the relation is open; the storage manager's entry, where there is one, is that of the relation.
+        // SAFETY: the relation is open; the storage manager's entry, where there is one, is that of
+        // the relation.
         let target = unsafe {
             match (*table.raw()).rd_smgr {
                 smgr if smgr.is_null() => pg_sys::InvalidBlockNumber,

@@ -44,7 +44,7 @@ pub enum Meeting {
     Moved { ctid: Tid, xmax: Xid },
 }
 
-/// Looks at the row at a hot TID once no mover is at work on it.
+/// Checks the row at a hot TID, after waiting for any mover that is at work on it.
 pub fn meet(table: Table<'_>, tid: Tid) -> Meeting {
     let (rel, tid) = (table.raw(), tid.raw());
     loop {
@@ -70,8 +70,8 @@ pub fn meet(table: Table<'_>, tid: Tid) -> Meeting {
     }
 }
 
-/// As [`meet`], before a call of heap's code that would wait for a mover by itself, if `lock_timeout` would count that
-/// wait. A row that was found hot is not stamped as long as the result lives.
+/// As [`meet`], before a call of heap's code that would itself wait for a mover, if `lock_timeout`
+/// would count that wait. A row that was found hot is not stamped as long as the result lives.
 pub fn meet_if_timed(table: Table<'_>, tid: Tid) -> Option<Meeting> {
     maintenance::is_timed().then(|| meet(table, tid))
 }
@@ -90,10 +90,10 @@ pub enum Version {
     WouldBlock,
 }
 
-/// Follows a row's versions from `tid`, which `prior_xmax` has written, to the live one. Mirrors the
-/// loop of `heapam_tuple_lock`, and stops where a link is cold. Under [`WaitPolicy::Error`] a running
-/// transaction at work on the row raises the ERROR that heap raises. A snapshot is held that needs the
-/// version before `tid`.
+/// Follows a row's versions from `tid`, which `prior_xmax` has written, to the live one. Mirrors
+/// the loop of `heapam_tuple_lock`, and stops where a link is cold. Under [`WaitPolicy::Error`] a
+/// transaction that has locked or is changing the row raises the same ERROR as in heap. A snapshot
+/// is held that needs the version before `tid`.
 pub fn follow(
     table: Table<'_>,
     tid: Tid,
@@ -103,8 +103,9 @@ pub fn follow(
 ) -> Version {
     let rel = table.raw();
     let (mut tid, mut prior_xmax) = (tid.raw(), prior_xmax.raw());
-    // SAFETY: the table is open. heap_fetch leaves the page pinned where it says so; the pin is given back before
-    // anything is waited for. The inserter of a tuple is read without a lock, as heap does.
+    // SAFETY: the table is open. heap_fetch leaves the page pinned where it says so; the pin is
+    // given back before anything is waited for. The inserter of a tuple is read without a lock, as
+    // heap does.
     unsafe {
         loop {
             if block_of(&tid) == pg_sys::InvalidBlockNumber

@@ -30,7 +30,7 @@ pub struct Refused {
 /// since without a change of its key. If this is refused, some versions may have got the lockers
 /// already, which does no harm.
 ///
-/// `tid` is the place of a row that is not vacuumed away. All lockers have announced themselves by
+/// `tid` is the TID of a row that VACUUM has not removed. All lockers have announced themselves by
 /// `MultiXactIdSetOldestMember`.
 pub fn add_key_share(table: Table<'_>, tid: Tid, lockers: &[Xid]) -> Result<(), Refused> {
     let mut at = tid.raw();

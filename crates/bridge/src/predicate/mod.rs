@@ -33,7 +33,7 @@ pub fn is_serializable() -> bool {
     unsafe { pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 }
 }
 
-/// Announces that rows are going to be locked one by one.
+/// Announces that the running transaction will lock rows one by one.
 /// Snapshots that are not MVCC are ignored. The table is locked.
 #[inline]
 pub fn announce_reader(table: Table<'_>, snapshot: Snapshot<'_>) {
@@ -53,15 +53,15 @@ pub fn lock_relation(table: Table<'_>, snapshot: Snapshot<'_>) {
     }
 }
 
-/// Locks a cold row that is about to be looked at; as for [`announce_reader`].
+/// Locks a cold row that is about to be read; as for [`announce_reader`].
 pub fn lock_row(table: Table<'_>, row: RowNumber, snapshot: Snapshot<'_>) {
     let (mut tid, nobody) = (row.tid().raw(), pg_sys::InvalidTransactionId);
-    // SAFETY: the table is open, the snapshot valid. Whether we have made the row ourselves does not
-    // matter.
+    // SAFETY: the table is open, the snapshot valid. It does not matter whether this transaction
+    // inserted the row.
     unsafe { ffi::PredicateLockTID(table.raw(), &mut tid, snapshot.raw(), nobody) };
 }
 
-/// To be called when a cold row of a group was changed: its readers must notice.
+/// Must be called after a cold row of a group was changed: checks for a conflict with its readers.
 pub fn check_change(table: Table<'_>, row: RowNumber, group: u32) {
     if is_serializable() {
         let rel = table.raw();
@@ -77,7 +77,8 @@ pub fn check_change(table: Table<'_>, row: RowNumber, group: u32) {
     }
 }
 
-/// To be called when rows were added to the cold side: who has locked the relation must notice.
+/// Must be called after rows were added to the cold side: checks for a conflict with transactions
+/// that have locked the relation.
 pub fn check_insert(table: Table<'_>) {
     if is_serializable() {
         let (none, no_block) = (std::ptr::null_mut(), pg_sys::InvalidBlockNumber);
@@ -86,11 +87,13 @@ pub fn check_insert(table: Table<'_>) {
     }
 }
 
-/// To be called when rows were moved into a group: every reader that has locked rows one by one gets a lock on
-/// it, since its row may be there now. Every tuple that leads to the rows' old places was changed before.
+/// Must be called after rows were moved into a group: every transaction that has locked rows one by
+/// one gets a lock on the group, since a row that it has read may be there now. Every tuple that
+/// leads to the rows' old places was changed before.
 pub fn hand_over(table: Table<'_>, group: u32) {
     let rel = table.raw();
-    // SAFETY: the table is open. Where there is no room for more locks, the relation gets one.
+    // SAFETY: the table is open. If there is no space for more locks, the relation is locked
+    // instead.
     unsafe {
         if ffi::PageIsPredicateLocked(rel, READERS_BLOCK) {
             ffi::PredicateLockPageSplit(rel, READERS_BLOCK, FIRST_COLD_BLOCK + group);

@@ -58,8 +58,8 @@ pub const VALUE_BYTES: usize = 8_100;
 /// Bytes in front of the payload inside a TOAST tuple's data: id, seq, varlena header.
 const PAYLOAD_OFFSET: usize = 12;
 
-/// Names the contents of a store; other contents, as after a rewrite, come with another file. In the order of TOAST
-/// relations.
+/// Names the contents of a store; other contents, as after a rewrite, come with another file. In
+/// the order of TOAST relations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId {
     /// OID of the TOAST relation.
@@ -137,8 +137,8 @@ pub enum StoreError {
 }
 
 impl<'a> ColdStore<'a> {
-    /// Opens the TOAST relation of `table`, which is locked at least as strongly as `mode`; `None` if the
-    /// table has none.
+    /// Opens the TOAST relation of `table`, which is locked at least as strongly as `mode`; `None`
+    /// if the table has none.
     pub fn open(table: Table<'a>, mode: LockMode) -> Option<ColdStore<'a>> {
         let mut store = ColdStore::open_toast(table.toast_oid()?, mode);
         store.table = Some(table);
@@ -146,10 +146,11 @@ impl<'a> ColdStore<'a> {
     }
 
     /// As [`ColdStore::open`], but `None` also if nothing was ever stored: the common case of a
-    /// table that is all hot, which is found out without opening any index.
+    /// table that is all hot, which is detected without opening any index.
     pub fn open_used(table: Table<'a>, mode: LockMode) -> Option<ColdStore<'a>> {
         let store = ColdStore::open(table, mode)?;
-        // The TOAST relation is locked while its size is asked. An empty one gives its lock back.
+        // The TOAST relation is locked while its size is read. The lock on an empty one is
+        // released.
         if store.toast().has_block(0) {
             return Some(store);
         }
@@ -160,11 +161,11 @@ impl<'a> ColdStore<'a> {
         None
     }
 
-    /// As [`ColdStore::open`], for writing, but `None` also if this transaction has not locked the TOAST
-    /// relation and its indexes so before: nothing is waited for.
+    /// As [`ColdStore::open`], for writing, but `None` also if this transaction does not hold the
+    /// locks on the TOAST relation and its indexes already: it never waits.
     pub fn open_held(table: Table<'a>) -> Option<ColdStore<'a>> {
         let mode = LockMode::RowExclusive;
-        // SAFETY: looks at this backend's own locks.
+        // SAFETY: reads this backend's own table of locks.
         let is_held = |oid| unsafe { pg_sys::CheckRelationOidLockedByMe(oid, mode.raw(), true) };
         if !is_held(table.toast_oid()?) {
             return None;
@@ -173,8 +174,8 @@ impl<'a> ColdStore<'a> {
         store.index_oids().into_iter().all(is_held).then_some(store)
     }
 
-    /// As [`ColdStore::open`], for reading, but `None` also if the TOAST relation or its indexes cannot be locked so at
-    /// once: nothing is waited for.
+    /// As [`ColdStore::open`], for reading, but `None` also if the TOAST relation or its indexes
+    /// cannot be locked at once: it never waits.
     pub fn open_at_once(table: Table<'a>) -> Option<ColdStore<'a>> {
         let mode = LockMode::AccessShare;
         // SAFETY: a lock that is got is kept to the end of the transaction, as all are.
@@ -223,8 +224,8 @@ impl<'a> ColdStore<'a> {
         unsafe { index_oids(self.toast) }
     }
 
-    /// Whether `snapshot` sees the entry; tells the serializable machinery about an entry that it
-    /// does not see yet, as a heap scan does for a row. To be called as a judge.
+    /// Whether `snapshot` sees the entry. Reports an entry that the snapshot does not see yet to
+    /// the serializable machinery, as a heap scan does for a row. Must be called from a [`Judge`].
     #[inline]
     pub fn visible(&self, tuple: ShownTuple<'_>, snapshot: Snapshot<'_>) -> bool {
         let valid = tuple.satisfies(snapshot);
@@ -232,8 +233,8 @@ impl<'a> ColdStore<'a> {
             && is_serializable()
         {
             let (rel, buffer) = (table.raw(), tuple.buffer());
-            // SAFETY: the table is open as long as the store, the tuple's page pinned and locked, the
-            // snapshot valid.
+            // SAFETY: the table is open as long as the store, the tuple's page pinned and locked,
+            // the snapshot valid.
             unsafe {
                 pg_sys::HeapCheckForSerializableConflictOut(
                     valid,

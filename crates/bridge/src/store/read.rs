@@ -16,7 +16,7 @@ use super::page::{LockedPage, fields};
 /// Tuples that are looked up in the index before their pages are read.
 const BATCH_TUPLES: usize = 4_096;
 
-/// Decides whether an entry's tuple is wanted.
+/// Decides whether an entry's tuple is wanted, mostly by visibility.
 pub type Judge<'a> = dyn FnMut(ShownTuple<'_>) -> bool + 'a;
 
 /// One tuple found by a scan of entries; the payload is a copy.

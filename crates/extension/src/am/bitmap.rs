@@ -348,7 +348,8 @@ unsafe fn visible_on_page(
 
 /// The next visible row of the current cold block.
 unsafe fn next_cold(scan: &mut HowdahScan, slot: *mut pg_sys::TupleTableSlot) -> bool {
-    // SAFETY: relation and snapshot are valid while the scan is open; the slot is one of the relation's.
+    // SAFETY: relation and snapshot are valid while the scan is open; the slot is one of the
+    // relation's.
     let (table, snapshot, slot) = unsafe {
         let snapshot = Snapshot::from_raw(scan.base.rs_snapshot);
         (

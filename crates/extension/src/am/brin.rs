@@ -49,7 +49,8 @@ pub fn register() {
     }
 }
 
-/// Whether an index of the table, which is locked for writing, forbids that a load goes cold.
+/// Whether an index of the table, or the state of its cold store, requires that a load stays hot.
+/// The table is locked for writing.
 pub fn loads_stay_hot(table: Table<'_>) -> bool {
     // SAFETY: the table is open; each index is open while it is inspected. The inserting statement
     // holds the same lock on it anyway.
@@ -76,7 +77,7 @@ fn mark_may_vanish(table: Table<'_>) -> bool {
         .is_some_and(|store| store.index_may_vanish() && !ever_had_cold_rows(&store))
 }
 
-/// Whether the table, which is locked, has or ever had cold rows, told by the high-water mark.
+/// Whether the table, which is locked, has or ever had cold rows, according to the high-water mark.
 pub fn ever_cold(table: Table<'_>) -> bool {
     ColdStore::open(table, LockMode::AccessShare)
         .is_some_and(|store| store.toast().main_fork_blocks() > 0 && ever_had_cold_rows(&store))

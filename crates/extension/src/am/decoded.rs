@@ -31,8 +31,8 @@ use crate::errors::{ColdError, or_raise};
 use crate::store::directory::{GroupEntry, GroupState};
 use crate::store::view::{RowDatums, point_value};
 
-/// Tells decoding that a cold row is deleted. `entry` is the stored group of the row, whose lock is held; the
-/// mark is written by the same command.
+/// Logs the deletion of a cold row for decoding. `entry` is the stored group of the row, whose lock
+/// is held; the mark is written by the same command.
 pub fn delete(
     table: Table<'_>,
     store: &ColdStore,
@@ -46,8 +46,8 @@ pub fn delete(
     unsafe { old.delete(table.raw(), changing_partition) }
 }
 
-/// Puts the new version of a cold row among the hot ones, and tells decoding so; `slot` knows its
-/// TID then. As for [`delete`].
+/// Inserts the new version of a cold row among the hot rows, and logs the update for decoding;
+/// `slot` has its TID then. As for [`delete`].
 pub fn update(
     table: Table<'_>,
     store: &ColdStore,

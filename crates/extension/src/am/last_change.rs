@@ -37,7 +37,7 @@ thread_local! {
     static LAST: Cell<Option<(Place, CommandId)>> = const { Cell::new(None) };
 }
 
-/// Notes that the command has marked the row.
+/// Remembers that the command has marked the row.
 pub fn note(table: Table<'_>, row: RowNumber, command: CommandId) {
     LAST.set(Some((Place::of(table, row), command)));
 }

@@ -35,14 +35,15 @@ pub fn forget() {
     LAST.set(None);
 }
 
-/// Puts the row into the slot, which is one of the table's, if it is the one that this command has read last.
+/// Puts the row into the slot, which is one of the table's, if it is the one that this command has
+/// read last.
 pub fn recall(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> bool {
     // SAFETY: the table has the image's descriptor; the slot is a buffer slot.
     with(table, row, |image| unsafe { image.store(slot.raw()) }).unwrap_or(false)
 }
 
-/// Looks at the row, if it is the one that this command has read last with the descriptor that the
-/// table has now.
+/// Passes the row to `look`, if it is the one that this command has read last, with the descriptor
+/// that the table has now.
 pub fn with<R>(table: Table<'_>, row: RowNumber, look: impl FnOnce(&RowImage) -> R) -> Option<R> {
     LAST.with_borrow(|last| match last {
         Some((moment, image))

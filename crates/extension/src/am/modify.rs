@@ -7,7 +7,8 @@
 use howdah_bridge::cold_lock::RowLock;
 use howdah_bridge::hot::lock::meet_if_timed;
 use howdah_bridge::row_request::{
-    ChangeRequest, LockFlags, Refusal, RowFailure, RowResult, UpdateIndexes, WaitPolicy,
+    ChangeRequest, LockFlags, LockRequest, Refusal, RowFailure, RowResult, UpdateIndexes,
+    WaitPolicy,
 };
 use howdah_bridge::slot::{Slot, tid_of_copy};
 use howdah_bridge::snapshot::Snapshot;
@@ -15,8 +16,7 @@ use howdah_bridge::table::Table;
 use howdah_bridge::tid::{RowNumber, Tid};
 use pgrx::{pg_guard, pg_sys};
 
-use super::cold_rows::{self, LockRequest};
-use super::heap;
+use super::{cold_rows, heap};
 use crate::load;
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
@@ -140,7 +140,8 @@ fn moved_from_hot(
     moved.filter(|_| crosscheck.is_none())
 }
 
-/// Tells the executor what came of a change of a cold row; where to go on if the row was moved meanwhile.
+/// Tells the executor what came of a change of a cold row; where to go on if the row was moved
+/// meanwhile.
 fn answer(
     row: RowNumber,
     refused: Result<(), Refusal>,

@@ -27,14 +27,14 @@ use crate::errors::{ColdError, or_raise};
 use crate::store::directory::{self, GroupEntry};
 use crate::store::marks::{self, elsewhere};
 
-/// Whether rows that the snapshot sees are to be followed.
+/// Whether rows that the snapshot sees must be followed.
 #[inline]
 pub fn is_wanted(snapshot: Snapshot<'_>) -> bool {
     elsewhere::may_hide(snapshot) || is_serializable() && snapshot.is_mvcc()
 }
 
-/// Follows a row that was read by TID into the slot. Whether this transaction has changed it where it is now: the slot
-/// is empty then.
+/// Follows a row that was read by TID into the slot. Returns whether this transaction has changed
+/// it at its current place; if so, the slot is cleared.
 #[inline]
 pub fn hides_hot(table: Table<'_>, slot: Slot<'_>, snapshot: Snapshot<'_>) -> bool {
     is_wanted(snapshot) && follow_hot(table, slot, snapshot)
@@ -52,7 +52,8 @@ fn follow_hot(table: Table<'_>, slot: Slot<'_>, snapshot: Snapshot<'_>) -> bool 
         return false;
     };
     let changed = or_raise(table.oid(), follow(&store, table, row, snapshot));
-    // Where a mover has not come to its end, or gave up, nobody has changed anything yet.
+    // While the mover is in progress, or if it aborted, no transaction can have changed the row at
+    // its new place.
     let hides = has_moved && changed;
     if hides {
         slot.clear();
@@ -60,8 +61,8 @@ fn follow_hot(table: Table<'_>, slot: Slot<'_>, snapshot: Snapshot<'_>) -> bool 
     hides
 }
 
-/// Follows a cold row that was read to where it was moved. Whether this transaction has changed it there. `store` is the
-/// table's, the snapshot [wanted](is_wanted).
+/// Follows a cold row that was read to the place that it was moved to. Returns whether this
+/// transaction has changed it there. `store` is the table's, the snapshot [wanted](is_wanted).
 pub fn hides(
     store: &ColdStore,
     table: Table<'_>,
@@ -96,8 +97,8 @@ fn follow(
     }
 }
 
-/// Where this transaction has changed a hot row, the one in the slot, that was moved meanwhile; `None` if it was not, or
-/// by others.
+/// The place where this transaction has changed a hot row, the one in the slot, that was moved
+/// meanwhile; `None` if the row was not changed, or by another transaction.
 pub fn changed_hot(table: Table<'_>, slot: Slot<'_>) -> Option<RowNumber> {
     if !elsewhere::any_changed() {
         return None;

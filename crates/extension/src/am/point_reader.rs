@@ -32,7 +32,7 @@ use crate::store::view::{ColdGroup, GroupRows, Wanted};
 pub struct PointReader {
     /// The columns that are read; the slot gets a placeholder of the right form for the others.
     wanted: Wanted,
-    /// The address of the slot that they are wanted for; 0 for any.
+    /// The address of the slot that the columns are read for; 0 for any slot.
     slot: usize,
     groups: KnownGroups,
     /// Whether no column is read.
@@ -108,8 +108,9 @@ impl PointReader {
         snapshot: Snapshot<'_>,
     ) -> Option<Found> {
         if snapshot.is_dirty() {
-            // As HeapTupleSatisfiesDirty does first: the caller waits for what it finds named here, and a
-            // row of our own running load has no transaction to wait for.
+            // As HeapTupleSatisfiesDirty does first. The caller waits for the transaction that it
+            // finds named there, and must not wait for itself because of a row of its own load in
+            // progress.
             snapshot.reset_dirty();
         }
         if let Some(pending) = load::pending_row(table, row, snapshot) {
@@ -124,9 +125,10 @@ impl PointReader {
         }
         let placed = or_raise(table.oid(), directory::group_of(store, row, snapshot))?;
         if placed.entry.state == GroupState::Loading {
-            // Another backend's running load, seen by a dirty snapshot: the row is there,
-            // its values are not to be had. The caller waits for that transaction. Before, it may evaluate
-            // index expressions, on NULLs: none fails on them, see `super::brin`.
+            // A row of another backend's load in progress, seen by a dirty snapshot: the row
+            // exists, but its values cannot be read. The caller waits for that transaction. Before
+            // that it may evaluate index expressions, on NULLs: none of them fails on NULLs, see
+            // `super::brin`.
             return Some(Found::Stored(placed.entry, 0));
         }
         if snapshot.is_mvcc() {
@@ -173,7 +175,7 @@ impl PointReader {
             _ => return ask(),
         };
         if last.hidden.is_none() {
-            // Rows that are known to have no mark cost nothing, however many they are.
+            // Rows that are known to have no mark need no look-up, however many they are.
             if marks::is_surely_shown(last.file, entry, row) {
                 return Ok(false);
             }
@@ -204,7 +206,7 @@ impl PointReader {
         Ok(self.hidden.is_some_and(|hidden| hidden != Hidden::No))
     }
 
-    /// Puts the row into the slot, which is one of the table's, if the snapshot sees it.
+    /// Stores the row in the slot, which is one of the table's, if the snapshot sees it.
     pub fn fetch(
         &mut self,
         table: Table<'_>,
@@ -222,7 +224,7 @@ impl PointReader {
             .is_some_and(|store| self.fetch_from(&store, table, row, snapshot, slot))
     }
 
-    /// Whether the row that [`PointReader::fetch`] was asked for, and did not find, is known to be hidden from everybody.
+    /// Whether the row that [`PointReader::fetch`] did not find is known to be dead.
     pub(super) fn is_dead_to_all(&self, table: Table<'_>) -> bool {
         let Some(Hidden::By(hider)) = self.hidden else {
             return false;
@@ -287,7 +289,8 @@ impl PointReader {
             return self.read(store, table, row, snapshot, slot);
         }
         if is_serializable() {
-            // Locked before it is looked at, and looked at anew: see `super::serializable`.
+            // The row is locked before it is read, and is always read anew: see
+            // `super::serializable`.
             lock_row(table, row, snapshot);
             self.groups.clear();
         }
@@ -322,8 +325,9 @@ impl PointReader {
                 });
             }
             Found::Stored(entry, position) => {
-                // The planner looks for the ends of an index's range with a snapshot that shows rows of
-                // deleted groups, too. Such a row may be gone: then it is not found.
+                // The planner finds the ends of an index's range with a NonVacuumable snapshot,
+                // which sees rows of deleted groups. A recently dead row may have been removed:
+                // then it is not found.
                 let is_needed = snapshot.kind() != SnapshotKind::NonVacuumable;
                 let is_damage = |error: &ColdError| is_needed || !error.is_missing_piece();
                 let group = match self.open_group(store, *entry) {
@@ -375,8 +379,8 @@ impl PointReader {
     }
 }
 
-/// Puts a row that is known to be in a stored group into the slot, which is one of the table's; `store` is that of
-/// the table, `entry` is in force.
+/// Stores a row that is known to be in a stored group in the slot, which is one of the table's;
+/// `store` is that of the table, `entry` is in force.
 pub fn fetch_placed(
     store: &ColdStore,
     table: Table<'_>,
@@ -397,7 +401,7 @@ pub fn fetch_placed(
     true
 }
 
-/// Whether the snapshot sees a cold row, here. `store` is that of the table.
+/// Whether the snapshot sees a cold row at this place. `store` is that of the table.
 pub fn sees_row(
     store: &ColdStore,
     table: Table<'_>,
@@ -415,7 +419,8 @@ pub fn sees_row(
     !follows || !or_raise(oid, moved::hides(store, table, row, snapshot))
 }
 
-/// Whether the snapshot sees a cold row, here or where it was before it moved.
+/// Whether the snapshot sees a cold row at this place, or at the place where it was before it was
+/// moved.
 pub fn sees_row_somewhere(
     store: &ColdStore,
     table: Table<'_>,

@@ -178,7 +178,8 @@ impl HowdahScan {
     /// # Safety
     /// The scan is open.
     unsafe fn view(&mut self) -> ColdView<'static> {
-        // SAFETY: relation and snapshot are valid while the scan is open, and so long the view is used.
+        // SAFETY: relation and snapshot are valid while the scan is open, and so long the view is
+        // used.
         self.in_its_memory(|scan| unsafe {
             let snapshot = Snapshot::from_raw(scan.base.rs_snapshot);
             ColdView::of(Table::from_raw(scan.base.rs_rd), snapshot)

@@ -42,7 +42,7 @@ use howdah_bridge::table::{LockMode, Table};
 use crate::errors::or_raise;
 use crate::store::{marks, rewritten};
 
-/// To be called before rows are read one by one. The table is locked.
+/// Must be called before rows are read one by one. The table is locked.
 pub fn announce(table: Table<'_>, snapshot: Snapshot<'_>) {
     if !is_serializable() || !snapshot.is_mvcc() {
         return;

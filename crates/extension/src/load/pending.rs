@@ -99,8 +99,9 @@ pub fn serial_now() -> u64 {
     LOADS.with_borrow(|l| l.next_serial)
 }
 
-/// Takes the row into the cold side if the running statement is a bulk load by now; sets the
-/// slot's TID then. `false` means: insert it hot. The table is locked for writing, the slot holds a row of it.
+/// Adds the row to the cold side if the running statement has become a bulk load, and sets the
+/// slot's TID. If the result is `false`, the caller must insert the row hot. The table is locked
+/// for writing, the slot holds a row of it.
 pub fn insert_slot(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
     let subtransaction = current_subtransaction();
     if !past_threshold(table, subtransaction, command) || !may_go_cold(table) || stays_hot(table) {
@@ -171,8 +172,8 @@ fn past_threshold(table: Table<'_>, subtransaction: SubTransactionId, command: C
     settings::force_cold() || rows > settings::load_threshold()
 }
 
-/// Whether an index keeps this relation's loads hot. Asked once per command and relation, whose rows of this command
-/// were counted.
+/// Whether an index keeps this relation's loads hot. Determined once per command and relation,
+/// whose rows of this command were counted.
 fn stays_hot(table: Table<'_>) -> bool {
     let oid = table.oid().to_u32();
     let known = LOADS.with_borrow(|l| l.counts.get(&oid).and_then(|count| count.stays_hot));
@@ -280,13 +281,13 @@ fn write_group(group: &Rc<RefCell<PendingGroup>>) {
     };
     // The loading statement's lock is held to the end of the transaction.
     let Some(relation) = OpenRelation::try_open_locked(oid) else {
-        // Dropped by the transaction that loaded it.
+        // The table was dropped by the transaction that loaded it.
         forget(group);
         return;
     };
     let table = relation.table();
     if table.file_number() != file {
-        // Truncated or rewritten by the transaction that loaded it.
+        // The table was truncated or rewritten by the transaction that loaded it.
         forget(group);
         return;
     }
@@ -390,7 +391,7 @@ pub(super) fn discard_subtransaction(subtransaction: SubTransactionId) {
     });
 }
 
-/// Drops the rows on their way to a table's file, which is emptied in place.
+/// Drops the pending rows of a table's file, which is emptied in place.
 pub fn discard_file(table: Table<'_>) {
     let (oid, file) = (table.oid(), table.file_number());
     LOADS.with_borrow_mut(|l| {

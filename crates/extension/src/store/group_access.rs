@@ -318,8 +318,9 @@ impl GroupAccess {
         })
     }
 
-    /// Writes the wanted values of a row into `out`; attributes that the group does not store get their missing value,
-    /// unwanted ones something of the right form. They live until the next row is written. `store` is the group's.
+    /// Writes the wanted values of a row into `out`; attributes that the group does not store get
+    /// their missing value, unwanted ones something of the right form. They live until the next row
+    /// is written. `store` is the group's.
     ///
     /// # Panics
     /// If `out` has not one entry per attribute of `layout`, or `desc` is not its descriptor.

@@ -295,8 +295,8 @@ impl GroupRows {
     }
 }
 
-/// Reads one value of a row of a stored group, into the current memory context; `None` is NULL. `desc` is the
-/// descriptor of the table.
+/// Reads one value of a row of a stored group, into the current memory context; `None` is NULL.
+/// `desc` is the descriptor of the table.
 ///
 /// # Panics
 /// If there is no such attribute.

@@ -99,16 +99,16 @@ struct Rewriting {
 
 impl Rewriting {
     fn table(&self) -> pg_sys::Oid {
-        self.old().oid()
+        self.old_heap().oid()
     }
 
-    fn old(&self) -> Table<'_> {
+    fn old_heap(&self) -> Table<'_> {
         // SAFETY: the table is open as long as it is being rewritten.
         unsafe { Table::from_raw(self.old_table) }
     }
 
-    fn new(&self) -> Table<'_> {
-        // SAFETY: as for `old`.
+    fn new_heap(&self) -> Table<'_> {
+        // SAFETY: as for `old_heap`.
         unsafe { Table::from_raw(self.new_table) }
     }
 }

@@ -67,7 +67,7 @@ impl<'a> ColdOrder<'a> {
     pub unsafe fn by(work: &Rewriting, index: pg_sys::Relation, memory_kb: i32) -> ColdOrder<'a> {
         // SAFETY: as for this function.
         unsafe {
-            let desc = work.old().descriptor();
+            let desc = work.old_heap().descriptor();
             ColdOrder {
                 way: Way::Sort(TupleSort::by_index(desc.raw(), index, memory_kb)),
                 layout: TableLayout::of(desc),
@@ -86,8 +86,8 @@ impl<'a> ColdOrder<'a> {
         target: Target<'a>,
         first_row: u64,
     ) -> ColdOrder<'a> {
-        let layout = TableLayout::of(work.old().descriptor());
-        let sort_key = sort::key_of_table(work.old());
+        let layout = TableLayout::of(work.old_heap().descriptor());
+        let sort_key = sort::key_of_table(work.old_heap());
         let groups = GroupWriter::begin(work, target, &layout, first_row, sort_key);
         ColdOrder {
             way: Way::AsTheyCome(groups),

@@ -101,9 +101,10 @@ pub(super) enum Standing {
     Gone,
 }
 
-/// Locks the row and looks at it, once nothing is in the way and no transaction is about to change it in a way that the
-/// lock forbids; `None` if it would have to wait and may not. `purpose` is told to those who wonder what we wait
-/// for. The table is locked for writing or row locks; nothing but locks is held while waiting.
+/// Locks the row and looks at it, once nothing is in the way and no transaction is about to change
+/// it in a way that the lock forbids; `None` if it would have to wait and may not. `purpose` is
+/// told to those who wonder what we wait for. The table is locked for writing or row locks; nothing
+/// but locks is held while waiting.
 pub(super) fn grip<'a>(
     table: Table<'a>,
     row: RowNumber,
@@ -565,7 +566,8 @@ impl There<'_> {
     }
 }
 
-/// Grips the row for a change; the executor's answer where it cannot be changed. The table is locked for writing.
+/// Grips the row for a change; the executor's answer where it cannot be changed. The table is
+/// locked for writing.
 pub(super) fn grip_for_change<'a>(
     table: Table<'a>,
     row: RowNumber,

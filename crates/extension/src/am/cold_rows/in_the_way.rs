@@ -11,9 +11,9 @@ use crate::errors::{ColdError, or_raise};
 use crate::store::directory;
 use crate::store::marks::{self, Mark, RowFate};
 
-/// Whose end to wait for before the row can be locked: those that have locked it, and the one that has changed it, in
-/// the order of their ids as on heap. `None` if they may be out of the way at once. The table is locked for writing or
-/// row locks.
+/// Whose end to wait for before the row can be locked: those that have locked it, and the one that
+/// has changed it, in the order of their ids as on heap. `None` if they may be out of the way at
+/// once. The table is locked for writing or row locks.
 pub(super) fn in_the_way(
     table: Table<'_>,
     row: RowNumber,
@@ -32,8 +32,9 @@ pub(super) fn in_the_way(
     Ok(Some(ids))
 }
 
-/// Tells the server's log which transactions are in the way of a lock that is not waited for, if `log_lock_failures` asks
-/// for it: the one that was met, or else the first that is still running. No lock on the row is held.
+/// Tells the server's log which transactions are in the way of a lock that is not waited for, if
+/// `log_lock_failures` asks for it: the one that was met, or else the first that is still running.
+/// No lock on the row is held.
 pub(super) fn log_failure(table: Table<'_>, row: RowNumber, lock: RowLock, met: Option<Xid>) {
     let oid = table.oid();
     cold_lock::log_failure(|| {

@@ -1,16 +1,18 @@
 //! Row locks on hot and cold rows.
 
 use howdah_bridge::cold_lock::{self, RowLock, Wait, announce};
-use howdah_bridge::heap_am::{self, Locked as LockedRow};
+use howdah_bridge::heap_am::{self, LockedRow};
 use howdah_bridge::hot::lock::{Meeting, Version, follow, meet};
 use howdah_bridge::hot::share::add_key_share;
-use howdah_bridge::row_request::{LockFlags, Purpose, Refusal, RowFailure, RowResult, WaitPolicy};
+use howdah_bridge::row_request::{
+    LockRequest, Purpose, Refusal, RowFailure, RowResult, WaitPolicy,
+};
 use howdah_bridge::slot::Slot;
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{RowNumber, Tid};
-use howdah_bridge::xid::{CommandId, Xid};
+use howdah_bridge::xid::Xid;
 use pgrx::PgSqlErrorCode;
 
 use super::grip::{Grip, Standing, grip, known_there};
@@ -23,22 +25,10 @@ use crate::stop_point;
 use crate::store::directory::GroupState;
 use crate::store::marks::{self, RowFate};
 
-/// A row lock that is asked for.
-#[derive(Clone, Copy)]
-pub struct LockRequest<'a> {
-    /// The command that asks.
-    pub command: CommandId,
-    pub lock: RowLock,
-    pub wait: WaitPolicy,
-    pub flags: LockFlags,
-    /// The snapshot that the executor hands on to heap.
-    pub snapshot: Option<Snapshot<'a>>,
-}
-
 /// Locks a row, hot or cold, and puts it into the slot, as `table_tuple_lock` says.
 ///
-/// The caller goes on with the place that it has named, or with that of a later version; not with a place that its
-/// snapshot may not see.
+/// The caller goes on with the place that it has named, or with that of a later version; not with a
+/// place that its snapshot may not see.
 pub fn lock(table: Table<'_>, tid: Tid, slot: Slot<'_>, request: LockRequest<'_>) -> LockedRow {
     let (mut at, mut told) = (tid, tid);
     let mut traversed = false;
@@ -47,7 +37,7 @@ pub fn lock(table: Table<'_>, tid: Tid, slot: Slot<'_>, request: LockRequest<'_>
             Some(row) => lock_cold(table, row, slot, request),
             None => match meet(table, at) {
                 Meeting::Hot(_pin) => {
-                    let mut locked = lock_hot(table, at, slot, request);
+                    let mut locked = heap_am::lock(table, at, slot, request);
                     if !locked.failure.traversed {
                         locked.at = told;
                     }
@@ -106,20 +96,9 @@ pub fn lock(table: Table<'_>, tid: Tid, slot: Slot<'_>, request: LockRequest<'_>
     }
 }
 
-fn lock_hot(table: Table<'_>, at: Tid, slot: Slot<'_>, request: LockRequest<'_>) -> LockedRow {
-    let LockRequest {
-        command,
-        lock,
-        wait,
-        flags,
-        snapshot,
-    } = request;
-    heap_am::lock(table, at, snapshot, slot, command, lock, wait, flags)
-}
-
-/// A transaction that shares the key of a row that is being updated shares that of the new versions as well.
-/// Where that cannot be arranged, the answer is which transaction to wait for: one that is in the way there, or the
-/// updater.
+/// A transaction that shares the key of a row that is being updated shares that of the new versions
+/// as well. Where that cannot be arranged, the answer is which transaction to wait for: one that is
+/// in the way there, or the updater.
 fn meet_updater(table: Table<'_>, grip: &Grip<'_>, lock: RowLock, own_xid: Xid) -> Option<Xid> {
     let Standing::There(placed) = &grip.standing else {
         return None;

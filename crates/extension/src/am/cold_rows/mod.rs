@@ -41,7 +41,7 @@ use howdah_bridge::xid::CommandId;
 pub(super) use grip::held_group;
 use grip::{Located, There, grip_for_change, holds_locks};
 pub use grip::{forget_locks, reset};
-pub use lock::{LockRequest, lock};
+pub use lock::lock;
 
 use super::{decoded, last_change};
 use crate::errors::or_raise;
@@ -119,15 +119,16 @@ pub fn delete(
     Ok(())
 }
 
-/// Updates a cold row to the one in `slot`, which becomes a hot row, as `table_tuple_update` says; the lock that the
-/// update takes, whatever comes of it. As for [`delete`].
+/// Updates a cold row to the one in `slot`, which becomes a hot row, as `table_tuple_update` says;
+/// the lock that the update takes, whatever comes of it. As for [`delete`].
 pub fn update(
     table: Table<'_>,
     row: RowNumber,
     slot: Slot<'_>,
     request: ChangeRequest<'_>,
 ) -> (RowLock, Result<UpdateIndexes, Refusal>) {
-    // A transaction that has locked the row FOR UPDATE takes it from those that share its key, as on heap.
+    // A transaction that has locked the row FOR UPDATE takes it from those that share its key, as
+    // on heap.
     let locked = holds_locks() && Locks::of(table).holds_row(row, RowLock::Update);
     let keeps_key = !locked && new_version::keeps_key(table, row, slot);
     let lock = match keeps_key {

@@ -24,18 +24,19 @@ pub fn insert(table: Table<'_>, slot: Slot<'_>, cid: CommandId) {
     table.count_insert_as_update();
 }
 
-/// Whether the new row, the one in the slot, has the old one's values in every column that a foreign key may refer to.
-/// The row was cold when it was found.
+/// Whether the new row, the one in the slot, has the old one's values in every column that a
+/// foreign key may refer to. The row was cold when it was found.
 pub fn keeps_key(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> bool {
     keeps(table, row, slot, IndexedColumns::Key)
 }
 
-/// Enters the new version that [`insert`] has inserted for the row into the indexes, or has the caller do it: the result
-/// says which of them are left to the caller.
+/// Enters the new version that [`insert`] has inserted for the row into the indexes, or has the
+/// caller do it: the result says which of them are left to the caller.
 ///
-/// An entry that a serializable transaction makes in an index page makes it notice all that have read the page. Where
-/// the update would be a HOT update of a hot row, nothing has to: see [`howdah_bridge::predicate::unnoticed`].
-/// Constraints that are checked at the end of the transaction have the caller look into their index again.
+/// An entry that a serializable transaction makes in an index page makes it notice all that have
+/// read the page. Where the update would be a HOT update of a hot row, nothing has to: see
+/// [`howdah_bridge::predicate::unnoticed`]. Constraints that are checked at the end of the
+/// transaction have the caller look into their index again.
 pub fn enter_indexes(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> UpdateIndexes {
     if !is_serializable() || !keeps(table, row, slot, IndexedColumns::HotBlocking) {
         return UpdateIndexes::All;
@@ -56,8 +57,8 @@ pub fn enter_indexes(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> Update
     }
 }
 
-/// Whether the new row has the old one's values in a set of columns that the relation knows. The old row never changes,
-/// so it may be read before it is locked.
+/// Whether the new row has the old one's values in a set of columns that the relation knows. The
+/// old row never changes, so it may be read before it is locked.
 fn keeps(table: Table<'_>, row: RowNumber, slot: Slot<'_>, columns: IndexedColumns) -> bool {
     let attributes = table.indexed_columns(columns);
     let Some(&first) = attributes.first() else {
@@ -95,7 +96,8 @@ fn keeps(table: Table<'_>, row: RowNumber, slot: Slot<'_>, columns: IndexedColum
         })
 }
 
-/// Whether a column of the row in the slot is, byte for byte, what it was; `old` is a value of this column.
+/// Whether a column of the row in the slot is, byte for byte, what it was; `old` is a value of this
+/// column.
 fn is_same(table: Table<'_>, number: i32, old: Option<Datum>, slot: Slot<'_>) -> bool {
     match (old, slot.attribute(number)) {
         (None, None) => true,
