@@ -19,3 +19,9 @@ pub fn is_deterministic(collation: pg_sys::Oid) -> bool {
     // SAFETY: a catalog lookup.
     collation != pg_sys::InvalidOid && unsafe { pg_sys::get_collation_isdeterministic(collation) }
 }
+
+/// Whether text of this database is UTF-8.
+pub fn is_utf8_database() -> bool {
+    // SAFETY: plain read of the database's encoding.
+    unsafe { ffi::quiet::GetDatabaseEncoding() == pg_sys::pg_enc::PG_UTF8 as i32 }
+}

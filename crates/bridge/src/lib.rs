@@ -31,6 +31,21 @@
 //!             ──> needed_columns     which columns of a row a scan must return
 //!             ──> proc_flags         status flags of this process that others read
 //!             ──> recovery_conflict  what standbys must resolve before they replay a change
+//!             ──> maintained         a table open for maintenance, and as whom
+//!             ──> transactions       ending one and starting the next; what is told of their ends
+//!             ──> procedure          entry points of procedures
+//!             ──> background         entry points of background workers
+//!             ──> rights             what the running user may do
+//!             ──> process            this process, and others
+//!             ──> lockers            waiting for the holders of a table's locks
+//!             ──> vacuum             vacuuming a relation
+//!             ──> indexes            the indexes of a table
+//!             ──> new_entries        index entries of rows that got new TIDs
+//!             ──> scan               a plan node that scans a table with cold rows
+//!             ──> expr               expression trees, to be looked at
+//!             ──> datum              datums with the form of their type
+//!             ──> builtin            OIDs of built-in types and operators
+//!             ──> column_statistics  what ANALYZE knows of columns
 //!             ──> upper              a plan node for the upper part of a query over one table
 //!             ──> row_expr           a node's qual and projection, row by row
 //!             ──> ffi                functions that pgrx does not bind
@@ -42,24 +57,37 @@
 //!   owner of the aborting transaction releases what the guard held.
 //! - What differs between PostgreSQL majors stays in this crate.
 
+pub mod background;
+pub mod builtin;
 pub mod catalog;
 pub mod cold_lock;
 pub mod collation;
+pub mod column_statistics;
 pub mod counters;
+pub mod datum;
+pub mod expr;
 pub mod ffi;
 pub mod heap_am;
 pub mod hot;
+pub mod indexes;
 pub mod io_cost;
+pub mod lockers;
+pub mod maintained;
 pub mod malloc;
 pub mod memory;
 pub mod needed_columns;
+pub mod new_entries;
 pub mod predicate;
 pub mod proc_flags;
+pub mod procedure;
+pub mod process;
 pub mod recovery_conflict;
 pub mod relation;
 pub mod rewrite;
+pub mod rights;
 pub mod row_expr;
 pub mod row_request;
+pub mod scan;
 pub mod security_label;
 pub mod shared_memory;
 pub mod shown_tuple;
@@ -69,10 +97,13 @@ pub mod store;
 pub mod table;
 pub mod table_counts;
 pub mod tid;
+pub mod transactions;
 pub mod tuple;
 pub mod tuple_sort;
 pub mod upper;
+pub mod vacuum;
 pub mod wal;
 pub mod xid;
 
+pub use pgrx::pg_sys::panic::CaughtError;
 pub use pgrx::pg_sys::{Datum, Oid};

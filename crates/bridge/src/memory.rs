@@ -60,6 +60,20 @@ pub fn varlena_of(bytes: &[u8]) -> *mut u8 {
     copy
 }
 
+/// The datum of a value of these bytes in the current memory context, of a type of this length as `pg_type.typlen` tells
+/// it.
+pub fn datum_of_bytes(bytes: &[u8], type_len: i16) -> pg_sys::Datum {
+    if type_len == -1 {
+        return pg_sys::Datum::from(varlena_of(bytes));
+    }
+    // A cstring ends with a zero byte.
+    let terminator = usize::from(type_len == -2);
+    let copy = allocate_zeroed(bytes.len() + terminator);
+    // SAFETY: fresh memory of the right size.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), copy, bytes.len()) };
+    pg_sys::Datum::from(copy)
+}
+
 /// `pfree`
 ///
 /// # Safety

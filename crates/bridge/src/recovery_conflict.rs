@@ -30,6 +30,8 @@
 
 use pgrx::pg_sys;
 
+use crate::table::Table;
+
 /// `XLOG_BTREE_REUSE_PAGE` of `access/nbtxlog.h`
 const REUSE_PAGE: u8 = 0xD0;
 
@@ -71,13 +73,11 @@ pub unsafe fn log(table: pg_sys::Relation, horizon: pg_sys::TransactionId) {
     }
 }
 
-/// Logs an exclusive lock on the table that the running transaction does not take here: a standby
-/// waits for, or cancels, the transactions there that hold any lock on the table, and blocks new
-/// ones until this transaction has ended.
-///
-/// # Safety
-/// `table` is open and locked; this is not a standby.
-pub unsafe fn lock_on_standbys(table: pg_sys::Relation) {
+/// Logs an exclusive lock on the table that the running transaction does not take here: a standby waits for, or cancels, the
+/// transactions there that hold any lock on the table, and keeps others out until this one has ended.
+/// The table is locked; this is not a standby.
+pub fn lock_on_standbys(table: Table<'_>) {
+    let table = table.raw();
     // SAFETY: the relation is open. The transaction gets an id, so that its end is logged.
     unsafe {
         if reaches_standbys(table) {

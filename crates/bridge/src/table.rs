@@ -43,6 +43,28 @@ impl LockMode {
     }
 }
 
+/// What a relation is: `pg_class.relkind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelationKind {
+    Table,
+    MaterializedView,
+    PartitionedTable,
+    /// A view, an index, a sequence, a foreign table, …
+    Other,
+}
+
+impl RelationKind {
+    /// By its letter in the catalog.
+    pub fn of(kind: std::ffi::c_char) -> RelationKind {
+        match kind as u8 {
+            pg_sys::RELKIND_RELATION => RelationKind::Table,
+            pg_sys::RELKIND_MATVIEW => RelationKind::MaterializedView,
+            pg_sys::RELKIND_PARTITIONED_TABLE => RelationKind::PartitionedTable,
+            _ => RelationKind::Other,
+        }
+    }
+}
+
 /// Which columns of a relation: `IndexAttrBitmapKind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexedColumns {
@@ -55,6 +77,9 @@ pub enum IndexedColumns {
     /// Those of the index that is the replica identity.
     ReplicaIdentity,
 }
+
+/// An attribute, as `pg_attribute` has it.
+pub type Attribute = pg_sys::FormData_pg_attribute;
 
 /// An open relation.
 #[derive(Clone, Copy)]
@@ -111,6 +136,29 @@ impl<'a> Table<'a> {
     #[inline]
     pub fn file_number(self) -> u32 {
         self.data().rd_locator.relNumber.to_u32()
+    }
+
+    /// What it is.
+    pub fn kind(self) -> RelationKind {
+        RelationKind::of(self.form().relkind)
+    }
+
+    /// Its access method; `None` for what has none.
+    pub fn access_method(self) -> Option<pg_sys::Oid> {
+        let oid = self.form().relam;
+        (oid != pg_sys::InvalidOid).then_some(oid)
+    }
+
+    /// Whether it is a temporary table of another session.
+    pub fn is_temporary_of_others(self) -> bool {
+        self.form().relpersistence as u8 == pg_sys::RELPERSISTENCE_TEMP
+            && !self.data().rd_islocaltemp
+    }
+
+    /// Whether it is a system catalog, or its TOAST relation.
+    pub fn is_catalog(self) -> bool {
+        // SAFETY: open by the contract of `from_raw`.
+        unsafe { pg_sys::IsCatalogRelation(self.raw()) }
     }
 
     /// Database and relation as lock tags name them.

@@ -80,3 +80,14 @@ pub fn refuse(code: PgSqlErrorCode, message: String, hint: Option<String>) -> ! 
     .report(pgrx::PgLogLevel::ERROR);
     unreachable!("an ERROR does not return")
 }
+
+/// Tells the client something that is no error.
+pub fn notice(message: String, hint: &str) {
+    ErrorReport::new(
+        PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+        message,
+        pgrx::function_name!(),
+    )
+    .set_hint(hint)
+    .report(pgrx::PgLogLevel::NOTICE);
+}

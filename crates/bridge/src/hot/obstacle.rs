@@ -5,6 +5,7 @@ use pgrx::pg_sys;
 use super::page::HotReader;
 use super::xmin_of;
 use crate::tid::tid_of;
+use crate::xid::Xid;
 
 /// What keeps a page from being all-visible, the first that is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,14 +19,11 @@ pub enum Obstacle {
     InUse,
 }
 
-impl HotReader {
+impl HotReader<'_> {
     /// Finds the obstacle on a page; `oldest_xmin` is the table's horizon: a tuple deleted before
     /// it is dead.
-    pub fn obstacle(
-        &mut self,
-        block: pg_sys::BlockNumber,
-        oldest_xmin: pg_sys::TransactionId,
-    ) -> Obstacle {
+    pub fn obstacle(&mut self, block: pg_sys::BlockNumber, oldest_xmin: Xid) -> Obstacle {
+        let oldest_xmin = oldest_xmin.raw();
         let mut found = Obstacle::InUse;
         // SAFETY: pin and share lock are held while the page is read; a tuple is read if its line
         // pointer is normal.

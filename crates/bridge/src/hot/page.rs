@@ -4,8 +4,12 @@
 //! detoasted, encoded or indexed. The copy stays valid as long as [`super::stamp`] finds the page
 //! all-visible and its tuples unchanged.
 
+use std::marker::PhantomData;
+
 use pgrx::pg_sys;
 
+use crate::datum::Datum;
+use crate::table::{Descriptor, Table};
 use crate::tid::tid_of;
 
 const PAGE_BYTES: usize = pg_sys::BLCKSZ as usize;
@@ -45,6 +49,31 @@ impl HotPage {
         }
     }
 
+    /// Takes a tuple apart. Values that are not passed by value lie in the copy.
+    ///
+    /// # Panics
+    ///
+    /// Panics when there are fewer places than attributes.
+    pub fn deform(
+        &mut self,
+        index: usize,
+        desc: Descriptor<'_>,
+        values: &mut [Datum],
+        nulls: &mut [bool],
+    ) {
+        let count = desc.attribute_count();
+        assert!(
+            values.len() >= count && nulls.len() >= count,
+            "a place for each attribute"
+        );
+        let mut tuple = self.tuple(index);
+        // SAFETY: the tuple lies in the page's copy; the arrays have one entry per attribute.
+        unsafe {
+            let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
+            pg_sys::heap_deform_tuple(&mut tuple, desc.raw(), values, nulls);
+        }
+    }
+
     /// Whether a tuple has values in the TOAST relation.
     pub fn has_external(&self, index: usize) -> bool {
         let at = usize::from(self.tuples[index].at_bytes);
@@ -70,17 +99,17 @@ pub struct PageState {
 
 /// Reads all-visible pages of one relation. Holds a pin on a visibility map page and frees its
 /// ring of buffers on drop.
-pub struct HotReader {
+pub struct HotReader<'a> {
     rel: pg_sys::Relation,
     map: pg_sys::Buffer,
     strategy: pg_sys::BufferAccessStrategy,
+    open: PhantomData<&'a ()>,
 }
 
-impl HotReader {
-    /// # Safety
-    /// `rel` is an open heap relation that outlives the reader.
-    pub unsafe fn begin(rel: pg_sys::Relation) -> HotReader {
-        // SAFETY: the caller holds the relation open.
+impl<'a> HotReader<'a> {
+    pub fn begin(table: Table<'a>) -> HotReader<'a> {
+        let rel = table.raw();
+        // SAFETY: the relation is open as long as it is borrowed.
         let strategy = unsafe {
             let large = crate::relation::main_fork_blocks(rel) > pg_sys::NBuffers as u32 / 4;
             if large {
@@ -93,6 +122,7 @@ impl HotReader {
             rel,
             map: pg_sys::InvalidBuffer as pg_sys::Buffer,
             strategy,
+            open: PhantomData,
         }
     }
 
@@ -205,7 +235,7 @@ impl HotPage {
     }
 }
 
-impl Drop for HotReader {
+impl Drop for HotReader<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;

@@ -23,11 +23,13 @@
 //!
 //! Locks: heap page, then map page, as in heap's own code; one heap page at a time.
 
-use std::ops::Range;
+use std::marker::PhantomData;
 
 use pgrx::pg_sys;
 
 use super::page::{HotPage, HotTuple};
+use crate::table::Table;
+use crate::tid::Tid;
 
 const NO_BUFFER: pg_sys::Buffer = pg_sys::InvalidBuffer as pg_sys::Buffer;
 
@@ -41,19 +43,20 @@ pub enum Refusal {
 }
 
 /// Stamps pages of one relation for the running transaction.
-pub struct Stamper {
+pub struct Stamper<'a> {
     rel: pg_sys::Relation,
     map: pg_sys::Buffer,
     map_needs_wal: bool,
     xid: pg_sys::TransactionId,
     cid: pg_sys::CommandId,
+    open: PhantomData<&'a ()>,
 }
 
-impl Stamper {
-    /// # Safety
-    /// `rel` is open, locked against VACUUM and DDL, and outlives the stamper.
-    pub unsafe fn begin(rel: pg_sys::Relation) -> Stamper {
-        // SAFETY: the caller holds the relation open; a transaction is running.
+impl<'a> Stamper<'a> {
+    /// The table is locked against VACUUM and DDL.
+    pub fn begin(table: Table<'a>) -> Stamper<'a> {
+        let rel = table.raw();
+        // SAFETY: the relation is open as long as it is borrowed; a transaction is running.
         unsafe {
             Stamper {
                 rel,
@@ -62,6 +65,7 @@ impl Stamper {
                     == pg_sys::RELPERSISTENCE_PERMANENT as i8,
                 xid: pg_sys::GetCurrentTransactionId(),
                 cid: pg_sys::GetCurrentCommandId(true),
+                open: PhantomData,
             }
         }
     }
@@ -117,15 +121,23 @@ impl Stamper {
         }
     }
 
+    /// Deletes the TOAST values of all tuples of a page that was stamped.
+    pub fn delete_toasted(&self, page: &mut HotPage) {
+        for index in 0..page.tuples.len() {
+            if page.has_external(index) {
+                let mut tuple = page.tuple(index);
+                // SAFETY: the relation is open and locked for writing; the copy is as good as the tuple on the page; no page
+                // lock is held.
+                unsafe { crate::ffi::heap_toast_delete(self.rel, &mut tuple, false) };
+            }
+        }
+    }
+
     /// Stamps every tuple of the copy: tuple `i` becomes updated to `link(i)`.
     ///
     /// # Errors
     /// The page was refused; nothing was changed.
-    pub fn stamp(
-        &mut self,
-        page: &HotPage,
-        link: impl Fn(usize) -> pg_sys::ItemPointerData,
-    ) -> Result<(), Refusal> {
+    pub fn stamp(&mut self, page: &HotPage, link: impl Fn(usize) -> Tid) -> Result<(), Refusal> {
         let locked = CleanupLocked::try_lock(self.rel, page.block)?;
         // SAFETY: pin and cleanup lock are held to the end of the function; the image is a
         // private copy of the page, whose line pointers `unchanged` has checked.
@@ -149,7 +161,7 @@ impl Stamper {
                     .cast::<u8>()
                     .add((*item).lp_off() as usize)
                     .cast::<pg_sys::HeapTupleHeaderData>();
-                self.mark_updated(&mut *header, link(index));
+                self.mark_updated(&mut *header, link(index).raw());
             }
             let header = image.cast::<pg_sys::PageHeaderData>();
             (*header).pd_flags &= !(pg_sys::PD_ALL_VISIBLE as u16);
@@ -181,7 +193,7 @@ impl Stamper {
     }
 }
 
-impl Drop for Stamper {
+impl Drop for Stamper<'_> {
     fn drop(&mut self) {
         if !std::thread::panicking() && self.map != NO_BUFFER {
             // SAFETY: pinned by the visibility map's functions, released once.
@@ -190,22 +202,7 @@ impl Drop for Stamper {
     }
 }
 
-/// Deletes the TOAST values of stamped tuples, in the running transaction.
-///
-/// # Safety
-/// `rel` is open and locked for writing; the tuples `range` of `page` were stamped by the
-/// running transaction.
-pub unsafe fn delete_toasted(rel: pg_sys::Relation, page: &mut HotPage, range: Range<usize>) {
-    for index in range {
-        if page.has_external(index) {
-            let mut tuple = page.tuple(index);
-            // SAFETY: the copy is as good as the tuple on the page; no page lock is held.
-            unsafe { crate::ffi::heap_toast_delete(rel, &mut tuple, false) };
-        }
-    }
-}
-
-/// A page that no other backend has pinned, exclusively locked.
+/// A page pinned by nobody else and exclusively locked.
 struct CleanupLocked {
     buffer: pg_sys::Buffer,
 }

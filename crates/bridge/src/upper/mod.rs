@@ -20,7 +20,6 @@
 //! numbers are read of them.
 
 pub mod explain;
-pub mod expr;
 mod hot_rows;
 mod node;
 mod plan;
@@ -30,8 +29,9 @@ use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
+pub use crate::expr;
+pub use crate::expr::Node;
 pub use explain::Explanation;
-pub use expr::Node;
 pub use hot_rows::HotRows;
 pub use node::{Batch, Run};
 pub use pgrx::pg_sys::{Datum, Oid};

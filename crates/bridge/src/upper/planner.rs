@@ -10,6 +10,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::expr::{Node, nodes};
 use super::{Order, Shape, Stage, engine, plan};
+use crate::scan::PlannedTable;
 
 static mut PREVIOUS_HOOK: pg_sys::create_upper_paths_hook_type = None;
 
@@ -48,9 +49,10 @@ impl Planner<'_> {
         self.rte.relid
     }
 
-    /// The scanned relation and its query, for estimates.
-    pub fn relation(&self) -> (*mut pg_sys::PlannerInfo, *mut pg_sys::RelOptInfo) {
-        (self.root, self.rel)
+    /// The scanned table, for estimates.
+    pub fn planned(&self) -> PlannedTable<'_> {
+        // SAFETY: the planner runs as long as this lives.
+        unsafe { PlannedTable::of(self.root, self.rel) }
     }
 }
 

@@ -12,9 +12,8 @@
 //!   moved     rows seen at an old place, followed to where they are
 //!   serializable  predicate locks
 //!   modify    inserts (hot or into a load), updates, deletes, row locks
-//!   cold_rows the same for cold rows    decoded  these changes for logical decoding
-//!   new_entries  index entries of rows that got new TIDs
-//!   last_row, last_change   what the same command is likely to read again
+//!   cold_rows the same for cold rows    decoded  what logical decoding gets to see of that
+//!   last_row, last_change   what the same command is about to ask again
 //!   estimate  sizes and row counts for the planner
 //!   build     index builds               validate the second scan of concurrent builds
 //!   brin      indexes that keep loads hot, or that the planner must not see
@@ -41,7 +40,6 @@ mod last_row;
 pub mod modify;
 mod moment;
 pub mod moved;
-pub mod new_entries;
 pub mod point_reader;
 mod sample;
 pub mod scan;
@@ -52,6 +50,7 @@ mod validate;
 
 use std::sync::OnceLock;
 
+use howdah_bridge::table::Table;
 use pgrx::{pg_guard, pg_sys};
 
 pub use howdah_bridge::heap_am::routine as heap;
@@ -102,6 +101,12 @@ pub fn register() {
 pub unsafe fn is_howdah(rel: pg_sys::Relation) -> bool {
     // SAFETY: the caller holds the relation open.
     unsafe { std::ptr::eq((*rel).rd_tableam, howdah()) }
+}
+
+/// As [`is_howdah`], of a borrowed relation.
+pub fn is_ours(table: Table<'_>) -> bool {
+    // SAFETY: the relation is open as long as it is borrowed.
+    unsafe { is_howdah(table.raw()) }
 }
 
 #[pg_guard]

@@ -1,4 +1,4 @@
-//! A batch: consecutive returned rows of one row group as datums, column by column.
+//! Filling a batch: consecutive returned rows of one row group as datums, column by column.
 //!
 //! Values that are not passed by value lie in an arena of the column that is emptied with the
 //! next batch; nothing is allocated per row, and PostgreSQL is not called. Rows whose decoded
@@ -7,9 +7,10 @@
 
 use arrow_array::GenericByteViewArray;
 use arrow_array::types::ByteViewType;
+use howdah_bridge::Datum;
+use howdah_bridge::scan;
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::{Column, Value, ZONE_ROWS};
-use pgrx::pg_sys;
 
 use crate::types::arena::Arena;
 use crate::types::{AttributeLayout, datum_in, numeric};
@@ -65,50 +66,33 @@ impl Places {
 /// The longest value that lies in its view.
 const INLINE_BYTES: u32 = 12;
 
-/// One column of a batch.
-#[derive(Default)]
-pub struct DatumColumn {
-    values: Vec<pg_sys::Datum>,
-    nulls: Vec<bool>,
-    arena: Arena,
+/// One column of a batch that is filled.
+struct Filling<'b> {
+    values: &'b mut Vec<Datum>,
+    nulls: &'b mut Vec<bool>,
+    arena: &'b mut Arena,
 }
 
-impl DatumColumn {
-    fn clear(&mut self) {
-        self.values.clear();
-        self.nulls.clear();
-        self.arena.clear();
-    }
-
-    /// The values, valid until the next batch.
-    pub fn values(&self) -> *const pg_sys::Datum {
-        self.values.as_ptr()
-    }
-
-    pub fn nulls(&self) -> *const bool {
-        self.nulls.as_ptr()
-    }
-
+impl Filling<'_> {
     /// Fills the column with rows of a decoded one.
     fn fill(&mut self, column: &Column, rows: Rows<'_>, attribute: &AttributeLayout) {
-        self.clear();
         self.fill_nulls(column, rows);
         match column {
             Column::Int16(a) if attribute.len == 1 => {
-                self.scalars(a.values(), rows, |v| pg_sys::Datum::from(v as i8));
+                self.scalars(a.values(), rows, |v| Datum::from(v as i8));
             }
-            Column::Int16(a) => self.scalars(a.values(), rows, pg_sys::Datum::from),
-            Column::Int32(a) => self.scalars(a.values(), rows, pg_sys::Datum::from),
-            Column::Int64(a) => self.scalars(a.values(), rows, pg_sys::Datum::from),
+            Column::Int16(a) => self.scalars(a.values(), rows, Datum::from),
+            Column::Int32(a) => self.scalars(a.values(), rows, Datum::from),
+            Column::Int64(a) => self.scalars(a.values(), rows, Datum::from),
             Column::Float32(a) => {
-                self.scalars(a.values(), rows, |v| pg_sys::Datum::from(v.to_bits()));
+                self.scalars(a.values(), rows, |v| Datum::from(v.to_bits()));
             }
             Column::Float64(a) => {
-                self.scalars(a.values(), rows, |v| pg_sys::Datum::from(v.to_bits()));
+                self.scalars(a.values(), rows, |v| Datum::from(v.to_bits()));
             }
             Column::Bool(a) => {
-                let values = &mut self.values;
-                rows.each(|row| values.push(pg_sys::Datum::from(a.value(row))));
+                let values = &mut *self.values;
+                rows.each(|row| values.push(Datum::from(a.value(row))));
             }
             Column::Text(a) if attribute.len == -1 => self.varlenas(a, rows),
             Column::Bytes(a) if attribute.len == -1 => self.varlenas(a, rows),
@@ -116,7 +100,7 @@ impl DatumColumn {
             Column::Bytes(a) => self.bytes(rows, attribute, |row| a.value(row)),
             Column::Fixed(a) => self.bytes(rows, attribute, |row| a.value(row)),
             Column::Numeric(_) => {
-                let (values, arena) = (&mut self.values, &mut self.arena);
+                let (values, arena) = (&mut *self.values, &mut *self.arena);
                 rows.each(|row| {
                     let at = match column.value(row) {
                         Some(Value::Numeric(value)) => {
@@ -124,7 +108,7 @@ impl DatumColumn {
                         }
                         _ => std::ptr::null(),
                     };
-                    values.push(pg_sys::Datum::from(at));
+                    values.push(Datum::from(at));
                 });
             }
         }
@@ -146,12 +130,7 @@ impl DatumColumn {
         }
     }
 
-    fn scalars<T: Copy>(
-        &mut self,
-        values: &[T],
-        rows: Rows<'_>,
-        datum: impl Fn(T) -> pg_sys::Datum,
-    ) {
+    fn scalars<T: Copy>(&mut self, values: &[T], rows: Rows<'_>, datum: impl Fn(T) -> Datum) {
         match rows {
             Rows::Range(start, end) => {
                 self.values
@@ -170,20 +149,20 @@ impl DatumColumn {
         attribute: &AttributeLayout,
         get: impl Fn(usize) -> &'a [u8],
     ) {
-        let (values, nulls, arena) = (&mut self.values, &self.nulls, &mut self.arena);
+        let (values, nulls, arena) = (&mut *self.values, &*self.nulls, &mut *self.arena);
         rows.each(|row| {
             let at = match nulls[values.len()] {
                 true => std::ptr::null(),
                 false => arena.value(get(row), attribute.len),
             };
-            values.push(pg_sys::Datum::from(at));
+            values.push(Datum::from(at));
         });
     }
 
     fn varlenas<T: ByteViewType>(&mut self, column: &GenericByteViewArray<T>, rows: Rows<'_>) {
         let views = column.views();
         let mut places = Places::new();
-        let (values, nulls, arena) = (&mut self.values, &self.nulls, &mut self.arena);
+        let (values, nulls, arena) = (&mut *self.values, &*self.nulls, &mut *self.arena);
         rows.each(|row| {
             let view = views[row];
             let at = match nulls[values.len()] {
@@ -191,7 +170,7 @@ impl DatumColumn {
                 false if view as u32 <= INLINE_BYTES => arena.inline_varlena(view),
                 false => places.of(view, || arena.varlena(column.value(row).as_ref())),
             };
-            values.push(pg_sys::Datum::from(at));
+            values.push(Datum::from(at));
         });
     }
 
@@ -199,57 +178,50 @@ impl DatumColumn {
     fn push(&mut self, value: Option<Value<'_>>, attribute: &AttributeLayout) {
         self.nulls.push(value.is_none());
         self.values.push(match value {
-            None => pg_sys::Datum::from(0),
-            Some(value) => datum_in(&mut self.arena, value, attribute),
+            None => Datum::from(0),
+            Some(value) => datum_in(self.arena, value, attribute),
         });
     }
-
-    fn repeat(&mut self, value: pg_sys::Datum, null: bool, row_count: usize) {
-        self.clear();
-        self.values.resize(row_count, value);
-        self.nulls.resize(row_count, null);
-    }
 }
 
-/// Rows ready to be returned.
-#[derive(Default)]
-pub struct Batch {
-    pub row_count: usize,
-    /// Whether the pushed clauses are still to be evaluated.
-    pub recheck: bool,
-    first_row: u64,
-    /// Positions in the group, where they are not consecutive.
-    positions: Vec<u32>,
-    /// One per attribute; empty where not wanted.
-    columns: Vec<DatumColumn>,
+/// A batch of the node's, and the memory of its values.
+pub struct Batch<'b> {
+    rows: &'b mut scan::Batch,
+    /// One per attribute.
+    arenas: &'b mut [Arena],
 }
 
-impl Batch {
-    pub fn new(attribute_count: usize) -> Batch {
-        let mut columns = Vec::new();
-        columns.resize_with(attribute_count, DatumColumn::default);
-        Batch {
-            columns,
-            ..Batch::default()
-        }
+impl<'b> Batch<'b> {
+    pub fn of(rows: &'b mut scan::Batch, arenas: &'b mut [Arena]) -> Batch<'b> {
+        Batch { rows, arenas }
     }
 
     /// Starts a batch of the rows at `positions` of the group that begins with `first_row`.
     pub fn start(&mut self, first_row: RowNumber, positions: Rows<'_>, recheck: bool) {
-        self.row_count = positions.len();
-        self.recheck = recheck;
-        self.positions.clear();
         match positions {
-            Rows::Range(start, _) => self.first_row = first_row.0 + start as u64,
-            Rows::List(rows) => {
-                self.first_row = first_row.0;
-                self.positions.extend_from_slice(rows);
+            Rows::Range(start, end) => {
+                let first_row = RowNumber(first_row.0 + start as u64);
+                self.rows.start_consecutive(first_row, end - start, recheck);
             }
+            Rows::List(rows) => self.rows.start_scattered(first_row, rows, recheck),
         }
     }
 
+    /// The column of an attribute, emptied.
+    fn column(&mut self, i: usize) -> Filling<'_> {
+        let (column, arena) = (self.rows.column_mut(i), &mut self.arenas[i]);
+        column.clear();
+        arena.clear();
+        Filling {
+            values: &mut column.values,
+            nulls: &mut column.nulls,
+            arena,
+        }
+    }
+
+    /// Fills a column with rows of a decoded one.
     pub fn fill(&mut self, i: usize, column: &Column, rows: Rows<'_>, attribute: &AttributeLayout) {
-        self.columns[i].fill(column, rows, attribute);
+        self.column(i).fill(column, rows, attribute);
     }
 
     /// Fills a column with the values that `each` hands on, one for each row.
@@ -259,27 +231,15 @@ impl Batch {
         attribute: &AttributeLayout,
         each: impl FnOnce(&mut dyn FnMut(Option<Value<'_>>)) -> Result<(), E>,
     ) -> Result<(), E> {
-        let column = &mut self.columns[i];
-        column.clear();
-        each(&mut |value| column.push(value, attribute))?;
-        Ok(())
+        let mut column = self.column(i);
+        each(&mut |value| column.push(value, attribute))
     }
 
-    pub fn repeat(&mut self, i: usize, value: pg_sys::Datum, null: bool) {
-        let row_count = self.row_count;
-        self.columns[i].repeat(value, null, row_count);
-    }
-
-    pub fn column(&self, i: usize) -> &DatumColumn {
-        &self.columns[i]
-    }
-
-    /// Where the batch's rows begin: the first row's number, and either the address of the
-    /// rows' positions relative to it or NULL for consecutive rows.
-    pub fn numbering(&self) -> (u64, *const u32) {
-        match self.positions.is_empty() {
-            true => (self.first_row, std::ptr::null()),
-            false => (self.first_row, self.positions.as_ptr()),
-        }
+    /// Fills a column with one value for all rows; `None` is NULL.
+    pub fn repeat(&mut self, i: usize, value: Option<Datum>) {
+        let row_count = self.rows.row_count();
+        let column = self.column(i);
+        (column.values).resize(row_count, value.unwrap_or(Datum::from(0)));
+        column.nulls.resize(row_count, value.is_none());
     }
 }

@@ -12,12 +12,16 @@
 //! correlated with the order of rows, interpolated by the square of the correlation as
 //! `cost_index` does for pages. A list of values touches a zone for each of them, however few rows there are.
 
-use howdah_bridge::relation::{OpenRelation, main_fork_blocks};
+use howdah_bridge::column_statistics::{average_width, correlation};
+use howdah_bridge::relation::PAGE_BYTES;
+use howdah_bridge::scan::{Clause, Offer, OperandNode, PlannedTable, unit_costs};
+use howdah_bridge::table::Table;
 use howdah_columnar::{ColumnType, ZONE_ROWS};
-use pgrx::{PgList, pg_sys};
 
-use super::pushdown::{Test, condition_of};
+use super::pushdown::{self, Test, condition_of};
+use crate::am;
 use crate::am::estimate::{ColdSize, planned_size};
+use crate::settings;
 use crate::types::{AttributeLayout, TableLayout};
 
 // Measured on 5 million rows, one process, beside a sequential scan of the same rows as heap
@@ -42,13 +46,11 @@ const STRING_BYTE: f64 = 0.08;
 const TUPLE_OVERHEAD_BYTES: f64 = 28.0;
 
 /// What is known of a scan before it runs.
-pub struct Estimate {
-    rows: f64,
+struct Estimate {
     disk_cost: f64,
     startup_cost: f64,
     cpu_cost: f64,
     pages_as_heap: f64,
-    target: pg_sys::QualCost,
     /// Decoding all columns of all cold rows.
     decoding_all: f64,
     groups: f64,
@@ -57,83 +59,115 @@ pub struct Estimate {
     selected_rows: f64,
 }
 
-impl Estimate {
-    /// # Safety
-    /// Planner structures; `pushed` and `rest` are the clauses of the scan.
-    pub unsafe fn of(
-        root: *mut pg_sys::PlannerInfo,
-        rel: *mut pg_sys::RelOptInfo,
-        table: &OpenRelation,
-        cold: ColdSize,
-        attributes: &[usize],
-        pushed: &[*mut pg_sys::RestrictInfo],
-        rest: &[*mut pg_sys::RestrictInfo],
-    ) -> Estimate {
-        // SAFETY: as for this function; the relation is open.
-        unsafe {
-            let layout = TableLayout::of(table.table().descriptor());
-            let widths = widths(table, &layout);
-            let width: f64 = widths.iter().sum();
-            let needed: f64 = attributes.iter().map(|&i| widths[i]).sum();
-            let share = needed / width.max(1.0);
+/// A scan that is planned: what it reads of which table.
+struct Scan<'a> {
+    planned: &'a PlannedTable<'a>,
+    table: Table<'a>,
+    cold: ColdSize,
+    attributes: &'a [usize],
+    layout: &'a TableLayout,
+    pushed: &'a [Clause<'a>],
+    /// The other clauses.
+    rest: &'a [Clause<'a>],
+}
 
-            let Touched {
-                share: touched,
-                places,
-                operators,
-            } = touched(root, rel, table, &layout, pushed);
-            let cold_pages = cold.bytes as f64 / f64::from(pg_sys::BLCKSZ);
-            let hot_pages = f64::from(main_fork_blocks(table.raw()));
-            let (mut random_page, mut sequential_page) = (0.0, 0.0);
-            pg_sys::get_tablespace_page_costs(
-                (*rel).reltablespace,
-                &mut random_page,
-                &mut sequential_page,
-            );
-            // At least the footer of every group is looked at, and where a row is left the chunks of its group.
-            let groups = f64::from(cold.groups);
-            let of_groups = touched.max(places / groups.max(1.0)).min(1.0);
-            let read = (groups + cold_pages * share * of_groups).min(cold_pages);
-            let pages = hot_pages + read;
+impl Scan<'_> {
+    fn estimate(&self) -> Estimate {
+        let (planned, cold) = (self.planned, self.cold);
+        let units = unit_costs();
+        let widths = widths(self.table, self.layout);
+        let width: f64 = widths.iter().sum();
+        let needed: f64 = self.attributes.iter().map(|&i| widths[i]).sum();
+        let share = needed / width.max(1.0);
 
-            let (cold_rows, stored_rows) = (cold.rows as f64, cold.stored_rows as f64);
-            let touched_rows =
-                (stored_rows * touched).max(stored_rows.min(places * ZONE_ROWS as f64));
-            let hot_rows = ((*rel).tuples - cold_rows).max(0.0);
-            let all: Vec<_> = pushed.iter().chain(rest).copied().collect();
-            let (every, left) = (qual_cost(root, &all), qual_cost(root, rest));
-            let selected = cold_rows * selectivity(root, rel, pushed);
-            let value = |i: usize| value_cost(&layout.attributes[i], widths[i]);
-            let values: f64 = attributes.iter().map(|&i| value(i)).sum();
-            let all_values: f64 = (0..widths.len()).map(value).sum();
-            let per_tuple = TUPLE * pg_sys::cpu_tuple_cost + values;
-            let cpu_cost = hot_rows * (pg_sys::cpu_tuple_cost + every.per_tuple)
-                + groups * GROUP * pg_sys::cpu_tuple_cost
-                + touched_rows * operators * PUSHED_OPERATOR * pg_sys::cpu_operator_cost
-                + selected * (per_tuple + left.per_tuple);
-            let bytes_as_heap = hot_pages * f64::from(pg_sys::BLCKSZ)
-                + touched_rows * (TUPLE_OVERHEAD_BYTES + needed);
-            Estimate {
-                rows: (*rel).rows,
-                disk_cost: pages * sequential_page,
-                startup_cost: every.startup,
-                cpu_cost,
-                pages_as_heap: (bytes_as_heap / f64::from(pg_sys::BLCKSZ)).ceil(),
-                target: (*(*rel).reltarget).cost,
-                decoding_all: cold_rows * all_values,
-                groups,
-                hot_rows,
-                touched_rows,
-                selected_rows: selected,
-            }
+        let Touched {
+            share: touched,
+            places,
+            operators,
+        } = self.touched();
+        let cold_pages = cold.bytes as f64 / f64::from(PAGE_BYTES);
+        let hot_pages = f64::from(self.table.main_fork_blocks());
+        // At least the footer of every group is looked at, and where a row is left the chunks of its group.
+        let groups = f64::from(cold.groups);
+        let of_groups = touched.max(places / groups.max(1.0)).min(1.0);
+        let read = (groups + cold_pages * share * of_groups).min(cold_pages);
+        let pages = hot_pages + read;
+
+        let (cold_rows, stored_rows) = (cold.rows as f64, cold.stored_rows as f64);
+        let touched_rows = (stored_rows * touched).max(stored_rows.min(places * ZONE_ROWS as f64));
+        let hot_rows = (planned.tuples() - cold_rows).max(0.0);
+        let all = [self.pushed, self.rest].concat();
+        let (every, left) = (planned.qual_cost(&all), planned.qual_cost(self.rest));
+        let selected = cold_rows * planned.selectivity(self.pushed);
+        let value = |i: usize| value_cost(&self.layout.attributes[i], widths[i]);
+        let values: f64 = self.attributes.iter().map(|&i| value(i)).sum();
+        let all_values: f64 = (0..widths.len()).map(value).sum();
+        let per_tuple = TUPLE * units.tuple + values;
+        let cpu_cost = hot_rows * (units.tuple + every.per_tuple)
+            + groups * GROUP * units.tuple
+            + touched_rows * operators * PUSHED_OPERATOR * units.operator
+            + selected * (per_tuple + left.per_tuple);
+        let bytes_as_heap =
+            hot_pages * f64::from(PAGE_BYTES) + touched_rows * (TUPLE_OVERHEAD_BYTES + needed);
+        Estimate {
+            disk_cost: pages * planned.sequential_page_cost(),
+            startup_cost: every.startup,
+            cpu_cost,
+            pages_as_heap: (bytes_as_heap / f64::from(PAGE_BYTES)).ceil(),
+            decoding_all: cold_rows * all_values,
+            groups,
+            hot_rows,
+            touched_rows,
+            selected_rows: selected,
         }
     }
+}
 
-    /// How many heap pages would hold what is read: what the number of workers goes by, since
-    /// compressed pages hold more work.
-    pub fn pages_as_heap(&self) -> f64 {
-        self.pages_as_heap
+/// What the planner is told of a ColumnarScan; `None` if the table has no cold rows, or system columns other than ctid and
+/// tableoid are wanted.
+pub fn offer(planned: &PlannedTable<'_>) -> Option<Offer> {
+    if !settings::columnar_scan() {
+        return None;
     }
+    let cold = planned_size(planned.oid())?;
+    let open = planned.open();
+    let table = open.table();
+    if !am::is_ours(table) {
+        return None;
+    }
+    let named = planned.attributes(table);
+    if named.other_system_columns {
+        return None;
+    }
+    let layout = TableLayout::of(table.descriptor());
+    let clauses = planned.clauses();
+    let is_pushed = pushdown::pushed(planned, &clauses, &layout);
+    let of = |wanted: bool| -> Vec<Clause<'_>> {
+        let paired = clauses.iter().zip(&is_pushed);
+        paired
+            .filter(|(_, pushed)| **pushed == wanted)
+            .map(|(clause, _)| *clause)
+            .collect()
+    };
+    let scan = Scan {
+        planned,
+        table,
+        cold,
+        attributes: &named.columns,
+        layout: &layout,
+        pushed: &of(true),
+        rest: &of(false),
+    };
+    let estimate = scan.estimate();
+    Some(Offer {
+        startup_cost: estimate.startup_cost,
+        disk_cost: estimate.disk_cost,
+        cpu_cost: estimate.cpu_cost,
+        // Compressed pages hold more work.
+        pages_as_heap: estimate.pages_as_heap,
+        // PostgreSQL does not know that a sequential scan decodes all columns of cold rows.
+        sequential_surcharge: estimate.decoding_all,
+    })
 }
 
 /// A table as a Vectorized plan would read it.
@@ -142,34 +176,29 @@ pub struct Reading {
     estimate: Estimate,
 }
 
-/// What reading the scanned table costs; `None` if it has no cold rows.
-///
-/// # Safety
-/// Planner structures of a plain scan of `table`, on which the planner holds a lock.
-pub unsafe fn reading(
-    root: *mut pg_sys::PlannerInfo,
-    rel: *mut pg_sys::RelOptInfo,
-    table: pg_sys::Oid,
-) -> Option<Reading> {
-    let cold = planned_size(table)?;
-    // SAFETY: as for this function.
-    unsafe {
-        let table = OpenRelation::open(table, pg_sys::NoLock);
-        if !crate::am::is_howdah(table.raw()) {
-            return None;
-        }
-        let layout = TableLayout::of(table.table().descriptor());
-        let clauses: Vec<_> = PgList::<pg_sys::RestrictInfo>::from_pg((*rel).baserestrictinfo)
-            .iter_ptr()
-            .collect();
-        let numbers = super::path::numbers_used(rel, (*rel).relid, std::ptr::null_mut());
-        let attributes = super::state::attributes_of(numbers, &layout);
-        let (pushed, rest): (Vec<_>, Vec<_>) = clauses.into_iter().partition(|&clause| {
-            condition_of((*clause).clause.cast(), (*rel).relid as i32, &layout).is_some()
-        });
-        let estimate = Estimate::of(root, rel, &table, cold, &attributes, &pushed, &rest);
-        Some(Reading { layout, estimate })
+/// What reading the table costs, without parameters; `None` if it has no cold rows.
+pub fn reading(planned: &PlannedTable<'_>) -> Option<Reading> {
+    let cold = planned_size(planned.oid())?;
+    let open = planned.open();
+    let table = open.table();
+    if !am::is_ours(table) {
+        return None;
     }
+    let layout = TableLayout::of(table.descriptor());
+    let named = planned.attributes(table);
+    let (pushed, rest): (Vec<_>, Vec<_>) = (planned.clauses().into_iter())
+        .partition(|clause| condition_of(clause.node(), planned.rti(), &layout).is_some());
+    let scan = Scan {
+        planned,
+        table,
+        cold,
+        attributes: &named.columns,
+        layout: &layout,
+        pushed: &pushed,
+        rest: &rest,
+    };
+    let estimate = scan.estimate();
+    Some(Reading { layout, estimate })
 }
 
 // Measured on 20 million rows: threads filter, decode and aggregate a value in 1 to 3 ns where a row of a sequential
@@ -192,8 +221,7 @@ impl Reading {
         threads: usize,
     ) -> f64 {
         let estimate = &self.estimate;
-        // SAFETY: plain reads of settings.
-        let (tuple, operator) = unsafe { (pg_sys::cpu_tuple_cost, pg_sys::cpu_operator_cost) };
+        let (tuple, operator) = (unit_costs().tuple, unit_costs().operator);
         let of_value = |&i: &usize| match self.layout.attributes[i].by_value {
             true => VECTOR_VALUE,
             false => VECTOR_STRING,
@@ -219,103 +247,18 @@ fn value_cost(attribute: &AttributeLayout, width: f64) -> f64 {
         ColumnType::Numeric => NUMERIC,
         _ => STRING + STRING_BYTE * width,
     };
-    // SAFETY: plain read of a setting.
-    operators * unsafe { pg_sys::cpu_operator_cost }
-}
-
-/// Adds to a sequential scan what PostgreSQL does not know of: that it decodes all columns of cold rows.
-pub fn correct(path: &mut pg_sys::Path, estimate: &Estimate) {
-    let divisor = match path.parallel_workers {
-        0 => 1.0,
-        workers => parallel_divisor(workers),
-    };
-    path.total_cost += estimate.decoding_all / divisor;
-}
-
-/// Sets rows and costs of a path whose number of workers is set.
-pub fn set(path: &mut pg_sys::Path, estimate: &Estimate) {
-    let mut rows = match path.param_info.is_null() {
-        true => estimate.rows,
-        // SAFETY: a valid planner structure.
-        false => unsafe { (*path.param_info).ppi_rows },
-    };
-    let mut cpu_cost = estimate.cpu_cost;
-    if path.parallel_workers > 0 {
-        let divisor = parallel_divisor(path.parallel_workers);
-        rows = (rows / divisor).round().max(1.0);
-        cpu_cost /= divisor;
-    }
-    path.rows = rows;
-    path.startup_cost = estimate.startup_cost + estimate.target.startup;
-    path.total_cost =
-        path.startup_cost + cpu_cost + estimate.target.per_tuple * rows + estimate.disk_cost;
-}
-
-/// Mirrors `get_parallel_divisor`.
-fn parallel_divisor(workers: i32) -> f64 {
-    let workers = f64::from(workers);
-    // SAFETY: plain read of a setting.
-    let leader = match unsafe { pg_sys::parallel_leader_participation } {
-        true => (1.0 - 0.3 * workers).max(0.0),
-        false => 0.0,
-    };
-    workers + leader
+    operators * unit_costs().operator
 }
 
 /// Average bytes of each attribute.
-unsafe fn widths(table: &OpenRelation, layout: &TableLayout) -> Vec<f64> {
-    // SAFETY: the relation is open; attribute numbers are within its descriptor.
-    unsafe {
-        let relation = table.raw();
-        let width = |i: usize| {
-            let known = pg_sys::get_attavgwidth((*relation).rd_id, i as i16 + 1);
-            if known > 0 {
-                return known;
-            }
-            let attribute = &*pg_sys::TupleDescAttr((*relation).rd_att, i as i32);
-            pg_sys::get_typavgwidth(attribute.atttypid, attribute.atttypmod)
-        };
-        layout
-            .attributes
-            .iter()
-            .enumerate()
-            .map(|(i, attribute)| match attribute.dropped {
-                true => 0.0,
-                false => f64::from(width(i)),
-            })
-            .collect()
-    }
-}
-
-unsafe fn qual_cost(
-    root: *mut pg_sys::PlannerInfo,
-    clauses: &[*mut pg_sys::RestrictInfo],
-) -> pg_sys::QualCost {
-    let mut list = PgList::<pg_sys::RestrictInfo>::new();
-    clauses.iter().for_each(|&clause| list.push(clause));
-    let mut cost = pg_sys::QualCost::default();
-    // SAFETY: planner structures.
-    unsafe { pg_sys::cost_qual_eval(&mut cost, list.into_pg(), root) };
-    cost
-}
-
-unsafe fn selectivity(
-    root: *mut pg_sys::PlannerInfo,
-    rel: *mut pg_sys::RelOptInfo,
-    clauses: &[*mut pg_sys::RestrictInfo],
-) -> f64 {
-    let mut list = PgList::<pg_sys::RestrictInfo>::new();
-    clauses.iter().for_each(|&clause| list.push(clause));
-    // SAFETY: planner structures.
-    unsafe {
-        pg_sys::clauselist_selectivity(
-            root,
-            list.into_pg(),
-            (*rel).relid as i32,
-            pg_sys::JoinType::JOIN_INNER,
-            std::ptr::null_mut(),
-        )
-    }
+fn widths(table: Table<'_>, layout: &TableLayout) -> Vec<f64> {
+    let attributes = layout.attributes.iter().enumerate();
+    attributes
+        .map(|(i, attribute)| match attribute.dropped {
+            true => 0.0,
+            false => average_width(table, i),
+        })
+        .collect()
 }
 
 /// What of the cold side has to be looked at, and how.
@@ -331,48 +274,38 @@ struct Touched {
 /// Looking for a value in a list, for each time that it is halved.
 const HALVING: f64 = 2.0;
 
-unsafe fn touched(
-    root: *mut pg_sys::PlannerInfo,
-    rel: *mut pg_sys::RelOptInfo,
-    table: &OpenRelation,
-    layout: &TableLayout,
-    pushed: &[*mut pg_sys::RestrictInfo],
-) -> Touched {
-    // SAFETY: as for the caller. Clauses on one column count together: two bounds of a range
-    // are far less than either.
-    unsafe {
-        let mut columns: Vec<(usize, Vec<*mut pg_sys::RestrictInfo>)> = Vec::new();
+impl Scan<'_> {
+    /// Clauses on one column count together: two bounds of a range are far less than either.
+    fn touched(&self) -> Touched {
+        let mut columns: Vec<(usize, Vec<Clause<'_>>)> = Vec::new();
         let (mut places, mut operators) = (f64::INFINITY, 0.0);
-        for &clause in pushed {
-            let Some(condition) =
-                condition_of((*clause).clause.cast(), (*rel).relid as i32, layout)
-            else {
+        for &clause in self.pushed {
+            let Some(pushed) = condition_of(clause.node(), self.planned.rti(), self.layout) else {
                 operators += 1.0;
                 continue;
             };
-            let values = match &condition.test {
-                Test::Any(list) | Test::NotAll(list) => {
-                    pg_sys::estimate_array_length(root, list.expr.cast()).max(1.0)
-                }
+            let values = match pushed.operand {
+                Some(OperandNode::Array(array)) => self.planned.array_length(array).max(1.0),
                 _ => 1.0,
             };
             operators += 1.0 + HALVING * values.log2();
-            match condition.test {
+            match pushed.condition.test {
                 // Most patterns begin anywhere.
                 Test::Like { .. } => continue,
                 Test::NotAll(_) => {}
                 _ => places = places.min(values),
             }
-            match columns.iter_mut().find(|(i, _)| *i == condition.attribute) {
+            let attribute = pushed.condition.attribute;
+            match columns.iter_mut().find(|(i, _)| *i == attribute) {
                 Some((_, clauses)) => clauses.push(clause),
-                None => columns.push((condition.attribute, vec![clause])),
+                None => columns.push((attribute, vec![clause])),
             }
         }
         let share = columns
             .iter()
             .map(|(i, clauses)| {
-                let square = correlation((*table.raw()).rd_id, *i as i16 + 1).powi(2);
-                square * selectivity(root, rel, clauses) + (1.0 - square)
+                let square = correlation(self.table, *i).powi(2);
+                square * self.planned.selectivity(clauses) + (1.0 - square)
             })
             .fold(1.0, f64::min);
         Touched {
@@ -380,38 +313,5 @@ unsafe fn touched(
             places: if places.is_finite() { places } else { 1.0 },
             operators,
         }
-    }
-}
-
-/// The statistical correlation of an attribute with the order of rows; 0 if unknown.
-unsafe fn correlation(table: pg_sys::Oid, attribute: i16) -> f64 {
-    // SAFETY: a lookup in the system cache, released below; numbers are read while it is held.
-    unsafe {
-        let tuple = pg_sys::SearchSysCache3(
-            pg_sys::SysCacheIdentifier::STATRELATTINH as i32,
-            pg_sys::Datum::from(table),
-            pg_sys::Datum::from(attribute),
-            pg_sys::Datum::from(false),
-        );
-        if tuple.is_null() {
-            return 0.0;
-        }
-        let mut slot = pg_sys::AttStatsSlot::default();
-        let found = pg_sys::get_attstatsslot(
-            &mut slot,
-            tuple,
-            pg_sys::STATISTIC_KIND_CORRELATION as i32,
-            pg_sys::InvalidOid,
-            pg_sys::ATTSTATSSLOT_NUMBERS as i32,
-        );
-        let correlation = match found && slot.nnumbers > 0 {
-            true => f64::from(*slot.numbers),
-            false => 0.0,
-        };
-        if found {
-            pg_sys::free_attstatsslot(&mut slot);
-        }
-        pg_sys::ReleaseSysCache(tuple);
-        correlation
     }
 }

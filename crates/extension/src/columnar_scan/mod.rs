@@ -1,17 +1,18 @@
 //! ColumnarScan: reading a table by column inside PostgreSQL's executor.
 //!
 //! ```text
-//!   planner   path ── offers the node for tables that have cold rows
-//!             cost ── what it costs
+//!   planner   cost ── whether the node is offered, and what it costs
 //!             pushdown ── which clauses row groups can evaluate (used again by the executor)
 //!
-//!   executor  state ── begin, rescan, end        exec ── one row after the other
-//!             hot rows:  heap's own scan ──────────────────────────────┐
-//!             cold rows: reader ── units of zones: verdicts → filter   ├──> virtual slot
-//!                        → decode → batch ── datums, column by column ─┘
-//!             operand ── values to compare with       parallel ── shared units
-//!             explain ── what was read         replan ── plans that have outlived the cold side
+//!   executor  hot rows:  heap's own scan, by the bridge ───────────────┐
+//!             cold rows: cold_scan ─ reader ── units of zones:         ├──> virtual slot
+//!                        verdicts → filter → decode → batch ───────────┘
+//!                                             datums, column by column
+//!             operand ── values to compare with       units ── shared by parallel scans
+//!             counts ── what was read          replan ── plans that have outlived the cold side
 //! ```
+//!
+//! The node itself, its paths, plans and rows are the bridge's ([`howdah_bridge::scan`]); this room decides.
 //!
 //! A table that has no cold rows is never offered this node, so it plans exactly like heap.
 //!
@@ -23,72 +24,45 @@
 //! A clause is pushed only if it is leakproof or no clause of a lower security level exists;
 //! so it may always run first.
 //!
-//! Rows are returned in a virtual slot whatever side they come from. Its datums point into
-//! the current batch or into the pinned hot page, and stay valid until the next call.
-//!
-//! Under UPDATE, DELETE, MERGE and row locks the node finds the rows, as any scan does: by a snapshot, ctid
-//! among its columns. EvalPlanQual gives it the one row to look at again ([`exec`]).
-//!
 //! Not here: joins, aggregates, TABLESAMPLE.
 
 mod batch;
+mod cold_scan;
 mod cost;
-mod cursors;
-mod exec;
-mod explain;
+mod counts;
 mod like;
 mod operand;
-mod parallel;
-mod path;
 mod pushdown;
 mod reader;
 mod replan;
 mod singles;
-mod state;
+mod units;
 
-use std::ffi::CStr;
-
-use howdah_bridge::upper::Methods;
-use pgrx::pg_sys;
+use howdah_bridge::scan::{self, Begun, Clause, ColdRows, Offer, PlannedTable, Scanner};
 
 pub use cost::reading;
 
-/// The node's name in EXPLAIN and in serialized plans.
-const NAME: &CStr = c"ColumnarScan";
+use crate::types::TableLayout;
 
-static PATH_METHODS: Methods<pg_sys::CustomPathMethods> = Methods(pg_sys::CustomPathMethods {
-    CustomName: NAME.as_ptr(),
-    PlanCustomPath: Some(path::plan_custom_path),
-    ReparameterizeCustomPathByChild: None,
-});
+struct ColumnarScan;
 
-static SCAN_METHODS: Methods<pg_sys::CustomScanMethods> = Methods(pg_sys::CustomScanMethods {
-    CustomName: NAME.as_ptr(),
-    CreateCustomScanState: Some(state::create_custom_scan_state),
-});
+impl Scanner for ColumnarScan {
+    fn offer(&self, planned: &PlannedTable<'_>) -> Option<Offer> {
+        cost::offer(planned)
+    }
 
-static EXEC_METHODS: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExecMethods {
-    CustomName: NAME.as_ptr(),
-    BeginCustomScan: Some(state::begin_custom_scan),
-    ExecCustomScan: Some(exec::exec_custom_scan),
-    EndCustomScan: Some(state::end_custom_scan),
-    ReScanCustomScan: Some(state::rescan_custom_scan),
-    MarkPosCustomScan: None,
-    RestrPosCustomScan: None,
-    EstimateDSMCustomScan: Some(parallel::estimate_dsm),
-    InitializeDSMCustomScan: Some(parallel::initialize_dsm),
-    ReInitializeDSMCustomScan: Some(parallel::reinitialize_dsm),
-    InitializeWorkerCustomScan: Some(parallel::initialize_worker),
-    ShutdownCustomScan: Some(parallel::shutdown),
-    ExplainCustomScan: Some(explain::explain_custom_scan),
-});
+    fn pushed(&self, planned: &PlannedTable<'_>, clauses: &[Clause<'_>]) -> Vec<bool> {
+        let table = planned.open();
+        let layout = TableLayout::of(table.table().descriptor());
+        pushdown::pushed(planned, clauses, &layout)
+    }
+
+    fn begin<'q>(&self, begun: Begun<'q>) -> Box<dyn ColdRows + 'q> {
+        Box::new(cold_scan::ColdScan::begin(begun))
+    }
+}
 
 /// Makes the node known to planner and executor. Call once, from `_PG_init`.
 pub fn register() {
-    // SAFETY: the table is a static; the planner's hook is chained.
-    unsafe {
-        pg_sys::RegisterCustomScanMethods(&SCAN_METHODS.0);
-        path::install();
-        cursors::install();
-    }
+    scan::register(&ColumnarScan);
 }

@@ -3,12 +3,14 @@
 //! Operands are evaluated once per scan, and again when a parameter changed. An operand
 //! without an exact form makes its clause *undecided*: every row is rechecked then.
 
+use howdah_bridge::Oid;
+use howdah_bridge::datum::{ArrayDatum, TypedDatum};
+use howdah_bridge::scan::Operand;
 use howdah_columnar::{ColumnType, CompareOp, OwnedNumeric, OwnedValue, Predicate};
-use pgrx::pg_sys;
 
 use super::like;
 use super::pushdown::Test;
-use crate::types::{AttributeLayout, array_values, owned_value};
+use crate::types::{AttributeLayout, typed_value};
 
 /// A longer list of values is replaced by its range, and its rows are rechecked.
 const LONGEST_LIST: usize = 64;
@@ -57,7 +59,7 @@ impl OperandKind {
             Self::Uuid => (ColumnType::Fixed { len: 16 }, 16, false),
         };
         AttributeLayout {
-            type_oid: pg_sys::InvalidOid,
+            type_oid: Oid::INVALID,
             column_type,
             len,
             by_value,
@@ -66,14 +68,10 @@ impl OperandKind {
         }
     }
 
-    /// The value of a datum that is not NULL.
-    ///
-    /// # Safety
-    /// `datum` is a valid datum of this kind.
-    unsafe fn value(self, datum: pg_sys::Datum, column: ColumnType) -> OwnedValue {
+    /// The value of an operand; `None` if it does not have the physical form.
+    fn value(self, datum: TypedDatum<'_>, column: ColumnType) -> Option<OwnedValue> {
         let layout = self.layout(column);
-        // SAFETY: as for this function.
-        unsafe { owned_value(datum, &layout) }
+        (datum.has_form(layout.len, layout.by_value)).then(|| typed_value(datum, &layout))
     }
 }
 
@@ -105,52 +103,46 @@ impl Bound {
     }
 }
 
-/// The predicates of a test whose operand is `operand` (`None` is NULL, or there is none).
-///
-/// # Safety
-/// The operand is a valid datum of the type that the test expects.
-pub unsafe fn bind(test: &Test, operand: Option<pg_sys::Datum>, column: ColumnType) -> Bound {
-    // SAFETY: as for this function.
-    unsafe {
-        match (test, operand) {
-            (Test::Fixed(predicate), _) => Bound::exactly(predicate.clone()),
-            // Nothing compares to NULL, and no array is NULL to both ANY and ALL.
-            (_, None) => Bound::never(),
-            (Test::Compare { op, operand }, Some(datum)) => {
-                compare(*op, operand.kind, operand.kind.value(datum, column))
-            }
-            (Test::Like { operand, negated }, Some(datum)) => {
-                let predicate = match operand.kind.value(datum, column) {
-                    OwnedValue::Text(pattern) => like::predicate(&pattern, *negated),
-                    _ => None,
-                };
-                predicate.map_or_else(Bound::undecided, Bound::exactly)
-            }
-            (Test::Any(operand), Some(array)) => match elements(array, operand.kind, column) {
-                Some((values, _)) => any(operand.kind, values),
-                None => Bound::undecided(),
-            },
-            (Test::NotAll(operand), Some(array)) => match elements(array, operand.kind, column) {
-                Some((values, _)) if values.len() > LONGEST_LIST => Bound::undecided(),
-                // `column <> NULL` is never true, so neither is the conjunction.
-                Some((_, true)) => Bound::never(),
-                Some((values, false)) => {
-                    let each: Vec<Bound> = values
-                        .into_iter()
-                        .map(|value| compare(CompareOp::Ne, operand.kind, value))
-                        .collect();
-                    // Of an empty list everything is true, NULL too.
-                    Bound {
-                        exact: each.iter().all(|bound| bound.exact),
-                        predicates: each
-                            .into_iter()
-                            .flat_map(|bound| bound.predicates)
-                            .collect(),
-                    }
-                }
-                None => Bound::undecided(),
-            },
+/// The predicates of a test with the value of its operand (`None` is NULL, or there is none).
+pub fn bind(test: &Test, operand: Option<Operand<'_>>, column: ColumnType) -> Bound {
+    match (test, operand) {
+        (Test::Fixed(predicate), _) => Bound::exactly(predicate.clone()),
+        // Nothing compares to NULL, and no array is NULL to both ANY and ALL.
+        (_, None) => Bound::never(),
+        (Test::Compare { op, kind }, Some(Operand::Value(datum))) => (kind.value(datum, column))
+            .map_or_else(Bound::undecided, |value| compare(*op, *kind, value)),
+        (Test::Like { negated }, Some(Operand::Value(datum))) => {
+            let predicate = match OperandKind::Text.value(datum, column) {
+                Some(OwnedValue::Text(pattern)) => like::predicate(&pattern, *negated),
+                _ => None,
+            };
+            predicate.map_or_else(Bound::undecided, Bound::exactly)
         }
+        (Test::Any(kind), Some(Operand::Array(array))) => match elements(array, *kind, column) {
+            Some((values, _)) => any(*kind, values),
+            None => Bound::undecided(),
+        },
+        (Test::NotAll(kind), Some(Operand::Array(array))) => match elements(array, *kind, column) {
+            Some((values, _)) if values.len() > LONGEST_LIST => Bound::undecided(),
+            // `column <> NULL` is never true, so neither is the conjunction.
+            Some((_, true)) => Bound::never(),
+            Some((values, false)) => {
+                let each: Vec<Bound> = values
+                    .into_iter()
+                    .map(|value| compare(CompareOp::Ne, *kind, value))
+                    .collect();
+                // Of an empty list everything is true, NULL too.
+                Bound {
+                    exact: each.iter().all(|bound| bound.exact),
+                    predicates: each
+                        .into_iter()
+                        .flat_map(|bound| bound.predicates)
+                        .collect(),
+                }
+            }
+            None => Bound::undecided(),
+        },
+        _ => Bound::undecided(),
     }
 }
 
@@ -231,15 +223,16 @@ fn any(kind: OperandKind, values: Vec<OwnedValue>) -> Bound {
 
 /// The values of an array's elements, and whether some element is NULL. `None` when elements
 /// are not of the expected physical form.
-unsafe fn elements(
-    array: pg_sys::Datum,
+fn elements(
+    array: ArrayDatum<'_>,
     kind: OperandKind,
     column: ColumnType,
 ) -> Option<(Vec<OwnedValue>, bool)> {
-    // SAFETY: the caller vouches for the datum.
-    let values = unsafe { array_values(array, &kind.layout(column))? };
-    let has_null = values.iter().any(Option::is_none);
-    Some((values.into_iter().flatten().collect(), has_null))
+    let elements = array.elements();
+    let has_null = elements.iter().any(Option::is_none);
+    let values = elements.into_iter().flatten();
+    let values: Option<Vec<_>> = values.map(|datum| kind.value(datum, column)).collect();
+    Some((values?, has_null))
 }
 
 /// Mirrors `date2timestamp_opt_overflow`; `None` for a finite date that no timestamp reaches.

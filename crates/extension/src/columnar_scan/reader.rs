@@ -20,16 +20,16 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use arrow_buffer::{BooleanBuffer, bit_iterator::BitIndexIterator};
+use howdah_bridge::scan::Attributes;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::Table;
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::{Column, ColumnarError, MAX_ROWS, Predicate, Verdict, ZONE_ROWS};
-use pgrx::pg_sys;
 
 use super::batch::{BATCH_ROWS, Batch, Rows};
-use super::explain::Counts;
-use super::parallel::SharedUnits;
+use super::counts::Counts;
 use super::singles::{Run, Singles, Spread};
+use super::units::SharedUnits;
 use crate::errors::ColdError;
 use crate::store::group_access::{GroupAccess, LazyStore};
 use crate::store::open_group::OpenGroup;
@@ -59,15 +59,6 @@ pub struct Question {
     pub predicates: Vec<ColumnPredicate>,
     /// Whether the predicates say all that the pushed clauses say.
     pub exact: bool,
-}
-
-/// Which attributes a scan needs.
-#[derive(Clone, Default)]
-pub struct Wanted {
-    /// Those needed of every row.
-    pub always: Vec<usize>,
-    /// Those needed where pushed clauses are rechecked; includes `always`.
-    pub recheck: Vec<usize>,
 }
 
 /// The group being read.
@@ -126,12 +117,10 @@ impl Selection {
 }
 
 /// Reads the cold side of one scan.
-pub struct Reader {
-    /// Its snapshot is the executor's, which outlives the scan.
-    view: ColdView<'static>,
+pub struct Reader<'q> {
+    view: ColdView<'q>,
     layout: Rc<TableLayout>,
-    wanted: Wanted,
-    shared: Option<SharedUnits>,
+    wanted: Attributes,
     /// Indexes of the view's groups: stored ones, pending ones.
     stored: Vec<usize>,
     pending: VecDeque<usize>,
@@ -148,19 +137,13 @@ pub struct Reader {
     pub counts: Counts,
 }
 
-impl Reader {
-    pub fn new(
-        view: ColdView<'static>,
-        layout: Rc<TableLayout>,
-        wanted: Wanted,
-        shared: Option<SharedUnits>,
-    ) -> Reader {
+impl<'q> Reader<'q> {
+    pub fn new(view: ColdView<'q>, layout: Rc<TableLayout>, wanted: Attributes) -> Self {
         howdah_bridge::malloc::keep_freed_memory();
         let mut reader = Reader {
             view,
             layout,
             wanted,
-            shared,
             stored: Vec::new(),
             pending: VecDeque::new(),
             next: (0, 0),
@@ -198,38 +181,30 @@ impl Reader {
         self.pending_at = 0;
     }
 
-    /// Replaces `batch` by the next rows; `false` at the end.
-    ///
-    /// # Safety
-    /// `table` is the open relation that the view is of.
-    pub unsafe fn next_batch(
+    /// Replaces `batch` by the next rows; `false` at the end. The table is the one that the view is of; in a parallel scan
+    /// units are taken from what is shared.
+    pub fn next_batch(
         &mut self,
-        table: pg_sys::Relation,
+        table: Table<'_>,
+        shared: Option<SharedUnits<'_>>,
         question: &Question,
-        batch: &mut Batch,
+        batch: &mut Batch<'_>,
     ) -> Result<bool, ColdError> {
         loop {
             pgrx::check_for_interrupts!();
-            // SAFETY: as for this function.
-            unsafe {
-                if self.hand_out(table, batch)? {
-                    return Ok(true);
-                }
-                if let Some(piece) = self.pieces.pop_front() {
-                    self.read_piece(table, question, piece)?;
-                } else if !self.take_unit(table, question)? {
-                    return self.hand_out_pending(table, question, batch);
-                }
+            if self.hand_out(table, batch)? {
+                return Ok(true);
+            }
+            if let Some(piece) = self.pieces.pop_front() {
+                self.read_piece(table, question, piece)?;
+            } else if !self.take_unit(table, shared, question)? {
+                return self.hand_out_pending(table, question, batch);
             }
         }
     }
 
     /// The next rows of what is decoded.
-    unsafe fn hand_out(
-        &mut self,
-        table: pg_sys::Relation,
-        batch: &mut Batch,
-    ) -> Result<bool, ColdError> {
+    fn hand_out(&mut self, table: Table<'_>, batch: &mut Batch<'_>) -> Result<bool, ColdError> {
         let Some(decoded) = &mut self.decoded else {
             return Ok(false);
         };
@@ -262,8 +237,7 @@ impl Reader {
                     batch.fill(*i, column, rows, &self.layout.attributes[*i]);
                 }
                 Source::Singles(group) => {
-                    // SAFETY: the caller holds the relation open and locked.
-                    let store = LazyStore::of(unsafe { Table::from_raw(table) });
+                    let store = LazyStore::of(table);
                     let Rows::List(rows) = positions else {
                         unreachable!("single values are those of listed rows");
                     };
@@ -271,14 +245,7 @@ impl Reader {
                         group.show_each(&store, *i, rows.iter().copied(), push)
                     })?;
                 }
-                Source::Missing => {
-                    let mut null = true;
-                    // SAFETY: the caller holds the relation open; the attribute exists.
-                    let value = unsafe {
-                        pg_sys::getmissingattr((*table).rd_att, *i as i32 + 1, &mut null)
-                    };
-                    batch.repeat(*i, value, null);
-                }
+                Source::Missing => batch.repeat(*i, table.descriptor().missing_value(*i)),
             }
         }
         decoded.done = end;
@@ -286,21 +253,17 @@ impl Reader {
     }
 
     /// The next rows of this backend's own loads. They are few: never filtered here.
-    unsafe fn hand_out_pending(
+    fn hand_out_pending(
         &mut self,
-        table: pg_sys::Relation,
+        table: Table<'_>,
         question: &Question,
-        batch: &mut Batch,
+        batch: &mut Batch<'_>,
     ) -> Result<bool, ColdError> {
         while let Some(&index) = self.pending.front() {
             let group = &self.view.groups[index];
             let hidden = match group.entry().flags.are_clear() {
                 true => None,
-                false => {
-                    // SAFETY: as for the caller.
-                    let table = unsafe { Table::from_raw(table) };
-                    self.view.hidden(&store_of(table)?, group)?
-                }
+                false => self.view.hidden(&store_of(table)?, group)?,
             };
             let is_hidden = |row: u32| hidden.as_ref().is_some_and(|h| h.contains(row));
             let ColdGroup::Pending {
@@ -343,12 +306,13 @@ impl Reader {
     }
 
     /// Takes the next unit and divides it into pieces; `false` if there is none.
-    unsafe fn take_unit(
+    fn take_unit(
         &mut self,
-        table: pg_sys::Relation,
+        table: Table<'_>,
+        shared: Option<SharedUnits<'_>>,
         question: &Question,
     ) -> Result<bool, ColdError> {
-        let (ordinal, zones) = match self.shared {
+        let (ordinal, zones) = match shared {
             None => {
                 let (ordinal, zone) = self.next;
                 let end = (zone + self.unit_zones).min(GROUP_ZONES);
@@ -364,14 +328,13 @@ impl Reader {
         let Some(&index) = self.stored.get(ordinal) else {
             return Ok(false);
         };
-        // SAFETY: as for the caller.
-        unsafe { self.open(table, question, index)? };
+        self.open(table, question, index)?;
         let Some(current) = &self.current else {
             if zones.start == 0 {
                 self.counts.groups += 1;
                 self.counts.groups_skipped += 1;
             }
-            if self.shared.is_none() {
+            if shared.is_none() {
                 self.next = (ordinal + 1, 0);
             }
             return Ok(true);
@@ -382,11 +345,11 @@ impl Reader {
             self.counts.groups_skipped += u64::from(current.left.is_none());
         }
         let zones = zones.start..zones.end.min(zone_count);
-        if zones.end == zone_count && self.shared.is_none() {
+        if zones.end == zone_count && shared.is_none() {
             self.next = (ordinal + 1, 0);
         }
         let Some(left) = &current.left else {
-            if self.shared.is_none() {
+            if shared.is_none() {
                 self.next = (ordinal + 1, 0);
             }
             return Ok(true);
@@ -425,9 +388,9 @@ impl Reader {
     }
 
     /// Makes the group the current one and asks its statistics; none is current if no row of it is left.
-    unsafe fn open(
+    fn open(
         &mut self,
-        table: pg_sys::Relation,
+        table: Table<'_>,
         question: &Question,
         index: usize,
     ) -> Result<(), ColdError> {
@@ -438,8 +401,7 @@ impl Reader {
         let ColdGroup::Stored(entry) = &self.view.groups[index] else {
             unreachable!("only stored groups are listed");
         };
-        // SAFETY: the caller holds the relation open and locked.
-        let store = store_of(unsafe { Table::from_raw(table) })?;
+        let store = store_of(table)?;
         if self.view.has_vanished(&store, &self.view.groups[index]) {
             return Ok(());
         }
@@ -480,17 +442,16 @@ impl Reader {
     }
 
     /// Selects and decodes the rows of a piece of the current group.
-    unsafe fn read_piece(
+    fn read_piece(
         &mut self,
-        table: pg_sys::Relation,
+        table: Table<'_>,
         question: &Question,
         piece: Piece,
     ) -> Result<(), ColdError> {
         let Some(current) = &mut self.current else {
             return Ok(());
         };
-        // SAFETY: the caller holds the relation open and locked.
-        let store = store_of(unsafe { Table::from_raw(table) })?;
+        let store = store_of(table)?;
         let mut recheck = current.undecided;
         let selected = match piece.filter {
             false => None,
@@ -562,12 +523,6 @@ impl Reader {
     }
 }
 
-impl Wanted {
-    fn of(&self, recheck: bool) -> &[usize] {
-        if recheck { &self.recheck } else { &self.always }
-    }
-}
-
 /// The selected rows of a range that are not hidden.
 fn without(hidden: &RowSet, selected: Option<BooleanBuffer>, rows: &Range<usize>) -> BooleanBuffer {
     // Pieces begin at zones, so at whole words.
@@ -586,7 +541,7 @@ fn without(hidden: &RowSet, selected: Option<BooleanBuffer>, rows: &Range<usize>
 /// Where all predicates that are left hold; `None` is everywhere. Sets `recheck` where some
 /// predicate cannot be decided without PostgreSQL.
 fn filter(
-    store: &ColdStore,
+    store: &ColdStore<'_>,
     current: &mut Current,
     question: &Question,
     rows: &Range<usize>,

@@ -3,11 +3,13 @@
 //! A prepared statement keeps its plan for as long as the session lasts. Small tables may be cold when it is
 //! planned and hot for ever after; a sequential scan is then all there is to do, and starts sooner. So the
 //! first scan that finds nothing cold left lets this backend's plans for the table be made anew, as if the table
-//! had been altered. Once for each file of a table: a planner that insists is left in peace.
+//! had been altered. Once for each file of a table: a planner that makes the same plan again is not asked
+//! once more.
 
 use std::cell::RefCell;
 
-use pgrx::pg_sys;
+use howdah_bridge::relation::forget_plans_here;
+use howdah_bridge::table::Table;
 
 /// Tables that are remembered.
 const MOST: usize = 256;
@@ -18,15 +20,8 @@ thread_local! {
 }
 
 /// Lets plans for a table of which nothing cold is left be made anew, unless that was done before.
-///
-/// # Safety
-/// `table` is open.
-pub unsafe fn without_cold_side(table: pg_sys::Relation) {
-    // SAFETY: as for this function.
-    let (name, oid) = unsafe {
-        let file = (*table).rd_locator.relNumber.to_u32();
-        (((*table).rd_id.to_u32(), file), (*table).rd_id)
-    };
+pub fn without_cold_side(table: Table<'_>) {
+    let name = (table.oid().to_u32(), table.file_number());
     let is_new = TOLD.with_borrow_mut(|told| {
         let is_new = !told.contains(&name);
         if is_new {
@@ -37,18 +32,7 @@ pub unsafe fn without_cold_side(table: pg_sys::Relation) {
         }
         is_new
     });
-    if !is_new {
-        return;
-    }
-    // SAFETY: a message as another backend might have sent it; open relations are rebuilt in place.
-    unsafe {
-        let mut message = pg_sys::SharedInvalidationMessage {
-            rc: pg_sys::SharedInvalRelcacheMsg {
-                id: pg_sys::SHAREDINVALRELCACHE_ID as i8,
-                dbId: pg_sys::MyDatabaseId,
-                relId: oid,
-            },
-        };
-        pg_sys::LocalExecuteInvalidationMessage(&mut message);
+    if is_new {
+        forget_plans_here(table);
     }
 }

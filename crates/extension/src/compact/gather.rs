@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
+use howdah_bridge::Datum;
 use howdah_bridge::hot::page::{HotPage, HotReader};
-use howdah_bridge::relation::main_fork_blocks;
+use howdah_bridge::table::{Descriptor, Table};
+use howdah_bridge::tid::BlockNumber;
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
-use pgrx::pg_sys;
 
 use super::progress::Progress;
 use super::survey::BlockSet;
@@ -13,7 +14,7 @@ use super::throttle;
 use crate::settings;
 use crate::slot_writer::RowMemory;
 use crate::store::view::RowDatums;
-use crate::types::{TableLayout, must_stay_hot, push_datum};
+use crate::types::{TableLayout, must_stay_hot, push_datums};
 
 /// Rows with out-of-line values in one group. Their TOAST values are deleted between stamp and
 /// commit, at some 20 µs each, while writers of these rows wait.
@@ -21,9 +22,9 @@ const MAX_TOASTED_ROWS: usize = 4_096;
 
 /// Which pages may be taken.
 pub struct Pages<'a> {
-    pub from: pg_sys::BlockNumber,
+    pub from: BlockNumber,
     /// Pages that refused before.
-    pub except: &'a HashSet<pg_sys::BlockNumber>,
+    pub except: &'a HashSet<BlockNumber>,
     /// `None`: every page.
     pub only: Option<&'a BlockSet>,
 }
@@ -34,7 +35,7 @@ pub struct Batch {
     pub pages: Vec<HotPage>,
     pub rows: RowGroupBuilder,
     /// Where the next batch starts; `None` at the end of the table.
-    pub next_block: Option<pg_sys::BlockNumber>,
+    pub next_block: Option<BlockNumber>,
 }
 
 impl Batch {
@@ -43,18 +44,15 @@ impl Batch {
     }
 }
 
-/// Reads pages until a row group is full or the table ends.
-///
-/// # Safety
-/// `table` is open and locked against VACUUM and DDL; a snapshot is active (for TOAST values).
-pub unsafe fn gather(
-    table: pg_sys::Relation,
+/// Reads pages until a row group is full or the table ends. The table is locked against VACUUM and DDL; a snapshot is active
+/// (for TOAST values).
+pub fn gather(
+    table: Table<'_>,
     layout: &TableLayout,
     pages: &Pages<'_>,
     progress: &Progress,
 ) -> Batch {
-    // SAFETY: the caller holds the relation open.
-    let (mut reader, blocks) = unsafe { (HotReader::begin(table), main_fork_blocks(table)) };
+    let (mut reader, blocks) = (HotReader::begin(table), table.main_fork_blocks());
     let mut datums = RowDatums::new(layout.attributes.len());
     let memory = RowMemory::new();
     let mut batch = Batch {
@@ -79,16 +77,15 @@ pub unsafe fn gather(
             batch.next_block = Some(block);
             break;
         }
-        // SAFETY: as for this function.
-        memory.with(|| unsafe { take_rows(table, layout, &mut page, &mut batch, &mut datums) });
+        let desc = table.descriptor();
+        memory.with(|| take_rows(desc, layout, &mut page, &mut batch, &mut datums));
         toasted_rows += (0..page.tuples.len())
             .filter(|&i| page.has_external(i))
             .count();
         if !page.tuples.is_empty() {
             batch.pages.push(page);
         }
-        // SAFETY: as for this function.
-        unsafe { throttle::pay(table) };
+        throttle::pay(table);
     }
     memory.delete();
     progress.blocks(batch.next_block.unwrap_or(blocks), blocks);
@@ -96,8 +93,8 @@ pub unsafe fn gather(
 }
 
 /// Appends the page's rows; takes those out of the page that must stay hot.
-unsafe fn take_rows(
-    table: pg_sys::Relation,
+fn take_rows(
+    desc: Descriptor<'_>,
     layout: &TableLayout,
     page: &mut HotPage,
     batch: &mut Batch,
@@ -105,29 +102,35 @@ unsafe fn take_rows(
 ) {
     let mut index = 0;
     while index < page.tuples.len() {
-        let mut tuple = page.tuple(index);
-        // SAFETY: the tuple lies in the page's copy; the arrays have one entry per attribute.
-        unsafe {
-            pg_sys::heap_deform_tuple(
-                &mut tuple,
-                (*table).rd_att,
-                datums.values.as_mut_ptr(),
-                datums.nulls.as_mut_ptr(),
-            );
-            if must_stay_hot(layout, datums.values.as_ptr(), datums.nulls.as_ptr()) {
-                page.tuples.remove(index);
-                continue;
-            }
-            for (i, attribute) in layout.attributes.iter().enumerate() {
-                push_datum(
-                    batch.rows.column_mut(i),
-                    attribute,
-                    datums.values[i],
-                    datums.nulls[i],
-                );
-            }
+        let (values, nulls) = (&mut datums.values, &mut datums.nulls);
+        page.deform(index, desc, values, nulls);
+        // SAFETY: the values are those of a row with this layout; they lie in the page's copy.
+        let is_taken = unsafe { push_row(&mut batch.rows, layout, values, nulls) };
+        if !is_taken {
+            page.tuples.remove(index);
+            continue;
         }
-        batch.rows.finish_row();
         index += 1;
     }
+}
+
+/// Appends a row; `false` if it must stay hot.
+///
+/// # Safety
+/// There are a value and a flag for each attribute, valid where the flag does not say NULL.
+unsafe fn push_row(
+    rows: &mut RowGroupBuilder,
+    layout: &TableLayout,
+    values: &[Datum],
+    nulls: &[bool],
+) -> bool {
+    // SAFETY: as for this function.
+    unsafe {
+        if must_stay_hot(layout, values.as_ptr(), nulls.as_ptr()) {
+            return false;
+        }
+        push_datums(rows, layout, values, nulls);
+    }
+    rows.finish_row();
+    true
 }

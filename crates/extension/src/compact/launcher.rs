@@ -13,12 +13,13 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use howdah_bridge::catalog::for_each_row;
+use howdah_bridge::catalog::connectable_databases;
+use howdah_bridge::{Datum, Oid, background_worker_main, process, wal};
+use pgrx::IntoDatum;
 use pgrx::bgworkers::{
     BackgroundWorker, BackgroundWorkerBuilder, BgWorkerStartTime, DynamicBackgroundWorker,
     SignalWakeFlags,
 };
-use pgrx::{IntoDatum, pg_guard, pg_sys};
 
 use super::policy;
 use super::shared::{self, VisitEnd};
@@ -49,9 +50,9 @@ struct Visits {
     pause_ms: i64,
 }
 
-#[pg_guard]
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn howdah_compaction_launcher(_argument: pg_sys::Datum) {
+background_worker_main!(howdah_compaction_launcher, launch);
+
+fn launch(_argument: Datum) {
     BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP | SignalWakeFlags::SIGTERM);
     BackgroundWorker::connect_worker_to_spi(None, None);
     let mut visits: HashMap<u32, Visits> = HashMap::new();
@@ -61,14 +62,8 @@ unsafe extern "C-unwind" fn howdah_compaction_launcher(_argument: pg_sys::Datum)
         }
     }
     loop {
-        // SAFETY: plain reads of time and of the end of WAL.
-        let (now_ms, lsn) = unsafe {
-            (
-                pg_sys::GetCurrentTimestamp() / 1000,
-                pg_sys::GetXLogInsertRecPtr(),
-            )
-        };
-        shared::add_sample(now_ms, lsn);
+        let now_ms = process::now_ms();
+        shared::add_sample(now_ms, wal::end());
         if policy::compaction() {
             start_workers(&mut visits, now_ms);
         }
@@ -78,29 +73,8 @@ unsafe extern "C-unwind" fn howdah_compaction_launcher(_argument: pg_sys::Datum)
         }
         pgrx::check_for_interrupts!();
         if BackgroundWorker::sighup_received() {
-            // SAFETY: outside a transaction, as the function asks.
-            unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
+            process::reload_settings();
         }
-    }
-}
-
-/// Databases that take connections, without templates: others copy those and must find nobody
-/// connected.
-fn connectable_databases() -> Vec<u32> {
-    // SAFETY: a scan of a shared catalog in a transaction of its own.
-    unsafe {
-        pg_sys::StartTransactionCommand();
-        let mut databases = Vec::new();
-        for_each_row(
-            pg_sys::DatabaseRelationId,
-            |form: &pg_sys::FormData_pg_database| {
-                if form.datallowconn && !form.datistemplate {
-                    databases.push(form.oid.to_u32());
-                }
-            },
-        );
-        pg_sys::CommitTransactionCommand();
-        databases
     }
 }
 
@@ -165,9 +139,8 @@ fn start_worker(database: u32) -> Option<DynamicBackgroundWorker> {
         .set_library("howdah")
         .set_function("howdah_compaction_worker")
         .enable_spi_access()
-        .set_argument(pg_sys::Oid::from(database).into_datum())
-        // SAFETY: plain read of a global.
-        .set_notify_pid(unsafe { pg_sys::MyProcPid })
+        .set_argument(Oid::from(database).into_datum())
+        .set_notify_pid(process::own_pid())
         .load_dynamic()
         .ok()
 }

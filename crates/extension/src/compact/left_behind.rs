@@ -4,13 +4,13 @@
 //! most frequent one is named; what an asynchronous commit left unflushed is none, since compaction flushes it
 //! before it vacuums.
 
+use howdah_bridge::Oid;
 use howdah_bridge::hot::obstacle::Obstacle;
 use howdah_bridge::hot::page::HotReader;
-use howdah_bridge::relation::{main_fork_blocks, name_of};
-use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
+use howdah_bridge::xid::Xid;
 
-use super::table::StepTable;
+use super::table::open;
+use crate::errors::notice;
 
 /// Pages on which the reason is looked for.
 const MOST_LOOKED_AT: u32 = 1_000;
@@ -32,53 +32,45 @@ pub struct LeftBehind {
 
 /// `None` if every page with rows is visible to all, or the table is gone. `horizon` is that of the table's dead rows
 /// before the compaction: what held it back may have ended meanwhile.
-pub fn left_behind(table: pg_sys::Oid, horizon: pg_sys::TransactionId) -> Option<LeftBehind> {
-    let step = StepTable::open(table, true)?;
-    // SAFETY: the table is open and locked.
-    unsafe {
-        let rel = step.raw();
-        let mut left = LeftBehind {
-            table: name_of(rel),
-            pages: 0,
-            invisible_pages: 0,
-            unfinished: 0,
-            old: 0,
-            in_use: 0,
-        };
-        let (mut reader, blocks) = (HotReader::begin(rel), main_fork_blocks(rel));
-        for block in 0..blocks {
-            pgrx::check_for_interrupts!();
-            let page = reader.look(block);
-            left.pages += u32::from(page.rows > 0);
-            if page.rows == 0 || page.all_visible {
-                continue;
-            }
-            left.invisible_pages += 1;
-            if left.invisible_pages <= MOST_LOOKED_AT {
-                *match reader.obstacle(block, horizon) {
-                    Obstacle::Unfinished => &mut left.unfinished,
-                    Obstacle::OldSnapshot => &mut left.old,
-                    Obstacle::InUse => &mut left.in_use,
-                } += 1;
-            }
+pub fn left_behind(table: Oid, horizon: Xid) -> Option<LeftBehind> {
+    let step = open(table, true)?;
+    let table = step.table();
+    let mut left = LeftBehind {
+        table: table.name(),
+        pages: 0,
+        invisible_pages: 0,
+        unfinished: 0,
+        old: 0,
+        in_use: 0,
+    };
+    let mut reader = HotReader::begin(table);
+    for block in 0..table.main_fork_blocks() {
+        pgrx::check_for_interrupts!();
+        let page = reader.look(block);
+        left.pages += u32::from(page.rows > 0);
+        if page.rows == 0 || page.all_visible {
+            continue;
         }
-        (left.invisible_pages > 0).then_some(left)
+        left.invisible_pages += 1;
+        if left.invisible_pages <= MOST_LOOKED_AT {
+            *match reader.obstacle(block, horizon) {
+                Obstacle::Unfinished => &mut left.unfinished,
+                Obstacle::OldSnapshot => &mut left.old,
+                Obstacle::InUse => &mut left.in_use,
+            } += 1;
+        }
     }
+    (left.invisible_pages > 0).then_some(left)
 }
 
 impl LeftBehind {
     pub fn tell(&self) {
         let (reason, hint) = self.reason();
-        ErrorReport::new(
-            PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
-            format!(
-                "no row of \"{}\" became cold: on {} of {} pages {reason}",
-                self.table, self.invisible_pages, self.pages
-            ),
-            pgrx::function_name!(),
-        )
-        .set_hint(hint)
-        .report(PgLogLevel::NOTICE);
+        let message = format!(
+            "no row of \"{}\" became cold: on {} of {} pages {reason}",
+            self.table, self.invisible_pages, self.pages
+        );
+        notice(message, hint);
     }
 
     fn reason(&self) -> (&'static str, &'static str) {

@@ -20,21 +20,22 @@
 use std::collections::HashSet;
 
 use howdah_bridge::cold_lock::Locks;
+use howdah_bridge::indexes::is_brin;
+use howdah_bridge::maintained::MaintainedTable;
+use howdah_bridge::new_entries::Indexes;
 use howdah_bridge::predicate;
 use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::table::{LockMode, Table};
+use howdah_bridge::table::{Descriptor, LockMode};
 use howdah_bridge::tid::RowNumber;
-use howdah_bridge::xid::Xid;
+use howdah_bridge::transactions::writing_command;
+use howdah_bridge::xid::{CommandId, Xid};
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
-use pgrx::pg_sys;
 
 use super::sort;
-use super::table::{StepTable, Task};
+use super::table::{Task, open};
 use super::throttle;
-use crate::am::index_entry::is_hot_only;
-use crate::am::new_entries::Indexes;
 use crate::errors::{ColdError, or_raise};
 use crate::settings;
 use crate::slot_writer::RowMemory;
@@ -44,7 +45,7 @@ use crate::store::group;
 use crate::store::marks::{self, Route};
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, RowDatums, Wanted};
-use crate::types::{TableLayout, push_datum};
+use crate::types::{TableLayout, push_datums};
 
 /// A group below this is small.
 const SMALL_ROWS: u32 = (MAX_ROWS / 2) as u32;
@@ -94,17 +95,22 @@ impl Old {
         hidden > 0 && hidden >= self.placed.entry.row_count / HIDDEN_SHARE
     }
 
+    /// The transaction that wrote it; one that is not normal precedes all others.
+    fn writer(&self) -> Xid {
+        self.placed.entry.origin.xid
+    }
+
     /// Whether every snapshot sees its rows, here or at an older place.
     fn is_seen_by_all(&self, horizon: Xid) -> bool {
         let entry = &self.placed.entry;
         entry.flags.contain(GroupFlags::MOVED_ROWS)
-            || entry.origin.xid.precedes(horizon) && !entry.flags.contain(GroupFlags::LATE_ROWS)
+            || self.writer().precedes(horizon) && !entry.flags.contain(GroupFlags::LATE_ROWS)
     }
 
     /// Whether a snapshot may see its rows at an older place only.
     fn was_moved_lately(&self, horizon: Xid) -> bool {
-        let entry = &self.placed.entry;
-        entry.flags.contain(GroupFlags::MOVED_ROWS) && !entry.origin.xid.precedes(horizon)
+        let flags = self.placed.entry.flags;
+        flags.contain(GroupFlags::MOVED_ROWS) && !self.writer().precedes(horizon)
     }
 
     fn is_hidden(&self, row: u32) -> bool {
@@ -114,35 +120,34 @@ impl Old {
 
 /// Replaces one run of groups, none of which is among `refused`.
 pub fn merge_groups(task: &Task, refused: &HashSet<u32>) -> Merge {
-    let Some(table) = StepTable::open(task.table, task.patient) else {
+    let Some(step) = open(task.table, task.patient) else {
         return Merge::Nothing;
     };
-    // SAFETY: the table is open and locked, a snapshot is active.
-    unsafe {
-        let Some(store) = ColdStore::open(Table::from_raw(table.raw()), LockMode::RowExclusive)
-        else {
-            return Merge::Nothing;
-        };
-        let horizon = Table::from_raw(table.raw()).horizon();
-        let run = or_raise(task.table, choose(&store, refused, horizon));
-        if run.is_empty() {
-            return Merge::Nothing;
-        }
-        if table.has_waiters() {
-            return Merge::Yielded;
-        }
-        or_raise(task.table, replace(task, &table, &store, &run, horizon))
+    let table = step.table();
+    let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
+        return Merge::Nothing;
+    };
+    let horizon = table.horizon();
+    let run = or_raise(
+        task.table,
+        choose(&store, step.snapshot(), refused, horizon),
+    );
+    if run.is_empty() {
+        return Merge::Nothing;
     }
+    if step.has_waiters() {
+        return Merge::Yielded;
+    }
+    or_raise(task.table, replace(task, &step, &store, &run, horizon))
 }
 
 /// The first run of groups worth replacing.
-unsafe fn choose(
+fn choose(
     store: &ColdStore,
+    snapshot: Snapshot<'_>,
     refused: &HashSet<u32>,
     horizon: Xid,
 ) -> Result<Vec<Old>, ColdError> {
-    // SAFETY: the caller has an active snapshot.
-    let snapshot = unsafe { Snapshot::from_raw(pg_sys::GetActiveSnapshot()) };
     let groups = directory::groups(store, snapshot)?;
     let most_bytes = settings::row_group_bytes() as u64 / 4;
     let mut run: Vec<Old> = Vec::new();
@@ -198,52 +203,46 @@ fn is_worth_it(run: &[Old]) -> bool {
     run.len() >= 2 || run.iter().any(Old::is_much_hidden)
 }
 
-unsafe fn replace(
+fn replace(
     task: &Task,
-    table: &StepTable,
+    step: &MaintainedTable,
     store: &ColdStore,
     run: &[Old],
     horizon: Xid,
 ) -> Result<Merge, ColdError> {
-    // SAFETY: the table is open and locked; datums live in the row memory until they are used.
-    unsafe {
-        let cid = pg_sys::GetCurrentCommandId(true);
-        let mut successor = None;
-        if run.iter().any(|old| old.seen_rows() > 0) {
-            match write_successor(task, table, store, run, horizon, cid)? {
-                None => return Ok(Merge::Yielded),
-                written => successor = written,
-            }
+    let cid = writing_command();
+    let mut successor = None;
+    if run.iter().any(|old| old.seen_rows() > 0) {
+        match write_successor(task, step, store, run, horizon, cid)? {
+            None => return Ok(Merge::Yielded),
+            written => successor = written,
         }
-        stop_point!("merge_delete");
-        let locks = Locks::of(Table::from_raw(table.raw()));
-        for (nth, old) in run.iter().enumerate() {
-            if !locks.lock_for_maintenance(old.group()) || changed(store, old)? {
-                return Ok(Merge::Refused(vec![old.group()]));
-            }
-            if old.seen_rows() > 0
-                && let Some(successor) = &successor
-            {
-                marks::forward(store, old.group(), &successor.route(nth, old), cid);
-            }
-            group::delete(store, &old.placed);
-        }
-        if let Some(successor) = &successor {
-            predicate::hand_over(
-                Table::from_raw(table.raw()),
-                successor.first_row.cold_block(),
-            );
-        }
-        stop_point!("merge_commit");
-        Ok(Merge::Merged(run.len() as u32))
     }
+    stop_point!("merge_delete");
+    let locks = Locks::of(step.table());
+    for (nth, old) in run.iter().enumerate() {
+        if !locks.lock_for_maintenance(old.group()) || changed(store, old)? {
+            return Ok(Merge::Refused(vec![old.group()]));
+        }
+        if old.seen_rows() > 0
+            && let Some(successor) = &successor
+        {
+            marks::forward(store, old.group(), &successor.route(nth, old), cid);
+        }
+        group::delete(store, &old.placed);
+    }
+    if let Some(successor) = &successor {
+        predicate::hand_over(step.table(), successor.first_row.cold_block());
+    }
+    stop_point!("merge_commit");
+    Ok(Merge::Merged(run.len() as u32))
 }
 
 /// Whether anything was hidden since the group was read.
 fn changed(store: &ColdStore, old: &Old) -> Result<bool, ColdError> {
-    let mut in_force = |tuple: ShownTuple<'_>| tuple.is_in_force();
     let first = old.placed.entry.first_row;
-    let now = directory::entry_covering(store, old.group(), first, &mut in_force)?;
+    let in_force = &mut |shown: ShownTuple<'_>| shown.is_in_force();
+    let now = directory::entry_covering(store, old.group(), first, in_force)?;
     Ok(match now {
         None => true,
         Some(now) => marks::hidden_now(store, &now.entry)? != old.hidden,
@@ -284,100 +283,108 @@ impl Successor {
     }
 }
 
-/// Writes the new group with its index entries. `None` if somebody waits for the table.
-unsafe fn write_successor(
+/// Rows of old groups, one after the other.
+struct Rows<'a> {
+    sources: Vec<(&'a Old, GroupRows)>,
+    layout: &'a TableLayout,
+    desc: Descriptor<'a>,
+    memory: RowMemory,
+    datums: RowDatums,
+}
+
+impl<'a> Rows<'a> {
+    fn load(
+        store: &ColdStore,
+        run: &'a [Old],
+        layout: &'a TableLayout,
+        desc: Descriptor<'a>,
+    ) -> Result<Rows<'a>, ColdError> {
+        let load = |old: &'a Old| {
+            let group = ColdGroup::Stored(old.placed.entry);
+            Ok((old, GroupRows::load(store, &group, &Wanted::All)?))
+        };
+        Ok(Rows {
+            sources: run.iter().map(load).collect::<Result<_, ColdError>>()?,
+            layout,
+            desc,
+            memory: RowMemory::new(),
+            datums: RowDatums::new(layout.attributes.len()),
+        })
+    }
+
+    /// Hands on the rows of the `nth` group that are not hidden, in memory that goes with each.
+    fn each(&mut self, nth: usize, mut take: impl FnMut(&mut RowDatums)) {
+        let (old, source) = &self.sources[nth];
+        for row in (0..source.row_count).filter(|&row| !old.is_hidden(row)) {
+            self.memory.with(|| {
+                source.fill(row, self.layout, self.desc, &Wanted::All, &mut self.datums);
+                take(&mut self.datums);
+            });
+        }
+    }
+}
+
+/// Writes the new group with its index entries. `None` if another backend waits for the table.
+fn write_successor(
     task: &Task,
-    table: &StepTable,
+    step: &MaintainedTable,
     store: &ColdStore,
     run: &[Old],
     horizon: Xid,
-    cid: pg_sys::CommandId,
+    cid: CommandId,
 ) -> Result<Option<Successor>, ColdError> {
-    // SAFETY: as for `replace`.
-    unsafe {
-        let desc = Table::from_raw(table.raw()).descriptor();
-        let layout = TableLayout::of(desc);
-        let mut rows = RowGroupBuilder::new(&layout.column_types());
-        let sources = run
-            .iter()
-            .map(|old| {
-                let group = ColdGroup::Stored(old.placed.entry);
-                Ok((old, GroupRows::load(store, &group, &Wanted::All)?))
-            })
-            .collect::<Result<Vec<_>, ColdError>>()?;
-        let memory = RowMemory::new();
-        let mut datums = RowDatums::new(layout.attributes.len());
-        let mut starts = Vec::new();
-        for (old, source) in &sources {
-            pgrx::check_for_interrupts!();
-            throttle::pay(table.raw());
-            starts.push(rows.row_count() as u32);
-            for row in (0..source.row_count).filter(|&row| !old.is_hidden(row)) {
-                memory.with(|| {
-                    source.fill(row, &layout, desc, &Wanted::All, &mut datums);
-                    for (i, attribute) in layout.attributes.iter().enumerate() {
-                        push_datum(
-                            rows.column_mut(i),
-                            attribute,
-                            datums.values[i],
-                            datums.nulls[i],
-                        );
-                    }
-                });
-                rows.finish_row();
-            }
-        }
-        let order = sort::order_by(&rows, &sort::key_of(table.raw(), &task.policy));
-        let positions = order.as_deref().map(sort::positions);
-        if let Some(order) = &order {
-            rows = rows.reordered(order);
-        }
-        stop_point!("merge_reserve");
-        let mut placed = directory::reserve(store, rows.row_count() as u32, cid)?;
-        if run.iter().all(|old| old.is_seen_by_all(horizon)) {
-            placed.entry.flags = GroupFlags::MOVED_ROWS;
-        }
-        group::write(store, &placed, &rows, task.policy.effort, cid)?;
-        stop_point!("merge_index_insert");
-        let mut indexes = Indexes::open(Table::from_raw(table.raw()), |index| {
-            !is_hot_only(index.raw())
+    let table = step.table();
+    let layout = TableLayout::of(table.descriptor());
+    let mut rows = RowGroupBuilder::new(&layout.column_types());
+    let mut source = Rows::load(store, run, &layout, table.descriptor())?;
+    let mut starts = Vec::new();
+    for nth in 0..run.len() {
+        pgrx::check_for_interrupts!();
+        throttle::pay(table);
+        starts.push(rows.row_count() as u32);
+        source.each(nth, |row| {
+            // SAFETY: the row has this layout; its values live until the next one is read.
+            unsafe { push_datums(&mut rows, &layout, &row.values, &row.nulls) };
+            rows.finish_row();
         });
-        let first = placed.entry.first_row.0;
-        let mut read = 0;
-        for (old, source) in sources
-            .iter()
-            .filter(|_| !indexes.is_empty())
-            .collect::<Vec<_>>()
-        {
-            throttle::pay(table.raw());
-            if table.has_waiters() {
-                return Ok(None);
-            }
-            for row in (0..source.row_count).filter(|&row| !old.is_hidden(row)) {
-                memory.with(|| {
-                    source.fill(row, &layout, desc, &Wanted::All, &mut datums);
-                    let tuple = pg_sys::heap_form_tuple(
-                        desc.raw(),
-                        datums.values.as_mut_ptr(),
-                        datums.nulls.as_mut_ptr(),
-                    );
-                    let position = match &positions {
-                        Some(positions) => positions[read],
-                        None => read as u32,
-                    };
-                    let row = RowNumber(first + u64::from(position));
-                    indexes.insert(&mut *tuple, row.tid());
-                });
-                read += 1;
-            }
-            pgrx::check_for_interrupts!();
-        }
-        memory.delete();
-        let first_row = placed.entry.first_row;
-        Ok(Some(Successor {
-            first_row,
-            starts,
-            positions,
-        }))
     }
+    let order = sort::order_by(&rows, &sort::key_of(table, &task.policy));
+    let positions = order.as_deref().map(sort::positions);
+    if let Some(order) = &order {
+        rows = rows.reordered(order);
+    }
+    stop_point!("merge_reserve");
+    let mut placed = directory::reserve(store, rows.row_count() as u32, cid)?;
+    if run.iter().all(|old| old.is_seen_by_all(horizon)) {
+        placed.entry.flags = GroupFlags::MOVED_ROWS;
+    }
+    group::write(store, &placed, &rows, task.policy.effort, cid)?;
+    stop_point!("merge_index_insert");
+    let mut indexes = Indexes::open(table, |index| !is_brin(index));
+    let first_row = placed.entry.first_row;
+    let mut read = 0;
+    let indexed = if indexes.is_empty() { 0 } else { run.len() };
+    for nth in 0..indexed {
+        throttle::pay(table);
+        if step.has_waiters() {
+            return Ok(None);
+        }
+        source.each(nth, |row| {
+            let position = match &positions {
+                Some(positions) => positions[read],
+                None => read as u32,
+            };
+            let tid = RowNumber(first_row.0 + u64::from(position)).tid();
+            // SAFETY: the row is one of the table's; its values live until the next one is read.
+            unsafe { indexes.insert_values(&mut row.values, &mut row.nulls, tid) };
+            read += 1;
+        });
+        pgrx::check_for_interrupts!();
+    }
+    source.memory.delete();
+    Ok(Some(Successor {
+        first_row,
+        starts,
+        positions,
+    }))
 }

@@ -56,7 +56,6 @@ mod survey;
 mod sweep;
 mod table;
 mod throttle;
-mod transactions;
 mod vacuum;
 mod worker;
 

@@ -1,23 +1,25 @@
 //! Moves the rows of one row group. See the room's header for the order of steps.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use howdah_bridge::hot::page::HotPage;
-use howdah_bridge::hot::stamp::{Refusal, Stamper, delete_toasted};
-use howdah_bridge::predicate;
+use howdah_bridge::hot::stamp::{Refusal, Stamper};
+use howdah_bridge::indexes::is_brin;
+use howdah_bridge::maintained::MaintainedTable;
+use howdah_bridge::new_entries::Indexes;
 use howdah_bridge::store::{ColdStore, WrittenValue};
-use howdah_bridge::table::{LockMode, Table};
-use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
+use howdah_bridge::table::LockMode;
+use howdah_bridge::tid::{BlockNumber, ROWS_PER_COLD_BLOCK, RowNumber};
+use howdah_bridge::transactions::{end_command, writing_command};
+use howdah_bridge::{predicate, process};
 use howdah_columnar::{EncodedRowGroup, RowGroupBuilder};
-use pgrx::pg_sys;
 
 use super::gather::{Batch, Pages, gather};
 use super::progress::{Phase, Progress};
 use super::sort;
-use super::table::{StepTable, Task};
+use super::table::{Task, open};
 use super::throttle;
-use crate::am::index_entry::is_hot_only;
-use crate::am::new_entries::Indexes;
 use crate::errors::{ColdError, or_raise};
 use crate::stop_point;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
@@ -27,7 +29,7 @@ use crate::types::TableLayout;
 const ROWS_BETWEEN_LOOKS: u32 = 4_096;
 /// Pause before a busy page is tried again, and the pauses that one group may take: writers of
 /// stamped rows wait meanwhile.
-const BUSY_PAUSE_US: i64 = 500;
+const BUSY_PAUSE: Duration = Duration::from_micros(500);
 const BUSY_PAUSES_PER_GROUP: u32 = 60;
 
 /// How a step ended, and what becomes of its transaction.
@@ -35,10 +37,10 @@ pub enum Step {
     /// A group was moved: commit.
     Moved {
         rows: u32,
-        next_block: Option<pg_sys::BlockNumber>,
+        next_block: Option<BlockNumber>,
     },
     /// Pages refused: roll back and try again without them.
-    Refused(Vec<pg_sys::BlockNumber>),
+    Refused(Vec<BlockNumber>),
     /// Somebody wants the table: roll back.
     Yielded,
     /// There was nothing to move: commit.
@@ -48,44 +50,40 @@ pub enum Step {
 /// Moves one group from the pages behind `from`.
 pub fn move_group(
     task: &Task,
-    from: pg_sys::BlockNumber,
-    except: &HashSet<pg_sys::BlockNumber>,
+    from: BlockNumber,
+    except: &HashSet<BlockNumber>,
     progress: &Progress,
 ) -> Step {
     progress.phase(Phase::Reading);
-    let Some(table) = StepTable::open(task.table, task.patient) else {
+    let Some(step) = open(task.table, task.patient) else {
         return Step::Finished;
     };
-    // SAFETY: the table is open and locked, a snapshot is active.
-    unsafe {
-        let layout = TableLayout::of(Table::from_raw(table.raw()).descriptor());
-        let pages = Pages {
-            from,
-            except,
-            only: task.quiet.as_deref(),
-        };
-        let mut batch = gather(table.raw(), &layout, &pages, progress);
-        if batch.row_count() == 0 || batch.row_count() < task.policy.min_rows {
-            return Step::Finished;
-        }
-        if table.has_waiters() {
-            return Step::Yielded;
-        }
-        let Some(store) = ColdStore::open(Table::from_raw(table.raw()), LockMode::RowExclusive)
-        else {
-            return Step::Finished;
-        };
-        progress.phase(Phase::Encoding);
-        let result =
-            Move::of(task, &table, &store, &batch).and_then(|m| m.run(&mut batch, progress));
-        or_raise(task.table, result)
+    let table = step.table();
+    let layout = TableLayout::of(table.descriptor());
+    let pages = Pages {
+        from,
+        except,
+        only: task.quiet.as_deref(),
+    };
+    let mut batch = gather(table, &layout, &pages, progress);
+    if batch.row_count() == 0 || batch.row_count() < task.policy.min_rows {
+        return Step::Finished;
     }
+    if step.has_waiters() {
+        return Step::Yielded;
+    }
+    let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
+        return Step::Finished;
+    };
+    progress.phase(Phase::Encoding);
+    let result = Move::of(task, &step, &store, &batch).and_then(|m| m.run(&mut batch, progress));
+    or_raise(task.table, result)
 }
 
 /// A group on its way.
 struct Move<'a> {
     task: &'a Task,
-    table: &'a StepTable,
+    table: &'a MaintainedTable,
     store: &'a ColdStore<'a>,
     /// Where row `i` of the batch goes; `None`: to position `i`.
     positions: Option<Vec<u32>>,
@@ -101,12 +99,11 @@ struct Stamped {
 impl<'a> Move<'a> {
     fn of(
         task: &'a Task,
-        table: &'a StepTable,
+        table: &'a MaintainedTable,
         store: &'a ColdStore<'a>,
         batch: &Batch,
     ) -> Result<Move<'a>, ColdError> {
-        // SAFETY: the table is open and locked.
-        let key = unsafe { sort::key_of(table.raw(), &task.policy) };
+        let key = sort::key_of(table.table(), &task.policy);
         let order = sort::order_by(&batch.rows, &key);
         let encoded = match &order {
             None => batch.rows.encode(task.policy.effort)?,
@@ -121,28 +118,24 @@ impl<'a> Move<'a> {
         })
     }
 
-    /// # Safety
-    /// The table is open and locked, a snapshot is active; `batch` is the one encoded.
-    unsafe fn run(self, batch: &mut Batch, progress: &Progress) -> Result<Step, ColdError> {
+    /// `batch` is the one encoded.
+    fn run(self, batch: &mut Batch, progress: &Progress) -> Result<Step, ColdError> {
         stop_point!("reserve");
         progress.phase(Phase::Writing);
-        // SAFETY: marks the command as writing.
-        let cid = unsafe { pg_sys::GetCurrentCommandId(true) };
+        let cid = writing_command();
         let placed = directory::reserve(self.store, batch.row_count(), cid)?;
         let value = self
             .store
             .write_value(&[&self.encoded.footer, &self.encoded.body], cid);
         stop_point!("index_insert");
         progress.phase(Phase::Indexing);
-        // SAFETY: as for this function.
-        let indexed = unsafe { self.insert_index_entries(batch, &placed, value)? };
+        let indexed = self.insert_index_entries(batch, &placed, value)?;
         let Some(indexed) = indexed else {
             return Ok(Step::Yielded);
         };
         stop_point!("stamp");
         progress.phase(Phase::Stamping);
-        // SAFETY: as for this function.
-        let mut stamper = unsafe { Stamper::begin(self.table.raw()) };
+        let mut stamper = Stamper::begin(self.table.table());
         let refusing = refusing_pages(&mut stamper, &batch.pages);
         if !refusing.is_empty() {
             return Ok(Step::Refused(refusing));
@@ -158,13 +151,10 @@ impl<'a> Move<'a> {
             return Ok(Step::Refused(vec![batch.pages[stamped.pages].block]));
         }
         for page in &mut batch.pages[..stamped.pages] {
-            let count = page.tuples.len();
-            // SAFETY: these tuples were stamped just now.
-            unsafe { delete_toasted(self.table.raw(), page, 0..count) };
+            stamper.delete_toasted(page);
         }
-        // SAFETY: as for this function; all that leads to the new places was written.
-        let table = unsafe { Table::from_raw(self.table.raw()) };
-        predicate::hand_over(table, placed.entry.group());
+        // All that leads to the new places was written.
+        predicate::hand_over(self.table.table(), placed.entry.group());
         stop_point!("directory");
         let next_block = if whole {
             if !indexed {
@@ -193,17 +183,13 @@ impl<'a> Move<'a> {
     /// Whether there was any index; `None` if another backend waits for the table. The group is completed
     /// first: ON CONFLICT reads rows that an index leads it to before it waits for our transaction.
     /// From then on all of the range stays reserved.
-    unsafe fn insert_index_entries(
+    fn insert_index_entries(
         &self,
         batch: &mut Batch,
         placed: &PlacedEntry,
         value: WrittenValue,
     ) -> Result<Option<bool>, ColdError> {
-        // SAFETY: the table is open and locked; we act as its owner.
-        let table = unsafe { Table::from_raw(self.table.raw()) };
-        // SAFETY: an index that is being opened.
-        let is_wanted = |index: Table<'_>| unsafe { !is_hot_only(index.raw()) };
-        let mut indexes = Indexes::open(table, is_wanted);
+        let mut indexes = Indexes::open(self.table.table(), |index| !is_brin(index));
         if indexes.is_empty() {
             return Ok(Some(false));
         }
@@ -212,14 +198,11 @@ impl<'a> Move<'a> {
         let mut row = 0;
         for page in &mut batch.pages {
             for index in 0..page.tuples.len() {
-                let mut tuple = page.tuple(index);
-                // SAFETY: the tuple lies in the page's copy.
-                unsafe { indexes.insert(&mut tuple, self.row_number(first, row).tid()) };
+                indexes.insert_hot(page, index, self.row_number(first, row).tid());
                 row += 1;
                 if row % ROWS_BETWEEN_LOOKS == 0 {
                     pgrx::check_for_interrupts!();
-                    // SAFETY: as for this function.
-                    unsafe { throttle::pay(self.table.raw()) };
+                    throttle::pay(self.table.table());
                     if self.table.has_waiters() {
                         return Ok(None);
                     }
@@ -229,19 +212,18 @@ impl<'a> Move<'a> {
         Ok(Some(true))
     }
 
-    fn stamp_pages(&self, stamper: &mut Stamper, batch: &Batch, first: RowNumber) -> Stamped {
+    fn stamp_pages(&self, stamper: &mut Stamper<'_>, batch: &Batch, first: RowNumber) -> Stamped {
         let mut pauses = BUSY_PAUSES_PER_GROUP;
         let mut stamped = Stamped { pages: 0, rows: 0 };
         for page in &batch.pages {
             let start = stamped.rows;
-            let link = |index: usize| self.row_number(first, start + index as u32).tid().raw();
+            let link = |index: usize| self.row_number(first, start + index as u32).tid();
             loop {
                 match stamper.stamp(page, link) {
                     Ok(()) => break,
                     Err(Refusal::Busy) if pauses > 0 => {
                         pauses -= 1;
-                        // SAFETY: plain sleep; no page lock is held.
-                        unsafe { pg_sys::pg_usleep(BUSY_PAUSE_US) };
+                        process::sleep(BUSY_PAUSE);
                     }
                     Err(_) => return stamped,
                 }
@@ -298,11 +280,9 @@ impl<'a> Move<'a> {
     ) -> Result<(), ColdError> {
         let order: Vec<u32> = (0..stamped.rows).collect();
         let encoded = rows.reordered(&order).encode(self.task.policy.effort)?;
-        // SAFETY: makes our own tuples visible to the deletion that follows.
-        let cid = unsafe {
-            pg_sys::CommandCounterIncrement();
-            pg_sys::GetCurrentCommandId(true)
-        };
+        // Our own tuples become visible to the deletion that follows.
+        end_command();
+        let cid = writing_command();
         self.store.delete_value(value.id);
         let value = self
             .store
@@ -312,7 +292,7 @@ impl<'a> Move<'a> {
 }
 
 /// Pages that would not be stamped now.
-fn refusing_pages(stamper: &mut Stamper, pages: &[HotPage]) -> Vec<pg_sys::BlockNumber> {
+fn refusing_pages(stamper: &mut Stamper<'_>, pages: &[HotPage]) -> Vec<BlockNumber> {
     pages
         .iter()
         .filter(|page| stamper.check(page).is_err())

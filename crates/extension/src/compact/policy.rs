@@ -1,8 +1,8 @@
 //! When and how a table is compacted.
 
+use howdah_bridge::Oid;
 use howdah_columnar::{Effort, MAX_ROWS};
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
-use pgrx::pg_sys;
 
 use crate::options::Period;
 
@@ -110,7 +110,7 @@ pub struct Policy {
 }
 
 /// The policy for a table.
-pub fn of(table: pg_sys::Oid) -> Policy {
+pub fn of(table: Oid) -> Policy {
     let options = crate::options::of(table);
     let min_rows = options.compact_min_rows.map_or_else(
         || COMPACT_MIN_ROWS.get() as u32,

@@ -2,8 +2,12 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use howdah_bridge::Oid;
+use howdah_bridge::process::{may_see_activity_of, own_pid, role_of};
+use howdah_bridge::tid::BlockNumber;
+use howdah_bridge::xid::current_database;
 use pgrx::iter::TableIterator;
-use pgrx::{name, pg_extern, pg_sys};
+use pgrx::{name, pg_extern};
 
 use super::shared::{self, ProgressSlot};
 
@@ -35,9 +39,8 @@ pub struct Progress(Option<&'static ProgressSlot>);
 
 impl Progress {
     /// Takes a slot; without a free one nothing is shown.
-    pub fn start(table: pg_sys::Oid) -> Progress {
-        // SAFETY: plain reads of globals.
-        let (pid, database) = unsafe { (pg_sys::MyProcPid, pg_sys::MyDatabaseId) };
+    pub fn start(table: Oid) -> Progress {
+        let (pid, database) = (own_pid(), current_database());
         let slot = shared::progress_slots()
             .iter()
             .find(|slot| slot.pid.compare_exchange(0, pid, Relaxed, Relaxed).is_ok());
@@ -61,7 +64,7 @@ impl Progress {
     }
 
     /// Blocks of the hot side looked at, of how many.
-    pub fn blocks(&self, done: pg_sys::BlockNumber, all: pg_sys::BlockNumber) {
+    pub fn blocks(&self, done: BlockNumber, all: BlockNumber) {
         if let Some(slot) = self.0 {
             slot.hot_blocks_done.store(done, Relaxed);
             slot.hot_blocks.store(all, Relaxed);
@@ -99,8 +102,8 @@ fn compactions() -> TableIterator<
     'static,
     (
         name!(pid, i32),
-        name!(database, pg_sys::Oid),
-        name!(relation, Option<pg_sys::Oid>),
+        name!(database, Oid),
+        name!(relation, Option<Oid>),
         name!(phase, Option<&'static str>),
         name!(hot_blocks, Option<i64>),
         name!(hot_blocks_done, Option<i64>),
@@ -114,7 +117,7 @@ fn compactions() -> TableIterator<
         .filter_map(|slot| {
             let pid = slot.pid.load(Relaxed);
             let role = if pid == 0 { None } else { role_of(pid) };
-            let shown = may_see(role?);
+            let shown = may_see_activity_of(role?);
             let phase = PHASE_NAMES
                 .get(slot.phase.load(Relaxed) as usize)
                 .copied()
@@ -122,8 +125,8 @@ fn compactions() -> TableIterator<
             let number = |value: u64| shown.then_some(value as i64);
             Some((
                 pid,
-                pg_sys::Oid::from(slot.database.load(Relaxed)),
-                shown.then(|| pg_sys::Oid::from(slot.relation.load(Relaxed))),
+                Oid::from(slot.database.load(Relaxed)),
+                shown.then(|| Oid::from(slot.relation.load(Relaxed))),
                 shown.then_some(phase),
                 number(u64::from(slot.hot_blocks.load(Relaxed))),
                 number(u64::from(slot.hot_blocks_done.load(Relaxed))),
@@ -134,23 +137,4 @@ fn compactions() -> TableIterator<
         })
         .collect();
     TableIterator::new(rows)
-}
-
-/// The role of a running process; `None` if there is no such process.
-fn role_of(pid: i32) -> Option<pg_sys::Oid> {
-    // SAFETY: looks a process up in shared memory. A process that died hard leaves its slot
-    // taken; the crash recovery that follows makes all slots anew.
-    unsafe {
-        let process = pg_sys::BackendPidGetProc(pid);
-        (!process.is_null()).then(|| (*process).roleId)
-    }
-}
-
-fn may_see(role: pg_sys::Oid) -> bool {
-    // SAFETY: catalog lookups.
-    unsafe {
-        let user = pg_sys::GetUserId();
-        let monitors = pg_sys::Oid::from(pg_sys::ROLE_PG_READ_ALL_STATS);
-        pg_sys::has_privs_of_role(user, monitors) || pg_sys::has_privs_of_role(user, role)
-    }
 }

@@ -14,8 +14,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
+use howdah_bridge::Oid;
 use howdah_bridge::shared_memory::{Area, Shareable};
-use pgrx::pg_sys;
+use howdah_bridge::transactions::{self, TransactionEvent};
+use howdah_bridge::xid::current_database;
 
 const SAMPLES: usize = 512;
 const DATABASES: usize = 64;
@@ -135,8 +137,7 @@ pub static SHARED: Area<Shared> = Area::new(c"howdah compaction");
 
 /// Watches transactions end. Call once, from `_PG_init`.
 pub fn register() {
-    // SAFETY: called while the library is loaded.
-    unsafe { pg_sys::RegisterXactCallback(Some(at_transaction_event), std::ptr::null_mut()) }
+    transactions::at_events(at_transaction_event);
 }
 
 fn shared() -> Option<&'static Shared> {
@@ -214,13 +215,10 @@ pub fn note_write() {
 
 /// Notes it again at the commit: a worker that came before could not see what was written, or
 /// not even the table. Called for every transaction: not guarded, and does no more than its atomics and cells.
-unsafe extern "C-unwind" fn at_transaction_event(
-    event: pg_sys::XactEvent::Type,
-    _arg: *mut std::ffi::c_void,
-) {
-    use pg_sys::XactEvent::{XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PREPARE};
-    let ended = [XACT_EVENT_COMMIT, XACT_EVENT_PREPARE, XACT_EVENT_ABORT].contains(&event);
-    if ended && WROTE.take() && event != XACT_EVENT_ABORT {
+fn at_transaction_event(event: TransactionEvent) {
+    use TransactionEvent::{Abort, Commit, Prepare};
+    let ended = matches!(event, Commit | Prepare | Abort);
+    if ended && WROTE.take() && event != Abort {
         mark_own_database();
     }
 }
@@ -228,8 +226,7 @@ unsafe extern "C-unwind" fn at_transaction_event(
 #[inline]
 fn mark_own_database() {
     OWN_DATABASE.with(|own| {
-        // SAFETY: plain read of a global.
-        let slot = own.get_or_init(|| database(unsafe { pg_sys::MyDatabaseId }.to_u32()));
+        let slot = own.get_or_init(|| database(current_database().to_u32()));
         if let Some(database) = slot
             && !database.written.load(Ordering::Relaxed)
         {
@@ -261,7 +258,7 @@ pub fn worker_count() -> u32 {
 }
 
 /// The place of a table of this database, at its start unless it was kept; `None` without shared memory.
-pub fn place(table: pg_sys::Oid) -> Option<&'static Place> {
+pub fn place(table: Oid) -> Option<&'static Place> {
     let name = name_of(table);
     let at = (name.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % PLACES;
     let place = &shared()?.places[at];
@@ -274,13 +271,11 @@ pub fn place(table: pg_sys::Oid) -> Option<&'static Place> {
 }
 
 /// The name of a table of this database.
-fn name_of(table: pg_sys::Oid) -> u64 {
-    // SAFETY: plain read of a global.
-    let database = unsafe { pg_sys::MyDatabaseId };
-    u64::from(database.to_u32()) << 32 | u64::from(table.to_u32())
+fn name_of(table: Oid) -> u64 {
+    u64::from(current_database().to_u32()) << 32 | u64::from(table.to_u32())
 }
 
-fn failure_of(table: pg_sys::Oid) -> Option<&'static Failure> {
+fn failure_of(table: Oid) -> Option<&'static Failure> {
     let name = name_of(table);
     failures()
         .iter()
@@ -288,12 +283,12 @@ fn failure_of(table: pg_sys::Oid) -> Option<&'static Failure> {
 }
 
 /// Whether background workers leave the table alone for now, because its compaction failed.
-pub fn is_left_alone(table: pg_sys::Oid, now_ms: i64) -> bool {
+pub fn is_left_alone(table: Oid, now_ms: i64) -> bool {
     failure_of(table).is_some_and(|f| f.until_ms.load(Ordering::Relaxed) > now_ms)
 }
 
 /// Notes that the compaction of a table of this database failed; for how long it is left alone.
-pub fn note_failure(table: pg_sys::Oid, now_ms: i64) -> i64 {
+pub fn note_failure(table: Oid, now_ms: i64) -> i64 {
     let Some(failure) = failure_of(table).or_else(|| take_failure(table)) else {
         return 0;
     };
@@ -305,7 +300,7 @@ pub fn note_failure(table: pg_sys::Oid, now_ms: i64) -> i64 {
 }
 
 /// Takes a free slot, or that of the table which may be visited again first.
-fn take_failure(table: pg_sys::Oid) -> Option<&'static Failure> {
+fn take_failure(table: Oid) -> Option<&'static Failure> {
     let failures = failures();
     let free = failures
         .iter()
@@ -318,7 +313,7 @@ fn take_failure(table: pg_sys::Oid) -> Option<&'static Failure> {
 }
 
 /// Notes that a table of this database can be compacted.
-pub fn forget_failure(table: pg_sys::Oid) {
+pub fn forget_failure(table: Oid) {
     if let Some(failure) = failure_of(table) {
         failure.until_ms.store(0, Ordering::Relaxed);
         failure.table.store(0, Ordering::Relaxed);

@@ -3,51 +3,23 @@
 
 use std::cmp::Ordering;
 
+use howdah_bridge::indexes::clustered_key;
+use howdah_bridge::table::Table;
 use howdah_columnar::{RowGroupBuilder, compare};
-use pgrx::pg_sys;
 
 use super::policy::{self, Policy};
 
 /// As [`key_of`], of the policy that holds for the table now.
-///
-/// # Safety
-/// `table` is open and locked.
-pub unsafe fn key_of_table(table: pg_sys::Relation) -> Vec<i16> {
-    // SAFETY: as for this function.
-    unsafe { key_of(table, &policy::of((*table).rd_id)) }
+pub fn key_of_table(table: Table<'_>) -> Vec<i16> {
+    key_of(table, &policy::of(table.oid()))
 }
 
 /// Attribute numbers to sort by; empty keeps the order. Of a clustered index these are its key
 /// columns up to the first expression, ascending whatever their direction: zones do not care.
-///
-/// # Safety
-/// `table` is open and locked.
-pub unsafe fn key_of(table: pg_sys::Relation, policy: &Policy) -> Vec<i16> {
-    if let Some(key) = &policy.sort_key {
-        return key.clone();
-    }
-    // SAFETY: the table is open; each index is open while it is looked at, and its key has
-    // `indnkeyatts` columns or more.
-    unsafe {
-        let list = pg_sys::RelationGetIndexList(table);
-        let clustered = (0..pg_sys::list_length(list))
-            .map(|i| pg_sys::list_nth_oid(list, i))
-            .find(|&index| pg_sys::get_index_isclustered(index));
-        pg_sys::list_free(list);
-        let Some(oid) = clustered else {
-            return Vec::new();
-        };
-        let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
-        let index = pg_sys::index_open(oid, lock);
-        let form = &*(*index).rd_index;
-        let key = form.indkey.values.as_slice(form.indnkeyatts as usize);
-        let key = key
-            .iter()
-            .copied()
-            .take_while(|&number| number > 0)
-            .collect();
-        pg_sys::index_close(index, lock);
-        key
+pub fn key_of(table: Table<'_>, policy: &Policy) -> Vec<i16> {
+    match &policy.sort_key {
+        Some(key) => key.clone(),
+        None => clustered_key(table).unwrap_or_default(),
     }
 }
 

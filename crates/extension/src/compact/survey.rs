@@ -17,8 +17,9 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use howdah_bridge::hot::page::HotReader;
-use howdah_bridge::relation::main_fork_blocks;
-use pgrx::pg_sys;
+use howdah_bridge::relation::PAGE_BYTES;
+use howdah_bridge::table::Table;
+use howdah_bridge::tid::BlockNumber;
 
 use super::shared::Place;
 use super::{policy, throttle};
@@ -39,7 +40,7 @@ pub struct BlockSet {
 }
 
 impl BlockSet {
-    pub fn insert(&mut self, block: pg_sys::BlockNumber) {
+    pub fn insert(&mut self, block: BlockNumber) {
         let (word, bit) = (block as usize / 64, block % 64);
         if word >= self.words.len() {
             self.words.resize(word + 1, 0);
@@ -48,7 +49,7 @@ impl BlockSet {
         self.words[word] |= 1 << bit;
     }
 
-    pub fn contains(&self, block: pg_sys::BlockNumber) -> bool {
+    pub fn contains(&self, block: BlockNumber) -> bool {
         self.words
             .get(block as usize / 64)
             .is_some_and(|word| word >> (block % 64) & 1 == 1)
@@ -84,17 +85,18 @@ enum Wanted {
 }
 
 /// A survey that runs.
-struct Look {
-    table: pg_sys::Relation,
-    reader: HotReader,
-    quiet_since: pg_sys::XLogRecPtr,
+struct Look<'a> {
+    table: Table<'a>,
+    reader: HotReader<'a>,
+    /// Where WAL ended when it was so long ago.
+    quiet_since: u64,
     quiet: BlockSet,
     found: Survey,
     rows: u64,
 }
 
-impl Look {
-    fn read(&mut self, blocks: Range<pg_sys::BlockNumber>, wanted: Wanted) {
+impl Look<'_> {
+    fn read(&mut self, blocks: Range<BlockNumber>, wanted: Wanted) {
         for block in blocks {
             pgrx::check_for_interrupts!();
             if wanted == Wanted::AllVisible && !self.reader.is_all_visible(block) {
@@ -108,8 +110,7 @@ impl Look {
                 self.found.quiet_rows += u64::from(page.rows);
                 self.found.invisible += u32::from(!page.all_visible);
             }
-            // SAFETY: the table is open and locked.
-            unsafe { throttle::pay(self.table) };
+            throttle::pay(self.table);
         }
     }
 
@@ -121,18 +122,10 @@ impl Look {
     }
 }
 
-/// Looks at the table, or on from its place in it; at enough of it for a row group of `min_rows`, if there is one.
-///
-/// # Safety
-/// `table` is open and locked against VACUUM and DDL.
-pub unsafe fn survey(
-    table: pg_sys::Relation,
-    quiet_since: pg_sys::XLogRecPtr,
-    place: Option<&Place>,
-    min_rows: u32,
-) -> Survey {
-    // SAFETY: as for this function.
-    let (reader, blocks) = unsafe { (HotReader::begin(table), main_fork_blocks(table)) };
+/// Looks at the table, or on from its place in it; at enough of it for a row group of `min_rows`, if there is one. Pages
+/// are quiet that did not change since WAL ended at `quiet_since`.
+pub fn survey(table: Table<'_>, quiet_since: u64, place: Option<&Place>, min_rows: u32) -> Survey {
+    let (reader, blocks) = (HotReader::begin(table), table.main_fork_blocks());
     let mut look = Look {
         table,
         reader,
@@ -160,7 +153,7 @@ fn window_pages() -> u32 {
     match policy::io_limit_bytes() {
         0 => UNLIMITED_WINDOW,
         bytes => {
-            let pages = bytes * SURVEYED_SECONDS / u64::from(pg_sys::BLCKSZ);
+            let pages = bytes * SURVEYED_SECONDS / u64::from(PAGE_BYTES);
             u32::try_from(pages)
                 .unwrap_or(u32::MAX)
                 .max(SMALLEST_WINDOW)
@@ -169,7 +162,7 @@ fn window_pages() -> u32 {
 }
 
 /// Reads the all-visible pages of the next windows that have any, until there is enough.
-fn look_at_visible(look: &mut Look, place: &Place, blocks: u32, window: u32, min_rows: u32) {
+fn look_at_visible(look: &mut Look<'_>, place: &Place, blocks: u32, window: u32, min_rows: u32) {
     let (mut from, mut passed, mut windows) = (place.visible_from.load(Relaxed), 0, 0);
     while passed < blocks
         && windows < WINDOWS_PER_VISIT
@@ -188,7 +181,7 @@ fn look_at_visible(look: &mut Look, place: &Place, blocks: u32, window: u32, min
 }
 
 /// Reads every page of the next window; counts all rows from the first block to the last, in as many visits as that takes.
-fn look_at_every(look: &mut Look, place: &Place, blocks: u32, window: u32) {
+fn look_at_every(look: &mut Look<'_>, place: &Place, blocks: u32, window: u32) {
     let from = match place.from.load(Relaxed) {
         from if from < blocks => from,
         _ => 0,

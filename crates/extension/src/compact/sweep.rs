@@ -15,9 +15,8 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{RowNumber, Tid};
 use howdah_bridge::xid::Xid;
-use pgrx::pg_sys;
 
-use super::table::{StepTable, Task};
+use super::table::{Task, open};
 use super::throttle;
 use crate::errors::{ColdError, or_raise};
 use crate::stop_point;
@@ -34,22 +33,17 @@ const MOST_MARKS: usize = 4_000_000;
 /// Takes away some marks. `false` if none was left to take; then, too, the transaction ends with a
 /// commit.
 pub fn sweep(task: &Task) -> bool {
-    let Some(table) = StepTable::open(task.table, task.patient) else {
+    let Some(step) = open(task.table, task.patient) else {
         return false;
     };
-    // SAFETY: the table is open and locked.
-    unsafe {
-        let Some(store) = ColdStore::open(Table::from_raw(table.raw()), LockMode::RowExclusive)
-        else {
-            return false;
-        };
-        !table.has_waiters() && or_raise(task.table, sweep_some(table.raw(), &store))
-    }
+    let table = step.table();
+    let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
+        return false;
+    };
+    !step.has_waiters() && or_raise(task.table, sweep_some(table, &store))
 }
 
-/// # Safety
-/// `table` is open and locked.
-unsafe fn sweep_some(table: pg_sys::Relation, store: &ColdStore) -> Result<bool, ColdError> {
+fn sweep_some(table: Table<'_>, store: &ColdStore) -> Result<bool, ColdError> {
     let Some((_, end)) = directory::high_water(store)? else {
         return Ok(false);
     };
@@ -104,8 +98,7 @@ unsafe fn sweep_some(table: pg_sys::Relation, store: &ColdStore) -> Result<bool,
             store.delete_value(*value);
         }
         pgrx::check_for_interrupts!();
-        // SAFETY: as for this function.
-        unsafe { throttle::pay(table) };
+        throttle::pay(table);
     }
     if !needless.is_empty() {
         stop_point!("sweep_commit");

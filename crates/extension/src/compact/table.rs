@@ -2,11 +2,13 @@
 
 use std::collections::HashSet;
 use std::rc::Rc;
+use std::time::Duration;
 
-use howdah_bridge::proc_flags;
-use howdah_bridge::relation::OpenRelation;
+use howdah_bridge::Oid;
+use howdah_bridge::maintained::{MaintainedTable, Purpose};
+use howdah_bridge::process;
 use howdah_bridge::table_counts;
-use pgrx::pg_sys;
+use howdah_bridge::transactions::Transactions;
 
 use super::first_move;
 use super::merge::{self, Merge};
@@ -16,134 +18,26 @@ use super::progress::{Phase, Progress};
 use super::survey::BlockSet;
 use super::sweep;
 use super::throttle;
-use super::transactions::Transactions;
 use crate::am;
 
-const LOCK: u32 = pg_sys::ShareUpdateExclusiveLock;
-/// How long a compaction that was asked for lets others go first, in microseconds.
-const YIELD_US: i64 = 5_000;
+/// How long a compaction that was asked for lets others go first.
+const YIELD: Duration = Duration::from_millis(5);
 
-/// A table locked against DDL, VACUUM and other movers, with a snapshot, acting as its owner in
-/// a security-restricted operation (index expressions are code of users). Belongs to one
-/// transaction; drop it before the transaction ends.
-pub struct StepTable {
-    rel: OpenRelation,
-    user: pg_sys::Oid,
-    security_context: i32,
-    guc_level: i32,
+/// Opens a table for a step: `None` if it is gone, is not ours to compact, or (unless `wait`) is locked. To be called at
+/// the start of a transaction.
+pub fn open(table: Oid, wait: bool) -> Option<MaintainedTable> {
+    open_for(table, wait, Purpose::Any)
 }
 
-impl StepTable {
-    /// `None` if the table is gone, is not ours to compact, or (unless `wait`) is locked.
-    /// To be called at the start of a transaction.
-    pub fn open(table: pg_sys::Oid, wait: bool) -> Option<StepTable> {
-        StepTable::open_for(table, wait, || ())
-    }
-
-    /// As [`open`](Self::open), for a transaction that does nothing but vacuum.
-    pub fn open_for_vacuum(table: pg_sys::Oid, wait: bool) -> Option<StepTable> {
-        // SAFETY: runs before the snapshot is taken; VACUUM writes nothing transactional.
-        StepTable::open_for(table, wait, || unsafe { proc_flags::count_as_vacuum() })
-    }
-
-    fn open_for(
-        table: pg_sys::Oid,
-        wait: bool,
-        before_snapshot: impl FnOnce(),
-    ) -> Option<StepTable> {
-        // SAFETY: a transaction has just begun, so its isolation level may be chosen. Moves
-        // change nothing that a serializable transaction could notice.
-        unsafe {
-            pg_sys::XactIsoLevel = pg_sys::XACT_READ_COMMITTED as i32;
-            commit_locally();
-            if !wait && !pg_sys::ConditionalLockRelationOid(table, LOCK as pg_sys::LOCKMODE) {
-                return None;
-            }
-        }
-        // SAFETY: no snapshot is active. Whoever holds the lock may be waiting for old snapshots to
-        // go, as CREATE INDEX CONCURRENTLY does: what catalog lookups have left is given up first.
-        unsafe { pg_sys::InvalidateCatalogSnapshot() };
-        before_snapshot();
-        let rel = OpenRelation::try_open(table, LOCK)?;
-        // SAFETY: the relation is open.
-        unsafe {
-            let form = &*(*rel.raw()).rd_rel;
-            let foreign_temp = form.relpersistence == pg_sys::RELPERSISTENCE_TEMP as i8
-                && !(*rel.raw()).rd_islocaltemp;
-            if !am::is_howdah(rel.raw()) || foreign_temp || form.reltoastrelid == pg_sys::InvalidOid
-            {
-                return None;
-            }
-            pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
-            let (mut user, mut security_context) = (pg_sys::InvalidOid, 0);
-            pg_sys::GetUserIdAndSecContext(&mut user, &mut security_context);
-            let restricted = pg_sys::SECURITY_RESTRICTED_OPERATION as i32;
-            pg_sys::SetUserIdAndSecContext(form.relowner, security_context | restricted);
-            let guc_level = pg_sys::NewGUCNestLevel();
-            pg_sys::RestrictSearchPath();
-            Some(StepTable {
-                rel,
-                user,
-                security_context,
-                guc_level,
-            })
-        }
-    }
-
-    pub fn raw(&self) -> pg_sys::Relation {
-        self.rel.raw()
-    }
-
-    /// Whether somebody wants a lock that conflicts with ours.
-    pub fn has_waiters(&self) -> bool {
-        // SAFETY: the relation is open and locked by us in this mode.
-        unsafe { pg_sys::LockHasWaitersRelation(self.raw(), LOCK as pg_sys::LOCKMODE) }
-    }
-}
-
-impl Drop for StepTable {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            // The aborting transaction restores user and settings and drops the snapshot.
-            return;
-        }
-        // SAFETY: undoes what `open` did, in reverse order.
-        unsafe {
-            pg_sys::AtEOXact_GUC(false, self.guc_level);
-            pg_sys::SetUserIdAndSecContext(self.user, self.security_context);
-            pg_sys::PopActiveSnapshot();
-        }
-    }
-}
-
-/// Has the running transaction wait for no standby when it commits. It holds rows of users until then, and changes
-/// nothing that they could miss on a standby: rows are the same, here or there.
-///
-/// # Safety
-/// The transaction has just begun.
-unsafe fn commit_locally() {
-    let local = pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
-    // SAFETY: plain read of a setting; changed until the transaction ends.
-    unsafe {
-        if pg_sys::synchronous_commit > local as i32 {
-            pg_sys::set_config_option(
-                c"synchronous_commit".as_ptr(),
-                c"local".as_ptr(),
-                pg_sys::GucContext::PGC_USERSET,
-                pg_sys::GucSource::PGC_S_SESSION,
-                pg_sys::GucAction::GUC_ACTION_LOCAL,
-                true,
-                0,
-                false,
-            );
-        }
-    }
+/// As [`open`], for a purpose.
+pub fn open_for(table: Oid, wait: bool, purpose: Purpose) -> Option<MaintainedTable> {
+    MaintainedTable::open(table, wait, purpose, am::is_ours)
 }
 
 /// What a compaction is to do.
 #[derive(Clone, Debug)]
 pub struct Task {
-    pub table: pg_sys::Oid,
+    pub table: Oid,
     pub policy: Policy,
     /// Pages that may be moved; `None`: every page.
     pub quiet: Option<Rc<BlockSet>>,
@@ -191,8 +85,7 @@ pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> 
             }
             Step::Yielded if task.patient => {
                 transactions.rollback();
-                // SAFETY: plain sleep; nothing is held.
-                unsafe { pg_sys::pg_usleep(YIELD_US) };
+                process::sleep(YIELD);
             }
             Step::Yielded => {
                 transactions.rollback();
@@ -223,8 +116,7 @@ pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> 
                 if !task.patient {
                     return tally;
                 }
-                // SAFETY: plain sleep; nothing is held.
-                unsafe { pg_sys::pg_usleep(YIELD_US) };
+                process::sleep(YIELD);
             }
             Merge::Nothing => {
                 transactions.commit();
@@ -241,13 +133,7 @@ pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> 
 
 /// Whether a background worker is told to stop by a changed configuration.
 fn switched_off() -> bool {
-    // SAFETY: outside of any statement of a user; between two row groups.
-    unsafe {
-        if pg_sys::ConfigReloadPending != 0 {
-            pg_sys::ConfigReloadPending = 0;
-            pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP);
-        }
-    }
+    process::reload_settings_if_asked();
     throttle::refresh();
     !policy::compaction()
 }

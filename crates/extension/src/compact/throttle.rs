@@ -15,11 +15,12 @@
 use std::cell::Cell;
 
 use howdah_bridge::io_cost;
-use pgrx::pg_sys;
+use howdah_bridge::maintained::has_waiters;
+use howdah_bridge::relation::PAGE_BYTES;
+use howdah_bridge::table::Table;
 
 use super::{policy, shared};
 
-const PAGE_BYTES: f64 = pg_sys::BLCKSZ as f64;
 /// The delay, unless so few pages are allowed that one takes longer.
 const DELAY_MS: f64 = 10.0;
 /// The greatest value of `vacuum_cost_delay`.
@@ -39,7 +40,8 @@ fn pages_per_delay(bytes_per_second: u64, workers: u32) -> Option<(i32, f64)> {
     if bytes_per_second == 0 {
         return None;
     }
-    let pages_per_ms = bytes_per_second as f64 / PAGE_BYTES / f64::from(workers) / 1000.0;
+    let pages_per_ms =
+        bytes_per_second as f64 / f64::from(PAGE_BYTES) / f64::from(workers) / 1000.0;
     let delay_ms = match pages_per_ms * DELAY_MS < 1.0 {
         true => LONGEST_DELAY_MS,
         false => DELAY_MS,
@@ -57,19 +59,15 @@ pub fn refresh() {
     }
 }
 
-/// Sleeps for the I/O since the last time, or until another backend waits for the table.
-///
-/// # Safety
-/// `table` is open and locked by a step of compaction.
-pub unsafe fn pay(table: pg_sys::Relation) {
+/// Sleeps for the I/O since the last time, or until another backend waits for the table, which a step of compaction has
+/// locked.
+pub fn pay(table: Table<'_>) {
     let mut owed_ms = io_cost::take_debt_ms();
-    let lock = pg_sys::ShareUpdateExclusiveLock as pg_sys::LOCKMODE;
     while owed_ms > 0.0 {
         io_cost::sleep_ms(owed_ms.min(LOOK_UP_MS));
         owed_ms -= LOOK_UP_MS;
         pgrx::check_for_interrupts!();
-        // SAFETY: as for this function.
-        if unsafe { pg_sys::LockHasWaitersRelation(table, lock) } {
+        if has_waiters(table) {
             return;
         }
     }

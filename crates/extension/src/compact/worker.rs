@@ -21,20 +21,20 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
 
-use howdah_bridge::catalog::for_each_row;
-use howdah_bridge::ffi;
-use howdah_bridge::proc_flags;
-use howdah_bridge::relation::main_fork_blocks;
-use pgrx::pg_sys::panic::CaughtError;
-use pgrx::{PgSqlErrorCode, PgTryBuilder, pg_guard, pg_sys};
+use howdah_bridge::background::begin_maintenance_worker;
+use howdah_bridge::catalog::tables_of;
+use howdah_bridge::process::now_ms;
+use howdah_bridge::transactions::{self, Transactions, in_transaction};
+use howdah_bridge::vacuum::visible_pages;
+use howdah_bridge::{CaughtError, Datum, Oid, background_worker_main};
+use pgrx::{PgSqlErrorCode, PgTryBuilder};
 
 use super::policy::{self, Policy};
 use super::progress::Progress;
 use super::shared::{self, VisitEnd};
 use super::survey::{Survey, survey};
-use super::table::{StepTable, Task, compact};
+use super::table::{Task, compact, open};
 use super::throttle;
-use super::transactions::Transactions;
 use super::vacuum::{freeze_cold_store, vacuum};
 
 const TX: Transactions = Transactions::Worker;
@@ -46,26 +46,17 @@ const INVISIBLE_SHARE: u32 = 20;
 /// to gain by it.
 const GAINING_SHARE: u32 = 8;
 
-#[pg_guard]
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn howdah_compaction_worker(database: pg_sys::Datum) {
-    let oid = pg_sys::Oid::from(database.value() as u32);
-    // SAFETY: the start of a background worker's life, in the order that bgworker.h asks for.
-    unsafe {
-        ffi::pqsignal_be(pg_sys::SIGTERM as i32, Some(ffi::die));
-        let reload = ffi::SignalHandlerForConfigReload;
-        ffi::pqsignal_be(pg_sys::SIGHUP as i32, Some(reload));
-        pg_sys::BackgroundWorkerUnblockSignals();
-        pg_sys::BackgroundWorkerInitializeConnectionByOid(oid, pg_sys::InvalidOid, 0);
-        proc_flags::count_as_autovacuum();
-        pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, c"compaction".as_ptr());
-    }
+background_worker_main!(howdah_compaction_worker, work);
+
+fn work(database: Datum) {
+    let oid = Oid::from(database.value() as u32);
+    begin_maintenance_worker(oid);
     let Some(slot) = shared::database(oid.to_u32()) else {
         return;
     };
     slot.written.store(false, Ordering::Relaxed);
     let mut end = VisitEnd::Settled;
-    for table in howdah_tables() {
+    for table in in_transaction(|| tables_of(c"howdah")) {
         if !policy::compaction() {
             break;
         }
@@ -77,53 +68,8 @@ unsafe extern "C-unwind" fn howdah_compaction_worker(database: pg_sys::Datum) {
     slot.set_end(end);
 }
 
-/// Runs `work` between the start and the end of a transaction that it may end and start anew.
-fn in_transaction<R>(work: impl FnOnce() -> R) -> R {
-    // SAFETY: no transaction is running.
-    unsafe {
-        pg_sys::SetCurrentStatementStartTimestamp();
-        pg_sys::StartTransactionCommand();
-    }
-    let result = work();
-    // SAFETY: `work` leaves a transaction running and no snapshot active.
-    unsafe { pg_sys::CommitTransactionCommand() };
-    result
-}
-
-/// Tables and materialized views of our access method, except temporary ones and those of extensions.
-fn howdah_tables() -> Vec<pg_sys::Oid> {
-    in_transaction(|| {
-        // SAFETY: a lookup by name.
-        let method = unsafe { pg_sys::get_am_oid(c"howdah".as_ptr(), true) };
-        let mut tables = Vec::new();
-        if method == pg_sys::InvalidOid {
-            return tables;
-        }
-        // SAFETY: a transaction is running; this is the row type of pg_class.
-        unsafe {
-            for_each_row(
-                pg_sys::RelationRelationId,
-                |form: &pg_sys::FormData_pg_class| {
-                    let kind = form.relkind as u8;
-                    if form.relam == method
-                        && (kind == pg_sys::RELKIND_RELATION || kind == pg_sys::RELKIND_MATVIEW)
-                        && form.relpersistence as u8 != pg_sys::RELPERSISTENCE_TEMP
-                    {
-                        tables.push(form.oid);
-                    }
-                },
-            );
-            tables.retain(|&table| {
-                let owner = pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, table);
-                owner == pg_sys::InvalidOid
-            });
-        }
-        tables
-    })
-}
-
 /// Visits a table; an error is logged and ends the visit.
-fn visit_catching(table: pg_sys::Oid) -> VisitEnd {
+fn visit_catching(table: Oid) -> VisitEnd {
     if shared::is_left_alone(table, now_ms()) {
         return VisitEnd::Waiting;
     }
@@ -148,8 +94,8 @@ fn visit_catching(table: pg_sys::Oid) -> VisitEnd {
             shared::note_failure(table, now_ms()) / 1000
         };
         let report = report.message().to_owned();
-        // SAFETY: the failed transaction is cleaned up before anything else is done.
-        unsafe { pg_sys::AbortCurrentTransaction() };
+        // The failed transaction is cleaned up before anything else is done.
+        transactions::abort();
         pgrx::log!(
             "compaction of the table with OID {} was given up, to be tried again after {pause_s} s: {report}",
             table.to_u32()
@@ -171,12 +117,7 @@ fn is_yielding(code: PgSqlErrorCode) -> bool {
     )
 }
 
-fn now_ms() -> i64 {
-    // SAFETY: reads the clock.
-    unsafe { pg_sys::GetCurrentTimestamp() / 1000 }
-}
-
-fn visit(table: pg_sys::Oid) -> VisitEnd {
+fn visit(table: Oid) -> VisitEnd {
     throttle::refresh();
     let policy = policy::of(table);
     if !policy.enabled {
@@ -190,7 +131,7 @@ fn visit(table: pg_sys::Oid) -> VisitEnd {
     }
 }
 
-fn visit_hot_side(table: pg_sys::Oid, policy: Policy) -> VisitEnd {
+fn visit_hot_side(table: Oid, policy: Policy) -> VisitEnd {
     let found = match look(table, &policy) {
         Look::TooFew => return VisitEnd::Settled,
         Look::Locked => return VisitEnd::Waiting,
@@ -234,17 +175,13 @@ fn visit_hot_side(table: pg_sys::Oid, policy: Policy) -> VisitEnd {
 }
 
 /// Whether as large a part of what VACUUM would read was moved. Else the dead versions are left to autovacuum, which knows of them.
-fn is_vacuum_worthwhile(table: pg_sys::Oid, moved_rows: u64) -> bool {
-    let Some(step) = StepTable::open(table, false) else {
+fn is_vacuum_worthwhile(table: Oid, moved_rows: u64) -> bool {
+    let Some(step) = open(table, false) else {
         return false;
     };
-    // SAFETY: the table is open and locked.
-    unsafe {
-        let mut visible = 0;
-        pg_sys::visibilitymap_count(step.raw(), &mut visible, std::ptr::null_mut());
-        let invisible = main_fork_blocks(step.raw()).saturating_sub(visible);
-        moved_rows >= u64::from(invisible / GAINING_SHARE) * MOST_ROWS_PER_PAGE / 4
-    }
+    let table = step.table();
+    let invisible = (table.main_fork_blocks()).saturating_sub(visible_pages(table).all_visible);
+    moved_rows >= u64::from(invisible / GAINING_SHARE) * MOST_ROWS_PER_PAGE / 4
 }
 
 enum Look {
@@ -254,22 +191,19 @@ enum Look {
     Locked,
 }
 
-fn look(table: pg_sys::Oid, policy: &Policy) -> Look {
-    let Some(step) = StepTable::open(table, false) else {
+fn look(table: Oid, policy: &Policy) -> Look {
+    let Some(step) = open(table, false) else {
         return Look::Locked;
     };
-    // SAFETY: the table is open and locked.
-    unsafe {
-        let most_rows = u64::from(main_fork_blocks(step.raw())) * MOST_ROWS_PER_PAGE;
-        if most_rows < u64::from(policy.min_rows) {
-            return Look::TooFew;
+    let most_rows = u64::from(step.table().main_fork_blocks()) * MOST_ROWS_PER_PAGE;
+    if most_rows < u64::from(policy.min_rows) {
+        return Look::TooFew;
+    }
+    match shared::lsn_before(now_ms() - policy.compact_after_ms) {
+        Some(lsn) => {
+            let place = shared::place(table);
+            Look::Found(survey(step.table(), lsn, place, policy.min_rows))
         }
-        match shared::lsn_before(now_ms() - policy.compact_after_ms) {
-            Some(lsn) => {
-                let place = shared::place(table);
-                Look::Found(survey(step.raw(), lsn, place, policy.min_rows))
-            }
-            None => Look::Locked,
-        }
+        None => Look::Locked,
     }
 }

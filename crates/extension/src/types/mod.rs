@@ -8,18 +8,20 @@
 pub mod arena;
 pub mod numeric;
 
-use howdah_bridge::ffi::quiet;
-use howdah_bridge::memory::{self, allocate_zeroed, varlena_of};
-use howdah_bridge::table::Descriptor;
+use howdah_bridge::Oid;
+use howdah_bridge::builtin::types;
+use howdah_bridge::collation::is_utf8_database;
+use howdah_bridge::datum::{ArrayDatum, Datum, TypedDatum, form_of_type};
+use howdah_bridge::memory;
+use howdah_bridge::table::{Attribute, Descriptor};
 use howdah_columnar::{ColumnBuilder, ColumnType, OwnedValue, RowGroupBuilder, Value};
-use pgrx::pg_sys;
 
 use arena::Arena;
 
 /// The physical form of one attribute, and how it is stored.
 #[derive(Clone, Copy, Debug)]
 pub struct AttributeLayout {
-    pub type_oid: pg_sys::Oid,
+    pub type_oid: Oid,
     pub column_type: ColumnType,
     pub len: i16,
     pub by_value: bool,
@@ -53,15 +55,10 @@ impl TableLayout {
 
 impl AttributeLayout {
     /// How the values of an attribute are stored.
-    pub fn of(att: &pg_sys::FormData_pg_attribute) -> AttributeLayout {
-        let base = if att.attisdropped {
-            pg_sys::InvalidOid
-        } else if att.atttypid.to_u32() < pg_sys::FirstGenbkiObjectId {
-            // No domain has an OID assigned by hand.
-            att.atttypid
-        } else {
-            // SAFETY: plain catalog lookup of a type that exists.
-            unsafe { pg_sys::getBaseType(att.atttypid) }
+    pub fn of(att: &Attribute) -> AttributeLayout {
+        let base = match att.attisdropped {
+            true => Oid::INVALID,
+            false => types::base(att.atttypid),
         };
         AttributeLayout {
             type_oid: base,
@@ -72,18 +69,11 @@ impl AttributeLayout {
             not_null: att.attnotnull,
         }
     }
-}
 
-impl AttributeLayout {
     /// How values of a type would be stored.
-    pub fn of_type(type_oid: pg_sys::Oid) -> AttributeLayout {
-        let (mut len, mut by_value) = (0, false);
-        // SAFETY: catalog lookups of a type that exists.
-        let base = unsafe {
-            let base = pg_sys::getBaseType(type_oid);
-            pg_sys::get_typlenbyval(base, &mut len, &mut by_value);
-            base
-        };
+    pub fn of_type(type_oid: Oid) -> AttributeLayout {
+        let base = types::base(type_oid);
+        let (len, by_value) = form_of_type(base);
         AttributeLayout {
             type_oid: base,
             column_type: column_type(base, len, by_value),
@@ -99,10 +89,18 @@ impl AttributeLayout {
 ///
 /// # Safety
 /// `datum` is a valid datum of the type that `layout` describes.
-pub unsafe fn owned_value(datum: pg_sys::Datum, layout: &AttributeLayout) -> OwnedValue {
-    let mut rows = RowGroupBuilder::new(&[layout.column_type]);
+pub unsafe fn owned_value(datum: Datum, layout: &AttributeLayout) -> OwnedValue {
     // SAFETY: as for this function.
-    unsafe { push_datum(rows.column_mut(0), layout, datum, false) };
+    typed_value(
+        unsafe { TypedDatum::of(datum, layout.len, layout.by_value) },
+        layout,
+    )
+}
+
+/// A datum that has the layout's form as a value of its own.
+pub fn typed_value(datum: TypedDatum<'_>, layout: &AttributeLayout) -> OwnedValue {
+    let mut rows = RowGroupBuilder::new(&[layout.column_type]);
+    push(rows.column_mut(0), layout, datum);
     rows.finish_row();
     match rows.value(0, 0) {
         Some(value) => OwnedValue::from(value),
@@ -116,48 +114,29 @@ pub unsafe fn owned_value(datum: pg_sys::Datum, layout: &AttributeLayout) -> Own
 /// # Safety
 /// `array` is a valid array.
 pub unsafe fn array_values(
-    array: pg_sys::Datum,
+    array: Datum,
     layout: &AttributeLayout,
 ) -> Option<Vec<Option<OwnedValue>>> {
-    // SAFETY: as for this function; the arrays that deconstruct_array makes hold `count` entries.
-    unsafe {
-        let array: *mut pg_sys::ArrayType = pg_sys::pg_detoast_datum(array.cast_mut_ptr()).cast();
-        let (mut len, mut by_value, mut align) = (0, false, 0);
-        pg_sys::get_typlenbyvalalign((*array).elemtype, &mut len, &mut by_value, &mut align);
-        if len != layout.len || by_value != layout.by_value {
-            return None;
-        }
-        let (mut datums, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
-        pg_sys::deconstruct_array(
-            array,
-            (*array).elemtype,
-            len.into(),
-            by_value,
-            align,
-            &mut datums,
-            &mut nulls,
-            &mut count,
-        );
-        let values = (0..count as usize)
-            .map(|i| (!*nulls.add(i)).then(|| owned_value(*datums.add(i), layout)));
-        Some(values.collect())
-    }
+    // SAFETY: as for this function.
+    let elements = unsafe { ArrayDatum::of(array) }.elements();
+    let value = |element: TypedDatum<'_>| {
+        let has_form = element.has_form(layout.len, layout.by_value);
+        has_form.then(|| typed_value(element, layout))
+    };
+    let value = |element: Option<TypedDatum<'_>>| match element {
+        None => Some(None),
+        Some(element) => Some(Some(value(element)?)),
+    };
+    elements.into_iter().map(value).collect()
 }
 
-fn utf8_database() -> bool {
-    // SAFETY: plain read of the database's encoding.
-    unsafe { quiet::GetDatabaseEncoding() == pg_sys::pg_enc::PG_UTF8 as i32 }
-}
-
-fn column_type(base: pg_sys::Oid, len: i16, by_value: bool) -> ColumnType {
+fn column_type(base: Oid, len: i16, by_value: bool) -> ColumnType {
     match base {
-        pg_sys::BOOLOID => return ColumnType::Bool,
-        pg_sys::FLOAT4OID => return ColumnType::Float32,
-        pg_sys::FLOAT8OID => return ColumnType::Float64,
-        pg_sys::NUMERICOID => return ColumnType::Numeric,
-        pg_sys::TEXTOID | pg_sys::VARCHAROID | pg_sys::BPCHAROID | pg_sys::JSONOID
-            if utf8_database() =>
-        {
+        types::BOOL => return ColumnType::Bool,
+        types::FLOAT4 => return ColumnType::Float32,
+        types::FLOAT8 => return ColumnType::Float64,
+        types::NUMERIC => return ColumnType::Numeric,
+        types::TEXT | types::VARCHAR | types::BPCHAR | types::JSON if is_utf8_database() => {
             return ColumnType::Text;
         }
         _ => {}
@@ -171,94 +150,32 @@ fn column_type(base: pg_sys::Oid, len: i16, by_value: bool) -> ColumnType {
     }
 }
 
-/// Whether a varlena is neither compressed nor out of line: most are, and need no call into
-/// the server, which is guarded and costs more than the value is worth.
-///
-/// # Safety
-/// `varlena` is a valid varlena.
-unsafe fn is_plain(varlena: *const pg_sys::varlena) -> bool {
-    // SAFETY: as for this function; looks at the header only.
-    unsafe {
-        pgrx::varatt_is_4b_u(varlena)
-            || (pgrx::varatt_is_1b(varlena) && !pgrx::varatt_is_1b_e(varlena))
-    }
-}
-
-/// A datum's bytes, detoasted; frees what detoasting allocated.
-struct Detoasted {
-    original: *mut pg_sys::varlena,
-    plain: *mut pg_sys::varlena,
-}
-
-impl Detoasted {
-    /// # Safety
-    /// `datum` is a valid varlena datum.
-    unsafe fn of(datum: pg_sys::Datum) -> Detoasted {
-        let original = datum.cast_mut_ptr::<pg_sys::varlena>();
-        // SAFETY: the caller vouches; may raise an ERROR when out-of-line data is missing.
-        let plain = unsafe {
-            match is_plain(original) {
-                true => original,
-                false => pg_sys::pg_detoast_datum_packed(original),
-            }
-        };
-        Detoasted { original, plain }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: `plain` is an uncompressed inline varlena.
-        unsafe {
-            std::slice::from_raw_parts(
-                pgrx::vardata_any(self.plain).cast::<u8>(),
-                pgrx::varsize_any_exhdr(self.plain),
-            )
-        }
-    }
-}
-
-impl Drop for Detoasted {
-    fn drop(&mut self) {
-        if self.plain != self.original && !std::thread::panicking() {
-            // SAFETY: pg_detoast_datum_packed palloc'd a copy that nobody else holds.
-            unsafe { memory::free(self.plain.cast()) }
-        }
-    }
-}
-
 /// Whether the row holds a value that the cold side does not take: too long, or text that is none.
 ///
 /// # Safety
 /// `values` and `nulls` hold one valid entry per attribute.
 pub unsafe fn must_stay_hot(
     layout: &TableLayout,
-    values: *const pg_sys::Datum,
+    values: *const Datum,
     nulls: *const bool,
 ) -> bool {
     layout.attributes.iter().enumerate().any(|(i, a)| {
-        // SAFETY: the caller vouches for the arrays.
-        unsafe {
-            a.len == -1
-                && !a.dropped
-                && !*nulls.add(i)
-                && (raw_size(*values.add(i)) > LARGEST_COLD_VALUE_BYTES
-                    || a.column_type == ColumnType::Text
-                        // Text that is no text can get into a table by functions that do not check;
-                        // heap takes it.
-                        && std::str::from_utf8(Detoasted::of(*values.add(i)).bytes()).is_err())
+        if a.len != -1 || a.dropped {
+            return false;
         }
+        // SAFETY: as for this function.
+        let value = unsafe {
+            match *nulls.add(i) {
+                true => return false,
+                false => TypedDatum::of(*values.add(i), a.len, a.by_value),
+            }
+        };
+        value.detoasted_size() > LARGEST_COLD_VALUE_BYTES
+            || a.column_type == ColumnType::Text
+                // Text that is no text can get into a table by functions that do not check; heap
+                // takes it.
+                && std::str::from_utf8(&value.bytes()).is_err()
     })
-}
-
-/// `toast_raw_datum_size`: the size that the varlena has when detoasted, header included.
-unsafe fn raw_size(datum: pg_sys::Datum) -> usize {
-    let varlena = datum.cast_mut_ptr::<pg_sys::varlena>();
-    // SAFETY: the caller vouches for the datum.
-    unsafe {
-        match is_plain(varlena) {
-            true => pgrx::varsize_any_exhdr(varlena) + pg_sys::VARHDRSZ,
-            false => pg_sys::toast_raw_datum_size(datum),
-        }
-    }
 }
 
 /// Appends one datum to a column.
@@ -269,14 +186,38 @@ unsafe fn raw_size(datum: pg_sys::Datum) -> usize {
 pub unsafe fn push_datum(
     column: &mut ColumnBuilder,
     attribute: &AttributeLayout,
-    datum: pg_sys::Datum,
+    datum: Datum,
     is_null: bool,
 ) {
     if is_null || attribute.dropped {
         column.push_null();
         return;
     }
-    let raw = datum.value();
+    // SAFETY: as for this function.
+    let datum = unsafe { TypedDatum::of(datum, attribute.len, attribute.by_value) };
+    push(column, attribute, datum);
+}
+
+/// Appends the values of a row, which is not finished by this.
+///
+/// # Safety
+/// There are a value and a flag for each attribute, valid where the flag does not say NULL.
+pub unsafe fn push_datums(
+    rows: &mut RowGroupBuilder,
+    layout: &TableLayout,
+    values: &[Datum],
+    nulls: &[bool],
+) {
+    for (i, attribute) in layout.attributes.iter().enumerate() {
+        // SAFETY: as for this function.
+        unsafe { push_datum(rows.column_mut(i), attribute, values[i], nulls[i]) };
+    }
+}
+
+/// Appends a datum that has the attribute's form.
+#[inline]
+fn push(column: &mut ColumnBuilder, attribute: &AttributeLayout, datum: TypedDatum<'_>) {
+    let raw = datum.word();
     match attribute.column_type {
         ColumnType::Bool => column.push_bool(raw as u8 != 0),
         ColumnType::Int16 if attribute.len == 1 => column.push_i16(i16::from(raw as i8)),
@@ -285,63 +226,30 @@ pub unsafe fn push_datum(
         ColumnType::Int64 => column.push_i64(raw as i64),
         ColumnType::Float32 => column.push_f32(f32::from_bits(raw as u32)),
         ColumnType::Float64 => column.push_f64(f64::from_bits(raw as u64)),
-        ColumnType::Numeric => {
-            // SAFETY: a numeric is a varlena.
-            let value = unsafe { Detoasted::of(datum) };
-            column.push_numeric(numeric::decode(value.bytes()));
-        }
-        ColumnType::Text => {
-            // SAFETY: text types are varlenas.
-            let value = unsafe { Detoasted::of(datum) };
-            match std::str::from_utf8(value.bytes()) {
-                Ok(text) => column.push_text(text),
-                Err(_) => pgrx::ereport!(
-                    pgrx::PgLogLevel::ERROR,
-                    pgrx::PgSqlErrorCode::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
-                    "invalid byte sequence for encoding \"UTF8\" in a value to be stored by column"
-                ),
-            }
-        }
-        ColumnType::Bytes if attribute.len == -2 => {
-            // SAFETY: a cstring is NUL-terminated.
-            let text = unsafe { std::ffi::CStr::from_ptr(datum.cast_mut_ptr()) };
-            column.push_bytes(text.to_bytes());
-        }
-        ColumnType::Bytes => {
-            // SAFETY: what is neither fixed nor a cstring is a varlena.
-            let value = unsafe { Detoasted::of(datum) };
-            column.push_bytes(value.bytes());
-        }
-        ColumnType::Fixed { len } => {
-            // SAFETY: a fixed-length pass-by-reference datum points at `len` bytes.
-            let bytes =
-                unsafe { std::slice::from_raw_parts(datum.cast_mut_ptr::<u8>(), usize::from(len)) };
-            column.push_bytes(bytes);
-        }
+        ColumnType::Numeric => column.push_numeric(numeric::decode(&datum.bytes())),
+        ColumnType::Text => match std::str::from_utf8(&datum.bytes()) {
+            Ok(text) => column.push_text(text),
+            Err(_) => pgrx::ereport!(
+                pgrx::PgLogLevel::ERROR,
+                pgrx::PgSqlErrorCode::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
+                "invalid byte sequence for encoding \"UTF8\" in a value to be stored by column"
+            ),
+        },
+        ColumnType::Bytes | ColumnType::Fixed { .. } => column.push_bytes(&datum.bytes()),
     }
 }
 
 /// The datum of a stored value, allocated in the current memory context where it is not
-/// passed by value: the context outlives the datum's use.
+/// passed by value.
 #[inline]
-pub fn datum_of(value: Value<'_>, attribute: &AttributeLayout) -> pg_sys::Datum {
-    datum_by(value, attribute, |bytes, type_len| match type_len {
-        -1 => pg_sys::Datum::from(varlena_of(bytes)),
-        type_len => {
-            // A cstring ends with a zero byte.
-            let terminator = usize::from(type_len == -2);
-            let copy = allocate_zeroed(bytes.len() + terminator);
-            // SAFETY: fresh memory of the right size.
-            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), copy, bytes.len()) };
-            pg_sys::Datum::from(copy)
-        }
-    })
+pub fn datum_of(value: Value<'_>, attribute: &AttributeLayout) -> Datum {
+    datum_by(value, attribute, memory::datum_of_bytes)
 }
 
 /// A value as a datum; what is not passed by value lies in the arena.
-pub fn datum_in(arena: &mut Arena, value: Value<'_>, attribute: &AttributeLayout) -> pg_sys::Datum {
+pub fn datum_in(arena: &mut Arena, value: Value<'_>, attribute: &AttributeLayout) -> Datum {
     datum_by(value, attribute, |bytes, type_len| {
-        pg_sys::Datum::from(arena.value(bytes, type_len))
+        Datum::from(arena.value(bytes, type_len))
     })
 }
 
@@ -350,16 +258,16 @@ pub fn datum_in(arena: &mut Arena, value: Value<'_>, attribute: &AttributeLayout
 fn datum_by(
     value: Value<'_>,
     attribute: &AttributeLayout,
-    put: impl FnOnce(&[u8], i16) -> pg_sys::Datum,
-) -> pg_sys::Datum {
+    put: impl FnOnce(&[u8], i16) -> Datum,
+) -> Datum {
     match value {
-        Value::Bool(v) => pg_sys::Datum::from(v),
-        Value::Int16(v) if attribute.len == 1 => pg_sys::Datum::from(v as i8),
-        Value::Int16(v) => pg_sys::Datum::from(v),
-        Value::Int32(v) => pg_sys::Datum::from(v),
-        Value::Int64(v) => pg_sys::Datum::from(v),
-        Value::Float32(v) => pg_sys::Datum::from(v.to_bits()),
-        Value::Float64(v) => pg_sys::Datum::from(v.to_bits()),
+        Value::Bool(v) => Datum::from(v),
+        Value::Int16(v) if attribute.len == 1 => Datum::from(v as i8),
+        Value::Int16(v) => Datum::from(v),
+        Value::Int32(v) => Datum::from(v),
+        Value::Int64(v) => Datum::from(v),
+        Value::Float32(v) => Datum::from(v.to_bits()),
+        Value::Float64(v) => Datum::from(v.to_bits()),
         Value::Text(v) => put(v.as_bytes(), attribute.len),
         Value::Bytes(v) => put(v, attribute.len),
         Value::Numeric(v) => numeric::with_image(v, |image| put(image, -1)),

@@ -19,9 +19,7 @@ pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Option<Offer<'a>> 
     if !settings::vectorized() {
         return None;
     }
-    let (root, rel) = planner.relation();
-    // SAFETY: the planner's own structures, while it runs; the table is locked.
-    let reading = unsafe { reading(root, rel, planner.table())? };
+    let reading = reading(&planner.planned())?;
     // SAFETY: no operand has a value yet.
     let translated = unsafe { translate(shape, &reading.layout, None)? };
     Compiled::compile(&translated.query).ok()?;

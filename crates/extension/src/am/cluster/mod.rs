@@ -69,7 +69,6 @@ mod order;
 
 use howdah_bridge::hot::page::HotReader;
 use howdah_bridge::recovery_conflict;
-use howdah_bridge::relation::main_fork_blocks;
 use howdah_bridge::rewrite::bar_key_sharers;
 use howdah_bridge::table::Table;
 use howdah_bridge::tuple_sort::TupleSort;
@@ -210,7 +209,8 @@ unsafe fn would_load_cold(table: pg_sys::Relation) -> bool {
         return false;
     }
     // SAFETY: the table is open and locked.
-    let (mut reader, blocks) = unsafe { (HotReader::begin(table), main_fork_blocks(table)) };
+    let table = unsafe { Table::from_raw(table) };
+    let (mut reader, blocks) = (HotReader::begin(table), table.main_fork_blocks());
     let mut rows = 0;
     (0..blocks).any(|block| {
         pgrx::check_for_interrupts!();

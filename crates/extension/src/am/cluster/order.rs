@@ -86,11 +86,8 @@ impl<'a> ColdOrder<'a> {
         target: Target<'a>,
         first_row: u64,
     ) -> ColdOrder<'a> {
-        // SAFETY: as for this function.
-        let (layout, sort_key) = unsafe {
-            let layout = TableLayout::of(work.old_heap().descriptor());
-            (layout, sort::key_of_table(work.old_table))
-        };
+        let layout = TableLayout::of(work.old_heap().descriptor());
+        let sort_key = sort::key_of_table(work.old_heap());
         let groups = GroupWriter::begin(work, target, &layout, first_row, sort_key);
         ColdOrder {
             way: Way::AsTheyCome(groups),

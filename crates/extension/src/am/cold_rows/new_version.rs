@@ -2,6 +2,7 @@
 
 use howdah_bridge::Datum;
 use howdah_bridge::heap_am;
+use howdah_bridge::new_entries::Indexes;
 use howdah_bridge::predicate::{is_serializable, unnoticed};
 use howdah_bridge::row_request::UpdateIndexes;
 use howdah_bridge::slot::{Slot, is_same_image};
@@ -13,7 +14,6 @@ use howdah_bridge::xid::CommandId;
 
 use super::grip::Located;
 use crate::am::last_row;
-use crate::am::new_entries::Indexes;
 use crate::errors::or_raise;
 use crate::store::directory::{self, GroupState};
 use crate::store::view::point_value;

@@ -1,25 +1,16 @@
 //! One row after the other.
 //!
-//! [`exec_custom_scan`] runs once per row and is written for that: it takes rows from the
-//! batch by raw pointers, calls nothing that can panic and holds nothing that has a destructor,
-//! so that PostgreSQL's errors may jump over it. All else is behind guarded functions that run
-//! once per batch or page.
+//! [`exec_custom_scan`] runs once per row and is written for that: it takes rows from the batch by raw pointers, calls nothing
+//! that can panic and holds nothing that has a destructor, so that PostgreSQL's errors may jump over it. All else is behind
+//! guarded functions that run once per batch or page.
 
-use howdah_bridge::relation::count_rows_read;
-use howdah_bridge::row_expr::{interrupts, passes, project};
-use howdah_bridge::slot::Slot;
-use howdah_bridge::snapshot::Snapshot;
-use howdah_bridge::table::Table;
-use howdah_bridge::tid::RowNumber;
 use pgrx::{pg_guard, pg_sys};
 
+use super::node::{ColumnCopy, ColumnarScanState, Emit, Scan, Side, ask, scan_of};
 use super::parallel;
-use super::reader::Reader;
-use super::state::{ColumnCopy, ColumnarScanState, Emit, Scan, Side, ask, scan_of};
-use crate::am;
-use crate::errors::or_raise;
-use crate::store::marks::elsewhere;
-use crate::store::view::ColdView;
+use crate::row_expr::{interrupts, passes, project};
+use crate::slot::Slot;
+use crate::tid::RowNumber;
 
 const EMPTY: u16 = pg_sys::TTS_FLAG_EMPTY as u16;
 const SHOULDFREE: u16 = pg_sys::TTS_FLAG_SHOULDFREE as u16;
@@ -28,11 +19,11 @@ const SHOULDFREE: u16 = pg_sys::TTS_FLAG_SHOULDFREE as u16;
 ///
 /// # Safety
 /// Called by the executor on a node that was begun.
-pub unsafe extern "C-unwind" fn exec_custom_scan(
+pub(super) unsafe extern "C-unwind" fn exec_custom_scan(
     node: *mut pg_sys::CustomScanState,
 ) -> *mut pg_sys::TupleTableSlot {
-    // SAFETY: see the module's header. `scan` lives as long as the node; the batch's columns
-    // hold `end` rows, and the copies' targets lie inside their slots.
+    // SAFETY: see the module's header. `scan` lives as long as the node; the batch's columns hold `end` rows, and the copies'
+    // targets lie inside their slots.
     unsafe {
         let scan: *mut Scan = (*node.cast::<ColumnarScanState>()).scan;
         if !(*(*node).ss.ps.state).es_epq_active.is_null()
@@ -74,7 +65,7 @@ pub unsafe extern "C-unwind" fn exec_custom_scan(
             }
             match (*scan).side {
                 Side::Hot => {
-                    let next = am::heap().scan_getnextslot.unwrap_unchecked();
+                    let next = (*scan).heap.scan_getnextslot.unwrap_unchecked();
                     let hot = (*scan).hot_slot;
                     let forward = pg_sys::ScanDirection::ForwardScanDirection;
                     if !next((*scan).hot, forward, hot) {
@@ -144,7 +135,7 @@ unsafe fn accept(
         }
         let slot = (*node).ss.ss_ScanTupleSlot;
         copy_row(&[], 0, slot);
-        for &i in &(*scan).wanted.recheck {
+        for &i in &(*scan).attributes.recheck {
             *(*slot).tts_values.add(i) = *(*from).tts_values.add(i);
             *(*slot).tts_isnull.add(i) = *(*from).tts_isnull.add(i);
         }
@@ -243,8 +234,8 @@ unsafe fn nothing(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::TupleTable
 /// Opens the hot side.
 #[pg_guard]
 unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: the node was begun; relation and snapshot live as long as the query. Heap's
-    // callback is called on its own terms; an ERROR is caught at the boundary.
+    // SAFETY: the node was begun; relation and snapshot live as long as the query. Heap's callback is called on its own terms;
+    // an ERROR is caught at the boundary.
     unsafe {
         let scan = scan_of(node);
         scan.asked = false;
@@ -256,8 +247,8 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
             let table = (*node).ss.ss_currentRelation;
             let snapshot = (*(*node).ss.ps.state).es_snapshot;
             let blocks = parallel::heap_scan(scan.shared);
-            scan.follows = elsewhere::may_hide(Snapshot::from_raw(snapshot));
-            let begin = am::heap().scan_begin.unwrap_unchecked();
+            scan.follows = scan.cold.follows_hot_rows();
+            let begin = scan.heap.scan_begin.unwrap_unchecked();
             scan.hot = pg_sys::ffi::pg_guard_ffi_boundary(|| {
                 begin(table, snapshot, 0, std::ptr::null_mut(), blocks, flags)
             });
@@ -266,85 +257,72 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
     }
 }
 
-/// Whether the hot row that was read is not to be seen; see [`am::moved`].
+/// Whether the hot row that was read is not to be seen.
 #[pg_guard]
 unsafe extern "C-unwind" fn hides(node: *mut pg_sys::CustomScanState) -> bool {
-    // SAFETY: the node was begun, and its hot slot holds a row.
+    // SAFETY: the node was begun, and its hot slot, of heap's kind, holds a row.
     unsafe {
-        let table = (*node).ss.ss_currentRelation;
-        let snapshot = Snapshot::from_raw((*(*node).ss.ps.state).es_snapshot);
-        let slot = Slot::from_raw(scan_of(node).hot_slot);
-        am::moved::hides_hot(Table::from_raw(table), slot, snapshot)
+        let scan = scan_of(node);
+        scan.cold.hides(Slot::from_raw(scan.hot_slot))
     }
 }
 
 /// Reads the next batch of cold rows; `false` at the end.
 #[pg_guard]
 unsafe extern "C-unwind" fn refill(node: *mut pg_sys::CustomScanState) -> bool {
-    // SAFETY: the node was begun and its relation is open; the copies point into the batch,
-    // which stays until the next call.
+    // SAFETY: the node was begun and its relation is open; the copies point into the batch, which stays until the next call.
     unsafe {
-        let table = (*node).ss.ss_currentRelation;
         let scan = scan_of(node);
-        if scan.reader.is_none() {
-            // What the view keeps must live as long as the node.
-            let query = (*(*node).ss.ps.state).es_query_cxt;
-            let old = pg_sys::MemoryContextSwitchTo(query);
-            let snapshot = Snapshot::from_raw((*(*node).ss.ps.state).es_snapshot);
-            let view = scan
-                .view
-                .take()
-                .unwrap_or_else(|| ColdView::of(Table::from_raw(table), snapshot));
-            pg_sys::MemoryContextSwitchTo(old);
-            let units = parallel::units(scan.shared);
-            let (layout, wanted) = (scan.layout.clone(), scan.wanted.clone());
-            scan.reader = Some(Reader::new(view, layout, wanted, units));
-        }
-        let Some(reader) = &mut scan.reader else {
-            return false;
-        };
-        if reader.is_empty() {
+        // What is kept of the cold side must live as long as the node.
+        let query = (*(*node).ss.ps.state).es_query_cxt;
+        let old = pg_sys::MemoryContextSwitchTo(query);
+        let is_open = scan.cold.open();
+        pg_sys::MemoryContextSwitchTo(old);
+        if !is_open {
             return false;
         }
         if !scan.asked {
             ask(node);
         }
-        let next = reader.next_batch(table, &scan.question, &mut scan.batch);
-        let more = or_raise((*table).rd_id, next);
-        count_rows_read(table, std::mem::take(&mut reader.rows_read));
-        parallel::publish(scan);
-        if !more {
-            return false;
+        let shared = scan.shared.as_ref();
+        let more = scan.cold.next(shared, &mut scan.batch);
+        if let Some(shared) = shared {
+            scan.tell_removed();
+            scan.cold.publish(shared);
         }
-        attach(node, scan);
-        true
+        if more {
+            attach(node, scan);
+        }
+        more
     }
 }
 
 /// Points the copies at the new batch.
+///
+/// # Safety
+/// `scan` is that of the node, which was begun.
 unsafe fn attach(node: *mut pg_sys::CustomScanState, scan: &mut Scan) {
     let batch = &scan.batch;
     scan.at = 0;
     scan.end = batch.row_count;
-    (scan.first_row, scan.positions) = batch.numbering();
-    scan.recheck = batch.recheck && !scan.pushed_qual.is_null();
-    let attributes = match batch.recheck {
-        true => &scan.wanted.recheck,
-        false => &scan.wanted.always,
+    scan.first_row = batch.first_row;
+    scan.positions = match batch.positions.is_empty() {
+        true => std::ptr::null(),
+        false => batch.positions.as_ptr(),
     };
-    let copy = |i: usize, to: usize| ColumnCopy {
-        values: batch.column(i).values(),
-        nulls: batch.column(i).nulls(),
-        to,
+    scan.recheck = batch.recheck && !scan.pushed_qual.is_null();
+    let copy = |i: usize, to: usize| {
+        let (values, nulls) = batch.addresses(i);
+        ColumnCopy { values, nulls, to }
     };
     scan.into_scan.clear();
     scan.into_scan
-        .extend(attributes.iter().map(|&i| copy(i, i)));
+        .extend((scan.attributes.of(batch.recheck).iter()).map(|&i| copy(i, i)));
     scan.into_result.clear();
     scan.into_result
         .extend(scan.direct.iter().map(|&(i, place)| copy(i, place)));
-    // SAFETY: the slot belongs to the node. It counts as filled even where its columns are
-    // not: its TID is what WHERE CURRENT OF looks at.
+    // SAFETY: the slot belongs to the node. It counts as filled even where its columns are not: its TID is what WHERE CURRENT
+    // OF looks at.
     unsafe {
         scan.through_scan_slot =
             scan.emit != Emit::Direct || scan.recheck || !(*node).ss.ps.qual.is_null();

@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 
-use howdah_bridge::ffi::unguarded;
+use crate::ffi::unguarded;
 use pgrx::pg_sys;
 
 static mut PREVIOUS_HOOK: pg_sys::planner_hook_type = None;

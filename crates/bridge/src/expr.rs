@@ -7,12 +7,19 @@
 //! Only what another executor could compute is told; all else is [`Kind::Other`]. Functions are told by their
 //! `prosrc`, and only built-in ones that are immutable, strict and written in C.
 //!
+//! A clause on one column is told as the parser made it ([`Form`]), its operator by the operator families that it belongs to
+//! ([`meanings`]).
+//!
 //! Invariant: a `Node` borrows a tree of the planner or of a finished plan, which outlives it.
+
+mod clause;
 
 use std::ffi::{CStr, c_int};
 use std::marker::PhantomData;
 
 use pgrx::{PgList, pg_sys};
+
+pub use clause::{Comparison, Form, Meaning, meanings};
 
 /// `INTERNALlanguageId` of `catalog/pg_language_d.h`
 const INTERNAL_LANGUAGE: u32 = 12;
@@ -90,7 +97,7 @@ pub enum Kind<'a> {
 ///
 /// # Safety
 /// `list` is a list of expressions that outlives the result.
-pub(super) unsafe fn nodes<'a>(list: *mut pg_sys::List) -> Vec<Node<'a>> {
+pub(crate) unsafe fn nodes<'a>(list: *mut pg_sys::List) -> Vec<Node<'a>> {
     // SAFETY: as for this function.
     unsafe {
         PgList::<pg_sys::Node>::from_pg(list)
@@ -103,14 +110,14 @@ pub(super) unsafe fn nodes<'a>(list: *mut pg_sys::List) -> Vec<Node<'a>> {
 impl<'a> Node<'a> {
     /// # Safety
     /// `raw` is an expression that outlives the result.
-    pub(super) unsafe fn of(raw: *mut pg_sys::Node) -> Node<'a> {
+    pub(crate) unsafe fn of(raw: *mut pg_sys::Node) -> Node<'a> {
         Node {
             raw,
             tree: PhantomData,
         }
     }
 
-    pub(super) fn raw(self) -> *mut pg_sys::Node {
+    pub(crate) fn raw(self) -> *mut pg_sys::Node {
         self.raw
     }
 
@@ -146,7 +153,7 @@ impl<'a> Node<'a> {
     }
 
     /// The variables and aggregates in it; those inside of aggregates are not told.
-    pub(super) fn variables_and_aggregates(self) -> Vec<Node<'a>> {
+    pub(crate) fn variables_and_aggregates(self) -> Vec<Node<'a>> {
         let flags = pg_sys::PVC_INCLUDE_AGGREGATES
             | pg_sys::PVC_INCLUDE_WINDOWFUNCS
             | pg_sys::PVC_INCLUDE_PLACEHOLDERS;
@@ -154,7 +161,7 @@ impl<'a> Node<'a> {
         unsafe { nodes(pg_sys::pull_var_clause(self.raw, flags as c_int)) }
     }
 
-    pub(super) fn is_aggregate(self) -> bool {
+    pub(crate) fn is_aggregate(self) -> bool {
         // SAFETY: a valid expression.
         unsafe { (*self.raw).type_ == pg_sys::NodeTag::T_Aggref }
     }
@@ -242,23 +249,24 @@ impl<'a> Node<'a> {
                     }
                 }
                 pg_sys::NodeTag::T_BooleanTest => {
-                    use pg_sys::BoolTestType::{
-                        IS_FALSE, IS_NOT_FALSE, IS_NOT_TRUE, IS_NOT_UNKNOWN, IS_TRUE,
-                    };
                     let test = &*raw.cast::<pg_sys::BooleanTest>();
-                    let truth = match test.booltesttype {
-                        IS_TRUE => Truth::True,
-                        IS_NOT_TRUE => Truth::NotTrue,
-                        IS_FALSE => Truth::False,
-                        IS_NOT_FALSE => Truth::NotFalse,
-                        IS_NOT_UNKNOWN => Truth::NotUnknown,
-                        _ => Truth::Unknown,
-                    };
-                    Kind::Is(Node::of(test.arg.cast()), truth)
+                    Kind::Is(Node::of(test.arg.cast()), truth(test.booltesttype))
                 }
                 _ => Kind::Other,
             }
         }
+    }
+}
+
+fn truth(test: pg_sys::BoolTestType::Type) -> Truth {
+    use pg_sys::BoolTestType::{IS_FALSE, IS_NOT_FALSE, IS_NOT_TRUE, IS_NOT_UNKNOWN, IS_TRUE};
+    match test {
+        IS_TRUE => Truth::True,
+        IS_NOT_TRUE => Truth::NotTrue,
+        IS_FALSE => Truth::False,
+        IS_NOT_FALSE => Truth::NotFalse,
+        IS_NOT_UNKNOWN => Truth::NotUnknown,
+        _ => Truth::Unknown,
     }
 }
 

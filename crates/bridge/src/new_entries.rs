@@ -4,10 +4,13 @@
 //! index already under the row's old TID. Every index that takes inserts gets its entries, valid or
 //! not.
 
-use howdah_bridge::slot::Slot;
-use howdah_bridge::table::Table;
-use howdah_bridge::tid::Tid;
 use pgrx::pg_sys;
+
+use crate::datum::Datum;
+use crate::hot::page::HotPage;
+use crate::slot::Slot;
+use crate::table::Table;
+use crate::tid::Tid;
 
 struct OpenIndex {
     index: pg_sys::Relation,
@@ -75,11 +78,29 @@ impl<'a> Indexes<'a> {
         self.indexes.is_empty()
     }
 
-    /// Inserts the entries of a row that was copied or is on a page.
+    /// Inserts the entries of a row of a copied page of the table.
+    pub fn insert_hot(&mut self, page: &mut HotPage, index: usize, tid: Tid) {
+        let mut tuple = page.tuple(index);
+        // SAFETY: the tuple lies in the page's copy.
+        unsafe { self.insert(&mut tuple, tid) }
+    }
+
+    /// Inserts the entries of a row with these values, in the current memory context.
     ///
     /// # Safety
+    /// There are a value and a flag for each attribute of the table, valid where the flag does not say NULL.
+    pub unsafe fn insert_values(&mut self, values: &mut [Datum], nulls: &mut [bool], tid: Tid) {
+        // SAFETY: as for this function; the tuple is made in the current memory.
+        unsafe {
+            let desc = self.table.descriptor().raw();
+            let tuple = pg_sys::heap_form_tuple(desc, values.as_mut_ptr(), nulls.as_mut_ptr());
+            self.insert(&mut *tuple, tid);
+        }
+    }
+
+    /// # Safety
     /// `tuple` is a row of the table, valid during the call.
-    pub unsafe fn insert(&mut self, tuple: &mut pg_sys::HeapTupleData, tid: Tid) {
+    unsafe fn insert(&mut self, tuple: &mut pg_sys::HeapTupleData, tid: Tid) {
         // SAFETY: everything was made by `open`.
         unsafe {
             pg_sys::ExecStoreHeapTuple(tuple, self.slot, false);

@@ -1,0 +1,50 @@
+//! What ANALYZE knows of a table's columns.
+
+use pgrx::pg_sys;
+
+use crate::table::Table;
+
+/// Average bytes of an attribute's values: what ANALYZE found, else what PostgreSQL takes for granted of the type.
+pub fn average_width(table: Table<'_>, attribute: usize) -> f64 {
+    // SAFETY: a lookup by OID.
+    let known = unsafe { pg_sys::get_attavgwidth(table.oid(), attribute as i16 + 1) };
+    if known > 0 {
+        return f64::from(known);
+    }
+    let attribute = table.descriptor().attribute(attribute);
+    // SAFETY: a catalog lookup of a type that exists.
+    f64::from(unsafe { pg_sys::get_typavgwidth(attribute.atttypid, attribute.atttypmod) })
+}
+
+/// The statistical correlation of an attribute with the order of rows; 0 if unknown.
+pub fn correlation(table: Table<'_>, attribute: usize) -> f64 {
+    // SAFETY: a lookup in the system cache, released below; numbers are read while it is held.
+    unsafe {
+        let tuple = pg_sys::SearchSysCache3(
+            pg_sys::SysCacheIdentifier::STATRELATTINH as i32,
+            pg_sys::Datum::from(table.oid()),
+            pg_sys::Datum::from(attribute as i16 + 1),
+            pg_sys::Datum::from(false),
+        );
+        if tuple.is_null() {
+            return 0.0;
+        }
+        let mut slot = pg_sys::AttStatsSlot::default();
+        let found = pg_sys::get_attstatsslot(
+            &mut slot,
+            tuple,
+            pg_sys::STATISTIC_KIND_CORRELATION as i32,
+            pg_sys::InvalidOid,
+            pg_sys::ATTSTATSSLOT_NUMBERS as i32,
+        );
+        let correlation = match found && slot.nnumbers > 0 {
+            true => f64::from(*slot.numbers),
+            false => 0.0,
+        };
+        if found {
+            pg_sys::free_attstatsslot(&mut slot);
+        }
+        pg_sys::ReleaseSysCache(tuple);
+        correlation
+    }
+}

@@ -1,0 +1,190 @@
+//! Clauses on one column, and what their operators mean.
+
+use std::ffi::c_int;
+
+use pgrx::{PgList, pg_sys};
+
+use super::{Node, Truth, nodes, truth};
+
+/// A clause as the parser made it. No catalog is asked.
+pub enum Form<'a> {
+    /// A variable: see [`Node::column`].
+    Variable,
+    Not(Node<'a>),
+    Is(Node<'a>, Truth),
+    IsNull(Node<'a>),
+    IsNotNull(Node<'a>),
+    /// `left operator right`
+    Operator {
+        operator: pg_sys::Oid,
+        collation: pg_sys::Oid,
+        left: Node<'a>,
+        right: Node<'a>,
+    },
+    /// `left operator ANY (array)`, or ALL.
+    ArrayOperator {
+        operator: pg_sys::Oid,
+        collation: pg_sys::Oid,
+        left: Node<'a>,
+        array: Node<'a>,
+        all: bool,
+    },
+    Other,
+}
+
+/// How two values compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    Less,
+    LessOrEqual,
+    Equal,
+    GreaterOrEqual,
+    Greater,
+    NotEqual,
+}
+
+impl Comparison {
+    /// The same with its sides exchanged.
+    pub fn commuted(self) -> Comparison {
+        match self {
+            Comparison::Less => Comparison::Greater,
+            Comparison::LessOrEqual => Comparison::GreaterOrEqual,
+            Comparison::Greater => Comparison::Less,
+            Comparison::GreaterOrEqual => Comparison::LessOrEqual,
+            Comparison::Equal | Comparison::NotEqual => self,
+        }
+    }
+
+    fn of(order: pg_sys::CompareType::Type) -> Option<Comparison> {
+        use pg_sys::CompareType::{
+            COMPARE_EQ, COMPARE_GE, COMPARE_GT, COMPARE_LE, COMPARE_LT, COMPARE_NE,
+        };
+        Some(match order {
+            COMPARE_LT => Comparison::Less,
+            COMPARE_LE => Comparison::LessOrEqual,
+            COMPARE_EQ => Comparison::Equal,
+            COMPARE_GE => Comparison::GreaterOrEqual,
+            COMPARE_GT => Comparison::Greater,
+            COMPARE_NE => Comparison::NotEqual,
+            _ => return None,
+        })
+    }
+}
+
+/// What an operator is in one operator family.
+#[derive(Clone, Copy, Debug)]
+pub struct Meaning {
+    pub family: pg_sys::Oid,
+    pub left: pg_sys::Oid,
+    pub right: pg_sys::Oid,
+    pub comparison: Comparison,
+}
+
+/// What an operator is in the families of ordering access methods (`get_op_index_interpretation`).
+pub fn meanings(operator: pg_sys::Oid) -> Vec<Meaning> {
+    // SAFETY: a catalog lookup; the list that it makes holds interpretations.
+    unsafe {
+        PgList::<pg_sys::OpIndexInterpretation>::from_pg(pg_sys::get_op_index_interpretation(
+            operator,
+        ))
+        .iter_ptr()
+        .filter_map(|meaning| {
+            Some(Meaning {
+                family: (*meaning).opfamily_id,
+                left: (*meaning).oplefttype,
+                right: (*meaning).oprighttype,
+                comparison: Comparison::of((*meaning).cmptype)?,
+            })
+        })
+        .collect()
+    }
+}
+
+impl<'a> Node<'a> {
+    /// The index of the attribute, if the expression is a user column of the relation `rti`, relabeled or not.
+    pub fn column(self, rti: i32) -> Option<usize> {
+        let raw = self.without_relabel().raw;
+        // SAFETY: the cast follows the node's tag.
+        unsafe {
+            if (*raw).type_ != pg_sys::NodeTag::T_Var {
+                return None;
+            }
+            let var = &*raw.cast::<pg_sys::Var>();
+            let index = usize::try_from(i32::from(var.varattno) - 1).ok()?;
+            (var.varno == rti && var.varlevelsup == 0).then_some(index)
+        }
+    }
+
+    /// Whether the value is the same for every row of a scan of the relation `rti`: columns of other relations are
+    /// parameters of the scan.
+    pub fn is_fixed_in(self, rti: i32) -> bool {
+        let flags = pg_sys::PVC_RECURSE_AGGREGATES
+            | pg_sys::PVC_RECURSE_WINDOWFUNCS
+            | pg_sys::PVC_RECURSE_PLACEHOLDERS;
+        // SAFETY: a valid expression; all that `pull_var_clause` returns with these flags are variables.
+        unsafe {
+            !pg_sys::contain_subplans(self.raw)
+                && !pg_sys::contain_volatile_functions(self.raw)
+                && PgList::<pg_sys::Var>::from_pg(pg_sys::pull_var_clause(self.raw, flags as c_int))
+                    .iter_ptr()
+                    .all(|var| (*var).varno != rti)
+        }
+    }
+
+    /// What a clause looks like.
+    pub fn form(self) -> Form<'a> {
+        let raw = self.raw;
+        // SAFETY: casts follow the node's tag; lists are lists of expressions.
+        unsafe {
+            match (*raw).type_ {
+                pg_sys::NodeTag::T_Var => Form::Variable,
+                pg_sys::NodeTag::T_BoolExpr => {
+                    let logic = &*raw.cast::<pg_sys::BoolExpr>();
+                    match (logic.boolop, nodes(logic.args).first()) {
+                        (pg_sys::BoolExprType::NOT_EXPR, Some(&argument)) => Form::Not(argument),
+                        _ => Form::Other,
+                    }
+                }
+                pg_sys::NodeTag::T_BooleanTest => {
+                    let test = &*raw.cast::<pg_sys::BooleanTest>();
+                    Form::Is(Node::of(test.arg.cast()), truth(test.booltesttype))
+                }
+                pg_sys::NodeTag::T_NullTest => {
+                    let test = &*raw.cast::<pg_sys::NullTest>();
+                    let argument = Node::of(test.arg.cast());
+                    match test.nulltesttype {
+                        _ if test.argisrow => Form::Other,
+                        pg_sys::NullTestType::IS_NULL => Form::IsNull(argument),
+                        _ => Form::IsNotNull(argument),
+                    }
+                }
+                pg_sys::NodeTag::T_OpExpr => {
+                    let call = &*raw.cast::<pg_sys::OpExpr>();
+                    match nodes(call.args)[..] {
+                        [left, right] => Form::Operator {
+                            operator: call.opno,
+                            collation: call.inputcollid,
+                            left,
+                            right,
+                        },
+                        _ => Form::Other,
+                    }
+                }
+                pg_sys::NodeTag::T_ScalarArrayOpExpr => {
+                    let call = &*raw.cast::<pg_sys::ScalarArrayOpExpr>();
+                    match nodes(call.args)[..] {
+                        [left, array] => Form::ArrayOperator {
+                            operator: call.opno,
+                            collation: call.inputcollid,
+                            left,
+                            array,
+                            all: !call.useOr,
+                        },
+                        _ => Form::Other,
+                    }
+                }
+                _ => Form::Other,
+            }
+        }
+    }
+}

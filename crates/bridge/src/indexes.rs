@@ -1,0 +1,54 @@
+//! The indexes of a table.
+
+use pgrx::pg_sys;
+
+use crate::table::{LockMode, Table};
+
+/// The OIDs of a table's indexes.
+pub fn oids_of(table: Table<'_>) -> Vec<pg_sys::Oid> {
+    // SAFETY: the relation is open; the list is a copy of our own.
+    unsafe {
+        let list = pg_sys::RelationGetIndexList(table.raw());
+        let count = pg_sys::list_length(list);
+        let oids = (0..count).map(|i| pg_sys::list_nth_oid(list, i)).collect();
+        pg_sys::list_free(list);
+        oids
+    }
+}
+
+/// Shows `look` an index, locked with AccessShareLock meanwhile.
+pub fn with_index<R>(index: pg_sys::Oid, look: impl FnOnce(Table<'_>) -> R) -> R {
+    let lock = LockMode::AccessShare.raw();
+    // SAFETY: the index is open while it is looked at, and closed once.
+    unsafe {
+        let index = pg_sys::index_open(index, lock);
+        let result = look(Table::from_raw(index));
+        pg_sys::index_close(index, lock);
+        result
+    }
+}
+
+/// Whether an index is a BRIN index: it cannot hold cold TIDs.
+pub fn is_brin(index: Table<'_>) -> bool {
+    // SAFETY: the index is open.
+    unsafe { (*(*index.raw()).rd_rel).relam == pg_sys::BRIN_AM_OID }
+}
+
+/// The key columns of the index that the table was last clustered on, as attribute numbers, up to the first expression;
+/// `None` without such an index.
+pub fn clustered_key(table: Table<'_>) -> Option<Vec<i16>> {
+    // SAFETY: a catalog lookup.
+    let is_clustered = |&index: &pg_sys::Oid| unsafe { pg_sys::get_index_isclustered(index) };
+    let index = oids_of(table).into_iter().find(is_clustered)?;
+    Some(with_index(index, |index| {
+        // SAFETY: the index is open; its key has `indnkeyatts` columns or more.
+        let key = unsafe {
+            let form = &*(*index.raw()).rd_index;
+            form.indkey.values.as_slice(form.indnkeyatts as usize)
+        };
+        key.iter()
+            .copied()
+            .take_while(|&number| number > 0)
+            .collect()
+    }))
+}

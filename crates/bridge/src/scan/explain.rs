@@ -1,0 +1,48 @@
+//! What EXPLAIN says of the node.
+
+use pgrx::{PgList, pg_guard, pg_sys};
+
+use super::node::scan_of;
+use crate::upper::Explanation;
+
+#[pg_guard]
+pub(super) unsafe extern "C-unwind" fn explain_custom_scan(
+    node: *mut pg_sys::CustomScanState,
+    ancestors: *mut pg_sys::List,
+    es: *mut pg_sys::ExplainState,
+) {
+    // SAFETY: the node was begun and not ended.
+    unsafe {
+        let scan = scan_of(node);
+        let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
+        let table = (*(*node).ss.ss_currentRelation).rd_id;
+        columns(&scan.attributes.recheck, table, es);
+        let pushed = (*plan).custom_exprs;
+        if !pushed.is_null() {
+            let clauses: *mut pg_sys::Node = pg_sys::make_ands_explicit(pushed).cast();
+            let context =
+                pg_sys::set_deparse_context_plan((*es).deparse_cxt, plan.cast(), ancestors);
+            let text = pg_sys::deparse_expression(clauses, context, (*es).verbose, false);
+            pg_sys::ExplainPropertyText(c"Pushed Filter".as_ptr(), text, es);
+        }
+        if (*es).analyze {
+            scan.tell_removed();
+            scan.cold
+                .explain(!pushed.is_null(), &mut Explanation::of(es));
+        }
+    }
+}
+
+unsafe fn columns(attributes: &[usize], table: pg_sys::Oid, es: *mut pg_sys::ExplainState) {
+    // SAFETY: attribute names are NUL-terminated copies.
+    unsafe {
+        let mut names = PgList::<std::ffi::c_char>::new();
+        for &i in attributes {
+            names.push(pg_sys::get_attname(table, i as i16 + 1, false));
+        }
+        if names.is_empty() && (*es).format == pg_sys::ExplainFormat::EXPLAIN_FORMAT_TEXT {
+            names.push(c"none".as_ptr().cast_mut());
+        }
+        pg_sys::ExplainPropertyList(c"Columns Read".as_ptr(), names.into_pg(), es);
+    }
+}

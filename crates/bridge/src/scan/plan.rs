@@ -1,0 +1,66 @@
+//! From path to plan: pushed clauses go into `custom_exprs`, the rest into the qual.
+
+use std::ffi::CStr;
+
+use pgrx::{PgList, pg_guard, pg_sys};
+
+use super::planned::{Clause, PlannedTable};
+use super::{node, scanner};
+use crate::upper::Methods;
+
+/// The node's name in EXPLAIN and in serialized plans.
+pub(super) const NAME: &CStr = c"ColumnarScan";
+
+pub(super) static PATH_METHODS: Methods<pg_sys::CustomPathMethods> =
+    Methods(pg_sys::CustomPathMethods {
+        CustomName: NAME.as_ptr(),
+        PlanCustomPath: Some(plan_custom_path),
+        ReparameterizeCustomPathByChild: None,
+    });
+
+pub(super) static SCAN_METHODS: Methods<pg_sys::CustomScanMethods> =
+    Methods(pg_sys::CustomScanMethods {
+        CustomName: NAME.as_ptr(),
+        CreateCustomScanState: Some(node::create_custom_scan_state),
+    });
+
+#[pg_guard]
+unsafe extern "C-unwind" fn plan_custom_path(
+    root: *mut pg_sys::PlannerInfo,
+    rel: *mut pg_sys::RelOptInfo,
+    best_path: *mut pg_sys::CustomPath,
+    tlist: *mut pg_sys::List,
+    clauses: *mut pg_sys::List,
+    _custom_plans: *mut pg_sys::List,
+) -> *mut pg_sys::Plan {
+    // SAFETY: arguments come from the planner, which holds a lock on the relation. Lists and nodes are made in its memory
+    // context.
+    unsafe {
+        let table = PlannedTable::of(root, rel);
+        let clauses: Vec<Clause<'_>> = PgList::<pg_sys::RestrictInfo>::from_pg(clauses)
+            .iter_ptr()
+            .map(|clause| Clause::of(clause))
+            .collect();
+        let is_pushed = scanner().map_or_else(Vec::new, |scanner| scanner.pushed(&table, &clauses));
+        let mut pushed = PgList::<pg_sys::Expr>::new();
+        let mut rest = PgList::<pg_sys::Expr>::new();
+        for (i, clause) in clauses.into_iter().enumerate() {
+            let expr = (*clause.raw).clause;
+            if is_pushed.get(i) == Some(&true) {
+                pushed.push(expr);
+            } else if !clause.is_pseudoconstant() {
+                rest.push(expr);
+            }
+        }
+        let scan =
+            pg_sys::palloc0(std::mem::size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
+        (*scan).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
+        (*scan).scan.plan.targetlist = tlist;
+        (*scan).scan.plan.qual = rest.into_pg();
+        (*scan).scan.scanrelid = (*rel).relid;
+        (*scan).flags = (*best_path).flags;
+        (*scan).custom_exprs = pushed.into_pg();
+        (*scan).methods = &SCAN_METHODS.0;
+        scan.cast()
+    }
+}

@@ -1,0 +1,123 @@
+//! Ending one transaction and starting the next, in a procedure or in a background worker.
+
+use pgrx::pg_sys;
+
+use crate::xid::CommandId;
+
+/// What runs the transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transactions {
+    /// `CALL`, outside a transaction block, connected to SPI without atomicity.
+    Procedure,
+    /// A background worker's main loop.
+    Worker,
+}
+
+impl Transactions {
+    /// Commits and starts the next transaction. No snapshot may be active.
+    pub fn commit(self) {
+        // SAFETY: the caller runs in the environment that the variant names.
+        unsafe {
+            match self {
+                Transactions::Procedure => pg_sys::SPI_commit(),
+                Transactions::Worker => {
+                    pg_sys::CommitTransactionCommand();
+                    pg_sys::StartTransactionCommand();
+                }
+            }
+        }
+    }
+
+    /// Rolls back and starts the next transaction.
+    pub fn rollback(self) {
+        // SAFETY: as for `commit`.
+        unsafe {
+            match self {
+                Transactions::Procedure => pg_sys::SPI_rollback(),
+                Transactions::Worker => {
+                    pg_sys::AbortCurrentTransaction();
+                    pg_sys::StartTransactionCommand();
+                }
+            }
+        }
+    }
+}
+
+/// Runs `work` in a transaction of a background worker, which `work` may end and start anew. No transaction may be
+/// running, and `work` leaves one running and no snapshot active.
+pub fn in_transaction<R>(work: impl FnOnce() -> R) -> R {
+    // SAFETY: no transaction is running.
+    unsafe {
+        pg_sys::SetCurrentStatementStartTimestamp();
+        pg_sys::StartTransactionCommand();
+    }
+    let result = work();
+    // SAFETY: a transaction is running.
+    unsafe { pg_sys::CommitTransactionCommand() };
+    result
+}
+
+/// Cleans up after an ERROR that a background worker has caught.
+pub fn abort() {
+    // SAFETY: to be called at any time, in a transaction or not.
+    unsafe { pg_sys::AbortCurrentTransaction() }
+}
+
+/// Makes what the running command did visible to what follows: CommandCounterIncrement.
+pub fn end_command() {
+    // SAFETY: a transaction is running.
+    unsafe { pg_sys::CommandCounterIncrement() }
+}
+
+/// The running command, which counts as one that writes from now on.
+pub fn writing_command() -> CommandId {
+    // SAFETY: a transaction is running.
+    unsafe { pg_sys::GetCurrentCommandId(true) }
+}
+
+/// When a transaction ends, or is about to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionEvent {
+    /// The catalogs can still be asked.
+    PreCommit,
+    Commit,
+    Prepare,
+    Abort,
+    /// All that only parallel workers meet, or that comes before PREPARE.
+    Other,
+}
+
+impl TransactionEvent {
+    /// From the server's own event.
+    pub fn of(event: pg_sys::XactEvent::Type) -> TransactionEvent {
+        use pg_sys::XactEvent::{
+            XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PRE_COMMIT, XACT_EVENT_PREPARE,
+        };
+        match event {
+            XACT_EVENT_PRE_COMMIT => TransactionEvent::PreCommit,
+            XACT_EVENT_COMMIT => TransactionEvent::Commit,
+            XACT_EVENT_PREPARE => TransactionEvent::Prepare,
+            XACT_EVENT_ABORT => TransactionEvent::Abort,
+            _ => TransactionEvent::Other,
+        }
+    }
+}
+
+/// Has `callback` called at every transaction's events, for the life of the process. It is not guarded, since most
+/// transactions are no concern of it: it must neither panic nor call what raises an ERROR but inside of [`guarded`].
+pub fn at_events(callback: fn(TransactionEvent)) {
+    // SAFETY: a pointer to a function is as wide as one to data; it is made a function again by `call`.
+    unsafe { pg_sys::RegisterXactCallback(Some(call), callback as *mut std::ffi::c_void) }
+}
+
+unsafe extern "C-unwind" fn call(event: pg_sys::XactEvent::Type, callback: *mut std::ffi::c_void) {
+    // SAFETY: what `at_events` has registered.
+    let callback: fn(TransactionEvent) = unsafe { std::mem::transmute(callback) };
+    callback(TransactionEvent::of(event));
+}
+
+/// Runs `work` so that its panics become ERRORs, in a callback that is not guarded as a whole.
+pub fn guarded(work: impl FnOnce()) {
+    // SAFETY: nothing with a destructor lives between here and the server's frames.
+    unsafe { pg_sys::panic::pgrx_extern_c_guard(work) }
+}
