@@ -120,11 +120,13 @@ fn rows(bytes: &[u8]) {
         return;
     };
     let (mut state, mut ranges) = (RowState::default(), Vec::new());
+    let mut among = RowState::default();
     let last = layout.row_count() as u32 - 1;
     for row in (0..=last.min(40)).chain([last / 2, last, last + 1]) {
         access.ranges(row, &mut ranges);
         let _ = access.locate(row, bytes, &mut state, &mut ranges);
         let _ = access.value(row, bytes, &mut state);
+        let _ = access.value_among(row, bytes, &mut among);
     }
 }
 

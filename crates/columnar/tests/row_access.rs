@@ -90,6 +90,7 @@ fn check(ty: ColumnType, rows: &[Option<OwnedValue>], effort: Effort, random: &m
     for row in 0..rows.len() {
         check_row(&access, row, bytes.as_slice(), &mut state, rows, &what);
     }
+    among_neighbours(&access, &bytes, rows, &what, random);
     // Some of them located before, in any order of both.
     let mut next = Vec::new();
     for _ in 0..20 {
@@ -139,6 +140,35 @@ fn check(ty: ColumnType, rows: &[Option<OwnedValue>], effort: Effort, random: &m
     assert!(located.is_ok() || matches!(located, Err(ColumnarError::OutOfRange { .. })));
 }
 
+/// Rows with their neighbours: onwards, back, and from anywhere some steps in either direction.
+fn among_neighbours(
+    access: &RowAccess,
+    bytes: &[u8],
+    rows: &[Option<OwnedValue>],
+    what: &str,
+    random: &mut Random,
+) {
+    let mut state = RowState::default();
+    let mut check = |row: usize| {
+        let value = access.value_among(row as u32, bytes, &mut state);
+        let value = value.unwrap_or_else(|error| panic!("row {row} of {what}: {error}"));
+        let expected = rows[row].as_ref().map(OwnedValue::as_value);
+        assert!(same(value, expected), "row {row} of {what} among others");
+    };
+    (0..rows.len()).for_each(&mut check);
+    (0..rows.len()).rev().for_each(&mut check);
+    for _ in 0..20 {
+        let row = random.below(rows.len() as u64) as usize;
+        let other = random.below(rows.len() as u64) as usize;
+        let steps = random.below(100) as usize;
+        (row..(row + steps).min(rows.len())).for_each(&mut check);
+        (other.saturating_sub(steps)..other)
+            .rev()
+            .step_by(1 + steps % 3)
+            .for_each(&mut check);
+    }
+}
+
 const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Default, Effort::Best];
 
 proptest! {
@@ -172,6 +202,50 @@ fn every_type_shape_and_null_pattern_is_read_by_row() {
             }
         }
     }
+}
+
+/// What is damaged is met by the rows that it belongs to, whether neighbours are read along with them or not.
+#[test]
+fn damage_is_met_by_the_same_rows_alone_and_among_neighbours() {
+    let random = &mut Random(2_026);
+    let mut met = 0;
+    for ty in [ColumnType::Text, ColumnType::Bytes] {
+        for shape in [Shape::Anything, Shape::Rising, Shape::Extremes] {
+            for nulls in [Nulls::Never, Nulls::Often] {
+                let rows = column(ty, shape, nulls, 700, random);
+                let bytes = stored(ty, &rows, Effort::Default);
+                met += damaged_somewhere(&bytes, rows.len() as u32, random);
+            }
+        }
+    }
+    assert!(met > 0, "no row has met any damage");
+}
+
+/// The rows that damage was met by.
+fn damaged_somewhere(bytes: &[u8], row_count: u32, random: &mut Random) -> usize {
+    let mut met = 0;
+    for _ in 0..30 {
+        let mut damaged = bytes.to_vec();
+        let at = random.below(bytes.len() as u64) as usize;
+        damaged[at] ^= 1 << random.below(8);
+        let Ok(layout) = GroupLayout::read(damaged.as_slice()) else {
+            continue;
+        };
+        let Ok(access) = layout.row_access(0, damaged.as_slice()) else {
+            continue;
+        };
+        let (mut alone, mut among) = (RowState::default(), RowState::default());
+        for row in 0..row_count {
+            let one = access.value(row, damaged.as_slice(), &mut alone);
+            let other = access.value_among(row, damaged.as_slice(), &mut among);
+            match (one, other) {
+                (Ok(one), Ok(other)) => assert!(same(one, other), "row {row}, byte {at}"),
+                (Err(_), Err(_)) => met += 1,
+                (one, other) => panic!("row {row}, byte {at}: {one:?} and {other:?}"),
+            }
+        }
+    }
+    met
 }
 
 /// The most bytes that one value of a full row group may cost when nothing is known yet but

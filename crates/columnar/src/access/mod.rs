@@ -8,10 +8,10 @@
 //!
 //! A bit-packed value costs its words, and its block of 1,024 from the third row in a block on; a
 //! dictionary's a code and a word; FSST's and OnPair's two offsets and the codes, and the table of
-//! symbols or words once; ALP's and patched ones a search among the exceptions, by blocks; runs and
-//! sparse rows a search; a frame is decompressed as a whole. Nodes that cannot be read in this way
-//! (`pco`, which only [`Effort::Best`](crate::Effort::Best) writes) are decoded once into the
-//! state.
+//! symbols or words once (strings of neighbours are read a stretch at a time, see [`stretch`]);
+//! ALP's and patched ones a search among the exceptions, by blocks; runs and sparse rows a search;
+//! a frame is decompressed as a whole. Nodes that cannot be read in this way (`pco`, which only
+//! [`Effort::Best`](crate::Effort::Best) writes) are decoded once into the state.
 //!
 //! Invariant: bytes are untrusted. A plan checks lengths of parts against rows; positions and
 //! lengths that are read are checked where they are used; the code is safe Rust.
@@ -23,6 +23,7 @@ mod plan;
 mod reading;
 mod scalars;
 mod state;
+mod stretch;
 mod strings;
 mod symbols;
 mod whole;
@@ -35,6 +36,7 @@ use plan::Planner;
 use reading::Reading;
 use scalars::{Exceptions, Scalars, Sorted};
 use state::Slot;
+use stretch::Stretch;
 use strings::{Place, Strings};
 
 use crate::error::ColumnarError;
@@ -99,6 +101,8 @@ pub struct RowState {
     bytes: Vec<u8>,
     /// The row that was located last.
     located: Option<(u32, Place)>,
+    /// Strings of neighbours.
+    stretch: Stretch,
 }
 
 impl ReadUnit {
@@ -122,6 +126,7 @@ impl RowState {
             + slots
             + self.scratch.capacity()
             + self.bytes.capacity()
+            + self.stretch.heap_bytes()
     }
 
     /// Makes it the state of this access.
@@ -130,6 +135,7 @@ impl RowState {
             self.slots.clear();
             self.slots.resize_with(access.slot_count, Slot::default);
             self.located = None;
+            self.stretch = Stretch::default();
             self.id = access.id;
         }
     }
@@ -245,6 +251,47 @@ impl RowAccess {
                 row_count: self.row_count as usize,
             }),
         }
+    }
+
+    /// Whether [`value_among`](Self::value_among) reads several rows at once.
+    pub fn has_stretches(&self) -> bool {
+        matches!(&self.root, Root::Strings(strings) if strings.has_stretches())
+    }
+
+    /// The value of a row the neighbours of which are likely to be asked for next: a few of them may be decoded along with it.
+    ///
+    /// # Errors
+    ///
+    /// As [`value`](Self::value): only what is wrong with this row.
+    pub fn value_among<'a, S: ByteSource + ?Sized>(
+        &'a self,
+        row: u32,
+        source: &S,
+        state: &'a mut RowState,
+    ) -> Result<Option<Value<'a>>, S::Error> {
+        if let Root::Strings(strings) = &self.root
+            && strings.has_stretches()
+        {
+            self.check(row)?;
+            state.serve(self);
+            if !state.stretch.holds(row) {
+                let mut reading = Reading {
+                    source,
+                    slots: &mut state.slots,
+                    scratch: &mut state.scratch,
+                    held: &self.held,
+                };
+                // What is wrong with a neighbour is not this row's business.
+                let read = state
+                    .stretch
+                    .read(strings, self.ty, row, self.row_count, &mut reading);
+                if !read.unwrap_or(false) {
+                    return self.value(row, source, state);
+                }
+            }
+            return Ok(state.stretch.value(row)?);
+        }
+        self.value(row, source, state)
     }
 
     /// The value of a row; `None` is NULL. Reads only what it needs.

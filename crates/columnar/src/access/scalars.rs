@@ -8,7 +8,7 @@ use vortex_alp::{ALPFloat, Exponents};
 use super::metadata::{Native, unzigzag};
 use super::packed::{BLOCK, Place, block_bytes};
 use super::reading::{Reading, outside};
-use super::state::{Approach, Kept};
+use super::state::{Approach, Kept, Slot};
 use super::whole::Whole;
 use crate::error::ColumnarError;
 use crate::source::ByteSource;
@@ -260,6 +260,43 @@ impl Scalars {
         })
     }
 
+    /// Appends the bits of some rows that follow each other, none of which is null.
+    pub(super) fn append_required<S: ByteSource + ?Sized>(
+        &self,
+        rows: Range<u32>,
+        reading: &mut Reading<'_, S>,
+        out: &mut Vec<u64>,
+    ) -> Result<(), S::Error> {
+        match self {
+            Self::Reference {
+                reference,
+                native,
+                child,
+            } => {
+                let start = out.len();
+                child.append_required(rows, reading, out)?;
+                for value in &mut out[start..] {
+                    *value = value.wrapping_add(*reference) & native.mask();
+                }
+            }
+            Self::Packed(packed) if packed.validity.is_none() => {
+                let mut next = rows.start;
+                while next < rows.end {
+                    // The first makes sure of the block, which most likely has the others, too.
+                    out.push(packed.get(next, reading)?);
+                    next += 1;
+                    next += packed.append_kept(next..rows.end, reading.slots, out);
+                }
+            }
+            _ => {
+                for row in rows {
+                    out.push(required(self, row, reading)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Appends the ranges that a row's value is known to need.
     pub(super) fn ranges(&self, row: u32, out: &mut Vec<Range<u64>>) {
         match self {
@@ -462,6 +499,26 @@ impl Packed {
         }
         let value = reading.slots[self.slot].values.get(index);
         Ok(value.ok_or_else(|| outside("a row"))?)
+    }
+
+    /// Appends the values of rows as far as the block that is kept has them; how many.
+    fn append_kept(&self, rows: Range<u32>, slots: &[Slot], out: &mut Vec<u64>) -> u32 {
+        let slot = &slots[self.slot];
+        let Kept::Block(block) = slot.kept else {
+            return 0;
+        };
+        if rows.is_empty() || rows.end > self.len {
+            return 0;
+        }
+        let at = self.offset + rows.start;
+        if at / BLOCK as u32 != block {
+            return 0;
+        }
+        let index = at as usize % BLOCK;
+        let end = (index + rows.len()).min(BLOCK);
+        let before = out.len();
+        slot.values.append(index..end, out);
+        (out.len() - before) as u32
     }
 
     /// Puts the exceptions among a block's rows into its unpacked values.

@@ -1,6 +1,8 @@
 //! The state that row access keeps from one row to the next: the block that was decoded last, by
 //! node.
 
+use std::ops::Range;
+
 use arrow_array::BinaryViewArray;
 use arrow_buffer::BooleanBuffer;
 
@@ -43,6 +45,13 @@ impl Values {
     #[inline]
     pub(super) fn get(&self, at: usize) -> Option<u64> {
         each_width!(self, values => values.get(at).copied().map(widened))
+    }
+
+    /// Appends a range of them; nothing if they are fewer.
+    pub(super) fn append(&self, range: Range<usize>, out: &mut Vec<u64>) {
+        each_width!(self, values => if let Some(values) = values.get(range) {
+            out.extend(values.iter().copied().map(widened));
+        });
     }
 
     pub(super) fn set(&mut self, at: usize, value: u64) {

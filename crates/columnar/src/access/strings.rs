@@ -159,6 +159,15 @@ pub(super) fn bytes_of(single: Single<'_>) -> Result<Option<Box<[u8]>>, Columnar
 }
 
 impl Strings {
+    /// Whether the bytes of neighbours lie side by side, so that a stretch of rows is read at once.
+    pub(super) fn has_stretches(&self) -> bool {
+        match self {
+            Self::Plain(_) | Self::Fsst(_) => true,
+            Self::Masked { child, .. } => matches!(**child, Self::Plain(_) | Self::Fsst(_)),
+            _ => false,
+        }
+    }
+
     /// Appends a row's bytes to `out`; false if it is null.
     pub(super) fn get<S: ByteSource + ?Sized>(
         &self,
@@ -374,6 +383,19 @@ impl Views {
 }
 
 impl Fsst {
+    /// The symbols, read once.
+    pub(super) fn table<S: ByteSource + ?Sized>(
+        &self,
+        reading: &Reading<'_, S>,
+    ) -> Result<&SymbolTable, S::Error> {
+        if let Some(table) = self.table.get() {
+            return Ok(table);
+        }
+        let table = SymbolTable::read(&self.symbols, &self.lengths, reading.source)?;
+        reading.hold(SymbolTable::HEAP_BYTES);
+        Ok(self.table.get_or_init(|| table))
+    }
+
     fn get<S: ByteSource + ?Sized>(
         &self,
         row: u32,
@@ -393,14 +415,7 @@ impl Fsst {
         reading: &mut Reading<'_, S>,
         out: &mut Vec<u8>,
     ) -> Result<bool, S::Error> {
-        let table = match self.table.get() {
-            Some(table) => table,
-            None => {
-                let table = SymbolTable::read(&self.symbols, &self.lengths, reading.source)?;
-                reading.hold(SymbolTable::HEAP_BYTES);
-                self.table.get_or_init(|| table)
-            }
-        };
+        let table = self.table(reading)?;
         reading.fetch(range.start, (range.end - range.start) as usize)?;
         table.decode(reading.scratch, out)?;
         Ok(true)

@@ -11,8 +11,8 @@
 //! so all of it stays true as long as the group's value is there ([`super::group_cache`]).
 //!
 //! Bytes come from shared buffers, verified by the store at each reading. Of rows that are near each other, as a range of keys
-//! has them, whole pieces are copied, a *window* for each column, and the next rows take their bytes from it.
-//!  The store is opened when bytes are first needed: a
+//! has them, strings that lie side by side are decoded some rows ahead; of other columns whole pieces are copied, a *window* for
+//! each, and the next rows take their bytes from it. The store is opened when bytes are first needed: a
 //! row of blocks that are decoded needs none. When pages had to be read from disk lately, the pages of all columns of a row
 //! are asked for at once, before the first of them is waited for.
 
@@ -481,6 +481,10 @@ impl GroupAccess {
         let mut state = column.state.borrow_mut();
         let value = match is_near {
             false => column.access.value(position, bytes, &mut state)?,
+            // A stretch is read from its page at once, and takes the window's place.
+            true if column.access.has_stretches() => {
+                column.access.value_among(position, bytes, &mut state)?
+            }
             true => {
                 let window = &column.window;
                 let near = NearBytes { bytes, window };
