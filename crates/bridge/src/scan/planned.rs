@@ -94,6 +94,9 @@ pub(super) unsafe fn named_in(
     }
 }
 
+/// `add_path` takes costs that differ by less than one in a hundred for the same.
+const SURELY_LESS: f64 = 1.02;
+
 impl<'a> PlannedTable<'a> {
     /// # Safety
     /// A plain table of a query that is being planned, which outlives the result.
@@ -178,6 +181,35 @@ impl<'a> PlannedTable<'a> {
             // SAFETY: a valid planner structure.
             false => unsafe { (*self.parameters).ppi_rows },
         }
+    }
+
+    /// Whether neither a path of ours that costs so much at least nor a sequential scan, the cost
+    /// of which is yet to be corrected, is of any use: the cheapest path is an index's, which
+    /// `add_path` prefers to both. Most statements that look for a few rows are planned so, and
+    /// quickly.
+    pub fn is_beaten(&self, least_cost: f64) -> bool {
+        let rel = self.relation();
+        // A path that is dearer may begin sooner.
+        if rel.consider_startup {
+            return false;
+        }
+        // Any plan with workers costs as much as to start them.
+        let least_parallel = match rel.partial_pathlist.is_null() {
+            true => f64::INFINITY,
+            // SAFETY: plain read of a setting.
+            false => unsafe { pg_sys::parallel_setup_cost },
+        };
+        // SAFETY: the planner's own paths, which are not changed meanwhile.
+        let paths = unsafe { PgList::<pg_sys::Path>::from_pg(rel.pathlist) };
+        // SAFETY: as before.
+        let cheapest = (paths.iter_ptr().map(|path| unsafe { &*path }))
+            .filter(|path| path.param_info.is_null() && path.disabled_nodes == 0)
+            .min_by(|a, b| a.total_cost.total_cmp(&b.total_cost));
+        cheapest.is_some_and(|cheapest| {
+            cheapest.pathtype != pg_sys::NodeTag::T_SeqScan
+                && cheapest.parallel_safe == rel.consider_parallel
+                && cheapest.total_cost * SURELY_LESS < least_cost.min(least_parallel)
+        })
     }
 
     /// Rows of the table.

@@ -89,6 +89,13 @@ unsafe fn offer(
             return None;
         }
         let rte = plain_table(root, input)?;
+        let limit = match stage {
+            pg_sys::UpperRelationKind::UPPERREL_ORDERED => (*root).limit_tuples,
+            _ => -1.0,
+        };
+        if is_beaten(output, limit, engine.least_cost((*rte).relid)?) {
+            return None;
+        }
         let filter = filter_of(root, input)?;
         let rti = (*input).relid as i32;
         let mut shape = Shape {
@@ -148,6 +155,31 @@ unsafe fn offer(
     }
     Some(())
 }
+
+/// Whether a path of ours that costs so much before its first row is of no use: another one returns the rows that a limit
+/// leaves (a negative one: all) for less. Found out before anything is translated, since most small queries are planned in
+/// less time than that takes.
+unsafe fn is_beaten(output: *mut pg_sys::RelOptInfo, limit: f64, least_cost: f64) -> bool {
+    // SAFETY: planner structures.
+    unsafe {
+        PgList::<pg_sys::Path>::from_pg((*output).pathlist)
+            .iter_ptr()
+            .map(|path| &*path)
+            .filter(|path| path.disabled_nodes == 0 && path.param_info.is_null())
+            .any(|path| {
+                // As `adjust_limit_rows_costs` has it.
+                let share = match limit > 0.0 && limit < path.rows {
+                    true => limit / path.rows,
+                    false => 1.0,
+                };
+                let cost = path.startup_cost + share * (path.total_cost - path.startup_cost);
+                cost * SURELY_LESS < least_cost
+            })
+    }
+}
+
+/// `add_path` takes costs that differ by less than one in a hundred for the same.
+const SURELY_LESS: f64 = 1.02;
 
 /// The table that the input scans as it is, if it is one.
 unsafe fn plain_table(
@@ -343,12 +375,13 @@ unsafe fn constant(node: *mut pg_sys::Node) -> Option<u64> {
 unsafe fn is_descending(clause: &pg_sys::SortGroupClause, node: Node<'_>) -> Option<bool> {
     let (mut family, mut input) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
     let mut order = pg_sys::CompareType::COMPARE_INVALID;
-    // SAFETY: catalog lookups.
+    // SAFETY: catalog lookups; entries of the type cache are never freed.
     unsafe {
         let known =
             pg_sys::get_ordering_op_properties(clause.sortop, &mut family, &mut input, &mut order);
-        let class = pg_sys::GetDefaultOpClass(node.type_oid(), pg_sys::BTREE_AM_OID);
-        if !known || class == pg_sys::InvalidOid || pg_sys::get_opclass_family(class) != family {
+        let flags = pg_sys::TYPECACHE_BTREE_OPFAMILY as i32;
+        let default = (*pg_sys::lookup_type_cache(node.type_oid(), flags)).btree_opf;
+        if !known || default == pg_sys::InvalidOid || default != family {
             return None;
         }
     }

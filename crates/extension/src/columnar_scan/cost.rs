@@ -130,6 +130,9 @@ pub fn offer(planned: &PlannedTable<'_>) -> Option<Offer> {
         return None;
     }
     let cold = planned_size(planned.oid())?;
+    if planned.is_beaten(least_cost(&cold)) {
+        return None;
+    }
     let open = planned.open();
     let table = open.table();
     if !am::is_ours(table) {
@@ -210,6 +213,16 @@ const VECTOR_VALUE: f64 = 0.04;
 const VECTOR_STRING: f64 = 0.4;
 /// Starting and ending a run, in units of `cpu_tuple_cost`.
 const RUN: f64 = 500.0;
+
+/// What a Vectorized plan of any query over a table costs at least.
+pub fn least_cost_of_vectorized(cold: &ColdSize) -> f64 {
+    (f64::from(cold.groups) * GROUP / 4.0 + RUN) * unit_costs().tuple
+}
+
+/// What a ColumnarScan of a table costs at least.
+fn least_cost(cold: &ColdSize) -> f64 {
+    f64::from(cold.groups) * GROUP * unit_costs().tuple
+}
 
 impl Reading {
     /// What the whole of a Vectorized plan costs that reads these attributes and returns so many rows.

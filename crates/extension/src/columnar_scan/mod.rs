@@ -40,7 +40,7 @@ mod units;
 
 use howdah_bridge::scan::{self, Begun, Clause, ColdRows, Offer, PlannedTable, Scanner};
 
-pub use cost::reading;
+pub use cost::{least_cost_of_vectorized, reading};
 
 use crate::types::TableLayout;
 

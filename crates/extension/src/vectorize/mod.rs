@@ -31,11 +31,15 @@ mod translate;
 
 pub use threads::THREADS;
 
-use howdah_bridge::upper::{self, Engine, Offer, Planner, Rows, Run, Shape};
+use howdah_bridge::upper::{self, Engine, Offer, Oid, Planner, Rows, Run, Shape};
 
 struct Vectorized;
 
 impl Engine for Vectorized {
+    fn least_cost(&self, table: Oid) -> Option<f64> {
+        offer::least_cost(table)
+    }
+
     fn offer<'a>(&self, shape: &Shape<'a>, planner: &Planner<'_>) -> Option<Offer<'a>> {
         offer::offer(shape, planner)
     }
