@@ -32,7 +32,7 @@ use crate::types::TableLayout;
 
 /// Rows that are so near to the one before them belong together.
 const NEAR_ROWS: u32 = 256;
-/// After so many of them windows are used.
+/// After so many of them windows and stretches are used; after a row right beside the one before it, at once.
 const NEAR_READS: u32 = 2;
 /// Of rows that are near each other, memory is counted at every one of so many.
 const COUNTED_AGAIN_AFTER: u32 = 32;
@@ -380,9 +380,10 @@ impl GroupAccess {
     /// Notes which row is read; whether the rows before were near it, and each other.
     fn note_row(&self, position: u32) -> bool {
         let (last, near) = self.last.get();
-        let near = match position.abs_diff(last) <= NEAR_ROWS {
-            true => near.saturating_add(1),
-            false => 0,
+        let near = match position.abs_diff(last) {
+            1 => near.saturating_add(NEAR_READS),
+            0..=NEAR_ROWS => near.saturating_add(1),
+            _ => 0,
         };
         self.last.set((position, near));
         near >= NEAR_READS
