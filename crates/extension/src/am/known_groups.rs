@@ -9,6 +9,7 @@
 //! the scan: an entry that was seen covers its rows until the scan ends. For all groups but the
 //! last one, only what takes little memory is kept.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use howdah_bridge::tid::RowNumber;
@@ -32,6 +33,66 @@ pub struct KnownGroup {
     /// rows.
     pub asked: u32,
     pub hidden: Option<(RowSet, Hidden)>,
+    /// What is known of some rows beside each other.
+    pub among: Among,
+}
+
+/// Of some rows beside each other, which are hidden.
+#[derive(Default)]
+pub struct Among {
+    /// The row that was asked about last, by itself or with others.
+    asked: Option<u32>,
+    positions: Range<u32>,
+    /// Counted from the first of them.
+    hidden: RowSet,
+    by: Option<Hidden>,
+}
+
+/// Rows asked about that are so near to each other are asked about along with as many as the second number says.
+const NEAR_ROWS: u32 = 64;
+const ROWS_AT_ONCE: u32 = 256;
+
+impl Among {
+    /// Notes that a row is asked about. If it is near the one before it: which rows are better asked about all at once, in the
+    /// direction in which the two are, of a group of so many.
+    pub fn ask(&mut self, position: u32, row_count: u32) -> Option<Range<u32>> {
+        let before = self.asked.replace(position)?;
+        if position.abs_diff(before) > NEAR_ROWS {
+            return None;
+        }
+        let end = position.saturating_add(1);
+        Some(match position >= before {
+            true => {
+                position
+                    ..position
+                        .saturating_add(ROWS_AT_ONCE)
+                        .min(row_count.max(end))
+            }
+            false => end.saturating_sub(ROWS_AT_ONCE)..end,
+        })
+    }
+
+    /// Notes what is hidden of some rows.
+    pub fn note(&mut self, positions: Range<u32>, hidden: RowSet, by: Hidden) {
+        // Whichever way the reader goes on, the next row asked about is near the end of what is known.
+        self.asked = match self.asked {
+            Some(asked) if asked == positions.start => positions.end.checked_sub(1),
+            _ => Some(positions.start),
+        };
+        (self.positions, self.hidden, self.by) = (positions, hidden, Some(by));
+    }
+
+    /// Whether a row is hidden, if that is known.
+    fn hides(&self, position: u32) -> Option<Hidden> {
+        let by = self.by?;
+        if !self.positions.contains(&position) {
+            return None;
+        }
+        match self.hidden.contains(position - self.positions.start) {
+            true => Some(by),
+            false => Some(Hidden::No),
+        }
+    }
 }
 
 impl KnownGroup {
@@ -41,7 +102,7 @@ impl KnownGroup {
             _ if self.entry.flags.are_clear() => Some(Hidden::No),
             Some((rows, by)) if rows.contains(position) => Some(*by),
             Some(_) => Some(Hidden::No),
-            None => None,
+            None => self.among.hides(position),
         }
     }
 }
@@ -155,6 +216,7 @@ mod tests {
             file: (1, 1),
             asked: 0,
             hidden: None,
+            among: Among::default(),
         }
     }
 
@@ -199,6 +261,34 @@ mod tests {
         groups.take_in(group(512, 256), (4_096, 8));
         assert_eq!(groups.turn_to(RowNumber(0), (4_096, 8)), None);
         assert_eq!(groups.turn_to(RowNumber(513), (4_096, 8)), Some(1));
+    }
+
+    #[test]
+    fn rows_beside_each_other_are_asked_about_together() {
+        let mut group = group(0, 1_000);
+        group.entry.flags = GroupFlags::ROW_MARKS;
+        assert_eq!(group.among.ask(10, 1_000), None);
+        assert_eq!(group.among.ask(700, 1_000), None, "far");
+        assert_eq!(group.among.ask(690, 1_000), Some(435..691));
+        assert_eq!(group.hides(690), None);
+        let mut hidden = RowSet::with_bound(256);
+        hidden.insert(255);
+        group.among.note(435..691, hidden, Hidden::ForNow);
+        assert_eq!(group.hides(690), Some(Hidden::ForNow));
+        assert_eq!(group.hides(435), Some(Hidden::No));
+        assert_eq!((group.hides(434), group.hides(691)), (None, None));
+        // Going on.
+        assert_eq!(group.among.ask(430, 1_000), Some(175..431));
+        group
+            .among
+            .note(175..431, RowSet::with_bound(256), Hidden::No);
+        assert_eq!(group.among.ask(900, 1_000), None);
+        assert_eq!(group.among.ask(910, 1_000), Some(910..1_000));
+        group
+            .among
+            .note(910..1_000, RowSet::with_bound(90), Hidden::No);
+        assert_eq!(group.hides(999), Some(Hidden::No));
+        assert_eq!(group.hides(175), None, "forgotten");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::RowNumber;
 
-use super::known_groups::{KnownGroup, KnownGroups};
+use super::known_groups::{Among, KnownGroup, KnownGroups};
 use super::moved;
 use crate::errors::{ColdError, or_raise};
 use crate::load;
@@ -136,6 +136,7 @@ impl PointReader {
                 file: store.identity(),
                 asked: 0,
                 hidden: None,
+                among: Among::default(),
             };
             self.groups.take_in(known, seen_by);
         }
@@ -178,6 +179,18 @@ impl PointReader {
             }
             last.asked += 1;
             if last.asked <= FEW_ROWS {
+                // A range of keys would ask about its rows one after the other.
+                let position = entry.position_of(row);
+                let beside = position.and_then(|at| last.among.ask(at, entry.row_count));
+                if let (Some(at), Some(beside)) = (position, beside)
+                    && marks::may_be_hidden(store, entry, row)
+                    && let Some((rows, by)) =
+                        marks::hidden_among(store, entry, beside.clone(), snapshot)
+                {
+                    last.among.note(beside, rows, by);
+                    self.hidden = last.hides(at);
+                    return Ok(self.hidden.is_some_and(|hidden| hidden != Hidden::No));
+                }
                 return ask();
             }
         }

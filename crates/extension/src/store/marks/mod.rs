@@ -40,8 +40,9 @@ pub mod unmarked;
 mod vanished;
 mod versions;
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
+use howdah_bridge::predicate::is_serializable;
 use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::slot::Origin;
 use howdah_bridge::snapshot::{Snapshot, SnapshotKind};
@@ -115,6 +116,11 @@ fn flag(store: &ColdStore, placed: &mut PlacedEntry, flag: GroupFlags) -> Result
         placed.entry.flags = placed.entry.flags.union(flag);
     }
     Ok(())
+}
+
+/// Whether to look for a mark of the row, its own or in a bitmap: for a reader of rows.
+pub fn may_be_hidden(store: &ColdStore, entry: &GroupEntry, row: RowNumber) -> bool {
+    may_have_mark(store, entry, row, false)
 }
 
 /// Whether to look for a mark of the row, its own or in a bitmap. `in_check` is whether a check of a constraint asks, with a page of its index
@@ -440,6 +446,35 @@ pub fn hidden_rows(
     let mut hidden = hidden.unwrap_or_else(|| RowSet::with_bound(entry.capacity_rows));
     late::add_unseen(store, entry, snapshot, &mut hidden)?;
     Ok(((!hidden.is_empty()).then_some(hidden), by))
+}
+
+/// Of rows beside each other, by position: those that are hidden from the MVCC snapshot, counted
+/// from the first of them, and by whom the last was. `None` where more than marks may hide them,
+/// and in serializable transactions, to which marks of rows that are not read would look like
+/// conflicts.
+pub fn hidden_among(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    positions: Range<u32>,
+    snapshot: Snapshot<'_>,
+) -> Option<(RowSet, Hidden)> {
+    let others = [GroupFlags::BITMAPS, GroupFlags::LATE_ROWS];
+    let more_hide = others.iter().any(|&flag| entry.flags.contain(flag));
+    if more_hide || pending_marks::any() || is_serializable() {
+        return None;
+    }
+    let mut hidden = RowSet::with_bound(positions.len() as u32);
+    let mut youngest = Xid::FROZEN;
+    let first = RowNumber(entry.first_row.0 + u64::from(positions.start));
+    for (id, seqs) in key_ranges(first, positions.len() as u32) {
+        store.visit_by_page(id, seqs, &mut |shown| {
+            if store.visible(shown.tuple, snapshot) {
+                hidden.insert((row_of(id, shown.seq).0 - first.0) as u32);
+                youngest = youngest.younger(writer_of(&shown).0);
+            }
+        });
+    }
+    Some((hidden, Hidden::By(youngest)))
 }
 
 /// Adds rows that are hidden in memory only.
