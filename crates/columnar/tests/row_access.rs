@@ -204,7 +204,8 @@ fn every_type_shape_and_null_pattern_is_read_by_row() {
     }
 }
 
-/// What is damaged is met by the rows that it belongs to, whether neighbours are read along with them or not.
+/// What is damaged is met by the rows that it belongs to, whether neighbours are read along with
+/// them or not.
 #[test]
 fn damage_is_met_by_the_same_rows_alone_and_among_neighbours() {
     let random = &mut Random(2_026);

@@ -74,7 +74,8 @@ pub struct Shape<'a> {
 
 /// Computes such queries.
 pub trait Engine: Sync {
-    /// What any query over this table costs at least; `None` if it takes none over it, or none at all.
+    /// What any query over this table costs at least; `None` if it takes none over it, or none at
+    /// all.
     fn least_cost(&self, table: Oid) -> Option<f64>;
 
     /// Whether it takes the query, at what cost, and which operands it wants to have evaluated.

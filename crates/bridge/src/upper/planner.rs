@@ -156,9 +156,9 @@ unsafe fn offer(
     Some(())
 }
 
-/// Whether a path of ours that costs so much before its first row is of no use: another one returns the rows that a limit
-/// leaves (a negative one: all) for less. Found out before anything is translated, since most small queries are planned in
-/// less time than that takes.
+/// Whether a path of ours that costs so much before its first row is of no use: another one returns
+/// the rows that a limit leaves (a negative one: all) for less. Found out before anything is
+/// translated, since most small queries are planned in less time than that takes.
 unsafe fn is_beaten(output: *mut pg_sys::RelOptInfo, limit: f64, least_cost: f64) -> bool {
     // SAFETY: planner structures.
     unsafe {

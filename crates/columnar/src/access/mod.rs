@@ -258,7 +258,8 @@ impl RowAccess {
         matches!(&self.root, Root::Strings(strings) if strings.has_stretches())
     }
 
-    /// The value of a row the neighbours of which are likely to be asked for next: a few of them may be decoded along with it.
+    /// The value of a row the neighbours of which are likely to be asked for next: a few of them
+    /// may be decoded along with it.
     ///
     /// # Errors
     ///

@@ -1,16 +1,16 @@
 //! Strings of rows that follow each other, decoded together.
 //!
 //! ```text
-//!   rows first..first+n ──offsets──▶ one range of codes ──one pass──▶ bytes, end to end ──▶ slices of them
+//!   rows ──offsets──▶ one range of codes ──one pass──▶ bytes, end to end ──▶ a slice each
 //! ```
 //!
-//! The codes of neighbours lie side by side, so that a reader of many of them pays for a source, a place and a table of
-//! symbols once for each stretch, and for a slice per row. A stretch begins at the row that is asked for and reaches as
-//! far as the reader seems to go: it is short at first, and twice as long as the one before when that was read
-//! to its end, in either direction.
+//! The codes of neighbours lie side by side, so that a reader of many of them pays for a source, a
+//! place and a table of symbols once for each stretch, and for a slice per row. A stretch begins at
+//! the row that is asked for and reaches as far as the reader seems to go: it is short at first,
+//! and twice as long as the one before when that was read to its end, in either direction.
 //!
-//! A stretch is only a faster way: where it cannot be read, rows are read one by one, and damage is met by the row
-//! that it belongs to.
+//! A stretch is only a faster way: where it cannot be read, rows are read one by one, and damage is
+//! met by the row that it belongs to.
 
 use std::ops::Range;
 
@@ -201,8 +201,8 @@ impl Stretch {
         Ok(Some(rows))
     }
 
-    /// Reads the offsets of rows; leaves out those at the far end that would make the range of codes too long. `None`:
-    /// not even two are left.
+    /// Reads the offsets of rows; leaves out those at the far end that would make the range of
+    /// codes too long. `None`: not even two are left.
     fn bounded<S: ByteSource + ?Sized>(
         &mut self,
         plain: &Plain,

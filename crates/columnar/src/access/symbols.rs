@@ -104,8 +104,8 @@ impl SymbolTable {
         Ok(())
     }
 
-    /// Writes what four codes stand for to the beginning of `target`, and anything behind it; how long it is. `None`: one of
-    /// them has no symbol, or there are fewer than [`WINDOW_BYTES`].
+    /// Writes what four codes stand for to the beginning of `target`, and anything behind it; how
+    /// long it is. `None`: one of them has no symbol, or there are fewer than [`WINDOW_BYTES`].
     #[inline(always)]
     fn decode_four(&self, four: &[u8; 4], target: &mut [u8]) -> Option<usize> {
         let ByCode { symbols, lengths } = &*self.by_code;

@@ -48,13 +48,14 @@ pub struct Among {
     by: Option<Hidden>,
 }
 
-/// Rows asked about that are so near to each other are asked about along with as many as the second number says.
+/// Rows asked about that are so near to each other are asked about along with as many as the second
+/// number says.
 const NEAR_ROWS: u32 = 64;
 const ROWS_AT_ONCE: u32 = 256;
 
 impl Among {
-    /// Notes that a row is asked about. If it is near the one before it: which rows are better asked about all at once, in the
-    /// direction in which the two are, of a group of so many.
+    /// Notes that a row is asked about. If it is near the one before it: which rows are better
+    /// asked about all at once, in the direction in which the two are, of a group of so many.
     pub fn ask(&mut self, position: u32, row_count: u32) -> Option<Range<u32>> {
         let before = self.asked.replace(position)?;
         if position.abs_diff(before) > NEAR_ROWS {
@@ -74,7 +75,8 @@ impl Among {
 
     /// Notes what is hidden of some rows.
     pub fn note(&mut self, positions: Range<u32>, hidden: RowSet, by: Hidden) {
-        // Whichever way the reader goes on, the next row asked about is near the end of what is known.
+        // Whichever way the reader goes on, the next row asked about is near the end of what is
+        // known.
         self.asked = match self.asked {
             Some(asked) if asked == positions.start => positions.end.checked_sub(1),
             _ => Some(positions.start),

@@ -10,11 +10,12 @@
 //! the block that was decoded last, so that neighbours in key order decode it once. Never a chunk. Groups are immutable,
 //! so all of it stays true as long as the group's value is there ([`super::group_cache`]).
 //!
-//! Bytes come from shared buffers, verified by the store at each reading. Of rows that are near each other, as a range of keys
-//! has them, strings that lie side by side are decoded some rows ahead; of other columns whole pieces are copied, a *window* for
-//! each, and the next rows take their bytes from it. The store is opened when bytes are first needed: a
-//! row of blocks that are decoded needs none. When pages had to be read from disk lately, the pages of all columns of a row
-//! are asked for at once, before the first of them is waited for.
+//! Bytes come from shared buffers, verified by the store at each reading. Of rows that are near
+//! each other, as a range of keys has them, strings that lie side by side are decoded some rows
+//! ahead; of other columns whole pieces are copied, a *window* for each, and the next rows take
+//! their bytes from it. The store is opened when bytes are first needed: a row of blocks that are
+//! decoded needs none. When pages had to be read from disk lately, the pages of all columns of a
+//! row are asked for at once, before the first of them is waited for.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
@@ -32,7 +33,8 @@ use crate::types::TableLayout;
 
 /// Rows that are so near to the one before them belong together.
 const NEAR_ROWS: u32 = 256;
-/// After so many of them windows and stretches are used; after a row right beside the one before it, at once.
+/// After so many of them windows and stretches are used; after a row right beside the one before
+/// it, at once.
 const NEAR_READS: u32 = 2;
 /// Of rows that are near each other, memory is counted at every one of so many.
 const COUNTED_AGAIN_AFTER: u32 = 32;
