@@ -6,7 +6,7 @@
 use howdah_bridge::upper::expr::{Call, Kind, Truth};
 use howdah_bridge::upper::{Datum, Node, Shape, Stage};
 use howdah_columnar::ColumnType;
-use howdah_vector::plan::{self, AggregateCall, Expr, OrderBy, Output, Query};
+use howdah_vector::plan::{self, AggregateCall, Expr, GroupOrder, OrderBy, Output, Query};
 
 use super::semantics;
 use crate::types::{AttributeLayout, TableLayout, array_values, owned_value};
@@ -54,7 +54,26 @@ pub unsafe fn translate<'a>(
             let aggregates = (shape.aggregates.iter())
                 .map(|&node| translator.aggregate(node))
                 .collect::<Option<Vec<_>>>()?;
-            Output::Aggregate { keys, aggregates }
+            let first = (shape.order.iter())
+                .map(|order| {
+                    semantics::orders_as_stored(order.node).then_some(())?;
+                    let mut returned = shape.keys.iter().chain(&shape.aggregates);
+                    Some(GroupOrder {
+                        column: returned.position(|known| known.equals(order.node))?,
+                        descending: order.descending,
+                        nulls_first: order.nulls_first,
+                    })
+                })
+                .collect::<Option<Vec<_>>>()?;
+            match first.is_empty() {
+                true => Output::Aggregate { keys, aggregates },
+                false => Output::FirstGroups {
+                    keys,
+                    aggregates,
+                    order: first,
+                    limit: usize::try_from(shape.limit).ok()?,
+                },
+            }
         }
         Stage::First => {
             let columns = (shape.columns.iter())
