@@ -15,8 +15,9 @@
 use std::ops::Range;
 
 use arrow_array::Array;
-use arrow_buffer::{BooleanBuffer, NullBuffer};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer};
 use vortex_array::arrays::dict::DictArraySlotsExt;
+use vortex_array::arrays::varbinview::BinaryView;
 use vortex_array::arrays::{ConstantArray, Dict, VarBinViewArray};
 use vortex_array::builtins::ArrayBuiltins;
 use vortex_array::scalar_fn::fns::operators::Operator;
@@ -27,7 +28,7 @@ use crate::codec;
 use crate::column::{Column, bools, indexes, nulls_of};
 use crate::error::ColumnarError;
 use crate::parts::{Form, slice};
-use crate::pattern::TextPattern;
+use crate::pattern::{TextPattern, having_infix};
 use crate::predicate::{CompareOp, Predicate};
 use crate::rewrite::{Rewritten, rewrite};
 use crate::types::ColumnType;
@@ -200,6 +201,24 @@ fn like(
             .map(|at| texts.buffer(at).as_slice())
             .collect();
         let views = texts.views();
+        let in_order = pattern.only_infix().and_then(|infix| {
+            let texts = LongTexts::of(views, &buffers)?;
+            let mut found = BooleanBufferBuilder::new(row_count);
+            found.append_n(row_count, false);
+            having_infix(texts.buffer, &texts.places, infix, |at| {
+                found.set_bit(texts.rows[at], true);
+            });
+            for (row, view) in views.iter().enumerate() {
+                if view.is_inlined() && pattern.matches(view.as_inlined().value()) {
+                    found.set_bit(row, true);
+                }
+            }
+            Some(found.finish())
+        });
+        if let Some(found) = in_order {
+            let found = if negated { !&found } else { found };
+            return Ok(without_nulls(found, nulls.as_ref()));
+        }
         let found = pattern.of_rows(row_count, |row| match views[row].is_inlined() {
             true => views[row].as_inlined().value(),
             false => {
@@ -212,7 +231,47 @@ fn like(
     })
 }
 
-/// The plain form: decode, then evaluate row by row.
+/// The texts that are not inlined in their views.
+struct LongTexts<'b> {
+    buffer: &'b [u8],
+    rows: Vec<usize>,
+    /// Where each lies in the buffer.
+    places: Vec<Range<usize>>,
+}
+
+impl<'b> LongTexts<'b> {
+    /// `None` unless they lie one after the other in one buffer, as decoders leave them.
+    fn of(views: &[BinaryView], buffers: &[&'b [u8]]) -> Option<Self> {
+        let (mut index, mut end) = (None, 0);
+        let mut rows = Vec::with_capacity(views.len());
+        let mut places = Vec::with_capacity(views.len());
+        for (row, view) in views.iter().enumerate() {
+            if view.is_inlined() {
+                continue;
+            }
+            let place = view.as_view();
+            let range = place.as_range();
+            let is_next = *index.get_or_insert(place.buffer_index) == place.buffer_index;
+            if !is_next || range.start < end {
+                return None;
+            }
+            end = range.end;
+            rows.push(row);
+            places.push(range);
+        }
+        let buffer: &[u8] = match index {
+            Some(index) => buffers.get(index as usize)?,
+            None => &[],
+        };
+        (end <= buffer.len()).then_some(Self {
+            buffer,
+            rows,
+            places,
+        })
+    }
+}
+
+/// The plain form: decode, then ask row by row.
 fn on_decoded(
     chunk: &Chunk,
     predicate: &Predicate,

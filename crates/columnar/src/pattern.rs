@@ -1,5 +1,7 @@
 //! Patterns of text: its beginning, the parts that follow one another within it, and its end.
 
+use std::ops::Range;
+
 use arrow_buffer::BooleanBuffer;
 use memchr::memmem::{self, Finder};
 
@@ -21,11 +23,22 @@ impl TextPattern {
     }
 
     /// `find` returns where the infix of a number begins in the rest of a text.
+    #[inline(always)]
     fn matches_with(&self, text: &[u8], find: impl Fn(usize, &[u8]) -> Option<usize>) -> bool {
-        let rest = text.strip_prefix(self.prefix.as_slice());
-        let Some(mut rest) = rest.and_then(|rest| rest.strip_suffix(self.suffix.as_slice())) else {
-            return false;
-        };
+        let mut rest = text;
+        // Comparing nothing would be a call all the same.
+        if !self.prefix.is_empty() {
+            match rest.strip_prefix(self.prefix.as_slice()) {
+                Some(left) => rest = left,
+                None => return false,
+            }
+        }
+        if !self.suffix.is_empty() {
+            match rest.strip_suffix(self.suffix.as_slice()) {
+                Some(left) => rest = left,
+                None => return false,
+            }
+        }
         for (at, infix) in self.infixes.iter().enumerate() {
             match find(at, rest) {
                 Some(start) => rest = &rest[start + infix.len()..],
@@ -43,6 +56,14 @@ impl TextPattern {
         })
     }
 
+    /// What a text has to have somewhere, if that is all that is asked of it.
+    pub(crate) fn only_infix(&self) -> Option<&[u8]> {
+        match self.infixes.as_slice() {
+            [infix] if self.prefix.is_empty() && self.suffix.is_empty() => Some(infix),
+            _ => None,
+        }
+    }
+
     /// Whether no text between these bounds begins as the pattern does.
     pub(crate) fn is_outside(&self, min: Option<&str>, max: Option<&str>) -> bool {
         let prefix = self.prefix.as_slice();
@@ -51,9 +72,49 @@ impl TextPattern {
     }
 }
 
+/// Which of the texts at these places of a buffer, which ascend and do not overlap, have an infix.
+/// The buffer is searched as a whole, so that texts without it cost little.
+pub(crate) fn having_infix(
+    buffer: &[u8],
+    places: &[Range<usize>],
+    infix: &[u8],
+    mut found: impl FnMut(usize),
+) {
+    let finder = Finder::new(infix);
+    let mut row = 0;
+    while let Some(place) = places.get(row) {
+        // Of what lies between texts, what is found is passed over.
+        let Some(at) = finder.find(&buffer[place.start..]) else {
+            return;
+        };
+        let (start, end) = (place.start + at, place.start + at + infix.len());
+        row += places[row..].partition_point(|place| place.end < end);
+        if let Some(place) = places.get(row)
+            && place.start <= start
+        {
+            found(row);
+            row += 1;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_infix_is_found_within_texts_only() {
+        let buffer = b"abxabcaab..abab";
+        let texts = [0..2, 2..5, 5..6, 6..9, 9..11, 11..11, 12..15];
+        for infix in [&b"ab"[..], b"a", b"b", b"ba", b"abc", b".", b"bab", b"z"] {
+            let mut found = Vec::new();
+            having_infix(buffer, &texts, infix, |row| found.push(row));
+            let expected: Vec<usize> = (0..texts.len())
+                .filter(|&row| memmem::find(&buffer[texts[row].clone()], infix).is_some())
+                .collect();
+            assert_eq!(found, expected, "{infix:?}");
+        }
+    }
 
     fn pattern(prefix: &str, infixes: &[&str], suffix: &str) -> TextPattern {
         TextPattern {

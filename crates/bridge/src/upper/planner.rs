@@ -156,6 +156,7 @@ unsafe fn offer(
                 let extra = &*extra.cast::<pg_sys::GroupPathExtraData>();
                 having = extra.havingQual.cast::<pg_sys::List>();
                 groups(root, &target, having, &mut shape)?;
+                first_groups(root, &target, having, &mut shape);
             }
             UPPERREL_DISTINCT => distinct(root, &target, &mut shape)?,
             _ => {
@@ -175,7 +176,16 @@ unsafe fn offer(
             tables: &tables,
             rows,
         };
-        let offer = engine.offer(&shape, &planner)?;
+        let mut offer = engine.offer(&shape, &planner);
+        let (mut rows, has_first) = (rows, shape.stage == Stage::Group && !shape.order.is_empty());
+        if has_first && offer.is_err() {
+            // Not in this order.
+            (shape.order, shape.limit) = (Vec::new(), 0);
+            offer = engine.offer(&shape, &planner);
+        } else if has_first {
+            rows = rows.min(shape.limit as f64);
+        }
+        let offer = offer?;
         let path = plan::path(output, child, &shape, &tables, &offer, having);
         (*path).path.pathtarget = returned;
         (*path).path.pathkeys = pathkeys;
@@ -316,6 +326,56 @@ unsafe fn groups<'a>(
         }
     }
     Ok(())
+}
+
+/// Which groups are wanted, where all that follows is a sort of them and a constant limit: the
+/// first by an order of keys and aggregates. The sort and the limit stay above the node, which need
+/// not return other groups.
+unsafe fn first_groups<'a>(
+    root: *mut pg_sys::PlannerInfo,
+    target: &[Node<'a>],
+    having: *mut pg_sys::List,
+    shape: &mut Shape<'a>,
+) -> Option<()> {
+    // SAFETY: planner structures.
+    unsafe {
+        let query = &*(*root).parse;
+        if query.limitOption != pg_sys::LimitOption::LIMIT_OPTION_COUNT
+            || query.sortClause.is_null()
+            || query.hasWindowFuncs
+            || query.hasDistinctOn
+            || !query.distinctClause.is_null()
+            || !having.is_null()
+            || shape.keys.is_empty()
+        {
+            return None;
+        }
+        let is_returned = |node: &Node<'a>| {
+            let mut returned = shape.keys.iter().chain(&shape.aggregates);
+            returned.any(|known| known.equals(*node))
+        };
+        // An expression over groups may fail for one that is not returned.
+        if !target.iter().all(is_returned) {
+            return None;
+        }
+        let limit = constant(query.limitCount)?;
+        let offset = match query.limitOffset.is_null() {
+            true => 0,
+            false => constant(query.limitOffset)?,
+        };
+        let mut order = Vec::new();
+        for (clause, node) in sort_group_expressions(root, query.sortClause) {
+            is_returned(&node).then_some(())?;
+            order.push(Order {
+                node,
+                descending: is_descending(clause, node)?,
+                nulls_first: clause.nulls_first,
+            });
+        }
+        shape.limit = limit.checked_add(offset)?;
+        shape.order = order;
+    }
+    Some(())
 }
 
 /// Distinct rows are groups without aggregates.

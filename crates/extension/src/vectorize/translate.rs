@@ -6,7 +6,7 @@
 use howdah_bridge::upper::expr::{Call, Kind, Truth};
 use howdah_bridge::upper::{Datum, Node, Oid, Reason, Shape, Stage};
 use howdah_columnar::ColumnType;
-use howdah_vector::plan::{self, AggregateCall, Expr, OrderBy, Output, Query};
+use howdah_vector::plan::{self, AggregateCall, Expr, GroupOrder, OrderBy, Output, Query};
 
 use super::semantics;
 use crate::settings;
@@ -52,7 +52,27 @@ pub unsafe fn translate<'a>(
             let aggregates = (shape.aggregates.iter())
                 .map(|&node| translator.aggregate(node))
                 .collect::<Result<Vec<_>, _>>()?;
-            Output::Aggregate { keys, aggregates }
+            let first = (shape.order.iter())
+                .map(|order| {
+                    semantics::orders_as_stored(order.node)?;
+                    let mut returned = shape.keys.iter().chain(&shape.aggregates);
+                    let column = returned.position(|known| known.equals(order.node));
+                    Ok(GroupOrder {
+                        column: column.ok_or(Reason::Expression)?,
+                        descending: order.descending,
+                        nulls_first: order.nulls_first,
+                    })
+                })
+                .collect::<Result<Vec<_>, Reason>>()?;
+            match first.is_empty() {
+                true => Output::Aggregate { keys, aggregates },
+                false => Output::FirstGroups {
+                    keys,
+                    aggregates,
+                    order: first,
+                    limit: usize::try_from(shape.limit).map_err(|_| Reason::Limit)?,
+                },
+            }
         }
         Stage::First => {
             let columns = (shape.columns.iter())

@@ -139,6 +139,13 @@ impl_float!(f64, 1e100, Float64, Float64Array);
 
 /// Whether a finite value is so great that sums may overflow.
 pub(super) fn any_harmful<T: Float>(rows: Rows<'_>, values: &[T]) -> bool {
+    // The greatest magnitude tells for most batches. A NaN is not greater than anything.
+    let greater = |most: T, magnitude: T| if magnitude > most { magnitude } else { most };
+    let zero = T::IDENTITY.abs();
+    let add = |most: T, value: T| greater(most, value.abs());
+    if fold(rows, values, zero, add, greater) <= T::HARMLESS {
+        return false;
+    }
     let is_harmful = |any: bool, value: T| {
         let magnitude = value.abs();
         any | ((magnitude > T::HARMLESS) & (magnitude < T::INFINITY))

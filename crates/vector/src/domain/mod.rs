@@ -12,12 +12,13 @@
 mod words;
 
 use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray};
-use howdah_columnar::{Codes, Column, ColumnType, OwnedValue};
+use howdah_columnar::{Codes, Column, ColumnType, OwnedValue, ZONE_ROWS};
 
 use crate::error::VectorError;
 use crate::expr::{Input, take};
 use crate::operators::groups::Groups;
-use crate::operators::scan::{DictionaryView, OpenColumn, Zone};
+use crate::operators::scan::{OpenColumn, Zone};
+use crate::operators::words::Dictionary;
 use words::Words;
 
 /// The most entries of a lookup: 16 MB.
@@ -178,16 +179,26 @@ impl Domain {
         if self.lookup.len() != entries {
             self.lookup = vec![0; entries];
         }
+        if let Some(index) = self.only_index(zone) {
+            self.index.clear();
+            self.index.push(index);
+            if self.lookup[index as usize] == 0 {
+                self.meet(&[0], zone, groups)?;
+            }
+            return Ok(Found::One(self.lookup[index as usize] - 1));
+        }
         let mut stride = 1;
+        let mut range = None;
         for (at, part) in self.parts.iter().enumerate() {
             let ordinals = if at == 0 {
                 &mut self.index
             } else {
                 &mut self.ordinals
             };
-            if !put_ordinals(part, zone, ordinals)? {
-                return Ok(Found::Not);
-            }
+            range = match put_ordinals(part, zone, ordinals)? {
+                Put::Outside => return Ok(Found::Not),
+                Put::Within(range) => range.filter(|_| self.parts.len() == 1),
+            };
             if at > 0 {
                 for (index, ordinal) in self.index.iter_mut().zip(&self.ordinals) {
                     *index += ordinal * stride;
@@ -195,7 +206,7 @@ impl Domain {
             }
             stride *= part.span() as u32 + 1;
         }
-        let (least, greatest) = extremes(&self.index);
+        let (least, greatest) = range.unwrap_or_else(|| extremes(&self.index));
         if least == greatest {
             if self.lookup[least as usize] == 0 {
                 self.meet(&[0], zone, groups)?;
@@ -207,6 +218,16 @@ impl Domain {
             look_up(&self.lookup, &self.index, ids);
         }
         Ok(Found::Each)
+    }
+
+    /// The index that all rows of a zone have, if statistics and encodings tell that they have one.
+    fn only_index(&self, zone: &Zone<'_>) -> Option<u32> {
+        let (mut index, mut stride) = (0, 1);
+        for part in &self.parts {
+            index += only_ordinal(part, zone)? * stride;
+            stride *= part.span() as u32 + 1;
+        }
+        Some(index)
     }
 
     /// Enters the groups of indexes that were not met yet.
@@ -313,17 +334,57 @@ impl Part {
     }
 }
 
-/// Puts down the ordinal of each row's key; `false` if a value is outside of the domain.
-fn put_ordinals(
-    part: &Part,
-    zone: &Zone<'_>,
-    ordinals: &mut Vec<u32>,
-) -> Result<bool, VectorError> {
+/// The ordinal of every row of a zone, if it is known without reading them.
+fn only_ordinal(part: &Part, zone: &Zone<'_>) -> Option<u32> {
+    match part {
+        Part::Words {
+            column, ordinals, ..
+        } => {
+            let dictionary = zone.morsel().dictionary(*column)?;
+            match dictionary.is_constant() {
+                true => ordinals.as_ref()?.first().copied(),
+                false => None,
+            }
+        }
+        Part::Integers { column, base, span } => {
+            let OpenColumn::Chunk(_, meta) = zone.morsel().columns.get(*column)? else {
+                return None;
+            };
+            let bounds = meta.zones().nth(zone.rows().start / ZONE_ROWS)?;
+            let (min, max) = (bounds.min.as_ref()?, bounds.max.as_ref()?);
+            let is_one = bounds.null_count == 0 && min.exact && max.exact;
+            let value = integer(&min.value)?;
+            let offset = i128::from(value) - i128::from(*base);
+            let is_within = (0..*span as i128).contains(&offset);
+            (is_one && min.value == max.value && is_within).then(|| offset as u32 + 1)
+        }
+    }
+}
+
+/// What came of putting ordinals down.
+enum Put {
+    /// The least and greatest one, if they are known.
+    Within(Option<(u32, u32)>),
+    /// A value is outside of the domain.
+    Outside,
+}
+
+impl From<bool> for Put {
+    fn from(is_within: bool) -> Self {
+        match is_within {
+            true => Self::Within(None),
+            false => Self::Outside,
+        }
+    }
+}
+
+/// Puts down the ordinal of each row's key.
+fn put_ordinals(part: &Part, zone: &Zone<'_>, ordinals: &mut Vec<u32>) -> Result<Put, VectorError> {
     ordinals.clear();
     match part {
         Part::Integers { column, base, span } => {
             let span = *span as u64;
-            Ok(match zone.column(*column)? {
+            let is_within = match zone.column(*column)? {
                 Column::Bool(array) => {
                     ordinals.extend((0..array.len()).map(|row| {
                         let ordinal = 1 + u32::from(array.value(row));
@@ -334,13 +395,14 @@ fn put_ordinals(
                 Column::Int16(array) => put_integers(&array, *base, span, ordinals),
                 Column::Int32(array) => match (array.nulls(), i32::try_from(*base)) {
                     (None, Ok(base)) if i64::from(base) + span as i64 <= i64::from(i32::MAX) => {
-                        put_narrow(array.values(), base, span as u32, ordinals)
+                        return Ok(put_narrow(array.values(), base, span as u32, ordinals));
                     }
                     _ => put_integers(&array, *base, span, ordinals),
                 },
                 Column::Int64(array) => put_integers(&array, *base, span, ordinals),
                 _ => false,
-            })
+            };
+            Ok(is_within.into())
         }
         Part::Words {
             column,
@@ -349,23 +411,23 @@ fn put_ordinals(
         } => match (zone.morsel().dictionary(*column), words) {
             (Some(view), Some(words)) => {
                 put_words(view, words, zone, ordinals);
-                Ok(true)
+                Ok(Put::Within(None))
             }
-            _ => Ok(false),
+            _ => Ok(Put::Outside),
         },
     }
 }
 
-/// 32-bit integers without NULLs. A difference that wraps is not less than the span, for the domain's
-/// end does not wrap.
-fn put_narrow(values: &[i32], base: i32, span: u32, ordinals: &mut Vec<u32>) -> bool {
-    ordinals.extend(values.iter().map(|value| value.wrapping_sub(base) as u32));
+/// 32-bit integers without NULLs. A difference that wraps is no ordinal, for the domain's end does
+/// not wrap.
+fn put_narrow(values: &[i32], base: i32, span: u32, ordinals: &mut Vec<u32>) -> Put {
+    let ordinal = |value: &i32| value.wrapping_sub(base).wrapping_add(1) as u32;
+    ordinals.extend(values.iter().map(ordinal));
     let (least, greatest) = extremes(ordinals);
-    let is_within = least as i32 >= 0 && greatest < span;
-    for ordinal in ordinals.iter_mut() {
-        *ordinal = ordinal.wrapping_add(1);
+    match least as i32 >= 1 && greatest as i32 <= span as i32 {
+        true => Put::Within(Some((least, greatest))),
+        false => Put::Outside,
     }
-    is_within || ordinals.is_empty()
 }
 
 fn put_integers<A: ArrowPrimitiveType>(
@@ -394,30 +456,30 @@ where
     !outside
 }
 
-fn put_words(view: &DictionaryView, words: &[u32], zone: &Zone<'_>, ordinals: &mut Vec<u32>) {
-    let ordinal = |row: usize| {
-        let is_null = view.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
-        if is_null {
-            0
-        } else {
-            words[view.codes.get(row)]
-        }
-    };
+fn put_words(view: &Dictionary, words: &[u32], zone: &Zone<'_>, ordinals: &mut Vec<u32>) {
     match (zone.selection(), &view.codes, &view.nulls) {
-        (None, Codes::One(codes), None) => {
+        (None, Some(Codes::One(codes)), None) => {
             ordinals.extend(
                 codes[zone.rows()]
                     .iter()
                     .map(|&code| words[usize::from(code)]),
             );
         }
-        (None, ..) => ordinals.extend(zone.rows().map(ordinal)),
-        (Some(_), ..) => {
-            ordinals.extend(
-                zone.row_numbers()
-                    .into_iter()
-                    .map(|row| ordinal(row as usize)),
-            );
+        (_, _, None) => {
+            view.codes_of(zone, ordinals);
+            for ordinal in ordinals.iter_mut() {
+                *ordinal = words[*ordinal as usize];
+            }
+        }
+        (_, _, Some(nulls)) => {
+            view.codes_of(zone, ordinals);
+            // The code of a null means nothing.
+            for (ordinal, row) in ordinals.iter_mut().zip(zone.row_numbers()) {
+                *ordinal = match nulls.is_null(row as usize) {
+                    true => 0,
+                    false => words[*ordinal as usize],
+                };
+            }
         }
     }
 }

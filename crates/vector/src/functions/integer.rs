@@ -22,10 +22,22 @@ pub(super) trait Integer: Native + Ord {
     fn divide(self, other: Self) -> (Self, bool);
     fn remainder(self, other: Self) -> (Self, bool);
     fn negate(self) -> (Self, bool);
+
+    /// Quotients by one divisor, which is positive; `None` if it is not.
+    fn divide_all(values: impl Iterator<Item = Self>, divisor: Self) -> Option<Vec<Self>>;
+
+    /// Remainders by one divisor, likewise.
+    fn remainder_all(values: impl Iterator<Item = Self>, divisor: Self) -> Option<Vec<Self>>;
+}
+
+/// Division by a constant.
+trait Reciprocal: Sized {
+    /// What divides by a positive divisor; `None` if it is not.
+    fn quotient_by(divisor: Self) -> Option<impl Fn(Self) -> Self>;
 }
 
 macro_rules! integer {
-    ($ty:ty, $wide:ty, $message:literal) => {
+    ($ty:ty, $unsigned:ty, $wide:ty, $message:literal) => {
         impl Integer for $ty {
             const OUT_OF_RANGE: VectorError = VectorError::OutOfRange { message: $message };
 
@@ -64,13 +76,54 @@ macro_rules! integer {
             fn negate(self) -> (Self, bool) {
                 (self.wrapping_neg(), self == <$ty>::MIN)
             }
+
+            fn divide_all(values: impl Iterator<Item = Self>, divisor: Self) -> Option<Vec<Self>> {
+                let quotient = Self::quotient_by(divisor)?;
+                Some(values.map(quotient).collect())
+            }
+
+            fn remainder_all(
+                values: impl Iterator<Item = Self>,
+                divisor: Self,
+            ) -> Option<Vec<Self>> {
+                let quotient = Self::quotient_by(divisor)?;
+                // No product is beyond its dividend.
+                let remainder =
+                    |value: $ty| value.wrapping_sub(quotient(value).wrapping_mul(divisor));
+                Some(values.map(remainder).collect())
+            }
+        }
+
+        impl Reciprocal for $ty {
+            /// A product with the reciprocal instead of a division (Granlund and Montgomery, PLDI
+            /// 1994). With d <= 2^l and m = ceil(2^(B-1+l) / d), where values have B bits, m * d
+            /// exceeds the power of two by less than 2^l, so that n * m / 2^(B-1+l) exceeds n / d
+            /// by less than 1 / d for every n <= 2^(B-1).
+            #[inline(always)]
+            fn quotient_by(divisor: Self) -> Option<impl Fn(Self) -> Self> {
+                if divisor <= 0 {
+                    return None;
+                }
+                let divisor = divisor as $wide;
+                let bits = <$ty>::BITS - 1 + (divisor - 1).checked_ilog2().map_or(0, |log| log + 1);
+                // Less than 2^B.
+                let reciprocal = ((((1 as $wide) << bits) - 1) / divisor + 1) as $unsigned;
+                let quotient = move |value: $ty| {
+                    let magnitude = <$wide>::from(value.unsigned_abs());
+                    let quotient = ((magnitude * <$wide>::from(reciprocal)) >> bits) as $ty;
+                    // The bits of -1 where the value is negative.
+                    let sign = value >> (<$ty>::BITS - 1);
+                    (quotient ^ sign).wrapping_sub(sign)
+                };
+                Some(quotient)
+            }
         }
     };
 }
 
-integer!(i16, i32, "smallint out of range");
-integer!(i32, i64, "integer out of range");
-integer!(i64, i128, "bigint out of range");
+integer!(i16, u16, i32, "smallint out of range");
+integer!(i32, u32, i64, "integer out of range");
+integer!(i64, u64, i128, "bigint out of range");
 
 fn in_range<T: Integer>(failed: bool) -> Result<(), VectorError> {
     match failed {
@@ -115,7 +168,7 @@ operations! {
 
 /// Divisions, of which a divisor of zero is an error of its own.
 macro_rules! divisions {
-    ($($name:ident: $method:ident;)*) => {$(
+    ($($name:ident: $method:ident, $all:ident;)*) => {$(
         struct $name<A, B, T>(PhantomData<(A, B, T)>);
 
         impl<A, B, T> BinaryOp for $name<A, B, T>
@@ -139,13 +192,17 @@ macro_rules! divisions {
                 }
                 in_range::<T>(Self::fast(left, right).1)
             }
+
+            fn with_constant(left: &[A], right: B) -> Option<Vec<T>> {
+                T::$all(left.iter().map(|&left| left.into()), right.into())
+            }
         }
     )*};
 }
 
 divisions! {
-    Divide: divide;
-    Remainder: remainder;
+    Divide: divide, divide_all;
+    Remainder: remainder, remainder_all;
 }
 
 struct Negate<T>(PhantomData<T>);
@@ -234,3 +291,36 @@ pub(super) static FUNCTIONS: &[&[Function]] = &[
     of_one_type!("int4", i32, Int32),
     of_one_type!("int8", i64, Int64),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    macro_rules! check {
+        ($ty:ty) => {
+            let ends = [<$ty>::MIN, <$ty>::MAX, 0];
+            let near = |value: $ty| (-9..10).map(move |by| value.wrapping_add(by));
+            let mut values: Vec<$ty> = ends.into_iter().flat_map(near).collect();
+            let powers = (0..<$ty>::BITS - 1).flat_map(|bit| near(1 << bit));
+            values.extend(powers);
+            for &divisor in &values {
+                let all = || values.iter().copied();
+                let quotients = <$ty>::divide_all(all(), divisor);
+                assert_eq!(quotients.is_some(), divisor > 0);
+                let Some(quotients) = quotients else { continue };
+                let remainders = <$ty>::remainder_all(all(), divisor).unwrap_or_default();
+                for (at, &value) in values.iter().enumerate() {
+                    assert_eq!(quotients[at], value / divisor, "{value} / {divisor}");
+                    assert_eq!(remainders[at], value % divisor, "{value} % {divisor}");
+                }
+            }
+        };
+    }
+
+    #[test]
+    fn products_with_reciprocals_are_quotients() {
+        check!(i16);
+        check!(i32);
+        check!(i64);
+    }
+}

@@ -13,19 +13,24 @@ use arrow_array::Int64Array;
 use arrow_buffer::BooleanBuffer;
 use howdah_columnar::{Column, ColumnStatistics, ColumnType};
 
+use super::first::groups::FirstGroups;
 use super::groups::{Groups, KeyLayout};
 use super::scan::{Masked, Zone};
+use super::words;
 use crate::aggregates::counts::{Counts, Missing};
 use crate::aggregates::kernel::{GroupIds, Rows};
 use crate::aggregates::{self, Accumulator, Finish, Pair, State};
 use crate::domain::{Domain, Found, KeyColumn};
 use crate::error::{Declined, VectorError};
-use crate::expr::{self, Input};
-use crate::plan::{AggregateCall, Expr};
+use crate::expr::{self, Input, take};
+use crate::plan::{AggregateCall, Expr, GroupOrder};
 use crate::runtime::ResultColumn;
 
 /// Groups that are merged between two looks at the stop flag.
 const MERGE_STEP: usize = 8_192;
+
+/// Pairs of a group and a word that are noted down for each row of a zone, at most.
+const MOST_PAIRS: usize = 8;
 
 /// Keys and aggregates, compiled.
 pub(crate) struct AggregatePlan {
@@ -35,6 +40,8 @@ pub(crate) struct AggregatePlan {
     /// What is kept: of which input, what, of which type.
     states: Vec<(usize, State, ColumnType)>,
     outputs: Vec<OutputPlan>,
+    /// Which groups are returned, if not all.
+    first: Option<FirstGroups>,
     pub(crate) collide: bool,
     /// Of each key: its least and greatest integer, if known.
     bounds: Vec<Option<(i64, i64)>>,
@@ -109,8 +116,34 @@ impl AggregatePlan {
             inputs,
             states,
             outputs,
+            first: None,
             collide: false,
         })
+    }
+
+    /// Says that only the first groups are returned.
+    pub(crate) fn set_first(&mut self, order: &[GroupOrder], limit: usize) -> Result<(), Declined> {
+        let has_order = |place: usize| match place.checked_sub(self.keys.len()) {
+            None => true,
+            Some(place) => self
+                .outputs
+                .get(place)
+                .is_some_and(|output| !matches!(output, OutputPlan::State(_, Finish::Quotient))),
+        };
+        self.first = Some(FirstGroups::compile(order, limit, has_order)?);
+        Ok(())
+    }
+
+    /// The rows of all threads as they are returned.
+    pub(crate) fn ordered(
+        &self,
+        row_count: usize,
+        columns: Vec<ResultColumn>,
+    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        match &self.first {
+            None => Ok((row_count, columns)),
+            Some(first) => first.sorted(row_count, columns),
+        }
     }
 
     /// Says between which integers a column lies.
@@ -209,7 +242,7 @@ impl Aggregation {
     /// `lookup_bytes`: the most memory for groups that are looked up without hashing.
     pub(crate) fn new(plan: &AggregatePlan, lookup_bytes: usize) -> Self {
         let mut new = Self {
-            groups: Groups::new(&plan.layout, plan.collide),
+            groups: Groups::new(&plan.layout, plan.collide, lookup_bytes),
             domain: plan.domain(lookup_bytes / size_of::<u32>()),
             counts: Counts::default(),
             missing: plan.inputs.iter().map(|_| Missing::default()).collect(),
@@ -258,7 +291,7 @@ impl Aggregation {
                 Found::Not => {
                     let keys = keys
                         .iter()
-                        .map(|key| key.evaluate(zone))
+                        .map(|key| words::evaluate(zone, key))
                         .collect::<Result<Vec<_>, _>>()?;
                     self.groups.ids_of(&keys, row_count, &mut ids)?;
                     GroupIds::Each(&ids)
@@ -297,8 +330,9 @@ impl Aggregation {
         let is_kept = plan.is_kept(at);
         let (values, nulls) = match argument.as_column() {
             Some(column) if !is_kept => (None, zone.validity(column)?),
+            Some(column) if self.add_words(plan, at, column, zone, groups)? => return Ok(()),
             _ => {
-                let values = argument.evaluate(zone)?;
+                let values = words::evaluate(zone, argument)?;
                 let nulls = values.nulls().cloned();
                 (Some(values), nulls)
             }
@@ -317,6 +351,72 @@ impl Aggregation {
             self.missing[at].add(self.group_count, groups, row_count, valid);
         }
         Ok(())
+    }
+
+    /// Adds the words of a column to extremes: each once for a group, however many rows have it.
+    /// `false` if the column is not made of few words, has nulls, or is asked for more.
+    fn add_words(
+        &mut self,
+        plan: &AggregatePlan,
+        at: usize,
+        column: usize,
+        zone: &Zone<'_>,
+        groups: GroupIds<'_>,
+    ) -> Result<bool, VectorError> {
+        let are_extremes = plan.states.iter().all(|&(input, state, ty)| {
+            let is_string = matches!(
+                ty,
+                ColumnType::Text | ColumnType::Bytes | ColumnType::Fixed { .. }
+            );
+            input != at || is_string && matches!(state, State::Min | State::Max)
+        });
+        if !are_extremes || zone.may_have_nulls(column) {
+            return Ok(false);
+        }
+        let Some(dictionary) = zone.morsel().dictionary(column) else {
+            return Ok(false);
+        };
+        let word_count = dictionary.words.len();
+        let group_count = match groups {
+            GroupIds::One(_) => 1,
+            GroupIds::Each(_) => self.group_count,
+        };
+        let pair_count = word_count.saturating_mul(group_count);
+        if dictionary.words.null_count() > 0 || pair_count > MOST_PAIRS * zone.row_count() {
+            return Ok(false);
+        }
+        let mut codes = Vec::new();
+        if dictionary.is_constant() {
+            codes.push(0);
+        }
+        let mut is_met = vec![false; pair_count];
+        match groups {
+            GroupIds::One(_) => {
+                if !dictionary.is_constant() {
+                    dictionary.codes_of(zone, &mut codes);
+                }
+                codes.iter().for_each(|&code| is_met[code as usize] = true);
+            }
+            GroupIds::Each(ids) => {
+                dictionary.codes_of(zone, &mut codes);
+                for (&group, &code) in ids.iter().zip(&codes) {
+                    is_met[group as usize * word_count + code as usize] = true;
+                }
+            }
+        }
+        let pairs = (0..pair_count).filter(|&pair| is_met[pair]);
+        let words: Vec<u32> = pairs
+            .clone()
+            .map(|pair| (pair % word_count) as u32)
+            .collect();
+        let met_groups: Vec<u32> = pairs.map(|pair| (pair / word_count) as u32).collect();
+        let met_groups = match groups {
+            GroupIds::One(group) => GroupIds::One(group),
+            GroupIds::Each(_) => GroupIds::Each(&met_groups),
+        };
+        let values = take(&dictionary.words, &words)?;
+        self.update(plan, at, met_groups, Rows::All(words.len()), &values)?;
+        Ok(true)
     }
 
     /// Adds the values of an input whose filter left some rows: the argument is evaluated for those
@@ -484,15 +584,45 @@ impl Aggregation {
         Ok(())
     }
 
-    /// Keys and aggregates of all groups, and how many these are.
+    /// Keys and aggregates of all groups, or of those that are among the first, and how many these
+    /// are.
     pub(crate) fn finish(
         &self,
         plan: &AggregatePlan,
     ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
         // Groups may have been entered before a row of them was met.
-        let groups: Vec<u32> = (0..self.group_count as u32)
+        let mut groups: Vec<u32> = (0..self.group_count as u32)
             .filter(|&group| plan.keys.is_empty() || self.counts.rows(group as usize) > 0)
             .collect();
+        if let Some(first) = &plan.first {
+            groups = first.choose(groups, |place, groups| {
+                match place.checked_sub(plan.keys.len()) {
+                    Some(output) => self.output(plan, &plan.outputs[output], groups),
+                    None => {
+                        let mut keys = self.groups.columns(groups)?;
+                        Ok(ResultColumn::Values(keys.swap_remove(place)))
+                    }
+                }
+            })?;
+        }
+        let mut columns = Vec::new();
+        if !plan.keys.is_empty() {
+            let keys = self.groups.columns(&groups)?;
+            columns.extend(keys.into_iter().map(ResultColumn::Values));
+        }
+        for output in &plan.outputs {
+            columns.push(self.output(plan, output, &groups)?);
+        }
+        Ok((groups.len(), columns))
+    }
+
+    /// One aggregate of some groups.
+    fn output(
+        &self,
+        plan: &AggregatePlan,
+        output: &OutputPlan,
+        groups: &[u32],
+    ) -> Result<ResultColumn, VectorError> {
         let counts_of = |input: usize| -> Vec<i64> {
             let count = |&group: &u32| {
                 let group = group as usize;
@@ -500,23 +630,15 @@ impl Aggregation {
             };
             groups.iter().map(count).collect()
         };
-        let mut columns = Vec::new();
-        if !plan.keys.is_empty() {
-            let keys = self.groups.columns(&groups)?;
-            columns.extend(keys.into_iter().map(ResultColumn::Values));
+        match *output {
+            OutputPlan::Count(input) => Ok(ResultColumn::Values(Column::Int64(Int64Array::from(
+                counts_of(input),
+            )))),
+            OutputPlan::State(at, finish) => {
+                let counts = counts_of(plan.states[at].0);
+                self.accumulators[at].finish(groups, &counts, finish)
+            }
         }
-        for output in &plan.outputs {
-            columns.push(match *output {
-                OutputPlan::Count(input) => {
-                    ResultColumn::Values(Column::Int64(Int64Array::from(counts_of(input))))
-                }
-                OutputPlan::State(at, finish) => {
-                    let counts = counts_of(plan.states[at].0);
-                    self.accumulators[at].finish(&groups, &counts, finish)?
-                }
-            });
-        }
-        Ok((groups.len(), columns))
     }
 
     /// Memory held.

@@ -8,7 +8,8 @@ use howdah_columnar::{
     ColumnStatistics, ColumnType, ColumnarError, Condition, Predicate, Verdict, ZONE_ROWS,
 };
 
-use super::scan::{OpenColumn, OpenMorsel, Zone};
+use super::scan::{AllRows, OpenColumn, OpenMorsel, Zone};
+use super::words::{Verdicts, single_column};
 use crate::error::{Declined, VectorError};
 use crate::expr::{self, Input, predicate_of};
 use crate::plan::Expr;
@@ -22,6 +23,8 @@ struct Conjunct {
     compiled: expr::Compiled,
     /// The same as a predicate on a column.
     predicate: Option<(usize, Condition, Predicate)>,
+    /// Its column holds numbers that are decoded in any case, for rows that pass.
+    is_decoded: bool,
 }
 
 /// What statistics say about some rows.
@@ -52,6 +55,7 @@ impl Filter {
                 Ok(Conjunct {
                     compiled,
                     predicate,
+                    is_decoded: false,
                 })
             })
             .collect::<Result<Vec<_>, _>>()?;
@@ -62,6 +66,27 @@ impl Filter {
         Ok(Self {
             conjuncts: compiled,
         })
+    }
+
+    /// Says which columns are read of the rows that pass. A predicate on one of them is evaluated
+    /// on decoded numbers: decoding them once, for both, costs less than comparing them as they are
+    /// packed and decoding them then.
+    pub(crate) fn set_read(&mut self, columns: &[usize], types: &[ColumnType]) {
+        for conjunct in &mut self.conjuncts {
+            if let Some((column, _, Predicate::Compare { .. })) = &conjunct.predicate {
+                let is_number = matches!(
+                    types.get(*column),
+                    Some(
+                        ColumnType::Int16
+                            | ColumnType::Int32
+                            | ColumnType::Int64
+                            | ColumnType::Float32
+                            | ColumnType::Float64
+                    )
+                );
+                conjunct.is_decoded = is_number && columns.contains(column);
+            }
+        }
     }
 
     /// Whether a conjunct may raise an error.
@@ -125,12 +150,15 @@ impl Filter {
         if zone.morsel().filter_decided {
             return Ok(());
         }
-        for conjunct in &self.conjuncts {
+        for (at, conjunct) in self.conjuncts.iter().enumerate() {
             if zone.row_count() == 0 {
                 return Ok(());
             }
+            if on_words(zone, at, conjunct)? {
+                continue;
+            }
             if let Some(predicate) = &conjunct.predicate {
-                match on_chunk(zone, predicate) {
+                match on_chunk(zone, predicate, conjunct) {
                     Ok(true) => continue,
                     Ok(false) | Err(VectorError::Columnar(ColumnarError::NotComparable)) => {}
                     Err(error) => return Err(error),
@@ -143,10 +171,36 @@ impl Filter {
     }
 }
 
+/// Asks a conjunct on one column of each of its words once in a morsel; `false` if the column is
+/// not made of few words.
+fn on_words(zone: &mut Zone<'_>, at: usize, conjunct: &Conjunct) -> Result<bool, VectorError> {
+    let morsel: &OpenMorsel = zone.morsel();
+    let Some(column) = single_column(&conjunct.compiled) else {
+        return Ok(false);
+    };
+    let Some(dictionary) = morsel.dictionary_for_filter(column) else {
+        return Ok(false);
+    };
+    let verdicts = morsel.computed.borrow_mut().verdicts(at, || {
+        Verdicts::new(dictionary, &conjunct.compiled, column).ok()
+    });
+    let Some(verdicts) = verdicts else {
+        return Ok(false);
+    };
+    let found = verdicts.of_rows(dictionary, zone);
+    let found = match zone.selection() {
+        None => found,
+        Some(selected) => &found & selected,
+    };
+    zone.select(found)?;
+    Ok(true)
+}
+
 /// Evaluates a predicate on a column chunk; `false` if the column is not one.
 fn on_chunk(
     zone: &mut Zone<'_>,
     (column, condition, predicate): &(usize, Condition, Predicate),
+    conjunct: &Conjunct,
 ) -> Result<bool, VectorError> {
     let morsel: &OpenMorsel = zone.morsel();
     let Some(OpenColumn::Chunk(chunk, meta)) = morsel.columns.get(*column) else {
@@ -156,6 +210,13 @@ fn on_chunk(
     let found = match meta.zone_verdict(rows.start / ZONE_ROWS, predicate) {
         Verdict::All => return Ok(true),
         Verdict::None => arrow_buffer::BooleanBuffer::new_unset(rows.len()),
+        Verdict::Some if conjunct.is_decoded && zone.is_dense() => {
+            let found = conjunct.compiled.select(&AllRows(zone))?;
+            match zone.selection() {
+                None => found,
+                Some(selected) => &found & selected,
+            }
+        }
         Verdict::Some => match zone.selection() {
             None => chunk.filter(predicate, rows)?,
             Some(selected) => chunk.filter_selected(condition, rows, selected)?,

@@ -12,6 +12,7 @@ mod first;
 pub(crate) mod groups;
 pub(crate) mod scan;
 mod times;
+pub(crate) mod words;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,10 +69,20 @@ impl Compiled {
     /// What cannot be computed exactly is declined.
     pub fn compile(query: &Query) -> Result<Self, Declined> {
         let types = &query.columns;
-        let filter = Filter::compile(&query.filter, types)?;
+        let mut filter = Filter::compile(&query.filter, types)?;
         let output = match &query.output {
             Output::Aggregate { keys, aggregates } => {
                 OutputPlan::Aggregate(AggregatePlan::compile(keys, aggregates, types)?)
+            }
+            Output::FirstGroups {
+                keys,
+                aggregates,
+                order,
+                limit,
+            } => {
+                let mut plan = AggregatePlan::compile(keys, aggregates, types)?;
+                plan.set_first(order, *limit)?;
+                OutputPlan::Aggregate(plan)
             }
             Output::First {
                 columns,
@@ -79,11 +90,16 @@ impl Compiled {
                 limit,
             } => OutputPlan::First(FirstPlan::compile(columns, order, *limit, types)?),
         };
-        let mut needed: Vec<usize> = filter.columns().collect();
-        match &output {
-            OutputPlan::Aggregate(plan) => needed.extend(plan.columns()),
-            OutputPlan::First(plan) => needed.extend(plan.columns()),
+        let mut needed: Vec<usize> = match &output {
+            OutputPlan::Aggregate(plan) => plan.columns(),
+            // The others are read of few rows.
+            OutputPlan::First(plan) => plan.leading_columns().collect(),
+        };
+        filter.set_read(&needed, types);
+        if let OutputPlan::First(plan) = &output {
+            needed.extend(plan.columns());
         }
+        needed.extend(filter.columns());
         needed.sort_unstable();
         needed.dedup();
         Ok(Self {
@@ -206,6 +222,18 @@ impl Compiled {
         needed.sort_unstable();
         needed.dedup();
         needed
+    }
+
+    /// The rows of all threads as they are returned.
+    pub(crate) fn ordered(
+        &self,
+        row_count: usize,
+        columns: Vec<ResultColumn>,
+    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        match &self.output {
+            OutputPlan::Aggregate(plan) => plan.ordered(row_count, columns),
+            OutputPlan::First(_) => Ok((row_count, columns)),
+        }
     }
 
     /// `lookup_bytes`: the most memory for groups that are looked up without hashing.
@@ -333,13 +361,14 @@ impl Sink {
         compiled: &Compiled,
         all: impl Iterator<Item = &'a Self>,
         part: (usize, usize),
+        lookup_bytes: usize,
         stop: &AtomicBool,
         mut account: impl FnMut(usize) -> Result<(), VectorError>,
     ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
         let OutputPlan::Aggregate(plan) = &compiled.output else {
             return Err(MIXED);
         };
-        let mut merged = Aggregation::new(plan, 0);
+        let mut merged = Aggregation::new(plan, lookup_bytes);
         for sink in all {
             let Self::Aggregate(sink) = sink else {
                 return Err(MIXED);

@@ -9,11 +9,10 @@ use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer};
-use howdah_columnar::{
-    Chunk, Codes, Column, ColumnMeta, ColumnType, EncodedView, OwnedValue, ZONE_ROWS,
-};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
+use howdah_columnar::{Chunk, Column, ColumnMeta, ColumnType, OwnedValue, ZONE_ROWS};
 
+use super::words::{Computed, Dictionary};
 use crate::error::VectorError;
 use crate::expr::{Input, filter, take};
 use crate::source::{Morsel, MorselColumn};
@@ -21,8 +20,8 @@ use crate::source::{Morsel, MorselColumn};
 /// Where fewer rows than one in so many are selected, only those are decoded.
 const SPARSE: usize = 16;
 
-/// Words of a dictionary are few if there are so many times more rows.
-const FEW: usize = 8;
+/// A dictionary is opened as a whole for filters if at least one row in so many is looked at.
+const MOST_OPENED: usize = 4;
 
 /// A column of an open morsel.
 pub(crate) enum OpenColumn {
@@ -33,18 +32,14 @@ pub(crate) enum OpenColumn {
     Unread,
 }
 
-/// A column of strings as codes of words.
-pub(crate) struct DictionaryView {
-    pub(crate) codes: Codes,
-    pub(crate) nulls: Option<NullBuffer>,
-    pub(crate) words: Column,
-}
-
 /// A morsel whose needed columns are open.
 pub(crate) struct OpenMorsel {
     pub(crate) columns: Vec<OpenColumn>,
     /// Columns that were asked for as codes.
-    dictionaries: Vec<OnceCell<Option<DictionaryView>>>,
+    dictionaries: Vec<OnceCell<Option<Dictionary>>>,
+    /// What was computed of their words.
+    pub(super) computed: RefCell<Computed>,
+    row_count: usize,
     hidden: Option<BooleanBuffer>,
     rows: Vec<Range<usize>>,
     pub(crate) filter_decided: bool,
@@ -103,6 +98,8 @@ impl OpenMorsel {
         }
         Ok(Self {
             dictionaries: columns.iter().map(|_| OnceCell::new()).collect(),
+            computed: RefCell::default(),
+            row_count,
             columns,
             hidden: morsel.hidden,
             rows: morsel.rows,
@@ -111,29 +108,27 @@ impl OpenMorsel {
     }
 
     /// A column as codes of words, if it is stored so and words are few.
-    pub(crate) fn dictionary(&self, index: usize) -> Option<&DictionaryView> {
-        let view = self.dictionaries.get(index)?.get_or_init(|| {
-            let Some(OpenColumn::Chunk(chunk, meta)) = self.columns.get(index) else {
-                return None;
-            };
-            // A damaged chunk fails where it is decoded.
-            if !meta.encoding.starts_with("dict(") && meta.encoding != "dict" {
-                return None;
-            }
-            match chunk.view() {
-                Ok(EncodedView::Dict {
-                    codes,
-                    nulls,
-                    words,
-                }) if words.len() * FEW <= codes.len() => Some(DictionaryView {
-                    codes,
-                    nulls,
-                    words,
-                }),
-                _ => None,
-            }
-        });
-        view.as_ref()
+    pub(crate) fn dictionary(&self, index: usize) -> Option<&Dictionary> {
+        let dictionary =
+            self.dictionaries
+                .get(index)?
+                .get_or_init(|| match self.columns.get(index)? {
+                    OpenColumn::Chunk(chunk, meta) => Dictionary::of_chunk(chunk, meta),
+                    OpenColumn::One(value) => Some(Dictionary::of_one(value.clone())),
+                    OpenColumn::Whole(_) | OpenColumn::Unread => None,
+                });
+        dictionary.as_ref()
+    }
+
+    /// The same, unless it costs more to read the codes of all rows than to ask the few rows that
+    /// are looked at.
+    pub(super) fn dictionary_for_filter(&self, index: usize) -> Option<&Dictionary> {
+        let is_open = self.dictionaries.get(index)?.get().is_some();
+        let rows: usize = self.rows.iter().map(Range::len).sum();
+        match is_open || rows * MOST_OPENED >= self.row_count {
+            true => self.dictionary(index),
+            false => None,
+        }
     }
 
     /// The rows to look at, cut at the bounds of zones.
@@ -160,12 +155,13 @@ impl OpenMorsel {
             morsel: self,
             rows,
             selected: selected.filter(|selected| !selected.is_all()),
+            whole: RefCell::new(columns.clone()),
             columns: RefCell::new(columns),
         }
     }
 }
 
-const UNREAD: VectorError = VectorError::Unsupported {
+pub(super) const UNREAD: VectorError = VectorError::Unsupported {
     what: "a column that was not delivered",
 };
 const MISFIT: VectorError = VectorError::Unsupported {
@@ -197,6 +193,8 @@ pub(crate) struct Zone<'a> {
     selected: Option<Selected>,
     /// Selected rows that are decoded.
     columns: RefCell<Vec<Option<Column>>>,
+    /// Columns of which all rows are decoded, selected or not.
+    whole: RefCell<Vec<Option<Column>>>,
 }
 
 impl Zone<'_> {
@@ -214,35 +212,65 @@ impl Zone<'_> {
         self.selected.as_ref().map(|selected| &selected.bits)
     }
 
+    /// Whether so many rows are selected that all are decoded.
+    pub(crate) fn is_dense(&self) -> bool {
+        self.row_count() * SPARSE >= self.rows.len()
+    }
+
+    /// All rows of a column, selected or not.
+    fn whole_column(&self, index: usize) -> Result<Column, VectorError> {
+        if let Some(Some(column)) = self.whole.borrow().get(index) {
+            return Ok(column.clone());
+        }
+        let column = match self.morsel.columns.get(index) {
+            Some(OpenColumn::Chunk(chunk, _)) => chunk.decode_range(self.rows.clone())?,
+            Some(OpenColumn::Whole(column)) => slice(column, self.rows.clone())?,
+            Some(OpenColumn::One(column)) => take(column, &vec![0; self.rows.len()])?,
+            Some(OpenColumn::Unread) | None => return Err(UNREAD),
+        };
+        self.whole.borrow_mut()[index] = Some(column.clone());
+        Ok(column)
+    }
+
     /// Replaces the selection by some of its rows.
     pub(crate) fn select(&mut self, bits: BooleanBuffer) -> Result<(), VectorError> {
         let selected = Selected::new(bits);
         if selected.count == self.row_count() {
             return Ok(());
         }
-        let mut columns = self.columns.borrow_mut();
-        if columns.iter().any(Option::is_some) {
+        if self.columns.borrow().iter().any(Option::is_some) {
             // Of the rows selected so far, those that stay.
             let stay = match &self.selected {
                 None => selected.bits.clone(),
                 Some(before) => gather_bits(&selected.bits, &before.bits),
             };
-            for column in columns.iter_mut().flatten() {
-                *column = filter(column, &stay)?;
-            }
+            self.keep(&stay)?;
         }
-        drop(columns);
         self.selected = Some(selected);
         Ok(())
     }
 
     /// Narrows the selection to those of its rows of which `dense` has the bit set.
     pub(crate) fn narrow(&mut self, dense: BooleanBuffer) -> Result<(), VectorError> {
+        let count = dense.count_set_bits();
+        if count == self.row_count() {
+            return Ok(());
+        }
+        self.keep(&dense)?;
         let bits = match &self.selected {
             None => dense,
             Some(before) => spread_bits(&dense, &before.bits),
         };
-        self.select(bits)
+        self.selected = Some(Selected { bits, count });
+        Ok(())
+    }
+
+    /// Keeps some of the decoded rows.
+    fn keep(&mut self, stay: &BooleanBuffer) -> Result<(), VectorError> {
+        for column in self.columns.get_mut().iter_mut().flatten() {
+            *column = filter(column, stay)?;
+        }
+        Ok(())
     }
 
     /// Which selected rows of a column are not null; `None` when all are, which may need no
@@ -253,6 +281,15 @@ impl Zone<'_> {
             Some(OpenColumn::Unread) => Ok(None),
             Some(OpenColumn::Chunk(_, meta)) if meta.stats.null_count == 0 => Ok(None),
             _ => Ok(self.column(index)?.nulls().cloned()),
+        }
+    }
+
+    /// Whether a row of a column may be null, as far as is known without decoding.
+    pub(crate) fn may_have_nulls(&self, index: usize) -> bool {
+        match self.morsel.columns.get(index) {
+            Some(OpenColumn::Chunk(_, meta)) => meta.stats.null_count > 0,
+            Some(OpenColumn::One(value)) => value.null_count() > 0,
+            _ => true,
         }
     }
 
@@ -269,21 +306,31 @@ impl Zone<'_> {
     }
 
     fn read(&self, index: usize) -> Result<Column, VectorError> {
-        match self.morsel.columns.get(index) {
-            Some(OpenColumn::Chunk(chunk, _)) => match &self.selected {
-                None => Ok(chunk.decode_range(self.rows.clone())?),
-                Some(selected) if selected.count * SPARSE < self.rows.len() => {
-                    Ok(chunk.decode_selection(&self.row_numbers())?)
-                }
-                Some(selected) => filter(&chunk.decode_range(self.rows.clone())?, &selected.bits),
-            },
-            Some(OpenColumn::Whole(column)) => match &self.selected {
-                None => slice(column, self.rows.clone()),
-                Some(_) => take(column, &self.row_numbers()),
-            },
-            Some(OpenColumn::One(column)) => take(column, &vec![0; self.row_count()]),
-            Some(OpenColumn::Unread) | None => Err(UNREAD),
+        match (self.morsel.columns.get(index), &self.selected) {
+            (Some(OpenColumn::Chunk(chunk, _)), Some(_)) if !self.is_dense() => {
+                Ok(chunk.decode_selection(&self.row_numbers())?)
+            }
+            (Some(OpenColumn::Chunk(..)), Some(selected)) => {
+                filter(&self.whole_column(index)?, &selected.bits)
+            }
+            (Some(OpenColumn::Whole(column)), Some(_)) => take(column, &self.row_numbers()),
+            (Some(OpenColumn::One(column)), Some(_)) => take(column, &vec![0; self.row_count()]),
+            (_, None) => self.whole_column(index),
+            (Some(OpenColumn::Unread) | None, Some(_)) => Err(UNREAD),
         }
+    }
+}
+
+/// All rows of a zone, selected or not. Only what cannot fail may be evaluated for them.
+pub(super) struct AllRows<'z, 'm>(pub(super) &'z Zone<'m>);
+
+impl Input for AllRows<'_, '_> {
+    fn row_count(&self) -> usize {
+        self.0.rows.len()
+    }
+
+    fn column(&self, index: usize) -> Result<Column, VectorError> {
+        self.0.whole_column(index)
     }
 }
 
@@ -359,14 +406,26 @@ fn gather_bits(bits: &BooleanBuffer, places: &BooleanBuffer) -> BooleanBuffer {
 
 /// The bits of `dense` put where `places` has one.
 fn spread_bits(dense: &BooleanBuffer, places: &BooleanBuffer) -> BooleanBuffer {
-    let mut spread = BooleanBufferBuilder::new(places.len());
-    spread.append_n(places.len(), false);
-    for (at, place) in places.set_indices().enumerate() {
-        if dense.value(at) {
-            spread.set_bit(place, true);
+    // One word more than there are bits for, so that there always is a next one.
+    let words: Vec<u64> = (dense.bit_chunks().iter_padded()).chain([0]).collect();
+    let mut at = 0;
+    let spread = places.bit_chunks().iter_padded().map(|mut places| {
+        let (word, shift) = (at / 64, at as u32 % 64);
+        let mut bits = words[word] >> shift | words[word + 1].unbounded_shl(64 - shift);
+        at += places.count_ones() as usize;
+        if places == u64::MAX {
+            return bits;
         }
-    }
-    spread.finish()
+        let mut spread = 0;
+        while places != 0 {
+            spread |= (bits & 1) << places.trailing_zeros();
+            places &= places - 1;
+            bits >>= 1;
+        }
+        spread
+    });
+    let spread: Vec<u64> = spread.collect();
+    BooleanBuffer::new(Buffer::from_vec(spread), 0, places.len())
 }
 
 /// A range of rows.
@@ -390,4 +449,29 @@ pub(crate) fn slice(column: &Column, rows: Range<usize>) -> Result<Column, Vecto
             take(column, &rows)?
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spread_bits_are_gathered_again() {
+        let mut random = 7u64;
+        let mut next = move || {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            random >> 33
+        };
+        for len in [0, 1, 63, 64, 65, 128, 1_000] {
+            for rare in [1, 2, 30] {
+                let places = BooleanBuffer::collect_bool(len, |_| next() % rare == 0);
+                let count = places.count_set_bits();
+                let dense = BooleanBuffer::collect_bool(count, |_| next() % 3 == 0);
+                let spread = spread_bits(&dense, &places);
+                assert_eq!(gather_bits(&spread, &places), dense);
+                assert_eq!(spread.count_set_bits(), dense.count_set_bits());
+                assert_eq!(spread.len(), len);
+            }
+        }
+    }
 }

@@ -20,7 +20,7 @@ use std::cmp::Ordering;
 use howdah_columnar::OwnedValue;
 
 use crate::error::VectorError;
-use crate::plan::{AggregateCall, Expr, OrderBy, Output, Query};
+use crate::plan::{AggregateCall, Expr, GroupOrder, OrderBy, Output, Query};
 
 pub use expr::evaluate;
 pub use order::compare;
@@ -60,6 +60,12 @@ pub fn run(query: &Query, rows: &[Vec<Datum>]) -> Result<Vec<Vec<Cell>>, VectorE
     }
     match &query.output {
         Output::Aggregate { keys, aggregates } => aggregate(keys, aggregates, &passing),
+        Output::FirstGroups {
+            keys,
+            aggregates,
+            order,
+            limit,
+        } => first_groups(aggregate(keys, aggregates, &passing)?, order, *limit),
         Output::First {
             columns,
             order,
@@ -147,6 +153,49 @@ fn is_same_key(a: &[Datum], b: &[Datum]) -> Result<bool, VectorError> {
         }
     }
     Ok(true)
+}
+
+/// The first groups, each of them computed before.
+fn first_groups(
+    groups: Vec<Vec<Cell>>,
+    order: &[GroupOrder],
+    limit: usize,
+) -> Result<Vec<Vec<Cell>>, VectorError> {
+    let mut sorted = Vec::new();
+    for cells in groups {
+        let keys = order.iter().map(|part| match cells.get(part.column) {
+            Some(Cell::Value(value)) => Ok(value.clone()),
+            _ => Err(unsupported("an order of averages")),
+        });
+        let keys = keys.collect::<Result<Vec<Datum>, _>>()?;
+        for key in keys.iter().flatten() {
+            compare(key, key)?;
+        }
+        sorted.push((keys, cells));
+    }
+    let order: Vec<OrderBy> = order
+        .iter()
+        .map(|part| OrderBy {
+            expr: Expr::Column(part.column),
+            descending: part.descending,
+            nulls_first: part.nulls_first,
+        })
+        .collect();
+    let mut error = None;
+    sorted.sort_by(|(a, _), (b, _)| {
+        place(&order, a, b).unwrap_or_else(|found| {
+            error = Some(found);
+            Ordering::Equal
+        })
+    });
+    match error {
+        Some(error) => Err(error),
+        None => Ok(sorted
+            .into_iter()
+            .take(limit)
+            .map(|(_, cells)| cells)
+            .collect()),
+    }
 }
 
 /// Evaluates what is returned for every row that passes, also beyond the limit, as PostgreSQL does

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   source columns ─▶ filter: conjuncts, in order ─▶ Output ─┬─ Aggregate: groups by keys, aggregates
+//!                                                            ├─ FirstGroups: some of them, by an order
 //!                                                            └─ First: rows, by an order
 //! ```
 
@@ -32,6 +33,17 @@ pub enum Output {
         /// What to compute of each group.
         aggregates: Vec<AggregateCall>,
     },
+    /// The first groups by an order, in this order.
+    FirstGroups {
+        /// As of [`Aggregate`](Self::Aggregate).
+        keys: Vec<Expr>,
+        /// As of [`Aggregate`](Self::Aggregate).
+        aggregates: Vec<AggregateCall>,
+        /// By what to order, the most significant first.
+        order: Vec<GroupOrder>,
+        /// How many groups at most.
+        limit: usize,
+    },
     /// The first rows by an order.
     First {
         /// What to return of each row.
@@ -53,6 +65,18 @@ pub struct AggregateCall {
     pub argument: Option<Expr>,
     /// `FILTER (WHERE …)`: the rows that count.
     pub filter: Option<Expr>,
+}
+
+/// One part of an order of groups: PostgreSQL's order of the type, text bytewise. Averages of
+/// integers and numerics have none here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupOrder {
+    /// The place of what to compare: among keys, then aggregates.
+    pub column: usize,
+    /// From the greatest down.
+    pub descending: bool,
+    /// NULLs before all else.
+    pub nulls_first: bool,
 }
 
 /// One part of an order: PostgreSQL's order of the type, text bytewise.

@@ -63,11 +63,8 @@ pub(super) struct Local {
 
 impl Local {
     pub(super) fn new(shared: &Shared<'_>) -> Self {
-        // An eighth of the memory, for all threads together.
-        let options = shared.options;
-        let lookup_bytes = options.memory_limit_bytes / 8 / (options.threads + 1);
         Self {
-            sink: shared.compiled.sink(lookup_bytes),
+            sink: shared.compiled.sink(shared.lookup_bytes()),
             share: shared.memory.share(),
             counts: RowCounts::default(),
             busy: Duration::ZERO,
@@ -127,6 +124,12 @@ impl<'a> Shared<'a> {
             work: Condvar::new(),
             news: Condvar::new(),
         }
+    }
+
+    /// What a thread may take to look groups up without hashing: an eighth of the memory, for all
+    /// threads together.
+    fn lookup_bytes(&self) -> usize {
+        self.options.memory_limit_bytes / 8 / (self.options.threads + 1)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -247,6 +250,7 @@ impl<'a> Shared<'a> {
             true => self.merged_in_parts(locals)?,
             false => self.merged_alone(locals)?,
         };
+        let (row_count, columns) = self.compiled.ordered(row_count, columns)?;
         if self.compiled.is_timed() {
             counts.times.output += start.elapsed();
         }
@@ -286,6 +290,7 @@ impl<'a> Shared<'a> {
                 self.compiled,
                 sinks,
                 (part, part_count),
+                self.lookup_bytes(),
                 &self.stop,
                 |bytes| share.set(bytes),
             )

@@ -9,7 +9,7 @@ use howdah_columnar::{
     RowGroupBuilder,
 };
 use howdah_vector::oracle::Datum;
-use howdah_vector::plan::{AggregateCall, Expr, OrderBy, Output, Query, Truth};
+use howdah_vector::plan::{AggregateCall, Expr, GroupOrder, OrderBy, Output, Query, Truth};
 use howdah_vector::source::{Morsel, MorselColumn};
 
 /// A small random generator: SplitMix64.
@@ -224,6 +224,22 @@ fn condition(random: &mut Random, types: &[ColumnType]) -> Expr {
             let limit = Expr::Constant(ColumnType::Float64, Some(limit));
             call(random.pick(&["float8le", "float8gt"]), vec![column, limit])
         }
+        (ColumnType::Text, 4) => {
+            let pattern = random.pick(&["key %", "%3", "%y -%", "key _", "%é%", "%", "key 1"]);
+            let pattern = OwnedValue::Text(pattern.to_owned());
+            let pattern = Expr::Constant(ColumnType::Text, Some(pattern));
+            call(
+                random.pick(&["textlike", "textnlike"]),
+                vec![column, pattern],
+            )
+        }
+        (ColumnType::Text, 5) => {
+            let function = random.pick(&["int4lt", "int4ge", "int4eq"]);
+            call(
+                function,
+                vec![call("textlen", vec![column]), int4(number + 4)],
+            )
+        }
         (ColumnType::Text, _) => {
             let text = OwnedValue::Text(format!("key {number}"));
             let text = Expr::Constant(ColumnType::Text, Some(text));
@@ -268,6 +284,13 @@ fn aggregate(random: &mut Random, types: &[ColumnType]) -> AggregateCall {
     if types[at] == ColumnType::Int32 && random.one_in(4) {
         argument = call("int4pl", vec![argument, int4(3)]);
     }
+    if types[at] == ColumnType::Text && random.one_in(4) {
+        return AggregateCall {
+            name: "sum(int4)".to_owned(),
+            argument: Some(call("textlen", vec![argument])),
+            filter,
+        };
+    }
     AggregateCall {
         name: name.to_owned(),
         argument: Some(argument),
@@ -281,6 +304,19 @@ pub fn query(random: &mut Random, table: &Table) -> Query {
         .map(|_| condition(random, types))
         .collect();
     let column = |random: &mut Random| Expr::Column(random.below(types.len() as u64) as usize);
+    // What is grouped by: a column, or something computed of one.
+    let key = |random: &mut Random| match (random.below(3), random.below(types.len() as u64)) {
+        (0, at) => {
+            let column = Expr::Column(at as usize);
+            match types[at as usize] {
+                ColumnType::Text => call("textlen", vec![column]),
+                ColumnType::Int32 => call("int4div", vec![column, int4(random.pick(&[2, -1]))]),
+                ColumnType::Int64 => call("int84div", vec![column, int4(3)]),
+                _ => column,
+            }
+        }
+        (_, at) => Expr::Column(at as usize),
+    };
     let output = match random.below(4) {
         0 => {
             let order: Vec<OrderBy> = (0..random.below(4))
@@ -298,14 +334,40 @@ pub fn query(random: &mut Random, table: &Table) -> Query {
                 limit: random.pick(&[0, 1, 3, 20, 500]),
             }
         }
-        _ => Output::Aggregate {
-            keys: (0..random.pick(&[0, 1, 1, 2, 3]))
-                .map(|_| column(random))
-                .collect(),
-            aggregates: (0..random.below(5))
+        which => {
+            let keys: Vec<Expr> = (0..random.pick(&[0, 1, 1, 2, 3]))
+                .map(|_| key(random))
+                .collect();
+            let aggregates: Vec<AggregateCall> = (0..random.below(5))
                 .map(|_| aggregate(random, types))
-                .collect(),
-        },
+                .collect();
+            // Averages have no order, except those of floats.
+            let has_order = |place: usize| match place.checked_sub(keys.len()) {
+                None => true,
+                Some(at) => {
+                    let name = aggregates[at].name.as_str();
+                    !name.starts_with("avg") || name.contains("float")
+                }
+            };
+            let places: Vec<usize> = (0..keys.len() + aggregates.len())
+                .filter(|&place| has_order(place))
+                .collect();
+            match which == 1 && !places.is_empty() {
+                true => Output::FirstGroups {
+                    order: (0..1 + random.below(3))
+                        .map(|_| GroupOrder {
+                            column: random.pick(&places),
+                            descending: random.one_in(2),
+                            nulls_first: random.one_in(2),
+                        })
+                        .collect(),
+                    keys,
+                    aggregates,
+                    limit: random.pick(&[0, 1, 3, 20, 500]),
+                },
+                false => Output::Aggregate { keys, aggregates },
+            }
+        }
     };
     Query {
         columns: types.clone(),

@@ -219,6 +219,34 @@ fn check(seed: u64, row_count: usize) -> usize {
                             "{context}"
                         );
                     }
+                } else if let Output::FirstGroups {
+                    keys,
+                    aggregates,
+                    order,
+                    ..
+                } = &query.output
+                {
+                    // Which of equal groups come is open, but not their order; and each is a group.
+                    assert_eq!(actual.len(), expected.len(), "{context}");
+                    for (a, b) in actual.iter().zip(&expected) {
+                        for part in order {
+                            let (a, b) = (&a[part.column], &b[part.column]);
+                            assert!(same_cell(a, b), "{context}: {a:?} {b:?}");
+                        }
+                    }
+                    let all = Query {
+                        output: Output::Aggregate {
+                            keys: keys.clone(),
+                            aggregates: aggregates.clone(),
+                        },
+                        ..query.clone()
+                    };
+                    let mut all = oracle::run(&all, &visible).expect("has groups");
+                    for row in &actual {
+                        let at = all.iter().position(|other| is_same_row(other, row));
+                        assert!(at.is_some(), "{context}: {row:?}");
+                        all.swap_remove(at.unwrap_or(0));
+                    }
                 } else {
                     assert_same_scales(&query, &actual, &expected);
                     assert_same_rows(actual, &expected);

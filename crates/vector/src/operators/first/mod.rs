@@ -9,6 +9,7 @@
 //! Which of equal rows are kept is not said, as in PostgreSQL.
 
 mod candidates;
+pub(crate) mod groups;
 mod order;
 
 use std::cmp::Ordering;
@@ -92,6 +93,12 @@ impl FirstPlan {
             }
         }
         zones
+    }
+
+    /// The columns that are read of every row.
+    pub(crate) fn leading_columns(&self) -> impl Iterator<Item = usize> {
+        let first = self.order.iter().take(1);
+        first.flat_map(|(expr, _)| expr.columns().iter().copied())
     }
 
     /// The columns that are read.

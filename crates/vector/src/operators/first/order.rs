@@ -58,17 +58,20 @@ pub(super) fn put(
     Ok(())
 }
 
-/// NaN is the greatest, and there is one zero.
-fn put_float(value: f64, out: &mut Vec<u8>) {
+/// Bits that are ordered as floats are: NaN is the greatest, and there is one zero.
+pub(super) fn ordered_bits(value: f64) -> u64 {
     let bits = match value.is_nan() {
         true => f64::NAN.to_bits(),
         false => (value + 0.0).to_bits(),
     };
-    let ordered = match bits >> 63 {
+    match bits >> 63 {
         0 => bits ^ (1 << 63),
         _ => !bits,
-    };
-    out.extend_from_slice(&ordered.to_be_bytes());
+    }
+}
+
+fn put_float(value: f64, out: &mut Vec<u8>) {
+    out.extend_from_slice(&ordered_bits(value).to_be_bytes());
 }
 
 /// A zero byte is followed by 255, and the end is two zero bytes: less than any byte.

@@ -141,6 +141,18 @@ impl KeyLayout {
         self.parts.len() == 1
     }
 
+    /// The bits of the only key, if it is an integer.
+    pub(super) fn integer_bits(&self) -> Option<u32> {
+        match self.parts.as_slice() {
+            [part] => matches!(
+                part.ty,
+                ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64
+            )
+            .then_some(part.bits),
+            _ => None,
+        }
+    }
+
     pub(super) fn numerics(&self) -> impl Iterator<Item = usize> {
         let is_numeric = |part: &Part| part.ty == ColumnType::Numeric;
         (0..self.parts.len()).filter(move |&at| is_numeric(&self.parts[at]))
@@ -154,6 +166,23 @@ impl KeyLayout {
         words: &mut Vec<W>,
     ) -> Result<(), VectorError> {
         words.clear();
+        if let ([_], [key]) = (self.parts.as_slice(), keys)
+            && key.nulls().is_none()
+        {
+            // One pass: the word is the integer.
+            let word = |bits: u64| W::shifted(bits.into(), 0);
+            match key {
+                Column::Int32(array) => {
+                    words.extend(array.values().iter().map(|&v| word((v as u32).into())));
+                    return Ok(());
+                }
+                Column::Int64(array) => {
+                    words.extend(array.values().iter().map(|&v| word(v as u64)));
+                    return Ok(());
+                }
+                _ => {}
+            }
+        }
         words.resize(row_count, W::default());
         for (part, column) in self.parts.iter().zip(keys) {
             self.add_part(*part, column, words)?;

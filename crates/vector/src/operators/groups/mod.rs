@@ -1,9 +1,11 @@
 //! Groups by key: each key met gets the next number. States of groups lie in arrays by number.
 //!
 //! ```text
-//!   key columns ─layout─▶ words or bytes ─slots─▶ group of each row
+//!   key columns ─layout─▶ words or bytes ─┬─slots──▶ group of each row
+//!                         close integers ─┴─dense──▶
 //! ```
 
+mod dense;
 mod layout;
 mod slots;
 
@@ -12,15 +14,18 @@ use std::hash::Hasher;
 use howdah_columnar::{Column, Numeric};
 use rustc_hash::FxHasher;
 
+use dense::Dense;
 pub(crate) use layout::KeyLayout;
 use layout::{Form, KeyWord};
-use slots::Slots;
+use slots::{Slot, Slots};
 
 use crate::error::VectorError;
 
 /// The keys of the groups met so far.
 pub(crate) struct Groups {
     layout: KeyLayout,
+    /// Integers, while they lie close together: `slots` is empty then.
+    dense: Option<Dense>,
     slots: Slots,
     store: Store,
     /// The group of a single key's NULL.
@@ -60,12 +65,12 @@ fn ids_of_words<W: KeyWord>(
 ) {
     const BLOCK: usize = 32;
     for words in words.chunks(BLOCK) {
-        let mut glances = [None; BLOCK];
+        let mut glances = [Slot::default(); BLOCK];
         for (glance, word) in glances.iter_mut().zip(words) {
             *glance = slots.glance(word.tag());
         }
         for (glance, &word) in glances.iter().zip(words) {
-            if let Some(group) = *glance
+            if let Some(group) = glance.group_of(word.tag())
                 && (W::TAG_TELLS || store[group as usize] == word)
             {
                 ids.push(group);
@@ -82,9 +87,39 @@ fn ids_of_words<W: KeyWord>(
     }
 }
 
+/// Groups of words, of integers that lie close together by their place.
+fn ids_of_integers(
+    dense: &mut Option<Dense>,
+    slots: &mut Slots,
+    null_group: Option<u32>,
+    store: &mut Vec<u64>,
+    words: &[u64],
+    ids: &mut Vec<u32>,
+) {
+    if let Some(table) = dense {
+        if table.cover(words, store.len()) {
+            table.ids_of(words, store, ids);
+            return;
+        }
+        *dense = None;
+        slots.reserve(store.len());
+        for (group, word) in (0u32..).zip(store.iter()) {
+            if null_group != Some(group) {
+                slots.find_or_insert(word.tag(), group, |_| true);
+            }
+        }
+    }
+    ids_of_words(slots, store, words, ids);
+}
+
 impl Groups {
-    pub(crate) fn new(layout: &KeyLayout, collide: bool) -> Self {
+    /// `lookup_bytes`: memory that is granted for looking integers up, whatever the number of
+    /// groups.
+    pub(crate) fn new(layout: &KeyLayout, collide: bool, lookup_bytes: usize) -> Self {
+        let granted_entries = lookup_bytes / size_of::<u32>();
+        let bits = layout.integer_bits().filter(|_| !collide);
         Self {
+            dense: bits.map(|bits| Dense::new(bits, granted_entries)),
             layout: layout.clone(),
             slots: Slots::new(collide),
             store: match layout.form {
@@ -133,7 +168,14 @@ impl Groups {
         match &mut self.store {
             Store::Words(store) => {
                 self.layout.words(keys, row_count, &mut self.words)?;
-                ids_of_words(&mut self.slots, store, &self.words, ids);
+                ids_of_integers(
+                    &mut self.dense,
+                    &mut self.slots,
+                    self.null_group,
+                    store,
+                    &self.words,
+                    ids,
+                );
                 self.count = store.len();
             }
             Store::Wides(store) => {
@@ -212,46 +254,58 @@ impl Groups {
             Store::Wides(words) => words[at].tag(),
             Store::Bytes { data, ends } => tag_of_bytes(bytes_of(data, ends, at)),
         };
-        // The upper bits choose the place within a table.
-        (slots::mixed(tag) >> 8) as usize % part_count
+        // The upper bits choose the place within a table. These 32 are a fraction of the parts.
+        let fraction = u64::from((slots::mixed(tag) >> 8) as u32);
+        ((fraction * part_count as u64) >> 32) as usize
     }
 
     /// Enters groups of another table of the same layout and appends the groups that they are here.
     pub(crate) fn absorb(&mut self, other: &Self, groups: &[u32], ids: &mut Vec<u32>) {
-        for &group in groups {
-            let at = group as usize;
-            let id = match (&mut self.store, &other.store) {
-                _ if other.null_group == Some(group) => self.null_group(),
-                (Store::Words(here), Store::Words(there)) => {
-                    let word = there[at];
-                    let (id, is_new) = self.slots.find_or_insert(word, here.len() as u32, |_| true);
-                    if is_new {
-                        here.push(word);
-                        self.count = here.len();
-                    }
-                    id
+        let first = ids.len();
+        let null_at = groups
+            .iter()
+            .position(|&group| other.null_group == Some(group));
+        let keyed = groups
+            .iter()
+            .filter(|&&group| other.null_group != Some(group))
+            .map(|&group| group as usize);
+        match (&mut self.store, &other.store) {
+            (Store::Words(here), Store::Words(there)) => {
+                self.words.clear();
+                self.words.extend(keyed.map(|group| there[group]));
+                ids_of_integers(
+                    &mut self.dense,
+                    &mut self.slots,
+                    self.null_group,
+                    here,
+                    &self.words,
+                    ids,
+                );
+                self.count = here.len();
+            }
+            (Store::Wides(here), Store::Wides(there)) => {
+                self.wides.clear();
+                self.wides.extend(keyed.map(|group| there[group]));
+                ids_of_words(&mut self.slots, here, &self.wides, ids);
+                self.count = here.len();
+            }
+            (Store::Bytes { .. }, Store::Bytes { data, ends }) => {
+                for group in keyed {
+                    ids.push(self.id_of_bytes(bytes_of(data, ends, group)));
                 }
-                (Store::Wides(here), Store::Wides(there)) => {
-                    let word = there[at];
-                    let is_same = |group: u32| here[group as usize] == word;
-                    let next = here.len() as u32;
-                    let (id, is_new) = self.slots.find_or_insert(word.tag(), next, is_same);
-                    if is_new {
-                        here.push(word);
-                        self.count = here.len();
-                    }
-                    id
-                }
-                (Store::Bytes { .. }, Store::Bytes { data, ends }) => {
-                    self.id_of_bytes(bytes_of(data, ends, at))
-                }
-                // Tables of one query have one layout.
-                _ => 0,
-            };
-            ids.push(id);
-            for ((_, here), (_, there)) in self.shown_scales.iter_mut().zip(&other.shown_scales) {
-                here.resize(self.count, u16::MAX);
-                here[id as usize] = here[id as usize].min(there[at]);
+            }
+            // Tables of one query have one layout.
+            _ => ids.extend(keyed.map(|_| 0)),
+        }
+        if let Some(at) = null_at {
+            let group = self.null_group();
+            ids.insert(first + at, group);
+        }
+        for ((_, here), (_, there)) in self.shown_scales.iter_mut().zip(&other.shown_scales) {
+            here.resize(self.count, u16::MAX);
+            for (&id, &group) in ids[first..].iter().zip(groups) {
+                let shown = &mut here[id as usize];
+                *shown = (*shown).min(there[group as usize]);
             }
         }
     }
@@ -294,6 +348,7 @@ impl Groups {
             .shown_scales
             .iter()
             .map(|(_, scales)| scales.capacity() * 2);
-        self.slots.memory_bytes() + store + scales.sum::<usize>()
+        let dense = self.dense.as_ref().map_or(0, Dense::memory_bytes);
+        self.slots.memory_bytes() + dense + store + scales.sum::<usize>()
     }
 }

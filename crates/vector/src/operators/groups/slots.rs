@@ -5,9 +5,17 @@
 
 /// An entry: a tag of the key, and its group plus one; 0 is an empty slot.
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+pub(super) struct Slot {
     tag: u64,
     group: u32,
+}
+
+impl Slot {
+    /// The group, if it is one of this tag.
+    #[inline(always)]
+    pub(super) fn group_of(self, tag: u64) -> Option<u32> {
+        (self.tag == tag && self.group != 0).then(|| self.group - 1)
+    }
 }
 
 /// The slots of keys whose hash begins with the same bits.
@@ -75,6 +83,17 @@ impl Slots {
         }
     }
 
+    /// Makes room for so many groups, while there are none.
+    pub(super) fn reserve(&mut self, group_count: usize) {
+        let len = (group_count * 2 + 1).next_power_of_two().max(64);
+        self.shards = match len > MOST_UNSPLIT {
+            true => (0..SHARDS)
+                .map(|_| Shard::with_len(len / SHARDS * 2))
+                .collect(),
+            false => vec![Shard::with_len(len)],
+        };
+    }
+
     #[inline(always)]
     fn mixed(&self, tag: u64) -> u64 {
         if self.collide { 0 } else { mixed(tag) }
@@ -119,14 +138,15 @@ impl Slots {
         }
     }
 
-    /// The group in the first slot of this tag, if it is that tag's; and if not, it may be elsewhere. Asking for
-    /// several tags before their groups are used lets the memory accesses overlap.
+    /// What is in the first slot of this tag: a tag, which may be another one, and a group plus
+    /// one. Asking for several tags before any answer is looked at lets the memory accesses
+    /// overlap; a branch on the answer would not.
     #[inline(always)]
-    pub(super) fn glance(&self, tag: u64) -> Option<u32> {
+    pub(super) fn glance(&self, tag: u64) -> Slot {
         let mixed = self.mixed(tag);
         let shard = &self.shards[self.shard(mixed)];
-        let slot = shard.slots.get(shard.place(mixed))?;
-        (slot.tag == tag && slot.group != 0).then(|| slot.group - 1)
+        let slot = shard.slots.get(shard.place(mixed));
+        slot.copied().unwrap_or_default()
     }
 
     #[cold]

@@ -1,0 +1,249 @@
+//! Columns of few words: a chunk that is stored as codes of a dictionary, or as one value for all
+//! rows.
+//!
+//! ```text
+//!   chunk ─view─▶ Dictionary: a code for each row, words by code ─┬─▶ verdicts: a conjunct asked of each word once
+//!                                                                 └─▶ answers: an expression's value of each word
+//! ```
+//!
+//! What is computed of words is kept while the morsel is open. An expression that can raise an
+//! error is never computed so: a word need not be that of a row that the query asks for.
+
+use std::rc::Rc;
+
+use arrow_buffer::{BooleanBuffer, NullBuffer};
+use howdah_columnar::{Chunk, Codes, Column, ColumnMeta, ColumnType, EncodedView};
+
+use super::scan::{UNREAD, Zone};
+use crate::error::VectorError;
+use crate::expr::{self, Input, take};
+
+/// Words of a dictionary are few if there are so many times more rows.
+const FEW: usize = 8;
+
+/// A column as codes of words.
+pub(crate) struct Dictionary {
+    /// The code of each row; `None`: every row has the first word.
+    pub(crate) codes: Option<Codes>,
+    /// Rows whose code is null. A word may be null, too.
+    pub(crate) nulls: Option<NullBuffer>,
+    pub(crate) words: Column,
+}
+
+impl Dictionary {
+    /// A chunk as codes of words, if it is stored so and words are few.
+    pub(super) fn of_chunk(chunk: &Chunk, meta: &ColumnMeta) -> Option<Self> {
+        let is_constant = meta.encoding == "constant" || meta.stats.null_count == chunk.row_count();
+        let is_dictionary = meta.encoding.starts_with("dict(") || meta.encoding == "dict";
+        // Numerics are several arrays.
+        if meta.ty == ColumnType::Numeric || !is_constant && !is_dictionary {
+            return None;
+        }
+        // A damaged chunk fails where it is decoded.
+        match chunk.view() {
+            Ok(EncodedView::Constant(words)) if words.len() == 1 => Some(Self::of_one(words)),
+            Ok(EncodedView::Dict {
+                codes,
+                nulls,
+                words,
+            }) if words.len() * FEW <= codes.len() => Some(Self {
+                codes: Some(codes),
+                nulls,
+                words,
+            }),
+            _ => None,
+        }
+    }
+
+    /// The same value in every row.
+    pub(super) fn of_one(value: Column) -> Self {
+        Self {
+            codes: None,
+            nulls: None,
+            words: value,
+        }
+    }
+
+    /// Whether every row has the first word.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.codes.is_none()
+    }
+
+    /// The codes of a zone's selected rows; of a null it means nothing.
+    pub(crate) fn codes_of(&self, zone: &Zone<'_>, out: &mut Vec<u32>) {
+        out.clear();
+        let rows = zone.rows();
+        match (&self.codes, zone.selection()) {
+            (None, _) => out.resize(zone.row_count(), 0),
+            (Some(Codes::One(codes)), None) => {
+                out.extend(codes[rows].iter().map(|&code| u32::from(code)));
+            }
+            (Some(Codes::Two(codes)), None) => {
+                out.extend(codes[rows].iter().map(|&code| u32::from(code)));
+            }
+            (Some(Codes::Four(codes)), None) => out.extend_from_slice(&codes[rows]),
+            (Some(codes), Some(selected)) => {
+                out.extend(
+                    selected
+                        .set_indices()
+                        .map(|at| codes.get(rows.start + at) as u32),
+                );
+            }
+        }
+    }
+}
+
+/// What a conjunct says of each word: whether it is true.
+pub(super) struct Verdicts {
+    /// By code; false beyond the last one. At least as many as codes of up to 16 bits can name.
+    of_words: Vec<bool>,
+    of_null: bool,
+}
+
+/// The words of one column.
+struct WordsOf<'a> {
+    column: usize,
+    words: &'a Column,
+}
+
+impl Input for WordsOf<'_> {
+    fn row_count(&self) -> usize {
+        self.words.len()
+    }
+
+    fn column(&self, index: usize) -> Result<Column, VectorError> {
+        match index == self.column {
+            true => Ok(self.words.clone()),
+            false => Err(UNREAD),
+        }
+    }
+}
+
+/// The column that an expression reads, if it is one alone and no row can make it fail.
+pub(super) fn single_column(compiled: &expr::Compiled) -> Option<usize> {
+    match compiled.columns() {
+        &[column] if !compiled.can_fail() => Some(column),
+        _ => None,
+    }
+}
+
+impl Verdicts {
+    /// Asks a conjunct of each word.
+    pub(super) fn new(
+        dictionary: &Dictionary,
+        conjunct: &expr::Compiled,
+        column: usize,
+    ) -> Result<Self, VectorError> {
+        let ask = |words: &Column| conjunct.select(&WordsOf { column, words });
+        let mut of_words: Vec<bool> = ask(&dictionary.words)?.iter().collect();
+        let of_null = match &dictionary.nulls {
+            Some(_) => ask(&Column::repeat(dictionary.words.column_type(), None, 1)?)?.value(0),
+            None => false,
+        };
+        let least = match &dictionary.codes {
+            Some(Codes::One(_)) => 1 << 8,
+            Some(Codes::Two(_)) => 1 << 16,
+            _ => 0,
+        };
+        of_words.resize(of_words.len().max(least), false);
+        Ok(Self { of_words, of_null })
+    }
+
+    /// The rows of a zone, selected or not, of which the conjunct is true.
+    pub(super) fn of_rows(&self, dictionary: &Dictionary, zone: &Zone<'_>) -> BooleanBuffer {
+        let rows = zone.rows();
+        let verdicts = self.of_words.as_slice();
+        let found = match &dictionary.codes {
+            None => {
+                return match verdicts.first() {
+                    Some(true) => BooleanBuffer::new_set(rows.len()),
+                    _ => BooleanBuffer::new_unset(rows.len()),
+                };
+            }
+            Some(Codes::One(codes)) => {
+                let codes = &codes[rows.clone()];
+                BooleanBuffer::collect_bool(codes.len(), |row| verdicts[usize::from(codes[row])])
+            }
+            Some(Codes::Two(codes)) => {
+                let codes = &codes[rows.clone()];
+                BooleanBuffer::collect_bool(codes.len(), |row| verdicts[usize::from(codes[row])])
+            }
+            Some(Codes::Four(codes)) => {
+                let codes = &codes[rows.clone()];
+                let verdict = |row: usize| verdicts.get(codes[row] as usize);
+                BooleanBuffer::collect_bool(codes.len(), |row| verdict(row) == Some(&true))
+            }
+        };
+        match &dictionary.nulls {
+            None => found,
+            Some(nulls) => {
+                let valid = nulls.inner().slice(rows.start, rows.len());
+                let found = &found & &valid;
+                match self.of_null {
+                    true => &found | &!&valid,
+                    false => found,
+                }
+            }
+        }
+    }
+}
+
+/// What was computed of words, while a morsel is open.
+#[derive(Default)]
+pub(super) struct Computed {
+    /// By conjunct; `None` where words do not answer.
+    verdicts: Vec<(usize, Option<Rc<Verdicts>>)>,
+    /// By expression.
+    answers: Vec<(*const expr::Compiled, Option<Column>)>,
+}
+
+impl Computed {
+    pub(super) fn verdicts(
+        &mut self,
+        conjunct: usize,
+        make: impl FnOnce() -> Option<Verdicts>,
+    ) -> Option<Rc<Verdicts>> {
+        if let Some((_, known)) = self.verdicts.iter().find(|(known, _)| *known == conjunct) {
+            return known.clone();
+        }
+        let made = make().map(Rc::new);
+        self.verdicts.push((conjunct, made.clone()));
+        made
+    }
+
+    fn answers(
+        &mut self,
+        compiled: &expr::Compiled,
+        make: impl FnOnce() -> Option<Column>,
+    ) -> Option<Column> {
+        // A plan outlives the morsel, so that an address is always the same expression's.
+        let address = std::ptr::from_ref(compiled);
+        if let Some((_, known)) = self.answers.iter().find(|(known, _)| *known == address) {
+            return known.clone();
+        }
+        let made = make();
+        self.answers.push((address, made.clone()));
+        made
+    }
+}
+
+/// The values of an expression for a zone's selected rows: computed of the words where it reads a
+/// column of few words alone.
+pub(super) fn evaluate(zone: &Zone<'_>, compiled: &expr::Compiled) -> Result<Column, VectorError> {
+    if compiled.as_column().is_none()
+        && let Some(column) = single_column(compiled)
+        && let Some(dictionary) = zone.morsel().dictionary(column)
+        && dictionary.nulls.is_none()
+    {
+        let words = &dictionary.words;
+        let answers = zone.morsel().computed.borrow_mut().answers(compiled, || {
+            compiled.evaluate(&WordsOf { column, words }).ok()
+        });
+        if let Some(answers) = answers {
+            let mut codes = Vec::new();
+            dictionary.codes_of(zone, &mut codes);
+            return take(&answers, &codes);
+        }
+    }
+    compiled.evaluate(zone)
+}
