@@ -51,6 +51,7 @@ pub struct Locked {
 }
 
 /// Locks the row at a hot TID, and puts it into the slot.
+#[allow(clippy::too_many_arguments)] // heap's callback
 pub fn lock(
     table: Table<'_>,
     tid: Tid,

@@ -103,7 +103,7 @@ impl Shape {
 }
 
 fn type_of(form: &pg_sys::FormData_pg_attribute) -> (Oid, bool, bool, i8) {
-    let storage = form.attstorage as i8;
+    let storage = form.attstorage;
     (form.atttypid, form.attisdropped, form.attnotnull, storage)
 }
 

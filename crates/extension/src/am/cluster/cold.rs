@@ -69,7 +69,7 @@ impl<'a> ColdCopy<'a> {
                 0 => None,
                 _ => directory::high_water(&old)?.map(|(_, mark)| mark),
             };
-            let Some(new) = ColdStore::open(work.new(), LockMode::RowExclusive) else {
+            let Some(new) = ColdStore::open(work.target(), LockMode::RowExclusive) else {
                 return Ok(None);
             };
             let mut entries = match mark {
@@ -172,7 +172,7 @@ impl<'a> ColdCopy<'a> {
         // The indexes will be built from the groups that were carried over, so none has entries for
         // the gaps.
         Gaps::between(groups.iter(), mark).note_as_cleaned(&self.new);
-        self.work.new().ensure_first_page();
+        self.work.target().ensure_first_page();
         stop_point!("cluster_written");
         Ok(())
     }

@@ -107,7 +107,7 @@ impl Rewriting {
         unsafe { Table::from_raw(self.old_table) }
     }
 
-    fn new(&self) -> Table<'_> {
+    fn target(&self) -> Table<'_> {
         // SAFETY: as for `old`.
         unsafe { Table::from_raw(self.new_table) }
     }
