@@ -52,7 +52,7 @@ INSERT INTO query (text) VALUES
     ('SELECT j, count(*) FROM t GROUP BY 1'),
     ('SELECT min(x) FROM t GROUP BY grp'),
     ('SELECT count(*) FROM t WHERE x < ''y'' GROUP BY grp'),
-    ('SELECT count(*) FROM t WHERE ctid = ''(0,1)'' GROUP BY grp'),
+    ('SELECT count(*) FROM t WHERE ctid <> ''(0,1)'' GROUP BY grp'),
     ('SELECT tableoid, count(*) FROM p GROUP BY 1'),
     ('SELECT count(*) FROM t WHERE CASE WHEN id > 3 THEN true END GROUP BY grp'),
     ('SELECT (SELECT count(*) FROM p WHERE k = h.id) FROM h'),

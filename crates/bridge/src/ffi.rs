@@ -187,6 +187,25 @@ pub mod unguarded {
     }
 }
 
+/// Functions whose ERRORs pass over the frames of their callers as the server raised them: a guard
+/// raises them again without their CONTEXT, and users read that. A caller holds nothing that only
+/// `Drop` would give back.
+pub mod passing {
+    use std::ffi::{c_char, c_int};
+
+    use pgrx::pg_sys;
+
+    unsafe extern "C-unwind" {
+        /// `optimizer/planner.h`
+        pub fn standard_planner(
+            query: *mut pg_sys::Query,
+            text: *const c_char,
+            options: c_int,
+            parameters: pg_sys::ParamListInfo,
+        ) -> *mut pg_sys::PlannedStmt;
+    }
+}
+
 /// Functions that raise no ERROR for valid arguments and hence need no guard; for code that a
 /// statement runs many times.
 pub mod quiet {

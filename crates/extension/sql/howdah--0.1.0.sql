@@ -238,7 +238,8 @@ CREATE FUNCTION howdah.vectorized_functions(
     OUT stored_arguments text[],
     OUT can_fail boolean,
     OUT exact text
-) RETURNS SETOF record LANGUAGE c STRICT IMMUTABLE AS 'MODULE_PATHNAME', 'vectorized_functions_wrapper';
+) RETURNS SETOF record LANGUAGE c STRICT IMMUTABLE PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'vectorized_functions_wrapper';
 
 CREATE VIEW howdah.functions AS
 SELECT f.name,

@@ -20,6 +20,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 use super::own_plan::only_child;
 use super::reason::Reason;
 use super::{Engine, plan};
+use crate::ffi::passing;
 
 /// Statements that are remembered.
 const MOST: usize = 64;
@@ -39,7 +40,7 @@ type Note = (String, Reason);
 
 thread_local! {
     /// Of each planning that runs: a function may be planned in the midst of another statement.
-    static FRAMES: RefCell<Vec<Vec<Level>>> = const { RefCell::new(Vec::new()) };
+    static FRAMES: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
     static LAST: RefCell<VecDeque<(u64, Vec<Note>)>> = const { RefCell::new(VecDeque::new()) };
 }
 
@@ -60,22 +61,28 @@ pub(super) unsafe fn install() {
     }
 }
 
-/// A planning that runs; taken away again by an ERROR too.
-struct Frame;
-
-impl Frame {
-    fn push() -> Frame {
-        FRAMES.with_borrow_mut(|frames| frames.push(Vec::new()));
-        Frame
-    }
+/// A planning that runs, or one that an ERROR has ended.
+struct Frame {
+    /// Where the planning has its place on the stack, which grows downwards.
+    address: usize,
+    levels: Vec<Level>,
 }
 
-impl Drop for Frame {
-    fn drop(&mut self) {
-        FRAMES.with_borrow_mut(|frames| frames.pop());
-    }
+/// Begins a planning. Frames of plannings that an ERROR has ended are taken away: a planning that
+/// still runs lies further up the stack.
+fn push_frame(address: usize) {
+    FRAMES.with_borrow_mut(|frames| {
+        while frames.last().is_some_and(|last| last.address <= address) {
+            frames.pop();
+        }
+        frames.push(Frame {
+            address,
+            levels: Vec::new(),
+        });
+    });
 }
 
+/// An ERROR passes over this frame as it is: its CONTEXT is the user's.
 #[pg_guard]
 unsafe extern "C-unwind" fn plan_statement(
     query: *mut pg_sys::Query,
@@ -83,16 +90,20 @@ unsafe extern "C-unwind" fn plan_statement(
     options: c_int,
     parameters: pg_sys::ParamListInfo,
 ) -> *mut pg_sys::PlannedStmt {
-    // SAFETY: arguments come from the core and are handed on as they are.
+    let here = 0u8;
+    push_frame((&raw const here).addr());
+    // SAFETY: arguments come from the core and are handed on as they are. Nothing is held that an
+    // ERROR would leave behind, but the frame, which the next planning takes away.
     unsafe {
-        let frame = Frame::push();
-        let planned = pg_sys::ffi::pg_guard_ffi_boundary(|| match PREVIOUS_PLANNER {
+        let planned = match PREVIOUS_PLANNER {
             Some(previous) => previous(query, text, options, parameters),
-            None => pg_sys::standard_planner(query, text, options, parameters),
-        });
-        let levels = FRAMES.with_borrow_mut(|frames| frames.last_mut().map(std::mem::take));
-        drop(frame);
-        keep(key(text, planned), levels.unwrap_or_default());
+            None => passing::standard_planner(query, text, options, parameters),
+        };
+        let frame = FRAMES.with_borrow_mut(Vec::pop);
+        keep(
+            key(text, planned),
+            frame.map_or_else(Vec::new, |frame| frame.levels),
+        );
         planned
     }
 }
@@ -138,7 +149,7 @@ fn keep(key: u64, levels: Vec<Level>) {
 /// Works on what is known of a level; not outside of a planning.
 fn with_level(root: *mut pg_sys::PlannerInfo, work: impl FnOnce(&mut Level)) {
     FRAMES.with_borrow_mut(|frames| {
-        let Some(levels) = frames.last_mut() else {
+        let Some(Frame { levels, .. }) = frames.last_mut() else {
             return;
         };
         let at = levels.iter().position(|level| level.root == root);
