@@ -1,8 +1,8 @@
 //! A stored row group opened for reading single rows.
 //!
 //! ```text
-//!   directory entry ──> header, column table ──> column: where its bytes are (RowAccess)   once
-//!                                                  └──> ranges ──> value                   each row,
+//!   directory entry ──> header, column table ──> column: where its bytes are (RowAccess)  once
+//!                                                  └──> ranges ──> value                  each row,
 //!                                                       or block of neighbours (RowState)
 //! ```
 //!
@@ -295,7 +295,7 @@ impl GroupAccess {
     }
 
     /// Requests what the row's wanted columns need before any of it is waited for: first offsets,
-    /// codes, and the values of columns that have neither, then the bytes to which offsets and codes
+    /// codes, and the values of columns that have neither; then the bytes to which these
     /// lead. From disk if pages are cold, otherwise from memory if there are many columns.
     fn look_ahead(
         &self,

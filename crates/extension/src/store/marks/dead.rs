@@ -18,8 +18,8 @@ const FEW: u32 = 8;
 /// Marks that are examined at most.
 const MOST: u32 = 512;
 
-/// Passes those of `rows` whose own marks make them dead to `name`, with the writers of the marks,
-/// in ascending order; `is_over` tells whether a writer is older than every snapshot. Rows hidden by
+/// Calls `name` for those of `rows` whose own marks make them dead, in ascending order, with the
+/// writers of the marks; `is_over` tells whether a writer is older than every snapshot. Rows of
 /// bitmaps are not among them. `rows` ascend and are rows of the group.
 ///
 /// Called while a page of another index is locked. Therefore it does not read all marks of the
