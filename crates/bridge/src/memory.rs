@@ -60,8 +60,8 @@ pub fn varlena_of(bytes: &[u8]) -> *mut u8 {
     copy
 }
 
-/// The datum of a value of these bytes in the current memory context, of a type of this length as `pg_type.typlen` tells
-/// it.
+/// The datum of a value of these bytes in the current memory context, of a type of this length as
+/// `pg_type.typlen` tells it.
 pub fn datum_of_bytes(bytes: &[u8], type_len: i16) -> pg_sys::Datum {
     if type_len == -1 {
         return pg_sys::Datum::from(varlena_of(bytes));

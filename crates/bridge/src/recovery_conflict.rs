@@ -73,9 +73,9 @@ pub unsafe fn log(table: pg_sys::Relation, horizon: pg_sys::TransactionId) {
     }
 }
 
-/// Logs an exclusive lock on the table that the running transaction does not take here: a standby waits for, or cancels, the
-/// transactions there that hold any lock on the table, and keeps others out until this one has ended.
-/// The table is locked; this is not a standby.
+/// Logs an exclusive lock on the table that the running transaction does not take here: a standby
+/// waits for, or cancels, the transactions there that hold any lock on the table, and keeps others
+/// out until this one has ended. The table is locked; this is not a standby.
 pub fn lock_on_standbys(table: Table<'_>) {
     let table = table.raw();
     // SAFETY: the relation is open. The transaction gets an id, so that its end is logged.

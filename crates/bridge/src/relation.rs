@@ -266,7 +266,8 @@ pub fn hot_bytes(table: Table<'_>) -> u64 {
         .sum()
 }
 
-/// Raises an ERROR where a cursor or an outer statement still uses the table; `command` is named in it.
+/// Raises an ERROR where a cursor or an outer statement still uses the table; `command` is named in
+/// it.
 pub fn check_not_in_use(table: Table<'_>, command: &std::ffi::CStr) {
     // SAFETY: the relation is open; the name is NUL-terminated.
     unsafe { pg_sys::CheckTableNotInUse(table.raw(), command.as_ptr()) }

@@ -181,7 +181,8 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// Shows `look` the snapshot of the running statement, which is active. Raises an ERROR if there is none.
+/// Shows `look` the snapshot of the running statement, which is active. Raises an ERROR if there is
+/// none.
 pub fn with_active<R>(look: impl FnOnce(Snapshot<'_>) -> R) -> R {
     // SAFETY: the statement keeps its snapshot active while it runs.
     match unsafe { Snapshot::from_nullable(pg_sys::GetActiveSnapshot()) } {

@@ -37,8 +37,8 @@ pub fn live_rows(table: Table<'_>) -> Option<i64> {
     }
 }
 
-/// Adds to the live and dead rows of a table of this database, if anything was counted for it before. The table may be
-/// gone by now. Does nothing if `track_counts` is off.
+/// Adds to the live and dead rows of a table of this database, if anything was counted for it
+/// before. The table may be gone by now. Does nothing if `track_counts` is off.
 pub fn add(table: pg_sys::Oid, live_rows: i64, dead_rows: i64) {
     // SAFETY: an entry of this kind has these counts; they are touched under their lock.
     unsafe {

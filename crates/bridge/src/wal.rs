@@ -13,9 +13,10 @@ pub fn end() -> u64 {
     unsafe { pg_sys::GetXLogInsertRecPtr() }
 }
 
-/// Flushes all WAL that has been inserted so far, commits of transactions that did not wait for that among it. Only then
-/// can what they wrote be marked as visible to everybody: a hint that a transaction has committed must not reach
-/// the disk before its commit record (`SetHintBits`). To be called by processes that may write WAL.
+/// Flushes all WAL that has been inserted so far, commits of transactions that did not wait for
+/// that among it. Only then can what they wrote be marked as visible to everybody: a hint that a
+/// transaction has committed must not reach the disk before its commit record (`SetHintBits`). To
+/// be called by processes that may write WAL.
 pub fn flush() {
     // SAFETY: no recovery is going on, and WAL up to this place has been reserved: records that are
     // being inserted are waited for.

@@ -215,8 +215,8 @@ impl<'a> ColdCursor<'a> {
             .is_some_and(|hidden| hidden.contains(row as u32))
     }
 
-    /// Asks a dirty snapshot about the current row, as heap does for each of its rows: it is told who is
-    /// about to hide the row or has just made it. `false` if the row is gone by now.
+    /// Asks a dirty snapshot about the current row, as heap does for each of its rows: it is told
+    /// who is about to hide the row or has just made it. `false` if the row is gone by now.
     pub fn ask_dirty_snapshot(&self, table: Table<'_>) -> bool {
         let Some(snapshot) = self.view.snapshot.filter(|snapshot| snapshot.is_dirty()) else {
             return true;

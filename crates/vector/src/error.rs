@@ -39,7 +39,8 @@ pub enum VectorError {
         /// What it may have.
         limit_bytes: usize,
     },
-    /// Values were met that are not computed exactly here: the caller must evaluate the query itself.
+    /// Values were met that are not computed exactly here: the caller must evaluate the query
+    /// itself.
     #[error("not computed exactly here: {what}")]
     Unsupported {
         /// Which ones.

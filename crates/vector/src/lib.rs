@@ -11,8 +11,8 @@
 //!   runtime ── threads, queue, stop, memory          oracle ── the same, row by row
 //! ```
 //!
-//! Values are those of [`howdah_columnar`]: its storage types, its columns. What an integer means (a
-//! date, a timestamp) is the caller's business; infinities are extreme values.
+//! Values are those of [`howdah_columnar`]: its storage types, its columns. What an integer means
+//! (a date, a timestamp) is the caller's business; infinities are extreme values.
 //!
 //! This room knows nothing of PostgreSQL but what its built-in functions compute: they are named by
 //! their `prosrc`, and compute exactly what PostgreSQL computes, errors included. What cannot be
@@ -20,8 +20,8 @@
 //! [`VectorError::Unsupported`], upon which the caller evaluates the query by other means: no row
 //! leaves a run before its end.
 //!
-//! Invariants: a run is over when [`runtime::run`] returns, also by a panic of the caller: no thread and no
-//! memory is left. Every loop over more than a morsel's rows looks at the stop flag.
+//! Invariants: a run is over when [`runtime::run`] returns, also by a panic of the caller: no
+//! thread and no memory is left. Every loop over more than a morsel's rows looks at the stop flag.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

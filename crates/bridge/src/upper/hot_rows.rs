@@ -27,8 +27,8 @@ impl<'a> HotRows<'a> {
             | pg_sys::ScanOptions::SO_ALLOW_STRAT
             | pg_sys::ScanOptions::SO_ALLOW_SYNC
             | pg_sys::ScanOptions::SO_ALLOW_PAGEMODE;
-        // SAFETY: both are valid as long as this is. Heap's own callback is called on its own terms; an ERROR is caught at the
-        // boundary.
+        // SAFETY: both are valid as long as this is. Heap's own callback is called on its own
+        // terms; an ERROR is caught at the boundary.
         unsafe {
             let routine = &*pg_sys::GetHeapamTableAmRoutine();
             let begin = routine.scan_begin.unwrap_unchecked();

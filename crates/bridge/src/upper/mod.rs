@@ -12,15 +12,16 @@
 //!              explain ── what EXPLAIN says            wait ── what pg_stat_activity says
 //! ```
 //!
-//! The engine ([`Engine`]) belongs to the caller. It is given expression trees ([`expr`]) and computes rows of keys and
-//! aggregates; HAVING, and expressions over them, are evaluated here by PostgreSQL. The path that PostgreSQL would have
-//! taken is kept as the node's child: when the engine finds, before it has returned a row, that it cannot compute
-//! the result exactly, the child is run instead.
+//! The engine ([`Engine`]) belongs to the caller. It is given expression trees ([`expr`]) and
+//! computes rows of keys and aggregates; HAVING, and expressions over them, are evaluated here by
+//! PostgreSQL. The path that PostgreSQL would have taken is kept as the node's child: when the
+//! engine finds, before it has returned a row, that it cannot compute the result exactly, the child
+//! is run instead.
 //!
-//! What the engine computes per row may name columns of the table and *operands*: subexpressions without
-//! variables, which are evaluated once for each run. They lie in `custom_exprs`, so that their parameters are known to
-//! the planner; all other expressions lie in `custom_private` as they were planned, and only attribute
-//! numbers are read of them.
+//! What the engine computes per row may name columns of the table and *operands*: subexpressions
+//! without variables, which are evaluated once for each run. They lie in `custom_exprs`, so that
+//! their parameters are known to the planner; all other expressions lie in `custom_private` as they
+//! were planned, and only attribute numbers are read of them.
 
 pub mod explain;
 mod hot_rows;
@@ -105,8 +106,8 @@ pub trait Engine: Sync {
 
 /// Rows that the engine has computed.
 pub trait Rows {
-    /// Fills the next rows into the batch: values of keys and aggregates, or of the columns, in the shape's order. They
-    /// live until the next call. Nothing is filled in at the end.
+    /// Fills the next rows into the batch: values of keys and aggregates, or of the columns, in the
+    /// shape's order. They live until the next call. Nothing is filled in at the end.
     fn next(&mut self, batch: &mut Batch);
 
     /// Begins again.
@@ -134,7 +135,8 @@ pub fn register(engine: &'static dyn Engine) {
     }
 }
 
-/// Memory that a hash table of a plan node may take, in bytes: `work_mem` times `hash_mem_multiplier`.
+/// Memory that a hash table of a plan node may take, in bytes: `work_mem` times
+/// `hash_mem_multiplier`.
 pub fn hash_memory_bytes() -> usize {
     // SAFETY: plain reads of settings.
     unsafe { pg_sys::get_hash_memory_limit() }
@@ -168,8 +170,8 @@ pub unsafe fn with_quotient<R>(sum: Datum, count: i64, f: impl FnOnce(&[u8]) -> 
     }
 }
 
-/// Calls a function with every signal blocked on the calling thread. Threads that it starts inherit that: signal handlers
-/// belong to the backend's main thread.
+/// Calls a function with every signal blocked on the calling thread. Threads that it starts inherit
+/// that: signal handlers belong to the backend's main thread.
 pub fn with_signals_blocked(f: &mut dyn FnMut()) {
     struct Restore(libc::sigset_t);
     impl Drop for Restore {

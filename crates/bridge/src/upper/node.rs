@@ -5,11 +5,13 @@
 //!                                             └─ None ─▶ the child is begun, its rows are ours
 //! ```
 //!
-//! The engine has ended, with all its threads, before the first row is returned: between calls the node holds
-//! memory only. A rescan runs it again if a parameter of the node changed, else it returns the same rows again.
+//! The engine has ended, with all its threads, before the first row is returned: between calls the
+//! node holds memory only. A rescan runs it again if a parameter of the node changed, else it
+//! returns the same rows again.
 //!
-//! [`exec_custom_scan`] runs once per row: it calls nothing that can panic and holds nothing that has a destructor, so that
-//! PostgreSQL's errors may jump over it. All else is behind guarded functions.
+//! [`exec_custom_scan`] runs once per row: it calls nothing that can panic and holds nothing that
+//! has a destructor, so that PostgreSQL's errors may jump over it. All else is behind guarded
+//! functions.
 
 use std::marker::PhantomData;
 
@@ -272,7 +274,8 @@ unsafe extern "C-unwind" fn begin_custom_scan(
 unsafe extern "C-unwind" fn exec_custom_scan(
     node: *mut pg_sys::CustomScanState,
 ) -> *mut pg_sys::TupleTableSlot {
-    // SAFETY: see the module's header. The batch holds `row_count` rows of `width` places, which the scan slot has.
+    // SAFETY: see the module's header. The batch holds `row_count` rows of `width` places, which
+    // the scan slot has.
     unsafe {
         let state: *mut Inner = (*node.cast::<VectorizedState>()).inner;
         if !(*state).has_started {
@@ -343,7 +346,8 @@ unsafe extern "C-unwind" fn next_of_child(
     node: *mut pg_sys::CustomScanState,
     child: *mut pg_sys::PlanState,
 ) -> *mut pg_sys::TupleTableSlot {
-    // SAFETY: the child was begun; its rows have the node's columns, in a scan slot one more than these.
+    // SAFETY: the child was begun; its rows have the node's columns, in a scan slot one more than
+    // these.
     unsafe {
         let next = (*child).ExecProcNode.unwrap_unchecked();
         let from = pg_sys::ffi::pg_guard_ffi_boundary(|| next(child));
@@ -364,7 +368,8 @@ unsafe extern "C-unwind" fn next_of_child(
 /// Runs the engine, or begins PostgreSQL's own plan.
 #[pg_guard]
 unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: the node was begun; what is begun here lives in the query's memory, as if it had been begun with the node.
+    // SAFETY: the node was begun; what is begun here lives in the query's memory, as if it had been
+    // begun with the node.
     unsafe {
         inner(node).has_started = true;
         let estate = (*node).ss.ps.state;

@@ -10,8 +10,8 @@
 //!   custom_plans     PostgreSQL's own plan
 //! ```
 //!
-//! The same list is private to the path and to the plan. No projection is asked of the node, so its child's rows are its
-//! own.
+//! The same list is private to the path and to the plan. No projection is asked of the node, so its
+//! child's rows are its own.
 
 use std::ffi::CStr;
 

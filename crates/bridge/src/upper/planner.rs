@@ -1,7 +1,8 @@
 //! Taking a query's upper part apart, and offering a path for it.
 //!
-//! The upper relation's paths are PostgreSQL's when the hook is called; ours joins them, and the cheapest is taken. So what
-//! lies above, a sort or a limit, is planned with our costs, and no plan is changed afterwards.
+//! The upper relation's paths are PostgreSQL's when the hook is called; ours joins them, and the
+//! cheapest is taken. So what lies above, a sort or a limit, is planned with our costs, and no plan
+//! is changed afterwards.
 //!
 //! Offered are: grouping and aggregation (no grouping sets), DISTINCT, and ORDER BY with a constant
 //! LIMIT, each over a plain scan of one relation, which may be partitioned or have children.
@@ -252,8 +253,9 @@ unsafe fn plain_relation(
     }
 }
 
-/// The conjuncts in the order in which PostgreSQL evaluates them (`order_qual_clauses`): those of a lower security level
-/// first, but for leakproof ones, which may come at any time; among these the cheaper first.
+/// The conjuncts in the order in which PostgreSQL evaluates them (`order_qual_clauses`): those of a
+/// lower security level first, but for leakproof ones, which may come at any time; among these the
+/// cheaper first.
 unsafe fn filter_of<'a>(
     root: *mut pg_sys::PlannerInfo,
     input: *mut pg_sys::RelOptInfo,
@@ -470,7 +472,8 @@ unsafe fn constant(node: *mut pg_sys::Node) -> Option<u64> {
     }
 }
 
-/// Whether an order goes from the greatest down, if it is that of the type's default operator class.
+/// Whether an order goes from the greatest down, if it is that of the type's default operator
+/// class.
 unsafe fn is_descending(clause: &pg_sys::SortGroupClause, node: Node<'_>) -> Option<bool> {
     let (mut family, mut input) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
     let mut order = pg_sys::CompareType::COMPARE_INVALID;

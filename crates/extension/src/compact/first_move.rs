@@ -1,11 +1,12 @@
 //! What comes before the first move of a table.
 //!
-//! Plans use BRIN indexes, which cover the hot side only ([`crate::am::brin`]), as long as a table never had cold
-//! rows. A statement that was planned before may take its snapshot after the first move and would miss
-//! what was moved. So the table is marked as having cold rows (its high-water mark is made). Then everybody
-//! is waited for who holds a lock on it, if there is a BRIN index: who comes later plans anew. Whoever asked
-//! for the compaction waits; a background worker tries for a moment, and comes again. A standby does the same when it replays an
-//! exclusive lock that is logged for it: here nobody is kept out.
+//! Plans use BRIN indexes, which cover the hot side only ([`crate::am::brin`]), as long as a table
+//! never had cold rows. A statement that was planned before may take its snapshot after the first
+//! move and would miss what was moved. So the table is marked as having cold rows (its high-water
+//! mark is made). Then everybody is waited for who holds a lock on it, if there is a BRIN index:
+//! who comes later plans anew. Whoever asked for the compaction waits; a background worker tries
+//! for a moment, and comes again. A standby does the same when it replays an exclusive lock that is
+//! logged for it: here nobody is kept out.
 //!
 //! A crash in between leaves a mark without rows: BRIN indexes are not used and the next first move
 //! waits again, since there is no row group yet.
@@ -45,8 +46,8 @@ pub fn prepare(task: &Task, transactions: Transactions) -> bool {
     }
 }
 
-/// Marks the table as having cold rows: those that hold its lock, if they must be waited for. `None` if the table
-/// cannot be opened or has no hot side.
+/// Marks the table as having cold rows: those that hold its lock, if they must be waited for.
+/// `None` if the table cannot be opened or has no hot side.
 fn mark(task: &Task) -> Option<Option<Lockers>> {
     let step = open(task.table, task.patient)?;
     let table = step.table();

@@ -44,8 +44,8 @@ impl Batch {
     }
 }
 
-/// Reads pages until a row group is full or the table ends. The table is locked against VACUUM and DDL; a snapshot is active
-/// (for TOAST values).
+/// Reads pages until a row group is full or the table ends. The table is locked against VACUUM and
+/// DDL; a snapshot is active (for TOAST values).
 pub fn gather(
     table: Table<'_>,
     layout: &TableLayout,

@@ -1,8 +1,8 @@
 //! Why a compaction that was asked for moved nothing.
 //!
-//! Rows are moved from all-visible pages only. The pages that are not tell what keeps them: see [`Obstacle`]. The
-//! most frequent one is named; what an asynchronous commit left unflushed is none, since compaction flushes it
-//! before it vacuums.
+//! Rows are moved from all-visible pages only. The pages that are not tell what keeps them: see
+//! [`Obstacle`]. The most frequent one is named; what an asynchronous commit left unflushed is
+//! none, since compaction flushes it before it vacuums.
 
 use howdah_bridge::Oid;
 use howdah_bridge::hot::obstacle::Obstacle;
@@ -30,8 +30,8 @@ pub struct LeftBehind {
     in_use: u32,
 }
 
-/// `None` if every page with rows is visible to all, or the table is gone. `horizon` is that of the table's dead rows
-/// before the compaction: what held it back may have ended meanwhile.
+/// `None` if every page with rows is visible to all, or the table is gone. `horizon` is that of the
+/// table's dead rows before the compaction: what held it back may have ended meanwhile.
 pub fn left_behind(table: Oid, horizon: Xid) -> Option<LeftBehind> {
     let step = open(table, true)?;
     let table = step.table();

@@ -5,14 +5,14 @@
 //!        ─ lock the old groups ─ is the same still hidden? ─ forward, delete ─ commit
 //! ```
 //!
-//! A run is one group of which much is hidden, or neighbours that fit one group together. Rows that were moved
-//! a moment ago and rows that a running snapshot may not see stay apart: their group could not tell which is which
-//! ([`crate::store::marks::elsewhere`]).
+//! A run is one group of which much is hidden, or neighbours that fit one group together. Rows that
+//! were moved a moment ago and rows that a running snapshot may not see stay apart: their group
+//! could not tell which is which ([`crate::store::marks::elsewhere`]).
 //!
-//! All of it happens in one transaction. Snapshots from before go on reading the old groups with their
-//! marks. The old groups are locked as a whole at the very end, without waiting; whoever is at work
-//! on one of their rows by then, or has hidden one since it was read, sends the merge back. Who
-//! waits for a row of them meanwhile finds the group gone, and where the row went
+//! All of it happens in one transaction. Snapshots from before go on reading the old groups with
+//! their marks. The old groups are locked as a whole at the very end, without waiting; whoever is
+//! at work on one of their rows by then, or has hidden one since it was read, sends the merge back.
+//! Who waits for a row of them meanwhile finds the group gone, and where the row went
 //! ([`crate::store::marks::forward`]): the row was updated by the merge.
 //!
 //! A crash leaves an aborted transaction: dead pieces, and a range that nothing covers.
@@ -190,8 +190,8 @@ fn choose(
     Ok(if is_worth_it(&run) { run } else { Vec::new() })
 }
 
-/// Whether the rows of both groups may have one successor. The horizon must be the one that the successor is flagged
-/// by: asked for again it may have gone back.
+/// Whether the rows of both groups may have one successor. The horizon must be the one that the
+/// successor is flagged by: asked for again it may have gone back.
 fn may_join(one: &Old, other: &Old, horizon: Xid) -> bool {
     let clash = |moved: &Old, young: &Old| {
         moved.was_moved_lately(horizon) && !young.is_seen_by_all(horizon)

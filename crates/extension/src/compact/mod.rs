@@ -9,10 +9,11 @@
 //! ```
 //!
 //! `gather` copies all-visible pages and reads their rows from the copies. Everything that takes
-//! long happens before the first row is touched: encoding, writing the value, completing the directory
-//! entry, one entry per row in each index (without uniqueness checks: the rows are there already). Only
-//! then are the hot tuples stamped as updated to their cold TIDs ([`howdah_bridge::hot::stamp`])
-//! and the transaction committed. A writer that meets a stamped row waits for that short end alone.
+//! long happens before the first row is touched: encoding, writing the value, completing the
+//! directory entry, one entry per row in each index (without uniqueness checks: the rows are there
+//! already). Only then are the hot tuples stamped as updated to their cold TIDs
+//! ([`howdah_bridge::hot::stamp`]) and the transaction committed. A writer that meets a stamped row
+//! waits for that short end alone.
 //!
 //! Who sees what. Before the commit the entry and the stamps belong to a running transaction:
 //! MVCC snapshots see the hot versions only. A later snapshot sees the stamps' xmax as committed
@@ -20,7 +21,8 @@
 //! row on both sides or on neither.
 //! - Unique checks of others use dirty snapshots: they find the hot version (live, or being
 //!   deleted by the mover: they wait for it) and a cold index entry (its group was written by a
-//!   running transaction: they wait for it, and can read the row before). One of the two is live at any time.
+//!   running transaction: they wait for it, and can read the row before). One of the two is live at
+//!   any time.
 //! - Index-only scans. The visibility map knows no cold block, so cold entries are always
 //!   fetched. Hot bits are cleared before the commit; a scan that saw a bit set has an older
 //!   snapshot, to which the hot row is visible indeed.

@@ -180,9 +180,9 @@ impl<'a> Move<'a> {
         RowNumber(first.0 + u64::from(position))
     }
 
-    /// Whether there was any index; `None` if another backend waits for the table. The group is completed
-    /// first: ON CONFLICT reads rows that an index leads it to before it waits for our transaction.
-    /// From then on all of the range stays reserved.
+    /// Whether there was any index; `None` if another backend waits for the table. The group is
+    /// completed first: ON CONFLICT reads rows that an index leads it to before it waits for our
+    /// transaction. From then on all of the range stays reserved.
     fn insert_index_entries(
         &self,
         batch: &mut Batch,

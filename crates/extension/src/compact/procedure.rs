@@ -85,7 +85,8 @@ fn refuse_transaction_block(atomic: bool) {
     }
 }
 
-/// Raises an ERROR unless the current user may maintain the table and it is ours. Its horizon of dead rows.
+/// Raises an ERROR unless the current user may maintain the table and it is ours. Its horizon of
+/// dead rows.
 fn check_table(oid: Oid) -> Xid {
     let open = OpenRelation::open(oid, LockMode::AccessShare as u32);
     let table = open.table();

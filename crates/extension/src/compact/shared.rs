@@ -9,8 +9,9 @@
 //! ```
 //!
 //! Atomics only, no lock: each field has one writer at a time (samples: the launcher; a progress
-//! slot: its process; a failure or a place: the worker of its database), and a reader that sees half of an update
-//! acts a little early or late. A place that two tables share is lost to one of them: its survey starts over.
+//! slot: its process; a failure or a place: the worker of its database), and a reader that sees
+//! half of an update acts a little early or late. A place that two tables share is lost to one of
+//! them: its survey starts over.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -214,7 +215,8 @@ pub fn note_write() {
 }
 
 /// Notes it again at the commit: a worker that came before could not see what was written, or
-/// not even the table. Called for every transaction: not guarded, and does no more than its atomics and cells.
+/// not even the table. Called for every transaction: not guarded, and does no more than its atomics
+/// and cells.
 fn at_transaction_event(event: TransactionEvent) {
     use TransactionEvent::{Abort, Commit, Prepare};
     let ended = matches!(event, Commit | Prepare | Abort);
@@ -257,7 +259,8 @@ pub fn worker_count() -> u32 {
     })
 }
 
-/// The place of a table of this database, at its start unless it was kept; `None` without shared memory.
+/// The place of a table of this database, at its start unless it was kept; `None` without shared
+/// memory.
 pub fn place(table: Oid) -> Option<&'static Place> {
     let name = name_of(table);
     let at = (name.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % PLACES;

@@ -1,5 +1,5 @@
-//! The order of rows inside a row group: the table's option `sort_key`, else the columns of the index
-//! that the table was last clustered on, else the order of the pages.
+//! The order of rows inside a row group: the table's option `sort_key`, else the columns of the
+//! index that the table was last clustered on, else the order of the pages.
 
 use std::cmp::Ordering;
 

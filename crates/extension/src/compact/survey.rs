@@ -1,8 +1,8 @@
 //! Looking at a table's hot side before deciding to compact it.
 //!
-//! A table of no more pages than the budget of I/O allows in [`SURVEYED_SECONDS`] is looked at as a whole. A larger one is
-//! looked at in windows of so many pages, a few at each visit, from where the last visit stopped
-//! ([`super::shared::Place`]):
+//! A table of no more pages than the budget of I/O allows in [`SURVEYED_SECONDS`] is looked at as a
+//! whole. A larger one is looked at in windows of so many pages, a few at each visit, from where
+//! the last visit stopped ([`super::shared::Place`]):
 //!
 //! ```text
 //!   1  windows with all-visible pages   the visibility map tells which, for 32,000 pages a page of its own;
@@ -122,8 +122,8 @@ impl Look<'_> {
     }
 }
 
-/// Looks at the table, or on from its place in it; at enough of it for a row group of `min_rows`, if there is one. Pages
-/// are quiet that did not change since WAL ended at `quiet_since`.
+/// Looks at the table, or on from its place in it; at enough of it for a row group of `min_rows`,
+/// if there is one. Pages are quiet that did not change since WAL ended at `quiet_since`.
 pub fn survey(table: Table<'_>, quiet_since: u64, place: Option<&Place>, min_rows: u32) -> Survey {
     let (reader, blocks) = (HotReader::begin(table), table.main_fork_blocks());
     let mut look = Look {
@@ -180,7 +180,8 @@ fn look_at_visible(look: &mut Look<'_>, place: &Place, blocks: u32, window: u32,
     place.visible_from.store(from, Relaxed);
 }
 
-/// Reads every page of the next window; counts all rows from the first block to the last, in as many visits as that takes.
+/// Reads every page of the next window; counts all rows from the first block to the last, in as
+/// many visits as that takes.
 fn look_at_every(look: &mut Look<'_>, place: &Place, blocks: u32, window: u32) {
     let from = match place.from.load(Relaxed) {
         from if from < blocks => from,

@@ -23,8 +23,8 @@ use crate::am;
 /// How long a compaction that was asked for lets others go first.
 const YIELD: Duration = Duration::from_millis(5);
 
-/// Opens a table for a step: `None` if it is gone, is not ours to compact, or (unless `wait`) is locked. To be called at
-/// the start of a transaction.
+/// Opens a table for a step: `None` if it is gone, is not ours to compact, or (unless `wait`) is
+/// locked. To be called at the start of a transaction.
 pub fn open(table: Oid, wait: bool) -> Option<MaintainedTable> {
     open_for(table, wait, Purpose::Any)
 }
@@ -70,8 +70,8 @@ pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> 
         match mover::move_group(task, block, &refused, progress) {
             Step::Moved { rows, next_block } => {
                 transactions.commit();
-                // The stamped versions are VACUUM's business now. Not before the commit, and not by way of
-                // pending counts, which could outlast VACUUM's report of the same versions.
+                // The stamped versions are VACUUM's business now. Not before the commit, and not by
+                // way of pending counts, which could outlast VACUUM's report of the same versions.
                 table_counts::add(task.table, 0, i64::from(rows));
                 crate::stop_point!("committed");
                 tally.moved_rows += u64::from(rows);

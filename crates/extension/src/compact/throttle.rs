@@ -1,16 +1,18 @@
 //! The budget of I/O that background workers share.
 //!
-//! It is PostgreSQL's own: the buffer manager counts pages that are read from disk or made dirty in `VacuumCostBalance`
-//! while `VacuumCostActive` is set, and `vacuum_delay_point` sleeps for what was counted. A worker counts
-//! one for each such page, and sets limit and delay so that together they make `howdah.compact_io_limit`, divided
-//! by the workers that run. So VACUUM, called by compaction, takes part as it is, and
-//! survey, mover, merge and sweep pay by [`pay`]. Pages found in shared buffers are free.
+//! It is PostgreSQL's own: the buffer manager counts pages that are read from disk or made dirty in
+//! `VacuumCostBalance` while `VacuumCostActive` is set, and `vacuum_delay_point` sleeps for what
+//! was counted. A worker counts one for each such page, and sets limit and delay so that together
+//! they make `howdah.compact_io_limit`, divided by the workers that run. So VACUUM, called by
+//! compaction, takes part as it is, and survey, mover, merge and sweep pay by [`pay`]. Pages found
+//! in shared buffers are free.
 //!
-//! `vacuum_delay_point` forgives what is more than four delays; [`pay`] does not: a row group is written in one go,
-//! and paid for afterwards.
+//! `vacuum_delay_point` forgives what is more than four delays; [`pay`] does not: a row group is
+//! written in one go, and paid for afterwards.
 //!
-//! There is no sleep between the first stamp on a hot row and the commit: writers wait for that. A sleeping worker holds
-//! the table's lock; it wakes when another backend waits for it. `CALL howdah.compact()` has no limit, like VACUUM by hand.
+//! There is no sleep between the first stamp on a hot row and the commit: writers wait for that. A
+//! sleeping worker holds the table's lock; it wakes when another backend waits for it. `CALL
+//! howdah.compact()` has no limit, like VACUUM by hand.
 
 use std::cell::Cell;
 
@@ -59,8 +61,8 @@ pub fn refresh() {
     }
 }
 
-/// Sleeps for the I/O since the last time, or until another backend waits for the table, which a step of compaction has
-/// locked.
+/// Sleeps for the I/O since the last time, or until another backend waits for the table, which a
+/// step of compaction has locked.
 pub fn pay(table: Table<'_>) {
     let mut owed_ms = io_cost::take_debt_ms();
     while owed_ms > 0.0 {

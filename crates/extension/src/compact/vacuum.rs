@@ -2,11 +2,13 @@
 //!
 //! The table: before, so that pages are all-visible; after, so that moved versions go.
 //!
-//! The cold store: pages of a row group are written once and stay as they are. Frozen soon after the
-//! commit, while they are in memory and before a checkpoint makes their next change an image in WAL, they
-//! need no other visit: not by readers that would set hint bits, nor by a VACUUM against wraparound.
+//! The cold store: pages of a row group are written once and stay as they are. Frozen soon after
+//! the commit, while they are in memory and before a checkpoint makes their next change an image in
+//! WAL, they need no other visit: not by readers that would set hint bits, nor by a VACUUM against
+//! wraparound.
 //!
-//! WAL is flushed first ([`howdah_bridge::vacuum`]): what is visited here was often committed a moment ago.
+//! WAL is flushed first ([`howdah_bridge::vacuum`]): what is visited here was often committed a
+//! moment ago.
 
 use howdah_bridge::Oid;
 use howdah_bridge::maintained::{self, Purpose};

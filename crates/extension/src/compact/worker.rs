@@ -7,16 +7,18 @@
 //!         ─ in any case: freeze what is new in the cold store
 //! ```
 //!
-//! Of a large table it looks at a part at each visit ([`super::survey`]); its I/O is limited ([`super::throttle`]). Tables
-//! that belong to other extensions are left alone: what these may rely on is not known here.
+//! Of a large table it looks at a part at each visit ([`super::survey`]); its I/O is limited
+//! ([`super::throttle`]). Tables that belong to other extensions are left alone: what these may
+//! rely on is not known here.
 //!
 //! It counts as an autovacuum worker (`PROC_IS_AUTOVACUUM`), which is what it is to others: a
 //! lock request that it blocks cancels it after `deadlock_timeout` if it has not yielded before,
 //! and DROP DATABASE and the like terminate it instead of failing.
 //!
-//! An error on one table (an index expression that fails for a row, say) is logged, and the next table
-//! is visited. The table is then left alone for a minute, after each further failure for twice as long,
-//! up to an hour, or until `CALL howdah.compact()` has succeeded. Yielding to others is no failure.
+//! An error on one table (an index expression that fails for a row, say) is logged, and the next
+//! table is visited. The table is then left alone for a minute, after each further failure for
+//! twice as long, up to an hour, or until `CALL howdah.compact()` has succeeded. Yielding to others
+//! is no failure.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
@@ -42,8 +44,8 @@ const TX: Transactions = Transactions::Worker;
 const MOST_ROWS_PER_PAGE: u64 = 291;
 /// Vacuum first if more than one in so many quiet pages is not all-visible.
 const INVISIBLE_SHARE: u32 = 20;
-/// Of a table that is looked at in parts, VACUUM reads all pages that are not all-visible. At least one in so many of them is
-/// to gain by it.
+/// Of a table that is looked at in parts, VACUUM reads all pages that are not all-visible. At least
+/// one in so many of them is to gain by it.
 const GAINING_SHARE: u32 = 8;
 
 background_worker_main!(howdah_compaction_worker, work);
@@ -174,7 +176,8 @@ fn visit_hot_side(table: Oid, policy: Policy) -> VisitEnd {
     VisitEnd::Moved
 }
 
-/// Whether as large a part of what VACUUM would read was moved. Else the dead versions are left to autovacuum, which knows of them.
+/// Whether as large a part of what VACUUM would read was moved. Else the dead versions are left to
+/// autovacuum, which knows of them.
 fn is_vacuum_worthwhile(table: Oid, moved_rows: u64) -> bool {
     let Some(step) = open(table, false) else {
         return false;

@@ -66,8 +66,8 @@ fn release(relation: Oid) {
     }
 }
 
-/// Opens a table whose access method may change; refuses what cannot have one, and transactions that
-/// cannot ALTER TABLE.
+/// Opens a table whose access method may change; refuses what cannot have one, and transactions
+/// that cannot ALTER TABLE.
 fn open_for_change(oid: Oid, what: &CStr, command: &CStr) -> OpenRelation {
     prevent_if_read_only(command);
     prevent_if_parallel(command);

@@ -56,7 +56,8 @@ fn raw_bytes(relation: Oid, group: &OpenGroup) -> u64 {
         .sum()
 }
 
-/// One row: sizes of a howdah table, as far as the user may see them; no row for any other relation.
+/// One row: sizes of a howdah table, as far as the user may see them; no row for any other
+/// relation.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn table_sizes(
@@ -268,7 +269,7 @@ fn value_text(
         return None;
     }
     let datum = datum_of(value.as_value(), attribute);
-    // SAFETY: the value has the attribute's storage type, so its datum is valid for the type; it lives in the running
-    // function's memory.
+    // SAFETY: the value has the attribute's storage type, so its datum is valid for the type; it
+    // lives in the running function's memory.
     Some(unsafe { datum::output(datum, attribute.type_oid) })
 }

@@ -1,20 +1,24 @@
-//! How often the directories of row groups have changed: counts in shared memory that tell whether what a
-//! backend remembers of a directory may still be relied on.
+//! Counts of changes to the directories of row groups, in shared memory. They tell whether what a
+//! backend remembers of a directory is still valid.
 //!
 //! ```text
-//!   who changes     changes an entry ──> counts ──> …commits, or writes what the change announces
-//!   who remembers   reads the count ──> reads entries, without a change under way ──> remembers both
-//!   who asks        same count as remembered: no entry has changed
+//!   writer    changes an entry ──> counts ──> …commits, or writes what the change announces
+//!   cache     reads the count ──> reads entries, none with a change in progress ──> keeps both
+//!   look-up   the count is the remembered one: no entry has changed
 //! ```
 //!
-//! An entry that was read before it was changed was read before the change was counted, hence with a lower
-//! count. Entries are changed by being inserted, deleted, completed or flagged. Insertions and deletions
-//! count before their transaction ends: who remembers must not take one that is under way for settled. They count again
-//! when their transaction has ended, or a subtransaction was rolled back: who remembers what a snapshot saw, and not entries,
-//! need not care. (COMMIT PREPARED and ROLLBACK PREPARED do not count.)
+//! A change is counted after it is made. So an entry that was read before it was changed is
+//! remembered with a lower count than the one that follows the change. An entry is changed by being
+//! inserted, deleted, completed or flagged.
 //!
-//! Counts are shared by tables at random, which costs a look in vain. On a standby entries change by WAL, and
-//! nothing is counted: [`count`] knows nothing there.
+//! Insertions and deletions are counted before their transaction ends. Therefore a cache must not
+//! treat a change in progress as settled. They are counted again when the transaction has ended,
+//! and when a subtransaction was rolled back. Therefore a cache of what a snapshot saw, as opposed
+//! to entries, may ignore changes in progress. (COMMIT PREPARED and ROLLBACK PREPARED are not
+//! counted.)
+//!
+//! Tables share counters by hash, at the price of a look-up in vain. On a standby, entries change
+//! by WAL replay and nothing is counted: [`count`] returns `None` there.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -29,7 +33,7 @@ pub struct Counts {
     counts: [AtomicU32; COUNTS],
 }
 
-// SAFETY: made of atomics.
+// SAFETY: consists of atomics.
 unsafe impl Shareable for Counts {}
 
 pub static CHANGES: Area<Counts> = Area::new(c"howdah directory changes");
@@ -42,7 +46,7 @@ fn count_of(toast: u32) -> Option<&'static AtomicU32> {
 }
 
 thread_local! {
-    /// TOAST relations of which this transaction has changed the directory.
+    /// TOAST relations whose directories this transaction has changed.
     static CHANGED: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -63,19 +67,19 @@ fn add(toast: u32) {
     }
 }
 
-/// A transaction has ended, and its changes have come true or gone.
+/// Called at the end of a transaction: its changes are valid or void now.
 pub fn transaction_ends() {
     for toast in CHANGED.take() {
         add(toast);
     }
 }
 
-/// A subtransaction was rolled back, perhaps with changes.
+/// Called after a subtransaction was rolled back; it may have changed directories.
 pub fn subtransaction_aborts() {
     CHANGED.with_borrow(|changed| changed.iter().for_each(|&toast| add(toast)));
 }
 
-/// How many changes there were; `None` where they are not counted.
+/// The number of changes so far; `None` where changes are not counted.
 pub fn count(toast: u32) -> Option<u32> {
     if xid::in_recovery() {
         return None;

@@ -1,7 +1,7 @@
-//! A stored row group of which some columns are read whole.
+//! A stored row group of which some columns are read as a whole.
 //!
-//! Of the footer only the header, the column table and the sections of the columns that are asked for are read, so that a
-//! group of many columns costs what the query needs of it.
+//! Of the footer, only the header, the column table and the sections of the requested columns are
+//! read. So the cost of a group with many columns is that of the columns that the query needs.
 
 use std::cell::RefCell;
 
@@ -46,7 +46,8 @@ impl ColumnReader {
         })
     }
 
-    /// The type a column is stored as; `None` if the group has no such column: it was added later.
+    /// The type a column is stored as; `None` if the group does not have the column, which was
+    /// added later.
     pub fn column_type(&self, column: usize) -> Option<ColumnType> {
         (column < self.layout.column_count()).then(|| self.layout.column_type(column))
     }

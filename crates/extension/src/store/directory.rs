@@ -3,9 +3,9 @@
 //! An entry's key is the first cold block of its range, so the group of a row is the entry
 //! with the greatest key not above the row's cold block: one index descent.
 //!
-//! The high-water mark is one frozen tuple changed in place; it does not follow the fate of
-//! the transactions that advance it. It goes back only by the unused tail of the range that
-//! it was last advanced for, to which no index entry can point.
+//! The high-water mark is one frozen tuple that is changed in place; it does not depend on whether
+//! the transactions that advance it commit. It goes back only by the unused tail of the range for
+//! which it was last advanced, to which no index entry can point.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -48,18 +48,18 @@ pub struct GroupEntry {
     pub capacity_rows: u32,
     pub row_count: u32,
     pub value_id: u32,
-    /// Where the value begins: a hint, which says nothing once the TOAST relation was rewritten.
+    /// Where the value begins: a hint, which is void once the TOAST relation was rewritten.
     pub first_block: BlockNumber,
     pub footer_bytes: u32,
     pub body_bytes: u64,
-    /// Who put the group there; not stored, but read off the entry's tuple.
+    /// The transaction that inserted the group; not stored, but taken from the entry's tuple.
     pub origin: Origin,
-    /// What else the store knows of the group's rows; only ever grows.
+    /// What else the store records of the group's rows; flags are only ever added.
     pub flags: GroupFlags,
 }
 
-/// What to look for before a group's rows are handed out. Set in place, outside of any
-/// transaction, before the first such thing is written; never taken away.
+/// What a reader must look for before it returns rows of a group. A flag is set in place, outside
+/// of any transaction, before the first record that it announces is written, and is never cleared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupFlags(u32);
 
@@ -77,7 +77,7 @@ impl GroupFlags {
         self.0 & other.0 == other.0
     }
 
-    /// Whether every row of the group is there for everybody who sees the group.
+    /// Whether every row of the group is visible to each snapshot that sees the group.
     pub fn are_clear(self) -> bool {
         self.without(GroupFlags::MOVED_ROWS).0 == 0
     }
@@ -92,7 +92,7 @@ impl GroupFlags {
 }
 
 impl GroupEntry {
-    /// The group's name: its first cold block.
+    /// The group's id: its first cold block.
     pub fn group(&self) -> u32 {
         self.first_row.cold_block()
     }
@@ -170,7 +170,7 @@ pub(super) fn fnv1a(bytes: &[u8]) -> u64 {
     })
 }
 
-/// A directory entry together with its place, so that it can be completed or deleted.
+/// A directory entry together with its place, at which it can be completed or deleted.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacedEntry {
     pub entry: GroupEntry,
@@ -195,8 +195,8 @@ pub(super) fn visible_to(
     move |tuple| store.visible(tuple, snapshot)
 }
 
-/// The row groups whose entries the snapshot sees, ascending. Groups still loading are among
-/// them if the snapshot sees their transaction (then it is our own).
+/// The row groups whose entries the snapshot sees, ascending. Groups that are still loading are
+/// among them if the snapshot sees their transaction, which is our own then.
 pub fn groups(store: &ColdStore, snapshot: Snapshot<'_>) -> Result<Vec<PlacedEntry>, ColdError> {
     if !snapshot.is_mvcc() {
         return groups_where(store, &mut visible_to(store, snapshot));
@@ -209,7 +209,7 @@ pub fn groups(store: &ColdStore, snapshot: Snapshot<'_>) -> Result<Vec<PlacedEnt
     Ok(groups)
 }
 
-/// The entry at a remembered place, if it is still there and the judge wants it.
+/// The entry at a remembered place, if it is still there and `judge` accepts it.
 pub(super) fn placed_at(
     store: &ColdStore,
     tid: Tid,
@@ -220,12 +220,12 @@ pub(super) fn placed_at(
     Some(placed(&entry))
 }
 
-/// Forgets where the entries of a file that is emptied in place were found.
+/// Discards the places of entries of a file that is truncated in place.
 pub(super) fn forget_file(file: StoreId) {
     PLACES.with_borrow_mut(|places| places.retain(|(of, _), _| *of != file));
 }
 
-/// The row groups whose directory tuples `judge` wants, ascending.
+/// The row groups whose directory tuples `judge` accepts, ascending.
 pub fn groups_where(
     store: &ColdStore,
     judge: &mut Judge<'_>,
@@ -278,7 +278,8 @@ pub fn group_of(
     };
     let found = match recall(store, row, &mut judge) {
         Some(found) => Some(found?),
-        // Entries that the snapshot does not see do not cover the row, nor do those below the one that it sees.
+        // An entry that the snapshot does not see does not cover the row, and neither does an entry
+        // below the one that it sees.
         None if mvcc => nearest_entry(store, row, &mut judge)?,
         None => match nearest_group(store, row) {
             Some(nearest) => entry_covering(store, nearest, row, &mut judge)?,
@@ -297,12 +298,13 @@ pub fn group_of(
     Ok(found)
 }
 
-/// The cold blocks around a row that no entry covers, not even one that nobody sees; `None` if one covers the row.
+/// The range of cold blocks around a row that no entry covers, not even an invisible one; `None` if
+/// an entry covers the row.
 fn gap_around(store: &ColdStore, row: RowNumber) -> Option<Range<u32>> {
     let block = row.cold_block();
     let mut any = |_: ShownTuple<'_>| true;
     let (mut below, mut start) = (None, Some(0));
-    // Several tuples may carry a name.
+    // Several tuples may have the same key.
     store.scan_entries(DIRECTORY_ID, 0..=block as i32, true, &mut any, |entry| {
         if below.is_some_and(|seq| seq != entry.seq) {
             return ControlFlow::Break(());
@@ -333,7 +335,7 @@ fn gap_around(store: &ColdStore, row: RowNumber) -> Option<Range<u32>> {
         .map(|start| start..end)
 }
 
-/// The entry that covers the row and is in force for everybody, if that is known without a look.
+/// The entry that covers the row and is in force for every snapshot, if a remembered one tells.
 pub fn settled(store: &ColdStore, row: RowNumber) -> Option<PlacedEntry> {
     settled::recall(store, row, None)
 }
@@ -341,23 +343,24 @@ pub fn settled(store: &ColdStore, row: RowNumber) -> Option<PlacedEntry> {
 /// Where an entry was found before.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Behind the last cold block of its range.
+    /// The first cold block after its range.
     end: u32,
     tid: Tid,
-    /// The transaction that last saw it inside the file. Until it ends its lock keeps the file from
-    /// being truncated.
+    /// The transaction that last saw the place inside the file. Until it ends, its lock on the
+    /// relation keeps the file from being truncated.
     seen_by: LocalXid,
 }
 
-/// Entries that are remembered.
+/// The number of entries that are remembered.
 const MOST_PLACES: usize = 4_096;
 
 thread_local! {
-    /// Hints by file and group, always checked against what is there: a place may have been vacuumed since.
+    /// Hints by file and group. Each use checks the tuple that is there: VACUUM may have removed
+    /// the entry.
     static PLACES: RefCell<ByBlock<Place>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// The entry that covers the row, by a remembered place; `None` if that leads nowhere.
+/// The entry that covers the row, by a remembered place; `None` if there is no such entry at it.
 fn recall(
     store: &ColdStore,
     row: RowNumber,
@@ -371,7 +374,7 @@ fn recall(
             return None;
         }
         if place.seen_by != LocalXid::current() {
-            // The file may have been truncated.
+            // VACUUM may have truncated the file.
             if !store.toast().has_block(place.tid.block()) {
                 return None;
             }
@@ -400,15 +403,15 @@ fn remember(store: &ColdStore, found: &PlacedEntry) {
     });
 }
 
-/// The name of the group that covers `row` if any does, whatever has become of it: the greatest
-/// not above the row's cold block.
+/// The id of the group that covers `row` if any does, whatever its status: the greatest one not
+/// above the row's cold block.
 pub fn nearest_group(store: &ColdStore, row: RowNumber) -> Option<u32> {
     if let Some(placed) = settled(store, row) {
         return Some(placed.entry.group());
     }
     let mut nearest = None;
     let mut any = |_: ShownTuple<'_>| true;
-    // Ranges do not overlap: whichever covers the row is the nearest.
+    // Ranges do not overlap, so the entry that covers the row is the nearest.
     if let Some(Ok(found)) = recall(store, row, &mut any) {
         return Some(found.entry.group());
     }
@@ -425,7 +428,7 @@ pub fn nearest_group(store: &ColdStore, row: RowNumber) -> Option<u32> {
     nearest
 }
 
-/// The nearest entry not above the row's cold block that `judge` wants, if it covers the row.
+/// The nearest entry not above the row's cold block that `judge` accepts, if it covers the row.
 fn nearest_entry(
     store: &ColdStore,
     row: RowNumber,
@@ -446,8 +449,8 @@ fn nearest_entry(
     Ok(found)
 }
 
-/// The entry named `group` that `judge` wants, if it covers the row. Several tuples may carry
-/// the name: an aborted reservation and its successor.
+/// The entry of `group` that `judge` accepts, if it covers the row. Several tuples may have the
+/// same key: an aborted reservation and its successor.
 pub fn entry_covering(
     store: &ColdStore,
     group: u32,
@@ -511,8 +514,8 @@ pub fn reserve(
     })
 }
 
-/// Completes a reserved entry and gives back the unused tail of its range where that is
-/// still the end of all ranges.
+/// Completes a reserved entry. Gives back the unused tail of its range if the range is still the
+/// last.
 pub fn complete(
     store: &ColdStore,
     placed: &PlacedEntry,
@@ -542,7 +545,7 @@ pub fn complete(
     })
 }
 
-/// Replaces an entry in place; the flags that it has got meanwhile stay.
+/// Replaces an entry in place; flags that were added to it meanwhile are kept.
 fn overwrite(store: &ColdStore, tid: Tid, entry: GroupEntry) {
     store.update_in_place(tid, |payload| {
         let flags = match GroupEntry::decode(entry.group() as i32, payload) {
@@ -557,7 +560,7 @@ fn overwrite(store: &ColdStore, tid: Tid, entry: GroupEntry) {
 /// Sets flags of a group in place.
 ///
 /// # Errors
-/// A damaged entry, which is left as it is.
+/// The entry is damaged; it is left as it is.
 pub fn add_flags(
     store: &ColdStore,
     placed: &PlacedEntry,
@@ -573,7 +576,7 @@ pub fn add_flags(
     result
 }
 
-/// Deletes an entry in the running transaction.
+/// Deletes an entry in the current transaction.
 pub fn delete(store: &ColdStore, placed: &PlacedEntry) {
     store.delete(placed.tid);
     changes::note(store.id().toast);
@@ -594,22 +597,22 @@ pub fn refresh(store: &ColdStore, placed: &PlacedEntry) -> Result<PlacedEntry, C
     })
 }
 
-/// Completes a reserved entry without giving anything back: index entries may point into all of
-/// its range.
+/// Completes a reserved entry and gives nothing back: index entries may point into all of its
+/// range.
 pub fn complete_in_place(store: &ColdStore, placed: &PlacedEntry, entry: GroupEntry) {
     debug_assert_eq!(placed.entry.first_row, entry.first_row);
     overwrite(store, placed.tid, entry);
 }
 
-/// Inserts an entry that is complete from birth, under a range that is already reserved
-/// (table rewrites, which carry groups over under their old numbers).
+/// Inserts an entry that is complete already, for a range that is already reserved. Table rewrites,
+/// which copy groups under their old numbers, use it.
 pub fn insert_copy(store: &ColdStore, entry: &GroupEntry, cid: CommandId, copied_as: CopiedAs) {
     let seq = entry.group() as i32;
     store.insert_copy(DIRECTORY_ID, seq, &entry.encode(), cid, copied_as, None);
     changes::note(store.id().toast);
 }
 
-/// Sets the high-water mark of a store that nobody else can see yet.
+/// Sets the high-water mark of a store that no other backend can see yet.
 pub fn start_high_water_at(store: &ColdStore, mark: u64) -> Result<(), ColdError> {
     let (tid, _) = high_water(store)?.unwrap_or_else(|| (create_high_water(store), 0));
     store.overwrite(tid, &encode_high_water(mark));
@@ -642,7 +645,7 @@ fn decode_high_water(payload: &[u8]) -> Option<u64> {
     (check == fnv1a(&bytes[..8]) && mark <= ROW_NUMBER_LIMIT).then_some(mark)
 }
 
-/// Makes the table one that has ever had cold rows.
+/// Records that the table has had cold rows.
 pub fn ensure_high_water(store: &ColdStore) -> Result<(), ColdError> {
     store.with_allocation_lock(|| {
         if high_water(store)?.is_none() {
@@ -658,7 +661,7 @@ pub fn ever_had_cold_rows(store: &ColdStore) -> bool {
 }
 
 fn create_high_water(store: &ColdStore) -> Tid {
-    // Frozen: an in-place advance must not vanish when the first loader aborts.
+    // Frozen: a change in place must not become invisible when the first load aborts.
     let cid = FIRST_COMMAND;
     store.insert(
         HIGH_WATER_ID,

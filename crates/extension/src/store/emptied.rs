@@ -1,10 +1,10 @@
-//! Tables of which nothing cold is left.
+//! Tables whose cold side is known to have no visible row.
 //!
-//! A small table whose rows have all been changed once is hot from then on, but whoever reads it from end to end
-//! would have to ask its cold side each time, which takes as long as the rest of a short statement. So
-//! it is remembered that every row group a table has or is getting was wholly hidden by transactions that
-//! are over: that stays true until the directory changes ([`super::changes`]), or a file is emptied in
-//! place (`am/truncate.rs`).
+//! A small table whose rows have all been updated once is hot from then on, but each scan of it
+//! would examine its cold side again, which takes as long as the rest of a short statement. So this
+//! backend remembers that every row group a table has, or is about to get, was wholly hidden by
+//! transactions that have ended. That stays true until the directory changes ([`super::changes`]),
+//! or a file is truncated in place (`am/truncate.rs`).
 
 use std::cell::RefCell;
 
@@ -15,13 +15,14 @@ use howdah_bridge::xid::Xid;
 
 use super::changes;
 
-/// Tables that are remembered.
+/// The number of tables that are remembered.
 const MOST: usize = 64;
 
 #[derive(Clone, Copy)]
 struct Emptied {
     table: u32,
-    /// Names the table's contents: whatever exchanges its TOAST relation's file exchanges this one too.
+    /// Identifies the table's contents: whatever replaces the file of its TOAST relation replaces
+    /// this.
     file: u32,
     changes: u32,
     /// The youngest transaction that hid a row.
@@ -32,7 +33,8 @@ thread_local! {
     static EMPTIED: RefCell<Vec<Emptied>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Remembers that, after so many changes of the directory, nothing cold was left, and who hid it last.
+/// Remembers that, after so many changes of the directory, no cold row was left, and which
+/// transaction hid the last one.
 pub(super) fn note(table: Table<'_>, changes: u32, youngest: Xid) {
     let noted = Emptied {
         table: table.oid().to_u32(),
@@ -67,7 +69,7 @@ pub(super) fn toast_of(table: Table<'_>) -> u32 {
     table.toast_oid().map_or(0, Oid::to_u32)
 }
 
-/// Forgets a table whose files are emptied in place.
+/// Discards a table whose files are truncated in place.
 pub(super) fn forget_table(table: Oid) {
     EMPTIED.with_borrow_mut(|emptied| emptied.retain(|e| e.table != table.to_u32()));
 }

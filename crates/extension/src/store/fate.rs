@@ -1,15 +1,16 @@
-//! What has become of each row group, judged for maintenance.
+//! The status of each row group, for maintenance.
 //!
-//! Scans ask what a snapshot sees. Index builds, ANALYZE, VACUUM and table rewrites ask more:
-//! whether *anybody* may still see a group, as `HeapTupleSatisfiesVacuum` answers for a heap
-//! tuple. A group's fate is that of its directory entry.
+//! A scan needs to know what one snapshot sees. Index builds, ANALYZE, VACUUM and table rewrites
+//! need to know whether *any* snapshot may still see a group, as `HeapTupleSatisfiesVacuum` tells
+//! of a heap tuple. The status of a group is that of its directory entry.
 //!
-//! The pieces of a group's value are tuples of their own, deleted with the entry, but pruned and vacuumed
-//! each for itself, and the horizon may go back: once a snapshot is taken while an old transaction
-//! runs in another database, a group that was dead to everyone is recently dead again. So a group
-//! that was deleted may have lost pieces although its entry is not dead. Nobody sees its rows then: pieces go
-//! only when no snapshot needs them, and no later snapshot will. Who reads the rows of a deleted group
-//! takes a missing piece for the sign that they are gone.
+//! The pieces of a group's value are tuples of their own. They are deleted with the entry, but
+//! pruned and vacuumed independently, and the horizon may go back: when a snapshot is taken while
+//! an old transaction runs in another database, a group that was dead is recently dead again. So a
+//! deleted group may have lost pieces although its entry is not dead. No snapshot sees its rows
+//! then, because pieces are removed only when no snapshot needs them and no later one will. A
+//! reader of the rows of a deleted group therefore takes a missing piece to mean that the rows are
+//! dead.
 
 use howdah_bridge::shown_tuple::{ShownTuple, TupleStatus};
 use howdah_bridge::store::{ColdStore, TupleStamp};
@@ -18,20 +19,20 @@ use howdah_bridge::xid::Xid;
 use super::directory::{self, GroupState, PlacedEntry};
 use crate::errors::ColdError;
 
-/// The life of an entry that is not dead to everyone.
+/// The status of an entry that is not dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Live,
     /// Deleted, but an old snapshot may still see it.
     RecentlyDead,
-    /// Inserted by a transaction that still runs.
+    /// Insert in progress, by this transaction.
     Arriving(Xid),
-    /// Deleted by a transaction that still runs.
+    /// Delete in progress, by this transaction.
     Leaving(Xid),
 }
 
 impl Fate {
-    /// The running transaction that decides, unless it is our own.
+    /// The transaction in progress that decides the status, unless it is our own.
     pub fn foreign_transaction(self) -> Option<Xid> {
         match self {
             Fate::Arriving(xid) | Fate::Leaving(xid) => (!xid.is_own()).then_some(xid),
@@ -39,8 +40,8 @@ impl Fate {
         }
     }
 
-    /// Whether the group's rows count as live, by the rule that ANALYZE and index builds share:
-    /// our own work counts as committed, that of others as not yet done.
+    /// Whether the group's rows count as live, by the rule that ANALYZE and index builds share: our
+    /// own changes count as committed, those of other transactions in progress as not yet made.
     pub fn counts_as_live(self) -> bool {
         match self {
             Fate::Live => true,
@@ -51,7 +52,7 @@ impl Fate {
     }
 }
 
-/// An entry, its fate and the header that decided it.
+/// An entry, its status, and the header that decided it.
 #[derive(Clone, Copy)]
 pub struct FatedEntry {
     pub placed: PlacedEntry,
@@ -71,13 +72,14 @@ pub fn horizon(store: &ColdStore) -> Xid {
     store.toast().horizon()
 }
 
-/// Every entry that is not dead to everyone, ascending.
+/// Every entry that is not dead, ascending.
 pub fn entries_not_dead(store: &ColdStore, oldest_xmin: Xid) -> Result<Vec<FatedEntry>, ColdError> {
     Ok(entries_and_last_deleter(store, oldest_xmin)?.0)
 }
 
-/// The same, with the latest transaction that deleted an entry which is dead to everyone now: not a normal one if there
-/// is none. Entries that were pruned already are not counted: heap has logged their horizon.
+/// The same, with the latest transaction that deleted an entry which is dead now: not a normal one
+/// if there is none. Entries that were pruned before are not counted: heap has logged their
+/// horizon.
 pub fn entries_and_last_deleter(
     store: &ColdStore,
     oldest_xmin: Xid,

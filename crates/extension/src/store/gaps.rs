@@ -5,17 +5,17 @@
 //!   [ group ][ gap: aborted load ][ group ][ group ][ gap: merged away ][ load ]
 //! ```
 //!
-//! A number below the mark that lies in no entry that is not dead to everyone belongs to
-//! nobody any more: index entries for it are dead, and nothing else is. Since row numbers are
-//! never used twice, gaps only grow; so a note of (numbers in gaps, fingerprint of the gaps)
-//! tells whether there is anything new to clean, without listing what was cleaned.
+//! A row number below the mark is dead if it lies in no entry, or only in dead entries: index
+//! entries for it may be removed. No other number is dead by its place. Since row numbers are never
+//! used again, gaps only grow. So a note of (count of numbers in gaps, fingerprint of the gaps)
+//! tells whether there is anything new to clean, without a list of what was cleaned.
 //!
-//! The mark and the entries must be read together under the allocation lock: a load that gives
-//! back the unused tail of its range moves both, and a tail seen as a gap would be handed out
-//! again while its index entries are being removed.
+//! The mark and the entries must be read together under the allocation lock. A load that gives back
+//! the unused tail of its range moves both; if the tail were mistaken for a gap, its numbers would
+//! be assigned again while index entries for them are being removed.
 //!
-//! The note is one frozen tuple changed in place, written after the last index was cleaned.
-//! If it is lost or wrong, indexes are scanned once too often.
+//! The note is one frozen tuple that is changed in place, after the last index was cleaned. If it
+//! is lost or wrong, the only consequence is a needless index scan.
 
 use howdah_bridge::store::{Birth, ColdStore};
 use howdah_bridge::tid::{RowNumber, Tid};
@@ -48,7 +48,7 @@ pub struct Survey {
 pub struct MarkedGroup {
     pub placed: PlacedEntry,
     hidden_rows: u32,
-    /// Rows hidden from everybody, which indexes may still know.
+    /// Dead rows for which indexes may still have entries.
     pub uncleaned: RowSet,
     last_hider: Xid,
 }
@@ -90,7 +90,7 @@ impl Survey {
         rows.saturating_sub(hidden)
     }
 
-    /// Groups with rows that are dead to everybody and that indexes may still know.
+    /// Groups with dead rows for which indexes may still have entries.
     pub fn uncleaned(&self) -> impl Iterator<Item = &MarkedGroup> {
         self.marked.iter().filter(|m| !m.uncleaned.is_empty())
     }
@@ -104,8 +104,9 @@ impl Survey {
         marked.is_some_and(|m| m.is_uncleaned(row)) || self.gaps.contain(row)
     }
 
-    /// The latest transaction that made any row dead of those that [`is_dead`](Self::is_dead) names: a snapshot that does not
-    /// see it as finished may still need the row's index entries and the mark that hides it.
+    /// The latest transaction that made any of the rows dead for which [`is_dead`](Self::is_dead)
+    /// holds. A snapshot that does not see it as finished may still need the row's index entries,
+    /// and the mark that hides it.
     pub fn conflict_horizon(&self) -> Xid {
         let hiders = self.uncleaned().map(|marked| marked.last_hider);
         hiders.fold(self.last_deleter, Xid::younger)
@@ -152,7 +153,7 @@ impl MarkedGroup {
 }
 
 impl Gaps {
-    /// What `entries`, ascending, leave uncovered below `high_water`.
+    /// The numbers below `high_water` that `entries`, ascending, do not cover.
     pub fn between<'a>(entries: impl Iterator<Item = &'a GroupEntry>, high_water: u64) -> Gaps {
         let mut ranges = Vec::new();
         let mut covered_to = 0;
@@ -221,7 +222,7 @@ struct Note {
 }
 
 impl Note {
-    /// The note and its place; a damaged one counts as empty.
+    /// The note and its place; a damaged note counts as empty.
     fn read(store: &ColdStore) -> Option<(Tid, Note)> {
         let entry = store.find_entry(CLEANED_ID, 0, &mut |_| true)?;
         let word = |i: usize| {

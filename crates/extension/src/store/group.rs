@@ -10,8 +10,8 @@ use crate::stop_point;
 
 /// Encodes the rows and stores them under a reserved range.
 ///
-/// Encoding happens before anything is written. Nothing here needs a lock beyond the
-/// allocation lock that returning an unused tail takes for a moment.
+/// The rows are encoded before anything is written. The only lock taken is the allocation lock, for
+/// the moment in which an unused tail is given back.
 pub fn write(
     store: &ColdStore,
     placed: &PlacedEntry,
@@ -37,7 +37,7 @@ pub fn write(
     Ok(entry)
 }
 
-/// Deletes a group in the running transaction; its index entries become dead with it.
+/// Deletes a group in the current transaction; the group's index entries become dead with it.
 pub fn delete(store: &ColdStore, placed: &PlacedEntry) {
     directory::delete(store, placed);
     if placed.entry.state == GroupState::Stored {

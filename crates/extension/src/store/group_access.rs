@@ -1,21 +1,22 @@
 //! A stored row group opened for reading single rows.
 //!
 //! ```text
-//!   directory entry ──> header, column table ──> column: where a row's bytes are (RowAccess) ──> ranges ──> value
-//!                       └── read once ──────────────────────────────────────────┘     └─ per row, or per
-//!                                                                                        block of neighbours (RowState)
+//!   directory entry ──> header, column table ──> column: where its bytes are (RowAccess)  once
+//!                                                  └──> ranges ──> value                  each row,
+//!                                                       or block of neighbours (RowState)
 //! ```
 //!
-//! What is kept is small: the layout, for each column that was asked for its plan with symbol table or dictionary index, and
-//! the block that was decoded last, so that neighbours in key order decode it once. Never a chunk. Groups are immutable,
-//! so all of it stays true as long as the group's value is there ([`super::group_cache`]).
+//! What is kept is small: the layout; for each column that was asked for, its plan with symbol
+//! table or dictionary index; and the block that was decoded last, so that neighbours in key order
+//! decode it once. Chunks are never kept. Groups are immutable, so all of it stays valid as long as
+//! the group's value exists ([`super::group_cache`]).
 //!
-//! Bytes come from shared buffers, verified by the store at each reading. Of rows that are near
-//! each other, as a range of keys has them, strings that lie side by side are decoded some rows
-//! ahead; of other columns whole pieces are copied, a *window* for each, and the next rows take
-//! their bytes from it. The store is opened when bytes are first needed: a row of blocks that are
+//! Bytes come from shared buffers, and the store verifies them at each reading. For rows that are
+//! near each other, as a range scan of an index visits them, adjacent strings are decoded some rows
+//! ahead; of other columns whole pieces are copied, one *window* each, from which the following
+//! rows take their bytes. The store is opened when bytes are first needed: a row whose blocks are
 //! decoded needs none. When pages had to be read from disk lately, the pages of all columns of a
-//! row are asked for at once, before the first of them is waited for.
+//! row are requested at once, before the first of them is waited for.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
@@ -31,16 +32,16 @@ use super::view::{RowDatums, Wanted};
 use crate::errors::ColdError;
 use crate::types::TableLayout;
 
-/// Rows that are so near to the one before them belong together.
+/// Rows at most this far from the previous one count as near it.
 const NEAR_ROWS: u32 = 256;
-/// After so many of them windows and stretches are used; after a row right beside the one before
-/// it, at once.
+/// Windows and stretches are used after this many near rows; at once, if the row follows the
+/// previous one directly.
 const NEAR_READS: u32 = 2;
-/// Of rows that are near each other, memory is counted at every one of so many.
+/// Of rows that are near each other, the memory is counted at every 32nd.
 const COUNTED_AGAIN_AFTER: u32 = 32;
-/// Each row may wait for some pages from disk, which are asked for at once.
+/// Each row may wait for some pages from disk, which are requested at once.
 const ROWS_BETWEEN_INTERRUPTS: usize = 128;
-/// Longer ranges are decoded at once, and not read again soon.
+/// Longer ranges are decoded at once, and are not read again soon.
 const LONGEST_IN_WINDOW_BYTES: usize = 1_024;
 
 /// The piece that a column's bytes were last copied from.
@@ -67,12 +68,12 @@ struct ColumnAccess {
     access: RowAccess,
     state: RefCell<RowState>,
     window: RefCell<Window>,
-    /// What of it is counted as memory of the group.
+    /// The part of its memory that is counted as memory of the group.
     counted_bytes: Cell<usize>,
 }
 
 impl ColumnAccess {
-    /// Counts what a read has left.
+    /// Counts the memory that a read has left allocated.
     fn count(&self, state: &RowState, memory: &Memory) {
         let window_bytes = self.window.borrow().bytes.capacity();
         let kept_bytes = self.access.memory_bytes() + state.memory_bytes() + window_bytes;
@@ -87,7 +88,7 @@ pub struct GroupAccess {
     layout: GroupLayout,
     pieces: RefCell<PieceMap>,
     columns: Box<[OnceCell<Box<ColumnAccess>>]>,
-    /// The row that was read last, and how many before it were near each other.
+    /// The row that was read last, and how many rows before it were near each other.
     last: Cell<(u32, u32)>,
     memory: Memory,
 }
@@ -100,7 +101,7 @@ pub enum LazyStore<'a> {
 }
 
 impl<'a> LazyStore<'a> {
-    /// That of a table that is locked for reading.
+    /// The store of a table that is locked for reading.
     pub fn of(table: Table<'a>) -> LazyStore<'a> {
         LazyStore::Of(table, OnceCell::new())
     }
@@ -123,7 +124,7 @@ impl<'a> From<&'a ColdStore<'a>> for LazyStore<'a> {
     }
 }
 
-/// The bytes of one group while a row of it is read. Holds the page that was read last.
+/// The bytes of one group while a row of it is read. Holds a pin on the page that was read last.
 struct GroupBytes<'a, 's> {
     store: &'a LazyStore<'s>,
     value_id: u32,
@@ -149,7 +150,7 @@ impl<'a, 's> GroupBytes<'a, 's> {
         Ok(self.reader.get_or_init(|| reader))
     }
 
-    /// Asks for ranges that will be read soon.
+    /// Requests ranges that will be read soon.
     fn ask(&self, ranges: &[Range<u64>], ahead: Ahead) -> Result<(), ColdError> {
         if !ranges.is_empty() {
             let reader = self.reader()?;
@@ -162,7 +163,7 @@ impl<'a, 's> GroupBytes<'a, 's> {
     }
 }
 
-/// Where bytes are asked for before they are read.
+/// Where bytes are requested from before they are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ahead {
     /// Pages that are not in memory, from disk.
@@ -172,7 +173,7 @@ enum Ahead {
 }
 
 impl Ahead {
-    /// Of fewer columns nothing is asked for.
+    /// With fewer columns than this nothing is requested.
     fn fewest_columns(self) -> usize {
         match self {
             Ahead::Disk => 1,
@@ -181,7 +182,7 @@ impl Ahead {
     }
 }
 
-/// The bytes of one column, for a row whose neighbours are read, too.
+/// The bytes of one column, for a row whose neighbours are read as well.
 struct NearBytes<'a, 'b, 's> {
     bytes: &'a GroupBytes<'b, 's>,
     window: &'a RefCell<Window>,
@@ -214,17 +215,18 @@ impl ByteSource for GroupBytes<'_, '_> {
 }
 
 thread_local! {
-    /// Pages this backend had read when the row before was begun.
+    /// The pages that this backend had read when the previous row was begun.
     static READ_BEFORE: Cell<i64> = const { Cell::new(0) };
     static RANGES: RefCell<Vec<Range<u64>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Whether pages had to be read from disk since the last row was begun: then those of this one may be there, too.
+/// Whether pages had to be read from disk since the previous row was begun: those of this row may
+/// have to be read from disk, too.
 fn pages_are_cold() -> bool {
     blocks_read() != READ_BEFORE.get()
 }
 
-/// The longest footer that is asked for as a whole when pages are cold.
+/// The longest footer that is requested as a whole when pages are cold.
 const FOOTER_AHEAD_BYTES: u64 = 64 << 10;
 
 impl GroupAccess {
@@ -258,7 +260,7 @@ impl GroupAccess {
         })
     }
 
-    /// Columns stored; a table that has more got them later (ADD COLUMN).
+    /// Columns stored; columns of the table beyond these were added later (ADD COLUMN).
     pub fn column_count(&self) -> usize {
         self.columns.len()
     }
@@ -292,8 +294,9 @@ impl GroupAccess {
         Ok(column)
     }
 
-    /// Asks for what the row's wanted columns need before any of it is waited for: first for offsets, codes and what has
-    /// none, then for what they lead to. From disk if pages are cold, else from memory if columns are many.
+    /// Requests what the row's wanted columns need before any of it is waited for: first offsets,
+    /// codes, and the values of columns that have neither; then the bytes to which these
+    /// lead. From disk if pages are cold, otherwise from memory if there are many columns.
     fn look_ahead(
         &self,
         bytes: &GroupBytes<'_, '_>,
@@ -347,7 +350,7 @@ impl GroupAccess {
             attribute.is_some_and(|attribute| !attribute.dropped) && wanted.contains(column)
         };
         let columns = (0..self.columns.len()).filter(is_read);
-        // The footer's pages once, before others are read.
+        // The footer's pages once, before other pages are read.
         let mut count = 0;
         for column in columns.clone() {
             self.column(column, &bytes)?;
@@ -380,7 +383,7 @@ impl GroupAccess {
         Ok(())
     }
 
-    /// Notes which row is read; whether the rows before were near it, and each other.
+    /// Notes which row is read; returns whether the rows before were near it, and near each other.
     fn note_row(&self, position: u32) -> bool {
         let (last, near) = self.last.get();
         let near = match position.abs_diff(last) {
@@ -392,7 +395,7 @@ impl GroupAccess {
         near >= NEAR_READS
     }
 
-    /// Gives up the blocks that were decoded.
+    /// Drops the blocks that were decoded.
     pub(super) fn drop_blocks(&self) {
         for column in self.columns.iter().filter_map(OnceCell::get) {
             let mut state = column.state.borrow_mut();
@@ -408,7 +411,8 @@ impl GroupAccess {
         Ok(column.access.unit())
     }
 
-    /// Shows the values of some rows of a stored column, one after the other; `None` is NULL. Holds a page meanwhile.
+    /// Shows the values of some rows of a stored column, one after the other; `None` is NULL. Holds
+    /// a pin on a page meanwhile.
     pub fn show_each(
         &self,
         store: &LazyStore<'_>,
@@ -440,7 +444,7 @@ impl GroupAccess {
         Ok(())
     }
 
-    /// Asks for the pages that hold a column's values of some rows.
+    /// Requests the pages that hold a column's values of some rows.
     fn prefetch_rows(
         &self,
         bytes: &GroupBytes<'_, '_>,
@@ -485,7 +489,7 @@ impl GroupAccess {
         let mut state = column.state.borrow_mut();
         let value = match is_near {
             false => column.access.value(position, bytes, &mut state)?,
-            // A stretch is read from its page at once, and takes the window's place.
+            // A stretch is read from its page at once, and replaces the window.
             true if column.access.has_stretches() => {
                 column.access.value_among(position, bytes, &mut state)?
             }
@@ -496,7 +500,7 @@ impl GroupAccess {
             }
         };
         let result = look(value);
-        // What neighbours leave is much the same.
+        // Reads of neighbouring rows leave about the same amount.
         if !is_near || position.is_multiple_of(COUNTED_AGAIN_AFTER) {
             column.count(&state, &self.memory);
         }

@@ -1,10 +1,10 @@
 //! What a backend keeps of row groups between reads of single rows: layouts, plans, decoded blocks.
 //!
-//! Groups are immutable and named by (TOAST relation, its file, group, value id), so a
-//! cached one can never be stale, unless the file is emptied in place and the id comes again. The cache is
-//! bounded by `howdah.cache_size`: when a group that joins it makes it larger, those that were not used
-//! for the longest time leave, and an eighth more than need be, so that their age is looked at once in a
-//! while only. What the groups hold is counted as it grows.
+//! Groups are immutable and identified by (TOAST relation, its file, group, value id). So a cached
+//! group is never stale, unless the file is truncated in place and the id is used again. The cache
+//! is bounded by `howdah.cache_size`. When a new group makes it exceed the bound, the least
+//! recently used groups are evicted, and an eighth more than necessary, so that ages are compared
+//! only once in a while. The memory of the groups is counted as it grows.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -28,7 +28,7 @@ struct GroupCache {
     /// With the time of last use.
     groups: FxHashMap<GroupName, (Rc<GroupAccess>, u64)>,
     clock: u64,
-    /// The one that was used last: who reads row by row mostly asks for it again.
+    /// The group that was used last: a reader of single rows mostly asks for it again.
     latest: Option<(GroupName, Rc<GroupAccess>)>,
 }
 
@@ -42,7 +42,7 @@ thread_local! {
 #[derive(Default)]
 pub(super) struct Memory {
     bytes: Cell<usize>,
-    /// Whether it counts for the cache.
+    /// Whether its memory counts towards the cache.
     is_cached: Cell<bool>,
 }
 
@@ -54,7 +54,7 @@ impl Memory {
         }
     }
 
-    /// Notes that a part of it has got another size.
+    /// Notes that a part of the group has changed its size.
     pub fn replace(&self, before: usize, after: usize) {
         if before != after {
             self.bytes.set(self.bytes.get() + after - before);
@@ -104,14 +104,15 @@ pub fn recall(file: StoreId, entry: &GroupEntry) -> Option<Rc<GroupAccess>> {
     CACHE.with_borrow_mut(|cache| cache.recall(GroupName::of(file, entry)))
 }
 
-/// To be called after rows were read: what is kept may have grown past its bound.
+/// To be called after rows were read: the kept data may have grown past the bound.
 pub(super) fn trim() {
     if CACHED_BYTES.get() > crate::settings::cache_size_bytes() {
         CACHE.with_borrow_mut(|cache| cache.trim(crate::settings::cache_size_bytes()));
     }
 }
 
-/// Forgets the groups of a file that is emptied in place. Their ids are not in use twice before all others were.
+/// Discards the groups of a file that is truncated in place. An id is not used again before all
+/// others were.
 pub(super) fn forget_file(file: StoreId) {
     CACHE.with_borrow_mut(|cache| cache.forget_file(file));
 }
@@ -148,7 +149,8 @@ impl GroupCache {
         });
     }
 
-    /// Drops what was not used for the longest time; of the newest, which is being read, its blocks.
+    /// Evicts what was least recently used. Of the newest group, which is being read, it drops the
+    /// blocks.
     fn trim(&mut self, limit_bytes: usize) {
         if CACHED_BYTES.get() <= limit_bytes {
             return;

@@ -1,18 +1,19 @@
-//! The directories of small tables, remembered.
+//! The directories of small tables, remembered by this backend.
 //!
-//! Whoever reads a table from end to end lists its row groups first. For a table of a few hundred rows the
-//! index scan over the directory costs as much as the rest of the statement. So the places of all directory
+//! A scan of a whole table lists its row groups first. For a table of a few hundred rows, the index
+//! scan of the directory costs as much as the rest of the statement. So the places of all directory
 //! tuples, dead or alive, are remembered together with the high-water mark that was in force:
 //!
 //! ```text
-//!   mark as remembered, and no gap below it ──> the places are all there are; each is judged anew
-//!   else                                    ──> the index is asked
+//!   mark as remembered, and no gap below it ──> these are all places; each tuple is judged anew
+//!   otherwise                               ──> the index is scanned
 //! ```
 //!
-//! A new entry always comes with a higher mark: its range begins at the old one. The mark goes back only
-//! by the unused tail of the last range, which is why a listing is kept only if the last entry
-//! ends at the mark: then there is no tail to go back by, and the same mark means the same entries. A
-//! transaction inserts its entry before it advances the mark, but no MVCC snapshot sees the entry before the
+//! A new entry always comes with a higher mark, because its range begins at the old one. The mark
+//! goes back only by the unused tail of the last range. Therefore a listing is kept only if the
+//! last entry ends at the mark: then there is no such tail, and the same mark means the same
+//! entries. A transaction inserts its entry before it advances the mark, but no MVCC snapshot sees
+//! the entry before that transaction has committed. Other kinds of snapshots do not use listings.
 //! transaction has committed; other snapshots are not served here.
 
 use std::cell::RefCell;
@@ -34,7 +35,7 @@ const MOST_ENTRIES: usize = 8;
 const TRY_AGAIN: u32 = 64;
 
 enum Known {
-    /// Not to be listed for some scans to come.
+    /// Not to be listed during the next scans.
     No {
         scans_left: u32,
     },
@@ -47,7 +48,8 @@ struct Places {
     mark: u64,
     /// Tuple and key of each entry.
     entries: Vec<(Tid, i32)>,
-    /// The transaction that last saw them inside the file, whose lock keeps the file so long.
+    /// The transaction that last saw them inside the file. Its lock on the relation keeps the file
+    /// from being truncated.
     seen_by: LocalXid,
 }
 
@@ -56,7 +58,7 @@ thread_local! {
     static LISTINGS: RefCell<FxHashMap<StoreId, Known>> = RefCell::default();
 }
 
-/// What is remembered of the directory, if that is all there is.
+/// What is remembered of the directory, if it is complete.
 fn all_places<R>(store: &ColdStore, ask: impl FnOnce(&Places) -> R) -> Option<R> {
     let file = store.id();
     let (known, answer) = LISTINGS.with_borrow_mut(|listings| {
@@ -73,8 +75,8 @@ fn all_places<R>(store: &ColdStore, ask: impl FnOnce(&Places) -> R) -> Option<R>
     Some(answer)
 }
 
-/// The youngest transaction that hid a row, if the directory is remembered and every row group in it is known
-/// to have no row left that the snapshot sees.
+/// The youngest transaction that hid a row, if the directory is remembered and each row group in it
+/// is known to have no row left that the snapshot sees.
 pub(super) fn all_vanished(store: &ColdStore, snapshot: Snapshot<'_>) -> Option<Xid> {
     if !snapshot.is_mvcc() {
         return None;
@@ -104,7 +106,8 @@ pub(super) fn recall(
     Some(seen.collect())
 }
 
-/// Remembers the directory if it is small and complete; `groups` are those that somebody sees of it.
+/// Remembers the directory if it is small and complete; `groups` are those that any snapshot may
+/// see.
 pub(super) fn remember(store: &ColdStore, groups: &[PlacedEntry]) -> Result<(), ColdError> {
     let file = store.id();
     if groups.len() > MOST_ENTRIES || !may_try(file) {
@@ -125,7 +128,7 @@ pub(super) fn remember(store: &ColdStore, groups: &[PlacedEntry]) -> Result<(), 
     Ok(())
 }
 
-/// Forgets what is known of a file.
+/// Discards what is known of a file.
 pub(super) fn forget_file(file: StoreId) {
     LISTINGS.with_borrow_mut(|listings| listings.remove(&file));
 }
@@ -141,7 +144,7 @@ fn may_try(file: StoreId) -> bool {
 }
 
 fn list(store: &ColdStore) -> Result<Option<Places>, ColdError> {
-    // The mark first: what is reserved after it was read advances it.
+    // The mark is read first: a range that is reserved later advances it.
     let Some((mark_tid, mark)) = directory::high_water(store)? else {
         return Ok(None);
     };
@@ -163,7 +166,8 @@ fn list(store: &ColdStore) -> Result<Option<Places>, ColdError> {
 }
 
 impl Places {
-    /// Whether the file, which VACUUM may have truncated between transactions, is long enough still.
+    /// Whether the file, which VACUUM may have truncated between transactions, is still long
+    /// enough.
     fn lie_inside(&mut self, store: &ColdStore) -> bool {
         if self.seen_by == LocalXid::current() {
             return true;

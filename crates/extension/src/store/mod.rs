@@ -10,21 +10,31 @@
 //!   ≥16384                   row groups: footer || body, in pieces
 //! ```
 //!
-//! A row group is one long value: the footer first, then the column chunks. One value per
-//! group rather than one per chunk: a piece is the unit of I/O anyway, and value ids are not
-//! used up by wide tables.
+//! A row group is one long value: the footer first, then the column chunks. A group is one value
+//! and not one value per chunk, because a piece is the unit of I/O anyway, and wide tables do not
+//! use up value ids.
 //!
-//! Life of a row group, and what others see
-//! 1. *reserved*: under the allocation lock an entry in state `Loading` that covers the
-//!    group's whole range is inserted, then the high-water mark is advanced past the range.
-//!    From here on index entries may point into the range. Others find the entry of a running
-//!    transaction: dirty snapshots wait for it, MVCC snapshots do not see it.
-//! 2. *stored*: the value is written and the entry completed in place. The transaction's end
-//!    decides. After an abort or a crash the entry and the pieces are dead tuples that VACUUM
-//!    of the TOAST relation removes, and the range is covered by no entry: index entries that
-//!    point into it are dead.
-//! 3. *replaced* by merging or compaction: entry and pieces are deleted by the transaction
-//!    that writes the successor. Older snapshots go on reading them.
+//! Life of a row group, and what concurrent transactions see
+//! 1. *reserved*: under the allocation lock, an entry in state `Loading` that covers the group's
+//!    whole range is inserted, then the high-water mark is advanced past the range. From here on,
+//!    index entries may point into the range. Concurrent transactions find the entry of a
+//!    transaction in progress: a dirty snapshot waits for that transaction, an MVCC snapshot does
+//!    not see the entry.
+//! 2. *stored*: the value is written, and the entry is completed in place. The entry becomes valid
+//!    or void with its transaction. After an abort or a crash, the entry and the pieces are dead
+//!    tuples that VACUUM of the TOAST relation removes, and no entry covers the range: index
+//!    entries that point into it are dead.
+//! 3. *replaced* by merging or compaction: the transaction that writes the successor deletes the
+//!    entry and the pieces. Older snapshots continue to read them.
+//!
+//! Invariants
+//! - A stored group never changes; a change is a new group and the deletion of the old one.
+//! - Row numbers are never used again, so an index entry never leads to another row: see [`gaps`].
+//! - What a snapshot sees of a group follows from the group's entry and from the marks of its rows;
+//!   pieces have no visibility of their own.
+//!
+//! Locks: the allocation lock is held while a range is reserved, while the unused tail of a range
+//! is given back, and while the mark and the entries are read together.
 
 pub mod changes;
 pub mod column_reader;
@@ -47,9 +57,9 @@ pub mod view;
 use howdah_bridge::Oid;
 use howdah_bridge::store::StoreId;
 
-/// Forgets what this backend remembers of a table's cold side. `file` is the
-/// [id](howdah_bridge::store::ColdStore::id) of its store, which is being emptied in place: see
-/// `am/truncate.rs`.
+/// Discards what this backend remembers of a table's cold side. `file` is the
+/// [id](howdah_bridge::store::ColdStore::id) of the table's store, which is being truncated in
+/// place: see `am/truncate.rs`.
 pub fn forget_file(table: Oid, file: StoreId) {
     emptied::forget_table(table);
     listing::forget_file(file);

@@ -1,7 +1,8 @@
 //! A stored row group opened for a scan.
 //!
-//! Opening reads the footer and checks its header; what it says of a column is parsed when that column is first asked
-//! for. Chunks are read when first needed, and kept encoded as long as the scan is at the group. Single rows are read without it: see [`super::group_access`].
+//! Opening reads the footer and checks its header. The description of a column is parsed when the
+//! column is first asked for. Chunks are read when first needed, and are kept encoded while the
+//! scan is at the group. Single rows are read without an open group: see [`super::group_access`].
 
 use std::cell::{OnceCell, RefCell};
 
@@ -48,7 +49,7 @@ impl OpenGroup {
         self.entry.row_count
     }
 
-    /// Columns stored; a table that has more got them later (ADD COLUMN).
+    /// Columns stored; columns of the table beyond these were added later (ADD COLUMN).
     pub fn column_count(&self) -> usize {
         self.layout.column_count()
     }
@@ -83,7 +84,7 @@ impl OpenGroup {
     }
 }
 
-/// Holds what a footer says of its row group against what the directory says.
+/// Checks the counts in a footer against those in the directory.
 pub(super) fn check_counts(
     entry: &GroupEntry,
     row_count: usize,

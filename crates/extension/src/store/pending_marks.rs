@@ -1,13 +1,19 @@
-//! Rows hidden in bulk by a running command, on their way to bitmaps.
+//! Rows that a running command has hidden in bulk, before they are written to bitmaps.
 //!
-//! A command that has locked a whole group and deletes or updates many of its rows collects them here and writes
-//! bitmaps, and lists of the new versions, at its end. Who sees them meanwhile: this backend's own readers, from
-//! memory, by the rule of heap's cmax: MVCC snapshots taken by a later command, and dirty and self snapshots.
-//! Reading never writes them, as with pending loads ([`crate::load`]).
+//! ```text
+//!   group locked ──> rows collected ──┬── command or subtransaction ends ──> bitmaps, versions
+//!                                     └── subtransaction is rolled back ──> dropped
+//! ```
+//!
+//! A command that has locked a whole group and deletes or updates many of its rows collects them
+//! here. It writes bitmaps, and lists of the new versions, at its end. Until then only this
+//! backend's own readers see the changes, from memory, by the rule of heap's cmax: MVCC snapshots
+//! taken by a later command, and dirty and self snapshots. Reading never writes them, as with
+//! pending loads ([`crate::load`]).
 //!
 //! They are written when their command ends, before the next query starts in the same
-//! subtransaction, and before a commit; dropped when their subtransaction is rolled back, which
-//! gives up the lock on the group as well.
+//! subtransaction, and before a commit. They are dropped when their subtransaction is rolled back,
+//! which releases the lock on the group as well. A crash loses them with their transaction.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -25,22 +31,23 @@ use super::marks::{self, RowFate};
 use super::row_set::RowSet;
 use crate::errors::{ColdError, or_raise};
 
-/// Groups that are kept in memory; past it all are written. Each takes 32 kB at most.
+/// Groups that are kept in memory; past that many, all are written. Each takes 32 kB at most.
 const MOST_GROUPS: usize = 1_024;
-/// New versions that are kept in memory; past it all are written. Each takes about 30 bytes.
+/// New versions that are kept in memory; past that many, all are written. Each takes about 30
+/// bytes.
 const MOST_FATES: usize = 1 << 20;
 
 struct PendingMarks {
     table: Oid,
-    /// The TOAST relation and its file, which name the store.
+    /// The TOAST relation and its file, which identify the store.
     file: StoreId,
     placed: PlacedEntry,
     subtransaction: SubTransactionId,
     command: CommandId,
     rows: RowSet,
-    /// Of those among them that were not simply deleted.
+    /// Those of these rows that were not simply deleted.
     fates: BTreeMap<u32, RowFate>,
-    /// Rows that were hidden before, by anybody: the whole group is locked, so it is known.
+    /// Rows hidden before by any transaction: they are known, because the whole group is locked.
     known: RowSet,
 }
 
@@ -67,14 +74,14 @@ pub fn any() -> bool {
     PENDING.with_borrow(|pending| !pending.is_empty())
 }
 
-/// Whether this command collects rows of the row's group and nobody has hidden the row before: then
-/// [`try_hide`] will hide it.
+/// Whether this command collects rows of the row's group, and no transaction has hidden the row
+/// before. If so, [`try_hide`] will hide it.
 pub fn may_hide(table: Oid, row: RowNumber, command: CommandId) -> bool {
     PENDING.with_borrow_mut(|pending| collecting(pending, table, row, command).is_some())
 }
 
-/// Hides a row if this command collects rows of its group and nobody has hidden it before; `false`
-/// otherwise.
+/// Hides a row if this command collects rows of its group and no transaction has hidden it before;
+/// `false` otherwise.
 pub fn try_hide(table: Oid, row: RowNumber, fate: RowFate, command: CommandId) -> bool {
     let (done, full) = PENDING.with_borrow_mut(|pending| {
         let Some(found) = collecting(pending, table, row, command) else {
@@ -90,7 +97,7 @@ pub fn try_hide(table: Oid, row: RowNumber, fate: RowFate, command: CommandId) -
     done
 }
 
-/// The rows that this command collects, if this one is not hidden yet and may be added.
+/// The rows that this command collects, if this row is not hidden yet and may be added.
 fn collecting(
     pending: &mut [PendingMarks],
     table: Oid,
@@ -114,7 +121,7 @@ fn collecting(
     .then_some(found)
 }
 
-/// Whether a row of the table is hidden in memory, by whatever command.
+/// Whether any command has hidden a row of the table in memory.
 pub fn hides_now(table: Oid, row: RowNumber) -> bool {
     PENDING.with_borrow(|pending| {
         let mut newest_first = pending.iter().rev();
@@ -124,8 +131,8 @@ pub fn hides_now(table: Oid, row: RowNumber) -> bool {
     })
 }
 
-/// Starts to collect rows of a group that is locked as a whole, and hides this one, which is not
-/// hidden yet. `false` if that is not possible: an outer subtransaction collects them already.
+/// Starts to collect rows of a group that is locked as a whole, and hides this row, which is not
+/// hidden yet. `false` if an outer subtransaction already collects rows of the group.
 pub fn start(
     store: &ColdStore,
     table: Oid,
@@ -182,7 +189,7 @@ pub fn note_marked(table: Oid, row: RowNumber) {
     });
 }
 
-/// What becomes of a row that is hidden in memory, and by which command.
+/// How a row that is hidden in memory was changed, and by which command.
 pub fn fate_of(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -204,7 +211,7 @@ pub fn command_hiding(store: &ColdStore, entry: &GroupEntry, row: RowNumber) -> 
     fate_of(store, entry, row).map(|(command, _)| command)
 }
 
-/// Adds the rows of a group that are hidden in memory by commands that `sees` wants.
+/// Adds the rows of a group that are hidden in memory by commands for which `sees` holds.
 pub fn add_to(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -234,7 +241,7 @@ fn for_group(store: &ColdStore, entry: &GroupEntry, mut f: impl FnMut(&PendingMa
     });
 }
 
-/// Writes what the current subtransaction has collected. Collecting may go on.
+/// Writes what the current subtransaction has collected. It may collect more afterwards.
 pub fn write_here() {
     if any() {
         let subtransaction = current_subtransaction();
@@ -242,7 +249,7 @@ pub fn write_here() {
     }
 }
 
-/// Writes what a subtransaction, which is about to commit, has collected.
+/// Writes what a subtransaction that is about to commit has collected.
 pub fn write_subtransaction(subtransaction: SubTransactionId) {
     write_where(|p| p.subtransaction == subtransaction);
 }
@@ -257,19 +264,20 @@ pub fn discard_subtransaction(subtransaction: SubTransactionId) {
     PENDING.with_borrow_mut(|pending| pending.retain(|p| p.subtransaction != subtransaction));
 }
 
-/// Drops what was collected for a file that is emptied in place.
+/// Drops what was collected for a file that is truncated in place.
 pub(super) fn discard_file(file: StoreId) {
     PENDING.with_borrow_mut(|pending| pending.retain(|p| p.file != file));
 }
 
-/// Forgets everything: the transaction is over.
+/// Discards everything: the transaction is over.
 pub fn reset() {
     PENDING.with_borrow_mut(Vec::clear);
 }
 
 fn write_where(wanted: impl Fn(&PendingMarks) -> bool) {
     loop {
-        // Out of the list before it is written: an ERROR ends the (sub)transaction it belongs to.
+        // Removed from the list before it is written: an ERROR ends the (sub)transaction it belongs
+        // to.
         let next = PENDING.with_borrow_mut(|pending| {
             let at = pending.iter().position(&wanted)?;
             Some(pending.remove(at))
@@ -283,7 +291,7 @@ fn write_where(wanted: impl Fn(&PendingMarks) -> bool) {
 
 fn write(pending: &PendingMarks) {
     let Some(relation) = OpenRelation::try_open_locked(pending.table) else {
-        // Dropped by this very transaction.
+        // This transaction itself has dropped the table.
         return;
     };
     // The lock of the deleting statement is held to the end of the transaction.
@@ -292,7 +300,7 @@ fn write(pending: &PendingMarks) {
         return;
     };
     if store.id() != pending.file {
-        // Truncated or rewritten by this very transaction.
+        // This transaction itself has truncated or rewritten the table.
         return;
     }
     let mut placed = pending.placed;

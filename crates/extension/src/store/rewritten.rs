@@ -4,10 +4,11 @@
 //!   id 8, seq 0        version u32: an ordinary tuple of the transaction that rewrote the table
 //! ```
 //!
-//! A rewrite loses the ways from a row's old place to its new one: links of moved hot rows, forwards of
-//! merged groups. Serializable transactions follow them to learn who has changed a row since it
-//! moved ([`crate::am::serializable`]). Who does not see the note has a snapshot from before the rewrite, and
-//! must look further instead. A later rewrite writes a note of its own and drops this one.
+//! A rewrite loses the links from a row's old place to its new one: those of moved hot rows, and
+//! the forwards of merged groups. Serializable transactions follow these links to learn which
+//! transaction has changed a row since it was moved ([`crate::am::serializable`]). A snapshot that
+//! does not see the note was taken before the rewrite, so its transaction must examine the rows
+//! themselves instead. A later rewrite writes a note of its own and drops this one.
 
 use std::ops::ControlFlow;
 
@@ -18,7 +19,7 @@ use howdah_bridge::xid::CommandId;
 const REWRITTEN_ID: u32 = 8;
 const NOTE_VERSION: u32 = 1;
 
-/// Notes that the running transaction has written the store, which nobody else can see.
+/// Notes that the current transaction has written the store, which no other backend can see yet.
 pub fn note(store: &ColdStore, cid: CommandId) {
     let transactional = Birth::Transactional;
     let payload = NOTE_VERSION.to_le_bytes();

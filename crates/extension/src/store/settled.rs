@@ -1,10 +1,11 @@
-//! Directory entries that nobody is about to change, remembered.
+//! Directory entries that no transaction is changing, remembered by this backend.
 //!
-//! A row that is read, locked and changed by its number asks for its group three times, each time by
-//! reading the entry's page. An entry whose inserter is over and that nobody deletes is the same for everybody who
-//! comes later, until the directory changes ([`super::changes`]). So is a gap: row numbers that no entry covers, whatever has
-//! become of it. Index entries lead there whose group was written anew. Serializable readers lose nothing: an
-//! entry that they see and that nobody deletes has no conflict to tell.
+//! A row that is read, locked and changed by its number asks for its group three times, and each
+//! time reads the page of the entry. An entry whose inserter has ended and that no transaction is
+//! deleting is the same for every later snapshot, until the directory changes ([`super::changes`]).
+//! So is a gap: row numbers that no entry covers, for whatever reason. Index entries lead to a gap
+//! when their group was rewritten. Serializable readers miss no conflict: reading an entry that
+//! they see and that no transaction deletes reports none.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,10 +19,10 @@ use howdah_bridge::xid::Xid;
 use super::changes;
 use super::directory::PlacedEntry;
 
-/// By file (a store's [id](ColdStore::id)) and cold block.
+/// By file (the [id](ColdStore::id) of a store) and cold block.
 pub(super) type ByBlock<T> = BTreeMap<(StoreId, u32), T>;
 
-/// Entries that are remembered: those of half a billion rows.
+/// The number of entries that are remembered: those of half a billion rows.
 const MOST: usize = 4_096;
 
 struct Settled {
@@ -31,12 +32,13 @@ struct Settled {
 }
 
 thread_local! {
-    /// By file and group. Ranges of rows do not overlap: the one that covers a row is the nearest not above it.
+    /// By file and group. Ranges of rows do not overlap, so the entry that covers a row is the
+    /// nearest one not above it.
     static SETTLED: RefCell<ByBlock<Settled>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 struct Gap {
-    /// The cold block behind it.
+    /// The first cold block after it.
     end: u32,
     changes: u32,
 }
@@ -56,7 +58,7 @@ pub(super) fn is_gap(store: &ColdStore, row: RowNumber) -> bool {
     changes.is_some() && changes::count(file.toast) == changes
 }
 
-/// An entry about to be read.
+/// Watches an entry that is about to be read.
 pub(super) struct Watch {
     changes: Option<u32>,
     inserter: Option<Xid>,
@@ -85,7 +87,7 @@ impl Watch {
         });
     }
 
-    /// Looks at the tuple of an entry that the reader has seen.
+    /// Examines the tuple of an entry that the reader has seen.
     pub fn look(&mut self, tuple: ShownTuple<'_>) {
         self.inserter = tuple.settled_inserter();
     }
@@ -109,8 +111,8 @@ impl Watch {
     }
 }
 
-/// The entry that covers the row, in force and for everybody, if it is remembered; for a snapshot only if
-/// that sees its inserter, given the snapshot's xmin.
+/// The entry that covers the row, in force for every snapshot, if it is remembered. Given a
+/// snapshot's xmin, only if that snapshot sees the entry's inserter.
 pub(super) fn recall(store: &ColdStore, row: RowNumber, xmin: Option<Xid>) -> Option<PlacedEntry> {
     let file = store.id();
     let (placed, changes) = SETTLED.with_borrow(|settled| {
@@ -125,7 +127,7 @@ pub(super) fn recall(store: &ColdStore, row: RowNumber, xmin: Option<Xid>) -> Op
     (changes::count(file.toast) == Some(changes)).then_some(placed)
 }
 
-/// Forgets the entries of a file that is emptied in place.
+/// Discards the entries of a file that is truncated in place.
 pub(super) fn forget_file(file: StoreId) {
     SETTLED.with_borrow_mut(|settled| settled.retain(|(of, _), _| *of != file));
     GAPS.with_borrow_mut(|gaps| gaps.retain(|(of, _), _| *of != file));

@@ -1,9 +1,9 @@
 //! What one snapshot sees of a table's cold side, and cold rows as datums.
 //!
-//! A view lists the row groups visible to a snapshot, ascending by row number: stored ones
-//! from the directory, and the rows of this backend's own running loads from memory (see
-//! [`crate::load`]). It is read once per scan. Stored groups never change; a load that grows
-//! while a scan runs is seen up to the row count it had when the view was made.
+//! A view lists the row groups that a snapshot sees, in ascending order of row numbers: stored
+//! groups from the directory, and the rows of this backend's own running loads from memory (see
+//! [`crate::load`]). It is read once per scan. Stored groups never change. Of a load that grows
+//! while a scan runs, the scan sees the rows that existed when the view was made.
 
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
@@ -42,7 +42,7 @@ pub enum ColdGroup {
 }
 
 impl ColdGroup {
-    /// What the directory says, or will say.
+    /// The group's directory entry, or the entry that will be written for it.
     pub fn entry(&self) -> &GroupEntry {
         match self {
             ColdGroup::Stored(entry) | ColdGroup::Pending { entry, .. } => entry,
@@ -70,7 +70,7 @@ impl ColdGroup {
 #[derive(Clone, Default)]
 pub struct ColdView<'a> {
     pub groups: Vec<ColdGroup>,
-    /// Decides which rows of the groups are hidden; none are where there is none.
+    /// Decides which rows of the groups are hidden; without a snapshot, none are.
     pub snapshot: Option<Snapshot<'a>>,
 }
 
@@ -97,12 +97,12 @@ impl<'a> ColdView<'a> {
         self.groups.is_empty()
     }
 
-    /// Whether the snapshot wants to be told who is at work on a row.
+    /// Whether the snapshot reports the transactions that are changing a row.
     pub fn is_dirty(&self) -> bool {
         self.snapshot.is_some_and(Snapshot::is_dirty)
     }
 
-    /// Whether it is known, without looking at its marks, that the view shows no row of the group.
+    /// Whether it is known without a look at its marks that the view shows no row of the group.
     pub fn has_vanished(&self, store: &ColdStore, group: &ColdGroup) -> bool {
         !group.entry().flags.are_clear()
             && self.snapshot.is_some_and(|snapshot| {
@@ -142,7 +142,7 @@ pub fn store_of(table: Table<'_>) -> Result<ColdStore<'_>, ColdError> {
         .ok_or(ColdError::DamagedDirectory { group: u32::MAX })
 }
 
-/// The stored groups that the snapshot sees; `None` if nothing was ever stored.
+/// The stored groups that the snapshot sees; `None` if no group was ever stored.
 fn stored_groups(
     table: Table<'_>,
     snapshot: Snapshot<'_>,
@@ -181,7 +181,7 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// The columns that anything reads of the rows in a slot.
+    /// The columns of the rows in a slot that any expression reads.
     pub fn in_slot(slot: Slot<'_>) -> Wanted {
         needed_columns::of_slot(slot).map_or(Wanted::All, Wanted::Some)
     }
@@ -206,7 +206,7 @@ enum Source {
     Pending(Rc<RefCell<PendingGroup>>),
 }
 
-/// A row group made ready for reading row by row, wanted columns decoded.
+/// A row group prepared for reading row by row, with the wanted columns decoded.
 pub struct GroupRows {
     pub first_row: RowNumber,
     pub row_count: u32,
@@ -340,7 +340,7 @@ impl RowDatums {
         }
     }
 
-    /// Forgets values that were [put](RowDatums::put) in before.
+    /// Discards values that [`put`](RowDatums::put) has set.
     #[inline]
     pub(super) fn start(&mut self) {
         self.arena.clear();
@@ -365,8 +365,8 @@ impl RowDatums {
         self.nulls[i] = true;
     }
 
-    /// Puts something of the right form in the place of a value that is not read. Not NULL where a column has none:
-    /// code that takes tuples apart may count on that.
+    /// Sets a value of the right form in place of one that is not read. It is not NULL where the
+    /// column has no NULLs: code that deforms tuples may rely on that.
     pub(super) fn set_unneeded(&mut self, i: usize, attribute: &AttributeLayout) {
         match attribute.len {
             _ if !attribute.not_null => self.set_null(i),

@@ -1,7 +1,8 @@
 //! Memory for the values of one row, or of one batch of rows, that are not passed by value.
 //!
-//! What is put in stays where it is until the arena is emptied: when a piece of memory is full another one is begun, and
-//! the next time there is one that holds as much. Nothing is allocated for each value, and PostgreSQL is not called.
+//! What is put in stays where it is until the arena is emptied: when a piece of memory is full
+//! another one is begun, and the next time there is one that holds as much. Nothing is allocated
+//! for each value, and PostgreSQL is not called.
 
 /// Larger arenas give their memory back when they are emptied, in words.
 const MOST_KEPT_WORDS: usize = 1 << 20;
@@ -78,8 +79,8 @@ impl Arena {
         self.push(Some(varlena_header(bytes.len()).to_ne_bytes()), bytes, 0)
     }
 
-    /// Puts in the varlena of a view that holds its bytes itself. Both are a word of length and then
-    /// the bytes, so exchanging the length for the header is all there is to do.
+    /// Puts in the varlena of a view that holds its bytes itself. Both are a word of length and
+    /// then the bytes, so exchanging the length for the header is all there is to do.
     pub fn inline_varlena(&mut self, view: u128) -> *const u8 {
         let header = varlena_header(view as u32 as usize);
         let image = view & !u128::from(u32::MAX) | u128::from(header);

@@ -5,8 +5,9 @@
 //!   rows of this backend's own loads, and heap rows (hot): columns of up to 8,192 rows
 //! ```
 //!
-//! Between groups no pin and no lock is held. A group's statistics and chunks are read from the same immutable value.
-//! Columns are those of the query; each table has them under its own attribute numbers.
+//! Between groups no pin and no lock is held. A group's statistics and chunks are read from the
+//! same immutable value. Columns are those of the query; each table has them under its own
+//! attribute numbers.
 
 use std::sync::Arc;
 use std::time::Duration;

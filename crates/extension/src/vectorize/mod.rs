@@ -10,16 +10,19 @@
 //!              answer ── its result as datums        threads ── the server's budget
 //! ```
 //!
-//! The node, its plan and its place in the planner are the bridge's ([`howdah_bridge::upper`]); what is computed, and how, is
-//! [`howdah_vector`]'s, which knows no PostgreSQL. This room translates: expression trees into its description, the
-//! storage into its morsels, its result into datums.
+//! The node, its plan and its place in the planner are the bridge's ([`howdah_bridge::upper`]);
+//! what is computed, and how, is [`howdah_vector`]'s, which knows no PostgreSQL. This room
+//! translates: expression trees into its description, the storage into its morsels, its result into
+//! datums.
 //!
-//! Threads. The main thread reads pages, asks for interrupts, and hands copied bytes over; threads open, decode, filter
-//! and aggregate them. They never call PostgreSQL, and are gone when [`run`](run::run) returns or unwinds.
+//! Threads. The main thread reads pages, asks for interrupts, and hands copied bytes over; threads
+//! open, decode, filter and aggregate them. They never call PostgreSQL, and are gone when
+//! [`run`](run::run) returns or unwinds.
 //!
-//! Exactness. What the engine does not compute exactly it is not given (fail closed: an unknown expression, function,
-//! type or collation leaves the query to PostgreSQL), or it stops without a result, and PostgreSQL's own plan is run
-//! in its place. So it is where it would need more memory than a hash table may have: PostgreSQL's spills.
+//! Exactness. What the engine does not compute exactly it is not given (fail closed: an unknown
+//! expression, function, type or collation leaves the query to PostgreSQL), or it stops without a
+//! result, and PostgreSQL's own plan is run in its place. So it is where it would need more memory
+//! than a hash table may have: PostgreSQL's spills.
 //!
 //! Not here: joins, windows, sorts without a limit, rows returned as they are.
 

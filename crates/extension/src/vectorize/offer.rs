@@ -18,8 +18,9 @@ use crate::types::TableLayout;
 /// What a group takes in the engine's tables, and each of its aggregates, in bytes, about.
 const GROUP_BYTES: usize = 32;
 const STATE_BYTES: usize = 16;
-/// A query is not taken that seems to need more than so many times what a hash table may have. Below that it is tried:
-/// groups by expressions are often far fewer than expected, and to give up half way costs little beside PostgreSQL's own plan.
+/// A query is not taken that seems to need more than so many times what a hash table may have.
+/// Below that it is tried: groups by expressions are often far fewer than expected, and to give up
+/// half way costs little beside PostgreSQL's own plan.
 const TRIED: f64 = 8.0;
 
 /// What any query over these tables costs at least. Some of them must have cold rows.

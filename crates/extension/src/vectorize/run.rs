@@ -1,4 +1,5 @@
-//! One run of the engine: from the executor's node to a result, or to the decision that PostgreSQL computes it.
+//! One run of the engine: from the executor's node to a result, or to the decision that PostgreSQL
+//! computes it.
 
 use std::cell::Cell;
 

@@ -1,7 +1,8 @@
 //! Which types keep their meaning when only their stored form is looked at.
 //!
-//! The engine groups, compares and orders stored values. That is PostgreSQL's equality and order for the types
-//! listed here; for others (blank-padded text, jsonb, text under a nondeterministic collation) it is not, and they are declined.
+//! The engine groups, compares and orders stored values. That is PostgreSQL's equality and order
+//! for the types listed here; for others (blank-padded text, jsonb, text under a nondeterministic
+//! collation) it is not, and they are declined.
 
 use howdah_bridge::collation::{is_deterministic, orders_bytewise};
 use howdah_bridge::upper::{Node, Oid, Reason};

@@ -1,7 +1,7 @@
 //! The server's budget of threads.
 //!
-//! A plan takes as many as it wants and as are left, and gives them back when its run is over, or when the process ends
-//! in the midst of it. After a crash the area is made anew.
+//! A plan takes as many as it wants and as are left, and gives them back when its run is over, or
+//! when the process ends in the midst of it. After a crash the area is made anew.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};

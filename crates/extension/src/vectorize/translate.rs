@@ -1,7 +1,8 @@
 //! Expression trees as the engine's description.
 //!
-//! The same trees are translated twice: by the planner, to find out whether the engine takes them and which operands they
-//! have; and by the executor, with the operands' values in their places. Both meet operands in the same order.
+//! The same trees are translated twice: by the planner, to find out whether the engine takes them
+//! and which operands they have; and by the executor, with the operands' values in their places.
+//! Both meet operands in the same order.
 
 use howdah_bridge::upper::expr::{Call, Kind, Truth};
 use howdah_bridge::upper::{Datum, Node, Oid, Reason, Shape, Stage};

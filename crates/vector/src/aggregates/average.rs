@@ -2,8 +2,8 @@
 //!
 //! The transition function also keeps Sxx, the sum of squared deviations, for the variance, and
 //! raises an overflow of it. That takes values beyond about 1e150; so only sums are kept until a
-//! value beyond 1e100 is met, and the whole recurrence (Youngs and Cramer) runs from then on. What the
-//! values before add to Sxx is too little to matter.
+//! value beyond 1e100 is met, and the whole recurrence (Youngs and Cramer) runs from then on. What
+//! the values before add to Sxx is too little to matter.
 
 use arrow_array::Float64Array;
 use howdah_columnar::{ChunkStats, Column};

@@ -12,7 +12,8 @@ pub(crate) struct Counts {
     rows: Vec<i64>,
 }
 
-/// The rows of each group that have no value for one argument: NULLs, and those that a FILTER leaves out.
+/// The rows of each group that have no value for one argument: NULLs, and those that a FILTER
+/// leaves out.
 #[derive(Debug, Default)]
 pub(crate) struct Missing {
     /// Empty while there are none.

@@ -1,5 +1,5 @@
-//! `min` and `max`, in PostgreSQL's order of each type: NaN is the greatest float, text and bytes are
-//! ordered bytewise, numerics by value.
+//! `min` and `max`, in PostgreSQL's order of each type: NaN is the greatest float, text and bytes
+//! are ordered bytewise, numerics by value.
 
 use std::cmp::Ordering;
 
@@ -237,8 +237,8 @@ fn extreme_of(stats: &ChunkStats, greatest: bool) -> Result<Option<&OwnedValue>,
     }
 }
 
-/// The least or greatest numeric: digits and scale. Of equal values the shortest one is kept, so that the
-/// result does not depend on the order of rows.
+/// The least or greatest numeric: digits and scale. Of equal values the shortest one is kept, so
+/// that the result does not depend on the order of rows.
 #[derive(Debug)]
 struct DecimalExtreme {
     states: Vec<Option<(i128, u16)>>,

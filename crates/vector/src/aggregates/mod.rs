@@ -8,7 +8,8 @@
 //! ```
 //!
 //! How many values a group has is not counted by accumulators but once for each argument: see
-//! [`Counts`](counts::Counts). Hence a `count` has no accumulator at all, and `sum(x)` and `avg(x)` share one.
+//! [`Counts`](counts::Counts). Hence a `count` has no accumulator at all, and `sum(x)` and `avg(x)`
+//! share one.
 //!
 //! Accumulators never see NULLs. They mirror the transition, combine and final functions of
 //! PostgreSQL's `numeric.c`, `float.c` and `int8.c`, errors included.

@@ -6,8 +6,8 @@
 //!     a number for each word ─┘      (ordinal 0 is NULL)          └ not met yet: ask the hash table, once
 //! ```
 //!
-//! The lookup is a cache of the hash table: it may be thrown away at any time, which happens when a domain
-//! turns out to be larger than it was thought. Rows outside of it are hashed as usual.
+//! The lookup is a cache of the hash table: it may be thrown away at any time, which happens when a
+//! domain turns out to be larger than it was thought. Rows outside of it are hashed as usual.
 
 mod words;
 

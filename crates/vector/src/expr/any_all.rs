@@ -30,8 +30,8 @@ pub(super) struct AnyAll {
     all: bool,
 }
 
-/// What tells whether the rows decide the result: for ANY the operator is true of some element, for ALL
-/// it is false.
+/// What tells whether the rows decide the result: for ANY the operator is true of some element, for
+/// ALL it is false.
 #[derive(Clone, Debug)]
 enum Test {
     Set(Set),
@@ -111,8 +111,8 @@ impl AnyAll {
         }
         let left = self.left.column(input)?;
         let decided = self.decided(&left)?;
-        // A row of ANY that is decided is true, one of ALL is false. The others are the opposite, or
-        // NULL if a NULL was compared with.
+        // A row of ANY that is decided is true, one of ALL is false. The others are the opposite,
+        // or NULL if a NULL was compared with.
         let bits = match self.all {
             true => !&decided,
             false => decided.clone(),

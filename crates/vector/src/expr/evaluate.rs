@@ -262,8 +262,8 @@ fn any_of(parts: &[Node], input: &dyn Input) -> Result<Truths, VectorError> {
     Ok(any)
 }
 
-/// Where all parts are true. Only the first may fail: which rows are false and which NULL is not known
-/// of the parts before another one.
+/// Where all parts are true. Only the first may fail: which rows are false and which NULL is not
+/// known of the parts before another one.
 fn select_all(parts: &[Node], input: &dyn Input) -> Result<BooleanBuffer, VectorError> {
     let row_count = input.row_count();
     let mut selected = BooleanBuffer::new_set(row_count);

@@ -6,11 +6,12 @@
 //!                                 └─ select: where true, as bits
 //! ```
 //!
-//! AND and OR evaluate what can raise an error only for rows that are not decided yet: those are taken
-//! out of the input, and the answers are put back in place. What cannot fail is evaluated for all rows.
+//! AND and OR evaluate what can raise an error only for rows that are not decided yet: those are
+//! taken out of the input, and the answers are put back in place. What cannot fail is evaluated for
+//! all rows.
 //!
-//! Constant parts are evaluated like others; folding them is for the caller. It computes nothing itself:
-//! what a function does is for [`functions`](crate::functions) to know.
+//! Constant parts are evaluated like others; folding them is for the caller. It computes nothing
+//! itself: what a function does is for [`functions`](crate::functions) to know.
 
 mod any_all;
 mod compile;

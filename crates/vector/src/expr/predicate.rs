@@ -8,8 +8,8 @@ use crate::functions::text::Like;
 use crate::functions::{self, Function, Kernel};
 use crate::plan::{Expr, Truth};
 
-/// The column and the predicate that a conjunct is: both are true of the same rows. `None` where it is no
-/// predicate, or compares with NULL or with a numeric image.
+/// The column and the predicate that a conjunct is: both are true of the same rows. `None` where it
+/// is no predicate, or compares with NULL or with a numeric image.
 ///
 /// [`Predicate`]'s order is PostgreSQL's, NaN and -0.0 included. The conjunct must compile.
 pub fn predicate_of(expr: &Expr) -> Option<(usize, Predicate)> {

@@ -1,8 +1,8 @@
 //! Comparisons of numbers, dates and times.
 //!
-//! Floats are ordered as `float8_lt` and its like in `utils/float.h` order them: every NaN is equal to
-//! every NaN and greater than all else, -0.0 is equal to 0.0. Infinite dates and timestamps are extreme
-//! integers, so integers compare them.
+//! Floats are ordered as `float8_lt` and its like in `utils/float.h` order them: every NaN is equal
+//! to every NaN and greater than all else, -0.0 is equal to 0.0. Infinite dates and timestamps are
+//! extreme integers, so integers compare them.
 
 use arrow_buffer::BooleanBuffer;
 use howdah_columnar::ColumnType::{Float32, Float64, Int16, Int32, Int64};
@@ -203,8 +203,8 @@ fn floats<A: Float + Into<W>, B: Float + Into<W>, W: Float>(
     }
 }
 
-/// A NaN among the rows compares as greater: it is not less and not equal, so `>` and `>=` are asked as
-/// what they are the opposite of.
+/// A NaN among the rows compares as greater: it is not less and not equal, so `>` and `>=` are
+/// asked as what they are the opposite of.
 fn with_float<A: Float + Into<W>, W: Float>(
     op: CompareOp,
     values: &[A],

@@ -1,7 +1,7 @@
 //! Dates and what is computed of them, as in PostgreSQL's `utils/adt/date.c`.
 //!
-//! Dates count days, timestamps microseconds, both since 2000-01-01. The least and the greatest integer
-//! are the infinities.
+//! Dates count days, timestamps microseconds, both since 2000-01-01. The least and the greatest
+//! integer are the infinities.
 
 use arrow_buffer::BooleanBuffer;
 use howdah_columnar::ColumnType::{Int32, Int64};

@@ -1,5 +1,6 @@
-//! Float arithmetic, as `float8_mul` and its like in PostgreSQL's `utils/float.h` do it: an infinite
-//! result of finite arguments is an overflow, a zero product or quotient of others an underflow.
+//! Float arithmetic, as `float8_mul` and its like in PostgreSQL's `utils/float.h` do it: an
+//! infinite result of finite arguments is an overflow, a zero product or quotient of others an
+//! underflow.
 
 use std::marker::PhantomData;
 use std::ops::Neg;
@@ -64,8 +65,8 @@ macro_rules! float {
 float!(f32);
 float!(f64);
 
-/// An operation on two floats, widened to `T`, and where its result is an error. Zeros and infinities
-/// are common values, so the fast form is told apart from them, without a branch.
+/// An operation on two floats, widened to `T`, and where its result is an error. Zeros and
+/// infinities are common values, so the fast form is told apart from them, without a branch.
 macro_rules! operations {
     ($($name:ident: $op:ident, $fails:ident, $error:ident;)*) => {$(
         struct $name<A, B, T>(PhantomData<(A, B, T)>);

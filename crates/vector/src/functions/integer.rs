@@ -1,5 +1,5 @@
-//! Integer arithmetic, as in PostgreSQL's `utils/adt/int.c` and `int8.c`: an overflow is an error named
-//! after the type of the result, division truncates, and a remainder by -1 is 0.
+//! Integer arithmetic, as in PostgreSQL's `utils/adt/int.c` and `int8.c`: an overflow is an error
+//! named after the type of the result, division truncates, and a remainder by -1 is 0.
 
 use std::marker::PhantomData;
 

@@ -7,8 +7,8 @@ use howdah_columnar::{Column, CompareOp, Value};
 
 use crate::error::VectorError;
 
-/// An argument of a function. Of the arguments of one call at least one is `Rows`, and all such have
-/// the same length.
+/// An argument of a function. Of the arguments of one call at least one is `Rows`, and all such
+/// have the same length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operand<'a> {
     /// A value for each row.

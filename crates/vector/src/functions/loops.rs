@@ -1,8 +1,8 @@
 //! The loops of kernels: values to values, values to bits.
 //!
-//! An operation that may fail is split in two. The fast form computes a result for any bits and tells
-//! whether it is one; the loop only gathers that. If there was none for some row, the loop in the exact
-//! form follows, which skips nulls and raises the first error.
+//! An operation that may fail is split in two. The fast form computes a result for any bits and
+//! tells whether it is one; the loop only gathers that. If there was none for some row, the loop in
+//! the exact form follows, which skips nulls and raises the first error.
 
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use howdah_columnar::Column;
@@ -114,7 +114,8 @@ pub(crate) fn check_rows(
 
 /// A bit for each value.
 ///
-/// Answers are made as bytes first, a loop that the compiler vectorizes, then packed eight at a time.
+/// Answers are made as bytes first, a loop that the compiler vectorizes, then packed eight at a
+/// time.
 #[inline(always)]
 pub(crate) fn bits_of<T: Copy>(values: &[T], answer: impl Fn(T) -> bool) -> BooleanBuffer {
     let mut words = Vec::with_capacity(values.len().div_ceil(64));

@@ -6,8 +6,8 @@
 //!        Operand: rows, or the same value in every row ────────────────┴─▶ rows, or bits
 //! ```
 //!
-//! A kernel is a loop over typed slices, without a branch per row on the type or the operator. It may
-//! compute anything for a row of which an argument is null, but raises no error for it.
+//! A kernel is a loop over typed slices, without a branch per row on the type or the operator. It
+//! may compute anything for a row of which an argument is null, but raises no error for it.
 //!
 //! Invariant: a function computes what PostgreSQL's function of that `prosrc` computes, or reports
 //! [`VectorError::Unsupported`](crate::VectorError::Unsupported).

@@ -1,5 +1,5 @@
-//! Arithmetic of numerics, as in PostgreSQL's `utils/adt/numeric.c`: a sum shows as many digits after the
-//! point as the argument that shows more, a product as both together.
+//! Arithmetic of numerics, as in PostgreSQL's `utils/adt/numeric.c`: a sum shows as many digits
+//! after the point as the argument that shows more, a product as both together.
 //!
 //! ```text
 //!   one scale and 64 bits on both sides ─▶ a loop over i64 ─▶ fits ─▶ narrow
@@ -100,8 +100,8 @@ pub(super) static FUNCTIONS: &[&[Function]] = &[
 type Decimal = (i128, u16);
 
 trait Operation {
-    /// What arguments of these scales are multiplied with before, and the scale of the result; `None` if
-    /// beyond 64 bits.
+    /// What arguments of these scales are multiplied with before, and the scale of the result;
+    /// `None` if beyond 64 bits.
     fn scales(left: u16, right: u16) -> Option<(i64, i64, u16)>;
 
     /// The result of narrow digits, already multiplied, and whether it is beyond 64 bits.

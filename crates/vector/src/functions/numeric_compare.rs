@@ -1,7 +1,8 @@
 //! Comparisons of numerics.
 //!
-//! Where all rows have one scale and 64 bits, a constant is brought to that scale once and integers are
-//! compared. Any other pair is compared by value, row by row; images only their owner can compare.
+//! Where all rows have one scale and 64 bits, a constant is brought to that scale once and integers
+//! are compared. Any other pair is compared by value, row by row; images only their owner can
+//! compare.
 
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use howdah_columnar::ColumnType::Numeric as NumericType;
@@ -71,8 +72,8 @@ enum AtScale {
     Never,
 }
 
-/// Brings the constant to the scale of the rows, rounding down, and corrects the operator for what was
-/// cut off.
+/// Brings the constant to the scale of the rows, rounding down, and corrects the operator for what
+/// was cut off.
 fn at_scale(op: CompareOp, constant: Numeric<'_>, scale: u16) -> Option<AtScale> {
     let Numeric::Small {
         unscaled,

@@ -159,7 +159,8 @@ pub(crate) enum Token {
 impl Like {
     /// Reads a pattern; `None` if it ends with an escape, which PostgreSQL refuses.
     ///
-    /// Comparing bytes gives PostgreSQL's answer in UTF-8, where no character begins inside another one.
+    /// Comparing bytes gives PostgreSQL's answer in UTF-8, where no character begins inside another
+    /// one.
     pub(crate) fn new(pattern: &str) -> Option<Self> {
         let mut tokens = Vec::with_capacity(pattern.len());
         let mut bytes = pattern.bytes();

@@ -5,7 +5,8 @@
 //!   inputs (argument, FILTER) ─▶ rows that have a value ─▶ missing counts, accumulators
 //! ```
 //!
-//! Aggregates of the same argument and filter share an input, and its sums: `sum(x), avg(x)` is one.
+//! Aggregates of the same argument and filter share an input, and its sums: `sum(x), avg(x)` is
+//! one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

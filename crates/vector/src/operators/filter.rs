@@ -1,8 +1,8 @@
-//! The conjuncts of a query: those that are predicates on one column are asked of statistics and evaluated
-//! on encoded data, the others on decoded columns.
+//! The conjuncts of a query: those that are predicates on one column are asked of statistics and
+//! evaluated on encoded data, the others on decoded columns.
 //!
-//! What can raise an error is evaluated last, in the query's order: for no other rows than the query
-//! asks for.
+//! What can raise an error is evaluated last, in the query's order: for no other rows than the
+//! query asks for.
 
 use howdah_columnar::{
     ColumnStatistics, ColumnType, ColumnarError, Condition, Predicate, Verdict, ZONE_ROWS,

@@ -50,7 +50,8 @@ enum OutputPlan {
 pub enum Look {
     /// No row passes the filter.
     Skip,
-    /// Its statistics answer: give them to [`Feeder::add_statistics`](crate::runtime::Feeder::add_statistics).
+    /// Its statistics answer: give them to
+    /// [`Feeder::add_statistics`](crate::runtime::Feeder::add_statistics).
     Statistics,
     /// Read it.
     Read {
@@ -111,8 +112,8 @@ impl Compiled {
         })
     }
 
-    /// Says that all integers of a column lie between these two, in the whole source. It only makes the
-    /// run faster: values outside of them are right all the same.
+    /// Says that all integers of a column lie between these two, in the whole source. It only makes
+    /// the run faster: values outside of them are right all the same.
     pub fn set_bounds(&mut self, column: usize, min: i64, max: i64) {
         if let OutputPlan::Aggregate(plan) = &mut self.output
             && min <= max
@@ -199,8 +200,8 @@ impl Compiled {
         &self.needed
     }
 
-    /// The columns that must be delivered of a row group of these statistics. What only the filter reads
-    /// is not if it is decided, nor what is only counted and has no nulls: the others may be
+    /// The columns that must be delivered of a row group of these statistics. What only the filter
+    /// reads is not if it is decided, nor what is only counted and has no nulls: the others may be
     /// [`Unread`](crate::source::MorselColumn::Unread).
     pub fn needed_for(
         &self,

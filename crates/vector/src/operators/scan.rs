@@ -1,5 +1,5 @@
-//! Reading a morsel zone by zone: filters narrow a selection, and only selected rows of columns that
-//! are asked for are decoded.
+//! Reading a morsel zone by zone: filters narrow a selection, and only selected rows of columns
+//! that are asked for are decoded.
 //!
 //! ```text
 //!   Morsel ─open─▶ OpenMorsel ─▶ Zone: rows, selection ─filter─▶ Input of dense rows

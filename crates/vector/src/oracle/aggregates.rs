@@ -123,8 +123,8 @@ fn sum_of_floats(values: &[OwnedValue], fitted: fn(f64) -> f64) -> Result<f64, V
     Ok(sum)
 }
 
-/// PostgreSQL's `float8_accum` and `float8_avg`. The sum of squares is no part of the average, but its
-/// overflow is an error.
+/// PostgreSQL's `float8_accum` and `float8_avg`. The sum of squares is no part of the average, but
+/// its overflow is an error.
 fn average_of_floats(values: &[OwnedValue]) -> Result<f64, VectorError> {
     let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
     for value in floats(values)? {
@@ -145,8 +145,8 @@ fn average_of_floats(values: &[OwnedValue]) -> Result<f64, VectorError> {
     Ok(sum / count)
 }
 
-/// The value that is ordered so to all others; of equal ones the last, as `float8smaller` and its like
-/// choose.
+/// The value that is ordered so to all others; of equal ones the last, as `float8smaller` and its
+/// like choose.
 fn extreme(values: Vec<OwnedValue>, wanted: Ordering) -> Result<OwnedValue, VectorError> {
     let mut values = values.into_iter();
     let mut best = values.next().ok_or_else(|| unsupported("no value"))?;

@@ -10,8 +10,8 @@ use crate::plan::{Expr, Truth};
 ///
 /// # Errors
 ///
-/// PostgreSQL's errors, and [`VectorError::Unsupported`] for what does not compile or is not computed
-/// exactly.
+/// PostgreSQL's errors, and [`VectorError::Unsupported`] for what does not compile or is not
+/// computed exactly.
 pub fn evaluate(expr: &Expr, row: &[Datum]) -> Result<Datum, VectorError> {
     Ok(match expr {
         Expr::Column(index) => match row.get(*index) {

@@ -256,8 +256,8 @@ fn underflow() -> VectorError {
     }
 }
 
-/// Arithmetic of floats, in 64 bits; of two 32-bit floats the result is rounded to that, which gives what
-/// 32-bit arithmetic gives.
+/// Arithmetic of floats, in 64 bits; of two 32-bit floats the result is rounded to that, which
+/// gives what 32-bit arithmetic gives.
 fn floats(prosrc: &str, arguments: &[OwnedValue]) -> Result<OwnedValue, VectorError> {
     let unknown = || unsupported("a function of floats");
     let rest = prosrc.strip_prefix("float").ok_or_else(unknown)?;

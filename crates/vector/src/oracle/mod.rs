@@ -5,8 +5,9 @@
 //!                                         └─▶ sort ─▶ first rows
 //! ```
 //!
-//! It shares no code with the kernels: integers are computed in 128 bits, floats in 64, and ranges are
-//! checked afterwards; functions are told by their names. It knows nothing of columns, threads or memory.
+//! It shares no code with the kernels: integers are computed in 128 bits, floats in 64, and ranges
+//! are checked afterwards; functions are told by their names. It knows nothing of columns, threads
+//! or memory.
 //!
 //! A query that does not compile gives [`VectorError::Unsupported`] here.
 
@@ -33,8 +34,8 @@ pub type Datum = Option<OwnedValue>;
 pub enum Cell {
     /// A value; `None` is NULL.
     Value(Datum),
-    /// An average of integers or numerics: `sum * 10^-scale / count`. How many digits of it PostgreSQL
-    /// shows is for the caller to know.
+    /// An average of integers or numerics: `sum * 10^-scale / count`. How many digits of it
+    /// PostgreSQL shows is for the caller to know.
     Quotient {
         /// The sum, without the decimal point.
         sum: i128,
@@ -45,8 +46,8 @@ pub enum Cell {
     },
 }
 
-/// The result of a query over these rows: groups in the order in which their first rows come, and rows
-/// of one place in an order as they come.
+/// The result of a query over these rows: groups in the order in which their first rows come, and
+/// rows of one place in an order as they come.
 ///
 /// # Errors
 ///

@@ -24,9 +24,9 @@ pub struct Query {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// One row for each group: its keys, then its aggregates. Without keys there is one group, also
-    /// of no rows. Keys group as PostgreSQL's `=` does and NULLs are one group: every NaN is one key, 0.0 and
-    /// -0.0 are one key, numerics of different display scales are one key (any of them is shown);
-    /// text and bytes by their bytes.
+    /// of no rows. Keys group as PostgreSQL's `=` does and NULLs are one group: every NaN is one
+    /// key, 0.0 and -0.0 are one key, numerics of different display scales are one key (any of them
+    /// is shown); text and bytes by their bytes.
     Aggregate {
         /// What to group by.
         keys: Vec<Expr>,
@@ -58,8 +58,8 @@ pub enum Output {
 /// One aggregate of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AggregateCall {
-    /// PostgreSQL's name and argument types, such as `sum(int4)`, `count()` or `count(any)`; dates and
-    /// timestamps are spelled `date`, `timestamp`, `timestamptz`.
+    /// PostgreSQL's name and argument types, such as `sum(int4)`, `count()` or `count(any)`; dates
+    /// and timestamps are spelled `date`, `timestamp`, `timestamptz`.
     pub name: String,
     /// Its argument; none for `count()`.
     pub argument: Option<Expr>,
@@ -118,7 +118,8 @@ pub enum Expr {
         /// `ALL` instead of `ANY`.
         all: bool,
     },
-    /// SQL's AND of at least one; what comes later is not evaluated for rows that are false already.
+    /// SQL's AND of at least one; what comes later is not evaluated for rows that are false
+    /// already.
     And(Vec<Expr>),
     /// SQL's OR of at least one; what comes later is not evaluated for rows that are true already.
     Or(Vec<Expr>),

@@ -1,4 +1,5 @@
-//! Runs a compiled query: morsels in, by a caller that alone knows where they come from; a result out.
+//! Runs a compiled query: morsels in, by a caller that alone knows where they come from; a result
+//! out.
 //!
 //! ```text
 //!   caller:  feed ─try_push─▶ queue (window) ─▶ threads: Sink each ─▶ the last one merges ─▶ ResultSet
@@ -8,9 +9,9 @@
 //! Threads are started when there is work for them, and end with the run. Without threads the
 //! caller's own thread does the work: a small query wakes nobody.
 //!
-//! Invariants: when [`run`] returns or unwinds, no thread is left. The stop flag is set before anything
-//! waits for threads to end; between two looks at it a thread works on one zone, or merges a few
-//! thousand groups.
+//! Invariants: when [`run`] returns or unwinds, no thread is left. The stop flag is set before
+//! anything waits for threads to end; between two looks at it a thread works on one zone, or merges
+//! a few thousand groups.
 
 mod memory;
 mod result;
@@ -40,7 +41,8 @@ pub struct Options {
     pub window: usize,
     /// The most memory for states of groups and rows.
     pub memory_limit_bytes: usize,
-    /// Called to start a thread: calls its argument, which does. What threads inherit can be set around it.
+    /// Called to start a thread: calls its argument, which does. What threads inherit can be set
+    /// around it.
     pub around_spawn: fn(&mut dyn FnMut()),
     /// Called first on each thread.
     pub on_thread_start: fn(),
@@ -57,8 +59,8 @@ pub struct Feeder<'a> {
 }
 
 impl Feeder<'_> {
-    /// Gives a morsel to a thread; without threads, works on it at once. After a failure morsels are
-    /// dropped.
+    /// Gives a morsel to a thread; without threads, works on it at once. After a failure morsels
+    /// are dropped.
     ///
     /// # Errors
     ///

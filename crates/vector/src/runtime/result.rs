@@ -25,8 +25,8 @@ pub struct ResultSet {
 pub enum ResultColumn {
     /// Values.
     Values(Column),
-    /// Averages of integers and numerics, `sums[i] * 10^-scale / counts[i]`, for the caller to divide as its numerics
-    /// do; a count of 0 is NULL.
+    /// Averages of integers and numerics, `sums[i] * 10^-scale / counts[i]`, for the caller to
+    /// divide as its numerics do; a count of 0 is NULL.
     Quotients {
         /// Unscaled sums.
         sums: Vec<i128>,

@@ -20,9 +20,10 @@ pub enum MorselColumn {
     Decoded(Column),
     /// The same value in every row; `None` is NULL.
     Constant(ColumnType, Option<OwnedValue>),
-    /// Not delivered, because it is not among [`Compiled::needed`](crate::operators::Compiled::needed) or, for
-    /// this row group, not among [`Compiled::needed_for`](crate::operators::Compiled::needed_for). A
-    /// column that is counted all the same has no nulls.
+    /// Not delivered, because it is not among
+    /// [`Compiled::needed`](crate::operators::Compiled::needed) or, for this row group, not among
+    /// [`Compiled::needed_for`](crate::operators::Compiled::needed_for). A column that is counted
+    /// all the same has no nulls.
     Unread,
 }
 

@@ -1,4 +1,4 @@
-//! Locking cold rows, and finding out what has become of them.
+//! Locking cold rows, and learning their standing under the lock.
 
 use std::cell::RefCell;
 
@@ -25,40 +25,40 @@ use crate::store::marks::{self, Mark, RowFate, RowState};
 use crate::store::pending_marks;
 use crate::store::row_set::RowSet;
 
-/// Rows changed in one group before the whole group is asked for: then they may be collected.
+/// Rows changed in one group before the whole group is requested: then they may be collected.
 const CHANGES_PER_GROUP: u32 = 256;
-/// Rows locked in one group before the whole group is asked for.
+/// Rows locked in one group before the whole group is requested.
 const LOCKS_PER_GROUP: u32 = 1_024;
-/// Between two looks at a row that somebody else is looking at.
+/// Between two attempts to lock a row that another backend holds for a moment.
 const NAP_MICROSECONDS: i64 = 100;
-/// Row locks that a transaction holds before groups are asked for at once, and waited for.
+/// Row locks that a transaction holds before whole groups are requested at once, with waiting.
 const ROWS_IN_ALL: u32 = 4_096;
 
 thread_local! {
-    /// Row locks of this transaction. Too many after a subtransaction was
-    /// rolled back, which does no harm.
+    /// Row locks of this transaction. The count is too high after a subtransaction was rolled back,
+    /// which does no harm.
     static LOCKED_ROWS: RefCell<LockedRows> = RefCell::default();
-    /// The groups of the last rows. Forgotten when a subtransaction is rolled back, because that may
-    /// have given up the locks on them.
+    /// The groups of the last rows. Discarded when a subtransaction is rolled back, because that
+    /// may have released the locks on them.
     static LOCATED: RefCell<Vec<Located>> = const { RefCell::new(Vec::new()) };
 }
 
 #[derive(Default)]
 struct LockedRows {
-    /// Rows that were asked for, locked still or not.
+    /// Rows for which a lock was requested, whether or not they are still locked.
     by_group: FxHashMap<(u32, u32), u32>,
     /// Locks that are held.
     in_all: u32,
 }
 
-/// Forgets what depends on marks and locks that a rolled back subtransaction may have made, or on a
-/// file that was emptied in place.
+/// Discards what depends on marks and locks that a rolled-back subtransaction may have made, or on
+/// a file that was truncated in place.
 pub fn forget_locks() {
     last_change::forget();
     LOCATED.with_borrow_mut(Vec::clear);
 }
 
-/// Forgets everything: the transaction is over.
+/// Discards everything: the transaction is over.
 pub fn reset() {
     forget_locks();
     LOCKED_ROWS.with_borrow_mut(|rows| {
@@ -83,28 +83,28 @@ pub(super) struct Grip<'a> {
     pub standing: Standing,
 }
 
-/// What has become of a row whose lock is held.
+/// The standing of a row whose lock is held.
 pub(super) enum Standing {
-    /// It is there, in this group.
+    /// The row is in this group, and no mark hides it.
     There(PlacedEntry),
-    /// It is there, and another, running transaction has marked it.
+    /// The same, but another transaction in progress has marked it.
     Leaving(PlacedEntry, Mark),
     Marked(Mark),
-    /// Loaded by this very command, or one that runs outside of it.
+    /// Loaded by this command, or by one that this command runs inside.
     Unborn,
-    /// Its group was merged into another one.
+    /// The group was merged into another one.
     Moved {
         to: RowNumber,
         by: Xid,
     },
-    /// Its group is gone, with everything in it.
+    /// The group is gone, with all of its rows.
     Gone,
 }
 
-/// Locks the row and looks at it, once nothing is in the way and no transaction is about to change
-/// it in a way that the lock forbids; `None` if it would have to wait and may not. `purpose` is
-/// told to those who wonder what we wait for. The table is locked for writing or row locks; nothing
-/// but locks is held while waiting.
+/// Locks the row and learns its standing, once no other transaction holds a conflicting lock and no
+/// transaction in progress is changing the row in a way that conflicts; `None` if that needs
+/// waiting and `wait` forbids it. `purpose` tells what the wait is for. The table is locked for
+/// writing or row locks. Nothing but locks is held while waiting.
 pub(super) fn grip<'a>(
     table: Table<'a>,
     row: RowNumber,
@@ -113,7 +113,7 @@ pub(super) fn grip<'a>(
     cid: CommandId,
     purpose: Purpose,
 ) -> Option<(Grip<'a>, Option<Locked>)> {
-    // Others wait for it.
+    // Other transactions wait for this one by its id, so it needs one.
     Xid::current();
     let mut turn = None;
     loop {
@@ -136,7 +136,7 @@ pub(super) fn grip<'a>(
             Err(Obstacle::Row) => match or_raise(table.oid(), in_the_way(table, row, lock)) {
                 Some(ids) => ids,
                 None => {
-                    // For as long as another transaction looks at the row.
+                    // Another backend holds the lock only while it looks at the row.
                     cold_lock::nap(NAP_MICROSECONDS);
                     continue;
                 }
@@ -154,7 +154,7 @@ pub(super) fn grip<'a>(
     }
 }
 
-/// What keeps a row from being locked.
+/// The lock that keeps a row from being locked.
 enum Obstacle {
     /// A lock on its whole group, which may not be waited for.
     Group,
@@ -162,7 +162,8 @@ enum Obstacle {
     Row,
 }
 
-/// Locks the row, if nothing is in the way, and looks at it. Waits for its group if it may.
+/// Locks the row if that is possible now, and learns its standing. Waits for its group if `wait`
+/// allows it.
 fn take_hold<'a>(
     table: Table<'a>,
     row: RowNumber,
@@ -207,7 +208,7 @@ fn take_hold<'a>(
     Ok((grip, locked))
 }
 
-/// A group that this transaction has locked for work on its rows: it stays where it is.
+/// A group that this transaction has locked for row work: it is not merged away meanwhile.
 pub(super) struct Located {
     table: Oid,
     file: StoreId,
@@ -216,23 +217,23 @@ pub(super) struct Located {
     placed: PlacedEntry,
     /// The command that loaded it, if that was our transaction.
     own: Option<CommandId>,
-    /// The strongest lock on all of the group that is held.
+    /// The strongest lock held on the whole group.
     bulk: Option<RowLock>,
-    /// Rows asked about while all of the group was locked.
+    /// Rows looked up while the whole group was locked.
     asked: u32,
     /// Rows that a command has changed.
     changed: (CommandId, u32),
-    /// What is hidden of it, once they are many; then only we can hide more.
+    /// The hidden rows, once many were looked up; then only this transaction can hide more.
     hidden: Option<RowSet>,
 }
 
 /// Groups that are remembered; each takes 16 kB at most.
 const MOST_LOCATED: usize = 64;
-/// Rows of a wholly locked group that are asked about one by one before all its marks are read.
+/// Rows of a wholly locked group that are looked up one by one before all its marks are read.
 const FEW_ROWS: u32 = 32;
 
 impl Located {
-    /// Asks about the group of a row, if it is remembered.
+    /// Calls `ask` with the group of a row, if it is remembered.
     pub fn recall<R>(
         store: &ColdStore,
         row: RowNumber,
@@ -274,7 +275,7 @@ impl Located {
         self.placed.entry
     }
 
-    /// Counts a row that the command changes; how many it has changed before.
+    /// Counts a row that the command changes; returns how many it has changed before.
     pub fn count_change(&mut self, command: CommandId) -> u32 {
         if self.changed.0 != command {
             self.changed = (command, 0);
@@ -286,7 +287,7 @@ impl Located {
     /// Whether a row of a wholly locked group is known to have no mark.
     fn is_unmarked(&mut self, store: &ColdStore, row: RowNumber) -> Result<bool, ColdError> {
         if pending_marks::any() {
-            // They may be written, and be pending no more, without our notice.
+            // Marks may be written, and be pending no more, without notice here.
             return Ok(false);
         }
         self.asked += 1;
@@ -331,7 +332,8 @@ impl Located {
         self.stored_standing_of(store, row)
     }
 
-    /// What the marks say of a row whose group's entry was read after the row was locked.
+    /// The standing of a row by its marks. The entry of its group was read after the row was
+    /// locked.
     fn stored_standing_of(&self, store: &ColdStore, row: RowNumber) -> Result<Standing, ColdError> {
         let placed = self.placed;
         Ok(match marks::state_of_row(store, &placed.entry, row)? {
@@ -343,7 +345,7 @@ impl Located {
 }
 
 impl Grip<'_> {
-    /// Finds out once more what has become of a row of the table that was there.
+    /// Learns the standing of a row again that was there.
     pub fn look_again(&mut self, cid: CommandId, table: Table<'_>) {
         if let Standing::There(placed) | Standing::Leaving(placed, _) = &self.standing {
             let group = placed.entry.group();
@@ -353,8 +355,8 @@ impl Grip<'_> {
     }
 }
 
-/// The file and the group of a row that is known to be there, because all of its group is locked and what is
-/// hidden of it is known: nothing needs to be asked.
+/// The group of a row that is known to be there without a look at the store, because the whole
+/// group is locked and its hidden rows are known.
 pub(super) fn known_there(
     table: Table<'_>,
     row: RowNumber,
@@ -380,8 +382,8 @@ pub(super) fn known_there(
     })
 }
 
-/// The stored group of a row, if this transaction has locked the group for work on its rows: then it stays
-/// where it is, and so does the row, whatever its marks say.
+/// The stored group of a row, if this transaction has locked the group for row work: then the group
+/// is not merged away, and the row keeps its place, whatever its marks tell.
 pub(in crate::am) fn held_group(table: Table<'_>, row: RowNumber) -> Option<GroupEntry> {
     let oid = table.oid();
     LOCATED.with_borrow(|located| {
@@ -392,7 +394,8 @@ pub(in crate::am) fn held_group(table: Table<'_>, row: RowNumber) -> Option<Grou
     })
 }
 
-/// A row lock that was newly taken. Others wait for it once it is kept, or dropped, which keeps it too.
+/// A row lock that was newly taken. Other transactions wait for it once it is kept. Dropping it
+/// keeps it.
 #[must_use]
 pub(super) struct Locked {
     locks: Locks,
@@ -401,7 +404,7 @@ pub(super) struct Locked {
 }
 
 impl Locked {
-    /// The lock stays, for now at least.
+    /// Keeps the lock, for now at least.
     pub fn keep(&self) {
         locker::decided();
     }
@@ -419,7 +422,8 @@ impl Drop for Locked {
     }
 }
 
-/// `None` if there is nothing to give back. Past some rows the whole group is asked for.
+/// Locks the group for row work, and the row; `None` if there is no row lock to release later. Past
+/// some number of rows the whole group is requested.
 fn lock_row(
     table: Table<'_>,
     group: u32,
@@ -433,7 +437,7 @@ fn lock_row(
         Purpose::Delete | Purpose::Update => CHANGES_PER_GROUP,
     };
     let (locks, table) = (Locks::of(table), table.oid().to_u32());
-    // Then nothing of the group can be locked yet.
+    // Then this transaction cannot have locked anything of the group yet.
     let is_first = LOCKED_ROWS.with_borrow(|rows| !rows.by_group.contains_key(&(table, group)));
     if !is_first && locks.holds_bulk(group, lock) {
         return Ok(None);
@@ -446,7 +450,7 @@ fn lock_row(
         *in_group += 1;
         (*in_group, rows.in_all)
     });
-    // Asking is not free: not for every row while somebody is in the way.
+    // A request has its price: it is not made for every row while another transaction blocks it.
     let many_here = in_group >= most && in_group.is_multiple_of(CHANGES_PER_GROUP / 8);
     if (many_here || in_all > ROWS_IN_ALL) && settings::group_locks() {
         let policy = if in_all > ROWS_IN_ALL {
@@ -489,7 +493,7 @@ fn standing_of(
         if let Some((to, by)) = marks::forwarded(store, group, row)? {
             return Ok(Standing::Moved { to, by });
         }
-        // What was hidden from everybody else may still be seen by our snapshot.
+        // What a committed transaction has hidden may still be visible to our snapshot.
         let mark = marks::of_dropped_row(store, group, row)?;
         return Ok(mark.map_or(Standing::Gone, Standing::Marked));
     };
@@ -508,7 +512,8 @@ fn standing_of(
         true => Ok(Standing::Unborn),
         false => located.stored_standing_of(store, row),
     };
-    // A group that is still being loaded gives back the end of its range, which the next one gets.
+    // A group that is still being loaded gives back the end of its range, which the next group
+    // gets.
     if placed.entry.state == GroupState::Stored {
         located.remember();
     }
@@ -516,7 +521,7 @@ fn standing_of(
 }
 
 impl Standing {
-    /// What the executor is told if the row is not there.
+    /// The answer to the executor if the row is not there.
     pub fn report(&self, tid: Tid, cid: CommandId) -> Result<(), Refusal> {
         use RowResult::{Deleted, Invisible, SelfModified, Updated};
         let nobody = Xid::INVALID;
@@ -548,17 +553,17 @@ impl Standing {
     }
 }
 
-/// A row that is there, and locked.
+/// A row that is there and is locked.
 pub(super) struct There<'a> {
     pub store: ColdStore<'a>,
     pub placed: PlacedEntry,
-    /// The lock, if it was taken for the change. Once the row is marked the mark does as well.
+    /// The lock, if it was taken for the change. Once the row is marked, the mark replaces it.
     pub locked: Option<Locked>,
 }
 
 impl There<'_> {
-    /// Gives the row's lock back after the row was marked: who comes now finds the mark, and waits for our
-    /// transaction. So changes do not fill the server's lock table.
+    /// Releases the row's lock after the row was marked: a transaction that comes later finds the
+    /// mark and waits for our transaction. So changes do not fill the server's lock table.
     pub fn let_go(self) {
         if let Some(locked) = self.locked {
             locked.give_back();
@@ -566,8 +571,8 @@ impl There<'_> {
     }
 }
 
-/// Grips the row for a change; the executor's answer where it cannot be changed. The table is
-/// locked for writing.
+/// Locks the row for a change; on failure, returns the executor's answer. The table is locked for
+/// writing.
 pub(super) fn grip_for_change<'a>(
     table: Table<'a>,
     row: RowNumber,

@@ -1,4 +1,4 @@
-//! Which transactions are in the way of a row lock.
+//! The transactions that block a row lock.
 
 use howdah_bridge::cold_lock::{self, Locks, RowLock};
 use howdah_bridge::snapshot::Snapshot;
@@ -11,9 +11,9 @@ use crate::errors::{ColdError, or_raise};
 use crate::store::directory;
 use crate::store::marks::{self, Mark, RowFate};
 
-/// Whose end to wait for before the row can be locked: those that have locked it, and the one that
-/// has changed it, in the order of their ids as on heap. `None` if they may be out of the way at
-/// once. The table is locked for writing or row locks.
+/// The transactions whose end must be waited for before the row can be locked: those that have
+/// locked it, and the one that has changed it, in the order of their ids as on heap. `None` if they
+/// may give way at once. The table is locked for writing or row locks.
 pub(super) fn in_the_way(
     table: Table<'_>,
     row: RowNumber,
@@ -32,8 +32,8 @@ pub(super) fn in_the_way(
     Ok(Some(ids))
 }
 
-/// Tells the server's log which transactions are in the way of a lock that is not waited for, if
-/// `log_lock_failures` asks for it: the one that was met, or else the first that is still running.
+/// Reports in the server's log which transactions block a lock that is not waited for, if
+/// `log_lock_failures` is on: the one that was met, otherwise the first that is still in progress.
 /// No lock on the row is held.
 pub(super) fn log_failure(table: Table<'_>, row: RowNumber, lock: RowLock, met: Option<Xid>) {
     let oid = table.oid();
@@ -49,7 +49,7 @@ pub(super) fn log_failure(table: Table<'_>, row: RowNumber, lock: RowLock, met: 
     });
 }
 
-/// The running transaction that has changed the row in a way that the lock forbids.
+/// The transaction in progress that has changed the row in a way that conflicts with the lock.
 fn changer_in_the_way(
     table: Table<'_>,
     row: RowNumber,
@@ -65,7 +65,7 @@ fn changer_in_the_way(
     Ok(mark.filter(|mark| lock.forbids(mark)).map(|mark| mark.xid))
 }
 
-/// What a lock makes of a change of the row by another transaction.
+/// Whether a lock conflicts with a change of the row by another transaction.
 pub(super) trait Forbids {
     fn forbids(self, mark: &Mark) -> bool;
 }

@@ -25,10 +25,10 @@ use crate::stop_point;
 use crate::store::directory::GroupState;
 use crate::store::marks::{self, RowFate};
 
-/// Locks a row, hot or cold, and puts it into the slot, as `table_tuple_lock` says.
+/// Locks a row, hot or cold, and stores it in the slot, as `table_tuple_lock` specifies.
 ///
-/// The caller goes on with the place that it has named, or with that of a later version; not with a
-/// place that its snapshot may not see.
+/// The caller continues with the place that it has named, or with that of a later version; not with
+/// a place that its snapshot may not see.
 pub fn lock(table: Table<'_>, tid: Tid, slot: Slot<'_>, request: LockRequest<'_>) -> LockedRow {
     let (mut at, mut told) = (tid, tid);
     let mut traversed = false;
@@ -96,9 +96,9 @@ pub fn lock(table: Table<'_>, tid: Tid, slot: Slot<'_>, request: LockRequest<'_>
     }
 }
 
-/// A transaction that shares the key of a row that is being updated shares that of the new versions
-/// as well. Where that cannot be arranged, the answer is which transaction to wait for: one that is
-/// in the way there, or the updater.
+/// A transaction that shares the key of a row that is being updated must share that of the new
+/// versions as well. Where that is refused, returns the transaction to wait for: the one that is in
+/// the way there, or the updater.
 fn meet_updater(table: Table<'_>, grip: &Grip<'_>, lock: RowLock, own_xid: Xid) -> Option<Xid> {
     let Standing::There(placed) = &grip.standing else {
         return None;
@@ -111,7 +111,7 @@ fn meet_updater(table: Table<'_>, grip: &Grip<'_>, lock: RowLock, own_xid: Xid) 
     let RowFate::Updated { to, .. } = mark.fate else {
         return Some(mark.xid);
     };
-    // A new version of a running transaction is not vacuumed away.
+    // VACUUM does not remove a new version of a transaction in progress.
     let refused = add_key_share(table, to, &[own_xid]).err()?;
     Some(refused.by.unwrap_or(mark.xid))
 }
@@ -150,13 +150,14 @@ fn lock_cold(
         match (gripped, met) {
             (Some((mut grip, locked)), None) => {
                 if lock_mode == RowLock::KeyShare {
-                    // The updater that was not met may have committed since the row was looked at.
+                    // The updater may have committed since the row's standing was learnt, and then
+                    // was not met.
                     grip.look_again(cid, table);
                 }
                 break (grip, locked);
             }
             (Some((_, locked)), Some(updater)) if request.wait == WaitPolicy::Block => {
-                // Waiting with the lock held could be a deadlock that heap does not know.
+                // To wait with the lock held could be a deadlock that heap does not have.
                 if let Some(locked) = locked {
                     locked.give_back();
                 }
@@ -191,7 +192,7 @@ fn lock_cold(
             None,
         ) = (mark.fate, mark.own)
     {
-        // As on heap: the old version may be had if the new ones can be locked along with it.
+        // As on heap: the old version may be locked if the new ones can be locked along with it.
         let alone = LockRequest {
             flags: request.flags.of_this_version(),
             snapshot: None,

@@ -1,26 +1,41 @@
 //! Deleting, updating and locking cold rows.
 //!
+//! The path of one update:
+//!
 //! ```text
-//!   1  lock the group for row work, then the row      (bridge::cold_lock)
-//!   2  what has become of the row by now?
-//!        its group was merged away ──> updated, to its place in the new group: the caller goes on there
-//!        a mark is in force        ──> deleted, updated, or changed by ourselves
-//!        a running transaction has marked it ──> give the row back, wait for that, from 1 on
-//!   3  nothing: write the mark      (an update inserts the new version, hot, before)
-//!   4  give the row's lock back     (a lock that was asked for by itself is kept)
+//!   1  choose the lock: NO KEY UPDATE if the key columns keep their values, else UPDATE
+//!   2  lock the group for row work, then the row (bridge::cold_lock)        ◄─────────┐
+//!        held by another transaction ──> wait for its end, with a turn in the queue ──┤
+//!   3  learn the row's standing                                                       │
+//!        marked by a transaction in progress ──> unlock the row, wait for its end ────┘
+//!        deleted, updated, or group merged away ──> unlock the row, return the next TID
+//!   4  insert the new version, a hot row
+//!   5  write the mark, and look for SIREAD locks on the row
+//!   6  if the key is kept, give the holders of KEY SHARE locks a share in the new version
+//!   7  unlock the row: from here on, the mark blocks other writers
+//!   8  insert the index entries of the new version
 //! ```
 //!
-//! The group's lock is held to the end of the transaction, and a row is marked or locked until then: so what step
-//! 2 finds stays true, and two marks for one row cannot be in force. Whoever is told that the row was updated
-//! follows the TID it is given, as on heap; the way may lead from cold to hot and back.
+//! A delete locks for UPDATE, and does 2, 3, 5 and 7. A row lock does 2 and 3, and the row stays
+//! locked.
 //!
-//! A reader sees the old version until the mark's transaction commits, and no version or the new
-//! one after; index entries of the old version stay until everybody sees that. A crash loses an uncommitted mark,
-//! which is void anyway. A damaged mark raises XX001.
+//! Invariants
+//! - What step 3 finds stays true, and no two marks of one row are in force: the group's lock is
+//!   held to the end of the transaction, and the row is locked or marked until then.
+//! - A caller that is told that the row was updated follows the TID it is given, as on heap. Of a
+//!   row whose group was merged away, that TID is the row's place in the new group. The way may
+//!   lead from cold to hot and back.
+//! - A snapshot sees the old version unless it sees the mark's transaction as committed, and then
+//!   the new version or none. Index entries of the old version stay until the row is dead.
+//! - A row lock that was taken for the request is not held while the request waits: that could be a
+//!   deadlock that heap does not have. Only the group's lock and the turn are.
 //!
-//! Many rows: past some locks in a group the whole group is asked for, without waiting; past many in
-//! all, with waiting. So the server's lock table does not fill up. A command that changes many rows of
-//! a group that is locked as a whole collects them ([`crate::store::pending_marks`]).
+//! A crash loses a mark that is not committed, which is void anyway. A damaged mark raises XX001.
+//!
+//! Many rows: past some number of row locks in a group, a lock on the whole group is requested
+//! without waiting; past a larger number in all groups, with waiting. So the server's lock table
+//! does not fill up. A command that changes many rows of a group that is locked as a whole collects
+//! them instead of writing marks ([`crate::store::pending_marks`]).
 
 mod grip;
 mod in_the_way;
@@ -51,11 +66,12 @@ use crate::store::directory;
 use crate::store::marks::{self, RowFate, elsewhere};
 use crate::store::pending_marks;
 
-/// Rows of a group that one command changes one by one before it collects them.
+/// Rows of a group that one command marks one by one before it collects them.
 const FEW_CHANGES: u32 = 32;
 
-/// Hides a row that is locked: by a mark of its own, or along with others of its group. Its serializable
-/// readers are noticed when the mark is written.
+/// Hides a row that is locked: by a mark of its own, or in memory along with others of its group.
+/// When a mark is written, conflicts with serializable transactions that have read the row are
+/// checked.
 fn hide(
     table: Table<'_>,
     there: &There<'_>,
@@ -87,7 +103,7 @@ fn hide(
     load::note_marked(oid, &placed);
 }
 
-/// Deletes a cold row, as `table_tuple_delete` says. The table is locked for writing.
+/// Deletes a cold row, as `table_tuple_delete` specifies. The table is locked for writing.
 pub fn delete(
     table: Table<'_>,
     row: RowNumber,
@@ -119,16 +135,16 @@ pub fn delete(
     Ok(())
 }
 
-/// Updates a cold row to the one in `slot`, which becomes a hot row, as `table_tuple_update` says;
-/// the lock that the update takes, whatever comes of it. As for [`delete`].
+/// Updates a cold row to the one in `slot`, which becomes a hot row, as `table_tuple_update`
+/// specifies. Returns the lock that the update needs, also on failure. Otherwise as [`delete`].
 pub fn update(
     table: Table<'_>,
     row: RowNumber,
     slot: Slot<'_>,
     request: ChangeRequest<'_>,
 ) -> (RowLock, Result<UpdateIndexes, Refusal>) {
-    // A transaction that has locked the row FOR UPDATE takes it from those that share its key, as
-    // on heap.
+    // A transaction that has locked the row FOR UPDATE keeps out those that share its key, as on
+    // heap.
     let locked = holds_locks() && Locks::of(table).holds_row(row, RowLock::Update);
     let keeps_key = !locked && new_version::keeps_key(table, row, slot);
     let lock = match keeps_key {
@@ -139,7 +155,7 @@ pub fn update(
     (lock, updated)
 }
 
-/// What [`update`] does once it is known which lock the row needs.
+/// The update itself, once it is known which lock the row needs.
 fn write_update(
     table: Table<'_>,
     row: RowNumber,
@@ -148,7 +164,7 @@ fn write_update(
     keeps_key: bool,
 ) -> Result<UpdateIndexes, Refusal> {
     let cid = request.command;
-    // Where the new version is, once it was inserted.
+    // The place of the new version, valid once it was inserted.
     let fate = || RowFate::Updated {
         to: slot.tid(),
         keeps_key,
@@ -177,7 +193,7 @@ fn write_update(
     hide(table, &there, row, fate(), cid, !decoded);
     stop_point!("update_marked");
     if keeps_key {
-        // After the mark was written: a locker that comes later finds it, see `meet_updater`.
+        // After the mark was written: a locker that comes later finds the mark, see `meet_updater`.
         let sharers = Locks::of(table).holders(row);
         if !sharers.is_empty() && add_key_share(table, next, &sharers).is_err() {
             pgrx::error!("could not hand row locks on to a new row version");
@@ -187,7 +203,7 @@ fn write_update(
     Ok(new_version::enter_indexes(table, row, slot))
 }
 
-/// Where an update has put the new version, if the snapshot sees that update.
+/// The place of the new version, if the snapshot sees the update.
 pub fn version_after(table: Table<'_>, row: RowNumber, snapshot: Snapshot<'_>) -> Option<Tid> {
     let oid = table.oid();
     let store = ColdStore::open(table, LockMode::AccessShare)?;

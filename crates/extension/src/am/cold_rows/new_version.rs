@@ -30,13 +30,13 @@ pub fn keeps_key(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> bool {
     keeps(table, row, slot, IndexedColumns::Key)
 }
 
-/// Enters the new version that [`insert`] has inserted for the row into the indexes, or has the
-/// caller do it: the result says which of them are left to the caller.
+/// Inserts index entries for the new version that [`insert`] has inserted, or leaves that to the
+/// caller: the result tells which indexes are left to it.
 ///
-/// An entry that a serializable transaction makes in an index page makes it notice all that have
-/// read the page. Where the update would be a HOT update of a hot row, nothing has to: see
-/// [`howdah_bridge::predicate::unnoticed`]. Constraints that are checked at the end of the
-/// transaction have the caller look into their index again.
+/// When a serializable transaction inserts into an index page, it conflicts with all transactions
+/// that have read the page. Where the update would be a HOT update of a hot row, it must not: see
+/// [`howdah_bridge::predicate::unnoticed`]. For constraints that are checked at the end of the
+/// transaction, the caller looks into their index again.
 pub fn enter_indexes(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> UpdateIndexes {
     if !is_serializable() || !keeps(table, row, slot, IndexedColumns::HotBlocking) {
         return UpdateIndexes::All;
@@ -65,7 +65,7 @@ fn keeps(table: Table<'_>, row: RowNumber, slot: Slot<'_>, columns: IndexedColum
         return true;
     };
     if first <= 0 {
-        // An expression on the whole row, or on what is no column of it.
+        // An expression on the whole row, or on a system column.
         return false;
     }
     let known = last_row::with(table, row, |old| {
@@ -96,8 +96,8 @@ fn keeps(table: Table<'_>, row: RowNumber, slot: Slot<'_>, columns: IndexedColum
         })
 }
 
-/// Whether a column of the row in the slot is, byte for byte, what it was; `old` is a value of this
-/// column.
+/// Whether a column of the row in the slot is byte for byte the same as before; `old` is a value of
+/// this column.
 fn is_same(table: Table<'_>, number: i32, old: Option<Datum>, slot: Slot<'_>) -> bool {
     match (old, slot.attribute(number)) {
         (None, None) => true,

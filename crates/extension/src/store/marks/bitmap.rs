@@ -1,4 +1,4 @@
-//! Bitmaps of hidden rows, one for so many rows of a group.
+//! Bitmaps of hidden rows, one for each 16,384 rows of a group.
 
 use std::ops::{ControlFlow, RangeInclusive};
 
@@ -46,8 +46,8 @@ pub(super) fn bitmap_place(entry: &GroupEntry, row: RowNumber) -> (i32, usize) {
     )
 }
 
-/// The mark that a bitmap makes of a row. A row that was in the bitmap before our transaction
-/// replaced it is none of our doing.
+/// The mark that a bitmap implies for a row. A row that was in the bitmap before our transaction
+/// replaced it was not hidden by our transaction.
 pub(super) fn hidden_in_bulk(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -90,7 +90,7 @@ pub(super) fn bitmap_parts(group: u32, payload: &[u8]) -> Result<(&[u8], &[u8]),
     Ok(payload[..2 * BITMAP_HALF].split_at(BITMAP_HALF))
 }
 
-/// The rows of a group that no index knows any more.
+/// The rows of a group for which no index has an entry any more.
 pub fn cleaned(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdError> {
     let mut cleaned = RowSet::with_bound(entry.capacity_rows);
     let mut damage = None;
@@ -108,7 +108,7 @@ pub fn cleaned(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdErro
     damage.map_or(Ok(cleaned), Err)
 }
 
-/// Puts the bits of the bitmap with this key among the rows of its group.
+/// Adds the rows of the bitmap with this key to those of its group.
 pub(super) fn insert_bits(entry: &GroupEntry, seq: i32, bits: &[u8], rows: &mut RowSet) {
     let start = (seq as u32 - entry.group()) / BLOCKS_PER_BITMAP * ROWS_PER_BITMAP;
     for position in RowSet::from_bytes(bits).iter().map(|row| start + row) {
@@ -149,7 +149,7 @@ impl Bitmap {
 struct KnownBitmap {
     tid: Tid,
     bitmap: Bitmap,
-    /// The command that wrote it, if that was our transaction.
+    /// The command that wrote it, if that was a command of our own transaction.
     own: Option<CommandId>,
 }
 
@@ -191,8 +191,8 @@ pub(super) fn by_bitmap(entry: &GroupEntry, rows: &RowSet) -> Vec<(i32, Vec<u32>
     parts
 }
 
-/// Adds rows that are hidden from everybody, and that no index knows, to the group's bitmaps:
-/// outside of any transaction. The whole group is locked.
+/// Adds dead rows for which no index has an entry to the group's bitmaps, outside of any
+/// transaction. The whole group is locked.
 pub fn fold(store: &ColdStore, placed: &PlacedEntry, rows: &RowSet) -> Result<(), ColdError> {
     let mut placed = *placed;
     flag(store, &mut placed, GroupFlags::BITMAPS)?;
@@ -220,8 +220,8 @@ pub fn fold(store: &ColdStore, placed: &PlacedEntry, rows: &RowSet) -> Result<()
     Ok(())
 }
 
-/// The bytes of a bitmap, or of none, with places added that are hidden from everybody and that no
-/// index knows.
+/// The bytes of a bitmap, or of a new one, with places added of dead rows for which no index has an
+/// entry.
 pub(super) fn hiding_all(
     group: u32,
     known: Option<&[u8]>,
@@ -242,13 +242,13 @@ pub(super) fn hiding_all(
     Ok(bitmap.seal())
 }
 
-/// Lets readers know that bitmaps of this group may follow.
+/// Sets the flag that announces bitmaps of this group to readers.
 pub fn announce_bitmaps(store: &ColdStore, placed: &mut PlacedEntry) -> Result<(), ColdError> {
     flag(store, placed, GroupFlags::BITMAPS)
 }
 
-/// Adds places to the bitmap with this key, in the running transaction. The whole group is locked,
-/// and flagged.
+/// Adds places to the bitmap with this key, in the current transaction. The whole group is locked,
+/// and its flag is set.
 pub(super) fn hide(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -265,7 +265,7 @@ pub(super) fn hide(
         bitmap.seal()
     };
     let payload = match known {
-        // Of the same command: nobody sees the one without the other.
+        // Written by the same command: no snapshot sees one without the other.
         Some(known) if known.own == Some(cid) => {
             store.overwrite(known.tid, &hide(known.bitmap));
             note();

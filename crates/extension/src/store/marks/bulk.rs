@@ -13,12 +13,12 @@ use crate::stop_point;
 use crate::store::directory::PlacedEntry;
 use crate::store::row_set::RowSet;
 
-/// Fewer rows than this of those that share a bitmap get marks of their own: one mark is a fiftieth
-/// of a bitmap.
+/// Of rows that share a bitmap, fewer than this get marks of their own: a mark has a fiftieth of
+/// the size of a bitmap.
 const FEW_ROWS: usize = 32;
 
-/// Hides rows in bulk, in the running transaction; `fates` are those of rows that were not simply
-/// deleted. The whole group is locked, and its bitmaps are announced.
+/// Hides rows in bulk, in the current transaction; `fates` are those of rows that were not simply
+/// deleted. The whole group is locked, and the flag of its bitmaps is set.
 pub fn hide_in_bulk(
     store: &ColdStore,
     placed: &mut PlacedEntry,

@@ -1,9 +1,9 @@
-//! Marks of a group on their way into another store, for rewrites.
+//! Copies of a group's marks into another store, for rewrites.
 //!
-//! The new versions of updated rows are in other places then, so a mark that is carried over says that the
-//! row was updated, but not where to. Only snapshots from before still meet it, and those may not
-//! follow: they fail with 40001, and cannot share the row's key, as they do for a row that went to another
-//! partition.
+//! A rewrite puts the new versions of updated rows at other places. So a mark that is copied tells
+//! that the row was updated, but not where its new version is. Only snapshots from before the
+//! rewrite still meet such a mark, and their transactions cannot follow it: they fail with 40001,
+//! and cannot share the row's key, as with a row that went to another partition.
 
 use std::ops::ControlFlow;
 
@@ -22,27 +22,27 @@ use crate::errors::ColdError;
 use crate::store::directory::{GroupEntry, GroupFlags};
 use crate::store::row_set::RowSet;
 
-/// From one store into another that nobody else can see.
+/// From one store into another that no other backend can see yet.
 pub struct Copying<'a> {
     pub from: &'a ColdStore<'a>,
     pub to: &'a ColdStore<'a>,
     pub cid: CommandId,
-    /// What is older is over for everybody.
+    /// Transactions older than this are finished for every snapshot.
     pub horizon: Xid,
 }
 
-/// A tuple that somebody may still see.
+/// A tuple that some snapshot may still see.
 struct Kept {
     seq: i32,
     payload: Vec<u8>,
     stamp: TupleStamp,
     origin: Origin,
-    /// Whether nobody has replaced or deleted it.
+    /// Whether no transaction has replaced or deleted it.
     is_current: bool,
 }
 
 impl Copying<'_> {
-    /// Copies a group's marks, bitmaps and lists, but for dead ones.
+    /// Copies a group's marks, bitmaps and lists, except dead ones.
     pub fn marks(&self, entry: &GroupEntry) -> Result<(), ColdError> {
         self.all_but_bitmaps(entry)?;
         self.write(BITMAP_ID, self.read(BITMAP_ID, bitmaps_of(entry)));
@@ -50,8 +50,8 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// The same, with some rows hidden from everybody in addition: they are somewhere else now.
-    /// Bitmaps of the group are to be announced.
+    /// The same, and in addition makes some rows dead: they are at another place now. The flag of
+    /// the group's bitmaps is set.
     pub fn marks_hiding(&self, entry: &GroupEntry, rows: &RowSet) -> Result<(), ColdError> {
         self.all_but_bitmaps(entry)?;
         let mut kept = self.read(BITMAP_ID, bitmaps_of(entry));
@@ -72,7 +72,8 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// How a bitmap is to be seen by those who see none of these versions; `None` if everybody sees one.
+    /// The visibility of a bitmap for snapshots that see none of these versions; `None` if every
+    /// snapshot sees one.
     fn before(&self, versions: &[&Kept]) -> Option<CopiedAs> {
         if versions.is_empty() {
             return Some(CopiedAs::Frozen);
@@ -88,7 +89,7 @@ impl Copying<'_> {
             versions.iter().any(by)
         };
         let is_own = |v: &Kept| v.origin.xid.is_own();
-        // Others have committed before we could begin.
+        // Other transactions have committed before this one could begin.
         let foreign = versions.iter().find(|v| !is_own(v) && !replaced(v));
         let first = foreign.or_else(|| versions.iter().min_by_key(|v| v.origin.cid))?;
         let stamp = TupleStamp::until(first.origin);

@@ -1,7 +1,8 @@
 //! How many rows of a group are hidden, for estimates.
 //!
-//! Bitmaps are counted exactly. Of marks of single rows only the first ones are looked at; the rest of the group is
-//! taken to have as many for its size, because reading every mark of a group takes longer than planning may.
+//! Bitmaps are counted exactly. Of marks of single rows only the first ones are examined, and the
+//! rest of the group is assumed to have as many in proportion: reading every mark of a group may
+//! take longer than planning the query.
 
 use std::ops::ControlFlow;
 
@@ -14,17 +15,19 @@ use crate::errors::ColdError;
 use crate::store::directory::{GroupEntry, GroupFlags};
 use crate::store::row_set::RowSet;
 
-/// Marks of one group that are looked at.
+/// Marks of one group that are examined.
 const MOST_MARKS: u32 = 512;
 
-/// About how many of a group's rows the MVCC snapshot does not see because of marks and bitmaps; all of them
-/// only if that is certain. Marks that are still in this backend's memory are not counted, nor are late rows.
+/// About how many of a group's rows the MVCC snapshot does not see because of marks and bitmaps.
+/// The result equals the number of rows only if that is certain. Marks that are still in this
+/// backend's memory are not counted, nor are late rows.
 pub fn count_hidden(
     store: &ColdStore,
     entry: &GroupEntry,
     snapshot: Snapshot<'_>,
 ) -> Result<u32, ColdError> {
-    // Not the store's own test of visibility: an estimate reads nothing that a serializable transaction depends on.
+    // Not the store's own visibility test: an estimate reads nothing that a serializable
+    // transaction depends on.
     let sees = |shown: &Visited<'_>| shown.tuple.satisfies(snapshot);
     let mut hidden = RowSet::with_bound(entry.capacity_rows);
     if entry.flags.contain(GroupFlags::BITMAPS) {
@@ -52,7 +55,8 @@ pub fn count_hidden(
     })
 }
 
-/// Adds rows hidden by the first marks of the group; how many positions these cover, unless it is all of the group.
+/// Adds rows hidden by the first marks of the group. Returns how many positions these marks cover,
+/// unless they cover the whole group.
 fn add_first_marks(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -80,7 +84,7 @@ fn add_first_marks(
     None
 }
 
-/// Hidden rows of a group of which marks were looked at up to some position only.
+/// Hidden rows of a group of which only the marks up to some position were examined.
 fn extrapolated(rows: u32, in_bitmaps: u32, found: u32, positions: u32) -> u32 {
     let by_marks = f64::from(found - in_bitmaps);
     let share = f64::from(rows) / f64::from(positions.clamp(1, rows.max(1)));

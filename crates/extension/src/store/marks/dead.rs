@@ -1,4 +1,4 @@
-//! Rows that are hidden from everybody, for an index that wants to make room.
+//! Dead rows among those an index names when it needs room on a page.
 
 use std::ops::ControlFlow;
 
@@ -11,18 +11,19 @@ use super::single::{decode, key_ranges, row_of};
 use super::unmarked;
 use crate::store::directory::GroupEntry;
 
-/// Rows so near to each other are looked for together.
+/// Rows at most this far from each other are looked up together.
 const NEAR: u64 = 32;
-/// Marks that are looked at in vain before the rest is left alone.
+/// Marks that are examined in vain before the search is given up.
 const FEW: u32 = 8;
-/// Marks that are looked at, at most.
+/// Marks that are examined at most.
 const MOST: u32 = 512;
 
-/// Names those of `rows` whose own marks hide them from everybody, and the writers of the marks, in ascending order;
-/// `is_over` is asked about a writer. Rows of bitmaps are not among them. `rows` ascend and are rows of the group.
+/// Calls `name` for those of `rows` whose own marks make them dead, in ascending order, with the
+/// writers of the marks; `is_over` tells whether a writer is older than every snapshot. Rows of
+/// bitmaps are not among them. `rows` ascend and are rows of the group.
 ///
-/// For a moment when a page of another index is locked: does not read all marks of the group, waits for
-/// nothing but pages of the store, and gives up soon where there is nothing to be found.
+/// Called while a page of another index is locked. Therefore it does not read all marks of the
+/// group, waits for nothing but pages of the store, and gives up soon where it finds nothing.
 pub fn name_dead(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -40,7 +41,8 @@ pub fn name_dead(
             store.visit_wanted(id, seqs, &mut is_asked, &mut |shown| {
                 let writer = shown.tuple.xmin();
                 looks += 1;
-                // A damaged mark says nothing: who follows the entry is to be told so.
+                // A damaged mark tells nothing here: a reader that follows the index entry raises
+                // the error.
                 let is_sound = decode(entry.group(), shown.payload).is_ok();
                 if is_sound && is_over(writer) && in_force(&shown) {
                     dead += 1;

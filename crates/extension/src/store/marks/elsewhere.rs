@@ -1,28 +1,31 @@
-//! Changes of rows that an own snapshot sees at an older place.
+//! Changes of rows that a snapshot of our own sees at an older place.
 //!
-//! A snapshot goes on seeing a row where it was when it was taken, though compaction has moved it since. The row is
-//! changed at its new place; there is the mark, and there everybody else looks. Later commands of the
-//! same transaction that still read by the old snapshot (all of them in repeatable read, those that a rule adds to a
-//! statement in read committed) have to follow the row from its old place to find the mark:
+//! A snapshot continues to see a row where the row was when the snapshot was taken, even if
+//! compaction has moved it since. The row is changed at its new place: the mark is written there,
+//! and other transactions look for it there. Later commands of the same transaction that still read
+//! by the old snapshot (all of them in repeatable read, those that a rule adds to a statement in
+//! read committed) must follow the row from its old place to find the mark:
 //!
 //! ```text
-//!   hot tuple ── t_ctid ──> row of a group ── forward ──> row of its successor ── mark of our own
+//!   hot tuple ── t_ctid ──> row of a group ── forward ──> row of its successor ── our own mark
 //! ```
 //!
-//! Only this transaction has to: who else sees the row at its old place has a snapshot from before the move, and does
-//! not see a transaction that changed it later. A rollback makes the mark void and with it all there is; a mark
-//! is judged by the snapshot, so that a cursor opened before goes on seeing the row. Parallel workers cannot know
-//! whether there was such a change, and follow in any case.
+//! Only the changing transaction has to do so. Any other snapshot that sees the row at its old
+//! place was taken before the move, and does not see a transaction that changed the row later. A
+//! rollback makes the mark void, and nothing else was recorded. The mark is judged by the snapshot,
+//! so that a cursor opened before the change continues to see the row. A parallel worker cannot
+//! know whether there was such a change, and always follows.
 //!
-//! Rows are moved when every snapshot sees them, and so are most that are merged. So a row of a group that was filled
-//! by moving is seen by snapshots that do not see the group, at its old place ([`is_seen`]); that is what ON CONFLICT
-//! and the actions of foreign keys ask, who find rows by their new place. Of a merge of younger groups the ways are
-//! searched, from the groups that the snapshot sees; so rows that were moved from hot places are not merged with
-//! those of younger groups as long as a snapshot may see them there.
+//! Rows are moved when every snapshot sees them, and so are most rows that are merged. So a
+//! snapshot that does not see a group which was filled by moving sees the group's rows at their old
+//! place ([`is_seen`]). ON CONFLICT and the actions of foreign keys ask for that, because they find
+//! rows by their new place. For a merge of younger groups the forwards are searched, from the
+//! groups that the snapshot sees. Therefore rows that were moved from hot places are not merged
+//! with those of younger groups as long as a snapshot may see them at the hot places.
 //!
-//! CLUSTER and VACUUM FULL lose the ways from old places to new ones. For snapshots from before such a rewrite
-//! rows are not seen here, and fail with 40001 if they were moved; a transaction that has made such a change
-//! may not CLUSTER the table itself.
+//! CLUSTER and VACUUM FULL lose the links from old places to new ones. For a snapshot from before
+//! such a rewrite, rows count as not seen here, and fail with 40001 if they were moved. A
+//! transaction that has made such a change cannot CLUSTER the table itself.
 
 use std::cell::{Cell, RefCell};
 
@@ -40,9 +43,11 @@ use crate::store::rewritten;
 use crate::store::row_set::RowSet;
 
 thread_local! {
-    /// Whether this transaction may have changed rows that a snapshot of its own sees elsewhere.
+    /// Whether this transaction may have changed rows that a snapshot of its own sees at an older
+    /// place.
     static ANY_CHANGED: Cell<bool> = const { Cell::new(false) };
-    /// The tables of which it has changed rows that the snapshot it keeps sees elsewhere.
+    /// The tables in which it has changed rows that its transaction snapshot sees at an older
+    /// place.
     static CHANGED: RefCell<Vec<Oid>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -53,40 +58,42 @@ pub fn note(table: Oid, entry: &GroupEntry) {
         return;
     }
     ANY_CHANGED.set(true);
-    // A group of our own is not in the snapshot either, but its rows were nowhere else in these files.
+    // Our own group is not in the snapshot either, but its rows had no other place in these files.
     let unseen = keeps_snapshot() && !xid.is_own() && kept_sees_as_running(xid);
     if unseen && !needs_ways(table) {
         CHANGED.with_borrow_mut(|tables| tables.push(table));
     }
 }
 
-/// The transaction is over.
+/// Called when the transaction is over.
 pub fn reset() {
     if ANY_CHANGED.replace(false) {
         CHANGED.with_borrow_mut(Vec::clear);
     }
 }
 
-/// Whether this transaction may have changed rows that a snapshot of its own sees elsewhere.
+/// Whether this transaction may have changed rows that a snapshot of its own sees at an older
+/// place.
 #[inline]
 pub fn any_changed() -> bool {
     ANY_CHANGED.get()
 }
 
-/// Whether this transaction would see rows of the table again that it has changed, if the ways to them were lost.
+/// Whether this transaction would see rows of the table again that it has changed, if the links to
+/// them were lost.
 pub fn needs_ways(table: Oid) -> bool {
     CHANGED.with_borrow(|tables| tables.contains(&table))
 }
 
-/// Whether rows that this snapshot sees must be followed to where they were moved.
+/// Whether rows that this snapshot sees must be followed to the places to which they were moved.
 #[inline]
 pub fn may_hide(snapshot: Snapshot<'_>) -> bool {
     let in_worker = || in_parallel_worker() && Xid::top_if_any().is_some();
     (ANY_CHANGED.get() || in_worker()) && snapshot.is_mvcc()
 }
 
-/// The rows of a group that were changed, for the snapshot, where they are now; `None` if there are none or the
-/// group is still in force.
+/// The rows of a group that were changed at their new places, as the snapshot sees it; `None` if
+/// there are none, or if the group is still in force.
 pub fn hidden_rows(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -127,10 +134,10 @@ fn changed_behind(
     Ok((!rows.is_empty()).then_some(rows))
 }
 
-/// The most rows that a group of unknown size has.
+/// The maximal number of rows in a group of unknown size.
 const MOST_ROWS: u32 = howdah_columnar::MAX_ROWS as u32;
 
-/// The group that the rows of one that is gone went to: they all went to one.
+/// The group to which the rows of a removed group went: all went to one.
 enum Successor {
     InForce(GroupEntry),
     Gone(u32),
@@ -159,7 +166,7 @@ fn successor_of(
     let in_force = Snapshot::in_force();
     let next = match directory::group_of(store, first, in_force)? {
         Some(next) => Some(Successor::InForce(next.entry)),
-        // Numbers only grow: what leads back is damaged, and must not be followed for ever.
+        // Numbers only grow: a link that leads back is damaged, and following it might never end.
         None => directory::nearest_group(store, first)
             .filter(|&next| next > group)
             .map(Successor::Gone),
@@ -167,8 +174,8 @@ fn successor_of(
     Ok(next.map(|next| (places, next)))
 }
 
-/// Whether the snapshot, which does not see the row's group, sees the row at an older place, and its transaction
-/// has not changed it.
+/// Whether the snapshot, which does not see the row's group, sees the row at an older place, and
+/// its transaction has not changed the row.
 pub fn is_seen(
     store: &ColdStore,
     row: RowNumber,
@@ -187,8 +194,8 @@ pub fn is_seen(
     Ok(entry.flags.contain(GroupFlags::MOVED_ROWS) || was_seen(store, row, snapshot)?)
 }
 
-/// Whether the row came from a group that the snapshot sees, and that was merged with others before every
-/// snapshot saw all of them.
+/// Whether the row came from a group that the snapshot sees, and that was merged with others before
+/// every snapshot saw all of them.
 fn was_seen(store: &ColdStore, row: RowNumber, snapshot: Snapshot<'_>) -> Result<bool, ColdError> {
     let in_force = Snapshot::in_force();
     for placed in directory::groups(store, snapshot)? {
@@ -203,7 +210,7 @@ fn was_seen(store: &ColdStore, row: RowNumber, snapshot: Snapshot<'_>) -> Result
     Ok(false)
 }
 
-/// Where in a group that is gone the row was that is now `row`.
+/// The position that `row` had in a group that is gone.
 fn position_before(
     store: &ColdStore,
     group: u32,

@@ -1,4 +1,4 @@
-//! Marks as maintenance judges them.
+//! The status of marked rows, for maintenance.
 
 use howdah_bridge::store::{ColdStore, Visited};
 use howdah_bridge::xid::Xid;
@@ -9,17 +9,18 @@ use crate::errors::ColdError;
 use crate::store::directory::GroupEntry;
 use crate::store::row_set::RowSet;
 
-/// What has become of the marked rows of a group, judged for maintenance.
+/// The status of the marked rows of a group, in the terms of `HeapTupleSatisfiesVacuum`.
 pub struct RowFates {
-    /// Hidden from everybody.
+    /// Dead: hidden from every snapshot.
     pub gone: RowSet,
-    /// The latest transaction that hid one of these; not a normal one if all that says so is frozen.
+    /// The latest transaction that hid a dead row; not a normal one if all records of that are
+    /// frozen.
     pub last_hider: Xid,
-    /// Hidden by our own transaction or a committed one; old snapshots may see them.
+    /// Recently dead: hidden by our own transaction or a committed one; old snapshots may see them.
     pub dead: RowSet,
-    /// Being hidden by a running transaction.
+    /// Delete in progress.
     pub leaving: RowSet,
-    /// One of these running transactions.
+    /// One of the transactions in progress that hide rows.
     pub leaving_with: Option<Xid>,
 }
 
@@ -54,7 +55,7 @@ pub fn fates(store: &ColdStore, entry: &GroupEntry, horizon: Xid) -> Result<RowF
             wanted(&status)
         })
     };
-    // In this order: a transaction that commits meanwhile is then found dead as well.
+    // In this order: if a transaction commits meanwhile, its rows are found dead as well.
     let leaving = where_status(|status| matches!(status, Status::Running(_)))?.unwrap_or_default();
     let dead = where_status(|status| matches!(status, Status::Committed))?;
     let dead = with_pending(store, entry, dead, |_| true).unwrap_or_default();
@@ -68,9 +69,9 @@ pub fn fates(store: &ColdStore, entry: &GroupEntry, horizon: Xid) -> Result<RowF
     })
 }
 
-/// What became of the writer of a mark.
+/// The status of the writer of a mark.
 enum Status {
-    /// Committed, and everybody's snapshot knows it.
+    /// Committed, and every snapshot sees it as finished.
     Old(Xid),
     /// Committed, or our own.
     Committed,

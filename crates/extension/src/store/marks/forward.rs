@@ -1,8 +1,8 @@
-//! Where the rows of merged groups went.
+//! The new places of the rows of merged groups.
 //!
 //! ```text
 //!   id 5, seq group    first u64, value id u32, value bytes u32, kind u32, 0 u32, check u64
-//!   the value          the places or the rows that went nowhere, check u64; none if all went in order
+//!   the value          new places, or the rows left behind, check u64; none if all went in order
 //! ```
 
 use std::ops::ControlFlow;
@@ -20,14 +20,14 @@ use crate::store::row_set::RowSet;
 pub(super) const FORWARD_ID: u32 = 5;
 const FORWARD_BYTES: usize = 32;
 
-/// Where the rows of a merged group went.
+/// The new places of the rows of a merged group.
 pub enum Route<'a> {
-    /// From this number on, in their order, but for some that went nowhere.
+    /// From this number on, in their order, without some rows that were left behind.
     InOrder {
         first: RowNumber,
         dropped: Option<&'a RowSet>,
     },
-    /// Each to its own place, counted from this number; [`Route::DROPPED`] is none.
+    /// Each at its own place, counted from this number; [`Route::DROPPED`] means none.
     Scattered { first: RowNumber, places: Vec<u32> },
 }
 
@@ -35,7 +35,7 @@ impl Route<'_> {
     pub const DROPPED: u32 = u32::MAX;
 }
 
-/// Notes where the rows of a merged group went.
+/// Records the new places of the rows of a merged group.
 pub fn forward(store: &ColdStore, group: u32, route: &Route<'_>, cid: CommandId) {
     let (kind, first, table) = match route {
         Route::InOrder { first, dropped } => (0_u32, first, dropped.map(RowSet::to_bytes)),
@@ -63,7 +63,7 @@ pub fn forward(store: &ColdStore, group: u32, route: &Route<'_>, cid: CommandId)
     store.insert(FORWARD_ID, group as i32, &payload, cid, transactional, None);
 }
 
-/// Where a row of a merged group is now, and who has moved it.
+/// The present place of a row of a merged group, and the transaction that moved it.
 pub fn forwarded(
     store: &ColdStore,
     group: u32,
@@ -77,7 +77,7 @@ pub fn forwarded(
     Ok(places.place_of(position).map(|place| (place, places.by)))
 }
 
-/// Where the rows of one merged group are now.
+/// The present places of the rows of one merged group.
 pub struct Places {
     first: u64,
     by: Xid,
@@ -127,7 +127,7 @@ impl Places {
         Ok(Some(Places { first, by, map }))
     }
 
-    /// The new numbers of the rows at the first `row_count` positions; without those that went nowhere.
+    /// The new numbers of the rows at the first `row_count` positions, without rows left behind.
     pub fn iter(&self, row_count: u32) -> impl Iterator<Item = (u32, RowNumber)> {
         let mut dropped_before = 0;
         (0..row_count).filter_map(move |position| {
@@ -143,7 +143,7 @@ impl Places {
         })
     }
 
-    /// The new number of the row that was at the position; `None` if it went nowhere.
+    /// The new number of the row at the position; `None` if it was left behind.
     fn place_of(&self, position: u32) -> Option<RowNumber> {
         let place = match &self.map {
             Map::Scattered(table) => {

@@ -1,13 +1,16 @@
-//! The transactions that hid rows which are dead to all: the snapshot conflict horizon of their index entries.
+//! The transactions that hid dead rows: the snapshot conflict horizon of the rows' index entries.
 //!
-//! A snapshot that sees one of a row's hiders as finished does not see the row: the transaction that wrote the mark, or a bitmap with
-//! the row in it, or one that replaced such a bitmap. The earliest of them is what counts. What cannot be found any more
+//! The hiders of a row are the transaction that wrote its mark, the one that wrote a bitmap with
+//! the row in it, and those that replaced such a bitmap. A snapshot that sees one of them as
+//! finished does not see the row, so the earliest of them counts. What cannot be found any more
 //! needs no horizon of its own:
-//! - a frozen mark or bitmap: what froze it has logged a horizon (heap's VACUUM; ours for rows that it folds, see
-//!   [`crate::am::vacuum`]);
-//! - one that was pruned: its deleter, which came after the hider, was logged as a horizon.
+//! - a frozen mark or bitmap: the operation that froze it has logged a horizon (heap's VACUUM; ours
+//!   for rows that it folds, see [`crate::am::vacuum`]);
+//! - a mark or bitmap that was pruned: its deleter, which came after the hider, was logged as a
+//!   horizon.
 //!
-//! Locks: called while an index page is locked; takes pages of the store and of its index, one at a time.
+//! Locks: called while an index page is locked; locks pages of the store and of its index, one at a
+//! time.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -23,14 +26,14 @@ use super::single::{key_ranges, row_of};
 use crate::errors::ColdError;
 use crate::store::directory;
 
-/// Rows so near to each other are looked for together.
+/// Rows at most this far from each other are looked up together.
 const NEAR: u64 = 32;
 
 /// The earliest transaction known to hide each row.
 type Hiders = BTreeMap<RowNumber, Xid>;
 
-/// The latest transaction that a snapshot must see as finished in order to see none of `rows`, which ascend and are
-/// dead to all here; not a normal one if there is none.
+/// The latest transaction that a snapshot must see as finished in order to see none of `rows`.
+/// These ascend, and are dead here; the result is not a normal transaction id if there is none.
 ///
 /// # Errors
 /// A damaged bitmap.
@@ -94,7 +97,7 @@ fn add_bitmaps(
     damage.map_or(Ok(()), Err)
 }
 
-/// Notes the transaction that wrote what hides a row, if it committed.
+/// Notes the transaction that wrote the record that hides a row, if it committed.
 fn note(hiders: &mut Hiders, row: RowNumber, shown: &Visited<'_>) {
     let (xid, _) = writer_of(shown);
     let hides = xid == Xid::FROZEN || xid.is_normal() && xid.did_commit();

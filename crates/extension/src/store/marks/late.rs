@@ -8,13 +8,14 @@
 //!     check u64
 //! ```
 //!
-//! CLUSTER sorts rows of many transactions into one group, which everybody sees. A list belongs to the
-//! transaction that made its rows, and turns visibility round: it is a frozen tuple that this
-//! transaction has deleted. Who does not see the transaction sees the list, and not the rows; who
-//! does sees no list. When every snapshot is younger, the list is a dead tuple like any other.
+//! CLUSTER sorts rows of many transactions into one group, which every snapshot sees. A list
+//! belongs to the transaction that inserted its rows, and inverts visibility: it is a frozen tuple
+//! that this transaction has deleted. A snapshot that does not see the transaction sees the list,
+//! and therefore not the rows; a snapshot that sees the transaction does not see the list. When
+//! every snapshot is younger than the transaction, the list is a dead tuple like any other.
 //!
-//! Only MVCC snapshots need to look: the transaction has committed, or is our own. A rewrite writes
-//! lists into a store that nobody else can see; they are never changed.
+//! Only MVCC snapshots need the lists, because the transaction has committed or is our own. A
+//! rewrite writes lists into a store that no other backend can see yet; they are never changed.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -40,7 +41,7 @@ const BITS_BYTES: usize = POSITIONS_PER_LIST as usize / 8;
 const RUNS: u32 = 0;
 const BITS: u32 = 1;
 
-/// The late rows of one group: who made them, and their positions, ascending.
+/// The late rows of one group: their inserters, and their positions, ascending.
 #[derive(Default)]
 pub struct LateRows(BTreeMap<(u32, CommandId), Vec<u32>>);
 
@@ -73,7 +74,7 @@ impl LateRows {
     }
 }
 
-/// Writes the lists of a group, in a store that nobody else can see.
+/// Writes the lists of a group, in a store that no other backend can see yet.
 pub fn insert_late(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -81,7 +82,8 @@ pub fn insert_late(
     horizon: Xid,
     cid: CommandId,
 ) {
-    // Keys are shared out: a later rewrite or a mark never meets too many tuples with the same one.
+    // Keys are used in turn, so that a later rewrite or mark never meets too many tuples with one
+    // key.
     let mut keys = keys_of(entry).cycle();
     for (origin, positions) in late.iter() {
         let copied_as = CopiedAs::Stamped(TupleStamp::until(origin), horizon);
@@ -94,7 +96,7 @@ pub fn insert_late(
     }
 }
 
-/// The late rows of a group that somebody may not see yet.
+/// The late rows of a group that some snapshot may not see yet.
 pub fn late_rows(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -175,7 +177,7 @@ fn visit(store: &ColdStore, entry: &GroupEntry, look: &mut Look<'_>) -> Result<(
 
 /// A list whose bytes were checked.
 struct List<'a> {
-    /// Behind the group's last position.
+    /// The first position after the group.
     bound: u32,
     first: u32,
     body: Body<'a>,
@@ -252,7 +254,7 @@ fn runs(bytes: &[u8]) -> impl Iterator<Item = (u32, u32)> {
         .map(|run| (word(run, 0), word(run, 4)))
 }
 
-/// A list of positions that share one, ascending and at least one.
+/// A list of positions that have a list in common, ascending and at least one.
 fn seal(group: u32, positions: &[u32]) -> Vec<u8> {
     let first = positions[0] / POSITIONS_PER_LIST * POSITIONS_PER_LIST;
     let runs: Vec<&[u32]> = positions.chunk_by(|a, b| a + 1 == *b).collect();

@@ -1,27 +1,33 @@
-//! Row marks: what has become of cold rows since their group was written.
+//! Marks: the changes of cold rows since their group was written.
 //!
 //! ```text
-//!   id  16 + n / 2^31, seq n mod 2^31   mark of row n: deleted, updated to a TID, gone elsewhere
+//!   id  16 + n / 2^31, seq n mod 2^31   mark of row n: deleted, updated to a TID, moved away
 //!   id  4, seq group + 64 k             bitmap of hidden rows among the k-th 16,384 of a group
 //!   id  6, seq group + 64 k + i         new versions of rows that such a bitmap hides
-//!   id  5, seq group                    where the rows of a merged group went
+//!   id  5, seq group                    new places of the rows of a merged group
 //!   id  7, seq group + i                rows that are younger than their group
 //! ```
 //!
-//! A mark is an ordinary MVCC tuple of its writer's transaction: who does not see it still sees
-//! the row; an abort takes it back. There is at most one live mark per row, because whoever
-//! writes one holds the row's lock (or its whole group's) and has looked for a mark under that lock, also
-//! for one by a running transaction, which he waits for. Marks are never taken back otherwise; VACUUM may fold a
-//! mark that everybody sees into a bitmap.
+//! A mark is an ordinary MVCC tuple of its writer's transaction. A snapshot that does not see the
+//! mark still sees the row; if the writer aborts, the mark is void.
 //!
-//! A bitmap holds rows hidden in bulk, and rows whose marks were folded. It is written by
-//! whoever holds the lock on the whole group: replaced (MVCC) by a transaction that hides more,
-//! changed in place where the rows are hidden to everybody anyway. Its second half says for which
+//! Invariants
+//! - At most one valid mark per row. A writer holds the lock on the row, or on its whole group, and
+//!   has looked for a mark under that lock. If it finds a mark of a transaction in progress, it
+//!   waits for that transaction.
+//! - A committed mark is never taken back. VACUUM may fold a mark that every snapshot sees into a
+//!   bitmap.
+//! - A group's flag ([`GroupFlags`]) is set before the first mark of the group is written, hence
+//!   before any snapshot can see that mark. So reading groups without marks costs nothing. For rows
+//!   without a mark in other groups it costs little: see [`unmarked`].
+//!
+//! A bitmap holds rows hidden in bulk, and rows whose marks were folded. Only a holder of the lock
+//! on the whole group writes it. A transaction that hides more rows replaces the bitmap (MVCC);
+//! where the rows are dead anyway, the bitmap is changed in place. Its second half tells for which
 //! rows no index has an entry any more.
 //!
-//! Readers pay nothing for groups without marks: see [`GroupFlags`], set before the first mark
-//! of a group is written, hence before any snapshot can see it. For rows without a mark in other groups they pay
-//! little: see [`unmarked`].
+//! A crash leaves a mark of a transaction that did not commit. Such a mark is void, and VACUUM of
+//! the TOAST relation removes it.
 
 mod bitmap;
 mod bulk;
@@ -70,7 +76,7 @@ use super::row_set::RowSet;
 use crate::errors::ColdError;
 use crate::stop_point;
 
-/// What a mark says.
+/// The change that a mark records.
 #[derive(Clone, Copy, Debug)]
 pub enum RowFate {
     Deleted,
@@ -83,16 +89,16 @@ pub enum RowFate {
     MovedAway,
 }
 
-/// A mark in force: of our own transaction or a committed one.
+/// A mark in force: of our own transaction, or of a committed one.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     pub fate: RowFate,
     pub xid: Xid,
-    /// The command that wrote it, if that was our transaction.
+    /// The command that wrote it, if that was a command of our own transaction.
     pub own: Option<CommandId>,
 }
 
-/// Writes the mark of a row whose lock is held and that has none in force.
+/// Writes the mark of a row whose lock is held and that has no mark in force.
 pub fn write(
     store: &ColdStore,
     placed: &mut PlacedEntry,
@@ -108,7 +114,7 @@ pub fn write(
     Ok(())
 }
 
-/// Sets a flag of the group unless it is known to be set.
+/// Sets a flag of the group, unless it is known to be set.
 fn flag(store: &ColdStore, placed: &mut PlacedEntry, flag: GroupFlags) -> Result<(), ColdError> {
     if !placed.entry.flags.contain(flag) {
         directory::add_flags(store, placed, flag)?;
@@ -118,24 +124,25 @@ fn flag(store: &ColdStore, placed: &mut PlacedEntry, flag: GroupFlags) -> Result
     Ok(())
 }
 
-/// Whether to look for a mark of the row, its own or in a bitmap: for a reader of rows.
+/// Whether a reader must look for a mark of the row, of its own or in a bitmap.
 pub fn may_be_hidden(store: &ColdStore, entry: &GroupEntry, row: RowNumber) -> bool {
     may_have_mark(store, entry, row, false)
 }
 
-/// Whether to look for a mark of the row, its own or in a bitmap. `in_check` is whether a check of a constraint asks, with a page of its index
-/// locked: not the time to read all marks of a group.
+/// Whether a mark of the row, of its own or in a bitmap, must be looked for. `in_check` tells that
+/// a constraint check asks while it holds a lock on an index page: too short a moment to read all
+/// marks of a group.
 fn may_have_mark(store: &ColdStore, entry: &GroupEntry, row: RowNumber, in_check: bool) -> bool {
     let (marks, bitmaps) = (GroupFlags::ROW_MARKS, GroupFlags::BITMAPS);
     (entry.flags.contain(marks) || entry.flags.contain(bitmaps))
         && unmarked::may_be_marked(store, entry, row, !in_check)
 }
 
-/// What the marks say of a row now.
+/// What the marks tell of a row now.
 pub enum RowState {
     Unmarked,
     Marked(Mark),
-    /// Another, running transaction has written this mark.
+    /// Another transaction, which is in progress, has written this mark.
     Arriving(Mark),
 }
 
@@ -155,8 +162,8 @@ fn in_force_of(state: RowState) -> Option<Mark> {
     }
 }
 
-/// The mark of a row, in force or by a running transaction. The row's lock is held, so that no other
-/// mark is written meanwhile.
+/// The mark of a row, in force or of a transaction in progress. The row's lock is held, so that no
+/// other mark can be written meanwhile.
 pub fn state_of_row(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -166,7 +173,7 @@ pub fn state_of_row(
     state_where(store, entry, row, look)
 }
 
-/// The same; `look` is whether there may be a mark.
+/// The same; `look` tells whether there may be a mark.
 fn state_where(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -185,7 +192,8 @@ fn state_where(
         let (id, seq) = key_of(row);
         store.visit(id, seq..=seq, &mut |shown| {
             let (xid, own) = writer_of(&shown);
-            // Asked again once its transaction was seen to be over: it may have committed in between.
+            // Checked once more after its transaction was found to have ended: it may have
+            // committed meanwhile.
             let arrives = !in_force(&shown) && own.is_none() && xid.is_in_progress();
             if !arrives && !in_force(&shown) {
                 return ControlFlow::Continue(());
@@ -211,7 +219,7 @@ fn state_where(
     found
 }
 
-/// The mark in force of a row of a group that was merged away, but not with this row.
+/// The mark in force of a row whose group was merged away, if the merge left the row behind.
 pub fn of_dropped_row(
     store: &ColdStore,
     group: u32,
@@ -225,7 +233,7 @@ pub fn of_dropped_row(
     )?))
 }
 
-/// An entry for a group that may be gone: large enough for every row it may have had.
+/// An entry for a group that may be gone: large enough for every row that the group may have had.
 fn any_group(group: u32) -> GroupEntry {
     GroupEntry {
         state: GroupState::Stored,
@@ -241,8 +249,8 @@ fn any_group(group: u32) -> GroupEntry {
     }
 }
 
-/// The mark of a row that another, running transaction has written, and which. Somebody may hold
-/// the row's lock at the same time if the two allow each other.
+/// The mark of a row that another transaction in progress has written, and that transaction. A
+/// third transaction may hold the row's lock at the same time, if the two do not conflict.
 pub fn arriving(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -263,7 +271,7 @@ pub fn arriving(
     found
 }
 
-/// Whether the snapshot sees every row of a group that it sees.
+/// Whether the snapshot sees every row of each group that it sees.
 fn sees_through_marks(snapshot: Snapshot<'_>) -> bool {
     matches!(
         snapshot.kind(),
@@ -271,17 +279,18 @@ fn sees_through_marks(snapshot: Snapshot<'_>) -> bool {
     )
 }
 
-/// Whether, and by whom, a row is hidden from a snapshot.
+/// Whether a row is hidden from a snapshot, and by which transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hidden {
     No,
-    /// By a transaction, our own or one that has committed: from every later snapshot, too.
+    /// By a transaction, our own or a committed one: hidden from every later snapshot, too.
     By(Xid),
-    /// In memory only, or because the row is not there yet.
+    /// In memory only, or because the row is younger than the snapshot.
     ForNow,
 }
 
-/// Whether the row is hidden from the snapshot. A dirty snapshot is told who is about to hide it.
+/// Whether the row is hidden from the snapshot. A dirty snapshot is given the transaction that is
+/// about to hide it.
 pub fn hides(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -291,7 +300,7 @@ pub fn hides(
     Ok(hidden_by(store, entry, row, snapshot)? != Hidden::No)
 }
 
-/// As [`hides`]; says by whom.
+/// As [`hides`], with the transaction.
 pub fn hidden_by(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -315,7 +324,7 @@ pub fn hidden_by(
         }
         match shown.tuple.satisfies_dirty(snapshot) {
             (true, Some(inserter)) => {
-                // Being hidden by a running transaction: to be waited for.
+                // A transaction in progress is hiding the row: the caller waits for it.
                 snapshot.name_deleter(inserter);
                 false
             }
@@ -360,17 +369,17 @@ pub fn hidden_by(
     Ok(hidden)
 }
 
-/// Whether it is known, without a look at the store, that nothing hides the row from an MVCC snapshot that sees its group.
-/// `file` is the [id](ColdStore::id) of the store.
+/// Whether it is known, without a look at the store, that nothing hides the row from an MVCC
+/// snapshot that sees its group. `file` is the [id](ColdStore::id) of the store.
 pub fn is_surely_shown(file: StoreId, entry: &GroupEntry, row: RowNumber) -> bool {
     !entry.flags.contain(GroupFlags::LATE_ROWS)
         && !pending_marks::any()
         && unmarked::is_surely_unmarked(file, entry, row)
 }
 
-/// Tells the serializable machinery who has changed rows in groups that are in force but that the snapshot
-/// does not see: what moved there it reads at its old place, where such a change leaves no trace.
-/// `snapshot` is an MVCC one.
+/// Reports to the serializable machinery the transactions that have changed rows of groups which
+/// are in force but which the snapshot, an MVCC one, does not see. The snapshot reads rows that
+/// were moved into such a group at their old place, where such a change leaves no trace.
 pub fn note_unseen_changes(store: &ColdStore, snapshot: Snapshot<'_>) -> Result<(), ColdError> {
     let mut is_unseen = |tuple: ShownTuple<'_>| tuple.is_in_force() && !tuple.satisfies(snapshot);
     for placed in directory::groups_where(store, &mut is_unseen)? {
@@ -380,7 +389,7 @@ pub fn note_unseen_changes(store: &ColdStore, snapshot: Snapshot<'_>) -> Result<
     Ok(())
 }
 
-/// Forgets what is known of the marks in a file that is emptied in place.
+/// Discards what is known of the marks in a file that is truncated in place.
 pub(super) fn forget_file(file: StoreId) {
     vanished::forget_file(file);
     unmarked::forget_file(file);
@@ -391,7 +400,8 @@ pub fn has_vanished(store: &ColdStore, group: u32, snapshot: Snapshot<'_>) -> bo
     vanished_by(store, group, snapshot).is_some()
 }
 
-/// The youngest transaction that hid a row of the group, if all are known to be hidden from the MVCC snapshot.
+/// The youngest transaction that hid a row of the group, if every row is known to be hidden from
+/// the MVCC snapshot.
 pub fn vanished_by(store: &ColdStore, group: u32, snapshot: Snapshot<'_>) -> Option<Xid> {
     vanished::youngest(store, group, snapshot)
 }
@@ -405,7 +415,8 @@ pub fn hidden_from(
     Ok(hidden_rows(store, entry, snapshot)?.0)
 }
 
-/// As [`hidden_from`]; says by whom the last of them was hidden, if all were by transactions.
+/// As [`hidden_from`], with the transaction that hid the last of them, if all were hidden by
+/// transactions.
 pub fn hidden_rows(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -415,7 +426,8 @@ pub fn hidden_rows(
         return Ok((None, Hidden::No));
     }
     if snapshot.is_dirty() {
-        // What is about to be hidden is to be shown, along with who does it.
+        // A dirty snapshot shows rows that a transaction in progress is hiding, along with that
+        // transaction.
         return Ok((hidden_now(store, entry)?, Hidden::ForNow));
     }
     let mvcc = snapshot.is_mvcc();
@@ -448,10 +460,10 @@ pub fn hidden_rows(
     Ok(((!hidden.is_empty()).then_some(hidden), by))
 }
 
-/// Of rows beside each other, by position: those that are hidden from the MVCC snapshot, counted
-/// from the first of them, and by what transaction the last was. `None` where more than marks may
-/// hide them, and in serializable transactions, to which marks of rows that are not read would look
-/// like conflicts.
+/// Of adjacent rows, those that are hidden from the MVCC snapshot, by position counted from the
+/// first of them, and the transaction that hid the last. `None` where more than marks may hide
+/// them. `None` also in serializable transactions: marks of rows that are not read would count as
+/// conflicts there.
 pub fn hidden_among(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -492,13 +504,13 @@ fn with_pending(
     (!rows.is_empty()).then_some(rows)
 }
 
-/// The rows of a group that are hidden now: by our own transaction or a committed one.
+/// The rows of a group that are hidden now, by our own transaction or a committed one.
 pub fn hidden_now(store: &ColdStore, entry: &GroupEntry) -> Result<Option<RowSet>, ColdError> {
     let stored = hidden_where(store, entry, &mut |shown| in_force(shown))?;
     Ok(with_pending(store, entry, stored, |_| true))
 }
 
-/// The rows of a group that another, running transaction is about to hide.
+/// The rows of a group that another transaction, which is in progress, is hiding.
 pub fn arriving_in(store: &ColdStore, entry: &GroupEntry) -> Result<Option<RowSet>, ColdError> {
     hidden_where(store, entry, &mut |shown| {
         let (xid, own) = writer_of(shown);
@@ -506,7 +518,7 @@ pub fn arriving_in(store: &ColdStore, entry: &GroupEntry) -> Result<Option<RowSe
     })
 }
 
-/// The rows of a group that are hidden by marks and bitmaps that `judge` wants.
+/// The rows of a group that are hidden by marks and bitmaps that `judge` accepts.
 pub fn hidden_where(
     store: &ColdStore,
     entry: &GroupEntry,

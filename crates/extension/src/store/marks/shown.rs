@@ -1,4 +1,4 @@
-//! Judging a tuple that the store shows.
+//! Visibility of a tuple that the store shows.
 
 use howdah_bridge::store::Visited;
 use howdah_bridge::xid::{CommandId, Xid};

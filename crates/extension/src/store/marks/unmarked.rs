@@ -1,30 +1,38 @@
-//! Rows that surely have no mark, neither one of their own nor in a bitmap: a bit per row, in shared memory.
+//! Rows that are known to have no mark, neither one of their own nor in a bitmap: one bit per row,
+//! in shared memory.
 //!
-//! A group with marks on some of its rows is still mostly without: each of its rows that is read by index
-//! would be looked for in the store's index, which takes longer than all the rest. Here is remembered which
-//! rows may have a mark. That is a cache: it says "no" or nothing at all.
+//! Most rows of a group with marks have none. Each of them that is read by index would be looked up
+//! in the store's index, which takes longer than the rest of the read. This cache remembers which
+//! rows may have a mark. It answers "no mark", or it does not answer.
 //!
 //! ```text
-//!   slot   free ──assigned──> building ──all marks read──> valid ──older than an hour, or needed──> free
-//!   bits   one per row, set for every mark there is, of whatever transaction, dead ones included
+//!   slot   free ─assigned─> building ─all marks read─> valid ─older than an hour, or needed─> free
+//!   bits   one per row, set for every mark in the store, of any transaction, dead ones included
 //! ```
 //!
-//! Who writes a mark, or a bitmap of them, sets its bits before and after it enters the store. Who builds a slot publishes it as
-//! `building` with all bits clear, and then reads marks and bitmaps. So a mark is either in the index before it
-//! is read, or its writer meets the slot when he comes to set the bit after: when a slot is valid, every mark that
-//! is wholly written has its bit. One that is just being written may lack it. Its transaction is running,
-//! and whoever is told "no mark" could have come a moment earlier: an MVCC snapshot does not see the mark; who has
-//! locked the row keeps the writer away; who waits for writers (a check of uniqueness) has come before him;
-//! who reads in a serializable transaction has locked before he looks here, and the writer looks for locks
-//! after he has set the bit.
+//! Invariant: when a slot is valid, every mark that is completely written has its bit. A writer of
+//! a mark, or of a bitmap of marks, sets the bits before and after the mark enters the store. A
+//! builder publishes the slot as `building` with all bits clear, and reads marks and bitmaps
+//! afterwards. So a mark is either in the index before the builder reads it, or its writer meets
+//! the slot when it sets the bit for the second time.
 //!
-//! Bits are never cleared: VACUUM may take marks away, and a look in vain costs time only. Row numbers
-//! are not used twice, but names of files are, four billion objects later, or when a database is made anew from
-//! a template under the same OID; hence the hour, and [`forget`] for statements on databases. On a
-//! standby marks arrive by WAL and set no bits: nothing is built there. A crash empties shared memory.
+//! A mark that is being written may lack its bit. Its transaction is in progress, and the answer
+//! "no mark" is one that the reader could also have got a moment earlier. That is correct for each
+//! kind of reader:
+//! - an MVCC snapshot does not see the mark;
+//! - a backend that has locked the row keeps the writer out;
+//! - a check of uniqueness, which waits for writers, has come before this one;
+//! - a serializable transaction takes its SIREAD lock before it looks here, and the writer looks
+//!   for such locks after it has set the bit.
 //!
-//! Slots are read without a lock: `version` is looked at before and after a bit is. A bit that is set for a group
-//! that has just lost its slot does no harm to the next one.
+//! Bits are never cleared: VACUUM may remove marks, and a look-up in vain only costs time. Row
+//! numbers are not used again, but names of files are, four billion objects later, or when a
+//! database is created again from a template under the same OID. Hence the limit of an hour, and
+//! [`forget`] for statements on databases. On a standby, marks arrive by WAL replay, which sets no
+//! bits: no slot is built there. A crash empties shared memory.
+//!
+//! Locks: none. A reader compares `version` before and after it reads a bit. A bit that is set for
+//! a group that has just lost its slot does no harm to the next group.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -47,20 +55,20 @@ const SLOTS: usize = 256;
 /// Slots that a group may have.
 const PROBES: usize = 4;
 const WORDS: usize = MAX_ROWS / 64;
-/// Looks in the index for rows of one group before its slot is built.
+/// Look-ups in the index for rows of one group before its slot is built.
 const LOOKS_BEFORE_BUILDING: u32 = 64;
-/// Groups whose looks are counted by a backend.
+/// Groups whose look-ups a backend counts.
 const MOST_COUNTED: usize = 1024;
 
 const MICROSECONDS: i64 = 1_000_000;
-/// Far less than it takes to use up the names of files.
+/// Far less than it takes to use up all names of files.
 const EXPIRES_AFTER: i64 = 3_600 * MICROSECONDS;
 /// A younger slot is not taken away for another group.
 const KEPT_FOR: i64 = 10 * MICROSECONDS;
-/// A builder that has not come to an end by then is gone.
+/// A builder that has not finished by then no longer exists.
 const BUILT_WITHIN: i64 = 60 * MICROSECONDS;
 
-/// What a slot is for, in the lowest bits of its version.
+/// The state of a slot, in the lowest bits of its version.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Free = 0,
@@ -113,7 +121,7 @@ impl Name {
         }
     }
 
-    /// Where its slots begin.
+    /// The first of the slots that it may have.
     fn first_slot(&self) -> usize {
         let mixed = (self.file ^ self.place.rotate_left(29)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (mixed >> 32) as usize % SLOTS
@@ -127,7 +135,7 @@ struct Slot {
     place: AtomicU64,
     /// When it was assigned, in PostgreSQL's microseconds.
     made: AtomicI64,
-    /// Rows of the group; those behind them were not looked for.
+    /// Rows of the group; marks of rows beyond them were not looked for.
     rows: AtomicU64,
     bits: [AtomicU64; WORDS],
 }
@@ -138,7 +146,7 @@ impl Slot {
             && self.place.load(Ordering::Relaxed) == name.place
     }
 
-    /// Whether the slot is of any group of the same file.
+    /// Whether the slot belongs to a group of the same file.
     fn is_in_file(&self, name: &Name) -> bool {
         self.file.load(Ordering::Relaxed) == name.file
             && self.place.load(Ordering::Relaxed) >> 32 == name.place >> 32
@@ -169,7 +177,7 @@ impl Slot {
         (!too_old && self.version.load(Ordering::Relaxed) == version).then_some(is_set)
     }
 
-    /// Whether a slot of the group is of use, or soon will be.
+    /// Whether a slot of the group can be used, or soon will be.
     fn serves(&self, version: u64, now: i64) -> bool {
         let age = now - self.made.load(Ordering::Relaxed);
         match State::of(version) {
@@ -180,19 +188,21 @@ impl Slot {
         }
     }
 
-    /// Whether the slot may be given to another group.
+    /// Whether the slot may be assigned to another group.
     fn may_go(&self, version: u64, now: i64) -> bool {
         let age = now - self.made.load(Ordering::Relaxed);
         match State::of(version) {
             State::Free => true,
-            // Only a process that was killed leaves a slot so, and then shared memory is made anew.
+            // Only a process that was killed leaves a slot in this state, and then shared memory is
+            // initialized anew.
             State::Assigning => false,
             State::Building => age > BUILT_WITHIN,
             State::Valid => age > KEPT_FOR,
         }
     }
 
-    /// Gives the slot to the group, with no bit set; the new version, if nobody else was faster.
+    /// Assigns the slot to the group, with no bit set. Returns the new version, unless another
+    /// process has changed the slot meanwhile.
     fn assign(&self, name: &Name, rows: u32, version: u64, now: i64) -> Option<u64> {
         let assigning = State::Assigning.next(version);
         let (taken, failed) = (Ordering::AcqRel, Ordering::Relaxed);
@@ -212,7 +222,7 @@ impl Slot {
         Some(building)
     }
 
-    /// Makes the slot free, unless it is being assigned.
+    /// Frees the slot, unless it is being assigned.
     fn give_back(&self) {
         let version = self.version.load(Ordering::Acquire);
         if State::of(version) != State::Assigning {
@@ -220,7 +230,7 @@ impl Slot {
         }
     }
 
-    /// Goes on to another state, unless the slot was given away meanwhile.
+    /// Sets another state, unless the slot was assigned again meanwhile.
     fn advance(&self, version: u64, state: State) {
         let (taken, failed) = (Ordering::SeqCst, Ordering::Relaxed);
         let _ = self
@@ -240,7 +250,7 @@ impl Shared {
         (0..PROBES).map(move |i| &self.slots[(first + i) % SLOTS])
     }
 
-    /// Gives the group a slot unless it has one: a free one, or the oldest that may go.
+    /// Assigns a slot to the group unless it has one: a free one, or the oldest that may go.
     fn assign(&self, name: &Name, rows: u32, now: i64) -> Option<(&Slot, u64)> {
         let mut best: Option<(&Slot, u64, i64)> = None;
         for slot in self.slots_of(name) {
@@ -262,7 +272,7 @@ impl Shared {
     }
 
     fn set(&self, name: &Name, position: u32) {
-        // All of them: two processes may have built one each.
+        // All of them: two processes may each have built one.
         for slot in self.slots_of(name) {
             if slot.is_of(name) {
                 slot.set(position);
@@ -276,7 +286,7 @@ impl Shared {
     }
 }
 
-/// A slot on its way; given back if reading the marks fails.
+/// A slot that is being built; freed if reading the marks fails.
 struct Building<'a> {
     slot: &'a Slot,
     version: u64,
@@ -289,17 +299,17 @@ impl Drop for Building<'_> {
     }
 }
 
-// SAFETY: made of atomics.
+// SAFETY: consists of atomics.
 unsafe impl Shareable for Shared {}
 
 pub static UNMARKED: Area<Shared> = Area::new(c"howdah unmarked rows");
 
 thread_local! {
-    /// Looks in the index since a slot was last tried, by group.
+    /// Look-ups in the index since a slot was last tried, by group.
     static LOOKS: RefCell<HashMap<Name, u32>> = RefCell::default();
 }
 
-/// When the running statement began: near enough, and costs no look at the clock.
+/// When the current statement began: precise enough, without a call for the time.
 fn now() -> i64 {
     howdah_bridge::xid::statement_start()
 }
@@ -323,7 +333,7 @@ pub(super) fn note_marks(
     }
 }
 
-/// To be called when marks of a group were copied into a store that nobody else can see yet.
+/// To be called when marks of a group were copied into a store that no other backend can see yet.
 pub(super) fn forget_group(store: &ColdStore, entry: &GroupEntry) {
     if let Some(shared) = UNMARKED.get() {
         let name = Name::of(store, entry);
@@ -333,8 +343,8 @@ pub(super) fn forget_group(store: &ColdStore, entry: &GroupEntry) {
     }
 }
 
-/// Gives back the slots of a file that is emptied in place. They would lead to looks in vain only, as their bits
-/// are never cleared, but no new ones are built beside them.
+/// Frees the slots of a file that is truncated in place. They would only lead to look-ups in vain,
+/// as their bits are never cleared, but no new ones are built while they exist.
 pub(super) fn forget_file(file: StoreId) {
     let Some(shared) = UNMARKED.get() else { return };
     let any_group = Name::in_file(file, 0);
@@ -347,8 +357,9 @@ pub(super) fn forget_file(file: StoreId) {
     }
 }
 
-/// Whether there may be a mark of the row, of whatever transaction. `entry` is that of its group, as the directory
-/// has it: writers of marks name the group by it. After some looks in vain a slot is built, if that may be.
+/// Whether there may be a mark of the row, of any transaction. `entry` is that of its group as it
+/// is in the directory: writers of marks identify the group by it. After some look-ups in vain a
+/// slot is built, where that is possible.
 pub(super) fn may_be_marked(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -369,7 +380,7 @@ pub(super) fn may_be_marked(
     })
 }
 
-/// Whether it is known that the row has no mark, of whatever transaction, as [`may_be_marked`] knows it.
+/// Whether the row is known to have no mark of any transaction, by the rules of [`may_be_marked`].
 pub(super) fn is_surely_unmarked(file: StoreId, entry: &GroupEntry, row: RowNumber) -> bool {
     let Some(shared) = UNMARKED.get() else {
         return false;
@@ -379,7 +390,7 @@ pub(super) fn is_surely_unmarked(file: StoreId, entry: &GroupEntry, row: RowNumb
     shared.may_have(&name, position_of(entry, row), now()) == Some(false)
 }
 
-/// Counts a look in the index; whether there were enough of them.
+/// Counts a look-up in the index; returns whether there were enough of them.
 fn count_look(name: Name) -> bool {
     let enough = match settings::force_cold() {
         true => 1,
@@ -395,7 +406,7 @@ fn count_look(name: Name) -> bool {
     })
 }
 
-/// Reads which rows of the group have marks, if the group has no slot and can have one.
+/// Reads which rows of the group have marks, unless the group has a slot or cannot get one.
 fn build(shared: &Shared, store: &ColdStore, entry: &GroupEntry, name: &Name) {
     if howdah_bridge::xid::in_recovery() {
         return;
@@ -414,7 +425,7 @@ fn build(shared: &Shared, store: &ColdStore, entry: &GroupEntry, name: &Name) {
         });
     }
     let mut is_sound = true;
-    // Whatever the entry's flags say: they may have been set since it was read.
+    // Whatever flags the entry has: they may have been set since it was read.
     store.visit(BITMAP_ID, bitmaps_of(entry), &mut |shown| {
         match bitmap_parts(entry.group(), shown.payload) {
             Ok((bits, _)) => {
@@ -422,7 +433,7 @@ fn build(shared: &Shared, store: &ColdStore, entry: &GroupEntry, name: &Name) {
                 insert_bits(entry, shown.seq, bits, &mut rows);
                 rows.iter().for_each(|position| slot.set(position));
             }
-            // Whoever looks will say so.
+            // The damage is reported by the reader that looks the row up.
             Err(_) => is_sound = false,
         }
         ControlFlow::Continue(())
@@ -432,7 +443,7 @@ fn build(shared: &Shared, store: &ColdStore, entry: &GroupEntry, name: &Name) {
     }
 }
 
-/// Forgets all of it: names of files may come again.
+/// Discards everything: names of files may be used again.
 pub fn forget() {
     let Some(shared) = UNMARKED.get() else { return };
     shared.slots.iter().for_each(Slot::give_back);
@@ -460,7 +471,7 @@ mod tests {
         }
     }
 
-    /// Gives the group a valid slot with some bits set.
+    /// Assigns a valid slot with some bits set to the group.
     fn make(shared: &Shared, group: u64, marked: &[u32], now: i64) -> bool {
         let Some((slot, version)) = shared.assign(&name(group), ROWS, now) else {
             return false;
@@ -532,8 +543,8 @@ mod tests {
         assert_eq!(shared.may_have(&name(rivals[1]), 1, KEPT_FOR), Some(true));
     }
 
-    /// One process takes the slot away and gives it back over and over, others mark rows, one of them in
-    /// an index of its own that builders read: no row in it may be said to have no mark.
+    /// One process frees the slot and assigns it again over and over. Others mark rows, one of them
+    /// in an index of its own that builders read. No marked row may be reported as having no mark.
     #[test]
     fn a_row_that_was_marked_is_never_said_to_have_no_mark() {
         let (shared, index) = (memory(), memory());
@@ -552,7 +563,7 @@ mod tests {
                         index.set(row);
                         fence(Ordering::SeqCst);
                         shared.set(&name(0), row);
-                        // From here on the mark is wholly written.
+                        // From here on the mark is completely written.
                         assert_ne!(shared.may_have(&name(0), row, 0), Some(false));
                         std::hint::spin_loop();
                     }

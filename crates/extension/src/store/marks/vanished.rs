@@ -1,14 +1,15 @@
-//! Groups that this backend knows to be wholly hidden, and from whom.
+//! Groups that this backend knows to be wholly hidden, and the youngest transaction that hid a row.
 //!
-//! A row that a committed transaction has hidden stays hidden from whoever takes a snapshot later: marks
-//! are not taken back, numbers are not used twice, and a group never grows. So once every row of a group was
-//! found hidden by transactions that are over for the asking snapshot, no snapshot of which the same
-//! is true needs to look again. Small tables whose rows were all updated once, and which are read
-//! from end to end for each statement, would pay for every mark each time.
+//! A row that a committed transaction has hidden stays hidden from every later snapshot: marks are
+//! not removed, numbers are not used again, and a group never grows. So once every row of a group
+//! was found to be hidden by transactions that the snapshot sees as finished, a snapshot that sees
+//! them as finished, too, need not look again. Otherwise each scan of a small table whose rows were
+//! all updated once would examine every mark.
 //!
-//! All of this is true within one file, and files are known by their names. One that is emptied in place keeps its
-//! name, and may hold marks by earlier transactions before: CLUSTER has copied them for older snapshots. What
-//! is known of it is forgotten (`am/truncate.rs`).
+//! All of this holds within one file, and files are identified by their names. A file that is
+//! truncated in place keeps its name, and may hold marks of earlier transactions afterwards, which
+//! CLUSTER has copied for older snapshots. Therefore what is known of it is discarded
+//! (`am/truncate.rs`).
 
 use std::cell::RefCell;
 
@@ -37,7 +38,8 @@ fn is_over(xid: Xid, snapshot: Snapshot<'_>) -> bool {
     xid.precedes(snapshot.xmin())
 }
 
-/// The youngest transaction that hid a row, if all of the group is known to be hidden from the MVCC snapshot.
+/// The youngest transaction that hid a row, if the whole group is known to be hidden from the MVCC
+/// snapshot.
 pub(super) fn youngest(store: &ColdStore, group: u32, snapshot: Snapshot<'_>) -> Option<Xid> {
     let file = store.id();
     VANISHED.with_borrow(|vanished| {
@@ -48,13 +50,13 @@ pub(super) fn youngest(store: &ColdStore, group: u32, snapshot: Snapshot<'_>) ->
     })
 }
 
-/// Forgets the groups of a file that is emptied in place.
+/// Discards the groups of a file that is truncated in place.
 pub(super) fn forget_file(file: StoreId) {
     VANISHED.with_borrow_mut(|vanished| vanished.retain(|v| v.file != file));
 }
 
-/// Notes that all of the group is hidden from the MVCC snapshot, by transactions of which `youngest` is the
-/// last, if that will be true of later snapshots.
+/// Notes that the whole group is hidden from the MVCC snapshot, by transactions of which `youngest`
+/// is the last, if that will hold for later snapshots.
 pub(super) fn note(store: &ColdStore, entry: &GroupEntry, youngest: Xid, snapshot: Snapshot<'_>) {
     if !is_over(youngest, snapshot) {
         return;

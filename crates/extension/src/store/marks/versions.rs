@@ -1,4 +1,4 @@
-//! Where the new versions are of rows that an update has hidden in bulk.
+//! The places of the new versions of rows that an update has hidden in bulk.
 //!
 //! ```text
 //!   id 6, seq b        a list, for rows among those that share a bitmap; b is one of their blocks
@@ -7,13 +7,13 @@
 //!     check u64
 //! ```
 //!
-//! A run is of rows that follow each other, the new versions of which follow each other on one page.
-//! Rows that went to another partition have the TID that says so. A list belongs to its writer's
-//! transaction and is never changed. Rows that share a bitmap have as many lists as cold blocks; when
-//! these are used up, rows get marks of their own.
+//! A run describes consecutive rows whose new versions are consecutive on one page. Rows that went
+//! to another partition have the TID that says so. A list belongs to its writer's transaction and
+//! is never changed. Rows that share a bitmap have at most as many lists as they have cold blocks;
+//! when these keys are used up, rows get marks of their own.
 //!
-//! Nobody follows a row to its next version any more once the list's writer is older than every
-//! snapshot: then the list may go.
+//! A list may be removed once its writer is older than every snapshot: no transaction follows a row
+//! to its next version then.
 
 use std::ops::{ControlFlow, RangeInclusive};
 
@@ -34,7 +34,7 @@ const CHECK_BYTES: usize = 8;
 const MOST_RUNS: usize = (VALUE_BYTES - HEAD_BYTES - CHECK_BYTES) / RUN_BYTES;
 const KEEPS_KEY: u32 = 1 << 31;
 
-/// Rows that follow each other and whose new versions do.
+/// Consecutive rows whose new versions are consecutive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     position: u32,
@@ -63,7 +63,7 @@ impl Run {
         self.block == INVALID_BLOCK
     }
 
-    /// Takes in the run that follows, if it does.
+    /// Appends the next run, if it continues this one.
     fn absorb(&mut self, next: &Run) -> bool {
         let step = if self.is_away() { 0 } else { self.rows };
         let follows = next.position == self.position + u32::from(self.rows)
@@ -98,7 +98,7 @@ impl Run {
         out.extend(self.rows.to_le_bytes());
     }
 
-    /// `bytes` are as many as a run has.
+    /// `bytes` has the length of a run.
     fn decode(bytes: &[u8]) -> Run {
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
         let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
@@ -151,14 +151,14 @@ pub(super) fn without_places(group: u32, payload: &[u8]) -> Result<Vec<u8>, Cold
     Ok(seal(owner, &runs))
 }
 
-/// The row's fate, if this is a list of its group that knows it.
+/// What became of the row, if this is a list of its group that contains it.
 fn look_up(group: u32, payload: &[u8], position: u32) -> Result<Option<RowFate>, ColdError> {
     let (head, runs) = open(group, payload)?;
     if head[..4] != group.to_le_bytes() {
         return Ok(None);
     }
     let run = |nth: usize| Run::decode(&runs[nth * RUN_BYTES..(nth + 1) * RUN_BYTES]);
-    // The last run that begins not behind the row.
+    // The last run that does not begin after the row.
     let (mut low, mut high) = (0, runs.len() / RUN_BYTES);
     while low < high {
         let middle = (low + high) / 2;
@@ -190,8 +190,8 @@ pub(super) fn keys_of(entry: &GroupEntry) -> RangeInclusive<i32> {
     first..=first + blocks as i32 - 1
 }
 
-/// Notes the fates of rows, ascending by position, that share the bitmap with the key `seq`. How many
-/// of them found room.
+/// Records what became of rows, ascending by position, that share the bitmap with the key `seq`.
+/// Returns how many of them found room.
 pub(super) fn insert(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -232,7 +232,7 @@ pub(super) fn insert(
     Ok(noted)
 }
 
-/// What a list in force says of a row that a bitmap hides.
+/// What a list in force tells of a row that a bitmap hides.
 pub(super) fn of_row(
     store: &ColdStore,
     entry: &GroupEntry,

@@ -1,5 +1,5 @@
-//! Rows that may be among the first: those that the last row kept does not beat by the first part of the
-//! order alone.
+//! Rows that may be among the first: those that the last row kept does not beat by the first part
+//! of the order alone.
 
 use std::cmp::Ordering;
 
@@ -73,7 +73,8 @@ fn of_floats<A: ArrowPrimitiveType>(
             rows.push(row as u32);
         }
     };
-    // Slots of nulls hold anything, so whole blocks are passed over only if no slot may be a candidate.
+    // Slots of nulls hold anything, so whole blocks are passed over only if no slot may be a
+    // candidate.
     let has_nulls = array.null_count() > 0 && direction.nulls_first;
     for (block, values) in array.values().chunks(64).enumerate() {
         let any = match direction.descending {
@@ -96,8 +97,8 @@ fn of_floats<A: ArrowPrimitiveType>(
     rows
 }
 
-/// Whether no row of a zone of the first column can be before the threshold. `ties`: rows that are equal
-/// to it may be before it by other parts of the order.
+/// Whether no row of a zone of the first column can be before the threshold. `ties`: rows that are
+/// equal to it may be before it by other parts of the order.
 pub(super) fn is_beaten(
     meta: &ColumnMeta,
     zone: usize,

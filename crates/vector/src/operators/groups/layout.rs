@@ -1,4 +1,5 @@
-//! Keys of groups as bits: columns of a batch to one word or string of bytes for each row, and back.
+//! Keys of groups as bits: columns of a batch to one word or string of bytes for each row, and
+//! back.
 //!
 //! ```text
 //!   one key of up to 64 (128) bits ─▶ u64 (u128); its NULL is a group of its own

@@ -245,7 +245,8 @@ impl Groups {
         }
     }
 
-    /// Which of so many parts each group belongs to, by the hash of its key: the same in all tables.
+    /// Which of so many parts each group belongs to, by the hash of its key: the same in all
+    /// tables.
     pub(crate) fn part_of(&self, group: u32, part_count: usize) -> usize {
         let at = group as usize;
         let tag = match &self.store {

@@ -1,7 +1,7 @@
 //! An open-addressing hash table of group numbers. Keys lie elsewhere.
 //!
-//! A table that gets large is split by hash into shards, which grow one by one: so no insertion takes long,
-//! and a thread that is to stop notices soon.
+//! A table that gets large is split by hash into shards, which grow one by one: so no insertion
+//! takes long, and a thread that is to stop notices soon.
 
 /// An entry: a tag of the key, and its group plus one; 0 is an empty slot.
 #[derive(Clone, Copy, Debug, Default)]
@@ -104,7 +104,8 @@ impl Slots {
         (mixed >> (64 - SHARD_BITS)) as usize & (self.shards.len() - 1)
     }
 
-    /// The group with this tag of which `is_same` is true, or `next`, which is entered, and whether it was.
+    /// The group with this tag of which `is_same` is true, or `next`, which is entered, and whether
+    /// it was.
     #[inline(always)]
     pub(super) fn find_or_insert(
         &mut self,
