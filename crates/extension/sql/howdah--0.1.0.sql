@@ -170,7 +170,7 @@ SELECT l.pid, l.relation::pg_catalog.regclass AS relation,
         WHEN l.locktype OPERATOR(pg_catalog.=) 'tuple' AND l.tuple OPERATOR(pg_catalog.<) 0
             THEN 'queue for row'
         WHEN l.locktype OPERATOR(pg_catalog.=) 'tuple' THEN 'row'
-        WHEN l.page OPERATOR(pg_catalog.=) -2 THEN 'rows by index'
+        WHEN l.page OPERATOR(pg_catalog.=) '-2'::pg_catalog.int4 THEN 'rows by index'
         WHEN l.mode OPERATOR(pg_catalog.=) 'SIReadLock' THEN 'block of rows'
         WHEN l.mode OPERATOR(pg_catalog.=) ANY ('{RowShareLock,RowExclusiveLock}'::pg_catalog.text[])
             THEN 'some rows of group'
@@ -183,7 +183,7 @@ SELECT l.pid, l.relation::pg_catalog.regclass AS relation,
     END AS row,
     CASE
         WHEN l.locktype OPERATOR(pg_catalog.=) 'page'
-            AND l.page OPERATOR(pg_catalog.<>) -2
+            AND l.page OPERATOR(pg_catalog.<>) '-2'::pg_catalog.int4
             AND l.mode OPERATOR(pg_catalog.<>) 'SIReadLock'
         THEN (l.page::pg_catalog.int8 OPERATOR(pg_catalog.&) 4294967295)
             OPERATOR(pg_catalog.-) 2147483648
