@@ -29,7 +29,7 @@ const LAYERS: &[&[&str]] = &[
     &["compact", "columnar_scan"],
     &["am"],
     &["load", "cursor"],
-    &["slot_writer"],
+    &["slot_writer", "row_order", "written_databases"],
     &["store"],
     &["types", "scan_stats", "settings"],
     &["options"],
@@ -37,12 +37,7 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// Arrows that point upward and are to go.
-const UPWARD: &[(&str, &str)] = &[
-    ("am", "compact"),
-    ("load", "am"),
-    ("cursor", "am"),
-    ("store", "load"),
-];
+const UPWARD: &[(&str, &str)] = &[("load", "am"), ("cursor", "am"), ("store", "load")];
 
 struct Source {
     /// Relative to the root of the workspace.

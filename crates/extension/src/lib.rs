@@ -10,6 +10,7 @@
 //!   types     datums <-> column values     utility  what utility statements need done after them
 //!   slot_writer  cold rows into slots      stop_point  where tests stop or kill
 //!   vectorize    groups, aggregates and first rows by columns and threads
+//!   row_order    sorting inside groups     written_databases  what compaction should visit
 //!   settings, errors
 //! ```
 
@@ -23,6 +24,7 @@ mod cursor;
 mod errors;
 mod load;
 mod options;
+mod row_order;
 mod scan_stats;
 mod settings;
 mod slot_writer;
@@ -32,6 +34,7 @@ mod store;
 mod types;
 mod utility;
 mod vectorize;
+mod written_databases;
 
 use howdah_bridge::cold_lock::{MAINTAINERS, locker};
 use howdah_bridge::process;
@@ -43,6 +46,7 @@ pgrx::pg_module_magic!();
 /// What processes share.
 static SHARED_AREAS: &[&dyn AnyArea] = &[
     &compact::SHARED,
+    &written_databases::WRITTEN,
     &store::marks::unmarked::UNMARKED,
     &store::changes::CHANGES,
     &locker::LOCKERS,
@@ -66,6 +70,7 @@ pub extern "C-unwind" fn _PG_init() {
     settings::register();
     stop_point::register();
     locker::register();
+    written_databases::register();
     compact::register();
     load::register();
     options::register();

@@ -33,10 +33,10 @@ use howdah_bridge::transactions::writing_command;
 use howdah_bridge::xid::{CommandId, Xid};
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 
-use super::sort;
 use super::table::{Task, open};
 use super::throttle;
 use crate::errors::{ColdError, or_raise};
+use crate::row_order;
 use crate::settings;
 use crate::slot_writer::RowMemory;
 use crate::stop_point;
@@ -348,8 +348,8 @@ fn write_successor(
             rows.finish_row();
         });
     }
-    let order = sort::order_by(&rows, &sort::key_of(table, &task.policy));
-    let positions = order.as_deref().map(sort::positions);
+    let order = row_order::order_by(&rows, &row_order::key_of(table, &task.policy.sort_key));
+    let positions = order.as_deref().map(row_order::positions);
     if let Some(order) = &order {
         rows = rows.reordered(order);
     }

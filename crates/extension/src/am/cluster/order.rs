@@ -28,8 +28,8 @@ use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 use pgrx::pg_sys;
 
 use super::{Counts, Rewriting};
-use crate::compact::sort;
 use crate::errors::ColdError;
+use crate::row_order;
 use crate::settings;
 use crate::slot_writer::RowMemory;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState};
@@ -87,7 +87,7 @@ impl<'a> ColdOrder<'a> {
         first_row: u64,
     ) -> ColdOrder<'a> {
         let layout = TableLayout::of(work.old_heap().descriptor());
-        let sort_key = sort::key_of_table(work.old_heap());
+        let sort_key = row_order::key_of_table(work.old_heap());
         let groups = GroupWriter::begin(work, target, &layout, first_row, sort_key);
         ColdOrder {
             way: Way::AsTheyCome(groups),
@@ -262,9 +262,9 @@ impl<'a> GroupWriter<'a> {
         let empty = RowGroupBuilder::new(&layout.column_types());
         let mut rows = std::mem::replace(&mut self.rows, empty);
         let mut late = std::mem::take(&mut self.late);
-        if let Some(order) = sort::order_by(&rows, &self.sort_key) {
+        if let Some(order) = row_order::order_by(&rows, &self.sort_key) {
             rows = rows.reordered(&order);
-            let positions = sort::positions(&order);
+            let positions = row_order::positions(&order);
             late.iter_mut()
                 .for_each(|(row, _)| *row = positions[*row as usize]);
             late.sort_by_key(|&(row, _)| row);
