@@ -9,6 +9,7 @@
 //!   options   options of single tables     sql      functions that SQL calls
 //!   types     datums <-> column values     utility  what utility statements need done after them
 //!   slot_writer  cold rows into slots      stop_point  where tests stop or kill
+//!   transaction  its end, and a statement's
 //!   vectorize    groups, aggregates and first rows by columns and threads
 //!   row_order    sorting inside groups     written_databases  what compaction should visit
 //!   settings, errors
@@ -31,6 +32,7 @@ mod slot_writer;
 mod sql;
 mod stop_point;
 mod store;
+mod transaction;
 mod types;
 mod utility;
 mod vectorize;
@@ -73,6 +75,7 @@ pub extern "C-unwind" fn _PG_init() {
     written_databases::register();
     compact::register();
     load::register();
+    transaction::register();
     options::register();
     scan_stats::register();
     am::brin::register();

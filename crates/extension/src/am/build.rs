@@ -28,10 +28,10 @@ use super::index_entry::{BuildCallback, ChainRoots, IndexEntries, attributes_rea
 use super::scan;
 use crate::cursor::ColdCursor;
 use crate::errors::or_raise;
-use crate::load;
 use crate::store::directory::GroupEntry;
 use crate::store::fate::{self, Fate, FatedEntry};
 use crate::store::marks::{self, RowFates};
+use crate::store::pending_groups;
 use crate::store::view::{ColdGroup, ColdView};
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
@@ -349,7 +349,7 @@ impl Build {
                 })
                 .collect();
             // Rows of a load of this transaction that are still in memory.
-            let pending = load::visible_pending(table, snapshot);
+            let pending = pending_groups::visible(table, snapshot);
             groups.extend(pending.into_iter().map(|group| (group, WHOLE)));
             groups.sort_by_key(|(group, _)| group.first_row());
             let verdicts = groups

@@ -27,11 +27,12 @@ use howdah_bridge::table::Table;
 use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 
+use super::heap;
 use super::serializable::announce;
-use super::{heap, moved};
 use crate::cursor::{ColdCursor, SharedNext};
 use crate::store::marks::elsewhere;
 use crate::store::view::{ColdView, Wanted};
+use crate::store::{moved, pending_groups};
 
 /// Which side a scan is reading.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -296,7 +297,7 @@ unsafe extern "C-unwind" fn scan_rescan(
         // The snapshot stays the same over a rescan, unless it is not an MVCC one.
         let seen_by = Snapshot::from_nullable(ours.base.rs_snapshot);
         let mvcc = seen_by.is_some_and(Snapshot::is_mvcc);
-        let is_same_view = mvcc && !crate::load::has_pending();
+        let is_same_view = mvcc && !pending_groups::any();
         ours.nothing_cold &= is_same_view;
         ours.follows = seen_by.is_some_and(elsewhere::may_hide);
         if is_same_view && let Some(mut cursor) = keep {

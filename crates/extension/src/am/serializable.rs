@@ -16,7 +16,7 @@
 //! - A transaction that announces itself later reads stamped places, if its snapshot was taken
 //!   before the move: a hot tuple that leads to a cold row, or a row of a group that was deleted.
 //!   It locks the row at its new place too, and then checks there which transaction has changed it
-//!   ([`super::moved`]).
+//!   ([`crate::store::moved`]).
 //! - A transaction that reads the whole table has a lock on the relation. It also reads the marks
 //!   in groups that its snapshot does not see, to find transactions that changed rows which it
 //!   reads at their old place ([`crate::store::marks::note_unseen_changes`]).

@@ -17,13 +17,12 @@ use super::pushdown::{Condition, condition_of};
 use super::reader::{ColumnPredicate, Question, Reader};
 use super::replan;
 use super::units::SharedUnits;
-use crate::am::moved;
 use crate::errors::or_raise;
 use crate::load;
 use crate::scan_stats::{self, ScanCounts};
-use crate::store::emptied;
 use crate::store::marks::elsewhere;
 use crate::store::view::{ColdGroup, ColdView};
+use crate::store::{emptied, moved};
 use crate::types::TableLayout;
 use crate::types::arena::Arena;
 

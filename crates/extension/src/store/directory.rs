@@ -15,6 +15,7 @@ use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::slot::Origin;
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::{Birth, ColdStore, CopiedAs, Entry, Judge, StoreId};
+use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{
     BlockNumber, INVALID_BLOCK, ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber, Tid,
 };
@@ -655,6 +656,12 @@ pub fn ensure_high_water(store: &ColdStore) -> Result<(), ColdError> {
 /// Whether the table has or ever had cold rows.
 pub fn ever_had_cold_rows(store: &ColdStore) -> bool {
     store.find_entry(HIGH_WATER_ID, 0, &mut |_| true).is_some()
+}
+
+/// Whether the table, which is locked, has or ever had cold rows, according to the high-water mark.
+pub fn ever_cold(table: Table<'_>) -> bool {
+    ColdStore::open(table, LockMode::AccessShare)
+        .is_some_and(|store| store.toast().main_fork_blocks() > 0 && ever_had_cold_rows(&store))
 }
 
 fn create_high_water(store: &ColdStore) -> Tid {

@@ -37,12 +37,15 @@ pub mod group_access;
 pub mod group_cache;
 mod listing;
 pub mod marks;
+pub mod moved;
 pub mod open_group;
+pub mod pending_groups;
 pub mod pending_marks;
 pub mod rewritten;
 pub mod row_set;
 mod settled;
 pub mod view;
+pub mod visibility;
 
 use howdah_bridge::Oid;
 use howdah_bridge::store::StoreId;

@@ -22,6 +22,7 @@ use howdah_bridge::xid::{CommandId, SubTransactionId, current_subtransaction};
 
 use super::directory::{GroupEntry, PlacedEntry};
 use super::marks::{self, RowFate};
+use super::pending_groups;
 use super::row_set::RowSet;
 use crate::errors::{ColdError, or_raise};
 
@@ -306,5 +307,5 @@ fn write(pending: &PendingMarks) {
             check_change(table, row, entry.group());
         }
     }
-    crate::load::note_marked(pending.table, &placed);
+    pending_groups::note_marked(pending.table, &placed);
 }

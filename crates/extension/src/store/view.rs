@@ -23,10 +23,10 @@ use super::group_access::LazyStore;
 use super::group_cache;
 use super::marks::{self, elsewhere};
 use super::open_group::OpenGroup;
+use super::pending_groups::{self, PendingGroup};
 use super::row_set::RowSet;
 use super::{changes, emptied, listing};
 use crate::errors::{ColdError, or_raise};
-use crate::load::{self, PendingGroup};
 use crate::types::arena::Arena;
 use crate::types::{AttributeLayout, TableLayout, datum_in, datum_of};
 
@@ -84,7 +84,7 @@ impl<'a> ColdView<'a> {
                 None => return ColdView::default(),
             },
         };
-        let pending = load::visible_pending(table, snapshot);
+        let pending = pending_groups::visible(table, snapshot);
         if !pending.is_empty() {
             groups.extend(pending);
             groups.sort_by_key(|g| g.first_row());

@@ -16,7 +16,6 @@ use rustc_hash::FxHashMap;
 use super::in_the_way::{Forbids, in_the_way};
 use crate::am::last_change;
 use crate::am::moment::Moment;
-use crate::am::point_reader::sees_row_somewhere;
 use crate::errors::{ColdError, or_raise, refuse};
 use crate::settings;
 use crate::stop_point;
@@ -24,6 +23,7 @@ use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEn
 use crate::store::marks::{self, Mark, RowFate, RowState};
 use crate::store::pending_marks;
 use crate::store::row_set::RowSet;
+use crate::store::visibility::sees_row_somewhere;
 
 /// Rows changed in one group before the whole group is asked for: then they may be collected.
 const CHANGES_PER_GROUP: u32 = 256;

@@ -45,11 +45,10 @@ pub use lock::lock;
 
 use super::{decoded, last_change};
 use crate::errors::or_raise;
-use crate::load;
 use crate::stop_point;
 use crate::store::directory;
 use crate::store::marks::{self, RowFate, elsewhere};
-use crate::store::pending_marks;
+use crate::store::{pending_groups, pending_marks};
 
 /// Rows of a group that one command changes one by one before it collects them.
 const FEW_CHANGES: u32 = 32;
@@ -84,7 +83,7 @@ fn hide(
         pending_marks::note_marked(oid, row);
         check_change(table, row, placed.entry.group());
     }
-    load::note_marked(oid, &placed);
+    pending_groups::note_marked(oid, &placed);
 }
 
 /// Deletes a cold row, as `table_tuple_delete` says. The table is locked for writing.

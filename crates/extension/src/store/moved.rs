@@ -1,12 +1,12 @@
 //! Follows rows that a snapshot sees at an old place to their current place.
 //!
 //! Three kinds of readers need the state of a row at its current place. A serializable transaction
-//! locks the row there too ([`super::serializable`]). A transaction that has itself changed the row
+//! locks the row there too (`am/serializable.rs`). A transaction that has itself changed the row
 //! there must not see it any more ([`elsewhere`]). AFTER triggers are the third kind. All other
 //! scans read the row at its old place without following it.
 //!
 //! AFTER triggers. The executor names a row by the TID that its snapshot sees; if the row was moved
-//! meanwhile, it is changed at its new place ([`super::modify`]), and the executor does not learn
+//! meanwhile, it is changed at its new place (`am/modify.rs`), and the executor does not learn
 //! its TID there. After the change it fetches the old version by the TID it knows, under
 //! `SnapshotAny`, and a deferred trigger fetches it again at commit by the TID in that slot. On
 //! heap the old version stays until the transaction that changed it ends. Here the version at the
@@ -23,9 +23,9 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::RowNumber;
 
+use super::directory::{self, GroupEntry};
+use super::marks::{self, elsewhere};
 use crate::errors::{ColdError, or_raise};
-use crate::store::directory::{self, GroupEntry};
-use crate::store::marks::{self, elsewhere};
 
 /// Whether rows that the snapshot sees must be followed.
 #[inline]
