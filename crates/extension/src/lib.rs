@@ -49,7 +49,7 @@ pgrx::pg_module_magic!();
 static SHARED_AREAS: &[&dyn AnyArea] = &[
     &compact::SHARED,
     &written_databases::WRITTEN,
-    &store::marks::unmarked::UNMARKED,
+    &store::marks::mark_filter::MARK_FILTER,
     &store::changes::CHANGES,
     &locker::LOCKERS,
     &MAINTAINERS,

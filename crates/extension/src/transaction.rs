@@ -14,7 +14,7 @@ use howdah_bridge::ffi::unguarded;
 use pgrx::{pg_guard, pg_sys};
 
 use crate::am::{cold_rows, fetch};
-use crate::store::marks::elsewhere;
+use crate::store::marks::moved_changes;
 use crate::store::{changes, pending_groups, pending_marks};
 use crate::{load, slot_writer};
 
@@ -60,7 +60,7 @@ unsafe extern "C-unwind" fn at_transaction_event(
         XACT_EVENT_ABORT | XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => {
             load::reset();
             pending_marks::reset();
-            elsewhere::reset();
+            moved_changes::reset();
             cold_rows::reset();
             changes::transaction_ends();
             locker::transaction_ends();

@@ -133,7 +133,7 @@ unsafe fn keep_dead(
                 continue;
             };
             let (of_group, others) = rest.split_at(rest.partition_point(|&row| entry.covers(row)));
-            marks::name_dead(&store, &entry, of_group, &is_over, &mut |row, hider| {
+            marks::for_each_dead(&store, &entry, of_group, &is_over, &mut |row, hider| {
                 dead.push(row);
                 if hider.is_normal() {
                     youngest = youngest.younger(hider);

@@ -30,7 +30,7 @@ use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 use super::heap;
 use super::serializable::announce;
 use crate::cursor::{ColdCursor, SharedNext};
-use crate::store::marks::elsewhere;
+use crate::store::marks::moved_changes;
 use crate::store::view::{ColdView, Wanted};
 use crate::store::{moved, pending_groups};
 
@@ -251,7 +251,7 @@ unsafe extern "C-unwind" fn scan_begin(
         (*scan).heap = inner;
         (*scan).side = None;
         (*scan).nothing_cold = false;
-        (*scan).follows = seen_by.is_some_and(elsewhere::may_hide);
+        (*scan).follows = seen_by.is_some_and(moved_changes::may_hide);
         &mut (*scan).base
     }
 }
@@ -299,7 +299,7 @@ unsafe extern "C-unwind" fn scan_rescan(
         let mvcc = seen_by.is_some_and(Snapshot::is_mvcc);
         let is_same_view = mvcc && !pending_groups::any();
         ours.nothing_cold &= is_same_view;
-        ours.follows = seen_by.is_some_and(elsewhere::may_hide);
+        ours.follows = seen_by.is_some_and(moved_changes::may_hide);
         if is_same_view && let Some(mut cursor) = keep {
             cursor.rewind();
             ours.state().cursor = Some(cursor);

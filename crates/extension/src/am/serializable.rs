@@ -27,7 +27,7 @@
 //! and reads all marks that its snapshot may miss.
 //!
 //! A writer whose snapshot was taken before the move changes the row at its new place, as any other
-//! writer does ([`marks::elsewhere`]).
+//! writer does ([`marks::moved_changes`]).
 //!
 //! An update that changes no indexed column does not check the locks on the index pages that its
 //! new version enters, as a HOT update of a hot row does not ([`super::cold_rows`]).

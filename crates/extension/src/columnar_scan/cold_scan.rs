@@ -20,7 +20,7 @@ use super::units::SharedUnits;
 use crate::errors::or_raise;
 use crate::load;
 use crate::scan_stats::{self, ScanCounts};
-use crate::store::marks::elsewhere;
+use crate::store::marks::moved_changes;
 use crate::store::view::{ColdGroup, ColdView};
 use crate::store::{emptied, moved};
 use crate::types::TableLayout;
@@ -89,7 +89,7 @@ impl<'q> ColdScan<'q> {
 
 impl ColdRows for ColdScan<'_> {
     fn follows_hot_rows(&self) -> bool {
-        elsewhere::may_hide(self.snapshot)
+        moved_changes::may_hide(self.snapshot)
     }
 
     fn hides(&self, row: Slot<'_>) -> bool {

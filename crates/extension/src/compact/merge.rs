@@ -7,7 +7,7 @@
 //!
 //! A run is one group of which much is hidden, or neighbours that fit one group together. Rows that were moved
 //! a moment ago and rows that a running snapshot may not see stay apart: their group could not tell which is which
-//! ([`crate::store::marks::elsewhere`]).
+//! ([`crate::store::marks::moved_changes`]).
 //!
 //! All of it happens in one transaction. Snapshots from before go on reading the old groups with their
 //! marks. The old groups are locked as a whole at the very end, without waiting; whoever is at work
@@ -104,7 +104,7 @@ impl Old {
     fn is_seen_by_all(&self, horizon: Xid) -> bool {
         let entry = &self.placed.entry;
         entry.flags.contain(GroupFlags::MOVED_ROWS)
-            || self.writer().precedes(horizon) && !entry.flags.contain(GroupFlags::LATE_ROWS)
+            || self.writer().precedes(horizon) && !entry.flags.contain(GroupFlags::RECENT_INSERTS)
     }
 
     /// Whether a snapshot may see its rows at an older place only.

@@ -68,9 +68,9 @@ impl GroupFlags {
     /// There may be marks of single rows.
     pub const ROW_MARKS: GroupFlags = GroupFlags(1);
     /// There may be bitmaps of hidden rows.
-    pub const BITMAPS: GroupFlags = GroupFlags(2);
+    pub const DELETION_VECTORS: GroupFlags = GroupFlags(2);
     /// There may be lists of rows that are younger than the group.
-    pub const LATE_ROWS: GroupFlags = GroupFlags(4);
+    pub const RECENT_INSERTS: GroupFlags = GroupFlags(4);
     /// The group was filled by moving rows that every snapshot saw.
     pub const MOVED_ROWS: GroupFlags = GroupFlags(8);
 

@@ -2,7 +2,7 @@
 //!
 //! Three kinds of readers need the state of a row at its current place. A serializable transaction
 //! locks the row there too (`am/serializable.rs`). A transaction that has itself changed the row
-//! there must not see it any more ([`elsewhere`]). AFTER triggers are the third kind. All other
+//! there must not see it any more ([`moved_changes`]). AFTER triggers are the third kind. All other
 //! scans read the row at its old place without following it.
 //!
 //! AFTER triggers. The executor names a row by the TID that its snapshot sees; if the row was moved
@@ -24,13 +24,13 @@ use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::RowNumber;
 
 use super::directory::{self, GroupEntry};
-use super::marks::{self, elsewhere};
+use super::marks::{self, moved_changes};
 use crate::errors::{ColdError, or_raise};
 
 /// Whether rows that the snapshot sees must be followed.
 #[inline]
 pub fn is_wanted(snapshot: Snapshot<'_>) -> bool {
-    elsewhere::may_hide(snapshot) || is_serializable() && snapshot.is_mvcc()
+    moved_changes::may_hide(snapshot) || is_serializable() && snapshot.is_mvcc()
 }
 
 /// Follows a row that was read by TID into the slot. Returns whether this transaction has changed
@@ -100,7 +100,7 @@ fn follow(
 /// The place where this transaction has changed a hot row, the one in the slot, that was moved
 /// meanwhile; `None` if the row was not changed, or by another transaction.
 pub fn changed_hot(table: Table<'_>, slot: Slot<'_>) -> Option<RowNumber> {
-    if !elsewhere::any_changed() {
+    if !moved_changes::any_changed() {
         return None;
     }
     let (to, mover) = slot.moved_to()?;
@@ -113,7 +113,7 @@ pub fn changed_hot(table: Table<'_>, slot: Slot<'_>) -> Option<RowNumber> {
 
 /// The same for a cold row whose group was merged meanwhile.
 pub fn changed_cold(table: Table<'_>, row: RowNumber) -> Option<RowNumber> {
-    if !elsewhere::any_changed() {
+    if !moved_changes::any_changed() {
         return None;
     }
     let store = ColdStore::open(table, LockMode::AccessShare)?;

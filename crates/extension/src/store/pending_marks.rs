@@ -151,7 +151,7 @@ pub fn start(
     if PENDING.with_borrow(Vec::len) >= MOST_GROUPS {
         write_here();
     }
-    marks::announce_bitmaps(store, placed)?;
+    marks::announce_deletion_vectors(store, placed)?;
     let known = marks::hidden_now(store, &placed.entry)?;
     let mut found = PendingMarks {
         table,

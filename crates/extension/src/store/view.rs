@@ -21,7 +21,7 @@ use howdah_columnar::{Column, Value};
 use super::directory::{self, GroupEntry, GroupState};
 use super::group_access::LazyStore;
 use super::group_cache;
-use super::marks::{self, elsewhere};
+use super::marks::{self, moved_changes};
 use super::open_group::OpenGroup;
 use super::pending_groups::{self, PendingGroup};
 use super::row_set::RowSet;
@@ -120,10 +120,10 @@ impl<'a> ColdView<'a> {
             return Ok(None);
         };
         let hidden = marks::hidden_from(store, group.entry(), snapshot)?;
-        if !elsewhere::may_hide(snapshot) {
+        if !moved_changes::may_hide(snapshot) {
             return Ok(hidden);
         }
-        let changed = elsewhere::hidden_rows(store, group.entry(), snapshot)?;
+        let changed = moved_changes::hidden_rows(store, group.entry(), snapshot)?;
         Ok(match (hidden, changed) {
             (Some(mut hidden), Some(changed)) => {
                 changed.iter().for_each(|row| {

@@ -15,7 +15,7 @@ use howdah_bridge::table::Table;
 use howdah_bridge::tid::RowNumber;
 
 use super::directory::{self, GroupEntry, GroupState};
-use super::marks::{self, elsewhere};
+use super::marks::{self, moved_changes};
 use super::{moved, pending_groups};
 use crate::errors::or_raise;
 
@@ -67,5 +67,5 @@ pub fn sees_row_somewhere(
     snapshot: Snapshot<'_>,
 ) -> bool {
     sees_row(store, table, row, snapshot)
-        || or_raise(table.oid(), elsewhere::is_seen(store, row, snapshot))
+        || or_raise(table.oid(), moved_changes::is_seen(store, row, snapshot))
 }

@@ -78,7 +78,7 @@ use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
 use crate::errors::{or_raise, refuse};
 use crate::load;
 use crate::settings;
-use crate::store::marks::elsewhere;
+use crate::store::marks::moved_changes;
 use cold::ColdCopy;
 use hot::HotCopy;
 use order::ColdOrder;
@@ -140,7 +140,7 @@ unsafe extern "C-unwind" fn relation_copy_for_cluster(
     // the index too.
     unsafe {
         let oid = (*old_table).rd_id;
-        if elsewhere::needs_ways(oid) {
+        if moved_changes::needs_ways(oid) {
             refuse(
                 PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE,
                 "could not serialize access due to concurrent update".into(),

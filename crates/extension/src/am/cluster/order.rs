@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A new group is visible to all. Those of its rows that are not yet visible to some snapshot are
-//! late rows ([`crate::store::marks::LateRows`]), so that rows of any age stand in one order.
+//! late rows ([`crate::store::marks::RecentInserts`]), so that rows of any age stand in one order.
 //!
 //! Memory: that of the sort, of one group that is decoded or built, and some bytes for each late
 //! row of that group.
@@ -33,7 +33,7 @@ use crate::row_order;
 use crate::settings;
 use crate::slot_writer::RowMemory;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState};
-use crate::store::marks::{self, LateRows};
+use crate::store::marks::{self, RecentInserts};
 use crate::store::view::RowDatums;
 use crate::types::{TableLayout, push_datum};
 
@@ -269,7 +269,7 @@ impl<'a> GroupWriter<'a> {
                 .for_each(|(row, _)| *row = positions[*row as usize]);
             late.sort_by_key(|&(row, _)| row);
         }
-        let mut lists = LateRows::default();
+        let mut lists = RecentInserts::default();
         late.iter()
             .for_each(|&(row, origin)| lists.push(origin, row));
         let row_count = rows.row_count() as u32;
@@ -295,7 +295,7 @@ impl<'a> GroupWriter<'a> {
             origin: Origin::FROZEN,
             flags: match lists.is_empty() {
                 true => GroupFlags::default(),
-                false => GroupFlags::LATE_ROWS,
+                false => GroupFlags::RECENT_INSERTS,
             },
         };
         let parts = [encoded.footer.as_slice(), encoded.body.as_slice()];
@@ -304,7 +304,7 @@ impl<'a> GroupWriter<'a> {
         } = self.target;
         let value = store.write_copy(entry.value_id, &parts, cid, CopiedAs::Frozen);
         entry.first_block = value.first_block;
-        marks::insert_late(store, &entry, &lists, self.horizon, cid);
+        marks::insert_recent(store, &entry, &lists, self.horizon, cid);
         directory::insert_copy(store, &entry, cid, CopiedAs::Frozen);
         self.next_row = end;
         self.written.push(entry);

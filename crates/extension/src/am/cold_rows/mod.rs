@@ -47,7 +47,7 @@ use super::{decoded, last_change};
 use crate::errors::or_raise;
 use crate::stop_point;
 use crate::store::directory;
-use crate::store::marks::{self, RowFate, elsewhere};
+use crate::store::marks::{self, RowFate, moved_changes};
 use crate::store::{pending_groups, pending_marks};
 
 /// Rows of a group that one command changes one by one before it collects them.
@@ -65,7 +65,7 @@ fn hide(
 ) {
     let (store, mut placed) = (&there.store, there.placed);
     let oid = table.oid();
-    elsewhere::note(oid, &placed.entry);
+    moved_changes::note(oid, &placed.entry);
     let many = may_collect
         && Locks::of(table).holds_bulk(placed.entry.group(), RowLock::Update)
         && Located::recall(store, row, |l| l.count_change(cid) >= FEW_CHANGES).unwrap_or(false);

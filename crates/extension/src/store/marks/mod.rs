@@ -21,24 +21,24 @@
 //!
 //! Readers pay nothing for groups without marks: see [`GroupFlags`], set before the first mark
 //! of a group is written, hence before any snapshot can see it. For rows without a mark in other groups they pay
-//! little: see [`unmarked`].
+//! little: see [`mark_filter`].
 
-mod bitmap;
 mod bulk;
-mod copy;
 mod count;
-mod dead;
-pub mod elsewhere;
-mod fates;
+mod deletion_vector;
 mod forward;
 mod hiders;
-mod late;
-mod shown;
-mod single;
-mod traces;
-pub mod unmarked;
+mod index_deletion;
+pub mod mark_filter;
+pub mod moved_changes;
+mod recent_inserts;
+mod rewrite_copy;
+mod row_mark;
+mod row_status;
+mod sweep_scan;
+mod tuple_visibility;
+mod update_links;
 mod vanished;
-mod versions;
 
 use std::ops::{ControlFlow, Range};
 
@@ -50,19 +50,22 @@ use howdah_bridge::store::{ColdStore, StoreId, Visited};
 use howdah_bridge::tid::{INVALID_BLOCK, ROWS_PER_COLD_BLOCK, RowNumber, Tid};
 use howdah_bridge::xid::{CommandId, Xid};
 
-use bitmap::{BITMAP_ID, bitmap_parts, bitmap_place, bitmaps_of, hidden_in_bulk, insert_bits};
-pub use bitmap::{announce_bitmaps, cleaned, fold, folded};
 pub use bulk::hide_in_bulk;
-pub use copy::Copying;
 pub use count::count_hidden;
-pub use dead::name_dead;
-pub use fates::{RowFates, fates};
+use deletion_vector::{
+    DELETION_VECTOR_ID, deletion_vector_parts, deletion_vector_place, deletion_vectors_of,
+    hidden_in_bulk, insert_bits,
+};
+pub use deletion_vector::{announce_deletion_vectors, cleaned, fold, folded};
 pub use forward::{Route, forward, forwarded};
 pub use hiders::last_hider;
-pub use late::{LateRows, insert_late, late_rows};
-use shown::{in_force, writer_of};
-use single::{decode, key_of, key_ranges, row_of};
-pub use traces::{Trace, for_each_trace};
+pub use index_deletion::for_each_dead;
+pub use recent_inserts::{RecentInserts, insert_recent, recent_inserts};
+pub use rewrite_copy::RewriteCopy;
+use row_mark::{decode, key_of, key_ranges, row_of};
+pub use row_status::{RowStatus, row_status};
+pub use sweep_scan::{Trace, for_each_trace};
+use tuple_visibility::{in_force, writer_of};
 
 use super::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
 use super::pending_marks;
@@ -102,9 +105,9 @@ pub fn write(
 ) -> Result<(), ColdError> {
     flag(store, placed, GroupFlags::ROW_MARKS)?;
     let position = (row.0 - placed.entry.first_row.0) as u32;
-    unmarked::note_marks(store, &placed.entry, [position]);
-    single::insert(store, row, fate, cid);
-    unmarked::note_marks(store, &placed.entry, [position]);
+    mark_filter::note_marks(store, &placed.entry, [position]);
+    row_mark::insert(store, row, fate, cid);
+    mark_filter::note_marks(store, &placed.entry, [position]);
     Ok(())
 }
 
@@ -126,9 +129,9 @@ pub fn may_be_hidden(store: &ColdStore, entry: &GroupEntry, row: RowNumber) -> b
 /// Whether to look for a mark of the row, its own or in a bitmap. `in_check` is whether a check of a constraint asks, with a page of its index
 /// locked: not the time to read all marks of a group.
 fn may_have_mark(store: &ColdStore, entry: &GroupEntry, row: RowNumber, in_check: bool) -> bool {
-    let (marks, bitmaps) = (GroupFlags::ROW_MARKS, GroupFlags::BITMAPS);
+    let (marks, bitmaps) = (GroupFlags::ROW_MARKS, GroupFlags::DELETION_VECTORS);
     (entry.flags.contain(marks) || entry.flags.contain(bitmaps))
-        && unmarked::may_be_marked(store, entry, row, !in_check)
+        && mark_filter::may_be_marked(store, entry, row, !in_check)
 }
 
 /// What the marks say of a row now.
@@ -202,10 +205,10 @@ fn state_where(
     }
     if look
         && matches!(found, Ok(RowState::Unmarked))
-        && entry.flags.contain(GroupFlags::BITMAPS)
+        && entry.flags.contain(GroupFlags::DELETION_VECTORS)
         && let Some(hidden) = hidden_in_bulk(store, entry, row)?
     {
-        let mark = versions::of_row(store, entry, row)?.unwrap_or(hidden);
+        let mark = update_links::of_row(store, entry, row)?.unwrap_or(hidden);
         return Ok(RowState::Marked(mark));
     }
     found
@@ -237,7 +240,7 @@ fn any_group(group: u32) -> GroupEntry {
         footer_bytes: 0,
         body_bytes: 0,
         origin: Origin::FROZEN,
-        flags: GroupFlags::ROW_MARKS.union(GroupFlags::BITMAPS),
+        flags: GroupFlags::ROW_MARKS.union(GroupFlags::DELETION_VECTORS),
     }
 }
 
@@ -332,10 +335,10 @@ pub fn hidden_by(
             ControlFlow::Continue(())
         });
     }
-    if look && hidden == Hidden::No && entry.flags.contain(GroupFlags::BITMAPS) {
-        let (seq, at) = bitmap_place(entry, row);
-        store.visit(BITMAP_ID, seq..=seq, &mut |shown| {
-            match bitmap_parts(entry.group(), shown.payload) {
+    if look && hidden == Hidden::No && entry.flags.contain(GroupFlags::DELETION_VECTORS) {
+        let (seq, at) = deletion_vector_place(entry, row);
+        store.visit(DELETION_VECTOR_ID, seq..=seq, &mut |shown| {
+            match deletion_vector_parts(entry.group(), shown.payload) {
                 Ok((bits, _)) if bits[at / 8] >> (at % 8) & 1 == 1 => {
                     if sees(&shown) {
                         hidden = hider(&shown);
@@ -352,8 +355,8 @@ pub fn hidden_by(
     }
     if hidden == Hidden::No
         && mvcc
-        && entry.flags.contain(GroupFlags::LATE_ROWS)
-        && late::is_unseen(store, entry, row, snapshot)?
+        && entry.flags.contain(GroupFlags::RECENT_INSERTS)
+        && recent_inserts::is_unseen(store, entry, row, snapshot)?
     {
         return Ok(Hidden::ForNow);
     }
@@ -363,9 +366,9 @@ pub fn hidden_by(
 /// Whether it is known, without a look at the store, that nothing hides the row from an MVCC snapshot that sees its group.
 /// `file` is the [id](ColdStore::id) of the store.
 pub fn is_surely_shown(file: StoreId, entry: &GroupEntry, row: RowNumber) -> bool {
-    !entry.flags.contain(GroupFlags::LATE_ROWS)
+    !entry.flags.contain(GroupFlags::RECENT_INSERTS)
         && !pending_marks::any()
-        && unmarked::is_surely_unmarked(file, entry, row)
+        && mark_filter::is_surely_unmarked(file, entry, row)
 }
 
 /// Tells the serializable machinery who has changed rows in groups that are in force but that the snapshot
@@ -383,7 +386,7 @@ pub fn note_unseen_changes(store: &ColdStore, snapshot: Snapshot<'_>) -> Result<
 /// Forgets what is known of the marks in a file that is emptied in place.
 pub(super) fn forget_file(file: StoreId) {
     vanished::forget_file(file);
-    unmarked::forget_file(file);
+    mark_filter::forget_file(file);
 }
 
 /// Whether every row of the group is known to be hidden from the MVCC snapshot.
@@ -435,16 +438,16 @@ pub fn hidden_rows(
     if mvcc && stored.as_ref().is_some_and(|s| s.len() == entry.row_count) {
         vanished::note(store, entry, youngest, snapshot);
     }
-    let by = match pending_marks::any() || entry.flags.contain(GroupFlags::LATE_ROWS) {
+    let by = match pending_marks::any() || entry.flags.contain(GroupFlags::RECENT_INSERTS) {
         true => Hidden::ForNow,
         false => Hidden::By(youngest),
     };
     let hidden = with_pending(store, entry, stored, |command| !mvcc || command < curcid);
-    if !mvcc || !entry.flags.contain(GroupFlags::LATE_ROWS) {
+    if !mvcc || !entry.flags.contain(GroupFlags::RECENT_INSERTS) {
         return Ok((hidden, by));
     }
     let mut hidden = hidden.unwrap_or_else(|| RowSet::with_bound(entry.capacity_rows));
-    late::add_unseen(store, entry, snapshot, &mut hidden)?;
+    recent_inserts::add_unseen(store, entry, snapshot, &mut hidden)?;
     Ok(((!hidden.is_empty()).then_some(hidden), by))
 }
 
@@ -458,7 +461,7 @@ pub fn hidden_among(
     positions: Range<u32>,
     snapshot: Snapshot<'_>,
 ) -> Option<(RowSet, Hidden)> {
-    let others = [GroupFlags::BITMAPS, GroupFlags::LATE_ROWS];
+    let others = [GroupFlags::DELETION_VECTORS, GroupFlags::RECENT_INSERTS];
     let more_hide = others.iter().any(|&flag| entry.flags.contain(flag));
     if more_hide || pending_marks::any() || is_serializable() {
         return None;
@@ -524,17 +527,21 @@ pub fn hidden_where(
         }
     }
     let mut damage = None;
-    if entry.flags.contain(GroupFlags::BITMAPS) {
-        store.visit(BITMAP_ID, bitmaps_of(entry), &mut |shown| {
-            if !judge(&shown) {
-                return ControlFlow::Continue(());
-            }
-            match bitmap_parts(entry.group(), shown.payload) {
-                Ok((bits, _)) => insert_bits(entry, shown.seq, bits, &mut hidden),
-                Err(error) => damage = Some(error),
-            }
-            ControlFlow::Continue(())
-        });
+    if entry.flags.contain(GroupFlags::DELETION_VECTORS) {
+        store.visit(
+            DELETION_VECTOR_ID,
+            deletion_vectors_of(entry),
+            &mut |shown| {
+                if !judge(&shown) {
+                    return ControlFlow::Continue(());
+                }
+                match deletion_vector_parts(entry.group(), shown.payload) {
+                    Ok((bits, _)) => insert_bits(entry, shown.seq, bits, &mut hidden),
+                    Err(error) => damage = Some(error),
+                }
+                ControlFlow::Continue(())
+            },
+        );
     }
     match damage {
         Some(error) => Err(error),

@@ -36,8 +36,10 @@ use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::MAX_ROWS;
 
-use super::bitmap::{BITMAP_ID, bitmap_parts, bitmaps_of, insert_bits};
-use super::single::{key_ranges, row_of};
+use super::deletion_vector::{
+    DELETION_VECTOR_ID, deletion_vector_parts, deletion_vectors_of, insert_bits,
+};
+use super::row_mark::{key_ranges, row_of};
 use crate::settings;
 use crate::store::directory::GroupEntry;
 use crate::store::row_set::RowSet;
@@ -292,7 +294,7 @@ impl Drop for Building<'_> {
 // SAFETY: made of atomics.
 unsafe impl Shareable for Shared {}
 
-pub static UNMARKED: Area<Shared> = Area::new(c"howdah unmarked rows");
+pub static MARK_FILTER: Area<Shared> = Area::new(c"howdah unmarked rows");
 
 thread_local! {
     /// Looks in the index since a slot was last tried, by group.
@@ -315,7 +317,7 @@ pub(super) fn note_marks(
     positions: impl IntoIterator<Item = u32>,
 ) {
     fence(Ordering::SeqCst);
-    if let Some(shared) = UNMARKED.get() {
+    if let Some(shared) = MARK_FILTER.get() {
         let name = Name::of(store, entry);
         for position in positions {
             shared.set(&name, position);
@@ -325,7 +327,7 @@ pub(super) fn note_marks(
 
 /// To be called when marks of a group were copied into a store that nobody else can see yet.
 pub(super) fn forget_group(store: &ColdStore, entry: &GroupEntry) {
-    if let Some(shared) = UNMARKED.get() {
+    if let Some(shared) = MARK_FILTER.get() {
         let name = Name::of(store, entry);
         for slot in shared.slots_of(&name).filter(|slot| slot.is_of(&name)) {
             slot.give_back();
@@ -336,7 +338,9 @@ pub(super) fn forget_group(store: &ColdStore, entry: &GroupEntry) {
 /// Gives back the slots of a file that is emptied in place. They would lead to looks in vain only, as their bits
 /// are never cleared, but no new ones are built beside them.
 pub(super) fn forget_file(file: StoreId) {
-    let Some(shared) = UNMARKED.get() else { return };
+    let Some(shared) = MARK_FILTER.get() else {
+        return;
+    };
     let any_group = Name::in_file(file, 0);
     for slot in shared
         .slots
@@ -355,7 +359,7 @@ pub(super) fn may_be_marked(
     row: RowNumber,
     may_build: bool,
 ) -> bool {
-    let Some(shared) = UNMARKED.get() else {
+    let Some(shared) = MARK_FILTER.get() else {
         return true;
     };
     let name = Name::of(store, entry);
@@ -371,7 +375,7 @@ pub(super) fn may_be_marked(
 
 /// Whether it is known that the row has no mark, of whatever transaction, as [`may_be_marked`] knows it.
 pub(super) fn is_surely_unmarked(file: StoreId, entry: &GroupEntry, row: RowNumber) -> bool {
-    let Some(shared) = UNMARKED.get() else {
+    let Some(shared) = MARK_FILTER.get() else {
         return false;
     };
     let name = Name::in_file(file, entry.group());
@@ -415,18 +419,22 @@ fn build(shared: &Shared, store: &ColdStore, entry: &GroupEntry, name: &Name) {
     }
     let mut is_sound = true;
     // Whatever the entry's flags say: they may have been set since it was read.
-    store.visit(BITMAP_ID, bitmaps_of(entry), &mut |shown| {
-        match bitmap_parts(entry.group(), shown.payload) {
-            Ok((bits, _)) => {
-                let mut rows = RowSet::with_bound(entry.capacity_rows);
-                insert_bits(entry, shown.seq, bits, &mut rows);
-                rows.iter().for_each(|position| slot.set(position));
+    store.visit(
+        DELETION_VECTOR_ID,
+        deletion_vectors_of(entry),
+        &mut |shown| {
+            match deletion_vector_parts(entry.group(), shown.payload) {
+                Ok((bits, _)) => {
+                    let mut rows = RowSet::with_bound(entry.capacity_rows);
+                    insert_bits(entry, shown.seq, bits, &mut rows);
+                    rows.iter().for_each(|position| slot.set(position));
+                }
+                // Whoever looks will say so.
+                Err(_) => is_sound = false,
             }
-            // Whoever looks will say so.
-            Err(_) => is_sound = false,
-        }
-        ControlFlow::Continue(())
-    });
+            ControlFlow::Continue(())
+        },
+    );
     if is_sound {
         building.end = State::Valid;
     }
@@ -434,7 +442,9 @@ fn build(shared: &Shared, store: &ColdStore, entry: &GroupEntry, name: &Name) {
 
 /// Forgets all of it: names of files may come again.
 pub fn forget() {
-    let Some(shared) = UNMARKED.get() else { return };
+    let Some(shared) = MARK_FILTER.get() else {
+        return;
+    };
     shared.slots.iter().for_each(Slot::give_back);
 }
 

@@ -6,9 +6,9 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::Xid;
 
-use super::shown::in_force;
-use super::single::{decode, key_ranges, row_of};
-use super::unmarked;
+use super::mark_filter;
+use super::row_mark::{decode, key_ranges, row_of};
+use super::tuple_visibility::in_force;
 use crate::store::directory::GroupEntry;
 
 /// Rows so near to each other are looked for together.
@@ -23,14 +23,14 @@ const MOST: u32 = 512;
 ///
 /// For a moment when a page of another index is locked: does not read all marks of the group, waits for
 /// nothing but pages of the store, and gives up soon where there is nothing to be found.
-pub fn name_dead(
+pub fn for_each_dead(
     store: &ColdStore,
     entry: &GroupEntry,
     rows: &[RowNumber],
     is_over: &dyn Fn(Xid) -> bool,
     name: &mut dyn FnMut(RowNumber, Xid),
 ) {
-    let may_be_marked = |row: &RowNumber| unmarked::may_be_marked(store, entry, *row, false);
+    let may_be_marked = |row: &RowNumber| mark_filter::may_be_marked(store, entry, *row, false);
     let asked: Vec<RowNumber> = rows.iter().copied().filter(may_be_marked).collect();
     let (mut looks, mut dead) = (0, 0);
     for near in asked.chunk_by(|a, b| b.0 - a.0 <= NEAR) {
