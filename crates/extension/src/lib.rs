@@ -50,7 +50,7 @@ static SHARED_AREAS: &[&dyn AnyArea] = &[
     &compact::SHARED,
     &written_databases::WRITTEN,
     &store::marks::mark_filter::MARK_FILTER,
-    &store::changes::CHANGES,
+    &store::directory_version::DIRECTORY_VERSIONS,
     &locker::LOCKERS,
     &MAINTAINERS,
     &vectorize::THREADS,

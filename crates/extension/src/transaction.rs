@@ -15,7 +15,7 @@ use pgrx::{pg_guard, pg_sys};
 
 use crate::am::{cold_rows, fetch};
 use crate::store::marks::moved_changes;
-use crate::store::{changes, pending_groups, pending_marks};
+use crate::store::{directory_version, pending_groups, pending_marks};
 use crate::{load, slot_writer};
 
 static mut PREVIOUS_EXECUTOR_START: pg_sys::ExecutorStart_hook_type = None;
@@ -62,7 +62,7 @@ unsafe extern "C-unwind" fn at_transaction_event(
             pending_marks::reset();
             moved_changes::reset();
             cold_rows::reset();
-            changes::transaction_ends();
+            directory_version::transaction_ends();
             locker::transaction_ends();
             fetch::reset();
             slot_writer::reset();
@@ -89,7 +89,7 @@ unsafe extern "C-unwind" fn at_subtransaction_event(
         }
         SUBXACT_EVENT_COMMIT_SUB => locker::subtransaction_commits(subtransaction),
         SUBXACT_EVENT_ABORT_SUB => {
-            changes::subtransaction_aborts();
+            directory_version::subtransaction_aborts();
             locker::subtransaction_aborts(subtransaction);
             pending_groups::discard_subtransaction(subtransaction);
             pending_marks::discard_subtransaction(subtransaction);

@@ -30,8 +30,8 @@ use pgrx::{pg_guard, pg_sys};
 
 use self::settled_sizes::Asked;
 use super::heap;
+use crate::store::cache::emptied_tables;
 use crate::store::directory::{self, GroupState};
-use crate::store::emptied;
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.relation_estimate_size = Some(relation_estimate_size);
@@ -123,7 +123,7 @@ unsafe fn cold_size(rel: pg_sys::Relation) -> Option<ColdSize> {
         let store = ColdStore::open_used(table, LockMode::AccessShare)?;
         let registered = pg_sys::RegisterSnapshot(planning_snapshot());
         let snapshot = Snapshot::from_raw(registered);
-        let groups = match emptied::is_known(table, snapshot) {
+        let groups = match emptied_tables::is_known(table, snapshot) {
             true => Vec::new(),
             false => directory::groups(&store, snapshot).unwrap_or_default(),
         };

@@ -20,10 +20,10 @@
 //!   rows without marks (shared), open row groups   store/marks/unmarked, store/group_cache
 //!   rows that are not yet on the cold side         store/pending_groups
 //!   marks that are not yet written                 store/pending_marks
-//!   the rows read, changed and locked last         am/last_row, am/last_change, am/cold_rows/grip
+//!   the rows read, changed and locked last         am/last_row, am/last_change, am/cold_rows/row_lock
 //! ```
 //!
-//! Some state needs no such function: counts of directory changes (`store/changes`) only tell that
+//! Some state needs no such function: counts of directory changes (`store/directory_version`) only tell that
 //! a cache is void; estimates (`am/estimate`) may be wrong; readers of index scans (`am/fetch`)
 //! belong to scans, and a table that is being scanned is not truncated; shapes of rows and options
 //! do not depend on contents.

@@ -20,9 +20,10 @@ use super::units::SharedUnits;
 use crate::errors::or_raise;
 use crate::load;
 use crate::scan_stats::{self, ScanCounts};
+use crate::store::cache::emptied_tables;
 use crate::store::marks::moved_changes;
+use crate::store::moved;
 use crate::store::view::{ColdGroup, ColdView};
-use crate::store::{emptied, moved};
 use crate::types::TableLayout;
 use crate::types::arena::Arena;
 
@@ -83,7 +84,7 @@ impl<'q> ColdScan<'q> {
 
     /// Whether the table is known to have nothing cold left.
     fn is_emptied(&self) -> bool {
-        emptied::is_known(self.table, self.snapshot)
+        emptied_tables::is_known(self.table, self.snapshot)
     }
 }
 

@@ -21,8 +21,9 @@ use howdah_bridge::tid::{
 };
 use howdah_bridge::xid::{CommandId, FIRST_COMMAND, LocalXid};
 
-use super::settled::{self, ByBlock, Watch};
-use super::{changes, listing};
+use super::cache::directory_listings;
+use super::cache::settled_entries::{self, ByBlock, Watch};
+use super::directory_version;
 use crate::errors::ColdError;
 
 const DIRECTORY_ID: u32 = 1;
@@ -202,11 +203,11 @@ pub fn groups(store: &ColdStore, snapshot: Snapshot<'_>) -> Result<Vec<PlacedEnt
     if !snapshot.is_mvcc() {
         return groups_where(store, &mut visible_to(store, snapshot));
     }
-    if let Some(known) = listing::recall(store, snapshot) {
+    if let Some(known) = directory_listings::recall(store, snapshot) {
         return known;
     }
     let groups = groups_where(store, &mut visible_to(store, snapshot))?;
-    listing::remember(store, &groups)?;
+    directory_listings::remember(store, &groups)?;
     Ok(groups)
 }
 
@@ -262,11 +263,11 @@ pub fn group_of(
     let mvcc = snapshot.is_mvcc();
     let xmin = mvcc.then(|| snapshot.xmin());
     if xmin.is_some()
-        && let Some(placed) = settled::recall(store, row, xmin)
+        && let Some(placed) = settled_entries::recall(store, row, xmin)
     {
         return Ok(Some(placed));
     }
-    if settled::is_gap(store, row) {
+    if settled_entries::is_gap(store, row) {
         return Ok(None);
     }
     let mut watch = Watch::begin(store);
@@ -336,7 +337,7 @@ fn gap_around(store: &ColdStore, row: RowNumber) -> Option<Range<u32>> {
 
 /// The entry that covers the row and is in force for everybody, if that is known without a look.
 pub fn settled(store: &ColdStore, row: RowNumber) -> Option<PlacedEntry> {
-    settled::recall(store, row, None)
+    settled_entries::recall(store, row, None)
 }
 
 /// Where an entry was found before.
@@ -507,7 +508,7 @@ pub fn reserve(
             None,
         );
         store.overwrite(mark_tid, &encode_high_water(end));
-        changes::note(store.id().toast);
+        directory_version::note(store.id().toast);
         Ok(PlacedEntry { entry, tid })
     })
 }
@@ -552,7 +553,7 @@ fn overwrite(store: &ColdStore, tid: Tid, entry: GroupEntry) {
         };
         payload.copy_from_slice(&GroupEntry { flags, ..entry }.encode());
     });
-    changes::note(store.id().toast);
+    directory_version::note(store.id().toast);
 }
 
 /// Sets flags of a group in place.
@@ -570,14 +571,14 @@ pub fn add_flags(
         payload.copy_from_slice(&GroupEntry { flags, ..known }.encode());
         Ok(())
     });
-    changes::note(store.id().toast);
+    directory_version::note(store.id().toast);
     result
 }
 
 /// Deletes an entry in the running transaction.
 pub fn delete(store: &ColdStore, placed: &PlacedEntry) {
     store.delete(placed.tid);
-    changes::note(store.id().toast);
+    directory_version::note(store.id().toast);
 }
 
 /// The entry as it is now, flags included; it is known to be in force.
@@ -607,7 +608,7 @@ pub fn complete_in_place(store: &ColdStore, placed: &PlacedEntry, entry: GroupEn
 pub fn insert_copy(store: &ColdStore, entry: &GroupEntry, cid: CommandId, copied_as: CopiedAs) {
     let seq = entry.group() as i32;
     store.insert_copy(DIRECTORY_ID, seq, &entry.encode(), cid, copied_as, None);
-    changes::note(store.id().toast);
+    directory_version::note(store.id().toast);
 }
 
 /// Sets the high-water mark of a store that nobody else can see yet.

@@ -26,16 +26,15 @@
 //! 3. *replaced* by merging or compaction: entry and pieces are deleted by the transaction
 //!    that writes the successor. Older snapshots go on reading them.
 
-pub mod changes;
+pub mod cache;
 pub mod column_reader;
 pub mod directory;
-pub mod emptied;
+pub mod directory_version;
 pub mod gaps;
 pub mod group;
 pub mod group_access;
 pub mod group_cache;
 pub mod group_status;
-mod listing;
 pub mod marks;
 pub mod moved;
 pub mod open_group;
@@ -43,7 +42,6 @@ pub mod pending_groups;
 pub mod pending_marks;
 pub mod rewritten;
 pub mod row_set;
-mod settled;
 pub mod view;
 pub mod visibility;
 
@@ -54,9 +52,7 @@ use howdah_bridge::store::StoreId;
 /// [id](howdah_bridge::store::ColdStore::id) of its store, which is being emptied in place: see
 /// `am/truncate.rs`.
 pub fn forget_file(table: Oid, file: StoreId) {
-    emptied::forget_table(table);
-    listing::forget_file(file);
-    settled::forget_file(file);
+    cache::forget_file(table, file);
     directory::forget_file(file);
     marks::forget_file(file);
     pending_marks::discard_file(file);

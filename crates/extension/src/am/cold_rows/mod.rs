@@ -22,10 +22,10 @@
 //! all, with waiting. So the server's lock table does not fill up. A command that changes many rows of
 //! a group that is locked as a whole collects them ([`crate::store::pending_marks`]).
 
-mod grip;
-mod in_the_way;
+mod blockers;
 mod lock;
 mod new_version;
+mod row_lock;
 
 use howdah_bridge::cold_lock::{Locks, RowLock};
 use howdah_bridge::hot::share::add_key_share;
@@ -38,10 +38,10 @@ use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{RowNumber, Tid};
 use howdah_bridge::xid::CommandId;
 
-pub(super) use grip::held_group;
-use grip::{Located, There, grip_for_change, holds_locks};
-pub use grip::{forget_locks, reset};
 pub use lock::lock;
+pub(super) use row_lock::held_group;
+use row_lock::{Located, There, hold_for_change, holds_locks};
+pub use row_lock::{forget_locks, reset};
 
 use super::{decoded, last_change};
 use crate::errors::or_raise;
@@ -103,7 +103,7 @@ pub fn delete(
         table.count_delete();
         return Ok(());
     }
-    let there = grip_for_change(table, row, RowLock::Update, request, Purpose::Delete)?;
+    let there = hold_for_change(table, row, RowLock::Update, request, Purpose::Delete)?;
     stop_point!("delete_locked");
     let decoded = table.is_logically_logged();
     if decoded {
@@ -163,7 +163,7 @@ fn write_update(
         true => RowLock::NoKeyUpdate,
         false => RowLock::Update,
     };
-    let there = grip_for_change(table, row, lock, request, Purpose::Update)?;
+    let there = hold_for_change(table, row, lock, request, Purpose::Update)?;
     stop_point!("update_locked");
     let decoded = table.is_logically_logged();
     if decoded {

@@ -38,7 +38,6 @@ mod row_status;
 mod sweep_scan;
 mod tuple_visibility;
 mod update_links;
-mod vanished;
 
 use std::ops::{ControlFlow, Range};
 
@@ -67,6 +66,7 @@ pub use row_status::{RowStatus, row_status};
 pub use sweep_scan::{Trace, for_each_trace};
 use tuple_visibility::{in_force, writer_of};
 
+use super::cache::hidden_groups;
 use super::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
 use super::pending_marks;
 use super::row_set::RowSet;
@@ -385,7 +385,6 @@ pub fn note_unseen_changes(store: &ColdStore, snapshot: Snapshot<'_>) -> Result<
 
 /// Forgets what is known of the marks in a file that is emptied in place.
 pub(super) fn forget_file(file: StoreId) {
-    vanished::forget_file(file);
     mark_filter::forget_file(file);
 }
 
@@ -396,7 +395,7 @@ pub fn has_vanished(store: &ColdStore, group: u32, snapshot: Snapshot<'_>) -> bo
 
 /// The youngest transaction that hid a row of the group, if all are known to be hidden from the MVCC snapshot.
 pub fn vanished_by(store: &ColdStore, group: u32, snapshot: Snapshot<'_>) -> Option<Xid> {
-    vanished::youngest(store, group, snapshot)
+    hidden_groups::youngest(store, group, snapshot)
 }
 
 /// The rows of a group that are hidden from the snapshot, by position; `None` if there are none.
@@ -436,7 +435,7 @@ pub fn hidden_rows(
         hides
     })?;
     if mvcc && stored.as_ref().is_some_and(|s| s.len() == entry.row_count) {
-        vanished::note(store, entry, youngest, snapshot);
+        hidden_groups::note(store, entry, youngest, snapshot);
     }
     let by = match pending_marks::any() || entry.flags.contain(GroupFlags::RECENT_INSERTS) {
         true => Hidden::ForNow,

@@ -14,7 +14,7 @@
 //! need not care. (COMMIT PREPARED and ROLLBACK PREPARED do not count.)
 //!
 //! Counts are shared by tables at random, which costs a look in vain. On a standby entries change by WAL, and
-//! nothing is counted: [`count`] knows nothing there.
+//! nothing is counted: [`current`] knows nothing there.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -32,12 +32,12 @@ pub struct Counts {
 // SAFETY: made of atomics.
 unsafe impl Shareable for Counts {}
 
-pub static CHANGES: Area<Counts> = Area::new(c"howdah directory changes");
+pub static DIRECTORY_VERSIONS: Area<Counts> = Area::new(c"howdah directory changes");
 
 fn count_of(toast: u32) -> Option<&'static AtomicU32> {
     let database = xid::current_database().to_u32();
     let mixed = (toast ^ database.rotate_left(16)).wrapping_mul(0x9E37_79B9);
-    let counts = CHANGES.get()?;
+    let counts = DIRECTORY_VERSIONS.get()?;
     Some(&counts.counts[mixed as usize >> 16 & (COUNTS - 1)])
 }
 
@@ -76,7 +76,7 @@ pub fn subtransaction_aborts() {
 }
 
 /// How many changes there were; `None` where they are not counted.
-pub fn count(toast: u32) -> Option<u32> {
+pub fn current(toast: u32) -> Option<u32> {
     if xid::in_recovery() {
         return None;
     }

@@ -13,7 +13,7 @@ use howdah_bridge::xid::{CommandId, INVALID_COMMAND, Xid};
 use pgrx::PgSqlErrorCode;
 use rustc_hash::FxHashMap;
 
-use super::in_the_way::{Forbids, in_the_way};
+use super::blockers::{Forbids, blockers};
 use crate::am::last_change;
 use crate::am::moment::Moment;
 use crate::errors::{ColdError, or_raise, refuse};
@@ -77,7 +77,7 @@ pub(super) fn holds_locks() -> bool {
 }
 
 /// A cold row whose lock is held.
-pub(super) struct Grip<'a> {
+pub(super) struct HeldRow<'a> {
     pub store: ColdStore<'a>,
     pub row: RowNumber,
     pub standing: Standing,
@@ -105,21 +105,21 @@ pub(super) enum Standing {
 /// it in a way that the lock forbids; `None` if it would have to wait and may not. `purpose` is
 /// told to those who wonder what we wait for. The table is locked for writing or row locks; nothing
 /// but locks is held while waiting.
-pub(super) fn grip<'a>(
+pub(super) fn hold<'a>(
     table: Table<'a>,
     row: RowNumber,
     lock: RowLock,
     wait: Wait,
     cid: CommandId,
     purpose: Purpose,
-) -> Option<(Grip<'a>, Option<Locked>)> {
+) -> Option<(HeldRow<'a>, Option<Locked>)> {
     // Others wait for it.
     Xid::current();
     let mut turn = None;
     loop {
         pgrx::check_for_interrupts!();
-        let in_the_way = match take_hold(table, row, lock, wait, cid, purpose) {
-            Ok((mut grip, locked)) => match grip.standing {
+        let blockers = match take_hold(table, row, lock, wait, cid, purpose) {
+            Ok((mut held, locked)) => match held.standing {
                 Standing::Leaving(_, mark) if lock.forbids(&mark) => {
                     if let Some(locked) = locked {
                         locked.give_back();
@@ -127,13 +127,13 @@ pub(super) fn grip<'a>(
                     vec![mark.xid]
                 }
                 Standing::Leaving(placed, _) => {
-                    grip.standing = Standing::There(placed);
-                    return Some((grip, locked));
+                    held.standing = Standing::There(placed);
+                    return Some((held, locked));
                 }
-                _ => return Some((grip, locked)),
+                _ => return Some((held, locked)),
             },
             Err(Obstacle::Group) => return None,
-            Err(Obstacle::Row) => match or_raise(table.oid(), in_the_way(table, row, lock)) {
+            Err(Obstacle::Row) => match or_raise(table.oid(), blockers(table, row, lock)) {
                 Some(ids) => ids,
                 None => {
                     // For as long as another transaction looks at the row.
@@ -142,13 +142,13 @@ pub(super) fn grip<'a>(
                 }
             },
         };
-        if wait == Wait::Not && !in_the_way.is_empty() {
+        if wait == Wait::Not && !blockers.is_empty() {
             return None;
         }
-        if turn.is_none() && !in_the_way.is_empty() {
+        if turn.is_none() && !blockers.is_empty() {
             turn = Locks::of(table).take_turn(row, lock);
         }
-        for id in in_the_way {
+        for id in blockers {
             cold_lock::wait_for(id, table, row, purpose);
         }
     }
@@ -170,7 +170,7 @@ fn take_hold<'a>(
     wait: Wait,
     cid: CommandId,
     purpose: Purpose,
-) -> Result<(Grip<'a>, Option<Locked>), Obstacle> {
+) -> Result<(HeldRow<'a>, Option<Locked>), Obstacle> {
     let oid = table.oid();
     let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
         refuse(
@@ -199,12 +199,12 @@ fn take_hold<'a>(
         } else {
             (Standing::Gone, None)
         };
-    let grip = Grip {
+    let held = HeldRow {
         store,
         row,
         standing,
     };
-    Ok((grip, locked))
+    Ok((held, locked))
 }
 
 /// A group that this transaction has locked for work on its rows: it stays where it is.
@@ -342,7 +342,7 @@ impl Located {
     }
 }
 
-impl Grip<'_> {
+impl HeldRow<'_> {
     /// Finds out once more what has become of a row of the table that was there.
     pub fn look_again(&mut self, cid: CommandId, table: Table<'_>) {
         if let Standing::There(placed) | Standing::Leaving(placed, _) = &self.standing {
@@ -568,7 +568,7 @@ impl There<'_> {
 
 /// Grips the row for a change; the executor's answer where it cannot be changed. The table is
 /// locked for writing.
-pub(super) fn grip_for_change<'a>(
+pub(super) fn hold_for_change<'a>(
     table: Table<'a>,
     row: RowNumber,
     lock: RowLock,
@@ -580,7 +580,7 @@ pub(super) fn grip_for_change<'a>(
         true => Wait::Forever,
         false => Wait::Not,
     };
-    let Some((grip, locked)) = grip(table, row, lock, wait, cid, purpose) else {
+    let Some((held, locked)) = hold(table, row, lock, wait, cid, purpose) else {
         let failure = RowFailure {
             ctid: row.tid(),
             ..RowFailure::default()
@@ -590,8 +590,8 @@ pub(super) fn grip_for_change<'a>(
             failure,
         });
     };
-    let report = grip.standing.report(row.tid(), cid);
-    let placed = match (grip.standing, report) {
+    let report = held.standing.report(row.tid(), cid);
+    let placed = match (held.standing, report) {
         (Standing::There(placed), Ok(())) => placed,
         (_, report) => {
             if let Some(locked) = locked {
@@ -604,7 +604,7 @@ pub(super) fn grip_for_change<'a>(
         }
     };
     if let Some(snapshot) = request.crosscheck
-        && !sees_row_somewhere(&grip.store, table, grip.row, snapshot)
+        && !sees_row_somewhere(&held.store, table, held.row, snapshot)
     {
         return Err(Refusal {
             result: RowResult::Updated,
@@ -615,7 +615,7 @@ pub(super) fn grip_for_change<'a>(
         locked.keep();
     }
     Ok(There {
-        store: grip.store,
+        store: held.store,
         placed,
         locked,
     })

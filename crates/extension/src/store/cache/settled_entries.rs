@@ -2,7 +2,7 @@
 //!
 //! A row that is read, locked and changed by its number asks for its group three times, each time by
 //! reading the entry's page. An entry whose inserter is over and that nobody deletes is the same for everybody who
-//! comes later, until the directory changes ([`super::changes`]). So is a gap: row numbers that no entry covers, whatever has
+//! comes later, until the directory changes ([`crate::store::directory_version`]). So is a gap: row numbers that no entry covers, whatever has
 //! become of it. Index entries lead there whose group was written anew. Serializable readers lose nothing: an
 //! entry that they see and that nobody deletes has no conflict to tell.
 
@@ -15,11 +15,11 @@ use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::Xid;
 
-use super::changes;
-use super::directory::PlacedEntry;
+use crate::store::directory::PlacedEntry;
+use crate::store::directory_version;
 
 /// By file (a store's [id](ColdStore::id)) and cold block.
-pub(super) type ByBlock<T> = BTreeMap<(StoreId, u32), T>;
+pub(in crate::store) type ByBlock<T> = BTreeMap<(StoreId, u32), T>;
 
 /// Entries that are remembered: those of half a billion rows.
 const MOST: usize = 4_096;
@@ -47,17 +47,17 @@ thread_local! {
 }
 
 /// Whether the row lies in a remembered gap.
-pub(super) fn is_gap(store: &ColdStore, row: RowNumber) -> bool {
+pub(in crate::store) fn is_gap(store: &ColdStore, row: RowNumber) -> bool {
     let (file, block) = (store.id(), row.cold_block());
     let changes = GAPS.with_borrow(|gaps| {
         let (_, gap) = gaps.range((file, 0)..=(file, block)).next_back()?;
         (block < gap.end).then_some(gap.changes)
     });
-    changes.is_some() && changes::count(file.toast) == changes
+    changes.is_some() && directory_version::current(file.toast) == changes
 }
 
 /// An entry about to be read.
-pub(super) struct Watch {
+pub(in crate::store) struct Watch {
     changes: Option<u32>,
     inserter: Option<Xid>,
 }
@@ -66,7 +66,7 @@ impl Watch {
     /// To be called before the entry is read.
     pub fn begin(store: &ColdStore) -> Watch {
         Watch {
-            changes: changes::count(store.id().toast),
+            changes: directory_version::current(store.id().toast),
             inserter: None,
         }
     }
@@ -111,7 +111,11 @@ impl Watch {
 
 /// The entry that covers the row, in force and for everybody, if it is remembered; for a snapshot only if
 /// that sees its inserter, given the snapshot's xmin.
-pub(super) fn recall(store: &ColdStore, row: RowNumber, xmin: Option<Xid>) -> Option<PlacedEntry> {
+pub(in crate::store) fn recall(
+    store: &ColdStore,
+    row: RowNumber,
+    xmin: Option<Xid>,
+) -> Option<PlacedEntry> {
     let file = store.id();
     let (placed, changes) = SETTLED.with_borrow(|settled| {
         let mut below = settled.range((file, 0)..=(file, row.cold_block()));
@@ -122,7 +126,7 @@ pub(super) fn recall(store: &ColdStore, row: RowNumber, xmin: Option<Xid>) -> Op
         let is_seen = xmin.is_none_or(|xmin| found.inserter.precedes(xmin));
         is_seen.then_some((found.placed, found.changes))
     })?;
-    (changes::count(file.toast) == Some(changes)).then_some(placed)
+    (directory_version::current(file.toast) == Some(changes)).then_some(placed)
 }
 
 /// Forgets the entries of a file that is emptied in place.
