@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 const NAMING_PG_SYS: &str = include_str!("house/pg_sys.txt");
 
 /// Uses of `unsafe` in the extension, at most; and how many fewer ask for a lower number here.
-const MOST_UNSAFE: usize = 364;
+const MOST_UNSAFE: usize = 358;
 const UNSAFE_SLACK: usize = 40;
 
 /// The extension's rooms from the top down. A room uses rooms below its own line.
