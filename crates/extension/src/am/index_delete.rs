@@ -98,7 +98,7 @@ unsafe extern "C-unwind" fn index_delete_tuples(
 }
 
 /// The latest transaction that hid one of these rows, all of which are dead; not a normal id if
-/// none of the marks or bitmaps that hide them names its transaction any more.
+/// none of the marks or deletion vectors that hide them names its transaction any more.
 unsafe fn last_hider(
     rel: pg_sys::Relation,
     entries: &[pg_sys::TM_IndexDelete],

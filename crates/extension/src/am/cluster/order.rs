@@ -5,16 +5,17 @@
 //!   CLUSTER      hot rows ──┐
 //!                           ├─> sort (on disk past maintenance_work_mem) ─> new row groups,
 //!                cold rows ─┘        each with its origin                   new row numbers,
-//!                                                                           lists of late rows
+//!                                                                           recent inserts
 //!
 //!   VACUUM FULL  hot rows ──> a group at a time, by the sort key inside it ─> likewise
 //! ```
 //!
 //! A new group is visible to all. Those of its rows that are not yet visible to some snapshot are
-//! late rows ([`crate::store::marks::RecentInserts`]), so that rows of any age stand in one order.
+//! recent inserts ([`crate::store::marks::RecentInserts`]), so that rows of any age stand in one
+//! order.
 //!
-//! Memory: that of the sort, of one group that is decoded or built, and some bytes for each late
-//! row of that group.
+//! Memory: that of the sort, of one group that is decoded or built, and some bytes for each
+//! recent insert of that group.
 
 use std::ops::ControlFlow;
 
@@ -181,7 +182,7 @@ struct GroupWriter<'a> {
     /// Attribute numbers by which the rows of each group are sorted.
     sort_key: Vec<i16>,
     rows: RowGroupBuilder,
-    /// The late rows of the current group, by position.
+    /// The recent inserts of the current group, by position.
     late: Vec<(u32, Origin)>,
     written: Vec<GroupEntry>,
 }

@@ -1,4 +1,4 @@
-//! Bitmaps of hidden rows, one for so many rows of a group.
+//! Deletion vectors: bitmaps of hidden rows, one for each 16,384 rows of a group.
 
 use std::ops::{ControlFlow, RangeInclusive};
 

@@ -1,4 +1,4 @@
-//! Late rows: rows that are younger than the group they are in.
+//! Recent inserts: rows that are younger than the group they are in.
 //!
 //! ```text
 //!   id 7, seq b        a list of rows of a group; b is one of the group's cold blocks
