@@ -14,13 +14,13 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::RowNumber;
 
-use crate::am::point_reader::sees_row;
 use crate::errors::{ColdError, or_raise, raise};
 use crate::scan_stats::{self, ScanCounts};
 use crate::slot_writer::SlotWriter;
 use crate::store::marks;
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, ColdView, GroupRows, Wanted};
+use crate::store::visibility::sees_row;
 
 /// Hands out groups to the participants of a parallel scan.
 #[derive(Clone, Copy)]

@@ -9,7 +9,9 @@
 //!   options   options of single tables     sql      functions that SQL calls
 //!   types     datums <-> column values     utility  what utility statements need done after them
 //!   slot_writer  cold rows into slots      stop_point  where tests stop or kill
+//!   transaction  its end, and a statement's
 //!   vectorize    groups, aggregates and first rows by columns and threads
+//!   row_order    sorting inside groups     written_databases  what compaction should visit
 //!   settings, errors
 //! ```
 
@@ -23,15 +25,18 @@ mod cursor;
 mod errors;
 mod load;
 mod options;
+mod row_order;
 mod scan_stats;
 mod settings;
 mod slot_writer;
 mod sql;
 mod stop_point;
 mod store;
+mod transaction;
 mod types;
 mod utility;
 mod vectorize;
+mod written_databases;
 
 use howdah_bridge::cold_lock::{MAINTAINERS, locker};
 use howdah_bridge::process;
@@ -43,8 +48,9 @@ pgrx::pg_module_magic!();
 /// What processes share.
 static SHARED_AREAS: &[&dyn AnyArea] = &[
     &compact::SHARED,
-    &store::marks::unmarked::UNMARKED,
-    &store::changes::CHANGES,
+    &written_databases::WRITTEN,
+    &store::marks::mark_filter::MARK_FILTER,
+    &store::directory_version::DIRECTORY_VERSIONS,
     &locker::LOCKERS,
     &MAINTAINERS,
     &vectorize::THREADS,
@@ -66,8 +72,10 @@ pub extern "C-unwind" fn _PG_init() {
     settings::register();
     stop_point::register();
     locker::register();
+    written_databases::register();
     compact::register();
     load::register();
+    transaction::register();
     options::register();
     scan_stats::register();
     am::brin::register();

@@ -16,7 +16,7 @@ use howdah_bridge::utility::{self, Noted, Statement, Watcher};
 use crate::am;
 use crate::load;
 use crate::options;
-use crate::store::marks::unmarked;
+use crate::store::marks::mark_filter;
 
 struct Around;
 
@@ -30,7 +30,7 @@ impl Watcher for Around {
         let load_serial = load::before_utility();
         match statement {
             // A template's files may come under names that were in use before.
-            Statement::CreateDatabase => unmarked::forget(),
+            Statement::CreateDatabase => mark_filter::forget(),
             Statement::SecurityLabel { provider } => {
                 options::provider::before_security_label(provider);
             }

@@ -6,7 +6,7 @@
 //!   stamp   marks hot tuples as updated to cold TIDs          (the mover)
 //!   lock    checks for such tuples before heap's row locks     (all others)
 //!   share   hands key-share locks on from a cold row to its new version
-//!   brought_back  a cold row among the hot ones for one command, for logical decoding
+//!   decoding_tuple  a cold row among the hot ones for one command, for logical decoding
 //!   growth  how many pages are appended when there is no room
 //! ```
 //!
@@ -18,7 +18,7 @@
 //! keeps its page from being all-visible as long as that snapshot lives. So a chain that starts at
 //! a row which a live snapshot sees has no stamped version behind its first.
 
-pub mod brought_back;
+pub mod decoding_tuple;
 pub mod growth;
 pub mod lock;
 pub mod obstacle;
@@ -74,7 +74,7 @@ pub unsafe fn moved_to(header: *const pg_sys::HeapTupleHeaderData) -> Option<Row
 }
 
 /// Whether a deleted or updated tuple was inserted by the (sub)transaction that deleted or updated
-/// it: no other transaction has ever seen it. See [`brought_back`].
+/// it: no other transaction has ever seen it. See [`decoding_tuple`].
 ///
 /// # Safety
 /// As for [`xmin_of`].

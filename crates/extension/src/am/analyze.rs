@@ -32,7 +32,7 @@ use super::scan::ours;
 use crate::errors::or_raise;
 use crate::slot_writer::SlotWriter;
 use crate::store::directory::GroupEntry;
-use crate::store::fate;
+use crate::store::group_status;
 use crate::store::marks;
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, Wanted};
@@ -162,10 +162,10 @@ unsafe fn live_groups(table: pg_sys::Relation) -> Vec<LiveGroup> {
         if store.toast().main_fork_blocks() == 0 {
             return Vec::new();
         }
-        let horizon = fate::horizon(&store);
-        or_raise(table.oid(), fate::entries_not_dead(&store, horizon))
+        let horizon = group_status::horizon(&store);
+        or_raise(table.oid(), group_status::entries_not_dead(&store, horizon))
             .into_iter()
-            .filter(|e| e.has_stored_rows() && e.fate.counts_as_live())
+            .filter(|e| e.has_stored_rows() && e.status.counts_as_live())
             .map(|e| LiveGroup {
                 entry: e.placed.entry,
                 hidden: or_raise(table.oid(), marks::hidden_now(&store, &e.placed.entry)),

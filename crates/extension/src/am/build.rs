@@ -28,10 +28,10 @@ use super::index_entry::{BuildCallback, ChainRoots, IndexEntries, attributes_rea
 use super::scan;
 use crate::cursor::ColdCursor;
 use crate::errors::or_raise;
-use crate::load;
 use crate::store::directory::GroupEntry;
-use crate::store::fate::{self, Fate, FatedEntry};
-use crate::store::marks::{self, RowFates};
+use crate::store::group_status::{self, GroupStatus, JudgedEntry};
+use crate::store::marks::{self, RowStatus};
+use crate::store::pending_groups;
 use crate::store::view::{ColdGroup, ColdView};
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
@@ -66,7 +66,7 @@ struct GroupVerdict {
     first_row: RowNumber,
     unmarked: Verdict,
     /// The status of rows that have marks.
-    marked: Option<RowFates>,
+    marked: Option<RowStatus>,
 }
 
 impl GroupVerdict {
@@ -74,12 +74,12 @@ impl GroupVerdict {
     fn of(&self, row: RowNumber) -> Option<Verdict> {
         let position = (row.0 - self.first_row.0) as u32;
         match &self.marked {
-            Some(marked) if marked.gone.contains(position) => None,
-            Some(marked) if marked.dead.contains(position) => Some(Verdict {
+            Some(marked) if marked.dead.contains(position) => None,
+            Some(marked) if marked.recently_dead.contains(position) => Some(Verdict {
                 alive: false,
                 counts: false,
             }),
-            Some(marked) if marked.leaving.contains(position) => Some(Verdict {
+            Some(marked) if marked.delete_in_progress.contains(position) => Some(Verdict {
                 alive: false,
                 ..self.unmarked
             }),
@@ -342,14 +342,17 @@ impl Build {
                 .into_iter()
                 .map(|e| {
                     let verdict = Verdict {
-                        alive: matches!(e.fate, Fate::Live | Fate::Arriving(_)),
-                        counts: e.fate.counts_as_live(),
+                        alive: matches!(
+                            e.status,
+                            GroupStatus::Live | GroupStatus::InsertInProgress(_)
+                        ),
+                        counts: e.status.counts_as_live(),
                     };
                     (ColdGroup::Stored(e.placed.entry), verdict)
                 })
                 .collect();
             // Rows of a load of this transaction that are still in memory.
-            let pending = load::visible_pending(table, snapshot);
+            let pending = pending_groups::visible(table, snapshot);
             groups.extend(pending.into_iter().map(|group| (group, WHOLE)));
             groups.sort_by_key(|(group, _)| group.first_row());
             let verdicts = groups
@@ -370,22 +373,25 @@ impl Build {
 
     /// The status of the marked rows of a group. Waits for in-progress transactions that have
     /// written marks where uniqueness depends on them, as for hot rows.
-    unsafe fn judged_marks(&self, entry: &GroupEntry) -> Option<RowFates> {
+    unsafe fn judged_marks(&self, entry: &GroupEntry) -> Option<RowStatus> {
         if entry.flags.are_clear() {
             return None;
         }
         // SAFETY: the table is open and locked.
         unsafe {
             let store = ColdStore::open(Table::from_raw(self.table), LockMode::AccessShare)?;
-            let horizon = fate::horizon(&store);
+            let horizon = group_status::horizon(&store);
             loop {
-                let fates = or_raise((*self.table).rd_id, marks::fates(&store, entry, horizon));
-                let Some(xid) = fates.leaving_with else {
-                    return Some(fates);
+                let status = or_raise(
+                    (*self.table).rd_id,
+                    marks::row_status(&store, entry, horizon),
+                );
+                let Some(xid) = status.deleter else {
+                    return Some(status);
                 };
                 self.warn_of("delete");
                 if !self.checks_uniqueness() {
-                    return Some(fates);
+                    return Some(status);
                 }
                 self.wait_for(xid.raw(), &mut entry.first_row.tid().raw());
             }
@@ -394,7 +400,7 @@ impl Build {
 
     /// The stored groups that are not dead. Waits for in-progress transactions that have written or
     /// deleted groups where uniqueness depends on them, as for hot rows.
-    unsafe fn judged_groups(&self) -> Vec<FatedEntry> {
+    unsafe fn judged_groups(&self) -> Vec<JudgedEntry> {
         // SAFETY: the table is open and locked.
         unsafe {
             let oid = (*self.table).rd_id;
@@ -405,18 +411,18 @@ impl Build {
             if store.toast().main_fork_blocks() == 0 {
                 return Vec::new();
             }
-            let horizon = fate::horizon(&store);
+            let horizon = group_status::horizon(&store);
             loop {
-                let mut entries = or_raise(oid, fate::entries_not_dead(&store, horizon));
-                entries.retain(FatedEntry::has_stored_rows);
+                let mut entries = or_raise(oid, group_status::entries_not_dead(&store, horizon));
+                entries.retain(JudgedEntry::has_stored_rows);
                 let foreign = entries
                     .iter()
-                    .find_map(|e| e.fate.foreign_transaction().map(|xid| (xid, e)));
+                    .find_map(|e| e.status.foreign_transaction().map(|xid| (xid, e)));
                 let Some((xid, entry)) = foreign else {
                     return entries;
                 };
-                self.warn_of(match entry.fate {
-                    Fate::Leaving(_) => "delete",
+                self.warn_of(match entry.status {
+                    GroupStatus::DeleteInProgress(_) => "delete",
                     _ => "insert",
                 });
                 if !self.checks_uniqueness() {

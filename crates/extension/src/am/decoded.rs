@@ -7,7 +7,7 @@
 //! ```text
 //!   row lock held, row found unchanged                    (super::cold_rows)
 //!   ├─ insert the old row, unseen by decoding       ─┐
-//!   ├─ delete it, or update it to the new version    ├─ hot::brought_back: visibility at each step
+//!   ├─ delete it, or update it to the new version    ├─ hot::decoding_tuple: visibility at each step
 //!   ├─ make it invisible to this transaction too    ─┘
 //!   └─ mark the cold row: deleted, or updated to the new version's TID
 //! ```
@@ -19,7 +19,7 @@
 //! A rollback voids mark and tuple alike, and so does a crash. Rows are never hidden in bulk here,
 //! because decoding needs each of them. Moves, merges and VACUUM write no logical changes at all.
 
-use howdah_bridge::hot::brought_back::BroughtBack;
+use howdah_bridge::hot::decoding_tuple::DecodingTuple;
 use howdah_bridge::slot::Slot;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::Table;
@@ -67,13 +67,13 @@ fn bring_back(
     entry: GroupEntry,
     row: RowNumber,
     cid: CommandId,
-) -> BroughtBack {
+) -> DecodingTuple {
     let mut context = PgMemoryContexts::new("row brought back");
     // SAFETY: the table is open. All values live in the context, which outlives the insert.
     unsafe {
         context.switch_to(|_| {
             let mut datums = or_raise(table.oid(), old_row(table, store, entry, row));
-            BroughtBack::insert(table.raw(), &mut datums.values, &mut datums.nulls, cid)
+            DecodingTuple::insert(table.raw(), &mut datums.values, &mut datums.nulls, cid)
         })
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Heap estimates rows as `reltuples / relpages × pages`, where `reltuples` would count cold rows
 //! over hot pages only. Here the cold side is counted from the directory, less the rows that marks
-//! and bitmaps hide ([`hidden`]). The hot side is the row count of the last VACUUM or ANALYZE less
-//! the current number of cold rows, plus, for pages added since, as many rows as fit, as heap
+//! and deletion vectors hide ([`hidden`]). The hot side is the row count of the last VACUUM or
+//! ANALYZE less the current number of cold rows, plus, for pages added since, as many rows as fit, as heap
 //! guesses for a table that was never analyzed. So rows that compaction has moved since are not
 //! counted twice, nor rows that VACUUM found marked. If cold rows were updated since, there are
 //! fewer of them, and their new versions are on the new pages: the old pages are never taken to
@@ -30,8 +30,8 @@ use pgrx::{pg_guard, pg_sys};
 
 use self::settled_sizes::Asked;
 use super::heap;
+use crate::store::cache::emptied_tables;
 use crate::store::directory::{self, GroupState};
-use crate::store::emptied;
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.relation_estimate_size = Some(relation_estimate_size);
@@ -123,7 +123,7 @@ unsafe fn cold_size(rel: pg_sys::Relation) -> Option<ColdSize> {
         let store = ColdStore::open_used(table, LockMode::AccessShare)?;
         let registered = pg_sys::RegisterSnapshot(planning_snapshot());
         let snapshot = Snapshot::from_raw(registered);
-        let groups = match emptied::is_known(table, snapshot) {
+        let groups = match emptied_tables::is_known(table, snapshot) {
             true => Vec::new(),
             false => directory::groups(&store, snapshot).unwrap_or_default(),
         };

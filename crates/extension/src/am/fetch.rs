@@ -17,10 +17,11 @@ use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{RowNumber, Tid, is_cold};
 use pgrx::{pg_guard, pg_sys};
 
-use super::point_reader::{PointReader, fetch_placed, sees_row, sees_row_somewhere};
+use super::point_reader::{PointReader, fetch_placed};
 use super::serializable::announce;
-use super::{cold_rows, heap, last_change, last_row, moved, scan};
-use crate::store::pending_marks;
+use super::{cold_rows, heap, last_change, last_row, scan};
+use crate::store::visibility::{sees_row, sees_row_somewhere};
+use crate::store::{moved, pending_marks};
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.index_fetch_begin = Some(index_fetch_begin);

@@ -98,7 +98,7 @@ unsafe extern "C-unwind" fn index_delete_tuples(
 }
 
 /// The latest transaction that hid one of these rows, all of which are dead; not a normal id if
-/// none of the marks or bitmaps that hide them names its transaction any more.
+/// none of the marks or deletion vectors that hide them names its transaction any more.
 unsafe fn last_hider(
     rel: pg_sys::Relation,
     entries: &[pg_sys::TM_IndexDelete],
@@ -133,7 +133,7 @@ unsafe fn keep_dead(
                 continue;
             };
             let (of_group, others) = rest.split_at(rest.partition_point(|&row| entry.covers(row)));
-            marks::name_dead(&store, &entry, of_group, &is_over, &mut |row, hider| {
+            marks::for_each_dead(&store, &entry, of_group, &is_over, &mut |row, hider| {
                 dead.push(row);
                 if hider.is_normal() {
                     youngest = youngest.younger(hider);

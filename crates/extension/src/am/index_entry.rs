@@ -8,7 +8,7 @@ use std::ffi::c_void;
 
 use howdah_bridge::ffi::unguarded;
 use howdah_bridge::tid::{block_of, tid_of};
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 use crate::store::view::Wanted;
 
@@ -126,46 +126,6 @@ pub unsafe fn attributes_read(info: *mut pg_sys::IndexInfo, attribute_count: usi
             *flag |= reads(i as i32 + 1);
         }
         Wanted::Some(flags.into())
-    }
-}
-
-/// Whether an expression of a unique index might raise an ERROR for a row of NULLs although it does
-/// not for the rows of the table. Strict functions are not called for NULLs. All other functions
-/// count, and so do constraints of domains, and whole rows, which are not NULL when their columns
-/// are.
-///
-/// # Safety
-/// `index` is an open index.
-pub unsafe fn may_fail_on_nulls(index: pg_sys::Relation) -> bool {
-    // SAFETY: as for this function; the list is a copy, and the walkers only read it.
-    unsafe {
-        if !(*(*index).rd_index).indisunique {
-            return false;
-        }
-        let expressions = pg_sys::RelationGetIndexExpressions(index).cast::<pg_sys::Node>();
-        !expressions.is_null()
-            && (pg_sys::contain_nonstrict_functions(expressions)
-                || looks_at_null_rows(expressions, std::ptr::null_mut()))
-    }
-}
-
-/// Finds the nodes that [`pg_sys::contain_nonstrict_functions`] treats as strict although they may
-/// fail.
-#[pg_guard]
-unsafe extern "C-unwind" fn looks_at_null_rows(
-    node: *mut pg_sys::Node,
-    context: *mut std::ffi::c_void,
-) -> bool {
-    // SAFETY: the node's tag tells its type; called for the nodes of an expression, or NULL.
-    unsafe {
-        if node.is_null() {
-            return false;
-        }
-        match (*node).type_ {
-            pg_sys::NodeTag::T_CoerceToDomain => true,
-            pg_sys::NodeTag::T_Var => (*node.cast::<pg_sys::Var>()).varattno == 0,
-            _ => pg_sys::expression_tree_walker_impl(node, Some(looks_at_null_rows), context),
-        }
     }
 }
 

@@ -16,7 +16,7 @@
 //!   last_row, last_change   what the same command is about to ask again
 //!   estimate  sizes and row counts for the planner
 //!   build     index builds               validate the second scan of concurrent builds
-//!   brin      indexes that keep loads hot, or that the planner must not see
+//!   brin      indexes that the planner must not see
 //!   analyze   one sample of both sides
 //!   cluster   VACUUM FULL and CLUSTER
 //!   truncate  truncation in place
@@ -39,7 +39,6 @@ mod last_change;
 mod last_row;
 pub mod modify;
 mod moment;
-pub mod moved;
 pub mod point_reader;
 mod sample;
 pub mod scan;

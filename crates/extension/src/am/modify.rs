@@ -18,6 +18,7 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::{cold_rows, heap};
 use crate::load;
+use crate::written_databases;
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.tuple_insert = Some(tuple_insert);
@@ -38,7 +39,7 @@ unsafe extern "C-unwind" fn tuple_insert(
 ) {
     // SAFETY: arguments come from the executor.
     unsafe {
-        crate::compact::note_write();
+        written_databases::note_write();
         let (table, row) = (Table::from_raw(rel), Slot::from_raw(slot));
         if !load::insert_slot(table, row, cid) {
             (heap().tuple_insert.unwrap_unchecked())(rel, slot, cid, options, bistate);
@@ -58,7 +59,7 @@ unsafe extern "C-unwind" fn multi_insert(
     // SAFETY: `slots` holds `nslots` slots. Rows that stay hot are passed to heap in runs, in their
     // order.
     unsafe {
-        crate::compact::note_write();
+        written_databases::note_write();
         let mut run_start = 0;
         for i in 0..nslots as usize {
             if load::insert_slot(Table::from_raw(rel), Slot::from_raw(*slots.add(i)), cid) {
@@ -192,7 +193,7 @@ unsafe extern "C-unwind" fn tuple_delete(
             row = moved_from_hot(at, result, &*tmfd, request.crosscheck);
         }
         while let Some(cold) = row {
-            crate::compact::note_write();
+            written_databases::note_write();
             let deleted = cold_rows::delete(table, cold, request, changing_partition);
             (result, row) = answer(cold, deleted, &mut *tmfd);
         }
@@ -215,7 +216,7 @@ unsafe extern "C-unwind" fn tuple_update(
 ) -> pg_sys::TM_Result::Type {
     // SAFETY: arguments come from the executor.
     unsafe {
-        crate::compact::note_write();
+        written_databases::note_write();
         let (table, at) = (Table::from_raw(rel), Tid::from_raw(*otid));
         let request = ChangeRequest {
             command: cid,

@@ -18,15 +18,14 @@ use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::RowNumber;
 
 use super::known_groups::{Among, KnownGroup, KnownGroups};
-use super::moved;
 use crate::errors::{ColdError, or_raise};
-use crate::load;
 use crate::slot_writer::write_single;
 use crate::store::directory::{self, GroupEntry, GroupState};
 use crate::store::group_access::{GroupAccess, LazyStore};
 use crate::store::group_cache;
-use crate::store::marks::{self, Hidden, elsewhere};
+use crate::store::marks::{self, Hidden};
 use crate::store::view::{ColdGroup, GroupRows, Wanted};
+use crate::store::{moved, pending_groups};
 
 /// Reads single cold rows of one relation.
 pub struct PointReader {
@@ -113,7 +112,7 @@ impl PointReader {
             // progress.
             snapshot.reset_dirty();
         }
-        if let Some(pending) = load::pending_row(table, row, snapshot) {
+        if let Some(pending) = pending_groups::of_row(table, row, snapshot) {
             return pending.map(|(group, position)| Found::Pending(group, position));
         }
         let seen_by = snapshot.name();
@@ -128,7 +127,7 @@ impl PointReader {
             // A row of another backend's load in progress, seen by a dirty snapshot: the row
             // exists, but its values cannot be read. The caller waits for that transaction. Before
             // that it may evaluate index expressions, on NULLs: none of them fails on NULLs, see
-            // `super::brin`.
+            // `load/hot_only.rs`.
             return Some(Found::Stored(placed.entry, 0));
         }
         if snapshot.is_mvcc() {
@@ -240,7 +239,7 @@ impl PointReader {
         snapshot: Snapshot<'_>,
         slot: Slot<'_>,
     ) -> Option<bool> {
-        if !snapshot.is_mvcc() || load::has_pending() {
+        if !snapshot.is_mvcc() || pending_groups::any() {
             return None;
         }
         let position = self.groups.turn_to(row, snapshot.name())?;
@@ -399,34 +398,4 @@ pub fn fetch_placed(
         or_raise(oid, filled);
     });
     true
-}
-
-/// Whether the snapshot sees a cold row at this place. `store` is that of the table.
-pub fn sees_row(
-    store: &ColdStore,
-    table: Table<'_>,
-    row: RowNumber,
-    snapshot: Snapshot<'_>,
-) -> bool {
-    let Some(found) = PointReader::new().find(table, store, row, snapshot) else {
-        return false;
-    };
-    let oid = table.oid();
-    if or_raise(oid, marks::hides(store, found.entry(), row, snapshot)) {
-        return false;
-    }
-    let follows = moved::is_wanted(snapshot);
-    !follows || !or_raise(oid, moved::hides(store, table, row, snapshot))
-}
-
-/// Whether the snapshot sees a cold row at this place, or at the place where it was before it was
-/// moved.
-pub fn sees_row_somewhere(
-    store: &ColdStore,
-    table: Table<'_>,
-    row: RowNumber,
-    snapshot: Snapshot<'_>,
-) -> bool {
-    sees_row(store, table, row, snapshot)
-        || or_raise(table.oid(), elsewhere::is_seen(store, row, snapshot))
 }

@@ -27,11 +27,12 @@ use howdah_bridge::table::Table;
 use howdah_bridge::tid::{RowNumber, is_cold};
 use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 
+use super::heap;
 use super::serializable::announce;
-use super::{heap, moved};
 use crate::cursor::{ColdCursor, SharedNext};
-use crate::store::marks::elsewhere;
+use crate::store::marks::moved_changes;
 use crate::store::view::{ColdView, Wanted};
+use crate::store::{moved, pending_groups};
 
 /// Which side a scan is reading.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -250,7 +251,7 @@ unsafe extern "C-unwind" fn scan_begin(
         (*scan).heap = inner;
         (*scan).side = None;
         (*scan).nothing_cold = false;
-        (*scan).follows = seen_by.is_some_and(elsewhere::may_hide);
+        (*scan).follows = seen_by.is_some_and(moved_changes::may_hide);
         &mut (*scan).base
     }
 }
@@ -296,9 +297,9 @@ unsafe extern "C-unwind" fn scan_rescan(
         // The snapshot stays the same over a rescan, unless it is not an MVCC one.
         let seen_by = Snapshot::from_nullable(ours.base.rs_snapshot);
         let mvcc = seen_by.is_some_and(Snapshot::is_mvcc);
-        let is_same_view = mvcc && !crate::load::has_pending();
+        let is_same_view = mvcc && !pending_groups::any();
         ours.nothing_cold &= is_same_view;
-        ours.follows = seen_by.is_some_and(elsewhere::may_hide);
+        ours.follows = seen_by.is_some_and(moved_changes::may_hide);
         if is_same_view && let Some(mut cursor) = keep {
             cursor.rewind();
             ours.state().cursor = Some(cursor);

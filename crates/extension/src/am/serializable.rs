@@ -16,7 +16,7 @@
 //! - A transaction that announces itself later reads stamped places, if its snapshot was taken
 //!   before the move: a hot tuple that leads to a cold row, or a row of a group that was deleted.
 //!   It locks the row at its new place too, and then checks there which transaction has changed it
-//!   ([`super::moved`]).
+//!   ([`crate::store::moved`]).
 //! - A transaction that reads the whole table has a lock on the relation. It also reads the marks
 //!   in groups that its snapshot does not see, to find transactions that changed rows which it
 //!   reads at their old place ([`crate::store::marks::note_unseen_changes`]).
@@ -27,7 +27,7 @@
 //! and reads all marks that its snapshot may miss.
 //!
 //! A writer whose snapshot was taken before the move changes the row at its new place, as any other
-//! writer does ([`marks::elsewhere`]).
+//! writer does ([`marks::moved_changes`]).
 //!
 //! An update that changes no indexed column does not check the locks on the index pages that its
 //! new version enters, as a HOT update of a hot row does not ([`super::cold_rows`]).

@@ -18,12 +18,12 @@
 //!   directory entries, their places                store/directory, store/listing, store/settled
 //!   tables and groups without remaining rows       store/emptied, store/marks/vanished
 //!   rows without marks (shared), open row groups   store/marks/unmarked, store/group_cache
-//!   rows that are not yet on the cold side         load/pending
+//!   rows that are not yet on the cold side         store/pending_groups
 //!   marks that are not yet written                 store/pending_marks
-//!   the rows read, changed and locked last         am/last_row, am/last_change, am/cold_rows/grip
+//!   the rows read, changed and locked last         am/last_row, am/last_change, am/cold_rows/row_lock
 //! ```
 //!
-//! Some state needs no such function: counts of directory changes (`store/changes`) only tell that
+//! Some state needs no such function: counts of directory changes (`store/directory_version`) only tell that
 //! a cache is void; estimates (`am/estimate`) may be wrong; readers of index scans (`am/fetch`)
 //! belong to scans, and a table that is being scanned is not truncated; shapes of rows and options
 //! do not depend on contents.
@@ -37,7 +37,7 @@ use howdah_bridge::table::{LockMode, Table};
 use pgrx::{pg_guard, pg_sys};
 
 use super::{cold_rows, heap, last_row};
-use crate::{load, store};
+use crate::store::{self, pending_groups};
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.relation_nontransactional_truncate = Some(relation_nontransactional_truncate);
@@ -63,7 +63,7 @@ fn forget_contents(table: Table<'_>, cold_store: Option<&ColdStore>) {
     last_row::forget();
     cold_rows::forget_locks();
     super::estimate::forget(table.oid());
-    load::discard_file(table);
+    pending_groups::discard_file(table);
     if let Some(cold_store) = cold_store {
         store::forget_file(table.oid(), cold_store.id());
     }

@@ -19,8 +19,8 @@
 //! surveyed, because VACUUM's snapshot does not keep a concurrent VACUUM of that relation from
 //! recycling index pages that are being read.
 //!
-//! Rows that marks hide from all snapshots are folded into their group's bitmap once no index has
-//! entries for them. Other backends neither wait for VACUUM's own transaction nor see its changes
+//! Rows that marks hide from all snapshots are folded into their group's deletion vector once
+//! no index has entries for them. Other backends neither wait for VACUUM's own transaction nor see its changes
 //! by MVCC. So what it writes is frozen from the start or changed in place, under the lock on the
 //! whole group. Deleting the folded marks is left to compaction.
 //!
@@ -174,8 +174,8 @@ unsafe fn clean_indexes(
     }
 }
 
-/// Records that no index has entries for these rows any more, in bitmaps that hide them as their
-/// marks do. A group that another transaction is working on is left to the next VACUUM.
+/// Records that no index has entries for these rows any more, in deletion vectors that hide them
+/// as their marks do. A group that another transaction is working on is left to the next VACUUM.
 unsafe fn fold_marks(table: pg_sys::Relation, store: &ColdStore, cold: &Survey) {
     // SAFETY: the table is open and locked.
     let locks = Locks::of(unsafe { Table::from_raw(table) });

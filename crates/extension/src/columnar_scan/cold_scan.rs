@@ -17,12 +17,12 @@ use super::pushdown::{Condition, condition_of};
 use super::reader::{ColumnPredicate, Question, Reader};
 use super::replan;
 use super::units::SharedUnits;
-use crate::am::moved;
 use crate::errors::or_raise;
 use crate::load;
 use crate::scan_stats::{self, ScanCounts};
-use crate::store::emptied;
-use crate::store::marks::elsewhere;
+use crate::store::cache::emptied_tables;
+use crate::store::marks::moved_changes;
+use crate::store::moved;
 use crate::store::view::{ColdGroup, ColdView};
 use crate::types::TableLayout;
 use crate::types::arena::Arena;
@@ -84,13 +84,13 @@ impl<'q> ColdScan<'q> {
 
     /// Whether the table is known to have nothing cold left.
     fn is_emptied(&self) -> bool {
-        emptied::is_known(self.table, self.snapshot)
+        emptied_tables::is_known(self.table, self.snapshot)
     }
 }
 
 impl ColdRows for ColdScan<'_> {
     fn follows_hot_rows(&self) -> bool {
-        elsewhere::may_hide(self.snapshot)
+        moved_changes::may_hide(self.snapshot)
     }
 
     fn hides(&self, row: Slot<'_>) -> bool {

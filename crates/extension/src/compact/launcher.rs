@@ -22,7 +22,8 @@ use pgrx::bgworkers::{
 };
 
 use super::policy;
-use super::shared::{self, VisitEnd};
+use super::shared;
+use crate::written_databases::{self, Database, VisitEnd};
 
 /// Longest pause between two visits to a database with rows that are waiting: the time for which
 /// rows cool, but at least so many times as long as a visit takes, within this bound.
@@ -57,7 +58,7 @@ fn launch(_argument: Datum) {
     BackgroundWorker::connect_worker_to_spi(None, None);
     let mut visits: HashMap<u32, Visits> = HashMap::new();
     for database in connectable_databases() {
-        if let Some(slot) = shared::database(database) {
+        if let Some(slot) = written_databases::database(database) {
             slot.written.store(true, Ordering::Relaxed);
         }
     }
@@ -83,7 +84,7 @@ fn start_workers(visits: &mut HashMap<u32, Visits>, now_ms: i64) {
         note_end(*oid, visit, now_ms);
     }
     tell_worker_count(visits);
-    let is_due = |slot: &shared::Database, visits: &HashMap<u32, Visits>| {
+    let is_due = |slot: &Database, visits: &HashMap<u32, Visits>| {
         let waiting = slot.written.load(Ordering::Relaxed) || slot.end() != VisitEnd::Settled;
         slot.oid() != 0
             && waiting
@@ -91,7 +92,7 @@ fn start_workers(visits: &mut HashMap<u32, Visits>, now_ms: i64) {
                 .get(&slot.oid())
                 .is_none_or(|visit| visit.worker.is_none() && visit.due_ms <= now_ms)
     };
-    let due: Vec<_> = shared::databases()
+    let due: Vec<_> = written_databases::databases()
         .iter()
         .filter(|slot| is_due(slot, visits))
         .collect();
@@ -153,10 +154,10 @@ fn note_end(oid: u32, visit: &mut Visits, now_ms: i64) {
         _ => return,
     }
     visit.worker = None;
-    let end = shared::databases()
+    let end = written_databases::databases()
         .iter()
         .find(|slot| slot.oid() == oid)
-        .map_or(VisitEnd::Settled, shared::Database::end);
+        .map_or(VisitEnd::Settled, Database::end);
     visit.pause_ms = match end {
         VisitEnd::Settled | VisitEnd::Moved => policy::naptime_ms(),
         VisitEnd::Waiting => {

@@ -5,9 +5,9 @@
 //!        ─ lock the old groups ─ is the same still hidden? ─ forward, delete ─ commit
 //! ```
 //!
-//! A run is one group of which much is hidden, or neighbours that fit one group together. Rows that
-//! were moved a moment ago and rows that a running snapshot may not see stay apart: their group
-//! could not tell which is which ([`crate::store::marks::elsewhere`]).
+//! A run is one group of which much is hidden, or neighbours that fit one group together. Rows that were moved
+//! a moment ago and rows that a running snapshot may not see stay apart: their group could not tell which is which
+//! ([`crate::store::marks::moved_changes`]).
 //!
 //! All of it happens in one transaction. Snapshots from before go on reading the old groups with
 //! their marks. The old groups are locked as a whole at the very end, without waiting; whoever is
@@ -33,10 +33,10 @@ use howdah_bridge::transactions::writing_command;
 use howdah_bridge::xid::{CommandId, Xid};
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 
-use super::sort;
 use super::table::{Task, open};
 use super::throttle;
 use crate::errors::{ColdError, or_raise};
+use crate::row_order;
 use crate::settings;
 use crate::slot_writer::RowMemory;
 use crate::stop_point;
@@ -104,7 +104,7 @@ impl Old {
     fn is_seen_by_all(&self, horizon: Xid) -> bool {
         let entry = &self.placed.entry;
         entry.flags.contain(GroupFlags::MOVED_ROWS)
-            || self.writer().precedes(horizon) && !entry.flags.contain(GroupFlags::LATE_ROWS)
+            || self.writer().precedes(horizon) && !entry.flags.contain(GroupFlags::RECENT_INSERTS)
     }
 
     /// Whether a snapshot may see its rows at an older place only.
@@ -348,8 +348,8 @@ fn write_successor(
             rows.finish_row();
         });
     }
-    let order = sort::order_by(&rows, &sort::key_of(table, &task.policy));
-    let positions = order.as_deref().map(sort::positions);
+    let order = row_order::order_by(&rows, &row_order::key_of(table, &task.policy.sort_key));
+    let positions = order.as_deref().map(row_order::positions);
     if let Some(order) = &order {
         rows = rows.reordered(order);
     }

@@ -53,7 +53,6 @@ mod policy;
 mod procedure;
 mod progress;
 mod shared;
-pub mod sort;
 mod survey;
 mod sweep;
 mod table;
@@ -61,12 +60,11 @@ mod throttle;
 mod vacuum;
 mod worker;
 
-pub use shared::{SHARED, note_write};
+pub use shared::SHARED;
 
 /// Defines the settings, asks for shared memory and registers the launcher. Call once, from
 /// `_PG_init`.
 pub fn register() {
     policy::register();
-    shared::register();
     launcher::register();
 }

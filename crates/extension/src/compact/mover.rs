@@ -17,10 +17,10 @@ use howdah_columnar::{EncodedRowGroup, RowGroupBuilder};
 
 use super::gather::{Batch, Pages, gather};
 use super::progress::{Phase, Progress};
-use super::sort;
 use super::table::{Task, open};
 use super::throttle;
 use crate::errors::{ColdError, or_raise};
+use crate::row_order;
 use crate::stop_point;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
 use crate::types::TableLayout;
@@ -103,8 +103,8 @@ impl<'a> Move<'a> {
         store: &'a ColdStore<'a>,
         batch: &Batch,
     ) -> Result<Move<'a>, ColdError> {
-        let key = sort::key_of(table.table(), &task.policy);
-        let order = sort::order_by(&batch.rows, &key);
+        let key = row_order::key_of(table.table(), &task.policy.sort_key);
+        let order = row_order::order_by(&batch.rows, &key);
         let encoded = match &order {
             None => batch.rows.encode(task.policy.effort)?,
             Some(order) => batch.rows.reordered(order).encode(task.policy.effort)?,
@@ -113,7 +113,7 @@ impl<'a> Move<'a> {
             task,
             table,
             store,
-            positions: order.map(|order| sort::positions(&order)),
+            positions: order.map(|order| row_order::positions(&order)),
             encoded,
         })
     }

@@ -104,8 +104,8 @@ pub struct Policy {
     pub enabled: bool,
     pub compact_after_ms: i64,
     pub min_rows: u32,
-    /// The table's option: attribute numbers; [`super::sort::key_of`] knows what holds.
-    pub sort_key: Option<Vec<i16>>,
+    /// The table's option: attribute numbers; [`crate::row_order::key_of`] knows what holds.
+    pub sort_key: Vec<i16>,
     pub effort: Effort,
 }
 
@@ -123,7 +123,7 @@ pub fn of(table: Oid) -> Policy {
             .map_or_else(compact_after_ms, Period::milliseconds),
         // A full group is always worth its while.
         min_rows: min_rows.clamp(1, MAX_ROWS as u32 / 2),
-        sort_key: (!options.sort_key.is_empty()).then(|| options.sort_key.clone()),
+        sort_key: options.sort_key.clone(),
         effort: crate::settings::effort_of(table),
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! ```text
 //!   samples     (time, end of WAL): how old a page's last change is, from its LSN
-//!   databases   where howdah tables were written, and how the last visit ended
 //!   failures    tables whose compaction failed, and until when they are left alone
 //!   progress    one slot per running compaction
 //!   places      how far the survey of a large table has come
@@ -13,15 +12,13 @@
 //! half of an update acts a little early or late. A place that two tables share is lost to one of
 //! them: its survey starts over.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use howdah_bridge::Oid;
 use howdah_bridge::shared_memory::{Area, Shareable};
-use howdah_bridge::transactions::{self, TransactionEvent};
 use howdah_bridge::xid::current_database;
 
 const SAMPLES: usize = 512;
-const DATABASES: usize = 64;
 const PROGRESS_SLOTS: usize = 64;
 const FAILURES: usize = 64;
 const PLACES: usize = 256;
@@ -34,53 +31,6 @@ const LONGEST_FAILURE_PAUSE_MS: i64 = 3_600_000;
 struct Sample {
     at_ms: AtomicI64,
     lsn: AtomicU64,
-}
-
-/// How a worker's visit to a database ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum VisitEnd {
-    /// The worker has not said: it runs, or it failed.
-    Unknown = 0,
-    /// There is nothing to do until somebody writes.
-    Settled = 1,
-    /// There are rows that may be moved later.
-    Waiting = 2,
-    /// Rows were moved.
-    Moved = 3,
-}
-
-/// One database with howdah tables.
-#[repr(C)]
-pub struct Database {
-    oid: AtomicU32,
-    /// Somebody wrote to a howdah table since the last visit began.
-    pub written: AtomicBool,
-    end: AtomicU32,
-}
-
-impl Database {
-    pub fn oid(&self) -> u32 {
-        self.oid.load(Ordering::Relaxed)
-    }
-
-    pub fn set_end(&self, end: VisitEnd) {
-        self.end.store(end as u32, Ordering::Relaxed);
-    }
-
-    pub fn end(&self) -> VisitEnd {
-        match self.end.load(Ordering::Relaxed) {
-            1 => VisitEnd::Settled,
-            2 => VisitEnd::Waiting,
-            3 => VisitEnd::Moved,
-            _ => VisitEnd::Unknown,
-        }
-    }
-
-    /// Frees the slot of a database that is gone.
-    pub fn forget(&self) {
-        self.oid.store(0, Ordering::Relaxed);
-    }
 }
 
 /// Progress of one compaction; free while `pid` is 0.
@@ -125,7 +75,6 @@ pub struct Shared {
     worker_count: AtomicU32,
     sample_count: AtomicU32,
     samples: [Sample; SAMPLES],
-    databases: [Database; DATABASES],
     progress: [ProgressSlot; PROGRESS_SLOTS],
     failures: [Failure; FAILURES],
     places: [Place; PLACES],
@@ -135,11 +84,6 @@ pub struct Shared {
 unsafe impl Shareable for Shared {}
 
 pub static SHARED: Area<Shared> = Area::new(c"howdah compaction");
-
-/// Watches transactions end. Call once, from `_PG_init`.
-pub fn register() {
-    transactions::at_events(at_transaction_event);
-}
 
 fn shared() -> Option<&'static Shared> {
     SHARED.get()
@@ -180,61 +124,6 @@ pub fn lsn_before(before_ms: i64) -> Option<u64> {
         .rev()
         .find(|sample| sample.at_ms.load(Ordering::Relaxed) <= before_ms)
         .map(|sample| sample.lsn.load(Ordering::Relaxed))
-}
-
-/// The databases known to have howdah tables.
-pub fn databases() -> &'static [Database] {
-    shared().map_or(&[], |shared| &shared.databases)
-}
-
-/// The slot of a database, taken if there was none; `None` if all are in use.
-pub fn database(oid: u32) -> Option<&'static Database> {
-    let databases = databases();
-    if let Some(known) = databases.iter().find(|d| d.oid() == oid) {
-        return Some(known);
-    }
-    databases.iter().find(|slot| {
-        slot.oid
-            .compare_exchange(0, oid, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
-    })
-}
-
-thread_local! {
-    /// Whether the running transaction wrote to a howdah table.
-    static WROTE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-    static OWN_DATABASE: std::cell::OnceCell<Option<&'static Database>> =
-        const { std::cell::OnceCell::new() };
-}
-
-/// Notes that a howdah table of this database was written. Cheap: usually one shared read.
-#[inline]
-pub fn note_write() {
-    WROTE.set(true);
-    mark_own_database();
-}
-
-/// Notes it again at the commit: a worker that came before could not see what was written, or
-/// not even the table. Called for every transaction: not guarded, and does no more than its atomics
-/// and cells.
-fn at_transaction_event(event: TransactionEvent) {
-    use TransactionEvent::{Abort, Commit, Prepare};
-    let ended = matches!(event, Commit | Prepare | Abort);
-    if ended && WROTE.take() && event != Abort {
-        mark_own_database();
-    }
-}
-
-#[inline]
-fn mark_own_database() {
-    OWN_DATABASE.with(|own| {
-        let slot = own.get_or_init(|| database(current_database().to_u32()));
-        if let Some(database) = slot
-            && !database.written.load(Ordering::Relaxed)
-        {
-            database.written.store(true, Ordering::Relaxed);
-        }
-    });
 }
 
 /// All progress slots.

@@ -21,7 +21,7 @@ use super::throttle;
 use crate::errors::{ColdError, or_raise};
 use crate::stop_point;
 use crate::store::directory::{self, GroupEntry};
-use crate::store::fate::{self, FatedEntry};
+use crate::store::group_status::{self, JudgedEntry};
 use crate::store::marks::{self, Trace};
 use crate::store::row_set::RowSet;
 
@@ -47,21 +47,23 @@ fn sweep_some(table: Table<'_>, store: &ColdStore) -> Result<bool, ColdError> {
     let Some((_, end)) = directory::high_water(store)? else {
         return Ok(false);
     };
-    let horizon = fate::horizon(store);
-    let entries = fate::entries_not_dead(store, horizon)?;
+    let horizon = group_status::horizon(store);
+    let entries = group_status::entries_not_dead(store, horizon)?;
     let is_old = |xid: Xid| xid.precedes(horizon);
     let mut needless: Vec<(Tid, Trace)> = Vec::new();
     let mut marked: Vec<(Tid, RowNumber)> = Vec::new();
     marks::for_each_trace(store, end, |tid, trace| {
         let first = match trace {
             Trace::Row(row)
-            | Trace::Bitmap(row)
-            | Trace::Versions(row, _)
+            | Trace::DeletionVector(row)
+            | Trace::UpdateLinks(row, _)
             | Trace::Forward(row, _) => row,
         };
         match (entry_of(&entries, first), trace) {
             (None, _) => needless.push((tid, trace)),
-            (Some(_), Trace::Versions(_, writer)) if is_old(writer) => needless.push((tid, trace)),
+            (Some(_), Trace::UpdateLinks(_, writer)) if is_old(writer) => {
+                needless.push((tid, trace))
+            }
             (Some(_), Trace::Row(row)) => marked.push((tid, row)),
             _ => {}
         }
@@ -107,7 +109,7 @@ fn sweep_some(table: Table<'_>, store: &ColdStore) -> Result<bool, ColdError> {
 }
 
 /// The entry, not dead to everybody, that covers the row.
-fn entry_of(entries: &[FatedEntry], row: RowNumber) -> Option<&GroupEntry> {
+fn entry_of(entries: &[JudgedEntry], row: RowNumber) -> Option<&GroupEntry> {
     let after = entries.partition_point(|e| e.placed.entry.first_row <= row);
     let entry = &entries[after.checked_sub(1)?].placed.entry;
     entry.covers(row).then_some(entry)

@@ -17,7 +17,7 @@ use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::vacuum::{self, Vacuum, visible_pages};
 
 use super::table::open_for;
-use crate::am::brin::ever_cold;
+use crate::store::directory::ever_cold;
 
 /// Fewer pages that are not frozen are left to VACUUM, and so is a small share of all: VACUUM
 /// itself leaves pages with few dead tuples.

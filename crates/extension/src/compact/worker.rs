@@ -33,11 +33,12 @@ use pgrx::{PgSqlErrorCode, PgTryBuilder};
 
 use super::policy::{self, Policy};
 use super::progress::Progress;
-use super::shared::{self, VisitEnd};
+use super::shared;
 use super::survey::{Survey, survey};
 use super::table::{Task, compact, open};
 use super::throttle;
 use super::vacuum::{freeze_cold_store, vacuum};
+use crate::written_databases::{self, VisitEnd};
 
 const TX: Transactions = Transactions::Worker;
 /// `MaxHeapTuplesPerPage`.
@@ -53,7 +54,7 @@ background_worker_main!(howdah_compaction_worker, work);
 fn work(database: Datum) {
     let oid = Oid::from(database.value() as u32);
     begin_maintenance_worker(oid);
-    let Some(slot) = shared::database(oid.to_u32()) else {
+    let Some(slot) = written_databases::database(oid.to_u32()) else {
         return;
     };
     slot.written.store(false, Ordering::Relaxed);

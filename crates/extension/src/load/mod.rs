@@ -10,9 +10,9 @@
 //! row numbers is reserved before its first row gets its TID, so index entries can be inserted as
 //! usual while the rows are still in memory.
 //!
-//! Visibility of pending rows: this backend's own readers see them, in memory ([`visible_pending`],
-//! [`pending_row`]), by the rule of heap's cmin: MVCC snapshots taken by a later command, and all
-//! dirty/self/any snapshots. Reading never writes a group early, because a reader may run in a
+//! Visibility of pending rows: this backend's own readers see them, in memory
+//! ([`pending_groups`]), by the rule of heap's cmin: MVCC snapshots taken by a later command, and
+//! all dirty/self/any snapshots. Reading never writes a group early, because a reader may run in a
 //! subtransaction whose abort must not remove the outer load's rows. Other backends see the
 //! reservation of an in-progress transaction, see [`crate::store`].
 //!
@@ -20,14 +20,30 @@
 //! statement ends (ExecutorFinish before AFTER triggers fire, finish_bulk_insert, end of COPY); and
 //! when its subtransaction or transaction is about to commit or prepare. An abort drops it.
 //!
+//! The groups themselves are kept in [`pending_groups`], where readers find them; the ends of
+//! transactions and statements are told to this room by `transaction.rs`.
+//!
 //! Bounds: all pending groups of a backend together hold at most `howdah.load_memory`; past
 //! that the largest is written.
 
+mod hot_only;
 mod pending;
-mod xact;
+
+use crate::store::pending_groups;
 
 pub use pending::{
-    PendingGroup, discard_file, flush_relation, has_pending, insert_slot, note_marked, pending_row,
-    visible_pending,
+    flush_all, flush_command, flush_relation, flush_subtransaction, insert_slot, register, reset,
 };
-pub use xact::{after_utility, before_utility, register};
+
+/// The state before a utility statement runs, to be passed to [`after_utility`].
+pub fn before_utility() -> u64 {
+    pending_groups::serial_now()
+}
+
+/// COPY calls `finish_bulk_insert` only when it inserts in batches; the pending groups of a
+/// row-by-row COPY are written here, when it ends.
+pub fn after_utility(is_copy: bool, before: u64) {
+    if is_copy {
+        pending::flush_since(before);
+    }
+}

@@ -10,10 +10,10 @@ use pgrx::{PgSqlErrorCode, name, pg_extern};
 
 use super::{open_owned, required};
 use crate::am;
-use crate::compact;
 use crate::errors::refuse;
 use crate::options::label::{NAMES, effort, effort_name};
 use crate::options::{Period, TableOptions, catalog};
+use crate::written_databases;
 
 /// `ATTRIBUTE_GENERATED_VIRTUAL`
 const VIRTUAL: u8 = b'v';
@@ -126,7 +126,7 @@ fn table_options(
 /// Rows that were to stay hot may be due now: a worker looks.
 fn write(table: Oid, options: &TableOptions) {
     catalog::write(table, options);
-    compact::note_write();
+    written_databases::note_write();
 }
 
 fn checked_period(after: &Interval) -> Period {

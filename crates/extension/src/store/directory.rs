@@ -15,13 +15,15 @@ use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::slot::Origin;
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::{Birth, ColdStore, CopiedAs, Entry, Judge, StoreId};
+use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{
     BlockNumber, INVALID_BLOCK, ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber, Tid,
 };
 use howdah_bridge::xid::{CommandId, FIRST_COMMAND, LocalXid};
 
-use super::settled::{self, ByBlock, Watch};
-use super::{changes, listing};
+use super::cache::directory_listings;
+use super::cache::settled_entries::{self, ByBlock, Watch};
+use super::directory_version;
 use crate::errors::ColdError;
 
 const DIRECTORY_ID: u32 = 1;
@@ -67,9 +69,9 @@ impl GroupFlags {
     /// There may be marks of single rows.
     pub const ROW_MARKS: GroupFlags = GroupFlags(1);
     /// There may be bitmaps of hidden rows.
-    pub const BITMAPS: GroupFlags = GroupFlags(2);
+    pub const DELETION_VECTORS: GroupFlags = GroupFlags(2);
     /// There may be lists of rows that are younger than the group.
-    pub const LATE_ROWS: GroupFlags = GroupFlags(4);
+    pub const RECENT_INSERTS: GroupFlags = GroupFlags(4);
     /// The group was filled by moving rows that every snapshot saw.
     pub const MOVED_ROWS: GroupFlags = GroupFlags(8);
 
@@ -201,11 +203,11 @@ pub fn groups(store: &ColdStore, snapshot: Snapshot<'_>) -> Result<Vec<PlacedEnt
     if !snapshot.is_mvcc() {
         return groups_where(store, &mut visible_to(store, snapshot));
     }
-    if let Some(known) = listing::recall(store, snapshot) {
+    if let Some(known) = directory_listings::recall(store, snapshot) {
         return known;
     }
     let groups = groups_where(store, &mut visible_to(store, snapshot))?;
-    listing::remember(store, &groups)?;
+    directory_listings::remember(store, &groups)?;
     Ok(groups)
 }
 
@@ -261,11 +263,11 @@ pub fn group_of(
     let mvcc = snapshot.is_mvcc();
     let xmin = mvcc.then(|| snapshot.xmin());
     if xmin.is_some()
-        && let Some(placed) = settled::recall(store, row, xmin)
+        && let Some(placed) = settled_entries::recall(store, row, xmin)
     {
         return Ok(Some(placed));
     }
-    if settled::is_gap(store, row) {
+    if settled_entries::is_gap(store, row) {
         return Ok(None);
     }
     let mut watch = Watch::begin(store);
@@ -337,7 +339,7 @@ fn gap_around(store: &ColdStore, row: RowNumber) -> Option<Range<u32>> {
 
 /// The entry that covers the row and is in force for every snapshot, if a remembered one tells.
 pub fn settled(store: &ColdStore, row: RowNumber) -> Option<PlacedEntry> {
-    settled::recall(store, row, None)
+    settled_entries::recall(store, row, None)
 }
 
 /// Where an entry was found before.
@@ -509,7 +511,7 @@ pub fn reserve(
             None,
         );
         store.overwrite(mark_tid, &encode_high_water(end));
-        changes::note(store.id().toast);
+        directory_version::note(store.id().toast);
         Ok(PlacedEntry { entry, tid })
     })
 }
@@ -554,7 +556,7 @@ fn overwrite(store: &ColdStore, tid: Tid, entry: GroupEntry) {
         };
         payload.copy_from_slice(&GroupEntry { flags, ..entry }.encode());
     });
-    changes::note(store.id().toast);
+    directory_version::note(store.id().toast);
 }
 
 /// Sets flags of a group in place.
@@ -572,14 +574,14 @@ pub fn add_flags(
         payload.copy_from_slice(&GroupEntry { flags, ..known }.encode());
         Ok(())
     });
-    changes::note(store.id().toast);
+    directory_version::note(store.id().toast);
     result
 }
 
 /// Deletes an entry in the current transaction.
 pub fn delete(store: &ColdStore, placed: &PlacedEntry) {
     store.delete(placed.tid);
-    changes::note(store.id().toast);
+    directory_version::note(store.id().toast);
 }
 
 /// The entry as it is now, flags included; it is known to be in force.
@@ -609,7 +611,7 @@ pub fn complete_in_place(store: &ColdStore, placed: &PlacedEntry, entry: GroupEn
 pub fn insert_copy(store: &ColdStore, entry: &GroupEntry, cid: CommandId, copied_as: CopiedAs) {
     let seq = entry.group() as i32;
     store.insert_copy(DIRECTORY_ID, seq, &entry.encode(), cid, copied_as, None);
-    changes::note(store.id().toast);
+    directory_version::note(store.id().toast);
 }
 
 /// Sets the high-water mark of a store that no other backend can see yet.
@@ -658,6 +660,12 @@ pub fn ensure_high_water(store: &ColdStore) -> Result<(), ColdError> {
 /// Whether the table has or ever had cold rows.
 pub fn ever_had_cold_rows(store: &ColdStore) -> bool {
     store.find_entry(HIGH_WATER_ID, 0, &mut |_| true).is_some()
+}
+
+/// Whether the table, which is locked, has or ever had cold rows, according to the high-water mark.
+pub fn ever_cold(table: Table<'_>) -> bool {
+    ColdStore::open(table, LockMode::AccessShare)
+        .is_some_and(|store| store.toast().main_fork_blocks() > 0 && ever_had_cold_rows(&store))
 }
 
 fn create_high_water(store: &ColdStore) -> Tid {

@@ -22,7 +22,7 @@ use howdah_bridge::tid::{RowNumber, Tid};
 use howdah_bridge::xid::{FIRST_COMMAND, Xid};
 
 use super::directory::{self, GroupEntry, PlacedEntry, fnv1a};
-use super::fate::{self, FatedEntry};
+use super::group_status::{self, JudgedEntry};
 use super::marks;
 use super::row_set::RowSet;
 use crate::errors::ColdError;
@@ -38,7 +38,7 @@ pub struct Gaps {
 
 /// What VACUUM needs to know of a table's cold side.
 pub struct Survey {
-    entries: Vec<FatedEntry>,
+    entries: Vec<JudgedEntry>,
     pub gaps: Gaps,
     marked: Vec<MarkedGroup>,
     last_deleter: Xid,
@@ -56,12 +56,12 @@ pub struct MarkedGroup {
 impl Survey {
     /// Reads mark and directory as of one moment; `None` if the table never had a cold row.
     pub fn take(store: &ColdStore) -> Result<Option<Survey>, ColdError> {
-        let oldest_xmin = fate::horizon(store);
+        let oldest_xmin = group_status::horizon(store);
         let read = store.with_allocation_lock(|| {
             let Some((_, mark)) = directory::high_water(store)? else {
                 return Ok::<_, ColdError>(None);
             };
-            let entries = fate::entries_and_last_deleter(store, oldest_xmin)?;
+            let entries = group_status::entries_and_last_deleter(store, oldest_xmin)?;
             Ok(Some((mark, entries)))
         })?;
         let Some((high_water, (entries, last_deleter))) = read else {
@@ -69,7 +69,7 @@ impl Survey {
         };
         let marked = entries
             .iter()
-            .filter(|e| !e.placed.entry.flags.are_clear() && e.fate.counts_as_live())
+            .filter(|e| !e.placed.entry.flags.are_clear() && e.status.counts_as_live())
             .map(|e| MarkedGroup::look(store, e.placed, oldest_xmin))
             .collect::<Result<_, _>>()?;
         Ok(Some(Survey {
@@ -117,10 +117,10 @@ impl Survey {
         self.live().count()
     }
 
-    fn live(&self) -> impl Iterator<Item = &FatedEntry> {
+    fn live(&self) -> impl Iterator<Item = &JudgedEntry> {
         self.entries
             .iter()
-            .filter(|e| e.has_stored_rows() && e.fate.counts_as_live())
+            .filter(|e| e.has_stored_rows() && e.status.counts_as_live())
     }
 }
 
@@ -130,18 +130,19 @@ impl MarkedGroup {
         placed: PlacedEntry,
         oldest_xmin: Xid,
     ) -> Result<MarkedGroup, ColdError> {
-        let fates = marks::fates(store, &placed.entry, oldest_xmin)?;
+        let status = marks::row_status(store, &placed.entry, oldest_xmin)?;
         let cleaned = marks::cleaned(store, &placed.entry)?;
         let mut uncleaned = RowSet::with_bound(placed.entry.capacity_rows);
-        for position in fates.gone.iter().filter(|&p| !cleaned.contains(p)) {
+        for position in status.dead.iter().filter(|&p| !cleaned.contains(p)) {
             uncleaned.insert(position);
         }
-        let dead = fates.dead.iter().filter(|&p| !fates.gone.contains(p));
+        let recently_dead = status.recently_dead.iter();
+        let recently_dead = recently_dead.filter(|&p| !status.dead.contains(p));
         Ok(MarkedGroup {
             placed,
-            hidden_rows: fates.gone.len() + dead.count() as u32,
+            hidden_rows: status.dead.len() + recently_dead.count() as u32,
             uncleaned,
-            last_hider: fates.last_hider,
+            last_hider: status.last_hider,
         })
     }
 

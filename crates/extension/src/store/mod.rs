@@ -36,23 +36,24 @@
 //! Locks: the allocation lock is held while a range is reserved, while the unused tail of a range
 //! is given back, and while the mark and the entries are read together.
 
-pub mod changes;
+pub mod cache;
 pub mod column_reader;
 pub mod directory;
-pub mod emptied;
-pub mod fate;
+pub mod directory_version;
 pub mod gaps;
 pub mod group;
 pub mod group_access;
 pub mod group_cache;
-mod listing;
+pub mod group_status;
 pub mod marks;
+pub mod moved;
 pub mod open_group;
+pub mod pending_groups;
 pub mod pending_marks;
 pub mod rewritten;
 pub mod row_set;
-mod settled;
 pub mod view;
+pub mod visibility;
 
 use howdah_bridge::Oid;
 use howdah_bridge::store::StoreId;
@@ -61,9 +62,7 @@ use howdah_bridge::store::StoreId;
 /// [id](howdah_bridge::store::ColdStore::id) of the table's store, which is being truncated in
 /// place: see `am/truncate.rs`.
 pub fn forget_file(table: Oid, file: StoreId) {
-    emptied::forget_table(table);
-    listing::forget_file(file);
-    settled::forget_file(file);
+    cache::forget_file(table, file);
     directory::forget_file(file);
     marks::forget_file(file);
     pending_marks::discard_file(file);

@@ -28,6 +28,7 @@ use howdah_bridge::xid::{CommandId, SubTransactionId, current_subtransaction};
 
 use super::directory::{GroupEntry, PlacedEntry};
 use super::marks::{self, RowFate};
+use super::pending_groups;
 use super::row_set::RowSet;
 use crate::errors::{ColdError, or_raise};
 
@@ -157,7 +158,7 @@ pub fn start(
     if PENDING.with_borrow(Vec::len) >= MOST_GROUPS {
         write_here();
     }
-    marks::announce_bitmaps(store, placed)?;
+    marks::announce_deletion_vectors(store, placed)?;
     let known = marks::hidden_now(store, &placed.entry)?;
     let mut found = PendingMarks {
         table,
@@ -314,5 +315,5 @@ fn write(pending: &PendingMarks) {
             check_change(table, row, entry.group());
         }
     }
-    crate::load::note_marked(pending.table, &placed);
+    pending_groups::note_marked(pending.table, &placed);
 }

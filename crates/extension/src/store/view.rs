@@ -18,15 +18,16 @@ use howdah_bridge::table::{Descriptor, LockMode, Table};
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::{Column, Value};
 
+use super::cache::{directory_listings, emptied_tables};
 use super::directory::{self, GroupEntry, GroupState};
+use super::directory_version;
 use super::group_access::LazyStore;
 use super::group_cache;
-use super::marks::{self, elsewhere};
+use super::marks::{self, moved_changes};
 use super::open_group::OpenGroup;
+use super::pending_groups::{self, PendingGroup};
 use super::row_set::RowSet;
-use super::{changes, emptied, listing};
 use crate::errors::{ColdError, or_raise};
-use crate::load::{self, PendingGroup};
 use crate::types::arena::Arena;
 use crate::types::{AttributeLayout, TableLayout, datum_in, datum_of};
 
@@ -77,14 +78,14 @@ pub struct ColdView<'a> {
 impl<'a> ColdView<'a> {
     /// Reads the directory.
     pub fn of(table: Table<'_>, snapshot: Snapshot<'a>) -> ColdView<'a> {
-        let mut groups = match emptied::is_known(table, snapshot) {
+        let mut groups = match emptied_tables::is_known(table, snapshot) {
             true => Vec::new(),
             false => match stored_groups(table, snapshot) {
                 Some(stored) => or_raise(table.oid(), stored),
                 None => return ColdView::default(),
             },
         };
-        let pending = load::visible_pending(table, snapshot);
+        let pending = pending_groups::visible(table, snapshot);
         if !pending.is_empty() {
             groups.extend(pending);
             groups.sort_by_key(|g| g.first_row());
@@ -120,10 +121,10 @@ impl<'a> ColdView<'a> {
             return Ok(None);
         };
         let hidden = marks::hidden_from(store, group.entry(), snapshot)?;
-        if !elsewhere::may_hide(snapshot) {
+        if !moved_changes::may_hide(snapshot) {
             return Ok(hidden);
         }
-        let changed = elsewhere::hidden_rows(store, group.entry(), snapshot)?;
+        let changed = moved_changes::hidden_rows(store, group.entry(), snapshot)?;
         Ok(match (hidden, changed) {
             (Some(mut hidden), Some(changed)) => {
                 changed.iter().for_each(|row| {
@@ -148,10 +149,10 @@ fn stored_groups(
     snapshot: Snapshot<'_>,
 ) -> Option<Result<Vec<ColdGroup>, ColdError>> {
     let store = ColdStore::open_used(table, LockMode::AccessShare)?;
-    let changes = changes::count(emptied::toast_of(table));
-    if let Some(youngest) = listing::all_vanished(&store, snapshot) {
+    let changes = directory_version::current(emptied_tables::toast_of(table));
+    if let Some(youngest) = directory_listings::all_vanished(&store, snapshot) {
         if let Some(changes) = changes {
-            emptied::note(table, changes, youngest);
+            emptied_tables::note(table, changes, youngest);
         }
         return Some(Ok(Vec::new()));
     }

@@ -9,8 +9,8 @@ use howdah_vector::source::MorselColumn;
 
 use super::counts::Counts;
 use super::feed::{BATCH_ROWS, Source, next, of_rows, push};
-use crate::am::moved;
 use crate::errors::ColdError;
+use crate::store::moved;
 use crate::types::push_datum;
 
 /// Rows on their way to a morsel.

@@ -22,9 +22,9 @@ use crate::settings;
 use crate::slot_writer::RowMemory;
 use crate::stop_point;
 use crate::store::directory::{self, GroupEntry, GroupFlags};
-use crate::store::fate::{self, Fate, FatedEntry};
 use crate::store::gaps::Gaps;
-use crate::store::marks::{self, Copying, RowFates};
+use crate::store::group_status::{self, GroupStatus, JudgedEntry};
+use crate::store::marks::{self, RewriteCopy, RowStatus};
 use crate::store::open_group::OpenGroup;
 use crate::store::rewritten;
 use crate::store::row_set::RowSet;
@@ -37,7 +37,7 @@ pub(super) struct ColdCopy<'a> {
     new: ColdStore<'a>,
     /// The old table's high-water mark; `None` if it never had a cold row.
     mark: Option<u64>,
-    entries: Vec<FatedEntry>,
+    entries: Vec<JudgedEntry>,
     cid: pg_sys::CommandId,
     layout: TableLayout,
     /// For each attribute, whether rows that lack it have a value for it.
@@ -47,7 +47,7 @@ pub(super) struct ColdCopy<'a> {
 /// The status of a group's rows, as a rewrite distinguishes it.
 struct Rows {
     /// Rows that are dead: hidden from all snapshots.
-    gone: RowSet,
+    dead: RowSet,
     /// Rows that no transaction has hidden.
     living: RowSet,
     /// Whether marks hide some rows from some snapshots only.
@@ -74,9 +74,9 @@ impl<'a> ColdCopy<'a> {
             };
             let mut entries = match mark {
                 None => Vec::new(),
-                Some(_) => fate::entries_not_dead(&old, work.horizon)?,
+                Some(_) => group_status::entries_not_dead(&old, work.horizon)?,
             };
-            entries.retain(FatedEntry::has_stored_rows);
+            entries.retain(JudgedEntry::has_stored_rows);
             let desc = work.old_heap().descriptor();
             Ok(Some(ColdCopy {
                 work,
@@ -115,8 +115,8 @@ impl<'a> ColdCopy<'a> {
 
     /// Whether there is any cold row that is not deleted.
     pub fn has_living_rows(&self) -> Result<bool, ColdError> {
-        for fated in self.entries.iter().filter(|e| e.fate.counts_as_live()) {
-            if !self.rows_of(&fated.placed.entry)?.living.is_empty() {
+        for judged in self.entries.iter().filter(|e| e.status.counts_as_live()) {
+            if !self.rows_of(&judged.placed.entry)?.living.is_empty() {
                 return Ok(true);
             }
         }
@@ -135,10 +135,10 @@ impl<'a> ColdCopy<'a> {
     ) -> Result<(), ColdError> {
         let mut groups = Vec::new();
         let is_sorted = order.as_ref().is_some_and(ColdOrder::takes_cold_rows);
-        for fated in &self.entries {
+        for judged in &self.entries {
             let order = order.as_mut().filter(|_| is_sorted);
             // SAFETY: as for `open`.
-            let carried = unsafe { self.group(fated, order, counts)? };
+            let carried = unsafe { self.group(judged, order, counts)? };
             if let Some(entry) = &carried
                 && !is_sorted
             {
@@ -180,28 +180,28 @@ impl<'a> ColdCopy<'a> {
     fn rows_of(&self, entry: &GroupEntry) -> Result<Rows, ColdError> {
         if entry.flags.are_clear() {
             return Ok(Rows {
-                gone: RowSet::default(),
+                dead: RowSet::default(),
                 living: RowSet::full(entry.row_count),
                 are_fading: false,
             });
         }
-        let RowFates {
-            gone,
+        let RowStatus {
             dead,
-            leaving,
+            recently_dead,
+            delete_in_progress,
             ..
-        } = marks::fates(&self.old, entry, self.work.horizon)?;
+        } = marks::row_status(&self.old, entry, self.work.horizon)?;
         let mut living = RowSet::with_bound(entry.row_count);
         let mut are_fading = false;
-        for row in (0..entry.row_count).filter(|&row| !gone.contains(row)) {
-            if dead.contains(row) || leaving.contains(row) {
+        for row in (0..entry.row_count).filter(|&row| !dead.contains(row)) {
+            if recently_dead.contains(row) || delete_in_progress.contains(row) {
                 are_fading = true;
             } else {
                 living.insert(row);
             }
         }
         Ok(Rows {
-            gone,
+            dead,
             living,
             are_fading,
         })
@@ -211,15 +211,17 @@ impl<'a> ColdCopy<'a> {
     /// carried over, if any.
     unsafe fn group(
         &self,
-        fated: &FatedEntry,
+        judged: &JudgedEntry,
         order: Option<&mut ColdOrder<'_>>,
         counts: &mut Counts,
     ) -> Result<Option<GroupEntry>, ColdError> {
-        let entry = fated.placed.entry;
+        let entry = judged.placed.entry;
         let rows = self.rows_of(&entry)?;
-        let kept = entry.row_count - rows.gone.len();
-        let is_there = matches!(fated.fate, Fate::Live | Fate::Arriving(_))
-            && fated.fate.foreign_transaction().is_none();
+        let kept = entry.row_count - rows.dead.len();
+        let is_there = matches!(
+            judged.status,
+            GroupStatus::Live | GroupStatus::InsertInProgress(_)
+        ) && judged.status.foreign_transaction().is_none();
         // SAFETY: as for `open`.
         let carried = unsafe {
             match order {
@@ -227,14 +229,17 @@ impl<'a> ColdCopy<'a> {
                 Some(order) if is_there && !rows.living.is_empty() => {
                     self.sort_rows(&entry, &rows.living, order)?;
                     match rows.are_fading {
-                        true => Some(self.carry(fated, &rows, Some(&rows.living))?),
+                        true => Some(self.carry(judged, &rows, Some(&rows.living))?),
                         false => None,
                     }
                 }
-                _ => match self.carry(fated, &rows, None) {
+                _ => match self.carry(judged, &rows, None) {
                     // No snapshot needs the group. The tuples that were already copied of it are
                     // dead, and VACUUM removes them.
-                    Err(error) if fated.fate == Fate::RecentlyDead && error.is_missing_piece() => {
+                    Err(error)
+                        if judged.status == GroupStatus::RecentlyDead
+                            && error.is_missing_piece() =>
+                    {
                         counts.removed += f64::from(entry.row_count);
                         return Ok(None);
                     }
@@ -243,8 +248,8 @@ impl<'a> ColdCopy<'a> {
             }
         };
         counts.kept += f64::from(kept);
-        counts.removed += f64::from(rows.gone.len());
-        counts.recently_dead += f64::from(match fated.fate.counts_as_live() {
+        counts.removed += f64::from(rows.dead.len());
+        counts.recently_dead += f64::from(match judged.status.counts_as_live() {
             true => kept - rows.living.len(),
             false => kept,
         });
@@ -258,8 +263,8 @@ impl<'a> ColdCopy<'a> {
         rows: &RowSet,
         order: &mut ColdOrder<'_>,
     ) -> Result<(), ColdError> {
-        let late = match entry.flags.contain(GroupFlags::LATE_ROWS) {
-            true => marks::late_rows(&self.old, entry, self.work.horizon)?.origins(),
+        let late = match entry.flags.contain(GroupFlags::RECENT_INSERTS) {
+            true => marks::recent_inserts(&self.old, entry, self.work.horizon)?.origins(),
             false => Default::default(),
         };
         // SAFETY: as for `open`; the datums live until the sort has copied them.
@@ -275,26 +280,26 @@ impl<'a> ColdCopy<'a> {
     /// hidden in it from all snapshots.
     unsafe fn carry(
         &self,
-        fated: &FatedEntry,
+        judged: &JudgedEntry,
         rows: &Rows,
         moved: Option<&RowSet>,
     ) -> Result<GroupEntry, ColdError> {
         let horizon = self.work.horizon;
-        let is_settled = fated.fate == Fate::Live && fated.stamp.is_settled(horizon);
+        let is_settled = judged.status == GroupStatus::Live && judged.stamp.is_settled(horizon);
         let copied_as = if is_settled {
             CopiedAs::Frozen
         } else {
-            CopiedAs::Stamped(fated.stamp, horizon)
+            CopiedAs::Stamped(judged.stamp, horizon)
         };
-        let mut entry = fated.placed.entry;
+        let mut entry = judged.placed.entry;
         let open = OpenGroup::open(&self.old, entry)?;
         let mut remaining = None;
         if !entry.flags.are_clear() {
-            if is_settled && !rows.are_fading && !self.has_late_rows(&entry)? {
+            if is_settled && !rows.are_fading && !self.has_recent_inserts(&entry)? {
                 entry.flags = GroupFlags::default();
-                remaining = (!rows.gone.is_empty()).then_some(&rows.living);
+                remaining = (!rows.dead.is_empty()).then_some(&rows.living);
             } else {
-                let copying = Copying {
+                let copying = RewriteCopy {
                     from: &self.old,
                     to: &self.new,
                     cid: self.cid,
@@ -304,7 +309,7 @@ impl<'a> ColdCopy<'a> {
                     None => copying.marks(&entry)?,
                     Some(moved) => {
                         copying.marks_hiding(&entry, moved)?;
-                        entry.flags = entry.flags.union(GroupFlags::BITMAPS);
+                        entry.flags = entry.flags.union(GroupFlags::DELETION_VECTORS);
                     }
                 }
             }
@@ -324,9 +329,9 @@ impl<'a> ColdCopy<'a> {
         Ok(entry)
     }
 
-    fn has_late_rows(&self, entry: &GroupEntry) -> Result<bool, ColdError> {
-        Ok(entry.flags.contain(GroupFlags::LATE_ROWS)
-            && !marks::late_rows(&self.old, entry, self.work.horizon)?.is_empty())
+    fn has_recent_inserts(&self, entry: &GroupEntry) -> Result<bool, ColdError> {
+        Ok(entry.flags.contain(GroupFlags::RECENT_INSERTS)
+            && !marks::recent_inserts(&self.old, entry, self.work.horizon)?.is_empty())
     }
 
     fn needs_encoding(&self, open: &OpenGroup) -> Result<bool, ColdError> {

@@ -29,8 +29,8 @@
 //!
 //! Invariants
 //! - *No row is lost or seen twice, and every snapshot sees what it saw before.* A living row that
-//!   is not yet visible to some snapshot is a late row of its new group. A recently dead row stays
-//!   where it is: a hot version with its transactions, a cold row in its old group with its mark,
+//!   is not yet visible to some snapshot is a recent insert of its new group. A recently dead row
+//!   stays where it is: a hot version with its transactions, a cold row in its old group with its mark,
 //!   under its old number. Rows that were sorted out of such a group are hidden there from all
 //!   snapshots.
 //! - *One order.* A snapshot taken after CLUSTER sees the rows of a table with cold rows in the
@@ -78,7 +78,7 @@ use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
 use crate::errors::{or_raise, refuse};
 use crate::load;
 use crate::settings;
-use crate::store::marks::elsewhere;
+use crate::store::marks::moved_changes;
 use cold::ColdCopy;
 use hot::HotCopy;
 use order::ColdOrder;
@@ -140,7 +140,7 @@ unsafe extern "C-unwind" fn relation_copy_for_cluster(
     // the index too.
     unsafe {
         let oid = (*old_table).rd_id;
-        if elsewhere::needs_ways(oid) {
+        if moved_changes::needs_ways(oid) {
             refuse(
                 PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE,
                 "could not serialize access due to concurrent update".into(),

@@ -5,16 +5,17 @@
 //!   CLUSTER      hot rows ──┐
 //!                           ├─> sort (on disk past maintenance_work_mem) ─> new row groups,
 //!                cold rows ─┘        each with its origin                   new row numbers,
-//!                                                                           lists of late rows
+//!                                                                           recent inserts
 //!
 //!   VACUUM FULL  hot rows ──> a group at a time, by the sort key inside it ─> likewise
 //! ```
 //!
 //! A new group is visible to all. Those of its rows that are not yet visible to some snapshot are
-//! late rows ([`crate::store::marks::LateRows`]), so that rows of any age stand in one order.
+//! recent inserts ([`crate::store::marks::RecentInserts`]), so that rows of any age stand in one
+//! order.
 //!
-//! Memory: that of the sort, of one group that is decoded or built, and some bytes for each late
-//! row of that group.
+//! Memory: that of the sort, of one group that is decoded or built, and some bytes for each
+//! recent insert of that group.
 
 use std::ops::ControlFlow;
 
@@ -28,12 +29,12 @@ use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 use pgrx::pg_sys;
 
 use super::{Counts, Rewriting};
-use crate::compact::sort;
 use crate::errors::ColdError;
+use crate::row_order;
 use crate::settings;
 use crate::slot_writer::RowMemory;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState};
-use crate::store::marks::{self, LateRows};
+use crate::store::marks::{self, RecentInserts};
 use crate::store::view::RowDatums;
 use crate::types::{TableLayout, push_datum};
 
@@ -87,7 +88,7 @@ impl<'a> ColdOrder<'a> {
         first_row: u64,
     ) -> ColdOrder<'a> {
         let layout = TableLayout::of(work.old_heap().descriptor());
-        let sort_key = sort::key_of_table(work.old_heap());
+        let sort_key = row_order::key_of_table(work.old_heap());
         let groups = GroupWriter::begin(work, target, &layout, first_row, sort_key);
         ColdOrder {
             way: Way::AsTheyCome(groups),
@@ -181,7 +182,7 @@ struct GroupWriter<'a> {
     /// Attribute numbers by which the rows of each group are sorted.
     sort_key: Vec<i16>,
     rows: RowGroupBuilder,
-    /// The late rows of the current group, by position.
+    /// The recent inserts of the current group, by position.
     late: Vec<(u32, Origin)>,
     written: Vec<GroupEntry>,
 }
@@ -262,14 +263,14 @@ impl<'a> GroupWriter<'a> {
         let empty = RowGroupBuilder::new(&layout.column_types());
         let mut rows = std::mem::replace(&mut self.rows, empty);
         let mut late = std::mem::take(&mut self.late);
-        if let Some(order) = sort::order_by(&rows, &self.sort_key) {
+        if let Some(order) = row_order::order_by(&rows, &self.sort_key) {
             rows = rows.reordered(&order);
-            let positions = sort::positions(&order);
+            let positions = row_order::positions(&order);
             late.iter_mut()
                 .for_each(|(row, _)| *row = positions[*row as usize]);
             late.sort_by_key(|&(row, _)| row);
         }
-        let mut lists = LateRows::default();
+        let mut lists = RecentInserts::default();
         late.iter()
             .for_each(|&(row, origin)| lists.push(origin, row));
         let row_count = rows.row_count() as u32;
@@ -295,7 +296,7 @@ impl<'a> GroupWriter<'a> {
             origin: Origin::FROZEN,
             flags: match lists.is_empty() {
                 true => GroupFlags::default(),
-                false => GroupFlags::LATE_ROWS,
+                false => GroupFlags::RECENT_INSERTS,
             },
         };
         let parts = [encoded.footer.as_slice(), encoded.body.as_slice()];
@@ -304,7 +305,7 @@ impl<'a> GroupWriter<'a> {
         } = self.target;
         let value = store.write_copy(entry.value_id, &parts, cid, CopiedAs::Frozen);
         entry.first_block = value.first_block;
-        marks::insert_late(store, &entry, &lists, self.horizon, cid);
+        marks::insert_recent(store, &entry, &lists, self.horizon, cid);
         directory::insert_copy(store, &entry, cid, CopiedAs::Frozen);
         self.next_row = end;
         self.written.push(entry);

@@ -15,8 +15,8 @@ use howdah_bridge::tid::{RowNumber, Tid};
 use howdah_bridge::xid::Xid;
 use pgrx::PgSqlErrorCode;
 
-use super::grip::{Grip, Standing, grip, known_there};
-use super::in_the_way::log_failure;
+use super::blockers::log_failure;
+use super::row_lock::{HeldRow, Standing, hold, known_there};
 use crate::am::last_row;
 use crate::am::modify::moved_meanwhile;
 use crate::am::point_reader::{PointReader, fetch_placed};
@@ -99,14 +99,14 @@ pub fn lock(table: Table<'_>, tid: Tid, slot: Slot<'_>, request: LockRequest<'_>
 /// A transaction that shares the key of a row that is being updated must share that of the new
 /// versions as well. Where that is refused, returns the transaction to wait for: the one that is in
 /// the way there, or the updater.
-fn meet_updater(table: Table<'_>, grip: &Grip<'_>, lock: RowLock, own_xid: Xid) -> Option<Xid> {
-    let Standing::There(placed) = &grip.standing else {
+fn meet_updater(table: Table<'_>, held: &HeldRow<'_>, lock: RowLock, own_xid: Xid) -> Option<Xid> {
+    let Standing::There(placed) = &held.standing else {
         return None;
     };
     if lock != RowLock::KeyShare {
         return None;
     }
-    let arriving = marks::arriving(&grip.store, &placed.entry, grip.row);
+    let arriving = marks::arriving(&held.store, &placed.entry, held.row);
     let mark = or_raise(table.oid(), arriving)?;
     let RowFate::Updated { to, .. } = mark.fate else {
         return Some(mark.xid);
@@ -141,20 +141,20 @@ fn lock_cold(
         failure: RowFailure::default(),
     };
     let own_xid = announce();
-    let (grip, locked) = loop {
-        let gripped = grip(table, row, lock_mode, wait, cid, Purpose::Lock);
-        let met = match &gripped {
-            Some((grip, _)) => meet_updater(table, grip, lock_mode, own_xid),
+    let (held, locked) = loop {
+        let attempt = hold(table, row, lock_mode, wait, cid, Purpose::Lock);
+        let met = match &attempt {
+            Some((held, _)) => meet_updater(table, held, lock_mode, own_xid),
             None => None,
         };
-        match (gripped, met) {
-            (Some((mut grip, locked)), None) => {
+        match (attempt, met) {
+            (Some((mut held, locked)), None) => {
                 if lock_mode == RowLock::KeyShare {
                     // The updater may have committed since the row's standing was learnt, and then
                     // was not met.
-                    grip.look_again(cid, table);
+                    held.look_again(cid, table);
                 }
-                break (grip, locked);
+                break (held, locked);
             }
             (Some((_, locked)), Some(updater)) if request.wait == WaitPolicy::Block => {
                 // To wait with the lock held could be a deadlock that heap does not have.
@@ -163,8 +163,8 @@ fn lock_cold(
                 }
                 cold_lock::wait_for(updater, table, row, Purpose::Lock);
             }
-            (gripped, met) => {
-                if let Some((_, Some(locked))) = gripped {
+            (attempt, met) => {
+                if let Some((_, Some(locked))) = attempt {
                     locked.give_back();
                 }
                 if request.wait == WaitPolicy::Error {
@@ -180,10 +180,10 @@ fn lock_cold(
             }
         }
     };
-    let mut report = grip.standing.report(row.tid(), cid);
+    let mut report = held.standing.report(row.tid(), cid);
     if lock_mode == RowLock::KeyShare
         && request.flags.lock_update_in_progress()
-        && let Standing::Marked(mark) = &grip.standing
+        && let Standing::Marked(mark) = &held.standing
         && let (
             RowFate::Updated {
                 to,
@@ -215,12 +215,12 @@ fn lock_cold(
     drop(locked);
     stop_point!("lock_taken");
     slot.clear();
-    let found = match &grip.standing {
+    let found = match &held.standing {
         Standing::There(placed) if placed.entry.state == GroupState::Stored => {
             last_row::recall(table, row, slot)
-                || fetch_placed(&grip.store, table, row, placed.entry, slot)
+                || fetch_placed(&held.store, table, row, placed.entry, slot)
         }
-        _ => PointReader::new().fetch_from(&grip.store, table, row, Snapshot::any(), slot),
+        _ => PointReader::new().fetch_from(&held.store, table, row, Snapshot::any(), slot),
     };
     match found {
         true => Ok(()),

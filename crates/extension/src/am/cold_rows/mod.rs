@@ -37,10 +37,10 @@
 //! does not fill up. A command that changes many rows of a group that is locked as a whole collects
 //! them instead of writing marks ([`crate::store::pending_marks`]).
 
-mod grip;
-mod in_the_way;
+mod blockers;
 mod lock;
 mod new_version;
+mod row_lock;
 
 use howdah_bridge::cold_lock::{Locks, RowLock};
 use howdah_bridge::hot::share::add_key_share;
@@ -53,18 +53,17 @@ use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{RowNumber, Tid};
 use howdah_bridge::xid::CommandId;
 
-pub(super) use grip::held_group;
-use grip::{Located, There, grip_for_change, holds_locks};
-pub use grip::{forget_locks, reset};
 pub use lock::lock;
+pub(super) use row_lock::held_group;
+use row_lock::{Located, There, hold_for_change, holds_locks};
+pub use row_lock::{forget_locks, reset};
 
 use super::{decoded, last_change};
 use crate::errors::or_raise;
-use crate::load;
 use crate::stop_point;
 use crate::store::directory;
-use crate::store::marks::{self, RowFate, elsewhere};
-use crate::store::pending_marks;
+use crate::store::marks::{self, RowFate, moved_changes};
+use crate::store::{pending_groups, pending_marks};
 
 /// Rows of a group that one command marks one by one before it collects them.
 const FEW_CHANGES: u32 = 32;
@@ -82,7 +81,7 @@ fn hide(
 ) {
     let (store, mut placed) = (&there.store, there.placed);
     let oid = table.oid();
-    elsewhere::note(oid, &placed.entry);
+    moved_changes::note(oid, &placed.entry);
     let many = may_collect
         && Locks::of(table).holds_bulk(placed.entry.group(), RowLock::Update)
         && Located::recall(store, row, |l| l.count_change(cid) >= FEW_CHANGES).unwrap_or(false);
@@ -100,7 +99,7 @@ fn hide(
         pending_marks::note_marked(oid, row);
         check_change(table, row, placed.entry.group());
     }
-    load::note_marked(oid, &placed);
+    pending_groups::note_marked(oid, &placed);
 }
 
 /// Deletes a cold row, as `table_tuple_delete` specifies. The table is locked for writing.
@@ -120,7 +119,7 @@ pub fn delete(
         table.count_delete();
         return Ok(());
     }
-    let there = grip_for_change(table, row, RowLock::Update, request, Purpose::Delete)?;
+    let there = hold_for_change(table, row, RowLock::Update, request, Purpose::Delete)?;
     stop_point!("delete_locked");
     let decoded = table.is_logically_logged();
     if decoded {
@@ -180,7 +179,7 @@ fn write_update(
         true => RowLock::NoKeyUpdate,
         false => RowLock::Update,
     };
-    let there = grip_for_change(table, row, lock, request, Purpose::Update)?;
+    let there = hold_for_change(table, row, lock, request, Purpose::Update)?;
     stop_point!("update_locked");
     let decoded = table.is_logically_logged();
     if decoded {

@@ -12,7 +12,7 @@ use howdah_bridge::table::{IndexedColumns, LockMode, Table};
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::CommandId;
 
-use super::grip::Located;
+use super::row_lock::Located;
 use crate::am::last_row;
 use crate::errors::or_raise;
 use crate::store::directory::{self, GroupState};

@@ -2,7 +2,7 @@
 //!
 //! Reading the directory takes some ten microseconds, which nobody notices until a query is over some hundred
 //! partitions. Where no row of a table's groups is hidden, its size stays the same until the directory
-//! changes ([`changes`]). Changes that are not counted, those of transactions that were prepared for two-phase commit, are noticed
+//! changes ([`directory_version`]). Changes that are not counted, those of transactions that were prepared for two-phase commit, are noticed
 //! some seconds later: plans need no more.
 
 use std::cell::RefCell;
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::ColdSize;
-use crate::store::changes;
+use crate::store::directory_version;
 
 /// How long a size is relied on.
 const KEPT: Duration = Duration::from_secs(10);
@@ -45,7 +45,7 @@ pub(super) struct Asked {
 impl Asked {
     /// To be called before the directory is read; names table, file and TOAST relation.
     pub fn about(table: u32, file: u32, toast: u32) -> Asked {
-        let changes = changes::count(toast);
+        let changes = directory_version::current(toast);
         Asked {
             table,
             file,

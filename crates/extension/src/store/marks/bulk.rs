@@ -6,8 +6,8 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::CommandId;
 
-use super::bitmap::{self, BLOCKS_PER_BITMAP, ROWS_PER_BITMAP, by_bitmap};
-use super::{RowFate, versions, write};
+use super::deletion_vector::{self, BLOCKS_PER_VECTOR, ROWS_PER_VECTOR, by_deletion_vector};
+use super::{RowFate, update_links, write};
 use crate::errors::ColdError;
 use crate::stop_point;
 use crate::store::directory::PlacedEntry;
@@ -28,8 +28,8 @@ pub fn hide_in_bulk(
 ) -> Result<(), ColdError> {
     let group = placed.entry.group();
     let first_row = placed.entry.first_row.0;
-    for (seq, mut places) in by_bitmap(&placed.entry, rows) {
-        let start = (seq as u32 - group) / BLOCKS_PER_BITMAP * ROWS_PER_BITMAP;
+    for (seq, mut places) in by_deletion_vector(&placed.entry, rows) {
+        let start = (seq as u32 - group) / BLOCKS_PER_VECTOR * ROWS_PER_VECTOR;
         let mut alone: Vec<(u32, RowFate)> = Vec::new();
         if places.len() < FEW_ROWS {
             let fate = |position| fates.get(&position).copied();
@@ -39,14 +39,14 @@ pub fn hide_in_bulk(
             );
         } else {
             let moved: Vec<_> = fates
-                .range(start..start + ROWS_PER_BITMAP)
+                .range(start..start + ROWS_PER_VECTOR)
                 .map(|(&position, &fate)| (position, fate))
                 .collect();
-            let noted = versions::insert(store, &placed.entry, seq, &moved, cid)?;
+            let noted = update_links::insert(store, &placed.entry, seq, &moved, cid)?;
             alone.extend(&moved[noted..]);
             places.retain(|at| !alone.iter().any(|(position, _)| *position == start + at));
             stop_point!("versions_written");
-            bitmap::hide(store, &placed.entry, seq, &places, cid)?;
+            deletion_vector::hide(store, &placed.entry, seq, &places, cid)?;
             stop_point!("bitmap_written");
         }
         for (position, fate) in alone {

@@ -9,8 +9,10 @@ use std::ops::ControlFlow;
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::{ColdStore, Visited};
 
-use super::bitmap::{BITMAP_ID, bitmap_parts, bitmaps_of, insert_bits};
-use super::single::{key_ranges, row_of};
+use super::deletion_vector::{
+    DELETION_VECTOR_ID, deletion_vector_parts, deletion_vectors_of, insert_bits,
+};
+use super::row_mark::{key_ranges, row_of};
 use crate::errors::ColdError;
 use crate::store::directory::{GroupEntry, GroupFlags};
 use crate::store::row_set::RowSet;
@@ -30,28 +32,34 @@ pub fn count_hidden(
     // transaction depends on.
     let sees = |shown: &Visited<'_>| shown.tuple.satisfies(snapshot);
     let mut hidden = RowSet::with_bound(entry.capacity_rows);
-    if entry.flags.contain(GroupFlags::BITMAPS) {
+    if entry.flags.contain(GroupFlags::DELETION_VECTORS) {
         let mut damage = None;
-        store.visit(BITMAP_ID, bitmaps_of(entry), &mut |shown| {
-            match bitmap_parts(entry.group(), shown.payload) {
-                Ok((bits, _)) if sees(&shown) => insert_bits(entry, shown.seq, bits, &mut hidden),
-                Ok(_) => {}
-                Err(error) => damage = Some(error),
-            }
-            ControlFlow::Continue(())
-        });
+        store.visit(
+            DELETION_VECTOR_ID,
+            deletion_vectors_of(entry),
+            &mut |shown| {
+                match deletion_vector_parts(entry.group(), shown.payload) {
+                    Ok((bits, _)) if sees(&shown) => {
+                        insert_bits(entry, shown.seq, bits, &mut hidden)
+                    }
+                    Ok(_) => {}
+                    Err(error) => damage = Some(error),
+                }
+                ControlFlow::Continue(())
+            },
+        );
         if let Some(error) = damage {
             return Err(error);
         }
     }
-    let in_bitmaps = hidden.len();
+    let in_vectors = hidden.len();
     let mut looked_at = None;
-    if entry.flags.contain(GroupFlags::ROW_MARKS) && in_bitmaps < entry.row_count {
+    if entry.flags.contain(GroupFlags::ROW_MARKS) && in_vectors < entry.row_count {
         looked_at = add_first_marks(store, entry, &mut hidden, sees);
     }
     Ok(match looked_at {
         None => hidden.len().min(entry.row_count),
-        Some(positions) => extrapolated(entry.row_count, in_bitmaps, hidden.len(), positions),
+        Some(positions) => extrapolated(entry.row_count, in_vectors, hidden.len(), positions),
     })
 }
 
@@ -85,10 +93,10 @@ fn add_first_marks(
 }
 
 /// Hidden rows of a group of which only the marks up to some position were examined.
-fn extrapolated(rows: u32, in_bitmaps: u32, found: u32, positions: u32) -> u32 {
-    let by_marks = f64::from(found - in_bitmaps);
+fn extrapolated(rows: u32, in_vectors: u32, found: u32, positions: u32) -> u32 {
+    let by_marks = f64::from(found - in_vectors);
     let share = f64::from(rows) / f64::from(positions.clamp(1, rows.max(1)));
-    let estimate = f64::from(in_bitmaps) + by_marks * share;
+    let estimate = f64::from(in_vectors) + by_marks * share;
     (estimate as u32).min(rows.saturating_sub(1))
 }
 

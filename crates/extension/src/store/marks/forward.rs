@@ -12,7 +12,7 @@ use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
 use howdah_bridge::xid::{CommandId, Xid};
 use howdah_columnar::checksum_of;
 
-use super::shown::{in_force, writer_of};
+use super::tuple_visibility::{in_force, writer_of};
 use crate::errors::ColdError;
 use crate::store::directory::fnv1a;
 use crate::store::row_set::RowSet;

@@ -20,9 +20,9 @@ use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::Xid;
 
 use super::any_group;
-use super::bitmap::{BITMAP_ID, bitmap_parts, bitmap_place};
-use super::shown::writer_of;
-use super::single::{key_ranges, row_of};
+use super::deletion_vector::{DELETION_VECTOR_ID, deletion_vector_parts, deletion_vector_place};
+use super::row_mark::{key_ranges, row_of};
+use super::tuple_visibility::writer_of;
 use crate::errors::ColdError;
 use crate::store::directory;
 
@@ -48,7 +48,7 @@ pub fn last_hider(store: &ColdStore, rows: &[RowNumber]) -> Result<Xid, ColdErro
         .filter(|row| !hiders.contains_key(row))
         .collect();
     for near in unmarked.chunk_by(|a, b| a.cold_block() == b.cold_block()) {
-        add_bitmaps(store, near, &mut hiders)?;
+        add_deletion_vectors(store, near, &mut hiders)?;
     }
     let none = Xid::INVALID;
     Ok(hiders.into_values().fold(none, Xid::younger))
@@ -66,7 +66,7 @@ fn add_marks(store: &ColdStore, rows: &[RowNumber], hiders: &mut Hiders) {
 }
 
 /// `rows` are of one cold block, hence of one group and one bitmap.
-fn add_bitmaps(
+fn add_deletion_vectors(
     store: &ColdStore,
     rows: &[RowNumber],
     hiders: &mut Hiders,
@@ -78,13 +78,13 @@ fn add_bitmaps(
     if rows.iter().any(|&row| !entry.covers(row)) {
         return Ok(());
     }
-    let (seq, _) = bitmap_place(&entry, rows[0]);
+    let (seq, _) = deletion_vector_place(&entry, rows[0]);
     let mut damage = None;
-    store.visit(BITMAP_ID, seq..=seq, &mut |shown| {
-        match bitmap_parts(group, shown.payload) {
+    store.visit(DELETION_VECTOR_ID, seq..=seq, &mut |shown| {
+        match deletion_vector_parts(group, shown.payload) {
             Ok((bits, _)) => {
                 for &row in rows {
-                    let (_, at) = bitmap_place(&entry, row);
+                    let (_, at) = deletion_vector_place(&entry, row);
                     if bits[at / 8] >> (at % 8) & 1 == 1 {
                         note(hiders, row, &shown);
                     }

@@ -1,11 +1,11 @@
 //! Marks: the changes of cold rows since their group was written.
 //!
 //! ```text
-//!   id  16 + n / 2^31, seq n mod 2^31   mark of row n: deleted, updated to a TID, moved away
-//!   id  4, seq group + 64 k             bitmap of hidden rows among the k-th 16,384 of a group
-//!   id  6, seq group + 64 k + i         new versions of rows that such a bitmap hides
-//!   id  5, seq group                    new places of the rows of a merged group
-//!   id  7, seq group + i                rows that are younger than their group
+//!   id  16 + n / 2^31, seq n mod 2^31   mark of row n: deleted, updated to a TID, gone elsewhere
+//!   id  4, seq group + 64 k             deletion vector: hidden rows among the k-th 16,384 of a group
+//!   id  6, seq group + 64 k + i         update links: new versions of rows that such a vector hides
+//!   id  5, seq group                    where the rows of a merged group went
+//!   id  7, seq group + i                recent inserts: rows younger than their group
 //! ```
 //!
 //! A mark is an ordinary MVCC tuple of its writer's transaction. A snapshot that does not see the
@@ -26,25 +26,25 @@
 //! where the rows are dead anyway, the bitmap is changed in place. Its second half tells for which
 //! rows no index has an entry any more.
 //!
-//! A crash leaves a mark of a transaction that did not commit. Such a mark is void, and VACUUM of
-//! the TOAST relation removes it.
+//! Readers pay nothing for groups without marks: see [`GroupFlags`], set before the first mark
+//! of a group is written, hence before any snapshot can see it. For rows without a mark in other groups they pay
+//! little: see [`mark_filter`].
 
-mod bitmap;
 mod bulk;
-mod copy;
 mod count;
-mod dead;
-pub mod elsewhere;
-mod fates;
+mod deletion_vector;
 mod forward;
 mod hiders;
-mod late;
-mod shown;
-mod single;
-mod traces;
-pub mod unmarked;
-mod vanished;
-mod versions;
+mod index_deletion;
+pub mod mark_filter;
+pub mod moved_changes;
+mod recent_inserts;
+mod rewrite_copy;
+mod row_mark;
+mod row_status;
+mod sweep_scan;
+mod tuple_visibility;
+mod update_links;
 
 use std::ops::{ControlFlow, Range};
 
@@ -56,20 +56,24 @@ use howdah_bridge::store::{ColdStore, StoreId, Visited};
 use howdah_bridge::tid::{INVALID_BLOCK, ROWS_PER_COLD_BLOCK, RowNumber, Tid};
 use howdah_bridge::xid::{CommandId, Xid};
 
-use bitmap::{BITMAP_ID, bitmap_parts, bitmap_place, bitmaps_of, hidden_in_bulk, insert_bits};
-pub use bitmap::{announce_bitmaps, cleaned, fold, folded};
 pub use bulk::hide_in_bulk;
-pub use copy::Copying;
 pub use count::count_hidden;
-pub use dead::name_dead;
-pub use fates::{RowFates, fates};
+use deletion_vector::{
+    DELETION_VECTOR_ID, deletion_vector_parts, deletion_vector_place, deletion_vectors_of,
+    hidden_in_bulk, insert_bits,
+};
+pub use deletion_vector::{announce_deletion_vectors, cleaned, fold, folded};
 pub use forward::{Route, forward, forwarded};
 pub use hiders::last_hider;
-pub use late::{LateRows, insert_late, late_rows};
-use shown::{in_force, writer_of};
-use single::{decode, key_of, key_ranges, row_of};
-pub use traces::{Trace, for_each_trace};
+pub use index_deletion::for_each_dead;
+pub use recent_inserts::{RecentInserts, insert_recent, recent_inserts};
+pub use rewrite_copy::RewriteCopy;
+use row_mark::{decode, key_of, key_ranges, row_of};
+pub use row_status::{RowStatus, row_status};
+pub use sweep_scan::{Trace, for_each_trace};
+use tuple_visibility::{in_force, writer_of};
 
+use super::cache::hidden_groups;
 use super::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
 use super::pending_marks;
 use super::row_set::RowSet;
@@ -108,9 +112,9 @@ pub fn write(
 ) -> Result<(), ColdError> {
     flag(store, placed, GroupFlags::ROW_MARKS)?;
     let position = (row.0 - placed.entry.first_row.0) as u32;
-    unmarked::note_marks(store, &placed.entry, [position]);
-    single::insert(store, row, fate, cid);
-    unmarked::note_marks(store, &placed.entry, [position]);
+    mark_filter::note_marks(store, &placed.entry, [position]);
+    row_mark::insert(store, row, fate, cid);
+    mark_filter::note_marks(store, &placed.entry, [position]);
     Ok(())
 }
 
@@ -133,9 +137,9 @@ pub fn may_be_hidden(store: &ColdStore, entry: &GroupEntry, row: RowNumber) -> b
 /// a constraint check asks while it holds a lock on an index page: too short a moment to read all
 /// marks of a group.
 fn may_have_mark(store: &ColdStore, entry: &GroupEntry, row: RowNumber, in_check: bool) -> bool {
-    let (marks, bitmaps) = (GroupFlags::ROW_MARKS, GroupFlags::BITMAPS);
+    let (marks, bitmaps) = (GroupFlags::ROW_MARKS, GroupFlags::DELETION_VECTORS);
     (entry.flags.contain(marks) || entry.flags.contain(bitmaps))
-        && unmarked::may_be_marked(store, entry, row, !in_check)
+        && mark_filter::may_be_marked(store, entry, row, !in_check)
 }
 
 /// What the marks tell of a row now.
@@ -210,10 +214,10 @@ fn state_where(
     }
     if look
         && matches!(found, Ok(RowState::Unmarked))
-        && entry.flags.contain(GroupFlags::BITMAPS)
+        && entry.flags.contain(GroupFlags::DELETION_VECTORS)
         && let Some(hidden) = hidden_in_bulk(store, entry, row)?
     {
-        let mark = versions::of_row(store, entry, row)?.unwrap_or(hidden);
+        let mark = update_links::of_row(store, entry, row)?.unwrap_or(hidden);
         return Ok(RowState::Marked(mark));
     }
     found
@@ -245,7 +249,7 @@ fn any_group(group: u32) -> GroupEntry {
         footer_bytes: 0,
         body_bytes: 0,
         origin: Origin::FROZEN,
-        flags: GroupFlags::ROW_MARKS.union(GroupFlags::BITMAPS),
+        flags: GroupFlags::ROW_MARKS.union(GroupFlags::DELETION_VECTORS),
     }
 }
 
@@ -341,10 +345,10 @@ pub fn hidden_by(
             ControlFlow::Continue(())
         });
     }
-    if look && hidden == Hidden::No && entry.flags.contain(GroupFlags::BITMAPS) {
-        let (seq, at) = bitmap_place(entry, row);
-        store.visit(BITMAP_ID, seq..=seq, &mut |shown| {
-            match bitmap_parts(entry.group(), shown.payload) {
+    if look && hidden == Hidden::No && entry.flags.contain(GroupFlags::DELETION_VECTORS) {
+        let (seq, at) = deletion_vector_place(entry, row);
+        store.visit(DELETION_VECTOR_ID, seq..=seq, &mut |shown| {
+            match deletion_vector_parts(entry.group(), shown.payload) {
                 Ok((bits, _)) if bits[at / 8] >> (at % 8) & 1 == 1 => {
                     if sees(&shown) {
                         hidden = hider(&shown);
@@ -361,8 +365,8 @@ pub fn hidden_by(
     }
     if hidden == Hidden::No
         && mvcc
-        && entry.flags.contain(GroupFlags::LATE_ROWS)
-        && late::is_unseen(store, entry, row, snapshot)?
+        && entry.flags.contain(GroupFlags::RECENT_INSERTS)
+        && recent_inserts::is_unseen(store, entry, row, snapshot)?
     {
         return Ok(Hidden::ForNow);
     }
@@ -372,9 +376,9 @@ pub fn hidden_by(
 /// Whether it is known, without a look at the store, that nothing hides the row from an MVCC
 /// snapshot that sees its group. `file` is the [id](ColdStore::id) of the store.
 pub fn is_surely_shown(file: StoreId, entry: &GroupEntry, row: RowNumber) -> bool {
-    !entry.flags.contain(GroupFlags::LATE_ROWS)
+    !entry.flags.contain(GroupFlags::RECENT_INSERTS)
         && !pending_marks::any()
-        && unmarked::is_surely_unmarked(file, entry, row)
+        && mark_filter::is_surely_unmarked(file, entry, row)
 }
 
 /// Reports to the serializable machinery the transactions that have changed rows of groups which
@@ -391,8 +395,7 @@ pub fn note_unseen_changes(store: &ColdStore, snapshot: Snapshot<'_>) -> Result<
 
 /// Discards what is known of the marks in a file that is truncated in place.
 pub(super) fn forget_file(file: StoreId) {
-    vanished::forget_file(file);
-    unmarked::forget_file(file);
+    mark_filter::forget_file(file);
 }
 
 /// Whether every row of the group is known to be hidden from the MVCC snapshot.
@@ -403,7 +406,7 @@ pub fn has_vanished(store: &ColdStore, group: u32, snapshot: Snapshot<'_>) -> bo
 /// The youngest transaction that hid a row of the group, if every row is known to be hidden from
 /// the MVCC snapshot.
 pub fn vanished_by(store: &ColdStore, group: u32, snapshot: Snapshot<'_>) -> Option<Xid> {
-    vanished::youngest(store, group, snapshot)
+    hidden_groups::youngest(store, group, snapshot)
 }
 
 /// The rows of a group that are hidden from the snapshot, by position; `None` if there are none.
@@ -445,18 +448,18 @@ pub fn hidden_rows(
         hides
     })?;
     if mvcc && stored.as_ref().is_some_and(|s| s.len() == entry.row_count) {
-        vanished::note(store, entry, youngest, snapshot);
+        hidden_groups::note(store, entry, youngest, snapshot);
     }
-    let by = match pending_marks::any() || entry.flags.contain(GroupFlags::LATE_ROWS) {
+    let by = match pending_marks::any() || entry.flags.contain(GroupFlags::RECENT_INSERTS) {
         true => Hidden::ForNow,
         false => Hidden::By(youngest),
     };
     let hidden = with_pending(store, entry, stored, |command| !mvcc || command < curcid);
-    if !mvcc || !entry.flags.contain(GroupFlags::LATE_ROWS) {
+    if !mvcc || !entry.flags.contain(GroupFlags::RECENT_INSERTS) {
         return Ok((hidden, by));
     }
     let mut hidden = hidden.unwrap_or_else(|| RowSet::with_bound(entry.capacity_rows));
-    late::add_unseen(store, entry, snapshot, &mut hidden)?;
+    recent_inserts::add_unseen(store, entry, snapshot, &mut hidden)?;
     Ok(((!hidden.is_empty()).then_some(hidden), by))
 }
 
@@ -470,7 +473,7 @@ pub fn hidden_among(
     positions: Range<u32>,
     snapshot: Snapshot<'_>,
 ) -> Option<(RowSet, Hidden)> {
-    let others = [GroupFlags::BITMAPS, GroupFlags::LATE_ROWS];
+    let others = [GroupFlags::DELETION_VECTORS, GroupFlags::RECENT_INSERTS];
     let more_hide = others.iter().any(|&flag| entry.flags.contain(flag));
     if more_hide || pending_marks::any() || is_serializable() {
         return None;
@@ -536,17 +539,21 @@ pub fn hidden_where(
         }
     }
     let mut damage = None;
-    if entry.flags.contain(GroupFlags::BITMAPS) {
-        store.visit(BITMAP_ID, bitmaps_of(entry), &mut |shown| {
-            if !judge(&shown) {
-                return ControlFlow::Continue(());
-            }
-            match bitmap_parts(entry.group(), shown.payload) {
-                Ok((bits, _)) => insert_bits(entry, shown.seq, bits, &mut hidden),
-                Err(error) => damage = Some(error),
-            }
-            ControlFlow::Continue(())
-        });
+    if entry.flags.contain(GroupFlags::DELETION_VECTORS) {
+        store.visit(
+            DELETION_VECTOR_ID,
+            deletion_vectors_of(entry),
+            &mut |shown| {
+                if !judge(&shown) {
+                    return ControlFlow::Continue(());
+                }
+                match deletion_vector_parts(entry.group(), shown.payload) {
+                    Ok((bits, _)) => insert_bits(entry, shown.seq, bits, &mut hidden),
+                    Err(error) => damage = Some(error),
+                }
+                ControlFlow::Continue(())
+            },
+        );
     }
     match damage {
         Some(error) => Err(error),

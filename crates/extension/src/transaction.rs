@@ -1,4 +1,7 @@
-//! Writes or drops pending groups at the ends of transactions and statements.
+//! What happens at the ends of transactions and statements: pending rows and marks are written or
+//! dropped, and the rooms that remember anything of a transaction forget it.
+//!
+//! Above all rooms that it tells: none of them knows of this one.
 //!
 //! A process that is terminated (`pg_terminate_backend`, a fast shutdown) aborts its transaction
 //! from wherever it is: the interrupted functions are still on the stack, with the values that they
@@ -10,10 +13,10 @@ use howdah_bridge::cold_lock::locker;
 use howdah_bridge::ffi::unguarded;
 use pgrx::{pg_guard, pg_sys};
 
-use super::pending;
-use crate::store::changes;
-use crate::store::marks::elsewhere;
-use crate::store::pending_marks;
+use crate::am::{cold_rows, fetch};
+use crate::store::marks::moved_changes;
+use crate::store::{directory_version, pending_groups, pending_marks};
+use crate::{load, slot_writer};
 
 static mut PREVIOUS_EXECUTOR_START: pg_sys::ExecutorStart_hook_type = None;
 static mut PREVIOUS_EXECUTOR_FINISH: pg_sys::ExecutorFinish_hook_type = None;
@@ -22,10 +25,6 @@ static mut PREVIOUS_EXECUTOR_FINISH: pg_sys::ExecutorFinish_hook_type = None;
 pub fn register() {
     // SAFETY: called while the library loads, before any query runs; hooks are chained.
     unsafe {
-        pg_sys::CacheRegisterRelcacheCallback(
-            Some(pending::at_invalidation),
-            pg_sys::Datum::from(0),
-        );
         pg_sys::RegisterXactCallback(Some(at_transaction_event), std::ptr::null_mut());
         pg_sys::RegisterSubXactCallback(Some(at_subtransaction_event), std::ptr::null_mut());
         PREVIOUS_EXECUTOR_START = pg_sys::ExecutorStart_hook;
@@ -36,7 +35,7 @@ pub fn register() {
 }
 
 /// Whether this process is exiting.
-pub(super) fn is_ending() -> bool {
+fn is_ending() -> bool {
     // SAFETY: plain read of a flag.
     unsafe { pg_sys::proc_exit_inprogress }
 }
@@ -52,21 +51,21 @@ unsafe extern "C-unwind" fn at_transaction_event(
     }
     match event {
         XACT_EVENT_PRE_COMMIT | XACT_EVENT_PRE_PREPARE => {
-            pending::flush_all();
+            load::flush_all();
             pending_marks::write_all();
             if event == XACT_EVENT_PRE_PREPARE {
                 crate::stop_point!("prepare");
             }
         }
         XACT_EVENT_ABORT | XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => {
-            pending::reset();
+            load::reset();
             pending_marks::reset();
-            elsewhere::reset();
-            crate::am::cold_rows::reset();
-            changes::transaction_ends();
+            moved_changes::reset();
+            cold_rows::reset();
+            directory_version::transaction_ends();
             locker::transaction_ends();
-            crate::am::fetch::reset();
-            crate::slot_writer::reset();
+            fetch::reset();
+            slot_writer::reset();
         }
         _ => {}
     }
@@ -85,32 +84,19 @@ unsafe extern "C-unwind" fn at_subtransaction_event(
     }
     match event {
         SUBXACT_EVENT_PRE_COMMIT_SUB => {
-            pending::flush_subtransaction(subtransaction);
+            load::flush_subtransaction(subtransaction);
             pending_marks::write_subtransaction(subtransaction);
         }
         SUBXACT_EVENT_COMMIT_SUB => locker::subtransaction_commits(subtransaction),
         SUBXACT_EVENT_ABORT_SUB => {
-            changes::subtransaction_aborts();
+            directory_version::subtransaction_aborts();
             locker::subtransaction_aborts(subtransaction);
-            pending::discard_subtransaction(subtransaction);
+            pending_groups::discard_subtransaction(subtransaction);
             pending_marks::discard_subtransaction(subtransaction);
-            crate::am::cold_rows::forget_locks();
-            crate::am::fetch::reset();
+            cold_rows::forget_locks();
+            fetch::reset();
         }
         _ => {}
-    }
-}
-
-/// The state before a utility statement runs, to be passed to [`after_utility`].
-pub fn before_utility() -> u64 {
-    pending::serial_now()
-}
-
-/// COPY calls `finish_bulk_insert` only when it inserts in batches; the pending groups of a
-/// row-by-row COPY are written here, when it ends.
-pub fn after_utility(is_copy: bool, before: u64) {
-    if is_copy {
-        pending::flush_since(before);
     }
 }
 
@@ -133,8 +119,8 @@ unsafe extern "C-unwind" fn at_executor_finish(query: *mut pg_sys::QueryDesc) {
 unsafe extern "C-unwind" fn write_pending_of(query: *mut pg_sys::QueryDesc) {
     // SAFETY: as for at_executor_finish.
     unsafe {
-        if pending::has_pending() && !(*query).estate.is_null() {
-            pending::flush_command((*(*query).estate).es_output_cid);
+        if pending_groups::any() && !(*query).estate.is_null() {
+            load::flush_command((*(*query).estate).es_output_cid);
         }
         pending_marks::write_here();
     }

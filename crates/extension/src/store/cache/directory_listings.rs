@@ -24,9 +24,9 @@ use howdah_bridge::tid::Tid;
 use howdah_bridge::xid::{LocalXid, Xid};
 use rustc_hash::FxHashMap;
 
-use super::directory::{self, GroupState, PlacedEntry};
-use super::marks;
 use crate::errors::ColdError;
+use crate::store::directory::{self, GroupState, PlacedEntry};
+use crate::store::marks;
 
 /// Listings that are remembered, and entries of each.
 const MOST_LISTINGS: usize = 1_024;
@@ -77,7 +77,7 @@ fn all_places<R>(store: &ColdStore, ask: impl FnOnce(&Places) -> R) -> Option<R>
 
 /// The youngest transaction that hid a row, if the directory is remembered and each row group in it
 /// is known to have no row left that the snapshot sees.
-pub(super) fn all_vanished(store: &ColdStore, snapshot: Snapshot<'_>) -> Option<Xid> {
+pub(in crate::store) fn all_vanished(store: &ColdStore, snapshot: Snapshot<'_>) -> Option<Xid> {
     if !snapshot.is_mvcc() {
         return None;
     }
@@ -93,7 +93,7 @@ pub(super) fn all_vanished(store: &ColdStore, snapshot: Snapshot<'_>) -> Option<
 }
 
 /// The row groups whose entries the snapshot sees, ascending, if they are remembered.
-pub(super) fn recall(
+pub(in crate::store) fn recall(
     store: &ColdStore,
     snapshot: Snapshot<'_>,
 ) -> Option<Result<Vec<PlacedEntry>, ColdError>> {
@@ -108,7 +108,10 @@ pub(super) fn recall(
 
 /// Remembers the directory if it is small and complete; `groups` are those that any snapshot may
 /// see.
-pub(super) fn remember(store: &ColdStore, groups: &[PlacedEntry]) -> Result<(), ColdError> {
+pub(in crate::store) fn remember(
+    store: &ColdStore,
+    groups: &[PlacedEntry],
+) -> Result<(), ColdError> {
     let file = store.id();
     if groups.len() > MOST_ENTRIES || !may_try(file) {
         return Ok(());

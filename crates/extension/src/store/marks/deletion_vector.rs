@@ -1,4 +1,4 @@
-//! Bitmaps of hidden rows, one for each 16,384 rows of a group.
+//! Deletion vectors: bitmaps of hidden rows, one for each 16,384 rows of a group.
 
 use std::ops::{ControlFlow, RangeInclusive};
 
@@ -6,19 +6,19 @@ use howdah_bridge::store::{Birth, ColdStore};
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber, Tid};
 use howdah_bridge::xid::{CommandId, FIRST_COMMAND, Xid};
 
-use super::shown::{in_force, writer_of};
-use super::{Mark, RowFate, flag, hidden_now, unmarked};
+use super::tuple_visibility::{in_force, writer_of};
+use super::{Mark, RowFate, flag, hidden_now, mark_filter};
 use crate::errors::ColdError;
 use crate::store::directory::{GroupEntry, GroupFlags, PlacedEntry, fnv1a};
 use crate::store::row_set::RowSet;
 
-pub(super) const BITMAP_ID: u32 = 4;
+pub(super) const DELETION_VECTOR_ID: u32 = 4;
 /// Rows of a group that share a bitmap.
-pub(super) const ROWS_PER_BITMAP: u32 = 16_384;
+pub(super) const ROWS_PER_VECTOR: u32 = 16_384;
 /// Cold blocks that share a bitmap.
-pub(super) const BLOCKS_PER_BITMAP: u32 = ROWS_PER_BITMAP / ROWS_PER_COLD_BLOCK as u32;
-const BITMAP_HALF: usize = ROWS_PER_BITMAP as usize / 8;
-const BITMAP_BYTES: usize = 2 * BITMAP_HALF + 8;
+pub(super) const BLOCKS_PER_VECTOR: u32 = ROWS_PER_VECTOR / ROWS_PER_COLD_BLOCK as u32;
+const VECTOR_HALF: usize = ROWS_PER_VECTOR as usize / 8;
+const VECTOR_BYTES: usize = 2 * VECTOR_HALF + 8;
 
 /// The rows of a group that bitmaps in force hide.
 pub fn folded(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdError> {
@@ -30,19 +30,19 @@ pub fn folded(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdError
 }
 
 /// The keys of a group's bitmaps.
-pub(super) fn bitmaps_of(entry: &GroupEntry) -> RangeInclusive<i32> {
+pub(super) fn deletion_vectors_of(entry: &GroupEntry) -> RangeInclusive<i32> {
     let last = entry.capacity_rows.max(1) - 1;
     let first = entry.group() as i32;
-    first..=first + (last / ROWS_PER_BITMAP * BLOCKS_PER_BITMAP) as i32
+    first..=first + (last / ROWS_PER_VECTOR * BLOCKS_PER_VECTOR) as i32
 }
 
 /// The bitmap that holds a row of the group, and the row's place in it.
-pub(super) fn bitmap_place(entry: &GroupEntry, row: RowNumber) -> (i32, usize) {
+pub(super) fn deletion_vector_place(entry: &GroupEntry, row: RowNumber) -> (i32, usize) {
     let position = (row.0 - entry.first_row.0) as u32;
-    let nth = position / ROWS_PER_BITMAP;
+    let nth = position / ROWS_PER_VECTOR;
     (
-        (entry.group() + nth * BLOCKS_PER_BITMAP) as i32,
-        (position % ROWS_PER_BITMAP) as usize,
+        (entry.group() + nth * BLOCKS_PER_VECTOR) as i32,
+        (position % ROWS_PER_VECTOR) as usize,
     )
 }
 
@@ -53,10 +53,10 @@ pub(super) fn hidden_in_bulk(
     entry: &GroupEntry,
     row: RowNumber,
 ) -> Result<Option<Mark>, ColdError> {
-    let (seq, at) = bitmap_place(entry, row);
+    let (seq, at) = deletion_vector_place(entry, row);
     let (mut found, mut earlier, mut damage) = (None, false, None);
-    store.visit(BITMAP_ID, seq..=seq, &mut |shown| {
-        let bit = match bitmap_parts(entry.group(), shown.payload) {
+    store.visit(DELETION_VECTOR_ID, seq..=seq, &mut |shown| {
+        let bit = match deletion_vector_parts(entry.group(), shown.payload) {
             Ok((hidden, _)) => hidden[at / 8] >> (at % 8) & 1 == 1,
             Err(error) => {
                 damage = Some(error);
@@ -81,36 +81,43 @@ pub(super) fn hidden_in_bulk(
     }))
 }
 
-pub(super) fn bitmap_parts(group: u32, payload: &[u8]) -> Result<(&[u8], &[u8]), ColdError> {
-    if payload.len() != BITMAP_BYTES
-        || payload[2 * BITMAP_HALF..] != fnv1a(&payload[..2 * BITMAP_HALF]).to_le_bytes()
+pub(super) fn deletion_vector_parts(
+    group: u32,
+    payload: &[u8],
+) -> Result<(&[u8], &[u8]), ColdError> {
+    if payload.len() != VECTOR_BYTES
+        || payload[2 * VECTOR_HALF..] != fnv1a(&payload[..2 * VECTOR_HALF]).to_le_bytes()
     {
         return Err(ColdError::DamagedMark { group });
     }
-    Ok(payload[..2 * BITMAP_HALF].split_at(BITMAP_HALF))
+    Ok(payload[..2 * VECTOR_HALF].split_at(VECTOR_HALF))
 }
 
 /// The rows of a group for which no index has an entry any more.
 pub fn cleaned(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdError> {
     let mut cleaned = RowSet::with_bound(entry.capacity_rows);
     let mut damage = None;
-    if entry.flags.contain(GroupFlags::BITMAPS) {
-        store.visit(BITMAP_ID, bitmaps_of(entry), &mut |shown| {
-            if in_force(&shown) {
-                match bitmap_parts(entry.group(), shown.payload) {
-                    Ok((_, bits)) => insert_bits(entry, shown.seq, bits, &mut cleaned),
-                    Err(error) => damage = Some(error),
+    if entry.flags.contain(GroupFlags::DELETION_VECTORS) {
+        store.visit(
+            DELETION_VECTOR_ID,
+            deletion_vectors_of(entry),
+            &mut |shown| {
+                if in_force(&shown) {
+                    match deletion_vector_parts(entry.group(), shown.payload) {
+                        Ok((_, bits)) => insert_bits(entry, shown.seq, bits, &mut cleaned),
+                        Err(error) => damage = Some(error),
+                    }
                 }
-            }
-            ControlFlow::Continue(())
-        });
+                ControlFlow::Continue(())
+            },
+        );
     }
     damage.map_or(Ok(cleaned), Err)
 }
 
 /// Adds the rows of the bitmap with this key to those of its group.
 pub(super) fn insert_bits(entry: &GroupEntry, seq: i32, bits: &[u8], rows: &mut RowSet) {
-    let start = (seq as u32 - entry.group()) / BLOCKS_PER_BITMAP * ROWS_PER_BITMAP;
+    let start = (seq as u32 - entry.group()) / BLOCKS_PER_VECTOR * ROWS_PER_VECTOR;
     for position in RowSet::from_bytes(bits).iter().map(|row| start + row) {
         if position < entry.capacity_rows {
             rows.insert(position);
@@ -119,14 +126,14 @@ pub(super) fn insert_bits(entry: &GroupEntry, seq: i32, bits: &[u8], rows: &mut 
 }
 
 /// A bitmap's bytes.
-struct Bitmap {
+struct DeletionVector {
     bytes: Vec<u8>,
 }
 
-impl Bitmap {
-    fn empty() -> Bitmap {
-        Bitmap {
-            bytes: vec![0; BITMAP_BYTES],
+impl DeletionVector {
+    fn empty() -> DeletionVector {
+        DeletionVector {
+            bytes: vec![0; VECTOR_BYTES],
         }
     }
 
@@ -135,40 +142,40 @@ impl Bitmap {
     }
 
     fn note_as_cleaned(&mut self, at: u32) {
-        self.bytes[BITMAP_HALF + at as usize / 8] |= 1 << (at % 8);
+        self.bytes[VECTOR_HALF + at as usize / 8] |= 1 << (at % 8);
     }
 
     fn seal(mut self) -> Vec<u8> {
-        let check = fnv1a(&self.bytes[..2 * BITMAP_HALF]);
-        self.bytes[2 * BITMAP_HALF..].copy_from_slice(&check.to_le_bytes());
+        let check = fnv1a(&self.bytes[..2 * VECTOR_HALF]);
+        self.bytes[2 * VECTOR_HALF..].copy_from_slice(&check.to_le_bytes());
         self.bytes
     }
 }
 
 /// A bitmap in force.
-struct KnownBitmap {
+struct KnownVector {
     tid: Tid,
-    bitmap: Bitmap,
+    bitmap: DeletionVector,
     /// The command that wrote it, if that was a command of our own transaction.
     own: Option<CommandId>,
 }
 
 /// The bitmap with this key that is in force.
-fn bitmap_in_force(
+fn vector_in_force(
     store: &ColdStore,
     entry: &GroupEntry,
     seq: i32,
-) -> Result<Option<KnownBitmap>, ColdError> {
+) -> Result<Option<KnownVector>, ColdError> {
     let mut found = Ok(None);
-    store.visit(BITMAP_ID, seq..=seq, &mut |shown| {
+    store.visit(DELETION_VECTOR_ID, seq..=seq, &mut |shown| {
         if !in_force(&shown) {
             return ControlFlow::Continue(());
         }
-        found = bitmap_parts(entry.group(), shown.payload).map(|_| {
+        found = deletion_vector_parts(entry.group(), shown.payload).map(|_| {
             let bytes = shown.payload.to_vec();
-            Some(KnownBitmap {
+            Some(KnownVector {
                 tid: shown.tuple.tid(),
-                bitmap: Bitmap { bytes },
+                bitmap: DeletionVector { bytes },
                 own: writer_of(&shown).1,
             })
         });
@@ -178,11 +185,11 @@ fn bitmap_in_force(
 }
 
 /// Splits rows by the bitmaps they belong to: key, and places in it.
-pub(super) fn by_bitmap(entry: &GroupEntry, rows: &RowSet) -> Vec<(i32, Vec<u32>)> {
+pub(super) fn by_deletion_vector(entry: &GroupEntry, rows: &RowSet) -> Vec<(i32, Vec<u32>)> {
     let mut parts: Vec<(i32, Vec<u32>)> = Vec::new();
     for position in rows.iter() {
-        let seq = (entry.group() + position / ROWS_PER_BITMAP * BLOCKS_PER_BITMAP) as i32;
-        let at = position % ROWS_PER_BITMAP;
+        let seq = (entry.group() + position / ROWS_PER_VECTOR * BLOCKS_PER_VECTOR) as i32;
+        let at = position % ROWS_PER_VECTOR;
         match parts.last_mut() {
             Some((last, places)) if *last == seq => places.push(at),
             _ => parts.push((seq, vec![at])),
@@ -195,13 +202,13 @@ pub(super) fn by_bitmap(entry: &GroupEntry, rows: &RowSet) -> Vec<(i32, Vec<u32>
 /// transaction. The whole group is locked.
 pub fn fold(store: &ColdStore, placed: &PlacedEntry, rows: &RowSet) -> Result<(), ColdError> {
     let mut placed = *placed;
-    flag(store, &mut placed, GroupFlags::BITMAPS)?;
-    unmarked::note_marks(store, &placed.entry, rows.iter());
-    for (seq, places) in by_bitmap(&placed.entry, rows) {
-        let known = bitmap_in_force(store, &placed.entry, seq)?;
+    flag(store, &mut placed, GroupFlags::DELETION_VECTORS)?;
+    mark_filter::note_marks(store, &placed.entry, rows.iter());
+    for (seq, places) in by_deletion_vector(&placed.entry, rows) {
+        let known = vector_in_force(store, &placed.entry, seq)?;
         let (tid, mut bitmap) = match known {
             Some(known) => (Some(known.tid), known.bitmap),
-            None => (None, Bitmap::empty()),
+            None => (None, DeletionVector::empty()),
         };
         for at in places {
             bitmap.hide(at);
@@ -212,11 +219,11 @@ pub fn fold(store: &ColdStore, placed: &PlacedEntry, rows: &RowSet) -> Result<()
             Some(tid) => store.overwrite(tid, &payload),
             None => {
                 let cid = FIRST_COMMAND;
-                store.insert(BITMAP_ID, seq, &payload, cid, Birth::Frozen, None);
+                store.insert(DELETION_VECTOR_ID, seq, &payload, cid, Birth::Frozen, None);
             }
         }
     }
-    unmarked::note_marks(store, &placed.entry, rows.iter());
+    mark_filter::note_marks(store, &placed.entry, rows.iter());
     Ok(())
 }
 
@@ -229,11 +236,11 @@ pub(super) fn hiding_all(
 ) -> Result<Vec<u8>, ColdError> {
     let mut bitmap = match known {
         Some(payload) => {
-            bitmap_parts(group, payload)?;
+            deletion_vector_parts(group, payload)?;
             let bytes = payload.to_vec();
-            Bitmap { bytes }
+            DeletionVector { bytes }
         }
-        None => Bitmap::empty(),
+        None => DeletionVector::empty(),
     };
     for &at in places {
         bitmap.hide(at);
@@ -243,8 +250,11 @@ pub(super) fn hiding_all(
 }
 
 /// Sets the flag that announces bitmaps of this group to readers.
-pub fn announce_bitmaps(store: &ColdStore, placed: &mut PlacedEntry) -> Result<(), ColdError> {
-    flag(store, placed, GroupFlags::BITMAPS)
+pub fn announce_deletion_vectors(
+    store: &ColdStore,
+    placed: &mut PlacedEntry,
+) -> Result<(), ColdError> {
+    flag(store, placed, GroupFlags::DELETION_VECTORS)
 }
 
 /// Adds places to the bitmap with this key, in the current transaction. The whole group is locked,
@@ -256,11 +266,11 @@ pub(super) fn hide(
     places: &[u32],
     cid: CommandId,
 ) -> Result<(), ColdError> {
-    let start = (seq as u32 - entry.group()) / BLOCKS_PER_BITMAP * ROWS_PER_BITMAP;
-    let note = || unmarked::note_marks(store, entry, places.iter().map(|at| start + at));
+    let start = (seq as u32 - entry.group()) / BLOCKS_PER_VECTOR * ROWS_PER_VECTOR;
+    let note = || mark_filter::note_marks(store, entry, places.iter().map(|at| start + at));
     note();
-    let known = bitmap_in_force(store, entry, seq)?;
-    let hide = |mut bitmap: Bitmap| {
+    let known = vector_in_force(store, entry, seq)?;
+    let hide = |mut bitmap: DeletionVector| {
         places.iter().for_each(|&at| bitmap.hide(at));
         bitmap.seal()
     };
@@ -275,9 +285,16 @@ pub(super) fn hide(
             store.delete(known.tid);
             hide(known.bitmap)
         }
-        None => hide(Bitmap::empty()),
+        None => hide(DeletionVector::empty()),
     };
-    store.insert(BITMAP_ID, seq, &payload, cid, Birth::Transactional, None);
+    store.insert(
+        DELETION_VECTOR_ID,
+        seq,
+        &payload,
+        cid,
+        Birth::Transactional,
+        None,
+    );
     note();
     Ok(())
 }

@@ -1,31 +1,35 @@
-//! The status of marked rows, for maintenance.
+//! The status of marked rows, as maintenance judges it: heap's results, from marks.
 
 use howdah_bridge::store::{ColdStore, Visited};
 use howdah_bridge::xid::Xid;
 
-use super::shown::writer_of;
+use super::tuple_visibility::writer_of;
 use super::{hidden_where, with_pending};
 use crate::errors::ColdError;
 use crate::store::directory::GroupEntry;
 use crate::store::row_set::RowSet;
 
 /// The status of the marked rows of a group, in the terms of `HeapTupleSatisfiesVacuum`.
-pub struct RowFates {
+pub struct RowStatus {
     /// Dead: hidden from every snapshot.
-    pub gone: RowSet,
+    pub dead: RowSet,
     /// The latest transaction that hid a dead row; not a normal one if all records of that are
     /// frozen.
     pub last_hider: Xid,
     /// Recently dead: hidden by our own transaction or a committed one; old snapshots may see them.
-    pub dead: RowSet,
+    pub recently_dead: RowSet,
     /// Delete in progress.
-    pub leaving: RowSet,
+    pub delete_in_progress: RowSet,
     /// One of the transactions in progress that hide rows.
-    pub leaving_with: Option<Xid>,
+    pub deleter: Option<Xid>,
 }
 
 /// Judges every mark of a group; `horizon` is the oldest transaction that a snapshot may need.
-pub fn fates(store: &ColdStore, entry: &GroupEntry, horizon: Xid) -> Result<RowFates, ColdError> {
+pub fn row_status(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    horizon: Xid,
+) -> Result<RowStatus, ColdError> {
     let writer_status = |shown: &Visited<'_>| {
         let (xid, own) = writer_of(shown);
         // In the order of heap's visibility rules.
@@ -43,12 +47,12 @@ pub fn fates(store: &ColdStore, entry: &GroupEntry, horizon: Xid) -> Result<RowF
             Status::Committed
         }
     };
-    let (mut leaving_with, mut last_hider) = (None, Xid::INVALID);
+    let (mut deleter, mut last_hider) = (None, Xid::INVALID);
     let mut where_status = |wanted: fn(&Status) -> bool| {
         hidden_where(store, entry, &mut |shown| {
             let status = writer_status(shown);
             match status {
-                Status::Running(xid) => leaving_with = Some(xid),
+                Status::Running(xid) => deleter = Some(xid),
                 Status::Old(xid) => last_hider = last_hider.younger(xid),
                 Status::Committed | Status::Void => {}
             }
@@ -56,16 +60,17 @@ pub fn fates(store: &ColdStore, entry: &GroupEntry, horizon: Xid) -> Result<RowF
         })
     };
     // In this order: if a transaction commits meanwhile, its rows are found dead as well.
-    let leaving = where_status(|status| matches!(status, Status::Running(_)))?.unwrap_or_default();
-    let dead = where_status(|status| matches!(status, Status::Committed))?;
-    let dead = with_pending(store, entry, dead, |_| true).unwrap_or_default();
-    let gone = where_status(|status| matches!(status, Status::Old(_)))?.unwrap_or_default();
-    Ok(RowFates {
-        gone,
-        last_hider,
+    let delete_in_progress =
+        where_status(|status| matches!(status, Status::Running(_)))?.unwrap_or_default();
+    let recently_dead = where_status(|status| matches!(status, Status::Committed))?;
+    let recently_dead = with_pending(store, entry, recently_dead, |_| true).unwrap_or_default();
+    let dead = where_status(|status| matches!(status, Status::Old(_)))?.unwrap_or_default();
+    Ok(RowStatus {
         dead,
-        leaving,
-        leaving_with,
+        last_hider,
+        recently_dead,
+        delete_in_progress,
+        deleter,
     })
 }
 

@@ -6,11 +6,11 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber, Tid};
 use howdah_bridge::xid::Xid;
 
-use super::bitmap::BITMAP_ID;
+use super::deletion_vector::DELETION_VECTOR_ID;
 use super::forward::FORWARD_ID;
-use super::shown::{in_force, writer_of};
-use super::single::{FIRST_MARK_ID, key_of, row_of};
-use super::versions::VERSIONS_ID;
+use super::row_mark::{FIRST_MARK_ID, key_of, row_of};
+use super::tuple_visibility::{in_force, writer_of};
+use super::update_links::UPDATE_LINKS_ID;
 
 /// Where every mark, bitmap, list and forward is, for sweeping.
 #[derive(Clone, Copy, Debug)]
@@ -18,9 +18,9 @@ pub enum Trace {
     /// A mark of one row.
     Row(RowNumber),
     /// A bitmap of rows from this one on.
-    Bitmap(RowNumber),
+    DeletionVector(RowNumber),
     /// A list of new versions of rows around this one, and its writer.
-    Versions(RowNumber, Xid),
+    UpdateLinks(RowNumber, Xid),
     /// A forward of the group that begins with this row; the value that lists dropped rows.
     Forward(RowNumber, Option<u32>),
 }
@@ -38,17 +38,17 @@ pub fn for_each_trace(
             show(tid, Trace::Row(row_of(id, seq)))
         });
     }
-    visit_in_force(store, BITMAP_ID, &mut |tid, seq, _| {
-        show(tid, Trace::Bitmap(block_start(seq)))
+    visit_in_force(store, DELETION_VECTOR_ID, &mut |tid, seq, _| {
+        show(tid, Trace::DeletionVector(block_start(seq)))
     });
-    store.visit(VERSIONS_ID, 0..=i32::MAX, &mut |shown| {
+    store.visit(UPDATE_LINKS_ID, 0..=i32::MAX, &mut |shown| {
         if !in_force(&shown) {
             return ControlFlow::Continue(());
         }
         let tid = shown.tuple.tid();
         show(
             tid,
-            Trace::Versions(block_start(shown.seq), writer_of(&shown).0),
+            Trace::UpdateLinks(block_start(shown.seq), writer_of(&shown).0),
         )
     });
     visit_in_force(store, FORWARD_ID, &mut |tid, seq, payload| {

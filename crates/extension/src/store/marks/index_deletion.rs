@@ -6,9 +6,9 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::Xid;
 
-use super::shown::in_force;
-use super::single::{decode, key_ranges, row_of};
-use super::unmarked;
+use super::mark_filter;
+use super::row_mark::{decode, key_ranges, row_of};
+use super::tuple_visibility::in_force;
 use crate::store::directory::GroupEntry;
 
 /// Rows at most this far from each other are looked up together.
@@ -24,14 +24,14 @@ const MOST: u32 = 512;
 ///
 /// Called while a page of another index is locked. Therefore it does not read all marks of the
 /// group, waits for nothing but pages of the store, and gives up soon where it finds nothing.
-pub fn name_dead(
+pub fn for_each_dead(
     store: &ColdStore,
     entry: &GroupEntry,
     rows: &[RowNumber],
     is_over: &dyn Fn(Xid) -> bool,
     name: &mut dyn FnMut(RowNumber, Xid),
 ) {
-    let may_be_marked = |row: &RowNumber| unmarked::may_be_marked(store, entry, *row, false);
+    let may_be_marked = |row: &RowNumber| mark_filter::may_be_marked(store, entry, *row, false);
     let asked: Vec<RowNumber> = rows.iter().copied().filter(may_be_marked).collect();
     let (mut looks, mut dead) = (0, 0);
     for near in asked.chunk_by(|a, b| b.0 - a.0 <= NEAR) {

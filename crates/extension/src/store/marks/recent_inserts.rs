@@ -1,4 +1,4 @@
-//! Late rows: rows that are younger than the group they are in.
+//! Recent inserts: rows that are younger than the group they are in.
 //!
 //! ```text
 //!   id 7, seq b        a list of rows of a group; b is one of the group's cold blocks
@@ -27,12 +27,12 @@ use howdah_bridge::store::{ColdStore, CopiedAs, TupleStamp};
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::{CommandId, Xid};
 
-use super::versions::keys_of;
+use super::update_links::keys_of;
 use crate::errors::ColdError;
 use crate::store::directory::{GroupEntry, fnv1a};
 use crate::store::row_set::RowSet;
 
-pub(super) const LATE_ROWS_ID: u32 = 7;
+pub(super) const RECENT_INSERTS_ID: u32 = 7;
 const HEAD_BYTES: usize = 16;
 const CHECK_BYTES: usize = 8;
 const RUN_BYTES: usize = 8;
@@ -43,9 +43,9 @@ const BITS: u32 = 1;
 
 /// The late rows of one group: their inserters, and their positions, ascending.
 #[derive(Default)]
-pub struct LateRows(BTreeMap<(u32, CommandId), Vec<u32>>);
+pub struct RecentInserts(BTreeMap<(u32, CommandId), Vec<u32>>);
 
-impl LateRows {
+impl RecentInserts {
     /// # Panics
     /// In tests, if positions do not ascend.
     pub fn push(&mut self, origin: Origin, position: u32) {
@@ -75,10 +75,10 @@ impl LateRows {
 }
 
 /// Writes the lists of a group, in a store that no other backend can see yet.
-pub fn insert_late(
+pub fn insert_recent(
     store: &ColdStore,
     entry: &GroupEntry,
-    late: &LateRows,
+    late: &RecentInserts,
     horizon: Xid,
     cid: CommandId,
 ) {
@@ -90,18 +90,18 @@ pub fn insert_late(
         let same_list = |a: &u32, b: &u32| a / POSITIONS_PER_LIST == b / POSITIONS_PER_LIST;
         for (positions, seq) in positions.chunk_by(same_list).zip(&mut keys) {
             let payload = seal(entry.group(), positions);
-            store.insert_copy(LATE_ROWS_ID, seq, &payload, cid, copied_as, None);
+            store.insert_copy(RECENT_INSERTS_ID, seq, &payload, cid, copied_as, None);
             pgrx::check_for_interrupts!();
         }
     }
 }
 
 /// The late rows of a group that some snapshot may not see yet.
-pub fn late_rows(
+pub fn recent_inserts(
     store: &ColdStore,
     entry: &GroupEntry,
     horizon: Xid,
-) -> Result<LateRows, ColdError> {
+) -> Result<RecentInserts, ColdError> {
     let mut found: BTreeMap<(u32, CommandId), RowSet> = BTreeMap::new();
     visit(
         store,
@@ -120,7 +120,7 @@ pub fn late_rows(
     let positions = found
         .into_iter()
         .map(|(key, set)| (key, set.iter().collect()));
-    Ok(LateRows(positions.collect()))
+    Ok(RecentInserts(positions.collect()))
 }
 
 /// Adds the rows that the MVCC snapshot does not see yet.
@@ -159,7 +159,7 @@ type Look<'a> = dyn FnMut(ShownTuple<'_>, &List<'_>) + 'a;
 fn visit(store: &ColdStore, entry: &GroupEntry, look: &mut Look<'_>) -> Result<(), ColdError> {
     let mut damage = None;
     store.visit(
-        LATE_ROWS_ID,
+        RECENT_INSERTS_ID,
         keys_of(entry),
         &mut |shown| match List::open(entry, shown.payload) {
             Ok(list) => {
@@ -301,7 +301,7 @@ mod tests {
             footer_bytes: 0,
             body_bytes: 0,
             origin: Origin::FROZEN,
-            flags: GroupFlags::LATE_ROWS,
+            flags: GroupFlags::RECENT_INSERTS,
         }
     }
 

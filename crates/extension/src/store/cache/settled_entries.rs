@@ -1,11 +1,10 @@
 //! Directory entries that no transaction is changing, remembered by this backend.
 //!
-//! A row that is read, locked and changed by its number asks for its group three times, and each
-//! time reads the page of the entry. An entry whose inserter has ended and that no transaction is
-//! deleting is the same for every later snapshot, until the directory changes ([`super::changes`]).
-//! So is a gap: row numbers that no entry covers, for whatever reason. Index entries lead to a gap
-//! when their group was rewritten. Serializable readers miss no conflict: reading an entry that
-//! they see and that no transaction deletes reports none.
+//! A row that is read, locked and changed by its number asks for its group three times, each time by
+//! reading the entry's page. An entry whose inserter is over and that nobody deletes is the same for everybody who
+//! comes later, until the directory changes ([`crate::store::directory_version`]). So is a gap: row numbers that no entry covers, whatever has
+//! become of it. Index entries lead there whose group was written anew. Serializable readers lose nothing: an
+//! entry that they see and that nobody deletes has no conflict to tell.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,11 +15,11 @@ use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::Xid;
 
-use super::changes;
-use super::directory::PlacedEntry;
+use crate::store::directory::PlacedEntry;
+use crate::store::directory_version;
 
 /// By file (the [id](ColdStore::id) of a store) and cold block.
-pub(super) type ByBlock<T> = BTreeMap<(StoreId, u32), T>;
+pub(in crate::store) type ByBlock<T> = BTreeMap<(StoreId, u32), T>;
 
 /// The number of entries that are remembered: those of half a billion rows.
 const MOST: usize = 4_096;
@@ -49,17 +48,17 @@ thread_local! {
 }
 
 /// Whether the row lies in a remembered gap.
-pub(super) fn is_gap(store: &ColdStore, row: RowNumber) -> bool {
+pub(in crate::store) fn is_gap(store: &ColdStore, row: RowNumber) -> bool {
     let (file, block) = (store.id(), row.cold_block());
     let changes = GAPS.with_borrow(|gaps| {
         let (_, gap) = gaps.range((file, 0)..=(file, block)).next_back()?;
         (block < gap.end).then_some(gap.changes)
     });
-    changes.is_some() && changes::count(file.toast) == changes
+    changes.is_some() && directory_version::current(file.toast) == changes
 }
 
 /// Watches an entry that is about to be read.
-pub(super) struct Watch {
+pub(in crate::store) struct Watch {
     changes: Option<u32>,
     inserter: Option<Xid>,
 }
@@ -68,7 +67,7 @@ impl Watch {
     /// To be called before the entry is read.
     pub fn begin(store: &ColdStore) -> Watch {
         Watch {
-            changes: changes::count(store.id().toast),
+            changes: directory_version::current(store.id().toast),
             inserter: None,
         }
     }
@@ -113,7 +112,11 @@ impl Watch {
 
 /// The entry that covers the row, in force for every snapshot, if it is remembered. Given a
 /// snapshot's xmin, only if that snapshot sees the entry's inserter.
-pub(super) fn recall(store: &ColdStore, row: RowNumber, xmin: Option<Xid>) -> Option<PlacedEntry> {
+pub(in crate::store) fn recall(
+    store: &ColdStore,
+    row: RowNumber,
+    xmin: Option<Xid>,
+) -> Option<PlacedEntry> {
     let file = store.id();
     let (placed, changes) = SETTLED.with_borrow(|settled| {
         let mut below = settled.range((file, 0)..=(file, row.cold_block()));
@@ -124,7 +127,7 @@ pub(super) fn recall(store: &ColdStore, row: RowNumber, xmin: Option<Xid>) -> Op
         let is_seen = xmin.is_none_or(|xmin| found.inserter.precedes(xmin));
         is_seen.then_some((found.placed, found.changes))
     })?;
-    (changes::count(file.toast) == Some(changes)).then_some(placed)
+    (directory_version::current(file.toast) == Some(changes)).then_some(placed)
 }
 
 /// Discards the entries of a file that is truncated in place.

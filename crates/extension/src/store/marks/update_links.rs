@@ -21,13 +21,13 @@ use howdah_bridge::store::{Birth, ColdStore, VALUE_BYTES};
 use howdah_bridge::tid::{BlockNumber, INVALID_BLOCK, ROWS_PER_COLD_BLOCK, RowNumber, Tid};
 use howdah_bridge::xid::CommandId;
 
-use super::bitmap::{BLOCKS_PER_BITMAP, bitmap_place};
-use super::shown::{in_force, writer_of};
+use super::deletion_vector::{BLOCKS_PER_VECTOR, deletion_vector_place};
+use super::tuple_visibility::{in_force, writer_of};
 use super::{Mark, RowFate};
 use crate::errors::ColdError;
 use crate::store::directory::{GroupEntry, fnv1a};
 
-pub(super) const VERSIONS_ID: u32 = 6;
+pub(super) const UPDATE_LINKS_ID: u32 = 6;
 const HEAD_BYTES: usize = 8;
 const RUN_BYTES: usize = 12;
 const CHECK_BYTES: usize = 8;
@@ -176,7 +176,7 @@ fn look_up(group: u32, payload: &[u8], position: u32) -> Result<Option<RowFate>,
 /// The keys that lists of the rows of a bitmap may have.
 fn keys_from(entry: &GroupEntry, seq: i32) -> RangeInclusive<i32> {
     let blocks = entry.capacity_rows.div_ceil(ROWS_PER_COLD_BLOCK as u32);
-    let end = (entry.group() + blocks).min(seq as u32 + BLOCKS_PER_BITMAP) as i32;
+    let end = (entry.group() + blocks).min(seq as u32 + BLOCKS_PER_VECTOR) as i32;
     seq..=end - 1
 }
 
@@ -204,7 +204,7 @@ pub(super) fn insert(
     }
     let keys = keys_from(entry, seq);
     let mut next = seq;
-    store.visit(VERSIONS_ID, keys.clone(), &mut |shown| {
+    store.visit(UPDATE_LINKS_ID, keys.clone(), &mut |shown| {
         if in_force(&shown) {
             next = shown.seq + 1;
         }
@@ -225,7 +225,14 @@ pub(super) fn insert(
             taken += 1;
         }
         let payload = seal(entry.group(), &runs);
-        store.insert(VERSIONS_ID, next, &payload, cid, Birth::Transactional, None);
+        store.insert(
+            UPDATE_LINKS_ID,
+            next,
+            &payload,
+            cid,
+            Birth::Transactional,
+            None,
+        );
         noted += taken;
         next += 1;
     }
@@ -239,9 +246,9 @@ pub(super) fn of_row(
     row: RowNumber,
 ) -> Result<Option<Mark>, ColdError> {
     let position = (row.0 - entry.first_row.0) as u32;
-    let (seq, _) = bitmap_place(entry, row);
+    let (seq, _) = deletion_vector_place(entry, row);
     let mut found = Ok(None);
-    store.visit(VERSIONS_ID, keys_from(entry, seq), &mut |shown| {
+    store.visit(UPDATE_LINKS_ID, keys_from(entry, seq), &mut |shown| {
         if !in_force(&shown) {
             return ControlFlow::Continue(());
         }

@@ -14,7 +14,7 @@ use crate::store::marks::{self, Mark, RowFate};
 /// The transactions whose end must be waited for before the row can be locked: those that have
 /// locked it, and the one that has changed it, in the order of their ids as on heap. `None` if they
 /// may give way at once. The table is locked for writing or row locks.
-pub(super) fn in_the_way(
+pub(super) fn blockers(
     table: Table<'_>,
     row: RowNumber,
     lock: RowLock,
@@ -23,7 +23,7 @@ pub(super) fn in_the_way(
         return Ok(None);
     };
     if !ids.is_empty()
-        && let Some(changer) = changer_in_the_way(table, row, lock)?
+        && let Some(changer) = blocking_changer(table, row, lock)?
         && !ids.contains(&changer)
     {
         ids.push(changer);
@@ -40,17 +40,17 @@ pub(super) fn log_failure(table: Table<'_>, row: RowNumber, lock: RowLock, met: 
     cold_lock::log_failure(|| {
         let mut ids = match met {
             Some(met) => vec![met],
-            None => or_raise(oid, in_the_way(table, row, lock)).unwrap_or_default(),
+            None => or_raise(oid, blockers(table, row, lock)).unwrap_or_default(),
         };
         if ids.is_empty() {
-            ids.extend(or_raise(oid, changer_in_the_way(table, row, lock)));
+            ids.extend(or_raise(oid, blocking_changer(table, row, lock)));
         }
         ids
     });
 }
 
 /// The transaction in progress that has changed the row in a way that conflicts with the lock.
-fn changer_in_the_way(
+fn blocking_changer(
     table: Table<'_>,
     row: RowNumber,
     lock: RowLock,

@@ -13,10 +13,9 @@ use howdah_bridge::xid::{CommandId, INVALID_COMMAND, Xid};
 use pgrx::PgSqlErrorCode;
 use rustc_hash::FxHashMap;
 
-use super::in_the_way::{Forbids, in_the_way};
+use super::blockers::{Forbids, blockers};
 use crate::am::last_change;
 use crate::am::moment::Moment;
-use crate::am::point_reader::sees_row_somewhere;
 use crate::errors::{ColdError, or_raise, refuse};
 use crate::settings;
 use crate::stop_point;
@@ -24,6 +23,7 @@ use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEn
 use crate::store::marks::{self, Mark, RowFate, RowState};
 use crate::store::pending_marks;
 use crate::store::row_set::RowSet;
+use crate::store::visibility::sees_row_somewhere;
 
 /// Rows changed in one group before the whole group is requested: then they may be collected.
 const CHANGES_PER_GROUP: u32 = 256;
@@ -77,7 +77,7 @@ pub(super) fn holds_locks() -> bool {
 }
 
 /// A cold row whose lock is held.
-pub(super) struct Grip<'a> {
+pub(super) struct HeldRow<'a> {
     pub store: ColdStore<'a>,
     pub row: RowNumber,
     pub standing: Standing,
@@ -105,21 +105,21 @@ pub(super) enum Standing {
 /// transaction in progress is changing the row in a way that conflicts; `None` if that needs
 /// waiting and `wait` forbids it. `purpose` tells what the wait is for. The table is locked for
 /// writing or row locks. Nothing but locks is held while waiting.
-pub(super) fn grip<'a>(
+pub(super) fn hold<'a>(
     table: Table<'a>,
     row: RowNumber,
     lock: RowLock,
     wait: Wait,
     cid: CommandId,
     purpose: Purpose,
-) -> Option<(Grip<'a>, Option<Locked>)> {
+) -> Option<(HeldRow<'a>, Option<Locked>)> {
     // Other transactions wait for this one by its id, so it needs one.
     Xid::current();
     let mut turn = None;
     loop {
         pgrx::check_for_interrupts!();
-        let in_the_way = match take_hold(table, row, lock, wait, cid, purpose) {
-            Ok((mut grip, locked)) => match grip.standing {
+        let blockers = match take_hold(table, row, lock, wait, cid, purpose) {
+            Ok((mut held, locked)) => match held.standing {
                 Standing::Leaving(_, mark) if lock.forbids(&mark) => {
                     if let Some(locked) = locked {
                         locked.give_back();
@@ -127,13 +127,13 @@ pub(super) fn grip<'a>(
                     vec![mark.xid]
                 }
                 Standing::Leaving(placed, _) => {
-                    grip.standing = Standing::There(placed);
-                    return Some((grip, locked));
+                    held.standing = Standing::There(placed);
+                    return Some((held, locked));
                 }
-                _ => return Some((grip, locked)),
+                _ => return Some((held, locked)),
             },
             Err(Obstacle::Group) => return None,
-            Err(Obstacle::Row) => match or_raise(table.oid(), in_the_way(table, row, lock)) {
+            Err(Obstacle::Row) => match or_raise(table.oid(), blockers(table, row, lock)) {
                 Some(ids) => ids,
                 None => {
                     // Another backend holds the lock only while it looks at the row.
@@ -142,13 +142,13 @@ pub(super) fn grip<'a>(
                 }
             },
         };
-        if wait == Wait::Not && !in_the_way.is_empty() {
+        if wait == Wait::Not && !blockers.is_empty() {
             return None;
         }
-        if turn.is_none() && !in_the_way.is_empty() {
+        if turn.is_none() && !blockers.is_empty() {
             turn = Locks::of(table).take_turn(row, lock);
         }
-        for id in in_the_way {
+        for id in blockers {
             cold_lock::wait_for(id, table, row, purpose);
         }
     }
@@ -171,7 +171,7 @@ fn take_hold<'a>(
     wait: Wait,
     cid: CommandId,
     purpose: Purpose,
-) -> Result<(Grip<'a>, Option<Locked>), Obstacle> {
+) -> Result<(HeldRow<'a>, Option<Locked>), Obstacle> {
     let oid = table.oid();
     let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
         refuse(
@@ -200,12 +200,12 @@ fn take_hold<'a>(
         } else {
             (Standing::Gone, None)
         };
-    let grip = Grip {
+    let held = HeldRow {
         store,
         row,
         standing,
     };
-    Ok((grip, locked))
+    Ok((held, locked))
 }
 
 /// A group that this transaction has locked for row work: it is not merged away meanwhile.
@@ -344,7 +344,7 @@ impl Located {
     }
 }
 
-impl Grip<'_> {
+impl HeldRow<'_> {
     /// Learns the standing of a row again that was there.
     pub fn look_again(&mut self, cid: CommandId, table: Table<'_>) {
         if let Standing::There(placed) | Standing::Leaving(placed, _) = &self.standing {
@@ -573,7 +573,7 @@ impl There<'_> {
 
 /// Locks the row for a change; on failure, returns the executor's answer. The table is locked for
 /// writing.
-pub(super) fn grip_for_change<'a>(
+pub(super) fn hold_for_change<'a>(
     table: Table<'a>,
     row: RowNumber,
     lock: RowLock,
@@ -585,7 +585,7 @@ pub(super) fn grip_for_change<'a>(
         true => Wait::Forever,
         false => Wait::Not,
     };
-    let Some((grip, locked)) = grip(table, row, lock, wait, cid, purpose) else {
+    let Some((held, locked)) = hold(table, row, lock, wait, cid, purpose) else {
         let failure = RowFailure {
             ctid: row.tid(),
             ..RowFailure::default()
@@ -595,8 +595,8 @@ pub(super) fn grip_for_change<'a>(
             failure,
         });
     };
-    let report = grip.standing.report(row.tid(), cid);
-    let placed = match (grip.standing, report) {
+    let report = held.standing.report(row.tid(), cid);
+    let placed = match (held.standing, report) {
         (Standing::There(placed), Ok(())) => placed,
         (_, report) => {
             if let Some(locked) = locked {
@@ -609,7 +609,7 @@ pub(super) fn grip_for_change<'a>(
         }
     };
     if let Some(snapshot) = request.crosscheck
-        && !sees_row_somewhere(&grip.store, table, grip.row, snapshot)
+        && !sees_row_somewhere(&held.store, table, held.row, snapshot)
     {
         return Err(Refusal {
             result: RowResult::Updated,
@@ -620,7 +620,7 @@ pub(super) fn grip_for_change<'a>(
         locked.keep();
     }
     Ok(There {
-        store: grip.store,
+        store: held.store,
         placed,
         locked,
     })

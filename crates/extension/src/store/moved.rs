@@ -1,12 +1,12 @@
 //! Follows rows that a snapshot sees at an old place to their current place.
 //!
 //! Three kinds of readers need the state of a row at its current place. A serializable transaction
-//! locks the row there too ([`super::serializable`]). A transaction that has itself changed the row
-//! there must not see it any more ([`elsewhere`]). AFTER triggers are the third kind. All other
+//! locks the row there too (`am/serializable.rs`). A transaction that has itself changed the row
+//! there must not see it any more ([`moved_changes`]). AFTER triggers are the third kind. All other
 //! scans read the row at its old place without following it.
 //!
 //! AFTER triggers. The executor names a row by the TID that its snapshot sees; if the row was moved
-//! meanwhile, it is changed at its new place ([`super::modify`]), and the executor does not learn
+//! meanwhile, it is changed at its new place (`am/modify.rs`), and the executor does not learn
 //! its TID there. After the change it fetches the old version by the TID it knows, under
 //! `SnapshotAny`, and a deferred trigger fetches it again at commit by the TID in that slot. On
 //! heap the old version stays until the transaction that changed it ends. Here the version at the
@@ -23,14 +23,14 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::RowNumber;
 
+use super::directory::{self, GroupEntry};
+use super::marks::{self, moved_changes};
 use crate::errors::{ColdError, or_raise};
-use crate::store::directory::{self, GroupEntry};
-use crate::store::marks::{self, elsewhere};
 
 /// Whether rows that the snapshot sees must be followed.
 #[inline]
 pub fn is_wanted(snapshot: Snapshot<'_>) -> bool {
-    elsewhere::may_hide(snapshot) || is_serializable() && snapshot.is_mvcc()
+    moved_changes::may_hide(snapshot) || is_serializable() && snapshot.is_mvcc()
 }
 
 /// Follows a row that was read by TID into the slot. Returns whether this transaction has changed
@@ -100,7 +100,7 @@ fn follow(
 /// The place where this transaction has changed a hot row, the one in the slot, that was moved
 /// meanwhile; `None` if the row was not changed, or by another transaction.
 pub fn changed_hot(table: Table<'_>, slot: Slot<'_>) -> Option<RowNumber> {
-    if !elsewhere::any_changed() {
+    if !moved_changes::any_changed() {
         return None;
     }
     let (to, mover) = slot.moved_to()?;
@@ -113,7 +113,7 @@ pub fn changed_hot(table: Table<'_>, slot: Slot<'_>) -> Option<RowNumber> {
 
 /// The same for a cold row whose group was merged meanwhile.
 pub fn changed_cold(table: Table<'_>, row: RowNumber) -> Option<RowNumber> {
-    if !elsewhere::any_changed() {
+    if !moved_changes::any_changed() {
         return None;
     }
     let store = ColdStore::open(table, LockMode::AccessShare)?;

@@ -12,18 +12,18 @@ use howdah_bridge::slot::Origin;
 use howdah_bridge::store::{ColdStore, CopiedAs, TupleStamp};
 use howdah_bridge::xid::{CommandId, Xid};
 
-use super::bitmap::{self, BITMAP_ID, bitmaps_of, by_bitmap};
-use super::late::LATE_ROWS_ID;
-use super::shown::writer_of;
-use super::single::{self, key_ranges};
-use super::unmarked;
-use super::versions::{self, VERSIONS_ID};
+use super::deletion_vector::{self, DELETION_VECTOR_ID, by_deletion_vector, deletion_vectors_of};
+use super::mark_filter;
+use super::recent_inserts::RECENT_INSERTS_ID;
+use super::row_mark::{self, key_ranges};
+use super::tuple_visibility::writer_of;
+use super::update_links::{self, UPDATE_LINKS_ID};
 use crate::errors::ColdError;
 use crate::store::directory::{GroupEntry, GroupFlags};
 use crate::store::row_set::RowSet;
 
 /// From one store into another that no other backend can see yet.
-pub struct Copying<'a> {
+pub struct RewriteCopy<'a> {
     pub from: &'a ColdStore<'a>,
     pub to: &'a ColdStore<'a>,
     pub cid: CommandId,
@@ -41,34 +41,37 @@ struct Kept {
     is_current: bool,
 }
 
-impl Copying<'_> {
+impl RewriteCopy<'_> {
     /// Copies a group's marks, bitmaps and lists, except dead ones.
     pub fn marks(&self, entry: &GroupEntry) -> Result<(), ColdError> {
-        self.all_but_bitmaps(entry)?;
-        self.write(BITMAP_ID, self.read(BITMAP_ID, bitmaps_of(entry)));
-        unmarked::forget_group(self.to, entry);
+        self.all_but_deletion_vectors(entry)?;
+        self.write(
+            DELETION_VECTOR_ID,
+            self.read(DELETION_VECTOR_ID, deletion_vectors_of(entry)),
+        );
+        mark_filter::forget_group(self.to, entry);
         Ok(())
     }
 
     /// The same, and in addition makes some rows dead: they are at another place now. The flag of
     /// the group's bitmaps is set.
     pub fn marks_hiding(&self, entry: &GroupEntry, rows: &RowSet) -> Result<(), ColdError> {
-        self.all_but_bitmaps(entry)?;
-        let mut kept = self.read(BITMAP_ID, bitmaps_of(entry));
-        for (seq, places) in by_bitmap(entry, rows) {
+        self.all_but_deletion_vectors(entry)?;
+        let mut kept = self.read(DELETION_VECTOR_ID, deletion_vectors_of(entry));
+        for (seq, places) in by_deletion_vector(entry, rows) {
             let mut versions = Vec::new();
             for bitmap in kept.iter_mut().filter(|bitmap| bitmap.seq == seq) {
                 let known = Some(bitmap.payload.as_slice());
-                bitmap.payload = bitmap::hiding_all(entry.group(), known, &places)?;
+                bitmap.payload = deletion_vector::hiding_all(entry.group(), known, &places)?;
                 versions.push(&*bitmap);
             }
             if let Some(copied_as) = self.before(&versions) {
-                let payload = bitmap::hiding_all(entry.group(), None, &places)?;
-                self.insert(BITMAP_ID, seq, &payload, copied_as);
+                let payload = deletion_vector::hiding_all(entry.group(), None, &places)?;
+                self.insert(DELETION_VECTOR_ID, seq, &payload, copied_as);
             }
         }
-        self.write(BITMAP_ID, kept);
-        unmarked::forget_group(self.to, entry);
+        self.write(DELETION_VECTOR_ID, kept);
+        mark_filter::forget_group(self.to, entry);
         Ok(())
     }
 
@@ -96,24 +99,24 @@ impl Copying<'_> {
         Some(CopiedAs::Stamped(stamp, self.horizon))
     }
 
-    fn all_but_bitmaps(&self, entry: &GroupEntry) -> Result<(), ColdError> {
+    fn all_but_deletion_vectors(&self, entry: &GroupEntry) -> Result<(), ColdError> {
         let group = entry.group();
         for (id, seqs) in key_ranges(entry.first_row, entry.capacity_rows) {
             let mut kept = self.read(id, seqs);
             for mark in &mut kept {
-                mark.payload = single::without_place(group, &mark.payload)?;
+                mark.payload = row_mark::without_place(group, &mark.payload)?;
             }
             self.write(id, kept);
         }
-        let mut lists = self.read(VERSIONS_ID, versions::keys_of(entry));
+        let mut lists = self.read(UPDATE_LINKS_ID, update_links::keys_of(entry));
         for list in &mut lists {
-            list.payload = versions::without_places(group, &list.payload)?;
+            list.payload = update_links::without_places(group, &list.payload)?;
         }
-        self.write(VERSIONS_ID, lists);
-        if entry.flags.contain(GroupFlags::LATE_ROWS) {
+        self.write(UPDATE_LINKS_ID, lists);
+        if entry.flags.contain(GroupFlags::RECENT_INSERTS) {
             self.write(
-                LATE_ROWS_ID,
-                self.read(LATE_ROWS_ID, versions::keys_of(entry)),
+                RECENT_INSERTS_ID,
+                self.read(RECENT_INSERTS_ID, update_links::keys_of(entry)),
             );
         }
         Ok(())

@@ -7,19 +7,20 @@ use howdah_bridge::indexes::clustered_key;
 use howdah_bridge::table::Table;
 use howdah_columnar::{RowGroupBuilder, compare};
 
-use super::policy::{self, Policy};
+use crate::options;
 
-/// As [`key_of`], of the policy that holds for the table now.
+/// As [`key_of`], with the option that the table has now.
 pub fn key_of_table(table: Table<'_>) -> Vec<i16> {
-    key_of(table, &policy::of(table.oid()))
+    key_of(table, &options::of(table.oid()).sort_key)
 }
 
-/// Attribute numbers to sort by; empty keeps the order. Of a clustered index these are its key
+/// Attribute numbers to sort by: the option, unless it is empty, comes first. An empty result keeps
+/// the order. Of a clustered index these are its key
 /// columns up to the first expression, ascending whatever their direction: zones do not care.
-pub fn key_of(table: Table<'_>, policy: &Policy) -> Vec<i16> {
-    match &policy.sort_key {
-        Some(key) => key.clone(),
-        None => clustered_key(table).unwrap_or_default(),
+pub fn key_of(table: Table<'_>, option: &[i16]) -> Vec<i16> {
+    match option {
+        [] => clustered_key(table).unwrap_or_default(),
+        key => key.to_vec(),
     }
 }
 

@@ -1,8 +1,8 @@
-//! The status of each row group, for maintenance.
+//! The status of each row group, judged for maintenance.
 //!
-//! A scan needs to know what one snapshot sees. Index builds, ANALYZE, VACUUM and table rewrites
-//! need to know whether *any* snapshot may still see a group, as `HeapTupleSatisfiesVacuum` tells
-//! of a heap tuple. The status of a group is that of its directory entry.
+//! Scans ask what a snapshot sees. Index builds, ANALYZE, VACUUM and table rewrites ask more:
+//! whether *anybody* may still see a group, as `HeapTupleSatisfiesVacuum` answers for a heap
+//! tuple. A group's status is that of its directory entry.
 //!
 //! The pieces of a group's value are tuples of their own. They are deleted with the entry, but
 //! pruned and vacuumed independently, and the horizon may go back: when a snapshot is taken while
@@ -19,24 +19,26 @@ use howdah_bridge::xid::Xid;
 use super::directory::{self, GroupState, PlacedEntry};
 use crate::errors::ColdError;
 
-/// The status of an entry that is not dead.
+/// The status of an entry that is not dead to everyone, named as `TupleStatus` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum GroupStatus {
     Live,
     /// Deleted, but an old snapshot may still see it.
     RecentlyDead,
     /// Insert in progress, by this transaction.
-    Arriving(Xid),
+    InsertInProgress(Xid),
     /// Delete in progress, by this transaction.
-    Leaving(Xid),
+    DeleteInProgress(Xid),
 }
 
-impl Fate {
+impl GroupStatus {
     /// The transaction in progress that decides the status, unless it is our own.
     pub fn foreign_transaction(self) -> Option<Xid> {
         match self {
-            Fate::Arriving(xid) | Fate::Leaving(xid) => (!xid.is_own()).then_some(xid),
-            Fate::Live | Fate::RecentlyDead => None,
+            GroupStatus::InsertInProgress(xid) | GroupStatus::DeleteInProgress(xid) => {
+                (!xid.is_own()).then_some(xid)
+            }
+            GroupStatus::Live | GroupStatus::RecentlyDead => None,
         }
     }
 
@@ -44,23 +46,23 @@ impl Fate {
     /// own changes count as committed, those of other transactions in progress as not yet made.
     pub fn counts_as_live(self) -> bool {
         match self {
-            Fate::Live => true,
-            Fate::RecentlyDead => false,
-            Fate::Arriving(_) => self.foreign_transaction().is_none(),
-            Fate::Leaving(_) => self.foreign_transaction().is_some(),
+            GroupStatus::Live => true,
+            GroupStatus::RecentlyDead => false,
+            GroupStatus::InsertInProgress(_) => self.foreign_transaction().is_none(),
+            GroupStatus::DeleteInProgress(_) => self.foreign_transaction().is_some(),
         }
     }
 }
 
-/// An entry, its status, and the header that decided it.
+/// An entry, its status and the header that decided it.
 #[derive(Clone, Copy)]
-pub struct FatedEntry {
+pub struct JudgedEntry {
     pub placed: PlacedEntry,
-    pub fate: Fate,
+    pub status: GroupStatus,
     pub stamp: TupleStamp,
 }
 
-impl FatedEntry {
+impl JudgedEntry {
     /// Whether the group holds rows in the store (not in a loading backend's memory).
     pub fn has_stored_rows(&self) -> bool {
         self.placed.entry.state == GroupState::Stored && self.placed.entry.row_count > 0
@@ -73,7 +75,10 @@ pub fn horizon(store: &ColdStore) -> Xid {
 }
 
 /// Every entry that is not dead, ascending.
-pub fn entries_not_dead(store: &ColdStore, oldest_xmin: Xid) -> Result<Vec<FatedEntry>, ColdError> {
+pub fn entries_not_dead(
+    store: &ColdStore,
+    oldest_xmin: Xid,
+) -> Result<Vec<JudgedEntry>, ColdError> {
     Ok(entries_and_last_deleter(store, oldest_xmin)?.0)
 }
 
@@ -83,30 +88,30 @@ pub fn entries_not_dead(store: &ColdStore, oldest_xmin: Xid) -> Result<Vec<Fated
 pub fn entries_and_last_deleter(
     store: &ColdStore,
     oldest_xmin: Xid,
-) -> Result<(Vec<FatedEntry>, Xid), ColdError> {
+) -> Result<(Vec<JudgedEntry>, Xid), ColdError> {
     let mut judged = Vec::new();
     let mut last_deleter = Xid::INVALID;
     let mut judge = |tuple: ShownTuple<'_>| {
-        let fate = match tuple.status(oldest_xmin) {
+        let status = match tuple.status(oldest_xmin) {
             TupleStatus::Dead => {
                 last_deleter = tuple.later_conflict(last_deleter);
                 return false;
             }
-            TupleStatus::RecentlyDead => Fate::RecentlyDead,
-            TupleStatus::InsertInProgress => Fate::Arriving(tuple.xmin()),
-            TupleStatus::DeleteInProgress => Fate::Leaving(tuple.deleter().0),
-            TupleStatus::Live => Fate::Live,
+            TupleStatus::RecentlyDead => GroupStatus::RecentlyDead,
+            TupleStatus::InsertInProgress => GroupStatus::InsertInProgress(tuple.xmin()),
+            TupleStatus::DeleteInProgress => GroupStatus::DeleteInProgress(tuple.deleter().0),
+            TupleStatus::Live => GroupStatus::Live,
         };
-        judged.push((fate, tuple.stamp()));
+        judged.push((status, tuple.stamp()));
         true
     };
     let entries = directory::groups_where(store, &mut judge)?;
     let entries = entries
         .into_iter()
         .zip(judged)
-        .map(|(placed, (fate, stamp))| FatedEntry {
+        .map(|(placed, (status, stamp))| JudgedEntry {
             placed,
-            fate,
+            status,
             stamp,
         });
     Ok((entries.collect(), last_deleter))

@@ -40,7 +40,11 @@ fn is_over(xid: Xid, snapshot: Snapshot<'_>) -> bool {
 
 /// The youngest transaction that hid a row, if the whole group is known to be hidden from the MVCC
 /// snapshot.
-pub(super) fn youngest(store: &ColdStore, group: u32, snapshot: Snapshot<'_>) -> Option<Xid> {
+pub(in crate::store) fn youngest(
+    store: &ColdStore,
+    group: u32,
+    snapshot: Snapshot<'_>,
+) -> Option<Xid> {
     let file = store.id();
     VANISHED.with_borrow(|vanished| {
         vanished
@@ -57,7 +61,12 @@ pub(super) fn forget_file(file: StoreId) {
 
 /// Notes that the whole group is hidden from the MVCC snapshot, by transactions of which `youngest`
 /// is the last, if that will hold for later snapshots.
-pub(super) fn note(store: &ColdStore, entry: &GroupEntry, youngest: Xid, snapshot: Snapshot<'_>) {
+pub(in crate::store) fn note(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    youngest: Xid,
+    snapshot: Snapshot<'_>,
+) {
     if !is_over(youngest, snapshot) {
         return;
     }

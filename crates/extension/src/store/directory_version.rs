@@ -11,14 +11,8 @@
 //! remembered with a lower count than the one that follows the change. An entry is changed by being
 //! inserted, deleted, completed or flagged.
 //!
-//! Insertions and deletions are counted before their transaction ends. Therefore a cache must not
-//! treat a change in progress as settled. They are counted again when the transaction has ended,
-//! and when a subtransaction was rolled back. Therefore a cache of what a snapshot saw, as opposed
-//! to entries, may ignore changes in progress. (COMMIT PREPARED and ROLLBACK PREPARED are not
-//! counted.)
-//!
-//! Tables share counters by hash, at the price of a look-up in vain. On a standby, entries change
-//! by WAL replay and nothing is counted: [`count`] returns `None` there.
+//! Counts are shared by tables at random, which costs a look in vain. On a standby entries change by WAL, and
+//! nothing is counted: [`current`] knows nothing there.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -36,12 +30,12 @@ pub struct Counts {
 // SAFETY: consists of atomics.
 unsafe impl Shareable for Counts {}
 
-pub static CHANGES: Area<Counts> = Area::new(c"howdah directory changes");
+pub static DIRECTORY_VERSIONS: Area<Counts> = Area::new(c"howdah directory changes");
 
 fn count_of(toast: u32) -> Option<&'static AtomicU32> {
     let database = xid::current_database().to_u32();
     let mixed = (toast ^ database.rotate_left(16)).wrapping_mul(0x9E37_79B9);
-    let counts = CHANGES.get()?;
+    let counts = DIRECTORY_VERSIONS.get()?;
     Some(&counts.counts[mixed as usize >> 16 & (COUNTS - 1)])
 }
 
@@ -80,7 +74,7 @@ pub fn subtransaction_aborts() {
 }
 
 /// The number of changes so far; `None` where changes are not counted.
-pub fn count(toast: u32) -> Option<u32> {
+pub fn current(toast: u32) -> Option<u32> {
     if xid::in_recovery() {
         return None;
     }

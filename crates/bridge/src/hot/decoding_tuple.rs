@@ -29,14 +29,14 @@ use super::share::header_at;
 use crate::tid::block_of;
 
 /// The old tuple.
-pub struct BroughtBack {
+pub struct DecodingTuple {
     tid: pg_sys::ItemPointerData,
     cid: pg_sys::CommandId,
     /// The combo command id for "inserted and deleted by `cid`".
     both: pg_sys::CommandId,
 }
 
-impl BroughtBack {
+impl DecodingTuple {
     /// Inserts the row. The current memory context may be reset afterwards.
     ///
     /// # Safety
@@ -47,7 +47,7 @@ impl BroughtBack {
         values: &mut [pg_sys::Datum],
         nulls: &mut [bool],
         cid: pg_sys::CommandId,
-    ) -> BroughtBack {
+    ) -> DecodingTuple {
         // SAFETY: as for this function. heap_insert fills in the header of the tuple that it is
         // given, also where it stores a toasted copy of it.
         unsafe {
@@ -64,7 +64,7 @@ impl BroughtBack {
             pg_sys::HeapTupleHeaderAdjustCmax((*tuple).t_data, &mut both, &mut is_combined);
             // The row is not new: take it off the statistics again.
             pg_sys::pgstat_count_heap_insert(rel, -1);
-            BroughtBack {
+            DecodingTuple {
                 tid: (*tuple).t_self,
                 cid,
                 both,
@@ -75,7 +75,7 @@ impl BroughtBack {
     /// Deletes the row, visibly to decoding.
     ///
     /// # Safety
-    /// As for [`BroughtBack::insert`], called just before.
+    /// As for [`DecodingTuple::insert`], called just before.
     pub unsafe fn delete(self, rel: pg_sys::Relation, changing_partition: bool) {
         let mut tid = self.tid;
         let mut failure = pg_sys::TM_FailureData::default();
@@ -98,7 +98,7 @@ impl BroughtBack {
     /// Updates the row to the one in `slot`, visibly to decoding; `slot` has the new TID then.
     ///
     /// # Safety
-    /// As for [`BroughtBack::delete`]; `slot` holds a row of the table.
+    /// As for [`DecodingTuple::delete`]; `slot` holds a row of the table.
     pub unsafe fn update(self, rel: pg_sys::Relation, slot: *mut pg_sys::TupleTableSlot) {
         let mut tid = self.tid;
         let mut failure = pg_sys::TM_FailureData::default();

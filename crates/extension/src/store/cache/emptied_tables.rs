@@ -1,10 +1,10 @@
 //! Tables whose cold side is known to have no visible row.
 //!
-//! A small table whose rows have all been updated once is hot from then on, but each scan of it
-//! would examine its cold side again, which takes as long as the rest of a short statement. So this
-//! backend remembers that every row group a table has, or is about to get, was wholly hidden by
-//! transactions that have ended. That stays true until the directory changes ([`super::changes`]),
-//! or a file is truncated in place (`am/truncate.rs`).
+//! A small table whose rows have all been changed once is hot from then on, but whoever reads it from end to end
+//! would have to ask its cold side each time, which takes as long as the rest of a short statement. So
+//! it is remembered that every row group a table has or is getting was wholly hidden by transactions that
+//! are over: that stays true until the directory changes ([`crate::store::directory_version`]), or a file is emptied in
+//! place (`am/truncate.rs`).
 
 use std::cell::RefCell;
 
@@ -13,7 +13,7 @@ use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::table::Table;
 use howdah_bridge::xid::Xid;
 
-use super::changes;
+use crate::store::directory_version;
 
 /// The number of tables that are remembered.
 const MOST: usize = 64;
@@ -35,7 +35,7 @@ thread_local! {
 
 /// Remembers that, after so many changes of the directory, no cold row was left, and which
 /// transaction hid the last one.
-pub(super) fn note(table: Table<'_>, changes: u32, youngest: Xid) {
+pub(in crate::store) fn note(table: Table<'_>, changes: u32, youngest: Xid) {
     let noted = Emptied {
         table: table.oid().to_u32(),
         file: table.file_number(),
@@ -61,11 +61,11 @@ pub fn is_known(table: Table<'_>, snapshot: Snapshot<'_>) -> bool {
     known.is_some_and(|known| {
         known.file == table.file_number()
             && known.youngest.precedes(snapshot.xmin())
-            && changes::count(toast_of(table)) == Some(known.changes)
+            && directory_version::current(toast_of(table)) == Some(known.changes)
     })
 }
 
-pub(super) fn toast_of(table: Table<'_>) -> u32 {
+pub(in crate::store) fn toast_of(table: Table<'_>) -> u32 {
     table.toast_oid().map_or(0, Oid::to_u32)
 }
 

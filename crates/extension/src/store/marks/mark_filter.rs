@@ -44,8 +44,10 @@ use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::MAX_ROWS;
 
-use super::bitmap::{BITMAP_ID, bitmap_parts, bitmaps_of, insert_bits};
-use super::single::{key_ranges, row_of};
+use super::deletion_vector::{
+    DELETION_VECTOR_ID, deletion_vector_parts, deletion_vectors_of, insert_bits,
+};
+use super::row_mark::{key_ranges, row_of};
 use crate::settings;
 use crate::store::directory::GroupEntry;
 use crate::store::row_set::RowSet;
@@ -302,7 +304,7 @@ impl Drop for Building<'_> {
 // SAFETY: consists of atomics.
 unsafe impl Shareable for Shared {}
 
-pub static UNMARKED: Area<Shared> = Area::new(c"howdah unmarked rows");
+pub static MARK_FILTER: Area<Shared> = Area::new(c"howdah unmarked rows");
 
 thread_local! {
     /// Look-ups in the index since a slot was last tried, by group.
@@ -325,7 +327,7 @@ pub(super) fn note_marks(
     positions: impl IntoIterator<Item = u32>,
 ) {
     fence(Ordering::SeqCst);
-    if let Some(shared) = UNMARKED.get() {
+    if let Some(shared) = MARK_FILTER.get() {
         let name = Name::of(store, entry);
         for position in positions {
             shared.set(&name, position);
@@ -335,7 +337,7 @@ pub(super) fn note_marks(
 
 /// To be called when marks of a group were copied into a store that no other backend can see yet.
 pub(super) fn forget_group(store: &ColdStore, entry: &GroupEntry) {
-    if let Some(shared) = UNMARKED.get() {
+    if let Some(shared) = MARK_FILTER.get() {
         let name = Name::of(store, entry);
         for slot in shared.slots_of(&name).filter(|slot| slot.is_of(&name)) {
             slot.give_back();
@@ -346,7 +348,9 @@ pub(super) fn forget_group(store: &ColdStore, entry: &GroupEntry) {
 /// Frees the slots of a file that is truncated in place. They would only lead to look-ups in vain,
 /// as their bits are never cleared, but no new ones are built while they exist.
 pub(super) fn forget_file(file: StoreId) {
-    let Some(shared) = UNMARKED.get() else { return };
+    let Some(shared) = MARK_FILTER.get() else {
+        return;
+    };
     let any_group = Name::in_file(file, 0);
     for slot in shared
         .slots
@@ -366,7 +370,7 @@ pub(super) fn may_be_marked(
     row: RowNumber,
     may_build: bool,
 ) -> bool {
-    let Some(shared) = UNMARKED.get() else {
+    let Some(shared) = MARK_FILTER.get() else {
         return true;
     };
     let name = Name::of(store, entry);
@@ -382,7 +386,7 @@ pub(super) fn may_be_marked(
 
 /// Whether the row is known to have no mark of any transaction, by the rules of [`may_be_marked`].
 pub(super) fn is_surely_unmarked(file: StoreId, entry: &GroupEntry, row: RowNumber) -> bool {
-    let Some(shared) = UNMARKED.get() else {
+    let Some(shared) = MARK_FILTER.get() else {
         return false;
     };
     let name = Name::in_file(file, entry.group());
@@ -426,18 +430,22 @@ fn build(shared: &Shared, store: &ColdStore, entry: &GroupEntry, name: &Name) {
     }
     let mut is_sound = true;
     // Whatever flags the entry has: they may have been set since it was read.
-    store.visit(BITMAP_ID, bitmaps_of(entry), &mut |shown| {
-        match bitmap_parts(entry.group(), shown.payload) {
-            Ok((bits, _)) => {
-                let mut rows = RowSet::with_bound(entry.capacity_rows);
-                insert_bits(entry, shown.seq, bits, &mut rows);
-                rows.iter().for_each(|position| slot.set(position));
+    store.visit(
+        DELETION_VECTOR_ID,
+        deletion_vectors_of(entry),
+        &mut |shown| {
+            match deletion_vector_parts(entry.group(), shown.payload) {
+                Ok((bits, _)) => {
+                    let mut rows = RowSet::with_bound(entry.capacity_rows);
+                    insert_bits(entry, shown.seq, bits, &mut rows);
+                    rows.iter().for_each(|position| slot.set(position));
+                }
+                // Whoever looks will say so.
+                Err(_) => is_sound = false,
             }
-            // The damage is reported by the reader that looks the row up.
-            Err(_) => is_sound = false,
-        }
-        ControlFlow::Continue(())
-    });
+            ControlFlow::Continue(())
+        },
+    );
     if is_sound {
         building.end = State::Valid;
     }
@@ -445,7 +453,9 @@ fn build(shared: &Shared, store: &ColdStore, entry: &GroupEntry, name: &Name) {
 
 /// Discards everything: names of files may be used again.
 pub fn forget() {
-    let Some(shared) = UNMARKED.get() else { return };
+    let Some(shared) = MARK_FILTER.get() else {
+        return;
+    };
     shared.slots.iter().for_each(Slot::give_back);
 }
 

@@ -1,0 +1,44 @@
+//! What keeps a table's loads hot: its indexes, or the state of its cold store.
+//!
+//! A table with a BRIN index that never had a cold row loads hot, so that its index stays complete:
+//! a BRIN index covers the hot side only. The planner's part of this is `am/brin.rs`.
+//!
+//! A table with an exclusion constraint loads hot for another reason. A conflict may be found by a
+//! lossy index (GiST), which must recheck it on the row itself; the rows of a load in progress are
+//! in the memory of the loading backend only. Hot rows can be read while their transaction is in
+//! progress. (Compaction may move such rows: they are committed.)
+//!
+//! So does a table with a unique index on an expression that might fail on NULLs. ON CONFLICT
+//! evaluates the expression on a row that has the same key before it waits for that row's
+//! transaction. For a row in another backend's memory the values are not known, and NULLs are used
+//! instead (`am/point_reader.rs`). Moved and merged rows can be read before an index leads to
+//! them.
+//!
+//! So does the first load of a transaction that has rebuilt the cold store's index: the high-water
+//! mark would be in the new index only, and a rollback would restore the old index, after which row
+//! numbers would be assigned a second time.
+
+use howdah_bridge::indexes::{is_brin, is_exclusion, may_fail_on_nulls, oids_of, with_index};
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::{LockMode, Table};
+
+use crate::store::directory::{ever_cold, ever_had_cold_rows};
+
+/// Whether an index of the table, or the state of its cold store, requires that a load stays hot.
+/// The table is locked for writing, by a statement that holds a lock on its indexes as well.
+pub(super) fn loads_stay_hot(table: Table<'_>) -> bool {
+    let (mut has_brin, mut needs_values) = (false, false);
+    for index in oids_of(table) {
+        with_index(index, |index| {
+            has_brin |= is_brin(index);
+            needs_values |= is_exclusion(index) || may_fail_on_nulls(index);
+        });
+    }
+    needs_values || (has_brin && !ever_cold(table)) || mark_may_vanish(table)
+}
+
+/// Whether a high-water mark made now could be lost by a rollback.
+fn mark_may_vanish(table: Table<'_>) -> bool {
+    ColdStore::open(table, LockMode::AccessShare)
+        .is_some_and(|store| store.index_may_vanish() && !ever_had_cold_rows(&store))
+}

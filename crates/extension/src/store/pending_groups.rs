@@ -1,0 +1,193 @@
+//! Rows of this backend's bulk loads that are not written yet, as groups that its readers see.
+//!
+//! ```text
+//!   load     adds groups, fills them, writes them and forgets them
+//!   views    show the rows of their own backend (the rule of heap's cmin, see [`visible`])
+//!   marks    a pending row may be deleted: its group's flags are noted here, too
+//! ```
+//!
+//! Here are groups and the question what a snapshot sees of them. When a row becomes pending, and
+//! when a group is written, is decided by [`crate::load`], which lies above.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use howdah_bridge::Oid;
+use howdah_bridge::snapshot::Snapshot;
+use howdah_bridge::table::Table;
+use howdah_bridge::tid::RowNumber;
+use howdah_bridge::xid::{CommandId, SubTransactionId};
+use howdah_columnar::{RowGroupBuilder, Value};
+
+use super::directory::PlacedEntry;
+use super::view::ColdGroup;
+use crate::types::TableLayout;
+
+/// Rows of a load that are not written yet.
+pub struct PendingGroup {
+    pub table: Oid,
+    pub table_file: u32,
+    pub placed: PlacedEntry,
+    pub subtransaction: SubTransactionId,
+    pub command: CommandId,
+    /// Grows from group to group; [`add`] sets it.
+    pub serial: u64,
+    pub layout: Rc<TableLayout>,
+    pub rows: RowGroupBuilder,
+}
+
+impl PendingGroup {
+    /// A value of a pending row; `None` is NULL.
+    pub fn value(&self, column: usize, row: u32) -> Option<Value<'_>> {
+        if column >= self.layout.attributes.len() {
+            return None;
+        }
+        self.rows.value(column, row as usize)
+    }
+
+    fn seen_by(&self, snapshot: Snapshot<'_>) -> bool {
+        !snapshot.is_mvcc() || self.command < snapshot.command()
+    }
+}
+
+thread_local! {
+    static GROUPS: RefCell<Vec<Rc<RefCell<PendingGroup>>>> = const { RefCell::new(Vec::new()) };
+    static LAST_SERIAL: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Whether any row of this backend is not written yet.
+pub fn any() -> bool {
+    GROUPS.with_borrow(|groups| !groups.is_empty())
+}
+
+/// A number that is less than the serial number of every group added later.
+pub fn serial_now() -> u64 {
+    LAST_SERIAL.get()
+}
+
+/// Adds a group, with the next serial number.
+pub fn add(mut group: PendingGroup) -> Rc<RefCell<PendingGroup>> {
+    LAST_SERIAL.set(LAST_SERIAL.get() + 1);
+    group.serial = LAST_SERIAL.get();
+    let group = Rc::new(RefCell::new(group));
+    GROUPS.with_borrow_mut(|groups| groups.push(Rc::clone(&group)));
+    group
+}
+
+/// Takes a group off; views that already hold it keep it alive.
+pub fn forget(group: &Rc<RefCell<PendingGroup>>) {
+    GROUPS.with_borrow_mut(|groups| groups.retain(|g| !Rc::ptr_eq(g, group)));
+}
+
+/// Shows all groups, in the order in which they were added.
+pub fn with_all<R>(look: impl FnOnce(&[Rc<RefCell<PendingGroup>>]) -> R) -> R {
+    GROUPS.with_borrow(|groups| look(groups))
+}
+
+/// The first group that is wanted.
+pub fn find(wanted: impl Fn(&PendingGroup) -> bool) -> Option<Rc<RefCell<PendingGroup>>> {
+    with_all(|groups| groups.iter().find(|g| wanted(&g.borrow())).map(Rc::clone))
+}
+
+/// The groups that are wanted.
+pub fn all_where(wanted: impl Fn(&PendingGroup) -> bool) -> Vec<Rc<RefCell<PendingGroup>>> {
+    let wanted = |g: &&Rc<RefCell<PendingGroup>>| wanted(&g.borrow());
+    with_all(|groups| groups.iter().filter(wanted).map(Rc::clone).collect())
+}
+
+/// Drops the groups of an aborted subtransaction.
+pub fn discard_subtransaction(subtransaction: SubTransactionId) {
+    GROUPS.with_borrow_mut(|groups| {
+        groups.retain(|g| g.borrow().subtransaction != subtransaction);
+    });
+}
+
+/// Drops the pending rows of a table's file, which is emptied in place.
+pub fn discard_file(table: Table<'_>) {
+    let (oid, file) = (table.oid(), table.file_number());
+    GROUPS.with_borrow_mut(|groups| {
+        groups.retain(|g| {
+            let g = g.borrow();
+            g.table != oid || g.table_file != file
+        });
+    });
+}
+
+/// Drops everything: the transaction has ended.
+pub fn reset() {
+    GROUPS.with_borrow_mut(Vec::clear);
+}
+
+/// The pending groups of a table that the snapshot sees, as groups of a view.
+pub fn visible(table: Table<'_>, snapshot: Snapshot<'_>) -> Vec<ColdGroup> {
+    if !any() {
+        return Vec::new();
+    }
+    let (oid, file) = (table.oid(), table.file_number());
+    GROUPS.with_borrow(|groups| {
+        groups
+            .iter()
+            .filter(|g| {
+                let g = g.borrow();
+                g.table == oid
+                    && g.table_file == file
+                    && g.rows.row_count() > 0
+                    && g.seen_by(snapshot)
+            })
+            .map(|g| {
+                let pending = g.borrow();
+                ColdGroup::Pending {
+                    load: Rc::clone(g),
+                    entry: pending.placed.entry,
+                    row_count: pending.rows.row_count() as u32,
+                }
+            })
+            .collect()
+    })
+}
+
+/// The pending group and position of one row: `Some(None)` if the row is pending but the
+/// snapshot does not see it, `None` if it is not a pending row of this backend.
+pub fn of_row(
+    table: Table<'_>,
+    row: RowNumber,
+    snapshot: Snapshot<'_>,
+) -> Option<Option<(ColdGroup, u32)>> {
+    if !any() {
+        return None;
+    }
+    let (oid, file) = (table.oid(), table.file_number());
+    GROUPS.with_borrow(|groups| {
+        let group = groups.iter().find(|g| {
+            let g = g.borrow();
+            g.table == oid && g.table_file == file && g.placed.entry.covers(row)
+        })?;
+        let pending = group.borrow();
+        let row_count = pending.rows.row_count() as u32;
+        let position = (row.0 - pending.placed.entry.first_row.0) as u32;
+        if position >= row_count || !pending.seen_by(snapshot) {
+            return Some(None);
+        }
+        let view = ColdGroup::Pending {
+            load: Rc::clone(group),
+            entry: pending.placed.entry,
+            row_count,
+        };
+        Some(Some((view, position)))
+    })
+}
+
+/// Records that a row of this table has got a mark, if it is pending.
+pub fn note_marked(table: Oid, placed: &PlacedEntry) {
+    if !any() {
+        return;
+    }
+    GROUPS.with_borrow(|groups| {
+        for group in groups {
+            let mut group = group.borrow_mut();
+            if group.table == table && group.placed.entry.group() == placed.entry.group() {
+                group.placed.entry.flags = group.placed.entry.flags.union(placed.entry.flags);
+            }
+        }
+    });
+}
