@@ -9,7 +9,7 @@ fn the_settings_page_lists_every_setting_with_its_default_and_context() -> anyho
     let primary = Primary::start("settings", &[])?;
     let answer = query(
         &mut primary.session()?,
-        "SELECT name, current_setting(name), context FROM pg_settings
+        "SELECT name, coalesce(nullif(current_setting(name), ''), 'empty'), context FROM pg_settings
          WHERE name LIKE 'howdah.%' ORDER BY name",
     )?;
     let served: BTreeMap<String, String> = answer
