@@ -7,7 +7,7 @@
 //! ```text
 //!   row lock held, row found unchanged                    (super::cold_rows)
 //!   ├─ insert the old row, unseen by decoding       ─┐
-//!   ├─ delete it, or update it to the new version    ├─ hot::decoding_tuple: visibility at each step
+//!   ├─ delete it, or update it to the new version    ├─ hot::decoding_tuple: visibility
 //!   ├─ make it invisible to this transaction too    ─┘
 //!   └─ mark the cold row: deleted, or updated to the new version's TID
 //! ```

@@ -3,9 +3,9 @@
 //! Heap estimates rows as `reltuples / relpages × pages`, where `reltuples` would count cold rows
 //! over hot pages only. Here the cold side is counted from the directory, less the rows that marks
 //! and deletion vectors hide ([`hidden`]). The hot side is the row count of the last VACUUM or
-//! ANALYZE less the current number of cold rows, plus, for pages added since, as many rows as fit, as heap
-//! guesses for a table that was never analyzed. So rows that compaction has moved since are not
-//! counted twice, nor rows that VACUUM found marked. If cold rows were updated since, there are
+//! ANALYZE less the current number of cold rows, plus, for pages added since, as many rows as fit,
+//! as heap guesses for a table that was never analyzed. So rows that compaction has moved since are
+//! not counted twice, nor rows that VACUUM found marked. If cold rows were updated since, there are
 //! fewer of them, and their new versions are on the new pages: the old pages are never taken to
 //! hold more rows than they can.
 //!

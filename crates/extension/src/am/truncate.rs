@@ -15,16 +15,17 @@
 //!
 //! ```text
 //!   memory                                         modules
-//!   directory entries, their places                store/directory, store/listing, store/settled
-//!   tables and groups without remaining rows       store/emptied, store/marks/vanished
-//!   rows without marks (shared), open row groups   store/marks/unmarked, store/group_cache
+//!   directory entries, their places                store/directory, store/cache
+//!   tables and groups without remaining rows       store/cache
+//!   rows without marks (shared), open row groups   store/marks/mark_filter, store/group_cache
 //!   rows that are not yet on the cold side         store/pending_groups
 //!   marks that are not yet written                 store/pending_marks
-//!   the rows read, changed and locked last         am/last_row, am/last_change, am/cold_rows/row_lock
+//!   the rows read, changed and locked last         am/last_row, am/last_change,
+//!                                                  am/cold_rows/row_lock
 //! ```
 //!
-//! Some state needs no such function: counts of directory changes (`store/directory_version`) only tell that
-//! a cache is void; estimates (`am/estimate`) may be wrong; readers of index scans (`am/fetch`)
+//! Some state needs no such function: counts of directory changes (`store/directory_version`) only
+//! tell that a cache is void; estimates (`am/estimate`) may be wrong; readers of index scans (`am/fetch`)
 //! belong to scans, and a table that is being scanned is not truncated; shapes of rows and options
 //! do not depend on contents.
 //!

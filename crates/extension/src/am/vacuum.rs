@@ -20,9 +20,9 @@
 //! recycling index pages that are being read.
 //!
 //! Rows that marks hide from all snapshots are folded into their group's deletion vector once
-//! no index has entries for them. Other backends neither wait for VACUUM's own transaction nor see its changes
-//! by MVCC. So what it writes is frozen from the start or changed in place, under the lock on the
-//! whole group. Deleting the folded marks is left to compaction.
+//! no index has entries for them. Other backends neither wait for VACUUM's own transaction nor see
+//! its changes by MVCC. So what it writes is frozen from the start or changed in place, under the
+//! lock on the whole group. Deleting the folded marks is left to compaction.
 //!
 //! Standbys: index entries are removed and bits are set without MVCC. For a snapshot on a standby
 //! (whose xmin was not reported here by `hot_standby_feedback`) rows would disappear too soon. So

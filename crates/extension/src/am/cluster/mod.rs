@@ -30,9 +30,9 @@
 //! Invariants
 //! - *No row is lost or seen twice, and every snapshot sees what it saw before.* A living row that
 //!   is not yet visible to some snapshot is a recent insert of its new group. A recently dead row
-//!   stays where it is: a hot version with its transactions, a cold row in its old group with its mark,
-//!   under its old number. Rows that were sorted out of such a group are hidden there from all
-//!   snapshots.
+//!   stays where it is: a hot version with its transactions, a cold row in its old group with its
+//!   mark, under its old number. Rows that were sorted out of such a group are hidden there from
+//!   all snapshots.
 //! - *One order.* A snapshot taken after CLUSTER sees the rows of a table with cold rows in the
 //!   order of a btree index: all are in new groups. Exceptions are values too large to be cold, and
 //!   rows that the clustering transaction itself has locked: they stay hot and come first, in

@@ -1,9 +1,10 @@
 //! What is hidden of each row group, counted so seldom that planning does not notice.
 //!
-//! Groups without marks and deletion vectors cost nothing, small ones are counted exactly each time. Of the others some
-//! are counted at each planning, and what was found is used again for a time in proportion to what it took to find: a
-//! session spends at most one part in `KEPT_PER_SPENT` of its time on this, however many groups a table has. A group that was not counted is
-//! taken to be like those that were.
+//! Groups without marks and deletion vectors cost nothing, small ones are counted exactly each
+//! time. Of the others some are counted at each planning, and what was found is used again for a
+//! time in proportion to what it took to find: a session spends at most one part in
+//! `KEPT_PER_SPENT` of its time on this, however many groups a table has. A group that was not
+//! counted is taken to be like those that were.
 //!
 //! What is remembered is this backend's own and only ever an estimate: nothing makes it void before its time, a
 //! rollback neither.

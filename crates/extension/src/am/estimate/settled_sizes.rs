@@ -2,8 +2,8 @@
 //!
 //! Reading the directory takes some ten microseconds, which nobody notices until a query is over some hundred
 //! partitions. Where no row of a table's groups is hidden, its size stays the same until the directory
-//! changes ([`directory_version`]). Changes that are not counted, those of transactions that were prepared for two-phase commit, are noticed
-//! some seconds later: plans need no more.
+//! changes ([`directory_version`]). Changes that are not counted, those of transactions that were
+//! prepared for two-phase commit, are noticed some seconds later: plans need no more.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

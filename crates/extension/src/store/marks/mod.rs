@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   id  16 + n / 2^31, seq n mod 2^31   mark of row n: deleted, updated to a TID, gone elsewhere
-//!   id  4, seq group + 64 k             deletion vector: hidden rows among the k-th 16,384 of a group
-//!   id  6, seq group + 64 k + i         update links: new versions of rows that such a vector hides
+//!   id  4, seq group + 64 k             deletion vector of the k-th 16,384 rows of a group
+//!   id  6, seq group + 64 k + i         update links of rows that such a vector hides
 //!   id  5, seq group                    where the rows of a merged group went
 //!   id  7, seq group + i                recent inserts: rows younger than their group
 //! ```
