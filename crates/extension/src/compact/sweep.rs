@@ -1,12 +1,12 @@
 //! Taking away marks that nobody needs any more.
 //!
-//! A mark of a row is not needed once a bitmap in force hides the row, a list of new versions not
-//! once every snapshot is younger than its writer, nor is anything about a group that is dead to
-//! everybody. Deleting it is an ordinary MVCC deletion, so whoever has an old snapshot goes on
-//! seeing the mark; VACUUM of the TOAST relation removes it in the end.
+//! A mark of a row is not needed once a deletion vector in force hides the row, a list of update
+//! links not once every snapshot is younger than its writer, nor is anything about a group that is
+//! dead to everybody. Deleting it is an ordinary MVCC deletion, so whoever has an old snapshot goes
+//! on seeing the mark; VACUUM of the TOAST relation removes it in the end.
 //!
 //! The table's lock keeps other sweeps, merges and VACUUM away. Whoever hides rows meanwhile adds
-//! marks, and replaces bitmaps by larger ones; neither makes a mark needed again.
+//! marks, and replaces deletion vectors by larger ones; neither makes a mark needed again.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;

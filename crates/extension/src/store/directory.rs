@@ -68,7 +68,7 @@ pub struct GroupFlags(u32);
 impl GroupFlags {
     /// There may be marks of single rows.
     pub const ROW_MARKS: GroupFlags = GroupFlags(1);
-    /// There may be bitmaps of hidden rows.
+    /// There may be deletion vectors of hidden rows.
     pub const DELETION_VECTORS: GroupFlags = GroupFlags(2);
     /// There may be lists of rows that are younger than the group.
     pub const RECENT_INSERTS: GroupFlags = GroupFlags(4);

@@ -1,15 +1,15 @@
-//! Rows that a running command has hidden in bulk, before they are written to bitmaps.
+//! Rows that a running command has hidden in bulk, before they are written to deletion vectors.
 //!
 //! ```text
-//!   group locked ──> rows collected ──┬── command or subtransaction ends ──> bitmaps, versions
+//!   group locked ──> rows collected ──┬── command or subtransaction ends ──> deletion vectors, versions
 //!                                     └── subtransaction is rolled back ──> dropped
 //! ```
 //!
 //! A command that has locked a whole group and deletes or updates many of its rows collects them
-//! here. It writes bitmaps, and lists of the new versions, at its end. Until then only this
-//! backend's own readers see the changes, from memory, by the rule of heap's cmax: MVCC snapshots
-//! taken by a later command, and dirty and self snapshots. Reading never writes them, as with
-//! pending loads ([`crate::load`]).
+//! here. It writes deletion vectors, and lists of the new versions, at its end. Until then only
+//! this backend's own readers see the changes, from memory, by the rule of heap's cmax: MVCC
+//! snapshots taken by a later command, and dirty and self snapshots. Reading never writes them, as
+//! with pending loads ([`crate::load`]).
 //!
 //! They are written when their command ends, before the next query starts in the same
 //! subtransaction, and before a commit. They are dropped when their subtransaction is rolled back,

@@ -13,12 +13,12 @@ use crate::stop_point;
 use crate::store::directory::PlacedEntry;
 use crate::store::row_set::RowSet;
 
-/// Of rows that share a bitmap, fewer than this get marks of their own: a mark has a fiftieth of
-/// the size of a bitmap.
+/// Of rows that share a deletion vector, fewer than this get marks of their own: a mark has a
+/// fiftieth of the size of a deletion vector.
 const FEW_ROWS: usize = 32;
 
 /// Hides rows in bulk, in the current transaction; `fates` are those of rows that were not simply
-/// deleted. The whole group is locked, and the flag of its bitmaps is set.
+/// deleted. The whole group is locked, and the flag of its deletion vectors is set.
 pub fn hide_in_bulk(
     store: &ColdStore,
     placed: &mut PlacedEntry,

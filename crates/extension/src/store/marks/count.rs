@@ -1,8 +1,8 @@
 //! How many rows of a group are hidden, for estimates.
 //!
-//! Bitmaps are counted exactly. Of marks of single rows only the first ones are examined, and the
-//! rest of the group is assumed to have as many in proportion: reading every mark of a group may
-//! take longer than planning the query.
+//! Deletion vectors are counted exactly. Of marks of single rows only the first ones are examined,
+//! and the rest of the group is assumed to have as many in proportion: reading every mark of a
+//! group may take longer than planning the query.
 
 use std::ops::ControlFlow;
 
@@ -20,9 +20,9 @@ use crate::store::row_set::RowSet;
 /// Marks of one group that are examined.
 const MOST_MARKS: u32 = 512;
 
-/// About how many of a group's rows the MVCC snapshot does not see because of marks and bitmaps.
-/// The result equals the number of rows only if that is certain. Marks that are still in this
-/// backend's memory are not counted, nor are late rows.
+/// About how many of a group's rows the MVCC snapshot does not see because of marks and deletion
+/// vectors. The result equals the number of rows only if that is certain. Marks that are still in
+/// this backend's memory are not counted, nor are recent inserts.
 pub fn count_hidden(
     store: &ColdStore,
     entry: &GroupEntry,

@@ -13,14 +13,14 @@ use crate::store::directory::{GroupEntry, GroupFlags, PlacedEntry, fnv1a};
 use crate::store::row_set::RowSet;
 
 pub(super) const DELETION_VECTOR_ID: u32 = 4;
-/// Rows of a group that share a bitmap.
+/// Rows of a group that share a deletion vector.
 pub(super) const ROWS_PER_VECTOR: u32 = 16_384;
-/// Cold blocks that share a bitmap.
+/// Cold blocks that share a deletion vector.
 pub(super) const BLOCKS_PER_VECTOR: u32 = ROWS_PER_VECTOR / ROWS_PER_COLD_BLOCK as u32;
 const VECTOR_HALF: usize = ROWS_PER_VECTOR as usize / 8;
 const VECTOR_BYTES: usize = 2 * VECTOR_HALF + 8;
 
-/// The rows of a group that bitmaps in force hide.
+/// The rows of a group that deletion vectors in force hide.
 pub fn folded(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdError> {
     let bitmaps_only = GroupEntry {
         flags: entry.flags.without(GroupFlags::ROW_MARKS),
@@ -29,14 +29,14 @@ pub fn folded(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdError
     Ok(hidden_now(store, &bitmaps_only)?.unwrap_or_default())
 }
 
-/// The keys of a group's bitmaps.
+/// The keys of a group's deletion vectors.
 pub(super) fn deletion_vectors_of(entry: &GroupEntry) -> RangeInclusive<i32> {
     let last = entry.capacity_rows.max(1) - 1;
     let first = entry.group() as i32;
     first..=first + (last / ROWS_PER_VECTOR * BLOCKS_PER_VECTOR) as i32
 }
 
-/// The bitmap that holds a row of the group, and the row's place in it.
+/// The deletion vector that holds a row of the group, and the row's place in it.
 pub(super) fn deletion_vector_place(entry: &GroupEntry, row: RowNumber) -> (i32, usize) {
     let position = (row.0 - entry.first_row.0) as u32;
     let nth = position / ROWS_PER_VECTOR;
@@ -46,8 +46,8 @@ pub(super) fn deletion_vector_place(entry: &GroupEntry, row: RowNumber) -> (i32,
     )
 }
 
-/// The mark that a bitmap implies for a row. A row that was in the bitmap before our transaction
-/// replaced it was not hidden by our transaction.
+/// The mark that a deletion vector implies for a row. A row that was in the deletion vector before
+/// our transaction replaced it was not hidden by our transaction.
 pub(super) fn hidden_in_bulk(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -115,7 +115,7 @@ pub fn cleaned(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdErro
     damage.map_or(Ok(cleaned), Err)
 }
 
-/// Adds the rows of the bitmap with this key to those of its group.
+/// Adds the rows of the deletion vector with this key to those of its group.
 pub(super) fn insert_bits(entry: &GroupEntry, seq: i32, bits: &[u8], rows: &mut RowSet) {
     let start = (seq as u32 - entry.group()) / BLOCKS_PER_VECTOR * ROWS_PER_VECTOR;
     for position in RowSet::from_bytes(bits).iter().map(|row| start + row) {
@@ -125,7 +125,7 @@ pub(super) fn insert_bits(entry: &GroupEntry, seq: i32, bits: &[u8], rows: &mut 
     }
 }
 
-/// A bitmap's bytes.
+/// A deletion vector's bytes.
 struct DeletionVector {
     bytes: Vec<u8>,
 }
@@ -152,7 +152,7 @@ impl DeletionVector {
     }
 }
 
-/// A bitmap in force.
+/// A deletion vector in force.
 struct KnownVector {
     tid: Tid,
     bitmap: DeletionVector,
@@ -160,7 +160,7 @@ struct KnownVector {
     own: Option<CommandId>,
 }
 
-/// The bitmap with this key that is in force.
+/// The deletion vector with this key that is in force.
 fn vector_in_force(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -184,7 +184,7 @@ fn vector_in_force(
     found
 }
 
-/// Splits rows by the bitmaps they belong to: key, and places in it.
+/// Splits rows by the deletion vectors they belong to: key, and places in it.
 pub(super) fn by_deletion_vector(entry: &GroupEntry, rows: &RowSet) -> Vec<(i32, Vec<u32>)> {
     let mut parts: Vec<(i32, Vec<u32>)> = Vec::new();
     for position in rows.iter() {
@@ -198,7 +198,7 @@ pub(super) fn by_deletion_vector(entry: &GroupEntry, rows: &RowSet) -> Vec<(i32,
     parts
 }
 
-/// Adds dead rows for which no index has an entry to the group's bitmaps, outside of any
+/// Adds dead rows for which no index has an entry to the group's deletion vectors, outside of any
 /// transaction. The whole group is locked.
 pub fn fold(store: &ColdStore, placed: &PlacedEntry, rows: &RowSet) -> Result<(), ColdError> {
     let mut placed = *placed;
@@ -227,8 +227,8 @@ pub fn fold(store: &ColdStore, placed: &PlacedEntry, rows: &RowSet) -> Result<()
     Ok(())
 }
 
-/// The bytes of a bitmap, or of a new one, with places added of dead rows for which no index has an
-/// entry.
+/// The bytes of a deletion vector, or of a new one, with places added of dead rows for which no
+/// index has an entry.
 pub(super) fn hiding_all(
     group: u32,
     known: Option<&[u8]>,
@@ -249,7 +249,7 @@ pub(super) fn hiding_all(
     Ok(bitmap.seal())
 }
 
-/// Sets the flag that announces bitmaps of this group to readers.
+/// Sets the flag that announces deletion vectors of this group to readers.
 pub fn announce_deletion_vectors(
     store: &ColdStore,
     placed: &mut PlacedEntry,
@@ -257,8 +257,8 @@ pub fn announce_deletion_vectors(
     flag(store, placed, GroupFlags::DELETION_VECTORS)
 }
 
-/// Adds places to the bitmap with this key, in the current transaction. The whole group is locked,
-/// and its flag is set.
+/// Adds places to the deletion vector with this key, in the current transaction. The whole group is
+/// locked, and its flag is set.
 pub(super) fn hide(
     store: &ColdStore,
     entry: &GroupEntry,

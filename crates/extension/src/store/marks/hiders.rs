@@ -1,13 +1,13 @@
 //! The transactions that hid dead rows: the snapshot conflict horizon of the rows' index entries.
 //!
-//! The hiders of a row are the transaction that wrote its mark, the one that wrote a bitmap with
-//! the row in it, and those that replaced such a bitmap. A snapshot that sees one of them as
-//! finished does not see the row, so the earliest of them counts. What cannot be found any more
-//! needs no horizon of its own:
-//! - a frozen mark or bitmap: the operation that froze it has logged a horizon (heap's VACUUM; ours
-//!   for rows that it folds, see [`crate::am::vacuum`]);
-//! - a mark or bitmap that was pruned: its deleter, which came after the hider, was logged as a
-//!   horizon.
+//! The hiders of a row are the transaction that wrote its mark, the one that wrote a deletion
+//! vector with the row in it, and those that replaced such a deletion vector. A snapshot that sees
+//! one of them as finished does not see the row, so the earliest of them counts. What cannot be
+//! found any more needs no horizon of its own:
+//! - a frozen mark or deletion vector: the operation that froze it has logged a horizon (heap's
+//!   VACUUM; ours for rows that it folds, see [`crate::am::vacuum`]);
+//! - a mark or deletion vector that was pruned: its deleter, which came after the hider, was logged
+//!   as a horizon.
 //!
 //! Locks: called while an index page is locked; locks pages of the store and of its index, one at a
 //! time.
@@ -36,7 +36,7 @@ type Hiders = BTreeMap<RowNumber, Xid>;
 /// These ascend, and are dead here; the result is not a normal transaction id if there is none.
 ///
 /// # Errors
-/// A damaged bitmap.
+/// A damaged deletion vector.
 pub fn last_hider(store: &ColdStore, rows: &[RowNumber]) -> Result<Xid, ColdError> {
     let mut hiders = Hiders::new();
     for near in rows.chunk_by(|a, b| b.0 - a.0 <= NEAR) {
@@ -65,7 +65,7 @@ fn add_marks(store: &ColdStore, rows: &[RowNumber], hiders: &mut Hiders) {
     }
 }
 
-/// `rows` are of one cold block, hence of one group and one bitmap.
+/// `rows` are of one cold block, hence of one group and one deletion vector.
 fn add_deletion_vectors(
     store: &ColdStore,
     rows: &[RowNumber],

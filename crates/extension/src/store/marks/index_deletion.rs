@@ -20,7 +20,7 @@ const MOST: u32 = 512;
 
 /// Calls `name` for those of `rows` whose own marks make them dead, in ascending order, with the
 /// writers of the marks; `is_over` tells whether a writer is older than every snapshot. Rows of
-/// bitmaps are not among them. `rows` ascend and are rows of the group.
+/// deletion vectors are not among them. `rows` ascend and are rows of the group.
 ///
 /// Called while a page of another index is locked. Therefore it does not read all marks of the
 /// group, waits for nothing but pages of the store, and gives up soon where it finds nothing.

@@ -1,5 +1,5 @@
-//! Rows that are known to have no mark, neither one of their own nor in a bitmap: one bit per row,
-//! in shared memory.
+//! Rows that are known to have no mark, neither one of their own nor in a deletion vector: one bit
+//! per row, in shared memory.
 //!
 //! Most rows of a group with marks have none. Each of them that is read by index would be looked up
 //! in the store's index, which takes longer than the rest of the read. This cache remembers which
@@ -11,10 +11,10 @@
 //! ```
 //!
 //! Invariant: when a slot is valid, every mark that is completely written has its bit. A writer of
-//! a mark, or of a bitmap of marks, sets the bits before and after the mark enters the store. A
-//! builder publishes the slot as `building` with all bits clear, and reads marks and bitmaps
-//! afterwards. So a mark is either in the index before the builder reads it, or its writer meets
-//! the slot when it sets the bit for the second time.
+//! a mark, or of a deletion vector of marks, sets the bits before and after the mark enters the
+//! store. A builder publishes the slot as `building` with all bits clear, and reads marks and
+//! deletion vectors afterwards. So a mark is either in the index before the builder reads it, or
+//! its writer meets the slot when it sets the bit for the second time.
 //!
 //! A mark that is being written may lack its bit. Its transaction is in progress, and the answer
 //! "no mark" is one that the reader could also have got a moment earlier. That is correct for each

@@ -16,15 +16,15 @@
 //!   has looked for a mark under that lock. If it finds a mark of a transaction in progress, it
 //!   waits for that transaction.
 //! - A committed mark is never taken back. VACUUM may fold a mark that every snapshot sees into a
-//!   bitmap.
+//!   deletion vector.
 //! - A group's flag ([`GroupFlags`]) is set before the first mark of the group is written, hence
 //!   before any snapshot can see that mark. So reading groups without marks costs nothing. For rows
-//!   without a mark in other groups it costs little: see [`unmarked`].
+//!   without a mark in other groups it costs little: see [`mark_filter`].
 //!
-//! A bitmap holds rows hidden in bulk, and rows whose marks were folded. Only a holder of the lock
-//! on the whole group writes it. A transaction that hides more rows replaces the bitmap (MVCC);
-//! where the rows are dead anyway, the bitmap is changed in place. Its second half tells for which
-//! rows no index has an entry any more.
+//! A deletion vector holds rows hidden in bulk, and rows whose marks were folded. Only a holder of
+//! the lock on the whole group writes it. A transaction that hides more rows replaces the deletion
+//! vector (MVCC); where the rows are dead anyway, the deletion vector is changed in place. Its
+//! second half tells for which rows no index has an entry any more.
 //!
 //! Readers pay nothing for groups without marks: see [`GroupFlags`], set before the first mark
 //! of a group is written, hence before any snapshot can see it. For rows without a mark in other groups they pay
@@ -128,14 +128,14 @@ fn flag(store: &ColdStore, placed: &mut PlacedEntry, flag: GroupFlags) -> Result
     Ok(())
 }
 
-/// Whether a reader must look for a mark of the row, of its own or in a bitmap.
+/// Whether a reader must look for a mark of the row, of its own or in a deletion vector.
 pub fn may_be_hidden(store: &ColdStore, entry: &GroupEntry, row: RowNumber) -> bool {
     may_have_mark(store, entry, row, false)
 }
 
-/// Whether a mark of the row, of its own or in a bitmap, must be looked for. `in_check` tells that
-/// a constraint check asks while it holds a lock on an index page: too short a moment to read all
-/// marks of a group.
+/// Whether a mark of the row, of its own or in a deletion vector, must be looked for. `in_check`
+/// tells that a constraint check asks while it holds a lock on an index page: too short a moment to
+/// read all marks of a group.
 fn may_have_mark(store: &ColdStore, entry: &GroupEntry, row: RowNumber, in_check: bool) -> bool {
     let (marks, bitmaps) = (GroupFlags::ROW_MARKS, GroupFlags::DELETION_VECTORS);
     (entry.flags.contain(marks) || entry.flags.contain(bitmaps))
@@ -521,7 +521,7 @@ pub fn arriving_in(store: &ColdStore, entry: &GroupEntry) -> Result<Option<RowSe
     })
 }
 
-/// The rows of a group that are hidden by marks and bitmaps that `judge` accepts.
+/// The rows of a group that are hidden by marks and deletion vectors that `judge` accepts.
 pub fn hidden_where(
     store: &ColdStore,
     entry: &GroupEntry,

@@ -41,7 +41,7 @@ const BITS_BYTES: usize = POSITIONS_PER_LIST as usize / 8;
 const RUNS: u32 = 0;
 const BITS: u32 = 1;
 
-/// The late rows of one group: their inserters, and their positions, ascending.
+/// The recent inserts of one group: their inserters, and their positions, ascending.
 #[derive(Default)]
 pub struct RecentInserts(BTreeMap<(u32, CommandId), Vec<u32>>);
 
@@ -96,7 +96,7 @@ pub fn insert_recent(
     }
 }
 
-/// The late rows of a group that some snapshot may not see yet.
+/// The recent inserts of a group that some snapshot may not see yet.
 pub fn recent_inserts(
     store: &ColdStore,
     entry: &GroupEntry,

@@ -42,7 +42,7 @@ struct Kept {
 }
 
 impl RewriteCopy<'_> {
-    /// Copies a group's marks, bitmaps and lists, except dead ones.
+    /// Copies a group's marks, deletion vectors and lists, except dead ones.
     pub fn marks(&self, entry: &GroupEntry) -> Result<(), ColdError> {
         self.all_but_deletion_vectors(entry)?;
         self.write(
@@ -54,7 +54,7 @@ impl RewriteCopy<'_> {
     }
 
     /// The same, and in addition makes some rows dead: they are at another place now. The flag of
-    /// the group's bitmaps is set.
+    /// the group's deletion vectors is set.
     pub fn marks_hiding(&self, entry: &GroupEntry, rows: &RowSet) -> Result<(), ColdError> {
         self.all_but_deletion_vectors(entry)?;
         let mut kept = self.read(DELETION_VECTOR_ID, deletion_vectors_of(entry));
@@ -75,8 +75,8 @@ impl RewriteCopy<'_> {
         Ok(())
     }
 
-    /// The visibility of a bitmap for snapshots that see none of these versions; `None` if every
-    /// snapshot sees one.
+    /// The visibility of a deletion vector for snapshots that see none of these versions; `None` if
+    /// every snapshot sees one.
     fn before(&self, versions: &[&Kept]) -> Option<CopiedAs> {
         if versions.is_empty() {
             return Some(CopiedAs::Frozen);

@@ -12,20 +12,21 @@ use super::row_mark::{FIRST_MARK_ID, key_of, row_of};
 use super::tuple_visibility::{in_force, writer_of};
 use super::update_links::UPDATE_LINKS_ID;
 
-/// Where every mark, bitmap, list and forward is, for sweeping.
+/// Where every mark, deletion vector, list and forward is, for sweeping.
 #[derive(Clone, Copy, Debug)]
 pub enum Trace {
     /// A mark of one row.
     Row(RowNumber),
-    /// A bitmap of rows from this one on.
+    /// A deletion vector of rows from this one on.
     DeletionVector(RowNumber),
-    /// A list of new versions of rows around this one, and its writer.
+    /// A list of update links of rows around this one, and its writer.
     UpdateLinks(RowNumber, Xid),
     /// A forward of the group that begins with this row; the value that lists dropped rows.
     Forward(RowNumber, Option<u32>),
 }
 
-/// Shows every mark, bitmap, list and forward that is in force, of row numbers below `end`.
+/// Shows every mark, deletion vector, list and forward that is in force, of row numbers below
+/// `end`.
 pub fn for_each_trace(
     store: &ColdStore,
     end: u64,

@@ -1,7 +1,8 @@
 //! The places of the new versions of rows that an update has hidden in bulk.
 //!
 //! ```text
-//!   id 6, seq b        a list, for rows among those that share a bitmap; b is one of their blocks
+//!   id 6, seq b        a list, for rows among those that share a deletion vector; b is one of
+//!                      their blocks
 //!     group u32, reserved u32
 //!     run ...          position u32 (top bit: keeps its key), block u32, offset u16, length u16
 //!     check u64
@@ -9,8 +10,8 @@
 //!
 //! A run describes consecutive rows whose new versions are consecutive on one page. Rows that went
 //! to another partition have the TID that says so. A list belongs to its writer's transaction and
-//! is never changed. Rows that share a bitmap have at most as many lists as they have cold blocks;
-//! when these keys are used up, rows get marks of their own.
+//! is never changed. Rows that share a deletion vector have at most as many lists as they have cold
+//! blocks; when these keys are used up, rows get marks of their own.
 //!
 //! A list may be removed once its writer is older than every snapshot: no transaction follows a row
 //! to its next version then.
@@ -173,7 +174,7 @@ fn look_up(group: u32, payload: &[u8], position: u32) -> Result<Option<RowFate>,
         .and_then(|nth| run(nth).fate_of(position)))
 }
 
-/// The keys that lists of the rows of a bitmap may have.
+/// The keys that lists of the rows of a deletion vector may have.
 fn keys_from(entry: &GroupEntry, seq: i32) -> RangeInclusive<i32> {
     let blocks = entry.capacity_rows.div_ceil(ROWS_PER_COLD_BLOCK as u32);
     let end = (entry.group() + blocks).min(seq as u32 + BLOCKS_PER_VECTOR) as i32;
@@ -190,8 +191,8 @@ pub(super) fn keys_of(entry: &GroupEntry) -> RangeInclusive<i32> {
     first..=first + blocks as i32 - 1
 }
 
-/// Records what became of rows, ascending by position, that share the bitmap with the key `seq`.
-/// Returns how many of them found room.
+/// Records what became of rows, ascending by position, that share the deletion vector with the key
+/// `seq`. Returns how many of them found room.
 pub(super) fn insert(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -239,7 +240,7 @@ pub(super) fn insert(
     Ok(noted)
 }
 
-/// What a list in force tells of a row that a bitmap hides.
+/// What a list in force tells of a row that a deletion vector hides.
 pub(super) fn of_row(
     store: &ColdStore,
     entry: &GroupEntry,
