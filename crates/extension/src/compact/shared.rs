@@ -8,10 +8,10 @@
 //!   places      how far the survey of a large table has come
 //! ```
 //!
-//! Atomics only, no lock: each field has one writer at a time (samples: the launcher; a progress
-//! slot: its process; a failure or a place: the worker of its database), and a reader that sees
-//! half of an update acts a little early or late. A place that two tables share is lost to one of
-//! them: its survey starts over.
+//! Locks: none, only atomics. Each field has one writer at a time: the launcher for samples, the
+//! compacting process for its progress slot, the worker of the database for a failure or a place. A
+//! reader that sees a part of an update acts a little early or late. If two tables share a place,
+//! one of them loses it, and its survey starts from the beginning.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -25,8 +25,8 @@ const DATABASES: usize = 64;
 const PROGRESS_SLOTS: usize = 64;
 const FAILURES: usize = 64;
 const PLACES: usize = 256;
-/// For so long a table is left alone after its compaction failed; twice as long after each further
-/// failure, up to the second.
+/// For this long a table is left alone after its compaction failed. The pause doubles with each
+/// further failure, up to the second constant.
 const FIRST_FAILURE_PAUSE_MS: i64 = 60_000;
 const LONGEST_FAILURE_PAUSE_MS: i64 = 3_600_000;
 
@@ -40,9 +40,9 @@ struct Sample {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum VisitEnd {
-    /// The worker has not said: it runs, or it failed.
+    /// The worker has not reported: it is running, or it failed.
     Unknown = 0,
-    /// There is nothing to do until somebody writes.
+    /// There is nothing to do until a transaction writes.
     Settled = 1,
     /// There are rows that may be moved later.
     Waiting = 2,
@@ -54,7 +54,7 @@ pub enum VisitEnd {
 #[repr(C)]
 pub struct Database {
     oid: AtomicU32,
-    /// Somebody wrote to a howdah table since the last visit began.
+    /// A transaction wrote to a howdah table since the last visit began.
     pub written: AtomicBool,
     end: AtomicU32,
 }
@@ -77,7 +77,7 @@ impl Database {
         }
     }
 
-    /// Frees the slot of a database that is gone.
+    /// Frees the slot of a database that was dropped.
     pub fn forget(&self) {
         self.oid.store(0, Ordering::Relaxed);
     }
@@ -111,17 +111,17 @@ struct Failure {
 pub struct Place {
     /// The OIDs of database and table; 0: of none.
     table: AtomicU64,
-    /// The next block of a look at all-visible pages.
+    /// The next block of the scan of all-visible pages.
     pub visible_from: AtomicU32,
-    /// The next block of a look at every page.
+    /// The next block of the scan of every page.
     pub from: AtomicU32,
-    /// Rows that the look at every page has met since it left the first block.
+    /// Rows that the scan of every page has counted since the first block.
     pub rows: AtomicU64,
 }
 
 #[repr(C)]
 pub struct Shared {
-    /// Workers that run now.
+    /// Workers that are running.
     worker_count: AtomicU32,
     sample_count: AtomicU32,
     samples: [Sample; SAMPLES],
@@ -131,7 +131,7 @@ pub struct Shared {
     places: [Place; PLACES],
 }
 
-// SAFETY: made of atomics.
+// SAFETY: consists of atomics.
 unsafe impl Shareable for Shared {}
 
 pub static SHARED: Area<Shared> = Area::new(c"howdah compaction");
@@ -145,7 +145,7 @@ fn shared() -> Option<&'static Shared> {
     SHARED.get()
 }
 
-/// Remembers where WAL ends now.
+/// Remembers the present end of WAL.
 pub fn add_sample(at_ms: i64, lsn: u64) {
     let Some(shared) = shared() else { return };
     let mut count = shared.sample_count.load(Ordering::Acquire) as usize;
@@ -153,7 +153,7 @@ pub fn add_sample(at_ms: i64, lsn: u64) {
         return;
     }
     if count == SAMPLES {
-        // Every second one goes: the past is kept, more coarsely.
+        // Every second sample is dropped: the past is kept, but more coarsely.
         for i in 0..SAMPLES / 2 {
             let from = &shared.samples[2 * i + 1];
             let to = &shared.samples[i];
@@ -171,7 +171,7 @@ pub fn add_sample(at_ms: i64, lsn: u64) {
         .store(count as u32 + 1, Ordering::Release);
 }
 
-/// Where WAL ended at some time not after `before_ms`; `None` if that is not remembered.
+/// The end of WAL at some time not after `before_ms`; `None` if none is remembered.
 pub fn lsn_before(before_ms: i64) -> Option<u64> {
     let shared = shared()?;
     let count = shared.sample_count.load(Ordering::Acquire) as usize;
@@ -201,7 +201,7 @@ pub fn database(oid: u32) -> Option<&'static Database> {
 }
 
 thread_local! {
-    /// Whether the running transaction wrote to a howdah table.
+    /// Whether the current transaction wrote to a howdah table.
     static WROTE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
     static OWN_DATABASE: std::cell::OnceCell<Option<&'static Database>> =
         const { std::cell::OnceCell::new() };
@@ -214,8 +214,8 @@ pub fn note_write() {
     mark_own_database();
 }
 
-/// Notes it again at the commit: a worker that came before could not see what was written, or
-/// not even the table. Called for every transaction: not guarded, and does no more than its atomics
+/// Notes it again at the commit: a worker that came before could not see what was written, or not
+/// even the table. Called for every transaction without a guard, and does no more than its atomics
 /// and cells.
 fn at_transaction_event(event: TransactionEvent) {
     use TransactionEvent::{Abort, Commit, Prepare};
@@ -290,7 +290,8 @@ pub fn is_left_alone(table: Oid, now_ms: i64) -> bool {
     failure_of(table).is_some_and(|f| f.until_ms.load(Ordering::Relaxed) > now_ms)
 }
 
-/// Notes that the compaction of a table of this database failed; for how long it is left alone.
+/// Notes that the compaction of a table of this database failed. Returns for how long it is left
+/// alone.
 pub fn note_failure(table: Oid, now_ms: i64) -> i64 {
     let Some(failure) = failure_of(table).or_else(|| take_failure(table)) else {
         return 0;
@@ -302,7 +303,7 @@ pub fn note_failure(table: Oid, now_ms: i64) -> i64 {
     pause_ms
 }
 
-/// Takes a free slot, or that of the table which may be visited again first.
+/// Takes a free slot, or else the slot of the table whose pause ends first.
 fn take_failure(table: Oid) -> Option<&'static Failure> {
     let failures = failures();
     let free = failures
