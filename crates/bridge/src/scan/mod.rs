@@ -6,8 +6,8 @@
 //!              cursors ─── which cursors forbid the node
 //!              planned ─── the table and its clauses, as the scanner is given them
 //!              plan ────── path to plan
-//!   executor   node ────── begin, rescan, end                exec ─── one row after the other
-//!              batch ───── cold rows, column by column       parallel ── words that participants share
+//!   executor   node ────── begin, rescan, end                exec ──── one row after the other
+//!              batch ───── cold rows, column by column       parallel ─ words that are shared
 //!              explain ─── output of EXPLAIN
 //!
 //!   ┌─ Scanner (the caller's) ───┐        ┌─ ColdRows (the caller's), one for each node ─┐

@@ -201,7 +201,7 @@ unsafe fn path(table: &PlannedTable<'_>, offer: &Offer, workers: i32) -> *mut pg
         path.parallel_aware = workers > 0;
         path.parallel_safe = (*rel).consider_parallel;
         path.parallel_workers = workers;
-        // A user who disables sequential scans wants an index to be used.
+        // Disabling sequential scans asks for an index to be used.
         path.disabled_nodes = i32::from(!pg_sys::enable_seqscan);
         set_cost(path, table, offer);
         (*custom).flags = pg_sys::CUSTOMPATH_SUPPORT_PROJECTION;

@@ -192,7 +192,7 @@ unsafe fn offer(
         (*path).path.pathtarget = returned;
         (*path).path.pathkeys = pathkeys;
         (*path).path.rows = rows;
-        // A user who disables sequential scans wants an index to be used.
+        // Disabling sequential scans asks for an index to be used.
         (*path).path.disabled_nodes = i32::from(!pg_sys::enable_seqscan);
         let target = &(*returned).cost;
         (*path).path.startup_cost = offer.cost + target.startup;

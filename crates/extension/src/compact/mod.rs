@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   launcher ──> worker ──> survey    one transaction per row group:
-//!                  └──────┬─> mover    gather ─> encode ─> reserve, value, entry ─> indexes ─> stamp
-//!   CALL ──> procedure ───┘            no transaction waits for any of this               └─ short
+//!                  └──────┬─> mover    gather ─> encode ─> reserve ─> value, entry ─> indexes
+//!   CALL ──> procedure ───┘              no transaction waits for any of this
+//!                         │            ─> stamp ─> commit: short
 //!                         ├─> merge    small neighbours become one group; a group with many hidden
 //!                         │            rows is rewritten
 //!                         └─> sweep    deletes marks that are not needed any more

@@ -94,7 +94,7 @@ impl Drop for Progress {
 }
 
 /// One row per running compaction of the server. As in pg_stat_progress_vacuum every role sees
-/// process and database, and the rest only those who have the rights of the role that compacts, or
+/// process and database. The rest is visible to roles with the rights of the role that compacts, or
 /// of `pg_read_all_stats`; a background worker's role is the bootstrap superuser.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
