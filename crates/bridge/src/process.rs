@@ -31,7 +31,7 @@ pub fn prevent_if_parallel(command: &CStr) {
     unsafe { pg_sys::PreventCommandIfParallelMode(command.as_ptr()) }
 }
 
-/// Ends this process with SIGKILL: the server goes through crash recovery. For tests.
+/// Ends this process with SIGKILL, so that the server performs crash recovery. For tests.
 pub fn crash() {
     // SAFETY: kills this process, at once and without cleaning up, which is the purpose.
     unsafe { ffi::kill(own_pid(), 9) };

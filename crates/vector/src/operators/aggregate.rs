@@ -591,7 +591,7 @@ impl Aggregation {
         &self,
         plan: &AggregatePlan,
     ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
-        // Groups may have been entered before a row of them was met.
+        // Groups may have been entered before any of their rows.
         let mut groups: Vec<u32> = (0..self.group_count as u32)
             .filter(|&group| plan.keys.is_empty() || self.counts.rows(group as usize) > 0)
             .collect();

@@ -201,9 +201,9 @@ impl Compiled {
         &self.needed
     }
 
-    /// The columns that must be delivered of a row group of these statistics. What only the filter
-    /// reads is not if it is decided, nor what is only counted and has no nulls: the others may be
-    /// [`Unread`](crate::source::MorselColumn::Unread).
+    /// The columns that must be delivered of a row group of these statistics. All
+    /// others may be [`Unread`](crate::source::MorselColumn::Unread): columns that only the filter
+    /// reads, if it is decided, and columns that are only counted and have no nulls.
     pub fn needed_for(
         &self,
         statistics: &[Option<&ColumnStatistics>],

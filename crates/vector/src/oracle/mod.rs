@@ -199,8 +199,8 @@ fn first_groups(
     }
 }
 
-/// Evaluates what is returned for every row that passes, also beyond the limit, as PostgreSQL does
-/// below its sort.
+/// Evaluates the returned columns for every row that passes, also beyond the limit, as PostgreSQL
+/// does below its sort.
 fn first(
     columns: &[Expr],
     order: &[OrderBy],
@@ -211,7 +211,7 @@ fn first(
     for row in rows {
         let keys = order.iter().map(|by| evaluate(&by.expr, row));
         let keys: Vec<Datum> = keys.collect::<Result<_, _>>()?;
-        // What has no order is told before sorting, which needs one.
+        // A value without an order is an error before sorting, which needs one.
         for key in keys.iter().flatten() {
             compare(key, key)?;
         }

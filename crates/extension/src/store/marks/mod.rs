@@ -300,7 +300,7 @@ pub fn hides(
     Ok(hidden_by(store, entry, row, snapshot)? != Hidden::No)
 }
 
-/// As [`hides`], with the transaction.
+/// As [`hides`]; returns the transaction, too.
 pub fn hidden_by(
     store: &ColdStore,
     entry: &GroupEntry,
