@@ -201,7 +201,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether this process may start threads: not if parallel workers share the work already.
+    /// Whether this process may start threads: a parallel worker, which shares the work, may not.
     pub fn may_use_threads(&self) -> bool {
         // SAFETY: plain reads of globals.
         unsafe { pg_sys::ParallelWorkerNumber < 0 }

@@ -106,8 +106,7 @@ pub(super) fn recall(
     Some(seen.collect())
 }
 
-/// Remembers the directory if it is small and complete; `groups` are those that any snapshot may
-/// see.
+/// Remembers the directory if it is small and complete; `groups` are those that a snapshot sees.
 pub(super) fn remember(store: &ColdStore, groups: &[PlacedEntry]) -> Result<(), ColdError> {
     let file = store.id();
     if groups.len() > MOST_ENTRIES || !may_try(file) {
