@@ -7,8 +7,8 @@
 //! indexes. If there is a BRIN index, the move then waits for all transactions that hold a lock on
 //! the table. A compaction that a user has requested waits for them as long as it takes; a
 //! background worker waits for a moment, and tries again at a later visit. A standby does the same
-//! when it replays an exclusive lock on the table: that lock is logged for this purpose only, and is
-//! not taken on the primary.
+//! when it replays an exclusive lock on the table: that lock is logged for this purpose only, and
+//! is not taken on the primary.
 //!
 //! A crash after the mark leaves a mark without row groups: BRIN indexes are not used, and the next
 //! first move waits again, because there is no row group yet.
