@@ -1,4 +1,4 @@
-//! The access method of a table, changed in the catalog.
+//! Changes of a table's access method in the catalog.
 
 use std::ffi::CStr;
 
@@ -17,8 +17,8 @@ pub fn by_name(name: &CStr) -> pg_sys::Oid {
     unsafe { pg_sys::get_table_am_oid(name.as_ptr(), false) }
 }
 
-/// Gives a table that is exclusively locked a TOAST relation, if it has none and its access method
-/// wants one.
+/// Creates a TOAST relation for a table that is exclusively locked, if it has none and its access
+/// method needs one.
 pub fn create_toast_relation(table: pg_sys::Oid) {
     let lock = LockMode::AccessExclusive.raw();
     // SAFETY: the table is locked.

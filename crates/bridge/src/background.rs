@@ -17,8 +17,8 @@ macro_rules! background_worker_main {
     };
 }
 
-/// Begins the life of a background worker of one database that counts as an autovacuum worker, and
-/// runs as the bootstrap superuser. SIGTERM ends it where it next asks for interrupts.
+/// Begins a background worker of one database that counts as an autovacuum worker, and runs as the
+/// bootstrap superuser. SIGTERM ends it where it next checks for interrupts.
 pub fn begin_maintenance_worker(database: pg_sys::Oid) {
     // SAFETY: the start of a background worker's life, in the order that bgworker.h asks for.
     unsafe {

@@ -6,8 +6,8 @@ use pgrx::pg_sys;
 
 use crate::transactions::in_transaction;
 
-/// Databases that take connections, without templates: others copy those and must find no process
-/// connected. Runs in a transaction of its own.
+/// Databases that take connections, without templates: CREATE DATABASE copies templates, and must
+/// find no process connected. Runs in a transaction of its own.
 pub fn connectable_databases() -> Vec<u32> {
     in_transaction(|| {
         let mut databases = Vec::new();

@@ -1,4 +1,4 @@
-//! What ANALYZE knows of a table's columns.
+//! Statistics of a table's columns from ANALYZE.
 
 use pgrx::pg_sys;
 

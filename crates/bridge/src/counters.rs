@@ -147,7 +147,7 @@ pub fn add(table: pg_sys::Oid, more: &Counters) {
     }
 }
 
-/// A table's counters as the running transaction sees them; `None` if nothing was counted.
+/// A table's counters as the current transaction sees them; `None` if there is no entry.
 pub fn of(table: pg_sys::Oid) -> Option<Counters> {
     // SAFETY: NULL or a copy that lives as long as the transaction's snapshot of statistics.
     unsafe {

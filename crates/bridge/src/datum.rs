@@ -171,7 +171,7 @@ pub unsafe fn output(datum: Datum, type_oid: pg_sys::Oid) -> String {
     }
 }
 
-/// The bytes of a value. A copy that was made of them goes when they do.
+/// The bytes of a value. A detoasted copy is freed together with it.
 pub struct Bytes<'a> {
     bytes: &'a [u8],
     /// What detoasting allocated, if it did.

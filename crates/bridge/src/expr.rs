@@ -1,12 +1,12 @@
-//! Expression trees of plans, to be looked at.
+//! Expression trees of plans, as borrowed values.
 //!
 //! ```text
 //!   Node ── kind ─▶ Kind: a variable, an operand, a function with its arguments, boolean logic, …
 //! ```
 //!
-//! Only what another executor could compute is told; all else is [`Kind::Other`], which says why.
-//! Functions are told by their `prosrc`, and only built-in ones that are immutable, strict and
-//! written in C.
+//! Only expressions that another executor could compute are described; any other is
+//! [`Kind::Other`], with the reason. Functions are identified by their `prosrc`, and described only
+//! if they are built in, immutable, strict and written in C.
 //!
 //! Invariant: a `Node` borrows a tree of the planner or of a finished plan, which outlives it.
 
@@ -51,7 +51,7 @@ pub struct Call<'a> {
     pub collation: pg_sys::Oid,
 }
 
-/// What a boolean is asked to be: `BoolTestType`.
+/// The test of a boolean: `BoolTestType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truth {
     True,
@@ -184,7 +184,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// What it is; variables are those of the relation `rti`, others make it [`Kind::Other`].
+    /// Its kind. Variables of the relation `rti` are described; with any other variable it is
+    /// [`Kind::Other`].
     pub fn kind(self, rti: i32) -> Kind<'a> {
         let node = self.without_relabel();
         let raw = node.raw;

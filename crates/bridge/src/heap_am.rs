@@ -1,8 +1,7 @@
 //! Heap's own table access method, for hot rows.
 //!
-//! Its callbacks are called as they are, without a guard: an ERROR goes on to the next guard
-//! further up and passes over frames in between, so that a caller holds nothing that only `Drop`
-//! gives back.
+//! Its callbacks are called without a guard: an ERROR passes over the frames up to the next guard.
+//! So a caller must not hold anything that only `Drop` releases.
 
 use std::sync::OnceLock;
 
@@ -32,7 +31,7 @@ pub fn routine() -> &'static pg_sys::TableAmRoutine {
     &HEAP.get_or_init(read).0
 }
 
-/// Inserts the row in the slot, which knows its place then. The table is locked for writing.
+/// Inserts the row in the slot, and stores its TID there. The table is locked for writing.
 pub fn insert(table: Table<'_>, slot: Slot<'_>, command: CommandId) {
     let mut growth = Growth::of(table);
     // SAFETY: heap has this callback; table and slot are valid, and the slot holds a row of the
@@ -44,14 +43,14 @@ pub fn insert(table: Table<'_>, slot: Slot<'_>, command: CommandId) {
     growth.end();
 }
 
-/// What came of a row lock, with the place of the row that was locked.
+/// The result of a row lock, with the place of the row that was locked.
 pub struct LockedRow {
     pub result: RowResult,
     pub failure: RowFailure,
     pub at: Tid,
 }
 
-/// Locks the row at a hot TID, and puts it into the slot.
+/// Locks the row at a hot TID, and stores it in the slot.
 pub fn lock(table: Table<'_>, tid: Tid, slot: Slot<'_>, request: LockRequest<'_>) -> LockedRow {
     let mut at = tid.raw();
     let mut failure = pg_sys::TM_FailureData::default();

@@ -1,11 +1,11 @@
-//! Relcache invalidations: being told of them, and sending them.
+//! Relcache invalidations: receiving and sending them.
 
 use pgrx::{pg_guard, pg_sys};
 
 use crate::names;
 
-/// Has `callback` called when something about a relation changes, or about any (`None`). It is a
-/// matter of every invalidation, so it does little. For the life of the process.
+/// Registers `callback` for changes of a relation, or of any (`None`), for the life of the process.
+/// It is called for every invalidation, so it must be cheap.
 pub fn at_invalidation(callback: fn(Option<pg_sys::Oid>)) {
     let argument = pg_sys::Datum::from(callback as usize);
     // SAFETY: what is registered stays loaded; a pointer to a function is as wide as a datum, and
@@ -20,8 +20,8 @@ unsafe extern "C-unwind" fn call(callback: pg_sys::Datum, relation: pg_sys::Oid)
     callback((relation != pg_sys::InvalidOid).then_some(relation));
 }
 
-/// Has every backend forget what it keeps of a table, once the transaction commits. Nothing if the
-/// table is gone.
+/// Makes every backend discard its relcache entry of a table once the transaction commits. Does
+/// nothing if the table was dropped.
 pub fn invalidate(table: pg_sys::Oid) {
     if names::relation_exists(table) {
         // SAFETY: the table exists: for one that does not, this would raise an ERROR.

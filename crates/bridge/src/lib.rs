@@ -10,9 +10,9 @@
 //!             ──> relation           open relations as guards
 //!             ──> table              open relations as borrowed values, and their attributes
 //!             ──> snapshot           snapshots as borrowed values
-//!             ──> shown_tuple        a tuple that may be judged
-//!             ──> xid                transaction ids and what the server knows of them
-//!             ──> row_request        what is asked of a row to be changed or locked, and answers
+//!             ──> shown_tuple        a tuple whose visibility may be judged
+//!             ──> xid                transaction ids and their status
+//!             ──> row_request        requests to change or lock a row, and their results
 //!             ──> heap_am            heap's own access method
 //!             ──> hot                heap's operations on hot rows, safe for cold t_ctid links
 //!             ──> cold_lock          locks on cold rows and row groups
@@ -22,36 +22,36 @@
 //!             ──> security_label     labels of tables and columns
 //!             ──> collation          how a collation orders text
 //!             ──> counters           cumulative statistics per table
-//!             ──> table_counts       PostgreSQL's own statistics of a table, changed at once
+//!             ──> table_counts       PostgreSQL's own statistics of a table, changed immediately
 //!             ──> wal                flushing the write-ahead log
-//!             ──> io_cost            I/O counted and slowed down, as VACUUM has it
+//!             ──> io_cost            I/O counted and limited, as in VACUUM
 //!             ──> shared_memory      areas that all processes share
 //!             ──> malloc             freed memory kept for the next row group
 //!             ──> memory             small allocations
 //!             ──> needed_columns     which columns of a row a scan must return
 //!             ──> proc_flags         status flags of this process that others read
 //!             ──> recovery_conflict  what standbys must resolve before they replay a change
-//!             ──> maintained         a table open for maintenance, and as whom
-//!             ──> transactions       ending one and starting the next; what is told of their ends
+//!             ──> maintained         a table open for maintenance, as its owner
+//!             ──> transactions       ending one and starting the next; callbacks at their ends
 //!             ──> procedure          entry points of procedures
 //!             ──> background         entry points of background workers
-//!             ──> utility            utility statements, watched
-//!             ──> object_access      tables that are dropped
-//!             ──> invalidation       of what backends keep of tables
-//!             ──> access_method      that of a table, changed in the catalog
+//!             ──> utility            notification of utility statements
+//!             ──> object_access      notification of dropped tables
+//!             ──> invalidation       relcache invalidations, received and sent
+//!             ──> access_method      changes of a table's access method
 //!             ──> advisory_lock      locks of sessions by a number
 //!             ──> names              of relations, columns, types, roles
-//!             ──> rights             what the running user may do
+//!             ──> rights             rights of the current user
 //!             ──> process            this process, and others
 //!             ──> lockers            waiting for the holders of a table's locks
 //!             ──> vacuum             vacuuming a relation
 //!             ──> indexes            the indexes of a table
 //!             ──> new_entries        index entries of rows that got new TIDs
 //!             ──> scan               a plan node that scans a table with cold rows
-//!             ──> expr               expression trees, to be looked at
+//!             ──> expr               expression trees as borrowed values
 //!             ──> datum              datums with the form of their type
 //!             ──> builtin            OIDs of built-in types and operators
-//!             ──> column_statistics  what ANALYZE knows of columns
+//!             ──> column_statistics  statistics of columns from ANALYZE
 //!             ──> upper              a plan node for the upper part of a query over one table
 //!             ──> row_expr           a node's qual and projection, row by row
 //!             ──> ffi                functions that pgrx does not bind

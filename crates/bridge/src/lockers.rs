@@ -9,10 +9,10 @@ use crate::table::{LockMode, Table};
 
 /// `LOCKTAG_RELATION` and `DEFAULT_LOCKMETHOD`
 const RELATION: (u8, u8) = (0, 1);
-/// Pause between two looks at those that are waited for.
+/// Pause between two tests whether the transactions have ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// The transactions that hold a lock on a table, whichever it is.
+/// The transactions that hold a lock of any mode on a table.
 pub struct Lockers(pg_sys::LOCKTAG);
 
 impl Lockers {
@@ -29,13 +29,14 @@ impl Lockers {
         })
     }
 
-    /// Waits until all that hold one now have ended. No lock on the table may be held.
+    /// Waits until all transactions that hold a lock now have ended. The caller must hold no lock
+    /// on the table.
     pub fn wait(self) {
         // SAFETY: as this function asks.
         unsafe { pg_sys::WaitForLockers(self.0, LockMode::AccessExclusive.raw(), false) }
     }
 
-    /// As [`Lockers::wait`], without queueing; `false` if they have not ended after `patience`.
+    /// As [`Lockers::wait`], but without queueing; `false` if they have not ended after `patience`.
     pub fn wait_for(self, patience: Duration) -> bool {
         let mut count = 0;
         // SAFETY: the array holds `count` ids and stays in the current memory context.

@@ -1,8 +1,8 @@
 //! A table that is open for maintenance.
 //!
-//! It is locked with ShareUpdateExclusiveLock: against DDL, VACUUM and other maintenance; readers
-//! and writers go on. What runs, runs as its owner in a security-restricted operation, since index
-//! expressions are code of users.
+//! It is locked with ShareUpdateExclusiveLock, which excludes DDL, VACUUM and other maintenance,
+//! but neither readers nor writers. Code runs as the table's owner in a security-restricted
+//! operation, because index expressions contain code of users.
 
 use pgrx::pg_sys;
 
@@ -13,8 +13,8 @@ use crate::table::{LockMode, Table};
 
 const LOCK: LockMode = LockMode::ShareUpdateExclusive;
 
-/// A table open and locked, with an active snapshot. Belongs to one transaction; drop it before
-/// that ends.
+/// A table, open and locked, with an active snapshot. It belongs to one transaction, and must be
+/// dropped before that transaction ends.
 pub struct MaintainedTable {
     rel: OpenRelation,
     snapshot: pg_sys::Snapshot,
@@ -23,7 +23,7 @@ pub struct MaintainedTable {
     guc_level: i32,
 }
 
-/// What the transaction is for.
+/// The purpose of the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// It may write.
@@ -33,8 +33,8 @@ pub enum Purpose {
 }
 
 impl MaintainedTable {
-    /// `None` if the table is gone, is not wanted, is another session's or has no TOAST relation,
-    /// or (unless `wait`) is locked. To be called at the start of a transaction.
+    /// `None` if the table was dropped, is not to be opened, belongs to another session or has no
+    /// TOAST relation, or (unless `wait`) is locked. To be called at the start of a transaction.
     pub fn open(
         table: pg_sys::Oid,
         wait: bool,
@@ -50,8 +50,8 @@ impl MaintainedTable {
                 return None;
             }
             // No snapshot is active. The holder of a conflicting lock may be waiting for old
-            // snapshots to go, as CREATE INDEX CONCURRENTLY does: what catalog lookups have left is
-            // given up first.
+            // snapshots to end, as CREATE INDEX CONCURRENTLY does; so the snapshot that catalog
+            // look-ups have left is released first.
             pg_sys::InvalidateCatalogSnapshot();
             if purpose == Purpose::Vacuum {
                 // No snapshot is taken yet; VACUUM writes nothing transactional.
@@ -106,7 +106,7 @@ pub fn has_waiters(table: Table<'_>) -> bool {
     unsafe { pg_sys::LockHasWaitersRelation(table.raw(), LOCK.raw()) }
 }
 
-/// Locks a relation as maintenance does, unless others hold a lock that conflicts: `false` then.
+/// Locks a relation as maintenance does; `false` if another transaction holds a conflicting lock.
 pub fn try_lock(relation: pg_sys::Oid) -> bool {
     // SAFETY: a lock on what is no relation any more does no harm.
     unsafe { pg_sys::ConditionalLockRelationOid(relation, LOCK.raw()) }
@@ -127,8 +127,9 @@ impl Drop for MaintainedTable {
     }
 }
 
-/// Has the running transaction wait for no standby when it commits. It holds rows of users until
-/// then, and changes nothing that they could miss on a standby: rows are the same, here or there.
+/// The commit of the current transaction will wait for no standby: it blocks writers of the moved
+/// rows until then. Its changes are not lost to users of a standby, where the rows are the same,
+/// hot or cold.
 ///
 /// # Safety
 /// The transaction has just begun.

@@ -1,8 +1,8 @@
-//! Index entries for rows that got new TIDs.
+//! Index entries for rows that have new TIDs.
 //!
-//! As `ExecInsertIndexTuples` does it, but never with a uniqueness check: the same keys are in the
-//! index already under the row's old TID. Every index that takes inserts gets its entries, valid or
-//! not.
+//! As `ExecInsertIndexTuples` inserts them, but never with a uniqueness check: the same keys are in
+//! the index already under the row's old TID. Every index that accepts inserts gets its entries,
+//! valid or not.
 
 use pgrx::pg_sys;
 

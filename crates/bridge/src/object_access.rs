@@ -1,4 +1,4 @@
-//! Being told of tables that are dropped.
+//! Notification of dropped tables.
 
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use pgrx::pg_sys;
 static mut PREVIOUS: pg_sys::object_access_hook_type = None;
 static AT_DROP: OnceLock<fn(pg_sys::Oid)> = OnceLock::new();
 
-/// Has `at_drop` called for each relation that is dropped, before its transaction ends. It must not
+/// Registers `at_drop` for each relation that is dropped, before its transaction ends. It must not
 /// raise an ERROR. Call once, from `_PG_init`.
 pub fn at_drop(at_drop: fn(pg_sys::Oid)) {
     if AT_DROP.set(at_drop).is_ok() {
@@ -20,8 +20,8 @@ pub fn at_drop(at_drop: fn(pg_sys::Oid)) {
     }
 }
 
-/// Called for every function that an expression calls, too, hence not guarded: nothing here raises
-/// an ERROR.
+/// Called for every function that an expression calls, too, and therefore not guarded: nothing here
+/// raises an ERROR.
 unsafe extern "C-unwind" fn at_object_access(
     access: pg_sys::ObjectAccessType::Type,
     class: pg_sys::Oid,

@@ -1,4 +1,4 @@
-//! This process, and what it knows of others.
+//! This process, and other processes of the server.
 
 use std::ffi::CStr;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub fn prevent_if_parallel(command: &CStr) {
     unsafe { pg_sys::PreventCommandIfParallelMode(command.as_ptr()) }
 }
 
-/// Ends this process with SIGKILL: the server goes through crash recovery. For tests.
+/// Ends this process with SIGKILL, so that the server performs crash recovery. For tests.
 pub fn crash() {
     // SAFETY: kills this process, at once and without cleaning up, which is the purpose.
     unsafe { ffi::kill(own_pid(), 9) };
@@ -43,7 +43,8 @@ pub fn now_ms() -> i64 {
     unsafe { pg_sys::GetCurrentTimestamp() / 1000 }
 }
 
-/// Sleeps, or until a signal comes: `pg_usleep`. No lock may be held that others wait for.
+/// Sleeps until the time is over or a signal arrives: `pg_usleep`. No lock may be held for which
+/// other backends wait.
 pub fn sleep(time: Duration) {
     // SAFETY: a plain sleep.
     unsafe { pg_sys::pg_usleep(time.as_micros() as std::ffi::c_long) }
@@ -58,8 +59,8 @@ pub fn role_of(pid: i32) -> Option<pg_sys::Oid> {
     }
 }
 
-/// Whether the running user may see what a process of that role is doing: it has the role's rights,
-/// or those of `pg_read_all_stats`.
+/// Whether the current user may see what a process of that role is doing: it has the rights of the
+/// role, or of `pg_read_all_stats`.
 pub fn may_see_activity_of(role: pg_sys::Oid) -> bool {
     // SAFETY: catalog lookups.
     unsafe {
@@ -69,8 +70,8 @@ pub fn may_see_activity_of(role: pg_sys::Oid) -> bool {
     }
 }
 
-/// Reads the configuration files again, in a background worker, if that was asked for. To be called
-/// outside of any user's statement.
+/// Reads the configuration files again, in a background worker, if a reload was requested. To be
+/// called outside of any user's statement.
 pub fn reload_settings_if_asked() {
     // SAFETY: as this function asks.
     unsafe {

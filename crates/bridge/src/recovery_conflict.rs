@@ -8,11 +8,11 @@
 //! ```
 //!
 //! A snapshot on a standby conflicts with a change that removes for good what the snapshot might
-//! still see. The *horizon* is the latest transaction whose effects the change takes for granted: a
-//! snapshot with a later xmin sees that transaction as finished, and loses nothing
-//! (`snapshotConflictHorizon` in PostgreSQL's sources). Heap puts the horizon into the records that
-//! prune and freeze. What VACUUM does to cold rows is logged by generic WAL and by the index access
-//! methods, neither of which has a place for it.
+//! still see. The *horizon* is the latest transaction whose effects the change presumes: a snapshot
+//! with a later xmin sees that transaction as finished, and loses nothing
+//! (`snapshotConflictHorizon` in PostgreSQL's sources). Heap includes the horizon in the records
+//! that prune and freeze. VACUUM's changes of cold rows are logged by generic WAL and by the index
+//! access methods, and neither has a place for it.
 //!
 //! The record is `XLOG_BTREE_REUSE_PAGE`. Its redo resolves the conflict and does nothing else: it
 //! reads no page, so it needs neither a buffer nor a lock here, and no full-page image. A heap
@@ -21,9 +21,9 @@
 //! PITR of a plain server. pg_waldump shows the record as the reuse of a page of the table; of its
 //! locator replay reads the database alone.
 //!
-//! Order: WAL order. The caller logs the horizon before it inserts the first record of the change;
-//! no flush is needed, since a page of the change cannot reach disk, nor a standby its record,
-//! before an earlier record does. A crash in between leaves a conflict that nothing follows.
+//! Order: WAL order. The caller logs the horizon before it inserts the first record of the change.
+//! No flush is needed, because neither can a page of the change reach disk, nor its record a
+//! standby, before an earlier record does. A crash in between leaves a conflict without a change.
 //!
 //! Logical slots on a standby: a slot's catalog_xmin conflicts only with changes of tables that
 //! decoding reads (`user_catalog_table`), which the record tells as heap's own records do.
@@ -48,9 +48,9 @@ struct ReusePage {
 /// `SizeOfBtreeReusePage`
 const REUSE_PAGE_BYTES: u32 = std::mem::offset_of!(ReusePage, is_catalog_rel) as u32 + 1;
 
-/// Logs that the changes which follow in WAL remove what snapshots need that do not see `horizon`
-/// as finished. Nothing is logged if `horizon` is not a normal transaction id (no snapshot is
-/// affected), or where WAL does not reach standbys.
+/// Logs that the changes which follow in WAL remove data that is needed by snapshots which do not
+/// see `horizon` as finished. Nothing is logged if `horizon` is not a normal transaction id (no
+/// snapshot is affected), or where WAL does not reach standbys.
 ///
 /// # Safety
 /// `table` is open and locked; this is not a standby; no buffer is locked.
@@ -73,9 +73,9 @@ pub unsafe fn log(table: pg_sys::Relation, horizon: pg_sys::TransactionId) {
     }
 }
 
-/// Logs an exclusive lock on the table that the running transaction does not take here: a standby
-/// waits for, or cancels, the transactions there that hold any lock on the table, and keeps others
-/// out until this one has ended. The table is locked; this is not a standby.
+/// Logs an exclusive lock on the table that the current transaction does not take here: a standby
+/// waits for, or cancels, the transactions there that hold any lock on the table, and blocks others
+/// until this one has ended. The table is locked; this is not a standby.
 pub fn lock_on_standbys(table: Table<'_>) {
     let table = table.raw();
     // SAFETY: the relation is open. The transaction gets an id, so that its end is logged.
@@ -122,7 +122,7 @@ pub fn before(xid: pg_sys::TransactionId) -> pg_sys::TransactionId {
     xid
 }
 
-/// The latest transaction that exists: a horizon that no running snapshot is later than.
+/// The latest transaction that was assigned: no snapshot in use is later than this horizon.
 pub fn latest() -> pg_sys::TransactionId {
     // SAFETY: reads a counter in shared memory.
     let next = unsafe { pg_sys::ReadNextFullTransactionId() }.value;

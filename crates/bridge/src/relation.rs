@@ -266,20 +266,20 @@ pub fn hot_bytes(table: Table<'_>) -> u64 {
         .sum()
 }
 
-/// Raises an ERROR where a cursor or an outer statement still uses the table; `command` is named in
-/// it.
+/// Raises an ERROR if a cursor or an outer statement still uses the table; the message contains
+/// `command`.
 pub fn check_not_in_use(table: Table<'_>, command: &std::ffi::CStr) {
     // SAFETY: the relation is open; the name is NUL-terminated.
     unsafe { pg_sys::CheckTableNotInUse(table.raw(), command.as_ptr()) }
 }
 
-/// Has all plans for a table made anew once the transaction commits.
+/// Invalidates all plans for a table once the transaction commits.
 pub fn forget_plans(table: Table<'_>) {
     // SAFETY: the relation is open.
     unsafe { pg_sys::CacheInvalidateRelcache(table.raw()) }
 }
 
-/// Has this backend's plans for a table made anew, as if the table had been altered.
+/// Invalidates this backend's plans for a table, as if the table had been altered.
 pub fn forget_plans_here(table: Table<'_>) {
     // SAFETY: a message as another backend might have sent it; open relations are rebuilt in place.
     unsafe {

@@ -36,7 +36,7 @@ impl HeapRewrite {
         unsafe { ffi::rewrite_heap_tuple(self.0, old, new) }
     }
 
-    /// Tells the rewrite of a dead version. Returns whether an earlier one turned out to be dead
+    /// Passes a dead version to the rewrite. Returns whether an earlier one turned out to be dead
     /// too.
     ///
     /// # Safety

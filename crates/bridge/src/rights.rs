@@ -1,5 +1,4 @@
-//! What the running user may do with a relation. Rights are looked up in the catalogs; no lock is
-//! needed.
+//! Rights of the current user on a relation. They are looked up in the catalogs; no lock is needed.
 
 use pgrx::pg_sys;
 
@@ -75,7 +74,7 @@ pub fn may_scan_statistics() -> bool {
     unsafe { pg_sys::has_privs_of_role(user(), pg_sys::ROLE_PG_STAT_SCAN_TABLES.into()) }
 }
 
-/// Whether a role is the running user, or a superuser.
+/// Whether a role is the current user or has the attribute SUPERUSER.
 pub fn is_self_or_superuser(role: pg_sys::Oid) -> bool {
     // SAFETY: a catalog lookup.
     role == user() || unsafe { pg_sys::superuser_arg(role) }

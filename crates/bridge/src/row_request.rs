@@ -1,4 +1,4 @@
-//! What the executor asks of a row that it changes or locks, and what it is told.
+//! Requests of the executor to change or lock a row, and their results.
 //!
 //! These are the server's own types (`access/tableam.h`, `nodes/lockoptions.h`), one to one, as
 //! values that need no pointer. Callbacks convert them once, at their edge.
@@ -10,19 +10,19 @@ use crate::snapshot::Snapshot;
 use crate::tid::Tid;
 use crate::xid::{CommandId, INVALID_COMMAND, Xid};
 
-/// What came of it: `TM_Result`.
+/// The result of a request: `TM_Result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowResult {
     Ok,
     /// No version of it is visible to the command.
     Invisible,
-    /// The running command, or one that it runs in, has changed it.
+    /// The current command, or one that it runs inside, has changed it.
     SelfModified,
     Updated,
     Deleted,
-    /// A running transaction is changing it, which is not to be waited for.
+    /// A transaction in progress is changing it, and the request does not wait.
     BeingModified,
-    /// A lock on it is not to be waited for.
+    /// Another transaction holds a lock on it, and the request does not wait.
     WouldBlock,
 }
 
@@ -53,7 +53,7 @@ impl RowResult {
     }
 }
 
-/// Why a row cannot be changed or locked, and where to go on: `TM_FailureData`.
+/// Why a row cannot be changed or locked, and where to continue: `TM_FailureData`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowFailure {
     /// The next version, or the row's own place.
@@ -67,7 +67,7 @@ pub struct RowFailure {
 }
 
 impl Default for RowFailure {
-    /// Says nothing.
+    /// An empty failure.
     fn default() -> RowFailure {
         RowFailure {
             ctid: Tid::default(),
@@ -79,7 +79,7 @@ impl Default for RowFailure {
 }
 
 impl RowFailure {
-    /// Names a place and a transaction of others.
+    /// A failure with a place and another transaction.
     pub fn at(ctid: Tid, xmax: Xid) -> RowFailure {
         RowFailure {
             ctid,
@@ -108,7 +108,7 @@ impl RowFailure {
     }
 }
 
-/// A row that cannot be changed.
+/// A refused request: the row cannot be changed or locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Not [`RowResult::Ok`].
@@ -116,7 +116,7 @@ pub struct Refusal {
     pub failure: RowFailure,
 }
 
-/// How a row is to be changed.
+/// A request to change a row.
 #[derive(Clone, Copy)]
 pub struct ChangeRequest<'a> {
     /// The command that changes it.
@@ -127,19 +127,19 @@ pub struct ChangeRequest<'a> {
     pub wait: bool,
 }
 
-/// A row lock that is asked for.
+/// A request to lock a row.
 #[derive(Clone, Copy)]
 pub struct LockRequest<'a> {
-    /// The command that asks.
+    /// The command that requests it.
     pub command: CommandId,
     pub lock: RowLock,
     pub wait: WaitPolicy,
     pub flags: LockFlags,
-    /// The snapshot that the executor hands on to heap.
+    /// The executor's snapshot, which is passed to heap.
     pub snapshot: Option<Snapshot<'a>>,
 }
 
-/// Which indexes the caller of an update has to enter the new version into: `TU_UpdateIndexes`.
+/// The indexes into which the caller of an update must insert the new version: `TU_UpdateIndexes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateIndexes {
     None,
@@ -158,7 +158,7 @@ impl UpdateIndexes {
     }
 }
 
-/// What to do about a lock of others: `LockWaitPolicy`.
+/// What to do if another transaction holds a conflicting lock: `LockWaitPolicy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitPolicy {
     Block,
@@ -206,7 +206,7 @@ impl LockFlags {
         self.has(pg_sys::TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS)
     }
 
-    /// Whether the last version of the row is asked for.
+    /// Whether the last version of the row is to be locked.
     pub fn find_last_version(self) -> bool {
         self.has(pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION)
     }
@@ -217,7 +217,7 @@ impl LockFlags {
     }
 }
 
-/// What a transaction is waited for to do, as an error message tells it: `XLTW_Oper`.
+/// The purpose of a wait, which an error message shows: `XLTW_Oper`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Delete,

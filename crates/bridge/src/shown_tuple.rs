@@ -1,8 +1,8 @@
-//! A tuple that may be judged: its page pinned and share-locked.
+//! A tuple whose visibility may be judged: its page is pinned and share-locked.
 //!
-//! `HeapTupleSatisfies…` reads the tuple's header, looks up the transactions that it names, and
-//! sets hint bits. For that the buffer has to be pinned and locked; the lifetime is that of the
-//! guard which holds both. Nothing here releases the lock or touches another page of the relation.
+//! `HeapTupleSatisfies…` reads the tuple's header, looks up the transactions in it, and sets hint
+//! bits. For that the buffer must be pinned and locked; the lifetime is that of the guard which
+//! holds both. Nothing here releases the lock or accesses another page of the relation.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -15,11 +15,11 @@ use crate::store::TupleStamp;
 use crate::tid::Tid;
 use crate::xid::{CommandId, Xid};
 
-/// What has become of a tuple, judged for maintenance: `HTSV_Result`.
+/// The status of a tuple, judged for maintenance: `HTSV_Result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TupleStatus {
     Live,
-    /// Nobody can see it any more.
+    /// No snapshot can see it any more.
     Dead,
     /// Deleted, but an old snapshot may still see it.
     RecentlyDead,
@@ -102,7 +102,7 @@ impl<'a> ShownTuple<'a> {
         (xid, xid.is_own().then(command))
     }
 
-    /// Whether the snapshot sees it. Has no regard for serializable transactions.
+    /// Whether the snapshot sees it. Does not check for serialization conflicts.
     #[inline]
     pub fn satisfies(self, snapshot: Snapshot<'_>) -> bool {
         // SAFETY: pin and lock by the contract of `new`; the snapshot is valid.
@@ -128,7 +128,7 @@ impl<'a> ShownTuple<'a> {
         }
     }
 
-    /// What has become of it; `horizon` is the oldest transaction that a snapshot may need.
+    /// Its status; `horizon` is the oldest transaction that a snapshot may need.
     pub fn status(self, horizon: Xid) -> TupleStatus {
         use pg_sys::HTSV_Result::*;
         // SAFETY: pin and lock by the contract of `new`.
@@ -144,7 +144,7 @@ impl<'a> ShownTuple<'a> {
     }
 
     /// Of a dead tuple: the later one of `horizon` and the transaction that made it dead, as heap
-    /// counts it for snapshot conflicts.
+    /// computes it for snapshot conflicts.
     pub fn later_conflict(self, horizon: Xid) -> Xid {
         let mut later = horizon.raw();
         // SAFETY: the page is pinned and locked.
@@ -152,7 +152,8 @@ impl<'a> ShownTuple<'a> {
         Xid::from_raw(later)
     }
 
-    /// The inserter, if hint bits say that it has committed and that nobody deletes the tuple.
+    /// The inserter, if hint bits tell that it has committed and that no transaction deletes the
+    /// tuple.
     pub fn settled_inserter(self) -> Option<Xid> {
         // SAFETY: the page is pinned and locked.
         let bits = u32::from(unsafe { (*self.header()).t_infomask });

@@ -20,12 +20,12 @@ use crate::xid::{CommandId, FIRST_COMMAND, Xid};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub xid: Xid,
-    /// Known only for the running transaction.
+    /// Known only for the current transaction.
     pub cid: CommandId,
 }
 
 impl Origin {
-    /// The origin of a frozen row: no transaction that still matters.
+    /// The origin of a frozen row, whose inserter every snapshot sees as finished.
     pub const FROZEN: Origin = Origin {
         xid: Xid::FROZEN,
         cid: FIRST_COMMAND,
@@ -48,7 +48,7 @@ impl Origin {
         }
     }
 
-    /// The origin of a row that the running command inserts.
+    /// The origin of a row that the current command inserts.
     pub fn here(cid: CommandId) -> Origin {
         let xid = Xid::current();
         Origin { xid, cid }
@@ -160,7 +160,7 @@ pub unsafe fn note_place(
     }
 }
 
-/// Hands a tuple of the slot's own memory over to the slot, which is empty.
+/// Passes a tuple in the slot's own memory to the slot, which is empty.
 unsafe fn put(slot: *mut pg_sys::TupleTableSlot, tuple: pg_sys::HeapTuple) {
     // SAFETY: the caller vouches for both.
     unsafe {
@@ -176,7 +176,7 @@ unsafe fn put(slot: *mut pg_sys::TupleTableSlot, tuple: pg_sys::HeapTuple) {
     }
 }
 
-/// Longer tuples are not copied, since the copy may never be used; in bytes.
+/// Longer tuples are not copied, because the copy may never be used; in bytes.
 const LARGEST_IMAGE_BYTES: u32 = 2_048;
 
 /// A copy of a cold row's tuple, to be put into another slot of the same descriptor.
@@ -198,7 +198,7 @@ impl Default for RowImage {
 }
 
 impl RowImage {
-    /// Copies the row that was just stored in a slot, unless it is long.
+    /// Copies the row that was just stored in a slot, unless the row is long.
     ///
     /// # Safety
     /// The slot was filled by [`store_cold_row`].
@@ -235,7 +235,7 @@ impl RowImage {
         self.desc == desc
     }
 
-    /// Puts the row into a slot, if it has the descriptor of the one it was taken from.
+    /// Stores the row in a slot, if that has the descriptor of the slot from which it was copied.
     ///
     /// # Safety
     /// There is a row, and its descriptor is still in use. `slot` is a buffer-heap-tuple slot.
@@ -293,8 +293,8 @@ pub unsafe fn tid_of_copy(slot: *mut pg_sys::TupleTableSlot) -> Option<pg_sys::I
     }
 }
 
-/// Gives a formed tuple the header of a live row at `tid` whose inserter is known to have committed
-/// or is the running transaction.
+/// Gives a formed tuple the header of a live row at `tid` whose inserter is known to have
+/// committed, or is the current transaction.
 ///
 /// # Safety
 /// `tuple` points at a freshly formed heap tuple.
@@ -360,13 +360,13 @@ impl<'a> Slot<'a> {
         unsafe { self.raw.as_ref() }
     }
 
-    /// Names the slot among those that are in use.
+    /// Identifies the slot among those in use.
     #[inline]
     pub fn address(self) -> usize {
         self.raw() as usize
     }
 
-    /// The place of the row in it.
+    /// The TID of the row in it.
     #[inline]
     pub fn tid(self) -> Tid {
         Tid::from_raw(self.data().tts_tid)
@@ -377,8 +377,8 @@ impl<'a> Slot<'a> {
         u32::from(self.data().tts_flags) & pg_sys::TTS_FLAG_EMPTY != 0
     }
 
-    /// Where the hot row in it was moved to, or is about to be, and the transaction that did so;
-    /// `None` if it was not, or is a cold row.
+    /// The place to which the hot row in it was moved, or is being moved, and the transaction that
+    /// moves it; `None` if the row was not moved, or is a cold row.
     pub fn moved_to(self) -> Option<(RowNumber, Xid)> {
         if self.tid().is_cold() || !self.is_of_heap() {
             return None;
@@ -398,7 +398,7 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Whether it holds tuples as heap's slots do.
+    /// Whether it stores tuples as heap's slots do.
     #[inline]
     fn is_of_heap(self) -> bool {
         std::ptr::eq(

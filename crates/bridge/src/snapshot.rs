@@ -1,9 +1,9 @@
 //! Snapshots as borrowed values.
 //!
-//! A snapshot is the server's: on the stack of its snapshots, or registered with a resource owner,
-//! or a variable of the caller (dirty ones). The lifetime says how long it stays valid; only
-//! [`Snapshot::from_raw`] can claim one. A dirty snapshot is written to when a tuple is held
-//! against it: it names the transaction that a caller has to wait for.
+//! A snapshot belongs to the server (on the stack of active snapshots, or registered with a
+//! resource owner), or is a variable of the caller (dirty ones). The lifetime tells how long it
+//! stays valid; only [`Snapshot::from_raw`] can claim one. A dirty snapshot is written to when a
+//! tuple is judged by it: it receives the transaction for which a caller has to wait.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -12,22 +12,23 @@ use pgrx::pg_sys;
 
 use crate::xid::{CommandId, Xid};
 
-/// What a snapshot judges tuples by: `SnapshotType`.
+/// The rule by which a snapshot judges tuples: `SnapshotType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotKind {
-    /// Transactions that had committed when it was taken, and earlier commands of our own.
+    /// Transactions that had committed when it was taken, and earlier commands of our own
+    /// transaction.
     Mvcc,
-    /// Committed transactions and all of our own.
+    /// Committed transactions, and all of our own.
     SelfVisible,
     /// Every tuple.
     Any,
     /// A value stored out of line, whose owner was judged before.
     Toast,
-    /// Committed transactions, our own and, named in the snapshot, those in progress.
+    /// Committed transactions, our own, and those in progress, which the snapshot receives.
     Dirty,
-    /// Catalogs as logical decoding saw them.
+    /// Catalogs as logical decoding sees them.
     HistoricMvcc,
-    /// What VACUUM may not remove.
+    /// Tuples that VACUUM may not remove.
     NonVacuumable,
 }
 
@@ -39,7 +40,7 @@ pub struct Snapshot<'a> {
 }
 
 impl<'a> Snapshot<'a> {
-    /// `SnapshotSelf`: what is in force now, our own work included.
+    /// `SnapshotSelf`: what is in force now, including our own changes.
     #[inline]
     pub fn in_force() -> Snapshot<'static> {
         Snapshot::of_static(&raw mut pg_sys::SnapshotSelfData)
@@ -98,7 +99,7 @@ impl<'a> Snapshot<'a> {
         unsafe { self.raw.as_ref() }
     }
 
-    /// What it judges tuples by.
+    /// The rule by which it judges tuples.
     #[inline]
     pub fn kind(self) -> SnapshotKind {
         use pg_sys::SnapshotType::*;
@@ -123,40 +124,41 @@ impl<'a> Snapshot<'a> {
         self.data().snapshot_type == pg_sys::SnapshotType::SNAPSHOT_DIRTY
     }
 
-    /// Of an MVCC snapshot: the oldest transaction that it may see as running. Those that precede
-    /// it are over for the snapshot. Of a dirty one: the inserter in progress that the last judged
-    /// tuple had, if any.
+    /// Of an MVCC snapshot: the oldest transaction that it may see as in progress. It sees
+    /// transactions that precede this one as finished. Of a dirty snapshot: the inserter in
+    /// progress of the tuple that was judged last, if any.
     #[inline]
     pub fn xmin(self) -> Xid {
         Xid::from_raw(self.data().xmin)
     }
 
-    /// Of a dirty snapshot: the deleter in progress that the last judged tuple had, if any.
+    /// Of a dirty snapshot: the deleter in progress of the tuple that was judged last, if any.
     #[inline]
     pub fn xmax(self) -> Xid {
         Xid::from_raw(self.data().xmax)
     }
 
-    /// Of an MVCC snapshot: what earlier commands of our own transaction did, it sees.
+    /// Of an MVCC snapshot: it sees changes by earlier commands of our own transaction than this
+    /// one.
     #[inline]
     pub fn command(self) -> CommandId {
         self.data().curcid
     }
 
-    /// Names an MVCC snapshot among those that are in use: its address and its command.
+    /// Identifies an MVCC snapshot among those in use: its address and its command.
     #[inline]
     pub fn name(self) -> (usize, CommandId) {
         (self.raw() as usize, self.command())
     }
 
-    /// Whether an MVCC snapshot sees what the transaction did as not yet committed, though it may
-    /// have by now. Not to be asked about our own.
+    /// Whether an MVCC snapshot sees the transaction as in progress, even if that has committed
+    /// meanwhile. Not to be called for our own transaction.
     pub fn sees_as_running(self, xid: Xid) -> bool {
         // SAFETY: the snapshot is valid; a look at its lists.
         unsafe { pg_sys::XidInMVCCSnapshot(xid.raw(), self.raw()) }
     }
 
-    /// Resets what a dirty snapshot names, as judging a tuple does first.
+    /// Resets the transactions in a dirty snapshot, as judging a tuple does first.
     pub fn reset_dirty(self) {
         // SAFETY: valid by the contract of `from_raw`; the server's own judges write these fields
         // through the same pointer, and no reference is held.
@@ -168,21 +170,22 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// Has a dirty snapshot name a transaction in progress that is about to hide the row.
+    /// Sets the deleter in a dirty snapshot: a transaction in progress that is about to hide the
+    /// row.
     pub fn name_deleter(self, xid: Xid) {
         // SAFETY: as for `reset_dirty`.
         unsafe { (*self.raw.as_ptr()).xmax = xid.raw() }
     }
 
-    /// Has a dirty snapshot name a transaction in progress that has made the row.
+    /// Sets the inserter in a dirty snapshot: a transaction in progress that has inserted the row.
     pub fn name_inserter(self, xid: Xid) {
         // SAFETY: as for `reset_dirty`.
         unsafe { (*self.raw.as_ptr()).xmin = xid.raw() }
     }
 }
 
-/// Shows `look` the snapshot of the running statement, which is active. Raises an ERROR if there is
-/// none.
+/// Passes the snapshot of the current statement, which is active, to `look`. Raises an ERROR if
+/// there is none.
 pub fn with_active<R>(look: impl FnOnce(Snapshot<'_>) -> R) -> R {
     // SAFETY: the statement keeps its snapshot active while it runs.
     match unsafe { Snapshot::from_nullable(pg_sys::GetActiveSnapshot()) } {
@@ -191,8 +194,8 @@ pub fn with_active<R>(look: impl FnOnce(Snapshot<'_>) -> R) -> R {
     }
 }
 
-/// Whether the snapshot of a transaction that keeps one for all of its commands sees another
-/// transaction as running.
+/// Whether the snapshot of a transaction that keeps one snapshot for all of its commands sees
+/// another transaction as in progress.
 pub fn kept_sees_as_running(xid: Xid) -> bool {
     debug_assert!(crate::xid::keeps_snapshot());
     // SAFETY: a transaction that keeps its snapshot keeps it to its end, and hands it out again.

@@ -5,11 +5,11 @@
 //!   Descriptor<'a>   its attributes
 //! ```
 //!
-//! The lifetime is that of whatever holds the relation open: a guard
-//! ([`crate::relation::OpenRelation`]), a store, or the executor's call whose arguments name it.
-//! The relcache keeps an open relation's entry at its place, and its descriptor until the end of
-//! the transaction, when it rebuilds them. Locks on the relation are the caller's business, as in
-//! the server's own functions.
+//! The lifetime is that of the holder of the open relation: a guard
+//! ([`crate::relation::OpenRelation`]), a store, or the executor's call that passes the relation.
+//! The relcache keeps an open relation's entry at its address, and its descriptor until the end of
+//! the transaction if it rebuilds them. Locks on the relation are the caller's duty, as in the
+//! server's own functions.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -19,11 +19,11 @@ use pgrx::pg_sys;
 use crate::relation;
 use crate::xid::Xid;
 
-/// How strongly a relation is locked, from weak to strong: `LOCKMODE`.
+/// Lock modes of a relation, from weak to strong: `LOCKMODE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum LockMode {
-    /// Not at all, or by somebody before.
+    /// No lock is taken: none is needed, or one is held already.
     None = pg_sys::NoLock,
     AccessShare = pg_sys::AccessShareLock,
     RowShare = pg_sys::RowShareLock,
@@ -43,7 +43,7 @@ impl LockMode {
     }
 }
 
-/// What a relation is: `pg_class.relkind`.
+/// The kind of a relation: `pg_class.relkind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelationKind {
     Table,
@@ -54,7 +54,7 @@ pub enum RelationKind {
 }
 
 impl RelationKind {
-    /// By its letter in the catalog.
+    /// The kind with this letter in the catalog.
     pub fn of(kind: std::ffi::c_char) -> RelationKind {
         match kind as u8 {
             pg_sys::RELKIND_RELATION => RelationKind::Table,
@@ -65,7 +65,7 @@ impl RelationKind {
     }
 }
 
-/// Which columns of a relation: `IndexAttrBitmapKind`.
+/// A set of columns that a relation knows: `IndexAttrBitmapKind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexedColumns {
     /// Those of unique indexes that a foreign key may refer to.
@@ -78,7 +78,7 @@ pub enum IndexedColumns {
     ReplicaIdentity,
 }
 
-/// An attribute, as `pg_attribute` has it.
+/// An attribute, a row of `pg_attribute`.
 pub type Attribute = pg_sys::FormData_pg_attribute;
 
 /// An open relation.
@@ -132,18 +132,18 @@ impl<'a> Table<'a> {
         unsafe { relation::name_of(self.raw()) }
     }
 
-    /// Names the main fork's file in its tablespace: an exchange of files changes it.
+    /// Identifies the main fork's file in its tablespace: a new file has another number.
     #[inline]
     pub fn file_number(self) -> u32 {
         self.data().rd_locator.relNumber.to_u32()
     }
 
-    /// What it is.
+    /// Its kind.
     pub fn kind(self) -> RelationKind {
         RelationKind::of(self.form().relkind)
     }
 
-    /// Its access method; `None` for what has none.
+    /// Its access method; `None` for a relation without one.
     pub fn access_method(self) -> Option<pg_sys::Oid> {
         let oid = self.form().relam;
         (oid != pg_sys::InvalidOid).then_some(oid)
@@ -161,7 +161,7 @@ impl<'a> Table<'a> {
         unsafe { pg_sys::IsCatalogRelation(self.raw()) }
     }
 
-    /// Database and relation as lock tags name them.
+    /// Database and relation, as lock tags identify them.
     #[inline]
     pub(crate) fn lock_name(self) -> (u32, u32) {
         let name = &self.data().rd_lockInfo.lockRelId;
@@ -179,7 +179,7 @@ impl<'a> Table<'a> {
         unsafe { (*routine).amsummarizing }
     }
 
-    /// Whether it is a system catalog, or in a schema of the system's.
+    /// Whether it is a system catalog, or in a system schema.
     pub fn is_system_class(self) -> bool {
         // SAFETY: open by the contract of `from_raw`.
         unsafe { pg_sys::IsSystemClass(self.oid(), self.data().rd_rel) }
@@ -192,7 +192,7 @@ impl<'a> Table<'a> {
         (oid != pg_sys::InvalidOid).then_some(oid)
     }
 
-    /// Whether what is written to it survives a crash, and is logged for that.
+    /// Whether changes of it survive a crash, and are WAL-logged for that.
     #[inline]
     pub fn is_permanent(self) -> bool {
         self.form().relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT
@@ -220,7 +220,7 @@ impl<'a> Table<'a> {
         unsafe { relation::main_fork_blocks(self.raw()) }
     }
 
-    /// Whether the main fork has the block, as far as this process remembers its size. The relation
+    /// Whether the main fork has the block, by the size that this process remembers. The relation
     /// is locked.
     #[inline]
     pub fn has_block(self, block: pg_sys::BlockNumber) -> bool {
@@ -234,15 +234,15 @@ impl<'a> Table<'a> {
         unsafe { relation::ensure_first_page(self.raw()) }
     }
 
-    /// The oldest transaction whose snapshot may need a row of it.
+    /// The oldest transaction whose snapshot may need a row of the table.
     #[inline]
     pub fn horizon(self) -> Xid {
         // SAFETY: open by the contract of `from_raw`.
         Xid::from_raw(unsafe { pg_sys::GetOldestNonRemovableTransactionId(self.raw()) })
     }
 
-    /// Whether a transaction that has committed is over for every snapshot that may read the table,
-    /// as heap's pruning asks it.
+    /// Whether every snapshot that may read the table sees a committed transaction as finished, by
+    /// the test of heap's pruning.
     #[inline]
     pub fn is_over_for_all(self, xid: Xid) -> bool {
         // SAFETY: open by the contract of `from_raw`; the horizon is a variable of the server.
@@ -273,7 +273,7 @@ impl<'a> Table<'a> {
         unsafe { pg_sys::pgstat_count_heap_delete(self.raw()) }
     }
 
-    /// Has what heap has just counted as an insert counted as an update.
+    /// Changes what heap has just counted as an insert to an update.
     #[inline]
     pub fn count_insert_as_update(self) {
         // SAFETY: open by the contract of `from_raw`; heap has counted a change by this
@@ -284,7 +284,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The attributes that logical decoding wants of a row's old version, counted from zero: those
+    /// The attributes that logical decoding needs of a row's old version, counted from zero: those
     /// of the replica identity.
     pub fn decoded_columns(self) -> Vec<usize> {
         let identity = self.form().relreplident as u8;
@@ -305,7 +305,7 @@ impl<'a> Table<'a> {
         numbers.into_iter().filter_map(from_zero).collect()
     }
 
-    /// The numbers of the columns in a set that the relation knows, ascending; those of system
+    /// The numbers of the columns in a set that the relation knows, ascending. Those of system
     /// columns are negative, and 0 is the whole row.
     pub fn indexed_columns(self, columns: IndexedColumns) -> Vec<i32> {
         use crate::ffi::quiet;
@@ -363,7 +363,7 @@ impl<'a> Descriptor<'a> {
         self.raw
     }
 
-    /// How many attributes there are, dropped ones among them.
+    /// The number of attributes, including dropped ones.
     #[inline]
     pub fn attribute_count(self) -> usize {
         // SAFETY: valid by the contract of `from_raw`.

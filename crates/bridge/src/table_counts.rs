@@ -1,4 +1,4 @@
-//! A table's entry in the cumulative statistics, changed at once.
+//! A table's entry in the cumulative statistics, changed immediately.
 //!
 //! Most counts are pending in the backend that made them and reach shared memory at the end of some
 //! transaction (`pgstat_relation.c`). VACUUM and ANALYZE write their counts to shared memory
@@ -28,7 +28,7 @@ unsafe extern "C-unwind" {
     ) -> *mut TableEntry;
 }
 
-/// The live rows of a table; `None` if nothing was counted for it.
+/// The live rows of a table; `None` if there is no entry.
 pub fn live_rows(table: Table<'_>) -> Option<i64> {
     // SAFETY: the entry is NULL or a copy for this transaction.
     unsafe {
@@ -37,8 +37,8 @@ pub fn live_rows(table: Table<'_>) -> Option<i64> {
     }
 }
 
-/// Adds to the live and dead rows of a table of this database, if anything was counted for it
-/// before. The table may be gone by now. Does nothing if `track_counts` is off.
+/// Adds to the live and dead rows of a table of this database, if it has an entry. The table may
+/// have been dropped meanwhile. Does nothing if `track_counts` is off.
 pub fn add(table: pg_sys::Oid, live_rows: i64, dead_rows: i64) {
     // SAFETY: an entry of this kind has these counts; they are touched under their lock.
     unsafe {

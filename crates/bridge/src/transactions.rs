@@ -4,7 +4,7 @@ use pgrx::pg_sys;
 
 use crate::xid::CommandId;
 
-/// What runs the transactions.
+/// The environment that runs the transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transactions {
     /// `CALL`, outside a transaction block, connected to SPI without atomicity.
@@ -43,8 +43,9 @@ impl Transactions {
     }
 }
 
-/// Runs `work` in a transaction of a background worker, which `work` may end and start anew. No
-/// transaction may be running, and `work` leaves one running and no snapshot active.
+/// Runs `work` in a transaction of a background worker. `work` may end the transaction and start
+/// others. No transaction may be in progress before; `work` leaves one in progress, and no snapshot
+/// active.
 pub fn in_transaction<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: no transaction is running.
     unsafe {
@@ -63,27 +64,27 @@ pub fn abort() {
     unsafe { pg_sys::AbortCurrentTransaction() }
 }
 
-/// Makes what the running command did visible to what follows: CommandCounterIncrement.
+/// Makes changes of the current command visible to later commands: CommandCounterIncrement.
 pub fn end_command() {
     // SAFETY: a transaction is running.
     unsafe { pg_sys::CommandCounterIncrement() }
 }
 
-/// The running command, which counts as one that writes from now on.
+/// The current command, which is marked as one that writes.
 pub fn writing_command() -> CommandId {
     // SAFETY: a transaction is running.
     unsafe { pg_sys::GetCurrentCommandId(true) }
 }
 
-/// When a transaction ends, or is about to.
+/// An event at, or shortly before, the end of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionEvent {
-    /// The catalogs can still be asked.
+    /// The catalogs can still be read.
     PreCommit,
     Commit,
     Prepare,
     Abort,
-    /// All that only parallel workers meet, or that comes before PREPARE.
+    /// Any other event: those of parallel workers, and those before PREPARE.
     Other,
 }
 
@@ -103,9 +104,9 @@ impl TransactionEvent {
     }
 }
 
-/// Has `callback` called at every transaction's events, for the life of the process. It is not
-/// guarded, since most transactions are no concern of it: it must neither panic nor call what
-/// raises an ERROR but inside of [`guarded`].
+/// Registers `callback` for the events of all transactions, for the life of the process. It is not
+/// guarded, because most transactions do not concern it: it must not panic, and must call functions
+/// that raise an ERROR only inside [`guarded`].
 pub fn at_events(callback: fn(TransactionEvent)) {
     // SAFETY: a pointer to a function is as wide as one to data; it is made a function again by
     // `call`.
@@ -118,7 +119,7 @@ unsafe extern "C-unwind" fn call(event: pg_sys::XactEvent::Type, callback: *mut 
     callback(TransactionEvent::of(event));
 }
 
-/// Runs `work` so that its panics become ERRORs, in a callback that is not guarded as a whole.
+/// Runs `work` in a callback that is not guarded as a whole, and turns its panics into ERRORs.
 pub fn guarded(work: impl FnOnce()) {
     // SAFETY: nothing with a destructor lives between here and the server's frames.
     unsafe { pg_sys::panic::pgrx_extern_c_guard(work) }

@@ -5,9 +5,9 @@
 //!   TupleSort::put … put ──finish──> SortedTuples::next … None
 //! ```
 //!
-//! Tuples come out with the header that they went in with, so data that belongs to a row is carried
-//! there. An ERROR leaves memory and temporary files to the transaction's contexts and resource
-//! owner.
+//! Tuples are returned with the header that they had when they were added, so data that belongs to
+//! a row is carried there. An ERROR leaves memory and temporary files to the transaction's contexts
+//! and resource owner.
 
 use pgrx::pg_sys;
 
@@ -90,7 +90,7 @@ pub struct SortedTuples {
 }
 
 impl SortedTuples {
-    /// The next tuple, valid until the one after it is asked for.
+    /// The next tuple, valid until the next call.
     pub fn next_tuple(&mut self) -> Option<pg_sys::HeapTuple> {
         // SAFETY: sorted by `finish`, not ended.
         let tuple = unsafe { pg_sys::tuplesort_getheaptuple(self.state, true) };

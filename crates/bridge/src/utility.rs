@@ -1,4 +1,4 @@
-//! Utility statements, watched.
+//! Notification of utility statements.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -21,7 +21,7 @@ pub enum Statement<'a> {
     Other,
 }
 
-/// What is remembered over the run of a statement.
+/// What is kept while a statement runs.
 #[derive(Clone, Copy, Default)]
 pub struct Noted {
     /// A number of the watcher's.
@@ -31,12 +31,12 @@ pub struct Noted {
     pub altered: Option<pg_sys::Oid>,
 }
 
-/// Is told of all utility statements but those of transactions (BEGIN, COMMIT and the like).
+/// Is called for all utility statements except those of transactions (BEGIN, COMMIT and the like).
 pub trait Watcher: Sync {
-    /// Before a statement: a note for afterwards.
+    /// Called before a statement; returns a note for the end.
     fn before(&self, statement: Statement<'_>) -> u64;
 
-    /// After a statement that raised no ERROR.
+    /// Called after a statement that raised no ERROR.
     fn after(&self, noted: &Noted);
 }
 

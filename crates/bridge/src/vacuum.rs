@@ -1,22 +1,22 @@
-//! Vacuuming a relation in the running transaction, as `VACUUM` does it.
+//! Vacuums a relation in the current transaction, as `VACUUM` does.
 
 use pgrx::pg_sys;
 
 use crate::table::Table;
 use crate::wal;
 
-/// What is asked of a vacuum.
+/// Options of a vacuum.
 #[derive(Clone, Copy, Debug)]
 pub struct Vacuum {
-    /// Freeze rows however young they are.
+    /// Freeze rows of any age.
     pub freezes_all: bool,
-    /// Give empty pages at the end back.
+    /// Truncate empty pages at the end of the file.
     pub truncates: bool,
     /// Of a TOAST relation: its table.
     pub toast_parent: Option<pg_sys::Oid>,
 }
 
-/// Pages by what the visibility map says.
+/// Counts of pages by their bits in the visibility map.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VisiblePages {
     pub all_visible: u32,
@@ -33,7 +33,7 @@ pub fn visible_pages(table: Table<'_>) -> VisiblePages {
     pages
 }
 
-/// Whether VACUUM gives empty pages of the table back, by its option or by the setting.
+/// Whether VACUUM truncates empty pages of the table, by its option or by the setting.
 pub fn truncates(table: Table<'_>) -> bool {
     // SAFETY: the relation is open; options of a table are StdRdOptions.
     unsafe {

@@ -7,16 +7,16 @@ const SHORT_HEADER_BYTES: u64 = 24;
 const LONG_HEADER_BYTES: u64 = 40;
 const PAGE_BYTES: u64 = pg_sys::XLOG_BLCKSZ as u64;
 
-/// Where WAL ends.
+/// The end of WAL.
 pub fn end() -> u64 {
     // SAFETY: plain read of shared state.
     unsafe { pg_sys::GetXLogInsertRecPtr() }
 }
 
-/// Flushes all WAL that has been inserted so far, commits of transactions that did not wait for
-/// that among it. Only then can what they wrote be marked as visible to everybody: a hint that a
-/// transaction has committed must not reach the disk before its commit record (`SetHintBits`). To
-/// be called by processes that may write WAL.
+/// Flushes all WAL that has been inserted so far, including commits of transactions that did not
+/// wait for the flush. Only then can the changes of these transactions be marked as visible to all:
+/// a hint that a transaction has committed must not reach disk before its commit record
+/// (`SetHintBits`). To be called by processes that may write WAL.
 pub fn flush() {
     // SAFETY: no recovery is going on, and WAL up to this place has been reserved: records that are
     // being inserted are waited for.

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   Xid          a transaction or subtransaction; 2 is frozen, 0 is none
-//!   CommandId    a command of the running transaction
-//!   LocalXid     the running transaction's number in this backend
+//!   CommandId    a command of the current transaction
+//!   LocalXid     the current transaction's number in this backend
 //! ```
 //!
 //! Ids wrap around: they have an order by age ([`Xid::precedes`]), which is no total order, hence
@@ -18,7 +18,7 @@ use crate::ffi::quiet;
 
 /// A command of a transaction, counted from zero.
 pub type CommandId = pg_sys::CommandId;
-/// A subtransaction of the running transaction, counted from one.
+/// A subtransaction of the current transaction, counted from one.
 pub type SubTransactionId = pg_sys::SubTransactionId;
 
 /// The first command of a transaction.
@@ -34,10 +34,10 @@ pub struct Xid(pg_sys::TransactionId);
 impl Xid {
     /// No transaction.
     pub const INVALID: Xid = Xid(pg_sys::InvalidTransactionId);
-    /// What every snapshot sees as finished.
+    /// The frozen transaction id: every snapshot sees it as finished.
     pub const FROZEN: Xid = Xid(pg_sys::FrozenTransactionId);
 
-    /// The running (sub)transaction, which gets an id if it has none. An ERROR in a parallel
+    /// The current (sub)transaction, which is assigned an id if it has none. An ERROR in a parallel
     /// worker.
     #[inline]
     pub fn current() -> Xid {
@@ -45,7 +45,7 @@ impl Xid {
         Xid(unsafe { pg_sys::GetCurrentTransactionId() })
     }
 
-    /// The running top-level transaction, if it has an id.
+    /// The current top-level transaction, if it has an id.
     pub fn top_if_any() -> Option<Xid> {
         // SAFETY: plain read of this backend's state.
         let xid = Xid(unsafe { pg_sys::GetTopTransactionIdIfAny() });
@@ -64,7 +64,7 @@ impl Xid {
         self.0
     }
 
-    /// The id as it is stored and sorted by, regardless of age.
+    /// The id as it is stored, and as ids are sorted regardless of age.
     #[inline]
     pub const fn number(self) -> u32 {
         self.0.into_inner()
@@ -76,7 +76,8 @@ impl Xid {
         Xid(pg_sys::TransactionId::from_inner(number))
     }
 
-    /// Whether it is neither none nor one of those that are over for everybody.
+    /// Whether it is a normal transaction id: neither invalid, nor one that every snapshot sees as
+    /// finished.
     #[inline]
     pub const fn is_normal(self) -> bool {
         self.number() >= pg_sys::FirstNormalTransactionId.into_inner()
@@ -99,20 +100,20 @@ impl Xid {
         if self.precedes(other) { other } else { self }
     }
 
-    /// Whether the transaction is running, be it our own or another one.
+    /// Whether the transaction is in progress, be it our own or another one.
     pub fn is_in_progress(self) -> bool {
         // SAFETY: a look among the running transactions.
         unsafe { pg_sys::TransactionIdIsInProgress(self.0) }
     }
 
-    /// Whether the transaction has committed. To be asked of one that was seen to be no longer in
-    /// progress.
+    /// Whether the transaction has committed. Call it for a transaction that was found not to be in
+    /// progress any more.
     pub fn did_commit(self) -> bool {
         // SAFETY: a look into the commit log, which reaches back to every id that is not frozen.
         unsafe { pg_sys::TransactionIdDidCommit(self.0) }
     }
 
-    /// Whether it is the running transaction or one of its subtransactions that was not rolled
+    /// Whether it is the current transaction, or one of its subtransactions that was not rolled
     /// back.
     #[inline]
     pub fn is_own(self) -> bool {
@@ -120,8 +121,8 @@ impl Xid {
         self.may_be_own() && unsafe { pg_sys::TransactionIdIsCurrentTransactionId(self.0) }
     }
 
-    /// `false` for transactions that ended before the running transaction took its first snapshot:
-    /// our own ids are not older than the xmin of any of our snapshots. Cheaper to test than a
+    /// `false` for transactions that ended before the current transaction took its first snapshot:
+    /// our own ids are not older than the xmin of any of our snapshots. This test is cheaper than a
     /// search among our own ids.
     #[inline]
     fn may_be_own(self) -> bool {
@@ -151,12 +152,12 @@ impl From<Xid> for pg_sys::TransactionId {
     }
 }
 
-/// The number of the running transaction in this backend; an earlier transaction has another one.
+/// The number of the current transaction in this backend. Each transaction has another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalXid(pg_sys::LocalTransactionId);
 
 impl LocalXid {
-    /// That of the running transaction.
+    /// The number of the current transaction.
     #[inline]
     pub fn current() -> LocalXid {
         // SAFETY: plain read of this backend's entry in shared memory, which is ours alone to
@@ -165,22 +166,22 @@ impl LocalXid {
     }
 }
 
-/// The oldest transaction that one of this backend's snapshots may not see as finished, as this
-/// backend announces it to others.
+/// The oldest transaction that some snapshot of this backend may not see as finished, as this
+/// backend advertises it in shared memory.
 #[inline]
 pub fn announced_xmin() -> Xid {
     // SAFETY: as for [`LocalXid::current`].
     Xid(unsafe { (*pg_sys::MyProc).xmin })
 }
 
-/// The running subtransaction.
+/// The current subtransaction.
 #[inline]
 pub fn current_subtransaction() -> SubTransactionId {
     // SAFETY: plain read of transaction state.
     unsafe { quiet::GetCurrentSubTransactionId() }
 }
 
-/// The command that runs now, without counting it as one that writes.
+/// The current command, without marking it as one that writes.
 #[inline]
 pub fn current_command() -> CommandId {
     // SAFETY: plain read of transaction state.
@@ -201,7 +202,7 @@ pub fn in_parallel_worker() -> bool {
     unsafe { pg_sys::ParallelWorkerNumber >= 0 }
 }
 
-/// When the running statement began, in microseconds.
+/// When the current statement began, in microseconds.
 #[inline]
 pub fn statement_start() -> i64 {
     // SAFETY: plain read of this backend's state.

@@ -4,8 +4,8 @@
 //!   before first <── row ──> row ──> … ──> after last
 //! ```
 //!
-//! Between calls a cursor holds no pin, no lock and no open relation: what it read was copied
-//! out. It can therefore be dropped at any time, also after an error.
+//! Invariant: between calls a cursor holds no pin, no lock and no open relation; what it read was
+//! copied. So it can be dropped at any time, also after an error.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -22,7 +22,7 @@ use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, ColdView, GroupRows, Wanted};
 use crate::store::visibility::sees_row;
 
-/// Hands out groups to the participants of a parallel scan.
+/// Assigns groups to the participants of a parallel scan.
 #[derive(Clone, Copy)]
 pub struct SharedNext(*const AtomicU32);
 
@@ -33,9 +33,9 @@ impl SharedNext {
         SharedNext(counter)
     }
 
-    /// Claims the first stored group that nobody claimed yet. Groups are claimed by their place
-    /// among the cold blocks, not by their position in the view: participants of an index build
-    /// may have judged a dying group differently.
+    /// Claims the first stored group that no participant has claimed yet. Groups are claimed by
+    /// their position among the cold blocks, not in the view: participants of an index build may
+    /// have judged a group that is being deleted differently.
     fn claim(self, groups: &[ColdGroup]) -> Option<usize> {
         // SAFETY: valid by the contract of `new`.
         let counter = unsafe { &*self.0 };
@@ -52,13 +52,13 @@ impl SharedNext {
     }
 }
 
-/// Rows of a group whose fate is up to a running transaction.
+/// Rows of a group that a transaction in progress is inserting or hiding.
 #[derive(Default)]
 enum Unsettled {
     #[default]
     None,
     Some(RowSet),
-    /// The group itself is being made.
+    /// The group itself is being inserted.
     All,
 }
 
@@ -84,18 +84,19 @@ pub struct ColdCursor<'a> {
     /// Index of the current group; -1 before the first, `len` after the last.
     group: isize,
     rows: Option<GroupRows>,
-    /// Rows of the current group that are passed over.
+    /// Rows of the current group that are skipped.
     hidden: Option<RowSet>,
-    /// Rows of the current group that somebody may be at work on; for dirty snapshots only.
+    /// Rows of the current group that a transaction in progress may be changing; for dirty
+    /// snapshots only.
     unsettled: Unsettled,
     /// Position inside the current group.
     row: i64,
-    /// Whether a group of the view was deleted, so that its rows may be gone.
+    /// For each group of the view, whether it was deleted, so that its rows may be dead.
     deleted: Vec<bool>,
 }
 
 impl<'a> ColdCursor<'a> {
-    /// The current memory context outlives the cursor.
+    /// The current memory context must outlive the cursor.
     pub fn new(view: ColdView<'a>, wanted: Wanted, shared: Option<SharedNext>) -> ColdCursor<'a> {
         ColdCursor {
             view,
@@ -111,7 +112,8 @@ impl<'a> ColdCursor<'a> {
         }
     }
 
-    /// Passes over deleted groups that nobody needs any more; a flag per group of the view.
+    /// Makes the cursor skip deleted groups that are dead; `deleted` has a flag per group of the
+    /// view.
     pub fn without_the_gone(mut self, deleted: Vec<bool>) -> ColdCursor<'a> {
         self.deleted = deleted;
         self
@@ -127,7 +129,7 @@ impl<'a> ColdCursor<'a> {
         self.writer.delete();
     }
 
-    /// Moves behind the last row.
+    /// Moves after the last row.
     pub fn move_to_end(&mut self) {
         self.group = self.view.groups.len() as isize;
         self.rows = None;
@@ -165,8 +167,9 @@ impl<'a> ColdCursor<'a> {
         }
     }
 
-    /// The next group for this participant. Stored groups are shared out; pending ones are
-    /// known to their own backend alone, which emits them itself, once, at the end.
+    /// The next group for this participant. Stored groups are distributed among participants.
+    /// Pending groups are known to their own backend only, which returns their rows once, at the
+    /// end.
     fn next_shared(&self, shared: SharedNext) -> isize {
         let groups = &self.view.groups;
         let len = groups.len();
@@ -179,7 +182,7 @@ impl<'a> ColdCursor<'a> {
         next.unwrap_or(len) as isize
     }
 
-    /// Moves one row backward, as [`ColdCursor::next`] forward.
+    /// Moves one row backward; otherwise as [`ColdCursor::next`].
     pub fn previous(&mut self, table: Table<'_>) -> Option<RowNumber> {
         loop {
             if let Some(rows) = &self.rows {
@@ -201,7 +204,7 @@ impl<'a> ColdCursor<'a> {
         }
     }
 
-    /// Whether no row of the current group is shown.
+    /// Whether all rows of the current group are hidden.
     fn hides_all(&self) -> bool {
         let row_count = self.view.groups[self.group as usize].row_count();
         self.hidden
@@ -215,8 +218,9 @@ impl<'a> ColdCursor<'a> {
             .is_some_and(|hidden| hidden.contains(row as u32))
     }
 
-    /// Asks a dirty snapshot about the current row, as heap does for each of its rows: it is told
-    /// who is about to hide the row or has just made it. `false` if the row is gone by now.
+    /// Judges the current row by a dirty snapshot, as heap does for each of its rows: the snapshot
+    /// is given the transaction that is inserting or hiding the row. `false` if the row is dead by
+    /// now.
     pub fn ask_dirty_snapshot(&self, table: Table<'_>) -> bool {
         let Some(snapshot) = self.view.snapshot.filter(|snapshot| snapshot.is_dirty()) else {
             return true;
@@ -254,8 +258,8 @@ impl<'a> ColdCursor<'a> {
             Err(error) if is_deleted && error.is_missing_piece() => None,
             rows => Some(or_raise(oid, rows)),
         };
-        // Before what is hidden is known: a transaction that ends in between is waited for in vain,
-        // and nothing worse.
+        // Before hidden rows are read: a transaction that ends in between is then waited for in
+        // vain, which does no harm.
         if self.view.is_dirty() {
             self.unsettled = or_raise(oid, Unsettled::of(&store, group));
             self.hidden = or_raise(oid, self.view.hidden(&store, group));
@@ -267,7 +271,8 @@ impl<'a> ColdCursor<'a> {
         scan_stats::count(oid, counts);
     }
 
-    /// Puts the current row into the slot, which is one of the table's. The cursor stands on a row.
+    /// Stores the current row in the slot, which is one of the table's. There must be a current
+    /// row.
     pub fn store(&mut self, table: Table<'_>, slot: Slot<'_>) {
         let Some(rows) = &self.rows else { return };
         let (row, wanted) = (self.row as u32, &self.wanted);

@@ -14,9 +14,9 @@ pub fn key_of_table(table: Table<'_>) -> Vec<i16> {
     key_of(table, &options::of(table.oid()).sort_key)
 }
 
-/// Attribute numbers to sort by: the option, unless it is empty, comes first. An empty result keeps
-/// the order. Of a clustered index these are its key
-/// columns up to the first expression, ascending whatever their direction: zones do not care.
+/// Attribute numbers to sort by; empty keeps the order. Of a clustered index these are the key
+/// columns up to the first expression, in ascending order whatever their direction, which makes no
+/// difference to zone maps.
 pub fn key_of(table: Table<'_>, option: &[i16]) -> Vec<i16> {
     match option {
         [] => clustered_key(table).unwrap_or_default(),
@@ -54,7 +54,7 @@ fn compare_rows(rows: &RowGroupBuilder, column: usize, a: usize, b: usize) -> Or
     }
 }
 
-/// Where each row went: the inverse of `order`.
+/// The new position of each row: the inverse of `order`.
 pub fn positions(order: &[u32]) -> Vec<u32> {
     let mut positions = vec![0; order.len()];
     for (position, &row) in order.iter().enumerate() {

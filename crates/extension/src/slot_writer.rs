@@ -1,8 +1,8 @@
-//! Cold rows into slots.
+//! Stores cold rows in slots.
 //!
-//! What a row looks like is taken from the slot, not from the relation: ALTER TABLE reads a table
-//! that it is about to rewrite with the descriptor from before its changes, while the relation's
-//! own has the new types already and has lost the missing values.
+//! The form of a row is taken from the slot, not from the relation: ALTER TABLE reads a table that
+//! it is about to rewrite with the descriptor from before its changes, while the relation's own
+//! descriptor already has the new types and has lost the missing values.
 
 use std::cell::RefCell;
 
@@ -17,17 +17,17 @@ use pgrx::pg_sys;
 use crate::store::view::RowDatums;
 use crate::types::TableLayout;
 
-/// Memory for one row's datums, emptied before each row.
+/// Memory for the datums of one row, reset before each row.
 pub struct RowMemory(pg_sys::MemoryContext);
 
 impl RowMemory {
-    /// A context under the current one, which frees it.
+    /// A child of the current context, which frees it.
     pub fn new() -> RowMemory {
         // SAFETY: the current context is a valid one.
         unsafe { RowMemory::under(pg_sys::CurrentMemoryContext) }
     }
 
-    /// A context under `parent`, which frees it.
+    /// A child of `parent`, which frees it.
     ///
     /// # Safety
     /// `parent` is valid.
@@ -50,7 +50,7 @@ impl RowMemory {
         unsafe { pg_sys::MemoryContextDelete(self.0) }
     }
 
-    /// Empties the memory and runs `f` with it as the current context.
+    /// Resets the memory and runs `f` with it as the current context.
     pub fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         // SAFETY: the context lives as long as its parent, which outlives the reader; an ERROR
         // in `f` leaves the context switch to PostgreSQL's error recovery.
@@ -64,11 +64,12 @@ impl RowMemory {
     }
 }
 
-/// How the rows of one slot look.
+/// The form of the rows of one slot.
 struct Shape {
-    /// Compared, and never followed: it may be gone.
+    /// Compared only, never dereferenced: it may have been freed.
     desc: pg_sys::TupleDesc,
-    /// Types of the attributes, whether they are dropped, and never NULL, and how they are stored.
+    /// Of each attribute: its type, whether it is dropped, whether it is never NULL, how it is
+    /// stored.
     types: Vec<(Oid, bool, bool, i8)>,
     layout: TableLayout,
     form: TupleForm,
@@ -90,8 +91,8 @@ impl Shape {
         }
     }
 
-    /// Whether a descriptor has the same types as the one that this shape was made of, which may be
-    /// gone.
+    /// Whether a descriptor has the same types as the one from which this was made, which may have
+    /// been freed.
     fn fits(&self, desc: Descriptor<'_>) -> bool {
         let attributes = desc.attributes();
         self.types.len() == attributes.len()
@@ -108,7 +109,7 @@ fn type_of(form: &pg_sys::FormData_pg_attribute) -> (Oid, bool, bool, i8) {
 }
 
 thread_local! {
-    /// The writer of single rows, for the length of a transaction: then a type may be another one.
+    /// The writer of single rows, kept to the end of the transaction; a type may change afterwards.
     static SINGLE: RefCell<Option<SlotWriter>> = const { RefCell::new(None) };
 }
 
@@ -133,7 +134,7 @@ pub fn write_single(
     });
 }
 
-/// Forgets how rows look: the transaction is over.
+/// Discards the forms of rows: the transaction is over.
 pub fn reset() {
     SINGLE.with_borrow_mut(|single| {
         if let Some(writer) = single {
@@ -142,10 +143,10 @@ pub fn reset() {
     });
 }
 
-/// Writes cold rows into slots, usually always the same one.
+/// Stores cold rows in slots, usually always in the same one.
 pub struct SlotWriter {
     parent: pg_sys::MemoryContext,
-    /// Made for the first row, under `parent`.
+    /// Created for the first row, under `parent`.
     memory: Option<RowMemory>,
     shape: Option<Shape>,
 }
@@ -179,8 +180,8 @@ impl SlotWriter {
         }
     }
 
-    /// Stores the row of `origin` at `tid` that `fill` writes for the layout and descriptor it is
-    /// given. The slot is one of the table with the OID `table`.
+    /// Stores the row of `origin` at `tid`, whose values `fill` writes for the given layout and
+    /// descriptor. The slot is one of the table with the OID `table`.
     pub fn write(
         &mut self,
         slot: Slot<'_>,

@@ -1,4 +1,4 @@
-//! What may go wrong, before a run and in it.
+//! Errors before and during a run.
 
 use howdah_columnar::ColumnarError;
 
@@ -21,7 +21,7 @@ pub enum Declined {
     /// Arguments that do not fit the function, or an expression that does not fit its place.
     #[error("arguments of {name} have other types")]
     Types {
-        /// What was given them.
+        /// The given arguments.
         name: String,
     },
 }
@@ -36,14 +36,13 @@ pub enum VectorError {
     /// The run needs more memory than it may have.
     #[error("the run needs more than {limit_bytes} bytes")]
     Memory {
-        /// What it may have.
+        /// The limit.
         limit_bytes: usize,
     },
-    /// Values were met that are not computed exactly here: the caller must evaluate the query
-    /// itself.
+    /// Some values cannot be computed exactly here: the caller must evaluate the query itself.
     #[error("not computed exactly here: {what}")]
     Unsupported {
-        /// Which ones.
+        /// A description of the values.
         what: &'static str,
     },
     /// A result that its type cannot hold; PostgreSQL's SQLSTATE 22003.
@@ -61,13 +60,13 @@ pub enum VectorError {
     /// PostgreSQL's SQLSTATE 22012.
     #[error("division by zero")]
     DivisionByZero,
-    /// Bytes of a row group are damaged, or what is asked of a column does not fit it.
+    /// Bytes of a row group are damaged, or a request does not fit a column.
     #[error(transparent)]
     Columnar(#[from] ColumnarError),
     /// A bug: a thread panicked.
     #[error("a thread of the run panicked: {message}")]
     Panicked {
-        /// What it said.
+        /// The message of the panic.
         message: String,
     },
 }

@@ -1,27 +1,31 @@
 //! Vectorized execution: a query over columns, compiled and run by several threads.
 //!
 //! ```text
-//!   plan ── what is asked: columns, conjuncts, groups and aggregates, or the first rows by an order
+//!   plan ── the query: columns, conjuncts, groups and aggregates, or the first rows by an order
 //!     │
 //!     ▼ compile                     functions ── one entry per built-in function
 //!   operators ◀── expr ◀────────────┘
-//!     │    ▲      aggregates ── states of groups: add rows, merge, finish;  domain ── groups without hashing
+//!     │    ▲      aggregates ── states of groups: add rows, merge, finish
+//!     │    │      domain ────── groups without hashing
 //!     │    └── source ── morsels: chunks as encoded, or columns
 //!     ▼
 //!   runtime ── threads, queue, stop, memory          oracle ── the same, row by row
 //! ```
 //!
-//! Values are those of [`howdah_columnar`]: its storage types, its columns. What an integer means
-//! (a date, a timestamp) is the caller's business; infinities are extreme values.
+//! Values are those of [`howdah_columnar`]: its storage types, its columns. The meaning of an
+//! integer (a date, a timestamp) is known to the caller only; infinities are extreme values.
 //!
-//! This room knows nothing of PostgreSQL but what its built-in functions compute: they are named by
-//! their `prosrc`, and compute exactly what PostgreSQL computes, errors included. What cannot be
-//! computed exactly is not compiled ([`Declined`](error::Declined)), or stops the run with
-//! [`VectorError::Unsupported`], upon which the caller evaluates the query by other means: no row
-//! leaves a run before its end.
+//! This room knows nothing of PostgreSQL except the results of its built-in functions, which are
+//! identified by their `prosrc`.
 //!
-//! Invariants: a run is over when [`runtime::run`] returns, also by a panic of the caller: no
-//! thread and no memory is left. Every loop over more than a morsel's rows looks at the stop flag.
+//! Invariants
+//! - A result is exactly PostgreSQL's, errors included. A query that cannot be computed exactly is
+//!   not compiled ([`Declined`](error::Declined)), or its run stops with
+//!   [`VectorError::Unsupported`], and the caller evaluates it by other means. No row is returned
+//!   before the end of a run.
+//! - A run is over when [`runtime::run`] returns, also if the caller panics: no thread and no
+//!   memory is left.
+//! - Every loop over more than a morsel's rows checks the stop flag.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

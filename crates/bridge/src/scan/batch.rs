@@ -6,7 +6,7 @@ use crate::tid::RowNumber;
 /// One column of a batch: a value for each row.
 #[derive(Default)]
 pub struct Column {
-    /// Of the attribute's type where the flag says that they are not NULL; else anything.
+    /// Of the attribute's type if the flag tells that the value is not NULL; undefined otherwise.
     pub values: Vec<Datum>,
     pub nulls: Vec<bool>,
 }
@@ -18,14 +18,15 @@ impl Column {
     }
 }
 
-/// Consecutive rows. What their datums point at lives until the next rows are asked for.
+/// Consecutive rows. The memory to which their datums point is valid until the next rows are
+/// fetched.
 #[derive(Default)]
 pub struct Batch {
     pub(super) row_count: usize,
     /// Whether the pushed clauses are still to be evaluated.
     pub(super) recheck: bool,
     pub(super) first_row: u64,
-    /// Where rows are not consecutive: their places behind the first row.
+    /// If rows are not consecutive: their distances from the first row.
     pub(super) positions: Vec<u32>,
     /// One per attribute; empty where not wanted.
     columns: Vec<Column>,
@@ -41,7 +42,7 @@ impl Batch {
         }
     }
 
-    /// Starts a batch of consecutive rows. Columns keep what they hold.
+    /// Starts a batch of consecutive rows. Columns keep their contents.
     pub fn start_consecutive(&mut self, first_row: RowNumber, row_count: usize, recheck: bool) {
         self.row_count = row_count;
         self.recheck = recheck;
@@ -49,7 +50,7 @@ impl Batch {
         self.positions.clear();
     }
 
-    /// Starts a batch of rows at these places behind the first row, ascending.
+    /// Starts a batch of rows at these distances from the first row, ascending.
     pub fn start_scattered(&mut self, first_row: RowNumber, positions: &[u32], recheck: bool) {
         self.start_consecutive(first_row, positions.len(), recheck);
         self.positions.extend_from_slice(positions);
@@ -59,7 +60,7 @@ impl Batch {
         self.row_count
     }
 
-    /// The column of an attribute, to be filled with as many values as there are rows.
+    /// The column of an attribute, to be filled with one value per row.
     pub fn column_mut(&mut self, attribute: usize) -> &mut Column {
         &mut self.columns[attribute]
     }

@@ -1,9 +1,10 @@
 //! Cursors that may be scrolled.
 //!
-//! A cursor declared without NO SCROLL can be moved backwards, and can name its current row in
-//! `WHERE CURRENT OF`, if its plan can. Users count on that for plain scans, and this node reads
-//! forwards only; so it is not offered to such a cursor. The planner's hook for relations is not
-//! told the cursor's options; they are kept here while a statement is planned.
+//! A cursor declared without NO SCROLL can be moved backwards, and its current row can be used in
+//! `WHERE CURRENT OF`, if its plan supports that. Users rely on it for plain scans, and this node
+//! reads forwards only; so the node is not offered to such a cursor. The planner's hook for
+//! relations does not receive the cursor's options; they are kept here while a statement is
+//! planned.
 
 use std::cell::Cell;
 
@@ -13,7 +14,7 @@ use pgrx::pg_sys;
 static mut PREVIOUS_HOOK: pg_sys::planner_hook_type = None;
 
 thread_local! {
-    /// Set anew by every run of the planner, so that an ERROR in one leaves nothing behind.
+    /// Set by every run of the planner, so that a run that ended in an ERROR leaves nothing behind.
     static MAY_SCROLL: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -44,7 +45,8 @@ unsafe extern "C-unwind" fn plan(
     // SAFETY: arguments come from the server; the previous hook or the standard planner is called
     // exactly once, with nothing owned by this frame.
     unsafe {
-        // Every DECLARE CURSOR, in SQL and in procedural languages, asks for a fast plan.
+        // Every DECLARE CURSOR, in SQL and in procedural languages, sets this option for a fast
+        // plan.
         let is_cursor = options as u32 & pg_sys::CURSOR_OPT_FAST_PLAN != 0;
         let forward_only = options as u32 & pg_sys::CURSOR_OPT_NO_SCROLL != 0;
         let outer = MAY_SCROLL.replace(is_cursor && !forward_only);

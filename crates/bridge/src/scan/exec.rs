@@ -1,9 +1,9 @@
-//! One row after the other.
+//! Returns one row after the other.
 //!
-//! [`exec_custom_scan`] runs once per row and is written for that: it takes rows from the batch by
-//! raw pointers, calls nothing that can panic and holds nothing that has a destructor, so that
-//! PostgreSQL's errors may jump over it. All else is behind guarded functions that run once per
-//! batch or page.
+//! [`exec_custom_scan`] runs once per row, and is written for that: it takes rows from the batch by
+//! raw pointers, calls nothing that can panic and holds nothing that has a destructor, so
+//! PostgreSQL's errors may jump over it. All other work is behind guarded functions that run once
+//! per batch or page.
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -93,7 +93,7 @@ pub(super) unsafe extern "C-unwind" fn exec_custom_scan(
 
 #[inline(always)]
 unsafe fn copy_row(copies: &[ColumnCopy], row: usize, slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: as for the caller. Virtual slots own nothing unless somebody materialized them.
+    // SAFETY: as for the caller. Virtual slots own nothing unless they were materialized.
     unsafe {
         if (*slot).tts_flags & SHOULDFREE != 0 {
             ((*(*slot).tts_ops).clear.unwrap_unchecked())(slot);
@@ -119,7 +119,7 @@ unsafe fn count_removed(node: *mut pg_sys::CustomScanState) {
     }
 }
 
-/// Returns a row that came as a tuple, if it passes.
+/// Returns a row that is a tuple, if it passes the qual.
 unsafe fn accept(
     node: *mut pg_sys::CustomScanState,
     scan: *mut Scan,
@@ -175,8 +175,8 @@ unsafe extern "C-unwind" fn add_missing(slot: *mut pg_sys::TupleTableSlot, neede
     }
 }
 
-/// Under EvalPlanQual: the row to be rechecked in place of the scan, as `ExecScanFetch` does.
-/// `None` if this relation is scanned as ever.
+/// Under EvalPlanQual: the row to be rechecked in place of the scan, as in `ExecScanFetch`. `None`
+/// if this relation is scanned as usual.
 unsafe fn recheck_row(
     node: *mut pg_sys::CustomScanState,
     scan: *mut Scan,
@@ -258,7 +258,7 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
     }
 }
 
-/// Whether the hot row that was read is not to be seen.
+/// Whether the hot row that was read must not be returned.
 #[pg_guard]
 unsafe extern "C-unwind" fn hides(node: *mut pg_sys::CustomScanState) -> bool {
     // SAFETY: the node was begun, and its hot slot, of heap's kind, holds a row.
@@ -275,7 +275,7 @@ unsafe extern "C-unwind" fn refill(node: *mut pg_sys::CustomScanState) -> bool {
     // stays until the next call.
     unsafe {
         let scan = scan_of(node);
-        // What is kept of the cold side must live as long as the node.
+        // Memory that the cold side keeps must live as long as the node.
         let query = (*(*node).ss.ps.state).es_query_cxt;
         let old = pg_sys::MemoryContextSwitchTo(query);
         let is_open = scan.cold.open();

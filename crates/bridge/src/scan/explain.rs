@@ -1,4 +1,4 @@
-//! What EXPLAIN says of the node.
+//! Output of the node for EXPLAIN.
 
 use pgrx::{PgList, pg_guard, pg_sys};
 

@@ -2,11 +2,13 @@
 //! datums.
 //!
 //! ```text
-//!   planner    planner ─── set_rel_pathlist_hook: asks the scanner, adds paths      cursors ── which cursors forbid it
-//!              planned ─── the table and its clauses, as they are told              plan ───── path to plan
-//!   executor   node ────── begin, rescan, end                exec ─── one row after the other
-//!              batch ───── cold rows, column by column       parallel ── words that participants share
-//!              explain ─── what EXPLAIN says
+//!   planner    planner ─── set_rel_pathlist_hook: asks the scanner, adds paths
+//!              cursors ─── which cursors forbid the node
+//!              planned ─── the table and its clauses, as the scanner is given them
+//!              plan ────── path to plan
+//!   executor   node ────── begin, rescan, end                exec ──── one row after the other
+//!              batch ───── cold rows, column by column       parallel ─ words that are shared
+//!              explain ─── output of EXPLAIN
 //!
 //!   ┌─ Scanner (the caller's) ───┐        ┌─ ColdRows (the caller's), one for each node ─┐
 //!   │ offer: at what cost?       │ begin  │ operands, ask ─▶ next ─▶ next ─▶ … ─▶ end    │
@@ -14,15 +16,15 @@
 //!   └────────────────────────────┘        └──────────────────────────────────────────────┘
 //! ```
 //!
-//! Clauses that the scanner takes are *pushed*: they lie in `custom_exprs` instead of the node's
-//! qual. Cold rows come filtered by them, unless their batch says that it must be rechecked; hot
-//! rows are always filtered here.
+//! Invariants
+//! - Every returned row satisfies the pushed clauses: those that the scanner evaluates, which are
+//!   in `custom_exprs` instead of the node's qual. Cold rows are filtered by them already, unless
+//!   their batch must be rechecked; hot rows are always filtered here.
+//! - Rows of both sides are returned in a virtual slot. Its datums point into the current batch or
+//!   into the pinned hot page, and stay valid until the next call.
 //!
-//! Rows are returned in a virtual slot whatever side they come from. Its datums point into the
-//! current batch or into the pinned hot page, and stay valid until the next call.
-//!
-//! Under UPDATE, DELETE, MERGE and row locks the node finds the rows, as any scan does: by a
-//! snapshot, ctid among its columns. EvalPlanQual gives it the one row to look at again ([`exec`]).
+//! Under UPDATE, DELETE, MERGE and row locks the node finds the rows as any scan does: by a
+//! snapshot, with ctid among its columns. EvalPlanQual gives it the one row to recheck ([`exec`]).
 
 mod batch;
 mod cursors;
@@ -51,22 +53,22 @@ use crate::slot::Slot;
 
 /// Decides where the node is offered, and reads cold rows.
 pub trait Scanner: Sync {
-    /// What a scan of a table costs at least; `None` if there is nothing to offer. Asked first, and
-    /// looks nothing up.
+    /// The least cost of a scan of a table; `None` if there is nothing to offer. Called first, and
+    /// makes no look-ups.
     fn least_cost(&self, table: &PlannedTable<'_>) -> Option<f64>;
 
-    /// What the planner is told of the node for a table; `None` offers none.
+    /// The offer of the node for a table; `None` offers none.
     fn offer(&self, table: &PlannedTable<'_>) -> Option<Offer>;
 
-    /// Which of the clauses it evaluates, one answer for each. Asked once more for the path that is
-    /// taken: the answer must be the same.
+    /// Which of the clauses it evaluates, one flag for each. Called once more for the path that is
+    /// used: the result must be the same.
     fn pushed(&self, table: &PlannedTable<'_>, clauses: &[Clause<'_>]) -> Vec<bool>;
 
-    /// Begins a node. Nothing is read yet: EXPLAIN begins nodes too.
+    /// Begins a node. Nothing is read yet, because EXPLAIN begins nodes, too.
     fn begin<'q>(&self, begun: Begun<'q>) -> Box<dyn ColdRows + 'q>;
 }
 
-/// An operand: an expression that is fixed in a scan.
+/// An operand: an expression whose value does not change during a scan.
 #[derive(Clone, Copy)]
 pub enum OperandNode<'a> {
     Value(Node<'a>),
@@ -82,52 +84,52 @@ pub enum Operand<'a> {
 
 /// The cold rows of one node.
 pub trait ColdRows {
-    /// Whether hot rows that the snapshot sees must be shown to [`ColdRows::hides`]. Asked when a
+    /// Whether hot rows that the snapshot sees must be passed to [`ColdRows::hides`]. Called when a
     /// scan starts.
     fn follows_hot_rows(&self) -> bool;
 
-    /// Whether a hot row is not to be seen; it is taken out of the slot then.
+    /// Whether a hot row must not be returned; it is removed from the slot then.
     fn hides(&self, row: Slot<'_>) -> bool;
 
     /// Opens the cold side, unless it is open; `false` if it has no rows.
     fn open(&mut self) -> bool;
 
-    /// The operands of the pushed clauses, to be evaluated for each scan; told once.
+    /// The operands of the pushed clauses, to be evaluated for each scan; called once.
     fn operands<'a>(&mut self, pushed: &[Node<'a>]) -> Vec<OperandNode<'a>>;
 
-    /// What the scan asks from now on, by the values of the operands; `None` is NULL. They live
-    /// until the call returns.
+    /// Sets the tests of the following scan, by the values of the operands; `None` is NULL. The
+    /// values live until the call returns.
     fn ask(&mut self, operands: &[Option<Operand<'_>>]);
 
-    /// Fills the next rows into the batch; `false` at the end. They live until the next call.
+    /// Stores the next rows in the batch; `false` at the end. They live until the next call.
     fn next(&mut self, shared: Option<&SharedWords>, batch: &mut Batch) -> bool;
 
-    /// Begins again, if it is open; counts go on.
+    /// Starts again, if it is open; counts are kept.
     fn rewind(&mut self);
 
-    /// Lets go of everything that was read, but for the values of the last batch. It may be opened
+    /// Releases everything that was read, except the values of the last batch. It may be opened
     /// again.
     fn close(&mut self);
 
-    /// The node ends: the last call. Lets go of everything.
+    /// Ends the node: the last call. Releases everything.
     fn end(&mut self, is_leader: bool);
 
-    /// Counts rows that came unfiltered and did not pass the pushed clauses.
+    /// Counts rows that were returned unfiltered and did not pass the pushed clauses.
     fn count_removed(&mut self, rows: u64);
 
-    /// Makes the words that so many participants share. The node is closed; no worker runs.
+    /// Creates the words that this many participants share. The node is closed; no worker runs.
     fn share(&mut self, participants: usize) -> SharedWords;
 
-    /// Has the shared words begin another scan.
+    /// Resets the shared words for another scan.
     fn share_again(&self, shared: &SharedWords);
 
-    /// Adds what was counted since the last time to the shared words.
+    /// Adds what was counted since the last call to the shared words.
     fn publish(&mut self, shared: &SharedWords);
 
-    /// Takes the counts of all participants over: their shared words are about to go.
+    /// Copies the counts of all participants: their shared words are about to be freed.
     fn collect(&mut self, shared: &SharedWords);
 
-    /// Tells EXPLAIN ANALYZE what was read.
+    /// Adds the counts to EXPLAIN ANALYZE.
     fn explain(&self, has_pushed: bool, to: &mut Explanation);
 }
 
@@ -137,7 +139,7 @@ fn scanner() -> Option<&'static dyn Scanner> {
     SCANNER.get().copied()
 }
 
-/// Makes the node known to planner and executor. Call once, from `_PG_init`.
+/// Registers the node with planner and executor. Call once, from `_PG_init`.
 pub fn register(scanner: &'static dyn Scanner) {
     if SCANNER.set(scanner).is_ok() {
         // SAFETY: the library is being loaded, nothing else runs in the process.

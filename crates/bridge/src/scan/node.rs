@@ -46,7 +46,7 @@ pub(super) struct ColumnarScanState {
 pub struct Attributes {
     /// Those needed of every row.
     pub always: Vec<usize>,
-    /// Those needed where pushed clauses are rechecked; includes `always`.
+    /// Those needed if pushed clauses are rechecked; includes `always`.
     pub recheck: Vec<usize>,
 }
 
@@ -56,19 +56,19 @@ impl Attributes {
     }
 }
 
-/// A node that begins.
+/// A node at its begin.
 pub struct Begun<'q> {
     /// The scanned table, open and locked until the executor ends.
     pub table: Table<'q>,
-    /// Its place in the range table, which its variables carry.
+    /// Its index in the range table, to which its variables refer.
     pub rti: i32,
     pub snapshot: Snapshot<'q>,
     pub attributes: Attributes,
-    /// Until when all of this lives.
+    /// The lifetime of all of this.
     query: PhantomData<&'q ()>,
 }
 
-/// Where the scan is.
+/// The position of the scan.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     /// Nothing is open yet.
@@ -96,7 +96,7 @@ pub(super) struct ColumnCopy {
     pub to: usize,
 }
 
-/// An operand that is ready to be evaluated.
+/// An operand that is prepared for evaluation.
 #[derive(Clone, Copy)]
 struct Prepared {
     state: *mut pg_sys::ExprState,
@@ -127,7 +127,7 @@ pub(super) struct Scan {
     /// Heap's scan of the hot side; NULL until started.
     pub hot: pg_sys::TableScanDesc,
     pub hot_slot: *mut pg_sys::TupleTableSlot,
-    /// Whether hot rows that the snapshot sees are to be shown to [`ColdRows::hides`].
+    /// Whether hot rows that the snapshot sees are passed to [`ColdRows::hides`].
     pub follows: bool,
     /// Highest attribute number needed.
     pub last_attribute: i32,
@@ -137,22 +137,24 @@ pub(super) struct Scan {
     pub pushed_qual: *mut pg_sys::ExprState,
 
     pub attributes: Attributes,
-    /// The table and the snapshot that these refer to are the executor's: they are let go of before
-    /// it ends.
+    /// The table and the snapshot to which these refer belong to the executor: they are released
+    /// before it ends.
     pub cold: Box<dyn ColdRows>,
     pub batch: Batch,
-    /// Whether the cold rows were asked since the scan was started: not before it comes to them.
+    /// Whether the operands were passed to the cold rows since the scan was started; not before the
+    /// scan reaches them.
     pub asked: bool,
-    /// Made when they are first evaluated.
+    /// Created when they are first evaluated.
     operands: Option<Vec<Prepared>>,
-    /// Rows that came unfiltered and did not pass the pushed clauses, since they were last told.
+    /// Rows that were read unfiltered and did not pass the pushed clauses, since they were last
+    /// reported.
     pub rows_removed: u64,
-    /// In a parallel scan: what is shared.
+    /// The state of a parallel scan that participants share.
     pub shared: *const SharedWords,
 }
 
 impl Scan {
-    /// Tells the cold rows what was removed here, which they count.
+    /// Reports the rows that were removed here to the cold rows, which count them.
     pub fn tell_removed(&mut self) {
         let rows = std::mem::take(&mut self.rows_removed);
         self.cold.count_removed(rows);
@@ -202,8 +204,8 @@ unsafe extern "C-unwind" fn begin_custom_scan(
         let hot_slot =
             pg_sys::ExecInitExtraTupleSlot(estate, desc, &raw const pg_sys::TTSOpsBufferHeapTuple);
         (*(*node).ss.ss_ScanTupleSlot).tts_tableOid = table.oid();
-        // Columns that are not read, the dropped ones above all, stay null: a whole row that is
-        // made from the slot looks at every one.
+        // Columns that are not read, and dropped ones in particular, stay NULL: code that makes a
+        // whole-row value from the slot reads every column.
         pg_sys::ExecStoreAllNullTuple((*node).ss.ss_ScanTupleSlot);
         pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
         let snapshot = Snapshot::from_nullable((*estate).es_snapshot);
@@ -248,7 +250,7 @@ unsafe extern "C-unwind" fn begin_custom_scan(
     }
 }
 
-/// The attributes that the plan's expressions name.
+/// The attributes that occur in the plan's expressions.
 unsafe fn attributes(
     plan: *mut pg_sys::CustomScan,
     rti: pg_sys::Index,
@@ -268,7 +270,7 @@ unsafe fn attributes(
     }
 }
 
-/// How rows leave the node.
+/// How rows are returned by the node.
 unsafe fn emission(node: *mut pg_sys::CustomScanState, rti: i32) -> (Emit, Vec<(usize, usize)>) {
     // SAFETY: the core has set up the projection, if there is one.
     unsafe {
@@ -295,7 +297,7 @@ unsafe fn emission(node: *mut pg_sys::CustomScanState, rti: i32) -> (Emit, Vec<(
     }
 }
 
-/// Evaluates the operands, and tells the cold rows.
+/// Evaluates the operands, and passes them to the cold rows.
 ///
 /// # Safety
 /// `node` was begun.

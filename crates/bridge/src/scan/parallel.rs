@@ -1,10 +1,10 @@
-//! What the participants of a parallel scan share.
+//! The state that participants of a parallel scan share.
 //!
 //! ```text
-//!   SharedWords { counters of the cold side's } │ heap's parallel scan of the hot side
+//!   SharedWords { counters of the cold side } │ heap's parallel scan of the hot side
 //! ```
 //!
-//! All participants have the same snapshot.
+//! Invariant: all participants have the same snapshot.
 
 use std::mem::size_of;
 use std::sync::atomic::AtomicU64;
@@ -13,7 +13,7 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::node::{close, scan_of};
 
-/// Counters in dynamic shared memory, whose meaning is the scanner's.
+/// Counters in dynamic shared memory, whose meaning the scanner defines.
 #[repr(C, align(8))]
 #[derive(Default)]
 pub struct SharedWords {
@@ -55,7 +55,7 @@ pub(super) unsafe extern "C-unwind" fn initialize_dsm(
     // not started yet.
     unsafe {
         let scan = scan_of(node);
-        // An earlier run of the same node had other shared memory.
+        // An earlier run of the same node used other shared memory.
         close(scan);
         let participants = (*context).nworkers as usize + 1;
         let shared = coordinate.cast::<SharedWords>();
@@ -92,7 +92,7 @@ pub(super) unsafe extern "C-unwind" fn initialize_worker(
     unsafe { scan_of(node).shared = coordinate.cast() }
 }
 
-/// Parallel workers are about to end, and the shared memory with them.
+/// Called when parallel workers are about to end, and the shared memory with them.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn shutdown(node: *mut pg_sys::CustomScanState) {
     // SAFETY: the memory is still mapped.

@@ -1,4 +1,4 @@
-//! A table whose scan is planned, and its clauses.
+//! A table whose scan is being planned, and its clauses.
 
 use std::marker::PhantomData;
 
@@ -8,10 +8,10 @@ use crate::expr::Node;
 use crate::relation::OpenRelation;
 use crate::table::Table;
 
-/// A base relation of the planner's.
+/// A base relation in the planner.
 ///
-/// Invariant: the planner runs, its structures are valid, and it holds a lock on the table as long
-/// as this lives.
+/// Invariant: as long as this lives, the planner runs, its structures are valid, and it holds a
+/// lock on the table.
 #[derive(Clone, Copy)]
 pub struct PlannedTable<'a> {
     pub(super) root: *mut pg_sys::PlannerInfo,
@@ -21,7 +21,7 @@ pub struct PlannedTable<'a> {
     planner: PhantomData<&'a ()>,
 }
 
-/// A clause of the table's.
+/// A clause on the table.
 #[derive(Clone, Copy)]
 pub struct Clause<'a> {
     pub(super) raw: *mut pg_sys::RestrictInfo,
@@ -51,23 +51,23 @@ impl<'a> Clause<'a> {
     }
 }
 
-/// What evaluating clauses costs.
+/// The cost of evaluating clauses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QualCost {
     pub startup: f64,
     pub per_tuple: f64,
 }
 
-/// The attributes that a scan is asked for.
+/// The attributes that a scan must return.
 #[derive(Clone, Debug, Default)]
 pub struct NamedAttributes {
     /// Indexes of user columns that are not dropped, ascending.
     pub columns: Vec<usize>,
-    /// Whether there are system columns among them that neither ctid nor tableoid is.
+    /// Whether there are system columns among them other than ctid and tableoid.
     pub other_system_columns: bool,
 }
 
-/// The members of a set that `pull_varattnos` has made.
+/// The members of a set from `pull_varattnos`.
 ///
 /// # Safety
 /// A valid set.
@@ -128,7 +128,7 @@ impl<'a> PlannedTable<'a> {
         }
     }
 
-    /// Its place in the range table, which its variables carry.
+    /// Its index in the range table, to which its variables refer.
     pub fn rti(&self) -> i32 {
         self.relation().relid as i32
     }
@@ -138,7 +138,7 @@ impl<'a> PlannedTable<'a> {
         OpenRelation::open(self.oid(), pg_sys::NoLock)
     }
 
-    /// Its clauses, those of its parameters last.
+    /// Its clauses; those with its parameters come last.
     pub fn clauses(&self) -> Vec<Clause<'a>> {
         // SAFETY: both are lists of clauses.
         unsafe {
@@ -150,7 +150,7 @@ impl<'a> PlannedTable<'a> {
         }
     }
 
-    /// Whether a clause may be evaluated before all others: it leaks nothing, or no clause of a
+    /// Whether a clause may be evaluated before all others: it is leakproof, or no clause of a
     /// lower security level exists.
     pub fn may_run_first(&self, clause: Clause<'_>) -> bool {
         // SAFETY: the clause is valid.
@@ -158,7 +158,7 @@ impl<'a> PlannedTable<'a> {
         clause.leakproof || clause.security_level <= self.relation().baserestrict_min_security
     }
 
-    /// The attributes that the relation's target and clauses name.
+    /// The attributes that occur in the relation's target and clauses.
     pub fn attributes(&self, table: Table<'_>) -> NamedAttributes {
         let (rti, mut numbers) = (self.relation().relid, std::ptr::null_mut());
         // SAFETY: planner structures; `pull_varattnos` does not look into RestrictInfos.
@@ -186,7 +186,7 @@ impl<'a> PlannedTable<'a> {
         self.relation().tuples
     }
 
-    /// What computing the target costs.
+    /// The cost of computing the target.
     pub(super) fn target_cost(&self) -> QualCost {
         // SAFETY: a valid planner structure.
         let cost = unsafe { (*self.relation().reltarget).cost };
@@ -196,7 +196,7 @@ impl<'a> PlannedTable<'a> {
         }
     }
 
-    /// What a page costs that is read after its neighbour.
+    /// The cost of reading a page after its neighbour.
     pub fn sequential_page_cost(&self) -> f64 {
         let (mut random, mut sequential) = (0.0, 0.0);
         let tablespace = self.relation().reltablespace;
@@ -205,7 +205,7 @@ impl<'a> PlannedTable<'a> {
         sequential
     }
 
-    /// What evaluating the clauses costs.
+    /// The cost of evaluating the clauses.
     pub fn qual_cost(&self, clauses: &[Clause<'_>]) -> QualCost {
         let mut cost = pg_sys::QualCost::default();
         // SAFETY: planner structures.
@@ -230,7 +230,7 @@ impl<'a> PlannedTable<'a> {
         }
     }
 
-    /// How many elements an array has, about.
+    /// The approximate number of elements in an array.
     pub fn array_length(&self, array: Node<'_>) -> f64 {
         // SAFETY: planner structures; an expression of the query.
         unsafe { pg_sys::estimate_array_length(self.root, array.raw()) }

@@ -1,9 +1,9 @@
-//! Offering the node to the planner.
+//! Offers the node to the planner.
 //!
-//! The node is offered for a base relation that the scanner takes, unless the statement samples it,
-//! names its row by a cursor, or is itself a cursor that may be scrolled. Statements that change or
-//! lock rows need no more of their scans than ctid and the columns that they name: rows are changed
-//! by TID, old versions fetched by it (docs/decisions/0008).
+//! The node is offered for a base relation that the scanner accepts, unless the statement samples
+//! it, identifies its row by a cursor, or is itself a cursor that may be scrolled. Statements that
+//! change or lock rows need no more of their scans than ctid and the columns that they use: rows
+//! are changed by TID, and old versions are fetched by TID (docs/decisions/0008).
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
@@ -12,22 +12,22 @@ use super::{cursors, plan, scanner};
 
 static mut PREVIOUS_HOOK: pg_sys::set_rel_pathlist_hook_type = None;
 
-/// What the scanner says of a scan.
+/// The scanner's offer for a scan.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Offer {
-    /// Before the first row.
+    /// The cost before the first row.
     pub startup_cost: f64,
-    /// Reading pages: the same however many workers take part.
+    /// The cost of reading pages: the same with any number of workers.
     pub disk_cost: f64,
-    /// All else: divided among workers.
+    /// All other costs: divided among workers.
     pub cpu_cost: f64,
-    /// As many pages of heap hold as much work: what the number of workers goes by.
+    /// The number of heap pages that mean as much work, by which the number of workers is chosen.
     pub pages_as_heap: f64,
-    /// What a sequential scan takes beyond PostgreSQL's estimate: divided among workers.
+    /// The cost of a sequential scan beyond PostgreSQL's estimate: divided among workers.
     pub sequential_surcharge: f64,
 }
 
-/// The planner's units, as settings have them.
+/// The planner's units of cost, as set.
 #[derive(Clone, Copy, Debug)]
 pub struct UnitCosts {
     /// `cpu_tuple_cost`
@@ -36,7 +36,7 @@ pub struct UnitCosts {
     pub operator: f64,
 }
 
-/// The planner's units.
+/// The planner's units of cost.
 pub fn unit_costs() -> UnitCosts {
     // SAFETY: plain reads of settings.
     unsafe {
@@ -78,7 +78,7 @@ unsafe extern "C-unwind" fn set_rel_pathlist(
     }
 }
 
-/// Adds our paths, if there are any and they may win.
+/// Adds our paths, if there are any that may be the cheapest.
 unsafe fn offer(table: &PlannedTable<'_>) -> Option<()> {
     let scanner = scanner()?;
     let least_cost = scanner.least_cost(table)?;
@@ -91,7 +91,7 @@ unsafe fn offer(table: &PlannedTable<'_>) -> Option<()> {
     Some(())
 }
 
-/// Whether all of a table's rows are scanned, and of no other table's.
+/// Whether all rows of the table, and only these, are scanned.
 unsafe fn is_plain_table(rel: *mut pg_sys::RelOptInfo, rte: *mut pg_sys::RangeTblEntry) -> bool {
     // SAFETY: planner structures.
     unsafe {
@@ -104,7 +104,7 @@ unsafe fn is_plain_table(rel: *mut pg_sys::RelOptInfo, rte: *mut pg_sys::RangeTb
     }
 }
 
-/// Whether the statement names its row by a cursor: only TID scans can find that.
+/// Whether the statement identifies its row by a cursor: only TID scans can find that row.
 unsafe fn is_current_of_cursor(rel: *mut pg_sys::RelOptInfo) -> bool {
     // SAFETY: planner structures; the clause stands for itself, never inside another one.
     unsafe {
@@ -114,7 +114,7 @@ unsafe fn is_current_of_cursor(rel: *mut pg_sys::RelOptInfo) -> bool {
     }
 }
 
-/// Adds our paths beside sequential scans that cost what they cost here.
+/// Adds our paths to sequential scans, whose costs are corrected first.
 unsafe fn add_paths(table: &PlannedTable<'_>, offer: &Offer) {
     let rel = table.rel;
     // SAFETY: planner structures; paths are made in the planner's memory.
@@ -138,13 +138,13 @@ unsafe fn add_paths(table: &PlannedTable<'_>, offer: &Offer) {
     }
 }
 
-/// Whether neither a path of ours that costs so much at least nor a sequential scan, the cost of
-/// which is yet to be corrected, is of any use: the cheapest path is an index's, which `add_path`
-/// prefers to both. Most statements that look for a few rows are planned so, and quickly.
+/// Whether neither a path of ours with this least cost nor a sequential scan, whose cost is yet to
+/// be corrected, is of any use: the cheapest path is an index scan, which `add_path` prefers to
+/// both. Most statements that select a few rows are planned so, and quickly.
 unsafe fn is_beaten(rel: *mut pg_sys::RelOptInfo, least_cost: f64) -> bool {
     // SAFETY: planner structures.
     unsafe {
-        // A path that is dearer may begin sooner.
+        // A path with higher total cost may start sooner.
         if (*rel).consider_startup {
             return false;
         }
@@ -156,7 +156,7 @@ unsafe fn is_beaten(rel: *mut pg_sys::RelOptInfo, least_cost: f64) -> bool {
         let Some(cheapest) = cheapest else {
             return false;
         };
-        // Any plan with workers costs as much as to start them.
+        // Any plan with workers costs at least as much as starting them.
         let least_parallel = match (*rel).partial_pathlist.is_null() {
             true => f64::INFINITY,
             false => pg_sys::parallel_setup_cost,
@@ -167,10 +167,10 @@ unsafe fn is_beaten(rel: *mut pg_sys::RelOptInfo, least_cost: f64) -> bool {
     }
 }
 
-/// `add_path` takes costs that differ by less than one in a hundred for the same.
+/// `add_path` treats costs that differ by less than one per cent as equal.
 const SURELY_LESS: f64 = 1.02;
 
-/// Takes the sequential scans out of a list of paths.
+/// Removes the sequential scans from a list of paths.
 unsafe fn take_sequential_scans(paths: &mut *mut pg_sys::List) -> Vec<*mut pg_sys::Path> {
     // SAFETY: a list of the planner's.
     unsafe {

@@ -1,4 +1,4 @@
-//! What EXPLAIN says of the node.
+//! Output of the node for EXPLAIN.
 
 use std::ffi::{CStr, CString};
 
@@ -8,7 +8,7 @@ use super::node::inner;
 use super::plan;
 use super::reason::table_name;
 
-/// Properties of a node in the order in which they are told.
+/// The properties of a node, in the order in which they are added.
 pub struct Explanation {
     state: *mut pg_sys::ExplainState,
 }
@@ -42,19 +42,19 @@ impl Explanation {
     }
 }
 
-/// What an operator of a run did.
+/// The work of one operator of a run.
 pub struct Operator {
     pub name: &'static str,
-    /// Rows that it was given; `None` of one that reads them.
+    /// Rows of its input; `None` for an operator that reads them.
     pub rows_in: Option<u64>,
     pub rows_out: u64,
-    /// Milliseconds of all threads together; `None` where times are not wanted.
+    /// Milliseconds of all threads together; `None` if times are not collected.
     pub time_ms: Option<f64>,
     pub memory_bytes: Option<usize>,
 }
 
 impl Explanation {
-    /// Adds operators, from the one that reads rows up.
+    /// Adds operators, beginning with the one that reads rows.
     pub fn operators(&mut self, operators: &[Operator]) {
         if self.is_text() {
             for operator in operators {

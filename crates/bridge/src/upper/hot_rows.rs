@@ -13,7 +13,7 @@ pub struct HotRows<'a> {
     routine: &'static pg_sys::TableAmRoutine,
     scan: pg_sys::TableScanDesc,
     slot: *mut pg_sys::TupleTableSlot,
-    /// Attributes that are read of each row: the first so many.
+    /// The number of attributes that are read of each row: the first ones.
     attribute_count: i32,
     table: PhantomData<&'a ()>,
 }

@@ -2,26 +2,29 @@
 //! one: its groups, its distinct rows, or its first rows by an order.
 //!
 //! ```text
-//!   planner    planner ── create_upper_paths_hook: takes the query apart (Shape), asks the engine, adds a path
+//!   planner    planner ── create_upper_paths_hook: analyzes the query (Shape), asks the engine,
+//!                         adds a path
 //!              tables ─── the table, or the partitions and children that it stands for
 //!              own_plan ─ PostgreSQL's own path, kept beside ours
-//!              reason ─── why a query was not taken     notes ── kept for EXPLAIN (VERBOSE)
+//!              reason ─── why a query was declined      notes ── kept for EXPLAIN (VERBOSE)
 //!              plan ───── path to plan: expressions into lists that survive copying and setrefs
 //!   executor   node ───── begin, rescan, end; runs the engine once, then returns its rows
 //!              hot_rows ─ the heap side of the table, for the engine
-//!              explain ── what EXPLAIN says            wait ── what pg_stat_activity says
+//!              explain ── output of EXPLAIN             wait ── wait event in pg_stat_activity
 //! ```
 //!
 //! The engine ([`Engine`]) belongs to the caller. It is given expression trees ([`expr`]) and
-//! computes rows of keys and aggregates; HAVING, and expressions over them, are evaluated here by
-//! PostgreSQL. The path that PostgreSQL would have taken is kept as the node's child: when the
-//! engine finds, before it has returned a row, that it cannot compute the result exactly, the child
-//! is run instead.
+//! computes rows of keys and aggregates; PostgreSQL evaluates HAVING, and expressions over these,
+//! in the node.
 //!
-//! What the engine computes per row may name columns of the table and *operands*: subexpressions
-//! without variables, which are evaluated once for each run. They lie in `custom_exprs`, so that
-//! their parameters are known to the planner; all other expressions lie in `custom_private` as they
-//! were planned, and only attribute numbers are read of them.
+//! Invariants
+//! - A result is exact. PostgreSQL's own path is kept as the node's child; if the engine finds that
+//!   it cannot compute the result exactly, the child is run instead. The engine finds that before
+//!   the first row is returned.
+//! - What the engine computes per row contains only columns of the table and *operands*:
+//!   subexpressions without variables, which are evaluated once for each run. Operands are in
+//!   `custom_exprs`, so that the planner knows their parameters. All other expressions are in
+//!   `custom_private` as they were planned, and only attribute numbers are read from them.
 
 pub mod explain;
 mod hot_rows;
@@ -50,7 +53,7 @@ pub use reason::Reason;
 pub use tables::{AttributeMap, QueriedTable};
 pub use wait::Waiting;
 
-/// What becomes of the rows that pass the filter.
+/// What the node computes from the rows that pass the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// One row for each group: keys, then aggregates.
@@ -66,10 +69,10 @@ pub struct Order<'a> {
     pub nulls_first: bool,
 }
 
-/// A query over one relation, taken apart.
+/// The analysis of a query over one relation.
 pub struct Shape<'a> {
     pub stage: Stage,
-    /// The relation's place in the range table, which its variables carry.
+    /// The relation's index in the range table, to which its variables refer.
     pub rti: i32,
     /// Conjuncts in the order in which they must be evaluated.
     pub filter: Vec<Node<'a>>,
@@ -84,17 +87,17 @@ pub struct Shape<'a> {
     pub limit: u64,
 }
 
-/// Computes such queries.
+/// Computes queries of these shapes.
 pub trait Engine: Sync {
-    /// What any query over these tables costs at least, as far as that is known before anything is
+    /// The least cost of any query over these tables, as far as it is known before anything is
     /// translated.
     ///
     /// # Errors
     ///
-    /// Why it takes no query over them.
+    /// The reason why it accepts no query over them.
     fn least_cost(&self, tables: &mut dyn Iterator<Item = Oid>) -> Result<f64, Reason>;
 
-    /// Whether it takes the query, at what cost, and which operands it wants to have evaluated.
+    /// Whether it accepts the query, at what cost, and which operands must be evaluated.
     fn offer<'a>(&self, shape: &Shape<'a>, planner: &Planner<'_>) -> Result<Offer<'a>, Reason>;
 
     /// Whether a table of the statement that is being planned has rows that it reads by column.
@@ -106,14 +109,14 @@ pub trait Engine: Sync {
 
 /// Rows that the engine has computed.
 pub trait Rows {
-    /// Fills the next rows into the batch: values of keys and aggregates, or of the columns, in the
-    /// shape's order. They live until the next call. Nothing is filled in at the end.
+    /// Stores the next rows in the batch: values of keys and aggregates, or of the columns, in the
+    /// shape's order. They live until the next call. Nothing is stored at the end.
     fn next(&mut self, batch: &mut Batch);
 
-    /// Begins again.
+    /// Starts again.
     fn rewind(&mut self);
 
-    /// Tells EXPLAIN ANALYZE about the run.
+    /// Adds the figures of the run to EXPLAIN ANALYZE.
     fn explain(&self, to: &mut Explanation);
 }
 
@@ -123,7 +126,7 @@ fn engine() -> Option<&'static dyn Engine> {
     ENGINE.get().copied()
 }
 
-/// Makes the node known to planner and executor. Call once, from `_PG_init`.
+/// Registers the node with planner and executor. Call once, from `_PG_init`.
 pub fn register(engine: &'static dyn Engine) {
     if ENGINE.set(engine).is_ok() {
         // SAFETY: the library is being loaded, nothing else runs in the process.
@@ -142,7 +145,8 @@ pub fn hash_memory_bytes() -> usize {
     unsafe { pg_sys::get_hash_memory_limit() }
 }
 
-/// Calls `f` with the image, without its header, of `sum / count` as PostgreSQL's averages divide.
+/// Calls `f` with the image, without its header, of `sum / count`, divided as PostgreSQL's averages
+/// do.
 ///
 /// # Safety
 /// `sum` is a numeric.
@@ -171,7 +175,7 @@ pub unsafe fn with_quotient<R>(sum: Datum, count: i64, f: impl FnOnce(&[u8]) -> 
 }
 
 /// Calls a function with every signal blocked on the calling thread. Threads that it starts inherit
-/// that: signal handlers belong to the backend's main thread.
+/// the mask: signal handlers belong to the backend's main thread.
 pub fn with_signals_blocked(f: &mut dyn FnMut()) {
     struct Restore(libc::sigset_t);
     impl Drop for Restore {

@@ -5,12 +5,12 @@
 //!                                             └─ None ─▶ the child is begun, its rows are ours
 //! ```
 //!
-//! The engine has ended, with all its threads, before the first row is returned: between calls the
-//! node holds memory only. A rescan runs it again if a parameter of the node changed, else it
-//! returns the same rows again.
+//! Invariant: the engine and all its threads have ended before the first row is returned. So
+//! between calls the node holds memory only. A rescan runs the engine again if a parameter of the
+//! node has changed; otherwise it returns the same rows again.
 //!
-//! [`exec_custom_scan`] runs once per row: it calls nothing that can panic and holds nothing that
-//! has a destructor, so that PostgreSQL's errors may jump over it. All else is behind guarded
+//! [`exec_custom_scan`] runs once per row. It calls nothing that can panic and holds nothing that
+//! has a destructor, so PostgreSQL's errors may jump over it. All other work is behind guarded
 //! functions.
 
 use std::marker::PhantomData;
@@ -25,7 +25,7 @@ use crate::row_expr::{interrupts, passes, project};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 
-/// Rows that are handed over at a time.
+/// Rows that are returned by the engine at a time.
 const BATCH_ROWS: usize = 1_024;
 
 static EXEC_METHODS: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExecMethods {
@@ -63,12 +63,12 @@ impl Batch {
         }
     }
 
-    /// The most rows it takes.
+    /// The maximal number of rows in it.
     pub fn capacity(&self) -> usize {
         BATCH_ROWS
     }
 
-    /// Says how many rows it holds.
+    /// Sets the number of rows that it holds.
     ///
     /// # Panics
     ///
@@ -78,7 +78,7 @@ impl Batch {
         self.row_count = row_count;
     }
 
-    /// Puts a value in its place; `None` is NULL.
+    /// Stores a value in its place; `None` is NULL.
     #[inline]
     pub fn put(&mut self, row: usize, place: usize, value: Option<pg_sys::Datum>) {
         let at = row * self.width + place;
@@ -99,7 +99,7 @@ struct VectorizedState {
 pub struct OpenTable {
     /// Open and locked until the executor ends.
     relation: pg_sys::Relation,
-    /// Where the attributes that the shape names are.
+    /// The positions of the attributes that the shape uses.
     pub attributes: AttributeMap,
 }
 
@@ -192,7 +192,7 @@ impl Run<'_> {
         unsafe { Snapshot::from_raw((*(*self.node).ss.ps.state).es_snapshot) }
     }
 
-    /// Whether EXPLAIN ANALYZE wants to know what takes how long.
+    /// Whether EXPLAIN ANALYZE collects times.
     pub fn wants_times(&self) -> bool {
         // SAFETY: the node was begun; its instrumentation lives as long.
         unsafe {
@@ -201,7 +201,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether this process may start threads: not where others share the work already.
+    /// Whether this process may start threads: a parallel worker, which shares the work, may not.
     pub fn may_use_threads(&self) -> bool {
         // SAFETY: plain reads of globals.
         unsafe { pg_sys::ParallelWorkerNumber < 0 }

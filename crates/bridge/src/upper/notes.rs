@@ -5,8 +5,8 @@
 //!        └─ end of planning ─▶ the last statements, by text and place ─▶ explain_per_plan_hook
 //! ```
 //!
-//! A plan has no room for what an extension has to say of it. So reasons are found again by what
-//! planner and EXPLAIN both know: the text of the query and the statement's place in it. EXPLAIN of
+//! A plan has no place for notes of an extension. So reasons are found again by what both the
+//! planner and EXPLAIN know: the text of the query, and the statement's position in it. EXPLAIN of
 //! a prepared statement finds those of its last planning. Only levels that read a table of the
 //! engine are noted.
 
@@ -22,24 +22,25 @@ use super::reason::Reason;
 use super::{Engine, plan};
 use crate::ffi::passing;
 
-/// Statements that are remembered.
+/// The number of statements that are remembered.
 const MOST: usize = 64;
 
 /// A level of a statement.
 struct Level {
-    /// Tells levels apart while they are planned; never followed.
+    /// Distinguishes levels while they are planned; never dereferenced.
     root: *mut pg_sys::PlannerInfo,
     was_offered: bool,
-    /// The relations of the level that the engine could read; `None` while nobody has asked.
+    /// The relations of the level that the engine could read; `None` until they are first looked
+    /// up.
     names: Option<String>,
     reasons: Vec<Reason>,
 }
 
-/// What was found out about a statement: relations and reason.
+/// The notes of a statement: relations and reason.
 type Note = (String, Reason);
 
 thread_local! {
-    /// Of each planning that runs: a function may be planned in the midst of another statement.
+    /// One entry per planning in progress: a function may be planned while another statement is.
     static FRAMES: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
     static LAST: RefCell<VecDeque<(u64, Vec<Note>)>> = const { RefCell::new(VecDeque::new()) };
 }
@@ -61,7 +62,7 @@ pub(super) unsafe fn install() {
     }
 }
 
-/// A planning that runs, or one that an ERROR has ended.
+/// A planning in progress; removed by an ERROR, too.
 struct Frame {
     /// Where the planning has its place on the stack, which grows downwards.
     address: usize,
@@ -108,7 +109,7 @@ unsafe extern "C-unwind" fn plan_statement(
     }
 }
 
-/// What names a statement.
+/// Identifies a statement.
 unsafe fn key(text: *const c_char, planned: *const pg_sys::PlannedStmt) -> u64 {
     let mut hasher = DefaultHasher::new();
     // SAFETY: the text is a C string or NULL; the plan is a finished one.
@@ -146,7 +147,7 @@ fn keep(key: u64, levels: Vec<Level>) {
     });
 }
 
-/// Works on what is known of a level; not outside of a planning.
+/// Calls a function with the notes of a level; does nothing outside of a planning.
 fn with_level(root: *mut pg_sys::PlannerInfo, work: impl FnOnce(&mut Level)) {
     FRAMES.with_borrow_mut(|frames| {
         let Some(Frame { levels, .. }) = frames.last_mut() else {
@@ -171,7 +172,7 @@ pub(super) fn offered(root: *mut pg_sys::PlannerInfo) {
     with_level(root, |level| level.was_offered = true);
 }
 
-/// Notes why none was.
+/// Notes why no path was offered.
 ///
 /// # Safety
 /// Planner structures.
@@ -184,7 +185,7 @@ pub(super) unsafe fn declined(engine: &dyn Engine, root: *mut pg_sys::PlannerInf
     }
     with_level(root, |level| {
         level.names = Some(names);
-        // A sort of what was grouped before is not what keeps a level from the engine.
+        // A sort of rows that were grouped before does not keep a level from the engine.
         let is_minor = reason == Reason::SortWithoutLimit;
         if !is_minor || level.reasons.is_empty() && !level.was_offered {
             level.reasons.push(reason);
@@ -192,8 +193,8 @@ pub(super) unsafe fn declined(engine: &dyn Engine, root: *mut pg_sys::PlannerInf
     });
 }
 
-/// Notes, at the end of a level, why none of what was offered is taken, or that nothing was asked
-/// for.
+/// Notes, at the end of a level, why no offered path is used, or that the engine was not asked for
+/// one.
 ///
 /// # Safety
 /// Planner structures; all paths of the level are in `output`.
@@ -244,8 +245,8 @@ unsafe fn is_taken(output: *mut pg_sys::RelOptInfo) -> bool {
     }
 }
 
-/// The relations of a level that the engine could read, or whose partitions it could, as they are
-/// called in the query.
+/// The relations of a level that the engine could read, or whose partitions it could, by their
+/// names in the query.
 unsafe fn names_of(engine: &dyn Engine, root: *mut pg_sys::PlannerInfo) -> String {
     // SAFETY: planner structures; indexes are within the arrays, whose first entry is not used.
     unsafe {

@@ -1,9 +1,9 @@
-//! PostgreSQL's own path for what the engine is offered: kept beside ours, and run where the engine
-//! cannot.
+//! PostgreSQL's own path for a query that is offered to the engine: it is kept beside ours, and run
+//! where the engine cannot compute the result.
 
 use pgrx::{PgList, pg_sys};
 
-/// The cheapest of the paths that need no parallel workers: what is run where the engine cannot.
+/// The cheapest of the paths that need no parallel workers, for the case that the engine gives up.
 ///
 /// # Safety
 /// Planner structures.
@@ -13,7 +13,7 @@ pub(super) unsafe fn cheapest_serial(output: *mut pg_sys::RelOptInfo) -> Option<
         PgList::<pg_sys::Path>::from_pg((*output).pathlist)
             .iter_ptr()
             .filter(|&path| {
-                // The subqueries of a MinMaxAggPath belong to whoever plans it.
+                // The subqueries of a MinMaxAggPath belong to the step that makes a plan of it.
                 (*path).type_ != pg_sys::NodeTag::T_MinMaxAggPath
                     && !uses_workers(path)
                     && (*path).param_info.is_null()
@@ -23,8 +23,8 @@ pub(super) unsafe fn cheapest_serial(output: *mut pg_sys::RelOptInfo) -> Option<
     }
 }
 
-/// A copy of a path, its subpaths shared: `add_path` frees a path that another one dominates, and
-/// later steps of the planner change paths in place.
+/// A copy of a path that shares its subpaths: `add_path` frees a path that another one dominates,
+/// and later steps of the planner change paths in place.
 unsafe fn copy(path: *mut pg_sys::Path) -> Option<*mut pg_sys::Path> {
     use pg_sys::NodeTag as Tag;
     // SAFETY: the size is that of the node's own type.

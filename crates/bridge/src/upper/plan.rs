@@ -1,17 +1,17 @@
 //! From path to plan, and back to a shape.
 //!
 //! ```text
-//!   custom_private   (stage, rti, limit low, high) · filter · keys · aggregates · columns · order ·
-//!                    order's flags · tables: place and attribute map of each
-//!   custom_exprs     operands
+//!   custom_private     (stage, rti, limit low, high) · filter · keys · aggregates · columns ·
+//!                      order · order's flags · tables: range table index and attribute map of each
+//!   custom_exprs       operands
 //!   custom_scan_tlist  keys, then aggregates; or columns; then one variable of the relation, never
-//!                      read: after setrefs it tells by how much places in the range table were
-//!                      moved, the tables' too
-//!   custom_plans     PostgreSQL's own plan
+//!                      read: after setrefs it tells by how much range table indexes were moved,
+//!                      those of the tables, too
+//!   custom_plans       PostgreSQL's own plan
 //! ```
 //!
-//! The same list is private to the path and to the plan. No projection is asked of the node, so its
-//! child's rows are its own.
+//! Path and plan share the private list. The node is never asked to project, so the rows of its
+//! child are its own.
 
 use std::ffi::CStr;
 
@@ -29,7 +29,7 @@ pub(super) const NAME: &CStr = c"Vectorized";
 const DESCENDING: i32 = 1;
 const NULLS_FIRST: i32 = 2;
 
-/// Method tables, which PostgreSQL refers to for ever.
+/// Method tables, to which PostgreSQL keeps pointers for the life of the process.
 pub struct Methods<T>(pub T);
 // SAFETY: only made of function pointers and pointers to constants; never written.
 unsafe impl<T> Sync for Methods<T> {}
@@ -61,7 +61,7 @@ pub(super) fn integers(values: &[i32]) -> *mut pg_sys::List {
     list
 }
 
-/// The path for a shape; target, rows, costs and order are the caller's to set.
+/// The path for a shape; the caller sets target, rows, costs and order.
 ///
 /// # Safety
 /// Planner structures.
@@ -94,7 +94,7 @@ pub(super) unsafe fn path(
         list_of(&order),
         integers(&flags),
         tables::list_of(tables),
-        // These two are for the plan alone.
+        // These two are used by the plan only.
         list_of(&offer.operands),
         having,
     ];
@@ -148,7 +148,7 @@ unsafe extern "C-unwind" fn plan_custom_path(
     }
 }
 
-/// What the engine returns, as a target list.
+/// The target list of the rows that the engine returns.
 unsafe fn scan_target(shape: &Shape<'_>) -> *mut pg_sys::List {
     // SAFETY: nodes and lists are made in the planner's memory.
     unsafe {
@@ -219,7 +219,7 @@ pub(super) unsafe fn shape<'a>(private: *mut pg_sys::List) -> Shape<'a> {
     }
 }
 
-/// The tables that a private list names.
+/// The tables in a private list.
 ///
 /// # Safety
 /// As for [`shape`].
@@ -231,7 +231,7 @@ pub(super) unsafe fn tables(private: *mut pg_sys::List) -> Vec<Table> {
     }
 }
 
-/// The place of the query's relation in the range table of the whole statement.
+/// The index of the query's relation in the range table of the whole statement.
 ///
 /// # Safety
 /// A finished plan of this node.

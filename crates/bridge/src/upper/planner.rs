@@ -1,12 +1,12 @@
-//! Taking a query's upper part apart, and offering a path for it.
+//! Analyzes a query's upper part, and offers a path for it.
 //!
-//! The upper relation's paths are PostgreSQL's when the hook is called; ours joins them, and the
-//! cheapest is taken. So what lies above, a sort or a limit, is planned with our costs, and no plan
-//! is changed afterwards.
+//! When the hook is called, the upper relation has PostgreSQL's paths. Ours is added to them, and
+//! the cheapest is used. So whatever is above, a sort or a limit, is planned with our costs, and no
+//! plan is changed afterwards.
 //!
 //! Offered are: grouping and aggregation (no grouping sets), DISTINCT, and ORDER BY with a constant
-//! LIMIT, each over a plain scan of one relation, which may be partitioned or have children.
-//! Everything the hook does not know makes it offer nothing, and say why ([`notes`]).
+//! LIMIT, each over a plain scan of one relation, which may be partitioned or have children. For
+//! anything else the hook offers nothing, and notes the reason ([`notes`]).
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
@@ -31,20 +31,21 @@ pub(super) unsafe fn install() {
     }
 }
 
-/// What a path costs, and what it needs.
+/// The cost of a path, and the operands that it needs.
 pub struct Offer<'a> {
-    /// Everything but returning the rows: no row comes before the last one is computed.
+    /// All costs except that of returning the rows: the last row is computed before the first is
+    /// returned.
     pub cost: f64,
     /// Subexpressions without variables, in the order in which the engine numbers them.
     pub operands: Vec<Node<'a>>,
 }
 
-/// What the planner knows of the query.
+/// The planner's view of the query.
 pub struct Planner<'a> {
     root: *mut pg_sys::PlannerInfo,
     rte: &'a pg_sys::RangeTblEntry,
     tables: &'a [QueriedTable],
-    /// Rows that come out.
+    /// The number of rows in the result.
     pub rows: f64,
 }
 
@@ -54,7 +55,7 @@ impl Planner<'_> {
         self.rte.relid
     }
 
-    /// The tables that are read: itself, or its partitions and children.
+    /// The tables that are read: the relation itself, or its partitions and children.
     pub fn tables(&self) -> &[QueriedTable] {
         self.tables
     }
@@ -93,10 +94,10 @@ unsafe extern "C-unwind" fn create_upper_paths(
     }
 }
 
-/// What came of a call of the hook that was not declined.
+/// The result of a call of the hook that was not declined.
 enum Offered {
     Yes,
-    /// It is not about rows of tables.
+    /// The stage does not concern rows of tables.
     NotAsked,
 }
 
@@ -180,7 +181,7 @@ unsafe fn offer(
         let mut offer = engine.offer(&shape, &planner);
         let (mut rows, has_first) = (rows, shape.stage == Stage::Group && !shape.order.is_empty());
         if has_first && offer.is_err() {
-            // Not in this order.
+            // The engine declines the query with this order: all groups are asked for instead.
             (shape.order, shape.limit) = (Vec::new(), 0);
             offer = engine.offer(&shape, &planner);
         } else if has_first {
@@ -191,7 +192,7 @@ unsafe fn offer(
         (*path).path.pathtarget = returned;
         (*path).path.pathkeys = pathkeys;
         (*path).path.rows = rows;
-        // Whoever forbids sequential scans wants an index to be used.
+        // Disabling sequential scans asks for an index to be used.
         (*path).path.disabled_nodes = i32::from(!pg_sys::enable_seqscan);
         let target = &(*returned).cost;
         (*path).path.startup_cost = offer.cost + target.startup;
@@ -202,9 +203,9 @@ unsafe fn offer(
     Ok(Offered::Yes)
 }
 
-/// Whether a path of ours that costs so much before its first row is of no use: another one returns
-/// the rows that a limit leaves (a negative one: all) for less. Found out before anything is
-/// translated, since most small queries are planned in less time than that takes.
+/// Whether a path of ours with this startup cost is of no use, because another path returns the
+/// rows that a limit leaves (if negative: all) for less. Tested before anything is translated,
+/// because most small queries are planned in less time than the translation takes.
 unsafe fn is_beaten(output: *mut pg_sys::RelOptInfo, limit: f64, least_cost: f64) -> bool {
     // SAFETY: planner structures.
     unsafe {
@@ -213,7 +214,7 @@ unsafe fn is_beaten(output: *mut pg_sys::RelOptInfo, limit: f64, least_cost: f64
             .map(|path| &*path)
             .filter(|path| path.disabled_nodes == 0 && path.param_info.is_null())
             .any(|path| {
-                // As `adjust_limit_rows_costs` has it.
+                // The formula of `adjust_limit_rows_costs`.
                 let share = match limit > 0.0 && limit < path.rows {
                     true => limit / path.rows,
                     false => 1.0,
@@ -224,10 +225,10 @@ unsafe fn is_beaten(output: *mut pg_sys::RelOptInfo, limit: f64, least_cost: f64
     }
 }
 
-/// `add_path` takes costs that differ by less than one in a hundred for the same.
+/// `add_path` treats costs that differ by less than one per cent as equal.
 const SURELY_LESS: f64 = 1.02;
 
-/// The table that the input scans as it is, if it is one.
+/// The table that the input scans directly, if it is a plain scan.
 unsafe fn plain_relation(
     root: *mut pg_sys::PlannerInfo,
     input: *mut pg_sys::RelOptInfo,
@@ -253,9 +254,9 @@ unsafe fn plain_relation(
     }
 }
 
-/// The conjuncts in the order in which PostgreSQL evaluates them (`order_qual_clauses`): those of a
-/// lower security level first, but for leakproof ones, which may come at any time; among these the
-/// cheaper first.
+/// The conjuncts in the order in which PostgreSQL evaluates them (`order_qual_clauses`): lower
+/// security levels first, except leakproof conjuncts, which may be evaluated at any time; within a
+/// level, the cheaper first.
 unsafe fn filter_of<'a>(
     root: *mut pg_sys::PlannerInfo,
     input: *mut pg_sys::RelOptInfo,
@@ -297,7 +298,7 @@ unsafe fn sort_group_expressions<'a>(
     }
 }
 
-/// Groups and aggregates. What is returned or asked of groups must be made of them.
+/// Groups and aggregates. All expressions over groups must consist of these.
 unsafe fn groups<'a>(
     root: *mut pg_sys::PlannerInfo,
     target: &[Node<'a>],
@@ -330,9 +331,9 @@ unsafe fn groups<'a>(
     Ok(())
 }
 
-/// Which groups are wanted, where all that follows is a sort of them and a constant limit: the
-/// first by an order of keys and aggregates. The sort and the limit stay above the node, which need
-/// not return other groups.
+/// Which groups are needed, if only a sort of them and a constant limit follow: the first ones by
+/// an order of keys and aggregates. The sort and the limit remain above the node, which need not
+/// return other groups.
 unsafe fn first_groups<'a>(
     root: *mut pg_sys::PlannerInfo,
     target: &[Node<'a>],
@@ -356,7 +357,7 @@ unsafe fn first_groups<'a>(
             let mut returned = shape.keys.iter().chain(&shape.aggregates);
             returned.any(|known| known.equals(*node))
         };
-        // An expression over groups may fail for one that is not returned.
+        // An expression over groups may raise an ERROR for a group that is not returned.
         if !target.iter().all(is_returned) {
             return None;
         }
@@ -423,7 +424,7 @@ unsafe fn first<'a>(
         if query.hasWindowFuncs {
             return Err(Reason::WindowFunctions);
         }
-        // Rows are sorted for something else than to be returned.
+        // Rows are sorted for another purpose than returning them.
         let has_groups =
             query.hasAggs || !query.distinctClause.is_null() || !query.groupClause.is_null();
         if query.limitCount.is_null() || query.sortClause.is_null() || has_groups {
@@ -472,8 +473,7 @@ unsafe fn constant(node: *mut pg_sys::Node) -> Option<u64> {
     }
 }
 
-/// Whether an order goes from the greatest down, if it is that of the type's default operator
-/// class.
+/// Whether an order is descending, if it is one of the type's default operator class.
 unsafe fn is_descending(clause: &pg_sys::SortGroupClause, node: Node<'_>) -> Option<bool> {
     let (mut family, mut input) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
     let mut order = pg_sys::CompareType::COMPARE_INVALID;

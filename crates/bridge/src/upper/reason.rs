@@ -4,7 +4,7 @@ use pgrx::pg_sys::{self, Oid};
 
 use super::expr::name_of_type;
 
-/// What keeps a query from the engine. Each is made where planning declines.
+/// The reason why a query is left to PostgreSQL. Each is created where planning declines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -23,19 +23,19 @@ pub enum Reason {
     SetReturningFunction,
     DistinctOn,
     SortWithoutLimit,
-    /// LIMIT or OFFSET that is no constant, or WITH TIES.
+    /// LIMIT or OFFSET that is not constant, or WITH TIES.
     Limit,
     /// A sort operator outside of the default operator class.
     SortOperator,
-    /// A condition without columns, which may spare the scan altogether.
+    /// A condition without columns, by which the scan may be avoided altogether.
     ConstantCondition,
     /// A group key without columns.
     ConstantKey,
-    /// A column outside of aggregates that is no group key.
+    /// A column outside of aggregates that is not a group key.
     NotGrouped,
     /// A partition or child of this name is neither howdah nor heap.
     Child(Oid),
-    /// Parameters that are known in the run only choose among the partitions.
+    /// Parameters that are known only at run time prune partitions.
     PrunedInTheRun,
     /// No table has cold rows.
     NoColdRows,
@@ -47,12 +47,12 @@ pub enum Reason {
     Aggregate(String),
     /// An aggregate with DISTINCT, ORDER BY or several arguments, or one that is not built in.
     ForeignAggregate(Oid),
-    /// A function or aggregate that a setting for tests takes out.
+    /// A function or aggregate that a setting for tests disables.
     Disabled(String),
     /// Arguments of this function have other types than its kernel takes.
     Arguments(String),
     Type(Oid),
-    /// What was asked of text depends on its collation.
+    /// An operation on text depends on its collation.
     Collation,
     /// A system column, or a whole row.
     SystemColumn,

@@ -5,20 +5,21 @@
 //!   parent ── append_rel_list ─▶ children, theirs, …: each has its RelOptInfo and a map
 //! ```
 //!
-//! The engine's description of a query names attributes of the relation that stands in the query. A
-//! child may have them under other numbers: [`AttributeMap`]. Their types and collations are the
-//! same, as PostgreSQL demands of children.
+//! The engine's description of a query uses attribute numbers of the relation in the query. A child
+//! may have the attributes under other numbers: [`AttributeMap`]. Types and collations are the
+//! same, as PostgreSQL requires of children.
 //!
 //! Partitions that the planner has pruned are not in the list, and those that it has excluded are
-//! dummies. Initial pruning in the executor is heeded by the node. What is left to parameters of
-//! the run is declined: an Append that prunes by them reads one partition where we would read all.
+//! dummies. The node applies the executor's initial pruning. Relations that are pruned by
+//! parameters at run time are declined, because an Append would read one partition where this node
+//! would read all.
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::reason::Reason;
 use crate::table::Table as OpenTable;
 
-/// Where attributes of the relation in the query are in a table.
+/// The positions in a table of the attributes of the relation in the query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttributeMap {
     Same,
@@ -35,7 +36,7 @@ impl AttributeMap {
         }
     }
 
-    /// This map after another one.
+    /// The composition of this map after another one.
     fn after(&self, first: &AttributeMap) -> AttributeMap {
         match (first, self) {
             (Self::Same, second) => second.clone(),
@@ -72,7 +73,7 @@ impl AttributeMap {
 /// A table that is read.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Its place in the range table of its query level.
+    /// Its index in the range table of its query level.
     pub rti: i32,
     pub attributes: AttributeMap,
 }
@@ -81,7 +82,7 @@ pub struct Table {
 pub struct QueriedTable {
     pub table: Table,
     pub oid: pg_sys::Oid,
-    /// Valid while the planner runs, which is as long as it is lent out.
+    /// Valid while the planner runs, which is as long as references to this exist.
     rel: *mut pg_sys::RelOptInfo,
 }
 
@@ -134,7 +135,8 @@ pub(super) unsafe fn tables_of(
         if is_pruned_in_the_run(input) {
             return Err(Reason::PrunedInTheRun);
         }
-        // Parents come before their children. By relation, its map; `None` is no parent of ours.
+        // Parents come before their children. For each relation its map; `None` if it is not one of
+        // our parents.
         let mut parents = vec![None; (*root).simple_rel_array_size as usize];
         parents[rti as usize] = Some(AttributeMap::Same);
         let mut tables = Vec::new();
@@ -236,8 +238,8 @@ pub fn is_heap(table: OpenTable<'_>) -> bool {
     unsafe { std::ptr::eq((*table.raw()).rd_tableam, pg_sys::GetHeapamTableAmRoutine()) }
 }
 
-/// Tables as lists of integers, for the private part of a plan: the place, then numbers of
-/// attributes, 0 where there is none.
+/// Encodes tables as lists of integers, for the private part of a plan: the range table index, then
+/// attribute numbers, 0 where there is none.
 pub(super) fn list_of(tables: &[QueriedTable]) -> *mut pg_sys::List {
     let mut lists = PgList::<pg_sys::List>::new();
     for QueriedTable { table, .. } in tables {

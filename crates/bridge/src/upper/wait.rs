@@ -4,11 +4,12 @@ use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
-/// What `pg_stat_activity` shows as `wait_event`, of type `Extension`, until it is dropped.
+/// Shows the wait event in `pg_stat_activity`, with type `Extension`, until it is dropped.
 pub struct Waiting(());
 
 impl Waiting {
-    /// The name is registered when it is first needed: that takes a lock and may raise an ERROR.
+    /// Begins the wait. The name is registered at first use, which takes a lock and may raise an
+    /// ERROR.
     pub fn begin() -> Waiting {
         static EVENT: OnceLock<u32> = OnceLock::new();
         let event = *EVENT.get_or_init(|| {
@@ -26,7 +27,7 @@ impl Drop for Waiting {
     }
 }
 
-/// `pgstat_report_wait_start`, and `_end` with 0: inline in PostgreSQL too.
+/// `pgstat_report_wait_start`, and `_end` with 0: they are inline in PostgreSQL, too.
 fn report(event: u32) {
     // SAFETY: points to a word of this process in shared memory, or to one of its own, ever since
     // the process started. Others read it at any time.

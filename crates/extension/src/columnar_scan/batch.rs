@@ -1,9 +1,9 @@
-//! Filling a batch: consecutive returned rows of one row group as datums, column by column.
+//! Fills a batch: consecutive returned rows of one row group as datums, column by column.
 //!
-//! Values that are not passed by value lie in an arena of the column that is emptied with the
-//! next batch; nothing is allocated per row, and PostgreSQL is not called. Rows whose decoded
-//! views are the same bytes (as a dictionary makes them) may share one place in the arena: a
-//! scan's datums are read-only.
+//! Values that are not passed by value lie in an arena of the column, which is emptied with the
+//! next batch; nothing is allocated per row, and PostgreSQL is not called. Rows whose decoded views
+//! are equal (as a dictionary makes them) may share one place in the arena: a scan's datums are
+//! read-only.
 
 use arrow_array::GenericByteViewArray;
 use arrow_array::types::ByteViewType;
@@ -41,7 +41,7 @@ impl Rows<'_> {
     }
 }
 
-/// Where a batch's long values lie, by their views; a small direct-mapped memory.
+/// The places of a batch's long values, by their views; a small direct-mapped cache.
 struct Places([(u128, *const u8); Places::COUNT]);
 
 impl Places {
@@ -66,7 +66,7 @@ impl Places {
 /// The longest value that lies in its view.
 const INLINE_BYTES: u32 = 12;
 
-/// One column of a batch that is filled.
+/// One column of a batch while it is filled.
 struct Filling<'b> {
     values: &'b mut Vec<Datum>,
     nulls: &'b mut Vec<bool>,
@@ -184,7 +184,7 @@ impl Filling<'_> {
     }
 }
 
-/// A batch of the node's, and the memory of its values.
+/// The batch of a node, with the memory of its values.
 pub struct Batch<'b> {
     rows: &'b mut scan::Batch,
     /// One per attribute.
@@ -224,7 +224,7 @@ impl<'b> Batch<'b> {
         self.column(i).fill(column, rows, attribute);
     }
 
-    /// Fills a column with the values that `each` hands on, one for each row.
+    /// Fills a column with the values that `each` passes, one for each row.
     pub fn fill_by<E>(
         &mut self,
         i: usize,

@@ -35,16 +35,16 @@ pub struct ColdScan<'q> {
     layout: Rc<TableLayout>,
     attributes: Attributes,
     reader: Option<Reader<'q>>,
-    /// Made early for the sake of parallel scans.
+    /// Created early for parallel scans.
     view: Option<ColdView<'q>>,
     /// The values of the last batch, by attribute.
     arenas: Vec<Arena>,
-    /// The pushed clauses; with an operand each, or none.
+    /// The pushed clauses, and whether each has an operand.
     conditions: Vec<(Condition, bool)>,
     question: Question,
-    /// The counts of readers that are closed.
+    /// The counts of readers that were closed.
     finished: Counts,
-    /// What was already added to the shared counts.
+    /// The part that was already added to the shared counts.
     published: Counts,
     /// The counts of all participants, once they are known.
     totals: Option<Counts>,
@@ -82,7 +82,7 @@ impl<'q> ColdScan<'q> {
         self.finished.plus(reader)
     }
 
-    /// Whether the table is known to have nothing cold left.
+    /// Whether the table is known to have no cold row that the snapshot sees.
     fn is_emptied(&self) -> bool {
         emptied_tables::is_known(self.table, self.snapshot)
     }

@@ -1,11 +1,14 @@
-//! What a ColumnarScan costs.
+//! The cost of a ColumnarScan.
 //!
 //! ```text
-//!   disk   hot pages + cold pages × share of the needed columns × share of groups touched, at least one
-//!   CPU    groups      opening each, whatever its statistics say
+//!   disk   hot pages
+//!          cold pages × share of the needed columns × share of groups touched, at least one group
+//!   CPU    groups      opening each, whatever its statistics tell
 //!          hot rows    as in a sequential scan
-//!          cold rows   touched, hidden or not, at least a zone: a fraction of an operator for each pushed clause
-//!                      selected and not hidden: a fraction of a tuple, more for each column by its type, the rest's qual
+//!          cold rows   touched, hidden or not, at least a zone:
+//!                        a fraction of an operator for each pushed clause
+//!                      selected and not hidden:
+//!                        a fraction of a tuple, more for each column by its type, the rest's qual
 //! ```
 //!
 //! The share of zones touched follows from a pushed clause's selectivity where its column is
@@ -25,12 +28,12 @@ use crate::am::estimate::{ColdSize, planned_size};
 use crate::settings;
 use crate::types::{AttributeLayout, TableLayout};
 
-// Measured on 5 million rows, one process, beside a sequential scan of the same rows as heap (which
-// PostgreSQL prices at one `cpu_tuple_cost`): a pushed clause took 2 to 4 % of that time, a row
-// without columns about a quarter; of 6 million rows of TPC-H's lineitem, each integer an eighth,
-// each numeric nine eighths.
+// Measured on 5 million rows, in one process, against a sequential scan of the same rows as heap,
+// for which PostgreSQL charges one `cpu_tuple_cost` per row: a pushed clause took 2 to 4 % of that
+// time, a row without columns about a quarter. On 6 million rows of TPC-H's lineitem, each integer
+// took an eighth, each numeric nine eighths.
 
-/// Opening one group: finding it, reading its footer, asking its statistics. In units of
+/// Opening one group: finding it, reading its footer, testing its statistics. In units of
 /// `cpu_tuple_cost`: about 25 µs where a tuple takes 0.1.
 const GROUP: f64 = 250.0;
 /// Evaluating a pushed clause on one row of a chunk, in units of `cpu_operator_cost`.
@@ -46,7 +49,7 @@ const STRING_BYTE: f64 = 0.08;
 /// Bytes of a heap tuple beside its data.
 const TUPLE_OVERHEAD_BYTES: f64 = 28.0;
 
-/// What is known of a scan before it runs.
+/// The known figures of a scan before it runs.
 struct Estimate {
     disk_cost: f64,
     startup_cost: f64,
@@ -60,7 +63,7 @@ struct Estimate {
     selected_rows: f64,
 }
 
-/// A scan that is planned: what it reads of which table.
+/// A scan that is planned: the table, and what is read of it.
 struct Scan<'a> {
     planned: &'a PlannedTable<'a>,
     table: Table<'a>,
@@ -88,8 +91,8 @@ impl Scan<'_> {
         } = self.touched();
         let cold_pages = cold.bytes as f64 / f64::from(PAGE_BYTES);
         let hot_pages = f64::from(self.table.main_fork_blocks());
-        // At least the footer of every group is looked at, and where a row is left the chunks of
-        // its group.
+        // At least the footer of every group is read, and, where a row is left, the chunks of its
+        // group.
         let groups = f64::from(cold.groups);
         let of_groups = touched.max(places / groups.max(1.0)).min(1.0);
         let read = (groups + cold_pages * share * of_groups).min(cold_pages);
@@ -125,7 +128,7 @@ impl Scan<'_> {
     }
 }
 
-/// What a ColumnarScan costs at least; `None` if the table has no cold rows.
+/// The least cost of a ColumnarScan; `None` if the table has no cold rows.
 pub fn least_cost(planned: &PlannedTable<'_>) -> Option<f64> {
     if !settings::columnar_scan() {
         return None;
@@ -134,8 +137,8 @@ pub fn least_cost(planned: &PlannedTable<'_>) -> Option<f64> {
     Some(f64::from(cold.groups) * GROUP * unit_costs().tuple)
 }
 
-/// What the planner is told of a ColumnarScan; `None` if the table has no cold rows, or system
-/// columns other than ctid and tableoid are wanted.
+/// The offer of a ColumnarScan to the planner; `None` if the table has no cold rows, or system
+/// columns other than ctid and tableoid are needed.
 pub fn offer(planned: &PlannedTable<'_>) -> Option<Offer> {
     let cold = planned_size(planned.oid())?;
     let open = planned.open();
@@ -171,9 +174,10 @@ pub fn offer(planned: &PlannedTable<'_>) -> Option<Offer> {
         startup_cost: estimate.startup_cost,
         disk_cost: estimate.disk_cost,
         cpu_cost: estimate.cpu_cost,
-        // Compressed pages hold more work.
+        // Compressed pages stand for more work.
         pages_as_heap: estimate.pages_as_heap,
-        // PostgreSQL does not know that a sequential scan decodes all columns of cold rows.
+        // PostgreSQL's estimate does not include that a sequential scan decodes all columns of cold
+        // rows.
         sequential_surcharge: estimate.decoding_all,
     })
 }
@@ -184,7 +188,7 @@ pub struct Reading {
     estimate: Estimate,
 }
 
-/// What reading the table costs, without parameters; `None` if it has no cold rows.
+/// The cost of reading the table, without parameters; `None` if it has no cold rows.
 pub fn reading(planned: &PlannedTable<'_>) -> Option<Reading> {
     let cold = planned_size(planned.oid())?;
     let open = planned.open();
@@ -209,25 +213,25 @@ pub fn reading(planned: &PlannedTable<'_>) -> Option<Reading> {
     Some(Reading { layout, estimate })
 }
 
-// Measured on 20 million rows: threads filter, decode and aggregate a value in 1 to 3 ns where a
+// Measured on 20 million rows: threads filter, decode and aggregate a value in 1 to 3 ns, where a
 // row of a sequential scan takes 100; handing a group over, and starting threads, takes some 50 µs.
 
 /// Filtering or decoding and aggregating one value by a thread, in units of `cpu_operator_cost`.
 const VECTOR_VALUE: f64 = 0.04;
-/// Likewise of text and other types that are not passed by value.
+/// The same for text and other types that are not passed by value.
 const VECTOR_STRING: f64 = 0.4;
 /// Starting and ending a run, in units of `cpu_tuple_cost`.
 const RUN: f64 = 500.0;
-/// Looking into each further table, likewise.
+/// Opening each further table, in the same units.
 const TABLE: f64 = 50.0;
 
-/// What a Vectorized plan of any query over tables with so many row groups costs at least.
+/// The least cost of a Vectorized plan for any query over tables with this many row groups.
 pub fn least_cost_of_vectorized(groups: u32) -> f64 {
     (f64::from(groups) * GROUP / 4.0 + RUN) * unit_costs().tuple
 }
 
 impl Reading {
-    /// What it costs a Vectorized plan to read these attributes.
+    /// The cost for a Vectorized plan of reading these attributes.
     pub fn cost(&self, attributes: &[usize], conjuncts: usize, threads: usize) -> f64 {
         let estimate = &self.estimate;
         let values: f64 = (attributes.iter())
@@ -249,7 +253,7 @@ fn vector_value(attribute: &AttributeLayout) -> f64 {
     }
 }
 
-/// Opening groups, and so much work of threads in units of `cpu_operator_cost`.
+/// The cost of opening groups, and of this much work of threads in units of `cpu_operator_cost`.
 fn cost_of_cold_rows(groups: f64, work: f64, threads: usize) -> f64 {
     let units = unit_costs();
     groups * GROUP / 4.0 * units.tuple + work * units.operator / threads.max(1) as f64
@@ -260,12 +264,12 @@ fn cost_of_hot_rows(rows: f64, attribute_count: usize) -> f64 {
     rows * (units.tuple + attribute_count as f64 * units.operator)
 }
 
-/// The most stored rows of a table that [`small_reading`] is for.
+/// The maximal number of stored rows of a table for which [`small_reading`] is meant.
 const SMALL_ROWS: u64 = 2 * ZONE_ROWS as u64;
 
-/// What it costs a Vectorized plan to read these attributes of a small howdah table, one of many:
-/// as [`Reading::cost`], but nothing is looked up for it. No group and no zone is taken to be
-/// skipped. `None` if the table is not small.
+/// The cost for a Vectorized plan of reading these attributes of a small howdah table, one of many:
+/// as [`Reading::cost`], but without any look-up, and as if no group and no zone were skipped.
+/// `None` if the table is not small.
 pub fn small_reading<'a>(
     table: &QueriedTable,
     attributes: impl Iterator<Item = &'a AttributeLayout>,
@@ -288,14 +292,14 @@ pub fn small_reading<'a>(
     )
 }
 
-/// What it costs a Vectorized plan to read so many attributes of a table that has no cold rows.
+/// The cost for a Vectorized plan of reading this many attributes of a table without cold rows.
 pub fn hot_reading(table: &QueriedTable, attribute_count: usize) -> f64 {
     let (tuples, _) = table.tuples_and_rows();
     table.cost_of_pages() + cost_of_hot_rows(tuples, attribute_count)
 }
 
-/// What it costs to run a Vectorized plan that reads so many tables and returns so many rows,
-/// beside reading them.
+/// The cost of running a Vectorized plan that reads this many tables and returns this many rows,
+/// without the cost of reading the tables.
 pub fn cost_of_run(rows: f64, table_count: usize) -> f64 {
     let units = unit_costs();
     let more_tables = table_count.saturating_sub(1) as f64;
@@ -307,7 +311,7 @@ pub fn layout_of(relation: Oid) -> TableLayout {
     TableLayout::of(OpenRelation::open_locked(relation).table().descriptor())
 }
 
-/// What it costs to decode a value.
+/// The cost of decoding a value.
 fn value_cost(attribute: &AttributeLayout, width: f64) -> f64 {
     let operators = match attribute.column_type {
         _ if attribute.dropped => 0.0,
@@ -329,21 +333,21 @@ fn widths(table: Table<'_>, layout: &TableLayout) -> Vec<f64> {
         .collect()
 }
 
-/// What of the cold side has to be looked at, and how.
+/// The part of the cold side that is read, and the work on it.
 struct Touched {
-    /// The share that statistics cannot exclude.
+    /// The share of zones that statistics cannot exclude.
     share: f64,
-    /// In so many places, if rows are in order.
+    /// The number of places in which these are, if rows are in order.
     places: f64,
     /// Evaluations of a row: one for a clause, more for a list of values.
     operators: f64,
 }
 
-/// Looking for a value in a list, for each time that it is halved.
+/// The cost of each step of a binary search in a list of values.
 const HALVING: f64 = 2.0;
 
 impl Scan<'_> {
-    /// Clauses on one column count together: two bounds of a range are far less than either.
+    /// Clauses on one column count together: both bounds of a range select far less than either.
     fn touched(&self) -> Touched {
         let mut columns: Vec<(usize, Vec<Clause<'_>>)> = Vec::new();
         let (mut places, mut operators) = (f64::INFINITY, 0.0);
@@ -358,7 +362,7 @@ impl Scan<'_> {
             };
             operators += 1.0 + HALVING * values.log2();
             match pushed.condition.test {
-                // Most patterns begin anywhere.
+                // Most patterns begin with a wildcard.
                 Test::Like { .. } => continue,
                 Test::NotAll(_) => {}
                 _ => places = places.min(values),

@@ -1,17 +1,17 @@
-//! What a scan read and skipped, and what EXPLAIN says of it.
+//! Counts of what a scan read and skipped, and their output by EXPLAIN.
 
 use howdah_bridge::scan::Explanation;
 
 /// What a scan read and skipped.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Row groups looked at.
+    /// Row groups examined.
     pub groups: u64,
-    /// Of these, groups of which statistics excluded every row, or of which none is left.
+    /// Those of them without a visible row, or of which statistics excluded every row.
     pub groups_skipped: u64,
     /// Zones of the other groups.
     pub zones: u64,
-    /// Of these, zones of which the zone map excluded every row.
+    /// Those of them of which the zone map excluded every row.
     pub zones_skipped: u64,
     /// Rows that were read and did not pass the pushed clauses.
     pub rows_removed: u64,
@@ -49,7 +49,7 @@ impl Counts {
         Counts::from_array(counts)
     }
 
-    /// Tells EXPLAIN ANALYZE.
+    /// Adds the counts to EXPLAIN ANALYZE.
     pub fn explain(&self, filtered: bool, to: &mut Explanation) {
         let integers = [
             ("Row Groups", self.groups),

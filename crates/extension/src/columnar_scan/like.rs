@@ -2,10 +2,10 @@
 
 use howdah_columnar::{CompareOp, OwnedValue, Predicate, TextPattern};
 
-/// The predicate that a text is LIKE the pattern, or is not; `None` if it names single characters
-/// (`_`), or ends with an escape, which PostgreSQL refuses.
+/// The predicate that a text is LIKE the pattern, or is not. `None` if the pattern matches single
+/// characters (`_`), or ends with an escape, which PostgreSQL rejects.
 ///
-/// Comparing bytes gives PostgreSQL's answer in UTF-8, where no character begins inside another
+/// In UTF-8, comparing bytes gives PostgreSQL's result, because no character begins inside another
 /// one.
 pub fn predicate(pattern: &str, negated: bool) -> Option<Predicate> {
     let mut parts = vec![Vec::new()];

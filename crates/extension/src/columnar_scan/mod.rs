@@ -9,21 +9,23 @@
 //!                        verdicts → filter → decode → batch ───────────┘
 //!                                             datums, column by column
 //!             operand ── values to compare with       units ── shared by parallel scans
-//!             counts ── what was read          replan ── plans that have outlived the cold side
+//!             counts ── what was read          replan ── plans made when there were cold rows
 //! ```
 //!
-//! The node itself, its paths, plans and rows are the bridge's ([`howdah_bridge::scan`]); this room
-//! decides.
+//! The node itself, its paths, plans and rows are in [`howdah_bridge::scan`]; this room decides
+//! when it is used, and what it reads.
 //!
-//! A table that has no cold rows is never offered this node, so it plans exactly like heap.
+//! Invariants
+//! - A table that has no cold rows is never offered this node, so it is planned exactly like heap.
+//! - A pushed clause may run before all others: it is leakproof, or no clause of a lower security
+//!   level exists.
+//! - Between calls the cold side holds no pin, no lock and no open relation.
 //!
-//! Clauses. A clause that row groups can evaluate exactly is *pushed*: taken out of the node's
-//! qual and kept in `custom_exprs`. Verdicts of statistics and zone maps skip row groups and
-//! zones; what is left is filtered on encoded data. Where a group cannot decide (a numeric
-//! image, a column that was added later, an operand that has no exact form) its rows are
-//! *rechecked*: the pushed clauses are evaluated as PostgreSQL would. Hot rows always are.
-//! A clause is pushed only if it is leakproof or no clause of a lower security level exists;
-//! so it may always run first.
+//! Clauses. A clause that row groups can evaluate exactly is *pushed*: it is removed from the
+//! node's qual and kept in `custom_exprs`. Statistics and zone maps exclude row groups and zones;
+//! the rows of the others are filtered on encoded data. If a group cannot decide (a numeric image,
+//! a column that was added later, an operand without an exact form), its rows are *rechecked*:
+//! PostgreSQL evaluates the pushed clauses. Hot rows are always rechecked.
 //!
 //! Not here: joins, aggregates, TABLESAMPLE.
 
@@ -69,7 +71,7 @@ impl Scanner for ColumnarScan {
     }
 }
 
-/// Makes the node known to planner and executor. Call once, from `_PG_init`.
+/// Registers the node with planner and executor. Call once, from `_PG_init`.
 pub fn register() {
     scan::register(&ColumnarScan);
 }

@@ -1,7 +1,7 @@
 //! Operands of pushed clauses as values that row groups compare with.
 //!
-//! Operands are evaluated once per scan, and again when a parameter changed. An operand
-//! without an exact form makes its clause *undecided*: every row is rechecked then.
+//! Operands are evaluated once per scan, and again when a parameter has changed. An operand without
+//! an exact form leaves its clause *undecided*: every row is rechecked.
 
 use howdah_bridge::Oid;
 use howdah_bridge::datum::{ArrayDatum, TypedDatum};
@@ -19,7 +19,7 @@ const MICROSECONDS_PER_DAY: i64 = 86_400_000_000;
 /// First timestamp, and the first after the last (`datatype/timestamp.h`).
 const TIMESTAMP_RANGE: std::ops::Range<i64> = -211_813_488_000_000_000..9_223_371_331_200_000_000;
 
-/// The type of an operand, and what is done to compare it with the column.
+/// The type of an operand, and its conversion for the comparison with the column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperandKind {
     Bool,
@@ -34,7 +34,7 @@ pub enum OperandKind {
     Uuid,
     /// An oid or enum: compared for equality only, as the bits that are stored.
     OidBits,
-    /// A "char", likewise.
+    /// A "char", compared likewise.
     CharBits,
     /// A date to compare with a timestamp column.
     DateAsTimestamp,
@@ -75,11 +75,11 @@ impl OperandKind {
     }
 }
 
-/// What an evaluated test asks of its column.
+/// The test that an evaluated clause applies to its column.
 pub struct Bound {
-    /// All of them must be true.
+    /// All of them must hold.
     pub predicates: Vec<Predicate>,
-    /// Whether they say all that the clause says.
+    /// Whether they are equivalent to the clause.
     pub exact: bool,
 }
 
@@ -107,7 +107,7 @@ impl Bound {
 pub fn bind(test: &Test, operand: Option<Operand<'_>>, column: ColumnType) -> Bound {
     match (test, operand) {
         (Test::Fixed(predicate), _) => Bound::exactly(predicate.clone()),
-        // Nothing compares to NULL, and no array is NULL to both ANY and ALL.
+        // No comparison with NULL is true, and neither is ANY or ALL of a NULL array.
         (_, None) => Bound::never(),
         (Test::Compare { op, kind }, Some(Operand::Value(datum))) => (kind.value(datum, column))
             .map_or_else(Bound::undecided, |value| compare(*op, *kind, value)),
@@ -131,7 +131,7 @@ pub fn bind(test: &Test, operand: Option<Operand<'_>>, column: ColumnType) -> Bo
                     .into_iter()
                     .map(|value| compare(CompareOp::Ne, *kind, value))
                     .collect();
-                // Of an empty list everything is true, NULL too.
+                // Every value is <> ALL of an empty list, NULL too.
                 Bound {
                     exact: each.iter().all(|bound| bound.exact),
                     predicates: each
@@ -221,8 +221,8 @@ fn any(kind: OperandKind, values: Vec<OwnedValue>) -> Bound {
     }
 }
 
-/// The values of an array's elements, and whether some element is NULL. `None` when elements
-/// are not of the expected physical form.
+/// The values of an array's elements, and whether some element is NULL. `None` if elements do not
+/// have the expected physical form.
 fn elements(
     array: ArrayDatum<'_>,
     kind: OperandKind,

@@ -1,9 +1,9 @@
 //! Which clauses a row group can evaluate, and how.
 //!
-//! A clause is taken apart into a [`Condition`] on one column, at plan time to decide whether to
-//! push it and again at run time to evaluate its operand. Only comparison operators of the btree
-//! families of built-in types count, recognised by family, strategy and operand types, never by
-//! name, and LIKE. Row groups keep those families' order (see `howdah_columnar::value`) with three
+//! A clause is analyzed into a [`Condition`] on one column, at plan time to decide whether to push
+//! it, and again at run time to evaluate its operand. Only comparison operators of the btree
+//! families of built-in types are recognized, by family, strategy and operand types, never by name,
+//! and LIKE. Row groups keep the order of these families (see `howdah_columnar::value`) with three
 //! exceptions, for which only equality is pushed: text under a collation other than C, and oid,
 //! "char" and enum, which are stored as signed integers.
 
@@ -17,7 +17,7 @@ use howdah_columnar::{ColumnType, CompareOp, OwnedValue, Predicate};
 use super::operand::OperandKind;
 use crate::types::{AttributeLayout, TableLayout};
 
-/// What a clause asks of a column.
+/// The test that a clause applies to a column.
 pub enum Test {
     /// Needs no operand.
     Fixed(Predicate),
@@ -38,7 +38,7 @@ pub struct Condition {
     pub test: Test,
 }
 
-/// A clause taken apart.
+/// An analyzed clause.
 pub struct Pushed<'a> {
     pub condition: Condition,
     /// The right-hand side of the test: an expression without variables of the scanned table.
@@ -57,8 +57,8 @@ impl Pushed<'_> {
     }
 }
 
-/// Which clauses row groups evaluate: they can, and nothing that must run before a clause (a
-/// security barrier's clause) is run after it.
+/// Which clauses row groups evaluate: those that they can evaluate, unless a clause that must run
+/// before (one of a security barrier) would run after them.
 pub fn pushed(
     planned: &PlannedTable<'_>,
     clauses: &[Clause<'_>],
@@ -72,7 +72,7 @@ pub fn pushed(
     clauses.iter().map(is_pushed).collect()
 }
 
-/// The condition that a clause on the relation `rti` is, if row groups can evaluate it.
+/// The condition that a clause on the relation `rti` stands for, if row groups can evaluate it.
 pub fn condition_of<'a>(clause: Node<'a>, rti: i32, layout: &TableLayout) -> Option<Pushed<'a>> {
     let table = Scanned { rti, layout };
     match clause.form() {
@@ -164,7 +164,7 @@ impl Scanned<'_> {
             _ => return None,
         };
         let attribute = self.column(left)?;
-        // Text is stored as such in UTF-8 only, which is compared byte by byte.
+        // Only in UTF-8 is text stored as text, which is compared byte by byte.
         let is_bytewise = self.layout.attributes[attribute].column_type == ColumnType::Text
             && is_deterministic(collation);
         let test = Test::Like { negated };
@@ -200,7 +200,7 @@ impl Scanned<'_> {
     }
 }
 
-/// What an operator is for the column, with the column on the left.
+/// The meaning of an operator for the column, with the column on the left.
 fn recognise(
     operator: Oid,
     collation: Oid,
@@ -236,8 +236,8 @@ fn compare_op(comparison: Comparison) -> CompareOp {
     }
 }
 
-/// How operands of type `right` become values to compare with the column; `None` where that is
-/// not exact. `left` is the type that the operator takes the column for.
+/// How operands of type `right` are converted for the comparison with the column; `None` where the
+/// conversion is not exact. `left` is the type that the operator takes the column for.
 fn operand_kind(
     family: Oid,
     left: Oid,
@@ -279,7 +279,7 @@ fn operand_kind(
             }
             (types::TIMESTAMP, types::DATE) => Some(OperandKind::DateAsTimestamp),
             (types::DATE, types::TIMESTAMP) => Some(OperandKind::TimestampAsDate),
-            // Between dates and timestamptz the session's time zone decides.
+            // Comparing dates with timestamptz depends on the session's time zone.
             _ => None,
         },
         families::TIME => same(types::TIME).then_some(OperandKind::Int64),

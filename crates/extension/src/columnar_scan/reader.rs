@@ -8,10 +8,10 @@
 //!            └ footer, verdicts of the whole chunk
 //! ```
 //!
-//! A unit is what a participant takes at a time: alone, one zone at first and twice as many
-//! each time, so that a scan that is stopped early read little; shared, a fixed number of
-//! zones from a common counter. Rows of this backend's own running loads are not shared: the
-//! backend that has them returns them at the end.
+//! A unit is what a participant takes at a time. A scan without workers takes one zone at first and
+//! twice as many each time, so that a scan that is stopped early has read little. A parallel scan
+//! takes a fixed number of zones from a shared counter. Rows of this backend's own running loads
+//! are not shared: the backend that holds them returns them at the end.
 //!
 //! Between calls no pin, no lock and no open relation is held; what was read was copied.
 
@@ -40,11 +40,11 @@ use crate::types::TableLayout;
 /// Zones in the largest row group.
 pub const GROUP_ZONES: usize = MAX_ROWS / ZONE_ROWS;
 
-/// A run of more rows than this many times those selected is not decoded as a whole.
+/// A run of more rows than this many times the selected ones is not decoded as a whole.
 const SPARSE: usize = 4;
 
-/// The most rows that are decoded at a time: what they decode to should stay in the processor's
-/// caches, and in memory that is used again.
+/// The maximal number of rows that are decoded at a time: the result should fit the processor's
+/// caches, and memory that is reused.
 const PIECE_ROWS: usize = 4 * ZONE_ROWS;
 
 /// A predicate and the attribute it is about.
@@ -53,11 +53,11 @@ pub struct ColumnPredicate {
     pub predicate: Predicate,
 }
 
-/// What a scan asks of the cold side; changes with its parameters.
+/// The tests that a scan applies to the cold side; they change with its parameters.
 #[derive(Default)]
 pub struct Question {
     pub predicates: Vec<ColumnPredicate>,
-    /// Whether the predicates say all that the pushed clauses say.
+    /// Whether the predicates are equivalent to the pushed clauses.
     pub exact: bool,
 }
 
@@ -65,11 +65,11 @@ pub struct Question {
 struct Current {
     index: usize,
     open: OpenGroup,
-    /// Indexes of the predicates that the statistics left open; `None` skips the group.
+    /// Indexes of the predicates that the statistics did not decide; `None` skips the group.
     left: Option<Vec<usize>>,
-    /// Some predicate is about a column that the group does not store.
+    /// Some predicate tests a column that the group does not store.
     undecided: bool,
-    /// Rows that the snapshot does not see any more.
+    /// Rows that are hidden from the snapshot.
     hidden: Option<RowSet>,
     singles: Singles,
 }
@@ -86,7 +86,7 @@ struct Decoded {
     columns: Vec<(usize, Source)>,
     selection: Selection,
     recheck: bool,
-    /// Rows already handed out.
+    /// Rows already returned.
     done: usize,
 }
 
@@ -124,7 +124,7 @@ pub struct Reader<'q> {
     /// Indexes of the view's groups: stored ones, pending ones.
     stored: Vec<usize>,
     pending: VecDeque<usize>,
-    /// Alone: the next stored group and zone, and how many zones to take.
+    /// Without workers: the next stored group and zone, and how many zones to take.
     next: (usize, usize),
     unit_zones: usize,
     current: Option<Current>,
@@ -132,7 +132,7 @@ pub struct Reader<'q> {
     decoded: Option<Decoded>,
     pending_at: u32,
     scratch: Vec<u32>,
-    /// Rows looked at since this was last asked for, filtered out or not.
+    /// Rows read since this was last fetched, filtered out or not.
     pub rows_read: u64,
     pub counts: Counts,
 }
@@ -165,7 +165,7 @@ impl<'q> Reader<'q> {
         self.view.is_empty()
     }
 
-    /// Starts again; counts go on.
+    /// Starts again; counts are kept.
     pub fn rewind(&mut self) {
         let is_stored = |&i: &usize| matches!(self.view.groups[i], ColdGroup::Stored(_));
         let all = 0..self.view.groups.len();
@@ -181,8 +181,8 @@ impl<'q> Reader<'q> {
         self.pending_at = 0;
     }
 
-    /// Replaces `batch` by the next rows; `false` at the end. The table is the one that the view is
-    /// of; in a parallel scan units are taken from what is shared.
+    /// Replaces `batch` by the next rows; `false` at the end. `table` is that of the view. In a
+    /// parallel scan, units are taken from the shared state.
     pub fn next_batch(
         &mut self,
         table: Table<'_>,
@@ -203,7 +203,7 @@ impl<'q> Reader<'q> {
         }
     }
 
-    /// The next rows of what is decoded.
+    /// Returns the next of the decoded rows.
     fn hand_out(&mut self, table: Table<'_>, batch: &mut Batch<'_>) -> Result<bool, ColdError> {
         let Some(decoded) = &mut self.decoded else {
             return Ok(false);
@@ -252,7 +252,7 @@ impl<'q> Reader<'q> {
         Ok(true)
     }
 
-    /// The next rows of this backend's own loads. They are few: never filtered here.
+    /// Returns the next rows of this backend's own loads. They are few, and never filtered here.
     fn hand_out_pending(
         &mut self,
         table: Table<'_>,
@@ -387,7 +387,7 @@ impl<'q> Reader<'q> {
         Ok(true)
     }
 
-    /// Makes the group the current one and asks its statistics; none is current if no row of it is
+    /// Makes the group the current one and tests its statistics; none is current if no row of it is
     /// left.
     fn open(
         &mut self,
@@ -526,7 +526,7 @@ impl<'q> Reader<'q> {
 
 /// The selected rows of a range that are not hidden.
 fn without(hidden: &RowSet, selected: Option<BooleanBuffer>, rows: &Range<usize>) -> BooleanBuffer {
-    // Pieces begin at zones, so at whole words.
+    // Pieces begin at zones, and so at whole words.
     let words = hidden.words().get(rows.start / 64..).unwrap_or_default();
     let seen = BooleanBuffer::collect_bool(rows.len(), |i| {
         words
@@ -539,7 +539,7 @@ fn without(hidden: &RowSet, selected: Option<BooleanBuffer>, rows: &Range<usize>
     }
 }
 
-/// Where all predicates that are left hold; `None` is everywhere. Sets `recheck` where some
+/// The rows for which all remaining predicates hold; `None` means all rows. Sets `recheck` if some
 /// predicate cannot be decided without PostgreSQL.
 fn filter(
     store: &ColdStore<'_>,

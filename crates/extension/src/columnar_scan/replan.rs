@@ -1,17 +1,17 @@
-//! Plans that have outlived what they were made for.
+//! Invalidation of plans that were made when there were cold rows.
 //!
-//! A prepared statement keeps its plan for as long as the session lasts. Small tables may be cold
-//! when it is planned and hot for ever after; a sequential scan is then all there is to do, and
-//! starts sooner. So the first scan that finds nothing cold left lets this backend's plans for the
-//! table be made anew, as if the table had been altered. Once for each file of a table: a planner
-//! that makes the same plan again is not asked once more.
+//! A prepared statement keeps its plan as long as the session lasts. A small table may be cold when
+//! the statement is planned, and hot ever after; a sequential scan is then sufficient, and starts
+//! sooner. So the first scan that finds no cold row left invalidates this backend's plans for the
+//! table, as if the table had been altered. It does so once for each file of a table: a planner
+//! that makes the same plan again is not called once more.
 
 use std::cell::RefCell;
 
 use howdah_bridge::relation::forget_plans_here;
 use howdah_bridge::table::Table;
 
-/// Tables that are remembered.
+/// The number of tables that are remembered.
 const MOST: usize = 256;
 
 thread_local! {
@@ -19,7 +19,7 @@ thread_local! {
     static TOLD: RefCell<Vec<(u32, u32)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Lets plans for a table of which nothing cold is left be made anew, unless that was done before.
+/// Invalidates the plans for a table that has no cold row left, unless that was done before.
 pub fn without_cold_side(table: Table<'_>) {
     let name = (table.oid().to_u32(), table.file_number());
     let is_new = TOLD.with_borrow_mut(|told| {

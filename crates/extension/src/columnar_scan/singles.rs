@@ -1,10 +1,10 @@
 //! Values of a row group that are read one by one, because they are too few for their chunk.
 //!
-//! A chunk is read and verified whole, some megabytes for any column that does not compress well. A
-//! scan that looks at one zone, or returns a hundred rows, is better served by row access
+//! A chunk is read and verified as a whole, some megabytes for any column that does not compress
+//! well. A scan that reads one zone, or returns a hundred rows, is better served by row access
 //! ([`GroupAccess`]). How much is needed turns out piece by piece: values are read one by one
-//! until, together, they have cost what the chunk would have; then it is read. A scan so costs at
-//! most about twice what knowing before would.
+//! until, together, they have cost as much as the chunk; then the chunk is read. So a scan costs at
+//! most about twice the cost of the better choice.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -18,14 +18,13 @@ use crate::store::group_access::{GroupAccess, LazyStore};
 use crate::store::group_cache;
 use crate::store::open_group::OpenGroup;
 
-// Measured in bytes of a chunk, which take as long to read, to verify and to open as the value
-// does.
+// In bytes of a chunk that take as long to read, to verify and to open as the value does.
 
-/// Reading and opening any chunk.
+/// Reading and opening a chunk of any size.
 const CHUNK_BYTES: u64 = 32 << 10;
-/// A value far from the last.
+/// A value far from the previous one.
 const FAR_VALUE_BYTES: u64 = 4 << 10;
-/// A value of a frame of its own.
+/// A value in a frame of its own.
 const FRAME_BYTES: u64 = 64 << 10;
 /// A value after its neighbour: a number, a string.
 const NEXT_NUMBER_BYTES: u64 = 64;
@@ -46,7 +45,7 @@ impl Singles {
         }
     }
 
-    /// The group, if the values of these rows of a column are better read one by one; they are
+    /// The group, if the values of these rows of a column should be read one by one; they are
     /// counted as read.
     pub fn group(
         &mut self,
@@ -85,7 +84,7 @@ impl Singles {
     }
 }
 
-/// How rows of which values are read lie in their group.
+/// How the rows of values to be read are spread over their group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
     /// Rows far from the one before.
@@ -98,7 +97,7 @@ pub struct Spread {
 const NEAR_ROWS: u32 = 64;
 
 impl Spread {
-    /// That of ascending rows.
+    /// The spread of ascending rows.
     pub fn of(rows: &[u32]) -> Spread {
         let near = rows.windows(2).filter(|two| two[1] - two[0] <= NEAR_ROWS);
         let near = near.count() as u64;
@@ -120,10 +119,10 @@ fn is_string(ty: ColumnType) -> bool {
     )
 }
 
-/// Rows of a piece that a predicate is asked about.
+/// Rows of a piece to which a predicate is applied.
 pub struct Run<'a> {
     rows: &'a Range<usize>,
-    /// Those of them that others have left; `None`: all.
+    /// Those of them that other predicates have left; `None`: all.
     selected: Option<&'a BooleanBuffer>,
 }
 
@@ -132,7 +131,7 @@ impl<'a> Run<'a> {
         Run { rows, selected }
     }
 
-    /// How the rows lie that are asked about, if they are as evenly spread as they seem.
+    /// How these rows are spread, assuming an even distribution.
     pub fn spread(&self) -> Spread {
         let all = self.rows.len() as u64;
         let asked = match self.selected {
@@ -151,9 +150,9 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Where the predicate holds, read by single values; `None` where some row cannot be decided
-    /// without PostgreSQL. As [`Chunk::filter`](howdah_columnar::Chunk::filter), but for rows that
-    /// are not asked about: it holds nowhere there.
+    /// Where the predicate holds, read by single values; `None` if some row cannot be decided
+    /// without PostgreSQL. As [`Chunk::filter`](howdah_columnar::Chunk::filter), but it holds
+    /// nowhere among rows to which it is not applied.
     pub fn filter(
         &self,
         group: &GroupAccess,

@@ -4,9 +4,9 @@
 //!   words: next unit │ zones per unit │ counts
 //! ```
 //!
-//! The leader writes its own loads before workers start, so that what is left in memory is at most
-//! that of outer subtransactions; those rows the leader returns itself. All participants have the
-//! same snapshot, hence the same list of stored groups.
+//! The leader writes its own loads before workers start. So only those of outer subtransactions can
+//! be left in memory, and the leader returns their rows itself. All participants have the same
+//! snapshot, hence the same list of stored groups.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,7 @@ impl<'a> SharedUnits<'a> {
         SharedUnits(words)
     }
 
-    /// The words of a scan of so many stored groups; `counts` go on.
+    /// Creates the words of a scan of this many stored groups; `counts` are continued.
     pub fn make(stored_groups: usize, participants: usize, counts: Counts) -> SharedWords {
         let unit_zones = match stored_groups >= participants * GROUPS_PER_PARTICIPANT {
             true => GROUP_ZONES,
@@ -50,12 +50,12 @@ impl<'a> SharedUnits<'a> {
         words
     }
 
-    /// Begins again at the first unit; counts go on.
+    /// Starts again at the first unit; counts are kept.
     pub fn rewind(self) {
         self.0.words[NEXT_UNIT].store(0, Ordering::Relaxed);
     }
 
-    /// Ordinal of a stored group, and some of its zones.
+    /// Takes the next unit: the ordinal of a stored group, and some of its zones.
     pub fn take(self) -> (usize, Range<usize>) {
         let unit = self.0.words[NEXT_UNIT].fetch_add(1, Ordering::Relaxed) as usize;
         let zones = self.0.words[UNIT_ZONES].load(Ordering::Relaxed) as usize;

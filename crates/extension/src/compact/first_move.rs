@@ -1,15 +1,17 @@
-//! What comes before the first move of a table.
+//! Preparation of the first move of a table.
 //!
-//! Plans use BRIN indexes, which cover the hot side only ([`crate::am::brin`]), as long as a table
-//! never had cold rows. A statement that was planned before may take its snapshot after the first
-//! move and would miss what was moved. So the table is marked as having cold rows (its high-water
-//! mark is made). Then everybody is waited for who holds a lock on it, if there is a BRIN index:
-//! who comes later plans anew. Whoever asked for the compaction waits; a background worker tries
-//! for a moment, and comes again. A standby does the same when it replays an exclusive lock that is
-//! logged for it: here nobody is kept out.
+//! As long as a table never had cold rows, plans use its BRIN indexes, which cover the hot side
+//! only ([`crate::am::brin`]). A statement that was planned before the first move may take its
+//! snapshot afterwards, and would miss the moved rows. So the table is first recorded as having
+//! cold rows, by creating its high-water mark; statements that come later are planned without BRIN
+//! indexes. If there is a BRIN index, the move then waits for all transactions that hold a lock on
+//! the table. A compaction that a user has requested waits for them as long as it takes; a
+//! background worker waits for a moment, and tries again at a later visit. A standby does the same
+//! when it replays an exclusive lock on the table: that lock is logged for this purpose only, and
+//! is not taken on the primary.
 //!
-//! A crash in between leaves a mark without rows: BRIN indexes are not used and the next first move
-//! waits again, since there is no row group yet.
+//! A crash after the mark leaves a mark without row groups: BRIN indexes are not used, and the next
+//! first move waits again, because there is no row group yet.
 
 use std::time::Duration;
 
@@ -26,11 +28,11 @@ use super::table::{Task, open};
 use crate::errors::or_raise;
 use crate::store::directory;
 
-/// How long a background worker waits for others.
+/// How long a background worker waits for other transactions.
 const WORKER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Makes moves safe; `false` if none may be made now. Starts and ends at the beginning of a
-/// transaction.
+/// Makes moves safe; `false` if none may be made now. Called at the beginning of a transaction, and
+/// returns at the beginning of one.
 pub fn prepare(task: &Task, transactions: Transactions) -> bool {
     let Some(lockers) = mark(task) else {
         return true;
@@ -46,8 +48,8 @@ pub fn prepare(task: &Task, transactions: Transactions) -> bool {
     }
 }
 
-/// Marks the table as having cold rows: those that hold its lock, if they must be waited for.
-/// `None` if the table cannot be opened or has no hot side.
+/// Records that the table has cold rows. Returns the holders of locks on the table, if they must be
+/// waited for; `None` if the table cannot be opened or has no hot side.
 fn mark(task: &Task) -> Option<Option<Lockers>> {
     let step = open(task.table, task.patient)?;
     let table = step.table();

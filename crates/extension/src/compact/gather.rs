@@ -1,4 +1,4 @@
-//! Reading the hot rows of one row group to be.
+//! Reads the hot rows that will form one row group.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ const MAX_TOASTED_ROWS: usize = 4_096;
 /// Which pages may be taken.
 pub struct Pages<'a> {
     pub from: BlockNumber,
-    /// Pages that refused before.
+    /// Pages that were refused before.
     pub except: &'a HashSet<BlockNumber>,
     /// `None`: every page.
     pub only: Option<&'a BlockSet>,
@@ -31,7 +31,7 @@ pub struct Pages<'a> {
 
 /// Copies of pages and their rows, in the order of the pages.
 pub struct Batch {
-    /// Each page's tuples are the rows to be moved.
+    /// The tuples that each page holds are the rows to be moved.
     pub pages: Vec<HotPage>,
     pub rows: RowGroupBuilder,
     /// Where the next batch starts; `None` at the end of the table.
@@ -92,7 +92,7 @@ pub fn gather(
     batch
 }
 
-/// Appends the page's rows; takes those out of the page that must stay hot.
+/// Appends the page's rows; removes those from the page that must stay hot.
 fn take_rows(
     desc: Descriptor<'_>,
     layout: &TableLayout,

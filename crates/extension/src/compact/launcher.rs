@@ -1,13 +1,13 @@
-//! The launcher: one process that sees to it that each database with work has a worker.
+//! The launcher: one process that starts a worker for each database with work.
 //!
-//! It is connected to no database. Backends note in shared memory that they wrote to a howdah
-//! table of their database; after a start of the server every database is looked at once. A
-//! database that was visited is visited again when it was written or when rows there are waiting
-//! to cool: less often while nothing can be moved, since each visit looks at every hot page, but
-//! not less than every `howdah.compact_after` where a visit costs little.
+//! It is connected to no database. Backends note in shared memory that they wrote to a howdah table
+//! of their database; after a start of the server every database is visited once. A database is
+//! visited again when it was written, or when rows there are waiting to cool. While nothing can be
+//! moved, the visits become less frequent, because each examines every hot page; but if a visit
+//! costs little, they are at most `howdah.compact_after` apart.
 //!
-//! It starts after recovery only, so a standby compacts nothing until it is promoted. SIGTERM
-//! ends it; after a crash the postmaster starts it anew.
+//! It starts only after recovery, so a standby compacts nothing until it is promoted. SIGTERM ends
+//! it; after a crash the postmaster restarts it.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -25,8 +25,9 @@ use super::policy;
 use super::shared;
 use crate::written_databases::{self, Database, VisitEnd};
 
-/// Longest pause between two visits to a database with rows that are waiting: the time for which
-/// rows cool, but at least so many times as long as a visit takes, within this bound.
+/// Bound of the longest pause between two visits to a database with rows that are waiting. Within
+/// it, the longest pause is the time for which rows cool, or a multiple of the duration of a visit
+/// if that is longer.
 const LONGEST_PAUSE_MS: i64 = 300_000;
 const PAUSE_PER_VISIT: i64 = 20;
 /// Pause after a worker has failed.
@@ -129,7 +130,7 @@ fn running(visits: &HashMap<u32, Visits>) -> usize {
     visits.values().filter(|v| v.worker.is_some()).count()
 }
 
-/// Workers share a budget of I/O.
+/// Tells the workers how many of them share the budget of I/O.
 fn tell_worker_count(visits: &HashMap<u32, Visits>) {
     shared::set_worker_count(running(visits));
 }

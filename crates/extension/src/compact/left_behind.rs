@@ -1,8 +1,9 @@
-//! Why a compaction that was asked for moved nothing.
+//! Why a requested compaction moved no rows.
 //!
-//! Rows are moved from all-visible pages only. The pages that are not tell what keeps them: see
-//! [`Obstacle`]. The most frequent one is named; what an asynchronous commit left unflushed is
-//! none, since compaction flushes it before it vacuums.
+//! Rows are moved from all-visible pages only, so the other pages tell what keeps their rows: see
+//! [`Obstacle`]. The most frequent reason is reported. A commit that was not flushed yet
+//! (`synchronous_commit = off`) is no such reason, because compaction flushes WAL before it
+//! vacuums.
 
 use howdah_bridge::Oid;
 use howdah_bridge::hot::obstacle::Obstacle;
@@ -12,7 +13,7 @@ use howdah_bridge::xid::Xid;
 use super::table::open;
 use crate::errors::notice;
 
-/// Pages on which the reason is looked for.
+/// Pages that are examined for the reason.
 const MOST_LOOKED_AT: u32 = 1_000;
 
 /// What stayed hot.
@@ -22,7 +23,7 @@ pub struct LeftBehind {
     pages: u32,
     /// Pages that are not all-visible.
     invisible_pages: u32,
-    /// Those kept by running writers, of the ones that were looked at.
+    /// Of the pages that were examined, those kept by writers in progress.
     unfinished: u32,
     /// Those kept by old snapshots.
     old: u32,
@@ -30,7 +31,7 @@ pub struct LeftBehind {
     in_use: u32,
 }
 
-/// `None` if every page with rows is visible to all, or the table is gone. `horizon` is that of the
+/// `None` if every page with rows is all-visible, or the table is gone. `horizon` is that of the
 /// table's dead rows before the compaction: what held it back may have ended meanwhile.
 pub fn left_behind(table: Oid, horizon: Xid) -> Option<LeftBehind> {
     let step = open(table, true)?;

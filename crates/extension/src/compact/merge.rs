@@ -1,21 +1,24 @@
 //! Merging small row groups and rewriting those with many hidden rows.
 //!
 //! ```text
-//!   choose a run ─ read what is not hidden ─ encode ─ reserve, write ─ index entries
-//!        ─ lock the old groups ─ is the same still hidden? ─ forward, delete ─ commit
+//!   choose a run ─ read the visible rows ─ encode ─ reserve, write ─ index entries
+//!        ─ lock the old groups ─ same rows hidden as before? ─ forward, delete ─ commit
 //! ```
 //!
-//! A run is one group of which much is hidden, or neighbours that fit one group together. Rows that were moved
-//! a moment ago and rows that a running snapshot may not see stay apart: their group could not tell which is which
-//! ([`crate::store::marks::moved_changes`]).
+//! A run is one group with many hidden rows, or neighbouring groups whose rows fit one group. Rows
+//! that were moved lately and rows that some snapshot may not see are not merged into one group,
+//! which could not tell them apart ([`crate::store::marks::elsewhere`]).
 //!
-//! All of it happens in one transaction. Snapshots from before go on reading the old groups with
-//! their marks. The old groups are locked as a whole at the very end, without waiting; whoever is
-//! at work on one of their rows by then, or has hidden one since it was read, sends the merge back.
-//! Who waits for a row of them meanwhile finds the group gone, and where the row went
-//! ([`crate::store::marks::forward`]): the row was updated by the merge.
+//! Invariants
+//! - All of it is one transaction. Older snapshots continue to read the old groups with their
+//!   marks.
+//! - No change is lost. The old groups are locked as a whole at the end, without waiting. If a
+//!   transaction works on one of their rows at that moment, or has hidden one since it was read,
+//!   the merge is rolled back.
+//! - A transaction that waits for a row of an old group meanwhile finds the group gone, and the
+//!   row's new place ([`crate::store::marks::forward`]): the merge has updated the row.
 //!
-//! A crash leaves an aborted transaction: dead pieces, and a range that nothing covers.
+//! A crash leaves an aborted transaction: dead pieces, and a range that no entry covers.
 
 use std::collections::HashSet;
 
@@ -49,16 +52,16 @@ use crate::types::{TableLayout, push_datums};
 
 /// A group below this is small.
 const SMALL_ROWS: u32 = (MAX_ROWS / 2) as u32;
-/// A group of which one row in so many is hidden is rewritten.
+/// A group is rewritten if at least one row in this many is hidden.
 const HIDDEN_SHARE: u32 = 5;
 
-/// How a merge ended, and what becomes of its transaction.
+/// The result of a merge, and what its transaction must do.
 pub enum Merge {
-    /// So many groups were replaced: commit.
+    /// This many groups were replaced: commit.
     Merged(u32),
-    /// Somebody wants the table: roll back.
+    /// Another backend waits for the table: roll back.
     Yielded,
-    /// Somebody is at work on these groups: roll back.
+    /// Other transactions work on rows of these groups: roll back.
     Refused(Vec<u32>),
     /// There was nothing to merge: commit.
     Nothing,
@@ -95,7 +98,7 @@ impl Old {
         hidden > 0 && hidden >= self.placed.entry.row_count / HIDDEN_SHARE
     }
 
-    /// The transaction that wrote it; one that is not normal precedes all others.
+    /// The transaction that wrote it; a transaction id that is not normal precedes all others.
     fn writer(&self) -> Xid {
         self.placed.entry.origin.xid
     }
@@ -163,7 +166,7 @@ fn choose(
             false => None,
         };
         match old.filter(|old| old.is_small() || old.is_much_hidden()) {
-            // The raw size is not known here; the encoded one bounds it well enough.
+            // The raw size is not known here; the encoded size is a sufficient bound.
             Some(old)
                 if run.is_empty()
                     || rows + old.seen_rows() <= MAX_ROWS as u32
@@ -190,8 +193,8 @@ fn choose(
     Ok(if is_worth_it(&run) { run } else { Vec::new() })
 }
 
-/// Whether the rows of both groups may have one successor. The horizon must be the one that the
-/// successor is flagged by: asked for again it may have gone back.
+/// Whether the rows of both groups may go to one successor. `horizon` must be the one from which
+/// the successor's flags are derived: a horizon that is computed again may have gone back.
 fn may_join(one: &Old, other: &Old, horizon: Xid) -> bool {
     let clash = |moved: &Old, young: &Old| {
         moved.was_moved_lately(horizon) && !young.is_seen_by_all(horizon)
@@ -249,17 +252,18 @@ fn changed(store: &ColdStore, old: &Old) -> Result<bool, ColdError> {
     })
 }
 
-/// The new group, and which rows became which.
+/// The new group, and which old rows are at which of its positions.
 struct Successor {
     first_row: RowNumber,
-    /// Rows of earlier groups, for each old group.
+    /// For each old group, the number of rows of the groups before it.
     starts: Vec<u32>,
-    /// The places of the rows in the order they were read; `None` keeps that order.
+    /// The positions of the rows in the order in which they were read; `None` if that order is
+    /// kept.
     positions: Option<Vec<u32>>,
 }
 
 impl Successor {
-    /// Where the rows of the `nth` old group went.
+    /// The new places of the rows of the `nth` old group.
     fn route<'a>(&self, nth: usize, old: &'a Old) -> Route<'a> {
         let start = self.starts[nth];
         let Some(positions) = &self.positions else {
@@ -312,7 +316,7 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// Hands on the rows of the `nth` group that are not hidden, in memory that goes with each.
+    /// Passes the rows of the `nth` group that are not hidden to `take`, each in memory of its own.
     fn each(&mut self, nth: usize, mut take: impl FnMut(&mut RowDatums)) {
         let (old, source) = &self.sources[nth];
         for row in (0..source.row_count).filter(|&row| !old.is_hidden(row)) {

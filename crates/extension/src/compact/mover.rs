@@ -25,29 +25,29 @@ use crate::stop_point;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
 use crate::types::TableLayout;
 
-/// Index entries between two looks for waiters.
+/// Index entries between two checks for waiters.
 const ROWS_BETWEEN_LOOKS: u32 = 4_096;
 /// Pause before a busy page is tried again, and the pauses that one group may take: writers of
 /// stamped rows wait meanwhile.
 const BUSY_PAUSE: Duration = Duration::from_micros(500);
 const BUSY_PAUSES_PER_GROUP: u32 = 60;
 
-/// How a step ended, and what becomes of its transaction.
+/// The result of a step, and what its transaction must do.
 pub enum Step {
     /// A group was moved: commit.
     Moved {
         rows: u32,
         next_block: Option<BlockNumber>,
     },
-    /// Pages refused: roll back and try again without them.
+    /// These pages were refused: roll back and try again without them.
     Refused(Vec<BlockNumber>),
-    /// Somebody wants the table: roll back.
+    /// Another backend waits for the table: roll back.
     Yielded,
     /// There was nothing to move: commit.
     Finished,
 }
 
-/// Moves one group from the pages behind `from`.
+/// Moves one group, from the pages beginning at `from`.
 pub fn move_group(
     task: &Task,
     from: BlockNumber,
@@ -80,7 +80,7 @@ pub fn move_group(
     or_raise(task.table, result)
 }
 
-/// A group on its way.
+/// A group that is being moved.
 struct Move<'a> {
     task: &'a Task,
     table: &'a MaintainedTable,
@@ -90,7 +90,7 @@ struct Move<'a> {
     encoded: EncodedRowGroup,
 }
 
-/// How far stamping came.
+/// How much was stamped.
 struct Stamped {
     pages: usize,
     rows: u32,
@@ -118,7 +118,7 @@ impl<'a> Move<'a> {
         })
     }
 
-    /// `batch` is the one encoded.
+    /// `batch` is the one that was encoded.
     fn run(self, batch: &mut Batch, progress: &Progress) -> Result<Step, ColdError> {
         stop_point!("reserve");
         progress.phase(Phase::Writing);
@@ -153,7 +153,7 @@ impl<'a> Move<'a> {
         for page in &mut batch.pages[..stamped.pages] {
             stamper.delete_toasted(page);
         }
-        // All that leads to the new places was written.
+        // All that leads to the new places is written now.
         predicate::hand_over(self.table.table(), placed.entry.group());
         stop_point!("directory");
         let next_block = if whole {
@@ -180,9 +180,9 @@ impl<'a> Move<'a> {
         RowNumber(first.0 + u64::from(position))
     }
 
-    /// Whether there was any index; `None` if another backend waits for the table. The group is
-    /// completed first: ON CONFLICT reads rows that an index leads it to before it waits for our
-    /// transaction. From then on all of the range stays reserved.
+    /// Returns whether there was any index; `None` if another backend waits for the table. The
+    /// group is completed first, because ON CONFLICT reads a row to which an index leads it before
+    /// it waits for our transaction. From then on the whole range stays reserved.
     fn insert_index_entries(
         &self,
         batch: &mut Batch,
@@ -268,8 +268,8 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// Replaces the value by one with the stamped rows only. The range behind them is given up:
-    /// no entry covers it any more, which makes index entries into it dead.
+    /// Replaces the value by one with the stamped rows only. The rest of the range is given up: no
+    /// entry covers it any more, so index entries into it are dead.
     fn complete_short(
         &self,
         placed: &PlacedEntry,
@@ -280,7 +280,7 @@ impl<'a> Move<'a> {
     ) -> Result<(), ColdError> {
         let order: Vec<u32> = (0..stamped.rows).collect();
         let encoded = rows.reordered(&order).encode(self.task.policy.effort)?;
-        // Our own tuples become visible to the deletion that follows.
+        // Makes our own tuples visible to the deletion that follows.
         end_command();
         let cid = writing_command();
         self.store.delete_value(value.id);
@@ -291,7 +291,7 @@ impl<'a> Move<'a> {
     }
 }
 
-/// Pages that would not be stamped now.
+/// Pages that could not be stamped now.
 fn refusing_pages(stamper: &mut Stamper<'_>, pages: &[HotPage]) -> Vec<BlockNumber> {
     pages
         .iter()

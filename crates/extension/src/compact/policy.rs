@@ -79,7 +79,7 @@ pub fn compaction() -> bool {
     COMPACTION.get()
 }
 
-/// Of tables without an option of their own.
+/// The setting, for tables without an option of their own.
 pub fn compact_after_ms() -> i64 {
     i64::from(COMPACT_AFTER.get())
 }
@@ -97,7 +97,7 @@ pub fn io_limit_bytes() -> u64 {
     IO_LIMIT.get() as u64 * 1024
 }
 
-/// What holds for one table.
+/// The policy that applies to one table.
 #[derive(Clone, Debug)]
 pub struct Policy {
     /// Whether background workers may compact it.
@@ -121,7 +121,7 @@ pub fn of(table: Oid) -> Policy {
         compact_after_ms: options
             .compact_after
             .map_or_else(compact_after_ms, Period::milliseconds),
-        // A full group is always worth its while.
+        // A full group is always worth moving.
         min_rows: min_rows.clamp(1, MAX_ROWS as u32 / 2),
         sort_key: options.sort_key.clone(),
         effort: crate::settings::effort_of(table),

@@ -34,11 +34,11 @@ const PHASE_NAMES: [&str; 7] = [
     "merging row groups",
 ];
 
-/// A slot taken for one compaction; free again on drop, after an error too.
+/// A slot that one compaction has taken; freed on drop, also after an error.
 pub struct Progress(Option<&'static ProgressSlot>);
 
 impl Progress {
-    /// Takes a slot; without a free one nothing is shown.
+    /// Takes a slot; if none is free, nothing is shown.
     pub fn start(table: Oid) -> Progress {
         let (pid, database) = (own_pid(), current_database());
         let slot = shared::progress_slots()
@@ -63,7 +63,7 @@ impl Progress {
         }
     }
 
-    /// Blocks of the hot side looked at, of how many.
+    /// Sets how many blocks of the hot side were examined, and of how many.
     pub fn blocks(&self, done: BlockNumber, all: BlockNumber) {
         if let Some(slot) = self.0 {
             slot.hot_blocks_done.store(done, Relaxed);
@@ -94,7 +94,7 @@ impl Drop for Progress {
 }
 
 /// One row per running compaction of the server. As in pg_stat_progress_vacuum every role sees
-/// process and database, and the rest only those who have the rights of the role that compacts, or
+/// process and database. The rest is visible to roles with the rights of the role that compacts, or
 /// of `pg_read_all_stats`; a background worker's role is the bootstrap superuser.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]

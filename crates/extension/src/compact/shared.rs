@@ -7,10 +7,10 @@
 //!   places      how far the survey of a large table has come
 //! ```
 //!
-//! Atomics only, no lock: each field has one writer at a time (samples: the launcher; a progress
-//! slot: its process; a failure or a place: the worker of its database), and a reader that sees
-//! half of an update acts a little early or late. A place that two tables share is lost to one of
-//! them: its survey starts over.
+//! Locks: none, only atomics. Each field has one writer at a time: the launcher for samples, the
+//! compacting process for its progress slot, the worker of the database for a failure or a place. A
+//! reader that sees a part of an update acts a little early or late. If two tables share a place,
+//! one of them loses it, and its survey starts from the beginning.
 
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -22,8 +22,8 @@ const SAMPLES: usize = 512;
 const PROGRESS_SLOTS: usize = 64;
 const FAILURES: usize = 64;
 const PLACES: usize = 256;
-/// For so long a table is left alone after its compaction failed; twice as long after each further
-/// failure, up to the second.
+/// For this long a table is left alone after its compaction failed. The pause doubles with each
+/// further failure, up to the second constant.
 const FIRST_FAILURE_PAUSE_MS: i64 = 60_000;
 const LONGEST_FAILURE_PAUSE_MS: i64 = 3_600_000;
 
@@ -61,17 +61,17 @@ struct Failure {
 pub struct Place {
     /// The OIDs of database and table; 0: of none.
     table: AtomicU64,
-    /// The next block of a look at all-visible pages.
+    /// The next block of the scan of all-visible pages.
     pub visible_from: AtomicU32,
-    /// The next block of a look at every page.
+    /// The next block of the scan of every page.
     pub from: AtomicU32,
-    /// Rows that the look at every page has met since it left the first block.
+    /// Rows that the scan of every page has counted since the first block.
     pub rows: AtomicU64,
 }
 
 #[repr(C)]
 pub struct Shared {
-    /// Workers that run now.
+    /// Workers that are running.
     worker_count: AtomicU32,
     sample_count: AtomicU32,
     samples: [Sample; SAMPLES],
@@ -80,7 +80,7 @@ pub struct Shared {
     places: [Place; PLACES],
 }
 
-// SAFETY: made of atomics.
+// SAFETY: consists of atomics.
 unsafe impl Shareable for Shared {}
 
 pub static SHARED: Area<Shared> = Area::new(c"howdah compaction");
@@ -89,7 +89,7 @@ fn shared() -> Option<&'static Shared> {
     SHARED.get()
 }
 
-/// Remembers where WAL ends now.
+/// Remembers the present end of WAL.
 pub fn add_sample(at_ms: i64, lsn: u64) {
     let Some(shared) = shared() else { return };
     let mut count = shared.sample_count.load(Ordering::Acquire) as usize;
@@ -97,7 +97,7 @@ pub fn add_sample(at_ms: i64, lsn: u64) {
         return;
     }
     if count == SAMPLES {
-        // Every second one goes: the past is kept, more coarsely.
+        // Every second sample is dropped: the past is kept, but more coarsely.
         for i in 0..SAMPLES / 2 {
             let from = &shared.samples[2 * i + 1];
             let to = &shared.samples[i];
@@ -115,7 +115,7 @@ pub fn add_sample(at_ms: i64, lsn: u64) {
         .store(count as u32 + 1, Ordering::Release);
 }
 
-/// Where WAL ended at some time not after `before_ms`; `None` if that is not remembered.
+/// The end of WAL at some time not after `before_ms`; `None` if none is remembered.
 pub fn lsn_before(before_ms: i64) -> Option<u64> {
     let shared = shared()?;
     let count = shared.sample_count.load(Ordering::Acquire) as usize;
@@ -179,7 +179,8 @@ pub fn is_left_alone(table: Oid, now_ms: i64) -> bool {
     failure_of(table).is_some_and(|f| f.until_ms.load(Ordering::Relaxed) > now_ms)
 }
 
-/// Notes that the compaction of a table of this database failed; for how long it is left alone.
+/// Notes that the compaction of a table of this database failed. Returns for how long it is left
+/// alone.
 pub fn note_failure(table: Oid, now_ms: i64) -> i64 {
     let Some(failure) = failure_of(table).or_else(|| take_failure(table)) else {
         return 0;
@@ -191,7 +192,7 @@ pub fn note_failure(table: Oid, now_ms: i64) -> i64 {
     pause_ms
 }
 
-/// Takes a free slot, or that of the table which may be visited again first.
+/// Takes a free slot, or else the slot of the table whose pause ends first.
 fn take_failure(table: Oid) -> Option<&'static Failure> {
     let failures = failures();
     let free = failures

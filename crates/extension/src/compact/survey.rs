@@ -1,16 +1,17 @@
-//! Looking at a table's hot side before deciding to compact it.
+//! Survey of a table's hot side, before the decision to compact it.
 //!
-//! A table of no more pages than the budget of I/O allows in [`SURVEYED_SECONDS`] is looked at as a
-//! whole. A larger one is looked at in windows of so many pages, a few at each visit, from where
-//! the last visit stopped ([`super::shared::Place`]):
+//! A table of no more pages than the budget of I/O allows in [`SURVEYED_SECONDS`] is examined as a
+//! whole. A larger one is examined in windows of as many pages, a few at each visit, beginning
+//! where the last visit stopped ([`super::shared::Place`]):
 //!
 //! ```text
-//!   1  windows with all-visible pages   the visibility map tells which, for 32,000 pages a page of its own;
-//!                                       only their all-visible pages are read: these can be moved at once
-//!   2  one window of every page         if 1 found nothing: is it worthwhile to vacuum? what is there at all?
+//!   1  windows with all-visible pages   found by the visibility map, a page of it per 32,000;
+//!                                       only these pages are read: they can be moved at once
+//!   2  one window of every page         if 1 found nothing: is a vacuum worthwhile, and how many
+//!                                       rows are there in all?
 //! ```
 //!
-//! So each page is read once in a round over the table, however often it is visited.
+//! So each page is read once in a round over the table, however often the table is visited.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -24,12 +25,12 @@ use howdah_bridge::tid::BlockNumber;
 use super::shared::Place;
 use super::{policy, throttle};
 
-/// A window takes about so long to read at the limit of I/O.
+/// The time that it takes to read a window at the limit of I/O.
 const SURVEYED_SECONDS: u64 = 1;
-/// Pages of a window without a limit.
+/// Pages of a window if there is no limit.
 const UNLIMITED_WINDOW: u32 = 16_384;
 const SMALLEST_WINDOW: u32 = 64;
-/// Windows with all-visible pages that one visit looks at.
+/// Windows with all-visible pages that one visit examines.
 const WINDOWS_PER_VISIT: u32 = 4;
 
 /// A set of block numbers.
@@ -60,20 +61,20 @@ impl BlockSet {
     }
 }
 
-/// What a look at hot pages found.
+/// The findings of a survey of hot pages.
 #[derive(Debug, Default)]
 pub struct Survey {
     /// Pages with rows that have not changed for long enough.
     pub quiet: Rc<BlockSet>,
-    /// At most so many rows are on them.
+    /// The number of rows on them, at most.
     pub quiet_rows: u64,
     /// How many of them are not all-visible yet.
     pub invisible: u32,
-    /// Pages that were looked at and are not all-visible, quiet or not.
+    /// Pages that were examined and are not all-visible, quiet or not.
     pub all_invisible: u32,
-    /// At most so many rows are on the hot side in all; `None` if not all of it was looked at yet.
+    /// The number of rows on the hot side, at most; `None` if not all of it was examined yet.
     pub rows: Option<u64>,
-    /// Whether the table is looked at in windows.
+    /// Whether the table is examined in windows.
     pub is_partial: bool,
 }
 
@@ -84,11 +85,11 @@ enum Wanted {
     Every,
 }
 
-/// A survey that runs.
+/// A survey in progress.
 struct Look<'a> {
     table: Table<'a>,
     reader: HotReader<'a>,
-    /// Where WAL ended when it was so long ago.
+    /// The end of WAL at the time since which a quiet page has not changed.
     quiet_since: u64,
     quiet: BlockSet,
     found: Survey,
@@ -180,7 +181,7 @@ fn look_at_visible(look: &mut Look<'_>, place: &Place, blocks: u32, window: u32,
     place.visible_from.store(from, Relaxed);
 }
 
-/// Reads every page of the next window; counts all rows from the first block to the last, in as
+/// Reads every page of the next window. Counts all rows from the first block to the last, over as
 /// many visits as that takes.
 fn look_at_every(look: &mut Look<'_>, place: &Place, blocks: u32, window: u32) {
     let from = match place.from.load(Relaxed) {

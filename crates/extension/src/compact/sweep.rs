@@ -1,12 +1,15 @@
-//! Taking away marks that nobody needs any more.
+//! Deletes marks that are not needed any more.
 //!
-//! A mark of a row is not needed once a deletion vector in force hides the row, a list of update
-//! links not once every snapshot is younger than its writer, nor is anything about a group that is
-//! dead to everybody. Deleting it is an ordinary MVCC deletion, so whoever has an old snapshot goes
-//! on seeing the mark; VACUUM of the TOAST relation removes it in the end.
+//! - The mark of a row is not needed once a bitmap in force hides the row.
+//! - A list of new versions is not needed once every snapshot is younger than its writer.
+//! - Nothing about a dead group is needed.
 //!
-//! The table's lock keeps other sweeps, merges and VACUUM away. Whoever hides rows meanwhile adds
-//! marks, and replaces deletion vectors by larger ones; neither makes a mark needed again.
+//! The deletion is an ordinary MVCC deletion: an older snapshot continues to see the mark, and
+//! VACUUM of the TOAST relation removes it in the end.
+//!
+//! Locks: the lock on the table excludes other sweeps, merges and VACUUM. A concurrent transaction
+//! that hides rows adds marks and replaces bitmaps by larger ones; neither makes a mark needed
+//! again.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -25,13 +28,13 @@ use crate::store::group_status::{self, JudgedEntry};
 use crate::store::marks::{self, Trace};
 use crate::store::row_set::RowSet;
 
-/// Most deletions of one transaction.
+/// The maximal number of deletions in one transaction.
 const BATCH: usize = 50_000;
-/// Most marks of rows that one transaction looks at.
+/// The maximal number of marks of rows that one transaction examines.
 const MOST_MARKS: usize = 4_000_000;
 
-/// Takes away some marks. `false` if none was left to take; then, too, the transaction ends with a
-/// commit.
+/// Deletes some marks. `false` if there was none to delete; the transaction is to be committed in
+/// that case, too.
 pub fn sweep(task: &Task) -> bool {
     let Some(step) = open(task.table, task.patient) else {
         return false;
@@ -108,7 +111,7 @@ fn sweep_some(table: Table<'_>, store: &ColdStore) -> Result<bool, ColdError> {
     Ok(!needless.is_empty())
 }
 
-/// The entry, not dead to everybody, that covers the row.
+/// The entry, not a dead one, that covers the row.
 fn entry_of(entries: &[JudgedEntry], row: RowNumber) -> Option<&GroupEntry> {
     let after = entries.partition_point(|e| e.placed.entry.first_row <= row);
     let entry = &entries[after.checked_sub(1)?].placed.entry;

@@ -20,11 +20,11 @@ use super::sweep;
 use super::throttle;
 use crate::am;
 
-/// How long a compaction that was asked for lets others go first.
+/// How long a requested compaction lets waiting backends go first.
 const YIELD: Duration = Duration::from_millis(5);
 
-/// Opens a table for a step: `None` if it is gone, is not ours to compact, or (unless `wait`) is
-/// locked. To be called at the start of a transaction.
+/// Opens a table for a step. `None` if it was dropped, is not ours to compact, or (unless `wait`)
+/// is locked. To be called at the start of a transaction.
 pub fn open(table: Oid, wait: bool) -> Option<MaintainedTable> {
     open_for(table, wait, Purpose::Any)
 }
@@ -41,7 +41,7 @@ pub struct Task {
     pub policy: Policy,
     /// Pages that may be moved; `None`: every page.
     pub quiet: Option<Rc<BlockSet>>,
-    /// Whether to wait for the table's lock, and to go on after letting others go first.
+    /// Whether to wait for the table's lock, and to continue after other backends were let first.
     pub patient: bool,
 }
 
@@ -53,8 +53,8 @@ pub struct Tally {
     pub merged_groups: u64,
 }
 
-/// Moves and merges until there is nothing left to do, one transaction per row group. Starts at
-/// the beginning of a transaction and ends likewise.
+/// Moves and merges until there is nothing left to do, one transaction per row group. Called at the
+/// beginning of a transaction, and returns at the beginning of one.
 pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> Tally {
     let mut tally = Tally::default();
     let mut refused = HashSet::new();
@@ -70,8 +70,9 @@ pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> 
         match mover::move_group(task, block, &refused, progress) {
             Step::Moved { rows, next_block } => {
                 transactions.commit();
-                // The stamped versions are VACUUM's business now. Not before the commit, and not by
-                // way of pending counts, which could outlast VACUUM's report of the same versions.
+                // From now on the stamped versions are VACUUM's business. They are reported after
+                // the commit, and not by way of pending counts, which could outlast VACUUM's report
+                // of the same versions.
                 table_counts::add(task.table, 0, i64::from(rows));
                 crate::stop_point!("committed");
                 tally.moved_rows += u64::from(rows);
@@ -110,7 +111,7 @@ pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> 
                 progress.merged(groups);
                 tally.merged_groups += u64::from(groups);
             }
-            // It may have written its group and deleted none.
+            // The merge may have written its group and deleted none.
             Merge::Yielded => {
                 transactions.rollback();
                 if !task.patient {
@@ -131,7 +132,7 @@ pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> 
     tally
 }
 
-/// Whether a background worker is told to stop by a changed configuration.
+/// Whether a changed configuration tells a background worker to stop.
 fn switched_off() -> bool {
     process::reload_settings_if_asked();
     throttle::refresh();

@@ -1,18 +1,18 @@
 //! The budget of I/O that background workers share.
 //!
-//! It is PostgreSQL's own: the buffer manager counts pages that are read from disk or made dirty in
-//! `VacuumCostBalance` while `VacuumCostActive` is set, and `vacuum_delay_point` sleeps for what
-//! was counted. A worker counts one for each such page, and sets limit and delay so that together
-//! they make `howdah.compact_io_limit`, divided by the workers that run. So VACUUM, called by
-//! compaction, takes part as it is, and survey, mover, merge and sweep pay by [`pay`]. Pages found
-//! in shared buffers are free.
+//! It uses PostgreSQL's own mechanism: the buffer manager counts pages that are read from disk or
+//! dirtied in `VacuumCostBalance` while `VacuumCostActive` is set, and `vacuum_delay_point` sleeps
+//! according to the count. A worker sets the cost of each such page to one, and sets limit and
+//! delay so that together they make `howdah.compact_io_limit`, divided by the number of running
+//! workers. So a VACUUM that compaction calls takes part as it is; survey, mover, merge and sweep
+//! call [`pay`]. Pages found in shared buffers cost nothing.
 //!
-//! `vacuum_delay_point` forgives what is more than four delays; [`pay`] does not: a row group is
-//! written in one go, and paid for afterwards.
+//! `vacuum_delay_point` forgives what exceeds four delays; [`pay`] does not, because a row group is
+//! written in one go and paid for afterwards.
 //!
-//! There is no sleep between the first stamp on a hot row and the commit: writers wait for that. A
-//! sleeping worker holds the table's lock; it wakes when another backend waits for it. `CALL
-//! howdah.compact()` has no limit, like VACUUM by hand.
+//! A worker never sleeps between the first stamp on a hot row and the commit, because writers wait
+//! for that commit. While it sleeps it holds the table's lock; it wakes up when another backend
+//! waits for that lock. `CALL howdah.compact()` has no limit, like a VACUUM by hand.
 
 use std::cell::Cell;
 
@@ -23,17 +23,17 @@ use howdah_bridge::table::Table;
 
 use super::{policy, shared};
 
-/// The delay, unless so few pages are allowed that one takes longer.
+/// The delay, unless the limit allows so few pages that one takes longer.
 const DELAY_MS: f64 = 10.0;
 /// The greatest value of `vacuum_cost_delay`.
 const LONGEST_DELAY_MS: f64 = 100.0;
 /// The greatest value of `vacuum_cost_limit`.
 const MOST_PAGES: f64 = 10_000.0;
-/// A sleeping worker looks for waiters after so long.
+/// A sleeping worker looks for waiters at this interval.
 const LOOK_UP_MS: f64 = 100.0;
 
 thread_local! {
-    /// Pages and delay that are set.
+    /// The pages and the delay that are set.
     static SET: Cell<(i32, f64)> = const { Cell::new((0, 0.0)) };
 }
 
@@ -52,7 +52,7 @@ fn pages_per_delay(bytes_per_second: u64, workers: u32) -> Option<(i32, f64)> {
     Some((pages as i32, delay_ms))
 }
 
-/// Sets the limits as settings and the number of workers ask for it. For background workers only.
+/// Sets the limits according to settings and number of workers. For background workers only.
 pub fn refresh() {
     let wanted = pages_per_delay(policy::io_limit_bytes(), shared::worker_count());
     let (pages, delay_ms) = wanted.unwrap_or((1, 0.0));
@@ -61,7 +61,7 @@ pub fn refresh() {
     }
 }
 
-/// Sleeps for the I/O since the last time, or until another backend waits for the table, which a
+/// Sleeps for the I/O since the last call, or until another backend waits for the table, which a
 /// step of compaction has locked.
 pub fn pay(table: Table<'_>) {
     let mut owed_ms = io_cost::take_debt_ms();

@@ -1,14 +1,15 @@
-//! Vacuuming around compaction, as `VACUUM` does it, in the running transaction.
+//! Vacuuming around compaction, as `VACUUM` does it, in the current transaction.
 //!
-//! The table: before, so that pages are all-visible; after, so that moved versions go.
+//! The table is vacuumed before, so that pages are all-visible, and after, to remove moved
+//! versions.
 //!
-//! The cold store: pages of a row group are written once and stay as they are. Frozen soon after
-//! the commit, while they are in memory and before a checkpoint makes their next change an image in
-//! WAL, they need no other visit: not by readers that would set hint bits, nor by a VACUUM against
-//! wraparound.
+//! The cold store is frozen, because the pages of a row group are written once and never change. If
+//! they are frozen soon after the commit, while they are in memory and before a checkpoint makes
+//! the next change of each a full-page image in WAL, they need no other visit: neither by readers
+//! that would set hint bits, nor by a VACUUM against wraparound.
 //!
-//! WAL is flushed first ([`howdah_bridge::vacuum`]): what is visited here was often committed a
-//! moment ago.
+//! WAL is flushed first ([`howdah_bridge::vacuum`]), because what is visited here was often
+//! committed just before.
 
 use howdah_bridge::Oid;
 use howdah_bridge::maintained::{self, Purpose};
@@ -19,7 +20,7 @@ use howdah_bridge::vacuum::{self, Vacuum, visible_pages};
 use super::table::open_for;
 use crate::store::directory::ever_cold;
 
-/// Fewer pages that are not frozen are left to VACUUM, and so is a small share of all: VACUUM
+/// Fewer unfrozen pages than this are left to VACUUM, and so is a small share of all pages: VACUUM
 /// itself leaves pages with few dead tuples.
 const UNFROZEN_BLOCKS: u32 = 64;
 const UNFROZEN_SHARE: u32 = 32;
@@ -38,8 +39,8 @@ pub fn vacuum(table: Oid, wait: bool) -> bool {
     true
 }
 
-/// Freezes what was written to the table's cold store, if it is much. `false` if it could not be
-/// done yet: some snapshot is too old, or another process is vacuuming.
+/// Freezes what was written to the table's cold store, if it is much. `false` if that is not
+/// possible yet: some snapshot is too old, or another process is vacuuming.
 pub fn freeze_cold_store(table: Oid, wait: bool) -> bool {
     let Some(step) = open_for(table, wait, Purpose::Vacuum) else {
         return false;
@@ -48,7 +49,7 @@ pub fn freeze_cold_store(table: Oid, wait: bool) -> bool {
     let Some(toast) = step.table().toast_oid().filter(|_| is_ever_cold) else {
         return true;
     };
-    // The table's lock keeps its TOAST relation from going away.
+    // The lock on the table keeps its TOAST relation from being dropped.
     if !wait && !maintained::try_lock(toast) {
         return false;
     }

@@ -7,18 +7,17 @@
 //!         ─ in any case: freeze what is new in the cold store
 //! ```
 //!
-//! Of a large table it looks at a part at each visit ([`super::survey`]); its I/O is limited
-//! ([`super::throttle`]). Tables that belong to other extensions are left alone: what these may
-//! rely on is not known here.
+//! Of a large table it examines a part at each visit ([`super::survey`]); its I/O is limited
+//! ([`super::throttle`]). Tables that belong to other extensions are left alone, because it is not
+//! known what those extensions rely on.
 //!
-//! It counts as an autovacuum worker (`PROC_IS_AUTOVACUUM`), which is what it is to others: a
-//! lock request that it blocks cancels it after `deadlock_timeout` if it has not yielded before,
-//! and DROP DATABASE and the like terminate it instead of failing.
+//! It counts as an autovacuum worker (`PROC_IS_AUTOVACUUM`): a lock request that it blocks cancels
+//! it after `deadlock_timeout` unless it has yielded before, and DROP DATABASE and similar commands
+//! terminate it instead of failing.
 //!
-//! An error on one table (an index expression that fails for a row, say) is logged, and the next
-//! table is visited. The table is then left alone for a minute, after each further failure for
-//! twice as long, up to an hour, or until `CALL howdah.compact()` has succeeded. Yielding to others
-//! is no failure.
+//! An error on one table (in an index expression, for instance) is logged, and the next table is
+//! visited. The failed table is left alone for a minute, and after each further failure for twice
+//! as long, up to an hour, or until `CALL howdah.compact()` has succeeded. Yielding is no failure.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
@@ -43,10 +42,10 @@ use crate::written_databases::{self, VisitEnd};
 const TX: Transactions = Transactions::Worker;
 /// `MaxHeapTuplesPerPage`.
 const MOST_ROWS_PER_PAGE: u64 = 291;
-/// Vacuum first if more than one in so many quiet pages is not all-visible.
+/// Vacuum first if more than one in this many quiet pages is not all-visible.
 const INVISIBLE_SHARE: u32 = 20;
-/// Of a table that is looked at in parts, VACUUM reads all pages that are not all-visible. At least
-/// one in so many of them is to gain by it.
+/// Of a table that is examined in parts, VACUUM reads all pages that are not all-visible. It is
+/// called if at least one in this many of them gains by it.
 const GAINING_SHARE: u32 = 8;
 
 background_worker_main!(howdah_compaction_worker, work);
@@ -97,7 +96,7 @@ fn visit_catching(table: Oid) -> VisitEnd {
             shared::note_failure(table, now_ms()) / 1000
         };
         let report = report.message().to_owned();
-        // The failed transaction is cleaned up before anything else is done.
+        // The failed transaction is aborted before anything else is done.
         transactions::abort();
         pgrx::log!(
             "compaction of the table with OID {} was given up, to be tried again after {pause_s} s: {report}",
@@ -108,7 +107,7 @@ fn visit_catching(table: Oid) -> VisitEnd {
     .execute()
 }
 
-/// Whether the error is how a worker gives way to others.
+/// Whether the error is how a worker yields to another backend.
 fn is_yielding(code: PgSqlErrorCode) -> bool {
     use PgSqlErrorCode::*;
     matches!(
@@ -177,8 +176,8 @@ fn visit_hot_side(table: Oid, policy: Policy) -> VisitEnd {
     VisitEnd::Moved
 }
 
-/// Whether as large a part of what VACUUM would read was moved. Else the dead versions are left to
-/// autovacuum, which knows of them.
+/// Whether a sufficient share of what VACUUM would read was moved. Otherwise the dead versions are
+/// left to autovacuum, which has counted them.
 fn is_vacuum_worthwhile(table: Oid, moved_rows: u64) -> bool {
     let Some(step) = open(table, false) else {
         return false;
@@ -190,7 +189,7 @@ fn is_vacuum_worthwhile(table: Oid, moved_rows: u64) -> bool {
 
 enum Look {
     Found(Survey),
-    /// The table is small, gone or not ours.
+    /// The table is small, was dropped, or is not a howdah table.
     TooFew,
     Locked,
 }

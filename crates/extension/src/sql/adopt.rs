@@ -1,8 +1,8 @@
-//! `howdah.adopt` and `howdah.release`: a table changes hands between heap and howdah.
+//! `howdah.adopt` and `howdah.release`: change a table's access method between heap and howdah.
 //!
-//! A howdah table without cold rows *is* a heap, so the change is one catalog entry, as ALTER
-//! TABLE … SET ACCESS METHOD makes it for relations without storage. With cold rows, release is
-//! that command itself, which rewrites the table.
+//! A howdah table without cold rows *is* a heap, so the change is one catalog entry, as ALTER TABLE
+//! … SET ACCESS METHOD makes for relations without storage. With cold rows, release is that command
+//! itself, which rewrites the table.
 //!
 //! Locks: AccessExclusiveLock on the table, to the end of the transaction.
 
@@ -21,7 +21,7 @@ use crate::errors::refuse;
 use crate::options;
 use crate::store::directory::ever_had_cold_rows;
 
-/// Makes a heap table a howdah table without touching its rows.
+/// Turns a heap table into a howdah table without touching its rows.
 #[pg_extern(sql = false)]
 fn adopt(relation: Oid) {
     let open = open_for_change(relation, c"adopt", c"howdah.adopt()");
@@ -41,7 +41,7 @@ fn adopt(relation: Oid) {
     }
 }
 
-/// Makes a howdah table a heap table; rewrites it if it has, or had, cold rows.
+/// Turns a howdah table into a heap table; rewrites it if it has, or had, cold rows.
 #[pg_extern(sql = false)]
 fn release(relation: Oid) {
     let open = open_for_change(relation, c"release", c"howdah.release()");
@@ -66,8 +66,8 @@ fn release(relation: Oid) {
     }
 }
 
-/// Opens a table whose access method may change; refuses what cannot have one, and transactions
-/// that cannot ALTER TABLE.
+/// Opens a table whose access method is to change. Raises an ERROR for a relation that cannot have
+/// another one, and in a transaction that cannot ALTER TABLE.
 fn open_for_change(oid: Oid, what: &CStr, command: &CStr) -> OpenRelation {
     prevent_if_read_only(command);
     prevent_if_parallel(command);
@@ -107,7 +107,7 @@ fn other_access_method(table: Table<'_>, what: &str) -> ! {
 }
 
 fn rewrite_as_heap(table: Oid, kind: RelationKind) {
-    // The table is locked, so its names are there.
+    // The table is locked, so its name exists.
     let name = names::qualified(table).unwrap_or_else(|| no_such_relation(table));
     let what = match kind {
         RelationKind::MaterializedView => "MATERIALIZED VIEW",

@@ -1,6 +1,6 @@
-//! What the views `howdah.tables`, `row_groups`, `column_chunks` and `stat_scans` are made of.
+//! The functions behind the views `howdah.tables`, `row_groups`, `column_chunks` and `stat_scans`.
 //!
-//! Who sees what of a table is for [`super::visible`] to say.
+//! [`super::visible`] decides which parts of a table a user may see.
 
 use howdah_bridge::builtin::types;
 use howdah_bridge::relation::{OpenRelation, hot_bytes};
@@ -30,7 +30,7 @@ fn open_howdah(oid: Oid) -> Option<OpenRelation> {
     readable.then_some(rel)
 }
 
-/// The stored groups that the running statement sees, opened one after the other.
+/// Opens the stored groups that the current statement sees, one after the other.
 fn for_each_group(
     rel: &OpenRelation,
     mut see: impl FnMut(&ColdStore<'_>, Snapshot<'_>, &GroupEntry, &OpenGroup),

@@ -1,4 +1,4 @@
-//! What the view `howdah.functions` is made of: the registries of the vectorized engine.
+//! The function behind the view `howdah.functions`: the registries of the vectorized engine.
 
 use howdah_columnar::ColumnType;
 use howdah_vector::aggregates::{self, Argument};
@@ -51,7 +51,7 @@ fn vectorized_functions() -> TableIterator<
     TableIterator::new(functions.chain(aggregates).collect::<Vec<_>>())
 }
 
-/// How values of a type are stored, in the words of the format.
+/// How values of a type are stored, in the terms of the format.
 fn stored_as(ty: ColumnType) -> String {
     match ty {
         ColumnType::Bool => "bool",

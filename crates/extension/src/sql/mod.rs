@@ -1,16 +1,16 @@
 //! Functions that SQL calls. The statements that create them are in `sql/howdah--0.1.0.sql`.
 //!
 //! ```text
-//!   options    set_options, reset_options, what howdah.options is made of
+//!   options    set_options, reset_options, the function behind howdah.options
 //!   adopt      adopt, release
-//!   describe   what the views howdah.tables, row_groups and column_chunks are made of
-//!   functions  what the view howdah.functions is made of
-//!   visible    what of them a user may see
+//!   describe   the functions behind howdah.tables, row_groups and column_chunks
+//!   functions  the function behind howdah.functions
+//!   visible    which of this a user may see
 //!   schema     check_schema, which CREATE EXTENSION calls
 //! ```
 //!
-//! What is here checks rights and arguments and then asks other rooms. Maintenance needs the
-//! owner's rights; nothing is shown that the user could not select.
+//! These functions check rights and arguments, and call other rooms. Maintenance needs the rights
+//! of the owner. Invariant: nothing is shown that the user could not select.
 
 mod adopt;
 mod describe;
@@ -26,8 +26,8 @@ use pgrx::PgSqlErrorCode;
 
 use crate::errors::refuse;
 
-/// Opens a table that the user owns, locked; raises an ERROR as ALTER TABLE would for others.
-/// Rights are checked before the lock is waited for.
+/// Opens a table that the user owns, and locks it; raises an ERROR for other users, as ALTER TABLE
+/// does. Rights are checked before the lock is waited for.
 fn open_owned(oid: Oid, lock: LockMode) -> OpenRelation {
     if names::relation(oid).is_none() {
         no_such_relation(oid);

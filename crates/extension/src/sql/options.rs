@@ -1,4 +1,4 @@
-//! `howdah.set_options`, `howdah.reset_options`, and what the view `howdah.options` is made of.
+//! `howdah.set_options`, `howdah.reset_options`, and the function behind the view `howdah.options`.
 
 use howdah_bridge::process::prevent_if_read_only;
 use howdah_bridge::relation::OpenRelation;
@@ -17,7 +17,7 @@ use crate::written_databases;
 
 /// `ATTRIBUTE_GENERATED_VIRTUAL`
 const VIRTUAL: u8 = b'v';
-/// Columns that a sort key may have: PostgreSQL's limit for an index.
+/// The maximal number of columns in a sort key: PostgreSQL's limit for an index.
 const LONGEST_SORT_KEY: usize = 32;
 
 /// Sets the options that are given (not null) and leaves the others as they are.
@@ -123,7 +123,7 @@ fn table_options(
     ))
 }
 
-/// Rows that were to stay hot may be due now: a worker looks.
+/// Rows that were to stay hot may be due now, so a worker is to visit the table.
 fn write(table: Oid, options: &TableOptions) {
     catalog::write(table, options);
     written_databases::note_write();
@@ -156,7 +156,7 @@ fn checked_period(after: &Interval) -> Period {
     }
 }
 
-/// A table that may have options, locked against other changes of them.
+/// A table that may have options, locked against concurrent changes of them.
 fn open_howdah_table(oid: Oid) -> OpenRelation {
     let rel = open_owned(oid, LockMode::ShareUpdateExclusive);
     let table = rel.table();

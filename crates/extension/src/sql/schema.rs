@@ -1,7 +1,7 @@
 //! `howdah.check_schema`: whether CREATE EXTENSION may use the schema `howdah`.
 //!
-//! A role with CREATE on the database can make that schema before the extension comes, and put
-//! functions and operators in it that match a caller's arguments better than the extension's.
+//! A role with CREATE on the database can create that schema before the extension is installed, and
+//! put functions and operators into it that match a caller's arguments better than the extension's.
 
 use howdah_bridge::{names, rights};
 use pgrx::{PgSqlErrorCode, Spi, pg_extern};
@@ -23,7 +23,7 @@ const STRANGER: &str = "
                 AND e.deptype OPERATOR(pg_catalog.=) 'e')
     LIMIT 1";
 
-/// Refuses a schema that neither the installing role nor a superuser owns, or that is not empty.
+/// Rejects a schema that neither the installing role nor a superuser owns, or that is not empty.
 #[pg_extern(sql = false)]
 fn check_schema() {
     let (schema, owner) = names::schema_and_owner(c"howdah");

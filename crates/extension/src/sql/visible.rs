@@ -1,4 +1,4 @@
-//! What of a table the views may show to the running user: what core shows in the like case.
+//! Which parts of a table the views may show to the current user: those that core shows likewise.
 //!
 //! ```text
 //!   of all tables           names, sizes of files in blocks       pg_class, pg_relation_size()
@@ -7,7 +7,7 @@
 //!   select the column       everything about its chunks           pg_stats
 //! ```
 //!
-//! Row security hides rows, so it hides counts and sizes of them, too. Members of
+//! Row security hides rows, and so it hides their counts and sizes, too. Members of
 //! `pg_stat_scan_tables` see counts and sizes of any table, as they do by `pgstattuple`, but
 //! nothing by column.
 
@@ -18,7 +18,7 @@ use howdah_bridge::rights::{
 
 use crate::types::TableLayout;
 
-/// What the running user may see of a table.
+/// The parts of a table that the current user may see.
 pub struct Visible {
     /// How many rows there are.
     pub counts: bool,

@@ -337,7 +337,7 @@ fn gap_around(store: &ColdStore, row: RowNumber) -> Option<Range<u32>> {
         .map(|start| start..end)
 }
 
-/// The entry that covers the row and is in force for every snapshot, if a remembered one tells.
+/// The entry that covers the row and is in force for every snapshot, if it is remembered.
 pub fn settled(store: &ColdStore, row: RowNumber) -> Option<PlacedEntry> {
     settled_entries::recall(store, row, None)
 }

@@ -1,8 +1,8 @@
 //! A stored row group opened for reading single rows.
 //!
 //! ```text
-//!   directory entry ──> header, column table ──> column: where its bytes are (RowAccess)  once
-//!                                                  └──> ranges ──> value                  each row,
+//!   directory entry ──> header, column table ──> column: where its bytes are (RowAccess) once
+//!                                                  └──> ranges ──> value                 each row,
 //!                                                       or block of neighbours (RowState)
 //! ```
 //!

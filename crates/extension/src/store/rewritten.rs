@@ -7,8 +7,9 @@
 //! A rewrite loses the links from a row's old place to its new one: those of moved hot rows, and
 //! the forwards of merged groups. Serializable transactions follow these links to learn which
 //! transaction has changed a row since it was moved ([`crate::am::serializable`]). A snapshot that
-//! does not see the note was taken before the rewrite, so its transaction must examine the rows
-//! themselves instead. A later rewrite writes a note of its own and drops this one.
+//! does not see the note was taken before the rewrite. Its transaction locks the relation instead,
+//! and reads all marks that the snapshot may miss. A later rewrite writes a note of its own and
+//! drops this one.
 
 use std::ops::ControlFlow;
 

@@ -1,23 +1,23 @@
 //! Memory for the values of one row, or of one batch of rows, that are not passed by value.
 //!
-//! What is put in stays where it is until the arena is emptied: when a piece of memory is full
-//! another one is begun, and the next time there is one that holds as much. Nothing is allocated
-//! for each value, and PostgreSQL is not called.
+//! Invariant: a value stays at its address until the arena is emptied. When a block of memory is
+//! full, another one is allocated; at the next time there is one block of the total size. Nothing
+//! is allocated for each value, and PostgreSQL is not called.
 
-/// Larger arenas give their memory back when they are emptied, in words.
+/// Arenas larger than this free their memory when they are emptied, in words.
 const MOST_KEPT_WORDS: usize = 1 << 20;
-/// The first piece of memory, in words.
+/// The size of the first block, in words.
 const FIRST_WORDS: usize = 128;
 
 #[derive(Default)]
 pub struct Arena {
-    /// Words, so that every value starts where any type may.
+    /// Words, so that every value is aligned for any type.
     words: Vec<u64>,
     full: Vec<Vec<u64>>,
 }
 
 impl Arena {
-    /// Forgets all values.
+    /// Discards all values.
     #[inline]
     pub fn clear(&mut self) {
         if self.full.is_empty() {
@@ -36,7 +36,7 @@ impl Arena {
         };
     }
 
-    /// So many fresh words.
+    /// This many fresh words.
     #[inline]
     fn take(&mut self, count: usize) -> &mut [u64] {
         let start = self.words.len();
@@ -58,7 +58,7 @@ impl Arena {
         &mut self.words[..]
     }
 
-    /// Puts in `prefix` and `bytes` and `zeros` zero bytes; the answer is where they start.
+    /// Stores `prefix`, `bytes` and `zeros` zero bytes; returns where they start.
     pub fn push(&mut self, prefix: Option<[u8; 4]>, bytes: &[u8], zeros: usize) -> *const u8 {
         let prefix_len = prefix.map_or(0, |prefix| prefix.len());
         let len = prefix_len + bytes.len() + zeros;
@@ -74,13 +74,13 @@ impl Arena {
         }
     }
 
-    /// Puts in a value of variable length.
+    /// Stores a value of variable length.
     pub fn varlena(&mut self, bytes: &[u8]) -> *const u8 {
         self.push(Some(varlena_header(bytes.len()).to_ne_bytes()), bytes, 0)
     }
 
-    /// Puts in the varlena of a view that holds its bytes itself. Both are a word of length and
-    /// then the bytes, so exchanging the length for the header is all there is to do.
+    /// Stores the varlena of a view that holds its bytes itself. Both are a word of length and then
+    /// the bytes, so only the length is replaced by the header.
     pub fn inline_varlena(&mut self, view: u128) -> *const u8 {
         let header = varlena_header(view as u32 as usize);
         let image = view & !u128::from(u32::MAX) | u128::from(header);
@@ -89,7 +89,7 @@ impl Arena {
         words.as_ptr().cast()
     }
 
-    /// Puts in the bytes of a value of a type of this length, as `pg_type.typlen` tells it.
+    /// Stores the bytes of a value of a type of this length, as `pg_type.typlen` has it.
     pub fn value(&mut self, bytes: &[u8], type_len: i16) -> *const u8 {
         match type_len {
             -1 => self.varlena(bytes),

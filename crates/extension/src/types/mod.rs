@@ -1,9 +1,9 @@
-//! Between PostgreSQL's datums and the storage types of row groups.
+//! Conversion between PostgreSQL's datums and the storage types of row groups.
 //!
-//! A column's storage type follows from its type's identity where that pays (numbers, text,
-//! dates), otherwise from its physical form. Reading goes by the stored value and the
-//! attribute's physical form alone, so a column whose type was changed to a
-//! binary-compatible one without a rewrite still reads.
+//! A column's storage type follows from the identity of its type where that pays (numbers, text,
+//! dates), otherwise from its physical form. Reading depends on the stored value and the
+//! attribute's physical form alone. So a column can still be read after its type was changed to a
+//! binary-compatible one without a rewrite.
 
 pub mod arena;
 pub mod numeric;
@@ -39,7 +39,7 @@ pub struct TableLayout {
 pub const LARGEST_COLD_VALUE_BYTES: usize = 8 << 20;
 
 impl TableLayout {
-    /// That of a descriptor.
+    /// The layout of a descriptor.
     pub fn of(desc: Descriptor<'_>) -> TableLayout {
         let attributes = desc.attributes().iter().map(AttributeLayout::of);
         TableLayout {
@@ -85,7 +85,7 @@ impl AttributeLayout {
     }
 }
 
-/// A datum as a value of its own.
+/// Converts a datum to an owned value.
 ///
 /// # Safety
 /// `datum` is a valid datum of the type that `layout` describes.
@@ -97,7 +97,7 @@ pub unsafe fn owned_value(datum: Datum, layout: &AttributeLayout) -> OwnedValue 
     )
 }
 
-/// A datum that has the layout's form as a value of its own.
+/// Converts a datum that has the layout's form to an owned value.
 pub fn typed_value(datum: TypedDatum<'_>, layout: &AttributeLayout) -> OwnedValue {
     let mut rows = RowGroupBuilder::new(&[layout.column_type]);
     push(rows.column_mut(0), layout, datum);
@@ -150,7 +150,7 @@ fn column_type(base: Oid, len: i16, by_value: bool) -> ColumnType {
     }
 }
 
-/// Whether the row holds a value that the cold side does not take: too long, or text that is none.
+/// Whether the row holds a value that the cold side cannot store: too long, or invalid text.
 ///
 /// # Safety
 /// `values` and `nulls` hold one valid entry per attribute.
@@ -172,8 +172,8 @@ pub unsafe fn must_stay_hot(
         };
         value.detoasted_size() > LARGEST_COLD_VALUE_BYTES
             || a.column_type == ColumnType::Text
-                // Text that is no text can get into a table by functions that do not check; heap
-                // takes it.
+                // Functions that do not check encodings can put invalid text into a table, and heap
+                // stores it.
                 && std::str::from_utf8(&value.bytes()).is_err()
     })
 }
@@ -198,7 +198,7 @@ pub unsafe fn push_datum(
     push(column, attribute, datum);
 }
 
-/// Appends the values of a row, which is not finished by this.
+/// Appends the values of a row; the caller finishes the row.
 ///
 /// # Safety
 /// There are a value and a flag for each attribute, valid where the flag does not say NULL.
@@ -246,15 +246,15 @@ pub fn datum_of(value: Value<'_>, attribute: &AttributeLayout) -> Datum {
     datum_by(value, attribute, memory::datum_of_bytes)
 }
 
-/// A value as a datum; what is not passed by value lies in the arena.
+/// Converts a value to a datum; a value that is not passed by value is stored in the arena.
 pub fn datum_in(arena: &mut Arena, value: Value<'_>, attribute: &AttributeLayout) -> Datum {
     datum_by(value, attribute, |bytes, type_len| {
         Datum::from(arena.value(bytes, type_len))
     })
 }
 
-/// A value as a datum. `put` makes a value of these bytes, of a type of this length as
-/// `pg_type.typlen` tells it.
+/// Converts a value to a datum. `put` stores a value of these bytes, of a type of this length as
+/// `pg_type.typlen` has it.
 #[inline(always)]
 fn datum_by(
     value: Value<'_>,

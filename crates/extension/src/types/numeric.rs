@@ -1,10 +1,10 @@
-//! PostgreSQL's numeric, as it lies on disk, and the decimals of row groups.
+//! PostgreSQL's numeric, as it is stored on disk, and the decimals of row groups.
 //!
 //! On disk (`utils/adt/numeric.c`): a 16-bit header, for long forms a 16-bit weight, then
 //! base-10000 digits. Short: `10 s dddddd wwwwwww` (sign, display scale, weight with sign);
 //! long: `0s` sign bits, 14 bits of display scale; special: `11..` NaN and infinities.
-//! Only canonical images (no zero digit at either end, short where short fits) of at most 38
-//! digits become [`Numeric::Small`], so that the way back gives the same bytes; anything else
+//! Only canonical images (no zero digit at either end, short where short fits) of at most 38 digits
+//! become [`Numeric::Small`], so that the reverse conversion gives the same bytes; any other value
 //! keeps its image.
 
 use howdah_columnar::Numeric;
@@ -24,7 +24,7 @@ const BASE: i128 = 10_000;
 const MAX_DIGITS: usize = 12;
 const LIMIT: i128 = 10_i128.pow(38) - 1;
 
-/// The decimal that an on-disk image (without its varlena header) stands for.
+/// The decimal that an on-disk image (without its varlena header) represents.
 pub fn decode(image: &[u8]) -> Numeric<'_> {
     small(image).unwrap_or(Numeric::Image(image))
 }

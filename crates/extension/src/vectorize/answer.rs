@@ -1,4 +1,4 @@
-//! A result of the engine as datums.
+//! The result of the engine as datums.
 
 use howdah_bridge::upper::{Batch, Datum, Explanation, Rows, Stage, with_quotient};
 use howdah_columnar::{Numeric, Value};
@@ -8,20 +8,20 @@ use super::counts::Counts;
 use crate::types::arena::Arena;
 use crate::types::{AttributeLayout, datum_in};
 
-/// The rows of a result, on their way to the executor.
+/// The rows of a result, as they are returned to the executor.
 pub struct Answer {
     result: ResultSet,
     /// The physical form of each column.
     layouts: Vec<AttributeLayout>,
     /// The next row.
     at: usize,
-    /// What the rows that were handed over last point to.
+    /// Memory to which the datums of the rows that were returned last point.
     arena: Arena,
     counts: Counts,
     told: Told,
 }
 
-/// What EXPLAIN needs to know of a run beside what it counted.
+/// What EXPLAIN shows of a run beside its counts.
 #[derive(Clone, Copy)]
 pub struct Told {
     pub threads: usize,

@@ -1,4 +1,4 @@
-//! What a run read and skipped, for EXPLAIN and statistics.
+//! Counts of what a run read and skipped, for EXPLAIN and statistics.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use howdah_vector::runtime::RunStatistics;
 use super::answer::Told;
 use crate::scan_stats::ScanCounts;
 
-/// What was looked at of a table, or of all tables of a run.
+/// Counts for a table, or for all tables of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub groups: u64,
     pub groups_skipped: u64,
-    /// Groups whose statistics were all that was needed.
+    /// Groups for which statistics were sufficient.
     pub groups_answered: u64,
     pub zones: u64,
     pub zones_skipped: u64,
-    /// Rows of groups and loads that were read, or answered for by statistics.
+    /// Rows of groups and loads that were read, or replaced by statistics.
     pub cold_rows: u64,
     pub hot_rows: u64,
 }
 
 impl Counts {
-    /// Of a group that is read, these rows are looked at.
+    /// Counts the zones of a group of which these rows are read.
     pub fn note_zones(&mut self, row_count: usize, rows: &[std::ops::Range<usize>]) {
         let zones = row_count.div_ceil(ZONE_ROWS);
         let read: usize = rows.iter().map(|rows| rows.len().div_ceil(ZONE_ROWS)).sum();
@@ -42,7 +42,7 @@ impl Counts {
         self.hot_rows += other.hot_rows;
     }
 
-    /// What `howdah.stat_scans` counts of a table.
+    /// The counts of a table for `howdah.stat_scans`.
     pub fn of_scan(&self) -> ScanCounts {
         ScanCounts {
             columnar_scans: i64::from(self.groups > 0),

@@ -5,8 +5,8 @@
 //!   rows of this backend's own loads, and heap rows (hot): columns of up to 8,192 rows
 //! ```
 //!
-//! Between groups no pin and no lock is held. A group's statistics and chunks are read from the
-//! same immutable value. Columns are those of the query; each table has them under its own
+//! Invariant: between groups no pin and no lock is held. A group's statistics and chunks are read
+//! from the same immutable value. Columns are those of the query; each table has them under its own
 //! attribute numbers.
 
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::types::{TableLayout, owned_value};
 
 /// Rows of a morsel that is made of rows.
 pub const BATCH_ROWS: usize = 8_192;
-/// How long the main thread waits for room before it asks for interrupts.
+/// How long the main thread waits for room before it checks for interrupts.
 const WAIT: Duration = Duration::from_millis(2);
 
 /// A table that feeds a run.
@@ -43,24 +43,24 @@ pub struct Source<'a> {
     pub snapshot: Snapshot<'a>,
     pub is_howdah: bool,
     pub layout: TableLayout,
-    /// The attribute that each column of the query is.
+    /// The attribute that each column of the query corresponds to.
     pub attributes: Vec<usize>,
     pub view: ColdView<'a>,
     /// `None` if no group that the snapshot sees is stored.
     pub store: Option<ColdStore<'a>>,
 }
 
-/// What was met in the midst of feeding.
+/// What was found while feeding.
 #[derive(Default)]
 pub struct Fed {
     pub counts: Counts,
-    /// The first failure outside of a thread.
+    /// The first failure in the main thread.
     pub failure: Option<VectorError>,
 }
 
 impl<'a> Source<'a> {
-    /// Reads the table's directory. `columns` are the query's: attributes of the relation in the
-    /// query, and their types. `None` if the table has one of them in another form.
+    /// Reads the table's directory. `columns` are those of the query: attributes of the relation in
+    /// the query, and their types. `None` if one of them has another form in the table.
     pub fn open(
         run: &'a Run<'_>,
         open: &'a OpenTable,
@@ -100,7 +100,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Feeds what is not stored in groups; heap rows may stay in the batch.
+    /// Feeds the rows that are not stored in groups; heap rows may stay in the batch.
     pub fn feed_rows(
         &self,
         ordinal: &mut u64,
@@ -112,7 +112,7 @@ impl<'a> Source<'a> {
         self.feed_hot(hot, ordinal, &mut fed.counts, feeder)
     }
 
-    /// Feeds a stored group, which the survey has found.
+    /// Feeds a stored group that the survey has found.
     pub fn feed_group(
         &self,
         group: Surveyed,
@@ -240,7 +240,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The next place in the order of morsels.
+/// The next ordinal of a morsel.
 pub fn next(ordinal: &mut u64) -> u64 {
     let this = *ordinal;
     *ordinal += 1;
@@ -264,7 +264,7 @@ pub fn of_rows(
     }
 }
 
-/// Hands a morsel over, as soon as there is room for it.
+/// Hands a morsel over as soon as there is room for it.
 pub fn push(feeder: &Feeder<'_>, morsel: Morsel) {
     let mut morsel = Some(morsel);
     while let Some(one) = morsel.take() {

@@ -1,6 +1,6 @@
 //! Rows of heap pages in columns: hot rows, and rows of heap partitions.
 //!
-//! A batch goes on from one table to the next, so that many small partitions make few morsels.
+//! One batch may hold rows of several tables, so that many small partitions make few morsels.
 
 use howdah_bridge::upper::HotRows;
 use howdah_columnar::{Column, ColumnType, RowGroupBuilder};
@@ -13,7 +13,7 @@ use crate::errors::ColdError;
 use crate::store::moved;
 use crate::types::push_datum;
 
-/// Rows on their way to a morsel.
+/// Rows that will form a morsel.
 pub struct HotBatch {
     types: Vec<ColumnType>,
     rows: RowGroupBuilder,
@@ -28,7 +28,7 @@ impl HotBatch {
         }
     }
 
-    /// Hands over what there is.
+    /// Hands the collected rows over.
     pub fn flush(&mut self, ordinal: &mut u64, feeder: &Feeder<'_>) -> Result<(), ColdError> {
         pgrx::check_for_interrupts!();
         let row_count = self.rows.row_count();

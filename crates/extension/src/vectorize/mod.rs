@@ -1,28 +1,29 @@
 //! Queries of one table, or of the partitions of one, computed by columns and by several threads.
 //!
 //! ```text
-//!   planner    offer ─── takes the query if all of it is known, at what cost     translate ── expressions
-//!              semantics  PostgreSQL types whose meaning the stored form keeps
-//!   executor   run ───── survey: groups the snapshot sees, their statistics ─▶ skip · answered · read
-//!              feed ──── chunks as stored, pending rows ─▶ morsels ─▶ howdah_vector's threads
-//!              hot ───── hot rows, and those of heap partitions: batches of columns ─▶ likewise
-//!              counts ── what was read and skipped, for EXPLAIN and statistics
-//!              answer ── its result as datums        threads ── the server's budget
+//!   planner    offer ───── accepts a query that is wholly known, with a cost
+//!              translate ─ expressions
+//!              semantics ─ PostgreSQL types whose meaning the stored form keeps
+//!   executor   run ─────── survey: visible groups, their statistics ─▶ skip · answered · read
+//!              feed ────── chunks as stored, pending rows ─▶ morsels ─▶ howdah_vector's threads
+//!              hot ─────── hot rows, and those of heap partitions: batches of columns ─▶ likewise
+//!              counts ──── what was read and skipped, for EXPLAIN and statistics
+//!              answer ──── the result as datums        threads ── the server's budget
 //! ```
 //!
-//! The node, its plan and its place in the planner are the bridge's ([`howdah_bridge::upper`]);
-//! what is computed, and how, is [`howdah_vector`]'s, which knows no PostgreSQL. This room
-//! translates: expression trees into its description, the storage into its morsels, its result into
-//! datums.
+//! The node, its plan and its place in the planner are in [`howdah_bridge::upper`]; what is
+//! computed, and how, is in [`howdah_vector`], which does not use PostgreSQL. This room translates:
+//! expression trees into the engine's description, the storage into morsels, the engine's result
+//! into datums.
 //!
-//! Threads. The main thread reads pages, asks for interrupts, and hands copied bytes over; threads
-//! open, decode, filter and aggregate them. They never call PostgreSQL, and are gone when
-//! [`run`](run::run) returns or unwinds.
-//!
-//! Exactness. What the engine does not compute exactly it is not given (fail closed: an unknown
-//! expression, function, type or collation leaves the query to PostgreSQL), or it stops without a
-//! result, and PostgreSQL's own plan is run in its place. So it is where it would need more memory
-//! than a hash table may have: PostgreSQL's spills.
+//! Invariants
+//! - Threads never call PostgreSQL, and have ended when [`run`](run::run) returns or unwinds. The
+//!   main thread reads pages, checks for interrupts, and hands copied bytes over; threads open,
+//!   decode, filter and aggregate them.
+//! - The engine never returns an inexact result. A query with an unknown expression, function, type
+//!   or collation is left to PostgreSQL. If the engine meets a value that it cannot compute
+//!   exactly, or needs more memory than a hash table may have, it stops without a result, and
+//!   PostgreSQL's own plan, which can spill, is run in its place.
 //!
 //! Not here: joins, windows, sorts without a limit, rows returned as they are.
 
@@ -63,7 +64,7 @@ impl Engine for Vectorized {
     }
 }
 
-/// Makes the node known to planner and executor. Call once, from `_PG_init`.
+/// Registers the node with planner and executor. Call once, from `_PG_init`.
 pub fn register() {
     upper::register(&Vectorized);
 }

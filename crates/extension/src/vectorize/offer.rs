@@ -1,4 +1,4 @@
-//! Whether the planner is offered a query, and at what cost.
+//! Whether a query is offered to the planner, and at what cost.
 
 use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::upper::tables::is_heap;
@@ -15,15 +15,15 @@ use crate::columnar_scan::{
 use crate::settings;
 use crate::types::TableLayout;
 
-/// What a group takes in the engine's tables, and each of its aggregates, in bytes, about.
+/// The approximate size of a group in the engine's tables, and of each of its aggregates, in bytes.
 const GROUP_BYTES: usize = 32;
 const STATE_BYTES: usize = 16;
-/// A query is not taken that seems to need more than so many times what a hash table may have.
-/// Below that it is tried: groups by expressions are often far fewer than expected, and to give up
-/// half way costs little beside PostgreSQL's own plan.
+/// A query that seems to need more than this many times the memory of a hash table is declined.
+/// Below that it is tried: groups by expressions are often far fewer than expected, and giving up
+/// half-way costs little compared with PostgreSQL's own plan.
 const TRIED: f64 = 8.0;
 
-/// What any query over these tables costs at least. Some of them must have cold rows.
+/// The least cost of any query over these tables. Some of them must have cold rows.
 pub fn least_cost(tables: &mut dyn Iterator<Item = Oid>) -> Result<f64, Reason> {
     if !settings::vectorized() {
         return Err(Reason::SettingOff);
@@ -37,7 +37,8 @@ pub fn least_cost(tables: &mut dyn Iterator<Item = Oid>) -> Result<f64, Reason> 
     })
 }
 
-/// Takes the query if the engine knows all of it, and all of its tables are howdah tables or heap.
+/// Accepts the query if the engine knows all of it, and all of its tables are howdah tables or
+/// heap.
 pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Result<Offer<'a>, Reason> {
     let layout = layout_of(planner.relation());
     // SAFETY: no operand has a value yet.
@@ -61,7 +62,7 @@ pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Result<Offer<'a>, 
     })
 }
 
-/// What it costs to read these attributes of all tables. `layout` is that of the relation in the
+/// The cost of reading these attributes of all tables. `layout` is that of the relation in the
 /// query.
 fn cost_of_reading(
     planner: &Planner<'_>,

@@ -26,7 +26,7 @@ use crate::types::{AttributeLayout, TableLayout};
 
 /// Fewer stored rows than this are not worth a thread.
 const ROWS_FOR_THREADS: usize = MAX_ROWS / 2;
-/// Row groups, for each thread, that are queued or worked on at a time.
+/// Row groups, for each thread, that are queued or processed at a time.
 const WINDOW: usize = 3;
 
 /// Runs the query; `None` leaves it to PostgreSQL's own plan.
@@ -85,7 +85,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
                 source.feed_rows(&mut ordinal, fed, &mut hot, feeder)?;
             }
             hot.flush(&mut ordinal, feeder)?;
-            // All is handed over: what is left is to wait for the threads.
+            // All is handed over, and only the threads are waited for.
             waiting.set(Some(Waiting::begin()));
             Ok(())
         },
@@ -160,7 +160,7 @@ fn open_all<'a>(
     Some((sources, groups))
 }
 
-/// Whether PostgreSQL may still compute what the engine could not.
+/// Whether PostgreSQL may be able to compute what the engine could not.
 fn left_to_postgres(error: &VectorError) -> bool {
     matches!(
         error,

@@ -1,8 +1,8 @@
-//! Which types keep their meaning when only their stored form is looked at.
+//! Which types keep their meaning when only their stored form is used.
 //!
-//! The engine groups, compares and orders stored values. That is PostgreSQL's equality and order
-//! for the types listed here; for others (blank-padded text, jsonb, text under a nondeterministic
-//! collation) it is not, and they are declined.
+//! The engine groups, compares and orders stored values. For the types listed here, that is
+//! PostgreSQL's equality and order. For others (blank-padded text, jsonb, text under a
+//! nondeterministic collation) it is not, and they are declined.
 
 use howdah_bridge::collation::{is_deterministic, orders_bytewise};
 use howdah_bridge::upper::{Node, Oid, Reason};
@@ -27,7 +27,7 @@ const TIMESTAMPTZ: u32 = 1184;
 const NUMERIC: u32 = 1700;
 const UUID: u32 = 2950;
 
-/// Functions that ask texts for equality of their bytes only.
+/// Functions that test texts for equality of their bytes only.
 const TEXT_EQUALITY: [&str; 5] = [
     "texteq",
     "textne",
@@ -44,10 +44,10 @@ const TEXT_ORDER: [&str; 6] = [
     "text_larger",
     "text_smaller",
 ];
-/// Functions of text that no collation changes.
+/// Functions of text that do not depend on a collation.
 const TEXT_ONLY: [&str; 2] = ["textlen", "textoctetlen"];
 
-/// Whether values of a type are known to functions and aggregates of the engine at all.
+/// Whether any function or aggregate of the engine takes values of a type.
 pub fn is_known(type_oid: Oid) -> bool {
     is_scalar(type_oid) || is_text(type_oid)
 }
@@ -78,7 +78,7 @@ fn declined_unless(holds: bool, reason: Reason) -> Result<(), Reason> {
     if holds { Ok(()) } else { Err(reason) }
 }
 
-/// Declines an expression whose values are not equal where their stored forms are.
+/// Declines an expression whose equality differs from that of its stored form.
 pub fn groups_as_stored(node: Node<'_>) -> Result<(), Reason> {
     let type_oid = AttributeLayout::of_type(node.type_oid()).type_oid;
     if is_text(type_oid) {
@@ -88,7 +88,7 @@ pub fn groups_as_stored(node: Node<'_>) -> Result<(), Reason> {
     declined_unless(is_exact, Reason::Type(type_oid))
 }
 
-/// Declines an expression whose values are not ordered as their stored forms are.
+/// Declines an expression whose order differs from that of its stored form.
 pub fn orders_as_stored(node: Node<'_>) -> Result<(), Reason> {
     let type_oid = AttributeLayout::of_type(node.type_oid()).type_oid;
     if is_text(type_oid) {

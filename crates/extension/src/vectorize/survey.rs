@@ -1,5 +1,5 @@
-//! What a run will read: groups that the snapshot sees and that statistics neither exclude nor
-//! answer for.
+//! What a run must read: groups that the snapshot sees, and for which statistics are not
+//! sufficient.
 
 use std::cmp::Ordering;
 
@@ -12,14 +12,13 @@ use crate::store::column_reader::ColumnReader;
 use crate::store::row_set::RowSet;
 use crate::store::view::ColdGroup;
 
-/// A stored group after the survey: what little must be remembered of each before the first is
-/// read.
+/// A stored group after the survey: the little that is kept of each before the first is read.
 pub struct Surveyed {
     pub reader: ColumnReader,
     pub look: Look,
     /// Which of the query's columns are read.
     pub needed: Vec<usize>,
-    /// Of the query's columns, where they answer for the group.
+    /// Statistics of those of the query's columns for which they are sufficient.
     pub statistics: Vec<Option<ColumnStatistics>>,
     pub hidden: Option<RowSet>,
     /// The best value of the column by which first rows are ordered, where it can be compared.
@@ -32,9 +31,9 @@ impl Surveyed {
     }
 }
 
-/// The least and greatest integers of each column of the query, in all groups of all tables.
+/// The minima and maxima of each integer column of the query, over all groups of all tables.
 pub struct Bounds {
-    /// `None` where no group has told yet, or some group cannot tell.
+    /// `None` if no group has been read yet, or some group has no statistics.
     columns: Vec<Option<(i64, i64)>>,
     unknown: Vec<bool>,
 }
@@ -68,7 +67,7 @@ impl Bounds {
         }
     }
 
-    /// Tells the query.
+    /// Passes the bounds to the query.
     pub fn set(&self, compiled: &mut Compiled) {
         for (column, bounds) in self.columns.iter().enumerate() {
             if let Some((min, max)) = bounds
@@ -80,7 +79,7 @@ impl Bounds {
     }
 }
 
-/// Brings the groups with the best rows to the front; those of which nothing is known come last.
+/// Moves the groups with the best rows to the front, those without known values to the end.
 pub fn best_first(groups: &mut [(usize, Surveyed)], descending: bool) {
     groups.sort_by(|(_, a), (_, b)| match (&a.best, &b.best) {
         (Some(a), Some(b)) => {

@@ -1,7 +1,7 @@
 //! The server's budget of threads.
 //!
-//! A plan takes as many as it wants and as are left, and gives them back when its run is over, or
-//! when the process ends in the midst of it. After a crash the area is made anew.
+//! A plan takes as many as it wants and as are left, and returns them when its run is over, or when
+//! the process exits during the run. A crash initializes the area anew.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use howdah_bridge::shared_memory::{Area, Shareable, before_exit};
 
 use crate::settings;
 
-/// How many are in use.
+/// The number in use.
 #[repr(transparent)]
 pub struct InUse(AtomicUsize);
 

@@ -1,8 +1,8 @@
-//! Expression trees as the engine's description.
+//! Translates expression trees into the engine's description.
 //!
-//! The same trees are translated twice: by the planner, to find out whether the engine takes them
-//! and which operands they have; and by the executor, with the operands' values in their places.
-//! Both meet operands in the same order.
+//! The same trees are translated twice: by the planner, to learn whether the engine accepts them
+//! and which operands they have; and by the executor, with the values of the operands in their
+//! places. Invariant: both visit operands in the same order.
 
 use howdah_bridge::upper::expr::{Call, Kind, Truth};
 use howdah_bridge::upper::{Datum, Node, Oid, Reason, Shape, Stage};
@@ -13,17 +13,17 @@ use super::semantics;
 use crate::settings;
 use crate::types::{AttributeLayout, TableLayout, array_values, owned_value};
 
-/// A query as the engine wants it.
+/// A query in the engine's description.
 pub struct Translated<'a> {
     pub query: Query,
-    /// The attribute that each column of the query is.
+    /// The attribute that each column of the query corresponds to.
     pub attributes: Vec<usize>,
     /// The operands, in the order in which they were met.
     pub operands: Vec<Node<'a>>,
 }
 
-/// Translates a query, or says which part of it is unknown. `values` are the operands', if they are
-/// evaluated already.
+/// Translates a query, or returns the reason why it cannot. `values` are those of the operands, if
+/// they were evaluated already.
 ///
 /// # Safety
 /// `values` are valid datums of the types of the operands that the same shape had before.
@@ -160,7 +160,7 @@ impl<'a> Translator<'_, 'a> {
         })
     }
 
-    /// The value of the next operand; NULL while it is not known.
+    /// The value of the next operand; NULL while it is unknown.
     fn next_value(&mut self, node: Node<'a>) -> Option<Datum> {
         let at = self.operands.len();
         self.operands.push(node);
@@ -200,7 +200,7 @@ impl<'a> Translator<'_, 'a> {
         let values = match self.next_value(array) {
             // SAFETY: by the contract of `translate`, an array of such elements.
             Some(datum) => unsafe { array_values(datum, &layout) }.ok_or(Reason::Expression)?,
-            // `op ANY (NULL)` is NULL, as of an array of one NULL.
+            // `op ANY (NULL)` is NULL, as with an array of one NULL.
             None if is_bound => vec![None],
             None => Vec::new(),
         };
@@ -213,7 +213,7 @@ impl<'a> Translator<'_, 'a> {
         })
     }
 
-    /// Declines a function that is disabled or does not compute the same on stored text.
+    /// Declines a function that is disabled, or that gives another result on stored text.
     fn exact(&self, call: &Call<'a>) -> Result<(), Reason> {
         enabled(&call.function)?;
         let stored_as_text = |node: &Node<'a>| {
@@ -235,7 +235,7 @@ impl<'a> Translator<'_, 'a> {
         enabled(&aggregate.name)?;
         semantics::exact_aggregate(&aggregate.name, aggregate.collation)?;
         let argument = match aggregate.argument {
-            // Counting asks only whether there is a value.
+            // Counting tests only whether there is a value.
             Some(node) if aggregate.name == "count(any)" => {
                 Some(self.column(node).or_else(|_| self.expr(node))?)
             }

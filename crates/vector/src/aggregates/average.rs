@@ -1,9 +1,9 @@
 //! Averages of floats: PostgreSQL's `float8_accum`, `float4_accum`, `float8_combine`, `float8_avg`.
 //!
 //! The transition function also keeps Sxx, the sum of squared deviations, for the variance, and
-//! raises an overflow of it. That takes values beyond about 1e150; so only sums are kept until a
-//! value beyond 1e100 is met, and the whole recurrence (Youngs and Cramer) runs from then on. What
-//! the values before add to Sxx is too little to matter.
+//! raises an overflow of it. That takes values beyond about 1e150; so only sums are kept until the
+//! first value beyond 1e100, and the whole recurrence (Youngs and Cramer) is computed from then on.
+//! Earlier values add too little to Sxx to matter.
 
 use arrow_array::Float64Array;
 use howdah_columnar::{ChunkStats, Column};
@@ -22,7 +22,7 @@ pub(super) struct FloatAverage {
     deviations: Option<Deviations>,
 }
 
-/// What the recurrence keeps besides the sum.
+/// The state of the recurrence besides the sum.
 #[derive(Debug, Default)]
 struct Deviations {
     /// N
@@ -68,8 +68,8 @@ impl FloatAverage {
         Ok(())
     }
 
-    /// Adds values without a look at deviations; if there are some, these are too small to change
-    /// whether they overflow.
+    /// Adds values without regard to deviations; those of such values are too small to make Sxx
+    /// overflow.
     fn add<T: Copy + Into<f64>>(&mut self, groups: GroupIds<'_>, rows: Rows<'_>, values: &[T]) {
         let add = |sum: f64, value: T| sum + value.into();
         let sums = &mut self.sums;

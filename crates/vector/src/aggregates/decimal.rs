@@ -1,7 +1,7 @@
 //! Sums of 64-bit integers and of numerics: integers of 128 bits, all of one scale.
 //!
-//! A numeric sum is shown with the greatest scale of the group's values; states keep the scale of
-//! each group only once values of different scales were met.
+//! A numeric sum is displayed with the greatest scale of the group's values; states keep the scale
+//! of each group only once values of different scales occur.
 
 use arrow_buffer::NullBuffer;
 use howdah_columnar::{

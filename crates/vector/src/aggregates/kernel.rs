@@ -1,4 +1,4 @@
-//! The loops that every accumulator shares: values of a batch meet the states of their groups.
+//! The loops that every accumulator shares: they add values of a batch to states of groups.
 
 /// The groups of the rows of a batch.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +12,7 @@ pub(crate) enum GroupIds<'a> {
 /// The rows of a batch that have a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rows<'a> {
-    /// All of so many.
+    /// All; this is their number.
     All(usize),
     /// These, ascending.
     Some(&'a [u32]),
@@ -63,7 +63,7 @@ pub(crate) fn each<S, T: Copy>(
     }
 }
 
-/// Tells the group and the place of each row that has a value.
+/// Calls a function with the group and the position of each row that has a value.
 #[inline(always)]
 pub(crate) fn each_row<E>(
     groups: GroupIds<'_>,

@@ -12,7 +12,8 @@ use crate::runtime::ResultColumn;
 #[derive(Debug)]
 pub(super) struct Logic {
     states: Vec<bool>,
-    /// All are wanted: the state of no values is true, and a false value decides. Else the reverse.
+    /// Whether all must be true: the initial state is true, and a false value decides. Otherwise
+    /// the reverse.
     all: bool,
 }
 

@@ -7,8 +7,8 @@
 //!          update(groups, rows, values) · merge(other, pairs) · finish(groups, counts)
 //! ```
 //!
-//! How many values a group has is not counted by accumulators but once for each argument: see
-//! [`Counts`](counts::Counts). Hence a `count` has no accumulator at all, and `sum(x)` and `avg(x)`
+//! Accumulators do not count the values of a group; that is done once for each argument: see
+//! [`Counts`](counts::Counts). So a `count` has no accumulator at all, and `sum(x)` and `avg(x)`
 //! share one.
 //!
 //! Accumulators never see NULLs. They mirror the transition, combine and final functions of
@@ -31,7 +31,7 @@ use crate::runtime::ResultColumn;
 pub(crate) use extreme::column_of_bytes;
 use kernel::{GroupIds, Rows};
 
-/// What an aggregate may be given.
+/// The argument of an aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
     /// Nothing: `count()`.
@@ -43,7 +43,7 @@ pub enum Argument {
 }
 
 impl Argument {
-    /// Whether a value of this type will do; `None` is no argument.
+    /// Whether a value of this type is accepted; `None` is no argument.
     pub fn accepts(self, ty: Option<ColumnType>) -> bool {
         match self {
             Self::Nothing => ty.is_none(),
@@ -53,10 +53,10 @@ impl Argument {
     }
 }
 
-/// What is kept for each group.
+/// The state that is kept for each group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Only how many values there are, which is counted anyway.
+    /// Only the number of values, which is counted anyway.
     Count,
     /// The sum.
     Sum,
@@ -72,7 +72,7 @@ pub enum State {
     Or,
 }
 
-/// What becomes of a state at the end.
+/// The computation of the result from a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     /// The number of values.
@@ -88,13 +88,13 @@ pub enum Finish {
 pub struct Entry {
     /// PostgreSQL's name and argument type.
     pub name: &'static str,
-    /// What it is given.
+    /// Its argument.
     pub argument: Argument,
-    /// What is kept.
+    /// Its state.
     pub state: State,
-    /// What is returned.
+    /// Its result.
     pub finish: Finish,
-    /// Where its results are exactly PostgreSQL's.
+    /// Where its results are equal to PostgreSQL's.
     pub exactness: &'static str,
 }
 
@@ -172,7 +172,7 @@ pub fn all() -> impl Iterator<Item = &'static Entry> {
     ENTRIES.iter()
 }
 
-/// The numbers of values of two states that become one.
+/// The numbers of values of two states that are merged.
 pub(crate) struct Pair {
     /// The group here.
     pub(crate) to: u32,
@@ -187,7 +187,7 @@ pub(crate) struct Pair {
 /// The states of one aggregate in all groups. A group without values has the state that the
 /// array was resized with, whose result is NULL.
 pub(crate) trait Accumulator: Send + Sync + Any {
-    /// Makes room for so many groups.
+    /// Makes room for this many groups.
     fn resize(&mut self, group_count: usize);
 
     /// Adds values to groups. `counts` tells how many values a group had before.
@@ -217,7 +217,7 @@ pub(crate) trait Accumulator: Send + Sync + Any {
     /// As [`update`](Self::update).
     fn add_statistics(&mut self, group: usize, stats: &ChunkStats) -> Result<(), VectorError>;
 
-    /// The states of these groups, which have so many values: NULL where there are none.
+    /// The states of these groups, which have this many values: NULL for groups without values.
     ///
     /// # Errors
     ///

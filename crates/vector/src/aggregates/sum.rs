@@ -170,7 +170,7 @@ pub(super) fn checked_add<T: Float>(a: T, b: T) -> Result<T, VectorError> {
 #[derive(Debug)]
 pub(super) struct FloatSum<T> {
     sums: Vec<T>,
-    /// A great value was met: each addition is checked from then on.
+    /// A great value occurred: each addition is checked from then on.
     checked: bool,
 }
 

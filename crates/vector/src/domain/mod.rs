@@ -1,13 +1,13 @@
-//! Groups without hashing: where keys come from small domains, a row's group is looked up by index.
+//! Groups without hashing: if keys come from small domains, a row's group is looked up by index.
 //!
 //! ```text
 //!   integers: value - least ──┐
 //!   words of a dictionary:    ├─▶ index = Σ ordinal · stride ─▶ lookup ─▶ group
-//!     a number for each word ─┘      (ordinal 0 is NULL)          └ not met yet: ask the hash table, once
+//!     a number for each word ─┘      (ordinal 0 is NULL)          └ unknown: the hash table, once
 //! ```
 //!
-//! The lookup is a cache of the hash table: it may be thrown away at any time, which happens when a
-//! domain turns out to be larger than it was thought. Rows outside of it are hashed as usual.
+//! The lookup is a cache of the hash table. It may be dropped at any time, which happens when a
+//! domain turns out to be larger than assumed. Rows outside of it are hashed as usual.
 
 mod words;
 
@@ -32,7 +32,7 @@ enum Part {
         base: i64,
         span: usize,
     },
-    /// Words that dictionaries were seen to have; `span` leaves room for more.
+    /// Words that dictionaries were found to have; `span` leaves room for more.
     Words {
         column: usize,
         words: Words,
@@ -48,7 +48,7 @@ pub(crate) type KeyColumn = (usize, ColumnType, Option<(i64, i64)>);
 /// The domains of all keys, and the groups found so far.
 pub(crate) struct Domain {
     parts: Vec<Part>,
-    /// By index: the group plus one; 0 is not met yet. Empty before the first use.
+    /// By index: the group plus one; 0 is unknown. Empty before the first use.
     lookup: Vec<u32>,
     /// The indexes of a batch's rows.
     index: Vec<u32>,
@@ -56,15 +56,15 @@ pub(crate) struct Domain {
     ordinals: Vec<u32>,
     /// The most entries that the lookup may have.
     most_entries: usize,
-    /// The morsel's values and dictionaries have not been looked at.
+    /// The morsel's values and dictionaries have not been examined.
     is_fresh: bool,
-    /// Too large to be looked up.
+    /// Too large for a lookup.
     given_up: bool,
 }
 
 /// Which groups a batch's rows have.
 pub(crate) enum Found {
-    /// All this one.
+    /// All have this one.
     One(u32),
     /// One for each row: see `ids`.
     Each,
@@ -107,12 +107,13 @@ impl Domain {
         }
     }
 
-    /// Says that another morsel begins.
+    /// Called at the beginning of another morsel.
     pub(crate) fn begin_morsel(&mut self) {
         self.is_fresh = true;
     }
 
-    /// Widens domains to the values of a morsel, as far as its statistics and dictionaries tell.
+    /// Widens domains to the values of a morsel, as far as its statistics and dictionaries are
+    /// known.
     fn widen(&mut self, zone: &Zone<'_>) {
         for part in &mut self.parts {
             match part {
@@ -220,7 +221,7 @@ impl Domain {
         Ok(Found::Each)
     }
 
-    /// The index that all rows of a zone have, if statistics and encodings tell that they have one.
+    /// The index of all rows of a zone, if statistics and encodings show that they have the same.
     fn only_index(&self, zone: &Zone<'_>) -> Option<u32> {
         let (mut index, mut stride) = (0, 1);
         for part in &self.parts {
@@ -230,13 +231,13 @@ impl Domain {
         Some(index)
     }
 
-    /// Enters the groups of indexes that were not met yet.
+    /// Enters the groups of unknown indexes.
     fn meet_all(&mut self, zone: &Zone<'_>, groups: &mut Groups) -> Result<(), VectorError> {
         let mut rows = Vec::new();
         for (row, &index) in self.index.iter().enumerate() {
             let group = &mut self.lookup[index as usize];
             if *group == 0 {
-                // Known from here on; which group it is follows.
+                // Known from here on; its group is set below.
                 *group = u32::MAX;
                 rows.push(row as u32);
             }
@@ -309,7 +310,7 @@ fn look_up(lookup: &[u32], index: &[u32], ids: &mut Vec<u32>) -> bool {
     const FEW: usize = 256;
     let mut all = u32::MAX;
     let mut known = |group: u32| {
-        // No group has the greatest number; unknown ones become it.
+        // No group has the greatest number; it stands for unknown ones.
         let id = group.wrapping_sub(1);
         all = all.min(!id);
         id
@@ -361,7 +362,7 @@ fn only_ordinal(part: &Part, zone: &Zone<'_>) -> Option<u32> {
     }
 }
 
-/// What came of putting ordinals down.
+/// The result of storing ordinals.
 enum Put {
     /// The least and greatest one, if they are known.
     Within(Option<(u32, u32)>),
@@ -378,7 +379,7 @@ impl From<bool> for Put {
     }
 }
 
-/// Puts down the ordinal of each row's key.
+/// Stores the ordinal of each row's key.
 fn put_ordinals(part: &Part, zone: &Zone<'_>, ordinals: &mut Vec<u32>) -> Result<Put, VectorError> {
     ordinals.clear();
     match part {
@@ -473,7 +474,7 @@ fn put_words(view: &Dictionary, words: &[u32], zone: &Zone<'_>, ordinals: &mut V
         }
         (_, _, Some(nulls)) => {
             view.codes_of(zone, ordinals);
-            // The code of a null means nothing.
+            // The code of a null is undefined.
             for (ordinal, row) in ordinals.iter_mut().zip(zone.row_numbers()) {
                 *ordinal = match nulls.is_null(row as usize) {
                     true => 0,

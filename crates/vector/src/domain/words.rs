@@ -1,4 +1,4 @@
-//! Numbers of words, the same in all dictionaries that a thread meets.
+//! Numbers of words, the same in all dictionaries that a thread reads.
 
 use howdah_columnar::{Column, Value};
 use rustc_hash::FxHashMap;

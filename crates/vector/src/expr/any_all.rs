@@ -30,7 +30,7 @@ pub(super) struct AnyAll {
     all: bool,
 }
 
-/// What tells whether the rows decide the result: for ANY the operator is true of some element, for
+/// The test whether a row decides the result: for ANY the operator is true for some element, for
 /// ALL it is false.
 #[derive(Clone, Debug)]
 enum Test {

@@ -12,7 +12,7 @@ use crate::functions::kernel::{mismatch, nulls_of};
 use crate::functions::{Function, Kernel, Operand};
 use crate::plan::Truth;
 
-/// Where fewer rows than one in so many are left, only those are evaluated.
+/// If fewer rows than one in this many are left, only those are evaluated.
 const SPARSE: usize = 8;
 
 impl Node {

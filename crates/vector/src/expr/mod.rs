@@ -6,12 +6,12 @@
 //!                                 └─ select: where true, as bits
 //! ```
 //!
-//! AND and OR evaluate what can raise an error only for rows that are not decided yet: those are
-//! taken out of the input, and the answers are put back in place. What cannot fail is evaluated for
-//! all rows.
+//! AND and OR evaluate parts that can raise an error only for rows that are not decided yet: these
+//! rows are extracted from the input, and the results are put back in place. Parts that cannot fail
+//! are evaluated for all rows.
 //!
-//! Constant parts are evaluated like others; folding them is for the caller. It computes nothing
-//! itself: what a function does is for [`functions`](crate::functions) to know.
+//! Constant parts are evaluated like others; the caller may fold them. What a function computes is
+//! defined in [`functions`](crate::functions).
 
 mod any_all;
 mod compile;
@@ -34,12 +34,12 @@ pub trait Input {
     /// How many there are.
     fn row_count(&self) -> usize;
 
-    /// A column of them, by its place in [`Query::columns`](crate::plan::Query::columns). It may be
-    /// asked for several times.
+    /// A column of them, by its position in [`Query::columns`](crate::plan::Query::columns). It may
+    /// be requested several times.
     ///
     /// # Errors
     ///
-    /// Whatever keeps the column from being read.
+    /// Any error of reading the column.
     fn column(&self, index: usize) -> Result<Column, VectorError>;
 }
 

@@ -1,4 +1,4 @@
-//! Conjuncts that ask something of one column alone, for statistics and encoded data to answer.
+//! Conjuncts that test one column only, and so can be evaluated on statistics and encoded data.
 
 use howdah_columnar::{CompareOp, OwnedNumeric, OwnedValue, Predicate};
 

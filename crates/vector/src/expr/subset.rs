@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use super::Input;
 use crate::error::VectorError;
 
-/// The rows whose bits are set. Columns are filtered when they are first asked for.
+/// The rows whose bits are set. Columns are filtered when they are first requested.
 pub(super) struct Subset<'a> {
     input: &'a dyn Input,
     rows: &'a BooleanBuffer,

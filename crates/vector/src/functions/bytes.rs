@@ -1,7 +1,7 @@
 //! Comparisons of text and bytes, byte by byte.
 //!
 //! The views of Arrow's arrays (16 bytes: a length, then up to 12 bytes of value, or the first 4
-//! and a place) decide most equalities without a look at the value.
+//! and an offset) decide most equalities without an access to the value.
 
 use arrow_array::types::ByteViewType;
 use arrow_array::{Array, FixedSizeBinaryArray, GenericByteViewArray, StringViewArray};

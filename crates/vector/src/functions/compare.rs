@@ -203,8 +203,8 @@ fn floats<A: Float + Into<W>, B: Float + Into<W>, W: Float>(
     }
 }
 
-/// A NaN among the rows compares as greater: it is not less and not equal, so `>` and `>=` are
-/// asked as what they are the opposite of.
+/// A NaN among the rows compares as greater: it is neither less nor equal. So `>` and `>=` are
+/// computed as the opposites of `<=` and `<`.
 fn with_float<A: Float + Into<W>, W: Float>(
     op: CompareOp,
     values: &[A],

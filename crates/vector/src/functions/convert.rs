@@ -15,12 +15,12 @@ use super::kernel::{Kernel, Native};
 use super::loops::{UnaryOp, unary};
 use crate::error::VectorError;
 
-/// A type that values of another are converted to.
+/// A type to which values of another type are converted.
 trait ConvertFrom<A>: Sized {
-    /// The value, which means nothing where `true` is said.
+    /// The value, and whether there is an error; the value is undefined then.
     fn converted(value: A) -> (Self, bool);
 
-    /// The error of a value of which `true` is said.
+    /// The error of a value for which `converted` returns `true`.
     fn error(value: A) -> Option<VectorError>;
 }
 
@@ -58,7 +58,7 @@ macro_rules! conversions {
     )*};
 }
 
-/// Of conversions that have a result for every value.
+/// For conversions that have a result for every value.
 fn never<A>(_: A) -> Option<VectorError> {
     None
 }

@@ -67,7 +67,7 @@ fn is_infinite(date: i32) -> bool {
     (date == i32::MIN) | (date == i32::MAX)
 }
 
-/// The day that so many days lead to; infinite dates stay where they are.
+/// The date this many days later; infinite dates do not change.
 #[inline(always)]
 fn moved(date: i32, days: i64) -> (i32, bool) {
     let moved = i64::from(date) + days;
@@ -139,13 +139,13 @@ impl BinaryOp for Days {
     }
 }
 
-/// What a comparison of dates with one timestamp asks of them.
+/// A comparison of dates with one timestamp, as a test of the dates.
 pub(crate) enum DateTest {
-    /// To compare so with a date.
+    /// The comparison with this date.
     Compare(CompareOp, i32),
-    /// It is true of all.
+    /// True for all dates.
     Always,
-    /// It is true of none.
+    /// True for no date.
     Never,
 }
 

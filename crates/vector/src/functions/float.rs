@@ -66,7 +66,7 @@ float!(f32);
 float!(f64);
 
 /// An operation on two floats, widened to `T`, and where its result is an error. Zeros and
-/// infinities are common values, so the fast form is told apart from them, without a branch.
+/// infinities are common values, so the fast form distinguishes them without a branch.
 macro_rules! operations {
     ($($name:ident: $op:ident, $fails:ident, $error:ident;)*) => {$(
         struct $name<A, B, T>(PhantomData<(A, B, T)>);

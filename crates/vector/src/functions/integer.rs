@@ -26,13 +26,13 @@ pub(super) trait Integer: Native + Ord {
     /// Quotients by one divisor, which is positive; `None` if it is not.
     fn divide_all(values: impl Iterator<Item = Self>, divisor: Self) -> Option<Vec<Self>>;
 
-    /// Remainders by one divisor, likewise.
+    /// Remainders by one divisor, which is positive; `None` if it is not.
     fn remainder_all(values: impl Iterator<Item = Self>, divisor: Self) -> Option<Vec<Self>>;
 }
 
 /// Division by a constant.
 trait Reciprocal: Sized {
-    /// What divides by a positive divisor; `None` if it is not.
+    /// Division by this divisor, which is positive; `None` if it is not.
     fn quotient_by(divisor: Self) -> Option<impl Fn(Self) -> Self>;
 }
 
@@ -266,7 +266,7 @@ macro_rules! arithmetic {
     };
 }
 
-/// What there is for one type only.
+/// Functions of one type only.
 macro_rules! of_one_type {
     ($prefix:literal, $t:ty, $ty:expr) => {
         &[

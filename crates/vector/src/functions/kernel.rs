@@ -1,4 +1,4 @@
-//! What kernels are given and what they give back.
+//! Arguments and results of kernels.
 
 use arrow_array::types::{Float32Type, Float64Type, Int16Type, Int32Type, Int64Type};
 use arrow_array::{ArrowPrimitiveType, PrimitiveArray};
@@ -33,7 +33,7 @@ impl Operand<'_> {
     }
 }
 
-/// Where both are not null; `None` if everywhere.
+/// Rows where both are not null; `None` if all are.
 pub(crate) fn nulls_of(left: Operand<'_>, right: Operand<'_>) -> Option<NullBuffer> {
     NullBuffer::union(left.nulls(), right.nulls())
 }
@@ -51,7 +51,7 @@ pub(crate) fn value(operand: Operand<'_>, row: usize) -> Option<Value<'_>> {
     }
 }
 
-/// A comparison by an operator: a bit for each row, anything where an argument is null.
+/// A comparison by an operator: a bit for each row, undefined where an argument is null.
 pub(crate) type Comparison =
     fn(CompareOp, Operand<'_>, Operand<'_>) -> Result<BooleanBuffer, VectorError>;
 

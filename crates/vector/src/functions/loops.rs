@@ -1,8 +1,8 @@
 //! The loops of kernels: values to values, values to bits.
 //!
-//! An operation that may fail is split in two. The fast form computes a result for any bits and
-//! tells whether it is one; the loop only gathers that. If there was none for some row, the loop in
-//! the exact form follows, which skips nulls and raises the first error.
+//! An operation that may fail has two forms. The fast form computes a result for any bits, and
+//! returns whether it is invalid; its loop only collects these flags. If the result of some row is
+//! invalid, a loop of the exact form follows, which skips nulls and raises the first error.
 
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use howdah_columnar::Column;
@@ -15,10 +15,11 @@ pub(crate) trait UnaryOp {
     type In: Native;
     type Out: Native;
 
-    /// A result, which means nothing where `true` is said.
+    /// A result, and whether it is invalid.
     fn fast(value: Self::In) -> (Self::Out, bool);
 
-    /// The error of a value that `fast` says `true` of; none if it has a result all the same.
+    /// The error of a value for which `fast` returns `true`; `Ok` if its result is valid all the
+    /// same.
     fn check(value: Self::In) -> Result<(), VectorError>;
 }
 

@@ -49,13 +49,13 @@ pub struct Function {
     pub(crate) kernel: Kernel,
 }
 
-/// When a function computes what PostgreSQL computes.
+/// When a function computes the same as PostgreSQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exactness {
     /// For all values.
     Always,
-    /// Where this sentence holds. What the values show is checked in the run; what is said of
-    /// collations and encodings is for the caller to know.
+    /// Where this sentence holds. The run checks conditions on values; the caller checks those on
+    /// collations and encodings.
     Where(&'static str),
 }
 

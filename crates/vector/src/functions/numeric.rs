@@ -100,14 +100,14 @@ pub(super) static FUNCTIONS: &[&[Function]] = &[
 type Decimal = (i128, u16);
 
 trait Operation {
-    /// What arguments of these scales are multiplied with before, and the scale of the result;
-    /// `None` if beyond 64 bits.
+    /// The factors by which arguments of these scales are multiplied first, and the scale of the
+    /// result; `None` if beyond 64 bits.
     fn scales(left: u16, right: u16) -> Option<(i64, i64, u16)>;
 
     /// The result of narrow digits, already multiplied, and whether it is beyond 64 bits.
     fn narrow(left: i64, right: i64) -> (i64, bool);
 
-    /// The result of any; `None` if beyond 128 bits.
+    /// The result for any arguments; `None` if beyond 128 bits.
     fn exact(left: Decimal, right: Decimal) -> Option<Decimal>;
 }
 
@@ -115,7 +115,7 @@ struct Add;
 struct Subtract;
 struct Multiply;
 
-/// What brings a value of scale `own` to the greater of both scales.
+/// The factor that brings a value of scale `own` to the greater of both scales.
 fn factor(own: u16, other: u16) -> Option<i64> {
     10_i64.checked_pow(other.saturating_sub(own).into())
 }

@@ -134,14 +134,14 @@ fn starts_with(left: Operand<'_>, right: Operand<'_>) -> Result<Column, VectorEr
     Ok(Column::Bool(BooleanArray::new(bits, nulls)))
 }
 
-/// What is asked of a text with LIKE.
+/// The condition of LIKE on a text.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Like {
-    /// To be this text.
+    /// The text is equal to this one.
     Equal(String),
-    /// To have these parts.
+    /// The text has these parts.
     Parts(TextPattern),
-    /// To match these, one after the other.
+    /// The text matches these, one after the other.
     Tokens(Vec<Token>),
 }
 

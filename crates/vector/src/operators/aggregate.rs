@@ -27,10 +27,10 @@ use crate::expr::{self, Input, take};
 use crate::plan::{AggregateCall, Expr, GroupOrder};
 use crate::runtime::ResultColumn;
 
-/// Groups that are merged between two looks at the stop flag.
+/// Groups that are merged between two checks of the stop flag.
 const MERGE_STEP: usize = 8_192;
 
-/// Pairs of a group and a word that are noted down for each row of a zone, at most.
+/// The maximal number of pairs of a group and a word that are recorded for each row of a zone.
 const MOST_PAIRS: usize = 8;
 
 /// Keys and aggregates, compiled.
@@ -38,13 +38,13 @@ pub(crate) struct AggregatePlan {
     keys: Vec<expr::Compiled>,
     layout: KeyLayout,
     inputs: Vec<InputPlan>,
-    /// What is kept: of which input, what, of which type.
+    /// The states that are kept: the input, the kind and the type of each.
     states: Vec<(usize, State, ColumnType)>,
     outputs: Vec<OutputPlan>,
     /// Which groups are returned, if not all.
     first: Option<FirstGroups>,
     pub(crate) collide: bool,
-    /// Of each key: its least and greatest integer, if known.
+    /// The range of each integer key, if known.
     bounds: Vec<Option<(i64, i64)>>,
 }
 
@@ -122,7 +122,7 @@ impl AggregatePlan {
         })
     }
 
-    /// Says that only the first groups are returned.
+    /// Restricts the result to the first groups.
     pub(crate) fn set_first(&mut self, order: &[GroupOrder], limit: usize) -> Result<(), Declined> {
         let has_order = |place: usize| match place.checked_sub(self.keys.len()) {
             None => true,
@@ -147,7 +147,7 @@ impl AggregatePlan {
         }
     }
 
-    /// Says between which integers a column lies.
+    /// Sets the range of a column's integers.
     pub(crate) fn set_bounds(&mut self, column: usize, min: i64, max: i64) {
         for (key, bounds) in self.keys.iter().zip(&mut self.bounds) {
             if key.as_column() == Some(column) {
@@ -272,7 +272,7 @@ impl Aggregation {
         }
     }
 
-    /// Says that another morsel begins.
+    /// Called at the beginning of another morsel.
     pub(crate) fn begin_morsel(&mut self) {
         self.domain.begin_morsel();
     }
@@ -354,8 +354,8 @@ impl Aggregation {
         Ok(())
     }
 
-    /// Adds the words of a column to extremes: each once for a group, however many rows have it.
-    /// `false` if the column is not made of few words, has nulls, or is asked for more.
+    /// Adds the words of a column to extremes: each word once per group, however many rows have it.
+    /// `false` if the column does not consist of few words, has nulls, or has other states, too.
     fn add_words(
         &mut self,
         plan: &AggregatePlan,
@@ -591,7 +591,7 @@ impl Aggregation {
         &self,
         plan: &AggregatePlan,
     ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
-        // Groups may have been entered before a row of them was met.
+        // Groups may have been entered before any of their rows.
         let mut groups: Vec<u32> = (0..self.group_count as u32)
             .filter(|&group| plan.keys.is_empty() || self.counts.rows(group as usize) > 0)
             .collect();

@@ -1,8 +1,8 @@
-//! The conjuncts of a query: those that are predicates on one column are asked of statistics and
-//! evaluated on encoded data, the others on decoded columns.
+//! The conjuncts of a query: predicates on one column are tested on statistics and evaluated on
+//! encoded data, the others on decoded columns.
 //!
-//! What can raise an error is evaluated last, in the query's order: for no other rows than the
-//! query asks for.
+//! A conjunct that can raise an error is evaluated last, in the query's order, and for no other
+//! rows than the query requires.
 
 use howdah_columnar::{
     ColumnStatistics, ColumnType, ColumnarError, Condition, Predicate, Verdict, ZONE_ROWS,
@@ -27,7 +27,7 @@ struct Conjunct {
     is_decoded: bool,
 }
 
-/// What statistics say about some rows.
+/// The result of statistics for some rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// None passes.
@@ -68,9 +68,9 @@ impl Filter {
         })
     }
 
-    /// Says which columns are read of the rows that pass. A predicate on one of them is evaluated
-    /// on decoded numbers: decoding them once, for both, costs less than comparing them as they are
-    /// packed and decoding them then.
+    /// Sets which columns are read of the rows that pass. A predicate on one of them is evaluated
+    /// on decoded numbers: decoding them once, for both, costs less than comparing them in packed
+    /// form and decoding them afterwards.
     pub(crate) fn set_read(&mut self, columns: &[usize], types: &[ColumnType]) {
         for conjunct in &mut self.conjuncts {
             if let Some((column, _, Predicate::Compare { .. })) = &conjunct.predicate {
@@ -119,7 +119,7 @@ impl Filter {
         if all { Decision::All } else { Decision::Look }
     }
 
-    /// What statistics say about all rows of a row group.
+    /// Tests the statistics of all rows of a row group.
     pub(crate) fn decide_group(&self, statistics: &[Option<&ColumnStatistics>]) -> Decision {
         self.decide(|column, predicate| {
             statistics
@@ -130,7 +130,7 @@ impl Filter {
         })
     }
 
-    /// What statistics say about the rows of a zone of a row group.
+    /// Tests the statistics of the rows of a zone of a row group.
     pub(crate) fn decide_zone(
         &self,
         statistics: &[Option<&ColumnStatistics>],
@@ -171,8 +171,8 @@ impl Filter {
     }
 }
 
-/// Asks a conjunct on one column of each of its words once in a morsel; `false` if the column is
-/// not made of few words.
+/// Evaluates a conjunct on one column once per word in a morsel; `false` if the column does not
+/// consist of few words.
 fn on_words(zone: &mut Zone<'_>, at: usize, conjunct: &Conjunct) -> Result<bool, VectorError> {
     let morsel: &OpenMorsel = zone.morsel();
     let Some(column) = single_column(&conjunct.compiled) else {

@@ -1,7 +1,8 @@
-//! A query made ready to run: what to ask of statistics, and what a thread does with a morsel.
+//! A query that is ready to run: the tests of statistics, and the work of a thread on a morsel.
 //!
 //! ```text
-//!   ask(statistics) ─▶ Skip · Statistics · Read ─▶ Morsel ─▶ zones ─filter─▶ sink: Aggregation | First
+//!   ask(statistics) ─▶ Skip · Statistics · Read
+//!   Read ─▶ Morsel ─▶ zones ─filter─▶ sink: Aggregation | First
 //! ```
 //!
 //! A sink belongs to one thread; sinks are merged at the end.
@@ -50,7 +51,7 @@ enum OutputPlan {
 pub enum Look {
     /// No row passes the filter.
     Skip,
-    /// Its statistics answer: give them to
+    /// Its statistics are sufficient: pass them to
     /// [`Feeder::add_statistics`](crate::runtime::Feeder::add_statistics).
     Statistics,
     /// Read it.
@@ -112,8 +113,8 @@ impl Compiled {
         })
     }
 
-    /// Says that all integers of a column lie between these two, in the whole source. It only makes
-    /// the run faster: values outside of them are right all the same.
+    /// Sets the range of all integers of a column, in the whole source. It only makes the run
+    /// faster: values outside of it are handled correctly.
     pub fn set_bounds(&mut self, column: usize, min: i64, max: i64) {
         if let OutputPlan::Aggregate(plan) = &mut self.output
             && min <= max
@@ -122,7 +123,7 @@ impl Compiled {
         }
     }
 
-    /// Asks for the time that each operator takes.
+    /// Enables the measurement of each operator's time.
     pub fn measure_times(&mut self) {
         self.is_timed = true;
     }
@@ -186,8 +187,8 @@ impl Compiled {
         }
     }
 
-    /// Of first rows, the column by which they are ordered first, and whether from the greatest
-    /// down. The sooner a source delivers the best rows, the fewer others are looked at.
+    /// Of first rows, the column by which they are ordered first, and whether descending. The
+    /// sooner a source delivers the best rows, the fewer others are read.
     pub fn leading_order(&self) -> Option<(usize, bool)> {
         match &self.output {
             OutputPlan::First(plan) => plan.leading(),
@@ -200,9 +201,9 @@ impl Compiled {
         &self.needed
     }
 
-    /// The columns that must be delivered of a row group of these statistics. What only the filter
-    /// reads is not if it is decided, nor what is only counted and has no nulls: the others may be
-    /// [`Unread`](crate::source::MorselColumn::Unread).
+    /// The columns that must be delivered of a row group of these statistics. All
+    /// others may be [`Unread`](crate::source::MorselColumn::Unread): columns that only the filter
+    /// reads, if it is decided, and columns that are only counted and have no nulls.
     pub fn needed_for(
         &self,
         statistics: &[Option<&ColumnStatistics>],
@@ -248,13 +249,13 @@ impl Compiled {
     }
 }
 
-/// Where a thread's rows go.
+/// The destination of a thread's rows.
 pub(crate) enum Sink {
     Aggregate(Box<Aggregation>),
     First(First),
 }
 
-/// Rows that were looked at, and those that passed the filter.
+/// Rows that were read, and those that passed the filter.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RowCounts {
     pub(crate) rows_in: u64,
@@ -263,7 +264,7 @@ pub(crate) struct RowCounts {
 }
 
 impl Sink {
-    /// Works through a morsel. `account` is told the memory held after each zone.
+    /// Processes a morsel. `account` is given the memory held after each zone.
     pub(crate) fn process(
         &mut self,
         compiled: &Compiled,
@@ -330,7 +331,7 @@ impl Sink {
         }
     }
 
-    /// Adds what another thread has.
+    /// Adds the state of another thread.
     pub(crate) fn merge(
         &mut self,
         compiled: &Compiled,
@@ -357,7 +358,7 @@ impl Sink {
         }
     }
 
-    /// Merges one of several parts of what all threads have: groups whose keys hash to it.
+    /// Merges one of several parts of the states of all threads: groups whose keys hash to it.
     pub(crate) fn merged_part<'a>(
         compiled: &Compiled,
         all: impl Iterator<Item = &'a Self>,

@@ -1,5 +1,5 @@
-//! Reading a morsel zone by zone: filters narrow a selection, and only selected rows of columns
-//! that are asked for are decoded.
+//! Reads a morsel zone by zone: filters narrow a selection, and only selected rows of requested
+//! columns are decoded.
 //!
 //! ```text
 //!   Morsel ─open─▶ OpenMorsel ─▶ Zone: rows, selection ─filter─▶ Input of dense rows
@@ -17,10 +17,10 @@ use crate::error::VectorError;
 use crate::expr::{Input, filter, take};
 use crate::source::{Morsel, MorselColumn};
 
-/// Where fewer rows than one in so many are selected, only those are decoded.
+/// If fewer rows than one in this many are selected, only those are decoded.
 const SPARSE: usize = 16;
 
-/// A dictionary is opened as a whole for filters if at least one row in so many is looked at.
+/// A dictionary is opened as a whole for filters if at least one row in this many is read.
 const MOST_OPENED: usize = 4;
 
 /// A column of an open morsel.
@@ -35,9 +35,9 @@ pub(crate) enum OpenColumn {
 /// A morsel whose needed columns are open.
 pub(crate) struct OpenMorsel {
     pub(crate) columns: Vec<OpenColumn>,
-    /// Columns that were asked for as codes.
+    /// Columns that were requested as codes.
     dictionaries: Vec<OnceCell<Option<Dictionary>>>,
-    /// What was computed of their words.
+    /// Results for their words.
     pub(super) computed: RefCell<Computed>,
     row_count: usize,
     hidden: Option<BooleanBuffer>,
@@ -120,8 +120,8 @@ impl OpenMorsel {
         dictionary.as_ref()
     }
 
-    /// The same, unless it costs more to read the codes of all rows than to ask the few rows that
-    /// are looked at.
+    /// The same, unless reading the codes of all rows costs more than evaluating the few rows that
+    /// are read.
     pub(super) fn dictionary_for_filter(&self, index: usize) -> Option<&Dictionary> {
         let is_open = self.dictionaries.get(index)?.get().is_some();
         let rows: usize = self.rows.iter().map(Range::len).sum();
@@ -131,7 +131,7 @@ impl OpenMorsel {
         }
     }
 
-    /// The rows to look at, cut at the bounds of zones.
+    /// The rows to read, cut at the bounds of zones.
     pub(crate) fn zones(&self) -> impl Iterator<Item = Range<usize>> {
         self.rows.iter().flat_map(|rows| {
             let mut start = rows.start;
@@ -321,7 +321,8 @@ impl Zone<'_> {
     }
 }
 
-/// All rows of a zone, selected or not. Only what cannot fail may be evaluated for them.
+/// All rows of a zone, selected or not. Only expressions that cannot fail may be evaluated for
+/// them.
 pub(super) struct AllRows<'z, 'm>(pub(super) &'z Zone<'m>);
 
 impl Input for AllRows<'_, '_> {

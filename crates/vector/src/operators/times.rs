@@ -1,4 +1,4 @@
-//! Where the time of a run goes, for those that ask.
+//! The time of a run by operator, if it is measured.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ pub struct OperatorTimes {
     pub scan: Duration,
     /// Filtering.
     pub filter: Duration,
-    /// Aggregating, or keeping the first rows, and merging what threads have.
+    /// Aggregating, or keeping the first rows, and merging the states of threads.
     pub output: Duration,
 }
 
@@ -22,7 +22,7 @@ impl OperatorTimes {
     }
 }
 
-/// Measures one step after the other; does nothing where nobody asks for times.
+/// Measures one step after the other; does nothing if times are not measured.
 pub(crate) struct Clock(Option<Instant>);
 
 impl Clock {

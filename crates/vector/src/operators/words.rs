@@ -2,12 +2,13 @@
 //! rows.
 //!
 //! ```text
-//!   chunk ─view─▶ Dictionary: a code for each row, words by code ─┬─▶ verdicts: a conjunct asked of each word once
-//!                                                                 └─▶ answers: an expression's value of each word
+//!   chunk ─view─▶ Dictionary: a code for each row, words by code
+//!                   ├─▶ verdicts: a conjunct evaluated for each word once
+//!                   └─▶ answers: an expression evaluated for each word once
 //! ```
 //!
-//! What is computed of words is kept while the morsel is open. An expression that can raise an
-//! error is never computed so: a word need not be that of a row that the query asks for.
+//! Results for words are kept while the morsel is open. An expression that can raise an error is
+//! never evaluated for words: a word may occur only in rows that the query does not select.
 
 use std::rc::Rc;
 
@@ -18,7 +19,7 @@ use super::scan::{UNREAD, Zone};
 use crate::error::VectorError;
 use crate::expr::{self, Input, take};
 
-/// Words of a dictionary are few if there are so many times more rows.
+/// Words of a dictionary are few if there are at least this many times more rows.
 const FEW: usize = 8;
 
 /// A column as codes of words.
@@ -69,7 +70,7 @@ impl Dictionary {
         self.codes.is_none()
     }
 
-    /// The codes of a zone's selected rows; of a null it means nothing.
+    /// The codes of a zone's selected rows; the code of a null is undefined.
     pub(crate) fn codes_of(&self, zone: &Zone<'_>, out: &mut Vec<u32>) {
         out.clear();
         let rows = zone.rows();
@@ -93,7 +94,7 @@ impl Dictionary {
     }
 }
 
-/// What a conjunct says of each word: whether it is true.
+/// The value of a conjunct for each word: whether it is true.
 pub(super) struct Verdicts {
     /// By code; false beyond the last one. At least as many as codes of up to 16 bits can name.
     of_words: Vec<bool>,
@@ -128,7 +129,7 @@ pub(super) fn single_column(compiled: &expr::Compiled) -> Option<usize> {
 }
 
 impl Verdicts {
-    /// Asks a conjunct of each word.
+    /// Evaluates a conjunct for each word.
     pub(super) fn new(
         dictionary: &Dictionary,
         conjunct: &expr::Compiled,
@@ -188,10 +189,10 @@ impl Verdicts {
     }
 }
 
-/// What was computed of words, while a morsel is open.
+/// Results for words, while a morsel is open.
 #[derive(Default)]
 pub(super) struct Computed {
-    /// By conjunct; `None` where words do not answer.
+    /// By conjunct; `None` where words are not sufficient.
     verdicts: Vec<(usize, Option<Rc<Verdicts>>)>,
     /// By expression.
     answers: Vec<(*const expr::Compiled, Option<Column>)>,
@@ -227,8 +228,8 @@ impl Computed {
     }
 }
 
-/// The values of an expression for a zone's selected rows: computed of the words where it reads a
-/// column of few words alone.
+/// The values of an expression for a zone's selected rows: evaluated for words if the expression
+/// reads only a column of few words.
 pub(super) fn evaluate(zone: &Zone<'_>, compiled: &expr::Compiled) -> Result<Column, VectorError> {
     if compiled.as_column().is_none()
         && let Some(column) = single_column(compiled)

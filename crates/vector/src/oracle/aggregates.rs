@@ -145,8 +145,8 @@ fn average_of_floats(values: &[OwnedValue]) -> Result<f64, VectorError> {
     Ok(sum / count)
 }
 
-/// The value that is ordered so to all others; of equal ones the last, as `float8smaller` and its
-/// like choose.
+/// The value that is ordered so to all others; of equal ones the last, as `float8smaller` and
+/// similar functions choose.
 fn extreme(values: Vec<OwnedValue>, wanted: Ordering) -> Result<OwnedValue, VectorError> {
     let mut values = values.into_iter();
     let mut best = values.next().ok_or_else(|| unsupported("no value"))?;
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::plan::{Expr, Output, Query};
 
-    /// The aggregate of one column. What is expected below is what PostgreSQL 18 answers.
+    /// The aggregate of one column. The expected values below are results of PostgreSQL 18.
     fn of(name: &str, values: Vec<OwnedValue>) -> Result<Cell, VectorError> {
         let argument = Some(Expr::Column(0));
         let call = AggregateCall {

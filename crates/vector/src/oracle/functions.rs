@@ -1,4 +1,4 @@
-//! Functions of values that are not NULL, told by their names.
+//! Functions of values that are not NULL, distinguished by their names.
 
 use std::cmp::Ordering;
 
@@ -190,7 +190,7 @@ fn of_float(value: &OwnedValue) -> Result<f64, VectorError> {
     float(value).ok_or_else(|| unsupported("a value that is no float"))
 }
 
-/// An integer of so many bytes.
+/// An integer of this many bytes.
 fn sized(width: u32, value: i128) -> Result<OwnedValue, VectorError> {
     let (limit, message) = match width {
         2 => (1_i128 << 15, "smallint out of range"),
@@ -344,7 +344,7 @@ fn numeric(prosrc: &str, a: (i128, u16), b: (i128, u16)) -> Result<OwnedValue, V
     }
 }
 
-/// A date so many days later.
+/// The date this many days later.
 fn moved(date: i32, days: i64) -> Result<OwnedValue, VectorError> {
     if [i32::MIN, i32::MAX].contains(&date) {
         return Ok(OwnedValue::Int32(date));

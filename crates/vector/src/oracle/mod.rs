@@ -1,13 +1,13 @@
-//! Queries evaluated row by row: the plain version that everything faster agrees with.
+//! Queries evaluated row by row: the plain version with which everything faster must agree.
 //!
 //! ```text
-//!   rows ─▶ filter, conjunct by conjunct ─┬─▶ groups, searched one by one ─▶ aggregates of their values
+//!   rows ─▶ filter, conjunct by conjunct ─┬─▶ groups, searched one by one ─▶ aggregates
 //!                                         └─▶ sort ─▶ first rows
 //! ```
 //!
 //! It shares no code with the kernels: integers are computed in 128 bits, floats in 64, and ranges
-//! are checked afterwards; functions are told by their names. It knows nothing of columns, threads
-//! or memory.
+//! are checked afterwards; functions are distinguished by their names. It does not use columns,
+//! threads or memory accounts.
 //!
 //! A query that does not compile gives [`VectorError::Unsupported`] here.
 
@@ -29,7 +29,7 @@ pub use order::compare;
 /// A value of a row; `None` is NULL.
 pub type Datum = Option<OwnedValue>;
 
-/// What stands in a column of the result.
+/// A value in a column of the result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// A value; `None` is NULL.
@@ -46,8 +46,8 @@ pub enum Cell {
     },
 }
 
-/// The result of a query over these rows: groups in the order in which their first rows come, and
-/// rows of one place in an order as they come.
+/// The result of a query over these rows: groups in the order of their first rows, and rows that
+/// are equal in an order as they come.
 ///
 /// # Errors
 ///
@@ -199,8 +199,8 @@ fn first_groups(
     }
 }
 
-/// Evaluates what is returned for every row that passes, also beyond the limit, as PostgreSQL does
-/// below its sort.
+/// Evaluates the returned columns for every row that passes, also beyond the limit, as PostgreSQL
+/// does below its sort.
 fn first(
     columns: &[Expr],
     order: &[OrderBy],
@@ -211,7 +211,7 @@ fn first(
     for row in rows {
         let keys = order.iter().map(|by| evaluate(&by.expr, row));
         let keys: Vec<Datum> = keys.collect::<Result<_, _>>()?;
-        // What has no order is told before sorting, which needs one.
+        // A value without an order is an error before sorting, which needs one.
         for key in keys.iter().flatten() {
             compare(key, key)?;
         }

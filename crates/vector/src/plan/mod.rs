@@ -1,8 +1,8 @@
-//! What is asked: a description that knows no PostgreSQL type and no storage.
+//! The description of a query, without PostgreSQL's types and without storage.
 //!
 //! ```text
-//!   source columns ─▶ filter: conjuncts, in order ─▶ Output ─┬─ Aggregate: groups by keys, aggregates
-//!                                                            ├─ FirstGroups: some of them, by an order
+//!   source columns ─▶ filter: conjuncts, in order ─▶ Output ─┬─ Aggregate: groups by keys
+//!                                                            ├─ FirstGroups: the first by an order
 //!                                                            └─ First: rows, by an order
 //! ```
 
@@ -16,41 +16,41 @@ pub struct Query {
     /// Conjuncts. A row passes if all are true; one that can raise an error is evaluated only
     /// for rows of which all before it are true.
     pub filter: Vec<Expr>,
-    /// What becomes of the rows that pass.
+    /// What is computed from the rows that pass.
     pub output: Output,
 }
 
-/// What becomes of the rows that pass the filter.
+/// What is computed from the rows that pass the filter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
-    /// One row for each group: its keys, then its aggregates. Without keys there is one group, also
-    /// of no rows. Keys group as PostgreSQL's `=` does and NULLs are one group: every NaN is one
-    /// key, 0.0 and -0.0 are one key, numerics of different display scales are one key (any of them
-    /// is shown); text and bytes by their bytes.
+    /// One row for each group: its keys, then its aggregates. Without keys there is one group, even
+    /// of no rows. Keys are grouped by PostgreSQL's `=`, and NULLs are one group. So every NaN is
+    /// one key, 0.0 and -0.0 are one key, and numerics of different display scales are one key (any
+    /// of them is returned); text and bytes are compared bytewise.
     Aggregate {
-        /// What to group by.
+        /// The keys of the groups.
         keys: Vec<Expr>,
-        /// What to compute of each group.
+        /// The aggregates of each group.
         aggregates: Vec<AggregateCall>,
     },
     /// The first groups by an order, in this order.
     FirstGroups {
-        /// As of [`Aggregate`](Self::Aggregate).
+        /// As in [`Aggregate`](Self::Aggregate).
         keys: Vec<Expr>,
-        /// As of [`Aggregate`](Self::Aggregate).
+        /// As in [`Aggregate`](Self::Aggregate).
         aggregates: Vec<AggregateCall>,
-        /// By what to order, the most significant first.
+        /// The order, the most significant part first.
         order: Vec<GroupOrder>,
-        /// How many groups at most.
+        /// The maximal number of groups.
         limit: usize,
     },
     /// The first rows by an order.
     First {
-        /// What to return of each row.
+        /// The columns of each returned row.
         columns: Vec<Expr>,
-        /// By what to order, the most significant first.
+        /// The order, the most significant part first.
         order: Vec<OrderBy>,
-        /// How many rows at most.
+        /// The maximal number of rows.
         limit: usize,
     },
 }
@@ -71,9 +71,9 @@ pub struct AggregateCall {
 /// integers and numerics have none here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupOrder {
-    /// The place of what to compare: among keys, then aggregates.
+    /// The position of the compared value: among keys, then aggregates.
     pub column: usize,
-    /// From the greatest down.
+    /// Descending.
     pub descending: bool,
     /// NULLs before all else.
     pub nulls_first: bool,
@@ -82,9 +82,9 @@ pub struct GroupOrder {
 /// One part of an order: PostgreSQL's order of the type, text bytewise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OrderBy {
-    /// What to compare.
+    /// The compared value.
     pub expr: Expr,
-    /// From the greatest down.
+    /// Descending.
     pub descending: bool,
     /// NULLs before all else.
     pub nulls_first: bool,
@@ -118,10 +118,9 @@ pub enum Expr {
         /// `ALL` instead of `ANY`.
         all: bool,
     },
-    /// SQL's AND of at least one; what comes later is not evaluated for rows that are false
-    /// already.
+    /// SQL's AND of at least one; later parts are not evaluated for rows that are false already.
     And(Vec<Expr>),
-    /// SQL's OR of at least one; what comes later is not evaluated for rows that are true already.
+    /// SQL's OR of at least one; later parts are not evaluated for rows that are true already.
     Or(Vec<Expr>),
     /// SQL's NOT.
     Not(Box<Expr>),
@@ -129,11 +128,11 @@ pub enum Expr {
     IsNull(Box<Expr>),
     /// `IS NOT NULL`.
     IsNotNull(Box<Expr>),
-    /// `IS TRUE` and its like: never NULL.
+    /// `IS TRUE` and the like: never NULL.
     Is(Box<Expr>, Truth),
 }
 
-/// What a boolean is asked to be.
+/// The test of a boolean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truth {
     /// `IS TRUE`

@@ -1,4 +1,4 @@
-//! Memory of a run: what its threads hold together, and the most they may.
+//! Memory of a run: the total of its threads, and its limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +35,7 @@ impl Memory {
     }
 }
 
-/// What one thread holds. What it holds counts until it is dropped.
+/// The memory of one thread. It is counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     memory: Arc<Memory>,
@@ -43,11 +43,11 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Says how much it holds now.
+    /// Sets the memory that it holds now.
     ///
     /// # Errors
     ///
-    /// [`VectorError::Memory`] when all together hold more than they may.
+    /// [`VectorError::Memory`] if the total exceeds the limit.
     pub(crate) fn set(&mut self, bytes: usize) -> Result<(), VectorError> {
         let memory = &self.memory;
         if bytes == self.held_bytes {

@@ -1,17 +1,18 @@
-//! Runs a compiled query: morsels in, by a caller that alone knows where they come from; a result
-//! out.
+//! Runs a compiled query: the caller, which alone knows their origin, feeds morsels; a result is
+//! returned.
 //!
 //! ```text
-//!   caller:  feed ─try_push─▶ queue (window) ─▶ threads: Sink each ─▶ the last one merges ─▶ ResultSet
-//!              └─ add_statistics ─▶ a Sink of the caller ──────────────┘
+//!   caller:  feed ─try_push─▶ queue (window) ─▶ threads: a Sink each ─▶ the last one merges
+//!              └─ add_statistics ─▶ a Sink of the caller ───────────────┘       └─▶ ResultSet
 //! ```
 //!
 //! Threads are started when there is work for them, and end with the run. Without threads the
-//! caller's own thread does the work: a small query wakes nobody.
+//! caller's own thread does the work, so that a small query wakes up no thread.
 //!
-//! Invariants: when [`run`] returns or unwinds, no thread is left. The stop flag is set before
-//! anything waits for threads to end; between two looks at it a thread works on one zone, or merges
-//! a few thousand groups.
+//! Invariants
+//! - When [`run`] returns or unwinds, no thread is left.
+//! - The stop flag is set before any wait for threads to end. Between two checks of the flag a
+//!   thread works on one zone, or merges a few thousand groups.
 
 mod memory;
 mod result;
@@ -35,14 +36,14 @@ const IDLE: Duration = Duration::from_millis(2);
 /// How to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Threads besides the caller's; with 0 the caller's does the work.
+    /// Threads besides the caller's; if 0, the caller's thread does the work.
     pub threads: usize,
-    /// Morsels that are queued or worked on at a time, at least 1.
+    /// Morsels that are queued or in work at a time, at least 1.
     pub window: usize,
-    /// The most memory for states of groups and rows.
+    /// The maximal memory for states of groups and rows.
     pub memory_limit_bytes: usize,
-    /// Called to start a thread: calls its argument, which does. What threads inherit can be set
-    /// around it.
+    /// Called to start a thread, which its argument does. Attributes that threads inherit can be
+    /// set around the call.
     pub around_spawn: fn(&mut dyn FnMut()),
     /// Called first on each thread.
     pub on_thread_start: fn(),
@@ -51,21 +52,21 @@ pub struct Options {
 /// Takes morsels from the source, on the caller's thread.
 pub struct Feeder<'a> {
     shared: &'a Shared<'a>,
-    /// Starts a thread; `false` if there can be none.
+    /// Starts a thread; `false` if none can be started.
     start: &'a dyn Fn() -> bool,
     started: Cell<usize>,
-    /// What the caller's thread has.
+    /// The state of the caller's thread.
     local: RefCell<Option<Local>>,
 }
 
 impl Feeder<'_> {
-    /// Gives a morsel to a thread; without threads, works on it at once. After a failure morsels
+    /// Passes a morsel to a thread; without threads, works on it at once. After a failure morsels
     /// are dropped.
     ///
     /// # Errors
     ///
     /// Returns the morsel when the window is full.
-    // The morsel comes back to be pushed again.
+    // The morsel is returned so that it can be pushed again.
     #[allow(clippy::result_large_err)]
     pub fn try_push(&self, morsel: Morsel) -> Result<(), Morsel> {
         if self.failed() {
@@ -98,7 +99,7 @@ impl Feeder<'_> {
         }
         self.shared.lock().running -= 1;
         if self.started.get() == 0 {
-            // No thread will take it.
+            // There is no thread to take it.
             let morsel = self.shared.lock().morsels.pop_back();
             self.shared.lock().in_flight -= 1;
             if let Some(morsel) = morsel {
@@ -134,12 +135,12 @@ impl Feeder<'_> {
         self.shared.stop.load(Ordering::Relaxed)
     }
 
-    /// Adds all rows of a row group that [`Compiled::ask`] answered with
+    /// Adds all rows of a row group for which [`Compiled::ask`] returned
     /// [`Look::Statistics`](crate::operators::Look::Statistics).
     ///
     /// # Errors
     ///
-    /// [`VectorError::Unsupported`] when statistics do not answer, and those of aggregates.
+    /// [`VectorError::Unsupported`] if statistics are not sufficient, and errors of aggregates.
     pub fn add_statistics(
         &self,
         statistics: &[Option<&ColumnStatistics>],
@@ -152,7 +153,7 @@ impl Feeder<'_> {
     }
 }
 
-/// Stops the threads when the caller's thread leaves, by a panic too.
+/// Stops the threads when the caller's thread leaves, also by a panic.
 struct StopOnLeave<'a>(&'a Shared<'a>);
 
 impl Drop for StopOnLeave<'_> {
@@ -166,11 +167,11 @@ impl Drop for StopOnLeave<'_> {
 ///
 /// # Errors
 ///
-/// What `feed` returns, and what the run fails with.
+/// Errors of `feed`, and those of the run.
 ///
 /// # Panics
 ///
-/// Goes on with a panic of `feed` or `idle`, when all threads have ended.
+/// Resumes a panic of `feed` or `idle`, when all threads have ended.
 pub fn run<E>(
     compiled: &Compiled,
     options: &Options,

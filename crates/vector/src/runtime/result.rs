@@ -1,4 +1,4 @@
-//! What a run returns.
+//! The result of a run.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub struct ResultSet {
     pub row_count: usize,
     /// Keys, then aggregates; or the columns of the first rows.
     pub columns: Vec<ResultColumn>,
-    /// What it took.
+    /// The figures of the run.
     pub statistics: RunStatistics,
 }
 
@@ -25,8 +25,8 @@ pub struct ResultSet {
 pub enum ResultColumn {
     /// Values.
     Values(Column),
-    /// Averages of integers and numerics, `sums[i] * 10^-scale / counts[i]`, for the caller to
-    /// divide as its numerics do; a count of 0 is NULL.
+    /// Averages of integers and numerics, `sums[i] * 10^-scale / counts[i]`, which the caller
+    /// divides by the rules of its numerics; a count of 0 is NULL.
     Quotients {
         /// Unscaled sums.
         sums: Vec<i128>,
@@ -37,20 +37,20 @@ pub enum ResultColumn {
     },
 }
 
-/// What a run took.
+/// The figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunStatistics {
-    /// Rows that were looked at.
+    /// Rows that were read.
     pub rows_in: u64,
     /// Rows that passed the filter.
     pub rows_passed: u64,
     /// Groups, or rows, of the result.
     pub groups: u64,
-    /// The most memory that states of groups and rows held at a time.
+    /// The maximal memory of states of groups and rows at a time.
     pub memory_peak_bytes: usize,
     /// The time of all threads together that was spent on morsels and merging.
     pub busy: Duration,
-    /// What of it each operator took; all zero unless
+    /// The part of each operator in that; all zero unless
     /// [measured](crate::operators::Compiled::measure_times).
     pub times: OperatorTimes,
 }

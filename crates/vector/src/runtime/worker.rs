@@ -1,4 +1,5 @@
-//! Threads: they take morsels from the queue until it is closed; the last one merges what all have.
+//! Threads: they take morsels from the queue until it is closed; the last one merges the states of
+//! all.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -14,7 +15,7 @@ use crate::error::VectorError;
 use crate::operators::{Compiled, RowCounts, Sink};
 use crate::source::Morsel;
 
-/// What the threads of a run share.
+/// The state that the threads of a run share.
 pub(super) struct Shared<'a> {
     pub(super) compiled: &'a Compiled,
     pub(super) options: &'a Options,
@@ -27,20 +28,20 @@ pub(super) struct Shared<'a> {
     news: Condvar,
 }
 
-/// Morsels on their way, and what came of them. A lock of it is held for moments only.
+/// Morsels in work, and their results. Its lock is held for moments only.
 #[derive(Default)]
 pub(super) struct Queue {
     pub(super) morsels: VecDeque<Morsel>,
-    /// Morsels that are queued or worked on.
+    /// Morsels that are queued or in work.
     pub(super) in_flight: usize,
     /// Threads that wait for a morsel.
     pub(super) waiting: usize,
     /// Threads that were started and have not ended.
     pub(super) running: usize,
-    /// No morsel will come.
+    /// No more morsels will come.
     pub(super) closed: bool,
     pub(super) error: Option<VectorError>,
-    /// What the threads that ended have.
+    /// The states of the threads that have ended.
     done: Vec<Local>,
     pub(super) outcome: Option<Outcome>,
 }
@@ -53,7 +54,7 @@ pub(super) struct Outcome {
     pub(super) busy: Duration,
 }
 
-/// What one thread has.
+/// The state of one thread.
 pub(super) struct Local {
     sink: Sink,
     share: Share,
@@ -71,7 +72,7 @@ impl Local {
         }
     }
 
-    /// Works through a morsel.
+    /// Processes a morsel.
     pub(super) fn process(
         &mut self,
         shared: &Shared<'_>,
@@ -91,7 +92,7 @@ impl Local {
         done
     }
 
-    /// Takes statistics of a row group instead of its rows.
+    /// Adds statistics of a row group in place of its rows.
     pub(super) fn sink(&mut self) -> &mut Sink {
         &mut self.sink
     }
@@ -99,7 +100,7 @@ impl Local {
 
 /// A panic as an error.
 fn guarded<T>(run: impl FnOnce() -> Result<T, VectorError>) -> Result<T, VectorError> {
-    // What was being changed is thrown away with the run.
+    // Whatever was being changed is dropped with the run.
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         Err(VectorError::Panicked {
             message: message_of(panic.as_ref()),
@@ -126,14 +127,14 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// What a thread may take to look groups up without hashing: an eighth of the memory, for all
-    /// threads together.
+    /// The memory that a thread may use to look groups up without hashing: an eighth of all,
+    /// divided among threads.
     fn lookup_bytes(&self) -> usize {
         self.options.memory_limit_bytes / 8 / (self.options.threads + 1)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
-        // Panics within the lock leave nothing half done.
+        // A panic within the lock leaves a consistent state.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -147,7 +148,7 @@ impl<'a> Shared<'a> {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Ends the run as soon as threads notice.
+    /// Ends the run as soon as threads notice it.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         drop(self.lock());
@@ -160,7 +161,7 @@ impl<'a> Shared<'a> {
         self.stop();
     }
 
-    /// Says that no morsel will come.
+    /// Closes the queue: no more morsels will come.
     pub(super) fn close(&self, local: Option<Local>) {
         let mut queue = self.lock();
         queue.closed = true;
@@ -194,7 +195,7 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// The life of a thread.
+    /// The main function of a thread.
     pub(super) fn work(&self) {
         let local = guarded(|| {
             (self.options.on_thread_start)();
@@ -226,7 +227,7 @@ impl<'a> Shared<'a> {
         self.news.notify_all();
     }
 
-    /// Merges what all threads have.
+    /// Merges the states of all threads.
     pub(super) fn finish(&self) {
         let locals = std::mem::take(&mut self.lock().done);
         match guarded(|| self.merged(locals)) {
@@ -266,7 +267,7 @@ impl<'a> Shared<'a> {
         &self,
         mut locals: Vec<Local>,
     ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
-        // The greatest one takes in the others.
+        // The others are merged into the largest one.
         locals.sort_by_key(|local| local.sink.memory_bytes());
         let mut all = locals.pop().unwrap_or_else(|| Local::new(self));
         while let Some(local) = locals.pop() {
@@ -312,7 +313,7 @@ impl<'a> Shared<'a> {
             for (part, thread) in started {
                 parts.push(match thread {
                     Ok(thread) => thread.join().unwrap_or(Err(VectorError::Stopped)),
-                    // There can be no more threads.
+                    // No more threads can be started.
                     Err(_) => merge_part(part),
                 });
             }

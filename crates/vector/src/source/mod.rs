@@ -1,4 +1,4 @@
-//! What a source delivers: morsels, which are row groups as they are stored, or rows in columns.
+//! Morsels, which a source delivers: row groups as they are stored, or rows in columns.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,9 +36,9 @@ pub struct Morsel {
     pub columns: Vec<MorselColumn>,
     /// Set bits: rows that do not exist for the query.
     pub hidden: Option<BooleanBuffer>,
-    /// The rows to look at: ascending and disjoint.
+    /// The rows to read: ascending and disjoint.
     pub rows: Vec<Range<usize>>,
-    /// Statistics say that every conjunct is true of every row to look at.
+    /// Statistics show that every conjunct is true of every row to read.
     pub filter_decided: bool,
     /// The place in the source's order.
     pub ordinal: u64,

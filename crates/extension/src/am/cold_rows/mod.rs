@@ -33,9 +33,9 @@
 //! A crash loses a mark that is not committed, which is void anyway. A damaged mark raises XX001.
 //!
 //! Many rows: past some number of row locks in a group, a lock on the whole group is requested
-//! without waiting; past a larger number in all groups, with waiting. So the server's lock table
-//! does not fill up. A command that changes many rows of a group that is locked as a whole collects
-//! them instead of writing marks ([`crate::store::pending_marks`]).
+//! without waiting; past a larger number in all groups, with waiting if the request waits. So the
+//! server's lock table does not fill up. A command that changes many rows of a group that is locked
+//! as a whole collects them instead of writing marks ([`crate::store::pending_marks`]).
 
 mod blockers;
 mod lock;

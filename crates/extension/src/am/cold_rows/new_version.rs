@@ -34,7 +34,7 @@ pub fn keeps_key(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> bool {
 /// caller: the result tells which indexes are left to it.
 ///
 /// When a serializable transaction inserts into an index page, it conflicts with all transactions
-/// that have read the page. Where the update would be a HOT update of a hot row, it must not: see
+/// that have read the page. Where a hot row would get a HOT update, it must not conflict: see
 /// [`howdah_bridge::predicate::unnoticed`]. For constraints that are checked at the end of the
 /// transaction, the caller looks into their index again.
 pub fn enter_indexes(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> UpdateIndexes {

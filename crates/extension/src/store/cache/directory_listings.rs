@@ -106,8 +106,7 @@ pub(in crate::store) fn recall(
     Some(seen.collect())
 }
 
-/// Remembers the directory if it is small and complete; `groups` are those that any snapshot may
-/// see.
+/// Remembers the directory if it is small and complete; `groups` are those that a snapshot sees.
 pub(in crate::store) fn remember(
     store: &ColdStore,
     groups: &[PlacedEntry],

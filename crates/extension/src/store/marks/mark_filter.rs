@@ -21,7 +21,7 @@
 //! kind of reader:
 //! - an MVCC snapshot does not see the mark;
 //! - a backend that has locked the row keeps the writer out;
-//! - a check of uniqueness, which waits for writers, has come before this one;
+//! - a check of uniqueness, which waits for writers, counts as earlier than this writer;
 //! - a serializable transaction takes its SIREAD lock before it looks here, and the writer looks
 //!   for such locks after it has set the bit.
 //!

@@ -253,8 +253,8 @@ fn any_group(group: u32) -> GroupEntry {
     }
 }
 
-/// The mark of a row that another transaction in progress has written, and that transaction. A
-/// third transaction may hold the row's lock at the same time, if the two do not conflict.
+/// The mark of a row that another transaction in progress has written, and that transaction. A row
+/// lock that does not conflict with the change may be held at the same time.
 pub fn arriving(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -304,7 +304,7 @@ pub fn hides(
     Ok(hidden_by(store, entry, row, snapshot)? != Hidden::No)
 }
 
-/// As [`hides`], with the transaction.
+/// As [`hides`]; returns the transaction, too.
 pub fn hidden_by(
     store: &ColdStore,
     entry: &GroupEntry,

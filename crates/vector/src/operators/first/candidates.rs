@@ -1,5 +1,5 @@
-//! Rows that may be among the first: those that the last row kept does not beat by the first part
-//! of the order alone.
+//! Rows that may be among the first: those that are not after the last row kept by the first part
+//! of the order.
 
 use std::cmp::Ordering;
 
@@ -10,13 +10,13 @@ use howdah_columnar::{
 
 use super::order::Direction;
 
-/// What a row must not be behind, by the first part of the order. `None` is NULL.
+/// The value after which a row must not be, by the first part of the order. `None` is NULL.
 pub(super) type Threshold = Option<OwnedValue>;
 
-/// The rows of a column that are not behind the threshold.
+/// The rows of a column that are not after the threshold.
 pub(super) fn candidates(column: &Column, direction: Direction, threshold: &Threshold) -> Vec<u32> {
     let Some(threshold) = threshold else {
-        // The last row kept is NULL: values are before it, or behind it.
+        // The last row kept is NULL: values are before it, or after it.
         let is_null = |row| column.nulls().is_some_and(|nulls| nulls.is_null(row));
         return select(column, |row| !direction.nulls_first || is_null(row));
     };
@@ -38,7 +38,7 @@ pub(super) fn candidates(column: &Column, direction: Direction, threshold: &Thre
             };
             select(column, |row| match column.value(row) {
                 None => direction.nulls_first,
-                // What has no order is an error where its key is made.
+                // A value without an order is an error when its key is made.
                 Some(value) => compare(value, threshold.as_value()) != Some(behind),
             })
         }

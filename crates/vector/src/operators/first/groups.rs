@@ -1,11 +1,12 @@
 //! The first groups by an order of their keys and aggregates.
 //!
 //! ```text
-//!   all groups of a thread ─leading part of the order─▶ surely among the first · tied ─next part─▶ …
+//!   all groups of a thread ─leading part of the order─▶ certainly among the first
+//!                                                       tied ─next part─▶ …
 //!   the first groups of all threads ─sort─▶ the result
 //! ```
 //!
-//! What is returned of a group is computed for the first ones only.
+//! The returned values of a group are computed for the first groups only.
 
 use howdah_columnar::Column;
 
@@ -15,23 +16,23 @@ use crate::expr::take;
 use crate::plan::GroupOrder;
 use crate::runtime::ResultColumn;
 
-/// By what groups are ordered, the most significant first, and how many are wanted.
+/// The order of groups, the most significant part first, and how many are returned.
 pub(crate) struct FirstGroups {
-    /// Places among what is returned.
+    /// Positions among the returned values.
     order: Vec<(usize, Direction)>,
     limit: usize,
 }
 
 /// Splits positions at a limit.
 struct Split {
-    /// Positions that are among the first, whatever follows in the order.
+    /// Positions that are among the first by this part of the order.
     before: Vec<u32>,
     /// Positions of which only some are.
     tied: Vec<u32>,
 }
 
 impl FirstGroups {
-    /// `has_order` tells of what is returned at a place whether it can be ordered by.
+    /// `has_order` tells whether the returned value at a position can be ordered by.
     pub(crate) fn compile(
         order: &[GroupOrder],
         limit: usize,
@@ -55,8 +56,8 @@ impl FirstGroups {
         })
     }
 
-    /// Those of the groups that are the first, in any order. `column` computes what is returned at
-    /// a place.
+    /// The positions of the first groups, in any order. `column` computes the returned values at a
+    /// position.
     pub(crate) fn choose(
         &self,
         groups: Vec<u32>,
@@ -76,7 +77,7 @@ impl FirstGroups {
             chosen.extend(before.iter().map(|&at| rest[at as usize]));
             rest = tied.iter().map(|&at| rest[at as usize]).collect();
         }
-        // Which of groups that are equal by all of the order are taken is open.
+        // Among groups that are equal by the whole order, any may be returned.
         rest.truncate(self.limit - chosen.len());
         chosen.extend(rest);
         Ok(chosen)
@@ -126,7 +127,7 @@ const NO_ORDER: VectorError = VectorError::Unsupported {
     what: "an order of averages",
 };
 
-/// Splits ranks at the rank of the last one that is wanted. `limit` is less than their number.
+/// Splits ranks at the rank of the last group that is returned. `limit` is less than their number.
 fn split(ranks: &[u128], limit: usize) -> Split {
     let mut sorted = ranks.to_vec();
     let (_, &mut last, _) = sorted.select_nth_unstable(limit);

@@ -55,7 +55,7 @@ impl FirstPlan {
         })
     }
 
-    /// Whether no row is wanted.
+    /// Whether no row is to be returned.
     pub(crate) fn is_empty(&self) -> bool {
         self.limit == 0
     }
@@ -67,7 +67,7 @@ impl FirstPlan {
     }
 
     /// The zones of a morsel, from the last one back where that one has the better rows: the sooner
-    /// these are kept, the fewer others are looked at.
+    /// these are kept, the fewer others are read.
     pub(crate) fn zones(&self, morsel: &OpenMorsel) -> Vec<Range<usize>> {
         let mut zones: Vec<Range<usize>> = morsel.zones().collect();
         let (Some((column, descending)), Some(first), Some(last)) =

@@ -4,18 +4,17 @@
 //!   integer - base ─▶ group plus one; 0 has none
 //! ```
 //!
-//! The table grows with the integers that are met. It takes no more memory than a hash table of the
-//! same groups, or than it is granted; integers that lie too far apart for that are for the caller
-//! to hash.
+//! The table grows with the integers. It takes no more memory than a hash table of the same groups,
+//! or than it is granted; the caller must hash integers that are too far apart for that.
 
 /// The most entries of a table: 16 MB.
 const MOST_ENTRIES: usize = 1 << 22;
 
-/// Entries that few rows may have: 2 MB, of which only the pages of integers that are met are
+/// Entries that few rows may have: 2 MB, of which only the pages of existing integers are
 /// touched.
 const SMALL: usize = 1 << 19;
 
-/// Entries for each row that was met, beyond these.
+/// Entries for each row so far, beyond these.
 const ENTRIES_OF_ROW: usize = 64;
 
 /// Entries for each group that take no more memory than a hash table's.
@@ -28,7 +27,7 @@ pub(super) struct Dense {
     bits: u32,
     base: i64,
     groups: Vec<u32>,
-    /// What memory is granted for.
+    /// The number of entries for which memory is granted.
     granted_entries: usize,
     row_count: usize,
 }

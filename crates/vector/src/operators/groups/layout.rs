@@ -159,7 +159,7 @@ impl KeyLayout {
         (0..self.parts.len()).filter(move |&at| is_numeric(&self.parts[at]))
     }
 
-    /// The words of a batch's rows. The word of a NULL that has no bit means nothing.
+    /// The words of a batch's rows. The word of a NULL that has no bit is undefined.
     pub(super) fn words<W: KeyWord>(
         &self,
         keys: &[Column],

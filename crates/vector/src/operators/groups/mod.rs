@@ -1,4 +1,4 @@
-//! Groups by key: each key met gets the next number. States of groups lie in arrays by number.
+//! Groups by key: each new key gets the next number. States of groups are in arrays by number.
 //!
 //! ```text
 //!   key columns ─layout─▶ words or bytes ─┬─slots──▶ group of each row
@@ -21,7 +21,7 @@ use slots::{Slot, Slots};
 
 use crate::error::VectorError;
 
-/// The keys of the groups met so far.
+/// The keys of the groups so far.
 pub(crate) struct Groups {
     layout: KeyLayout,
     /// Integers, while they lie close together: `slots` is empty then.
@@ -196,7 +196,7 @@ impl Groups {
         Ok(())
     }
 
-    /// The group of a single key's NULL. Its word is never looked at.
+    /// The group of a single key's NULL. Its word is never read.
     fn null_group(&mut self) -> u32 {
         if let Some(group) = self.null_group {
             return group;
@@ -245,7 +245,7 @@ impl Groups {
         }
     }
 
-    /// Which of so many parts each group belongs to, by the hash of its key: the same in all
+    /// Which of `part_count` parts a group belongs to, by the hash of its key: the same in all
     /// tables.
     pub(crate) fn part_of(&self, group: u32, part_count: usize) -> usize {
         let at = group as usize;

@@ -1,7 +1,7 @@
 //! An open-addressing hash table of group numbers. Keys lie elsewhere.
 //!
-//! A table that gets large is split by hash into shards, which grow one by one: so no insertion
-//! takes long, and a thread that is to stop notices soon.
+//! A table that grows large is split by hash into shards, which grow one by one. So no insertion
+//! takes long, and a thread that is to stop notices it soon.
 
 /// An entry: a tag of the key, and its group plus one; 0 is an empty slot.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +25,7 @@ struct Shard {
     used: usize,
 }
 
-/// Group numbers by tag. Groups with the same tag are told apart by the caller.
+/// Group numbers by tag. The caller distinguishes groups with the same tag.
 #[derive(Debug)]
 pub(super) struct Slots {
     /// One, or [`SHARDS`].
@@ -83,7 +83,7 @@ impl Slots {
         }
     }
 
-    /// Makes room for so many groups, while there are none.
+    /// Makes room for this many groups, while there are none.
     pub(super) fn reserve(&mut self, group_count: usize) {
         let len = (group_count * 2 + 1).next_power_of_two().max(64);
         self.shards = match len > MOST_UNSPLIT {
@@ -139,9 +139,9 @@ impl Slots {
         }
     }
 
-    /// What is in the first slot of this tag: a tag, which may be another one, and a group plus
-    /// one. Asking for several tags before any answer is looked at lets the memory accesses
-    /// overlap; a branch on the answer would not.
+    /// The contents of the first slot of this tag: a tag, which may be another one, and a group
+    /// plus one. If several tags are read before any result is tested, the memory accesses overlap;
+    /// a branch on each result would prevent that.
     #[inline(always)]
     pub(super) fn glance(&self, tag: u64) -> Slot {
         let mixed = self.mixed(tag);
