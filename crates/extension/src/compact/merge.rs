@@ -7,7 +7,7 @@
 //!
 //! A run is one group with many hidden rows, or neighbouring groups whose rows fit one group. Rows
 //! that were moved lately and rows that some snapshot may not see are not merged into one group,
-//! which could not tell them apart ([`crate::store::marks::elsewhere`]).
+//! which could not tell them apart ([`crate::store::marks::moved_changes`]).
 //!
 //! Invariants
 //! - All of it is one transaction. Older snapshots continue to read the old groups with their

@@ -1,6 +1,6 @@
 //! Deletes marks that are not needed any more.
 //!
-//! - The mark of a row is not needed once a bitmap in force hides the row.
+//! - The mark of a row is not needed once a deletion vector in force hides the row.
 //! - A list of new versions is not needed once every snapshot is younger than its writer.
 //! - Nothing about a dead group is needed.
 //!
@@ -8,8 +8,8 @@
 //! VACUUM of the TOAST relation removes it in the end.
 //!
 //! Locks: the lock on the table excludes other sweeps, merges and VACUUM. A concurrent transaction
-//! that hides rows adds marks and replaces bitmaps by larger ones; neither makes a mark needed
-//! again.
+//! that hides rows adds marks and replaces deletion vectors by larger ones; neither makes a mark
+//! needed again.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
