@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use pgrx::pg_sys;
 
-use crate::ffi;
+use crate::ffi::{self, quiet};
 use crate::memory::allocate_in;
 use crate::table::Descriptor;
 use crate::tid::{RowNumber, Tid};
@@ -126,38 +126,6 @@ pub unsafe fn store_cold_row(
 pub unsafe fn clear(slot: *mut pg_sys::TupleTableSlot) {
     // SAFETY: every kind of slot has this callback.
     unsafe { ((*(*slot).tts_ops).clear.unwrap_unchecked())(slot) }
-}
-
-/// Records in a slot where its row was stored: its TID, its table and, where the slot holds a
-/// tuple, the header that RETURNING reads `xmin` from. Does what `heap_insert` does to the tuple
-/// that it inserts.
-///
-/// # Safety
-/// `slot` is a slot for the table with the OID `table`, and holds a row.
-pub unsafe fn note_place(
-    slot: *mut pg_sys::TupleTableSlot,
-    tid: pg_sys::ItemPointerData,
-    table: pg_sys::Oid,
-    cid: pg_sys::CommandId,
-) {
-    // SAFETY: a tuple without a buffer belongs to the slot; one on a page is a stored row, which
-    // must not be changed.
-    unsafe {
-        (*slot).tts_tid = tid;
-        (*slot).tts_tableOid = table;
-        if !std::ptr::eq((*slot).tts_ops, &raw const pg_sys::TTSOpsBufferHeapTuple) {
-            return;
-        }
-        let buffer_slot = slot.cast::<pg_sys::BufferHeapTupleTableSlot>();
-        let owned = (*slot).tts_flags & pg_sys::TTS_FLAG_SHOULDFREE as u16 != 0;
-        let tuple = (*buffer_slot).base.tuple;
-        if owned && !tuple.is_null() {
-            let header = (*tuple).t_data;
-            (*header).t_infomask &= !(pg_sys::HEAP_XACT_MASK as u16);
-            (*header).t_infomask2 &= !(pg_sys::HEAP2_XACT_MASK as u16);
-            set_header(tuple, tid, table, Origin::here(cid));
-        }
-    }
 }
 
 /// Passes a tuple in the slot's own memory to the slot, which is empty.
@@ -304,6 +272,30 @@ unsafe fn set_header(
     table: pg_sys::Oid,
     origin: Origin,
 ) {
+    let xmin = if origin.xid == Xid::FROZEN {
+        pg_sys::HEAP_XMIN_FROZEN
+    } else if origin.xid.is_own() {
+        0
+    } else {
+        pg_sys::HEAP_XMIN_COMMITTED
+    };
+    // SAFETY: as for this function.
+    unsafe { set_header_and_bits(tuple, tid, table, origin, xmin) };
+}
+
+/// The same, where the status bits of the inserter are known: `HEAP_XMIN_FROZEN`,
+/// `HEAP_XMIN_COMMITTED`, or 0 for the current transaction.
+///
+/// # Safety
+/// `tuple` points at a freshly formed heap tuple.
+#[inline]
+unsafe fn set_header_and_bits(
+    tuple: pg_sys::HeapTuple,
+    tid: pg_sys::ItemPointerData,
+    table: pg_sys::Oid,
+    origin: Origin,
+    xmin: u32,
+) {
     // SAFETY: the caller owns the tuple; only its header is written.
     unsafe {
         let header = (*tuple).t_data;
@@ -313,13 +305,6 @@ unsafe fn set_header(
         (*header).t_choice.t_heap.t_xmin = origin.xid.raw();
         (*header).t_choice.t_heap.t_xmax = pg_sys::InvalidTransactionId;
         (*header).t_choice.t_heap.t_field3.t_cid = origin.cid;
-        let xmin = if origin.xid == Xid::FROZEN {
-            pg_sys::HEAP_XMIN_FROZEN
-        } else if origin.xid.is_own() {
-            0
-        } else {
-            pg_sys::HEAP_XMIN_COMMITTED
-        };
         (*header).t_infomask |= (xmin | pg_sys::HEAP_XMAX_INVALID) as u16;
     }
 }
@@ -395,6 +380,59 @@ impl<'a> Slot<'a> {
             let header = (*tuple).t_data;
             let row = crate::hot::moved_to(header)?;
             Some((row, Xid::from_raw((*header).t_choice.t_heap.t_xmax)))
+        }
+    }
+
+    /// The values of all attributes of the row in it, and whether each is NULL. They are valid
+    /// until the slot gets another row.
+    ///
+    /// # Panics
+    /// If the slot is empty.
+    #[inline]
+    pub fn row(self) -> (&'a [pg_sys::Datum], &'a [bool]) {
+        assert!(!self.is_empty());
+        let count = self.descriptor().attribute_count();
+        // SAFETY: a slot that holds a row has room for a value and a flag of every attribute. Those
+        // after `tts_nvalid` are taken from the tuple, which raises no ERROR in heap's kind of
+        // slot; other kinds are asked behind a guard.
+        unsafe {
+            if (self.data().tts_nvalid as usize) < count {
+                match self.is_of_heap() {
+                    true => quiet::slot_getsomeattrs_int(self.raw(), count as i32),
+                    false => pg_sys::slot_getsomeattrs_int(self.raw(), count as i32),
+                }
+            }
+            (
+                std::slice::from_raw_parts(self.data().tts_values, count),
+                std::slice::from_raw_parts(self.data().tts_isnull, count),
+            )
+        }
+    }
+
+    /// Records where the row in it was stored by the current transaction: its TID, its table and,
+    /// where the slot holds a tuple, the header that RETURNING reads `xmin` from. Does what
+    /// `heap_insert` does to the tuple that it inserts.
+    #[inline]
+    pub fn note_place(self, tid: Tid, table: pg_sys::Oid, origin: Origin) {
+        let slot = self.raw();
+        // SAFETY: the slot is valid. A tuple without a buffer belongs to the slot; one on a page is
+        // a stored row, which must not be changed.
+        unsafe {
+            (*slot).tts_tid = tid.raw();
+            (*slot).tts_tableOid = table;
+            if !self.is_of_heap() {
+                return;
+            }
+            let owned = (*slot).tts_flags & pg_sys::TTS_FLAG_SHOULDFREE as u16 != 0;
+            let tuple = (*slot.cast::<pg_sys::BufferHeapTupleTableSlot>())
+                .base
+                .tuple;
+            if owned && !tuple.is_null() {
+                let header = (*tuple).t_data;
+                (*header).t_infomask &= !(pg_sys::HEAP_XACT_MASK as u16);
+                (*header).t_infomask2 &= !(pg_sys::HEAP2_XACT_MASK as u16);
+                set_header_and_bits(tuple, tid.raw(), table, origin, 0);
+            }
         }
     }
 

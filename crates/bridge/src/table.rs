@@ -273,6 +273,20 @@ impl<'a> Table<'a> {
         unsafe { pg_sys::pgstat_count_heap_delete(self.raw()) }
     }
 
+    /// Counts a row that was inserted, for `pg_stat_all_tables`.
+    #[inline]
+    pub fn count_insert(self) {
+        // SAFETY: open by the contract of `from_raw`.
+        unsafe { pg_sys::pgstat_count_heap_insert(self.raw(), 1) }
+    }
+
+    /// The same, in a subtransaction that has counted an insert already.
+    #[inline]
+    pub fn count_another_insert(self) {
+        // SAFETY: as for `count_insert`; what counts is there already.
+        unsafe { crate::ffi::quiet::pgstat_count_heap_insert(self.raw(), 1) }
+    }
+
     /// Changes what heap has just counted as an insert to an update.
     #[inline]
     pub fn count_insert_as_update(self) {

@@ -31,7 +31,8 @@ const LAYERS: &[&[&str]] = &[
     &["load", "cursor"],
     &["slot_writer", "row_order", "written_databases"],
     &["store"],
-    &["types", "scan_stats", "settings"],
+    &["types", "scan_stats", "thread_budget"],
+    &["settings"],
     &["options"],
     &["errors", "stop_point"],
 ];

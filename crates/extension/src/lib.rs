@@ -12,7 +12,7 @@
 //!   transaction  its end, and a statement's
 //!   vectorize    groups, aggregates and first rows by columns and threads
 //!   row_order    sorting inside groups     written_databases  what compaction should visit
-//!   settings, errors
+//!   thread_budget  the server's threads    settings, errors
 //! ```
 
 // PostgreSQL's callbacks have the arguments that they have.
@@ -32,6 +32,7 @@ mod slot_writer;
 mod sql;
 mod stop_point;
 mod store;
+mod thread_budget;
 mod transaction;
 mod types;
 mod utility;
@@ -53,7 +54,7 @@ static SHARED_AREAS: &[&dyn AnyArea] = &[
     &store::directory_version::DIRECTORY_VERSIONS,
     &locker::LOCKERS,
     &MAINTAINERS,
-    &vectorize::THREADS,
+    &thread_budget::THREADS,
 ];
 
 /// Called when the library is loaded.

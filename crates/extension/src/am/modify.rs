@@ -39,9 +39,9 @@ unsafe extern "C-unwind" fn tuple_insert(
 ) {
     // SAFETY: arguments come from the executor.
     unsafe {
-        written_databases::note_write();
         let (table, row) = (Table::from_raw(rel), Slot::from_raw(slot));
         if !load::insert_slot(table, row, cid) {
+            written_databases::note_write();
             (heap().tuple_insert.unwrap_unchecked())(rel, slot, cid, options, bistate);
         }
     }

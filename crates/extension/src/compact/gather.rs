@@ -126,7 +126,7 @@ unsafe fn push_row(
 ) -> bool {
     // SAFETY: as for this function.
     unsafe {
-        if must_stay_hot(layout, values.as_ptr(), nulls.as_ptr()) {
+        if must_stay_hot(layout, values, nulls) {
             return false;
         }
         push_datums(rows, layout, values, nulls);

@@ -1,11 +1,11 @@
 //! Fills and writes the pending groups of this backend. See the header of [`super`].
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use howdah_bridge::predicate;
 use howdah_bridge::relation::OpenRelation;
-use howdah_bridge::slot::{Slot, note_place};
+use howdah_bridge::slot::{Origin, Slot};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::RowNumber;
@@ -18,9 +18,15 @@ use rustc_hash::FxHashMap;
 use super::hot_only;
 use crate::errors::or_raise;
 use crate::settings;
-use crate::store::pending_groups::{self, PendingGroup};
+use crate::store::pending_groups::{self, PendingGroup, PendingRows};
 use crate::store::{directory, group};
-use crate::types::{TableLayout, must_stay_hot, push_datum};
+use crate::types::{TableLayout, must_stay_hot, push_datums};
+use crate::written_databases;
+
+/// Rows of fixed width that are added before their bytes are counted again.
+const ROWS_UNWEIGHED: usize = 64;
+/// Bytes that are added before the memory of all groups is compared with its bound.
+const WEIGHED_BYTES: usize = 1 << 20;
 
 /// How many rows the running command has inserted into a relation.
 struct CommandCount {
@@ -51,6 +57,8 @@ thread_local! {
     static LOADS: RefCell<Loads> = RefCell::default();
     /// How many times relcache entries were invalidated.
     static INVALIDATIONS: Cell<u64> = const { Cell::new(0) };
+    static FILLING: RefCell<Option<Filling>> = const { RefCell::new(None) };
+    static UNWEIGHED_BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Watches relcache entries. Must be called once, from `_PG_init`.
@@ -67,52 +75,167 @@ unsafe extern "C-unwind" fn at_invalidation(_arg: Datum, _table: Oid) {
     INVALIDATIONS.set(INVALIDATIONS.get().wrapping_add(1));
 }
 
+/// The group that the running command fills: what was asked of one row of the command holds for
+/// the rows after it.
+struct Filling {
+    table: Oid,
+    table_file: u32,
+    desc: pg_sys::TupleDesc,
+    invalidations: u64,
+    /// [`pending_groups::removals`] when the group was among them.
+    removals: u64,
+    subtransaction: SubTransactionId,
+    command: CommandId,
+    origin: Origin,
+    group: Weak<RefCell<PendingGroup>>,
+}
+
+impl Filling {
+    /// The group, if rows of the command still go there.
+    #[inline]
+    fn group_of(&self, table: Table<'_>, command: CommandId) -> Option<Rc<RefCell<PendingGroup>>> {
+        let is_of_it = self.table == table.oid()
+            && self.command == command
+            && self.table_file == table.file_number()
+            && self.desc == table.descriptor().raw()
+            && self.removals == pending_groups::removals()
+            && self.invalidations == INVALIDATIONS.get()
+            && self.subtransaction == current_subtransaction()
+            && settings::bulk_load();
+        if is_of_it { self.group.upgrade() } else { None }
+    }
+}
+
+/// What is to be done after a row was added.
+enum Then {
+    Nothing,
+    /// The group is full.
+    Complete,
+    /// [`WEIGHED_BYTES`] were added since it was done.
+    EnforceMemoryBound,
+}
+
 /// Adds the row to the cold side if the running statement has become a bulk load, and sets the
 /// slot's TID. If the result is `false`, the caller must insert the row hot. The table is locked
 /// for writing, the slot holds a row of it.
 pub fn insert_slot(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
+    let next = FILLING.with_borrow(|filling| {
+        let filling = filling.as_ref()?;
+        Some((filling.group_of(table, command)?, filling.origin))
+    });
+    if let Some((group, origin)) = next
+        && let Some(then) = add_row(&group, slot, origin)
+    {
+        table.count_another_insert();
+        proceed(&group, then);
+        return true;
+    }
+    begin_group(table, slot, command)
+}
+
+/// The same for the first row of a group, and for rows that may have to stay hot.
+fn begin_group(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
     let subtransaction = current_subtransaction();
     if !past_threshold(table, subtransaction, command) || !may_go_cold(table) || stays_hot(table) {
         return false;
     }
-    // SAFETY: the slot is valid and holds a row of the table, whose values its arrays have then.
+    let layout = layout_of(table);
+    let (values, nulls) = slot.row();
+    // SAFETY: values and flags of a row of the table.
+    if unsafe { must_stay_hot(&layout, values, nulls) } {
+        return false;
+    }
+    written_databases::note_write();
+    let group = current_group(table, subtransaction, command, layout);
+    // Checked once the group is in the directory: a transaction that has read the directory
+    // before has locked the relation by now.
+    predicate::check_insert(table);
+    let origin = Origin::here(command);
+    let Some(then) = add_row(&group, slot, origin) else {
+        return false;
+    };
+    table.count_insert();
+    // In a serializable transaction every row is checked.
+    if !predicate::is_serializable() {
+        FILLING.set(Some(Filling {
+            table: table.oid(),
+            table_file: table.file_number(),
+            desc: table.descriptor().raw(),
+            invalidations: INVALIDATIONS.get(),
+            removals: pending_groups::removals(),
+            subtransaction,
+            command,
+            origin,
+            group: Rc::downgrade(&group),
+        }));
+    }
+    proceed(&group, then);
+    true
+}
+
+/// Adds the row in a slot to a group that is being filled, and sets the slot's TID; `None` for a
+/// row that must stay hot.
+#[inline]
+fn add_row(group: &RefCell<PendingGroup>, slot: Slot<'_>, origin: Origin) -> Option<Then> {
+    let mut pending = group.borrow_mut();
+    let pending = &mut *pending;
+    let PendingRows::Filling(rows) = &mut pending.rows else {
+        return None;
+    };
+    let (values, nulls) = slot.row();
+    // SAFETY: values and flags of a row of the table.
     unsafe {
-        let row = slot.raw();
-        pg_sys::slot_getallattrs(row);
-        let (values, nulls) = ((*row).tts_values, (*row).tts_isnull);
-        let layout = layout_of(table);
-        if must_stay_hot(&layout, values, nulls) {
-            return false;
+        if must_stay_hot(&pending.layout, values, nulls) {
+            return None;
         }
-        let group = current_group(table, subtransaction, command, layout);
-        // Checked once the group is in the directory: a transaction that has read the directory
-        // before has locked the relation by now.
-        predicate::check_insert(table);
-        let full = {
-            let mut pending = group.borrow_mut();
-            let pending = &mut *pending;
-            for (i, attribute) in pending.layout.attributes.iter().enumerate() {
-                push_datum(
-                    pending.rows.column_mut(i),
-                    attribute,
-                    *values.add(i),
-                    *nulls.add(i),
-                );
-            }
-            pending.rows.finish_row();
-            let position = pending.rows.row_count() - 1;
-            let tid = RowNumber(pending.placed.entry.first_row.0 + position as u64).tid();
-            note_place(row, tid.raw(), table.oid(), command);
-            position + 1 == pending.placed.entry.capacity_rows as usize
-                || pending.rows.raw_bytes() >= settings::row_group_bytes()
-        };
-        pg_sys::pgstat_count_heap_insert(table.raw(), 1);
-        if full {
-            write_group(&group);
-        } else {
-            enforce_memory_bound();
+        push_datums(rows, &pending.layout, values, nulls);
+    }
+    rows.finish_row();
+    let position = rows.row_count() - 1;
+    let row = RowNumber(pending.placed.entry.first_row.0 + position as u64);
+    slot.note_place(row.tid(), pending.table, origin);
+    if position + 1 == pending.placed.entry.capacity_rows as usize {
+        return Some(Then::Complete);
+    }
+    if !pending.layout.has_variable_width && position % ROWS_UNWEIGHED != 0 {
+        return Some(Then::Nothing);
+    }
+    let bytes = rows.raw_bytes();
+    let added = bytes - std::mem::replace(&mut pending.weighed_bytes, bytes);
+    Some(if bytes >= settings::row_group_bytes() {
+        Then::Complete
+    } else if UNWEIGHED_BYTES.replace(UNWEIGHED_BYTES.get() + added) + added > WEIGHED_BYTES {
+        Then::EnforceMemoryBound
+    } else {
+        Then::Nothing
+    })
+}
+
+#[inline]
+fn proceed(group: &Rc<RefCell<PendingGroup>>, then: Then) {
+    match then {
+        Then::Nothing => {}
+        Then::Complete => complete(group),
+        Then::EnforceMemoryBound => enforce_memory_bound(),
+    }
+}
+
+/// Has a full group encoded by a thread, while the command fills the next. A backend has one group
+/// encoded at a time, so that no more than two of a load are in memory.
+#[cold]
+fn complete(group: &Rc<RefCell<PendingGroup>>) {
+    let here = current_subtransaction();
+    let mut is_free = true;
+    for other in pending_groups::all_where(|g| !g.rows.is_filling()) {
+        let is_here = other.borrow().subtransaction == here;
+        match is_here {
+            true => write_group(&other),
+            false => is_free = false,
         }
-        true
+    }
+    let effort = settings::effort_of(group.borrow().table);
+    if !is_free || !group.borrow_mut().encode_aside(effort) {
+        write_group(group);
     }
 }
 
@@ -201,6 +324,7 @@ fn current_group(
             && g.table_file == file
             && g.subtransaction == subtransaction
             && g.command == command
+            && g.rows.is_filling()
     });
     if let Some(group) = open {
         return group;
@@ -218,12 +342,13 @@ fn current_group(
         subtransaction,
         command,
         serial: 0,
-        rows: RowGroupBuilder::new(&layout.column_types()),
+        rows: PendingRows::Filling(RowGroupBuilder::new(&layout.column_types())),
+        weighed_bytes: 0,
         layout,
     })
 }
 
-/// Encodes and stores a pending group. Its rows stay readable in memory until the stored
+/// Encodes and stores a pending group, or what a thread has encoded. Its rows stay readable in memory until the stored
 /// group can be read; views that already hold it keep it alive.
 fn write_group(group: &Rc<RefCell<PendingGroup>>) {
     let (oid, file) = {
@@ -244,27 +369,29 @@ fn write_group(group: &Rc<RefCell<PendingGroup>>) {
     }
     if let Some(store) = ColdStore::open(table, LockMode::RowExclusive) {
         let pending = group.borrow();
-        let effort = settings::effort_of(oid);
-        or_raise(
-            oid,
-            group::write(
-                &store,
-                &pending.placed,
-                &pending.rows,
-                effort,
-                pending.command,
-            ),
-        );
+        let (placed, command) = (&pending.placed, pending.command);
+        let written = match &pending.rows {
+            PendingRows::Filling(rows) => {
+                group::write(&store, placed, rows, settings::effort_of(oid), command)
+            }
+            PendingRows::Encoding(encoder) => encoder.wait().map_err(Into::into).and_then(|it| {
+                let row_count = encoder.rows().row_count();
+                group::store_encoded(&store, placed, row_count, &it, command)
+            }),
+        };
+        or_raise(oid, written);
     }
     pending_groups::forget(group);
 }
 
+#[cold]
 fn enforce_memory_bound() {
+    UNWEIGHED_BYTES.set(0);
     let largest = pending_groups::with_all(|groups| {
         if groups.len() < 2 {
             return None;
         }
-        let bytes = |g: &Rc<RefCell<PendingGroup>>| g.borrow().rows.raw_bytes();
+        let bytes = |g: &Rc<RefCell<PendingGroup>>| g.borrow().rows.get().raw_bytes();
         if groups.iter().map(bytes).sum::<usize>() <= settings::load_memory() {
             return None;
         }
@@ -279,7 +406,10 @@ fn enforce_memory_bound() {
 }
 
 fn flush_where(wanted: impl Fn(&PendingGroup) -> bool) {
-    for group in pending_groups::all_where(wanted) {
+    let mut groups = pending_groups::all_where(wanted);
+    // What a thread encodes comes last: meanwhile the others are encoded here.
+    groups.sort_by_key(|group| !group.borrow().rows.is_filling());
+    for group in groups {
         write_group(&group);
     }
 }

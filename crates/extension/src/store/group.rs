@@ -2,16 +2,13 @@
 
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::xid::CommandId;
-use howdah_columnar::{Effort, RowGroupBuilder};
+use howdah_columnar::{Effort, EncodedRowGroup, RowGroupBuilder};
 
 use super::directory::{self, GroupEntry, GroupState, PlacedEntry};
 use crate::errors::ColdError;
 use crate::stop_point;
 
-/// Encodes the rows and stores them under a reserved range.
-///
-/// The rows are encoded before anything is written. The only lock taken is the allocation lock, for
-/// the moment in which an unused tail is given back.
+/// Encodes the rows and stores them under a reserved range, see [`store_encoded`].
 pub fn write(
     store: &ColdStore,
     placed: &PlacedEntry,
@@ -21,11 +18,25 @@ pub fn write(
 ) -> Result<GroupEntry, ColdError> {
     let encoded = rows.encode(effort)?;
     pgrx::check_for_interrupts!();
+    store_encoded(store, placed, rows.row_count(), &encoded, cid)
+}
+
+/// Stores an encoded row group under a reserved range.
+///
+/// The only lock taken is the allocation lock, for the moment in which an unused tail is given
+/// back.
+pub fn store_encoded(
+    store: &ColdStore,
+    placed: &PlacedEntry,
+    row_count: usize,
+    encoded: &EncodedRowGroup,
+    cid: CommandId,
+) -> Result<GroupEntry, ColdError> {
     let value = store.write_value(&[&encoded.footer, &encoded.body], cid);
     stop_point!("value_written");
     let entry = GroupEntry {
         state: GroupState::Stored,
-        row_count: rows.row_count() as u32,
+        row_count: row_count as u32,
         value_id: value.id,
         first_block: value.first_block,
         footer_bytes: encoded.footer.len() as u32,

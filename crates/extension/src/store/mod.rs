@@ -40,6 +40,7 @@ pub mod cache;
 pub mod column_reader;
 pub mod directory;
 pub mod directory_version;
+pub mod encoder;
 pub mod gaps;
 pub mod group;
 pub mod group_access;

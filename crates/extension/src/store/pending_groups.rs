@@ -1,7 +1,7 @@
 //! Rows of this backend's bulk loads that are not written yet, as groups that its readers see.
 //!
 //! ```text
-//!   load     adds groups, fills them, writes them and forgets them
+//!   load     adds groups, fills them, has them encoded, writes them and forgets them
 //!   views    show the rows of their own backend (the rule of heap's cmin, see [`visible`])
 //!   marks    a pending row may be deleted: its group's flags are noted here, too
 //! ```
@@ -17,9 +17,10 @@ use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::table::Table;
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::{CommandId, SubTransactionId};
-use howdah_columnar::{RowGroupBuilder, Value};
+use howdah_columnar::{Effort, RowGroupBuilder, Value};
 
 use super::directory::PlacedEntry;
+use super::encoder::Encoder;
 use super::view::ColdGroup;
 use crate::types::TableLayout;
 
@@ -33,7 +34,32 @@ pub struct PendingGroup {
     /// Grows from group to group; [`add`] sets it.
     pub serial: u64,
     pub layout: Rc<TableLayout>,
-    pub rows: RowGroupBuilder,
+    pub rows: PendingRows,
+    /// The bytes of its rows when they were last counted.
+    pub weighed_bytes: usize,
+}
+
+/// The rows of a pending group.
+pub enum PendingRows {
+    /// More are added.
+    Filling(RowGroupBuilder),
+    /// A thread encodes them.
+    Encoding(Encoder),
+}
+
+impl PendingRows {
+    /// Those that are finished.
+    pub fn get(&self) -> &RowGroupBuilder {
+        match self {
+            Self::Filling(rows) => rows,
+            Self::Encoding(encoder) => encoder.rows(),
+        }
+    }
+
+    /// Whether rows may be added.
+    pub fn is_filling(&self) -> bool {
+        matches!(self, Self::Filling(_))
+    }
 }
 
 impl PendingGroup {
@@ -42,7 +68,20 @@ impl PendingGroup {
         if column >= self.layout.attributes.len() {
             return None;
         }
-        self.rows.value(column, row as usize)
+        self.rows.get().value(column, row as usize)
+    }
+
+    /// Has the rows encoded by a thread; no more are added then. `false` if none can be had.
+    pub fn encode_aside(&mut self, effort: Effort) -> bool {
+        let empty = PendingRows::Filling(RowGroupBuilder::new(&[]));
+        match std::mem::replace(&mut self.rows, empty) {
+            PendingRows::Filling(rows) => match Encoder::start(rows, effort) {
+                Ok(encoder) => self.rows = PendingRows::Encoding(encoder),
+                Err(rows) => self.rows = PendingRows::Filling(rows),
+            },
+            encoding => self.rows = encoding,
+        }
+        !self.rows.is_filling()
     }
 
     fn seen_by(&self, snapshot: Snapshot<'_>) -> bool {
@@ -53,6 +92,24 @@ impl PendingGroup {
 thread_local! {
     static GROUPS: RefCell<Vec<Rc<RefCell<PendingGroup>>>> = const { RefCell::new(Vec::new()) };
     static LAST_SERIAL: Cell<u64> = const { Cell::new(0) };
+    static REMOVALS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Changes whenever a group is taken off: one that was found before may be gone then.
+#[inline]
+pub fn removals() -> u64 {
+    REMOVALS.get()
+}
+
+/// Takes off the groups that are not to be kept.
+fn retain(keep: impl FnMut(&Rc<RefCell<PendingGroup>>) -> bool) {
+    REMOVALS.set(REMOVALS.get() + 1);
+    // Dropped when the list is not borrowed any more: a drop may wait for a thread.
+    let gone: Vec<_> = GROUPS.with_borrow_mut(|groups| {
+        let mut keep = keep;
+        groups.extract_if(.., |group| !keep(group)).collect()
+    });
+    drop(gone);
 }
 
 /// Whether any row of this backend is not written yet.
@@ -76,7 +133,7 @@ pub fn add(mut group: PendingGroup) -> Rc<RefCell<PendingGroup>> {
 
 /// Takes a group off; views that already hold it keep it alive.
 pub fn forget(group: &Rc<RefCell<PendingGroup>>) {
-    GROUPS.with_borrow_mut(|groups| groups.retain(|g| !Rc::ptr_eq(g, group)));
+    retain(|g| !Rc::ptr_eq(g, group));
 }
 
 /// Shows all groups, in the order in which they were added.
@@ -97,25 +154,23 @@ pub fn all_where(wanted: impl Fn(&PendingGroup) -> bool) -> Vec<Rc<RefCell<Pendi
 
 /// Drops the groups of an aborted subtransaction.
 pub fn discard_subtransaction(subtransaction: SubTransactionId) {
-    GROUPS.with_borrow_mut(|groups| {
-        groups.retain(|g| g.borrow().subtransaction != subtransaction);
-    });
+    retain(|g| g.borrow().subtransaction != subtransaction);
 }
 
 /// Drops the pending rows of a table's file, which is emptied in place.
 pub fn discard_file(table: Table<'_>) {
     let (oid, file) = (table.oid(), table.file_number());
-    GROUPS.with_borrow_mut(|groups| {
-        groups.retain(|g| {
-            let g = g.borrow();
-            g.table != oid || g.table_file != file
-        });
+    retain(|g| {
+        let g = g.borrow();
+        g.table != oid || g.table_file != file
     });
 }
 
 /// Drops everything: the transaction has ended.
 pub fn reset() {
-    GROUPS.with_borrow_mut(Vec::clear);
+    if any() {
+        retain(|_| false);
+    }
 }
 
 /// The pending groups of a table that the snapshot sees, as groups of a view.
@@ -131,7 +186,7 @@ pub fn visible(table: Table<'_>, snapshot: Snapshot<'_>) -> Vec<ColdGroup> {
                 let g = g.borrow();
                 g.table == oid
                     && g.table_file == file
-                    && g.rows.row_count() > 0
+                    && g.rows.get().row_count() > 0
                     && g.seen_by(snapshot)
             })
             .map(|g| {
@@ -139,7 +194,7 @@ pub fn visible(table: Table<'_>, snapshot: Snapshot<'_>) -> Vec<ColdGroup> {
                 ColdGroup::Pending {
                     load: Rc::clone(g),
                     entry: pending.placed.entry,
-                    row_count: pending.rows.row_count() as u32,
+                    row_count: pending.rows.get().row_count() as u32,
                 }
             })
             .collect()
@@ -163,7 +218,7 @@ pub fn of_row(
             g.table == oid && g.table_file == file && g.placed.entry.covers(row)
         })?;
         let pending = group.borrow();
-        let row_count = pending.rows.row_count() as u32;
+        let row_count = pending.rows.get().row_count() as u32;
         let position = (row.0 - pending.placed.entry.first_row.0) as u32;
         if position >= row_count || !pending.seen_by(snapshot) {
             return Some(None);

@@ -33,6 +33,8 @@ pub struct AttributeLayout {
 #[derive(Clone, Debug)]
 pub struct TableLayout {
     pub attributes: Vec<AttributeLayout>,
+    /// Whether the values of an attribute differ in length.
+    pub has_variable_width: bool,
 }
 
 /// Values longer than this keep their row hot, in bytes.
@@ -42,8 +44,10 @@ impl TableLayout {
     /// The layout of a descriptor.
     pub fn of(desc: Descriptor<'_>) -> TableLayout {
         let attributes = desc.attributes().iter().map(AttributeLayout::of);
+        let attributes: Vec<_> = attributes.collect();
         TableLayout {
-            attributes: attributes.collect(),
+            has_variable_width: attributes.iter().any(|a| a.len < 0),
+            attributes,
         }
     }
 
@@ -153,23 +157,22 @@ fn column_type(base: Oid, len: i16, by_value: bool) -> ColumnType {
 /// Whether the row holds a value that the cold side cannot store: too long, or invalid text.
 ///
 /// # Safety
-/// `values` and `nulls` hold one valid entry per attribute.
-pub unsafe fn must_stay_hot(
-    layout: &TableLayout,
-    values: *const Datum,
-    nulls: *const bool,
-) -> bool {
+/// There are a value and a flag for each attribute, valid where the flag does not say NULL.
+#[inline]
+pub unsafe fn must_stay_hot(layout: &TableLayout, values: &[Datum], nulls: &[bool]) -> bool {
+    // SAFETY: as for this function.
+    layout.has_variable_width && unsafe { has_hot_value(layout, values, nulls) }
+}
+
+/// # Safety
+/// As for [`must_stay_hot`].
+unsafe fn has_hot_value(layout: &TableLayout, values: &[Datum], nulls: &[bool]) -> bool {
     layout.attributes.iter().enumerate().any(|(i, a)| {
-        if a.len != -1 || a.dropped {
+        if a.len != -1 || a.dropped || nulls[i] {
             return false;
         }
         // SAFETY: as for this function.
-        let value = unsafe {
-            match *nulls.add(i) {
-                true => return false,
-                false => TypedDatum::of(*values.add(i), a.len, a.by_value),
-            }
-        };
+        let value = unsafe { TypedDatum::of(values[i], a.len, a.by_value) };
         value.detoasted_size() > LARGEST_COLD_VALUE_BYTES
             || a.column_type == ColumnType::Text
                 // Functions that do not check encodings can put invalid text into a table, and heap

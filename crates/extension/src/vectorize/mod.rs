@@ -8,7 +8,7 @@
 //!              feed ────── chunks as stored, pending rows ─▶ morsels ─▶ howdah_vector's threads
 //!              hot ─────── hot rows, and those of heap partitions: batches of columns ─▶ likewise
 //!              counts ──── what was read and skipped, for EXPLAIN and statistics
-//!              answer ──── the result as datums        threads ── the server's budget
+//!              answer ──── the result as datums
 //! ```
 //!
 //! The node, its plan and its place in the planner are in [`howdah_bridge::upper`]; what is
@@ -35,10 +35,7 @@ mod offer;
 mod run;
 mod semantics;
 mod survey;
-mod threads;
 mod translate;
-
-pub use threads::THREADS;
 
 use howdah_bridge::upper::{self, Engine, Offer, Oid, Planner, Reason, Rows, Run, Shape};
 

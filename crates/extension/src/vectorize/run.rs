@@ -17,11 +17,11 @@ use super::counts::Counts;
 use super::feed::{Fed, Source};
 use super::hot::HotBatch;
 use super::survey::{Bounds, Surveyed, best_first};
-use super::threads::Lease;
 use super::translate::{Translated, translate};
 use crate::errors::{self, ColdError, or_raise, refuse};
 use crate::scan_stats;
 use crate::settings;
+use crate::thread_budget::Lease;
 use crate::types::{AttributeLayout, TableLayout};
 
 /// Fewer stored rows than this are not worth a thread.

@@ -264,7 +264,7 @@ impl HotCopy<'_> {
             let (values, nulls) = (row.values.as_mut_ptr(), row.nulls.as_mut_ptr());
             let desc = (*self.work.old_table).rd_att;
             pg_sys::heap_deform_tuple(tuple, desc, values, nulls);
-            if must_stay_hot(cold.layout(), values, nulls) {
+            if must_stay_hot(cold.layout(), &row.values, &row.nulls) {
                 return false;
             }
             or_raise(table, cold.put(row, origin));

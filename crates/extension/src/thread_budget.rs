@@ -1,7 +1,8 @@
 //! The server's budget of threads.
 //!
 //! A plan takes as many as it wants and as are left, and returns them when its run is over, or when
-//! the process exits during the run. A crash initializes the area anew.
+//! the process exits during the run; a bulk load takes one to encode a row group. A crash
+//! initializes the area anew.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +32,7 @@ fn give_back(count: usize) {
     }
 }
 
-/// Threads that a run may start.
+/// Threads that may be started.
 pub struct Lease {
     pub count: usize,
 }
