@@ -16,6 +16,10 @@
 //! subtransaction whose abort must not remove the outer load's rows. Other backends see the
 //! reservation of an in-progress transaction, see [`crate::store`].
 //!
+//! A full group is encoded by a thread of its own ([`crate::store::encoder`]) while the statement
+//! fills the next; the backend itself writes it when that is done. One group of a backend is
+//! encoded so at a time, and where no thread can be had the backend encodes it.
+//!
 //! A group is written when it is full (rows, or raw bytes past `howdah.row_group_bytes`); when its
 //! statement ends (ExecutorFinish before AFTER triggers fire, finish_bulk_insert, end of COPY); and
 //! when its subtransaction or transaction is about to commit or prepare. An abort drops it.
@@ -24,7 +28,8 @@
 //! transactions and statements are told to this room by `transaction.rs`.
 //!
 //! Bounds: all pending groups of a backend together hold at most `howdah.load_memory`; past
-//! that the largest is written.
+//! that the largest is written. A load waits for the thread when the rows that it has added
+//! meanwhile take half of `howdah.row_group_bytes`.
 
 mod hot_only;
 mod pending;

@@ -112,7 +112,7 @@ enum Then {
     /// The group is full.
     Complete,
     /// [`WEIGHED_BYTES`] were added since it was done.
-    EnforceMemoryBound,
+    BoundMemory,
 }
 
 /// Adds the row to the cold side if the running statement has become a bulk load, and sets the
@@ -205,7 +205,7 @@ fn add_row(group: &RefCell<PendingGroup>, slot: Slot<'_>, origin: Origin) -> Opt
     Some(if bytes >= settings::row_group_bytes() {
         Then::Complete
     } else if UNWEIGHED_BYTES.replace(UNWEIGHED_BYTES.get() + added) + added > WEIGHED_BYTES {
-        Then::EnforceMemoryBound
+        Then::BoundMemory
     } else {
         Then::Nothing
     })
@@ -216,12 +216,12 @@ fn proceed(group: &Rc<RefCell<PendingGroup>>, then: Then) {
     match then {
         Then::Nothing => {}
         Then::Complete => complete(group),
-        Then::EnforceMemoryBound => enforce_memory_bound(),
+        Then::BoundMemory => bound_memory(),
     }
 }
 
 /// Has a full group encoded by a thread, while the command fills the next. A backend has one group
-/// encoded at a time, so that no more than two of a load are in memory.
+/// encoded at a time.
 #[cold]
 fn complete(group: &Rc<RefCell<PendingGroup>>) {
     let here = current_subtransaction();
@@ -384,9 +384,31 @@ fn write_group(group: &Rc<RefCell<PendingGroup>>) {
     pending_groups::forget(group);
 }
 
+/// Writes what a thread has encoded. A thread that has not finished is waited for when the rows
+/// added since then take half the memory of a row group.
+fn write_encoded(here: SubTransactionId) {
+    let encoding = pending_groups::all_where(|g| !g.rows.is_filling() && g.subtransaction == here);
+    for group in encoding {
+        let since = |g: &PendingGroup| g.serial > group.borrow().serial;
+        let added = pending_groups::with_all(|groups| {
+            let groups = groups.iter().map(|g| g.borrow()).filter(|g| since(g));
+            groups.map(|g| g.weighed_bytes).sum::<usize>()
+        });
+        let is_finished = match &group.borrow().rows {
+            PendingRows::Encoding(encoder) => encoder.is_finished(),
+            PendingRows::Filling(_) => false,
+        };
+        if is_finished || added >= settings::row_group_bytes() / 2 {
+            write_group(&group);
+        }
+    }
+}
+
 #[cold]
-fn enforce_memory_bound() {
+fn bound_memory() {
     UNWEIGHED_BYTES.set(0);
+    let here = current_subtransaction();
+    write_encoded(here);
     let largest = pending_groups::with_all(|groups| {
         if groups.len() < 2 {
             return None;
@@ -397,11 +419,10 @@ fn enforce_memory_bound() {
         }
         groups.iter().max_by_key(|g| bytes(g)).map(Rc::clone)
     });
-    if let Some(group) = largest {
-        let here = current_subtransaction();
-        if group.borrow().subtransaction == here {
-            write_group(&group);
-        }
+    if let Some(group) = largest
+        && group.borrow().subtransaction == here
+    {
+        write_group(&group);
     }
 }
 

@@ -71,6 +71,11 @@ impl Encoder {
         &self.rows
     }
 
+    /// Whether nothing is to be waited for.
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Waits for the encoded group, which is handed out once. A pending interrupt is served.
     ///
     /// # Errors
