@@ -14,7 +14,7 @@ use pgrx::PgSqlErrorCode;
 
 use super::answer::{Answer, Told};
 use super::counts::Counts;
-use super::feed::{Fed, Source};
+use super::feed::{Damaged, Fed, Source};
 use super::hot::HotBatch;
 use super::survey::{Bounds, Surveyed, best_first};
 use super::threads::Lease;
@@ -175,6 +175,14 @@ fn left_to_postgres(error: &VectorError) -> bool {
 fn raise(table: Oid, error: VectorError) -> ! {
     let code = match error {
         VectorError::Columnar(error) => errors::raise(table, &error.into()),
+        VectorError::Check(error) => match error.downcast::<Damaged>() {
+            Ok(damaged) => errors::raise(damaged.table, &damaged.error.into()),
+            Err(other) => refuse(
+                PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
+                other.to_string(),
+                None,
+            ),
+        },
         VectorError::OutOfRange { .. } => PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
         VectorError::DatetimeOutOfRange { .. } => PgSqlErrorCode::ERRCODE_DATETIME_FIELD_OVERFLOW,
         VectorError::DivisionByZero => PgSqlErrorCode::ERRCODE_DIVISION_BY_ZERO,
