@@ -24,8 +24,8 @@ use crate::scan_stats;
 use crate::settings;
 use crate::types::{AttributeLayout, TableLayout};
 
-/// Fewer stored rows than this are not worth a thread.
-const ROWS_FOR_THREADS: usize = MAX_ROWS / 2;
+/// Each thread must have this many rows to read: its start takes as long as a good part of them.
+const ROWS_OF_A_THREAD: usize = MAX_ROWS / 2;
 /// Row groups, for each thread, that are queued or processed at a time.
 const WINDOW: usize = 3;
 
@@ -48,10 +48,8 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     if is_timed {
         compiled.measure_times();
     }
-    let stored_rows: usize = groups.iter().map(|(_, group)| group.row_count()).sum();
-    let is_worth_it = stored_rows >= ROWS_FOR_THREADS || settings::force_vectorized();
-    let wanted = match run.may_use_threads() && is_worth_it {
-        true => settings::threads().min(groups.len()),
+    let wanted = match run.may_use_threads() {
+        true => worthwhile_threads(&groups),
         false => 0,
     };
     let lease = Lease::take(wanted);
@@ -136,6 +134,25 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
 
 /// Stored groups, each with the place of its table.
 type Groups = Vec<(usize, Surveyed)>;
+
+/// How many threads the groups that must be read are worth: none if only one could be busy, as the
+/// main thread can do its work without waking any.
+fn worthwhile_threads(groups: &Groups) -> usize {
+    if settings::force_vectorized() {
+        return settings::threads().min(groups.len());
+    }
+    let rows = groups.iter().map(|(_, group)| group.rows_to_read());
+    let (mut to_read, mut row_count) = (0, 0);
+    for rows in rows.filter(|&rows| rows > 0) {
+        to_read += 1;
+        row_count += rows;
+    }
+    let busy = to_read.min(row_count / ROWS_OF_A_THREAD);
+    match busy > 1 {
+        true => settings::threads().min(busy),
+        false => 0,
+    }
+}
 
 /// The tables of the run, and the groups that are to be read of them.
 fn open_all<'a>(
