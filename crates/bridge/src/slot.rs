@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use pgrx::pg_sys;
 
-use crate::ffi;
+use crate::ffi::{self, quiet};
 use crate::memory::allocate_in;
 use crate::table::Descriptor;
 use crate::tid::{RowNumber, Tid};
@@ -352,6 +352,20 @@ impl<'a> Slot<'a> {
     #[inline]
     pub fn raw(self) -> *mut pg_sys::TupleTableSlot {
         self.raw.as_ptr()
+    }
+
+    /// As [`Slot::raw`], with all values in its arrays.
+    pub fn deformed(self) -> *mut pg_sys::TupleTableSlot {
+        let slot = self.raw();
+        // SAFETY: valid by the contract of `from_raw`. A virtual slot has all of its values, so
+        // others, which hold tuples, are asked for no more attributes than they have.
+        unsafe {
+            let count = (*(*slot).tts_tupleDescriptor).natts;
+            if i32::from((*slot).tts_nvalid) < count {
+                quiet::slot_getsomeattrs_int(slot, count);
+            }
+        }
+        slot
     }
 
     #[inline]

@@ -266,6 +266,12 @@ impl<'a> Table<'a> {
         unsafe { relation::count_rows_fetched(self.raw(), rows) }
     }
 
+    /// Counts rows that were inserted, for `pg_stat_all_tables`.
+    pub fn count_inserted_rows(self, rows: usize) {
+        // SAFETY: open by the contract of `from_raw`.
+        unsafe { pg_sys::pgstat_count_heap_insert(self.raw(), rows as i64) }
+    }
+
     /// Counts a row that was deleted, for `pg_stat_all_tables`.
     #[inline]
     pub fn count_delete(self) {

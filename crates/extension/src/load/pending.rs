@@ -1,7 +1,7 @@
 //! Fills and writes the pending groups of this backend. See the header of [`super`].
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use howdah_bridge::predicate;
 use howdah_bridge::relation::OpenRelation;
@@ -9,7 +9,9 @@ use howdah_bridge::slot::{Slot, note_place};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::RowNumber;
-use howdah_bridge::xid::{CommandId, SubTransactionId, current_subtransaction};
+use howdah_bridge::xid::{
+    CommandId, SubTransactionId, current_subtransaction, is_in_parallel_mode,
+};
 use howdah_bridge::{Datum, Oid};
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 use pgrx::{pg_guard, pg_sys};
@@ -49,6 +51,7 @@ struct Loads {
 
 thread_local! {
     static LOADS: RefCell<Loads> = RefCell::default();
+    static LAST_GROUP: RefCell<Option<LastGroup>> = const { RefCell::new(None) };
     /// How many times relcache entries were invalidated.
     static INVALIDATIONS: Cell<u64> = const { Cell::new(0) };
 }
@@ -72,26 +75,40 @@ unsafe extern "C-unwind" fn at_invalidation(_arg: Datum, _table: Oid) {
 /// for writing, the slot holds a row of it.
 pub fn insert_slot(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
     let subtransaction = current_subtransaction();
-    if !past_threshold(table, subtransaction, command) || !may_go_cold(table) || stays_hot(table) {
+    let known = same_group(table, subtransaction, command);
+    if known.is_none()
+        && (!past_threshold(table, subtransaction, command)
+            || !may_go_cold(table)
+            || stays_hot(table))
+    {
         return false;
     }
-    // SAFETY: the slot is valid and holds a row of the table, whose values its arrays have then.
+    let row = slot.deformed();
+    let layout = match &known {
+        Some((layout, _)) => Rc::clone(layout),
+        None => layout_of(table),
+    };
+    // SAFETY: the slot's arrays hold the values of a row of the table.
     unsafe {
-        let row = slot.raw();
-        pg_sys::slot_getallattrs(row);
         let (values, nulls) = ((*row).tts_values, (*row).tts_isnull);
-        let layout = layout_of(table);
         if must_stay_hot(&layout, values, nulls) {
             return false;
         }
-        let group = current_group(table, subtransaction, command, layout);
+        let group = match known {
+            Some((_, group)) => group,
+            None => {
+                let group = current_group(table, subtransaction, command, Rc::clone(&layout));
+                remember(table, &group, Rc::clone(&layout));
+                group
+            }
+        };
         // Checked once the group is in the directory: a transaction that has read the directory
         // before has locked the relation by now.
         predicate::check_insert(table);
         let full = {
             let mut pending = group.borrow_mut();
             let pending = &mut *pending;
-            for (i, attribute) in pending.layout.attributes.iter().enumerate() {
+            for (i, attribute) in layout.attributes.iter().enumerate() {
                 push_datum(
                     pending.rows.column_mut(i),
                     attribute,
@@ -106,7 +123,6 @@ pub fn insert_slot(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool
             position + 1 == pending.placed.entry.capacity_rows as usize
                 || pending.rows.raw_bytes() >= settings::row_group_bytes()
         };
-        pg_sys::pgstat_count_heap_insert(table.raw(), 1);
         if full {
             write_group(&group);
         } else {
@@ -114,6 +130,64 @@ pub fn insert_slot(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool
         }
         true
     }
+}
+
+/// The group that the last row of a load went to.
+struct LastGroup {
+    table: Oid,
+    file: u32,
+    /// Compared, and never followed.
+    desc: pg_sys::TupleDesc,
+    invalidations: u64,
+    subtransaction: SubTransactionId,
+    command: CommandId,
+    /// Of [`pending_groups`]: no group was taken off since.
+    generation: u64,
+    layout: Rc<TableLayout>,
+    /// Weak: where it was written, its memory is free.
+    group: Weak<RefCell<PendingGroup>>,
+}
+
+/// The group of the row before, and the table's layout, if the next row of the same load goes there
+/// too: what was found out for the former holds as long as table, file, descriptor, command and
+/// subtransaction are the same, and the group is not taken off.
+#[inline]
+fn same_group(
+    table: Table<'_>,
+    subtransaction: SubTransactionId,
+    command: CommandId,
+) -> Option<(Rc<TableLayout>, Rc<RefCell<PendingGroup>>)> {
+    LAST_GROUP.with_borrow(|last| {
+        let last = last.as_ref()?;
+        let is_same = last.table == table.oid()
+            && last.command == command
+            && last.subtransaction == subtransaction
+            && last.desc == table.descriptor().raw()
+            && last.invalidations == INVALIDATIONS.get()
+            && last.generation == pending_groups::generation()
+            && last.file == table.file_number()
+            && settings::bulk_load();
+        let group = last.group.upgrade().filter(|_| is_same)?;
+        Some((Rc::clone(&last.layout), group))
+    })
+}
+
+fn remember(table: Table<'_>, group: &Rc<RefCell<PendingGroup>>, layout: Rc<TableLayout>) {
+    let (subtransaction, command) = {
+        let pending = group.borrow();
+        (pending.subtransaction, pending.command)
+    };
+    LAST_GROUP.set(Some(LastGroup {
+        table: table.oid(),
+        file: table.file_number(),
+        desc: table.descriptor().raw(),
+        invalidations: INVALIDATIONS.get(),
+        subtransaction,
+        command,
+        generation: pending_groups::generation(),
+        layout,
+        group: Rc::downgrade(group),
+    }));
 }
 
 /// Counts the row; returns whether the statement is a bulk load.
@@ -158,12 +232,10 @@ fn stays_hot(table: Table<'_>) -> bool {
 
 /// Whether rows of this table may be written cold at all.
 fn may_go_cold(table: Table<'_>) -> bool {
-    // SAFETY: reads the state of this process.
-    let in_parallel_mode = || unsafe { pg_sys::IsInParallelMode() };
     // Logical decoding must see every row as a heap insert.
     table.toast_oid().is_some()
         && !table.is_logically_logged()
-        && !in_parallel_mode()
+        && !is_in_parallel_mode()
         && settings::bulk_load()
 }
 
@@ -223,7 +295,7 @@ fn current_group(
     })
 }
 
-/// Encodes and stores a pending group. Its rows stay readable in memory until the stored
+/// Encodes and stores a pending group, and counts its rows as inserted. Its rows stay readable in memory until the stored
 /// group can be read; views that already hold it keep it alive.
 fn write_group(group: &Rc<RefCell<PendingGroup>>) {
     let (oid, file) = {
@@ -244,6 +316,7 @@ fn write_group(group: &Rc<RefCell<PendingGroup>>) {
     }
     if let Some(store) = ColdStore::open(table, LockMode::RowExclusive) {
         let pending = group.borrow();
+        table.count_inserted_rows(pending.rows.row_count());
         let effort = settings::effort_of(oid);
         or_raise(
             oid,
@@ -322,6 +395,7 @@ pub fn flush_all() {
 /// Drops everything: the transaction has ended.
 pub fn reset() {
     pending_groups::reset();
+    LAST_GROUP.set(None);
     LOADS.with_borrow_mut(|l| {
         l.counts.clear();
         l.layouts.clear();

@@ -53,6 +53,8 @@ impl PendingGroup {
 thread_local! {
     static GROUPS: RefCell<Vec<Rc<RefCell<PendingGroup>>>> = const { RefCell::new(Vec::new()) };
     static LAST_SERIAL: Cell<u64> = const { Cell::new(0) };
+    /// How often groups were taken off.
+    static GENERATION: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Whether any row of this backend is not written yet.
@@ -63,6 +65,15 @@ pub fn any() -> bool {
 /// A number that is less than the serial number of every group added later.
 pub fn serial_now() -> u64 {
     LAST_SERIAL.get()
+}
+
+/// A number that changes whenever a group is taken off.
+pub fn generation() -> u64 {
+    GENERATION.get()
+}
+
+fn next_generation() {
+    GENERATION.set(GENERATION.get().wrapping_add(1));
 }
 
 /// Adds a group, with the next serial number.
@@ -76,6 +87,7 @@ pub fn add(mut group: PendingGroup) -> Rc<RefCell<PendingGroup>> {
 
 /// Takes a group off; views that already hold it keep it alive.
 pub fn forget(group: &Rc<RefCell<PendingGroup>>) {
+    next_generation();
     GROUPS.with_borrow_mut(|groups| groups.retain(|g| !Rc::ptr_eq(g, group)));
 }
 
@@ -97,6 +109,7 @@ pub fn all_where(wanted: impl Fn(&PendingGroup) -> bool) -> Vec<Rc<RefCell<Pendi
 
 /// Drops the groups of an aborted subtransaction.
 pub fn discard_subtransaction(subtransaction: SubTransactionId) {
+    next_generation();
     GROUPS.with_borrow_mut(|groups| {
         groups.retain(|g| g.borrow().subtransaction != subtransaction);
     });
@@ -105,6 +118,7 @@ pub fn discard_subtransaction(subtransaction: SubTransactionId) {
 /// Drops the pending rows of a table's file, which is emptied in place.
 pub fn discard_file(table: Table<'_>) {
     let (oid, file) = (table.oid(), table.file_number());
+    next_generation();
     GROUPS.with_borrow_mut(|groups| {
         groups.retain(|g| {
             let g = g.borrow();
@@ -115,6 +129,7 @@ pub fn discard_file(table: Table<'_>) {
 
 /// Drops everything: the transaction has ended.
 pub fn reset() {
+    next_generation();
     GROUPS.with_borrow_mut(Vec::clear);
 }
 
