@@ -214,6 +214,10 @@ pub mod quiet {
     unsafe extern "C-unwind" {
         /// `access/xact.h`. With `used` false.
         pub fn GetCurrentCommandId(used: bool) -> pg_sys::CommandId;
+        /// `access/xact.h`
+        pub fn GetCurrentTransactionIdIfAny() -> pg_sys::TransactionId;
+        /// `access/xact.h`
+        pub fn IsInParallelMode() -> bool;
         /// `access/transam.h`
         pub fn TransactionIdPrecedes(a: pg_sys::TransactionId, b: pg_sys::TransactionId) -> bool;
         /// `access/xact.h`

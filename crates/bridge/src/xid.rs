@@ -41,8 +41,15 @@ impl Xid {
     /// worker.
     #[inline]
     pub fn current() -> Xid {
-        // SAFETY: a transaction is running; may raise an ERROR, with nothing of ours to undo.
-        Xid(unsafe { pg_sys::GetCurrentTransactionId() })
+        // SAFETY: a transaction is running; assigning an id may raise an ERROR, with nothing of ours
+        // to undo.
+        unsafe {
+            let known = Xid(quiet::GetCurrentTransactionIdIfAny());
+            match known.is_normal() {
+                true => known,
+                false => Xid(pg_sys::GetCurrentTransactionId()),
+            }
+        }
     }
 
     /// The current top-level transaction, if it has an id.
@@ -179,6 +186,13 @@ pub fn announced_xmin() -> Xid {
 pub fn current_subtransaction() -> SubTransactionId {
     // SAFETY: plain read of transaction state.
     unsafe { quiet::GetCurrentSubTransactionId() }
+}
+
+/// Whether parallel workers run, or this is one: nothing may be changed.
+#[inline]
+pub fn is_in_parallel_mode() -> bool {
+    // SAFETY: plain read of transaction state.
+    unsafe { quiet::IsInParallelMode() }
 }
 
 /// The current command, without marking it as one that writes.

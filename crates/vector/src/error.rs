@@ -63,6 +63,9 @@ pub enum VectorError {
     /// Bytes of a row group are damaged, or a request does not fit a column.
     #[error(transparent)]
     Columnar(#[from] ColumnarError),
+    /// The source's own check of a morsel failed.
+    #[error(transparent)]
+    Check(Box<dyn std::error::Error + Send + Sync>),
     /// A bug: a thread panicked.
     #[error("a thread of the run panicked: {message}")]
     Panicked {

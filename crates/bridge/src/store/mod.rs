@@ -9,7 +9,7 @@
 //! `[k * PIECE_BYTES, …)` and checks of them ([`piece`]). Pieces are written one after the other,
 //! so that a reader that knows the block of one computes the block of any other, compares
 //! `(id, seq)` there and searches the index only where they differ ([`value`]). No byte of a piece
-//! is returned that was not verified.
+//! is interpreted that was not verified.
 //!
 //! Visibility. Entries are ordinary MVCC tuples, whose visibility is decided by the code that scans
 //! them. The pieces of a long value carry no visibility of their own: their id is known only from
@@ -32,6 +32,7 @@ mod piece;
 mod read;
 mod recent;
 mod stream;
+mod unverified;
 mod value;
 mod write;
 
@@ -49,6 +50,7 @@ pub use copy::{CopiedAs, TupleStamp};
 pub use page::blocks_read;
 pub use piece::PIECE_BYTES;
 pub use read::{Entry, Judge, Visited};
+pub use unverified::Unverified;
 pub use value::{PieceMap, ValueReader};
 pub use write::{Birth, BulkWrite, WrittenValue};
 

@@ -106,16 +106,68 @@ impl<'a> Piece<'a> {
         Ok(wanted)
     }
 
+    /// A range of the bytes, of which only those kilobytes are verified that it covers in part.
+    /// `later` is given the others: their place in the range, and what proves them.
+    pub fn partly_verified(
+        &self,
+        range: Range<usize>,
+        mut later: impl FnMut(Range<usize>, Proof),
+    ) -> Result<&'a [u8], Fault> {
+        let wanted = self.bytes.get(range.clone()).ok_or(Fault::Short {
+            bytes: self.bytes.len(),
+        })?;
+        for index in range.start / CHECKED_BYTES..range.end.div_ceil(CHECKED_BYTES) {
+            let block = self.kilobyte(index);
+            if block.start < range.start || range.end < block.end {
+                if !self.is_sound(index) {
+                    return Err(Fault::Damaged);
+                }
+                continue;
+            }
+            let stored = self.stored_check(index).ok_or(Fault::Damaged)?;
+            let proof = Proof {
+                key: self.key,
+                index,
+                stored,
+            };
+            later(block.start - range.start..block.end - range.start, proof);
+        }
+        Ok(wanted)
+    }
+
+    /// Where a kilobyte lies: the last one is shorter.
+    fn kilobyte(&self, index: usize) -> Range<usize> {
+        index * CHECKED_BYTES..self.bytes.len().min((index + 1) * CHECKED_BYTES)
+    }
+
+    fn stored_check(&self, index: usize) -> Option<[u8; CHECK_BYTES]> {
+        let at = index * CHECK_BYTES;
+        self.checks.get(at..at + CHECK_BYTES)?.try_into().ok()
+    }
+
     fn is_sound(&self, index: usize) -> bool {
-        let end = self.bytes.len().min((index + 1) * CHECKED_BYTES);
-        let block = self.bytes.get(index * CHECKED_BYTES..end);
-        let stored = self
-            .checks
-            .get(index * CHECK_BYTES..(index + 1) * CHECK_BYTES);
-        match (block, stored) {
+        match (
+            self.bytes.get(self.kilobyte(index)),
+            self.stored_check(index),
+        ) {
             (Some(block), Some(stored)) => check(self.key, index, block).to_le_bytes() == stored,
             _ => false,
         }
+    }
+}
+
+/// What proves that a copied kilobyte is what was written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Proof {
+    pub key: PieceKey,
+    index: usize,
+    stored: [u8; CHECK_BYTES],
+}
+
+impl Proof {
+    /// Whether these are the bytes of the kilobyte.
+    pub fn holds(&self, bytes: &[u8]) -> bool {
+        check(self.key, self.index, bytes).to_le_bytes() == self.stored
     }
 }
 
@@ -170,6 +222,39 @@ mod tests {
                 let range = block * 1_024..((block + 1) * 1_024).min(3_000);
                 let read = piece.verified(range, &mut Verified::default());
                 assert_eq!(read.is_err(), block == index, "byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_byte_of_a_range_is_verified_now_or_later() {
+        for len in [1, 1_023, 1_024, 1_025, 3_000, PIECE_BYTES] {
+            let bytes = noise(len);
+            let payload = sealed(&bytes);
+            for start in (0..len).step_by(333) {
+                for end in (start + 1..=len).step_by(401).chain([len]) {
+                    for at in [start, (start + end) / 2, end - 1] {
+                        let mut damaged = payload.clone();
+                        damaged[HEAD_BYTES + at] ^= 1;
+                        let piece = Piece::of(KEY, &damaged).unwrap();
+                        let mut proofs = Vec::new();
+                        let later = |place, proof| proofs.push((place, proof));
+                        let is_noticed = match piece.partly_verified(start..end, later) {
+                            Err(fault) => fault == Fault::Damaged,
+                            Ok(copied) => (proofs.iter())
+                                .any(|(place, proof)| !proof.holds(&copied[place.clone()])),
+                        };
+                        assert!(is_noticed, "byte {at} of {start}..{end}");
+                    }
+                    let piece = Piece::of(KEY, &payload).unwrap();
+                    let mut proofs = Vec::new();
+                    let later = |place, proof| proofs.push((place, proof));
+                    let copied = piece.partly_verified(start..end, later).unwrap();
+                    assert_eq!(copied, &bytes[start..end]);
+                    assert!(
+                        (proofs.iter()).all(|(place, proof)| proof.holds(&copied[place.clone()]))
+                    );
+                }
             }
         }
     }

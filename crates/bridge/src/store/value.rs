@@ -13,7 +13,9 @@
 //! index is searched, once for each run.
 //!
 //! Every byte that is returned was verified on the page it was copied from, under the pin under
-//! which it was copied: see [`super::piece`]. Where the cluster has data checksums a map remembers
+//! which it was copied: see [`super::piece`]; except that whole chunks may be copied first and
+//! verified by another thread, against the checks that were copied with them
+//! ([`super::unverified`]). Where the cluster has data checksums a map remembers
 //! what was verified: a page that was evicted and comes back is verified by PostgreSQL. Pages are
 //! share-locked one at a time, while their tuples are searched; a reader keeps the last one pinned,
 //! because a row often needs several ranges of one page. Pins are the resource owner's: an ERROR
@@ -33,6 +35,7 @@ use super::piece::{Fault, PIECE_BYTES, Piece, Verified};
 use super::read::KeyScan;
 use super::recent;
 use super::stream::BlockStream;
+use super::unverified::Unverified;
 use super::{ColdStore, StoreError};
 
 /// Runs of pieces that are remembered of one value.
@@ -144,6 +147,9 @@ struct Held {
     verified: Verified,
 }
 
+/// What is done with a range of a piece.
+type Look<'l> = &'l mut dyn FnMut(&mut Shown<'_>, Range<usize>) -> Result<(), (Fault, usize)>;
+
 /// A piece that is being read, and which kilobytes of it were verified.
 struct Shown<'a> {
     piece: Piece<'a>,
@@ -236,15 +242,50 @@ impl ValueReader<'_> {
         len: u64,
         sink: &mut dyn FnMut(&[u8]),
     ) -> Result<(), StoreError> {
+        self.run(offset, len, &mut |piece, range| {
+            sink(piece.verified(range)?);
+            Ok(())
+        })
+    }
+
+    /// As [`ValueReader::read_run`], for bytes that another thread verifies: those that the result
+    /// names must not be interpreted before [`Unverified::verify`] has succeeded.
+    ///
+    /// # Errors
+    /// As for [`ValueReader::read`]; the sink may have got bytes before.
+    pub fn copy_run(
+        &self,
+        offset: u64,
+        len: u64,
+        sink: &mut dyn FnMut(&[u8]),
+    ) -> Result<Unverified, StoreError> {
+        let mut unverified = Unverified::of(self.store.id().toast, len);
+        let mut copied = 0;
+        self.run(offset, len, &mut |shown, range| {
+            let end = range.end;
+            let later = |place: Range<usize>, proof| {
+                unverified.add(copied + place.start..copied + place.end, proof);
+            };
+            let bytes = shown.piece.partly_verified(range, later);
+            let bytes = bytes.map_err(|fault| (fault, end))?;
+            copied += bytes.len();
+            sink(bytes);
+            Ok(())
+        })?;
+        Ok(unverified)
+    }
+
+    /// Shows ranges of piece after piece that together are `len` bytes from `offset` on.
+    fn run(&self, offset: u64, len: u64, look: Look<'_>) -> Result<(), StoreError> {
         let end = offset + len;
         let mut at = offset;
         while at < end {
             let (seq, skip) = place_of(at);
             let take = (PIECE_BYTES - skip).min((end - at) as usize);
-            self.show(seq, skip..skip + take, sink)?;
+            self.with_piece(seq, |piece| look(piece, skip..skip + take))?;
             at += take as u64;
             if at < end {
-                at = self.stream(at, end, sink)?;
+                at = self.stream(at, end, look)?;
             }
             pgrx::check_for_interrupts!();
         }
@@ -381,7 +422,7 @@ impl ValueReader<'_> {
 
     /// Streams pieces from `at`, where one begins, as long as they lie on consecutive blocks;
     /// returns where it stopped.
-    fn stream(&self, at: u64, end: u64, sink: &mut dyn FnMut(&[u8])) -> Result<u64, StoreError> {
+    fn stream(&self, at: u64, end: u64, look: Look<'_>) -> Result<u64, StoreError> {
         let (seq, _) = place_of(at);
         let (last, _) = place_of(end - 1);
         let (guess, run) = {
@@ -403,8 +444,7 @@ impl ValueReader<'_> {
                 break;
             };
             self.look_at(seq, &piece, &mut Verified::default(), |piece| {
-                sink(piece.verified(0..take)?);
-                Ok(())
+                look(piece, 0..take)
             })?;
             at += take as u64;
             seq += 1;

@@ -1,27 +1,73 @@
-//! The heap side of a table, row by row.
+//! The heap side of a table, many rows at a time.
+//!
+//! ```text
+//!   one guard: { next row ─▶ deform ─▶ words, and copies of what is passed by reference } × 1,024
+//! ```
+//!
+//! A guard around every row costs more than the row. So the rows of a batch are fetched under one:
+//! what runs below it owns nothing and does not panic, so that an ERROR may jump over it. Values
+//! that are passed by reference are copied, because only the page of the last row stays pinned.
 
 use std::marker::PhantomData;
 
 use pgrx::pg_sys;
 
+use crate::ffi::quiet::slot_getsomeattrs_int;
+use crate::ffi::unguarded::heap_getnextslot;
 use crate::slot::Slot;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
+
+/// The most rows in a batch.
+const BATCH_ROWS: usize = 1_024;
+/// Memory for copied values of a batch, in words of eight bytes.
+const COPY_WORDS: usize = 1 << 15;
+
+/// An attribute that is read.
+struct Wanted {
+    index: usize,
+    /// `attlen`
+    len: i16,
+    by_value: bool,
+}
 
 /// A scan of the hot rows that a snapshot sees.
 pub struct HotRows<'a> {
     routine: &'static pg_sys::TableAmRoutine,
     scan: pg_sys::TableScanDesc,
     slot: *mut pg_sys::TupleTableSlot,
-    /// The number of attributes that are read of each row: the first ones.
-    attribute_count: i32,
+    wanted: Vec<Wanted>,
+    /// The number of attributes that are deformed of each row: the first ones.
+    deformed: i32,
+    /// Column by column, [`BATCH_ROWS`] places each.
+    values: Vec<pg_sys::Datum>,
+    nulls: Vec<bool>,
+    /// What values of this batch point to.
+    copies: Vec<u64>,
+    row_count: usize,
+    /// The slot holds a row that did not fit into the last batch.
+    is_held: bool,
+    has_ended: bool,
     table: PhantomData<&'a ()>,
 }
 
 impl<'a> HotRows<'a> {
-    /// Begins a scan of the table, which is locked, that reads the first `attribute_count`
-    /// attributes of each row.
-    pub fn begin(table: Table<'a>, snapshot: Snapshot<'a>, attribute_count: usize) -> Self {
+    /// Begins a scan of the table, which is locked, that reads these attributes of each row.
+    pub fn begin(table: Table<'a>, snapshot: Snapshot<'a>, attributes: &[usize]) -> Self {
+        let described = table.descriptor().attributes();
+        let wanted: Vec<Wanted> = (attributes.iter())
+            .map(|&index| Wanted {
+                index,
+                len: described[index].attlen,
+                by_value: described[index].attbyval,
+            })
+            .collect();
+        let deformed = attributes.iter().max().map_or(0, |&last| last as i32 + 1);
+        let copy_words = match wanted.iter().all(|attribute| attribute.by_value) {
+            true => 0,
+            false => COPY_WORDS,
+        };
+        let places = wanted.len() * BATCH_ROWS;
         let (table, snapshot) = (table.raw(), snapshot.raw());
         let flags = pg_sys::ScanOptions::SO_TYPE_SEQSCAN
             | pg_sys::ScanOptions::SO_ALLOW_STRAT
@@ -42,48 +88,149 @@ impl<'a> HotRows<'a> {
                 routine,
                 scan,
                 slot,
-                attribute_count: attribute_count as i32,
+                wanted,
+                deformed,
+                values: vec![pg_sys::Datum::from(0); places],
+                nulls: vec![true; places],
+                copies: vec![0; copy_words],
+                row_count: 0,
+                is_held: false,
+                has_ended: false,
                 table: PhantomData,
             }
         }
     }
 
-    /// Goes to the next row; `false` at the end.
-    pub fn advance(&mut self) -> bool {
-        // SAFETY: scan and slot were made by `begin`. The page of the row stays pinned by the slot.
+    /// Replaces the batch by the next rows, at most `most`; returns how many there are, 0 at the
+    /// end.
+    pub fn fetch(&mut self, most: usize) -> usize {
+        let most = most.min(BATCH_ROWS);
+        self.row_count = 0;
+        // SAFETY: scan and slot were made by `begin`. `fill` owns nothing that an ERROR would leak,
+        // and does not panic; the ERROR is caught at the boundary.
+        unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| self.fill(most)) };
+        self.row_count
+    }
+
+    /// Fills the batch.
+    ///
+    /// # Safety
+    /// Scan and slot are open. Errors jump over this function.
+    unsafe fn fill(&mut self, most: usize) {
+        let forward = pg_sys::ScanDirection::ForwardScanDirection;
+        let mut used = 0;
+        // SAFETY: as for this function. The page of the row stays pinned by the slot.
         unsafe {
-            let next = self.routine.scan_getnextslot.unwrap_unchecked();
-            let (scan, slot) = (self.scan, self.slot);
-            let forward = pg_sys::ScanDirection::ForwardScanDirection;
-            let found = pg_sys::ffi::pg_guard_ffi_boundary(|| next(scan, forward, slot));
-            if found && i32::from((*slot).tts_nvalid) < self.attribute_count {
-                pg_sys::slot_getsomeattrs_int(slot, self.attribute_count);
+            while self.row_count < most && !self.has_ended {
+                if !self.is_held && !heap_getnextslot(self.scan, forward, self.slot) {
+                    self.has_ended = true;
+                    break;
+                }
+                self.is_held = true;
+                if self.deformed > 0 {
+                    if i32::from((*self.slot).tts_nvalid) < self.deformed {
+                        slot_getsomeattrs_int(self.slot, self.deformed);
+                    }
+                    match self.store(used) {
+                        Some(now) => used = now,
+                        // It is the first row of the next batch.
+                        None if self.row_count > 0 => break,
+                        None => {
+                            self.point();
+                            self.is_held = false;
+                            self.row_count = 1;
+                            break;
+                        }
+                    }
+                }
+                self.is_held = false;
+                self.row_count += 1;
             }
-            found
         }
     }
 
-    /// The slot that holds the row.
+    /// Stores the row of the slot as the batch's next one. `used` words of the copies are taken;
+    /// returns how many are then, `None` if there is no room.
+    ///
+    /// # Safety
+    /// The slot holds a row, of which the wanted attributes are deformed.
+    unsafe fn store(&mut self, mut used: usize) -> Option<usize> {
+        // SAFETY: as for this function. Each column has BATCH_ROWS places, more than there are rows;
+        // copies end before the end of their memory.
+        unsafe {
+            for (place, attribute) in self.wanted.iter().enumerate() {
+                let at = place * BATCH_ROWS + self.row_count;
+                let is_null = *(*self.slot).tts_isnull.add(attribute.index);
+                let mut datum = *(*self.slot).tts_values.add(attribute.index);
+                *self.nulls.as_mut_ptr().add(at) = is_null;
+                if !is_null && !attribute.by_value {
+                    let from = datum.cast_mut_ptr::<u8>();
+                    let size_bytes = size_of_value(from, attribute.len);
+                    let words = size_bytes.div_ceil(8);
+                    if words > self.copies.len().saturating_sub(used) {
+                        return None;
+                    }
+                    let to = self.copies.as_mut_ptr().add(used).cast::<u8>();
+                    std::ptr::copy_nonoverlapping(from, to, size_bytes);
+                    datum = pg_sys::Datum::from(to);
+                    used = used.wrapping_add(words);
+                }
+                *self.values.as_mut_ptr().add(at) = datum;
+            }
+        }
+        Some(used)
+    }
+
+    /// Makes the row of the slot the only one of the batch; its values stay on its page, which the
+    /// slot keeps pinned until the next row is fetched.
+    ///
+    /// # Safety
+    /// As for [`Self::store`].
+    unsafe fn point(&mut self) {
+        // SAFETY: as for this function.
+        unsafe {
+            for (place, attribute) in self.wanted.iter().enumerate() {
+                let at = place * BATCH_ROWS;
+                *self.nulls.as_mut_ptr().add(at) = *(*self.slot).tts_isnull.add(attribute.index);
+                *self.values.as_mut_ptr().add(at) = *(*self.slot).tts_values.add(attribute.index);
+            }
+        }
+    }
+
+    /// The slot, which holds the last row of the batch if the batch was fetched with `most` = 1.
     pub fn slot(&self) -> Slot<'_> {
         // SAFETY: it was made by `begin`, and lives as long as the scan.
         unsafe { Slot::from_raw(self.slot) }
     }
 
-    /// A value of the row; `None` is NULL.
+    /// The batch's values of one of the attributes, by its place among them; `None` is NULL. They
+    /// are valid until the next call of [`Self::fetch`].
     ///
     /// # Panics
     ///
-    /// Panics when the attribute is not read.
-    #[inline]
-    pub fn value(&self, attribute: usize) -> Option<pg_sys::Datum> {
-        assert!(
-            attribute < self.attribute_count as usize,
-            "an attribute that is read"
-        );
-        // SAFETY: the slot holds that many values.
-        unsafe {
-            let null = *(*self.slot).tts_isnull.add(attribute);
-            (!null).then(|| *(*self.slot).tts_values.add(attribute))
+    /// Panics when there is no such place.
+    pub fn column(&self, place: usize) -> impl Iterator<Item = Option<pg_sys::Datum>> {
+        let rows = place * BATCH_ROWS..place * BATCH_ROWS + self.row_count;
+        let (values, nulls) = (&self.values[rows.clone()], &self.nulls[rows]);
+        (values.iter().zip(nulls)).map(|(&value, &is_null)| (!is_null).then_some(value))
+    }
+}
+
+/// The bytes of a value of a heap tuple that is passed by reference, with its header.
+///
+/// # Safety
+/// It is a value of a type of this length.
+unsafe fn size_of_value(value: *const u8, len: i16) -> usize {
+    /// Header and tag of a value that is stored out of line.
+    const EXTERNAL_BYTES: usize = pg_sys::VARHDRSZ_EXTERNAL + size_of::<pg_sys::varatt_external>();
+    // SAFETY: as for this function. A tuple on a page points to values that are stored out of line
+    // in one way only.
+    unsafe {
+        match len {
+            -1 if pgrx::varatt_is_1b_e(value.cast()) => EXTERNAL_BYTES,
+            -1 => pgrx::varsize_any(value.cast()),
+            -2 => libc::strlen(value.cast()).wrapping_add(1),
+            len => len as usize,
         }
     }
 }

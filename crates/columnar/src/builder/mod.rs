@@ -9,6 +9,7 @@
 //! Invariant: between two calls of `finish_row` every column holds the same number of rows.
 
 mod column;
+mod decoded;
 mod numeric;
 mod validity;
 
@@ -76,6 +77,17 @@ impl RowGroupBuilder {
     #[inline]
     pub fn finish_row(&mut self) {
         self.row_count += 1;
+        debug_assert!(
+            self.columns.iter().all(|c| c.len() == self.row_count),
+            "every column gets one value per row"
+        );
+    }
+
+    /// Completes rows that were pushed column by column: every column must have been given as many
+    /// values since the last call, which debug builds check.
+    #[inline]
+    pub fn finish_rows(&mut self, count: usize) {
+        self.row_count += count;
         debug_assert!(
             self.columns.iter().all(|c| c.len() == self.row_count),
             "every column gets one value per row"

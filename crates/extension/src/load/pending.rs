@@ -9,7 +9,9 @@ use howdah_bridge::slot::{Origin, Slot};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::RowNumber;
-use howdah_bridge::xid::{CommandId, SubTransactionId, current_subtransaction};
+use howdah_bridge::xid::{
+    CommandId, SubTransactionId, current_subtransaction, is_in_parallel_mode,
+};
 use howdah_bridge::{Datum, Oid};
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 use pgrx::{pg_guard, pg_sys};
@@ -281,12 +283,10 @@ fn stays_hot(table: Table<'_>) -> bool {
 
 /// Whether rows of this table may be written cold at all.
 fn may_go_cold(table: Table<'_>) -> bool {
-    // SAFETY: reads the state of this process.
-    let in_parallel_mode = || unsafe { pg_sys::IsInParallelMode() };
     // Logical decoding must see every row as a heap insert.
     table.toast_oid().is_some()
         && !table.is_logically_logged()
-        && !in_parallel_mode()
+        && !is_in_parallel_mode()
         && settings::bulk_load()
 }
 

@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 
-use howdah_bridge::store::{ColdStore, PieceMap, ValueReader};
+use howdah_bridge::store::{ColdStore, PieceMap, Unverified, ValueReader};
 use howdah_columnar::{
     ByteSource, ChunkBuffer, ColumnMeta, ColumnStatistics, ColumnType, GroupLayout,
 };
@@ -62,20 +62,21 @@ impl ColumnReader {
         self.layout.statistics(column, &Bytes(value))
     }
 
-    /// A column's chunk as it is stored, and what the footer says of it.
+    /// A column's chunk as it is stored, what the footer says of it, and what is to be verified
+    /// before the chunk is opened.
     pub fn chunk(
         &self,
         store: &ColdStore,
         column: usize,
-    ) -> Result<(ColumnMeta, ChunkBuffer), ColdError> {
+    ) -> Result<(ColumnMeta, ChunkBuffer, Unverified), ColdError> {
         let value = store.value(self.entry.value_id, &self.pieces);
         let source = Bytes(value);
         let meta = self.layout.column(column, &source)?;
         let len = meta.byte_range.end - meta.byte_range.start;
         let mut buffer = ChunkBuffer::with_capacity(len as usize);
-        (source.0).read_run(meta.byte_range.start, len, &mut |bytes| {
+        let unverified = (source.0).copy_run(meta.byte_range.start, len, &mut |bytes| {
             buffer.append(bytes)
         })?;
-        Ok((meta, buffer))
+        Ok((meta, buffer, unverified))
     }
 }

@@ -5,7 +5,8 @@
 //!   rows of this backend's own loads, and heap rows (hot): columns of up to 8,192 rows
 //! ```
 //!
-//! Invariant: between groups no pin and no lock is held. A group's statistics and chunks are read
+//! Invariant: between groups no pin and no lock is held. Chunks are copied with their checks, and
+//! verified by the thread that opens them, before it does. A group's statistics and chunks are read
 //! from the same immutable value. Columns are those of the query; each table has them under its own
 //! attribute numbers.
 
@@ -15,14 +16,14 @@ use std::time::Duration;
 use arrow_buffer::BooleanBuffer;
 use howdah_bridge::relation::missing_value;
 use howdah_bridge::snapshot::Snapshot;
-use howdah_bridge::store::ColdStore;
+use howdah_bridge::store::{ColdStore, StoreError, Unverified};
 use howdah_bridge::table::Table;
-use howdah_bridge::upper::{OpenTable, Run, Waiting};
+use howdah_bridge::upper::{Oid, OpenTable, Run, Waiting};
 use howdah_columnar::{Column, ColumnType};
 use howdah_vector::VectorError;
 use howdah_vector::operators::Look;
 use howdah_vector::runtime::Feeder;
-use howdah_vector::source::{Morsel, MorselColumn};
+use howdah_vector::source::{Delivery, Morsel, MorselColumn};
 
 use super::counts::Counts;
 use super::hot::HotBatch;
@@ -147,13 +148,15 @@ impl<'a> Source<'a> {
         };
         counts.note_zones(row_count, &rows);
         let mut columns = Vec::with_capacity(self.attributes.len());
+        let mut unverified = Vec::new();
         for (place, &attribute) in self.attributes.iter().enumerate() {
             pgrx::check_for_interrupts!();
             columns.push(match group.reader.column_type(attribute) {
                 _ if !group.needed.contains(&place) => MorselColumn::Unread,
                 None => self.missing(attribute),
                 Some(_) => {
-                    let (meta, bytes) = group.reader.chunk(store, attribute)?;
+                    let (meta, bytes, rest) = group.reader.chunk(store, attribute)?;
+                    unverified.push((place, rest));
                     MorselColumn::Encoded {
                         meta: Arc::new(meta),
                         bytes,
@@ -177,7 +180,12 @@ impl<'a> Source<'a> {
             filter_decided,
             ordinal: next(ordinal),
         };
-        push(feeder, morsel);
+        let table = self.table.oid();
+        let delivery = Delivery {
+            morsel,
+            check: Some(Box::new(move |morsel| verify(table, morsel, &unverified))),
+        };
+        push(feeder, delivery);
         Ok(())
     }
 
@@ -264,11 +272,35 @@ pub fn of_rows(
     }
 }
 
+/// Damage that a thread has found in a table.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Damaged {
+    pub table: Oid,
+    pub error: StoreError,
+}
+
+/// Verifies the chunks of a morsel. Called by the threads.
+fn verify(
+    table: Oid,
+    morsel: &Morsel,
+    unverified: &[(usize, Unverified)],
+) -> Result<(), VectorError> {
+    for (place, rest) in unverified {
+        if let Some(MorselColumn::Encoded { bytes, .. }) = morsel.columns.get(*place)
+            && let Err(error) = rest.verify(bytes.as_slice())
+        {
+            return Err(VectorError::Check(Box::new(Damaged { table, error })));
+        }
+    }
+    Ok(())
+}
+
 /// Hands a morsel over as soon as there is room for it.
-pub fn push(feeder: &Feeder<'_>, morsel: Morsel) {
-    let mut morsel = Some(morsel);
+pub fn push(feeder: &Feeder<'_>, morsel: impl Into<Delivery>) {
+    let mut morsel = Some(morsel.into());
     while let Some(one) = morsel.take() {
-        if let Err(back) = feeder.try_push(one) {
+        if let Err(back) = feeder.try_deliver(one) {
             let waiting = Waiting::begin();
             feeder.wait(WAIT);
             drop(waiting);

@@ -3,7 +3,7 @@
 //! One batch may hold rows of several tables, so that many small partitions make few morsels.
 
 use howdah_bridge::upper::HotRows;
-use howdah_columnar::{Column, ColumnType, RowGroupBuilder};
+use howdah_columnar::{ColumnType, RowGroupBuilder};
 use howdah_vector::runtime::Feeder;
 use howdah_vector::source::MorselColumn;
 
@@ -15,7 +15,6 @@ use crate::types::push_datum;
 
 /// Rows that will form a morsel.
 pub struct HotBatch {
-    types: Vec<ColumnType>,
     rows: RowGroupBuilder,
 }
 
@@ -23,7 +22,6 @@ impl HotBatch {
     /// `types` are those of the query's columns.
     pub fn new(types: &[ColumnType]) -> HotBatch {
         HotBatch {
-            types: types.to_vec(),
             rows: RowGroupBuilder::new(types),
         }
     }
@@ -35,11 +33,8 @@ impl HotBatch {
         if row_count == 0 {
             return Ok(());
         }
-        let columns = (self.types.iter().enumerate())
-            .map(|(place, &ty)| {
-                let values = (0..row_count).map(|row| self.rows.value(place, row));
-                Ok(MorselColumn::Decoded(Column::from_values(ty, values)?))
-            })
+        let columns = (self.rows.columns().iter())
+            .map(|column| Ok(MorselColumn::Decoded(column.decoded()?)))
             .collect::<Result<Vec<_>, ColdError>>()?;
         push(feeder, of_rows(columns, row_count, None, next(ordinal)));
         self.rows.clear();
@@ -56,24 +51,36 @@ impl Source<'_> {
         counts: &mut Counts,
         feeder: &Feeder<'_>,
     ) -> Result<(), ColdError> {
-        let read = self.attributes.iter().max().map_or(0, |&last| last + 1);
         let (table, snapshot) = (self.table, self.snapshot);
-        let mut hot = HotRows::begin(table, snapshot, read);
-        while !feeder.failed() && hot.advance() {
-            if self.is_howdah && moved::hides_hot(table, hot.slot(), snapshot) {
+        let mut hot = HotRows::begin(table, snapshot, &self.attributes);
+        while !feeder.failed() {
+            pgrx::check_for_interrupts!();
+            // Rows that must be followed are looked at one by one.
+            let follows = self.is_howdah && moved::is_wanted(snapshot);
+            let most = match follows {
+                true => 1,
+                false => BATCH_ROWS - batch.rows.row_count(),
+            };
+            let row_count = hot.fetch(most);
+            if row_count == 0 {
+                break;
+            }
+            if follows && moved::hides_hot(table, hot.slot(), snapshot) {
                 continue;
             }
             for (place, &attribute) in self.attributes.iter().enumerate() {
                 let layout = &self.layout.attributes[attribute];
                 let column = batch.rows.column_mut(place);
-                match hot.value(attribute) {
-                    None => column.push_null(),
-                    // SAFETY: a value of this attribute.
-                    Some(datum) => unsafe { push_datum(column, layout, datum, false) },
+                for value in hot.column(place) {
+                    match value {
+                        None => column.push_null(),
+                        // SAFETY: a value of this attribute.
+                        Some(datum) => unsafe { push_datum(column, layout, datum, false) },
+                    }
                 }
             }
-            batch.rows.finish_row();
-            counts.hot_rows += 1;
+            batch.rows.finish_rows(row_count);
+            counts.hot_rows += row_count as u64;
             if batch.rows.row_count() == BATCH_ROWS {
                 batch.flush(ordinal, feeder)?;
             }

@@ -14,7 +14,7 @@ use pgrx::PgSqlErrorCode;
 
 use super::answer::{Answer, Told};
 use super::counts::Counts;
-use super::feed::{Fed, Source};
+use super::feed::{Damaged, Fed, Source};
 use super::hot::HotBatch;
 use super::survey::{Bounds, Surveyed, best_first};
 use super::translate::{Translated, translate};
@@ -24,8 +24,8 @@ use crate::settings;
 use crate::thread_budget::Lease;
 use crate::types::{AttributeLayout, TableLayout};
 
-/// Fewer stored rows than this are not worth a thread.
-const ROWS_FOR_THREADS: usize = MAX_ROWS / 2;
+/// Each thread must have this many rows to read: its start takes as long as a good part of them.
+const ROWS_OF_A_THREAD: usize = MAX_ROWS / 2;
 /// Row groups, for each thread, that are queued or processed at a time.
 const WINDOW: usize = 3;
 
@@ -48,10 +48,8 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     if is_timed {
         compiled.measure_times();
     }
-    let stored_rows: usize = groups.iter().map(|(_, group)| group.row_count()).sum();
-    let is_worth_it = stored_rows >= ROWS_FOR_THREADS || settings::force_vectorized();
-    let wanted = match run.may_use_threads() && is_worth_it {
-        true => settings::threads().min(groups.len()),
+    let wanted = match run.may_use_threads() {
+        true => worthwhile_threads(&groups),
         false => 0,
     };
     let lease = Lease::take(wanted);
@@ -137,6 +135,25 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
 /// Stored groups, each with the place of its table.
 type Groups = Vec<(usize, Surveyed)>;
 
+/// How many threads the groups that must be read are worth: none if only one could be busy, as the
+/// main thread can do its work without waking any.
+fn worthwhile_threads(groups: &Groups) -> usize {
+    if settings::force_vectorized() {
+        return settings::threads().min(groups.len());
+    }
+    let rows = groups.iter().map(|(_, group)| group.rows_to_read());
+    let (mut to_read, mut row_count) = (0, 0);
+    for rows in rows.filter(|&rows| rows > 0) {
+        to_read += 1;
+        row_count += rows;
+    }
+    let busy = to_read.min(row_count / ROWS_OF_A_THREAD);
+    match busy > 1 {
+        true => settings::threads().min(busy),
+        false => 0,
+    }
+}
+
 /// The tables of the run, and the groups that are to be read of them.
 fn open_all<'a>(
     run: &'a Run<'_>,
@@ -175,6 +192,14 @@ fn left_to_postgres(error: &VectorError) -> bool {
 fn raise(table: Oid, error: VectorError) -> ! {
     let code = match error {
         VectorError::Columnar(error) => errors::raise(table, &error.into()),
+        VectorError::Check(error) => match error.downcast::<Damaged>() {
+            Ok(damaged) => errors::raise(damaged.table, &damaged.error.into()),
+            Err(other) => refuse(
+                PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
+                other.to_string(),
+                None,
+            ),
+        },
         VectorError::OutOfRange { .. } => PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
         VectorError::DatetimeOutOfRange { .. } => PgSqlErrorCode::ERRCODE_DATETIME_FIELD_OVERFLOW,
         VectorError::DivisionByZero => PgSqlErrorCode::ERRCODE_DIVISION_BY_ZERO,

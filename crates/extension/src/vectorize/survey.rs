@@ -29,6 +29,14 @@ impl Surveyed {
     pub fn row_count(&self) -> usize {
         self.reader.entry.row_count as usize
     }
+
+    /// The rows that a thread must look at: none where statistics are sufficient.
+    pub fn rows_to_read(&self) -> usize {
+        match &self.look {
+            Look::Read { rows, .. } => rows.iter().map(ExactSizeIterator::len).sum(),
+            Look::Skip | Look::Statistics => 0,
+        }
+    }
 }
 
 /// The minima and maxima of each integer column of the query, over all groups of all tables.

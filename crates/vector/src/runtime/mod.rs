@@ -26,7 +26,7 @@ use howdah_columnar::ColumnStatistics;
 
 use crate::error::VectorError;
 use crate::operators::Compiled;
-use crate::source::Morsel;
+use crate::source::{Delivery, Morsel};
 pub use result::{ResultColumn, ResultSet, RunError, RunStatistics};
 use worker::{Local, Shared};
 
@@ -60,8 +60,7 @@ pub struct Feeder<'a> {
 }
 
 impl Feeder<'_> {
-    /// Passes a morsel to a thread; without threads, works on it at once. After a failure morsels
-    /// are dropped.
+    /// As [`try_deliver`](Self::try_deliver), for a morsel that needs no check.
     ///
     /// # Errors
     ///
@@ -69,17 +68,30 @@ impl Feeder<'_> {
     // The morsel is returned so that it can be pushed again.
     #[allow(clippy::result_large_err)]
     pub fn try_push(&self, morsel: Morsel) -> Result<(), Morsel> {
+        let tried = self.try_deliver(morsel.into());
+        tried.map_err(|delivery| delivery.morsel)
+    }
+
+    /// Passes a morsel to a thread; without threads, works on it at once. After a failure morsels
+    /// are dropped.
+    ///
+    /// # Errors
+    ///
+    /// Returns the morsel when the window is full.
+    // It is returned so that it can be delivered again.
+    #[allow(clippy::result_large_err)]
+    pub fn try_deliver(&self, delivery: Delivery) -> Result<(), Delivery> {
         if self.failed() {
             return Ok(());
         }
         let options = self.shared.options;
         if options.threads == 0 {
-            self.work_here(morsel);
+            self.work_here(delivery);
             return Ok(());
         }
         let mut queue = self.shared.lock();
         if queue.in_flight >= options.window.max(1) {
-            return Err(morsel);
+            return Err(delivery);
         }
         let may_start =
             queue.waiting <= queue.morsels.len() && self.started.get() < options.threads;
@@ -87,7 +99,7 @@ impl Feeder<'_> {
             queue.running += 1;
         }
         queue.in_flight += 1;
-        queue.morsels.push_back(morsel);
+        queue.morsels.push_back(delivery);
         drop(queue);
         if !may_start {
             self.shared.wake_one();
@@ -100,17 +112,17 @@ impl Feeder<'_> {
         self.shared.lock().running -= 1;
         if self.started.get() == 0 {
             // There is no thread to take it.
-            let morsel = self.shared.lock().morsels.pop_back();
+            let delivery = self.shared.lock().morsels.pop_back();
             self.shared.lock().in_flight -= 1;
-            if let Some(morsel) = morsel {
-                self.work_here(morsel);
+            if let Some(delivery) = delivery {
+                self.work_here(delivery);
             }
         }
         Ok(())
     }
 
-    fn work_here(&self, morsel: Morsel) {
-        let worked = self.with_local(|local| local.process(self.shared, morsel));
+    fn work_here(&self, delivery: Delivery) {
+        let worked = self.with_local(|local| local.process(self.shared, delivery));
         if let Err(error) = worked {
             self.shared.fail(error);
         }

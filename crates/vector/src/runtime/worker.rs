@@ -13,7 +13,7 @@ use super::memory::{Memory, Share};
 use super::result::{ResultColumn, join_parts};
 use crate::error::VectorError;
 use crate::operators::{Compiled, RowCounts, Sink};
-use crate::source::Morsel;
+use crate::source::Delivery;
 
 /// The state that the threads of a run share.
 pub(super) struct Shared<'a> {
@@ -31,7 +31,7 @@ pub(super) struct Shared<'a> {
 /// Morsels in work, and their results. Its lock is held for moments only.
 #[derive(Default)]
 pub(super) struct Queue {
-    pub(super) morsels: VecDeque<Morsel>,
+    pub(super) morsels: VecDeque<Delivery>,
     /// Morsels that are queued or in work.
     pub(super) in_flight: usize,
     /// Threads that wait for a morsel.
@@ -76,10 +76,14 @@ impl Local {
     pub(super) fn process(
         &mut self,
         shared: &Shared<'_>,
-        morsel: Morsel,
+        delivery: Delivery,
     ) -> Result<(), VectorError> {
         let start = Instant::now();
+        let Delivery { morsel, check } = delivery;
         let done = guarded(|| {
+            if let Some(check) = check {
+                check(&morsel)?;
+            }
             self.sink.process(
                 shared.compiled,
                 morsel,
@@ -174,14 +178,14 @@ impl<'a> Shared<'a> {
         self.work.notify_one();
     }
 
-    fn next(&self) -> Option<Morsel> {
+    fn next(&self) -> Option<Delivery> {
         let mut queue = self.lock();
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return None;
             }
-            if let Some(morsel) = queue.morsels.pop_front() {
-                return Some(morsel);
+            if let Some(delivery) = queue.morsels.pop_front() {
+                return Some(delivery);
             }
             if queue.closed {
                 return None;
@@ -200,8 +204,8 @@ impl<'a> Shared<'a> {
         let local = guarded(|| {
             (self.options.on_thread_start)();
             let mut local = Local::new(self);
-            while let Some(morsel) = self.next() {
-                let worked = local.process(self, morsel);
+            while let Some(delivery) = self.next() {
+                let worked = local.process(self, delivery);
                 self.lock().in_flight -= 1;
                 self.news.notify_all();
                 worked?;

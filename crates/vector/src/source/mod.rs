@@ -6,6 +6,8 @@ use std::sync::Arc;
 use arrow_buffer::BooleanBuffer;
 use howdah_columnar::{ChunkBuffer, Column, ColumnMeta, ColumnType, OwnedValue};
 
+use crate::error::VectorError;
+
 /// One column of a morsel.
 #[derive(Debug)]
 pub enum MorselColumn {
@@ -13,7 +15,7 @@ pub enum MorselColumn {
     Encoded {
         /// What the footer says of it.
         meta: Arc<ColumnMeta>,
-        /// Its verified bytes.
+        /// Its bytes. They are verified, or the morsel's [`Delivery`] verifies them.
         bytes: ChunkBuffer,
     },
     /// All rows.
@@ -42,4 +44,25 @@ pub struct Morsel {
     pub filter_decided: bool,
     /// The place in the source's order.
     pub ordinal: u64,
+}
+
+/// A check of a morsel, such as of its bytes: made before anything is read from it, by the thread
+/// that works on it.
+pub type Check = Box<dyn FnOnce(&Morsel) -> Result<(), VectorError> + Send>;
+
+/// A morsel on its way to a thread.
+pub struct Delivery {
+    /// The rows.
+    pub morsel: Morsel,
+    /// What is still to be checked.
+    pub check: Option<Check>,
+}
+
+impl From<Morsel> for Delivery {
+    fn from(morsel: Morsel) -> Self {
+        Self {
+            morsel,
+            check: None,
+        }
+    }
 }
