@@ -9,7 +9,7 @@
 //! verifies the integrity of the bytes. A chunk is immutable and may be shared among threads.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_buffer::BooleanBuffer;
 use vortex_array::ArrayRef;
@@ -19,6 +19,7 @@ use crate::codec::{self, CHUNK_ALIGNMENT};
 use crate::column::Column;
 use crate::error::ColumnarError;
 use crate::layout::ColumnMeta;
+use crate::packed_numbers::PackedNumbers;
 use crate::parts::{Form, decode_numeric, slice};
 use crate::predicate::Predicate;
 use crate::stats::ValueFlags;
@@ -88,6 +89,8 @@ struct Inner {
     row_count: usize,
     flags: ValueFlags,
     form: Form,
+    /// The same as packed numbers, once that was asked for.
+    packed: OnceLock<Option<PackedNumbers>>,
 }
 
 impl Chunk {
@@ -113,6 +116,7 @@ impl Chunk {
                 row_count,
                 flags: meta.flags,
                 form,
+                packed: OnceLock::new(),
             }),
         })
     }
@@ -135,6 +139,16 @@ impl Chunk {
         self.inner.flags
     }
 
+    /// The rows as packed numbers, if they are stored so.
+    pub fn packed(&self) -> Option<&PackedNumbers> {
+        let open = || match &self.inner.form {
+            // Damage is found where the array is decoded.
+            Form::Array(array) => PackedNumbers::of_array(array, self.inner.ty).ok().flatten(),
+            _ => None,
+        };
+        self.inner.packed.get_or_init(open).as_ref()
+    }
+
     /// Decodes every row.
     ///
     /// # Errors
@@ -151,6 +165,9 @@ impl Chunk {
     /// As [`decode`](Self::decode), and [`ColumnarError::OutOfRange`].
     pub fn decode_range(&self, rows: Range<usize>) -> Result<Column, ColumnarError> {
         self.check(&rows)?;
+        if let Some(packed) = self.packed() {
+            return packed.decode(rows);
+        }
         match &self.inner.form {
             Form::AllNull => Column::all_null(self.inner.ty, rows.len()),
             Form::Array(array) => {
@@ -180,6 +197,9 @@ impl Chunk {
             self.check(&(rows[0] as usize..last as usize + 1))?;
         } else {
             return self.decode_range(0..0);
+        }
+        if let Some(packed) = self.packed() {
+            return Ok(packed.decode_some(rows));
         }
         let select = |array: &ArrayRef| codec::guarded(|| select::take(array, rows));
         match &self.inner.form {

@@ -46,6 +46,11 @@ pub(crate) fn filter(
     if predicate.names_image() {
         return Err(ColumnarError::NotComparable);
     }
+    if let Some(packed) = chunk.packed()
+        && let Some(range) = packed.code_range(predicate)
+    {
+        return packed.matching(&[(predicate, range)], rows, None, None);
+    }
     let array = match chunk.form() {
         Form::AllNull => {
             let is_null = matches!(predicate, Predicate::IsNull);

@@ -11,7 +11,7 @@
 //!         GroupLayout::read ◀──────────┘
 //!            │            │ column: ColumnMeta: range, statistics, zone map ─▶ verdicts
 //!            │            ▼
-//!            │      Chunk::open ─▶ decode · decode_range · decode_selection · filter
+//!            │      Chunk::open ─▶ decode · decode_range · decode_selection · filter · packed
 //!            ▼
 //!         row_access: RowAccess ─▶ value: one row from a few ranges of the stored bytes
 //! ```
@@ -46,6 +46,7 @@ mod gather;
 mod layout;
 mod nodes;
 mod numeric;
+mod packed_numbers;
 mod parts;
 mod pattern;
 mod predicate;
@@ -70,6 +71,7 @@ pub use encode::EncodedRowGroup;
 pub use error::ColumnarError;
 pub use layout::{ColumnMeta, ColumnStatistics, FORMAT_VERSION, Footer, GroupLayout};
 pub use numeric::{NumericColumn, NumericDigits, NumericScales};
+pub use packed_numbers::{CodeRange, PackedNumbers};
 pub use pattern::TextPattern;
 pub use predicate::{CompareOp, Predicate, Verdict};
 pub use source::ByteSource;

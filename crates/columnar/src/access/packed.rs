@@ -26,8 +26,12 @@ pub(crate) trait Word: Copy + Default + Into<u64> {
     /// `(low >> shift) & mask`
     fn take(self, shift: usize, mask: Self) -> Self;
 
-    /// `(low >> shift | high << (BITS - shift)) & mask`; `shift` is not 0.
+    /// `(low >> shift | high << (BITS - shift)) & mask`; `shift` is not 0, and so great that the
+    /// mask has more than `BITS - shift` bits.
     fn join(self, high: Self, shift: usize, mask: Self) -> Self;
+
+    /// The lowest 32 bits.
+    fn narrow(self) -> u32;
 
     /// The lowest `bits` bits.
     fn mask(bits: usize) -> Self;
@@ -51,7 +55,14 @@ macro_rules! impl_word {
 
             #[inline(always)]
             fn join(self, high: Self, shift: usize, mask: Self) -> Self {
-                (self >> shift | high << (Self::BITS as usize - shift)) & mask
+                // The lower part has no bits beyond the mask. Masking the upper one alone keeps the
+                // compiler from a funnel shift, which it does not vectorize.
+                self >> shift | (high << (Self::BITS as usize - shift)) & mask
+            }
+
+            #[inline(always)]
+            fn narrow(self) -> u32 {
+                self as u32
             }
 
             fn mask(bits: usize) -> Self {
@@ -94,6 +105,33 @@ pub(crate) fn unpack<W: Word>(packed: &[u8], bits: usize, out: &mut [W]) {
             let high = &packed[(word + 1) * ROW_BYTES..(word + 2) * ROW_BYTES];
             for ((out, low), high) in out.iter_mut().zip(W::lanes(low)).zip(W::lanes(high)) {
                 *out = low.join(high, shift, mask);
+            }
+        }
+    }
+}
+
+/// Unpacks a block into 32 bits. `bits` is at most 32 and the word's.
+pub(crate) fn unpack_narrow<W: Word>(packed: &[u8], bits: usize, out: &mut [u32; BLOCK]) {
+    assert!(packed.len() == block_bytes(bits) && bits <= W::BITS);
+    if bits == 0 {
+        out.fill(0);
+        return;
+    }
+    let mask = W::mask(bits);
+    let lanes = BLOCK / W::BITS;
+    for position in 0..W::BITS {
+        let (word, shift) = (position * bits / W::BITS, position * bits % W::BITS);
+        let start = ORDER[position / 8] * 16 + position % 8 * 128;
+        let out = &mut out[start..start + lanes];
+        let low = &packed[word * ROW_BYTES..(word + 1) * ROW_BYTES];
+        if shift + bits <= W::BITS {
+            for (out, low) in out.iter_mut().zip(W::lanes(low)) {
+                *out = low.take(shift, mask).narrow();
+            }
+        } else {
+            let high = &packed[(word + 1) * ROW_BYTES..(word + 2) * ROW_BYTES];
+            for ((out, low), high) in out.iter_mut().zip(W::lanes(low)).zip(W::lanes(high)) {
+                *out = low.join(high, shift, mask).narrow();
             }
         }
     }
@@ -173,8 +211,17 @@ mod tests {
             let packed = pack::<W>(&values, bits);
             let mut unpacked = vec![W::default(); BLOCK];
             unpack(&packed, bits, &mut unpacked);
+            let mut narrow = [u32::MAX; BLOCK];
+            unpack_narrow::<W>(&packed, bits, &mut narrow);
             for (index, &value) in values.iter().enumerate() {
                 assert_eq!(unpacked[index].into(), value, "{bits} bits, value {index}");
+                if bits <= 32 {
+                    assert_eq!(
+                        u64::from(narrow[index]),
+                        value,
+                        "{bits} bits, value {index}"
+                    );
+                }
                 if bits > 0 {
                     let width = W::BITS / 8;
                     let place = Place::of(index, width, bits);

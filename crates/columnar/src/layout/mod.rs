@@ -339,6 +339,11 @@ impl ColumnMeta {
         (0..self.zones.len()).map(|zone| self.zones.zone(zone))
     }
 
+    /// One zone; `None` when there is no such zone.
+    pub fn zone(&self, zone: usize) -> Option<Zone> {
+        (zone < self.zones.len()).then(|| self.zones.zone(zone))
+    }
+
     /// The rows that a zone covers.
     pub fn zone_rows(&self, zone: usize) -> Range<usize> {
         self.zones.rows(zone)

@@ -49,6 +49,13 @@ fn add(counts: &mut [i64], groups: GroupIds<'_>, row_count: usize) {
                 counts[group as usize] += 1;
             }
         }
+        GroupIds::Runs { ids, ends } => {
+            let mut start = 0;
+            for (&group, &end) in ids.iter().zip(ends) {
+                counts[group as usize] += i64::from(end - start);
+                start = end;
+            }
+        }
     }
 }
 
@@ -96,6 +103,15 @@ impl Missing {
                 }
                 for &row in valid {
                     self.rows[groups[row as usize] as usize] -= 1;
+                }
+            }
+            GroupIds::Runs { ids, ends } => {
+                let mut left = valid;
+                let mut start = 0;
+                for (&group, &end) in ids.iter().zip(ends) {
+                    let (here, after) = left.split_at(left.partition_point(|&row| row < end));
+                    self.rows[group as usize] += i64::from(end - start) - here.len() as i64;
+                    (left, start) = (after, end);
                 }
             }
         }

@@ -1,5 +1,8 @@
 //! The loops that every accumulator shares: they add values of a batch to states of groups.
 
+use std::convert::Infallible;
+use std::ops::Range;
+
 /// The groups of the rows of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum GroupIds<'a> {
@@ -7,6 +10,46 @@ pub(crate) enum GroupIds<'a> {
     One(u32),
     /// One for each row.
     Each(&'a [u32]),
+    /// One for each run of rows.
+    Runs {
+        /// The group of each run.
+        ids: &'a [u32],
+        /// One past the last row of each run, ascending.
+        ends: &'a [u32],
+    },
+}
+
+impl<'a> GroupIds<'a> {
+    /// Calls a function with the group and the rows of each run.
+    #[inline(always)]
+    pub(crate) fn each_run<E>(
+        ids: &[u32],
+        ends: &[u32],
+        mut visit: impl FnMut(usize, Range<usize>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut start = 0;
+        for (&id, &end) in ids.iter().zip(ends) {
+            let end = end as usize;
+            visit(id as usize, start..end)?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// A group for each row instead of runs, in the room given.
+    pub(crate) fn without_runs<'b>(self, room: &'b mut Vec<u32>) -> GroupIds<'b>
+    where
+        'a: 'b,
+    {
+        let Self::Runs { ids, ends } = self else {
+            return self;
+        };
+        room.clear();
+        for (&id, &end) in ids.iter().zip(ends) {
+            room.resize(end as usize, id);
+        }
+        GroupIds::Each(room)
+    }
 }
 
 /// The rows of a batch that have a value.
@@ -25,6 +68,24 @@ impl Rows<'_> {
             Self::Some(rows) => rows.len(),
         }
     }
+}
+
+/// Calls a function with the group and the number of each of some rows, which ascend.
+#[inline(always)]
+fn each_of_runs<E>(
+    ids: &[u32],
+    ends: &[u32],
+    rows: &[u32],
+    mut visit: impl FnMut(usize, usize) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut run = 0;
+    for &row in rows {
+        while ends[run] <= row {
+            run += 1;
+        }
+        visit(ids[run] as usize, row as usize)?;
+    }
+    Ok(())
 }
 
 /// Gives each value to the state of its group.
@@ -47,6 +108,21 @@ pub(crate) fn each<S, T: Copy>(
                 let row = row as usize;
                 add(&mut states[groups[row] as usize], values[row]);
             }
+        }
+        (GroupIds::Runs { ids, ends }, Rows::All(_)) => {
+            let Ok(()) = GroupIds::each_run(ids, ends, |group, rows| {
+                let state = &mut states[group];
+                for &value in &values[rows] {
+                    add(state, value);
+                }
+                Ok::<(), Infallible>(())
+            });
+        }
+        (GroupIds::Runs { ids, ends }, Rows::Some(rows)) => {
+            let Ok(()) = each_of_runs(ids, ends, rows, |group, row| {
+                add(&mut states[group], values[row]);
+                Ok::<(), Infallible>(())
+            });
         }
         (GroupIds::One(group), Rows::All(_)) => {
             let state = &mut states[group as usize];
@@ -73,10 +149,19 @@ pub(crate) fn each_row<E>(
     let group = |row: usize| match groups {
         GroupIds::One(group) => group as usize,
         GroupIds::Each(groups) => groups[row] as usize,
+        GroupIds::Runs { ids, ends } => {
+            ids[ends.partition_point(|&end| end as usize <= row)] as usize
+        }
     };
-    match rows {
-        Rows::All(count) => (0..count).try_for_each(|row| visit(group(row), row)),
-        Rows::Some(rows) => rows
+    match (groups, rows) {
+        (GroupIds::Runs { ids, ends }, Rows::All(_)) => {
+            GroupIds::each_run(ids, ends, |group, mut rows| {
+                rows.try_for_each(|row| visit(group, row))
+            })
+        }
+        (GroupIds::Runs { ids, ends }, Rows::Some(rows)) => each_of_runs(ids, ends, rows, visit),
+        (_, Rows::All(count)) => (0..count).try_for_each(|row| visit(group(row), row)),
+        (_, Rows::Some(rows)) => rows
             .iter()
             .try_for_each(|&row| visit(group(row as usize), row as usize)),
     }
@@ -125,6 +210,9 @@ pub(crate) fn fold<T: Copy, S: Copy>(
 /// Groups whose states fit several local arrays.
 const FEW: usize = 256;
 
+/// Rows of a run that are worth several lanes.
+const LONG_RUN: usize = 4 * LANES;
+
 /// Local arrays, so that additions to the same group need not wait for each other.
 const COPIES: usize = 4;
 
@@ -163,6 +251,20 @@ pub(crate) fn sum_each<S: Copy, T: Copy>(
                     *state = join(*state, copy[group]);
                 }
             }
+        }
+        (GroupIds::Runs { ids, ends }, Rows::All(_)) => {
+            let Ok(()) = GroupIds::each_run(ids, ends, |group, rows| {
+                let state = &mut states[group];
+                let values = &values[rows];
+                *state = match values.len() >= LONG_RUN {
+                    true => {
+                        let rows = Rows::All(values.len());
+                        join(*state, fold(rows, values, identity, &add, join_of(&join)))
+                    }
+                    false => values.iter().fold(*state, |sum, &value| add(sum, value)),
+                };
+                Ok::<(), Infallible>(())
+            });
         }
         _ => each(states, groups, rows, values, |state, value| {
             *state = add(*state, value);

@@ -9,6 +9,7 @@
 //! The lookup is a cache of the hash table. It may be dropped at any time, which happens when a
 //! domain turns out to be larger than assumed. Rows outside of it are hashed as usual.
 
+mod codes;
 mod words;
 
 use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray};
@@ -19,6 +20,7 @@ use crate::expr::{Input, take};
 use crate::operators::groups::Groups;
 use crate::operators::scan::{OpenColumn, Zone};
 use crate::operators::words::Dictionary;
+use codes::CodeGroups;
 use words::Words;
 
 /// The most entries of a lookup: 16 MB.
@@ -60,6 +62,8 @@ pub(crate) struct Domain {
     is_fresh: bool,
     /// Too large for a lookup.
     given_up: bool,
+    /// Groups by packed code.
+    codes: CodeGroups,
 }
 
 /// Which groups a batch's rows have.
@@ -104,12 +108,38 @@ impl Domain {
             ordinals: Vec::new(),
             most_entries: most_entries.min(MOST_ENTRIES),
             is_fresh: true,
+            codes: CodeGroups::default(),
         }
     }
 
     /// Called at the beginning of another morsel.
     pub(crate) fn begin_morsel(&mut self) {
         self.is_fresh = true;
+        self.codes.begin_morsel();
+    }
+
+    /// The only key, if it is an integer.
+    fn only_integer(&self) -> Option<usize> {
+        match self.parts.as_slice() {
+            [Part::Integers { column, .. }] => Some(*column),
+            _ => None,
+        }
+    }
+
+    /// Counts the rows of a zone by group, without a look at each row: calls a function with groups
+    /// and numbers of rows. `false` if that cannot be done.
+    pub(crate) fn count(
+        &mut self,
+        zone: &Zone<'_>,
+        groups: &mut Groups,
+        add: impl FnMut(u32, u32),
+    ) -> Result<bool, VectorError> {
+        match self.only_integer() {
+            Some(column) if zone.selection().is_none() => {
+                self.codes.count(zone, column, groups, add)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Widens domains to the values of a morsel, as far as its statistics and dictionaries are
@@ -157,6 +187,14 @@ impl Domain {
         }
     }
 
+    /// Whether [`count`](Self::count) costs much less than counting the groups of rows.
+    pub(crate) fn is_count_cheap(&self, zone: &Zone<'_>) -> bool {
+        let column = self.only_integer();
+        column.is_some_and(|column| {
+            zone.selection().is_none() && CodeGroups::is_count_cheap(zone, column)
+        })
+    }
+
     /// The groups of a zone's rows, if they can be looked up.
     pub(crate) fn ids_of(
         &mut self,
@@ -164,6 +202,11 @@ impl Domain {
         groups: &mut Groups,
         ids: &mut Vec<u32>,
     ) -> Result<Found, VectorError> {
+        if let Some(column) = self.only_integer()
+            && let Found::Each = self.codes.ids_of(zone, column, groups, ids)?
+        {
+            return Ok(Found::Each);
+        }
         if self.given_up {
             return Ok(Found::Not);
         }
@@ -271,7 +314,8 @@ impl Domain {
             Part::Words { words, .. } => words.memory_bytes(),
             Part::Integers { .. } => 0,
         });
-        self.lookup.capacity() * size_of::<u32>() + words.sum::<usize>()
+        let lookup = self.lookup.capacity() * size_of::<u32>();
+        lookup + self.codes.memory_bytes() + words.sum::<usize>()
     }
 }
 
@@ -351,7 +395,7 @@ fn only_ordinal(part: &Part, zone: &Zone<'_>) -> Option<u32> {
             let OpenColumn::Chunk(_, meta) = zone.morsel().columns.get(*column)? else {
                 return None;
             };
-            let bounds = meta.zones().nth(zone.rows().start / ZONE_ROWS)?;
+            let bounds = meta.zone(zone.rows().start / ZONE_ROWS)?;
             let (min, max) = (bounds.min.as_ref()?, bounds.max.as_ref()?);
             let is_one = bounds.null_count == 0 && min.exact && max.exact;
             let value = integer(&min.value)?;

@@ -33,6 +33,50 @@ const MERGE_STEP: usize = 8_192;
 /// The maximal number of pairs of a group and a word that are recorded for each row of a zone.
 const MOST_PAIRS: usize = 8;
 
+/// Runs of equal keys are used if there are at least this many times more rows.
+const FEW_RUNS: usize = 4;
+
+/// Rows whose keys tell whether to look for runs.
+const RUN_SAMPLE: usize = 64;
+
+/// The keys of runs, if the only key is an integer that is never NULL and its runs are few; and where
+/// the runs end.
+fn runs_of(keys: &[Column], ends: &mut Vec<u32>) -> Option<Column> {
+    let [key] = keys else {
+        return None;
+    };
+    if key.null_count() > 0 {
+        return None;
+    }
+    Some(match key {
+        Column::Int16(array) => Column::Int16(runs(array.values(), ends)?.into()),
+        Column::Int32(array) => Column::Int32(runs(array.values(), ends)?.into()),
+        Column::Int64(array) => Column::Int64(runs(array.values(), ends)?.into()),
+        _ => return None,
+    })
+}
+
+fn runs<T: Copy + PartialEq>(values: &[T], ends: &mut Vec<u32>) -> Option<Vec<T>> {
+    let run_count = |values: &[T]| {
+        let pairs = values.iter().zip(values.iter().skip(1));
+        1 + pairs.map(|(a, b)| u32::from(a != b)).sum::<u32>() as usize
+    };
+    let are_few = |values: &[T]| run_count(values) * FEW_RUNS <= values.len();
+    if !are_few(values.get(..RUN_SAMPLE)?) || !are_few(values) {
+        return None;
+    }
+    ends.clear();
+    ends.resize(run_count(values), values.len() as u32);
+    let mut run = 0;
+    for (end, pair) in (1u32..).zip(values.windows(2)) {
+        // Overwritten unless the run ends here.
+        ends[run] = end;
+        run += usize::from(pair[0] != pair[1]);
+    }
+    ends[run] = values.len() as u32;
+    Some(ends.iter().map(|&end| values[end as usize - 1]).collect())
+}
+
 /// Keys and aggregates, compiled.
 pub(crate) struct AggregatePlan {
     keys: Vec<expr::Compiled>,
@@ -194,6 +238,18 @@ impl AggregatePlan {
         self.states.iter().any(|&(input, ..)| input == at)
     }
 
+    /// Whether nothing but rows is counted in a zone.
+    fn only_counts(&self, zone: &Zone<'_>) -> bool {
+        self.states.is_empty()
+            && self.inputs.iter().all(|input| {
+                let has_no_nulls = |argument: &expr::Compiled| {
+                    let column = argument.as_column();
+                    column.is_some_and(|column| zone.has_no_nulls(column))
+                };
+                input.filter.is_none() && input.argument.as_ref().is_none_or(has_no_nulls)
+            })
+    }
+
     /// Whether statistics answer for all rows of a row group.
     pub(crate) fn answered_by(&self, statistics: &[Option<&ColumnStatistics>]) -> bool {
         let known = |column: Option<usize>| statistics.get(column?).copied().flatten();
@@ -225,6 +281,14 @@ impl AggregatePlan {
                     }
             })
     }
+}
+
+/// The groups that have a position, with it, which is forgotten.
+fn met_of(positions: &mut [u32]) -> Vec<(u32, u32)> {
+    let met = (0u32..)
+        .zip(positions.iter_mut())
+        .map(|(group, position)| (group, std::mem::replace(position, u32::MAX)));
+    met.filter(|&(_, position)| position != u32::MAX).collect()
 }
 
 /// The groups and states of one thread, or of all at the end.
@@ -283,7 +347,11 @@ impl Aggregation {
         if row_count == 0 {
             return Ok(());
         }
+        if !plan.keys.is_empty() && plan.only_counts(zone) && self.count(zone)? {
+            return Ok(());
+        }
         let mut ids = std::mem::take(&mut self.ids);
+        let mut ends = Vec::new();
         let groups = match plan.keys.as_slice() {
             [] => GroupIds::One(0),
             keys => match self.domain.ids_of(zone, &mut self.groups, &mut ids)? {
@@ -294,8 +362,19 @@ impl Aggregation {
                         .iter()
                         .map(|key| words::evaluate(zone, key))
                         .collect::<Result<Vec<_>, _>>()?;
-                    self.groups.ids_of(&keys, row_count, &mut ids)?;
-                    GroupIds::Each(&ids)
+                    match runs_of(&keys, &mut ends) {
+                        Some(keys) => {
+                            self.groups.ids_of(&[keys], ends.len(), &mut ids)?;
+                            GroupIds::Runs {
+                                ids: &ids,
+                                ends: &ends,
+                            }
+                        }
+                        None => {
+                            self.groups.ids_of(&keys, row_count, &mut ids)?;
+                            GroupIds::Each(&ids)
+                        }
+                    }
                 }
             },
         };
@@ -311,9 +390,26 @@ impl Aggregation {
                 }
             }
         }
-        self.counts.add(groups, row_count);
+        let is_counted = self.domain.is_count_cheap(zone) && self.count(zone)?;
+        if !is_counted {
+            self.counts.add(groups, row_count);
+        }
         self.ids = ids;
         Ok(())
+    }
+
+    /// Counts all rows of a zone, without a look at each; `false` if that cannot be done.
+    fn count(&mut self, zone: &Zone<'_>) -> Result<bool, VectorError> {
+        let mut counted: Vec<(u32, u32)> = Vec::new();
+        let add = |group, row_count| counted.push((group, row_count));
+        if !self.domain.count(zone, &mut self.groups, add)? {
+            return Ok(false);
+        }
+        self.resize(self.groups.len());
+        for (group, row_count) in counted {
+            self.counts.add_to(group as usize, row_count.into());
+        }
+        Ok(true)
     }
 
     /// Adds the values of an input without a filter.
@@ -332,6 +428,7 @@ impl Aggregation {
         let (values, nulls) = match argument.as_column() {
             Some(column) if !is_kept => (None, zone.validity(column)?),
             Some(column) if self.add_words(plan, at, column, zone, groups)? => return Ok(()),
+            Some(column) if self.add_rising(plan, at, column, zone, groups)? => return Ok(()),
             _ => {
                 let values = words::evaluate(zone, argument)?;
                 let nulls = values.nulls().cloned();
@@ -352,6 +449,63 @@ impl Aggregation {
             self.missing[at].add(self.group_count, groups, row_count, valid);
         }
         Ok(())
+    }
+
+    /// Adds a column of integers that rise or fall evenly to extremes: of each group only the first
+    /// and the last row. `false` if the column is not stored so, or has other states, too.
+    fn add_rising(
+        &mut self,
+        plan: &AggregatePlan,
+        at: usize,
+        column: usize,
+        zone: &Zone<'_>,
+        groups: GroupIds<'_>,
+    ) -> Result<bool, VectorError> {
+        let is_extreme = |state| matches!(state, State::Min | State::Max);
+        let mut states = plan.states.iter();
+        let GroupIds::Each(ids) = groups else {
+            return Ok(false);
+        };
+        if self.group_count * MOST_PAIRS > ids.len()
+            || !states.all(|&(input, state, _)| input != at || is_extreme(state))
+        {
+            return Ok(false);
+        }
+        let Some(rise) = zone.rise(column)? else {
+            return Ok(false);
+        };
+        let wants = |wanted: State| {
+            let mut states = plan.states.iter();
+            states.any(|&(input, state, _)| input == at && state == wanted)
+        };
+        let (of_first, of_last) = match rise.step >= 0 {
+            true => (State::Min, State::Max),
+            false => (State::Max, State::Min),
+        };
+        let mut met: Vec<(u32, u32)> = Vec::new();
+        let mut positions = vec![u32::MAX; self.group_count];
+        if wants(of_last) {
+            for (position, &id) in ids.iter().enumerate() {
+                positions[id as usize] = position as u32;
+            }
+            met.extend(met_of(&mut positions));
+        }
+        if wants(of_first) {
+            for (position, &id) in ids.iter().enumerate().rev() {
+                positions[id as usize] = position as u32;
+            }
+            met.extend(met_of(&mut positions));
+        }
+        let rows = zone.selection().map(|_| zone.row_numbers());
+        let row = |position: u32| match &rows {
+            Some(rows) => rows[position as usize] as usize,
+            None => zone.rows().start + position as usize,
+        };
+        let values = rise.column(met.iter().map(|&(_, position)| row(position)));
+        let met_groups: Vec<u32> = met.into_iter().map(|(group, _)| group).collect();
+        let groups = GroupIds::Each(&met_groups);
+        self.update(plan, at, groups, Rows::All(met_groups.len()), &values)?;
+        Ok(true)
     }
 
     /// Adds the words of a column to extremes: each word once per group, however many rows have it.
@@ -380,19 +534,21 @@ impl Aggregation {
         let word_count = dictionary.words.len();
         let group_count = match groups {
             GroupIds::One(_) => 1,
-            GroupIds::Each(_) => self.group_count,
+            GroupIds::Each(_) | GroupIds::Runs { .. } => self.group_count,
         };
         let pair_count = word_count.saturating_mul(group_count);
         if dictionary.words.null_count() > 0 || pair_count > MOST_PAIRS * zone.row_count() {
             return Ok(false);
         }
+        let mut of_rows = Vec::new();
+        let groups = groups.without_runs(&mut of_rows);
         let mut codes = Vec::new();
         if dictionary.is_constant() {
             codes.push(0);
         }
         let mut is_met = vec![false; pair_count];
         match groups {
-            GroupIds::One(_) => {
+            GroupIds::One(_) | GroupIds::Runs { .. } => {
                 if !dictionary.is_constant() {
                     dictionary.codes_of(zone, &mut codes);
                 }
@@ -413,7 +569,7 @@ impl Aggregation {
         let met_groups: Vec<u32> = pairs.map(|pair| (pair / word_count) as u32).collect();
         let met_groups = match groups {
             GroupIds::One(group) => GroupIds::One(group),
-            GroupIds::Each(_) => GroupIds::Each(&met_groups),
+            GroupIds::Each(_) | GroupIds::Runs { .. } => GroupIds::Each(&met_groups),
         };
         let values = take(&dictionary.words, &words)?;
         self.update(plan, at, met_groups, Rows::All(words.len()), &values)?;
@@ -430,6 +586,8 @@ impl Aggregation {
         groups: GroupIds<'_>,
         passed: &BooleanBuffer,
     ) -> Result<(), VectorError> {
+        let mut of_rows = Vec::new();
+        let groups = groups.without_runs(&mut of_rows);
         let mut valid: Vec<u32> = passed.set_indices().map(|row| row as u32).collect();
         if let Some(argument) = &plan.inputs[at].argument
             && !valid.is_empty()
@@ -440,7 +598,7 @@ impl Aggregation {
             })?;
             let passed_ids: Vec<u32>;
             let passed_groups = match groups {
-                GroupIds::One(group) => GroupIds::One(group),
+                GroupIds::One(_) | GroupIds::Runs { .. } => groups,
                 GroupIds::Each(ids) => {
                     passed_ids = valid.iter().map(|&row| ids[row as usize]).collect();
                     GroupIds::Each(&passed_ids)

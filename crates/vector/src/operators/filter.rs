@@ -4,6 +4,7 @@
 //! A conjunct that can raise an error is evaluated last, in the query's order, and for no other
 //! rows than the query requires.
 
+use arrow_buffer::BooleanBuffer;
 use howdah_columnar::{
     ColumnStatistics, ColumnType, ColumnarError, Condition, Predicate, Verdict, ZONE_ROWS,
 };
@@ -25,6 +26,18 @@ struct Conjunct {
     predicate: Option<(usize, Condition, Predicate)>,
     /// Its column holds numbers that are decoded in any case, for rows that pass.
     is_decoded: bool,
+    /// Later comparisons of the same column: packed numbers are compared with all at once.
+    joined: Vec<usize>,
+}
+
+impl Conjunct {
+    /// The column, if it is compared with a value.
+    fn compared_column(&self) -> Option<usize> {
+        match &self.predicate {
+            Some((column, _, Predicate::Compare { .. })) => Some(*column),
+            _ => None,
+        }
+    }
 }
 
 /// The result of statistics for some rows.
@@ -56,6 +69,7 @@ impl Filter {
                     compiled,
                     predicate,
                     is_decoded: false,
+                    joined: Vec::new(),
                 })
             })
             .collect::<Result<Vec<_>, _>>()?;
@@ -63,6 +77,15 @@ impl Filter {
             let fails = conjunct.predicate.is_none() && conjunct.compiled.can_fail();
             (fails, conjunct.predicate.is_none())
         });
+        for at in 0..compiled.len() {
+            let Some(column) = compiled[at].compared_column() else {
+                continue;
+            };
+            let is_same = |other: &usize| compiled[*other].compared_column() == Some(column);
+            if !(0..at).any(|before| is_same(&before)) {
+                compiled[at].joined = (at + 1..compiled.len()).filter(is_same).collect();
+            }
+        }
         Ok(Self {
             conjuncts: compiled,
         })
@@ -150,11 +173,17 @@ impl Filter {
         if zone.morsel().filter_decided {
             return Ok(());
         }
+        // Conjuncts that were evaluated together with an earlier one.
+        let mut evaluated: Vec<usize> = Vec::new();
         for (at, conjunct) in self.conjuncts.iter().enumerate() {
             if zone.row_count() == 0 {
                 return Ok(());
             }
-            if on_words(zone, at, conjunct)? {
+            if evaluated.contains(&at) || on_words(zone, at, conjunct)? {
+                continue;
+            }
+            if self.on_packed(zone, at)? {
+                evaluated.extend(&conjunct.joined);
                 continue;
             }
             if let Some(predicate) = &conjunct.predicate {
@@ -168,6 +197,52 @@ impl Filter {
             zone.narrow(passed)?;
         }
         Ok(())
+    }
+
+    /// Evaluates a comparison, and those joined to it, on packed numbers; `false` if the column does
+    /// not consist of them.
+    fn on_packed(&self, zone: &mut Zone<'_>, at: usize) -> Result<bool, VectorError> {
+        let conjunct = &self.conjuncts[at];
+        let Some(column) = conjunct.compared_column() else {
+            return Ok(false);
+        };
+        let (morsel, rows): (&OpenMorsel, _) = (zone.morsel(), zone.rows());
+        let Some(OpenColumn::Chunk(chunk, meta)) = morsel.columns.get(column) else {
+            return Ok(false);
+        };
+        let Some(packed) = chunk.packed() else {
+            return Ok(false);
+        };
+        let mut comparisons = Vec::with_capacity(1 + conjunct.joined.len());
+        for at in std::iter::once(at).chain(conjunct.joined.iter().copied()) {
+            let Some((_, _, predicate)) = &self.conjuncts[at].predicate else {
+                continue;
+            };
+            match meta.zone_verdict(rows.start / ZONE_ROWS, predicate) {
+                Verdict::All => continue,
+                Verdict::Some => {}
+                Verdict::None => {
+                    zone.select(BooleanBuffer::new_unset(rows.len()))?;
+                    return Ok(true);
+                }
+            }
+            let mut computed = morsel.computed.borrow_mut();
+            match computed.range(at, || packed.code_range(predicate)) {
+                Some(range) => comparisons.push((predicate, range)),
+                None => return Ok(false),
+            }
+        }
+        if comparisons.is_empty() {
+            return Ok(true);
+        }
+        // Codes that are decoded afterwards are unpacked once, for both.
+        let codes = match conjunct.is_decoded && zone.is_dense() {
+            true => Some(zone.codes(column, packed)?),
+            false => None,
+        };
+        let codes = codes.as_ref().map(|codes| codes.as_slice());
+        let found = packed.matching(&comparisons, rows, zone.selection(), codes)?;
+        zone.select(found).map(|()| true)
     }
 }
 
@@ -209,7 +284,7 @@ fn on_chunk(
     let rows = zone.rows();
     let found = match meta.zone_verdict(rows.start / ZONE_ROWS, predicate) {
         Verdict::All => return Ok(true),
-        Verdict::None => arrow_buffer::BooleanBuffer::new_unset(rows.len()),
+        Verdict::None => BooleanBuffer::new_unset(rows.len()),
         Verdict::Some if conjunct.is_decoded && zone.is_dense() => {
             let found = conjunct.compiled.select(&AllRows(zone))?;
             match zone.selection() {

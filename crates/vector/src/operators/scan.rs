@@ -7,10 +7,13 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
-use howdah_columnar::{Chunk, Column, ColumnMeta, ColumnType, OwnedValue, ZONE_ROWS};
+use howdah_columnar::{
+    Chunk, Column, ColumnMeta, ColumnType, EncodedView, OwnedValue, PackedNumbers, ZONE_ROWS,
+};
 
 use super::words::{Computed, Dictionary};
 use crate::error::VectorError;
@@ -157,6 +160,7 @@ impl OpenMorsel {
             selected: selected.filter(|selected| !selected.is_all()),
             whole: RefCell::new(columns.clone()),
             columns: RefCell::new(columns),
+            codes: RefCell::default(),
         }
     }
 }
@@ -195,6 +199,8 @@ pub(crate) struct Zone<'a> {
     columns: RefCell<Vec<Option<Column>>>,
     /// Columns of which all rows are decoded, selected or not.
     whole: RefCell<Vec<Option<Column>>>,
+    /// Codes of packed columns that were unpacked: of all rows, selected or not.
+    codes: RefCell<Vec<(usize, Rc<Vec<u32>>)>>,
 }
 
 impl Zone<'_> {
@@ -215,6 +221,28 @@ impl Zone<'_> {
     /// Whether so many rows are selected that all are decoded.
     pub(crate) fn is_dense(&self) -> bool {
         self.row_count() * SPARSE >= self.rows.len()
+    }
+
+    /// The codes of all rows of a packed column, selected or not. They are kept.
+    pub(super) fn codes(
+        &self,
+        index: usize,
+        packed: &PackedNumbers,
+    ) -> Result<Rc<Vec<u32>>, VectorError> {
+        if let Some(codes) = self.known_codes(index) {
+            return Ok(codes);
+        }
+        let mut codes = Vec::with_capacity(self.rows.len());
+        packed.append_codes(self.rows.clone(), &mut codes)?;
+        let codes = Rc::new(codes);
+        self.codes.borrow_mut().push((index, Rc::clone(&codes)));
+        Ok(codes)
+    }
+
+    fn known_codes(&self, index: usize) -> Option<Rc<Vec<u32>>> {
+        let codes = self.codes.borrow();
+        let known = codes.iter().find(|(column, _)| *column == index);
+        known.map(|(_, codes)| Rc::clone(codes))
     }
 
     /// All rows of a column, selected or not.
@@ -284,6 +312,47 @@ impl Zone<'_> {
         }
     }
 
+    /// Whether [`validity`](Self::validity) is known to be `None` without decoding.
+    pub(crate) fn has_no_nulls(&self, index: usize) -> bool {
+        match self.morsel.columns.get(index) {
+            Some(OpenColumn::Unread) => true,
+            _ => !self.may_have_nulls(index),
+        }
+    }
+
+    /// A column of integers that rise or fall evenly, none of which is NULL; `None` if it is not
+    /// stored so.
+    pub(super) fn rise(&self, index: usize) -> Result<Option<Rise>, VectorError> {
+        let Some(OpenColumn::Chunk(chunk, meta)) = self.morsel.columns.get(index) else {
+            return Ok(None);
+        };
+        if meta.encoding != "sequence" || meta.stats.null_count > 0 {
+            return Ok(None);
+        }
+        let EncodedView::Sequence { base, step } = chunk.view()? else {
+            return Ok(None);
+        };
+        let (least, greatest) = match meta.ty {
+            ColumnType::Int16 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+            ColumnType::Int32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+            ColumnType::Int64 => (i64::MIN, i64::MAX),
+            _ => return Ok(None),
+        };
+        let last_row = self.morsel.row_count.saturating_sub(1) as i64;
+        let last = step
+            .checked_mul(last_row)
+            .and_then(|rise| base.checked_add(rise));
+        let is_within = |value: i64| (least..=greatest).contains(&value);
+        Ok(match last {
+            Some(last) if is_within(base) && is_within(last) => Some(Rise {
+                ty: meta.ty,
+                base,
+                step,
+            }),
+            _ => None,
+        })
+    }
+
     /// Whether a row of a column may be null, as far as is known without decoding.
     pub(crate) fn may_have_nulls(&self, index: usize) -> bool {
         match self.morsel.columns.get(index) {
@@ -307,6 +376,13 @@ impl Zone<'_> {
 
     fn read(&self, index: usize) -> Result<Column, VectorError> {
         match (self.morsel.columns.get(index), &self.selected) {
+            (Some(OpenColumn::Chunk(chunk, _)), Some(selected))
+                if let Some(packed) = chunk.packed() =>
+            {
+                let codes = self.known_codes(index);
+                let codes = codes.as_ref().map(|codes| codes.as_slice());
+                Ok(packed.decode_selected(self.rows.clone(), &selected.bits, codes)?)
+            }
             (Some(OpenColumn::Chunk(chunk, _)), Some(_)) if !self.is_dense() => {
                 Ok(chunk.decode_selection(&self.row_numbers())?)
             }
@@ -317,6 +393,25 @@ impl Zone<'_> {
             (Some(OpenColumn::One(column)), Some(_)) => take(column, &vec![0; self.row_count()]),
             (_, None) => self.whole_column(index),
             (Some(OpenColumn::Unread) | None, Some(_)) => Err(UNREAD),
+        }
+    }
+}
+
+/// Integers that rise or fall evenly: row *i* of the morsel has `base + i * step`.
+pub(super) struct Rise {
+    ty: ColumnType,
+    base: i64,
+    pub(super) step: i64,
+}
+
+impl Rise {
+    /// The values of rows of the morsel.
+    pub(super) fn column(&self, rows: impl Iterator<Item = usize>) -> Column {
+        let values = rows.map(|row| self.base + row as i64 * self.step);
+        match self.ty {
+            ColumnType::Int16 => Column::Int16(values.map(|v| v as i16).collect::<Vec<_>>().into()),
+            ColumnType::Int32 => Column::Int32(values.map(|v| v as i32).collect::<Vec<_>>().into()),
+            _ => Column::Int64(values.collect::<Vec<_>>().into()),
         }
     }
 }

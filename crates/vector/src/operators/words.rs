@@ -13,7 +13,7 @@
 use std::rc::Rc;
 
 use arrow_buffer::{BooleanBuffer, NullBuffer};
-use howdah_columnar::{Chunk, Codes, Column, ColumnMeta, ColumnType, EncodedView};
+use howdah_columnar::{Chunk, CodeRange, Codes, Column, ColumnMeta, ColumnType, EncodedView};
 
 use super::scan::{UNREAD, Zone};
 use crate::error::VectorError;
@@ -196,6 +196,8 @@ pub(super) struct Computed {
     verdicts: Vec<(usize, Option<Rc<Verdicts>>)>,
     /// By expression.
     answers: Vec<(*const expr::Compiled, Option<Column>)>,
+    /// By conjunct: the packed codes of which it is true.
+    ranges: Vec<(usize, Option<CodeRange>)>,
 }
 
 impl Computed {
@@ -209,6 +211,19 @@ impl Computed {
         }
         let made = make().map(Rc::new);
         self.verdicts.push((conjunct, made.clone()));
+        made
+    }
+
+    pub(super) fn range(
+        &mut self,
+        conjunct: usize,
+        make: impl FnOnce() -> Option<CodeRange>,
+    ) -> Option<CodeRange> {
+        if let Some((_, known)) = self.ranges.iter().find(|(known, _)| *known == conjunct) {
+            return *known;
+        }
+        let made = make();
+        self.ranges.push((conjunct, made));
         made
     }
 

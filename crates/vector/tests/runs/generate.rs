@@ -59,16 +59,20 @@ pub enum Shape {
     Runs,
     Rising,
     Many,
+    /// Of few bits, with a few exceptions.
+    Packed,
     Extremes,
 }
 
-const SHAPES: [Shape; 7] = [
+const SHAPES: [Shape; 9] = [
     Shape::Constant,
     Shape::Few,
     Shape::Few,
     Shape::Runs,
     Shape::Rising,
     Shape::Many,
+    Shape::Packed,
+    Shape::Packed,
     Shape::Extremes,
 ];
 
@@ -108,10 +112,15 @@ pub fn table(random: &mut Random, row_count: usize) -> Table {
 }
 
 fn value(random: &mut Random, ty: ColumnType, shape: Shape, row: u64) -> OwnedValue {
-    let extreme = shape == Shape::Extremes && random.one_in(3);
+    let extreme = match shape {
+        Shape::Extremes => random.one_in(3),
+        Shape::Packed => random.one_in(400),
+        _ => false,
+    };
     let number = match shape {
         Shape::Rising => row as i64 / 7,
         Shape::Many => random.below(1_500) as i64 - 700,
+        Shape::Packed => random.below(900) as i64,
         _ => random.below(9) as i64 - 4,
     };
     match ty {
@@ -219,6 +228,19 @@ fn condition(random: &mut Random, types: &[ColumnType]) -> Expr {
             );
             call(random.pick(&["int8lt", "int8ge"]), vec![column, limit])
         }
+        (ColumnType::Int16, _) => {
+            let limit = OwnedValue::Int16(random.below(900) as i16);
+            let limit = Expr::Constant(ColumnType::Int16, Some(limit));
+            call(
+                random.pick(&["int2lt", "int2ge", "int2ne"]),
+                vec![column, limit],
+            )
+        }
+        (ColumnType::Float32, _) => {
+            let limit = OwnedValue::Float32(random.pick(&[0.0, -0.5, 100.0, f32::NAN]));
+            let limit = Expr::Constant(ColumnType::Float32, Some(limit));
+            call(random.pick(&["float4le", "float4gt"]), vec![column, limit])
+        }
         (ColumnType::Float64, _) => {
             let limit = OwnedValue::Float64(random.pick(&[0.0, -0.5, 100.0, f64::NAN]));
             let limit = Expr::Constant(ColumnType::Float64, Some(limit));
@@ -247,6 +269,36 @@ fn condition(random: &mut Random, types: &[ColumnType]) -> Expr {
         }
         _ => Expr::IsNotNull(Box::new(column)),
     }
+}
+
+/// Two conjuncts on the same column.
+fn between(random: &mut Random, types: &[ColumnType]) -> Option<[Expr; 2]> {
+    let at = random.below(types.len() as u64) as usize;
+    let (least, greatest) = (random.below(500) as i32 - 100, random.below(900) as i32);
+    let value = |number: i32| match types[at] {
+        ColumnType::Int16 => Some(OwnedValue::Int16(number as i16)),
+        ColumnType::Int32 => Some(OwnedValue::Int32(number)),
+        ColumnType::Int64 => Some(OwnedValue::Int64(number.into())),
+        ColumnType::Float32 => Some(OwnedValue::Float32(number as f32 * 0.25)),
+        ColumnType::Float64 => Some(OwnedValue::Float64(f64::from(number) * 0.25)),
+        _ => None,
+    };
+    let name = match types[at] {
+        ColumnType::Int16 => "int2",
+        ColumnType::Int32 => "int4",
+        ColumnType::Int64 => "int8",
+        ColumnType::Float32 => "float4",
+        _ => "float8",
+    };
+    let compared = |operator: &str, number: i32| {
+        let constant = Expr::Constant(types[at], Some(value(number)?));
+        Some(call(
+            &format!("{name}{operator}"),
+            vec![Expr::Column(at), constant],
+        ))
+    };
+    let upper = if random.one_in(4) { "ne" } else { "le" };
+    Some([compared("ge", least)?, compared(upper, greatest)?])
 }
 
 fn aggregate(random: &mut Random, types: &[ColumnType]) -> AggregateCall {
@@ -300,9 +352,12 @@ fn aggregate(random: &mut Random, types: &[ColumnType]) -> AggregateCall {
 
 pub fn query(random: &mut Random, table: &Table) -> Query {
     let types = &table.types;
-    let filter = (0..random.below(3))
+    let mut filter: Vec<Expr> = (0..random.below(3))
         .map(|_| condition(random, types))
         .collect();
+    if random.one_in(3) {
+        filter.extend(between(random, types).into_iter().flatten());
+    }
     let column = |random: &mut Random| Expr::Column(random.below(types.len() as u64) as usize);
     // What is grouped by: a column, or something computed of one.
     let key = |random: &mut Random| match (random.below(3), random.below(types.len() as u64)) {

@@ -77,7 +77,7 @@ impl FirstPlan {
         };
         if let Some(OpenColumn::Chunk(_, meta)) = morsel.columns.get(column) {
             let best = |rows: &Range<usize>| {
-                let zone = meta.zones().nth(rows.start / ZONE_ROWS)?;
+                let zone = meta.zone(rows.start / ZONE_ROWS)?;
                 if descending { zone.max } else { zone.min }
             };
             if let (Some(first), Some(last)) = (best(first), best(last)) {
