@@ -12,13 +12,14 @@
 //!   transaction  its end, and a statement's
 //!   vectorize    groups, aggregates and first rows by columns and threads
 //!   row_order    sorting inside groups     written_databases  what compaction should visit
-//!   settings, errors
+//!   settings, errors                   bounded_cache  what a backend remembers
 //! ```
 
 // PostgreSQL's callbacks have the arguments that they have.
 #![allow(clippy::too_many_arguments)]
 
 mod am;
+mod bounded_cache;
 mod columnar_scan;
 mod compact;
 mod cursor;

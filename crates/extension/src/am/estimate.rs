@@ -20,7 +20,6 @@ mod hidden;
 mod settled_sizes;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 
 use howdah_bridge::relation::main_fork_blocks;
 use howdah_bridge::snapshot::Snapshot;
@@ -30,6 +29,7 @@ use pgrx::{pg_guard, pg_sys};
 
 use self::settled_sizes::Asked;
 use super::heap;
+use crate::bounded_cache::HashCache;
 use crate::store::cache::emptied_tables;
 use crate::store::directory::{self, GroupState};
 
@@ -60,13 +60,14 @@ const MOST_REMEMBERED: usize = 1024;
 
 thread_local! {
     /// By table; only of tables that have cold rows.
-    static PLANNED: RefCell<HashMap<u32, ColdSize>> = RefCell::default();
+    static PLANNED: RefCell<HashCache<u32, ColdSize>> =
+        RefCell::new(HashCache::of_entries(MOST_REMEMBERED));
 }
 
 /// The size of a table's cold side that the planner got last; `None` if it has no cold rows. Every
 /// planning requests the sizes of its tables first, so the answer is no older than that.
 pub fn planned_size(table: pg_sys::Oid) -> Option<ColdSize> {
-    PLANNED.with_borrow(|sizes| sizes.get(&table.to_u32()).copied())
+    PLANNED.with_borrow_mut(|sizes| sizes.get(&table.to_u32()).copied())
 }
 
 fn remember(table: pg_sys::Oid, size: ColdSize) {
@@ -74,9 +75,6 @@ fn remember(table: pg_sys::Oid, size: ColdSize) {
         if size.groups == 0 {
             sizes.remove(&table.to_u32());
             return;
-        }
-        if sizes.len() >= MOST_REMEMBERED {
-            sizes.clear();
         }
         sizes.insert(table.to_u32(), size);
     });

@@ -57,7 +57,7 @@ pub use howdah_bridge::heap_am::routine as heap;
 struct Routine(pg_sys::TableAmRoutine);
 // SAFETY: function pointers only; never written after initialization.
 unsafe impl Send for Routine {}
-// SAFETY: as above.
+// SAFETY: shared references only read it: it is never written after initialization.
 unsafe impl Sync for Routine {}
 
 static HOWDAH: OnceLock<Routine> = OnceLock::new();

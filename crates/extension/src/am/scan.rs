@@ -561,7 +561,7 @@ unsafe extern "C-unwind" fn parallelscan_reinitialize(
     rel: pg_sys::Relation,
     pscan: pg_sys::ParallelTableScanDesc,
 ) {
-    // SAFETY: as above; no worker runs meanwhile.
+    // SAFETY: `pscan` has SHARED_BYTES; no worker runs meanwhile.
     unsafe {
         (heap().parallelscan_reinitialize.unwrap_unchecked())(rel, pscan);
         (*shared_counter(pscan)).store(0, Ordering::Relaxed);

@@ -10,12 +10,12 @@
 //! rollback neither.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::{ColdStore, StoreId};
 
+use crate::bounded_cache::HashCache;
 use crate::errors::ColdError;
 use crate::store::directory::GroupEntry;
 use crate::store::marks;
@@ -40,7 +40,8 @@ struct Counted {
 type Name = (StoreId, u32);
 
 thread_local! {
-    static COUNTED: RefCell<HashMap<Name, Counted>> = RefCell::default();
+    static COUNTED: RefCell<HashCache<Name, Counted>> =
+        RefCell::new(HashCache::of_entries(MOST_REMEMBERED));
 }
 
 /// How many rows of each group the snapshot does not see, about; all of them only if that is certain.
@@ -104,7 +105,7 @@ fn known(store: &ColdStore, entry: &GroupEntry, snapshot: Snapshot<'_>) -> Optio
 /// What was found when the group was counted last.
 fn recall(store: &ColdStore, entry: &GroupEntry) -> Option<Counted> {
     let name = (store.id(), entry.group());
-    let counted = COUNTED.with_borrow(|counted| counted.get(&name).copied())?;
+    let counted = COUNTED.with_borrow_mut(|counted| counted.get(&name).copied())?;
     Some(Counted {
         hidden: counted.hidden.min(entry.row_count),
         ..counted
@@ -126,11 +127,6 @@ fn count_anew(
         hidden,
         until: now + kept,
     };
-    COUNTED.with_borrow_mut(|all| {
-        if all.len() >= MOST_REMEMBERED {
-            all.clear();
-        }
-        all.insert((store.id(), entry.group()), counted);
-    });
+    COUNTED.with_borrow_mut(|all| all.insert((store.id(), entry.group()), counted));
     hidden
 }

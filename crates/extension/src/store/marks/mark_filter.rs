@@ -35,7 +35,6 @@
 //! a group that has just lost its slot does no harm to the next group.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 
@@ -44,10 +43,9 @@ use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::MAX_ROWS;
 
-use super::deletion_vector::{
-    DELETION_VECTOR_ID, deletion_vector_parts, deletion_vectors_of, insert_bits,
-};
+use super::deletion_vector::{DELETION_VECTOR_ID, deletion_vectors_of, insert_rows, open_vector};
 use super::row_mark::{key_ranges, row_of};
+use crate::bounded_cache::HashCache;
 use crate::settings;
 use crate::store::directory::GroupEntry;
 use crate::store::row_set::RowSet;
@@ -308,7 +306,7 @@ pub static MARK_FILTER: Area<Shared> = Area::new(c"howdah unmarked rows");
 
 thread_local! {
     /// Look-ups in the index since a slot was last tried, by group.
-    static LOOKS: RefCell<HashMap<Name, u32>> = RefCell::default();
+    static LOOKS: RefCell<HashCache<Name, u32>> = RefCell::new(HashCache::of_entries(MOST_COUNTED));
 }
 
 /// When the current statement began: precise enough, without a call for the time.
@@ -401,12 +399,9 @@ fn count_look(name: Name) -> bool {
         false => LOOKS_BEFORE_BUILDING,
     };
     LOOKS.with_borrow_mut(|looks| {
-        if looks.len() >= MOST_COUNTED {
-            looks.clear();
-        }
-        let count = looks.entry(name).or_default();
-        *count = (*count + 1) % enough;
-        *count == 0
+        let count = (looks.get(&name).map_or(0, |count| *count) + 1) % enough;
+        looks.insert(name, count);
+        count == 0
     })
 }
 
@@ -434,10 +429,10 @@ fn build(shared: &Shared, store: &ColdStore, entry: &GroupEntry, name: &Name) {
         DELETION_VECTOR_ID,
         deletion_vectors_of(entry),
         &mut |shown| {
-            match deletion_vector_parts(entry.group(), shown.payload) {
-                Ok((bits, _)) => {
+            match open_vector(entry.group(), shown.payload) {
+                Ok(vector) => {
                     let mut rows = RowSet::with_bound(entry.capacity_rows);
-                    insert_bits(entry, shown.seq, bits, &mut rows);
+                    insert_rows(entry, shown.seq, &vector.hidden(), &mut rows);
                     rows.iter().for_each(|position| slot.set(position));
                 }
                 // Whoever looks will say so.

@@ -59,8 +59,8 @@ use howdah_bridge::xid::{CommandId, Xid};
 pub use bulk::hide_in_bulk;
 pub use count::count_hidden;
 use deletion_vector::{
-    DELETION_VECTOR_ID, deletion_vector_parts, deletion_vector_place, deletion_vectors_of,
-    hidden_in_bulk, insert_bits,
+    DELETION_VECTOR_ID, deletion_vector_place, deletion_vectors_of, hidden_in_bulk, insert_rows,
+    open_vector,
 };
 pub use deletion_vector::{announce_deletion_vectors, cleaned, fold, folded};
 pub use forward::{Route, forward, forwarded};
@@ -81,17 +81,7 @@ use crate::errors::ColdError;
 use crate::stop_point;
 
 /// The change that a mark records.
-#[derive(Clone, Copy, Debug)]
-pub enum RowFate {
-    Deleted,
-    Updated {
-        to: Tid,
-        /// Every column that a foreign key may refer to has its old value.
-        keeps_key: bool,
-    },
-    /// The new version is in another partition.
-    MovedAway,
-}
+pub type RowFate = howdah_records::RowFate<Tid>;
 
 /// A mark in force: of our own transaction, or of a committed one.
 #[derive(Clone, Copy, Debug)]
@@ -348,8 +338,8 @@ pub fn hidden_by(
     if look && hidden == Hidden::No && entry.flags.contain(GroupFlags::DELETION_VECTORS) {
         let (seq, at) = deletion_vector_place(entry, row);
         store.visit(DELETION_VECTOR_ID, seq..=seq, &mut |shown| {
-            match deletion_vector_parts(entry.group(), shown.payload) {
-                Ok((bits, _)) if bits[at / 8] >> (at % 8) & 1 == 1 => {
+            match open_vector(entry.group(), shown.payload) {
+                Ok(vector) if vector.hides(at) => {
                     if sees(&shown) {
                         hidden = hider(&shown);
                     }
@@ -547,8 +537,8 @@ pub fn hidden_where(
                 if !judge(&shown) {
                     return ControlFlow::Continue(());
                 }
-                match deletion_vector_parts(entry.group(), shown.payload) {
-                    Ok((bits, _)) => insert_bits(entry, shown.seq, bits, &mut hidden),
+                match open_vector(entry.group(), shown.payload) {
+                    Ok(vector) => insert_rows(entry, shown.seq, &vector.hidden(), &mut hidden),
                     Err(error) => damage = Some(error),
                 }
                 ControlFlow::Continue(())

@@ -5,13 +5,12 @@ use std::ops::RangeInclusive;
 use howdah_bridge::store::{Birth, ColdStore};
 use howdah_bridge::tid::{RowNumber, Tid};
 use howdah_bridge::xid::CommandId;
+use howdah_records::{Kind, Place, RowMark, ShortRecord};
 
 use super::RowFate;
 use crate::errors::ColdError;
-use crate::store::directory::fnv1a;
 
-pub(super) const FIRST_MARK_ID: u32 = 16;
-const MARK_BYTES: usize = 16;
+pub(super) const FIRST_MARK_ID: u32 = Kind::RowMark.id();
 const SEQ_BITS: u32 = 31;
 
 pub(super) fn key_of(row: RowNumber) -> (u32, i32) {
@@ -34,38 +33,27 @@ pub(super) fn key_ranges(first: RowNumber, rows: u32) -> Vec<(u32, RangeInclusiv
     }
 }
 
-fn encode(fate: RowFate) -> [u8; MARK_BYTES] {
-    let mut out = [0; MARK_BYTES];
-    out[0] = match fate {
-        RowFate::Deleted => 1,
-        RowFate::Updated { to: tid, keeps_key } => {
-            out[1] = u8::from(keeps_key);
-            let (high, low) = ((tid.block() >> 16) as u16, tid.block() as u16);
-            out[2..4].copy_from_slice(&high.to_le_bytes());
-            out[4..6].copy_from_slice(&low.to_le_bytes());
-            out[6..8].copy_from_slice(&tid.offset().to_le_bytes());
-            2
-        }
-        RowFate::MovedAway => 3,
-    };
-    let check = fnv1a(&out[..8]);
-    out[8..].copy_from_slice(&check.to_le_bytes());
-    out
+/// A row's fate as records have it.
+pub(super) fn recorded(fate: RowFate) -> howdah_records::RowFate {
+    fate.map(|tid| Place {
+        block: tid.block(),
+        offset: tid.offset(),
+    })
+}
+
+/// A row's fate from a record.
+pub(super) fn from_record(fate: howdah_records::RowFate) -> RowFate {
+    fate.map(|place| Tid::new(place.block, place.offset))
+}
+
+fn encode(fate: RowFate) -> ShortRecord {
+    RowMark(recorded(fate)).encode()
 }
 
 pub(super) fn decode(group: u32, payload: &[u8]) -> Result<RowFate, ColdError> {
-    let half = |at: usize| u16::from_le_bytes([payload[at], payload[at + 1]]);
-    if payload.len() != MARK_BYTES || payload[8..] != fnv1a(&payload[..8]).to_le_bytes() {
-        return Err(ColdError::DamagedMark { group });
-    }
-    match payload[0] {
-        1 => Ok(RowFate::Deleted),
-        2 => Ok(RowFate::Updated {
-            to: Tid::new(u32::from(half(2)) << 16 | u32::from(half(4)), half(6)),
-            keeps_key: payload[1] == 1,
-        }),
-        3 => Ok(RowFate::MovedAway),
-        _ => Err(ColdError::DamagedMark { group }),
+    match RowMark::decode(payload) {
+        Ok(RowMark(fate)) => Ok(from_record(fate)),
+        Err(error) => Err(ColdError::of_mark(group, error)),
     }
 }
 
