@@ -72,6 +72,7 @@ pub mod cold_lock;
 pub mod collation;
 pub mod column_statistics;
 pub mod counters;
+mod custom_node;
 pub mod datum;
 pub mod expr;
 pub mod ffi;

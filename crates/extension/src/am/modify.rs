@@ -78,6 +78,9 @@ unsafe extern "C-unwind" fn multi_insert(
     }
 }
 
+/// # Safety
+/// The relation is open and locked for writing; `slots` points to at least as many slots of it as
+/// the run's end.
 unsafe fn insert_hot_run(
     rel: pg_sys::Relation,
     slots: *mut *mut pg_sys::TupleTableSlot,

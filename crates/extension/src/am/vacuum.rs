@@ -85,6 +85,9 @@ unsafe extern "C-unwind" fn relation_vacuum(
 }
 
 /// The state of the cold side; `None` if the table never had cold rows.
+///
+/// # Safety
+/// The table is open and locked.
 unsafe fn survey(table: pg_sys::Relation) -> Option<Survey> {
     // SAFETY: the table is open and locked.
     unsafe {
@@ -102,6 +105,9 @@ unsafe fn survey(table: pg_sys::Relation) -> Option<Survey> {
 
 /// Runs heap's VACUUM, and keeps it from counting cold rows as hot ones in its statistics and from
 /// truncating the last page.
+///
+/// # Safety
+/// The arguments are those of VACUUM, which holds the table open and locked.
 unsafe fn vacuum_hot(
     table: pg_sys::Relation,
     params: *mut pg_sys::VacuumParams,
@@ -133,6 +139,8 @@ struct Removed {
     gap_row_numbers: u64,
 }
 
+/// # Safety
+/// The arguments are those of VACUUM, which holds the table open and locked.
 unsafe fn clean_indexes(
     table: pg_sys::Relation,
     params: *mut pg_sys::VacuumParams,
@@ -176,6 +184,9 @@ unsafe fn clean_indexes(
 
 /// Records that no index has entries for these rows any more, in deletion vectors that hide them
 /// as their marks do. A group that another transaction is working on is left to the next VACUUM.
+///
+/// # Safety
+/// The table is open and locked.
 unsafe fn fold_marks(table: pg_sys::Relation, store: &ColdStore, cold: &Survey) {
     // SAFETY: the table is open and locked.
     let locks = Locks::of(unsafe { Table::from_raw(table) });
@@ -194,6 +205,9 @@ unsafe fn fold_marks(table: pg_sys::Relation, store: &ColdStore, cold: &Survey) 
     }
 }
 
+/// # Safety
+/// The arguments are those of VACUUM, which holds the table open and locked; the index is one of
+/// its indexes, open and locked.
 unsafe fn clean_index(
     table: pg_sys::Relation,
     index: pg_sys::Relation,
@@ -234,6 +248,9 @@ unsafe fn clean_index(
 }
 
 /// Callback of the index AM: whether an entry is dead.
+///
+/// # Safety
+/// Called by the index access method: `survey` is what `clean_index` passed.
 unsafe extern "C-unwind" fn is_dead(
     tid: pg_sys::ItemPointer,
     survey: *mut std::ffi::c_void,
@@ -242,6 +259,8 @@ unsafe extern "C-unwind" fn is_dead(
     unsafe { RowNumber::from_tid(&*tid).is_some_and(|row| (*survey.cast::<Survey>()).is_dead(row)) }
 }
 
+/// # Safety
+/// The table is open.
 unsafe fn for_each_index(
     table: pg_sys::Relation,
     lockmode: u32,
@@ -259,6 +278,8 @@ unsafe fn for_each_index(
     }
 }
 
+/// # Safety
+/// The table is open.
 unsafe fn index_row_counts(table: pg_sys::Relation) -> Vec<(pg_sys::Oid, f32)> {
     let mut counts = Vec::new();
     // SAFETY: the table is open; each index is open during the call.
@@ -272,6 +293,9 @@ unsafe fn index_row_counts(table: pg_sys::Relation) -> Vec<(pg_sys::Oid, f32)> {
 
 /// Adds the cold rows to the statistics that heap's VACUUM has written, which counted hot rows
 /// only.
+///
+/// # Safety
+/// The table is open and locked.
 unsafe fn correct_statistics(
     table: pg_sys::Relation,
     indexes_before: &[(pg_sys::Oid, f32)],
@@ -321,6 +345,8 @@ unsafe fn correct_statistics(
     }
 }
 
+/// # Safety
+/// The index is open and locked.
 unsafe fn set_index_statistics(index: pg_sys::Relation, pages: pg_sys::BlockNumber, rows: f64) {
     // SAFETY: the index is open and locked.
     unsafe {
@@ -340,6 +366,8 @@ unsafe fn set_index_statistics(index: pg_sys::Relation, pages: pg_sys::BlockNumb
     }
 }
 
+/// # Safety
+/// The table is open.
 unsafe fn report(table: pg_sys::Relation, cold: &Survey, removed: Removed) {
     // SAFETY: the table is open.
     let name = unsafe { name_of(table) };

@@ -209,6 +209,9 @@ impl<'a> ColdCopy<'a> {
 
     /// Carries a group over, or passes its living rows to the sort; returns the entry that was
     /// carried over, if any.
+    ///
+    /// # Safety
+    /// As for [`open`](Self::open), whose tables are still open.
     unsafe fn group(
         &self,
         judged: &JudgedEntry,
@@ -257,6 +260,9 @@ impl<'a> ColdCopy<'a> {
     }
 
     /// Passes some rows of a group to the sort.
+    ///
+    /// # Safety
+    /// As for [`open`](Self::open), whose tables are still open.
     unsafe fn sort_rows(
         &self,
         entry: &GroupEntry,
@@ -278,6 +284,9 @@ impl<'a> ColdCopy<'a> {
 
     /// Carries a group over under its old id, with its marks. Rows that were passed to the sort are
     /// hidden in it from all snapshots.
+    ///
+    /// # Safety
+    /// As for [`open`](Self::open), whose tables are still open.
     unsafe fn carry(
         &self,
         judged: &JudgedEntry,
@@ -348,6 +357,9 @@ impl<'a> ColdCopy<'a> {
 
     /// Decodes the group and writes it with the table's current columns, under its old id; if
     /// `remaining` is given, with those of its rows only.
+    ///
+    /// # Safety
+    /// As for [`open`](Self::open), whose tables are still open.
     unsafe fn encode_anew(
         &self,
         entry: GroupEntry,

@@ -47,6 +47,8 @@ enum Source {
 }
 
 impl Source {
+    /// # Safety
+    /// Table and index are open and locked for as long as the source is used.
     unsafe fn begin(table: pg_sys::Relation, index: Option<pg_sys::Relation>) -> Source {
         // SAFETY: table and index are open. SnapshotAny: recently dead rows must be seen.
         unsafe {
@@ -67,6 +69,9 @@ impl Source {
     }
 
     /// The next hot row version.
+    ///
+    /// # Safety
+    /// The source was not ended; the slot is a buffer slot of its table.
     unsafe fn next(&self, slot: *mut pg_sys::TupleTableSlot) -> bool {
         let forward = pg_sys::ScanDirection::ForwardScanDirection;
         // SAFETY: the scan is open, the slot a buffer slot.
@@ -98,6 +103,8 @@ impl Source {
         }
     }
 
+    /// # Safety
+    /// Table and index are still open.
     unsafe fn end(self) {
         // SAFETY: begun by `begin`, ended once.
         unsafe {
@@ -110,6 +117,9 @@ impl Source {
 }
 
 /// A synchronized scan may start in the middle and wrap around.
+///
+/// # Safety
+/// The scan is open.
 unsafe fn blocks_scanned(scan: pg_sys::HeapScanDesc, found: bool) -> pg_sys::BlockNumber {
     // SAFETY: the scan is open.
     unsafe {
@@ -203,6 +213,9 @@ impl HotCopy<'_> {
     }
 
     /// Determines the status of a version, and counts it if it is not live.
+    ///
+    /// # Safety
+    /// The tuple lies in the buffer, which is pinned.
     unsafe fn judge(
         &mut self,
         tuple: pg_sys::HeapTuple,
@@ -251,6 +264,9 @@ impl HotCopy<'_> {
     }
 
     /// Passes a row to the cold side, unless it must stay hot.
+    ///
+    /// # Safety
+    /// The tuple is one of the old table, and its page pinned.
     unsafe fn put_cold(
         &mut self,
         tuple: pg_sys::HeapTuple,
@@ -273,6 +289,9 @@ impl HotCopy<'_> {
     }
 
     /// Mirrors `reform_and_rewrite_tuple`: dropped columns become NULL.
+    ///
+    /// # Safety
+    /// The tuple is one of the old table; its memory lives during the call.
     unsafe fn write(&mut self, tuple: pg_sys::HeapTuple) {
         // SAFETY: the tuple is valid; the arrays have an entry per attribute.
         unsafe {
@@ -293,6 +312,8 @@ impl HotCopy<'_> {
         }
     }
 
+    /// # Safety
+    /// The sort holds tuples of the old table and was performed.
     unsafe fn write_sorted(&mut self, sort: TupleSort, counts: &mut Counts) {
         progress::sorting();
         let mut sorted = sort.finish();

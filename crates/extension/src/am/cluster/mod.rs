@@ -201,6 +201,9 @@ unsafe extern "C-unwind" fn relation_copy_for_cluster(
 
 /// Whether the hot side has more rows, dead ones included, than a load leaves hot. Reads no more
 /// pages than it needs to count that many.
+///
+/// # Safety
+/// The table is open and locked.
 unsafe fn would_load_cold(table: pg_sys::Relation) -> bool {
     if settings::force_cold() {
         return true;
@@ -220,6 +223,9 @@ unsafe fn would_load_cold(table: pg_sys::Relation) -> bool {
 }
 
 /// Whether PostgreSQL's sort can order rows by this index.
+///
+/// # Safety
+/// The index is open.
 unsafe fn is_btree(index: pg_sys::Relation) -> bool {
     // SAFETY: the index is open.
     unsafe { (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID }
