@@ -266,9 +266,9 @@ mod tests {
         assert_eq!((cache.remove(&2), cache.weight()), (None, 300));
         cache.insert(3, vec![0; 100]);
         cache.retain(|key, _| *key != 1);
-        assert_eq!((cache.get(&1), cache.weight()), (None, 100));
+        assert_eq!((cache.get(&1).cloned(), cache.weight()), (None, 100));
         cache.clear();
-        assert_eq!((cache.get(&3), cache.weight()), (None, 0));
+        assert_eq!((cache.get(&3).cloned(), cache.weight()), (None, 0));
     }
 
     #[test]

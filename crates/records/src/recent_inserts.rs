@@ -99,9 +99,9 @@ impl<'a> RecentInserts<'a> {
         let end = runs
             .iter()
             .map(read_run)
-            .fold(Some(u64::from(self.first)), |end, (at, rows)| {
+            .try_fold(u64::from(self.first), |end, (at, rows)| {
                 let (at, rows) = (u64::from(at), u64::from(rows));
-                let is_sound = rows > 0 && at >= end? && at + rows <= last;
+                let is_sound = rows > 0 && at >= end && at + rows <= last;
                 is_sound.then_some(at + rows)
             });
         end.is_some()

@@ -136,8 +136,8 @@ impl<'a> UpdateLinks<'a> {
         let (runs, []) = fields.rest().as_chunks() else {
             return Err(damaged);
         };
-        let ends = runs.iter().map(Run::read);
-        let end = ends.fold(Some(0), |start, run| run.end_after(start?));
+        let mut ends = runs.iter().map(Run::read);
+        let end = ends.try_fold(0, |start, run| run.end_after(start));
         match end {
             Some(_) => Ok(UpdateLinks { group, runs }),
             None => Err(damaged),
