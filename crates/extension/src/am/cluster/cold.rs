@@ -16,19 +16,20 @@ use howdah_columnar::RowGroupBuilder;
 use pgrx::pg_sys;
 
 use super::order::{ColdOrder, Target};
-use super::{Counts, Rewriting};
+use super::rewriting::{Counts, Rewriting};
 use crate::errors::ColdError;
 use crate::settings;
 use crate::slot_writer::RowMemory;
 use crate::stop_point;
 use crate::store::directory::{self, GroupEntry, GroupFlags};
 use crate::store::gaps::Gaps;
-use crate::store::group_status::{self, GroupStatus, JudgedEntry};
-use crate::store::marks::{self, RewriteCopy, RowStatus};
+use crate::store::marks::{self, RewriteCopy};
 use crate::store::open_group::OpenGroup;
 use crate::store::rewritten;
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, RowDatums, Wanted};
+use crate::store::visibility::group_status::{self, GroupStatus, JudgedEntry};
+use crate::store::visibility::{RowStatus, row_status};
 use crate::types::{TableLayout, push_datum};
 
 pub(super) struct ColdCopy<'a> {
@@ -190,7 +191,7 @@ impl<'a> ColdCopy<'a> {
             recently_dead,
             delete_in_progress,
             ..
-        } = marks::row_status(&self.old, entry, self.work.horizon)?;
+        } = row_status(&self.old, entry, self.work.horizon)?;
         let mut living = RowSet::with_bound(entry.row_count);
         let mut are_fading = false;
         for row in (0..entry.row_count).filter(|&row| !dead.contains(row)) {

@@ -14,7 +14,7 @@ use howdah_bridge::xid::Xid;
 use pgrx::pg_sys;
 
 use super::order::ColdOrder;
-use super::{Counts, Rewriting};
+use super::rewriting::{Counts, Rewriting};
 use crate::am::scan;
 use crate::errors::or_raise;
 use crate::slot_writer::RowMemory;

@@ -28,7 +28,7 @@ use howdah_bridge::xid::Xid;
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 use pgrx::pg_sys;
 
-use super::{Counts, Rewriting};
+use super::rewriting::{Counts, Rewriting};
 use crate::errors::ColdError;
 use crate::row_order;
 use crate::settings;

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::ColdSize;
+use super::cold_size::ColdSize;
 use crate::store::directory_version;
 
 /// How long a size is relied on.

@@ -17,7 +17,7 @@ use crate::errors::ColdError;
 use crate::store::directory::fnv1a;
 use crate::store::row_set::RowSet;
 
-pub(super) const FORWARD_ID: u32 = 5;
+pub(in crate::store) const FORWARD_ID: u32 = 5;
 const FORWARD_BYTES: usize = 32;
 
 /// The new places of the rows of a merged group.

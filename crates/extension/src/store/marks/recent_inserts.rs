@@ -32,7 +32,7 @@ use crate::errors::ColdError;
 use crate::store::directory::{GroupEntry, fnv1a};
 use crate::store::row_set::RowSet;
 
-pub(super) const RECENT_INSERTS_ID: u32 = 7;
+pub(in crate::store) const RECENT_INSERTS_ID: u32 = 7;
 const HEAD_BYTES: usize = 16;
 const CHECK_BYTES: usize = 8;
 const RUN_BYTES: usize = 8;
@@ -124,7 +124,7 @@ pub fn recent_inserts(
 }
 
 /// Adds the rows that the MVCC snapshot does not see yet.
-pub(super) fn add_unseen(
+pub(in crate::store) fn add_unseen(
     store: &ColdStore,
     entry: &GroupEntry,
     snapshot: Snapshot<'_>,
@@ -138,7 +138,7 @@ pub(super) fn add_unseen(
 }
 
 /// Whether the MVCC snapshot does not see the row yet.
-pub(super) fn is_unseen(
+pub(in crate::store) fn is_unseen(
     store: &ColdStore,
     entry: &GroupEntry,
     row: RowNumber,

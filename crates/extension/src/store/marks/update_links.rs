@@ -23,8 +23,8 @@ use howdah_bridge::tid::{BlockNumber, INVALID_BLOCK, ROWS_PER_COLD_BLOCK, RowNum
 use howdah_bridge::xid::CommandId;
 
 use super::deletion_vector::{BLOCKS_PER_VECTOR, deletion_vector_place};
+use super::mark::{Mark, RowFate};
 use super::tuple_visibility::{in_force, writer_of};
-use super::{Mark, RowFate};
 use crate::errors::ColdError;
 use crate::store::directory::{GroupEntry, fnv1a};
 
