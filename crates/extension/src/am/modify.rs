@@ -114,8 +114,9 @@ unsafe extern "C-unwind" fn finish_bulk_insert(rel: pg_sys::Relation, options: i
     }
 }
 
-/// The new place of a hot row that was moved and not changed otherwise. A row that fails a check against another snapshot (`crosscheck`) may
-/// carry the link of a mover that aborted, which is void.
+/// The new place of a hot row that was moved and not changed otherwise. A row that fails a check
+/// against another snapshot (`crosscheck`) may carry the link of a mover that aborted, which is
+/// void.
 fn moved_from_hot(
     tid: Tid,
     result: pg_sys::TM_Result::Type,

@@ -115,9 +115,9 @@ unsafe extern "C-unwind" fn relation_copy_for_cluster(
         }
         load::flush_relation(oid);
         let work = Rewriting {
-            old_table,
-            new_table,
-            oldest_xmin,
+            old_heap: Table::from_raw(old_table),
+            new_heap: Table::from_raw(new_table),
+            oldest_xmin: Xid::from_raw(oldest_xmin),
             horizon: older_than_all(Xid::from_raw(oldest_xmin), Xid::from_raw(*xid_cutoff)),
         };
         let mut counts = Counts::default();

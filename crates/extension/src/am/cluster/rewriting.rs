@@ -1,32 +1,23 @@
 //! A rewrite in progress, and what it counts.
 
+use howdah_bridge::Oid;
 use howdah_bridge::table::Table;
 use howdah_bridge::xid::Xid;
-use pgrx::pg_sys;
 
 /// A rewrite in progress.
-pub(super) struct Rewriting {
-    pub old_table: pg_sys::Relation,
-    pub new_table: pg_sys::Relation,
+pub(super) struct Rewriting<'a> {
+    pub old_heap: Table<'a>,
+    pub new_heap: Table<'a>,
     /// The horizon of the server's rewrite, for hot rows.
-    pub oldest_xmin: pg_sys::TransactionId,
+    pub oldest_xmin: Xid,
     /// Every transaction older than this is finished for all snapshots in this database.
     pub horizon: Xid,
 }
 
-impl Rewriting {
-    pub fn table(&self) -> pg_sys::Oid {
-        self.old_heap().oid()
-    }
-
-    pub fn old_heap(&self) -> Table<'_> {
-        // SAFETY: the table is open as long as it is being rewritten.
-        unsafe { Table::from_raw(self.old_table) }
-    }
-
-    pub fn new_heap(&self) -> Table<'_> {
-        // SAFETY: as for `old_heap`.
-        unsafe { Table::from_raw(self.new_table) }
+impl Rewriting<'_> {
+    /// The table that is rewritten.
+    pub fn table(&self) -> Oid {
+        self.old_heap.oid()
     }
 }
 

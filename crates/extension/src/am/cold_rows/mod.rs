@@ -16,8 +16,8 @@
 //! ```
 //!
 //! A delete locks for UPDATE, and does the three steps. A row lock does steps 1 and 2, and the row
-//! stays locked ([`lock`]). A row of a group that this transaction has locked as a whole is fetched,
-//! or hidden along with others, without them ([`locked_groups`],
+//! stays locked ([`lock`]). A row of a group that this transaction has locked as a whole is
+//! fetched, or hidden along with others, without them ([`locked_groups`],
 //! [`pending_marks`](crate::store::pending_marks)).
 //!
 //! Invariants

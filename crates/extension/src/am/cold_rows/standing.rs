@@ -139,8 +139,8 @@ fn by_marks(target: &LocatedRow<'_>, placed: PlacedEntry) -> Result<Standing, Co
 }
 
 impl Standing {
-    /// The entry of the row's group if the row is there; otherwise the answer to the executor, which
-    /// has named the row by this place.
+    /// The entry of the row's group if the row is there; otherwise the answer to the executor,
+    /// which has named the row by this place.
     pub fn report(&self, tid: Tid, command: CommandId) -> Result<PlacedEntry, Refusal> {
         use RowResult::{Deleted, Invisible, SelfModified, Updated};
         let nobody = Xid::INVALID;

@@ -1,4 +1,4 @@
-//! Which rows of a group are hidden from a snapshot that sees the group: by row, by range, by group.
+//! Which rows of a group are hidden from a snapshot that sees the group: by row, range and group.
 //!
 //! The rule is that of [`super::rule`]. Here are the records that it is applied to, as the store
 //! has them: for one row each is looked up by its key, for many they are read page by page.

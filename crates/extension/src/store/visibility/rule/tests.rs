@@ -167,7 +167,11 @@ impl Dice {
         }
         if kinds.vectors {
             let by = self.xid();
-            planted.vectors.push((self.rows(), by));
+            let rows = match self.is_one_of(20) {
+                true => (0..ROWS).collect(),
+                false => self.rows(),
+            };
+            planted.vectors.push((rows, by));
         }
         if kinds.recent {
             planted.unseen = self.rows();
@@ -254,14 +258,8 @@ fn row_range_and_group_agree() {
             }
         }
     }
-    assert!(
-        ranges > 100 && wholes < 2_000,
-        "{ranges} ranges, {wholes} whole groups"
-    );
-    assert_eq!(
-        wholes, 0,
-        "random records leave some row: see the next test"
-    );
+    assert!(ranges > 100, "{ranges} ranges were answered");
+    assert!(wholes > 0, "no group was hidden as a whole");
 }
 
 #[test]
