@@ -5,6 +5,7 @@
 //!   extension            files that name `pg_sys` are listed in house/pg_sys.txt: none is added
 //!                        rooms use the rooms below them (LAYERS)
 //!                        `unsafe` becomes rarer (MOST_UNSAFE)
+//!                        files of a room use each other in no circles, but for MOST_CIRCLES
 //!   unsafe fn            tells its callers their duty under `# Safety`, but for callbacks, whose duty is
 //!                        PostgreSQL's; private ones that do not become rarer (MOST_WITHOUT_DUTY)
 //!   SAFETY comment       names what makes the code sound, not another comment
@@ -12,9 +13,14 @@
 //!
 //! Lists and numbers only shrink: what is on a list and no longer needed fails the test as well.
 
-use std::collections::BTreeSet;
+#[path = "house/circles.rs"]
+mod circles;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use circles::{circles, module_of};
 
 /// Files of the extension that still name PostgreSQL's internals. `bridge` is where they belong.
 const NAMING_PG_SYS: &str = include_str!("house/pg_sys.txt");
@@ -26,6 +32,9 @@ const UNSAFE_SLACK: usize = 40;
 /// Private unsafe functions without a `# Safety` section, at most.
 const MOST_WITHOUT_DUTY: usize = 40;
 const DUTY_SLACK: usize = 10;
+
+/// Circles of files that use each other inside the extension's rooms.
+const MOST_CIRCLES: usize = 3;
 
 /// The extension's rooms from the top down. A room uses rooms below its own line.
 const LAYERS: &[&[&str]] = &[
@@ -280,6 +289,94 @@ fn rooms_of_the_extension_use_the_rooms_below_them() {
             );
         }
     }
+}
+
+#[test]
+fn circles_inside_rooms_become_rarer() {
+    let files: BTreeMap<_, _> = extension()
+        .into_iter()
+        .map(|source| {
+            let below = source
+                .path
+                .strip_prefix("crates/extension/src")
+                .expect("of the extension");
+            (module_of(&below.to_string_lossy()), source.text)
+        })
+        .collect();
+    let found = circles(&files);
+    assert!(
+        found.len() <= MOST_CIRCLES,
+        "files of a room use each other in circles: {found:#?}"
+    );
+    assert!(
+        found.len() == MOST_CIRCLES,
+        "{} circles: lower MOST_CIRCLES",
+        found.len()
+    );
+}
+
+#[test]
+fn planted_circles_are_found() {
+    let planted = [
+        ("lib.rs", "pub mod room;\nuse room::first;"),
+        (
+            "room/mod.rs",
+            "mod first;\nmod second;\npub use first::Kind;\n",
+        ),
+        (
+            "room/first.rs",
+            "use super::second::{self, deep::{Thing, other}};\n",
+        ),
+        (
+            "room/second.rs",
+            "fn f() -> super::first::Kind { todo() } // super::Kind\n",
+        ),
+        (
+            "room/third.rs",
+            "use crate::room::first::Kind as K;\n#[cfg(test)]\nmod tests {}\n",
+        ),
+        (
+            "room/fourth.rs",
+            "#[cfg(test)]\nmod tests { use super::super::fifth::F; }\n",
+        ),
+        (
+            "room/fifth.rs",
+            "use super::fourth::G;\nuse crate::other::H;\n",
+        ),
+        ("other.rs", "use crate::room::fifth::F;\n"),
+    ];
+    let files = |extra: &str| -> BTreeMap<_, _> {
+        let text = |name: &str, text: &str| match name {
+            "room/third.rs" => format!("{extra}{text}"),
+            _ => text.to_owned(),
+        };
+        let planted = planted.iter();
+        planted
+            .map(|(name, code)| (module_of(name), text(name, code)))
+            .collect()
+    };
+    let names = |circles: Vec<BTreeSet<String>>| -> Vec<Vec<String>> {
+        let circles = circles.into_iter();
+        circles.map(|circle| circle.into_iter().collect()).collect()
+    };
+    assert_eq!(
+        names(circles(&files(""))),
+        [["room::first", "room::second"]],
+        "neither tests nor comments nor other rooms count"
+    );
+    // The facade uses `first`, which does not use the facade.
+    assert_eq!(
+        names(circles(&files(
+            "use super::third_of_all;\npub use super::Kind;\n"
+        ))),
+        [["room::first", "room::second"]]
+    );
+    let mut files = files("");
+    files.insert(module_of("room/second.rs"), "use super::Kind;\n".into());
+    assert_eq!(
+        names(circles(&files)),
+        [["room", "room::first", "room::second"]]
+    );
 }
 
 #[test]

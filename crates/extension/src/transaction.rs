@@ -14,7 +14,7 @@ use howdah_bridge::ffi::unguarded;
 use pgrx::{pg_guard, pg_sys};
 
 use crate::am::{cold_rows, fetch};
-use crate::store::marks::moved_changes;
+use crate::store::visibility::moved_changes;
 use crate::store::{directory_version, pending_groups, pending_marks};
 use crate::{load, slot_writer};
 

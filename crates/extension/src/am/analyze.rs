@@ -32,10 +32,10 @@ use super::scan::ours;
 use crate::errors::or_raise;
 use crate::slot_writer::SlotWriter;
 use crate::store::directory::GroupEntry;
-use crate::store::group_status;
 use crate::store::marks;
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, Wanted};
+use crate::store::visibility::group_status;
 
 /// Approximate limit on the encoded bytes of cold rows that one ANALYZE reads.
 const READ_LIMIT_BYTES: u64 = 512 << 20;

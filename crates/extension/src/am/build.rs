@@ -29,10 +29,10 @@ use super::scan;
 use crate::cursor::ColdCursor;
 use crate::errors::or_raise;
 use crate::store::directory::GroupEntry;
-use crate::store::group_status::{self, GroupStatus, JudgedEntry};
-use crate::store::marks::{self, RowStatus};
 use crate::store::pending_groups;
 use crate::store::view::{ColdGroup, ColdView};
+use crate::store::visibility::group_status::{self, GroupStatus, JudgedEntry};
+use crate::store::visibility::{RowStatus, row_status};
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.index_build_range_scan = Some(index_build_range_scan);
@@ -398,10 +398,7 @@ impl Build {
             let store = ColdStore::open(Table::from_raw(self.table), LockMode::AccessShare)?;
             let horizon = group_status::horizon(&store);
             loop {
-                let status = or_raise(
-                    (*self.table).rd_id,
-                    marks::row_status(&store, entry, horizon),
-                );
+                let status = or_raise((*self.table).rd_id, row_status(&store, entry, horizon));
                 let Some(xid) = status.deleter else {
                     return Some(status);
                 };

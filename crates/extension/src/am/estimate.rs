@@ -16,6 +16,7 @@
 //! that one planning reads the directory once. For a table that is all hot it checks only the size
 //! of the TOAST relation.
 
+mod cold_size;
 mod hidden;
 mod settled_sizes;
 
@@ -27,6 +28,7 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use pgrx::{pg_guard, pg_sys};
 
+pub use self::cold_size::ColdSize;
 use self::settled_sizes::Asked;
 use super::heap;
 use crate::bounded_cache::HashCache;
@@ -37,18 +39,6 @@ pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.relation_estimate_size = Some(relation_estimate_size);
     am.relation_needs_toast_table = Some(relation_needs_toast_table);
     am.relation_toast_am = Some(relation_toast_am);
-}
-
-/// Rows and bytes of a table's cold side as the latest snapshot sees it, without groups of which no
-/// row is left.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ColdSize {
-    /// Visible rows, approximately.
-    pub rows: u64,
-    /// Rows of the groups, hidden ones too.
-    pub stored_rows: u64,
-    pub bytes: u64,
-    pub groups: u32,
 }
 
 /// The number of pages that `table_block_relation_estimate_size` assumes for a small table that was

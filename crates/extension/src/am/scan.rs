@@ -30,9 +30,9 @@ use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 use super::heap;
 use super::serializable::announce;
 use crate::cursor::{ColdCursor, SharedNext};
-use crate::store::marks::moved_changes;
+use crate::store::pending_groups;
 use crate::store::view::{ColdView, Wanted};
-use crate::store::{moved, pending_groups};
+use crate::store::visibility::{moved, moved_changes};
 
 /// Which side a scan is reading.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -23,9 +23,10 @@ use howdah_bridge::xid::{FIRST_COMMAND, Xid};
 use howdah_records::{CleanedGaps, Kind, fingerprint_of};
 
 use super::directory::{self, GroupEntry, PlacedEntry};
-use super::group_status::{self, JudgedEntry};
 use super::marks;
 use super::row_set::RowSet;
+use super::visibility::group_status::{self, JudgedEntry};
+use super::visibility::row_status;
 use crate::errors::ColdError;
 
 const CLEANED_ID: u32 = Kind::CleanedGaps.id();
@@ -130,7 +131,7 @@ impl MarkedGroup {
         placed: PlacedEntry,
         oldest_xmin: Xid,
     ) -> Result<MarkedGroup, ColdError> {
-        let status = marks::row_status(store, &placed.entry, oldest_xmin)?;
+        let status = row_status(store, &placed.entry, oldest_xmin)?;
         let cleaned = marks::cleaned(store, &placed.entry)?;
         let mut uncleaned = RowSet::with_bound(placed.entry.capacity_rows);
         for position in status.dead.iter().filter(|&p| !cleaned.contains(p)) {

@@ -18,7 +18,7 @@ use howdah_bridge::store::{ColdStore, StoreId};
 use crate::bounded_cache::HashCache;
 use crate::errors::ColdError;
 use crate::store::directory::GroupEntry;
-use crate::store::marks;
+use crate::store::visibility;
 
 /// Rows of a group whose marks are read each time, to find out whether any of them is left.
 const SMALL_GROUP_ROWS: u32 = 128;
@@ -91,11 +91,13 @@ fn known(store: &ColdStore, entry: &GroupEntry, snapshot: Snapshot<'_>) -> Optio
     if entry.flags.are_clear() {
         return Some(0);
     }
-    if marks::has_vanished(store, entry.group(), snapshot) {
+    if visibility::has_vanished(store, entry.group(), snapshot) {
         return Some(entry.row_count);
     }
     if entry.row_count <= SMALL_GROUP_ROWS {
-        let hidden = marks::hidden_from(store, entry, snapshot).ok().flatten();
+        let hidden = visibility::hidden_rows(store, entry, snapshot)
+            .ok()
+            .flatten();
         return Some(hidden.map_or(0, |rows| rows.len().min(entry.row_count)));
     }
     let counted = recall(store, entry)?;
@@ -119,7 +121,7 @@ fn count_anew(
     kept_per_spent: u32,
 ) -> u32 {
     let began = Instant::now();
-    let hidden: Result<u32, ColdError> = marks::count_hidden(store, entry, snapshot);
+    let hidden: Result<u32, ColdError> = visibility::count_hidden(store, entry, snapshot);
     let hidden = hidden.unwrap_or(0);
     let now = Instant::now();
     let kept = ((now - began) * kept_per_spent).min(MOST_KEPT);

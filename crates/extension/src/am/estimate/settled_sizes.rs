@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use super::ColdSize;
+use super::cold_size::ColdSize;
 use crate::bounded_cache::HashCache;
 use crate::store::directory_version;
 

@@ -22,10 +22,10 @@ use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::tid::Tid;
 use howdah_bridge::xid::{LocalXid, Xid};
 
+use super::hidden_groups;
 use crate::bounded_cache::HashCache;
 use crate::errors::ColdError;
 use crate::store::directory::{self, GroupState, PlacedEntry};
-use crate::store::marks;
 
 /// Listings that are remembered, and entries of each.
 const MOST_LISTINGS: usize = 1_024;
@@ -85,7 +85,7 @@ pub(in crate::store) fn all_vanished(store: &ColdStore, snapshot: Snapshot<'_>) 
         let mut hiders = places
             .entries
             .iter()
-            .map(|&(_, seq)| marks::vanished_by(store, seq as u32, snapshot));
+            .map(|&(_, seq)| hidden_groups::youngest(store, seq as u32, snapshot));
         hiders.try_fold(Xid::FROZEN, |youngest, hider| {
             Some(youngest.younger(hider?))
         })

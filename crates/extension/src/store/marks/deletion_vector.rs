@@ -5,37 +5,30 @@ use std::ops::{ControlFlow, RangeInclusive};
 use howdah_bridge::store::{Birth, ColdStore};
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber, Tid};
 use howdah_bridge::xid::{CommandId, FIRST_COMMAND, Xid};
-pub(super) use howdah_records::ROWS_PER_VECTOR;
+pub(in crate::store) use howdah_records::ROWS_PER_VECTOR;
 use howdah_records::{DeletionVector, EditedVector, Kind};
 
+use super::mark::{Mark, RowFate};
+use super::mark_filter::note::note_marks;
 use super::tuple_visibility::{in_force, writer_of};
-use super::{Mark, RowFate, flag, hidden_now, mark_filter};
+use super::write::set_flag;
 use crate::errors::ColdError;
 use crate::store::directory::{GroupEntry, GroupFlags, PlacedEntry};
 use crate::store::row_set::RowSet;
 
-pub(super) const DELETION_VECTOR_ID: u32 = Kind::DeletionVector.id();
+pub(in crate::store) const DELETION_VECTOR_ID: u32 = Kind::DeletionVector.id();
 /// Cold blocks that share a deletion vector.
-pub(super) const BLOCKS_PER_VECTOR: u32 = ROWS_PER_VECTOR / ROWS_PER_COLD_BLOCK as u32;
-
-/// The rows of a group that deletion vectors in force hide.
-pub fn folded(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdError> {
-    let bitmaps_only = GroupEntry {
-        flags: entry.flags.without(GroupFlags::ROW_MARKS),
-        ..*entry
-    };
-    Ok(hidden_now(store, &bitmaps_only)?.unwrap_or_default())
-}
+pub(in crate::store) const BLOCKS_PER_VECTOR: u32 = ROWS_PER_VECTOR / ROWS_PER_COLD_BLOCK as u32;
 
 /// The keys of a group's deletion vectors.
-pub(super) fn deletion_vectors_of(entry: &GroupEntry) -> RangeInclusive<i32> {
+pub(in crate::store) fn deletion_vectors_of(entry: &GroupEntry) -> RangeInclusive<i32> {
     let last = entry.capacity_rows.max(1) - 1;
     let first = entry.group() as i32;
     first..=first + (last / ROWS_PER_VECTOR * BLOCKS_PER_VECTOR) as i32
 }
 
 /// The deletion vector that holds a row of the group, and the row's place in it.
-pub(super) fn deletion_vector_place(entry: &GroupEntry, row: RowNumber) -> (i32, u32) {
+pub(in crate::store) fn deletion_vector_place(entry: &GroupEntry, row: RowNumber) -> (i32, u32) {
     let position = (row.0 - entry.first_row.0) as u32;
     let nth = position / ROWS_PER_VECTOR;
     (
@@ -46,7 +39,7 @@ pub(super) fn deletion_vector_place(entry: &GroupEntry, row: RowNumber) -> (i32,
 
 /// The mark that a deletion vector implies for a row. A row that was in the deletion vector before
 /// our transaction replaced it was not hidden by our transaction.
-pub(super) fn hidden_in_bulk(
+pub(in crate::store) fn hidden_in_bulk(
     store: &ColdStore,
     entry: &GroupEntry,
     row: RowNumber,
@@ -79,7 +72,10 @@ pub(super) fn hidden_in_bulk(
     }))
 }
 
-pub(super) fn open_vector(group: u32, payload: &[u8]) -> Result<DeletionVector<'_>, ColdError> {
+pub(in crate::store) fn open_vector(
+    group: u32,
+    payload: &[u8],
+) -> Result<DeletionVector<'_>, ColdError> {
     DeletionVector::open(payload).map_err(|error| ColdError::of_mark(group, error))
 }
 
@@ -108,7 +104,12 @@ pub fn cleaned(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdErro
 }
 
 /// Adds rows of the deletion vector with this key to those of its group.
-pub(super) fn insert_rows(entry: &GroupEntry, seq: i32, of_vector: &RowSet, rows: &mut RowSet) {
+pub(in crate::store) fn insert_rows(
+    entry: &GroupEntry,
+    seq: i32,
+    of_vector: &RowSet,
+    rows: &mut RowSet,
+) {
     let start = (seq as u32 - entry.group()) / BLOCKS_PER_VECTOR * ROWS_PER_VECTOR;
     for position in of_vector.iter().map(|row| start + row) {
         if position < entry.capacity_rows {
@@ -149,7 +150,10 @@ fn vector_in_force(
 }
 
 /// Splits rows by the deletion vectors they belong to: key, and places in it.
-pub(super) fn by_deletion_vector(entry: &GroupEntry, rows: &RowSet) -> Vec<(i32, Vec<u32>)> {
+pub(in crate::store) fn by_deletion_vector(
+    entry: &GroupEntry,
+    rows: &RowSet,
+) -> Vec<(i32, Vec<u32>)> {
     let mut parts: Vec<(i32, Vec<u32>)> = Vec::new();
     for position in rows.iter() {
         let seq = (entry.group() + position / ROWS_PER_VECTOR * BLOCKS_PER_VECTOR) as i32;
@@ -166,8 +170,8 @@ pub(super) fn by_deletion_vector(entry: &GroupEntry, rows: &RowSet) -> Vec<(i32,
 /// transaction. The whole group is locked.
 pub fn fold(store: &ColdStore, placed: &PlacedEntry, rows: &RowSet) -> Result<(), ColdError> {
     let mut placed = *placed;
-    flag(store, &mut placed, GroupFlags::DELETION_VECTORS)?;
-    mark_filter::note_marks(store, &placed.entry, rows.iter());
+    set_flag(store, &mut placed, GroupFlags::DELETION_VECTORS)?;
+    note_marks(store, &placed.entry, rows.iter());
     for (seq, places) in by_deletion_vector(&placed.entry, rows) {
         let known = vector_in_force(store, &placed.entry, seq)?;
         let (tid, mut vector) = match known {
@@ -187,13 +191,13 @@ pub fn fold(store: &ColdStore, placed: &PlacedEntry, rows: &RowSet) -> Result<()
             }
         }
     }
-    mark_filter::note_marks(store, &placed.entry, rows.iter());
+    note_marks(store, &placed.entry, rows.iter());
     Ok(())
 }
 
 /// The bytes of a deletion vector, or of a new one, with places added of dead rows for which no
 /// index has an entry.
-pub(super) fn hiding_all(
+pub(in crate::store) fn hiding_all(
     group: u32,
     known: Option<&[u8]>,
     places: &[u32],
@@ -214,12 +218,12 @@ pub fn announce_deletion_vectors(
     store: &ColdStore,
     placed: &mut PlacedEntry,
 ) -> Result<(), ColdError> {
-    flag(store, placed, GroupFlags::DELETION_VECTORS)
+    set_flag(store, placed, GroupFlags::DELETION_VECTORS)
 }
 
 /// Adds places to the deletion vector with this key, in the current transaction. The whole group is
 /// locked, and its flag is set.
-pub(super) fn hide(
+pub(in crate::store) fn hide(
     store: &ColdStore,
     entry: &GroupEntry,
     seq: i32,
@@ -227,7 +231,7 @@ pub(super) fn hide(
     cid: CommandId,
 ) -> Result<(), ColdError> {
     let start = (seq as u32 - entry.group()) / BLOCKS_PER_VECTOR * ROWS_PER_VECTOR;
-    let note = || mark_filter::note_marks(store, entry, places.iter().map(|at| start + at));
+    let note = || note_marks(store, entry, places.iter().map(|at| start + at));
     note();
     let known = vector_in_force(store, entry, seq)?;
     let hide = |mut vector: EditedVector| {

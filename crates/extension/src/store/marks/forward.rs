@@ -16,7 +16,7 @@ use super::tuple_visibility::{in_force, writer_of};
 use crate::errors::ColdError;
 use crate::store::row_set::RowSet;
 
-pub(super) const FORWARD_ID: u32 = Kind::Forward.id();
+pub(in crate::store) const FORWARD_ID: u32 = Kind::Forward.id();
 
 /// The new places of the rows of a merged group.
 pub enum Route<'a> {

@@ -19,9 +19,9 @@ use howdah_bridge::store::{ColdStore, Visited};
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::Xid;
 
-use super::any_group;
 use super::deletion_vector::{DELETION_VECTOR_ID, deletion_vector_place, open_vector};
 use super::row_mark::{key_ranges, row_of};
+use super::row_state::any_group;
 use super::tuple_visibility::writer_of;
 use crate::errors::ColdError;
 use crate::store::directory;

@@ -29,7 +29,7 @@ use crate::errors::ColdError;
 use crate::store::directory::GroupEntry;
 use crate::store::row_set::RowSet;
 
-pub(super) const RECENT_INSERTS_ID: u32 = Kind::RecentInserts.id();
+pub(in crate::store) const RECENT_INSERTS_ID: u32 = Kind::RecentInserts.id();
 
 /// The recent inserts of one group: their inserters, and their positions, ascending.
 #[derive(Default)]
@@ -114,7 +114,7 @@ pub fn recent_inserts(
 }
 
 /// Adds the rows that the MVCC snapshot does not see yet.
-pub(super) fn add_unseen(
+pub(in crate::store) fn add_unseen(
     store: &ColdStore,
     entry: &GroupEntry,
     snapshot: Snapshot<'_>,
@@ -128,7 +128,7 @@ pub(super) fn add_unseen(
 }
 
 /// Whether the MVCC snapshot does not see the row yet.
-pub(super) fn is_unseen(
+pub(in crate::store) fn is_unseen(
     store: &ColdStore,
     entry: &GroupEntry,
     row: RowNumber,

@@ -7,23 +7,23 @@ use howdah_bridge::tid::{RowNumber, Tid};
 use howdah_bridge::xid::CommandId;
 use howdah_records::{Kind, Place, RowMark, ShortRecord};
 
-use super::RowFate;
+use super::mark::RowFate;
 use crate::errors::ColdError;
 
-pub(super) const FIRST_MARK_ID: u32 = Kind::RowMark.id();
+pub(in crate::store) const FIRST_MARK_ID: u32 = Kind::RowMark.id();
 const SEQ_BITS: u32 = 31;
 
-pub(super) fn key_of(row: RowNumber) -> (u32, i32) {
+pub(in crate::store) fn key_of(row: RowNumber) -> (u32, i32) {
     let id = FIRST_MARK_ID + (row.0 >> SEQ_BITS) as u32;
     (id, (row.0 & ((1 << SEQ_BITS) - 1)) as i32)
 }
 
-pub(super) fn row_of(id: u32, seq: i32) -> RowNumber {
+pub(in crate::store) fn row_of(id: u32, seq: i32) -> RowNumber {
     RowNumber((u64::from(id - FIRST_MARK_ID) << SEQ_BITS) | seq as u64)
 }
 
 /// The key ranges of the marks of `rows` row numbers from `first` on.
-pub(super) fn key_ranges(first: RowNumber, rows: u32) -> Vec<(u32, RangeInclusive<i32>)> {
+pub(in crate::store) fn key_ranges(first: RowNumber, rows: u32) -> Vec<(u32, RangeInclusive<i32>)> {
     let last = RowNumber(first.0 + u64::from(rows.max(1)) - 1);
     let ((low_id, low), (high_id, high)) = (key_of(first), key_of(last));
     if low_id == high_id {
@@ -50,7 +50,7 @@ fn encode(fate: RowFate) -> ShortRecord {
     RowMark(recorded(fate)).encode()
 }
 
-pub(super) fn decode(group: u32, payload: &[u8]) -> Result<RowFate, ColdError> {
+pub(in crate::store) fn decode(group: u32, payload: &[u8]) -> Result<RowFate, ColdError> {
     match RowMark::decode(payload) {
         Ok(RowMark(fate)) => Ok(from_record(fate)),
         Err(error) => Err(ColdError::of_mark(group, error)),
@@ -58,14 +58,14 @@ pub(super) fn decode(group: u32, payload: &[u8]) -> Result<RowFate, ColdError> {
 }
 
 /// The bytes of the same mark without the place of the new version.
-pub(super) fn without_place(group: u32, payload: &[u8]) -> Result<Vec<u8>, ColdError> {
+pub(in crate::store) fn without_place(group: u32, payload: &[u8]) -> Result<Vec<u8>, ColdError> {
     Ok(match decode(group, payload)? {
         RowFate::Updated { .. } => encode(RowFate::MovedAway).to_vec(),
         RowFate::Deleted | RowFate::MovedAway => payload.to_vec(),
     })
 }
 
-pub(super) fn insert(store: &ColdStore, row: RowNumber, fate: RowFate, cid: CommandId) {
+pub(in crate::store) fn insert(store: &ColdStore, row: RowNumber, fate: RowFate, cid: CommandId) {
     let (id, seq) = key_of(row);
     store.insert(id, seq, &encode(fate), cid, Birth::Transactional, None);
 }

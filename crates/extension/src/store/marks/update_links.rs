@@ -19,13 +19,13 @@ use howdah_bridge::xid::CommandId;
 use howdah_records::{Kind, UpdateLinks, UpdateLinksBuilder};
 
 use super::deletion_vector::{BLOCKS_PER_VECTOR, deletion_vector_place};
+use super::mark::{Mark, RowFate};
 use super::row_mark::{from_record, recorded};
 use super::tuple_visibility::{in_force, writer_of};
-use super::{Mark, RowFate};
 use crate::errors::ColdError;
 use crate::store::directory::GroupEntry;
 
-pub(super) const UPDATE_LINKS_ID: u32 = Kind::UpdateLinks.id();
+pub(in crate::store) const UPDATE_LINKS_ID: u32 = Kind::UpdateLinks.id();
 
 fn open(group: u32, payload: &[u8]) -> Result<UpdateLinks<'_>, ColdError> {
     UpdateLinks::open(payload).map_err(|error| ColdError::of_mark(group, error))

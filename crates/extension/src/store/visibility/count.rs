@@ -9,10 +9,12 @@ use std::ops::ControlFlow;
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::{ColdStore, Visited};
 
-use super::deletion_vector::{DELETION_VECTOR_ID, deletion_vectors_of, insert_rows, open_vector};
-use super::row_mark::{key_ranges, row_of};
 use crate::errors::ColdError;
 use crate::store::directory::{GroupEntry, GroupFlags};
+use crate::store::marks::deletion_vector::{
+    DELETION_VECTOR_ID, deletion_vectors_of, insert_rows, open_vector,
+};
+use crate::store::marks::row_mark::{key_ranges, row_of};
 use crate::store::row_set::RowSet;
 
 /// Marks of one group that are examined.
