@@ -18,7 +18,7 @@ use crate::xid::CommandId;
 struct Routine(pg_sys::TableAmRoutine);
 // SAFETY: function pointers only; never written after it was made.
 unsafe impl Send for Routine {}
-// SAFETY: as above.
+// SAFETY: shared references only read it: it is never written after it was made.
 unsafe impl Sync for Routine {}
 
 /// Heap's routine.

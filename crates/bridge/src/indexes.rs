@@ -1,7 +1,8 @@
 //! The indexes of a table.
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
+use crate::custom_node::contains;
 use crate::table::{LockMode, Table};
 
 /// The OIDs of a table's indexes.
@@ -73,26 +74,22 @@ pub fn may_fail_on_nulls(index: Table<'_>) -> bool {
         let expressions = pg_sys::RelationGetIndexExpressions(index).cast::<pg_sys::Node>();
         !expressions.is_null()
             && (pg_sys::contain_nonstrict_functions(expressions)
-                || looks_at_null_rows(expressions, std::ptr::null_mut()))
+                || contains(expressions, looks_at_null_rows))
     }
 }
 
-/// Finds the nodes that [`pg_sys::contain_nonstrict_functions`] treats as strict although they may
-/// fail.
-#[pg_guard]
-unsafe extern "C-unwind" fn looks_at_null_rows(
-    node: *mut pg_sys::Node,
-    context: *mut std::ffi::c_void,
-) -> bool {
-    // SAFETY: the node's tag tells its type; called for the nodes of an expression, or NULL.
+/// Whether the node is one that [`pg_sys::contain_nonstrict_functions`] treats as strict although
+/// it may fail.
+///
+/// # Safety
+/// A node of an expression.
+unsafe fn looks_at_null_rows(node: *mut pg_sys::Node) -> bool {
+    // SAFETY: the node's tag tells its type.
     unsafe {
-        if node.is_null() {
-            return false;
-        }
         match (*node).type_ {
             pg_sys::NodeTag::T_CoerceToDomain => true,
             pg_sys::NodeTag::T_Var => (*node.cast::<pg_sys::Var>()).varattno == 0,
-            _ => pg_sys::expression_tree_walker_impl(node, Some(looks_at_null_rows), context),
+            _ => false,
         }
     }
 }

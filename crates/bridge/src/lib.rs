@@ -45,6 +45,8 @@
 //!             ──> process            this process, and others
 //!             ──> lockers            waiting for the holders of a table's locks
 //!             ──> vacuum             vacuuming a relation
+//!             ──> table_vacuum       a run of VACUUM over a table, as its callback gets it
+//!             ──> custom_node        what our plan nodes have in common
 //!             ──> indexes            the indexes of a table
 //!             ──> new_entries        index entries of rows that got new TIDs
 //!             ──> scan               a plan node that scans a table with cold rows
@@ -72,6 +74,7 @@ pub mod cold_lock;
 pub mod collation;
 pub mod column_statistics;
 pub mod counters;
+mod custom_node;
 pub mod datum;
 pub mod expr;
 pub mod ffi;
@@ -107,6 +110,7 @@ pub mod snapshot;
 pub mod store;
 pub mod table;
 pub mod table_counts;
+pub mod table_vacuum;
 pub mod tid;
 pub mod transactions;
 pub mod tuple;

@@ -22,6 +22,9 @@ pub fn at_drop(at_drop: fn(pg_sys::Oid)) {
 
 /// Called for every function that an expression calls, too, and therefore not guarded: nothing here
 /// raises an ERROR.
+///
+/// # Safety
+/// Called by the server, with the arguments of its hook.
 unsafe extern "C-unwind" fn at_object_access(
     access: pg_sys::ObjectAccessType::Type,
     class: pg_sys::Oid,

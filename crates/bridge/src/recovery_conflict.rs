@@ -87,6 +87,8 @@ pub fn lock_on_standbys(table: Table<'_>) {
     }
 }
 
+/// # Safety
+/// The relation is open.
 unsafe fn reaches_standbys(table: pg_sys::Relation) -> bool {
     // SAFETY: the relation is open.
     unsafe {
@@ -102,6 +104,9 @@ fn with_epoch(next: u64, xid: pg_sys::TransactionId) -> u64 {
 }
 
 /// `RelationIsAccessibleInLogicalDecoding`, for tables of users.
+///
+/// # Safety
+/// The relation is open.
 unsafe fn is_read_by_decoding(table: pg_sys::Relation) -> bool {
     // SAFETY: the relation is open; options of a table are StdRdOptions.
     unsafe {

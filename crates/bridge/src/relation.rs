@@ -152,6 +152,9 @@ pub unsafe fn add_to_reported_live_rows(rel: pg_sys::Relation, rows: u64) {
 }
 
 /// The relation's pending counts; `None` if nothing is counted for it.
+///
+/// # Safety
+/// The relation is open for longer than the result is used, and nothing else refers to its counts.
 unsafe fn statistics<'a>(rel: pg_sys::Relation) -> Option<&'a mut pg_sys::PgStat_TableCounts> {
     // SAFETY: the caller holds the relation open; pgstat_assoc_relation fills `pgstat_info`.
     unsafe {

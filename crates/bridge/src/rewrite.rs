@@ -88,6 +88,9 @@ pub unsafe fn bar_key_sharers(table: pg_sys::Relation) {
 }
 
 /// Whether a version was deleted or updated, and names no successor.
+///
+/// # Safety
+/// The page is one of a heap, pinned and locked.
 unsafe fn leads_nowhere(page: pg_sys::Page, block: pg_sys::BlockNumber, offset: u16) -> bool {
     let tid = tid_of(block, offset);
     // SAFETY: the caller has locked the page.

@@ -51,6 +51,8 @@ pub unsafe fn project(
     }
 }
 
+/// # Safety
+/// As for [`passes`].
 #[inline(always)]
 unsafe fn evaluate(
     state: *mut pg_sys::ExprState,
@@ -67,6 +69,8 @@ unsafe fn evaluate(
     }
 }
 
+/// # Safety
+/// As for [`passes`].
 #[inline(always)]
 unsafe fn reset(context: *mut pg_sys::ExprContext) {
     // SAFETY: as for `passes`; most expressions allocate nothing.

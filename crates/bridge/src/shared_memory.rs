@@ -81,6 +81,8 @@ impl<T: Shareable> AnyArea for Area<T> {
         size_of::<T>()
     }
 
+    /// # Safety
+    /// As for [`AnyArea::make`].
     unsafe fn make(&self) {
         // SAFETY: as for this function.
         unsafe { make(self.name, self.bytes(), &self.memory) }
@@ -92,6 +94,8 @@ impl<T: Shareable> AnyArea for PerBackend<T> {
         size_of::<T>() * most_backends()
     }
 
+    /// # Safety
+    /// As for [`AnyArea::make`].
     unsafe fn make(&self) {
         // SAFETY: as for this function.
         unsafe { make(self.name, self.bytes(), &self.memory) }

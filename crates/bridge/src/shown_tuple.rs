@@ -97,7 +97,8 @@ impl<'a> ShownTuple<'a> {
     pub fn deleter(self) -> (Xid, Option<CommandId>) {
         // SAFETY: the page is pinned and locked; members of a multixact are looked up.
         let xid = Xid::from_raw(unsafe { pg_sys::HeapTupleHeaderGetUpdateXid(self.header()) });
-        // SAFETY: as above; the deleter is our own, so that its command id is known.
+        // SAFETY: the page is pinned and locked; the deleter is our own, so that its command id
+        // is known.
         let command = || unsafe { pg_sys::HeapTupleHeaderGetCmax(self.header()) };
         (xid, xid.is_own().then(command))
     }

@@ -129,6 +129,9 @@ pub unsafe fn clear(slot: *mut pg_sys::TupleTableSlot) {
 }
 
 /// Passes a tuple in the slot's own memory to the slot, which is empty.
+///
+/// # Safety
+/// An empty slot that takes heap tuples, and a tuple in its memory with its descriptor.
 unsafe fn put(slot: *mut pg_sys::TupleTableSlot, tuple: pg_sys::HeapTuple) {
     // SAFETY: the caller vouches for both.
     unsafe {

@@ -113,6 +113,8 @@ pub fn at_events(callback: fn(TransactionEvent)) {
     unsafe { pg_sys::RegisterXactCallback(Some(call), callback as *mut std::ffi::c_void) }
 }
 
+/// # Safety
+/// Called by the server, with what `at_events` has registered.
 unsafe extern "C-unwind" fn call(event: pg_sys::XactEvent::Type, callback: *mut std::ffi::c_void) {
     // SAFETY: what `at_events` has registered.
     let callback: fn(TransactionEvent) = unsafe { std::mem::transmute(callback) };

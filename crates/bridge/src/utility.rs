@@ -55,6 +55,9 @@ pub fn register(watcher: &'static dyn Watcher) {
 }
 
 /// Not guarded as a whole, see [`crate::ffi::unguarded`].
+///
+/// # Safety
+/// Called by the server, with the arguments of its hook.
 #[allow(clippy::too_many_arguments)] // the hook's
 unsafe extern "C-unwind" fn process_utility(
     statement: *mut pg_sys::PlannedStmt,
@@ -100,6 +103,9 @@ unsafe extern "C-unwind" fn process_utility(
 
 /// Whether there is nothing to do before or after a statement: BEGIN, COMMIT and the like, of which
 /// there are many.
+///
+/// # Safety
+/// The statement is one that the server is about to run.
 unsafe fn is_transaction_statement(statement: *mut pg_sys::PlannedStmt) -> bool {
     // SAFETY: as for process_utility.
     unsafe { (*(*statement).utilityStmt).type_ == pg_sys::NodeTag::T_TransactionStmt }
@@ -153,6 +159,9 @@ unsafe fn statement_of<'a>(node: *mut pg_sys::Node) -> Statement<'a> {
 }
 
 /// The table of an ALTER TABLE … SET ACCESS METHOD.
+///
+/// # Safety
+/// A statement that the parser has made.
 unsafe fn table_with_new_access_method(alter: *mut pg_sys::AlterTableStmt) -> Option<pg_sys::Oid> {
     // SAFETY: lists hold the nodes their field promises. Looking the name up without a lock is
     // enough: the statement itself locks and checks.

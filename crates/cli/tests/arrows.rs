@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   extension ──► vector ──► columnar          cli, tests/server: SQL only
+//!       ├───────► records
 //!       └───────► bridge ──► pgrx
 //! ```
 
@@ -11,7 +12,7 @@ use std::process::Command;
 const EXTENSION: &str = "howdah-extension";
 
 /// Crates that know nothing of PostgreSQL.
-const PURE: [&str; 2] = ["howdah-columnar", "howdah-vector"];
+const PURE: [&str; 3] = ["howdah-columnar", "howdah-records", "howdah-vector"];
 
 /// Each crate of the workspace with what it names in its manifest.
 struct Workspace {
@@ -95,6 +96,13 @@ fn pure_crates_know_nothing_of_postgres() {
     assert!(
         !workspace.reach("howdah-columnar").contains("howdah-vector"),
         "columnar lies under vector, not above it"
+    );
+    assert!(
+        !workspace
+            .reach("howdah-records")
+            .iter()
+            .any(|used| is_ours(&used)),
+        "records use no other room"
     );
 }
 

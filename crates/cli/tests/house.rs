@@ -5,14 +5,22 @@
 //!   extension            files that name `pg_sys` are listed in house/pg_sys.txt: none is added
 //!                        rooms use the rooms below them (LAYERS)
 //!                        `unsafe` becomes rarer (MOST_UNSAFE)
-//!   public unsafe fn     tells its callers their duty under `# Safety`, but for callbacks, whose duty is PostgreSQL's
+//!                        files of a room use each other in no circles, but for MOST_CIRCLES
+//!   unsafe fn            tells its callers their duty under `# Safety`, but for callbacks, whose duty is
+//!                        PostgreSQL's; private ones that do not become rarer (MOST_WITHOUT_DUTY)
+//!   SAFETY comment       names what makes the code sound, not another comment
 //! ```
 //!
 //! Lists and numbers only shrink: what is on a list and no longer needed fails the test as well.
 
-use std::collections::BTreeSet;
+#[path = "house/circles.rs"]
+mod circles;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use circles::{circles, module_of};
 
 /// Files of the extension that still name PostgreSQL's internals. `bridge` is where they belong.
 const NAMING_PG_SYS: &str = include_str!("house/pg_sys.txt");
@@ -20,6 +28,13 @@ const NAMING_PG_SYS: &str = include_str!("house/pg_sys.txt");
 /// Uses of `unsafe` in the extension, at most; and how many fewer ask for a lower number here.
 const MOST_UNSAFE: usize = 358;
 const UNSAFE_SLACK: usize = 40;
+
+/// Private unsafe functions without a `# Safety` section, at most.
+const MOST_WITHOUT_DUTY: usize = 40;
+const DUTY_SLACK: usize = 10;
+
+/// Circles of files that use each other inside the extension's rooms.
+const MOST_CIRCLES: usize = 3;
 
 /// The extension's rooms from the top down. A room uses rooms below its own line.
 const LAYERS: &[&[&str]] = &[
@@ -34,7 +49,7 @@ const LAYERS: &[&[&str]] = &[
     &["types", "scan_stats", "thread_budget"],
     &["settings"],
     &["options"],
-    &["errors", "stop_point"],
+    &["bounded_cache", "errors", "stop_point"],
 ];
 
 struct Source {
@@ -154,10 +169,16 @@ fn points_down(from: &str, to: &str) -> bool {
     }
 }
 
-/// Public unsafe functions without a `# Safety` section: their lines, counted from 1.
-fn without_duty(text: &str) -> Vec<usize> {
+/// Unsafe functions without a `# Safety` section, of which `is_asked` holds by their first line:
+/// their lines, counted from 1.
+fn without_duty(text: &str, is_asked: fn(&str) -> bool) -> Vec<usize> {
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
-    let is_public = |line: &str| line.starts_with("pub") && code(line).contains("unsafe fn ");
+    let is_unsafe = |line: &str| {
+        let mut words = words(line).skip_while(|word| *word != "unsafe");
+        let is_function = words.any(|word| word == "fn") && !line.contains("fn(");
+        is_function && !line.ends_with(';')
+    };
+    let is_asked = |line: &str| is_unsafe(&code(line)) && is_asked(line);
     let is_attached = |line: &&&str| line.starts_with("//") || line.starts_with("#[");
     let lacks = |&at: &usize| {
         let above = lines[..at].iter().rev().take_while(is_attached);
@@ -165,8 +186,39 @@ fn without_duty(text: &str) -> Vec<usize> {
             .clone()
             .any(|line| line.contains("# Safety") || line.contains("#[pg_guard]"))
     };
-    let public = (0..lines.len()).filter(|&at| is_public(lines[at]));
-    public.filter(lacks).map(|at| at + 1).collect()
+    let asked = (0..lines.len()).filter(|&at| is_asked(lines[at]));
+    asked.filter(lacks).map(|at| at + 1).collect()
+}
+
+fn is_public(line: &str) -> bool {
+    line.starts_with("pub")
+}
+
+/// SAFETY comments that begin by pointing at another comment: their lines, counted from 1.
+fn empty_safety_comments(text: &str) -> Vec<usize> {
+    const EMPTY: [&str; 6] = [
+        "as above",
+        "as before",
+        "see above",
+        "same",
+        "likewise",
+        "ditto",
+    ];
+    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+    let said = |at: usize| -> Option<String> {
+        let first = lines[at].strip_prefix("// SAFETY:")?;
+        let more = lines[at + 1..]
+            .iter()
+            .map_while(|line| line.strip_prefix("//"));
+        let whole: Vec<&str> = [first].into_iter().chain(more).map(str::trim).collect();
+        Some(whole.join(" ").trim().to_lowercase())
+    };
+    let is_empty = |at: &usize| {
+        said(*at).is_some_and(|said| {
+            said.is_empty() || EMPTY.iter().any(|empty| said.starts_with(empty))
+        })
+    };
+    (0..lines.len()).filter(is_empty).map(|at| at + 1).collect()
 }
 
 #[test]
@@ -241,13 +293,139 @@ fn rooms_of_the_extension_use_the_rooms_below_them() {
 }
 
 #[test]
+fn circles_inside_rooms_become_rarer() {
+    let files: BTreeMap<_, _> = extension()
+        .into_iter()
+        .map(|source| {
+            let below = source
+                .path
+                .strip_prefix("crates/extension/src")
+                .expect("of the extension");
+            (module_of(&below.to_string_lossy()), source.text)
+        })
+        .collect();
+    let found = circles(&files);
+    assert!(
+        found.len() <= MOST_CIRCLES,
+        "files of a room use each other in circles: {found:#?}"
+    );
+    assert!(
+        found.len() == MOST_CIRCLES,
+        "{} circles: lower MOST_CIRCLES",
+        found.len()
+    );
+}
+
+#[test]
+fn planted_circles_are_found() {
+    let planted = [
+        ("lib.rs", "pub mod room;\nuse room::first;"),
+        (
+            "room/mod.rs",
+            "mod first;\nmod second;\npub use first::Kind;\n",
+        ),
+        (
+            "room/first.rs",
+            "use super::second::{self, deep::{Thing, other}};\n",
+        ),
+        (
+            "room/second.rs",
+            "fn f() -> super::first::Kind { todo() } // super::Kind\n",
+        ),
+        (
+            "room/third.rs",
+            "use crate::room::first::Kind as K;\n#[cfg(test)]\nmod tests {}\n",
+        ),
+        (
+            "room/fourth.rs",
+            "#[cfg(test)]\nmod tests { use super::super::fifth::F; }\n",
+        ),
+        (
+            "room/fifth.rs",
+            "use super::fourth::G;\nuse crate::other::H;\n",
+        ),
+        ("other.rs", "use crate::room::fifth::F;\n"),
+    ];
+    let files = |extra: &str| -> BTreeMap<_, _> {
+        let text = |name: &str, text: &str| match name {
+            "room/third.rs" => format!("{extra}{text}"),
+            _ => text.to_owned(),
+        };
+        let planted = planted.iter();
+        planted
+            .map(|(name, code)| (module_of(name), text(name, code)))
+            .collect()
+    };
+    let names = |circles: Vec<BTreeSet<String>>| -> Vec<Vec<String>> {
+        let circles = circles.into_iter();
+        circles.map(|circle| circle.into_iter().collect()).collect()
+    };
+    assert_eq!(
+        names(circles(&files(""))),
+        [["room::first", "room::second"]],
+        "neither tests nor comments nor other rooms count"
+    );
+    // The facade uses `first`, which does not use the facade.
+    assert_eq!(
+        names(circles(&files(
+            "use super::third_of_all;\npub use super::Kind;\n"
+        ))),
+        [["room::first", "room::second"]]
+    );
+    let mut files = files("");
+    files.insert(module_of("room/second.rs"), "use super::Kind;\n".into());
+    assert_eq!(
+        names(circles(&files)),
+        [["room", "room::first", "room::second"]]
+    );
+}
+
+#[test]
 fn public_unsafe_functions_tell_their_callers_duty() {
     for under in ["crates/bridge/src", "crates/extension/src"] {
         for source in sources(under) {
-            let lines = without_duty(&source.text);
+            let lines = without_duty(&source.text, is_public);
             assert!(
                 lines.is_empty(),
                 "{}: no # Safety at {lines:?}",
+                source.path.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn private_unsafe_functions_without_duty_become_rarer() {
+    let sources = ["crates/bridge/src", "crates/extension/src"].map(sources);
+    let lacking: Vec<String> = sources
+        .iter()
+        .flatten()
+        .flat_map(|source| {
+            let lines = without_duty(&source.text, |line| !is_public(line));
+            let path = source.path.display().to_string();
+            lines.into_iter().map(move |line| format!("{path}:{line}"))
+        })
+        .collect();
+    let count = lacking.len();
+    assert!(
+        count <= MOST_WITHOUT_DUTY,
+        "{count} unsafe functions without # Safety, at most {MOST_WITHOUT_DUTY} are allowed: \
+         {lacking:#?}"
+    );
+    assert!(
+        count + DUTY_SLACK >= MOST_WITHOUT_DUTY,
+        "{count} unsafe functions without # Safety: lower MOST_WITHOUT_DUTY"
+    );
+}
+
+#[test]
+fn safety_comments_say_what_makes_the_code_sound() {
+    for under in ["crates", "tests/server", "fuzz/fuzz_targets"] {
+        for source in sources(under) {
+            let lines = empty_safety_comments(&source.text);
+            assert!(
+                lines.is_empty(),
+                "{}: SAFETY comments that only point elsewhere at {lines:?}",
                 source.path.display()
             );
         }
@@ -266,9 +444,23 @@ fn planted_violations_are_found() {
     assert!(points_down("am", "store") && !points_down("store", "am"));
     assert!(!points_down("store", "store") && !points_down("unknown", "store"));
     let text = "/// Does it.\npub unsafe fn f() {}\n\n/// # Safety\n/// None.\n#[inline]\npub(crate) unsafe fn g() {}\n";
-    assert_eq!(without_duty(text), [2]);
+    assert_eq!(without_duty(text, is_public), [2]);
     assert_eq!(
-        without_duty("#[pg_guard]\npub unsafe extern \"C-unwind\" fn f() {}\n"),
+        without_duty(
+            "#[pg_guard]\npub unsafe extern \"C-unwind\" fn f() {}\n",
+            is_public
+        ),
         [0; 0]
     );
+    let text = "unsafe fn f() {}\n/// # Safety\n/// None.\nunsafe fn g() {}\ntype F = unsafe fn();\nunsafe extern \"C\" fn h(\n";
+    assert_eq!(without_duty(text, |line| !is_public(line)), [1, 6]);
+    let planted = concat!(
+        "// SAFETY",
+        ": as above.\nf();\n// SAFETY",
+        ": the page is pinned, see above.\n",
+        "// SAFETY",
+        ":\n// Same.\nf();\n// SAFETY",
+        ":\nf();\n"
+    );
+    assert_eq!(empty_safety_comments(planted), [1, 4, 7]);
 }

@@ -3,6 +3,7 @@
 use howdah_bridge::store::StoreError;
 use howdah_bridge::{ErrorReport, Oid, names};
 use howdah_columnar::ColumnarError;
+use howdah_records::RecordError;
 use pgrx::PgSqlErrorCode;
 
 /// What can go wrong between a table and its cold side.
@@ -17,6 +18,12 @@ pub enum ColdError {
     DamagedDirectory { group: u32 },
     #[error("a mark on a row of row group {group} is damaged")]
     DamagedMark { group: u32 },
+    #[error("a record of row group {group} has version {version} of kind {kind}")]
+    NewerRecord {
+        group: u32,
+        kind: howdah_records::Kind,
+        version: u8,
+    },
     #[error("row group {group} describes {footer} rows, its directory entry {directory}")]
     RowCountMismatch {
         group: u32,
@@ -28,8 +35,28 @@ pub enum ColdError {
 }
 
 impl ColdError {
+    /// A directory entry of a group, or the high-water mark, that could not be read.
+    pub fn of_entry(group: u32, error: RecordError) -> ColdError {
+        match error {
+            RecordError::Newer { kind, version } => ColdError::NewerRecord {
+                group,
+                kind,
+                version,
+            },
+            _ => ColdError::DamagedDirectory { group },
+        }
+    }
+
+    /// A record of changes of a group's rows that could not be read.
+    pub fn of_mark(group: u32, error: RecordError) -> ColdError {
+        match ColdError::of_entry(group, error) {
+            ColdError::DamagedDirectory { group } => ColdError::DamagedMark { group },
+            newer => newer,
+        }
+    }
+
     /// Whether a piece of a value is not there: damage, unless nobody needs the value any more
-    /// (see [`crate::store::group_status`]).
+    /// (see [`crate::store::visibility::group_status`]).
     pub fn is_missing_piece(&self) -> bool {
         matches!(self, ColdError::Store(StoreError::MissingPiece { .. }))
     }
@@ -46,6 +73,13 @@ pub fn raise(table: Oid, error: &ColdError) -> ! {
             PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
             format!("cannot add cold rows to table {name}: {error}"),
             Some("Rewrite the table with VACUUM FULL to number its rows anew.".into()),
+        ),
+        ColdError::NewerRecord { .. } => refuse(
+            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+            format!("could not read cold rows of table {name}: {error}"),
+            Some(
+                "A newer version of howdah wrote it. Install that version, or a later one.".into(),
+            ),
         ),
         _ => refuse(
             PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,

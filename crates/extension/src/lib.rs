@@ -12,13 +12,15 @@
 //!   transaction  its end, and a statement's
 //!   vectorize    groups, aggregates and first rows by columns and threads
 //!   row_order    sorting inside groups     written_databases  what compaction should visit
-//!   thread_budget  the server's threads    settings, errors
+//!   thread_budget  the server's threads    bounded_cache  what a backend remembers
+//!   settings, errors
 //! ```
 
 // PostgreSQL's callbacks have the arguments that they have.
 #![allow(clippy::too_many_arguments)]
 
 mod am;
+mod bounded_cache;
 mod columnar_scan;
 mod compact;
 mod cursor;

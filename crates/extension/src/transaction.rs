@@ -14,7 +14,7 @@ use howdah_bridge::ffi::unguarded;
 use pgrx::{pg_guard, pg_sys};
 
 use crate::am::{cold_rows, fetch};
-use crate::store::marks::moved_changes;
+use crate::store::visibility::moved_changes;
 use crate::store::{directory_version, pending_groups, pending_marks};
 use crate::{load, slot_writer};
 
@@ -103,6 +103,9 @@ unsafe extern "C-unwind" fn at_subtransaction_event(
 /// Pending rows of a statement are written before its AFTER triggers fire.
 ///
 /// Not guarded as a whole, see [`howdah_bridge::ffi::unguarded`].
+///
+/// # Safety
+/// Called by the executor, with a started query.
 unsafe extern "C-unwind" fn at_executor_finish(query: *mut pg_sys::QueryDesc) {
     // SAFETY: the executor passes a started query; the previous hook or the standard function is
     // called exactly once, with nothing owned by this frame.
@@ -130,6 +133,9 @@ unsafe extern "C-unwind" fn write_pending_of(query: *mut pg_sys::QueryDesc) {
 /// parallel, and its workers do not see this backend's memory.
 ///
 /// Not guarded as a whole, see [`howdah_bridge::ffi::unguarded`].
+///
+/// # Safety
+/// Called by the executor, with a query that was not started.
 unsafe extern "C-unwind" fn at_executor_start(query: *mut pg_sys::QueryDesc, flags: i32) {
     // SAFETY: as for at_executor_finish.
     unsafe {

@@ -273,6 +273,9 @@ pub fn register() {
 
 /// Called for every resource owner that is released. Not guarded: it only reads and writes a few
 /// atomics and cells.
+///
+/// # Safety
+/// Called by the server while it releases a resource owner.
 unsafe extern "C-unwind" fn at_resource_release(
     phase: pg_sys::ResourceReleasePhase::Type,
     _is_commit: bool,

@@ -405,7 +405,7 @@ fn held(tag: &pg_sys::LOCKTAG, mode: u32) -> bool {
 /// Whether this transaction holds the lock in any mode.
 fn held_at_all(tag: &pg_sys::LOCKTAG) -> bool {
     let weakest = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
-    // SAFETY: as above.
+    // SAFETY: a lookup in this backend's own table of locks.
     unsafe { quiet::LockHeldByMe(tag, weakest, true) }
 }
 

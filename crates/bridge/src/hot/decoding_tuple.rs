@@ -147,6 +147,9 @@ fn expect_ok(result: pg_sys::TM_Result::Type) {
 }
 
 /// Corrects a tuple's command id. Lock: the page's content lock, exclusively.
+///
+/// # Safety
+/// The relation is open; no page of it is locked.
 unsafe fn set_command(
     rel: pg_sys::Relation,
     tid: &pg_sys::ItemPointerData,

@@ -163,6 +163,9 @@ pub fn follow(
 }
 
 /// Pins the row's page and returns the cold link of the tuple, if it has one with an xmax.
+///
+/// # Safety
+/// The relation is open; no page of it is locked.
 unsafe fn look(
     rel: pg_sys::Relation,
     tid: &pg_sys::ItemPointerData,
@@ -197,6 +200,9 @@ unsafe fn look(
 
 /// Waits for the end of the mover's transaction. A mover waits for no lock once it has stamped a
 /// row, so naps hide no deadlock.
+///
+/// # Safety
+/// The relation is open; no page is locked.
 unsafe fn wait_for_mover(
     rel: pg_sys::Relation,
     mut tid: pg_sys::ItemPointerData,
@@ -215,6 +221,9 @@ unsafe fn wait_for_mover(
 }
 
 /// Waits for another transaction; `false` if the policy is to skip. Mirrors `heap_lock_tuple`.
+///
+/// # Safety
+/// The relation is open; no page is locked.
 unsafe fn wait_for(
     rel: pg_sys::Relation,
     mut tid: pg_sys::ItemPointerData,

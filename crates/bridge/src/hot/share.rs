@@ -42,6 +42,9 @@ pub fn add_key_share(table: Table<'_>, tid: Tid, lockers: &[Xid]) -> Result<(), 
 }
 
 /// Adds the lockers to one version; returns the next version.
+///
+/// # Safety
+/// The relation is open and locked for writing; no page of it is locked.
 unsafe fn add_to_version(
     rel: pg_sys::Relation,
     tid: &pg_sys::ItemPointerData,
@@ -115,6 +118,9 @@ struct NewXmax {
 }
 
 /// Builds the xmax that names all lockers.
+///
+/// # Safety
+/// The header is that of a heap tuple on a page that is pinned and exclusively locked.
 unsafe fn new_xmax(
     header: &pg_sys::HeapTupleHeaderData,
     lockers: &[Xid],
@@ -155,6 +161,9 @@ const NOBODY_PRESENT: Present = Present {
 };
 
 /// The transactions named in a row's xmax; refused if one of them owns the row's key.
+///
+/// # Safety
+/// The header is that of a heap tuple on a page that is pinned and locked.
 unsafe fn present(header: &pg_sys::HeapTupleHeaderData) -> Result<Present, Refused> {
     let infomask = u32::from(header.t_infomask);
     if infomask & pg_sys::HEAP_XMAX_INVALID != 0 {
@@ -177,6 +186,9 @@ unsafe fn present(header: &pg_sys::HeapTupleHeaderData) -> Result<Present, Refus
 }
 
 /// The members of a multixact.
+///
+/// # Safety
+/// The multixact is the xmax of a tuple; `lock_only` is told by the same tuple.
 unsafe fn present_in(multixact: pg_sys::MultiXactId, lock_only: bool) -> Result<Present, Refused> {
     // SAFETY: members are looked up by the server's own code.
     let listed = unsafe { members_of(multixact, lock_only) };
@@ -221,6 +233,9 @@ fn status_told(infomask: u32, owns_key: bool) -> Status::Type {
 }
 
 /// The members after the lockers were added.
+///
+/// # Safety
+/// Within a transaction that may create a multixact.
 unsafe fn joined(mut members: Members, lockers: &[Xid]) -> Members {
     for locker in lockers.iter().map(|locker| locker.raw()) {
         // SAFETY: multixacts are made by the server's own code.
@@ -264,6 +279,9 @@ fn is_alive(member: &pg_sys::MultiXactMember) -> bool {
 }
 
 /// The members of a multixact; none where it is too old to have running ones.
+///
+/// # Safety
+/// The multixact is the xmax of a tuple; `lock_only` is told by the same tuple.
 unsafe fn members_of(
     multixact: pg_sys::MultiXactId,
     lock_only: bool,

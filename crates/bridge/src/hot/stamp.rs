@@ -275,6 +275,9 @@ unsafe fn unchanged(page: pg_sys::Page, tuples: &[HotTuple]) -> Result<(), Refus
 
 /// Whether the tuple's xmax names an in-progress transaction. On an all-visible page that can only
 /// be a locker, or an updater that aborts.
+///
+/// # Safety
+/// The header is that of a heap tuple on a page that is pinned and locked.
 unsafe fn has_live_locker(header: &pg_sys::HeapTupleHeaderData) -> bool {
     let infomask = u32::from(header.t_infomask);
     if infomask & pg_sys::HEAP_XMAX_INVALID != 0 {

@@ -77,6 +77,9 @@ pub fn of_slot(slot: Slot<'_>) -> Option<Columns> {
 }
 
 /// Not guarded, see [`unguarded`].
+///
+/// # Safety
+/// Called by the executor, with a query that was not started.
 unsafe extern "C-unwind" fn executor_start(query: *mut pg_sys::QueryDesc, flags: i32) {
     // SAFETY: arguments are passed on unchanged, to exactly one successor; this frame owns nothing.
     unsafe {
@@ -122,6 +125,9 @@ unsafe extern "C-unwind" fn register(query: *mut pg_sys::QueryDesc) {
 }
 
 /// Called when the query's memory is freed, and its slots with it. Raises no ERROR.
+///
+/// # Safety
+/// `query` is the key under which this callback was registered; it is not dereferenced.
 unsafe extern "C-unwind" fn forget(query: *mut c_void) {
     let query = query as usize;
     // A process that is exiting may have destroyed the registry already.

@@ -140,6 +140,9 @@ impl Scans {
     }
 
     /// Records a scan if it is one of a howdah table and does not read all columns.
+    ///
+    /// # Safety
+    /// A started scan of a relation, which is open.
     unsafe fn note_scan(&mut self, scan: *mut pg_sys::ScanState, outputs: &Outputs) {
         // SAFETY: a started scan of a relation, which is open.
         unsafe {
@@ -174,6 +177,9 @@ impl Scans {
 
     /// Whether the statement later reads whole rows of this scan, so that a row is better
     /// remembered whole: UPDATE and MERGE form new rows from old ones, and triggers read old rows.
+    ///
+    /// # Safety
+    /// The relation is open.
     unsafe fn is_read_again(&self, table: pg_sys::Relation, rti: pg_sys::Index) -> bool {
         // SAFETY: a finished statement; the relation is open.
         unsafe {
@@ -186,6 +192,9 @@ impl Scans {
 
 /// The columns of its table that a scan reads: for the outputs that its parent reads, and for
 /// conditions that it checks on rows.
+///
+/// # Safety
+/// State and plan are those of one started scan.
 unsafe fn read_of_row(
     state: *mut pg_sys::ScanState,
     plan: *mut pg_sys::Scan,
@@ -231,6 +240,9 @@ unsafe fn is_scan_of_btree(scan: *mut pg_sys::IndexScanState) -> bool {
 }
 
 /// The outputs of its child that a node reads. `varno` says which child: OUTER_VAR or INNER_VAR.
+///
+/// # Safety
+/// A finished plan.
 unsafe fn read_of_child(plan: *mut pg_sys::Plan, varno: i32, outputs: &Outputs) -> Outputs {
     let mut read = Attributes::none();
     // SAFETY: a finished plan; its tag tells its type.

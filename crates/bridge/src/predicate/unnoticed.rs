@@ -70,6 +70,8 @@ pub unsafe fn unnoticed(write: impl FnOnce()) {
     }
 }
 
+/// # Safety
+/// Both were in use when the transaction was detached, and still exist.
 unsafe fn take_back(transaction: *mut c_void, old: *mut pg_sys::HTAB) {
     // SAFETY: `old` is the list that was in use when the transaction was detached.
     unsafe {
@@ -81,6 +83,8 @@ unsafe fn take_back(transaction: *mut c_void, old: *mut pg_sys::HTAB) {
     }
 }
 
+/// # Safety
+/// Both are tables of local predicate locks.
 unsafe fn copy_locks(from: *mut pg_sys::HTAB, to: *mut pg_sys::HTAB) {
     // SAFETY: both are tables of local predicate locks.
     unsafe {
@@ -102,6 +106,9 @@ unsafe fn copy_locks(from: *mut pg_sys::HTAB, to: *mut pg_sys::HTAB) {
 }
 
 /// The process's list of locks, or the one that is not `other`.
+///
+/// # Safety
+/// No memory context is created or deleted meanwhile.
 unsafe fn find_list(other: Option<*mut pg_sys::HTAB>) -> Option<*mut pg_sys::HTAB> {
     // SAFETY: contexts that live as long as the process keep their names as long as they live.
     unsafe {
@@ -136,6 +143,9 @@ fn distance_of_names() -> usize {
 }
 
 /// The names of the direct children of the top memory context that have this name.
+///
+/// # Safety
+/// No memory context is created or deleted while the iterator is used.
 unsafe fn children_of_top(name: &CStr) -> impl Iterator<Item = *const std::ffi::c_char> {
     // SAFETY: contexts form a list, which does not change while the iterator is used.
     unsafe {

@@ -3,6 +3,7 @@
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::node::scan_of;
+use crate::custom_node::Deparser;
 use crate::upper::Explanation;
 
 #[pg_guard]
@@ -20,9 +21,7 @@ pub(super) unsafe extern "C-unwind" fn explain_custom_scan(
         let pushed = (*plan).custom_exprs;
         if !pushed.is_null() {
             let clauses: *mut pg_sys::Node = pg_sys::make_ands_explicit(pushed).cast();
-            let context =
-                pg_sys::set_deparse_context_plan((*es).deparse_cxt, plan.cast(), ancestors);
-            let text = pg_sys::deparse_expression(clauses, context, (*es).verbose, false);
+            let text = Deparser::of(plan, ancestors, es).text(clauses);
             pg_sys::ExplainPropertyText(c"Pushed Filter".as_ptr(), text, es);
         }
         if (*es).analyze {
@@ -33,6 +32,8 @@ pub(super) unsafe extern "C-unwind" fn explain_custom_scan(
     }
 }
 
+/// # Safety
+/// The table exists and has these attributes; `es` is that of the EXPLAIN callback.
 unsafe fn columns(attributes: &[usize], table: pg_sys::Oid, es: *mut pg_sys::ExplainState) {
     // SAFETY: attribute names are NUL-terminated copies.
     unsafe {

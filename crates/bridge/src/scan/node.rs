@@ -10,27 +10,25 @@ use super::parallel::{self, SharedWords};
 use super::plan::NAME;
 use super::planned::named_in;
 use super::{ColdRows, Operand, OperandNode, exec, scanner};
+use crate::custom_node::{Methods, new_state, no_exec_methods};
 use crate::datum::{ArrayDatum, Datum, TypedDatum, form_of_type};
 use crate::expr::nodes;
 use crate::row_expr::value_of;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
-use crate::upper::Methods;
 
 static EXEC_METHODS: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExecMethods {
-    CustomName: NAME.as_ptr(),
     BeginCustomScan: Some(begin_custom_scan),
     ExecCustomScan: Some(exec::exec_custom_scan),
     EndCustomScan: Some(end_custom_scan),
     ReScanCustomScan: Some(rescan_custom_scan),
-    MarkPosCustomScan: None,
-    RestrPosCustomScan: None,
     EstimateDSMCustomScan: Some(parallel::estimate_dsm),
     InitializeDSMCustomScan: Some(parallel::initialize_dsm),
     ReInitializeDSMCustomScan: Some(parallel::reinitialize_dsm),
     InitializeWorkerCustomScan: Some(parallel::initialize_worker),
     ShutdownCustomScan: Some(parallel::shutdown),
     ExplainCustomScan: Some(explain_custom_scan),
+    ..no_exec_methods(NAME)
 });
 
 /// The executor's node; the core knows `css` only.
@@ -174,14 +172,8 @@ pub(super) unsafe fn scan_of<'a>(node: *mut pg_sys::CustomScanState) -> &'a mut 
 pub(super) unsafe extern "C-unwind" fn create_custom_scan_state(
     _plan: *mut pg_sys::CustomScan,
 ) -> *mut pg_sys::Node {
-    // SAFETY: zeroed memory in the query's context; tag and methods are set as the core asks.
-    unsafe {
-        let state =
-            pg_sys::palloc0(std::mem::size_of::<ColumnarScanState>()).cast::<ColumnarScanState>();
-        (*state).css.ss.ps.type_ = pg_sys::NodeTag::T_CustomScanState;
-        (*state).css.methods = &EXEC_METHODS.0;
-        state.cast()
-    }
+    // SAFETY: `css` is the first field; all fields may be zero.
+    unsafe { new_state::<ColumnarScanState>(&EXEC_METHODS) }
 }
 
 #[pg_guard]

@@ -6,23 +6,16 @@ use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::planned::{Clause, PlannedTable};
 use super::{node, scanner};
-use crate::upper::Methods;
+use crate::custom_node::{Methods, new_scan, path_methods, scan_methods};
 
 /// The node's name in EXPLAIN and in serialized plans.
 pub(super) const NAME: &CStr = c"ColumnarScan";
 
 pub(super) static PATH_METHODS: Methods<pg_sys::CustomPathMethods> =
-    Methods(pg_sys::CustomPathMethods {
-        CustomName: NAME.as_ptr(),
-        PlanCustomPath: Some(plan_custom_path),
-        ReparameterizeCustomPathByChild: None,
-    });
+    path_methods(NAME, plan_custom_path);
 
 pub(super) static SCAN_METHODS: Methods<pg_sys::CustomScanMethods> =
-    Methods(pg_sys::CustomScanMethods {
-        CustomName: NAME.as_ptr(),
-        CreateCustomScanState: Some(node::create_custom_scan_state),
-    });
+    scan_methods(NAME, node::create_custom_scan_state);
 
 #[pg_guard]
 unsafe extern "C-unwind" fn plan_custom_path(
@@ -52,15 +45,10 @@ unsafe extern "C-unwind" fn plan_custom_path(
                 rest.push(expr);
             }
         }
-        let scan =
-            pg_sys::palloc0(std::mem::size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
-        (*scan).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
-        (*scan).scan.plan.targetlist = tlist;
-        (*scan).scan.plan.qual = rest.into_pg();
+        let scan = new_scan(&SCAN_METHODS, tlist, rest.into_pg());
         (*scan).scan.scanrelid = (*rel).relid;
         (*scan).flags = (*best_path).flags;
         (*scan).custom_exprs = pushed.into_pg();
-        (*scan).methods = &SCAN_METHODS.0;
         scan.cast()
     }
 }

@@ -9,6 +9,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::planned::PlannedTable;
 use super::{cursors, plan, scanner};
+use crate::custom_node::new_path;
 
 static mut PREVIOUS_HOOK: pg_sys::set_rel_pathlist_hook_type = None;
 
@@ -171,6 +172,9 @@ unsafe fn is_beaten(rel: *mut pg_sys::RelOptInfo, least_cost: f64) -> bool {
 const SURELY_LESS: f64 = 1.02;
 
 /// Removes the sequential scans from a list of paths.
+///
+/// # Safety
+/// A list of the planner's.
 unsafe fn take_sequential_scans(paths: &mut *mut pg_sys::List) -> Vec<*mut pg_sys::Path> {
     // SAFETY: a list of the planner's.
     unsafe {
@@ -186,16 +190,14 @@ unsafe fn take_sequential_scans(paths: &mut *mut pg_sys::List) -> Vec<*mut pg_sy
     }
 }
 
+/// # Safety
+/// The table is one that is being planned, in the current memory context.
 unsafe fn path(table: &PlannedTable<'_>, offer: &Offer, workers: i32) -> *mut pg_sys::CustomPath {
     let rel = table.rel;
     // SAFETY: zeroed memory in the planner's context.
     unsafe {
-        let custom =
-            pg_sys::palloc0(std::mem::size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();
+        let custom = new_path(&plan::PATH_METHODS, rel);
         let path = &mut (*custom).path;
-        path.type_ = pg_sys::NodeTag::T_CustomPath;
-        path.pathtype = pg_sys::NodeTag::T_CustomScan;
-        path.parent = rel;
         path.pathtarget = (*rel).reltarget;
         path.param_info = table.parameters;
         path.parallel_aware = workers > 0;
@@ -205,7 +207,6 @@ unsafe fn path(table: &PlannedTable<'_>, offer: &Offer, workers: i32) -> *mut pg
         path.disabled_nodes = i32::from(!pg_sys::enable_seqscan);
         set_cost(path, table, offer);
         (*custom).flags = pg_sys::CUSTOMPATH_SUPPORT_PROJECTION;
-        (*custom).methods = &plan::PATH_METHODS.0;
         custom
     }
 }

@@ -276,7 +276,7 @@ impl<'a> ColdStore<'a> {
         // transaction when `f` raises an ERROR.
         unsafe { pg_sys::LockPage(self.toast, 0, mode) };
         let result = f();
-        // SAFETY: as above; taken by the line before.
+        // SAFETY: `toast` is open; the lock was taken before `f` ran, and is released once.
         unsafe { pg_sys::UnlockPage(self.toast, 0, mode) };
         result
     }
@@ -297,6 +297,9 @@ unsafe fn index_oids(toast: pg_sys::Relation) -> Vec<pg_sys::Oid> {
 }
 
 /// The subtransaction that made the relation's present storage; 0 if that is committed.
+///
+/// # Safety
+/// The relation is open.
 unsafe fn storage_maker(rel: pg_sys::Relation) -> pg_sys::SubTransactionId {
     // SAFETY: the caller holds the relation open.
     unsafe {

@@ -284,7 +284,7 @@ impl ColdStore<'_> {
         };
         Some(look(Visited {
             seq: keyed.seq,
-            // SAFETY: as above, until the tuple was looked at.
+            // SAFETY: pin and lock are held by `page` until the tuple was looked at.
             tuple: unsafe { ShownTuple::new(&mut tuple, page.buffer) },
             payload,
         }))
@@ -305,7 +305,7 @@ impl ColdStore<'_> {
         let mut tuple = page.tuple(self.toast, tid.raw())?;
         // SAFETY: pin and lock are held by `page`.
         let (tuple_id, tuple_seq, payload) = unsafe { fields(&tuple) }?;
-        // SAFETY: as above, during the call.
+        // SAFETY: pin and lock are held by `page` during the call.
         let shown = unsafe { ShownTuple::new(&mut tuple, page.buffer) };
         if (tuple_id, tuple_seq) != (id, seq) || !judge(shown) {
             return None;
@@ -314,7 +314,7 @@ impl ColdStore<'_> {
             seq,
             tid,
             payload: payload.to_vec(),
-            // SAFETY: as above.
+            // SAFETY: pin and lock are held by `page`.
             origin: unsafe { Origin::of(tuple.t_data) },
         })
     }
@@ -350,11 +350,11 @@ impl ColdStore<'_> {
                     }
                     _ => Vec::new(),
                 };
-                // SAFETY: as above, during the call.
+                // SAFETY: pin and lock are held by `page` during the call.
                 if !judge(unsafe { ShownTuple::new(&mut tuple, page.buffer) }) {
                     continue;
                 }
-                // SAFETY: as above.
+                // SAFETY: pin and lock are held by `page`.
                 let origin = unsafe { Origin::of(tuple.t_data) };
                 Entry {
                     seq,

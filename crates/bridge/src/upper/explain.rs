@@ -7,6 +7,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 use super::node::inner;
 use super::plan;
 use super::reason::table_name;
+use crate::custom_node::Deparser;
 
 /// The properties of a node, in the order in which they are added.
 pub struct Explanation {
@@ -29,7 +30,8 @@ impl Explanation {
     /// Adds a property.
     pub fn text(&mut self, label: &str, value: &str) {
         let (label, value) = (c_string(label), c_string(value));
-        // SAFETY: as above; EXPLAIN copies both texts.
+        // SAFETY: EXPLAIN's state outlives the call that it is handed to; EXPLAIN copies both
+        // texts.
         unsafe { pg_sys::ExplainPropertyText(label.as_ptr(), value.as_ptr(), self.state) }
     }
 
@@ -37,7 +39,8 @@ impl Explanation {
     pub fn integer(&mut self, label: &str, unit: Option<&str>, value: i64) {
         let (label, unit) = (c_string(label), unit.map(c_string));
         let unit = unit.as_ref().map_or(std::ptr::null(), |unit| unit.as_ptr());
-        // SAFETY: as above.
+        // SAFETY: EXPLAIN's state outlives the call that it is handed to; the texts outlive this
+        // call.
         unsafe { pg_sys::ExplainPropertyInteger(label.as_ptr(), unit, value, self.state) }
     }
 }
@@ -132,13 +135,17 @@ pub(super) unsafe extern "C-unwind" fn explain_custom_scan(
         }
         let shape = plan::shape((*plan).custom_private);
         let offset = state.rti - shape.rti;
-        let context = pg_sys::set_deparse_context_plan((*es).deparse_cxt, plan.cast(), ancestors);
+        let deparser = Deparser::of(plan, ancestors, es);
+        // Variables are numbered as when the query was planned.
+        let moved = |expr: *mut pg_sys::Node| {
+            let copy = pg_sys::copyObjectImpl(expr.cast()).cast::<pg_sys::Node>();
+            pg_sys::OffsetVarNodes(copy, offset, 0);
+            deparser.text(copy)
+        };
         let show = |label: &CStr, list: Vec<*mut pg_sys::Node>, suffix: &[&str]| {
             let mut texts = PgList::<std::ffi::c_char>::new();
             for (i, expr) in list.into_iter().enumerate() {
-                let copy = pg_sys::copyObjectImpl(expr.cast()).cast::<pg_sys::Node>();
-                pg_sys::OffsetVarNodes(copy, offset, 0);
-                let text = pg_sys::deparse_expression(copy, context, (*es).verbose, false);
+                let text = moved(expr);
                 let more = c_string(suffix.get(i).copied().unwrap_or_default());
                 texts.push(pg_sys::psprintf(c"%s%s".as_ptr(), text, more.as_ptr()));
             }
@@ -173,9 +180,7 @@ pub(super) unsafe extern "C-unwind" fn explain_custom_scan(
                 clauses.push(node.raw());
             }
             let clauses = pg_sys::make_ands_explicit(clauses.into_pg()).cast();
-            let copy = pg_sys::copyObjectImpl(clauses).cast::<pg_sys::Node>();
-            pg_sys::OffsetVarNodes(copy, offset, 0);
-            let text = pg_sys::deparse_expression(copy, context, (*es).verbose, false);
+            let text = moved(clauses);
             pg_sys::ExplainPropertyText(c"Vectorized Filter".as_ptr(), text, es);
         }
         if (*es).analyze {

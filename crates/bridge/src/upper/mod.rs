@@ -47,7 +47,6 @@ pub use explain::{Explanation, Operator};
 pub use hot_rows::HotRows;
 pub use node::{Batch, OpenTable, Run};
 pub use pgrx::pg_sys::{Datum, Oid};
-pub use plan::Methods;
 pub use planner::{Offer, Planner};
 pub use reason::Reason;
 pub use tables::{AttributeMap, QueriedTable};

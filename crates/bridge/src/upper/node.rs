@@ -18,9 +18,10 @@ use std::marker::PhantomData;
 use pgrx::{PgList, PgMemoryContexts, pg_guard, pg_sys};
 
 use super::explain::explain_custom_scan;
-use super::plan::{self, Methods, NAME};
+use super::plan::{self, NAME};
 use super::tables::AttributeMap;
 use super::{Rows, Shape, engine};
+use crate::custom_node::{Methods, new_state, no_exec_methods};
 use crate::row_expr::{interrupts, passes, project};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
@@ -29,19 +30,12 @@ use crate::table::Table;
 const BATCH_ROWS: usize = 1_024;
 
 static EXEC_METHODS: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExecMethods {
-    CustomName: NAME.as_ptr(),
     BeginCustomScan: Some(begin_custom_scan),
     ExecCustomScan: Some(exec_custom_scan),
     EndCustomScan: Some(end_custom_scan),
     ReScanCustomScan: Some(rescan_custom_scan),
-    MarkPosCustomScan: None,
-    RestrPosCustomScan: None,
-    EstimateDSMCustomScan: None,
-    InitializeDSMCustomScan: None,
-    ReInitializeDSMCustomScan: None,
-    InitializeWorkerCustomScan: None,
-    ShutdownCustomScan: None,
     ExplainCustomScan: Some(explain_custom_scan),
+    ..no_exec_methods(NAME)
 });
 
 /// Rows as datums, row after row; each row has one place per value of the shape.
@@ -141,7 +135,7 @@ impl Inner {
     }
 
     pub(super) fn table_oids(&self) -> impl Iterator<Item = pg_sys::Oid> {
-        // SAFETY: as above.
+        // SAFETY: the relations are open until the executor ends.
         (self.tables.iter()).map(|table| unsafe { (*table.relation).rd_id })
     }
 
@@ -212,14 +206,8 @@ impl Run<'_> {
 pub(super) unsafe extern "C-unwind" fn create_custom_scan_state(
     _plan: *mut pg_sys::CustomScan,
 ) -> *mut pg_sys::Node {
-    // SAFETY: zeroed memory in the query's context; tag and methods are set as the core asks.
-    unsafe {
-        let state =
-            pg_sys::palloc0(std::mem::size_of::<VectorizedState>()).cast::<VectorizedState>();
-        (*state).css.ss.ps.type_ = pg_sys::NodeTag::T_CustomScanState;
-        (*state).css.methods = &EXEC_METHODS.0;
-        state.cast()
-    }
+    // SAFETY: `css` is the first field; all fields may be zero.
+    unsafe { new_state::<VectorizedState>(&EXEC_METHODS) }
 }
 
 #[pg_guard]

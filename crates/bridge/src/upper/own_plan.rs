@@ -25,6 +25,9 @@ pub(super) unsafe fn cheapest_serial(output: *mut pg_sys::RelOptInfo) -> Option<
 
 /// A copy of a path that shares its subpaths: `add_path` frees a path that another one dominates,
 /// and later steps of the planner change paths in place.
+///
+/// # Safety
+/// A path of the planner's.
 unsafe fn copy(path: *mut pg_sys::Path) -> Option<*mut pg_sys::Path> {
     use pg_sys::NodeTag as Tag;
     // SAFETY: the size is that of the node's own type.
@@ -52,6 +55,9 @@ unsafe fn copy(path: *mut pg_sys::Path) -> Option<*mut pg_sys::Path> {
 
 /// Whether a Gather lies in the path: in a chain of nodes with one child, or below an Append of
 /// partitions that are grouped one by one.
+///
+/// # Safety
+/// A path of the planner's.
 unsafe fn uses_workers(mut path: *mut pg_sys::Path) -> bool {
     use pg_sys::NodeTag as Tag;
     // SAFETY: casts follow the node's tag.

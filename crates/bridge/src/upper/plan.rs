@@ -22,6 +22,7 @@ use super::node;
 use super::planner::Offer;
 use super::tables::{self, QueriedTable, Table};
 use super::{Order, Shape, Stage};
+use crate::custom_node::{Methods, new_path, new_scan, path_methods, scan_methods};
 
 /// The node's name in EXPLAIN and in serialized plans.
 pub(super) const NAME: &CStr = c"Vectorized";
@@ -29,22 +30,10 @@ pub(super) const NAME: &CStr = c"Vectorized";
 const DESCENDING: i32 = 1;
 const NULLS_FIRST: i32 = 2;
 
-/// Method tables, to which PostgreSQL keeps pointers for the life of the process.
-pub struct Methods<T>(pub T);
-// SAFETY: only made of function pointers and pointers to constants; never written.
-unsafe impl<T> Sync for Methods<T> {}
-
-static PATH_METHODS: Methods<pg_sys::CustomPathMethods> = Methods(pg_sys::CustomPathMethods {
-    CustomName: NAME.as_ptr(),
-    PlanCustomPath: Some(plan_custom_path),
-    ReparameterizeCustomPathByChild: None,
-});
+static PATH_METHODS: Methods<pg_sys::CustomPathMethods> = path_methods(NAME, plan_custom_path);
 
 pub(super) static SCAN_METHODS: Methods<pg_sys::CustomScanMethods> =
-    Methods(pg_sys::CustomScanMethods {
-        CustomName: NAME.as_ptr(),
-        CreateCustomScanState: Some(node::create_custom_scan_state),
-    });
+    scan_methods(NAME, node::create_custom_scan_state);
 
 fn list_of(nodes: &[Node<'_>]) -> *mut pg_sys::List {
     let mut list = PgList::<pg_sys::Node>::new();
@@ -104,16 +93,10 @@ pub(super) unsafe fn path(
         lists.into_iter().for_each(|list| private.push(list));
         let mut children = PgList::<pg_sys::Path>::new();
         children.push(child);
-        let custom =
-            pg_sys::palloc0(std::mem::size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();
-        let path = &mut (*custom).path;
-        path.type_ = pg_sys::NodeTag::T_CustomPath;
-        path.pathtype = pg_sys::NodeTag::T_CustomScan;
-        path.parent = output;
-        path.parallel_safe = false;
+        let custom = new_path(&PATH_METHODS, output);
+        (*custom).path.parallel_safe = false;
         (*custom).custom_paths = children.into_pg();
         (*custom).custom_private = private.into_pg();
-        (*custom).methods = &PATH_METHODS.0;
         custom
     }
 }
@@ -134,16 +117,11 @@ unsafe extern "C-unwind" fn plan_custom_path(
         let operands = private.pop().unwrap_or(std::ptr::null_mut());
         let private = private.into_pg();
         let shape = shape(private);
-        let scan =
-            pg_sys::palloc0(std::mem::size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
-        (*scan).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
-        (*scan).scan.plan.targetlist = tlist;
-        (*scan).scan.plan.qual = having;
+        let scan = new_scan(&SCAN_METHODS, tlist, having);
         (*scan).custom_plans = custom_plans;
         (*scan).custom_exprs = operands;
         (*scan).custom_private = private;
         (*scan).custom_scan_tlist = scan_target(&shape);
-        (*scan).methods = &SCAN_METHODS.0;
         scan.cast()
     }
 }

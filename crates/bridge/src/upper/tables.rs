@@ -14,9 +14,10 @@
 //! parameters at run time are declined, because an Append would read one partition where this node
 //! would read all.
 
-use pgrx::{PgList, pg_guard, pg_sys};
+use pgrx::{PgList, pg_sys};
 
 use super::reason::Reason;
+use crate::custom_node::contains;
 use crate::table::Table as OpenTable;
 
 /// The positions in a table of the attributes of the relation in the query.
@@ -193,7 +194,7 @@ unsafe fn is_pruned_in_the_run(rel: *mut pg_sys::RelOptInfo) -> bool {
         let with_parameters: Vec<_> = clauses
             .iter_ptr()
             .map(|clause| (*clause).clause.cast::<pg_sys::Node>())
-            .filter(|&clause| has_run_time_parameter(clause, std::ptr::null_mut()))
+            .filter(|&clause| contains(clause, is_run_time_parameter))
             .collect();
         if with_parameters.is_empty() {
             return false;
@@ -211,24 +212,15 @@ unsafe fn is_pruned_in_the_run(rel: *mut pg_sys::RelOptInfo) -> bool {
     }
 }
 
-/// Whether a parameter that the executor sets is in the expression.
-#[pg_guard]
-unsafe extern "C-unwind" fn has_run_time_parameter(
-    node: *mut pg_sys::Node,
-    context: *mut std::ffi::c_void,
-) -> bool {
-    // SAFETY: casts follow the node's tag; the walker visits an expression of the planner's.
+/// Whether the node is a parameter that the executor sets.
+///
+/// # Safety
+/// A node of an expression.
+unsafe fn is_run_time_parameter(node: *mut pg_sys::Node) -> bool {
+    // SAFETY: the cast follows the node's tag.
     unsafe {
-        if node.is_null() {
-            return false;
-        }
-        match (*node).type_ {
-            pg_sys::NodeTag::T_Param => {
-                let kind = (*node.cast::<pg_sys::Param>()).paramkind;
-                kind == pg_sys::ParamKind::PARAM_EXEC
-            }
-            _ => pg_sys::expression_tree_walker_impl(node, Some(has_run_time_parameter), context),
-        }
+        (*node).type_ == pg_sys::NodeTag::T_Param
+            && (*node.cast::<pg_sys::Param>()).paramkind == pg_sys::ParamKind::PARAM_EXEC
     }
 }
 

@@ -32,10 +32,10 @@ use super::scan::ours;
 use crate::errors::or_raise;
 use crate::slot_writer::SlotWriter;
 use crate::store::directory::GroupEntry;
-use crate::store::group_status;
 use crate::store::marks;
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, Wanted};
+use crate::store::visibility::group_status;
 
 /// Approximate limit on the encoded bytes of cold rows that one ANALYZE reads.
 const READ_LIMIT_BYTES: u64 = 512 << 20;
@@ -152,6 +152,9 @@ impl LiveGroup {
 }
 
 /// The groups whose rows count as live.
+///
+/// # Safety
+/// The table is open and locked.
 unsafe fn live_groups(table: pg_sys::Relation) -> Vec<LiveGroup> {
     // SAFETY: the table is open and locked.
     unsafe {
@@ -175,6 +178,9 @@ unsafe fn live_groups(table: pg_sys::Relation) -> Vec<LiveGroup> {
 }
 
 /// Size of the sample that analyze.c will request: 300 rows per unit of statistics target.
+///
+/// # Safety
+/// The table is open.
 unsafe fn sample_rows_wanted(table: pg_sys::Relation) -> usize {
     // SAFETY: the table is open; each catalog tuple is released after use.
     unsafe {
@@ -215,6 +221,9 @@ struct HotSample {
 }
 
 impl HotSample {
+    /// # Safety
+    /// Scan and stream are those of one ANALYZE, begun and not ended; the slot is a buffer slot of
+    /// the table; the counts may be written.
     unsafe fn draw(
         scan: pg_sys::TableScanDesc,
         stream: *mut pg_sys::ReadStream,
@@ -269,6 +278,9 @@ impl HotSample {
 }
 
 /// Cuts both parts of the sample to proportion and sets `live_rows` for both.
+///
+/// # Safety
+/// The table is open and locked; `live_rows` may be written.
 unsafe fn prepare(
     table: pg_sys::Relation,
     mut hot: HotSample,
@@ -382,6 +394,8 @@ impl ColdFeed {
         }
     }
 
+    /// # Safety
+    /// The table is open and locked; the slot is one of its slots.
     unsafe fn next(&mut self, table: pg_sys::Relation, slot: *mut pg_sys::TupleTableSlot) -> bool {
         let Some(position) = self.next_live() else {
             // SAFETY: the slot belongs to the caller.

@@ -29,10 +29,10 @@ use super::scan;
 use crate::cursor::ColdCursor;
 use crate::errors::or_raise;
 use crate::store::directory::GroupEntry;
-use crate::store::group_status::{self, GroupStatus, JudgedEntry};
-use crate::store::marks::{self, RowStatus};
 use crate::store::pending_groups;
 use crate::store::view::{ColdGroup, ColdView};
+use crate::store::visibility::group_status::{self, GroupStatus, JudgedEntry};
+use crate::store::visibility::{RowStatus, row_status};
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.index_build_range_scan = Some(index_build_range_scan);
@@ -163,6 +163,8 @@ impl Build {
         unsafe { (*self.info).ii_Unique || !(*self.info).ii_ExclusionOps.is_null() }
     }
 
+    /// # Safety
+    /// The scan is one of the table, open and without rows read.
     unsafe fn hot_rows(&self, scan: pg_sys::HeapScanDesc, entries: &mut IndexEntries) -> f64 {
         // SAFETY: the scan is open; its pin keeps the current tuple's page.
         unsafe {
@@ -202,6 +204,9 @@ impl Build {
 
     /// Decides what to do with a hot row; `None` omits it. Mirrors the switch of
     /// `heapam_index_build_range_scan`.
+    ///
+    /// # Safety
+    /// The tuple lies in the buffer, which is pinned and share-locked.
     unsafe fn judge_hot(
         &self,
         tuple: pg_sys::HeapTuple,
@@ -266,6 +271,8 @@ impl Build {
         }
     }
 
+    /// # Safety
+    /// The scan is one of the table and open.
     unsafe fn cold_rows(&self, scan: pg_sys::TableScanDesc, entries: &mut IndexEntries) -> f64 {
         // SAFETY: the scan is ours and open; the slot belongs to `entries`. The cursor lives in the
         // current memory context, so that an ERROR may jump over this frame.
@@ -299,6 +306,9 @@ impl Build {
     }
 
     /// A cursor over the groups to build and the verdicts on them, `None` if there are none.
+    ///
+    /// # Safety
+    /// The scan is one of the table and open; the current memory context outlives the result.
     unsafe fn cold_work(&self, scan: pg_sys::TableScanDesc) -> Option<*mut ColdWork> {
         // SAFETY: as for cold_rows.
         unsafe {
@@ -316,6 +326,9 @@ impl Build {
     }
 
     /// The groups to build, and what to do with the rows of each. `None` if there are none.
+    ///
+    /// # Safety
+    /// The table is open and locked, and the snapshot valid, for as long as the result is used.
     unsafe fn cold_view(
         &self,
         snapshot: pg_sys::Snapshot,
@@ -373,6 +386,9 @@ impl Build {
 
     /// The status of the marked rows of a group. Waits for in-progress transactions that have
     /// written marks where uniqueness depends on them, as for hot rows.
+    ///
+    /// # Safety
+    /// The table is open and locked; no page is locked.
     unsafe fn judged_marks(&self, entry: &GroupEntry) -> Option<RowStatus> {
         if entry.flags.are_clear() {
             return None;
@@ -382,10 +398,7 @@ impl Build {
             let store = ColdStore::open(Table::from_raw(self.table), LockMode::AccessShare)?;
             let horizon = group_status::horizon(&store);
             loop {
-                let status = or_raise(
-                    (*self.table).rd_id,
-                    marks::row_status(&store, entry, horizon),
-                );
+                let status = or_raise((*self.table).rd_id, row_status(&store, entry, horizon));
                 let Some(xid) = status.deleter else {
                     return Some(status);
                 };
@@ -400,6 +413,9 @@ impl Build {
 
     /// The stored groups that are not dead. Waits for in-progress transactions that have written or
     /// deleted groups where uniqueness depends on them, as for hot rows.
+    ///
+    /// # Safety
+    /// The table is open and locked; no page is locked.
     unsafe fn judged_groups(&self) -> Vec<JudgedEntry> {
         // SAFETY: the table is open and locked.
         unsafe {
@@ -433,12 +449,16 @@ impl Build {
         }
     }
 
+    /// # Safety
+    /// The table is open.
     unsafe fn warn_of(&self, what: &str) {
         // SAFETY: the table is open.
         let name = unsafe { howdah_bridge::relation::name_of(self.table) };
         pgrx::warning!("concurrent {what} in progress within table \"{name}\"");
     }
 
+    /// # Safety
+    /// The table is open, the TID valid; no page is locked.
     unsafe fn wait_for(&self, xid: pg_sys::TransactionId, tid: pg_sys::ItemPointer) {
         // SAFETY: no content lock is held; the table is open.
         unsafe {
@@ -456,6 +476,8 @@ impl Build {
     }
 }
 
+/// # Safety
+/// The scan is open.
 unsafe fn shared_part(
     scan: pg_sys::HeapScanDesc,
 ) -> Option<*mut pg_sys::ParallelBlockTableScanDescData> {
@@ -464,12 +486,17 @@ unsafe fn shared_part(
     (!parallel.is_null()).then_some(parallel.cast())
 }
 
+/// # Safety
+/// The scan is open.
 unsafe fn blocks_to_scan(scan: pg_sys::HeapScanDesc) -> pg_sys::BlockNumber {
     // SAFETY: the scan is open, and its shared part lives as long as it.
     unsafe { shared_part(scan).map_or((*scan).rs_nblocks, |p| (*p).phs_nblocks) }
 }
 
 /// Mirrors `heapam_scan_get_blocks_done`: a synchronized scan starts in the middle.
+///
+/// # Safety
+/// The scan is open.
 unsafe fn blocks_done(scan: pg_sys::HeapScanDesc) -> pg_sys::BlockNumber {
     // SAFETY: as for `blocks_to_scan`.
     unsafe {

@@ -16,11 +16,11 @@
 //! that one planning reads the directory once. For a table that is all hot it checks only the size
 //! of the TOAST relation.
 
+mod cold_size;
 mod hidden;
 mod settled_sizes;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 
 use howdah_bridge::relation::main_fork_blocks;
 use howdah_bridge::snapshot::Snapshot;
@@ -28,8 +28,10 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use pgrx::{pg_guard, pg_sys};
 
+pub use self::cold_size::ColdSize;
 use self::settled_sizes::Asked;
 use super::heap;
+use crate::bounded_cache::HashCache;
 use crate::store::cache::emptied_tables;
 use crate::store::directory::{self, GroupState};
 
@@ -37,18 +39,6 @@ pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.relation_estimate_size = Some(relation_estimate_size);
     am.relation_needs_toast_table = Some(relation_needs_toast_table);
     am.relation_toast_am = Some(relation_toast_am);
-}
-
-/// Rows and bytes of a table's cold side as the latest snapshot sees it, without groups of which no
-/// row is left.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ColdSize {
-    /// Visible rows, approximately.
-    pub rows: u64,
-    /// Rows of the groups, hidden ones too.
-    pub stored_rows: u64,
-    pub bytes: u64,
-    pub groups: u32,
 }
 
 /// The number of pages that `table_block_relation_estimate_size` assumes for a small table that was
@@ -60,13 +50,14 @@ const MOST_REMEMBERED: usize = 1024;
 
 thread_local! {
     /// By table; only of tables that have cold rows.
-    static PLANNED: RefCell<HashMap<u32, ColdSize>> = RefCell::default();
+    static PLANNED: RefCell<HashCache<u32, ColdSize>> =
+        RefCell::new(HashCache::of_entries(MOST_REMEMBERED));
 }
 
 /// The size of a table's cold side that the planner got last; `None` if it has no cold rows. Every
 /// planning requests the sizes of its tables first, so the answer is no older than that.
 pub fn planned_size(table: pg_sys::Oid) -> Option<ColdSize> {
-    PLANNED.with_borrow(|sizes| sizes.get(&table.to_u32()).copied())
+    PLANNED.with_borrow_mut(|sizes| sizes.get(&table.to_u32()).copied())
 }
 
 fn remember(table: pg_sys::Oid, size: ColdSize) {
@@ -74,9 +65,6 @@ fn remember(table: pg_sys::Oid, size: ColdSize) {
         if size.groups == 0 {
             sizes.remove(&table.to_u32());
             return;
-        }
-        if sizes.len() >= MOST_REMEMBERED {
-            sizes.clear();
         }
         sizes.insert(table.to_u32(), size);
     });

@@ -17,11 +17,10 @@ use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{RowNumber, Tid, is_cold};
 use pgrx::{pg_guard, pg_sys};
 
-use super::point_reader::{PointReader, fetch_placed};
+use super::point_reader::PointReader;
 use super::serializable::announce;
-use super::{cold_rows, heap, last_change, last_row, scan};
-use crate::store::visibility::{sees_row, sees_row_somewhere};
-use crate::store::{moved, pending_marks};
+use super::{cold_rows, heap, last_row, scan};
+use crate::store::visibility::{is_surely_hidden, moved, sees_row, sees_row_somewhere};
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.index_fetch_begin = Some(index_fetch_begin);
@@ -70,19 +69,6 @@ fn take_reader(name: u64) -> Option<Box<PointReader>> {
 /// do not end their readers. Scans that continue make new ones.
 pub fn reset() {
     READERS.with_borrow_mut(Vec::clear);
-}
-
-/// Stores a row in the slot, if this transaction has locked its group.
-fn fetch_held(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> bool {
-    let found = cold_rows::held_group(table, row).is_some_and(|entry| {
-        ColdStore::open(table, LockMode::AccessShare)
-            .is_some_and(|store| fetch_placed(&store, table, row, entry, slot))
-    });
-    if found {
-        // SAFETY: the slot has just been given the row.
-        unsafe { last_row::remember(slot) };
-    }
-    found
 }
 
 #[pg_guard]
@@ -159,24 +145,19 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
             *all_dead = false;
         }
         slot.clear();
-        if !snapshot.is_mvcc() {
-            // Checks of constraints fetch one row at a time, mostly the row that is being replaced.
-            if snapshot.is_dirty()
-                && (last_change::hides(table, row, snapshot)
-                    || pending_marks::hides_now(table.oid(), row))
-            {
+        if is_surely_hidden(table, row, snapshot) {
+            if snapshot.is_dirty() {
                 snapshot.reset_dirty();
-                return false;
             }
+            return false;
+        }
+        if !snapshot.is_mvcc() {
             let mut reader = PointReader::new();
             let found = reader.fetch(table, row, snapshot, slot);
             if !found && !all_dead.is_null() {
                 *all_dead = reader.is_dead_to_all(table);
             }
             return found;
-        }
-        if last_change::hides(table, row, snapshot) {
-            return false;
         }
         let reader = match fetch.reader {
             0 => {
@@ -231,7 +212,7 @@ unsafe extern "C-unwind" fn tuple_fetch_row_version(
             }
         };
         slot.clear();
-        any && (last_row::recall(table, row, slot) || fetch_held(table, row, slot))
+        any && (last_row::recall(table, row, slot) || cold_rows::fetch_held(table, row, slot))
             || PointReader::new().fetch(table, row, snapshot, slot)
     }
 }

@@ -99,6 +99,9 @@ unsafe extern "C-unwind" fn index_delete_tuples(
 
 /// The latest transaction that hid one of these rows, all of which are dead; not a normal id if
 /// none of the marks or deletion vectors that hide them names its transaction any more.
+///
+/// # Safety
+/// The relation is open and locked.
 unsafe fn last_hider(
     rel: pg_sys::Relation,
     entries: &[pg_sys::TM_IndexDelete],
@@ -114,6 +117,9 @@ unsafe fn last_hider(
 
 /// Keeps the entries of rows whose marks are visible to all; returns the youngest transaction that
 /// wrote such a mark, if any is not frozen.
+///
+/// # Safety
+/// The relation is open and locked.
 unsafe fn keep_dead(
     rel: pg_sys::Relation,
     entries: &mut Vec<pg_sys::TM_IndexDelete>,

@@ -72,6 +72,9 @@ impl IndexEntries {
     }
 
     /// Mirrors `ExecQual`.
+    ///
+    /// # Safety
+    /// The slot holds a row of the table.
     unsafe fn satisfies_predicate(&self) -> bool {
         // SAFETY: the state was prepared by `new`; ExecPrepareQual sets its function.
         unsafe {
@@ -168,6 +171,8 @@ impl ChainRoots {
         }
     }
 
+    /// # Safety
+    /// The scan is open and on a page, which is pinned.
     unsafe fn read(&mut self, scan: pg_sys::HeapScanDesc) {
         // SAFETY: as for `enter_page`.
         unsafe {

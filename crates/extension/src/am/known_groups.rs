@@ -17,8 +17,8 @@ use howdah_bridge::tid::RowNumber;
 
 use crate::store::directory::GroupEntry;
 use crate::store::group_access::GroupAccess;
-use crate::store::marks::Hidden;
 use crate::store::row_set::RowSet;
+use crate::store::visibility::Hidden;
 
 /// Identifies an MVCC snapshot: its address and curcid.
 pub type Seen = (usize, u32);

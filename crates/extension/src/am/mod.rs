@@ -9,11 +9,10 @@
 //!   bitmap    bitmap heap scans          sample   TABLESAMPLE
 //!   fetch     index fetches, TID fetches, visibility of a slot
 //!   point_reader  single cold rows       index_delete  entries that an index may drop
-//!   moved     rows seen at an old place, followed to where they are
 //!   serializable  predicate locks
 //!   modify    inserts (hot or into a load), updates, deletes, row locks
 //!   cold_rows the same for cold rows    decoded  what logical decoding gets to see of that
-//!   last_row, last_change   what the same command is about to ask again
+//!   last_row             what the same command is about to ask again
 //!   estimate  sizes and row counts for the planner
 //!   build     index builds               validate the second scan of concurrent builds
 //!   brin      indexes that the planner must not see
@@ -35,7 +34,6 @@ pub mod fetch;
 mod index_delete;
 pub mod index_entry;
 mod known_groups;
-mod last_change;
 mod last_row;
 pub mod modify;
 mod moment;
@@ -57,7 +55,7 @@ pub use howdah_bridge::heap_am::routine as heap;
 struct Routine(pg_sys::TableAmRoutine);
 // SAFETY: function pointers only; never written after initialization.
 unsafe impl Send for Routine {}
-// SAFETY: as above.
+// SAFETY: shared references only read it: it is never written after initialization.
 unsafe impl Sync for Routine {}
 
 static HOWDAH: OnceLock<Routine> = OnceLock::new();

@@ -16,7 +16,8 @@ use howdah_bridge::table::Table;
 use howdah_bridge::tid::{RowNumber, Tid};
 use pgrx::{pg_guard, pg_sys};
 
-use super::{cold_rows, heap};
+use super::cold_rows::{self, moved_meanwhile};
+use super::heap;
 use crate::load;
 use crate::written_databases;
 
@@ -78,6 +79,9 @@ unsafe extern "C-unwind" fn multi_insert(
     }
 }
 
+/// # Safety
+/// The relation is open and locked for writing; `slots` points to at least as many slots of it as
+/// the run's end.
 unsafe fn insert_hot_run(
     rel: pg_sys::Relation,
     slots: *mut *mut pg_sys::TupleTableSlot,
@@ -113,23 +117,9 @@ unsafe extern "C-unwind" fn finish_bulk_insert(rel: pg_sys::Relation, options: i
     }
 }
 
-/// The new place of the row that was to be changed or locked at `tid`, if the row was moved and not
-/// changed otherwise: the caller continues there, as it would on heap, where the row stays in
-/// place. For a row that the caller must not change, because its snapshot does not see it, `tmfd`
-/// holds the row's own TID, and the result is `None`.
-pub(super) fn moved_meanwhile(
-    tid: Tid,
-    result: RowResult,
-    failure: &RowFailure,
-) -> Option<RowNumber> {
-    if result != RowResult::Updated {
-        return None;
-    }
-    failure.ctid.row().filter(|&to| tid.row() != Some(to))
-}
-
-/// The same for a hot row. A row that fails a check against another snapshot (`crosscheck`) may
-/// carry the link of a mover that aborted, which is void.
+/// The new place of a hot row that was moved and not changed otherwise. A row that fails a check
+/// against another snapshot (`crosscheck`) may carry the link of a mover that aborted, which is
+/// void.
 fn moved_from_hot(
     tid: Tid,
     result: pg_sys::TM_Result::Type,

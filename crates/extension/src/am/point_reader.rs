@@ -23,9 +23,12 @@ use crate::slot_writer::write_single;
 use crate::store::directory::{self, GroupEntry, GroupState};
 use crate::store::group_access::{GroupAccess, LazyStore};
 use crate::store::group_cache;
-use crate::store::marks::{self, Hidden};
+use crate::store::pending_groups;
+use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, Wanted};
-use crate::store::{moved, pending_groups};
+use crate::store::visibility::{
+    Hidden, hidden_group, hidden_range, hidden_row, is_surely_shown, may_be_hidden, moved,
+};
 
 /// Reads single cold rows of one relation.
 pub struct PointReader {
@@ -161,7 +164,7 @@ impl PointReader {
         }
         let asked = &mut self.hidden;
         let mut ask = || {
-            let hidden = marks::hidden_by(store, entry, row, snapshot)?;
+            let hidden = hidden_row(store, entry, row, snapshot)?;
             *asked = Some(hidden);
             Ok(hidden != Hidden::No)
         };
@@ -175,7 +178,7 @@ impl PointReader {
         };
         if last.hidden.is_none() {
             // Rows that are known to have no mark need no look-up, however many they are.
-            if marks::is_surely_shown(last.file, entry, row) {
+            if is_surely_shown(last.file, entry, row) {
                 return Ok(false);
             }
             last.asked += 1;
@@ -184,11 +187,10 @@ impl PointReader {
                 let position = entry.position_of(row);
                 let beside = position.and_then(|at| last.among.ask(at, entry.row_count));
                 if let (Some(at), Some(beside)) = (position, beside)
-                    && marks::may_be_hidden(store, entry, row)
-                    && let Some((rows, by)) =
-                        marks::hidden_among(store, entry, beside.clone(), snapshot)
+                    && may_be_hidden(store, entry, row)
+                    && let Some(hidden) = hidden_range(store, entry, beside.clone(), snapshot)
                 {
-                    last.among.note(beside, rows, by);
+                    last.among.note(beside, hidden.rows, hidden.how);
                     self.hidden = last.hides(at);
                     return Ok(self.hidden.is_some_and(|hidden| hidden != Hidden::No));
                 }
@@ -196,8 +198,12 @@ impl PointReader {
             }
         }
         if last.hidden.is_none() {
-            let (rows, by) = marks::hidden_rows(store, entry, snapshot)?;
-            self.groups.note_hidden(rows.unwrap_or_default(), by);
+            let hidden = hidden_group(store, entry, snapshot)?;
+            let (rows, how) = match hidden {
+                Some(hidden) => (hidden.rows, hidden.how),
+                None => (RowSet::default(), Hidden::No),
+            };
+            self.groups.note_hidden(rows, how);
         }
         let position = entry.position_of(row);
         let last = self.groups.last();
@@ -249,7 +255,7 @@ impl PointReader {
         }
         let hidden = match last.hides(position) {
             Some(hidden) => hidden,
-            None if marks::is_surely_shown(last.file, &last.entry, row) => Hidden::No,
+            None if is_surely_shown(last.file, &last.entry, row) => Hidden::No,
             None => return None,
         };
         if hidden != Hidden::No {

@@ -65,6 +65,8 @@ unsafe extern "C-unwind" fn chosen_block(
 }
 
 impl Plan {
+    /// # Safety
+    /// The scan was begun and not ended.
     unsafe fn make(scan: &mut HowdahScan) -> Plan {
         // SAFETY: the scan is open.
         unsafe {

@@ -30,9 +30,9 @@ use pgrx::{PgMemoryContexts, pg_guard, pg_sys};
 use super::heap;
 use super::serializable::announce;
 use crate::cursor::{ColdCursor, SharedNext};
-use crate::store::marks::moved_changes;
+use crate::store::pending_groups;
 use crate::store::view::{ColdView, Wanted};
-use crate::store::{moved, pending_groups};
+use crate::store::visibility::{moved, moved_changes};
 
 /// Which side a scan is reading.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -310,6 +310,9 @@ unsafe extern "C-unwind" fn scan_rescan(
 /// Runs once per row of the hot side, hence without a guard: as long as heap returns rows it calls
 /// nothing that can panic and holds nothing that has a destructor, so PostgreSQL's errors may jump
 /// over it.
+///
+/// # Safety
+/// Called by the executor: the scan was begun and not ended; the slot is one of its relation.
 unsafe extern "C-unwind" fn scan_getnextslot(
     scan: pg_sys::TableScanDesc,
     direction: pg_sys::ScanDirection::Type,
@@ -362,6 +365,9 @@ type NextHot = unsafe extern "C-unwind" fn(
 type TidRange = (pg_sys::ItemPointerData, pg_sys::ItemPointerData);
 
 /// Both kinds of scan: hot rows by `next_hot`, cold rows within `range`.
+///
+/// # Safety
+/// The scan was begun and not ended; the slot is one of its relation.
 unsafe fn next_slot(
     scan: pg_sys::TableScanDesc,
     direction: pg_sys::ScanDirection::Type,
@@ -427,6 +433,9 @@ unsafe fn next_slot(
 }
 
 /// The next hot row that this transaction has not changed at its current place.
+///
+/// # Safety
+/// The scan was begun and not ended; the slot is one of its relation.
 unsafe fn next_seen(
     scan: &mut HowdahScan,
     direction: pg_sys::ScanDirection::Type,
@@ -444,6 +453,8 @@ unsafe fn next_seen(
     }
 }
 
+/// # Safety
+/// The scan was begun and not ended; the slot holds a row of its relation.
 unsafe fn satisfies_keys(
     base: &pg_sys::TableScanDescData,
     slot: *mut pg_sys::TupleTableSlot,
@@ -520,6 +531,8 @@ const SHARED_OFFSET: usize =
     size_of::<pg_sys::ParallelBlockTableScanDescData>().next_multiple_of(8);
 const SHARED_BYTES: usize = SHARED_OFFSET + 8;
 
+/// # Safety
+/// The descriptor has the size that `parallelscan_estimate` has requested.
 unsafe fn shared_counter(pscan: pg_sys::ParallelTableScanDesc) -> *const AtomicU32 {
     // SAFETY: parallelscan_estimate requested SHARED_BYTES.
     unsafe { pscan.cast::<u8>().add(SHARED_OFFSET).cast::<AtomicU32>() }
@@ -561,7 +574,7 @@ unsafe extern "C-unwind" fn parallelscan_reinitialize(
     rel: pg_sys::Relation,
     pscan: pg_sys::ParallelTableScanDesc,
 ) {
-    // SAFETY: as above; no worker runs meanwhile.
+    // SAFETY: `pscan` has SHARED_BYTES; no worker runs meanwhile.
     unsafe {
         (heap().parallelscan_reinitialize.unwrap_unchecked())(rel, pscan);
         (*shared_counter(pscan)).store(0, Ordering::Relaxed);

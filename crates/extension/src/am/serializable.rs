@@ -16,10 +16,10 @@
 //! - A transaction that announces itself later reads stamped places, if its snapshot was taken
 //!   before the move: a hot tuple that leads to a cold row, or a row of a group that was deleted.
 //!   It locks the row at its new place too, and then checks there which transaction has changed it
-//!   ([`crate::store::moved`]).
+//!   ([`crate::store::visibility::moved`]).
 //! - A transaction that reads the whole table has a lock on the relation. It also reads the marks
 //!   in groups that its snapshot does not see, to find transactions that changed rows which it
-//!   reads at their old place ([`crate::store::marks::note_unseen_changes`]).
+//!   reads at their old place ([`crate::store::visibility::note_unseen_changes`]).
 //!
 //! CLUSTER and VACUUM FULL remove the links from old places to new ones. At that time no
 //! transaction in progress has read the table, unless the server has given it a lock on the
@@ -27,7 +27,7 @@
 //! and reads all marks that its snapshot may miss.
 //!
 //! A writer whose snapshot was taken before the move changes the row at its new place, as any other
-//! writer does ([`marks::moved_changes`]).
+//! writer does ([`moved_changes`](crate::store::visibility::moved_changes)).
 //!
 //! An update that changes no indexed column does not check the locks on the index pages that its
 //! new version enters, as a HOT update of a hot row does not ([`super::cold_rows`]).
@@ -40,7 +40,8 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 
 use crate::errors::or_raise;
-use crate::store::{marks, rewritten};
+use crate::store::rewritten;
+use crate::store::visibility::note_unseen_changes;
 
 /// Must be called before rows are read one by one. The table is locked.
 pub fn announce(table: Table<'_>, snapshot: Snapshot<'_>) {
@@ -52,6 +53,6 @@ pub fn announce(table: Table<'_>, snapshot: Snapshot<'_>) {
         && rewritten::is_unseen(&store, snapshot)
     {
         lock_relation(table, snapshot);
-        or_raise(table.oid(), marks::note_unseen_changes(&store, snapshot));
+        or_raise(table.oid(), note_unseen_changes(&store, snapshot));
     }
 }

@@ -20,8 +20,8 @@
 //!   rows without marks (shared), open row groups   store/marks/mark_filter, store/group_cache
 //!   rows that are not yet on the cold side         store/pending_groups
 //!   marks that are not yet written                 store/pending_marks
-//!   the rows read, changed and locked last         am/last_row, am/last_change,
-//!                                                  am/cold_rows/row_lock
+//!   the rows read, changed and locked last         am/last_row, store/visibility (last_change),
+//!                                                  am/cold_rows/locked_groups
 //! ```
 //!
 //! Some state needs no such function: counts of directory changes (`store/directory_version`) only

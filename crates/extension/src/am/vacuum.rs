@@ -33,16 +33,16 @@
 //! A crash or an error after some indexes were cleaned leaves no record of it: the next VACUUM
 //! starts over.
 
+use howdah_bridge::Oid;
 use howdah_bridge::cold_lock::Locks;
-use howdah_bridge::recovery_conflict;
-use howdah_bridge::relation::{ensure_first_page, main_fork_blocks, name_of};
+use howdah_bridge::indexes::is_brin;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
-use howdah_bridge::tid::RowNumber;
+use howdah_bridge::table_vacuum::{
+    IndexCleanup, TableVacuum, counted_rows, is_partial, set_index_statistics,
+};
 use pgrx::{pg_guard, pg_sys};
 
-use super::heap;
-use super::index_entry::is_hot_only;
 use crate::errors::or_raise;
 use crate::stop_point;
 use crate::store::gaps::Survey;
@@ -62,67 +62,39 @@ unsafe extern "C-unwind" fn relation_vacuum(
     strategy: pg_sys::BufferAccessStrategy,
 ) {
     // SAFETY: arguments come from VACUUM, which holds the table open and locked.
-    unsafe {
-        let Some(cold_before) = survey(table) else {
-            // Called without a guard, so that an ERROR keeps the error context that VACUUM gives
-            // it.
-            (heap().relation_vacuum.unwrap_unchecked())(table, params, strategy);
-            return;
-        };
-        let indexes_before = index_row_counts(table);
-        vacuum_hot(table, params, strategy, &cold_before);
-        // A load that was in progress at the first survey may have committed meanwhile.
-        let cold = survey(table).unwrap_or(cold_before);
-        let removed = clean_indexes(table, params, strategy, &cold);
-        if cold.live_rows() > 0 {
-            ensure_first_page(table);
-            correct_statistics(table, &indexes_before, &cold);
-        }
-        if (*params).options & pg_sys::VACOPT_VERBOSE != 0 {
-            report(table, &cold, removed);
-        }
+    run(unsafe { TableVacuum::of(table, params, strategy) });
+}
+
+fn run(vacuum: TableVacuum<'_>) {
+    let table = vacuum.table();
+    let Some(cold_before) = survey(table) else {
+        vacuum.heap();
+        return;
+    };
+    let indexes_before = index_row_counts(vacuum);
+    vacuum.heap_apart(cold_before.live_rows());
+    // A load that was in progress at the first survey may have committed meanwhile.
+    let cold = survey(table).unwrap_or(cold_before);
+    let removed = clean_indexes(vacuum, &cold);
+    if cold.live_rows() > 0 {
+        table.ensure_first_page();
+        correct_statistics(vacuum, &indexes_before, &cold);
+    }
+    if vacuum.is_verbose() {
+        report(table, &cold, removed);
     }
 }
 
 /// The state of the cold side; `None` if the table never had cold rows.
-unsafe fn survey(table: pg_sys::Relation) -> Option<Survey> {
-    // SAFETY: the table is open and locked.
-    unsafe {
-        // First checks under AccessShareLock, which blocks nothing, as most tables are all hot.
-        let table = Table::from_raw(table);
-        let empty = ColdStore::open(table, LockMode::AccessShare)
-            .is_none_or(|store| store.toast().main_fork_blocks() == 0);
-        if empty {
-            return None;
-        }
-        let store = ColdStore::open(table, LockMode::ShareUpdateExclusive)?;
-        or_raise(table.oid(), Survey::take(&store))
+fn survey(table: Table<'_>) -> Option<Survey> {
+    // First checks under AccessShareLock, which blocks nothing, as most tables are all hot.
+    let empty = ColdStore::open(table, LockMode::AccessShare)
+        .is_none_or(|store| store.toast().main_fork_blocks() == 0);
+    if empty {
+        return None;
     }
-}
-
-/// Runs heap's VACUUM, and keeps it from counting cold rows as hot ones in its statistics and from
-/// truncating the last page.
-unsafe fn vacuum_hot(
-    table: pg_sys::Relation,
-    params: *mut pg_sys::VacuumParams,
-    strategy: pg_sys::BufferAccessStrategy,
-    cold: &Survey,
-) {
-    // SAFETY: as for relation_vacuum; rd_rel is the relcache entry's own copy, refreshed by the
-    // update of pg_class that ends heap's VACUUM.
-    unsafe {
-        let mut params = *params;
-        if main_fork_blocks(table) <= 1 && cold.live_rows() > 0 {
-            params.truncate = pg_sys::VacOptValue::VACOPTVALUE_DISABLED;
-        }
-        let known = (*(*table).rd_rel).reltuples;
-        if known > 0.0 {
-            // Heap scales the old count to the pages that it skips, so the count must be that of
-            // hot rows.
-            (*(*table).rd_rel).reltuples = (known - cold.live_rows() as f32).max(0.0);
-        }
-        pg_sys::heap_vacuum_rel(table, &mut params, strategy);
-    }
+    let store = ColdStore::open(table, LockMode::ShareUpdateExclusive)?;
+    or_raise(table.oid(), Survey::take(&store))
 }
 
 /// Index entries removed, and from how many indexes.
@@ -133,52 +105,43 @@ struct Removed {
     gap_row_numbers: u64,
 }
 
-unsafe fn clean_indexes(
-    table: pg_sys::Relation,
-    params: *mut pg_sys::VacuumParams,
-    strategy: pg_sys::BufferAccessStrategy,
-    cold: &Survey,
-) -> Removed {
-    use pg_sys::VacOptValue::{VACOPTVALUE_DISABLED, VACOPTVALUE_ENABLED};
-    // SAFETY: the table is open and locked; indexes are closed again, or by the abort after an
-    // ERROR.
-    unsafe {
-        let wish = (*params).index_cleanup;
-        let mut removed = Removed::default();
-        let Some(store) = ColdStore::open(Table::from_raw(table), LockMode::RowExclusive) else {
-            return removed;
-        };
-        let marked: u64 = cold.uncleaned().map(|m| u64::from(m.uncleaned.len())).sum();
-        let dirty = cold.gaps.not_yet_cleaned(&store) + marked;
-        removed.gap_row_numbers = dirty;
-        let few = (dirty as f64) < cold.live_rows() as f64 * BYPASS_SHARE;
-        if dirty == 0
-            || wish == VACOPTVALUE_DISABLED
-            || (wish != VACOPTVALUE_ENABLED && few)
-            || pg_sys::VacuumFailsafeActive
-        {
-            return removed;
-        }
-        stop_point!("vacuum_surveyed");
-        recovery_conflict::log(table, cold.conflict_horizon().raw());
-        for_each_index(table, pg_sys::RowExclusiveLock, |index| {
-            if !is_hot_only(index) {
-                removed.entry_count += clean_index(table, index, params, strategy, cold);
-                removed.index_count += 1;
-            }
-        });
-        stop_point!("vacuum_cleaned");
-        cold.gaps.note_as_cleaned(&store);
-        fold_marks(table, &store, cold);
-        removed
+fn clean_indexes(vacuum: TableVacuum<'_>, cold: &Survey) -> Removed {
+    let table = vacuum.table();
+    let mut removed = Removed::default();
+    let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
+        return removed;
+    };
+    let marked: u64 = cold.uncleaned().map(|m| u64::from(m.uncleaned.len())).sum();
+    let dirty = cold.gaps.not_yet_cleaned(&store) + marked;
+    removed.gap_row_numbers = dirty;
+    let few = (dirty as f64) < cold.live_rows() as f64 * BYPASS_SHARE;
+    let is_wanted = match vacuum.index_cleanup() {
+        IndexCleanup::On => true,
+        IndexCleanup::Auto => !few,
+        IndexCleanup::Off => false,
+    };
+    if dirty == 0 || !is_wanted {
+        return removed;
     }
+    stop_point!("vacuum_surveyed");
+    vacuum.log_conflict(cold.conflict_horizon());
+    vacuum.for_each_index(|index| {
+        if !is_brin(index) {
+            let is_dead = |row| cold.is_dead(row);
+            removed.entry_count += vacuum.delete_entries(index, cold.live_rows(), &is_dead);
+            removed.index_count += 1;
+        }
+    });
+    stop_point!("vacuum_cleaned");
+    cold.gaps.note_as_cleaned(&store);
+    fold_marks(table, &store, cold);
+    removed
 }
 
 /// Records that no index has entries for these rows any more, in deletion vectors that hide them
 /// as their marks do. A group that another transaction is working on is left to the next VACUUM.
-unsafe fn fold_marks(table: pg_sys::Relation, store: &ColdStore, cold: &Survey) {
-    // SAFETY: the table is open and locked.
-    let locks = Locks::of(unsafe { Table::from_raw(table) });
+fn fold_marks(table: Table<'_>, store: &ColdStore, cold: &Survey) {
+    let locks = Locks::of(table);
     for marked in cold.uncleaned() {
         let group = marked.placed.entry.group();
         if !locks.lock_for_maintenance(group) {
@@ -188,161 +151,43 @@ unsafe fn fold_marks(table: pg_sys::Relation, store: &ColdStore, cold: &Survey) 
         let folded = marks::fold(store, &marked.placed, &marked.uncleaned);
         stop_point!("vacuum_folded");
         locks.unlock_for_maintenance(group);
-        // SAFETY: the table is open.
-        or_raise(unsafe { (*table).rd_id }, folded);
+        or_raise(table.oid(), folded);
         pgrx::check_for_interrupts!();
     }
 }
 
-unsafe fn clean_index(
-    table: pg_sys::Relation,
-    index: pg_sys::Relation,
-    params: *mut pg_sys::VacuumParams,
-    strategy: pg_sys::BufferAccessStrategy,
-    cold: &Survey,
-) -> f64 {
-    // SAFETY: table and index are open; the survey outlives both calls.
-    unsafe {
-        let verbose = (*params).options & pg_sys::VACOPT_VERBOSE != 0;
-        let mut info = pg_sys::IndexVacuumInfo {
-            index,
-            heaprel: table,
-            analyze_only: false,
-            report_progress: false,
-            // An exact count would make index AMs clamp theirs to that of the hot side.
-            estimated_count: true,
-            message_level: if verbose {
-                pg_sys::INFO
-            } else {
-                pg_sys::DEBUG2
-            } as i32,
-            num_heap_tuples: f64::from((*(*table).rd_rel).reltuples) + cold.live_rows() as f64,
-            strategy,
-        };
-        let survey = std::ptr::from_ref(cold).cast_mut().cast();
-        let none = std::ptr::null_mut();
-        let stats = pg_sys::index_bulk_delete(&mut info, none, Some(is_dead), survey);
-        let stats = pg_sys::index_vacuum_cleanup(&mut info, stats);
-        if stats.is_null() {
-            return 0.0;
-        }
-        if !(*stats).estimated_count {
-            set_index_statistics(index, (*stats).num_pages, (*stats).num_index_tuples);
-        }
-        (*stats).tuples_removed
-    }
-}
-
-/// Callback of the index AM: whether an entry is dead.
-unsafe extern "C-unwind" fn is_dead(
-    tid: pg_sys::ItemPointer,
-    survey: *mut std::ffi::c_void,
-) -> bool {
-    // SAFETY: `survey` is what clean_index passed.
-    unsafe { RowNumber::from_tid(&*tid).is_some_and(|row| (*survey.cast::<Survey>()).is_dead(row)) }
-}
-
-unsafe fn for_each_index(
-    table: pg_sys::Relation,
-    lockmode: u32,
-    mut f: impl FnMut(pg_sys::Relation),
-) {
-    // SAFETY: the table is open; the array is palloc'd by vac_open_indexes.
-    unsafe {
-        let mut count = 0;
-        let mut indexes = std::ptr::null_mut();
-        pg_sys::vac_open_indexes(table, lockmode as i32, &mut count, &mut indexes);
-        for i in 0..count as usize {
-            f(*indexes.add(i));
-        }
-        pg_sys::vac_close_indexes(count, indexes, pg_sys::NoLock as i32);
-    }
-}
-
-unsafe fn index_row_counts(table: pg_sys::Relation) -> Vec<(pg_sys::Oid, f32)> {
+fn index_row_counts(vacuum: TableVacuum<'_>) -> Vec<(Oid, f32)> {
     let mut counts = Vec::new();
-    // SAFETY: the table is open; each index is open during the call.
-    unsafe {
-        for_each_index(table, pg_sys::RowExclusiveLock, |index| {
-            counts.push(((*index).rd_id, (*(*index).rd_rel).reltuples));
-        });
-    }
+    vacuum.for_each_index(|index| counts.push((index.oid(), counted_rows(index))));
     counts
 }
 
 /// Adds the cold rows to the statistics that heap's VACUUM has written, which counted hot rows
 /// only.
-unsafe fn correct_statistics(
-    table: pg_sys::Relation,
-    indexes_before: &[(pg_sys::Oid, f32)],
-    cold: &Survey,
-) {
-    // SAFETY: the table is open and locked; in-place updates of pg_class need nothing else.
-    unsafe {
-        pg_sys::AcceptInvalidationMessages();
-        let form = (*table).rd_rel;
-        let hot_rows = (*form).reltuples.max(0.0);
-        let total = f64::from(hot_rows) + cold.live_rows() as f64;
-        pg_sys::vac_update_relstats(
-            table,
-            main_fork_blocks(table),
-            total,
-            (*form).relallvisible as pg_sys::BlockNumber,
-            (*form).relallfrozen as pg_sys::BlockNumber,
-            (*form).relhasindex,
-            pg_sys::InvalidTransactionId,
-            pg_sys::MultiXactId::from(0),
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            false,
-        );
-        howdah_bridge::relation::add_to_reported_live_rows(table, cold.live_rows());
-        for_each_index(table, pg_sys::RowExclusiveLock, |index| {
-            if is_hot_only(index) {
-                return;
-            }
-            // Index AMs clamp their count to the table's, and they got the hot part of that only.
-            let now = (*(*index).rd_rel).reltuples;
-            let before = indexes_before
-                .iter()
-                .find(|(oid, _)| *oid == (*index).rd_id)
-                .map_or(-1.0, |(_, count)| *count);
-            let partial = !pg_sys::RelationGetIndexPredicate(index).is_null();
-            let right = if partial {
-                f64::from(now.max(before))
-            } else {
-                total
-            };
-            if f64::from(now) < right {
-                let pages = main_fork_blocks(index);
-                set_index_statistics(index, pages, right);
-            }
-        });
-    }
+fn correct_statistics(vacuum: TableVacuum<'_>, indexes_before: &[(Oid, f32)], cold: &Survey) {
+    let total = vacuum.add_to_rows(cold.live_rows());
+    vacuum.for_each_index(|index| {
+        if is_brin(index) {
+            return;
+        }
+        // Index AMs clamp their count to the table's, and they got the hot part of that only.
+        let now = counted_rows(index);
+        let before = indexes_before
+            .iter()
+            .find(|(oid, _)| *oid == index.oid())
+            .map_or(-1.0, |(_, count)| *count);
+        let right = match is_partial(index) {
+            true => f64::from(now.max(before)),
+            false => total,
+        };
+        if f64::from(now) < right {
+            set_index_statistics(index, index.main_fork_blocks(), right);
+        }
+    });
 }
 
-unsafe fn set_index_statistics(index: pg_sys::Relation, pages: pg_sys::BlockNumber, rows: f64) {
-    // SAFETY: the index is open and locked.
-    unsafe {
-        pg_sys::vac_update_relstats(
-            index,
-            pages,
-            rows,
-            0,
-            0,
-            false,
-            pg_sys::InvalidTransactionId,
-            pg_sys::MultiXactId::from(0),
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            false,
-        );
-    }
-}
-
-unsafe fn report(table: pg_sys::Relation, cold: &Survey, removed: Removed) {
-    // SAFETY: the table is open.
-    let name = unsafe { name_of(table) };
+fn report(table: Table<'_>, cold: &Survey, removed: Removed) {
+    let name = table.name();
     let rows = cold.live_rows();
     let groups = cold.live_groups();
     if removed.index_count > 0 {

@@ -39,6 +39,9 @@ fn sort_key(tid: &pg_sys::ItemPointerData) -> u64 {
 
 impl IndexedTids {
     /// Moves to the first TID not below `key`; `passed` gets those that are skipped.
+    ///
+    /// # Safety
+    /// The core's sort is performed and not ended.
     unsafe fn advance_to(&mut self, key: u64, mut passed: impl FnMut(u64)) {
         while !self.exhausted && self.current.is_none_or(|current| current < key) {
             if let Some(current) = self.current {
@@ -107,6 +110,8 @@ unsafe extern "C-unwind" fn index_validate_scan(
 }
 
 impl Validation {
+    /// # Safety
+    /// Table and index are open and locked, the snapshot valid, the core's sort not ended.
     unsafe fn hot_rows(&mut self, snapshot: pg_sys::Snapshot) {
         // SAFETY: the scan is ours; its pin keeps the current tuple's page. It is read from
         // block 0 on, as the merge needs.
@@ -142,6 +147,8 @@ impl Validation {
         }
     }
 
+    /// # Safety
+    /// Table and index are open and locked, the snapshot valid, the core's sort not ended.
     unsafe fn cold_rows(&mut self, snapshot: pg_sys::Snapshot) {
         // SAFETY: the table is open; the slot belongs to `entries`.
         unsafe {
@@ -177,6 +184,9 @@ impl Validation {
     }
 
     /// Inserts the row in the slot under `tid`.
+    ///
+    /// # Safety
+    /// The slot holds the row; the index is open and locked for writing.
     unsafe fn insert(&mut self, mut tid: pg_sys::ItemPointerData) {
         // SAFETY: the slot holds the row; the index is open and locked for inserts.
         unsafe {

@@ -21,9 +21,8 @@ use crate::errors::or_raise;
 use crate::load;
 use crate::scan_stats::{self, ScanCounts};
 use crate::store::cache::emptied_tables;
-use crate::store::marks::moved_changes;
-use crate::store::moved;
 use crate::store::view::{ColdGroup, ColdView};
+use crate::store::visibility::{moved, moved_changes};
 use crate::types::TableLayout;
 use crate::types::arena::Arena;
 

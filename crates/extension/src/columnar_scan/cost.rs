@@ -22,7 +22,8 @@ use howdah_bridge::table::Table;
 use howdah_bridge::upper::{Oid, QueriedTable};
 use howdah_columnar::{ColumnType, ZONE_ROWS};
 
-use super::pushdown::{self, Test, condition_of};
+use super::operand::Test;
+use super::pushdown::{self, condition_of};
 use crate::am;
 use crate::am::estimate::{ColdSize, planned_size};
 use crate::settings;

@@ -9,7 +9,6 @@ use howdah_bridge::scan::Operand;
 use howdah_columnar::{ColumnType, CompareOp, OwnedNumeric, OwnedValue, Predicate};
 
 use super::like;
-use super::pushdown::Test;
 use crate::types::{AttributeLayout, typed_value};
 
 /// A longer list of values is replaced by its range, and its rows are rechecked.
@@ -40,6 +39,20 @@ pub enum OperandKind {
     DateAsTimestamp,
     /// A timestamp to compare with a date column.
     TimestampAsDate,
+}
+
+/// The test that a clause applies to a column.
+pub enum Test {
+    /// Needs no operand.
+    Fixed(Predicate),
+    /// `column op operand`
+    Compare { op: CompareOp, kind: OperandKind },
+    /// `column = ANY (operand)`
+    Any(OperandKind),
+    /// `column <> ALL (operand)`
+    NotAll(OperandKind),
+    /// `column LIKE operand`, or NOT LIKE
+    Like { negated: bool },
 }
 
 impl OperandKind {

@@ -14,22 +14,8 @@ use howdah_bridge::expr::{Comparison, Form, Node, Truth, meanings};
 use howdah_bridge::scan::{Clause, OperandNode, PlannedTable};
 use howdah_columnar::{ColumnType, CompareOp, OwnedValue, Predicate};
 
-use super::operand::OperandKind;
+use super::operand::{OperandKind, Test};
 use crate::types::{AttributeLayout, TableLayout};
-
-/// The test that a clause applies to a column.
-pub enum Test {
-    /// Needs no operand.
-    Fixed(Predicate),
-    /// `column op operand`
-    Compare { op: CompareOp, kind: OperandKind },
-    /// `column = ANY (operand)`
-    Any(OperandKind),
-    /// `column <> ALL (operand)`
-    NotAll(OperandKind),
-    /// `column LIKE operand`, or NOT LIKE
-    Like { negated: bool },
-}
 
 /// A clause on one column.
 pub struct Condition {

@@ -24,21 +24,18 @@ use howdah_bridge::scan::Attributes;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::Table;
 use howdah_bridge::tid::RowNumber;
-use howdah_columnar::{Column, ColumnarError, MAX_ROWS, Predicate, Verdict, ZONE_ROWS};
+use howdah_columnar::{Column, ColumnarError, Predicate, Verdict, ZONE_ROWS};
 
 use super::batch::{BATCH_ROWS, Batch, Rows};
 use super::counts::Counts;
 use super::singles::{Run, Singles, Spread};
-use super::units::SharedUnits;
+use super::units::{GROUP_ZONES, SharedUnits};
 use crate::errors::ColdError;
 use crate::store::group_access::{GroupAccess, LazyStore};
 use crate::store::open_group::OpenGroup;
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, ColdView, store_of};
 use crate::types::TableLayout;
-
-/// Zones in the largest row group.
-pub const GROUP_ZONES: usize = MAX_ROWS / ZONE_ROWS;
 
 /// A run of more rows than this many times the selected ones is not decoded as a whole.
 const SPARSE: usize = 4;

@@ -12,10 +12,12 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use howdah_bridge::scan::SharedWords;
+use howdah_columnar::{MAX_ROWS, ZONE_ROWS};
 
 use super::counts::Counts;
-use super::reader::GROUP_ZONES;
 
+/// Zones in the largest row group.
+pub const GROUP_ZONES: usize = MAX_ROWS / ZONE_ROWS;
 /// Zones of a unit where whole groups would be too coarse.
 const FINE_UNIT_ZONES: usize = 4;
 /// With fewer groups than this for each participant, units are fine.

@@ -24,7 +24,7 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::LockMode;
 use howdah_bridge::transactions::Transactions;
 
-use super::table::{Task, open};
+use super::task::{Task, open};
 use crate::errors::or_raise;
 use crate::store::directory;
 

@@ -10,7 +10,7 @@ use howdah_bridge::hot::obstacle::Obstacle;
 use howdah_bridge::hot::page::HotReader;
 use howdah_bridge::xid::Xid;
 
-use super::table::open;
+use super::task::open;
 use crate::errors::notice;
 
 /// Pages that are examined for the reason.

@@ -7,7 +7,7 @@
 //!
 //! A run is one group with many hidden rows, or neighbouring groups whose rows fit one group. Rows
 //! that were moved lately and rows that some snapshot may not see are not merged into one group,
-//! which could not tell them apart ([`crate::store::marks::moved_changes`]).
+//! which could not tell them apart ([`crate::store::visibility::moved_changes`]).
 //!
 //! Invariants
 //! - All of it is one transaction. Older snapshots continue to read the old groups with their
@@ -36,7 +36,7 @@ use howdah_bridge::transactions::writing_command;
 use howdah_bridge::xid::{CommandId, Xid};
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 
-use super::table::{Task, open};
+use super::task::{Task, open};
 use super::throttle;
 use crate::errors::{ColdError, or_raise};
 use crate::row_order;

@@ -58,6 +58,7 @@ mod shared;
 mod survey;
 mod sweep;
 mod table;
+mod task;
 mod throttle;
 mod vacuum;
 mod worker;

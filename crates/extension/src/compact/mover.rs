@@ -17,7 +17,7 @@ use howdah_columnar::{EncodedRowGroup, RowGroupBuilder};
 
 use super::gather::{Batch, Pages, gather};
 use super::progress::{Phase, Progress};
-use super::table::{Task, open};
+use super::task::{Task, open};
 use super::throttle;
 use crate::errors::{ColdError, or_raise};
 use crate::row_order;

@@ -19,14 +19,14 @@ use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{RowNumber, Tid};
 use howdah_bridge::xid::Xid;
 
-use super::table::{Task, open};
+use super::task::{Task, open};
 use super::throttle;
 use crate::errors::{ColdError, or_raise};
 use crate::stop_point;
 use crate::store::directory::{self, GroupEntry};
-use crate::store::group_status::{self, JudgedEntry};
 use crate::store::marks::{self, Trace};
 use crate::store::row_set::RowSet;
+use crate::store::visibility::group_status::{self, JudgedEntry};
 
 /// The maximal number of deletions in one transaction.
 const BATCH: usize = 50_000;

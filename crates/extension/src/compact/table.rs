@@ -1,11 +1,8 @@
-//! One table, open for one step of compaction, and the loop over its row groups.
+//! The loop over the row groups of one table.
 
 use std::collections::HashSet;
-use std::rc::Rc;
 use std::time::Duration;
 
-use howdah_bridge::Oid;
-use howdah_bridge::maintained::{MaintainedTable, Purpose};
 use howdah_bridge::process;
 use howdah_bridge::table_counts;
 use howdah_bridge::transactions::Transactions;
@@ -13,37 +10,14 @@ use howdah_bridge::transactions::Transactions;
 use super::first_move;
 use super::merge::{self, Merge};
 use super::mover::{self, Step};
-use super::policy::{self, Policy};
+use super::policy;
 use super::progress::{Phase, Progress};
-use super::survey::BlockSet;
 use super::sweep;
+use super::task::Task;
 use super::throttle;
-use crate::am;
 
 /// How long a requested compaction lets waiting backends go first.
 const YIELD: Duration = Duration::from_millis(5);
-
-/// Opens a table for a step. `None` if it was dropped, is not ours to compact, or (unless `wait`)
-/// is locked. To be called at the start of a transaction.
-pub fn open(table: Oid, wait: bool) -> Option<MaintainedTable> {
-    open_for(table, wait, Purpose::Any)
-}
-
-/// As [`open`], for a purpose.
-pub fn open_for(table: Oid, wait: bool, purpose: Purpose) -> Option<MaintainedTable> {
-    MaintainedTable::open(table, wait, purpose, am::is_ours)
-}
-
-/// What a compaction is to do.
-#[derive(Clone, Debug)]
-pub struct Task {
-    pub table: Oid,
-    pub policy: Policy,
-    /// Pages that may be moved; `None`: every page.
-    pub quiet: Option<Rc<BlockSet>>,
-    /// Whether to wait for the table's lock, and to continue after other backends were let first.
-    pub patient: bool,
-}
 
 /// What a compaction did.
 #[derive(Clone, Copy, Debug, Default)]

@@ -17,7 +17,7 @@ use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::vacuum::{self, Vacuum, visible_pages};
 
-use super::table::open_for;
+use super::task::open_for;
 use crate::store::directory::ever_cold;
 
 /// Fewer unfrozen pages than this are left to VACUUM, and so is a small share of all pages: VACUUM

@@ -24,12 +24,13 @@ pub mod label;
 pub mod provider;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use howdah_bridge::Oid;
 use howdah_bridge::invalidation::at_invalidation;
 use howdah_columnar::Effort;
+
+use crate::bounded_cache::HashCache;
 
 /// The options of one table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,8 +68,12 @@ impl Period {
     }
 }
 
+/// Tables whose options are remembered.
+const MOST_REMEMBERED: usize = 4_096;
+
 thread_local! {
-    static CACHE: RefCell<HashMap<Oid, Rc<TableOptions>>> = RefCell::default();
+    static CACHE: RefCell<HashCache<Oid, Rc<TableOptions>>> =
+        RefCell::new(HashCache::of_entries(MOST_REMEMBERED));
 }
 
 /// Registers the cache's invalidation. Must be called once, from `_PG_init`.
@@ -85,7 +90,7 @@ pub fn register() {
 
 /// The options of a table.
 pub fn of(table: Oid) -> Rc<TableOptions> {
-    if let Some(known) = CACHE.with_borrow(|cache| cache.get(&table).map(Rc::clone)) {
+    if let Some(known) = CACHE.with_borrow_mut(|cache| cache.get(&table).cloned()) {
         return known;
     }
     let options = Rc::new(catalog::read(table));

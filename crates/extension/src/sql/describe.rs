@@ -18,8 +18,8 @@ use crate::am;
 use crate::errors::or_raise;
 use crate::scan_stats;
 use crate::store::directory::{self, GroupEntry, GroupState};
-use crate::store::marks;
 use crate::store::open_group::OpenGroup;
+use crate::store::visibility::rows_not_seen;
 use crate::types::{AttributeLayout, TableLayout, datum_of};
 
 /// A howdah table that is open for reading; `None` if it is gone or of another access method.
@@ -100,14 +100,15 @@ fn table_sizes(
     ))
 }
 
-/// Rows of a group that the snapshot does not see, because they were deleted or updated.
+/// Rows of a group that the snapshot does not see, because they were deleted or updated, there or
+/// at the place to which they were moved.
 fn hidden_rows(
     relation: Oid,
     store: &ColdStore<'_>,
     snapshot: Snapshot<'_>,
     entry: &GroupEntry,
 ) -> u64 {
-    let hidden = marks::hidden_from(store, entry, snapshot);
+    let hidden = rows_not_seen(store, entry, snapshot);
     or_raise(relation, hidden).map_or(0, |rows| u64::from(rows.len()))
 }
 

@@ -8,7 +8,6 @@
 //! which it was last advanced, to which no index entry can point.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 
 use howdah_bridge::shown_tuple::ShownTuple;
@@ -20,26 +19,16 @@ use howdah_bridge::tid::{
     BlockNumber, INVALID_BLOCK, ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber, Tid,
 };
 use howdah_bridge::xid::{CommandId, FIRST_COMMAND, LocalXid};
+pub use howdah_records::{GroupFlags, GroupState};
+use howdah_records::{HighWater, Kind, ShortRecord};
 
 use super::cache::directory_listings;
 use super::cache::settled_entries::{self, ByBlock, Watch};
 use super::directory_version;
 use crate::errors::ColdError;
 
-const DIRECTORY_ID: u32 = 1;
-const HIGH_WATER_ID: u32 = 2;
-const ENTRY_VERSION: u32 = 2;
-const ENTRY_BYTES: usize = 56;
-const HIGH_WATER_BYTES: usize = 16;
-
-/// Where a row group is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupState {
-    /// Reserved by a load; its rows are in the loading backend's memory.
-    Loading,
-    /// Written.
-    Stored,
-}
+const DIRECTORY_ID: u32 = Kind::GroupEntry.id();
+const HIGH_WATER_ID: u32 = Kind::HighWater.id();
 
 /// What the directory says about one row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,39 +49,6 @@ pub struct GroupEntry {
     pub flags: GroupFlags,
 }
 
-/// What a reader must look for before it returns rows of a group. A flag is set in place, outside
-/// of any transaction, before the first record that it announces is written, and is never cleared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GroupFlags(u32);
-
-impl GroupFlags {
-    /// There may be marks of single rows.
-    pub const ROW_MARKS: GroupFlags = GroupFlags(1);
-    /// There may be deletion vectors of hidden rows.
-    pub const DELETION_VECTORS: GroupFlags = GroupFlags(2);
-    /// There may be lists of rows that are younger than the group.
-    pub const RECENT_INSERTS: GroupFlags = GroupFlags(4);
-    /// The group was filled by moving rows that every snapshot saw.
-    pub const MOVED_ROWS: GroupFlags = GroupFlags(8);
-
-    pub fn contain(self, other: GroupFlags) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Whether every row of the group is visible to each snapshot that sees the group.
-    pub fn are_clear(self) -> bool {
-        self.without(GroupFlags::MOVED_ROWS).0 == 0
-    }
-
-    pub fn without(self, other: GroupFlags) -> GroupFlags {
-        GroupFlags(self.0 & !other.0)
-    }
-
-    pub fn union(self, other: GroupFlags) -> GroupFlags {
-        GroupFlags(self.0 | other.0)
-    }
-}
-
 impl GroupEntry {
     /// The group's id: its first cold block.
     pub fn group(&self) -> u32 {
@@ -111,65 +67,38 @@ impl GroupEntry {
         row.0 >= self.first_row.0 && row.0 < self.first_row.0 + u64::from(self.capacity_rows)
     }
 
-    fn encode(&self) -> [u8; ENTRY_BYTES] {
-        let mut out = [0; ENTRY_BYTES];
-        let state: u32 = match self.state {
-            GroupState::Loading => 0,
-            GroupState::Stored => 1,
-        };
-        out[0..4].copy_from_slice(&ENTRY_VERSION.to_le_bytes());
-        out[4..8].copy_from_slice(&state.to_le_bytes());
-        out[8..16].copy_from_slice(&self.first_row.0.to_le_bytes());
-        out[16..20].copy_from_slice(&self.capacity_rows.to_le_bytes());
-        out[20..24].copy_from_slice(&self.row_count.to_le_bytes());
-        out[24..28].copy_from_slice(&self.value_id.to_le_bytes());
-        out[28..32].copy_from_slice(&self.footer_bytes.to_le_bytes());
-        out[32..40].copy_from_slice(&self.body_bytes.to_le_bytes());
-        out[40..44].copy_from_slice(&self.flags.0.to_le_bytes());
-        out[44..48].copy_from_slice(&self.first_block.to_le_bytes());
-        let check = fnv1a(&out[..48]);
-        out[48..56].copy_from_slice(&check.to_le_bytes());
-        out
+    fn encode(&self) -> ShortRecord {
+        howdah_records::GroupEntry {
+            state: self.state,
+            flags: self.flags,
+            first_row: self.first_row.0,
+            capacity_rows: self.capacity_rows,
+            row_count: self.row_count,
+            value_id: self.value_id,
+            first_block: self.first_block,
+            footer_bytes: self.footer_bytes,
+            body_bytes: self.body_bytes,
+        }
+        .encode()
     }
 
     fn decode(seq: i32, bytes: &[u8]) -> Result<GroupEntry, ColdError> {
-        let damaged = ColdError::DamagedDirectory { group: seq as u32 };
-        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
-        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
-        if bytes.len() != ENTRY_BYTES || long(48) != fnv1a(&bytes[..48]) || word(0) != ENTRY_VERSION
-        {
-            return Err(damaged);
-        }
-        let state = match word(4) {
-            0 => GroupState::Loading,
-            1 => GroupState::Stored,
-            _ => return Err(damaged),
-        };
-        let entry = GroupEntry {
-            state,
-            first_row: RowNumber(long(8)),
-            capacity_rows: word(16),
-            row_count: word(20),
-            value_id: word(24),
-            first_block: word(44),
-            footer_bytes: word(28),
-            body_bytes: long(32),
+        let group = seq as u32;
+        let record = howdah_records::GroupEntry::decode(group, bytes)
+            .map_err(|error| ColdError::of_entry(group, error))?;
+        Ok(GroupEntry {
+            state: record.state,
+            first_row: RowNumber(record.first_row),
+            capacity_rows: record.capacity_rows,
+            row_count: record.row_count,
+            value_id: record.value_id,
+            first_block: record.first_block,
+            footer_bytes: record.footer_bytes,
+            body_bytes: record.body_bytes,
             origin: Origin::FROZEN,
-            flags: GroupFlags(word(40)),
-        };
-        let sound = entry.first_row.0 < ROW_NUMBER_LIMIT
-            && entry.first_row.cold_block() == seq as u32
-            && entry.row_count <= entry.capacity_rows
-            && entry.capacity_rows as usize <= howdah_columnar::MAX_ROWS;
-        if sound { Ok(entry) } else { Err(damaged) }
+            flags: record.flags,
+        })
     }
-}
-
-/// FNV-1a, 64 bits: enough to notice damage in 48 bytes.
-pub(super) fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &b| {
-        (hash ^ u64::from(b)).wrapping_mul(0x100_0000_01b3)
-    })
 }
 
 /// A directory entry together with its place, at which it can be completed or deleted.
@@ -359,7 +288,7 @@ const MOST_PLACES: usize = 4_096;
 thread_local! {
     /// Hints by file and group. Each use checks the tuple that is there: VACUUM may have removed
     /// the entry.
-    static PLACES: RefCell<ByBlock<Place>> = const { RefCell::new(BTreeMap::new()) };
+    static PLACES: RefCell<ByBlock<Place>> = RefCell::new(ByBlock::of_entries(MOST_PLACES));
 }
 
 /// The entry that covers the row, by a remembered place; `None` if there is no such entry at it.
@@ -370,8 +299,7 @@ fn recall(
 ) -> Option<Result<PlacedEntry, ColdError>> {
     let (file, block) = (store.id(), row.cold_block());
     let (group, place) = PLACES.with_borrow_mut(|places| {
-        let mut below = places.range_mut((file, 0)..=(file, block));
-        let ((_, group), place) = below.next_back()?;
+        let ((_, group), place) = places.nearest((file, 0)..=(file, block))?;
         if block >= place.end {
             return None;
         }
@@ -397,12 +325,7 @@ fn remember(store: &ColdStore, found: &PlacedEntry) {
         tid: found.tid,
         seen_by: LocalXid::current(),
     };
-    PLACES.with_borrow_mut(|places| {
-        if places.len() >= MOST_PLACES {
-            places.clear();
-        }
-        places.insert((store.id(), found.entry.group()), place);
-    });
+    PLACES.with_borrow_mut(|places| places.insert((store.id(), found.entry.group()), place));
 }
 
 /// The id of the group that covers `row` if any does, whatever its status: the greatest one not
@@ -510,7 +433,7 @@ pub fn reserve(
             Birth::Transactional,
             None,
         );
-        store.overwrite(mark_tid, &encode_high_water(end));
+        store.overwrite(mark_tid, &HighWater(end).encode());
         directory_version::note(store.id().toast);
         Ok(PlacedEntry { entry, tid })
     })
@@ -538,7 +461,7 @@ pub fn complete(
             overwrite(store, placed.tid, entry);
             store.overwrite(
                 mark_tid,
-                &encode_high_water(entry.first_row.0 + u64::from(used)),
+                &HighWater(entry.first_row.0 + u64::from(used)).encode(),
             );
         } else {
             overwrite(store, placed.tid, entry);
@@ -617,7 +540,7 @@ pub fn insert_copy(store: &ColdStore, entry: &GroupEntry, cid: CommandId, copied
 /// Sets the high-water mark of a store that no other backend can see yet.
 pub fn start_high_water_at(store: &ColdStore, mark: u64) -> Result<(), ColdError> {
     let (tid, _) = high_water(store)?.unwrap_or_else(|| (create_high_water(store), 0));
-    store.overwrite(tid, &encode_high_water(mark));
+    store.overwrite(tid, &HighWater(mark).encode());
     Ok(())
 }
 
@@ -627,24 +550,17 @@ pub fn high_water(store: &ColdStore) -> Result<Option<(Tid, u64)>, ColdError> {
     let Some(entry) = store.find_entry(HIGH_WATER_ID, 0, &mut |_| true) else {
         return Ok(None);
     };
-    match decode_high_water(&entry.payload) {
-        Some(mark) => Ok(Some((entry.tid, mark))),
-        None => Err(ColdError::DamagedDirectory { group: u32::MAX }),
+    match HighWater::decode(&entry.payload) {
+        Ok(HighWater(mark)) => Ok(Some((entry.tid, mark))),
+        Err(error) => Err(ColdError::of_entry(u32::MAX, error)),
     }
 }
 
 /// The mark at a remembered place, if it is there.
 pub(super) fn mark_at(store: &ColdStore, tid: Tid) -> Option<u64> {
     let entry = store.entry_at(tid, HIGH_WATER_ID, 0, &mut |_| true)?;
-    decode_high_water(&entry.payload)
-}
-
-/// `None` if it is damaged.
-fn decode_high_water(payload: &[u8]) -> Option<u64> {
-    let bytes: &[u8; HIGH_WATER_BYTES] = payload.try_into().ok()?;
-    let mark = u64::from_le_bytes(bytes[..8].try_into().ok()?);
-    let check = u64::from_le_bytes(bytes[8..].try_into().ok()?);
-    (check == fnv1a(&bytes[..8]) && mark <= ROW_NUMBER_LIMIT).then_some(mark)
+    let HighWater(mark) = HighWater::decode(&entry.payload).ok()?;
+    Some(mark)
 }
 
 /// Records that the table has had cold rows.
@@ -674,17 +590,9 @@ fn create_high_water(store: &ColdStore) -> Tid {
     store.insert(
         HIGH_WATER_ID,
         0,
-        &encode_high_water(0),
+        &HighWater(0).encode(),
         cid,
         Birth::Frozen,
         None,
     )
-}
-
-fn encode_high_water(mark: u64) -> [u8; HIGH_WATER_BYTES] {
-    let mut out = [0; HIGH_WATER_BYTES];
-    out[..8].copy_from_slice(&mark.to_le_bytes());
-    let check = fnv1a(&out[..8]);
-    out[8..].copy_from_slice(&check.to_le_bytes());
-    out
 }

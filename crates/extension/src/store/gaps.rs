@@ -20,15 +20,16 @@
 use howdah_bridge::store::{Birth, ColdStore};
 use howdah_bridge::tid::{RowNumber, Tid};
 use howdah_bridge::xid::{FIRST_COMMAND, Xid};
+use howdah_records::{CleanedGaps, Kind, fingerprint_of};
 
-use super::directory::{self, GroupEntry, PlacedEntry, fnv1a};
-use super::group_status::{self, JudgedEntry};
+use super::directory::{self, GroupEntry, PlacedEntry};
 use super::marks;
 use super::row_set::RowSet;
+use super::visibility::group_status::{self, JudgedEntry};
+use super::visibility::row_status;
 use crate::errors::ColdError;
 
-const CLEANED_ID: u32 = 3;
-const NOTE_BYTES: usize = 24;
+const CLEANED_ID: u32 = Kind::CleanedGaps.id();
 
 /// Half-open ranges of row numbers, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -130,7 +131,7 @@ impl MarkedGroup {
         placed: PlacedEntry,
         oldest_xmin: Xid,
     ) -> Result<MarkedGroup, ColdError> {
-        let status = marks::row_status(store, &placed.entry, oldest_xmin)?;
+        let status = row_status(store, &placed.entry, oldest_xmin)?;
         let cleaned = marks::cleaned(store, &placed.entry)?;
         let mut uncleaned = RowSet::with_bound(placed.entry.capacity_rows);
         for position in status.dead.iter().filter(|&p| !cleaned.contains(p)) {
@@ -182,17 +183,12 @@ impl Gaps {
     }
 
     fn fingerprint(&self) -> u64 {
-        let bytes: Vec<u8> = self
-            .ranges
-            .iter()
-            .flat_map(|(start, end)| [start.to_le_bytes(), end.to_le_bytes()].concat())
-            .collect();
-        fnv1a(&bytes)
+        fingerprint_of(&self.ranges)
     }
 
     /// Row numbers in gaps that no VACUUM has cleaned yet.
     pub fn not_yet_cleaned(&self, store: &ColdStore) -> u64 {
-        match Note::read(store) {
+        match read_note(store) {
             Some((_, note)) if note.fingerprint == self.fingerprint() => 0,
             Some((_, note)) => self.row_numbers().saturating_sub(note.row_numbers).max(1),
             None => self.row_numbers(),
@@ -201,13 +197,19 @@ impl Gaps {
 
     /// Notes that no index holds an entry for a number in these gaps.
     pub fn note_as_cleaned(&self, store: &ColdStore) {
-        let note = Note {
+        let note = CleanedGaps {
             row_numbers: self.row_numbers(),
             fingerprint: self.fingerprint(),
         };
-        match Note::read(store) {
+        match read_note(store) {
             Some((_, known)) if known == note => {}
-            Some((tid, _)) => store.overwrite(tid, &note.encode()),
+            Some((tid, _)) => store.update_in_place(tid, |payload| {
+                // One of another length is no note, or one of a newer version: it is left alone.
+                let record = note.encode();
+                if payload.len() == record.len() {
+                    payload.copy_from_slice(&record);
+                }
+            }),
             None => {
                 let cid = FIRST_COMMAND;
                 store.insert(CLEANED_ID, 0, &note.encode(), cid, Birth::Frozen, None);
@@ -216,44 +218,13 @@ impl Gaps {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Note {
-    row_numbers: u64,
-    fingerprint: u64,
-}
-
-impl Note {
-    /// The note and its place; a damaged note counts as empty.
-    fn read(store: &ColdStore) -> Option<(Tid, Note)> {
-        let entry = store.find_entry(CLEANED_ID, 0, &mut |_| true)?;
-        let word = |i: usize| {
-            let bytes = entry.payload.get(i * 8..i * 8 + 8)?;
-            Some(u64::from_le_bytes(bytes.try_into().ok()?))
-        };
-        let empty = Note {
-            row_numbers: 0,
-            fingerprint: 0,
-        };
-        let note = match (word(0), word(1), word(2)) {
-            (Some(row_numbers), Some(fingerprint), Some(check))
-                if entry.payload.len() == NOTE_BYTES && check == fnv1a(&entry.payload[..16]) =>
-            {
-                Note {
-                    row_numbers,
-                    fingerprint,
-                }
-            }
-            _ => empty,
-        };
-        Some((entry.tid, note))
-    }
-
-    fn encode(&self) -> [u8; NOTE_BYTES] {
-        let mut out = [0; NOTE_BYTES];
-        out[..8].copy_from_slice(&self.row_numbers.to_le_bytes());
-        out[8..16].copy_from_slice(&self.fingerprint.to_le_bytes());
-        let check = fnv1a(&out[..16]);
-        out[16..].copy_from_slice(&check.to_le_bytes());
-        out
-    }
+/// The note and its place; a damaged note counts as empty.
+fn read_note(store: &ColdStore) -> Option<(Tid, CleanedGaps)> {
+    let entry = store.find_entry(CLEANED_ID, 0, &mut |_| true)?;
+    let empty = CleanedGaps {
+        row_numbers: 0,
+        fingerprint: 0,
+    };
+    let note = CleanedGaps::decode(&entry.payload).unwrap_or(empty);
+    Some((entry.tid, note))
 }

@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!   id  key (seq)            value
-//!   1   first cold block     directory entry of a row group (fixed length)
-//!   2   0                    high-water mark of row numbers (fixed length)
-//!   3   0                    note of what VACUUM has cleaned (fixed length)
+//!   1   first cold block     directory entry of a row group
+//!   2   0                    high-water mark of row numbers
+//!   3   0                    note of what VACUUM has cleaned
 //!   4, 5, 6, 7, 16+          row marks, see [`marks`]
 //!   8   0                    note of the last rewrite, see [`rewritten`]
 //!   ≥16384                   row groups: footer || body, in pieces
 //! ```
+//!
+//! All but row groups are records of the crate `howdah_records`, which holds their layouts.
 //!
 //! A row group is one long value: the footer first, then the column chunks. A group is one value
 //! and not one value per chunk, because a piece is the unit of I/O anyway, and wide tables do not
@@ -45,19 +47,26 @@ pub mod gaps;
 pub mod group;
 pub mod group_access;
 pub mod group_cache;
-pub mod group_status;
 pub mod marks;
-pub mod moved;
 pub mod open_group;
 pub mod pending_groups;
 pub mod pending_marks;
 pub mod rewritten;
-pub mod row_set;
 pub mod view;
 pub mod visibility;
 
 use howdah_bridge::Oid;
-use howdah_bridge::store::StoreId;
+use howdah_bridge::store::{StoreId, VALUE_BYTES};
+use howdah_bridge::tid;
+pub use howdah_records::row_set;
+
+// Records repeat limits of rooms that they do not know.
+const _: () = {
+    assert!(howdah_records::MOST_GROUP_ROWS as usize == howdah_columnar::MAX_ROWS);
+    assert!(howdah_records::ROW_NUMBER_LIMIT == tid::ROW_NUMBER_LIMIT);
+    assert!(howdah_records::ROWS_PER_COLD_BLOCK == tid::ROWS_PER_COLD_BLOCK);
+    assert!(howdah_records::MOST_RECORD_BYTES == VALUE_BYTES);
+};
 
 /// Discards what this backend remembers of a table's cold side. `file` is the
 /// [id](howdah_bridge::store::ColdStore::id) of the table's store, which is being truncated in

@@ -1,7 +1,7 @@
 //! The note of the last rewrite of a table as a whole.
 //!
 //! ```text
-//!   id 8, seq 0        version u32: an ordinary tuple of the transaction that rewrote the table
+//!   id 8, seq 0        an ordinary tuple of the transaction that rewrote the table
 //! ```
 //!
 //! A rewrite loses the links from a row's old place to its new one: those of moved hot rows, and
@@ -16,14 +16,14 @@ use std::ops::ControlFlow;
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::{Birth, ColdStore};
 use howdah_bridge::xid::CommandId;
+use howdah_records::{Kind, RewriteNote};
 
-const REWRITTEN_ID: u32 = 8;
-const NOTE_VERSION: u32 = 1;
+const REWRITTEN_ID: u32 = Kind::RewriteNote.id();
 
 /// Notes that the current transaction has written the store, which no other backend can see yet.
 pub fn note(store: &ColdStore, cid: CommandId) {
     let transactional = Birth::Transactional;
-    let payload = NOTE_VERSION.to_le_bytes();
+    let payload = RewriteNote.encode();
     store.insert(REWRITTEN_ID, 0, &payload, cid, transactional, None);
 }
 
@@ -31,7 +31,9 @@ pub fn note(store: &ColdStore, cid: CommandId) {
 pub fn is_unseen(store: &ColdStore, snapshot: Snapshot<'_>) -> bool {
     let mut unseen = false;
     store.visit(REWRITTEN_ID, 0..=0, &mut |shown| {
-        unseen |= !shown.tuple.satisfies(snapshot);
+        // What cannot be read may tell of a rewrite that the snapshot does not see.
+        let is_seen = RewriteNote::decode(shown.payload).is_ok() && shown.tuple.satisfies(snapshot);
+        unseen |= !is_seen;
         ControlFlow::Continue(())
     });
     unseen

@@ -23,10 +23,10 @@ use super::directory::{self, GroupEntry, GroupState};
 use super::directory_version;
 use super::group_access::LazyStore;
 use super::group_cache;
-use super::marks::{self, moved_changes};
 use super::open_group::OpenGroup;
 use super::pending_groups::{self, PendingGroup};
 use super::row_set::RowSet;
+use super::visibility::{group, hidden};
 use crate::errors::{ColdError, or_raise};
 use crate::types::arena::Arena;
 use crate::types::{AttributeLayout, TableLayout, datum_in, datum_of};
@@ -107,7 +107,7 @@ impl<'a> ColdView<'a> {
     pub fn has_vanished(&self, store: &ColdStore, group: &ColdGroup) -> bool {
         !group.entry().flags.are_clear()
             && self.snapshot.is_some_and(|snapshot| {
-                snapshot.is_mvcc() && marks::has_vanished(store, group.entry().group(), snapshot)
+                snapshot.is_mvcc() && hidden::has_vanished(store, group.entry().group(), snapshot)
             })
     }
 
@@ -120,20 +120,7 @@ impl<'a> ColdView<'a> {
         let Some(snapshot) = self.snapshot else {
             return Ok(None);
         };
-        let hidden = marks::hidden_from(store, group.entry(), snapshot)?;
-        if !moved_changes::may_hide(snapshot) {
-            return Ok(hidden);
-        }
-        let changed = moved_changes::hidden_rows(store, group.entry(), snapshot)?;
-        Ok(match (hidden, changed) {
-            (Some(mut hidden), Some(changed)) => {
-                changed.iter().for_each(|row| {
-                    hidden.insert(row);
-                });
-                Some(hidden)
-            }
-            (hidden, changed) => hidden.or(changed),
-        })
+        group::rows_not_seen(store, group.entry(), snapshot)
     }
 }
 
@@ -158,7 +145,7 @@ fn stored_groups(
     }
     if is_serializable()
         && snapshot.is_mvcc()
-        && let Err(error) = marks::note_unseen_changes(&store, snapshot)
+        && let Err(error) = hidden::note_unseen_changes(&store, snapshot)
     {
         return Some(Err(error));
     }

@@ -1,10 +1,10 @@
 //! The result of the engine as datums.
 
-use howdah_bridge::upper::{Batch, Datum, Explanation, Rows, Stage, with_quotient};
+use howdah_bridge::upper::{Batch, Datum, Explanation, Rows, with_quotient};
 use howdah_columnar::{Numeric, Value};
 use howdah_vector::runtime::{ResultColumn, ResultSet};
 
-use super::counts::Counts;
+use super::counts::{Counts, Told};
 use crate::types::arena::Arena;
 use crate::types::{AttributeLayout, datum_in};
 
@@ -19,15 +19,6 @@ pub struct Answer {
     arena: Arena,
     counts: Counts,
     told: Told,
-}
-
-/// What EXPLAIN shows of a run beside its counts.
-#[derive(Clone, Copy)]
-pub struct Told {
-    pub threads: usize,
-    pub stage: Stage,
-    pub has_filter: bool,
-    pub is_timed: bool,
 }
 
 impl Answer {

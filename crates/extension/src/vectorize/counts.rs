@@ -6,7 +6,6 @@ use howdah_bridge::upper::{Explanation, Operator, Stage};
 use howdah_columnar::ZONE_ROWS;
 use howdah_vector::runtime::RunStatistics;
 
-use super::answer::Told;
 use crate::scan_stats::ScanCounts;
 
 /// Counts for a table, or for all tables of a run.
@@ -21,6 +20,15 @@ pub struct Counts {
     /// Rows of groups and loads that were read, or replaced by statistics.
     pub cold_rows: u64,
     pub hot_rows: u64,
+}
+
+/// What EXPLAIN shows of a run beside its counts.
+#[derive(Clone, Copy)]
+pub struct Told {
+    pub threads: usize,
+    pub stage: Stage,
+    pub has_filter: bool,
+    pub is_timed: bool,
 }
 
 impl Counts {

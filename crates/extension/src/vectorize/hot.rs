@@ -8,9 +8,9 @@ use howdah_vector::runtime::Feeder;
 use howdah_vector::source::MorselColumn;
 
 use super::counts::Counts;
-use super::feed::{BATCH_ROWS, Source, next, of_rows, push};
+use super::source::{BATCH_ROWS, Source, next, of_rows, push};
 use crate::errors::ColdError;
-use crate::store::moved;
+use crate::store::visibility::moved;
 use crate::types::push_datum;
 
 /// Rows that will form a morsel.

@@ -34,6 +34,7 @@ mod hot;
 mod offer;
 mod run;
 mod semantics;
+mod source;
 mod survey;
 mod translate;
 

@@ -12,10 +12,11 @@ use howdah_vector::operators::Compiled;
 use howdah_vector::runtime::{self, Options, ResultSet, RunError};
 use pgrx::PgSqlErrorCode;
 
-use super::answer::{Answer, Told};
-use super::counts::Counts;
-use super::feed::{Damaged, Fed, Source};
+use super::answer::Answer;
+use super::counts::{Counts, Told};
+use super::feed::{Damaged, Fed};
 use super::hot::HotBatch;
+use super::source::Source;
 use super::survey::{Bounds, Surveyed, best_first};
 use super::translate::{Translated, translate};
 use crate::errors::{self, ColdError, or_raise, refuse};

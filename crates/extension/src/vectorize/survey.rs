@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use howdah_columnar::{ColumnStatistics, OwnedValue, compare};
 use howdah_vector::operators::{Compiled, Look};
 
-use super::feed::Source;
+use super::source::Source;
 use crate::errors::ColdError;
 use crate::store::column_reader::ColumnReader;
 use crate::store::row_set::RowSet;

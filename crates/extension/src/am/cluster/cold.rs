@@ -16,23 +16,24 @@ use howdah_columnar::RowGroupBuilder;
 use pgrx::pg_sys;
 
 use super::order::{ColdOrder, Target};
-use super::{Counts, Rewriting};
+use super::rewriting::{Counts, Rewriting};
 use crate::errors::ColdError;
 use crate::settings;
 use crate::slot_writer::RowMemory;
 use crate::stop_point;
 use crate::store::directory::{self, GroupEntry, GroupFlags};
 use crate::store::gaps::Gaps;
-use crate::store::group_status::{self, GroupStatus, JudgedEntry};
-use crate::store::marks::{self, RewriteCopy, RowStatus};
+use crate::store::marks::{self, RewriteCopy};
 use crate::store::open_group::OpenGroup;
 use crate::store::rewritten;
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, RowDatums, Wanted};
+use crate::store::visibility::group_status::{self, GroupStatus, JudgedEntry};
+use crate::store::visibility::{RowStatus, row_status};
 use crate::types::{TableLayout, push_datum};
 
 pub(super) struct ColdCopy<'a> {
-    work: &'a Rewriting,
+    work: &'a Rewriting<'a>,
     old: ColdStore<'a>,
     new: ColdStore<'a>,
     /// The old table's high-water mark; `None` if it never had a cold row.
@@ -59,17 +60,17 @@ impl<'a> ColdCopy<'a> {
     ///
     /// # Safety
     /// Both tables are open and exclusively locked.
-    pub unsafe fn open(work: &'a Rewriting) -> Result<Option<ColdCopy<'a>>, ColdError> {
+    pub unsafe fn open(work: &'a Rewriting<'a>) -> Result<Option<ColdCopy<'a>>, ColdError> {
         // SAFETY: as for this function.
         unsafe {
-            let Some(old) = ColdStore::open(work.old_heap(), LockMode::AccessShare) else {
+            let Some(old) = ColdStore::open(work.old_heap, LockMode::AccessShare) else {
                 return Ok(None);
             };
             let mark = match old.toast().main_fork_blocks() {
                 0 => None,
                 _ => directory::high_water(&old)?.map(|(_, mark)| mark),
             };
-            let Some(new) = ColdStore::open(work.new_heap(), LockMode::RowExclusive) else {
+            let Some(new) = ColdStore::open(work.new_heap, LockMode::RowExclusive) else {
                 return Ok(None);
             };
             let mut entries = match mark {
@@ -77,7 +78,7 @@ impl<'a> ColdCopy<'a> {
                 Some(_) => group_status::entries_not_dead(&old, work.horizon)?,
             };
             entries.retain(JudgedEntry::has_stored_rows);
-            let desc = work.old_heap().descriptor();
+            let desc = work.old_heap.descriptor();
             Ok(Some(ColdCopy {
                 work,
                 old,
@@ -172,7 +173,7 @@ impl<'a> ColdCopy<'a> {
         // The indexes will be built from the groups that were carried over, so none has entries for
         // the gaps.
         Gaps::between(groups.iter(), mark).note_as_cleaned(&self.new);
-        self.work.new_heap().ensure_first_page();
+        self.work.new_heap.ensure_first_page();
         stop_point!("cluster_written");
         Ok(())
     }
@@ -190,7 +191,7 @@ impl<'a> ColdCopy<'a> {
             recently_dead,
             delete_in_progress,
             ..
-        } = marks::row_status(&self.old, entry, self.work.horizon)?;
+        } = row_status(&self.old, entry, self.work.horizon)?;
         let mut living = RowSet::with_bound(entry.row_count);
         let mut are_fading = false;
         for row in (0..entry.row_count).filter(|&row| !dead.contains(row)) {
@@ -209,6 +210,9 @@ impl<'a> ColdCopy<'a> {
 
     /// Carries a group over, or passes its living rows to the sort; returns the entry that was
     /// carried over, if any.
+    ///
+    /// # Safety
+    /// As for [`open`](Self::open), whose tables are still open.
     unsafe fn group(
         &self,
         judged: &JudgedEntry,
@@ -257,6 +261,9 @@ impl<'a> ColdCopy<'a> {
     }
 
     /// Passes some rows of a group to the sort.
+    ///
+    /// # Safety
+    /// As for [`open`](Self::open), whose tables are still open.
     unsafe fn sort_rows(
         &self,
         entry: &GroupEntry,
@@ -278,6 +285,9 @@ impl<'a> ColdCopy<'a> {
 
     /// Carries a group over under its old id, with its marks. Rows that were passed to the sort are
     /// hidden in it from all snapshots.
+    ///
+    /// # Safety
+    /// As for [`open`](Self::open), whose tables are still open.
     unsafe fn carry(
         &self,
         judged: &JudgedEntry,
@@ -348,6 +358,9 @@ impl<'a> ColdCopy<'a> {
 
     /// Decodes the group and writes it with the table's current columns, under its old id; if
     /// `remaining` is given, with those of its rows only.
+    ///
+    /// # Safety
+    /// As for [`open`](Self::open), whose tables are still open.
     unsafe fn encode_anew(
         &self,
         entry: GroupEntry,
@@ -392,7 +405,7 @@ impl<'a> ColdCopy<'a> {
         rows: &RowSet,
         mut show: impl FnMut(u32, &mut RowDatums) -> Result<(), ColdError>,
     ) -> Result<(), ColdError> {
-        let desc = self.work.old_heap().descriptor();
+        let desc = self.work.old_heap.descriptor();
         let group = GroupRows::load(&self.old, &ColdGroup::Stored(*entry), &Wanted::All)?;
         let mut datums = RowDatums::new(self.layout.attributes.len());
         let memory = RowMemory::new();

@@ -14,7 +14,7 @@ use howdah_bridge::xid::Xid;
 use pgrx::pg_sys;
 
 use super::order::ColdOrder;
-use super::{Counts, Rewriting};
+use super::rewriting::{Counts, Rewriting};
 use crate::am::scan;
 use crate::errors::or_raise;
 use crate::slot_writer::RowMemory;
@@ -22,7 +22,7 @@ use crate::store::view::RowDatums;
 use crate::types::must_stay_hot;
 
 pub(super) struct HotCopy<'a> {
-    work: &'a Rewriting,
+    work: &'a Rewriting<'a>,
     rewrite: HeapRewrite,
     values: RowDatums,
     memory: RowMemory,
@@ -47,6 +47,8 @@ enum Source {
 }
 
 impl Source {
+    /// # Safety
+    /// Table and index are open and locked for as long as the source is used.
     unsafe fn begin(table: pg_sys::Relation, index: Option<pg_sys::Relation>) -> Source {
         // SAFETY: table and index are open. SnapshotAny: recently dead rows must be seen.
         unsafe {
@@ -67,6 +69,9 @@ impl Source {
     }
 
     /// The next hot row version.
+    ///
+    /// # Safety
+    /// The source was not ended; the slot is a buffer slot of its table.
     unsafe fn next(&self, slot: *mut pg_sys::TupleTableSlot) -> bool {
         let forward = pg_sys::ScanDirection::ForwardScanDirection;
         // SAFETY: the scan is open, the slot a buffer slot.
@@ -98,6 +103,8 @@ impl Source {
         }
     }
 
+    /// # Safety
+    /// Table and index are still open.
     unsafe fn end(self) {
         // SAFETY: begun by `begin`, ended once.
         unsafe {
@@ -110,6 +117,9 @@ impl Source {
 }
 
 /// A synchronized scan may start in the middle and wrap around.
+///
+/// # Safety
+/// The scan is open.
 unsafe fn blocks_scanned(scan: pg_sys::HeapScanDesc, found: bool) -> pg_sys::BlockNumber {
     // SAFETY: the scan is open.
     unsafe {
@@ -123,26 +133,26 @@ unsafe fn blocks_scanned(scan: pg_sys::HeapScanDesc, found: bool) -> pg_sys::Blo
     }
 }
 
-impl HotCopy<'_> {
+impl<'a> HotCopy<'a> {
     /// # Safety
     /// `work` is the rewrite that is running: its relations are open and locked exclusively.
     pub unsafe fn begin(
-        work: &Rewriting,
+        work: &'a Rewriting<'a>,
         freeze_xid: pg_sys::TransactionId,
         cutoff_multi: pg_sys::MultiXactId,
-    ) -> HotCopy<'_> {
+    ) -> HotCopy<'a> {
         // SAFETY: both tables are open and exclusively locked.
         unsafe {
             HotCopy {
                 work,
                 rewrite: HeapRewrite::begin(
-                    work.old_table,
-                    work.new_table,
-                    work.oldest_xmin,
+                    work.old_heap.raw(),
+                    work.new_heap.raw(),
+                    work.oldest_xmin.raw(),
                     freeze_xid,
                     cutoff_multi,
                 ),
-                values: RowDatums::new((*(*work.new_table).rd_att).natts as usize),
+                values: RowDatums::new((*(*work.new_heap.raw()).rd_att).natts as usize),
                 memory: RowMemory::new(),
             }
         }
@@ -162,8 +172,8 @@ impl HotCopy<'_> {
     ) {
         // SAFETY: both tables and the index are open and exclusively locked.
         unsafe {
-            let source = Source::begin(self.work.old_table, index);
-            let slot = pg_sys::table_slot_create(self.work.old_table, std::ptr::null_mut());
+            let source = Source::begin(self.work.old_heap.raw(), index);
+            let slot = pg_sys::table_slot_create(self.work.old_heap.raw(), std::ptr::null_mut());
             while source.next(slot) {
                 pgrx::check_for_interrupts!();
                 let tuple = pg_sys::ExecFetchSlotHeapTuple(slot, false, std::ptr::null_mut());
@@ -203,6 +213,9 @@ impl HotCopy<'_> {
     }
 
     /// Determines the status of a version, and counts it if it is not live.
+    ///
+    /// # Safety
+    /// The tuple lies in the buffer, which is pinned.
     unsafe fn judge(
         &mut self,
         tuple: pg_sys::HeapTuple,
@@ -213,7 +226,8 @@ impl HotCopy<'_> {
         // SAFETY: the slot holds the buffer's pin.
         unsafe {
             pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
-            let state = pg_sys::HeapTupleSatisfiesVacuum(tuple, self.work.oldest_xmin, buffer);
+            let state =
+                pg_sys::HeapTupleSatisfiesVacuum(tuple, self.work.oldest_xmin.raw(), buffer);
             let header = (*tuple).t_data;
             let origin = Origin::of(header);
             let foreign = match state {
@@ -227,7 +241,7 @@ impl HotCopy<'_> {
             let is_touched = u32::from((*header).t_infomask) & pg_sys::HEAP_XMAX_INVALID == 0;
             pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_UNLOCK as i32);
             if let Some(what) = foreign {
-                let table = name_of(self.work.old_table);
+                let table = name_of(self.work.old_heap.raw());
                 pgrx::warning!("concurrent {what} in progress within table \"{table}\"");
             }
             match state {
@@ -251,6 +265,9 @@ impl HotCopy<'_> {
     }
 
     /// Passes a row to the cold side, unless it must stay hot.
+    ///
+    /// # Safety
+    /// The tuple is one of the old table, and its page pinned.
     unsafe fn put_cold(
         &mut self,
         tuple: pg_sys::HeapTuple,
@@ -262,7 +279,7 @@ impl HotCopy<'_> {
         // SAFETY: the tuple is valid; the arrays have an entry per attribute.
         self.memory.with(|| unsafe {
             let (values, nulls) = (row.values.as_mut_ptr(), row.nulls.as_mut_ptr());
-            let desc = (*self.work.old_table).rd_att;
+            let desc = (*self.work.old_heap.raw()).rd_att;
             pg_sys::heap_deform_tuple(tuple, desc, values, nulls);
             if must_stay_hot(cold.layout(), &row.values, &row.nulls) {
                 return false;
@@ -273,15 +290,18 @@ impl HotCopy<'_> {
     }
 
     /// Mirrors `reform_and_rewrite_tuple`: dropped columns become NULL.
+    ///
+    /// # Safety
+    /// The tuple is one of the old table; its memory lives during the call.
     unsafe fn write(&mut self, tuple: pg_sys::HeapTuple) {
         // SAFETY: the tuple is valid; the arrays have an entry per attribute.
         unsafe {
-            let new_desc = (*self.work.new_table).rd_att;
+            let new_desc = (*self.work.new_heap.raw()).rd_att;
             let (values, nulls) = (
                 self.values.values.as_mut_ptr(),
                 self.values.nulls.as_mut_ptr(),
             );
-            pg_sys::heap_deform_tuple(tuple, (*self.work.old_table).rd_att, values, nulls);
+            pg_sys::heap_deform_tuple(tuple, (*self.work.old_heap.raw()).rd_att, values, nulls);
             for i in 0..(*new_desc).natts {
                 if (*pg_sys::TupleDescAttr(new_desc, i)).attisdropped {
                     *nulls.add(i as usize) = true;
@@ -293,6 +313,8 @@ impl HotCopy<'_> {
         }
     }
 
+    /// # Safety
+    /// The sort holds tuples of the old table and was performed.
     unsafe fn write_sorted(&mut self, sort: TupleSort, counts: &mut Counts) {
         progress::sorting();
         let mut sorted = sort.finish();

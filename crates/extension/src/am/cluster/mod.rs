@@ -66,6 +66,7 @@
 mod cold;
 mod hot;
 mod order;
+mod rewriting;
 
 use howdah_bridge::hot::page::HotReader;
 use howdah_bridge::recovery_conflict;
@@ -78,49 +79,14 @@ use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
 use crate::errors::{or_raise, refuse};
 use crate::load;
 use crate::settings;
-use crate::store::marks::moved_changes;
+use crate::store::visibility::moved_changes;
 use cold::ColdCopy;
 use hot::HotCopy;
 use order::ColdOrder;
+use rewriting::{Counts, Rewriting};
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.relation_copy_for_cluster = Some(relation_copy_for_cluster);
-}
-
-/// A rewrite in progress.
-struct Rewriting {
-    old_table: pg_sys::Relation,
-    new_table: pg_sys::Relation,
-    /// The horizon of the server's rewrite, for hot rows.
-    oldest_xmin: pg_sys::TransactionId,
-    /// Every transaction older than this is finished for all snapshots in this database.
-    horizon: Xid,
-}
-
-impl Rewriting {
-    fn table(&self) -> pg_sys::Oid {
-        self.old_heap().oid()
-    }
-
-    fn old_heap(&self) -> Table<'_> {
-        // SAFETY: the table is open as long as it is being rewritten.
-        unsafe { Table::from_raw(self.old_table) }
-    }
-
-    fn new_heap(&self) -> Table<'_> {
-        // SAFETY: as for `old_heap`.
-        unsafe { Table::from_raw(self.new_table) }
-    }
-}
-
-/// Counts of row versions, as CLUSTER reports them.
-#[derive(Default)]
-struct Counts {
-    kept: f64,
-    removed: f64,
-    recently_dead: f64,
-    /// Rows that were written to the new table.
-    written: u64,
 }
 
 #[pg_guard]
@@ -149,9 +115,9 @@ unsafe extern "C-unwind" fn relation_copy_for_cluster(
         }
         load::flush_relation(oid);
         let work = Rewriting {
-            old_table,
-            new_table,
-            oldest_xmin,
+            old_heap: Table::from_raw(old_table),
+            new_heap: Table::from_raw(new_table),
+            oldest_xmin: Xid::from_raw(oldest_xmin),
             horizon: older_than_all(Xid::from_raw(oldest_xmin), Xid::from_raw(*xid_cutoff)),
         };
         let mut counts = Counts::default();
@@ -201,6 +167,9 @@ unsafe extern "C-unwind" fn relation_copy_for_cluster(
 
 /// Whether the hot side has more rows, dead ones included, than a load leaves hot. Reads no more
 /// pages than it needs to count that many.
+///
+/// # Safety
+/// The table is open and locked.
 unsafe fn would_load_cold(table: pg_sys::Relation) -> bool {
     if settings::force_cold() {
         return true;
@@ -220,6 +189,9 @@ unsafe fn would_load_cold(table: pg_sys::Relation) -> bool {
 }
 
 /// Whether PostgreSQL's sort can order rows by this index.
+///
+/// # Safety
+/// The index is open.
 unsafe fn is_btree(index: pg_sys::Relation) -> bool {
     // SAFETY: the index is open.
     unsafe { (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID }

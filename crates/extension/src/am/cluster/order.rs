@@ -28,7 +28,7 @@ use howdah_bridge::xid::Xid;
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 use pgrx::pg_sys;
 
-use super::{Counts, Rewriting};
+use super::rewriting::{Counts, Rewriting};
 use crate::errors::ColdError;
 use crate::row_order;
 use crate::settings;
@@ -65,10 +65,14 @@ impl<'a> ColdOrder<'a> {
     ///
     /// # Safety
     /// The table and its index are open and stay so; the index is a btree.
-    pub unsafe fn by(work: &Rewriting, index: pg_sys::Relation, memory_kb: i32) -> ColdOrder<'a> {
+    pub unsafe fn by(
+        work: &Rewriting<'_>,
+        index: pg_sys::Relation,
+        memory_kb: i32,
+    ) -> ColdOrder<'a> {
         // SAFETY: as for this function.
         unsafe {
-            let desc = work.old_heap().descriptor();
+            let desc = work.old_heap.descriptor();
             ColdOrder {
                 way: Way::Sort(TupleSort::by_index(desc.raw(), index, memory_kb)),
                 layout: TableLayout::of(desc),
@@ -83,12 +87,12 @@ impl<'a> ColdOrder<'a> {
     /// # Safety
     /// Both tables are open and exclusively locked.
     pub unsafe fn as_they_come(
-        work: &Rewriting,
+        work: &Rewriting<'_>,
         target: Target<'a>,
         first_row: u64,
     ) -> ColdOrder<'a> {
-        let layout = TableLayout::of(work.old_heap().descriptor());
-        let sort_key = row_order::key_of_table(work.old_heap());
+        let layout = TableLayout::of(work.old_heap.descriptor());
+        let sort_key = row_order::key_of_table(work.old_heap);
         let groups = GroupWriter::begin(work, target, &layout, first_row, sort_key);
         ColdOrder {
             way: Way::AsTheyCome(groups),
@@ -139,7 +143,7 @@ impl<'a> ColdOrder<'a> {
     /// The tables are open, and no other transaction can see the new store.
     pub unsafe fn write(
         self,
-        work: &Rewriting,
+        work: &Rewriting<'_>,
         target: Target<'a>,
         first_row: u64,
         counts: &mut Counts,
@@ -189,7 +193,7 @@ struct GroupWriter<'a> {
 
 impl<'a> GroupWriter<'a> {
     fn begin(
-        work: &Rewriting,
+        work: &Rewriting<'_>,
         target: Target<'a>,
         layout: &TableLayout,
         first_row: u64,

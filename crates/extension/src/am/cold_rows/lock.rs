@@ -16,13 +16,15 @@ use howdah_bridge::xid::Xid;
 use pgrx::PgSqlErrorCode;
 
 use super::blockers::log_failure;
-use super::row_lock::{HeldRow, Standing, hold, known_there};
+use super::located::LocatedRow;
+use super::locked_groups::{held_group, known_there};
+use super::row_lock::{HeldRow, Request, hold};
+use super::standing::{Standing, moved_meanwhile};
 use crate::am::last_row;
-use crate::am::modify::moved_meanwhile;
 use crate::am::point_reader::{PointReader, fetch_placed};
-use crate::errors::{or_raise, refuse};
+use crate::errors::refuse;
 use crate::stop_point;
-use crate::store::directory::GroupState;
+use crate::store::directory::{GroupEntry, GroupState};
 use crate::store::marks::{self, RowFate};
 
 /// Locks a row, hot or cold, and stores it in the slot, as `table_tuple_lock` specifies.
@@ -99,21 +101,43 @@ pub fn lock(table: Table<'_>, tid: Tid, slot: Slot<'_>, request: LockRequest<'_>
 /// A transaction that shares the key of a row that is being updated must share that of the new
 /// versions as well. Where that is refused, returns the transaction to wait for: the one that is in
 /// the way there, or the updater.
-fn meet_updater(table: Table<'_>, held: &HeldRow<'_>, lock: RowLock, own_xid: Xid) -> Option<Xid> {
+fn meet_updater(held: &HeldRow<'_, '_>, lock: RowLock, own_xid: Xid) -> Option<Xid> {
     let Standing::There(placed) = &held.standing else {
         return None;
     };
     if lock != RowLock::KeyShare {
         return None;
     }
-    let arriving = marks::arriving(&held.store, &placed.entry, held.row);
-    let mark = or_raise(table.oid(), arriving)?;
+    let target = held.target;
+    let arriving = marks::arriving(target.store(), &placed.entry, target.row);
+    let mark = target.or_raise(arriving)?;
     let RowFate::Updated { to, .. } = mark.fate else {
         return Some(mark.xid);
     };
     // VACUUM does not remove a new version of a transaction in progress.
-    let refused = add_key_share(table, to, &[own_xid]).err()?;
+    let refused = add_key_share(target.table, to, &[own_xid]).err()?;
     Some(refused.by.unwrap_or(mark.xid))
+}
+
+/// Stores a row in the slot whose group this transaction has locked, or that this command has read
+/// before.
+fn fetch_known(table: Table<'_>, row: RowNumber, entry: GroupEntry, slot: Slot<'_>) -> bool {
+    last_row::recall(table, row, slot) || fetch_from(table, row, entry, slot)
+}
+
+fn fetch_from(table: Table<'_>, row: RowNumber, entry: GroupEntry, slot: Slot<'_>) -> bool {
+    ColdStore::open(table, LockMode::AccessShare)
+        .is_some_and(|store| fetch_placed(&store, table, row, entry, slot))
+}
+
+/// Stores a row in the slot, whatever its marks tell, if this transaction has locked its group.
+pub fn fetch_held(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> bool {
+    let found = held_group(table, row).is_some_and(|entry| fetch_from(table, row, entry, slot));
+    if found {
+        // SAFETY: the slot has just been given the row.
+        unsafe { last_row::remember(slot) };
+    }
+    found
 }
 
 fn lock_cold(
@@ -122,105 +146,37 @@ fn lock_cold(
     slot: Slot<'_>,
     request: LockRequest<'_>,
 ) -> Result<(), Refusal> {
-    let (cid, lock_mode) = (request.command, request.lock);
+    let (command, lock) = (request.command, request.lock);
     slot.clear();
-    if let Some(entry) = known_there(table, row, lock_mode, cid) {
-        let found = last_row::recall(table, row, slot)
-            || ColdStore::open(table, LockMode::AccessShare)
-                .is_some_and(|store| fetch_placed(&store, table, row, entry, slot));
-        if found {
-            return Ok(());
-        }
-    }
-    let wait = match request.wait {
-        WaitPolicy::Block => Wait::Forever,
-        WaitPolicy::Skip | WaitPolicy::Error => Wait::Not,
-    };
-    let would_block = Refusal {
-        result: RowResult::WouldBlock,
-        failure: RowFailure::default(),
-    };
-    let own_xid = announce();
-    let (held, locked) = loop {
-        let attempt = hold(table, row, lock_mode, wait, cid, Purpose::Lock);
-        let met = match &attempt {
-            Some((held, _)) => meet_updater(table, held, lock_mode, own_xid),
-            None => None,
-        };
-        match (attempt, met) {
-            (Some((mut held, locked)), None) => {
-                if lock_mode == RowLock::KeyShare {
-                    // The updater may have committed since the row's standing was learnt, and then
-                    // was not met.
-                    held.look_again(cid, table);
-                }
-                break (held, locked);
-            }
-            (Some((_, locked)), Some(updater)) if request.wait == WaitPolicy::Block => {
-                // To wait with the lock held could be a deadlock that heap does not have.
-                if let Some(locked) = locked {
-                    locked.give_back();
-                }
-                cold_lock::wait_for(updater, table, row, Purpose::Lock);
-            }
-            (attempt, met) => {
-                if let Some((_, Some(locked))) = attempt {
-                    locked.give_back();
-                }
-                if request.wait == WaitPolicy::Error {
-                    log_failure(table, row, lock_mode, met);
-                    let name = table.name();
-                    refuse(
-                        PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,
-                        format!("could not obtain lock on row in relation \"{name}\""),
-                        None,
-                    );
-                }
-                return Err(would_block);
-            }
-        }
-    };
-    let mut report = held.standing.report(row.tid(), cid);
-    if lock_mode == RowLock::KeyShare
-        && request.flags.lock_update_in_progress()
-        && let Standing::Marked(mark) = &held.standing
-        && let (
-            RowFate::Updated {
-                to,
-                keeps_key: true,
-            },
-            None,
-        ) = (mark.fate, mark.own)
+    if let Some(entry) = known_there(table, row, lock, command)
+        && fetch_known(table, row, entry, slot)
     {
-        // As on heap: the old version may be locked if the new ones can be locked along with it.
-        let alone = LockRequest {
-            flags: request.flags.of_this_version(),
-            snapshot: None,
-            ..request
-        };
-        let LockedRow {
-            result, failure, ..
-        } = lock(table, to, slot, alone);
-        report = match result {
-            RowResult::Ok => Ok(()),
-            result => Err(Refusal { result, failure }),
-        };
+        return Ok(());
     }
+    let target = LocatedRow::new(table, row);
+    let held = hold_with_updater(&target, request)?;
+    let report = match updated_to(&held, request) {
+        // As on heap: the old version may be locked if the new ones can be locked along with it.
+        Some(to) => lock_new_version(table, to, slot, request),
+        None => held.standing.report(row.tid(), command).map(|_| ()),
+    };
     if let Err(refusal) = report {
-        if let Some(locked) = locked {
-            locked.give_back();
-        }
+        held.let_go();
         return Err(refusal);
     }
+    let HeldRow {
+        standing, locked, ..
+    } = held;
+    // The lock is kept.
     drop(locked);
     stop_point!("lock_taken");
     slot.clear();
-    let found = match &held.standing {
+    let found = match &standing {
         Standing::There(placed) if placed.entry.state == GroupState::Stored => {
             last_row::recall(table, row, slot)
-                || fetch_placed(&held.store, table, row, placed.entry, slot)
+                || fetch_placed(target.store(), table, row, placed.entry, slot)
         }
-        _ => PointReader::new().fetch_from(&held.store, table, row, Snapshot::any(), slot),
+        _ => PointReader::new().fetch_from(target.store(), table, row, Snapshot::any(), slot),
     };
     match found {
         true => Ok(()),
@@ -228,5 +184,102 @@ fn lock_cold(
             result: RowResult::Deleted,
             failure: RowFailure::default(),
         }),
+    }
+}
+
+/// Holds a row that is to be locked. A transaction that shares its key shares that of new versions
+/// as well, or waits for their updater.
+fn hold_with_updater<'t, 'a>(
+    target: &'t LocatedRow<'a>,
+    request: LockRequest<'_>,
+) -> Result<HeldRow<'t, 'a>, Refusal> {
+    let (table, lock) = (target.table, request.lock);
+    let wanted = Request {
+        lock,
+        wait: match request.wait {
+            WaitPolicy::Block => Wait::Forever,
+            WaitPolicy::Skip | WaitPolicy::Error => Wait::Not,
+        },
+        command: request.command,
+        purpose: Purpose::Lock,
+    };
+    let own_xid = announce();
+    loop {
+        let attempt = hold(target, wanted);
+        let met = attempt
+            .as_ref()
+            .and_then(|held| meet_updater(held, lock, own_xid));
+        match (attempt, met) {
+            (Some(mut held), None) => {
+                if lock == RowLock::KeyShare {
+                    // The updater may have committed since the row's standing was learnt, and then
+                    // was not met.
+                    held.look_again(request.command);
+                }
+                return Ok(held);
+            }
+            (Some(held), Some(updater)) if request.wait == WaitPolicy::Block => {
+                // To wait with the lock held could be a deadlock that heap does not have.
+                held.let_go();
+                cold_lock::wait_for(updater, table, target.row, Purpose::Lock);
+            }
+            (attempt, met) => {
+                if let Some(held) = attempt {
+                    held.let_go();
+                }
+                if request.wait == WaitPolicy::Error {
+                    log_failure(target, lock, met);
+                    let name = table.name();
+                    refuse(
+                        PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,
+                        format!("could not obtain lock on row in relation \"{name}\""),
+                        None,
+                    );
+                }
+                return Err(Refusal {
+                    result: RowResult::WouldBlock,
+                    failure: RowFailure::default(),
+                });
+            }
+        }
+    }
+}
+
+/// The new version of a row that another transaction has updated and left its key, if the old one
+/// may be locked along with it.
+fn updated_to(held: &HeldRow<'_, '_>, request: LockRequest<'_>) -> Option<Tid> {
+    let Standing::Marked(mark) = &held.standing else {
+        return None;
+    };
+    let may_lock = request.lock == RowLock::KeyShare && request.flags.lock_update_in_progress();
+    match (mark.fate, mark.own) {
+        (
+            RowFate::Updated {
+                to,
+                keeps_key: true,
+            },
+            None,
+        ) if may_lock => Some(to),
+        _ => None,
+    }
+}
+
+fn lock_new_version(
+    table: Table<'_>,
+    to: Tid,
+    slot: Slot<'_>,
+    request: LockRequest<'_>,
+) -> Result<(), Refusal> {
+    let alone = LockRequest {
+        flags: request.flags.of_this_version(),
+        snapshot: None,
+        ..request
+    };
+    let LockedRow {
+        result, failure, ..
+    } = lock(table, to, slot, alone);
+    match result {
+        RowResult::Ok => Ok(()),
+        result => Err(Refusal { result, failure }),
     }
 }

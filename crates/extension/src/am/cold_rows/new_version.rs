@@ -6,16 +6,12 @@ use howdah_bridge::new_entries::Indexes;
 use howdah_bridge::predicate::{is_serializable, unnoticed};
 use howdah_bridge::row_request::UpdateIndexes;
 use howdah_bridge::slot::{Slot, is_same_image};
-use howdah_bridge::snapshot::Snapshot;
-use howdah_bridge::store::ColdStore;
-use howdah_bridge::table::{IndexedColumns, LockMode, Table};
-use howdah_bridge::tid::RowNumber;
+use howdah_bridge::table::{IndexedColumns, Table};
 use howdah_bridge::xid::CommandId;
 
-use super::row_lock::Located;
+use super::located::LocatedRow;
 use crate::am::last_row;
-use crate::errors::or_raise;
-use crate::store::directory::{self, GroupState};
+use crate::store::directory::GroupState;
 use crate::store::view::point_value;
 
 /// Inserts a new version of a cold row, the one in the slot. The table is locked for writing.
@@ -26,8 +22,8 @@ pub fn insert(table: Table<'_>, slot: Slot<'_>, cid: CommandId) {
 
 /// Whether the new row, the one in the slot, has the old one's values in every column that a
 /// foreign key may refer to. The row was cold when it was found.
-pub fn keeps_key(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> bool {
-    keeps(table, row, slot, IndexedColumns::Key)
+pub(super) fn keeps_key(target: &LocatedRow<'_>, slot: Slot<'_>) -> bool {
+    keeps(target, slot, IndexedColumns::Key)
 }
 
 /// Inserts index entries for the new version that [`insert`] has inserted, or leaves that to the
@@ -37,13 +33,13 @@ pub fn keeps_key(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> bool {
 /// that have read the page. Where a hot row would get a HOT update, it must not conflict: see
 /// [`howdah_bridge::predicate::unnoticed`]. For constraints that are checked at the end of the
 /// transaction, the caller looks into their index again.
-pub fn enter_indexes(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> UpdateIndexes {
-    if !is_serializable() || !keeps(table, row, slot, IndexedColumns::HotBlocking) {
+pub(super) fn enter_indexes(target: &LocatedRow<'_>, slot: Slot<'_>) -> UpdateIndexes {
+    if !is_serializable() || !keeps(target, slot, IndexedColumns::HotBlocking) {
         return UpdateIndexes::All;
     }
-    let keeps_summaries = keeps(table, row, slot, IndexedColumns::Summarized);
+    let keeps_summaries = keeps(target, slot, IndexedColumns::Summarized);
     let is_wanted = |index: Table<'_>| keeps_summaries || !index.is_summarizing_index();
-    let mut indexes = Indexes::open(table, is_wanted);
+    let mut indexes = Indexes::open(target.table, is_wanted);
     if indexes.is_any_deferrable() {
         return UpdateIndexes::All;
     }
@@ -59,7 +55,8 @@ pub fn enter_indexes(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> Update
 
 /// Whether the new row has the old one's values in a set of columns that the relation knows. The
 /// old row never changes, so it may be read before it is locked.
-fn keeps(table: Table<'_>, row: RowNumber, slot: Slot<'_>, columns: IndexedColumns) -> bool {
+fn keeps(target: &LocatedRow<'_>, slot: Slot<'_>, columns: IndexedColumns) -> bool {
+    let (table, row) = (target.table, target.row);
     let attributes = table.indexed_columns(columns);
     let Some(&first) = attributes.first() else {
         return true;
@@ -76,14 +73,9 @@ fn keeps(table: Table<'_>, row: RowNumber, slot: Slot<'_>, columns: IndexedColum
     if let Some(same) = known {
         return same;
     }
-    let oid = table.oid();
-    let Some(store) = ColdStore::open(table, LockMode::AccessShare) else {
-        return false;
-    };
-    let in_force = Snapshot::in_force();
-    let entry = match Located::recall(&store, row, |l| l.entry()) {
+    let entry = match target.with_group(|known| known.placed.entry) {
         Some(entry) => Some(entry),
-        None => or_raise(oid, directory::group_of(&store, row, in_force)).map(|p| p.entry),
+        None => target.or_raise(target.entry_now()).map(|p| p.entry),
     };
     let Some((entry, position)) = entry.and_then(|e| Some((e, e.position_of(row)?))) else {
         return false;
@@ -91,8 +83,8 @@ fn keeps(table: Table<'_>, row: RowNumber, slot: Slot<'_>, columns: IndexedColum
     entry.state == GroupState::Stored
         && attributes.iter().all(|&number| {
             let desc = table.descriptor();
-            let old = point_value(&store, entry, position, desc, number as usize - 1);
-            is_same(table, number, or_raise(oid, old), slot)
+            let old = point_value(target.store(), entry, position, desc, number as usize - 1);
+            is_same(table, number, target.or_raise(old), slot)
         })
 }
 

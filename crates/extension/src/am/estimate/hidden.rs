@@ -10,15 +10,15 @@
 //! rollback neither.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::{ColdStore, StoreId};
 
+use crate::bounded_cache::HashCache;
 use crate::errors::ColdError;
 use crate::store::directory::GroupEntry;
-use crate::store::marks;
+use crate::store::visibility;
 
 /// Rows of a group whose marks are read each time, to find out whether any of them is left.
 const SMALL_GROUP_ROWS: u32 = 128;
@@ -40,7 +40,8 @@ struct Counted {
 type Name = (StoreId, u32);
 
 thread_local! {
-    static COUNTED: RefCell<HashMap<Name, Counted>> = RefCell::default();
+    static COUNTED: RefCell<HashCache<Name, Counted>> =
+        RefCell::new(HashCache::of_entries(MOST_REMEMBERED));
 }
 
 /// How many rows of each group the snapshot does not see, about; all of them only if that is certain.
@@ -90,11 +91,13 @@ fn known(store: &ColdStore, entry: &GroupEntry, snapshot: Snapshot<'_>) -> Optio
     if entry.flags.are_clear() {
         return Some(0);
     }
-    if marks::has_vanished(store, entry.group(), snapshot) {
+    if visibility::has_vanished(store, entry.group(), snapshot) {
         return Some(entry.row_count);
     }
     if entry.row_count <= SMALL_GROUP_ROWS {
-        let hidden = marks::hidden_from(store, entry, snapshot).ok().flatten();
+        let hidden = visibility::hidden_rows(store, entry, snapshot)
+            .ok()
+            .flatten();
         return Some(hidden.map_or(0, |rows| rows.len().min(entry.row_count)));
     }
     let counted = recall(store, entry)?;
@@ -104,7 +107,7 @@ fn known(store: &ColdStore, entry: &GroupEntry, snapshot: Snapshot<'_>) -> Optio
 /// What was found when the group was counted last.
 fn recall(store: &ColdStore, entry: &GroupEntry) -> Option<Counted> {
     let name = (store.id(), entry.group());
-    let counted = COUNTED.with_borrow(|counted| counted.get(&name).copied())?;
+    let counted = COUNTED.with_borrow_mut(|counted| counted.get(&name).copied())?;
     Some(Counted {
         hidden: counted.hidden.min(entry.row_count),
         ..counted
@@ -118,7 +121,7 @@ fn count_anew(
     kept_per_spent: u32,
 ) -> u32 {
     let began = Instant::now();
-    let hidden: Result<u32, ColdError> = marks::count_hidden(store, entry, snapshot);
+    let hidden: Result<u32, ColdError> = visibility::count_hidden(store, entry, snapshot);
     let hidden = hidden.unwrap_or(0);
     let now = Instant::now();
     let kept = ((now - began) * kept_per_spent).min(MOST_KEPT);
@@ -126,11 +129,6 @@ fn count_anew(
         hidden,
         until: now + kept,
     };
-    COUNTED.with_borrow_mut(|all| {
-        if all.len() >= MOST_REMEMBERED {
-            all.clear();
-        }
-        all.insert((store.id(), entry.group()), counted);
-    });
+    COUNTED.with_borrow_mut(|all| all.insert((store.id(), entry.group()), counted));
     hidden
 }

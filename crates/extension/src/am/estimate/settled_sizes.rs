@@ -6,10 +6,10 @@
 //! prepared for two-phase commit, are noticed some seconds later: plans need no more.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::ColdSize;
+use super::cold_size::ColdSize;
+use crate::bounded_cache::HashCache;
 use crate::store::directory_version;
 
 /// How long a size is relied on.
@@ -27,7 +27,7 @@ struct Settled {
 }
 
 thread_local! {
-    static SETTLED: RefCell<HashMap<u32, Settled>> = RefCell::default();
+    static SETTLED: RefCell<HashCache<u32, Settled>> = RefCell::new(HashCache::of_entries(MOST));
 }
 
 /// Forgets a table whose files are emptied in place.
@@ -54,7 +54,7 @@ impl Asked {
     }
 
     pub fn known(&self) -> Option<ColdSize> {
-        let known = SETTLED.with_borrow(|settled| settled.get(&self.table).copied())?;
+        let known = SETTLED.with_borrow_mut(|settled| settled.get(&self.table).copied())?;
         let is_valid = known.file == self.file && Some(known.changes) == self.changes;
         (is_valid && Instant::now() < known.until).then_some(known.size)
     }
@@ -64,18 +64,12 @@ impl Asked {
         let Some(changes) = self.changes else {
             return;
         };
-        SETTLED.with_borrow_mut(|settled| {
-            if settled.len() >= MOST {
-                settled.clear();
-            }
-            let until = Instant::now() + KEPT;
-            let noted = Settled {
-                file: self.file,
-                changes,
-                until,
-                size,
-            };
-            settled.insert(self.table, noted);
-        });
+        let noted = Settled {
+            file: self.file,
+            changes,
+            until: Instant::now() + KEPT,
+            size,
+        };
+        SETTLED.with_borrow_mut(|settled| settled.insert(self.table, noted));
     }
 }

@@ -14,7 +14,6 @@
 //! last entry ends at the mark: then there is no such tail, and the same mark means the same
 //! entries. A transaction inserts its entry before it advances the mark, but no MVCC snapshot sees
 //! the entry before that transaction has committed. Other kinds of snapshots do not use listings.
-//! transaction has committed; other snapshots are not served here.
 
 use std::cell::RefCell;
 
@@ -22,11 +21,11 @@ use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::tid::Tid;
 use howdah_bridge::xid::{LocalXid, Xid};
-use rustc_hash::FxHashMap;
 
+use super::hidden_groups;
+use crate::bounded_cache::HashCache;
 use crate::errors::ColdError;
 use crate::store::directory::{self, GroupState, PlacedEntry};
-use crate::store::marks;
 
 /// Listings that are remembered, and entries of each.
 const MOST_LISTINGS: usize = 1_024;
@@ -55,14 +54,15 @@ struct Places {
 
 thread_local! {
     /// By file.
-    static LISTINGS: RefCell<FxHashMap<StoreId, Known>> = RefCell::default();
+    static LISTINGS: RefCell<HashCache<StoreId, Known>> =
+        RefCell::new(HashCache::of_entries(MOST_LISTINGS));
 }
 
 /// What is remembered of the directory, if it is complete.
 fn all_places<R>(store: &ColdStore, ask: impl FnOnce(&Places) -> R) -> Option<R> {
     let file = store.id();
     let (known, answer) = LISTINGS.with_borrow_mut(|listings| {
-        let Known::Places(places) = listings.get_mut(&file)? else {
+        let Known::Places(places) = listings.get(&file)? else {
             return None;
         };
         let inside = places.lie_inside(store);
@@ -85,7 +85,7 @@ pub(in crate::store) fn all_vanished(store: &ColdStore, snapshot: Snapshot<'_>) 
         let mut hiders = places
             .entries
             .iter()
-            .map(|&(_, seq)| marks::vanished_by(store, seq as u32, snapshot));
+            .map(|&(_, seq)| hidden_groups::youngest(store, seq as u32, snapshot));
         hiders.try_fold(Xid::FROZEN, |youngest, hider| {
             Some(youngest.younger(hider?))
         })
@@ -121,12 +121,7 @@ pub(in crate::store) fn remember(
             scans_left: TRY_AGAIN,
         },
     };
-    LISTINGS.with_borrow_mut(|listings| {
-        if listings.len() >= MOST_LISTINGS {
-            listings.clear();
-        }
-        listings.insert(file, known);
-    });
+    LISTINGS.with_borrow_mut(|listings| listings.insert(file, known));
     Ok(())
 }
 
@@ -136,7 +131,7 @@ pub(super) fn forget_file(file: StoreId) {
 }
 
 fn may_try(file: StoreId) -> bool {
-    LISTINGS.with_borrow_mut(|listings| match listings.get_mut(&file) {
+    LISTINGS.with_borrow_mut(|listings| match listings.get(&file) {
         Some(Known::No { scans_left }) if *scans_left > 0 => {
             *scans_left -= 1;
             false

@@ -1,10 +1,10 @@
 //! Tables whose cold side is known to have no visible row.
 //!
-//! A small table whose rows have all been changed once is hot from then on, but whoever reads it from end to end
-//! would have to ask its cold side each time, which takes as long as the rest of a short statement. So
-//! it is remembered that every row group a table has or is getting was wholly hidden by transactions that
-//! are over: that stays true until the directory changes ([`crate::store::directory_version`]), or a file is emptied in
-//! place (`am/truncate.rs`).
+//! A small table whose rows have all been changed once is hot from then on, but a scan of it would
+//! have to ask its cold side each time, which takes as long as the rest of a short statement. So it
+//! is remembered that every row group of a table was wholly hidden by transactions that have ended.
+//! That stays true until the directory changes ([`crate::store::directory_version`]), or a file is
+//! emptied in place (`am/truncate.rs`).
 
 use std::cell::RefCell;
 
@@ -13,6 +13,7 @@ use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::table::Table;
 use howdah_bridge::xid::Xid;
 
+use crate::bounded_cache::HashCache;
 use crate::store::directory_version;
 
 /// The number of tables that are remembered.
@@ -20,7 +21,6 @@ const MOST: usize = 64;
 
 #[derive(Clone, Copy)]
 struct Emptied {
-    table: u32,
     /// Identifies the table's contents: whatever replaces the file of its TOAST relation replaces
     /// this.
     file: u32,
@@ -30,25 +30,19 @@ struct Emptied {
 }
 
 thread_local! {
-    static EMPTIED: RefCell<Vec<Emptied>> = const { RefCell::new(Vec::new()) };
+    /// By table.
+    static EMPTIED: RefCell<HashCache<u32, Emptied>> = RefCell::new(HashCache::of_entries(MOST));
 }
 
 /// Remembers that, after so many changes of the directory, no cold row was left, and which
 /// transaction hid the last one.
 pub(in crate::store) fn note(table: Table<'_>, changes: u32, youngest: Xid) {
     let noted = Emptied {
-        table: table.oid().to_u32(),
         file: table.file_number(),
         changes,
         youngest,
     };
-    EMPTIED.with_borrow_mut(|emptied| {
-        emptied.retain(|e| e.table != noted.table);
-        if emptied.len() >= MOST {
-            emptied.remove(0);
-        }
-        emptied.push(noted);
-    });
+    EMPTIED.with_borrow_mut(|emptied| emptied.insert(table.oid().to_u32(), noted));
 }
 
 /// Whether the snapshot is known to see no stored row of the table's cold side.
@@ -57,7 +51,7 @@ pub fn is_known(table: Table<'_>, snapshot: Snapshot<'_>) -> bool {
         return false;
     }
     let oid = table.oid().to_u32();
-    let known = EMPTIED.with_borrow(|emptied| emptied.iter().find(|e| e.table == oid).copied());
+    let known = EMPTIED.with_borrow_mut(|emptied| emptied.get(&oid).copied());
     known.is_some_and(|known| {
         known.file == table.file_number()
             && known.youngest.precedes(snapshot.xmin())
@@ -71,5 +65,5 @@ pub(in crate::store) fn toast_of(table: Table<'_>) -> u32 {
 
 /// Discards a table whose files are truncated in place.
 pub(super) fn forget_table(table: Oid) {
-    EMPTIED.with_borrow_mut(|emptied| emptied.retain(|e| e.table != table.to_u32()));
+    EMPTIED.with_borrow_mut(|emptied| emptied.remove(&table.to_u32()));
 }

@@ -17,21 +17,16 @@ use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::xid::Xid;
 
+use crate::bounded_cache::HashCache;
 use crate::store::directory::GroupEntry;
 
 /// Groups that are remembered.
 const MOST: usize = 64;
 
-#[derive(Clone, Copy)]
-struct Vanished {
-    file: StoreId,
-    group: u32,
-    /// The youngest transaction that hid any of its rows.
-    youngest: Xid,
-}
-
 thread_local! {
-    static VANISHED: RefCell<Vec<Vanished>> = const { RefCell::new(Vec::new()) };
+    /// By file and group: the youngest transaction that hid any of the group's rows.
+    static VANISHED: RefCell<HashCache<(StoreId, u32), Xid>> =
+        RefCell::new(HashCache::of_entries(MOST));
 }
 
 fn is_over(xid: Xid, snapshot: Snapshot<'_>) -> bool {
@@ -45,18 +40,14 @@ pub(in crate::store) fn youngest(
     group: u32,
     snapshot: Snapshot<'_>,
 ) -> Option<Xid> {
-    let file = store.id();
-    VANISHED.with_borrow(|vanished| {
-        vanished
-            .iter()
-            .find(|v| v.group == group && v.file == file && is_over(v.youngest, snapshot))
-            .map(|v| v.youngest)
-    })
+    let name = (store.id(), group);
+    let youngest = VANISHED.with_borrow_mut(|vanished| vanished.get(&name).copied());
+    youngest.filter(|&youngest| is_over(youngest, snapshot))
 }
 
 /// Discards the groups of a file that is truncated in place.
 pub(super) fn forget_file(file: StoreId) {
-    VANISHED.with_borrow_mut(|vanished| vanished.retain(|v| v.file != file));
+    VANISHED.with_borrow_mut(|vanished| vanished.retain(|(of, _), _| *of != file));
 }
 
 /// Notes that the whole group is hidden from the MVCC snapshot, by transactions of which `youngest`
@@ -70,16 +61,6 @@ pub(in crate::store) fn note(
     if !is_over(youngest, snapshot) {
         return;
     }
-    let noted = Vanished {
-        file: store.id(),
-        group: entry.group(),
-        youngest,
-    };
-    VANISHED.with_borrow_mut(|vanished| {
-        vanished.retain(|v| v.group != noted.group || v.file != noted.file);
-        if vanished.len() >= MOST {
-            vanished.remove(0);
-        }
-        vanished.push(noted);
-    });
+    let name = (store.id(), entry.group());
+    VANISHED.with_borrow_mut(|vanished| vanished.insert(name, youngest));
 }

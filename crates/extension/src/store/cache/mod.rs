@@ -7,7 +7,7 @@
 //!   emptied_tables      tables of whose groups this is true for all
 //! ```
 //!
-//! Each file says what makes its memory void: a higher mark, another version of the directory
+//! Each is a [`crate::bounded_cache`]. Each file says what makes its memory void: a higher mark, another version of the directory
 //! ([`super::directory_version`]), an older snapshot. What is known of a file that is emptied in
 //! place is forgotten by [`forget_file`].
 

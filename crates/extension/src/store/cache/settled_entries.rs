@@ -1,13 +1,13 @@
 //! Directory entries that no transaction is changing, remembered by this backend.
 //!
-//! A row that is read, locked and changed by its number asks for its group three times, each time by
-//! reading the entry's page. An entry whose inserter is over and that nobody deletes is the same for everybody who
-//! comes later, until the directory changes ([`crate::store::directory_version`]). So is a gap: row numbers that no entry covers, whatever has
-//! become of it. Index entries lead there whose group was written anew. Serializable readers lose nothing: an
-//! entry that they see and that nobody deletes has no conflict to tell.
+//! A row that is read, locked and changed by its number asks for its group three times, each time
+//! by reading the entry's page. An entry whose inserter has committed and that no transaction
+//! deletes is the same for every later reader, until the directory changes
+//! ([`crate::store::directory_version`]). So is a gap: row numbers that no entry covers. Index
+//! entries of a group that was written anew lead there. Serializable readers lose nothing: an entry
+//! that they see and that no transaction deletes has no conflict to report.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use howdah_bridge::shown_tuple::ShownTuple;
@@ -15,11 +15,12 @@ use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::Xid;
 
+use crate::bounded_cache::OrderedCache;
 use crate::store::directory::PlacedEntry;
 use crate::store::directory_version;
 
 /// By file (the [id](ColdStore::id) of a store) and cold block.
-pub(in crate::store) type ByBlock<T> = BTreeMap<(StoreId, u32), T>;
+pub(in crate::store) type ByBlock<T> = OrderedCache<(StoreId, u32), T>;
 
 /// The number of entries that are remembered: those of half a billion rows.
 const MOST: usize = 4_096;
@@ -33,7 +34,7 @@ struct Settled {
 thread_local! {
     /// By file and group. Ranges of rows do not overlap, so the entry that covers a row is the
     /// nearest one not above it.
-    static SETTLED: RefCell<ByBlock<Settled>> = const { RefCell::new(BTreeMap::new()) };
+    static SETTLED: RefCell<ByBlock<Settled>> = RefCell::new(ByBlock::of_entries(MOST));
 }
 
 struct Gap {
@@ -44,14 +45,14 @@ struct Gap {
 
 thread_local! {
     /// By file and first cold block.
-    static GAPS: RefCell<ByBlock<Gap>> = const { RefCell::new(BTreeMap::new()) };
+    static GAPS: RefCell<ByBlock<Gap>> = RefCell::new(ByBlock::of_entries(MOST));
 }
 
 /// Whether the row lies in a remembered gap.
 pub(in crate::store) fn is_gap(store: &ColdStore, row: RowNumber) -> bool {
     let (file, block) = (store.id(), row.cold_block());
-    let changes = GAPS.with_borrow(|gaps| {
-        let (_, gap) = gaps.range((file, 0)..=(file, block)).next_back()?;
+    let changes = GAPS.with_borrow_mut(|gaps| {
+        let (_, gap) = gaps.nearest((file, 0)..=(file, block))?;
         (block < gap.end).then_some(gap.changes)
     });
     changes.is_some() && directory_version::current(file.toast) == changes
@@ -77,13 +78,9 @@ impl Watch {
         let Some(changes) = self.changes else {
             return;
         };
-        GAPS.with_borrow_mut(|gaps| {
-            if gaps.len() >= MOST {
-                gaps.clear();
-            }
-            let end = blocks.end;
-            gaps.insert((store.id(), blocks.start), Gap { end, changes });
-        });
+        let end = blocks.end;
+        let gap = Gap { end, changes };
+        GAPS.with_borrow_mut(|gaps| gaps.insert((store.id(), blocks.start), gap));
     }
 
     /// Examines the tuple of an entry that the reader has seen.
@@ -101,12 +98,8 @@ impl Watch {
             inserter,
             placed: *placed,
         };
-        SETTLED.with_borrow_mut(|settled| {
-            if settled.len() >= MOST {
-                settled.clear();
-            }
-            settled.insert((store.id(), placed.entry.group()), noted);
-        });
+        let name = (store.id(), placed.entry.group());
+        SETTLED.with_borrow_mut(|settled| settled.insert(name, noted));
     }
 }
 
@@ -118,9 +111,8 @@ pub(in crate::store) fn recall(
     xmin: Option<Xid>,
 ) -> Option<PlacedEntry> {
     let file = store.id();
-    let (placed, changes) = SETTLED.with_borrow(|settled| {
-        let mut below = settled.range((file, 0)..=(file, row.cold_block()));
-        let (_, found) = below.next_back()?;
+    let (placed, changes) = SETTLED.with_borrow_mut(|settled| {
+        let (_, found) = settled.nearest((file, 0)..=(file, row.cold_block()))?;
         if !found.placed.entry.covers(row) {
             return None;
         }

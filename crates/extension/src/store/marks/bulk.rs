@@ -7,7 +7,9 @@ use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::CommandId;
 
 use super::deletion_vector::{self, BLOCKS_PER_VECTOR, ROWS_PER_VECTOR, by_deletion_vector};
-use super::{RowFate, update_links, write};
+use super::mark::RowFate;
+use super::update_links;
+use super::write::write;
 use crate::errors::ColdError;
 use crate::stop_point;
 use crate::store::directory::PlacedEntry;

@@ -5,50 +5,41 @@ use std::ops::{ControlFlow, RangeInclusive};
 use howdah_bridge::store::{Birth, ColdStore};
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber, Tid};
 use howdah_bridge::xid::{CommandId, FIRST_COMMAND, Xid};
+pub(in crate::store) use howdah_records::ROWS_PER_VECTOR;
+use howdah_records::{DeletionVector, EditedVector, Kind};
 
+use super::mark::{Mark, RowFate};
+use super::mark_filter::note::note_marks;
 use super::tuple_visibility::{in_force, writer_of};
-use super::{Mark, RowFate, flag, hidden_now, mark_filter};
+use super::write::set_flag;
 use crate::errors::ColdError;
-use crate::store::directory::{GroupEntry, GroupFlags, PlacedEntry, fnv1a};
+use crate::store::directory::{GroupEntry, GroupFlags, PlacedEntry};
 use crate::store::row_set::RowSet;
 
-pub(super) const DELETION_VECTOR_ID: u32 = 4;
-/// Rows of a group that share a deletion vector.
-pub(super) const ROWS_PER_VECTOR: u32 = 16_384;
+pub(in crate::store) const DELETION_VECTOR_ID: u32 = Kind::DeletionVector.id();
 /// Cold blocks that share a deletion vector.
-pub(super) const BLOCKS_PER_VECTOR: u32 = ROWS_PER_VECTOR / ROWS_PER_COLD_BLOCK as u32;
-const VECTOR_HALF: usize = ROWS_PER_VECTOR as usize / 8;
-const VECTOR_BYTES: usize = 2 * VECTOR_HALF + 8;
-
-/// The rows of a group that deletion vectors in force hide.
-pub fn folded(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdError> {
-    let bitmaps_only = GroupEntry {
-        flags: entry.flags.without(GroupFlags::ROW_MARKS),
-        ..*entry
-    };
-    Ok(hidden_now(store, &bitmaps_only)?.unwrap_or_default())
-}
+pub(in crate::store) const BLOCKS_PER_VECTOR: u32 = ROWS_PER_VECTOR / ROWS_PER_COLD_BLOCK as u32;
 
 /// The keys of a group's deletion vectors.
-pub(super) fn deletion_vectors_of(entry: &GroupEntry) -> RangeInclusive<i32> {
+pub(in crate::store) fn deletion_vectors_of(entry: &GroupEntry) -> RangeInclusive<i32> {
     let last = entry.capacity_rows.max(1) - 1;
     let first = entry.group() as i32;
     first..=first + (last / ROWS_PER_VECTOR * BLOCKS_PER_VECTOR) as i32
 }
 
 /// The deletion vector that holds a row of the group, and the row's place in it.
-pub(super) fn deletion_vector_place(entry: &GroupEntry, row: RowNumber) -> (i32, usize) {
+pub(in crate::store) fn deletion_vector_place(entry: &GroupEntry, row: RowNumber) -> (i32, u32) {
     let position = (row.0 - entry.first_row.0) as u32;
     let nth = position / ROWS_PER_VECTOR;
     (
         (entry.group() + nth * BLOCKS_PER_VECTOR) as i32,
-        (position % ROWS_PER_VECTOR) as usize,
+        position % ROWS_PER_VECTOR,
     )
 }
 
 /// The mark that a deletion vector implies for a row. A row that was in the deletion vector before
 /// our transaction replaced it was not hidden by our transaction.
-pub(super) fn hidden_in_bulk(
+pub(in crate::store) fn hidden_in_bulk(
     store: &ColdStore,
     entry: &GroupEntry,
     row: RowNumber,
@@ -56,8 +47,8 @@ pub(super) fn hidden_in_bulk(
     let (seq, at) = deletion_vector_place(entry, row);
     let (mut found, mut earlier, mut damage) = (None, false, None);
     store.visit(DELETION_VECTOR_ID, seq..=seq, &mut |shown| {
-        let bit = match deletion_vector_parts(entry.group(), shown.payload) {
-            Ok((hidden, _)) => hidden[at / 8] >> (at % 8) & 1 == 1,
+        let bit = match open_vector(entry.group(), shown.payload) {
+            Ok(vector) => vector.hides(at),
             Err(error) => {
                 damage = Some(error);
                 return ControlFlow::Break(());
@@ -81,16 +72,11 @@ pub(super) fn hidden_in_bulk(
     }))
 }
 
-pub(super) fn deletion_vector_parts(
+pub(in crate::store) fn open_vector(
     group: u32,
     payload: &[u8],
-) -> Result<(&[u8], &[u8]), ColdError> {
-    if payload.len() != VECTOR_BYTES
-        || payload[2 * VECTOR_HALF..] != fnv1a(&payload[..2 * VECTOR_HALF]).to_le_bytes()
-    {
-        return Err(ColdError::DamagedMark { group });
-    }
-    Ok(payload[..2 * VECTOR_HALF].split_at(VECTOR_HALF))
+) -> Result<DeletionVector<'_>, ColdError> {
+    DeletionVector::open(payload).map_err(|error| ColdError::of_mark(group, error))
 }
 
 /// The rows of a group for which no index has an entry any more.
@@ -103,8 +89,10 @@ pub fn cleaned(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdErro
             deletion_vectors_of(entry),
             &mut |shown| {
                 if in_force(&shown) {
-                    match deletion_vector_parts(entry.group(), shown.payload) {
-                        Ok((_, bits)) => insert_bits(entry, shown.seq, bits, &mut cleaned),
+                    match open_vector(entry.group(), shown.payload) {
+                        Ok(vector) => {
+                            insert_rows(entry, shown.seq, &vector.cleaned(), &mut cleaned);
+                        }
                         Err(error) => damage = Some(error),
                     }
                 }
@@ -115,47 +103,25 @@ pub fn cleaned(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdErro
     damage.map_or(Ok(cleaned), Err)
 }
 
-/// Adds the rows of the deletion vector with this key to those of its group.
-pub(super) fn insert_bits(entry: &GroupEntry, seq: i32, bits: &[u8], rows: &mut RowSet) {
+/// Adds rows of the deletion vector with this key to those of its group.
+pub(in crate::store) fn insert_rows(
+    entry: &GroupEntry,
+    seq: i32,
+    of_vector: &RowSet,
+    rows: &mut RowSet,
+) {
     let start = (seq as u32 - entry.group()) / BLOCKS_PER_VECTOR * ROWS_PER_VECTOR;
-    for position in RowSet::from_bytes(bits).iter().map(|row| start + row) {
+    for position in of_vector.iter().map(|row| start + row) {
         if position < entry.capacity_rows {
             rows.insert(position);
         }
     }
 }
 
-/// A deletion vector's bytes.
-struct DeletionVector {
-    bytes: Vec<u8>,
-}
-
-impl DeletionVector {
-    fn empty() -> DeletionVector {
-        DeletionVector {
-            bytes: vec![0; VECTOR_BYTES],
-        }
-    }
-
-    fn hide(&mut self, at: u32) {
-        self.bytes[at as usize / 8] |= 1 << (at % 8);
-    }
-
-    fn note_as_cleaned(&mut self, at: u32) {
-        self.bytes[VECTOR_HALF + at as usize / 8] |= 1 << (at % 8);
-    }
-
-    fn seal(mut self) -> Vec<u8> {
-        let check = fnv1a(&self.bytes[..2 * VECTOR_HALF]);
-        self.bytes[2 * VECTOR_HALF..].copy_from_slice(&check.to_le_bytes());
-        self.bytes
-    }
-}
-
 /// A deletion vector in force.
 struct KnownVector {
     tid: Tid,
-    bitmap: DeletionVector,
+    vector: EditedVector,
     /// The command that wrote it, if that was a command of our own transaction.
     own: Option<CommandId>,
 }
@@ -171,11 +137,10 @@ fn vector_in_force(
         if !in_force(&shown) {
             return ControlFlow::Continue(());
         }
-        found = deletion_vector_parts(entry.group(), shown.payload).map(|_| {
-            let bytes = shown.payload.to_vec();
+        found = open_vector(entry.group(), shown.payload).map(|vector| {
             Some(KnownVector {
                 tid: shown.tuple.tid(),
-                bitmap: DeletionVector { bytes },
+                vector: vector.edit(),
                 own: writer_of(&shown).1,
             })
         });
@@ -185,7 +150,10 @@ fn vector_in_force(
 }
 
 /// Splits rows by the deletion vectors they belong to: key, and places in it.
-pub(super) fn by_deletion_vector(entry: &GroupEntry, rows: &RowSet) -> Vec<(i32, Vec<u32>)> {
+pub(in crate::store) fn by_deletion_vector(
+    entry: &GroupEntry,
+    rows: &RowSet,
+) -> Vec<(i32, Vec<u32>)> {
     let mut parts: Vec<(i32, Vec<u32>)> = Vec::new();
     for position in rows.iter() {
         let seq = (entry.group() + position / ROWS_PER_VECTOR * BLOCKS_PER_VECTOR) as i32;
@@ -202,19 +170,19 @@ pub(super) fn by_deletion_vector(entry: &GroupEntry, rows: &RowSet) -> Vec<(i32,
 /// transaction. The whole group is locked.
 pub fn fold(store: &ColdStore, placed: &PlacedEntry, rows: &RowSet) -> Result<(), ColdError> {
     let mut placed = *placed;
-    flag(store, &mut placed, GroupFlags::DELETION_VECTORS)?;
-    mark_filter::note_marks(store, &placed.entry, rows.iter());
+    set_flag(store, &mut placed, GroupFlags::DELETION_VECTORS)?;
+    note_marks(store, &placed.entry, rows.iter());
     for (seq, places) in by_deletion_vector(&placed.entry, rows) {
         let known = vector_in_force(store, &placed.entry, seq)?;
-        let (tid, mut bitmap) = match known {
-            Some(known) => (Some(known.tid), known.bitmap),
-            None => (None, DeletionVector::empty()),
+        let (tid, mut vector) = match known {
+            Some(known) => (Some(known.tid), known.vector),
+            None => (None, EditedVector::empty()),
         };
         for at in places {
-            bitmap.hide(at);
-            bitmap.note_as_cleaned(at);
+            vector.hide(at);
+            vector.note_as_cleaned(at);
         }
-        let payload = bitmap.seal();
+        let payload = vector.seal();
         match tid {
             Some(tid) => store.overwrite(tid, &payload),
             None => {
@@ -223,30 +191,26 @@ pub fn fold(store: &ColdStore, placed: &PlacedEntry, rows: &RowSet) -> Result<()
             }
         }
     }
-    mark_filter::note_marks(store, &placed.entry, rows.iter());
+    note_marks(store, &placed.entry, rows.iter());
     Ok(())
 }
 
 /// The bytes of a deletion vector, or of a new one, with places added of dead rows for which no
 /// index has an entry.
-pub(super) fn hiding_all(
+pub(in crate::store) fn hiding_all(
     group: u32,
     known: Option<&[u8]>,
     places: &[u32],
 ) -> Result<Vec<u8>, ColdError> {
-    let mut bitmap = match known {
-        Some(payload) => {
-            deletion_vector_parts(group, payload)?;
-            let bytes = payload.to_vec();
-            DeletionVector { bytes }
-        }
-        None => DeletionVector::empty(),
+    let mut vector = match known {
+        Some(payload) => open_vector(group, payload)?.edit(),
+        None => EditedVector::empty(),
     };
     for &at in places {
-        bitmap.hide(at);
-        bitmap.note_as_cleaned(at);
+        vector.hide(at);
+        vector.note_as_cleaned(at);
     }
-    Ok(bitmap.seal())
+    Ok(vector.seal())
 }
 
 /// Sets the flag that announces deletion vectors of this group to readers.
@@ -254,12 +218,12 @@ pub fn announce_deletion_vectors(
     store: &ColdStore,
     placed: &mut PlacedEntry,
 ) -> Result<(), ColdError> {
-    flag(store, placed, GroupFlags::DELETION_VECTORS)
+    set_flag(store, placed, GroupFlags::DELETION_VECTORS)
 }
 
 /// Adds places to the deletion vector with this key, in the current transaction. The whole group is
 /// locked, and its flag is set.
-pub(super) fn hide(
+pub(in crate::store) fn hide(
     store: &ColdStore,
     entry: &GroupEntry,
     seq: i32,
@@ -267,25 +231,25 @@ pub(super) fn hide(
     cid: CommandId,
 ) -> Result<(), ColdError> {
     let start = (seq as u32 - entry.group()) / BLOCKS_PER_VECTOR * ROWS_PER_VECTOR;
-    let note = || mark_filter::note_marks(store, entry, places.iter().map(|at| start + at));
+    let note = || note_marks(store, entry, places.iter().map(|at| start + at));
     note();
     let known = vector_in_force(store, entry, seq)?;
-    let hide = |mut bitmap: DeletionVector| {
-        places.iter().for_each(|&at| bitmap.hide(at));
-        bitmap.seal()
+    let hide = |mut vector: EditedVector| {
+        places.iter().for_each(|&at| vector.hide(at));
+        vector.seal()
     };
     let payload = match known {
         // Written by the same command: no snapshot sees one without the other.
         Some(known) if known.own == Some(cid) => {
-            store.overwrite(known.tid, &hide(known.bitmap));
+            store.overwrite(known.tid, &hide(known.vector));
             note();
             return Ok(());
         }
         Some(known) => {
             store.delete(known.tid);
-            hide(known.bitmap)
+            hide(known.vector)
         }
-        None => hide(DeletionVector::empty()),
+        None => hide(EditedVector::empty()),
     };
     store.insert(
         DELETION_VECTOR_ID,

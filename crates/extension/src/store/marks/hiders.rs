@@ -19,9 +19,9 @@ use howdah_bridge::store::{ColdStore, Visited};
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::Xid;
 
-use super::any_group;
-use super::deletion_vector::{DELETION_VECTOR_ID, deletion_vector_parts, deletion_vector_place};
+use super::deletion_vector::{DELETION_VECTOR_ID, deletion_vector_place, open_vector};
 use super::row_mark::{key_ranges, row_of};
+use super::row_state::any_group;
 use super::tuple_visibility::writer_of;
 use crate::errors::ColdError;
 use crate::store::directory;
@@ -81,11 +81,11 @@ fn add_deletion_vectors(
     let (seq, _) = deletion_vector_place(&entry, rows[0]);
     let mut damage = None;
     store.visit(DELETION_VECTOR_ID, seq..=seq, &mut |shown| {
-        match deletion_vector_parts(group, shown.payload) {
-            Ok((bits, _)) => {
+        match open_vector(group, shown.payload) {
+            Ok(vector) => {
                 for &row in rows {
                     let (_, at) = deletion_vector_place(&entry, row);
-                    if bits[at / 8] >> (at % 8) & 1 == 1 {
+                    if vector.hides(at) {
                         note(hiders, row, &shown);
                     }
                 }

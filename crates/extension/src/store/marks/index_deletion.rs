@@ -6,7 +6,7 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::Xid;
 
-use super::mark_filter;
+use super::mark_filter::ask::may_be_marked;
 use super::row_mark::{decode, key_ranges, row_of};
 use super::tuple_visibility::in_force;
 use crate::store::directory::GroupEntry;
@@ -31,8 +31,8 @@ pub fn for_each_dead(
     is_over: &dyn Fn(Xid) -> bool,
     name: &mut dyn FnMut(RowNumber, Xid),
 ) {
-    let may_be_marked = |row: &RowNumber| mark_filter::may_be_marked(store, entry, *row, false);
-    let asked: Vec<RowNumber> = rows.iter().copied().filter(may_be_marked).collect();
+    let is_asked = |row: &RowNumber| may_be_marked(store, entry, *row, false);
+    let asked: Vec<RowNumber> = rows.iter().copied().filter(is_asked).collect();
     let (mut looks, mut dead) = (0, 0);
     for near in asked.chunk_by(|a, b| b.0 - a.0 <= NEAR) {
         let (first, last) = (near[0], near[near.len() - 1]);

@@ -2,10 +2,6 @@
 //!
 //! ```text
 //!   id 7, seq b        a list of rows of a group; b is one of the group's cold blocks
-//!     group u32, first u32, kind u32, reserved u32
-//!     kind 0: run ...    position u32, length u32
-//!     kind 1: bits       of the 32,768 positions from `first` on
-//!     check u64
 //! ```
 //!
 //! CLUSTER sorts rows of many transactions into one group, which every snapshot sees. A list
@@ -26,20 +22,14 @@ use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::{ColdStore, CopiedAs, TupleStamp};
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::{CommandId, Xid};
+use howdah_records::{Kind, POSITIONS_PER_LIST, RecentInserts as List};
 
 use super::update_links::keys_of;
 use crate::errors::ColdError;
-use crate::store::directory::{GroupEntry, fnv1a};
+use crate::store::directory::GroupEntry;
 use crate::store::row_set::RowSet;
 
-pub(super) const RECENT_INSERTS_ID: u32 = 7;
-const HEAD_BYTES: usize = 16;
-const CHECK_BYTES: usize = 8;
-const RUN_BYTES: usize = 8;
-const POSITIONS_PER_LIST: u32 = 32_768;
-const BITS_BYTES: usize = POSITIONS_PER_LIST as usize / 8;
-const RUNS: u32 = 0;
-const BITS: u32 = 1;
+pub(in crate::store) const RECENT_INSERTS_ID: u32 = Kind::RecentInserts.id();
 
 /// The recent inserts of one group: their inserters, and their positions, ascending.
 #[derive(Default)]
@@ -89,7 +79,7 @@ pub fn insert_recent(
         let copied_as = CopiedAs::Stamped(TupleStamp::until(origin), horizon);
         let same_list = |a: &u32, b: &u32| a / POSITIONS_PER_LIST == b / POSITIONS_PER_LIST;
         for (positions, seq) in positions.chunk_by(same_list).zip(&mut keys) {
-            let payload = seal(entry.group(), positions);
+            let payload = List::encode(entry.group(), positions);
             store.insert_copy(RECENT_INSERTS_ID, seq, &payload, cid, copied_as, None);
             pgrx::check_for_interrupts!();
         }
@@ -112,7 +102,7 @@ pub fn recent_inserts(
                 let set = found
                     .entry((xid.number(), own.unwrap_or(Origin::FROZEN.cid)))
                     .or_insert_with(|| RowSet::with_bound(entry.capacity_rows));
-                rows.add_to(set);
+                rows.add_to(set, entry.capacity_rows);
             }
             TupleStatus::Live | TupleStatus::Dead | TupleStatus::InsertInProgress => {}
         },
@@ -124,7 +114,7 @@ pub fn recent_inserts(
 }
 
 /// Adds the rows that the MVCC snapshot does not see yet.
-pub(super) fn add_unseen(
+pub(in crate::store) fn add_unseen(
     store: &ColdStore,
     entry: &GroupEntry,
     snapshot: Snapshot<'_>,
@@ -132,13 +122,13 @@ pub(super) fn add_unseen(
 ) -> Result<(), ColdError> {
     visit(store, entry, &mut |tuple, rows| {
         if store.visible(tuple, snapshot) {
-            rows.add_to(unseen);
+            rows.add_to(unseen, entry.capacity_rows);
         }
     })
 }
 
 /// Whether the MVCC snapshot does not see the row yet.
-pub(super) fn is_unseen(
+pub(in crate::store) fn is_unseen(
     store: &ColdStore,
     entry: &GroupEntry,
     row: RowNumber,
@@ -161,191 +151,16 @@ fn visit(store: &ColdStore, entry: &GroupEntry, look: &mut Look<'_>) -> Result<(
     store.visit(
         RECENT_INSERTS_ID,
         keys_of(entry),
-        &mut |shown| match List::open(entry, shown.payload) {
+        &mut |shown| match List::open(entry.group(), shown.payload) {
             Ok(list) => {
                 look(shown.tuple, &list);
                 ControlFlow::Continue(())
             }
             Err(error) => {
-                damage = Some(error);
+                damage = Some(ColdError::of_mark(entry.group(), error));
                 ControlFlow::Break(())
             }
         },
     );
     damage.map_or(Ok(()), Err)
-}
-
-/// A list whose bytes were checked.
-struct List<'a> {
-    /// The first position after the group.
-    bound: u32,
-    first: u32,
-    body: Body<'a>,
-}
-
-enum Body<'a> {
-    Runs(&'a [u8]),
-    Bits(&'a [u8]),
-}
-
-impl<'a> List<'a> {
-    fn open(entry: &GroupEntry, payload: &'a [u8]) -> Result<List<'a>, ColdError> {
-        let group = entry.group();
-        let damaged = ColdError::DamagedMark { group };
-        let Some((bytes, check)) = payload.split_last_chunk::<CHECK_BYTES>() else {
-            return Err(damaged);
-        };
-        if *check != fnv1a(bytes).to_le_bytes() || bytes.len() < HEAD_BYTES {
-            return Err(damaged);
-        }
-        let (head, rest) = bytes.split_at(HEAD_BYTES);
-        let body = match word(head, 8) {
-            RUNS if rest.len().is_multiple_of(RUN_BYTES) => Body::Runs(rest),
-            BITS if rest.len() == BITS_BYTES => Body::Bits(rest),
-            _ => return Err(damaged),
-        };
-        if word(head, 0) != group {
-            return Err(damaged);
-        }
-        Ok(List {
-            bound: entry.capacity_rows,
-            first: word(head, 4),
-            body,
-        })
-    }
-
-    fn contains(&self, position: u32) -> bool {
-        match self.body {
-            Body::Runs(bytes) => runs(bytes)
-                .any(|(at, rows)| position.checked_sub(at).is_some_and(|behind| behind < rows)),
-            Body::Bits(bytes) => position.checked_sub(self.first).is_some_and(|at| {
-                let byte = bytes.get(at as usize / 8);
-                byte.is_some_and(|byte| byte >> (at % 8) & 1 == 1)
-            }),
-        }
-    }
-
-    fn add_to(&self, rows: &mut RowSet) {
-        let mut add = |position: u32| {
-            if position < self.bound {
-                rows.insert(position);
-            }
-        };
-        match self.body {
-            Body::Runs(bytes) => {
-                for (at, rows) in runs(bytes) {
-                    (at..at.saturating_add(rows).min(self.bound)).for_each(&mut add);
-                }
-            }
-            Body::Bits(bytes) => RowSet::from_bytes(bytes)
-                .iter()
-                .for_each(|at| add(self.first.saturating_add(at))),
-        }
-    }
-}
-
-fn word(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]))
-}
-
-fn runs(bytes: &[u8]) -> impl Iterator<Item = (u32, u32)> {
-    bytes
-        .chunks_exact(RUN_BYTES)
-        .map(|run| (word(run, 0), word(run, 4)))
-}
-
-/// A list of positions that have a list in common, ascending and at least one.
-fn seal(group: u32, positions: &[u32]) -> Vec<u8> {
-    let first = positions[0] / POSITIONS_PER_LIST * POSITIONS_PER_LIST;
-    let runs: Vec<&[u32]> = positions.chunk_by(|a, b| a + 1 == *b).collect();
-    let kind = match runs.len() * RUN_BYTES <= BITS_BYTES {
-        true => RUNS,
-        false => BITS,
-    };
-    let mut out = Vec::new();
-    for field in [group, first, kind, 0] {
-        out.extend(field.to_le_bytes());
-    }
-    if kind == RUNS {
-        for run in runs {
-            out.extend(run[0].to_le_bytes());
-            out.extend((run.len() as u32).to_le_bytes());
-        }
-    } else {
-        let mut bits = RowSet::with_bound(POSITIONS_PER_LIST);
-        for position in positions {
-            bits.insert(position - first);
-        }
-        out.extend(bits.to_bytes());
-    }
-    let check = fnv1a(&out);
-    out.extend(check.to_le_bytes());
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use howdah_bridge::tid::INVALID_BLOCK;
-
-    use super::*;
-    use crate::store::directory::{GroupFlags, GroupState};
-
-    fn entry(first_row: u64) -> GroupEntry {
-        GroupEntry {
-            state: GroupState::Stored,
-            first_row: RowNumber(first_row),
-            capacity_rows: 131_072,
-            row_count: 131_072,
-            value_id: 0,
-            first_block: INVALID_BLOCK,
-            footer_bytes: 0,
-            body_bytes: 0,
-            origin: Origin::FROZEN,
-            flags: GroupFlags::RECENT_INSERTS,
-        }
-    }
-
-    fn survives(positions: &[u32]) {
-        let entry = entry(512);
-        let payload = seal(entry.group(), positions);
-        let list = List::open(&entry, &payload).unwrap();
-        let mut rows = RowSet::with_bound(entry.capacity_rows);
-        list.add_to(&mut rows);
-        assert_eq!(rows.iter().collect::<Vec<_>>(), positions);
-        for near in positions
-            .iter()
-            .flat_map(|&at| [at.saturating_sub(1), at, at + 1])
-        {
-            assert_eq!(list.contains(near), positions.contains(&near), "{near}");
-        }
-    }
-
-    #[test]
-    fn positions_are_found_again() {
-        survives(&[0]);
-        survives(&[131_071]);
-        survives(&(32_768..65_536).collect::<Vec<_>>());
-        survives(&(32_768..65_536).step_by(2).collect::<Vec<_>>());
-        survives(&[98_304, 98_305, 98_400, 131_070]);
-    }
-
-    #[test]
-    fn damage_is_noticed() {
-        let entry = entry(0);
-        let payload = seal(0, &[1, 2, 700]);
-        for at in 0..payload.len() {
-            let mut bytes = payload.clone();
-            bytes[at] ^= 16;
-            assert!(List::open(&entry, &bytes).is_err());
-        }
-        for len in 0..payload.len() {
-            assert!(List::open(&entry, &payload[..len]).is_err());
-        }
-    }
-
-    #[test]
-    fn a_list_of_another_group_is_damage() {
-        let payload = seal(1, &[5]);
-        assert!(List::open(&entry(0), &payload).is_err());
-    }
 }

@@ -13,7 +13,7 @@ use howdah_bridge::store::{ColdStore, CopiedAs, TupleStamp};
 use howdah_bridge::xid::{CommandId, Xid};
 
 use super::deletion_vector::{self, DELETION_VECTOR_ID, by_deletion_vector, deletion_vectors_of};
-use super::mark_filter;
+use super::mark_filter::note::forget_group;
 use super::recent_inserts::RECENT_INSERTS_ID;
 use super::row_mark::{self, key_ranges};
 use super::tuple_visibility::writer_of;
@@ -49,7 +49,7 @@ impl RewriteCopy<'_> {
             DELETION_VECTOR_ID,
             self.read(DELETION_VECTOR_ID, deletion_vectors_of(entry)),
         );
-        mark_filter::forget_group(self.to, entry);
+        forget_group(self.to, entry);
         Ok(())
     }
 
@@ -71,7 +71,7 @@ impl RewriteCopy<'_> {
             }
         }
         self.write(DELETION_VECTOR_ID, kept);
-        mark_filter::forget_group(self.to, entry);
+        forget_group(self.to, entry);
         Ok(())
     }
 

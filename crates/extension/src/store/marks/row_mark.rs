@@ -5,26 +5,25 @@ use std::ops::RangeInclusive;
 use howdah_bridge::store::{Birth, ColdStore};
 use howdah_bridge::tid::{RowNumber, Tid};
 use howdah_bridge::xid::CommandId;
+use howdah_records::{Kind, Place, RowMark, ShortRecord};
 
-use super::RowFate;
+use super::mark::RowFate;
 use crate::errors::ColdError;
-use crate::store::directory::fnv1a;
 
-pub(super) const FIRST_MARK_ID: u32 = 16;
-const MARK_BYTES: usize = 16;
+pub(in crate::store) const FIRST_MARK_ID: u32 = Kind::RowMark.id();
 const SEQ_BITS: u32 = 31;
 
-pub(super) fn key_of(row: RowNumber) -> (u32, i32) {
+pub(in crate::store) fn key_of(row: RowNumber) -> (u32, i32) {
     let id = FIRST_MARK_ID + (row.0 >> SEQ_BITS) as u32;
     (id, (row.0 & ((1 << SEQ_BITS) - 1)) as i32)
 }
 
-pub(super) fn row_of(id: u32, seq: i32) -> RowNumber {
+pub(in crate::store) fn row_of(id: u32, seq: i32) -> RowNumber {
     RowNumber((u64::from(id - FIRST_MARK_ID) << SEQ_BITS) | seq as u64)
 }
 
 /// The key ranges of the marks of `rows` row numbers from `first` on.
-pub(super) fn key_ranges(first: RowNumber, rows: u32) -> Vec<(u32, RangeInclusive<i32>)> {
+pub(in crate::store) fn key_ranges(first: RowNumber, rows: u32) -> Vec<(u32, RangeInclusive<i32>)> {
     let last = RowNumber(first.0 + u64::from(rows.max(1)) - 1);
     let ((low_id, low), (high_id, high)) = (key_of(first), key_of(last));
     if low_id == high_id {
@@ -34,50 +33,39 @@ pub(super) fn key_ranges(first: RowNumber, rows: u32) -> Vec<(u32, RangeInclusiv
     }
 }
 
-fn encode(fate: RowFate) -> [u8; MARK_BYTES] {
-    let mut out = [0; MARK_BYTES];
-    out[0] = match fate {
-        RowFate::Deleted => 1,
-        RowFate::Updated { to: tid, keeps_key } => {
-            out[1] = u8::from(keeps_key);
-            let (high, low) = ((tid.block() >> 16) as u16, tid.block() as u16);
-            out[2..4].copy_from_slice(&high.to_le_bytes());
-            out[4..6].copy_from_slice(&low.to_le_bytes());
-            out[6..8].copy_from_slice(&tid.offset().to_le_bytes());
-            2
-        }
-        RowFate::MovedAway => 3,
-    };
-    let check = fnv1a(&out[..8]);
-    out[8..].copy_from_slice(&check.to_le_bytes());
-    out
+/// A row's fate as records have it.
+pub(super) fn recorded(fate: RowFate) -> howdah_records::RowFate {
+    fate.map(|tid| Place {
+        block: tid.block(),
+        offset: tid.offset(),
+    })
 }
 
-pub(super) fn decode(group: u32, payload: &[u8]) -> Result<RowFate, ColdError> {
-    let half = |at: usize| u16::from_le_bytes([payload[at], payload[at + 1]]);
-    if payload.len() != MARK_BYTES || payload[8..] != fnv1a(&payload[..8]).to_le_bytes() {
-        return Err(ColdError::DamagedMark { group });
-    }
-    match payload[0] {
-        1 => Ok(RowFate::Deleted),
-        2 => Ok(RowFate::Updated {
-            to: Tid::new(u32::from(half(2)) << 16 | u32::from(half(4)), half(6)),
-            keeps_key: payload[1] == 1,
-        }),
-        3 => Ok(RowFate::MovedAway),
-        _ => Err(ColdError::DamagedMark { group }),
+/// A row's fate from a record.
+pub(super) fn from_record(fate: howdah_records::RowFate) -> RowFate {
+    fate.map(|place| Tid::new(place.block, place.offset))
+}
+
+fn encode(fate: RowFate) -> ShortRecord {
+    RowMark(recorded(fate)).encode()
+}
+
+pub(in crate::store) fn decode(group: u32, payload: &[u8]) -> Result<RowFate, ColdError> {
+    match RowMark::decode(payload) {
+        Ok(RowMark(fate)) => Ok(from_record(fate)),
+        Err(error) => Err(ColdError::of_mark(group, error)),
     }
 }
 
 /// The bytes of the same mark without the place of the new version.
-pub(super) fn without_place(group: u32, payload: &[u8]) -> Result<Vec<u8>, ColdError> {
+pub(in crate::store) fn without_place(group: u32, payload: &[u8]) -> Result<Vec<u8>, ColdError> {
     Ok(match decode(group, payload)? {
         RowFate::Updated { .. } => encode(RowFate::MovedAway).to_vec(),
         RowFate::Deleted | RowFate::MovedAway => payload.to_vec(),
     })
 }
 
-pub(super) fn insert(store: &ColdStore, row: RowNumber, fate: RowFate, cid: CommandId) {
+pub(in crate::store) fn insert(store: &ColdStore, row: RowNumber, fate: RowFate, cid: CommandId) {
     let (id, seq) = key_of(row);
     store.insert(id, seq, &encode(fate), cid, Birth::Transactional, None);
 }

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber, Tid};
 use howdah_bridge::xid::Xid;
+use howdah_records::Forward;
 
 use super::deletion_vector::DELETION_VECTOR_ID;
 use super::forward::FORWARD_ID;
@@ -53,8 +54,11 @@ pub fn for_each_trace(
         )
     });
     visit_in_force(store, FORWARD_ID, &mut |tid, seq, payload| {
-        let id = payload.get(8..12).and_then(|b| b.try_into().ok());
-        let id = id.map(u32::from_le_bytes).filter(|&id| id != 0);
+        // A damaged one is swept as well; its value stays.
+        let table = Forward::decode(payload)
+            .ok()
+            .and_then(|forward| forward.table);
+        let id = table.map(|stored| stored.value_id);
         show(tid, Trace::Forward(block_start(seq), id))
     });
 }

@@ -5,11 +5,11 @@ use howdah_bridge::xid::{CommandId, Xid};
 
 /// Whether the tuple shown is in force now: of our own transaction, whatever the command, or
 /// committed; and not replaced.
-pub(super) fn in_force(shown: &Visited<'_>) -> bool {
+pub(in crate::store) fn in_force(shown: &Visited<'_>) -> bool {
     shown.tuple.is_in_force()
 }
 
 /// Transaction and, for our own, command that wrote the tuple shown.
-pub(super) fn writer_of(shown: &Visited<'_>) -> (Xid, Option<CommandId>) {
+pub(in crate::store) fn writer_of(shown: &Visited<'_>) -> (Xid, Option<CommandId>) {
     shown.tuple.writer()
 }

@@ -9,12 +9,12 @@ use std::ops::ControlFlow;
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::{ColdStore, Visited};
 
-use super::deletion_vector::{
-    DELETION_VECTOR_ID, deletion_vector_parts, deletion_vectors_of, insert_bits,
-};
-use super::row_mark::{key_ranges, row_of};
 use crate::errors::ColdError;
 use crate::store::directory::{GroupEntry, GroupFlags};
+use crate::store::marks::deletion_vector::{
+    DELETION_VECTOR_ID, deletion_vectors_of, insert_rows, open_vector,
+};
+use crate::store::marks::row_mark::{key_ranges, row_of};
 use crate::store::row_set::RowSet;
 
 /// Marks of one group that are examined.
@@ -38,9 +38,9 @@ pub fn count_hidden(
             DELETION_VECTOR_ID,
             deletion_vectors_of(entry),
             &mut |shown| {
-                match deletion_vector_parts(entry.group(), shown.payload) {
-                    Ok((bits, _)) if sees(&shown) => {
-                        insert_bits(entry, shown.seq, bits, &mut hidden)
+                match open_vector(entry.group(), shown.payload) {
+                    Ok(vector) if sees(&shown) => {
+                        insert_rows(entry, shown.seq, &vector.hidden(), &mut hidden);
                     }
                     Ok(_) => {}
                     Err(error) => damage = Some(error),

@@ -28,14 +28,19 @@ impl RowSet {
     }
 
     /// How many positions are in the set.
+    #[inline]
     pub fn len(&self) -> u32 {
         self.len
     }
 
+    /// Whether no position is in the set.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
+    /// Adds a position; returns whether it is new.
+    ///
     /// # Panics
     /// If `position` is not below the bound.
     #[inline]
@@ -48,6 +53,7 @@ impl RowSet {
         new
     }
 
+    /// Whether the position is in the set.
     #[inline]
     pub fn contains(&self, position: u32) -> bool {
         self.words
@@ -56,6 +62,7 @@ impl RowSet {
     }
 
     /// How many positions below `position` are in the set.
+    #[inline]
     pub fn count_below(&self, position: u32) -> u32 {
         let (whole, rest) = (position as usize / 64, position % 64);
         let below = |word: u64| word & ((1 << rest) - 1);
@@ -82,11 +89,13 @@ impl RowSet {
     }
 
     /// The words, 64 positions each, lowest first.
+    #[inline]
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
     /// The positions, ascending.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         self.words.iter().enumerate().flat_map(|(i, &word)| {
             std::iter::successors((word != 0).then_some(word), |w| {

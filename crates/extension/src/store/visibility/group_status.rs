@@ -16,8 +16,8 @@ use howdah_bridge::shown_tuple::{ShownTuple, TupleStatus};
 use howdah_bridge::store::{ColdStore, TupleStamp};
 use howdah_bridge::xid::Xid;
 
-use super::directory::{self, GroupState, PlacedEntry};
 use crate::errors::ColdError;
+use crate::store::directory::{self, GroupState, PlacedEntry};
 
 /// The status of an entry that is not dead to everyone, named as `TupleStatus` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,9 +23,12 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::RowNumber;
 
-use super::directory::{self, GroupEntry};
-use super::marks::{self, moved_changes};
+use super::hidden::hides_row;
+use super::moved_changes;
 use crate::errors::{ColdError, or_raise};
+use crate::store::directory::{self, GroupEntry};
+use crate::store::marks::forward::forwarded;
+use crate::store::marks::row_state;
 
 /// Whether rows that the snapshot sees must be followed.
 #[inline]
@@ -88,7 +91,7 @@ fn follow(
             lock_row(table, row, snapshot);
         }
         if let Some(entry) = entry_now(store, row)? {
-            return marks::hides(store, &entry, row, snapshot);
+            return hides_row(store, &entry, row, snapshot);
         }
         match moved_on(store, row)? {
             None => return Ok(false),
@@ -128,7 +131,7 @@ pub fn changed_cold(table: Table<'_>, row: RowNumber) -> Option<RowNumber> {
 fn changed_from(store: &ColdStore, mut row: RowNumber) -> Result<Option<RowNumber>, ColdError> {
     loop {
         if let Some(entry) = entry_now(store, row)? {
-            let mark = marks::of_row(store, &entry, row)?;
+            let mark = row_state::of_row(store, &entry, row)?;
             return Ok(mark.and_then(|mark| mark.own).map(|_| row));
         }
         match moved_on(store, row)? {
@@ -152,5 +155,5 @@ fn moved_on(store: &ColdStore, row: RowNumber) -> Result<Option<RowNumber>, Cold
     let Some(group) = directory::nearest_group(store, row) else {
         return Ok(None);
     };
-    Ok(marks::forwarded(store, group, row)?.map(|(to, _)| to))
+    Ok(forwarded(store, group, row)?.map(|(to, _)| to))
 }

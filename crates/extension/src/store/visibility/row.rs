@@ -3,21 +3,21 @@
 //! ```text
 //!   pending row of this backend ──> the rule of cmin       (pending_groups)
 //!   else: entry of its group    ──> visible to the snapshot? (directory)
-//!         what hides the row    ──> marks, recent rows        (marks)
+//!         what hides the row    ──> records of the group      (hidden)
 //!         moved, and changed there by this transaction        (moved)
 //! ```
-//!
-//! [`super::view`] answers the same for all rows of a group at once.
 
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::Table;
 use howdah_bridge::tid::RowNumber;
 
-use super::directory::{self, GroupEntry, GroupState};
-use super::marks::{self, moved_changes};
-use super::{moved, pending_groups};
+use super::hidden::hides_row;
+use super::{last_change, moved, moved_changes};
 use crate::errors::or_raise;
+use crate::store::directory::{self, GroupEntry, GroupState};
+use crate::store::pending_groups;
+use crate::store::pending_marks::memory;
 
 /// The entry of the row's group, if the snapshot sees the group and it has the row.
 fn entry_seen(
@@ -51,7 +51,7 @@ pub fn sees_row(
         return false;
     };
     let oid = table.oid();
-    if or_raise(oid, marks::hides(store, &entry, row, snapshot)) {
+    if or_raise(oid, hides_row(store, &entry, row, snapshot)) {
         return false;
     }
     let follows = moved::is_wanted(snapshot);
@@ -68,4 +68,16 @@ pub fn sees_row_somewhere(
 ) -> bool {
     sees_row(store, table, row, snapshot)
         || or_raise(table.oid(), moved_changes::is_seen(store, row, snapshot))
+}
+
+/// Whether it is known, without a look at the store, that the row is hidden from an MVCC or a dirty
+/// snapshot: because this transaction has just hidden it.
+#[inline]
+pub fn is_surely_hidden(table: Table<'_>, row: RowNumber, snapshot: Snapshot<'_>) -> bool {
+    if snapshot.is_mvcc() {
+        return last_change::hides(table, row, snapshot);
+    }
+    // Checks of constraints fetch one row at a time, mostly the row that is being replaced.
+    snapshot.is_dirty()
+        && (last_change::hides(table, row, snapshot) || memory::hides_now(table.oid(), row))
 }

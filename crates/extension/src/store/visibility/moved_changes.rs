@@ -35,10 +35,10 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
 use howdah_bridge::xid::{Xid, announced_xmin, in_parallel_worker, keeps_snapshot};
 
-use super::forward::Places;
-use super::{hidden_from, hides};
+use super::hidden::{hidden_rows, hides_row};
 use crate::errors::ColdError;
 use crate::store::directory::{self, GroupEntry, GroupFlags};
+use crate::store::marks::forward::Places;
 use crate::store::rewritten;
 use crate::store::row_set::RowSet;
 
@@ -94,7 +94,7 @@ pub fn may_hide(snapshot: Snapshot<'_>) -> bool {
 
 /// The rows of a group that were changed at their new places, as the snapshot sees it; `None` if
 /// there are none, or if the group is still in force.
-pub fn hidden_rows(
+pub fn changed_rows(
     store: &ColdStore,
     entry: &GroupEntry,
     snapshot: Snapshot<'_>,
@@ -117,7 +117,7 @@ fn changed_behind(
         return Ok(None);
     };
     let changed = match next {
-        Successor::InForce(entry) => hidden_from(store, &entry, snapshot)?,
+        Successor::InForce(entry) => hidden_rows(store, &entry, snapshot)?,
         Successor::Gone(group) => changed_behind(store, group, MOST_ROWS, snapshot)?,
     };
     let Some(changed) = changed else {
@@ -188,7 +188,7 @@ pub fn is_seen(
         return Ok(false);
     };
     let entry = placed.entry;
-    if entry.position_of(row).is_none() || hides(store, &entry, row, snapshot)? {
+    if entry.position_of(row).is_none() || hides_row(store, &entry, row, snapshot)? {
         return Ok(false);
     }
     Ok(entry.flags.contain(GroupFlags::MOVED_ROWS) || was_seen(store, row, snapshot)?)
@@ -204,7 +204,7 @@ fn was_seen(store: &ColdStore, row: RowNumber, snapshot: Snapshot<'_>) -> Result
             && let Some(position) = position_before(store, entry.group(), entry.row_count, row)?
         {
             let old = RowNumber(entry.first_row.0 + u64::from(position));
-            return Ok(!hides(store, &entry, old, snapshot)?);
+            return Ok(!hides_row(store, &entry, old, snapshot)?);
         }
     }
     Ok(false)

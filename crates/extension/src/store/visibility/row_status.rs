@@ -3,10 +3,10 @@
 use howdah_bridge::store::{ColdStore, Visited};
 use howdah_bridge::xid::Xid;
 
-use super::tuple_visibility::writer_of;
-use super::{hidden_where, with_pending};
 use crate::errors::ColdError;
 use crate::store::directory::GroupEntry;
+use crate::store::marks::marked_rows::{hidden_where, with_pending};
+use crate::store::marks::tuple_visibility::writer_of;
 use crate::store::row_set::RowSet;
 
 /// The status of the marked rows of a group, in the terms of `HeapTupleSatisfiesVacuum`.
@@ -63,7 +63,7 @@ pub fn row_status(
     let delete_in_progress =
         where_status(|status| matches!(status, Status::Running(_)))?.unwrap_or_default();
     let recently_dead = where_status(|status| matches!(status, Status::Committed))?;
-    let recently_dead = with_pending(store, entry, recently_dead, |_| true).unwrap_or_default();
+    let recently_dead = with_pending(store, entry, recently_dead).unwrap_or_default();
     let dead = where_status(|status| matches!(status, Status::Old(_)))?.unwrap_or_default();
     Ok(RowStatus {
         dead,

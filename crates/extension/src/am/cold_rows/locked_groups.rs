@@ -1,0 +1,206 @@
+//! The groups in which this transaction has locked rows, and what it remembers of them.
+//!
+//! A group that is locked for work on its rows is not merged away before the transaction ends: its
+//! directory entry stays in force, and only flags are added to it. If the whole group is locked, no
+//! other transaction hides a row of it either, so its hidden rows may be remembered.
+//!
+//! Discarded when a subtransaction is rolled back, because that may have released the locks.
+
+use std::cell::RefCell;
+
+use howdah_bridge::Oid;
+use howdah_bridge::cold_lock::RowLock;
+use howdah_bridge::store::{ColdStore, StoreId};
+use howdah_bridge::table::Table;
+use howdah_bridge::tid::RowNumber;
+use howdah_bridge::xid::CommandId;
+
+use crate::am::moment::Moment;
+use crate::errors::ColdError;
+use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
+use crate::store::marks;
+use crate::store::pending_marks;
+use crate::store::row_set::RowSet;
+
+/// Groups that are remembered; each takes 16 kB at most.
+pub(super) const MOST_GROUPS: usize = 64;
+/// Rows of a wholly locked group that are looked up one by one before all its marks are read.
+const FEW_ROWS: u32 = 32;
+
+thread_local! {
+    /// The groups of the last rows.
+    static GROUPS: RefCell<Vec<LockedGroup>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A group that this transaction has locked for work on its rows.
+pub(super) struct LockedGroup {
+    table: Oid,
+    file: StoreId,
+    /// When the table was last seen to have this file.
+    seen: Moment,
+    pub placed: PlacedEntry,
+    /// The command that loaded it, if that was our transaction.
+    pub own: Option<CommandId>,
+    /// The strongest lock held on the whole group.
+    pub bulk: Option<RowLock>,
+    /// Rows looked up while the whole group was locked.
+    asked: u32,
+    /// Rows that a command has changed.
+    changed: (CommandId, u32),
+    /// The hidden rows, once many were looked up; then only this transaction can hide more.
+    hidden: Option<RowSet>,
+}
+
+impl LockedGroup {
+    /// A group of the table, whose entry was read under the group's lock by this command; `file` is
+    /// the id of the table's store.
+    pub fn new(
+        table: Table<'_>,
+        file: StoreId,
+        placed: PlacedEntry,
+        own: Option<CommandId>,
+        command: CommandId,
+    ) -> LockedGroup {
+        LockedGroup {
+            table: table.oid(),
+            file,
+            seen: Moment::now(),
+            placed,
+            own,
+            bulk: None,
+            asked: 0,
+            changed: (command, 0),
+            hidden: None,
+        }
+    }
+
+    /// Whether a row of a wholly locked group is known to have no mark.
+    pub fn is_unmarked(&mut self, store: &ColdStore, row: RowNumber) -> Result<bool, ColdError> {
+        if pending_marks::any() {
+            // Marks may be written, and be pending no more, without notice here.
+            return Ok(false);
+        }
+        self.asked += 1;
+        if self.asked <= FEW_ROWS {
+            return Ok(false);
+        }
+        let hidden = match &self.hidden {
+            Some(hidden) => hidden,
+            None => {
+                self.placed = directory::refresh(store, &self.placed)?;
+                let entry = &self.placed.entry;
+                let none = || RowSet::with_bound(entry.capacity_rows);
+                let hidden = marks::hidden_now(store, entry)?;
+                self.hidden.insert(hidden.unwrap_or_else(none))
+            }
+        };
+        let position = self.placed.entry.position_of(row);
+        Ok(position.is_some_and(|p| !hidden.contains(p)))
+    }
+
+    /// Counts a row that the command changes; returns how many it has changed before.
+    pub fn count_change(&mut self, command: CommandId) -> u32 {
+        if self.changed.0 != command {
+            self.changed = (command, 0);
+        }
+        self.changed.1 += 1;
+        self.changed.1 - 1
+    }
+
+    /// Notes that the row was marked.
+    pub fn note_marked(&mut self, row: RowNumber) {
+        let entry = &mut self.placed.entry;
+        entry.flags = entry.flags.union(GroupFlags::ROW_MARKS);
+        let first = entry.first_row.0;
+        if let Some(hidden) = &mut self.hidden {
+            hidden.insert((row.0 - first) as u32);
+        }
+    }
+
+    /// Notes that rows are collected from now on, and hidden without notice here.
+    pub fn forget_hidden(&mut self) {
+        self.asked = 0;
+        self.hidden = None;
+    }
+
+    /// Remembers it, as the newest.
+    pub fn remember(self) {
+        GROUPS.with_borrow_mut(|groups| {
+            if groups.len() >= MOST_GROUPS {
+                groups.remove(0);
+            }
+            groups.push(self);
+        });
+    }
+}
+
+/// The group that covers the row in this file, if it is remembered.
+pub(super) fn group_of(file: StoreId, row: RowNumber) -> Option<u32> {
+    GROUPS.with_borrow(|groups| {
+        let mut newest_first = groups.iter().rev();
+        let found = newest_first.find(|l| l.placed.entry.covers(row) && l.file == file)?;
+        Some(found.placed.entry.group())
+    })
+}
+
+/// Passes the group that covers the row in this file to `look`, if it is remembered.
+pub(super) fn with_group<R>(
+    file: StoreId,
+    row: RowNumber,
+    look: impl FnOnce(&mut LockedGroup) -> R,
+) -> Option<R> {
+    GROUPS.with_borrow_mut(|groups| {
+        let mut newest_first = groups.iter_mut().rev();
+        let found = newest_first.find(|l| l.placed.entry.covers(row) && l.file == file)?;
+        found.seen = Moment::now();
+        Some(look(found))
+    })
+}
+
+/// The newest remembered group of the table that covers the row, if the table is known to have the
+/// same file still.
+fn with_current<R>(
+    table: Table<'_>,
+    row: RowNumber,
+    look: impl FnOnce(&LockedGroup) -> Option<R>,
+) -> Option<R> {
+    let oid = table.oid();
+    GROUPS.with_borrow(|groups| {
+        let mut newest_first = groups.iter().rev();
+        let found = newest_first.find(|l| l.table == oid && l.placed.entry.covers(row))?;
+        let is_current =
+            found.placed.entry.state == GroupState::Stored && found.seen == Moment::now();
+        look(found).filter(|_| is_current)
+    })
+}
+
+/// The group of a row that is known to be there without a look at the store, because the whole
+/// group is locked and its hidden rows are known.
+pub(super) fn known_there(
+    table: Table<'_>,
+    row: RowNumber,
+    lock: RowLock,
+    cid: CommandId,
+) -> Option<GroupEntry> {
+    if pending_marks::any() {
+        return None;
+    }
+    with_current(table, row, |found| {
+        let position = found.placed.entry.position_of(row)?;
+        let is_there = found.bulk >= Some(lock)
+            && found.hidden.as_ref().is_some_and(|h| !h.contains(position))
+            && found.own.is_none_or(|command| command < cid);
+        is_there.then_some(found.placed.entry)
+    })
+}
+
+/// The stored group of a row, if this transaction has locked the group for work on its rows: then
+/// the group is not merged away, and the row keeps its place, whatever its marks tell.
+pub(in crate::am) fn held_group(table: Table<'_>, row: RowNumber) -> Option<GroupEntry> {
+    with_current(table, row, |found| Some(found.placed.entry))
+}
+
+/// Discards all of them.
+pub(super) fn forget() {
+    GROUPS.with_borrow_mut(Vec::clear);
+}

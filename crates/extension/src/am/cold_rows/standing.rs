@@ -1,0 +1,186 @@
+//! Step 2 of a request: what a row is whose lock is held.
+//!
+//! The look comes after the lock. What it finds stays true until this transaction changes it: the
+//! group is locked, so that its entry stays in force, and the row is locked, so that no other
+//! transaction marks it.
+
+use howdah_bridge::cold_lock::RowLock;
+use howdah_bridge::row_request::{Refusal, RowFailure, RowResult};
+use howdah_bridge::shown_tuple::ShownTuple;
+use howdah_bridge::tid::{RowNumber, Tid};
+use howdah_bridge::xid::{CommandId, INVALID_COMMAND, Xid};
+
+use super::located::LocatedRow;
+use super::locked_groups::LockedGroup;
+use crate::errors::ColdError;
+use crate::stop_point;
+use crate::store::directory::{self, GroupState, PlacedEntry};
+use crate::store::marks::{self, Mark, RowFate, RowState};
+
+/// The standing of a row whose lock is held.
+pub(super) enum Standing {
+    /// The row is in this group, and no mark hides it.
+    There(PlacedEntry),
+    /// The same, but another transaction in progress has marked it.
+    Leaving(PlacedEntry, Mark),
+    Marked(Mark),
+    /// Loaded by this command, or by one that this command runs inside.
+    Unborn,
+    /// The group was merged into another one.
+    Moved {
+        to: RowNumber,
+        by: Xid,
+    },
+    /// The group is gone, with all of its rows.
+    Gone,
+}
+
+/// Learns the standing of a row that is locked in this mode.
+pub(super) fn learn(
+    target: &LocatedRow<'_>,
+    lock: RowLock,
+    command: CommandId,
+) -> Result<Standing, ColdError> {
+    let Some(group) = target.group() else {
+        return Ok(Standing::Gone);
+    };
+    if !target.is_of_known_group() {
+        return read(target, group, command);
+    }
+    let in_bulk = target.locks.holds_bulk(group, lock);
+    let known = target.with_group(|known| {
+        if in_bulk {
+            known.bulk = known.bulk.max(Some(lock));
+        }
+        recall(target, known, command, in_bulk)
+    });
+    known.unwrap_or(Ok(Standing::Gone))
+}
+
+/// Learns the standing of a row again: its lock does not keep out a transaction that changes no
+/// key.
+pub(super) fn learn_again(
+    target: &LocatedRow<'_>,
+    command: CommandId,
+) -> Result<Standing, ColdError> {
+    match (
+        target.with_group(|known| recall(target, known, command, false)),
+        target.group(),
+    ) {
+        (Some(standing), _) => standing,
+        (None, Some(group)) => read(target, group, command),
+        (None, None) => Ok(Standing::Gone),
+    }
+}
+
+/// The standing of a row of a group that is remembered.
+fn recall(
+    target: &LocatedRow<'_>,
+    known: &mut LockedGroup,
+    command: CommandId,
+    in_bulk: bool,
+) -> Result<Standing, ColdError> {
+    if known.own.is_some_and(|loader| loader >= command) {
+        return Ok(Standing::Unborn);
+    }
+    if in_bulk && known.is_unmarked(target.store(), target.row)? {
+        return Ok(Standing::There(known.placed));
+    }
+    stop_point!("group_recalled");
+    // The entry was read under the group's lock: only its flags may have changed.
+    known.placed = directory::refresh(target.store(), &known.placed)?;
+    by_marks(target, known.placed)
+}
+
+/// The standing of a row of a group that is read now, and remembered.
+fn read(target: &LocatedRow<'_>, group: u32, command: CommandId) -> Result<Standing, ColdError> {
+    let (store, row) = (target.store(), target.row);
+    let mut own = None;
+    let mut in_force = |tuple: ShownTuple<'_>| {
+        let in_force = tuple.is_in_force();
+        if in_force && let (_, Some(loader)) = tuple.writer() {
+            own = Some(loader);
+        }
+        in_force
+    };
+    let known = directory::settled(store, row).filter(|p| p.entry.group() == group);
+    let found = match known {
+        Some(placed) => Some(placed),
+        None => directory::entry_covering(store, group, row, &mut in_force)?,
+    };
+    let Some(placed) = found else {
+        if let Some((to, by)) = marks::forwarded(store, group, row)? {
+            return Ok(Standing::Moved { to, by });
+        }
+        // What a committed transaction has hidden may still be visible to our snapshot.
+        let mark = marks::of_dropped_row(store, group, row)?;
+        return Ok(mark.map_or(Standing::Gone, Standing::Marked));
+    };
+    let standing = match own.is_some_and(|loader| loader >= command) {
+        true => Ok(Standing::Unborn),
+        false => by_marks(target, placed),
+    };
+    // A group that is still being loaded gives back the end of its range, which the next group
+    // gets.
+    if placed.entry.state == GroupState::Stored {
+        target.remember_group(placed, own, command);
+    }
+    standing
+}
+
+/// The standing of a row by its marks. The entry of its group was read after the row was locked.
+fn by_marks(target: &LocatedRow<'_>, placed: PlacedEntry) -> Result<Standing, ColdError> {
+    let state = marks::state_of_row(target.store(), &placed.entry, target.row)?;
+    Ok(match state {
+        RowState::Marked(mark) => Standing::Marked(mark),
+        RowState::Arriving(mark) => Standing::Leaving(placed, mark),
+        RowState::Unmarked => Standing::There(placed),
+    })
+}
+
+impl Standing {
+    /// The entry of the row's group if the row is there; otherwise the answer to the executor,
+    /// which has named the row by this place.
+    pub fn report(&self, tid: Tid, command: CommandId) -> Result<PlacedEntry, Refusal> {
+        use RowResult::{Deleted, Invisible, SelfModified, Updated};
+        let nobody = Xid::INVALID;
+        let (result, ctid, xmax, cmax) = match self {
+            Standing::There(placed) | Standing::Leaving(placed, _) => return Ok(*placed),
+            Standing::Unborn => (Invisible, tid, nobody, None),
+            Standing::Gone => (Deleted, tid, nobody, None),
+            Standing::Moved { to, by } => (Updated, to.tid(), *by, None),
+            Standing::Marked(mark) => {
+                let (result, ctid) = match mark.fate {
+                    RowFate::Deleted => (Deleted, tid),
+                    RowFate::Updated { to, .. } => (Updated, to),
+                    RowFate::MovedAway => (Updated, Tid::moved_to_another_partition()),
+                };
+                match mark.own {
+                    Some(own) if own >= command => (SelfModified, ctid, mark.xid, Some(own)),
+                    Some(_) => (Invisible, ctid, mark.xid, None),
+                    None => (result, ctid, mark.xid, None),
+                }
+            }
+        };
+        let failure = RowFailure {
+            cmax: cmax.unwrap_or(INVALID_COMMAND),
+            ..RowFailure::at(ctid, xmax)
+        };
+        Err(Refusal { result, failure })
+    }
+}
+
+/// The new place of the row that was to be changed or locked at `tid`, if the row was moved and not
+/// changed otherwise: the caller continues there, as it would on heap, where the row stays in
+/// place. For a row that the caller must not change, because its snapshot does not see it, `tmfd`
+/// holds the row's own TID, and the result is `None`.
+pub(in crate::am) fn moved_meanwhile(
+    tid: Tid,
+    result: RowResult,
+    failure: &RowFailure,
+) -> Option<RowNumber> {
+    if result != RowResult::Updated {
+        return None;
+    }
+    failure.ctid.row().filter(|&to| tid.row() != Some(to))
+}

@@ -1,0 +1,104 @@
+//! The rows of a group that marks and deletion vectors hide, as a judge of these records says.
+//!
+//! What is in force now is asked by holders of the group's lock, and by ANALYZE; what a snapshot
+//! sees is asked at [`crate::store::visibility`].
+
+use std::ops::ControlFlow;
+
+use howdah_bridge::store::{ColdStore, Visited};
+
+use super::deletion_vector::{DELETION_VECTOR_ID, deletion_vectors_of, insert_rows, open_vector};
+use super::row_mark::{key_ranges, row_of};
+use super::tuple_visibility::{in_force, writer_of};
+use crate::errors::ColdError;
+use crate::store::directory::{GroupEntry, GroupFlags};
+use crate::store::pending_marks::memory;
+use crate::store::row_set::RowSet;
+
+/// The rows of a group that are hidden now, by our own transaction or a committed one.
+///
+/// # Errors
+/// A damaged record.
+pub fn hidden_now(store: &ColdStore, entry: &GroupEntry) -> Result<Option<RowSet>, ColdError> {
+    let stored = hidden_where(store, entry, &mut |shown| in_force(shown))?;
+    Ok(with_pending(store, entry, stored))
+}
+
+/// The rows of a group that another transaction, which is in progress, is hiding.
+///
+/// # Errors
+/// A damaged record.
+pub fn arriving_in(store: &ColdStore, entry: &GroupEntry) -> Result<Option<RowSet>, ColdError> {
+    hidden_where(store, entry, &mut |shown| {
+        let (xid, own) = writer_of(shown);
+        own.is_none() && xid.is_in_progress()
+    })
+}
+
+/// The rows of a group that deletion vectors in force hide.
+///
+/// # Errors
+/// A damaged record.
+pub fn folded(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdError> {
+    let bitmaps_only = GroupEntry {
+        flags: entry.flags.without(GroupFlags::ROW_MARKS),
+        ..*entry
+    };
+    Ok(hidden_now(store, &bitmaps_only)?.unwrap_or_default())
+}
+
+/// Adds rows that are hidden in memory only.
+pub(in crate::store) fn with_pending(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    stored: Option<RowSet>,
+) -> Option<RowSet> {
+    if !memory::any() {
+        return stored;
+    }
+    let mut rows = stored.unwrap_or_else(|| RowSet::with_bound(entry.capacity_rows));
+    memory::for_each_hidden(store, entry, &mut |position, _| {
+        rows.insert(position);
+    });
+    (!rows.is_empty()).then_some(rows)
+}
+
+/// The rows of a group that are hidden by marks and deletion vectors that `judge` accepts.
+pub(in crate::store) fn hidden_where(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    judge: &mut dyn FnMut(&Visited<'_>) -> bool,
+) -> Result<Option<RowSet>, ColdError> {
+    let mut hidden = RowSet::with_bound(entry.capacity_rows);
+    let first = entry.first_row.0;
+    if entry.flags.contain(GroupFlags::ROW_MARKS) {
+        for (id, seqs) in key_ranges(entry.first_row, entry.capacity_rows) {
+            store.visit_by_page(id, seqs, &mut |shown| {
+                if judge(&shown) {
+                    hidden.insert((row_of(id, shown.seq).0 - first) as u32);
+                }
+            });
+        }
+    }
+    let mut damage = None;
+    if entry.flags.contain(GroupFlags::DELETION_VECTORS) {
+        store.visit(
+            DELETION_VECTOR_ID,
+            deletion_vectors_of(entry),
+            &mut |shown| {
+                if !judge(&shown) {
+                    return ControlFlow::Continue(());
+                }
+                match open_vector(entry.group(), shown.payload) {
+                    Ok(vector) => insert_rows(entry, shown.seq, &vector.hidden(), &mut hidden),
+                    Err(error) => damage = Some(error),
+                }
+                ControlFlow::Continue(())
+            },
+        );
+    }
+    match damage {
+        Some(error) => Err(error),
+        None => Ok((!hidden.is_empty()).then_some(hidden)),
+    }
+}
