@@ -1,7 +1,12 @@
 //! What the fuzz targets do with their input: one target for footers, one for the chunks of
-//! each column type, whole and row by row, and one for row access under changed node tables.
+//! each column type, whole and row by row, one for row access under changed node tables, and one
+//! for columns of the golden files.
 //! Every input must give an error or a value; a panic that escapes, an
 //! out-of-bounds read or an allocation without bound is a bug.
+//!
+//! `crates/columnar/tests/fuzz.rs` compiles them with the workspace, and drives them by random
+//! inputs for a few seconds in `./howdah test`, longer in `./howdah soak`. With cargo-fuzz they are
+//! driven by coverage:
 //!
 //! ```text
 //!   cargo +nightly fuzz run footer
@@ -13,7 +18,7 @@
 
 // The tests' generator of columns; a target uses a part of it.
 #[path = "../../crates/columnar/tests/generate/mod.rs"]
-mod generate;
+pub mod generate;
 
 use generate::{NULLS, Random, SHAPES, column, row_group};
 use howdah_columnar::{
@@ -107,16 +112,58 @@ pub fn nodes(input: &[u8]) {
     rows(&[footer, group.body].concat());
 }
 
+/// Reads one column of a golden file, whole and row by row, with changed bytes: in its chunk, in
+/// its sections of the footer, or anywhere.
+pub fn golden(file: &[u8], input: &[u8]) {
+    let_decoders_catch();
+    let Some((choice, changes)) = input.split_first_chunk::<4>() else {
+        return;
+    };
+    let (Ok(footer), Ok(footer_len)) = (Footer::parse(file), Footer::encoded_len(file)) else {
+        return;
+    };
+    let mut bytes = file.to_vec();
+    let at = usize::from(choice[0]) % footer.column_count();
+    let whole = footer.column(at).byte_range.clone();
+    let range = match choice[1] % 4 {
+        0 => 0..bytes.len(),
+        1 => SECTIONS..footer_len,
+        _ => whole.start as usize..whole.end as usize,
+    };
+    if !range.is_empty() {
+        change(&mut bytes[range], changes);
+    }
+    rows_of(&bytes, at);
+    let Ok(footer) = Footer::parse(&bytes) else {
+        return;
+    };
+    if at >= footer.column_count() {
+        return;
+    }
+    let (row_count, meta) = (footer.row_count(), footer.column(at));
+    let range = meta.byte_range.start as usize..meta.byte_range.end as usize;
+    if let Some(chunk) = bytes.get(range)
+        && let Ok(chunk) = Chunk::open(meta, row_count, ChunkBuffer::from(chunk))
+    {
+        read(&chunk, row_count);
+    }
+}
+
 /// Reads rows of the first column of a stored row group.
 fn rows(bytes: &[u8]) {
+    rows_of(bytes, 0);
+}
+
+/// Reads rows of a column of a stored row group.
+fn rows_of(bytes: &[u8], column: usize) {
     let Ok(layout) = GroupLayout::read(bytes) else {
         return;
     };
-    if layout.column_count() == 0 {
+    if layout.column_count() <= column {
         return;
     }
-    let _ = layout.statistics(0, bytes);
-    let Ok(access) = layout.row_access(0, bytes) else {
+    let _ = layout.statistics(column, bytes);
+    let Ok(access) = layout.row_access(column, bytes) else {
         return;
     };
     let (mut state, mut ranges) = (RowState::default(), Vec::new());
@@ -171,26 +218,5 @@ fn change(bytes: &mut [u8], changes: &[u8]) {
             1 => bytes[at] ^ entry[3],
             _ => bytes[at].wrapping_add(entry[3]),
         };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn seeded_inputs_run_through_every_target() {
-        std::panic::set_hook(Box::new(|_| {}));
-        let random = &mut Random(99);
-        for round in 0..20_000 {
-            let input: Vec<u8> = (0..4 + random.below(24))
-                .map(|_| random.next() as u8)
-                .collect();
-            match round % 13 {
-                0 => footer(&input),
-                12 => nodes(&input),
-                at => chunk(generate::TYPES[at - 1], &input),
-            }
-        }
     }
 }

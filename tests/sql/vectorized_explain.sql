@@ -67,6 +67,15 @@ RESET howdah.vectorized;
 SET work_mem = '64kB';
 SELECT * FROM why('SELECT id, grp, w, count(*) FROM t GROUP BY id, grp, w');
 RESET work_mem;
+-- A planning within a planning that ends with an error leaves no reason to the outer one.
+CREATE FUNCTION fails_within() RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    EXECUTE 'SELECT (SELECT count(*) FROM t GROUP BY ROLLUP (grp) LIMIT 1) WHERE 1 / 0 = 1';
+    RETURN 1;
+EXCEPTION WHEN division_by_zero THEN RETURN 3;
+END $$;
+SELECT * FROM why('SELECT grp, string_agg(w, '','') FROM t WHERE id > fails_within() GROUP BY 1');
+SELECT * FROM why('SELECT grp, count(*) FROM t WHERE id > fails_within() GROUP BY grp');
 -- Without VERBOSE nothing is said; a prepared statement keeps its reasons.
 EXPLAIN (COSTS OFF) SELECT md5(w) FROM t GROUP BY 1;
 PREPARE q AS SELECT md5(w) FROM t GROUP BY 1;

@@ -2,8 +2,9 @@
 //! new seeds until the time is up.
 //!
 //! ```text
-//!   round ─► differential (one session, several sessions) ─► emptied_in_place ─► transfers
-//!            next round ◄─ Perl tests ◄─ regress-parallel (first round only) ◄─ crash ◄─┘
+//!   round ─► differential (one session, several sessions) ─► emptied_in_place ─► transfers ─► crash
+//!     ┌─ fuzz ◄─ vectorized: 20,000 queries, 500 stopped statements, old snapshots ◄─────────────┘
+//!     └─► PostgreSQL's suites by parallel workers and by the engine (first round only) ─► Perl tests
 //! ```
 //!
 //! The Perl tests are PostgreSQL's own tests of subscriptions and recovery. They take no seed;
@@ -37,8 +38,11 @@ pub struct Options {
 /// Scripts that one round of the differential tester compares, of each kind.
 const SCRIPT_COUNT: u64 = 200;
 
+/// Schemas of which a round asks generated queries, 100 of each.
+const SCHEMA_COUNT: u64 = 200;
+
 /// What a round runs: a program of tests, and its settings for the round's seed.
-fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 4] {
+fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 8] {
     [
         (
             "differential",
@@ -64,6 +68,28 @@ fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 4] {
         (
             "crash",
             vec![("HOWDAH_CRASH_SEED", seed), ("HOWDAH_CRASH_ROUNDS", 20)],
+        ),
+        (
+            "vectorized_queries",
+            vec![
+                ("HOWDAH_QUERY_SEED", seed.wrapping_mul(SCHEMA_COUNT)),
+                ("HOWDAH_QUERY_SCHEMAS", SCHEMA_COUNT),
+            ],
+        ),
+        (
+            "vectorized_cancel",
+            vec![("HOWDAH_CANCEL_SEED", seed), ("HOWDAH_CANCEL_CASES", 500)],
+        ),
+        (
+            "vectorized_snapshots",
+            vec![
+                ("HOWDAH_SNAPSHOT_SEED", seed),
+                ("HOWDAH_SNAPSHOT_STEPS", 400),
+            ],
+        ),
+        (
+            "fuzz",
+            vec![("HOWDAH_FUZZ_SEED", seed), ("HOWDAH_FUZZ_SECONDS", 120)],
         ),
     ]
 }
@@ -94,7 +120,7 @@ pub fn run(paths: &Paths, options: &Options) -> anyhow::Result<ExitCode> {
             total.add(programs.run(program, &settings)?);
         }
         if round == 0 {
-            total.add(test::regress_in_workers(paths)?);
+            total.add(test::forced_suites(paths)?);
         }
         total.add(test::perl_tests(paths, seed.is_multiple_of(2))?);
         if total.failed > 0 {

@@ -3,7 +3,8 @@
 //! `stop_point!("name")` does nothing unless a setting names it. `howdah.debug_stop_point` makes
 //! the backend take and release the advisory lock [`STOP_LOCK_KEY`], so a test that holds
 //! `pg_advisory_lock(7468)` decides when it goes on. `howdah.debug_crash_point` makes the backend
-//! kill itself with SIGKILL, which takes the server through crash recovery.
+//! kill itself with SIGKILL, which takes the server through crash recovery. `howdah.debug_panic_point`
+//! makes a thread of the vectorized engine panic.
 
 use std::ffi::CString;
 
@@ -15,8 +16,9 @@ const STOP_LOCK_KEY: u32 = 7468;
 
 static STOP_POINT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 static CRASH_POINT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
+static PANIC_POINT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 
-/// Defines the two settings. Call once, from `_PG_init`.
+/// Defines the settings. Call once, from `_PG_init`.
 pub fn register() {
     GucRegistry::define_string_guc(
         c"howdah.debug_stop_point",
@@ -34,12 +36,26 @@ pub fn register() {
         GucContext::Suset,
         GucFlags::NO_SHOW_ALL,
     );
+    GucRegistry::define_string_guc(
+        c"howdah.debug_panic_point",
+        c"Step at which a thread panics.",
+        c"For tests only: the statement ends with an error.",
+        &PANIC_POINT,
+        GucContext::Suset,
+        GucFlags::NO_SHOW_ALL,
+    );
 }
 
 fn names(setting: &GucSetting<Option<CString>>, point: &str) -> bool {
     setting
         .get()
         .is_some_and(|name| name.as_bytes() == point.as_bytes())
+}
+
+/// Whether a thread is to panic at this step. Asked on the main thread, because threads read no
+/// settings.
+pub fn panics_at(point: &str) -> bool {
+    names(&PANIC_POINT, point)
 }
 
 /// What `stop_point!` calls.

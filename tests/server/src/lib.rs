@@ -6,6 +6,7 @@
 //!   checks        invariants of a table: equal to its heap twin, sound indexes, unique TIDs
 //!   death         backends killed at a named step
 //!   differential  generated statements on heap and howdah
+//!   process       threads, open files and memory of a backend
 //!   replay        a standby's replay that old snapshots block, and what happens to them
 //!   settings      numbers from the environment, for longer runs
 //! ```
@@ -19,5 +20,6 @@ pub mod checks;
 pub mod cluster;
 pub mod death;
 pub mod differential;
+pub mod process;
 pub mod replay;
 pub mod settings;

@@ -31,11 +31,14 @@ const MAKE: &str = "CREATE EXTENSION pg_buffercache;
     INSERT INTO t SELECT i, 'word ' || i % 1013, i * 1.25, '2026-01-01'::timestamptz + i * '1 min'::interval,
            sqrt(i), i % 3 = 0, ARRAY[i, i % 7] FROM generate_series(1, 30000) i;
     INSERT INTO t SELECT i, repeat(md5(i::text), 3), NULL, 'infinity', 'NaN', NULL, NULL
-    FROM generate_series(30001, 50000) i";
+    FROM generate_series(30001, 50000) i;
+    CREATE TABLE p (LIKE t) PARTITION BY RANGE (id);
+    CREATE TABLE p0 PARTITION OF p FOR VALUES FROM (MINVALUE) TO (-1000000);
+    ALTER TABLE p ATTACH PARTITION t FOR VALUES FROM (-1000000) TO (MAXVALUE)";
 
-/// Reads of a damaged table: all of it, one column, one row by index, all rows by index, and all of
-/// it by the engine.
-const READS: [&str; 6] = [
+/// Reads of a damaged table: all of it, one column, one row by index, all rows by index, all of it
+/// by the engine, and as a partition.
+const READS: [&str; 9] = [
     "SELECT count(*), sum(hashtextextended(r::text, 0)::numeric) FROM t r",
     "SELECT count(amount), sum(amount) FROM t",
     "SET enable_seqscan = off; SELECT * FROM t WHERE id IN (8500, 20000, 44444)",
@@ -45,9 +48,14 @@ const READS: [&str; 6] = [
      WHERE amount > 100 IS NOT FALSE GROUP BY flag ORDER BY flag",
     "SET howdah.debug_force_vectorized = on;
      SELECT id, word, amount, at, real8, flag FROM t ORDER BY at DESC, id LIMIT 10",
+    "SET howdah.debug_force_vectorized = on;
+     SELECT id % 7, count(*), count(real8), min(word COLLATE \"C\"), sum(amount) FROM p GROUP BY 1 ORDER BY 1",
+    "SET howdah.debug_force_vectorized = on; SET howdah.threads = 0;
+     SELECT count(*), sum(id), max(at), count(flag) FROM p WHERE word LIKE '%7%'",
+    "SELECT count(*), sum(id), min(word), max(at), sum(amount), bool_and(flag), max(real8) FROM p",
 ];
 /// Of them, those that the engine computes.
-const VECTORIZED_READS: std::ops::Range<usize> = 4..6;
+const VECTORIZED_READS: std::ops::Range<usize> = 4..8;
 
 /// One tuple of the cold store, as it lies in its file.
 #[derive(Clone, Copy, Debug)]

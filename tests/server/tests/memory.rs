@@ -1,9 +1,8 @@
 //! How much memory a session keeps.
 
-use std::fs;
-
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use howdah_server_tests::cluster::{Primary, query};
+use howdah_server_tests::process::own_memory_bytes;
 use postgres::Client;
 
 const SETTINGS: [(&str, &str); 2] = [("howdah.compaction", "off"), ("autovacuum", "off")];
@@ -14,14 +13,7 @@ const GROUP_BYTES: u64 = ROWS_PER_GROUP * 16 * 17;
 
 /// Anonymous memory of the session's process, in bytes.
 fn own_memory(session: &mut Client) -> anyhow::Result<u64> {
-    let pid = query(session, "SELECT pg_backend_pid()")?;
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"))
-        .context("the kernel does not tell RssAnon")?;
-    let kilobytes = line.trim().trim_end_matches(" kB").parse::<u64>()?;
-    Ok(kilobytes * 1024)
+    own_memory_bytes(&query(session, "SELECT pg_backend_pid()")?)
 }
 
 /// How much the memory of a session grows that reads rows all over the table, each by its key.
@@ -75,5 +67,41 @@ fn a_session_keeps_little_of_the_row_groups_that_it_reads() -> anyhow::Result<()
         large < GROUP_COUNT * GROUP_BYTES / 2,
         "{large} bytes: whole columns were kept"
     );
+    Ok(())
+}
+
+/// What a statement may need for any number of runs of one plan.
+const MOST_FOR_RESCANS: u64 = 8 << 20;
+
+#[test]
+fn rescans_of_a_vectorized_plan_need_no_more_memory_than_one() -> anyhow::Result<()> {
+    let primary = Primary::start("rescan-memory", &SETTINGS)?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "CREATE TABLE t (id int, k int, w text) USING howdah;
+         SET howdah.debug_force_cold = on;
+         INSERT INTO t SELECT i, i % 10, 'w' || i FROM generate_series(1, 200) i; ANALYZE t;
+         SET howdah.debug_force_vectorized = on; SET howdah.threads = 0",
+    )?;
+    let pid = query(&mut session, "SELECT pg_backend_pid()")?;
+    let grown = |session: &mut Client, rescans: u32| -> anyhow::Result<u64> {
+        // The last row of the function is computed when all rescans are over.
+        let text = format!(
+            "SELECT sum((SELECT count(*) FROM t WHERE k = g AND w <> 'x' || g)),
+                    substring(pg_read_file('/proc/{pid}/status') FROM 'RssAnon:\\s+(\\d+)')
+             FROM generate_series(1, {rescans}) g"
+        );
+        let plan = query(session, &format!("EXPLAIN {text}"))?;
+        ensure!(plan.contains("Vectorized"), "not vectorized: {plan}");
+        let before = own_memory_bytes(&pid)?;
+        let answer = query(session, &text)?;
+        let (sum, kilobytes) = answer.split_once('|').unwrap_or_default();
+        ensure!(sum == "180", "{answer}");
+        Ok((kilobytes.parse::<u64>()? * 1024).saturating_sub(before))
+    };
+    grown(&mut session, 100)?;
+    let bytes = grown(&mut session, 8000)?;
+    println!("{bytes} bytes for 8000 rescans");
+    ensure!(bytes <= MOST_FOR_RESCANS, "{bytes} bytes for 8000 rescans");
     Ok(())
 }

@@ -1,51 +1,376 @@
-//! Vectorized plans that are cancelled, timed out or terminated at any moment: they end at once,
-//! and nothing is left behind.
+//! Vectorized plans of every shape that are cancelled, timed out or terminated at random moments,
+//! while other sessions run such plans too: each is over at once, and nothing is left behind.
+//!
+//! Left would be: threads, locks, pins, open files, temporary files, memory of the session, a
+//! thread less in the server's budget, a leak that the server's log reports. `HOWDAH_CANCEL_CASES`
+//! and `HOWDAH_CANCEL_SEED` choose longer and other runs.
 
 use std::fs;
-use std::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use howdah_server_tests::cluster::{Primary, query};
 use howdah_server_tests::differential::Dice;
+use howdah_server_tests::process;
 use howdah_server_tests::settings::number;
 use postgres::Client;
 
-const SETTINGS: [(&str, &str); 4] = [
+const SETTINGS: [(&str, &str); 5] = [
     ("howdah.compaction", "off"),
     ("autovacuum", "off"),
     ("howdah.threads", "2"),
-    // As many as one plan uses, so that the next plan would lack a thread that is not returned.
-    ("howdah.max_threads", "2"),
+    ("howdah.max_threads", "6"),
+    ("log_min_messages", "warning"),
 ];
-/// Other tests may be running; alone the tests need a tenth of it.
-const SOON: Duration = Duration::from_millis(500);
-const STATEMENTS: [&str; 6] = [
+/// How soon half of the statements are over, although others keep the processors busy. Alone, a
+/// statement is over within a fifth of it.
+const SOON: Duration = Duration::from_millis(50);
+/// How soon each of them is, whatever else the machine does.
+const AT_LAST: Duration = Duration::from_secs(2);
+/// Memory that a session may keep after any number of stopped statements: what the allocator does
+/// not give back.
+const MOST_GROWTH_BYTES: u64 = 24 << 20;
+/// Files that PostgreSQL may have opened for later use, such as further segments.
+const MOST_FILES: usize = 8;
+/// Repetitions that make a statement last long enough for any moment.
+const REPEATED: usize = 60;
+
+/// Grouping by few and many keys, by text, with exact sums; first rows; LIKE over text; wide text;
+/// partitions; marked and hot rows; prepared, in functions, in cursors, as the source of a change.
+const STATEMENTS: [&str; 18] = [
     "SELECT k % 100000, count(*), sum(id) FROM t GROUP BY 1 OFFSET 10000000",
     "SELECT w, k, max(f) FROM t GROUP BY 1, 2 OFFSET 10000000",
     "SELECT id, w FROM t WHERE w LIKE '%a%b%c%' ORDER BY f DESC LIMIT 10",
     "SELECT sum(f * f), avg(k) FROM t WHERE w LIKE '%1%2%3%' OR k % 7 = 3",
+    "SELECT DISTINCT w FROM t OFFSET 10000000",
+    "SELECT k % 10, avg(n), sum(n), count(DISTINCT k % 3) FROM t GROUP BY 1 OFFSET 100",
+    "SELECT k % 50000, avg(n) FROM t WHERE id % 3 > 0 GROUP BY 1 ORDER BY 2 DESC LIMIT 5",
+    "SELECT w, id, f FROM t ORDER BY w, id LIMIT 20000 OFFSET 19990",
     "SELECT k % 100000, count(*), sum(id) FROM parts GROUP BY 1 OFFSET 10000000",
     "SELECT id, w FROM parts WHERE w LIKE '%a%b%c%' ORDER BY f DESC LIMIT 10",
+    "SELECT w, count(*) FROM parts GROUP BY 1 HAVING count(*) > 5",
+    "SELECT max(body), count(*) FILTER (WHERE body LIKE '%beef%') FROM wide",
+    "SELECT body, count(*) FROM wide GROUP BY 1 OFFSET 10000000",
+    "SELECT grouped_often()",
+    "EXECUTE prepared",
+    "DECLARE c NO SCROLL CURSOR FOR SELECT k % 90000, count(*) FROM t GROUP BY 1; FETCH 10 FROM c; CLOSE c",
+    "DECLARE c SCROLL CURSOR FOR SELECT id, w FROM t ORDER BY w LIMIT 3000; FETCH LAST FROM c; FETCH FIRST FROM c; CLOSE c",
+    "INSERT INTO sink SELECT k % 5000, count(*) FROM t GROUP BY 1; DELETE FROM sink",
 ];
 /// Partitions of the table `parts`.
-const PARTITIONS: usize = 50;
+const PARTITIONS: usize = 30;
+/// Half of the settings leave large groupings to PostgreSQL, whose own nodes spill.
+const MEMORY: [&str; 4] = ["64kB", "1MB", "64MB", "256MB"];
 
-/// Whether the process has one thread. A thread that has done its work still exists for a moment.
-fn is_alone(pid: &str) -> anyhow::Result<bool> {
-    for _ in 0..100 {
-        if fs::read_dir(format!("/proc/{pid}/task"))?.count() == 1 {
-            return Ok(true);
-        }
-        thread::sleep(Duration::from_millis(1));
+const PREPARE: &str = "SET howdah.debug_force_vectorized = on; SET client_min_messages = error;
+    PREPARE prepared AS SELECT w, count(*), sum(k) FROM parts GROUP BY 1 OFFSET 10000000";
+
+fn make_tables(session: &mut Client) -> anyhow::Result<()> {
+    session.batch_execute(
+        "CREATE TABLE t USING howdah AS SELECT i AS id, (i::int8 * 7919 % 1000003)::int AS k, (i % 1000) / 8.0::float8 AS f, md5(i::text) AS w,
+             (i % 10000)::numeric(10,2) AS n
+             FROM generate_series(1, 800000) i;
+         CREATE TABLE parts (LIKE t) PARTITION BY HASH (id);
+         CREATE TABLE wide (id int, body text) USING howdah;
+         INSERT INTO wide SELECT i, (SELECT string_agg(md5((i + g)::text), '') FROM generate_series(1, 30) g) FROM generate_series(1, 20000) i;
+         CREATE TABLE sink (k int, n int8) USING howdah;
+         CREATE FUNCTION grouped_often() RETURNS int8 LANGUAGE plpgsql AS $$
+         DECLARE total int8 := 0; one record;
+         BEGIN
+             FOR one IN SELECT k % 40000 AS k, count(*) AS n FROM t GROUP BY 1 LOOP total := total + one.n; END LOOP;
+             RETURN total;
+         END $$",
+    )?;
+    for at in 0..PARTITIONS {
+        session.batch_execute(&format!(
+            "CREATE TABLE parts_{at} PARTITION OF parts
+                 FOR VALUES WITH (MODULUS {PARTITIONS}, REMAINDER {at}) USING howdah"
+        ))?;
     }
-    Ok(false)
+    session.batch_execute(
+        "INSERT INTO parts SELECT * FROM t WHERE id <= 500000;
+         DELETE FROM t WHERE id % 17 = 0; UPDATE t SET k = -k WHERE id % 1009 = 0;
+         DELETE FROM parts WHERE id % 5 = 0;
+         SET howdah.bulk_load = off; INSERT INTO t SELECT * FROM t WHERE id < 60000; RESET howdah.bulk_load",
+    )?;
+    session.batch_execute("VACUUM ANALYZE t, parts, wide")?;
+    Ok(())
+}
+
+/// How a statement is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    Cancel,
+    Timeout,
+    Terminate,
+}
+
+/// A session whose statements are stopped.
+struct Victim {
+    session: Client,
+    pid: String,
+}
+
+impl Victim {
+    fn start(primary: &Primary) -> anyhow::Result<Self> {
+        let mut session = primary.session()?;
+        session.batch_execute(PREPARE)?;
+        let pid = query(&mut session, "SELECT pg_backend_pid()")?;
+        Ok(Self { session, pid })
+    }
+
+    /// Runs the statement again and again on a thread of its own. Returns the victim, the result,
+    /// and when it was over.
+    fn run(mut self, statement: &str) -> JoinHandle<(Self, Result<(), postgres::Error>, Instant)> {
+        let statements = format!("{statement};").repeat(REPEATED);
+        thread::spawn(move || {
+            let result = self.session.batch_execute(&statements);
+            (self, result, Instant::now())
+        })
+    }
+}
+
+/// Sessions that run statements until they are told to stop.
+struct Load {
+    is_over: Arc<AtomicBool>,
+    sessions: Vec<JoinHandle<anyhow::Result<()>>>,
+}
+
+impl Load {
+    fn start(primary: &Primary, count: u64) -> anyhow::Result<Self> {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut sessions = Vec::new();
+        for seed in 0..count {
+            let (is_over, mut session) = (Arc::clone(&is_over), primary.session()?);
+            session.batch_execute(PREPARE)?;
+            sessions.push(thread::spawn(move || {
+                let mut dice = Dice::new(seed);
+                while !is_over.load(Ordering::Relaxed) {
+                    let statement = dice.pick(&STATEMENTS);
+                    session
+                        .batch_execute(&format!(
+                            "SET work_mem = '{}'; {statement}",
+                            dice.pick(&MEMORY)
+                        ))
+                        .with_context(|| format!("nobody stops {statement}"))?;
+                }
+                Ok(())
+            }));
+        }
+        Ok(Self { is_over, sessions })
+    }
+
+    fn end(self) -> anyhow::Result<()> {
+        self.is_over.store(true, Ordering::Relaxed);
+        for session in self.sessions {
+            session
+                .join()
+                .map_err(|_| anyhow::anyhow!("a session's thread panicked"))??;
+        }
+        Ok(())
+    }
+}
+
+/// What the last of many statements left.
+fn is_clean(watcher: &mut Client, pid: &str) -> anyhow::Result<()> {
+    ensure!(process::has_one_thread(pid)?, "threads are left");
+    let locks =
+        format!("SELECT count(*) FROM pg_locks WHERE pid = {pid} AND locktype <> 'virtualxid'");
+    let locks = query(watcher, &locks)?;
+    ensure!(locks == "0", "{locks} locks are left");
+    Ok(())
+}
+
+/// Tries for a second: other processes of the server pin pages for moments.
+fn nothing_is_pinned(watcher: &mut Client) -> anyhow::Result<()> {
+    let pinned =
+        "SELECT relfilenode, relblocknumber FROM pg_buffercache WHERE pinning_backends > 0";
+    let mut left = String::new();
+    for _ in 0..50 {
+        left = query(watcher, pinned)?;
+        if left.is_empty() {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    bail!("pages are pinned: {left}")
+}
+
+fn print_distribution(what: &str, late: &mut [Duration]) -> Option<(Duration, Duration)> {
+    late.sort_unstable();
+    let at = |percent: usize| {
+        late.get((late.len().saturating_sub(1)) * percent / 100)
+            .copied()
+    };
+    let (median, most) = (at(50)?, at(100)?);
+    println!(
+        "{} {what}: over after {median:?} (median), {:?} (90 %), {:?} (99 %), {most:?} (all)",
+        late.len(),
+        at(90)?,
+        at(99)?
+    );
+    Some((median, most))
+}
+
+#[test]
+fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
+    let primary = Primary::start("vectorized-cancel", &SETTINGS)?;
+    let mut watcher = primary.session()?;
+    watcher.batch_execute("CREATE EXTENSION pg_buffercache")?;
+    make_tables(&mut watcher)?;
+    let mut dice = Dice::new(number("HOWDAH_CANCEL_SEED", 1));
+    let case_count = number("HOWDAH_CANCEL_CASES", 70);
+    let mut late: Vec<(Stop, Duration)> = Vec::new();
+
+    // One session is stopped over and over; those that are terminated are sessions of their own.
+    let mut lasting = Victim::start(&primary)?;
+    // Its caches are filled before anything is measured.
+    for statement in STATEMENTS {
+        for memory in [MEMORY[0], MEMORY[3]] {
+            (lasting.session).batch_execute(&format!("SET work_mem = '{memory}'; {statement}"))?;
+        }
+    }
+    let kept = (
+        process::own_memory_bytes(&lasting.pid)?,
+        process::open_file_count(&lasting.pid)?,
+    );
+    let mut lasting = Some(lasting);
+    let load = Load::start(&primary, 2)?;
+    for case in 0..case_count {
+        let statement = *dice.pick(&STATEMENTS);
+        let memory = dice.pick(&MEMORY);
+        let threads = dice.pick(&[0, 1, 2, 2, 7]);
+        let stop = *dice.pick(&[
+            Stop::Cancel,
+            Stop::Cancel,
+            Stop::Timeout,
+            Stop::Timeout,
+            Stop::Terminate,
+        ]);
+        let moment = Duration::from_millis(1 + dice.below(150) as u64);
+        let timeout = match stop {
+            Stop::Timeout => moment.as_millis(),
+            _ => 0,
+        };
+        let mut victim = match (stop, lasting.take()) {
+            (Stop::Cancel | Stop::Timeout, Some(lasting)) => lasting,
+            (_, kept) => {
+                lasting = kept;
+                Victim::start(&primary)?
+            }
+        };
+        victim.session.batch_execute(&format!(
+            "SET work_mem = '{memory}'; SET howdah.threads = {threads}; SET statement_timeout = {timeout}"
+        ))?;
+        let pid = victim.pid.clone();
+        let began = Instant::now();
+        let running = victim.run(statement);
+        let signalled = match stop {
+            Stop::Timeout => began + moment,
+            Stop::Cancel | Stop::Terminate => {
+                thread::sleep(moment);
+                let function = match stop {
+                    Stop::Cancel => "pg_cancel_backend",
+                    _ => "pg_terminate_backend",
+                };
+                let at = Instant::now();
+                let sent = query(&mut watcher, &format!("SELECT {function}({pid})"))?;
+                ensure!(sent == "t", "case {case}: no signal was sent");
+                at
+            }
+        };
+        let (back, result, ended) = running
+            .join()
+            .map_err(|_| anyhow::anyhow!("the victim's thread panicked"))?;
+        let say = || {
+            format!(
+                "case {case}, {stop:?} after {moment:?}, {threads} threads, work_mem {memory}: {statement}"
+            )
+        };
+        let over = ended.saturating_duration_since(signalled);
+        let Err(error) = result else {
+            bail!("{}: it ended by itself", say());
+        };
+        let code = error.code().map_or("none", |code| code.code());
+        ensure!(over < AT_LAST, "{}: it went on for {over:?}", say());
+        late.push((stop, over));
+        match stop {
+            Stop::Terminate => {
+                // The message of a terminated process may be lost with its connection.
+                ensure!(["57P01", "none"].contains(&code), "{}: {error:?}", say());
+                ensure!(process::is_gone(&pid), "{}: the process lives on", say());
+            }
+            Stop::Cancel | Stop::Timeout => {
+                ensure!(code == "57014", "{}: {error:?}", say());
+                let mut back = back;
+                back.session.batch_execute("SET statement_timeout = 0")?;
+                is_clean(&mut watcher, &pid).with_context(say)?;
+                lasting = Some(back);
+            }
+        }
+    }
+    load.end()?;
+
+    let lasting = lasting.context("the session is gone")?;
+    is_clean(&mut watcher, &lasting.pid)?;
+    let (memory, files) = (
+        process::own_memory_bytes(&lasting.pid)?,
+        process::open_file_count(&lasting.pid)?,
+    );
+    println!(
+        "the session grew from {} to {memory} bytes, from {} to {files} files",
+        kept.0, kept.1
+    );
+    ensure!(
+        files <= kept.1 + MOST_FILES,
+        "{files} files are open, {} were",
+        kept.1
+    );
+    ensure!(
+        memory <= kept.0 + MOST_GROWTH_BYTES,
+        "{memory} bytes are kept, {} were",
+        kept.0
+    );
+    nothing_is_pinned(&mut watcher)?;
+    let files = query(&mut watcher, "SELECT count(*) FROM pg_ls_tmpdir()")?;
+    ensure!(files == "0", "{files} temporary files are left");
+    all_threads_were_returned(&mut watcher)?;
+    let log = fs::read_to_string(&primary.log)?;
+    for word in [
+        "leak",
+        "still referenced",
+        "PANIC",
+        "terminated by signal",
+        "panicked",
+    ] {
+        ensure!(!log.contains(word), "the server's log speaks of {word:?}");
+    }
+
+    let mut median = Duration::ZERO;
+    for kind in [Stop::Cancel, Stop::Timeout, Stop::Terminate] {
+        let mut of_kind: Vec<Duration> = late
+            .iter()
+            .filter(|(stop, _)| *stop == kind)
+            .map(|(_, over)| *over)
+            .collect();
+        if let Some((half, _)) = print_distribution(&format!("{kind:?}"), &mut of_kind) {
+            median = median.max(half);
+        }
+    }
+    ensure!(
+        median < SOON,
+        "half of the statements took {median:?} to end"
+    );
+    Ok(())
 }
 
 /// Threads that a plan gets.
 fn threads_used(session: &mut Client) -> anyhow::Result<String> {
     let plan = session.query(
-        "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, BUFFERS OFF) SELECT k % 10, count(*) FROM t GROUP BY 1",
+        "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, BUFFERS OFF) SELECT k % 10, count(*) FROM parts GROUP BY 1",
         &[],
     )?;
     let lines = plan.iter().map(|row| row.get::<_, String>(0));
@@ -55,79 +380,59 @@ fn threads_used(session: &mut Client) -> anyhow::Result<String> {
         .context("the plan tells no threads")
 }
 
+/// A plan gets as many threads as the server has in all, and none if it may have none.
+fn all_threads_were_returned(session: &mut Client) -> anyhow::Result<()> {
+    session.batch_execute(
+        "SET howdah.debug_force_vectorized = on; SET work_mem = '64MB'; SET howdah.threads = 7",
+    )?;
+    let used = threads_used(session)?;
+    ensure!(used == "Threads: 6", "threads were not given back: {used}");
+    session.batch_execute("SET howdah.threads = 0")?;
+    ensure!(threads_used(session)? == "Threads: 0");
+    Ok(())
+}
+
 #[test]
-fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
-    let primary = Primary::start("vectorized-cancel", &SETTINGS)?;
+fn a_panic_of_a_thread_is_one_error_of_one_statement() -> anyhow::Result<()> {
+    let primary = Primary::start("vectorized-panic", &SETTINGS)?;
     let mut session = primary.session()?;
     session.batch_execute(
-        "CREATE TABLE t USING howdah AS SELECT i AS id, (i::int8 * 7919 % 1000003)::int AS k, (i % 1000) / 8.0::float8 AS f, md5(i::text) AS w
-             FROM generate_series(1, 1500000) i;
-         ANALYZE t; SET work_mem = '256MB'; SET howdah.debug_force_vectorized = on",
+        "CREATE TABLE parts USING howdah AS SELECT i AS k FROM generate_series(1, 400000) i; ANALYZE parts;
+         SET howdah.debug_force_vectorized = on; SET howdah.threads = 6",
     )?;
-    session.batch_execute("CREATE TABLE parts (LIKE t) PARTITION BY HASH (id)")?;
-    for at in 0..PARTITIONS {
-        session.batch_execute(&format!(
-            "CREATE TABLE parts_{at} PARTITION OF parts
-                 FOR VALUES WITH (MODULUS {PARTITIONS}, REMAINDER {at}) USING howdah"
-        ))?;
-    }
-    session.batch_execute("INSERT INTO parts SELECT * FROM t WHERE id <= 700000; ANALYZE parts")?;
     let pid = query(&mut session, "SELECT pg_backend_pid()")?;
-    ensure!(threads_used(&mut session)? == "Threads: 2");
-    let mut dice = Dice::new(number("HOWDAH_CANCEL_SEED", 1));
-    let (mut cancelled, mut late) = (0, Duration::ZERO);
-    for _ in 0..number("HOWDAH_CANCEL_CASES", 60) {
-        let statement = *dice.pick(&STATEMENTS);
-        let timeout = Duration::from_millis(1 + dice.below(150) as u64);
-        session.batch_execute(&format!("SET statement_timeout = {}", timeout.as_millis()))?;
-        let began = Instant::now();
-        let result = session.batch_execute(statement);
-        let over = began.elapsed().saturating_sub(timeout);
-        if let Err(error) = result {
-            let code = error.code().map_or("none", |code| code.code());
-            ensure!(code == "57014", "{statement}: {error:?}");
-            cancelled += 1;
-            late = late.max(over);
-            ensure!(over < SOON, "{statement} went on for {over:?}");
-        }
-        session.batch_execute("SET statement_timeout = 0")?;
-        ensure!(is_alone(&pid)?, "threads are left");
+    let counting = "SELECT k % 10, count(*) FROM parts GROUP BY 1 ORDER BY 1 LIMIT 1";
+    let used = threads_used(&mut session)?;
+    ensure!(used != "Threads: 0");
+    for _ in 0..20 {
+        session.batch_execute("SET howdah.debug_panic_point = 'vector-thread'")?;
+        let error = session.batch_execute(counting).expect_err("a panic");
+        let error = error.as_db_error().context("an error of the server's")?;
+        ensure!(error.code().code() == "XX000", "{error:?}");
+        ensure!(
+            error.message().contains("as asked at vector-thread"),
+            "{error:?}"
+        );
+        ensure!(process::has_one_thread(&pid)?, "threads are left");
+        session.batch_execute("RESET howdah.debug_panic_point")?;
+        ensure!(query(&mut session, counting)? == "0|40000");
     }
-    println!("{cancelled} statements were cancelled, the last of them {late:?} late");
-    ensure!(cancelled > 20, "{cancelled} statements were cancelled only");
+    // In a block, the panic leaves what was done before it.
+    session.batch_execute("CREATE TABLE kept (n int) USING howdah; BEGIN; INSERT INTO kept VALUES (1); SAVEPOINT s; SET LOCAL howdah.debug_panic_point = 'vector-thread'")?;
+    ensure!(session.batch_execute(counting).is_err());
+    session.batch_execute("ROLLBACK TO s; COMMIT")?;
+    ensure!(query(&mut session, "SELECT count(*) FROM kept")? == "1");
+    let log = fs::read_to_string(&primary.log)?;
     ensure!(
-        threads_used(&mut session)? == "Threads: 2",
+        !log.contains("terminated by signal") && !log.contains("PANIC"),
+        "a backend crashed"
+    );
+    let lives = query(&mut session, "SELECT pg_backend_pid()")?;
+    ensure!(lives == pid);
+    ensure!(
+        threads_used(&mut session)? == used,
         "threads were not given back"
     );
-
-    // A process that is terminated in the middle of a run returns its threads as well.
-    for after in [5, 30, 80] {
-        let mut victim = primary.session()?;
-        let victim_pid = query(&mut victim, "SELECT pg_backend_pid()")?;
-        victim.batch_execute("SET work_mem = '256MB'; SET howdah.debug_force_vectorized = on")?;
-        let statement = thread::spawn(move || {
-            loop {
-                if victim.batch_execute(STATEMENTS[1]).is_err() {
-                    return;
-                }
-            }
-        });
-        thread::sleep(Duration::from_millis(after));
-        query(
-            &mut session,
-            &format!("SELECT pg_terminate_backend({victim_pid}, 10000)"),
-        )?;
-        statement
-            .join()
-            .map_err(|_| anyhow::anyhow!("the session's thread panicked"))?;
-        ensure!(
-            threads_used(&mut session)? == "Threads: 2",
-            "threads were not given back"
-        );
-    }
-    // A plan that starts while all threads are in use gets none: it does its work itself.
-    session.batch_execute("SET howdah.threads = 0")?;
-    ensure!(threads_used(&mut session)? == "Threads: 0");
     Ok(())
 }
 

@@ -119,6 +119,11 @@ pub(super) struct Inner {
     /// The next row of the batch.
     at: usize,
     has_started: bool,
+    /// The operands, ready to be evaluated; `None` before the first run.
+    operands: Option<Vec<*mut pg_sys::ExprState>>,
+    /// What a run allocates besides its rows; NULL before the first. It is emptied before each run,
+    /// so that any number of rescans needs no more than one.
+    run_memory: pg_sys::MemoryContext,
     /// PostgreSQL's own plan; NULL unless it is run.
     child: *mut pg_sys::PlanState,
 }
@@ -251,6 +256,8 @@ unsafe extern "C-unwind" fn begin_custom_scan(
             batch: Batch::default(),
             at: 0,
             has_started: false,
+            operands: None,
+            run_memory: std::ptr::null_mut(),
             child: std::ptr::null_mut(),
         };
         (*node.cast::<VectorizedState>()).inner =
@@ -362,14 +369,18 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
         inner(node).has_started = true;
         let estate = (*node).ss.ps.state;
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
-        let old = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
+        let query_memory = (*estate).es_query_cxt;
+        let old = pg_sys::MemoryContextSwitchTo(query_memory);
+        let states = operand_states(node, (*plan).custom_exprs);
+        pg_sys::MemoryContextSwitchTo(emptied_run_memory(node, query_memory));
         let run = Run {
             node,
             shape: plan::shape((*plan).custom_private),
-            operands: operands(node, (*plan).custom_exprs),
+            operands: values((*node).ss.ps.ps_ExprContext, &states),
             executor: PhantomData,
         };
         let rows = engine().and_then(|engine| engine.run(&run));
+        pg_sys::MemoryContextSwitchTo(query_memory);
         // Borrowed only now: the run has looked at the tables.
         let state = inner(node);
         state.rows = rows;
@@ -388,26 +399,65 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
     }
 }
 
-/// Evaluates the operands. Values that are passed by reference live as long as the query.
-unsafe fn operands(
+/// The operands, initialised with the first run, in the query's memory.
+unsafe fn operand_states(
     node: *mut pg_sys::CustomScanState,
     exprs: *mut pg_sys::List,
-) -> Vec<Option<pg_sys::Datum>> {
-    // SAFETY: finished expressions; they are evaluated in the current memory, the query's.
+) -> Vec<*mut pg_sys::ExprState> {
+    // SAFETY: the node was begun; finished expressions.
     unsafe {
-        let context = (*node).ss.ps.ps_ExprContext;
-        PgList::<pg_sys::Expr>::from_pg(exprs)
+        if let Some(states) = &inner(node).operands {
+            return states.clone();
+        }
+        let states: Vec<_> = PgList::<pg_sys::Expr>::from_pg(exprs)
             .iter_ptr()
-            .map(|expr| {
-                let state = pg_sys::ExecInitExpr(expr, node.cast());
-                let evaluate = (*state).evalfunc.unwrap_unchecked();
-                let mut null = true;
-                let value =
-                    pg_sys::ffi::pg_guard_ffi_boundary(|| evaluate(state, context, &raw mut null));
-                (!null).then_some(value)
-            })
-            .collect()
+            .map(|expr| pg_sys::ExecInitExpr(expr, node.cast()))
+            .collect();
+        inner(node).operands = Some(states.clone());
+        states
     }
+}
+
+/// The memory of a run, emptied.
+unsafe fn emptied_run_memory(
+    node: *mut pg_sys::CustomScanState,
+    query_memory: pg_sys::MemoryContext,
+) -> pg_sys::MemoryContext {
+    // SAFETY: the node was begun; no run is in progress, and rows of the last one were dropped.
+    unsafe {
+        let state = inner(node);
+        match state.run_memory.is_null() {
+            true => {
+                state.run_memory = pg_sys::AllocSetContextCreateInternal(
+                    query_memory,
+                    c"Vectorized run".as_ptr(),
+                    pg_sys::ALLOCSET_SMALL_MINSIZE as usize,
+                    pg_sys::ALLOCSET_SMALL_INITSIZE as usize,
+                    pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+                );
+            }
+            false => pg_sys::MemoryContextReset(state.run_memory),
+        }
+        state.run_memory
+    }
+}
+
+/// The values of operands. Those that are passed by reference lie in the current memory.
+unsafe fn values(
+    context: *mut pg_sys::ExprContext,
+    states: &[*mut pg_sys::ExprState],
+) -> Vec<Option<pg_sys::Datum>> {
+    let value = |&state: &*mut pg_sys::ExprState| {
+        // SAFETY: the state was initialised for the node whose context it is.
+        unsafe {
+            let evaluate = (*state).evalfunc.unwrap_unchecked();
+            let mut null = true;
+            let value =
+                pg_sys::ffi::pg_guard_ffi_boundary(|| evaluate(state, context, &raw mut null));
+            (!null).then_some(value)
+        }
+    };
+    states.iter().map(value).collect()
 }
 
 /// Takes the next rows from the engine; `false` at the end.

@@ -21,6 +21,7 @@ use super::own_plan::only_child;
 use super::reason::Reason;
 use super::{Engine, plan};
 use crate::ffi::passing;
+use crate::xid::current_subtransaction;
 
 /// The number of statements that are remembered.
 const MOST: usize = 64;
@@ -62,25 +63,44 @@ pub(super) unsafe fn install() {
     }
 }
 
-/// A planning in progress; removed by an ERROR, too.
+/// A planning in progress. One that an ERROR has ended stays until it is noticed.
+///
+/// Two rules tell it from the planning that goes on. A planning that still runs lies further up the
+/// stack than one that begins. And an ERROR within a planning that goes on, such as one of a
+/// function that the planner evaluates, was caught by a subtransaction that began after it.
 struct Frame {
     /// Where the planning has its place on the stack, which grows downwards.
     address: usize,
+    subtransaction: pg_sys::SubTransactionId,
     levels: Vec<Level>,
 }
 
-/// Begins a planning. Frames of plannings that an ERROR has ended are taken away: a planning that
-/// still runs lies further up the stack.
+/// Begins a planning; those that have ended are taken away.
 fn push_frame(address: usize) {
+    let subtransaction = current_subtransaction();
     FRAMES.with_borrow_mut(|frames| {
         while frames.last().is_some_and(|last| last.address <= address) {
             frames.pop();
         }
         frames.push(Frame {
             address,
+            subtransaction,
             levels: Vec::new(),
         });
     });
+}
+
+/// Ends the planning with this place on the stack.
+fn pop_frame(address: usize) -> Vec<Level> {
+    FRAMES.with_borrow_mut(|frames| {
+        // Frames further down are those of plannings that an ERROR has ended.
+        while let Some(last) = frames.pop() {
+            if last.address >= address {
+                return last.levels;
+            }
+        }
+        Vec::new()
+    })
 }
 
 /// An ERROR passes over this frame as it is: its CONTEXT is the user's.
@@ -92,19 +112,16 @@ unsafe extern "C-unwind" fn plan_statement(
     parameters: pg_sys::ParamListInfo,
 ) -> *mut pg_sys::PlannedStmt {
     let here = 0u8;
-    push_frame((&raw const here).addr());
+    let address = (&raw const here).addr();
+    push_frame(address);
     // SAFETY: arguments come from the core and are handed on as they are. Nothing is held that an
-    // ERROR would leave behind, but the frame, which the next planning takes away.
+    // ERROR would leave behind, but the frame, which is noticed later.
     unsafe {
         let planned = match PREVIOUS_PLANNER {
             Some(previous) => previous(query, text, options, parameters),
             None => passing::standard_planner(query, text, options, parameters),
         };
-        let frame = FRAMES.with_borrow_mut(Vec::pop);
-        keep(
-            key(text, planned),
-            frame.map_or_else(Vec::new, |frame| frame.levels),
-        );
+        keep(key(text, planned), pop_frame(address));
         planned
     }
 }
@@ -149,7 +166,14 @@ fn keep(key: u64, levels: Vec<Level>) {
 
 /// Calls a function with the notes of a level; does nothing outside of a planning.
 fn with_level(root: *mut pg_sys::PlannerInfo, work: impl FnOnce(&mut Level)) {
+    let subtransaction = current_subtransaction();
     FRAMES.with_borrow_mut(|frames| {
+        while frames
+            .last()
+            .is_some_and(|last| last.subtransaction != subtransaction)
+        {
+            frames.pop();
+        }
         let Some(Frame { levels, .. }) = frames.last_mut() else {
             return;
         };

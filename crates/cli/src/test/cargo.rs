@@ -204,7 +204,7 @@ fn run_programs(
     Ok(tally)
 }
 
-/// The programs in `tests/server` that [`crate::soak`] runs by name.
+/// The programs of tests that [`crate::soak`] runs by name.
 pub struct SoakPrograms<'p> {
     paths: &'p Paths,
     programs: Vec<TestProgram>,
@@ -225,11 +225,13 @@ impl<'p> SoakPrograms<'p> {
     /// # Errors
     /// When there is no such program, or it cannot be run.
     pub fn run(&self, name: &str, settings: &[(&str, u64)]) -> anyhow::Result<Tally> {
+        // Two crates may have programs of one name.
         let program = self
             .programs
             .iter()
-            .find(|program| program.needs_server(self.paths) && program.name() == name)
-            .with_context(|| format!("tests/server has no tests named {name}"))?;
+            .filter(|program| program.name() == name)
+            .max_by_key(|program| program.needs_server(self.paths))
+            .with_context(|| format!("there are no tests named {name}"))?;
         let log = log_path(self.paths, &format!("soak-{name}"))?;
         let mut log_file =
             File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;

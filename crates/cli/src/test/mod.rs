@@ -11,7 +11,9 @@
 //!   regress-parallel  the first of these with queries in parallel workers: a sample, or all of it
 //!                     with --only
 //!   regress-vectorized  likewise, with every query by the vectorized engine that may be
+//!   isolation-vectorized  the same with PostgreSQL's isolation suite
 //!   contrib-cold      the suites of PostgreSQL's contrib modules and of PL/pgSQL, likewise
+//!   contrib-vectorized  likewise, by the vectorized engine; only with --only
 //!   tap               a sample of PostgreSQL's subscription and recovery tests, rows hot and cold
 //!   server            tests/server: crash, standby, dump and restore, differential
 //! ```
@@ -38,6 +40,7 @@ mod tap;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use self::contrib::Queries;
 use self::suite::{Rows, Suite};
 use crate::paths::Paths;
 use crate::{scratch, units};
@@ -76,18 +79,27 @@ pub fn run(paths: &Paths, options: &Options) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Runs PostgreSQL's regression suite with cold rows and queries in parallel workers, all of it.
+/// Runs PostgreSQL's suites with cold rows, all of them: queries in parallel workers, and by the
+/// vectorized engine.
 ///
 /// # Errors
-/// When its server cannot be prepared.
-pub fn regress_in_workers(paths: &Paths) -> anyhow::Result<Tally> {
-    let options = Options {
-        filters: Vec::new(),
-        only: vec![Step::RegressParallel],
-        accept: false,
-        keep: false,
-    };
-    run_step(paths, &options, Step::RegressParallel)
+/// When a server cannot be prepared.
+pub fn forced_suites(paths: &Paths) -> anyhow::Result<Tally> {
+    let mut total = Tally::default();
+    for step in [
+        Step::RegressParallel,
+        Step::IsolationVectorized,
+        Step::ContribVectorized,
+    ] {
+        let options = Options {
+            filters: Vec::new(),
+            only: vec![step],
+            accept: false,
+            keep: false,
+        };
+        total.add(run_step(paths, &options, step)?);
+    }
+    Ok(total)
 }
 
 /// Runs PostgreSQL's subscription and recovery tests, all of them.
@@ -121,7 +133,11 @@ fn run_step(paths: &Paths, options: &Options, step: Step) -> anyhow::Result<Tall
         Step::IsolationCold => suite::run(paths, options, Suite::Isolation, Rows::Cold),
         Step::RegressParallel => suite::run(paths, options, Suite::RegressParallel, Rows::Cold),
         Step::RegressVectorized => suite::run(paths, options, Suite::RegressVectorized, Rows::Cold),
-        Step::ContribCold => contrib::run(paths, options),
+        Step::IsolationVectorized => {
+            suite::run(paths, options, Suite::IsolationVectorized, Rows::Cold)
+        }
+        Step::ContribCold => contrib::run(paths, options, Queries::Planned),
+        Step::ContribVectorized => contrib::run(paths, options, Queries::Vectorized),
         Step::Tap => perl::run(paths, options),
         Step::Server => cargo::server(paths, &options.filters),
     }

@@ -25,8 +25,12 @@ pub enum Step {
     RegressParallel,
     /// Likewise, with every query by the vectorized engine that may be
     RegressVectorized,
+    /// PostgreSQL's isolation suite with cold rows, likewise
+    IsolationVectorized,
     /// The suites of contrib and PL/pgSQL, with cold rows
     ContribCold,
+    /// Likewise, with every query by the vectorized engine that may be; only if it is chosen
+    ContribVectorized,
     /// A sample of PostgreSQL's subscription and recovery tests; filters choose among all
     Tap,
     /// Tests of whole servers: crash, standby, dump and restore
@@ -46,10 +50,17 @@ impl Step {
             Self::IsolationCold => "isolation-cold",
             Self::RegressParallel => "regress-parallel",
             Self::RegressVectorized => "regress-vectorized",
+            Self::IsolationVectorized => "isolation-vectorized",
             Self::ContribCold => "contrib-cold",
+            Self::ContribVectorized => "contrib-vectorized",
             Self::Tap => "tap",
             Self::Server => "server",
         }
+    }
+
+    /// Steps that `soak` runs whole, and that have no sample, run only if they are chosen.
+    fn needs_choice(self) -> bool {
+        self == Self::ContribVectorized
     }
 
     /// Steps without tests of their own have no names that a filter could match.
@@ -78,7 +89,7 @@ impl Options {
     pub(super) fn steps(&self) -> Vec<Step> {
         let chosen = |step: &Step| {
             if self.only.is_empty() {
-                self.filters.is_empty() || step.has_named_tests()
+                !step.needs_choice() && (self.filters.is_empty() || step.has_named_tests())
             } else {
                 self.only.contains(step)
             }

@@ -7,7 +7,8 @@
 //! `tests/postgres/SUITE-cold`. In `regress-parallel` rows are cold, and every query that may run
 //! in a parallel worker does so (`debug_parallel_query`). In `regress-vectorized` every query that
 //! may be vectorized is (`howdah.debug_force_vectorized`). Reviewed differences of `regress-cold`
-//! apply to both. Unless they are chosen by name, these two run a sample of the suite.
+//! apply to both. `isolation-vectorized` does the same with the tests of `isolation-cold`. Unless
+//! they are chosen by name, these three run a sample of their suite.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -81,6 +82,25 @@ const VECTORIZED_SAMPLE: [&str; 20] = [
     "with",
 ];
 
+/// Tests whose steps aggregate, group, or return first rows, and which end soon.
+const ISOLATION_SAMPLE: [&str; 15] = [
+    "receipt-report",
+    "project-manager",
+    "classroom-scheduling",
+    "total-cash",
+    "matview-write-skew",
+    "predicate-hash",
+    "predicate-gist",
+    "predicate-gin",
+    "index-only-scan",
+    "vacuum-no-cleanup-lock",
+    "truncate-conflict",
+    "alter-table-1",
+    "skip-locked",
+    "temporal-range-integrity",
+    "deadlock-parallel",
+];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Suite {
     Regress,
@@ -89,7 +109,15 @@ pub(super) enum Suite {
     /// The same, with its queries by the vectorized engine.
     RegressVectorized,
     Isolation,
+    /// The same, with its queries by the vectorized engine.
+    IsolationVectorized,
 }
+
+/// Queries by the vectorized engine, also those that other plans would run at less cost.
+pub(super) const VECTORIZED: [(&str, &str); 2] = [
+    ("howdah.debug_force_vectorized", "on"),
+    ("howdah.threads", "2"),
+];
 
 /// Whether the rows that a suite inserts are hot or cold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +145,7 @@ impl Suite {
     fn name(self) -> &'static str {
         match self {
             Self::Regress | Self::RegressParallel | Self::RegressVectorized => "regress",
-            Self::Isolation => "isolation",
+            Self::Isolation | Self::IsolationVectorized => "isolation",
         }
     }
 
@@ -125,6 +153,7 @@ impl Suite {
         match (self, rows) {
             (Self::RegressParallel, _) => "regress-parallel",
             (Self::RegressVectorized, _) => "regress-vectorized",
+            (Self::IsolationVectorized, _) => "isolation-vectorized",
             (Self::Regress | Self::Isolation, Rows::Hot) => self.name(),
             (Self::Regress, Rows::Cold) => "regress-cold",
             (Self::Isolation, Rows::Cold) => "isolation-cold",
@@ -141,10 +170,7 @@ impl Suite {
                 ("max_parallel_workers", "24"),
                 ("transaction_timeout", "10min"),
             ],
-            Self::RegressVectorized => &[
-                ("howdah.debug_force_vectorized", "on"),
-                ("howdah.threads", "2"),
-            ],
+            Self::RegressVectorized | Self::IsolationVectorized => &VECTORIZED,
             Self::Regress | Self::Isolation => &[],
         }
     }
@@ -154,6 +180,7 @@ impl Suite {
         match self {
             Self::RegressParallel => vec!["regress-parallel", "regress-cold", "regress"],
             Self::RegressVectorized => vec!["regress-vectorized", "regress-cold", "regress"],
+            Self::IsolationVectorized => vec!["isolation-cold", "isolation"],
             Self::Regress | Self::Isolation => vec![self.title(rows), self.name()],
         }
     }
@@ -162,21 +189,21 @@ impl Suite {
     fn database(self) -> &'static str {
         match self {
             Self::Regress | Self::RegressParallel | Self::RegressVectorized => "regression",
-            Self::Isolation => "isolation_regression",
+            Self::Isolation | Self::IsolationVectorized => "isolation_regression",
         }
     }
 
     fn schedule(self) -> &'static str {
         match self {
             Self::Regress | Self::RegressParallel | Self::RegressVectorized => "parallel_schedule",
-            Self::Isolation => "isolation_schedule",
+            Self::Isolation | Self::IsolationVectorized => "isolation_schedule",
         }
     }
 
     fn driver(self) -> &'static str {
         match self {
             Self::Regress | Self::RegressParallel | Self::RegressVectorized => "pg_regress",
-            Self::Isolation => "pg_isolation_regress",
+            Self::Isolation | Self::IsolationVectorized => "pg_isolation_regress",
         }
     }
 
@@ -185,6 +212,7 @@ impl Suite {
         match self {
             Self::RegressParallel => Some(&PARALLEL_SAMPLE),
             Self::RegressVectorized => Some(&VECTORIZED_SAMPLE),
+            Self::IsolationVectorized => Some(&ISOLATION_SAMPLE),
             Self::Regress | Self::Isolation => None,
         }
     }
@@ -193,7 +221,7 @@ impl Suite {
     fn foundation(self) -> &'static [&'static str] {
         match self {
             Self::Regress | Self::RegressParallel | Self::RegressVectorized => &["test_setup"],
-            Self::Isolation => &[],
+            Self::Isolation | Self::IsolationVectorized => &[],
         }
     }
 
@@ -268,7 +296,7 @@ pub(super) fn run(
                     "--max-concurrent-tests=20".into(),
                 ]
             }
-            Suite::Isolation => Vec::new(),
+            Suite::Isolation | Suite::IsolationVectorized => Vec::new(),
         },
     }
     .results(&mut progress)

@@ -22,6 +22,7 @@ use super::translate::{Translated, translate};
 use crate::errors::{self, ColdError, or_raise, refuse};
 use crate::scan_stats;
 use crate::settings;
+use crate::stop_point;
 use crate::thread_budget::Lease;
 use crate::types::{AttributeLayout, TableLayout};
 
@@ -60,7 +61,10 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         window: threads * WINDOW,
         memory_limit_bytes: hash_memory_bytes(),
         around_spawn: with_signals_blocked,
-        on_thread_start: || {},
+        on_thread_start: match stop_point::panics_at("vector-thread") {
+            true => || panic!("as asked at vector-thread"),
+            false => || {},
+        },
     };
     let waiting = Cell::new(None);
     let mut fed: Vec<Fed> = sources.iter().map(|_| Fed::default()).collect();

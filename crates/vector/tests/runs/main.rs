@@ -1,6 +1,7 @@
 //! Runs of random queries over random tables agree with the oracle, whatever the number of threads and
 //! the form of the rows; failures and cancellation end them.
 
+mod damaged;
 mod endings;
 mod generate;
 

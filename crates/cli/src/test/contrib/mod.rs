@@ -9,6 +9,9 @@
 //!
 //! Modules that this PostgreSQL was built without (languages and libraries that the machine lacks)
 //! are left out. Reviewed differences are in `tests/postgres/contrib-cold/MODULE`.
+//!
+//! `contrib-vectorized` is the same with every query by the vectorized engine that may be; its own
+//! reviewed differences are in `tests/postgres/contrib-vectorized/MODULE`.
 
 mod module;
 
@@ -27,10 +30,40 @@ use crate::paths::Paths;
 use crate::progress::{Counting, Progress};
 use crate::scratch::Scratch;
 
-const TITLE: &str = "contrib-cold";
+/// Which plans run the queries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Queries {
+    Planned,
+    Vectorized,
+}
 
-pub(super) fn run(paths: &Paths, options: &Options) -> anyhow::Result<Tally> {
-    let progress = Progress::open_ended(TITLE);
+impl Queries {
+    fn title(self) -> &'static str {
+        match self {
+            Self::Planned => "contrib-cold",
+            Self::Vectorized => "contrib-vectorized",
+        }
+    }
+
+    fn settings(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Planned => &[],
+            Self::Vectorized => &suite::VECTORIZED,
+        }
+    }
+
+    /// The directories of `tests/postgres` with reviewed differences.
+    fn reviewed(self) -> &'static [&'static str] {
+        match self {
+            Self::Planned => &["contrib-cold"],
+            Self::Vectorized => &["contrib-vectorized", "contrib-cold"],
+        }
+    }
+}
+
+pub(super) fn run(paths: &Paths, options: &Options, queries: Queries) -> anyhow::Result<Tally> {
+    let title = queries.title();
+    let progress = Progress::open_ended(title);
     let Some(source) = &paths.postgres_source else {
         progress.finish(suite::NO_SOURCES);
         return Ok(Tally::skip(1));
@@ -56,10 +89,10 @@ pub(super) fn run(paths: &Paths, options: &Options) -> anyhow::Result<Tally> {
             .or_default()
             .push(module);
     }
-    let mut progress = Progress::of(TITLE, test_count as u64, Counting::Things);
+    let mut progress = Progress::of(title, test_count as u64, Counting::Things);
     let mut judgement = Judgement::default();
     for (config, modules) in by_config {
-        let server = Server::start(paths, config.as_deref())?;
+        let server = Server::start(paths, config.as_deref(), queries)?;
         judgement.add(server.run(paths, options, &modules, &mut progress)?);
     }
     progress.finish(&judgement.outcome(None));
@@ -69,13 +102,15 @@ pub(super) fn run(paths: &Paths, options: &Options) -> anyhow::Result<Tally> {
 /// A server for modules that need the same settings.
 struct Server {
     scratch: Scratch,
+    queries: Queries,
 }
 
 impl Server {
-    fn start(paths: &Paths, config: Option<&Path>) -> anyhow::Result<Self> {
+    fn start(paths: &Paths, config: Option<&Path>, queries: Queries) -> anyhow::Result<Self> {
         let mut settings: Vec<(String, String)> = Rows::Cold
             .settings()
             .iter()
+            .chain(queries.settings())
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
         if let Some(config) = config {
@@ -85,8 +120,8 @@ impl Server {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
-        let scratch = Scratch::start(paths, TITLE, &settings)?;
-        Ok(Self { scratch })
+        let scratch = Scratch::start(paths, queries.title(), &settings)?;
+        Ok(Self { scratch, queries })
     }
 
     /// Runs the modules' tests, and shows where they differ.
@@ -101,6 +136,7 @@ impl Server {
         let account = self.scratch.cluster.account;
         account.make_private_directory(&work)?;
         let mut judgement = Judgement::default();
+        let title = self.queries.title();
         for module in modules {
             for suite in module.suites() {
                 let output = work.join(format!("{}-{}", module.name, suite.kind.name()));
@@ -125,16 +161,16 @@ impl Server {
                 }
                 .results(progress)
                 .inspect_err(|_| self.scratch.keep())?;
+                let reviewed = paths.root.join("tests/postgres");
+                let known: Vec<PathBuf> = (self.queries.reviewed().iter())
+                    .map(|directory| reviewed.join(directory).join(&module.name))
+                    .collect();
                 let one = Judge {
-                    title: &format!("{TITLE}: {}", module.name),
+                    title: &format!("{title}: {}", module.name),
                     rows: Rows::Cold,
                     expected: &module.directory.join("expected"),
                     output: &output,
-                    known: &[paths
-                        .root
-                        .join("tests/postgres")
-                        .join(TITLE)
-                        .join(&module.name)],
+                    known: &known,
                     accept: options.accept,
                 }
                 .judge(results)?;
@@ -146,7 +182,7 @@ impl Server {
             }
         }
         count_crashes(
-            TITLE,
+            title,
             &self.scratch.cluster.log,
             progress,
             &mut judgement.tally,
@@ -155,7 +191,7 @@ impl Server {
             self.scratch.keep();
         }
         if judgement.tally.failed > 0 {
-            progress.line(&format!("  {TITLE}: differences in {}", work.display()));
+            progress.line(&format!("  {title}: differences in {}", work.display()));
         }
         Ok(judgement)
     }

@@ -1,0 +1,74 @@
+//! The fuzz targets of `fuzz/`, driven by random inputs for a limited time, so that what is called
+//! a fuzzer is compiled and run by an ordinary compiler too; and golden files with changed bytes.
+//!
+//! `HOWDAH_FUZZ_SECONDS` and `HOWDAH_FUZZ_SEED` choose longer and other runs. An input that panics
+//! is printed in full.
+
+#[path = "../../../fuzz/src/lib.rs"]
+mod targets;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
+use std::time::{Duration, Instant};
+
+use targets::generate::{Random, TYPES};
+
+fn number(name: &str, default: u64) -> u64 {
+    let text = std::env::var(name).ok();
+    text.and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Random bytes, of which some are alike: changes then hit the same places.
+fn input(random: &mut Random) -> Vec<u8> {
+    let length = 4 + random.below(8) * random.below(12);
+    (0..length)
+        .map(|_| match random.below(4) {
+            0 => random.pick_byte(&[0, 1, 127, 128, 255]),
+            _ => random.next() as u8,
+        })
+        .collect()
+}
+
+trait Pick {
+    fn pick_byte(&mut self, from: &[u8]) -> u8;
+}
+
+impl Pick for Random {
+    fn pick_byte(&mut self, from: &[u8]) -> u8 {
+        from[self.below(from.len() as u64) as usize]
+    }
+}
+
+#[test]
+fn targets_give_an_error_or_a_value_for_every_input() {
+    let golden: Vec<Vec<u8>> = ["fast", "default", "best"]
+        .map(|effort| format!("tests/golden/version2-{effort}.rowgroup"))
+        .map(|path| std::fs::read(path).expect("the golden file is there"))
+        .into();
+    // Decoders catch what their libraries panic about: that is not printed.
+    set_hook(Box::new(|_| {}));
+    let seed = number("HOWDAH_FUZZ_SEED", 1);
+    let random = &mut Random(seed);
+    let end = Instant::now() + Duration::from_secs(number("HOWDAH_FUZZ_SECONDS", 4));
+    let mut counts = [0u64; 4];
+    while Instant::now() < end {
+        let input = input(random);
+        let (which, file) = (random.below(4) as usize, random.below(3) as usize);
+        let ty = TYPES[random.below(TYPES.len() as u64) as usize];
+        let run = AssertUnwindSafe(|| match which {
+            0 => targets::footer(&input),
+            1 => targets::nodes(&input),
+            2 => targets::golden(&golden[file], &input),
+            _ => targets::chunk(ty, &input),
+        });
+        if catch_unwind(run).is_err() {
+            let _ = std::panic::take_hook();
+            panic!(
+                "seed {seed}: target {which} panics, of {ty:?} or golden file {file}: {input:?}"
+            );
+        }
+        counts[which] += 1;
+    }
+    let _ = std::panic::take_hook();
+    println!("{counts:?} inputs of footers, nodes, golden files, chunks");
+    assert!(counts.iter().all(|&count| count > 10), "{counts:?}");
+}

@@ -1,0 +1,225 @@
+//! Many sessions that run vectorized plans at once: they share the server's few threads, a table
+//! that shared buffers cannot hold, and pages that are evicted under them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use howdah_server_tests::cluster::{Primary, query};
+use howdah_server_tests::differential::Dice;
+use howdah_server_tests::process::{own_memory_bytes, thread_count};
+use postgres::Client;
+
+const SESSIONS: usize = 200;
+const MAX_THREADS: usize = 4;
+
+fn joined<T>(threads: Vec<JoinHandle<anyhow::Result<T>>>) -> anyhow::Result<Vec<T>> {
+    let results = threads.into_iter().map(|thread| {
+        let result = thread.join();
+        result.map_err(|_| anyhow::anyhow!("a session's thread panicked"))?
+    });
+    results.collect()
+}
+
+#[test]
+fn two_hundred_sessions_start_few_threads() -> anyhow::Result<()> {
+    let primary = Primary::start(
+        "vectorized-sessions",
+        &[
+            ("howdah.compaction", "off"),
+            ("autovacuum", "off"),
+            ("max_connections", "220"),
+            ("howdah.threads", "8"),
+            ("howdah.max_threads", "4"),
+        ],
+    )?;
+    let mut watcher = primary.session()?;
+    watcher.batch_execute(
+        "CREATE TABLE t USING howdah AS SELECT i AS id, i % 1000 AS k, md5(i::text) AS w FROM generate_series(1, 300000) i;
+         ANALYZE t",
+    )?;
+    let text = "SELECT k % 7, count(*), sum(id), max(w) FROM t GROUP BY 1 ORDER BY 1";
+    let answer = query(&mut watcher, text)?;
+    let (mut pids, mut sessions) = (Vec::new(), Vec::new());
+    for _ in 0..SESSIONS {
+        let mut session = primary.session()?;
+        session.batch_execute("SET howdah.debug_force_vectorized = on; SET work_mem = '32MB'")?;
+        pids.push(query(&mut session, "SELECT pg_backend_pid()")?);
+        sessions.push(session);
+    }
+    let running: Vec<_> = sessions
+        .into_iter()
+        .map(|mut session| {
+            let answer = answer.clone();
+            thread::spawn(move || -> anyhow::Result<Client> {
+                for _ in 0..2 {
+                    let got = query(&mut session, text)?;
+                    ensure!(got == answer, "{got}");
+                }
+                Ok(session)
+            })
+        })
+        .collect();
+    let (mut most, mut looks) = (0, 0);
+    while running.iter().any(|one| !one.is_finished()) {
+        let more = pids
+            .iter()
+            .map(|pid| Ok(thread_count(pid)?.saturating_sub(1)))
+            .sum::<anyhow::Result<usize>>()?;
+        most = most.max(more);
+        looks += 1;
+        thread::sleep(Duration::from_millis(5));
+    }
+    let sessions = joined(running)?;
+    println!("{SESSIONS} sessions had {most} threads at most, as seen {looks} times");
+    // The processes are looked at one after the other, while threads end and others start.
+    ensure!(most > 0 && most <= 3 * MAX_THREADS, "{most} threads");
+    for pid in &pids {
+        ensure!(thread_count(pid)? == 1, "threads are left");
+    }
+    drop(sessions);
+    Ok(())
+}
+
+/// Texts that are wide, few, many; the order of their result is total.
+const QUERIES: [&str; 6] = [
+    "SELECT count(*), min(wide), max(wide) FROM t",
+    "SELECT k, count(*), max(wide) FROM t GROUP BY k ORDER BY k LIMIT 40",
+    "SELECT id, wide FROM t WHERE wide LIKE '%abc%def%' ORDER BY wide, id LIMIT 5",
+    "SELECT id, k FROM t WHERE id % 1000 = 7 ORDER BY k DESC, id LIMIT 30",
+    "SELECT few, count(*), sum(id) FROM t GROUP BY few ORDER BY few",
+    "SELECT count(DISTINCT wide), count(wide) FROM t WHERE k < 20",
+];
+
+#[test]
+fn fifty_sessions_read_a_table_beyond_shared_buffers() -> anyhow::Result<()> {
+    let primary = Primary::start(
+        "vectorized-beyond",
+        &[
+            ("howdah.compaction", "off"),
+            ("autovacuum", "off"),
+            ("shared_buffers", "16MB"),
+            ("max_connections", "70"),
+            ("howdah.threads", "2"),
+            ("howdah.max_threads", "8"),
+        ],
+    )?;
+    let mut watcher = primary.session()?;
+    watcher.batch_execute(
+        "CREATE EXTENSION pg_buffercache;
+         CREATE TABLE t (id int, k int, few text, wide text COLLATE \"C\") USING howdah;
+         INSERT INTO t SELECT i, i % 100, 'w' || i % 9, (SELECT string_agg(md5((i * 31 + g)::text), '') FROM generate_series(1, 40) g)
+             FROM generate_series(1, 40000) i;
+         DELETE FROM t WHERE id % 11 = 3; ANALYZE t; CHECKPOINT",
+    )?;
+    let megabytes: u64 = query(&mut watcher, "SELECT pg_table_size('t') >> 20")?.parse()?;
+    ensure!(megabytes > 20, "the table has {megabytes} MB only");
+    watcher.batch_execute("SET howdah.vectorized = off; SET jit = off")?;
+    let answers = QUERIES.map(|text| query(&mut watcher, text));
+    let answers = Arc::new(answers.into_iter().collect::<Result<Vec<_>, _>>()?);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut readers = Vec::new();
+    for seed in 0..50 {
+        let (mut session, answers) = (primary.session()?, Arc::clone(&answers));
+        let is_over = Arc::clone(&is_over);
+        readers.push(thread::spawn(move || -> anyhow::Result<usize> {
+            session.batch_execute("SET howdah.debug_force_vectorized = on; SET jit = off")?;
+            let (mut dice, mut count) = (Dice::new(seed), 0);
+            while !is_over.load(Ordering::Relaxed) {
+                let at = dice.below(QUERIES.len());
+                session.batch_execute(&format!(
+                    "SET work_mem = '{}'",
+                    dice.pick(&["64kB", "4MB", "64MB"])
+                ))?;
+                let got = query(&mut session, QUERIES[at])?;
+                ensure!(got == answers[at], "{}: {got:.500}", QUERIES[at]);
+                count += 1;
+            }
+            Ok(count)
+        }));
+    }
+    let until = Instant::now() + Duration::from_secs(6);
+    let mut evicted = 0;
+    while Instant::now() < until {
+        evicted += query(
+            &mut watcher,
+            "SELECT buffers_evicted FROM pg_buffercache_evict_all()",
+        )?
+        .parse::<u64>()?;
+        thread::sleep(Duration::from_millis(50));
+    }
+    is_over.store(true, Ordering::Relaxed);
+    let asked: usize = joined(readers)?.into_iter().sum();
+    println!("{asked} queries of {megabytes} MB, {evicted} pages evicted under them");
+    ensure!(
+        asked >= 50 && evicted > 1000,
+        "{asked} queries, {evicted} pages evicted"
+    );
+    Ok(())
+}
+
+/// What the engine may add to the memory of a session: the code's own data, and what the allocator
+/// keeps of a run that is over.
+const MOST_MORE_BYTES: u64 = 6 << 20;
+
+#[test]
+fn a_session_keeps_little_after_its_first_queries() -> anyhow::Result<()> {
+    let primary = Primary::start(
+        "vectorized-first",
+        &[("howdah.compaction", "off"), ("autovacuum", "off")],
+    )?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "CREATE TABLE t USING howdah AS SELECT i AS id, i % 1000 AS k FROM generate_series(1, 300000) i;
+         ANALYZE t",
+    )?;
+    let grown = |settings: &str| -> anyhow::Result<(u64, Duration)> {
+        let mut session = primary.session()?;
+        session.batch_execute(&format!(
+            "{settings}; SET jit = off; SET max_parallel_workers_per_gather = 0"
+        ))?;
+        let pid = query(&mut session, "SELECT pg_backend_pid()")?;
+        let before = own_memory_bytes(&pid)?;
+        let began = Instant::now();
+        query(
+            &mut session,
+            "SELECT k, count(*) FROM t WHERE id < 1000 GROUP BY k ORDER BY 1 LIMIT 3",
+        )?;
+        let took = began.elapsed();
+        query(
+            &mut session,
+            "SELECT k, count(*), sum(id) FROM t GROUP BY k ORDER BY 1 LIMIT 3",
+        )?;
+        Ok((own_memory_bytes(&pid)?.saturating_sub(before), took))
+    };
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..9 {
+        theirs.push(grown("SET howdah.vectorized = off")?);
+        ours.push(grown(
+            "SET howdah.debug_force_vectorized = on; SET howdah.threads = 2",
+        )?);
+    }
+    let half = |all: &[(u64, Duration)]| -> anyhow::Result<(u64, Duration)> {
+        let mut bytes: Vec<u64> = all.iter().map(|one| one.0).collect();
+        let mut times: Vec<Duration> = all.iter().map(|one| one.1).collect();
+        bytes.sort_unstable();
+        times.sort_unstable();
+        let middle = all.len() / 2;
+        Ok((
+            *bytes.get(middle).context("no run")?,
+            *times.get(middle).context("no run")?,
+        ))
+    };
+    let (ours, theirs) = (half(&ours)?, half(&theirs)?);
+    println!(
+        "bytes kept, and time of the first query: {ours:?} by the engine, {theirs:?} by PostgreSQL's nodes"
+    );
+    ensure!(
+        ours.0 <= theirs.0 + MOST_MORE_BYTES,
+        "{} bytes more",
+        ours.0.saturating_sub(theirs.0)
+    );
+    Ok(())
+}
