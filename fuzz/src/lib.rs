@@ -1,6 +1,6 @@
 //! What the fuzz targets do with their input: one target for footers, one for the chunks of
 //! each column type, whole and row by row, one for row access under changed node tables, and one
-//! for columns of the golden files.
+//! for columns of the golden files, one for records of the cold store.
 //! Every input must give an error or a value; a panic that escapes, an
 //! out-of-bounds read or an allocation without bound is a bug.
 //!
@@ -19,6 +19,9 @@
 // The tests' generator of columns; a target uses a part of it.
 #[path = "../../crates/columnar/tests/generate/mod.rs"]
 pub mod generate;
+mod records;
+
+pub use records::records;
 
 use generate::{NULLS, Random, SHAPES, column, row_group};
 use howdah_columnar::{

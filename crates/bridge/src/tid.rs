@@ -175,6 +175,51 @@ impl RowNumber {
     }
 }
 
+/// A row group of a table, named by its first cold block, counted from zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(u32);
+
+impl GroupId {
+    /// Stands for a group that is not known, in messages.
+    pub const UNKNOWN: GroupId = GroupId(u32::MAX);
+
+    /// The group that begins with this cold block.
+    #[inline]
+    pub const fn of_block(first_block: u32) -> GroupId {
+        GroupId(first_block)
+    }
+
+    /// The group of an entry with this key in the store.
+    #[inline]
+    pub const fn of_key(seq: i32) -> GroupId {
+        GroupId(seq as u32)
+    }
+
+    /// Its first cold block.
+    #[inline]
+    pub const fn first_block(self) -> u32 {
+        self.0
+    }
+
+    /// The second part of its entry's key in the store.
+    #[inline]
+    pub const fn key(self) -> i32 {
+        self.0 as i32
+    }
+
+    /// Its first row.
+    #[inline]
+    pub const fn first_row(self) -> RowNumber {
+        RowNumber(self.0 as u64 * ROWS_PER_COLD_BLOCK)
+    }
+}
+
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// Whether a TID lies on the cold side.
 #[inline]
 pub fn is_cold(tid: &pg_sys::ItemPointerData) -> bool {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use howdah_bridge::slot::Slot;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
-use howdah_bridge::tid::RowNumber;
+use howdah_bridge::tid::{GroupId, RowNumber};
 
 use crate::errors::{ColdError, or_raise, raise};
 use crate::scan_stats::{self, ScanCounts};
@@ -243,7 +243,12 @@ impl<'a> ColdCursor<'a> {
         let oid = table.oid();
         let group = &self.view.groups[self.group as usize];
         let Some(store) = ColdStore::open(table, LockMode::AccessShare) else {
-            raise(oid, &ColdError::DamagedDirectory { group: u32::MAX })
+            raise(
+                oid,
+                &ColdError::DamagedDirectory {
+                    group: GroupId::UNKNOWN,
+                },
+            )
         };
         if !self.view.is_dirty() {
             self.hidden = or_raise(oid, self.view.hidden(&store, group));

@@ -1,6 +1,7 @@
 //! The one place where typed errors become PostgreSQL errors.
 
 use howdah_bridge::store::StoreError;
+use howdah_bridge::tid::GroupId;
 use howdah_bridge::{ErrorReport, Oid, names};
 use howdah_columnar::ColumnarError;
 use howdah_records::RecordError;
@@ -15,18 +16,18 @@ pub enum ColdError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("directory entry of row group {group} is damaged")]
-    DamagedDirectory { group: u32 },
+    DamagedDirectory { group: GroupId },
     #[error("a mark on a row of row group {group} is damaged")]
-    DamagedMark { group: u32 },
+    DamagedMark { group: GroupId },
     #[error("a record of row group {group} has version {version} of kind {kind}")]
     NewerRecord {
-        group: u32,
+        group: GroupId,
         kind: howdah_records::Kind,
         version: u8,
     },
     #[error("row group {group} describes {footer} rows, its directory entry {directory}")]
     RowCountMismatch {
-        group: u32,
+        group: GroupId,
         footer: usize,
         directory: u32,
     },
@@ -36,7 +37,7 @@ pub enum ColdError {
 
 impl ColdError {
     /// A directory entry of a group, or the high-water mark, that could not be read.
-    pub fn of_entry(group: u32, error: RecordError) -> ColdError {
+    pub fn of_entry(group: GroupId, error: RecordError) -> ColdError {
         match error {
             RecordError::Newer { kind, version } => ColdError::NewerRecord {
                 group,
@@ -48,7 +49,7 @@ impl ColdError {
     }
 
     /// A record of changes of a group's rows that could not be read.
-    pub fn of_mark(group: u32, error: RecordError) -> ColdError {
+    pub fn of_mark(group: GroupId, error: RecordError) -> ColdError {
         match ColdError::of_entry(group, error) {
             ColdError::DamagedDirectory { group } => ColdError::DamagedMark { group },
             newer => newer,

@@ -43,7 +43,7 @@ use crate::ffi::{self, quiet};
 use crate::memory;
 use crate::row_request::Purpose;
 use crate::table::Table;
-use crate::tid::{FIRST_COLD_BLOCK, RowNumber};
+use crate::tid::{FIRST_COLD_BLOCK, GroupId, RowNumber};
 use crate::xid::Xid;
 use locker::RowName;
 pub use maintenance::MAINTAINERS;
@@ -163,9 +163,9 @@ impl Locks {
         }
     }
 
-    fn group(self, group: u32) -> pg_sys::LOCKTAG {
+    fn group(self, group: GroupId) -> pg_sys::LOCKTAG {
         let kind = pg_sys::LockTagType::LOCKTAG_PAGE;
-        self.tag(kind, FIRST_COLD_BLOCK + group, 0)
+        self.tag(kind, FIRST_COLD_BLOCK + group.first_block(), 0)
     }
 
     fn row(self, row: RowNumber, bits: u16) -> pg_sys::LOCKTAG {
@@ -176,7 +176,7 @@ impl Locks {
 
     /// Whether this transaction already holds a lock on the group that allows such work on its
     /// rows.
-    pub fn holds_group(self, group: u32, lock: RowLock) -> bool {
+    pub fn holds_group(self, group: GroupId, lock: RowLock) -> bool {
         let tag = self.group(group);
         held(&tag, lock.on_group())
             || (lock.is_shared() && held(&tag, pg_sys::RowExclusiveLock))
@@ -184,7 +184,7 @@ impl Locks {
     }
 
     /// Whether this transaction has locked all rows of the group in this way.
-    pub fn holds_bulk(self, group: u32, lock: RowLock) -> bool {
+    pub fn holds_bulk(self, group: GroupId, lock: RowLock) -> bool {
         let tag = self.group(group);
         held(&tag, pg_sys::ExclusiveLock) || (lock.is_shared() && held(&tag, pg_sys::ShareLock))
     }
@@ -197,14 +197,14 @@ impl Locks {
     /// Announces work on rows of the group; `false` if that would have to wait for another
     /// transaction's work and `wait` does not allow it. `is_first` tells that this transaction has
     /// not locked anything of the group yet.
-    pub fn lock_group(self, group: u32, lock: RowLock, wait: Wait, is_first: bool) -> bool {
+    pub fn lock_group(self, group: GroupId, lock: RowLock, wait: Wait, is_first: bool) -> bool {
         (!is_first && self.holds_group(group, lock))
             || maintenance::acquire_past(&self.group(group), lock.on_group(), wait)
     }
 
     /// Locks all rows of the group; `false` if that would have to wait and `wait` does not allow
     /// it.
-    pub fn lock_in_bulk(self, group: u32, lock: RowLock, wait: Wait) -> bool {
+    pub fn lock_in_bulk(self, group: GroupId, lock: RowLock, wait: Wait) -> bool {
         self.holds_bulk(group, lock)
             || try_acquire(&self.group(group), lock.in_bulk(), wait).is_some()
     }
@@ -213,13 +213,13 @@ impl Locks {
     /// if a transaction works on them. Other backends wait for this lock even where they wait for
     /// no other. Therefore its holder must not wait for them, nor lock rows for a user in the same
     /// transaction.
-    pub fn lock_for_maintenance(self, group: u32) -> bool {
+    pub fn lock_for_maintenance(self, group: GroupId) -> bool {
         maintenance::announce();
         self.lock_in_bulk(group, RowLock::Update, Wait::Not)
     }
 
     /// Releases one [`Locks::lock_for_maintenance`] before the transaction ends.
-    pub fn unlock_for_maintenance(self, group: u32) {
+    pub fn unlock_for_maintenance(self, group: GroupId) {
         release(&self.group(group), RowLock::Update.in_bulk());
     }
 

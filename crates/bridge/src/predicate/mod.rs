@@ -21,7 +21,7 @@ pub use unnoticed::unnoticed;
 use crate::ffi;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
-use crate::tid::{FIRST_COLD_BLOCK, RowNumber};
+use crate::tid::{FIRST_COLD_BLOCK, GroupId, RowNumber};
 
 /// The page whose lock means "rows of this table are locked one by one".
 const READERS_BLOCK: pg_sys::BlockNumber = pg_sys::InvalidBlockNumber - 1;
@@ -62,13 +62,13 @@ pub fn lock_row(table: Table<'_>, row: RowNumber, snapshot: Snapshot<'_>) {
 }
 
 /// Must be called after a cold row of a group was changed: checks for a conflict with its readers.
-pub fn check_change(table: Table<'_>, row: RowNumber, group: u32) {
+pub fn check_change(table: Table<'_>, row: RowNumber, group: GroupId) {
     if is_serializable() {
         let rel = table.raw();
         // SAFETY: the table is open.
         unsafe {
             let mut tid = row.tid().raw();
-            let (block, of_group) = (row.tid().block(), FIRST_COLD_BLOCK + group);
+            let (block, of_group) = (row.tid().block(), FIRST_COLD_BLOCK + group.first_block());
             ffi::CheckForSerializableConflictIn(rel, &mut tid, block);
             if of_group != block {
                 ffi::CheckForSerializableConflictIn(rel, std::ptr::null_mut(), of_group);
@@ -90,13 +90,13 @@ pub fn check_insert(table: Table<'_>) {
 /// Must be called after rows were moved into a group: every transaction that has locked rows one by
 /// one gets a lock on the group, since a row that it has read may be there now. Every tuple that
 /// leads to the rows' old places was changed before.
-pub fn hand_over(table: Table<'_>, group: u32) {
+pub fn hand_over(table: Table<'_>, group: GroupId) {
     let rel = table.raw();
     // SAFETY: the table is open. If there is no space for more locks, the relation is locked
     // instead.
     unsafe {
         if ffi::PageIsPredicateLocked(rel, READERS_BLOCK) {
-            ffi::PredicateLockPageSplit(rel, READERS_BLOCK, FIRST_COLD_BLOCK + group);
+            ffi::PredicateLockPageSplit(rel, READERS_BLOCK, FIRST_COLD_BLOCK + group.first_block());
         }
     }
 }

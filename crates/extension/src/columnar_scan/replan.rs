@@ -11,24 +11,23 @@ use std::cell::RefCell;
 use howdah_bridge::relation::forget_plans_here;
 use howdah_bridge::table::Table;
 
+use crate::bounded_cache::HashCache;
+
 /// The number of tables that are remembered.
 const MOST: usize = 256;
 
 thread_local! {
     /// Tables and their files.
-    static TOLD: RefCell<Vec<(u32, u32)>> = const { RefCell::new(Vec::new()) };
+    static TOLD: RefCell<HashCache<(u32, u32), ()>> = RefCell::new(HashCache::of_entries(MOST));
 }
 
 /// Invalidates the plans for a table that has no cold row left, unless that was done before.
 pub fn without_cold_side(table: Table<'_>) {
     let name = (table.oid().to_u32(), table.file_number());
     let is_new = TOLD.with_borrow_mut(|told| {
-        let is_new = !told.contains(&name);
+        let is_new = told.get(&name).is_none();
         if is_new {
-            if told.len() >= MOST {
-                told.remove(0);
-            }
-            told.push(name);
+            told.insert(name, ());
         }
         is_new
     });

@@ -31,7 +31,7 @@ use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{Descriptor, LockMode};
-use howdah_bridge::tid::RowNumber;
+use howdah_bridge::tid::{GroupId, RowNumber};
 use howdah_bridge::transactions::writing_command;
 use howdah_bridge::xid::{CommandId, Xid};
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
@@ -62,7 +62,7 @@ pub enum Merge {
     /// Another backend waits for the table: roll back.
     Yielded,
     /// Other transactions work on rows of these groups: roll back.
-    Refused(Vec<u32>),
+    Refused(Vec<GroupId>),
     /// There was nothing to merge: commit.
     Nothing,
 }
@@ -74,7 +74,7 @@ struct Old {
 }
 
 impl Old {
-    fn group(&self) -> u32 {
+    fn group(&self) -> GroupId {
         self.placed.entry.group()
     }
 
@@ -122,7 +122,7 @@ impl Old {
 }
 
 /// Replaces one run of groups, none of which is among `refused`.
-pub fn merge_groups(task: &Task, refused: &HashSet<u32>) -> Merge {
+pub fn merge_groups(task: &Task, refused: &HashSet<GroupId>) -> Merge {
     let Some(step) = open(task.table, task.patient) else {
         return Merge::Nothing;
     };
@@ -148,7 +148,7 @@ pub fn merge_groups(task: &Task, refused: &HashSet<u32>) -> Merge {
 fn choose(
     store: &ColdStore,
     snapshot: Snapshot<'_>,
-    refused: &HashSet<u32>,
+    refused: &HashSet<GroupId>,
     horizon: Xid,
 ) -> Result<Vec<Old>, ColdError> {
     let groups = directory::groups(store, snapshot)?;
@@ -235,7 +235,8 @@ fn replace(
         group::delete(store, &old.placed);
     }
     if let Some(successor) = &successor {
-        predicate::hand_over(step.table(), successor.first_row.cold_block());
+        let group = GroupId::of_block(successor.first_row.cold_block());
+        predicate::hand_over(step.table(), group);
     }
     stop_point!("merge_commit");
     Ok(Merge::Merged(run.len() as u32))

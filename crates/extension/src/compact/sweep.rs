@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
-use howdah_bridge::tid::{RowNumber, Tid};
+use howdah_bridge::tid::{GroupId, RowNumber, Tid};
 use howdah_bridge::xid::Xid;
 
 use super::task::{Task, open};
@@ -75,7 +75,7 @@ fn sweep_some(table: Table<'_>, store: &ColdStore) -> Result<bool, ColdError> {
         }
         ControlFlow::Continue(())
     });
-    let mut folded: HashMap<u32, RowSet> = HashMap::new();
+    let mut folded: HashMap<GroupId, RowSet> = HashMap::new();
     for (tid, row) in marked {
         if needless.len() >= BATCH {
             break;

@@ -149,7 +149,7 @@ fn table_row_groups(
     {
         for_each_group(&rel, |_, _, entry, open| {
             out.push((
-                i64::from(entry.group()),
+                i64::from(entry.group().first_block()),
                 entry.first_row.0 as i64,
                 entry.row_count as i32,
                 open.column_count() as i32,
@@ -195,7 +195,7 @@ fn table_column_chunks(
                 let extreme =
                     |value: &Option<OwnedValue>| value_text(value.as_ref()?, column.ty, attribute);
                 out.push((
-                    i64::from(entry.group()),
+                    i64::from(entry.group().first_block()),
                     i as i16 + 1,
                     column.encoding.clone(),
                     (column.byte_range.end - column.byte_range.start) as i64,

@@ -16,7 +16,7 @@ use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::{Birth, ColdStore, CopiedAs, Entry, Judge, StoreId};
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{
-    BlockNumber, INVALID_BLOCK, ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber, Tid,
+    BlockNumber, GroupId, INVALID_BLOCK, ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber, Tid,
 };
 use howdah_bridge::xid::{CommandId, FIRST_COMMAND, LocalXid};
 pub use howdah_records::{GroupFlags, GroupState};
@@ -51,8 +51,8 @@ pub struct GroupEntry {
 
 impl GroupEntry {
     /// The group's id: its first cold block.
-    pub fn group(&self) -> u32 {
-        self.first_row.cold_block()
+    pub fn group(&self) -> GroupId {
+        GroupId::of_block(self.first_row.cold_block())
     }
 
     /// The row's position inside the group, if the group holds it.
@@ -83,8 +83,8 @@ impl GroupEntry {
     }
 
     fn decode(seq: i32, bytes: &[u8]) -> Result<GroupEntry, ColdError> {
-        let group = seq as u32;
-        let record = howdah_records::GroupEntry::decode(group, bytes)
+        let group = GroupId::of_key(seq);
+        let record = howdah_records::GroupEntry::decode(group.first_block(), bytes)
             .map_err(|error| ColdError::of_entry(group, error))?;
         Ok(GroupEntry {
             state: record.state,
@@ -321,16 +321,19 @@ fn recall(
 
 fn remember(store: &ColdStore, found: &PlacedEntry) {
     let place = Place {
-        end: found.entry.group() + found.entry.capacity_rows / ROWS_PER_COLD_BLOCK as u32,
+        end: found.entry.group().first_block()
+            + found.entry.capacity_rows / ROWS_PER_COLD_BLOCK as u32,
         tid: found.tid,
         seen_by: LocalXid::current(),
     };
-    PLACES.with_borrow_mut(|places| places.insert((store.id(), found.entry.group()), place));
+    PLACES.with_borrow_mut(|places| {
+        places.insert((store.id(), found.entry.group().first_block()), place)
+    });
 }
 
 /// The id of the group that covers `row` if any does, whatever its status: the greatest one not
 /// above the row's cold block.
-pub fn nearest_group(store: &ColdStore, row: RowNumber) -> Option<u32> {
+pub fn nearest_group(store: &ColdStore, row: RowNumber) -> Option<GroupId> {
     if let Some(placed) = settled(store, row) {
         return Some(placed.entry.group());
     }
@@ -346,7 +349,7 @@ pub fn nearest_group(store: &ColdStore, row: RowNumber) -> Option<u32> {
         true,
         &mut any,
         |entry| {
-            nearest = Some(entry.seq as u32);
+            nearest = Some(GroupId::of_key(entry.seq));
             ControlFlow::Break(())
         },
     );
@@ -378,14 +381,14 @@ fn nearest_entry(
 /// same key: an aborted reservation and its successor.
 pub fn entry_covering(
     store: &ColdStore,
-    group: u32,
+    group: GroupId,
     row: RowNumber,
     judge: &mut Judge<'_>,
 ) -> Result<Option<PlacedEntry>, ColdError> {
     if let Some(found) = recall(store, row, judge) {
         return found.map(Some);
     }
-    let Some(entry) = store.find_entry(DIRECTORY_ID, group as i32, judge) else {
+    let Some(entry) = store.find_entry(DIRECTORY_ID, group.key(), judge) else {
         return Ok(None);
     };
     let found = placed(&entry)?;
@@ -424,7 +427,7 @@ pub fn reserve(
             origin: Origin::here(cid),
             flags: GroupFlags::default(),
         };
-        let seq = entry.group() as i32;
+        let seq = entry.group().key();
         let tid = store.insert(
             DIRECTORY_ID,
             seq,
@@ -473,7 +476,7 @@ pub fn complete(
 /// Replaces an entry in place; flags that were added to it meanwhile are kept.
 fn overwrite(store: &ColdStore, tid: Tid, entry: GroupEntry) {
     store.update_in_place(tid, |payload| {
-        let flags = match GroupEntry::decode(entry.group() as i32, payload) {
+        let flags = match GroupEntry::decode(entry.group().key(), payload) {
             Ok(known) => known.flags.union(entry.flags),
             Err(_) => entry.flags,
         };
@@ -492,7 +495,7 @@ pub fn add_flags(
     flags: GroupFlags,
 ) -> Result<(), ColdError> {
     let result = store.update_in_place(placed.tid, |payload| {
-        let known = GroupEntry::decode(placed.entry.group() as i32, payload)?;
+        let known = GroupEntry::decode(placed.entry.group().key(), payload)?;
         let flags = known.flags.union(flags);
         payload.copy_from_slice(&GroupEntry { flags, ..known }.encode());
         Ok(())
@@ -512,7 +515,7 @@ pub fn refresh(store: &ColdStore, placed: &PlacedEntry) -> Result<PlacedEntry, C
     let group = placed.entry.group();
     let entry = store
         .peek(placed.tid, |payload| {
-            GroupEntry::decode(group as i32, payload)
+            GroupEntry::decode(group.key(), payload)
         })
         .unwrap_or(Err(ColdError::DamagedDirectory { group }))?;
     let origin = placed.entry.origin;
@@ -532,7 +535,7 @@ pub fn complete_in_place(store: &ColdStore, placed: &PlacedEntry, entry: GroupEn
 /// Inserts an entry that is complete already, for a range that is already reserved. Table rewrites,
 /// which copy groups under their old numbers, use it.
 pub fn insert_copy(store: &ColdStore, entry: &GroupEntry, cid: CommandId, copied_as: CopiedAs) {
-    let seq = entry.group() as i32;
+    let seq = entry.group().key();
     store.insert_copy(DIRECTORY_ID, seq, &entry.encode(), cid, copied_as, None);
     directory_version::note(store.id().toast);
 }
@@ -552,7 +555,7 @@ pub fn high_water(store: &ColdStore) -> Result<Option<(Tid, u64)>, ColdError> {
     };
     match HighWater::decode(&entry.payload) {
         Ok(HighWater(mark)) => Ok(Some((entry.tid, mark))),
-        Err(error) => Err(ColdError::of_entry(u32::MAX, error)),
+        Err(error) => Err(ColdError::of_entry(GroupId::UNKNOWN, error)),
     }
 }
 

@@ -18,6 +18,7 @@
 //! decoded needs none. When pages had to be read from disk lately, the pages of all columns of a
 //! row are requested at once, before the first of them is waited for.
 
+use howdah_bridge::tid::GroupId;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
 
@@ -112,9 +113,9 @@ impl<'a> LazyStore<'a> {
             LazyStore::Of(table, opened) => (*table, opened),
         };
         let opened = opened.get_or_init(|| ColdStore::open(table, LockMode::AccessShare));
-        opened
-            .as_ref()
-            .ok_or(ColdError::DamagedDirectory { group: u32::MAX })
+        opened.as_ref().ok_or(ColdError::DamagedDirectory {
+            group: GroupId::UNKNOWN,
+        })
     }
 }
 

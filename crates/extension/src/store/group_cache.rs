@@ -5,6 +5,7 @@
 //! is a [`BoundedCache`](crate::bounded_cache) of `howdah.cache_size`. The memory of the groups is
 //! counted as it grows, so that they are weighed anew only when the bound may be exceeded.
 
+use howdah_bridge::tid::GroupId;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -19,7 +20,7 @@ use crate::settings::cache_size_bytes;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct GroupName {
     store: StoreId,
-    group: u32,
+    group: GroupId,
     value_id: u32,
 }
 

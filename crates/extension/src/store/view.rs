@@ -15,7 +15,7 @@ use howdah_bridge::slot::{Origin, Slot};
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{Descriptor, LockMode, Table};
-use howdah_bridge::tid::RowNumber;
+use howdah_bridge::tid::{GroupId, RowNumber};
 use howdah_columnar::{Column, Value};
 
 use super::cache::{directory_listings, emptied_tables};
@@ -126,8 +126,9 @@ impl<'a> ColdView<'a> {
 
 /// The cold store of a table that has cold rows.
 pub fn store_of(table: Table<'_>) -> Result<ColdStore<'_>, ColdError> {
-    ColdStore::open(table, LockMode::AccessShare)
-        .ok_or(ColdError::DamagedDirectory { group: u32::MAX })
+    ColdStore::open(table, LockMode::AccessShare).ok_or(ColdError::DamagedDirectory {
+        group: GroupId::UNKNOWN,
+    })
 }
 
 /// The stored groups that the snapshot sees; `None` if no group was ever stored.

@@ -12,7 +12,7 @@ use howdah_bridge::cold_lock::Locks;
 use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
-use howdah_bridge::tid::RowNumber;
+use howdah_bridge::tid::{GroupId, RowNumber};
 use howdah_bridge::xid::CommandId;
 use pgrx::PgSqlErrorCode;
 
@@ -33,7 +33,7 @@ pub(super) struct LocatedRow<'a> {
 struct Place<'a> {
     store: ColdStore<'a>,
     /// The group that covers the row: its first cold block.
-    group: Option<u32>,
+    group: Option<GroupId>,
     /// Whether the group is among the [`locked_groups`].
     is_known: Cell<bool>,
 }
@@ -75,7 +75,7 @@ impl<'a> LocatedRow<'a> {
     }
 
     /// The group that covers the row, in force or not; `None` if there never was any.
-    pub fn group(&self) -> Option<u32> {
+    pub fn group(&self) -> Option<GroupId> {
         self.place().group
     }
 

@@ -12,7 +12,7 @@ use howdah_bridge::Oid;
 use howdah_bridge::cold_lock::RowLock;
 use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::table::Table;
-use howdah_bridge::tid::RowNumber;
+use howdah_bridge::tid::{GroupId, RowNumber};
 use howdah_bridge::xid::CommandId;
 
 use crate::am::moment::Moment;
@@ -135,7 +135,7 @@ impl LockedGroup {
 }
 
 /// The group that covers the row in this file, if it is remembered.
-pub(super) fn group_of(file: StoreId, row: RowNumber) -> Option<u32> {
+pub(super) fn group_of(file: StoreId, row: RowNumber) -> Option<GroupId> {
     GROUPS.with_borrow(|groups| {
         let mut newest_first = groups.iter().rev();
         let found = newest_first.find(|l| l.placed.entry.covers(row) && l.file == file)?;

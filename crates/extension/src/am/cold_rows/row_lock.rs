@@ -8,7 +8,7 @@ use std::cell::RefCell;
 
 use howdah_bridge::cold_lock::{self, Locks, RowLock, Wait, locker};
 use howdah_bridge::row_request::Purpose;
-use howdah_bridge::tid::RowNumber;
+use howdah_bridge::tid::{GroupId, RowNumber};
 use howdah_bridge::xid::{CommandId, Xid};
 use rustc_hash::FxHashMap;
 
@@ -37,7 +37,7 @@ thread_local! {
 #[derive(Default)]
 struct LockedRows {
     /// Rows for which a lock was requested, whether or not they are still locked.
-    by_group: FxHashMap<(u32, u32), u32>,
+    by_group: FxHashMap<(u32, GroupId), u32>,
     /// Locks that are held.
     in_all: u32,
 }

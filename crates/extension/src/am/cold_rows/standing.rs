@@ -7,7 +7,7 @@
 use howdah_bridge::cold_lock::RowLock;
 use howdah_bridge::row_request::{Refusal, RowFailure, RowResult};
 use howdah_bridge::shown_tuple::ShownTuple;
-use howdah_bridge::tid::{RowNumber, Tid};
+use howdah_bridge::tid::{GroupId, RowNumber, Tid};
 use howdah_bridge::xid::{CommandId, INVALID_COMMAND, Xid};
 
 use super::located::LocatedRow;
@@ -93,7 +93,11 @@ fn recall(
 }
 
 /// The standing of a row of a group that is read now, and remembered.
-fn read(target: &LocatedRow<'_>, group: u32, command: CommandId) -> Result<Standing, ColdError> {
+fn read(
+    target: &LocatedRow<'_>,
+    group: GroupId,
+    command: CommandId,
+) -> Result<Standing, ColdError> {
     let (store, row) = (target.store(), target.row);
     let mut own = None;
     let mut in_force = |tuple: ShownTuple<'_>| {

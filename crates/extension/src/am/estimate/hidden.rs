@@ -9,6 +9,7 @@
 //! What is remembered is this backend's own and only ever an estimate: nothing makes it void before its time, a
 //! rollback neither.
 
+use howdah_bridge::tid::GroupId;
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
@@ -37,7 +38,7 @@ struct Counted {
 }
 
 /// A file of a cold store, and a group in it.
-type Name = (StoreId, u32);
+type Name = (StoreId, GroupId);
 
 thread_local! {
     static COUNTED: RefCell<HashCache<Name, Counted>> =

@@ -19,7 +19,7 @@ use std::cell::RefCell;
 
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::{ColdStore, StoreId};
-use howdah_bridge::tid::Tid;
+use howdah_bridge::tid::{GroupId, Tid};
 use howdah_bridge::xid::{LocalXid, Xid};
 
 use super::hidden_groups;
@@ -85,7 +85,7 @@ pub(in crate::store) fn all_vanished(store: &ColdStore, snapshot: Snapshot<'_>) 
         let mut hiders = places
             .entries
             .iter()
-            .map(|&(_, seq)| hidden_groups::youngest(store, seq as u32, snapshot));
+            .map(|&(_, seq)| hidden_groups::youngest(store, GroupId::of_key(seq), snapshot));
         hiders.try_fold(Xid::FROZEN, |youngest, hider| {
             Some(youngest.younger(hider?))
         })
@@ -154,10 +154,7 @@ fn list(store: &ColdStore) -> Result<Option<Places>, ColdError> {
     Ok(is_complete.then(|| Places {
         mark_tid,
         mark,
-        entries: all
-            .iter()
-            .map(|p| (p.tid, p.entry.group() as i32))
-            .collect(),
+        entries: all.iter().map(|p| (p.tid, p.entry.group().key())).collect(),
         seen_by: LocalXid::current(),
     }))
 }

@@ -11,6 +11,7 @@
 //! CLUSTER has copied for older snapshots. Therefore what is known of it is discarded
 //! (`am/truncate.rs`).
 
+use howdah_bridge::tid::GroupId;
 use std::cell::RefCell;
 
 use howdah_bridge::snapshot::Snapshot;
@@ -25,7 +26,7 @@ const MOST: usize = 64;
 
 thread_local! {
     /// By file and group: the youngest transaction that hid any of the group's rows.
-    static VANISHED: RefCell<HashCache<(StoreId, u32), Xid>> =
+    static VANISHED: RefCell<HashCache<(StoreId, GroupId), Xid>> =
         RefCell::new(HashCache::of_entries(MOST));
 }
 
@@ -37,7 +38,7 @@ fn is_over(xid: Xid, snapshot: Snapshot<'_>) -> bool {
 /// snapshot.
 pub(in crate::store) fn youngest(
     store: &ColdStore,
-    group: u32,
+    group: GroupId,
     snapshot: Snapshot<'_>,
 ) -> Option<Xid> {
     let name = (store.id(), group);

@@ -98,7 +98,7 @@ impl Watch {
             inserter,
             placed: *placed,
         };
-        let name = (store.id(), placed.entry.group());
+        let name = (store.id(), placed.entry.group().first_block());
         SETTLED.with_borrow_mut(|settled| settled.insert(name, noted));
     }
 }

@@ -31,7 +31,7 @@ pub fn hide_in_bulk(
     let group = placed.entry.group();
     let first_row = placed.entry.first_row.0;
     for (seq, mut places) in by_deletion_vector(&placed.entry, rows) {
-        let start = (seq as u32 - group) / BLOCKS_PER_VECTOR * ROWS_PER_VECTOR;
+        let start = (seq as u32 - group.first_block()) / BLOCKS_PER_VECTOR * ROWS_PER_VECTOR;
         let mut alone: Vec<(u32, RowFate)> = Vec::new();
         if places.len() < FEW_ROWS {
             let fate = |position| fates.get(&position).copied();

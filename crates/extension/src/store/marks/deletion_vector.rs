@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, RangeInclusive};
 
 use howdah_bridge::store::{Birth, ColdStore};
-use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber, Tid};
+use howdah_bridge::tid::{GroupId, ROWS_PER_COLD_BLOCK, RowNumber, Tid};
 use howdah_bridge::xid::{CommandId, FIRST_COMMAND, Xid};
 pub(in crate::store) use howdah_records::ROWS_PER_VECTOR;
 use howdah_records::{DeletionVector, EditedVector, Kind};
@@ -23,7 +23,7 @@ pub(in crate::store) const BLOCKS_PER_VECTOR: u32 = ROWS_PER_VECTOR / ROWS_PER_C
 /// The keys of a group's deletion vectors.
 pub(in crate::store) fn deletion_vectors_of(entry: &GroupEntry) -> RangeInclusive<i32> {
     let last = entry.capacity_rows.max(1) - 1;
-    let first = entry.group() as i32;
+    let first = entry.group().key();
     first..=first + (last / ROWS_PER_VECTOR * BLOCKS_PER_VECTOR) as i32
 }
 
@@ -32,7 +32,7 @@ pub(in crate::store) fn deletion_vector_place(entry: &GroupEntry, row: RowNumber
     let position = (row.0 - entry.first_row.0) as u32;
     let nth = position / ROWS_PER_VECTOR;
     (
-        (entry.group() + nth * BLOCKS_PER_VECTOR) as i32,
+        (entry.group().first_block() + nth * BLOCKS_PER_VECTOR) as i32,
         position % ROWS_PER_VECTOR,
     )
 }
@@ -73,7 +73,7 @@ pub(in crate::store) fn hidden_in_bulk(
 }
 
 pub(in crate::store) fn open_vector(
-    group: u32,
+    group: GroupId,
     payload: &[u8],
 ) -> Result<DeletionVector<'_>, ColdError> {
     DeletionVector::open(payload).map_err(|error| ColdError::of_mark(group, error))
@@ -110,7 +110,7 @@ pub(in crate::store) fn insert_rows(
     of_vector: &RowSet,
     rows: &mut RowSet,
 ) {
-    let start = (seq as u32 - entry.group()) / BLOCKS_PER_VECTOR * ROWS_PER_VECTOR;
+    let start = (seq as u32 - entry.group().first_block()) / BLOCKS_PER_VECTOR * ROWS_PER_VECTOR;
     for position in of_vector.iter().map(|row| start + row) {
         if position < entry.capacity_rows {
             rows.insert(position);
@@ -156,7 +156,8 @@ pub(in crate::store) fn by_deletion_vector(
 ) -> Vec<(i32, Vec<u32>)> {
     let mut parts: Vec<(i32, Vec<u32>)> = Vec::new();
     for position in rows.iter() {
-        let seq = (entry.group() + position / ROWS_PER_VECTOR * BLOCKS_PER_VECTOR) as i32;
+        let seq =
+            (entry.group().first_block() + position / ROWS_PER_VECTOR * BLOCKS_PER_VECTOR) as i32;
         let at = position % ROWS_PER_VECTOR;
         match parts.last_mut() {
             Some((last, places)) if *last == seq => places.push(at),
@@ -198,7 +199,7 @@ pub fn fold(store: &ColdStore, placed: &PlacedEntry, rows: &RowSet) -> Result<()
 /// The bytes of a deletion vector, or of a new one, with places added of dead rows for which no
 /// index has an entry.
 pub(in crate::store) fn hiding_all(
-    group: u32,
+    group: GroupId,
     known: Option<&[u8]>,
     places: &[u32],
 ) -> Result<Vec<u8>, ColdError> {
@@ -230,7 +231,7 @@ pub(in crate::store) fn hide(
     places: &[u32],
     cid: CommandId,
 ) -> Result<(), ColdError> {
-    let start = (seq as u32 - entry.group()) / BLOCKS_PER_VECTOR * ROWS_PER_VECTOR;
+    let start = (seq as u32 - entry.group().first_block()) / BLOCKS_PER_VECTOR * ROWS_PER_VECTOR;
     let note = || note_marks(store, entry, places.iter().map(|at| start + at));
     note();
     let known = vector_in_force(store, entry, seq)?;

@@ -8,7 +8,7 @@
 use std::ops::ControlFlow;
 
 use howdah_bridge::store::{Birth, ColdStore};
-use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
+use howdah_bridge::tid::{GroupId, ROWS_PER_COLD_BLOCK, RowNumber};
 use howdah_bridge::xid::{CommandId, Xid};
 use howdah_records::{Forward, ForwardTable, Kind, Order, StoredTable};
 
@@ -34,7 +34,7 @@ impl Route<'_> {
 }
 
 /// Records the new places of the rows of a merged group.
-pub fn forward(store: &ColdStore, group: u32, route: &Route<'_>, cid: CommandId) {
+pub fn forward(store: &ColdStore, group: GroupId, route: &Route<'_>, cid: CommandId) {
     let (order, first, table) = match route {
         Route::InOrder { first, dropped } => {
             let table = dropped.map(ForwardTable::encode_dropped);
@@ -56,19 +56,19 @@ pub fn forward(store: &ColdStore, group: u32, route: &Route<'_>, cid: CommandId)
     }
     .encode();
     let transactional = Birth::Transactional;
-    store.insert(FORWARD_ID, group as i32, &payload, cid, transactional, None);
+    store.insert(FORWARD_ID, group.key(), &payload, cid, transactional, None);
 }
 
 /// The present place of a row of a merged group, and the transaction that moved it.
 pub fn forwarded(
     store: &ColdStore,
-    group: u32,
+    group: GroupId,
     row: RowNumber,
 ) -> Result<Option<(RowNumber, Xid)>, ColdError> {
     let Some(places) = Places::of(store, group)? else {
         return Ok(None);
     };
-    let position = (row.cold_block() - group) * ROWS_PER_COLD_BLOCK as u32
+    let position = (row.cold_block() - group.first_block()) * ROWS_PER_COLD_BLOCK as u32
         + (row.0 % ROWS_PER_COLD_BLOCK) as u32;
     Ok(places.place_of(position).map(|place| (place, places.by)))
 }
@@ -82,9 +82,9 @@ pub struct Places {
 
 impl Places {
     /// `None` if the group was not merged.
-    pub fn of(store: &ColdStore, group: u32) -> Result<Option<Places>, ColdError> {
+    pub fn of(store: &ColdStore, group: GroupId) -> Result<Option<Places>, ColdError> {
         let mut found = None;
-        store.visit(FORWARD_ID, group as i32..=group as i32, &mut |shown| {
+        store.visit(FORWARD_ID, group.key()..=group.key(), &mut |shown| {
             if !in_force(&shown) {
                 return ControlFlow::Continue(());
             }

@@ -79,7 +79,7 @@ pub fn insert_recent(
         let copied_as = CopiedAs::Stamped(TupleStamp::until(origin), horizon);
         let same_list = |a: &u32, b: &u32| a / POSITIONS_PER_LIST == b / POSITIONS_PER_LIST;
         for (positions, seq) in positions.chunk_by(same_list).zip(&mut keys) {
-            let payload = List::encode(entry.group(), positions);
+            let payload = List::encode(entry.group().first_block(), positions);
             store.insert_copy(RECENT_INSERTS_ID, seq, &payload, cid, copied_as, None);
             pgrx::check_for_interrupts!();
         }
@@ -151,7 +151,7 @@ fn visit(store: &ColdStore, entry: &GroupEntry, look: &mut Look<'_>) -> Result<(
     store.visit(
         RECENT_INSERTS_ID,
         keys_of(entry),
-        &mut |shown| match List::open(entry.group(), shown.payload) {
+        &mut |shown| match List::open(entry.group().first_block(), shown.payload) {
             Ok(list) => {
                 look(shown.tuple, &list);
                 ControlFlow::Continue(())

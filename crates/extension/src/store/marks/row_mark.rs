@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use howdah_bridge::store::{Birth, ColdStore};
-use howdah_bridge::tid::{RowNumber, Tid};
+use howdah_bridge::tid::{GroupId, RowNumber, Tid};
 use howdah_bridge::xid::CommandId;
 use howdah_records::{Kind, Place, RowMark, ShortRecord};
 
@@ -50,7 +50,7 @@ fn encode(fate: RowFate) -> ShortRecord {
     RowMark(recorded(fate)).encode()
 }
 
-pub(in crate::store) fn decode(group: u32, payload: &[u8]) -> Result<RowFate, ColdError> {
+pub(in crate::store) fn decode(group: GroupId, payload: &[u8]) -> Result<RowFate, ColdError> {
     match RowMark::decode(payload) {
         Ok(RowMark(fate)) => Ok(from_record(fate)),
         Err(error) => Err(ColdError::of_mark(group, error)),
@@ -58,7 +58,10 @@ pub(in crate::store) fn decode(group: u32, payload: &[u8]) -> Result<RowFate, Co
 }
 
 /// The bytes of the same mark without the place of the new version.
-pub(in crate::store) fn without_place(group: u32, payload: &[u8]) -> Result<Vec<u8>, ColdError> {
+pub(in crate::store) fn without_place(
+    group: GroupId,
+    payload: &[u8],
+) -> Result<Vec<u8>, ColdError> {
     Ok(match decode(group, payload)? {
         RowFate::Updated { .. } => encode(RowFate::MovedAway).to_vec(),
         RowFate::Deleted | RowFate::MovedAway => payload.to_vec(),

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use howdah_bridge::slot::Origin;
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::tid::{INVALID_BLOCK, ROWS_PER_COLD_BLOCK, RowNumber};
+use howdah_bridge::tid::{GroupId, INVALID_BLOCK, RowNumber};
 use howdah_bridge::xid::Xid;
 
 use super::deletion_vector::hidden_in_bulk;
@@ -110,7 +110,7 @@ fn state_where(
 /// A damaged record.
 pub fn of_dropped_row(
     store: &ColdStore,
-    group: u32,
+    group: GroupId,
     row: RowNumber,
 ) -> Result<Option<Mark>, ColdError> {
     Ok(in_force_of(state_where(
@@ -122,10 +122,10 @@ pub fn of_dropped_row(
 }
 
 /// An entry for a group that may be gone: large enough for every row that the group may have had.
-pub(super) fn any_group(group: u32) -> GroupEntry {
+pub(super) fn any_group(group: GroupId) -> GroupEntry {
     GroupEntry {
         state: GroupState::Stored,
-        first_row: RowNumber(u64::from(group) * ROWS_PER_COLD_BLOCK),
+        first_row: group.first_row(),
         capacity_rows: howdah_columnar::MAX_ROWS as u32,
         row_count: howdah_columnar::MAX_ROWS as u32,
         value_id: 0,

@@ -14,7 +14,7 @@
 use std::ops::{ControlFlow, RangeInclusive};
 
 use howdah_bridge::store::{Birth, ColdStore};
-use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
+use howdah_bridge::tid::{GroupId, ROWS_PER_COLD_BLOCK, RowNumber};
 use howdah_bridge::xid::CommandId;
 use howdah_records::{Kind, UpdateLinks, UpdateLinksBuilder};
 
@@ -27,19 +27,19 @@ use crate::store::directory::GroupEntry;
 
 pub(in crate::store) const UPDATE_LINKS_ID: u32 = Kind::UpdateLinks.id();
 
-fn open(group: u32, payload: &[u8]) -> Result<UpdateLinks<'_>, ColdError> {
+fn open(group: GroupId, payload: &[u8]) -> Result<UpdateLinks<'_>, ColdError> {
     UpdateLinks::open(payload).map_err(|error| ColdError::of_mark(group, error))
 }
 
 /// The bytes of the same list without the places of the new versions.
-pub(super) fn without_places(group: u32, payload: &[u8]) -> Result<Vec<u8>, ColdError> {
+pub(super) fn without_places(group: GroupId, payload: &[u8]) -> Result<Vec<u8>, ColdError> {
     Ok(open(group, payload)?.without_places())
 }
 
 /// What became of the row, if this is a list of its group that contains it.
-fn look_up(group: u32, payload: &[u8], position: u32) -> Result<Option<RowFate>, ColdError> {
+fn look_up(group: GroupId, payload: &[u8], position: u32) -> Result<Option<RowFate>, ColdError> {
     let links = open(group, payload)?;
-    let is_of_group = links.group() == group;
+    let is_of_group = links.group() == group.first_block();
     let fate = links.fate_of(position).filter(|_| is_of_group);
     Ok(fate.map(from_record))
 }
@@ -47,7 +47,7 @@ fn look_up(group: u32, payload: &[u8], position: u32) -> Result<Option<RowFate>,
 /// The keys that lists of the rows of a deletion vector may have.
 fn keys_from(entry: &GroupEntry, seq: i32) -> RangeInclusive<i32> {
     let blocks = entry.capacity_rows.div_ceil(ROWS_PER_COLD_BLOCK as u32);
-    let end = (entry.group() + blocks).min(seq as u32 + BLOCKS_PER_VECTOR) as i32;
+    let end = (entry.group().first_block() + blocks).min(seq as u32 + BLOCKS_PER_VECTOR) as i32;
     seq..=end - 1
 }
 
@@ -57,7 +57,7 @@ pub(super) fn keys_of(entry: &GroupEntry) -> RangeInclusive<i32> {
         .capacity_rows
         .div_ceil(ROWS_PER_COLD_BLOCK as u32)
         .max(1);
-    let first = entry.group() as i32;
+    let first = entry.group().key();
     first..=first + blocks as i32 - 1
 }
 
@@ -83,7 +83,7 @@ pub(super) fn insert(
     });
     let mut noted = 0;
     while noted < fates.len() && keys.contains(&next) {
-        let mut list = UpdateLinksBuilder::of_group(entry.group());
+        let mut list = UpdateLinksBuilder::of_group(entry.group().first_block());
         let rest = fates[noted..].iter();
         let taken = rest.take_while(|(position, fate)| list.push(*position, recorded(*fate)));
         let taken = taken.count();

@@ -9,7 +9,7 @@ use howdah_bridge::predicate::is_serializable;
 use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::snapshot::{Snapshot, SnapshotKind};
 use howdah_bridge::store::{ColdStore, StoreId, Visited};
-use howdah_bridge::tid::RowNumber;
+use howdah_bridge::tid::{GroupId, RowNumber};
 use howdah_bridge::xid::{CommandId, Xid};
 
 use super::rule::{self, Kinds, Records, Sight};
@@ -318,13 +318,13 @@ pub fn hidden_rows(
 }
 
 /// Whether every row of the group is known to be hidden from the MVCC snapshot.
-pub fn has_vanished(store: &ColdStore, group: u32, snapshot: Snapshot<'_>) -> bool {
+pub fn has_vanished(store: &ColdStore, group: GroupId, snapshot: Snapshot<'_>) -> bool {
     vanished_by(store, group, snapshot).is_some()
 }
 
 /// The youngest transaction that hid a row of the group, if every row is known to be hidden from
 /// the MVCC snapshot.
-pub fn vanished_by(store: &ColdStore, group: u32, snapshot: Snapshot<'_>) -> Option<Xid> {
+pub fn vanished_by(store: &ColdStore, group: GroupId, snapshot: Snapshot<'_>) -> Option<Xid> {
     hidden_groups::youngest(store, group, snapshot)
 }
 

@@ -32,7 +32,7 @@ use std::cell::{Cell, RefCell};
 use howdah_bridge::Oid;
 use howdah_bridge::snapshot::{Snapshot, kept_sees_as_running};
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber};
+use howdah_bridge::tid::{GroupId, RowNumber};
 use howdah_bridge::xid::{Xid, announced_xmin, in_parallel_worker, keeps_snapshot};
 
 use super::hidden::{hidden_rows, hides_row};
@@ -109,7 +109,7 @@ pub fn changed_rows(
 /// The same for the first rows of a group that is gone.
 fn changed_behind(
     store: &ColdStore,
-    group: u32,
+    group: GroupId,
     row_count: u32,
     snapshot: Snapshot<'_>,
 ) -> Result<Option<RowSet>, ColdError> {
@@ -140,21 +140,21 @@ const MOST_ROWS: u32 = howdah_columnar::MAX_ROWS as u32;
 /// The group to which the rows of a removed group went: all went to one.
 enum Successor {
     InForce(GroupEntry),
-    Gone(u32),
+    Gone(GroupId),
 }
 
 impl Successor {
     fn first_row(&self) -> RowNumber {
         match self {
             Successor::InForce(entry) => entry.first_row,
-            Successor::Gone(group) => RowNumber(u64::from(*group) * ROWS_PER_COLD_BLOCK),
+            Successor::Gone(group) => group.first_row(),
         }
     }
 }
 
 fn successor_of(
     store: &ColdStore,
-    group: u32,
+    group: GroupId,
     row_count: u32,
 ) -> Result<Option<(Places, Successor)>, ColdError> {
     let Some(places) = Places::of(store, group)? else {
@@ -213,7 +213,7 @@ fn was_seen(store: &ColdStore, row: RowNumber, snapshot: Snapshot<'_>) -> Result
 /// The position that `row` had in a group that is gone.
 fn position_before(
     store: &ColdStore,
-    group: u32,
+    group: GroupId,
     row_count: u32,
     row: RowNumber,
 ) -> Result<Option<u32>, ColdError> {

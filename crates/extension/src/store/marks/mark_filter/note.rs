@@ -1,5 +1,6 @@
 //! What code that writes, copies or discards marks tells the filter.
 
+use howdah_bridge::tid::GroupId;
 use std::sync::atomic::{Ordering, fence};
 
 use howdah_bridge::store::{ColdStore, StoreId};
@@ -38,7 +39,7 @@ pub fn forget_file(file: StoreId) {
     let Some(shared) = MARK_FILTER.get() else {
         return;
     };
-    let any_group = Name::in_file(file, 0);
+    let any_group = Name::in_file(file, GroupId::of_block(0));
     for slot in shared
         .slots
         .iter()

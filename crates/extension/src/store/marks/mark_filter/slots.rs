@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 
 use howdah_bridge::shared_memory::{Area, Shareable};
 use howdah_bridge::store::{ColdStore, StoreId};
-use howdah_bridge::tid::RowNumber;
+use howdah_bridge::tid::{GroupId, RowNumber};
 use howdah_columnar::MAX_ROWS;
 
 use crate::store::directory::GroupEntry;
@@ -70,11 +70,11 @@ impl Name {
         Name::in_file(store.id(), entry.group())
     }
 
-    pub(super) fn in_file(store: StoreId, group: u32) -> Name {
+    pub(super) fn in_file(store: StoreId, group: GroupId) -> Name {
         let database = howdah_bridge::xid::current_database().to_u32();
         Name {
             file: u64::from(store.toast) << 32 | u64::from(store.file),
-            place: u64::from(database) << 32 | u64::from(group),
+            place: u64::from(database) << 32 | u64::from(group.first_block()),
         }
     }
 

@@ -1,0 +1,5 @@
+//! Fuzzes the readers of records of the cold store.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| howdah_fuzz::records(input));
