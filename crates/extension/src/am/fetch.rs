@@ -21,7 +21,7 @@ use super::point_reader::{PointReader, fetch_placed};
 use super::serializable::announce;
 use super::{cold_rows, heap, last_change, last_row, scan};
 use crate::store::visibility::{sees_row, sees_row_somewhere};
-use crate::store::{moved, pending_marks};
+use crate::store::{moved, pending_groups, pending_marks};
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
     am.index_fetch_begin = Some(index_fetch_begin);
@@ -43,6 +43,30 @@ struct HowdahFetch {
     reader: u64,
     /// Whether [`announce`] was called for this scan.
     announced: bool,
+    shown: RowsShown,
+}
+
+/// Cold rows of which a scan that only learns whether rows are visible knows that they are: those
+/// of a row group that hides none. What such a scan, an index-only scan, asks is answered from here,
+/// as long as it asks for the same slot under the same snapshot.
+#[repr(C)]
+struct RowsShown {
+    first: u64,
+    /// One past the last; 0: none are known.
+    end: u64,
+    slot: usize,
+    seen_by: (usize, u32),
+}
+
+impl RowsShown {
+    #[inline]
+    fn has(&self, row: RowNumber, slot: Slot<'_>, snapshot: Snapshot<'_>) -> bool {
+        (self.first..self.end).contains(&row.0)
+            && self.slot == slot.address()
+            && self.seen_by == snapshot.name()
+            && !pending_groups::any()
+            && !moved::is_wanted(snapshot)
+    }
 }
 
 thread_local! {
@@ -178,6 +202,9 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
         if last_change::hides(table, row, snapshot) {
             return false;
         }
+        if fetch.shown.has(row, slot, snapshot) {
+            return true;
+        }
         let reader = match fetch.reader {
             0 => {
                 fetch.reader = next_reader();
@@ -194,6 +221,14 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
         if found {
             if reader.reads_whole_rows() {
                 last_row::remember(slot);
+            }
+            if let Some(rows) = reader.rows_shown(snapshot) {
+                fetch.shown = RowsShown {
+                    first: rows.start,
+                    end: rows.end,
+                    slot: slot.address(),
+                    seen_by: snapshot.name(),
+                };
             }
         } else if !all_dead.is_null() {
             *all_dead = reader.is_dead_to_all(table);

@@ -336,7 +336,10 @@ impl GroupAccess {
         wanted: &Wanted,
         out: &mut RowDatums,
     ) -> Result<(), ColdError> {
-        out.start();
+        match wanted {
+            Wanted::All => out.start(),
+            Wanted::Some(wanted) => out.start_some(layout, wanted),
+        }
         let bytes = self.bytes(store);
         let is_near = self.note_row(position);
         let ahead = match (pages_are_cold(), is_near) {
@@ -345,39 +348,48 @@ impl GroupAccess {
             (false, true) => None,
         };
         READ_BEFORE.set(blocks_read());
-        let is_read = |&column: &usize| {
-            let attribute = layout.attributes.get(column);
-            attribute.is_some_and(|attribute| !attribute.dropped) && wanted.contains(column)
-        };
-        let columns = (0..self.columns.len()).filter(is_read);
-        // The footer's pages once, before other pages are read.
-        let mut count = 0;
-        for column in columns.clone() {
-            self.column(column, &bytes)?;
-            count += 1;
+        if let Some(ahead) = ahead {
+            let is_read = |&column: &usize| {
+                let attribute = layout.attributes.get(column);
+                attribute.is_some_and(|attribute| !attribute.dropped) && wanted.contains(column)
+            };
+            let columns = (0..self.columns.len()).filter(is_read);
+            // The footer's pages once, before other pages are read.
+            let mut count = 0;
+            for column in columns.clone() {
+                self.column(column, &bytes)?;
+                count += 1;
+            }
+            if count >= ahead.fewest_columns() {
+                self.look_ahead(&bytes, position, columns, ahead)?;
+            }
         }
-        if let Some(ahead) = ahead
-            && count >= ahead.fewest_columns()
-        {
-            self.look_ahead(&bytes, position, columns, ahead)?;
-        }
-        for (i, attribute) in layout.attributes.iter().enumerate() {
+        let fill_one = |i: usize, out: &mut RowDatums| {
+            let attribute = &layout.attributes[i];
             if attribute.dropped {
                 out.set_null(i);
-                continue;
-            }
-            if !wanted.contains(i) {
-                out.set_unneeded(i, attribute);
-                continue;
+                return Ok(());
             }
             if i >= self.columns.len() {
                 out.set_missing(desc, i);
-                continue;
+                return Ok(());
             }
             self.with_value(&bytes, i, position, is_near, |value| match value {
                 None => out.set_null(i),
                 Some(value) => out.put(i, value, attribute),
-            })?;
+            })
+        };
+        match wanted {
+            Wanted::All => {
+                (0..layout.attributes.len()).try_for_each(|i| fill_one(i, out))?;
+            }
+            Wanted::Some(_) => {
+                for place in 0..out.wanted_count() {
+                    if let Some(i) = out.wanted_at(place) {
+                        fill_one(i, out)?;
+                    }
+                }
+            }
         }
         group_cache::trim();
         Ok(())
@@ -496,7 +508,7 @@ impl GroupAccess {
             true => {
                 let window = &column.window;
                 let near = NearBytes { bytes, window };
-                column.access.value(position, &near, &mut state)?
+                column.access.value_among(position, &near, &mut state)?
             }
         };
         let result = look(value);

@@ -61,6 +61,11 @@ impl Asked {
 
     /// Remembers the size of a cold side of which no row is hidden.
     pub fn remember(self, size: ColdSize) {
+        self.remember_for(size, KEPT);
+    }
+
+    /// Remembers a size for some time, if the directory does not change meanwhile.
+    pub fn remember_for(self, size: ColdSize, kept: Duration) {
         let Some(changes) = self.changes else {
             return;
         };
@@ -68,7 +73,7 @@ impl Asked {
             if settled.len() >= MOST {
                 settled.clear();
             }
-            let until = Instant::now() + KEPT;
+            let until = Instant::now() + kept;
             let noted = Settled {
                 file: self.file,
                 changes,
