@@ -7,6 +7,7 @@
 //! compaction delete their entries.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 
 use howdah_bridge::memory::{self, allocate_zeroed};
 use howdah_bridge::predicate::is_serializable;
@@ -46,26 +47,42 @@ struct HowdahFetch {
     shown: RowsShown,
 }
 
-/// Cold rows of which a scan that only learns whether rows are visible knows that they are: those
-/// of a row group that hides none. What such a scan, an index-only scan, asks is answered from here,
-/// as long as it asks for the same slot under the same snapshot.
+/// Row groups of which a scan that only learns whether rows are visible remembers that they hide
+/// no row.
+const GROUPS_SHOWN: usize = 16;
+
+/// Cold rows that an index-only scan knows to be visible: those of some row groups that hide none.
+/// What the scan asks is answered from here as long as it asks for the same slot under the same
+/// snapshot. All zeros: none are known.
 #[repr(C)]
 struct RowsShown {
-    first: u64,
-    /// One past the last; 0: none are known.
-    end: u64,
     slot: usize,
     seen_by: (usize, u32),
+    /// The first row of each group, and one past its last one.
+    groups: [(u64, u64); GROUPS_SHOWN],
+    /// The place of the next group.
+    next: usize,
 }
 
 impl RowsShown {
     #[inline]
     fn has(&self, row: RowNumber, slot: Slot<'_>, snapshot: Snapshot<'_>) -> bool {
-        (self.first..self.end).contains(&row.0)
-            && self.slot == slot.address()
+        let is_in = |&(first, end): &(u64, u64)| (first..end).contains(&row.0);
+        self.slot == slot.address()
+            && self.groups.iter().any(is_in)
             && self.seen_by == snapshot.name()
             && !pending_groups::any()
             && !moved::is_wanted(snapshot)
+    }
+
+    /// Adds the rows of a group; those of the oldest one give their place.
+    fn add(&mut self, rows: Range<u64>, slot: Slot<'_>, snapshot: Snapshot<'_>) {
+        if (self.slot, self.seen_by) != (slot.address(), snapshot.name()) {
+            self.groups = [(0, 0); GROUPS_SHOWN];
+            (self.slot, self.seen_by) = (slot.address(), snapshot.name());
+        }
+        self.groups[self.next % GROUPS_SHOWN] = (rows.start, rows.end);
+        self.next = (self.next + 1) % GROUPS_SHOWN;
     }
 }
 
@@ -223,12 +240,7 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
                 last_row::remember(slot);
             }
             if let Some(rows) = reader.rows_shown(snapshot) {
-                fetch.shown = RowsShown {
-                    first: rows.start,
-                    end: rows.end,
-                    slot: slot.address(),
-                    seen_by: snapshot.name(),
-                };
+                fetch.shown.add(rows, slot, snapshot);
             }
         } else if !all_dead.is_null() {
             *all_dead = reader.is_dead_to_all(table);

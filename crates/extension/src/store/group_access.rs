@@ -27,16 +27,12 @@ use howdah_columnar::{ByteSource, GroupLayout, ReadUnit, RowAccess, RowState, Va
 
 use super::directory::GroupEntry;
 use super::group_cache::{self, Memory};
+use super::lanes::{Lanes, NEAR_ROWS, Nearness};
 use super::open_group::check_counts;
 use super::view::{RowDatums, Wanted};
 use crate::errors::ColdError;
 use crate::types::TableLayout;
 
-/// Rows at most this far from the previous one count as near it.
-const NEAR_ROWS: u32 = 256;
-/// Windows and stretches are used after this many near rows; at once, if the row follows the
-/// previous one directly.
-const NEAR_READS: u32 = 2;
 /// Of rows that are near each other, the memory is counted at every 32nd.
 const COUNTED_AGAIN_AFTER: u32 = 32;
 /// Each row may wait for some pages from disk, which are requested at once.
@@ -68,6 +64,8 @@ struct ColumnAccess {
     access: RowAccess,
     state: RefCell<RowState>,
     window: RefCell<Window>,
+    /// The states of lanes that have one of their own.
+    lanes: RefCell<Vec<RowState>>,
     /// The part of its memory that is counted as memory of the group.
     counted_bytes: Cell<usize>,
 }
@@ -76,7 +74,10 @@ impl ColumnAccess {
     /// Counts the memory that a read has left allocated.
     fn count(&self, state: &RowState, memory: &Memory) {
         let window_bytes = self.window.borrow().bytes.capacity();
-        let kept_bytes = self.access.memory_bytes() + state.memory_bytes() + window_bytes;
+        let lanes = self.lanes.borrow();
+        let lane_bytes: usize = lanes.iter().map(RowState::memory_bytes).sum();
+        let state_bytes = state.memory_bytes() + lane_bytes;
+        let kept_bytes = self.access.memory_bytes() + state_bytes + window_bytes;
         let now = size_of::<Self>() + kept_bytes;
         memory.replace(self.counted_bytes.replace(now), now);
     }
@@ -88,8 +89,7 @@ pub struct GroupAccess {
     layout: GroupLayout,
     pieces: RefCell<PieceMap>,
     columns: Box<[OnceCell<Box<ColumnAccess>>]>,
-    /// The row that was read last, and how many rows before it were near each other.
-    last: Cell<(u32, u32)>,
+    lanes: RefCell<Lanes>,
     memory: Memory,
 }
 
@@ -255,7 +255,7 @@ impl GroupAccess {
             layout,
             pieces,
             columns: columns.into_boxed_slice(),
-            last: Cell::new((u32::MAX, 0)),
+            lanes: RefCell::default(),
             memory,
         })
     }
@@ -288,6 +288,7 @@ impl GroupAccess {
                 access,
                 state: RefCell::default(),
                 window: RefCell::default(),
+                lanes: RefCell::default(),
                 counted_bytes: Cell::new(0),
             })
         });
@@ -341,11 +342,11 @@ impl GroupAccess {
             Wanted::Some(wanted) => out.start_some(layout, wanted),
         }
         let bytes = self.bytes(store);
-        let is_near = self.note_row(position);
-        let ahead = match (pages_are_cold(), is_near) {
+        let nearness = self.lanes.borrow_mut().note(position);
+        let ahead = match (pages_are_cold(), nearness) {
             (true, _) => Some(Ahead::Disk),
-            (false, false) => Some(Ahead::Memory),
-            (false, true) => None,
+            (false, Nearness::Far) => Some(Ahead::Memory),
+            (false, Nearness::Near | Nearness::InLane(_)) => None,
         };
         READ_BEFORE.set(blocks_read());
         if let Some(ahead) = ahead {
@@ -374,7 +375,7 @@ impl GroupAccess {
                 out.set_missing(desc, i);
                 return Ok(());
             }
-            self.with_value(&bytes, i, position, is_near, |value| match value {
+            self.with_value(&bytes, i, position, nearness, |value| match value {
                 None => out.set_null(i),
                 Some(value) => out.put(i, value, attribute),
             })
@@ -395,24 +396,13 @@ impl GroupAccess {
         Ok(())
     }
 
-    /// Notes which row is read; returns whether the rows before were near it, and near each other.
-    fn note_row(&self, position: u32) -> bool {
-        let (last, near) = self.last.get();
-        let near = match position.abs_diff(last) {
-            1 => near.saturating_add(NEAR_READS),
-            0..=NEAR_ROWS => near.saturating_add(1),
-            _ => 0,
-        };
-        self.last.set((position, near));
-        near >= NEAR_READS
-    }
-
     /// Drops the blocks that were decoded.
     pub(super) fn drop_blocks(&self) {
         for column in self.columns.iter().filter_map(OnceCell::get) {
             let mut state = column.state.borrow_mut();
             state.reset();
             column.window.take();
+            column.lanes.take();
             column.count(&state, &self.memory);
         }
     }
@@ -447,9 +437,12 @@ impl GroupAccess {
             }
             READ_BEFORE.set(blocks_read());
             for &row in &some {
-                let is_near = row.abs_diff(last) <= NEAR_ROWS;
+                let nearness = match row.abs_diff(last) <= NEAR_ROWS {
+                    true => Nearness::Near,
+                    false => Nearness::Far,
+                };
                 last = row;
-                self.with_value(&bytes, column, row, is_near, &mut look)?;
+                self.with_value(&bytes, column, row, nearness, &mut look)?;
             }
         }
         group_cache::trim();
@@ -486,7 +479,7 @@ impl GroupAccess {
         position: u32,
         look: impl FnOnce(Option<Value<'_>>) -> R,
     ) -> Result<R, ColdError> {
-        self.with_value(&self.bytes(store), column, position, false, look)
+        self.with_value(&self.bytes(store), column, position, Nearness::Far, look)
     }
 
     fn with_value<R>(
@@ -494,18 +487,37 @@ impl GroupAccess {
         bytes: &GroupBytes<'_, '_>,
         column: usize,
         position: u32,
-        is_near: bool,
+        nearness: Nearness,
         look: impl FnOnce(Option<Value<'_>>) -> R,
     ) -> Result<R, ColdError> {
         let column = self.column(column, bytes)?;
         let mut state = column.state.borrow_mut();
-        let value = match is_near {
-            false => column.access.value(position, bytes, &mut state)?,
+        // Frames and chunks are too long for a state each.
+        if let Nearness::InLane(lane) = nearness
+            && column.access.unit() == ReadUnit::Value
+        {
+            let mut lanes = column.lanes.borrow_mut();
+            if lanes.len() <= lane {
+                lanes.resize_with(lane + 1, RowState::default);
+            }
+            let value = column
+                .access
+                .value_among(position, bytes, &mut lanes[lane])?;
+            let result = look(value);
+            drop(lanes);
+            if position.is_multiple_of(COUNTED_AGAIN_AFTER) {
+                column.count(&state, &self.memory);
+            }
+            return Ok(result);
+        }
+        let value = match nearness {
+            Nearness::Far => column.access.value(position, bytes, &mut state)?,
             // A stretch is read from its page at once, and replaces the window.
-            true if column.access.has_stretches() => {
+            Nearness::Near if column.access.has_stretches() => {
                 column.access.value_among(position, bytes, &mut state)?
             }
-            true => {
+            Nearness::InLane(_) => column.access.value(position, bytes, &mut state)?,
+            Nearness::Near => {
                 let window = &column.window;
                 let near = NearBytes { bytes, window };
                 column.access.value_among(position, &near, &mut state)?
@@ -513,7 +525,7 @@ impl GroupAccess {
         };
         let result = look(value);
         // Reads of neighbouring rows leave about the same amount.
-        if !is_near || position.is_multiple_of(COUNTED_AGAIN_AFTER) {
+        if nearness == Nearness::Far || position.is_multiple_of(COUNTED_AGAIN_AFTER) {
             column.count(&state, &self.memory);
         }
         Ok(result)

@@ -45,6 +45,7 @@ pub mod group;
 pub mod group_access;
 pub mod group_cache;
 pub mod group_status;
+mod lanes;
 pub mod marks;
 pub mod moved;
 pub mod open_group;
