@@ -136,5 +136,84 @@ INSERT INTO rebuilt SELECT generate_series(1, 9000);
 REINDEX TABLE rebuilt;
 SELECT count(*), count(DISTINCT a) FROM rebuilt WHERE a > 0;
 
+-- Index-only scans look up whether rows are visible, and nothing else: several row groups by turns,
+-- some of which hide rows.
+CREATE TABLE o (k int, n int) USING howdah;
+CREATE TABLE oh (LIKE o) USING heap;
+INSERT INTO oh SELECT i * 7919 % 10000, i FROM generate_series(1, 10000) i;
+INSERT INTO o SELECT * FROM oh WHERE n <= 2000;
+INSERT INTO o SELECT * FROM oh WHERE n BETWEEN 2001 AND 5000;
+INSERT INTO o SELECT * FROM oh WHERE n BETWEEN 5001 AND 9990;
+INSERT INTO o SELECT * FROM oh WHERE n > 9990;
+CREATE INDEX o_k ON o (k);
+CREATE INDEX oh_k ON oh (k);
+ANALYZE o;
+SET enable_bitmapscan = off;
+EXPLAIN (COSTS OFF) SELECT count(*), sum(k) FROM o WHERE k BETWEEN 100 AND 9000;
+CREATE FUNCTION same_keys() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE here record; there record;
+BEGIN
+  SELECT count(*), sum(k) INTO here FROM o WHERE k BETWEEN 100 AND 9000;
+  SELECT count(*), sum(k) INTO there FROM oh WHERE k BETWEEN 100 AND 9000;
+  RETURN format('%s: %s', here.count, CASE WHEN here = there THEN 'same' ELSE format('heap has %s', there) END);
+END $$;
+SELECT same_keys();
+BEGIN;
+DECLARE before CURSOR FOR SELECT count(*) OVER (ORDER BY k), k FROM o WHERE k BETWEEN 100 AND 9000;
+DECLARE half CURSOR FOR SELECT k FROM o WHERE k BETWEEN 100 AND 9000 ORDER BY k;
+FETCH 2 FROM half;
+DELETE FROM o WHERE n % 10 = 3 AND n < 4000;
+DELETE FROM oh WHERE n % 10 = 3 AND n < 4000;
+SELECT same_keys();
+-- Both still see all rows.
+MOVE 8898 FROM half;
+FETCH 5 FROM half;
+MOVE 8900 FROM before;
+FETCH 5 FROM before;
+SAVEPOINT before_more;
+DELETE FROM o WHERE n > 4500;
+DELETE FROM oh WHERE n > 4500;
+SELECT same_keys();
+ROLLBACK TO before_more;
+SELECT same_keys();
+COMMIT;
+SELECT same_keys();
+UPDATE o SET k = k + 1 WHERE n % 100 = 0;
+UPDATE oh SET k = k + 1 WHERE n % 100 = 0;
+SELECT same_keys();
+-- Scanned again and again, with other keys.
+SELECT (SELECT sum(c) FROM generate_series(1, 9000, 450) g,
+               LATERAL (SELECT count(*) AS c FROM o WHERE k BETWEEN g AND g + 600) x)
+     = (SELECT sum(c) FROM generate_series(1, 9000, 450) g,
+               LATERAL (SELECT count(*) AS c FROM oh WHERE k BETWEEN g AND g + 600) x) AS same;
+RESET enable_bitmapscan;
+
+-- Rows that were loaded in five orders at once: their keys lead from one to the next and back.
+CREATE TABLE five (k int, b text, n numeric(8, 2), c int, e jsonb) USING howdah;
+CREATE TABLE five_h (LIKE five) USING heap;
+INSERT INTO five_h SELECT i, md5(i::text) || i, i * 1.25, nullif(i % 9, 4), jsonb_build_object('i', i)
+  FROM generate_series(1, 6000) i ORDER BY i % 5, i;
+INSERT INTO five SELECT * FROM five_h;
+CREATE INDEX five_k ON five (k);
+CREATE INDEX five_h_k ON five_h (k);
+ANALYZE five;
+SET enable_sort = off;
+CREATE FUNCTION in_order(from_key int, row_count int, direction text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE texts text[] := '{}'; name text; found text;
+BEGIN
+  FOREACH name IN ARRAY ARRAY['five', 'five_h'] LOOP
+    EXECUTE format('SELECT string_agg(t::text, '','') FROM (SELECT * FROM %s WHERE k %s $1 ORDER BY k %s LIMIT $2) t',
+                   name, CASE direction WHEN 'ASC' THEN '>=' ELSE '<=' END, direction)
+      INTO found USING from_key, row_count;
+    texts := texts || found;
+  END LOOP;
+  RETURN texts[1] = texts[2];
+END $$;
+EXPLAIN (COSTS OFF) SELECT * FROM five WHERE k >= 10 ORDER BY k LIMIT 50;
+SELECT direction, row_count, bool_and(in_order(from_key, row_count, direction))
+  FROM unnest(ARRAY['ASC', 'DESC']) direction, unnest(ARRAY[7, 50, 800]) row_count, generate_series(1, 6000, 900) from_key
+ GROUP BY 1, 2 ORDER BY 1, 2;
+RESET enable_sort;
+
 SET client_min_messages = warning;
 DROP SCHEMA indexes CASCADE;

@@ -113,9 +113,12 @@ thread_local! {
     static SINGLE: RefCell<Option<SlotWriter>> = const { RefCell::new(None) };
 }
 
-/// Writes a single row into a slot, as [`SlotWriter::write`] does.
+/// Writes a single row into a slot, as [`SlotWriter::write`] does. `is_next`: the caller has
+/// written the row before into the same slot, which has held its descriptor since; then a form that
+/// was made for a descriptor at this address was made for this one.
 pub fn write_single(
     slot: Slot<'_>,
+    is_next: bool,
     tid: Tid,
     table: Oid,
     origin: Origin,
@@ -124,11 +127,14 @@ pub fn write_single(
     SINGLE.with_borrow_mut(|single| {
         let writer = single.get_or_insert_with(SlotWriter::lasting);
         let desc = slot.descriptor();
-        if writer.shape.as_ref().is_some_and(|shape| !shape.fits(desc)) {
-            writer.shape = None;
-        }
-        if let Some(shape) = &mut writer.shape {
-            shape.desc = desc.raw();
+        let is_same = |shape: &Shape| is_next && shape.desc == desc.raw();
+        if !writer.shape.as_ref().is_some_and(is_same) {
+            if writer.shape.as_ref().is_some_and(|shape| !shape.fits(desc)) {
+                writer.shape = None;
+            }
+            if let Some(shape) = &mut writer.shape {
+                shape.desc = desc.raw();
+            }
         }
         writer.write(slot, tid, table, origin, fill);
     });

@@ -14,7 +14,7 @@
 //!
 //! So plans keep PostgreSQL's own index, index-only and bitmap scans, with their orders, keys,
 //! marks and parallel workers; an index-only scan reads no column of a row whose visibility it
-//! checks (docs/decisions/0022).
+//! checks, whose slot need not even be filled (docs/decisions/0022).
 //!
 //! Invariants
 //! - A slot that is not registered needs every column. Slots other than a scan's own (those of
@@ -37,7 +37,8 @@ use crate::ffi::unguarded;
 use crate::memory::allocate_in;
 use crate::slot::Slot;
 
-/// One flag per attribute of the table: whether anything reads it.
+/// One flag per attribute of the table: whether anything reads it. No flag at all: the scan only
+/// learns whether rows are visible, and clears the slot without a look at it.
 pub type Columns = Rc<[bool]>;
 
 struct Registration {

@@ -62,6 +62,7 @@ impl Outputs {
 /// A scan that does not read all columns of its rows.
 pub(super) struct Scan {
     pub(super) slot: *mut pg_sys::TupleTableSlot,
+    /// None at all if the scan does not look at the slot.
     pub(super) columns: Vec<bool>,
 }
 
@@ -158,9 +159,9 @@ impl Scans {
             let column_count = (*(*table).rd_att).natts as usize;
             let is_index_only = (*scan).ps.type_ == pg_sys::NodeTag::T_IndexOnlyScanState;
             let (slot, columns) = if is_index_only {
-                // The scan only checks whether rows are visible.
+                // The scan clears the slot as soon as it knows that the row is visible.
                 let slot = (*scan.cast::<pg_sys::IndexOnlyScanState>()).ioss_TableSlot;
-                (slot, vec![false; column_count])
+                (slot, Vec::new())
             } else {
                 let read = read_of_row(scan, plan, rti as i32, outputs);
                 if read.has_whole_row() {
@@ -169,7 +170,7 @@ impl Scans {
                 let columns = (1..=column_count as i32).map(|n| read.contains(n));
                 ((*scan).ss_ScanTupleSlot, columns.collect())
             };
-            if columns.contains(&false) {
+            if is_index_only || columns.contains(&false) {
                 self.scans.push(Scan { slot, columns });
             }
         }

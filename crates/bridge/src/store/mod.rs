@@ -26,6 +26,7 @@
 //! which no other code takes.
 
 mod copy;
+mod hash;
 mod lookup;
 mod page;
 mod piece;

@@ -14,9 +14,8 @@
 
 use std::ops::Range;
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use super::VALUE_BYTES;
+use super::hash::hash;
 
 /// Bytes that have one check.
 pub(super) const CHECKED_BYTES: usize = 1_024;
@@ -38,7 +37,7 @@ pub(super) type PieceKey = (u32, i32);
 
 fn check((id, seq): PieceKey, index: usize, bytes: &[u8]) -> u32 {
     let place = (u64::from(id) << 32).wrapping_add(seq as u64 * CHECKS as u64 + index as u64);
-    ((xxh3_64(bytes) ^ place.wrapping_mul(SPREAD)) >> 32) as u32
+    ((hash(bytes) ^ place.wrapping_mul(SPREAD)) >> 32) as u32
 }
 
 /// Replaces `payload` by the piece that holds these bytes, at most [`PIECE_BYTES`].

@@ -8,7 +8,7 @@
 //!
 //! A bit-packed value costs its words, and its block of 1,024 from the third row in a block on; a
 //! dictionary's a code and a word; FSST's and OnPair's two offsets and the codes, and the table of
-//! symbols or words once (strings of neighbours are read a stretch at a time, see [`stretch`]);
+//! symbols or words once (neighbours are read some at a time, see [`stretch`] and [`ahead`]);
 //! ALP's and patched ones a search among the exceptions, by blocks; runs and sparse rows a search;
 //! a frame is decompressed as a whole. Nodes that cannot be read in this way (`pco`, which only
 //! [`Effort::Best`](crate::Effort::Best) writes) are decoded once into the state.
@@ -16,6 +16,7 @@
 //! Invariant: bytes are untrusted. A plan checks lengths of parts against rows; positions and
 //! lengths that are read are checked where they are used; the code is safe Rust.
 
+mod ahead;
 mod frames;
 pub(crate) mod metadata;
 pub(crate) mod packed;
@@ -31,6 +32,7 @@ mod whole;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use ahead::Ahead;
 use metadata::Native;
 use plan::Planner;
 use reading::Reading;
@@ -103,6 +105,8 @@ pub struct RowState {
     located: Option<(u32, Place)>,
     /// Strings of neighbours.
     stretch: Stretch,
+    /// Numbers of neighbours.
+    ahead: Ahead,
 }
 
 impl ReadUnit {
@@ -127,6 +131,7 @@ impl RowState {
             + self.scratch.capacity()
             + self.bytes.capacity()
             + self.stretch.heap_bytes()
+            + self.ahead.heap_bytes()
     }
 
     /// Makes it the state of this access.
@@ -136,6 +141,7 @@ impl RowState {
             self.slots.resize_with(access.slot_count, Slot::default);
             self.located = None;
             self.stretch = Stretch::default();
+            self.ahead = Ahead::default();
             self.id = access.id;
         }
     }
@@ -292,7 +298,44 @@ impl RowAccess {
             }
             return Ok(state.stretch.value(row)?);
         }
-        self.value(row, source, state)
+        let Some(numbers) = self.numbers() else {
+            return self.value(row, source, state);
+        };
+        self.check(row)?;
+        state.serve(self);
+        if state.ahead.get(row).is_none() {
+            let mut reading = Reading {
+                source,
+                slots: &mut state.slots,
+                scratch: &mut state.scratch,
+                held: &self.held,
+            };
+            state.ahead.read(numbers, row, self.row_count, &mut reading);
+        }
+        match (state.ahead.get(row), &self.root) {
+            (Some(bits), Root::Numeric(numeric)) => Ok(Some(Value::Numeric(Numeric::Small {
+                unscaled: (bits as i64).into(),
+                scale: numeric.scale,
+            }))),
+            (Some(bits), _) => Ok(Some(scalar_value(self.ty, bits))),
+            (None, _) => self.value(row, source, state),
+        }
+    }
+
+    /// The numbers of which the values are made without anything else, if none of them is NULL.
+    fn numbers(&self) -> Option<&Scalars> {
+        let scalars = match &self.root {
+            Root::Scalars(scalars) => scalars,
+            Root::Numeric(numeric)
+                if numeric.high.is_none()
+                    && numeric.scales.is_none()
+                    && numeric.images.is_none() =>
+            {
+                &numeric.low
+            }
+            _ => return None,
+        };
+        (!scalars.may_be_null()).then_some(scalars)
     }
 
     /// The value of a row; `None` is NULL. Reads only what it needs.

@@ -260,6 +260,24 @@ impl Scalars {
         })
     }
 
+    /// Whether rows may be null; that of nodes that are decoded as a whole is not known before.
+    pub(super) fn may_be_null(&self) -> bool {
+        match self {
+            Self::Constant(value) => value.is_none(),
+            Self::Plain(plain) => plain.validity.is_some(),
+            Self::Bits(bits) => bits.validity.is_some(),
+            Self::Packed(packed) => packed.validity.is_some(),
+            Self::Reference { child, .. }
+            | Self::ZigZag { child, .. }
+            | Self::Alp { child, .. } => child.may_be_null(),
+            Self::Sequence { .. } => false,
+            Self::Dict { codes, words } => codes.may_be_null() || words.may_be_null(),
+            Self::Runs { values, .. } => values.may_be_null(),
+            Self::AlpRd { left, .. } => left.may_be_null(),
+            Self::Sparse { .. } | Self::Masked { .. } | Self::Whole(_) => true,
+        }
+    }
+
     /// Appends the bits of some rows that follow each other, none of which is null.
     pub(super) fn append_required<S: ByteSource + ?Sized>(
         &self,

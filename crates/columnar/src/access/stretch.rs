@@ -23,10 +23,31 @@ use crate::types::ColumnType;
 use crate::value::Value;
 
 /// Rows of the first stretch, and of the longest.
-const FIRST_ROWS: u32 = 8;
+const FIRST_ROWS: u32 = 4;
 const MOST_ROWS: u32 = 64;
 /// The most bytes of codes that are read for one.
 const MOST_CODE_BYTES: u64 = 8 << 10;
+
+/// The rows that are to be read when `row` is asked for, which is not among `rows`, those that were
+/// read last. `next_rows` is how many these were to be.
+pub(super) fn rows_to_read(
+    rows: &Range<u32>,
+    next_rows: &mut u32,
+    row: u32,
+    row_count: u32,
+) -> Range<u32> {
+    let is_next = row == rows.end;
+    let is_before = row.checked_add(1) == Some(rows.start);
+    let count = match !rows.is_empty() && (is_next || is_before) {
+        true => next_rows.saturating_mul(2).min(MOST_ROWS),
+        false => FIRST_ROWS,
+    };
+    *next_rows = count;
+    match is_before && !rows.is_empty() {
+        true => (row + 1).saturating_sub(count)..row + 1,
+        false => row..row.saturating_add(count).min(row_count),
+    }
+}
 
 /// The strings of some rows.
 #[derive(Debug, Default)]
@@ -101,21 +122,6 @@ impl Stretch {
         .ok_or_else(|| ColumnarError::corrupt("text is not UTF-8"))
     }
 
-    /// The rows that are to be read when `row`, which it does not hold, is asked for.
-    fn plan(&mut self, row: u32, row_count: u32) -> Range<u32> {
-        let is_next = row == self.rows.end;
-        let is_before = row.checked_add(1) == Some(self.rows.start);
-        let count = match !self.rows.is_empty() && (is_next || is_before) {
-            true => self.next_rows.saturating_mul(2).min(MOST_ROWS),
-            false => FIRST_ROWS,
-        };
-        self.next_rows = count;
-        match is_before && !self.rows.is_empty() {
-            true => (row + 1).saturating_sub(count)..row + 1,
-            false => row..row.saturating_add(count).min(row_count),
-        }
-    }
-
     /// Reads a stretch that holds `row`; false if its rows are better read one by one.
     pub(super) fn read<S: ByteSource + ?Sized>(
         &mut self,
@@ -125,7 +131,7 @@ impl Stretch {
         row_count: u32,
         reading: &mut Reading<'_, S>,
     ) -> Result<bool, S::Error> {
-        let rows = self.plan(row, row_count);
+        let rows = rows_to_read(&self.rows, &mut self.next_rows, row, row_count);
         self.rows = 0..0;
         let mut bytes = self.content.take_bytes();
         bytes.clear();

@@ -21,6 +21,7 @@ mod hidden;
 mod settled_sizes;
 
 use std::cell::RefCell;
+use std::time::Instant;
 
 use howdah_bridge::relation::main_fork_blocks;
 use howdah_bridge::snapshot::Snapshot;
@@ -107,6 +108,7 @@ unsafe fn cold_size(rel: pg_sys::Relation) -> Option<ColdSize> {
         if let Some(size) = asked.known() {
             return Some(size);
         }
+        let began = Instant::now();
         let table = Table::from_raw(rel);
         let store = ColdStore::open_used(table, LockMode::AccessShare)?;
         let registered = pg_sys::RegisterSnapshot(planning_snapshot());
@@ -138,8 +140,12 @@ unsafe fn cold_size(rel: pg_sys::Relation) -> Option<ColdSize> {
         pg_sys::UnregisterSnapshot(registered);
         // In parallel mode the snapshot may be an old one.
         let is_latest = !pg_sys::IsInParallelMode();
-        if is_latest && size.groups > 0 && entries.iter().all(|entry| entry.flags.are_clear()) {
-            asked.remember(size);
+        if is_latest && size.groups > 0 {
+            if entries.iter().all(|entry| entry.flags.are_clear()) {
+                asked.remember(size);
+            } else if hidden::may_be_kept(&entries) {
+                asked.remember_for(size, hidden::kept_after(began.elapsed()));
+            }
         }
         Some(size)
     }

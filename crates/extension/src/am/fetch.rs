@@ -7,6 +7,7 @@
 //! compaction delete their entries.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 
 use howdah_bridge::memory::{self, allocate_zeroed};
 use howdah_bridge::predicate::is_serializable;
@@ -20,6 +21,7 @@ use pgrx::{pg_guard, pg_sys};
 use super::point_reader::PointReader;
 use super::serializable::announce;
 use super::{cold_rows, heap, last_row, scan};
+use crate::store::pending_groups;
 use crate::store::visibility::{is_surely_hidden, moved, sees_row, sees_row_somewhere};
 
 pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
@@ -42,6 +44,46 @@ struct HowdahFetch {
     reader: u64,
     /// Whether [`announce`] was called for this scan.
     announced: bool,
+    shown: RowsShown,
+}
+
+/// Row groups of which a scan that only learns whether rows are visible remembers that they hide
+/// no row.
+const GROUPS_SHOWN: usize = 16;
+
+/// Cold rows that an index-only scan knows to be visible: those of some row groups that hide none.
+/// What the scan asks is answered from here as long as it asks for the same slot under the same
+/// snapshot. All zeros: none are known.
+#[repr(C)]
+struct RowsShown {
+    slot: usize,
+    seen_by: (usize, u32),
+    /// The first row of each group, and one past its last one.
+    groups: [(u64, u64); GROUPS_SHOWN],
+    /// The place of the next group.
+    next: usize,
+}
+
+impl RowsShown {
+    #[inline]
+    fn has(&self, row: RowNumber, slot: Slot<'_>, snapshot: Snapshot<'_>) -> bool {
+        let is_in = |&(first, end): &(u64, u64)| (first..end).contains(&row.0);
+        self.slot == slot.address()
+            && self.groups.iter().any(is_in)
+            && self.seen_by == snapshot.name()
+            && !pending_groups::any()
+            && !moved::is_wanted(snapshot)
+    }
+
+    /// Adds the rows of a group; those of the oldest one give their place.
+    fn add(&mut self, rows: Range<u64>, slot: Slot<'_>, snapshot: Snapshot<'_>) {
+        if (self.slot, self.seen_by) != (slot.address(), snapshot.name()) {
+            self.groups = [(0, 0); GROUPS_SHOWN];
+            (self.slot, self.seen_by) = (slot.address(), snapshot.name());
+        }
+        self.groups[self.next % GROUPS_SHOWN] = (rows.start, rows.end);
+        self.next = (self.next + 1) % GROUPS_SHOWN;
+    }
 }
 
 thread_local! {
@@ -159,6 +201,9 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
             }
             return found;
         }
+        if fetch.shown.has(row, slot, snapshot) {
+            return true;
+        }
         let reader = match fetch.reader {
             0 => {
                 fetch.reader = next_reader();
@@ -175,6 +220,9 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
         if found {
             if reader.reads_whole_rows() {
                 last_row::remember(slot);
+            }
+            if let Some(rows) = reader.rows_shown(snapshot) {
+                fetch.shown.add(rows, slot, snapshot);
             }
         } else if !all_dead.is_null() {
             *all_dead = reader.is_dead_to_all(table);

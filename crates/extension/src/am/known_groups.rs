@@ -133,6 +133,15 @@ impl KnownGroups {
         (self.at, self.sets) = (0, 0);
     }
 
+    /// The rows of the group that was found last, if it is known under this snapshot and none of its
+    /// rows is hidden.
+    pub fn rows_shown(&self, seen_by: Seen) -> Option<Range<u64>> {
+        let entry = &self.groups.get(self.at)?.entry;
+        let is_plain = self.seen_by == seen_by && entry.flags.are_clear();
+        let first = entry.first_row.0;
+        is_plain.then(|| first..first + u64::from(entry.row_count))
+    }
+
     /// The group that was found last.
     pub fn last(&mut self) -> Option<&mut KnownGroup> {
         self.groups.get_mut(self.at)

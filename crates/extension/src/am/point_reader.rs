@@ -8,6 +8,7 @@
 //! everything that was read of them. So the row after the last one needs no access to directory,
 //! marks or footer, and none to the store where its blocks are decoded.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use howdah_bridge::predicate::{is_serializable, lock_row};
@@ -39,6 +40,10 @@ pub struct PointReader {
     groups: KnownGroups,
     /// Whether no column is read.
     reads_nothing: bool,
+    /// Whether the slot is not even filled.
+    leaves_slot: bool,
+    /// Whether the reader has written into its slot before.
+    has_written: bool,
     /// How the row that was fetched last is hidden.
     hidden: Option<Hidden>,
 }
@@ -77,6 +82,8 @@ impl PointReader {
     pub fn of(wanted: Wanted) -> PointReader {
         PointReader {
             reads_nothing: wanted.is_nothing(),
+            leaves_slot: wanted.is_visibility(),
+            has_written: false,
             wanted,
             slot: 0,
             groups: KnownGroups::default(),
@@ -100,6 +107,18 @@ impl PointReader {
     /// Whether the slot gets all columns of a row.
     pub fn reads_whole_rows(&self) -> bool {
         matches!(self.wanted, Wanted::All)
+    }
+
+    /// Rows that the snapshot sees, of which the row that was fetched last is one, if a reader that
+    /// only learns whether rows are visible need not ask about them.
+    pub fn rows_shown(&self, snapshot: Snapshot<'_>) -> Option<Range<u64>> {
+        let is_asked = self.leaves_slot && snapshot.is_mvcc();
+        is_asked.then(|| self.groups.rows_shown(snapshot.name()))?
+    }
+
+    /// Whether the reader's own slot is written to again.
+    fn note_written(&mut self) -> bool {
+        self.slot != 0 && std::mem::replace(&mut self.has_written, true)
     }
 
     fn find(
@@ -262,16 +281,21 @@ impl PointReader {
             self.hidden = Some(hidden);
             return Some(false);
         }
+        if self.leaves_slot {
+            return Some(true);
+        }
         let (tid, oid, origin) = (row.tid(), table.oid(), last.entry.origin);
         if self.reads_nothing {
-            write_single(slot, tid, oid, origin, |layout, _, datums| {
+            let is_next = self.note_written();
+            write_single(slot, is_next, tid, oid, origin, |layout, _, datums| {
                 datums.fill_unneeded(layout);
             });
             return Some(true);
         }
-        let group = last.open.as_ref()?;
+        let group = Rc::clone(last.open.as_ref()?);
+        let is_next = self.note_written();
         let store = LazyStore::of(table);
-        write_single(slot, tid, oid, origin, |layout, desc, datums| {
+        write_single(slot, is_next, tid, oid, origin, |layout, desc, datums| {
             let wanted = &self.wanted;
             or_raise(
                 oid,
@@ -322,11 +346,15 @@ impl PointReader {
         if or_raise(oid, self.hides(store, &found, row, snapshot)) {
             return false;
         }
+        if self.leaves_slot {
+            return true;
+        }
         let (tid, origin) = (row.tid(), found.entry().origin);
+        let is_next = self.note_written();
         match &found {
             Found::Stored(entry, _) if entry.state == GroupState::Loading => {
-                write_single(slot, tid, oid, origin, |_, _, datums| {
-                    (0..datums.values.len()).for_each(|i| datums.set_null(i));
+                write_single(slot, is_next, tid, oid, origin, |_, _, datums| {
+                    datums.set_all_null();
                 });
             }
             Found::Stored(entry, position) => {
@@ -341,11 +369,11 @@ impl PointReader {
                 };
                 let mut is_gone = false;
                 let (store, wanted) = (LazyStore::from(store), &self.wanted);
-                write_single(slot, tid, oid, origin, |layout, desc, datums| {
+                write_single(slot, is_next, tid, oid, origin, |layout, desc, datums| {
                     let filled = group.fill(&store, *position, layout, desc, wanted, datums);
                     is_gone = matches!(&filled, Err(error) if !is_damage(error));
                     if is_gone {
-                        (0..datums.values.len()).for_each(|i| datums.set_null(i));
+                        datums.set_all_null();
                     } else {
                         or_raise(oid, filled);
                     }
@@ -357,7 +385,7 @@ impl PointReader {
             }
             Found::Pending(group, position) => {
                 let rows = or_raise(oid, GroupRows::load(store, group, &Wanted::All));
-                write_single(slot, tid, oid, origin, |layout, desc, datums| {
+                write_single(slot, is_next, tid, oid, origin, |layout, desc, datums| {
                     rows.fill(*position, layout, desc, &Wanted::All, datums);
                 });
             }
@@ -399,9 +427,16 @@ pub fn fetch_placed(
     let oid = table.oid();
     let group = or_raise(oid, group_cache::cached(store, entry));
     let (tid, store) = (row.tid(), LazyStore::from(store));
-    write_single(slot, tid, oid, entry.origin, |layout, desc, datums| {
-        let filled = group.fill(&store, position, layout, desc, &Wanted::All, datums);
-        or_raise(oid, filled);
-    });
+    write_single(
+        slot,
+        false,
+        tid,
+        oid,
+        entry.origin,
+        |layout, desc, datums| {
+            let filled = group.fill(&store, position, layout, desc, &Wanted::All, datums);
+            or_raise(oid, filled);
+        },
+    );
     true
 }

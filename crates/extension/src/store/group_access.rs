@@ -28,16 +28,12 @@ use howdah_columnar::{ByteSource, GroupLayout, ReadUnit, RowAccess, RowState, Va
 
 use super::directory::GroupEntry;
 use super::group_cache::{self, Memory};
+use super::lanes::{Lanes, NEAR_ROWS, Nearness};
 use super::open_group::check_counts;
 use super::view::{RowDatums, Wanted};
 use crate::errors::ColdError;
 use crate::types::TableLayout;
 
-/// Rows at most this far from the previous one count as near it.
-const NEAR_ROWS: u32 = 256;
-/// Windows and stretches are used after this many near rows; at once, if the row follows the
-/// previous one directly.
-const NEAR_READS: u32 = 2;
 /// Of rows that are near each other, the memory is counted at every 32nd.
 const COUNTED_AGAIN_AFTER: u32 = 32;
 /// Each row may wait for some pages from disk, which are requested at once.
@@ -69,6 +65,8 @@ struct ColumnAccess {
     access: RowAccess,
     state: RefCell<RowState>,
     window: RefCell<Window>,
+    /// The states of lanes that have one of their own.
+    lanes: RefCell<Vec<RowState>>,
     /// The part of its memory that is counted as memory of the group.
     counted_bytes: Cell<usize>,
 }
@@ -77,7 +75,10 @@ impl ColumnAccess {
     /// Counts the memory that a read has left allocated.
     fn count(&self, state: &RowState, memory: &Memory) {
         let window_bytes = self.window.borrow().bytes.capacity();
-        let kept_bytes = self.access.memory_bytes() + state.memory_bytes() + window_bytes;
+        let lanes = self.lanes.borrow();
+        let lane_bytes: usize = lanes.iter().map(RowState::memory_bytes).sum();
+        let state_bytes = state.memory_bytes() + lane_bytes;
+        let kept_bytes = self.access.memory_bytes() + state_bytes + window_bytes;
         let now = size_of::<Self>() + kept_bytes;
         memory.replace(self.counted_bytes.replace(now), now);
     }
@@ -89,8 +90,7 @@ pub struct GroupAccess {
     layout: GroupLayout,
     pieces: RefCell<PieceMap>,
     columns: Box<[OnceCell<Box<ColumnAccess>>]>,
-    /// The row that was read last, and how many rows before it were near each other.
-    last: Cell<(u32, u32)>,
+    lanes: RefCell<Lanes>,
     memory: Memory,
 }
 
@@ -256,7 +256,7 @@ impl GroupAccess {
             layout,
             pieces,
             columns: columns.into_boxed_slice(),
-            last: Cell::new((u32::MAX, 0)),
+            lanes: RefCell::default(),
             memory,
         })
     }
@@ -289,6 +289,7 @@ impl GroupAccess {
                 access,
                 state: RefCell::default(),
                 window: RefCell::default(),
+                lanes: RefCell::default(),
                 counted_bytes: Cell::new(0),
             })
         });
@@ -337,63 +338,63 @@ impl GroupAccess {
         wanted: &Wanted,
         out: &mut RowDatums,
     ) -> Result<(), ColdError> {
-        out.start();
+        match wanted {
+            Wanted::All => out.start(),
+            Wanted::Some(wanted) => out.start_some(layout, wanted),
+        }
         let bytes = self.bytes(store);
-        let is_near = self.note_row(position);
-        let ahead = match (pages_are_cold(), is_near) {
+        let nearness = self.lanes.borrow_mut().note(position);
+        let ahead = match (pages_are_cold(), nearness) {
             (true, _) => Some(Ahead::Disk),
-            (false, false) => Some(Ahead::Memory),
-            (false, true) => None,
+            (false, Nearness::Far) => Some(Ahead::Memory),
+            (false, Nearness::Near | Nearness::InLane(_)) => None,
         };
         READ_BEFORE.set(blocks_read());
-        let is_read = |&column: &usize| {
-            let attribute = layout.attributes.get(column);
-            attribute.is_some_and(|attribute| !attribute.dropped) && wanted.contains(column)
-        };
-        let columns = (0..self.columns.len()).filter(is_read);
-        // The footer's pages once, before other pages are read.
-        let mut count = 0;
-        for column in columns.clone() {
-            self.column(column, &bytes)?;
-            count += 1;
+        if let Some(ahead) = ahead {
+            let is_read = |&column: &usize| {
+                let attribute = layout.attributes.get(column);
+                attribute.is_some_and(|attribute| !attribute.dropped) && wanted.contains(column)
+            };
+            let columns = (0..self.columns.len()).filter(is_read);
+            // The footer's pages once, before other pages are read.
+            let mut count = 0;
+            for column in columns.clone() {
+                self.column(column, &bytes)?;
+                count += 1;
+            }
+            if count >= ahead.fewest_columns() {
+                self.look_ahead(&bytes, position, columns, ahead)?;
+            }
         }
-        if let Some(ahead) = ahead
-            && count >= ahead.fewest_columns()
-        {
-            self.look_ahead(&bytes, position, columns, ahead)?;
-        }
-        for (i, attribute) in layout.attributes.iter().enumerate() {
+        let fill_one = |i: usize, out: &mut RowDatums| {
+            let attribute = &layout.attributes[i];
             if attribute.dropped {
                 out.set_null(i);
-                continue;
-            }
-            if !wanted.contains(i) {
-                out.set_unneeded(i, attribute);
-                continue;
+                return Ok(());
             }
             if i >= self.columns.len() {
                 out.set_missing(desc, i);
-                continue;
+                return Ok(());
             }
-            self.with_value(&bytes, i, position, is_near, |value| match value {
+            self.with_value(&bytes, i, position, nearness, |value| match value {
                 None => out.set_null(i),
                 Some(value) => out.put(i, value, attribute),
-            })?;
+            })
+        };
+        match wanted {
+            Wanted::All => {
+                (0..layout.attributes.len()).try_for_each(|i| fill_one(i, out))?;
+            }
+            Wanted::Some(_) => {
+                for place in 0..out.wanted_count() {
+                    if let Some(i) = out.wanted_at(place) {
+                        fill_one(i, out)?;
+                    }
+                }
+            }
         }
         group_cache::trim();
         Ok(())
-    }
-
-    /// Notes which row is read; returns whether the rows before were near it, and near each other.
-    fn note_row(&self, position: u32) -> bool {
-        let (last, near) = self.last.get();
-        let near = match position.abs_diff(last) {
-            1 => near.saturating_add(NEAR_READS),
-            0..=NEAR_ROWS => near.saturating_add(1),
-            _ => 0,
-        };
-        self.last.set((position, near));
-        near >= NEAR_READS
     }
 
     /// Drops the blocks that were decoded.
@@ -402,6 +403,7 @@ impl GroupAccess {
             let mut state = column.state.borrow_mut();
             state.reset();
             column.window.take();
+            column.lanes.take();
             column.count(&state, &self.memory);
         }
     }
@@ -436,9 +438,12 @@ impl GroupAccess {
             }
             READ_BEFORE.set(blocks_read());
             for &row in &some {
-                let is_near = row.abs_diff(last) <= NEAR_ROWS;
+                let nearness = match row.abs_diff(last) <= NEAR_ROWS {
+                    true => Nearness::Near,
+                    false => Nearness::Far,
+                };
                 last = row;
-                self.with_value(&bytes, column, row, is_near, &mut look)?;
+                self.with_value(&bytes, column, row, nearness, &mut look)?;
             }
         }
         group_cache::trim();
@@ -475,7 +480,7 @@ impl GroupAccess {
         position: u32,
         look: impl FnOnce(Option<Value<'_>>) -> R,
     ) -> Result<R, ColdError> {
-        self.with_value(&self.bytes(store), column, position, false, look)
+        self.with_value(&self.bytes(store), column, position, Nearness::Far, look)
     }
 
     fn with_value<R>(
@@ -483,26 +488,45 @@ impl GroupAccess {
         bytes: &GroupBytes<'_, '_>,
         column: usize,
         position: u32,
-        is_near: bool,
+        nearness: Nearness,
         look: impl FnOnce(Option<Value<'_>>) -> R,
     ) -> Result<R, ColdError> {
         let column = self.column(column, bytes)?;
         let mut state = column.state.borrow_mut();
-        let value = match is_near {
-            false => column.access.value(position, bytes, &mut state)?,
+        // Frames and chunks are too long for a state each.
+        if let Nearness::InLane(lane) = nearness
+            && column.access.unit() == ReadUnit::Value
+        {
+            let mut lanes = column.lanes.borrow_mut();
+            if lanes.len() <= lane {
+                lanes.resize_with(lane + 1, RowState::default);
+            }
+            let value = column
+                .access
+                .value_among(position, bytes, &mut lanes[lane])?;
+            let result = look(value);
+            drop(lanes);
+            if position.is_multiple_of(COUNTED_AGAIN_AFTER) {
+                column.count(&state, &self.memory);
+            }
+            return Ok(result);
+        }
+        let value = match nearness {
+            Nearness::Far => column.access.value(position, bytes, &mut state)?,
             // A stretch is read from its page at once, and replaces the window.
-            true if column.access.has_stretches() => {
+            Nearness::Near if column.access.has_stretches() => {
                 column.access.value_among(position, bytes, &mut state)?
             }
-            true => {
+            Nearness::InLane(_) => column.access.value(position, bytes, &mut state)?,
+            Nearness::Near => {
                 let window = &column.window;
                 let near = NearBytes { bytes, window };
-                column.access.value(position, &near, &mut state)?
+                column.access.value_among(position, &near, &mut state)?
             }
         };
         let result = look(value);
         // Reads of neighbouring rows leave about the same amount.
-        if !is_near || position.is_multiple_of(COUNTED_AGAIN_AFTER) {
+        if nearness == Nearness::Far || position.is_multiple_of(COUNTED_AGAIN_AFTER) {
             column.count(&state, &self.memory);
         }
         Ok(result)

@@ -47,6 +47,7 @@ pub mod gaps;
 pub mod group;
 pub mod group_access;
 pub mod group_cache;
+mod lanes;
 pub mod marks;
 pub mod open_group;
 pub mod pending_groups;

@@ -175,6 +175,11 @@ impl Wanted {
         needed_columns::of_slot(slot).map_or(Wanted::All, Wanted::Some)
     }
 
+    /// Whether the slot is not looked at: only whether rows are visible is wanted.
+    pub fn is_visibility(&self) -> bool {
+        matches!(self, Wanted::Some(flags) if flags.is_empty())
+    }
+
     /// Whether no column is wanted.
     pub fn is_nothing(&self) -> bool {
         matches!(self, Wanted::Some(flags) if !flags.contains(&true))
@@ -318,6 +323,15 @@ pub struct RowDatums {
     pub values: Vec<Datum>,
     pub nulls: Vec<bool>,
     arena: Arena,
+    /// The columns that are written for each row, where all others were set for the first one.
+    some: Option<SomeColumns>,
+}
+
+/// The columns that a reader of rows wants, as long as it is the same reader.
+struct SomeColumns {
+    wanted: Rc<[bool]>,
+    /// Their numbers, without those that are dropped.
+    read: Vec<usize>,
 }
 
 impl RowDatums {
@@ -326,6 +340,7 @@ impl RowDatums {
             values: vec![Datum::from(0); attribute_count],
             nulls: vec![true; attribute_count],
             arena: Arena::default(),
+            some: None,
         }
     }
 
@@ -333,6 +348,48 @@ impl RowDatums {
     #[inline]
     pub(super) fn start(&mut self) {
         self.arena.clear();
+        self.some = None;
+    }
+
+    /// Does the same before a row of which some columns are wanted, and makes sure that all others
+    /// are set. Rows after the first one of a reader find them set.
+    ///
+    /// # Panics
+    /// If there is not one entry per attribute of `layout`.
+    pub(super) fn start_some(&mut self, layout: &TableLayout, wanted: &Rc<[bool]>) {
+        self.arena.clear();
+        let known = self.some.as_ref();
+        if known.is_some_and(|some| Rc::ptr_eq(&some.wanted, wanted)) {
+            return;
+        }
+        let mut read = Vec::new();
+        for (i, attribute) in layout.attributes.iter().enumerate() {
+            match wanted.get(i) {
+                _ if attribute.dropped => self.set_null(i),
+                Some(true) => read.push(i),
+                _ => self.set_unneeded(i, attribute),
+            }
+        }
+        let wanted = Rc::clone(wanted);
+        self.some = Some(SomeColumns { wanted, read });
+    }
+
+    /// The number of columns that [`start_some`](RowDatums::start_some) has found wanted, and which
+    /// the one at a place is.
+    #[inline]
+    pub(super) fn wanted_count(&self) -> usize {
+        self.some.as_ref().map_or(0, |some| some.read.len())
+    }
+
+    #[inline]
+    pub(super) fn wanted_at(&self, place: usize) -> Option<usize> {
+        self.some.as_ref()?.read.get(place).copied()
+    }
+
+    /// Sets all values to NULL.
+    pub fn set_all_null(&mut self) {
+        self.some = None;
+        (0..self.values.len()).for_each(|i| self.set_null(i));
     }
 
     /// Sets a value that lives as long as this row's.
@@ -367,6 +424,7 @@ impl RowDatums {
 
     /// A row of which no value is read.
     pub fn fill_unneeded(&mut self, layout: &TableLayout) {
+        self.some = None;
         for (i, attribute) in layout.attributes.iter().enumerate() {
             match attribute.dropped {
                 true => self.set_null(i),

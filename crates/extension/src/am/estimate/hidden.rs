@@ -4,7 +4,8 @@
 //! time. Of the others some are counted at each planning, and what was found is used again for a
 //! time in proportion to what it took to find: a session spends at most one part in
 //! `KEPT_PER_SPENT` of its time on this, however many groups a table has. A group that was not
-//! counted is taken to be like those that were.
+//! counted is taken to be like those that were. The size of the whole table is used again for a
+//! time by the same rule, so that planning need not read the directory each time either.
 //!
 //! What is remembered is this backend's own and only ever an estimate: nothing makes it void before its time, a
 //! rollback neither.
@@ -43,6 +44,19 @@ type Name = (StoreId, GroupId);
 thread_local! {
     static COUNTED: RefCell<HashCache<Name, Counted>> =
         RefCell::new(HashCache::of_entries(MOST_REMEMBERED));
+}
+
+/// How long a size may be used again that took so long to find out.
+pub(super) fn kept_after(spent: Duration) -> Duration {
+    (spent * KEPT_PER_SPENT).min(MOST_KEPT)
+}
+
+/// Whether none of these groups is one whose marks are read each time.
+pub(super) fn may_be_kept(entries: &[&GroupEntry]) -> bool {
+    let is_small = |entry: &&GroupEntry| entry.row_count <= SMALL_GROUP_ROWS;
+    !entries
+        .iter()
+        .any(|entry| is_small(entry) && !entry.flags.are_clear())
 }
 
 /// How many rows of each group the snapshot does not see, about; all of them only if that is certain.

@@ -61,13 +61,18 @@ impl Asked {
 
     /// Remembers the size of a cold side of which no row is hidden.
     pub fn remember(self, size: ColdSize) {
+        self.remember_for(size, KEPT);
+    }
+
+    /// Remembers a size for some time, if the directory does not change meanwhile.
+    pub fn remember_for(self, size: ColdSize, kept: Duration) {
         let Some(changes) = self.changes else {
             return;
         };
         let noted = Settled {
             file: self.file,
             changes,
-            until: Instant::now() + KEPT,
+            until: Instant::now() + kept,
             size,
         };
         SETTLED.with_borrow_mut(|settled| settled.insert(self.table, noted));
