@@ -218,6 +218,8 @@ pub mod quiet {
         pub fn GetCurrentTransactionIdIfAny() -> pg_sys::TransactionId;
         /// `access/xact.h`
         pub fn IsInParallelMode() -> bool;
+        /// `access/xact.h`
+        pub fn TransactionIdIsCurrentTransactionId(xid: pg_sys::TransactionId) -> bool;
         /// `executor/tuptable.h`. Of a heap tuple, not more attributes than its descriptor has.
         pub fn slot_getsomeattrs_int(slot: *mut pg_sys::TupleTableSlot, count: i32);
         /// `access/transam.h`
