@@ -218,6 +218,8 @@ pub mod quiet {
         pub fn GetCurrentTransactionIdIfAny() -> pg_sys::TransactionId;
         /// `access/xact.h`
         pub fn IsInParallelMode() -> bool;
+        /// `access/xact.h`
+        pub fn TransactionIdIsCurrentTransactionId(xid: pg_sys::TransactionId) -> bool;
         /// `access/transam.h`
         pub fn TransactionIdPrecedes(a: pg_sys::TransactionId, b: pg_sys::TransactionId) -> bool;
         /// `access/xact.h`

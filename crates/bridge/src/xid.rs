@@ -125,7 +125,7 @@ impl Xid {
     #[inline]
     pub fn is_own(self) -> bool {
         // SAFETY: a look at this backend's own transaction state.
-        self.may_be_own() && unsafe { pg_sys::TransactionIdIsCurrentTransactionId(self.0) }
+        self.may_be_own() && unsafe { quiet::TransactionIdIsCurrentTransactionId(self.0) }
     }
 
     /// `false` for transactions that ended before the current transaction took its first snapshot:

@@ -44,7 +44,7 @@ fn nulls_of(validity: &ValidityBuilder) -> Option<NullBuffer> {
 mod tests {
     use super::super::RowGroupBuilder;
     use crate::types::ColumnType;
-    use crate::value::{Numeric, Value};
+    use crate::value::{Numeric, OwnedValue, Value};
 
     const TYPES: [ColumnType; 10] = [
         ColumnType::Bool,
@@ -95,7 +95,8 @@ mod tests {
                     assert_eq!((column.len(), column.column_type()), (row_count, ty));
                     for row in 0..row_count {
                         let expected = (!is_null(row)).then(|| value(ty, row));
-                        assert_eq!(column.value(row), expected, "{ty:?}, row {row}");
+                        let read = column.value(row).map(OwnedValue::from);
+                        assert_eq!(read, expected.map(OwnedValue::from), "{ty:?}, row {row}");
                     }
                 }
             }

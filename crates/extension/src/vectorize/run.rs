@@ -28,6 +28,8 @@ use crate::types::{AttributeLayout, TableLayout};
 
 /// Each thread must have this many rows to read: its start takes as long as a good part of them.
 const ROWS_OF_A_THREAD: usize = MAX_ROWS / 2;
+/// So many pages of hot rows, some hundred thousand rows, are worth a thread.
+const BLOCKS_FOR_A_THREAD: u32 = 1_024;
 /// Row groups, for each thread, that are queued or processed at a time.
 const WINDOW: usize = 3;
 
@@ -51,7 +53,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         compiled.measure_times();
     }
     let wanted = match run.may_use_threads() {
-        true => worthwhile_threads(&groups),
+        true => worthwhile_threads(&sources, &groups),
         false => 0,
     };
     let lease = Lease::take(wanted);
@@ -140,9 +142,10 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
 /// Stored groups, each with the place of its table.
 type Groups = Vec<(usize, Surveyed)>;
 
-/// How many threads the groups that must be read are worth: none if only one could be busy, as the
-/// main thread can do its work without waking any.
-fn worthwhile_threads(groups: &Groups) -> usize {
+/// How many threads the rows that must be read are worth: none if only one could be busy, as the
+/// main thread can do its work without waking any; but one beside many hot rows, which the main
+/// thread must fetch itself.
+fn worthwhile_threads(sources: &[Source<'_>], groups: &Groups) -> usize {
     if settings::force_vectorized() {
         return settings::threads().min(groups.len());
     }
@@ -153,8 +156,10 @@ fn worthwhile_threads(groups: &Groups) -> usize {
         row_count += rows;
     }
     let busy = to_read.min(row_count / ROWS_OF_A_THREAD);
-    match busy > 1 {
-        true => settings::threads().min(busy),
+    let blocks = sources.iter().map(|source| source.table.main_fork_blocks());
+    let has_many_hot_rows = || blocks.fold(0, u32::saturating_add) >= BLOCKS_FOR_A_THREAD;
+    match busy > 1 || has_many_hot_rows() {
+        true => settings::threads().min(busy.max(1)),
         false => 0,
     }
 }
