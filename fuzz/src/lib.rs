@@ -215,7 +215,7 @@ fn valid_group(ty: ColumnType, choice: &[u8; 4]) -> Option<EncodedRowGroup> {
 /// Each four bytes of `changes` change one byte: where (a fraction of the length), and how.
 fn change(bytes: &mut [u8], changes: &[u8]) {
     for entry in changes.chunks_exact(4) {
-        let at = usize::from(u16::from_le_bytes([entry[0], entry[1]])) * bytes.len() >> 16;
+        let at = (usize::from(u16::from_le_bytes([entry[0], entry[1]])) * bytes.len()) >> 16;
         bytes[at] = match entry[2] % 3 {
             0 => entry[3],
             1 => bytes[at] ^ entry[3],

@@ -84,7 +84,7 @@ fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 8] {
             "vectorized_snapshots",
             vec![
                 ("HOWDAH_SNAPSHOT_SEED", seed),
-                ("HOWDAH_SNAPSHOT_STEPS", 400),
+                ("HOWDAH_SNAPSHOT_STEPS", 200),
             ],
         ),
         (

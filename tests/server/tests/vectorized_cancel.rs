@@ -3,7 +3,8 @@
 //!
 //! Left would be: threads, locks, pins, open files, temporary files, memory of the session, a
 //! thread less in the server's budget, a leak that the server's log reports. `HOWDAH_CANCEL_CASES`
-//! and `HOWDAH_CANCEL_SEED` choose longer and other runs.
+//! and `HOWDAH_CANCEL_SEED` choose longer and other runs, `HOWDAH_CANCEL_LOAD` the number of other
+//! sessions.
 
 use std::fs;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ const SOON: Duration = Duration::from_millis(50);
 const AT_LAST: Duration = Duration::from_secs(2);
 /// Memory that a session may keep after any number of stopped statements: what the allocator does
 /// not give back.
-const MOST_GROWTH_BYTES: u64 = 24 << 20;
+const MOST_GROWTH_BYTES: u64 = 48 << 20;
 /// Files that PostgreSQL may have opened for later use, such as further segments.
 const MOST_FILES: usize = 8;
 /// Repetitions that make a statement last long enough for any moment.
@@ -122,10 +123,14 @@ impl Victim {
         Ok(Self { session, pid })
     }
 
-    /// Runs the statement again and again on a thread of its own. Returns the victim, the result,
-    /// and when it was over.
-    fn run(mut self, statement: &str) -> JoinHandle<(Self, Result<(), postgres::Error>, Instant)> {
-        let statements = format!("{statement};").repeat(REPEATED);
+    /// Runs the statement on a thread of its own, so often. Returns the victim, the result, and when
+    /// it was over.
+    fn run(
+        mut self,
+        statement: &str,
+        times: usize,
+    ) -> JoinHandle<(Self, Result<(), postgres::Error>, Instant)> {
+        let statements = format!("{statement};").repeat(times);
         thread::spawn(move || {
             let result = self.session.batch_execute(&statements);
             (self, result, Instant::now())
@@ -238,7 +243,8 @@ fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
         process::open_file_count(&lasting.pid)?,
     );
     let mut lasting = Some(lasting);
-    let load = Load::start(&primary, 2)?;
+    let load = Load::start(&primary, number("HOWDAH_CANCEL_LOAD", 2))?;
+    let mut worst: Vec<(Duration, String)> = Vec::new();
     for case in 0..case_count {
         let statement = *dice.pick(&STATEMENTS);
         let memory = dice.pick(&MEMORY);
@@ -250,7 +256,17 @@ fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
             Stop::Timeout,
             Stop::Terminate,
         ]);
-        let moment = Duration::from_millis(1 + dice.below(150) as u64);
+        // A timeout counts from the start of each statement in a message.
+        let is_one = !statement.contains(';');
+        let stop = match stop {
+            Stop::Timeout if !is_one => Stop::Cancel,
+            stop => stop,
+        };
+        let (longest, times) = match stop {
+            Stop::Timeout => (60, 1),
+            _ => (150, REPEATED),
+        };
+        let moment = Duration::from_millis(1 + dice.below(longest) as u64);
         let timeout = match stop {
             Stop::Timeout => moment.as_millis(),
             _ => 0,
@@ -267,10 +283,13 @@ fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
         ))?;
         let pid = victim.pid.clone();
         let began = Instant::now();
-        let running = victim.run(statement);
+        let running = victim.run(statement, times);
         let signalled = match stop {
             Stop::Timeout => began + moment,
             Stop::Cancel | Stop::Terminate => {
+                // An idle session ignores a cancel.
+                let state = format!("SELECT state FROM pg_stat_activity WHERE pid = {pid}");
+                while query(&mut watcher, &state)? != "active" && !running.is_finished() {}
                 thread::sleep(moment);
                 let function = match stop {
                     Stop::Cancel => "pg_cancel_backend",
@@ -292,11 +311,14 @@ fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
         };
         let over = ended.saturating_duration_since(signalled);
         let Err(error) = result else {
-            bail!("{}: it ended by itself", say());
+            ensure!(stop == Stop::Timeout, "{}: it ended by itself", say());
+            lasting = Some(back);
+            continue;
         };
         let code = error.code().map_or("none", |code| code.code());
         ensure!(over < AT_LAST, "{}: it went on for {over:?}", say());
         late.push((stop, over));
+        worst.push((over, say()));
         match stop {
             Stop::Terminate => {
                 // The message of a terminated process may be lost with its connection.
@@ -314,7 +336,16 @@ fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
     }
     load.end()?;
 
-    let lasting = lasting.context("the session is gone")?;
+    let mut lasting = lasting.context("the session is gone")?;
+    // A run that succeeds leaves memory for the next one; a run that is stopped does not.
+    for threads in [7, 2] {
+        let stopped = lasting.session.batch_execute(&format!(
+            "SET howdah.threads = {threads}; SET work_mem = '256MB'; SET statement_timeout = 20; {}; SET statement_timeout = 0",
+            STATEMENTS[1]
+        ));
+        ensure!(stopped.is_err(), "the statement ended by itself");
+        lasting.session.batch_execute("SET statement_timeout = 0")?;
+    }
     is_clean(&mut watcher, &lasting.pid)?;
     let (memory, files) = (
         process::own_memory_bytes(&lasting.pid)?,
@@ -349,6 +380,15 @@ fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
         ensure!(!log.contains(word), "the server's log speaks of {word:?}");
     }
 
+    worst.sort_unstable_by_key(|(over, _)| std::cmp::Reverse(*over));
+    for (over, case) in worst.iter().take(5) {
+        println!("{over:?}: {case}");
+    }
+    ensure!(
+        late.len() as u64 * 2 >= case_count,
+        "{} statements were stopped only",
+        late.len()
+    );
     let mut median = Duration::ZERO;
     for kind in [Stop::Cancel, Stop::Timeout, Stop::Terminate] {
         let mut of_kind: Vec<Duration> = late

@@ -173,6 +173,32 @@ pub unsafe fn with_quotient<R>(sum: Datum, count: i64, f: impl FnOnce(&[u8]) -> 
     }
 }
 
+/// Returns freed memory to the system when it is dropped, unless the run has succeeded.
+///
+/// What threads have freed stays in their arenas for the next run, which is good when there is one
+/// like it. A run that is stopped may have been the last, and the largest.
+#[derive(Default)]
+pub struct ReturnMemory {
+    has_succeeded: bool,
+}
+
+impl ReturnMemory {
+    /// The run has a result: the next one may need as much.
+    pub fn keep_it(mut self) {
+        self.has_succeeded = true;
+    }
+}
+
+impl Drop for ReturnMemory {
+    fn drop(&mut self) {
+        #[cfg(target_env = "gnu")]
+        if !self.has_succeeded {
+            // SAFETY: the allocator takes its own locks; only free memory is returned.
+            unsafe { libc::malloc_trim(0) };
+        }
+    }
+}
+
 /// Calls a function with every signal blocked on the calling thread. Threads that it starts inherit
 /// the mask: signal handlers belong to the backend's main thread.
 pub fn with_signals_blocked(f: &mut dyn FnMut()) {

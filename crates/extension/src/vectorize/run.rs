@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use howdah_bridge::upper::{
-    Oid, Rows, Run, Stage, Waiting, hash_memory_bytes, with_signals_blocked,
+    Oid, ReturnMemory, Rows, Run, Stage, Waiting, hash_memory_bytes, with_signals_blocked,
 };
 use howdah_columnar::{ColumnarError, MAX_ROWS};
 use howdah_vector::VectorError;
@@ -68,6 +68,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
             false => || {},
         },
     };
+    let return_memory = ReturnMemory::default();
     let waiting = Cell::new(None);
     let mut fed: Vec<Fed> = sources.iter().map(|_| Fed::default()).collect();
     // The table that is being read, for messages.
@@ -117,6 +118,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
             raise(at, error)
         }
     };
+    return_memory.keep_it();
     let mut total = Counts::default();
     for (source, fed) in sources.iter().zip(&fed) {
         source.table.count_rows_read(fed.counts.cold_rows);
