@@ -5,6 +5,7 @@ use howdah_columnar::{Numeric, Value};
 use howdah_vector::runtime::{ResultColumn, ResultSet};
 
 use super::counts::Counts;
+use super::foreign::Evaluated;
 use crate::types::arena::Arena;
 use crate::types::{AttributeLayout, datum_in};
 
@@ -28,6 +29,8 @@ pub struct Told {
     pub stage: Stage,
     pub has_filter: bool,
     pub is_timed: bool,
+    /// What PostgreSQL evaluated for the engine, if anything.
+    pub evaluated: Option<Evaluated>,
 }
 
 impl Answer {

@@ -94,6 +94,15 @@ impl Counts {
                 memory_bytes: None,
             });
         }
+        if let Some(evaluated) = told.evaluated {
+            operators.push(Operator {
+                name: "Evaluate",
+                rows_in: None,
+                rows_out: evaluated.rows,
+                time_ms: ms(evaluated.time),
+                memory_bytes: None,
+            });
+        }
         operators.push(Operator {
             name: match told.stage {
                 Stage::Group => "Aggregate",

@@ -2,12 +2,14 @@
 //! computes it.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use howdah_bridge::upper::{
     Oid, Rows, Run, Stage, Waiting, hash_memory_bytes, with_signals_blocked,
 };
 use howdah_columnar::{ColumnarError, MAX_ROWS};
 use howdah_vector::VectorError;
+use howdah_vector::foreign::Exchange;
 use howdah_vector::operators::Compiled;
 use howdah_vector::runtime::{self, Options, ResultSet, RunError};
 use pgrx::PgSqlErrorCode;
@@ -15,6 +17,7 @@ use pgrx::PgSqlErrorCode;
 use super::answer::{Answer, Told};
 use super::counts::Counts;
 use super::feed::{Fed, Source};
+use super::foreign::Evaluator;
 use super::hot::HotBatch;
 use super::survey::{Bounds, Surveyed, best_first};
 use super::threads::Lease;
@@ -31,12 +34,23 @@ const WINDOW: usize = 3;
 
 /// Runs the query; `None` leaves it to PostgreSQL's own plan.
 pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
+    let layout = TableLayout::of(run.relation().descriptor());
+    let is_timed = run.wants_times();
+    let foreign = run.compile_foreign(&run.foreign);
+    let (rti, number) = (run.shape.rti, foreign.run());
+    let evaluator = Evaluator::new(number, &run.foreign, rti, &layout, is_timed)?;
+    let evaluator = Arc::new(evaluator);
+    let exchange = Arc::new(Exchange::new(evaluator.clone()));
     // SAFETY: the executor holds the relation open and locked; operands are of the types that the
     // planner found in the same shape.
-    let translated = unsafe {
-        let layout = TableLayout::of(run.relation().descriptor());
-        translate(&run.shape, &layout, Some(&run.operands)).ok()?
-    };
+    let translated = unsafe { translate(&run.shape, &layout, Some(&run.operands), exchange).ok()? };
+    // If the planner found other parts foreign, under other settings, operands are others, too.
+    let are_same = translated.foreign.len() == run.foreign.len()
+        && (translated.foreign.iter().zip(&run.foreign))
+            .all(|(part, node)| part.node.equals(*node));
+    if !are_same {
+        return None;
+    }
     let mut compiled = Compiled::compile(&translated.query).ok()?;
     let mut bounds = Bounds::of_columns(translated.attributes.len());
     let (sources, mut groups) = open_all(run, &translated, &compiled, &mut bounds)?;
@@ -44,7 +58,6 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         best_first(&mut groups, descending);
     }
     bounds.set(&mut compiled);
-    let is_timed = run.wants_times();
     if is_timed {
         compiled.measure_times();
     }
@@ -130,6 +143,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         stage: run.shape.stage,
         has_filter: !run.shape.filter.is_empty(),
         is_timed,
+        evaluated: (!run.foreign.is_empty()).then(|| evaluator.evaluated()),
     };
     Some(Box::new(Answer::new(result, layouts, total, told)))
 }

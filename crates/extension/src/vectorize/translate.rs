@@ -2,12 +2,26 @@
 //!
 //! The same trees are translated twice: by the planner, to learn whether the engine accepts them
 //! and which operands they have; and by the executor, with the values of the operands in their
-//! places. Invariant: both visit operands in the same order.
+//! places. Invariant: both visit operands in the same order. A subexpression that the engine does
+//! not know becomes *foreign* as a whole, and its operands are not visited; hence the executor runs
+//! the engine only if it finds the same foreign expressions as the planner.
+//!
+//! ```text
+//!   conjunct, key, argument, part of AND or OR ── expr ─┬─ known in all its parts: Expr
+//!                                                       └─ otherwise: Expr::Foreign, or declined
+//! ```
+//!
+//! Of AND and OR the known parts stay known, so that the others are evaluated for fewer rows. In
+//! any other expression nothing is gained: converting values in between costs more than a call.
+
+use std::sync::Arc;
 
 use howdah_bridge::upper::expr::{Call, Kind, Truth};
 use howdah_bridge::upper::{Datum, Node, Oid, Reason, Shape, Stage};
 use howdah_columnar::ColumnType;
+use howdah_vector::foreign::{Exchange, Foreign};
 use howdah_vector::plan::{self, AggregateCall, Expr, GroupOrder, OrderBy, Output, Query};
+use howdah_vector::{Declined, expr};
 
 use super::semantics;
 use crate::settings;
@@ -20,10 +34,22 @@ pub struct Translated<'a> {
     pub attributes: Vec<usize>,
     /// The operands, in the order in which they were met.
     pub operands: Vec<Node<'a>>,
+    /// The foreign expressions, in the order in which they are numbered.
+    pub foreign: Vec<ForeignPart<'a>>,
+}
+
+/// A part of the query that PostgreSQL evaluates.
+pub struct ForeignPart<'a> {
+    pub node: Node<'a>,
+    /// The attributes that it reads.
+    pub attributes: Vec<usize>,
+    /// The conjunct of the filter that it is part of; `None` if it is evaluated for rows that have
+    /// passed the filter.
+    pub conjunct: Option<usize>,
 }
 
 /// Translates a query, or returns the reason why it cannot. `values` are those of the operands, if
-/// they were evaluated already.
+/// they were evaluated already; `exchange` is that of the run.
 ///
 /// # Safety
 /// `values` are valid datums of the types of the operands that the same shape had before.
@@ -31,15 +57,24 @@ pub unsafe fn translate<'a>(
     shape: &Shape<'a>,
     layout: &TableLayout,
     values: Option<&[Option<Datum>]>,
+    exchange: Arc<Exchange>,
 ) -> Result<Translated<'a>, Reason> {
     let mut translator = Translator {
         rti: shape.rti,
         layout,
         attributes: Vec::new(),
         operands: Vec::new(),
+        foreign: Vec::new(),
+        conjunct: None,
         values,
+        exchange,
     };
-    let filter = translator.all(&shape.filter)?;
+    let mut filter = Vec::with_capacity(shape.filter.len());
+    for (i, &conjunct) in shape.filter.iter().enumerate() {
+        translator.conjunct = Some(i);
+        filter.push(translator.expr(conjunct)?);
+    }
+    translator.conjunct = None;
     let output = match shape.stage {
         Stage::Group => {
             for &key in &shape.keys {
@@ -105,6 +140,7 @@ pub unsafe fn translate<'a>(
         },
         attributes: translator.attributes,
         operands: translator.operands,
+        foreign: translator.foreign,
     })
 }
 
@@ -113,6 +149,10 @@ struct Translator<'t, 'a> {
     layout: &'t TableLayout,
     attributes: Vec<usize>,
     operands: Vec<Node<'a>>,
+    foreign: Vec<ForeignPart<'a>>,
+    /// The conjunct that is being translated.
+    conjunct: Option<usize>,
+    exchange: Arc<Exchange>,
     values: Option<&'t [Option<Datum>]>,
 }
 
@@ -143,18 +183,81 @@ impl<'a> Translator<'_, 'a> {
         Ok(Expr::Column(place))
     }
 
+    /// An expression, known or foreign.
     fn expr(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
+        let before = (
+            self.attributes.len(),
+            self.operands.len(),
+            self.foreign.len(),
+        );
+        let known = self.known(node).and_then(|known| {
+            let types: Vec<ColumnType> = (self.attributes.iter())
+                .map(|&attribute| self.layout.attributes[attribute].column_type)
+                .collect();
+            let compiled = expr::Compiled::compile(&known, &types);
+            compiled.map(|_| known).map_err(reason_of)
+        });
+        known.or_else(|reason| {
+            self.attributes.truncate(before.0);
+            self.operands.truncate(before.1);
+            self.foreign.truncate(before.2);
+            self.foreign(node).ok_or(reason)
+        })
+    }
+
+    /// An expression that PostgreSQL evaluates, if it can.
+    fn foreign(&mut self, node: Node<'a>) -> Option<Expr> {
+        let attributes = node.foreign_attributes(self.rti)?;
+        let columns = attributes.iter().map(|&attribute| {
+            let Expr::Column(place) = self.attribute(attribute).ok()? else {
+                return None;
+            };
+            Some((place, self.layout.attributes[attribute].column_type))
+        });
+        let columns = columns.collect::<Option<_>>()?;
+        let place = self
+            .foreign
+            .iter()
+            .position(|known| known.node.equals(node));
+        let place = place.unwrap_or_else(|| {
+            self.foreign.push(ForeignPart {
+                node,
+                attributes,
+                conjunct: self.conjunct,
+            });
+            self.foreign.len() - 1
+        });
+        Some(Expr::Foreign(Foreign {
+            place,
+            column_type: AttributeLayout::of_type(node.type_oid()).column_type,
+            columns,
+            exchange: self.exchange.clone(),
+        }))
+    }
+
+    /// Parts of AND or OR: one of them at least must be known.
+    fn parts(&mut self, nodes: &[Node<'a>]) -> Result<Vec<Expr>, Reason> {
+        let parts = nodes.iter().map(|&node| self.expr(node));
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        match parts.iter().all(|part| matches!(part, Expr::Foreign(_))) {
+            true => Err(Reason::Expression),
+            false => Ok(parts),
+        }
+    }
+
+    /// An expression that is known but for parts of AND and OR.
+    fn known(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
         Ok(match node.kind(self.rti) {
             Kind::Variable(variable) => self.attribute(variable.attribute)?,
             Kind::Operand => self.operand(node)?,
             Kind::Call(call) => self.call(&call)?,
             Kind::AnyAll { call, all } => self.any_all(&call, all)?,
-            Kind::And(nodes) => Expr::And(self.all(&nodes)?),
-            Kind::Or(nodes) => Expr::Or(self.all(&nodes)?),
-            Kind::Not(node) => Expr::Not(Box::new(self.expr(node)?)),
-            Kind::IsNull(node) => Expr::IsNull(Box::new(self.expr(node)?)),
-            Kind::IsNotNull(node) => Expr::IsNotNull(Box::new(self.expr(node)?)),
-            Kind::Is(node, truth) => Expr::Is(Box::new(self.expr(node)?), truth_of(truth)),
+            Kind::And(nodes) => Expr::And(self.parts(&nodes)?),
+            Kind::Or(nodes) => Expr::Or(self.parts(&nodes)?),
+            Kind::Not(node) => Expr::Not(Box::new(self.known(node)?)),
+            Kind::IsNull(node) => Expr::IsNull(Box::new(self.known(node)?)),
+            Kind::IsNotNull(node) => Expr::IsNotNull(Box::new(self.known(node)?)),
+            Kind::Is(node, truth) => Expr::Is(Box::new(self.known(node)?), truth_of(truth)),
             Kind::Aggregate(_) => return Err(Reason::Expression),
             Kind::Other(reason) => return Err(reason),
         })
@@ -180,7 +283,9 @@ impl<'a> Translator<'_, 'a> {
         self.exact(call)?;
         Ok(Expr::Call {
             function: call.function.clone(),
-            arguments: self.all(&call.arguments)?,
+            arguments: (call.arguments.iter())
+                .map(|&argument| self.known(argument))
+                .collect::<Result<_, _>>()?,
         })
     }
 
@@ -189,7 +294,7 @@ impl<'a> Translator<'_, 'a> {
         let &[left, array] = call.arguments.as_slice() else {
             return Err(Reason::Expression);
         };
-        let left = Box::new(self.expr(left)?);
+        let left = Box::new(self.known(left)?);
         if !matches!(array.kind(self.rti), Kind::Operand) {
             return Err(Reason::Expression);
         }
@@ -276,5 +381,15 @@ fn truth_of(truth: Truth) -> plan::Truth {
         Truth::NotFalse => plan::Truth::NotFalse,
         Truth::Unknown => plan::Truth::Unknown,
         Truth::NotUnknown => plan::Truth::NotUnknown,
+    }
+}
+
+/// Why the engine declines a query.
+pub fn reason_of(declined: Declined) -> Reason {
+    match declined {
+        Declined::Function { name } => Reason::Function(name),
+        Declined::Aggregate { name } => Reason::Aggregate(name),
+        Declined::Types { name } => Reason::Arguments(name),
+        _ => Reason::Expression,
     }
 }
