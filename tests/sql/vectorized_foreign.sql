@@ -100,7 +100,7 @@ INSERT INTO query (text) VALUES
     ('SELECT sum(twice(k)), max(md5(w)), count(md5(later)), avg(length(w) * 2), bool_or(w ~ ''9'') FROM t'),
     ('SELECT k, count(*) FILTER (WHERE upper(w) LIKE ''%7''), sum(picky(k)) FILTER (WHERE k <> 13) FROM t GROUP BY k'),
     ('SELECT count(j->''a''), count(p), count(nothing(id)), count(a || k) FROM t'),
-    ('SELECT sum((j->>''a'')::numeric), min(round(m)), max(ts + interval ''1 month''), min(age(ts)) IS NULL FROM t'),
+    ('SELECT sum((j->>''a'')::numeric), min(round(m)), max(ts + interval ''1 month'') FROM t'),
     ('SELECT sum(caught(k)), count(*) FROM t WHERE id < 5000'),
     ('SELECT b, sum(CASE WHEN k = 13 THEN 0 ELSE picky(k) END) FROM t GROUP BY b'),
     ('SELECT sum(s::text::small) FROM t'),

@@ -25,6 +25,7 @@ use std::time::Duration;
 use howdah_columnar::{Column, ColumnType};
 
 use crate::error::VectorError;
+use crate::expr::Coded;
 use crate::plan::{Expr, Output, Query};
 
 /// Evaluates expressions that are unknown here.
@@ -89,6 +90,38 @@ impl Foreign {
             true => Ok(values),
             false => Err(MISFIT),
         }
+    }
+}
+
+impl Foreign {
+    /// Its values for rows of the one column that it reads: evaluated for each different value
+    /// once. `None` if most are different.
+    pub(crate) fn evaluate_coded(&self, coded: &Coded) -> Result<Option<Column>, VectorError> {
+        let word_count = coded.words.len();
+        let word = |code: u32| (code as usize).min(word_count);
+        // By code, and last for NULL: the position among the values that occur.
+        let mut positions = vec![u32::MAX; word_count + 1];
+        let mut occurring = Vec::new();
+        let most = coded.codes.len() / 2;
+        let mut rows = Vec::with_capacity(coded.codes.len());
+        for &code in &coded.codes {
+            let position = &mut positions[word(code)];
+            if *position == u32::MAX {
+                if occurring.len() == most {
+                    return Ok(None);
+                }
+                *position = occurring.len() as u32;
+                occurring.push(word(code));
+            }
+            rows.push(*position);
+        }
+        let values = occurring.iter().map(|&word| match word < word_count {
+            true => coded.words.value(word),
+            false => None,
+        });
+        let values = Column::from_values(coded.words.column_type(), values)?;
+        let results = self.evaluate(vec![values], occurring.len())?;
+        Ok(Some(results.take(&rows)?))
     }
 }
 

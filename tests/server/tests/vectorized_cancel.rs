@@ -20,14 +20,25 @@ const SETTINGS: [(&str, &str); 4] = [
 ];
 /// Other tests may be running; alone the tests need a tenth of it.
 const SOON: Duration = Duration::from_millis(500);
-const STATEMENTS: [&str; 6] = [
+const STATEMENTS: [&str; 9] = [
     "SELECT k % 100000, count(*), sum(id) FROM t GROUP BY 1 OFFSET 10000000",
     "SELECT w, k, max(f) FROM t GROUP BY 1, 2 OFFSET 10000000",
     "SELECT id, w FROM t WHERE w LIKE '%a%b%c%' ORDER BY f DESC LIMIT 10",
     "SELECT sum(f * f), avg(k) FROM t WHERE w LIKE '%1%2%3%' OR k % 7 = 3",
     "SELECT k % 100000, count(*), sum(id) FROM parts GROUP BY 1 OFFSET 10000000",
     "SELECT id, w FROM parts WHERE w LIKE '%a%b%c%' ORDER BY f DESC LIMIT 10",
+    // Threads wait for values that PostgreSQL evaluates.
+    "SELECT md5(w), count(*), sum(id) FROM t WHERE upper(w) > '3' GROUP BY 1 OFFSET 10000000",
+    SLOW,
+    "SELECT sum(asks(id)) FROM t WHERE id % 50 = 3",
 ];
+const SLOW: &str = "SELECT sum(naps(id)) FROM t WHERE id % 50 = 3";
+/// A function that waits, and one that runs Vectorized plans itself.
+const FUNCTIONS: &str = "
+    CREATE FUNCTION naps(int) RETURNS int LANGUAGE plpgsql STABLE
+        AS 'BEGIN PERFORM pg_sleep(0.01); RETURN $1; END';
+    CREATE FUNCTION asks(int) RETURNS int8 LANGUAGE plpgsql STABLE
+        AS 'BEGIN RETURN (SELECT sum(k) FROM parts WHERE id > $1); END'";
 /// Partitions of the table `parts`.
 const PARTITIONS: usize = 50;
 
@@ -72,6 +83,7 @@ fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
         ))?;
     }
     session.batch_execute("INSERT INTO parts SELECT * FROM t WHERE id <= 700000; ANALYZE parts")?;
+    session.batch_execute(FUNCTIONS)?;
     let pid = query(&mut session, "SELECT pg_backend_pid()")?;
     ensure!(threads_used(&mut session)? == "Threads: 2");
     let mut dice = Dice::new(number("HOWDAH_CANCEL_SEED", 1));
@@ -101,13 +113,13 @@ fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
     );
 
     // A process that is terminated in the middle of a run returns its threads as well.
-    for after in [5, 30, 80] {
+    for (after, stopped) in [(5, STATEMENTS[1]), (30, STATEMENTS[1]), (80, SLOW)] {
         let mut victim = primary.session()?;
         let victim_pid = query(&mut victim, "SELECT pg_backend_pid()")?;
         victim.batch_execute("SET work_mem = '256MB'; SET howdah.debug_force_vectorized = on")?;
         let statement = thread::spawn(move || {
             loop {
-                if victim.batch_execute(STATEMENTS[1]).is_err() {
+                if victim.batch_execute(stopped).is_err() {
                     return;
                 }
             }

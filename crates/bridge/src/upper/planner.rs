@@ -82,6 +82,16 @@ impl Planner<'_> {
         unsafe { pg_sys::clause_selectivity(self.root, node.raw(), 0, kind, std::ptr::null_mut()) }
     }
 
+    /// The expected number of different values of the columns of an expression among so many rows.
+    pub fn distinct_arguments(&self, node: Node<'_>, rows: f64) -> f64 {
+        // SAFETY: as above; the list is made anew.
+        unsafe {
+            let variables = pg_sys::pull_var_clause(node.raw(), 0);
+            let (rows, nulls) = (rows.max(1.0), std::ptr::null_mut());
+            pg_sys::estimate_num_groups(self.root, variables, rows, nulls, std::ptr::null_mut())
+        }
+    }
+
     /// The cost of evaluating an expression: once, and for each row.
     pub fn cost_of_evaluation(&self, node: Node<'_>) -> (f64, f64) {
         let mut cost = pg_sys::QualCost::default();

@@ -53,7 +53,7 @@ impl Evaluator {
         is_timed: bool,
     ) -> Option<Evaluator> {
         let expression = |node: &Node<'_>| {
-            let attributes = node.foreign_attributes(rti)?;
+            let attributes = node.foreign_attributes(rti).ok()?;
             let arguments = attributes
                 .iter()
                 .map(|&at| layout.attributes.get(at).copied());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::upper::tables::is_heap;
 use howdah_bridge::upper::{Offer, Oid, Planner, Reason, Shape, Stage, hash_memory_bytes};
+use howdah_columnar::ZONE_ROWS;
 use howdah_vector::foreign::Exchange;
 use howdah_vector::operators::Compiled;
 
@@ -129,6 +130,15 @@ fn cost_of_foreign(
         let (once, each) = planner.cost_of_evaluation(part.node);
         let arguments = part.attributes.iter().map(|&at| layout.attributes[at]);
         let result = AttributeLayout::of_type(part.node.type_oid());
+        let rows = match part.attributes.len() {
+            // Where such a column is stored as a dictionary, each of its values is evaluated once a
+            // zone.
+            1 => {
+                let values = planner.distinct_arguments(part.node, rows);
+                rows * (values / ZONE_ROWS as f64).min(1.0)
+            }
+            _ => rows,
+        };
         once + rows * (each + cost_of_passing(arguments.chain([result])))
     };
     let mut cost = 0.0;

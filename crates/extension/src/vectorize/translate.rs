@@ -164,13 +164,14 @@ impl<'a> Translator<'_, 'a> {
     /// A column of the table, whatever its type.
     fn column(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
         match node.kind(self.rti) {
-            Kind::Variable(variable) => self.attribute(variable.attribute),
+            Kind::Variable(variable) => self.place_of(variable.attribute).map(Expr::Column),
             Kind::Other(reason) => Err(reason),
             _ => Err(Reason::Expression),
         }
     }
 
-    fn attribute(&mut self, attribute: usize) -> Result<Expr, Reason> {
+    /// The place of an attribute among the query's columns.
+    fn place_of(&mut self, attribute: usize) -> Result<usize, Reason> {
         let known = self.layout.attributes.get(attribute);
         if known.is_none_or(|known| known.dropped) {
             return Err(Reason::Expression);
@@ -180,7 +181,7 @@ impl<'a> Translator<'_, 'a> {
             self.attributes.push(attribute);
             self.attributes.len() - 1
         });
-        Ok(Expr::Column(place))
+        Ok(place)
     }
 
     /// An expression, known or foreign.
@@ -201,20 +202,21 @@ impl<'a> Translator<'_, 'a> {
             self.attributes.truncate(before.0);
             self.operands.truncate(before.1);
             self.foreign.truncate(before.2);
-            self.foreign(node).ok_or(reason)
+            self.foreign(node).map_err(|why_not| match why_not {
+                Reason::Expression => reason,
+                why_not => why_not,
+            })
         })
     }
 
     /// An expression that PostgreSQL evaluates, if it can.
-    fn foreign(&mut self, node: Node<'a>) -> Option<Expr> {
+    fn foreign(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
         let attributes = node.foreign_attributes(self.rti)?;
         let columns = attributes.iter().map(|&attribute| {
-            let Expr::Column(place) = self.attribute(attribute).ok()? else {
-                return None;
-            };
-            Some((place, self.layout.attributes[attribute].column_type))
+            let place = self.place_of(attribute)?;
+            Ok((place, self.layout.attributes[attribute].column_type))
         });
-        let columns = columns.collect::<Option<_>>()?;
+        let columns = columns.collect::<Result<_, Reason>>()?;
         let place = self
             .foreign
             .iter()
@@ -227,7 +229,7 @@ impl<'a> Translator<'_, 'a> {
             });
             self.foreign.len() - 1
         });
-        Some(Expr::Foreign(Foreign {
+        Ok(Expr::Foreign(Foreign {
             place,
             column_type: AttributeLayout::of_type(node.type_oid()).column_type,
             columns,
@@ -248,7 +250,7 @@ impl<'a> Translator<'_, 'a> {
     /// An expression that is known but for parts of AND and OR.
     fn known(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
         Ok(match node.kind(self.rti) {
-            Kind::Variable(variable) => self.attribute(variable.attribute)?,
+            Kind::Variable(variable) => Expr::Column(self.place_of(variable.attribute)?),
             Kind::Operand => self.operand(node)?,
             Kind::Call(call) => self.call(&call)?,
             Kind::AnyAll { call, all } => self.any_all(&call, all)?,

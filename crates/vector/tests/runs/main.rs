@@ -2,6 +2,7 @@
 //! the form of the rows; failures and cancellation end them.
 
 mod endings;
+mod foreign;
 mod generate;
 
 use std::cmp::Ordering;
