@@ -83,6 +83,9 @@ INSERT INTO query (text) VALUES
     ('SELECT count(*) FROM t WHERE (k = 13) IS TRUE OR picky(k) > 20'),
     ('SELECT count(*) FROM t WHERE s + 1 = twice(s)'),
     ('SELECT count(*) FROM t WHERE twice(id) < 0'),
+    -- Operands of foreign expressions and of known ones.
+    ('SELECT count(*) FROM t WHERE round(m, 1) > 3 AND k > 4 AND w <> ''Word 1'' AND substr(w, 1, 3) = ''Wor'' AND n < 5.5'),
+    ('SELECT sum(k + 3) FROM t WHERE (m * 2 > 3.5 OR c < ''c3'') AND n IN (0.07, 1.5, 2) AND x <> ''a1'' AND d > ''2020-02-02'''),
     -- As groups, distinct values, first rows.
     ('SELECT upper(w), count(*) FROM t GROUP BY 1'),
     ('SELECT j->>''b'', (j->>''a'')::int, sum(k), count(j->''a'') FROM t GROUP BY 1, 2'),
@@ -168,6 +171,27 @@ EXECUTE q(NULL, 1);
 RESET plan_cache_mode;
 SELECT g, (SELECT sum(twice(k) + g) FROM t WHERE substr(w, 6) = g::text) FROM generate_series(1, 4) g;
 SELECT g, s.* FROM generate_series(1, 3) g, LATERAL (SELECT upper(w), count(*) FROM t WHERE twice(k) = g * 2 GROUP BY 1 ORDER BY 1 LIMIT 2) s;
+-- Variables of a function.
+CREATE FUNCTION by_variable(start int) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE found text := ''; part text;
+BEGIN
+    FOR i IN start .. start + 2 LOOP
+        SELECT found || ' ' || count(*) INTO part FROM t WHERE substr(w, i) = 'd 7' OR right(w, i) = 'd 8' OR length(part || w) = i;
+        found := part;
+    END LOOP;
+    RETURN found;
+END $$;
+SELECT by_variable(3), by_variable(4);
+-- What the planner found known is so no more, and the reverse.
+PREPARE s AS SELECT sum(k + 3), max(upper(w)) FROM t WHERE upper(w) > 'WORD 2' AND k > 5 AND n < 7;
+EXECUTE s;
+SET howdah.debug_disabled_functions = 'int4pl, int4gt';
+EXECUTE s;
+DEALLOCATE s;
+PREPARE s AS SELECT sum(k + 3), max(upper(w)) FROM t WHERE upper(w) > 'WORD 2' AND k > 5 AND n < 7;
+EXECUTE s;
+RESET howdah.debug_disabled_functions;
+EXECUTE s;
 -- A function that is replaced, or dropped, between executions.
 PREPARE r AS SELECT sum(twice(k)) FROM t;
 EXECUTE r;

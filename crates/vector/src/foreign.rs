@@ -18,6 +18,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::panic::RefUnwindSafe;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -28,8 +29,9 @@ use crate::error::VectorError;
 use crate::expr::Coded;
 use crate::plan::{Expr, Output, Query};
 
-/// Evaluates expressions that are unknown here.
-pub trait Evaluate: Send + Sync {
+/// Evaluates expressions that are unknown here. A panic leaves it in a state in which it may be
+/// dropped.
+pub trait Evaluate: Send + Sync + RefUnwindSafe {
     /// The values of the expression with this number for rows, at least one, of which it gets the
     /// columns that it reads. Called on one thread only, that of [`Exchange::new`].
     ///

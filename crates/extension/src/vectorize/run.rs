@@ -21,7 +21,7 @@ use super::foreign::Evaluator;
 use super::hot::HotBatch;
 use super::survey::{Bounds, Surveyed, best_first};
 use super::threads::Lease;
-use super::translate::{Translated, translate};
+use super::translate::{Bound, Translated, translate};
 use crate::errors::{self, ColdError, or_raise, refuse};
 use crate::scan_stats;
 use crate::settings;
@@ -41,10 +41,13 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     let evaluator = Evaluator::new(number, &run.foreign, rti, &layout, is_timed)?;
     let evaluator = Arc::new(evaluator);
     let exchange = Arc::new(Exchange::new(evaluator.clone()));
+    let bound = Bound {
+        values: &run.operands,
+        foreign: &run.foreign,
+    };
     // SAFETY: the executor holds the relation open and locked; operands are of the types that the
     // planner found in the same shape.
-    let translated = unsafe { translate(&run.shape, &layout, Some(&run.operands), exchange).ok()? };
-    // If the planner found other parts foreign, under other settings, operands are others, too.
+    let translated = unsafe { translate(&run.shape, &layout, Some(&bound), exchange).ok()? };
     let are_same = translated.foreign.len() == run.foreign.len()
         && (translated.foreign.iter().zip(&run.foreign))
             .all(|(part, node)| part.node.equals(*node));

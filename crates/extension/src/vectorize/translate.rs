@@ -2,9 +2,11 @@
 //!
 //! The same trees are translated twice: by the planner, to learn whether the engine accepts them
 //! and which operands they have; and by the executor, with the values of the operands in their
-//! places. Invariant: both visit operands in the same order. A subexpression that the engine does
-//! not know becomes *foreign* as a whole, and its operands are not visited; hence the executor runs
-//! the engine only if it finds the same foreign expressions as the planner.
+//! places. A subexpression that the engine does not know becomes *foreign* as a whole.
+//!
+//! Invariant: both visit operands in the same order. Those of foreign expressions have no number,
+//! so the planner alone decides which expressions are foreign; the executor takes them as they are,
+//! and tries no other.
 //!
 //! ```text
 //!   conjunct, key, argument, part of AND or OR ── expr ─┬─ known in all its parts: Expr
@@ -48,15 +50,23 @@ pub struct ForeignPart<'a> {
     pub conjunct: Option<usize>,
 }
 
-/// Translates a query, or returns the reason why it cannot. `values` are those of the operands, if
-/// they were evaluated already; `exchange` is that of the run.
+/// What the executor knows of a query that was planned.
+pub struct Bound<'b> {
+    /// The values of the operands.
+    pub values: &'b [Option<Datum>],
+    /// The foreign expressions.
+    pub foreign: &'b [Node<'b>],
+}
+
+/// Translates a query, or returns the reason why it cannot. `bound` is given by the executor;
+/// `exchange` is that of the run.
 ///
 /// # Safety
-/// `values` are valid datums of the types of the operands that the same shape had before.
+/// Values are valid datums of the types of the operands that the same shape had before.
 pub unsafe fn translate<'a>(
     shape: &Shape<'a>,
     layout: &TableLayout,
-    values: Option<&[Option<Datum>]>,
+    bound: Option<&Bound<'_>>,
     exchange: Arc<Exchange>,
 ) -> Result<Translated<'a>, Reason> {
     let mut translator = Translator {
@@ -66,7 +76,7 @@ pub unsafe fn translate<'a>(
         operands: Vec::new(),
         foreign: Vec::new(),
         conjunct: None,
-        values,
+        bound,
         exchange,
     };
     let mut filter = Vec::with_capacity(shape.filter.len());
@@ -153,7 +163,7 @@ struct Translator<'t, 'a> {
     /// The conjunct that is being translated.
     conjunct: Option<usize>,
     exchange: Arc<Exchange>,
-    values: Option<&'t [Option<Datum>]>,
+    bound: Option<&'t Bound<'t>>,
 }
 
 impl<'a> Translator<'_, 'a> {
@@ -186,6 +196,12 @@ impl<'a> Translator<'_, 'a> {
 
     /// An expression, known or foreign.
     fn expr(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
+        if let Some(bound) = self.bound {
+            return match bound.foreign.iter().any(|planned| planned.equals(node)) {
+                true => self.foreign(node),
+                false => self.known(node),
+            };
+        }
         let before = (
             self.attributes.len(),
             self.operands.len(),
@@ -269,7 +285,7 @@ impl<'a> Translator<'_, 'a> {
     fn next_value(&mut self, node: Node<'a>) -> Option<Datum> {
         let at = self.operands.len();
         self.operands.push(node);
-        self.values.and_then(|values| *values.get(at)?)
+        self.bound.and_then(|bound| *bound.values.get(at)?)
     }
 
     fn operand(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
@@ -303,7 +319,7 @@ impl<'a> Translator<'_, 'a> {
         let element = array.element_type().ok_or(Reason::Type(array.type_oid()))?;
         let layout = AttributeLayout::of_type(element);
         known(layout.type_oid)?;
-        let is_bound = self.values.is_some();
+        let is_bound = self.bound.is_some();
         let values = match self.next_value(array) {
             // SAFETY: by the contract of `translate`, an array of such elements.
             Some(datum) => unsafe { array_values(datum, &layout) }.ok_or(Reason::Expression)?,
