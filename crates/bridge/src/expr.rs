@@ -11,6 +11,7 @@
 //! Invariant: a `Node` borrows a tree of the planner or of a finished plan, which outlives it.
 
 mod clause;
+mod foreign;
 
 use std::ffi::{CStr, c_int};
 use std::marker::PhantomData;

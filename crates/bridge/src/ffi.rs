@@ -182,6 +182,12 @@ pub mod unguarded {
             direction: pg_sys::ScanDirection::Type,
             slot: *mut pg_sys::TupleTableSlot,
         ) -> bool;
+        /// `utils/elog.h`
+        pub fn ThrowErrorData(error: *mut pg_sys::ErrorData);
+        /// `utils/elog.h`
+        pub fn CopyErrorData() -> *mut pg_sys::ErrorData;
+        /// `utils/elog.h`
+        pub fn FreeErrorData(error: *mut pg_sys::ErrorData);
         /// `utils/palloc.h`. Raises no ERROR for a context that is valid.
         pub fn MemoryContextReset(context: pg_sys::MemoryContext);
     }

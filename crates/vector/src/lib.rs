@@ -10,6 +10,7 @@
 //!     │    └── source ── morsels: chunks as encoded, or columns
 //!     ▼
 //!   runtime ── threads, queue, stop, memory          oracle ── the same, row by row
+//!     └── foreign ── expressions that only the caller's thread can evaluate
 //! ```
 //!
 //! Values are those of [`howdah_columnar`]: its storage types, its columns. The meaning of an
@@ -34,6 +35,7 @@ pub mod aggregates;
 mod domain;
 pub mod error;
 pub mod expr;
+pub mod foreign;
 pub mod functions;
 pub mod operators;
 pub mod oracle;

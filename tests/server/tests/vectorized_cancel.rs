@@ -41,7 +41,7 @@ const REPEATED: usize = 60;
 
 /// Grouping by few and many keys, by text, with exact sums; first rows; LIKE over text; wide text;
 /// partitions; marked and hot rows; prepared, in functions, in cursors, as the source of a change.
-const STATEMENTS: [&str; 18] = [
+const STATEMENTS: [&str; 21] = [
     "SELECT k % 100000, count(*), sum(id) FROM t GROUP BY 1 OFFSET 10000000",
     "SELECT w, k, max(f) FROM t GROUP BY 1, 2 OFFSET 10000000",
     "SELECT id, w FROM t WHERE w LIKE '%a%b%c%' ORDER BY f DESC LIMIT 10",
@@ -60,11 +60,22 @@ const STATEMENTS: [&str; 18] = [
     "DECLARE c NO SCROLL CURSOR FOR SELECT k % 90000, count(*) FROM t GROUP BY 1; FETCH 10 FROM c; CLOSE c",
     "DECLARE c SCROLL CURSOR FOR SELECT id, w FROM t ORDER BY w LIMIT 3000; FETCH LAST FROM c; FETCH FIRST FROM c; CLOSE c",
     "INSERT INTO sink SELECT k % 5000, count(*) FROM t GROUP BY 1; DELETE FROM sink",
+    // Threads wait for values that PostgreSQL evaluates.
+    "SELECT md5(w), count(*), sum(id) FROM t WHERE upper(w) > '3' GROUP BY 1 OFFSET 10000000",
+    "SELECT sum(naps(id)) FROM t WHERE id % 50000 = 3",
+    "SELECT sum(asks(id)) FROM t WHERE id % 50000 = 3",
 ];
 /// Partitions of the table `parts`.
 const PARTITIONS: usize = 30;
 /// Half of the settings leave large groupings to PostgreSQL, whose own nodes spill.
 const MEMORY: [&str; 4] = ["64kB", "1MB", "64MB", "256MB"];
+
+/// A function that waits, and one that runs Vectorized plans itself.
+const FUNCTIONS: &str = "
+    CREATE FUNCTION naps(int) RETURNS int LANGUAGE plpgsql STABLE
+        AS 'BEGIN PERFORM pg_sleep(0.01); RETURN $1; END';
+    CREATE FUNCTION asks(int) RETURNS int8 LANGUAGE plpgsql STABLE
+        AS 'BEGIN RETURN (SELECT sum(k) FROM parts WHERE id > $1); END'";
 
 const PREPARE: &str = "SET howdah.debug_force_vectorized = on; SET client_min_messages = error;
     PREPARE prepared AS SELECT w, count(*), sum(k) FROM parts GROUP BY 1 OFFSET 10000000";
@@ -98,6 +109,7 @@ fn make_tables(session: &mut Client) -> anyhow::Result<()> {
          SET howdah.bulk_load = off; INSERT INTO t SELECT * FROM t WHERE id < 60000; RESET howdah.bulk_load",
     )?;
     session.batch_execute("VACUUM ANALYZE t, parts, wide")?;
+    session.batch_execute(FUNCTIONS)?;
     Ok(())
 }
 

@@ -183,6 +183,13 @@ pub(super) unsafe extern "C-unwind" fn explain_custom_scan(
             let text = moved(clauses);
             pg_sys::ExplainPropertyText(c"Vectorized Filter".as_ptr(), text, es);
         }
+        show(
+            c"Evaluated by PostgreSQL",
+            (plan::foreign((*plan).custom_private).iter())
+                .map(|n| n.raw())
+                .collect(),
+            &[],
+        );
         if (*es).analyze {
             if state.runs_child() {
                 to.text("Computed By", "PostgreSQL");

@@ -9,6 +9,7 @@
 //!              reason ─── why a query was declined      notes ── kept for EXPLAIN (VERBOSE)
 //!              plan ───── path to plan: expressions into lists that survive copying and setrefs
 //!   executor   node ───── begin, rescan, end; runs the engine once, then returns its rows
+//!              foreign ── expressions that PostgreSQL evaluates for the engine
 //!              hot_rows ─ the heap side of the table, for the engine
 //!              explain ── output of EXPLAIN             wait ── wait event in pg_stat_activity
 //! ```
@@ -24,9 +25,12 @@
 //! - What the engine computes per row contains only columns of the table and *operands*:
 //!   subexpressions without variables, which are evaluated once for each run. Operands are in
 //!   `custom_exprs`, so that the planner knows their parameters. All other expressions are in
-//!   `custom_private` as they were planned, and only attribute numbers are read from them.
+//!   `custom_private` as they were planned. Attribute numbers are read from them, and *foreign*
+//!   ones are evaluated as they are, in a slot of the relation's own; PostgreSQL's own plan holds
+//!   the same expressions, so that the planner knows their parameters and dependencies, too.
 
 pub mod explain;
+mod foreign;
 mod hot_rows;
 mod node;
 mod notes;
@@ -44,6 +48,7 @@ use pgrx::pg_sys;
 pub use crate::expr;
 pub use crate::expr::Node;
 pub use explain::{Explanation, Operator};
+pub use foreign::{Arguments, CHUNK_ROWS, ForeignExpressions, ForeignRun};
 pub use hot_rows::HotRows;
 pub use node::{Batch, OpenTable, Run};
 pub use pgrx::pg_sys::{Datum, Oid};

@@ -14,14 +14,18 @@
 //! functions.
 
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use pgrx::{PgList, PgMemoryContexts, pg_guard, pg_sys};
 
 use super::explain::explain_custom_scan;
+use super::expr::Node;
+use super::foreign::Raised;
 use super::plan::{self, NAME};
 use super::tables::AttributeMap;
 use super::{Rows, Shape, engine};
 use crate::custom_node::{Methods, new_state, no_exec_methods};
+use crate::ffi::unguarded;
 use crate::row_expr::{interrupts, passes, project};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
@@ -126,6 +130,8 @@ pub(super) struct Inner {
     run_memory: pg_sys::MemoryContext,
     /// PostgreSQL's own plan; NULL unless it is run.
     child: *mut pg_sys::PlanState,
+    /// The ERROR of a foreign expression, by which the run is unwinding.
+    raised: Raised,
 }
 
 impl Inner {
@@ -169,10 +175,23 @@ pub struct Run<'a> {
     pub shape: Shape<'a>,
     /// Values of the operands; `None` is NULL.
     pub operands: Vec<Option<pg_sys::Datum>>,
+    /// The parts of the shape that PostgreSQL was to evaluate when the query was planned.
+    pub foreign: Vec<Node<'a>>,
     executor: PhantomData<&'a ()>,
 }
 
 impl Run<'_> {
+    pub(super) fn node(&self) -> *mut pg_sys::CustomScanState {
+        self.node
+    }
+
+    /// Where the ERROR of a foreign expression is left.
+    pub(super) fn raised(&self) -> *mut Raised {
+        // SAFETY: the node was begun; its Rust part stays at its address until the query's memory
+        // is deleted.
+        unsafe { &raw mut inner(self.node).raised }
+    }
+
     /// The relation whose attributes the shape names, open and locked until the executor ends.
     pub fn relation(&self) -> Table<'_> {
         // SAFETY: the node was begun; it holds the relation open until it ends.
@@ -259,6 +278,7 @@ unsafe extern "C-unwind" fn begin_custom_scan(
             operands: None,
             run_memory: std::ptr::null_mut(),
             child: std::ptr::null_mut(),
+            raised: std::ptr::null_mut(),
         };
         (*node.cast::<VectorizedState>()).inner =
             PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(state);
@@ -274,7 +294,10 @@ unsafe extern "C-unwind" fn exec_custom_scan(
     unsafe {
         let state: *mut Inner = (*node.cast::<VectorizedState>()).inner;
         if !(*state).has_started {
-            start(node);
+            let raised = start(node);
+            if !raised.is_null() {
+                unguarded::ThrowErrorData(raised);
+            }
         }
         if !(*state).child.is_null() {
             return next_of_child(node, (*state).child);
@@ -360,9 +383,10 @@ unsafe extern "C-unwind" fn next_of_child(
     }
 }
 
-/// Runs the engine, or begins PostgreSQL's own plan.
+/// Runs the engine, or begins PostgreSQL's own plan. Returns the ERROR of a foreign expression, to
+/// be raised as it was.
 #[pg_guard]
-unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
+unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) -> Raised {
     // SAFETY: the node was begun; what is begun here lives in the query's memory, as if it had been
     // begun with the node.
     unsafe {
@@ -377,9 +401,23 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
             node,
             shape: plan::shape((*plan).custom_private),
             operands: values((*node).ss.ps.ps_ExprContext, &states),
+            foreign: plan::foreign((*plan).custom_private),
             executor: PhantomData,
         };
-        let rows = engine().and_then(|engine| engine.run(&run));
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            engine().and_then(|engine| engine.run(&run))
+        }));
+        let rows = match ran {
+            Ok(rows) => rows,
+            Err(panic) => {
+                let raised = std::mem::replace(&mut *run.raised(), std::ptr::null_mut());
+                if raised.is_null() {
+                    resume_unwind(panic);
+                }
+                pg_sys::MemoryContextSwitchTo(old);
+                return raised;
+            }
+        };
         pg_sys::MemoryContextSwitchTo(query_memory);
         // Borrowed only now: the run has looked at the tables.
         let state = inner(node);
@@ -397,6 +435,7 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
         }
         pg_sys::MemoryContextSwitchTo(old);
     }
+    std::ptr::null_mut()
 }
 
 /// The operands, initialised with the first run, in the query's memory.

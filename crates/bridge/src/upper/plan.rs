@@ -3,6 +3,7 @@
 //! ```text
 //!   custom_private     (stage, rti, limit low, high) · filter · keys · aggregates · columns ·
 //!                      order · order's flags · tables: range table index and attribute map of each
+//!                      · foreign expressions, which are parts of filter, keys, aggregates, order
 //!   custom_exprs       operands
 //!   custom_scan_tlist  keys, then aggregates; or columns; then one variable of the relation, never
 //!                      read: after setrefs it tells by how much range table indexes were moved,
@@ -83,6 +84,7 @@ pub(super) unsafe fn path(
         list_of(&order),
         integers(&flags),
         tables::list_of(tables),
+        list_of(&offer.foreign),
         // These two are used by the plan only.
         list_of(&offer.operands),
         having,
@@ -206,6 +208,18 @@ pub(super) unsafe fn tables(private: *mut pg_sys::List) -> Vec<Table> {
     unsafe {
         let list = PgList::<pg_sys::List>::from_pg(private).get_ptr(7);
         tables::of_list(list.unwrap_or(std::ptr::null_mut()))
+    }
+}
+
+/// The foreign expressions in a private list.
+///
+/// # Safety
+/// As for [`shape`].
+pub(super) unsafe fn foreign<'a>(private: *mut pg_sys::List) -> Vec<Node<'a>> {
+    // SAFETY: as for this function; the ninth list is that of foreign expressions.
+    unsafe {
+        let list = PgList::<pg_sys::List>::from_pg(private).get_ptr(8);
+        nodes(list.unwrap_or(std::ptr::null_mut()))
     }
 }
 

@@ -38,12 +38,16 @@ pub struct Offer<'a> {
     pub cost: f64,
     /// Subexpressions without variables, in the order in which the engine numbers them.
     pub operands: Vec<Node<'a>>,
+    /// Parts of the query that PostgreSQL evaluates for the engine, in the order in which it
+    /// numbers them.
+    pub foreign: Vec<Node<'a>>,
 }
 
 /// The planner's view of the query.
 pub struct Planner<'a> {
     root: *mut pg_sys::PlannerInfo,
     rte: &'a pg_sys::RangeTblEntry,
+    input: *mut pg_sys::RelOptInfo,
     tables: &'a [QueriedTable],
     /// The number of rows in the result.
     pub rows: f64,
@@ -58,6 +62,42 @@ impl Planner<'_> {
     /// The tables that are read: the relation itself, or its partitions and children.
     pub fn tables(&self) -> &[QueriedTable] {
         self.tables
+    }
+
+    /// The number of rows of all tables, and of those that pass the filter.
+    pub fn rows_and_rows_passed(&self) -> (f64, f64) {
+        // SAFETY: the planner runs as long as this lives.
+        unsafe {
+            (
+                (*self.input).tuples.max((*self.input).rows),
+                (*self.input).rows,
+            )
+        }
+    }
+
+    /// The share of rows of which the expression is true.
+    pub fn selectivity(&self, node: Node<'_>) -> f64 {
+        let kind = pg_sys::JoinType::JOIN_INNER;
+        // SAFETY: as above; a boolean expression of the query.
+        unsafe { pg_sys::clause_selectivity(self.root, node.raw(), 0, kind, std::ptr::null_mut()) }
+    }
+
+    /// The expected number of different values of the columns of an expression among so many rows.
+    pub fn distinct_arguments(&self, node: Node<'_>, rows: f64) -> f64 {
+        // SAFETY: as above; the list is made anew.
+        unsafe {
+            let variables = pg_sys::pull_var_clause(node.raw(), 0);
+            let (rows, nulls) = (rows.max(1.0), std::ptr::null_mut());
+            pg_sys::estimate_num_groups(self.root, variables, rows, nulls, std::ptr::null_mut())
+        }
+    }
+
+    /// The cost of evaluating an expression: once, and for each row.
+    pub fn cost_of_evaluation(&self, node: Node<'_>) -> (f64, f64) {
+        let mut cost = pg_sys::QualCost::default();
+        // SAFETY: as above.
+        unsafe { pg_sys::cost_qual_eval_node(&mut cost, node.raw(), self.root) };
+        (cost.startup, cost.per_tuple)
     }
 
     /// One of them, for estimates.
@@ -175,6 +215,7 @@ unsafe fn offer(
         let planner = Planner {
             root,
             rte: &*rte,
+            input,
             tables: &tables,
             rows,
         };

@@ -41,6 +41,10 @@ pub enum Reason {
     NoColdRows,
     /// A function of this `prosrc` is not known.
     Function(String),
+    /// An expression with a volatile function.
+    Volatile,
+    /// A subquery in an expression.
+    Subplan,
     /// A function that is volatile, stable, not strict, or not built in.
     ForeignFunction(Oid),
     /// An aggregate of this name and these arguments is not known.
@@ -91,6 +95,8 @@ impl Reason {
             Self::PrunedInTheRun => "parameters choose among partitions in the run",
             Self::NoColdRows => "no cold rows",
             Self::Collation => "a collation that does not compare byte by byte",
+            Self::Volatile => "a volatile function",
+            Self::Subplan => "a subquery in an expression",
             Self::SystemColumn => "a system column or a whole row",
             Self::Expression => "an expression of an unknown kind",
             Self::TooManyGroups => "more groups are expected than memory holds",

@@ -21,6 +21,13 @@ impl Waiting {
     }
 }
 
+impl Waiting {
+    /// Ends the wait that is shown, if any, because the main thread has work.
+    pub fn interrupt() {
+        report(0);
+    }
+}
+
 impl Drop for Waiting {
     fn drop(&mut self) {
         report(0);

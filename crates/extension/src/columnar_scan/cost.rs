@@ -309,6 +309,22 @@ pub fn cost_of_run(rows: f64, table_count: usize) -> f64 {
     rows * 2.0 * units.operator + (RUN + more_tables * TABLE) * units.tuple
 }
 
+/// Turning one value into a datum or back, in units of `cpu_operator_cost`.
+const PASSED_VALUE: f64 = 0.2;
+/// The same for text and other types that are not passed by value.
+const PASSED_STRING: f64 = 0.8;
+
+/// The cost of passing values of these forms to PostgreSQL or back, once each.
+pub fn cost_of_passing(values: impl Iterator<Item = AttributeLayout>) -> f64 {
+    let operators: f64 = values
+        .map(|value| match value.by_value {
+            true => PASSED_VALUE,
+            false => PASSED_STRING,
+        })
+        .sum();
+    operators * unit_costs().operator
+}
+
 /// The attributes of a relation on which this backend holds a lock.
 pub fn layout_of(relation: Oid) -> TableLayout {
     TableLayout::of(OpenRelation::open_locked(relation).table().descriptor())

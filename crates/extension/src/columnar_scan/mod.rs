@@ -44,7 +44,8 @@ mod units;
 use howdah_bridge::scan::{self, Begun, Clause, ColdRows, Offer, PlannedTable, Scanner};
 
 pub use cost::{
-    cost_of_run, hot_reading, layout_of, least_cost_of_vectorized, reading, small_reading,
+    cost_of_passing, cost_of_run, hot_reading, layout_of, least_cost_of_vectorized, reading,
+    small_reading,
 };
 
 use crate::types::TableLayout;

@@ -219,7 +219,7 @@ pub unsafe fn push_datums(
 
 /// Appends a datum that has the attribute's form.
 #[inline]
-fn push(column: &mut ColumnBuilder, attribute: &AttributeLayout, datum: TypedDatum<'_>) {
+pub fn push(column: &mut ColumnBuilder, attribute: &AttributeLayout, datum: TypedDatum<'_>) {
     let raw = datum.word();
     match attribute.column_type {
         ColumnType::Bool => column.push_bool(raw as u8 != 0),

@@ -6,6 +6,7 @@ use howdah_bridge::upper::{Explanation, Operator, Stage};
 use howdah_columnar::ZONE_ROWS;
 use howdah_vector::runtime::RunStatistics;
 
+use super::foreign::Evaluated;
 use crate::scan_stats::ScanCounts;
 
 /// Counts for a table, or for all tables of a run.
@@ -29,6 +30,8 @@ pub struct Told {
     pub stage: Stage,
     pub has_filter: bool,
     pub is_timed: bool,
+    /// What PostgreSQL evaluated for the engine, if anything.
+    pub evaluated: Option<Evaluated>,
 }
 
 impl Counts {
@@ -99,6 +102,15 @@ impl Counts {
                 rows_in: Some(run.rows_in),
                 rows_out: run.rows_passed,
                 time_ms: ms(run.times.filter),
+                memory_bytes: None,
+            });
+        }
+        if let Some(evaluated) = told.evaluated {
+            operators.push(Operator {
+                name: "Evaluate",
+                rows_in: None,
+                rows_out: evaluated.rows,
+                time_ms: ms(evaluated.time),
                 memory_bytes: None,
             });
         }

@@ -157,19 +157,21 @@ impl Source<'_> {
                 }
                 _ => None,
             };
-            let load = load.borrow();
             let mut at = 0;
             while at < *row_count {
                 pgrx::check_for_interrupts!();
                 let end = (at + BATCH_ROWS as u32).min(*row_count);
                 let rows = at..end;
+                // Not borrowed while the rows are worked on: expressions of the query may load.
+                let borrowed = load.borrow();
                 let columns = (self.attributes.iter())
                     .map(|&attribute| {
                         let ty = self.layout.attributes[attribute].column_type;
-                        let values = rows.clone().map(|row| load.value(attribute, row));
+                        let values = rows.clone().map(|row| borrowed.value(attribute, row));
                         Ok(MorselColumn::Decoded(Column::from_values(ty, values)?))
                     })
                     .collect::<Result<Vec<_>, ColdError>>()?;
+                drop(borrowed);
                 counts.cold_rows += rows.len() as u64;
                 let is_hidden = |row: usize| {
                     let row = at + row as u32;

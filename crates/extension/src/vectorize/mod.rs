@@ -1,11 +1,12 @@
 //! Queries of one table, or of the partitions of one, computed by columns and by several threads.
 //!
 //! ```text
-//!   planner    offer ───── accepts a query that is wholly known, with a cost
+//!   planner    offer ───── accepts a query, with a cost
 //!              translate ─ expressions
 //!              semantics ─ PostgreSQL types whose meaning the stored form keeps
 //!   executor   run ─────── survey: visible groups, their statistics ─▶ skip · answered · read
 //!              feed ────── chunks as stored, pending rows ─▶ morsels ─▶ howdah_vector's threads
+//!              foreign ─── expressions that the engine does not know, evaluated by PostgreSQL
 //!              hot ─────── hot rows, and those of heap partitions: batches of columns ─▶ likewise
 //!              counts ──── what was read and skipped, for EXPLAIN and statistics
 //!              answer ──── the result as datums
@@ -20,8 +21,11 @@
 //! - Threads never call PostgreSQL, and have ended when [`run`](run::run) returns or unwinds. The
 //!   main thread reads pages, checks for interrupts, and hands copied bytes over; threads open,
 //!   decode, filter and aggregate them.
-//! - The engine never returns an inexact result. A query with an unknown expression, function, type
-//!   or collation is left to PostgreSQL. If the engine meets a value that it cannot compute
+//! - While an expression is evaluated for the engine, which may run any query, the main thread
+//!   holds no lock of a page and borrows nothing that a query changes.
+//! - The engine never returns an inexact result. Expressions with unknown functions, types or
+//!   collations are evaluated by PostgreSQL; what it may not evaluate here either, and unknown
+//!   aggregates, leave the query to PostgreSQL's own plan. If the engine meets a value that it cannot compute
 //!   exactly, or needs more memory than a hash table may have, it stops without a result, and
 //!   PostgreSQL's own plan, which can spill, is run in its place.
 //!
@@ -30,6 +34,7 @@
 mod answer;
 mod counts;
 mod feed;
+mod foreign;
 mod hot;
 mod offer;
 mod run;

@@ -1,19 +1,24 @@
 //! Whether a query is offered to the planner, and at what cost.
 
+use std::sync::Arc;
+
 use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::upper::tables::is_heap;
 use howdah_bridge::upper::{Offer, Oid, Planner, Reason, Shape, Stage, hash_memory_bytes};
-use howdah_vector::Declined;
+use howdah_columnar::ZONE_ROWS;
+use howdah_vector::foreign::Exchange;
 use howdah_vector::operators::Compiled;
 
-use super::translate::translate;
+use super::foreign::Planned;
+use super::translate::{ForeignPart, reason_of, translate};
 use crate::am::estimate::planned_size;
 use crate::am::is_ours;
 use crate::columnar_scan::{
-    cost_of_run, hot_reading, layout_of, least_cost_of_vectorized, reading, small_reading,
+    cost_of_passing, cost_of_run, hot_reading, layout_of, least_cost_of_vectorized, reading,
+    small_reading,
 };
 use crate::settings;
-use crate::types::TableLayout;
+use crate::types::{AttributeLayout, TableLayout};
 
 /// The approximate size of a group in the engine's tables, and of each of its aggregates, in bytes.
 const GROUP_BYTES: usize = 32;
@@ -37,12 +42,13 @@ pub fn least_cost(tables: &mut dyn Iterator<Item = Oid>) -> Result<f64, Reason> 
     })
 }
 
-/// Accepts the query if the engine knows all of it, and all of its tables are howdah tables or
-/// heap.
+/// Accepts the query if the engine knows all of it, but for expressions that PostgreSQL can evaluate
+/// for it, and all of its tables are howdah tables or heap.
 pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Result<Offer<'a>, Reason> {
     let layout = layout_of(planner.relation());
+    let exchange = Arc::new(Exchange::new(Planned::evaluator()));
     // SAFETY: no operand has a value yet.
-    let translated = unsafe { translate(shape, &layout, None)? };
+    let translated = unsafe { translate(shape, &layout, None, exchange)? };
     Compiled::compile(&translated.query).map_err(reason_of)?;
     let group_bytes = GROUP_BYTES + shape.aggregates.len() * STATE_BYTES;
     if shape.stage == Stage::Group
@@ -54,11 +60,15 @@ pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Result<Offer<'a>, 
     let reading = cost_of_reading(planner, &layout, &translated.attributes, shape.filter.len())?;
     let cost = match settings::force_vectorized() {
         true => 0.0,
-        false => reading + cost_of_run(planner.rows, planner.tables().len()),
+        false => {
+            let foreign = cost_of_foreign(shape, planner, &layout, &translated.foreign);
+            reading + foreign + cost_of_run(planner.rows, planner.tables().len())
+        }
     };
     Ok(Offer {
         cost,
         operands: translated.operands,
+        foreign: translated.foreign.iter().map(|part| part.node).collect(),
     })
 }
 
@@ -99,11 +109,45 @@ fn cost_of_reading(
     Ok(cost)
 }
 
-fn reason_of(declined: Declined) -> Reason {
-    match declined {
-        Declined::Function { name } => Reason::Function(name),
-        Declined::Aggregate { name } => Reason::Aggregate(name),
-        Declined::Types { name } => Reason::Arguments(name),
-        _ => Reason::Expression,
+/// The cost of foreign expressions: all are evaluated by one thread, those of the filter for the
+/// rows that the conjuncts before them leave, and known conjuncts come first.
+fn cost_of_foreign(
+    shape: &Shape<'_>,
+    planner: &Planner<'_>,
+    layout: &TableLayout,
+    parts: &[ForeignPart<'_>],
+) -> f64 {
+    if parts.is_empty() {
+        return 0.0;
     }
+    let (all_rows, passed_rows) = planner.rows_and_rows_passed();
+    let of_conjunct = |i: usize| parts.iter().filter(move |part| part.conjunct == Some(i));
+    let (foreign, known): (Vec<usize>, Vec<usize>) =
+        (0..shape.filter.len()).partition(|&i| of_conjunct(i).next().is_some());
+    let share = |rows: f64, i: &usize| rows * planner.selectivity(shape.filter[*i]);
+    let mut rows = known.iter().fold(all_rows, share);
+    let cost_for = |part: &ForeignPart<'_>, rows: f64| {
+        let (once, each) = planner.cost_of_evaluation(part.node);
+        let arguments = part.attributes.iter().map(|&at| layout.attributes[at]);
+        let result = AttributeLayout::of_type(part.node.type_oid());
+        let rows = match part.attributes.len() {
+            // Where such a column is stored as a dictionary, each of its values is evaluated once a
+            // zone.
+            1 => {
+                let values = planner.distinct_arguments(part.node, rows);
+                rows * (values / ZONE_ROWS as f64).min(1.0)
+            }
+            _ => rows,
+        };
+        once + rows * (each + cost_of_passing(arguments.chain([result])))
+    };
+    let mut cost = 0.0;
+    for i in foreign {
+        cost += of_conjunct(i).map(|part| cost_for(part, rows)).sum::<f64>();
+        rows = share(rows, &i);
+    }
+    let of_output = parts.iter().filter(|part| part.conjunct.is_none());
+    cost + of_output
+        .map(|part| cost_for(part, passed_rows))
+        .sum::<f64>()
 }

@@ -2,12 +2,14 @@
 //! computes it.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use howdah_bridge::upper::{
     Oid, ReturnMemory, Rows, Run, Stage, Waiting, hash_memory_bytes, with_signals_blocked,
 };
 use howdah_columnar::{ColumnarError, MAX_ROWS};
 use howdah_vector::VectorError;
+use howdah_vector::foreign::Exchange;
 use howdah_vector::operators::Compiled;
 use howdah_vector::runtime::{self, Options, ResultSet, RunError};
 use pgrx::PgSqlErrorCode;
@@ -15,10 +17,11 @@ use pgrx::PgSqlErrorCode;
 use super::answer::Answer;
 use super::counts::{Counts, Told};
 use super::feed::{Damaged, Fed};
+use super::foreign::Evaluator;
 use super::hot::HotBatch;
 use super::source::Source;
 use super::survey::{Bounds, Surveyed, best_first};
-use super::translate::{Translated, translate};
+use super::translate::{Bound, Translated, translate};
 use crate::errors::{self, ColdError, or_raise, refuse};
 use crate::scan_stats;
 use crate::settings;
@@ -35,12 +38,26 @@ const WINDOW: usize = 3;
 
 /// Runs the query; `None` leaves it to PostgreSQL's own plan.
 pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
+    let layout = TableLayout::of(run.relation().descriptor());
+    let is_timed = run.wants_times();
+    let foreign = run.compile_foreign(&run.foreign);
+    let (rti, number) = (run.shape.rti, foreign.run());
+    let evaluator = Evaluator::new(number, &run.foreign, rti, &layout, is_timed)?;
+    let evaluator = Arc::new(evaluator);
+    let exchange = Arc::new(Exchange::new(evaluator.clone()));
+    let bound = Bound {
+        values: &run.operands,
+        foreign: &run.foreign,
+    };
     // SAFETY: the executor holds the relation open and locked; operands are of the types that the
     // planner found in the same shape.
-    let translated = unsafe {
-        let layout = TableLayout::of(run.relation().descriptor());
-        translate(&run.shape, &layout, Some(&run.operands)).ok()?
-    };
+    let translated = unsafe { translate(&run.shape, &layout, Some(&bound), exchange).ok()? };
+    let are_same = translated.foreign.len() == run.foreign.len()
+        && (translated.foreign.iter().zip(&run.foreign))
+            .all(|(part, node)| part.node.equals(*node));
+    if !are_same {
+        return None;
+    }
     let mut compiled = Compiled::compile(&translated.query).ok()?;
     let mut bounds = Bounds::of_columns(translated.attributes.len());
     let (sources, mut groups) = open_all(run, &translated, &compiled, &mut bounds)?;
@@ -48,7 +65,6 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         best_first(&mut groups, descending);
     }
     bounds.set(&mut compiled);
-    let is_timed = run.wants_times();
     if is_timed {
         compiled.measure_times();
     }
@@ -137,6 +153,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         stage: run.shape.stage,
         has_filter: !run.shape.filter.is_empty(),
         is_timed,
+        evaluated: (!run.foreign.is_empty()).then(|| evaluator.evaluated()),
     };
     Some(Box::new(Answer::new(result, layouts, total, told)))
 }

@@ -2,12 +2,28 @@
 //!
 //! The same trees are translated twice: by the planner, to learn whether the engine accepts them
 //! and which operands they have; and by the executor, with the values of the operands in their
-//! places. Invariant: both visit operands in the same order.
+//! places. A subexpression that the engine does not know becomes *foreign* as a whole.
+//!
+//! Invariant: both visit operands in the same order. Those of foreign expressions have no number,
+//! so the planner alone decides which expressions are foreign; the executor takes them as they are,
+//! and tries no other.
+//!
+//! ```text
+//!   conjunct, key, argument, part of AND or OR ── expr ─┬─ known in all its parts: Expr
+//!                                                       └─ otherwise: Expr::Foreign, or declined
+//! ```
+//!
+//! Of AND and OR the known parts stay known, so that the others are evaluated for fewer rows. In
+//! any other expression nothing is gained: converting values in between costs more than a call.
+
+use std::sync::Arc;
 
 use howdah_bridge::upper::expr::{Call, Kind, Truth};
 use howdah_bridge::upper::{Datum, Node, Oid, Reason, Shape, Stage};
 use howdah_columnar::ColumnType;
+use howdah_vector::foreign::{Exchange, Foreign};
 use howdah_vector::plan::{self, AggregateCall, Expr, GroupOrder, OrderBy, Output, Query};
+use howdah_vector::{Declined, expr};
 
 use super::semantics;
 use crate::settings;
@@ -20,26 +36,55 @@ pub struct Translated<'a> {
     pub attributes: Vec<usize>,
     /// The operands, in the order in which they were met.
     pub operands: Vec<Node<'a>>,
+    /// The foreign expressions, in the order in which they are numbered.
+    pub foreign: Vec<ForeignPart<'a>>,
 }
 
-/// Translates a query, or returns the reason why it cannot. `values` are those of the operands, if
-/// they were evaluated already.
+/// A part of the query that PostgreSQL evaluates.
+pub struct ForeignPart<'a> {
+    pub node: Node<'a>,
+    /// The attributes that it reads.
+    pub attributes: Vec<usize>,
+    /// The conjunct of the filter that it is part of; `None` if it is evaluated for rows that have
+    /// passed the filter.
+    pub conjunct: Option<usize>,
+}
+
+/// What the executor knows of a query that was planned.
+pub struct Bound<'b> {
+    /// The values of the operands.
+    pub values: &'b [Option<Datum>],
+    /// The foreign expressions.
+    pub foreign: &'b [Node<'b>],
+}
+
+/// Translates a query, or returns the reason why it cannot. `bound` is given by the executor;
+/// `exchange` is that of the run.
 ///
 /// # Safety
-/// `values` are valid datums of the types of the operands that the same shape had before.
+/// Values are valid datums of the types of the operands that the same shape had before.
 pub unsafe fn translate<'a>(
     shape: &Shape<'a>,
     layout: &TableLayout,
-    values: Option<&[Option<Datum>]>,
+    bound: Option<&Bound<'_>>,
+    exchange: Arc<Exchange>,
 ) -> Result<Translated<'a>, Reason> {
     let mut translator = Translator {
         rti: shape.rti,
         layout,
         attributes: Vec::new(),
         operands: Vec::new(),
-        values,
+        foreign: Vec::new(),
+        conjunct: None,
+        bound,
+        exchange,
     };
-    let filter = translator.all(&shape.filter)?;
+    let mut filter = Vec::with_capacity(shape.filter.len());
+    for (i, &conjunct) in shape.filter.iter().enumerate() {
+        translator.conjunct = Some(i);
+        filter.push(translator.expr(conjunct)?);
+    }
+    translator.conjunct = None;
     let output = match shape.stage {
         Stage::Group => {
             for &key in &shape.keys {
@@ -105,6 +150,7 @@ pub unsafe fn translate<'a>(
         },
         attributes: translator.attributes,
         operands: translator.operands,
+        foreign: translator.foreign,
     })
 }
 
@@ -113,7 +159,11 @@ struct Translator<'t, 'a> {
     layout: &'t TableLayout,
     attributes: Vec<usize>,
     operands: Vec<Node<'a>>,
-    values: Option<&'t [Option<Datum>]>,
+    foreign: Vec<ForeignPart<'a>>,
+    /// The conjunct that is being translated.
+    conjunct: Option<usize>,
+    exchange: Arc<Exchange>,
+    bound: Option<&'t Bound<'t>>,
 }
 
 impl<'a> Translator<'_, 'a> {
@@ -124,13 +174,14 @@ impl<'a> Translator<'_, 'a> {
     /// A column of the table, whatever its type.
     fn column(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
         match node.kind(self.rti) {
-            Kind::Variable(variable) => self.attribute(variable.attribute),
+            Kind::Variable(variable) => self.place_of(variable.attribute).map(Expr::Column),
             Kind::Other(reason) => Err(reason),
             _ => Err(Reason::Expression),
         }
     }
 
-    fn attribute(&mut self, attribute: usize) -> Result<Expr, Reason> {
+    /// The place of an attribute among the query's columns.
+    fn place_of(&mut self, attribute: usize) -> Result<usize, Reason> {
         let known = self.layout.attributes.get(attribute);
         if known.is_none_or(|known| known.dropped) {
             return Err(Reason::Expression);
@@ -140,21 +191,91 @@ impl<'a> Translator<'_, 'a> {
             self.attributes.push(attribute);
             self.attributes.len() - 1
         });
-        Ok(Expr::Column(place))
+        Ok(place)
     }
 
+    /// An expression, known or foreign.
     fn expr(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
+        if let Some(bound) = self.bound {
+            return match bound.foreign.iter().any(|planned| planned.equals(node)) {
+                true => self.foreign(node),
+                false => self.known(node),
+            };
+        }
+        let before = (
+            self.attributes.len(),
+            self.operands.len(),
+            self.foreign.len(),
+        );
+        let known = self.known(node).and_then(|known| {
+            let types: Vec<ColumnType> = (self.attributes.iter())
+                .map(|&attribute| self.layout.attributes[attribute].column_type)
+                .collect();
+            let compiled = expr::Compiled::compile(&known, &types);
+            compiled.map(|_| known).map_err(reason_of)
+        });
+        known.or_else(|reason| {
+            self.attributes.truncate(before.0);
+            self.operands.truncate(before.1);
+            self.foreign.truncate(before.2);
+            self.foreign(node).map_err(|why_not| match why_not {
+                Reason::Expression => reason,
+                why_not => why_not,
+            })
+        })
+    }
+
+    /// An expression that PostgreSQL evaluates, if it can.
+    fn foreign(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
+        let attributes = node.foreign_attributes(self.rti)?;
+        let columns = attributes.iter().map(|&attribute| {
+            let place = self.place_of(attribute)?;
+            Ok((place, self.layout.attributes[attribute].column_type))
+        });
+        let columns = columns.collect::<Result<_, Reason>>()?;
+        let place = self
+            .foreign
+            .iter()
+            .position(|known| known.node.equals(node));
+        let place = place.unwrap_or_else(|| {
+            self.foreign.push(ForeignPart {
+                node,
+                attributes,
+                conjunct: self.conjunct,
+            });
+            self.foreign.len() - 1
+        });
+        Ok(Expr::Foreign(Foreign {
+            place,
+            column_type: AttributeLayout::of_type(node.type_oid()).column_type,
+            columns,
+            exchange: self.exchange.clone(),
+        }))
+    }
+
+    /// Parts of AND or OR: one of them at least must be known.
+    fn parts(&mut self, nodes: &[Node<'a>]) -> Result<Vec<Expr>, Reason> {
+        let parts = nodes.iter().map(|&node| self.expr(node));
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        match parts.iter().all(|part| matches!(part, Expr::Foreign(_))) {
+            true => Err(Reason::Expression),
+            false => Ok(parts),
+        }
+    }
+
+    /// An expression that is known but for parts of AND and OR.
+    fn known(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
         Ok(match node.kind(self.rti) {
-            Kind::Variable(variable) => self.attribute(variable.attribute)?,
+            Kind::Variable(variable) => Expr::Column(self.place_of(variable.attribute)?),
             Kind::Operand => self.operand(node)?,
             Kind::Call(call) => self.call(&call)?,
             Kind::AnyAll { call, all } => self.any_all(&call, all)?,
-            Kind::And(nodes) => Expr::And(self.all(&nodes)?),
-            Kind::Or(nodes) => Expr::Or(self.all(&nodes)?),
-            Kind::Not(node) => Expr::Not(Box::new(self.expr(node)?)),
-            Kind::IsNull(node) => Expr::IsNull(Box::new(self.expr(node)?)),
-            Kind::IsNotNull(node) => Expr::IsNotNull(Box::new(self.expr(node)?)),
-            Kind::Is(node, truth) => Expr::Is(Box::new(self.expr(node)?), truth_of(truth)),
+            Kind::And(nodes) => Expr::And(self.parts(&nodes)?),
+            Kind::Or(nodes) => Expr::Or(self.parts(&nodes)?),
+            Kind::Not(node) => Expr::Not(Box::new(self.known(node)?)),
+            Kind::IsNull(node) => Expr::IsNull(Box::new(self.known(node)?)),
+            Kind::IsNotNull(node) => Expr::IsNotNull(Box::new(self.known(node)?)),
+            Kind::Is(node, truth) => Expr::Is(Box::new(self.known(node)?), truth_of(truth)),
             Kind::Aggregate(_) => return Err(Reason::Expression),
             Kind::Other(reason) => return Err(reason),
         })
@@ -164,7 +285,7 @@ impl<'a> Translator<'_, 'a> {
     fn next_value(&mut self, node: Node<'a>) -> Option<Datum> {
         let at = self.operands.len();
         self.operands.push(node);
-        self.values.and_then(|values| *values.get(at)?)
+        self.bound.and_then(|bound| *bound.values.get(at)?)
     }
 
     fn operand(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
@@ -180,7 +301,9 @@ impl<'a> Translator<'_, 'a> {
         self.exact(call)?;
         Ok(Expr::Call {
             function: call.function.clone(),
-            arguments: self.all(&call.arguments)?,
+            arguments: (call.arguments.iter())
+                .map(|&argument| self.known(argument))
+                .collect::<Result<_, _>>()?,
         })
     }
 
@@ -189,14 +312,14 @@ impl<'a> Translator<'_, 'a> {
         let &[left, array] = call.arguments.as_slice() else {
             return Err(Reason::Expression);
         };
-        let left = Box::new(self.expr(left)?);
+        let left = Box::new(self.known(left)?);
         if !matches!(array.kind(self.rti), Kind::Operand) {
             return Err(Reason::Expression);
         }
         let element = array.element_type().ok_or(Reason::Type(array.type_oid()))?;
         let layout = AttributeLayout::of_type(element);
         known(layout.type_oid)?;
-        let is_bound = self.values.is_some();
+        let is_bound = self.bound.is_some();
         let values = match self.next_value(array) {
             // SAFETY: by the contract of `translate`, an array of such elements.
             Some(datum) => unsafe { array_values(datum, &layout) }.ok_or(Reason::Expression)?,
@@ -276,5 +399,15 @@ fn truth_of(truth: Truth) -> plan::Truth {
         Truth::NotFalse => plan::Truth::NotFalse,
         Truth::Unknown => plan::Truth::Unknown,
         Truth::NotUnknown => plan::Truth::NotUnknown,
+    }
+}
+
+/// Why the engine declines a query.
+pub fn reason_of(declined: Declined) -> Reason {
+    match declined {
+        Declined::Function { name } => Reason::Function(name),
+        Declined::Aggregate { name } => Reason::Aggregate(name),
+        Declined::Types { name } => Reason::Arguments(name),
+        _ => Reason::Expression,
     }
 }

@@ -4,6 +4,7 @@ use howdah_columnar::{ColumnType, OwnedValue};
 
 use super::any_all::AnyAll;
 use crate::error::Declined;
+use crate::foreign::Foreign;
 use crate::functions::text::Like;
 use crate::functions::{self, Function, Kernel};
 use crate::plan::{Expr, Truth};
@@ -38,6 +39,8 @@ pub(super) enum Node {
         of: Box<Node>,
         negated: bool,
     },
+    /// Evaluated by the caller, and only for rows for which the query requires it.
+    Foreign(Foreign),
 }
 
 impl Node {
@@ -97,6 +100,13 @@ impl Node {
                 of: Box::new(one(expr)?),
                 negated: true,
             },
+            Expr::Foreign(foreign) => {
+                let is_there = |&(index, ty): &(usize, ColumnType)| columns.get(index) == Some(&ty);
+                if !foreign.columns.iter().all(is_there) {
+                    return Err(types("an expression of the caller's"));
+                }
+                Self::Foreign(foreign.clone())
+            }
         })
     }
 
@@ -133,6 +143,7 @@ impl Node {
         match self {
             Self::Column(_, ty) | Self::Constant(ty, _) | Self::Null { ty, .. } => *ty,
             Self::Call { function, .. } => function.result,
+            Self::Foreign(foreign) => foreign.column_type,
             Self::Like { .. }
             | Self::AnyAll(_)
             | Self::And(_)
@@ -146,7 +157,7 @@ impl Node {
     /// What it is made of.
     fn parts(&self) -> &[Self] {
         match self {
-            Self::Column(..) | Self::Constant(..) => &[],
+            Self::Column(..) | Self::Constant(..) | Self::Foreign(_) => &[],
             Self::Call { arguments, .. } | Self::Null { arguments, .. } => arguments,
             Self::And(parts) | Self::Or(parts) => parts,
             Self::Like { text, .. } => std::slice::from_ref(text),
@@ -156,13 +167,19 @@ impl Node {
     }
 
     pub(super) fn can_fail(&self) -> bool {
-        let own = matches!(self, Self::Call { function, .. } if function.can_fail);
+        let own = match self {
+            Self::Call { function, .. } => function.can_fail,
+            Self::Foreign(_) => true,
+            _ => false,
+        };
         own || self.parts().iter().any(Self::can_fail)
     }
 
     pub(super) fn collect_columns(&self, columns: &mut Vec<usize>) {
-        if let Self::Column(index, _) = self {
-            columns.push(*index);
+        match self {
+            Self::Column(index, _) => columns.push(*index),
+            Self::Foreign(foreign) => columns.extend(foreign.columns.iter().map(|&(at, _)| at)),
+            _ => {}
         }
         for part in self.parts() {
             part.collect_columns(columns);

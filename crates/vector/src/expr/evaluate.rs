@@ -44,6 +44,17 @@ impl Node {
                 Kernel::Binary(kernel) => with_operands(arguments, input, kernel),
                 Kernel::Compare { .. } | Kernel::Like { .. } => self.boolean_column(input),
             },
+            Self::Foreign(foreign) => {
+                if let &[(index, _)] = foreign.columns.as_slice()
+                    && let Some(coded) = input.coded(index)
+                    && let Some(values) = foreign.evaluate_coded(&coded)?
+                {
+                    return Ok(values);
+                }
+                let columns = foreign.columns.iter().map(|&(at, _)| input.column(at));
+                let columns = columns.collect::<Result<_, _>>()?;
+                foreign.evaluate(columns, input.row_count())
+            }
             _ => self.boolean_column(input),
         }
     }

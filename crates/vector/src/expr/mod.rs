@@ -41,6 +41,24 @@ pub trait Input {
     ///
     /// Any error of reading the column.
     fn column(&self, index: usize) -> Result<Column, VectorError>;
+
+    /// A column as codes of few words, if it is stored so.
+    fn coded(&self, _index: usize) -> Option<Coded> {
+        None
+    }
+}
+
+/// A column of few different values.
+pub struct Coded {
+    /// For each row the position of its value; [`Coded::NULL`] is NULL.
+    pub codes: Vec<u32>,
+    /// The values, more than occur perhaps; NULL may be one of them.
+    pub words: Column,
+}
+
+impl Coded {
+    /// The code of NULL.
+    pub const NULL: u32 = u32::MAX;
 }
 
 /// An expression whose functions and types are known to fit.

@@ -16,12 +16,14 @@ mod times;
 pub(crate) mod words;
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use howdah_columnar::{ColumnStatistics, ColumnType, ZONE_ROWS};
 
 use crate::error::{Declined, VectorError};
 use crate::expr::Input;
+use crate::foreign::Exchange;
 use crate::plan::{Output, Query};
 use crate::runtime::ResultColumn;
 use crate::source::Morsel;
@@ -39,6 +41,8 @@ pub struct Compiled {
     output: OutputPlan,
     needed: Vec<usize>,
     is_timed: bool,
+    /// By which unknown expressions are evaluated, if there are any.
+    exchange: Option<Arc<Exchange>>,
 }
 
 enum OutputPlan {
@@ -110,6 +114,7 @@ impl Compiled {
             output,
             needed,
             is_timed: false,
+            exchange: query.exchange(),
         })
     }
 
@@ -126,6 +131,10 @@ impl Compiled {
     /// Enables the measurement of each operator's time.
     pub fn measure_times(&mut self) {
         self.is_timed = true;
+    }
+
+    pub(crate) fn exchange(&self) -> Option<&Exchange> {
+        self.exchange.as_deref()
     }
 
     pub(crate) fn is_timed(&self) -> bool {

@@ -17,7 +17,7 @@ use howdah_columnar::{
 
 use super::words::{Computed, Dictionary};
 use crate::error::VectorError;
-use crate::expr::{Input, filter, take};
+use crate::expr::{Coded, Input, filter, take};
 use crate::source::{Morsel, MorselColumn};
 
 /// If fewer rows than one in this many are selected, only those are decoded.
@@ -445,6 +445,23 @@ impl Input for Zone<'_> {
         let column = self.read(index)?;
         self.columns.borrow_mut()[index] = Some(column.clone());
         Ok(column)
+    }
+
+    fn coded(&self, index: usize) -> Option<Coded> {
+        let dictionary = self.morsel.dictionary_for_filter(index)?;
+        let mut codes = Vec::new();
+        dictionary.codes_of(self, &mut codes);
+        if let Some(nulls) = &dictionary.nulls {
+            for (code, row) in codes.iter_mut().zip(self.row_numbers()) {
+                if nulls.is_null(row as usize) {
+                    *code = Coded::NULL;
+                }
+            }
+        }
+        Some(Coded {
+            codes,
+            words: dictionary.words.clone(),
+        })
     }
 }
 

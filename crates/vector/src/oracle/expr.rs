@@ -1,6 +1,6 @@
 //! Expressions, evaluated for one row.
 
-use howdah_columnar::OwnedValue;
+use howdah_columnar::{Column, OwnedValue};
 
 use super::{Datum, functions, unsupported};
 use crate::error::VectorError;
@@ -48,6 +48,15 @@ pub fn evaluate(expr: &Expr, row: &[Datum]) -> Result<Datum, VectorError> {
                 Truth::Unknown => value.is_none(),
                 Truth::NotUnknown => value.is_some(),
             }))
+        }
+        Expr::Foreign(foreign) => {
+            let columns = foreign.columns.iter().map(|&(index, ty)| {
+                let value = row.get(index).and_then(Option::as_ref);
+                Ok(Column::repeat(ty, value.map(OwnedValue::as_value), 1)?)
+            });
+            let columns = columns.collect::<Result<_, VectorError>>()?;
+            let values = foreign.evaluate(columns, 1)?;
+            values.value(0).map(OwnedValue::from)
         }
     })
 }

@@ -8,6 +8,8 @@
 
 use howdah_columnar::{ColumnType, OwnedValue};
 
+use crate::foreign::Foreign;
+
 /// One query over one source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
@@ -130,6 +132,8 @@ pub enum Expr {
     IsNotNull(Box<Expr>),
     /// `IS TRUE` and the like: never NULL.
     Is(Box<Expr>, Truth),
+    /// An expression that is unknown here: the caller evaluates it. It may raise any error.
+    Foreign(Foreign),
 }
 
 /// The test of a boolean.

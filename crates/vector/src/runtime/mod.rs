@@ -7,7 +7,9 @@
 //! ```
 //!
 //! Threads are started when there is work for them, and end with the run. Without threads the
-//! caller's own thread does the work, so that a small query wakes up no thread.
+//! caller's own thread does the work, so that a small query wakes up no thread. Expressions that
+//! only the caller can evaluate are evaluated wherever it would wait
+//! ([`foreign`](crate::foreign)).
 //!
 //! Invariants
 //! - When [`run`] returns or unwinds, no thread is left.
@@ -88,6 +90,10 @@ impl Feeder<'_> {
         if options.threads == 0 {
             self.work_here(delivery);
             return Ok(());
+        }
+        // Threads that wait for values go first.
+        if let Some(exchange) = self.shared.compiled.exchange() {
+            exchange.serve();
         }
         let mut queue = self.shared.lock();
         if queue.in_flight >= options.window.max(1) {

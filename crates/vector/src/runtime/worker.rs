@@ -72,7 +72,8 @@ impl Local {
         }
     }
 
-    /// Processes a morsel.
+    /// Processes a morsel. A panic of the caller's own expressions passes on the caller's thread;
+    /// any other is an error.
     pub(super) fn process(
         &mut self,
         shared: &Shared<'_>,
@@ -80,7 +81,7 @@ impl Local {
     ) -> Result<(), VectorError> {
         let start = Instant::now();
         let Delivery { morsel, check } = delivery;
-        let done = guarded(|| {
+        let work = || {
             if let Some(check) = check {
                 check(&morsel)?;
             }
@@ -91,7 +92,11 @@ impl Local {
                 &mut self.counts,
                 |bytes| self.share.set(bytes),
             )
-        });
+        };
+        let done = match shared.compiled.exchange() {
+            None => guarded(work),
+            Some(_) => work(),
+        };
         self.busy += start.elapsed();
         done
     }
@@ -144,12 +149,25 @@ impl<'a> Shared<'a> {
 
     /// Waits for room, a failure, a result, or until the time is over.
     pub(super) fn wait_for_news<'g>(
-        &self,
+        &'g self,
         queue: MutexGuard<'g, Queue>,
         timeout: Duration,
     ) -> MutexGuard<'g, Queue> {
+        if let Some(exchange) = self.compiled.exchange() {
+            drop(queue);
+            exchange.serve_or_wait(timeout);
+            return self.lock();
+        }
         let waited = self.news.wait_timeout(queue, timeout);
         waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Wakes the caller's thread where it waits for news.
+    fn tell_news(&self) {
+        self.news.notify_all();
+        if let Some(exchange) = self.compiled.exchange() {
+            exchange.tell_news();
+        }
     }
 
     /// Ends the run as soon as threads notice it.
@@ -157,7 +175,10 @@ impl<'a> Shared<'a> {
         self.stop.store(true, Ordering::Relaxed);
         drop(self.lock());
         self.work.notify_all();
-        self.news.notify_all();
+        self.tell_news();
+        if let Some(exchange) = self.compiled.exchange() {
+            exchange.stop();
+        }
     }
 
     pub(super) fn fail(&self, error: VectorError) {
@@ -207,7 +228,7 @@ impl<'a> Shared<'a> {
             while let Some(delivery) = self.next() {
                 let worked = local.process(self, delivery);
                 self.lock().in_flight -= 1;
-                self.news.notify_all();
+                self.tell_news();
                 worked?;
             }
             Ok(local)
@@ -228,7 +249,7 @@ impl<'a> Shared<'a> {
         if is_last && !self.stop.load(Ordering::Relaxed) {
             self.finish();
         }
-        self.news.notify_all();
+        self.tell_news();
     }
 
     /// Merges the states of all threads.

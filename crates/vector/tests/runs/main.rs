@@ -3,6 +3,7 @@
 
 mod damaged;
 mod endings;
+mod foreign;
 mod generate;
 
 use std::cmp::Ordering;
