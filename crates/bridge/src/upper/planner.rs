@@ -48,6 +48,7 @@ pub struct Planner<'a> {
     root: *mut pg_sys::PlannerInfo,
     rte: &'a pg_sys::RangeTblEntry,
     input: *mut pg_sys::RelOptInfo,
+    output: *mut pg_sys::RelOptInfo,
     tables: &'a [QueriedTable],
     /// The number of rows in the result.
     pub rows: f64,
@@ -73,6 +74,12 @@ impl Planner<'_> {
                 (*self.input).rows,
             )
         }
+    }
+
+    /// Whether PostgreSQL's own plan may evaluate the query's expressions in parallel workers.
+    pub fn has_parallel_plans(&self) -> bool {
+        // SAFETY: as above.
+        unsafe { (*self.output).consider_parallel && !(*self.input).partial_pathlist.is_null() }
     }
 
     /// The share of rows of which the expression is true.
@@ -216,6 +223,7 @@ unsafe fn offer(
             root,
             rte: &*rte,
             input,
+            output,
             tables: &tables,
             rows,
         };
