@@ -283,6 +283,14 @@ impl AggregatePlan {
     }
 }
 
+/// Sets the position of each row's group, so that the last one stays.
+#[inline(never)]
+fn set_positions<'a>(positions: &mut [u32], rows: impl Iterator<Item = (u32, &'a u32)>) {
+    for (position, &id) in rows {
+        positions[id as usize] = position;
+    }
+}
+
 /// The groups that have a position, with it, which is forgotten.
 fn met_of(positions: &mut [u32]) -> Vec<(u32, u32)> {
     let met = (0u32..)
@@ -390,8 +398,11 @@ impl Aggregation {
                 }
             }
         }
-        let is_counted = self.domain.is_count_cheap(zone) && self.count(zone)?;
-        if !is_counted {
+        let counts = &mut self.counts;
+        let add = |group: u32, rows: u32| counts.add_to(group as usize, rows.into());
+        if !matches!(groups, GroupIds::Each(_))
+            || !self.domain.counted(zone, &mut self.groups, add)?
+        {
             self.counts.add(groups, row_count);
         }
         self.ids = ids;
@@ -485,15 +496,14 @@ impl Aggregation {
         let mut met: Vec<(u32, u32)> = Vec::new();
         let mut positions = vec![u32::MAX; self.group_count];
         if wants(of_last) {
-            for (position, &id) in ids.iter().enumerate() {
-                positions[id as usize] = position as u32;
-            }
+            set_positions(&mut positions, (0u32..).zip(ids));
             met.extend(met_of(&mut positions));
         }
         if wants(of_first) {
-            for (position, &id) in ids.iter().enumerate().rev() {
-                positions[id as usize] = position as u32;
-            }
+            set_positions(
+                &mut positions,
+                (0..ids.len() as u32).rev().zip(ids.iter().rev()),
+            );
             met.extend(met_of(&mut positions));
         }
         let rows = zone.selection().map(|_| zone.row_numbers());
