@@ -117,8 +117,8 @@ impl CodeGroups {
         Ok(Found::Each)
     }
 
-    /// Calls a function with each group of a zone whose [`ids_of`](Self::ids_of) was asked for last,
-    /// and its rows; `false` if they were not counted.
+    /// Calls a function with each group of a zone, whose [`ids_of`](Self::ids_of) was asked for
+    /// last, and its rows; `false` if they were not counted.
     pub(super) fn counted(
         &mut self,
         zone: &Zone<'_>,
@@ -214,7 +214,8 @@ fn meet(
     Ok(())
 }
 
-/// Appends the groups of codes, each of which is passed to a function; `false` if some are not known.
+/// Appends the groups of codes, each of which is passed to a function; `false` if some are not
+/// known.
 #[inline(always)]
 fn append_groups(
     table: &[u32; ENTRIES],

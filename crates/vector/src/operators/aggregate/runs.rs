@@ -8,8 +8,8 @@ const FEW_RUNS: usize = 4;
 /// Rows whose keys tell whether to look for runs.
 const RUN_SAMPLE: usize = 64;
 
-/// The keys of runs, if the only key is an integer that is never NULL and its runs are few; and where
-/// the runs end.
+/// The keys of runs, if the only key is an integer that is never NULL and its runs are few; and
+/// where the runs end.
 pub(super) fn runs_of(keys: &[Column], ends: &mut Vec<u32>) -> Option<Column> {
     let [key] = keys else {
         return None;
