@@ -26,8 +26,8 @@ struct Mixture {
     rare: u64,
 }
 
-/// Common numbers: integers from `base` on, of so many bits; floats are quarters or hundredths of these, or
-/// (`is_split`) have more digits than decimals are packed with.
+/// Common numbers: integers from `base` on, of so many bits; floats are quarters or hundredths of
+/// these, or (`is_split`) have more digits than decimals are packed with.
 #[derive(Clone, Copy, Debug)]
 struct Common {
     ty: ColumnType,

@@ -1,6 +1,7 @@
 //! Blocks of bit-packed words, and words that are put together from two such columns.
 
 use vortex_array::ArrayRef;
+use vortex_array::dtype::PType;
 use vortex_buffer::ByteBuffer;
 use vortex_fastlanes::{BitPacked, BitPackedArrayExt, BitWidthsView};
 
@@ -32,7 +33,9 @@ impl Blocks {
             return Ok(None);
         };
         let bits = usize::from(bits);
-        if packed.offset() != 0 || bits > MOST_BITS.min(8 * width) {
+        let has_width =
+            PType::try_from(array.dtype()).is_ok_and(|ptype| ptype.byte_width() == width);
+        if !has_width || packed.offset() != 0 || bits > MOST_BITS.min(8 * width) {
             return Ok(None);
         }
         let bytes = codec::guarded(|| packed.packed().try_to_host_sync())?;

@@ -1,7 +1,7 @@
 //! Comparisons as ranges of codes.
 //!
-//! Values rise with codes, so that the codes of which a comparison is true, or of which it is false,
-//! lie side by side. The ends are found by searching codes whose values are compared in the plain
+//! Values rise with codes, so that the codes of which a comparison is true, or of which it is
+//! false, lie side by side. The ends are found by searching codes whose values are compared in the plain
 //! way: the answer is exact, whatever rounding is in a float's scale.
 
 use std::cmp::Ordering;
@@ -74,9 +74,9 @@ impl PackedNumbers {
         })
     }
 
-    /// Where all of some comparisons, with their ranges, are true among the selected rows of a range
-    /// (bit 0 is row `rows.start`). `codes` are those of the rows, if they were unpacked before; else
-    /// blocks without a selected row are not unpacked.
+    /// Where all of some comparisons, with their ranges, are true among the selected rows of a
+    /// range (bit 0 is row `rows.start`). `codes` are those of the rows, if they were unpacked
+    /// before; else blocks without a selected row are not unpacked.
     ///
     /// # Errors
     ///

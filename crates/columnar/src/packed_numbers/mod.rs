@@ -110,8 +110,8 @@ impl PackedNumbers {
         self.nulls.is_none() && self.exceptions.rows.is_empty()
     }
 
-    /// Appends the codes of a range of rows. The code of an exception or of a NULL is undefined, but
-    /// less than `1 << bits`.
+    /// Appends the codes of a range of rows. The code of an exception or of a NULL is undefined,
+    /// but less than `1 << bits`.
     ///
     /// # Errors
     ///

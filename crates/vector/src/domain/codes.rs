@@ -29,6 +29,8 @@ pub(super) struct CodeGroups {
     groups: Option<Box<[u32; ENTRIES]>>,
     /// The rows of each code in a zone.
     counts: Vec<u32>,
+    /// The same, counted while groups were looked up.
+    code_counts: Option<Box<[u32; ENTRIES]>>,
     /// The codes of a zone's rows, where they are needed twice.
     codes: Vec<u32>,
 }
@@ -81,10 +83,19 @@ impl CodeGroups {
         ids.clear();
         let mut are_known = true;
         match zone.selection() {
-            Some(_) => are_known = append_groups(table, &self.codes, ids),
-            None => packed.visit_codes(zone.rows(), |codes| {
-                are_known &= append_groups(table, codes, ids);
+            Some(_) => are_known = append_groups(table, &self.codes, ids, |_| {}),
+            None if packed.has_codes_in_bytes() => packed.visit_codes(zone.rows(), |codes| {
+                are_known &= append_groups(table, codes, ids, |_| {});
             })?,
+            None => {
+                let counts = self
+                    .code_counts
+                    .get_or_insert_with(|| Box::new([0; ENTRIES]));
+                counts[..1 << packed.bits()].fill(0);
+                packed.visit_codes(zone.rows(), |codes| {
+                    are_known &= append_groups(table, codes, ids, |code| counts[code] += 1);
+                })?;
+            }
         }
         if !are_known {
             if zone.selection().is_none() {
@@ -101,9 +112,37 @@ impl CodeGroups {
             }
             meet(table, &unknown, packed, base, groups)?;
             ids.clear();
-            append_groups(table, &self.codes, ids);
+            append_groups(table, &self.codes, ids, |_| {});
         }
         Ok(Found::Each)
+    }
+
+    /// Calls a function with each group of a zone, whose [`ids_of`](Self::ids_of) was asked for
+    /// last, and its rows; `false` if they were not counted.
+    pub(super) fn counted(
+        &mut self,
+        zone: &Zone<'_>,
+        column: usize,
+        groups: &mut Groups,
+        mut add: impl FnMut(u32, u32),
+    ) -> Result<bool, VectorError> {
+        let Some((packed, _)) = packed_key(zone, column) else {
+            return Ok(false);
+        };
+        if packed.has_codes_in_bytes() {
+            // Counting bytes costs much less than counting rows.
+            return self.count(zone, column, groups, add);
+        }
+        let (Some(table), Some(counts)) = (&self.groups, &self.code_counts) else {
+            return Ok(false);
+        };
+        let codes = 0..1 << packed.bits();
+        for (&entry, &count) in table[codes.clone()].iter().zip(&counts[codes]) {
+            if count > 0 {
+                add(entry & !KNOWN, count);
+            }
+        }
+        Ok(true)
     }
 
     /// Counts a zone's rows, all of which are selected: calls a function with each group and its
@@ -138,13 +177,9 @@ impl CodeGroups {
         Ok(true)
     }
 
-    /// Whether counting a zone's rows costs much less than counting their groups.
-    pub(super) fn is_count_cheap(zone: &Zone<'_>, column: usize) -> bool {
-        packed_key(zone, column).is_some_and(|(packed, _)| packed.has_codes_in_bytes())
-    }
-
     pub(super) fn memory_bytes(&self) -> usize {
-        let entries = self.groups.as_ref().map_or(0, |groups| groups.len());
+        let tables = [&self.groups, &self.code_counts];
+        let entries = tables.into_iter().flatten().count() * ENTRIES;
         let words = entries + self.counts.capacity() + self.codes.capacity();
         words * size_of::<u32>()
     }
@@ -179,12 +214,21 @@ fn meet(
     Ok(())
 }
 
-/// Appends the groups of codes; `false` if some are not known.
-fn append_groups(table: &[u32; ENTRIES], codes: &[u32], ids: &mut Vec<u32>) -> bool {
+/// Appends the groups of codes, each of which is passed to a function; `false` if some are not
+/// known.
+#[inline(always)]
+fn append_groups(
+    table: &[u32; ENTRIES],
+    codes: &[u32],
+    ids: &mut Vec<u32>,
+    mut visit: impl FnMut(usize),
+) -> bool {
     let mut all = KNOWN;
     ids.extend(codes.iter().map(|&code| {
         // Codes have no more bits.
-        let entry = table[code as usize % ENTRIES];
+        let code = code as usize % ENTRIES;
+        visit(code);
+        let entry = table[code];
         all &= entry;
         entry & !KNOWN
     }));

@@ -187,12 +187,20 @@ impl Domain {
         }
     }
 
-    /// Whether [`count`](Self::count) costs much less than counting the groups of rows.
-    pub(crate) fn is_count_cheap(&self, zone: &Zone<'_>) -> bool {
-        let column = self.only_integer();
-        column.is_some_and(|column| {
-            zone.selection().is_none() && CodeGroups::is_count_cheap(zone, column)
-        })
+    /// Counts the rows of the zone whose groups were asked for last, if that was done on the way or
+    /// costs much less than counting the groups of rows; else `false`.
+    pub(crate) fn counted(
+        &mut self,
+        zone: &Zone<'_>,
+        groups: &mut Groups,
+        add: impl FnMut(u32, u32),
+    ) -> Result<bool, VectorError> {
+        match self.only_integer() {
+            Some(column) if zone.selection().is_none() => {
+                self.codes.counted(zone, column, groups, add)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// The groups of a zone's rows, if they can be looked up.

@@ -199,8 +199,8 @@ impl Filter {
         Ok(())
     }
 
-    /// Evaluates a comparison, and those joined to it, on packed numbers; `false` if the column does
-    /// not consist of them.
+    /// Evaluates a comparison, and those joined to it, on packed numbers; `false` if the column
+    /// does not consist of them.
     fn on_packed(&self, zone: &mut Zone<'_>, at: usize) -> Result<bool, VectorError> {
         let conjunct = &self.conjuncts[at];
         let Some(column) = conjunct.compared_column() else {

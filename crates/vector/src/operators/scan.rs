@@ -322,7 +322,7 @@ impl Zone<'_> {
 
     /// A column of integers that rise or fall evenly, none of which is NULL; `None` if it is not
     /// stored so.
-    pub(super) fn rise(&self, index: usize) -> Result<Option<Rise>, VectorError> {
+    pub(crate) fn rise(&self, index: usize) -> Result<Option<Rise>, VectorError> {
         let Some(OpenColumn::Chunk(chunk, meta)) = self.morsel.columns.get(index) else {
             return Ok(None);
         };
@@ -398,15 +398,15 @@ impl Zone<'_> {
 }
 
 /// Integers that rise or fall evenly: row *i* of the morsel has `base + i * step`.
-pub(super) struct Rise {
+pub(crate) struct Rise {
     ty: ColumnType,
     base: i64,
-    pub(super) step: i64,
+    pub(crate) step: i64,
 }
 
 impl Rise {
     /// The values of rows of the morsel.
-    pub(super) fn column(&self, rows: impl Iterator<Item = usize>) -> Column {
+    pub(crate) fn column(&self, rows: impl Iterator<Item = usize>) -> Column {
         let values = rows.map(|row| self.base + row as i64 * self.step);
         match self.ty {
             ColumnType::Int16 => Column::Int16(values.map(|v| v as i16).collect::<Vec<_>>().into()),

@@ -8,6 +8,9 @@
 //! Aggregates of the same argument and filter share an input, and its sums: `sum(x), avg(x)` is
 //! one.
 
+mod extremes;
+mod runs;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::Int64Array;
@@ -23,59 +26,13 @@ use crate::aggregates::kernel::{GroupIds, Rows};
 use crate::aggregates::{self, Accumulator, Finish, Pair, State};
 use crate::domain::{Domain, Found, KeyColumn};
 use crate::error::{Declined, VectorError};
-use crate::expr::{self, Input, take};
+use crate::expr::{self, Input};
 use crate::plan::{AggregateCall, Expr, GroupOrder};
 use crate::runtime::ResultColumn;
+use runs::runs_of;
 
 /// Groups that are merged between two checks of the stop flag.
 const MERGE_STEP: usize = 8_192;
-
-/// The maximal number of pairs of a group and a word that are recorded for each row of a zone.
-const MOST_PAIRS: usize = 8;
-
-/// Runs of equal keys are used if there are at least this many times more rows.
-const FEW_RUNS: usize = 4;
-
-/// Rows whose keys tell whether to look for runs.
-const RUN_SAMPLE: usize = 64;
-
-/// The keys of runs, if the only key is an integer that is never NULL and its runs are few; and where
-/// the runs end.
-fn runs_of(keys: &[Column], ends: &mut Vec<u32>) -> Option<Column> {
-    let [key] = keys else {
-        return None;
-    };
-    if key.null_count() > 0 {
-        return None;
-    }
-    Some(match key {
-        Column::Int16(array) => Column::Int16(runs(array.values(), ends)?.into()),
-        Column::Int32(array) => Column::Int32(runs(array.values(), ends)?.into()),
-        Column::Int64(array) => Column::Int64(runs(array.values(), ends)?.into()),
-        _ => return None,
-    })
-}
-
-fn runs<T: Copy + PartialEq>(values: &[T], ends: &mut Vec<u32>) -> Option<Vec<T>> {
-    let run_count = |values: &[T]| {
-        let pairs = values.iter().zip(values.iter().skip(1));
-        1 + pairs.map(|(a, b)| u32::from(a != b)).sum::<u32>() as usize
-    };
-    let are_few = |values: &[T]| run_count(values) * FEW_RUNS <= values.len();
-    if !are_few(values.get(..RUN_SAMPLE)?) || !are_few(values) {
-        return None;
-    }
-    ends.clear();
-    ends.resize(run_count(values), values.len() as u32);
-    let mut run = 0;
-    for (end, pair) in (1u32..).zip(values.windows(2)) {
-        // Overwritten unless the run ends here.
-        ends[run] = end;
-        run += usize::from(pair[0] != pair[1]);
-    }
-    ends[run] = values.len() as u32;
-    Some(ends.iter().map(|&end| values[end as usize - 1]).collect())
-}
 
 /// Keys and aggregates, compiled.
 pub(crate) struct AggregatePlan {
@@ -283,14 +240,6 @@ impl AggregatePlan {
     }
 }
 
-/// The groups that have a position, with it, which is forgotten.
-fn met_of(positions: &mut [u32]) -> Vec<(u32, u32)> {
-    let met = (0u32..)
-        .zip(positions.iter_mut())
-        .map(|(group, position)| (group, std::mem::replace(position, u32::MAX)));
-    met.filter(|&(_, position)| position != u32::MAX).collect()
-}
-
 /// The groups and states of one thread, or of all at the end.
 pub(crate) struct Aggregation {
     groups: Groups,
@@ -390,8 +339,11 @@ impl Aggregation {
                 }
             }
         }
-        let is_counted = self.domain.is_count_cheap(zone) && self.count(zone)?;
-        if !is_counted {
+        let counts = &mut self.counts;
+        let add = |group: u32, rows: u32| counts.add_to(group as usize, rows.into());
+        if !matches!(groups, GroupIds::Each(_))
+            || !self.domain.counted(zone, &mut self.groups, add)?
+        {
             self.counts.add(groups, row_count);
         }
         self.ids = ids;
@@ -449,131 +401,6 @@ impl Aggregation {
             self.missing[at].add(self.group_count, groups, row_count, valid);
         }
         Ok(())
-    }
-
-    /// Adds a column of integers that rise or fall evenly to extremes: of each group only the first
-    /// and the last row. `false` if the column is not stored so, or has other states, too.
-    fn add_rising(
-        &mut self,
-        plan: &AggregatePlan,
-        at: usize,
-        column: usize,
-        zone: &Zone<'_>,
-        groups: GroupIds<'_>,
-    ) -> Result<bool, VectorError> {
-        let is_extreme = |state| matches!(state, State::Min | State::Max);
-        let mut states = plan.states.iter();
-        let GroupIds::Each(ids) = groups else {
-            return Ok(false);
-        };
-        if self.group_count * MOST_PAIRS > ids.len()
-            || !states.all(|&(input, state, _)| input != at || is_extreme(state))
-        {
-            return Ok(false);
-        }
-        let Some(rise) = zone.rise(column)? else {
-            return Ok(false);
-        };
-        let wants = |wanted: State| {
-            let mut states = plan.states.iter();
-            states.any(|&(input, state, _)| input == at && state == wanted)
-        };
-        let (of_first, of_last) = match rise.step >= 0 {
-            true => (State::Min, State::Max),
-            false => (State::Max, State::Min),
-        };
-        let mut met: Vec<(u32, u32)> = Vec::new();
-        let mut positions = vec![u32::MAX; self.group_count];
-        if wants(of_last) {
-            for (position, &id) in ids.iter().enumerate() {
-                positions[id as usize] = position as u32;
-            }
-            met.extend(met_of(&mut positions));
-        }
-        if wants(of_first) {
-            for (position, &id) in ids.iter().enumerate().rev() {
-                positions[id as usize] = position as u32;
-            }
-            met.extend(met_of(&mut positions));
-        }
-        let rows = zone.selection().map(|_| zone.row_numbers());
-        let row = |position: u32| match &rows {
-            Some(rows) => rows[position as usize] as usize,
-            None => zone.rows().start + position as usize,
-        };
-        let values = rise.column(met.iter().map(|&(_, position)| row(position)));
-        let met_groups: Vec<u32> = met.into_iter().map(|(group, _)| group).collect();
-        let groups = GroupIds::Each(&met_groups);
-        self.update(plan, at, groups, Rows::All(met_groups.len()), &values)?;
-        Ok(true)
-    }
-
-    /// Adds the words of a column to extremes: each word once per group, however many rows have it.
-    /// `false` if the column does not consist of few words, has nulls, or has other states, too.
-    fn add_words(
-        &mut self,
-        plan: &AggregatePlan,
-        at: usize,
-        column: usize,
-        zone: &Zone<'_>,
-        groups: GroupIds<'_>,
-    ) -> Result<bool, VectorError> {
-        let are_extremes = plan.states.iter().all(|&(input, state, ty)| {
-            let is_string = matches!(
-                ty,
-                ColumnType::Text | ColumnType::Bytes | ColumnType::Fixed { .. }
-            );
-            input != at || is_string && matches!(state, State::Min | State::Max)
-        });
-        if !are_extremes || zone.may_have_nulls(column) {
-            return Ok(false);
-        }
-        let Some(dictionary) = zone.morsel().dictionary(column) else {
-            return Ok(false);
-        };
-        let word_count = dictionary.words.len();
-        let group_count = match groups {
-            GroupIds::One(_) => 1,
-            GroupIds::Each(_) | GroupIds::Runs { .. } => self.group_count,
-        };
-        let pair_count = word_count.saturating_mul(group_count);
-        if dictionary.words.null_count() > 0 || pair_count > MOST_PAIRS * zone.row_count() {
-            return Ok(false);
-        }
-        let mut of_rows = Vec::new();
-        let groups = groups.without_runs(&mut of_rows);
-        let mut codes = Vec::new();
-        if dictionary.is_constant() {
-            codes.push(0);
-        }
-        let mut is_met = vec![false; pair_count];
-        match groups {
-            GroupIds::One(_) | GroupIds::Runs { .. } => {
-                if !dictionary.is_constant() {
-                    dictionary.codes_of(zone, &mut codes);
-                }
-                codes.iter().for_each(|&code| is_met[code as usize] = true);
-            }
-            GroupIds::Each(ids) => {
-                dictionary.codes_of(zone, &mut codes);
-                for (&group, &code) in ids.iter().zip(&codes) {
-                    is_met[group as usize * word_count + code as usize] = true;
-                }
-            }
-        }
-        let pairs = (0..pair_count).filter(|&pair| is_met[pair]);
-        let words: Vec<u32> = pairs
-            .clone()
-            .map(|pair| (pair % word_count) as u32)
-            .collect();
-        let met_groups: Vec<u32> = pairs.map(|pair| (pair / word_count) as u32).collect();
-        let met_groups = match groups {
-            GroupIds::One(group) => GroupIds::One(group),
-            GroupIds::Each(_) | GroupIds::Runs { .. } => GroupIds::Each(&met_groups),
-        };
-        let values = take(&dictionary.words, &words)?;
-        self.update(plan, at, met_groups, Rows::All(words.len()), &values)?;
-        Ok(true)
     }
 
     /// Adds the values of an input whose filter left some rows: the argument is evaluated for those
