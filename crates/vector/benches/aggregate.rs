@@ -134,6 +134,7 @@ fn run_all(compiled: &Compiled, groups: &[Group]) -> ResultSet {
         memory_limit_bytes: 1 << 30,
         around_spawn: |start| start(),
         on_thread_start: || {},
+        is_stopped: || false,
     };
     let result = run::<()>(
         compiled,

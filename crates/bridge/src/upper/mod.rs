@@ -178,6 +178,20 @@ pub unsafe fn with_quotient<R>(sum: Datum, count: i64, f: impl FnOnce(&[u8]) -> 
     }
 }
 
+/// Whether a signal has come that ends the statement or the session; the next check for interrupts
+/// raises its ERROR. For the main thread, where no ERROR may be raised yet.
+pub fn statement_ends() -> bool {
+    // SAFETY: flags that signal handlers set, and counts of the main thread.
+    unsafe {
+        let is_set = |flag: *const pg_sys::sig_atomic_t| flag.read_volatile() != 0;
+        (is_set(&raw const pg_sys::QueryCancelPending) && pg_sys::QueryCancelHoldoffCount == 0
+            || is_set(&raw const pg_sys::ProcDiePending)
+            || is_set(&raw const pg_sys::TransactionTimeoutPending))
+            && pg_sys::InterruptHoldoffCount == 0
+            && pg_sys::CritSectionCount == 0
+    }
+}
+
 /// Returns freed memory to the system when it is dropped, unless the run has succeeded.
 ///
 /// What threads have freed stays in their arenas for the next run, which is good when there is one

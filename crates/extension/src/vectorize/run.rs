@@ -5,7 +5,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use howdah_bridge::upper::{
-    Oid, ReturnMemory, Rows, Run, Stage, Waiting, hash_memory_bytes, with_signals_blocked,
+    Oid, ReturnMemory, Rows, Run, Stage, Waiting, hash_memory_bytes, statement_ends,
+    with_signals_blocked,
 };
 use howdah_columnar::{ColumnarError, MAX_ROWS};
 use howdah_vector::VectorError;
@@ -83,6 +84,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
             true => || panic!("as asked at vector-thread"),
             false => || {},
         },
+        is_stopped: statement_ends,
     };
     let return_memory = ReturnMemory::default();
     let waiting = Cell::new(None);
@@ -128,6 +130,8 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         Ok(result) => result,
         Err(RunError::Feed(error)) => or_raise(at, Err::<ResultSet, ColdError>(error)),
         Err(RunError::Vector(error)) => {
+            // The reason why the run was stopped is an ERROR in its place.
+            pgrx::check_for_interrupts!();
             if left_to_postgres(&error) {
                 return None;
             }
@@ -210,7 +214,8 @@ fn open_all<'a>(
 fn left_to_postgres(error: &VectorError) -> bool {
     matches!(
         error,
-        VectorError::Memory { .. }
+        VectorError::Stopped
+            | VectorError::Memory { .. }
             | VectorError::Unsupported { .. }
             | VectorError::Columnar(
                 ColumnarError::NotComparable | ColumnarError::TypeMismatch { .. }

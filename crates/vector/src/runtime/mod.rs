@@ -49,6 +49,8 @@ pub struct Options {
     pub around_spawn: fn(&mut dyn FnMut()),
     /// Called first on each thread.
     pub on_thread_start: fn(),
+    /// Called on the caller's thread after each zone that it works on itself: whether to stop.
+    pub is_stopped: fn() -> bool,
 }
 
 /// Takes morsels from the source, on the caller's thread.
@@ -136,7 +138,7 @@ impl Feeder<'_> {
 
     fn with_local<T>(&self, work: impl FnOnce(&mut Local) -> T) -> T {
         let mut local = self.local.borrow_mut();
-        work(local.get_or_insert_with(|| Local::new(self.shared)))
+        work(local.get_or_insert_with(|| Local::of_caller(self.shared)))
     }
 
     /// Waits until there is room in the window, the run failed, or the time is over.
@@ -181,7 +183,8 @@ impl Drop for StopOnLeave<'_> {
 }
 
 /// Runs a query over what `feed` pushes. `idle` is called every few milliseconds while the caller's
-/// thread waits for the others at the end.
+/// thread waits for the others at the end. If [`Options::is_stopped`] stops the run, its error is
+/// [`VectorError::Stopped`].
 ///
 /// # Errors
 ///

@@ -60,6 +60,8 @@ pub(super) struct Local {
     share: Share,
     counts: RowCounts,
     busy: Duration,
+    /// Asked after each zone, of the state of the caller's thread.
+    is_stopped: Option<fn() -> bool>,
 }
 
 impl Local {
@@ -69,6 +71,15 @@ impl Local {
             share: shared.memory.share(),
             counts: RowCounts::default(),
             busy: Duration::ZERO,
+            is_stopped: None,
+        }
+    }
+
+    /// The state of the caller's thread.
+    pub(super) fn of_caller(shared: &Shared<'_>) -> Self {
+        Self {
+            is_stopped: Some(shared.options.is_stopped),
+            ..Self::new(shared)
         }
     }
 
@@ -90,7 +101,10 @@ impl Local {
                 morsel,
                 &shared.stop,
                 &mut self.counts,
-                |bytes| self.share.set(bytes),
+                |bytes| match self.is_stopped.is_some_and(|is_stopped| is_stopped()) {
+                    true => Err(VectorError::Stopped),
+                    false => self.share.set(bytes),
+                },
             )
         };
         let done = match shared.compiled.exchange() {

@@ -122,6 +122,29 @@ fn a_panic_while_waiting_at_the_end_goes_on() {
 }
 
 #[test]
+fn the_callers_thread_is_stopped_after_a_zone() {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    let compiled = grouping("sum(int8)");
+    let options = Options {
+        is_stopped: || ASKED.fetch_add(1, Ordering::Relaxed) == 2,
+        ..options(0, 1)
+    };
+    let ended = run::<()>(
+        &compiled,
+        &options,
+        |feeder| {
+            assert!(feeder.try_push(morsel(0)).is_ok());
+            assert!(feeder.failed());
+            Ok(())
+        },
+        &mut || {},
+    );
+    assert!(matches!(ended, Err(RunError::Vector(VectorError::Stopped))));
+    // The morsel has many more zones.
+    assert_eq!(ASKED.load(Ordering::Relaxed), 3);
+}
+
+#[test]
 fn a_panic_of_a_thread_is_an_error() {
     let compiled = grouping("sum(int8)");
     let options = Options {

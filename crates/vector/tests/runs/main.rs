@@ -25,6 +25,7 @@ fn options(threads: usize, window: usize) -> Options {
         memory_limit_bytes: 1 << 30,
         around_spawn: |start| start(),
         on_thread_start: || {},
+        is_stopped: || false,
     }
 }
 
