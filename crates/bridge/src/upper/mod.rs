@@ -44,7 +44,7 @@ use pgrx::pg_sys;
 pub use crate::expr;
 pub use crate::expr::Node;
 pub use explain::{Explanation, Operator};
-pub use hot_rows::HotRows;
+pub use hot_rows::{BatchMemory, HotRows};
 pub use node::{Batch, OpenTable, Run};
 pub use pgrx::pg_sys::{Datum, Oid};
 pub use plan::Methods;
