@@ -31,6 +31,29 @@ struct Wanted {
     by_value: bool,
 }
 
+/// The memory of a batch, which one scan passes on to the next.
+#[derive(Default)]
+pub struct BatchMemory {
+    /// Column by column, [`BATCH_ROWS`] places each.
+    values: Vec<pg_sys::Datum>,
+    nulls: Vec<bool>,
+    /// What values of the batch point to.
+    copies: Vec<u64>,
+}
+
+impl BatchMemory {
+    fn grow(&mut self, wanted: &[Wanted]) {
+        let places = wanted.len() * BATCH_ROWS;
+        if self.values.len() < places {
+            self.values.resize(places, pg_sys::Datum::from(0));
+            self.nulls.resize(places, true);
+        }
+        if self.copies.is_empty() && wanted.iter().any(|attribute| !attribute.by_value) {
+            self.copies = vec![0; COPY_WORDS];
+        }
+    }
+}
+
 /// A scan of the hot rows that a snapshot sees.
 pub struct HotRows<'a> {
     routine: &'static pg_sys::TableAmRoutine,
@@ -39,11 +62,7 @@ pub struct HotRows<'a> {
     wanted: Vec<Wanted>,
     /// The number of attributes that are deformed of each row: the first ones.
     deformed: i32,
-    /// Column by column, [`BATCH_ROWS`] places each.
-    values: Vec<pg_sys::Datum>,
-    nulls: Vec<bool>,
-    /// What values of this batch point to.
-    copies: Vec<u64>,
+    batch: BatchMemory,
     row_count: usize,
     /// The slot holds a row that did not fit into the last batch.
     is_held: bool,
@@ -52,8 +71,14 @@ pub struct HotRows<'a> {
 }
 
 impl<'a> HotRows<'a> {
-    /// Begins a scan of the table, which is locked, that reads these attributes of each row.
-    pub fn begin(table: Table<'a>, snapshot: Snapshot<'a>, attributes: &[usize]) -> Self {
+    /// Begins a scan of the table, which is locked, that reads these attributes of each row into
+    /// the memory.
+    pub fn begin(
+        table: Table<'a>,
+        snapshot: Snapshot<'a>,
+        attributes: &[usize],
+        mut batch: BatchMemory,
+    ) -> Self {
         let described = table.descriptor().attributes();
         let wanted: Vec<Wanted> = (attributes.iter())
             .map(|&index| Wanted {
@@ -63,11 +88,7 @@ impl<'a> HotRows<'a> {
             })
             .collect();
         let deformed = attributes.iter().max().map_or(0, |&last| last as i32 + 1);
-        let copy_words = match wanted.iter().all(|attribute| attribute.by_value) {
-            true => 0,
-            false => COPY_WORDS,
-        };
-        let places = wanted.len() * BATCH_ROWS;
+        batch.grow(&wanted);
         let (table, snapshot) = (table.raw(), snapshot.raw());
         let flags = pg_sys::ScanOptions::SO_TYPE_SEQSCAN
             | pg_sys::ScanOptions::SO_ALLOW_STRAT
@@ -90,9 +111,7 @@ impl<'a> HotRows<'a> {
                 slot,
                 wanted,
                 deformed,
-                values: vec![pg_sys::Datum::from(0); places],
-                nulls: vec![true; places],
-                copies: vec![0; copy_words],
+                batch,
                 row_count: 0,
                 is_held: false,
                 has_ended: false,
@@ -162,20 +181,20 @@ impl<'a> HotRows<'a> {
                 let at = place * BATCH_ROWS + self.row_count;
                 let is_null = *(*self.slot).tts_isnull.add(attribute.index);
                 let mut datum = *(*self.slot).tts_values.add(attribute.index);
-                *self.nulls.as_mut_ptr().add(at) = is_null;
+                *self.batch.nulls.as_mut_ptr().add(at) = is_null;
                 if !is_null && !attribute.by_value {
                     let from = datum.cast_mut_ptr::<u8>();
                     let size_bytes = size_of_value(from, attribute.len);
                     let words = size_bytes.div_ceil(8);
-                    if words > self.copies.len().saturating_sub(used) {
+                    if words > self.batch.copies.len().saturating_sub(used) {
                         return None;
                     }
-                    let to = self.copies.as_mut_ptr().add(used).cast::<u8>();
+                    let to = self.batch.copies.as_mut_ptr().add(used).cast::<u8>();
                     std::ptr::copy_nonoverlapping(from, to, size_bytes);
                     datum = pg_sys::Datum::from(to);
                     used = used.wrapping_add(words);
                 }
-                *self.values.as_mut_ptr().add(at) = datum;
+                *self.batch.values.as_mut_ptr().add(at) = datum;
             }
         }
         Some(used)
@@ -191,10 +210,17 @@ impl<'a> HotRows<'a> {
         unsafe {
             for (place, attribute) in self.wanted.iter().enumerate() {
                 let at = place * BATCH_ROWS;
-                *self.nulls.as_mut_ptr().add(at) = *(*self.slot).tts_isnull.add(attribute.index);
-                *self.values.as_mut_ptr().add(at) = *(*self.slot).tts_values.add(attribute.index);
+                *self.batch.nulls.as_mut_ptr().add(at) =
+                    *(*self.slot).tts_isnull.add(attribute.index);
+                *self.batch.values.as_mut_ptr().add(at) =
+                    *(*self.slot).tts_values.add(attribute.index);
             }
         }
+    }
+
+    /// Ends the scan; returns the memory for the next one.
+    pub fn end(mut self) -> BatchMemory {
+        std::mem::take(&mut self.batch)
     }
 
     /// The slot, which holds the last row of the batch if the batch was fetched with `most` = 1.
@@ -211,7 +237,7 @@ impl<'a> HotRows<'a> {
     /// Panics when there is no such place.
     pub fn column(&self, place: usize) -> impl Iterator<Item = Option<pg_sys::Datum>> {
         let rows = place * BATCH_ROWS..place * BATCH_ROWS + self.row_count;
-        let (values, nulls) = (&self.values[rows.clone()], &self.nulls[rows]);
+        let (values, nulls) = (&self.batch.values[rows.clone()], &self.batch.nulls[rows]);
         (values.iter().zip(nulls)).map(|(&value, &is_null)| (!is_null).then_some(value))
     }
 }

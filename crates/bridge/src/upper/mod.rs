@@ -49,7 +49,7 @@ pub use crate::expr;
 pub use crate::expr::Node;
 pub use explain::{Explanation, Operator};
 pub use foreign::{Arguments, CHUNK_ROWS, ForeignExpressions, ForeignRun};
-pub use hot_rows::HotRows;
+pub use hot_rows::{BatchMemory, HotRows};
 pub use node::{Batch, OpenTable, Run};
 pub use pgrx::pg_sys::{Datum, Oid};
 pub use planner::{Offer, Planner};

@@ -2,7 +2,7 @@
 //!
 //! One batch may hold rows of several tables, so that many small partitions make few morsels.
 
-use howdah_bridge::upper::HotRows;
+use howdah_bridge::upper::{BatchMemory, HotRows};
 use howdah_columnar::{ColumnType, RowGroupBuilder};
 use howdah_vector::runtime::Feeder;
 use howdah_vector::source::MorselColumn;
@@ -16,6 +16,8 @@ use crate::types::push_datum;
 /// Rows that will form a morsel.
 pub struct HotBatch {
     rows: RowGroupBuilder,
+    /// Of the next scan.
+    memory: BatchMemory,
 }
 
 impl HotBatch {
@@ -23,6 +25,7 @@ impl HotBatch {
     pub fn new(types: &[ColumnType]) -> HotBatch {
         HotBatch {
             rows: RowGroupBuilder::new(types),
+            memory: BatchMemory::default(),
         }
     }
 
@@ -52,7 +55,8 @@ impl Source<'_> {
         feeder: &Feeder<'_>,
     ) -> Result<(), ColdError> {
         let (table, snapshot) = (self.table, self.snapshot);
-        let mut hot = HotRows::begin(table, snapshot, &self.attributes);
+        let memory = std::mem::take(&mut batch.memory);
+        let mut hot = HotRows::begin(table, snapshot, &self.attributes, memory);
         while !feeder.failed() {
             pgrx::check_for_interrupts!();
             // Rows that must be followed are looked at one by one.
@@ -85,6 +89,7 @@ impl Source<'_> {
                 batch.flush(ordinal, feeder)?;
             }
         }
+        batch.memory = hot.end();
         Ok(())
     }
 }
