@@ -58,7 +58,7 @@ pub(super) use row_lock::held_group;
 use row_lock::{Located, There, hold_for_change, holds_locks};
 pub use row_lock::{forget_locks, reset};
 
-use super::{decoded, last_change};
+use super::{decoded, estimate, last_change};
 use crate::errors::or_raise;
 use crate::stop_point;
 use crate::store::directory;
@@ -81,6 +81,7 @@ fn hide(
 ) {
     let (store, mut placed) = (&there.store, there.placed);
     let oid = table.oid();
+    estimate::forget(oid);
     moved_changes::note(oid, &placed.entry);
     let many = may_collect
         && Locks::of(table).holds_bulk(placed.entry.group(), RowLock::Update)
