@@ -71,7 +71,7 @@ fn remember(table: pg_sys::Oid, size: ColdSize) {
     });
 }
 
-/// Forgets the size of a table whose files are emptied in place.
+/// Forgets the size of a table whose files are emptied in place, or of which a row is hidden.
 pub(super) fn forget(table: pg_sys::Oid) {
     settled_sizes::forget(table.to_u32());
 }

@@ -7,6 +7,7 @@ use howdah_bridge::xid::{CommandId, Xid};
 
 use super::located::LocatedRow;
 use super::row_lock::{Locked, Request, hold};
+use crate::am::estimate;
 use crate::store::directory::PlacedEntry;
 use crate::store::marks::{self, RowFate};
 use crate::store::visibility::{last_change, moved_changes, sees_row_somewhere};
@@ -84,6 +85,7 @@ impl There<'_, '_> {
         let target = self.target;
         let (store, table, row) = (target.store(), target.table, target.row);
         let (oid, mut placed) = (table.oid(), self.placed);
+        estimate::forget(oid);
         moved_changes::note(oid, &placed.entry);
         if !(may_collect && self.collects(&mut placed, fate, command)) {
             target.or_raise(marks::write(store, &mut placed, row, fate, command));

@@ -5,7 +5,8 @@
 //! time in proportion to what it took to find: a session spends at most one part in
 //! `KEPT_PER_SPENT` of its time on this, however many groups a table has. A group that was not
 //! counted is taken to be like those that were. The size of the whole table is used again for a
-//! time by the same rule, so that planning need not read the directory each time either.
+//! millisecond at most, until this backend hides a row, so that planning need not read the directory
+//! each time either.
 //!
 //! What is remembered is this backend's own and only ever an estimate: nothing makes it void before its time, a
 //! rollback neither.
@@ -46,9 +47,12 @@ thread_local! {
         RefCell::new(HashCache::of_entries(MOST_REMEMBERED));
 }
 
-/// How long a size may be used again that took so long to find out.
+/// How long the size of a table is used again: for the next statements of a transaction.
+const SIZE_KEPT: Duration = Duration::from_millis(1);
+
+/// How long the size of a table may be used again that took so long to find out.
 pub(super) fn kept_after(spent: Duration) -> Duration {
-    (spent * KEPT_PER_SPENT).min(MOST_KEPT)
+    (spent * KEPT_PER_SPENT).min(SIZE_KEPT)
 }
 
 /// Whether none of these groups is one whose marks are read each time.
