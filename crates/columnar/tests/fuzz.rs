@@ -4,7 +4,7 @@
 //! `HOWDAH_FUZZ_SECONDS` and `HOWDAH_FUZZ_SEED` choose longer and other runs. An input that panics
 //! is printed in full.
 
-#[path = "../../../fuzz/src/lib.rs"]
+#[path = "../../../fuzz/src/row_groups.rs"]
 mod targets;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
