@@ -5,7 +5,7 @@
 //!   records      records of the cold store
 //! ```
 //!
-//! `crates/columnar/tests/fuzz.rs` and `crates/records/tests/fuzz.rs` compile them with the
+//! `crates/columnar/tests/fuzz.rs` and `crates/records/tests/fuzz_records.rs` compile them with the
 //! workspace, and drive them by random inputs for a few seconds in `./howdah test`, longer in
 //! `./howdah soak`. With cargo-fuzz they are driven by coverage:
 //!

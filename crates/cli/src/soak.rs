@@ -91,6 +91,17 @@ fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 8] {
             "fuzz",
             vec![("HOWDAH_FUZZ_SEED", seed), ("HOWDAH_FUZZ_SECONDS", 120)],
         ),
+        (
+            "fuzz_records",
+            vec![("HOWDAH_FUZZ_SEED", seed), ("HOWDAH_FUZZ_SECONDS", 60)],
+        ),
+        (
+            "visibility",
+            vec![
+                ("HOWDAH_VISIBILITY_SEED", seed),
+                ("HOWDAH_VISIBILITY_SCRIPTS", 8),
+            ],
+        ),
     ]
 }
 
