@@ -14,6 +14,8 @@ macro_rules! procedure {
             &$crate::procedure::VERSION_1
         }
 
+        /// # Safety
+        /// To be called by the function manager only.
         #[pgrx::pg_guard]
         #[unsafe(no_mangle)]
         unsafe extern "C-unwind" fn $name(info: $crate::procedure::RawCall) -> $crate::Datum {

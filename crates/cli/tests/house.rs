@@ -7,7 +7,7 @@
 //!                        `unsafe` becomes rarer (MOST_UNSAFE)
 //!                        files of a room use each other in no circles, but for MOST_CIRCLES
 //!   unsafe fn            tells its callers their duty under `# Safety`, but for callbacks, whose duty is
-//!                        PostgreSQL's; private ones that do not become rarer (MOST_WITHOUT_DUTY)
+//!                        PostgreSQL's
 //!   SAFETY comment       names what makes the code sound, not another comment
 //! ```
 //!
@@ -28,10 +28,6 @@ const NAMING_PG_SYS: &str = include_str!("house/pg_sys.txt");
 /// Uses of `unsafe` in the extension, at most; and how many fewer ask for a lower number here.
 const MOST_UNSAFE: usize = 358;
 const UNSAFE_SLACK: usize = 40;
-
-/// Private unsafe functions without a `# Safety` section, at most.
-const MOST_WITHOUT_DUTY: usize = 40;
-const DUTY_SLACK: usize = 10;
 
 /// Circles of files that use each other inside the extension's rooms.
 const MOST_CIRCLES: usize = 3;
@@ -169,16 +165,14 @@ fn points_down(from: &str, to: &str) -> bool {
     }
 }
 
-/// Unsafe functions without a `# Safety` section, of which `is_asked` holds by their first line:
-/// their lines, counted from 1.
-fn without_duty(text: &str, is_asked: fn(&str) -> bool) -> Vec<usize> {
+/// Unsafe functions without a `# Safety` section: their lines, counted from 1.
+fn without_duty(text: &str) -> Vec<usize> {
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
     let is_unsafe = |line: &str| {
         let mut words = words(line).skip_while(|word| *word != "unsafe");
         let is_function = words.any(|word| word == "fn") && !line.contains("fn(");
         is_function && !line.ends_with(';')
     };
-    let is_asked = |line: &str| is_unsafe(&code(line)) && is_asked(line);
     let is_attached = |line: &&&str| line.starts_with("//") || line.starts_with("#[");
     let lacks = |&at: &usize| {
         let above = lines[..at].iter().rev().take_while(is_attached);
@@ -186,12 +180,8 @@ fn without_duty(text: &str, is_asked: fn(&str) -> bool) -> Vec<usize> {
             .clone()
             .any(|line| line.contains("# Safety") || line.contains("#[pg_guard]"))
     };
-    let asked = (0..lines.len()).filter(|&at| is_asked(lines[at]));
+    let asked = (0..lines.len()).filter(|&at| is_unsafe(&code(lines[at])));
     asked.filter(lacks).map(|at| at + 1).collect()
-}
-
-fn is_public(line: &str) -> bool {
-    line.starts_with("pub")
 }
 
 /// SAFETY comments that begin by pointing at another comment: their lines, counted from 1.
@@ -381,10 +371,10 @@ fn planted_circles_are_found() {
 }
 
 #[test]
-fn public_unsafe_functions_tell_their_callers_duty() {
+fn unsafe_functions_tell_their_callers_duty() {
     for under in ["crates/bridge/src", "crates/extension/src"] {
         for source in sources(under) {
-            let lines = without_duty(&source.text, is_public);
+            let lines = without_duty(&source.text);
             assert!(
                 lines.is_empty(),
                 "{}: no # Safety at {lines:?}",
@@ -392,30 +382,6 @@ fn public_unsafe_functions_tell_their_callers_duty() {
             );
         }
     }
-}
-
-#[test]
-fn private_unsafe_functions_without_duty_become_rarer() {
-    let sources = ["crates/bridge/src", "crates/extension/src"].map(sources);
-    let lacking: Vec<String> = sources
-        .iter()
-        .flatten()
-        .flat_map(|source| {
-            let lines = without_duty(&source.text, |line| !is_public(line));
-            let path = source.path.display().to_string();
-            lines.into_iter().map(move |line| format!("{path}:{line}"))
-        })
-        .collect();
-    let count = lacking.len();
-    assert!(
-        count <= MOST_WITHOUT_DUTY,
-        "{count} unsafe functions without # Safety, at most {MOST_WITHOUT_DUTY} are allowed: \
-         {lacking:#?}"
-    );
-    assert!(
-        count + DUTY_SLACK >= MOST_WITHOUT_DUTY,
-        "{count} unsafe functions without # Safety: lower MOST_WITHOUT_DUTY"
-    );
 }
 
 #[test]
@@ -444,16 +410,13 @@ fn planted_violations_are_found() {
     assert!(points_down("am", "store") && !points_down("store", "am"));
     assert!(!points_down("store", "store") && !points_down("unknown", "store"));
     let text = "/// Does it.\npub unsafe fn f() {}\n\n/// # Safety\n/// None.\n#[inline]\npub(crate) unsafe fn g() {}\n";
-    assert_eq!(without_duty(text, is_public), [2]);
+    assert_eq!(without_duty(text), [2]);
     assert_eq!(
-        without_duty(
-            "#[pg_guard]\npub unsafe extern \"C-unwind\" fn f() {}\n",
-            is_public
-        ),
+        without_duty("#[pg_guard]\npub unsafe extern \"C-unwind\" fn f() {}\n"),
         [0; 0]
     );
     let text = "unsafe fn f() {}\n/// # Safety\n/// None.\nunsafe fn g() {}\ntype F = unsafe fn();\nunsafe extern \"C\" fn h(\n";
-    assert_eq!(without_duty(text, |line| !is_public(line)), [1, 6]);
+    assert_eq!(without_duty(text), [1, 6]);
     let planted = concat!(
         "// SAFETY",
         ": as above.\nf();\n// SAFETY",

@@ -88,6 +88,15 @@ impl Codes {
         self.len() == 0
     }
 
+    /// The largest code, of whatever row; 0 if there are none.
+    fn largest(&self) -> usize {
+        match self {
+            Self::One(codes) => codes.iter().fold(0, |most, &code| most.max(code)).into(),
+            Self::Two(codes) => codes.iter().fold(0, |most, &code| most.max(code)).into(),
+            Self::Four(codes) => codes.iter().fold(0, |most, &code| most.max(code)) as usize,
+        }
+    }
+
     /// The code of a row.
     ///
     /// # Panics
@@ -253,7 +262,9 @@ fn dict(codes: ArrayRef, words: Column) -> Result<EncodedView, ColumnarError> {
         Ok((codes, nulls))
     })?;
     let is_valid = |row: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
-    if (0..codes.len()).any(|row| codes.get(row) >= words.len() && is_valid(row)) {
+    let is_beyond = |row: usize| codes.get(row) >= words.len() && is_valid(row);
+    // A null may have any code.
+    if codes.largest() >= words.len() && (0..codes.len()).any(is_beyond) {
         return Err(ColumnarError::corrupt("dictionary code out of range"));
     }
     Ok(EncodedView::Dict {

@@ -36,6 +36,9 @@ pub unsafe fn install() {
 }
 
 /// Not guarded, see [`unguarded`].
+///
+/// # Safety
+/// The arguments are those of `planner_hook`.
 unsafe extern "C-unwind" fn plan(
     query: *mut pg_sys::Query,
     query_string: *const std::ffi::c_char,

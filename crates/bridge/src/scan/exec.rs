@@ -91,6 +91,11 @@ pub(super) unsafe extern "C-unwind" fn exec_custom_scan(
     }
 }
 
+/// Copies a row of a batch to a slot.
+///
+/// # Safety
+/// `slot` is a virtual slot with a place for each target of `copies`; `row` is a row of the batch
+/// that they were made for.
 #[inline(always)]
 unsafe fn copy_row(copies: &[ColumnCopy], row: usize, slot: *mut pg_sys::TupleTableSlot) {
     // SAFETY: as for the caller. Virtual slots own nothing unless they were materialized.
@@ -108,6 +113,10 @@ unsafe fn copy_row(copies: &[ColumnCopy], row: usize, slot: *mut pg_sys::TupleTa
     }
 }
 
+/// Counts a row that the qual has removed, for EXPLAIN.
+///
+/// # Safety
+/// `node` was begun by the executor, and is not ended yet.
 unsafe fn count_removed(node: *mut pg_sys::CustomScanState) {
     // SAFETY: as for the caller.
     unsafe {
@@ -120,6 +129,9 @@ unsafe fn count_removed(node: *mut pg_sys::CustomScanState) {
 }
 
 /// Returns a row that is a tuple, if it passes the qual.
+///
+/// # Safety
+/// `node` was begun, `scan` is its state, and `from` holds a row of the relation.
 unsafe fn accept(
     node: *mut pg_sys::CustomScanState,
     scan: *mut Scan,
@@ -177,6 +189,9 @@ unsafe extern "C-unwind" fn add_missing(slot: *mut pg_sys::TupleTableSlot, neede
 
 /// Under EvalPlanQual: the row to be rechecked in place of the scan, as in `ExecScanFetch`. `None`
 /// if this relation is scanned as usual.
+///
+/// # Safety
+/// `node` was begun, and `scan` is its state.
 unsafe fn recheck_row(
     node: *mut pg_sys::CustomScanState,
     scan: *mut Scan,
@@ -218,6 +233,9 @@ unsafe extern "C-unwind" fn fetch_marked(
 }
 
 /// The empty slot that ends a scan.
+///
+/// # Safety
+/// `node` was begun by the executor, and is not ended yet.
 unsafe fn nothing(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::TupleTableSlot {
     // SAFETY: both slots are virtual.
     unsafe {

@@ -243,6 +243,9 @@ unsafe extern "C-unwind" fn begin_custom_scan(
 }
 
 /// The attributes that occur in the plan's expressions.
+///
+/// # Safety
+/// `plan` is a finished plan node of ours, whose relation `rti` is `table`.
 unsafe fn attributes(
     plan: *mut pg_sys::CustomScan,
     rti: pg_sys::Index,
@@ -263,6 +266,9 @@ unsafe fn attributes(
 }
 
 /// How rows are returned by the node.
+///
+/// # Safety
+/// `node` is being begun: its projection is set up.
 unsafe fn emission(node: *mut pg_sys::CustomScanState, rti: i32) -> (Emit, Vec<(usize, usize)>) {
     // SAFETY: the core has set up the projection, if there is one.
     unsafe {

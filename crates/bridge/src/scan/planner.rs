@@ -80,6 +80,9 @@ unsafe extern "C-unwind" fn set_rel_pathlist(
 }
 
 /// Adds our paths, if there are any that may be the cheapest.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
 unsafe fn offer(table: &PlannedTable<'_>) -> Option<()> {
     let scanner = scanner()?;
     let least_cost = scanner.least_cost(table)?;
@@ -93,6 +96,9 @@ unsafe fn offer(table: &PlannedTable<'_>) -> Option<()> {
 }
 
 /// Whether all rows of the table, and only these, are scanned.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
 unsafe fn is_plain_table(rel: *mut pg_sys::RelOptInfo, rte: *mut pg_sys::RangeTblEntry) -> bool {
     // SAFETY: planner structures.
     unsafe {
@@ -106,6 +112,9 @@ unsafe fn is_plain_table(rel: *mut pg_sys::RelOptInfo, rte: *mut pg_sys::RangeTb
 }
 
 /// Whether the statement identifies its row by a cursor: only TID scans can find that row.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
 unsafe fn is_current_of_cursor(rel: *mut pg_sys::RelOptInfo) -> bool {
     // SAFETY: planner structures; the clause stands for itself, never inside another one.
     unsafe {
@@ -116,6 +125,9 @@ unsafe fn is_current_of_cursor(rel: *mut pg_sys::RelOptInfo) -> bool {
 }
 
 /// Adds our paths to sequential scans, whose costs are corrected first.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
 unsafe fn add_paths(table: &PlannedTable<'_>, offer: &Offer) {
     let rel = table.rel;
     // SAFETY: planner structures; paths are made in the planner's memory.
@@ -142,6 +154,9 @@ unsafe fn add_paths(table: &PlannedTable<'_>, offer: &Offer) {
 /// Whether neither a path of ours with this least cost nor a sequential scan, whose cost is yet to
 /// be corrected, is of any use: the cheapest path is an index scan, which `add_path` prefers to
 /// both. Most statements that select a few rows are planned so, and quickly.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
 unsafe fn is_beaten(rel: *mut pg_sys::RelOptInfo, least_cost: f64) -> bool {
     // SAFETY: planner structures.
     unsafe {

@@ -304,6 +304,9 @@ impl Drop for Copying<'_> {
 }
 
 /// Called while an ERROR is raised, after the callbacks of the functions that it came from.
+///
+/// # Safety
+/// `callback` is a [`Callback`] on the stack of error contexts, and an error is being reported.
 unsafe extern "C-unwind" fn copy_error(callback: *mut std::ffi::c_void) {
     // SAFETY: `begin` gave its own callback, which is on the stack as long as it lives. In a
     // callback there is an error to copy.

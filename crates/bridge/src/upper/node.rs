@@ -286,6 +286,9 @@ unsafe extern "C-unwind" fn begin_custom_scan(
 }
 
 /// Returns the next row, or an empty slot.
+///
+/// # Safety
+/// `node` was begun by the executor, and is not ended yet.
 unsafe extern "C-unwind" fn exec_custom_scan(
     node: *mut pg_sys::CustomScanState,
 ) -> *mut pg_sys::TupleTableSlot {
@@ -338,6 +341,9 @@ unsafe extern "C-unwind" fn exec_custom_scan(
 }
 
 /// The slot in which the node's rows are returned.
+///
+/// # Safety
+/// `node` was begun by the executor, and is not ended yet.
 unsafe fn result_slot(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::TupleTableSlot {
     // SAFETY: as for the caller.
     unsafe {
@@ -349,6 +355,10 @@ unsafe fn result_slot(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::TupleT
     }
 }
 
+/// The empty slot that ends the rows.
+///
+/// # Safety
+/// `node` was begun by the executor, and is not ended yet.
 unsafe fn nothing(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::TupleTableSlot {
     // SAFETY: as for the caller; the slot is virtual.
     unsafe {
@@ -439,6 +449,9 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) -> Raised 
 }
 
 /// The operands, initialised with the first run, in the query's memory.
+///
+/// # Safety
+/// `node` was begun, and `exprs` are the operands of its plan.
 unsafe fn operand_states(
     node: *mut pg_sys::CustomScanState,
     exprs: *mut pg_sys::List,
@@ -458,6 +471,10 @@ unsafe fn operand_states(
 }
 
 /// The memory of a run, emptied.
+///
+/// # Safety
+/// `node` was begun in `query_memory`. No run is in progress, and rows of the last one are not used
+/// any more.
 unsafe fn emptied_run_memory(
     node: *mut pg_sys::CustomScanState,
     query_memory: pg_sys::MemoryContext,
@@ -482,6 +499,9 @@ unsafe fn emptied_run_memory(
 }
 
 /// The values of operands. Those that are passed by reference lie in the current memory.
+///
+/// # Safety
+/// The states were initialised for the node whose context it is.
 unsafe fn values(
     context: *mut pg_sys::ExprContext,
     states: &[*mut pg_sys::ExprState],

@@ -127,6 +127,9 @@ unsafe extern "C-unwind" fn plan_statement(
 }
 
 /// Identifies a statement.
+///
+/// # Safety
+/// `text` is a C string or NULL, `planned` a finished plan.
 unsafe fn key(text: *const c_char, planned: *const pg_sys::PlannedStmt) -> u64 {
     let mut hasher = DefaultHasher::new();
     // SAFETY: the text is a C string or NULL; the plan is a finished one.
@@ -248,6 +251,9 @@ pub(super) unsafe fn finish(
 }
 
 /// Whether the cheapest path goes through one of ours.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
 unsafe fn is_taken(output: *mut pg_sys::RelOptInfo) -> bool {
     // SAFETY: planner structures.
     unsafe {
@@ -271,6 +277,9 @@ unsafe fn is_taken(output: *mut pg_sys::RelOptInfo) -> bool {
 
 /// The relations of a level that the engine could read, or whose partitions it could, by their
 /// names in the query.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
 unsafe fn names_of(engine: &dyn Engine, root: *mut pg_sys::PlannerInfo) -> String {
     // SAFETY: planner structures; indexes are within the arrays, whose first entry is not used.
     unsafe {

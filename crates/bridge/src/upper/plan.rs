@@ -129,6 +129,9 @@ unsafe extern "C-unwind" fn plan_custom_path(
 }
 
 /// The target list of the rows that the engine returns.
+///
+/// # Safety
+/// To be called by the planner: what is made lies in its memory.
 unsafe fn scan_target(shape: &Shape<'_>) -> *mut pg_sys::List {
     // SAFETY: nodes and lists are made in the planner's memory.
     unsafe {

@@ -78,20 +78,20 @@ impl Planner<'_> {
 
     /// Whether PostgreSQL's own plan may evaluate the query's expressions in parallel workers.
     pub fn has_parallel_plans(&self) -> bool {
-        // SAFETY: as above.
+        // SAFETY: the planner runs as long as this lives.
         unsafe { (*self.output).consider_parallel && !(*self.input).partial_pathlist.is_null() }
     }
 
     /// The share of rows of which the expression is true.
     pub fn selectivity(&self, node: Node<'_>) -> f64 {
         let kind = pg_sys::JoinType::JOIN_INNER;
-        // SAFETY: as above; a boolean expression of the query.
+        // SAFETY: the planner runs as long as this lives; a boolean expression of the query.
         unsafe { pg_sys::clause_selectivity(self.root, node.raw(), 0, kind, std::ptr::null_mut()) }
     }
 
     /// The expected number of different values of the columns of an expression among so many rows.
     pub fn distinct_arguments(&self, node: Node<'_>, rows: f64) -> f64 {
-        // SAFETY: as above; the list is made anew.
+        // SAFETY: the planner runs as long as this lives; the list is made anew.
         unsafe {
             let variables = pg_sys::pull_var_clause(node.raw(), 0);
             let (rows, nulls) = (rows.max(1.0), std::ptr::null_mut());
@@ -102,7 +102,7 @@ impl Planner<'_> {
     /// The cost of evaluating an expression: once, and for each row.
     pub fn cost_of_evaluation(&self, node: Node<'_>) -> (f64, f64) {
         let mut cost = pg_sys::QualCost::default();
-        // SAFETY: as above.
+        // SAFETY: the planner runs as long as this lives; an expression of the query.
         unsafe { pg_sys::cost_qual_eval_node(&mut cost, node.raw(), self.root) };
         (cost.startup, cost.per_tuple)
     }
@@ -149,6 +149,9 @@ enum Offered {
 }
 
 /// Adds our path to the output's.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
 unsafe fn offer(
     engine: &dyn Engine,
     root: *mut pg_sys::PlannerInfo,
@@ -255,6 +258,9 @@ unsafe fn offer(
 /// Whether a path of ours with this startup cost is of no use, because another path returns the
 /// rows that a limit leaves (if negative: all) for less. Tested before anything is translated,
 /// because most small queries are planned in less time than the translation takes.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
 unsafe fn is_beaten(output: *mut pg_sys::RelOptInfo, limit: f64, least_cost: f64) -> bool {
     // SAFETY: planner structures.
     unsafe {
@@ -278,6 +284,9 @@ unsafe fn is_beaten(output: *mut pg_sys::RelOptInfo, limit: f64, least_cost: f64
 const SURELY_LESS: f64 = 1.02;
 
 /// The table that the input scans directly, if it is a plain scan.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
 unsafe fn plain_relation(
     root: *mut pg_sys::PlannerInfo,
     input: *mut pg_sys::RelOptInfo,
@@ -306,6 +315,9 @@ unsafe fn plain_relation(
 /// The conjuncts in the order in which PostgreSQL evaluates them (`order_qual_clauses`): lower
 /// security levels first, except leakproof conjuncts, which may be evaluated at any time; within a
 /// level, the cheaper first.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
 unsafe fn filter_of<'a>(
     root: *mut pg_sys::PlannerInfo,
     input: *mut pg_sys::RelOptInfo,
@@ -331,6 +343,10 @@ unsafe fn filter_of<'a>(
     }
 }
 
+/// The expressions of sort or group clauses, each with its clause.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
 unsafe fn sort_group_expressions<'a>(
     root: *mut pg_sys::PlannerInfo,
     clauses: *mut pg_sys::List,
@@ -348,6 +364,9 @@ unsafe fn sort_group_expressions<'a>(
 }
 
 /// Groups and aggregates. All expressions over groups must consist of these.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
 unsafe fn groups<'a>(
     root: *mut pg_sys::PlannerInfo,
     target: &[Node<'a>],
@@ -383,6 +402,9 @@ unsafe fn groups<'a>(
 /// Which groups are needed, if only a sort of them and a constant limit follow: the first ones by
 /// an order of keys and aggregates. The sort and the limit remain above the node, which need not
 /// return other groups.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
 unsafe fn first_groups<'a>(
     root: *mut pg_sys::PlannerInfo,
     target: &[Node<'a>],
@@ -431,6 +453,9 @@ unsafe fn first_groups<'a>(
 }
 
 /// Distinct rows are groups without aggregates.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
 unsafe fn distinct<'a>(
     root: *mut pg_sys::PlannerInfo,
     target: &[Node<'a>],
@@ -462,6 +487,9 @@ unsafe fn distinct<'a>(
 }
 
 /// The first rows by an order.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
 unsafe fn first<'a>(
     root: *mut pg_sys::PlannerInfo,
     target: &[Node<'a>],
@@ -508,6 +536,9 @@ unsafe fn first<'a>(
 }
 
 /// The value of a constant bigint that is not negative.
+///
+/// # Safety
+/// `node` is an expression of the planner's, or NULL.
 unsafe fn constant(node: *mut pg_sys::Node) -> Option<u64> {
     // SAFETY: casts follow the node's tag; LIMIT and OFFSET are bigint.
     unsafe {
@@ -523,6 +554,9 @@ unsafe fn constant(node: *mut pg_sys::Node) -> Option<u64> {
 }
 
 /// Whether an order is descending, if it is one of the type's default operator class.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
 unsafe fn is_descending(clause: &pg_sys::SortGroupClause, node: Node<'_>) -> Option<bool> {
     let (mut family, mut input) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
     let mut order = pg_sys::CompareType::COMPARE_INVALID;

@@ -50,6 +50,9 @@ impl AttributeMap {
     }
 
     /// The map from a parent to its child.
+    ///
+    /// # Safety
+    /// All pointers are the planner's, of the query level that is being planned.
     unsafe fn of_child(child: &pg_sys::AppendRelInfo) -> AttributeMap {
         // SAFETY: a list of expressions with NULL for dropped attributes.
         let indexes: Vec<Option<usize>> = unsafe {
@@ -183,6 +186,9 @@ pub(super) unsafe fn tables_of(
 
 /// Whether an Append over the relation prunes partitions by parameters that nested loops, or
 /// subplans, set.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
 unsafe fn is_pruned_in_the_run(rel: *mut pg_sys::RelOptInfo) -> bool {
     // SAFETY: planner structures; a partitioned relation has as many lists of key expressions as
     // keys.

@@ -211,6 +211,9 @@ unsafe extern "C-unwind" fn scan_bitmap_next_tuple(
 }
 
 /// The next visible row of the current hot page.
+///
+/// # Safety
+/// `scan` is an open bitmap scan, `slot` one of its relation's.
 unsafe fn next_hot(scan: &mut HowdahScan, slot: *mut pg_sys::TupleTableSlot) -> bool {
     let rel = scan.base.rs_rd;
     let state = &mut scan.state().bitmap;
@@ -239,6 +242,9 @@ unsafe fn next_hot(scan: &mut HowdahScan, slot: *mut pg_sys::TupleTableSlot) -> 
 
 /// Reads the next hot page of the bitmap and finds its visible rows. After the end of the stream
 /// come the cold blocks.
+///
+/// # Safety
+/// `scan` is an open bitmap scan.
 unsafe fn load_next_page(scan: &mut HowdahScan) -> Option<Loaded> {
     let rel = scan.base.rs_rd;
     let snapshot = scan.base.rs_snapshot;
@@ -311,6 +317,9 @@ unsafe fn load_next_page(scan: &mut HowdahScan) -> Option<Loaded> {
 
 /// Every visible row of a share-locked page. HOT chains are not followed: the visibility of each
 /// version is checked by itself.
+///
+/// # Safety
+/// `buffer` is a page of `rel` that is pinned and share-locked.
 unsafe fn visible_on_page(
     rel: pg_sys::Relation,
     snapshot: pg_sys::Snapshot,
@@ -347,6 +356,9 @@ unsafe fn visible_on_page(
 }
 
 /// The next visible row of the current cold block.
+///
+/// # Safety
+/// `scan` is an open bitmap scan, `slot` one of its relation's.
 unsafe fn next_cold(scan: &mut HowdahScan, slot: *mut pg_sys::TupleTableSlot) -> bool {
     // SAFETY: relation and snapshot are valid while the scan is open; the slot is one of the
     // relation's.
@@ -379,6 +391,9 @@ unsafe fn next_cold(scan: &mut HowdahScan, slot: *mut pg_sys::TupleTableSlot) ->
 }
 
 /// Takes the next cold block from the bitmap.
+///
+/// # Safety
+/// `scan` is an open bitmap scan.
 unsafe fn load_next_cold_block(scan: &mut HowdahScan) -> Option<Loaded> {
     let first = scan.state().bitmap.first_cold.take();
     // SAFETY: the bitmap lives until the scan is ended or restarted.
