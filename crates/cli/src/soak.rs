@@ -42,7 +42,7 @@ const SCRIPT_COUNT: u64 = 200;
 const SCHEMA_COUNT: u64 = 200;
 
 /// What a round runs: a program of tests, and its settings for the round's seed.
-fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 8] {
+fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 10] {
     [
         (
             "differential",
