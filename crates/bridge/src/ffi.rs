@@ -281,6 +281,8 @@ pub mod quiet {
         pub fn pgstat_count_heap_insert(rel: pg_sys::Relation, n: pg_sys::PgStat_Counter);
         /// `pgstat.h`. As for the function before.
         pub fn pgstat_count_heap_update(rel: pg_sys::Relation, hot: bool, new_page: bool);
+        /// `access/detoast.h`. Of a value of a heap tuple.
+        pub fn toast_raw_datum_size(value: pg_sys::Datum) -> usize;
         /// `executor/tuptable.h`. For a slot of heap's kind that holds a row, and an attribute that
         /// its descriptor has.
         pub fn slot_getsomeattrs_int(slot: *mut pg_sys::TupleTableSlot, number: i32);

@@ -7,12 +7,14 @@
 //! A guard around every row costs more than the row. So the rows of a batch are fetched under one:
 //! what runs below it owns nothing and does not panic, so that an ERROR may jump over it. Values
 //! that are passed by reference are copied, because only the page of the last row stays pinned.
+//! Values that are compressed or stored out of line are copied as they are. The caller expands them,
+//! so a batch ends when its values are [`MOST_EXPANDED_BYTES`] then.
 
 use std::marker::PhantomData;
 
 use pgrx::pg_sys;
 
-use crate::ffi::quiet::slot_getsomeattrs_int;
+use crate::ffi::quiet::{slot_getsomeattrs_int, toast_raw_datum_size};
 use crate::ffi::unguarded::heap_getnextslot;
 use crate::slot::Slot;
 use crate::snapshot::Snapshot;
@@ -22,6 +24,8 @@ use crate::table::Table;
 const BATCH_ROWS: usize = 1_024;
 /// Memory for copied values of a batch, in words of eight bytes.
 const COPY_WORDS: usize = 1 << 15;
+/// A batch gets no more rows if its expanded values take as many bytes.
+const MOST_EXPANDED_BYTES: usize = 4 << 20;
 
 /// An attribute that is read.
 struct Wanted {
@@ -64,6 +68,8 @@ pub struct HotRows<'a> {
     deformed: i32,
     batch: BatchMemory,
     row_count: usize,
+    /// The bytes of the batch's values that are passed by reference, when they are expanded.
+    expanded_bytes: usize,
     /// The slot holds a row that did not fit into the last batch.
     is_held: bool,
     has_ended: bool,
@@ -113,6 +119,7 @@ impl<'a> HotRows<'a> {
                 deformed,
                 batch,
                 row_count: 0,
+                expanded_bytes: 0,
                 is_held: false,
                 has_ended: false,
                 table: PhantomData,
@@ -125,6 +132,7 @@ impl<'a> HotRows<'a> {
     pub fn fetch(&mut self, most: usize) -> usize {
         let most = most.min(BATCH_ROWS);
         self.row_count = 0;
+        self.expanded_bytes = 0;
         // SAFETY: scan and slot were made by `begin`. `fill` owns nothing that an ERROR would leak,
         // and does not panic; the ERROR is caught at the boundary.
         unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| self.fill(most)) };
@@ -140,7 +148,10 @@ impl<'a> HotRows<'a> {
         let mut used = 0;
         // SAFETY: as for this function. The page of the row stays pinned by the slot.
         unsafe {
-            while self.row_count < most && !self.has_ended {
+            while self.row_count < most
+                && self.expanded_bytes < MOST_EXPANDED_BYTES
+                && !self.has_ended
+            {
                 if !self.is_held && !heap_getnextslot(self.scan, forward, self.slot) {
                     self.has_ended = true;
                     break;
@@ -193,6 +204,11 @@ impl<'a> HotRows<'a> {
                     std::ptr::copy_nonoverlapping(from, to, size_bytes);
                     datum = pg_sys::Datum::from(to);
                     used = used.wrapping_add(words);
+                    let expanded = match attribute.len == -1 && is_toasted(from) {
+                        true => toast_raw_datum_size(datum),
+                        false => size_bytes,
+                    };
+                    self.expanded_bytes = self.expanded_bytes.saturating_add(expanded);
                 }
                 *self.batch.values.as_mut_ptr().add(at) = datum;
             }
@@ -240,6 +256,15 @@ impl<'a> HotRows<'a> {
         let (values, nulls) = (&self.batch.values[rows.clone()], &self.batch.nulls[rows]);
         (values.iter().zip(nulls)).map(|(&value, &is_null)| (!is_null).then_some(value))
     }
+}
+
+/// Whether a value of a type of variable length is compressed, or stored out of line.
+///
+/// # Safety
+/// It is a value of a heap tuple.
+unsafe fn is_toasted(value: *const u8) -> bool {
+    // SAFETY: as for this function.
+    unsafe { pgrx::varatt_is_1b_e(value.cast()) || pgrx::varatt_is_4b_c(value.cast()) }
 }
 
 /// The bytes of a value of a heap tuple that is passed by reference, with its header.

@@ -13,6 +13,9 @@ use crate::errors::ColdError;
 use crate::store::visibility::moved;
 use crate::types::push_datum;
 
+/// A morsel of hot rows gets no more of them when they take as many bytes.
+const MOST_BATCH_BYTES: usize = 8 << 20;
+
 /// Rows that will form a morsel.
 pub struct HotBatch {
     rows: RowGroupBuilder,
@@ -85,7 +88,9 @@ impl Source<'_> {
             }
             batch.rows.finish_rows(row_count);
             counts.hot_rows += row_count as u64;
-            if batch.rows.row_count() == BATCH_ROWS {
+            let is_full = batch.rows.row_count() == BATCH_ROWS
+                || batch.rows.raw_bytes() >= MOST_BATCH_BYTES;
+            if is_full {
                 batch.flush(ordinal, feeder)?;
             }
         }
