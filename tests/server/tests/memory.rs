@@ -105,3 +105,41 @@ fn rescans_of_a_vectorized_plan_need_no_more_memory_than_one() -> anyhow::Result
     ensure!(bytes <= MOST_FOR_RESCANS, "{bytes} bytes for 8000 rescans");
     Ok(())
 }
+
+const DOCUMENT_COUNT: u64 = 600;
+/// What a run over hot rows may need besides: a few batches, and the server's own memory.
+const MOST_FOR_DOCUMENTS: u64 = 300 << 20;
+
+#[test]
+fn long_values_of_hot_rows_are_expanded_a_few_at_a_time() -> anyhow::Result<()> {
+    let primary = Primary::start("hot-memory", &SETTINGS)?;
+    let mut session = primary.session()?;
+    session.batch_execute(&format!(
+        "CREATE TABLE t (id int, document text COLLATE \"C\") USING howdah;
+         SET howdah.bulk_load = off;
+         INSERT INTO t SELECT i, repeat(md5(i::text), 32768) FROM generate_series(1, {DOCUMENT_COUNT}) i;
+         ANALYZE t"
+    ))?;
+    // A session of its own: the peak is of the whole process.
+    let mut session = primary.session()?;
+    session.batch_execute("SET howdah.debug_force_vectorized = on")?;
+    let text = "SELECT left(max(document), 4), count(DISTINCT id) FROM t";
+    let plan = query(&mut session, &format!("EXPLAIN {text}"))?;
+    ensure!(plan.contains("Vectorized"), "not vectorized: {plan}");
+    let answer = query(&mut session, text)?;
+    let expected = query(
+        &mut session,
+        &format!(
+            "SELECT left(max(md5(i::text) COLLATE \"C\"), 4), count(*) FROM generate_series(1, {DOCUMENT_COUNT}) i"
+        ),
+    )?;
+    ensure!(answer == expected, "{answer} instead of {expected}");
+    let peak = query(
+        &mut session,
+        "SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s+(\\d+)')",
+    )?;
+    let bytes = peak.parse::<u64>()? * 1024;
+    println!("{bytes} bytes at most for {DOCUMENT_COUNT} documents of 1 MB");
+    ensure!(bytes <= MOST_FOR_DOCUMENTS, "{bytes} bytes");
+    Ok(())
+}

@@ -88,8 +88,8 @@ impl Source<'_> {
             }
             batch.rows.finish_rows(row_count);
             counts.hot_rows += row_count as u64;
-            let is_full = batch.rows.row_count() == BATCH_ROWS
-                || batch.rows.raw_bytes() >= MOST_BATCH_BYTES;
+            let is_full =
+                batch.rows.row_count() == BATCH_ROWS || batch.rows.raw_bytes() >= MOST_BATCH_BYTES;
             if is_full {
                 batch.flush(ordinal, feeder)?;
             }
