@@ -476,9 +476,9 @@ fn flipped_bits_in_ways_of_merged_rows_are_refused() -> anyhow::Result<()> {
     ];
     ensure!(ask(&mut old, &questions)? == ["2333\n30500\n44444"; 2]);
     damaged.every_byte_is_refused(FORWARD_ID, &mut old, &questions)?;
-    // The bytes after key, length and first new number: the value that lists the rows without a new
-    // place.
-    let at = KEY_AND_LENGTH_BYTES + 8;
+    // The bytes after key, length, kind, version, order and first new number: the value that lists
+    // the rows without a new place.
+    let at = KEY_AND_LENGTH_BYTES + 11;
     let ways = damaged.tuples_of(FORWARD_ID);
     let values = ways
         .iter()

@@ -563,6 +563,7 @@ fn key(dice: &mut Dice) -> String {
 fn author(dice: &mut Dice) -> Query {
     let aggregates: Vec<String> = (0..=dice.below(3)).map(|_| aggregate(dice)).collect();
     let keys: Vec<String> = (0..=dice.below(3)).map(|_| key(dice)).collect();
+    let key_count = keys.len();
     let (aggregates, keys) = (aggregates.join(", "), keys.join(", "));
     let (returned, rest) = match dice.below(12) {
         0..=2 => (aggregates, String::new()),
@@ -577,7 +578,7 @@ fn author(dice: &mut Dice) -> Query {
         8 => (
             // The first groups: all keys are in the order, so that no two groups tie.
             format!("{keys}, {aggregates}"),
-            first_groups(dice, &keys),
+            first_groups(dice, &keys, key_count),
         ),
         _ => {
             let order: Vec<String> = (0..=dice.below(2))
@@ -609,10 +610,11 @@ fn direction(dice: &mut Dice) -> String {
     format!("{}{nulls}", dice.pick(&["", " DESC"]))
 }
 
-fn first_groups(dice: &mut Dice, keys: &str) -> String {
+/// The keys are the first columns that are returned.
+fn first_groups(dice: &mut Dice, keys: &str, key_count: usize) -> String {
     let by = *dice.pick(&["", "count(*) DESC, ", "count(*), "]);
-    let order: Vec<String> = (keys.split(", "))
-        .map(|key| format!("{key}{}", direction(dice)))
+    let order: Vec<String> = (1..=key_count)
+        .map(|column| format!("{column}{}", direction(dice)))
         .collect();
     let limit = dice.pick(&[0, 1, 5, 50, 3000]);
     format!(
