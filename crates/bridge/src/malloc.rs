@@ -23,6 +23,15 @@ pub const KEPT_BYTES: i32 = 32 << 20;
 /// Larger pieces are mapped separately, and returned to the kernel at once.
 pub const LARGEST_KEPT_BYTES: i32 = 8 << 20;
 
+/// Returns the memory that is free now to the kernel, that of ended threads too.
+pub fn return_freed_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the allocator takes its own locks; only free memory is returned.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// From now on this process keeps a bounded amount of freed memory for the next row group.
 pub fn keep_freed_memory() {
     static DONE: Once = Once::new();

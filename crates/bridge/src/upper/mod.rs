@@ -45,6 +45,8 @@ use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
+use crate::malloc;
+
 pub use crate::expr;
 pub use crate::expr::Node;
 pub use explain::{Explanation, Operator};
@@ -210,10 +212,8 @@ impl ReturnMemory {
 
 impl Drop for ReturnMemory {
     fn drop(&mut self) {
-        #[cfg(target_env = "gnu")]
         if !self.has_succeeded {
-            // SAFETY: the allocator takes its own locks; only free memory is returned.
-            unsafe { libc::malloc_trim(0) };
+            malloc::return_freed_memory();
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use howdah_bridge::predicate;
 use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::slot::{Origin, Slot};
 use howdah_bridge::store::ColdStore;
@@ -12,7 +11,7 @@ use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::{
     CommandId, SubTransactionId, current_subtransaction, is_in_parallel_mode,
 };
-use howdah_bridge::{Datum, Oid};
+use howdah_bridge::{Datum, Oid, malloc, predicate};
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 use pgrx::{pg_guard, pg_sys};
 use rustc_hash::FxHashMap;
@@ -61,6 +60,8 @@ thread_local! {
     static INVALIDATIONS: Cell<u64> = const { Cell::new(0) };
     static FILLING: RefCell<Option<Filling>> = const { RefCell::new(None) };
     static UNWEIGHED_BYTES: Cell<usize> = const { Cell::new(0) };
+    /// Whether a thread has encoded a group of this transaction.
+    static ENCODED_ASIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Watches relcache entries. Must be called once, from `_PG_init`.
@@ -236,8 +237,9 @@ fn complete(group: &Rc<RefCell<PendingGroup>>) {
         }
     }
     let effort = settings::effort_of(group.borrow().table);
-    if !is_free || !group.borrow_mut().encode_aside(effort) {
-        write_group(group);
+    match is_free && group.borrow_mut().encode_aside(effort) {
+        true => ENCODED_ASIDE.set(true),
+        false => write_group(group),
     }
 }
 
@@ -332,7 +334,7 @@ fn current_group(
     let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
         pgrx::error!("table with OID {} has no cold store", oid.to_u32());
     };
-    howdah_bridge::malloc::keep_freed_memory();
+    malloc::keep_freed_memory();
     let placed = or_raise(oid, directory::reserve(&store, MAX_ROWS as u32, command));
     table.ensure_first_page();
     pending_groups::add(PendingGroup {
@@ -473,6 +475,10 @@ pub fn flush_all() {
 /// Drops everything: the transaction has ended.
 pub fn reset() {
     pending_groups::reset();
+    if ENCODED_ASIDE.take() {
+        // Rows and groups that two threads have freed stay with the allocator otherwise.
+        malloc::return_freed_memory();
+    }
     LOADS.with_borrow_mut(|l| {
         l.counts.clear();
         l.layouts.clear();
