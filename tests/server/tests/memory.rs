@@ -116,7 +116,8 @@ fn long_values_of_hot_rows_are_expanded_a_few_at_a_time() -> anyhow::Result<()> 
     let mut session = primary.session()?;
     session.batch_execute(&format!(
         "CREATE TABLE t (id int, document text COLLATE \"C\") USING howdah;
-         SET howdah.bulk_load = off;
+         SET howdah.debug_force_cold = on; INSERT INTO t SELECT i, '' FROM generate_series(1, 300) i;
+         RESET howdah.debug_force_cold; SET howdah.bulk_load = off;
          INSERT INTO t SELECT i, repeat(md5(i::text), 32768) FROM generate_series(1, {DOCUMENT_COUNT}) i;
          ANALYZE t"
     ))?;
@@ -130,7 +131,7 @@ fn long_values_of_hot_rows_are_expanded_a_few_at_a_time() -> anyhow::Result<()> 
     let expected = query(
         &mut session,
         &format!(
-            "SELECT left(max(md5(i::text) COLLATE \"C\"), 4), count(*) FROM generate_series(1, {DOCUMENT_COUNT}) i"
+            "SELECT left(max(md5(i::text) COLLATE \"C\"), 4), count(*) + 300 FROM generate_series(1, {DOCUMENT_COUNT}) i"
         ),
     )?;
     ensure!(answer == expected, "{answer} instead of {expected}");
