@@ -20,7 +20,7 @@ use crate::progress::{Counting, Progress};
 use crate::units;
 
 /// Incremented when tables or data change, so that older loads are not used again.
-const LOAD_VERSION: u32 = 1;
+const LOAD_VERSION: u32 = 2;
 
 /// The year of the data as they come.
 const FIRST_YEAR: u16 = 2013;
