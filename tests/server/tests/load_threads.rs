@@ -5,6 +5,7 @@
 //! `HOWDAH_LOAD_CANCELS` and `HOWDAH_LOAD_SEED` choose longer and other runs.
 
 use std::fs;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
@@ -88,10 +89,12 @@ fn a_panic_of_an_encoding_thread_is_one_error_of_one_statement() -> anyhow::Resu
          BEGIN
              BEGIN {LOAD}; EXCEPTION WHEN OTHERS THEN RETURN SQLERRM; END;
              RETURN 'loaded';
-         END $f$;
-         BEGIN; INSERT INTO t SELECT id + 1000000, k, w FROM kept; SAVEPOINT s;
-         SET LOCAL howdah.debug_panic_point = 'encode-thread'"
+         END $f$"
     ))?;
+    session.batch_execute(
+        "BEGIN; INSERT INTO t SELECT id + 1000000, k, w FROM kept; SAVEPOINT s;
+         SET LOCAL howdah.debug_panic_point = 'encode-thread'",
+    )?;
     failure(&mut session, LOAD)?;
     session.batch_execute("ROLLBACK TO s; SET LOCAL howdah.debug_panic_point = 'encode-thread'")?;
     let caught = query(&mut session, "SELECT load_caught()")?;
@@ -111,7 +114,7 @@ fn a_panic_of_an_encoding_thread_is_one_error_of_one_statement() -> anyhow::Resu
 fn an_error_in_a_savepoint_ends_the_load_and_nothing_else() -> anyhow::Result<()> {
     let primary = Primary::start("load-savepoint", &SETTINGS)?;
     let mut session = begin(&primary)?;
-    session.batch_execute(&format!(
+    session.batch_execute(
         "CREATE FUNCTION fails(int) RETURNS int LANGUAGE plpgsql AS $f$
          BEGIN
              -- A load within a load, in a subtransaction that aborts, while a thread encodes rows of
@@ -129,9 +132,9 @@ fn an_error_in_a_savepoint_ends_the_load_and_nothing_else() -> anyhow::Result<()
              EXCEPTION WHEN division_by_zero THEN NULL;
              END;
              RETURN $1;
-         END $f$;
-         BEGIN; {LOAD}; SAVEPOINT s"
-    ))?;
+         END $f$"
+    )?;
+    session.batch_execute(&format!("BEGIN; {LOAD}; SAVEPOINT s"))?;
     let (code, _) = failure(&mut session, FAILING)?;
     ensure!(code == "22012", "{code}");
     let rows = "SELECT count(*), sum(id), max(w) FROM t";
@@ -176,7 +179,7 @@ fn a_load_is_stopped_at_any_moment_and_leaves_nothing() -> anyhow::Result<()> {
     let whole_ms = began.elapsed().as_millis() as usize;
     is_as_before(&mut session)?;
     let before = process::own_memory_bytes(&pid)?;
-    let (mut canceled, cases) = (0, number("HOWDAH_LOAD_CANCELS", 25));
+    let (mut canceled, cases) = (0, number("HOWDAH_LOAD_CANCELS", 15));
     for case in 0..cases {
         let timeout_ms = dice.below(whole_ms.max(2)) + 1;
         let load = *dice.pick(&[
@@ -220,25 +223,28 @@ fn a_load_is_stopped_at_any_moment_and_leaves_nothing() -> anyhow::Result<()> {
         );
     }
     println!("{canceled} of {cases} loads were stopped");
-    ensure!(canceled * 3 >= cases, "{canceled} of {cases} were stopped");
+    ensure!(canceled * 5 >= cases, "{canceled} of {cases} were stopped");
     is_as_before(&mut session)?;
     let grown = process::own_memory_bytes(&pid)?.saturating_sub(before);
     println!("{grown} bytes more than after one load");
     ensure!(grown <= MOST_KEPT_BYTES, "{grown} bytes are kept");
-    // A session that is terminated gives its thread back, too.
-    let mut other = primary.session()?;
-    let pid = query(&mut other, "SELECT pg_backend_pid()")?;
-    let loading = std::thread::spawn(move || other.batch_execute(LOAD).is_err());
-    std::thread::sleep(Duration::from_millis(whole_ms as u64 / 2));
-    session.batch_execute(&format!("SELECT pg_terminate_backend({pid})"))?;
-    let was_stopped = loading
-        .join()
-        .map_err(|_| anyhow::anyhow!("the loading thread panicked"))?;
-    ensure!(process::is_gone(&pid), "the session goes on");
-    match was_stopped {
-        true => is_as_before(&mut session),
-        false => Ok(()),
+    // A session that is terminated gives its thread back, too, and the server goes on.
+    for _ in 0..3 {
+        let mut other = primary.session()?;
+        let pid = query(&mut other, "SELECT pg_backend_pid()")?;
+        let loading = thread::spawn(move || other.batch_execute(LOAD).is_err());
+        while !loading.is_finished() && process::thread_count(&pid)? == 1 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        session.batch_execute(&format!("SELECT pg_terminate_backend({pid})"))?;
+        let was_stopped = loading
+            .join()
+            .map_err(|_| anyhow::anyhow!("the loading thread panicked"))?;
+        ensure!(was_stopped, "the load went on");
+        ensure!(process::is_gone(&pid), "the session goes on");
+        is_as_before(&mut session)?;
     }
+    Ok(())
 }
 
 #[test]
@@ -251,9 +257,9 @@ fn an_idle_session_keeps_little_of_a_load() -> anyhow::Result<()> {
     let pid = query(&mut session, "SELECT pg_backend_pid()")?;
     let before = process::own_memory_bytes(&pid)?;
     for (rows, end) in [
-        (700_000, "COMMIT"),
-        (700_000, "ROLLBACK"),
         (400_000, "COMMIT"),
+        (400_000, "ROLLBACK"),
+        (200_000, "COMMIT"),
     ] {
         session.batch_execute(&format!(
             "BEGIN; INSERT INTO t SELECT i, md5(i::text), repeat(md5((i / 7)::text), 3)
@@ -265,6 +271,6 @@ fn an_idle_session_keeps_little_of_a_load() -> anyhow::Result<()> {
         ensure!(kept <= MOST_KEPT_BYTES, "{kept} bytes are kept after {end}");
     }
     let rows = query(&mut session, "SELECT count(*), count(DISTINCT id) FROM t")?;
-    ensure!(rows == "1100000|700000", "{rows}");
+    ensure!(rows == "600000|400000", "{rows}");
     Ok(())
 }

@@ -930,7 +930,7 @@ fn generated_queries_have_one_answer() -> anyhow::Result<()> {
                  SET howdah.debug_force_vectorized = on; SET howdah.vectorized = on;
                  SET howdah.threads = {threads}; SET work_mem = '{memory}'"
             ))?;
-            let mut ask = |session: &mut Client, query: &str| match question.way {
+            let ask = |session: &mut Client, query: &str| match question.way {
                 Way::Prepared => {
                     session.batch_execute(&format!(
                         "DEALLOCATE ALL; PREPARE asked({PARAMETERS}) AS {query}"
