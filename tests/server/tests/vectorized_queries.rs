@@ -335,7 +335,7 @@ fn make_tables(session: &mut Client, dice: &mut Dice) -> anyhow::Result<()> {
         if !column.rare.is_empty() && dice.below(3) == 0 {
             let rare = dice.pick(column.rare);
             let ty = base_type(column);
-            value = format!("CASE WHEN random() < 0.01 THEN {rare}::{ty} ELSE {value} END");
+            value = format!("CASE WHEN random() < 0.01 THEN ({rare})::{ty} ELSE {value} END");
         }
         value = match dice.below(6) {
             0 => format!("CASE WHEN random() < 0.2 THEN NULL ELSE {value} END"),
@@ -889,7 +889,8 @@ fn without_trailing_zeros(rows: &[String]) -> Vec<String> {
 
 /// Whether the engine runs a query, and whether PostgreSQL evaluates a part of it for the engine.
 fn is_taken(session: &mut Client, query: &str) -> anyhow::Result<(bool, bool)> {
-    let messages = session.simple_query(&format!("EXPLAIN (COSTS OFF) {query}"))?;
+    let explain = format!("EXPLAIN (COSTS OFF) {query}");
+    let messages = session.simple_query(&explain).context(explain)?;
     let has = |text: &str| {
         messages.iter().any(|message| match message {
             SimpleQueryMessage::Row(row) => row.get(0).is_some_and(|line| line.contains(text)),
@@ -917,7 +918,7 @@ fn generated_queries_have_one_answer() -> anyhow::Result<()> {
     let (mut asked, mut taken, mut foreign, mut failed, mut spared) = (0, 0, 0, 0, 0);
     for seed in first..first + schemas {
         let mut dice = Dice::new(seed);
-        make_tables(&mut session, &mut dice)?;
+        make_tables(&mut session, &mut dice).with_context(|| format!("seed {seed}"))?;
         for at in 0..QUERIES_PER_SCHEMA {
             let question = author(&mut dice);
             let values = values(&mut dice);
