@@ -3,7 +3,8 @@
 //!
 //! An error of a conjunct is an exception: the engine evaluates conjuncts that can raise one last,
 //! so that fewer rows meet them. Where heap raises an error and the engine does not, the query over
-//! heap is asked again with the other conjuncts evaluated first.
+//! heap is asked again with the other conjuncts evaluated first; where the engine raises one alone,
+//! without its LIMIT, at which PostgreSQL's nodes may stop before they reach the row.
 //!
 //! Each schema draws for every column how its values are: few or many, constant, runs, all NULL,
 //! with NULLs, extremes, NaN, infinities, -0. Rows are hot, cold, marked and updated alike in both
@@ -648,6 +649,20 @@ impl Query {
         ))
     }
 
+    /// The same where nothing ends it early: PostgreSQL's nodes may not reach the row of an error.
+    fn to_the_end(&self) -> Query {
+        let rest = self.rest.split(" LIMIT ").next().unwrap_or_default();
+        Query {
+            returned: self.returned.clone(),
+            conjuncts: self.conjuncts.clone(),
+            rest: rest.to_owned(),
+            way: match self.way {
+                Way::Exists => Way::Plain,
+                way => way,
+            },
+        }
+    }
+
     fn asked(&self, query: &str) -> String {
         match self.way {
             Way::Plain | Way::Prepared => query.to_owned(),
@@ -965,6 +980,9 @@ fn generated_queries_have_one_answer() -> anyhow::Result<()> {
             if let (Ok(_), Err(_)) = (&vectorized, &heap) {
                 heap = ask(&mut session, &question.with_errors_last())?;
                 spared += usize::from(heap.is_err());
+            }
+            if let (Err(_), Ok(_)) = (&vectorized, &heap) {
+                heap = ask(&mut session, &question.to_the_end().of("h"))?;
             }
             ensure!(
                 vectorized.is_ok() || heap.is_err(),
