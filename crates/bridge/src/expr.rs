@@ -11,6 +11,7 @@
 //! Invariant: a `Node` borrows a tree of the planner or of a finished plan, which outlives it.
 
 mod clause;
+mod failure;
 mod foreign;
 
 use std::ffi::{CStr, c_int};

@@ -25,7 +25,13 @@ thread_local! {
     static HELD: Cell<usize> = const { Cell::new(0) };
 }
 
+/// An exiting process has given everything back before it leaves shared memory; values that are
+/// dropped later, as those of its thread-locals are, hold nothing any more.
 fn give_back(count: usize) {
+    let count = count.min(HELD.get());
+    if count == 0 {
+        return;
+    }
     HELD.set(HELD.get() - count);
     if let Some(InUse(in_use)) = THREADS.get() {
         in_use.fetch_sub(count, Ordering::Relaxed);

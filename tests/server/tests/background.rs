@@ -39,13 +39,19 @@ fn a_large_table_is_looked_at_in_parts() -> anyhow::Result<()> {
     };
     let before = blocks(&mut session)?;
     session.batch_execute("SELECT howdah.set_options('wide', compaction => true)")?;
-    for round in 1..=15 {
-        session.batch_execute(&format!("UPDATE wide SET pad = pad WHERE id = {round}"))?;
+    // On a busy machine it takes more rounds until a worker has come.
+    let (mut rounds, mut read) = (0, 0);
+    while rounds < 15 || read <= 128 && rounds < 240 {
+        rounds += 1;
+        session.batch_execute(&format!("UPDATE wide SET pad = pad WHERE id = {rounds}"))?;
         sleep(Duration::from_millis(250));
+        read = blocks(&mut session)? - before;
     }
-    let read = blocks(&mut session)? - before;
     ensure!(read > 128, "nobody came: {read} pages");
-    ensure!(read < 5 * pages, "{read} pages of {pages} in 15 rounds");
+    ensure!(
+        read < 5 * pages * rounds / 15,
+        "{read} pages of {pages} in {rounds} rounds"
+    );
     Ok(())
 }
 

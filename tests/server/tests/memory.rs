@@ -116,31 +116,41 @@ fn long_values_of_hot_rows_are_expanded_a_few_at_a_time() -> anyhow::Result<()> 
     let mut session = primary.session()?;
     session.batch_execute(&format!(
         "CREATE TABLE t (id int, document text COLLATE \"C\") USING howdah;
-         SET howdah.debug_force_cold = on; INSERT INTO t SELECT i, '' FROM generate_series(1, 300) i;
+         CREATE TABLE parts (LIKE t) PARTITION BY RANGE (id);
+         CREATE TABLE parts_a PARTITION OF parts FOR VALUES FROM (MINVALUE) TO (300) USING howdah;
+         CREATE TABLE parts_b (document text COLLATE \"C\", gone int, id int) USING howdah;
+         ALTER TABLE parts_b DROP COLUMN gone;
+         ALTER TABLE parts ATTACH PARTITION parts_b FOR VALUES FROM (300) TO (500);
+         CREATE TABLE parts_c PARTITION OF parts FOR VALUES FROM (500) TO (MAXVALUE) USING heap;
+         SET howdah.debug_force_cold = on;
+         INSERT INTO t SELECT i, '' FROM generate_series(1, 300) i; INSERT INTO parts TABLE t;
          RESET howdah.debug_force_cold; SET howdah.bulk_load = off;
          INSERT INTO t SELECT i, repeat(md5(i::text), 32768) FROM generate_series(1, {DOCUMENT_COUNT}) i;
-         ANALYZE t"
+         INSERT INTO parts SELECT * FROM t WHERE document <> '';
+         ANALYZE t, parts"
     ))?;
-    // A session of its own: the peak is of the whole process.
-    let mut session = primary.session()?;
-    session.batch_execute("SET howdah.debug_force_vectorized = on")?;
-    let text = "SELECT left(max(document), 4), count(id) FROM t";
-    let plan = query(&mut session, &format!("EXPLAIN {text}"))?;
-    ensure!(plan.contains("Vectorized"), "not vectorized: {plan}");
-    let answer = query(&mut session, text)?;
-    let expected = query(
-        &mut session,
-        &format!(
-            "SELECT left(max(md5(i::text) COLLATE \"C\"), 4), count(*) + 300 FROM generate_series(1, {DOCUMENT_COUNT}) i"
-        ),
-    )?;
-    ensure!(answer == expected, "{answer} instead of {expected}");
-    let peak = query(
-        &mut session,
-        "SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s+(\\d+)')",
-    )?;
-    let bytes = peak.parse::<u64>()? * 1024;
-    println!("{bytes} bytes at most for {DOCUMENT_COUNT} documents of 1 MB");
-    ensure!(bytes <= MOST_FOR_DOCUMENTS, "{bytes} bytes");
+    for table in ["t", "parts"] {
+        // A session of its own: the peak is of the whole process.
+        let mut session = primary.session()?;
+        session.batch_execute("SET howdah.debug_force_vectorized = on")?;
+        let text = format!("SELECT left(max(document), 4), count(id) FROM {table}");
+        let plan = query(&mut session, &format!("EXPLAIN {text}"))?;
+        ensure!(plan.contains("Vectorized"), "not vectorized: {plan}");
+        let answer = query(&mut session, &text)?;
+        let expected = query(
+            &mut session,
+            &format!(
+                "SELECT left(max(md5(i::text) COLLATE \"C\"), 4), count(*) + 300 FROM generate_series(1, {DOCUMENT_COUNT}) i"
+            ),
+        )?;
+        ensure!(answer == expected, "{answer} instead of {expected}");
+        let peak = query(
+            &mut session,
+            "SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s+(\\d+)')",
+        )?;
+        let bytes = peak.parse::<u64>()? * 1024;
+        println!("{bytes} bytes at most for {DOCUMENT_COUNT} documents of 1 MB in {table}");
+        ensure!(bytes <= MOST_FOR_DOCUMENTS, "{bytes} bytes for {table}");
+    }
     Ok(())
 }

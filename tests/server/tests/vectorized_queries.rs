@@ -3,14 +3,18 @@
 //!
 //! An error of a conjunct is an exception: the engine evaluates conjuncts that can raise one last,
 //! so that fewer rows meet them. Where heap raises an error and the engine does not, the query over
-//! heap is asked again with the other conjuncts evaluated first.
+//! heap is asked again with the other conjuncts evaluated first; where the engine raises one alone,
+//! without its LIMIT, at which PostgreSQL's nodes may stop before they reach the row.
 //!
 //! Each schema draws for every column how its values are: few or many, constant, runs, all NULL,
 //! with NULLs, extremes, NaN, infinities, -0. Rows are hot, cold, marked and updated alike in both
 //! tables. Half of the tables are partitioned, by list, range or hash, on two levels, with
 //! partitions whose columns are in another order. Floats are multiples of a quarter, so that sums
-//! are exact in any order. Every third query has an expression that the engine does not know, which
-//! PostgreSQL evaluates for it. `HOWDAH_QUERY_SEED` and `HOWDAH_QUERY_SCHEMAS` choose others.
+//! are exact in any order. Some columns are of types that the engine only reads, or that are grouped
+//! by another equality than that of their bytes; two were added when the rows were cold already.
+//! Every third query has an expression that the engine does not know, which PostgreSQL evaluates for
+//! it. Queries are asked as they are, as prepared statements with parameters in generic plans, by
+//! rescans with other parameters, and below other queries. `HOWDAH_QUERY_SEED` and `HOWDAH_QUERY_SCHEMAS` choose others.
 
 use std::fmt::Write as _;
 
@@ -27,6 +31,7 @@ const LEAST_FOREIGN_PERCENT: usize = 15;
 const LEAST_TAKEN_PERCENT: usize = 60;
 
 /// A column: its name, its type, expressions for a value by `g`, the row's number, and rare values.
+/// One without expressions is added later, with the first rare value as its default.
 struct Column {
     name: &'static str,
     ty: &'static str,
@@ -163,7 +168,103 @@ const COLUMNS: &[Column] = &[
         rare: &[],
         kind: Kind::Other,
     },
+    Column {
+        name: "tm",
+        ty: "time",
+        values: &["time '00:00' + g % 100 * interval '7 minutes'"],
+        rare: &["'24:00'"],
+        kind: Kind::Other,
+    },
+    Column {
+        name: "c",
+        ty: "char(4)",
+        values: &["'c' || g % 12", "''"],
+        rare: &["'c  '"],
+        kind: Kind::Other,
+    },
+    Column {
+        name: "v",
+        ty: "varchar(6)",
+        values: &["'v' || g % 12", "left(md5(g::text), 6)"],
+        rare: &["''"],
+        kind: Kind::Other,
+    },
+    Column {
+        name: "x",
+        ty: "text COLLATE \"en-x-icu\"",
+        values: &["(ARRAY['a', 'B', 'A', 'b', 'ä'])[1 + g % 5]"],
+        rare: &["''"],
+        kind: Kind::Other,
+    },
+    Column {
+        name: "y",
+        ty: "text COLLATE loose",
+        values: &["(ARRAY['a', 'b', 'c'])[1 + g % 3]"],
+        rare: &["'z'"],
+        kind: Kind::Other,
+    },
+    Column {
+        name: "e",
+        ty: "bytea",
+        values: &["decode(md5((g % 9)::text), 'hex')", "'\\x00'"],
+        rare: &["''"],
+        kind: Kind::Other,
+    },
+    Column {
+        name: "o",
+        ty: "oid",
+        values: &["g % 9"],
+        rare: &["4294967295"],
+        kind: Kind::Other,
+    },
+    Column {
+        name: "q",
+        ty: "\"char\"",
+        values: &["chr(65 + g % 5)"],
+        rare: &["''"],
+        kind: Kind::Other,
+    },
+    Column {
+        name: "iv",
+        ty: "interval",
+        values: &["g % 9 * interval '1 hour'"],
+        rare: &["'-1 month'"],
+        kind: Kind::Other,
+    },
+    Column {
+        name: "en",
+        ty: "mood",
+        values: &["(ARRAY['sad', 'ok', 'happy'])[1 + g % 3]"],
+        rare: &[],
+        kind: Kind::Other,
+    },
+    Column {
+        name: "dm",
+        ty: "small",
+        values: &["g % 9"],
+        rare: &["999"],
+        kind: Kind::Integer,
+    },
+    Column {
+        name: "li",
+        ty: "int4",
+        values: &[],
+        rare: &["11", "3"],
+        kind: Kind::Integer,
+    },
+    Column {
+        name: "lw",
+        ty: "text COLLATE \"C\"",
+        values: &[],
+        rare: &["'late'", "'w'"],
+        kind: Kind::Text,
+    },
 ];
+
+/// The columns that tables have from the beginning.
+fn first_columns() -> impl Iterator<Item = &'static Column> {
+    COLUMNS.iter().filter(|column| !column.values.is_empty())
+}
 
 /// Statements that make `t` a partitioned table: one partition with its columns in another order
 /// and some dropped, one with partitions of its own, one of heap or howdah, one that is empty.
@@ -229,15 +330,13 @@ fn partitions(dice: &mut Dice, definition: &str) -> String {
 
 fn make_tables(session: &mut Client, dice: &mut Dice) -> anyhow::Result<()> {
     let mut list = String::new();
-    for column in COLUMNS {
+    for column in first_columns() {
         let value = dice.pick(column.values);
-        let mut value = format!(
-            "({value})::{}",
-            column.ty.split(' ').next().unwrap_or_default()
-        );
+        let mut value = format!("({value})::{}", base_type(column));
         if !column.rare.is_empty() && dice.below(3) == 0 {
             let rare = dice.pick(column.rare);
-            value = format!("CASE WHEN random() < 0.01 THEN {rare} ELSE {value} END");
+            let ty = base_type(column);
+            value = format!("CASE WHEN random() < 0.01 THEN ({rare})::{ty} ELSE {value} END");
         }
         value = match dice.below(6) {
             0 => format!("CASE WHEN random() < 0.2 THEN NULL ELSE {value} END"),
@@ -246,7 +345,7 @@ fn make_tables(session: &mut Client, dice: &mut Dice) -> anyhow::Result<()> {
         };
         write!(list, ", {value} AS {}", column.name)?;
     }
-    let definition: Vec<String> = (COLUMNS.iter())
+    let definition: Vec<String> = first_columns()
         .map(|column| format!("{} {}", column.name, column.ty))
         .collect();
     let definition = definition.join(", ");
@@ -271,10 +370,29 @@ fn make_tables(session: &mut Client, dice: &mut Dice) -> anyhow::Result<()> {
          UPDATE h SET i4 = 1 WHERE id % 50 = 7;
          UPDATE t SET i4 = 1 WHERE id % 50 = 7;
          DELETE FROM h WHERE id % 40 = 1 AND {change};
-         DELETE FROM t WHERE id % 40 = 1 AND {change};
-         ANALYZE h; ANALYZE t"
+         DELETE FROM t WHERE id % 40 = 1 AND {change};"
     ))?;
+    let later = COLUMNS.iter().filter(|column| column.values.is_empty());
+    for (at, column) in later.enumerate() {
+        let (name, ty, rare) = (column.name, column.ty, column.rare);
+        let first = rows + 5000 + 100 * at;
+        for table in ["h", "t"] {
+            session.batch_execute(&format!(
+                "ALTER TABLE {table} ADD COLUMN {name} {ty} DEFAULT {};
+                 ALTER TABLE {table} ALTER COLUMN {name} SET DEFAULT {};
+                 INSERT INTO {table} (id) SELECT g FROM generate_series({first}, {first} + 10) g;
+                 UPDATE {table} SET {name} = NULL WHERE id % 70 = 3",
+                rare[0], rare[1]
+            ))?;
+        }
+    }
+    session.batch_execute("ANALYZE h; ANALYZE t")?;
     Ok(())
+}
+
+/// The type of a column without its collation.
+fn base_type(column: &Column) -> &'static str {
+    column.ty.split(' ').next().unwrap_or_default()
 }
 
 fn of_kind<'a>(dice: &mut Dice, kind: Kind) -> &'a Column {
@@ -298,7 +416,20 @@ fn constant(dice: &mut Dice, column: &Column) -> String {
         Kind::Time => format!("'2000-{:02}-15'::{ty}", dice.below(12) + 1),
         Kind::Bool => dice.pick(&["true", "false"]).to_string(),
         Kind::Text => format!("'{}'", dice.pick(&["w3", "w11", "same", "x", "", "a"])),
-        Kind::Other => format!("md5('{}')::uuid", dice.below(14)),
+        Kind::Other => {
+            let number = dice.below(14);
+            match column.name {
+                "u" => format!("md5('{number}')::uuid"),
+                "tm" => format!("'{number:02}:03'::time"),
+                "iv" => format!("interval '{number} hours'"),
+                "e" => format!("decode(md5('{number}'), 'hex')"),
+                "en" => format!("'{}'::mood", dice.pick(&["sad", "ok", "happy"])),
+                "o" => format!("{number}::oid"),
+                "c" => format!("'c{number}{}'", dice.pick(&["", " "])),
+                "v" => format!("'v{number}'::varchar"),
+                _ => format!("'{}'", dice.pick(&["a", "b", "A", "B", "z"])),
+            }
+        }
     }
 }
 
@@ -319,6 +450,9 @@ fn arithmetic(dice: &mut Dice) -> String {
 
 /// Functions of a user.
 const FUNCTIONS: &str = "
+    CREATE COLLATION loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+    CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
+    CREATE DOMAIN small AS int CHECK (value < 1000);
     CREATE FUNCTION doubled(int8) RETURNS int8 LANGUAGE plpgsql IMMUTABLE STRICT
         AS 'BEGIN RETURN $1 % 1000 * 2; END';
     CREATE FUNCTION never_null(text) RETURNS text LANGUAGE plpgsql STABLE
@@ -473,12 +607,34 @@ fn filter(dice: &mut Dice) -> Vec<String> {
     all
 }
 
+/// How a query is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Plain,
+    /// As a prepared statement with parameters.
+    Prepared,
+    /// Once for each row of another query, with that row's value.
+    Rescanned,
+    /// Twice, below a set operation.
+    Twice,
+    /// As a table expression that is read twice.
+    Materialized,
+    /// Below an aggregate.
+    Counted,
+    /// Whether it has a row.
+    Exists,
+}
+
+/// The parameters of prepared statements.
+const PARAMETERS: &str = "int4, text, numeric";
+
 /// A query of one table.
 struct Query {
     returned: String,
     conjuncts: Vec<String>,
     /// What follows the filter.
     rest: String,
+    way: Way,
 }
 
 impl Query {
@@ -487,7 +643,39 @@ impl Query {
             true => String::new(),
             false => format!(" WHERE {}", self.conjuncts.join(" AND ")),
         };
-        format!("SELECT {} FROM {table}{filter}{}", self.returned, self.rest)
+        self.asked(&format!(
+            "SELECT {} FROM {table}{filter}{}",
+            self.returned, self.rest
+        ))
+    }
+
+    /// The same where nothing ends it early: PostgreSQL's nodes may not reach the row of an error.
+    fn to_the_end(&self) -> Query {
+        let rest = self.rest.split(" LIMIT ").next().unwrap_or_default();
+        Query {
+            returned: self.returned.clone(),
+            conjuncts: self.conjuncts.clone(),
+            rest: rest.to_owned(),
+            way: match self.way {
+                Way::Exists => Way::Plain,
+                way => way,
+            },
+        }
+    }
+
+    fn asked(&self, query: &str) -> String {
+        match self.way {
+            Way::Plain | Way::Prepared => query.to_owned(),
+            Way::Rescanned => format!(
+                "SELECT g.p, s.* FROM (VALUES (3), (NULL), (0), (60), (3)) g (p), LATERAL ({query}) s"
+            ),
+            Way::Twice => format!("({query}) UNION ALL ({query})"),
+            Way::Materialized => {
+                format!("WITH c AS MATERIALIZED ({query}) TABLE c UNION ALL TABLE c")
+            }
+            Way::Counted => format!("SELECT count(*), count(s) FROM ({query}) s"),
+            Way::Exists => format!("SELECT EXISTS ({query}), NOT EXISTS ({query})"),
+        }
     }
 
     /// The query over heap; conjuncts that can raise an error see the rows that pass the others.
@@ -502,13 +690,13 @@ impl Query {
             true => "true".to_owned(),
             false => all.into_iter().cloned().collect::<Vec<_>>().join(" AND "),
         };
-        format!(
+        self.asked(&format!(
             "SELECT {} FROM (SELECT * FROM h WHERE {} OFFSET 0) h WHERE {}{}",
             self.returned,
             join(first),
             join(last),
             self.rest
-        )
+        ))
     }
 }
 
@@ -598,11 +786,60 @@ fn author(dice: &mut Dice) -> Query {
             )
         }
     };
+    let way = match dice.below(16) {
+        0 | 1 => Way::Prepared,
+        2 => Way::Rescanned,
+        3 => Way::Twice,
+        4 => Way::Materialized,
+        5 => Way::Counted,
+        6 => Way::Exists,
+        _ => Way::Plain,
+    };
+    let mut conjuncts = filter(dice);
+    match way {
+        Way::Prepared => conjuncts.push(with_parameters(dice)),
+        Way::Rescanned => conjuncts.push(with_value(dice, "g.p")),
+        _ => {}
+    }
     Query {
         returned,
-        conjuncts: filter(dice),
+        conjuncts,
         rest,
+        way,
     }
+}
+
+/// A condition on an integer value. A part that the value makes fail is not evaluated for it.
+fn with_value(dice: &mut Dice, value: &str) -> String {
+    let column = of_kind(dice, Kind::Integer).name;
+    match dice.below(5) {
+        0 => format!("{column} = {value}"),
+        1 => format!("({value} = 0 OR {column} > 100 / {value})"),
+        2 => format!("({value} IS NULL OR {column} <= {value})"),
+        3 => format!("({value} <> 0 AND {column} < 500 / {value}) IS NOT TRUE"),
+        _ => format!("{column} <> {value}"),
+    }
+}
+
+/// A condition on the parameters.
+fn with_parameters(dice: &mut Dice) -> String {
+    match dice.below(6) {
+        0 => "(w < $2 OR m > $3)".to_owned(),
+        1 => "($2 IS NULL OR $2 = '' OR i4 = ascii($2)::int)".to_owned(),
+        2 => "(n = $3 OR $2 = '' OR i2 > length($2))".to_owned(),
+        3 => "($2 !~ '^[0-9]+$' OR i8 > $2::int8)".to_owned(),
+        _ => with_value(dice, "$1"),
+    }
+}
+
+/// Values of the parameters.
+fn values(dice: &mut Dice) -> String {
+    format!(
+        "{}, {}, {}",
+        dice.pick(&["3", "0", "NULL", "-7", "60"]),
+        dice.pick(&["''", "'w3'", "NULL", "'17'"]),
+        dice.pick(&["1.50", "0", "NULL", "'NaN'", "1e30"])
+    )
 }
 
 fn direction(dice: &mut Dice) -> String {
@@ -667,7 +904,8 @@ fn without_trailing_zeros(rows: &[String]) -> Vec<String> {
 
 /// Whether the engine runs a query, and whether PostgreSQL evaluates a part of it for the engine.
 fn is_taken(session: &mut Client, query: &str) -> anyhow::Result<(bool, bool)> {
-    let messages = session.simple_query(&format!("EXPLAIN (COSTS OFF) {query}"))?;
+    let explain = format!("EXPLAIN (COSTS OFF) {query}");
+    let messages = session.simple_query(&explain).context(explain)?;
     let has = |text: &str| {
         messages.iter().any(|message| match message {
             SimpleQueryMessage::Row(row) => row.get(0).is_some_and(|line| line.contains(text)),
@@ -686,16 +924,19 @@ fn generated_queries_have_one_answer() -> anyhow::Result<()> {
     ];
     let primary = Primary::start("vectorized-queries", &settings)?;
     let mut session = primary.session()?;
-    session.batch_execute("SET client_min_messages = error; SET jit = off")?;
+    session.batch_execute(
+        "SET client_min_messages = error; SET jit = off; SET plan_cache_mode = force_generic_plan",
+    )?;
     session.batch_execute(FUNCTIONS)?;
     let first = number("HOWDAH_QUERY_SEED", 1);
     let schemas = number("HOWDAH_QUERY_SCHEMAS", 10);
     let (mut asked, mut taken, mut foreign, mut failed, mut spared) = (0, 0, 0, 0, 0);
     for seed in first..first + schemas {
         let mut dice = Dice::new(seed);
-        make_tables(&mut session, &mut dice)?;
+        make_tables(&mut session, &mut dice).with_context(|| format!("seed {seed}"))?;
         for at in 0..QUERIES_PER_SCHEMA {
             let question = author(&mut dice);
+            let values = values(&mut dice);
             let query = question.of("t");
             let threads = dice.pick(&[0, 1, 2, 7]);
             let memory = dice.pick(&["64kB", "4MB", "64MB"]);
@@ -705,23 +946,43 @@ fn generated_queries_have_one_answer() -> anyhow::Result<()> {
                  SET howdah.debug_force_vectorized = on; SET howdah.vectorized = on;
                  SET howdah.threads = {threads}; SET work_mem = '{memory}'"
             ))?;
-            let (is_taken, has_foreign) = is_taken(&mut session, &query)?;
+            let ask = |session: &mut Client, query: &str| match question.way {
+                Way::Prepared => {
+                    session.batch_execute(&format!(
+                        "DEALLOCATE ALL; PREPARE asked({PARAMETERS}) AS {query}"
+                    ))?;
+                    answer(session, &format!("EXECUTE asked({values})"))
+                }
+                _ => answer(session, query),
+            };
+            let (is_taken, has_foreign) = match question.way {
+                Way::Prepared => {
+                    session.batch_execute(&format!(
+                        "DEALLOCATE ALL; PREPARE asked({PARAMETERS}) AS {query}"
+                    ))?;
+                    is_taken(&mut session, &format!("EXECUTE asked({values})"))?
+                }
+                _ => is_taken(&mut session, &query)?,
+            };
             taken += usize::from(is_taken);
             foreign += usize::from(has_foreign);
-            let vectorized = answer(&mut session, &query)?;
+            let vectorized = ask(&mut session, &query)?;
             session.batch_execute("SET howdah.vectorized = off")?;
-            let plain = answer(&mut session, &query)?;
-            let mut heap = answer(&mut session, &question.of("h"))?;
+            let plain = ask(&mut session, &query)?;
+            let mut heap = ask(&mut session, &question.of("h"))?;
             asked += 1;
             failed += usize::from(heap.is_err());
             let say = |other: &str| {
                 format!(
-                    "seed {seed}, query {at}, {threads} threads, work_mem {memory}: {query}: {other}"
+                    "seed {seed}, query {at}, {threads} threads, work_mem {memory}, ({values}): {query}: {other}"
                 )
             };
             if let (Ok(_), Err(_)) = (&vectorized, &heap) {
-                heap = answer(&mut session, &question.with_errors_last())?;
+                heap = ask(&mut session, &question.with_errors_last())?;
                 spared += usize::from(heap.is_err());
+            }
+            if let (Err(_), Ok(_)) = (&vectorized, &heap) {
+                heap = ask(&mut session, &question.to_the_end().of("h"))?;
             }
             ensure!(
                 vectorized.is_ok() || heap.is_err(),

@@ -11,7 +11,7 @@
 //! `HOWDAH_SNAPSHOT_SEED` and `HOWDAH_SNAPSHOT_STEPS` choose other and longer runs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -393,7 +393,7 @@ fn prepared_statements_follow_partitions_that_come_and_go() -> anyhow::Result<()
     )?;
     ensure!(with != without);
     let is_over = Arc::new(AtomicBool::new(false));
-    let mut readers = Vec::new();
+    let (mut readers, mut all_seen) = (Vec::new(), Vec::new());
     for mode in ["force_generic_plan", "force_custom_plan", "auto"] {
         let (mut reader, is_over) = (primary.session()?, Arc::clone(&is_over));
         reader.batch_execute(&format!(
@@ -401,22 +401,31 @@ fn prepared_statements_follow_partitions_that_come_and_go() -> anyhow::Result<()
              PREPARE of_key(int) AS SELECT count(*) FROM parts WHERE id % 100 = $1"
         ))?;
         let answers = [with.clone(), without.clone()];
-        readers.push(thread::spawn(move || -> anyhow::Result<[u64; 2]> {
-            let mut seen = [0, 0];
+        let seen: Arc<[AtomicU64; 2]> = Arc::default();
+        all_seen.push(Arc::clone(&seen));
+        readers.push(thread::spawn(move || -> anyhow::Result<()> {
             while !is_over.load(Ordering::Relaxed) {
                 let got = query(&mut reader, "EXECUTE all_rows")?;
                 let which = answers.iter().position(|answer| *answer == got);
-                seen[which.with_context(|| format!("{mode}: {got}, neither of {answers:?}"))?] += 1;
+                let which =
+                    which.with_context(|| format!("{mode}: {got}, neither of {answers:?}"))?;
+                seen[which].fetch_add(1, Ordering::Relaxed);
                 let got = query(&mut reader, "EXECUTE of_key(5)")?;
                 ensure!(
                     ["260", "140"].contains(&got.as_str()),
                     "{mode}: {got} rows of a key"
                 );
             }
-            Ok(seen)
+            Ok(())
         }));
     }
-    for round in 0..8 {
+    let has_seen_both =
+        |seen: &Arc<[AtomicU64; 2]>| seen.iter().all(|count| count.load(Ordering::Relaxed) > 0);
+    // On a busy machine it takes more rounds until every reader has met both states.
+    for round in 0..200 {
+        if round >= 8 && all_seen.iter().all(has_seen_both) {
+            break;
+        }
         let how = match round % 2 {
             0 => "",
             _ => "CONCURRENTLY",
@@ -434,13 +443,13 @@ fn prepared_statements_follow_partitions_that_come_and_go() -> anyhow::Result<()
     }
     is_over.store(true, Ordering::Relaxed);
     for reader in readers {
-        let seen = reader
+        reader
             .join()
             .map_err(|_| anyhow::anyhow!("a reader panicked"))??;
-        ensure!(
-            seen.iter().all(|&count| count > 0),
-            "{seen:?} answers with and without"
-        );
     }
+    ensure!(
+        all_seen.iter().all(has_seen_both),
+        "{all_seen:?} answers with and without"
+    );
     Ok(())
 }

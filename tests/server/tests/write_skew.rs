@@ -177,7 +177,13 @@ fn no_pair_loses_both_its_tokens_while_rows_move() -> anyhow::Result<()> {
             let (config, counts) = (&config, &counts);
             handles.push(scope.spawn(move || work(config, counts, seed ^ (session << 32))));
         }
-        while Instant::now() < end && !handles.iter().any(thread::ScopedJoinHandle::is_finished) {
+        // On a busy machine it takes longer until two get in each other's way.
+        let has_met = || {
+            counts.taken.load(Ordering::Relaxed) > 0 && counts.refused.load(Ordering::Relaxed) > 0
+        };
+        let last = end + Duration::from_secs(60);
+        let has_time = || Instant::now() < if has_met() { end } else { last };
+        while has_time() && !handles.iter().any(thread::ScopedJoinHandle::is_finished) {
             thread::sleep(Duration::from_millis(20));
         }
         counts.over.store(true, Ordering::Relaxed);

@@ -377,6 +377,10 @@ unsafe extern "C-unwind" fn next_of_child(
     // SAFETY: the child was begun; its rows have the node's columns, in a scan slot one more than
     // these.
     unsafe {
+        // As `ExecProcNode` does: a rescan by changed parameters waits for the first row.
+        if !(*child).chgParam.is_null() {
+            pg_sys::ExecReScan(child);
+        }
         let next = (*child).ExecProcNode.unwrap_unchecked();
         let from = pg_sys::ffi::pg_guard_ffi_boundary(|| next(child));
         let slot = nothing(node);

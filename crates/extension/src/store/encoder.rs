@@ -17,6 +17,7 @@ use howdah_bridge::upper::with_signals_blocked;
 use howdah_columnar::{ColumnarError, Effort, EncodedRowGroup, RowGroupBuilder};
 
 use crate::settings;
+use crate::stop_point;
 use crate::thread_budget::Lease;
 
 /// How often a backend that waits for a thread looks for interrupts.
@@ -45,7 +46,9 @@ impl Encoder {
         let rows = Arc::new(rows);
         let (sender, outcome) = sync_channel(1);
         let shared = Arc::clone(&rows);
+        let panics = stop_point::panics_at("encode-thread");
         let mut work = Some(move || {
+            assert!(!panics, "as asked at encode-thread");
             // Nobody waits any more after a rollback.
             let _ = sender.send(shared.encode(effort));
         });

@@ -76,6 +76,7 @@ pub unsafe fn translate<'a>(
         operands: Vec::new(),
         foreign: Vec::new(),
         conjunct: None,
+        may_be_skipped: false,
         bound,
         exchange,
     };
@@ -162,6 +163,10 @@ struct Translator<'t, 'a> {
     foreign: Vec<ForeignPart<'a>>,
     /// The conjunct that is being translated.
     conjunct: Option<usize>,
+    /// Whether PostgreSQL evaluates what is being translated only for rows that other parts of the
+    /// same expression leave. Operands are evaluated before any row is read, so that one which may
+    /// fail is no operand there.
+    may_be_skipped: bool,
     exchange: Arc<Exchange>,
     bound: Option<&'t Bound<'t>>,
 }
@@ -255,12 +260,25 @@ impl<'a> Translator<'_, 'a> {
 
     /// Parts of AND or OR: one of them at least must be known.
     fn parts(&mut self, nodes: &[Node<'a>]) -> Result<Vec<Expr>, Reason> {
-        let parts = nodes.iter().map(|&node| self.expr(node));
-        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        let mut parts = Vec::with_capacity(nodes.len());
+        for (i, &node) in nodes.iter().enumerate() {
+            // The first part decides whether the others are evaluated.
+            let part = self.skipped(i > 0, |translator| translator.expr(node));
+            parts.push(part?);
+        }
         match parts.iter().all(|part| matches!(part, Expr::Foreign(_))) {
             true => Err(Reason::Expression),
             false => Ok(parts),
         }
+    }
+
+    /// Translates a part that PostgreSQL may evaluate for fewer rows than the whole.
+    fn skipped<T>(&mut self, may_be: bool, translate: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.may_be_skipped;
+        self.may_be_skipped |= may_be;
+        let translated = translate(self);
+        self.may_be_skipped = before;
+        translated
     }
 
     /// An expression that is known but for parts of AND and OR.
@@ -282,16 +300,19 @@ impl<'a> Translator<'_, 'a> {
     }
 
     /// The value of the next operand; NULL while it is unknown.
-    fn next_value(&mut self, node: Node<'a>) -> Option<Datum> {
+    fn next_value(&mut self, node: Node<'a>) -> Result<Option<Datum>, Reason> {
+        if self.may_be_skipped && node.may_fail() {
+            return Err(Reason::Expression);
+        }
         let at = self.operands.len();
         self.operands.push(node);
-        self.bound.and_then(|bound| *bound.values.get(at)?)
+        Ok(self.bound.and_then(|bound| *bound.values.get(at)?))
     }
 
     fn operand(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
         let layout = AttributeLayout::of_type(node.type_oid());
         known(layout.type_oid)?;
-        let value = self.next_value(node);
+        let value = self.next_value(node)?;
         // SAFETY: by the contract of `translate`, a datum of this type.
         let value = value.map(|datum| unsafe { owned_value(datum, &layout) });
         Ok(Expr::Constant(layout.column_type, value))
@@ -320,7 +341,7 @@ impl<'a> Translator<'_, 'a> {
         let layout = AttributeLayout::of_type(element);
         known(layout.type_oid)?;
         let is_bound = self.bound.is_some();
-        let values = match self.next_value(array) {
+        let values = match self.next_value(array)? {
             // SAFETY: by the contract of `translate`, an array of such elements.
             Some(datum) => unsafe { array_values(datum, &layout) }.ok_or(Reason::Expression)?,
             // `op ANY (NULL)` is NULL, as with an array of one NULL.
@@ -357,14 +378,16 @@ impl<'a> Translator<'_, 'a> {
         };
         enabled(&aggregate.name)?;
         semantics::exact_aggregate(&aggregate.name, aggregate.collation)?;
-        let argument = match aggregate.argument {
-            // Counting tests only whether there is a value.
-            Some(node) if aggregate.name == "count(any)" => {
-                Some(self.column(node).or_else(|_| self.expr(node))?)
-            }
-            Some(node) => Some(self.expr(node)?),
-            None => None,
-        };
+        let argument = self.skipped(aggregate.filter.is_some(), |translator| {
+            Ok(match aggregate.argument {
+                // Counting tests only whether there is a value.
+                Some(node) if aggregate.name == "count(any)" => {
+                    Some(translator.column(node).or_else(|_| translator.expr(node))?)
+                }
+                Some(node) => Some(translator.expr(node)?),
+                None => None,
+            })
+        })?;
         let filter = match aggregate.filter {
             Some(node) => Some(self.expr(node)?),
             None => None,
