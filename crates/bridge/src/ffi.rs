@@ -24,6 +24,25 @@ pub struct PgLocaleHead {
     pub collate_is_c: bool,
 }
 
+/// `PQcommMethods` of `libpq/libpq.h`: how messages go to the client.
+#[repr(C)]
+pub struct PQcommMethods {
+    pub comm_reset: unsafe extern "C-unwind" fn(),
+    pub flush: unsafe extern "C-unwind" fn() -> i32,
+    pub flush_if_writable: unsafe extern "C-unwind" fn() -> i32,
+    pub is_send_pending: unsafe extern "C-unwind" fn() -> bool,
+    pub putmessage: unsafe extern "C-unwind" fn(
+        kind: std::ffi::c_char,
+        data: *const std::ffi::c_char,
+        len: usize,
+    ) -> i32,
+    pub putmessage_noblock: unsafe extern "C-unwind" fn(
+        kind: std::ffi::c_char,
+        data: *const std::ffi::c_char,
+        len: usize,
+    ),
+}
+
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" {
     /// `utils/pg_locale.h`
@@ -143,6 +162,23 @@ pub mod unguarded {
         pub fn standard_ExecutorStart(query: *mut pg_sys::QueryDesc, flags: i32);
         /// `executor/executor.h`
         pub fn standard_ExecutorFinish(query: *mut pg_sys::QueryDesc);
+        /// `executor/executor.h`
+        pub fn standard_ExecutorRun(
+            query: *mut pg_sys::QueryDesc,
+            direction: pg_sys::ScanDirection::Type,
+            count: u64,
+        );
+        /// `libpq/libpq.h`
+        pub static PqCommMethods: *const super::PQcommMethods;
+        /// `fmgr.h`
+        pub fn OutputFunctionCall(
+            function: *mut pg_sys::FmgrInfo,
+            value: pg_sys::Datum,
+        ) -> *mut std::ffi::c_char;
+        /// `lib/stringinfo.h`
+        pub fn enlargeStringInfo(text: *mut pg_sys::StringInfoData, needed: i32);
+        /// `executor/tuptable.h`
+        pub fn slot_getsomeattrs_int(slot: *mut pg_sys::TupleTableSlot, number: i32);
         /// `catalog/index.h`
         pub fn FormIndexDatum(
             info: *mut pg_sys::IndexInfo,
@@ -244,6 +280,14 @@ pub mod quiet {
         pub fn GetMemoryChunkContext(chunk: *mut std::ffi::c_void) -> pg_sys::MemoryContext;
         /// `mb/pg_wchar.h`
         pub fn GetDatabaseEncoding() -> i32;
+        /// `mb/pg_wchar.h`
+        pub fn pg_get_client_encoding() -> i32;
+        /// `common/shortest_dec.h`. Into at least 16 bytes.
+        pub fn float_to_shortest_decimal_buf(number: f32, result: *mut std::ffi::c_char) -> i32;
+        /// `common/shortest_dec.h`. Into at least 25 bytes.
+        pub fn double_to_shortest_decimal_buf(number: f64, result: *mut std::ffi::c_char) -> i32;
+        /// `utils/backend_progress.h`
+        pub fn pgstat_progress_update_param(index: i32, value: i64);
         /// `access/xlog.h`
         pub fn RecoveryInProgress() -> bool;
         /// `access/xact.h`

@@ -55,6 +55,7 @@
 //!             ──> builtin            OIDs of built-in types and operators
 //!             ──> column_statistics  statistics of columns from ANALYZE
 //!             ──> upper              a plan node for the upper part of a query over one table
+//!             ──> client_rows        rows of our plan nodes to the client, as text
 //!             ──> row_expr           a node's qual and projection, row by row
 //!             ──> ffi                functions that pgrx does not bind
 //! ```
@@ -70,6 +71,7 @@ pub mod advisory_lock;
 pub mod background;
 pub mod builtin;
 pub mod catalog;
+pub mod client_rows;
 pub mod cold_lock;
 pub mod collation;
 pub mod column_statistics;

@@ -1,11 +1,14 @@
-//! Notification of utility statements.
+//! Notification of utility statements; COPY of a table with cold rows is changed on the way
+//! ([`crate::client_rows`]).
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
 use pgrx::{pg_guard, pg_sys};
 
+use crate::client_rows;
 use crate::ffi::unguarded;
+use crate::table::Table;
 
 /// A utility statement.
 #[derive(Clone, Copy)]
@@ -38,6 +41,10 @@ pub trait Watcher: Sync {
 
     /// Called after a statement that raised no ERROR.
     fn after(&self, noted: &Noted);
+
+    /// Whether a table has rows that a plan may read faster than a sequential scan does. A snapshot
+    /// is active.
+    fn has_cold_rows(&self, table: Table<'_>) -> bool;
 }
 
 static WATCHER: OnceLock<&'static dyn Watcher> = OnceLock::new();
@@ -69,7 +76,7 @@ unsafe extern "C-unwind" fn process_utility(
     dest: *mut pg_sys::DestReceiver,
     completion: *mut pg_sys::QueryCompletion,
 ) {
-    // SAFETY: arguments are handed on as they came, to exactly one successor. The statement's tree
+    // SAFETY: arguments are handed on as they came, but for a COPY, to exactly one successor. The statement's tree
     // is looked at before: a transaction that the statement ends may take it along.
     unsafe {
         let next = PREVIOUS_PROCESS_UTILITY.unwrap_or(unguarded::standard_ProcessUtility);
@@ -87,6 +94,10 @@ unsafe extern "C-unwind" fn process_utility(
         }
         let mut noted = Noted::default();
         before(statement, &mut noted);
+        let statement = match noted.is_copy {
+            true => client_rows::prepare_copy(statement),
+            false => statement,
+        };
         next(
             statement,
             query_string,
@@ -134,6 +145,11 @@ unsafe extern "C-unwind" fn after(noted: *const Noted) {
         // SAFETY: `noted` is the hook's own.
         watcher.after(unsafe { &*noted });
     }
+}
+
+/// Whether a table has rows that a plan may read faster than a sequential scan does.
+pub(crate) fn has_cold_rows(table: Table<'_>) -> bool {
+    (WATCHER.get()).is_some_and(|watcher| watcher.has_cold_rows(table))
 }
 
 /// # Safety

@@ -84,6 +84,7 @@ pub extern "C-unwind" fn _PG_init() {
     am::brin::register();
     utility::register();
     columnar_scan::register();
+    howdah_bridge::client_rows::register();
     vectorize::register();
     am::register();
 }

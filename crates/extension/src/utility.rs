@@ -5,18 +5,23 @@
 //! method and creates none for a table that never needed one. It is created here, right after.
 //! Until then such a table is all hot, so nothing is lost if the statement fails.
 //! A table that leaves howdah by the same command loses its options.
+//!
+//! COPY TO of a table with cold rows is run as a query ([`howdah_bridge::client_rows`]).
 
 use howdah_bridge::Oid;
 use howdah_bridge::access_method::create_toast_relation;
 use howdah_bridge::relation::OpenRelation;
-use howdah_bridge::table::{LockMode, RelationKind};
+use howdah_bridge::snapshot::with_active;
+use howdah_bridge::table::{LockMode, RelationKind, Table};
 use howdah_bridge::transactions::end_command;
 use howdah_bridge::utility::{self, Noted, Statement, Watcher};
 
 use crate::am;
 use crate::load;
 use crate::options;
+use crate::settings;
 use crate::store::marks::mark_filter;
+use crate::store::view::ColdView;
 
 struct Around;
 
@@ -44,6 +49,12 @@ impl Watcher for Around {
         if let Some(table) = noted.altered {
             after_new_access_method(table);
         }
+    }
+
+    fn has_cold_rows(&self, table: Table<'_>) -> bool {
+        settings::columnar_scan()
+            && am::is_ours(table)
+            && with_active(|snapshot| !ColdView::of(table, snapshot).is_empty())
     }
 }
 

@@ -133,6 +133,11 @@ pub trait ColdRows {
     fn explain(&self, has_pushed: bool, to: &mut Explanation);
 }
 
+/// Whether these are the methods of the node's plan.
+pub(crate) fn is_of(methods: *const pg_sys::CustomScanMethods) -> bool {
+    std::ptr::eq(methods, &raw const plan::SCAN_METHODS.0)
+}
+
 static SCANNER: OnceLock<&'static dyn Scanner> = OnceLock::new();
 
 fn scanner() -> Option<&'static dyn Scanner> {

@@ -59,6 +59,11 @@ pub use reason::Reason;
 pub use tables::{AttributeMap, QueriedTable};
 pub use wait::Waiting;
 
+/// Whether these are the methods of the node's plan.
+pub(crate) fn is_of(methods: *const pg_sys::CustomScanMethods) -> bool {
+    std::ptr::eq(methods, &raw const plan::SCAN_METHODS.0)
+}
+
 /// What the node computes from the rows that pass the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
