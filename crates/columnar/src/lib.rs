@@ -57,6 +57,7 @@ mod types;
 mod value;
 mod verdict;
 mod view;
+mod wide;
 mod zones;
 
 pub use access::{ReadUnit, RowAccess, RowState};
@@ -77,6 +78,7 @@ pub use stats::{ChunkStats, Zone};
 pub use types::{ColumnType, Effort};
 pub use value::{Numeric, OwnedNumeric, OwnedValue, Value, compare};
 pub use view::{Codes, EncodedView, PackedView};
+pub use wide::wide;
 
 /// The most rows in a row group.
 pub const MAX_ROWS: usize = 131_072;

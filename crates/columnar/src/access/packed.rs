@@ -6,6 +6,8 @@
 //!   value i: lane i % lanes, position FL_ORDER⁻¹ of i among the T values of its lane
 //! ```
 
+use crate::wide::wide;
+
 /// Values in a block.
 pub(crate) const BLOCK: usize = 1_024;
 
@@ -112,6 +114,19 @@ pub(crate) fn unpack<W: Word>(packed: &[u8], bits: usize, out: &mut [W]) {
 
 /// Unpacks a block into 32 bits. `bits` is at most 32 and the word's.
 pub(crate) fn unpack_narrow<W: Word>(packed: &[u8], bits: usize, out: &mut [u32; BLOCK]) {
+    wide(
+        #[inline(always)]
+        move || {
+            // The compiler knows that nothing else points to a local array.
+            let mut unpacked = [0; BLOCK];
+            unpack_narrow_plainly::<W>(packed, bits, &mut unpacked);
+            *out = unpacked;
+        },
+    );
+}
+
+#[inline(always)]
+fn unpack_narrow_plainly<W: Word>(packed: &[u8], bits: usize, out: &mut [u32; BLOCK]) {
     assert!(packed.len() == block_bytes(bits) && bits <= W::BITS);
     if bits == 0 {
         out.fill(0);

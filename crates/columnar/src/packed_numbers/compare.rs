@@ -8,12 +8,17 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer};
+use fearless_simd::prelude::*;
+use fearless_simd::{Level, dispatch, u32x16};
 
 use super::PackedNumbers;
 use crate::access::packed::BLOCK;
 use crate::error::ColumnarError;
 use crate::predicate::{CompareOp, Predicate};
 use crate::value::compare;
+
+/// Codes that are compared at a time.
+const VECTOR: usize = 16;
 
 /// Words of bits of a block.
 const WORDS: usize = BLOCK / 64;
@@ -28,11 +33,6 @@ pub struct CodeRange {
 }
 
 impl CodeRange {
-    #[inline(always)]
-    fn contains(self, code: u32) -> bool {
-        (code.wrapping_sub(self.first) < self.len) ^ self.is_outside
-    }
-
     /// The codes of both; `None` if these are no range.
     fn and(self, other: Self) -> Option<Self> {
         if self.is_outside || other.is_outside {
@@ -193,48 +193,40 @@ fn search(end: u32, holds: impl Fn(u32) -> bool) -> u32 {
 
 /// Appends a bit for each code: whether it is in all ranges. Unused bits of the last word are 0.
 fn append_matches(ranges: &[CodeRange], codes: &[u32], words: &mut Vec<u64>) {
-    match *ranges {
-        [range] if !range.is_outside => {
-            let CodeRange { first, len, .. } = range;
-            append_bits(codes, words, |code| code.wrapping_sub(first) < len);
-        }
-        _ => append_bits(codes, words, |code| {
-            ranges.iter().all(|range| range.contains(code))
-        }),
-    }
+    dispatch!(Level::new(), simd => append_matches_by(simd, ranges, codes, words));
 }
 
-/// Answers are made as bytes first, a loop that the compiler vectorizes, then packed eight at a
-/// time.
 #[inline(always)]
-fn append_bits(codes: &[u32], words: &mut Vec<u64>, answer: impl Fn(u32) -> bool) {
+fn append_matches_by<S: Simd>(simd: S, ranges: &[CodeRange], codes: &[u32], words: &mut Vec<u64>) {
     let (whole, rest) = codes.as_chunks::<64>();
-    let mut answers = [0_u8; 64];
+    words.reserve(whole.len() + 1);
     for codes in whole {
-        for (to, &code) in answers.iter_mut().zip(codes) {
-            *to = u8::from(answer(code));
-        }
-        words.push(packed(&answers));
+        words.push(matches_of(simd, ranges, codes));
     }
     if !rest.is_empty() {
-        answers = [0; 64];
-        for (to, &code) in answers.iter_mut().zip(rest) {
-            *to = u8::from(answer(code));
-        }
-        words.push(packed(&answers));
+        let mut codes = [0; 64];
+        codes[..rest.len()].copy_from_slice(rest);
+        words.push(matches_of(simd, ranges, &codes) & (u64::MAX >> (64 - rest.len())));
     }
 }
 
-/// The lowest bits of 64 bytes, each 0 or 1.
+/// A bit for each of 64 codes: whether it is in all ranges.
 #[inline(always)]
-fn packed(answers: &[u8; 64]) -> u64 {
-    // The product brings the lowest bit of byte i to bit 56 + i, and no two bits to the same place.
-    const GATHER: u64 = 0x0102_0408_1020_4080;
-    let (eights, _) = answers.as_chunks::<8>();
-    let mut word = 0;
-    for (at, bytes) in eights.iter().enumerate() {
-        let eight = u64::from_le_bytes(*bytes).wrapping_mul(GATHER) >> 56;
-        word |= eight << (8 * at);
+fn matches_of<S: Simd>(simd: S, ranges: &[CodeRange], codes: &[u32; 64]) -> u64 {
+    let (vectors, _) = codes.as_chunks::<VECTOR>();
+    let mut all = u64::MAX;
+    for range in ranges {
+        let first = u32x16::splat(simd, range.first);
+        let len = u32x16::splat(simd, range.len);
+        let mut inside = 0;
+        for (at, codes) in vectors.iter().enumerate() {
+            let codes: u32x16<S> = (*codes).simd_into(simd);
+            inside |= (codes - first).simd_lt(len).to_bitmask() << (VECTOR * at);
+        }
+        all &= match range.is_outside {
+            true => !inside,
+            false => inside,
+        };
     }
-    word
+    all
 }

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use arrow_array::{Float32Array, Float64Array, Int16Array, Int32Array, Int64Array};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
+use fearless_simd::prelude::*;
+use fearless_simd::{Level, dispatch, mask32x16, u32x16};
 use vortex_alp::ALPFloat;
 
 use super::{PackedNumbers, Scale, by_block};
@@ -12,34 +14,46 @@ use crate::column::Column;
 use crate::error::ColumnarError;
 use crate::types::ColumnType;
 use crate::value::Value;
+use crate::wide::wide;
 
 /// Rows of a block that are read one by one; the block is unpacked if there are more.
-const FEW_OF_BLOCK: usize = 48;
+const FEW_OF_BLOCK: usize = 24;
 
-/// Codes that are gathered at once.
-const EIGHT: usize = 8;
+/// Codes that are compacted at a time.
+const VECTOR: usize = 16;
 
-/// Puts the values of the codes whose bits are set at the front of `out`, and returns how many they
-/// are. Eight are written at a time, so that the number of steps is nearly always the same, and
-/// predicted: up to seven values of no meaning follow.
+/// Room for the codes of a block that are selected; up to fifteen codes of no meaning follow them.
+type Chosen = [u32; BLOCK + VECTOR];
+
+/// Puts the codes whose bits are set at the front of `chosen`, and returns how many they are. There
+/// are at most as many codes as a block has, and 64 for each word.
+fn choose(codes: &[u32], words: &[u64], chosen: &mut Chosen) -> usize {
+    dispatch!(Level::new(), simd => choose_by(simd, codes, words, chosen))
+}
+
 #[inline(always)]
-fn gather<T>(codes: &[u32], mut bits: u64, out: &mut [T], value: impl Fn(u32) -> T) -> usize {
-    let count = bits.count_ones() as usize;
-    if count == codes.len() {
-        for (out, &code) in out.iter_mut().zip(codes) {
-            *out = value(code);
+fn choose_by<S: Simd>(simd: S, codes: &[u32], words: &[u64], chosen: &mut Chosen) -> usize {
+    let mut next = 0;
+    for (codes, word) in codes.chunks(64).zip(words) {
+        for (at, codes) in codes.chunks(VECTOR).enumerate() {
+            let mut bits = word >> (VECTOR * at) & 0xffff;
+            let codes: u32x16<S> = match codes.first_chunk::<VECTOR>() {
+                Some(codes) => (*codes).simd_into(simd),
+                None => {
+                    bits &= (1 << codes.len()) - 1;
+                    let mut last = [0; VECTOR];
+                    last[..codes.len()].copy_from_slice(codes);
+                    last.simd_into(simd)
+                }
+            };
+            let mask = mask32x16::from_bitmask(simd, bits);
+            codes
+                .compress(mask)
+                .store_slice(&mut chosen[next..next + VECTOR]);
+            next += bits.count_ones() as usize;
         }
-        return count;
     }
-    let (eights, _) = out.as_chunks_mut::<EIGHT>();
-    for eight in eights.iter_mut().take(count.div_ceil(EIGHT)) {
-        for out in eight {
-            // Without a bit left, any code: bit 64 is taken for bit 0.
-            *out = value(codes[bits.trailing_zeros() as usize % 64]);
-            bits &= bits.wrapping_sub(1);
-        }
-    }
-    count
+    next
 }
 
 /// Which rows are decoded.
@@ -51,6 +65,15 @@ enum Wanted<'a> {
     Selected(&'a Range<usize>, &'a BooleanBuffer, Option<&'a [u32]>),
     /// These, which ascend.
     Some(&'a [u32]),
+}
+
+/// Appends the values of codes.
+#[inline(always)]
+fn append<T>(values: &mut Vec<T>, codes: &[u32], value: impl Fn(u32) -> T) {
+    wide(
+        #[inline(always)]
+        move || values.extend(codes.iter().map(move |&code| value(code))),
+    );
 }
 
 impl PackedNumbers {
@@ -100,13 +123,13 @@ impl PackedNumbers {
         match (self.ty, self.scale) {
             (ColumnType::Int16, Scale::Integer { base }) => {
                 let base = base as i16;
-                let value = |code: u32| base.wrapping_add(code as i16);
+                let value = move |code: u32| base.wrapping_add(code as i16);
                 let values = self.values(wanted, value, |bits| bits as i16);
                 Column::Int16(Int16Array::new(values.into(), nulls))
             }
             (ColumnType::Int32, Scale::Integer { base }) => {
                 let base = base as i32;
-                let value = |code: u32| base.wrapping_add(code as i32);
+                let value = move |code: u32| base.wrapping_add(code as i32);
                 let values = self.values(wanted, value, |bits| bits as i32);
                 Column::Int32(Int32Array::new(values.into(), nulls))
             }
@@ -114,7 +137,8 @@ impl PackedNumbers {
                 let power = <f32 as ALPFloat>::F10[usize::from(exponents.f)];
                 let inverse = <f32 as ALPFloat>::IF10[usize::from(exponents.e)];
                 let base = base as i32;
-                let value = |code: u32| base.wrapping_add(code as i32) as f32 * power * inverse;
+                let value =
+                    move |code: u32| base.wrapping_add(code as i32) as f32 * power * inverse;
                 let values = self.values(wanted, value, |bits| f32::from_bits(bits as u32));
                 Column::Float32(Float32Array::new(values.into(), nulls))
             }
@@ -130,13 +154,13 @@ impl PackedNumbers {
                 let values = match (i32::try_from(base), i32::try_from(last)) {
                     // Conversions of 32 bits are faster.
                     (Ok(base), Ok(_)) => {
-                        let integer = |code: u32| base.wrapping_add(code as i32);
-                        let value = |code: u32| f64::from(integer(code)) * power * inverse;
+                        let integer = move |code: u32| base.wrapping_add(code as i32);
+                        let value = move |code: u32| f64::from(integer(code)) * power * inverse;
                         self.values(wanted, value, f64::from_bits)
                     }
                     _ => {
-                        let integer = |code: u32| base.wrapping_add(code.into());
-                        let value = |code: u32| integer(code) as f64 * power * inverse;
+                        let integer = move |code: u32| base.wrapping_add(code.into());
+                        let value = move |code: u32| integer(code) as f64 * power * inverse;
                         self.values(wanted, value, f64::from_bits)
                     }
                 };
@@ -145,7 +169,7 @@ impl PackedNumbers {
             // `open` makes bits of 32-bit floats only.
             (_, Scale::Integer { .. } | Scale::Bits) => {
                 let base = self.integer_base().unwrap_or(0);
-                let value = |code: u32| base.wrapping_add(code.into());
+                let value = move |code: u32| base.wrapping_add(code.into());
                 let values = self.values(wanted, value, |bits| bits as i64);
                 Column::Int64(Int64Array::new(values.into(), nulls))
             }
@@ -153,17 +177,17 @@ impl PackedNumbers {
     }
 
     #[inline(always)]
-    fn values<T: Copy + Default>(
+    fn values<T: Copy>(
         &self,
         wanted: Wanted<'_>,
-        value: impl Fn(u32) -> T,
+        value: impl Fn(u32) -> T + Copy,
         exception: impl Fn(u64) -> T,
     ) -> Vec<T> {
         match wanted {
             Wanted::All(rows) => {
                 let mut values = Vec::with_capacity(rows.len());
                 self.blocks(rows.clone(), |codes| {
-                    values.extend(codes.iter().map(|&code| value(code)));
+                    append(&mut values, codes, value);
                 });
                 for (at, bits) in self.exceptions.within(rows.clone()) {
                     values[at] = exception(bits);
@@ -198,42 +222,44 @@ impl PackedNumbers {
     }
 
     #[inline(always)]
-    fn selected_values<T: Copy + Default>(
+    fn selected_values<T: Copy>(
         &self,
         rows: &Range<usize>,
         selected: &BooleanBuffer,
         known: Option<&[u32]>,
-        value: impl Fn(u32) -> T,
+        value: impl Fn(u32) -> T + Copy,
     ) -> Vec<T> {
-        let count = selected.count_set_bits();
-        // Room for eights, the last of which may be needed in part.
-        let mut values = vec![T::default(); count + EIGHT];
-        let mut next = 0;
+        let mut values = Vec::with_capacity(selected.count_set_bits());
         let mut unpacked = [0; BLOCK];
+        let mut chosen: Chosen = [0; BLOCK + VECTOR];
         for piece in by_block(rows.clone()) {
             let place = piece.start - rows.start;
             let bits = selected.slice(place, piece.len());
+            let count = bits.count_set_bits();
             let codes = match known {
                 Some(codes) => &codes[place..place + piece.len()],
+                None if count <= FEW_OF_BLOCK => {
+                    let code = |at: usize| self.codes.get(piece.start + at);
+                    values.extend(bits.set_indices().map(|at| value(code(at))));
+                    continue;
+                }
                 None => {
-                    let count = bits.count_set_bits();
-                    if count <= FEW_OF_BLOCK {
-                        for (out, at) in values[next..].iter_mut().zip(bits.set_indices()) {
-                            *out = value(self.codes.get(piece.start + at));
-                        }
-                        next += count;
-                        continue;
-                    }
                     self.codes.unpack(piece.start / BLOCK, &mut unpacked);
                     let first = piece.start % BLOCK;
                     &unpacked[first..first + piece.len()]
                 }
             };
-            for (codes, bits) in codes.chunks(64).zip(bits.bit_chunks().iter_padded()) {
-                next += gather(codes, bits, &mut values[next..], &value);
+            if count == codes.len() {
+                append(&mut values, codes, value);
+                continue;
             }
+            let mut words = [0; BLOCK / 64];
+            for (word, bits) in words.iter_mut().zip(bits.bit_chunks().iter_padded()) {
+                *word = bits;
+            }
+            let count = choose(codes, &words, &mut chosen);
+            append(&mut values, &chosen[..count], value);
         }
-        values.truncate(count);
         values
     }
 

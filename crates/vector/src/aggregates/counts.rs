@@ -72,6 +72,11 @@ impl Counts {
         self.rows[group] += row_count;
     }
 
+    /// Forgets the rows of a group.
+    pub(crate) fn clear(&mut self, group: usize) {
+        self.rows[group] = 0;
+    }
+
     #[inline]
     pub(crate) fn rows(&self, group: usize) -> i64 {
         self.rows[group]

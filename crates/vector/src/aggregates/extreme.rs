@@ -50,11 +50,21 @@ trait Scalar: Copy + Send + Sync + 'static {
     /// No value is greater.
     const GREATEST: Self;
 
+    fn is_less(self, other: Self) -> bool;
+
+    fn is_more(self, other: Self) -> bool;
+
     /// The lesser one.
-    fn least(self, other: Self) -> Self;
+    #[inline(always)]
+    fn least(self, other: Self) -> Self {
+        if other.is_less(self) { other } else { self }
+    }
 
     /// The greater one.
-    fn greatest(self, other: Self) -> Self;
+    #[inline(always)]
+    fn greatest(self, other: Self) -> Self {
+        if other.is_more(self) { other } else { self }
+    }
 
     fn values(column: &Column) -> Option<&[Self]>;
 
@@ -70,15 +80,15 @@ macro_rules! impl_scalar {
             const GREATEST: Self = $greatest;
 
             #[inline(always)]
-            fn least(self, other: Self) -> Self {
+            fn is_less(self, other: Self) -> bool {
                 let less: fn(Self, Self) -> bool = $less;
-                if less(other, self) { other } else { self }
+                less(self, other)
             }
 
             #[inline(always)]
-            fn greatest(self, other: Self) -> Self {
+            fn is_more(self, other: Self) -> bool {
                 let more: fn(Self, Self) -> bool = $more;
-                if more(other, self) { other } else { self }
+                more(self, other)
             }
 
             fn values(column: &Column) -> Option<&[Self]> {
@@ -189,6 +199,15 @@ impl<T: Scalar> Accumulator for Extreme<T> {
             }),
         }
         Ok(())
+    }
+
+    fn is_settled(&self, least: &OwnedValue, greatest: &OwnedValue) -> bool {
+        let best = T::of(if self.greatest { greatest } else { least });
+        let is_better = |best: T, state: T| match self.greatest {
+            true => best.is_more(state),
+            false => best.is_less(state),
+        };
+        best.is_some_and(|best| !self.states.iter().any(|&state| is_better(best, state)))
     }
 
     fn merge(&mut self, other: &dyn Accumulator, pairs: &[Pair]) -> Result<(), VectorError> {

@@ -3,6 +3,8 @@
 use std::convert::Infallible;
 use std::ops::Range;
 
+use howdah_columnar::wide;
+
 /// The groups of the rows of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum GroupIds<'a> {
@@ -179,7 +181,22 @@ pub(crate) fn fold<T: Copy, S: Copy>(
     add: impl Fn(S, T) -> S,
     join: impl Fn(S, S) -> S,
 ) -> S {
+    wide(
+        #[inline(always)]
+        move || fold_lanes(rows, values, identity, add, join),
+    )
+}
+
+#[inline(always)]
+fn fold_lanes<T: Copy, S: Copy>(
+    rows: Rows<'_>,
+    values: &[T],
+    identity: S,
+    add: impl Fn(S, T) -> S,
+    join: impl Fn(S, S) -> S,
+) -> S {
     let mut lanes = [identity; LANES];
+    let mut last = identity;
     match rows {
         Rows::All(_) => {
             let (chunks, rest) = values.as_chunks::<LANES>();
@@ -188,9 +205,7 @@ pub(crate) fn fold<T: Copy, S: Copy>(
                     *lane = add(*lane, value);
                 }
             }
-            for (lane, &value) in lanes.iter_mut().zip(rest) {
-                *lane = add(*lane, value);
-            }
+            last = rest.iter().fold(last, |last, &value| add(last, value));
         }
         Rows::Some(rows) => {
             let (chunks, rest) = rows.as_chunks::<LANES>();
@@ -199,12 +214,12 @@ pub(crate) fn fold<T: Copy, S: Copy>(
                     *lane = add(*lane, values[row as usize]);
                 }
             }
-            for (lane, &row) in lanes.iter_mut().zip(rest) {
-                *lane = add(*lane, values[row as usize]);
-            }
+            last = rest
+                .iter()
+                .fold(last, |last, &row| add(last, values[row as usize]));
         }
     }
-    lanes.into_iter().fold(identity, join)
+    lanes.into_iter().fold(last, join)
 }
 
 /// Groups whose states fit several local arrays.

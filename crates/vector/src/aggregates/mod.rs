@@ -24,7 +24,7 @@ mod sum;
 
 use std::any::Any;
 
-use howdah_columnar::{ChunkStats, Column, ColumnType};
+use howdah_columnar::{ChunkStats, Column, ColumnType, OwnedValue};
 
 use crate::error::VectorError;
 use crate::runtime::ResultColumn;
@@ -202,6 +202,13 @@ pub(crate) trait Accumulator: Send + Sync + Any {
         values: &Column,
         counts: &dyn Fn(usize) -> i64,
     ) -> Result<(), VectorError>;
+
+    /// Whether no value between these bounds, both included, would change a state. May be `false`
+    /// where that is not known.
+    fn is_settled(&self, least: &OwnedValue, greatest: &OwnedValue) -> bool {
+        let _ = (least, greatest);
+        false
+    }
 
     /// Adds states of an accumulator of the same kind.
     ///

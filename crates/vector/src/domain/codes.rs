@@ -6,7 +6,7 @@
 //!
 //! If rows are only counted, those of each code are, and no row's group is looked up at all.
 
-use howdah_columnar::{Column, ColumnType, PackedNumbers, ZONE_ROWS};
+use howdah_columnar::{Column, ColumnType, PackedNumbers, ZONE_ROWS, wide};
 
 use super::Found;
 use crate::error::VectorError;
@@ -83,9 +83,9 @@ impl CodeGroups {
         ids.clear();
         let mut are_known = true;
         match zone.selection() {
-            Some(_) => are_known = append_groups(table, &self.codes, ids, |_| {}),
+            Some(_) => are_known = append_groups(table, &self.codes, ids),
             None if packed.has_codes_in_bytes() => packed.visit_codes(zone.rows(), |codes| {
-                are_known &= append_groups(table, codes, ids, |_| {});
+                are_known &= append_groups(table, codes, ids);
             })?,
             None => {
                 let counts = self
@@ -93,7 +93,10 @@ impl CodeGroups {
                     .get_or_insert_with(|| Box::new([0; ENTRIES]));
                 counts[..1 << packed.bits()].fill(0);
                 packed.visit_codes(zone.rows(), |codes| {
-                    are_known &= append_groups(table, codes, ids, |code| counts[code] += 1);
+                    are_known &= append_groups(table, codes, ids);
+                    for &code in codes {
+                        counts[code as usize % ENTRIES] += 1;
+                    }
                 })?;
             }
         }
@@ -112,7 +115,7 @@ impl CodeGroups {
             }
             meet(table, &unknown, packed, base, groups)?;
             ids.clear();
-            append_groups(table, &self.codes, ids, |_| {});
+            append_groups(table, &self.codes, ids);
         }
         Ok(Found::Each)
     }
@@ -214,23 +217,19 @@ fn meet(
     Ok(())
 }
 
-/// Appends the groups of codes, each of which is passed to a function; `false` if some are not
-/// known.
-#[inline(always)]
-fn append_groups(
-    table: &[u32; ENTRIES],
-    codes: &[u32],
-    ids: &mut Vec<u32>,
-    mut visit: impl FnMut(usize),
-) -> bool {
-    let mut all = KNOWN;
-    ids.extend(codes.iter().map(|&code| {
-        // Codes have no more bits.
-        let code = code as usize % ENTRIES;
-        visit(code);
-        let entry = table[code];
-        all &= entry;
-        entry & !KNOWN
-    }));
-    all == KNOWN
+/// Appends the groups of codes; `false` if some are not known.
+fn append_groups(table: &[u32; ENTRIES], codes: &[u32], ids: &mut Vec<u32>) -> bool {
+    wide(
+        #[inline(always)]
+        move || {
+            let mut all = KNOWN;
+            ids.extend(codes.iter().map(|&code| {
+                // Codes have no more bits.
+                let entry = table[code as usize % ENTRIES];
+                all &= entry;
+                entry & !KNOWN
+            }));
+            all == KNOWN
+        },
+    )
 }

@@ -140,12 +140,12 @@ pub(super) fn with_constant<T: Copy + PartialOrd>(
     constant: T,
 ) -> BooleanBuffer {
     match op {
-        CompareOp::Eq => bits_of(values, |value| value == constant),
-        CompareOp::Ne => bits_of(values, |value| value != constant),
-        CompareOp::Lt => bits_of(values, |value| value < constant),
-        CompareOp::Le => bits_of(values, |value| value <= constant),
-        CompareOp::Gt => bits_of(values, |value| value > constant),
-        CompareOp::Ge => bits_of(values, |value| value >= constant),
+        CompareOp::Eq => bits_of(values, move |value| value == constant),
+        CompareOp::Ne => bits_of(values, move |value| value != constant),
+        CompareOp::Lt => bits_of(values, move |value| value < constant),
+        CompareOp::Le => bits_of(values, move |value| value <= constant),
+        CompareOp::Gt => bits_of(values, move |value| value > constant),
+        CompareOp::Ge => bits_of(values, move |value| value >= constant),
     }
 }
 
@@ -220,11 +220,11 @@ fn with_float<A: Float + Into<W>, W: Float>(
         };
     }
     match op {
-        CompareOp::Eq => bits_of(values, |value| wide(value) == constant),
-        CompareOp::Ne => bits_of(values, |value| wide(value) != constant),
-        CompareOp::Lt => bits_of(values, |value| wide(value) < constant),
-        CompareOp::Le => bits_of(values, |value| wide(value) <= constant),
-        CompareOp::Gt => !&bits_of(values, |value| wide(value) <= constant),
-        CompareOp::Ge => !&bits_of(values, |value| wide(value) < constant),
+        CompareOp::Eq => bits_of(values, move |value| wide(value) == constant),
+        CompareOp::Ne => bits_of(values, move |value| wide(value) != constant),
+        CompareOp::Lt => bits_of(values, move |value| wide(value) < constant),
+        CompareOp::Le => bits_of(values, move |value| wide(value) <= constant),
+        CompareOp::Gt => !&bits_of(values, move |value| wide(value) <= constant),
+        CompareOp::Ge => !&bits_of(values, move |value| wide(value) < constant),
     }
 }

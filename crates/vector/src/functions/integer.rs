@@ -3,8 +3,8 @@
 
 use std::marker::PhantomData;
 
-use howdah_columnar::ColumnType;
 use howdah_columnar::ColumnType::{Int16, Int32, Int64};
+use howdah_columnar::{ColumnType, wide};
 
 use super::Function;
 use super::kernel::{Kernel, Native};
@@ -24,10 +24,62 @@ pub(super) trait Integer: Native + Ord {
     fn negate(self) -> (Self, bool);
 
     /// Quotients by one divisor, which is positive; `None` if it is not.
-    fn divide_all(values: impl Iterator<Item = Self>, divisor: Self) -> Option<Vec<Self>>;
+    fn divide_all(
+        values: impl ExactSizeIterator<Item = Self> + Clone,
+        divisor: Self,
+    ) -> Option<Vec<Self>>;
 
     /// Remainders by one divisor, which is positive; `None` if it is not.
-    fn remainder_all(values: impl Iterator<Item = Self>, divisor: Self) -> Option<Vec<Self>>;
+    fn remainder_all(
+        values: impl ExactSizeIterator<Item = Self> + Clone,
+        divisor: Self,
+    ) -> Option<Vec<Self>>;
+}
+
+/// The results of a function.
+#[inline(always)]
+fn mapped<A, T>(values: impl ExactSizeIterator<Item = A>, result: impl Fn(A) -> T) -> Vec<T> {
+    wide(
+        #[inline(always)]
+        move || {
+            let mut results = Vec::with_capacity(values.len());
+            results.extend(values.map(result));
+            results
+        },
+    )
+}
+
+/// Division of these values by this divisor, which is positive, in 32 bits, whose products have no
+/// more than 64; `None` if the values are negative or too far apart.
+///
+/// A value is a multiple of the divisor, which is the same one for all values, and a rest of less
+/// than 2^31. The rest is divided as in [`Reciprocal`].
+#[inline(always)]
+fn near_quotients(values: impl Iterator<Item = i64>, divisor: i64) -> Option<impl Fn(i64) -> i64> {
+    let (least, greatest) = wide(
+        #[inline(always)]
+        move || {
+            values.fold((i64::MAX, i64::MIN), |(least, greatest), value| {
+                (least.min(value), greatest.max(value))
+            })
+        },
+    );
+    let small_divisor = u32::try_from(divisor).ok().filter(|&d| d <= 1 << 31)?;
+    if least < 0 || least > greatest {
+        return None;
+    }
+    let first = least / divisor;
+    let base = first * divisor;
+    if greatest - base > i64::from(i32::MAX) {
+        return None;
+    }
+    let bits = 31 + (small_divisor - 1).checked_ilog2().map_or(0, |log| log + 1);
+    let reciprocal = (((1u64 << bits) - 1) / u64::from(small_divisor) + 1) as u32;
+    Some(move |value: i64| {
+        let rest = value.wrapping_sub(base) as u32;
+        let quotient = u64::from(rest).wrapping_mul(reciprocal.into()) >> bits;
+        first.wrapping_add(quotient as i64)
+    })
 }
 
 /// Division by a constant.
@@ -77,20 +129,31 @@ macro_rules! integer {
                 (self.wrapping_neg(), self == <$ty>::MIN)
             }
 
-            fn divide_all(values: impl Iterator<Item = Self>, divisor: Self) -> Option<Vec<Self>> {
-                let quotient = Self::quotient_by(divisor)?;
-                Some(values.map(quotient).collect())
-            }
-
-            fn remainder_all(
-                values: impl Iterator<Item = Self>,
+            fn divide_all(
+                values: impl ExactSizeIterator<Item = Self> + Clone,
                 divisor: Self,
             ) -> Option<Vec<Self>> {
                 let quotient = Self::quotient_by(divisor)?;
+                let near = (<$ty>::BITS > i32::BITS).then(|| {
+                    let values = values.clone().map(i64::from);
+                    near_quotients(values, i64::from(divisor))
+                });
+                if let Some(quotient) = near.flatten() {
+                    return Some(mapped(values, move |value| quotient(value.into()) as $ty));
+                }
+                Some(mapped(values, quotient))
+            }
+
+            fn remainder_all(
+                values: impl ExactSizeIterator<Item = Self> + Clone,
+                divisor: Self,
+            ) -> Option<Vec<Self>> {
                 // No product is beyond its dividend.
-                let remainder =
-                    |value: $ty| value.wrapping_sub(quotient(value).wrapping_mul(divisor));
-                Some(values.map(remainder).collect())
+                let rest = move |(value, quotient): ($ty, &$ty)| {
+                    value.wrapping_sub(quotient.wrapping_mul(divisor))
+                };
+                let quotients = Self::divide_all(values.clone(), divisor)?;
+                Some(mapped(values.zip(&quotients), rest))
             }
         }
 
@@ -308,6 +371,11 @@ mod tests {
                 let quotients = <$ty>::divide_all(all(), divisor);
                 assert_eq!(quotients.is_some(), divisor > 0);
                 let Some(quotients) = quotients else { continue };
+                // Few values are near each other, but one alone is.
+                for (at, &value) in values.iter().enumerate() {
+                    let one = <$ty>::divide_all(std::iter::once(value), divisor);
+                    assert_eq!(one, Some(vec![quotients[at]]), "{value} / {divisor}");
+                }
                 let remainders = <$ty>::remainder_all(all(), divisor).unwrap_or_default();
                 for (at, &value) in values.iter().enumerate() {
                     assert_eq!(quotients[at], value / divisor, "{value} / {divisor}");

@@ -5,7 +5,7 @@
 //! invalid, a loop of the exact form follows, which skips nulls and raises the first error.
 
 use arrow_buffer::{BooleanBuffer, NullBuffer};
-use howdah_columnar::Column;
+use howdah_columnar::{Column, wide};
 
 use super::kernel::{Native, Operand, Values, column, nulls_of, rows};
 use crate::error::VectorError;
@@ -72,10 +72,14 @@ pub(crate) fn binary<O: BinaryOp>(
         }
         (Values::Rows(left), Values::Same(right)) => match O::with_constant(left, *right) {
             Some(out) => (out, false),
-            None => gathered(left.iter().map(|&left| O::fast(left, *right))),
+            None => {
+                let right = *right;
+                gathered(left.iter().map(move |&left| O::fast(left, right)))
+            }
         },
         (Values::Same(left), Values::Rows(right)) => {
-            gathered(right.iter().map(|&right| O::fast(*left, right)))
+            let left = *left;
+            gathered(right.iter().map(move |&right| O::fast(left, right)))
         }
         (Values::Same(left), Values::Same(right)) => {
             let (out, suspect) = O::fast(*left, *right);
@@ -92,13 +96,18 @@ pub(crate) fn binary<O: BinaryOp>(
 
 #[inline(always)]
 fn gathered<T: Native>(results: impl ExactSizeIterator<Item = (T, bool)>) -> (Vec<T>, bool) {
-    let mut suspect = false;
-    let mut out = Vec::with_capacity(results.len());
-    out.extend(results.map(|(value, failed)| {
-        suspect |= failed;
-        value
-    }));
-    (out, suspect)
+    wide(
+        #[inline(always)]
+        move || {
+            let mut suspect = false;
+            let mut out = Vec::with_capacity(results.len());
+            out.extend(results.map(|(value, failed)| {
+                suspect |= failed;
+                value
+            }));
+            (out, suspect)
+        },
+    )
 }
 
 /// Runs the check of every row that is not null.
@@ -119,22 +128,28 @@ pub(crate) fn check_rows(
 /// time.
 #[inline(always)]
 pub(crate) fn bits_of<T: Copy>(values: &[T], answer: impl Fn(T) -> bool) -> BooleanBuffer {
-    let mut words = Vec::with_capacity(values.len().div_ceil(64));
-    let (whole, rest) = values.as_chunks::<64>();
-    let mut answers = [0_u8; 64];
-    for chunk in whole {
-        for (to, &value) in answers.iter_mut().zip(chunk) {
-            *to = u8::from(answer(value));
-        }
-        words.push(packed(&answers));
-    }
-    if !rest.is_empty() {
-        answers = [0; 64];
-        for (to, &value) in answers.iter_mut().zip(rest) {
-            *to = u8::from(answer(value));
-        }
-        words.push(packed(&answers));
-    }
+    let words = wide(
+        #[inline(always)]
+        move || {
+            let mut words = Vec::with_capacity(values.len().div_ceil(64));
+            let (whole, rest) = values.as_chunks::<64>();
+            let mut answers = [0_u8; 64];
+            for chunk in whole {
+                for (to, &value) in answers.iter_mut().zip(chunk) {
+                    *to = u8::from(answer(value));
+                }
+                words.push(packed(&answers));
+            }
+            if !rest.is_empty() {
+                answers = [0; 64];
+                for (to, &value) in answers.iter_mut().zip(rest) {
+                    *to = u8::from(answer(value));
+                }
+                words.push(packed(&answers));
+            }
+            words
+        },
+    );
     of_words(words, values.len())
 }
 
@@ -147,23 +162,29 @@ pub(crate) fn bits_of_pairs<A: Copy, B: Copy>(
 ) -> BooleanBuffer {
     let row_count = left.len().min(right.len());
     let (left, right) = (&left[..row_count], &right[..row_count]);
-    let mut words = Vec::with_capacity(row_count.div_ceil(64));
-    let mut answers = [0_u8; 64];
-    let (left_whole, left_rest) = left.as_chunks::<64>();
-    let (right_whole, right_rest) = right.as_chunks::<64>();
-    for (left, right) in left_whole.iter().zip(right_whole) {
-        for ((to, &left), &right) in answers.iter_mut().zip(left).zip(right) {
-            *to = u8::from(answer(left, right));
-        }
-        words.push(packed(&answers));
-    }
-    if !left_rest.is_empty() {
-        answers = [0; 64];
-        for ((to, &left), &right) in answers.iter_mut().zip(left_rest).zip(right_rest) {
-            *to = u8::from(answer(left, right));
-        }
-        words.push(packed(&answers));
-    }
+    let words = wide(
+        #[inline(always)]
+        move || {
+            let mut words = Vec::with_capacity(row_count.div_ceil(64));
+            let mut answers = [0_u8; 64];
+            let (left_whole, left_rest) = left.as_chunks::<64>();
+            let (right_whole, right_rest) = right.as_chunks::<64>();
+            for (left, right) in left_whole.iter().zip(right_whole) {
+                for ((to, &left), &right) in answers.iter_mut().zip(left).zip(right) {
+                    *to = u8::from(answer(left, right));
+                }
+                words.push(packed(&answers));
+            }
+            if !left_rest.is_empty() {
+                answers = [0; 64];
+                for ((to, &left), &right) in answers.iter_mut().zip(left_rest).zip(right_rest) {
+                    *to = u8::from(answer(left, right));
+                }
+                words.push(packed(&answers));
+            }
+            words
+        },
+    );
     of_words(words, row_count)
 }
 

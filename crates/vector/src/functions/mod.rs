@@ -31,6 +31,7 @@ use howdah_columnar::{ColumnType, CompareOp};
 use rustc_hash::FxHashMap;
 
 pub(crate) use kernel::{Kernel, Operand};
+pub(crate) use loops::bits_of_pairs;
 
 /// A built-in function.
 #[derive(Debug)]

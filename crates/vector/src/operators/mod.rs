@@ -41,6 +41,8 @@ pub struct Compiled {
     output: OutputPlan,
     needed: Vec<usize>,
     is_timed: bool,
+    /// Groups are merged as many are, however few they are.
+    is_merged_by_threads: bool,
     /// By which unknown expressions are evaluated, if there are any.
     exchange: Option<Arc<Exchange>>,
 }
@@ -114,6 +116,7 @@ impl Compiled {
             output,
             needed,
             is_timed: false,
+            is_merged_by_threads: false,
             exchange: query.exchange(),
         })
     }
@@ -147,6 +150,19 @@ impl Compiled {
         if let OutputPlan::Aggregate(plan) = &mut self.output {
             plan.collide = true;
         }
+    }
+
+    /// Merges the groups of threads as if they were many, for tests.
+    #[doc(hidden)]
+    pub fn merge_by_threads(&mut self) {
+        self.is_merged_by_threads = match &self.output {
+            OutputPlan::Aggregate(plan) => plan.has_keys(),
+            OutputPlan::First(_) => false,
+        };
+    }
+
+    pub(crate) fn is_merged_by_threads(&self) -> bool {
+        self.is_merged_by_threads
     }
 
     /// What to do with a row group of these statistics, one for each column of the query; `None` is
@@ -289,7 +305,13 @@ impl Sink {
         }
         let zones = match &compiled.output {
             OutputPlan::First(plan) => plan.zones(&morsel),
-            OutputPlan::Aggregate(_) => morsel.zones().collect(),
+            OutputPlan::Aggregate(plan) => {
+                let mut zones: Vec<Range<usize>> = morsel.zones().collect();
+                if morsel.filter_decided || !compiled.filter.can_fail() {
+                    plan.order_zones(&mut zones);
+                }
+                zones
+            }
         };
         for rows in zones {
             if stop.load(Ordering::Relaxed) {
@@ -364,6 +386,33 @@ impl Sink {
         match self {
             Self::Aggregate(sink) => sink.group_count(),
             Self::First(_) => 0,
+        }
+    }
+
+    /// Merges the groups that another state has, too, into that state: see
+    /// [`finish_part`](Self::finish_part).
+    pub(crate) fn cede(
+        &mut self,
+        compiled: &Compiled,
+        to: &mut Self,
+        stop: &AtomicBool,
+    ) -> Result<(), VectorError> {
+        match (self, to, &compiled.output) {
+            (Self::Aggregate(sink), Self::Aggregate(to), OutputPlan::Aggregate(plan)) => {
+                sink.cede(plan, to, stop)
+            }
+            _ => Err(MIXED),
+        }
+    }
+
+    /// The rows of the result from this state, if each group is in one state only.
+    pub(crate) fn finish_part(
+        &self,
+        compiled: &Compiled,
+    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        match (self, &compiled.output) {
+            (Self::Aggregate(sink), OutputPlan::Aggregate(plan)) => sink.finish(plan),
+            _ => Err(MIXED),
         }
     }
 

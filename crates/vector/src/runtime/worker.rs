@@ -2,6 +2,7 @@
 //! all.
 
 use std::any::Any;
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -286,7 +287,10 @@ impl<'a> Shared<'a> {
             busy += local.busy;
         }
         let group_count: usize = locals.iter().map(|local| local.sink.group_count()).sum();
-        let (row_count, columns) = match group_count > MOST_MERGED_ALONE && locals.len() > 1 {
+        let has_many = group_count > MOST_MERGED_ALONE
+            || self.compiled.is_merged_by_threads() && group_count > 0;
+        let (row_count, columns) = match has_many && locals.len() > 1 {
+            true if locals.len() <= MOST_MERGED_IN_PLACE => self.merged_in_place(locals)?,
             true => self.merged_in_parts(locals)?,
             false => self.merged_alone(locals)?,
         };
@@ -335,25 +339,53 @@ impl<'a> Shared<'a> {
                 |bytes| share.set(bytes),
             )
         };
-        let merge_part = &merge_part;
+        self.in_threads(part_count, &merge_part)
+    }
+
+    /// The states of few threads: groups that several of them have are merged into the largest one,
+    /// then each thread finishes a state. No table is made, and integers that rise with the rows
+    /// have hardly a group in several states.
+    fn merged_in_place(
+        &self,
+        mut locals: Vec<Local>,
+    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        locals.sort_by_key(|local| Reverse(local.sink.group_count()));
+        for at in 1..locals.len() {
+            let (before, rest) = locals.split_at_mut(at);
+            for larger in before {
+                let sink = &mut rest[0].sink;
+                sink.cede(self.compiled, &mut larger.sink, &self.stop)?;
+                larger.share.set(larger.sink.memory_bytes())?;
+            }
+        }
+        let sinks: Vec<&Sink> = locals.iter().map(|local| &local.sink).collect();
+        self.in_threads(sinks.len(), &|part| sinks[part].finish_part(self.compiled))
+    }
+
+    /// Results of parts, each of which is computed by a thread, one after the other.
+    fn in_threads(
+        &self,
+        part_count: usize,
+        compute: &(dyn Fn(usize) -> Result<Part, VectorError> + Sync),
+    ) -> Result<Part, VectorError> {
         let parts: Result<Vec<_>, VectorError> = std::thread::scope(|scope| {
             let start = |part: usize| {
                 let builder = std::thread::Builder::new().name("howdah vector".to_owned());
                 let started = builder.spawn_scoped(scope, move || {
                     guarded(|| {
                         (self.options.on_thread_start)();
-                        merge_part(part)
+                        compute(part)
                     })
                 });
                 (part, started)
             };
             let started: Vec<_> = (1..part_count).map(start).collect();
-            let mut parts = vec![merge_part(0)];
+            let mut parts = vec![compute(0)];
             for (part, thread) in started {
                 parts.push(match thread {
                     Ok(thread) => thread.join().unwrap_or(Err(VectorError::Stopped)),
                     // No more threads can be started.
-                    Err(_) => merge_part(part),
+                    Err(_) => compute(part),
                 });
             }
             parts.into_iter().collect()
@@ -361,6 +393,13 @@ impl<'a> Shared<'a> {
         join_parts(parts?)
     }
 }
+
+/// Rows of the result, and their columns.
+type Part = (usize, Vec<ResultColumn>);
+
+/// States of more threads are merged by several threads into new ones: looking up the groups of
+/// each in all others would take longer.
+const MOST_MERGED_IN_PLACE: usize = 3;
 
 /// More groups of all threads together are merged by several threads.
 const MOST_MERGED_ALONE: usize = 50_000;

@@ -3,6 +3,7 @@
 
 mod damaged;
 mod endings;
+mod extremes;
 mod foreign;
 mod generate;
 
@@ -174,6 +175,9 @@ fn check(seed: u64, row_count: usize) -> usize {
     }
     if random.one_in(6) && row_count < 1_000 {
         compiled.collide();
+    }
+    if random.one_in(3) {
+        compiled.merge_by_threads();
     }
     for threads in [0, 1, 2, 7] {
         let options = options(threads, random.pick(&[1, 4]));

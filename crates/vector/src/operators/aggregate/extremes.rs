@@ -1,15 +1,22 @@
-//! Extremes of columns that tell without a look at each value: few words, of which each is added
-//! once to a group however many rows have it, and integers that rise or fall evenly, of which the
-//! first and the last row of a group are the extremes.
+//! Extremes of columns that tell without a look at each value: zones whose bounds would change no
+//! group's extreme; few words, of which each is added once to a group however many rows have it;
+//! and integers that rise or fall evenly, of which the first and the last row of a group are the
+//! extremes.
+//!
+//! The last and the first zone of a morsel are aggregated before the others. Where values rise or
+//! fall from row to row, these have the extremes of all groups with many rows, and the others are
+//! skipped.
 
-use howdah_columnar::ColumnType;
+use std::ops::Range;
+
+use howdah_columnar::{ColumnType, ZONE_ROWS};
 
 use super::{AggregatePlan, Aggregation};
 use crate::aggregates::State;
 use crate::aggregates::kernel::{GroupIds, Rows};
 use crate::error::VectorError;
 use crate::expr::{Input, take};
-use crate::operators::scan::Zone;
+use crate::operators::scan::{OpenColumn, Zone};
 
 /// The maximal number of pairs of a group and a word that are recorded for each row of a zone.
 const MOST_PAIRS: usize = 8;
@@ -30,7 +37,64 @@ fn met_of(positions: &mut [u32]) -> Vec<(u32, u32)> {
     met.filter(|&(_, position)| position != u32::MAX).collect()
 }
 
+impl AggregatePlan {
+    /// Puts the last and the first zone of a morsel first, if extremes of columns are computed.
+    /// Not if an expression may raise an error: the first one that is met is raised.
+    pub(crate) fn order_zones(&self, zones: &mut [Range<usize>]) {
+        let is_column = |input: usize| {
+            let argument = self.inputs[input].argument.as_ref();
+            argument.is_some_and(|argument| argument.as_column().is_some())
+        };
+        let mut states = self.states.iter();
+        if states.any(|&(input, state, _)| is_extreme(state) && is_column(input))
+            && !self.can_fail()
+            && zones.len() > 2
+        {
+            zones.rotate_right(1);
+        }
+    }
+}
+
+fn is_extreme(state: State) -> bool {
+    matches!(state, State::Min | State::Max)
+}
+
 impl Aggregation {
+    /// Whether the values of a zone would change no state of an input: then they are not read. The
+    /// column has no NULLs, which would have to be counted.
+    pub(super) fn is_settled(
+        &self,
+        plan: &AggregatePlan,
+        at: usize,
+        column: usize,
+        zone: &Zone<'_>,
+    ) -> bool {
+        // The look at all groups costs less than the look at the rows.
+        if self.group_count > zone.row_count() {
+            return false;
+        }
+        let Some(OpenColumn::Chunk(_, meta)) = zone.morsel().columns.get(column) else {
+            return false;
+        };
+        let has_other_states = || {
+            let mut states = plan.states.iter();
+            states.any(|&(input, state, _)| input == at && !is_extreme(state))
+        };
+        if has_other_states() {
+            return false;
+        }
+        let Some(bounds) = meta.zone(zone.rows().start / ZONE_ROWS) else {
+            return false;
+        };
+        let (0, Some(least), Some(greatest)) = (bounds.null_count, &bounds.min, &bounds.max) else {
+            return false;
+        };
+        let mut accumulators = self.accumulators.iter().zip(&plan.states);
+        accumulators.all(|(accumulator, &(input, ..))| {
+            input != at || accumulator.is_settled(&least.value, &greatest.value)
+        })
+    }
+
     /// Adds a column of integers that rise or fall evenly to extremes: of each group only the first
     /// and the last row. `false` if the column is not stored so, or has other states, too.
     pub(super) fn add_rising(
@@ -41,7 +105,6 @@ impl Aggregation {
         zone: &Zone<'_>,
         groups: GroupIds<'_>,
     ) -> Result<bool, VectorError> {
-        let is_extreme = |state| matches!(state, State::Min | State::Max);
         let mut states = plan.states.iter();
         let GroupIds::Each(ids) = groups else {
             return Ok(false);

@@ -123,6 +123,11 @@ impl AggregatePlan {
         })
     }
 
+    /// Whether rows are grouped at all.
+    pub(crate) fn has_keys(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
     /// Restricts the result to the first groups.
     pub(crate) fn set_first(&mut self, order: &[GroupOrder], limit: usize) -> Result<(), Declined> {
         let has_order = |place: usize| match place.checked_sub(self.keys.len()) {
@@ -188,6 +193,14 @@ impl AggregatePlan {
             }
         }
         columns
+    }
+
+    /// Whether a key, an argument or a filter of an aggregate may raise an error.
+    fn can_fail(&self) -> bool {
+        let arguments = self.inputs.iter().flat_map(|input| &input.argument);
+        let filters = self.inputs.iter().flat_map(|input| &input.filter);
+        let mut all = self.keys.iter().chain(arguments).chain(filters);
+        all.any(expr::Compiled::can_fail)
     }
 
     /// Whether an input has more than its values counted.
@@ -379,6 +392,7 @@ impl Aggregation {
         let is_kept = plan.is_kept(at);
         let (values, nulls) = match argument.as_column() {
             Some(column) if !is_kept => (None, zone.validity(column)?),
+            Some(column) if self.is_settled(plan, at, column, zone) => return Ok(()),
             Some(column) if self.add_words(plan, at, column, zone, groups)? => return Ok(()),
             Some(column) if self.add_rising(plan, at, column, zone, groups)? => return Ok(()),
             _ => {
@@ -538,6 +552,17 @@ impl Aggregation {
                 self.resize(self.groups.len());
             }
         }
+        self.merge_states(plan, other, &ids, groups)
+    }
+
+    /// Merges the states that groups have in another table into those of groups here.
+    fn merge_states(
+        &mut self,
+        plan: &AggregatePlan,
+        other: &Self,
+        ids: &[u32],
+        groups: &[u32],
+    ) -> Result<(), VectorError> {
         let mut pairs: Vec<Pair> = ids
             .iter()
             .zip(groups)
@@ -566,6 +591,38 @@ impl Aggregation {
             for (here, there) in self.missing.iter_mut().zip(&other.missing) {
                 here.add_to(self.group_count, to, there.of(from));
             }
+        }
+        Ok(())
+    }
+
+    /// Merges the groups that another thread has, too, into that thread's. They have no rows here
+    /// afterwards, and are not returned.
+    pub(crate) fn cede(
+        &mut self,
+        plan: &AggregatePlan,
+        to: &mut Self,
+        stop: &AtomicBool,
+    ) -> Result<(), VectorError> {
+        let (mut ids, mut groups) = (Vec::new(), Vec::new());
+        for start in (0..self.group_count).step_by(MERGE_STEP) {
+            if stop.load(Ordering::Relaxed) {
+                return Err(VectorError::Stopped);
+            }
+            let end = (start + MERGE_STEP).min(self.group_count);
+            groups.clear();
+            groups
+                .extend((start as u32..end as u32).filter(|&at| self.counts.rows(at as usize) > 0));
+            ids.clear();
+            to.groups.find(&self.groups, &groups, &mut ids);
+            // Groups may be known there before any of their rows.
+            let is_there = |&(&id, _): &(&u32, &u32)| (id as usize) < to.group_count;
+            let (ids, groups): (Vec<u32>, Vec<u32>) =
+                ids.iter().zip(&groups).filter(is_there).unzip();
+            to.groups.merge_scales(&self.groups, &ids, &groups);
+            to.merge_states(plan, self, &ids, &groups)?;
+            groups
+                .iter()
+                .for_each(|&group| self.counts.clear(group as usize));
         }
         Ok(())
     }

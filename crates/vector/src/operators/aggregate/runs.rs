@@ -2,6 +2,8 @@
 
 use howdah_columnar::Column;
 
+use crate::functions::bits_of_pairs;
+
 /// Runs of equal keys are used if there are at least this many times more rows.
 const FEW_RUNS: usize = 4;
 
@@ -26,22 +28,21 @@ pub(super) fn runs_of(keys: &[Column], ends: &mut Vec<u32>) -> Option<Column> {
 }
 
 fn runs<T: Copy + PartialEq>(values: &[T], ends: &mut Vec<u32>) -> Option<Vec<T>> {
-    let run_count = |values: &[T]| {
-        let pairs = values.iter().zip(values.iter().skip(1));
-        1 + pairs.map(|(a, b)| u32::from(a != b)).sum::<u32>() as usize
-    };
-    let are_few = |values: &[T]| run_count(values) * FEW_RUNS <= values.len();
-    if !are_few(values.get(..RUN_SAMPLE)?) || !are_few(values) {
+    let are_few = |run_count: usize, len: usize| run_count * FEW_RUNS <= len;
+    let sample = values.get(..RUN_SAMPLE)?;
+    let changes = sample.iter().zip(&sample[1..]).filter(|(a, b)| a != b);
+    if !are_few(1 + changes.count(), RUN_SAMPLE) {
+        return None;
+    }
+    // Bit i: a run ends with row i.
+    let last = bits_of_pairs(values, &values[1..], |a, b| a != b);
+    let run_count = 1 + last.count_set_bits();
+    if !are_few(run_count, values.len()) {
         return None;
     }
     ends.clear();
-    ends.resize(run_count(values), values.len() as u32);
-    let mut run = 0;
-    for (end, pair) in (1u32..).zip(values.windows(2)) {
-        // Overwritten unless the run ends here.
-        ends[run] = end;
-        run += usize::from(pair[0] != pair[1]);
-    }
-    ends[run] = values.len() as u32;
+    ends.reserve(run_count);
+    ends.extend(last.set_indices().map(|row| row as u32 + 1));
+    ends.push(values.len() as u32);
     Some(ends.iter().map(|&end| values[end as usize - 1]).collect())
 }

@@ -8,6 +8,8 @@
 //!
 //! The returned values of a group are computed for the first groups only.
 
+use std::collections::BinaryHeap;
+
 use howdah_columnar::Column;
 
 use super::order::{self, Direction};
@@ -23,13 +25,19 @@ pub(crate) struct FirstGroups {
     limit: usize,
 }
 
-/// Splits positions at a limit.
+/// Groups split at a limit.
 struct Split {
-    /// Positions that are among the first by this part of the order.
+    /// Groups that are among the first by this part of the order.
     before: Vec<u32>,
-    /// Positions of which only some are.
+    /// Groups of which only some are.
     tied: Vec<u32>,
 }
+
+/// Groups whose ranks are computed at a time, so that ranks of many groups need no memory.
+const PART: usize = 8_192;
+
+/// The most ranks that are kept in order while parts of the groups are looked at.
+const MOST_KEPT: usize = 1_024;
 
 impl FirstGroups {
     /// `has_order` tells whether the returned value at a position can be ordered by.
@@ -70,12 +78,16 @@ impl FirstGroups {
             if rest.len() <= limit {
                 break;
             }
-            let ResultColumn::Values(values) = column(place, &rest)? else {
-                return Err(NO_ORDER);
+            let ranks = |groups: &[u32]| match column(place, groups)? {
+                ResultColumn::Values(values) => Ok((ranks(&values, direction)?, is_short(&values))),
+                ResultColumn::Quotients { .. } => Err(NO_ORDER),
             };
-            let Split { before, tied } = split(&ranks(&values, direction)?, limit);
-            chosen.extend(before.iter().map(|&at| rest[at as usize]));
-            rest = tied.iter().map(|&at| rest[at as usize]).collect();
+            let Split { before, tied } = match limit <= MOST_KEPT {
+                true => split_by_parts(&rest, limit, PART, &ranks)?,
+                false => split_by_parts(&rest, limit, rest.len(), &ranks)?,
+            };
+            chosen.extend(before);
+            rest = tied;
         }
         // Among groups that are equal by the whole order, any may be returned.
         rest.truncate(self.limit - chosen.len());
@@ -127,21 +139,73 @@ const NO_ORDER: VectorError = VectorError::Unsupported {
     what: "an order of averages",
 };
 
-/// Splits ranks at the rank of the last group that is returned. `limit` is less than their number.
-fn split(ranks: &[u128], limit: usize) -> Split {
+/// Splits groups at the rank of the last group that is returned. `limit` is less than their number.
+/// `ranks` returns ranks of groups, and whether ranks of several calls can be compared.
+fn split_by_parts(
+    groups: &[u32],
+    limit: usize,
+    part_len: usize,
+    ranks: &impl Fn(&[u32]) -> Result<(Vec<u128>, bool), VectorError>,
+) -> Result<Split, VectorError> {
+    if part_len >= groups.len() {
+        return Ok(split(groups, &ranks(groups)?.0, limit));
+    }
+    // The least ranks, one more than groups are returned.
+    let mut least: BinaryHeap<u128> = BinaryHeap::with_capacity(limit + 2);
+    let mut worst = u128::MAX;
+    let mut candidates: Vec<(u128, u32)> = Vec::new();
+    for part in groups.chunks(part_len) {
+        let (ranks_of_part, are_comparable) = ranks(part)?;
+        if !are_comparable {
+            return split_by_parts(groups, limit, groups.len(), ranks);
+        }
+        for (&rank, &group) in ranks_of_part.iter().zip(part) {
+            if rank > worst {
+                continue;
+            }
+            candidates.push((rank, group));
+            if rank == worst {
+                continue;
+            }
+            least.push(rank);
+            if least.len() > limit + 1 {
+                least.pop();
+            }
+            if least.len() == limit + 1 {
+                worst = least.peek().copied().unwrap_or(worst);
+            }
+        }
+    }
+    let all = |keep: &dyn Fn(u128) -> bool| {
+        let kept = candidates.iter().filter(|&&(rank, _)| keep(rank));
+        kept.map(|&(_, group)| group).collect()
+    };
+    Ok(Split {
+        before: all(&|rank| rank < worst),
+        tied: all(&|rank| rank == worst),
+    })
+}
+
+/// Splits groups by their ranks.
+fn split(groups: &[u32], ranks: &[u128], limit: usize) -> Split {
     let mut sorted = ranks.to_vec();
     let (_, &mut last, _) = sorted.select_nth_unstable(limit);
-    let positions = |keep: &dyn Fn(u128) -> bool| -> Vec<u32> {
-        (0u32..)
-            .zip(ranks)
-            .filter(|&(_, &rank)| keep(rank))
-            .map(|(at, _)| at)
-            .collect()
+    let all = |keep: &dyn Fn(u128) -> bool| -> Vec<u32> {
+        let kept = groups.iter().zip(ranks).filter(|&(_, &rank)| keep(rank));
+        kept.map(|(&group, _)| group).collect()
     };
     Split {
-        before: positions(&|rank| rank < last),
-        tied: positions(&|rank| rank == last),
+        before: all(&|rank| rank < last),
+        tied: all(&|rank| rank == last),
     }
+}
+
+/// Whether the rank of a value tells all of it, so that ranks of several columns can be compared.
+fn is_short(values: &Column) -> bool {
+    !matches!(
+        values,
+        Column::Text(_) | Column::Bytes(_) | Column::Fixed(_) | Column::Numeric(_)
+    )
 }
 
 /// Numbers that are ordered as the values are; the same for values that are equal.
@@ -197,4 +261,34 @@ fn ranks_of_keys(values: &Column, direction: Direction) -> Result<Vec<u128>, Vec
         ranks[row] = rank;
     }
     Ok(ranks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_split_by_parts_are_those_split_at_once() {
+        let mut random = 3u64;
+        let mut next = move || {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            random >> 40
+        };
+        for most in [2, 10, 1_000, 1 << 20] {
+            for limit in [0, 1, 10, 99] {
+                let groups: Vec<u32> = (0..300).map(|at| at * 3).collect();
+                let of_group: Vec<u128> = groups.iter().map(|_| (next() % most).into()).collect();
+                let ranks = |groups: &[u32]| {
+                    let ranks = groups.iter().map(|&group| of_group[group as usize / 3]);
+                    Ok((ranks.collect(), true))
+                };
+                let whole = split(&groups, &of_group, limit);
+                for part_len in [1, 7, 64, 299] {
+                    let parts = split_by_parts(&groups, limit, part_len, &ranks).expect("splits");
+                    assert_eq!(parts.before, whole.before);
+                    assert_eq!(parts.tied, whole.tied);
+                }
+            }
+        }
+    }
 }

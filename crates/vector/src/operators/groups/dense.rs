@@ -128,6 +128,13 @@ impl Dense {
         }));
     }
 
+    /// The group of a word.
+    #[inline(always)]
+    pub(super) fn find(&self, word: u64) -> Option<u32> {
+        let at = Self::integer(word, 64 - self.bits).wrapping_sub(self.base) as usize;
+        self.groups.get(at)?.checked_sub(1)
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         self.groups.capacity() * size_of::<u32>()
     }
@@ -149,7 +156,12 @@ mod tests {
             dense.ids_of(&words, &mut store, &mut ids);
             all.extend(words);
         }
+        for word in [u64::MAX >> (64 - bits), 0, 1, 77] {
+            let group = store.iter().position(|&known| known == word);
+            assert_eq!(dense.find(word), group.map(|group| group as u32));
+        }
         for (a, &word) in all.iter().enumerate() {
+            assert_eq!(dense.find(word), Some(ids[a]));
             assert_eq!(store[ids[a] as usize], word);
             let first = all.iter().position(|&other| other == word);
             assert_eq!(ids[first.unwrap_or(0)], ids[a]);

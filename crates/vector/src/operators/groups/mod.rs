@@ -36,18 +36,48 @@ pub(crate) struct Groups {
     /// Room for the words of a batch.
     words: Vec<u64>,
     wides: Vec<u128>,
+    /// Room for the keys of a batch as bytes.
+    rows: ByteKeys,
 }
 
 /// Keys by group.
 enum Store {
     Words(Vec<u64>),
     Wides(Vec<u128>),
-    Bytes { data: Vec<u8>, ends: Vec<usize> },
+    Bytes(ByteKeys),
 }
 
-fn bytes_of<'a>(data: &'a [u8], ends: &[usize], group: usize) -> &'a [u8] {
-    let start = if group == 0 { 0 } else { ends[group - 1] };
-    &data[start..ends[group]]
+/// Keys as bytes, one after the other.
+#[derive(Default)]
+struct ByteKeys {
+    data: Vec<u8>,
+    /// One past the last byte of each key.
+    ends: Vec<usize>,
+}
+
+impl ByteKeys {
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn get(&self, key: usize) -> &[u8] {
+        let start = if key == 0 { 0 } else { self.ends[key - 1] };
+        &self.data[start..self.ends[key]]
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.data.extend_from_slice(bytes);
+        self.ends.push(self.data.len());
+    }
+
+    fn clear(&mut self) {
+        self.data.clear();
+        self.ends.clear();
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.data.capacity() + self.ends.capacity() * size_of::<usize>()
+    }
 }
 
 fn tag_of_bytes(bytes: &[u8]) -> u64 {
@@ -56,6 +86,12 @@ fn tag_of_bytes(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// Keys whose slots are read before any of them is tested.
+const BATCH: usize = 32;
+
+/// The group of a key that has none.
+pub(crate) const NO_GROUP: u32 = u32::MAX;
+
 /// Groups of words: those of valid rows by the table, the others are one group.
 fn ids_of_words<W: KeyWord>(
     slots: &mut Slots,
@@ -63,9 +99,8 @@ fn ids_of_words<W: KeyWord>(
     words: &[W],
     ids: &mut Vec<u32>,
 ) {
-    const BLOCK: usize = 32;
-    for words in words.chunks(BLOCK) {
-        let mut glances = [Slot::default(); BLOCK];
+    for words in words.chunks(BATCH) {
+        let mut glances = [Slot::default(); BATCH];
         for (glance, word) in glances.iter_mut().zip(words) {
             *glance = slots.glance(word.tag());
         }
@@ -83,6 +118,24 @@ fn ids_of_words<W: KeyWord>(
                 store.push(word);
             }
             ids.push(group);
+        }
+    }
+}
+
+/// Groups of words that have one; [`NO_GROUP`] for the others.
+fn find_words<W: KeyWord>(slots: &Slots, store: &[W], words: &[W], ids: &mut Vec<u32>) {
+    for words in words.chunks(BATCH) {
+        let mut glances = [Slot::default(); BATCH];
+        for (glance, word) in glances.iter_mut().zip(words) {
+            *glance = slots.glance(word.tag());
+        }
+        for (glance, &word) in glances.iter().zip(words) {
+            let is_same = |group: u32| W::TAG_TELLS || store[group as usize] == word;
+            let group = match glance.group_of(word.tag()) {
+                Some(group) if is_same(group) => Some(group),
+                _ => slots.find(word.tag(), is_same),
+            };
+            ids.push(group.unwrap_or(NO_GROUP));
         }
     }
 }
@@ -125,16 +178,14 @@ impl Groups {
             store: match layout.form {
                 Form::Word => Store::Words(Vec::new()),
                 Form::Wide => Store::Wides(Vec::new()),
-                Form::Bytes => Store::Bytes {
-                    data: Vec::new(),
-                    ends: Vec::new(),
-                },
+                Form::Bytes => Store::Bytes(ByteKeys::default()),
             },
             null_group: None,
             shown_scales: layout.numerics().map(|key| (key, Vec::new())).collect(),
             count: 0,
             words: Vec::new(),
             wides: Vec::new(),
+            rows: ByteKeys::default(),
         }
     }
 
@@ -183,13 +234,17 @@ impl Groups {
                 ids_of_words(&mut self.slots, store, &self.wides, ids);
                 self.count = store.len();
             }
-            Store::Bytes { .. } => {
-                let mut bytes = Vec::new();
-                for row in 0..row_count {
-                    bytes.clear();
-                    self.layout.put_bytes(keys, row, &mut bytes)?;
-                    ids.push(self.id_of_bytes(&bytes));
+            Store::Bytes(_) => {
+                let mut rows = std::mem::take(&mut self.rows);
+                for start in (0..row_count).step_by(BATCH) {
+                    rows.clear();
+                    for row in start..row_count.min(start + BATCH) {
+                        self.layout.put_bytes(keys, row, &mut rows.data)?;
+                        rows.ends.push(rows.data.len());
+                    }
+                    self.ids_of_bytes(&rows, ids);
                 }
+                self.rows = rows;
                 self.note_scales(keys, ids);
             }
         }
@@ -205,28 +260,38 @@ impl Groups {
         match &mut self.store {
             Store::Words(words) => words.push(0),
             Store::Wides(words) => words.push(0),
-            Store::Bytes { data, ends } => ends.push(data.len()),
+            Store::Bytes(keys) => keys.push(&[]),
         }
         self.count += 1;
         self.null_group = Some(group);
         group
     }
 
-    fn id_of_bytes(&mut self, bytes: &[u8]) -> u32 {
-        let Store::Bytes { data, ends } = &mut self.store else {
-            return 0;
+    /// The groups of at most [`BATCH`] keys.
+    fn ids_of_bytes(&mut self, rows: &ByteKeys, ids: &mut Vec<u32>) {
+        let Store::Bytes(keys) = &mut self.store else {
+            return;
         };
-        let next = ends.len() as u32;
-        let is_same = |group: u32| bytes_of(data, ends, group as usize) == bytes;
-        let (group, is_new) = self
-            .slots
-            .find_or_insert(tag_of_bytes(bytes), next, is_same);
-        if is_new {
-            data.extend_from_slice(bytes);
-            ends.push(data.len());
-            self.count = ends.len();
+        let (mut tags, mut glances) = ([0; BATCH], [Slot::default(); BATCH]);
+        for (row, (tag, glance)) in (0..rows.len()).zip(tags.iter_mut().zip(&mut glances)) {
+            *tag = tag_of_bytes(rows.get(row));
+            *glance = self.slots.glance(*tag);
         }
-        group
+        for (row, (&tag, glance)) in (0..rows.len()).zip(tags.iter().zip(&glances)) {
+            let bytes = rows.get(row);
+            let is_same = |group: u32| keys.get(group as usize) == bytes;
+            if let Some(group) = glance.group_of(tag).filter(|&group| is_same(group)) {
+                ids.push(group);
+                continue;
+            }
+            let next = keys.len() as u32;
+            let (group, is_new) = self.slots.find_or_insert(tag, next, is_same);
+            if is_new {
+                keys.push(bytes);
+            }
+            ids.push(group);
+        }
+        self.count = keys.len();
     }
 
     /// Keeps the least scale of equal numerics, so that it does not depend on the order of rows.
@@ -253,7 +318,7 @@ impl Groups {
             _ if self.null_group == Some(group) => 0,
             Store::Words(words) => words[at].tag(),
             Store::Wides(words) => words[at].tag(),
-            Store::Bytes { data, ends } => tag_of_bytes(bytes_of(data, ends, at)),
+            Store::Bytes(keys) => tag_of_bytes(keys.get(at)),
         };
         // The upper bits choose the place within a table. These 32 are a fraction of the parts.
         let fraction = u64::from((slots::mixed(tag) >> 8) as u32);
@@ -290,10 +355,15 @@ impl Groups {
                 ids_of_words(&mut self.slots, here, &self.wides, ids);
                 self.count = here.len();
             }
-            (Store::Bytes { .. }, Store::Bytes { data, ends }) => {
-                for group in keyed {
-                    ids.push(self.id_of_bytes(bytes_of(data, ends, group)));
+            (Store::Bytes(_), Store::Bytes(there)) => {
+                let mut rows = std::mem::take(&mut self.rows);
+                let keyed: Vec<usize> = keyed.collect();
+                for batch in keyed.chunks(BATCH) {
+                    rows.clear();
+                    batch.iter().for_each(|&group| rows.push(there.get(group)));
+                    self.ids_of_bytes(&rows, ids);
                 }
+                self.rows = rows;
             }
             // Tables of one query have one layout.
             _ => ids.extend(keyed.map(|_| 0)),
@@ -302,9 +372,57 @@ impl Groups {
             let group = self.null_group();
             ids.insert(first + at, group);
         }
+        self.merge_scales(other, &ids[first..], groups);
+    }
+
+    /// Appends what groups of another table of the same layout are here; [`NO_GROUP`] for those
+    /// whose key is unknown here.
+    pub(crate) fn find(&self, other: &Self, groups: &[u32], ids: &mut Vec<u32>) {
+        let first = ids.len();
+        match (&self.store, &other.store) {
+            (Store::Words(here), Store::Words(there)) => {
+                let words = groups.iter().map(|&group| there[group as usize]);
+                match &self.dense {
+                    Some(dense) => ids.extend(words.map(|word| match dense.find(word) {
+                        Some(group) => group,
+                        None => NO_GROUP,
+                    })),
+                    None => find_words(&self.slots, here, &words.collect::<Vec<_>>(), ids),
+                }
+            }
+            (Store::Wides(here), Store::Wides(there)) => {
+                let words = groups.iter().map(|&group| there[group as usize]);
+                find_words(&self.slots, here, &words.collect::<Vec<_>>(), ids);
+            }
+            (Store::Bytes(here), Store::Bytes(there)) => {
+                ids.extend(groups.iter().map(|&group| {
+                    let bytes = there.get(group as usize);
+                    let is_same = |group: u32| here.get(group as usize) == bytes;
+                    let found = self.slots.find(tag_of_bytes(bytes), is_same);
+                    found.unwrap_or(NO_GROUP)
+                }));
+            }
+            // Tables of one query have one layout.
+            _ => ids.extend(groups.iter().map(|_| NO_GROUP)),
+        }
+        if let Some(null) = other.null_group {
+            // What its word was looked up as means nothing.
+            for (id, _) in ids[first..]
+                .iter_mut()
+                .zip(groups)
+                .filter(|(_, group)| **group == null)
+            {
+                *id = self.null_group.unwrap_or(NO_GROUP);
+            }
+        }
+    }
+
+    /// Keeps the least scale of keys of groups and of the groups of another table that are merged
+    /// into them.
+    pub(crate) fn merge_scales(&mut self, other: &Self, ids: &[u32], groups: &[u32]) {
         for ((_, here), (_, there)) in self.shown_scales.iter_mut().zip(&other.shown_scales) {
             here.resize(self.count, u16::MAX);
-            for (&id, &group) in ids[first..].iter().zip(groups) {
+            for (&id, &group) in ids.iter().zip(groups) {
                 let shown = &mut here[id as usize];
                 *shown = (*shown).min(there[group as usize]);
             }
@@ -321,11 +439,11 @@ impl Groups {
             Store::Wides(words) => self.layout.columns_of_words(
                 groups.map(|group| (self.null_group != Some(group)).then(|| words[group as usize])),
             ),
-            Store::Bytes { data, ends } => {
+            Store::Bytes(keys) => {
                 let numbers: Vec<u32> = groups.collect();
                 let keys: Vec<&[u8]> = numbers
                     .iter()
-                    .map(|&group| bytes_of(data, ends, group as usize))
+                    .map(|&group| keys.get(group as usize))
                     .collect();
                 self.layout.columns_of_bytes(&keys, |key, at| {
                     let shown = self
@@ -343,13 +461,13 @@ impl Groups {
         let store = match &self.store {
             Store::Words(words) => words.capacity() * size_of::<u64>(),
             Store::Wides(words) => words.capacity() * size_of::<u128>(),
-            Store::Bytes { data, ends } => data.capacity() + ends.capacity() * size_of::<usize>(),
+            Store::Bytes(keys) => keys.memory_bytes(),
         };
         let scales = self
             .shown_scales
             .iter()
             .map(|(_, scales)| scales.capacity() * 2);
         let dense = self.dense.as_ref().map_or(0, Dense::memory_bytes);
-        self.slots.memory_bytes() + dense + store + scales.sum::<usize>()
+        self.slots.memory_bytes() + self.rows.memory_bytes() + dense + store + scales.sum::<usize>()
     }
 }

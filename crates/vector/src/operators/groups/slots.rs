@@ -139,6 +139,23 @@ impl Slots {
         }
     }
 
+    /// The group with this tag of which `is_same` is true.
+    #[inline(always)]
+    pub(super) fn find(&self, tag: u64, is_same: impl Fn(u32) -> bool) -> Option<u32> {
+        let mixed = self.mixed(tag);
+        let shard = &self.shards[self.shard(mixed)];
+        let mask = shard.slots.len().checked_sub(1)?;
+        let mut at = shard.place(mixed);
+        loop {
+            let slot = shard.slots[at & mask];
+            match slot.group_of(tag) {
+                _ if slot.group == 0 => return None,
+                Some(group) if is_same(group) => return Some(group),
+                _ => at += 1,
+            }
+        }
+    }
+
     /// The contents of the first slot of this tag: a tag, which may be another one, and a group
     /// plus one. If several tags are read before any result is tested, the memory accesses overlap;
     /// a branch on each result would prevent that.
