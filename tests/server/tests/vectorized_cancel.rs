@@ -150,8 +150,8 @@ impl Victim {
         process::own_memory_bytes(&self.pid)
     }
 
-    /// Runs the statement on a thread of its own, so often. Returns the victim, the result, and when
-    /// it was over.
+    /// Runs the statement on a thread of its own, so often. Returns the victim, the result, and
+    /// when it was over.
     fn run(
         mut self,
         statement: &str,
