@@ -185,7 +185,7 @@ SELECT rows, as_on_heap, differing, statement FROM (VALUES
 ) v(statement), change(statement);
 \pset format aligned
 SELECT i8, count(*), min(id), max(t) FROM (SELECT * FROM c WHERE i4 % 100 = 1 AND i2 < 50 FOR NO KEY UPDATE) x GROUP BY i8 ORDER BY i8 LIMIT 3;
--- Who is not offered it.
+-- Statements that are not offered it.
 EXPLAIN (COSTS OFF) SELECT xmin FROM c;
 EXPLAIN (COSTS OFF) SELECT id FROM c TABLESAMPLE SYSTEM (1);
 CREATE TABLE hot (x int) USING howdah;

@@ -1,4 +1,4 @@
--- CALL howdah.compact: who may, where, on what; what it moves, and what stays.
+-- CALL howdah.compact: by which roles, where, on what; what it moves, and what stays.
 CREATE SCHEMA compact;
 SET search_path = compact, public;
 SET howdah.bulk_load = off;
@@ -42,7 +42,7 @@ CALL howdah.compact('t');
 RESET ROLE;
 SELECT cold('t'), count(*), sum(id) FROM t;
 
--- Code of users runs as the owner of the table, not as whoever compacts it.
+-- Code of users runs as the owner of the table, not as the role that compacts it.
 CREATE FUNCTION noted(i int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
 BEGIN
     IF current_user <> 'howdah_keeper' THEN RAISE 'runs as %', current_user; END IF;

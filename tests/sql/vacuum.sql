@@ -1,4 +1,4 @@
--- VACUUM removes index entries of cold rows that are dead to everyone, once.
+-- VACUUM removes index entries of cold rows that are dead to all, once.
 CREATE SCHEMA vacuuming;
 SET search_path = vacuuming;
 SET howdah.load_threshold = 100;

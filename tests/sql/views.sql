@@ -1,4 +1,4 @@
--- The views over tables, row groups and column chunks; who sees what in them; sizes.
+-- The views over tables, row groups and column chunks; what a role sees in them; sizes.
 CREATE SCHEMA views;
 SET search_path = views, public;
 SET howdah.vectorized = off;
@@ -111,7 +111,7 @@ TRUNCATE own;
 SELECT cold_rows FROM howdah.tables WHERE relation = 'own'::regclass;
 ROLLBACK;
 
--- Rows that are deleted or updated are not counted, by whoever sees that.
+-- Rows that are deleted or updated are not counted by transactions that see that.
 CREATE TABLE thinned (id int, k int) USING howdah;
 INSERT INTO thinned SELECT i, i % 10 FROM generate_series(1, 21000) i;
 BEGIN;

@@ -1,6 +1,6 @@
 //! The indexes of a table.
 
-use pgrx::pg_sys;
+use pgrx::{pg_guard, pg_sys};
 
 use crate::custom_node::contains;
 use crate::table::{LockMode, Table};
@@ -33,6 +33,11 @@ pub fn with_index<R>(index: pg_sys::Oid, look: impl FnOnce(Table<'_>) -> R) -> R
 pub fn is_brin(index: Table<'_>) -> bool {
     // SAFETY: the index is open.
     unsafe { (*(*index.raw()).rd_rel).relam == pg_sys::BRIN_AM_OID }
+}
+
+/// Whether an index is a btree, in whose order PostgreSQL can sort rows.
+pub fn is_btree(index: Table<'_>) -> bool {
+    index.access_method() == Some(pg_sys::BTREE_AM_OID)
 }
 
 /// The key columns of the index that the table was last clustered on, as attribute numbers, up to
@@ -91,5 +96,53 @@ unsafe fn looks_at_null_rows(node: *mut pg_sys::Node) -> bool {
             pg_sys::NodeTag::T_Var => (*node.cast::<pg_sys::Var>()).varattno == 0,
             _ => false,
         }
+    }
+}
+
+static mut PREVIOUS_RELATION_INFO: pg_sys::get_relation_info_hook_type = None;
+static mut HIDES_BRIN: Option<fn(Table<'_>) -> bool> = None;
+
+/// Hides the BRIN indexes of those tables from the planner for which `hides` holds; it is called
+/// for tables that have any, which the planner has locked. To be called once, while the library is
+/// loaded.
+pub fn hide_brin_from_planner(hides: fn(Table<'_>) -> bool) {
+    // SAFETY: nothing else runs in the process yet.
+    unsafe {
+        HIDES_BRIN = Some(hides);
+        PREVIOUS_RELATION_INFO = pg_sys::get_relation_info_hook;
+        pg_sys::get_relation_info_hook = Some(hide_brin_indexes);
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn hide_brin_indexes(
+    root: *mut pg_sys::PlannerInfo,
+    relation: pg_sys::Oid,
+    inherits: bool,
+    rel: *mut pg_sys::RelOptInfo,
+) {
+    // SAFETY: arguments come from the planner, which holds a lock on the relation; the list and
+    // its members live in the planner's memory. The hooks are only written while the library is
+    // loaded.
+    unsafe {
+        if let Some(previous) = PREVIOUS_RELATION_INFO {
+            previous(root, relation, inherits, rel);
+        }
+        let indexes = (*rel).indexlist;
+        let brin: Vec<*mut pg_sys::IndexOptInfo> = (0..pg_sys::list_length(indexes))
+            .map(|i| pg_sys::list_nth(indexes, i).cast::<pg_sys::IndexOptInfo>())
+            .filter(|&index| (*index).relam == pg_sys::BRIN_AM_OID)
+            .collect();
+        // The parent of an inheritance tree is planned for its own rows by a call of its own.
+        if brin.is_empty() || inherits {
+            return;
+        }
+        let table = pg_sys::table_open(relation, pg_sys::NoLock as i32);
+        if HIDES_BRIN.is_some_and(|hides| hides(Table::from_raw(table))) {
+            for index in brin {
+                (*rel).indexlist = pg_sys::list_delete_ptr((*rel).indexlist, index.cast());
+            }
+        }
+        pg_sys::table_close(table, pg_sys::NoLock as i32);
     }
 }

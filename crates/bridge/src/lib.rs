@@ -46,10 +46,13 @@
 //!             ──> lockers            waiting for the holders of a table's locks
 //!             ──> vacuum             vacuuming a relation
 //!             ──> table_vacuum       a run of VACUUM over a table, as its callback gets it
+//!             ──> table_am           callbacks of an access method, as traits
 //!             ──> custom_node        what our plan nodes have in common
+//!             ──> index_build        what index builds do with hot rows
 //!             ──> indexes            the indexes of a table
 //!             ──> new_entries        index entries of rows that got new TIDs
 //!             ──> scan               a plan node that scans a table with cold rows
+//!             ──> executor           what is done before statements start and finish
 //!             ──> expr               expression trees as borrowed values
 //!             ──> datum              datums with the form of their type
 //!             ──> builtin            OIDs of built-in types and operators
@@ -78,10 +81,12 @@ pub mod column_statistics;
 pub mod counters;
 mod custom_node;
 pub mod datum;
+pub mod executor;
 pub mod expr;
 pub mod ffi;
 pub mod heap_am;
 pub mod hot;
+pub mod index_build;
 pub mod indexes;
 pub mod invalidation;
 pub mod io_cost;
@@ -111,6 +116,7 @@ pub mod slot;
 pub mod snapshot;
 pub mod store;
 pub mod table;
+pub mod table_am;
 pub mod table_counts;
 pub mod table_vacuum;
 pub mod tid;

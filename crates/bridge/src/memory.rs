@@ -48,6 +48,12 @@ pub unsafe fn allocate_in(context: pg_sys::MemoryContext, bytes: usize) -> *mut 
     memory.cast()
 }
 
+/// `maintenance_work_mem`
+pub fn maintenance_memory_kb() -> i32 {
+    // SAFETY: plain read of a setting.
+    unsafe { pg_sys::maintenance_work_mem }
+}
+
 /// A copy of the bytes behind a four-byte header, as values of variable length are stored.
 pub fn varlena_of(bytes: &[u8]) -> *mut u8 {
     let copy = allocate(bytes.len() + 4);

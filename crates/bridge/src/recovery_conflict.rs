@@ -31,6 +31,7 @@
 use pgrx::pg_sys;
 
 use crate::table::Table;
+use crate::xid::Xid;
 
 /// `XLOG_BTREE_REUSE_PAGE` of `access/nbtxlog.h`
 const REUSE_PAGE: u8 = 0xD0;
@@ -125,6 +126,13 @@ pub fn before(xid: pg_sys::TransactionId) -> pg_sys::TransactionId {
         xid = pg_sys::TransactionId::from_inner(previous(xid));
     }
     xid
+}
+
+/// Logs that snapshots which see a transaction before `horizon` as running need what is about to be
+/// removed. The table is locked; this is not a standby.
+pub fn log_before(table: Table<'_>, horizon: Xid) {
+    // SAFETY: the table is open and locked.
+    unsafe { log(table.raw(), before(horizon.raw())) }
 }
 
 /// The latest transaction that was assigned: no snapshot in use is later than this horizon.

@@ -194,6 +194,30 @@ pub fn with_active<R>(look: impl FnOnce(Snapshot<'_>) -> R) -> R {
     }
 }
 
+/// Passes the latest snapshot to `look`, where one may be taken. None may be taken during a
+/// parallel operation (a function that queries tables, in a worker or in its leader); then it is
+/// the snapshot with which the planner evaluates functions, which exists in every planning in
+/// parallel mode. The snapshot stays registered meanwhile; after an ERROR the resource owner
+/// releases it.
+pub fn with_latest<R>(look: impl FnOnce(Snapshot<'_>) -> R) -> R {
+    // SAFETY: a snapshot of this backend's, which is registered before anything else is done.
+    let registered = unsafe {
+        let latest = if !pg_sys::IsInParallelMode() {
+            pg_sys::GetLatestSnapshot()
+        } else if pg_sys::ActiveSnapshotSet() {
+            pg_sys::GetActiveSnapshot()
+        } else {
+            pg_sys::GetTransactionSnapshot()
+        };
+        pg_sys::RegisterSnapshot(latest)
+    };
+    // SAFETY: registered until `look` has returned.
+    let result = look(unsafe { Snapshot::from_raw(registered) });
+    // SAFETY: registered above, and unregistered once.
+    unsafe { pg_sys::UnregisterSnapshot(registered) };
+    result
+}
+
 /// Whether the snapshot of a transaction that keeps one snapshot for all of its commands sees
 /// another transaction as in progress.
 pub fn kept_sees_as_running(xid: Xid) -> bool {

@@ -213,6 +213,17 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// The rows and pages that the last VACUUM or ANALYZE has counted; `None` before the first one.
+    pub fn counted(self) -> Option<(f32, pg_sys::BlockNumber)> {
+        let form = self.form();
+        (form.reltuples >= 0.0).then_some((form.reltuples, form.relpages as pg_sys::BlockNumber))
+    }
+
+    /// Whether the table has, or had, inheritance children.
+    pub fn has_children(self) -> bool {
+        self.form().relhassubclass
+    }
+
     /// Blocks of the main fork.
     #[inline]
     pub fn main_fork_blocks(self) -> pg_sys::BlockNumber {
@@ -369,6 +380,12 @@ impl<'a> Descriptor<'a> {
             raw: desc,
             open: PhantomData,
         }
+    }
+
+    /// Its address: equal for the same descriptor, and possibly for one that replaced it.
+    #[inline]
+    pub fn address(self) -> usize {
+        self.raw.addr()
     }
 
     /// The server's pointer, valid for `'a`.

@@ -9,36 +9,43 @@
 //! a row is carried there. An ERROR leaves memory and temporary files to the transaction's contexts
 //! and resource owner.
 
+use std::marker::PhantomData;
+
 use pgrx::pg_sys;
 
+use crate::rewrite::OldRow;
 use crate::slot::Origin;
+use crate::table::Table;
 use crate::xid::Xid;
 
 /// A sort that accepts rows.
-pub struct TupleSort {
+pub struct TupleSort<'a> {
     state: *mut pg_sys::Tuplesortstate,
     desc: pg_sys::TupleDesc,
     row_count: u64,
+    /// Table and index are open as long as the sort.
+    open: PhantomData<Table<'a>>,
 }
 
-impl TupleSort {
-    /// # Safety
-    /// `index` is an open btree index of the table whose descriptor is `desc`; both stay open as
-    /// long as the sort.
-    pub unsafe fn by_index(
-        desc: pg_sys::TupleDesc,
-        index: pg_sys::Relation,
-        memory_kb: i32,
-    ) -> TupleSort {
+impl<'a> TupleSort<'a> {
+    /// A sort of rows of a table by one of its indexes, which is a btree.
+    ///
+    /// # Panics
+    /// If the index is of another kind.
+    pub fn by_index(table: Table<'a>, index: Table<'a>, memory_kb: i32) -> TupleSort<'a> {
+        assert!(crate::indexes::is_btree(index), "the sort needs a btree");
         let none = pg_sys::TUPLESORT_NONE as i32;
-        // SAFETY: as for this function.
+        let desc = table.descriptor().raw();
+        // SAFETY: table and index outlive the sort.
         let state = unsafe {
+            let index = index.raw();
             pg_sys::tuplesort_begin_cluster(desc, index, memory_kb, std::ptr::null_mut(), none)
         };
         TupleSort {
             state,
             desc,
             row_count: 0,
+            open: PhantomData,
         }
     }
 
@@ -46,11 +53,17 @@ impl TupleSort {
         self.row_count
     }
 
+    /// Adds a copy of a version of the table as it is.
+    pub fn put_old(&mut self, row: OldRow<'_>) {
+        // SAFETY: a valid tuple of the table while it is borrowed.
+        unsafe { self.put(row.tuple()) }
+    }
+
     /// Adds a copy of the tuple as it is.
     ///
     /// # Safety
     /// `tuple` is a valid tuple of the table.
-    pub unsafe fn put(&mut self, tuple: pg_sys::HeapTuple) {
+    unsafe fn put(&mut self, tuple: pg_sys::HeapTuple) {
         // SAFETY: as for this function.
         unsafe { pg_sys::tuplesort_putheaptuple(self.state, tuple) };
         self.row_count += 1;
@@ -73,25 +86,27 @@ impl TupleSort {
     }
 
     /// Sorts.
-    pub fn finish(self) -> SortedTuples {
+    pub fn finish(self) -> SortedTuples<'a> {
         // SAFETY: begun by `by_index`.
         unsafe { pg_sys::tuplesort_performsort(self.state) };
         SortedTuples {
             state: self.state,
             desc: self.desc,
+            open: PhantomData,
         }
     }
 }
 
 /// Rows in order.
-pub struct SortedTuples {
+pub struct SortedTuples<'a> {
     state: *mut pg_sys::Tuplesortstate,
     desc: pg_sys::TupleDesc,
+    open: PhantomData<Table<'a>>,
 }
 
-impl SortedTuples {
+impl SortedTuples<'_> {
     /// The next tuple, valid until the next call.
-    pub fn next_tuple(&mut self) -> Option<pg_sys::HeapTuple> {
+    pub(crate) fn next_tuple(&mut self) -> Option<pg_sys::HeapTuple> {
         // SAFETY: sorted by `finish`, not ended.
         let tuple = unsafe { pg_sys::tuplesort_getheaptuple(self.state, true) };
         (!tuple.is_null()).then_some(tuple)

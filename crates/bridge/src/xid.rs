@@ -41,8 +41,8 @@ impl Xid {
     /// worker.
     #[inline]
     pub fn current() -> Xid {
-        // SAFETY: a transaction is running; assigning an id may raise an ERROR, with nothing of ours
-        // to undo.
+        // SAFETY: a transaction is running; assigning an id may raise an ERROR, with nothing of
+        // ours to undo.
         unsafe {
             let known = Xid(quiet::GetCurrentTransactionIdIfAny());
             match known.is_normal() {

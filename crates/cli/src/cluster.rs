@@ -86,7 +86,7 @@ impl Cluster {
     }
 
     /// Runs initdb, with checksums, UTF-8 and bytewise text order. `password_file` is needed only
-    /// by servers that listen on TCP; over the socket every user who may enter its directory is
+    /// by servers that listen on TCP; over the socket every user that may enter its directory is
     /// trusted.
     ///
     /// # Errors

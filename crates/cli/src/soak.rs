@@ -2,9 +2,9 @@
 //! new seeds until the time is up.
 //!
 //! ```text
-//!   round ─► differential (one session, several sessions) ─► emptied_in_place ─► transfers ─► crash
+//!   round ─► differential (one session, several sessions) ─► emptied in place ─► transfers, crash
 //!     ┌─ fuzz ◄─ vectorized: 20,000 queries, 500 stopped statements, old snapshots ◄─────────────┘
-//!     └─► PostgreSQL's suites by parallel workers and by the engine (first round only) ─► Perl tests
+//!     └─► PostgreSQL's suites by parallel workers and by the engine (round 1) ─► Perl tests
 //! ```
 //!
 //! The Perl tests are PostgreSQL's own tests of subscriptions and recovery. They take no seed;

@@ -1,4 +1,4 @@
-//! Who may use whom, read from `cargo metadata`: dependencies only point downward.
+//! Which crate may use which, read from `cargo metadata`: dependencies only point downward.
 //!
 //! ```text
 //!   extension ──► vector ──► columnar          cli, tests/server: SQL only

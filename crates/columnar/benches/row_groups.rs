@@ -1,5 +1,5 @@
-//! Speed of row groups: encode (bytes/s), decode and filter (values/s), open, and reads of single rows.
-//! Every measured read is checked against the rows written before it is measured.
+//! Speed of row groups: encode (bytes/s), decode and filter (values/s), open, and reads of single
+//! rows. Every measured read is checked against the rows written before it is measured.
 
 use std::hint::black_box;
 

@@ -56,7 +56,7 @@ impl ColdError {
         }
     }
 
-    /// Whether a piece of a value is not there: damage, unless nobody needs the value any more
+    /// Whether a piece of a value is not there: damage, unless the value is no longer needed
     /// (see [`crate::store::visibility::group_status`]).
     pub fn is_missing_piece(&self) -> bool {
         matches!(self, ColdError::Store(StoreError::MissingPiece { .. }))

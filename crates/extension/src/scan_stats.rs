@@ -80,8 +80,8 @@ pub fn of(table: Oid) -> Option<ScanCounts> {
     counters::of(table).map(ScanCounts::from_counters)
 }
 
-/// Tables that are dropped lose their counters if the transaction commits. Not guarded, because it is called for every
-/// transaction; what there is to do then is.
+/// Tables that are dropped lose their counters if the transaction commits. Not guarded, because it
+/// is called for every transaction; what there is to do then is.
 fn at_transaction_event(event: TransactionEvent) {
     if DROPPED.with_borrow(|dropped| !dropped.is_empty()) {
         transactions::guarded(|| settle_dropped(event));
@@ -102,6 +102,6 @@ fn settle_dropped(event: TransactionEvent) {
         TransactionEvent::Abort | TransactionEvent::Prepare => {
             DROPPED.take();
         }
-        TransactionEvent::Other => {}
+        TransactionEvent::PrePrepare | TransactionEvent::Other => {}
     }
 }

@@ -3,8 +3,8 @@
 //! `stop_point!("name")` does nothing unless a setting names it. `howdah.debug_stop_point` makes
 //! the backend take and release the advisory lock [`STOP_LOCK_KEY`], so a test that holds
 //! `pg_advisory_lock(7468)` decides when it goes on. `howdah.debug_crash_point` makes the backend
-//! kill itself with SIGKILL, which takes the server through crash recovery. `howdah.debug_panic_point`
-//! makes a thread panic.
+//! kill itself with SIGKILL, which takes the server through crash recovery.
+//! `howdah.debug_panic_point` makes a thread panic.
 
 use std::ffi::CString;
 

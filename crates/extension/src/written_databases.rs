@@ -23,7 +23,7 @@ const MOST_DATABASES: usize = 64;
 pub enum VisitEnd {
     /// The worker has not said: it runs, or it failed.
     Unknown = 0,
-    /// There is nothing to do until somebody writes.
+    /// There is nothing to do until a transaction writes.
     Settled = 1,
     /// There are rows that may be moved later.
     Waiting = 2,
@@ -35,7 +35,7 @@ pub enum VisitEnd {
 #[repr(C)]
 pub struct Database {
     oid: AtomicU32,
-    /// Somebody wrote to a howdah table since the last visit began.
+    /// A transaction wrote to a howdah table since the last visit began.
     pub written: AtomicBool,
     end: AtomicU32,
 }
@@ -113,7 +113,8 @@ pub fn note_write() {
 }
 
 /// Notes it again at the commit: a worker that came before could not see what was written, or
-/// not even the table. Called for every transaction: not guarded, and does no more than its atomics and cells.
+/// not even the table. Called for every transaction: not guarded, and does no more than its atomics
+/// and cells.
 fn at_transaction_event(event: TransactionEvent) {
     use TransactionEvent::{Abort, Commit, Prepare};
     let ended = matches!(event, Commit | Prepare | Abort);

@@ -1,7 +1,7 @@
 //! What all records have in common: kind and version in front, a check behind.
 //!
 //! The check is the upper half of the XXH3-64 of all bytes before it, with seed 0. It notices
-//! damage that happened while nobody looked; it does not authenticate.
+//! damage by disks and other programs; it does not authenticate.
 
 use std::ops::Deref;
 

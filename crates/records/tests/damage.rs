@@ -1,4 +1,4 @@
-//! Damaged records are errors: they neither panic nor give values that nobody wrote.
+//! Damaged records are errors: they neither panic nor give values that were never written.
 
 mod samples;
 
@@ -178,7 +178,7 @@ proptest! {
         }
     }
 
-    /// Bytes that nobody framed.
+    /// Bytes without a frame.
     #[test]
     fn noise_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         for sample in samples() {

@@ -1,5 +1,5 @@
-//! Speed of whole runs over encoded row groups with two threads, in rows per second. Each result's row count
-//! and total are checked before it is measured.
+//! Speed of whole runs over encoded row groups with two threads, in rows per second. Each result's
+//! row count and total are checked before it is measured.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Speed of compiled expressions, in rows per second of one thread. Every result is checked against the
-//! oracle before it is measured.
+//! Speed of compiled expressions, in rows per second of one thread. Every result is checked against
+//! the oracle before it is measured.
 
 use std::hint::black_box;
 

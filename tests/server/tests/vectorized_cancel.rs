@@ -153,8 +153,8 @@ impl Victim {
         Ok(least)
     }
 
-    /// Runs the statement on a thread of its own, so often. Returns the victim, the result, and when
-    /// it was over.
+    /// Runs the statement on a thread of its own, so often. Returns the victim, the result, and
+    /// when it was over.
     fn run(
         mut self,
         statement: &str,

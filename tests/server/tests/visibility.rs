@@ -1,10 +1,11 @@
 //! One answer to "does this snapshot see this cold row", whichever way a statement comes to ask.
 //!
 //! Several sessions change, roll back, take savepoints and keep old snapshots, while rows are
-//! moved, merged and folded: generated scripts, `HOWDAH_VISIBILITY_SEED` and `HOWDAH_VISIBILITY_SCRIPTS`
-//! for a longer run. Between steps every session reads all cold rows by TID, by index (one by one,
-//! and with their neighbours, both ways), by bitmap, by group in a sequential and in a columnar
-//! scan, and has them counted by the directory and by `howdah.tables`. All must agree.
+//! moved, merged and folded: generated scripts, `HOWDAH_VISIBILITY_SEED` and
+//! `HOWDAH_VISIBILITY_SCRIPTS` for a longer run. Between steps every session reads all cold rows by
+//! TID, by index (one by one, and with their neighbours, both ways), by bitmap, by group in a
+//! sequential and in a columnar scan, and has them counted by the directory and by `howdah.tables`.
+//! All must agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -7,6 +7,7 @@
 //!   lock    checks for such tuples before heap's row locks     (all others)
 //!   share   hands key-share locks on from a cold row to its new version
 //!   decoding_tuple  a cold row among the hot ones for one command, for logical decoding
+//!   scan    heap's own scan of the hot rows
 //!   growth  how many pages are appended when there is no room
 //! ```
 //!
@@ -23,6 +24,7 @@ pub mod growth;
 pub mod lock;
 pub mod obstacle;
 pub mod page;
+pub mod scan;
 pub mod share;
 pub mod stamp;
 

@@ -126,8 +126,8 @@ impl<'a> Stamper<'a> {
         for index in 0..page.tuples.len() {
             if page.has_external(index) {
                 let mut tuple = page.tuple(index);
-                // SAFETY: the relation is open and locked for writing; the copy is as good as the tuple on the page; no page
-                // lock is held.
+                // SAFETY: the relation is open and locked for writing; the copy equals the tuple on
+                // the page; no page lock is held.
                 unsafe { crate::ffi::heap_toast_delete(self.rel, &mut tuple, false) };
             }
         }
@@ -202,7 +202,7 @@ impl Drop for Stamper<'_> {
     }
 }
 
-/// A page pinned by nobody else and exclusively locked.
+/// A page that no other backend has pinned, exclusively locked.
 struct CleanupLocked {
     buffer: pg_sys::Buffer,
 }

@@ -5,9 +5,9 @@
 //!   any thread    bytes + checks ─▶ verify ─▶ interpret
 //! ```
 //!
-//! Hashing takes longer than copying. So the main thread, which alone reads pages, copies the checks
-//! with the bytes, and leaves the hashing to the thread that will decode them. What is verified is
-//! the copy, so whatever happens to the page later does not matter.
+//! Hashing takes longer than copying. So the main thread, which alone reads pages, copies the
+//! checks with the bytes, and leaves the hashing to the thread that will decode them. What is
+//! verified is the copy, so whatever happens to the page later does not matter.
 //!
 //! No pages, no pins, nothing of PostgreSQL: this may be sent to another thread.
 

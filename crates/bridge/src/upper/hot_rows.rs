@@ -7,8 +7,8 @@
 //! A guard around every row costs more than the row. So the rows of a batch are fetched under one:
 //! what runs below it owns nothing and does not panic, so that an ERROR may jump over it. Values
 //! that are passed by reference are copied, because only the page of the last row stays pinned.
-//! Values that are compressed or stored out of line are copied as they are. The caller expands them,
-//! so a batch ends when its values are [`MOST_EXPANDED_BYTES`] then.
+//! Values that are compressed or stored out of line are copied as they are. The caller expands
+//! them, so a batch ends when its values are [`MOST_EXPANDED_BYTES`] then.
 
 use std::marker::PhantomData;
 
@@ -185,8 +185,8 @@ impl<'a> HotRows<'a> {
     /// # Safety
     /// The slot holds a row, of which the wanted attributes are deformed.
     unsafe fn store(&mut self, mut used: usize) -> Option<usize> {
-        // SAFETY: as for this function. Each column has BATCH_ROWS places, more than there are rows;
-        // copies end before the end of their memory.
+        // SAFETY: as for this function. Each column has BATCH_ROWS places, more than there are
+        // rows; copies end before the end of their memory.
         unsafe {
             for (place, attribute) in self.wanted.iter().enumerate() {
                 let at = place * BATCH_ROWS + self.row_count;

@@ -1,10 +1,12 @@
-//! A billion rows a second: `SELECT grp, count(data) … GROUP BY 1` over a table of three columns and
-//! twenty times the rows of the other parts (100 million by default), beside a sum and a filtered count.
+//! A billion rows a second: `SELECT grp, count(data) … GROUP BY 1` over a table of three columns
+//! and twenty times the rows of the other parts (100 million by default), beside a sum and a
+//! filtered count.
 //!
-//! The table is `t_demo(id integer, grp integer 0..9, data real with two decimals)` without an index. Heap's
-//! table is the source: howdah loads from it, and DuckDB from a table of its own, made by the same arithmetic.
-//! Sums are taken in double precision: a sum of 10 million `real` values in `real` depends on the order
-//! in which they are added, in PostgreSQL as elsewhere, so that no two answers could be compared.
+//! The table is `t_demo(id integer, grp integer 0..9, data real with two decimals)` without an
+//! index. Heap's table is the source: howdah loads from it, and DuckDB from a table of its own,
+//! made by the same arithmetic. Sums are taken in double precision: a sum of 10 million `real`
+//! values in `real` depends on the order in which they are added, in PostgreSQL as elsewhere, so
+//! that no two answers could be compared.
 
 use postgres::Client;
 
@@ -45,8 +47,8 @@ const QUESTIONS: [Question; 3] = [
     },
 ];
 
-/// The rows, in the SQL that PostgreSQL and DuckDB share: `SERIES` yields `i`. Multiplying by an odd number and
-/// dropping the lowest bits gives values that look random to an encoder.
+/// The rows, in the SQL that PostgreSQL and DuckDB share: `SERIES` yields `i`. Multiplying by an
+/// odd number and dropping the lowest bits gives values that look random to an encoder.
 const ROWS: &str = "SELECT i::integer AS id, (((i * 2654435761) >> 16) % 10)::integer AS grp,
     ((((i * 2654435761) >> 8) % 1000000) / 100.0::float8)::real AS data FROM SERIES";
 
@@ -94,7 +96,8 @@ fn make(
     let progress = Progress::open_ended("making t_demo");
     let (heap, howdah) = (table(Side::Heap), table(Side::Howdah));
     let source = ROWS.replace("SERIES", &format!("generate_series(1::bigint, {rows}) i"));
-    // CREATE TABLE AS does not run parallel plans below a function scan, and nothing here needs one.
+    // CREATE TABLE AS does not run parallel plans below a function scan, and nothing here needs
+    // one.
     client.batch_execute(&format!(
         "CREATE UNLOGGED TABLE {heap} USING heap AS {source}"
     ))?;

@@ -28,7 +28,8 @@ pub(super) struct DuckDb {
     work: PathBuf,
 }
 
-/// What is asked in one process: rows are made in a table `source`, loaded into `t`, and asked for there.
+/// What is asked in one process: rows are made in a table `source`, loaded into `t`, and asked for
+/// there.
 #[derive(Serialize)]
 pub(super) struct Request {
     database: PathBuf,

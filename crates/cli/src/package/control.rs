@@ -33,7 +33,7 @@ impl fmt::Display for Control {
         writeln!(f, "Package: {NAME}")?;
         writeln!(f, "Version: {}", self.version)?;
         writeln!(f, "Architecture: {}", self.architecture)?;
-        writeln!(f, "Maintainer: Howdah's authors <howdah@localhost>")?;
+        writeln!(f, "Maintainer: Howdah developers")?;
         writeln!(f, "Installed-Size: {}", self.size_bytes.div_ceil(1024))?;
         writeln!(f, "Depends: postgresql-18, {}", self.library_packages)?;
         writeln!(f, "Section: database")?;

@@ -116,7 +116,7 @@ Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: howdah
 
 Files: *
-Copyright: Howdah's authors
+Copyright: Howdah developers
 License: Apache-2.0
 
 License: Apache-2.0

@@ -1,8 +1,8 @@
 //! Comparisons as ranges of codes.
 //!
 //! Values rise with codes, so that the codes of which a comparison is true, or of which it is
-//! false, lie side by side. The ends are found by searching codes whose values are compared in the plain
-//! way: the answer is exact, whatever rounding is in a float's scale.
+//! false, lie side by side. The ends are found by searching codes whose values are compared in the
+//! plain way: the answer is exact, whatever rounding is in a float's scale.
 
 use std::cmp::Ordering;
 use std::ops::Range;

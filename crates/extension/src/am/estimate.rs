@@ -23,23 +23,25 @@ mod settled_sizes;
 use std::cell::RefCell;
 use std::time::Instant;
 
-use howdah_bridge::relation::main_fork_blocks;
-use howdah_bridge::snapshot::Snapshot;
+use howdah_bridge::Oid;
+use howdah_bridge::relation::PAGE_BYTES;
+use howdah_bridge::snapshot;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
-use pgrx::{pg_guard, pg_sys};
+use howdah_bridge::table_am::{self, EstimateSizes, Routine, Sizes, Widths, rows_per_page};
+use howdah_bridge::tid::BlockNumber;
+use howdah_bridge::xid::is_in_parallel_mode;
 
 pub use self::cold_size::ColdSize;
 use self::settled_sizes::Asked;
-use super::heap;
 use crate::bounded_cache::HashCache;
 use crate::store::cache::emptied_tables;
 use crate::store::directory::{self, GroupState};
 
-pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
-    am.relation_estimate_size = Some(relation_estimate_size);
-    am.relation_needs_toast_table = Some(relation_needs_toast_table);
-    am.relation_toast_am = Some(relation_toast_am);
+pub(super) fn install(am: &mut Routine) {
+    table_am::set_sizes::<BothSides>(am);
+    // The cold store is the TOAST relation.
+    table_am::set_toast_of_heap(am);
 }
 
 /// The number of pages that `table_block_relation_estimate_size` assumes for a small table that was
@@ -57,11 +59,11 @@ thread_local! {
 
 /// The size of a table's cold side that the planner got last; `None` if it has no cold rows. Every
 /// planning requests the sizes of its tables first, so the answer is no older than that.
-pub fn planned_size(table: pg_sys::Oid) -> Option<ColdSize> {
+pub fn planned_size(table: Oid) -> Option<ColdSize> {
     PLANNED.with_borrow_mut(|sizes| sizes.get(&table.to_u32()).copied())
 }
 
-fn remember(table: pg_sys::Oid, size: ColdSize) {
+fn remember(table: Oid, size: ColdSize) {
     PLANNED.with_borrow_mut(|sizes| {
         if size.groups == 0 {
             sizes.remove(&table.to_u32());
@@ -72,54 +74,26 @@ fn remember(table: pg_sys::Oid, size: ColdSize) {
 }
 
 /// Forgets the size of a table whose files are emptied in place, or of which a row is hidden.
-pub(super) fn forget(table: pg_sys::Oid) {
+pub(super) fn forget(table: Oid) {
     settled_sizes::forget(table.to_u32());
 }
 
-/// The latest snapshot, where one may be taken. None may be taken during a parallel operation (a
-/// function that queries tables, in a worker or in its leader); then it is the snapshot with which
-/// the planner evaluates functions, which exists in every planning in parallel mode.
-fn planning_snapshot() -> pg_sys::Snapshot {
-    // SAFETY: reads this backend's state; the snapshot is valid until the caller has registered it.
-    unsafe {
-        if !pg_sys::IsInParallelMode() {
-            pg_sys::GetLatestSnapshot()
-        } else if pg_sys::ActiveSnapshotSet() {
-            pg_sys::GetActiveSnapshot()
-        } else {
-            pg_sys::GetTransactionSnapshot()
-        }
-    }
-}
-
 /// `None` if the table never had cold rows.
-///
-/// # Safety
-/// `rel` is open.
-unsafe fn cold_size(rel: pg_sys::Relation) -> Option<ColdSize> {
-    // SAFETY: the relation is open; the snapshot is unregistered before returning, and by the
-    // resource owner after an ERROR.
-    unsafe {
-        let asked = Asked::about(
-            (*rel).rd_id.to_u32(),
-            (*rel).rd_locator.relNumber.to_u32(),
-            (*(*rel).rd_rel).reltoastrelid.to_u32(),
-        );
-        if let Some(size) = asked.known() {
-            return Some(size);
-        }
-        let began = Instant::now();
-        let table = Table::from_raw(rel);
-        let store = ColdStore::open_used(table, LockMode::AccessShare)?;
-        let registered = pg_sys::RegisterSnapshot(planning_snapshot());
-        let snapshot = Snapshot::from_raw(registered);
+fn cold_size(table: Table<'_>) -> Option<ColdSize> {
+    let toast = table.toast_oid().map_or(0, Oid::to_u32);
+    let asked = Asked::about(table.oid().to_u32(), table.file_number(), toast);
+    if let Some(size) = asked.known() {
+        return Some(size);
+    }
+    let began = Instant::now();
+    let store = ColdStore::open_used(table, LockMode::AccessShare)?;
+    snapshot::with_latest(|snapshot| {
         let groups = match emptied_tables::is_known(table, snapshot) {
             true => Vec::new(),
             false => directory::groups(&store, snapshot).unwrap_or_default(),
         };
         if groups.is_empty() && !directory::ever_had_cold_rows(&store) {
             // The TOAST relation holds toasted values only.
-            pg_sys::UnregisterSnapshot(registered);
             return None;
         }
         let entries: Vec<_> = groups
@@ -137,10 +111,8 @@ unsafe fn cold_size(rel: pg_sys::Relation) -> Option<ColdSize> {
                 bytes: size.bytes + entry.body_bytes + u64::from(entry.footer_bytes),
                 groups: size.groups + 1,
             });
-        pg_sys::UnregisterSnapshot(registered);
         // In parallel mode the snapshot may be an old one.
-        let is_latest = !pg_sys::IsInParallelMode();
-        if is_latest && size.groups > 0 {
+        if !is_in_parallel_mode() && size.groups > 0 {
             if entries.iter().all(|entry| entry.flags.are_clear()) {
                 asked.remember(size);
             } else if hidden::may_be_kept(&entries) {
@@ -148,49 +120,42 @@ unsafe fn cold_size(rel: pg_sys::Relation) -> Option<ColdSize> {
             }
         }
         Some(size)
-    }
+    })
 }
 
-#[pg_guard]
-unsafe extern "C-unwind" fn relation_estimate_size(
-    rel: pg_sys::Relation,
-    attr_widths: *mut i32,
-    pages: *mut pg_sys::BlockNumber,
-    tuples: *mut f64,
-    allvisfrac: *mut f64,
-) {
-    // SAFETY: arguments come from the planner.
-    unsafe {
-        let cold = cold_size(rel);
-        remember((*rel).rd_id, cold.unwrap_or_default());
-        (heap().relation_estimate_size.unwrap_unchecked())(
-            rel,
-            attr_widths,
-            pages,
-            tuples,
-            allvisfrac,
-        );
+struct BothSides;
+
+impl EstimateSizes for BothSides {
+    fn estimate(table: Table<'_>, widths: Widths<'_>) -> Sizes {
+        let cold = cold_size(table);
+        remember(table.oid(), cold.unwrap_or_default());
+        let heap = table_am::heap_sizes(table, widths);
         // A table that never had cold rows is planned as heap, however full its pages are.
         let Some(cold) = cold else {
-            return;
+            return heap;
         };
-        let per_page = rows_per_page(rel, attr_widths);
-        if cold.groups == 0 && !known(rel).is_some_and(|known| known.counts_cold_rows(per_page)) {
-            return;
+        let per_page = rows_per_page(table, widths);
+        let known = known(table);
+        if cold.groups == 0 && !known.is_some_and(|known| known.counts_cold_rows(per_page)) {
+            return heap;
         }
-        let hot_pages = main_fork_blocks(rel);
-        let cold_pages = cold.bytes.div_ceil(u64::from(pg_sys::BLCKSZ)) as u32;
-        *pages = hot_pages.saturating_add(cold_pages);
-        *tuples = hot_rows(rel, per_page, cold.rows) + cold.rows as f64;
-        if known(rel).is_none() && !(*(*rel).rd_rel).relhassubclass {
+        let hot_pages = table.main_fork_blocks();
+        let cold_pages = cold.bytes.div_ceil(u64::from(PAGE_BYTES)) as u32;
+        let mut pages = hot_pages.saturating_add(cold_pages);
+        let mut rows = hot_rows(table, per_page, cold.rows) + cold.rows as f64;
+        if known.is_none() && !table.has_children() {
             // Heap's guess for a new table, which may grow soon.
-            *pages = (*pages).max(NEW_TABLE_PAGES);
-            *tuples = (*tuples).max(f64::from(NEW_TABLE_PAGES) * per_page);
+            pages = pages.max(NEW_TABLE_PAGES);
+            rows = rows.max(f64::from(NEW_TABLE_PAGES) * per_page);
         }
         // An index-only scan reads nothing of a cold row whose group hides none.
         let shown = cold.rows as f64 / (cold.stored_rows as f64).max(1.0);
-        let visible = *allvisfrac * f64::from(hot_pages) + shown * f64::from(cold_pages);
-        *allvisfrac = (visible / f64::from((*pages).max(1))).clamp(0.0, 1.0);
+        let visible = heap.all_visible * f64::from(hot_pages) + shown * f64::from(cold_pages);
+        Sizes {
+            pages,
+            rows,
+            all_visible: (visible / f64::from(pages.max(1))).clamp(0.0, 1.0),
+        }
     }
 }
 
@@ -204,7 +169,7 @@ const MOST_ROWS_PER_PAGE: f64 = 291.0;
 struct Known {
     /// On both sides.
     rows: f64,
-    hot_pages: pg_sys::BlockNumber,
+    hot_pages: BlockNumber,
 }
 
 impl Known {
@@ -219,7 +184,7 @@ impl Known {
     }
 
     /// Rows of a hot side that has this many pages beside this many cold rows.
-    fn hot_rows_now(self, hot_pages: pg_sys::BlockNumber, per_page: f64, cold_rows: f64) -> f64 {
+    fn hot_rows_now(self, hot_pages: BlockNumber, per_page: f64, cold_rows: f64) -> f64 {
         let old_pages = hot_pages.min(self.hot_pages);
         let left = f64::from(old_pages) / f64::from(self.hot_pages.max(1));
         let new_pages = f64::from(hot_pages - old_pages);
@@ -231,69 +196,33 @@ impl Known {
     }
 }
 
-/// # Safety
-/// `rel` is open.
-unsafe fn known(rel: pg_sys::Relation) -> Option<Known> {
-    // SAFETY: as for this function.
-    unsafe {
-        let form = &*(*rel).rd_rel;
-        (form.reltuples >= 0.0).then(|| Known {
-            rows: f64::from(form.reltuples),
-            hot_pages: form.relpages as u32,
-        })
-    }
-}
-
-/// Rows that fit in a page, as heap computes it; `attr_widths` are the planner's, or NULL.
-///
-/// # Safety
-/// `rel` is open.
-unsafe fn rows_per_page(rel: pg_sys::Relation, attr_widths: *mut i32) -> f64 {
-    // SAFETY: as for this function.
-    let width = f64::from(unsafe { pg_sys::get_rel_data_width(rel, attr_widths) });
-    ((f64::from(pg_sys::BLCKSZ) - 24.0) / (width + 28.0))
-        .floor()
-        .max(1.0)
+/// What is known of a table; `None` if it was never vacuumed or analyzed.
+fn known(table: Table<'_>) -> Option<Known> {
+    let (rows, hot_pages) = table.counted()?;
+    Some(Known {
+        rows: f64::from(rows),
+        hot_pages,
+    })
 }
 
 /// Rows of the hot side as the planner guesses them of a table that has so many cold rows.
 pub fn guessed_hot_rows(table: Table<'_>, cold_rows: u64) -> f64 {
-    let (rel, no_widths) = (table.raw(), std::ptr::null_mut());
-    // SAFETY: the relation is open; every out-pointer is valid; widths may be left to the planner.
-    unsafe {
-        if cold_rows > 0 {
-            return hot_rows(rel, rows_per_page(rel, no_widths), cold_rows);
-        }
-        let (mut pages, mut tuples, mut visible) = (0, 0.0, 0.0);
-        relation_estimate_size(rel, no_widths, &mut pages, &mut tuples, &mut visible);
-        tuples
+    let widths = Widths::unknown();
+    match cold_rows {
+        0 => BothSides::estimate(table, widths).rows,
+        _ => hot_rows(table, rows_per_page(table, widths), cold_rows),
     }
 }
 
-/// Rows of the hot side of a table that has so many cold rows, about.
-///
-/// # Safety
-/// `rel` is open and has storage.
-unsafe fn hot_rows(rel: pg_sys::Relation, per_page: f64, cold_rows: u64) -> f64 {
-    // SAFETY: as for this function.
-    let (hot_pages, known) = unsafe { (main_fork_blocks(rel), known(rel)) };
+/// Rows of the hot side of a table that has so many cold rows, about. The table has storage.
+fn hot_rows(table: Table<'_>, per_page: f64, cold_rows: u64) -> f64 {
+    let (hot_pages, known) = (table.main_fork_blocks(), known(table));
     if known.is_none() && hot_pages == 1 {
         // The page that a table with cold rows keeps; it is usually empty.
         return 0.0;
     }
     let known = known.unwrap_or_default();
     known.hot_rows_now(hot_pages, per_page, cold_rows as f64)
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn relation_needs_toast_table(_rel: pg_sys::Relation) -> bool {
-    // The cold store is the TOAST relation.
-    true
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn relation_toast_am(_rel: pg_sys::Relation) -> pg_sys::Oid {
-    pg_sys::HEAP_TABLE_AM_OID
 }
 
 #[cfg(test)]

@@ -24,115 +24,35 @@
 use howdah_bridge::recovery_conflict;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::Table;
-use howdah_bridge::tid::{RowNumber, is_cold};
+use howdah_bridge::table_am::{self, DeleteEntries, Routine};
+use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::Xid;
-use pgrx::{pg_guard, pg_sys};
 
 use super::cold_rows::held_group;
-use super::heap;
 use crate::store::directory::{self, GroupEntry};
 use crate::store::marks;
 
-pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
-    am.index_delete_tuples = Some(index_delete_tuples);
+pub(super) fn install(am: &mut Routine) {
+    table_am::set_delete_entries::<ColdRows>(am);
 }
 
-#[pg_guard]
-unsafe extern "C-unwind" fn index_delete_tuples(
-    rel: pg_sys::Relation,
-    delstate: *mut pg_sys::TM_IndexDeleteOp,
-) -> pg_sys::TransactionId {
-    // SAFETY: the arrays hold `ndeltids` entries; each names its status by `id`. Cold TIDs are
-    // taken out before heap is called, which would read their blocks, and those that are known to
-    // be dead are put back afterwards: the caller finds them by their ids, and may rely on none of
-    // them being omitted. The caller holds its page's lock, so nothing may be waited for here.
-    unsafe {
-        let state = &mut *delstate;
-        let all = std::slice::from_raw_parts_mut(state.deltids, state.ndeltids as usize);
-        let is_asked = |entry: &pg_sys::TM_IndexDelete| {
-            let status = &*state.status.add(entry.id as usize);
-            match state.bottomup {
-                true => status.promising,
-                false => status.knowndeletable,
-            }
-        };
-        let mut dead_cold = Vec::new();
-        let mut hot = 0;
-        for i in 0..all.len() {
-            if !is_cold(&all[i].tid) {
-                all[hot] = all[i];
-                hot += 1;
-            } else if is_asked(&all[i]) {
-                dead_cold.push(all[i]);
-            }
-        }
-        state.ndeltids = hot as i32;
-        let mut conflict = match hot {
-            0 => pg_sys::InvalidTransactionId,
-            _ => {
-                let delete = heap().index_delete_tuples.unwrap_unchecked();
-                pg_sys::ffi::pg_guard_ffi_boundary(|| delete(rel, delstate))
-            }
-        };
-        let state = &mut *delstate;
-        if dead_cold.is_empty() {
-            return conflict;
-        }
-        let youngest = match state.bottomup {
-            true => keep_dead(rel, &mut dead_cold),
-            false => last_hider(rel, &dead_cold),
-        };
-        if !dead_cold.is_empty() {
-            for entry in &dead_cold {
-                (*state.status.add(entry.id as usize)).knowndeletable = true;
-            }
-            let first = state.deltids.add(state.ndeltids as usize);
-            std::ptr::copy_nonoverlapping(dead_cold.as_ptr(), first, dead_cold.len());
-            state.ndeltids += dead_cold.len() as i32;
-            conflict = Xid::from_raw(conflict)
-                .younger(Xid::from_raw(youngest))
-                .raw();
-        }
-        conflict
+struct ColdRows;
+
+impl DeleteEntries for ColdRows {
+    fn last_hider(table: Table<'_>, rows: &[RowNumber]) -> Xid {
+        let store = ColdStore::open_at_once(table);
+        let known = store.and_then(|store| marks::last_hider(&store, rows).ok());
+        known.unwrap_or_else(|| Xid::from_raw(recovery_conflict::latest()))
     }
-}
 
-/// The latest transaction that hid one of these rows, all of which are dead; not a normal id if
-/// none of the marks or deletion vectors that hide them names its transaction any more.
-///
-/// # Safety
-/// The relation is open and locked.
-unsafe fn last_hider(
-    rel: pg_sys::Relation,
-    entries: &[pg_sys::TM_IndexDelete],
-) -> pg_sys::TransactionId {
-    let mut rows: Vec<RowNumber> = entries.iter().filter_map(row_of).collect();
-    rows.sort_unstable();
-    rows.dedup();
-    // SAFETY: the relation is open.
-    let store = ColdStore::open_at_once(unsafe { Table::from_raw(rel) });
-    let known = store.and_then(|store| marks::last_hider(&store, &rows).ok());
-    known.map_or_else(recovery_conflict::latest, Xid::raw)
-}
-
-/// Keeps the entries of rows whose marks are visible to all; returns the youngest transaction that
-/// wrote such a mark, if any is not frozen.
-///
-/// # Safety
-/// The relation is open and locked.
-unsafe fn keep_dead(
-    rel: pg_sys::Relation,
-    entries: &mut Vec<pg_sys::TM_IndexDelete>,
-) -> pg_sys::TransactionId {
-    let mut youngest = Xid::INVALID;
-    let mut dead = Vec::new();
-    // SAFETY: the relation is open.
-    let table = unsafe { Table::from_raw(rel) };
-    if let Some(store) = ColdStore::open_held(table) {
-        let mut rows: Vec<RowNumber> = entries.iter().filter_map(row_of).collect();
-        rows.sort_unstable();
+    fn dead_of(table: Table<'_>, rows: &[RowNumber]) -> (Vec<RowNumber>, Xid) {
+        let mut youngest = Xid::INVALID;
+        let mut dead = Vec::new();
+        let Some(store) = ColdStore::open_held(table) else {
+            return (dead, youngest);
+        };
         let is_over = |xid| table.is_over_for_all(xid);
-        let mut rest = &rows[..];
+        let mut rest = rows;
         while let Some(&first) = rest.first() {
             let Some(entry) = known_group(table, &store, first) else {
                 rest = &rest[1..];
@@ -147,13 +67,8 @@ unsafe fn keep_dead(
             });
             rest = others;
         }
+        (dead, youngest)
     }
-    entries.retain(|entry| row_of(entry).is_some_and(|row| dead.binary_search(&row).is_ok()));
-    youngest.raw()
-}
-
-fn row_of(entry: &pg_sys::TM_IndexDelete) -> Option<RowNumber> {
-    RowNumber::from_tid(&entry.tid)
 }
 
 /// The group of a row, if it is known without reading the directory.

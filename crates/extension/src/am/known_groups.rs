@@ -8,6 +8,10 @@
 //! Under an MVCC snapshot, identified by its address and curcid, the directory does not change for
 //! the scan: an entry that was seen covers its rows until the scan ends. For all groups but the
 //! last one, only what takes little memory is kept.
+//!
+//! Bounded: at most [`MOST_GROUPS`] groups, all of which are forgotten at once, and [`MOST_SETS`]
+//! sets of hidden rows. It is the scan's own and ends with it. No
+//! [`BoundedCache`](crate::bounded_cache), which would count the age of a group for each row.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -133,8 +137,8 @@ impl KnownGroups {
         (self.at, self.sets) = (0, 0);
     }
 
-    /// The rows of the group that was found last, if it is known under this snapshot and none of its
-    /// rows is hidden.
+    /// The rows of the group that was found last, if it is known under this snapshot and none of
+    /// its rows is hidden.
     pub fn rows_shown(&self, seen_by: Seen) -> Option<Range<u64>> {
         let entry = &self.groups.get(self.at)?.entry;
         let is_plain = self.seen_by == seen_by && entry.flags.are_clear();

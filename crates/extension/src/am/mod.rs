@@ -32,7 +32,6 @@ mod decoded;
 pub mod estimate;
 pub mod fetch;
 mod index_delete;
-pub mod index_entry;
 mod known_groups;
 mod last_row;
 pub mod modify;

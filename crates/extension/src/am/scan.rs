@@ -19,6 +19,8 @@ use std::mem::size_of;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use howdah_bridge::ffi::{quiet, unguarded};
+use howdah_bridge::hot::scan::HotScan;
+use howdah_bridge::index_build::OuterScan;
 use howdah_bridge::memory::{self, allocate_zeroed};
 use howdah_bridge::predicate::lock_relation;
 use howdah_bridge::slot::Slot;
@@ -539,15 +541,18 @@ unsafe fn shared_counter(pscan: pg_sys::ParallelTableScanDesc) -> *const AtomicU
 }
 
 /// The counter that hands out cold groups to the participants of a parallel scan.
-///
-/// # Safety
-/// `scan` was made by [`scan_begin`] and not ended.
-pub unsafe fn shared_groups(scan: pg_sys::TableScanDesc) -> Option<SharedNext> {
-    // SAFETY: the shared descriptor outlives the scan.
+pub fn shared_groups(scan: OuterScan<'_>) -> Option<SharedNext> {
+    // SAFETY: the scan is one of ours and open; the shared descriptor outlives it.
     unsafe {
-        let parallel = (*scan).rs_parallel;
+        let parallel = (*scan.raw()).rs_parallel;
         (!parallel.is_null()).then(|| SharedNext::new(shared_counter(parallel)))
     }
+}
+
+/// Heap's scan inside one of ours.
+pub fn inner_of(scan: OuterScan<'_>) -> HotScan<'_> {
+    // SAFETY: the scan is one of ours and open; heap's descriptor lives as long.
+    unsafe { HotScan::from_raw(ours(scan.raw()).heap()) }
 }
 
 #[pg_guard]

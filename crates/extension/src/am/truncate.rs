@@ -25,9 +25,9 @@
 //! ```
 //!
 //! Some state needs no such function: counts of directory changes (`store/directory_version`) only
-//! tell that a cache is void; estimates (`am/estimate`) may be wrong; readers of index scans (`am/fetch`)
-//! belong to scans, and a table that is being scanned is not truncated; shapes of rows and options
-//! do not depend on contents.
+//! tell that a cache is void; estimates (`am/estimate`) may be wrong; readers of index scans
+//! (`am/fetch`) belong to scans, and a table that is being scanned is not truncated; shapes of rows
+//! and options do not depend on contents.
 //!
 //! No other backend has anything to forget: the files were created by the running transaction,
 //! whose changes it cannot see, or the table is temporary. An ERROR in the middle leaves files that
@@ -35,26 +35,24 @@
 
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
-use pgrx::{pg_guard, pg_sys};
+use howdah_bridge::table_am::{self, Routine};
 
-use super::{cold_rows, heap, last_row};
+use super::{cold_rows, last_row};
 use crate::store::{self, pending_groups};
 
-pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
-    am.relation_nontransactional_truncate = Some(relation_nontransactional_truncate);
+pub(super) fn install(am: &mut Routine) {
+    table_am::set_truncate::<BothSides>(am);
 }
 
-#[pg_guard]
-unsafe extern "C-unwind" fn relation_nontransactional_truncate(rel: pg_sys::Relation) {
-    // SAFETY: the core holds AccessExclusiveLock on the table, whose TOAST relation is a heap of
-    // its own; it takes the same lock on that relation right after.
-    unsafe {
-        let table = Table::from_raw(rel);
+struct BothSides;
+
+impl table_am::TruncateInPlace for BothSides {
+    fn truncate(table: Table<'_>) {
         let cold_store = ColdStore::open(table, LockMode::AccessExclusive);
         forget_contents(table, cold_store.as_ref());
-        (heap().relation_nontransactional_truncate.unwrap_unchecked())(rel);
+        table_am::truncate_heap(table);
         if let Some(cold_store) = cold_store {
-            pg_sys::heap_truncate_one_rel(cold_store.toast().raw());
+            table_am::truncate_with_indexes(cold_store.toast());
         }
     }
 }

@@ -38,10 +38,10 @@ use howdah_bridge::cold_lock::Locks;
 use howdah_bridge::indexes::is_brin;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
+use howdah_bridge::table_am::{self, Routine};
 use howdah_bridge::table_vacuum::{
     IndexCleanup, TableVacuum, counted_rows, is_partial, set_index_statistics,
 };
-use pgrx::{pg_guard, pg_sys};
 
 use crate::errors::or_raise;
 use crate::stop_point;
@@ -51,18 +51,16 @@ use crate::store::marks;
 /// `BYPASS_THRESHOLD_PAGES` of heap's vacuum, for rows.
 const BYPASS_SHARE: f64 = 0.02;
 
-pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
-    am.relation_vacuum = Some(relation_vacuum);
+pub(super) fn install(am: &mut Routine) {
+    table_am::set_vacuum::<BothSides>(am);
 }
 
-#[pg_guard]
-unsafe extern "C-unwind" fn relation_vacuum(
-    table: pg_sys::Relation,
-    params: *mut pg_sys::VacuumParams,
-    strategy: pg_sys::BufferAccessStrategy,
-) {
-    // SAFETY: arguments come from VACUUM, which holds the table open and locked.
-    run(unsafe { TableVacuum::of(table, params, strategy) });
+struct BothSides;
+
+impl table_am::Vacuum for BothSides {
+    fn vacuum(vacuum: TableVacuum<'_>) {
+        run(vacuum);
+    }
 }
 
 fn run(vacuum: TableVacuum<'_>) {

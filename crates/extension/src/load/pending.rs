@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
+use howdah_bridge::invalidation::at_invalidation;
 use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::slot::{Origin, Slot};
 use howdah_bridge::store::ColdStore;
@@ -11,9 +12,8 @@ use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::{
     CommandId, SubTransactionId, current_subtransaction, is_in_parallel_mode,
 };
-use howdah_bridge::{Datum, Oid, malloc, predicate};
+use howdah_bridge::{Oid, malloc, predicate};
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
-use pgrx::{pg_guard, pg_sys};
 use rustc_hash::FxHashMap;
 
 use super::hot_only;
@@ -42,8 +42,8 @@ struct CommandCount {
 /// A layout, with what shows that it is still valid: a descriptor that replaced the table's may
 /// have got the address of the old one.
 struct KnownLayout {
-    /// Compared, and never followed.
-    desc: pg_sys::TupleDesc,
+    /// The descriptor's address.
+    desc: usize,
     invalidations: u64,
     layout: Rc<TableLayout>,
 }
@@ -66,16 +66,7 @@ thread_local! {
 
 /// Watches relcache entries. Must be called once, from `_PG_init`.
 pub fn register() {
-    // SAFETY: called while the library loads; the callback is a function for ever.
-    unsafe {
-        pg_sys::CacheRegisterRelcacheCallback(Some(at_invalidation), pg_sys::Datum::from(0));
-    }
-}
-
-/// Relcache callback: some table may have changed.
-#[pg_guard]
-unsafe extern "C-unwind" fn at_invalidation(_arg: Datum, _table: Oid) {
-    INVALIDATIONS.set(INVALIDATIONS.get().wrapping_add(1));
+    at_invalidation(|_| INVALIDATIONS.set(INVALIDATIONS.get().wrapping_add(1)));
 }
 
 /// The group that the running command fills: what was asked of one row of the command holds for
@@ -83,7 +74,7 @@ unsafe extern "C-unwind" fn at_invalidation(_arg: Datum, _table: Oid) {
 struct Filling {
     table: Oid,
     table_file: u32,
-    desc: pg_sys::TupleDesc,
+    desc: usize,
     invalidations: u64,
     /// [`pending_groups::removals`] when the group was among them.
     removals: u64,
@@ -100,7 +91,7 @@ impl Filling {
         let is_of_it = self.table == table.oid()
             && self.command == command
             && self.table_file == table.file_number()
-            && self.desc == table.descriptor().raw()
+            && self.desc == table.descriptor().address()
             && self.removals == pending_groups::removals()
             && self.invalidations == INVALIDATIONS.get()
             && self.subtransaction == current_subtransaction()
@@ -163,7 +154,7 @@ fn begin_group(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
         FILLING.set(Some(Filling {
             table: table.oid(),
             table_file: table.file_number(),
-            desc: table.descriptor().raw(),
+            desc: table.descriptor().address(),
             invalidations: INVALIDATIONS.get(),
             removals: pending_groups::removals(),
             subtransaction,
@@ -293,7 +284,7 @@ fn may_go_cold(table: Table<'_>) -> bool {
 }
 
 fn layout_of(table: Table<'_>) -> Rc<TableLayout> {
-    let desc = table.descriptor().raw();
+    let desc = table.descriptor().address();
     let oid = table.oid().to_u32();
     let invalidations = INVALIDATIONS.get();
     let known = LOADS.with_borrow(|l| {
@@ -350,8 +341,8 @@ fn current_group(
     })
 }
 
-/// Encodes and stores a pending group, or what a thread has encoded. Its rows stay readable in memory until the stored
-/// group can be read; views that already hold it keep it alive.
+/// Encodes and stores a pending group, or what a thread has encoded. Its rows stay readable in
+/// memory until the stored group can be read; views that already hold it keep it alive.
 fn write_group(group: &Rc<RefCell<PendingGroup>>) {
     let (oid, file) = {
         let pending = group.borrow();

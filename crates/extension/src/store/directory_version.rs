@@ -11,8 +11,8 @@
 //! remembered with a lower count than the one that follows the change. An entry is changed by being
 //! inserted, deleted, completed or flagged.
 //!
-//! Counts are shared by tables at random, which costs a look in vain. On a standby entries change by WAL, and
-//! nothing is counted: [`current`] knows nothing there.
+//! Counts are shared by tables at random, which costs a look in vain. On a standby entries change
+//! by WAL, and nothing is counted: [`current`] knows nothing there.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering, fence};

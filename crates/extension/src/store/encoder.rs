@@ -1,7 +1,7 @@
 //! A row group that a thread of its own encodes, while the backend gathers the next.
 //!
-//! The thread calls nothing of PostgreSQL's and shares the rows read-only: whoever holds the
-//! encoder reads them meanwhile. What it encodes is written by the backend's main thread, in
+//! The thread calls nothing of PostgreSQL's and shares the rows read-only: readers of
+//! this backend read them meanwhile. What it encodes is written by the backend's main thread, in
 //! [`super::group`].
 //!
 //! Invariants
@@ -49,7 +49,7 @@ impl Encoder {
         let panics = stop_point::panics_at("encode-thread");
         let mut work = Some(move || {
             assert!(!panics, "as asked at encode-thread");
-            // Nobody waits any more after a rollback.
+            // After a rollback no receiver is left.
             let _ = sender.send(shared.encode(effort));
         });
         let mut thread = None;

@@ -1,7 +1,7 @@
 //! Expressions that the engine does not know: PostgreSQL evaluates them, on the main thread.
 //!
 //! ```text
-//!   request of a thread ─▶ columns ─▶ datums of 256 rows ─▶ ForeignRun (bridge) ─▶ results ─▶ column
+//!   thread's request ─▶ columns ─▶ datums of 256 rows ─▶ ForeignRun (bridge) ─▶ results ─▶ column
 //! ```
 //!
 //! Invariant: an evaluator reaches PostgreSQL only through its [`ForeignRun`], under which nothing

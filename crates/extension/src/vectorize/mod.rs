@@ -25,9 +25,9 @@
 //!   holds no lock of a page and borrows nothing that a query changes.
 //! - The engine never returns an inexact result. Expressions with unknown functions, types or
 //!   collations are evaluated by PostgreSQL; what it may not evaluate here either, and unknown
-//!   aggregates, leave the query to PostgreSQL's own plan. If the engine meets a value that it cannot compute
-//!   exactly, or needs more memory than a hash table may have, it stops without a result, and
-//!   PostgreSQL's own plan, which can spill, is run in its place.
+//!   aggregates, leave the query to PostgreSQL's own plan. If the engine meets a value that it
+//!   cannot compute exactly, or needs more memory than a hash table may have, it stops without a
+//!   result, and PostgreSQL's own plan, which can spill, is run in its place.
 //!
 //! Not here: joins, windows, sorts without a limit, rows returned as they are.
 

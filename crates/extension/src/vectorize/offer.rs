@@ -42,8 +42,8 @@ pub fn least_cost(tables: &mut dyn Iterator<Item = Oid>) -> Result<f64, Reason> 
     })
 }
 
-/// Accepts the query if the engine knows all of it, but for expressions that PostgreSQL can evaluate
-/// for it, and all of its tables are howdah tables or heap.
+/// Accepts the query if the engine knows all of it, but for expressions that PostgreSQL can
+/// evaluate for it, and all of its tables are howdah tables or heap.
 pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Result<Offer<'a>, Reason> {
     let layout = layout_of(planner.relation());
     let exchange = Arc::new(Exchange::new(Planned::evaluator()));

@@ -208,8 +208,9 @@ proptest! {
     }
 }
 
-/// A tree raises an error if the oracle does for some row, though not the same: functions go over all
-/// rows one after the other. It may be unsupported where it computes for all rows what the oracle skips.
+/// A tree raises an error if the oracle does for some row, though not the same: functions go over
+/// all rows one after the other. It may be unsupported where it computes for all rows what the
+/// oracle skips.
 fn check_tree(expr: &Expr, table: &Table) {
     let compiled = match Compiled::compile(expr, &table.types) {
         Ok(compiled) => compiled,

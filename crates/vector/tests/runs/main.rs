@@ -1,5 +1,5 @@
-//! Runs of random queries over random tables agree with the oracle, whatever the number of threads and
-//! the form of the rows; failures and cancellation end them.
+//! Runs of random queries over random tables agree with the oracle, whatever the number of threads
+//! and the form of the rows; failures and cancellation end them.
 
 mod damaged;
 mod endings;

@@ -12,8 +12,9 @@
 use howdah_bridge::rewrite::progress;
 use howdah_bridge::store::{ColdStore, CopiedAs};
 use howdah_bridge::table::LockMode;
+use howdah_bridge::transactions::writing_command;
+use howdah_bridge::xid::CommandId;
 use howdah_columnar::RowGroupBuilder;
-use pgrx::pg_sys;
 
 use super::order::{ColdOrder, Target};
 use super::rewriting::{Counts, Rewriting};
@@ -39,7 +40,7 @@ pub(super) struct ColdCopy<'a> {
     /// The old table's high-water mark; `None` if it never had a cold row.
     mark: Option<u64>,
     entries: Vec<JudgedEntry>,
-    cid: pg_sys::CommandId,
+    cid: CommandId,
     layout: TableLayout,
     /// For each attribute, whether rows that lack it have a value for it.
     defaults: Vec<bool>,
@@ -56,40 +57,34 @@ struct Rows {
 }
 
 impl<'a> ColdCopy<'a> {
-    /// `None` if the tables have no cold store.
-    ///
-    /// # Safety
-    /// Both tables are open and exclusively locked.
-    pub unsafe fn open(work: &'a Rewriting<'a>) -> Result<Option<ColdCopy<'a>>, ColdError> {
-        // SAFETY: as for this function.
-        unsafe {
-            let Some(old) = ColdStore::open(work.old_heap, LockMode::AccessShare) else {
-                return Ok(None);
-            };
-            let mark = match old.toast().main_fork_blocks() {
-                0 => None,
-                _ => directory::high_water(&old)?.map(|(_, mark)| mark),
-            };
-            let Some(new) = ColdStore::open(work.new_heap, LockMode::RowExclusive) else {
-                return Ok(None);
-            };
-            let mut entries = match mark {
-                None => Vec::new(),
-                Some(_) => group_status::entries_not_dead(&old, work.horizon)?,
-            };
-            entries.retain(JudgedEntry::has_stored_rows);
-            let desc = work.old_heap.descriptor();
-            Ok(Some(ColdCopy {
-                work,
-                old,
-                new,
-                mark,
-                entries,
-                cid: pg_sys::GetCurrentCommandId(true),
-                layout: TableLayout::of(desc),
-                defaults: desc.attributes().iter().map(|a| a.atthasmissing).collect(),
-            }))
-        }
+    /// `None` if the tables have no cold store. Both are locked exclusively.
+    pub fn open(work: &'a Rewriting<'a>) -> Result<Option<ColdCopy<'a>>, ColdError> {
+        let Some(old) = ColdStore::open(work.old_heap, LockMode::AccessShare) else {
+            return Ok(None);
+        };
+        let mark = match old.toast().main_fork_blocks() {
+            0 => None,
+            _ => directory::high_water(&old)?.map(|(_, mark)| mark),
+        };
+        let Some(new) = ColdStore::open(work.new_heap, LockMode::RowExclusive) else {
+            return Ok(None);
+        };
+        let mut entries = match mark {
+            None => Vec::new(),
+            Some(_) => group_status::entries_not_dead(&old, work.horizon)?,
+        };
+        entries.retain(JudgedEntry::has_stored_rows);
+        let desc = work.old_heap.descriptor();
+        Ok(Some(ColdCopy {
+            work,
+            old,
+            new,
+            mark,
+            entries,
+            cid: writing_command(),
+            layout: TableLayout::of(desc),
+            defaults: desc.attributes().iter().map(|a| a.atthasmissing).collect(),
+        }))
     }
 
     /// The stores and the command id with which new groups are written.
@@ -126,10 +121,7 @@ impl<'a> ColdCopy<'a> {
 
     /// Carries everything over; living rows go through `order` if it takes them. Hot rows must have
     /// been copied before: they keep the ids of their out-of-line values.
-    ///
-    /// # Safety
-    /// The tables that this was opened for are still open and locked exclusively.
-    pub unsafe fn copy(
+    pub fn copy(
         &'a self,
         mut order: Option<ColdOrder<'a>>,
         counts: &mut Counts,
@@ -138,8 +130,7 @@ impl<'a> ColdCopy<'a> {
         let is_sorted = order.as_ref().is_some_and(ColdOrder::takes_cold_rows);
         for judged in &self.entries {
             let order = order.as_mut().filter(|_| is_sorted);
-            // SAFETY: as for `open`.
-            let carried = unsafe { self.group(judged, order, counts)? };
+            let carried = self.group(judged, order, counts)?;
             if let Some(entry) = &carried
                 && !is_sorted
             {
@@ -158,8 +149,7 @@ impl<'a> ColdCopy<'a> {
                 true => 0,
                 false => self.mark.unwrap_or(0),
             };
-            // SAFETY: as for `open`.
-            let written = unsafe { order.write(self.work, self.target(), first_row, counts)? };
+            let written = order.write(self.work, self.target(), first_row, counts)?;
             let behind = |last: &GroupEntry| last.first_row.0 + u64::from(last.capacity_rows);
             mark = written.last().map(behind).or(self.mark.map(|_| first_row));
             groups.extend(written);
@@ -210,10 +200,7 @@ impl<'a> ColdCopy<'a> {
 
     /// Carries a group over, or passes its living rows to the sort; returns the entry that was
     /// carried over, if any.
-    ///
-    /// # Safety
-    /// As for [`open`](Self::open), whose tables are still open.
-    unsafe fn group(
+    fn group(
         &self,
         judged: &JudgedEntry,
         order: Option<&mut ColdOrder<'_>>,
@@ -226,30 +213,26 @@ impl<'a> ColdCopy<'a> {
             judged.status,
             GroupStatus::Live | GroupStatus::InsertInProgress(_)
         ) && judged.status.foreign_transaction().is_none();
-        // SAFETY: as for `open`.
-        let carried = unsafe {
-            match order {
-                _ if kept == 0 => None,
-                Some(order) if is_there && !rows.living.is_empty() => {
-                    self.sort_rows(&entry, &rows.living, order)?;
-                    match rows.are_fading {
-                        true => Some(self.carry(judged, &rows, Some(&rows.living))?),
-                        false => None,
-                    }
+        let carried = match order {
+            _ if kept == 0 => None,
+            Some(order) if is_there && !rows.living.is_empty() => {
+                self.sort_rows(&entry, &rows.living, order)?;
+                match rows.are_fading {
+                    true => Some(self.carry(judged, &rows, Some(&rows.living))?),
+                    false => None,
                 }
-                _ => match self.carry(judged, &rows, None) {
-                    // No snapshot needs the group. The tuples that were already copied of it are
-                    // dead, and VACUUM removes them.
-                    Err(error)
-                        if judged.status == GroupStatus::RecentlyDead
-                            && error.is_missing_piece() =>
-                    {
-                        counts.removed += f64::from(entry.row_count);
-                        return Ok(None);
-                    }
-                    carried => Some(carried?),
-                },
             }
+            _ => match self.carry(judged, &rows, None) {
+                // No snapshot needs the group. The tuples that were already copied of it are
+                // dead, and VACUUM removes them.
+                Err(error)
+                    if judged.status == GroupStatus::RecentlyDead && error.is_missing_piece() =>
+                {
+                    counts.removed += f64::from(entry.row_count);
+                    return Ok(None);
+                }
+                carried => Some(carried?),
+            },
         };
         counts.kept += f64::from(kept);
         counts.removed += f64::from(rows.dead.len());
@@ -261,10 +244,7 @@ impl<'a> ColdCopy<'a> {
     }
 
     /// Passes some rows of a group to the sort.
-    ///
-    /// # Safety
-    /// As for [`open`](Self::open), whose tables are still open.
-    unsafe fn sort_rows(
+    fn sort_rows(
         &self,
         entry: &GroupEntry,
         rows: &RowSet,
@@ -274,21 +254,16 @@ impl<'a> ColdCopy<'a> {
             true => marks::recent_inserts(&self.old, entry, self.work.horizon)?.origins(),
             false => Default::default(),
         };
-        // SAFETY: as for `open`; the datums live until the sort has copied them.
-        unsafe {
-            self.each_row(entry, rows, |row, datums| {
-                let origin = late.get(&row).copied().unwrap_or(entry.origin);
-                order.put(datums, origin)
-            })
-        }
+        self.each_row(entry, rows, |row, datums| {
+            let origin = late.get(&row).copied().unwrap_or(entry.origin);
+            // SAFETY: a row of the table, whose datums live until the sort has copied them.
+            unsafe { order.put(datums, origin) }
+        })
     }
 
     /// Carries a group over under its old id, with its marks. Rows that were passed to the sort are
     /// hidden in it from all snapshots.
-    ///
-    /// # Safety
-    /// As for [`open`](Self::open), whose tables are still open.
-    unsafe fn carry(
+    fn carry(
         &self,
         judged: &JudgedEntry,
         rows: &Rows,
@@ -325,8 +300,7 @@ impl<'a> ColdCopy<'a> {
             }
         }
         let entry = if remaining.is_some() || self.needs_encoding(&open)? {
-            // SAFETY: as for `open`.
-            unsafe { self.encode_anew(entry, remaining, copied_as)? }
+            self.encode_anew(entry, remaining, copied_as)?
         } else {
             let len = u64::from(entry.footer_bytes) + entry.body_bytes;
             let value = self
@@ -358,10 +332,7 @@ impl<'a> ColdCopy<'a> {
 
     /// Decodes the group and writes it with the table's current columns, under its old id; if
     /// `remaining` is given, with those of its rows only.
-    ///
-    /// # Safety
-    /// As for [`open`](Self::open), whose tables are still open.
-    unsafe fn encode_anew(
+    fn encode_anew(
         &self,
         entry: GroupEntry,
         remaining: Option<&RowSet>,
@@ -369,17 +340,15 @@ impl<'a> ColdCopy<'a> {
     ) -> Result<GroupEntry, ColdError> {
         let mut builder = RowGroupBuilder::new(&self.layout.column_types());
         let all = RowSet::full(entry.row_count);
-        // SAFETY: as for `open`; datums live in the row memory until the builder copied them.
-        unsafe {
-            self.each_row(&entry, remaining.unwrap_or(&all), |_, datums| {
-                for (i, attribute) in self.layout.attributes.iter().enumerate() {
-                    let (value, is_null) = (datums.values[i], datums.nulls[i]);
-                    push_datum(builder.column_mut(i), attribute, value, is_null);
-                }
-                builder.finish_row();
-                Ok(())
-            })?;
-        }
+        self.each_row(&entry, remaining.unwrap_or(&all), |_, datums| {
+            for (i, attribute) in self.layout.attributes.iter().enumerate() {
+                let (value, is_null) = (datums.values[i], datums.nulls[i]);
+                // SAFETY: a value of the attribute, in the row memory until the builder copied it.
+                unsafe { push_datum(builder.column_mut(i), attribute, value, is_null) };
+            }
+            builder.finish_row();
+            Ok(())
+        })?;
         let encoded = builder.encode(settings::effort_of(self.work.table()))?;
         pgrx::check_for_interrupts!();
         let parts = [encoded.footer.as_slice(), encoded.body.as_slice()];
@@ -395,11 +364,9 @@ impl<'a> ColdCopy<'a> {
         })
     }
 
-    /// Decodes a group and passes some of its rows on, with the table's current columns.
-    ///
-    /// # Safety
-    /// As for [`ColdCopy::open`]. Datums live until the next row.
-    unsafe fn each_row(
+    /// Decodes a group and passes some of its rows on, with the table's current columns. Datums
+    /// live until the next row.
+    fn each_row(
         &self,
         entry: &GroupEntry,
         rows: &RowSet,

@@ -69,12 +69,15 @@ mod order;
 mod rewriting;
 
 use howdah_bridge::hot::page::HotReader;
+use howdah_bridge::indexes::is_btree;
+use howdah_bridge::memory::maintenance_memory_kb;
 use howdah_bridge::recovery_conflict;
 use howdah_bridge::rewrite::bar_key_sharers;
 use howdah_bridge::table::Table;
+use howdah_bridge::table_am::{self, RewriteCounts, RewriteRequest, RewriteTable, Routine};
 use howdah_bridge::tuple_sort::TupleSort;
 use howdah_bridge::xid::Xid;
-use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
+use pgrx::PgSqlErrorCode;
 
 use crate::errors::{or_raise, refuse};
 use crate::load;
@@ -85,27 +88,16 @@ use hot::HotCopy;
 use order::ColdOrder;
 use rewriting::{Counts, Rewriting};
 
-pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
-    am.relation_copy_for_cluster = Some(relation_copy_for_cluster);
+pub(super) fn install(am: &mut Routine) {
+    table_am::set_rewrite::<BothSides>(am);
 }
 
-#[pg_guard]
-unsafe extern "C-unwind" fn relation_copy_for_cluster(
-    old_table: pg_sys::Relation,
-    new_table: pg_sys::Relation,
-    old_index: pg_sys::Relation,
-    use_sort: bool,
-    oldest_xmin: pg_sys::TransactionId,
-    xid_cutoff: *mut pg_sys::TransactionId,
-    multi_cutoff: *mut pg_sys::MultiXactId,
-    num_tuples: *mut f64,
-    tups_vacuumed: *mut f64,
-    tups_recently_dead: *mut f64,
-) {
-    // SAFETY: arguments come from CLUSTER, which holds both tables open and exclusively locked, and
-    // the index too.
-    unsafe {
-        let oid = (*old_table).rd_id;
+struct BothSides;
+
+impl RewriteTable for BothSides {
+    fn rewrite(request: RewriteRequest<'_>) -> RewriteCounts {
+        let (old_table, index) = (request.old_table, request.index);
+        let oid = old_table.oid();
         if moved_changes::needs_ways(oid) {
             refuse(
                 PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE,
@@ -115,70 +107,65 @@ unsafe extern "C-unwind" fn relation_copy_for_cluster(
         }
         load::flush_relation(oid);
         let work = Rewriting {
-            old_heap: Table::from_raw(old_table),
-            new_heap: Table::from_raw(new_table),
-            oldest_xmin: Xid::from_raw(oldest_xmin),
-            horizon: older_than_all(Xid::from_raw(oldest_xmin), Xid::from_raw(*xid_cutoff)),
+            old_heap: old_table,
+            new_heap: request.new_table,
+            oldest_xmin: request.oldest_xmin,
+            horizon: older_than_all(request.oldest_xmin, request.freeze_xid),
         };
         let mut counts = Counts::default();
         let cold = or_raise(oid, ColdCopy::open(&work));
         if cold.is_some() {
-            recovery_conflict::log(old_table, recovery_conflict::before(work.horizon.raw()));
+            recovery_conflict::log_before(old_table, work.horizon);
         }
+        let memory_kb = maintenance_memory_kb();
         let mut order = None;
         if let Some(cold) = &cold {
             let is_mixed = or_raise(oid, cold.has_living_rows());
-            if old_index.is_null() {
-                if is_mixed || would_load_cold(old_table) {
+            match index {
+                None if is_mixed || would_load_cold(old_table) => {
                     let first_row = cold.first_free_row();
                     order = Some(ColdOrder::as_they_come(&work, cold.target(), first_row));
                 }
-            } else if is_mixed && is_btree(old_index) {
-                let memory_kb = pg_sys::maintenance_work_mem / 2;
-                order = Some(ColdOrder::by(&work, old_index, memory_kb));
+                Some(index) if is_mixed && is_btree(index) => {
+                    order = Some(ColdOrder::by(&work, index, memory_kb / 2));
+                }
+                _ => {}
             }
         }
-        let sort = match &order {
-            Some(order) if order.takes_cold_rows() => Some(pg_sys::maintenance_work_mem / 2),
+        let sort_kb = match &order {
+            Some(order) if order.takes_cold_rows() => Some(memory_kb / 2),
             Some(_) => None,
-            None => use_sort.then_some(pg_sys::maintenance_work_mem),
+            None => request.sorts.then_some(memory_kb),
         };
-        let sort =
-            sort.map(|memory_kb| TupleSort::by_index((*old_table).rd_att, old_index, memory_kb));
-        let along = (sort.is_none() && !old_index.is_null()).then_some(old_index);
+        let sort = sort_kb
+            .zip(index)
+            .map(|(memory_kb, index)| TupleSort::by_index(old_table, index, memory_kb));
+        let along = index.filter(|_| sort.is_none());
         let has_cold_rows = order.is_some() || cold.as_ref().is_some_and(ColdCopy::was_used);
-        HotCopy::begin(&work, *xid_cutoff, *multi_cutoff).copy(
-            along,
-            sort,
-            order.as_mut(),
-            &mut counts,
-        );
+        HotCopy::begin(&work, &request).copy(along, sort, order.as_mut(), &mut counts);
         if let Some(cold) = &cold {
             if has_cold_rows && counts.recently_dead > 0.0 {
-                bar_key_sharers(new_table);
+                bar_key_sharers(request.new_table);
             }
             or_raise(oid, cold.copy(order, &mut counts));
         }
-        *num_tuples += counts.kept;
-        *tups_vacuumed += counts.removed;
-        *tups_recently_dead += counts.recently_dead;
+        RewriteCounts {
+            kept: counts.kept,
+            removed: counts.removed,
+            recently_dead: counts.recently_dead,
+        }
     }
 }
 
 /// Whether the hot side has more rows, dead ones included, than a load leaves hot. Reads no more
 /// pages than it needs to count that many.
-///
-/// # Safety
-/// The table is open and locked.
-unsafe fn would_load_cold(table: pg_sys::Relation) -> bool {
+fn would_load_cold(table: Table<'_>) -> bool {
     if settings::force_cold() {
         return true;
     }
     if !settings::bulk_load() {
         return false;
     }
-    // SAFETY: the table is open and locked.
-    let table = unsafe { Table::from_raw(table) };
     let (mut reader, blocks) = (HotReader::begin(table), table.main_fork_blocks());
     let mut rows = 0;
     (0..blocks).any(|block| {
@@ -186,15 +173,6 @@ unsafe fn would_load_cold(table: pg_sys::Relation) -> bool {
         rows += u64::from(reader.look(block).rows);
         rows > settings::load_threshold()
     })
-}
-
-/// Whether PostgreSQL's sort can order rows by this index.
-///
-/// # Safety
-/// The index is open.
-unsafe fn is_btree(index: pg_sys::Relation) -> bool {
-    // SAFETY: the index is open.
-    unsafe { (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID }
 }
 
 /// The horizon before which every transaction is finished for all snapshots in this database. The

@@ -19,14 +19,15 @@
 
 use std::ops::ControlFlow;
 
+use howdah_bridge::Oid;
 use howdah_bridge::rewrite::progress;
 use howdah_bridge::slot::Origin;
 use howdah_bridge::store::{ColdStore, CopiedAs};
-use howdah_bridge::tid::{ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber};
+use howdah_bridge::table::Table;
+use howdah_bridge::tid::{INVALID_BLOCK, ROW_NUMBER_LIMIT, ROWS_PER_COLD_BLOCK, RowNumber};
 use howdah_bridge::tuple_sort::TupleSort;
-use howdah_bridge::xid::Xid;
+use howdah_bridge::xid::{CommandId, Xid};
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
-use pgrx::pg_sys;
 
 use super::rewriting::{Counts, Rewriting};
 use crate::errors::ColdError;
@@ -46,7 +47,7 @@ pub(super) struct ColdOrder<'a> {
 }
 
 enum Way<'a> {
-    Sort(TupleSort),
+    Sort(TupleSort<'a>),
     AsTheyCome(GroupWriter<'a>),
 }
 
@@ -57,40 +58,22 @@ pub(super) struct Target<'a> {
     pub new: &'a ColdStore<'a>,
     /// The store of the old table.
     pub old: &'a ColdStore<'a>,
-    pub cid: pg_sys::CommandId,
+    pub cid: CommandId,
 }
 
 impl<'a> ColdOrder<'a> {
-    /// Writes rows in the order of an index.
-    ///
-    /// # Safety
-    /// The table and its index are open and stay so; the index is a btree.
-    pub unsafe fn by(
-        work: &Rewriting<'_>,
-        index: pg_sys::Relation,
-        memory_kb: i32,
-    ) -> ColdOrder<'a> {
-        // SAFETY: as for this function.
-        unsafe {
-            let desc = work.old_heap.descriptor();
-            ColdOrder {
-                way: Way::Sort(TupleSort::by_index(desc.raw(), index, memory_kb)),
-                layout: TableLayout::of(desc),
-                horizon: work.horizon,
-            }
+    /// Writes rows in the order of an index, which is a btree.
+    pub fn by(work: &Rewriting<'a>, index: Table<'a>, memory_kb: i32) -> ColdOrder<'a> {
+        ColdOrder {
+            way: Way::Sort(TupleSort::by_index(work.old_heap, index, memory_kb)),
+            layout: TableLayout::of(work.old_heap.descriptor()),
+            horizon: work.horizon,
         }
     }
 
     /// Writes rows in the order of their arrival, with numbers from `first_row` on; inside each
     /// group they are sorted by the table's sort key.
-    ///
-    /// # Safety
-    /// Both tables are open and exclusively locked.
-    pub unsafe fn as_they_come(
-        work: &Rewriting<'_>,
-        target: Target<'a>,
-        first_row: u64,
-    ) -> ColdOrder<'a> {
+    pub fn as_they_come(work: &Rewriting<'_>, target: Target<'a>, first_row: u64) -> ColdOrder<'a> {
         let layout = TableLayout::of(work.old_heap.descriptor());
         let sort_key = row_order::key_of_table(work.old_heap);
         let groups = GroupWriter::begin(work, target, &layout, first_row, sort_key);
@@ -138,10 +121,7 @@ impl<'a> ColdOrder<'a> {
 
     /// Writes the rows that are not written yet; sorted rows get numbers from `first_row` on.
     /// Returns all new groups.
-    ///
-    /// # Safety
-    /// The tables are open, and no other transaction can see the new store.
-    pub unsafe fn write(
+    pub fn write(
         self,
         work: &Rewriting<'_>,
         target: Target<'a>,
@@ -180,7 +160,7 @@ impl<'a> ColdOrder<'a> {
 /// Writes rows into groups that are visible to all.
 struct GroupWriter<'a> {
     target: Target<'a>,
-    table: pg_sys::Oid,
+    table: Oid,
     horizon: Xid,
     next_row: u64,
     /// Attribute numbers by which the rows of each group are sorted.
@@ -294,7 +274,7 @@ impl<'a> GroupWriter<'a> {
             capacity_rows,
             row_count,
             value_id: self.new_value_id(),
-            first_block: pg_sys::InvalidBlockNumber,
+            first_block: INVALID_BLOCK,
             footer_bytes: encoded.footer.len() as u32,
             body_bytes: encoded.body.len() as u64,
             origin: Origin::FROZEN,

@@ -16,6 +16,7 @@ use howdah_bridge::tid::{GroupId, RowNumber};
 use howdah_bridge::xid::CommandId;
 
 use crate::am::moment::Moment;
+use crate::bounded_cache::{HashCache, OrderedCache};
 use crate::errors::ColdError;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
 use crate::store::marks;
@@ -24,20 +25,45 @@ use crate::store::row_set::RowSet;
 
 /// Groups that are remembered; each takes 16 kB at most.
 pub(super) const MOST_GROUPS: usize = 64;
+/// Tables of which the file is remembered.
+const MOST_TABLES: usize = 64;
 /// Rows of a wholly locked group that are looked up one by one before all its marks are read.
 const FEW_ROWS: u32 = 32;
 
 thread_local! {
-    /// The groups of the last rows.
-    static GROUPS: RefCell<Vec<LockedGroup>> = const { RefCell::new(Vec::new()) };
+    static KNOWN: RefCell<Known> = RefCell::new(Known {
+        groups: OrderedCache::of_entries(MOST_GROUPS),
+        files: HashCache::of_entries(MOST_TABLES),
+    });
+}
+
+struct Known {
+    /// By file and first row. Ranges of one file do not overlap, so the group that covers a row is
+    /// the nearest one.
+    groups: OrderedCache<(StoreId, RowNumber), LockedGroup>,
+    /// By table, the file that it had, and when it was last seen to have it.
+    files: HashCache<Oid, (StoreId, Moment)>,
+}
+
+impl Known {
+    fn covering(&mut self, file: StoreId, row: RowNumber) -> Option<&mut LockedGroup> {
+        let (_, found) = self.groups.nearest((file, RowNumber(0))..=(file, row))?;
+        found.placed.entry.covers(row).then_some(found)
+    }
+
+    fn note_file(&mut self, table: Oid, file: StoreId) {
+        let now = (file, Moment::now());
+        match self.files.get(&table) {
+            Some(known) => *known = now,
+            None => self.files.insert(table, now),
+        }
+    }
 }
 
 /// A group that this transaction has locked for work on its rows.
 pub(super) struct LockedGroup {
     table: Oid,
     file: StoreId,
-    /// When the table was last seen to have this file.
-    seen: Moment,
     pub placed: PlacedEntry,
     /// The command that loaded it, if that was our transaction.
     pub own: Option<CommandId>,
@@ -64,7 +90,6 @@ impl LockedGroup {
         LockedGroup {
             table: table.oid(),
             file,
-            seen: Moment::now(),
             placed,
             own,
             bulk: None,
@@ -123,24 +148,19 @@ impl LockedGroup {
         self.hidden = None;
     }
 
-    /// Remembers it, as the newest.
+    /// Remembers it.
     pub fn remember(self) {
-        GROUPS.with_borrow_mut(|groups| {
-            if groups.len() >= MOST_GROUPS {
-                groups.remove(0);
-            }
-            groups.push(self);
+        KNOWN.with_borrow_mut(|known| {
+            known.note_file(self.table, self.file);
+            let name = (self.file, self.placed.entry.first_row);
+            known.groups.insert(name, self);
         });
     }
 }
 
 /// The group that covers the row in this file, if it is remembered.
 pub(super) fn group_of(file: StoreId, row: RowNumber) -> Option<GroupId> {
-    GROUPS.with_borrow(|groups| {
-        let mut newest_first = groups.iter().rev();
-        let found = newest_first.find(|l| l.placed.entry.covers(row) && l.file == file)?;
-        Some(found.placed.entry.group())
-    })
+    KNOWN.with_borrow_mut(|known| Some(known.covering(file, row)?.placed.entry.group()))
 }
 
 /// Passes the group that covers the row in this file to `look`, if it is remembered.
@@ -149,28 +169,30 @@ pub(super) fn with_group<R>(
     row: RowNumber,
     look: impl FnOnce(&mut LockedGroup) -> R,
 ) -> Option<R> {
-    GROUPS.with_borrow_mut(|groups| {
-        let mut newest_first = groups.iter_mut().rev();
-        let found = newest_first.find(|l| l.placed.entry.covers(row) && l.file == file)?;
-        found.seen = Moment::now();
-        Some(look(found))
+    KNOWN.with_borrow_mut(|known| {
+        let table = known.covering(file, row)?.table;
+        known.note_file(table, file);
+        Some(look(known.covering(file, row)?))
     })
 }
 
-/// The newest remembered group of the table that covers the row, if the table is known to have the
-/// same file still.
+/// The remembered group of the table that covers the row, if it is stored and the table is known to
+/// have the same file still.
 fn with_current<R>(
     table: Table<'_>,
     row: RowNumber,
     look: impl FnOnce(&LockedGroup) -> Option<R>,
 ) -> Option<R> {
-    let oid = table.oid();
-    GROUPS.with_borrow(|groups| {
-        let mut newest_first = groups.iter().rev();
-        let found = newest_first.find(|l| l.table == oid && l.placed.entry.covers(row))?;
-        let is_current =
-            found.placed.entry.state == GroupState::Stored && found.seen == Moment::now();
-        look(found).filter(|_| is_current)
+    KNOWN.with_borrow_mut(|known| {
+        let (file, seen) = *known.files.get(&table.oid())?;
+        if seen != Moment::now() {
+            return None;
+        }
+        let found = known.covering(file, row)?;
+        match found.placed.entry.state {
+            GroupState::Stored => look(found),
+            _ => None,
+        }
     })
 }
 
@@ -202,5 +224,8 @@ pub(in crate::am) fn held_group(table: Table<'_>, row: RowNumber) -> Option<Grou
 
 /// Discards all of them.
 pub(super) fn forget() {
-    GROUPS.with_borrow_mut(Vec::clear);
+    KNOWN.with_borrow_mut(|known| {
+        known.groups.clear();
+        known.files.clear();
+    });
 }

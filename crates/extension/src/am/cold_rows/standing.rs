@@ -54,7 +54,7 @@ pub(super) fn learn(
         }
         recall(target, known, command, in_bulk)
     });
-    known.unwrap_or(Ok(Standing::Gone))
+    known.unwrap_or_else(|| read(target, group, command))
 }
 
 /// Learns the standing of a row again: its lock does not keep out a transaction that changes no

@@ -5,11 +5,11 @@
 //! time in proportion to what it took to find: a session spends at most one part in
 //! `KEPT_PER_SPENT` of its time on this, however many groups a table has. A group that was not
 //! counted is taken to be like those that were. The size of the whole table is used again for a
-//! millisecond at most, until this backend hides a row, so that planning need not read the directory
-//! each time either.
+//! millisecond at most, until this backend hides a row, so that planning need not read the
+//! directory each time either.
 //!
-//! What is remembered is this backend's own and only ever an estimate: nothing makes it void before its time, a
-//! rollback neither.
+//! What is remembered is this backend's own and only ever an estimate: nothing makes it void before
+//! its time, a rollback neither.
 
 use howdah_bridge::tid::GroupId;
 use std::cell::RefCell;
@@ -27,7 +27,8 @@ use crate::store::visibility;
 const SMALL_GROUP_ROWS: u32 = 128;
 /// Larger groups that are counted in one planning.
 const MOST_COUNTED: usize = 16;
-/// For so many times the time that counting took, what was found is used again, but not for longer than this.
+/// For so many times the time that counting took, what was found is used again, but not for longer
+/// than this.
 const KEPT_PER_SPENT: u32 = 50;
 const MOST_KEPT: Duration = Duration::from_millis(200);
 /// Groups that are remembered.
@@ -63,8 +64,8 @@ pub(super) fn may_be_kept(entries: &[&GroupEntry]) -> bool {
         .any(|entry| is_small(entry) && !entry.flags.are_clear())
 }
 
-/// How many rows of each group the snapshot does not see, about; all of them only if that is certain.
-/// `snapshot` is an MVCC one.
+/// How many rows of each group the snapshot does not see, about; all of them only if that is
+/// certain. `snapshot` is an MVCC one.
 pub(super) fn counts(
     store: &ColdStore,
     entries: &[&GroupEntry],
@@ -105,7 +106,8 @@ pub(super) fn counts(
         .collect()
 }
 
-/// What is known of a group, or soon found out. An error is the reader's business, not the planner's.
+/// What is known of a group, or soon found out. An error is the reader's business, not the
+/// planner's.
 fn known(store: &ColdStore, entry: &GroupEntry, snapshot: Snapshot<'_>) -> Option<u32> {
     if entry.flags.are_clear() {
         return Some(0);

@@ -1,9 +1,10 @@
 //! Sizes of cold sides that have not changed, remembered.
 //!
-//! Reading the directory takes some ten microseconds, which nobody notices until a query is over some hundred
-//! partitions. Where no row of a table's groups is hidden, its size stays the same until the directory
-//! changes ([`directory_version`]). Changes that are not counted, those of transactions that were
-//! prepared for two-phase commit, are noticed some seconds later: plans need no more.
+//! Reading the directory takes some ten microseconds, which does not matter until a query is over
+//! some hundred partitions. Where no row of a table's groups is hidden, its size stays the same
+//! until the directory changes ([`directory_version`]). Changes that are not counted, those of
+//! transactions that were prepared for two-phase commit, are noticed some seconds later: plans need
+//! no more.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -19,7 +20,8 @@ const MOST: usize = 4_096;
 
 #[derive(Clone, Copy)]
 struct Settled {
-    /// Names the table's contents: whatever exchanges its TOAST relation's file exchanges this one too.
+    /// Names the table's contents: whatever exchanges its TOAST relation's file exchanges this one
+    /// too.
     file: u32,
     changes: u32,
     until: Instant,

@@ -7,9 +7,9 @@
 //!   emptied_tables      tables of whose groups this is true for all
 //! ```
 //!
-//! Each is a [`crate::bounded_cache`]. Each file says what makes its memory void: a higher mark, another version of the directory
-//! ([`super::directory_version`]), an older snapshot. What is known of a file that is emptied in
-//! place is forgotten by [`forget_file`].
+//! Each is a [`crate::bounded_cache`]. Each file says what makes its memory void: a higher mark,
+//! another version of the directory ([`super::directory_version`]), an older snapshot. What is
+//! known of a file that is emptied in place is forgotten by [`forget_file`].
 
 pub(super) mod directory_listings;
 pub mod emptied_tables;

@@ -5,8 +5,9 @@
 //!                      their blocks
 //! ```
 //!
-//! A list belongs to its writer's transaction and is never changed. Rows that share a deletion vector have at most as many lists as they have cold
-//! blocks; when these keys are used up, rows get marks of their own.
+//! A list belongs to its writer's transaction and is never changed. Rows that share a deletion
+//! vector have at most as many lists as they have cold blocks; when these keys are used up, rows
+//! get marks of their own.
 //!
 //! A list may be removed once its writer is older than every snapshot: no transaction follows a row
 //! to its next version then.

@@ -1,8 +1,8 @@
 //! Rows that a running command has hidden in bulk, before they are written to deletion vectors.
 //!
 //! ```text
-//!   group locked ──> rows collected ──┬── command or subtransaction ends ──> deletion vectors, versions
-//!                                     └── subtransaction is rolled back ──> dropped
+//!   group locked ─> rows collected ─┬── command or subtransaction ends ──> deletion vectors, lists
+//!                                   └── subtransaction is rolled back ──> dropped
 //! ```
 //!
 //! A command that has locked a whole group and deletes or updates many of its rows collects them

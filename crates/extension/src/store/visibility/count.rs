@@ -22,8 +22,8 @@ const MOST_MARKS: u32 = 512;
 
 /// About how many of a group's rows the MVCC snapshot does not see because of marks and deletion
 /// vectors. The result equals the number of rows only if that is certain. Marks that are still in
-/// this backend's memory are not counted, nor are recent inserts, nor rows that this transaction has
-/// changed at the place to which they were moved.
+/// this backend's memory are not counted, nor are recent inserts, nor rows that this transaction
+/// has changed at the place to which they were moved.
 pub fn count_hidden(
     store: &ColdStore,
     entry: &GroupEntry,

@@ -1,7 +1,7 @@
 //! The status of each row group, judged for maintenance.
 //!
 //! Scans ask what a snapshot sees. Index builds, ANALYZE, VACUUM and table rewrites ask more:
-//! whether *anybody* may still see a group, as `HeapTupleSatisfiesVacuum` answers for a heap
+//! whether *any* snapshot may still see a group, as `HeapTupleSatisfiesVacuum` answers for a heap
 //! tuple. A group's status is that of its directory entry.
 //!
 //! The pieces of a group's value are tuples of their own. They are deleted with the entry, but
@@ -19,7 +19,7 @@ use howdah_bridge::xid::Xid;
 use crate::errors::ColdError;
 use crate::store::directory::{self, GroupState, PlacedEntry};
 
-/// The status of an entry that is not dead to everyone, named as `TupleStatus` names it.
+/// The status of an entry that is not dead to all, named as `TupleStatus` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupStatus {
     Live,

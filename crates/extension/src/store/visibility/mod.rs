@@ -7,7 +7,7 @@
 //!   by range    hidden_range                      rows beside each other
 //!   by group    rows_not_seen, hidden_group       all rows of a group
 //!               count_hidden                      about how many, for the planner
-//!   to anybody  group_status, row_status          as HeapTupleSatisfiesVacuum, for maintenance
+//!   by status   group_status, row_status          as HeapTupleSatisfiesVacuum, for maintenance
 //! ```
 //!
 //! A snapshot sees a row if it sees the directory entry of the row's group, if no record of the

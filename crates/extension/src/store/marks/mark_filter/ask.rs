@@ -120,7 +120,7 @@ fn build(shared: &Shared, store: &ColdStore, entry: &GroupEntry, name: &Name) {
                     insert_rows(entry, shown.seq, &vector.hidden(), &mut rows);
                     rows.iter().for_each(|position| slot.set(position));
                 }
-                // Whoever looks will say so.
+                // The reader of the mark will raise the error.
                 Err(_) => is_sound = false,
             }
             ControlFlow::Continue(())

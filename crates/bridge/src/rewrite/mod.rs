@@ -1,55 +1,110 @@
 //! The server's heap rewrite: row versions into a new main fork, with their transactions and
 //! their update chains (`access/heap/rewriteheap.c`).
 
+mod old_rows;
+
 use pgrx::pg_sys;
+
+pub use old_rows::{OldRow, OldRows, OldVersion};
 
 use crate::ffi;
 use crate::hot::share::header_at;
-use crate::relation::main_fork_blocks;
+use crate::table::Table;
 use crate::tid::{block_of, tid_of};
+use crate::tuple_sort::SortedTuples;
+use crate::xid::Xid;
 
 /// A rewrite in progress.
-pub struct HeapRewrite(ffi::RewriteState);
+pub struct HeapRewrite<'a> {
+    state: ffi::RewriteState,
+    old_table: Table<'a>,
+    new_table: Table<'a>,
+    /// Of the row that is being copied, one entry per attribute.
+    values: Vec<pg_sys::Datum>,
+    nulls: Vec<bool>,
+}
 
-impl HeapRewrite {
-    /// # Safety
-    /// Both tables are open and exclusively locked; no other transaction sees the new one.
-    pub unsafe fn begin(
-        old_table: pg_sys::Relation,
-        new_table: pg_sys::Relation,
-        oldest_xmin: pg_sys::TransactionId,
-        freeze_xid: pg_sys::TransactionId,
+impl<'a> HeapRewrite<'a> {
+    /// Both tables are locked exclusively, and no other transaction sees the new one. Deleted rows
+    /// are dead before `oldest_xmin`; what is older than the other two is frozen.
+    pub fn begin(
+        old_table: Table<'a>,
+        new_table: Table<'a>,
+        oldest_xmin: Xid,
+        freeze_xid: Xid,
         cutoff_multi: pg_sys::MultiXactId,
-    ) -> HeapRewrite {
-        // SAFETY: as for this function.
-        HeapRewrite(unsafe {
-            ffi::begin_heap_rewrite(old_table, new_table, oldest_xmin, freeze_xid, cutoff_multi)
-        })
+    ) -> HeapRewrite<'a> {
+        let (old_desc, new_desc) = (old_table.descriptor(), new_table.descriptor());
+        let count = old_desc.attribute_count().max(new_desc.attribute_count());
+        HeapRewrite {
+            // SAFETY: both tables outlive the rewrite.
+            state: unsafe {
+                ffi::begin_heap_rewrite(
+                    old_table.raw(),
+                    new_table.raw(),
+                    oldest_xmin.raw(),
+                    freeze_xid.raw(),
+                    cutoff_multi,
+                )
+            },
+            old_table,
+            new_table,
+            values: vec![pg_sys::Datum::from(0); count],
+            nulls: vec![true; count],
+        }
     }
 
-    /// Writes `new`, which holds the values of `old`, with the transactions of `old`.
+    /// Writes a version of the old table, with its transactions; dropped columns become NULL.
+    pub fn copy(&mut self, old: OldRow<'_>) {
+        // SAFETY: the version is a valid tuple of the old table while it is borrowed.
+        unsafe { self.copy_tuple(old.tuple()) }
+    }
+
+    /// Writes the next of some sorted versions of the old table, as [`copy`](Self::copy) does;
+    /// `false` at the end.
+    pub fn copy_next(&mut self, sorted: &mut SortedTuples<'_>) -> bool {
+        let Some(tuple) = sorted.next_tuple() else {
+            return false;
+        };
+        // SAFETY: the tuple is one of the old table, valid until the next one is requested.
+        unsafe { self.copy_tuple(tuple) };
+        true
+    }
+
+    /// Mirrors `reform_and_rewrite_tuple`.
     ///
     /// # Safety
-    /// Both tuples are valid; `new` fits the new table.
-    pub unsafe fn write(&mut self, old: pg_sys::HeapTuple, new: pg_sys::HeapTuple) {
-        // SAFETY: as for this function.
-        unsafe { ffi::rewrite_heap_tuple(self.0, old, new) }
+    /// `old` is a valid tuple of the old table.
+    unsafe fn copy_tuple(&mut self, old: pg_sys::HeapTuple) {
+        let new_desc = self.new_table.descriptor();
+        // SAFETY: as for this function; the arrays have an entry per attribute of both tables. The
+        // copy is freed once the rewrite has copied it.
+        unsafe {
+            let (values, nulls) = (self.values.as_mut_ptr(), self.nulls.as_mut_ptr());
+            pg_sys::heap_deform_tuple(old, self.old_table.descriptor().raw(), values, nulls);
+            for i in 0..new_desc.attribute_count() {
+                if new_desc.attribute(i).attisdropped {
+                    self.nulls[i] = true;
+                }
+            }
+            let nulls = self.nulls.as_mut_ptr();
+            let new = pg_sys::heap_form_tuple(new_desc.raw(), values, nulls);
+            ffi::rewrite_heap_tuple(self.state, old, new);
+            pg_sys::heap_freetuple(new);
+        }
     }
 
     /// Passes a dead version to the rewrite. Returns whether an earlier one turned out to be dead
     /// too.
-    ///
-    /// # Safety
-    /// `old` is valid.
-    pub unsafe fn note_dead(&mut self, old: pg_sys::HeapTuple) -> bool {
-        // SAFETY: as for this function.
-        unsafe { ffi::rewrite_heap_dead_tuple(self.0, old) }
+    pub fn note_dead(&mut self, old: OldRow<'_>) -> bool {
+        // SAFETY: the version is a valid tuple of the old table while it is borrowed.
+        unsafe { ffi::rewrite_heap_dead_tuple(self.state, old.tuple()) }
     }
 
     /// Writes what is left.
     pub fn end(self) {
         // SAFETY: begun by `begin`, ended once.
-        unsafe { ffi::end_heap_rewrite(self.0) }
+        unsafe { ffi::end_heap_rewrite(self.state) }
     }
 }
 
@@ -58,13 +113,14 @@ impl HeapRewrite {
 /// updates changed the key; a transaction with an old snapshot could otherwise lock such a version,
 /// and rely on its successor not being deleted.
 ///
-/// # Safety
-/// `table` is open, was rewritten by this transaction, and no other transaction sees it.
-pub unsafe fn bar_key_sharers(table: pg_sys::Relation) {
+/// The table was rewritten by this transaction, and no other transaction sees it.
+pub fn bar_key_sharers(table: Table<'_>) {
+    let blocks = table.main_fork_blocks();
+    let table = table.raw();
     // SAFETY: pin and exclusive lock are held from ReadBuffer to UnlockReleaseBuffer; the page that
     // is changed is a private copy until GenericXLogFinish.
     unsafe {
-        for block in 0..main_fork_blocks(table) {
+        for block in 0..blocks {
             pgrx::check_for_interrupts!();
             let buffer = pg_sys::ReadBuffer(table, block);
             pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);

@@ -1,0 +1,93 @@
+//! What is done before a statement starts, and before it finishes: the executor's hooks.
+//!
+//! The hooks are not guarded as a whole, see [`crate::ffi::unguarded`]: an ERROR of the statement
+//! keeps its position and its context. Only the work that is done here is.
+
+use std::sync::OnceLock;
+
+use pgrx::{pg_guard, pg_sys};
+
+use crate::ffi::unguarded;
+use crate::xid::CommandId;
+
+/// What is done around each statement.
+pub struct StatementHooks {
+    /// Whether `before_start` is to be called. Must neither panic nor raise an ERROR.
+    pub is_concerned: fn() -> bool,
+    /// Returns whether the query may run in parallel.
+    pub before_start: fn() -> bool,
+    /// Called with the command of the query, before its AFTER triggers fire; with none if it has no
+    /// executor state.
+    pub before_finish: fn(Option<CommandId>),
+}
+
+static HOOKS: OnceLock<StatementHooks> = OnceLock::new();
+static mut PREVIOUS_START: pg_sys::ExecutorStart_hook_type = None;
+static mut PREVIOUS_FINISH: pg_sys::ExecutorFinish_hook_type = None;
+
+/// Installs the hooks in front of those that are there. Does nothing the second time.
+pub fn install(hooks: StatementHooks) {
+    if HOOKS.set(hooks).is_err() {
+        return;
+    }
+    // SAFETY: called while the library loads, before any query runs; hooks are chained.
+    unsafe {
+        PREVIOUS_START = pg_sys::ExecutorStart_hook;
+        pg_sys::ExecutorStart_hook = Some(at_start);
+        PREVIOUS_FINISH = pg_sys::ExecutorFinish_hook;
+        pg_sys::ExecutorFinish_hook = Some(at_finish);
+    }
+}
+
+/// # Safety
+/// Called by the executor, with a query that was not started.
+unsafe extern "C-unwind" fn at_start(query: *mut pg_sys::QueryDesc, flags: i32) {
+    // SAFETY: arguments are passed on unchanged, to exactly one successor; this frame owns nothing.
+    unsafe {
+        if let Some(hooks) = HOOKS.get()
+            && (hooks.is_concerned)()
+        {
+            prepare(query);
+        }
+        match PREVIOUS_START {
+            Some(previous) => previous(query, flags),
+            None => unguarded::standard_ExecutorStart(query, flags),
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn prepare(query: *mut pg_sys::QueryDesc) {
+    if let Some(hooks) = HOOKS.get()
+        && !(hooks.before_start)()
+    {
+        // SAFETY: the query has a plan, which may also be run without workers.
+        unsafe { (*(*query).plannedstmt).parallelModeNeeded = false };
+    }
+}
+
+/// # Safety
+/// Called by the executor, with a started query.
+unsafe extern "C-unwind" fn at_finish(query: *mut pg_sys::QueryDesc) {
+    // SAFETY: the argument is passed on unchanged, to exactly one successor; this frame owns
+    // nothing.
+    unsafe {
+        finish(query);
+        match PREVIOUS_FINISH {
+            Some(previous) => previous(query),
+            None => unguarded::standard_ExecutorFinish(query),
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn finish(query: *mut pg_sys::QueryDesc) {
+    // SAFETY: the query was started; its state lives until it is ended.
+    let command = unsafe {
+        let state = (*query).estate;
+        (!state.is_null()).then(|| (*state).es_output_cid)
+    };
+    if let Some(hooks) = HOOKS.get() {
+        (hooks.before_finish)(command);
+    }
+}

@@ -1,0 +1,95 @@
+//! Sizes and row counts for the planner: `relation_estimate_size`.
+
+use std::marker::PhantomData;
+
+use pgrx::{pg_guard, pg_sys};
+
+use super::Routine;
+use crate::heap_am;
+use crate::table::Table;
+
+/// What the planner is told of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sizes {
+    pub pages: pg_sys::BlockNumber,
+    pub rows: f64,
+    /// The share of the pages, 0 to 1, whose rows are all visible to all.
+    pub all_visible: f64,
+}
+
+/// The planner's widths of a table's attributes, which are filled in as they are computed.
+#[derive(Clone, Copy)]
+pub struct Widths<'a> {
+    /// An array by attribute number, or NULL.
+    raw: *mut i32,
+    lives: PhantomData<&'a mut i32>,
+}
+
+impl Widths<'static> {
+    /// None: a width that is needed is computed and not kept.
+    pub fn unknown() -> Widths<'static> {
+        Widths {
+            raw: std::ptr::null_mut(),
+            lives: PhantomData,
+        }
+    }
+}
+
+/// Estimates the sizes of tables.
+pub trait EstimateSizes {
+    /// The table is locked by the query that is being planned.
+    fn estimate(table: Table<'_>, widths: Widths<'_>) -> Sizes;
+}
+
+/// Has sizes estimated by `E`.
+pub fn set_sizes<E: EstimateSizes>(routine: &mut Routine) {
+    routine.relation_estimate_size = Some(estimate_size::<E>);
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn estimate_size<E: EstimateSizes>(
+    rel: pg_sys::Relation,
+    widths: *mut i32,
+    pages: *mut pg_sys::BlockNumber,
+    rows: *mut f64,
+    all_visible: *mut f64,
+) {
+    // SAFETY: the planner holds the relation open and locked; its widths are those of this
+    // relation, or NULL, and the other places are variables of its own.
+    unsafe {
+        let widths = Widths {
+            raw: widths,
+            lives: PhantomData,
+        };
+        let sizes = E::estimate(Table::from_raw(rel), widths);
+        *pages = sizes.pages;
+        *rows = sizes.rows;
+        *all_visible = sizes.all_visible;
+    }
+}
+
+/// The sizes of a table as heap estimates them.
+pub fn heap_sizes(table: Table<'_>, widths: Widths<'_>) -> Sizes {
+    let mut sizes = Sizes::default();
+    // SAFETY: heap has this callback; the table is open, and the widths are the table's.
+    unsafe {
+        let estimate = heap_am::routine().relation_estimate_size.unwrap_unchecked();
+        estimate(
+            table.raw(),
+            widths.raw,
+            &mut sizes.pages,
+            &mut sizes.rows,
+            &mut sizes.all_visible,
+        );
+    }
+    sizes
+}
+
+/// Rows of average width that fit in a page, as heap computes it; at least one.
+pub fn rows_per_page(table: Table<'_>, widths: Widths<'_>) -> f64 {
+    // SAFETY: the table is open, and the widths are the table's.
+    let width = f64::from(unsafe { pg_sys::get_rel_data_width(table.raw(), widths.raw) });
+    ((f64::from(pg_sys::BLCKSZ) - 24.0) / (width + 28.0))
+        .floor()
+        .max(1.0)
+}
