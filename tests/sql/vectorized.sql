@@ -91,6 +91,8 @@ RESET howdah.threads;
 -- Few kilobytes for groups: PostgreSQL's own plan takes over, with the same result.
 SET work_mem = '64kB';
 SELECT dig('SELECT id, count(*) FROM t GROUP BY id'), dig('SELECT DISTINCT ts FROM t');
+-- Also where an outer row starts it anew.
+SELECT g, (SELECT count(*) FROM (SELECT id, count(*) FROM t WHERE k2 = g GROUP BY id) f) FROM generate_series(0, 7) g;
 RESET work_mem;
 -- First rows.
 CREATE TABLE first (id int GENERATED ALWAYS AS IDENTITY, text text);
@@ -104,6 +106,10 @@ INSERT INTO first (text) VALUES
     ('SELECT ts, d FROM t ORDER BY ts DESC NULLS LAST, d LIMIT 70'),
     ('SELECT id, j, a, c FROM t WHERE k4 = 3 ORDER BY k8, id LIMIT 3'),
     ('SELECT x FROM t ORDER BY x COLLATE "C", id LIMIT 3'),
+    ('SELECT * FROM t WHERE id <= 20000 ORDER BY id DESC, k4 LIMIT 20'),
+    ('SELECT * FROM t WHERE k4 < 50 AND id BETWEEN 700 AND 19000 ORDER BY f8 DESC, id, k4 LIMIT 12'),
+    ('SELECT later, w, u, e, a, id FROM t WHERE id <= 20000 ORDER BY k8 DESC, id, k4 LIMIT 40 OFFSET 30'),
+    ('SELECT v, c, tm, m, id FROM t WHERE id % 500 > 1 AND id <= 20000 ORDER BY x COLLATE "C", id LIMIT 500'),
     ('SELECT id FROM t ORDER BY id LIMIT 0'),
     ('SELECT id FROM t WHERE id < 0 ORDER BY id LIMIT 5');
 SELECT id, text FROM first WHERE :cold AND NOT taken(text) ORDER BY id;

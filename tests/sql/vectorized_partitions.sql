@@ -91,11 +91,33 @@ SET work_mem = '64kB';
 SELECT dig('SELECT id, count(*) FROM p GROUP BY id'), dig('SELECT k, id, count(*) FROM p GROUP BY k, id');
 RESET work_mem;
 RESET enable_partitionwise_aggregate;
--- Left to PostgreSQL: where rows come from, and rows that a parameter finds in one partition.
+-- Left to PostgreSQL: where rows come from.
 SELECT dig('SELECT tableoid::regclass, count(*) FROM p GROUP BY 1'), dig('SELECT count(*) FROM p WHERE tableoid = ''vectorized_partitions.p1''::regclass');
-SELECT taken('SELECT tableoid, count(*) FROM p GROUP BY 1'), taken('SELECT g, (SELECT count(*) FROM p WHERE k = g) FROM generate_series(0, 4) g');
-SELECT g, (SELECT count(*) FROM p WHERE k = g), (SELECT count(*) FROM p WHERE grp = g) FROM generate_series(0, 4) g;
+SELECT taken('SELECT tableoid, count(*) FROM p GROUP BY 1');
 SELECT dig('SELECT grp, count(*) FROM (SELECT grp FROM p0 UNION ALL SELECT grp FROM i1) u GROUP BY grp');
+-- Parameters of the run choose among partitions: of subqueries that are computed once, and of outer rows, run by run.
+SELECT text FROM (VALUES
+    ('SELECT count(*) FROM p WHERE k = (SELECT 1)'),
+    ('SELECT g, (SELECT count(*) FROM p WHERE k = g) FROM generate_series(0, 4) g')) q (text) WHERE :cold AND NOT taken(text);
+SELECT count(*), sum(id), max(w) FROM p WHERE k = (SELECT 1);
+SELECT count(*), sum(id), max(w) FROM p WHERE k = (SELECT 2) AND id < (SELECT 6000);
+SELECT grp, count(*) FROM p WHERE k = (SELECT 3) AND id = (SELECT 1003) GROUP BY grp;
+SELECT count(*), sum(id) FROM p WHERE k = (SELECT 77);
+SELECT count(*), sum(id) FROM p WHERE k = (SELECT NULL::int);
+SELECT count(*), sum(id) FROM p WHERE k > (SELECT 1) AND k IN (0, 2, 5);
+SELECT id, w FROM p WHERE k = (SELECT 3) ORDER BY id LIMIT 3;
+SELECT g, (SELECT count(*) FROM p WHERE k = g), (SELECT count(*) FROM p WHERE grp = g), (SELECT max(id) FROM p WHERE k >= g AND id < g * 3000)
+    FROM generate_series(-1, 6) g;
+SELECT g, (SELECT max(id) FROM (SELECT id, w FROM p WHERE k = g AND id % 7 = o ORDER BY id LIMIT 4) f) FROM generate_series(1, 3) g, generate_series(0, 2) o;
+-- The same by PostgreSQL's own plan where it takes over.
+SET work_mem = '64kB';
+SELECT g, (SELECT count(*) FROM (SELECT id, w, count(*) FROM p WHERE k = g GROUP BY id, w) f) FROM generate_series(0, 5) g;
+RESET work_mem;
+PREPARE s(int, int) AS SELECT count(*), sum(id) FROM p WHERE k = (SELECT $1) AND grp > $2;
+SET plan_cache_mode = force_generic_plan;
+EXECUTE s(1, 3);
+EXECUTE s(5, 1);
+RESET plan_cache_mode;
 -- Errors.
 SELECT sum(1 / (id - 700)) FROM p;
 SELECT grp, sum(1 / (id - 700)) FROM i GROUP BY grp;

@@ -126,6 +126,12 @@ unsafe extern "C-unwind" {
         tid: pg_sys::ItemPointer,
         blkno: pg_sys::BlockNumber,
     );
+    /// `executor/execPartition.h`
+    pub fn ExecFindMatchingSubPlans(
+        prunestate: *mut pg_sys::PartitionPruneState,
+        initial_prune: bool,
+        validsubplan_rtis: *mut *mut pg_sys::Bitmapset,
+    ) -> *mut pg_sys::Bitmapset;
     /// `storage/predicate.h`
     pub fn ShareSerializableXact() -> *mut std::ffi::c_void;
     /// `storage/predicate.h`

@@ -191,6 +191,9 @@ pub(super) unsafe extern "C-unwind" fn explain_custom_scan(
             &[],
         );
         if (*es).analyze {
+            if plan::is_pruned((*plan).custom_private) {
+                to.integer("Tables Pruned", None, state.left_out_count() as i64);
+            }
             if state.runs_child() {
                 to.text("Computed By", "PostgreSQL");
             } else if let Some(rows) = state.rows() {

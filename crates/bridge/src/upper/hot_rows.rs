@@ -5,15 +5,17 @@
 //! ```
 //!
 //! A guard around every row costs more than the row. So the rows of a batch are fetched under one:
-//! what runs below it owns nothing and does not panic, so that an ERROR may jump over it. Values
+//! what runs below it owns nothing and does not panic, so that an ERROR may jump over it. Heap's
+//! own callback is called once per page: in page mode it notes which rows of the page are visible
+//! and keeps the page pinned, so the others are taken from these notes, and rows of which no
+//! attribute is read are only counted ([`page_rows`](super::page_rows)). Values
 //! that are passed by reference are copied, because only the page of the last row stays pinned.
 //! Values that are compressed or stored out of line are copied as they are. The caller expands
 //! them, so a batch ends when its values are [`MOST_EXPANDED_BYTES`] then.
 
-use std::marker::PhantomData;
-
 use pgrx::pg_sys;
 
+use super::page_rows::PageRows;
 use crate::ffi::quiet::{slot_getsomeattrs_int, toast_raw_datum_size};
 use crate::ffi::unguarded::heap_getnextslot;
 use crate::slot::Slot;
@@ -62,6 +64,8 @@ impl BatchMemory {
 pub struct HotRows<'a> {
     routine: &'static pg_sys::TableAmRoutine,
     scan: pg_sys::TableScanDesc,
+    /// Of the page that the scan is on.
+    page: PageRows,
     slot: *mut pg_sys::TupleTableSlot,
     wanted: Vec<Wanted>,
     /// The number of attributes that are deformed of each row: the first ones.
@@ -73,7 +77,7 @@ pub struct HotRows<'a> {
     /// The slot holds a row that did not fit into the last batch.
     is_held: bool,
     has_ended: bool,
-    table: PhantomData<&'a ()>,
+    table: Table<'a>,
 }
 
 impl<'a> HotRows<'a> {
@@ -95,7 +99,7 @@ impl<'a> HotRows<'a> {
             .collect();
         let deformed = attributes.iter().max().map_or(0, |&last| last as i32 + 1);
         batch.grow(&wanted);
-        let (table, snapshot) = (table.raw(), snapshot.raw());
+        let (rel, snapshot) = (table.raw(), snapshot.raw());
         let flags = pg_sys::ScanOptions::SO_TYPE_SEQSCAN
             | pg_sys::ScanOptions::SO_ALLOW_STRAT
             | pg_sys::ScanOptions::SO_ALLOW_SYNC
@@ -107,13 +111,14 @@ impl<'a> HotRows<'a> {
             let begin = routine.scan_begin.unwrap_unchecked();
             let nothing = std::ptr::null_mut();
             let scan = pg_sys::ffi::pg_guard_ffi_boundary(|| {
-                begin(table, snapshot, 0, std::ptr::null_mut(), nothing, flags)
+                begin(rel, snapshot, 0, std::ptr::null_mut(), nothing, flags)
             });
             let operations = &raw const pg_sys::TTSOpsBufferHeapTuple;
-            let slot = pg_sys::MakeSingleTupleTableSlot((*table).rd_att, operations);
+            let slot = pg_sys::MakeSingleTupleTableSlot((*rel).rd_att, operations);
             HotRows {
                 routine,
                 scan,
+                page: PageRows::of(scan),
                 slot,
                 wanted,
                 deformed,
@@ -122,7 +127,7 @@ impl<'a> HotRows<'a> {
                 expanded_bytes: 0,
                 is_held: false,
                 has_ended: false,
-                table: PhantomData,
+                table,
             }
         }
     }
@@ -136,6 +141,7 @@ impl<'a> HotRows<'a> {
         // SAFETY: scan and slot were made by `begin`. `fill` owns nothing that an ERROR would leak,
         // and does not panic; the ERROR is caught at the boundary.
         unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| self.fill(most)) };
+        self.page.count_rows(self.table);
         self.row_count
     }
 
@@ -152,7 +158,17 @@ impl<'a> HotRows<'a> {
                 && self.expanded_bytes < MOST_EXPANDED_BYTES
                 && !self.has_ended
             {
-                if !self.is_held && !heap_getnextslot(self.scan, forward, self.slot) {
+                if self.deformed == 0 && most > 1 {
+                    // No value is read, and the caller does not look at the slot.
+                    self.row_count += self.page.skip(most - self.row_count);
+                    if self.row_count == most {
+                        break;
+                    }
+                }
+                if !self.is_held
+                    && !self.page.next(self.slot)
+                    && !heap_getnextslot(self.scan, forward, self.slot)
+                {
                     self.has_ended = true;
                     break;
                 }

@@ -9,8 +9,10 @@
 //!              reason ─── why a query was declined      notes ── kept for EXPLAIN (VERBOSE)
 //!              plan ───── path to plan: expressions into lists that survive copying and setrefs
 //!   executor   node ───── begin, rescan, end; runs the engine once, then returns its rows
+//!              pruning ── partitions that parameters of the run leave out
 //!              foreign ── expressions that PostgreSQL evaluates for the engine
 //!              hot_rows ─ the heap side of the table, for the engine
+//!              page_rows  the visible rows of a heap page, without a call for each
 //!              explain ── output of EXPLAIN             wait ── wait event in pg_stat_activity
 //! ```
 //!
@@ -35,8 +37,10 @@ mod hot_rows;
 mod node;
 mod notes;
 mod own_plan;
+mod page_rows;
 mod plan;
 mod planner;
+mod pruning;
 mod reason;
 pub mod tables;
 mod wait;
@@ -120,6 +124,9 @@ pub trait Engine: Sync {
 
 /// Rows that the engine has computed.
 pub trait Rows {
+    /// How many there are.
+    fn row_count(&self) -> usize;
+
     /// Stores the next rows in the batch: values of keys and aggregates, or of the columns, in the
     /// shape's order. They live until the next call. Nothing is stored at the end.
     fn next(&mut self, batch: &mut Batch);

@@ -22,6 +22,7 @@ use super::explain::explain_custom_scan;
 use super::expr::Node;
 use super::foreign::Raised;
 use super::plan::{self, NAME};
+use super::pruning;
 use super::tables::AttributeMap;
 use super::{Rows, Shape, engine};
 use crate::custom_node::{Methods, new_state, no_exec_methods};
@@ -30,7 +31,7 @@ use crate::row_expr::{interrupts, passes, project};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 
-/// Rows that are returned by the engine at a time.
+/// Rows that are returned by the engine at a time, at most.
 const BATCH_ROWS: usize = 1_024;
 
 static EXEC_METHODS: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExecMethods {
@@ -46,24 +47,28 @@ static EXEC_METHODS: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::Custom
 #[derive(Default)]
 pub struct Batch {
     width: usize,
+    capacity: usize,
     values: Vec<pg_sys::Datum>,
     nulls: Vec<bool>,
     row_count: usize,
 }
 
 impl Batch {
-    fn of_width(width: usize) -> Batch {
+    /// A batch of rows of this width for a result of so many rows.
+    fn of(width: usize, row_count: usize) -> Batch {
+        let capacity = row_count.min(BATCH_ROWS);
         Batch {
             width,
-            values: vec![pg_sys::Datum::from(0); BATCH_ROWS * width],
-            nulls: vec![true; BATCH_ROWS * width],
+            capacity,
+            values: vec![pg_sys::Datum::from(0); capacity * width],
+            nulls: vec![true; capacity * width],
             row_count: 0,
         }
     }
 
     /// The maximal number of rows in it.
     pub fn capacity(&self) -> usize {
-        BATCH_ROWS
+        self.capacity
     }
 
     /// Sets the number of rows that it holds.
@@ -72,7 +77,7 @@ impl Batch {
     ///
     /// Panics when that is more than its capacity.
     pub fn set_row_count(&mut self, row_count: usize) {
-        assert!(row_count <= BATCH_ROWS, "rows of a batch");
+        assert!(row_count <= self.capacity, "rows of a batch");
         self.row_count = row_count;
     }
 
@@ -97,6 +102,10 @@ struct VectorizedState {
 pub struct OpenTable {
     /// Open and locked until the executor ends.
     relation: pg_sys::Relation,
+    /// Its place in the range table of the whole statement.
+    rti: i32,
+    /// Parameters of this run exclude all of its rows.
+    is_left_out: bool,
     /// The positions of the attributes that the shape uses.
     pub attributes: AttributeMap,
 }
@@ -130,6 +139,8 @@ pub(super) struct Inner {
     run_memory: pg_sys::MemoryContext,
     /// PostgreSQL's own plan; NULL unless it is run.
     child: *mut pg_sys::PlanState,
+    /// The same once it was begun, be it only for its pruning; NULL before.
+    begun: *mut pg_sys::PlanState,
     /// The ERROR of a foreign expression, by which the run is unwinding.
     raised: Raised,
 }
@@ -148,6 +159,11 @@ impl Inner {
     pub(super) fn table_oids(&self) -> impl Iterator<Item = pg_sys::Oid> {
         // SAFETY: the relations are open until the executor ends.
         (self.tables.iter()).map(|table| unsafe { (*table.relation).rd_id })
+    }
+
+    /// Tables that parameters of the last run have excluded.
+    pub(super) fn left_out_count(&self) -> usize {
+        self.tables.iter().filter(|table| table.is_left_out).count()
     }
 
     pub(super) fn runs_child(&self) -> bool {
@@ -199,9 +215,10 @@ impl Run<'_> {
     }
 
     /// The tables to read: the relation itself, or its partitions and children.
-    pub fn tables(&self) -> &[OpenTable] {
-        // SAFETY: the node was begun; its tables stay as they are until it ends.
-        unsafe { &inner(self.node).tables }
+    pub fn tables(&self) -> impl Iterator<Item = &OpenTable> {
+        // SAFETY: the node was begun; its tables stay as they are until the run is over.
+        let tables = unsafe { &inner(self.node).tables };
+        tables.iter().filter(|table| !table.is_left_out)
     }
 
     /// The snapshot, valid until the executor ends.
@@ -256,6 +273,8 @@ unsafe extern "C-unwind" fn begin_custom_scan(
             if pg_sys::bms_is_member(rti, (*estate).es_unpruned_relids) {
                 tables.push(OpenTable {
                     relation: pg_sys::ExecOpenScanRelation(estate, rti as pg_sys::Index, eflags),
+                    rti,
+                    is_left_out: false,
                     attributes: table.attributes,
                 });
             }
@@ -278,6 +297,7 @@ unsafe extern "C-unwind" fn begin_custom_scan(
             operands: None,
             run_memory: std::ptr::null_mut(),
             child: std::ptr::null_mut(),
+            begun: std::ptr::null_mut(),
             raised: std::ptr::null_mut(),
         };
         (*node.cast::<VectorizedState>()).inner =
@@ -377,7 +397,7 @@ unsafe extern "C-unwind" fn next_of_child(
     // SAFETY: the child was begun; its rows have the node's columns, in a scan slot one more than
     // these.
     unsafe {
-        // As `ExecProcNode` does: a rescan by changed parameters waits for the first row.
+        // As the core's ExecProcNode does: a plan whose parameters have changed starts anew.
         if !(*child).chgParam.is_null() {
             pg_sys::ExecReScan(child);
         }
@@ -410,6 +430,12 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) -> Raised 
         let query_memory = (*estate).es_query_cxt;
         let old = pg_sys::MemoryContextSwitchTo(query_memory);
         let states = operand_states(node, (*plan).custom_exprs);
+        if plan::is_pruned((*plan).custom_private) {
+            let left_out = pruning::tables_left_out(begun_child(node));
+            for table in &mut inner(node).tables {
+                table.is_left_out = left_out.contains(&table.rti);
+            }
+        }
         pg_sys::MemoryContextSwitchTo(emptied_run_memory(node, query_memory));
         let run = Run {
             node,
@@ -434,22 +460,41 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) -> Raised 
         };
         pg_sys::MemoryContextSwitchTo(query_memory);
         // Borrowed only now: the run has looked at the tables.
-        let state = inner(node);
-        state.rows = rows;
-        if state.rows.is_none() {
-            let plans = PgList::<pg_sys::Plan>::from_pg((*plan).custom_plans);
-            let child = plans.get_ptr(0).unwrap_or(std::ptr::null_mut());
-            state.child = pg_sys::ExecInitNode(child, estate, 0);
+        let Some(rows) = rows else {
+            let child = begun_child(node);
             let mut children = PgList::<pg_sys::PlanState>::new();
-            children.push(state.child);
+            children.push(child);
             (*node).custom_ps = children.into_pg();
-        } else {
-            state.batch = Batch::of_width(state.width);
-            state.at = 0;
-        }
+            inner(node).rows = None;
+            inner(node).child = child;
+            pg_sys::MemoryContextSwitchTo(old);
+            return std::ptr::null_mut();
+        };
+        let state = inner(node);
+        let row_count = rows.row_count();
+        state.rows = Some(rows);
+        state.batch = Batch::of(state.width, row_count);
+        state.at = 0;
         pg_sys::MemoryContextSwitchTo(old);
     }
     std::ptr::null_mut()
+}
+
+/// PostgreSQL's own plan, begun in the current memory, which is the query's.
+///
+/// # Safety
+/// `node` was begun.
+unsafe fn begun_child(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::PlanState {
+    // SAFETY: as for this function; the executor's state lives as long as the node.
+    unsafe {
+        if inner(node).begun.is_null() {
+            let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
+            let plans = PgList::<pg_sys::Plan>::from_pg((*plan).custom_plans);
+            let child = plans.get_ptr(0).unwrap_or(std::ptr::null_mut());
+            inner(node).begun = pg_sys::ExecInitNode(child, (*node).ss.ps.state, 0);
+        }
+        inner(node).begun
+    }
 }
 
 /// The operands, initialised with the first run, in the query's memory.
@@ -554,6 +599,10 @@ unsafe extern "C-unwind" fn rescan_custom_scan(node: *mut pg_sys::CustomScanStat
                 pg_sys::ExecReScan(state.child);
             }
         } else if has_changed {
+            if !state.begun.is_null() {
+                // Should it be run, it starts anew.
+                pg_sys::UpdateChangedParamSet(state.begun, (*node).ss.ps.chgParam);
+            }
             state.rows = None;
             state.has_started = false;
         } else if let Some(rows) = &mut state.rows {
@@ -573,8 +622,9 @@ unsafe extern "C-unwind" fn end_custom_scan(node: *mut pg_sys::CustomScanState) 
         let state = inner(node);
         state.rows = None;
         state.batch = Batch::default();
-        if !state.child.is_null() {
-            pg_sys::ExecEndNode(state.child);
+        if !state.begun.is_null() {
+            pg_sys::ExecEndNode(state.begun);
+            state.begun = std::ptr::null_mut();
             state.child = std::ptr::null_mut();
         }
     }

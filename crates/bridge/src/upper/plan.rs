@@ -1,7 +1,7 @@
 //! From path to plan, and back to a shape.
 //!
 //! ```text
-//!   custom_private     (stage, rti, limit low, high) · filter · keys · aggregates · columns ·
+//!   custom_private     (stage, rti, limit low, high, pruned in the run) · filter · keys · aggregates · columns ·
 //!                      order · order's flags · tables: range table index and attribute map of each
 //!                      · foreign expressions, which are parts of filter, keys, aggregates, order
 //!   custom_exprs       operands
@@ -59,7 +59,7 @@ pub(super) unsafe fn path(
     output: *mut pg_sys::RelOptInfo,
     child: *mut pg_sys::Path,
     shape: &Shape<'_>,
-    tables: &[QueriedTable],
+    (tables, is_pruned): (&[QueriedTable], bool),
     offer: &Offer<'_>,
     having: *mut pg_sys::List,
 ) -> *mut pg_sys::CustomPath {
@@ -74,6 +74,7 @@ pub(super) unsafe fn path(
         shape.rti,
         shape.limit as u32 as i32,
         (shape.limit >> 32) as i32,
+        i32::from(is_pruned),
     ]);
     let lists = [
         numbers,
@@ -199,6 +200,18 @@ pub(super) unsafe fn shape<'a>(private: *mut pg_sys::List) -> Shape<'a> {
             order,
             limit: u64::from(high) << 32 | u64::from(low),
         }
+    }
+}
+
+/// Whether parameters of the run choose among the tables.
+///
+/// # Safety
+/// As for [`shape`].
+pub(super) unsafe fn is_pruned(private: *mut pg_sys::List) -> bool {
+    // SAFETY: as for this function; the first list is that of numbers.
+    unsafe {
+        let numbers = PgList::<pg_sys::List>::from_pg(private).get_ptr(0);
+        numbers.is_some_and(|numbers| pg_sys::list_nth_int(numbers, 4) != 0)
     }
 }
 

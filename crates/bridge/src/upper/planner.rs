@@ -181,7 +181,7 @@ unsafe fn offer(
             return Ok(Offered::NotAsked);
         }
         let rte = plain_relation(root, input)?;
-        let tables = tables_of(root, input)?;
+        let (tables, is_pruned) = tables_of(root, input)?;
         let limit = match stage {
             UPPERREL_ORDERED => (*root).limit_tuples,
             _ => -1.0,
@@ -240,7 +240,8 @@ unsafe fn offer(
             rows = rows.min(shape.limit as f64);
         }
         let offer = offer?;
-        let path = plan::path(output, child, &shape, &tables, &offer, having);
+        let queried = (tables.as_slice(), is_pruned);
+        let path = plan::path(output, child, &shape, queried, &offer, having);
         (*path).path.pathtarget = returned;
         (*path).path.pathkeys = pathkeys;
         (*path).path.rows = rows;

@@ -36,7 +36,6 @@ pub enum Reason {
     /// A partition or child of this name is neither howdah nor heap.
     Child(Oid),
     /// Parameters that are known only at run time prune partitions.
-    PrunedInTheRun,
     /// No table has cold rows.
     NoColdRows,
     /// A function of this `prosrc` is not known.
@@ -92,7 +91,6 @@ impl Reason {
             Self::ConstantCondition => "a condition without columns",
             Self::ConstantKey => "a group key without columns",
             Self::NotGrouped => "a column that is neither grouped nor aggregated",
-            Self::PrunedInTheRun => "parameters choose among partitions in the run",
             Self::NoColdRows => "no cold rows",
             Self::Collation => "a collation that does not compare byte by byte",
             Self::Volatile => "a volatile function",

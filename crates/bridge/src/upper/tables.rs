@@ -10,9 +10,8 @@
 //! same, as PostgreSQL requires of children.
 //!
 //! Partitions that the planner has pruned are not in the list, and those that it has excluded are
-//! dummies. The node applies the executor's initial pruning. Relations that are pruned by
-//! parameters at run time are declined, because an Append would read one partition where this node
-//! would read all.
+//! dummies. The node applies the executor's initial pruning, and that by parameters of the run
+//! ([`pruning`](super::pruning)).
 
 use pgrx::{PgList, pg_sys};
 
@@ -114,31 +113,31 @@ impl QueriedTable {
     }
 }
 
-/// The tables of the relation that a query scans.
+/// The tables of the relation that a query scans, and whether parameters of the run choose among
+/// them.
 ///
 /// # Safety
 /// Planner structures; `input` is a base relation.
 pub(super) unsafe fn tables_of(
     root: *mut pg_sys::PlannerInfo,
     input: *mut pg_sys::RelOptInfo,
-) -> Result<Vec<QueriedTable>, Reason> {
+) -> Result<(Vec<QueriedTable>, bool), Reason> {
     // SAFETY: planner structures; indexes of relations are within the arrays.
     unsafe {
         let rti = (*input).relid;
         let rte = *(*root).simple_rte_array.add(rti as usize);
         if !(*rte).inh {
-            return Ok(vec![QueriedTable {
+            let table = QueriedTable {
                 table: Table {
                     rti: rti as i32,
                     attributes: AttributeMap::Same,
                 },
                 oid: (*rte).relid,
                 rel: input,
-            }]);
+            };
+            return Ok((vec![table], false));
         }
-        if is_pruned_in_the_run(input) {
-            return Err(Reason::PrunedInTheRun);
-        }
+        let mut is_pruned = is_pruned_in_the_run(input);
         // Parents come before their children. For each relation its map; `None` if it is not one of
         // our parents.
         let mut parents = vec![None; (*root).simple_rel_array_size as usize];
@@ -162,9 +161,7 @@ pub(super) unsafe fn tables_of(
             }
             let attributes = AttributeMap::of_child(&*child).after(above);
             if (*rte).inh {
-                if is_pruned_in_the_run(rel) {
-                    return Err(Reason::PrunedInTheRun);
-                }
+                is_pruned |= is_pruned_in_the_run(rel);
                 parents[index] = Some(attributes);
                 continue;
             }
@@ -180,7 +177,7 @@ pub(super) unsafe fn tables_of(
                 rel,
             });
         }
-        Ok(tables)
+        Ok((tables, is_pruned))
     }
 }
 

@@ -12,6 +12,7 @@
 //!   compaction   rows moved per second, and the longest wait of a writer beside it
 //!   memory       peak of a backend that loads 50 columns of wide text
 //!   everyday     rows, ranges, lists, joins, changes by key; wide rows, documents, partitions
+//!   onoff        every shape of query with the engine and without it
 //!   sysbench     its OLTP scripts on tables that are cold at first
 //!   duckdb       the same table and questions in a Python process of its own
 //!   figure       a measurement of each engine, its goal, its verdict;  report  table and JSON
@@ -32,6 +33,7 @@ mod duckdb;
 mod everyday;
 mod figure;
 mod memory;
+mod onoff;
 mod points;
 mod queries;
 mod report;
@@ -100,6 +102,8 @@ pub enum Part {
     Memory,
     /// Everyday statements on tables larger than any cache of a session
     Everyday,
+    /// Every shape of query with the engine and without it
+    Onoff,
     /// sysbench's OLTP scripts, where it is installed
     Sysbench,
 }
@@ -225,6 +229,9 @@ fn measure(
     }
     if options.wants(Part::Everyday) {
         figures.extend(everyday::measure(client, options)?);
+    }
+    if options.wants(Part::Onoff) {
+        figures.extend(onoff::measure(cluster, client, options)?);
     }
     if options.wants(Part::Sysbench) {
         figures.extend(sysbench::measure(cluster, client, options)?);

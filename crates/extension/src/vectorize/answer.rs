@@ -40,6 +40,10 @@ impl Answer {
 }
 
 impl Rows for Answer {
+    fn row_count(&self) -> usize {
+        self.result.row_count
+    }
+
     fn next(&mut self, batch: &mut Batch) {
         self.arena.clear();
         let end = (self.at + batch.capacity()).min(self.result.row_count);

@@ -16,7 +16,7 @@ use arrow_buffer::BooleanBuffer;
 use howdah_bridge::relation::missing_value;
 use howdah_bridge::store::{StoreError, Unverified};
 use howdah_bridge::upper::Oid;
-use howdah_columnar::Column;
+use howdah_columnar::{Column, OwnedValue};
 use howdah_vector::VectorError;
 use howdah_vector::operators::Look;
 use howdah_vector::runtime::Feeder;
@@ -27,6 +27,7 @@ use super::hot::HotBatch;
 use super::source::{BATCH_ROWS, Source, next, of_rows, push};
 use super::survey::Surveyed;
 use crate::errors::ColdError;
+use crate::store::directory::GroupEntry;
 use crate::store::view::ColdGroup;
 use crate::types::owned_value;
 
@@ -36,6 +37,19 @@ pub struct Fed {
     pub counts: Counts,
     /// The first failure in the main thread.
     pub failure: Option<VectorError>,
+    /// The stored groups that were delivered, by the ordinals of their morsels, ascending.
+    delivered: Vec<(u64, GroupEntry)>,
+}
+
+impl Fed {
+    /// The stored group that a morsel was made of.
+    pub fn group_of(&self, ordinal: u64) -> Option<GroupEntry> {
+        let at = (self
+            .delivered
+            .binary_search_by_key(&ordinal, |&(ordinal, _)| ordinal))
+        .ok()?;
+        Some(self.delivered[at].1)
+    }
 }
 
 impl Source<'_> {
@@ -84,6 +98,14 @@ impl Source<'_> {
                 filter_decided,
             } => (rows, filter_decided),
         };
+        let rows = match &group.leading {
+            Some(leading) => feeder.narrowed(leading, rows),
+            None => rows,
+        };
+        if rows.is_empty() {
+            counts.groups_skipped += 1;
+            return Ok(());
+        }
         counts.note_zones(row_count, &rows);
         let mut columns = Vec::with_capacity(self.attributes.len());
         let mut unverified = Vec::new();
@@ -118,6 +140,7 @@ impl Source<'_> {
             filter_decided,
             ordinal: next(ordinal),
         };
+        fed.delivered.push((morsel.ordinal, group.reader.entry));
         let table = self.table.oid();
         let delivery = Delivery {
             morsel,
@@ -130,11 +153,16 @@ impl Source<'_> {
     /// The column of a group that was stored before its attribute was added.
     fn missing(&self, attribute: usize) -> MorselColumn {
         let layout = &self.layout.attributes[attribute];
+        MorselColumn::Constant(layout.column_type, self.missing_value(attribute))
+    }
+
+    /// The value of an attribute in groups that were stored before it was added; `None` is NULL.
+    pub fn missing_value(&self, attribute: usize) -> Option<OwnedValue> {
+        let layout = &self.layout.attributes[attribute];
         // SAFETY: the executor holds the table open; the attribute is one of its own.
-        let value = unsafe {
+        unsafe {
             missing_value(self.table.raw(), attribute).map(|datum| owned_value(datum, layout))
-        };
-        MorselColumn::Constant(layout.column_type, value)
+        }
     }
 
     /// The rows of this backend's own loads that are not written yet.

@@ -8,6 +8,7 @@
 //!              feed ────── chunks as stored, pending rows ─▶ morsels ─▶ howdah_vector's threads
 //!              foreign ─── expressions that the engine does not know, evaluated by PostgreSQL
 //!              hot ─────── hot rows, and those of heap partitions: batches of columns ─▶ likewise
+//!              late ────── values of first rows that are read when the rows are known
 //!              counts ──── what was read and skipped, for EXPLAIN and statistics
 //!              answer ──── the result as datums
 //! ```
@@ -36,6 +37,7 @@ mod counts;
 mod feed;
 mod foreign;
 mod hot;
+mod late;
 mod offer;
 mod run;
 mod semantics;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::upper::tables::is_heap;
-use howdah_bridge::upper::{Offer, Oid, Planner, Reason, Shape, Stage, hash_memory_bytes};
+use howdah_bridge::upper::{Node, Offer, Oid, Planner, Reason, Shape, Stage, hash_memory_bytes};
 use howdah_columnar::ZONE_ROWS;
 use howdah_vector::foreign::Exchange;
 use howdah_vector::operators::Compiled;
@@ -14,8 +14,8 @@ use super::translate::{ForeignPart, reason_of, translate};
 use crate::am::estimate::planned_size;
 use crate::am::is_ours;
 use crate::columnar_scan::{
-    cost_of_passing, cost_of_run, hot_reading, layout_of, least_cost_of_vectorized, reading,
-    small_reading,
+    FIRST_ROW, FIRST_VALUE, STRING_GROUP, cost_of_passing, cost_of_run, hot_reading, layout_of,
+    least_cost_of_vectorized, reading, small_reading,
 };
 use crate::settings;
 use crate::types::{AttributeLayout, TableLayout};
@@ -62,7 +62,8 @@ pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Result<Offer<'a>, 
         true => 0.0,
         false => {
             let foreign = cost_of_foreign(shape, planner, &layout, &translated.foreign);
-            reading + foreign + cost_of_run(planner.rows, planner.tables().len())
+            let run = cost_of_run(planner.rows, planner.tables().len(), cost_of_row(shape));
+            reading + foreign + run
         }
     };
     Ok(Offer {
@@ -70,6 +71,16 @@ pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Result<Offer<'a>, 
         operands: translated.operands,
         foreign: translated.foreign.iter().map(|part| part.node).collect(),
     })
+}
+
+/// What a row of the result costs besides being returned, in units of `cpu_tuple_cost`.
+fn cost_of_row(shape: &Shape<'_>) -> f64 {
+    let is_string = |key: &Node<'_>| !AttributeLayout::of_type(key.type_oid()).by_value;
+    match shape.stage {
+        Stage::Group if shape.keys.iter().any(is_string) => STRING_GROUP,
+        Stage::Group => 0.0,
+        Stage::First => FIRST_ROW + FIRST_VALUE * shape.columns.len() as f64,
+    }
 }
 
 /// The cost of reading these attributes of all tables. `layout` is that of the relation in the
@@ -101,7 +112,13 @@ fn cost_of_reading(
             }
         }
         cost += match reading(&planner.planned(table)) {
-            Some(reading) => reading.cost(&in_table, conjuncts, threads),
+            Some(reading) => {
+                let threads = match planner.tables().len() {
+                    1 => reading.busy_threads(threads),
+                    _ => threads,
+                };
+                reading.cost(&in_table, conjuncts, threads)
+            }
             None if planner.tables().len() > 1 => hot_reading(table, in_table.len()),
             None => return Err(Reason::NoColdRows),
         };

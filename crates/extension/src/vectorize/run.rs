@@ -1,14 +1,14 @@
 //! One run of the engine: from the executor's node to a result, or to the decision that PostgreSQL
 //! computes it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use howdah_bridge::upper::{
     Oid, ReturnMemory, Rows, Run, Stage, Waiting, hash_memory_bytes, statement_ends,
     with_signals_blocked,
 };
-use howdah_columnar::{ColumnarError, MAX_ROWS};
+use howdah_columnar::ColumnarError;
 use howdah_vector::VectorError;
 use howdah_vector::foreign::Exchange;
 use howdah_vector::operators::Compiled;
@@ -23,6 +23,7 @@ use super::hot::HotBatch;
 use super::source::Source;
 use super::survey::{Bounds, Surveyed, best_first};
 use super::translate::{Bound, Translated, translate};
+use crate::columnar_scan::ROWS_OF_A_THREAD;
 use crate::errors::{self, ColdError, or_raise, refuse};
 use crate::scan_stats;
 use crate::settings;
@@ -30,8 +31,6 @@ use crate::stop_point;
 use crate::thread_budget::Lease;
 use crate::types::{AttributeLayout, TableLayout};
 
-/// Each thread must have this many rows to read: its start takes as long as a good part of them.
-const ROWS_OF_A_THREAD: usize = MAX_ROWS / 2;
 /// So many pages of hot rows, some hundred thousand rows, are worth a thread.
 const BLOCKS_FOR_A_THREAD: u32 = 1_024;
 /// Row groups, for each thread, that are queued or processed at a time.
@@ -61,7 +60,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     }
     let mut compiled = Compiled::compile(&translated.query).ok()?;
     let mut bounds = Bounds::of_columns(translated.attributes.len());
-    let (sources, mut groups) = open_all(run, &translated, &compiled, &mut bounds)?;
+    let (sources, mut groups) = open_all(run, &translated, &mut compiled, &mut bounds)?;
     if let Some((_, descending)) = compiled.leading_order() {
         best_first(&mut groups, descending);
     }
@@ -88,24 +87,26 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     };
     let return_memory = ReturnMemory::default();
     let waiting = Cell::new(None);
-    let mut fed: Vec<Fed> = sources.iter().map(|_| Fed::default()).collect();
+    let fed: Vec<Fed> = sources.iter().map(|_| Fed::default()).collect();
+    let fed = RefCell::new(fed);
     // The table that is being read, for messages.
-    let mut at = run.relation().oid();
-    let ran = runtime::run(
+    let at = Cell::new(run.relation().oid());
+    let ran = runtime::run_late(
         &compiled,
         &options,
         |feeder| {
+            let fed = &mut *fed.borrow_mut();
             let mut hot = HotBatch::new(&translated.query.columns);
             let mut ordinal = 0;
             for (table, group) in groups {
                 if feeder.failed() {
                     return Ok(());
                 }
-                at = sources[table].table.oid();
+                at.set(sources[table].table.oid());
                 sources[table].feed_group(group, &mut ordinal, &mut fed[table], feeder)?;
             }
-            for (source, fed) in sources.iter().zip(&mut fed) {
-                at = source.table.oid();
+            for (source, fed) in sources.iter().zip(fed) {
+                at.set(source.table.oid());
                 source.feed_rows(&mut ordinal, fed, &mut hot, feeder)?;
             }
             hot.flush(&mut ordinal, feeder)?;
@@ -118,7 +119,18 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
             pgrx::check_for_interrupts!();
             waiting.set(Some(Waiting::begin()));
         },
+        &mut |late| {
+            drop(waiting.take());
+            let fed = fed.borrow();
+            let of_table = |(source, fed): (_, &Fed)| Some((source, fed.group_of(late.ordinal)?));
+            let Some((source, entry)) = sources.iter().zip(&*fed).find_map(of_table) else {
+                return Ok(Vec::new());
+            };
+            at.set(source.table.oid());
+            source.read_late(entry, late)
+        },
     );
+    let (at, mut fed) = (at.get(), fed.into_inner());
     drop(waiting);
     drop(lease);
     let failure = fed.iter_mut().find_map(|fed| fed.failure.take());
@@ -191,21 +203,24 @@ fn worthwhile_threads(sources: &[Source<'_>], groups: &Groups) -> usize {
 fn open_all<'a>(
     run: &'a Run<'_>,
     translated: &Translated<'_>,
-    compiled: &Compiled,
+    compiled: &mut Compiled,
     bounds: &mut Bounds,
 ) -> Option<(Vec<Source<'a>>, Groups)> {
     let columns = (
         translated.attributes.as_slice(),
         translated.query.columns.as_slice(),
     );
-    let mut sources = Vec::with_capacity(run.tables().len());
-    let mut groups = Groups::new();
-    for (place, table) in run.tables().iter().enumerate() {
+    let mut sources = Vec::new();
+    for table in run.tables() {
         pgrx::check_for_interrupts!();
-        let source = Source::open(run, table, columns)?;
+        sources.push(Source::open(run, table, columns)?);
+    }
+    compiled.read_late(sources.iter().map(Source::stored_rows).sum());
+    let mut groups = Groups::new();
+    for (place, source) in sources.iter().enumerate() {
+        pgrx::check_for_interrupts!();
         let surveyed = or_raise(source.table.oid(), source.survey(compiled, bounds))?;
         groups.extend(surveyed.into_iter().map(|group| (place, group)));
-        sources.push(source);
     }
     Some((sources, groups))
 }

@@ -75,6 +75,15 @@ impl<'a> Source<'a> {
             store,
         })
     }
+
+    /// The rows of all groups in the view, hidden or not.
+    pub fn stored_rows(&self) -> u64 {
+        let rows = self.view.groups.iter().map(|group| match group {
+            ColdGroup::Stored(entry) => u64::from(entry.row_count),
+            ColdGroup::Pending { .. } => 0,
+        });
+        rows.sum()
+    }
 }
 
 /// The next ordinal of a morsel.

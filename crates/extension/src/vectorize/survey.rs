@@ -21,11 +21,20 @@ pub struct Surveyed {
     /// Statistics of those of the query's columns for which they are sufficient.
     pub statistics: Vec<Option<ColumnStatistics>>,
     pub hidden: Option<RowSet>,
-    /// The best value of the column by which first rows are ordered, where it can be compared.
-    pub best: Option<OwnedValue>,
+    /// Of first rows: the statistics of the column by which they are ordered.
+    pub leading: Option<ColumnStatistics>,
 }
 
 impl Surveyed {
+    /// The best value of the column by which first rows are ordered, where it can be compared.
+    fn best(&self, descending: bool) -> Option<&OwnedValue> {
+        let chunk = &self.leading.as_ref()?.chunk;
+        let best = if descending { &chunk.max } else { &chunk.min };
+        let is_comparable =
+            |value: &&OwnedValue| compare(value.as_value(), value.as_value()).is_some();
+        best.as_ref().filter(is_comparable)
+    }
+
     pub fn row_count(&self) -> usize {
         self.reader.entry.row_count as usize
     }
@@ -89,13 +98,15 @@ impl Bounds {
 
 /// Moves the groups with the best rows to the front, those without known values to the end.
 pub fn best_first(groups: &mut [(usize, Surveyed)], descending: bool) {
-    groups.sort_by(|(_, a), (_, b)| match (&a.best, &b.best) {
-        (Some(a), Some(b)) => {
-            let order = compare(a.as_value(), b.as_value()).unwrap_or(Ordering::Equal);
-            if descending { order.reverse() } else { order }
-        }
-        (a, b) => b.is_some().cmp(&a.is_some()),
-    });
+    groups.sort_by(
+        |(_, a), (_, b)| match (a.best(descending), b.best(descending)) {
+            (Some(a), Some(b)) => {
+                let order = compare(a.as_value(), b.as_value()).unwrap_or(Ordering::Equal);
+                if descending { order.reverse() } else { order }
+            }
+            (a, b) => b.is_some().cmp(&a.is_some()),
+        },
+    );
 }
 
 impl Source<'_> {
@@ -107,6 +118,8 @@ impl Source<'_> {
         bounds: &mut Bounds,
     ) -> Result<Option<Vec<Surveyed>>, ColdError> {
         let mut surveyed = Vec::new();
+        let asked = compiled.asked();
+        let leading = compiled.leading_order();
         let Some(store) = &self.store else {
             return Ok(Some(surveyed));
         };
@@ -133,28 +146,24 @@ impl Source<'_> {
                 match reader.column_type(attribute) {
                     None => {}
                     Some(ty) if ty == self.layout.attributes[attribute].column_type => {
-                        statistics[place] = Some(reader.statistics(store, attribute)?);
+                        if asked.binary_search(&place).is_ok() {
+                            statistics[place] = Some(reader.statistics(store, attribute)?);
+                        }
                     }
                     Some(_) => return Ok(None),
                 }
             }
             let known: Vec<_> = statistics.iter().map(Option::as_ref).collect();
-            for &place in compiled.needed() {
+            for &place in &asked {
                 bounds.add(place, known[place]);
             }
             let hidden = hidden.filter(|rows| !rows.is_empty());
-            let best = compiled.leading_order().and_then(|(place, descending)| {
-                let chunk = &known[place]?.chunk;
-                let best = if descending { &chunk.max } else { &chunk.min };
-                let is_comparable =
-                    |value: &&OwnedValue| compare(value.as_value(), value.as_value()).is_some();
-                best.as_ref().filter(is_comparable).cloned()
-            });
             let look = compiled.ask(&known, entry.row_count as usize, hidden.is_some());
             let needed = match &look {
                 Look::Read { filter_decided, .. } => compiled.needed_for(&known, *filter_decided),
                 _ => Vec::new(),
             };
+            let leading = leading.and_then(|(place, _)| statistics[place].take());
             if look != Look::Statistics {
                 statistics.clear();
             }
@@ -164,7 +173,7 @@ impl Source<'_> {
                 needed,
                 statistics,
                 hidden,
-                best,
+                leading,
             });
         }
         Ok(Some(surveyed))

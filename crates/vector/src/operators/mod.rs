@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use howdah_columnar::{ColumnStatistics, ColumnType, ZONE_ROWS};
+use howdah_columnar::{ColumnStatistics, ColumnType, OwnedValue, ZONE_ROWS};
 
 use crate::error::{Declined, VectorError};
 use crate::expr::Input;
@@ -29,6 +29,8 @@ use crate::runtime::ResultColumn;
 use crate::source::Morsel;
 use aggregate::{AggregatePlan, Aggregation};
 use filter::{Decision, Filter};
+pub(crate) use first::Cut;
+pub use first::LateRows;
 use first::{First, FirstPlan};
 use scan::OpenMorsel;
 use times::Clock;
@@ -43,6 +45,8 @@ pub struct Compiled {
     is_timed: bool,
     /// Groups are merged as many are, however few they are.
     is_merged_by_threads: bool,
+    /// Columns that are only returned are not delivered, but read of the first rows at the end.
+    reads_late: bool,
     /// By which unknown expressions are evaluated, if there are any.
     exchange: Option<Arc<Exchange>>,
 }
@@ -117,6 +121,7 @@ impl Compiled {
             needed,
             is_timed: false,
             is_merged_by_threads: false,
+            reads_late: false,
             exchange: query.exchange(),
         })
     }
@@ -134,6 +139,20 @@ impl Compiled {
     /// Enables the measurement of each operator's time.
     pub fn measure_times(&mut self) {
         self.is_timed = true;
+    }
+
+    /// Leaves columns that are only returned out of what must be delivered of row groups, if so few
+    /// of so many rows are returned that their values are better read one by one, at the end:
+    /// [`run_late`] asks for them then.
+    ///
+    /// [`run_late`]: crate::runtime::run_late
+    pub fn read_late(&mut self, row_count: u64) {
+        if let OutputPlan::First(plan) = &self.output {
+            let known: Vec<usize> = plan.order_columns().chain(self.filter.columns()).collect();
+            let is_late = |column: usize| !known.contains(&column);
+            self.reads_late =
+                plan.returns_few_of(row_count) && plan.returned_columns().any(is_late);
+        }
     }
 
     pub(crate) fn exchange(&self) -> Option<&Exchange> {
@@ -221,6 +240,48 @@ impl Compiled {
         }
     }
 
+    /// Of the rows of a group or morsel to read, those that a run's best rows so far leave: whole
+    /// zones are taken out. `leading` are the statistics of the column of
+    /// [`leading_order`](Self::leading_order).
+    pub(crate) fn before(
+        &self,
+        cut: &Cut,
+        leading: &ColumnStatistics,
+        rows: Vec<Range<usize>>,
+    ) -> Vec<Range<usize>> {
+        let OutputPlan::First(plan) = &self.output else {
+            return rows;
+        };
+        if self.filter.can_fail() || plan.leading().is_none() {
+            return rows;
+        }
+        let mut left: Vec<Range<usize>> = Vec::with_capacity(rows.len());
+        for zone in rows.iter().flat_map(by_zone) {
+            if plan.is_beyond(cut, leading, zone.start / ZONE_ROWS) {
+                continue;
+            }
+            match left.last_mut() {
+                Some(last) if last.end == zone.start => last.end = zone.end,
+                _ => left.push(zone),
+            }
+        }
+        left
+    }
+
+    /// The columns whose statistics are of use, ascending.
+    pub fn asked(&self) -> Vec<usize> {
+        let mut asked: Vec<usize> = match &self.output {
+            OutputPlan::First(plan) => {
+                let leading = plan.leading().map(|(column, _)| column);
+                leading.into_iter().chain(self.filter.columns()).collect()
+            }
+            OutputPlan::Aggregate(_) => self.needed.clone(),
+        };
+        asked.sort_unstable();
+        asked.dedup();
+        asked
+    }
+
     /// The columns that are read at all, ascending.
     pub fn needed(&self) -> &[usize] {
         &self.needed
@@ -244,6 +305,7 @@ impl Compiled {
         };
         match &self.output {
             OutputPlan::Aggregate(plan) => needed.extend(plan.columns_besides(&has_no_nulls)),
+            OutputPlan::First(plan) if self.reads_late => needed.extend(plan.order_columns()),
             OutputPlan::First(plan) => needed.extend(plan.columns()),
         }
         needed.sort_unstable();
@@ -272,6 +334,17 @@ impl Compiled {
             OutputPlan::First(_) => Sink::First(First::new()),
         }
     }
+}
+
+/// A range of rows, cut at the bounds of zones.
+fn by_zone(rows: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+    let (mut start, last) = (rows.start, rows.end);
+    std::iter::from_fn(move || {
+        let end = ((start / ZONE_ROWS + 1) * ZONE_ROWS).min(last);
+        let zone = start..end;
+        start = end;
+        (!zone.is_empty()).then_some(zone)
+    })
 }
 
 /// The destination of a thread's rows.
@@ -343,6 +416,41 @@ impl Sink {
             clock.lap(&mut counts.times.output);
         }
         Ok(())
+    }
+
+    /// Sets the best cut of all threads, for the next morsels.
+    pub(crate) fn set_cut(&mut self, cut: Option<Cut>) {
+        if let Self::First(sink) = self {
+            sink.set_cut(cut);
+        }
+    }
+
+    /// A cut that is better than the best one of all threads.
+    pub(crate) fn better_cut(&self, compiled: &Compiled, known: Option<&Cut>) -> Option<Cut> {
+        match (self, &compiled.output) {
+            (Self::First(sink), OutputPlan::First(plan)) => sink.cut(plan, known),
+            _ => None,
+        }
+    }
+
+    /// First rows whose values are to be read at the end.
+    pub(crate) fn late(&self, compiled: &Compiled) -> Vec<LateRows> {
+        match (self, &compiled.output) {
+            (Self::First(sink), OutputPlan::First(plan)) => sink.late(plan),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Sets the values of such rows.
+    pub(crate) fn supply(
+        &mut self,
+        late: &LateRows,
+        values: Vec<Vec<Option<OwnedValue>>>,
+    ) -> Result<(), VectorError> {
+        match self {
+            Self::First(sink) => sink.supply(late, values),
+            Self::Aggregate(_) => Err(MIXED),
+        }
     }
 
     /// Takes a row group's statistics for all of its rows.

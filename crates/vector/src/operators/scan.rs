@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use howdah_columnar::{
-    Chunk, Column, ColumnMeta, ColumnType, EncodedView, OwnedValue, PackedNumbers, ZONE_ROWS,
+    Chunk, Column, ColumnMeta, ColumnType, EncodedView, OwnedValue, PackedNumbers,
 };
 
 use super::words::{Computed, Dictionary};
@@ -46,6 +46,7 @@ pub(crate) struct OpenMorsel {
     hidden: Option<BooleanBuffer>,
     rows: Vec<Range<usize>>,
     pub(crate) filter_decided: bool,
+    pub(crate) ordinal: u64,
 }
 
 impl OpenMorsel {
@@ -107,6 +108,7 @@ impl OpenMorsel {
             hidden: morsel.hidden,
             rows: morsel.rows,
             filter_decided: morsel.filter_decided,
+            ordinal: morsel.ordinal,
         })
     }
 
@@ -136,15 +138,7 @@ impl OpenMorsel {
 
     /// The rows to read, cut at the bounds of zones.
     pub(crate) fn zones(&self) -> impl Iterator<Item = Range<usize>> {
-        self.rows.iter().flat_map(|rows| {
-            let mut start = rows.start;
-            std::iter::from_fn(move || {
-                let end = ((start / ZONE_ROWS + 1) * ZONE_ROWS).min(rows.end);
-                let zone = start..end;
-                start = end;
-                (!zone.is_empty()).then_some(zone)
-            })
-        })
+        self.rows.iter().flat_map(super::by_zone)
     }
 
     /// The rows of a zone that exist.

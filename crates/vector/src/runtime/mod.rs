@@ -4,6 +4,8 @@
 //! ```text
 //!   caller:  feed ─try_push─▶ queue (window) ─▶ threads: a Sink each ─▶ the last one merges
 //!              └─ add_statistics ─▶ a Sink of the caller ───────────────┘       └─▶ ResultSet
+//!   first rows: Feeder::narrowed ◀── the best last row of all threads
+//!               late ◀── rows of the result whose other columns were not delivered
 //! ```
 //!
 //! Threads are started when there is work for them, and end with the run. Without threads the
@@ -21,13 +23,14 @@ mod result;
 mod worker;
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use howdah_columnar::ColumnStatistics;
+use howdah_columnar::{ColumnStatistics, OwnedValue};
 
 use crate::error::VectorError;
-use crate::operators::Compiled;
+use crate::operators::{Compiled, LateRows};
 use crate::source::{Delivery, Morsel};
 pub use result::{ResultColumn, ResultSet, RunError, RunStatistics};
 use worker::{Local, Shared};
@@ -155,6 +158,20 @@ impl Feeder<'_> {
         self.shared.stop.load(Ordering::Relaxed)
     }
 
+    /// Of the rows of a group that are to be read, those that may still be among the first rows: as
+    /// far as whole zones cannot be, by what threads have found so far. `leading` are the statistics
+    /// of the column of [`Compiled::leading_order`].
+    pub fn narrowed(
+        &self,
+        leading: &ColumnStatistics,
+        rows: Vec<Range<usize>>,
+    ) -> Vec<Range<usize>> {
+        match &*self.shared.cut() {
+            Some(cut) => self.shared.compiled.before(cut, leading, rows),
+            None => rows,
+        }
+    }
+
     /// Adds all rows of a row group for which [`Compiled::ask`] returned
     /// [`Look::Statistics`](crate::operators::Look::Statistics).
     ///
@@ -199,6 +216,30 @@ pub fn run<E>(
     feed: impl FnOnce(&Feeder<'_>) -> Result<(), E>,
     idle: &mut dyn FnMut(),
 ) -> Result<ResultSet, RunError<E>> {
+    run_late(compiled, options, feed, idle, &mut |_| Ok(Vec::new()))
+}
+
+/// The values of rows: of each column, those of all rows; `None` is NULL.
+pub type LateValues = Vec<Vec<Option<OwnedValue>>>;
+
+/// As [`run`]. `late` reads values that were not delivered, where
+/// [`Compiled::read_late`] allows that: it is called on the caller's thread when all others have
+/// nothing left to do.
+///
+/// # Errors
+///
+/// Errors of `feed` and `late`, and those of the run.
+///
+/// # Panics
+///
+/// Resumes a panic of `feed`, `idle` or `late`, when all threads have ended.
+pub fn run_late<E>(
+    compiled: &Compiled,
+    options: &Options,
+    feed: impl FnOnce(&Feeder<'_>) -> Result<(), E>,
+    idle: &mut dyn FnMut(),
+    late: &mut dyn FnMut(&LateRows) -> Result<LateValues, E>,
+) -> Result<ResultSet, RunError<E>> {
     let shared = Shared::new(compiled, options);
     let shared = &shared;
     std::thread::scope(|scope| {
@@ -228,7 +269,16 @@ pub fn run<E>(
             if let Some(error) = queue.error.take() {
                 return Err(RunError::Vector(error));
             }
-            if let Some(outcome) = queue.outcome.take() {
+            if let Some(mut outcome) = queue.outcome.take() {
+                drop(queue);
+                if let Some(mut sink) = outcome.unread.take() {
+                    for rows in sink.late(compiled) {
+                        let values = late(&rows).map_err(RunError::Feed)?;
+                        sink.supply(&rows, values).map_err(RunError::Vector)?;
+                    }
+                    let finished = sink.finish(compiled).map_err(RunError::Vector)?;
+                    (outcome.row_count, outcome.columns) = finished;
+                }
                 return Ok(ResultSet {
                     row_count: outcome.row_count,
                     columns: outcome.columns,

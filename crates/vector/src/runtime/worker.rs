@@ -13,7 +13,7 @@ use super::Options;
 use super::memory::{Memory, Share};
 use super::result::{ResultColumn, join_parts};
 use crate::error::VectorError;
-use crate::operators::{Compiled, RowCounts, Sink};
+use crate::operators::{Compiled, Cut, RowCounts, Sink};
 use crate::source::Delivery;
 
 /// The state that the threads of a run share.
@@ -22,6 +22,8 @@ pub(super) struct Shared<'a> {
     pub(super) options: &'a Options,
     pub(super) memory: Arc<Memory>,
     pub(super) stop: AtomicBool,
+    /// Of first rows: the best last row of any thread that has all rows it may keep.
+    cut: Mutex<Option<Cut>>,
     queue: Mutex<Queue>,
     /// There is a morsel, or there will be none.
     work: Condvar,
@@ -51,8 +53,18 @@ pub(super) struct Queue {
 pub(super) struct Outcome {
     pub(super) row_count: usize,
     pub(super) columns: Vec<ResultColumn>,
+    /// First rows whose values are still to be read; then there are no columns yet.
+    pub(super) unread: Option<Sink>,
     pub(super) counts: RowCounts,
     pub(super) busy: Duration,
+}
+
+/// The merged states of all threads.
+enum Merged {
+    /// Rows and columns of the result.
+    Read((usize, Vec<ResultColumn>)),
+    /// First rows, of some of which values are still to be read.
+    Unread(Sink),
 }
 
 /// The state of one thread.
@@ -93,6 +105,7 @@ impl Local {
     ) -> Result<(), VectorError> {
         let start = Instant::now();
         let Delivery { morsel, check } = delivery;
+        self.sink.set_cut(shared.cut().clone());
         let work = || {
             if let Some(check) = check {
                 check(&morsel)?;
@@ -112,6 +125,12 @@ impl Local {
             None => guarded(work),
             Some(_) => work(),
         };
+        if done.is_ok() {
+            let mut cut = shared.cut();
+            if let Some(better) = self.sink.better_cut(shared.compiled, cut.as_ref()) {
+                *cut = Some(better);
+            }
+        }
         self.busy += start.elapsed();
         done
     }
@@ -145,6 +164,7 @@ impl<'a> Shared<'a> {
             options,
             memory: Arc::new(Memory::new(options.memory_limit_bytes)),
             stop: AtomicBool::new(false),
+            cut: Mutex::default(),
             queue: Mutex::default(),
             work: Condvar::new(),
             news: Condvar::new(),
@@ -160,6 +180,11 @@ impl<'a> Shared<'a> {
     pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
         // A panic within the lock leaves a consistent state.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The best cut so far. Its lock is held for moments only, and never with the queue's.
+    pub(super) fn cut(&self) -> MutexGuard<'_, Option<Cut>> {
+        self.cut.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for room, a failure, a result, or until the time is over.
@@ -289,27 +314,33 @@ impl<'a> Shared<'a> {
         let group_count: usize = locals.iter().map(|local| local.sink.group_count()).sum();
         let has_many = group_count > MOST_MERGED_ALONE
             || self.compiled.is_merged_by_threads() && group_count > 0;
-        let (row_count, columns) = match has_many && locals.len() > 1 {
-            true if locals.len() <= MOST_MERGED_IN_PLACE => self.merged_in_place(locals)?,
-            true => self.merged_in_parts(locals)?,
+        let merged = match has_many && locals.len() > 1 {
+            true if locals.len() <= MOST_MERGED_IN_PLACE => {
+                Merged::Read(self.merged_in_place(locals)?)
+            }
+            true => Merged::Read(self.merged_in_parts(locals)?),
             false => self.merged_alone(locals)?,
         };
-        let (row_count, columns) = self.compiled.ordered(row_count, columns)?;
+        let (row_count, columns, unread) = match merged {
+            Merged::Read((row_count, columns)) => {
+                let (row_count, columns) = self.compiled.ordered(row_count, columns)?;
+                (row_count, columns, None)
+            }
+            Merged::Unread(sink) => (0, Vec::new(), Some(sink)),
+        };
         if self.compiled.is_timed() {
             counts.times.output += start.elapsed();
         }
         Ok(Outcome {
             row_count,
             columns,
+            unread,
             counts,
             busy: busy + start.elapsed(),
         })
     }
 
-    fn merged_alone(
-        &self,
-        mut locals: Vec<Local>,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+    fn merged_alone(&self, mut locals: Vec<Local>) -> Result<Merged, VectorError> {
         // The others are merged into the largest one.
         locals.sort_by_key(|local| local.sink.memory_bytes());
         let mut all = locals.pop().unwrap_or_else(|| Local::new(self));
@@ -317,7 +348,10 @@ impl<'a> Shared<'a> {
             all.sink.merge(self.compiled, local.sink, &self.stop)?;
             all.share.set(all.sink.memory_bytes())?;
         }
-        all.sink.finish(self.compiled)
+        if !all.sink.late(self.compiled).is_empty() {
+            return Ok(Merged::Unread(all.sink));
+        }
+        all.sink.finish(self.compiled).map(Merged::Read)
     }
 
     /// Many groups are merged by several threads, each of which takes those with its hashes.

@@ -13,10 +13,10 @@ use std::time::Duration;
 use generate::{Piece, Random, Table, pieces, query, table};
 use howdah_columnar::{ColumnStatistics, OwnedValue};
 use howdah_vector::VectorError;
-use howdah_vector::operators::{Compiled, Look};
+use howdah_vector::operators::{Compiled, LateRows, Look};
 use howdah_vector::oracle::{self, Cell, Datum};
 use howdah_vector::plan::{Output, Query};
-use howdah_vector::runtime::{Options, ResultColumn, ResultSet, RunError, run};
+use howdah_vector::runtime::{LateValues, Options, ResultColumn, ResultSet, RunError, run_late};
 use proptest::prelude::*;
 
 fn options(threads: usize, window: usize) -> Options {
@@ -30,7 +30,17 @@ fn options(threads: usize, window: usize) -> Options {
     }
 }
 
-/// Runs a query over pieces; `ask`: statistics decide what is read.
+/// The values of rows of a piece that were not delivered.
+fn late_values(table: &Table, pieces: &[Piece], late: &LateRows) -> LateValues {
+    let start = pieces[late.ordinal as usize].rows.start;
+    let value = |column: usize, row: u32| table.rows[start + row as usize][column].clone();
+    let columns = late.columns.iter();
+    columns
+        .map(|&column| late.rows.iter().map(|&row| value(column, row)).collect())
+        .collect()
+}
+
+/// Runs a query over pieces; `ask`: statistics decide what is read, and what was found so far.
 fn run_pieces(
     compiled: &Compiled,
     options: &Options,
@@ -38,7 +48,7 @@ fn run_pieces(
     pieces: &[Piece],
     ask: bool,
 ) -> Result<ResultSet, VectorError> {
-    let result = run::<VectorError>(
+    let result = run_late::<VectorError>(
         compiled,
         options,
         |feeder| {
@@ -62,7 +72,15 @@ fn run_pieces(
                             rows,
                             filter_decided,
                         } => {
-                            morsel.rows = rows;
+                            let needed = compiled.needed_for(&statistics, filter_decided);
+                            morsel = piece.morsel(table, &needed, ordinal as u64);
+                            morsel.rows = match compiled.leading_order() {
+                                Some((column, _)) => {
+                                    let leading = statistics[column].ok_or(UNKNOWN)?;
+                                    feeder.narrowed(leading, rows)
+                                }
+                                None => rows,
+                            };
                             morsel.filter_decided = filter_decided;
                         }
                     }
@@ -75,11 +93,16 @@ fn run_pieces(
             Ok(())
         },
         &mut || {},
+        &mut |late| Ok(late_values(table, pieces, late)),
     );
     result.map_err(|error| match error {
         RunError::Feed(error) | RunError::Vector(error) => error,
     })
 }
+
+const UNKNOWN: VectorError = VectorError::Unsupported {
+    what: "a column without statistics",
+};
 
 fn rows_of(result: &ResultSet) -> Vec<Vec<Cell>> {
     (0..result.row_count)
@@ -172,6 +195,9 @@ fn check(seed: u64, row_count: usize) -> usize {
             1 => compiled.set_bounds(column, -1_000, 5_000),
             _ => {}
         }
+    }
+    if random.one_in(2) {
+        compiled.read_late(u64::MAX);
     }
     if random.one_in(6) && row_count < 1_000 {
         compiled.collide();

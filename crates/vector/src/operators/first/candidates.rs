@@ -4,9 +4,7 @@
 use std::cmp::Ordering;
 
 use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray};
-use howdah_columnar::{
-    Column, ColumnMeta, CompareOp, OwnedValue, Predicate, Value, Verdict, compare,
-};
+use howdah_columnar::{Column, CompareOp, OwnedValue, Predicate, Value, Verdict, compare};
 
 use super::order::Direction;
 
@@ -99,14 +97,14 @@ fn of_floats<A: ArrowPrimitiveType>(
 
 /// Whether no row of a zone of the first column can be before the threshold. `ties`: rows that are
 /// equal to it may be before it by other parts of the order.
+/// `verdict` tells what statistics say of a predicate.
 pub(super) fn is_beaten(
-    meta: &ColumnMeta,
-    zone: usize,
+    verdict: impl Fn(&Predicate) -> Verdict,
     direction: Direction,
     threshold: &Threshold,
     ties: bool,
 ) -> bool {
-    let no_nulls = meta.zone_verdict(zone, &Predicate::IsNull) == Verdict::None;
+    let no_nulls = verdict(&Predicate::IsNull) == Verdict::None;
     let Some(threshold) = threshold else {
         // Behind it is nothing, or values only.
         return direction.nulls_first && no_nulls;
@@ -121,7 +119,7 @@ pub(super) fn is_beaten(
         op,
         value: threshold.clone(),
     };
-    (no_nulls || !direction.nulls_first) && meta.zone_verdict(zone, &predicate) == Verdict::None
+    (no_nulls || !direction.nulls_first) && verdict(&predicate) == Verdict::None
 }
 
 /// The value that a threshold holds.

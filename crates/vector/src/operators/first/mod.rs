@@ -6,17 +6,27 @@
 //!                    other columns, only of rows that are still in it ◀────────┘
 //! ```
 //!
+//! Columns that are only returned may be left out of a morsel: then its rows are kept by number,
+//! and the caller reads their values when all morsels are done ([`late`]).
+//!
+//! The last row of a full heap is a [`Cut`]: no row after it is among the first, whichever thread
+//! finds it. So the best cut of all threads is used by each of them, and by the caller to leave out
+//! whole zones.
+//!
 //! Which of equal rows are kept is not said, as in PostgreSQL.
 
 mod candidates;
 pub(crate) mod groups;
+mod late;
 mod order;
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-use howdah_columnar::{Column, ColumnType, OwnedNumeric, OwnedValue, ZONE_ROWS, compare};
+use howdah_columnar::{
+    Column, ColumnStatistics, ColumnType, OwnedNumeric, OwnedValue, ZONE_ROWS, compare,
+};
 
 use super::scan::{OpenColumn, OpenMorsel, Picked, Zone};
 use crate::error::{Declined, VectorError};
@@ -24,6 +34,7 @@ use crate::expr::{self, Input, take};
 use crate::plan::{Expr, OrderBy};
 use crate::runtime::ResultColumn;
 use candidates::{Threshold, candidates, is_beaten, threshold_of};
+pub use late::LateRows;
 use order::Direction;
 
 /// What to return and how to order, compiled.
@@ -101,12 +112,48 @@ impl FirstPlan {
         first.flat_map(|(expr, _)| expr.columns().iter().copied())
     }
 
+    /// The columns that the order reads.
+    pub(crate) fn order_columns(&self) -> impl Iterator<Item = usize> {
+        let order = self.order.iter().map(|(expr, _)| expr);
+        order.flat_map(|compiled| compiled.columns().iter().copied())
+    }
+
+    /// The columns that are returned.
+    pub(crate) fn returned_columns(&self) -> impl Iterator<Item = usize> {
+        let columns = self.columns.iter();
+        columns.flat_map(|compiled| compiled.columns().iter().copied())
+    }
+
     /// The columns that are read.
     pub(crate) fn columns(&self) -> impl Iterator<Item = usize> {
-        let order = self.order.iter().map(|(expr, _)| expr);
-        let all = self.columns.iter().chain(order);
-        all.flat_map(|compiled| compiled.columns().iter().copied())
+        self.returned_columns().chain(self.order_columns())
     }
+
+    /// Whether so few of so many rows are returned that their values are read one by one.
+    pub(crate) fn returns_few_of(&self, row_count: u64) -> bool {
+        let are_columns = || self.columns.iter().all(|expr| expr.as_column().is_some());
+        self.limit <= MOST_LATE && (self.limit as u64) < row_count / ROWS_OF_A_LATE && are_columns()
+    }
+
+    /// Whether no row of a zone of these statistics can be before the cut.
+    pub(crate) fn is_beyond(&self, cut: &Cut, leading: &ColumnStatistics, zone: usize) -> bool {
+        self.order.first().is_some_and(|(_, direction)| {
+            let verdict = |predicate: &_| leading.zone_verdict(zone, predicate);
+            is_beaten(verdict, *direction, &cut.first, self.order.len() > 1)
+        })
+    }
+}
+
+/// At most so many rows are read one by one.
+const MOST_LATE: usize = 1_000;
+/// Reading a value by itself takes as long as decoding so many of them in a chunk.
+const ROWS_OF_A_LATE: u64 = 32;
+
+/// The last row of a full heap.
+#[derive(Clone, Debug)]
+pub(crate) struct Cut {
+    key: Box<[u8]>,
+    first: Threshold,
 }
 
 /// A row that is kept.
@@ -120,6 +167,8 @@ struct Entry {
 enum Row {
     /// A row of the morsel that is being read.
     Pending(u32),
+    /// A row of a morsel, by its ordinal, that did not deliver all columns.
+    Late(u64, u32),
     Read(Box<[Option<OwnedValue>]>),
 }
 
@@ -146,7 +195,7 @@ impl Ord for Entry {
 impl Entry {
     fn memory_bytes(&self) -> usize {
         let row = match &self.row {
-            Row::Pending(_) => 0,
+            Row::Pending(_) | Row::Late(..) => 0,
             Row::Read(values) => {
                 size_of_val(&**values) + values.iter().map(heap_bytes).sum::<usize>()
             }
@@ -172,6 +221,8 @@ pub(crate) struct First {
     has_pending: bool,
     held_bytes: usize,
     key: Vec<u8>,
+    /// The best cut of other threads.
+    cut: Option<Cut>,
 }
 
 impl First {
@@ -181,6 +232,7 @@ impl First {
             has_pending: false,
             held_bytes: 0,
             key: Vec::new(),
+            cut: None,
         }
     }
 
@@ -190,6 +242,31 @@ impl First {
             true => None,
             false => self.heap.peek(),
         }
+    }
+
+    /// The key, and its first part, before which a row must be.
+    fn bound(&self, plan: &FirstPlan) -> Option<(&[u8], &Threshold)> {
+        let own = self.last(plan).map(|last| (&*last.key, &last.first));
+        let other = self.cut.as_ref().map(|cut| (&*cut.key, &cut.first));
+        match (own, other) {
+            (Some(own), Some(other)) => Some(if other.0 < own.0 { other } else { own }),
+            (own, other) => own.or(other),
+        }
+    }
+
+    /// The last row, if no row after it is needed, where it is better than `known`.
+    pub(crate) fn cut(&self, plan: &FirstPlan, known: Option<&Cut>) -> Option<Cut> {
+        let last = self.last(plan)?;
+        let is_better = known.is_none_or(|known| last.key < known.key);
+        is_better.then(|| Cut {
+            key: last.key.clone(),
+            first: last.first.clone(),
+        })
+    }
+
+    /// Sets the best cut of all threads.
+    pub(crate) fn set_cut(&mut self, cut: Option<Cut>) {
+        self.cut = cut;
     }
 
     fn push(&mut self, plan: &FirstPlan, entry: Entry) {
@@ -204,7 +281,7 @@ impl First {
 
     /// Whether the rows kept so far beat all of a zone, by statistics.
     pub(crate) fn beats(&self, plan: &FirstPlan, morsel: &OpenMorsel, zone: usize) -> bool {
-        let Some(last) = self.last(plan) else {
+        let Some((_, first)) = self.bound(plan) else {
             return false;
         };
         let Some((expr, direction)) = plan.order.first() else {
@@ -212,7 +289,8 @@ impl First {
         };
         match expr.as_column().and_then(|at| morsel.columns.get(at)) {
             Some(OpenColumn::Chunk(_, meta)) => {
-                is_beaten(meta, zone, *direction, &last.first, plan.order.len() > 1)
+                let verdict = |predicate: &_| meta.zone_verdict(zone, predicate);
+                is_beaten(verdict, *direction, first, plan.order.len() > 1)
             }
             _ => false,
         }
@@ -228,15 +306,34 @@ impl First {
             return self.add_any(plan, zone);
         };
         let leading = first.evaluate(zone)?;
-        let rows: Vec<u32> = match self.last(plan) {
-            None => (0..row_count as u32).collect(),
-            Some(last) => candidates(&leading, *direction, &last.first),
-        };
+        let numbers = zone.row_numbers();
+        // Until there is a bound, every row is kept; it is there as soon as the heap is full.
+        let mut start = 0;
+        if self.bound(plan).is_none() {
+            start = (plan.limit - self.heap.len()).min(row_count) as u32;
+            self.add_rows(plan, zone, (&leading, &numbers), (0..start).collect())?;
+        }
+        if let Some((_, first)) = self.bound(plan) {
+            let mut rows = candidates(&leading, *direction, first);
+            rows.retain(|&row| row >= start);
+            self.add_rows(plan, zone, (&leading, &numbers), rows)?;
+        }
+        Ok(())
+    }
+
+    /// Adds those of some rows of a zone that are before the bound. Of all of its rows, the values
+    /// of the first part of the order, and the numbers, are given.
+    fn add_rows(
+        &mut self,
+        plan: &FirstPlan,
+        zone: &Zone<'_>,
+        (leading, numbers): (&Column, &[u32]),
+        rows: Vec<u32>,
+    ) -> Result<(), VectorError> {
         if rows.is_empty() {
             return Ok(());
         }
-        let numbers = zone.row_numbers();
-        let mut columns = vec![take(&leading, &rows)?];
+        let mut columns = vec![take(leading, &rows)?];
         let picked = Picked::new(
             zone.morsel(),
             rows.iter().map(|&row| numbers[row as usize]).collect(),
@@ -249,7 +346,7 @@ impl First {
             for (column, (_, direction)) in columns.iter().zip(&plan.order) {
                 order::put(column, at, *direction, &mut self.key)?;
             }
-            if self.last(plan).is_some_and(|last| *last.key <= *self.key) {
+            if (self.bound(plan)).is_some_and(|(bound, _)| bound <= self.key.as_slice()) {
                 continue;
             }
             let entry = Entry {
@@ -290,6 +387,16 @@ impl First {
             return Ok(());
         }
         let mut entries = std::mem::take(&mut self.heap).into_vec();
+        let is_late = |at| matches!(morsel.columns.get(at), Some(OpenColumn::Unread));
+        if plan.returned_columns().any(is_late) {
+            for entry in &mut entries {
+                if let Some(row) = entry.pending() {
+                    entry.row = Row::Late(morsel.ordinal, row);
+                }
+            }
+            self.heap = BinaryHeap::from(entries);
+            return Ok(());
+        }
         let mut rows: Vec<u32> = entries.iter().filter_map(Entry::pending).collect();
         rows.sort_unstable();
         let picked = Picked::new(morsel, rows);
@@ -327,10 +434,16 @@ impl First {
         plan: &FirstPlan,
     ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
         let entries = self.heap.into_sorted_vec();
+        let is_read = |entry: &Entry| matches!(entry.row, Row::Read(_));
+        if !entries.iter().all(is_read) {
+            return Err(VectorError::Unsupported {
+                what: "rows whose values were not delivered",
+            });
+        }
         let columns = plan.columns.iter().enumerate().map(|(at, expr)| {
             let values = entries.iter().map(|entry| match &entry.row {
                 Row::Read(values) => values[at].as_ref().map(OwnedValue::as_value),
-                Row::Pending(_) => None,
+                Row::Pending(_) | Row::Late(..) => None,
             });
             let column = Column::from_values(expr.column_type(), values)?;
             Ok(ResultColumn::Values(column))
@@ -349,7 +462,7 @@ impl Entry {
     fn pending(&self) -> Option<u32> {
         match self.row {
             Row::Pending(row) => Some(row),
-            Row::Read(_) => None,
+            Row::Late(..) | Row::Read(_) => None,
         }
     }
 }
