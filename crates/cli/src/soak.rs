@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   round ─► differential (one session, several sessions) ─► emptied in place ─► transfers, crash
-//!     ┌─ fuzz ◄─ vectorized: 20,000 queries, 500 stopped statements, old snapshots ◄─────────────┘
+//!     ┌─ fuzz ◄─ stopped loads ◄─ vectorized: 20,000 queries, 500 stopped, old snapshots ◄───────┘
 //!     └─► PostgreSQL's suites by parallel workers and by the engine (round 1) ─► Perl tests
 //! ```
 //!
@@ -42,7 +42,7 @@ const SCRIPT_COUNT: u64 = 200;
 const SCHEMA_COUNT: u64 = 200;
 
 /// What a round runs: a program of tests, and its settings for the round's seed.
-fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 10] {
+fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 11] {
     [
         (
             "differential",
@@ -86,6 +86,10 @@ fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 10] {
                 ("HOWDAH_SNAPSHOT_SEED", seed),
                 ("HOWDAH_SNAPSHOT_STEPS", 200),
             ],
+        ),
+        (
+            "load_threads",
+            vec![("HOWDAH_LOAD_SEED", seed), ("HOWDAH_LOAD_CANCELS", 200)],
         ),
         (
             "fuzz",

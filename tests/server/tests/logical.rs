@@ -365,7 +365,7 @@ impl Pair {
 }
 
 fn wait_until(session: &mut Client, condition: &str) -> anyhow::Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while query(session, condition)? != "t" {
         if Instant::now() > deadline {
             bail!("still not so in time: {condition}");

@@ -172,7 +172,7 @@ fn an_old_snapshot_on_a_standby_outlives_lists_of_new_versions() -> anyhow::Resu
     ensure!(before == digest(&mut old, "h")?);
     // Feedback reaches the primary before anything is changed.
     let horizon = "SELECT count(*) FROM pg_stat_replication WHERE backend_xmin IS NOT NULL";
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while query(&mut client, horizon)? == "0" {
         ensure!(Instant::now() < deadline, "the standby sends no feedback");
         sleep(Duration::from_millis(100));

@@ -328,7 +328,7 @@ fn entries_found_dead_conflict_though_the_horizon_has_gone_back() -> anyhow::Res
         // The standby's snapshot holds the horizon back from now on.
         set(&mut standby.session()?, "hot_standby_feedback", "on")?;
         let horizon = "SELECT count(*) > 0 FROM pg_stat_replication WHERE backend_xmin IS NOT NULL";
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while query(&mut client, horizon)? != "t" {
             ensure!(Instant::now() < deadline, "no feedback");
             sleep(Duration::from_millis(50));

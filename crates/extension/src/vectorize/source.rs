@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use arrow_buffer::BooleanBuffer;
+use howdah_bridge::predicate::lock_relation;
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::Table;
@@ -56,6 +57,9 @@ impl<'a> Source<'a> {
             return None;
         }
         let is_howdah = is_ours(table);
+        // Before anything is read: rows of the cold side are read before the scan of the hot side
+        // begins, which locks the relation as well.
+        lock_relation(table, snapshot);
         let view = match is_howdah {
             true => ColdView::of(table, snapshot),
             false => ColdView::default(),
