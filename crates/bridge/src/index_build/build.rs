@@ -45,6 +45,21 @@ pub struct OuterScan<'a> {
 }
 
 impl<'a> OuterScan<'a> {
+    /// # Safety
+    /// The access method has begun the scan, which stays open for `'a`.
+    pub unsafe fn from_raw(raw: pg_sys::TableScanDesc) -> OuterScan<'a> {
+        OuterScan {
+            raw,
+            lives: PhantomData,
+        }
+    }
+
+    /// The table that is scanned.
+    pub fn table(self) -> Table<'a> {
+        // SAFETY: a scan holds its table open.
+        unsafe { Table::from_raw((*self.raw).rs_rd) }
+    }
+
     /// The server's descriptor, valid for `'a`.
     pub fn raw(self) -> pg_sys::TableScanDesc {
         self.raw
@@ -133,10 +148,7 @@ unsafe extern "C-unwind" fn index_build_range_scan<B: BuildIndex>(
         } else {
             parallel_scan
         };
-        let outer = OuterScan {
-            raw: scan,
-            lives: PhantomData,
-        };
+        let outer = OuterScan::from_raw(scan);
         let mut inner = B::inner_scan(outer);
         if !allow_sync {
             pg_sys::heap_setscanlimits(inner.raw().cast(), start_block, block_count);
