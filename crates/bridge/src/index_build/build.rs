@@ -45,21 +45,6 @@ pub struct OuterScan<'a> {
 }
 
 impl<'a> OuterScan<'a> {
-    /// # Safety
-    /// The access method has begun the scan, which stays open for `'a`.
-    pub unsafe fn from_raw(raw: pg_sys::TableScanDesc) -> OuterScan<'a> {
-        OuterScan {
-            raw,
-            lives: PhantomData,
-        }
-    }
-
-    /// The table that is scanned.
-    pub fn table(self) -> Table<'a> {
-        // SAFETY: a scan holds its table open.
-        unsafe { Table::from_raw((*self.raw).rs_rd) }
-    }
-
     /// The server's descriptor, valid for `'a`.
     pub fn raw(self) -> pg_sys::TableScanDesc {
         self.raw
@@ -148,7 +133,10 @@ unsafe extern "C-unwind" fn index_build_range_scan<B: BuildIndex>(
         } else {
             parallel_scan
         };
-        let outer = OuterScan::from_raw(scan);
+        let outer = OuterScan {
+            raw: scan,
+            lives: PhantomData,
+        };
         let mut inner = B::inner_scan(outer);
         if !allow_sync {
             pg_sys::heap_setscanlimits(inner.raw().cast(), start_block, block_count);

@@ -11,17 +11,12 @@
 //! Callbacks are guarded: a panic becomes an ERROR. Heap's own callbacks are called without a
 //! guard of their own ([`crate::heap_am`]).
 
-mod analyze;
 mod entry_deletion;
 mod rewrite;
 mod sizes;
 
 use pgrx::{pg_guard, pg_sys};
 
-pub use analyze::{
-    HotSample, SampleRequest, SampleRows, SampleStream, SampledRows, delay_point, heap_next_block,
-    heap_next_row, random_below, sample_size, set_sample_rows,
-};
 pub use entry_deletion::{DeleteEntries, set_delete_entries};
 pub use rewrite::{RewriteCounts, RewriteRequest, RewriteTable, set_rewrite};
 pub use sizes::{EstimateSizes, Sizes, Widths, heap_sizes, rows_per_page, set_sizes};
