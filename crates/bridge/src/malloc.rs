@@ -6,8 +6,8 @@
 //!
 //! All threads of a process use one arena. With an arena for each, every one keeps that much, and
 //! `malloc_trim` returns only the end of the main one: sessions whose plans were stopped kept 10 to
-//! 15 MB for each thread that they had ever had. Threads allocate few and large pieces; they took no
-//! more processor time, and waited for each other no more often, than with arenas of their own.
+//! 15 MB for each thread that they had ever had. Threads allocate few and large pieces; they took
+//! no more processor time, and waited for each other no more often, than with arenas of their own.
 
 use std::sync::Once;
 

@@ -244,3 +244,55 @@ pub fn tid_of(block: pg_sys::BlockNumber, offset: u16) -> pg_sys::ItemPointerDat
         ip_posid: offset,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_number_has_a_tid_of_its_own_on_the_cold_side() {
+        let edges = [0, 1, 255, 256, 257, 65_535, 65_536, (1 << 24) - 1, 1 << 24];
+        let last = [ROW_NUMBER_LIMIT - 257, ROW_NUMBER_LIMIT - 1];
+        let mut before = None;
+        for row in edges.into_iter().chain(last).map(RowNumber) {
+            let tid = row.tid();
+            assert!(tid.is_cold() && is_cold(&tid.raw()), "{row:?}");
+            assert_eq!(RowNumber::from_tid(&tid.raw()), Some(row));
+            assert_eq!(tid.block() - FIRST_COLD_BLOCK, row.cold_block());
+            assert!(tid.offset() >= 1, "an offset of 0 is not valid");
+            let key = (tid.block(), tid.offset());
+            assert!(
+                before.is_none_or(|before| before < key),
+                "TIDs ascend with rows"
+            );
+            before = Some(key);
+        }
+    }
+
+    #[test]
+    fn hot_and_invalid_tids_name_no_row() {
+        let invalid_block = pg_sys::InvalidBlockNumber;
+        for (block, offset) in [
+            (0, 1),
+            (FIRST_COLD_BLOCK - 1, 1),
+            (FIRST_COLD_BLOCK, 0),
+            (FIRST_COLD_BLOCK, 257),
+            (invalid_block, 1),
+        ] {
+            let tid = tid_of(block, offset);
+            assert_eq!(RowNumber::from_tid(&tid), None, "({block},{offset})");
+        }
+        assert!(!is_cold(&tid_of(invalid_block, 1)));
+        assert!(!Tid::moved_to_another_partition().is_cold());
+    }
+
+    #[test]
+    fn a_group_is_named_by_its_first_block_in_keys_and_rows() {
+        for block in [0, 1, 0x7FFF_FFFE] {
+            let group = GroupId::of_block(block);
+            assert_eq!(GroupId::of_key(group.key()), group);
+            assert!(group.key() >= 0, "keys ascend with blocks");
+            assert_eq!(group.first_row().cold_block(), block);
+        }
+    }
+}

@@ -42,57 +42,39 @@ pub trait Slots<K, V> {
     fn keep(&mut self, is_kept: impl FnMut(&K, &mut Slot<V>) -> bool);
 }
 
-impl<K: Eq + Hash, V> Slots<K, V> for FxHashMap<K, Slot<V>> {
-    fn slot(&mut self, key: &K) -> Option<&mut Slot<V>> {
-        self.get_mut(key)
-    }
+/// The maps have these methods in common, but no trait.
+macro_rules! slots_of {
+    ($map:ty, $key:ident: $($bound:tt)+) => {
+        impl<$key: $($bound)+, V> Slots<$key, V> for $map {
+            fn slot(&mut self, key: &$key) -> Option<&mut Slot<V>> {
+                self.get_mut(key)
+            }
 
-    fn put(&mut self, key: K, slot: Slot<V>) -> Option<Slot<V>> {
-        self.insert(key, slot)
-    }
+            fn put(&mut self, key: $key, slot: Slot<V>) -> Option<Slot<V>> {
+                self.insert(key, slot)
+            }
 
-    fn take(&mut self, key: &K) -> Option<Slot<V>> {
-        self.remove(key)
-    }
+            fn take(&mut self, key: &$key) -> Option<Slot<V>> {
+                self.remove(key)
+            }
 
-    fn all<'a>(&'a mut self) -> impl Iterator<Item = (&'a K, &'a mut Slot<V>)>
-    where
-        K: 'a,
-        V: 'a,
-    {
-        self.iter_mut()
-    }
+            fn all<'a>(&'a mut self) -> impl Iterator<Item = (&'a $key, &'a mut Slot<V>)>
+            where
+                $key: 'a,
+                V: 'a,
+            {
+                self.iter_mut()
+            }
 
-    fn keep(&mut self, is_kept: impl FnMut(&K, &mut Slot<V>) -> bool) {
-        self.retain(is_kept);
-    }
+            fn keep(&mut self, is_kept: impl FnMut(&$key, &mut Slot<V>) -> bool) {
+                self.retain(is_kept);
+            }
+        }
+    };
 }
 
-impl<K: Ord, V> Slots<K, V> for BTreeMap<K, Slot<V>> {
-    fn slot(&mut self, key: &K) -> Option<&mut Slot<V>> {
-        self.get_mut(key)
-    }
-
-    fn put(&mut self, key: K, slot: Slot<V>) -> Option<Slot<V>> {
-        self.insert(key, slot)
-    }
-
-    fn take(&mut self, key: &K) -> Option<Slot<V>> {
-        self.remove(key)
-    }
-
-    fn all<'a>(&'a mut self) -> impl Iterator<Item = (&'a K, &'a mut Slot<V>)>
-    where
-        K: 'a,
-        V: 'a,
-    {
-        self.iter_mut()
-    }
-
-    fn keep(&mut self, is_kept: impl FnMut(&K, &mut Slot<V>) -> bool) {
-        self.retain(is_kept);
-    }
-}
+slots_of!(FxHashMap<K, Slot<V>>, K: Eq + Hash);
+slots_of!(BTreeMap<K, Slot<V>>, K: Ord);
 
 /// A map with a bound on the sum of its entries' weights.
 pub struct BoundedCache<K, V, M> {

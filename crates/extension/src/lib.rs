@@ -16,9 +16,6 @@
 //!   settings, errors
 //! ```
 
-// PostgreSQL's callbacks have the arguments that they have.
-#![allow(clippy::too_many_arguments)]
-
 mod am;
 mod bounded_cache;
 mod columnar_scan;

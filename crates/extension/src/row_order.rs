@@ -62,3 +62,50 @@ pub fn positions(order: &[u32]) -> Vec<u32> {
     }
     positions
 }
+
+#[cfg(test)]
+mod tests {
+    use howdah_columnar::{ColumnType, Value};
+
+    use super::*;
+
+    fn rows(values: &[(Option<i32>, &str)]) -> RowGroupBuilder {
+        let mut rows = RowGroupBuilder::new(&[ColumnType::Int32, ColumnType::Text]);
+        for &(number, text) in values {
+            rows.column_mut(0).push(number.map(Value::Int32));
+            rows.column_mut(1).push(Some(Value::Text(text)));
+            rows.finish_row();
+        }
+        rows
+    }
+
+    #[test]
+    fn rows_are_ordered_by_the_key_with_nulls_last_and_ties_as_they_came() {
+        let rows = rows(&[
+            (Some(2), "b"),
+            (None, "a"),
+            (Some(1), "z"),
+            (Some(2), "a"),
+            (Some(1), "z"),
+        ]);
+        assert_eq!(order_by(&rows, &[1]), Some(vec![2, 4, 0, 3, 1]));
+        assert_eq!(order_by(&rows, &[1, 2]), Some(vec![2, 4, 3, 0, 1]));
+        assert_eq!(order_by(&rows, &[2]), Some(vec![1, 3, 0, 2, 4]));
+    }
+
+    #[test]
+    fn rows_that_are_in_order_stay() {
+        let rows = rows(&[(Some(1), "a"), (Some(1), "b"), (None, "a")]);
+        assert_eq!(order_by(&rows, &[1]), None);
+        assert_eq!(order_by(&rows, &[]), None, "no key");
+        assert_eq!(order_by(&rows, &[0, 9]), None, "no such columns");
+    }
+
+    #[test]
+    fn positions_invert_the_order() {
+        let order = [3, 0, 4, 1, 2];
+        let positions = positions(&order);
+        let back: Vec<u32> = order.iter().map(|&row| positions[row as usize]).collect();
+        assert_eq!(back, [0, 1, 2, 3, 4]);
+    }
+}

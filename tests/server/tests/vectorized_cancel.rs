@@ -136,8 +136,8 @@ impl Victim {
     }
 
     /// What the session's process keeps after a run that is stopped, which leaves no memory for the
-    /// next one as a run that succeeds does. The least of several: a statement may be stopped before
-    /// its run begins.
+    /// next one as a run that succeeds does. The least of several: a statement may be stopped
+    /// before its run begins.
     fn memory_at_rest(&mut self) -> anyhow::Result<u64> {
         let mut least = u64::MAX;
         for threads in [7, 2, 7, 2] {

@@ -79,7 +79,7 @@ impl<'a> OldRows<'a> {
     }
 
     /// The next version.
-    pub fn next(&mut self) -> Option<OldRow<'_>> {
+    pub fn next_row(&mut self) -> Option<OldRow<'_>> {
         let found = match &mut self.source {
             Source::Heap(scan) => {
                 // SAFETY: the slot is ours, a buffer slot of the table.

@@ -231,7 +231,8 @@ impl Drop for ReturnMemory {
 }
 
 /// Calls a function with every signal blocked on the calling thread. Threads that it starts inherit
-/// the mask: signal handlers belong to the backend's main thread. Their memory is the main thread's.
+/// the mask: signal handlers belong to the backend's main thread. Their memory is the main
+/// thread's.
 pub fn with_signals_blocked(f: &mut dyn FnMut()) {
     malloc::keep_freed_memory();
     struct Restore(libc::sigset_t);

@@ -148,6 +148,7 @@ fn answer(
 }
 
 #[pg_guard]
+#[allow(clippy::too_many_arguments)] // the callback's
 unsafe extern "C-unwind" fn tuple_delete(
     rel: pg_sys::Relation,
     tid: pg_sys::ItemPointer,
@@ -192,6 +193,7 @@ unsafe extern "C-unwind" fn tuple_delete(
 }
 
 #[pg_guard]
+#[allow(clippy::too_many_arguments)] // the callback's
 unsafe extern "C-unwind" fn tuple_update(
     rel: pg_sys::Relation,
     otid: pg_sys::ItemPointer,
@@ -242,6 +244,7 @@ unsafe extern "C-unwind" fn tuple_update(
 }
 
 #[pg_guard]
+#[allow(clippy::too_many_arguments)] // the callback's
 unsafe extern "C-unwind" fn tuple_lock(
     rel: pg_sys::Relation,
     tid: pg_sys::ItemPointer,

@@ -5,14 +5,14 @@
 //!   [ group ][ gap: aborted load ][ group ][ group ][ gap: merged away ][ load ]
 //! ```
 //!
-//! A row number below the mark is dead if it lies in no entry, or only in dead entries: index
-//! entries for it may be removed. No other number is dead by its place. Since row numbers are never
-//! used again, gaps only grow. So a note of (count of numbers in gaps, fingerprint of the gaps)
-//! tells whether there is anything new to clean, without a list of what was cleaned.
+//! A row number below the high-water mark is dead if it lies in no entry, or only in dead entries:
+//! index entries for it may be removed. No other number is dead by its place. Since row numbers are
+//! never used again, gaps only grow. So a note of (count of numbers in gaps, fingerprint of the
+//! gaps) tells whether there is anything new to clean, without a list of what was cleaned.
 //!
-//! The mark and the entries must be read together under the allocation lock. A load that gives back
-//! the unused tail of its range moves both; if the tail were mistaken for a gap, its numbers would
-//! be assigned again while index entries for them are being removed.
+//! The high-water mark and the entries must be read together under the allocation lock. A load that
+//! gives back the unused tail of its range moves both; if the tail were mistaken for a gap, its
+//! numbers would be assigned again while index entries for them are being removed.
 //!
 //! The note is one frozen tuple that is changed in place, after the last index was cleaned. If it
 //! is lost or wrong, the only consequence is a needless index scan.
@@ -55,15 +55,16 @@ pub struct MarkedGroup {
 }
 
 impl Survey {
-    /// Reads mark and directory as of one moment; `None` if the table never had a cold row.
+    /// Reads high-water mark and directory as of one moment; `None` if the table never had a cold
+    /// row.
     pub fn take(store: &ColdStore) -> Result<Option<Survey>, ColdError> {
         let oldest_xmin = group_status::horizon(store);
         let read = store.with_allocation_lock(|| {
-            let Some((_, mark)) = directory::high_water(store)? else {
+            let Some((_, high_water)) = directory::high_water(store)? else {
                 return Ok::<_, ColdError>(None);
             };
             let entries = group_status::entries_and_last_deleter(store, oldest_xmin)?;
-            Ok(Some((mark, entries)))
+            Ok(Some((high_water, entries)))
         })?;
         let Some((high_water, (entries, last_deleter))) = read else {
             return Ok(None);
@@ -227,4 +228,78 @@ fn read_note(store: &ColdStore) -> Option<(Tid, CleanedGaps)> {
     };
     let note = CleanedGaps::decode(&entry.payload).unwrap_or(empty);
     Some((entry.tid, note))
+}
+
+#[cfg(test)]
+mod tests {
+    use howdah_bridge::slot::Origin;
+
+    use super::*;
+    use crate::store::directory::{GroupFlags, GroupState};
+
+    fn entry(first_block: u32, blocks: u32) -> GroupEntry {
+        GroupEntry {
+            state: GroupState::Stored,
+            first_row: RowNumber(u64::from(first_block) * 256),
+            capacity_rows: blocks * 256,
+            row_count: blocks * 256,
+            value_id: 0,
+            first_block: 0,
+            footer_bytes: 0,
+            body_bytes: 0,
+            origin: Origin::FROZEN,
+            flags: GroupFlags::default(),
+        }
+    }
+
+    #[test]
+    fn gaps_are_the_numbers_below_the_mark_that_no_entry_covers() {
+        // Some of the layouts have entries of the same range: an aborted reservation beside its
+        // successor.
+        let layouts: [&[(u32, u32)]; 6] = [
+            &[],
+            &[(0, 4)],
+            &[(2, 1), (5, 2)],
+            &[(0, 1), (1, 1), (4, 3)],
+            &[(1, 4), (1, 2), (6, 1)],
+            &[(0, 8), (2, 1)],
+        ];
+        for layout in layouts {
+            for blocks_used in [0, 3, 7, 9] {
+                let entries: Vec<GroupEntry> = layout
+                    .iter()
+                    .map(|&(at, blocks)| entry(at, blocks))
+                    .collect();
+                let high_water = blocks_used * 256;
+                let below = |entry: &&GroupEntry| entry.first_row.0 < high_water;
+                let gaps = Gaps::between(entries.iter().filter(below), high_water);
+                let mut missing = 0;
+                for row in (0..high_water + 512).map(RowNumber) {
+                    let is_covered = entries.iter().any(|entry| entry.covers(row));
+                    let is_gap = row.0 < high_water && !is_covered;
+                    assert_eq!(
+                        gaps.contain(row),
+                        is_gap,
+                        "{layout:?} to {high_water}: {row:?}"
+                    );
+                    missing += u64::from(is_gap);
+                }
+                assert_eq!(gaps.row_numbers(), missing, "{layout:?} to {high_water}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_gaps_have_another_fingerprint() {
+        let of = |layout: &[(u32, u32)]| {
+            let entries: Vec<GroupEntry> = layout.iter().map(|&(a, b)| entry(a, b)).collect();
+            Gaps::between(entries.iter(), 8 * 256).fingerprint()
+        };
+        assert_ne!(
+            of(&[(0, 1)]),
+            of(&[(1, 1)]),
+            "as many numbers, at another place"
+        );
+        assert_eq!(of(&[(0, 2)]), of(&[(0, 1), (1, 1)]), "the same numbers");
+    }
 }

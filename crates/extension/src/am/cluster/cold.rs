@@ -38,7 +38,7 @@ pub(super) struct ColdCopy<'a> {
     old: ColdStore<'a>,
     new: ColdStore<'a>,
     /// The old table's high-water mark; `None` if it never had a cold row.
-    mark: Option<u64>,
+    high_water: Option<u64>,
     entries: Vec<JudgedEntry>,
     cid: CommandId,
     layout: TableLayout,
@@ -62,14 +62,14 @@ impl<'a> ColdCopy<'a> {
         let Some(old) = ColdStore::open(work.old_heap, LockMode::AccessShare) else {
             return Ok(None);
         };
-        let mark = match old.toast().main_fork_blocks() {
+        let high_water = match old.toast().main_fork_blocks() {
             0 => None,
-            _ => directory::high_water(&old)?.map(|(_, mark)| mark),
+            _ => directory::high_water(&old)?.map(|(_, number)| number),
         };
         let Some(new) = ColdStore::open(work.new_heap, LockMode::RowExclusive) else {
             return Ok(None);
         };
-        let mut entries = match mark {
+        let mut entries = match high_water {
             None => Vec::new(),
             Some(_) => group_status::entries_not_dead(&old, work.horizon)?,
         };
@@ -79,7 +79,7 @@ impl<'a> ColdCopy<'a> {
             work,
             old,
             new,
-            mark,
+            high_water,
             entries,
             cid: writing_command(),
             layout: TableLayout::of(desc),
@@ -98,14 +98,14 @@ impl<'a> ColdCopy<'a> {
 
     /// Whether the table ever had a cold row.
     pub fn was_used(&self) -> bool {
-        self.mark.is_some()
+        self.high_water.is_some()
     }
 
     /// The lowest row number that none of the groups carried over can have.
     pub fn first_free_row(&self) -> u64 {
         match self.entries.is_empty() {
             true => 0,
-            false => self.mark.unwrap_or(0),
+            false => self.high_water.unwrap_or(0),
         }
     }
 
@@ -141,28 +141,31 @@ impl<'a> ColdCopy<'a> {
             progress::rows_scanned(counts.kept as u64);
         }
         stop_point!("cluster_carried");
-        let mut mark = self.mark;
+        let mut high_water = self.high_water;
         if let Some(order) = order {
             // Sorted rows are numbered from zero if no group was carried over. Groups that were
             // keep their numbers.
             let first_row = match groups.is_empty() {
                 true => 0,
-                false => self.mark.unwrap_or(0),
+                false => self.high_water.unwrap_or(0),
             };
             let written = order.write(self.work, self.target(), first_row, counts)?;
             let behind = |last: &GroupEntry| last.first_row.0 + u64::from(last.capacity_rows);
-            mark = written.last().map(behind).or(self.mark.map(|_| first_row));
+            high_water = written
+                .last()
+                .map(behind)
+                .or(self.high_water.map(|_| first_row));
             groups.extend(written);
         }
-        let Some(mark) = mark else {
+        let Some(high_water) = high_water else {
             // The table has never had cold rows, and has none now.
             return Ok(());
         };
-        directory::start_high_water_at(&self.new, mark)?;
+        directory::start_high_water_at(&self.new, high_water)?;
         rewritten::note(&self.new, self.cid);
         // The indexes will be built from the groups that were carried over, so none has entries for
         // the gaps.
-        Gaps::between(groups.iter(), mark).note_as_cleaned(&self.new);
+        Gaps::between(groups.iter(), high_water).note_as_cleaned(&self.new);
         self.work.new_heap.ensure_first_page();
         stop_point!("cluster_written");
         Ok(())
@@ -250,12 +253,12 @@ impl<'a> ColdCopy<'a> {
         rows: &RowSet,
         order: &mut ColdOrder<'_>,
     ) -> Result<(), ColdError> {
-        let late = match entry.flags.contain(GroupFlags::RECENT_INSERTS) {
+        let recent = match entry.flags.contain(GroupFlags::RECENT_INSERTS) {
             true => marks::recent_inserts(&self.old, entry, self.work.horizon)?.origins(),
             false => Default::default(),
         };
         self.each_row(entry, rows, |row, datums| {
-            let origin = late.get(&row).copied().unwrap_or(entry.origin);
+            let origin = recent.get(&row).copied().unwrap_or(entry.origin);
             // SAFETY: a row of the table, whose datums live until the sort has copied them.
             unsafe { order.put(datums, origin) }
         })

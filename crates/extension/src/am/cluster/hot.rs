@@ -52,7 +52,7 @@ impl<'a> HotCopy<'a> {
         counts: &mut Counts,
     ) {
         let mut rows = OldRows::begin(self.work.old_heap, index);
-        while let Some(row) = rows.next() {
+        while let Some(row) = rows.next_row() {
             pgrx::check_for_interrupts!();
             let version = self.judge(row, counts);
             if version == OldVersion::Dead {

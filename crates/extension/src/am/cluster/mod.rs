@@ -18,7 +18,7 @@
 //!   hot versions ──hot.rs───────> hot versions                         CLUSTER if no cold row is
 //!   row groups   ──cold.rs──────> the same groups, numbers and ids     living, or by another index
 //!
-//!   mark, gaps ─────────────────> mark, note that no index has entries for the gaps
+//!   high-water mark, gaps ────────> high-water mark, note that no index has entries for the gaps
 //! ```
 //!
 //! VACUUM FULL is run to shrink a table. It leaves hot rows hot if the table has no living cold row

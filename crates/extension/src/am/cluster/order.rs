@@ -167,7 +167,7 @@ struct GroupWriter<'a> {
     sort_key: Vec<i16>,
     rows: RowGroupBuilder,
     /// The recent inserts of the current group, by position.
-    late: Vec<(u32, Origin)>,
+    recent: Vec<(u32, Origin)>,
     written: Vec<GroupEntry>,
 }
 
@@ -186,7 +186,7 @@ impl<'a> GroupWriter<'a> {
             next_row: first_row,
             sort_key,
             rows: RowGroupBuilder::new(&layout.column_types()),
-            late: Vec::new(),
+            recent: Vec::new(),
             written: Vec::new(),
         }
     }
@@ -227,7 +227,7 @@ impl<'a> GroupWriter<'a> {
 
     fn push(&mut self, layout: &TableLayout, row: &RowDatums, origin: Origin) {
         if origin != Origin::FROZEN {
-            self.late.push((self.rows.row_count() as u32, origin));
+            self.recent.push((self.rows.row_count() as u32, origin));
         }
         for (i, attribute) in layout.attributes.iter().enumerate() {
             // SAFETY: the values are those of the tuple that the sort returned last.
@@ -246,16 +246,18 @@ impl<'a> GroupWriter<'a> {
     fn finish_group(&mut self, layout: &TableLayout) -> Result<(), ColdError> {
         let empty = RowGroupBuilder::new(&layout.column_types());
         let mut rows = std::mem::replace(&mut self.rows, empty);
-        let mut late = std::mem::take(&mut self.late);
+        let mut recent = std::mem::take(&mut self.recent);
         if let Some(order) = row_order::order_by(&rows, &self.sort_key) {
             rows = rows.reordered(&order);
             let positions = row_order::positions(&order);
-            late.iter_mut()
+            recent
+                .iter_mut()
                 .for_each(|(row, _)| *row = positions[*row as usize]);
-            late.sort_by_key(|&(row, _)| row);
+            recent.sort_by_key(|&(row, _)| row);
         }
         let mut lists = RecentInserts::default();
-        late.iter()
+        recent
+            .iter()
             .for_each(|&(row, origin)| lists.push(origin, row));
         let row_count = rows.row_count() as u32;
         let capacity_rows = row_count.next_multiple_of(ROWS_PER_COLD_BLOCK as u32);

@@ -5,15 +5,16 @@
 //! tuples, dead or alive, are remembered together with the high-water mark that was in force:
 //!
 //! ```text
-//!   mark as remembered, and no gap below it ──> these are all places; each tuple is judged anew
-//!   otherwise                               ──> the index is scanned
+//!   high-water mark as remembered, no gap below it ──> these are all places, each tuple is judged
+//!   otherwise                                      ──> the index is scanned
 //! ```
 //!
-//! A new entry always comes with a higher mark, because its range begins at the old one. The mark
-//! goes back only by the unused tail of the last range. Therefore a listing is kept only if the
-//! last entry ends at the mark: then there is no such tail, and the same mark means the same
-//! entries. A transaction inserts its entry before it advances the mark, but no MVCC snapshot sees
-//! the entry before that transaction has committed. Other kinds of snapshots do not use listings.
+//! A new entry always comes with a higher high-water mark, because its range begins at the old one.
+//! The high-water mark goes back only by the unused tail of the last range. Therefore a listing is
+//! kept only if the last entry ends at the high-water mark: then there is no such tail, and the
+//! same high-water mark means the same entries. A transaction inserts its entry before it advances
+//! the high-water mark, but no MVCC snapshot sees the entry before that transaction has committed.
+//! Other kinds of snapshots do not use listings.
 
 use std::cell::RefCell;
 
@@ -43,8 +44,8 @@ enum Known {
 
 #[derive(Clone)]
 struct Places {
-    mark_tid: Tid,
-    mark: u64,
+    high_water_tid: Tid,
+    high_water: u64,
     /// Tuple and key of each entry.
     entries: Vec<(Tid, i32)>,
     /// The transaction that last saw them inside the file. Its lock on the relation keeps the file
@@ -66,9 +67,9 @@ fn all_places<R>(store: &ColdStore, ask: impl FnOnce(&Places) -> R) -> Option<R>
             return None;
         };
         let inside = places.lie_inside(store);
-        inside.then(|| ((places.mark_tid, places.mark), ask(places)))
+        inside.then(|| ((places.high_water_tid, places.high_water), ask(places)))
     })?;
-    if directory::mark_at(store, known.0) != Some(known.1) {
+    if directory::high_water_at(store, known.0) != Some(known.1) {
         forget_file(file);
         return None;
     }
@@ -141,19 +142,20 @@ fn may_try(file: StoreId) -> bool {
 }
 
 fn list(store: &ColdStore) -> Result<Option<Places>, ColdError> {
-    // The mark is read first: a range that is reserved later advances it.
-    let Some((mark_tid, mark)) = directory::high_water(store)? else {
+    // The high-water mark is read first: a range that is reserved later advances it.
+    let Some((high_water_tid, high_water)) = directory::high_water(store)? else {
         return Ok(None);
     };
     let all = directory::groups_where(store, &mut |_| true)?;
     let is_complete = all.len() <= MOST_ENTRIES
         && all.iter().all(|p| p.entry.state == GroupState::Stored)
         && all.last().is_some_and(|p| {
-            p.entry.row_count > 0 && p.entry.first_row.0 + u64::from(p.entry.capacity_rows) == mark
+            p.entry.row_count > 0
+                && p.entry.first_row.0 + u64::from(p.entry.capacity_rows) == high_water
         });
     Ok(is_complete.then(|| Places {
-        mark_tid,
-        mark,
+        high_water_tid,
+        high_water,
         entries: all.iter().map(|p| (p.tid, p.entry.group().key())).collect(),
         seen_by: LocalXid::current(),
     }))
@@ -168,7 +170,7 @@ impl Places {
         }
         let tids = self.entries.iter().map(|(tid, _)| tid);
         let inside = tids
-            .chain([&self.mark_tid])
+            .chain([&self.high_water_tid])
             .all(|tid| store.toast().has_block(tid.block()));
         if inside {
             self.seen_by = LocalXid::current();

@@ -56,7 +56,7 @@ impl RecentInserts {
         })
     }
 
-    /// Each late row's origin, by position.
+    /// The origin of each recent insert, by position.
     pub fn origins(&self) -> BTreeMap<u32, Origin> {
         self.iter()
             .flat_map(|(origin, rows)| rows.iter().map(move |&row| (row, origin)))
@@ -68,14 +68,14 @@ impl RecentInserts {
 pub fn insert_recent(
     store: &ColdStore,
     entry: &GroupEntry,
-    late: &RecentInserts,
+    recent: &RecentInserts,
     horizon: Xid,
     cid: CommandId,
 ) {
     // Keys are used in turn, so that a later rewrite or mark never meets too many tuples with one
     // key.
     let mut keys = keys_of(entry).cycle();
-    for (origin, positions) in late.iter() {
+    for (origin, positions) in recent.iter() {
         let copied_as = CopiedAs::Stamped(TupleStamp::until(origin), horizon);
         let same_list = |a: &u32, b: &u32| a / POSITIONS_PER_LIST == b / POSITIONS_PER_LIST;
         for (positions, seq) in positions.chunk_by(same_list).zip(&mut keys) {
