@@ -82,7 +82,10 @@ INSERT INTO query (text) VALUES
     ('SELECT sum(k4 - k2), sum(k4 % 7), sum(-k2), sum(k8 / 1000) FROM t WHERE id <= 20000'),
     ('SELECT sum(f8 * 2 + f4), max(f8 - 1) FROM t WHERE id <= 20000'),
     ('SELECT m, count(*) FROM t GROUP BY m'),
-    ('SELECT sum(m), max(m) FROM t WHERE id <= 20000');
+    ('SELECT sum(m), max(m) FROM t WHERE id <= 20000'),
+    ('SELECT count(later), count(e), count(u), count(v), count(c), count(b), count(f4), count(m), sum(k2) FROM t'),
+    ('SELECT k2, count(later), count(w), count(w) FILTER (WHERE b) FROM t GROUP BY k2'),
+    ('SELECT count(later), count(j), count(a) FROM t WHERE id % 500 = 1');
 SELECT id, text FROM query WHERE :cold AND NOT taken(text) AND text !~ 'false IS NULL' ORDER BY id;
 SELECT id, dig(text) FROM query ORDER BY id;
 SET howdah.threads = 0;

@@ -35,6 +35,15 @@ struct Wanted {
     /// `attlen`
     len: i16,
     by_value: bool,
+    /// Its values are only counted.
+    is_counted: bool,
+}
+
+impl Wanted {
+    /// Whether its values are copied from the page.
+    fn is_copied(&self) -> bool {
+        !self.by_value && !self.is_counted
+    }
 }
 
 /// The memory of a batch, which one scan passes on to the next.
@@ -54,7 +63,7 @@ impl BatchMemory {
             self.values.resize(places, pg_sys::Datum::from(0));
             self.nulls.resize(places, true);
         }
-        if self.copies.is_empty() && wanted.iter().any(|attribute| !attribute.by_value) {
+        if self.copies.is_empty() && wanted.iter().any(Wanted::is_copied) {
             self.copies = vec![0; COPY_WORDS];
         }
     }
@@ -82,22 +91,27 @@ pub struct HotRows<'a> {
 
 impl<'a> HotRows<'a> {
     /// Begins a scan of the table, which is locked, that reads these attributes of each row into
-    /// the memory.
+    /// the memory. Where `is_counted` is true, of the attribute at the same place, a value that is
+    /// not NULL is an arbitrary word, and is neither deformed nor copied.
     pub fn begin(
         table: Table<'a>,
         snapshot: Snapshot<'a>,
         attributes: &[usize],
+        is_counted: &[bool],
         mut batch: BatchMemory,
     ) -> Self {
         let described = table.descriptor().attributes();
-        let wanted: Vec<Wanted> = (attributes.iter())
-            .map(|&index| Wanted {
+        let wanted: Vec<Wanted> = (attributes.iter().zip(is_counted))
+            .map(|(&index, &is_counted)| Wanted {
                 index,
                 len: described[index].attlen,
                 by_value: described[index].attbyval,
+                is_counted,
             })
             .collect();
-        let deformed = attributes.iter().max().map_or(0, |&last| last as i32 + 1);
+        let read = wanted.iter().filter(|attribute| !attribute.is_counted);
+        let deformed = read.map(|attribute| attribute.index as i32 + 1);
+        let deformed = deformed.max().unwrap_or(0);
         batch.grow(&wanted);
         let (rel, snapshot) = (table.raw(), snapshot.raw());
         let flags = pg_sys::ScanOptions::SO_TYPE_SEQSCAN
@@ -158,7 +172,7 @@ impl<'a> HotRows<'a> {
                 && self.expanded_bytes < MOST_EXPANDED_BYTES
                 && !self.has_ended
             {
-                if self.deformed == 0 && most > 1 {
+                if self.wanted.is_empty() && most > 1 {
                     // No value is read, and the caller does not look at the slot.
                     self.row_count += self.page.skip(most - self.row_count);
                     if self.row_count == most {
@@ -173,7 +187,7 @@ impl<'a> HotRows<'a> {
                     break;
                 }
                 self.is_held = true;
-                if self.deformed > 0 {
+                if !self.wanted.is_empty() {
                     if i32::from((*self.slot).tts_nvalid) < self.deformed {
                         slot_getsomeattrs_int(self.slot, self.deformed);
                     }
@@ -206,6 +220,10 @@ impl<'a> HotRows<'a> {
         unsafe {
             for (place, attribute) in self.wanted.iter().enumerate() {
                 let at = place * BATCH_ROWS + self.row_count;
+                if attribute.is_counted {
+                    *self.batch.nulls.as_mut_ptr().add(at) = self.is_null(attribute.index);
+                    continue;
+                }
                 let is_null = *(*self.slot).tts_isnull.add(attribute.index);
                 let mut datum = *(*self.slot).tts_values.add(attribute.index);
                 *self.batch.nulls.as_mut_ptr().add(at) = is_null;
@@ -232,6 +250,31 @@ impl<'a> HotRows<'a> {
         Some(used)
     }
 
+    /// Whether an attribute of the slot's row is NULL, which its header tells unless the attribute
+    /// was added later.
+    ///
+    /// # Safety
+    /// The slot holds a row.
+    unsafe fn is_null(&self, index: usize) -> bool {
+        // SAFETY: as for this function. The header has a bit for each attribute that the row has, if
+        // one of them is NULL.
+        unsafe {
+            let tuple = (*self.slot.cast::<pg_sys::HeapTupleTableSlot>()).tuple;
+            let header = (*tuple).t_data;
+            let count = u32::from((*header).t_infomask2) & pg_sys::HEAP_NATTS_MASK;
+            if index >= count as usize {
+                let wanted = index as i32 + 1;
+                if i32::from((*self.slot).tts_nvalid) < wanted {
+                    slot_getsomeattrs_int(self.slot, wanted);
+                }
+                return *(*self.slot).tts_isnull.add(index);
+            }
+            let has_nulls = u32::from((*header).t_infomask) & pg_sys::HEAP_HASNULL != 0;
+            let bits = (&raw const (*header).t_bits).cast::<u8>();
+            has_nulls && *bits.add(index / 8) & (1 << (index % 8)) == 0
+        }
+    }
+
     /// Makes the row of the slot the only one of the batch; its values stay on its page, which the
     /// slot keeps pinned until the next row is fetched.
     ///
@@ -242,6 +285,10 @@ impl<'a> HotRows<'a> {
         unsafe {
             for (place, attribute) in self.wanted.iter().enumerate() {
                 let at = place * BATCH_ROWS;
+                if attribute.is_counted {
+                    *self.batch.nulls.as_mut_ptr().add(at) = self.is_null(attribute.index);
+                    continue;
+                }
                 *self.batch.nulls.as_mut_ptr().add(at) =
                     *(*self.slot).tts_isnull.add(attribute.index);
                 *self.batch.values.as_mut_ptr().add(at) =

@@ -1,8 +1,9 @@
 //! From path to plan, and back to a shape.
 //!
 //! ```text
-//!   custom_private     (stage, rti, limit low, high, pruned in the run) · filter · keys · aggregates · columns ·
-//!                      order · order's flags · tables: range table index and attribute map of each
+//!   custom_private     (stage, rti, limit low, high, pruned in the run) · filter · keys ·
+//!                      aggregates · columns · order · order's flags ·
+//!                      tables: range table index and attribute map of each
 //!                      · foreign expressions, which are parts of filter, keys, aggregates, order
 //!   custom_exprs       operands
 //!   custom_scan_tlist  keys, then aggregates; or columns; then one variable of the relation, never

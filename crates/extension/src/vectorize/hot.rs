@@ -3,7 +3,8 @@
 //! One batch may hold rows of several tables, so that many small partitions make few morsels.
 
 use howdah_bridge::upper::{BatchMemory, HotRows};
-use howdah_columnar::{ColumnType, RowGroupBuilder};
+use howdah_columnar::{ColumnBuilder, ColumnType, Numeric, RowGroupBuilder, Value};
+use howdah_vector::operators::Compiled;
 use howdah_vector::runtime::Feeder;
 use howdah_vector::source::MorselColumn;
 
@@ -19,15 +20,19 @@ const MOST_BATCH_BYTES: usize = 8 << 20;
 /// Rows that will form a morsel.
 pub struct HotBatch {
     rows: RowGroupBuilder,
+    /// Of each column, whether its values are only counted.
+    is_counted: Vec<bool>,
     /// Of the next scan.
     memory: BatchMemory,
 }
 
 impl HotBatch {
     /// `types` are those of the query's columns.
-    pub fn new(types: &[ColumnType]) -> HotBatch {
+    pub fn new(types: &[ColumnType], compiled: &Compiled) -> HotBatch {
+        let is_counted = |column| !compiled.reads_values_of(column);
         HotBatch {
             rows: RowGroupBuilder::new(types),
+            is_counted: (0..types.len()).map(is_counted).collect(),
             memory: BatchMemory::default(),
         }
     }
@@ -48,6 +53,30 @@ impl HotBatch {
     }
 }
 
+/// Adds rows of a column whose values are only counted: an arbitrary one where there is one.
+fn push_any(column: &mut ColumnBuilder, rows: impl Iterator<Item = bool>) {
+    let image;
+    let any = match column.column_type() {
+        ColumnType::Bool => Value::Bool(false),
+        ColumnType::Int16 => Value::Int16(0),
+        ColumnType::Int32 => Value::Int32(0),
+        ColumnType::Int64 => Value::Int64(0),
+        ColumnType::Float32 => Value::Float32(0.0),
+        ColumnType::Float64 => Value::Float64(0.0),
+        ColumnType::Numeric => Value::Numeric(Numeric::Small {
+            unscaled: 0,
+            scale: 0,
+        }),
+        ColumnType::Text => Value::Text(""),
+        ColumnType::Bytes => Value::Bytes(&[]),
+        ColumnType::Fixed { len } => {
+            image = vec![0; usize::from(len)];
+            Value::Bytes(&image)
+        }
+    };
+    rows.for_each(|is_value| column.push(is_value.then_some(any)));
+}
+
 impl Source<'_> {
     /// Adds the table's heap rows to a batch.
     pub fn feed_hot(
@@ -59,7 +88,7 @@ impl Source<'_> {
     ) -> Result<(), ColdError> {
         let (table, snapshot) = (self.table, self.snapshot);
         let memory = std::mem::take(&mut batch.memory);
-        let mut hot = HotRows::begin(table, snapshot, &self.attributes, memory);
+        let mut hot = HotRows::begin(table, snapshot, &self.attributes, &batch.is_counted, memory);
         while !feeder.failed() {
             pgrx::check_for_interrupts!();
             // Rows that must be followed are looked at one by one.
@@ -78,6 +107,10 @@ impl Source<'_> {
             for (place, &attribute) in self.attributes.iter().enumerate() {
                 let layout = &self.layout.attributes[attribute];
                 let column = batch.rows.column_mut(place);
+                if batch.is_counted[place] {
+                    push_any(column, hot.column(place).map(|value| value.is_some()));
+                    continue;
+                }
                 for value in hot.column(place) {
                     match value {
                         None => column.push_null(),

@@ -96,7 +96,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         &options,
         |feeder| {
             let fed = &mut *fed.borrow_mut();
-            let mut hot = HotBatch::new(&translated.query.columns);
+            let mut hot = HotBatch::new(&translated.query.columns, &compiled);
             let mut ordinal = 0;
             for (table, group) in groups {
                 if feeder.failed() {

@@ -145,12 +145,13 @@ impl Source<'_> {
                 let attribute = self.attributes[place];
                 match reader.column_type(attribute) {
                     None => {}
-                    Some(ty) if ty == self.layout.attributes[attribute].column_type => {
-                        if asked.binary_search(&place).is_ok() {
-                            statistics[place] = Some(reader.statistics(store, attribute)?);
-                        }
+                    Some(ty) if ty != self.layout.attributes[attribute].column_type => {
+                        return Ok(None);
                     }
-                    Some(_) => return Ok(None),
+                    Some(_) if asked.binary_search(&place).is_err() => {}
+                    Some(_) => {
+                        statistics[place] = Some(reader.statistics(store, attribute)?);
+                    }
                 }
             }
             let known: Vec<_> = statistics.iter().map(Option::as_ref).collect();

@@ -313,6 +313,18 @@ impl Compiled {
         needed
     }
 
+    /// Whether the values of a column are read; otherwise they are only counted, and any that are
+    /// not NULL will do.
+    pub fn reads_values_of(&self, column: usize) -> bool {
+        let is_in_filter = || self.filter.columns().any(|read| read == column);
+        match &self.output {
+            OutputPlan::Aggregate(plan) => {
+                plan.columns_besides(&|_| true).contains(&column) || is_in_filter()
+            }
+            OutputPlan::First(_) => true,
+        }
+    }
+
     /// The rows of all threads as they are returned.
     pub(crate) fn ordered(
         &self,
