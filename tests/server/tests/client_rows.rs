@@ -112,6 +112,7 @@ impl Wire {
 }
 
 /// Every way in which a type is written: by us, by us but for some values, by its output function.
+/// Empty lines separate what runs by itself.
 const LOAD: &str = "
 CREATE DOMAIN whole AS int;
 CREATE TYPE mood AS ENUM ('sad', 'o k');
@@ -120,7 +121,7 @@ CREATE TABLE t (id int, i2 int2, i8 int8, b bool, f4 float4, f8 float8, s text, 
     gone int, o \"char\") USING howdah;
 INSERT INTO t SELECT i,
     CASE WHEN i % 7 > 0 THEN (i * 37) % 65536 - 32768 END,
-    CASE i % 4 WHEN 1 THEN -9223372036854775808 WHEN 2 THEN 9223372036854775807 WHEN 3 THEN i * 10::int8 ^ (i % 12) END,
+    CASE i % 4 WHEN 1 THEN '-9223372036854775808' WHEN 2 THEN 9223372036854775807 WHEN 3 THEN (i * 10 ^ (i % 12))::int8 END,
     CASE i % 3 WHEN 1 THEN true WHEN 2 THEN false END,
     CASE i % 4 WHEN 0 THEN 'NaN' WHEN 1 THEN 'Infinity' WHEN 2 THEN '-0' ELSE (i * 1.1e-3)::float4 END,
     CASE i % 5 WHEN 0 THEN 'NaN' WHEN 1 THEN '-Infinity' WHEN 2 THEN 1e300 * i WHEN 3 THEN 1e-300 * i ELSE i / 7.0 END,
@@ -141,7 +142,9 @@ INSERT INTO t SELECT i,
     (ARRAY['sad', 'o k'])[1 + i % 2]::mood, ARRAY[i, NULL, -i], 0, chr(33 + i % 90)::\"char\"
 FROM generate_series(1, 3000) i;
 ALTER TABLE t DROP gone;
+
 CALL howdah.compact('t');
+
 ALTER TABLE t ADD late text DEFAULT E'la\\tte';
 INSERT INTO t (id, s, v) SELECT -g, string_agg(md5((g * i)::text), ''), string_agg(md5((g * i + 1)::text), E'\\t')
 FROM generate_series(1, 5) g, generate_series(1, 3000) i GROUP BY g;
@@ -150,9 +153,13 @@ CREATE TABLE parts (id int, s text) PARTITION BY RANGE (id);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (MINVALUE) TO (1000) USING howdah;
 CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (1000) TO (MAXVALUE) USING howdah;
 INSERT INTO parts SELECT id, s FROM t;
+
 CALL howdah.compact('parts_1');
+
 CALL howdah.compact('parts_2');
+
 VACUUM ANALYZE t, parts;
+
 CREATE FUNCTION fails(int) RETURNS int LANGUAGE plpgsql AS
     $$BEGIN IF $1 = 2000 THEN RAISE EXCEPTION 'row 2000'; END IF; RETURN $1; END$$;
 CREATE FUNCTION changes(int) RETURNS text LANGUAGE plpgsql AS $$BEGIN
@@ -241,7 +248,9 @@ fn the_client_receives_the_same_bytes() -> anyhow::Result<()> {
         ],
     )?;
     let mut session = primary.session()?;
-    session.batch_execute(LOAD)?;
+    for statements in LOAD.split("\n\n") {
+        session.batch_execute(statements)?;
+    }
     let plan = query(&mut session, "EXPLAIN (COSTS OFF) SELECT * FROM t")?;
     ensure!(plan.contains("Custom Scan (ColumnarScan)"), "{plan}");
     let sessions = |settings: &str| -> anyhow::Result<[Wire; 2]> {
@@ -283,9 +292,10 @@ fn files_have_the_lines_that_the_client_receives() -> anyhow::Result<()> {
     let mut session = primary.session()?;
     session.batch_execute(
         "CREATE TABLE t (id int, s text, n numeric) USING howdah;
-         INSERT INTO t SELECT i, E'a\\t' || md5(i::text), i / 8.0 FROM generate_series(1, 20000) i;
-         CALL howdah.compact('t'); VACUUM ANALYZE t",
+         INSERT INTO t SELECT i, E'a\\t' || md5(i::text), i / 8.0 FROM generate_series(1, 20000) i",
     )?;
+    session.batch_execute("CALL howdah.compact('t')")?;
+    session.batch_execute("VACUUM ANALYZE t")?;
     let file = primary.data.join("copied");
     let name = file.display();
     let rows = session.execute(&format!("COPY t TO '{name}'"), &[])?;
