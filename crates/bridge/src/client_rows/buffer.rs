@@ -66,7 +66,7 @@ impl Buffer {
         // SAFETY: as for this function. A message never overlaps with a value.
         unsafe {
             let target = self.room(len);
-            std::ptr::copy_nonoverlapping(bytes, target, len);
+            copy(bytes, target, len);
             self.advance(len);
         }
     }
@@ -94,6 +94,58 @@ impl Buffer {
         unsafe {
             let target = (*self.0).data.add(at).cast::<[u8; 4]>();
             target.write_unaligned(number.to_be_bytes());
+        }
+    }
+}
+
+/// Copies bytes; few of them without a call, by two words that may overlap.
+///
+/// # Safety
+/// Both are valid for so many bytes, and do not overlap.
+#[inline(always)]
+unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: as for this function.
+    unsafe {
+        match len {
+            4..=8 => copy_ends::<u32>(from, to, len),
+            9..=16 => copy_ends::<u64>(from, to, len),
+            17..=32 => copy_ends::<u128>(from, to, len),
+            _ => std::ptr::copy_nonoverlapping(from, to, len),
+        }
+    }
+}
+
+/// Copies the first bytes and the last ones.
+///
+/// # Safety
+/// As for [`copy`]; there are as many bytes as a `T` has, and at most twice as many.
+#[inline(always)]
+unsafe fn copy_ends<T>(from: *const u8, to: *mut u8, len: usize) {
+    let last = len - size_of::<T>();
+    // SAFETY: as for this function.
+    unsafe {
+        let (head, tail) = (
+            from.cast::<T>().read_unaligned(),
+            from.add(last).cast::<T>().read_unaligned(),
+        );
+        to.cast::<T>().write_unaligned(head);
+        to.add(last).cast::<T>().write_unaligned(tail);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::copy;
+
+    #[test]
+    fn any_number_of_bytes_is_copied() {
+        let bytes: Vec<u8> = (0..100).collect();
+        for len in 0..=bytes.len() {
+            let mut to = vec![0xFF; bytes.len() + 1];
+            // SAFETY: both have that many bytes.
+            unsafe { copy(bytes.as_ptr(), to.as_mut_ptr(), len) };
+            assert_eq!(to[..len], bytes[..len]);
+            assert!(to[len..].iter().all(|&byte| byte == 0xFF));
         }
     }
 }

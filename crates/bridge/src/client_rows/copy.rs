@@ -3,8 +3,7 @@
 //! `COPY table TO …` reads its table row by row, as heap tuples, without a plan. Where the table
 //! has cold rows it becomes `COPY (SELECT columns FROM ONLY table) TO …`, as PostgreSQL itself does
 //! for tables with row-level security (`DoCopy` of `commands/copy.c`): the planner then
-//! may read by column, and the receiver may write the lines. Only COPY without options is changed,
-//! because only the default format is written by the receiver.
+//! may read by column. Of the default format, the receiver writes the lines as well.
 //!
 //! Everything else stays as it was for PostgreSQL to do, or to refuse: tables that do not exist,
 //! columns that do not exist or are generated, tables with row-level security.
@@ -42,9 +41,9 @@ pub(crate) unsafe extern "C-unwind" fn prepare(
     // PostgreSQL makes one of a tree that it must not change.
     unsafe {
         let copy = (*statement).utilityStmt.cast::<pg_sys::CopyStmt>();
-        let is_plain = !(*copy).is_from && !(*copy).is_program && (*copy).options.is_null();
-        PLAIN.set(is_plain);
-        if !is_plain || (*copy).relation.is_null() {
+        let writes = !(*copy).is_from && !(*copy).is_program;
+        PLAIN.set(writes && (*copy).options.is_null());
+        if !writes || (*copy).relation.is_null() || names_columns((*copy).options) {
             return statement;
         }
         let Some(query) = query_of(&*copy) else {
@@ -58,6 +57,32 @@ pub(crate) unsafe extern "C-unwind" fn prepare(
         changed
     }
 }
+
+/// Whether some option of COPY may name columns of the table, or is not known here.
+///
+/// # Safety
+/// The options of a parsed COPY.
+unsafe fn names_columns(options: *mut pg_sys::List) -> bool {
+    // SAFETY: as for this function; an option's name ends with a zero byte.
+    unsafe {
+        let options = PgList::<pg_sys::DefElem>::from_pg(options);
+        (options.iter_ptr()).any(|option| {
+            let name = CStr::from_ptr((*option).defname).to_bytes();
+            !WITHOUT_COLUMNS.contains(&name)
+        })
+    }
+}
+
+/// The options of COPY that say nothing of single columns.
+const WITHOUT_COLUMNS: [&[u8]; 7] = [
+    b"format",
+    b"delimiter",
+    b"null",
+    b"header",
+    b"quote",
+    b"escape",
+    b"encoding",
+];
 
 /// The query for a table and its columns; `None` leaves the statement as it is.
 ///

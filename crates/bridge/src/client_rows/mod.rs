@@ -6,7 +6,7 @@
 //!                            receiveSlot ──> text ──> buffer ──> DataRow, CopyData, or a file
 //!   ProcessUtility ──> copy: COPY table TO … becomes COPY (SELECT …) TO …
 //!
-//!   text ─── a value as its type's output function writes it      calendar ── dates and times
+//!   text ─── a value as its type's output function writes it      calendar, numeric ── of these types
 //!   escape ─ what COPY's text format escapes                       buffer ──── one message
 //!   copy_state ─ where COPY writes to
 //! ```
@@ -29,6 +29,7 @@ mod calendar;
 mod copy;
 mod copy_state;
 mod escape;
+mod numeric;
 mod receiver;
 mod text;
 

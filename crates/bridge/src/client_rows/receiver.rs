@@ -186,7 +186,7 @@ unsafe extern "C-unwind" fn receive_row<const MESSAGE: u8>(
             }
             let copy = (*ours).inner.cast::<CopyReceiver>();
             (*copy).processed += 1;
-            if (*copy).processed % PROGRESS_ROWS == 0 {
+            if (*copy).processed.is_multiple_of(PROGRESS_ROWS) {
                 report(ours);
             }
         }

@@ -11,6 +11,7 @@ use pgrx::pg_sys;
 use super::buffer::Buffer;
 use super::calendar;
 use super::escape::push_escaped;
+use super::numeric::Decimal;
 use crate::ffi::{quiet, unguarded};
 
 /// The longest text of a value of a form with bounded length.
@@ -30,6 +31,7 @@ pub(super) enum Form {
     Uuid,
     /// The bytes of a varlena.
     Text,
+    Numeric,
     /// By the output function.
     Other,
 }
@@ -84,6 +86,10 @@ pub(super) unsafe fn push_value<const ESCAPED: bool>(
                 }
                 return;
             }
+        } else if (*column).form == Form::Numeric {
+            if push_numeric(out, value) {
+                return;
+            }
         } else {
             let target = out.room(LONGEST_BYTES);
             if let Some(len) = write_bounded((*column).form, value, target) {
@@ -117,6 +123,27 @@ unsafe fn push_other<const ESCAPED: bool>(
             true => push_escaped(out, text.cast(), len),
             false => out.push(text.cast(), len),
         }
+    }
+}
+
+/// Appends a numeric; `false` leaves it to the output function.
+///
+/// # Safety
+/// As for [`push_value`].
+unsafe fn push_numeric(out: Buffer, value: pg_sys::Datum) -> bool {
+    // SAFETY: as for this function. A varlena has the bytes that its header tells; there is room
+    // for the longest text.
+    unsafe {
+        let Some((bytes, len)) = plain_bytes(value) else {
+            return false;
+        };
+        let Some(decimal) = Decimal::of(std::slice::from_raw_parts(bytes, len)) else {
+            return false;
+        };
+        let longest = decimal.longest();
+        let target = std::slice::from_raw_parts_mut(out.room(longest), longest);
+        out.advance(decimal.write(target));
+        true
     }
 }
 

@@ -4,6 +4,7 @@
 //! ```text
 //!   table        5 M rows, staged once; load into each engine, size on disk
 //!   queries      analytical questions; answers compared between the engines
+//!   output       whole columns and rows to the client, COPY
 //!   billion      counts and sums over twenty times the rows, in rows a second
 //!   points       one row by index: cold rows, hot rows
 //!   writes       INSERT, UPDATE, DELETE of single hot rows under pgbench
@@ -34,6 +35,7 @@ mod everyday;
 mod figure;
 mod memory;
 mod onoff;
+mod output;
 mod points;
 mod queries;
 mod report;
@@ -86,6 +88,8 @@ pub enum Part {
     Load,
     /// Analytical questions
     Queries,
+    /// Whole columns and rows to the client, and COPY
+    Output,
     /// Rows a second over a table of three columns and twenty times the rows
     Billion,
     /// One row by index, cold and hot
@@ -115,9 +119,15 @@ impl Options {
 
     /// Whether the big table is needed.
     fn wants_table(&self) -> bool {
-        [Part::Load, Part::Queries, Part::Points, Part::Changes]
-            .iter()
-            .any(|part| self.wants(*part))
+        [
+            Part::Load,
+            Part::Queries,
+            Part::Output,
+            Part::Points,
+            Part::Changes,
+        ]
+        .iter()
+        .any(|part| self.wants(*part))
     }
 }
 
@@ -207,6 +217,9 @@ fn measure(
         }
         figures.extend(measured.loaded);
         figures.extend(measured.asked.into_iter().map(|asked| asked.figure));
+        if options.wants(Part::Output) {
+            figures.extend(output::measure(cluster, options)?);
+        }
         figures.extend(measured.points);
         if options.wants(Part::Changes) {
             figures.extend(changes::measure(client, options)?);

@@ -45,7 +45,9 @@ impl Rows<'_> {
 struct Places([(u128, *const u8); Places::COUNT]);
 
 impl Places {
-    const COUNT: usize = 64;
+    const COUNT: usize = 1 << Places::BITS;
+    /// More than the words of most dictionaries, and still in the nearest cache.
+    const BITS: u32 = 10;
 
     fn new() -> Places {
         // No view of a long value is 0: it begins with the length.
@@ -55,7 +57,7 @@ impl Places {
     fn of(&mut self, view: u128, place: impl FnOnce() -> *const u8) -> *const u8 {
         const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
         let hash = (view as u64 ^ (view >> 64) as u64).wrapping_mul(SPREAD);
-        let known = &mut self.0[(hash >> 58) as usize % Places::COUNT];
+        let known = &mut self.0[(hash >> (u64::BITS - Places::BITS)) as usize % Places::COUNT];
         if known.0 != view {
             *known = (view, place());
         }

@@ -92,6 +92,30 @@ fn small(image: &[u8]) -> Option<Numeric<'_>> {
     same.then_some(value)
 }
 
+/// Cuts a magnitude into digits of base 10,000, the lowest first; their number. The lowest decimal
+/// digits, of which `padding` are missing, are split off first: the magnitude times 10^`padding`
+/// may exceed its type.
+macro_rules! cut {
+    ($int:ty, $magnitude:expr, $padding:expr, $digits:expr) => {{
+        let (mut rest, mut count): ($int, usize) = ($magnitude, 0);
+        if $padding > 0 {
+            let low: $int = LOW_POWERS[$padding as usize].into();
+            $digits[count] = (rest % low) as u16 * LOW_POWERS[4 - $padding as usize];
+            rest /= low;
+            count += 1;
+        }
+        while rest != 0 {
+            $digits[count] = (rest % BASE as $int) as u16;
+            rest /= BASE as $int;
+            count += 1;
+        }
+        count
+    }};
+}
+
+/// 10^(4 - i)
+const LOW_POWERS: [u16; 5] = [10_000, 1_000, 100, 10, 1];
+
 /// Calls `f` with the on-disk image of a decimal.
 pub fn with_image<R>(value: Numeric<'_>, f: impl FnOnce(&[u8]) -> R) -> R {
     let (unscaled, scale) = match value {
@@ -102,22 +126,12 @@ pub fn with_image<R>(value: Numeric<'_>, f: impl FnOnce(&[u8]) -> R) -> R {
     let magnitude = unscaled.unsigned_abs();
     let fraction_digits = scale.div_ceil(4);
     let padding = u32::from(fraction_digits * 4 - scale);
-    let power = 10_u128.pow(padding);
-    // Up to 38 digits times at most 10^3 exceeds 128 bits, so the lowest digit is split off first.
-    let low_power = 10_u128.pow(4 - padding);
     let mut digits = [0_u16; MAX_DIGITS + 1];
-    let mut count = 0;
-    let mut rest = magnitude;
-    if padding > 0 {
-        digits[count] = ((rest % low_power) * power) as u16;
-        rest /= low_power;
-        count += 1;
-    }
-    while rest != 0 {
-        digits[count] = (rest % BASE as u128) as u16;
-        rest /= BASE as u128;
-        count += 1;
-    }
+    // Most fit 64 bits, which are divided many times faster.
+    let count = match u64::try_from(magnitude) {
+        Ok(magnitude) => cut!(u64, magnitude, padding, digits),
+        Err(_) => cut!(u128, magnitude, padding, digits),
+    };
     let mut weight = count as i32 - 1 - i32::from(fraction_digits);
     let lowest = digits[..count]
         .iter()

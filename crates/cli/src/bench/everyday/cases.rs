@@ -201,7 +201,7 @@ pub(super) const CASES: [Case; 34] = [
         "COPY (SELECT * FROM {noise} WHERE id < 300000) TO '/dev/null'",
         Argument::None,
         1,
-        1.4,
+        SCAN,
     ),
     case(
         "INSERT with a cold parent",
