@@ -30,3 +30,15 @@ pub fn wide<R>(run: impl FnOnce() -> R) -> R {
     }
     run()
 }
+
+/// The levels of instructions that exist here, for tests of loops whose vectors are used by name.
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(crate) fn levels() -> Vec<Level> {
+    let widest = Level::new();
+    let lower = [
+        widest.as_sse2().map(Level::Sse2),
+        widest.as_sse4_2().map(Level::Sse4_2),
+        widest.as_avx2().map(Level::Avx2),
+    ];
+    lower.into_iter().flatten().chain([widest]).collect()
+}

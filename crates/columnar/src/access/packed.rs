@@ -14,6 +14,9 @@ pub(crate) const BLOCK: usize = 1_024;
 /// Bytes of one row of words in a block.
 const ROW_BYTES: usize = 128;
 
+/// Values that are unpacked at a time.
+const SIXTEEN: usize = 16;
+
 /// The order of groups of 8 positions; its own inverse.
 const ORDER: [usize; 8] = [0, 4, 2, 6, 1, 5, 3, 7];
 
@@ -24,6 +27,9 @@ pub(crate) trait Word: Copy + Default + Into<u64> {
 
     /// The words of a row, by lane.
     fn lanes(row: &[u8]) -> impl Iterator<Item = Self>;
+
+    /// Sixteen neighbouring words of a row.
+    fn sixteen(row: &[u8], at: usize) -> [Self; SIXTEEN];
 
     /// `(low >> shift) & mask`
     fn take(self, shift: usize, mask: Self) -> Self;
@@ -48,6 +54,13 @@ macro_rules! impl_word {
             fn lanes(row: &[u8]) -> impl Iterator<Item = Self> {
                 let (words, _) = row.as_chunks::<{ size_of::<$ty>() }>();
                 words.iter().map(|word| <$ty>::from_le_bytes(*word))
+            }
+
+            #[inline(always)]
+            fn sixteen(row: &[u8], at: usize) -> [Self; SIXTEEN] {
+                let (words, _) = row.as_chunks::<{ size_of::<$ty>() }>();
+                let words = &words[at * SIXTEEN..(at + 1) * SIXTEEN];
+                std::array::from_fn(|lane| <$ty>::from_le_bytes(words[lane]))
             }
 
             #[inline(always)]
@@ -116,15 +129,12 @@ pub(crate) fn unpack<W: Word>(packed: &[u8], bits: usize, out: &mut [W]) {
 pub(crate) fn unpack_narrow<W: Word>(packed: &[u8], bits: usize, out: &mut [u32; BLOCK]) {
     wide(
         #[inline(always)]
-        move || {
-            // The compiler knows that nothing else points to a local array.
-            let mut unpacked = [0; BLOCK];
-            unpack_narrow_plainly::<W>(packed, bits, &mut unpacked);
-            *out = unpacked;
-        },
+        move || unpack_narrow_plainly::<W>(packed, bits, out),
     );
 }
 
+/// Sixteen values are computed before any is stored, so that the compiler need not know that the
+/// bytes are not those of the values.
 #[inline(always)]
 fn unpack_narrow_plainly<W: Word>(packed: &[u8], bits: usize, out: &mut [u32; BLOCK]) {
     assert!(packed.len() == block_bytes(bits) && bits <= W::BITS);
@@ -137,16 +147,18 @@ fn unpack_narrow_plainly<W: Word>(packed: &[u8], bits: usize, out: &mut [u32; BL
     for position in 0..W::BITS {
         let (word, shift) = (position * bits / W::BITS, position * bits % W::BITS);
         let start = ORDER[position / 8] * 16 + position % 8 * 128;
-        let out = &mut out[start..start + lanes];
+        let (out, _) = out[start..start + lanes].as_chunks_mut::<SIXTEEN>();
         let low = &packed[word * ROW_BYTES..(word + 1) * ROW_BYTES];
         if shift + bits <= W::BITS {
-            for (out, low) in out.iter_mut().zip(W::lanes(low)) {
-                *out = low.take(shift, mask).narrow();
+            for (at, out) in out.iter_mut().enumerate() {
+                let low = W::sixteen(low, at);
+                *out = std::array::from_fn(|lane| low[lane].take(shift, mask).narrow());
             }
         } else {
             let high = &packed[(word + 1) * ROW_BYTES..(word + 2) * ROW_BYTES];
-            for ((out, low), high) in out.iter_mut().zip(W::lanes(low)).zip(W::lanes(high)) {
-                *out = low.join(high, shift, mask).narrow();
+            for (at, out) in out.iter_mut().enumerate() {
+                let (low, high) = (W::sixteen(low, at), W::sixteen(high, at));
+                *out = std::array::from_fn(|lane| low[lane].join(high[lane], shift, mask).narrow());
             }
         }
     }

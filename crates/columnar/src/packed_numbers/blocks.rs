@@ -1,5 +1,7 @@
 //! Blocks of bit-packed words, and words that are put together from two such columns.
 
+use fearless_simd::prelude::*;
+use fearless_simd::{Level, dispatch, u32x8};
 use vortex_array::ArrayRef;
 use vortex_array::dtype::PType;
 use vortex_buffer::ByteBuffer;
@@ -68,6 +70,27 @@ impl Blocks {
     }
 }
 
+/// Adds the upper part of each code, whose number is less than [`UPPER_WORDS`].
+#[inline(always)]
+fn add_upper<S: Simd>(
+    simd: S,
+    codes: &mut [u32; BLOCK],
+    numbers: &[u32; BLOCK],
+    words: &[u32; UPPER_WORDS],
+) {
+    let words: u32x8<S> = (*words).simd_into(simd);
+    let (codes, _) = codes.as_chunks_mut::<UPPER_WORDS>();
+    let (numbers, _) = numbers.as_chunks::<UPPER_WORDS>();
+    for (codes, numbers) in codes.iter_mut().zip(numbers) {
+        let numbers: u32x8<S> = (*numbers).simd_into(simd);
+        // Where the four bytes of each word are, the least significant first.
+        let fours = u32x8::splat(simd, 0x0404_0404);
+        let places = numbers * fours + u32x8::splat(simd, 0x0302_0100);
+        let lower: u32x8<S> = (*codes).simd_into(simd);
+        (lower | words.swizzle_dyn(places.to_bytes())).store_array(codes);
+    }
+}
+
 /// Where the codes of rows are.
 #[derive(Debug)]
 pub(super) enum Codes {
@@ -100,9 +123,7 @@ impl Codes {
                 let mut numbers = [0; BLOCK];
                 lower.unpack(block, codes);
                 upper.unpack(block, &mut numbers);
-                for (code, number) in codes.iter_mut().zip(&numbers) {
-                    *code |= words[*number as usize % UPPER_WORDS];
-                }
+                dispatch!(Level::new(), simd => add_upper(simd, codes, &numbers, words));
             }
         }
     }
@@ -116,6 +137,25 @@ impl Codes {
                 upper,
                 words,
             } => lower.get(row) | words[upper.get(row) as usize % UPPER_WORDS],
+        }
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::wide::levels;
+
+    #[test]
+    fn upper_parts_are_added_at_every_level() {
+        let numbers = std::array::from_fn(|at| (at as u32 * 7_919) >> 4 & 7);
+        let words = std::array::from_fn(|at| (at as u32 + 100) << 23);
+        for level in levels() {
+            let mut codes = std::array::from_fn(|at| at as u32);
+            dispatch!(level, simd => add_upper(simd, &mut codes, &numbers, &words));
+            for (at, code) in codes.iter().enumerate() {
+                assert_eq!(*code, at as u32 | words[numbers[at] as usize], "{level:?}");
+            }
         }
     }
 }

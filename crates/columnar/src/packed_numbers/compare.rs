@@ -230,3 +230,48 @@ fn matches_of<S: Simd>(simd: S, ranges: &[CodeRange], codes: &[u32; 64]) -> u64 
     }
     all
 }
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::wide::levels;
+
+    #[test]
+    fn codes_are_matched_at_every_level() {
+        let codes: Vec<u32> = (0..1_000u32)
+            .map(|at| at.wrapping_mul(0x9e37_79b9) >> (at % 27 + 1))
+            .collect();
+        let range = |first, len, is_outside| CodeRange {
+            first,
+            len,
+            is_outside,
+        };
+        let range_lists = [
+            vec![range(0, 0, false)],
+            vec![range(0, 1 << 31, false)],
+            vec![range(1_000, 1_000_000, false)],
+            vec![range(17, 1, true), range(0, 0x4000_0000, false)],
+        ];
+        for ranges in range_lists {
+            let is_match = |code: u32| {
+                let mut all = ranges.iter();
+                all.all(|r| (code >= r.first && code - r.first < r.len) != r.is_outside)
+            };
+            for len in [0, 1, 15, 16, 63, 64, 65, 200, codes.len()] {
+                let expected: BooleanBuffer = codes[..len].iter().map(|&c| is_match(c)).collect();
+                for level in levels() {
+                    let (codes, mut words) = (&codes[..len], Vec::new());
+                    dispatch!(level, simd => append_matches_by(simd, &ranges, codes, &mut words));
+                    assert_eq!(words.len(), len.div_ceil(64));
+                    let unused = words.last().map_or(0, |word| match len % 64 {
+                        0 => 0,
+                        used => word >> used,
+                    });
+                    assert_eq!(unused, 0);
+                    let found = BooleanBuffer::new(Buffer::from_vec(words), 0, len);
+                    assert_eq!(found, expected, "{level:?}, {len} codes");
+                }
+            }
+        }
+    }
+}

@@ -294,3 +294,34 @@ impl PackedNumbers {
         }
     }
 }
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::wide::levels;
+
+    #[test]
+    fn selected_codes_are_chosen_at_every_level() {
+        let codes: [u32; BLOCK] = std::array::from_fn(|at| at as u32 * 3);
+        for rare in [1, 2, 5, 40] {
+            for len in [0, 1, 15, 17, 64, 100, BLOCK] {
+                let is_selected = |at: usize| (at * 7_919 / 13).is_multiple_of(rare);
+                let mut words = [0; BLOCK / 64];
+                for at in (0..BLOCK).filter(|&at| is_selected(at)) {
+                    words[at / 64] |= 1 << (at % 64);
+                }
+                let expected: Vec<u32> = (0..len)
+                    .filter(|&at| is_selected(at))
+                    .map(|at| codes[at])
+                    .collect();
+                for level in levels() {
+                    let mut chosen: Chosen = [0; BLOCK + VECTOR];
+                    let codes = &codes[..len];
+                    let count =
+                        dispatch!(level, simd => choose_by(simd, codes, &words, &mut chosen));
+                    assert_eq!(chosen[..count], expected, "{level:?}, {len} codes");
+                }
+            }
+        }
+    }
+}
