@@ -65,7 +65,7 @@ unsafe extern "C-unwind" fn at_transaction_event(
             directory_version::transaction_ends();
             locker::transaction_ends();
             fetch::reset();
-            slot_writer::reset();
+            slot_writer::reset(event == XACT_EVENT_ABORT);
         }
         _ => {}
     }
