@@ -82,4 +82,41 @@ SELECT count(*), count(*) FILTER (WHERE h.t <> c.t OR h.u <> c.u OR h.b <> c.b) 
     count(*) FILTER (WHERE pg_column_size(h.u) <> pg_column_size(c.u)) AS of_other_size
 FROM plain_heap h JOIN plain_howdah c USING (k) WHERE k > 0;
 SELECT count(*), count(*) FILTER (WHERE pg_column_size(t) <> octet_length(t) + 4) AS shortened FROM plain_howdah WHERE k > 0;
+-- The form of rows is kept from one transaction to the next; each of these statements is one. It is never taken for that of
+-- another table, nor for that of the same table before it was altered.
+CREATE TABLE kept (k int PRIMARY KEY, a text, b int NOT NULL) USING howdah;
+CREATE TABLE other (k int PRIMARY KEY, a int, b text) USING howdah;
+INSERT INTO kept SELECT i, 'kept ' || i, 2 * i FROM generate_series(1, 400) i;
+INSERT INTO other SELECT i, 3 * i, 'other ' || i FROM generate_series(1, 400) i;
+SELECT * FROM kept WHERE k = 7;
+SELECT * FROM other WHERE k = 7;
+SELECT * FROM kept WHERE k = 8;
+SELECT b FROM kept WHERE k = 8;
+SELECT a FROM kept WHERE k = 8;
+ALTER TABLE kept DROP COLUMN a;
+SELECT * FROM kept WHERE k = 8;
+ALTER TABLE kept ADD COLUMN c text DEFAULT 'added';
+SELECT * FROM kept WHERE k = 8;
+ALTER TABLE kept ALTER COLUMN b DROP NOT NULL;
+SELECT k, c FROM kept WHERE k = 8;
+ALTER TABLE kept ALTER COLUMN b TYPE bigint USING b + 1;
+SELECT * FROM kept WHERE k = 8;
+SELECT k / (k - 8) FROM kept WHERE k = 8;
+SELECT * FROM kept WHERE k = 9;
+CREATE DOMAIN word AS text;
+CREATE TABLE words (k int PRIMARY KEY, w word) USING howdah;
+INSERT INTO words SELECT i, 'word ' || i FROM generate_series(1, 400) i;
+SELECT * FROM words WHERE k = 9;
+DROP TABLE words;
+DROP DOMAIN word;
+CREATE DOMAIN word AS bytea;
+CREATE TABLE words (k int PRIMARY KEY, w word) USING howdah;
+INSERT INTO words SELECT i, decode(lpad(to_hex(i), 4, '0'), 'hex') FROM generate_series(1, 400) i;
+SELECT * FROM words WHERE k = 9;
+-- Long values, which are not kept, and short ones behind them.
+CREATE TABLE long (k int PRIMARY KEY, t text) USING howdah;
+INSERT INTO long SELECT i, repeat('long ', CASE i WHEN 5 THEN 100000 ELSE 1 END) FROM generate_series(1, 400) i;
+SELECT length(t), md5(t) = md5(repeat('long ', 100000)) AS same FROM long WHERE k = 5;
+SELECT * FROM long WHERE k = 6;
+SELECT sum(cold_rows) AS cold FROM howdah.tables WHERE relation IN ('kept'::regclass, 'other', 'words', 'long');
 DROP SCHEMA row_forms CASCADE;

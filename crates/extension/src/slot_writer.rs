@@ -68,9 +68,7 @@ impl RowMemory {
 struct Shape {
     /// Compared only, never dereferenced: it may have been freed.
     desc: pg_sys::TupleDesc,
-    /// Of each attribute: its type, whether it is dropped, whether it is never NULL, how it is
-    /// stored.
-    types: Vec<(Oid, bool, bool, i8)>,
+    types: Vec<TypeForm>,
     layout: TableLayout,
     form: TupleForm,
     datums: RowDatums,
@@ -103,13 +101,37 @@ impl Shape {
     }
 }
 
-fn type_of(form: &pg_sys::FormData_pg_attribute) -> (Oid, bool, bool, i8) {
-    let storage = form.attstorage;
-    (form.atttypid, form.attisdropped, form.attnotnull, storage)
+/// Everything about an attribute on which the form of its values depends. The physical form is
+/// part of it, because the OID of a type that was dropped may be used again.
+#[derive(PartialEq, Eq)]
+struct TypeForm {
+    type_oid: Oid,
+    len: i16,
+    by_value: bool,
+    alignment: std::ffi::c_char,
+    storage: std::ffi::c_char,
+    is_dropped: bool,
+    is_not_null: bool,
 }
 
+fn type_of(form: &pg_sys::FormData_pg_attribute) -> TypeForm {
+    TypeForm {
+        type_oid: form.atttypid,
+        len: form.attlen,
+        by_value: form.attbyval,
+        alignment: form.attalign,
+        storage: form.attstorage,
+        is_dropped: form.attisdropped,
+        is_not_null: form.attnotnull,
+    }
+}
+
+/// A form whose row takes more memory than this is not kept to the next transaction, in bytes.
+const MOST_KEPT_BYTES: usize = 64 << 10;
+
 thread_local! {
-    /// The writer of single rows, kept to the end of the transaction; a type may change afterwards.
+    /// The writer of single rows. Its form is kept from one transaction to the next: it is compared
+    /// with the descriptor before the first row of each reader.
     static SINGLE: RefCell<Option<SlotWriter>> = const { RefCell::new(None) };
 }
 
@@ -140,11 +162,13 @@ pub fn write_single(
     });
 }
 
-/// Discards the forms of rows: the transaction is over.
-pub fn reset() {
+/// To be called when a transaction is over: discards the form of rows if it holds much memory, or
+/// if the transaction was aborted, which may have interrupted the writing of a row.
+pub fn reset(is_aborted: bool) {
     SINGLE.with_borrow_mut(|single| {
         if let Some(writer) = single {
-            writer.shape = None;
+            let is_large = |shape: &mut Shape| shape.datums.memory_bytes() > MOST_KEPT_BYTES;
+            writer.shape.take_if(|shape| is_aborted || is_large(shape));
         }
     });
 }

@@ -14,13 +14,29 @@ pub(super) enum Outputs {
     Some(Attributes),
 }
 
-/// A set as `pull_varattnos` makes it.
+/// Numbers of attributes, or of positions in a target list.
+///
+/// Most of them are those of plain variables, which are read here: a call of the server for each
+/// would cost more than the rest of the walk.
 #[derive(Clone, Copy)]
-pub(super) struct Attributes(*mut pg_sys::Bitmapset);
+pub(super) struct Attributes {
+    /// The numbers 0 to 63, as bits.
+    low: u64,
+    /// What else there is, as `pull_varattnos` makes it.
+    pulled: *mut pg_sys::Bitmapset,
+}
+
+/// The bit of a number in [`Attributes::low`], if it has one.
+fn low_bit(number: i32) -> Option<u64> {
+    (0..64).contains(&number).then(|| 1 << number)
+}
 
 impl Attributes {
     fn none() -> Attributes {
-        Attributes(std::ptr::null_mut())
+        Attributes {
+            low: 0,
+            pulled: std::ptr::null_mut(),
+        }
     }
 
     /// Adds the variables of a node or a list that carry the index `varno`.
@@ -28,20 +44,44 @@ impl Attributes {
     /// # Safety
     /// A finished expression, or NULL.
     unsafe fn pull<T>(&mut self, expression: *mut T, varno: i32) {
-        // SAFETY: as for this function. The set lives in the current memory context.
-        unsafe { pg_sys::pull_varattnos(expression.cast(), varno as pg_sys::Index, &mut self.0) }
+        if expression.is_null() {
+            return;
+        }
+        let node = expression.cast::<pg_sys::Node>();
+        // SAFETY: as for this function; a node's tag tells its type. The set lives in the current
+        // memory context.
+        unsafe {
+            if (*node).type_ == pg_sys::NodeTag::T_Var {
+                let var = &*node.cast::<pg_sys::Var>();
+                if var.varno != varno || var.varlevelsup != 0 {
+                    return;
+                }
+                if let Some(bit) = low_bit(i32::from(var.varattno)) {
+                    self.low |= bit;
+                    return;
+                }
+            }
+            pg_sys::pull_varattnos(node, varno as pg_sys::Index, &mut self.pulled);
+        }
     }
 
     fn add(&mut self, number: i32) {
+        if let Some(bit) = low_bit(number) {
+            self.low |= bit;
+            return;
+        }
         let member = number - pg_sys::FirstLowInvalidHeapAttributeNumber;
         // SAFETY: a valid set and a number that is not negative.
-        self.0 = unsafe { pg_sys::bms_add_member(self.0, member) };
+        self.pulled = unsafe { pg_sys::bms_add_member(self.pulled, member) };
     }
 
     fn contains(&self, number: i32) -> bool {
+        if low_bit(number).is_some_and(|bit| self.low & bit != 0) {
+            return true;
+        }
         let member = number - pg_sys::FirstLowInvalidHeapAttributeNumber;
         // SAFETY: a valid set.
-        unsafe { pg_sys::bms_is_member(member, self.0) }
+        !self.pulled.is_null() && unsafe { pg_sys::bms_is_member(member, self.pulled) }
     }
 
     /// Whether a variable stands for the whole row.

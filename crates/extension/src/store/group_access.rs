@@ -65,8 +65,10 @@ struct ColumnAccess {
     access: RowAccess,
     state: RefCell<RowState>,
     window: RefCell<Window>,
-    /// The states of lanes that have one of their own.
+    /// The states of lanes that have one of their own, and the memory that they held when it was
+    /// counted last.
     lanes: RefCell<Vec<RowState>>,
+    lane_bytes: Cell<usize>,
     /// The part of its memory that is counted as memory of the group.
     counted_bytes: Cell<usize>,
 }
@@ -75,12 +77,19 @@ impl ColumnAccess {
     /// Counts the memory that a read has left allocated.
     fn count(&self, state: &RowState, memory: &Memory) {
         let window_bytes = self.window.borrow().bytes.capacity();
-        let lanes = self.lanes.borrow();
-        let lane_bytes: usize = lanes.iter().map(RowState::memory_bytes).sum();
-        let state_bytes = state.memory_bytes() + lane_bytes;
+        let state_bytes = state.memory_bytes() + self.lane_bytes.get();
         let kept_bytes = self.access.memory_bytes() + state_bytes + window_bytes;
         let now = size_of::<Self>() + kept_bytes;
         memory.replace(self.counted_bytes.replace(now), now);
+    }
+
+    /// The same, after a read in a lane or when lanes were dropped: reads outside of lanes leave
+    /// the memory of lanes as it is.
+    fn count_with_lanes(&self, state: &RowState, memory: &Memory) {
+        let lanes = self.lanes.borrow();
+        self.lane_bytes
+            .set(lanes.iter().map(RowState::memory_bytes).sum());
+        self.count(state, memory);
     }
 }
 
@@ -290,6 +299,7 @@ impl GroupAccess {
                 state: RefCell::default(),
                 window: RefCell::default(),
                 lanes: RefCell::default(),
+                lane_bytes: Cell::new(0),
                 counted_bytes: Cell::new(0),
             })
         });
@@ -404,7 +414,7 @@ impl GroupAccess {
             state.reset();
             column.window.take();
             column.lanes.take();
-            column.count(&state, &self.memory);
+            column.count_with_lanes(&state, &self.memory);
         }
     }
 
@@ -507,7 +517,7 @@ impl GroupAccess {
             let result = look(value);
             drop(lanes);
             if position.is_multiple_of(COUNTED_AGAIN_AFTER) {
-                column.count(&state, &self.memory);
+                column.count_with_lanes(&state, &self.memory);
             }
             return Ok(result);
         }

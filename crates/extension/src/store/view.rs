@@ -344,6 +344,11 @@ impl RowDatums {
         }
     }
 
+    /// Memory held for values, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.arena.memory_bytes()
+    }
+
     /// Discards values that [`put`](RowDatums::put) has set.
     #[inline]
     pub(super) fn start(&mut self) {

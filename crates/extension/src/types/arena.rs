@@ -17,6 +17,12 @@ pub struct Arena {
 }
 
 impl Arena {
+    /// Memory held.
+    pub fn memory_bytes(&self) -> usize {
+        let full = self.full.iter().map(Vec::capacity).sum::<usize>();
+        (self.words.capacity() + full) * size_of::<u64>()
+    }
+
     /// Discards all values.
     #[inline]
     pub fn clear(&mut self) {
