@@ -196,8 +196,8 @@ pub fn statement_ends() -> bool {
 
 /// Returns freed memory to the system when it is dropped, unless the run has succeeded.
 ///
-/// What threads have freed stays in their arenas for the next run, which is good when there is one
-/// like it. A run that is stopped may have been the last, and the largest.
+/// What threads have freed stays with the allocator for the next run, which is good when there is
+/// one like it. A run that is stopped may have been the last, and the largest.
 #[derive(Default)]
 pub struct ReturnMemory {
     has_succeeded: bool,
@@ -219,8 +219,9 @@ impl Drop for ReturnMemory {
 }
 
 /// Calls a function with every signal blocked on the calling thread. Threads that it starts inherit
-/// the mask: signal handlers belong to the backend's main thread.
+/// the mask: signal handlers belong to the backend's main thread. Their memory is the main thread's.
 pub fn with_signals_blocked(f: &mut dyn FnMut()) {
+    malloc::keep_freed_memory();
     struct Restore(libc::sigset_t);
     impl Drop for Restore {
         fn drop(&mut self) {
