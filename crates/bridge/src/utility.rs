@@ -76,8 +76,9 @@ unsafe extern "C-unwind" fn process_utility(
     dest: *mut pg_sys::DestReceiver,
     completion: *mut pg_sys::QueryCompletion,
 ) {
-    // SAFETY: arguments are handed on as they came, but for a COPY, to exactly one successor. The statement's tree
-    // is looked at before: a transaction that the statement ends may take it along.
+    // SAFETY: arguments are handed on as they came, but for a COPY, to exactly one successor. The
+    // statement's tree is looked at before: a transaction that the statement ends may take it
+    // along.
     unsafe {
         let next = PREVIOUS_PROCESS_UTILITY.unwrap_or(unguarded::standard_ProcessUtility);
         if is_transaction_statement(statement) {

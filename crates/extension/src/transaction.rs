@@ -49,7 +49,7 @@ fn at_transaction_event(event: TransactionEvent) {
             directory_version::transaction_ends();
             locker::transaction_ends();
             fetch::reset();
-            slot_writer::reset(event == XACT_EVENT_ABORT);
+            slot_writer::reset(event == TransactionEvent::Abort);
         }
         TransactionEvent::Other => {}
     }

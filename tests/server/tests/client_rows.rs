@@ -2,8 +2,8 @@
 //! PostgreSQL's own receiver sends of the same table.
 //!
 //! Two sessions run each statement: one reads the table by ColumnarScan, whose rows our receiver
-//! writes; the other by a sequential scan, whose rows PostgreSQL writes. Every message counts, up to
-//! the error that ends a result in the middle.
+//! writes; the other by a sequential scan, whose rows PostgreSQL writes. Every message counts, up
+//! to the error that ends a result in the middle.
 
 use std::io::{BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;

@@ -1,6 +1,7 @@
 //! Loads whose row groups are encoded by a thread, ended while it runs: by a panic of the thread,
-//! by a cancel at any moment, by an error in a savepoint or in a function's block, by a termination.
-//! Nothing of the load is left: no row, no thread, no place in the server's budget, no memory.
+//! by a cancel at any moment, by an error in a savepoint or in a function's block, by a
+//! termination. Nothing of the load is left: no row, no thread, no place in the server's budget, no
+//! memory.
 //!
 //! `HOWDAH_LOAD_CANCELS` and `HOWDAH_LOAD_SEED` choose longer and other runs.
 

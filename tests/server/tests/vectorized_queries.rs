@@ -10,11 +10,12 @@
 //! with NULLs, extremes, NaN, infinities, -0. Rows are hot, cold, marked and updated alike in both
 //! tables. Half of the tables are partitioned, by list, range or hash, on two levels, with
 //! partitions whose columns are in another order. Floats are multiples of a quarter, so that sums
-//! are exact in any order. Some columns are of types that the engine only reads, or that are grouped
-//! by another equality than that of their bytes; two were added when the rows were cold already.
-//! Every third query has an expression that the engine does not know, which PostgreSQL evaluates for
-//! it. Queries are asked as they are, as prepared statements with parameters in generic plans, by
-//! rescans with other parameters, and below other queries. `HOWDAH_QUERY_SEED` and `HOWDAH_QUERY_SCHEMAS` choose others.
+//! are exact in any order. Some columns are of types that the engine only reads, or that are
+//! grouped by another equality than that of their bytes; two were added when the rows were cold
+//! already. Every third query has an expression that the engine does not know, which PostgreSQL
+//! evaluates for it. Queries are asked as they are, as prepared statements with parameters in
+//! generic plans, by rescans with other parameters, and below other queries. `HOWDAH_QUERY_SEED`
+//! and `HOWDAH_QUERY_SCHEMAS` choose others.
 
 use std::fmt::Write as _;
 

@@ -37,7 +37,8 @@ fn year_month_day(day: i32) -> (u32, u32, u32) {
     (year - 4_800, (quad + 10) % 12 + 1, day)
 }
 
-/// Writes a date, by its days since 2000-01-01; its length, or `None` if that is left to PostgreSQL.
+/// Writes a date, by its days since 2000-01-01; its length, or `None` if that is left to
+/// PostgreSQL.
 pub(super) fn write_date(out: &mut [u8; LONGEST_BYTES], day: i32) -> Option<usize> {
     if !(FIRST_DAY..=LAST_DAY).contains(&day) {
         return None;

@@ -1,5 +1,6 @@
-//! What COPY's text format escapes (`CopyAttributeOutText` of `commands/copyto.c`), with its default
-//! delimiter: backspace, tab, line feed, vertical tab, form feed, carriage return and backslash.
+//! What COPY's text format escapes (`CopyAttributeOutText` of `commands/copyto.c`), with its
+//! default delimiter: backspace, tab, line feed, vertical tab, form feed, carriage return and
+//! backslash.
 
 use super::buffer::Buffer;
 

@@ -123,7 +123,8 @@ unsafe extern "C-unwind" fn shut_down(ours: *mut pg_sys::DestReceiver) {
 /// Made by [`wrap`]; the descriptor is that of the rows to come.
 #[pg_guard]
 unsafe extern "C-unwind" fn prepare(ours: *mut Receiver, desc: pg_sys::TupleDesc) {
-    // SAFETY: as for this function. Lookups of types; a function's info is in the receiver's memory.
+    // SAFETY: as for this function. Lookups of types; a function's info is in the receiver's
+    // memory.
     unsafe {
         let memory = (*ours).memory;
         let count = (*desc).natts as usize;

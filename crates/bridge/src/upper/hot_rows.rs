@@ -256,8 +256,8 @@ impl<'a> HotRows<'a> {
     /// # Safety
     /// The slot holds a row.
     unsafe fn is_null(&self, index: usize) -> bool {
-        // SAFETY: as for this function. The header has a bit for each attribute that the row has, if
-        // one of them is NULL.
+        // SAFETY: as for this function. The header has a bit for each attribute that the row has,
+        // if one of them is NULL.
         unsafe {
             let tuple = (*self.slot.cast::<pg_sys::HeapTupleTableSlot>()).tuple;
             let header = (*tuple).t_data;

@@ -1,9 +1,9 @@
 //! The same statements with the engine and without it: none may be slower with it.
 //!
 //! Statements of every shape that the engine takes, over tables of a thousand to a hundred thousand
-//! rows, where the fixed cost of a run shows most. Two sessions, one with `howdah.vectorized = off`,
-//! run each statement by turns. The figure of a statement is its worst size: the median of the
-//! ratios of pairs of runs. Answers are compared.
+//! rows, where the fixed cost of a run shows most. Two sessions, one with `howdah.vectorized =
+//! off`, run each statement by turns. The figure of a statement is its worst size: the median of
+//! the ratios of pairs of runs. Answers are compared.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Whole columns and whole rows to the client, which reads the messages and throws them away: what a
-//! driver would do with them is the same on both sides.
+//! Whole columns and whole rows to the client, which reads the messages and throws them away: what
+//! a driver would do with them is the same on both sides.
 
 use std::io::{BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;

@@ -234,8 +234,8 @@ const RUN: f64 = 1900.0;
 /// result. Of 10,000 to a million texts that are all different it took a third longer than
 /// PostgreSQL's HashAggregate.
 pub const STRING_GROUP: f64 = 1.0;
-/// One of the first rows, and each of its values, in the same units: its key in the heap, its values
-/// by themselves.
+/// One of the first rows, and each of its values, in the same units: its key in the heap, its
+/// values by themselves.
 pub const FIRST_ROW: f64 = 2.0;
 pub const FIRST_VALUE: f64 = 1.0;
 /// Opening each further table, in the same units.

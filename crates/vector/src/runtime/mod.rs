@@ -159,8 +159,8 @@ impl Feeder<'_> {
     }
 
     /// Of the rows of a group that are to be read, those that may still be among the first rows: as
-    /// far as whole zones cannot be, by what threads have found so far. `leading` are the statistics
-    /// of the column of [`Compiled::leading_order`].
+    /// far as whole zones cannot be, by what threads have found so far. `leading` are the
+    /// statistics of the column of [`Compiled::leading_order`].
     pub fn narrowed(
         &self,
         leading: &ColumnStatistics,
