@@ -100,11 +100,16 @@ pub enum Kind<'a> {
 /// # Safety
 /// `list` is a list of expressions that outlives the result.
 pub(crate) unsafe fn nodes<'a>(list: *mut pg_sys::List) -> Vec<Node<'a>> {
-    // SAFETY: as for this function.
+    if list.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: as for this function: a list of pointers has so many elements. pgrx's iterator calls
+    // the server for each, and planning over partitions asks for thousands.
     unsafe {
-        PgList::<pg_sys::Node>::from_pg(list)
-            .iter_ptr()
-            .map(|node| Node::of(node))
+        let elements = std::slice::from_raw_parts((*list).elements, (*list).length as usize);
+        let elements = elements.iter();
+        elements
+            .map(|element| Node::of(element.ptr_value.cast()))
             .collect()
     }
 }

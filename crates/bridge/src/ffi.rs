@@ -280,6 +280,8 @@ pub mod quiet {
             mode: pg_sys::LOCKMODE,
             or_stronger: bool,
         ) -> bool;
+        /// `nodes/bitmapset.h`. Of a number that is not negative.
+        pub fn bms_is_member(number: i32, set: *const pg_sys::Bitmapset) -> bool;
         /// `nodes/bitmapset.h`
         pub fn bms_next_member(set: *const pg_sys::Bitmapset, before: i32) -> i32;
         /// `utils/memutils.h`

@@ -1,7 +1,7 @@
 //! Loops compiled for the widest vectors that the processor has.
 //!
 //! ```text
-//!   wide(loop) ─▶ the loop compiled with AVX-512 · with AVX2 · for any x86-64 (other processors: once)
+//!   wide(loop) ─▶ the loop compiled with AVX-512 · with AVX2 · for any processor of its kind
 //! ```
 //!
 //! The code is compiled for any x86-64, whose vectors have 128 bits. A loop that is passed to

@@ -6,8 +6,8 @@
 //!                            receiveSlot ──> text ──> buffer ──> DataRow, CopyData, or a file
 //!   ProcessUtility ──> copy: COPY table TO … becomes COPY (SELECT …) TO …
 //!
-//!   text ─── a value as its type's output function writes it      calendar, numeric ── of these types
-//!   escape ─ what COPY's text format escapes                       buffer ──── one message
+//!   text ─── a value as its type's output function writes it: calendar, numeric
+//!   escape ─ what COPY's text format escapes          buffer ─ one message
 //!   copy_state ─ where COPY writes to
 //! ```
 //!

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use pgrx::{PgList, pg_sys};
 
 use crate::expr::Node;
+use crate::ffi::quiet;
 use crate::relation::OpenRelation;
 use crate::table::Table;
 
@@ -77,7 +78,7 @@ pub(super) unsafe fn named_in(
 ) -> NamedAttributes {
     let first = pg_sys::FirstLowInvalidHeapAttributeNumber;
     // SAFETY: as for this function.
-    let contains = |number: i32| unsafe { pg_sys::bms_is_member(number - first, numbers) };
+    let contains = |number: i32| unsafe { quiet::bms_is_member(number - first, numbers) };
     let whole_row = contains(0);
     let descriptor = table.descriptor();
     NamedAttributes {
