@@ -95,8 +95,9 @@ unsafe extern "C-unwind" fn process_utility(
         }
         let mut noted = Noted::default();
         before(statement, &mut noted);
+        let mut settings = 0;
         let statement = match noted.is_copy {
-            true => client_rows::prepare_copy(statement),
+            true => client_rows::prepare_copy(statement, &mut settings),
             false => statement,
         };
         next(
@@ -109,6 +110,9 @@ unsafe extern "C-unwind" fn process_utility(
             dest,
             completion,
         );
+        if settings > 0 {
+            client_rows::end_copy(settings);
+        }
         after(&noted);
     }
 }

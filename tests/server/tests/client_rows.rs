@@ -283,7 +283,28 @@ fn the_client_receives_the_same_bytes() -> anyhow::Result<()> {
             compare(&format!("{sql}, {limit} at a time, {format}"), &one, &other)?;
         }
     }
+    // COPY of a table sends rows as they are stored, however cheap parallel workers are.
+    let cheap = "SET max_parallel_workers_per_gather = 4; SET parallel_setup_cost = 0;
+        SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0";
+    let [mut ours, mut theirs] = sessions(cheap)?;
+    let explained = "EXPLAIN (COSTS OFF) SELECT * FROM t";
+    let plan = format!("{:?}", text_of(&ours.simple(explained)?));
+    ensure!(plan.contains("Gather"), "{plan}");
+    compare(
+        "COPY with cheap workers",
+        &ours.simple("COPY t TO STDOUT")?,
+        &theirs.simple("COPY t TO STDOUT")?,
+    )?;
+    // The setting is as it was.
+    let after = ours.simple(explained)?;
+    ensure!(format!("{:?}", text_of(&after)) == plan, "the plan changed");
     Ok(())
+}
+
+/// All messages as text.
+fn text_of(messages: &[Message]) -> String {
+    let bodies = messages.iter().map(|(_, body)| body.as_slice());
+    String::from_utf8_lossy(&bodies.collect::<Vec<_>>().concat()).into_owned()
 }
 
 #[test]

@@ -9,7 +9,7 @@
 //! columns that do not exist or are generated, tables with row-level security.
 
 use std::cell::Cell;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
@@ -29,13 +29,15 @@ pub(super) fn take_plain() -> bool {
     PLAIN.take()
 }
 
-/// Prepares a COPY statement; the statement to be run instead, or the same one.
+/// Prepares a COPY statement; the statement to be run instead, or the same one. `settings` becomes
+/// the nesting level of settings that [`end`] is to restore, if there are any.
 ///
 /// # Safety
-/// A utility statement that the server is about to run.
+/// A utility statement that the server is about to run; `settings` is the hook's own.
 #[pg_guard]
 pub(crate) unsafe extern "C-unwind" fn prepare(
     statement: *mut pg_sys::PlannedStmt,
+    settings: *mut c_int,
 ) -> *mut pg_sys::PlannedStmt {
     // SAFETY: as for this function. What is changed is a copy, in the current memory context, as
     // PostgreSQL makes one of a tree that it must not change.
@@ -54,8 +56,43 @@ pub(crate) unsafe extern "C-unwind" fn prepare(
         (*copy).relation = std::ptr::null_mut();
         (*copy).attlist = std::ptr::null_mut();
         (*copy).query = query.cast();
+        *settings = without_workers();
         changed
     }
+}
+
+/// Plans use no parallel workers from now on, which would send rows in any order: COPY of a table
+/// sends them as they are stored, so that dumps of the same rows are the same. The level at which
+/// the setting was changed; an abort restores it as well.
+///
+/// # Safety
+/// In a transaction.
+unsafe fn without_workers() -> c_int {
+    // SAFETY: a known setting, which each user may change, and a valid value.
+    unsafe {
+        let level = pg_sys::NewGUCNestLevel();
+        pg_sys::set_config_option(
+            c"max_parallel_workers_per_gather".as_ptr(),
+            c"0".as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+            pg_sys::GucAction::GUC_ACTION_SAVE,
+            true,
+            0,
+            false,
+        );
+        level
+    }
+}
+
+/// Restores the settings that [`prepare`] has changed.
+///
+/// # Safety
+/// The statement has ended without an ERROR.
+#[pg_guard]
+pub(crate) unsafe extern "C-unwind" fn end(settings: c_int) {
+    // SAFETY: the level that `prepare` opened.
+    unsafe { pg_sys::AtEOXact_GUC(true, settings) }
 }
 
 /// Whether some option of COPY may name columns of the table, or is not known here.
