@@ -17,6 +17,32 @@ pub fn average_width(table: Table<'_>, attribute: usize) -> f64 {
     f64::from(unsafe { pg_sys::get_typavgwidth(attribute.atttypid, attribute.atttypmod) })
 }
 
+/// The largest of the targets that ANALYZE collects statistics of the table's columns for: of
+/// columns without one of their own, the default.
+pub fn largest_target(table: Table<'_>) -> i32 {
+    // SAFETY: reads a setting.
+    let mut target = unsafe { pg_sys::default_statistics_target };
+    for number in 1..=table.descriptor().attribute_count() as i16 {
+        // SAFETY: a lookup in the system cache; the tuple is released after use.
+        unsafe {
+            let cache = pg_sys::SysCacheIdentifier::ATTNUM as i32;
+            let (relation, number) = (table.oid().into(), pg_sys::Datum::from(number));
+            let tuple = pg_sys::SearchSysCache2(cache, relation, number);
+            if tuple.is_null() {
+                continue;
+            }
+            let mut is_null = false;
+            let own = pg_sys::Anum_pg_attribute_attstattarget as i16;
+            let own = pg_sys::SysCacheGetAttr(cache, tuple, own, &mut is_null);
+            if !is_null {
+                target = target.max(i32::from(own.value() as i16));
+            }
+            pg_sys::ReleaseSysCache(tuple);
+        }
+    }
+    target
+}
+
 /// The statistical correlation of an attribute with the order of rows; 0 if unknown.
 pub fn correlation(table: Table<'_>, attribute: usize) -> f64 {
     // SAFETY: a lookup in the system cache, released below; numbers are read while it is held.

@@ -168,6 +168,12 @@ impl<'a> Table<'a> {
         (name.dbId.to_u32(), name.relId.to_u32())
     }
 
+    /// The callbacks of its access method; NULL for a relation without rows.
+    #[inline]
+    pub(crate) fn routine(self) -> *const pg_sys::TableAmRoutine {
+        self.data().rd_tableam
+    }
+
     /// Whether an index keeps only summaries of ranges of blocks.
     ///
     /// # Panics

@@ -13,7 +13,7 @@
 use pgrx::pg_sys;
 
 use crate::memory::allocate_in;
-use crate::relation::attribute;
+use crate::table::{Attribute, Descriptor};
 
 /// `offsetof(HeapTupleHeaderData, t_bits)`
 const HEADER_BYTES: usize = 23;
@@ -55,30 +55,21 @@ struct Extent {
 }
 
 impl TupleForm {
-    /// # Safety
-    /// `desc` is a valid descriptor.
-    pub unsafe fn of(desc: pg_sys::TupleDesc) -> TupleForm {
-        // SAFETY: as for this function; attribute numbers stay below natts.
-        let attributes = unsafe {
-            (0..(*desc).natts)
-                .map(|i| {
-                    let attribute = attribute(desc, i);
-                    Form {
-                        len: attribute.attlen,
-                        by_value: attribute.attbyval,
-                        alignment: match attribute.attalign as u8 {
-                            b'd' => 8,
-                            b'i' => 4,
-                            b's' => 2,
-                            _ => 1,
-                        },
-                        is_packable: attribute.attstorage as u8 != b'p',
-                    }
-                })
-                .collect()
+    /// The form for the rows of a descriptor.
+    pub fn of(desc: Descriptor<'_>) -> TupleForm {
+        let form = |attribute: &Attribute| Form {
+            len: attribute.attlen,
+            by_value: attribute.attbyval,
+            alignment: match attribute.attalign as u8 {
+                b'd' => 8,
+                b'i' => 4,
+                b's' => 2,
+                _ => 1,
+            },
+            is_packable: attribute.attstorage as u8 != b'p',
         };
         TupleForm {
-            attributes,
+            attributes: desc.attributes().iter().map(form).collect(),
             places: Vec::new(),
         }
     }

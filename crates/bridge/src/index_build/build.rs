@@ -8,6 +8,7 @@
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::sync::atomic::AtomicU32;
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -18,21 +19,19 @@ use crate::hot::{is_hot_updated, was_never_seen, xmin_of};
 use crate::slot::Slot;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
-use crate::table_am::Routine;
+use crate::table_am::{Routine, scans};
 use crate::tid::Tid;
 use crate::xid::Xid;
 
 /// Adds rows to index builds.
 pub trait BuildIndex {
-    /// Heap's own scan inside one that the access method has begun.
-    fn inner_scan(scan: OuterScan<'_>) -> HotScan<'_>;
-
     /// Passes all rows that are not hot to [`Build::add`]; returns how many of them count as rows
     /// of the table. Called once the hot rows are done, unless only a range of them is wanted.
     fn add_rows(build: &mut Build<'_>, scan: OuterScan<'_>) -> f64;
 }
 
-/// Has further rows added to index builds by `B`.
+/// Has further rows added to index builds by `B`. The routine's scans are those of
+/// [`crate::table_am::scans`].
 pub fn set_build<B: BuildIndex>(routine: &mut Routine) {
     routine.index_build_range_scan = Some(index_build_range_scan::<B>);
 }
@@ -45,9 +44,12 @@ pub struct OuterScan<'a> {
 }
 
 impl<'a> OuterScan<'a> {
-    /// The server's descriptor, valid for `'a`.
-    pub fn raw(self) -> pg_sys::TableScanDesc {
-        self.raw
+    /// The number that the participants of a parallel build share, 0 at its begin; `None` if there
+    /// are no others.
+    pub fn shared(self) -> Option<&'a AtomicU32> {
+        // SAFETY: the server keeps the shared descriptor until the scan is ended; it is as long as
+        // the access method has requested.
+        unsafe { scans::shared_counter((*self.raw).rs_parallel) }
     }
 
     /// What it sees.
@@ -137,7 +139,7 @@ unsafe extern "C-unwind" fn index_build_range_scan<B: BuildIndex>(
             raw: scan,
             lives: PhantomData,
         };
-        let mut inner = B::inner_scan(outer);
+        let mut inner: HotScan<'_> = scans::inner_of(scan);
         if !allow_sync {
             pg_sys::heap_setscanlimits(inner.raw().cast(), start_block, block_count);
         }

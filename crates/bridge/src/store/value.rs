@@ -399,7 +399,7 @@ impl ValueReader<'_> {
 
     /// Finds a piece at the block where it should be, or else by the index.
     fn hold(&self, seq: i32) -> Result<HeldPiece, StoreError> {
-        let (toast, key) = (self.store.toast, (self.id, seq));
+        let (toast, key) = (self.store.toast(), (self.id, seq));
         let guess = self.map.borrow().guess(seq);
         if let Some(block) = guess
             && let Some(page) = PinnedPage::recent(toast, block)
@@ -407,8 +407,7 @@ impl ValueReader<'_> {
         {
             return Ok(piece);
         }
-        // SAFETY: `toast` is open.
-        let guess = guess.filter(|&block| unsafe { has_block(toast, block) });
+        let guess = guess.filter(|&block| toast.has_block(block));
         if let Some(block) = guess
             && let Some(piece) = PinnedPage::read(toast, block).hold(toast, key)
         {
@@ -435,11 +434,11 @@ impl ValueReader<'_> {
         // SAFETY: `toast` is open.
         let blocks = unsafe { main_fork_blocks(self.store.toast) };
         let count = (run.min(last - seq + 1) as u32).min(blocks.saturating_sub(first_block));
-        let mut stream = BlockStream::begin(self.store.toast, first_block..first_block + count);
+        let mut stream = BlockStream::begin(self.store.toast(), first_block..first_block + count);
         let (mut at, mut seq) = (at, seq);
         while let Some(page) = stream.next() {
             let take = PIECE_BYTES.min((end - at) as usize);
-            let Some(piece) = page.hold(self.store.toast, (self.id, seq)) else {
+            let Some(piece) = page.hold(self.store.toast(), (self.id, seq)) else {
                 // Here the run ends.
                 break;
             };
@@ -459,8 +458,8 @@ impl ValueReader<'_> {
     fn find(&self, seq: i32) -> Result<pg_sys::BlockNumber, StoreError> {
         let (store, key) = (self.store, (self.id, seq));
         let holds = |tid: &pg_sys::ItemPointerData| {
-            let page = PinnedPage::read(store.toast, crate::tid::block_of(tid));
-            page.has(store.toast, key).then_some(page.block)
+            let page = PinnedPage::read(store.toast(), crate::tid::block_of(tid));
+            page.has(store.toast(), key).then_some(page.block)
         };
         // SAFETY: both relations are open.
         let found = match unsafe { find(store.valid_index(), store.toast, key) } {

@@ -134,8 +134,7 @@ fn fetch_from(table: Table<'_>, row: RowNumber, entry: GroupEntry, slot: Slot<'_
 pub fn fetch_held(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> bool {
     let found = held_group(table, row).is_some_and(|entry| fetch_from(table, row, entry, slot));
     if found {
-        // SAFETY: the slot has just been given the row.
-        unsafe { last_row::remember(slot) };
+        last_row::remember(slot);
     }
     found
 }
