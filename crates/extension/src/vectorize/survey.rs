@@ -2,6 +2,7 @@
 //! sufficient.
 
 use std::cmp::Ordering;
+use std::rc::Rc;
 
 use howdah_columnar::{ColumnStatistics, OwnedValue, compare};
 use howdah_vector::operators::{Compiled, Look};
@@ -19,10 +20,10 @@ pub struct Surveyed {
     /// Which of the query's columns are read.
     pub needed: Vec<usize>,
     /// Statistics of those of the query's columns for which they are sufficient.
-    pub statistics: Vec<Option<ColumnStatistics>>,
+    pub statistics: Vec<Option<Rc<ColumnStatistics>>>,
     pub hidden: Option<RowSet>,
     /// Of first rows: the statistics of the column by which they are ordered.
-    pub leading: Option<ColumnStatistics>,
+    pub leading: Option<Rc<ColumnStatistics>>,
 }
 
 impl Surveyed {
@@ -138,7 +139,7 @@ impl Source<'_> {
             {
                 continue;
             }
-            let reader = ColumnReader::open(store, *entry)?;
+            let reader = ColumnReader::open(store, *entry, self.view.groups.len())?;
             let mut statistics = Vec::new();
             statistics.resize_with(self.attributes.len(), || None);
             for &place in compiled.needed() {
@@ -154,7 +155,7 @@ impl Source<'_> {
                     }
                 }
             }
-            let known: Vec<_> = statistics.iter().map(Option::as_ref).collect();
+            let known: Vec<_> = statistics.iter().map(Option::as_deref).collect();
             for &place in &asked {
                 bounds.add(place, known[place]);
             }

@@ -17,7 +17,6 @@ pub(crate) mod words;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use howdah_columnar::{ColumnStatistics, ColumnType, OwnedValue, ZONE_ROWS};
 
@@ -25,7 +24,8 @@ use crate::error::{Declined, VectorError};
 use crate::expr::Input;
 use crate::foreign::Exchange;
 use crate::plan::{Output, Query};
-use crate::runtime::ResultColumn;
+use crate::runtime::ResultPart;
+use crate::runtime::stop::Stop;
 use crate::source::Morsel;
 use aggregate::{AggregatePlan, Aggregation};
 use filter::{Decision, Filter};
@@ -328,12 +328,12 @@ impl Compiled {
     /// The rows of all threads as they are returned.
     pub(crate) fn ordered(
         &self,
-        row_count: usize,
-        columns: Vec<ResultColumn>,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        parts: Vec<ResultPart>,
+        stop: &Stop<'_>,
+    ) -> Result<Vec<ResultPart>, VectorError> {
         match &self.output {
-            OutputPlan::Aggregate(plan) => plan.ordered(row_count, columns),
-            OutputPlan::First(_) => Ok((row_count, columns)),
+            OutputPlan::Aggregate(plan) => plan.ordered(parts, stop),
+            OutputPlan::First(_) => Ok(parts),
         }
     }
 
@@ -379,7 +379,7 @@ impl Sink {
         &mut self,
         compiled: &Compiled,
         morsel: Morsel,
-        stop: &AtomicBool,
+        stop: &Stop<'_>,
         counts: &mut RowCounts,
         mut account: impl FnMut(usize) -> Result<(), VectorError>,
     ) -> Result<(), VectorError> {
@@ -399,9 +399,7 @@ impl Sink {
             }
         };
         for rows in zones {
-            if stop.load(Ordering::Relaxed) {
-                return Err(VectorError::Stopped);
-            }
+            stop.check()?;
             if let (Self::First(sink), OutputPlan::First(plan)) = (&*self, &compiled.output)
                 && (plan.is_empty()
                     || !compiled.filter.can_fail()
@@ -487,15 +485,14 @@ impl Sink {
         &mut self,
         compiled: &Compiled,
         other: Self,
-        stop: &AtomicBool,
+        stop: &Stop<'_>,
     ) -> Result<(), VectorError> {
         match (self, other, &compiled.output) {
             (Self::Aggregate(sink), Self::Aggregate(other), OutputPlan::Aggregate(plan)) => {
                 sink.merge(plan, &other, None, stop)
             }
             (Self::First(sink), Self::First(other), OutputPlan::First(plan)) => {
-                sink.merge(plan, other);
-                Ok(())
+                sink.merge(plan, other, stop)
             }
             _ => Err(MIXED),
         }
@@ -515,7 +512,7 @@ impl Sink {
         &mut self,
         compiled: &Compiled,
         to: &mut Self,
-        stop: &AtomicBool,
+        stop: &Stop<'_>,
     ) -> Result<(), VectorError> {
         match (self, to, &compiled.output) {
             (Self::Aggregate(sink), Self::Aggregate(to), OutputPlan::Aggregate(plan)) => {
@@ -529,9 +526,10 @@ impl Sink {
     pub(crate) fn finish_part(
         &self,
         compiled: &Compiled,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        stop: &Stop<'_>,
+    ) -> Result<Vec<ResultPart>, VectorError> {
         match (self, &compiled.output) {
-            (Self::Aggregate(sink), OutputPlan::Aggregate(plan)) => sink.finish(plan),
+            (Self::Aggregate(sink), OutputPlan::Aggregate(plan)) => sink.finish(plan, stop),
             _ => Err(MIXED),
         }
     }
@@ -542,9 +540,9 @@ impl Sink {
         all: impl Iterator<Item = &'a Self>,
         part: (usize, usize),
         lookup_bytes: usize,
-        stop: &AtomicBool,
+        stop: &Stop<'_>,
         mut account: impl FnMut(usize) -> Result<(), VectorError>,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+    ) -> Result<Vec<ResultPart>, VectorError> {
         let OutputPlan::Aggregate(plan) = &compiled.output else {
             return Err(MIXED);
         };
@@ -556,17 +554,18 @@ impl Sink {
             merged.merge(plan, sink, Some(part), stop)?;
             account(merged.memory_bytes())?;
         }
-        merged.finish(plan)
+        merged.finish(plan, stop)
     }
 
-    /// The rows of the result, and their columns.
+    /// The rows of the result.
     pub(crate) fn finish(
         self,
         compiled: &Compiled,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        stop: &Stop<'_>,
+    ) -> Result<Vec<ResultPart>, VectorError> {
         match (self, &compiled.output) {
-            (Self::Aggregate(sink), OutputPlan::Aggregate(plan)) => sink.finish(plan),
-            (Self::First(sink), OutputPlan::First(plan)) => sink.finish(plan),
+            (Self::Aggregate(sink), OutputPlan::Aggregate(plan)) => sink.finish(plan, stop),
+            (Self::First(sink), OutputPlan::First(plan)) => sink.finish(plan, stop),
             _ => Err(MIXED),
         }
     }
