@@ -32,7 +32,7 @@ use filter::{Decision, Filter};
 pub(crate) use first::Cut;
 pub use first::LateRows;
 use first::{First, FirstPlan};
-use scan::OpenMorsel;
+use scan::{OpenColumn, OpenMorsel};
 use times::Clock;
 pub use times::OperatorTimes;
 
@@ -350,9 +350,35 @@ impl Compiled {
 
 /// A range of rows, cut at the bounds of zones.
 fn by_zone(rows: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+    cut(rows, ZONE_ROWS)
+}
+
+/// The rows of a morsel that are worked on between two checks of the stop flag: those of a zone, or
+/// fewer where they are wide.
+fn step_rows(morsel: &OpenMorsel) -> usize {
+    let width = |column: &OpenColumn| match column {
+        OpenColumn::Chunk(_, meta) => meta.byte_range.end - meta.byte_range.start,
+        OpenColumn::Whole(_) | OpenColumn::One(_) | OpenColumn::Unread => 0,
+    };
+    let bytes: u64 = morsel.columns.iter().map(width).sum();
+    let row_count = morsel.row_count() as u64;
+    let mut rows = ZONE_ROWS;
+    while rows > LEAST_STEP_ROWS && bytes * rows as u64 > MOST_STEP_BYTES * row_count {
+        rows /= 2;
+    }
+    rows
+}
+
+/// Encoded bytes that are decoded between two checks, at most, if the rows are not fewer than
+/// [`LEAST_STEP_ROWS`], the size of a block of packed numbers.
+const MOST_STEP_BYTES: u64 = 1 << 20;
+const LEAST_STEP_ROWS: usize = 1_024;
+
+/// A range of rows, cut at multiples of a number.
+fn cut(rows: &Range<usize>, step: usize) -> impl Iterator<Item = Range<usize>> + use<> {
     let (mut start, last) = (rows.start, rows.end);
     std::iter::from_fn(move || {
-        let end = ((start / ZONE_ROWS + 1) * ZONE_ROWS).min(last);
+        let end = ((start / step + 1) * step).min(last);
         let zone = start..end;
         start = end;
         (!zone.is_empty()).then_some(zone)
@@ -398,7 +424,8 @@ impl Sink {
                 zones
             }
         };
-        for rows in zones {
+        let step_rows = step_rows(&morsel);
+        for rows in zones.iter().flat_map(|rows| cut(rows, step_rows)) {
             stop.check()?;
             if let (Self::First(sink), OutputPlan::First(plan)) = (&*self, &compiled.output)
                 && (plan.is_empty()
