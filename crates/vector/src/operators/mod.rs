@@ -17,7 +17,6 @@ pub(crate) mod words;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use howdah_columnar::{ColumnStatistics, ColumnType, OwnedValue, ZONE_ROWS};
 
@@ -25,14 +24,15 @@ use crate::error::{Declined, VectorError};
 use crate::expr::Input;
 use crate::foreign::Exchange;
 use crate::plan::{Output, Query};
-use crate::runtime::ResultColumn;
+use crate::runtime::ResultPart;
+use crate::runtime::stop::Stop;
 use crate::source::Morsel;
 use aggregate::{AggregatePlan, Aggregation};
 use filter::{Decision, Filter};
 pub(crate) use first::Cut;
 pub use first::LateRows;
 use first::{First, FirstPlan};
-use scan::OpenMorsel;
+use scan::{OpenColumn, OpenMorsel};
 use times::Clock;
 pub use times::OperatorTimes;
 
@@ -328,12 +328,12 @@ impl Compiled {
     /// The rows of all threads as they are returned.
     pub(crate) fn ordered(
         &self,
-        row_count: usize,
-        columns: Vec<ResultColumn>,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        parts: Vec<ResultPart>,
+        stop: &Stop<'_>,
+    ) -> Result<Vec<ResultPart>, VectorError> {
         match &self.output {
-            OutputPlan::Aggregate(plan) => plan.ordered(row_count, columns),
-            OutputPlan::First(_) => Ok((row_count, columns)),
+            OutputPlan::Aggregate(plan) => plan.ordered(parts, stop),
+            OutputPlan::First(_) => Ok(parts),
         }
     }
 
@@ -350,9 +350,35 @@ impl Compiled {
 
 /// A range of rows, cut at the bounds of zones.
 fn by_zone(rows: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+    cut(rows, ZONE_ROWS)
+}
+
+/// The rows of a morsel that are worked on between two checks of the stop flag: those of a zone, or
+/// fewer where they are wide.
+fn step_rows(morsel: &OpenMorsel) -> usize {
+    let width = |column: &OpenColumn| match column {
+        OpenColumn::Chunk(_, meta) => meta.byte_range.end - meta.byte_range.start,
+        OpenColumn::Whole(_) | OpenColumn::One(_) | OpenColumn::Unread => 0,
+    };
+    let bytes: u64 = morsel.columns.iter().map(width).sum();
+    let row_count = morsel.row_count() as u64;
+    let mut rows = ZONE_ROWS;
+    while rows > LEAST_STEP_ROWS && bytes * rows as u64 > MOST_STEP_BYTES * row_count {
+        rows /= 2;
+    }
+    rows
+}
+
+/// Encoded bytes that are decoded between two checks, at most, if the rows are not fewer than
+/// [`LEAST_STEP_ROWS`], the size of a block of packed numbers.
+const MOST_STEP_BYTES: u64 = 1 << 20;
+const LEAST_STEP_ROWS: usize = 1_024;
+
+/// A range of rows, cut at multiples of a number.
+fn cut(rows: &Range<usize>, step: usize) -> impl Iterator<Item = Range<usize>> + use<> {
     let (mut start, last) = (rows.start, rows.end);
     std::iter::from_fn(move || {
-        let end = ((start / ZONE_ROWS + 1) * ZONE_ROWS).min(last);
+        let end = ((start / step + 1) * step).min(last);
         let zone = start..end;
         start = end;
         (!zone.is_empty()).then_some(zone)
@@ -379,7 +405,7 @@ impl Sink {
         &mut self,
         compiled: &Compiled,
         morsel: Morsel,
-        stop: &AtomicBool,
+        stop: &Stop<'_>,
         counts: &mut RowCounts,
         mut account: impl FnMut(usize) -> Result<(), VectorError>,
     ) -> Result<(), VectorError> {
@@ -398,10 +424,9 @@ impl Sink {
                 zones
             }
         };
-        for rows in zones {
-            if stop.load(Ordering::Relaxed) {
-                return Err(VectorError::Stopped);
-            }
+        let step_rows = step_rows(&morsel);
+        for rows in zones.iter().flat_map(|rows| cut(rows, step_rows)) {
+            stop.check()?;
             if let (Self::First(sink), OutputPlan::First(plan)) = (&*self, &compiled.output)
                 && (plan.is_empty()
                     || !compiled.filter.can_fail()
@@ -487,15 +512,14 @@ impl Sink {
         &mut self,
         compiled: &Compiled,
         other: Self,
-        stop: &AtomicBool,
+        stop: &Stop<'_>,
     ) -> Result<(), VectorError> {
         match (self, other, &compiled.output) {
             (Self::Aggregate(sink), Self::Aggregate(other), OutputPlan::Aggregate(plan)) => {
                 sink.merge(plan, &other, None, stop)
             }
             (Self::First(sink), Self::First(other), OutputPlan::First(plan)) => {
-                sink.merge(plan, other);
-                Ok(())
+                sink.merge(plan, other, stop)
             }
             _ => Err(MIXED),
         }
@@ -515,7 +539,7 @@ impl Sink {
         &mut self,
         compiled: &Compiled,
         to: &mut Self,
-        stop: &AtomicBool,
+        stop: &Stop<'_>,
     ) -> Result<(), VectorError> {
         match (self, to, &compiled.output) {
             (Self::Aggregate(sink), Self::Aggregate(to), OutputPlan::Aggregate(plan)) => {
@@ -529,9 +553,10 @@ impl Sink {
     pub(crate) fn finish_part(
         &self,
         compiled: &Compiled,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        stop: &Stop<'_>,
+    ) -> Result<Vec<ResultPart>, VectorError> {
         match (self, &compiled.output) {
-            (Self::Aggregate(sink), OutputPlan::Aggregate(plan)) => sink.finish(plan),
+            (Self::Aggregate(sink), OutputPlan::Aggregate(plan)) => sink.finish(plan, stop),
             _ => Err(MIXED),
         }
     }
@@ -542,9 +567,9 @@ impl Sink {
         all: impl Iterator<Item = &'a Self>,
         part: (usize, usize),
         lookup_bytes: usize,
-        stop: &AtomicBool,
+        stop: &Stop<'_>,
         mut account: impl FnMut(usize) -> Result<(), VectorError>,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+    ) -> Result<Vec<ResultPart>, VectorError> {
         let OutputPlan::Aggregate(plan) = &compiled.output else {
             return Err(MIXED);
         };
@@ -556,17 +581,18 @@ impl Sink {
             merged.merge(plan, sink, Some(part), stop)?;
             account(merged.memory_bytes())?;
         }
-        merged.finish(plan)
+        merged.finish(plan, stop)
     }
 
-    /// The rows of the result, and their columns.
+    /// The rows of the result.
     pub(crate) fn finish(
         self,
         compiled: &Compiled,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        stop: &Stop<'_>,
+    ) -> Result<Vec<ResultPart>, VectorError> {
         match (self, &compiled.output) {
-            (Self::Aggregate(sink), OutputPlan::Aggregate(plan)) => sink.finish(plan),
-            (Self::First(sink), OutputPlan::First(plan)) => sink.finish(plan),
+            (Self::Aggregate(sink), OutputPlan::Aggregate(plan)) => sink.finish(plan, stop),
+            (Self::First(sink), OutputPlan::First(plan)) => sink.finish(plan, stop),
             _ => Err(MIXED),
         }
     }

@@ -11,8 +11,6 @@
 mod extremes;
 mod runs;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use arrow_array::Int64Array;
 use arrow_buffer::BooleanBuffer;
 use howdah_columnar::{Column, ColumnStatistics, ColumnType};
@@ -28,7 +26,8 @@ use crate::domain::{Domain, Found, KeyColumn};
 use crate::error::{Declined, VectorError};
 use crate::expr::{self, Input};
 use crate::plan::{AggregateCall, Expr, GroupOrder};
-use crate::runtime::ResultColumn;
+use crate::runtime::stop::Stop;
+use crate::runtime::{PART_ROWS, ResultColumn, ResultPart};
 use runs::runs_of;
 
 /// Groups that are merged between two checks of the stop flag.
@@ -144,12 +143,12 @@ impl AggregatePlan {
     /// The rows of all threads as they are returned.
     pub(crate) fn ordered(
         &self,
-        row_count: usize,
-        columns: Vec<ResultColumn>,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        parts: Vec<ResultPart>,
+        stop: &Stop<'_>,
+    ) -> Result<Vec<ResultPart>, VectorError> {
         match &self.first {
-            None => Ok((row_count, columns)),
-            Some(first) => first.sorted(row_count, columns),
+            None => Ok(parts),
+            Some(first) => first.sorted(parts, stop),
         }
     }
 
@@ -521,13 +520,11 @@ impl Aggregation {
         plan: &AggregatePlan,
         other: &Self,
         part: Option<(usize, usize)>,
-        stop: &AtomicBool,
+        stop: &Stop<'_>,
     ) -> Result<(), VectorError> {
         let mut groups = Vec::with_capacity(MERGE_STEP);
         for start in (0..other.group_count).step_by(MERGE_STEP) {
-            if stop.load(Ordering::Relaxed) {
-                return Err(VectorError::Stopped);
-            }
+            stop.check()?;
             let end = (start + MERGE_STEP).min(other.group_count);
             groups.clear();
             groups.extend((start as u32..end as u32).filter(|&group| {
@@ -601,13 +598,11 @@ impl Aggregation {
         &mut self,
         plan: &AggregatePlan,
         to: &mut Self,
-        stop: &AtomicBool,
+        stop: &Stop<'_>,
     ) -> Result<(), VectorError> {
         let (mut ids, mut groups) = (Vec::new(), Vec::new());
         for start in (0..self.group_count).step_by(MERGE_STEP) {
-            if stop.load(Ordering::Relaxed) {
-                return Err(VectorError::Stopped);
-            }
+            stop.check()?;
             let end = (start + MERGE_STEP).min(self.group_count);
             groups.clear();
             groups
@@ -627,18 +622,18 @@ impl Aggregation {
         Ok(())
     }
 
-    /// Keys and aggregates of all groups, or of those that are among the first, and how many these
-    /// are.
+    /// Keys and aggregates of all groups, or of those that are among the first.
     pub(crate) fn finish(
         &self,
         plan: &AggregatePlan,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        stop: &Stop<'_>,
+    ) -> Result<Vec<ResultPart>, VectorError> {
         // Groups may have been entered before any of their rows.
         let mut groups: Vec<u32> = (0..self.group_count as u32)
             .filter(|&group| plan.keys.is_empty() || self.counts.rows(group as usize) > 0)
             .collect();
         if let Some(first) = &plan.first {
-            groups = first.choose(groups, |place, groups| {
+            let column = |place: usize, groups: &[u32]| -> Result<ResultColumn, VectorError> {
                 match place.checked_sub(plan.keys.len()) {
                     Some(output) => self.output(plan, &plan.outputs[output], groups),
                     None => {
@@ -646,17 +641,25 @@ impl Aggregation {
                         Ok(ResultColumn::Values(keys.swap_remove(place)))
                     }
                 }
-            })?;
+            };
+            groups = first.choose(groups, column, stop)?;
         }
-        let mut columns = Vec::new();
-        if !plan.keys.is_empty() {
-            let keys = self.groups.columns(&groups)?;
-            columns.extend(keys.into_iter().map(ResultColumn::Values));
-        }
-        for output in &plan.outputs {
-            columns.push(self.output(plan, output, &groups)?);
-        }
-        Ok((groups.len(), columns))
+        let part = |groups: &[u32]| -> Result<ResultPart, VectorError> {
+            stop.check()?;
+            let mut columns = Vec::new();
+            if !plan.keys.is_empty() {
+                let keys = self.groups.columns(groups)?;
+                columns.extend(keys.into_iter().map(ResultColumn::Values));
+            }
+            for output in &plan.outputs {
+                columns.push(self.output(plan, output, groups)?);
+            }
+            Ok(ResultPart {
+                row_count: groups.len(),
+                columns,
+            })
+        };
+        groups.chunks(PART_ROWS).map(part).collect()
     }
 
     /// One aggregate of some groups.
