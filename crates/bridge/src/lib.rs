@@ -55,6 +55,7 @@
 //!             ──> new_entries        index entries of rows that got new TIDs
 //!             ──> scan               a plan node that scans a table with cold rows
 //!             ──> executor           what is done before statements start and finish
+//!             ──> plain_insert       rows of INSERT that a load takes from the plan
 //!             ──> expr               expression trees as borrowed values
 //!             ──> datum              datums with the form of their type
 //!             ──> builtin            OIDs of built-in types and operators
@@ -100,6 +101,7 @@ pub mod names;
 pub mod needed_columns;
 pub mod new_entries;
 pub mod object_access;
+pub mod plain_insert;
 pub mod predicate;
 pub mod proc_flags;
 pub mod procedure;

@@ -304,6 +304,13 @@ impl<'a> Table<'a> {
         unsafe { crate::ffi::quiet::pgstat_count_heap_insert(self.raw(), 1) }
     }
 
+    /// The same for so many of them.
+    #[inline]
+    pub fn count_more_inserts(self, rows: usize) {
+        // SAFETY: as for `count_another_insert`.
+        unsafe { crate::ffi::quiet::pgstat_count_heap_insert(self.raw(), rows as i64) }
+    }
+
     /// Changes what heap has just counted as an insert to an update.
     #[inline]
     pub fn count_insert_as_update(self) {

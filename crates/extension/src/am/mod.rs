@@ -11,6 +11,7 @@
 //!   point_reader  single cold rows       index_delete  entries that an index may drop
 //!   serializable  predicate locks
 //!   modify    inserts (hot or into a load), updates, deletes, row locks
+//!   plain_insert  rows that a load takes from the plan of an INSERT
 //!   cold_rows the same for cold rows    decoded  what logical decoding gets to see of that
 //!   last_row             what the same command is about to ask again
 //!   estimate  sizes and row counts for the planner
@@ -36,6 +37,7 @@ mod known_groups;
 mod last_row;
 pub mod modify;
 mod moment;
+mod plain_insert;
 pub mod point_reader;
 mod sample;
 pub mod scan;
@@ -75,9 +77,10 @@ table_am_handler!(
     routine
 );
 
-/// Installs the hook that tells scans which columns they must return. Must be called once, from
-/// `_PG_init`.
+/// Installs the hook that tells scans which columns they must return, and what takes the rows of
+/// plain INSERT statements. Must be called once, from `_PG_init`.
 pub fn register() {
+    plain_insert::register();
     // SAFETY: nothing else runs in the process yet.
     unsafe { needed_columns::install(is_ours) }
 }

@@ -6,6 +6,7 @@
 //! binary-compatible one without a rewrite.
 
 pub mod arena;
+pub mod fixed;
 pub mod numeric;
 
 use howdah_bridge::Oid;
