@@ -106,10 +106,10 @@ pub unsafe fn store_cold_row(
     origin: Origin,
 ) {
     // SAFETY: the caller vouches for slot and values; the tuple is formed in the slot's own
-    // memory context, so that the slot may free it (TTS_FLAG_SHOULDFREE). ExecClearTuple
-    // runs before the fields are set and may only release what the slot held before.
+    // memory context, so that the slot may free it (TTS_FLAG_SHOULDFREE). What the slot held before
+    // was released, or is the memory of the tuple; nothing raises an ERROR before the fields are
+    // set.
     unsafe {
-        clear(slot);
         let tuple = form.form(slot, values, nulls);
         set_header(tuple, tid, table, origin);
         let valid = (*slot).tts_nvalid;
@@ -128,10 +128,11 @@ pub unsafe fn clear(slot: *mut pg_sys::TupleTableSlot) {
     unsafe { ((*(*slot).tts_ops).clear.unwrap_unchecked())(slot) }
 }
 
-/// Passes a tuple in the slot's own memory to the slot, which is empty.
+/// Passes a tuple in the slot's own memory to the slot, which is empty, or held a tuple in this
+/// memory.
 ///
 /// # Safety
-/// An empty slot that takes heap tuples, and a tuple in its memory with its descriptor.
+/// A slot that takes heap tuples and has no buffer, and a tuple in its memory with its descriptor.
 unsafe fn put(slot: *mut pg_sys::TupleTableSlot, tuple: pg_sys::HeapTuple) {
     // SAFETY: the caller vouches for both.
     unsafe {
@@ -179,8 +180,8 @@ impl RowImage {
             let tuple = &*(*slot.cast::<pg_sys::BufferHeapTupleTableSlot>())
                 .base
                 .tuple;
-            self.words.clear();
             if tuple.t_len > LARGEST_IMAGE_BYTES {
+                self.words.clear();
                 return;
             }
             self.words.resize((tuple.t_len as usize).div_ceil(8), 0);

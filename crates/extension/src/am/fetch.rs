@@ -186,14 +186,15 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
         if !all_dead.is_null() {
             *all_dead = false;
         }
-        slot.clear();
         if is_surely_hidden(table, row, snapshot) {
+            slot.clear();
             if snapshot.is_dirty() {
                 snapshot.reset_dirty();
             }
             return false;
         }
         if !snapshot.is_mvcc() {
+            slot.clear();
             let mut reader = PointReader::new();
             let found = reader.fetch(table, row, snapshot, slot);
             if !found && !all_dead.is_null() {
@@ -202,6 +203,7 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
             return found;
         }
         if fetch.shown.has(row, slot, snapshot) {
+            slot.clear();
             return true;
         }
         let reader = match fetch.reader {
@@ -216,7 +218,11 @@ unsafe extern "C-unwind" fn index_fetch_tuple(
             Some(reader) if reader.serves(slot) => reader,
             _ => Box::new(PointReader::for_slot(slot)),
         };
+        // The row before it stays in the slot until then, because its memory serves the next one.
         let found = reader.fetch(table, row, snapshot, slot);
+        if !found || reader.leaves_slot() {
+            slot.clear();
+        }
         if found {
             if reader.reads_whole_rows() {
                 last_row::remember(slot);
