@@ -153,7 +153,7 @@ impl TupleForm {
                 len: len as u32,
                 is_shortened,
             };
-            // SAFETY: as above.
+            // SAFETY: there is a place for each attribute.
             unsafe { *self.places.get_unchecked_mut(i) = place };
             end = start + len;
         }
@@ -161,9 +161,9 @@ impl TupleForm {
         Some(extent)
     }
 
-    /// Forms a tuple in the slot's memory, in place of what the slot holds, and stores the positions
-    /// of its values in the slot's arrays; setting the slot's tuple is left to the caller. The
-    /// header lacks the fields for transactions and TID.
+    /// Forms a tuple in the slot's memory, in place of what the slot holds, and stores the
+    /// positions of its values in the slot's arrays; setting the slot's tuple is left to the
+    /// caller. The header lacks the fields for transactions and TID.
     ///
     /// # Safety
     /// `slot` is a buffer slot that has the descriptor that this was made of; one value and null
@@ -302,14 +302,14 @@ unsafe fn pad(start: *mut u8, bytes: usize) {
     }
 }
 
-/// Memory for a tuple of so many bytes and its head in front: that of the slot's own tuple, if it is
-/// long enough, otherwise fresh memory of an empty slot. Of the slot's fields only those that
-/// tell what it holds are no longer true.
+/// Memory for a tuple of so many bytes and its head in front: that of the slot's own tuple, if it
+/// is long enough, otherwise fresh memory of an empty slot. What the slot's fields tell of its
+/// tuple is true again when the new tuple is stored.
 ///
 /// # Safety
 /// `slot` is a valid buffer slot.
 unsafe fn memory_in(slot: *mut pg_sys::TupleTableSlot, bytes: usize) -> *mut u8 {
-    // SAFETY: as for this function. A tuple that the slot is to free lies in the slot's memory; where
+    // SAFETY: the slot is valid. A tuple that the slot is to free lies in the slot's memory; where
     // its data follow its head, both were allocated together, at least as long as they are.
     unsafe {
         let buffer_slot = slot.cast::<pg_sys::BufferHeapTupleTableSlot>();

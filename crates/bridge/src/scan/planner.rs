@@ -197,19 +197,20 @@ unsafe fn is_beaten(
     }
 }
 
-/// The cost of an aggregate query that needs only one end of an index for each of its aggregates
-/// (`planagg.c`): every other plan of it reads whole tables.
+/// The cost of an aggregate query that needs only one end of an index for each of its aggregates,
+/// which is planned before anything else (`planagg.c`). Every other plan of it reads whole tables.
 ///
 /// # Safety
 /// The planner's, of the query level that is being planned.
 unsafe fn ends_cost(root: *mut pg_sys::PlannerInfo) -> Option<f64> {
     // SAFETY: planner structures.
     unsafe {
-        let ends = PgList::<pg_sys::MinMaxAggInfo>::from_pg((*root).minmax_aggs);
-        let is_enabled = |end: *mut pg_sys::MinMaxAggInfo| (*(*end).path).disabled_nodes == 0;
-        let cost: f64 = ends.iter_ptr().map(|end| (*end).pathcost).sum();
-        (!ends.is_empty() && ends.iter_ptr().all(is_enabled))
-            .then_some(cost + pg_sys::cpu_tuple_cost)
+        let grouped = (*root).upper_rels[pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG as usize];
+        let grouped = PgList::<pg_sys::RelOptInfo>::from_pg(grouped);
+        let paths = PgList::<pg_sys::Path>::from_pg((*grouped.get_ptr(0)?).pathlist);
+        let path = paths.get_ptr(0)?;
+        let is_of_ends = (*path).type_ == pg_sys::NodeTag::T_MinMaxAggPath;
+        (is_of_ends && (*path).disabled_nodes == 0).then_some((*path).total_cost)
     }
 }
 

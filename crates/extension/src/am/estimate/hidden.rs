@@ -48,8 +48,8 @@ thread_local! {
         RefCell::new(HashCache::of_entries(MOST_REMEMBERED));
 }
 
-/// How long the size of a table is used again at most: for the next statements of a transaction, and
-/// for those of some short transactions.
+/// How long the size of a table is used again at most: for the next statements of a transaction,
+/// and for those of some short transactions.
 const SIZE_KEPT: Duration = Duration::from_millis(10);
 
 /// How long the size of a table may be used again that took so long to find out.
