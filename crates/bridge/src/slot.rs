@@ -101,10 +101,11 @@ pub unsafe fn clear(slot: *mut pg_sys::TupleTableSlot) {
     unsafe { ((*(*slot).tts_ops).clear.unwrap_unchecked())(slot) }
 }
 
-/// Passes a tuple in the slot's own memory to the slot, which is empty.
+/// Passes a tuple in the slot's own memory to the slot, which is empty, or held a tuple in this
+/// memory.
 ///
 /// # Safety
-/// An empty slot that takes heap tuples, and a tuple in its memory with its descriptor.
+/// A slot that takes heap tuples and has no buffer, and a tuple in its memory with its descriptor.
 unsafe fn put(slot: *mut pg_sys::TupleTableSlot, tuple: pg_sys::HeapTuple) {
     // SAFETY: the caller vouches for both.
     unsafe {
@@ -144,14 +145,15 @@ impl Default for RowImage {
 impl RowImage {
     /// Copies the tuple in a slot, unless there is none, or it is long.
     pub fn take(&mut self, slot: Slot<'_>) {
-        self.words.clear();
         let Some(tuple) = slot.heap_tuple() else {
+            self.words.clear();
             return;
         };
         // SAFETY: the data of a tuple are `t_len` bytes at `t_data`; the slot is valid.
         unsafe {
             let tuple = tuple.as_ref();
             if tuple.t_len > LARGEST_IMAGE_BYTES {
+                self.words.clear();
                 return;
             }
             self.words.resize((tuple.t_len as usize).div_ceil(8), 0);
@@ -385,10 +387,10 @@ impl<'a> Slot<'a> {
     ) {
         let slot = self.raw();
         // SAFETY: the caller vouches for slot and values; the tuple is formed in the slot's own
-        // memory context, so that the slot may free it (TTS_FLAG_SHOULDFREE). The slot is cleared
-        // before the fields are set, which only releases what it held before.
+        // memory context, so that the slot may free it (TTS_FLAG_SHOULDFREE). What the slot held
+        // before was released, or is the memory of the tuple; nothing raises an ERROR before the
+        // fields are set.
         unsafe {
-            clear(slot);
             let tuple = form.form(slot, values, nulls);
             set_header(tuple, tid.raw(), table, origin);
             let valid = (*slot).tts_nvalid;

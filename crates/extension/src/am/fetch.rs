@@ -139,14 +139,15 @@ impl RowFetches for TwoSides {
         slot: Slot<'_>,
         all_dead: Option<&mut bool>,
     ) -> bool {
-        slot.clear();
         if is_surely_hidden(table, row, snapshot) {
+            slot.clear();
             if snapshot.is_dirty() {
                 snapshot.reset_dirty();
             }
             return false;
         }
         if !snapshot.is_mvcc() {
+            slot.clear();
             let mut reader = PointReader::new();
             let found = reader.fetch(table, row, snapshot, slot);
             if let (false, Some(all_dead)) = (found, all_dead) {
@@ -155,6 +156,7 @@ impl RowFetches for TwoSides {
             return found;
         }
         if state.shown.has(row, slot, snapshot) {
+            slot.clear();
             return true;
         }
         let reader = match state.reader {
@@ -169,7 +171,11 @@ impl RowFetches for TwoSides {
             Some(reader) if reader.serves(slot) => reader,
             _ => Box::new(PointReader::for_slot(slot)),
         };
+        // The row before it stays in the slot until then, because its memory serves the next one.
         let found = reader.fetch(table, row, snapshot, slot);
+        if !found || reader.leaves_slot() {
+            slot.clear();
+        }
         if found {
             if reader.reads_whole_rows() {
                 last_row::remember(slot);

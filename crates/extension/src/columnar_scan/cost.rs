@@ -168,7 +168,9 @@ pub fn least_cost(planned: &PlannedTable<'_>) -> Option<f64> {
         return None;
     }
     let cold = planned_size(planned.oid())?;
-    Some(f64::from(cold.groups) * GROUP * unit_costs().tuple)
+    let groups = f64::from(cold.groups);
+    let pages = groups.min(cold.bytes as f64 / f64::from(PAGE_BYTES));
+    Some(groups * GROUP * unit_costs().tuple + pages * planned.sequential_page_cost())
 }
 
 /// The offer of a ColumnarScan to the planner; `None` if the table has no cold rows, or system
