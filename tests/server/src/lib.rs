@@ -7,6 +7,7 @@
 //!   death         backends killed at a named step
 //!   differential  generated statements on heap and howdah
 //!   process       threads, open files and memory of a backend
+//!   queries       generated queries of the vectorized engine, and their answers
 //!   replay        a standby's replay that old snapshots block, and what happens to them
 //!   settings      numbers from the environment, for longer runs
 //! ```
@@ -21,5 +22,6 @@ pub mod cluster;
 pub mod death;
 pub mod differential;
 pub mod process;
+pub mod queries;
 pub mod replay;
 pub mod settings;
