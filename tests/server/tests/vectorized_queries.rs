@@ -24,9 +24,7 @@ fn generated_queries_have_one_answer() -> anyhow::Result<()> {
     ];
     let primary = Primary::start("vectorized-queries", &settings)?;
     let mut session = primary.session()?;
-    session.batch_execute(
-        "SET client_min_messages = error; SET jit = off; SET plan_cache_mode = force_generic_plan",
-    )?;
+    session.batch_execute("SET client_min_messages = error; SET jit = off")?;
     session.batch_execute(FUNCTIONS)?;
     let first = number("HOWDAH_QUERY_SEED", 1);
     let schemas = number("HOWDAH_QUERY_SCHEMAS", 10);

@@ -6,7 +6,7 @@ use postgres::{Client, SimpleQueryMessage};
 /// The rows of a query as text, sorted; or the SQLSTATE of its error.
 pub type Answer = Result<Vec<String>, String>;
 
-/// Asks a query.
+/// Asks a query. A transaction that it began has ended when this returns.
 ///
 /// # Errors
 /// When the session ends, or the error is an internal one (`XX000` and the like).
@@ -31,6 +31,7 @@ pub fn answer(session: &mut Client, query: &str) -> anyhow::Result<Answer> {
         Err(error) => {
             let code = error.code().with_context(|| format!("{query}: {error}"))?;
             ensure!(!code.code().starts_with("XX"), "{query}: {error:?}");
+            session.batch_execute("ROLLBACK")?;
             Ok(Err(code.code().to_owned()))
         }
     }

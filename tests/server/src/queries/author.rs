@@ -1,5 +1,6 @@
 //! The author of queries: groups, aggregates, distinct rows, first rows and first groups.
 
+use super::changes::changes;
 use super::columns::{COLUMNS, Kind, of_kind};
 use super::expressions::{arithmetic, condition, filter, unknown, with_parameters, with_value};
 use super::query::{Query, Way};
@@ -52,7 +53,14 @@ pub fn author(dice: &mut Dice) -> Query {
         4 => Way::Materialized,
         5 => Way::Counted,
         6 => Way::Exists,
+        7 => Way::Fetched,
+        8 => Way::Changed,
+        9 => Way::Looped,
         _ => Way::Plain,
+    };
+    let changes = match way {
+        Way::Changed => changes(dice),
+        _ => String::new(),
     };
     let mut conjuncts = filter(dice);
     match way {
@@ -65,6 +73,7 @@ pub fn author(dice: &mut Dice) -> Query {
         conjuncts,
         rest,
         way,
+        changes,
     }
 }
 

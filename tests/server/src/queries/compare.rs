@@ -66,13 +66,14 @@ pub fn compare_next(
     let threads = dice.pick(&[0, 1, 2, 7]);
     let memory = dice.pick(&["64kB", "4MB", "64MB"]);
     let partitionwise = dice.pick(&["on", "off"]);
+    let cached = dice.pick(&["force_generic_plan", "force_custom_plan"]);
     session.batch_execute(&format!(
-        "SET enable_partitionwise_aggregate = {partitionwise};
+        "SET enable_partitionwise_aggregate = {partitionwise}; SET plan_cache_mode = {cached};
          SET howdah.debug_force_vectorized = on; SET howdah.vectorized = on;
          SET howdah.threads = {threads}; SET work_mem = '{memory}'"
     ))?;
+    let plan = question.plan(session, &question.query.explained("t"))?;
     let text = question.query.of("t");
-    let plan = question.plan(session, &text)?;
     tally.taken += usize::from(plan.is_vectorized);
     tally.foreign += usize::from(plan.has_foreign);
     let vectorized = question.ask(session, &text)?;

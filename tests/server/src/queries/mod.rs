@@ -3,7 +3,7 @@
 //! ```text
 //!   Dice ─► tables       h of heap, t of howdah, with the same rows; columns: of which types
 //!     └───► author       a query: what is returned, its filter, groups, order, how it is asked
-//!              │ expressions
+//!              │ expressions, changes
 //!              ▼
 //!           query        its text over t, or over h
 //!              ▼
@@ -21,7 +21,9 @@
 //! grouped by another equality than that of their bytes; two were added when the rows were cold
 //! already. Every third query has an expression that the engine does not know, which PostgreSQL
 //! evaluates for it. Queries are asked as they are, as prepared statements with parameters in
-//! generic plans, by rescans with other parameters, and below other queries.
+//! generic plans and custom ones, by rescans with other parameters, below other queries, by cursors
+//! that read forward and backward, in transactions that have changed the table, before and after
+//! they roll that back, and in loops whose body fails and goes on.
 //!
 //! An error of a conjunct is an exception to equal answers: the engine evaluates conjuncts that can
 //! raise one last, so that fewer rows meet them. Where heap raises an error and the engine does
@@ -31,6 +33,7 @@
 
 mod answer;
 mod author;
+mod changes;
 mod columns;
 mod compare;
 mod expressions;

@@ -16,6 +16,12 @@ pub enum Way {
     Counted,
     /// Whether it has a row.
     Exists,
+    /// By a cursor, in parts, and backward.
+    Fetched,
+    /// In a transaction after changes of its own, and again when these are rolled back.
+    Changed,
+    /// In a loop of PL/pgSQL, whose body fails for some rows, in a subtransaction.
+    Looped,
 }
 
 /// The parameters of prepared statements.
@@ -28,20 +34,33 @@ pub struct Query {
     /// What follows the filter.
     pub(super) rest: String,
     pub(super) way: Way,
+    /// What the transaction does before, if it changes the table.
+    pub(super) changes: String,
 }
 
 impl Query {
     /// The text of the query over a table.
     #[must_use]
     pub fn of(&self, table: &str) -> String {
+        self.asked(table, &self.plain(table))
+    }
+
+    /// What is explained to learn how the query is planned.
+    #[must_use]
+    pub fn explained(&self, table: &str) -> String {
+        match self.way {
+            Way::Changed | Way::Looped => self.plain(table),
+            Way::Fetched => format!("DECLARE c SCROLL CURSOR FOR {}", self.plain(table)),
+            _ => self.of(table),
+        }
+    }
+
+    fn plain(&self, table: &str) -> String {
         let filter = match self.conjuncts.is_empty() {
             true => String::new(),
             false => format!(" WHERE {}", self.conjuncts.join(" AND ")),
         };
-        self.asked(&format!(
-            "SELECT {} FROM {table}{filter}{}",
-            self.returned, self.rest
-        ))
+        format!("SELECT {} FROM {table}{filter}{}", self.returned, self.rest)
     }
 
     /// The same where nothing ends it early: PostgreSQL's nodes may not reach the row of an error.
@@ -56,10 +75,11 @@ impl Query {
                 Way::Exists => Way::Plain,
                 way => way,
             },
+            changes: self.changes.clone(),
         }
     }
 
-    fn asked(&self, query: &str) -> String {
+    fn asked(&self, table: &str, query: &str) -> String {
         match self.way {
             Way::Plain | Way::Prepared => query.to_owned(),
             Way::Rescanned => format!(
@@ -71,6 +91,17 @@ impl Query {
             }
             Way::Counted => format!("SELECT count(*), count(s) FROM ({query}) s"),
             Way::Exists => format!("SELECT EXISTS ({query}), NOT EXISTS ({query})"),
+            Way::Fetched => format!(
+                "BEGIN; DECLARE c SCROLL CURSOR FOR {query}; FETCH 3 FROM c; SAVEPOINT a;
+                 FETCH 200 FROM c; ROLLBACK TO a; FETCH ALL FROM c; FETCH BACKWARD ALL FROM c;
+                 FETCH ALL FROM c; COMMIT"
+            ),
+            Way::Changed => format!(
+                "BEGIN; SAVEPOINT a; SET LOCAL howdah.load_threshold = 5; {}; {query};
+                 ROLLBACK TO a; {query}; ROLLBACK",
+                self.changes.replace('@', table)
+            ),
+            Way::Looped => format!("SELECT looped($query${query}$query$)"),
         }
     }
 
@@ -87,12 +118,13 @@ impl Query {
             true => "true".to_owned(),
             false => all.into_iter().cloned().collect::<Vec<_>>().join(" AND "),
         };
-        self.asked(&format!(
+        let query = format!(
             "SELECT {} FROM (SELECT * FROM h WHERE {} OFFSET 0) h WHERE {}{}",
             self.returned,
             join(first),
             join(last),
             self.rest
-        ))
+        );
+        self.asked("h", &query)
     }
 }

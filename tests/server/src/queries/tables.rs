@@ -16,6 +16,17 @@ pub const FUNCTIONS: &str = "
         AS 'BEGIN RETURN $1 % 1000 * 2; END';
     CREATE FUNCTION never_null(text) RETURNS text LANGUAGE plpgsql STABLE
         AS 'BEGIN RETURN coalesce($1, ''none''); END';
+    CREATE TABLE junk (n int8) USING howdah;
+    CREATE FUNCTION looped(query text) RETURNS int8 LANGUAGE plpgsql AS $$
+    DECLARE one record; n int8 := 0;
+    BEGIN
+        FOR one IN EXECUTE query LOOP
+            n := n + 1;
+            CONTINUE WHEN n % 3 > 0;
+            BEGIN INSERT INTO junk VALUES (n); PERFORM 1 / (n - n); EXCEPTION WHEN division_by_zero THEN NULL; END;
+        END LOOP;
+        RETURN n;
+    END $$;
     CREATE FUNCTION picky(int8) RETURNS int8 LANGUAGE plpgsql IMMUTABLE
         AS 'BEGIN IF $1 = 17 THEN RAISE EXCEPTION ''not 17''; END IF; RETURN $1; END'";
 
@@ -81,7 +92,9 @@ pub fn make_tables(session: &mut Client, dice: &mut Dice) -> anyhow::Result<()> 
             ))?;
         }
     }
-    session.batch_execute("ANALYZE h; ANALYZE t")?;
+    session.batch_execute(
+        "DROP TABLE IF EXISTS source; CREATE TABLE source AS TABLE h; ANALYZE h; ANALYZE t",
+    )?;
     Ok(())
 }
 
