@@ -27,11 +27,10 @@ const SETTINGS: [(&str, &str); 5] = [
     ("howdah.max_threads", "6"),
     ("log_min_messages", "warning"),
 ];
-/// How soon half of the statements are over, although others keep the processors busy. Alone, a
-/// statement is over within a fifth of it.
-const SOON: Duration = Duration::from_millis(50);
+/// How soon half of the statements are over, although other sessions keep the processors busy.
+const SOON: Duration = Duration::from_millis(40);
 /// How soon each of them is, whatever else the machine does.
-const AT_LAST: Duration = Duration::from_secs(2);
+const AT_LAST: Duration = Duration::from_millis(600);
 /// What a session may grow by in each half of the cases: what the allocator cannot give back,
 /// because it lies between what is in use.
 const MOST_GROWTH_BYTES: u64 = 16 << 20;

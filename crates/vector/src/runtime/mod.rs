@@ -16,8 +16,8 @@
 //! Invariants
 //! - When [`run`] returns or unwinds, no thread is left.
 //! - The stop flag is set before any wait for threads to end. Between two checks of it, by
-//!   [`Stop`](stop::Stop), a thread works on one zone, or merges, sorts or returns a few thousand groups or
-//!   rows. The caller's thread makes the same checks and asks its caller as well.
+//!   [`Stop`](stop::Stop), a thread works on one zone, or merges, sorts or returns a few thousand
+//!   groups or rows. The caller's thread makes the same checks and asks its caller as well.
 
 mod memory;
 mod result;

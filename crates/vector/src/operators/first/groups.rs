@@ -244,8 +244,8 @@ fn ranks_of_all(
     }
 }
 
-/// Numbers that are ordered as the values are, which are [short](is_short); the same for values that
-/// are equal.
+/// Numbers that are ordered as the values are, which are [short](is_short); the same for values
+/// that are equal.
 fn ranks(values: &Column, direction: Direction) -> Result<Vec<u128>, VectorError> {
     const SIGN: u64 = 1 << 63;
     let null = match direction.nulls_first {
