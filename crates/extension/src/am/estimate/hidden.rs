@@ -48,13 +48,16 @@ thread_local! {
         RefCell::new(HashCache::of_entries(MOST_REMEMBERED));
 }
 
-/// How long the size of a table is used again at most: for the next statements of a transaction,
-/// and for those of some short transactions.
-const SIZE_KEPT: Duration = Duration::from_millis(10);
+/// For so many times the time that finding it out took, the size of a table is used again, but not
+/// for longer than this: for the next statements of a transaction, and of short transactions.
+const SIZE_KEPT_PER_SPENT: u32 = 1_000;
+const MOST_SIZE_KEPT: Duration = Duration::from_millis(50);
 
 /// How long the size of a table may be used again that took so long to find out.
 pub(super) fn kept_after(spent: Duration) -> Duration {
-    spent.saturating_mul(KEPT_PER_SPENT).min(SIZE_KEPT)
+    spent
+        .saturating_mul(SIZE_KEPT_PER_SPENT)
+        .min(MOST_SIZE_KEPT)
 }
 
 /// Whether none of these groups is one whose marks are read each time.
