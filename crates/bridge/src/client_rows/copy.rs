@@ -19,8 +19,8 @@ use crate::utility::has_cold_rows;
 
 thread_local! {
     /// The source text of the COPY that is about to run, if it writes the default format; NULL
-    /// otherwise. It is compared by its address with that of the query that runs. Planning the query
-    /// of one COPY may run another one, which may fail, so it must be known which of them is meant.
+    /// otherwise. It is compared by its address with that of the query that runs: planning the
+    /// query of one COPY may run another one, which may fail, so it must be known which is meant.
     static PLAIN: Cell<*const c_char> = const { Cell::new(std::ptr::null()) };
 }
 

@@ -30,8 +30,8 @@ use crate::settings;
 use crate::types::{AttributeLayout, TableLayout, array_values, owned_value};
 
 /// The deepest nesting of expressions that the engine is given. Its threads walk through them by
-/// recursion, with small stacks and without PostgreSQL's check of the depth; beyond this, PostgreSQL
-/// evaluates them.
+/// recursion, with small stacks and without PostgreSQL's check of the depth; expressions that are
+/// nested deeper are evaluated by PostgreSQL.
 const MOST_LEVELS: usize = 256;
 
 /// A query in the engine's description.
