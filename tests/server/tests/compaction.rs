@@ -8,6 +8,7 @@ use howdah_server_tests::cluster::query;
 use howdah_server_tests::compaction::{
     DIGEST, MAKE, Stopped, in_background, joined, outcome, same_as_twin, start, wait_until,
 };
+use postgres::Client;
 
 #[test]
 fn a_statement_that_waits_for_a_moved_row_continues_with_the_cold_one() -> anyhow::Result<()> {

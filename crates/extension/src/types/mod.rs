@@ -1,9 +1,9 @@
 //! Conversion between PostgreSQL's datums and the storage types of row groups.
 //!
 //! A column's storage type follows from the identity of its type where that pays (numbers, text,
-//! dates; the list is [`sql_types`]), otherwise from its physical form. Reading depends on the stored value and the
-//! attribute's physical form alone. So a column can still be read after its type was changed to a
-//! binary-compatible one without a rewrite.
+//! dates; the list is [`sql_types`]), otherwise from its physical form. Reading depends on the
+//! stored value and the attribute's physical form alone. So a column can still be read after its
+//! type was changed to a binary-compatible one without a rewrite.
 
 pub mod arena;
 pub mod numeric;

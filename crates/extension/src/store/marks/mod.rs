@@ -1,7 +1,7 @@
 //! Marks: the changes of cold rows since their group was written.
 //!
 //! ```text
-//!   id  16 + n / 2^31, seq n mod 2^31   mark of row n: deleted, updated to a TID, moved to another partition
+//!   id  16 + n / 2^31, seq n mod 2^31   mark of row n: deleted, updated to a TID or partition
 //!   id  4, seq group + 64 k             deletion vector of the k-th 16,384 rows of a group
 //!   id  6, seq group + 64 k + i         update links of rows that such a vector hides
 //!   id  5, seq group                    where the rows of a merged group went
