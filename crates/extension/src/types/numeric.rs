@@ -218,7 +218,7 @@ mod tests {
             // A negative zero; a scale, and a number of digits, that decimals do not have.
             short(true, 0, 0, &[]),
             short(false, 39, 0, &[1]),
-            short(false, 0, 9, &[1]),
+            short(false, 0, 10, &[1]),
             long_form_of_one,
             vec![],
             vec![0x80],
