@@ -19,6 +19,15 @@ use pgrx::pg_sys;
 use crate::relation;
 use crate::xid::Xid;
 
+/// A table and the file of its main fork. Other contents, as after TRUNCATE or a rewrite, come with
+/// another file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TableFile {
+    pub table: pg_sys::Oid,
+    /// As `Table::file_number` has it.
+    pub number: u32,
+}
+
 /// Lock modes of a relation, from weak to strong: `LOCKMODE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
@@ -138,6 +147,14 @@ impl<'a> Table<'a> {
         self.data().rd_locator.relNumber.to_u32()
     }
 
+    /// The table and its present file.
+    pub fn file(self) -> TableFile {
+        TableFile {
+            table: self.oid(),
+            number: self.file_number(),
+        }
+    }
+
     /// Its kind.
     pub fn kind(self) -> RelationKind {
         RelationKind::of(self.form().relkind)
@@ -163,9 +180,8 @@ impl<'a> Table<'a> {
 
     /// Database and relation, as lock tags identify them.
     #[inline]
-    pub(crate) fn lock_name(self) -> (u32, u32) {
-        let name = &self.data().rd_lockInfo.lockRelId;
-        (name.dbId.to_u32(), name.relId.to_u32())
+    pub(crate) fn lock_name(self) -> pg_sys::LockRelId {
+        self.data().rd_lockInfo.lockRelId
     }
 
     /// The callbacks of its access method; NULL for a relation without rows.

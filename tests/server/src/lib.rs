@@ -4,6 +4,7 @@
 //!   tests/*.rs ──► cluster::Primary ──► howdah_cli::scratch ──► one server, gone when dropped
 //!                       └─► Standby      (base backup + streaming, in the primary's directory)
 //!   checks        invariants of a table: equal to its heap twin, sound indexes, unique TIDs
+//!   compaction    compactions that wait at a named step
 //!   death         backends killed at a named step
 //!   differential  generated statements on heap and howdah
 //!   process       threads, open files and memory of a backend
@@ -19,6 +20,7 @@
 
 pub mod checks;
 pub mod cluster;
+pub mod compaction;
 pub mod death;
 pub mod differential;
 pub mod process;

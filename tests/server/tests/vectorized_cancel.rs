@@ -201,7 +201,7 @@ impl Load {
                             "SET work_mem = '{}'; {statement}",
                             dice.pick(&MEMORY)
                         ))
-                        .with_context(|| format!("nobody stops {statement}"))?;
+                        .with_context(|| format!("nothing stops {statement}"))?;
                 }
                 Ok(())
             }));

@@ -3,7 +3,7 @@
 //! ```text
 //!   page    copies of all-visible pages, taken without blocking writers
 //!   obstacle  why a page is not all-visible
-//!   stamp   marks hot tuples as updated to cold TIDs          (the mover)
+//!   stamp   stamps hot tuples as updated to cold TIDs          (the mover)
 //!   lock    checks for such tuples before heap's row locks     (all others)
 //!   share   hands key-share locks on from a cold row to its new version
 //!   decoding_tuple  a cold row among the hot ones for one command, for logical decoding

@@ -1,4 +1,4 @@
-//! Marking hot tuples as updated to cold TIDs.
+//! Stamping of hot tuples as updated to cold TIDs.
 //!
 //! ```text
 //!   clear_visibility(run of pages)   visibility map bits off, one full image per map page

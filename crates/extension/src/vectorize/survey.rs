@@ -141,7 +141,7 @@ impl Source<'_> {
                 continue;
             };
             pgrx::check_for_interrupts!();
-            if self.view.has_vanished(store, group) {
+            if self.view.is_all_hidden(store, group) {
                 continue;
             }
             let hidden = self.view.hidden(store, group)?;

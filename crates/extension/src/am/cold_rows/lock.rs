@@ -80,7 +80,7 @@ pub fn lock(table: Table<'_>, tid: Tid, slot: Slot<'_>, request: LockRequest<'_>
             }
             Version::Gone => return answer(RowResult::Deleted, failure, true),
             Version::WouldBlock => return answer(RowResult::WouldBlock, failure, true),
-            Version::MovedAway => refuse(
+            Version::MovedPartitions => refuse(
                 PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE,
                 "tuple to be locked was already moved to another partition due to concurrent update"
                     .into(),

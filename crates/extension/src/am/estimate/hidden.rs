@@ -116,7 +116,7 @@ fn known(store: &ColdStore, entry: &GroupEntry, snapshot: Snapshot<'_>) -> Optio
     if entry.flags.are_clear() {
         return Some(0);
     }
-    if visibility::has_vanished(store, entry.group(), snapshot) {
+    if visibility::is_all_hidden(store, entry.group(), snapshot) {
         return Some(entry.row_count);
     }
     if entry.row_count <= SMALL_GROUP_ROWS {
