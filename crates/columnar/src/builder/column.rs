@@ -94,9 +94,9 @@ impl BytesBuilder {
 ///
 /// # Panics
 ///
-/// Every `push_*` and `extend_*` but [`push_null`](Self::push_null) panics when the column is of another type;
-/// [`push_bytes`](Self::push_bytes) also when a value of a `Fixed` column has another length than
-/// the column's. The caller chose the types, so this is a bug of the caller.
+/// Every `push_*` and `extend_*` but [`push_null`](Self::push_null) panics when the column is of
+/// another type; [`push_bytes`](Self::push_bytes) also when a value of a `Fixed` column has another
+/// length than the column's. The caller chose the types, so this is a bug of the caller.
 #[derive(Clone, Debug)]
 pub enum ColumnBuilder {
     /// Rows of [`ColumnType::Bool`].
