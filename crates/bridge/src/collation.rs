@@ -22,7 +22,7 @@ pub fn orders_bytewise(collation: pg_sys::Oid) -> bool {
 fn has_no_rules(locale: &ffi::PgLocaleHead) -> bool {
     /// `_NL_COLLATE_NRULES` of `langinfo.h`: the first item of category `LC_COLLATE`, 3.
     const NUMBER_OF_RULES: libc::nl_item = 3 << 16;
-    if locale.provider as u8 != pg_sys::COLLPROVIDER_LIBC as u8 || locale.lt.is_null() {
+    if locale.provider as u8 != pg_sys::COLLPROVIDER_LIBC || locale.lt.is_null() {
         return false;
     }
     // SAFETY: PostgreSQL opened the locale for this collation and never frees it.
