@@ -6,6 +6,7 @@ use std::ops::Range;
 use pgrx::{pg_guard, pg_sys};
 
 use super::page::PinnedPage;
+use super::recent;
 
 /// The blocks that the stream has not requested yet.
 struct Blocks {
@@ -16,6 +17,7 @@ struct Blocks {
 /// A stream of pages. After an ERROR the resource owner and the memory context release what it
 /// holds.
 pub(super) struct BlockStream {
+    rel: pg_sys::Relation,
     stream: *mut pg_sys::ReadStream,
     /// The stream points at them.
     blocks: *mut Blocks,
@@ -61,7 +63,12 @@ impl BlockStream {
                 0,
             )
         };
-        BlockStream { stream, blocks, at }
+        BlockStream {
+            rel,
+            stream,
+            blocks,
+            at,
+        }
     }
 
     /// The next page, pinned; `None` at the end.
@@ -72,6 +79,7 @@ impl BlockStream {
             if buffer == pg_sys::InvalidBuffer as pg_sys::Buffer {
                 return None;
             }
+            recent::note(self.rel, self.at, buffer);
             self.at += 1;
             Some(PinnedPage::of(buffer, self.at - 1))
         }
