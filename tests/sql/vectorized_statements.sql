@@ -305,6 +305,16 @@ SELECT id FROM p ORDER BY id, later LIMIT 9223372036854775807 OFFSET 4999;
 SELECT id FROM p ORDER BY id LIMIT 9223372036854775807 OFFSET 9223372036854775807;
 SELECT k FROM p GROUP BY k ORDER BY k DESC LIMIT 9223372036854775807 OFFSET 9;
 SELECT k FROM p ORDER BY k FETCH FIRST 0 ROWS WITH TIES;
+-- Expressions that are nested deeper than the engine walks.
+CREATE FUNCTION answer(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE found text;
+BEGIN
+    EXECUTE query INTO found;
+    RETURN found;
+END $$;
+SELECT n, answer(format('SELECT sum(%s k %s) FROM t', repeat('- (', n), repeat(')', n))) FROM unnest(ARRAY[200, 2000]) n;
+SELECT n, answer(format('SELECT count(*) FROM t WHERE %s k > 50 %s', repeat('(s = 1 OR (s = 2 AND ', n), repeat('))', n))) FROM unnest(ARRAY[100, 750]) n;
+SELECT n, answer(format('SELECT count(*) FROM t GROUP BY %s k %s ORDER BY 1 DESC LIMIT 1', repeat('- (', n), repeat(')', n))) FROM unnest(ARRAY[200, 2000]) n;
 DEALLOCATE ALL;
 SET client_min_messages = warning;
 DROP SCHEMA vectorized_statements CASCADE;

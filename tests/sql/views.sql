@@ -218,6 +218,69 @@ SELECT k FROM locked WHERE id = 5500;
 SELECT target, lock, count(*) FROM own_locks GROUP BY 1, 2 ORDER BY 1, 2;
 COMMIT;
 
+-- What one TID, or one lock of pg_locks, is for. Hot rows first: the first ones of the load.
+CREATE FUNCTION cold(id int) RETURNS tid LANGUAGE sql AS $$SELECT ctid FROM views.locked l WHERE l.id = $1$$;
+SELECT d.* FROM howdah.describe_lock('locked', '(0,1)') d;
+SELECT d.* FROM howdah.describe_lock('locked', '(0,0)') d;
+SELECT d.target, d.row = t.ctid AS same, d.row_number - g.first_row BETWEEN 0 AND g.row_count AS within, d.row_group = g.row_group AS of_group, d.state, d.new_row
+    FROM locked t, howdah.row_groups g, howdah.describe_lock('locked', t.ctid) d WHERE t.id = 5500 AND g.relation = 'locked'::regclass;
+-- A group, a block inside of it, a block beyond; rows that are no rows.
+SELECT d.* FROM howdah.row_groups g, howdah.describe_lock('locked', format('(%s,0)', g.row_group + 2147483648)::tid) d WHERE g.relation = 'locked'::regclass;
+SELECT d.* FROM howdah.row_groups g, howdah.describe_lock('locked', format('(%s,0)', g.row_group + 2147483649)::tid) d WHERE g.relation = 'locked'::regclass;
+SELECT d.* FROM howdah.describe_lock('locked', '(3000000000,0)') d;
+SELECT d.* FROM howdah.describe_lock('locked', '(3000000000,256)') d;
+SELECT d.* FROM howdah.describe_lock('locked', '(2147483648,32769)') d;
+SELECT d.* FROM howdah.describe_lock('locked', '(4294967294,0)') d;
+SELECT d.* FROM howdah.describe_lock('locked', NULL) d;
+-- TIDs that no row can have.
+SELECT howdah.describe_lock('locked', '(2147483648,257)');
+SELECT howdah.describe_lock('locked', '(4294967295,1)');
+SELECT howdah.describe_lock('locked', '(2000000000,1)');
+-- Rows that have changed, and are about to.
+SELECT cold(5600) AS deleted, cold(5601) AS updated, cold(5602) AS kept \gset
+DELETE FROM locked WHERE id = 5600;
+UPDATE locked SET k = -1 WHERE id = 5601;
+SELECT state, new_row IS NULL AS no_new_row FROM howdah.describe_lock('locked', :'deleted');
+SELECT d.state, d.new_row = t.ctid AS new_row FROM howdah.describe_lock('locked', :'updated') d, locked t WHERE t.id = 5601;
+BEGIN;
+UPDATE locked SET k = -1 WHERE id = 5602;
+SELECT state FROM howdah.describe_lock('locked', :'kept');
+ROLLBACK;
+SELECT state FROM howdah.describe_lock('locked', :'kept');
+-- From pg_locks.
+BEGIN;
+SELECT id FROM locked WHERE id = 5500 FOR SHARE;
+SELECT id FROM locked WHERE id = 1 FOR SHARE;
+SELECT l.mode, d.target, d.row = cold(5500) AS same, d.state
+    FROM pg_locks l, howdah.describe_lock(l.relation, l.page, l.tuple) d WHERE l.pid = pg_backend_pid() ORDER BY 2;
+SELECT count(*) FROM howdah.describe_lock('pg_class', 1, 1::int2);
+SELECT count(*) FROM howdah.describe_lock(NULL, 1, 1::int2);
+SELECT count(*) FROM howdah.describe_lock('locked', NULL, NULL);
+ROLLBACK;
+-- Other relations.
+CREATE TABLE on_heap (id int) USING heap;
+CREATE TABLE parted (id int) PARTITION BY RANGE (id) USING howdah;
+SELECT howdah.describe_lock('on_heap', '(0,1)');
+SELECT howdah.describe_lock('parted', '(0,1)');
+SELECT howdah.describe_lock('howdah.tables', '(0,1)');
+SELECT howdah.describe_lock(1, '(0,1)');
+-- A role that may not count the rows learns what the numbers say by themselves.
+SET ROLE howdah_curious;
+SELECT * FROM howdah.describe_lock('views.locked', :'kept');
+RESET ROLE;
+GRANT SELECT (id) ON locked TO howdah_curious;
+SET ROLE howdah_curious;
+SELECT * FROM howdah.describe_lock('views.locked', :'deleted');
+RESET ROLE;
+-- A row of a transaction's own load; a group that was merged, whose old entry may be gone already.
+BEGIN;
+INSERT INTO locked SELECT i, i FROM generate_series(30001, 40000) i;
+SELECT DISTINCT d.state FROM locked t, howdah.describe_lock('locked', t.ctid) d WHERE t.id BETWEEN 35000 AND 35002;
+COMMIT;
+SELECT cold(35000) AS before \gset
+CALL howdah.compact('locked');
+SELECT d.state = 'no row' OR (d.state = 'moved' AND d.new_row = cold(35000)) AS follows FROM howdah.describe_lock('locked', :'before') d;
+
 SET client_min_messages = warning;
 DROP SCHEMA views CASCADE;
 DROP ROLE howdah_curious;

@@ -76,12 +76,15 @@ fn zeroed<T>() -> *mut T {
 }
 
 /// A path for a relation.
-pub(crate) fn new_path(
+///
+/// # Safety
+/// `parent` is a relation of the query that is being planned, in the current memory context.
+pub(crate) unsafe fn new_path(
     methods: &'static Methods<pg_sys::CustomPathMethods>,
     parent: *mut pg_sys::RelOptInfo,
 ) -> *mut pg_sys::CustomPath {
     let custom = zeroed::<pg_sys::CustomPath>();
-    // SAFETY: the node has just been made.
+    // SAFETY: the node has just been made; it keeps the relation that the caller vouches for.
     unsafe {
         (*custom).path.type_ = pg_sys::NodeTag::T_CustomPath;
         (*custom).path.pathtype = pg_sys::NodeTag::T_CustomScan;
@@ -92,13 +95,16 @@ pub(crate) fn new_path(
 }
 
 /// A plan with this target list and qual.
-pub(crate) fn new_scan(
+///
+/// # Safety
+/// Both lists live as long as the current memory context.
+pub(crate) unsafe fn new_scan(
     methods: &'static Methods<pg_sys::CustomScanMethods>,
     targets: *mut pg_sys::List,
     qual: *mut pg_sys::List,
 ) -> *mut pg_sys::CustomScan {
     let custom = zeroed::<pg_sys::CustomScan>();
-    // SAFETY: the node has just been made.
+    // SAFETY: the node has just been made; it keeps the lists that the caller vouches for.
     unsafe {
         (*custom).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
         (*custom).scan.plan.targetlist = targets;

@@ -1,4 +1,5 @@
-//! What is done before a statement starts, and before it finishes: the executor's hooks.
+//! What is done before a statement starts, when it has started, and before it finishes: the
+//! executor's hooks.
 //!
 //! The hooks are not guarded as a whole, see [`crate::ffi::unguarded`]: an ERROR of the statement
 //! keeps its position and its context. Only the work that is done here is.
@@ -8,6 +9,7 @@ use std::sync::OnceLock;
 use pgrx::{pg_guard, pg_sys};
 
 use crate::ffi::unguarded;
+use crate::plain_insert;
 use crate::xid::CommandId;
 
 /// What is done around each statement.
@@ -52,6 +54,9 @@ unsafe extern "C-unwind" fn at_start(query: *mut pg_sys::QueryDesc, flags: i32) 
         match PREVIOUS_START {
             Some(previous) => previous(query, flags),
             None => unguarded::standard_ExecutorStart(query, flags),
+        }
+        if plain_insert::is_candidate(query, flags) {
+            plain_insert::prepare(query);
         }
     }
 }

@@ -46,6 +46,12 @@ pub fn take_debt_ms() -> f64 {
     }
 }
 
+/// Sleeps, for ANALYZE, if the I/O counted so far exceeds the limit; serves interrupts.
+pub fn analyze_delay_point() {
+    // SAFETY: a call of the server's own, which sleeps or raises an ERROR.
+    unsafe { pg_sys::vacuum_delay_point(true) }
+}
+
 /// Sleeps as VACUUM does, or until the latch is set.
 pub fn sleep_ms(ms: f64) {
     let wakes = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;

@@ -28,6 +28,7 @@
 //!             ──> shared_memory      areas that all processes share
 //!             ──> malloc             freed memory kept for the next row group
 //!             ──> memory             small allocations
+//!             ──> row_memory         a memory scope for the values of one row
 //!             ──> needed_columns     which columns of a row a scan must return
 //!             ──> proc_flags         status flags of this process that others read
 //!             ──> recovery_conflict  what standbys must resolve before they replay a change
@@ -46,13 +47,15 @@
 //!             ──> lockers            waiting for the holders of a table's locks
 //!             ──> vacuum             vacuuming a relation
 //!             ──> table_vacuum       a run of VACUUM over a table, as its callback gets it
-//!             ──> table_am           callbacks of an access method, as traits
+//!             ──> table_am           callbacks of an access method, as traits: scans, fetches,
+//!                                    changes, sizes, …
 //!             ──> custom_node        what our plan nodes have in common
 //!             ──> index_build        what index builds do with hot rows
 //!             ──> indexes            the indexes of a table
 //!             ──> new_entries        index entries of rows that got new TIDs
 //!             ──> scan               a plan node that scans a table with cold rows
 //!             ──> executor           what is done before statements start and finish
+//!             ──> plain_insert       rows of INSERT that a load takes from the plan
 //!             ──> expr               expression trees as borrowed values
 //!             ──> datum              datums with the form of their type
 //!             ──> builtin            OIDs of built-in types and operators
@@ -98,6 +101,7 @@ pub mod names;
 pub mod needed_columns;
 pub mod new_entries;
 pub mod object_access;
+pub mod plain_insert;
 pub mod predicate;
 pub mod proc_flags;
 pub mod procedure;
@@ -107,6 +111,7 @@ pub mod relation;
 pub mod rewrite;
 pub mod rights;
 pub mod row_expr;
+pub mod row_memory;
 pub mod row_request;
 pub mod scan;
 pub mod security_label;

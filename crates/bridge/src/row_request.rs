@@ -121,6 +121,8 @@ pub struct Refusal {
 pub struct ChangeRequest<'a> {
     /// The command that changes it.
     pub command: CommandId,
+    /// The executor's snapshot, which is passed to heap.
+    pub snapshot: Option<Snapshot<'a>>,
     /// A snapshot that must see the version to be changed, too.
     pub crosscheck: Option<Snapshot<'a>>,
     /// Whether to wait for transactions that are changing it.
@@ -148,6 +150,14 @@ pub enum UpdateIndexes {
 }
 
 impl UpdateIndexes {
+    pub fn from_raw(indexes: pg_sys::TU_UpdateIndexes::Type) -> UpdateIndexes {
+        match indexes {
+            pg_sys::TU_UpdateIndexes::TU_None => UpdateIndexes::None,
+            pg_sys::TU_UpdateIndexes::TU_Summarizing => UpdateIndexes::Summarizing,
+            _ => UpdateIndexes::All,
+        }
+    }
+
     pub fn raw(self) -> pg_sys::TU_UpdateIndexes::Type {
         use pg_sys::TU_UpdateIndexes::*;
         match self {

@@ -91,33 +91,6 @@ pub unsafe fn is_same_image(
     unsafe { ffi::datum_image_eq(a, b, false, i32::from(attribute.attlen)) }
 }
 
-/// Forms a heap tuple from the values and stores it in the slot, which owns it.
-///
-/// # Safety
-/// `slot` is a buffer-heap-tuple slot for the relation, with the descriptor of `form`; `values` and
-/// `nulls` hold one entry per attribute of it, valid in the current memory.
-pub unsafe fn store_cold_row(
-    form: &mut TupleForm,
-    slot: *mut pg_sys::TupleTableSlot,
-    values: &mut [pg_sys::Datum],
-    nulls: &mut [bool],
-    tid: pg_sys::ItemPointerData,
-    table: pg_sys::Oid,
-    origin: Origin,
-) {
-    // SAFETY: the caller vouches for slot and values; the tuple is formed in the slot's own
-    // memory context, so that the slot may free it (TTS_FLAG_SHOULDFREE). ExecClearTuple
-    // runs before the fields are set and may only release what the slot held before.
-    unsafe {
-        clear(slot);
-        let tuple = form.form(slot, values, nulls);
-        set_header(tuple, tid, table, origin);
-        let valid = (*slot).tts_nvalid;
-        put(slot, tuple);
-        (*slot).tts_nvalid = valid;
-    }
-}
-
 /// `ExecClearTuple` of `executor/tuptable.h`, which is inline there too; raises no ERROR.
 ///
 /// # Safety
@@ -128,10 +101,11 @@ pub unsafe fn clear(slot: *mut pg_sys::TupleTableSlot) {
     unsafe { ((*(*slot).tts_ops).clear.unwrap_unchecked())(slot) }
 }
 
-/// Passes a tuple in the slot's own memory to the slot, which is empty.
+/// Passes a tuple in the slot's own memory to the slot, which is empty, or held a tuple in this
+/// memory.
 ///
 /// # Safety
-/// An empty slot that takes heap tuples, and a tuple in its memory with its descriptor.
+/// A slot that takes heap tuples and has no buffer, and a tuple in its memory with its descriptor.
 unsafe fn put(slot: *mut pg_sys::TupleTableSlot, tuple: pg_sys::HeapTuple) {
     // SAFETY: the caller vouches for both.
     unsafe {
@@ -169,18 +143,17 @@ impl Default for RowImage {
 }
 
 impl RowImage {
-    /// Copies the row that was just stored in a slot, unless the row is long.
-    ///
-    /// # Safety
-    /// The slot was filled by [`store_cold_row`].
-    pub unsafe fn take(&mut self, slot: *mut pg_sys::TupleTableSlot) {
-        // SAFETY: such a slot holds a tuple, the data of which are `t_len` bytes at `t_data`.
-        unsafe {
-            let tuple = &*(*slot.cast::<pg_sys::BufferHeapTupleTableSlot>())
-                .base
-                .tuple;
+    /// Copies the tuple in a slot, unless there is none, or it is long.
+    pub fn take(&mut self, slot: Slot<'_>) {
+        let Some(tuple) = slot.heap_tuple() else {
             self.words.clear();
+            return;
+        };
+        // SAFETY: the data of a tuple are `t_len` bytes at `t_data`; the slot is valid.
+        unsafe {
+            let tuple = tuple.as_ref();
             if tuple.t_len > LARGEST_IMAGE_BYTES {
+                self.words.clear();
                 return;
             }
             self.words.resize((tuple.t_len as usize).div_ceil(8), 0);
@@ -188,7 +161,7 @@ impl RowImage {
             std::ptr::copy_nonoverlapping(tuple.t_data.cast::<u8>(), target, tuple.t_len as usize);
             self.tuple = *tuple;
             self.tuple.t_data = target.cast();
-            self.desc = (*slot).tts_tupleDescriptor;
+            self.desc = (*slot.raw()).tts_tupleDescriptor;
         }
     }
 
@@ -312,8 +285,9 @@ unsafe fn set_header_and_bits(
     }
 }
 
-/// A slot of the executor's.
+/// A slot of the executor's. An array of them is one of the server's pointers.
 #[derive(Clone, Copy)]
+#[repr(transparent)]
 pub struct Slot<'a> {
     raw: NonNull<pg_sys::TupleTableSlot>,
     valid: PhantomData<&'a pg_sys::TupleTableSlot>,
@@ -342,6 +316,24 @@ impl<'a> Slot<'a> {
         self.raw.as_ptr()
     }
 
+    /// Borrows an array of slots.
+    ///
+    /// # Safety
+    /// `slots` holds `count` slots, each as for [`Slot::from_raw`]; the array is not written as
+    /// long as the result is used.
+    pub(crate) unsafe fn array(
+        slots: *mut *mut pg_sys::TupleTableSlot,
+        count: usize,
+    ) -> &'a [Slot<'a>] {
+        // SAFETY: as for this function; a slot is nothing but its pointer, which is not NULL.
+        unsafe { std::slice::from_raw_parts(slots.cast(), count) }
+    }
+
+    /// The server's array of these slots, which must not be written.
+    pub(crate) fn raw_array(slots: &[Slot<'_>]) -> *mut *mut pg_sys::TupleTableSlot {
+        slots.as_ptr().cast_mut().cast()
+    }
+
     #[inline]
     fn data(&self) -> &pg_sys::TupleTableSlot {
         // SAFETY: valid by the contract of `from_raw`. Fields are copied out at once.
@@ -365,22 +357,59 @@ impl<'a> Slot<'a> {
         u32::from(self.data().tts_flags) & pg_sys::TTS_FLAG_EMPTY != 0
     }
 
+    /// The tuple in it, if it is of heap's kind and holds one; valid until it gets another row.
+    #[inline]
+    fn heap_tuple(self) -> Option<NonNull<pg_sys::HeapTupleData>> {
+        if !self.is_of_heap() {
+            return None;
+        }
+        // SAFETY: the kind of slot was looked at. An empty one has no tuple.
+        NonNull::new(unsafe {
+            (*self.raw().cast::<pg_sys::BufferHeapTupleTableSlot>())
+                .base
+                .tuple
+        })
+    }
+
+    /// Forms a heap tuple from the values, and stores it as the row of `origin` at a cold TID; the
+    /// slot owns it.
+    ///
+    /// # Safety
+    /// The slot is of heap's kind for the table, with the descriptor of `form`; `values` and
+    /// `nulls` hold one entry per attribute of it, valid in the current memory.
+    pub unsafe fn store_cold_row(
+        self,
+        form: &mut TupleForm,
+        (values, nulls): (&mut [pg_sys::Datum], &mut [bool]),
+        tid: Tid,
+        table: pg_sys::Oid,
+        origin: Origin,
+    ) {
+        let slot = self.raw();
+        // SAFETY: the caller vouches for slot and values; the tuple is formed in the slot's own
+        // memory context, so that the slot may free it (TTS_FLAG_SHOULDFREE). What the slot held
+        // before was released, or is the memory of the tuple; nothing raises an ERROR before the
+        // fields are set.
+        unsafe {
+            let tuple = form.form(slot, values, nulls);
+            set_header(tuple, tid.raw(), table, origin);
+            let valid = (*slot).tts_nvalid;
+            put(slot, tuple);
+            (*slot).tts_nvalid = valid;
+        }
+    }
+
     /// The place to which the hot row in it was moved, or is being moved, and the transaction that
     /// moves it; `None` if the row was not moved, or is a cold row.
     pub fn moved_to(self) -> Option<(RowNumber, Xid)> {
-        if self.tid().is_cold() || !self.is_of_heap() {
+        if self.tid().is_cold() {
             return None;
         }
-        // SAFETY: the kind of slot was looked at. A tuple in it lies on a page that the slot has
-        // pinned, or in memory of the slot's own.
+        let tuple = self.heap_tuple()?;
+        // SAFETY: a tuple in a slot lies on a page that the slot has pinned, or in memory of the
+        // slot's own.
         unsafe {
-            let tuple = (*self.raw().cast::<pg_sys::BufferHeapTupleTableSlot>())
-                .base
-                .tuple;
-            if tuple.is_null() {
-                return None;
-            }
-            let header = (*tuple).t_data;
+            let header = tuple.as_ref().t_data;
             let row = crate::hot::moved_to(header)?;
             Some((row, Xid::from_raw((*header).t_choice.t_heap.t_xmax)))
         }

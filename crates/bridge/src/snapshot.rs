@@ -43,22 +43,15 @@ impl<'a> Snapshot<'a> {
     /// `SnapshotSelf`: what is in force now, including our own changes.
     #[inline]
     pub fn in_force() -> Snapshot<'static> {
-        Snapshot::of_static(&raw mut pg_sys::SnapshotSelfData)
+        // SAFETY: a variable of the server, which lasts as long as the process.
+        unsafe { Snapshot::from_raw(&raw mut pg_sys::SnapshotSelfData) }
     }
 
     /// `SnapshotAny`: every tuple.
     #[inline]
     pub fn any() -> Snapshot<'static> {
-        Snapshot::of_static(&raw mut pg_sys::SnapshotAnyData)
-    }
-
-    #[inline]
-    fn of_static(raw: *mut pg_sys::SnapshotData) -> Snapshot<'static> {
-        Snapshot {
-            // SAFETY: the address of a variable of the server.
-            raw: unsafe { NonNull::new_unchecked(raw) },
-            valid: PhantomData,
-        }
+        // SAFETY: a variable of the server, which lasts as long as the process.
+        unsafe { Snapshot::from_raw(&raw mut pg_sys::SnapshotAnyData) }
     }
 
     /// Borrows a snapshot of the server's.
@@ -90,6 +83,12 @@ impl<'a> Snapshot<'a> {
     #[inline]
     pub fn raw(self) -> pg_sys::Snapshot {
         self.raw.as_ptr()
+    }
+
+    /// The server's pointer; NULL for none.
+    #[inline]
+    pub(crate) fn raw_or_null(snapshot: Option<Snapshot<'_>>) -> pg_sys::Snapshot {
+        snapshot.map_or(std::ptr::null_mut(), Snapshot::raw)
     }
 
     #[inline]
@@ -191,6 +190,17 @@ pub fn with_active<R>(look: impl FnOnce(Snapshot<'_>) -> R) -> R {
     match unsafe { Snapshot::from_nullable(pg_sys::GetActiveSnapshot()) } {
         Some(snapshot) => look(snapshot),
         None => pgrx::error!("no snapshot is active"),
+    }
+}
+
+/// Passes the active snapshot to `look`; `None` if there is none.
+pub fn try_with_active<R>(look: impl FnOnce(Snapshot<'_>) -> R) -> Option<R> {
+    // SAFETY: what is active stays so while `look` runs: it returns before the server goes on.
+    unsafe {
+        match pg_sys::ActiveSnapshotSet() {
+            true => Snapshot::from_nullable(pg_sys::GetActiveSnapshot()).map(look),
+            false => None,
+        }
     }
 }
 

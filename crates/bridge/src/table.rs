@@ -19,6 +19,15 @@ use pgrx::pg_sys;
 use crate::relation;
 use crate::xid::Xid;
 
+/// A table and the file of its main fork. Other contents, as after TRUNCATE or a rewrite, come with
+/// another file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TableFile {
+    pub table: pg_sys::Oid,
+    /// As `Table::file_number` has it.
+    pub number: u32,
+}
+
 /// Lock modes of a relation, from weak to strong: `LOCKMODE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
@@ -138,6 +147,14 @@ impl<'a> Table<'a> {
         self.data().rd_locator.relNumber.to_u32()
     }
 
+    /// The table and its present file.
+    pub fn file(self) -> TableFile {
+        TableFile {
+            table: self.oid(),
+            number: self.file_number(),
+        }
+    }
+
     /// Its kind.
     pub fn kind(self) -> RelationKind {
         RelationKind::of(self.form().relkind)
@@ -167,9 +184,14 @@ impl<'a> Table<'a> {
 
     /// Database and relation, as lock tags identify them.
     #[inline]
-    pub(crate) fn lock_name(self) -> (u32, u32) {
-        let name = &self.data().rd_lockInfo.lockRelId;
-        (name.dbId.to_u32(), name.relId.to_u32())
+    pub(crate) fn lock_name(self) -> pg_sys::LockRelId {
+        self.data().rd_lockInfo.lockRelId
+    }
+
+    /// The callbacks of its access method; NULL for a relation without rows.
+    #[inline]
+    pub(crate) fn routine(self) -> *const pg_sys::TableAmRoutine {
+        self.data().rd_tableam
     }
 
     /// Whether an index keeps only summaries of ranges of blocks.
@@ -300,6 +322,13 @@ impl<'a> Table<'a> {
     pub fn count_another_insert(self) {
         // SAFETY: as for `count_insert`; what counts is there already.
         unsafe { crate::ffi::quiet::pgstat_count_heap_insert(self.raw(), 1) }
+    }
+
+    /// The same for so many of them.
+    #[inline]
+    pub fn count_more_inserts(self, rows: usize) {
+        // SAFETY: as for `count_another_insert`.
+        unsafe { crate::ffi::quiet::pgstat_count_heap_insert(self.raw(), rows as i64) }
     }
 
     /// Changes what heap has just counted as an insert to an update.

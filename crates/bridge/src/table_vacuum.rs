@@ -88,9 +88,9 @@ impl<'a> TableVacuum<'a> {
     /// Heap's VACUUM as it is. Not guarded, so that an ERROR keeps the error context that VACUUM
     /// gives it.
     pub fn heap(self) {
-        // SAFETY: the arguments are those of the callback; heap has one. This frame owns nothing.
+        // SAFETY: the arguments are those of the callback. This frame owns nothing.
         unsafe {
-            let vacuum = heap_am::routine().relation_vacuum.unwrap_unchecked();
+            let vacuum = heap_am::callbacks().relation_vacuum;
             vacuum(self.table.raw(), self.parameters, self.strategy);
         }
     }

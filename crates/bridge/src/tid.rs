@@ -21,6 +21,9 @@ pub type BlockNumber = pg_sys::BlockNumber;
 /// `InvalidBlockNumber`: no block.
 pub const INVALID_BLOCK: BlockNumber = pg_sys::InvalidBlockNumber;
 
+/// The server's own type of a TID.
+pub type RawTid = pg_sys::ItemPointerData;
+
 /// The place of a row: a block and an offset in it. Ordered as the server orders TIDs.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
@@ -132,6 +135,8 @@ impl From<Tid> for pg_sys::ItemPointerData {
 
 /// First block number of the cold side.
 pub const FIRST_COLD_BLOCK: pg_sys::BlockNumber = 0x8000_0000;
+/// Above every offset of a cold TID: in the lock tag of a row, the lock of its queue.
+pub const TURN_BITS: u16 = 0x8000;
 /// Rows that share one cold block number.
 pub const ROWS_PER_COLD_BLOCK: u64 = 256;
 /// Row numbers are below this. `InvalidBlockNumber` (0xFFFF_FFFF) is never used.

@@ -13,10 +13,15 @@
 use pgrx::pg_sys;
 
 use crate::memory::allocate_in;
-use crate::relation::attribute;
+use crate::slot::clear;
+use crate::table::{Attribute, Descriptor};
 
 /// `offsetof(HeapTupleHeaderData, t_bits)`
 const HEADER_BYTES: usize = 23;
+/// `HEAPTUPLESIZE`
+const HEAD_BYTES: usize = size_of::<pg_sys::HeapTupleData>().next_multiple_of(8);
+/// Head and header of a tuple without NULLs, in words.
+const HEAD_WORDS: usize = (HEAD_BYTES + HEADER_BYTES.next_multiple_of(8)) / 8;
 /// `VARATT_SHORT_MAX`
 const LONGEST_SHORT_BYTES: usize = 0x7f;
 
@@ -26,8 +31,8 @@ struct Form {
     /// As `pg_type.typlen`.
     len: i16,
     by_value: bool,
-    /// In bytes.
-    alignment: u8,
+    /// In bytes, less one.
+    alignment_mask: u8,
     /// Whether short values get a short header.
     is_packable: bool,
 }
@@ -44,7 +49,8 @@ struct Place {
 /// The form of the tuples of a descriptor.
 pub struct TupleForm {
     attributes: Box<[Form]>,
-    places: Vec<Place>,
+    /// Those of the row that is formed, one for each attribute.
+    places: Box<[Place]>,
 }
 
 /// The size of a tuple.
@@ -55,31 +61,23 @@ struct Extent {
 }
 
 impl TupleForm {
-    /// # Safety
-    /// `desc` is a valid descriptor.
-    pub unsafe fn of(desc: pg_sys::TupleDesc) -> TupleForm {
-        // SAFETY: as for this function; attribute numbers stay below natts.
-        let attributes = unsafe {
-            (0..(*desc).natts)
-                .map(|i| {
-                    let attribute = attribute(desc, i);
-                    Form {
-                        len: attribute.attlen,
-                        by_value: attribute.attbyval,
-                        alignment: match attribute.attalign as u8 {
-                            b'd' => 8,
-                            b'i' => 4,
-                            b's' => 2,
-                            _ => 1,
-                        },
-                        is_packable: attribute.attstorage as u8 != b'p',
-                    }
-                })
-                .collect()
+    /// The form for the rows of a descriptor.
+    pub fn of(desc: Descriptor<'_>) -> TupleForm {
+        let form = |attribute: &Attribute| Form {
+            len: attribute.attlen,
+            by_value: attribute.attbyval,
+            alignment_mask: match attribute.attalign as u8 {
+                b'd' => 7,
+                b'i' => 3,
+                b's' => 1,
+                _ => 0,
+            },
+            is_packable: attribute.attstorage as u8 != b'p',
         };
+        let attributes: Box<[Form]> = desc.attributes().iter().map(form).collect();
         TupleForm {
+            places: vec![Place::default(); attributes.len()].into_boxed_slice(),
             attributes,
-            places: Vec::new(),
         }
     }
 
@@ -88,20 +86,25 @@ impl TupleForm {
     /// # Safety
     /// One value and null flag for each attribute, all valid.
     unsafe fn place(&mut self, values: &[pg_sys::Datum], nulls: &[bool]) -> Option<Extent> {
-        self.places.clear();
         let mut extent = Extent {
             data_bytes: 0,
             has_nulls: false,
             has_variable: false,
         };
         let mut end = 0usize;
-        for ((form, value), &null) in self.attributes.iter().zip(values).zip(nulls) {
+        // By number: iterators of so many slices are not compiled well.
+        for i in 0..self.attributes.len() {
+            // SAFETY: there are as many places, values and flags as attributes.
+            let (form, value, null) = unsafe {
+                let form = *self.attributes.get_unchecked(i);
+                (form, *values.get_unchecked(i), *nulls.get_unchecked(i))
+            };
             if null {
                 extent.has_nulls = true;
-                self.places.push(Place::default());
                 continue;
             }
-            let aligned = end.next_multiple_of(usize::from(form.alignment));
+            let mask = usize::from(form.alignment_mask);
+            let aligned = (end + mask) & !mask;
             let (start, len, is_shortened) = match form.len {
                 -1 => {
                     extent.has_variable = true;
@@ -137,24 +140,26 @@ impl TupleForm {
                 }
                 len => (aligned, len as usize, false),
             };
-            self.places.push(Place {
+            let place = Place {
                 start: start as u32,
                 len: len as u32,
                 is_shortened,
-            });
+            };
+            // SAFETY: there is a place for each attribute.
+            unsafe { *self.places.get_unchecked_mut(i) = place };
             end = start + len;
         }
         extent.data_bytes = end;
         Some(extent)
     }
 
-    /// Forms a tuple in the slot's memory, and stores the positions of its values in the slot's
-    /// arrays; setting the slot's tuple is left to the caller. The header lacks the fields for
-    /// transactions and TID.
+    /// Forms a tuple in the slot's memory, in place of what the slot holds, and stores the
+    /// positions of its values in the slot's arrays; setting the slot's tuple is left to the
+    /// caller. The header lacks the fields for transactions and TID.
     ///
     /// # Safety
-    /// `slot` has the descriptor that this was made of; one value and null flag for each attribute,
-    /// all valid.
+    /// `slot` is a buffer slot that has the descriptor that this was made of; one value and null
+    /// flag for each attribute, all valid, none of them in the slot.
     pub unsafe fn form(
         &mut self,
         slot: *mut pg_sys::TupleTableSlot,
@@ -166,8 +171,8 @@ impl TupleForm {
             match self.place(values, nulls) {
                 Some(extent) => self.write(slot, values, nulls, &extent),
                 None => {
+                    clear(slot);
                     let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
-                    (*slot).tts_nvalid = 0;
                     let old = pg_sys::MemoryContextSwitchTo((*slot).tts_mcxt);
                     let tuple = pg_sys::heap_form_tuple((*slot).tts_tupleDescriptor, values, nulls);
                     pg_sys::MemoryContextSwitchTo(old);
@@ -193,14 +198,17 @@ impl TupleForm {
         };
         let data_start = (HEADER_BYTES + bitmap_bytes).next_multiple_of(8);
         let len = data_start + extent.data_bytes;
-        let head = size_of::<pg_sys::HeapTupleData>().next_multiple_of(8);
         // SAFETY: the memory is as long as head, header and data; values lie within the data, and
         // their headers tell their lengths; the slot's arrays have an entry for each attribute.
         unsafe {
-            let memory = allocate_in((*slot).tts_mcxt, head + len);
-            memory.write_bytes(0, head + len);
+            let memory = memory_in(slot, len);
+            // The values are written later, and what lies between them.
+            memory.cast::<[u64; HEAD_WORDS]>().write([0; HEAD_WORDS]);
+            for word in HEAD_WORDS..(HEAD_BYTES + data_start) / 8 {
+                memory.cast::<u64>().add(word).write(0);
+            }
             let tuple = memory.cast::<pg_sys::HeapTupleData>();
-            let header = memory.add(head).cast::<pg_sys::HeapTupleHeaderData>();
+            let header = memory.add(HEAD_BYTES).cast::<pg_sys::HeapTupleHeaderData>();
             (*tuple).t_len = len as u32;
             (*tuple).t_data = header;
             (*header).t_infomask2 = attribute_count as u16;
@@ -214,21 +222,37 @@ impl TupleForm {
             let bitmap = header.cast::<u8>().add(HEADER_BYTES);
             let data = header.cast::<u8>().add(data_start);
             let (out, out_nulls) = ((*slot).tts_values, (*slot).tts_isnull);
-            for (i, (form, place)) in self.attributes.iter().zip(&self.places).enumerate() {
-                *out_nulls.add(i) = nulls[i];
-                if nulls[i] {
+            let mut end = 0;
+            for i in 0..attribute_count {
+                let form = *self.attributes.get_unchecked(i);
+                let place = *self.places.get_unchecked(i);
+                let (value, null) = (*values.get_unchecked(i), *nulls.get_unchecked(i));
+                *out_nulls.add(i) = null;
+                if null {
                     *out.add(i) = pg_sys::Datum::from(0);
                     continue;
                 }
                 if extent.has_nulls {
                     *bitmap.add(i / 8) |= 1 << (i % 8);
                 }
-                let (value, len) = (values[i], place.len as usize);
-                let target = data.add(place.start as usize);
+                let (start, len) = (place.start as usize, place.len as usize);
+                let target = data.add(start);
+                if start > end {
+                    pad(data.add(end), start - end);
+                }
+                end = start + len;
                 if form.by_value {
                     // The lowest bytes come first.
-                    let bytes = (value.value() as u64).to_le_bytes();
-                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, len);
+                    let number = value.value() as u64;
+                    match len {
+                        8 => target.cast::<u64>().write_unaligned(number),
+                        4 => target.cast::<u32>().write_unaligned(number as u32),
+                        2 => target.cast::<u16>().write_unaligned(number as u16),
+                        _ => {
+                            let bytes = number.to_le_bytes();
+                            std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, len);
+                        }
+                    }
                     *out.add(i) = value;
                     continue;
                 }
@@ -244,6 +268,53 @@ impl TupleForm {
             (*slot).tts_nvalid = attribute_count as i16;
             tuple
         }
+    }
+}
+
+/// Writes at most seven zero bytes, without a call.
+///
+/// # Safety
+/// `start` points at memory for them.
+#[inline(always)]
+unsafe fn pad(start: *mut u8, bytes: usize) {
+    // SAFETY: as for this function.
+    unsafe {
+        let mut at = start;
+        if bytes & 1 != 0 {
+            at.write(0);
+            at = at.add(1);
+        }
+        if bytes & 2 != 0 {
+            at.cast::<u16>().write_unaligned(0);
+            at = at.add(2);
+        }
+        if bytes & 4 != 0 {
+            at.cast::<u32>().write_unaligned(0);
+        }
+    }
+}
+
+/// Memory for a tuple of so many bytes and its head in front: that of the slot's own tuple, if it
+/// is long enough, otherwise fresh memory of an empty slot. What the slot's fields tell of its
+/// tuple is true again when the new tuple is stored.
+///
+/// # Safety
+/// `slot` is a valid buffer slot.
+unsafe fn memory_in(slot: *mut pg_sys::TupleTableSlot, bytes: usize) -> *mut u8 {
+    // SAFETY: the slot is valid. A tuple that the slot is to free lies in the slot's memory; where
+    // its data follow its head, both were allocated together, at least as long as they are.
+    unsafe {
+        let buffer_slot = slot.cast::<pg_sys::BufferHeapTupleTableSlot>();
+        let tuple = (*buffer_slot).base.tuple;
+        if u32::from((*slot).tts_flags) & pg_sys::TTS_FLAG_SHOULDFREE != 0
+            && !tuple.is_null()
+            && (*tuple).t_data.cast::<u8>() == tuple.cast::<u8>().add(HEAD_BYTES)
+            && (*tuple).t_len as usize >= bytes
+        {
+            return tuple.cast();
+        }
+        clear(slot);
+        allocate_in((*slot).tts_mcxt, HEAD_BYTES + bytes)
     }
 }
 

@@ -97,7 +97,7 @@ unsafe extern "C-unwind" fn process_utility(
         before(statement, &mut noted);
         let mut settings = 0;
         let statement = match noted.is_copy {
-            true => client_rows::prepare_copy(statement, &mut settings),
+            true => client_rows::prepare_copy(statement, query_string, &mut settings),
             false => statement,
         };
         next(

@@ -37,87 +37,68 @@ const MAX_DEPTH: usize = 24;
 /// The greatest number of nodes of a column.
 const MAX_NODES: usize = 1 << 16;
 
-/// An encoding of the format. Numbers are only ever appended, never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Encoding {
-    Primitive = 0,
-    Bool = 1,
-    VarBin = 2,
-    VarBinView = 3,
-    Constant = 4,
-    Dict = 5,
-    Chunked = 6,
-    Masked = 7,
-    Alp = 8,
-    AlpRd = 9,
-    Fsst = 10,
-    OnPair = 11,
-    Pco = 12,
-    RunEnd = 13,
-    Sequence = 14,
-    Sparse = 15,
-    ZigZag = 16,
-    /// Ours: small zstd frames with one dictionary, see [`crate::frames`].
-    Frames = 17,
-    BitPacked = 18,
-    FrameOfReference = 19,
+/// Defines [`Encoding`] by a table of names, numbers, and names in Vortex or in this format.
+macro_rules! encodings {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
+        /// An encoding of the format.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub(crate) enum Encoding {
+            $($(#[$doc])* $name = $number,)*
+        }
+
+        impl Encoding {
+            /// All, by number.
+            pub(crate) const ALL: [Self; [$($number),*].len()] = [$(Self::$name),*];
+
+            /// Its name in Vortex, or in this format.
+            pub(crate) fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+        }
+    };
 }
 
-impl Encoding {
-    /// All, by number.
-    pub(crate) const ALL: [Self; 20] = [
-        Self::Primitive,
-        Self::Bool,
-        Self::VarBin,
-        Self::VarBinView,
-        Self::Constant,
-        Self::Dict,
-        Self::Chunked,
-        Self::Masked,
-        Self::Alp,
-        Self::AlpRd,
-        Self::Fsst,
-        Self::OnPair,
-        Self::Pco,
-        Self::RunEnd,
-        Self::Sequence,
-        Self::Sparse,
-        Self::ZigZag,
-        Self::Frames,
-        Self::BitPacked,
-        Self::FrameOfReference,
-    ];
+// Numbers are only ever appended, never used again.
+encodings! {
+    Primitive = 0, "vortex.primitive";
+    Bool = 1, "vortex.bool";
+    VarBin = 2, "vortex.varbin";
+    VarBinView = 3, "vortex.varbinview";
+    Constant = 4, "vortex.constant";
+    Dict = 5, "vortex.dict";
+    Chunked = 6, "vortex.chunked";
+    Masked = 7, "vortex.masked";
+    Alp = 8, "vortex.alp";
+    AlpRd = 9, "vortex.alprd";
+    Fsst = 10, "vortex.fsst";
+    OnPair = 11, "vortex.onpair";
+    Pco = 12, "vortex.pco";
+    RunEnd = 13, "vortex.runend";
+    Sequence = 14, "vortex.sequence";
+    Sparse = 15, "vortex.sparse";
+    ZigZag = 16, "vortex.zigzag";
+    /// Ours: small zstd frames with one dictionary, see [`crate::frames`].
+    Frames = 17, "howdah.frames";
+    BitPacked = 18, "fastlanes.bitpacked";
+    FrameOfReference = 19, "fastlanes.for";
+}
 
+// Each is found by its number.
+const _: () = {
+    let mut number = 0;
+    while number < Encoding::ALL.len() {
+        assert!(Encoding::ALL[number] as usize == number);
+        number += 1;
+    }
+};
+
+impl Encoding {
     /// Whether its only part is a single value.
     pub(crate) fn has_value(self) -> bool {
         matches!(self, Self::Constant | Self::Sparse)
-    }
-
-    /// Its name in Vortex, or in this format.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Primitive => "vortex.primitive",
-            Self::Bool => "vortex.bool",
-            Self::VarBin => "vortex.varbin",
-            Self::VarBinView => "vortex.varbinview",
-            Self::Constant => "vortex.constant",
-            Self::Dict => "vortex.dict",
-            Self::Chunked => "vortex.chunked",
-            Self::Masked => "vortex.masked",
-            Self::Alp => "vortex.alp",
-            Self::AlpRd => "vortex.alprd",
-            Self::Fsst => "vortex.fsst",
-            Self::OnPair => "vortex.onpair",
-            Self::Pco => "vortex.pco",
-            Self::RunEnd => "vortex.runend",
-            Self::Sequence => "vortex.sequence",
-            Self::Sparse => "vortex.sparse",
-            Self::ZigZag => "vortex.zigzag",
-            Self::Frames => "howdah.frames",
-            Self::BitPacked => "fastlanes.bitpacked",
-            Self::FrameOfReference => "fastlanes.for",
-        }
     }
 }
 

@@ -253,7 +253,11 @@ fn of_integers<'a, T: Copy + Ord + Into<i64>>(
             let values = &values[rows];
             min = values.iter().copied().min();
             max = values.iter().copied().max();
-            sum += values.iter().map(|&v| i128::from(v.into())).sum::<i128>();
+            sum += match size_of::<T>() < size_of::<i64>() {
+                // A zone's sum of narrower integers is one of 64 bits.
+                true => i128::from(values.iter().map(|&v| v.into()).sum::<i64>()),
+                false => values.iter().map(|&v| i128::from(v.into())).sum::<i128>(),
+            };
         } else {
             for row in rows.filter(|&row| validity.is_valid(row)) {
                 let value = values[row];
@@ -265,8 +269,8 @@ fn of_integers<'a, T: Copy + Ord + Into<i64>>(
         zone.min = min.map(&wrap);
         zone.max = max.map(&wrap);
     });
-    let distinct = distinct_of(validity, |sketch, row| {
-        sketch.add_integer(values[row].into())
+    let distinct = distinct_values(values, validity, |sketch, value| {
+        sketch.add_integer(value.into());
     });
     (zones, Some((sum, 0)), distinct)
 }
@@ -279,6 +283,16 @@ fn of_floats<'a, T: Copy>(
 ) -> Gathered<'a> {
     let zones = each_zone(validity, |rows, zone| {
         let mut extremes: Option<(T, T)> = None;
+        if zone.null_count == 0 && !values[rows.clone()].iter().any(|&v| widen(v).is_nan()) {
+            let first = values[rows.start];
+            // Loops without branches. Equal values keep the first of them, as below.
+            let least = |a, b| if widen(b) < widen(a) { b } else { a };
+            let greatest = |a, b| if widen(b) > widen(a) { b } else { a };
+            let values = &values[rows];
+            zone.min = Some(wrap(values.iter().copied().fold(first, least)));
+            zone.max = Some(wrap(values.iter().copied().fold(first, greatest)));
+            return;
+        }
         for row in rows.filter(|&row| validity.is_valid(row)) {
             let value = values[row];
             extremes = Some(match extremes {
@@ -298,7 +312,9 @@ fn of_floats<'a, T: Copy>(
         zone.min = extremes.map(|(min, _)| wrap(min));
         zone.max = extremes.map(|(_, max)| wrap(max));
     });
-    let distinct = distinct_of(validity, |sketch, row| sketch.add_float(widen(values[row])));
+    let distinct = distinct_values(values, validity, |sketch, value| {
+        sketch.add_float(widen(value));
+    });
     (zones, None, distinct)
 }
 
@@ -376,6 +392,22 @@ fn distinct_of(validity: &ValidityBuilder, mut add: impl FnMut(&mut DistinctSket
     let mut sketch = DistinctSketch::default();
     for row in (0..validity.len()).filter(|&row| validity.is_valid(row)) {
         add(&mut sketch, row);
+    }
+    sketch.estimate()
+}
+
+/// As [`distinct_of`], of values that lie one behind the other.
+fn distinct_values<T: Copy>(
+    values: &[T],
+    validity: &ValidityBuilder,
+    mut add: impl FnMut(&mut DistinctSketch, T),
+) -> u64 {
+    if validity.null_count() > 0 {
+        return distinct_of(validity, |sketch, row| add(sketch, values[row]));
+    }
+    let mut sketch = DistinctSketch::default();
+    for &value in values {
+        add(&mut sketch, value);
     }
     sketch.estimate()
 }

@@ -213,6 +213,33 @@ WHERE a.amname OPERATOR(pg_catalog.=) 'howdah'
 COMMENT ON VIEW howdah.locks IS 'locks of cold rows and of row groups in this database';
 GRANT SELECT ON howdah.locks TO PUBLIC;
 
+-- What one TID, or one lock, is for (src/sql/describe_lock.rs).
+CREATE FUNCTION howdah.describe_lock(
+    relation regclass,
+    tid tid,
+    OUT target text,
+    OUT "row" tid,
+    OUT row_number bigint,
+    OUT row_group bigint,
+    OUT state text,
+    OUT new_row tid
+) RETURNS SETOF record LANGUAGE c STRICT ROWS 1 COST 1000 AS 'MODULE_PATHNAME', 'describe_tid_wrapper';
+COMMENT ON FUNCTION howdah.describe_lock(regclass, tid) IS 'what a TID of a howdah table stands for';
+
+CREATE FUNCTION howdah.describe_lock(
+    relation regclass,
+    page integer,
+    tuple smallint,
+    OUT target text,
+    OUT "row" tid,
+    OUT row_number bigint,
+    OUT row_group bigint,
+    OUT state text,
+    OUT new_row tid
+) RETURNS SETOF record LANGUAGE c ROWS 1 COST 1000 AS 'MODULE_PATHNAME', 'describe_page_lock_wrapper';
+COMMENT ON FUNCTION howdah.describe_lock(regclass, integer, smallint)
+    IS 'what a lock on a howdah table, with page and tuple of pg_locks, is for';
+
 CREATE FUNCTION howdah.table_scans(
     relation regclass,
     OUT columnar_scans bigint,

@@ -24,12 +24,11 @@ use crate::store::visibility::sees_row;
 
 /// Assigns groups to the participants of a parallel scan.
 #[derive(Clone, Copy)]
-pub struct SharedNext(*const AtomicU32);
+pub struct SharedNext<'a>(&'a AtomicU32);
 
-impl SharedNext {
-    /// # Safety
-    /// `counter` points into shared memory that outlives the scan.
-    pub unsafe fn new(counter: *const AtomicU32) -> SharedNext {
+impl<'a> SharedNext<'a> {
+    /// `counter` is shared by the participants, and 0 at the begin.
+    pub fn new(counter: &'a AtomicU32) -> SharedNext<'a> {
         SharedNext(counter)
     }
 
@@ -37,8 +36,7 @@ impl SharedNext {
     /// their position among the cold blocks, not in the view: participants of an index build may
     /// have judged a group that is being deleted differently.
     fn claim(self, groups: &[ColdGroup]) -> Option<usize> {
-        // SAFETY: valid by the contract of `new`.
-        let counter = unsafe { &*self.0 };
+        let counter = self.0;
         let mut from = counter.load(Ordering::Relaxed);
         loop {
             let start = groups.partition_point(|g| g.first_row().cold_block() < from);
@@ -80,7 +78,7 @@ pub struct ColdCursor<'a> {
     view: ColdView<'a>,
     wanted: Wanted,
     writer: SlotWriter,
-    shared: Option<SharedNext>,
+    shared: Option<SharedNext<'a>>,
     /// Index of the current group; -1 before the first, `len` after the last.
     group: isize,
     rows: Option<GroupRows>,
@@ -97,7 +95,11 @@ pub struct ColdCursor<'a> {
 
 impl<'a> ColdCursor<'a> {
     /// The current memory context must outlive the cursor.
-    pub fn new(view: ColdView<'a>, wanted: Wanted, shared: Option<SharedNext>) -> ColdCursor<'a> {
+    pub fn new(
+        view: ColdView<'a>,
+        wanted: Wanted,
+        shared: Option<SharedNext<'a>>,
+    ) -> ColdCursor<'a> {
         ColdCursor {
             view,
             wanted,
@@ -170,7 +172,7 @@ impl<'a> ColdCursor<'a> {
     /// The next group for this participant. Stored groups are distributed among participants.
     /// Pending groups are known to their own backend only, which returns their rows once, at the
     /// end.
-    fn next_shared(&self, shared: SharedNext) -> isize {
+    fn next_shared(&self, shared: SharedNext<'a>) -> isize {
         let groups = &self.view.groups;
         let len = groups.len();
         let pending_after = |start: usize| (start..len).find(|&i| groups[i].is_pending());

@@ -7,67 +7,19 @@
 use std::cell::RefCell;
 
 use howdah_bridge::Oid;
-use howdah_bridge::ffi::unguarded;
-use howdah_bridge::slot::{Origin, Slot, store_cold_row};
-use howdah_bridge::table::Descriptor;
+use howdah_bridge::row_memory::RowMemory;
+use howdah_bridge::slot::{Origin, Slot};
+use howdah_bridge::table::{Attribute, Descriptor};
 use howdah_bridge::tid::Tid;
 use howdah_bridge::tuple::TupleForm;
-use pgrx::pg_sys;
 
 use crate::store::view::RowDatums;
 use crate::types::TableLayout;
 
-/// Memory for the datums of one row, reset before each row.
-pub struct RowMemory(pg_sys::MemoryContext);
-
-impl RowMemory {
-    /// A child of the current context, which frees it.
-    pub fn new() -> RowMemory {
-        // SAFETY: the current context is a valid one.
-        unsafe { RowMemory::under(pg_sys::CurrentMemoryContext) }
-    }
-
-    /// A child of `parent`, which frees it.
-    ///
-    /// # Safety
-    /// `parent` is valid.
-    unsafe fn under(parent: pg_sys::MemoryContext) -> RowMemory {
-        // SAFETY: plain context creation.
-        RowMemory(unsafe {
-            pg_sys::AllocSetContextCreateInternal(
-                parent,
-                c"howdah cold row".as_ptr(),
-                pg_sys::ALLOCSET_SMALL_MINSIZE as usize,
-                pg_sys::ALLOCSET_SMALL_INITSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-            )
-        })
-    }
-
-    /// Frees the memory before its parent does.
-    pub fn delete(self) {
-        // SAFETY: made by `new`, deleted once; nothing in it is in use any more.
-        unsafe { pg_sys::MemoryContextDelete(self.0) }
-    }
-
-    /// Resets the memory and runs `f` with it as the current context.
-    pub fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        // SAFETY: the context lives as long as its parent, which outlives the reader; an ERROR
-        // in `f` leaves the context switch to PostgreSQL's error recovery.
-        unsafe {
-            unguarded::MemoryContextReset(self.0);
-            let old = pg_sys::MemoryContextSwitchTo(self.0);
-            let result = f();
-            pg_sys::MemoryContextSwitchTo(old);
-            result
-        }
-    }
-}
-
 /// The form of the rows of one slot.
 struct Shape {
-    /// Compared only, never dereferenced: it may have been freed.
-    desc: pg_sys::TupleDesc,
+    /// The address of the descriptor, which may have been freed.
+    desc: usize,
     types: Vec<TypeForm>,
     layout: TableLayout,
     form: TupleForm,
@@ -80,11 +32,10 @@ impl Shape {
         let layout = TableLayout::of(desc);
         let datums = RowDatums::new(layout.attributes.len());
         Shape {
-            desc: desc.raw(),
+            desc: desc.address(),
             types: types.collect(),
             layout,
-            // SAFETY: the descriptor is valid.
-            form: unsafe { TupleForm::of(desc.raw()) },
+            form: TupleForm::of(desc),
             datums,
         }
     }
@@ -114,7 +65,7 @@ struct TypeForm {
     is_not_null: bool,
 }
 
-fn type_of(form: &pg_sys::FormData_pg_attribute) -> TypeForm {
+fn type_of(form: &Attribute) -> TypeForm {
     TypeForm {
         type_oid: form.atttypid,
         len: form.attlen,
@@ -149,13 +100,13 @@ pub fn write_single(
     SINGLE.with_borrow_mut(|single| {
         let writer = single.get_or_insert_with(SlotWriter::lasting);
         let desc = slot.descriptor();
-        let is_same = |shape: &Shape| is_next && shape.desc == desc.raw();
+        let is_same = |shape: &Shape| is_next && shape.desc == desc.address();
         if !writer.shape.as_ref().is_some_and(is_same) {
             if writer.shape.as_ref().is_some_and(|shape| !shape.fits(desc)) {
                 writer.shape = None;
             }
             if let Some(shape) = &mut writer.shape {
-                shape.desc = desc.raw();
+                shape.desc = desc.address();
             }
         }
         writer.write(slot, tid, table, origin, fill);
@@ -175,9 +126,7 @@ pub fn reset(is_aborted: bool) {
 
 /// Stores cold rows in slots, usually always in the same one.
 pub struct SlotWriter {
-    parent: pg_sys::MemoryContext,
-    /// Created for the first row, under `parent`.
-    memory: Option<RowMemory>,
+    memory: RowMemory,
     shape: Option<Shape>,
 }
 
@@ -185,29 +134,22 @@ impl SlotWriter {
     /// Allocates under the current memory context, which outlives the writer.
     pub fn new() -> SlotWriter {
         SlotWriter {
-            // SAFETY: reads a variable of the backend.
-            parent: unsafe { pg_sys::CurrentMemoryContext },
-            memory: None,
+            memory: RowMemory::new(),
             shape: None,
         }
     }
 
     /// A writer that is never freed.
     fn lasting() -> SlotWriter {
-        // SAFETY: the top context lasts as long as the backend.
-        unsafe {
-            let old = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
-            let writer = SlotWriter::new();
-            pg_sys::MemoryContextSwitchTo(old);
-            writer
+        SlotWriter {
+            memory: RowMemory::lasting(),
+            shape: None,
         }
     }
 
     /// Frees what the writer holds before its memory context does.
     pub fn delete(self) {
-        if let Some(memory) = self.memory {
-            memory.delete();
-        }
+        self.memory.delete();
     }
 
     /// Stores the row of `origin` at `tid`, whose values `fill` writes for the given layout and
@@ -222,22 +164,16 @@ impl SlotWriter {
     ) {
         let desc = slot.descriptor();
         let shape = match &mut self.shape {
-            Some(shape) if shape.desc == desc.raw() => shape,
+            Some(shape) if shape.desc == desc.address() => shape,
             other => other.insert(Shape::of(desc)),
         };
-        let parent = self.parent;
-        // SAFETY: the parent outlives the writer.
-        let make = || unsafe { RowMemory::under(parent) };
-        let memory = self.memory.get_or_insert_with(make);
-        memory.with(|| {
+        self.memory.with(|| {
             let (datums, form) = (&mut shape.datums, &mut shape.form);
             fill(&shape.layout, desc, datums);
-            let (values, nulls) = (&mut datums.values, &mut datums.nulls);
-            // SAFETY: a buffer slot of the table; datums live in the row memory until the slot has
-            // copied them.
-            unsafe {
-                store_cold_row(form, slot.raw(), values, nulls, tid.raw(), table, origin);
-            }
+            let row = (&mut datums.values[..], &mut datums.nulls[..]);
+            // SAFETY: a buffer slot of the table, whose descriptor the form was made of; datums
+            // live in the row memory until the slot has copied them.
+            unsafe { slot.store_cold_row(form, row, tid, table, origin) };
         });
     }
 }

@@ -14,7 +14,7 @@
 //!    6 UpdateLinks               the new versions of hidden rows         no
 //!    7 RecentInserts             rows younger than their group           no
 //!    8 RewriteNote               that the table was rewritten            no
-//!   16 RowMark                   one row: deleted, updated, moved away   no
+//!   16 RowMark                   one row: deleted, updated, to a partition no
 //! ```
 //!
 //! Each kind has one file, which holds its layout and nothing else. `docs/format.md` specifies the

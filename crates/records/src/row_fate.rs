@@ -1,4 +1,4 @@
-//! What became of a row.
+//! The fate of a row: what a mark, or an update link, says of it.
 
 /// A place of a row as PostgreSQL writes it: a block and an offset in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct Place {
     pub offset: u16,
 }
 
-/// The change that a record tells of a row, with the place of its new version.
+/// The change of a row that a record holds, with the place of the new version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowFate<P = Place> {
     /// There is no new version.
@@ -22,7 +22,7 @@ pub enum RowFate<P = Place> {
         keeps_key: bool,
     },
     /// The new version is in another partition.
-    MovedAway,
+    MovedPartitions,
 }
 
 impl<P> RowFate<P> {
@@ -35,7 +35,7 @@ impl<P> RowFate<P> {
                 to: form(to),
                 keeps_key,
             },
-            RowFate::MovedAway => RowFate::MovedAway,
+            RowFate::MovedPartitions => RowFate::MovedPartitions,
         }
     }
 }

@@ -33,7 +33,7 @@ impl RowMark {
         let (fate, place) = match self.0 {
             RowFate::Deleted => (0, nowhere),
             RowFate::Updated { to, keeps_key } => (1 + u16::from(keeps_key), to),
-            RowFate::MovedAway => (3, nowhere),
+            RowFate::MovedPartitions => (3, nowhere),
         };
         assert!(
             place.offset < OFFSET_LIMIT,
@@ -60,7 +60,7 @@ impl RowMark {
                 to,
                 keeps_key: fate == 2,
             },
-            (3, 0, 0) => RowFate::MovedAway,
+            (3, 0, 0) => RowFate::MovedPartitions,
             _ => return Err(damaged),
         };
         Ok(RowMark(fate))

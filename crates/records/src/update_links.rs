@@ -36,7 +36,7 @@ impl Run {
     fn of(position: u32, fate: RowFate) -> Run {
         let (to, keeps_key) = match fate {
             RowFate::Updated { to, keeps_key } => (to, keeps_key),
-            RowFate::MovedAway | RowFate::Deleted => (AWAY, false),
+            RowFate::MovedPartitions | RowFate::Deleted => (AWAY, false),
         };
         Run {
             position,
@@ -68,7 +68,7 @@ impl Run {
             return None;
         }
         if self.is_away() {
-            return Some(RowFate::MovedAway);
+            return Some(RowFate::MovedPartitions);
         }
         Some(RowFate::Updated {
             to: Place {
@@ -240,8 +240,8 @@ mod tests {
             (5, updated(7, 3, false)),
             (9, updated(7, 4, false)),
             (10, updated(8, 1, false)),
-            (11, RowFate::MovedAway),
-            (12, RowFate::MovedAway),
+            (11, RowFate::MovedPartitions),
+            (12, RowFate::MovedPartitions),
         ];
         let list = list(1_024, &fates);
         assert_eq!(list.runs.len(), 5);
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(links.group(), 64);
         assert_eq!(
             [3, 9].map(|at| links.fate_of(at)),
-            [Some(RowFate::MovedAway); 2]
+            [Some(RowFate::MovedPartitions); 2]
         );
         assert_eq!([4, 8].map(|at| links.fate_of(at)), [None; 2]);
     }
@@ -287,7 +287,7 @@ mod tests {
             to: Place { block: 1, offset },
             rows,
         };
-        let away = Run::of(0, RowFate::MovedAway);
+        let away = Run::of(0, RowFate::MovedPartitions);
         let lists: [&[Run]; 6] = [
             &[run(0, 1, 0)],
             &[run(5, 1, 2), run(6, 1, 1)],

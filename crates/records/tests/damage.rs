@@ -119,7 +119,7 @@ fn read_in_every_way(kind: Kind, bytes: &[u8]) -> Option<Vec<u8>> {
             let away = links.without_places();
             let away = UpdateLinks::open(&away).expect("a list of ours");
             for at in (0..131_072).step_by(97) {
-                let known = links.fate_of(at).map(|_| RowFate::MovedAway);
+                let known = links.fate_of(at).map(|_| RowFate::MovedPartitions);
                 assert_eq!(away.fate_of(at), known);
             }
             None

@@ -4,9 +4,11 @@
 //!   tests/*.rs ──► cluster::Primary ──► howdah_cli::scratch ──► one server, gone when dropped
 //!                       └─► Standby      (base backup + streaming, in the primary's directory)
 //!   checks        invariants of a table: equal to its heap twin, sound indexes, unique TIDs
+//!   compaction    compactions that wait at a named step
 //!   death         backends killed at a named step
 //!   differential  generated statements on heap and howdah
 //!   process       threads, open files and memory of a backend
+//!   queries       generated queries of the vectorized engine, and their answers
 //!   replay        a standby's replay that old snapshots block, and what happens to them
 //!   settings      numbers from the environment, for longer runs
 //! ```
@@ -18,8 +20,10 @@
 
 pub mod checks;
 pub mod cluster;
+pub mod compaction;
 pub mod death;
 pub mod differential;
 pub mod process;
+pub mod queries;
 pub mod replay;
 pub mod settings;

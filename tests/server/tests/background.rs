@@ -47,7 +47,7 @@ fn a_large_table_is_looked_at_in_parts() -> anyhow::Result<()> {
         sleep(Duration::from_millis(250));
         read = blocks(&mut session)? - before;
     }
-    ensure!(read > 128, "nobody came: {read} pages");
+    ensure!(read > 128, "no worker came: {read} pages");
     ensure!(
         read < 5 * pages * rounds / 15,
         "{read} pages of {pages} in {rounds} rounds"
@@ -96,7 +96,7 @@ fn a_large_table_becomes_cold_in_parts_and_within_the_limit() -> anyhow::Result<
         )? == "t";
         sleep(Duration::from_millis(5));
     }
-    ensure!(was_delayed, "nobody was slowed down");
+    ensure!(was_delayed, "no worker was slowed down");
     ensure!(query(&mut session, "SELECT count(*), sum(id) FROM t")? == "300000|45000150000");
     ensure!(cold_row_count(&mut session, "member")? == 0);
     session.batch_execute("CALL howdah.compact('member')")?;

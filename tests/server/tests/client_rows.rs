@@ -170,6 +170,12 @@ CREATE FUNCTION changes(int) RETURNS text LANGUAGE plpgsql AS $$BEGIN
     END IF;
     RETURN 'x';
 END$$;
+CREATE FUNCTION fails_in_copy() RETURNS int LANGUAGE plpgsql AS $$BEGIN
+    COPY (SELECT 1 / 0) TO '/nowhere/to/be/found';
+EXCEPTION WHEN OTHERS THEN RETURN 0;
+END$$;
+CREATE FUNCTION while_planned(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
+    $$BEGIN RETURN $1 + fails_in_copy(); END$$;
 CREATE ROLE reader;
 GRANT SELECT (id, s) ON t TO reader;
 ";
@@ -197,7 +203,7 @@ const STATEMENTS: [&str; 7] = [
 ];
 
 /// Run once.
-const OTHERS: [&str; 20] = [
+const OTHERS: [&str; 22] = [
     "SELECT FROM t",
     "SELECT id FROM t WHERE false",
     "SELECT * FROM t WHERE id % 97 = 0 LIMIT 20",
@@ -213,6 +219,9 @@ const OTHERS: [&str; 20] = [
     "COPY t TO STDOUT (FORMAT csv, FORCE_QUOTE (id))",
     "COPY t TO STDOUT (FORMAT csv, FORCE_QUOTE (nothing))",
     "COPY t TO STDOUT (FORMAT binary)",
+    // The planner runs a function with a COPY of its own, which fails.
+    "COPY (SELECT id, s FROM t WHERE id > while_planned(0)) TO STDOUT (FORMAT csv)",
+    "COPY (SELECT id, s FROM t WHERE id > while_planned(0)) TO STDOUT",
     "COPY t TO STDOUT (DELIMITER '|', NULL '-')",
     "COPY t TO STDOUT (ENCODING 'LATIN1')",
     "BEGIN; DECLARE c CURSOR FOR SELECT id, s FROM t; FETCH 10 FROM c; FETCH ALL FROM c; COMMIT",

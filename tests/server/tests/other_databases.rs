@@ -39,7 +39,10 @@ fn at_stop_point(session: &mut Client) -> anyhow::Result<String> {
         if !pid.is_empty() {
             return Ok(pid);
         }
-        ensure!(Instant::now() < deadline, "nobody came to the stop point");
+        ensure!(
+            Instant::now() < deadline,
+            "no session came to the stop point"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -234,7 +237,7 @@ fn delete_pieces_under_an_entry(primary: &Primary, session: &mut Client) -> anyh
 }
 
 #[test]
-fn a_row_group_that_nobody_needs_and_half_is_gone_of_disturbs_nothing() -> anyhow::Result<()> {
+fn a_half_deleted_row_group_that_no_session_needs_disturbs_nothing() -> anyhow::Result<()> {
     let primary = start("half_gone")?;
     let mut session = primary.session()?;
     session.batch_execute("CREATE EXTENSION pageinspect")?;

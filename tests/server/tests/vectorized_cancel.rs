@@ -6,6 +6,7 @@
 //! and `HOWDAH_CANCEL_SEED` choose longer and other runs, `HOWDAH_CANCEL_LOAD` the number of other
 //! sessions.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,11 +27,10 @@ const SETTINGS: [(&str, &str); 5] = [
     ("howdah.max_threads", "6"),
     ("log_min_messages", "warning"),
 ];
-/// How soon half of the statements are over, although others keep the processors busy. Alone, a
-/// statement is over within a fifth of it.
-const SOON: Duration = Duration::from_millis(50);
+/// How soon half of the statements are over, although other sessions keep the processors busy.
+const SOON: Duration = Duration::from_millis(40);
 /// How soon each of them is, whatever else the machine does.
-const AT_LAST: Duration = Duration::from_secs(2);
+const AT_LAST: Duration = Duration::from_millis(600);
 /// What a session may grow by in each half of the cases: what the allocator cannot give back,
 /// because it lies between what is in use.
 const MOST_GROWTH_BYTES: u64 = 16 << 20;
@@ -39,9 +39,10 @@ const MOST_FILES: usize = 8;
 /// Repetitions that make a statement last long enough for any moment.
 const REPEATED: usize = 60;
 
-/// Grouping by few and many keys, by text, with exact sums; first rows; LIKE over text; wide text;
-/// partitions; marked and hot rows; prepared, in functions, in cursors, as the source of a change.
-const STATEMENTS: [&str; 21] = [
+/// Grouping by few and many keys, by text, with exact sums; first rows, also of wide rows; first
+/// groups; LIKE over text; wide and big texts; partitions; marked and hot rows; prepared, in
+/// functions, in cursors, as the source of a change.
+const STATEMENTS: [&str; 27] = [
     "SELECT k % 100000, count(*), sum(id) FROM t GROUP BY 1 OFFSET 10000000",
     "SELECT w, k, max(f) FROM t GROUP BY 1, 2 OFFSET 10000000",
     "SELECT id, w FROM t WHERE w LIKE '%a%b%c%' ORDER BY f DESC LIMIT 10",
@@ -55,6 +56,12 @@ const STATEMENTS: [&str; 21] = [
     "SELECT w, count(*) FROM parts GROUP BY 1 HAVING count(*) > 5",
     "SELECT max(body), count(*) FILTER (WHERE body LIKE '%beef%') FROM wide",
     "SELECT body, count(*) FROM wide GROUP BY 1 OFFSET 10000000",
+    "SELECT w, sum(id) FROM t GROUP BY 1 ORDER BY 1 DESC LIMIT 2000 OFFSET 1990",
+    "SELECT id, body FROM wide ORDER BY body DESC LIMIT 900 OFFSET 890",
+    "SELECT * FROM wide ORDER BY id DESC LIMIT 600 OFFSET 590",
+    "SELECT max(body), count(*) FILTER (WHERE body LIKE '%beef%') FROM big",
+    "SELECT max(body) FROM hotbig WHERE body LIKE '%feed%'",
+    "SELECT count(*) FROM big WHERE md5(body) > '3'",
     "SELECT grouped_often()",
     "EXECUTE prepared",
     "DECLARE c NO SCROLL CURSOR FOR SELECT k % 90000, count(*) FROM t GROUP BY 1; FETCH 10 FROM c; CLOSE c",
@@ -84,10 +91,13 @@ fn make_tables(session: &mut Client) -> anyhow::Result<()> {
     session.batch_execute(
         "CREATE TABLE t USING howdah AS SELECT i AS id, (i::int8 * 7919 % 1000003)::int AS k, (i % 1000) / 8.0::float8 AS f, md5(i::text) AS w,
              (i % 10000)::numeric(10,2) AS n
-             FROM generate_series(1, 800000) i;
+             FROM generate_series(1, 1000000) i;
          CREATE TABLE parts (LIKE t) PARTITION BY HASH (id);
          CREATE TABLE wide (id int, body text) USING howdah;
          INSERT INTO wide SELECT i, (SELECT string_agg(md5((i + g)::text), '') FROM generate_series(1, 30) g) FROM generate_series(1, 20000) i;
+         CREATE TABLE big (id int, body text) USING howdah;
+         INSERT INTO big SELECT i, (SELECT string_agg(md5((i + g)::text), '') FROM generate_series(1, 30000) g) FROM generate_series(1, 20) i;
+         CREATE TABLE hotbig (id int, body text) USING howdah;
          CREATE TABLE sink (k int, n int8) USING howdah;
          CREATE FUNCTION grouped_often() RETURNS int8 LANGUAGE plpgsql AS $$
          DECLARE total int8 := 0; one record;
@@ -106,9 +116,10 @@ fn make_tables(session: &mut Client) -> anyhow::Result<()> {
         "INSERT INTO parts SELECT * FROM t WHERE id <= 500000;
          DELETE FROM t WHERE id % 17 = 0; UPDATE t SET k = -k WHERE id % 1009 = 0;
          DELETE FROM parts WHERE id % 5 = 0;
-         SET howdah.bulk_load = off; INSERT INTO t SELECT * FROM t WHERE id < 60000; RESET howdah.bulk_load",
+         SET howdah.bulk_load = off; INSERT INTO t SELECT * FROM t WHERE id < 60000;
+         INSERT INTO hotbig SELECT * FROM big; RESET howdah.bulk_load",
     )?;
-    session.batch_execute("VACUUM ANALYZE t, parts, wide")?;
+    session.batch_execute("VACUUM ANALYZE t, parts, wide, big, hotbig")?;
     session.batch_execute(FUNCTIONS)?;
     Ok(())
 }
@@ -190,7 +201,7 @@ impl Load {
                             "SET work_mem = '{}'; {statement}",
                             dice.pick(&MEMORY)
                         ))
-                        .with_context(|| format!("nobody stops {statement}"))?;
+                        .with_context(|| format!("nothing stops {statement}"))?;
                 }
                 Ok(())
             }));
@@ -274,6 +285,7 @@ fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
     );
     let mut lasting = Some(lasting);
     let load = Load::start(&primary, number("HOWDAH_CANCEL_LOAD", 2))?;
+    let mut shapes: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
     let mut worst: Vec<(Duration, String)> = Vec::new();
     // The session's memory when half of the cases are over.
     let mut half = 0;
@@ -350,6 +362,7 @@ fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
         let code = error.code().map_or("none", |code| code.code());
         ensure!(over < AT_LAST, "{}: it went on for {over:?}", say());
         late.push((stop, over));
+        shapes.entry(statement).or_default().push(over);
         worst.push((over, say()));
         match stop {
             Stop::Terminate => {
@@ -404,6 +417,10 @@ fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
         ensure!(!log.contains(word), "the server's log speaks of {word:?}");
     }
 
+    for (statement, over) in &shapes {
+        let most = over.iter().max().copied().unwrap_or_default();
+        println!("{most:?} at most, {} times: {statement}", over.len());
+    }
     worst.sort_unstable_by_key(|(over, _)| std::cmp::Reverse(*over));
     for (over, case) in worst.iter().take(5) {
         println!("{over:?}: {case}");

@@ -196,7 +196,10 @@ fn no_pair_loses_both_its_tokens_while_rows_move() -> anyhow::Result<()> {
     })?;
     let (taken, refused) = (counts.taken.into_inner(), counts.refused.into_inner());
     println!("{taken} tokens taken, {refused} transactions refused");
-    ensure!(taken > 0 && refused > 0, "nobody got in another's way");
+    ensure!(
+        taken > 0 && refused > 0,
+        "no transaction met another's change"
+    );
     let mut client = primary.session()?;
     every_pair_has_a_token(&mut client)?;
     indexes_are_sound(&mut client, "tokens", "id")?;

@@ -9,7 +9,7 @@
 //! columns that do not exist or are generated, tables with row-level security.
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_char, c_int};
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
@@ -18,25 +18,28 @@ use crate::table::{RelationKind, Table};
 use crate::utility::has_cold_rows;
 
 thread_local! {
-    /// Whether the COPY that is about to run writes the default format. Every COPY sets it before
-    /// it runs a query of its own, so one that an ERROR left behind does no harm.
-    static PLAIN: Cell<bool> = const { Cell::new(false) };
+    /// The source text of the COPY that is about to run, if it writes the default format; NULL
+    /// otherwise. It is compared by its address with that of the query that runs: planning the
+    /// query of one COPY may run another one, which may fail, so it must be known which is meant.
+    static PLAIN: Cell<*const c_char> = const { Cell::new(std::ptr::null()) };
 }
 
-/// Whether the query that is about to run for COPY is to be written in the default format. True
-/// once for each COPY.
-pub(super) fn take_plain() -> bool {
-    PLAIN.take()
+/// Whether a query that is about to run for COPY, known by its source text, is to be written in the
+/// default format. True once for each COPY.
+pub(super) fn take_plain(source: *const c_char) -> bool {
+    !source.is_null() && PLAIN.replace(std::ptr::null()) == source
 }
 
-/// Prepares a COPY statement; the statement to be run instead, or the same one. `settings` becomes
-/// the nesting level of settings that [`end`] is to restore, if there are any.
+/// Prepares a COPY statement; the statement to be run instead, or the same one. `source` is its
+/// text. `settings` becomes the nesting level of settings that [`end`] is to restore, if there are
+/// any.
 ///
 /// # Safety
 /// A utility statement that the server is about to run; `settings` is the hook's own.
 #[pg_guard]
 pub(crate) unsafe extern "C-unwind" fn prepare(
     statement: *mut pg_sys::PlannedStmt,
+    source: *const c_char,
     settings: *mut c_int,
 ) -> *mut pg_sys::PlannedStmt {
     // SAFETY: as for this function. What is changed is a copy, in the current memory context, as
@@ -44,7 +47,10 @@ pub(crate) unsafe extern "C-unwind" fn prepare(
     unsafe {
         let copy = (*statement).utilityStmt.cast::<pg_sys::CopyStmt>();
         let writes = !(*copy).is_from && !(*copy).is_program;
-        PLAIN.set(writes && (*copy).options.is_null());
+        PLAIN.set(match writes && (*copy).options.is_null() {
+            true => source,
+            false => std::ptr::null(),
+        });
         if !writes || (*copy).relation.is_null() || names_columns((*copy).options) {
             return statement;
         }

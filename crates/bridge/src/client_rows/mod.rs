@@ -120,7 +120,9 @@ unsafe fn message_of(query: *mut pg_sys::QueryDesc) -> Option<Message> {
                 let is_known = receive_slot_of(dest) == PRINTTUP.load(Ordering::Relaxed);
                 (is_known && wants_text(query)).then_some(Message::DataRow)
             }
-            pg_sys::CommandDest::DestCopyOut if copy::take_plain() => copy_state::target(query),
+            pg_sys::CommandDest::DestCopyOut if copy::take_plain((*query).sourceText) => {
+                copy_state::target(query)
+            }
             _ => None,
         }?;
         (is_ours((*(*query).plannedstmt).planTree) && is_encoded_for_client()).then_some(message)

@@ -344,7 +344,7 @@ mod tests {
 
     use super::*;
 
-    fn nobody() -> Locker {
+    fn without_transaction() -> Locker {
         Locker {
             tentative: AtomicU64::new(0),
             newest: AtomicU64::new(0),
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn rows_locked_outside_of_subtransactions_are_told_by_lock() {
-        let locker = nobody();
+        let locker = without_transaction();
         let (row, other) = (RowName(7), RowName(8));
         locker.note_top(row, RowLock::KeyShare);
         assert!(locker.may_be_top(row, RowLock::KeyShare));
@@ -449,7 +449,7 @@ mod tests {
     #[test]
     fn nobody_takes_a_lock_that_is_given_back_for_one_that_is_kept() {
         const ROW: RowName = RowName(5);
-        let locker = nobody();
+        let locker = without_transaction();
         let lock: Mutex<Option<bool>> = Mutex::new(None);
         let is_over = AtomicBool::new(false);
         let (mut kept, mut looked_at, mut mistaken) = (0, 0, 0);

@@ -21,7 +21,7 @@
 //!
 //! No backend waits for a row's own lock. As on heap, a backend that cannot get the lock waits for
 //! the transactions that block it, one after the other in the order of their ids
-//! ([`Locks::in_the_way`]), and holds the row's turn lock meanwhile, so that there is one queue. A
+//! ([`Locks::blockers`]), and holds the row's turn lock meanwhile, so that there is one queue. A
 //! transaction that holds the row in another mode already does not take the turn lock, because the
 //! queue may be waiting for that very transaction. So a transaction that can share a row with its
 //! holders passes the backends that wait for it, and a deadlock is found between the same
@@ -43,7 +43,7 @@ use crate::ffi::{self, quiet};
 use crate::memory;
 use crate::row_request::Purpose;
 use crate::table::Table;
-use crate::tid::{FIRST_COLD_BLOCK, GroupId, RowNumber};
+use crate::tid::{FIRST_COLD_BLOCK, GroupId, RowNumber, TURN_BITS};
 use crate::xid::Xid;
 use locker::RowName;
 pub use maintenance::MAINTAINERS;
@@ -134,9 +134,6 @@ pub enum Wait {
     Not,
 }
 
-/// Above every offset of a cold TID.
-const TURN_BITS: u16 = 0x8000;
-
 /// A relation's lock tags.
 #[derive(Clone, Copy)]
 pub struct Locks {
@@ -148,8 +145,11 @@ impl Locks {
     /// Those of an open relation.
     #[inline]
     pub fn of(table: Table<'_>) -> Locks {
-        let (database, relation) = table.lock_name();
-        Locks { database, relation }
+        let name = table.lock_name();
+        Locks {
+            database: name.dbId.to_u32(),
+            relation: name.relId.to_u32(),
+        }
     }
 
     fn tag(self, kind: u32, block: u32, offset: u16) -> pg_sys::LOCKTAG {
@@ -272,7 +272,7 @@ impl Locks {
     /// The transactions whose end must be waited for before the row can be locked: the ids of all
     /// others that hold a conflicting lock on it and will keep it, in ascending order. `None` if
     /// every holder of such a lock may release it at once.
-    pub fn in_the_way(self, row: RowNumber, lock: RowLock) -> Option<Vec<Xid>> {
+    pub fn blockers(self, row: RowNumber, lock: RowLock) -> Option<Vec<Xid>> {
         let (tag, mode) = (self.row(row, 0), lock.on_row());
         let name = RowName::of(&tag);
         let before: Vec<_> = conflicts(&tag, mode)

@@ -1,8 +1,11 @@
 //! Clauses on one column, and what their operators mean.
 
+use std::cell::RefCell;
 use std::ffi::c_int;
+use std::rc::Rc;
 
 use pgrx::{PgList, pg_sys};
+use rustc_hash::FxHashMap;
 
 use super::{Node, Truth, nodes, truth};
 
@@ -80,8 +83,31 @@ pub struct Meaning {
     pub comparison: Comparison,
 }
 
+thread_local! {
+    /// What built-in operators are, as far as it was looked up.
+    static KNOWN: RefCell<FxHashMap<u32, Rc<[Meaning]>>> = RefCell::default();
+}
+
 /// What an operator is in the families of ordering access methods (`get_op_index_interpretation`).
-pub fn meanings(operator: pg_sys::Oid) -> Vec<Meaning> {
+///
+/// Of built-in operators it is remembered, because planning over partitions asks it for each of
+/// them. Their places in built-in families are pinned: none can be dropped. One in a family that
+/// was added later may be missing until the session ends.
+pub fn meanings(operator: pg_sys::Oid) -> Rc<[Meaning]> {
+    let number = operator.to_u32();
+    if number >= pg_sys::FirstUnpinnedObjectId {
+        return looked_up(operator).into();
+    }
+    if let Some(known) = KNOWN.with_borrow(|known| known.get(&number).cloned()) {
+        return known;
+    }
+    // Not borrowed meanwhile: a look-up may raise an ERROR.
+    let found: Rc<[Meaning]> = looked_up(operator).into();
+    KNOWN.with_borrow_mut(|known| known.insert(number, Rc::clone(&found)));
+    found
+}
+
+fn looked_up(operator: pg_sys::Oid) -> Vec<Meaning> {
     // SAFETY: a catalog lookup; the list that it makes holds interpretations.
     unsafe {
         PgList::<pg_sys::OpIndexInterpretation>::from_pg(pg_sys::get_op_index_interpretation(
@@ -125,6 +151,13 @@ impl<'a> Node<'a> {
         // SAFETY: a valid expression; all that `pull_var_clause` returns with these flags are
         // variables.
         unsafe {
+            // Most operands, of which nothing has to be asked.
+            if matches!(
+                (*self.raw).type_,
+                pg_sys::NodeTag::T_Const | pg_sys::NodeTag::T_Param
+            ) {
+                return true;
+            }
             !pg_sys::contain_subplans(self.raw)
                 && !pg_sys::contain_volatile_functions(self.raw)
                 && PgList::<pg_sys::Var>::from_pg(pg_sys::pull_var_clause(self.raw, flags as c_int))

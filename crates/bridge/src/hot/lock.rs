@@ -83,7 +83,7 @@ pub enum Version {
     /// The row is dead: it was deleted.
     Gone,
     /// The row is now in another partition.
-    MovedAway,
+    MovedPartitions,
     /// The running command itself made this version.
     OfThisCommand { xid: Xid, cmin: CommandId },
     /// Another transaction is changing the row and the caller does not want to wait.
@@ -111,7 +111,7 @@ pub fn follow(
             if block_of(&tid) == pg_sys::InvalidBlockNumber
                 && u32::from(tid.ip_posid) == pg_sys::MovedPartitionsOffsetNumber
             {
-                return Version::MovedAway;
+                return Version::MovedPartitions;
             }
             if is_cold(&tid) {
                 return Version::Live(Tid::from_raw(tid));

@@ -3,11 +3,12 @@
 //! ```text
 //!   page    copies of all-visible pages, taken without blocking writers
 //!   obstacle  why a page is not all-visible
-//!   stamp   marks hot tuples as updated to cold TIDs          (the mover)
+//!   stamp   stamps hot tuples as updated to cold TIDs          (the mover)
 //!   lock    checks for such tuples before heap's row locks     (all others)
 //!   share   hands key-share locks on from a cold row to its new version
 //!   decoding_tuple  a cold row among the hot ones for one command, for logical decoding
 //!   scan    heap's own scan of the hot rows
+//!   sample  a random sample of the hot rows, for ANALYZE
 //!   growth  how many pages are appended when there is no room
 //! ```
 //!
@@ -24,6 +25,7 @@ pub mod growth;
 pub mod lock;
 pub mod obstacle;
 pub mod page;
+pub mod sample;
 pub mod scan;
 pub mod share;
 pub mod stamp;
@@ -96,7 +98,7 @@ pub unsafe fn was_never_seen(header: *const pg_sys::HeapTupleHeaderData) -> bool
 ///
 /// # Safety
 /// `scan` is an open heap scan descriptor; `tid` holds a valid hot TID.
-pub unsafe fn latest_tid(
+unsafe fn latest_tid(
     scan: pg_sys::TableScanDesc,
     tid: pg_sys::ItemPointer,
 ) -> Option<pg_sys::ItemPointerData> {

@@ -7,11 +7,37 @@ use std::marker::PhantomData;
 
 use pgrx::pg_sys;
 
-use crate::heap_am;
+use crate::heap_am::callbacks;
 use crate::slot::Slot;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
-use crate::tid::BlockNumber;
+use crate::tid::{BlockNumber, Tid};
+
+/// The direction of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Forward,
+    Backward,
+}
+
+impl Direction {
+    /// From the server's own type. No scan is asked for a row without a direction.
+    #[inline]
+    pub(crate) fn from_raw(direction: pg_sys::ScanDirection::Type) -> Direction {
+        match direction {
+            pg_sys::ScanDirection::BackwardScanDirection => Direction::Backward,
+            _ => Direction::Forward,
+        }
+    }
+
+    #[inline]
+    fn raw(self) -> pg_sys::ScanDirection::Type {
+        match self {
+            Direction::Forward => pg_sys::ScanDirection::ForwardScanDirection,
+            Direction::Backward => pg_sys::ScanDirection::BackwardScanDirection,
+        }
+    }
+}
 
 /// A scan of heap's, which was begun and not ended.
 pub struct HotScan<'a> {
@@ -29,9 +55,9 @@ impl<'a> HotScan<'a> {
         if may_synchronize {
             flags |= pg_sys::ScanOptions::SO_ALLOW_SYNC;
         }
-        // SAFETY: heap has this callback; table and snapshot outlive the scan.
+        // SAFETY: table and snapshot outlive the scan.
         unsafe {
-            let begin = heap_am::routine().scan_begin.unwrap_unchecked();
+            let begin = callbacks().scan_begin;
             let scan = pg_sys::ffi::pg_guard_ffi_boundary(|| {
                 let (no_keys, alone) = (std::ptr::null_mut(), std::ptr::null_mut());
                 begin(table.raw(), snapshot.raw(), 0, no_keys, alone, flags)
@@ -63,6 +89,32 @@ impl<'a> HotScan<'a> {
         unsafe { pg_sys::heap_getnextslot(self.raw.cast(), forward, slot.raw()) }
     }
 
+    /// As [`HotScan::next`], in a direction, and without a guard of its own: see
+    /// [`crate::heap_am`].
+    #[inline]
+    pub fn step(&mut self, direction: Direction, slot: Slot<'_>) -> bool {
+        // SAFETY: the scan is open; the slot is valid.
+        unsafe { (callbacks().scan_getnextslot)(self.raw.cast(), direction.raw(), slot.raw()) }
+    }
+
+    /// As [`HotScan::step`], in the range of TIDs that was set for the scan.
+    #[inline]
+    pub fn step_in_range(&mut self, direction: Direction, slot: Slot<'_>) -> bool {
+        let next = callbacks().scan_getnextslot_tidrange;
+        // SAFETY: the scan is open; the slot is valid.
+        unsafe { next(self.raw.cast(), direction.raw(), slot.raw()) }
+    }
+
+    /// Follows the update chain of the row at a hot TID as long as it stays hot: the latest version
+    /// that the scan's snapshot sees, `tid` if there is none, and the cold TID to which the chain
+    /// leads on.
+    pub fn latest(&self, tid: Tid) -> (Tid, Option<Tid>) {
+        let mut latest = tid.raw();
+        // SAFETY: the scan is open.
+        let link = unsafe { super::latest_tid(self.raw.cast(), &mut latest) };
+        (Tid::from_raw(latest), link.map(Tid::from_raw))
+    }
+
     /// The blocks of the table when the scan began.
     pub fn block_count(&self) -> BlockNumber {
         // SAFETY: the scan is open.
@@ -83,9 +135,9 @@ impl<'a> HotScan<'a> {
 
     /// Ends a scan that [`HotScan::begin`] has begun.
     pub fn end(self) {
-        // SAFETY: heap has this callback; begun by `begin`, and ended once.
+        // SAFETY: begun by `begin`, and ended once.
         unsafe {
-            let end = heap_am::routine().scan_end.unwrap_unchecked();
+            let end = callbacks().scan_end;
             pg_sys::ffi::pg_guard_ffi_boundary(|| end(self.raw.cast()));
         }
     }

@@ -1,4 +1,4 @@
-//! Marking hot tuples as updated to cold TIDs.
+//! Stamping of hot tuples as updated to cold TIDs.
 //!
 //! ```text
 //!   clear_visibility(run of pages)   visibility map bits off, one full image per map page
@@ -23,8 +23,6 @@
 //!
 //! Locks: heap page, then map page, as in heap's own code; one heap page at a time.
 
-use std::marker::PhantomData;
-
 use pgrx::pg_sys;
 
 use super::page::{HotPage, HotTuple};
@@ -44,12 +42,12 @@ pub enum Refusal {
 
 /// Stamps pages of one relation for the running transaction.
 pub struct Stamper<'a> {
-    rel: pg_sys::Relation,
+    table: Table<'a>,
+    /// A page of the visibility map, pinned; or none.
     map: pg_sys::Buffer,
     map_needs_wal: bool,
     xid: pg_sys::TransactionId,
     cid: pg_sys::CommandId,
-    open: PhantomData<&'a ()>,
 }
 
 impl<'a> Stamper<'a> {
@@ -59,13 +57,12 @@ impl<'a> Stamper<'a> {
         // SAFETY: the relation is open as long as it is borrowed; a transaction is running.
         unsafe {
             Stamper {
-                rel,
+                table,
                 map: NO_BUFFER,
                 map_needs_wal: (*(*rel).rd_rel).relpersistence
                     == pg_sys::RELPERSISTENCE_PERMANENT as i8,
                 xid: pg_sys::GetCurrentTransactionId(),
                 cid: pg_sys::GetCurrentCommandId(true),
-                open: PhantomData,
             }
         }
     }
@@ -75,7 +72,7 @@ impl<'a> Stamper<'a> {
     /// # Errors
     /// The reason why not.
     pub fn check(&mut self, page: &HotPage) -> Result<(), Refusal> {
-        let locked = CleanupLocked::try_lock(self.rel, page.block)?;
+        let locked = CleanupLocked::try_lock(self.table, page.block)?;
         // SAFETY: the page is locked.
         unsafe { unchanged(locked.page(), &page.tuples) }
     }
@@ -86,13 +83,13 @@ impl<'a> Stamper<'a> {
         while let Some(first) = rest.first() {
             // SAFETY: the relation is open; the map page stays pinned in `self.map`.
             unsafe {
-                pg_sys::visibilitymap_pin(self.rel, first.block, &mut self.map);
+                pg_sys::visibilitymap_pin(self.table.raw(), first.block, &mut self.map);
                 let same_map_page =
                     |page: &&HotPage| pg_sys::visibilitymap_pin_ok(page.block, self.map);
                 let count = rest.iter().take_while(same_map_page).count().max(1);
                 for page in &rest[..count] {
                     pg_sys::visibilitymap_clear(
-                        self.rel,
+                        self.table.raw(),
                         page.block,
                         self.map,
                         pg_sys::VISIBILITYMAP_VALID_BITS as u8,
@@ -128,7 +125,7 @@ impl<'a> Stamper<'a> {
                 let mut tuple = page.tuple(index);
                 // SAFETY: the relation is open and locked for writing; the copy equals the tuple on
                 // the page; no page lock is held.
-                unsafe { crate::ffi::heap_toast_delete(self.rel, &mut tuple, false) };
+                unsafe { crate::ffi::heap_toast_delete(self.table.raw(), &mut tuple, false) };
             }
         }
     }
@@ -138,22 +135,23 @@ impl<'a> Stamper<'a> {
     /// # Errors
     /// The page was refused; nothing was changed.
     pub fn stamp(&mut self, page: &HotPage, link: impl Fn(usize) -> Tid) -> Result<(), Refusal> {
-        let locked = CleanupLocked::try_lock(self.rel, page.block)?;
+        let locked = CleanupLocked::try_lock(self.table, page.block)?;
         // SAFETY: pin and cleanup lock are held to the end of the function; the image is a
         // private copy of the page, whose line pointers `unchanged` has checked.
         unsafe {
             unchanged(locked.page(), &page.tuples)?;
-            let status = pg_sys::visibilitymap_get_status(self.rel, page.block, &mut self.map);
+            let status =
+                pg_sys::visibilitymap_get_status(self.table.raw(), page.block, &mut self.map);
             if status != 0 {
                 pg_sys::visibilitymap_clear(
-                    self.rel,
+                    self.table.raw(),
                     page.block,
                     self.map,
                     pg_sys::VISIBILITYMAP_VALID_BITS as u8,
                 );
                 self.log_map();
             }
-            let state = pg_sys::GenericXLogStart(self.rel);
+            let state = pg_sys::GenericXLogStart(self.table.raw());
             let image = pg_sys::GenericXLogRegisterBuffer(state, locked.buffer, 0);
             for (index, tuple) in page.tuples.iter().enumerate() {
                 let item = pg_sys::PageGetItemId(image, tuple.offset);
@@ -208,14 +206,11 @@ struct CleanupLocked {
 }
 
 impl CleanupLocked {
-    fn try_lock(
-        rel: pg_sys::Relation,
-        block: pg_sys::BlockNumber,
-    ) -> Result<CleanupLocked, Refusal> {
+    fn try_lock(table: Table<'_>, block: pg_sys::BlockNumber) -> Result<CleanupLocked, Refusal> {
         // SAFETY: the relation is open and its block exists: only VACUUM truncates, and it is
         // locked out.
         unsafe {
-            let buffer = pg_sys::ReadBuffer(rel, block);
+            let buffer = pg_sys::ReadBuffer(table.raw(), block);
             if !pg_sys::ConditionalLockBufferForCleanup(buffer) {
                 pg_sys::ReleaseBuffer(buffer);
                 return Err(Refusal::Busy);

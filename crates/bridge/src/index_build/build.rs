@@ -8,31 +8,30 @@
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::AtomicU32;
 
 use pgrx::{pg_guard, pg_sys};
 
-use super::entries::{IndexEntries, IndexInfo};
+use super::entries::{IndexInfo, Indexing};
 use super::roots::ChainRoots;
 use crate::hot::scan::HotScan;
 use crate::hot::{is_hot_updated, was_never_seen, xmin_of};
-use crate::slot::Slot;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
-use crate::table_am::Routine;
+use crate::table_am::{Routine, scans};
 use crate::tid::Tid;
 use crate::xid::Xid;
 
 /// Adds rows to index builds.
 pub trait BuildIndex {
-    /// Heap's own scan inside one that the access method has begun.
-    fn inner_scan(scan: OuterScan<'_>) -> HotScan<'_>;
-
     /// Passes all rows that are not hot to [`Build::add`]; returns how many of them count as rows
     /// of the table. Called once the hot rows are done, unless only a range of them is wanted.
     fn add_rows(build: &mut Build<'_>, scan: OuterScan<'_>) -> f64;
 }
 
-/// Has further rows added to index builds by `B`.
+/// Has further rows added to index builds by `B`. The routine's scans are those of
+/// [`crate::table_am::scans`].
 pub fn set_build<B: BuildIndex>(routine: &mut Routine) {
     routine.index_build_range_scan = Some(index_build_range_scan::<B>);
 }
@@ -45,9 +44,12 @@ pub struct OuterScan<'a> {
 }
 
 impl<'a> OuterScan<'a> {
-    /// The server's descriptor, valid for `'a`.
-    pub fn raw(self) -> pg_sys::TableScanDesc {
-        self.raw
+    /// The number that the participants of a parallel build share, 0 at its begin; `None` if there
+    /// are no others.
+    pub fn shared(self) -> Option<&'a AtomicU32> {
+        // SAFETY: the server keeps the shared descriptor until the scan is ended; it is as long as
+        // the access method has requested.
+        unsafe { scans::shared_counter((*self.raw).rs_parallel) }
     }
 
     /// What it sees.
@@ -59,16 +61,27 @@ impl<'a> OuterScan<'a> {
 
 /// An index build in progress. Table and index are open and locked.
 pub struct Build<'a> {
-    table: Table<'a>,
-    index: Table<'a>,
-    info: IndexInfo<'a>,
+    indexing: Indexing<'a>,
     /// The horizon against which the status of each row is decided; invalid if the scan has an MVCC
     /// snapshot.
     oldest_xmin: Xid,
     any_visible: bool,
     progress: bool,
     callback: BuildCallback,
-    entries: IndexEntries<'a>,
+}
+
+impl<'a> Deref for Build<'a> {
+    type Target = Indexing<'a>;
+
+    fn deref(&self) -> &Indexing<'a> {
+        &self.indexing
+    }
+}
+
+impl<'a> DerefMut for Build<'a> {
+    fn deref_mut(&mut self) -> &mut Indexing<'a> {
+        &mut self.indexing
+    }
 }
 
 /// An index AM's callback of a build.
@@ -106,9 +119,7 @@ unsafe extern "C-unwind" fn index_build_range_scan<B: BuildIndex>(
     unsafe {
         let (table, info) = (Table::from_raw(table), IndexInfo::from_raw(info));
         let mut build = Build {
-            table,
-            index: Table::from_raw(index),
-            info,
+            indexing: Indexing::new(table, Table::from_raw(index), info),
             oldest_xmin: match info.is_concurrent() {
                 true => Xid::INVALID,
                 false => table.horizon(),
@@ -119,7 +130,6 @@ unsafe extern "C-unwind" fn index_build_range_scan<B: BuildIndex>(
                 function: callback,
                 state: callback_state,
             },
-            entries: IndexEntries::new(table, info),
         };
         let mut own_snapshot = std::ptr::null_mut();
         let scan = if parallel_scan.is_null() {
@@ -137,7 +147,7 @@ unsafe extern "C-unwind" fn index_build_range_scan<B: BuildIndex>(
             raw: scan,
             lives: PhantomData,
         };
-        let mut inner = B::inner_scan(outer);
+        let mut inner: HotScan<'_> = scans::inner_of(scan);
         if !allow_sync {
             pg_sys::heap_setscanlimits(inner.raw().cast(), start_block, block_count);
         }
@@ -146,7 +156,7 @@ unsafe extern "C-unwind" fn index_build_range_scan<B: BuildIndex>(
         if whole_table && !any_visible {
             row_count += B::add_rows(&mut build, outer);
         }
-        build.entries.end();
+        build.indexing.entries.end();
         pg_sys::table_endscan(scan);
         if !own_snapshot.is_null() {
             pg_sys::UnregisterSnapshot(own_snapshot);
@@ -155,27 +165,7 @@ unsafe extern "C-unwind" fn index_build_range_scan<B: BuildIndex>(
     }
 }
 
-impl<'a> Build<'a> {
-    /// The table whose rows are indexed.
-    pub fn table(&self) -> Table<'a> {
-        self.table
-    }
-
-    /// The index.
-    pub fn index(&self) -> Table<'a> {
-        self.index
-    }
-
-    /// What is known of the index.
-    pub fn info(&self) -> IndexInfo<'a> {
-        self.info
-    }
-
-    /// The slot for a row that is added: one of the table's.
-    pub fn slot(&self) -> Slot<'a> {
-        self.entries.slot()
-    }
-
+impl Build<'_> {
     /// Whether the status of each row is decided here, instead of by a snapshot.
     pub fn judges_itself(&self) -> bool {
         self.oldest_xmin != Xid::INVALID

@@ -83,6 +83,46 @@ impl<'a> IndexInfo<'a> {
     }
 }
 
+/// An index and the table whose rows it gets, both open and locked.
+pub struct Indexing<'a> {
+    pub(super) table: Table<'a>,
+    pub(super) index: Table<'a>,
+    pub(super) info: IndexInfo<'a>,
+    pub(super) entries: IndexEntries<'a>,
+}
+
+impl<'a> Indexing<'a> {
+    /// What is made here belongs to the current memory context.
+    pub(super) fn new(table: Table<'a>, index: Table<'a>, info: IndexInfo<'a>) -> Indexing<'a> {
+        Indexing {
+            table,
+            index,
+            info,
+            entries: IndexEntries::new(table, info),
+        }
+    }
+
+    /// The table whose rows are indexed.
+    pub fn table(&self) -> Table<'a> {
+        self.table
+    }
+
+    /// The index.
+    pub fn index(&self) -> Table<'a> {
+        self.index
+    }
+
+    /// What is known of the index.
+    pub fn info(&self) -> IndexInfo<'a> {
+        self.info
+    }
+
+    /// The slot for a row that the index is to get: one of the table's.
+    pub fn slot(&self) -> Slot<'a> {
+        self.entries.slot()
+    }
+}
+
 /// Evaluates an index's predicate and columns on the rows of one slot.
 pub(super) struct IndexEntries<'a> {
     info: IndexInfo<'a>,

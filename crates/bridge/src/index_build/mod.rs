@@ -21,5 +21,5 @@ mod roots;
 mod validate;
 
 pub use build::{Build, BuildIndex, OuterScan, set_build};
-pub use entries::IndexInfo;
+pub use entries::{IndexInfo, Indexing};
 pub use validate::{ValidateIndex, Validation, set_validate};

@@ -9,13 +9,14 @@
 //! `heapam_index_validate_scan`, including the look back inside a page that HOT chains require;
 //! rows that [`ValidateIndex`] adds come in strict TID order and need no look back.
 
+use std::ops::{Deref, DerefMut};
+
 use pgrx::{pg_guard, pg_sys};
 
-use super::entries::{IndexEntries, IndexInfo};
+use super::entries::{IndexInfo, Indexing};
 use super::roots::ChainRoots;
 use crate::ffi::unguarded;
 use crate::hot::scan::HotScan;
-use crate::slot::Slot;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::table_am::Routine;
@@ -78,13 +79,24 @@ impl IndexedTids {
 
 /// A second scan in progress. Table and index are open and locked, the index for inserts.
 pub struct Validation<'a> {
-    table: Table<'a>,
-    index: Table<'a>,
-    info: IndexInfo<'a>,
+    indexing: Indexing<'a>,
     /// The server's counts.
     state: *mut pg_sys::ValidateIndexState,
-    entries: IndexEntries<'a>,
     indexed: IndexedTids,
+}
+
+impl<'a> Deref for Validation<'a> {
+    type Target = Indexing<'a>;
+
+    fn deref(&self) -> &Indexing<'a> {
+        &self.indexing
+    }
+}
+
+impl<'a> DerefMut for Validation<'a> {
+    fn deref_mut(&mut self) -> &mut Indexing<'a> {
+        &mut self.indexing
+    }
 }
 
 #[pg_guard]
@@ -100,11 +112,8 @@ unsafe extern "C-unwind" fn index_validate_scan<V: ValidateIndex>(
     let (mut validation, snapshot) = unsafe {
         let (table, info) = (Table::from_raw(table), IndexInfo::from_raw(info));
         let validation = Validation {
-            table,
-            index: Table::from_raw(index),
-            info,
+            indexing: Indexing::new(table, Table::from_raw(index), info),
             state,
-            entries: IndexEntries::new(table, info),
             indexed: IndexedTids {
                 sort: (*state).tuplesort,
                 current: None,
@@ -115,30 +124,10 @@ unsafe extern "C-unwind" fn index_validate_scan<V: ValidateIndex>(
     };
     validation.hot_rows(snapshot);
     V::validate(&mut validation, snapshot);
-    validation.entries.end();
+    validation.indexing.entries.end();
 }
 
-impl<'a> Validation<'a> {
-    /// The table whose rows are indexed.
-    pub fn table(&self) -> Table<'a> {
-        self.table
-    }
-
-    /// The index.
-    pub fn index(&self) -> Table<'a> {
-        self.index
-    }
-
-    /// What is known of the index.
-    pub fn info(&self) -> IndexInfo<'a> {
-        self.info
-    }
-
-    /// The slot for a row that is inserted: one of the table's.
-    pub fn slot(&self) -> Slot<'a> {
-        self.entries.slot()
-    }
-
+impl Validation<'_> {
     /// Counts a row, and tells whether the index lacks it. TIDs ascend from call to call.
     pub fn lacks(&mut self, tid: Tid) -> bool {
         self.count_row();

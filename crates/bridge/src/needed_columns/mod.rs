@@ -36,6 +36,7 @@ use rustc_hash::FxHashMap;
 use crate::ffi::unguarded;
 use crate::memory::allocate_in;
 use crate::slot::Slot;
+use crate::table::Table;
 
 /// One flag per attribute of the table: whether anything reads it. No flag at all: the scan only
 /// learns whether rows are visible, and clears the slot without a look at it.
@@ -52,14 +53,14 @@ thread_local! {
 }
 
 static mut PREVIOUS_HOOK: pg_sys::ExecutorStart_hook_type = None;
-static mut IS_OURS: Option<unsafe fn(pg_sys::Relation) -> bool> = None;
+static mut IS_OURS: Option<fn(Table<'_>) -> bool> = None;
 
 /// Installs the executor's hook, in front of the one before. `is_ours` tells whether a table's rows
 /// are put together column by column.
 ///
 /// # Safety
-/// Called once, while the library is loaded; `is_ours` may be called with any open relation.
-pub unsafe fn install(is_ours: unsafe fn(pg_sys::Relation) -> bool) {
+/// Called once, while the library is loaded.
+pub unsafe fn install(is_ours: fn(Table<'_>) -> bool) {
     // SAFETY: nothing else runs in the process yet.
     unsafe {
         IS_OURS = Some(is_ours);

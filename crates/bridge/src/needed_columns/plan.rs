@@ -7,6 +7,8 @@
 
 use pgrx::{PgList, pg_sys};
 
+use crate::table::Table;
+
 /// Outputs of a node that its parent reads.
 pub(super) enum Outputs {
     All,
@@ -109,14 +111,14 @@ pub(super) struct Scan {
 /// The scans of one plan.
 pub(super) struct Scans {
     statement: *mut pg_sys::PlannedStmt,
-    is_ours: unsafe fn(pg_sys::Relation) -> bool,
+    is_ours: fn(Table<'_>) -> bool,
     pub(super) scans: Vec<Scan>,
 }
 
 impl Scans {
     pub(super) fn new(
         statement: *mut pg_sys::PlannedStmt,
-        is_ours: unsafe fn(pg_sys::Relation) -> bool,
+        is_ours: fn(Table<'_>) -> bool,
     ) -> Scans {
         Scans {
             statement,
@@ -188,7 +190,7 @@ impl Scans {
         // SAFETY: a started scan of a relation, which is open.
         unsafe {
             let table = (*scan).ss_currentRelation;
-            if table.is_null() || !(self.is_ours)(table) {
+            if table.is_null() || !(self.is_ours)(Table::from_raw(table)) {
                 return;
             }
             let plan = (*scan).ps.plan.cast::<pg_sys::Scan>();

@@ -24,7 +24,7 @@ use crate::table::Table;
 use crate::tid::{FIRST_COLD_BLOCK, GroupId, RowNumber};
 
 /// The page whose lock means "rows of this table are locked one by one".
-const READERS_BLOCK: pg_sys::BlockNumber = pg_sys::InvalidBlockNumber - 1;
+pub const READERS_BLOCK: pg_sys::BlockNumber = pg_sys::InvalidBlockNumber - 1;
 
 /// Whether the running transaction is serializable.
 #[inline]
@@ -55,10 +55,10 @@ pub fn lock_relation(table: Table<'_>, snapshot: Snapshot<'_>) {
 
 /// Locks a cold row that is about to be read; as for [`announce_reader`].
 pub fn lock_row(table: Table<'_>, row: RowNumber, snapshot: Snapshot<'_>) {
-    let (mut tid, nobody) = (row.tid().raw(), pg_sys::InvalidTransactionId);
+    let (mut tid, none) = (row.tid().raw(), pg_sys::InvalidTransactionId);
     // SAFETY: the table is open, the snapshot valid. It does not matter whether this transaction
     // inserted the row.
-    unsafe { ffi::PredicateLockTID(table.raw(), &mut tid, snapshot.raw(), nobody) };
+    unsafe { ffi::PredicateLockTID(table.raw(), &mut tid, snapshot.raw(), none) };
 }
 
 /// Must be called after a cold row of a group was changed: checks for a conflict with its readers.

@@ -208,6 +208,9 @@ impl<'a> PlannedTable<'a> {
 
     /// The cost of evaluating the clauses.
     pub fn qual_cost(&self, clauses: &[Clause<'_>]) -> QualCost {
+        if clauses.is_empty() {
+            return QualCost::default();
+        }
         let mut cost = pg_sys::QualCost::default();
         // SAFETY: planner structures.
         unsafe { pg_sys::cost_qual_eval(&mut cost, list_of(clauses), self.root) };
@@ -219,6 +222,9 @@ impl<'a> PlannedTable<'a> {
 
     /// The share of rows that pass the clauses.
     pub fn selectivity(&self, clauses: &[Clause<'_>]) -> f64 {
+        if clauses.is_empty() {
+            return 1.0;
+        }
         // SAFETY: planner structures.
         unsafe {
             pg_sys::clauselist_selectivity(

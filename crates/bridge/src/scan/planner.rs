@@ -88,7 +88,7 @@ unsafe fn offer(table: &PlannedTable<'_>) -> Option<()> {
     let least_cost = scanner.least_cost(table)?;
     // SAFETY: planner structures.
     unsafe {
-        if !is_beaten(table.rel, least_cost) {
+        if !is_beaten(table.root, table.rel, least_cost) {
             add_paths(table, &scanner.offer(table)?);
         }
     }
@@ -153,33 +153,87 @@ unsafe fn add_paths(table: &PlannedTable<'_>, offer: &Offer) {
 
 /// Whether neither a path of ours with this least cost nor a sequential scan, whose cost is yet to
 /// be corrected, is of any use: the cheapest path is an index scan, which `add_path` prefers to
-/// both. Most statements that select a few rows are planned so, and quickly.
+/// both, or the few rows that are wanted are the first of an index. Most statements that select a
+/// few rows are planned so, and quickly.
 ///
 /// # Safety
 /// All pointers are the planner's, of the query level that is being planned.
-unsafe fn is_beaten(rel: *mut pg_sys::RelOptInfo, least_cost: f64) -> bool {
+unsafe fn is_beaten(
+    root: *mut pg_sys::PlannerInfo,
+    rel: *mut pg_sys::RelOptInfo,
+    least_cost: f64,
+) -> bool {
     // SAFETY: planner structures.
     unsafe {
-        // A path with higher total cost may start sooner.
-        if (*rel).consider_startup {
-            return false;
-        }
-        let paths = PgList::<pg_sys::Path>::from_pg((*rel).pathlist);
-        let cheapest = paths
-            .iter_ptr()
-            .filter(|&path| (*path).param_info.is_null() && (*path).disabled_nodes == 0)
-            .min_by(|&a, &b| (*a).total_cost.total_cmp(&(*b).total_cost));
-        let Some(cheapest) = cheapest else {
-            return false;
-        };
         // Any plan with workers costs at least as much as starting them.
         let least_parallel = match (*rel).partial_pathlist.is_null() {
             true => f64::INFINITY,
             false => pg_sys::parallel_setup_cost,
         };
-        (*cheapest).pathtype != pg_sys::NodeTag::T_SeqScan
-            && (*cheapest).parallel_safe == (*rel).consider_parallel
-            && (*cheapest).total_cost * SURELY_LESS < least_cost.min(least_parallel)
+        let paths = PgList::<pg_sys::Path>::from_pg((*rel).pathlist);
+        let least_sequential = paths
+            .iter_ptr()
+            .filter(|&path| (*path).pathtype == pg_sys::NodeTag::T_SeqScan)
+            .fold(f64::INFINITY, |least, path| least.min((*path).total_cost));
+        let least_cost = least_cost.min(least_parallel).min(least_sequential);
+        if ends_cost(root).is_some_and(|cost| cost * SURELY_LESS < least_cost) {
+            return true;
+        }
+        let mut plain = paths
+            .iter_ptr()
+            .filter(|&path| (*path).param_info.is_null() && (*path).disabled_nodes == 0);
+        // A path with higher total cost may start sooner.
+        if (*rel).consider_startup {
+            return plain.any(|path| {
+                first_rows_cost(root, path).is_some_and(|cost| cost * SURELY_LESS < least_cost)
+            });
+        }
+        let cheapest = plain.min_by(|&a, &b| (*a).total_cost.total_cmp(&(*b).total_cost));
+        let Some(cheapest) = cheapest else {
+            return false;
+        };
+        (*cheapest).parallel_safe == (*rel).consider_parallel
+            && (*cheapest).total_cost * SURELY_LESS < least_cost
+    }
+}
+
+/// The cost of an aggregate query that needs only one end of an index for each of its aggregates,
+/// which is planned before anything else (`planagg.c`). Every other plan of it reads whole tables.
+///
+/// # Safety
+/// The planner's, of the query level that is being planned.
+unsafe fn ends_cost(root: *mut pg_sys::PlannerInfo) -> Option<f64> {
+    // SAFETY: planner structures.
+    unsafe {
+        let grouped = (*root).upper_rels[pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG as usize];
+        let grouped = PgList::<pg_sys::RelOptInfo>::from_pg(grouped);
+        let paths = PgList::<pg_sys::Path>::from_pg((*grouped.get_ptr(0)?).pathlist);
+        let path = paths.get_ptr(0)?;
+        let is_of_ends = (*path).type_ == pg_sys::NodeTag::T_MinMaxAggPath;
+        (is_of_ends && (*path).disabled_nodes == 0).then_some((*path).total_cost)
+    }
+}
+
+/// What a path costs up to the last row that a query of one table returns under its LIMIT, if the
+/// path has the order that the query asks for. A path without it is read to its end and sorted.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
+unsafe fn first_rows_cost(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Path) -> Option<f64> {
+    // SAFETY: planner structures.
+    unsafe {
+        // It is unknown, or -1, where rows are grouped before they are counted.
+        let limit = (*root).limit_tuples;
+        let is_ordered = !(*root).query_pathkeys.is_null()
+            && !(*path).pathkeys.is_null()
+            && pg_sys::bms_num_members((*root).all_baserels) == 1
+            && pg_sys::pathkeys_contained_in((*root).query_pathkeys, (*path).pathkeys);
+        if limit <= 0.0 || !is_ordered {
+            return None;
+        }
+        let (startup, total) = ((*path).startup_cost, (*path).total_cost);
+        let share = (limit / (*path).rows.max(1.0)).min(1.0);
+        Some(startup + (total - startup) * share)
     }
 }
 

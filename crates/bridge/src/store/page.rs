@@ -7,16 +7,17 @@
 use pgrx::pg_sys;
 
 use crate::ffi::quiet;
+use crate::table::Table;
 
 use super::PAYLOAD_OFFSET;
 use super::recent;
 
-fn pin(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> (pg_sys::Buffer, pg_sys::Page) {
-    // SAFETY: `rel` is open; a block past the end or a damaged page raises an ERROR before
+fn pin(table: Table<'_>, block: pg_sys::BlockNumber) -> (pg_sys::Buffer, pg_sys::Page) {
+    // SAFETY: the relation is open; a block past the end or a damaged page raises an ERROR before
     // anything is held.
     unsafe {
         let buffer = pg_sys::ReadBufferExtended(
-            rel,
+            table.raw(),
             pg_sys::ForkNumber::MAIN_FORKNUM,
             block,
             pg_sys::ReadBufferMode::RBM_NORMAL,
@@ -33,8 +34,8 @@ pub(super) struct LockedPage {
 }
 
 impl LockedPage {
-    pub fn read(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> LockedPage {
-        let (buffer, page) = pin(rel, block);
+    pub fn read(table: Table<'_>, block: pg_sys::BlockNumber) -> LockedPage {
+        let (buffer, page) = pin(table, block);
         // SAFETY: just pinned.
         unsafe { quiet::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32) };
         LockedPage { buffer, page }
@@ -43,21 +44,16 @@ impl LockedPage {
     /// The tuple at `tid`, which lies on this page, if there is a normal one.
     pub fn tuple(
         &self,
-        rel: pg_sys::Relation,
+        table: Table<'_>,
         tid: pg_sys::ItemPointerData,
     ) -> Option<pg_sys::HeapTupleData> {
         // SAFETY: pin and share lock are held.
-        unsafe { tuple_on(self.page, rel, tid) }
+        unsafe { tuple_on(self.page, table.raw(), tid) }
     }
 
     /// Whether the tuple that an index entry leads to has its key, or does not exist any more.
-    pub fn has_key(
-        &self,
-        rel: pg_sys::Relation,
-        tid: pg_sys::ItemPointerData,
-        key: (u32, i32),
-    ) -> bool {
-        self.tuple(rel, tid).is_none_or(|tuple| {
+    pub fn has_key(&self, table: Table<'_>, tid: pg_sys::ItemPointerData, key: (u32, i32)) -> bool {
+        self.tuple(table, tid).is_none_or(|tuple| {
             // SAFETY: pin and lock are held.
             let fields = unsafe { fields(&tuple) };
             fields.is_some_and(|(id, seq, _)| (id, seq) == key)
@@ -82,10 +78,10 @@ pub(super) struct PinnedPage {
 }
 
 impl PinnedPage {
-    pub fn read(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> PinnedPage {
-        let (buffer, page) = pin(rel, block);
-        // SAFETY: `rel` is open.
-        unsafe { recent::note(rel, block, buffer) };
+    pub fn read(table: Table<'_>, block: pg_sys::BlockNumber) -> PinnedPage {
+        let (buffer, page) = pin(table, block);
+        // SAFETY: the relation is open.
+        unsafe { recent::note(table.raw(), block, buffer) };
         PinnedPage {
             buffer,
             page,
@@ -95,8 +91,10 @@ impl PinnedPage {
 
     /// The page, if it is still in the buffer where it was seen before: found without a look-up in
     /// the buffer table.
-    pub fn recent(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> Option<PinnedPage> {
-        // SAFETY: `rel` is open; the buffer is one of the pool, and is pinned if it holds the page.
+    pub fn recent(table: Table<'_>, block: pg_sys::BlockNumber) -> Option<PinnedPage> {
+        let rel = table.raw();
+        // SAFETY: the relation is open; the buffer is one of the pool, and is pinned if it holds
+        // the page.
         unsafe {
             let buffer = recent::buffer_of(rel, block)?;
             if !recent::is_well_used(buffer) {
@@ -128,13 +126,13 @@ impl PinnedPage {
     }
 
     /// Whether there is a tuple with this key.
-    pub fn has(&self, rel: pg_sys::Relation, key: (u32, i32)) -> bool {
-        self.find(rel, key).is_some()
+    pub fn has(&self, table: Table<'_>, key: (u32, i32)) -> bool {
+        self.find(table, key).is_some()
     }
 
     /// Keeps the first tuple that has this key pinned, if there is one.
-    pub fn hold(self, rel: pg_sys::Relation, key: (u32, i32)) -> Option<HeldPiece> {
-        let payload = self.find(rel, key)?;
+    pub fn hold(self, table: Table<'_>, key: (u32, i32)) -> Option<HeldPiece> {
+        let payload = self.find(table, key)?;
         Some(HeldPiece {
             _page: self,
             payload,
@@ -142,7 +140,7 @@ impl PinnedPage {
     }
 
     /// The payload of the first tuple that has this key, found under the page's share lock.
-    fn find(&self, rel: pg_sys::Relation, key: (u32, i32)) -> Option<*const [u8]> {
+    fn find(&self, table: Table<'_>, key: (u32, i32)) -> Option<*const [u8]> {
         // SAFETY: the pin is held; nothing between lock and unlock can raise an ERROR.
         unsafe {
             quiet::LockBuffer(self.buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
@@ -152,7 +150,7 @@ impl PinnedPage {
             let count = (pointers / size_of::<pg_sys::ItemIdData>()) as u16;
             let found = (1..=count).find_map(|offset| {
                 let tid = crate::tid::tid_of(self.block, offset);
-                let tuple = tuple_on(self.page, rel, tid)?;
+                let tuple = tuple_on(self.page, table.raw(), tid)?;
                 let (id, seq, payload) = fields(&tuple)?;
                 ((id, seq) == key).then_some(std::ptr::from_ref(payload))
             });

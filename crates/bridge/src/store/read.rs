@@ -169,7 +169,7 @@ impl ColdStore<'_> {
                 Found::Entries(entries) => {
                     for &tid in entries.tids() {
                         let seq = *seqs.start();
-                        let page = LockedPage::read(self.toast, crate::tid::block_of(&tid));
+                        let page = LockedPage::read(self.toast(), crate::tid::block_of(&tid));
                         let keyed = Keyed { tid, id, seq };
                         if self
                             .show(&page, &keyed, &mut *look)
@@ -200,7 +200,7 @@ impl ColdStore<'_> {
             if !is_wanted(keyed.seq) {
                 continue;
             }
-            let page = LockedPage::read(self.toast, crate::tid::block_of(&keyed.tid));
+            let page = LockedPage::read(self.toast(), crate::tid::block_of(&keyed.tid));
             if self
                 .show(&page, &keyed, &mut *look)
                 .is_some_and(|go_on| go_on.is_break())
@@ -250,9 +250,9 @@ impl ColdStore<'_> {
             for on_page in
                 batch.chunk_by(|a, b| crate::tid::block_of(&a.tid) == crate::tid::block_of(&b.tid))
             {
-                let page = LockedPage::read(self.toast, crate::tid::block_of(&on_page[0].tid));
+                let page = LockedPage::read(self.toast(), crate::tid::block_of(&on_page[0].tid));
                 for keyed in on_page {
-                    if page.has_key(self.toast, keyed.tid, (keyed.id, keyed.seq)) {
+                    if page.has_key(self.toast(), keyed.tid, (keyed.id, keyed.seq)) {
                         self.show(&page, keyed, &mut *look);
                     } else {
                         replaced.push((keyed.id, keyed.seq));
@@ -276,7 +276,7 @@ impl ColdStore<'_> {
         keyed: &Keyed,
         look: impl FnOnce(Visited<'_>) -> R,
     ) -> Option<R> {
-        let mut tuple = page.tuple(self.toast, keyed.tid)?;
+        let mut tuple = page.tuple(self.toast(), keyed.tid)?;
         // SAFETY: pin and lock are held by `page`.
         let payload = match unsafe { fields(&tuple) } {
             Some((id, seq, payload)) if (id, seq) == (keyed.id, keyed.seq) => payload,
@@ -292,8 +292,8 @@ impl ColdStore<'_> {
 
     /// Reads the payload of the tuple at `tid`, if there is one, under its page's share lock.
     pub fn peek<R>(&self, tid: Tid, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        let page = LockedPage::read(self.toast, tid.block());
-        let tuple = page.tuple(self.toast, tid.raw())?;
+        let page = LockedPage::read(self.toast(), tid.block());
+        let tuple = page.tuple(self.toast(), tid.raw())?;
         // SAFETY: pin and lock are held by `page`.
         let (_, _, payload) = unsafe { fields(&tuple) }?;
         Some(look(payload))
@@ -301,8 +301,8 @@ impl ColdStore<'_> {
 
     /// The entry at `tid`, if `(id, seq)` is stored there and the judge accepts it.
     pub fn entry_at(&self, tid: Tid, id: u32, seq: i32, judge: &mut Judge<'_>) -> Option<Entry> {
-        let page = LockedPage::read(self.toast, tid.block());
-        let mut tuple = page.tuple(self.toast, tid.raw())?;
+        let page = LockedPage::read(self.toast(), tid.block());
+        let mut tuple = page.tuple(self.toast(), tid.raw())?;
         // SAFETY: pin and lock are held by `page`.
         let (tuple_id, tuple_seq, payload) = unsafe { fields(&tuple) }?;
         // SAFETY: pin and lock are held by `page` during the call.
@@ -337,8 +337,8 @@ impl ColdStore<'_> {
         while let Some(keyed) = scan.next() {
             let (tid, seq) = (keyed.tid, keyed.seq);
             let entry = {
-                let page = LockedPage::read(self.toast, crate::tid::block_of(&tid));
-                let Some(mut tuple) = page.tuple(self.toast, tid) else {
+                let page = LockedPage::read(self.toast(), crate::tid::block_of(&tid));
+                let Some(mut tuple) = page.tuple(self.toast(), tid) else {
                     continue;
                 };
                 // SAFETY: pin and lock are held by `page`.

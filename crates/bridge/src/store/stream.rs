@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use pgrx::{pg_guard, pg_sys};
 
+use crate::table::Table;
+
 use super::page::PinnedPage;
 use super::recent;
 
@@ -16,6 +18,9 @@ struct Blocks {
 
 /// A stream of pages. After an ERROR the resource owner and the memory context release what it
 /// holds.
+///
+/// Invariant: `stream` is open and `blocks` is a box of this value's own until it is dropped; the
+/// relation is open as long, because the store that has begun the stream is.
 pub(super) struct BlockStream {
     rel: pg_sys::Relation,
     stream: *mut pg_sys::ReadStream,
@@ -41,8 +46,8 @@ unsafe extern "C-unwind" fn next_block(
 }
 
 impl BlockStream {
-    /// `rel` is open, and has these blocks.
-    pub fn begin(rel: pg_sys::Relation, blocks: Range<pg_sys::BlockNumber>) -> BlockStream {
+    /// The relation has these blocks.
+    pub fn begin(table: Table<'_>, blocks: Range<pg_sys::BlockNumber>) -> BlockStream {
         let at = blocks.start;
         let blocks = Box::into_raw(Box::new(Blocks {
             next: blocks.start,
@@ -56,7 +61,7 @@ impl BlockStream {
             pg_sys::read_stream_begin_relation(
                 flags as i32,
                 std::ptr::null_mut(),
-                rel,
+                table.raw(),
                 pg_sys::ForkNumber::MAIN_FORKNUM,
                 Some(next_block),
                 blocks.cast(),

@@ -444,13 +444,12 @@ impl ValueReader<'_> {
 
     /// Finds a piece at the block where it should be, or else by the index.
     fn hold(&self, seq: i32) -> Result<HeldPiece, StoreError> {
-        let (toast, key) = (self.store.toast, (self.id, seq));
+        let (toast, key) = (self.store.toast(), (self.id, seq));
         if let Some(piece) = self.hold_recent(seq) {
             return Ok(piece);
         }
         let guess = self.map.borrow().guess(seq);
-        // SAFETY: `toast` is open.
-        let guess = guess.filter(|&block| unsafe { has_block(toast, block) });
+        let guess = guess.filter(|&block| toast.has_block(block));
         if let Some(block) = guess
             && let Some(piece) = PinnedPage::read(toast, block).hold(toast, key)
         {
@@ -473,8 +472,8 @@ impl ValueReader<'_> {
     /// Finds a piece in the buffer where its page was seen before.
     fn hold_recent(&self, seq: i32) -> Option<HeldPiece> {
         let block = self.map.borrow().guess(seq)?;
-        let page = PinnedPage::recent(self.store.toast, block)?;
-        page.hold(self.store.toast, (self.id, seq))
+        let page = PinnedPage::recent(self.store.toast(), block)?;
+        page.hold(self.store.toast(), (self.id, seq))
     }
 
     /// A stream of the pages of the pieces from `seq` to `last`, as far as these should lie on
@@ -490,7 +489,7 @@ impl ValueReader<'_> {
         let blocks = unsafe { main_fork_blocks(self.store.toast) };
         let count = (count as u32).min(blocks.saturating_sub(first_block));
         Some(BlockStream::begin(
-            self.store.toast,
+            self.store.toast(),
             first_block..first_block + count,
         ))
     }
@@ -499,8 +498,8 @@ impl ValueReader<'_> {
     fn find(&self, seq: i32) -> Result<pg_sys::BlockNumber, StoreError> {
         let (store, key) = (self.store, (self.id, seq));
         let holds = |tid: &pg_sys::ItemPointerData| {
-            let page = PinnedPage::read(store.toast, crate::tid::block_of(tid));
-            page.has(store.toast, key).then_some(page.block)
+            let page = PinnedPage::read(store.toast(), crate::tid::block_of(tid));
+            page.has(store.toast(), key).then_some(page.block)
         };
         // SAFETY: both relations are open.
         let found = match unsafe { find(store.valid_index(), store.toast, key) } {

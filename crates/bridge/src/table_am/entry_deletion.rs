@@ -65,7 +65,7 @@ unsafe extern "C-unwind" fn index_delete_tuples<D: DeleteEntries>(
         let mut conflict = match hot {
             0 => pg_sys::InvalidTransactionId,
             _ => {
-                let delete = heap_am::routine().index_delete_tuples.unwrap_unchecked();
+                let delete = heap_am::callbacks().index_delete_tuples;
                 pg_sys::ffi::pg_guard_ffi_boundary(|| delete(rel, request))
             }
         };

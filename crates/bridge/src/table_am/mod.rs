@@ -11,13 +11,20 @@
 //! Callbacks are guarded: a panic becomes an ERROR. Heap's own callbacks are called without a
 //! guard of their own ([`crate::heap_am`]).
 
+mod changes;
 mod entry_deletion;
+mod fetches;
 mod rewrite;
+pub mod scans;
 mod sizes;
+
+use std::ptr;
 
 use pgrx::{pg_guard, pg_sys};
 
+pub use changes::{RowChanges, set_changes};
 pub use entry_deletion::{DeleteEntries, set_delete_entries};
+pub use fetches::{RowFetches, set_fetches};
 pub use rewrite::{RewriteCounts, RewriteRequest, RewriteTable, set_rewrite};
 pub use sizes::{EstimateSizes, Sizes, Widths, heap_sizes, rows_per_page, set_sizes};
 
@@ -27,6 +34,54 @@ use crate::table_vacuum::TableVacuum;
 
 /// The callbacks of an access method. Their fields are set by the functions of this module.
 pub type Routine = pg_sys::TableAmRoutine;
+
+/// A copy of heap's callbacks, to be changed by the functions of this module.
+pub fn routine_of_heap() -> Routine {
+    *heap_am::routine()
+}
+
+/// The routine of an access method, as the process keeps it.
+pub struct SharedRoutine(Routine);
+
+// SAFETY: function pointers only; never written after it was made.
+unsafe impl Send for SharedRoutine {}
+// SAFETY: shared references only read it: it is never written after it was made.
+unsafe impl Sync for SharedRoutine {}
+
+impl SharedRoutine {
+    pub fn new(routine: Routine) -> SharedRoutine {
+        SharedRoutine(routine)
+    }
+
+    /// For the function that PostgreSQL calls to learn the routine.
+    pub fn datum(&'static self) -> pg_sys::Datum {
+        pg_sys::Datum::from(ptr::from_ref(&self.0).cast_mut())
+    }
+
+    /// Whether a relation is of this access method.
+    #[inline]
+    pub fn is_of(&self, table: Table<'_>) -> bool {
+        ptr::eq(table.routine(), &self.0)
+    }
+}
+
+/// Defines the function of `LANGUAGE C` that returns the routine of an access method: `$routine`
+/// returns a `&'static` [`SharedRoutine`].
+#[macro_export]
+macro_rules! table_am_handler {
+    ($name:ident, $finfo:ident, $routine:path) => {
+        #[unsafe(no_mangle)]
+        extern "C" fn $finfo() -> *const $crate::procedure::Info {
+            &$crate::procedure::VERSION_1
+        }
+
+        #[pgrx::pg_guard]
+        #[unsafe(no_mangle)]
+        extern "C-unwind" fn $name(_info: $crate::procedure::RawCall) -> $crate::Datum {
+            $routine().datum()
+        }
+    };
+}
 
 /// TRUNCATE of files that no other transaction can see.
 pub trait TruncateInPlace {
@@ -48,13 +103,8 @@ unsafe extern "C-unwind" fn truncate<T: TruncateInPlace>(rel: pg_sys::Relation) 
 
 /// Empties a table's heap in place, as heap's own callback does. The table is locked exclusively.
 pub fn truncate_heap(table: Table<'_>) {
-    // SAFETY: heap has this callback; the table is open.
-    unsafe {
-        let truncate = heap_am::routine()
-            .relation_nontransactional_truncate
-            .unwrap_unchecked();
-        truncate(table.raw());
-    }
+    // SAFETY: the table is open.
+    unsafe { (heap_am::callbacks().relation_nontransactional_truncate)(table.raw()) }
 }
 
 /// Empties a relation and its indexes in place: `heap_truncate_one_rel`. It is locked exclusively.

@@ -71,10 +71,9 @@ unsafe extern "C-unwind" fn estimate_size<E: EstimateSizes>(
 /// The sizes of a table as heap estimates them.
 pub fn heap_sizes(table: Table<'_>, widths: Widths<'_>) -> Sizes {
     let mut sizes = Sizes::default();
-    // SAFETY: heap has this callback; the table is open, and the widths are the table's.
+    // SAFETY: the table is open, and the widths are the table's.
     unsafe {
-        let estimate = heap_am::routine().relation_estimate_size.unwrap_unchecked();
-        estimate(
+        (heap_am::callbacks().relation_estimate_size)(
             table.raw(),
             widths.raw,
             &mut sizes.pages,

@@ -28,6 +28,7 @@ use super::Run;
 use super::expr::Node;
 use crate::datum::{Datum, TypedDatum};
 use crate::ffi::{pg_guard_ffi_boundary, unguarded};
+use crate::row_expr::interrupts;
 
 /// The maximal number of rows whose results are kept at a time.
 pub const CHUNK_ROWS: usize = 256;
@@ -244,6 +245,7 @@ impl Compiled {
                     let value = function(expression, context, &raw mut is_null);
                     *results.add(row) = (value, is_null);
                     row += 1;
+                    interrupts();
                     if (*memory).mem_allocated > MOST_KEPT_BYTES {
                         break;
                     }

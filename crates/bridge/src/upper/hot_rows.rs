@@ -18,6 +18,7 @@ use pgrx::pg_sys;
 use super::page_rows::PageRows;
 use crate::ffi::quiet::{slot_getsomeattrs_int, toast_raw_datum_size};
 use crate::ffi::unguarded::heap_getnextslot;
+use crate::heap_am::callbacks;
 use crate::slot::Slot;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
@@ -71,7 +72,6 @@ impl BatchMemory {
 
 /// A scan of the hot rows that a snapshot sees.
 pub struct HotRows<'a> {
-    routine: &'static pg_sys::TableAmRoutine,
     scan: pg_sys::TableScanDesc,
     /// Of the page that the scan is on.
     page: PageRows,
@@ -121,8 +121,7 @@ impl<'a> HotRows<'a> {
         // SAFETY: both are valid as long as this is. Heap's own callback is called on its own
         // terms; an ERROR is caught at the boundary.
         unsafe {
-            let routine = &*pg_sys::GetHeapamTableAmRoutine();
-            let begin = routine.scan_begin.unwrap_unchecked();
+            let begin = callbacks().scan_begin;
             let nothing = std::ptr::null_mut();
             let scan = pg_sys::ffi::pg_guard_ffi_boundary(|| {
                 begin(rel, snapshot, 0, std::ptr::null_mut(), nothing, flags)
@@ -130,7 +129,6 @@ impl<'a> HotRows<'a> {
             let operations = &raw const pg_sys::TTSOpsBufferHeapTuple;
             let slot = pg_sys::MakeSingleTupleTableSlot((*rel).rd_att, operations);
             HotRows {
-                routine,
                 scan,
                 page: PageRows::of(scan),
                 slot,
@@ -358,7 +356,7 @@ impl Drop for HotRows<'_> {
         // SAFETY: both were made by `begin` and are ended once; an ERROR is caught at the boundary.
         unsafe {
             pg_sys::ExecDropSingleTupleTableSlot(self.slot);
-            let end = self.routine.scan_end.unwrap_unchecked();
+            let end = callbacks().scan_end;
             let scan = self.scan;
             pg_sys::ffi::pg_guard_ffi_boundary(|| end(scan));
         }

@@ -9,6 +9,8 @@
 //!              reason ─── why a query was declined      notes ── kept for EXPLAIN (VERBOSE)
 //!              plan ───── path to plan: expressions into lists that survive copying and setrefs
 //!   executor   node ───── begin, rescan, end; runs the engine once, then returns its rows
+//!              run ────── what a run of the engine is given, and the memory it uses
+//!              batch ──── rows that the engine returns, some at a time, as datums
 //!              pruning ── partitions that parameters of the run leave out
 //!              foreign ── expressions that PostgreSQL evaluates for the engine
 //!              hot_rows ─ the heap side of the table, for the engine
@@ -31,6 +33,7 @@
 //!   ones are evaluated as they are, in a slot of the relation's own; PostgreSQL's own plan holds
 //!   the same expressions, so that the planner knows their parameters and dependencies, too.
 
+mod batch;
 pub mod explain;
 mod foreign;
 mod hot_rows;
@@ -42,6 +45,7 @@ mod plan;
 mod planner;
 mod pruning;
 mod reason;
+mod run;
 pub mod tables;
 mod wait;
 
@@ -53,13 +57,14 @@ use crate::malloc;
 
 pub use crate::expr;
 pub use crate::expr::Node;
+pub use batch::Batch;
 pub use explain::{Explanation, Operator};
 pub use foreign::{Arguments, CHUNK_ROWS, ForeignExpressions, ForeignRun};
 pub use hot_rows::{BatchMemory, HotRows};
-pub use node::{Batch, OpenTable, Run};
 pub use pgrx::pg_sys::{Datum, Oid};
 pub use planner::{Offer, Planner};
 pub use reason::Reason;
+pub use run::{OpenTable, Run};
 pub use tables::{AttributeMap, QueriedTable};
 pub use wait::Waiting;
 

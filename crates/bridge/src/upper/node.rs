@@ -18,21 +18,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use pgrx::{PgList, PgMemoryContexts, pg_guard, pg_sys};
 
+use super::batch::Batch;
 use super::explain::explain_custom_scan;
-use super::expr::Node;
 use super::foreign::Raised;
 use super::plan::{self, NAME};
 use super::pruning;
-use super::tables::AttributeMap;
-use super::{Rows, Shape, engine};
+use super::run::{OpenTable, Run, emptied_run_memory, operand_states, values};
+use super::{Rows, engine};
 use crate::custom_node::{Methods, new_state, no_exec_methods};
 use crate::ffi::unguarded;
 use crate::row_expr::{interrupts, passes, project};
-use crate::snapshot::Snapshot;
-use crate::table::Table;
-
-/// Rows that are returned by the engine at a time, at most.
-const BATCH_ROWS: usize = 1_024;
 
 static EXEC_METHODS: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExecMethods {
     BeginCustomScan: Some(begin_custom_scan),
@@ -43,53 +38,6 @@ static EXEC_METHODS: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::Custom
     ..no_exec_methods(NAME)
 });
 
-/// Rows as datums, row after row; each row has one place per value of the shape.
-#[derive(Default)]
-pub struct Batch {
-    width: usize,
-    capacity: usize,
-    values: Vec<pg_sys::Datum>,
-    nulls: Vec<bool>,
-    row_count: usize,
-}
-
-impl Batch {
-    /// A batch of rows of this width for a result of so many rows.
-    fn of(width: usize, row_count: usize) -> Batch {
-        let capacity = row_count.min(BATCH_ROWS);
-        Batch {
-            width,
-            capacity,
-            values: vec![pg_sys::Datum::from(0); capacity * width],
-            nulls: vec![true; capacity * width],
-            row_count: 0,
-        }
-    }
-
-    /// The maximal number of rows in it.
-    pub fn capacity(&self) -> usize {
-        self.capacity
-    }
-
-    /// Sets the number of rows that it holds.
-    ///
-    /// # Panics
-    ///
-    /// Panics when that is more than its capacity.
-    pub fn set_row_count(&mut self, row_count: usize) {
-        assert!(row_count <= self.capacity, "rows of a batch");
-        self.row_count = row_count;
-    }
-
-    /// Stores a value in its place; `None` is NULL.
-    #[inline]
-    pub fn put(&mut self, row: usize, place: usize, value: Option<pg_sys::Datum>) {
-        let at = row * self.width + place;
-        self.values[at] = value.unwrap_or(pg_sys::Datum::from(0));
-        self.nulls[at] = value.is_none();
-    }
-}
-
 /// The executor's node; the core knows `css` only.
 #[repr(C)]
 struct VectorizedState {
@@ -98,32 +46,13 @@ struct VectorizedState {
     inner: *mut Inner,
 }
 
-/// A table that a run reads.
-pub struct OpenTable {
-    /// Open and locked until the executor ends.
-    relation: pg_sys::Relation,
-    /// Its place in the range table of the whole statement.
-    rti: i32,
-    /// Parameters of this run exclude all of its rows.
-    is_left_out: bool,
-    /// The positions of the attributes that the shape uses.
-    pub attributes: AttributeMap,
-}
-
-impl OpenTable {
-    pub fn table(&self) -> Table<'_> {
-        // SAFETY: it is open as long as the executor's node lives, which owns this.
-        unsafe { Table::from_raw(self.relation) }
-    }
-}
-
 /// What the node keeps in Rust memory.
 pub(super) struct Inner {
     /// The relation in the query, whose attributes the shape names.
-    relation: pg_sys::Relation,
+    pub(super) relation: pg_sys::Relation,
     /// Its place in the range table of the whole statement.
     pub(super) rti: i32,
-    tables: Vec<OpenTable>,
+    pub(super) tables: Vec<OpenTable>,
     /// Partitions that initial pruning has excluded.
     pub(super) pruned_count: usize,
     width: usize,
@@ -133,16 +62,16 @@ pub(super) struct Inner {
     at: usize,
     has_started: bool,
     /// The operands, ready to be evaluated; `None` before the first run.
-    operands: Option<Vec<*mut pg_sys::ExprState>>,
+    pub(super) operands: Option<Vec<*mut pg_sys::ExprState>>,
     /// What a run allocates besides its rows; NULL before the first. It is emptied before each run,
     /// so that any number of rescans needs no more than one.
-    run_memory: pg_sys::MemoryContext,
+    pub(super) run_memory: pg_sys::MemoryContext,
     /// PostgreSQL's own plan; NULL unless it is run.
     child: *mut pg_sys::PlanState,
     /// The same once it was begun, be it only for its pruning; NULL before.
     begun: *mut pg_sys::PlanState,
     /// The ERROR of a foreign expression, by which the run is unwinding.
-    raised: Raised,
+    pub(super) raised: Raised,
 }
 
 impl Inner {
@@ -184,65 +113,6 @@ pub(super) unsafe fn inner<'a>(node: *mut pg_sys::CustomScanState) -> &'a mut In
     unsafe { &mut *(*node.cast::<VectorizedState>()).inner }
 }
 
-/// One run of the engine.
-pub struct Run<'a> {
-    node: *mut pg_sys::CustomScanState,
-    /// What is computed.
-    pub shape: Shape<'a>,
-    /// Values of the operands; `None` is NULL.
-    pub operands: Vec<Option<pg_sys::Datum>>,
-    /// The parts of the shape that PostgreSQL was to evaluate when the query was planned.
-    pub foreign: Vec<Node<'a>>,
-    executor: PhantomData<&'a ()>,
-}
-
-impl Run<'_> {
-    pub(super) fn node(&self) -> *mut pg_sys::CustomScanState {
-        self.node
-    }
-
-    /// Where the ERROR of a foreign expression is left.
-    pub(super) fn raised(&self) -> *mut Raised {
-        // SAFETY: the node was begun; its Rust part stays at its address until the query's memory
-        // is deleted.
-        unsafe { &raw mut inner(self.node).raised }
-    }
-
-    /// The relation whose attributes the shape names, open and locked until the executor ends.
-    pub fn relation(&self) -> Table<'_> {
-        // SAFETY: the node was begun; it holds the relation open until it ends.
-        unsafe { Table::from_raw(inner(self.node).relation) }
-    }
-
-    /// The tables to read: the relation itself, or its partitions and children.
-    pub fn tables(&self) -> impl Iterator<Item = &OpenTable> {
-        // SAFETY: the node was begun; its tables stay as they are until the run is over.
-        let tables = unsafe { &inner(self.node).tables };
-        tables.iter().filter(|table| !table.is_left_out)
-    }
-
-    /// The snapshot, valid until the executor ends.
-    pub fn snapshot(&self) -> Snapshot<'_> {
-        // SAFETY: the node was begun; the executor has registered its snapshot.
-        unsafe { Snapshot::from_raw((*(*self.node).ss.ps.state).es_snapshot) }
-    }
-
-    /// Whether EXPLAIN ANALYZE collects times.
-    pub fn wants_times(&self) -> bool {
-        // SAFETY: the node was begun; its instrumentation lives as long.
-        unsafe {
-            let instrument = (*self.node).ss.ps.instrument;
-            !instrument.is_null() && (*instrument).need_timer
-        }
-    }
-
-    /// Whether this process may start threads: a parallel worker, which shares the work, may not.
-    pub fn may_use_threads(&self) -> bool {
-        // SAFETY: plain reads of globals.
-        unsafe { pg_sys::ParallelWorkerNumber < 0 }
-    }
-}
-
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn create_custom_scan_state(
     _plan: *mut pg_sys::CustomScan,
@@ -262,13 +132,13 @@ unsafe extern "C-unwind" fn begin_custom_scan(
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
         let rti = plan::table_index(plan);
         let relation = pg_sys::ExecOpenScanRelation(estate, rti, eflags);
-        // All places in the range table were moved by as much as this one.
-        let moved = rti as i32 - plan::shape((*plan).custom_private).rti;
+        // All places in the range table were shifted by as much as this one.
+        let shift = rti as i32 - plan::shape((*plan).custom_private).rti;
         let planned = plan::tables((*plan).custom_private);
         let planned_count = planned.len();
         let mut tables = Vec::with_capacity(planned_count);
         for table in planned {
-            let rti = table.rti + moved;
+            let rti = table.rti + shift;
             // Where initial pruning excludes a partition, none of its rows passes the filter.
             if pg_sys::bms_is_member(rti, (*estate).es_unpruned_relids) {
                 tables.push(OpenTable {
@@ -495,77 +365,6 @@ unsafe fn begun_child(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::PlanSt
         }
         inner(node).begun
     }
-}
-
-/// The operands, initialised with the first run, in the query's memory.
-///
-/// # Safety
-/// `node` was begun, and `exprs` are the operands of its plan.
-unsafe fn operand_states(
-    node: *mut pg_sys::CustomScanState,
-    exprs: *mut pg_sys::List,
-) -> Vec<*mut pg_sys::ExprState> {
-    // SAFETY: the node was begun; finished expressions.
-    unsafe {
-        if let Some(states) = &inner(node).operands {
-            return states.clone();
-        }
-        let states: Vec<_> = PgList::<pg_sys::Expr>::from_pg(exprs)
-            .iter_ptr()
-            .map(|expr| pg_sys::ExecInitExpr(expr, node.cast()))
-            .collect();
-        inner(node).operands = Some(states.clone());
-        states
-    }
-}
-
-/// The memory of a run, emptied.
-///
-/// # Safety
-/// `node` was begun in `query_memory`. No run is in progress, and rows of the last one are not used
-/// any more.
-unsafe fn emptied_run_memory(
-    node: *mut pg_sys::CustomScanState,
-    query_memory: pg_sys::MemoryContext,
-) -> pg_sys::MemoryContext {
-    // SAFETY: the node was begun; no run is in progress, and rows of the last one were dropped.
-    unsafe {
-        let state = inner(node);
-        match state.run_memory.is_null() {
-            true => {
-                state.run_memory = pg_sys::AllocSetContextCreateInternal(
-                    query_memory,
-                    c"Vectorized run".as_ptr(),
-                    pg_sys::ALLOCSET_SMALL_MINSIZE as usize,
-                    pg_sys::ALLOCSET_SMALL_INITSIZE as usize,
-                    pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-                );
-            }
-            false => pg_sys::MemoryContextReset(state.run_memory),
-        }
-        state.run_memory
-    }
-}
-
-/// The values of operands. Those that are passed by reference lie in the current memory.
-///
-/// # Safety
-/// The states were initialised for the node whose context it is.
-unsafe fn values(
-    context: *mut pg_sys::ExprContext,
-    states: &[*mut pg_sys::ExprState],
-) -> Vec<Option<pg_sys::Datum>> {
-    let value = |&state: &*mut pg_sys::ExprState| {
-        // SAFETY: the state was initialised for the node whose context it is.
-        unsafe {
-            let evaluate = (*state).evalfunc.unwrap_unchecked();
-            let mut null = true;
-            let value =
-                pg_sys::ffi::pg_guard_ffi_boundary(|| evaluate(state, context, &raw mut null));
-            (!null).then_some(value)
-        }
-    };
-    states.iter().map(value).collect()
 }
 
 /// Takes the next rows from the engine; `false` at the end.

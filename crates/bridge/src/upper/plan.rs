@@ -7,7 +7,7 @@
 //!                      · foreign expressions, which are parts of filter, keys, aggregates, order
 //!   custom_exprs       operands
 //!   custom_scan_tlist  keys, then aggregates; or columns; then one variable of the relation, never
-//!                      read: after setrefs it tells by how much range table indexes were moved,
+//!                      read: after setrefs it tells by how much range table indexes were shifted,
 //!                      those of the tables, too
 //!   custom_plans       PostgreSQL's own plan
 //! ```

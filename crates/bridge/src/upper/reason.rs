@@ -125,22 +125,22 @@ impl Reason {
 
 /// The name of a relation; its OID if it is gone.
 pub(super) fn table_name(table: Oid) -> String {
-    // SAFETY: a catalog lookup; the name is a copy in the current memory context.
-    let name = unsafe { pg_sys::get_rel_name(table) };
-    or_number(name, table)
+    // SAFETY: a catalog lookup; the name, or NULL, is a copy in the current memory context.
+    unsafe { or_number(pg_sys::get_rel_name(table), table) }
 }
 
 fn function_name(function: Oid) -> String {
-    // SAFETY: as in `table_name`.
-    let name = unsafe { pg_sys::get_func_name(function) };
-    or_number(name, function)
+    // SAFETY: a catalog lookup; the name, or NULL, is a copy in the current memory context.
+    unsafe { or_number(pg_sys::get_func_name(function), function) }
 }
 
-fn or_number(name: *mut std::ffi::c_char, oid: Oid) -> String {
+/// # Safety
+/// `name` is NULL or a C string.
+unsafe fn or_number(name: *mut std::ffi::c_char, oid: Oid) -> String {
     if name.is_null() {
         return oid.to_u32().to_string();
     }
-    // SAFETY: a C string in the current memory context.
+    // SAFETY: as for this function; NULL was excluded.
     unsafe { std::ffi::CStr::from_ptr(name) }
         .to_string_lossy()
         .into_owned()

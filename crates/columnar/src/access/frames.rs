@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::reading::{Reading, outside};
-use super::scalars::{Scalars, Sorted, Validity, is_valid, position, ranges_of_validity, required};
+use super::scalars::{Scalars, Validity, is_valid, position, ranges_of_validity, required};
+use super::sorted::Sorted;
 use super::state::Kept;
 use crate::error::ColumnarError;
 use crate::frames::{Dictionary, place_rows};

@@ -17,12 +17,14 @@
 //! lengths that are read are checked where they are used; the code is safe Rust.
 
 mod ahead;
+mod blocks;
 mod frames;
 pub(crate) mod metadata;
 pub(crate) mod packed;
 mod plan;
 mod reading;
 mod scalars;
+mod sorted;
 mod state;
 mod stretch;
 mod strings;
@@ -36,7 +38,8 @@ use ahead::Ahead;
 use metadata::Native;
 use plan::Planner;
 use reading::Reading;
-use scalars::{Exceptions, Scalars, Sorted};
+use scalars::Scalars;
+use sorted::{Exceptions, Sorted};
 use state::Slot;
 use stretch::Stretch;
 use strings::{Place, Strings};

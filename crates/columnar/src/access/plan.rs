@@ -7,13 +7,15 @@ use std::sync::OnceLock;
 use vortex_alp::{ALPFloat, Exponents};
 use vortex_array::dtype::{DType, Nullability, PType};
 
+use super::blocks::{Bits, Packed, Plain};
 use super::frames::Frames;
 use super::metadata::{
     self, AlpMetadata, AlpRdMetadata, DictMetadata, Native, OnPairMetadata, PackedMetadata,
     PatchesMetadata, RunsMetadata, Single, single,
 };
 use super::packed::{BLOCK, block_bytes};
-use super::scalars::{self, Exceptions, Packed, Patches, Runs, Scalars, Sorted, Validity};
+use super::scalars::{Scalars, Validity};
+use super::sorted::{Exceptions, Patches, Runs, Sorted};
 use super::strings::{self, Constant, Dict, Fsst, OnPair, SparseRows, Strings, Views, bytes_of};
 use super::whole::Whole;
 use crate::codec::CHUNK_ALIGNMENT;
@@ -200,7 +202,7 @@ impl Planner<'_> {
             Encoding::Constant => Scalars::Constant(bits_of_inline(node, native)?),
             Encoding::Primitive if native != Native::Bool => {
                 let width = native.width();
-                Scalars::Plain(scalars::Plain {
+                Scalars::Plain(Plain {
                     start: self.part_of(node, 0, u64::from(len32) * u64::from(width))?,
                     width,
                     len: len32,
@@ -215,7 +217,7 @@ impl Planner<'_> {
                     offset < 8 && (offset + u64::from(len32)).div_ceil(8) <= part.end - part.start,
                     "a bitmap is too short",
                 )?;
-                Scalars::Bits(scalars::Bits {
+                Scalars::Bits(Bits {
                     start: part.start,
                     offset: offset as u32,
                     len: len32,

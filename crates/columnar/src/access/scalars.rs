@@ -1,20 +1,20 @@
-//! Single bools, integers and floats of encoded columns, as the bits of their type.
+//! Single bools, integers and floats of encoded columns, as the bits of their type: the tree of
+//! encodings, read for a row.
+//!
+//! Its leaves are in [`super::blocks`], what is searched by row in [`super::sorted`].
 
 use std::ops::Range;
-use std::sync::OnceLock;
 
 use vortex_alp::{ALPFloat, Exponents};
 
+use super::blocks::{Bits, Packed, Plain};
 use super::metadata::{Native, unzigzag};
-use super::packed::{BLOCK, Place, block_bytes};
+use super::packed::BLOCK;
 use super::reading::{Reading, outside};
-use super::state::{Approach, Kept, Slot};
+use super::sorted::{Patches, Runs, patched};
 use super::whole::Whole;
 use crate::error::ColumnarError;
 use crate::source::ByteSource;
-
-/// A block that is read whole at once, in bytes.
-const SMALL_BLOCK_BYTES: usize = 256;
 
 /// Which rows of a node are valid; `None`: all.
 pub(super) type Validity = Option<Box<Scalars>>;
@@ -75,72 +75,6 @@ pub(super) enum Scalars {
     },
     /// Decoded as a whole.
     Whole(Box<Whole>),
-}
-
-/// Values as they are.
-#[derive(Debug)]
-pub(super) struct Plain {
-    pub(super) start: u64,
-    pub(super) width: u8,
-    pub(super) len: u32,
-    pub(super) slot: usize,
-    pub(super) validity: Validity,
-}
-
-/// A bitmap.
-#[derive(Debug)]
-pub(super) struct Bits {
-    pub(super) start: u64,
-    pub(super) offset: u32,
-    pub(super) len: u32,
-    pub(super) slot: usize,
-    pub(super) validity: Validity,
-}
-
-/// Blocks of bit-packed values.
-#[derive(Debug)]
-pub(super) struct Packed {
-    pub(super) start: u64,
-    /// Bits of a packed value, bytes of an unpacked one.
-    pub(super) bits: u8,
-    pub(super) width: u8,
-    pub(super) offset: u32,
-    pub(super) len: u32,
-    pub(super) slot: usize,
-    pub(super) patches: Option<Patches>,
-    pub(super) validity: Validity,
-}
-
-/// Rows that are exceptions, ascending.
-#[derive(Debug)]
-pub(super) struct Exceptions {
-    pub(super) rows: Sorted,
-    /// What is taken off of the numbers in `rows`.
-    pub(super) offset: u64,
-}
-
-/// Exceptions and their values.
-#[derive(Debug)]
-pub(super) struct Patches {
-    pub(super) at: Exceptions,
-    pub(super) values: Box<Scalars>,
-}
-
-/// Ends of runs, ascending.
-#[derive(Debug)]
-pub(super) struct Runs {
-    pub(super) ends: Sorted,
-    pub(super) offset: u64,
-    pub(super) len: u32,
-}
-
-/// Ascending integers that are searched.
-#[derive(Debug)]
-pub(super) struct Sorted {
-    pub(super) values: Box<Scalars>,
-    pub(super) len: u32,
-    /// The first value of each block but the first, once one was looked for.
-    pub(super) fences: OnceLock<Box<[u64]>>,
 }
 
 /// Whether a row is valid.
@@ -338,7 +272,7 @@ impl Scalars {
             }
             Self::Reference { child, .. } | Self::ZigZag { child, .. } => child.ranges(row, out),
             Self::Dict { codes, .. } => codes.ranges(row, out),
-            Self::Runs { runs, .. } => runs.ends.ranges(out),
+            Self::Runs { runs, .. } => runs.ranges(out),
             Self::Sparse { patches, .. } => patches.at.ranges(out),
             Self::Masked { child, validity } => {
                 ranges_of_validity(validity, row, out);
@@ -386,269 +320,4 @@ pub(super) fn required<S: ByteSource + ?Sized>(
 /// A stored number as a position among rows.
 pub(super) fn position(value: u64) -> Result<u32, ColumnarError> {
     u32::try_from(value).map_err(|_| outside("a position"))
-}
-
-fn patched<S: ByteSource + ?Sized>(
-    patches: Option<&Patches>,
-    row: u32,
-    reading: &mut Reading<'_, S>,
-) -> Result<Option<u64>, S::Error> {
-    match patches {
-        None => Ok(None),
-        Some(patches) => match patches.at.find(row, reading)? {
-            None => Ok(None),
-            Some(at) => required(&patches.values, at, reading).map(Some),
-        },
-    }
-}
-
-impl Plain {
-    fn get<S: ByteSource + ?Sized>(
-        &self,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-    ) -> Result<u64, S::Error> {
-        if row >= self.len {
-            return Err(outside("a row").into());
-        }
-        let block = row / BLOCK as u32;
-        let first = block * BLOCK as u32;
-        let len = (self.len - first).min(BLOCK as u32) as usize * usize::from(self.width);
-        match reading.slots[self.slot].approach(block, len <= SMALL_BLOCK_BYTES) {
-            Approach::Kept => {}
-            Approach::Single => {
-                let mut bytes = [0; 8];
-                let at = self.start + u64::from(row) * u64::from(self.width);
-                reading
-                    .source
-                    .read(at, &mut bytes[..usize::from(self.width)])?;
-                return Ok(u64::from_le_bytes(bytes));
-            }
-            Approach::Load => {
-                reading.fetch(self.start + u64::from(first) * u64::from(self.width), len)?;
-                let slot = &mut reading.slots[self.slot];
-                slot.values.fill_plain(reading.scratch, self.width);
-                slot.kept = Kept::Block(block);
-            }
-        }
-        let value = reading.slots[self.slot].values.get((row - first) as usize);
-        Ok(value.ok_or_else(|| outside("a row"))?)
-    }
-}
-
-impl Bits {
-    fn get<S: ByteSource + ?Sized>(
-        &self,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-    ) -> Result<u64, S::Error> {
-        if row >= self.len {
-            return Err(outside("a row").into());
-        }
-        // A block of bits is one of bytes: 8 times the rows, and still small.
-        let at = self.offset + row;
-        let block = at / 8 / BLOCK as u32;
-        let first = block * BLOCK as u32;
-        let len = ((self.offset + self.len).div_ceil(8) - first).min(BLOCK as u32) as usize;
-        let byte = at / 8;
-        let value = match reading.slots[self.slot].approach(block, len <= SMALL_BLOCK_BYTES) {
-            Approach::Single => {
-                let mut bytes = [0; 1];
-                reading
-                    .source
-                    .read(self.start + u64::from(byte), &mut bytes)?;
-                return Ok(u64::from(bytes[0] >> (at % 8) & 1));
-            }
-            Approach::Kept => reading.slots[self.slot].values.get((byte - first) as usize),
-            Approach::Load => {
-                reading.fetch(self.start + u64::from(first), len)?;
-                let slot = &mut reading.slots[self.slot];
-                slot.values.fill_plain(reading.scratch, 1);
-                slot.kept = Kept::Block(block);
-                slot.values.get((byte - first) as usize)
-            }
-        };
-        Ok(value.ok_or_else(|| outside("a row"))? >> (at % 8) & 1)
-    }
-}
-
-impl Packed {
-    fn block_range(&self, block: u32) -> Range<u64> {
-        let len = block_bytes(self.bits.into()) as u64;
-        let start = self.start + u64::from(block) * len;
-        start..start + len
-    }
-
-    fn get<S: ByteSource + ?Sized>(
-        &self,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-    ) -> Result<u64, S::Error> {
-        if row >= self.len {
-            return Err(outside("a row").into());
-        }
-        let (bits, width) = (usize::from(self.bits), usize::from(self.width));
-        let at = self.offset + row;
-        let (block, index) = (at / BLOCK as u32, at as usize % BLOCK);
-        let range = self.block_range(block);
-        let is_small = block_bytes(bits) <= SMALL_BLOCK_BYTES;
-        match reading.slots[self.slot].approach(block, is_small) {
-            Approach::Kept => {}
-            Approach::Single => {
-                if let Some(value) = patched(self.patches.as_ref(), row, reading)? {
-                    return Ok(value);
-                }
-                let mut bytes = [0; 136];
-                let place = Place::of(index, width, bits);
-                let bytes = &mut bytes[..place.len];
-                reading
-                    .source
-                    .read(range.start + place.start as u64, bytes)?;
-                return Ok(place.value(bytes, width, bits));
-            }
-            Approach::Load => {
-                reading.fetch(range.start, block_bytes(bits))?;
-                let slot = &mut reading.slots[self.slot];
-                slot.kept = Kept::Nothing;
-                slot.values.fill_packed(reading.scratch, self.width, bits);
-                self.patch_block(block, reading)?;
-                reading.slots[self.slot].kept = Kept::Block(block);
-            }
-        }
-        let value = reading.slots[self.slot].values.get(index);
-        Ok(value.ok_or_else(|| outside("a row"))?)
-    }
-
-    /// Appends the values of rows as far as the block that is kept has them; how many.
-    fn append_kept(&self, rows: Range<u32>, slots: &[Slot], out: &mut Vec<u64>) -> u32 {
-        let slot = &slots[self.slot];
-        let Kept::Block(block) = slot.kept else {
-            return 0;
-        };
-        if rows.is_empty() || rows.end > self.len {
-            return 0;
-        }
-        let at = self.offset + rows.start;
-        if at / BLOCK as u32 != block {
-            return 0;
-        }
-        let index = at as usize % BLOCK;
-        let end = (index + rows.len()).min(BLOCK);
-        let before = out.len();
-        slot.values.append(index..end, out);
-        (out.len() - before) as u32
-    }
-
-    /// Puts the exceptions among a block's rows into its unpacked values.
-    fn patch_block<S: ByteSource + ?Sized>(
-        &self,
-        block: u32,
-        reading: &mut Reading<'_, S>,
-    ) -> Result<(), S::Error> {
-        let Some(patches) = &self.patches else {
-            return Ok(());
-        };
-        let first = u64::from(block) * BLOCK as u64;
-        // Positions in the blocks, of rows, of numbers in the patches.
-        let number = |at: u64| at.saturating_sub(self.offset.into()) + patches.at.offset;
-        let mut patch = patches.at.rows.lower_bound(number(first), reading)?;
-        while patch < patches.at.rows.len {
-            let row = required(&patches.at.rows.values, patch, reading)?;
-            let at = row
-                .wrapping_sub(patches.at.offset)
-                .wrapping_add(self.offset.into());
-            let Some(at) = at.checked_sub(first).filter(|&at| at < BLOCK as u64) else {
-                break;
-            };
-            let value = required(&patches.values, patch, reading)?;
-            reading.slots[self.slot].values.set(at as usize, value);
-            patch += 1;
-        }
-        Ok(())
-    }
-}
-
-impl Exceptions {
-    /// The position of the exception for a row, if there is one.
-    pub(super) fn find<S: ByteSource + ?Sized>(
-        &self,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-    ) -> Result<Option<u32>, S::Error> {
-        let number = u64::from(row) + self.offset;
-        let at = self.rows.lower_bound(number, reading)?;
-        if at == self.rows.len {
-            return Ok(None);
-        }
-        let found = required(&self.rows.values, at, reading)?;
-        Ok((found == number).then_some(at))
-    }
-
-    pub(super) fn ranges(&self, out: &mut Vec<Range<u64>>) {
-        self.rows.ranges(out);
-    }
-}
-
-impl Runs {
-    /// The run of a row.
-    pub(super) fn find<S: ByteSource + ?Sized>(
-        &self,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-    ) -> Result<u32, S::Error> {
-        if row >= self.len {
-            return Err(outside("a row").into());
-        }
-        // A run ends before its end.
-        let past = (u64::from(row) + 1).saturating_add(self.offset);
-        self.ends.lower_bound(past, reading)
-    }
-}
-
-impl Sorted {
-    pub(super) fn new(values: Scalars, len: u32) -> Self {
-        Self {
-            values: Box::new(values),
-            len,
-            fences: OnceLock::new(),
-        }
-    }
-
-    /// The number of values less than `bound`.
-    pub(super) fn lower_bound<S: ByteSource + ?Sized>(
-        &self,
-        bound: u64,
-        reading: &mut Reading<'_, S>,
-    ) -> Result<u32, S::Error> {
-        let block = match self.fences.get() {
-            Some(fences) => fences.partition_point(|&fence| fence < bound),
-            None if self.len <= BLOCK as u32 => 0,
-            None => {
-                let fences = (1..self.len.div_ceil(BLOCK as u32))
-                    .map(|block| required(&self.values, block * BLOCK as u32, reading))
-                    .collect::<Result<Box<[u64]>, _>>()?;
-                let block = fences.partition_point(|&fence| fence < bound);
-                reading.hold(size_of_val(&*fences));
-                let _ = self.fences.set(fences);
-                block
-            }
-        };
-        let mut low = (block * BLOCK) as u32;
-        let mut high = low.saturating_add(BLOCK as u32).min(self.len);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match required(&self.values, middle, reading)? < bound {
-                true => low = middle + 1,
-                false => high = middle,
-            }
-        }
-        Ok(low)
-    }
-
-    /// What is read first, if that is known.
-    pub(super) fn ranges(&self, out: &mut Vec<Range<u64>>) {
-        if self.len <= BLOCK as u32 && self.len > 0 {
-            self.values.ranges(self.len / 2, out);
-        }
-    }
 }

@@ -6,9 +6,8 @@ use std::sync::OnceLock;
 use super::frames::Frames;
 use super::metadata::{Single, single};
 use super::reading::{Reading, outside};
-use super::scalars::{
-    Exceptions, Runs, Scalars, Validity, is_valid, position, ranges_of_validity, required,
-};
+use super::scalars::{Scalars, Validity, is_valid, position, ranges_of_validity, required};
+use super::sorted::{Exceptions, Runs};
 use super::symbols::{SymbolTable, Words};
 use super::whole::Whole;
 use crate::error::ColumnarError;
@@ -555,11 +554,5 @@ impl Dict {
             let _ = known.set(valid.then(|| word.into()));
         }
         Ok(valid)
-    }
-}
-
-impl Runs {
-    fn ranges(&self, out: &mut Vec<Range<u64>>) {
-        self.ends.ranges(out);
     }
 }

@@ -10,8 +10,14 @@ use crate::source::{ByteSource, read_range};
 const ESCAPE: u8 = 255;
 /// The longest symbol.
 const SYMBOL_BYTES: usize = 8;
-/// Where four symbols are written at a time.
-const WINDOW_BYTES: usize = 64;
+/// Codes that are decoded at a time, while there are so many.
+const MANY: usize = 8;
+const FEW: usize = 4;
+/// Where they are written: more than [`MANY`] symbols of any length that [`LENGTH`] can tell.
+const WINDOW_BYTES: usize = 128;
+/// The bits of a length, and the one that says that there is no such symbol.
+const LENGTH: u8 = 15;
+const NO_SYMBOL: u8 = 128;
 
 /// The symbols of an FSST column.
 #[derive(Debug)]
@@ -24,7 +30,7 @@ pub(crate) struct SymbolTable {
 struct ByCode {
     /// First byte lowest, and zeros.
     symbols: [[u8; 8]; 256],
-    /// 0: there is no such symbol.
+    /// [`NO_SYMBOL`]: there is no such symbol.
     lengths: [u8; 256],
 }
 
@@ -57,7 +63,7 @@ impl SymbolTable {
         }
         let mut by_code = Box::new(ByCode {
             symbols: [[0; 8]; 256],
-            lengths: [0; 256],
+            lengths: [NO_SYMBOL; 256],
         });
         by_code.symbols[..symbols.len()].copy_from_slice(symbols);
         by_code.lengths[..lengths.len()].copy_from_slice(lengths);
@@ -66,61 +72,74 @@ impl SymbolTable {
 
     /// Appends what the codes stand for.
     pub(crate) fn decode(&self, codes: &[u8], out: &mut Vec<u8>) -> Result<(), ColumnarError> {
-        let ByCode { symbols, lengths } = &*self.by_code;
         let start = out.len();
         // Each code writes 8 bytes; only the length of its symbol is kept.
         out.resize(start + SYMBOL_BYTES * codes.len() + WINDOW_BYTES, 0);
         let target = &mut out[start..];
         let (mut codes, mut end) = (codes, 0);
-        loop {
-            while let Some((four, rest)) = codes.split_first_chunk()
-                && let Some(len) = self.decode_four(four, &mut target[end..])
+        while !codes.is_empty() {
+            while let Some((many, rest)) = codes.split_first_chunk::<MANY>()
+                && let Some(len) = self.decode_some(many, &mut target[end..])
             {
-                end += len;
-                codes = rest;
+                (codes, end) = (rest, end + len);
             }
-            // One that is escaped or stands before one, or one of the last three.
-            let Some((&code, rest)) = codes.split_first() else {
-                break;
-            };
-            codes = rest;
-            match lengths[usize::from(code)] {
-                0 if code == ESCAPE => {
-                    let escaped = codes.split_first();
-                    let (&byte, rest) = escaped.ok_or_else(|| outside("an escaped byte"))?;
-                    target[end] = byte;
-                    end += 1;
-                    codes = rest;
-                }
-                0 => return Err(outside("a symbol")),
-                len => {
-                    let symbol = &symbols[usize::from(code)];
-                    target[end..end + SYMBOL_BYTES].copy_from_slice(symbol);
-                    end += usize::from(len);
-                }
+            if let Some((few, rest)) = codes.split_first_chunk::<FEW>()
+                && let Some(len) = self.decode_some(few, &mut target[end..])
+            {
+                (codes, end) = (rest, end + len);
             }
+            // Those before an escaped byte and that byte, or the last ones.
+            end += self.decode_until_escaped(&mut codes, &mut target[end..])?;
         }
         out.truncate(start + end);
         Ok(())
     }
 
-    /// Writes what four codes stand for to the beginning of `target`, and anything behind it; how
+    /// Writes what some codes stand for to the beginning of `target`, and anything behind it; how
     /// long it is. `None`: one of them has no symbol, or there are fewer than [`WINDOW_BYTES`].
     #[inline(always)]
-    fn decode_four(&self, four: &[u8; 4], target: &mut [u8]) -> Option<usize> {
+    fn decode_some<const N: usize>(&self, codes: &[u8; N], target: &mut [u8]) -> Option<usize> {
         let ByCode { symbols, lengths } = &*self.by_code;
         let window = target.first_chunk_mut::<WINDOW_BYTES>()?;
-        // At most 8. The mask tells the compiler that all of them lie within the window.
-        let lens = four.map(|code| usize::from(lengths[usize::from(code)] & 15));
-        if lens.contains(&0) {
-            return None;
-        }
-        let mut end = 0;
-        for (&code, len) in four.iter().zip(lens) {
+        let (mut end, mut all) = (0, 0);
+        for &code in codes {
+            let length = lengths[usize::from(code)];
+            all |= length;
             window[end..end + SYMBOL_BYTES].copy_from_slice(&symbols[usize::from(code)]);
-            end += len;
+            // The mask tells the compiler that all of them lie within the window.
+            end += usize::from(length & LENGTH);
         }
-        Some(end)
+        (all & NO_SYMBOL == 0).then_some(end)
+    }
+
+    /// Does the same one by one, and takes them off of `codes`, until a byte was escaped or none is
+    /// left.
+    fn decode_until_escaped(
+        &self,
+        codes: &mut &[u8],
+        target: &mut [u8],
+    ) -> Result<usize, ColumnarError> {
+        let ByCode { symbols, lengths } = &*self.by_code;
+        let mut end = 0;
+        while let Some((&code, rest)) = codes.split_first() {
+            *codes = rest;
+            match lengths[usize::from(code)] {
+                NO_SYMBOL if code == ESCAPE => {
+                    let escaped = rest.split_first();
+                    let (&byte, rest) = escaped.ok_or_else(|| outside("an escaped byte"))?;
+                    *codes = rest;
+                    target[end] = byte;
+                    return Ok(end + 1);
+                }
+                NO_SYMBOL => return Err(outside("a symbol")),
+                length => {
+                    let symbol = &symbols[usize::from(code)];
+                    target[end..end + SYMBOL_BYTES].copy_from_slice(symbol);
+                    end += usize::from(length);
+                }
+            }
+        }
+        Ok(end)
     }
 }
 

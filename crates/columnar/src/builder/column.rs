@@ -19,6 +19,12 @@ impl<T: Copy + Default> ScalarBuilder<T> {
         self.validity.push_valid();
     }
 
+    fn extend(&mut self, values: impl ExactSizeIterator<Item = T>) {
+        let count = values.len();
+        self.values.extend(values);
+        self.validity.push_all_valid(count);
+    }
+
     #[inline]
     fn push_null(&mut self) {
         self.values.push(T::default());
@@ -84,11 +90,11 @@ impl BytesBuilder {
 
 /// One column of a [`crate::RowGroupBuilder`].
 ///
-/// Each `push_*` adds one row.
+/// Each `push_*` adds one row, each `extend_*` a row for each value, none of them null.
 ///
 /// # Panics
 ///
-/// Every `push_*` but [`push_null`](Self::push_null) panics when the column is of another type;
+/// Every `push_*` and `extend_*` but [`push_null`](Self::push_null) panics when the column is of another type;
 /// [`push_bytes`](Self::push_bytes) also when a value of a `Fixed` column has another length than
 /// the column's. The caller chose the types, so this is a bug of the caller.
 #[derive(Clone, Debug)]
@@ -145,6 +151,19 @@ macro_rules! push_scalar {
     )*};
 }
 
+macro_rules! extend_scalar {
+    ($(#[doc = $doc:literal] $name:ident($ty:ty) => $variant:ident;)*) => {$(
+        #[doc = $doc]
+        #[inline]
+        pub fn $name(&mut self, values: impl ExactSizeIterator<Item = $ty>) {
+            match self {
+                Self::$variant(builder) => builder.extend(values),
+                other => other.wrong_type(stringify!($name)),
+            }
+        }
+    )*};
+}
+
 impl ColumnBuilder {
     pub(crate) fn new(ty: ColumnType) -> Self {
         match ty {
@@ -176,6 +195,21 @@ impl ColumnBuilder {
         push_f64(f64) => Float64;
         /// Adds a decimal.
         push_numeric(Numeric<'_>) => Numeric;
+    }
+
+    extend_scalar! {
+        /// Adds booleans.
+        extend_bool(bool) => Bool;
+        /// Adds 16-bit integers.
+        extend_i16(i16) => Int16;
+        /// Adds 32-bit integers.
+        extend_i32(i32) => Int32;
+        /// Adds 64-bit integers.
+        extend_i64(i64) => Int64;
+        /// Adds 32-bit floats.
+        extend_f32(f32) => Float32;
+        /// Adds 64-bit floats.
+        extend_f64(f64) => Float64;
     }
 
     /// Adds a text.

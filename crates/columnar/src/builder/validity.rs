@@ -20,6 +20,14 @@ impl ValidityBuilder {
         self.len += 1;
     }
 
+    pub(crate) fn push_all_valid(&mut self, count: usize) {
+        if self.null_count == 0 {
+            self.len += count;
+        } else {
+            (0..count).for_each(|_| self.push_valid());
+        }
+    }
+
     #[inline]
     pub(crate) fn push_null(&mut self) {
         if self.null_count == 0 {

@@ -3,7 +3,7 @@
 //! ```text
 //!   analyze.c                       here
 //!   next_block  (first)   ──>  any cold rows? no: only heap's callbacks from now on
-//!   next_tuple  (first)   ──>  drain the block stream into a private reservoir of hot rows,
+//!   next_tuple  (first)   ──>  drain the blocks into a private sample of hot rows,
 //!                              draw cold rows, both in proportion
 //!   next_tuple  …         ──>  hot rows in TID order, then cold rows in TID order
 //!   next_block  (second)  ──>  no more
@@ -21,14 +21,18 @@
 
 use std::collections::BTreeSet;
 
+use howdah_bridge::column_statistics::largest_target;
+use howdah_bridge::hot::sample::{
+    self, HotBlocks, HotSample, SampleCounts, SampledRows, random_below,
+};
+use howdah_bridge::io_cost::analyze_delay_point;
 use howdah_bridge::slot::Slot;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
-use howdah_bridge::tid::{RowNumber, block_of};
-use pgrx::{pg_guard, pg_sys};
+use howdah_bridge::table_am::scans::AnalyzeScans;
+use howdah_bridge::tid::RowNumber;
 
-use super::heap;
-use super::scan::ours;
+use super::scan::{Scan, TwoSides};
 use crate::errors::or_raise;
 use crate::slot_writer::SlotWriter;
 use crate::store::directory::GroupEntry;
@@ -42,25 +46,20 @@ const READ_LIMIT_BYTES: u64 = 512 << 20;
 /// The fewest groups that are sampled, however large they are.
 const FEWEST_GROUPS: usize = 64;
 
-pub(super) fn install(am: &mut pg_sys::TableAmRoutine) {
-    am.scan_analyze_next_block = Some(scan_analyze_next_block);
-    am.scan_analyze_next_tuple = Some(scan_analyze_next_tuple);
-}
-
 /// The state of an ANALYZE scan between callbacks.
 #[derive(Default)]
-pub struct AnalyzeState(Phase);
+pub(super) struct AnalyzeState<'a>(Phase<'a>);
 
 // There is one per ANALYZE, so the difference in size does not matter.
 #[allow(clippy::large_enum_variant)]
 #[derive(Default)]
-enum Phase {
+enum Phase<'a> {
     #[default]
     Start,
     HotOnly,
     /// The cold groups are known, and no row has been drawn yet.
     Both {
-        stream: *mut pg_sys::ReadStream,
+        blocks: HotBlocks<'a>,
         groups: Vec<LiveGroup>,
     },
     Feeding(Feed),
@@ -68,72 +67,42 @@ enum Phase {
 
 /// The sample on its way to analyze.c.
 struct Feed {
-    hot: std::vec::IntoIter<pg_sys::HeapTuple>,
+    hot: SampledRows,
     cold: ColdFeed,
 }
 
-#[pg_guard]
-unsafe extern "C-unwind" fn scan_analyze_next_block(
-    scan: pg_sys::TableScanDesc,
-    stream: *mut pg_sys::ReadStream,
-) -> bool {
-    // SAFETY: the scan is ours; the stream outlives the sampling.
-    unsafe {
-        let scan = ours(scan);
-        let table = scan.base.rs_rd;
+impl AnalyzeScans for TwoSides {
+    fn next_sample_block<'a>(scan: &mut Scan<'a>, blocks: HotBlocks<'a>) -> bool {
         if let Phase::Start = scan.state().analyze.0 {
-            let groups = live_groups(table);
+            let groups = live_groups(scan.table());
             if !groups.is_empty() {
-                scan.state().analyze.0 = Phase::Both { stream, groups };
+                scan.state().analyze.0 = Phase::Both { blocks, groups };
                 return true;
             }
             scan.state().analyze.0 = Phase::HotOnly;
         }
         match scan.state().analyze.0 {
-            Phase::HotOnly => {
-                (heap().scan_analyze_next_block.unwrap_unchecked())(scan.heap(), stream)
-            }
+            Phase::HotOnly => sample::next_block(&mut scan.hot(), blocks),
             _ => false,
         }
     }
-}
 
-#[pg_guard]
-unsafe extern "C-unwind" fn scan_analyze_next_tuple(
-    scan: pg_sys::TableScanDesc,
-    oldest_xmin: pg_sys::TransactionId,
-    live_rows: *mut f64,
-    dead_rows: *mut f64,
-    slot: *mut pg_sys::TupleTableSlot,
-) -> bool {
-    // SAFETY: the scan is ours and a block was announced.
-    unsafe {
-        let scan = ours(scan);
-        let table = scan.base.rs_rd;
-        let heap_scan = scan.heap();
-        let state = &mut scan.state().analyze.0;
-        if let Phase::HotOnly = state {
-            return (heap().scan_analyze_next_tuple.unwrap_unchecked())(
-                heap_scan,
-                oldest_xmin,
-                live_rows,
-                dead_rows,
-                slot,
-            );
+    fn next_sample_row(scan: &mut Scan<'_>, counts: &mut SampleCounts<'_>, slot: Slot<'_>) -> bool {
+        let (table, mut hot) = (scan.table(), scan.hot());
+        let phase = &mut scan.state().analyze.0;
+        if let Phase::HotOnly = phase {
+            return sample::next_row(&mut hot, counts, slot);
         }
-        if let Phase::Both { stream, groups } = state {
-            let hot = HotSample::draw(heap_scan, *stream, oldest_xmin, live_rows, dead_rows, slot);
+        if let Phase::Both { blocks, groups } = phase {
+            let wanted = sample_rows_wanted(table);
+            let drawn = HotSample::draw(&mut hot, *blocks, wanted, counts, slot);
             let groups = std::mem::take(groups);
-            *state = Phase::Feeding(prepare(table, hot, &groups, live_rows));
+            *phase = Phase::Feeding(prepare(drawn, &groups, wanted, counts));
         }
-        let Phase::Feeding(feed) = state else {
+        let Phase::Feeding(feed) = phase else {
             return false;
         };
-        if let Some(tuple) = feed.hot.next() {
-            pg_sys::ExecForceStoreHeapTuple(tuple, slot, true);
-            return true;
-        }
-        feed.cold.next(table, slot)
+        feed.hot.next_into(slot) || feed.cold.next(table, slot)
     }
 }
 
@@ -151,174 +120,55 @@ impl LiveGroup {
     }
 }
 
-/// The groups whose rows count as live.
-///
-/// # Safety
-/// The table is open and locked.
-unsafe fn live_groups(table: pg_sys::Relation) -> Vec<LiveGroup> {
-    // SAFETY: the table is open and locked.
-    unsafe {
-        let table = Table::from_raw(table);
-        let Some(store) = ColdStore::open(table, LockMode::AccessShare) else {
-            return Vec::new();
-        };
-        if store.toast().main_fork_blocks() == 0 {
-            return Vec::new();
-        }
-        let horizon = group_status::horizon(&store);
-        or_raise(table.oid(), group_status::entries_not_dead(&store, horizon))
-            .into_iter()
-            .filter(|e| e.has_stored_rows() && e.status.counts_as_live())
-            .map(|e| LiveGroup {
-                entry: e.placed.entry,
-                hidden: or_raise(table.oid(), marks::hidden_now(&store, &e.placed.entry)),
-            })
-            .collect()
+/// The groups whose rows count as live. The table is locked.
+fn live_groups(table: Table<'_>) -> Vec<LiveGroup> {
+    let Some(store) = ColdStore::open(table, LockMode::AccessShare) else {
+        return Vec::new();
+    };
+    if store.toast().main_fork_blocks() == 0 {
+        return Vec::new();
     }
+    let horizon = group_status::horizon(&store);
+    or_raise(table.oid(), group_status::entries_not_dead(&store, horizon))
+        .into_iter()
+        .filter(|e| e.has_stored_rows() && e.status.counts_as_live())
+        .map(|e| LiveGroup {
+            entry: e.placed.entry,
+            hidden: or_raise(table.oid(), marks::hidden_now(&store, &e.placed.entry)),
+        })
+        .collect()
 }
 
 /// Size of the sample that analyze.c will request: 300 rows per unit of statistics target.
-///
-/// # Safety
-/// The table is open.
-unsafe fn sample_rows_wanted(table: pg_sys::Relation) -> usize {
-    // SAFETY: the table is open; each catalog tuple is released after use.
-    unsafe {
-        let desc = (*table).rd_att;
-        let mut target = pg_sys::default_statistics_target;
-        for attno in 1..=(*desc).natts as i16 {
-            let cache = pg_sys::SysCacheIdentifier::ATTNUM as i32;
-            let (relid, attno) = ((*table).rd_id.into(), pg_sys::Datum::from(attno));
-            let tuple = pg_sys::SearchSysCache2(cache, relid, attno);
-            if tuple.is_null() {
-                continue;
-            }
-            let mut is_null = false;
-            let number = pg_sys::Anum_pg_attribute_attstattarget as i16;
-            let own = pg_sys::SysCacheGetAttr(cache, tuple, number, &mut is_null);
-            if !is_null {
-                target = target.max(i32::from(own.value() as i16));
-            }
-            pg_sys::ReleaseSysCache(tuple);
-        }
-        300 * target.max(1) as usize
-    }
+fn sample_rows_wanted(table: Table<'_>) -> usize {
+    300 * largest_target(table).max(1) as usize
 }
 
-/// A number in `0..bound`.
-fn random_below(bound: u64) -> u64 {
-    // SAFETY: the server's own generator, used by the main thread only.
-    unsafe { pg_sys::pg_prng_uint64_range(&raw mut pg_sys::pg_global_prng_state, 0, bound - 1) }
-}
-
-/// A random sample of the live rows in the sampled hot blocks.
-struct HotSample {
-    rows: Vec<pg_sys::HeapTuple>,
-    /// Live rows in the sampled blocks.
-    live_rows: f64,
-    sampled_blocks: u32,
-    all_blocks: u32,
-}
-
-impl HotSample {
-    /// # Safety
-    /// Scan and stream are those of one ANALYZE, begun and not ended; the slot is a buffer slot of
-    /// the table; the counts may be written.
-    unsafe fn draw(
-        scan: pg_sys::TableScanDesc,
-        stream: *mut pg_sys::ReadStream,
-        oldest_xmin: pg_sys::TransactionId,
-        live_rows: *mut f64,
-        dead_rows: *mut f64,
-        slot: *mut pg_sys::TupleTableSlot,
-    ) -> HotSample {
-        // SAFETY: heap's callbacks on heap's descriptor, in the order of analyze.c.
-        unsafe {
-            let next_block = heap().scan_analyze_next_block.unwrap_unchecked();
-            let next_tuple = heap().scan_analyze_next_tuple.unwrap_unchecked();
-            let wanted = sample_rows_wanted((*scan).rs_rd);
-            let mut rows: Vec<pg_sys::HeapTuple> = Vec::new();
-            let (mut seen, mut sampled_blocks) = (0, 0);
-            while next_block(scan, stream) {
-                sampled_blocks += 1;
-                pg_sys::vacuum_delay_point(true);
-                while next_tuple(scan, oldest_xmin, live_rows, dead_rows, slot) {
-                    seen += 1;
-                    if rows.len() < wanted {
-                        rows.push(pg_sys::ExecCopySlotHeapTuple(slot));
-                        continue;
-                    }
-                    let place = random_below(seen) as usize;
-                    if let Some(row) = rows.get_mut(place) {
-                        pg_sys::heap_freetuple(*row);
-                        *row = pg_sys::ExecCopySlotHeapTuple(slot);
-                    }
-                }
-                pg_sys::pgstat_progress_update_param(
-                    pg_sys::PROGRESS_ANALYZE_BLOCKS_DONE as i32,
-                    i64::from(sampled_blocks),
-                );
-            }
-            HotSample {
-                rows,
-                live_rows: *live_rows,
-                sampled_blocks,
-                all_blocks: (*scan.cast::<pg_sys::HeapScanDescData>()).rs_nblocks,
-            }
-        }
-    }
-
-    /// Hot rows in the whole table, estimated.
-    fn table_rows(&self) -> f64 {
-        match self.sampled_blocks {
-            0 => 0.0,
-            sampled => self.live_rows / f64::from(sampled) * f64::from(self.all_blocks),
-        }
-    }
-}
-
-/// Cuts both parts of the sample to proportion and sets `live_rows` for both.
-///
-/// # Safety
-/// The table is open and locked; `live_rows` may be written.
-unsafe fn prepare(
-    table: pg_sys::Relation,
-    mut hot: HotSample,
+/// Cuts both parts of the sample to proportion and counts the live rows of both.
+fn prepare(
+    hot: HotSample,
     groups: &[LiveGroup],
-    live_rows: *mut f64,
+    wanted: usize,
+    counts: &mut SampleCounts<'_>,
 ) -> Feed {
-    // SAFETY: as for scan_analyze_next_tuple.
-    unsafe {
-        let cold_rows: u64 = groups.iter().map(LiveGroup::live_rows).sum();
-        let hot_rows = hot.table_rows();
-        let all_rows = hot_rows + cold_rows as f64;
-        let mut share = (sample_rows_wanted(table) as f64 / all_rows).min(1.0);
-        if hot_rows > 0.0 {
-            share = share.min(hot.rows.len() as f64 / hot_rows);
-        }
-        let hot_share = ((hot_rows * share).round() as usize).min(hot.rows.len());
-        let chosen = choose_groups(groups);
-        let readable: u64 = chosen.iter().map(LiveGroup::live_rows).sum();
-        let cold_share = ((cold_rows as f64 * share).round() as u64).min(readable);
-        if hot.all_blocks > 0 {
-            *live_rows +=
-                cold_rows as f64 * f64::from(hot.sampled_blocks) / f64::from(hot.all_blocks);
-        }
-        for i in 0..hot_share {
-            let other = i + random_below((hot.rows.len() - i) as u64) as usize;
-            hot.rows.swap(i, other);
-        }
-        for row in hot.rows.drain(hot_share..) {
-            pg_sys::heap_freetuple(row);
-        }
-        hot.rows.sort_by_key(|&row| {
-            let tid = &(*row).t_self;
-            (block_of(tid), tid.ip_posid)
-        });
-        Feed {
-            hot: hot.rows.into_iter(),
-            cold: ColdFeed::new(chosen, cold_share),
-        }
+    let cold_rows: u64 = groups.iter().map(LiveGroup::live_rows).sum();
+    let hot_rows = hot.table_rows();
+    let all_rows = hot_rows + cold_rows as f64;
+    let mut share = (wanted as f64 / all_rows).min(1.0);
+    if hot_rows > 0.0 {
+        share = share.min(hot.row_count() as f64 / hot_rows);
+    }
+    let hot_share = (hot_rows * share).round() as usize;
+    let chosen = choose_groups(groups);
+    let readable: u64 = chosen.iter().map(LiveGroup::live_rows).sum();
+    let cold_share = ((cold_rows as f64 * share).round() as u64).min(readable);
+    if hot.all_blocks > 0 {
+        *counts.live_rows +=
+            cold_rows as f64 * f64::from(hot.sampled_blocks) / f64::from(hot.all_blocks);
+    }
+    Feed {
+        hot: hot.into_rows(hot_share),
+        cold: ColdFeed::new(chosen, cold_share),
     }
 }
 
@@ -394,40 +244,30 @@ impl ColdFeed {
         }
     }
 
-    /// # Safety
-    /// The table is open and locked; the slot is one of its slots.
-    unsafe fn next(&mut self, table: pg_sys::Relation, slot: *mut pg_sys::TupleTableSlot) -> bool {
+    /// Stores the next row in the slot, which is one of the table's; `false` if there is none.
+    fn next(&mut self, table: Table<'_>, slot: Slot<'_>) -> bool {
         let Some(position) = self.next_live() else {
-            // SAFETY: the slot belongs to the caller.
-            unsafe { pg_sys::ExecClearTuple(slot) };
+            slot.clear();
             return false;
         };
-        // SAFETY: the table is open; datums live in the row memory until the slot copied them.
-        unsafe {
-            let table = Table::from_raw(table);
-            let oid = table.oid();
-            if self.loaded.is_none() {
-                pg_sys::vacuum_delay_point(true);
-                let Some(store) = ColdStore::open(table, LockMode::AccessShare) else {
-                    return false;
-                };
-                let group = ColdGroup::Stored(self.groups[self.group].entry);
-                self.loaded = Some(or_raise(oid, GroupRows::load(&store, &group, &Wanted::All)));
-            }
-            let Some(rows) = &self.loaded else {
+        let oid = table.oid();
+        if self.loaded.is_none() {
+            analyze_delay_point();
+            let Some(store) = ColdStore::open(table, LockMode::AccessShare) else {
                 return false;
             };
-            let tid = RowNumber(rows.first_row.0 + u64::from(position)).tid();
-            self.writer.write(
-                Slot::from_raw(slot),
-                tid,
-                oid,
-                rows.origin,
-                |layout, desc, datums| {
-                    rows.fill(position, layout, desc, &Wanted::All, datums);
-                },
-            );
-            true
+            let group = ColdGroup::Stored(self.groups[self.group].entry);
+            self.loaded = Some(or_raise(oid, GroupRows::load(&store, &group, &Wanted::All)));
         }
+        let Some(rows) = &self.loaded else {
+            return false;
+        };
+        let tid = RowNumber(rows.first_row.0 + u64::from(position)).tid();
+        let origin = rows.origin;
+        self.writer
+            .write(slot, tid, oid, origin, |layout, desc, datums| {
+                rows.fill(position, layout, desc, &Wanted::All, datums);
+            });
+        true
     }
 }

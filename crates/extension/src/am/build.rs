@@ -10,7 +10,6 @@
 //!
 //! Kinds of index that cannot hold cold TIDs (BRIN) get hot rows only.
 
-use howdah_bridge::hot::scan::HotScan;
 use howdah_bridge::index_build::{self, Build, BuildIndex, IndexInfo, OuterScan};
 use howdah_bridge::indexes::is_brin;
 use howdah_bridge::snapshot::Snapshot;
@@ -20,8 +19,7 @@ use howdah_bridge::table_am::Routine;
 use howdah_bridge::tid::RowNumber;
 use pgrx::PgMemoryContexts;
 
-use super::scan;
-use crate::cursor::ColdCursor;
+use crate::cursor::{ColdCursor, SharedNext};
 use crate::errors::or_raise;
 use crate::store::directory::GroupEntry;
 use crate::store::pending_groups;
@@ -79,10 +77,6 @@ impl GroupVerdict {
 struct ColdRows;
 
 impl BuildIndex for ColdRows {
-    fn inner_scan(scan: OuterScan<'_>) -> HotScan<'_> {
-        scan::inner_of(scan)
-    }
-
     fn add_rows(build: &mut Build<'_>, scan: OuterScan<'_>) -> f64 {
         if is_brin(build.index()) {
             return 0.0;
@@ -97,7 +91,7 @@ impl BuildIndex for ColdRows {
         let deleted = verdicts.iter().map(|group| is_deleted(&group.unmarked));
         let deleted = deleted.collect();
         let wanted = columns_of(table, build.info());
-        let cursor = ColdCursor::new(view, wanted, scan::shared_groups(scan));
+        let cursor = ColdCursor::new(view, wanted, scan.shared().map(SharedNext::new));
         // The cursor lives in the current memory context, so that an ERROR may jump over this
         // frame.
         let work = Some((cursor.without_the_gone(deleted), verdicts));

@@ -18,16 +18,12 @@ thread_local! {
     static LAST: RefCell<Option<(Moment, RowImage)>> = const { RefCell::new(None) };
 }
 
-/// Remembers the row in a slot.
-///
-/// # Safety
-/// The slot has just been given a cold row.
-pub unsafe fn remember(slot: Slot<'_>) {
+/// Remembers the cold row that a slot has just been given.
+pub fn remember(slot: Slot<'_>) {
     LAST.with_borrow_mut(|last| {
         let (moment, image) = last.get_or_insert_with(|| (Moment::now(), RowImage::default()));
         *moment = Moment::now();
-        // SAFETY: as for this function.
-        unsafe { image.take(slot.raw()) };
+        image.take(slot);
     });
 }
 

@@ -109,6 +109,11 @@ impl PointReader {
         matches!(self.wanted, Wanted::All)
     }
 
+    /// Whether only the visibility of rows is learned, and the slot left as it is.
+    pub fn leaves_slot(&self) -> bool {
+        self.leaves_slot
+    }
+
     /// Rows that the snapshot sees, of which the row that was fetched last is one, if a reader that
     /// only learns whether rows are visible need not ask about them.
     pub fn rows_shown(&self, snapshot: Snapshot<'_>) -> Option<Range<u64>> {

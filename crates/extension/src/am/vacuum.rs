@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   1 hot side    heap_vacuum_rel, unchanged
-//!   2 cold side   survey (mark, entries that are not dead) ──> gaps, rows marked as dead
+//!   2 cold side   survey (high-water mark, live entries) ──> gaps, dead rows with marks
 //!                 those not cleaned yet ──> bulk-delete their index entries, record it
 //!   3 statistics  pg_class.reltuples = hot + cold; live rows for autovacuum likewise
 //! ```

@@ -17,13 +17,13 @@
 
 use howdah_bridge::column_statistics::{average_width, correlation};
 use howdah_bridge::relation::{OpenRelation, PAGE_BYTES};
-use howdah_bridge::scan::{Clause, Offer, OperandNode, PlannedTable, unit_costs};
+use howdah_bridge::scan::{Clause, Offer, OperandNode, PlannedTable, QualCost, unit_costs};
 use howdah_bridge::table::Table;
 use howdah_bridge::upper::{Oid, QueriedTable};
 use howdah_columnar::{ColumnType, MAX_ROWS, ZONE_ROWS};
 
 use super::operand::Test;
-use super::pushdown::{self, condition_of};
+use super::pushdown::{self, Pushed, condition_of};
 use crate::am;
 use crate::am::estimate::{ColdSize, planned_size};
 use crate::settings;
@@ -71,9 +71,38 @@ struct Scan<'a> {
     cold: ColdSize,
     attributes: &'a [usize],
     layout: &'a TableLayout,
-    pushed: &'a [Clause<'a>],
+    clauses: &'a Clauses<'a>,
+}
+
+/// The clauses of a scan.
+#[derive(Default)]
+struct Clauses<'a> {
+    /// Those that row groups evaluate.
+    pushed: Vec<Clause<'a>>,
+    /// The same as they evaluate them.
+    conditions: Vec<Pushed<'a>>,
     /// The other clauses.
-    rest: &'a [Clause<'a>],
+    rest: Vec<Clause<'a>>,
+}
+
+impl<'a> Clauses<'a> {
+    /// Sorts the clauses by whether row groups evaluate them.
+    fn of(
+        clauses: Vec<Clause<'a>>,
+        recognise: impl Fn(Clause<'a>) -> Option<Pushed<'a>>,
+    ) -> Clauses<'a> {
+        let mut sorted = Clauses::default();
+        for clause in clauses {
+            match recognise(clause) {
+                Some(condition) => {
+                    sorted.pushed.push(clause);
+                    sorted.conditions.push(condition);
+                }
+                None => sorted.rest.push(clause),
+            }
+        }
+        sorted
+    }
 }
 
 impl Scan<'_> {
@@ -102,9 +131,13 @@ impl Scan<'_> {
         let (cold_rows, stored_rows) = (cold.rows as f64, cold.stored_rows as f64);
         let touched_rows = (stored_rows * touched).max(stored_rows.min(places * ZONE_ROWS as f64));
         let hot_rows = (planned.tuples() - cold_rows).max(0.0);
-        let all = [self.pushed, self.rest].concat();
-        let (every, left) = (planned.qual_cost(&all), planned.qual_cost(self.rest));
-        let selected = cold_rows * planned.selectivity(self.pushed);
+        let Clauses { pushed, rest, .. } = self.clauses;
+        let (first, left) = (planned.qual_cost(pushed), planned.qual_cost(rest));
+        let every = QualCost {
+            startup: first.startup + left.startup,
+            per_tuple: first.per_tuple + left.per_tuple,
+        };
+        let selected = cold_rows * planned.selectivity(pushed);
         let value = |i: usize| value_cost(&self.layout.attributes[i], widths[i]);
         let values: f64 = self.attributes.iter().map(|&i| value(i)).sum();
         let all_values: f64 = (0..widths.len()).map(value).sum();
@@ -135,7 +168,9 @@ pub fn least_cost(planned: &PlannedTable<'_>) -> Option<f64> {
         return None;
     }
     let cold = planned_size(planned.oid())?;
-    Some(f64::from(cold.groups) * GROUP * unit_costs().tuple)
+    let groups = f64::from(cold.groups);
+    let pages = groups.min(cold.bytes as f64 / f64::from(PAGE_BYTES));
+    Some(groups * GROUP * unit_costs().tuple + pages * planned.sequential_page_cost())
 }
 
 /// The offer of a ColumnarScan to the planner; `None` if the table has no cold rows, or system
@@ -152,23 +187,14 @@ pub fn offer(planned: &PlannedTable<'_>) -> Option<Offer> {
         return None;
     }
     let layout = TableLayout::of(table.descriptor());
-    let clauses = planned.clauses();
-    let is_pushed = pushdown::pushed(planned, &clauses, &layout);
-    let of = |wanted: bool| -> Vec<Clause<'_>> {
-        let paired = clauses.iter().zip(&is_pushed);
-        paired
-            .filter(|(_, pushed)| **pushed == wanted)
-            .map(|(clause, _)| *clause)
-            .collect()
-    };
+    let recognise = |clause| pushdown::recognised(planned, clause, &layout);
     let scan = Scan {
         planned,
         table,
         cold,
         attributes: &named.columns,
         layout: &layout,
-        pushed: &of(true),
-        rest: &of(false),
+        clauses: &Clauses::of(planned.clauses(), recognise),
     };
     let estimate = scan.estimate();
     Some(Offer {
@@ -199,16 +225,16 @@ pub fn reading(planned: &PlannedTable<'_>) -> Option<Reading> {
     }
     let layout = TableLayout::of(table.descriptor());
     let named = planned.attributes(table);
-    let (pushed, rest): (Vec<_>, Vec<_>) = (planned.clauses().into_iter())
-        .partition(|clause| condition_of(clause.node(), planned.rti(), &layout).is_some());
+    let clauses = Clauses::of(planned.clauses(), |clause| {
+        condition_of(clause.node(), planned.rti(), &layout)
+    });
     let scan = Scan {
         planned,
         table,
         cold,
         attributes: &named.columns,
         layout: &layout,
-        pushed: &pushed,
-        rest: &rest,
+        clauses: &clauses,
     };
     let estimate = scan.estimate();
     Some(Reading { layout, estimate })
@@ -398,11 +424,10 @@ impl Scan<'_> {
     fn touched(&self) -> Touched {
         let mut columns: Vec<(usize, Vec<Clause<'_>>)> = Vec::new();
         let (mut places, mut operators) = (f64::INFINITY, 0.0);
-        for &clause in self.pushed {
-            let Some(pushed) = condition_of(clause.node(), self.planned.rti(), self.layout) else {
-                operators += 1.0;
-                continue;
-            };
+        let Clauses {
+            pushed, conditions, ..
+        } = self.clauses;
+        for (&clause, pushed) in pushed.iter().zip(conditions) {
             let values = match pushed.operand {
                 Some(OperandNode::Array(array)) => self.planned.array_length(array).max(1.0),
                 _ => 1.0,

@@ -284,3 +284,75 @@ fn compare_date(op: CompareOp, timestamp: i64) -> Predicate {
         value: OwnedValue::Int32(day),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Ordering;
+
+    use super::*;
+
+    const DAY: i64 = MICROSECONDS_PER_DAY;
+
+    /// Mirrors `date_cmp_timestamp_internal`.
+    fn order(day: i32, timestamp: i64) -> Ordering {
+        match day {
+            i32::MAX => i64::MAX.cmp(&timestamp),
+            i32::MIN => i64::MIN.cmp(&timestamp),
+            // A finite date that no timestamp reaches is later than all but infinity.
+            day if i64::from(day) * DAY >= TIMESTAMP_RANGE.end => match timestamp {
+                i64::MAX => Ordering::Less,
+                _ => Ordering::Greater,
+            },
+            day => (i64::from(day) * DAY).cmp(&timestamp),
+        }
+    }
+
+    fn holds(predicate: &Predicate, day: i32) -> bool {
+        match predicate {
+            Predicate::Compare {
+                op,
+                value: OwnedValue::Int32(other),
+            } => op.holds(day.cmp(other)),
+            Predicate::In(values) => values.contains(&OwnedValue::Int32(day)),
+            Predicate::IsNotNull => true,
+            _ => panic!("no predicate of dates"),
+        }
+    }
+
+    #[test]
+    fn a_date_compares_with_a_timestamp_as_its_midnight_does() {
+        let days = [i32::MIN, -800_000, -2, -1, 0, 1, 2, 100_000_000, i32::MAX];
+        let timestamps = [-2 * DAY, -DAY - 1, -DAY, -1, 0, 1, DAY - 1, DAY, DAY + 1];
+        for timestamp in timestamps.into_iter().chain([i64::MIN, i64::MAX]) {
+            for op in [
+                CompareOp::Eq,
+                CompareOp::Ne,
+                CompareOp::Lt,
+                CompareOp::Le,
+                CompareOp::Gt,
+                CompareOp::Ge,
+            ] {
+                let predicate = compare_date(op, timestamp);
+                for day in days {
+                    let expected = op.holds(order(day, timestamp));
+                    let found = holds(&predicate, day);
+                    assert_eq!(found, expected, "{day} {op:?} {timestamp}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_date_beyond_all_timestamps_has_none() {
+        assert_eq!(timestamp_of_date(1), Some(DAY));
+        assert_eq!(timestamp_of_date(i32::MAX), Some(i64::MAX));
+        assert_eq!(timestamp_of_date(i32::MIN), Some(i64::MIN));
+        assert_eq!(timestamp_of_date(i32::MAX - 1), None);
+        let last = (TIMESTAMP_RANGE.end / DAY) as i32;
+        assert_eq!(timestamp_of_date(last), None);
+        assert_eq!(
+            timestamp_of_date(last - 1),
+            Some((i64::from(last) - 1) * DAY)
+        );
+    }
+}

@@ -50,12 +50,20 @@ pub fn pushed(
     clauses: &[Clause<'_>],
     layout: &TableLayout,
 ) -> Vec<bool> {
-    let is_pushed = |&clause: &Clause<'_>| {
-        !clause.is_pseudoconstant()
-            && planned.may_run_first(clause)
-            && condition_of(clause.node(), planned.rti(), layout).is_some()
-    };
+    let is_pushed = |&clause: &Clause<'_>| recognised(planned, clause, layout).is_some();
     clauses.iter().map(is_pushed).collect()
+}
+
+/// The clause as row groups evaluate it, if they do.
+pub fn recognised<'a>(
+    planned: &PlannedTable<'_>,
+    clause: Clause<'a>,
+    layout: &TableLayout,
+) -> Option<Pushed<'a>> {
+    let may_be = !clause.is_pseudoconstant() && planned.may_run_first(clause);
+    may_be
+        .then(|| condition_of(clause.node(), planned.rti(), layout))
+        .flatten()
 }
 
 /// The condition that a clause on the relation `rti` stands for, if row groups can evaluate it.
@@ -193,7 +201,7 @@ fn recognise(
     column: &AttributeLayout,
     commuted: bool,
 ) -> Option<(CompareOp, OperandKind)> {
-    meanings(operator).into_iter().find_map(|meaning| {
+    meanings(operator).iter().find_map(|meaning| {
         let (op, left, right) = match commuted {
             false => (meaning.comparison, meaning.left, meaning.right),
             true => (meaning.comparison.commuted(), meaning.right, meaning.left),

@@ -400,7 +400,7 @@ impl<'q> Reader<'q> {
             unreachable!("only stored groups are listed");
         };
         let store = store_of(table)?;
-        if self.view.has_vanished(&store, &self.view.groups[index]) {
+        if self.view.is_all_hidden(&store, &self.view.groups[index]) {
             return Ok(());
         }
         let open = OpenGroup::open(&store, *entry)?;

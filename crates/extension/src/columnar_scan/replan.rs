@@ -9,7 +9,7 @@
 use std::cell::RefCell;
 
 use howdah_bridge::relation::forget_plans_here;
-use howdah_bridge::table::Table;
+use howdah_bridge::table::{Table, TableFile};
 
 use crate::bounded_cache::HashCache;
 
@@ -17,17 +17,16 @@ use crate::bounded_cache::HashCache;
 const MOST: usize = 256;
 
 thread_local! {
-    /// Tables and their files.
-    static TOLD: RefCell<HashCache<(u32, u32), ()>> = RefCell::new(HashCache::of_entries(MOST));
+    static TOLD: RefCell<HashCache<TableFile, ()>> = RefCell::new(HashCache::of_entries(MOST));
 }
 
 /// Invalidates the plans for a table that has no cold row left, unless that was done before.
 pub fn without_cold_side(table: Table<'_>) {
-    let name = (table.oid().to_u32(), table.file_number());
+    let file = table.file();
     let is_new = TOLD.with_borrow_mut(|told| {
-        let is_new = told.get(&name).is_none();
+        let is_new = told.get(&file).is_none();
         if is_new {
-            told.insert(name, ());
+            told.insert(file, ());
         }
         is_new
     });

@@ -10,8 +10,8 @@
 //! when it replays an exclusive lock on the table: that lock is logged for this purpose only, and
 //! is not taken on the primary.
 //!
-//! A crash after the mark leaves a mark without row groups: BRIN indexes are not used, and the next
-//! first move waits again, because there is no row group yet.
+//! A crash afterwards leaves a high-water mark without row groups: BRIN indexes are not used, and
+//! the next first move waits again, because there is no row group yet.
 
 use std::time::Duration;
 

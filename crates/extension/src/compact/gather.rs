@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use howdah_bridge::Datum;
 use howdah_bridge::hot::page::{HotPage, HotReader};
+use howdah_bridge::row_memory::RowMemory;
 use howdah_bridge::table::{Descriptor, Table};
 use howdah_bridge::tid::BlockNumber;
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
@@ -12,7 +13,6 @@ use super::progress::Progress;
 use super::survey::BlockSet;
 use super::throttle;
 use crate::settings;
-use crate::slot_writer::RowMemory;
 use crate::store::view::RowDatums;
 use crate::types::{TableLayout, must_stay_hot, push_datums};
 

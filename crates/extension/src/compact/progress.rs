@@ -30,7 +30,7 @@ const PHASE_NAMES: [&str; 7] = [
     "encoding",
     "writing row group",
     "inserting index entries",
-    "marking hot rows",
+    "updating hot rows",
     "merging row groups",
 ];
 

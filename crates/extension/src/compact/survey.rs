@@ -202,3 +202,20 @@ fn look_at_every(look: &mut Look<'_>, place: &Place, blocks: u32, window: u32) {
         .from
         .store(if end == blocks { 0 } else { end }, Relaxed);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::BlockSet;
+
+    #[test]
+    fn a_set_of_blocks_counts_each_once() {
+        let mut set = BlockSet::default();
+        for block in [0, 63, 64, 64, 200, 0, 128] {
+            set.insert(block);
+        }
+        assert_eq!(set.len(), 5);
+        let found: Vec<u32> = (0..300).filter(|&block| set.contains(block)).collect();
+        assert_eq!(found, [0, 63, 64, 128, 200]);
+        assert!(!set.contains(u32::MAX - 1));
+    }
+}

@@ -24,7 +24,7 @@ use super::throttle;
 use crate::errors::{ColdError, or_raise};
 use crate::stop_point;
 use crate::store::directory::{self, GroupEntry};
-use crate::store::marks::{self, Trace};
+use crate::store::marks::{self, Sweepable};
 use crate::store::row_set::RowSet;
 use crate::store::visibility::group_status::{self, JudgedEntry};
 
@@ -53,21 +53,21 @@ fn sweep_some(table: Table<'_>, store: &ColdStore) -> Result<bool, ColdError> {
     let horizon = group_status::horizon(store);
     let entries = group_status::entries_not_dead(store, horizon)?;
     let is_old = |xid: Xid| xid.precedes(horizon);
-    let mut needless: Vec<(Tid, Trace)> = Vec::new();
+    let mut needless: Vec<(Tid, Sweepable)> = Vec::new();
     let mut marked: Vec<(Tid, RowNumber)> = Vec::new();
-    marks::for_each_trace(store, end, |tid, trace| {
-        let first = match trace {
-            Trace::Row(row)
-            | Trace::DeletionVector(row)
-            | Trace::UpdateLinks(row, _)
-            | Trace::Forward(row, _) => row,
+    marks::for_each_sweepable(store, end, |tid, record| {
+        let first = match record {
+            Sweepable::Row(row)
+            | Sweepable::DeletionVector(row)
+            | Sweepable::UpdateLinks(row, _)
+            | Sweepable::Forward(row, _) => row,
         };
-        match (entry_of(&entries, first), trace) {
-            (None, _) => needless.push((tid, trace)),
-            (Some(_), Trace::UpdateLinks(_, writer)) if is_old(writer) => {
-                needless.push((tid, trace))
+        match (entry_of(&entries, first), record) {
+            (None, _) => needless.push((tid, record)),
+            (Some(_), Sweepable::UpdateLinks(_, writer)) if is_old(writer) => {
+                needless.push((tid, record))
             }
-            (Some(_), Trace::Row(row)) => marked.push((tid, row)),
+            (Some(_), Sweepable::Row(row)) => marked.push((tid, row)),
             _ => {}
         }
         if needless.len() >= BATCH || marked.len() >= MOST_MARKS {
@@ -91,15 +91,15 @@ fn sweep_some(table: Table<'_>, store: &ColdStore) -> Result<bool, ColdError> {
             }
         };
         if rows.contains((row.0 - entry.first_row.0) as u32) {
-            needless.push((tid, Trace::Row(row)));
+            needless.push((tid, Sweepable::Row(row)));
         }
     }
     if !needless.is_empty() {
         stop_point!("sweep_delete");
     }
-    for (tid, trace) in &needless {
+    for (tid, record) in &needless {
         store.delete(*tid);
-        if let Trace::Forward(_, Some(value)) = trace {
+        if let Sweepable::Forward(_, Some(value)) = record {
             store.delete_value(*value);
         }
         pgrx::check_for_interrupts!();

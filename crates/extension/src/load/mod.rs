@@ -27,6 +27,10 @@
 //! The groups themselves are kept in [`pending_groups`], where readers find them; the ends of
 //! transactions and statements are told to this room by `transaction.rs`.
 //!
+//! Rows come from `tuple_insert` and `multi_insert`. Of a plain INSERT they come straight from its
+//! plan once the command fills a group (`howdah_bridge::plain_insert`, `am/plain_insert.rs`): row
+//! by row, or the tuples of a heap page column by column.
+//!
 //! Bounds: all pending groups of a backend together hold at most `howdah.load_memory`; past
 //! that the largest is written. A load waits for the thread when the rows that it has added
 //! meanwhile take half of `howdah.row_group_bytes`.
@@ -37,7 +41,8 @@ mod pending;
 use crate::store::pending_groups;
 
 pub use pending::{
-    flush_all, flush_command, flush_relation, flush_subtransaction, insert_slot, register, reset,
+    flush_all, flush_command, flush_relation, flush_subtransaction, insert_next, insert_slot,
+    insert_tuples, register, reset,
 };
 
 /// The state before a utility statement runs, to be passed to [`after_utility`].

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use howdah_bridge::invalidation::at_invalidation;
+use howdah_bridge::plain_insert::FixedTuples;
 use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::slot::{Origin, Slot};
 use howdah_bridge::store::ColdStore;
@@ -21,6 +22,7 @@ use crate::errors::or_raise;
 use crate::settings;
 use crate::store::pending_groups::{self, PendingGroup, PendingRows};
 use crate::store::{directory, group};
+use crate::types::fixed::{push_fixed, takes_fixed};
 use crate::types::{TableLayout, must_stay_hot, push_datums};
 use crate::written_databases;
 
@@ -113,18 +115,44 @@ enum Then {
 /// slot's TID. If the result is `false`, the caller must insert the row hot. The table is locked
 /// for writing, the slot holds a row of it.
 pub fn insert_slot(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
-    let next = FILLING.with_borrow(|filling| {
-        let filling = filling.as_ref()?;
-        Some((filling.group_of(table, command)?, filling.origin))
-    });
-    if let Some((group, origin)) = next
+    insert_next(table, slot, command) || begin_group(table, slot, command)
+}
+
+/// Adds the row to the group that the running command fills, as [`insert_slot`] does; `false` if
+/// there is none, or the row does not go there.
+#[inline]
+pub fn insert_next(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
+    if let Some((group, origin)) = filling(table, command)
         && let Some(then) = add_row(&group, slot, origin)
     {
         table.count_another_insert();
         proceed(&group, then);
         return true;
     }
-    begin_group(table, slot, command)
+    false
+}
+
+/// Adds tuples from the first one on to the group that the running command fills; returns how
+/// many. The table is locked for writing, the tuples have its attributes.
+pub fn insert_tuples(table: Table<'_>, tuples: &FixedTuples<'_>, command: CommandId) -> usize {
+    let Some((group, _)) = filling(table, command) else {
+        return 0;
+    };
+    let Some((row_count, then)) = add_tuples(&group, tuples) else {
+        return 0;
+    };
+    table.count_more_inserts(row_count);
+    proceed(&group, then);
+    row_count
+}
+
+/// The group that the running command fills with rows of the table, and the rows' origin.
+#[inline]
+fn filling(table: Table<'_>, command: CommandId) -> Option<(Rc<RefCell<PendingGroup>>, Origin)> {
+    FILLING.with_borrow(|filling| {
+        let filling = filling.as_ref()?;
+        Some((filling.group_of(table, command)?, filling.origin))
+    })
 }
 
 /// The same for the first row of a group, and for rows that may have to stay hot.
@@ -194,15 +222,41 @@ fn add_row(group: &RefCell<PendingGroup>, slot: Slot<'_>, origin: Origin) -> Opt
     if !pending.layout.has_variable_width && position % ROWS_UNWEIGHED != 0 {
         return Some(Then::Nothing);
     }
+    Some(weigh(rows, &mut pending.weighed_bytes))
+}
+
+/// Adds tuples to a group that is being filled, as far as there is room; returns how many. `None`
+/// if it does not take them.
+fn add_tuples(group: &RefCell<PendingGroup>, tuples: &FixedTuples<'_>) -> Option<(usize, Then)> {
+    let mut pending = group.borrow_mut();
+    let pending = &mut *pending;
+    let PendingRows::Filling(rows) = &mut pending.rows else {
+        return None;
+    };
+    let room = pending.placed.entry.capacity_rows as usize - rows.row_count();
+    if room == 0 || !takes_fixed(&pending.layout, tuples) {
+        return None;
+    }
+    let row_count = room.min(tuples.row_count());
+    push_fixed(rows, &pending.layout, tuples, row_count);
+    let then = weigh(rows, &mut pending.weighed_bytes);
+    match row_count == room {
+        true => Some((row_count, Then::Complete)),
+        false => Some((row_count, then)),
+    }
+}
+
+/// Counts the bytes of a group that has got rows; they were `weighed_bytes` the last time.
+fn weigh(rows: &RowGroupBuilder, weighed_bytes: &mut usize) -> Then {
     let bytes = rows.raw_bytes();
-    let added = bytes - std::mem::replace(&mut pending.weighed_bytes, bytes);
-    Some(if bytes >= settings::row_group_bytes() {
+    let added = bytes - std::mem::replace(weighed_bytes, bytes);
+    if bytes >= settings::row_group_bytes() {
         Then::Complete
     } else if UNWEIGHED_BYTES.replace(UNWEIGHED_BYTES.get() + added) + added > WEIGHED_BYTES {
         Then::BoundMemory
     } else {
         Then::Nothing
-    })
+    }
 }
 
 #[inline]

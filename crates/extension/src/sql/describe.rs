@@ -2,7 +2,6 @@
 //!
 //! [`super::visible`] decides which parts of a table a user may see.
 
-use howdah_bridge::builtin::types;
 use howdah_bridge::relation::{OpenRelation, hot_bytes};
 use howdah_bridge::snapshot::{self, Snapshot};
 use howdah_bridge::store::ColdStore;
@@ -13,6 +12,7 @@ use howdah_columnar::{ColumnType, OwnedValue};
 use pgrx::iter::TableIterator;
 use pgrx::{name, pg_extern};
 
+use super::open_howdah;
 use super::visible::{Visible, readable_columns};
 use crate::am;
 use crate::errors::or_raise;
@@ -20,15 +20,8 @@ use crate::scan_stats;
 use crate::store::directory::{self, GroupEntry, GroupState};
 use crate::store::open_group::OpenGroup;
 use crate::store::visibility::rows_not_seen;
+use crate::types::sql_types::{Comparison, comparison};
 use crate::types::{AttributeLayout, TableLayout, datum_of};
-
-/// A howdah table that is open for reading; `None` if it is gone or of another access method.
-fn open_howdah(oid: Oid) -> Option<OpenRelation> {
-    let lock = LockMode::AccessShare as u32;
-    let rel = OpenRelation::try_open(oid, lock)?.releasing(lock);
-    let readable = am::is_ours(rel.table()) && !rel.table().is_temporary_of_others();
-    readable.then_some(rel)
-}
 
 /// Opens the stored groups that the current statement sees, one after the other.
 fn for_each_group(
@@ -246,26 +239,10 @@ fn value_text(
     stored: ColumnType,
     attribute: &AttributeLayout,
 ) -> Option<String> {
-    let ordered = matches!(
-        attribute.type_oid,
-        types::BOOL
-            | types::INT2
-            | types::INT4
-            | types::INT8
-            | types::FLOAT4
-            | types::FLOAT8
-            | types::NUMERIC
-            | types::MONEY
-            | types::DATE
-            | types::TIME
-            | types::TIMESTAMP
-            | types::TIMESTAMPTZ
-            | types::TEXT
-            | types::VARCHAR
-            | types::BPCHAR
-            | types::BYTEA
-            | types::UUID
-    );
+    let ordered = match comparison(attribute.type_oid) {
+        Comparison::AsStored | Comparison::ByCollation | Comparison::Shown => true,
+        Comparison::EqualAsStored | Comparison::Unknown => false,
+    };
     if !ordered || stored != attribute.column_type {
         return None;
     }

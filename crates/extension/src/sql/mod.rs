@@ -4,6 +4,7 @@
 //!   options    set_options, reset_options, the function behind howdah.options
 //!   adopt      adopt, release
 //!   describe   the functions behind howdah.tables, row_groups and column_chunks
+//!   describe_lock  what a TID, or a lock of pg_locks, is for
 //!   functions  the function behind howdah.functions
 //!   visible    which of this a user may see
 //!   schema     check_schema, which CREATE EXTENSION calls
@@ -14,6 +15,7 @@
 
 mod adopt;
 mod describe;
+mod describe_lock;
 mod functions;
 mod options;
 mod schema;
@@ -24,7 +26,16 @@ use howdah_bridge::table::LockMode;
 use howdah_bridge::{Oid, names, rights};
 use pgrx::PgSqlErrorCode;
 
+use crate::am;
 use crate::errors::refuse;
+
+/// A howdah table that is open for reading; `None` if it is gone or of another access method.
+fn open_howdah(oid: Oid) -> Option<OpenRelation> {
+    let lock = LockMode::AccessShare as u32;
+    let rel = OpenRelation::try_open(oid, lock)?.releasing(lock);
+    let readable = am::is_ours(rel.table()) && !rel.table().is_temporary_of_others();
+    readable.then_some(rel)
+}
 
 /// Opens a table that the user owns, and locks it; raises an ERROR for other users, as ALTER TABLE
 /// does. Rights are checked before the lock is waited for.

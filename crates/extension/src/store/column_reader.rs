@@ -4,6 +4,7 @@
 //! read. So the cost of a group with many columns is that of the columns that the query needs.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use howdah_bridge::store::{
     ColdStore, LentRun, Loans, PieceMap, StoreError, Unverified, ValueReader,
@@ -13,6 +14,7 @@ use howdah_columnar::{
 };
 
 use super::directory::GroupEntry;
+use super::known_statistics::Remembered;
 use super::open_group::check_counts;
 use crate::errors::ColdError;
 
@@ -22,6 +24,8 @@ pub struct ColumnReader {
     layout: GroupLayout,
     /// Where the group's value lies.
     pieces: RefCell<PieceMap>,
+    /// Under which the footer is remembered, if it is.
+    remembered: Option<Remembered>,
 }
 
 /// What is left to do with a chunk's bytes, by any thread.
@@ -60,15 +64,30 @@ impl ByteSource for Bytes<'_> {
 }
 
 impl ColumnReader {
-    /// Reads header and column table.
-    pub fn open(store: &ColdStore, entry: GroupEntry) -> Result<ColumnReader, ColdError> {
+    /// Reads header and column table of a group of a table that has so many.
+    pub fn open(
+        store: &ColdStore,
+        entry: GroupEntry,
+        group_count: usize,
+    ) -> Result<ColumnReader, ColdError> {
         let pieces = RefCell::new(PieceMap::starting_at(entry.first_block));
-        let layout = GroupLayout::read(&Bytes(store.value(entry.value_id, &pieces)))?;
+        let remembered = Remembered::of(store.id(), &entry, group_count);
+        let layout = match remembered.and_then(Remembered::layout) {
+            Some(layout) => layout,
+            None => {
+                let layout = GroupLayout::read(&Bytes(store.value(entry.value_id, &pieces)))?;
+                if let Some(remembered) = remembered {
+                    remembered.note_layout(&layout);
+                }
+                layout
+            }
+        };
         check_counts(&entry, layout.row_count(), layout.body_len())?;
         Ok(ColumnReader {
             entry,
             layout,
             pieces,
+            remembered,
         })
     }
 
@@ -83,9 +102,17 @@ impl ColumnReader {
         &self,
         store: &ColdStore,
         column: usize,
-    ) -> Result<ColumnStatistics, ColdError> {
+    ) -> Result<Rc<ColumnStatistics>, ColdError> {
+        let known = (self.remembered).and_then(|remembered| remembered.statistics(column));
+        if let Some(known) = known {
+            return Ok(known);
+        }
         let value = store.value(self.entry.value_id, &self.pieces);
-        self.layout.statistics(column, &Bytes(value))
+        let statistics = Rc::new(self.layout.statistics(column, &Bytes(value))?);
+        if let Some(remembered) = self.remembered {
+            remembered.note_statistics(column, &statistics);
+        }
+        Ok(statistics)
     }
 
     /// A column's chunk as it is stored, what the footer says of it, and what is to be done before

@@ -47,6 +47,7 @@ pub mod gaps;
 pub mod group;
 pub mod group_access;
 pub mod group_cache;
+mod known_statistics;
 mod lanes;
 pub mod marks;
 pub mod open_group;
@@ -78,4 +79,5 @@ pub fn forget_file(table: Oid, file: StoreId) {
     marks::forget_file(file);
     pending_marks::discard_file(file);
     group_cache::forget_file(file);
+    known_statistics::forget_file(file);
 }

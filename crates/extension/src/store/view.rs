@@ -104,10 +104,10 @@ impl<'a> ColdView<'a> {
     }
 
     /// Whether it is known without a look at its marks that the view shows no row of the group.
-    pub fn has_vanished(&self, store: &ColdStore, group: &ColdGroup) -> bool {
+    pub fn is_all_hidden(&self, store: &ColdStore, group: &ColdGroup) -> bool {
         !group.entry().flags.are_clear()
             && self.snapshot.is_some_and(|snapshot| {
-                snapshot.is_mvcc() && hidden::has_vanished(store, group.entry().group(), snapshot)
+                snapshot.is_mvcc() && hidden::is_all_hidden(store, group.entry().group(), snapshot)
             })
     }
 
@@ -138,7 +138,7 @@ fn stored_groups(
 ) -> Option<Result<Vec<ColdGroup>, ColdError>> {
     let store = ColdStore::open_used(table, LockMode::AccessShare)?;
     let changes = directory_version::current(emptied_tables::toast_of(table));
-    if let Some(youngest) = directory_listings::all_vanished(&store, snapshot) {
+    if let Some(youngest) = directory_listings::all_hidden(&store, snapshot) {
         if let Some(changes) = changes {
             emptied_tables::note(table, changes, youngest);
         }

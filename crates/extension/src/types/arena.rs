@@ -115,8 +115,10 @@ fn varlena_header(len: usize) -> u32 {
 mod tests {
     use super::Arena;
 
-    fn bytes_at<'a>(place: *const u8, len: usize) -> &'a [u8] {
-        // SAFETY: so many bytes were put there, and the arena was not emptied since.
+    /// # Safety
+    /// So many bytes were put there, and the arena is not emptied during `'a`.
+    unsafe fn bytes_at<'a>(place: *const u8, len: usize) -> &'a [u8] {
+        // SAFETY: as for this function.
         unsafe { std::slice::from_raw_parts(place, len) }
     }
 
@@ -128,7 +130,9 @@ mod tests {
             let places: Vec<_> = (0..2_000).map(|i| arena.varlena(&value(i))).collect();
             for (i, place) in places.into_iter().enumerate() {
                 assert_eq!(place.align_offset(8), 0);
-                assert_eq!(bytes_at(place, 4 + i % 50)[4..], value(i));
+                // SAFETY: the value is as long, and the arena is emptied below.
+                let stored = unsafe { bytes_at(place, 4 + i % 50) };
+                assert_eq!(stored[4..], value(i));
             }
             arena.clear();
         }
@@ -137,9 +141,15 @@ mod tests {
     #[test]
     fn other_values_have_no_header() {
         let mut arena = Arena::default();
-        assert_eq!(bytes_at(arena.value(b"abc", -2), 4), b"abc\0");
-        assert_eq!(bytes_at(arena.value(b"abcdef", 6), 6), b"abcdef");
         let view = 3 | u128::from(u32::from_le_bytes(*b"xyz\0")) << 32;
-        assert_eq!(bytes_at(arena.inline_varlena(view), 7)[4..], *b"xyz");
+        let (text, fixed) = (arena.value(b"abc", -2), arena.value(b"abcdef", 6));
+        let inline = arena.inline_varlena(view);
+        // SAFETY: the values are as long, and the arena is not emptied.
+        let [text, fixed, inline] =
+            unsafe { [bytes_at(text, 4), bytes_at(fixed, 6), bytes_at(inline, 7)] };
+        assert_eq!(
+            (text, fixed, &inline[4..]),
+            (&b"abc\0"[..], &b"abcdef"[..], &b"xyz"[..])
+        );
     }
 }

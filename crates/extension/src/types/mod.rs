@@ -1,16 +1,17 @@
 //! Conversion between PostgreSQL's datums and the storage types of row groups.
 //!
 //! A column's storage type follows from the identity of its type where that pays (numbers, text,
-//! dates), otherwise from its physical form. Reading depends on the stored value and the
-//! attribute's physical form alone. So a column can still be read after its type was changed to a
-//! binary-compatible one without a rewrite.
+//! dates; the list is [`sql_types`]), otherwise from its physical form. Reading depends on the
+//! stored value and the attribute's physical form alone. So a column can still be read after its
+//! type was changed to a binary-compatible one without a rewrite.
 
 pub mod arena;
+pub mod fixed;
 pub mod numeric;
+pub mod sql_types;
 
 use howdah_bridge::Oid;
 use howdah_bridge::builtin::types;
-use howdah_bridge::collation::is_utf8_database;
 use howdah_bridge::datum::{ArrayDatum, Datum, TypedDatum, form_of_type};
 use howdah_bridge::memory;
 use howdah_bridge::table::{Attribute, Descriptor};
@@ -135,15 +136,8 @@ pub unsafe fn array_values(
 }
 
 fn column_type(base: Oid, len: i16, by_value: bool) -> ColumnType {
-    match base {
-        types::BOOL => return ColumnType::Bool,
-        types::FLOAT4 => return ColumnType::Float32,
-        types::FLOAT8 => return ColumnType::Float64,
-        types::NUMERIC => return ColumnType::Numeric,
-        types::TEXT | types::VARCHAR | types::BPCHAR | types::JSON if is_utf8_database() => {
-            return ColumnType::Text;
-        }
-        _ => {}
+    if let Some(stored) = sql_types::stored(base) {
+        return stored;
     }
     match (by_value, len) {
         (true, 1 | 2) => ColumnType::Int16,

@@ -167,3 +167,88 @@ pub fn with_image<R>(value: Numeric<'_>, f: impl FnOnce(&[u8]) -> R) -> R {
     }
     f(&image[..len])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(halves: &[u16]) -> Vec<u8> {
+        halves.iter().flat_map(|half| half.to_ne_bytes()).collect()
+    }
+
+    fn short(negative: bool, scale: u16, weight: i16, digits: &[u16]) -> Vec<u8> {
+        let sign = if negative { SHORT_NEGATIVE } else { 0 };
+        let low = weight as u16 & (SHORT_WEIGHT_SIGN | SHORT_WEIGHT_MASK);
+        let mut halves = vec![SHORT | sign | (scale << SHORT_SCALE_SHIFT) | low];
+        halves.extend(digits);
+        image(&halves)
+    }
+
+    #[test]
+    fn images_that_postgresql_writes_are_decimals() {
+        for (image, unscaled, scale) in [
+            (short(false, 0, 0, &[]), 0, 0),
+            (short(false, 2, 0, &[]), 0, 2),
+            (short(false, 2, 0, &[1, 5000]), 150, 2),
+            (short(true, 2, 0, &[1, 5000]), -150, 2),
+            (short(false, 0, 1, &[1]), 10_000, 0),
+            (short(false, 3, 1, &[1]), 10_000_000, 3),
+            (short(false, 4, -1, &[1]), 1, 4),
+            (short(false, 5, -2, &[1000]), 1, 5),
+            (short(false, 1, 0, &[9999, 9000]), 99_999, 1),
+        ] {
+            assert_eq!(decode(&image), Numeric::Small { unscaled, scale });
+            with_image(Numeric::Small { unscaled, scale }, |back| {
+                assert_eq!(back, image, "{unscaled} of scale {scale}");
+            });
+        }
+    }
+
+    #[test]
+    fn an_image_that_would_not_come_back_the_same_is_kept() {
+        let long_form_of_one = image(&[0, 0, 1]);
+        for image in [
+            image(&[0xC000]),
+            image(&[0xD000]),
+            image(&[0xF000]),
+            short(false, 0, 1, &[0, 1]),
+            short(false, 4, 0, &[1, 0]),
+            // More decimals than the display scale shows.
+            short(false, 1, 0, &[1, 5500]),
+            // A negative zero; a scale, and a number of digits, that decimals do not have.
+            short(true, 0, 0, &[]),
+            short(false, 39, 0, &[1]),
+            short(false, 0, 10, &[1]),
+            long_form_of_one,
+            vec![],
+            vec![0x80],
+            vec![0x80, 0x80, 1],
+        ] {
+            assert_eq!(decode(&image), Numeric::Image(&image));
+        }
+    }
+
+    #[test]
+    fn every_decimal_comes_back_from_its_image() {
+        let (mut state, mut next) = (1_u64, 0_i128);
+        for round in 0..20_000_u32 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            next = (next << 64) ^ (i128::from(state >> 8) * i128::from(state >> 3));
+            let scale = (round % 39) as u16;
+            let limit = 10_i128.pow(1 + (state >> 40) as u32 % 38);
+            for unscaled in [next % limit, limit - 1, 1 - limit, limit / 10] {
+                let value = Numeric::Small { unscaled, scale };
+                with_image(value, |image| match decode(image) {
+                    // Its digits, aligned to groups of four, exceed 38.
+                    Numeric::Image(kept) => {
+                        assert!(unscaled.unsigned_abs() >= 10_u128.pow(34));
+                        assert_eq!(kept, image);
+                    }
+                    decimal => assert_eq!(decimal, value, "{image:x?}"),
+                });
+            }
+        }
+    }
+}

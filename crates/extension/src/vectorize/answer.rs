@@ -13,8 +13,8 @@ pub struct Answer {
     result: ResultSet,
     /// The physical form of each column.
     layouts: Vec<AttributeLayout>,
-    /// The next row.
-    at: usize,
+    /// The next row: its part of the result, and its number there.
+    at: (usize, usize),
     /// Memory to which the datums of the rows that were returned last point.
     arena: Arena,
     counts: Counts,
@@ -31,7 +31,7 @@ impl Answer {
         Answer {
             result,
             layouts,
-            at: 0,
+            at: (0, 0),
             arena: Arena::default(),
             counts,
             told,
@@ -46,9 +46,14 @@ impl Rows for Answer {
 
     fn next(&mut self, batch: &mut Batch) {
         self.arena.clear();
-        let end = (self.at + batch.capacity()).min(self.result.row_count);
-        let rows = self.at..end;
-        for (place, column) in self.result.columns.iter().enumerate() {
+        let (number, first) = self.at;
+        let Some(part) = self.result.parts.get(number) else {
+            batch.set_row_count(0);
+            return;
+        };
+        let end = (first + batch.capacity()).min(part.row_count);
+        let rows = first..end;
+        for (place, column) in part.columns.iter().enumerate() {
             let layout = &self.layouts[place];
             for (to, row) in rows.clone().enumerate() {
                 let value = match column {
@@ -65,11 +70,14 @@ impl Rows for Answer {
             }
         }
         batch.set_row_count(rows.len());
-        self.at = end;
+        self.at = match end == part.row_count {
+            true => (number + 1, 0),
+            false => (number, end),
+        };
     }
 
     fn rewind(&mut self) {
-        self.at = 0;
+        self.at = (0, 0);
     }
 
     fn explain(&self, to: &mut Explanation) {

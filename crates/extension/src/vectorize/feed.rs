@@ -91,7 +91,7 @@ impl Source<'_> {
             Look::Statistics => {
                 counts.groups_answered += 1;
                 counts.cold_rows += row_count as u64;
-                let known: Vec<_> = group.statistics.iter().map(Option::as_ref).collect();
+                let known: Vec<_> = group.statistics.iter().map(Option::as_deref).collect();
                 if let Err(error) = feeder.add_statistics(&known, row_count) {
                     fed.failure.get_or_insert(error);
                 }

@@ -12,12 +12,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use howdah_bridge::upper::{Arguments, CHUNK_ROWS, Datum, ForeignRun, Node, Waiting};
-use howdah_columnar::{Column, ColumnarError, RowGroupBuilder};
+use howdah_columnar::{Column, ColumnarError, RowGroupBuilder, Value};
 use howdah_vector::VectorError;
 use howdah_vector::foreign::Evaluate;
 
 use crate::types::arena::Arena;
 use crate::types::{AttributeLayout, TableLayout, datum_in, push};
+
+/// A call of PostgreSQL gets no more rows when their texts take as many bytes.
+const MOST_COPIED_BYTES: usize = 1 << 20;
 
 /// Evaluates the expressions of one run.
 pub struct Evaluator {
@@ -106,17 +109,24 @@ impl Evaluate for Evaluator {
         let mut nulls = vec![true; CHUNK_ROWS * width];
         let mut at = 0;
         while at < row_count {
-            let count = (row_count - at).min(CHUNK_ROWS);
+            let most = (row_count - at).min(CHUNK_ROWS);
             arena.clear();
-            for (i, column) in columns.iter().enumerate() {
-                let layout = &expression.arguments[i];
-                for row in 0..count {
-                    let value = column.value(at + row);
-                    nulls[row * width + i] = value.is_none();
+            let (mut count, mut copied_bytes) = (0, 0);
+            while count < most && copied_bytes < MOST_COPIED_BYTES {
+                for (i, column) in columns.iter().enumerate() {
+                    let value = column.value(at + count);
+                    nulls[count * width + i] = value.is_none();
                     if let Some(value) = value {
-                        values[row * width + i] = datum_in(&mut arena, value, layout);
+                        copied_bytes += match value {
+                            Value::Text(text) => text.len(),
+                            Value::Bytes(bytes) => bytes.len(),
+                            _ => 0,
+                        };
+                        let layout = &expression.arguments[i];
+                        values[count * width + i] = datum_in(&mut arena, value, layout);
                     }
                 }
+                count += 1;
             }
             let arguments = Arguments {
                 attributes: &expression.attributes,

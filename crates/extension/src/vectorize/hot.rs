@@ -3,7 +3,7 @@
 //! One batch may hold rows of several tables, so that many small partitions make few morsels.
 
 use howdah_bridge::upper::{BatchMemory, HotRows};
-use howdah_columnar::{ColumnBuilder, ColumnType, Numeric, RowGroupBuilder, Value};
+use howdah_columnar::{Column, ColumnType, Numeric, RowGroupBuilder, Value};
 use howdah_vector::operators::Compiled;
 use howdah_vector::runtime::Feeder;
 use howdah_vector::source::MorselColumn;
@@ -19,20 +19,41 @@ const MOST_BATCH_BYTES: usize = 8 << 20;
 
 /// Rows that will form a morsel.
 pub struct HotBatch {
+    /// The columns whose values are read.
     rows: RowGroupBuilder,
+    columns: Vec<HotColumn>,
     /// Of each column, whether its values are only counted.
     is_counted: Vec<bool>,
     /// Of the next scan.
     memory: BatchMemory,
 }
 
+/// A column of the batch.
+enum HotColumn {
+    /// Its values are read: its place among such columns.
+    Read(usize),
+    /// Its values are only counted: the rows where it is NULL.
+    Counted(ColumnType, Vec<u32>),
+}
+
 impl HotBatch {
     /// `types` are those of the query's columns.
     pub fn new(types: &[ColumnType], compiled: &Compiled) -> HotBatch {
-        let is_counted = |column| !compiled.reads_values_of(column);
+        let (mut columns, mut read) = (Vec::new(), Vec::new());
+        for (column, &ty) in types.iter().enumerate() {
+            columns.push(match compiled.reads_values_of(column) {
+                true => {
+                    read.push(ty);
+                    HotColumn::Read(read.len() - 1)
+                }
+                false => HotColumn::Counted(ty, Vec::new()),
+            });
+        }
+        let is_counted = |column: &HotColumn| matches!(column, HotColumn::Counted(..));
         HotBatch {
-            rows: RowGroupBuilder::new(types),
-            is_counted: (0..types.len()).map(is_counted).collect(),
+            rows: RowGroupBuilder::new(&read),
+            is_counted: columns.iter().map(is_counted).collect(),
+            columns,
             memory: BatchMemory::default(),
         }
     }
@@ -44,8 +65,19 @@ impl HotBatch {
         if row_count == 0 {
             return Ok(());
         }
-        let columns = (self.rows.columns().iter())
-            .map(|column| Ok(MorselColumn::Decoded(column.decoded()?)))
+        let read = self.rows.columns();
+        let columns = (self.columns.iter_mut())
+            .map(|column| {
+                Ok(match column {
+                    HotColumn::Read(at) => MorselColumn::Decoded(read[*at].decoded()?),
+                    // As of a row group: what is only counted is not delivered where it has no
+                    // nulls.
+                    HotColumn::Counted(_, nulls) if nulls.is_empty() => MorselColumn::Unread,
+                    HotColumn::Counted(ty, nulls) => {
+                        MorselColumn::Decoded(any_values(*ty, row_count, &std::mem::take(nulls))?)
+                    }
+                })
+            })
             .collect::<Result<Vec<_>, ColdError>>()?;
         push(feeder, of_rows(columns, row_count, None, next(ordinal)));
         self.rows.clear();
@@ -53,10 +85,11 @@ impl HotBatch {
     }
 }
 
-/// Adds rows of a column whose values are only counted: an arbitrary one where there is one.
-fn push_any(column: &mut ColumnBuilder, rows: impl Iterator<Item = bool>) {
+/// A column whose values are only counted: an arbitrary one where there is one. `nulls` are the
+/// other rows, ascending.
+fn any_values(ty: ColumnType, row_count: usize, nulls: &[u32]) -> Result<Column, ColdError> {
     let image;
-    let any = match column.column_type() {
+    let any = match ty {
         ColumnType::Bool => Value::Bool(false),
         ColumnType::Int16 => Value::Int16(0),
         ColumnType::Int32 => Value::Int32(0),
@@ -74,7 +107,12 @@ fn push_any(column: &mut ColumnBuilder, rows: impl Iterator<Item = bool>) {
             Value::Bytes(&image)
         }
     };
-    rows.for_each(|is_value| column.push(is_value.then_some(any)));
+    let mut nulls = nulls.iter().copied().peekable();
+    let values = (0..row_count as u32).map(|row| match nulls.next_if_eq(&row) {
+        Some(_) => None,
+        None => Some(any),
+    });
+    Ok(Column::from_values(ty, values)?)
 }
 
 impl Source<'_> {
@@ -106,12 +144,19 @@ impl Source<'_> {
             }
             for (place, &attribute) in self.attributes.iter().enumerate() {
                 let layout = &self.layout.attributes[attribute];
-                let column = batch.rows.column_mut(place);
-                if batch.is_counted[place] {
-                    push_any(column, hot.column(place).map(|value| value.is_some()));
-                    continue;
-                }
+                let first = batch.rows.row_count();
+                let column = match &mut batch.columns[place] {
+                    HotColumn::Read(at) => batch.rows.column_mut(*at),
+                    HotColumn::Counted(_, nulls) => {
+                        let rows = hot.column(place).zip(first as u32..);
+                        nulls
+                            .extend(rows.filter_map(|(value, row)| value.is_none().then_some(row)));
+                        continue;
+                    }
+                };
                 for value in hot.column(place) {
+                    // Expanding a value may take long.
+                    pgrx::check_for_interrupts!();
                     match value {
                         None => column.push_null(),
                         // SAFETY: a value of this attribute.

@@ -1,31 +1,15 @@
 //! Which types keep their meaning when only their stored form is used.
 //!
-//! The engine groups, compares and orders stored values. For the types listed here, that is
-//! PostgreSQL's equality and order. For others (blank-padded text, jsonb, text under a
+//! The engine groups, compares and orders stored values. For most types of
+//! [`sql_types`](crate::types::sql_types)
+//! that is PostgreSQL's equality and order. For others (blank-padded text, jsonb, text under a
 //! nondeterministic collation) it is not, and they are declined.
 
 use howdah_bridge::collation::{is_deterministic, orders_bytewise};
 use howdah_bridge::upper::{Node, Oid, Reason};
 
 use crate::types::AttributeLayout;
-
-const BOOL: u32 = 16;
-const BYTEA: u32 = 17;
-const CHAR: u32 = 18;
-const INT8: u32 = 20;
-const INT2: u32 = 21;
-const INT4: u32 = 23;
-const TEXT: u32 = 25;
-const OID: u32 = 26;
-const FLOAT4: u32 = 700;
-const FLOAT8: u32 = 701;
-const VARCHAR: u32 = 1043;
-const DATE: u32 = 1082;
-const TIME: u32 = 1083;
-const TIMESTAMP: u32 = 1114;
-const TIMESTAMPTZ: u32 = 1184;
-const NUMERIC: u32 = 1700;
-const UUID: u32 = 2950;
+use crate::types::sql_types::{Comparison, comparison};
 
 /// Functions that test texts for equality of their bytes only.
 const TEXT_EQUALITY: [&str; 5] = [
@@ -53,25 +37,11 @@ pub fn is_known(type_oid: Oid) -> bool {
 }
 
 fn is_scalar(type_oid: Oid) -> bool {
-    matches!(
-        type_oid.to_u32(),
-        BOOL | BYTEA
-            | INT2
-            | INT4
-            | INT8
-            | FLOAT4
-            | FLOAT8
-            | DATE
-            | TIME
-            | TIMESTAMP
-            | TIMESTAMPTZ
-            | NUMERIC
-            | UUID
-    )
+    comparison(type_oid) == Comparison::AsStored
 }
 
 fn is_text(type_oid: Oid) -> bool {
-    matches!(type_oid.to_u32(), TEXT | VARCHAR)
+    comparison(type_oid) == Comparison::ByCollation
 }
 
 fn declined_unless(holds: bool, reason: Reason) -> Result<(), Reason> {
@@ -84,7 +54,7 @@ pub fn groups_as_stored(node: Node<'_>) -> Result<(), Reason> {
     if is_text(type_oid) {
         return declined_unless(is_deterministic(node.collation()), Reason::Collation);
     }
-    let is_exact = is_scalar(type_oid) || matches!(type_oid.to_u32(), OID | CHAR);
+    let is_exact = is_scalar(type_oid) || comparison(type_oid) == Comparison::EqualAsStored;
     declined_unless(is_exact, Reason::Type(type_oid))
 }
 

@@ -2,8 +2,9 @@
 //! sufficient.
 
 use std::cmp::Ordering;
+use std::rc::Rc;
 
-use howdah_columnar::{ColumnStatistics, OwnedValue, compare};
+use howdah_columnar::{ChunkStats, ColumnStatistics, OwnedValue, compare};
 use howdah_vector::operators::{Compiled, Look};
 
 use super::source::Source;
@@ -12,6 +13,9 @@ use crate::store::column_reader::ColumnReader;
 use crate::store::row_set::RowSet;
 use crate::store::view::ColdGroup;
 
+/// Rows of equal values that take as long as one of others: they are not looked at one by one.
+const UNIFORM_ROWS: usize = 64;
+
 /// A stored group after the survey: the little that is kept of each before the first is read.
 pub struct Surveyed {
     pub reader: ColumnReader,
@@ -19,10 +23,12 @@ pub struct Surveyed {
     /// Which of the query's columns are read.
     pub needed: Vec<usize>,
     /// Statistics of those of the query's columns for which they are sufficient.
-    pub statistics: Vec<Option<ColumnStatistics>>,
+    pub statistics: Vec<Option<Rc<ColumnStatistics>>>,
     pub hidden: Option<RowSet>,
+    /// Whether each column that is read has one value, and no NULL.
+    is_uniform: bool,
     /// Of first rows: the statistics of the column by which they are ordered.
-    pub leading: Option<ColumnStatistics>,
+    pub leading: Option<Rc<ColumnStatistics>>,
 }
 
 impl Surveyed {
@@ -39,10 +45,17 @@ impl Surveyed {
         self.reader.entry.row_count as usize
     }
 
-    /// The rows that a thread must look at: none where statistics are sufficient.
+    /// The rows that a thread must look at: none where statistics are sufficient, and few where all
+    /// rows have the same values.
     pub fn rows_to_read(&self) -> usize {
         match &self.look {
-            Look::Read { rows, .. } => rows.iter().map(ExactSizeIterator::len).sum(),
+            Look::Read { rows, .. } => {
+                let row_count = rows.iter().map(ExactSizeIterator::len).sum::<usize>();
+                match self.is_uniform {
+                    true => row_count.div_ceil(UNIFORM_ROWS),
+                    false => row_count,
+                }
+            }
             Look::Skip | Look::Statistics => 0,
         }
     }
@@ -128,7 +141,7 @@ impl Source<'_> {
                 continue;
             };
             pgrx::check_for_interrupts!();
-            if self.view.has_vanished(store, group) {
+            if self.view.is_all_hidden(store, group) {
                 continue;
             }
             let hidden = self.view.hidden(store, group)?;
@@ -138,7 +151,7 @@ impl Source<'_> {
             {
                 continue;
             }
-            let reader = ColumnReader::open(store, *entry)?;
+            let reader = ColumnReader::open(store, *entry, self.view.groups.len())?;
             let mut statistics = Vec::new();
             statistics.resize_with(self.attributes.len(), || None);
             for &place in compiled.needed() {
@@ -154,7 +167,7 @@ impl Source<'_> {
                     }
                 }
             }
-            let known: Vec<_> = statistics.iter().map(Option::as_ref).collect();
+            let known: Vec<_> = statistics.iter().map(Option::as_deref).collect();
             for &place in &asked {
                 bounds.add(place, known[place]);
             }
@@ -164,6 +177,13 @@ impl Source<'_> {
                 Look::Read { filter_decided, .. } => compiled.needed_for(&known, *filter_decided),
                 _ => Vec::new(),
             };
+            let has_one_value = |&place: &usize| {
+                known[place].is_some_and(|known| {
+                    let ChunkStats { min, max, .. } = &known.chunk;
+                    known.chunk.null_count == 0 && min.is_some() && min == max
+                })
+            };
+            let is_uniform = !needed.is_empty() && needed.iter().all(has_one_value);
             let leading = leading.and_then(|(place, _)| statistics[place].take());
             if look != Look::Statistics {
                 statistics.clear();
@@ -174,6 +194,7 @@ impl Source<'_> {
                 needed,
                 statistics,
                 hidden,
+                is_uniform,
                 leading,
             });
         }

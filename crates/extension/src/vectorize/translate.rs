@@ -29,6 +29,11 @@ use super::semantics;
 use crate::settings;
 use crate::types::{AttributeLayout, TableLayout, array_values, owned_value};
 
+/// The deepest nesting of expressions that the engine is given. Its threads walk through them by
+/// recursion, with small stacks and without PostgreSQL's check of the depth; expressions that are
+/// nested deeper are evaluated by PostgreSQL.
+const MOST_LEVELS: usize = 256;
+
 /// A query in the engine's description.
 pub struct Translated<'a> {
     pub query: Query,
@@ -77,6 +82,7 @@ pub unsafe fn translate<'a>(
         foreign: Vec::new(),
         conjunct: None,
         may_be_skipped: false,
+        levels: 0,
         bound,
         exchange,
     };
@@ -167,6 +173,8 @@ struct Translator<'t, 'a> {
     /// same expression leave. Operands are evaluated before any row is read, so that one which may
     /// fail is no operand there.
     may_be_skipped: bool,
+    /// The levels of expressions above the one that is being translated.
+    levels: usize,
     exchange: Arc<Exchange>,
     bound: Option<&'t Bound<'t>>,
 }
@@ -283,6 +291,16 @@ impl<'a> Translator<'_, 'a> {
 
     /// An expression that is known but for parts of AND and OR.
     fn known(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
+        if self.levels == MOST_LEVELS {
+            return Err(Reason::Expression);
+        }
+        self.levels += 1;
+        let known = self.known_at_this_level(node);
+        self.levels -= 1;
+        known
+    }
+
+    fn known_at_this_level(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
         Ok(match node.kind(self.rti) {
             Kind::Variable(variable) => Expr::Column(self.place_of(variable.attribute)?),
             Kind::Operand => self.operand(node)?,

@@ -110,8 +110,8 @@ fn links() -> Vec<(u32, RowFate)> {
         (3, updated(7, 1, true)),
         (4, updated(7, 2, true)),
         (5, updated(7, 3, false)),
-        (16_000, RowFate::MovedAway),
-        (16_001, RowFate::MovedAway),
+        (16_000, RowFate::MovedPartitions),
+        (16_001, RowFate::MovedPartitions),
         (131_071, updated(0x8102_0304, 256, false)),
     ]
 }
@@ -266,10 +266,10 @@ pub fn samples() -> Vec<Sample> {
             |bytes| Ok(RowMark::decode(bytes)?.0 == UPDATED_KEY_KEPT),
         ),
         sample(
-            "row-mark-moved-away",
+            "row-mark-moved-partitions",
             Kind::RowMark,
-            &RowMark(RowFate::MovedAway).encode(),
-            |bytes| Ok(RowMark::decode(bytes)?.0 == RowFate::MovedAway),
+            &RowMark(RowFate::MovedPartitions).encode(),
+            |bytes| Ok(RowMark::decode(bytes)?.0 == RowFate::MovedPartitions),
         ),
     ]
 }

@@ -13,7 +13,8 @@ use super::sink::Sink;
 use crate::error::{Declined, VectorError};
 use crate::foreign::Exchange;
 use crate::plan::{Output, Query};
-use crate::runtime::ResultColumn;
+use crate::runtime::ResultPart;
+use crate::runtime::stop::Stop;
 
 /// A compiled query.
 pub struct Compiled {
@@ -307,12 +308,12 @@ impl Compiled {
     /// The rows of all threads as they are returned.
     pub(crate) fn ordered(
         &self,
-        row_count: usize,
-        columns: Vec<ResultColumn>,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        parts: Vec<ResultPart>,
+        stop: &Stop<'_>,
+    ) -> Result<Vec<ResultPart>, VectorError> {
         match &self.output {
-            OutputPlan::Aggregate(plan) => plan.ordered(row_count, columns),
-            OutputPlan::First(_) => Ok((row_count, columns)),
+            OutputPlan::Aggregate(plan) => plan.ordered(parts, stop),
+            OutputPlan::First(_) => Ok(parts),
         }
     }
 

@@ -30,9 +30,14 @@ pub use times::OperatorTimes;
 
 /// A range of rows, cut at the bounds of zones.
 fn by_zone(rows: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+    cut(rows, ZONE_ROWS)
+}
+
+/// A range of rows, cut at multiples of a number.
+fn cut(rows: &Range<usize>, step: usize) -> impl Iterator<Item = Range<usize>> + use<> {
     let (mut start, last) = (rows.start, rows.end);
     std::iter::from_fn(move || {
-        let end = ((start / ZONE_ROWS + 1) * ZONE_ROWS).min(last);
+        let end = ((start / step + 1) * step).min(last);
         let zone = start..end;
         start = end;
         (!zone.is_empty()).then_some(zone)

@@ -2,19 +2,41 @@
 //! become one.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use howdah_columnar::{ColumnStatistics, OwnedValue, ZONE_ROWS};
 
 use super::aggregate::Aggregation;
 use super::compiled::{Compiled, OutputPlan};
+use super::cut;
 use super::first::{Cut, First, LateRows};
-use super::scan::OpenMorsel;
+use super::scan::{OpenColumn, OpenMorsel};
 use super::times::{Clock, OperatorTimes};
 use crate::error::VectorError;
 use crate::expr::Input;
-use crate::runtime::ResultColumn;
+use crate::runtime::ResultPart;
+use crate::runtime::stop::Stop;
 use crate::source::Morsel;
+
+/// The rows of a morsel that are worked on between two checks of the stop flag: those of a zone, or
+/// fewer where they are wide.
+fn step_rows(morsel: &OpenMorsel) -> usize {
+    let width = |column: &OpenColumn| match column {
+        OpenColumn::Chunk(_, meta) => meta.byte_range.end - meta.byte_range.start,
+        OpenColumn::Whole(_) | OpenColumn::One(_) | OpenColumn::Unread => 0,
+    };
+    let bytes: u64 = morsel.columns.iter().map(width).sum();
+    let row_count = morsel.row_count() as u64;
+    let mut rows = ZONE_ROWS;
+    while rows > LEAST_STEP_ROWS && bytes * rows as u64 > MOST_STEP_BYTES * row_count {
+        rows /= 2;
+    }
+    rows
+}
+
+/// Encoded bytes that are decoded between two checks, at most, if the rows are not fewer than
+/// [`LEAST_STEP_ROWS`], the size of a block of packed numbers.
+const MOST_STEP_BYTES: u64 = 1 << 20;
+const LEAST_STEP_ROWS: usize = 1_024;
 
 /// The destination of a thread's rows.
 pub(crate) enum Sink {
@@ -36,7 +58,7 @@ impl Sink {
         &mut self,
         compiled: &Compiled,
         morsel: Morsel,
-        stop: &AtomicBool,
+        stop: &Stop<'_>,
         counts: &mut RowCounts,
         mut account: impl FnMut(usize) -> Result<(), VectorError>,
     ) -> Result<(), VectorError> {
@@ -55,10 +77,9 @@ impl Sink {
                 zones
             }
         };
-        for rows in zones {
-            if stop.load(Ordering::Relaxed) {
-                return Err(VectorError::Stopped);
-            }
+        let step_rows = step_rows(&morsel);
+        for rows in zones.iter().flat_map(|rows| cut(rows, step_rows)) {
+            stop.check()?;
             if let (Self::First(sink), OutputPlan::First(plan)) = (&*self, &compiled.output)
                 && (plan.is_empty()
                     || !compiled.filter.can_fail()
@@ -144,15 +165,14 @@ impl Sink {
         &mut self,
         compiled: &Compiled,
         other: Self,
-        stop: &AtomicBool,
+        stop: &Stop<'_>,
     ) -> Result<(), VectorError> {
         match (self, other, &compiled.output) {
             (Self::Aggregate(sink), Self::Aggregate(other), OutputPlan::Aggregate(plan)) => {
                 sink.merge(plan, &other, None, stop)
             }
             (Self::First(sink), Self::First(other), OutputPlan::First(plan)) => {
-                sink.merge(plan, other);
-                Ok(())
+                sink.merge(plan, other, stop)
             }
             _ => Err(MIXED),
         }
@@ -172,7 +192,7 @@ impl Sink {
         &mut self,
         compiled: &Compiled,
         to: &mut Self,
-        stop: &AtomicBool,
+        stop: &Stop<'_>,
     ) -> Result<(), VectorError> {
         match (self, to, &compiled.output) {
             (Self::Aggregate(sink), Self::Aggregate(to), OutputPlan::Aggregate(plan)) => {
@@ -186,9 +206,10 @@ impl Sink {
     pub(crate) fn finish_part(
         &self,
         compiled: &Compiled,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        stop: &Stop<'_>,
+    ) -> Result<Vec<ResultPart>, VectorError> {
         match (self, &compiled.output) {
-            (Self::Aggregate(sink), OutputPlan::Aggregate(plan)) => sink.finish(plan),
+            (Self::Aggregate(sink), OutputPlan::Aggregate(plan)) => sink.finish(plan, stop),
             _ => Err(MIXED),
         }
     }
@@ -199,9 +220,9 @@ impl Sink {
         all: impl Iterator<Item = &'a Self>,
         part: (usize, usize),
         lookup_bytes: usize,
-        stop: &AtomicBool,
+        stop: &Stop<'_>,
         mut account: impl FnMut(usize) -> Result<(), VectorError>,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+    ) -> Result<Vec<ResultPart>, VectorError> {
         let OutputPlan::Aggregate(plan) = &compiled.output else {
             return Err(MIXED);
         };
@@ -213,17 +234,18 @@ impl Sink {
             merged.merge(plan, sink, Some(part), stop)?;
             account(merged.memory_bytes())?;
         }
-        merged.finish(plan)
+        merged.finish(plan, stop)
     }
 
-    /// The rows of the result, and their columns.
+    /// The rows of the result.
     pub(crate) fn finish(
         self,
         compiled: &Compiled,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        stop: &Stop<'_>,
+    ) -> Result<Vec<ResultPart>, VectorError> {
         match (self, &compiled.output) {
-            (Self::Aggregate(sink), OutputPlan::Aggregate(plan)) => sink.finish(plan),
-            (Self::First(sink), OutputPlan::First(plan)) => sink.finish(plan),
+            (Self::Aggregate(sink), OutputPlan::Aggregate(plan)) => sink.finish(plan, stop),
+            (Self::First(sink), OutputPlan::First(plan)) => sink.finish(plan, stop),
             _ => Err(MIXED),
         }
     }

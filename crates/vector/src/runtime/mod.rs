@@ -15,11 +15,13 @@
 //!
 //! Invariants
 //! - When [`run`] returns or unwinds, no thread is left.
-//! - The stop flag is set before any wait for threads to end. Between two checks of the flag a
-//!   thread works on one zone, or merges a few thousand groups.
+//! - The stop flag is set before any wait for threads to end. Between two checks of it, by
+//!   [`Stop`](stop::Stop), a thread works on one zone, or merges, sorts or returns a few thousand
+//!   groups or rows. The caller's thread makes the same checks and asks its caller as well.
 
 mod memory;
 mod result;
+pub(crate) mod stop;
 mod worker;
 
 use std::cell::{Cell, RefCell};
@@ -32,7 +34,8 @@ use howdah_columnar::{ColumnStatistics, OwnedValue};
 use crate::error::VectorError;
 use crate::operators::{Compiled, LateRows};
 use crate::source::{Delivery, Morsel};
-pub use result::{ResultColumn, ResultSet, RunError, RunStatistics};
+pub(crate) use result::{PART_ROWS, join_parts};
+pub use result::{ResultColumn, ResultPart, ResultSet, RunError, RunStatistics};
 use worker::{Local, Shared};
 
 /// How often `idle` is called while threads end.
@@ -52,7 +55,7 @@ pub struct Options {
     pub around_spawn: fn(&mut dyn FnMut()),
     /// Called first on each thread.
     pub on_thread_start: fn(),
-    /// Called on the caller's thread after each zone that it works on itself: whether to stop.
+    /// Called on the caller's thread between the steps of its own work: whether to stop.
     pub is_stopped: fn() -> bool,
 }
 
@@ -262,7 +265,7 @@ pub fn run_late<E>(
         let has_threads = feeder.started.get() > 0;
         shared.close(feeder.local.take());
         if !has_threads && !shared.stop.load(Ordering::Relaxed) {
-            shared.finish();
+            shared.finish(shared.stop_of_caller());
         }
         let mut queue = shared.lock();
         loop {
@@ -276,16 +279,17 @@ pub fn run_late<E>(
                         let values = late(&rows).map_err(RunError::Feed)?;
                         sink.supply(&rows, values).map_err(RunError::Vector)?;
                     }
-                    let finished = sink.finish(compiled).map_err(RunError::Vector)?;
-                    (outcome.row_count, outcome.columns) = finished;
+                    let finished = sink.finish(compiled, &shared.stop_of_caller());
+                    outcome.parts = finished.map_err(RunError::Vector)?;
                 }
+                let row_count = outcome.parts.iter().map(|part| part.row_count).sum();
                 return Ok(ResultSet {
-                    row_count: outcome.row_count,
-                    columns: outcome.columns,
+                    row_count,
+                    parts: outcome.parts,
                     statistics: RunStatistics {
                         rows_in: outcome.counts.rows_in,
                         rows_passed: outcome.counts.rows_passed,
-                        groups: outcome.row_count as u64,
+                        groups: row_count as u64,
                         memory_peak_bytes: shared.memory.peak_bytes(),
                         busy: outcome.busy,
                         times: outcome.counts.times,

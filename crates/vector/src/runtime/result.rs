@@ -9,16 +9,29 @@ use howdah_columnar::Column;
 use crate::error::VectorError;
 use crate::operators::OperatorTimes;
 
-/// The rows of a result, in columns.
+/// The rows of a result, in parts, one after the other.
 #[derive(Debug)]
 pub struct ResultSet {
+    /// Rows of all parts.
+    pub row_count: usize,
+    /// At least one, unless there is no row.
+    pub parts: Vec<ResultPart>,
+    /// The figures of the run.
+    pub statistics: RunStatistics,
+}
+
+/// Some rows of a result, in columns. A result is computed part by part, so that a run can be
+/// stopped between two of them.
+#[derive(Debug)]
+pub struct ResultPart {
     /// Rows.
     pub row_count: usize,
     /// Keys, then aggregates; or the columns of the first rows.
     pub columns: Vec<ResultColumn>,
-    /// The figures of the run.
-    pub statistics: RunStatistics,
 }
+
+/// Rows of a part of a result, at most.
+pub(crate) const PART_ROWS: usize = 16_384;
 
 /// One column of a result.
 #[derive(Clone, Debug)]
@@ -64,20 +77,26 @@ pub enum RunError<E> {
     Vector(VectorError),
 }
 
-/// Rows of several results, one after the other.
-pub(super) fn join_parts(
-    parts: Vec<(usize, Vec<ResultColumn>)>,
-) -> Result<(usize, Vec<ResultColumn>), VectorError> {
-    let row_count = parts.iter().map(|(row_count, _)| row_count).sum();
-    let column_count = parts.first().map_or(0, |(_, columns)| columns.len());
+/// The rows of several parts in one.
+pub(crate) fn join_parts(mut parts: Vec<ResultPart>) -> Result<ResultPart, VectorError> {
+    if parts.len() == 1
+        && let Some(one) = parts.pop()
+    {
+        return Ok(one);
+    }
+    let row_count = parts.iter().map(|part| part.row_count).sum();
+    let column_count = parts.first().map_or(0, |part| part.columns.len());
     let columns = (0..column_count).map(|at| {
-        let pieces: Vec<&ResultColumn> = parts.iter().map(|(_, columns)| &columns[at]).collect();
+        let pieces: Vec<&ResultColumn> = parts.iter().map(|part| &part.columns[at]).collect();
         match pieces[0] {
             ResultColumn::Values(_) => join_values(&pieces).map(ResultColumn::Values),
             ResultColumn::Quotients { .. } => join_quotients(&pieces),
         }
     });
-    Ok((row_count, columns.collect::<Result<_, _>>()?))
+    Ok(ResultPart {
+        row_count,
+        columns: columns.collect::<Result<_, _>>()?,
+    })
 }
 
 const MIXED: VectorError = VectorError::Unsupported {

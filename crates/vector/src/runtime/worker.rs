@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use super::Options;
 use super::memory::{Memory, Share};
-use super::result::{ResultColumn, join_parts};
+use super::result::ResultPart;
+use super::stop::Stop;
 use crate::error::VectorError;
 use crate::operators::{Compiled, Cut, RowCounts, Sink};
 use crate::source::Delivery;
@@ -51,9 +52,8 @@ pub(super) struct Queue {
 
 /// The result of all threads.
 pub(super) struct Outcome {
-    pub(super) row_count: usize,
-    pub(super) columns: Vec<ResultColumn>,
-    /// First rows whose values are still to be read; then there are no columns yet.
+    pub(super) parts: Vec<ResultPart>,
+    /// First rows whose values are still to be read; then there are no parts yet.
     pub(super) unread: Option<Sink>,
     pub(super) counts: RowCounts,
     pub(super) busy: Duration,
@@ -61,8 +61,8 @@ pub(super) struct Outcome {
 
 /// The merged states of all threads.
 enum Merged {
-    /// Rows and columns of the result.
-    Read((usize, Vec<ResultColumn>)),
+    /// The rows of the result.
+    Read(Vec<ResultPart>),
     /// First rows, of some of which values are still to be read.
     Unread(Sink),
 }
@@ -73,7 +73,7 @@ pub(super) struct Local {
     share: Share,
     counts: RowCounts,
     busy: Duration,
-    /// Asked after each zone, of the state of the caller's thread.
+    /// Of the state of the caller's thread.
     is_stopped: Option<fn() -> bool>,
 }
 
@@ -116,12 +116,9 @@ impl Local {
             self.sink.process(
                 shared.compiled,
                 morsel,
-                &shared.stop,
+                &Stop::new(&shared.stop, self.is_stopped),
                 &mut self.counts,
-                |bytes| match self.is_stopped.is_some_and(|is_stopped| is_stopped()) {
-                    true => Err(VectorError::Stopped),
-                    false => self.share.set(bytes),
-                },
+                |bytes| self.share.set(bytes),
             )
         };
         let done = match shared.compiled.exchange() {
@@ -172,6 +169,11 @@ impl<'a> Shared<'a> {
             work: Condvar::new(),
             news: Condvar::new(),
         }
+    }
+
+    /// What the caller's thread asks whether to stop.
+    pub(super) fn stop_of_caller(&self) -> Stop<'_> {
+        Stop::new(&self.stop, Some(self.options.is_stopped))
     }
 
     /// The memory that a thread may use to look groups up without hashing: an eighth of all,
@@ -290,21 +292,21 @@ impl<'a> Shared<'a> {
             queue.running == 0
         };
         if is_last && !self.stop.load(Ordering::Relaxed) {
-            self.finish();
+            self.finish(Stop::new(&self.stop, None));
         }
         self.tell_news();
     }
 
     /// Merges the states of all threads.
-    pub(super) fn finish(&self) {
+    pub(super) fn finish(&self, stop: Stop<'_>) {
         let locals = std::mem::take(&mut self.lock().done);
-        match guarded(|| self.merged(locals)) {
+        match guarded(|| self.merged(locals, &stop)) {
             Ok(outcome) => self.lock().outcome = Some(outcome),
             Err(error) => self.fail(error),
         }
     }
 
-    fn merged(&self, locals: Vec<Local>) -> Result<Outcome, VectorError> {
+    fn merged(&self, locals: Vec<Local>, stop: &Stop<'_>) -> Result<Outcome, VectorError> {
         let start = Instant::now();
         let mut counts = RowCounts::default();
         let mut busy = Duration::ZERO;
@@ -322,46 +324,39 @@ impl<'a> Shared<'a> {
                 Merged::Read(self.merged_in_place(locals)?)
             }
             true => Merged::Read(self.merged_in_parts(locals)?),
-            false => self.merged_alone(locals)?,
+            false => self.merged_alone(locals, stop)?,
         };
-        let (row_count, columns, unread) = match merged {
-            Merged::Read((row_count, columns)) => {
-                let (row_count, columns) = self.compiled.ordered(row_count, columns)?;
-                (row_count, columns, None)
-            }
-            Merged::Unread(sink) => (0, Vec::new(), Some(sink)),
+        let (parts, unread) = match merged {
+            Merged::Read(parts) => (self.compiled.ordered(parts, stop)?, None),
+            Merged::Unread(sink) => (Vec::new(), Some(sink)),
         };
         if self.compiled.is_timed() {
             counts.times.output += start.elapsed();
         }
         Ok(Outcome {
-            row_count,
-            columns,
+            parts,
             unread,
             counts,
             busy: busy + start.elapsed(),
         })
     }
 
-    fn merged_alone(&self, mut locals: Vec<Local>) -> Result<Merged, VectorError> {
+    fn merged_alone(&self, mut locals: Vec<Local>, stop: &Stop<'_>) -> Result<Merged, VectorError> {
         // The others are merged into the largest one.
         locals.sort_by_key(|local| local.sink.memory_bytes());
         let mut all = locals.pop().unwrap_or_else(|| Local::new(self));
         while let Some(local) = locals.pop() {
-            all.sink.merge(self.compiled, local.sink, &self.stop)?;
+            all.sink.merge(self.compiled, local.sink, stop)?;
             all.share.set(all.sink.memory_bytes())?;
         }
         if !all.sink.late(self.compiled).is_empty() {
             return Ok(Merged::Unread(all.sink));
         }
-        all.sink.finish(self.compiled).map(Merged::Read)
+        all.sink.finish(self.compiled, stop).map(Merged::Read)
     }
 
     /// Many groups are merged by several threads, each of which takes those with its hashes.
-    fn merged_in_parts(
-        &self,
-        locals: Vec<Local>,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+    fn merged_in_parts(&self, locals: Vec<Local>) -> Result<Vec<ResultPart>, VectorError> {
         let part_count = self.options.threads.max(1);
         let sinks: Vec<&Sink> = locals.iter().map(|local| &local.sink).collect();
         let merge_part = |part: usize| {
@@ -372,7 +367,7 @@ impl<'a> Shared<'a> {
                 sinks,
                 (part, part_count),
                 self.lookup_bytes(),
-                &self.stop,
+                &Stop::new(&self.stop, None),
                 |bytes| share.set(bytes),
             )
         };
@@ -382,29 +377,29 @@ impl<'a> Shared<'a> {
     /// The states of few threads: groups that several of them have are merged into the largest one,
     /// then each thread finishes a state. No table is made, and integers that rise with the rows
     /// have hardly a group in several states.
-    fn merged_in_place(
-        &self,
-        mut locals: Vec<Local>,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+    fn merged_in_place(&self, mut locals: Vec<Local>) -> Result<Vec<ResultPart>, VectorError> {
+        let stop = Stop::new(&self.stop, None);
         locals.sort_by_key(|local| Reverse(local.sink.group_count()));
         for at in 1..locals.len() {
             let (before, rest) = locals.split_at_mut(at);
             for larger in before {
                 let sink = &mut rest[0].sink;
-                sink.cede(self.compiled, &mut larger.sink, &self.stop)?;
+                sink.cede(self.compiled, &mut larger.sink, &stop)?;
                 larger.share.set(larger.sink.memory_bytes())?;
             }
         }
         let sinks: Vec<&Sink> = locals.iter().map(|local| &local.sink).collect();
-        self.in_threads(sinks.len(), &|part| sinks[part].finish_part(self.compiled))
+        self.in_threads(sinks.len(), &|part| {
+            sinks[part].finish_part(self.compiled, &Stop::new(&self.stop, None))
+        })
     }
 
     /// Results of parts, each of which is computed by a thread, one after the other.
     fn in_threads(
         &self,
         part_count: usize,
-        compute: &(dyn Fn(usize) -> Result<Part, VectorError> + Sync),
-    ) -> Result<Part, VectorError> {
+        compute: &(dyn Fn(usize) -> Result<Vec<ResultPart>, VectorError> + Sync),
+    ) -> Result<Vec<ResultPart>, VectorError> {
         let parts: Result<Vec<_>, VectorError> = std::thread::scope(|scope| {
             let start = |part: usize| {
                 let builder = std::thread::Builder::new().name("howdah vector".to_owned());
@@ -427,12 +422,9 @@ impl<'a> Shared<'a> {
             }
             parts.into_iter().collect()
         });
-        join_parts(parts?)
+        Ok(parts?.into_iter().flatten().collect())
     }
 }
-
-/// Rows of the result, and their columns.
-type Part = (usize, Vec<ResultColumn>);
 
 /// States of more threads are merged by several threads into new ones: looking up the groups of
 /// each in all others would take longer.

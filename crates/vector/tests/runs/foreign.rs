@@ -13,7 +13,7 @@ use howdah_vector::VectorError;
 use howdah_vector::foreign::{Evaluate, Exchange, Foreign};
 use howdah_vector::operators::Compiled;
 use howdah_vector::plan::{AggregateCall, Expr, Output, Query};
-use howdah_vector::runtime::{ResultColumn, RunError, run};
+use howdah_vector::runtime::{ResultColumn, ResultPart, RunError, run};
 use howdah_vector::source::{Morsel, MorselColumn};
 
 use super::options;
@@ -133,15 +133,18 @@ fn ran(compiled: &Compiled, threads: usize) -> Result<BTreeMap<i64, i64>, RunErr
         },
         &mut || {},
     )?;
-    let value = |column: usize, row: usize| match &result.columns[column] {
+    let value = |part: &ResultPart, column: usize, row: usize| match &part.columns[column] {
         ResultColumn::Values(values) => match values.value(row) {
             Some(Value::Int64(value)) => value,
             other => panic!("{other:?}"),
         },
         ResultColumn::Quotients { .. } => panic!("no average was asked for"),
     };
-    let rows = 0..result.row_count;
-    Ok(rows.map(|row| (value(0, row), value(1, row))).collect())
+    let rows_of = |part: &'_ ResultPart| {
+        let rows = (0..part.row_count).map(|row| (value(part, 0, row), value(part, 1, row)));
+        rows.collect::<Vec<_>>()
+    };
+    Ok(result.parts.iter().flat_map(rows_of).collect())
 }
 
 #[test]

@@ -17,7 +17,9 @@ use howdah_vector::VectorError;
 use howdah_vector::operators::{Compiled, LateRows, Look};
 use howdah_vector::oracle::{self, Cell, Datum};
 use howdah_vector::plan::{Output, Query};
-use howdah_vector::runtime::{LateValues, Options, ResultColumn, ResultSet, RunError, run_late};
+use howdah_vector::runtime::{
+    LateValues, Options, ResultColumn, ResultPart, ResultSet, RunError, run_late,
+};
 use proptest::prelude::*;
 
 fn options(threads: usize, window: usize) -> Options {
@@ -106,9 +108,15 @@ const UNKNOWN: VectorError = VectorError::Unsupported {
 };
 
 fn rows_of(result: &ResultSet) -> Vec<Vec<Cell>> {
-    (0..result.row_count)
+    let rows: Vec<Vec<Cell>> = result.parts.iter().flat_map(rows_of_part).collect();
+    assert_eq!(rows.len(), result.row_count);
+    rows
+}
+
+fn rows_of_part(part: &ResultPart) -> Vec<Vec<Cell>> {
+    (0..part.row_count)
         .map(|row| {
-            let cells = result.columns.iter().map(|column| match column {
+            let cells = part.columns.iter().map(|column| match column {
                 ResultColumn::Values(column) => {
                     Cell::Value(column.value(row).map(OwnedValue::from))
                 }

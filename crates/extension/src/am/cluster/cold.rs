@@ -10,6 +10,7 @@
 //! marks are carried over with it.
 
 use howdah_bridge::rewrite::progress;
+use howdah_bridge::row_memory::RowMemory;
 use howdah_bridge::store::{ColdStore, CopiedAs};
 use howdah_bridge::table::LockMode;
 use howdah_bridge::transactions::writing_command;
@@ -20,7 +21,6 @@ use super::order::{ColdOrder, Target};
 use super::rewriting::{Counts, Rewriting};
 use crate::errors::ColdError;
 use crate::settings;
-use crate::slot_writer::RowMemory;
 use crate::stop_point;
 use crate::store::directory::{self, GroupEntry, GroupFlags};
 use crate::store::gaps::Gaps;

@@ -6,6 +6,7 @@
 //! snapshot finds it deleted, as after any VACUUM FULL, and no transaction can share its key.
 
 use howdah_bridge::rewrite::{HeapRewrite, OldRow, OldRows, OldVersion, progress};
+use howdah_bridge::row_memory::RowMemory;
 use howdah_bridge::slot::Origin;
 use howdah_bridge::table::Table;
 use howdah_bridge::table_am::RewriteRequest;
@@ -14,7 +15,6 @@ use howdah_bridge::tuple_sort::TupleSort;
 use super::order::ColdOrder;
 use super::rewriting::{Counts, Rewriting};
 use crate::errors::or_raise;
-use crate::slot_writer::RowMemory;
 use crate::store::view::RowDatums;
 use crate::types::must_stay_hot;
 

@@ -21,6 +21,7 @@ use std::ops::ControlFlow;
 
 use howdah_bridge::Oid;
 use howdah_bridge::rewrite::progress;
+use howdah_bridge::row_memory::RowMemory;
 use howdah_bridge::slot::Origin;
 use howdah_bridge::store::{ColdStore, CopiedAs};
 use howdah_bridge::table::Table;
@@ -33,7 +34,6 @@ use super::rewriting::{Counts, Rewriting};
 use crate::errors::ColdError;
 use crate::row_order;
 use crate::settings;
-use crate::slot_writer::RowMemory;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState};
 use crate::store::marks::{self, RecentInserts};
 use crate::store::view::RowDatums;

@@ -14,7 +14,7 @@ pub(super) fn blockers(
     target: &LocatedRow<'_>,
     lock: RowLock,
 ) -> Result<Option<Vec<Xid>>, ColdError> {
-    let Some(mut ids) = target.locks.in_the_way(target.row, lock) else {
+    let Some(mut ids) = target.locks.blockers(target.row, lock) else {
         return Ok(None);
     };
     if !ids.is_empty()

@@ -80,7 +80,7 @@ pub fn lock(table: Table<'_>, tid: Tid, slot: Slot<'_>, request: LockRequest<'_>
             }
             Version::Gone => return answer(RowResult::Deleted, failure, true),
             Version::WouldBlock => return answer(RowResult::WouldBlock, failure, true),
-            Version::MovedAway => refuse(
+            Version::MovedPartitions => refuse(
                 PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE,
                 "tuple to be locked was already moved to another partition due to concurrent update"
                     .into(),
@@ -134,8 +134,7 @@ fn fetch_from(table: Table<'_>, row: RowNumber, entry: GroupEntry, slot: Slot<'_
 pub fn fetch_held(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> bool {
     let found = held_group(table, row).is_some_and(|entry| fetch_from(table, row, entry, slot));
     if found {
-        // SAFETY: the slot has just been given the row.
-        unsafe { last_row::remember(slot) };
+        last_row::remember(slot);
     }
     found
 }

@@ -82,7 +82,7 @@ pub fn delete(
 ) -> Result<(), Refusal> {
     let cid = request.command;
     let fate = if changing_partition {
-        RowFate::MovedAway
+        RowFate::MovedPartitions
     } else {
         RowFate::Deleted
     };
@@ -185,6 +185,6 @@ pub fn version_after(table: Table<'_>, row: RowNumber, snapshot: Snapshot<'_>) -
     }
     match or_raise(oid, marks::of_row(&store, &placed.entry, row))?.fate {
         RowFate::Updated { to, .. } => Some(to),
-        RowFate::Deleted | RowFate::MovedAway => None,
+        RowFate::Deleted | RowFate::MovedPartitions => None,
     }
 }

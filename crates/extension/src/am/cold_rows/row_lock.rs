@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 
+use howdah_bridge::Oid;
 use howdah_bridge::cold_lock::{self, Locks, RowLock, Wait, locker};
 use howdah_bridge::row_request::Purpose;
 use howdah_bridge::tid::{GroupId, RowNumber};
@@ -37,7 +38,7 @@ thread_local! {
 #[derive(Default)]
 struct LockedRows {
     /// Rows for which a lock was requested, whether or not they are still locked.
-    by_group: FxHashMap<(u32, GroupId), u32>,
+    by_group: FxHashMap<(Oid, GroupId), u32>,
     /// Locks that are held.
     in_all: u32,
 }
@@ -176,7 +177,7 @@ fn take(target: &LocatedRow<'_>, request: Request) -> Result<Option<Locked>, Obs
         Purpose::Lock => LOCKS_PER_GROUP,
         Purpose::Delete | Purpose::Update => CHANGES_PER_GROUP,
     };
-    let (locks, row, table) = (target.locks, target.row, target.table.oid().to_u32());
+    let (locks, row, table) = (target.locks, target.row, target.table.oid());
     // Then this transaction cannot have locked anything of the group yet.
     let is_first = LOCKED_ROWS.with_borrow(|rows| !rows.by_group.contains_key(&(table, group)));
     if !is_first && locks.holds_bulk(group, lock) {

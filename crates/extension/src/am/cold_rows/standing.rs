@@ -147,17 +147,17 @@ impl Standing {
     /// which has named the row by this place.
     pub fn report(&self, tid: Tid, command: CommandId) -> Result<PlacedEntry, Refusal> {
         use RowResult::{Deleted, Invisible, SelfModified, Updated};
-        let nobody = Xid::INVALID;
+        let none = Xid::INVALID;
         let (result, ctid, xmax, cmax) = match self {
             Standing::There(placed) | Standing::Leaving(placed, _) => return Ok(*placed),
-            Standing::Unborn => (Invisible, tid, nobody, None),
-            Standing::Gone => (Deleted, tid, nobody, None),
+            Standing::Unborn => (Invisible, tid, none, None),
+            Standing::Gone => (Deleted, tid, none, None),
             Standing::Moved { to, by } => (Updated, to.tid(), *by, None),
             Standing::Marked(mark) => {
                 let (result, ctid) = match mark.fate {
                     RowFate::Deleted => (Deleted, tid),
                     RowFate::Updated { to, .. } => (Updated, to),
-                    RowFate::MovedAway => (Updated, Tid::moved_to_another_partition()),
+                    RowFate::MovedPartitions => (Updated, Tid::moved_to_another_partition()),
                 };
                 match mark.own {
                     Some(own) if own >= command => (SelfModified, ctid, mark.xid, Some(own)),

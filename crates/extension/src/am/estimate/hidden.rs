@@ -4,9 +4,9 @@
 //! time. Of the others some are counted at each planning, and what was found is used again for a
 //! time in proportion to what it took to find: a session spends at most one part in
 //! `KEPT_PER_SPENT` of its time on this, however many groups a table has. A group that was not
-//! counted is taken to be like those that were. The size of the whole table is used again for a
-//! millisecond at most, until this backend hides a row, so that planning need not read the
-//! directory each time either.
+//! counted is taken to be like those that were. The size of the whole table is used again for some
+//! milliseconds, until this backend hides a row or the directory changes, so that planning need not
+//! read the directory each time either.
 //!
 //! What is remembered is this backend's own and only ever an estimate: nothing makes it void before
 //! its time, a rollback neither.
@@ -29,8 +29,8 @@ const SMALL_GROUP_ROWS: u32 = 128;
 const MOST_COUNTED: usize = 16;
 /// For so many times the time that counting took, what was found is used again, but not for longer
 /// than this.
-const KEPT_PER_SPENT: u32 = 50;
-const MOST_KEPT: Duration = Duration::from_millis(200);
+const KEPT_PER_SPENT: u32 = 200;
+const MOST_KEPT: Duration = Duration::from_millis(500);
 /// Groups that are remembered.
 const MOST_REMEMBERED: usize = 4_096;
 
@@ -48,12 +48,16 @@ thread_local! {
         RefCell::new(HashCache::of_entries(MOST_REMEMBERED));
 }
 
-/// How long the size of a table is used again: for the next statements of a transaction.
-const SIZE_KEPT: Duration = Duration::from_millis(1);
+/// For so many times the time that finding it out took, the size of a table is used again, but not
+/// for longer than this: for the next statements of a transaction, and of short transactions.
+const SIZE_KEPT_PER_SPENT: u32 = 1_000;
+const MOST_SIZE_KEPT: Duration = Duration::from_millis(50);
 
 /// How long the size of a table may be used again that took so long to find out.
 pub(super) fn kept_after(spent: Duration) -> Duration {
-    (spent * KEPT_PER_SPENT).min(SIZE_KEPT)
+    spent
+        .saturating_mul(SIZE_KEPT_PER_SPENT)
+        .min(MOST_SIZE_KEPT)
 }
 
 /// Whether none of these groups is one whose marks are read each time.
@@ -112,7 +116,7 @@ fn known(store: &ColdStore, entry: &GroupEntry, snapshot: Snapshot<'_>) -> Optio
     if entry.flags.are_clear() {
         return Some(0);
     }
-    if visibility::has_vanished(store, entry.group(), snapshot) {
+    if visibility::is_all_hidden(store, entry.group(), snapshot) {
         return Some(entry.row_count);
     }
     if entry.row_count <= SMALL_GROUP_ROWS {

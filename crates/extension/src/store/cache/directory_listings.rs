@@ -78,7 +78,7 @@ fn all_places<R>(store: &ColdStore, ask: impl FnOnce(&Places) -> R) -> Option<R>
 
 /// The youngest transaction that hid a row, if the directory is remembered and each row group in it
 /// is known to have no row left that the snapshot sees.
-pub(in crate::store) fn all_vanished(store: &ColdStore, snapshot: Snapshot<'_>) -> Option<Xid> {
+pub(in crate::store) fn all_hidden(store: &ColdStore, snapshot: Snapshot<'_>) -> Option<Xid> {
     if !snapshot.is_mvcc() {
         return None;
     }

@@ -26,7 +26,7 @@ const MOST: usize = 64;
 
 thread_local! {
     /// By file and group: the youngest transaction that hid any of the group's rows.
-    static VANISHED: RefCell<HashCache<(StoreId, GroupId), Xid>> =
+    static HIDDEN: RefCell<HashCache<(StoreId, GroupId), Xid>> =
         RefCell::new(HashCache::of_entries(MOST));
 }
 
@@ -42,13 +42,13 @@ pub(in crate::store) fn youngest(
     snapshot: Snapshot<'_>,
 ) -> Option<Xid> {
     let name = (store.id(), group);
-    let youngest = VANISHED.with_borrow_mut(|vanished| vanished.get(&name).copied());
+    let youngest = HIDDEN.with_borrow_mut(|hidden| hidden.get(&name).copied());
     youngest.filter(|&youngest| is_over(youngest, snapshot))
 }
 
 /// Discards the groups of a file that is truncated in place.
 pub(super) fn forget_file(file: StoreId) {
-    VANISHED.with_borrow_mut(|vanished| vanished.retain(|(of, _), _| *of != file));
+    HIDDEN.with_borrow_mut(|hidden| hidden.retain(|(of, _), _| *of != file));
 }
 
 /// Notes that the whole group is hidden from the MVCC snapshot, by transactions of which `youngest`
@@ -63,5 +63,5 @@ pub(in crate::store) fn note(
         return;
     }
     let name = (store.id(), entry.group());
-    VANISHED.with_borrow_mut(|vanished| vanished.insert(name, youngest));
+    HIDDEN.with_borrow_mut(|hidden| hidden.insert(name, youngest));
 }

@@ -40,12 +40,12 @@ pub fn hide_in_bulk(
                 each.map(|position| (position, fate(position).unwrap_or(RowFate::Deleted))),
             );
         } else {
-            let moved: Vec<_> = fates
+            let linked: Vec<_> = fates
                 .range(start..start + ROWS_PER_VECTOR)
                 .map(|(&position, &fate)| (position, fate))
                 .collect();
-            let noted = update_links::insert(store, &placed.entry, seq, &moved, cid)?;
-            alone.extend(&moved[noted..]);
+            let noted = update_links::insert(store, &placed.entry, seq, &linked, cid)?;
+            alone.extend(&linked[noted..]);
             places.retain(|at| !alone.iter().any(|(position, _)| *position == start + at));
             stop_point!("versions_written");
             deletion_vector::hide(store, &placed.entry, seq, &places, cid)?;

@@ -1,7 +1,7 @@
 //! Marks: the changes of cold rows since their group was written.
 //!
 //! ```text
-//!   id  16 + n / 2^31, seq n mod 2^31   mark of row n: deleted, updated to a TID, gone elsewhere
+//!   id  16 + n / 2^31, seq n mod 2^31   mark of row n: deleted, updated to a TID or partition
 //!   id  4, seq group + 64 k             deletion vector of the k-th 16,384 rows of a group
 //!   id  6, seq group + 64 k + i         update links of rows that such a vector hides
 //!   id  5, seq group                    where the rows of a merged group went
@@ -61,5 +61,5 @@ pub use marked_rows::{arriving_in, folded, hidden_now};
 pub use recent_inserts::{RecentInserts, insert_recent, recent_inserts};
 pub use rewrite_copy::RewriteCopy;
 pub use row_state::{RowState, arriving, of_dropped_row, of_row, state_of_row};
-pub use sweep_scan::{Trace, for_each_trace};
+pub use sweep_scan::{Sweepable, for_each_sweepable};
 pub use write::write;

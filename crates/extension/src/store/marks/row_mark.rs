@@ -63,8 +63,8 @@ pub(in crate::store) fn without_place(
     payload: &[u8],
 ) -> Result<Vec<u8>, ColdError> {
     Ok(match decode(group, payload)? {
-        RowFate::Updated { .. } => encode(RowFate::MovedAway).to_vec(),
-        RowFate::Deleted | RowFate::MovedAway => payload.to_vec(),
+        RowFate::Updated { .. } => encode(RowFate::MovedPartitions).to_vec(),
+        RowFate::Deleted | RowFate::MovedPartitions => payload.to_vec(),
     })
 }
 

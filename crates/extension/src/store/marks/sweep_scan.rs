@@ -15,7 +15,7 @@ use super::update_links::UPDATE_LINKS_ID;
 
 /// Where every mark, deletion vector, list and forward is, for sweeping.
 #[derive(Clone, Copy, Debug)]
-pub enum Trace {
+pub enum Sweepable {
     /// A mark of one row.
     Row(RowNumber),
     /// A deletion vector of rows from this one on.
@@ -28,20 +28,20 @@ pub enum Trace {
 
 /// Shows every mark, deletion vector, list and forward that is in force, of row numbers below
 /// `end`.
-pub fn for_each_trace(
+pub fn for_each_sweepable(
     store: &ColdStore,
     end: u64,
-    mut show: impl FnMut(Tid, Trace) -> ControlFlow<()>,
+    mut show: impl FnMut(Tid, Sweepable) -> ControlFlow<()>,
 ) {
     let block_start = |seq: i32| RowNumber(seq as u64 * ROWS_PER_COLD_BLOCK);
     let last = RowNumber(end.max(1) - 1);
     for id in FIRST_MARK_ID..=key_of(last).0 {
         visit_in_force(store, id, &mut |tid, seq, _| {
-            show(tid, Trace::Row(row_of(id, seq)))
+            show(tid, Sweepable::Row(row_of(id, seq)))
         });
     }
     visit_in_force(store, DELETION_VECTOR_ID, &mut |tid, seq, _| {
-        show(tid, Trace::DeletionVector(block_start(seq)))
+        show(tid, Sweepable::DeletionVector(block_start(seq)))
     });
     store.visit(UPDATE_LINKS_ID, 0..=i32::MAX, &mut |shown| {
         if !in_force(&shown) {
@@ -50,7 +50,7 @@ pub fn for_each_trace(
         let tid = shown.tuple.tid();
         show(
             tid,
-            Trace::UpdateLinks(block_start(shown.seq), writer_of(&shown).0),
+            Sweepable::UpdateLinks(block_start(shown.seq), writer_of(&shown).0),
         )
     });
     visit_in_force(store, FORWARD_ID, &mut |tid, seq, payload| {
@@ -59,7 +59,7 @@ pub fn for_each_trace(
             .ok()
             .and_then(|forward| forward.table);
         let id = table.map(|stored| stored.value_id);
-        show(tid, Trace::Forward(block_start(seq), id))
+        show(tid, Sweepable::Forward(block_start(seq), id))
     });
 }
 

@@ -291,7 +291,7 @@ pub fn hidden_group(
         return Ok(None);
     }
     let mvcc = snapshot.is_mvcc();
-    if mvcc && let Some(youngest) = vanished_by(store, entry.group(), snapshot) {
+    if mvcc && let Some(youngest) = all_hidden_by(store, entry.group(), snapshot) {
         return Ok(Some(HiddenRows {
             rows: RowSet::full(entry.capacity_rows),
             how: Hidden::By(youngest),
@@ -318,13 +318,13 @@ pub fn hidden_rows(
 }
 
 /// Whether every row of the group is known to be hidden from the MVCC snapshot.
-pub fn has_vanished(store: &ColdStore, group: GroupId, snapshot: Snapshot<'_>) -> bool {
-    vanished_by(store, group, snapshot).is_some()
+pub fn is_all_hidden(store: &ColdStore, group: GroupId, snapshot: Snapshot<'_>) -> bool {
+    all_hidden_by(store, group, snapshot).is_some()
 }
 
 /// The youngest transaction that hid a row of the group, if every row is known to be hidden from
 /// the MVCC snapshot.
-pub fn vanished_by(store: &ColdStore, group: GroupId, snapshot: Snapshot<'_>) -> Option<Xid> {
+pub fn all_hidden_by(store: &ColdStore, group: GroupId, snapshot: Snapshot<'_>) -> Option<Xid> {
     hidden_groups::youngest(store, group, snapshot)
 }
 

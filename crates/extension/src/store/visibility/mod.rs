@@ -35,7 +35,7 @@ mod rule;
 pub use count::count_hidden;
 pub use group::rows_not_seen;
 pub use hidden::{
-    Hidden, has_vanished, hidden_group, hidden_range, hidden_row, hidden_rows, hides_row,
+    Hidden, hidden_group, hidden_range, hidden_row, hidden_rows, hides_row, is_all_hidden,
     is_surely_shown, may_be_hidden, note_unseen_changes,
 };
 pub use row::{is_surely_hidden, sees_row, sees_row_somewhere};

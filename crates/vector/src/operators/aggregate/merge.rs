@@ -1,11 +1,10 @@
 //! Groups of several threads become those of one: all of another state, those of one part, or those
 //! that both have.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use super::{AggregatePlan, Aggregation};
 use crate::aggregates::Pair;
 use crate::error::VectorError;
+use crate::runtime::stop::Stop;
 
 /// Groups that are merged between two checks of the stop flag.
 const MERGE_STEP: usize = 8_192;
@@ -17,13 +16,11 @@ impl Aggregation {
         plan: &AggregatePlan,
         other: &Self,
         part: Option<(usize, usize)>,
-        stop: &AtomicBool,
+        stop: &Stop<'_>,
     ) -> Result<(), VectorError> {
         let mut groups = Vec::with_capacity(MERGE_STEP);
         for start in (0..other.group_count).step_by(MERGE_STEP) {
-            if stop.load(Ordering::Relaxed) {
-                return Err(VectorError::Stopped);
-            }
+            stop.check()?;
             let end = (start + MERGE_STEP).min(other.group_count);
             groups.clear();
             groups.extend((start as u32..end as u32).filter(|&group| {
@@ -97,13 +94,11 @@ impl Aggregation {
         &mut self,
         plan: &AggregatePlan,
         to: &mut Self,
-        stop: &AtomicBool,
+        stop: &Stop<'_>,
     ) -> Result<(), VectorError> {
         let (mut ids, mut groups) = (Vec::new(), Vec::new());
         for start in (0..self.group_count).step_by(MERGE_STEP) {
-            if stop.load(Ordering::Relaxed) {
-                return Err(VectorError::Stopped);
-            }
+            stop.check()?;
             let end = (start + MERGE_STEP).min(self.group_count);
             groups.clear();
             groups

@@ -11,7 +11,8 @@ use crate::operators::first::groups::FirstGroups;
 use crate::operators::groups::KeyLayout;
 use crate::operators::scan::Zone;
 use crate::plan::{AggregateCall, Expr, GroupOrder};
-use crate::runtime::ResultColumn;
+use crate::runtime::ResultPart;
+use crate::runtime::stop::Stop;
 
 /// Keys and aggregates, compiled.
 pub(crate) struct AggregatePlan {
@@ -123,12 +124,12 @@ impl AggregatePlan {
     /// The rows of all threads as they are returned.
     pub(crate) fn ordered(
         &self,
-        row_count: usize,
-        columns: Vec<ResultColumn>,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
+        parts: Vec<ResultPart>,
+        stop: &Stop<'_>,
+    ) -> Result<Vec<ResultPart>, VectorError> {
         match &self.first {
-            None => Ok((row_count, columns)),
-            Some(first) => first.sorted(row_count, columns),
+            None => Ok(parts),
+            Some(first) => first.sorted(parts, stop),
         }
     }
 

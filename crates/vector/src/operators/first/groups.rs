@@ -16,7 +16,8 @@ use super::order::{self, Direction};
 use crate::error::{Declined, VectorError};
 use crate::expr::take;
 use crate::plan::GroupOrder;
-use crate::runtime::ResultColumn;
+use crate::runtime::stop::{self, Stop};
+use crate::runtime::{PART_ROWS, ResultColumn, ResultPart, join_parts};
 
 /// The order of groups, the most significant part first, and how many are returned.
 pub(crate) struct FirstGroups {
@@ -70,6 +71,7 @@ impl FirstGroups {
         &self,
         groups: Vec<u32>,
         column: impl Fn(usize, &[u32]) -> Result<ResultColumn, VectorError>,
+        stop: &Stop<'_>,
     ) -> Result<Vec<u32>, VectorError> {
         let mut chosen = Vec::new();
         let mut rest = groups;
@@ -78,13 +80,22 @@ impl FirstGroups {
             if rest.len() <= limit {
                 break;
             }
-            let ranks = |groups: &[u32]| match column(place, groups)? {
-                ResultColumn::Values(values) => Ok((ranks(&values, direction)?, is_short(&values))),
-                ResultColumn::Quotients { .. } => Err(NO_ORDER),
+            let values = |groups: &[u32]| -> Result<Column, VectorError> {
+                stop.check()?;
+                match column(place, groups)? {
+                    ResultColumn::Values(values) => Ok(values),
+                    ResultColumn::Quotients { .. } => Err(NO_ORDER),
+                }
             };
-            let Split { before, tied } = match limit <= MOST_KEPT {
-                true => split_by_parts(&rest, limit, PART, &ranks)?,
-                false => split_by_parts(&rest, limit, rest.len(), &ranks)?,
+            let is_by_parts = limit <= MOST_KEPT && is_short(&values(&rest[..1])?);
+            let Split { before, tied } = match is_by_parts {
+                true => {
+                    split_by_parts(&rest, limit, PART, |part| ranks(&values(part)?, direction))?
+                }
+                false => {
+                    let all = rest.chunks(PART).map(&values);
+                    split(&rest, &ranks_of_all(all, direction, stop)?, limit)
+                }
             };
             chosen.extend(before);
             rest = tied;
@@ -98,40 +109,51 @@ impl FirstGroups {
     /// The rows of all threads in order.
     pub(crate) fn sorted(
         &self,
-        row_count: usize,
-        columns: Vec<ResultColumn>,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
-        let keys = self
-            .order
-            .iter()
-            .map(|&(place, direction)| match &columns[place] {
-                ResultColumn::Values(values) => ranks(values, direction),
-                ResultColumn::Quotients { .. } => Err(NO_ORDER),
-            });
+        parts: Vec<ResultPart>,
+        stop: &Stop<'_>,
+    ) -> Result<Vec<ResultPart>, VectorError> {
+        let ResultPart { row_count, columns } = join_parts(parts)?;
+        let keys = self.order.iter().map(|&(place, direction)| {
+            match columns.get(place) {
+                // There are no columns where there is no row.
+                None => Ok(Vec::new()),
+                Some(ResultColumn::Values(values)) => {
+                    ranks_of_all(std::iter::once(Ok(values.clone())), direction, stop)
+                }
+                Some(ResultColumn::Quotients { .. }) => Err(NO_ORDER),
+            }
+        });
         let keys = keys.collect::<Result<Vec<_>, _>>()?;
         let mut rows: Vec<u32> = (0..row_count as u32).collect();
-        rows.sort_by(|&a, &b| {
+        let order = |a: u32, b: u32| {
             let by = |keys: &Vec<u128>| keys[a as usize].cmp(&keys[b as usize]);
             let places = keys.iter().map(by);
             places.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
-        });
+        };
+        stop::sort(&mut rows, order, stop)?;
         rows.truncate(self.limit);
-        let columns = columns.into_iter().map(|column| {
-            Ok(match column {
-                ResultColumn::Values(values) => ResultColumn::Values(take(&values, &rows)?),
-                ResultColumn::Quotients {
-                    sums,
-                    scale,
-                    counts,
-                } => ResultColumn::Quotients {
-                    sums: rows.iter().map(|&row| sums[row as usize]).collect(),
-                    scale,
-                    counts: rows.iter().map(|&row| counts[row as usize]).collect(),
-                },
+        let part = |rows: &[u32]| -> Result<ResultPart, VectorError> {
+            stop.check()?;
+            let columns = columns.iter().map(|column| {
+                Ok(match column {
+                    ResultColumn::Values(values) => ResultColumn::Values(take(values, rows)?),
+                    ResultColumn::Quotients {
+                        sums,
+                        scale,
+                        counts,
+                    } => ResultColumn::Quotients {
+                        sums: rows.iter().map(|&row| sums[row as usize]).collect(),
+                        scale: *scale,
+                        counts: rows.iter().map(|&row| counts[row as usize]).collect(),
+                    },
+                })
+            });
+            Ok(ResultPart {
+                row_count: rows.len(),
+                columns: columns.collect::<Result<Vec<_>, VectorError>>()?,
             })
-        });
-        let columns = columns.collect::<Result<Vec<_>, VectorError>>()?;
-        Ok((rows.len(), columns))
+        };
+        rows.chunks(PART_ROWS).map(part).collect()
     }
 }
 
@@ -140,26 +162,19 @@ const NO_ORDER: VectorError = VectorError::Unsupported {
 };
 
 /// Splits groups at the rank of the last group that is returned. `limit` is less than their number.
-/// `ranks` returns ranks of groups, and whether ranks of several calls can be compared.
+/// `ranks` returns ranks of groups that can be compared with those of other calls.
 fn split_by_parts(
     groups: &[u32],
     limit: usize,
     part_len: usize,
-    ranks: &impl Fn(&[u32]) -> Result<(Vec<u128>, bool), VectorError>,
+    ranks: impl Fn(&[u32]) -> Result<Vec<u128>, VectorError>,
 ) -> Result<Split, VectorError> {
-    if part_len >= groups.len() {
-        return Ok(split(groups, &ranks(groups)?.0, limit));
-    }
     // The least ranks, one more than groups are returned.
     let mut least: BinaryHeap<u128> = BinaryHeap::with_capacity(limit + 2);
     let mut worst = u128::MAX;
     let mut candidates: Vec<(u128, u32)> = Vec::new();
     for part in groups.chunks(part_len) {
-        let (ranks_of_part, are_comparable) = ranks(part)?;
-        if !are_comparable {
-            return split_by_parts(groups, limit, groups.len(), ranks);
-        }
-        for (&rank, &group) in ranks_of_part.iter().zip(part) {
+        for (rank, &group) in ranks(part)?.into_iter().zip(part) {
             if rank > worst {
                 continue;
             }
@@ -208,7 +223,29 @@ fn is_short(values: &Column) -> bool {
     )
 }
 
-/// Numbers that are ordered as the values are; the same for values that are equal.
+/// Numbers that are ordered as all of the values are, of which some are given at a time; the same
+/// for values that are equal.
+fn ranks_of_all(
+    parts: impl Iterator<Item = Result<Column, VectorError>>,
+    direction: Direction,
+    stop: &Stop<'_>,
+) -> Result<Vec<u128>, VectorError> {
+    let (mut all, mut keys) = (Vec::new(), Keys::default());
+    for values in parts {
+        let values = values?;
+        match is_short(&values) {
+            true => all.extend(ranks(&values, direction)?),
+            false => keys.add(&values, direction, stop)?,
+        }
+    }
+    match all.is_empty() {
+        true => keys.ranks(stop),
+        false => Ok(all),
+    }
+}
+
+/// Numbers that are ordered as the values are, which are [short](is_short); the same for values
+/// that are equal.
 fn ranks(values: &Column, direction: Direction) -> Result<Vec<u128>, VectorError> {
     const SIGN: u64 = 1 << 63;
     let null = match direction.nulls_first {
@@ -237,34 +274,62 @@ fn ranks(values: &Column, direction: Direction) -> Result<Vec<u128>, VectorError
         Column::Float32(array) => of_bits(&|row| order::ordered_bits(array.value(row).into())),
         Column::Float64(array) => of_bits(&|row| order::ordered_bits(array.value(row))),
         Column::Text(_) | Column::Bytes(_) | Column::Fixed(_) | Column::Numeric(_) => {
-            ranks_of_keys(values, direction)?
+            return Err(NO_ORDER);
         }
     })
 }
 
-/// The ranks of values whose order needs more than 64 bits.
-fn ranks_of_keys(values: &Column, direction: Direction) -> Result<Vec<u128>, VectorError> {
-    let mut keys = Vec::with_capacity(values.len());
-    for row in 0..values.len() {
-        let mut key = Vec::new();
-        order::put(values, row, direction, &mut key)?;
-        keys.push(key);
+/// Values whose order needs more than 64 bits, as keys, one after the other.
+#[derive(Default)]
+struct Keys {
+    bytes: Vec<u8>,
+    /// One past the last byte of each key.
+    ends: Vec<usize>,
+}
+
+impl Keys {
+    fn get(&self, key: u32) -> &[u8] {
+        let at = key as usize;
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.bytes[start..self.ends[at]]
     }
-    let mut rows: Vec<usize> = (0..keys.len()).collect();
-    rows.sort_unstable_by(|&a, &b| keys[a].cmp(&keys[b]));
-    let mut ranks = vec![0; keys.len()];
-    let mut rank = 0;
-    for (at, &row) in rows.iter().enumerate() {
-        if at > 0 && keys[row] != keys[rows[at - 1]] {
-            rank += 1;
+
+    fn add(
+        &mut self,
+        values: &Column,
+        direction: Direction,
+        stop: &Stop<'_>,
+    ) -> Result<(), VectorError> {
+        for row in 0..values.len() {
+            if row.is_multiple_of(PART) {
+                stop.check()?;
+            }
+            order::put(values, row, direction, &mut self.bytes)?;
+            self.ends.push(self.bytes.len());
         }
-        ranks[row] = rank;
+        Ok(())
     }
-    Ok(ranks)
+
+    /// Their ranks.
+    fn ranks(&self, stop: &Stop<'_>) -> Result<Vec<u128>, VectorError> {
+        let mut sorted: Vec<u32> = (0..self.ends.len() as u32).collect();
+        stop::sort(&mut sorted, |a, b| self.get(a).cmp(self.get(b)), stop)?;
+        let mut ranks = vec![0; sorted.len()];
+        let mut rank = 0;
+        for (at, &key) in sorted.iter().enumerate() {
+            if at > 0 && self.get(key) != self.get(sorted[at - 1]) {
+                rank += 1;
+            }
+            ranks[key as usize] = rank;
+        }
+        Ok(ranks)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use howdah_columnar::{ColumnType, Value};
+
     use super::*;
 
     #[test]
@@ -280,15 +345,39 @@ mod tests {
                 let of_group: Vec<u128> = groups.iter().map(|_| (next() % most).into()).collect();
                 let ranks = |groups: &[u32]| {
                     let ranks = groups.iter().map(|&group| of_group[group as usize / 3]);
-                    Ok((ranks.collect(), true))
+                    Ok(ranks.collect())
                 };
                 let whole = split(&groups, &of_group, limit);
                 for part_len in [1, 7, 64, 299] {
-                    let parts = split_by_parts(&groups, limit, part_len, &ranks).expect("splits");
+                    let parts = split_by_parts(&groups, limit, part_len, ranks).expect("splits");
                     assert_eq!(parts.before, whole.before);
                     assert_eq!(parts.tied, whole.tied);
                 }
             }
         }
+    }
+
+    #[test]
+    fn texts_of_several_parts_have_the_ranks_of_all() -> Result<(), VectorError> {
+        let flag = std::sync::atomic::AtomicBool::new(false);
+        let stop = Stop::new(&flag, None);
+        let texts = ["b", "", "abc", "ab", "b", "z", "abd"];
+        for descending in [false, true] {
+            let direction = Direction {
+                descending,
+                nulls_first: false,
+            };
+            let column = |texts: &[&str]| {
+                let values = texts.iter().map(|text| Some(Value::Text(text)));
+                Ok(Column::from_values(ColumnType::Text, values)?)
+            };
+            let ranks = ranks_of_all(texts.chunks(3).map(column), direction, &stop)?;
+            for (a, b) in [(0, 4), (1, 2), (2, 3), (3, 6), (5, 0), (6, 2)] {
+                let order = texts[a].cmp(texts[b]);
+                let order = if descending { order.reverse() } else { order };
+                assert_eq!(ranks[a].cmp(&ranks[b]), order);
+            }
+        }
+        Ok(())
     }
 }

@@ -32,7 +32,8 @@ use super::scan::{OpenColumn, OpenMorsel, Picked, Zone};
 use crate::error::{Declined, VectorError};
 use crate::expr::{self, Input, take};
 use crate::plan::{Expr, OrderBy};
-use crate::runtime::ResultColumn;
+use crate::runtime::stop::{self, Stop};
+use crate::runtime::{PART_ROWS, ResultColumn, ResultPart};
 use candidates::{Threshold, candidates, is_beaten, threshold_of};
 pub use late::LateRows;
 use order::Direction;
@@ -148,6 +149,9 @@ impl FirstPlan {
 const MOST_LATE: usize = 1_000;
 /// Reading a value by itself takes as long as decoding so many of them in a chunk.
 const ROWS_OF_A_LATE: u64 = 32;
+
+/// Rows that are merged between two checks of the stop flag.
+const MERGE_STEP: usize = 4_096;
 
 /// The last row of a full heap.
 #[derive(Clone, Debug)]
@@ -420,36 +424,55 @@ impl First {
     }
 
     /// Adds the rows of another thread.
-    pub(crate) fn merge(&mut self, plan: &FirstPlan, other: Self) {
-        for entry in other.heap {
+    pub(crate) fn merge(
+        &mut self,
+        plan: &FirstPlan,
+        other: Self,
+        stop: &Stop<'_>,
+    ) -> Result<(), VectorError> {
+        for (at, entry) in other.heap.into_iter().enumerate() {
+            if at.is_multiple_of(MERGE_STEP) {
+                stop.check()?;
+            }
             if self.last(plan).is_none_or(|last| entry < *last) {
                 self.push(plan, entry);
             }
         }
+        Ok(())
     }
 
     /// The rows in order.
     pub(crate) fn finish(
         self,
         plan: &FirstPlan,
-    ) -> Result<(usize, Vec<ResultColumn>), VectorError> {
-        let entries = self.heap.into_sorted_vec();
+        stop: &Stop<'_>,
+    ) -> Result<Vec<ResultPart>, VectorError> {
+        let entries = self.heap.into_vec();
         let is_read = |entry: &Entry| matches!(entry.row, Row::Read(_));
         if !entries.iter().all(is_read) {
             return Err(VectorError::Unsupported {
                 what: "rows whose values were not delivered",
             });
         }
-        let columns = plan.columns.iter().enumerate().map(|(at, expr)| {
-            let values = entries.iter().map(|entry| match &entry.row {
-                Row::Read(values) => values[at].as_ref().map(OwnedValue::as_value),
-                Row::Pending(_) | Row::Late(..) => None,
+        let mut rows: Vec<u32> = (0..entries.len() as u32).collect();
+        let order = |a: u32, b: u32| entries[a as usize].key.cmp(&entries[b as usize].key);
+        stop::sort(&mut rows, order, stop)?;
+        let part = |rows: &[u32]| -> Result<ResultPart, VectorError> {
+            stop.check()?;
+            let columns = plan.columns.iter().enumerate().map(|(at, expr)| {
+                let values = rows.iter().map(|&row| match &entries[row as usize].row {
+                    Row::Read(values) => values[at].as_ref().map(OwnedValue::as_value),
+                    Row::Pending(_) | Row::Late(..) => None,
+                });
+                let column = Column::from_values(expr.column_type(), values)?;
+                Ok(ResultColumn::Values(column))
             });
-            let column = Column::from_values(expr.column_type(), values)?;
-            Ok(ResultColumn::Values(column))
-        });
-        let columns = columns.collect::<Result<Vec<_>, VectorError>>()?;
-        Ok((entries.len(), columns))
+            Ok(ResultPart {
+                row_count: rows.len(),
+                columns: columns.collect::<Result<Vec<_>, VectorError>>()?,
+            })
+        };
+        rows.chunks(PART_ROWS).map(part).collect()
     }
 
     /// Memory held.

@@ -139,6 +139,11 @@ impl OpenMorsel {
         }
     }
 
+    /// Its rows, read or not.
+    pub(crate) fn row_count(&self) -> usize {
+        self.row_count
+    }
+
     /// The rows to read, cut at the bounds of zones.
     pub(crate) fn zones(&self) -> impl Iterator<Item = Range<usize>> {
         self.rows.iter().flat_map(super::by_zone)

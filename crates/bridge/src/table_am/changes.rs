@@ -1,0 +1,206 @@
+//! Changes of single rows: `tuple_insert`, `multi_insert`, `tuple_delete`, `tuple_update`,
+//! `tuple_lock`, `finish_bulk_insert`.
+//!
+//! Speculative insertions are not passed on: they are left to heap.
+
+use pgrx::{pg_guard, pg_sys};
+
+use super::Routine;
+use crate::cold_lock::RowLock;
+use crate::heap_am::{self, InsertRequest, LockedRow};
+use crate::row_request::{
+    ChangeRequest, LockFlags, LockRequest, Refusal, UpdateIndexes, WaitPolicy,
+};
+use crate::slot::{Slot, tid_of_copy};
+use crate::snapshot::Snapshot;
+use crate::table::Table;
+use crate::tid::Tid;
+
+/// Changes of single rows. Tables are locked for writing.
+pub trait RowChanges {
+    /// Inserts the row in the slot.
+    fn insert(table: Table<'_>, slot: Slot<'_>, request: InsertRequest<'_>);
+
+    /// Inserts the rows in the slots, in their order.
+    fn insert_many(table: Table<'_>, slots: &[Slot<'_>], request: InsertRequest<'_>);
+
+    /// A series of insertions is done.
+    fn finish_inserts(table: Table<'_>);
+
+    /// Deletes the row at a TID; `moves` tells that its new version goes to another partition.
+    fn delete(
+        table: Table<'_>,
+        tid: Tid,
+        request: ChangeRequest<'_>,
+        moves: bool,
+    ) -> Result<(), Refusal>;
+
+    /// Updates the row at a TID to the one in the slot. Returns the lock that was taken as well.
+    fn update(
+        table: Table<'_>,
+        tid: Tid,
+        slot: Slot<'_>,
+        request: ChangeRequest<'_>,
+    ) -> (RowLock, Result<UpdateIndexes, Refusal>);
+
+    /// Locks the row at a TID, and stores it in the slot.
+    fn lock(table: Table<'_>, tid: Tid, slot: Slot<'_>, request: LockRequest<'_>) -> LockedRow;
+}
+
+/// Has single rows changed by `C`.
+pub fn set_changes<C: RowChanges>(routine: &mut Routine) {
+    routine.tuple_insert = Some(tuple_insert::<C>);
+    routine.multi_insert = Some(multi_insert::<C>);
+    routine.finish_bulk_insert = Some(finish_bulk_insert::<C>);
+    routine.tuple_delete = Some(tuple_delete::<C>);
+    routine.tuple_update = Some(tuple_update::<C>);
+    routine.tuple_lock = Some(tuple_lock::<C>);
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn tuple_insert<C: RowChanges>(
+    rel: pg_sys::Relation,
+    slot: *mut pg_sys::TupleTableSlot,
+    cid: pg_sys::CommandId,
+    options: i32,
+    bistate: *mut pg_sys::BulkInsertStateData,
+) {
+    // SAFETY: the server holds the relation open, and the state valid or NULL; the slot holds a row
+    // of the relation.
+    unsafe {
+        let request = InsertRequest::from_raw(cid, options, bistate);
+        C::insert(Table::from_raw(rel), Slot::from_raw(slot), request);
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn multi_insert<C: RowChanges>(
+    rel: pg_sys::Relation,
+    slots: *mut *mut pg_sys::TupleTableSlot,
+    nslots: i32,
+    cid: pg_sys::CommandId,
+    options: i32,
+    bistate: *mut pg_sys::BulkInsertStateData,
+) {
+    // SAFETY: as for `tuple_insert`; there are `nslots` slots, whose array is not written.
+    unsafe {
+        let request = InsertRequest::from_raw(cid, options, bistate);
+        let slots = Slot::array(slots, nslots as usize);
+        C::insert_many(Table::from_raw(rel), slots, request);
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn finish_bulk_insert<C: RowChanges>(rel: pg_sys::Relation, options: i32) {
+    // SAFETY: the server holds the relation open.
+    let table = unsafe { Table::from_raw(rel) };
+    C::finish_inserts(table);
+    heap_am::finish_bulk_insert(table, options);
+}
+
+#[pg_guard]
+#[allow(clippy::too_many_arguments)] // the callback's
+unsafe extern "C-unwind" fn tuple_delete<C: RowChanges>(
+    rel: pg_sys::Relation,
+    tid: pg_sys::ItemPointer,
+    cid: pg_sys::CommandId,
+    snapshot: pg_sys::Snapshot,
+    crosscheck: pg_sys::Snapshot,
+    wait: bool,
+    tmfd: *mut pg_sys::TM_FailureData,
+    changing_partition: bool,
+) -> pg_sys::TM_Result::Type {
+    // SAFETY: the server holds the relation open and snapshots, where there are any, valid; the
+    // other pointers are to variables of its own.
+    unsafe {
+        let request = ChangeRequest {
+            command: cid,
+            snapshot: Snapshot::from_nullable(snapshot),
+            crosscheck: Snapshot::from_nullable(crosscheck),
+            wait,
+        };
+        let (table, tid) = (Table::from_raw(rel), Tid::from_raw(*tid));
+        let deleted = C::delete(table, tid, request, changing_partition);
+        answer(deleted, &mut *tmfd)
+    }
+}
+
+#[pg_guard]
+#[allow(clippy::too_many_arguments)] // the callback's
+unsafe extern "C-unwind" fn tuple_update<C: RowChanges>(
+    rel: pg_sys::Relation,
+    otid: pg_sys::ItemPointer,
+    slot: *mut pg_sys::TupleTableSlot,
+    cid: pg_sys::CommandId,
+    snapshot: pg_sys::Snapshot,
+    crosscheck: pg_sys::Snapshot,
+    wait: bool,
+    tmfd: *mut pg_sys::TM_FailureData,
+    lockmode: *mut pg_sys::LockTupleMode::Type,
+    update_indexes: *mut pg_sys::TU_UpdateIndexes::Type,
+) -> pg_sys::TM_Result::Type {
+    // SAFETY: as for `tuple_delete`; the slot holds a row of the relation.
+    unsafe {
+        let request = ChangeRequest {
+            command: cid,
+            snapshot: Snapshot::from_nullable(snapshot),
+            crosscheck: Snapshot::from_nullable(crosscheck),
+            wait,
+        };
+        let (table, tid) = (Table::from_raw(rel), Tid::from_raw(*otid));
+        let (lock, updated) = C::update(table, tid, Slot::from_raw(slot), request);
+        *lockmode = lock.raw();
+        *update_indexes = updated.unwrap_or(UpdateIndexes::None).raw();
+        answer(updated.map(|_| ()), &mut *tmfd)
+    }
+}
+
+/// Tells the executor why a change was refused.
+fn answer(
+    result: Result<(), Refusal>,
+    tmfd: &mut pg_sys::TM_FailureData,
+) -> pg_sys::TM_Result::Type {
+    match result {
+        Ok(()) => pg_sys::TM_Result::TM_Ok,
+        Err(Refusal { result, failure }) => {
+            *tmfd = failure.raw();
+            result.raw()
+        }
+    }
+}
+
+#[pg_guard]
+#[allow(clippy::too_many_arguments)] // the callback's
+unsafe extern "C-unwind" fn tuple_lock<C: RowChanges>(
+    rel: pg_sys::Relation,
+    tid: pg_sys::ItemPointer,
+    snapshot: pg_sys::Snapshot,
+    slot: *mut pg_sys::TupleTableSlot,
+    cid: pg_sys::CommandId,
+    mode: pg_sys::LockTupleMode::Type,
+    wait_policy: pg_sys::LockWaitPolicy::Type,
+    flags: u8,
+    tmfd: *mut pg_sys::TM_FailureData,
+) -> pg_sys::TM_Result::Type {
+    // SAFETY: as for `tuple_delete`; the slot is one of the relation's. Replication identifies the
+    // row by a copied slot.
+    unsafe {
+        if (*tid).ip_posid == 0
+            && let Some(copied) = tid_of_copy(slot)
+        {
+            *tid = copied;
+        }
+        let request = LockRequest {
+            command: cid,
+            lock: RowLock::of(mode),
+            wait: WaitPolicy::from_raw(wait_policy),
+            flags: LockFlags::from_raw(flags),
+            snapshot: Snapshot::from_nullable(snapshot),
+        };
+        let (table, slot) = (Table::from_raw(rel), Slot::from_raw(slot));
+        let locked = C::lock(table, Tid::from_raw(*tid), slot, request);
+        *tid = locked.at.raw();
+        *tmfd = locked.failure.raw();
+        locked.result.raw()
+    }
+}

@@ -1,0 +1,148 @@
+//! What is searched for a row: exceptions, ends of runs.
+//!
+//! Ascending integers are searched among the first of each block of 1,024, which are read once
+//! (fences), and then within a block.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use super::packed::BLOCK;
+use super::reading::{Reading, outside};
+use super::scalars::{Scalars, required};
+use crate::source::ByteSource;
+
+/// Rows that are exceptions, ascending.
+#[derive(Debug)]
+pub(super) struct Exceptions {
+    pub(super) rows: Sorted,
+    /// What is taken off of the numbers in `rows`.
+    pub(super) offset: u64,
+}
+
+/// Exceptions and their values.
+#[derive(Debug)]
+pub(super) struct Patches {
+    pub(super) at: Exceptions,
+    pub(super) values: Box<Scalars>,
+}
+
+/// Ends of runs, ascending.
+#[derive(Debug)]
+pub(super) struct Runs {
+    pub(super) ends: Sorted,
+    pub(super) offset: u64,
+    pub(super) len: u32,
+}
+
+/// Ascending integers that are searched.
+#[derive(Debug)]
+pub(super) struct Sorted {
+    pub(super) values: Box<Scalars>,
+    pub(super) len: u32,
+    /// The first value of each block but the first, once one was looked for.
+    pub(super) fences: OnceLock<Box<[u64]>>,
+}
+
+/// The value of the exception for a row, if there is one.
+pub(super) fn patched<S: ByteSource + ?Sized>(
+    patches: Option<&Patches>,
+    row: u32,
+    reading: &mut Reading<'_, S>,
+) -> Result<Option<u64>, S::Error> {
+    match patches {
+        None => Ok(None),
+        Some(patches) => match patches.at.find(row, reading)? {
+            None => Ok(None),
+            Some(at) => required(&patches.values, at, reading).map(Some),
+        },
+    }
+}
+
+impl Exceptions {
+    /// The position of the exception for a row, if there is one.
+    pub(super) fn find<S: ByteSource + ?Sized>(
+        &self,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<Option<u32>, S::Error> {
+        let number = u64::from(row) + self.offset;
+        let at = self.rows.lower_bound(number, reading)?;
+        if at == self.rows.len {
+            return Ok(None);
+        }
+        let found = required(&self.rows.values, at, reading)?;
+        Ok((found == number).then_some(at))
+    }
+
+    pub(super) fn ranges(&self, out: &mut Vec<Range<u64>>) {
+        self.rows.ranges(out);
+    }
+}
+
+impl Runs {
+    /// The run of a row.
+    pub(super) fn find<S: ByteSource + ?Sized>(
+        &self,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<u32, S::Error> {
+        if row >= self.len {
+            return Err(outside("a row").into());
+        }
+        // A run ends before its end.
+        let past = (u64::from(row) + 1).saturating_add(self.offset);
+        self.ends.lower_bound(past, reading)
+    }
+
+    pub(super) fn ranges(&self, out: &mut Vec<Range<u64>>) {
+        self.ends.ranges(out);
+    }
+}
+
+impl Sorted {
+    pub(super) fn new(values: Scalars, len: u32) -> Self {
+        Self {
+            values: Box::new(values),
+            len,
+            fences: OnceLock::new(),
+        }
+    }
+
+    /// The number of values less than `bound`.
+    pub(super) fn lower_bound<S: ByteSource + ?Sized>(
+        &self,
+        bound: u64,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<u32, S::Error> {
+        let block = match self.fences.get() {
+            Some(fences) => fences.partition_point(|&fence| fence < bound),
+            None if self.len <= BLOCK as u32 => 0,
+            None => {
+                let fences = (1..self.len.div_ceil(BLOCK as u32))
+                    .map(|block| required(&self.values, block * BLOCK as u32, reading))
+                    .collect::<Result<Box<[u64]>, _>>()?;
+                let block = fences.partition_point(|&fence| fence < bound);
+                reading.hold(size_of_val(&*fences));
+                let _ = self.fences.set(fences);
+                block
+            }
+        };
+        let mut low = (block * BLOCK) as u32;
+        let mut high = low.saturating_add(BLOCK as u32).min(self.len);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match required(&self.values, middle, reading)? < bound {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        Ok(low)
+    }
+
+    /// What is read first, if that is known.
+    pub(super) fn ranges(&self, out: &mut Vec<Range<u64>>) {
+        if self.len <= BLOCK as u32 && self.len > 0 {
+            self.values.ranges(self.len / 2, out);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Whether a run is to stop: what every loop asks that may run for more than a few milliseconds.
+
+use std::cmp::Ordering as Order;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::VectorError;
+
+/// The run's stop flag; on the caller's thread, which is told of an interrupt before the flag is
+/// set, also what the caller knows.
+#[derive(Clone, Copy)]
+pub(crate) struct Stop<'a> {
+    flag: &'a AtomicBool,
+    /// Of the caller's thread.
+    is_stopped: Option<fn() -> bool>,
+}
+
+impl<'a> Stop<'a> {
+    /// Of a thread, or of the caller's thread with what it knows.
+    pub(crate) fn new(flag: &'a AtomicBool, is_stopped: Option<fn() -> bool>) -> Self {
+        Self { flag, is_stopped }
+    }
+
+    /// To be called between two steps of a loop.
+    ///
+    /// # Errors
+    ///
+    /// [`VectorError::Stopped`] if the run is to stop.
+    pub(crate) fn check(&self) -> Result<(), VectorError> {
+        let is_set = self.flag.load(Ordering::Relaxed);
+        match is_set || self.is_stopped.is_some_and(|is_stopped| is_stopped()) {
+            true => Err(VectorError::Stopped),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Rows that are sorted, or merged, between two checks of the stop flag.
+const SORT_STEP: usize = 4_096;
+
+/// Sorts row numbers. Unlike a sort of the standard library it can be stopped: runs of rows are
+/// sorted, then merged two by two. Of rows that are equal, any may be first.
+///
+/// # Errors
+///
+/// [`VectorError::Stopped`] if the run is to stop.
+pub(crate) fn sort(
+    rows: &mut Vec<u32>,
+    order: impl Fn(u32, u32) -> Order,
+    stop: &Stop<'_>,
+) -> Result<(), VectorError> {
+    for run in rows.chunks_mut(SORT_STEP) {
+        stop.check()?;
+        run.sort_unstable_by(|a, b| order(*a, *b));
+    }
+    let mut run_len = SORT_STEP;
+    let mut merged = Vec::with_capacity(rows.len());
+    while run_len < rows.len() {
+        merged.clear();
+        for pair in rows.chunks(run_len * 2) {
+            let (mut left, mut right) = pair.split_at(run_len.min(pair.len()));
+            while let ([first, left_rest @ ..], [second, right_rest @ ..]) = (left, right) {
+                if merged.len().is_multiple_of(SORT_STEP) {
+                    stop.check()?;
+                }
+                if order(*second, *first).is_lt() {
+                    merged.push(*second);
+                    right = right_rest;
+                } else {
+                    merged.push(*first);
+                    left = left_rest;
+                }
+            }
+            merged.extend_from_slice(left);
+            merged.extend_from_slice(right);
+        }
+        std::mem::swap(rows, &mut merged);
+        run_len *= 2;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shuffled(len: u32) -> Vec<u32> {
+        let mut random = 7u64;
+        let mut rows: Vec<u32> = (0..len).collect();
+        for at in (1..rows.len()).rev() {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            rows.swap(at, (random >> 33) as usize % (at + 1));
+        }
+        rows
+    }
+
+    #[test]
+    fn rows_are_sorted_whatever_their_number() -> Result<(), VectorError> {
+        let flag = AtomicBool::new(false);
+        for len in [0, 1, 2, 4_095, 4_096, 4_097, 8_192, 8_193, 50_000] {
+            let mut rows = shuffled(len);
+            sort(
+                &mut rows,
+                |a, b| (a / 3).cmp(&(b / 3)),
+                &Stop::new(&flag, None),
+            )?;
+            assert_eq!(rows.len(), len as usize);
+            assert!(rows.is_sorted_by_key(|row| row / 3));
+            rows.sort_unstable();
+            assert!(rows.iter().copied().eq(0..len));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_sort_stops_in_its_middle() {
+        let flag = AtomicBool::new(false);
+        let compared = std::cell::Cell::new(0u64);
+        let order = |a: u32, b: u32| {
+            compared.set(compared.get() + 1);
+            if compared.get() == 1_000_000 {
+                flag.store(true, Ordering::Relaxed);
+            }
+            a.cmp(&b)
+        };
+        let stopped = sort(&mut shuffled(200_000), order, &Stop::new(&flag, None));
+        assert!(matches!(stopped, Err(VectorError::Stopped)));
+        assert!(compared.get() < 1_200_000);
+    }
+
+    #[test]
+    fn the_caller_of_a_run_is_asked_beside_the_flag() {
+        let flag = AtomicBool::new(false);
+        assert!(Stop::new(&flag, Some(|| false)).check().is_ok());
+        assert!(Stop::new(&flag, Some(|| true)).check().is_err());
+        flag.store(true, Ordering::Relaxed);
+        assert!(Stop::new(&flag, None).check().is_err());
+    }
+}

@@ -1,0 +1,37 @@
+//! Changes that a transaction makes to a table before it reads it.
+
+use super::columns::COLUMNS;
+use crate::differential::Dice;
+
+/// What a change does; `@` stands for the table. Rows that are inserted get numbers that no other
+/// row has, because the order of first rows ends with the number.
+const CHANGES: [&str; 12] = [
+    "INSERT INTO @",
+    "SAVEPOINT b; INSERT INTO @; ROLLBACK TO b",
+    "SAVEPOINT b; INSERT INTO @; RELEASE b",
+    "TRUNCATE @; INSERT INTO @",
+    "TRUNCATE @",
+    "DELETE FROM @ WHERE id % 3 = 1",
+    "DELETE FROM @ WHERE id < 9000",
+    "SAVEPOINT b; DELETE FROM @ WHERE id % 2 = 0; ROLLBACK TO b",
+    "UPDATE @ SET i4 = 9, w = 'new' WHERE id % 7 = 2",
+    "UPDATE @ SET f8 = 'NaN', i8 = NULL, b = NOT b WHERE id % 500 = 2",
+    "SAVEPOINT b; UPDATE @ SET i2 = 4, lw = 'x'; ROLLBACK TO b",
+    "UPDATE @ SET id = id + 5000000 WHERE id % 11 = 3 AND id < 5000000",
+];
+
+/// Some changes, one after the other.
+pub(super) fn changes(dice: &mut Dice) -> String {
+    let columns: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
+    let columns = columns.join(", ");
+    let one = |at: usize, dice: &mut Dice| {
+        let (every, beyond) = (dice.pick(&[1, 3, 9]), 300_000 * (at + 1));
+        let insert = format!(
+            "INSERT INTO @ (id, {columns}) SELECT id + {beyond}, {columns} FROM source
+             WHERE id % {every} = 0"
+        );
+        dice.pick(&CHANGES).replace("INSERT INTO @", &insert)
+    };
+    let all: Vec<String> = (0..=dice.below(4)).map(|at| one(at, dice)).collect();
+    all.join("; ")
+}

@@ -1,0 +1,125 @@
+//! One query asked of the engine, of PostgreSQL's nodes over cold rows, and of heap.
+
+use anyhow::ensure;
+use postgres::Client;
+
+use super::answer::{Answer, Plan, answer, plan, same};
+use super::author::{author, values};
+use super::query::{PARAMETERS, Query, Way};
+use crate::differential::Dice;
+
+/// How many queries met what.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    pub asked: usize,
+    /// Run by the engine.
+    pub taken: usize,
+    /// Evaluated in part by PostgreSQL for the engine.
+    pub foreign: usize,
+    /// With an error over heap.
+    pub failed: usize,
+    /// With an error over heap, but none by the engine.
+    pub spared: usize,
+}
+
+/// A query and the values of its parameters.
+struct Question {
+    query: Query,
+    values: String,
+}
+
+impl Question {
+    /// What is sent to ask a text of this query; a prepared statement is prepared for it.
+    fn sent(&self, session: &mut Client, text: &str) -> anyhow::Result<String> {
+        if self.query.way != Way::Prepared {
+            return Ok(text.to_owned());
+        }
+        session.batch_execute(&format!(
+            "DEALLOCATE ALL; PREPARE asked({PARAMETERS}) AS {text}"
+        ))?;
+        Ok(format!("EXECUTE asked({})", self.values))
+    }
+
+    fn ask(&self, session: &mut Client, text: &str) -> anyhow::Result<Answer> {
+        let sent = self.sent(session, text)?;
+        answer(session, &sent)
+    }
+
+    fn plan(&self, session: &mut Client, text: &str) -> anyhow::Result<Plan> {
+        let sent = self.sent(session, text)?;
+        plan(session, &sent)
+    }
+}
+
+/// Asks a new query, with settings that the dice choose as well, and counts how it went.
+///
+/// # Errors
+/// When the answers differ, with the query and the settings; when the session ends.
+pub fn compare_next(
+    session: &mut Client,
+    dice: &mut Dice,
+    tally: &mut Tally,
+) -> anyhow::Result<()> {
+    let query = author(dice);
+    let values = values(dice);
+    let question = Question { query, values };
+    let threads = dice.pick(&[0, 1, 2, 7]);
+    let memory = dice.pick(&["64kB", "4MB", "64MB"]);
+    let partitionwise = dice.pick(&["on", "off"]);
+    let cached = dice.pick(&["force_generic_plan", "force_custom_plan"]);
+    session.batch_execute(&format!(
+        "SET enable_partitionwise_aggregate = {partitionwise}; SET plan_cache_mode = {cached};
+         SET howdah.debug_force_vectorized = on; SET howdah.vectorized = on;
+         SET howdah.threads = {threads}; SET work_mem = '{memory}'"
+    ))?;
+    let plan = question.plan(session, &question.query.explained("t"))?;
+    let text = question.query.of("t");
+    tally.taken += usize::from(plan.is_vectorized);
+    tally.foreign += usize::from(plan.has_foreign);
+    let vectorized = question.ask(session, &text)?;
+    session.batch_execute("SET howdah.vectorized = off")?;
+    let plain = question.ask(session, &text)?;
+    let mut heap = question.ask(session, &question.query.of("h"))?;
+    tally.asked += 1;
+    tally.failed += usize::from(heap.is_err());
+    let say = |other: &str| {
+        let values = &question.values;
+        format!("{threads} threads, work_mem {memory}, ({values}): {text}: {other}")
+    };
+    if let (Ok(_), Err(_)) = (&vectorized, &heap) {
+        heap = question.ask(session, &question.query.with_errors_last())?;
+        tally.spared += usize::from(heap.is_err());
+    }
+    if let (Err(_), Ok(_)) = (&vectorized, &heap) {
+        heap = question.ask(session, &question.query.to_the_end().of("h"))?;
+    }
+    ensure!(
+        vectorized.is_ok() || heap.is_err(),
+        "{}",
+        say(&format!("{vectorized:?}, but not over heap"))
+    );
+    // Which of two errors comes first depends on the order of rows; pushed filters spare some.
+    let (Ok(vectorized), Ok(heap)) = (vectorized, heap) else {
+        return Ok(());
+    };
+    ensure!(
+        same(&vectorized, &heap),
+        "{}\n{:?}\n{:?}",
+        say("rows differ from heap's"),
+        only_in(&vectorized, &heap),
+        only_in(&heap, &vectorized)
+    );
+    if let Ok(plain) = plain {
+        ensure!(
+            same(&plain, &heap),
+            "{}",
+            say("PostgreSQL's nodes over cold rows differ from heap")
+        );
+    }
+    Ok(())
+}
+
+/// The first rows of `a` that are not in `b`.
+fn only_in<'a>(a: &'a [String], b: &[String]) -> Vec<&'a String> {
+    a.iter().filter(|row| !b.contains(row)).take(5).collect()
+}

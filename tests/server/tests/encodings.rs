@@ -1,0 +1,101 @@
+//! Databases in other encodings than UTF-8: text is stored, compared, counted and sent by its bytes
+//! as heap does it.
+
+use anyhow::ensure;
+use howdah_server_tests::cluster::{Primary, query};
+use postgres::Client;
+
+/// An encoding, and texts in it as bytes.
+const ENCODINGS: [(&str, &[&str]); 3] = [
+    (
+        "LATIN1",
+        &["e9", "e8e9", "61", "c4", "", "5c", "616263", "61e9"],
+    ),
+    (
+        "EUC_JP",
+        &[
+            "a4a2", "a4a2a4a4", "61", "", "5c", "61a4a2", "616263", "8eb1",
+        ],
+    ),
+    (
+        "SQL_ASCII",
+        &["e9", "ff61", "61", "", "a4a2", "5c", "616263", "c3a9"],
+    ),
+];
+
+/// Each returns ASCII only. `@` stands for the table.
+const QUERIES: [&str; 14] = [
+    "SELECT length(w), octet_length(w), count(*) FROM @ GROUP BY 1, 2 ORDER BY 1, 2",
+    "SELECT md5(w), count(*), max(length(v)) FROM @ GROUP BY w ORDER BY 1",
+    "SELECT md5(max(w)), md5(min(w)), md5(max(v)), count(c) FROM @",
+    "SELECT count(*), max(id) FROM @ WHERE w LIKE '_'",
+    "SELECT count(*), max(id) FROM @ WHERE w LIKE '%a%' OR w LIKE '_\\_'",
+    "SELECT count(*), max(id) FROM @ WHERE w LIKE '__%'",
+    "SELECT count(*), max(id) FROM @ WHERE w > 'a' AND starts_with(v, 'a')",
+    "SELECT id, md5(w) FROM @ ORDER BY w DESC, id LIMIT 5",
+    "SELECT md5(upper(w)), count(*) FROM @ GROUP BY 1 ORDER BY 1",
+    "SELECT md5(substr(w, 2, 1)), count(*) FROM @ GROUP BY 1 ORDER BY 1",
+    "SELECT md5(c::text), length(c) FROM @ GROUP BY c ORDER BY 1",
+    "SELECT count(*) FROM @ WHERE w = (SELECT w FROM h WHERE id = 3)",
+    "SELECT count(*) FROM @ WHERE w LIKE (SELECT w FROM h WHERE id = 1) || '%'",
+    "SELECT md5(string_agg(w || v || c, ',' ORDER BY id)) FROM @",
+];
+
+fn make(session: &mut Client, texts: &[&str]) -> anyhow::Result<()> {
+    session.batch_execute(&format!(
+        "CREATE EXTENSION howdah;
+         CREATE TABLE h (id int, w text, v varchar(20), c char(10));
+         CREATE TABLE t (LIKE h) USING howdah;
+         INSERT INTO h SELECT i, w, w || i % 7, w FROM generate_series(1, 10000) i,
+             LATERAL (SELECT decode((string_to_array('{}', ','))[1 + i % 8], 'hex') AS bytes) b,
+             LATERAL (SELECT convert_from(bytes, getdatabaseencoding()) AS w) s;
+         SET howdah.load_threshold = 0;
+         INSERT INTO t SELECT * FROM h",
+        texts.join(",")
+    ))?;
+    Ok(session.batch_execute("VACUUM ANALYZE h, t")?)
+}
+
+#[test]
+fn text_is_that_of_heap() -> anyhow::Result<()> {
+    let settings = [("howdah.compaction", "off"), ("autovacuum", "off")];
+    let primary = Primary::start("encodings", &settings)?;
+    for (encoding, texts) in ENCODINGS {
+        let name = encoding.to_lowercase();
+        primary.session()?.batch_execute(&format!(
+            "CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0"
+        ))?;
+        let mut session = primary.connect(&name)?;
+        make(&mut session, texts)?;
+        for forced in ["on", "off"] {
+            session.batch_execute(&format!("SET howdah.debug_force_vectorized = {forced}"))?;
+            for text in QUERIES {
+                let ours = query(&mut session, &text.replace('@', "t"))?;
+                let theirs = query(&mut session, &text.replace('@', "h"))?;
+                ensure!(
+                    ours == theirs,
+                    "{encoding}: {text}: {ours:.300}\nbut of heap {theirs:.300}"
+                );
+            }
+        }
+        // Lines that are written as they are, and lines that are converted.
+        let mut conversions = vec![encoding];
+        if encoding != "SQL_ASCII" {
+            conversions.push("UTF8");
+        }
+        for client in conversions {
+            let mut sums = Vec::new();
+            for table in ["h", "t"] {
+                let file = primary.data.join(format!("{name}-{client}-{table}"));
+                let file = file.display();
+                session.batch_execute(&format!(
+                    "SET client_encoding = '{client}'; COPY {table} TO '{file}'; RESET client_encoding"
+                ))?;
+                let sum = format!("SELECT md5(pg_read_binary_file('{file}'))");
+                sums.push(query(&mut session, &sum)?);
+            }
+            ensure!(sums[0] == sums[1], "{encoding}: COPY in {client}");
+        }
+    }
+    Ok(())
+}
