@@ -166,10 +166,14 @@ impl<'a> Table<'a> {
         (oid != pg_sys::InvalidOid).then_some(oid)
     }
 
+    /// Whether it is a temporary table, whose pages are in memory of the session.
+    pub fn is_temporary(self) -> bool {
+        self.form().relpersistence as u8 == pg_sys::RELPERSISTENCE_TEMP
+    }
+
     /// Whether it is a temporary table of another session.
     pub fn is_temporary_of_others(self) -> bool {
-        self.form().relpersistence as u8 == pg_sys::RELPERSISTENCE_TEMP
-            && !self.data().rd_islocaltemp
+        self.is_temporary() && !self.data().rd_islocaltemp
     }
 
     /// Whether it is a system catalog, or its TOAST relation.

@@ -27,6 +27,7 @@
 
 mod copy;
 mod hash;
+mod lent;
 mod lookup;
 mod page;
 mod piece;
@@ -48,6 +49,7 @@ use crate::snapshot::Snapshot;
 use crate::table::{LockMode, Table};
 
 pub use copy::{CopiedAs, TupleStamp};
+pub use lent::{LentRun, Loans};
 pub use page::blocks_read;
 pub use piece::PIECE_BYTES;
 pub use read::{Entry, Judge, Visited};

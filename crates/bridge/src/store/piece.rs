@@ -14,8 +14,8 @@
 
 use std::ops::Range;
 
-use super::VALUE_BYTES;
 use super::hash::hash;
+use super::{StoreError, VALUE_BYTES};
 
 /// Bytes that have one check.
 pub(super) const CHECKED_BYTES: usize = 1_024;
@@ -58,6 +58,22 @@ pub(super) enum Fault {
     Short { bytes: usize },
     /// A check does not match.
     Damaged,
+}
+
+impl Fault {
+    /// The error of a piece in which there should have been so many bytes.
+    pub fn into_error(self, toast: u32, (id, seq): PieceKey, expected_bytes: usize) -> StoreError {
+        match self {
+            Fault::Damaged => StoreError::DamagedPiece { toast, id, seq },
+            Fault::Short { bytes } => StoreError::ShortPiece {
+                toast,
+                id,
+                seq,
+                actual_bytes: bytes,
+                expected_bytes,
+            },
+        }
+    }
 }
 
 /// Which kilobytes of a piece were verified.

@@ -146,6 +146,13 @@ pub(super) unsafe fn touch(rel: pg_sys::Relation, block: pg_sys::BlockNumber, by
     }
 }
 
+/// Prefetches bytes into the processor's cache.
+pub(super) fn fetch(bytes: &[u8]) {
+    for line in bytes.chunks(LINE_BYTES) {
+        fetch_line(line.as_ptr());
+    }
+}
+
 #[inline(always)]
 fn fetch_line(address: *const u8) {
     #[cfg(target_arch = "x86_64")]

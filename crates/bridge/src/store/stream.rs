@@ -8,6 +8,7 @@ use pgrx::{pg_guard, pg_sys};
 use crate::table::Table;
 
 use super::page::PinnedPage;
+use super::recent;
 
 /// The blocks that the stream has not requested yet.
 struct Blocks {
@@ -21,6 +22,7 @@ struct Blocks {
 /// Invariant: `stream` is open and `blocks` is a box of this value's own until it is dropped; the
 /// relation is open as long, because the store that has begun the stream is.
 pub(super) struct BlockStream {
+    rel: pg_sys::Relation,
     stream: *mut pg_sys::ReadStream,
     /// The stream points at them.
     blocks: *mut Blocks,
@@ -66,7 +68,12 @@ impl BlockStream {
                 0,
             )
         };
-        BlockStream { stream, blocks, at }
+        BlockStream {
+            rel,
+            stream,
+            blocks,
+            at,
+        }
     }
 
     /// The next page, pinned; `None` at the end.
@@ -77,6 +84,7 @@ impl BlockStream {
             if buffer == pg_sys::InvalidBuffer as pg_sys::Buffer {
                 return None;
             }
+            recent::note(self.rel, self.at, buffer);
             self.at += 1;
             Some(PinnedPage::of(buffer, self.at - 1))
         }

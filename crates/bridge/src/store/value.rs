@@ -15,8 +15,9 @@
 //! Every byte that is returned was verified on the page it was copied from, under the pin under
 //! which it was copied: see [`super::piece`]; except that whole chunks may be copied first and
 //! verified by another thread, against the checks that were copied with them
-//! ([`super::unverified`]). Where the cluster has data checksums a map remembers
-//! what was verified: a page that was evicted and comes back is verified by PostgreSQL. Pages are
+//! ([`super::unverified`]), or be copied and verified by that thread, while this one keeps the
+//! pages pinned ([`super::lent`]). Where the cluster has data checksums a map remembers what was
+//! verified: a page that was evicted and comes back is verified by PostgreSQL. Pages are
 //! share-locked one at a time, while their tuples are searched; a reader keeps the last one pinned,
 //! because a row often needs several ranges of one page. Pins are the resource owner's: an ERROR
 //! releases them. All of this also works on a standby: pieces and hints arrive by WAL.
@@ -29,6 +30,7 @@ use pgrx::pg_sys;
 
 use crate::relation::{has_block, main_fork_blocks};
 
+use super::lent::{Lender, LentRun, Loans};
 use super::lookup::{Found, find};
 use super::page::{HeldPiece, PinnedPage};
 use super::piece::{Fault, PIECE_BYTES, Piece, Verified};
@@ -44,6 +46,8 @@ const MOST_RUNS: usize = 1_024;
 const MOST_REMEMBERED: usize = 1 << 15;
 /// Fewer pieces are read page by page.
 const STREAMED_PIECES: i32 = 4;
+/// Of a run, the piece that is prefetched while one is looked for.
+const TOUCHED_AHEAD: i32 = 6;
 
 /// Where the pieces of a value were found, or should be according to a hint.
 #[derive(Clone, Debug, Default)]
@@ -275,20 +279,61 @@ impl ValueReader<'_> {
         Ok(unverified)
     }
 
-    /// Shows ranges of piece after piece that together are `len` bytes from `offset` on.
-    fn run(&self, offset: u64, len: u64, look: Look<'_>) -> Result<(), StoreError> {
+    /// Lends the pages that hold `len` bytes from `offset` on to a thread that copies them. `None`
+    /// if that is not allowed, if they are more than this process should pin at a time, or of a
+    /// temporary table.
+    ///
+    /// # Errors
+    /// As for [`ValueReader::read`].
+    pub fn lend_run(
+        &self,
+        offset: u64,
+        len: u64,
+        loans: &Loans,
+    ) -> Result<Option<LentRun>, StoreError> {
         let end = offset + len;
+        let count = (len / PIECE_BYTES as u64 + 2) as usize;
+        // SAFETY: reads counters of this process.
+        let most = || unsafe { pg_sys::GetAdditionalPinLimit() };
+        if !loans.is_allowed() || count > most() as usize || self.store.toast().is_temporary() {
+            return Ok(None);
+        }
+        let mut lender = Lender::with_capacity(count);
+        let mut pieces = Pieces::until(self, end);
         let mut at = offset;
         while at < end {
             let (seq, skip) = place_of(at);
             let take = (PIECE_BYTES - skip).min((end - at) as usize);
-            self.with_piece(seq, |piece| look(piece, skip..skip + take))?;
+            lender.add((self.id, seq), pieces.get(seq)?, skip..skip + take);
             at += take as u64;
-            if at < end {
-                at = self.stream(at, end, look)?;
-            }
-            pgrx::check_for_interrupts!();
         }
+        pgrx::check_for_interrupts!();
+        let (pages, run) = lender.lend(self.store.id().toast);
+        loans.add(pages);
+        Ok(Some(run))
+    }
+
+    /// Shows ranges of piece after piece that together are `len` bytes from `offset` on.
+    fn run(&self, offset: u64, len: u64, look: Look<'_>) -> Result<(), StoreError> {
+        let end = offset + len;
+        let mut pieces = Pieces::until(self, end);
+        let mut at = offset;
+        while at < end {
+            let (seq, skip) = place_of(at);
+            let take = (PIECE_BYTES - skip).min((end - at) as usize);
+            let look = |piece: &mut Shown<'_>| look(piece, skip..skip + take);
+            if at == offset {
+                self.with_piece(seq, look)?;
+            } else {
+                let piece = pieces.get(seq)?;
+                self.look_at(seq, &piece, &mut Verified::default(), look)?;
+            }
+            at += take as u64;
+            if seq % 64 == 0 {
+                pgrx::check_for_interrupts!();
+            }
+        }
+        pgrx::check_for_interrupts!();
         Ok(())
     }
 
@@ -400,13 +445,10 @@ impl ValueReader<'_> {
     /// Finds a piece at the block where it should be, or else by the index.
     fn hold(&self, seq: i32) -> Result<HeldPiece, StoreError> {
         let (toast, key) = (self.store.toast(), (self.id, seq));
-        let guess = self.map.borrow().guess(seq);
-        if let Some(block) = guess
-            && let Some(page) = PinnedPage::recent(toast, block)
-            && let Some(piece) = page.hold(toast, key)
-        {
+        if let Some(piece) = self.hold_recent(seq) {
             return Ok(piece);
         }
+        let guess = self.map.borrow().guess(seq);
         let guess = guess.filter(|&block| toast.has_block(block));
         if let Some(block) = guess
             && let Some(piece) = PinnedPage::read(toast, block).hold(toast, key)
@@ -419,39 +461,37 @@ impl ValueReader<'_> {
         piece.ok_or_else(|| self.missing(seq))
     }
 
-    /// Streams pieces from `at`, where one begins, as long as they lie on consecutive blocks;
-    /// returns where it stopped.
-    fn stream(&self, at: u64, end: u64, look: Look<'_>) -> Result<u64, StoreError> {
-        let (seq, _) = place_of(at);
-        let (last, _) = place_of(end - 1);
+    /// Prefetches what finding a piece on its page will read.
+    fn touch_piece(&self, seq: i32) {
+        if let Some(block) = self.map.borrow().guess(seq) {
+            // SAFETY: `toast` is open.
+            unsafe { recent::touch(self.store.toast, block, 0..1) };
+        }
+    }
+
+    /// Finds a piece in the buffer where its page was seen before.
+    fn hold_recent(&self, seq: i32) -> Option<HeldPiece> {
+        let block = self.map.borrow().guess(seq)?;
+        let page = PinnedPage::recent(self.store.toast(), block)?;
+        page.hold(self.store.toast(), (self.id, seq))
+    }
+
+    /// A stream of the pages of the pieces from `seq` to `last`, as far as these should lie on
+    /// consecutive blocks; `None` if they are few.
+    fn stream(&self, seq: i32, last: i32) -> Option<BlockStream> {
         let (guess, run) = {
             let map = self.map.borrow();
             (map.guess(seq), map.run_from(seq))
         };
-        let (Some(first_block), true) = (guess, run.min(last - seq + 1) >= STREAMED_PIECES) else {
-            return Ok(at);
-        };
+        let count = run.min(last - seq + 1);
+        let first_block = guess.filter(|_| count >= STREAMED_PIECES)?;
         // SAFETY: `toast` is open.
         let blocks = unsafe { main_fork_blocks(self.store.toast) };
-        let count = (run.min(last - seq + 1) as u32).min(blocks.saturating_sub(first_block));
-        let mut stream = BlockStream::begin(self.store.toast(), first_block..first_block + count);
-        let (mut at, mut seq) = (at, seq);
-        while let Some(page) = stream.next() {
-            let take = PIECE_BYTES.min((end - at) as usize);
-            let Some(piece) = page.hold(self.store.toast(), (self.id, seq)) else {
-                // Here the run ends.
-                break;
-            };
-            self.look_at(seq, &piece, &mut Verified::default(), |piece| {
-                look(piece, 0..take)
-            })?;
-            at += take as u64;
-            seq += 1;
-            if seq % 64 == 0 {
-                pgrx::check_for_interrupts!();
-            }
-        }
-        Ok(at)
+        let count = (count as u32).min(blocks.saturating_sub(first_block));
+        Some(BlockStream::begin(
+            self.store.toast(),
+            first_block..first_block + count,
+        ))
     }
 
     /// The block of a piece, by the index.
@@ -479,16 +519,47 @@ impl ValueReader<'_> {
     }
 
     fn fault(&self, seq: i32, fault: Fault, expected_bytes: usize) -> StoreError {
-        let (toast, id) = (self.store.id().toast, self.id);
-        match fault {
-            Fault::Damaged => StoreError::DamagedPiece { toast, id, seq },
-            Fault::Short { bytes } => StoreError::ShortPiece {
-                toast,
-                id,
-                seq,
-                actual_bytes: bytes,
-                expected_bytes,
-            },
+        fault.into_error(self.store.id().toast, (self.id, seq), expected_bytes)
+    }
+}
+
+/// Pieces one after the other: in the buffers where their pages were seen before, else by a stream
+/// for as long as they lie on consecutive blocks.
+struct Pieces<'r, 'a> {
+    reader: &'r ValueReader<'a>,
+    /// The last piece that will be requested.
+    last: i32,
+    stream: Option<BlockStream>,
+}
+
+impl<'r, 'a> Pieces<'r, 'a> {
+    /// Pieces up to the one before the end of a range of bytes.
+    fn until(reader: &'r ValueReader<'a>, end: u64) -> Pieces<'r, 'a> {
+        Pieces {
+            reader,
+            last: place_of(end.saturating_sub(1)).0,
+            stream: None,
+        }
+    }
+
+    /// A piece; those that are requested follow each other.
+    fn get(&mut self, seq: i32) -> Result<HeldPiece, StoreError> {
+        let reader = self.reader;
+        if self.stream.is_none() {
+            reader.touch_piece(seq.saturating_add(TOUCHED_AHEAD).min(self.last));
+            if let Some(piece) = reader.hold_recent(seq) {
+                return Ok(piece);
+            }
+            self.stream = reader.stream(seq, self.last);
+        }
+        let streamed = self.stream.as_mut().and_then(BlockStream::next);
+        match streamed.and_then(|page| page.hold(reader.store.toast, (reader.id, seq))) {
+            Some(piece) => Ok(piece),
+            None => {
+                // Here the run ends.
+                self.stream = None;
+                reader.hold(seq)
+            }
         }
     }
 }

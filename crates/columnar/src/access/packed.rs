@@ -60,7 +60,10 @@ macro_rules! impl_word {
             fn sixteen(row: &[u8], at: usize) -> [Self; SIXTEEN] {
                 let (words, _) = row.as_chunks::<{ size_of::<$ty>() }>();
                 let words = &words[at * SIXTEEN..(at + 1) * SIXTEEN];
-                std::array::from_fn(|lane| <$ty>::from_le_bytes(words[lane]))
+                sixteen_of(
+                    #[inline(always)]
+                    |lane| <$ty>::from_le_bytes(words[lane]),
+                )
             }
 
             #[inline(always)]
@@ -91,6 +94,17 @@ macro_rules! impl_word {
 }
 
 impl_word!(u8, u16, u32, u64);
+
+/// Sixteen values. `std::array::from_fn` does the same, but is not always inlined, and what is not
+/// inlined is not compiled for wide vectors.
+#[inline(always)]
+fn sixteen_of<T: Copy + Default>(value: impl Fn(usize) -> T) -> [T; SIXTEEN] {
+    let mut values = [T::default(); SIXTEEN];
+    for (lane, out) in values.iter_mut().enumerate() {
+        *out = value(lane);
+    }
+    values
+}
 
 /// Bytes of a block of values packed to `bits` bits.
 pub(crate) fn block_bytes(bits: usize) -> usize {
@@ -152,13 +166,19 @@ fn unpack_narrow_plainly<W: Word>(packed: &[u8], bits: usize, out: &mut [u32; BL
         if shift + bits <= W::BITS {
             for (at, out) in out.iter_mut().enumerate() {
                 let low = W::sixteen(low, at);
-                *out = std::array::from_fn(|lane| low[lane].take(shift, mask).narrow());
+                *out = sixteen_of(
+                    #[inline(always)]
+                    |lane| low[lane].take(shift, mask).narrow(),
+                );
             }
         } else {
             let high = &packed[(word + 1) * ROW_BYTES..(word + 2) * ROW_BYTES];
             for (at, out) in out.iter_mut().enumerate() {
                 let (low, high) = (W::sixteen(low, at), W::sixteen(high, at));
-                *out = std::array::from_fn(|lane| low[lane].join(high[lane], shift, mask).narrow());
+                *out = sixteen_of(
+                    #[inline(always)]
+                    |lane| low[lane].join(high[lane], shift, mask).narrow(),
+                );
             }
         }
     }

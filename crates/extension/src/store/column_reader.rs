@@ -6,7 +6,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use howdah_bridge::store::{ColdStore, PieceMap, Unverified, ValueReader};
+use howdah_bridge::store::{
+    ColdStore, LentRun, Loans, PieceMap, StoreError, Unverified, ValueReader,
+};
 use howdah_columnar::{
     ByteSource, ChunkBuffer, ColumnMeta, ColumnStatistics, ColumnType, GroupLayout,
 };
@@ -24,6 +26,30 @@ pub struct ColumnReader {
     pieces: RefCell<PieceMap>,
     /// Under which the footer is remembered, if it is.
     remembered: Option<Remembered>,
+}
+
+/// What is left to do with a chunk's bytes, by any thread.
+pub enum Rest {
+    /// To copy them, with their checks.
+    Copy(LentRun),
+    /// To verify the copy.
+    Verify(Unverified),
+}
+
+impl Rest {
+    /// Does it, with the buffer of a chunk of that many bytes.
+    ///
+    /// # Errors
+    /// A damaged piece.
+    pub fn finish(self, len: usize, buffer: &mut ChunkBuffer) -> Result<(), StoreError> {
+        match self {
+            Rest::Copy(run) => {
+                *buffer = ChunkBuffer::with_capacity(len);
+                run.copy(&mut |bytes| buffer.append(bytes))
+            }
+            Rest::Verify(unverified) => unverified.verify(buffer.as_slice()),
+        }
+    }
 }
 
 /// The group's value as a source of bytes.
@@ -89,21 +115,26 @@ impl ColumnReader {
         Ok(statistics)
     }
 
-    /// A column's chunk as it is stored, what the footer says of it, and what is to be verified
-    /// before the chunk is opened.
+    /// A column's chunk as it is stored, what the footer says of it, and what is to be done before
+    /// the chunk is opened.
     pub fn chunk(
         &self,
         store: &ColdStore,
         column: usize,
-    ) -> Result<(ColumnMeta, ChunkBuffer, Unverified), ColdError> {
+        loans: &Loans,
+    ) -> Result<(ColumnMeta, ChunkBuffer, Rest), ColdError> {
         let value = store.value(self.entry.value_id, &self.pieces);
         let source = Bytes(value);
         let meta = self.layout.column(column, &source)?;
-        let len = meta.byte_range.end - meta.byte_range.start;
+        let (start, len) = (
+            meta.byte_range.start,
+            meta.byte_range.end - meta.byte_range.start,
+        );
+        if let Some(run) = source.0.lend_run(start, len, loans)? {
+            return Ok((meta, ChunkBuffer::with_capacity(0), Rest::Copy(run)));
+        }
         let mut buffer = ChunkBuffer::with_capacity(len as usize);
-        let unverified = (source.0).copy_run(meta.byte_range.start, len, &mut |bytes| {
-            buffer.append(bytes)
-        })?;
-        Ok((meta, buffer, unverified))
+        let unverified = (source.0).copy_run(start, len, &mut |bytes| buffer.append(bytes))?;
+        Ok((meta, buffer, Rest::Verify(unverified)))
     }
 }

@@ -1,20 +1,21 @@
 //! The rows of a table as morsels.
 //!
 //! ```text
-//!   groups: chunks as they are stored, copied from pinned pages
+//!   groups: chunks as they are stored, which threads copy from pinned pages
 //!   rows of this backend's own loads, and heap rows (hot): columns of up to 8,192 rows
 //! ```
 //!
-//! Invariant: between groups no pin and no lock is held. Chunks are copied with their checks, and
-//! verified by the thread that opens them, before it does. A group's statistics and chunks are read
-//! from the same immutable value. Columns are those of the query; each table has them under its own
-//! attribute numbers.
+//! Invariant: between groups no lock is held, and no pin but those of pages that threads are to
+//! copy. Chunks are verified by the thread that opens them, before it does. Where too many pages
+//! would be pinned, or expressions are evaluated by this thread, it copies the chunks itself. A
+//! group's statistics and chunks are read from the same immutable value. Columns are those of the
+//! query; each table has them under its own attribute numbers.
 
 use std::sync::Arc;
 
 use arrow_buffer::BooleanBuffer;
 use howdah_bridge::relation::missing_value;
-use howdah_bridge::store::{StoreError, Unverified};
+use howdah_bridge::store::{Loans, StoreError};
 use howdah_bridge::upper::Oid;
 use howdah_columnar::{Column, OwnedValue};
 use howdah_vector::VectorError;
@@ -27,6 +28,7 @@ use super::hot::HotBatch;
 use super::source::{BATCH_ROWS, Source, next, of_rows, push};
 use super::survey::Surveyed;
 use crate::errors::ColdError;
+use crate::store::column_reader::Rest;
 use crate::store::directory::GroupEntry;
 use crate::store::view::ColdGroup;
 use crate::types::owned_value;
@@ -65,12 +67,14 @@ impl Source<'_> {
         self.feed_hot(hot, ordinal, &mut fed.counts, feeder)
     }
 
-    /// Feeds a stored group that the survey has found.
+    /// Feeds a stored group that the survey has found. Its pages are lent until threads have copied
+    /// them.
     pub fn feed_group(
         &self,
         group: Surveyed,
         ordinal: &mut u64,
         fed: &mut Fed,
+        loans: &Loans,
         feeder: &Feeder<'_>,
     ) -> Result<(), ColdError> {
         let Some(store) = &self.store else {
@@ -108,15 +112,16 @@ impl Source<'_> {
         }
         counts.note_zones(row_count, &rows);
         let mut columns = Vec::with_capacity(self.attributes.len());
-        let mut unverified = Vec::new();
+        let mut rests = Vec::new();
+        loans.release();
         for (place, &attribute) in self.attributes.iter().enumerate() {
             pgrx::check_for_interrupts!();
             columns.push(match group.reader.column_type(attribute) {
                 _ if !group.needed.contains(&place) => MorselColumn::Unread,
                 None => self.missing(attribute),
                 Some(_) => {
-                    let (meta, bytes, rest) = group.reader.chunk(store, attribute)?;
-                    unverified.push((place, rest));
+                    let (meta, bytes, rest) = group.reader.chunk(store, attribute, loans)?;
+                    rests.push((place, rest));
                     MorselColumn::Encoded {
                         meta: Arc::new(meta),
                         bytes,
@@ -144,7 +149,7 @@ impl Source<'_> {
         let table = self.table.oid();
         let delivery = Delivery {
             morsel,
-            check: Some(Box::new(move |morsel| verify(table, morsel, &unverified))),
+            preparation: Some(Box::new(move |morsel| finish(table, morsel, rests))),
         };
         push(feeder, delivery);
         Ok(())
@@ -224,15 +229,12 @@ pub struct Damaged {
     pub error: StoreError,
 }
 
-/// Verifies the chunks of a morsel. Called by the threads.
-fn verify(
-    table: Oid,
-    morsel: &Morsel,
-    unverified: &[(usize, Unverified)],
-) -> Result<(), VectorError> {
-    for (place, rest) in unverified {
-        if let Some(MorselColumn::Encoded { bytes, .. }) = morsel.columns.get(*place)
-            && let Err(error) = rest.verify(bytes.as_slice())
+/// Copies and verifies the chunks of a morsel. Called by the threads.
+fn finish(table: Oid, morsel: &mut Morsel, rests: Vec<(usize, Rest)>) -> Result<(), VectorError> {
+    for (place, rest) in rests {
+        if let Some(MorselColumn::Encoded { meta, bytes }) = morsel.columns.get_mut(place)
+            && let len = (meta.byte_range.end - meta.byte_range.start) as usize
+            && let Err(error) = rest.finish(len, bytes)
         {
             return Err(VectorError::Check(Box::new(Damaged { table, error })));
         }

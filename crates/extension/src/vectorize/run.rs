@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use howdah_bridge::store::Loans;
 use howdah_bridge::upper::{
     Oid, ReturnMemory, Rows, Run, Stage, Waiting, hash_memory_bytes, statement_ends,
     with_signals_blocked,
@@ -89,6 +90,8 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     let waiting = Cell::new(None);
     let fed: Vec<Fed> = sources.iter().map(|_| Fed::default()).collect();
     let fed = RefCell::new(fed);
+    // Released at the latest here, when all threads have ended.
+    let loans = Loans::new(run.foreign.is_empty());
     // The table that is being read, for messages.
     let at = Cell::new(run.relation().oid());
     let ran = runtime::run_late(
@@ -103,7 +106,8 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
                     return Ok(());
                 }
                 at.set(sources[table].table.oid());
-                sources[table].feed_group(group, &mut ordinal, &mut fed[table], feeder)?;
+                let fed = &mut fed[table];
+                sources[table].feed_group(group, &mut ordinal, fed, &loans, feeder)?;
             }
             for (source, fed) in sources.iter().zip(fed) {
                 at.set(source.table.oid());
@@ -116,6 +120,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         },
         &mut || {
             drop(waiting.take());
+            loans.release();
             pgrx::check_for_interrupts!();
             waiting.set(Some(Waiting::begin()));
         },
@@ -132,6 +137,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     );
     let (at, mut fed) = (at.get(), fed.into_inner());
     drop(waiting);
+    drop(loans);
     drop(lease);
     let failure = fed.iter_mut().find_map(|fed| fed.failure.take());
     let ran = match failure {

@@ -9,6 +9,7 @@ use howdah_columnar::{
     ColumnStatistics, ColumnType, ColumnarError, Condition, Predicate, Verdict, ZONE_ROWS,
 };
 
+use super::rising;
 use super::scan::{AllRows, OpenColumn, OpenMorsel, Zone};
 use super::words::{Verdicts, single_column};
 use crate::error::{Declined, VectorError};
@@ -182,6 +183,9 @@ impl Filter {
             if evaluated.contains(&at) || on_words(zone, at, conjunct)? {
                 continue;
             }
+            if on_rising(zone, conjunct)? {
+                continue;
+            }
             if self.on_packed(zone, at)? {
                 evaluated.extend(&conjunct.joined);
                 continue;
@@ -269,6 +273,22 @@ fn on_words(zone: &mut Zone<'_>, at: usize, conjunct: &Conjunct) -> Result<bool,
     };
     zone.select(found)?;
     Ok(true)
+}
+
+/// Evaluates a comparison with a column of integers that rise or fall evenly; `false` if it is no
+/// such comparison.
+fn on_rising(zone: &mut Zone<'_>, conjunct: &Conjunct) -> Result<bool, VectorError> {
+    let Some((column, _, Predicate::Compare { op, value })) = &conjunct.predicate else {
+        return Ok(false);
+    };
+    let Some(found) = rising::rows_of(zone, *column, *op, value)? else {
+        return Ok(false);
+    };
+    let found = match zone.selection() {
+        None => found,
+        Some(selected) => &found & selected,
+    };
+    zone.select(found).map(|()| true)
 }
 
 /// Evaluates a predicate on a column chunk; `false` if the column is not one.

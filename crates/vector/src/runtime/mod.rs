@@ -70,7 +70,7 @@ pub struct Feeder<'a> {
 }
 
 impl Feeder<'_> {
-    /// As [`try_deliver`](Self::try_deliver), for a morsel that needs no check.
+    /// As [`try_deliver`](Self::try_deliver), for a morsel that needs no preparation.
     ///
     /// # Errors
     ///

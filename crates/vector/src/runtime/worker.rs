@@ -104,11 +104,14 @@ impl Local {
         delivery: Delivery,
     ) -> Result<(), VectorError> {
         let start = Instant::now();
-        let Delivery { morsel, check } = delivery;
+        let Delivery {
+            mut morsel,
+            preparation,
+        } = delivery;
         self.sink.set_cut(shared.cut().clone());
         let work = || {
-            if let Some(check) = check {
-                check(&morsel)?;
+            if let Some(prepare) = preparation {
+                prepare(&mut morsel)?;
             }
             self.sink.process(
                 shared.compiled,

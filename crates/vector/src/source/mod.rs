@@ -15,7 +15,7 @@ pub enum MorselColumn {
     Encoded {
         /// What the footer says of it.
         meta: Arc<ColumnMeta>,
-        /// Its bytes. They are verified, or the morsel's [`Delivery`] verifies them.
+        /// Its bytes. They are there and verified, or the morsel's [`Delivery`] sees to that.
         bytes: ChunkBuffer,
     },
     /// All rows.
@@ -46,23 +46,23 @@ pub struct Morsel {
     pub ordinal: u64,
 }
 
-/// A check of a morsel, such as of its bytes: made before anything is read from it, by the thread
-/// that works on it.
-pub type Check = Box<dyn FnOnce(&Morsel) -> Result<(), VectorError> + Send>;
+/// What is left to do before anything is read from a morsel, such as to copy and to verify its
+/// bytes: done by the thread that works on it.
+pub type Preparation = Box<dyn FnOnce(&mut Morsel) -> Result<(), VectorError> + Send>;
 
 /// A morsel on its way to a thread.
 pub struct Delivery {
     /// The rows.
     pub morsel: Morsel,
-    /// What is still to be checked.
-    pub check: Option<Check>,
+    /// What is left to do before.
+    pub preparation: Option<Preparation>,
 }
 
 impl From<Morsel> for Delivery {
     fn from(morsel: Morsel) -> Self {
         Self {
             morsel,
-            check: None,
+            preparation: None,
         }
     }
 }

@@ -6,6 +6,7 @@ mod endings;
 mod extremes;
 mod foreign;
 mod generate;
+mod rising;
 
 use std::cmp::Ordering;
 use std::time::Duration;
