@@ -69,7 +69,7 @@ impl BlockStream {
             )
         };
         BlockStream {
-            rel,
+            rel: table.raw(),
             stream,
             blocks,
             at,

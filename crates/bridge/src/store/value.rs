@@ -553,7 +553,7 @@ impl<'r, 'a> Pieces<'r, 'a> {
             self.stream = reader.stream(seq, self.last);
         }
         let streamed = self.stream.as_mut().and_then(BlockStream::next);
-        match streamed.and_then(|page| page.hold(reader.store.toast, (reader.id, seq))) {
+        match streamed.and_then(|page| page.hold(reader.store.toast(), (reader.id, seq))) {
             Some(piece) => Ok(piece),
             None => {
                 // Here the run ends.
