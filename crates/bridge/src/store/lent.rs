@@ -250,14 +250,33 @@ mod tests {
         assert_eq!(copied, 2_048);
     }
 
+    /// A run of one part, and whether it was returned.
+    fn run_of(payload: &[u8], range: Range<usize>) -> (LentRun, Arc<AtomicBool>) {
+        let is_returned = Arc::new(AtomicBool::new(false));
+        let part = Part {
+            key: KEY,
+            payload: std::ptr::from_ref(payload),
+            range,
+        };
+        let run = LentRun {
+            toast: 1,
+            parts: vec![part],
+            is_returned: Arc::clone(&is_returned),
+        };
+        (run, is_returned)
+    }
+
     #[test]
-    fn a_run_that_is_dropped_returns_its_pages() {
-        let (pages, run) = Lender::with_capacity(0).lend(1);
-        assert!(!pages.is_returned());
+    fn a_run_that_was_copied_or_dropped_returns_its_pages() {
+        let (bytes, payload) = sealed(3_000);
+        let (run, is_returned) = run_of(&payload, 10..2_000);
+        assert!(!is_returned.load(Ordering::Acquire));
         drop(run);
-        assert!(pages.is_returned());
-        let (pages, run) = Lender::with_capacity(0).lend(1);
-        assert!(run.copy(&mut |_| {}).is_ok());
-        assert!(pages.is_returned());
+        assert!(is_returned.load(Ordering::Acquire));
+        let (run, is_returned) = run_of(&payload, 10..2_000);
+        let mut copy = Vec::new();
+        assert!(run.copy(&mut |part| copy.extend_from_slice(part)).is_ok());
+        assert_eq!(copy, bytes[10..2_000]);
+        assert!(is_returned.load(Ordering::Acquire));
     }
 }
