@@ -24,9 +24,9 @@ pub struct PgLocaleHead {
     pub collate_is_c: bool,
     pub ctype_is_c: bool,
     pub is_default: bool,
-    pub collate: *const std::ffi::c_void,
+    _collate: *const std::ffi::c_void,
     /// The first word of a union: libc's locale, where that is the provider.
-    pub lt: libc::locale_t,
+    pub(crate) lt: libc::locale_t,
 }
 
 /// `PQcommMethods` of `libpq/libpq.h`: how messages go to the client.
