@@ -148,6 +148,7 @@ impl<'a> Table<'a> {
     }
 
     /// The table and its present file.
+    #[inline]
     pub fn file(self) -> TableFile {
         TableFile {
             table: self.oid(),

@@ -6,6 +6,9 @@
 //!                                         --full / statement end--> row group
 //! ```
 //!
+//! The files in the order of a row: `threshold` (does it go cold?), `layouts`, `pending` (it is added
+//! to a group), `flush` (the group is written).
+//!
 //! A pending group belongs to one relation file, one subtransaction and one command. Its range of
 //! row numbers is reserved before its first row gets its TID, so index entries can be inserted as
 //! usual while the rows are still in memory.
@@ -35,15 +38,25 @@
 //! that the largest is written. A load waits for the thread when the rows that it has added
 //! meanwhile take half of `howdah.row_group_bytes`.
 
+mod flush;
 mod hot_only;
+mod layouts;
 mod pending;
+mod threshold;
 
 use crate::store::pending_groups;
 
-pub use pending::{
-    flush_all, flush_command, flush_relation, flush_subtransaction, insert_next, insert_slot,
-    insert_tuples, register, reset,
-};
+pub use flush::{flush_all, flush_command, flush_relation, flush_subtransaction};
+pub use layouts::register;
+pub use pending::{insert_next, insert_slot, insert_tuples};
+
+/// Drops everything: the transaction has ended.
+pub fn reset() {
+    pending_groups::reset();
+    flush::reset();
+    threshold::reset();
+    layouts::reset();
+}
 
 /// The state before a utility statement runs, to be passed to [`after_utility`].
 pub fn before_utility() -> u64 {
@@ -54,6 +67,6 @@ pub fn before_utility() -> u64 {
 /// row-by-row COPY are written here, when it ends.
 pub fn after_utility(is_copy: bool, before: u64) {
     if is_copy {
-        pending::flush_since(before);
+        flush::flush_since(before);
     }
 }

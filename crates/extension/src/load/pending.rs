@@ -1,83 +1,44 @@
-//! Fills and writes the pending groups of this backend. See the header of [`super`].
+//! Fills the pending groups of this backend.
+//!
+//! What was found out for one row of a command holds for the rows after it ([`Filling`]), so most
+//! rows are added without a look at the table: [`super::threshold`] is asked for the first row of a
+//! group only.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
-use howdah_bridge::invalidation::at_invalidation;
 use howdah_bridge::plain_insert::FixedTuples;
-use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::slot::{Origin, Slot};
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::table::{LockMode, Table};
+use howdah_bridge::table::{LockMode, Table, TableFile};
 use howdah_bridge::tid::RowNumber;
-use howdah_bridge::xid::{
-    CommandId, SubTransactionId, current_subtransaction, is_in_parallel_mode,
-};
-use howdah_bridge::{Oid, malloc, predicate};
+use howdah_bridge::xid::{CommandId, SubTransactionId, current_subtransaction};
+use howdah_bridge::{malloc, predicate};
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
-use rustc_hash::FxHashMap;
 
-use super::hot_only;
+use super::flush::{self, bound_memory, complete};
+use super::layouts::{Shape, layout_of};
+use super::threshold;
 use crate::errors::or_raise;
 use crate::settings;
+use crate::store::directory;
 use crate::store::pending_groups::{self, PendingGroup, PendingRows};
-use crate::store::{directory, group};
 use crate::types::fixed::{push_fixed, takes_fixed};
 use crate::types::{TableLayout, must_stay_hot, push_datums};
 use crate::written_databases;
 
 /// Rows of fixed width that are added before their bytes are counted again.
 const ROWS_UNWEIGHED: usize = 64;
-/// Bytes that are added before the memory of all groups is compared with its bound.
-const WEIGHED_BYTES: usize = 1 << 20;
-
-/// How many rows the running command has inserted into a relation.
-struct CommandCount {
-    subtransaction: SubTransactionId,
-    command: CommandId,
-    rows: u64,
-    /// Whether an index of the relation keeps its loads hot; determined when the first row is past
-    /// the threshold.
-    stays_hot: Option<bool>,
-}
-
-/// A layout, with what shows that it is still valid: a descriptor that replaced the table's may
-/// have got the address of the old one.
-struct KnownLayout {
-    /// The descriptor's address.
-    desc: usize,
-    invalidations: u64,
-    layout: Rc<TableLayout>,
-}
-
-#[derive(Default)]
-struct Loads {
-    counts: FxHashMap<u32, CommandCount>,
-    layouts: FxHashMap<u32, KnownLayout>,
-}
 
 thread_local! {
-    static LOADS: RefCell<Loads> = RefCell::default();
-    /// How many times relcache entries were invalidated.
-    static INVALIDATIONS: Cell<u64> = const { Cell::new(0) };
     static FILLING: RefCell<Option<Filling>> = const { RefCell::new(None) };
-    static UNWEIGHED_BYTES: Cell<usize> = const { Cell::new(0) };
-    /// Whether a thread has encoded a group of this transaction.
-    static ENCODED_ASIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Watches relcache entries. Must be called once, from `_PG_init`.
-pub fn register() {
-    at_invalidation(|_| INVALIDATIONS.set(INVALIDATIONS.get().wrapping_add(1)));
 }
 
 /// The group that the running command fills: what was asked of one row of the command holds for
 /// the rows after it.
 struct Filling {
-    table: Oid,
-    table_file: u32,
-    desc: usize,
-    invalidations: u64,
+    file: TableFile,
+    shape: Shape,
     /// [`pending_groups::removals`] when the group was among them.
     removals: u64,
     subtransaction: SubTransactionId,
@@ -90,12 +51,10 @@ impl Filling {
     /// The group, if rows of the command still go there.
     #[inline]
     fn group_of(&self, table: Table<'_>, command: CommandId) -> Option<Rc<RefCell<PendingGroup>>> {
-        let is_of_it = self.table == table.oid()
-            && self.command == command
-            && self.table_file == table.file_number()
-            && self.desc == table.descriptor().address()
+        let is_of_it = self.command == command
+            && self.file == table.file()
+            && self.shape == Shape::of(table)
             && self.removals == pending_groups::removals()
-            && self.invalidations == INVALIDATIONS.get()
             && self.subtransaction == current_subtransaction()
             && settings::bulk_load();
         if is_of_it { self.group.upgrade() } else { None }
@@ -107,7 +66,7 @@ enum Then {
     Nothing,
     /// The group is full.
     Complete,
-    /// [`WEIGHED_BYTES`] were added since it was done.
+    /// Enough bytes were added since it was done.
     BoundMemory,
 }
 
@@ -158,7 +117,7 @@ fn filling(table: Table<'_>, command: CommandId) -> Option<(Rc<RefCell<PendingGr
 /// The same for the first row of a group, and for rows that may have to stay hot.
 fn begin_group(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
     let subtransaction = current_subtransaction();
-    if !past_threshold(table, subtransaction, command) || !may_go_cold(table) || stays_hot(table) {
+    if !threshold::count_row(table, subtransaction, command) {
         return false;
     }
     let layout = layout_of(table);
@@ -180,10 +139,8 @@ fn begin_group(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
     // In a serializable transaction every row is checked.
     if !predicate::is_serializable() {
         FILLING.set(Some(Filling {
-            table: table.oid(),
-            table_file: table.file_number(),
-            desc: table.descriptor().address(),
-            invalidations: INVALIDATIONS.get(),
+            file: table.file(),
+            shape: Shape::of(table),
             removals: pending_groups::removals(),
             subtransaction,
             command,
@@ -215,7 +172,7 @@ fn add_row(group: &RefCell<PendingGroup>, slot: Slot<'_>, origin: Origin) -> Opt
     rows.finish_row();
     let position = rows.row_count() - 1;
     let row = RowNumber(pending.placed.entry.first_row.0 + position as u64);
-    slot.note_place(row.tid(), pending.table, origin);
+    slot.note_place(row.tid(), pending.file.table, origin);
     if position + 1 == pending.placed.entry.capacity_rows as usize {
         return Some(Then::Complete);
     }
@@ -252,7 +209,7 @@ fn weigh(rows: &RowGroupBuilder, weighed_bytes: &mut usize) -> Then {
     let added = bytes - std::mem::replace(weighed_bytes, bytes);
     if bytes >= settings::row_group_bytes() {
         Then::Complete
-    } else if UNWEIGHED_BYTES.replace(UNWEIGHED_BYTES.get() + added) + added > WEIGHED_BYTES {
+    } else if flush::note_added(added) {
         Then::BoundMemory
     } else {
         Then::Nothing
@@ -268,107 +225,15 @@ fn proceed(group: &Rc<RefCell<PendingGroup>>, then: Then) {
     }
 }
 
-/// Has a full group encoded by a thread, while the command fills the next. A backend has one group
-/// encoded at a time.
-#[cold]
-fn complete(group: &Rc<RefCell<PendingGroup>>) {
-    let here = current_subtransaction();
-    let mut is_free = true;
-    for other in pending_groups::all_where(|g| !g.rows.is_filling()) {
-        let is_here = other.borrow().subtransaction == here;
-        match is_here {
-            true => write_group(&other),
-            false => is_free = false,
-        }
-    }
-    let effort = settings::effort_of(group.borrow().table);
-    match is_free && group.borrow_mut().encode_aside(effort) {
-        true => ENCODED_ASIDE.set(true),
-        false => write_group(group),
-    }
-}
-
-/// Counts the row; returns whether the statement is a bulk load.
-fn past_threshold(table: Table<'_>, subtransaction: SubTransactionId, command: CommandId) -> bool {
-    let oid = table.oid().to_u32();
-    let rows = LOADS.with_borrow_mut(|loads| {
-        let count = loads.counts.entry(oid).or_insert(CommandCount {
-            subtransaction,
-            command,
-            rows: 0,
-            stays_hot: None,
-        });
-        if count.command != command || count.subtransaction != subtransaction {
-            *count = CommandCount {
-                subtransaction,
-                command,
-                rows: 0,
-                stays_hot: None,
-            };
-        }
-        count.rows += 1;
-        count.rows
-    });
-    settings::force_cold() || rows > settings::load_threshold()
-}
-
-/// Whether an index keeps this relation's loads hot. Determined once per command and relation,
-/// whose rows of this command were counted.
-fn stays_hot(table: Table<'_>) -> bool {
-    let oid = table.oid().to_u32();
-    let known = LOADS.with_borrow(|l| l.counts.get(&oid).and_then(|count| count.stays_hot));
-    known.unwrap_or_else(|| {
-        let answer = hot_only::loads_stay_hot(table);
-        LOADS.with_borrow_mut(|l| {
-            if let Some(count) = l.counts.get_mut(&oid) {
-                count.stays_hot = Some(answer);
-            }
-        });
-        answer
-    })
-}
-
-/// Whether rows of this table may be written cold at all.
-fn may_go_cold(table: Table<'_>) -> bool {
-    // Logical decoding must see every row as a heap insert.
-    table.toast_oid().is_some()
-        && !table.is_logically_logged()
-        && !is_in_parallel_mode()
-        && settings::bulk_load()
-}
-
-fn layout_of(table: Table<'_>) -> Rc<TableLayout> {
-    let desc = table.descriptor().address();
-    let oid = table.oid().to_u32();
-    let invalidations = INVALIDATIONS.get();
-    let known = LOADS.with_borrow(|l| {
-        l.layouts
-            .get(&oid)
-            .filter(|known| known.desc == desc && known.invalidations == invalidations)
-            .map(|known| Rc::clone(&known.layout))
-    });
-    known.unwrap_or_else(|| {
-        let layout = Rc::new(TableLayout::of(table.descriptor()));
-        let known = KnownLayout {
-            desc,
-            invalidations,
-            layout: Rc::clone(&layout),
-        };
-        LOADS.with_borrow_mut(|l| l.layouts.insert(oid, known));
-        layout
-    })
-}
-
 fn current_group(
     table: Table<'_>,
     subtransaction: SubTransactionId,
     command: CommandId,
     layout: Rc<TableLayout>,
 ) -> Rc<RefCell<PendingGroup>> {
-    let (oid, file) = (table.oid(), table.file_number());
+    let file = table.file();
     let open = pending_groups::find(|g| {
-        g.table == oid
-            && g.table_file == file
+        g.file == file
             && g.subtransaction == subtransaction
             && g.command == command
             && g.rows.is_filling()
@@ -377,14 +242,16 @@ fn current_group(
         return group;
     }
     let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
-        pgrx::error!("table with OID {} has no cold store", oid.to_u32());
+        pgrx::error!("table with OID {} has no cold store", file.table.to_u32());
     };
     malloc::keep_freed_memory();
-    let placed = or_raise(oid, directory::reserve(&store, MAX_ROWS as u32, command));
+    let placed = or_raise(
+        file.table,
+        directory::reserve(&store, MAX_ROWS as u32, command),
+    );
     table.ensure_first_page();
     pending_groups::add(PendingGroup {
-        table: oid,
-        table_file: file,
+        file,
         placed,
         subtransaction,
         command,
@@ -393,139 +260,4 @@ fn current_group(
         weighed_bytes: 0,
         layout,
     })
-}
-
-/// Encodes and stores a pending group, or what a thread has encoded. Its rows stay readable in
-/// memory until the stored group can be read; views that already hold it keep it alive.
-fn write_group(group: &Rc<RefCell<PendingGroup>>) {
-    let (oid, file) = {
-        let pending = group.borrow();
-        (pending.table, pending.table_file)
-    };
-    // The loading statement's lock is held to the end of the transaction.
-    let Some(relation) = OpenRelation::try_open_locked(oid) else {
-        // The table was dropped by the transaction that loaded it.
-        pending_groups::forget(group);
-        return;
-    };
-    let table = relation.table();
-    if table.file_number() != file {
-        // The table was truncated or rewritten by the transaction that loaded it.
-        pending_groups::forget(group);
-        return;
-    }
-    if let Some(store) = ColdStore::open(table, LockMode::RowExclusive) {
-        let pending = group.borrow();
-        let (placed, command) = (&pending.placed, pending.command);
-        let written = match &pending.rows {
-            PendingRows::Filling(rows) => {
-                group::write(&store, placed, rows, settings::effort_of(oid), command)
-            }
-            PendingRows::Encoding(encoder) => encoder.wait().map_err(Into::into).and_then(|it| {
-                let row_count = encoder.rows().row_count();
-                group::store_encoded(&store, placed, row_count, &it, command)
-            }),
-        };
-        or_raise(oid, written);
-    }
-    pending_groups::forget(group);
-}
-
-/// Writes what a thread has encoded. A thread that has not finished is waited for when the rows
-/// added since then take half the memory of a row group.
-fn write_encoded(here: SubTransactionId) {
-    let encoding = pending_groups::all_where(|g| !g.rows.is_filling() && g.subtransaction == here);
-    for group in encoding {
-        let since = |g: &PendingGroup| g.serial > group.borrow().serial;
-        let added = pending_groups::with_all(|groups| {
-            let groups = groups.iter().map(|g| g.borrow()).filter(|g| since(g));
-            groups.map(|g| g.weighed_bytes).sum::<usize>()
-        });
-        let is_finished = match &group.borrow().rows {
-            PendingRows::Encoding(encoder) => encoder.is_finished(),
-            PendingRows::Filling(_) => false,
-        };
-        if is_finished || added >= settings::row_group_bytes() / 2 {
-            write_group(&group);
-        }
-    }
-}
-
-#[cold]
-fn bound_memory() {
-    UNWEIGHED_BYTES.set(0);
-    let here = current_subtransaction();
-    write_encoded(here);
-    let largest = pending_groups::with_all(|groups| {
-        if groups.len() < 2 {
-            return None;
-        }
-        let bytes = |g: &Rc<RefCell<PendingGroup>>| g.borrow().rows.get().raw_bytes();
-        if groups.iter().map(bytes).sum::<usize>() <= settings::load_memory() {
-            return None;
-        }
-        groups.iter().max_by_key(|g| bytes(g)).map(Rc::clone)
-    });
-    if let Some(group) = largest
-        && group.borrow().subtransaction == here
-    {
-        write_group(&group);
-    }
-}
-
-fn flush_where(wanted: impl Fn(&PendingGroup) -> bool) {
-    let mut groups = pending_groups::all_where(wanted);
-    // What a thread encodes comes last: meanwhile the others are encoded here.
-    groups.sort_by_key(|group| !group.borrow().rows.is_filling());
-    for group in groups {
-        write_group(&group);
-    }
-}
-
-/// Writes the pending groups of `command` in the current subtransaction.
-pub fn flush_command(command: CommandId) {
-    if pending_groups::any() {
-        let here = current_subtransaction();
-        flush_where(|g| g.command == command && g.subtransaction == here);
-    }
-}
-
-/// Writes the current subtransaction's pending groups of one table.
-pub fn flush_relation(table: Oid) {
-    if pending_groups::any() {
-        let here = current_subtransaction();
-        flush_where(|g| g.table == table && g.subtransaction == here);
-    }
-}
-
-/// Writes the current subtransaction's pending groups opened since [`pending_groups::serial_now`]
-/// returned `serial`.
-pub fn flush_since(serial: u64) {
-    if pending_groups::any() {
-        let here = current_subtransaction();
-        flush_where(|g| g.serial > serial && g.subtransaction == here);
-    }
-}
-
-/// Writes all pending groups of one subtransaction, which is about to commit.
-pub fn flush_subtransaction(subtransaction: SubTransactionId) {
-    flush_where(|g| g.subtransaction == subtransaction);
-}
-
-/// Writes all pending groups; the transaction is about to commit.
-pub fn flush_all() {
-    flush_where(|_| true);
-}
-
-/// Drops everything: the transaction has ended.
-pub fn reset() {
-    pending_groups::reset();
-    if ENCODED_ASIDE.take() {
-        // Rows and groups that two threads have freed stay with the allocator otherwise.
-        malloc::return_freed_memory();
-    }
-    LOADS.with_borrow_mut(|l| {
-        l.counts.clear();
-        l.layouts.clear();
-    });
 }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use howdah_bridge::Oid;
 use howdah_bridge::snapshot::Snapshot;
-use howdah_bridge::table::Table;
+use howdah_bridge::table::{Table, TableFile};
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::{CommandId, SubTransactionId};
 use howdah_columnar::{Effort, RowGroupBuilder, Value};
@@ -26,8 +26,7 @@ use crate::types::TableLayout;
 
 /// Rows of a load that are not written yet.
 pub struct PendingGroup {
-    pub table: Oid,
-    pub table_file: u32,
+    pub file: TableFile,
     pub placed: PlacedEntry,
     pub subtransaction: SubTransactionId,
     pub command: CommandId,
@@ -159,11 +158,8 @@ pub fn discard_subtransaction(subtransaction: SubTransactionId) {
 
 /// Drops the pending rows of a table's file, which is emptied in place.
 pub fn discard_file(table: Table<'_>) {
-    let (oid, file) = (table.oid(), table.file_number());
-    retain(|g| {
-        let g = g.borrow();
-        g.table != oid || g.table_file != file
-    });
+    let file = table.file();
+    retain(|g| g.borrow().file != file);
 }
 
 /// Drops everything: the transaction has ended.
@@ -178,16 +174,13 @@ pub fn visible(table: Table<'_>, snapshot: Snapshot<'_>) -> Vec<ColdGroup> {
     if !any() {
         return Vec::new();
     }
-    let (oid, file) = (table.oid(), table.file_number());
+    let file = table.file();
     GROUPS.with_borrow(|groups| {
         groups
             .iter()
             .filter(|g| {
                 let g = g.borrow();
-                g.table == oid
-                    && g.table_file == file
-                    && g.rows.get().row_count() > 0
-                    && g.seen_by(snapshot)
+                g.file == file && g.rows.get().row_count() > 0 && g.seen_by(snapshot)
             })
             .map(|g| {
                 let pending = g.borrow();
@@ -211,11 +204,11 @@ pub fn of_row(
     if !any() {
         return None;
     }
-    let (oid, file) = (table.oid(), table.file_number());
+    let file = table.file();
     GROUPS.with_borrow(|groups| {
         let group = groups.iter().find(|g| {
             let g = g.borrow();
-            g.table == oid && g.table_file == file && g.placed.entry.covers(row)
+            g.file == file && g.placed.entry.covers(row)
         })?;
         let pending = group.borrow();
         let row_count = pending.rows.get().row_count() as u32;
@@ -240,7 +233,7 @@ pub fn note_marked(table: Oid, placed: &PlacedEntry) {
     GROUPS.with_borrow(|groups| {
         for group in groups {
             let mut group = group.borrow_mut();
-            if group.table == table && group.placed.entry.group() == placed.entry.group() {
+            if group.file.table == table && group.placed.entry.group() == placed.entry.group() {
                 group.placed.entry.flags = group.placed.entry.flags.union(placed.entry.flags);
             }
         }
