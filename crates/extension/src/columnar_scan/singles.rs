@@ -14,7 +14,8 @@ use howdah_bridge::store::ColdStore;
 use howdah_columnar::{ColumnType, Predicate, ReadUnit};
 
 use crate::errors::ColdError;
-use crate::store::group_access::{GroupAccess, LazyStore};
+use crate::store::group_access::GroupAccess;
+use crate::store::group_bytes::LazyStore;
 use crate::store::group_cache;
 use crate::store::open_group::OpenGroup;
 

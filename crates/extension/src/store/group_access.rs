@@ -18,15 +18,15 @@
 //! decoded needs none. When pages had to be read from disk lately, the pages of all columns of a
 //! row are requested at once, before the first of them is waited for.
 
-use howdah_bridge::tid::GroupId;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
 
-use howdah_bridge::store::{ColdStore, PieceMap, ValueReader, blocks_read};
-use howdah_bridge::table::{Descriptor, LockMode, Table};
-use howdah_columnar::{ByteSource, GroupLayout, ReadUnit, RowAccess, RowState, Value};
+use howdah_bridge::store::{ColdStore, PieceMap, blocks_read};
+use howdah_bridge::table::Descriptor;
+use howdah_columnar::{GroupLayout, ReadUnit, RowAccess, RowState, Value};
 
 use super::directory::GroupEntry;
+use super::group_bytes::{Ahead, GroupBytes, LazyStore, NearBytes, Window};
 use super::group_cache::{self, Memory};
 use super::lanes::{Lanes, NEAR_ROWS, Nearness};
 use super::open_group::check_counts;
@@ -38,28 +38,6 @@ use crate::types::TableLayout;
 const COUNTED_AGAIN_AFTER: u32 = 32;
 /// Each row may wait for some pages from disk, which are requested at once.
 const ROWS_BETWEEN_INTERRUPTS: usize = 128;
-/// Longer ranges are decoded at once, and are not read again soon.
-const LONGEST_IN_WINDOW_BYTES: usize = 1_024;
-
-/// The piece that a column's bytes were last copied from.
-#[derive(Default)]
-struct Window {
-    start: u64,
-    bytes: Vec<u8>,
-}
-
-impl Window {
-    /// Fills `into`, if the window has the bytes.
-    fn give(&self, offset: u64, into: &mut [u8]) -> bool {
-        let start = offset.checked_sub(self.start).map(|start| start as usize);
-        let bytes = start.and_then(|start| self.bytes.get(start..)?.get(..into.len()));
-        bytes.is_some_and(|bytes| {
-            into.copy_from_slice(bytes);
-            true
-        })
-    }
-}
-
 /// A column of a group, ready for its rows.
 struct ColumnAccess {
     access: RowAccess,
@@ -76,7 +54,7 @@ struct ColumnAccess {
 impl ColumnAccess {
     /// Counts the memory that a read has left allocated.
     fn count(&self, state: &RowState, memory: &Memory) {
-        let window_bytes = self.window.borrow().bytes.capacity();
+        let window_bytes = self.window.borrow().memory_bytes();
         let state_bytes = state.memory_bytes() + self.lane_bytes.get();
         let kept_bytes = self.access.memory_bytes() + state_bytes + window_bytes;
         let now = size_of::<Self>() + kept_bytes;
@@ -101,127 +79,6 @@ pub struct GroupAccess {
     columns: Box<[OnceCell<Box<ColumnAccess>>]>,
     lanes: RefCell<Lanes>,
     memory: Memory,
-}
-
-/// The cold store of a table, opened when it is first asked for.
-pub enum LazyStore<'a> {
-    /// The table is locked for reading.
-    Of(Table<'a>, OnceCell<Option<ColdStore<'a>>>),
-    Given(&'a ColdStore<'a>),
-}
-
-impl<'a> LazyStore<'a> {
-    /// The store of a table that is locked for reading.
-    pub fn of(table: Table<'a>) -> LazyStore<'a> {
-        LazyStore::Of(table, OnceCell::new())
-    }
-
-    pub fn get(&self) -> Result<&ColdStore<'a>, ColdError> {
-        let (table, opened) = match self {
-            LazyStore::Given(store) => return Ok(store),
-            LazyStore::Of(table, opened) => (*table, opened),
-        };
-        let opened = opened.get_or_init(|| ColdStore::open(table, LockMode::AccessShare));
-        opened.as_ref().ok_or(ColdError::DamagedDirectory {
-            group: GroupId::UNKNOWN,
-        })
-    }
-}
-
-impl<'a> From<&'a ColdStore<'a>> for LazyStore<'a> {
-    fn from(store: &'a ColdStore<'a>) -> Self {
-        LazyStore::Given(store)
-    }
-}
-
-/// The bytes of one group while a row of it is read. Holds a pin on the page that was read last.
-struct GroupBytes<'a, 's> {
-    store: &'a LazyStore<'s>,
-    value_id: u32,
-    pieces: &'a RefCell<PieceMap>,
-    reader: OnceCell<ValueReader<'a>>,
-}
-
-impl<'a, 's> GroupBytes<'a, 's> {
-    fn of(store: &'a LazyStore<'s>, value_id: u32, pieces: &'a RefCell<PieceMap>) -> Self {
-        GroupBytes {
-            store,
-            value_id,
-            pieces,
-            reader: OnceCell::new(),
-        }
-    }
-
-    fn reader(&self) -> Result<&ValueReader<'a>, ColdError> {
-        if let Some(reader) = self.reader.get() {
-            return Ok(reader);
-        }
-        let reader = self.store.get()?.value(self.value_id, self.pieces);
-        Ok(self.reader.get_or_init(|| reader))
-    }
-
-    /// Requests ranges that will be read soon.
-    fn ask(&self, ranges: &[Range<u64>], ahead: Ahead) -> Result<(), ColdError> {
-        if !ranges.is_empty() {
-            let reader = self.reader()?;
-            match ahead {
-                Ahead::Disk => reader.prefetch(ranges),
-                Ahead::Memory => reader.touch(ranges),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Where bytes are requested from before they are read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ahead {
-    /// Pages that are not in memory, from disk.
-    Disk,
-    /// Cache lines, from memory.
-    Memory,
-}
-
-impl Ahead {
-    /// With fewer columns than this nothing is requested.
-    fn fewest_columns(self) -> usize {
-        match self {
-            Ahead::Disk => 1,
-            Ahead::Memory => 2,
-        }
-    }
-}
-
-/// The bytes of one column, for a row whose neighbours are read as well.
-struct NearBytes<'a, 'b, 's> {
-    bytes: &'a GroupBytes<'b, 's>,
-    window: &'a RefCell<Window>,
-}
-
-impl ByteSource for NearBytes<'_, '_, '_> {
-    type Error = ColdError;
-
-    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ColdError> {
-        let mut window = self.window.borrow_mut();
-        if window.give(offset, into) {
-            return Ok(());
-        }
-        if into.len() <= LONGEST_IN_WINDOW_BYTES {
-            window.start = self.bytes.reader()?.read_piece(offset, &mut window.bytes)?;
-            if window.give(offset, into) {
-                return Ok(());
-            }
-        }
-        self.bytes.read(offset, into)
-    }
-}
-
-impl ByteSource for GroupBytes<'_, '_> {
-    type Error = ColdError;
-
-    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ColdError> {
-        Ok(self.reader()?.read(offset, into)?)
-    }
 }
 
 thread_local! {

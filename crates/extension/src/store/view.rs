@@ -21,7 +21,7 @@ use howdah_columnar::{Column, Value};
 use super::cache::{directory_listings, emptied_tables};
 use super::directory::{self, GroupEntry, GroupState};
 use super::directory_version;
-use super::group_access::LazyStore;
+use super::group_bytes::LazyStore;
 use super::group_cache;
 use super::open_group::OpenGroup;
 use super::pending_groups::{self, PendingGroup};

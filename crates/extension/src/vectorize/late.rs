@@ -13,7 +13,7 @@ use howdah_vector::runtime::LateValues;
 use super::source::Source;
 use crate::errors::ColdError;
 use crate::store::directory::GroupEntry;
-use crate::store::group_access::LazyStore;
+use crate::store::group_bytes::LazyStore;
 use crate::store::group_cache;
 
 impl Source<'_> {

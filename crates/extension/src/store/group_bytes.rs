@@ -1,0 +1,169 @@
+//! The bytes of one stored group, for readers of single rows.
+//!
+//! ```text
+//!   GroupBytes   reads ranges from shared buffers; opens the store when it is first asked
+//!   NearBytes    the same for rows near each other: copies a whole piece, its *window*, from which
+//!                the following rows take their bytes
+//! ```
+
+use std::cell::{OnceCell, RefCell};
+use std::ops::Range;
+
+use howdah_bridge::store::{ColdStore, PieceMap, ValueReader};
+use howdah_bridge::table::{LockMode, Table};
+use howdah_bridge::tid::GroupId;
+use howdah_columnar::ByteSource;
+
+use crate::errors::ColdError;
+
+/// Longer ranges are decoded at once, and are not read again soon.
+const LONGEST_IN_WINDOW_BYTES: usize = 1_024;
+
+/// The piece that a column's bytes were last copied from.
+#[derive(Default)]
+pub(super) struct Window {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    /// The memory that it holds.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Fills `into`, if the window has the bytes.
+    fn give(&self, offset: u64, into: &mut [u8]) -> bool {
+        let start = offset.checked_sub(self.start).map(|start| start as usize);
+        let bytes = start.and_then(|start| self.bytes.get(start..)?.get(..into.len()));
+        bytes.is_some_and(|bytes| {
+            into.copy_from_slice(bytes);
+            true
+        })
+    }
+}
+
+/// The cold store of a table, opened when it is first asked for.
+pub enum LazyStore<'a> {
+    /// The table is locked for reading.
+    Of(Table<'a>, OnceCell<Option<ColdStore<'a>>>),
+    Given(&'a ColdStore<'a>),
+}
+
+impl<'a> LazyStore<'a> {
+    /// The store of a table that is locked for reading.
+    pub fn of(table: Table<'a>) -> LazyStore<'a> {
+        LazyStore::Of(table, OnceCell::new())
+    }
+
+    pub fn get(&self) -> Result<&ColdStore<'a>, ColdError> {
+        let (table, opened) = match self {
+            LazyStore::Given(store) => return Ok(store),
+            LazyStore::Of(table, opened) => (*table, opened),
+        };
+        let opened = opened.get_or_init(|| ColdStore::open(table, LockMode::AccessShare));
+        opened.as_ref().ok_or(ColdError::DamagedDirectory {
+            group: GroupId::UNKNOWN,
+        })
+    }
+}
+
+impl<'a> From<&'a ColdStore<'a>> for LazyStore<'a> {
+    fn from(store: &'a ColdStore<'a>) -> Self {
+        LazyStore::Given(store)
+    }
+}
+
+/// The bytes of one group while a row of it is read. Holds a pin on the page that was read last.
+pub(super) struct GroupBytes<'a, 's> {
+    store: &'a LazyStore<'s>,
+    value_id: u32,
+    pieces: &'a RefCell<PieceMap>,
+    reader: OnceCell<ValueReader<'a>>,
+}
+
+impl<'a, 's> GroupBytes<'a, 's> {
+    pub(super) fn of(
+        store: &'a LazyStore<'s>,
+        value_id: u32,
+        pieces: &'a RefCell<PieceMap>,
+    ) -> Self {
+        GroupBytes {
+            store,
+            value_id,
+            pieces,
+            reader: OnceCell::new(),
+        }
+    }
+
+    pub(super) fn reader(&self) -> Result<&ValueReader<'a>, ColdError> {
+        if let Some(reader) = self.reader.get() {
+            return Ok(reader);
+        }
+        let reader = self.store.get()?.value(self.value_id, self.pieces);
+        Ok(self.reader.get_or_init(|| reader))
+    }
+
+    /// Requests ranges that will be read soon.
+    pub(super) fn ask(&self, ranges: &[Range<u64>], ahead: Ahead) -> Result<(), ColdError> {
+        if !ranges.is_empty() {
+            let reader = self.reader()?;
+            match ahead {
+                Ahead::Disk => reader.prefetch(ranges),
+                Ahead::Memory => reader.touch(ranges),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where bytes are requested from before they are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ahead {
+    /// Pages that are not in memory, from disk.
+    Disk,
+    /// Cache lines, from memory.
+    Memory,
+}
+
+impl Ahead {
+    /// With fewer columns than this nothing is requested.
+    pub(super) fn fewest_columns(self) -> usize {
+        match self {
+            Ahead::Disk => 1,
+            Ahead::Memory => 2,
+        }
+    }
+}
+
+/// The bytes of one column, for a row whose neighbours are read as well.
+pub(super) struct NearBytes<'a, 'b, 's> {
+    pub(super) bytes: &'a GroupBytes<'b, 's>,
+    pub(super) window: &'a RefCell<Window>,
+}
+
+impl ByteSource for NearBytes<'_, '_, '_> {
+    type Error = ColdError;
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ColdError> {
+        let mut window = self.window.borrow_mut();
+        if window.give(offset, into) {
+            return Ok(());
+        }
+        if into.len() <= LONGEST_IN_WINDOW_BYTES {
+            window.start = self.bytes.reader()?.read_piece(offset, &mut window.bytes)?;
+            if window.give(offset, into) {
+                return Ok(());
+            }
+        }
+        self.bytes.read(offset, into)
+    }
+}
+
+impl ByteSource for GroupBytes<'_, '_> {
+    type Error = ColdError;
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ColdError> {
+        Ok(self.reader()?.read(offset, into)?)
+    }
+}
