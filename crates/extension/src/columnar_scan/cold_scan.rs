@@ -12,9 +12,10 @@ use howdah_bridge::table::Table;
 
 use super::batch::Batch;
 use super::counts::Counts;
+use super::current_group::{ColumnPredicate, Question};
 use super::operand::{self, Bound};
 use super::pushdown::{Condition, condition_of};
-use super::reader::{ColumnPredicate, Question, Reader};
+use super::reader::Reader;
 use super::replan;
 use super::units::SharedUnits;
 use crate::errors::or_raise;

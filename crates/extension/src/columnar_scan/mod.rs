@@ -6,7 +6,8 @@
 //!
 //!   executor  hot rows:  heap's own scan, by the bridge ───────────────┐
 //!             cold rows: cold_scan ─ reader ── units of zones:         ├──> virtual slot
-//!                        verdicts → filter → decode → batch ───────────┘
+//!                        current_group (verdicts, filter)              │
+//!                        → decoded (decode) → batch ───────────────────┘
 //!                                             datums, column by column
 //!             operand ── values to compare with       units ── shared by parallel scans
 //!             counts ── what was read          replan ── plans made when there were cold rows
@@ -33,6 +34,8 @@ mod batch;
 mod cold_scan;
 mod cost;
 mod counts;
+mod current_group;
+mod decoded;
 mod like;
 mod operand;
 mod pushdown;

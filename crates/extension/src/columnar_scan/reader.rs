@@ -19,98 +19,27 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
-use arrow_buffer::{BooleanBuffer, bit_iterator::BitIndexIterator};
 use howdah_bridge::scan::Attributes;
-use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::Table;
-use howdah_bridge::tid::RowNumber;
-use howdah_columnar::{Column, ColumnarError, Predicate, Verdict, ZONE_ROWS};
+use howdah_columnar::{Verdict, ZONE_ROWS};
 
 use super::batch::{BATCH_ROWS, Batch, Rows};
 use super::counts::Counts;
-use super::singles::{Run, Singles, Spread};
+use super::current_group::{CurrentGroup, Question};
+use super::decoded::{Decoded, Selection};
 use super::units::{GROUP_ZONES, SharedUnits};
 use crate::errors::ColdError;
-use crate::store::group_access::{GroupAccess, LazyStore};
-use crate::store::open_group::OpenGroup;
-use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, ColdView, store_of};
 use crate::types::TableLayout;
-
-/// A run of more rows than this many times the selected ones is not decoded as a whole.
-const SPARSE: usize = 4;
 
 /// The maximal number of rows that are decoded at a time: the result should fit the processor's
 /// caches, and memory that is reused.
 const PIECE_ROWS: usize = 4 * ZONE_ROWS;
 
-/// A predicate and the attribute it is about.
-pub struct ColumnPredicate {
-    pub attribute: usize,
-    pub predicate: Predicate,
-}
-
-/// The tests that a scan applies to the cold side; they change with its parameters.
-#[derive(Default)]
-pub struct Question {
-    pub predicates: Vec<ColumnPredicate>,
-    /// Whether the predicates are equivalent to the pushed clauses.
-    pub exact: bool,
-}
-
-/// The group being read.
-struct Current {
-    index: usize,
-    open: OpenGroup,
-    /// Indexes of the predicates that the statistics did not decide; `None` skips the group.
-    left: Option<Vec<usize>>,
-    /// Some predicate tests a column that the group does not store.
-    undecided: bool,
-    /// Rows that are hidden from the snapshot.
-    hidden: Option<RowSet>,
-    singles: Singles,
-}
-
 /// A run of zones that are treated alike.
 struct Piece {
     rows: Range<usize>,
     filter: bool,
-}
-
-/// A piece with its rows selected and decoded.
-struct Decoded {
-    first_row: RowNumber,
-    columns: Vec<(usize, Source)>,
-    selection: Selection,
-    recheck: bool,
-    /// Rows already returned.
-    done: usize,
-}
-
-// One per column of a batch: the difference in size does not matter.
-#[allow(clippy::large_enum_variant)]
-enum Source {
-    Column(Column),
-    /// Single values, still to be read.
-    Singles(Rc<GroupAccess>),
-    /// The attribute was added after the group was written.
-    Missing,
-}
-
-enum Selection {
-    /// All rows of a range, decoded from its start.
-    Range(Range<usize>),
-    /// Some rows of the group; decoded alone, or among the run that starts at `.1`.
-    List(Vec<u32>, Option<usize>),
-}
-
-impl Selection {
-    fn len(&self) -> usize {
-        match self {
-            Selection::Range(range) => range.len(),
-            Selection::List(rows, _) => rows.len(),
-        }
-    }
 }
 
 /// Reads the cold side of one scan.
@@ -124,7 +53,7 @@ pub struct Reader<'q> {
     /// Without workers: the next stored group and zone, and how many zones to take.
     next: (usize, usize),
     unit_zones: usize,
-    current: Option<Current>,
+    current: Option<CurrentGroup>,
     pieces: VecDeque<Piece>,
     decoded: Option<Decoded>,
     pending_at: u32,
@@ -205,48 +134,11 @@ impl<'q> Reader<'q> {
         let Some(decoded) = &mut self.decoded else {
             return Ok(false);
         };
-        let end = (decoded.done + BATCH_ROWS).min(decoded.selection.len());
-        if decoded.done == end {
+        let has_rows = decoded.next_batch(table, &self.layout, &mut self.scratch, batch)?;
+        if !has_rows {
             self.decoded = None;
-            return Ok(false);
         }
-        let (positions, rows) = match &decoded.selection {
-            Selection::Range(range) => (
-                Rows::Range(range.start + decoded.done, range.start + end),
-                Rows::Range(decoded.done, end),
-            ),
-            Selection::List(list, None) => (
-                Rows::List(&list[decoded.done..end]),
-                Rows::Range(decoded.done, end),
-            ),
-            Selection::List(list, Some(start)) => {
-                let list = &list[decoded.done..end];
-                self.scratch.clear();
-                self.scratch
-                    .extend(list.iter().map(|row| row - *start as u32));
-                (Rows::List(list), Rows::List(&self.scratch))
-            }
-        };
-        batch.start(decoded.first_row, positions, decoded.recheck);
-        for (i, source) in &decoded.columns {
-            match source {
-                Source::Column(column) => {
-                    batch.fill(*i, column, rows, &self.layout.attributes[*i]);
-                }
-                Source::Singles(group) => {
-                    let store = LazyStore::of(table);
-                    let Rows::List(rows) = positions else {
-                        unreachable!("single values are those of listed rows");
-                    };
-                    batch.fill_by(*i, &self.layout.attributes[*i], |push| {
-                        group.show_each(&store, *i, rows.iter().copied(), push)
-                    })?;
-                }
-                Source::Missing => batch.repeat(*i, table.descriptor().missing_value(*i)),
-            }
-        }
-        decoded.done = end;
-        Ok(true)
+        Ok(has_rows)
     }
 
     /// Returns the next rows of this backend's own loads. They are few, and never filtered here.
@@ -355,16 +247,7 @@ impl<'q> Reader<'q> {
         let row_count = current.open.row_count() as usize;
         for zone in zones {
             let rows = zone * ZONE_ROWS..((zone + 1) * ZONE_ROWS).min(row_count);
-            let mut verdict = Verdict::All;
-            for &i in left {
-                let asked = &question.predicates[i];
-                let column = current.open.column(asked.attribute)?;
-                match column.zone_verdict(zone, &asked.predicate) {
-                    Verdict::None => verdict = Verdict::None,
-                    Verdict::Some if verdict == Verdict::All => verdict = Verdict::Some,
-                    _ => {}
-                }
-            }
+            let verdict = current.zone_verdict(left, zone, question)?;
             if verdict == Verdict::None {
                 self.counts.zones_skipped += 1;
                 continue;
@@ -384,8 +267,7 @@ impl<'q> Reader<'q> {
         Ok(true)
     }
 
-    /// Makes the group the current one and tests its statistics; none is current if no row of it is
-    /// left.
+    /// Makes the group the current one; none is current if no row of it is left.
     fn open(
         &mut self,
         table: Table<'_>,
@@ -396,46 +278,7 @@ impl<'q> Reader<'q> {
             return Ok(());
         }
         self.current = None;
-        let ColdGroup::Stored(entry) = &self.view.groups[index] else {
-            unreachable!("only stored groups are listed");
-        };
-        let store = store_of(table)?;
-        if self.view.is_all_hidden(&store, &self.view.groups[index]) {
-            return Ok(());
-        }
-        let open = OpenGroup::open(&store, *entry)?;
-        let mut undecided = !question.exact;
-        let mut left = Some(Vec::new());
-        for (i, asked) in question.predicates.iter().enumerate() {
-            if asked.attribute >= open.column_count() {
-                undecided = true;
-                continue;
-            }
-            let column = open.column(asked.attribute)?;
-            match column.chunk_verdict(&asked.predicate) {
-                Verdict::All => {}
-                Verdict::None => {
-                    left = None;
-                    break;
-                }
-                Verdict::Some => left.get_or_insert_default().push(i),
-            }
-        }
-        let hidden = match &left {
-            Some(_) => self.view.hidden(&store, &self.view.groups[index])?,
-            None => None,
-        };
-        if hidden.as_ref().is_some_and(|h| h.len() >= entry.row_count) {
-            left = None;
-        }
-        self.current = Some(Current {
-            index,
-            singles: Singles::of(&open),
-            open,
-            left,
-            undecided,
-            hidden,
-        });
+        self.current = CurrentGroup::open(&self.view, &store_of(table)?, question, index)?;
         Ok(())
     }
 
@@ -453,129 +296,17 @@ impl<'q> Reader<'q> {
         let mut recheck = current.undecided;
         let selected = match piece.filter {
             false => None,
-            true => filter(&store, current, question, &piece.rows, &mut recheck)?,
+            true => current.filter(&store, question, &piece.rows, &mut recheck)?,
         };
-        self.rows_read += match &current.hidden {
-            None => piece.rows.len(),
-            Some(hidden) => without(hidden, None, &piece.rows).count_set_bits(),
-        } as u64;
+        self.rows_read += current.shown_count(&piece.rows) as u64;
         if let Some(bits) = &selected {
             self.counts.rows_removed += (piece.rows.len() - bits.count_set_bits()) as u64;
         }
-        let selected = match &current.hidden {
-            None => selected,
-            Some(hidden) => Some(without(hidden, selected, &piece.rows)),
-        };
-        let selection = match selected {
-            None => Selection::Range(piece.rows),
-            Some(bits) => {
-                let count = bits.count_set_bits();
-                let start = piece.rows.start;
-                let dense = count * SPARSE >= piece.rows.len();
-                match count {
-                    0 => return Ok(()),
-                    count if count == piece.rows.len() => Selection::Range(piece.rows),
-                    _ => Selection::List(
-                        BitIndexIterator::new(bits.values(), bits.offset(), bits.len())
-                            .map(|bit| (start + bit) as u32)
-                            .collect(),
-                        dense.then_some(start),
-                    ),
-                }
-            }
-        };
-        let run_end = match &selection {
-            Selection::List(rows, _) => rows.last().map_or(0, |&row| row as usize + 1),
-            Selection::Range(range) => range.end,
-        };
-        let mut columns = Vec::new();
-        for &i in self.wanted.of(recheck) {
-            pgrx::check_for_interrupts!();
-            if i >= current.open.column_count() {
-                columns.push((i, Source::Missing));
-                continue;
-            }
-            if let Selection::List(rows, None) = &selection
-                && let Some(group) =
-                    (current.singles).group(&store, &current.open, i, Spread::of(rows))?
-            {
-                columns.push((i, Source::Singles(group)));
-                continue;
-            }
-            let chunk = current.open.chunk(&store, i)?;
-            let column = match &selection {
-                Selection::Range(range) => chunk.decode_range(range.clone())?,
-                Selection::List(_, Some(start)) => chunk.decode_range(*start..run_end)?,
-                Selection::List(rows, None) => chunk.decode_selection(rows)?,
-            };
-            columns.push((i, Source::Column(column)));
+        let selected = current.shown(selected, &piece.rows);
+        if let Some(selection) = Selection::of(piece.rows, selected) {
+            let wanted = self.wanted.of(recheck);
+            self.decoded = Some(Decoded::read(current, &store, wanted, selection, recheck)?);
         }
-        self.decoded = Some(Decoded {
-            first_row: current.open.entry.first_row,
-            columns,
-            selection,
-            recheck,
-            done: 0,
-        });
         Ok(())
     }
-}
-
-/// The selected rows of a range that are not hidden.
-fn without(hidden: &RowSet, selected: Option<BooleanBuffer>, rows: &Range<usize>) -> BooleanBuffer {
-    // Pieces begin at zones, and so at whole words.
-    let words = hidden.words().get(rows.start / 64..).unwrap_or_default();
-    let seen = BooleanBuffer::collect_bool(rows.len(), |i| {
-        words
-            .get(i / 64)
-            .is_none_or(|word| word >> (i % 64) & 1 == 0)
-    });
-    match selected {
-        None => seen,
-        Some(selected) => &selected & &seen,
-    }
-}
-
-/// The rows for which all remaining predicates hold; `None` means all rows. Sets `recheck` if some
-/// predicate cannot be decided without PostgreSQL.
-fn filter(
-    store: &ColdStore<'_>,
-    current: &mut Current,
-    question: &Question,
-    rows: &Range<usize>,
-    recheck: &mut bool,
-) -> Result<Option<BooleanBuffer>, ColdError> {
-    let mut selected: Option<BooleanBuffer> = None;
-    for &i in current.left.iter().flatten() {
-        let asked = &question.predicates[i];
-        let column = asked.attribute;
-        let looked_at = Run::of(rows, selected.as_ref());
-        let spread = looked_at.spread();
-        let singles = (current.singles).group(store, &current.open, column, spread)?;
-        let matches = match singles {
-            Some(group) => looked_at.filter(&group, store, column, &asked.predicate)?,
-            None => {
-                let chunk = current.open.chunk(store, column)?;
-                match chunk.filter(&asked.predicate, rows.clone()) {
-                    Ok(matches) => Some(matches),
-                    Err(ColumnarError::NotComparable | ColumnarError::TypeMismatch { .. }) => None,
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        };
-        let Some(matches) = matches else {
-            *recheck = true;
-            continue;
-        };
-        let both = match &selected {
-            None => matches,
-            Some(selected) => selected & &matches,
-        };
-        let empty = both.count_set_bits() == 0;
-        selected = Some(both);
-        if empty {
-            break;
-        }
-    }
-    Ok(selected)
 }
