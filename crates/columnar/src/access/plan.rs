@@ -8,6 +8,7 @@ use vortex_alp::{ALPFloat, Exponents};
 use vortex_array::dtype::{DType, Nullability, PType};
 
 use super::blocks::{Bits, Packed, Plain};
+use super::coded_strings::{Dict, Fsst, OnPair};
 use super::frames::Frames;
 use super::metadata::{
     self, AlpMetadata, AlpRdMetadata, DictMetadata, Native, OnPairMetadata, PackedMetadata,
@@ -16,7 +17,7 @@ use super::metadata::{
 use super::packed::{BLOCK, block_bytes};
 use super::scalars::{Scalars, Validity};
 use super::sorted::{Exceptions, Patches, Runs, Sorted};
-use super::strings::{self, Constant, Dict, Fsst, OnPair, SparseRows, Strings, Views, bytes_of};
+use super::strings::{self, Constant, SparseRows, Strings, Views, bytes_of};
 use super::whole::Whole;
 use crate::codec::CHUNK_ALIGNMENT;
 use crate::error::ColumnarError;

@@ -1,14 +1,14 @@
-//! Single texts and byte strings of encoded columns.
+//! Single texts and byte strings of encoded columns: those stored as they are, and by encoding.
 
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use super::coded_strings::{Dict, Fsst, OnPair};
 use super::frames::Frames;
 use super::metadata::{Single, single};
 use super::reading::{Reading, outside};
-use super::scalars::{Scalars, Validity, is_valid, position, ranges_of_validity, required};
+use super::scalars::{Scalars, Validity, is_valid, ranges_of_validity, required};
 use super::sorted::{Exceptions, Runs};
-use super::symbols::{SymbolTable, Words};
 use super::whole::Whole;
 use crate::error::ColumnarError;
 use crate::source::ByteSource;
@@ -75,40 +75,6 @@ pub(super) struct Views {
     pub(super) validity: Validity,
 }
 
-/// Codes of symbols of up to 8 bytes (Boncz et al., VLDB 2020).
-#[derive(Debug)]
-pub(super) struct Fsst {
-    pub(super) symbols: Range<u64>,
-    pub(super) lengths: Range<u64>,
-    pub(super) codes: Plain,
-    pub(super) table: OnceLock<SymbolTable>,
-}
-
-/// Codes of words of up to 16 bytes.
-#[derive(Debug)]
-pub(super) struct OnPair {
-    pub(super) word_bytes: Range<u64>,
-    pub(super) word_offsets: Scalars,
-    pub(super) word_count: u32,
-    pub(super) codes: Scalars,
-    pub(super) code_offsets: Scalars,
-    pub(super) code_count: u32,
-    pub(super) validity: Validity,
-    pub(super) words: OnceLock<Words>,
-}
-
-/// Codes of whole strings.
-#[derive(Debug)]
-pub(super) struct Dict {
-    pub(super) codes: Scalars,
-    pub(super) words: Strings,
-    /// Words of a small dictionary that have been read already.
-    pub(super) known: Box<[OnceLock<Word>]>,
-}
-
-/// A word of a dictionary, or null.
-pub(super) type Word = Option<Box<[u8]>>;
-
 /// Which rows of a sparse node have a value of their own, and the value of all other rows.
 #[derive(Debug)]
 pub(super) struct SparseRows {
@@ -143,7 +109,7 @@ impl Constant {
 }
 
 /// Appends a value, if it is no null.
-fn put(value: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
+pub(super) fn put(value: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
     out.extend_from_slice(value.unwrap_or_default());
     value.is_some()
 }
@@ -268,20 +234,8 @@ impl Strings {
                 let at = views.views + 16 * u64::from(row);
                 out.push(at..at + 16);
             }
-            Self::Fsst(fsst) => {
-                if fsst.table.get().is_none() {
-                    out.push(fsst.symbols.clone());
-                    out.push(fsst.lengths.clone());
-                }
-                fsst.codes.ranges(row, out);
-            }
-            Self::OnPair(onpair) => {
-                if onpair.words.get().is_none() {
-                    out.push(onpair.word_bytes.clone());
-                }
-                ranges_of_validity(&onpair.validity, row, out);
-                onpair.code_offsets.ranges(row, out);
-            }
+            Self::Fsst(fsst) => fsst.ranges(row, out),
+            Self::OnPair(onpair) => onpair.ranges(row, out),
             Self::Dict(dict) => dict.codes.ranges(row, out),
             Self::Frames(frames) => frames.ranges(row, out),
             Self::Runs { runs, .. } => runs.ranges(out),
@@ -296,7 +250,7 @@ impl Strings {
 }
 
 /// Two neighbouring offsets, which do not descend and end by `limit`.
-fn span<S: ByteSource + ?Sized>(
+pub(super) fn span<S: ByteSource + ?Sized>(
     offsets: &Scalars,
     row: u32,
     limit: u64,
@@ -313,7 +267,7 @@ fn span<S: ByteSource + ?Sized>(
 
 impl Plain {
     /// Where a row's bytes lie.
-    fn place<S: ByteSource + ?Sized>(
+    pub(super) fn place<S: ByteSource + ?Sized>(
         &self,
         row: u32,
         reading: &mut Reading<'_, S>,
@@ -340,7 +294,7 @@ impl Plain {
         }
     }
 
-    fn ranges(&self, row: u32, out: &mut Vec<Range<u64>>) {
+    pub(super) fn ranges(&self, row: u32, out: &mut Vec<Range<u64>>) {
         ranges_of_validity(&self.validity, row, out);
         self.offsets.ranges(row, out);
     }
@@ -378,181 +332,5 @@ impl Views {
             .ok_or_else(|| outside("a string"))?;
         reading.append(place.0..place.0 + len, out)?;
         Ok(true)
-    }
-}
-
-impl Fsst {
-    /// The symbols, read once.
-    pub(super) fn table<S: ByteSource + ?Sized>(
-        &self,
-        reading: &Reading<'_, S>,
-    ) -> Result<&SymbolTable, S::Error> {
-        if let Some(table) = self.table.get() {
-            return Ok(table);
-        }
-        let table = SymbolTable::read(&self.symbols, &self.lengths, reading.source)?;
-        reading.hold(SymbolTable::HEAP_BYTES);
-        Ok(self.table.get_or_init(|| table))
-    }
-
-    fn get<S: ByteSource + ?Sized>(
-        &self,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-        out: &mut Vec<u8>,
-    ) -> Result<bool, S::Error> {
-        match self.codes.place(row, reading)? {
-            Place::At(range) => self.decode(&range, reading, out),
-            _ => Ok(false),
-        }
-    }
-
-    /// Appends what the codes in a range stand for.
-    fn decode<S: ByteSource + ?Sized>(
-        &self,
-        range: &Range<u64>,
-        reading: &mut Reading<'_, S>,
-        out: &mut Vec<u8>,
-    ) -> Result<bool, S::Error> {
-        let table = self.table(reading)?;
-        reading.fetch(range.start, (range.end - range.start) as usize)?;
-        table.decode(reading.scratch, out)?;
-        Ok(true)
-    }
-}
-
-impl OnPair {
-    fn words<S: ByteSource + ?Sized>(
-        &self,
-        reading: &mut Reading<'_, S>,
-    ) -> Result<&Words, S::Error> {
-        if let Some(words) = self.words.get() {
-            return Ok(words);
-        }
-        let mut offsets = Vec::with_capacity(self.word_count as usize + 1);
-        for word in 0..=self.word_count {
-            offsets.push(position(required(&self.word_offsets, word, reading)?)?);
-        }
-        let mut bytes = Vec::new();
-        reading.append(self.word_bytes.clone(), &mut bytes)?;
-        let words = Words::new(bytes, offsets)?;
-        reading.hold(words.heap_bytes());
-        Ok(self.words.get_or_init(|| words))
-    }
-
-    fn get<S: ByteSource + ?Sized>(
-        &self,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-        out: &mut Vec<u8>,
-    ) -> Result<bool, S::Error> {
-        match self.place(row, reading)? {
-            Place::At(codes) => self.decode(&codes, reading, out),
-            _ => Ok(false),
-        }
-    }
-
-    /// The codes of a row.
-    fn place<S: ByteSource + ?Sized>(
-        &self,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-    ) -> Result<Place, S::Error> {
-        if !is_valid(&self.validity, row, reading)? {
-            return Ok(Place::Null);
-        }
-        let limit = self.code_count.into();
-        span(&self.code_offsets, row, limit, reading).map(Place::At)
-    }
-
-    fn ranges_at(&self, place: &Place, out: &mut Vec<Range<u64>>) {
-        if let Place::At(codes) = place
-            && let Some(last) = codes.end.checked_sub(1)
-            && codes.start <= last
-        {
-            // They fit 32 bits, because their number does.
-            self.codes.ranges(codes.start as u32, out);
-            self.codes.ranges(last as u32, out);
-        }
-    }
-
-    /// Appends the words of some codes.
-    fn decode<S: ByteSource + ?Sized>(
-        &self,
-        codes: &Range<u64>,
-        reading: &mut Reading<'_, S>,
-        out: &mut Vec<u8>,
-    ) -> Result<bool, S::Error> {
-        let words = self.words(reading)?;
-        for at in codes.clone() {
-            let code = required(&self.codes, position(at)?, reading)?;
-            let word = words.get(code).ok_or_else(|| outside("a code"))?;
-            out.extend_from_slice(word);
-        }
-        Ok(true)
-    }
-}
-
-impl Dict {
-    /// The longest word that is kept in memory, and the most words of a dictionary of which
-    /// any are.
-    const WORD_BYTES: usize = 256;
-    pub(super) const KNOWN_WORDS: usize = 1_024;
-
-    fn get<S: ByteSource + ?Sized>(
-        &self,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-        out: &mut Vec<u8>,
-    ) -> Result<bool, S::Error> {
-        match self.codes.get(row, reading)? {
-            Some(code) => self.word(code, reading, out),
-            None => Ok(false),
-        }
-    }
-
-    /// The word of a row: that of the code at which the range starts.
-    fn place<S: ByteSource + ?Sized>(
-        &self,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-    ) -> Result<Place, S::Error> {
-        let code = self.codes.get(row, reading)?;
-        Ok(code.map_or(Place::Null, |code| Place::At(code..code)))
-    }
-
-    fn ranges_at(&self, place: &Place, out: &mut Vec<Range<u64>>) {
-        // A code that is no word's is an error where the word is read.
-        if let Place::At(codes) = place
-            && let Ok(code) = i32::try_from(codes.start)
-            && self
-                .known
-                .get(code as usize)
-                .is_none_or(|word| word.get().is_none())
-        {
-            self.words.ranges(code as u32, out);
-        }
-    }
-
-    fn word<S: ByteSource + ?Sized>(
-        &self,
-        code: u64,
-        reading: &mut Reading<'_, S>,
-        out: &mut Vec<u8>,
-    ) -> Result<bool, S::Error> {
-        let known = self.known.get(code as usize);
-        if let Some(word) = known.and_then(OnceLock::get) {
-            return Ok(put(word.as_deref(), out));
-        }
-        let start = out.len();
-        let valid = self.words.get(position(code)?, reading, out)?;
-        let word = &out[start..];
-        if let Some(known) = known
-            && word.len() <= Self::WORD_BYTES
-        {
-            reading.hold(word.len());
-            let _ = known.set(valid.then(|| word.into()));
-        }
-        Ok(valid)
     }
 }

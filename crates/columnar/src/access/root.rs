@@ -1,0 +1,161 @@
+//! What a column's values are made of: one tree of readers, or several for numerics.
+
+use super::Planner;
+use super::metadata::Native;
+use super::reading::Reading;
+use super::scalars::{Scalars, required};
+use super::sorted::{Exceptions, Sorted};
+use super::strings::Strings;
+use crate::error::ColumnarError;
+use crate::layout::{ChunkLayout, NumericLayout};
+use crate::nodes::NodeTable;
+use crate::numeric::join;
+use crate::source::ByteSource;
+use crate::types::ColumnType;
+use crate::value::{Numeric, Value};
+
+#[derive(Debug)]
+pub(super) enum Root {
+    AllNull,
+    Scalars(Scalars),
+    Strings(Strings),
+    Numeric(Box<NumericRoot>),
+}
+
+#[derive(Debug)]
+pub(super) struct NumericRoot {
+    pub(super) low: Scalars,
+    pub(super) high: Option<Scalars>,
+    pub(super) scale: u16,
+    pub(super) scales: Option<Scalars>,
+    pub(super) images: Option<(Exceptions, Strings)>,
+}
+
+impl NumericRoot {
+    pub(super) fn get<'a, S: ByteSource + ?Sized>(
+        &self,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+        bytes: &'a mut Vec<u8>,
+    ) -> Result<Option<Value<'a>>, S::Error> {
+        let Some(low) = self.low.get(row, reading)? else {
+            return Ok(None);
+        };
+        if let Some((rows, images)) = &self.images
+            && let Some(at) = rows.find(row, reading)?
+        {
+            if !images.get(at, reading, bytes)? {
+                return Err(ColumnarError::corrupt("a numeric image is missing").into());
+            }
+            return Ok(Some(Value::Numeric(Numeric::Image(bytes))));
+        }
+        let unscaled = match &self.high {
+            None => (low as i64).into(),
+            Some(high) => join(low as i64, required(high, row, reading)? as i64),
+        };
+        let scale = match &self.scales {
+            None => self.scale,
+            Some(scales) => required(scales, row, reading)? as u16,
+        };
+        Ok(Some(Value::Numeric(Numeric::Small { unscaled, scale })))
+    }
+}
+
+/// The type that a column's values have as bits; `None`: they are strings.
+fn native_of(ty: ColumnType) -> Option<Native> {
+    Some(match ty {
+        ColumnType::Bool => Native::Bool,
+        ColumnType::Int16 => Native::Signed(2),
+        ColumnType::Int32 => Native::Signed(4),
+        ColumnType::Int64 | ColumnType::Numeric => Native::Signed(8),
+        ColumnType::Float32 => Native::Float(4),
+        ColumnType::Float64 => Native::Float(8),
+        ColumnType::Text | ColumnType::Bytes | ColumnType::Fixed { .. } => return None,
+    })
+}
+
+pub(super) fn scalar_value(ty: ColumnType, bits: u64) -> Value<'static> {
+    match ty {
+        ColumnType::Bool => Value::Bool(bits != 0),
+        ColumnType::Int16 => Value::Int16(bits as i16),
+        ColumnType::Int32 => Value::Int32(bits as i32),
+        ColumnType::Float32 => Value::Float32(f32::from_bits(bits as u32)),
+        ColumnType::Float64 => Value::Float64(f64::from_bits(bits)),
+        _ => Value::Int64(bits as i64),
+    }
+}
+
+pub(super) fn string_value(ty: ColumnType, bytes: &[u8]) -> Result<Value<'_>, ColumnarError> {
+    match ty {
+        ColumnType::Text => std::str::from_utf8(bytes)
+            .map(Value::Text)
+            .map_err(|_| ColumnarError::corrupt("text is not UTF-8")),
+        ColumnType::Fixed { len } if bytes.len() != usize::from(len) => {
+            Err(ColumnarError::corrupt("a fixed value has another length"))
+        }
+        _ => Ok(Value::Bytes(bytes)),
+    }
+}
+
+impl Planner<'_> {
+    pub(super) fn root(
+        &mut self,
+        ty: ColumnType,
+        layout: ChunkLayout,
+        row_count: usize,
+        nodes: &NodeTable,
+    ) -> Result<Root, ColumnarError> {
+        let mut trees = nodes.roots();
+        let mut next = || {
+            let tree = trees.next();
+            tree.ok_or_else(|| ColumnarError::corrupt("a tree of nodes is missing"))
+        };
+        Ok(match (layout, native_of(ty)) {
+            (ChunkLayout::AllNull, _) => Root::AllNull,
+            (ChunkLayout::Array, Some(native)) => {
+                Root::Scalars(self.scalars(next()?, native, row_count)?)
+            }
+            (ChunkLayout::Array, None) => {
+                let is_text = ty == ColumnType::Text;
+                Root::Strings(self.strings(next()?, is_text, row_count)?)
+            }
+            (
+                ChunkLayout::Numeric(NumericLayout {
+                    wide,
+                    scale,
+                    scales_per_row,
+                    has_images,
+                }),
+                _,
+            ) => {
+                let long = Native::Signed(8);
+                let low = self.scalars(next()?, long, row_count)?;
+                let high = match wide {
+                    true => Some(self.scalars(next()?, long, row_count)?),
+                    false => None,
+                };
+                let scales = match scales_per_row {
+                    true => Some(self.scalars(next()?, Native::Unsigned(2), row_count)?),
+                    false => None,
+                };
+                let images = match has_images {
+                    true => {
+                        let count = nodes.image_count();
+                        let rows = self.scalars(next()?, Native::Unsigned(4), count)?;
+                        let images = self.strings(next()?, false, count)?;
+                        let rows = Sorted::new(rows, count as u32);
+                        Some((Exceptions { rows, offset: 0 }, images))
+                    }
+                    false => None,
+                };
+                Root::Numeric(Box::new(NumericRoot {
+                    low,
+                    high,
+                    scale,
+                    scales,
+                    images,
+                }))
+            }
+        })
+    }
+}
