@@ -111,6 +111,7 @@ pub mod relation;
 pub mod rewrite;
 pub mod rights;
 pub mod row_expr;
+pub mod row_image;
 pub mod row_memory;
 pub mod row_request;
 pub mod scan;

@@ -10,7 +10,6 @@ use std::ptr::NonNull;
 use pgrx::pg_sys;
 
 use crate::ffi::{self, quiet};
-use crate::memory::allocate_in;
 use crate::table::Descriptor;
 use crate::tid::{RowNumber, Tid};
 use crate::tuple::TupleForm;
@@ -97,8 +96,20 @@ pub unsafe fn is_same_image(
 /// `slot` is valid.
 #[inline]
 pub unsafe fn clear(slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: every kind of slot has this callback.
+    // SAFETY: `MakeTupleTableSlot` took the callbacks from one of the server's four tables of them,
+    // or from an access method's copy of one; `ExecClearTuple` calls this one without a check, too.
     unsafe { ((*(*slot).tts_ops).clear.unwrap_unchecked())(slot) }
+}
+
+/// Has the first `count` attributes of the row in a slot taken from its tuple, as far as that has
+/// them. May raise an ERROR, unless the slot is of heap's kind.
+///
+/// # Safety
+/// `slot` is valid and holds a row.
+#[inline]
+pub unsafe fn take_attributes(slot: *mut pg_sys::TupleTableSlot, count: i32) {
+    // SAFETY: as for `clear`; `slot_getsomeattrs_int` calls this one without a check, too.
+    unsafe { ((*(*slot).tts_ops).getsomeattrs.unwrap_unchecked())(slot, count) }
 }
 
 /// Passes a tuple in the slot's own memory to the slot, which is empty, or held a tuple in this
@@ -106,7 +117,7 @@ pub unsafe fn clear(slot: *mut pg_sys::TupleTableSlot) {
 ///
 /// # Safety
 /// A slot that takes heap tuples and has no buffer, and a tuple in its memory with its descriptor.
-unsafe fn put(slot: *mut pg_sys::TupleTableSlot, tuple: pg_sys::HeapTuple) {
+pub(crate) unsafe fn put(slot: *mut pg_sys::TupleTableSlot, tuple: pg_sys::HeapTuple) {
     // SAFETY: the caller vouches for both.
     unsafe {
         let buffer_slot = slot.cast::<pg_sys::BufferHeapTupleTableSlot>();
@@ -118,101 +129,6 @@ unsafe fn put(slot: *mut pg_sys::TupleTableSlot, tuple: pg_sys::HeapTuple) {
         (*buffer_slot).base.tuple = tuple;
         (*buffer_slot).base.off = 0;
         (*buffer_slot).buffer = pg_sys::InvalidBuffer as pg_sys::Buffer;
-    }
-}
-
-/// Longer tuples are not copied, because the copy may never be used; in bytes.
-const LARGEST_IMAGE_BYTES: u32 = 2_048;
-
-/// A copy of a cold row's tuple, to be put into another slot of the same descriptor.
-pub struct RowImage {
-    /// The tuple's header and data, aligned; empty if there is none.
-    words: Vec<u64>,
-    tuple: pg_sys::HeapTupleData,
-    desc: pg_sys::TupleDesc,
-}
-
-impl Default for RowImage {
-    fn default() -> RowImage {
-        RowImage {
-            words: Vec::new(),
-            tuple: pg_sys::HeapTupleData::default(),
-            desc: std::ptr::null_mut(),
-        }
-    }
-}
-
-impl RowImage {
-    /// Copies the tuple in a slot, unless there is none, or it is long.
-    pub fn take(&mut self, slot: Slot<'_>) {
-        let Some(tuple) = slot.heap_tuple() else {
-            self.words.clear();
-            return;
-        };
-        // SAFETY: the data of a tuple are `t_len` bytes at `t_data`; the slot is valid.
-        unsafe {
-            let tuple = tuple.as_ref();
-            if tuple.t_len > LARGEST_IMAGE_BYTES {
-                self.words.clear();
-                return;
-            }
-            self.words.resize((tuple.t_len as usize).div_ceil(8), 0);
-            let target = self.words.as_mut_ptr().cast::<u8>();
-            std::ptr::copy_nonoverlapping(tuple.t_data.cast::<u8>(), target, tuple.t_len as usize);
-            self.tuple = *tuple;
-            self.tuple.t_data = target.cast();
-            self.desc = (*slot.raw()).tts_tupleDescriptor;
-        }
-    }
-
-    /// Whether the row at `tid` of `table` was copied.
-    pub fn is_of(&self, table: pg_sys::Oid, tid: &pg_sys::ItemPointerData) -> bool {
-        let own = &self.tuple.t_self;
-        !self.words.is_empty()
-            && own.ip_posid == tid.ip_posid
-            && crate::tid::block_of(own) == crate::tid::block_of(tid)
-            && self.tuple.t_tableOid == table
-    }
-
-    /// Whether the row was copied from a slot with this descriptor.
-    pub fn has_descriptor(&self, desc: pg_sys::TupleDesc) -> bool {
-        self.desc == desc
-    }
-
-    /// Stores the row in a slot, if that has the descriptor of the slot from which it was copied.
-    ///
-    /// # Safety
-    /// There is a row, and its descriptor is still in use. `slot` is a buffer-heap-tuple slot.
-    pub unsafe fn store(&self, slot: *mut pg_sys::TupleTableSlot) -> bool {
-        // SAFETY: as for this function. A tuple and its data are one piece of memory, the data
-        // aligned, as `heap_form_tuple` makes them.
-        unsafe {
-            if (*slot).tts_tupleDescriptor != self.desc {
-                return false;
-            }
-            clear(slot);
-            let head = size_of::<pg_sys::HeapTupleData>().next_multiple_of(8);
-            let bytes = self.tuple.t_len as usize;
-            let memory = allocate_in((*slot).tts_mcxt, head + bytes);
-            let tuple = memory.cast::<pg_sys::HeapTupleData>();
-            *tuple = self.tuple;
-            (*tuple).t_data = memory.add(head).cast();
-            std::ptr::copy_nonoverlapping(self.words.as_ptr().cast(), memory.add(head), bytes);
-            put(slot, tuple);
-            true
-        }
-    }
-
-    /// The value of attribute `number` of the row; `None` is NULL. It lies inside the image.
-    ///
-    /// # Safety
-    /// There is a row, and its descriptor is still in use.
-    pub unsafe fn attribute(&self, number: i32) -> Option<pg_sys::Datum> {
-        let mut tuple = self.tuple;
-        let mut null = false;
-        // SAFETY: as for this function.
-        let value = unsafe { pg_sys::heap_getattr(&mut tuple, number, self.desc, &mut null) };
-        (!null).then_some(value)
     }
 }
 
@@ -359,7 +275,7 @@ impl<'a> Slot<'a> {
 
     /// The tuple in it, if it is of heap's kind and holds one; valid until it gets another row.
     #[inline]
-    fn heap_tuple(self) -> Option<NonNull<pg_sys::HeapTupleData>> {
+    pub(crate) fn heap_tuple(self) -> Option<NonNull<pg_sys::HeapTupleData>> {
         if !self.is_of_heap() {
             return None;
         }

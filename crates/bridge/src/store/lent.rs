@@ -20,6 +20,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pgrx::pg_sys;
+
 use super::StoreError;
 use super::page::HeldPiece;
 use super::piece::{CHECKED_BYTES, Fault, HEAD_BYTES, Piece, PieceKey, Verified};
@@ -68,7 +70,7 @@ pub(super) struct LentPages {
 /// A run of bytes of a value on pages that another thread has pinned.
 #[must_use]
 pub struct LentRun {
-    toast: u32,
+    toast: pg_sys::Oid,
     parts: Vec<Part>,
     /// Set when this is dropped.
     is_returned: Arc<AtomicBool>,
@@ -118,7 +120,7 @@ impl Lender {
     }
 
     /// Divides the run into what the main thread keeps and what it sends.
-    pub fn lend(self, toast: u32) -> (LentPages, LentRun) {
+    pub fn lend(self, toast: pg_sys::Oid) -> (LentPages, LentRun) {
         let is_returned = Arc::new(AtomicBool::new(false));
         let pages = LentPages {
             pieces: self.pieces,
@@ -259,7 +261,7 @@ mod tests {
             range,
         };
         let run = LentRun {
-            toast: 1,
+            toast: pg_sys::Oid::from_u32(1),
             parts: vec![part],
             is_returned: Arc::clone(&is_returned),
         };

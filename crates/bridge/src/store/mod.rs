@@ -31,6 +31,7 @@ mod lent;
 mod lookup;
 mod page;
 mod piece;
+mod piece_map;
 mod read;
 mod recent;
 mod stream;
@@ -39,6 +40,7 @@ mod value;
 mod write;
 
 use std::cell::OnceCell;
+use std::cmp::Ordering;
 
 use pgrx::pg_sys;
 
@@ -52,9 +54,10 @@ pub use copy::{CopiedAs, TupleStamp};
 pub use lent::{LentRun, Loans};
 pub use page::blocks_read;
 pub use piece::PIECE_BYTES;
+pub use piece_map::PieceMap;
 pub use read::{Entry, Judge, Visited};
 pub use unverified::Unverified;
-pub use value::{PieceMap, ValueReader};
+pub use value::ValueReader;
 pub use write::{Birth, BulkWrite, WrittenValue};
 
 /// Bytes of one tuple: with its header and keys it fills a page.
@@ -65,12 +68,30 @@ const PAYLOAD_OFFSET: usize = 12;
 
 /// Names the contents of a store; other contents, as after a rewrite, come with another file. In
 /// the order of TOAST relations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StoreId {
-    /// OID of the TOAST relation.
-    pub toast: u32,
+    /// The TOAST relation.
+    pub toast: pg_sys::Oid,
     /// Number of its file.
     pub file: u32,
+}
+
+impl StoreId {
+    fn order(self) -> (u32, u32) {
+        (self.toast.to_u32(), self.file)
+    }
+}
+
+impl PartialOrd for StoreId {
+    fn partial_cmp(&self, other: &StoreId) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for StoreId {
+    fn cmp(&self, other: &StoreId) -> Ordering {
+        self.order().cmp(&other.order())
+    }
 }
 
 /// An open cold store. Closing keeps the locks to the end of the transaction.
@@ -124,16 +145,24 @@ impl Indexes {
 pub enum StoreError {
     /// A piece that an entry refers to does not exist.
     #[error("piece {seq} of cold value {id} is missing in TOAST relation {toast}")]
-    MissingPiece { toast: u32, id: u32, seq: i32 },
+    MissingPiece {
+        toast: pg_sys::Oid,
+        id: u32,
+        seq: i32,
+    },
     /// A check of a piece does not match its bytes.
     #[error("piece {seq} of cold value {id} in TOAST relation {toast} does not match its checksum")]
-    DamagedPiece { toast: u32, id: u32, seq: i32 },
+    DamagedPiece {
+        toast: pg_sys::Oid,
+        id: u32,
+        seq: i32,
+    },
     /// A piece is shorter than it must be at its position.
     #[error(
         "piece {seq} of cold value {id} in TOAST relation {toast} has {actual_bytes} bytes instead of {expected_bytes}"
     )]
     ShortPiece {
-        toast: u32,
+        toast: pg_sys::Oid,
         id: u32,
         seq: i32,
         actual_bytes: usize,
@@ -219,7 +248,7 @@ impl<'a> ColdStore<'a> {
     pub fn id(&self) -> StoreId {
         let toast = self.toast();
         StoreId {
-            toast: toast.oid().to_u32(),
+            toast: toast.oid(),
             file: toast.file_number(),
         }
     }

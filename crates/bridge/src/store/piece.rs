@@ -14,6 +14,8 @@
 
 use std::ops::Range;
 
+use pgrx::pg_sys;
+
 use super::hash::hash;
 use super::{StoreError, VALUE_BYTES};
 
@@ -62,7 +64,12 @@ pub(super) enum Fault {
 
 impl Fault {
     /// The error of a piece in which there should have been so many bytes.
-    pub fn into_error(self, toast: u32, (id, seq): PieceKey, expected_bytes: usize) -> StoreError {
+    pub fn into_error(
+        self,
+        toast: pg_sys::Oid,
+        (id, seq): PieceKey,
+        expected_bytes: usize,
+    ) -> StoreError {
         match self {
             Fault::Damaged => StoreError::DamagedPiece { toast, id, seq },
             Fault::Short { bytes } => StoreError::ShortPiece {

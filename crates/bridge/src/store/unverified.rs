@@ -13,6 +13,8 @@
 
 use std::ops::Range;
 
+use pgrx::pg_sys;
+
 use super::StoreError;
 use super::piece::{CHECKED_BYTES, Proof};
 
@@ -20,13 +22,13 @@ use super::piece::{CHECKED_BYTES, Proof};
 #[derive(Debug)]
 #[must_use]
 pub struct Unverified {
-    toast: u32,
+    toast: pg_sys::Oid,
     parts: Vec<(Range<usize>, Proof)>,
 }
 
 impl Unverified {
     /// Nothing yet, of a copy of that many bytes.
-    pub(super) fn of(toast: u32, len: u64) -> Unverified {
+    pub(super) fn of(toast: pg_sys::Oid, len: u64) -> Unverified {
         Unverified {
             toast,
             parts: Vec::with_capacity((len / CHECKED_BYTES as u64) as usize),

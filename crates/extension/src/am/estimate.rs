@@ -53,35 +53,35 @@ const MOST_REMEMBERED: usize = 1024;
 
 thread_local! {
     /// By table; only of tables that have cold rows.
-    static PLANNED: RefCell<HashCache<u32, ColdSize>> =
+    static PLANNED: RefCell<HashCache<Oid, ColdSize>> =
         RefCell::new(HashCache::of_entries(MOST_REMEMBERED));
 }
 
 /// The size of a table's cold side that the planner got last; `None` if it has no cold rows. Every
 /// planning requests the sizes of its tables first, so the answer is no older than that.
 pub fn planned_size(table: Oid) -> Option<ColdSize> {
-    PLANNED.with_borrow_mut(|sizes| sizes.get(&table.to_u32()).copied())
+    PLANNED.with_borrow_mut(|sizes| sizes.get(&table).copied())
 }
 
 fn remember(table: Oid, size: ColdSize) {
     PLANNED.with_borrow_mut(|sizes| {
         if size.groups == 0 {
-            sizes.remove(&table.to_u32());
+            sizes.remove(&table);
             return;
         }
-        sizes.insert(table.to_u32(), size);
+        sizes.insert(table, size);
     });
 }
 
 /// Forgets the size of a table whose files are emptied in place, or of which a row is hidden.
 pub(super) fn forget(table: Oid) {
-    settled_sizes::forget(table.to_u32());
+    settled_sizes::forget(table);
 }
 
 /// `None` if the table never had cold rows.
 fn cold_size(table: Table<'_>) -> Option<ColdSize> {
-    let toast = table.toast_oid().map_or(0, Oid::to_u32);
-    let asked = Asked::about(table.oid().to_u32(), table.file_number(), toast);
+    let toast = table.toast_oid().unwrap_or(Oid::INVALID);
+    let asked = Asked::about(table.file(), toast);
     if let Some(size) = asked.known() {
         return Some(size);
     }

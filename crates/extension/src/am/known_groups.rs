@@ -207,6 +207,7 @@ impl KnownGroups {
 
 #[cfg(test)]
 mod tests {
+    use howdah_bridge::Oid;
     use howdah_bridge::slot::Origin;
 
     use super::*;
@@ -229,7 +230,10 @@ mod tests {
                 flags: GroupFlags::MOVED_ROWS,
             },
             open: None,
-            file: StoreId { toast: 1, file: 1 },
+            file: StoreId {
+                toast: Oid::from_u32(1),
+                file: 1,
+            },
             asked: 0,
             hidden: None,
             among: Among::default(),

@@ -8,7 +8,8 @@
 
 use std::cell::RefCell;
 
-use howdah_bridge::slot::{RowImage, Slot};
+use howdah_bridge::row_image::RowImage;
+use howdah_bridge::slot::Slot;
 use howdah_bridge::table::Table;
 use howdah_bridge::tid::RowNumber;
 

@@ -17,6 +17,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
+use howdah_bridge::Oid;
 use howdah_bridge::shared_memory::{Area, Shareable};
 use howdah_bridge::xid;
 
@@ -32,20 +33,20 @@ unsafe impl Shareable for Counts {}
 
 pub static DIRECTORY_VERSIONS: Area<Counts> = Area::new(c"howdah directory changes");
 
-fn count_of(toast: u32) -> Option<&'static AtomicU32> {
+fn count_of(toast: Oid) -> Option<&'static AtomicU32> {
     let database = xid::current_database().to_u32();
-    let mixed = (toast ^ database.rotate_left(16)).wrapping_mul(0x9E37_79B9);
+    let mixed = (toast.to_u32() ^ database.rotate_left(16)).wrapping_mul(0x9E37_79B9);
     let counts = DIRECTORY_VERSIONS.get()?;
     Some(&counts.counts[mixed as usize >> 16 & (COUNTS - 1)])
 }
 
 thread_local! {
     /// TOAST relations whose directories this transaction has changed.
-    static CHANGED: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+    static CHANGED: RefCell<Vec<Oid>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Counts a change of the directory in this TOAST relation.
-pub(super) fn note(toast: u32) {
+pub(super) fn note(toast: Oid) {
     CHANGED.with_borrow_mut(|changed| {
         if !changed.contains(&toast) {
             changed.push(toast);
@@ -54,7 +55,7 @@ pub(super) fn note(toast: u32) {
     add(toast);
 }
 
-fn add(toast: u32) {
+fn add(toast: Oid) {
     fence(Ordering::SeqCst);
     if let Some(count) = count_of(toast) {
         count.fetch_add(1, Ordering::SeqCst);
@@ -74,7 +75,7 @@ pub fn subtransaction_aborts() {
 }
 
 /// The number of changes so far; `None` where changes are not counted.
-pub fn current(toast: u32) -> Option<u32> {
+pub fn current(toast: Oid) -> Option<u32> {
     if xid::in_recovery() {
         return None;
     }

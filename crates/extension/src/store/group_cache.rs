@@ -5,7 +5,6 @@
 //! is a [`BoundedCache`](crate::bounded_cache) of `howdah.cache_size`. The memory of the groups is
 //! counted as it grows, so that they are weighed anew only when the bound may be exceeded.
 
-use howdah_bridge::tid::GroupId;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -13,21 +12,15 @@ use howdah_bridge::store::{ColdStore, StoreId};
 
 use super::directory::GroupEntry;
 use super::group_access::GroupAccess;
+use super::group_name::GroupValueName;
 use crate::bounded_cache::HashCache;
 use crate::errors::ColdError;
 use crate::settings::cache_size_bytes;
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct GroupName {
-    store: StoreId,
-    group: GroupId,
-    value_id: u32,
-}
-
 struct GroupCache {
-    groups: HashCache<GroupName, Rc<GroupAccess>>,
+    groups: HashCache<GroupValueName, Rc<GroupAccess>>,
     /// The group that was used last: a reader of single rows mostly asks for it again.
-    latest: Option<(GroupName, Rc<GroupAccess>)>,
+    latest: Option<(GroupValueName, Rc<GroupAccess>)>,
 }
 
 thread_local! {
@@ -62,19 +55,9 @@ impl Memory {
     }
 }
 
-impl GroupName {
-    fn of(file: StoreId, entry: &GroupEntry) -> GroupName {
-        GroupName {
-            store: file,
-            group: entry.group(),
-            value_id: entry.value_id,
-        }
-    }
-}
-
 /// Opens a group through the backend's cache.
 pub fn cached(store: &ColdStore, entry: GroupEntry) -> Result<Rc<GroupAccess>, ColdError> {
-    let name = GroupName::of(store.id(), &entry);
+    let name = GroupValueName::of(store.id(), &entry);
     if let Some(group) = CACHE.with_borrow_mut(|cache| cache.recall(name)) {
         return Ok(group);
     }
@@ -85,7 +68,7 @@ pub fn cached(store: &ColdStore, entry: GroupEntry) -> Result<Rc<GroupAccess>, C
 
 /// The group, if it is cached.
 pub fn recall(file: StoreId, entry: &GroupEntry) -> Option<Rc<GroupAccess>> {
-    CACHE.with_borrow_mut(|cache| cache.recall(GroupName::of(file, entry)))
+    CACHE.with_borrow_mut(|cache| cache.recall(GroupValueName::of(file, entry)))
 }
 
 /// To be called after rows were read: the kept data may have grown past the bound.
@@ -103,14 +86,14 @@ pub(super) fn forget_file(file: StoreId) {
 
 impl GroupCache {
     fn empty() -> GroupCache {
-        let weigh = |_: &GroupName, group: &Rc<GroupAccess>| group.memory().bytes();
+        let weigh = |_: &GroupValueName, group: &Rc<GroupAccess>| group.memory().bytes();
         GroupCache {
             groups: HashCache::of_bytes(cache_size_bytes(), weigh),
             latest: None,
         }
     }
 
-    fn recall(&mut self, name: GroupName) -> Option<Rc<GroupAccess>> {
+    fn recall(&mut self, name: GroupValueName) -> Option<Rc<GroupAccess>> {
         if let Some((latest, group)) = &self.latest
             && *latest == name
         {
@@ -121,7 +104,7 @@ impl GroupCache {
         Some(Rc::clone(group))
     }
 
-    fn take_in(&mut self, name: GroupName, group: &Rc<GroupAccess>) {
+    fn take_in(&mut self, name: GroupValueName, group: &Rc<GroupAccess>) {
         self.groups.insert(name, Rc::clone(group));
         self.latest = Some((name, Rc::clone(group)));
         CACHED_BYTES.set(CACHED_BYTES.get() + group.memory().bytes());
@@ -131,7 +114,7 @@ impl GroupCache {
     }
 
     fn forget_file(&mut self, file: StoreId) {
-        let is_kept = |name: &GroupName| name.store != file;
+        let is_kept = |name: &GroupValueName| name.store != file;
         self.latest.take_if(|(name, _)| !is_kept(name));
         self.groups.retain(|name, _| is_kept(name));
         self.trim();

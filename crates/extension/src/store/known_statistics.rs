@@ -11,23 +11,16 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use howdah_bridge::store::StoreId;
-use howdah_bridge::tid::GroupId;
 use howdah_columnar::{ColumnStatistics, GroupLayout};
 
 use super::directory::GroupEntry;
+use super::group_name::GroupValueName;
 use crate::bounded_cache::HashCache;
 
 /// Groups that are remembered, and the most groups of a table that is.
 const MOST_GROUPS: usize = 128;
 /// Columns of a group whose statistics are remembered.
 const MOST_COLUMNS: usize = 8;
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct GroupName {
-    store: StoreId,
-    group: GroupId,
-    value_id: u32,
-}
 
 struct Known {
     layout: GroupLayout,
@@ -36,21 +29,17 @@ struct Known {
 }
 
 thread_local! {
-    static KNOWN: RefCell<Option<HashCache<GroupName, Known>>> = const { RefCell::new(None) };
+    static KNOWN: RefCell<Option<HashCache<GroupValueName, Known>>> = const { RefCell::new(None) };
 }
 
 /// A group that is remembered.
 #[derive(Clone, Copy)]
-pub struct Remembered(GroupName);
+pub struct Remembered(GroupValueName);
 
 impl Remembered {
     /// A group of a table of so many groups; `None` if it is not remembered.
     pub fn of(store: StoreId, entry: &GroupEntry, group_count: usize) -> Option<Remembered> {
-        let name = GroupName {
-            store,
-            group: entry.group(),
-            value_id: entry.value_id,
-        };
+        let name = GroupValueName::of(store, entry);
         (group_count <= MOST_GROUPS).then_some(Remembered(name))
     }
 

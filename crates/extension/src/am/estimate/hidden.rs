@@ -11,16 +11,16 @@
 //! What is remembered is this backend's own and only ever an estimate: nothing makes it void before
 //! its time, a rollback neither.
 
-use howdah_bridge::tid::GroupId;
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use howdah_bridge::snapshot::Snapshot;
-use howdah_bridge::store::{ColdStore, StoreId};
+use howdah_bridge::store::ColdStore;
 
 use crate::bounded_cache::HashCache;
 use crate::errors::ColdError;
 use crate::store::directory::GroupEntry;
+use crate::store::group_name::GroupName;
 use crate::store::visibility;
 
 /// Rows of a group whose marks are read each time, to find out whether any of them is left.
@@ -40,11 +40,8 @@ struct Counted {
     until: Instant,
 }
 
-/// A file of a cold store, and a group in it.
-type Name = (StoreId, GroupId);
-
 thread_local! {
-    static COUNTED: RefCell<HashCache<Name, Counted>> =
+    static COUNTED: RefCell<HashCache<GroupName, Counted>> =
         RefCell::new(HashCache::of_entries(MOST_REMEMBERED));
 }
 
@@ -131,7 +128,7 @@ fn known(store: &ColdStore, entry: &GroupEntry, snapshot: Snapshot<'_>) -> Optio
 
 /// What was found when the group was counted last.
 fn recall(store: &ColdStore, entry: &GroupEntry) -> Option<Counted> {
-    let name = (store.id(), entry.group());
+    let name = GroupName::of(store, entry);
     let counted = COUNTED.with_borrow_mut(|counted| counted.get(&name).copied())?;
     Some(Counted {
         hidden: counted.hidden.min(entry.row_count),
@@ -154,6 +151,6 @@ fn count_anew(
         hidden,
         until: now + kept,
     };
-    COUNTED.with_borrow_mut(|all| all.insert((store.id(), entry.group()), counted));
+    COUNTED.with_borrow_mut(|all| all.insert(GroupName::of(store, entry), counted));
     hidden
 }

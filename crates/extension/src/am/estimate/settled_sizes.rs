@@ -9,6 +9,9 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
+use howdah_bridge::Oid;
+use howdah_bridge::table::TableFile;
+
 use super::cold_size::ColdSize;
 use crate::bounded_cache::HashCache;
 use crate::store::directory_version;
@@ -22,41 +25,36 @@ const MOST: usize = 4_096;
 struct Settled {
     /// Names the table's contents: whatever exchanges its TOAST relation's file exchanges this one
     /// too.
-    file: u32,
+    file: TableFile,
     changes: u32,
     until: Instant,
     size: ColdSize,
 }
 
 thread_local! {
-    static SETTLED: RefCell<HashCache<u32, Settled>> = RefCell::new(HashCache::of_entries(MOST));
+    static SETTLED: RefCell<HashCache<Oid, Settled>> = RefCell::new(HashCache::of_entries(MOST));
 }
 
 /// Forgets a table whose files are emptied in place.
-pub(super) fn forget(table: u32) {
+pub(super) fn forget(table: Oid) {
     SETTLED.with_borrow_mut(|settled| settled.remove(&table));
 }
 
 /// A size that is about to be found out, or is known.
 pub(super) struct Asked {
-    table: u32,
-    file: u32,
+    file: TableFile,
     changes: Option<u32>,
 }
 
 impl Asked {
     /// To be called before the directory is read; names table, file and TOAST relation.
-    pub fn about(table: u32, file: u32, toast: u32) -> Asked {
+    pub fn about(file: TableFile, toast: Oid) -> Asked {
         let changes = directory_version::current(toast);
-        Asked {
-            table,
-            file,
-            changes,
-        }
+        Asked { file, changes }
     }
 
     pub fn known(&self) -> Option<ColdSize> {
-        let known = SETTLED.with_borrow_mut(|settled| settled.get(&self.table).copied())?;
+        let known = SETTLED.with_borrow_mut(|settled| settled.get(&self.file.table).copied())?;
         let is_valid = known.file == self.file && Some(known.changes) == self.changes;
         (is_valid && Instant::now() < known.until).then_some(known.size)
     }
@@ -77,6 +75,6 @@ impl Asked {
             until: Instant::now() + kept,
             size,
         };
-        SETTLED.with_borrow_mut(|settled| settled.insert(self.table, noted));
+        SETTLED.with_borrow_mut(|settled| settled.insert(self.file.table, noted));
     }
 }

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 
 use howdah_bridge::Oid;
 use howdah_bridge::snapshot::Snapshot;
-use howdah_bridge::table::Table;
+use howdah_bridge::table::{Table, TableFile};
 use howdah_bridge::xid::Xid;
 
 use crate::bounded_cache::HashCache;
@@ -23,7 +23,7 @@ const MOST: usize = 64;
 struct Emptied {
     /// Identifies the table's contents: whatever replaces the file of its TOAST relation replaces
     /// this.
-    file: u32,
+    file: TableFile,
     changes: u32,
     /// The youngest transaction that hid a row.
     youngest: Xid,
@@ -31,18 +31,18 @@ struct Emptied {
 
 thread_local! {
     /// By table.
-    static EMPTIED: RefCell<HashCache<u32, Emptied>> = RefCell::new(HashCache::of_entries(MOST));
+    static EMPTIED: RefCell<HashCache<Oid, Emptied>> = RefCell::new(HashCache::of_entries(MOST));
 }
 
 /// Remembers that, after so many changes of the directory, no cold row was left, and which
 /// transaction hid the last one.
 pub(in crate::store) fn note(table: Table<'_>, changes: u32, youngest: Xid) {
     let noted = Emptied {
-        file: table.file_number(),
+        file: table.file(),
         changes,
         youngest,
     };
-    EMPTIED.with_borrow_mut(|emptied| emptied.insert(table.oid().to_u32(), noted));
+    EMPTIED.with_borrow_mut(|emptied| emptied.insert(table.oid(), noted));
 }
 
 /// Whether the snapshot is known to see no stored row of the table's cold side.
@@ -50,20 +50,20 @@ pub fn is_known(table: Table<'_>, snapshot: Snapshot<'_>) -> bool {
     if !snapshot.is_mvcc() {
         return false;
     }
-    let oid = table.oid().to_u32();
+    let oid = table.oid();
     let known = EMPTIED.with_borrow_mut(|emptied| emptied.get(&oid).copied());
     known.is_some_and(|known| {
-        known.file == table.file_number()
+        known.file == table.file()
             && known.youngest.precedes(snapshot.xmin())
             && directory_version::current(toast_of(table)) == Some(known.changes)
     })
 }
 
-pub(in crate::store) fn toast_of(table: Table<'_>) -> u32 {
-    table.toast_oid().map_or(0, Oid::to_u32)
+pub(in crate::store) fn toast_of(table: Table<'_>) -> Oid {
+    table.toast_oid().unwrap_or(Oid::INVALID)
 }
 
 /// Discards a table whose files are truncated in place.
 pub(super) fn forget_table(table: Oid) {
-    EMPTIED.with_borrow_mut(|emptied| emptied.remove(&table.to_u32()));
+    EMPTIED.with_borrow_mut(|emptied| emptied.remove(&table));
 }

@@ -20,13 +20,14 @@ use howdah_bridge::xid::Xid;
 
 use crate::bounded_cache::HashCache;
 use crate::store::directory::GroupEntry;
+use crate::store::group_name::GroupName;
 
 /// Groups that are remembered.
 const MOST: usize = 64;
 
 thread_local! {
     /// By file and group: the youngest transaction that hid any of the group's rows.
-    static HIDDEN: RefCell<HashCache<(StoreId, GroupId), Xid>> =
+    static HIDDEN: RefCell<HashCache<GroupName, Xid>> =
         RefCell::new(HashCache::of_entries(MOST));
 }
 
@@ -41,14 +42,17 @@ pub(in crate::store) fn youngest(
     group: GroupId,
     snapshot: Snapshot<'_>,
 ) -> Option<Xid> {
-    let name = (store.id(), group);
+    let name = GroupName {
+        store: store.id(),
+        group,
+    };
     let youngest = HIDDEN.with_borrow_mut(|hidden| hidden.get(&name).copied());
     youngest.filter(|&youngest| is_over(youngest, snapshot))
 }
 
 /// Discards the groups of a file that is truncated in place.
 pub(super) fn forget_file(file: StoreId) {
-    HIDDEN.with_borrow_mut(|hidden| hidden.retain(|(of, _), _| *of != file));
+    HIDDEN.with_borrow_mut(|hidden| hidden.retain(|name, _| name.store != file));
 }
 
 /// Notes that the whole group is hidden from the MVCC snapshot, by transactions of which `youngest`
@@ -62,6 +66,6 @@ pub(in crate::store) fn note(
     if !is_over(youngest, snapshot) {
         return;
     }
-    let name = (store.id(), entry.group());
+    let name = GroupName::of(store, entry);
     HIDDEN.with_borrow_mut(|hidden| hidden.insert(name, youngest));
 }

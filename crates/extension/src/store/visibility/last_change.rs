@@ -10,24 +10,21 @@
 
 use std::cell::Cell;
 
-use howdah_bridge::Oid;
 use howdah_bridge::snapshot::Snapshot;
-use howdah_bridge::table::Table;
+use howdah_bridge::table::{Table, TableFile};
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::CommandId;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Place {
-    table: Oid,
-    file: u32,
+    file: TableFile,
     row: RowNumber,
 }
 
 impl Place {
     fn of(table: Table<'_>, row: RowNumber) -> Place {
         Place {
-            table: table.oid(),
-            file: table.file_number(),
+            file: table.file(),
             row,
         }
     }

@@ -73,7 +73,7 @@ impl Name {
     pub(super) fn in_file(store: StoreId, group: GroupId) -> Name {
         let database = howdah_bridge::xid::current_database().to_u32();
         Name {
-            file: u64::from(store.toast) << 32 | u64::from(store.file),
+            file: u64::from(store.toast.to_u32()) << 32 | u64::from(store.file),
             place: u64::from(database) << 32 | u64::from(group.first_block()),
         }
     }

@@ -1,0 +1,148 @@
+//! Where the pieces of a long value are.
+//!
+//! The pieces mostly lie on consecutive pages, so the block of one gives the blocks of all others:
+//! a map remembers where runs of them begin. It is a hint: see [`super::value`].
+
+use pgrx::pg_sys;
+
+use super::piece::{PIECE_BYTES, Verified};
+
+/// Runs of pieces that are remembered of one value.
+const MOST_RUNS: usize = 1_024;
+/// Pieces of one value for which the verified kilobytes are remembered.
+const MOST_REMEMBERED: usize = 1 << 15;
+/// Where the pieces of a value were found, or should be according to a hint.
+#[derive(Clone, Debug, Default)]
+pub struct PieceMap {
+    /// First piece and its block, ascending: the next pieces are on the next blocks.
+    runs: Vec<(i32, pg_sys::BlockNumber)>,
+    /// What was verified of each piece.
+    verified: Vec<Verified>,
+}
+
+impl PieceMap {
+    /// The map of a value that begins at this block; `InvalidBlockNumber` means unknown.
+    pub fn starting_at(block: pg_sys::BlockNumber) -> PieceMap {
+        let runs = match block {
+            pg_sys::InvalidBlockNumber => Vec::new(),
+            block => vec![(0, block)],
+        };
+        PieceMap {
+            runs,
+            verified: Vec::new(),
+        }
+    }
+
+    /// The most memory that the map of a value of this size can hold.
+    pub fn most_memory_bytes(value_bytes: u64) -> usize {
+        ((value_bytes / PIECE_BYTES as u64) as usize + 1) * size_of::<Verified>()
+    }
+
+    pub(super) fn verified(&self, seq: i32) -> Verified {
+        let known = self.verified.get(seq as usize);
+        known.copied().unwrap_or_default()
+    }
+
+    pub(super) fn note_verified(&mut self, seq: i32, verified: Verified) {
+        let at = seq as usize;
+        if at >= MOST_REMEMBERED {
+            return;
+        }
+        if at >= self.verified.len() {
+            self.verified.resize(at + 1, Verified::default());
+        }
+        self.verified[at] = verified;
+    }
+
+    /// Memory held.
+    pub fn memory_bytes(&self) -> usize {
+        self.runs.capacity() * size_of::<(i32, pg_sys::BlockNumber)>()
+            + self.verified.capacity() * size_of::<Verified>()
+    }
+
+    /// The block where the piece should be.
+    pub(super) fn guess(&self, seq: i32) -> Option<pg_sys::BlockNumber> {
+        let after = self.runs.partition_point(|(first, _)| *first <= seq);
+        let (first, block) = *self.runs.get(after.checked_sub(1)?)?;
+        block.checked_add((seq - first) as u32)
+    }
+
+    /// How many pieces from this one on should lie on consecutive blocks.
+    pub(super) fn run_from(&self, seq: i32) -> i32 {
+        let after = self.runs.partition_point(|(first, _)| *first <= seq);
+        let end = self.runs.get(after).map_or(i32::MAX, |(first, _)| *first);
+        end - seq
+    }
+
+    /// Remembers where a piece is.
+    pub(super) fn learn(&mut self, seq: i32, block: pg_sys::BlockNumber) {
+        if self.guess(seq) == Some(block) {
+            return;
+        }
+        let at = self.runs.partition_point(|(first, _)| *first < seq);
+        let is_full = self.runs.len() >= MOST_RUNS;
+        match self.runs.get_mut(at) {
+            Some(run) if run.0 == seq => run.1 = block,
+            _ if is_full => return,
+            _ => self.runs.insert(at, (seq, block)),
+        }
+        // The next run may be a part of this one.
+        if let Some(&(next, next_block)) = self.runs.get(at + 1)
+            && block.checked_add((next - seq) as u32) == Some(next_block)
+        {
+            self.runs.remove(at + 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_goes_on_from_the_run_before() {
+        let mut map = PieceMap::starting_at(100);
+        assert_eq!(map.guess(0), Some(100));
+        assert_eq!(map.guess(7), Some(107));
+        assert_eq!(map.run_from(3), i32::MAX - 3);
+        map.learn(5, 300);
+        assert_eq!(map.guess(4), Some(104));
+        assert_eq!(map.guess(9), Some(304));
+        assert_eq!(map.run_from(3), 2);
+    }
+
+    #[test]
+    fn a_wrong_hint_costs_few_look_ups() {
+        let mut map = PieceMap::starting_at(100);
+        let place = |seq: i32| 5_000 + seq as u32;
+        let mut look_ups = 0;
+        for k in 0..4_000 {
+            let seq = (k * 797) % 1_500;
+            if map.guess(seq) != Some(place(seq)) {
+                look_ups += 1;
+                map.learn(seq, place(seq));
+            }
+        }
+        assert!(look_ups < 30, "{look_ups} look-ups");
+        assert_eq!(map.runs, [(0, 5_000)]);
+    }
+
+    #[test]
+    fn without_a_hint_nothing_is_guessed_before_the_first_piece_that_is_known() {
+        let mut map = PieceMap::starting_at(pg_sys::InvalidBlockNumber);
+        assert_eq!(map.guess(0), None);
+        map.learn(9, 50);
+        assert_eq!(map.guess(8), None);
+        assert_eq!(map.guess(10), Some(51));
+        assert_eq!(map.guess(i32::MAX), Some(50 + (i32::MAX - 9) as u32));
+    }
+
+    #[test]
+    fn a_scattered_value_does_not_grow_its_map_without_bound() {
+        let mut map = PieceMap::default();
+        for seq in 0..10_000 {
+            map.learn(seq, 2 * seq as u32);
+        }
+        assert!(map.runs.len() <= MOST_RUNS);
+    }
+}
