@@ -2,8 +2,8 @@
 //! one: its groups, its distinct rows, or its first rows by an order.
 //!
 //! ```text
-//!   planner    planner ── create_upper_paths_hook: analyzes the query (Shape), asks the engine,
-//!                         adds a path
+//!   planner    planner ── create_upper_paths_hook: asks the engine, adds a path
+//!              analysis ─ what of the query the engine is asked (Shape)
 //!              tables ─── the table, or the partitions and children that it stands for
 //!              own_plan ─ PostgreSQL's own path, kept beside ours
 //!              reason ─── why a query was declined      notes ── kept for EXPLAIN (VERBOSE)
@@ -33,6 +33,7 @@
 //!   ones are evaluated as they are, in a slot of the relation's own; PostgreSQL's own plan holds
 //!   the same expressions, so that the planner knows their parameters and dependencies, too.
 
+mod analysis;
 mod batch;
 pub mod explain;
 mod foreign;

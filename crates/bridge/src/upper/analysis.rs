@@ -1,0 +1,311 @@
+//! Analyzes a query's upper part: what the engine is asked to compute.
+//!
+//! Each function takes the planner's structures of the query level that is being planned, and
+//! fails with the reason why the engine cannot be asked ([`Reason`]).
+
+use pgrx::{PgList, pg_sys};
+
+use super::expr::{Node, nodes};
+use super::reason::Reason;
+use super::{Order, Shape, Stage};
+
+/// The table that the input scans directly, if it is a plain scan.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
+pub(super) unsafe fn plain_relation(
+    root: *mut pg_sys::PlannerInfo,
+    input: *mut pg_sys::RelOptInfo,
+) -> Result<*mut pg_sys::RangeTblEntry, Reason> {
+    // SAFETY: planner structures.
+    unsafe {
+        let query = &*(*root).parse;
+        let rte = *(*root).simple_rte_array.add((*input).relid as usize);
+        let is_relation = (*rte).rtekind == pg_sys::RTEKind::RTE_RELATION
+            && matches!((*rte).relkind as u8, b'r' | b'm' | b'p');
+        let declined = [
+            (!is_relation, Reason::NotATable),
+            (!(*rte).tablesample.is_null(), Reason::TableSample),
+            (!(*input).lateral_relids.is_null(), Reason::Lateral),
+            (!query.groupingSets.is_null(), Reason::GroupingSets),
+            (!query.rowMarks.is_null(), Reason::RowMarks),
+            (query.hasTargetSRFs, Reason::SetReturningFunction),
+        ];
+        match declined.into_iter().find(|(holds, _)| *holds) {
+            Some((_, reason)) => Err(reason),
+            None => Ok(rte),
+        }
+    }
+}
+
+/// The conjuncts in the order in which PostgreSQL evaluates them (`order_qual_clauses`): lower
+/// security levels first, except leakproof conjuncts, which may be evaluated at any time; within a
+/// level, the cheaper first.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
+pub(super) unsafe fn filter_of<'a>(
+    root: *mut pg_sys::PlannerInfo,
+    input: *mut pg_sys::RelOptInfo,
+) -> Result<Vec<Node<'a>>, Reason> {
+    // SAFETY: planner structures.
+    unsafe {
+        let clauses = PgList::<pg_sys::RestrictInfo>::from_pg((*input).baserestrictinfo);
+        let mut ordered = Vec::new();
+        for clause in clauses.iter_ptr() {
+            if (*clause).pseudoconstant {
+                return Err(Reason::ConstantCondition);
+            }
+            let level = match (*clause).leakproof {
+                true => 0,
+                false => (*clause).security_level,
+            };
+            let mut cost = pg_sys::QualCost::default();
+            pg_sys::cost_qual_eval_node(&mut cost, clause.cast(), root);
+            ordered.push((level, cost.per_tuple, Node::of((*clause).clause.cast())));
+        }
+        ordered.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        Ok(ordered.into_iter().map(|(_, _, node)| node).collect())
+    }
+}
+
+/// The expressions of sort or group clauses, each with its clause.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
+unsafe fn sort_group_expressions<'a>(
+    root: *mut pg_sys::PlannerInfo,
+    clauses: *mut pg_sys::List,
+) -> Vec<(&'a pg_sys::SortGroupClause, Node<'a>)> {
+    // SAFETY: planner structures; every clause refers to an entry of the target list.
+    unsafe {
+        PgList::<pg_sys::SortGroupClause>::from_pg(clauses)
+            .iter_ptr()
+            .map(|clause| {
+                let node = pg_sys::get_sortgroupclause_expr(clause, (*root).processed_tlist);
+                (&*clause, Node::of(node))
+            })
+            .collect()
+    }
+}
+
+/// Groups and aggregates. All expressions over groups must consist of these.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
+pub(super) unsafe fn groups<'a>(
+    root: *mut pg_sys::PlannerInfo,
+    target: &[Node<'a>],
+    having: *mut pg_sys::List,
+    shape: &mut Shape<'a>,
+) -> Result<(), Reason> {
+    // SAFETY: planner structures; the qual is a list of conjuncts.
+    unsafe {
+        let keys = sort_group_expressions(root, (*(*root).parse).groupClause);
+        for (_, key) in keys {
+            if !shape.keys.iter().any(|known| known.equals(key)) {
+                shape.keys.push(key);
+            }
+        }
+        for node in target.iter().copied().chain(nodes(having)) {
+            if shape.keys.iter().any(|key| key.equals(node)) {
+                continue;
+            }
+            for part in node.variables_and_aggregates() {
+                if part.is_aggregate() {
+                    if !shape.aggregates.iter().any(|known| known.equals(part)) {
+                        shape.aggregates.push(part);
+                    }
+                } else if !shape.keys.iter().any(|key| key.equals(part)) {
+                    return Err(Reason::NotGrouped);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Which groups are needed, if only a sort of them and a constant limit follow: the first ones by
+/// an order of keys and aggregates. The sort and the limit remain above the node, which need not
+/// return other groups.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
+pub(super) unsafe fn first_groups<'a>(
+    root: *mut pg_sys::PlannerInfo,
+    target: &[Node<'a>],
+    having: *mut pg_sys::List,
+    shape: &mut Shape<'a>,
+) -> Option<()> {
+    // SAFETY: planner structures.
+    unsafe {
+        let query = &*(*root).parse;
+        if query.limitOption != pg_sys::LimitOption::LIMIT_OPTION_COUNT
+            || query.sortClause.is_null()
+            || query.hasWindowFuncs
+            || query.hasDistinctOn
+            || !query.distinctClause.is_null()
+            || !having.is_null()
+            || shape.keys.is_empty()
+        {
+            return None;
+        }
+        let is_returned = |node: &Node<'a>| {
+            let mut returned = shape.keys.iter().chain(&shape.aggregates);
+            returned.any(|known| known.equals(*node))
+        };
+        // An expression over groups may raise an ERROR for a group that is not returned.
+        if !target.iter().all(is_returned) {
+            return None;
+        }
+        let limit = rows_needed(query)?;
+        let mut order = Vec::new();
+        for (clause, node) in sort_group_expressions(root, query.sortClause) {
+            is_returned(&node).then_some(())?;
+            order.push(Order {
+                node,
+                descending: is_descending(clause, node)?,
+                nulls_first: clause.nulls_first,
+            });
+        }
+        shape.limit = limit;
+        shape.order = order;
+    }
+    Some(())
+}
+
+/// Distinct rows are groups without aggregates.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
+pub(super) unsafe fn distinct<'a>(
+    root: *mut pg_sys::PlannerInfo,
+    target: &[Node<'a>],
+    shape: &mut Shape<'a>,
+) -> Result<(), Reason> {
+    // SAFETY: planner structures.
+    unsafe {
+        let query = &*(*root).parse;
+        if query.hasWindowFuncs {
+            return Err(Reason::WindowFunctions);
+        }
+        if query.hasDistinctOn {
+            return Err(Reason::DistinctOn);
+        }
+        let keys = sort_group_expressions(root, query.distinctClause);
+        let all = target
+            .iter()
+            .all(|node| keys.iter().any(|(_, key)| key.equals(*node)));
+        if !all || keys.is_empty() {
+            return Err(Reason::ConstantKey);
+        }
+        for (_, key) in keys {
+            if !shape.keys.iter().any(|known| known.equals(key)) {
+                shape.keys.push(key);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The first rows by an order.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
+pub(super) unsafe fn first<'a>(
+    root: *mut pg_sys::PlannerInfo,
+    target: &[Node<'a>],
+    shape: &mut Shape<'a>,
+) -> Result<(), Reason> {
+    // SAFETY: planner structures.
+    unsafe {
+        let query = &*(*root).parse;
+        if query.hasWindowFuncs {
+            return Err(Reason::WindowFunctions);
+        }
+        // Rows are sorted for another purpose than returning them.
+        let has_groups =
+            query.hasAggs || !query.distinctClause.is_null() || !query.groupClause.is_null();
+        if query.limitCount.is_null() || query.sortClause.is_null() || has_groups {
+            return Err(Reason::SortWithoutLimit);
+        }
+        if query.limitOption != pg_sys::LimitOption::LIMIT_OPTION_COUNT {
+            return Err(Reason::Limit);
+        }
+        shape.limit = rows_needed(query).ok_or(Reason::Limit)?;
+        shape.stage = Stage::First;
+        for (clause, node) in sort_group_expressions(root, query.sortClause) {
+            shape.order.push(Order {
+                node,
+                descending: is_descending(clause, node).ok_or(Reason::SortOperator)?,
+                nulls_first: clause.nulls_first,
+            });
+        }
+        for node in target {
+            for part in node.variables_and_aggregates() {
+                if !shape.columns.iter().any(|known| known.equals(part)) {
+                    shape.columns.push(part);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How many rows LIMIT and OFFSET together ask for, if both are constant.
+///
+/// # Safety
+/// The query is the planner's.
+unsafe fn rows_needed(query: &pg_sys::Query) -> Option<u64> {
+    // SAFETY: expressions of the query, or NULL.
+    unsafe {
+        let limit = constant(query.limitCount)?;
+        let offset = match query.limitOffset.is_null() {
+            true => 0,
+            false => constant(query.limitOffset)?,
+        };
+        limit.checked_add(offset)
+    }
+}
+
+/// The value of a constant bigint that is not negative.
+///
+/// # Safety
+/// `node` is an expression of the planner's, or NULL.
+unsafe fn constant(node: *mut pg_sys::Node) -> Option<u64> {
+    // SAFETY: casts follow the node's tag; LIMIT and OFFSET are bigint.
+    unsafe {
+        if node.is_null() || (*node).type_ != pg_sys::NodeTag::T_Const {
+            return None;
+        }
+        let constant = &*node.cast::<pg_sys::Const>();
+        match constant.constisnull {
+            true => None,
+            false => u64::try_from(constant.constvalue.value() as i64).ok(),
+        }
+    }
+}
+
+/// Whether an order is descending, if it is one of the type's default operator class.
+///
+/// # Safety
+/// All pointers are the planner's, of the query level that is being planned.
+unsafe fn is_descending(clause: &pg_sys::SortGroupClause, node: Node<'_>) -> Option<bool> {
+    let (mut family, mut input) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
+    let mut order = pg_sys::CompareType::COMPARE_INVALID;
+    // SAFETY: catalog lookups; entries of the type cache are never freed.
+    unsafe {
+        let known =
+            pg_sys::get_ordering_op_properties(clause.sortop, &mut family, &mut input, &mut order);
+        let flags = pg_sys::TYPECACHE_BTREE_OPFAMILY as i32;
+        let default = (*pg_sys::lookup_type_cache(node.type_oid(), flags)).btree_opf;
+        if !known || default == pg_sys::InvalidOid || default != family {
+            return None;
+        }
+    }
+    match order {
+        pg_sys::CompareType::COMPARE_LT => Some(false),
+        pg_sys::CompareType::COMPARE_GT => Some(true),
+        _ => None,
+    }
+}
