@@ -63,6 +63,7 @@ callbacks! {
     scan_analyze_next_tuple(
         TableScanDesc, TransactionId, *mut f64, *mut f64, *mut TupleTableSlot,
     ) -> bool;
+    parallelscan_estimate(Relation) -> Size;
     parallelscan_initialize(Relation, ParallelTableScanDesc) -> Size;
     parallelscan_reinitialize(Relation, ParallelTableScanDesc);
     index_fetch_begin(Relation) -> *mut IndexFetchTableData;

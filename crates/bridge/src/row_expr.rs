@@ -51,6 +51,25 @@ pub unsafe fn project(
     }
 }
 
+/// The function that evaluates an expression.
+///
+/// # Safety
+/// `state` was initialised.
+#[inline(always)]
+pub(crate) unsafe fn evaluator(state: *mut pg_sys::ExprState) -> Evaluator {
+    // SAFETY: `ExecReadyExpr` has set it, without which `ExecInitExpr` does not return. The
+    // executor calls it without a check, too. It is read each time, because the first evaluation
+    // replaces it.
+    unsafe { (*state).evalfunc.unwrap_unchecked() }
+}
+
+/// A function that evaluates an expression: `ExprStateEvalFunc`.
+type Evaluator = unsafe extern "C-unwind" fn(
+    *mut pg_sys::ExprState,
+    *mut pg_sys::ExprContext,
+    *mut bool,
+) -> pg_sys::Datum;
+
 /// # Safety
 /// As for [`passes`].
 #[inline(always)]
@@ -63,7 +82,7 @@ unsafe fn evaluate(
         let mut null = false;
         let old = pg_sys::CurrentMemoryContext;
         pg_sys::CurrentMemoryContext = (*context).ecxt_per_tuple_memory;
-        let value = ((*state).evalfunc.unwrap_unchecked())(state, context, &mut null);
+        let value = evaluator(state)(state, context, &mut null);
         pg_sys::CurrentMemoryContext = old;
         value
     }
@@ -121,7 +140,7 @@ pub unsafe fn value_of(
     // SAFETY: as for this function; nothing with a destructor lives inside the boundary.
     let value = unsafe {
         let old = pg_sys::MemoryContextSwitchTo((*context).ecxt_per_tuple_memory);
-        let run = (*state).evalfunc.unwrap_unchecked();
+        let run = evaluator(state);
         let value = pg_sys::ffi::pg_guard_ffi_boundary(|| run(state, context, &raw mut null));
         pg_sys::MemoryContextSwitchTo(old);
         value

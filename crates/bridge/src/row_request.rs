@@ -129,6 +129,29 @@ pub struct ChangeRequest<'a> {
     pub wait: bool,
 }
 
+impl<'a> ChangeRequest<'a> {
+    /// From a callback's arguments.
+    ///
+    /// # Safety
+    /// The snapshots are valid or NULL, as long as the result is used.
+    pub(crate) unsafe fn from_raw(
+        command: CommandId,
+        snapshot: pg_sys::Snapshot,
+        crosscheck: pg_sys::Snapshot,
+        wait: bool,
+    ) -> ChangeRequest<'a> {
+        // SAFETY: as for this function.
+        unsafe {
+            ChangeRequest {
+                command,
+                snapshot: Snapshot::from_nullable(snapshot),
+                crosscheck: Snapshot::from_nullable(crosscheck),
+                wait,
+            }
+        }
+    }
+}
+
 /// A request to lock a row.
 #[derive(Clone, Copy)]
 pub struct LockRequest<'a> {

@@ -81,8 +81,8 @@ unsafe extern "C-unwind" fn process_utility(
     // along.
     unsafe {
         let next = PREVIOUS_PROCESS_UTILITY.unwrap_or(unguarded::standard_ProcessUtility);
-        if is_transaction_statement(statement) {
-            return next(
+        let run = |statement| {
+            next(
                 statement,
                 query_string,
                 read_only_tree,
@@ -92,6 +92,9 @@ unsafe extern "C-unwind" fn process_utility(
                 dest,
                 completion,
             );
+        };
+        if is_transaction_statement(statement) {
+            return run(statement);
         }
         let mut noted = Noted::default();
         before(statement, &mut noted);
@@ -100,16 +103,7 @@ unsafe extern "C-unwind" fn process_utility(
             true => client_rows::prepare_copy(statement, query_string, &mut settings),
             false => statement,
         };
-        next(
-            statement,
-            query_string,
-            read_only_tree,
-            context,
-            params,
-            query_env,
-            dest,
-            completion,
-        );
+        run(statement);
         if settings > 0 {
             client_rows::end_copy(settings);
         }

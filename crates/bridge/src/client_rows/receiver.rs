@@ -22,6 +22,8 @@ pub(super) struct Receiver {
     head: pg_sys::DestReceiver,
     /// PostgreSQL's own, which begins and ends the output.
     inner: *mut pg_sys::DestReceiver,
+    /// Its callbacks: receivers do not change them once they are made.
+    calls: Calls,
     message: Message,
     memory: pg_sys::MemoryContext,
     /// For values that output functions write; emptied after each row.
@@ -33,6 +35,26 @@ pub(super) struct Receiver {
     count: usize,
     /// Bytes sent by COPY.
     bytes: i64,
+}
+
+/// The callbacks of a receiver of PostgreSQL's.
+#[derive(Clone, Copy)]
+struct Calls {
+    receive:
+        unsafe extern "C-unwind" fn(*mut pg_sys::TupleTableSlot, *mut pg_sys::DestReceiver) -> bool,
+    start: unsafe extern "C-unwind" fn(*mut pg_sys::DestReceiver, i32, pg_sys::TupleDesc),
+    shut_down: unsafe extern "C-unwind" fn(*mut pg_sys::DestReceiver),
+}
+
+impl Calls {
+    /// `None` if one is missing, which no receiver of PostgreSQL's lacks.
+    fn of(receiver: &pg_sys::DestReceiver) -> Option<Calls> {
+        Some(Calls {
+            receive: receiver.receiveSlot?,
+            start: receiver.rStartup?,
+            shut_down: receiver.rShutdown?,
+        })
+    }
 }
 
 /// Lines for a file are written together when there are so many bytes.
@@ -55,6 +77,9 @@ pub(super) unsafe extern "C-unwind" fn wrap(
     // SAFETY: as for this function. The memory is a child of the query's.
     unsafe {
         let inner = (*query).dest;
+        let Some(calls) = Calls::of(&*inner) else {
+            pgrx::error!("a receiver of rows lacks a callback");
+        };
         let memory = memory_under((*(*query).estate).es_query_cxt);
         let old = pg_sys::MemoryContextSwitchTo(memory);
         let ours = pg_sys::palloc0(size_of::<Receiver>()).cast::<Receiver>();
@@ -70,6 +95,7 @@ pub(super) unsafe extern "C-unwind" fn wrap(
             mydest: (*inner).mydest,
         };
         (*ours).inner = inner;
+        (*ours).calls = calls;
         (*ours).message = message;
         (*ours).memory = memory;
         (*ours).scratch = memory_under(memory);
@@ -96,10 +122,10 @@ unsafe extern "C-unwind" fn start(
     operation: i32,
     desc: pg_sys::TupleDesc,
 ) {
-    // SAFETY: made by `wrap`; PostgreSQL's receiver has the callback.
+    // SAFETY: made by `wrap`; the callback is called with its own receiver.
     unsafe {
-        let inner = (*ours.cast::<Receiver>()).inner;
-        ((*inner).rStartup.unwrap_unchecked())(inner, operation, desc);
+        let ours = ours.cast::<Receiver>();
+        ((*ours).calls.start)((*ours).inner, operation, desc);
     }
 }
 
@@ -109,11 +135,10 @@ unsafe extern "C-unwind" fn shut_down(ours: *mut pg_sys::DestReceiver) {
     // SAFETY: as for `start`.
     unsafe {
         let ours = ours.cast::<Receiver>();
-        let inner = (*ours).inner;
         if (*ours).message != Message::DataRow {
             finish_lines(ours);
         }
-        ((*inner).rShutdown.unwrap_unchecked())(inner);
+        ((*ours).calls.shut_down)((*ours).inner);
     }
 }
 
@@ -161,8 +186,7 @@ unsafe extern "C-unwind" fn receive_row<const MESSAGE: u8>(
         }
         // COPY has chosen its encoding before its first row.
         if MESSAGE == DATA_ROW && !is_encoded_for_client() {
-            let inner = (*ours).inner;
-            return ((*inner).receiveSlot.unwrap_unchecked())(slot, inner);
+            return ((*ours).calls.receive)(slot, (*ours).inner);
         }
         let count = (*ours).count;
         if ((*slot).tts_nvalid as usize) < count {

@@ -87,9 +87,19 @@ impl<'a> DerefMut for Build<'a> {
 /// An index AM's callback of a build.
 #[derive(Clone, Copy)]
 struct BuildCallback {
-    function: pg_sys::IndexBuildCallback,
+    function: RowCallback,
     state: *mut c_void,
 }
+
+/// `IndexBuildCallback` without NULL.
+type RowCallback = unsafe extern "C-unwind" fn(
+    pg_sys::Relation,
+    pg_sys::ItemPointer,
+    *mut pg_sys::Datum,
+    *mut bool,
+    bool,
+    *mut c_void,
+);
 
 /// What the build does with one row.
 #[derive(Clone, Copy)]
@@ -127,7 +137,8 @@ unsafe extern "C-unwind" fn index_build_range_scan<B: BuildIndex>(
             any_visible,
             progress,
             callback: BuildCallback {
-                function: callback,
+                function: callback
+                    .unwrap_or_else(|| pgrx::error!("index build without a callback")),
                 state: callback_state,
             },
         };
@@ -178,10 +189,10 @@ impl Build<'_> {
             return;
         }
         let mut tid = tid.raw();
-        // SAFETY: an index AM always passes a callback; the values are those of the row in the
+        // SAFETY: the index AM's callback, with its state; the values are those of the row in the
         // slot.
         unsafe {
-            (self.callback.function.unwrap_unchecked())(
+            (self.callback.function)(
                 self.index.raw(),
                 &mut tid,
                 self.entries.values.as_mut_ptr(),

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use pgrx::pg_sys;
 
 use crate::ffi::unguarded;
+use crate::row_expr::evaluator;
 use crate::slot::Slot;
 use crate::table::Table;
 
@@ -188,7 +189,7 @@ impl<'a> IndexEntries<'a> {
         unsafe {
             let mut is_null = false;
             let old = pg_sys::MemoryContextSwitchTo((*self.econtext).ecxt_per_tuple_memory);
-            let evaluate = (*self.predicate).evalfunc.unwrap_unchecked();
+            let evaluate = evaluator(self.predicate);
             let result = evaluate(self.predicate, self.econtext, &mut is_null);
             pg_sys::MemoryContextSwitchTo(old);
             result.value() != 0

@@ -99,7 +99,9 @@ unsafe extern "C-unwind" fn executor_start(query: *mut pg_sys::QueryDesc, flags:
 unsafe extern "C-unwind" fn register(query: *mut pg_sys::QueryDesc) {
     // SAFETY: the executor has started the query: its plan state and its memory context exist.
     unsafe {
-        let is_ours = IS_OURS.unwrap_unchecked();
+        let Some(is_ours) = IS_OURS else {
+            return;
+        };
         let mut found = plan::Scans::new((*query).plannedstmt, is_ours);
         found.visit((*query).planstate, &plan::Outputs::All);
         if found.scans.is_empty() {

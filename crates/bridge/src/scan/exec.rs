@@ -10,7 +10,7 @@ use pgrx::{pg_guard, pg_sys};
 use super::node::{ColumnCopy, ColumnarScanState, Emit, Scan, Side, ask, scan_of};
 use super::parallel;
 use crate::row_expr::{interrupts, passes, project};
-use crate::slot::Slot;
+use crate::slot::{Slot, clear, take_attributes};
 use crate::tid::RowNumber;
 
 const EMPTY: u16 = pg_sys::TTS_FLAG_EMPTY as u16;
@@ -66,7 +66,7 @@ pub(super) unsafe extern "C-unwind" fn exec_custom_scan(
             }
             match (*scan).side {
                 Side::Hot => {
-                    let next = (*scan).heap.scan_getnextslot.unwrap_unchecked();
+                    let next = (*scan).heap.scan_getnextslot;
                     let hot = (*scan).hot_slot;
                     let forward = pg_sys::ScanDirection::ForwardScanDirection;
                     if !next((*scan).hot, forward, hot) {
@@ -101,7 +101,7 @@ unsafe fn copy_row(copies: &[ColumnCopy], row: usize, slot: *mut pg_sys::TupleTa
     // SAFETY: as for the caller. Virtual slots own nothing unless they were materialized.
     unsafe {
         if (*slot).tts_flags & SHOULDFREE != 0 {
-            ((*(*slot).tts_ops).clear.unwrap_unchecked())(slot);
+            clear(slot);
         }
         let (values, nulls) = ((*slot).tts_values, (*slot).tts_isnull);
         for copy in copies {
@@ -141,7 +141,7 @@ unsafe fn accept(
     unsafe {
         let needed = (*scan).last_attribute;
         if i32::from((*from).tts_nvalid) < needed {
-            ((*(*from).tts_ops).getsomeattrs.unwrap_unchecked())(from, needed);
+            take_attributes(from, needed);
             if i32::from((*from).tts_nvalid) < needed {
                 add_missing(from, needed);
             }
@@ -240,12 +240,12 @@ unsafe fn nothing(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::TupleTable
     // SAFETY: both slots are virtual.
     unsafe {
         let slot = (*node).ss.ss_ScanTupleSlot;
-        ((*(*slot).tts_ops).clear.unwrap_unchecked())(slot);
+        clear(slot);
         if (*node).ss.ps.ps_ProjInfo.is_null() {
             return slot;
         }
         let result = (*node).ss.ps.ps_ResultTupleSlot;
-        ((*(*result).tts_ops).clear.unwrap_unchecked())(result);
+        clear(result);
         result
     }
 }
@@ -267,7 +267,7 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) {
             let snapshot = (*(*node).ss.ps.state).es_snapshot;
             let blocks = parallel::heap_scan(scan.shared);
             scan.follows = scan.cold.follows_hot_rows();
-            let begin = scan.heap.scan_begin.unwrap_unchecked();
+            let begin = scan.heap.scan_begin;
             scan.hot = pg_sys::ffi::pg_guard_ffi_boundary(|| {
                 begin(table, snapshot, 0, std::ptr::null_mut(), blocks, flags)
             });

@@ -13,6 +13,7 @@ use super::{ColdRows, Operand, OperandNode, exec, scanner};
 use crate::custom_node::{Methods, new_state, no_exec_methods};
 use crate::datum::{ArrayDatum, Datum, TypedDatum, form_of_type};
 use crate::expr::nodes;
+use crate::heap_am::{self, Callbacks};
 use crate::row_expr::value_of;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
@@ -121,7 +122,7 @@ pub(super) struct Scan {
     pub into_result: Vec<ColumnCopy>,
 
     /// Heap's own callbacks.
-    pub heap: &'static pg_sys::TableAmRoutine,
+    pub heap: &'static Callbacks,
     /// Heap's scan of the hot side; NULL until started.
     pub hot: pg_sys::TableScanDesc,
     pub hot_slot: *mut pg_sys::TupleTableSlot,
@@ -222,7 +223,7 @@ unsafe extern "C-unwind" fn begin_custom_scan(
             recheck: true,
             into_scan: Vec::new(),
             into_result: Vec::new(),
-            heap: &*pg_sys::GetHeapamTableAmRoutine(),
+            heap: heap_am::callbacks(),
             hot: std::ptr::null_mut(),
             hot_slot,
             follows: false,
@@ -356,7 +357,7 @@ unsafe extern "C-unwind" fn rescan_custom_scan(node: *mut pg_sys::CustomScanStat
         let scan = scan_of(node);
         pg_sys::ExecClearTuple(scan.hot_slot);
         if !scan.hot.is_null() {
-            let rescan = scan.heap.scan_rescan.unwrap_unchecked();
+            let rescan = scan.heap.scan_rescan;
             let hot = scan.hot;
             pg_sys::ffi::pg_guard_ffi_boundary(|| {
                 rescan(hot, std::ptr::null_mut(), false, false, false, false);
@@ -413,7 +414,7 @@ unsafe fn close_hot_side(scan: &mut Scan) {
         pg_sys::ExecClearTuple(scan.hot_slot);
         let hot = std::mem::replace(&mut scan.hot, std::ptr::null_mut());
         if !hot.is_null() {
-            let end = scan.heap.scan_end.unwrap_unchecked();
+            let end = scan.heap.scan_end;
             pg_sys::ffi::pg_guard_ffi_boundary(|| end(hot));
         }
     }

@@ -40,7 +40,7 @@ pub(super) unsafe extern "C-unwind" fn estimate_dsm(
 ) -> pg_sys::Size {
     // SAFETY: the node was begun.
     unsafe {
-        let estimate = scan_of(node).heap.parallelscan_estimate.unwrap_unchecked();
+        let estimate = scan_of(node).heap.parallelscan_estimate;
         size_of::<SharedWords>() + estimate((*node).ss.ss_currentRelation)
     }
 }
@@ -60,7 +60,7 @@ pub(super) unsafe extern "C-unwind" fn initialize_dsm(
         let participants = (*context).nworkers as usize + 1;
         let shared = coordinate.cast::<SharedWords>();
         shared.write(scan.cold.share(participants));
-        let initialize = scan.heap.parallelscan_initialize.unwrap_unchecked();
+        let initialize = scan.heap.parallelscan_initialize;
         initialize((*node).ss.ss_currentRelation, heap_scan(shared));
         scan.shared = shared;
     }
@@ -77,7 +77,7 @@ pub(super) unsafe extern "C-unwind" fn reinitialize_dsm(
         let scan = scan_of(node);
         let shared = coordinate.cast::<SharedWords>();
         scan.cold.share_again(&*shared);
-        let reinitialize = scan.heap.parallelscan_reinitialize.unwrap_unchecked();
+        let reinitialize = scan.heap.parallelscan_reinitialize;
         reinitialize((*node).ss.ss_currentRelation, heap_scan(shared));
     }
 }

@@ -221,24 +221,14 @@ impl ColdStore<'_> {
 
     /// Gives the tuple at `tid` the transaction fields of another one.
     fn stamp(&self, tid: Tid, stamp: &TupleStamp) {
-        // SAFETY: pin and exclusive lock are held from ReadBuffer to UnlockReleaseBuffer; the
-        // registered page is a private copy of the whole page and the tuple, which we have just
-        // inserted, lies inside it. Nothing between start and finish can fail.
-        unsafe {
-            let buffer = pg_sys::ReadBuffer(self.toast, tid.block());
-            pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
-            let state = pg_sys::GenericXLogStart(self.toast);
-            let page = pg_sys::GenericXLogRegisterBuffer(state, buffer, 0);
-            let item = pg_sys::PageGetItemId(page, tid.offset());
-            let header = page
-                .cast::<u8>()
-                .add((*item).lp_off() as usize)
-                .cast::<pg_sys::HeapTupleHeaderData>();
-            (*header).t_choice.t_heap = stamp.fields;
-            (*header).t_infomask =
-                ((*header).t_infomask & !(pg_sys::HEAP_XACT_MASK as u16)) | stamp.xact_bits;
-            pg_sys::GenericXLogFinish(state);
-            pg_sys::UnlockReleaseBuffer(buffer);
-        }
+        self.change_tuple(tid, |tuple| {
+            let header = tuple.as_mut_ptr().cast::<pg_sys::HeapTupleHeaderData>();
+            // SAFETY: a tuple begins with its header.
+            unsafe {
+                (*header).t_choice.t_heap = stamp.fields;
+                (*header).t_infomask =
+                    ((*header).t_infomask & !(pg_sys::HEAP_XACT_MASK as u16)) | stamp.xact_bits;
+            }
+        });
     }
 }

@@ -162,9 +162,26 @@ impl ColdStore<'_> {
 
     /// Calls `change` to edit the payload of the tuple at `tid`, exclusively locked and WAL-logged.
     pub fn update_in_place<R>(&self, tid: Tid, change: impl FnOnce(&mut [u8]) -> R) -> R {
+        self.change_tuple(tid, |tuple| {
+            // SAFETY: a tuple begins with its header.
+            let hoff = unsafe { (*tuple.as_ptr().cast::<pg_sys::HeapTupleHeaderData>()).t_hoff };
+            let data = &mut tuple[hoff as usize..];
+            let size = [data[8], data[9], data[10], data[11]];
+            let varlena_bytes = (u32::from_ne_bytes(size) >> 2) as usize;
+            assert!(
+                varlena_bytes >= 4 && 8 + varlena_bytes <= data.len(),
+                "in-place change of a damaged tuple"
+            );
+            change(&mut data[PAYLOAD_OFFSET..8 + varlena_bytes])
+        })
+    }
+
+    /// Calls `change` to edit the tuple at `tid`, header included, exclusively locked and
+    /// WAL-logged.
+    pub(super) fn change_tuple<R>(&self, tid: Tid, change: impl FnOnce(&mut [u8]) -> R) -> R {
         // SAFETY: pin and exclusive lock are held from ReadBuffer to UnlockReleaseBuffer. The
         // page that GenericXLogRegisterBuffer returns is a private copy of the whole page; the
-        // slice stays inside the item that its line pointer describes. `change` runs before
+        // slice is the item that its line pointer describes. `change` runs before
         // GenericXLogFinish, so a panic in it leaves the page as it was.
         unsafe {
             let buffer = pg_sys::ReadBuffer(self.toast, tid.block());
@@ -178,17 +195,8 @@ impl ColdStore<'_> {
                 "in-place change of a tuple that is gone"
             );
             let tuple = page.cast::<u8>().add((*item).lp_off() as usize);
-            let hoff = (*tuple.cast::<pg_sys::HeapTupleHeaderData>()).t_hoff as usize;
-            let data = tuple.add(hoff);
-            let varlena_bytes = (data.add(8).cast::<u32>().read_unaligned() >> 2) as usize;
-            assert!(
-                varlena_bytes >= 4 && hoff + 8 + varlena_bytes <= (*item).lp_len() as usize,
-                "in-place change of a damaged tuple"
-            );
-            let result = change(std::slice::from_raw_parts_mut(
-                data.add(PAYLOAD_OFFSET),
-                varlena_bytes - 4,
-            ));
+            let bytes = std::slice::from_raw_parts_mut(tuple, (*item).lp_len() as usize);
+            let result = change(bytes);
             pg_sys::GenericXLogFinish(state);
             pg_sys::UnlockReleaseBuffer(buffer);
             result

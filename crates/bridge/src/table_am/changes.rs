@@ -113,12 +113,7 @@ unsafe extern "C-unwind" fn tuple_delete<C: RowChanges>(
     // SAFETY: the server holds the relation open and snapshots, where there are any, valid; the
     // other pointers are to variables of its own.
     unsafe {
-        let request = ChangeRequest {
-            command: cid,
-            snapshot: Snapshot::from_nullable(snapshot),
-            crosscheck: Snapshot::from_nullable(crosscheck),
-            wait,
-        };
+        let request = ChangeRequest::from_raw(cid, snapshot, crosscheck, wait);
         let (table, tid) = (Table::from_raw(rel), Tid::from_raw(*tid));
         let deleted = C::delete(table, tid, request, changing_partition);
         answer(deleted, &mut *tmfd)
@@ -141,12 +136,7 @@ unsafe extern "C-unwind" fn tuple_update<C: RowChanges>(
 ) -> pg_sys::TM_Result::Type {
     // SAFETY: as for `tuple_delete`; the slot holds a row of the relation.
     unsafe {
-        let request = ChangeRequest {
-            command: cid,
-            snapshot: Snapshot::from_nullable(snapshot),
-            crosscheck: Snapshot::from_nullable(crosscheck),
-            wait,
-        };
+        let request = ChangeRequest::from_raw(cid, snapshot, crosscheck, wait);
         let (table, tid) = (Table::from_raw(rel), Tid::from_raw(*otid));
         let (lock, updated) = C::update(table, tid, Slot::from_raw(slot), request);
         *lockmode = lock.raw();

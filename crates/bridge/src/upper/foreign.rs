@@ -28,7 +28,7 @@ use super::Run;
 use super::expr::Node;
 use crate::datum::{Datum, TypedDatum};
 use crate::ffi::{pg_guard_ffi_boundary, unguarded};
-use crate::row_expr::interrupts;
+use crate::row_expr::{evaluator, interrupts};
 
 /// The maximal number of rows whose results are kept at a time.
 pub const CHUNK_ROWS: usize = 256;
@@ -240,7 +240,7 @@ impl Compiled {
                         *(*slot).tts_isnull.add(attribute) = *nulls.add(row * width + i);
                         i += 1;
                     }
-                    let function = (*expression).evalfunc.unwrap_unchecked();
+                    let function = evaluator(expression);
                     let mut is_null = true;
                     let value = function(expression, context, &raw mut is_null);
                     *results.add(row) = (value, is_null);

@@ -28,6 +28,7 @@ use super::{Rows, engine};
 use crate::custom_node::{Methods, new_state, no_exec_methods};
 use crate::ffi::unguarded;
 use crate::row_expr::{interrupts, passes, project};
+use crate::slot::clear;
 
 static EXEC_METHODS: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExecMethods {
     BeginCustomScan: Some(begin_custom_scan),
@@ -207,7 +208,7 @@ unsafe extern "C-unwind" fn exec_custom_scan(
             (*state).at = row + 1;
             let values = (*state).batch.values.as_ptr().add(row * width);
             let nulls = (*state).batch.nulls.as_ptr().add(row * width);
-            ((*(*slot).tts_ops).clear.unwrap_unchecked())(slot);
+            clear(slot);
             std::ptr::copy_nonoverlapping(values, (*slot).tts_values, width);
             std::ptr::copy_nonoverlapping(nulls, (*slot).tts_isnull, width);
             (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
@@ -253,7 +254,7 @@ unsafe fn nothing(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::TupleTable
     // SAFETY: as for the caller; the slot is virtual.
     unsafe {
         let slot = result_slot(node);
-        ((*(*slot).tts_ops).clear.unwrap_unchecked())(slot);
+        clear(slot);
         slot
     }
 }
@@ -271,6 +272,7 @@ unsafe extern "C-unwind" fn next_of_child(
         if !(*child).chgParam.is_null() {
             pg_sys::ExecReScan(child);
         }
+        // `ExecSetExecProcNode` has set it. Read each time: the first call replaces it.
         let next = (*child).ExecProcNode.unwrap_unchecked();
         let from = pg_sys::ffi::pg_guard_ffi_boundary(|| next(child));
         let slot = nothing(node);

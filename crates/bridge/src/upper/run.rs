@@ -12,6 +12,7 @@ use super::expr::Node;
 use super::foreign::Raised;
 use super::node::inner;
 use super::tables::AttributeMap;
+use crate::row_expr::evaluator;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 
@@ -154,7 +155,7 @@ pub(super) unsafe fn values(
     let value = |&state: &*mut pg_sys::ExprState| {
         // SAFETY: the state was initialised for the node whose context it is.
         unsafe {
-            let evaluate = (*state).evalfunc.unwrap_unchecked();
+            let evaluate = evaluator(state);
             let mut null = true;
             let value =
                 pg_sys::ffi::pg_guard_ffi_boundary(|| evaluate(state, context, &raw mut null));
