@@ -103,7 +103,7 @@ unsafe fn running_xid(holder: &pg_sys::VirtualTransactionId) -> pg_sys::Transact
 }
 
 /// The virtual ids of the other transactions that hold the lock in a conflicting mode.
-fn conflicts(tag: &pg_sys::LOCKTAG, mode: u32) -> Vec<pg_sys::VirtualTransactionId> {
+pub(super) fn conflicts(tag: &pg_sys::LOCKTAG, mode: u32) -> Vec<pg_sys::VirtualTransactionId> {
     let mut count = 0;
     // SAFETY: the tag lives during the call; the list is a fresh allocation and has `count`
     // entries.

@@ -34,7 +34,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use pgrx::pg_sys;
 
-use super::{Wait, conflicts, try_acquire};
+use super::holders::conflicts;
+use super::{Wait, try_acquire};
 use crate::memory;
 use crate::shared_memory::{PerBackend, Shareable};
 

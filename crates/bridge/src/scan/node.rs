@@ -122,7 +122,7 @@ pub(super) struct Scan {
     pub into_result: Vec<ColumnCopy>,
 
     /// Heap's own callbacks.
-    pub heap: &'static Callbacks,
+    pub(crate) heap: &'static Callbacks,
     /// Heap's scan of the hot side; NULL until started.
     pub hot: pg_sys::TableScanDesc,
     pub hot_slot: *mut pg_sys::TupleTableSlot,

@@ -4,8 +4,9 @@ use howdah_bridge::cold_lock::{self, RowLock};
 use howdah_bridge::xid::Xid;
 
 use super::located::LocatedRow;
+use super::standing;
 use crate::errors::ColdError;
-use crate::store::marks::{self, Mark, RowFate};
+use crate::store::marks::{Mark, RowFate};
 
 /// The transactions whose end must be waited for before the row can be locked: those that have
 /// locked it, and the one that has changed it, in the order of their ids as on heap. `None` if they
@@ -45,11 +46,7 @@ pub(super) fn log_failure(target: &LocatedRow<'_>, lock: RowLock, met: Option<Xi
 
 /// The transaction in progress that has changed the row in a way that conflicts with the lock.
 fn blocking_changer(target: &LocatedRow<'_>, lock: RowLock) -> Result<Option<Xid>, ColdError> {
-    // Flags may have been added since the entry was last read.
-    let Some(placed) = target.entry_now()? else {
-        return Ok(None);
-    };
-    let mark = marks::arriving(target.store(), &placed.entry, target.row)?;
+    let mark = standing::arriving(target)?;
     Ok(mark.filter(|mark| lock.forbids(mark)).map(|mark| mark.xid))
 }
 

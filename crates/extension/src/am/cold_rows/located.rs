@@ -4,21 +4,19 @@
 //! file. Row numbers are not used again, so the group that covers the row, whatever became of that
 //! group, stays the one whose lock, marks and forward are the row's. The group's directory entry is
 //! not part of this: it may only be relied on once the group is locked, and is read by
-//! [`super::standing`].
+//! [`super::standing`], which then remembers the group ([`LocatedRow::known`]).
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{OnceCell, RefMut};
 
 use howdah_bridge::cold_lock::Locks;
-use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{GroupId, RowNumber};
-use howdah_bridge::xid::CommandId;
 use pgrx::PgSqlErrorCode;
 
-use super::locked_groups::{self, LockedGroup};
+use super::locked_groups::{self, LockedGroup, SharedGroup};
 use crate::errors::{ColdError, or_raise, refuse};
-use crate::store::directory::{self, PlacedEntry};
+use crate::store::directory;
 
 /// A cold row that a request is for. The table is locked for writing or row locks.
 pub(super) struct LocatedRow<'a> {
@@ -34,8 +32,8 @@ struct Place<'a> {
     store: ColdStore<'a>,
     /// The group that covers the row: its first cold block.
     group: Option<GroupId>,
-    /// Whether the group is among the [`locked_groups`].
-    is_known: Cell<bool>,
+    /// The group, if it is among the [`locked_groups`].
+    known: OnceCell<SharedGroup>,
 }
 
 impl<'a> LocatedRow<'a> {
@@ -60,11 +58,15 @@ impl<'a> LocatedRow<'a> {
                     None,
                 )
             };
-            let known = locked_groups::group_of(store.id(), self.row);
+            let known = locked_groups::find(store.id(), self.row);
+            let group = match &known {
+                Some(known) => Some(known.borrow().placed.entry.group()),
+                None => directory::nearest_group(&store, self.row),
+            };
             Place {
-                group: known.or_else(|| directory::nearest_group(&store, self.row)),
-                is_known: Cell::new(known.is_some()),
                 store,
+                group,
+                known: known.map_or_else(OnceCell::new, OnceCell::from),
             }
         })
     }
@@ -79,35 +81,15 @@ impl<'a> LocatedRow<'a> {
         self.place().group
     }
 
-    /// Whether this transaction has locked the group before, and remembers it.
-    pub fn is_of_known_group(&self) -> bool {
-        self.place().is_known.get()
+    /// The group, if this transaction has locked it and remembers it. Held for a moment only.
+    pub fn known(&self) -> Option<RefMut<'_, LockedGroup>> {
+        self.place().known.get().map(|known| known.borrow_mut())
     }
 
-    /// Remembers the row's group, whose entry was read under its lock by this command; `own` is the
-    /// command that loaded it, if that was our transaction.
-    pub fn remember_group(&self, placed: PlacedEntry, own: Option<CommandId>, command: CommandId) {
-        let file = self.store().id();
-        LockedGroup::new(self.table, file, placed, own, command).remember();
-        self.place().is_known.set(true);
-    }
-
-    /// Passes the row's group to `look`, if it is among those that this transaction has locked.
-    pub fn with_group<R>(&self, look: impl FnOnce(&mut LockedGroup) -> R) -> Option<R> {
-        let place = self.place();
-        match place.is_known.get() {
-            true => locked_groups::with_group(place.store.id(), self.row, look),
-            false => None,
-        }
-    }
-
-    /// The entry of the row's group as it is now, if it is in force.
-    pub fn entry_now(&self) -> Result<Option<PlacedEntry>, ColdError> {
-        let Some(group) = self.group() else {
-            return Ok(None);
-        };
-        let mut in_force = |tuple: ShownTuple<'_>| tuple.is_in_force();
-        directory::entry_covering(self.store(), group, self.row, &mut in_force)
+    /// Remembers the row's group, whose entry was read under its lock.
+    pub fn remember(&self, group: LockedGroup) {
+        let known = group.remember();
+        let _ = self.place().known.set(known);
     }
 
     /// Raises an error of the store as the server's, about this table.

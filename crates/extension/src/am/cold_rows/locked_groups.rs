@@ -7,12 +7,13 @@
 //! Discarded when a subtransaction is rolled back, because that may have released the locks.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use howdah_bridge::Oid;
 use howdah_bridge::cold_lock::RowLock;
 use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::table::Table;
-use howdah_bridge::tid::{GroupId, RowNumber};
+use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::CommandId;
 
 use crate::am::moment::Moment;
@@ -40,15 +41,16 @@ thread_local! {
 struct Known {
     /// By file and first row. Ranges of one file do not overlap, so the group that covers a row is
     /// the nearest one.
-    groups: OrderedCache<(StoreId, RowNumber), LockedGroup>,
+    groups: OrderedCache<(StoreId, RowNumber), SharedGroup>,
     /// By table, the file that it had, and when it was last seen to have it.
     files: HashCache<Oid, (StoreId, Moment)>,
 }
 
 impl Known {
-    fn covering(&mut self, file: StoreId, row: RowNumber) -> Option<&mut LockedGroup> {
+    fn covering(&mut self, file: StoreId, row: RowNumber) -> Option<&SharedGroup> {
         let (_, found) = self.groups.nearest((file, RowNumber(0))..=(file, row))?;
-        found.placed.entry.covers(row).then_some(found)
+        let covers = found.borrow().placed.entry.covers(row);
+        covers.then_some(&*found)
     }
 
     fn note_file(&mut self, table: Oid, file: StoreId) {
@@ -59,6 +61,9 @@ impl Known {
         }
     }
 }
+
+/// A remembered group, as the requests for its rows hold it.
+pub(super) type SharedGroup = Rc<RefCell<LockedGroup>>;
 
 /// A group that this transaction has locked for work on its rows.
 pub(super) struct LockedGroup {
@@ -149,30 +154,24 @@ impl LockedGroup {
     }
 
     /// Remembers it.
-    pub fn remember(self) {
+    pub fn remember(self) -> SharedGroup {
         KNOWN.with_borrow_mut(|known| {
             known.note_file(self.table, self.file);
             let name = (self.file, self.placed.entry.first_row);
-            known.groups.insert(name, self);
-        });
+            let group = Rc::new(RefCell::new(self));
+            known.groups.insert(name, Rc::clone(&group));
+            group
+        })
     }
 }
 
 /// The group that covers the row in this file, if it is remembered.
-pub(super) fn group_of(file: StoreId, row: RowNumber) -> Option<GroupId> {
-    KNOWN.with_borrow_mut(|known| Some(known.covering(file, row)?.placed.entry.group()))
-}
-
-/// Passes the group that covers the row in this file to `look`, if it is remembered.
-pub(super) fn with_group<R>(
-    file: StoreId,
-    row: RowNumber,
-    look: impl FnOnce(&mut LockedGroup) -> R,
-) -> Option<R> {
+pub(super) fn find(file: StoreId, row: RowNumber) -> Option<SharedGroup> {
     KNOWN.with_borrow_mut(|known| {
-        let table = known.covering(file, row)?.table;
+        let found = Rc::clone(known.covering(file, row)?);
+        let table = found.borrow().table;
         known.note_file(table, file);
-        Some(look(known.covering(file, row)?))
+        Some(found)
     })
 }
 
@@ -188,9 +187,9 @@ fn with_current<R>(
         if seen != Moment::now() {
             return None;
         }
-        let found = known.covering(file, row)?;
+        let found = known.covering(file, row)?.borrow();
         match found.placed.entry.state {
-            GroupState::Stored => look(found),
+            GroupState::Stored => look(&found),
             _ => None,
         }
     })

@@ -63,8 +63,7 @@ pub use row_lock::{forget_locks, reset};
 pub(super) use standing::moved_meanwhile;
 
 use self::located::LocatedRow;
-use self::mark::hold_for_change;
-use self::row_lock::holds_locks;
+use self::row_lock::{hold_for_change, holds_locks};
 use super::decoded;
 use crate::errors::or_raise;
 use crate::stop_point;
@@ -86,7 +85,7 @@ pub fn delete(
     } else {
         RowFate::Deleted
     };
-    if request.crosscheck.is_none() && pending_marks::try_hide(table.oid(), row, fate, cid) {
+    if request.crosscheck.is_none() && pending_marks::try_hide(table.oid(), row, cid, || fate) {
         table.count_delete();
         return Ok(());
     }
@@ -140,11 +139,11 @@ fn write_update(
         to: slot.tid(),
         keeps_key,
     };
-    if request.crosscheck.is_none() && pending_marks::may_hide(table.oid(), row, cid) {
+    let insert = || {
         new_version::insert(table, slot, cid);
-        if !pending_marks::try_hide(table.oid(), row, fate(), cid) {
-            pgrx::error!("could not hide a row that was to be hidden");
-        }
+        fate()
+    };
+    if request.crosscheck.is_none() && pending_marks::try_hide(table.oid(), row, cid, insert) {
         return Ok(new_version::enter_indexes(target, slot));
     }
     let there = hold_for_change(target, lock, request, Purpose::Update)?;

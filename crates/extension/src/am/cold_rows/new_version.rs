@@ -11,7 +11,7 @@ use howdah_bridge::xid::CommandId;
 
 use super::located::LocatedRow;
 use crate::am::last_row;
-use crate::store::directory::GroupState;
+use crate::store::directory::{self, GroupState};
 use crate::store::view::point_value;
 
 /// Inserts a new version of a cold row, the one in the slot. The table is locked for writing.
@@ -73,10 +73,11 @@ fn keeps(target: &LocatedRow<'_>, slot: Slot<'_>, columns: IndexedColumns) -> bo
     if let Some(same) = known {
         return same;
     }
-    let entry = match target.with_group(|known| known.placed.entry) {
-        Some(entry) => Some(entry),
-        None => target.or_raise(target.entry_now()).map(|p| p.entry),
-    };
+    let known = target.known().map(|known| known.placed.entry);
+    let entry = known.or_else(|| {
+        let now = directory::entry_in_force(target.store(), target.group()?, row);
+        Some(target.or_raise(now)?.0.entry)
+    });
     let Some((entry, position)) = entry.and_then(|e| Some((e, e.position_of(row)?))) else {
         return false;
     };

@@ -7,8 +7,8 @@
 use std::cell::RefCell;
 
 use howdah_bridge::Oid;
-use howdah_bridge::cold_lock::{self, Locks, RowLock, Wait, locker};
-use howdah_bridge::row_request::Purpose;
+use howdah_bridge::cold_lock::{self, Locks, Queue, RowLock, Wait, locker};
+use howdah_bridge::row_request::{ChangeRequest, Purpose, Refusal, RowFailure, RowResult};
 use howdah_bridge::tid::{GroupId, RowNumber};
 use howdah_bridge::xid::{CommandId, Xid};
 use rustc_hash::FxHashMap;
@@ -18,7 +18,8 @@ use super::located::LocatedRow;
 use super::locked_groups;
 use super::standing::{Standing, learn, learn_again};
 use crate::settings;
-use crate::store::visibility::last_change;
+use crate::store::directory::PlacedEntry;
+use crate::store::visibility::{last_change, sees_row_somewhere};
 
 /// Rows changed in one group before the whole group is requested: then they may be collected.
 const CHANGES_PER_GROUP: u32 = 256;
@@ -113,7 +114,7 @@ pub(super) fn hold<'t, 'a>(
     let Request { lock, command, .. } = request;
     // Other transactions wait for this one by its id, so it needs one.
     Xid::current();
-    let mut turn = None;
+    let mut queue = Queue::default();
     loop {
         pgrx::check_for_interrupts!();
         let blockers = match take(target, request) {
@@ -148,11 +149,79 @@ pub(super) fn hold<'t, 'a>(
         if request.wait == Wait::Not && !blockers.is_empty() {
             return None;
         }
-        if turn.is_none() && !blockers.is_empty() {
-            turn = target.locks.take_turn(target.row, lock);
+        let asked = (target.locks, lock);
+        let place = (target.table, target.row);
+        queue.wait_for(asked, place, request.purpose, &blockers);
+    }
+}
+
+/// A row that is there and held for a change.
+pub(super) struct There<'t, 'a> {
+    pub target: &'t LocatedRow<'a>,
+    pub placed: PlacedEntry,
+    /// The lock, if it was taken for the change. Once the row is marked, the mark replaces it.
+    locked: Option<Locked>,
+}
+
+/// Steps 1 and 2 for a change: holds the row; on failure, returns the executor's answer.
+pub(super) fn hold_for_change<'t, 'a>(
+    target: &'t LocatedRow<'a>,
+    lock: RowLock,
+    request: ChangeRequest<'_>,
+    purpose: Purpose,
+) -> Result<There<'t, 'a>, Refusal> {
+    let command = request.command;
+    let wait = match request.wait {
+        true => Wait::Forever,
+        false => Wait::Not,
+    };
+    let wanted = Request {
+        lock,
+        wait,
+        command,
+        purpose,
+    };
+    let tid = target.row.tid();
+    let Some(held) = hold(target, wanted) else {
+        return Err(Refusal {
+            result: RowResult::BeingModified,
+            failure: RowFailure {
+                ctid: tid,
+                ..RowFailure::default()
+            },
+        });
+    };
+    let placed = match held.standing.report(tid, command) {
+        Ok(placed) => placed,
+        Err(refusal) => {
+            held.let_go();
+            return Err(refusal);
         }
-        for id in blockers {
-            cold_lock::wait_for(id, target.table, target.row, request.purpose);
+    };
+    if let Some(snapshot) = request.crosscheck
+        && !sees_row_somewhere(target.store(), target.table, target.row, snapshot)
+    {
+        return Err(Refusal {
+            result: RowResult::Updated,
+            failure: RowFailure::at(tid, Xid::INVALID),
+        });
+    }
+    if let Some(locked) = &held.locked {
+        locked.keep();
+    }
+    Ok(There {
+        target,
+        placed,
+        locked: held.locked,
+    })
+}
+
+impl There<'_, '_> {
+    /// Releases the row's lock after the row was marked: a transaction that comes later finds the
+    /// mark and waits for our transaction. So changes do not fill the server's lock table.
+    pub fn let_go(self) {
+        if let Some(locked) = self.locked {
+            locked.give_back();
         }
     }
 }

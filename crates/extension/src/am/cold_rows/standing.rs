@@ -6,7 +6,6 @@
 
 use howdah_bridge::cold_lock::RowLock;
 use howdah_bridge::row_request::{Refusal, RowFailure, RowResult};
-use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::tid::{GroupId, RowNumber, Tid};
 use howdah_bridge::xid::{CommandId, INVALID_COMMAND, Xid};
 
@@ -44,17 +43,14 @@ pub(super) fn learn(
     let Some(group) = target.group() else {
         return Ok(Standing::Gone);
     };
-    if !target.is_of_known_group() {
+    let Some(mut known) = target.known() else {
         return read(target, group, command);
-    }
+    };
     let in_bulk = target.locks.holds_bulk(group, lock);
-    let known = target.with_group(|known| {
-        if in_bulk {
-            known.bulk = known.bulk.max(Some(lock));
-        }
-        recall(target, known, command, in_bulk)
-    });
-    known.unwrap_or_else(|| read(target, group, command))
+    if in_bulk {
+        known.bulk = known.bulk.max(Some(lock));
+    }
+    recall(target, &mut known, command, in_bulk)
 }
 
 /// Learns the standing of a row again: its lock does not keep out a transaction that changes no
@@ -63,11 +59,8 @@ pub(super) fn learn_again(
     target: &LocatedRow<'_>,
     command: CommandId,
 ) -> Result<Standing, ColdError> {
-    match (
-        target.with_group(|known| recall(target, known, command, false)),
-        target.group(),
-    ) {
-        (Some(standing), _) => standing,
+    match (target.known(), target.group()) {
+        (Some(mut known), _) => recall(target, &mut known, command, false),
         (None, Some(group)) => read(target, group, command),
         (None, None) => Ok(Standing::Gone),
     }
@@ -99,20 +92,7 @@ fn read(
     command: CommandId,
 ) -> Result<Standing, ColdError> {
     let (store, row) = (target.store(), target.row);
-    let mut own = None;
-    let mut in_force = |tuple: ShownTuple<'_>| {
-        let in_force = tuple.is_in_force();
-        if in_force && let (_, Some(loader)) = tuple.writer() {
-            own = Some(loader);
-        }
-        in_force
-    };
-    let known = directory::settled(store, row).filter(|p| p.entry.group() == group);
-    let found = match known {
-        Some(placed) => Some(placed),
-        None => directory::entry_covering(store, group, row, &mut in_force)?,
-    };
-    let Some(placed) = found else {
+    let Some((placed, own)) = entry_now(target, group)? else {
         if let Some((to, by)) = marks::forwarded(store, group, row)? {
             return Ok(Standing::Moved { to, by });
         }
@@ -127,9 +107,34 @@ fn read(
     // A group that is still being loaded gives back the end of its range, which the next group
     // gets.
     if placed.entry.state == GroupState::Stored {
-        target.remember_group(placed, own, command);
+        let (table, file) = (target.table, store.id());
+        target.remember(LockedGroup::new(table, file, placed, own, command));
     }
     standing
+}
+
+/// The entry of the row's group as it is now, if it is in force, and the command that loaded the
+/// group, if that was one of our transaction.
+fn entry_now(
+    target: &LocatedRow<'_>,
+    group: GroupId,
+) -> Result<Option<(PlacedEntry, Option<CommandId>)>, ColdError> {
+    directory::entry_in_force(target.store(), group, target.row)
+}
+
+/// The mark of a row that another transaction in progress has written. The row need not be locked.
+pub(super) fn arriving(target: &LocatedRow<'_>) -> Result<Option<Mark>, ColdError> {
+    let Some(group) = target.group() else {
+        return Ok(None);
+    };
+    // Flags may have been added since the entry was last read.
+    let Some((placed, _)) = entry_now(target, group)? else {
+        return Ok(None);
+    };
+    Ok(match by_marks(target, placed)? {
+        Standing::Leaving(_, mark) => Some(mark),
+        _ => None,
+    })
 }
 
 /// The standing of a row by its marks. The entry of its group was read after the row was locked.

@@ -19,6 +19,7 @@ use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::{ColdStore, Judge};
 use howdah_bridge::tid::{GroupId, ROWS_PER_COLD_BLOCK, RowNumber};
+use howdah_bridge::xid::CommandId;
 pub use howdah_records::{GroupFlags, GroupState};
 
 pub use self::change::{
@@ -196,6 +197,28 @@ pub fn nearest_group(store: &ColdStore, row: RowNumber) -> Option<GroupId> {
         },
     );
     nearest
+}
+
+/// The entry of `group` that is in force now, if it covers the row, with the command that loaded
+/// the group if that was one of our transaction.
+pub fn entry_in_force(
+    store: &ColdStore,
+    group: GroupId,
+    row: RowNumber,
+) -> Result<Option<(PlacedEntry, Option<CommandId>)>, ColdError> {
+    if let Some(placed) = settled(store, row).filter(|placed| placed.entry.group() == group) {
+        return Ok(Some((placed, None)));
+    }
+    let mut own = None;
+    let mut in_force = |tuple: ShownTuple<'_>| {
+        let in_force = tuple.is_in_force();
+        if in_force && let (_, Some(loader)) = tuple.writer() {
+            own = Some(loader);
+        }
+        in_force
+    };
+    let found = entry_covering(store, group, row, &mut in_force)?;
+    Ok(found.map(|placed| (placed, own)))
 }
 
 /// The nearest entry not above the row's cold block that `judge` accepts, if it covers the row.

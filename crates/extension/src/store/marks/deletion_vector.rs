@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, RangeInclusive};
 
-use howdah_bridge::store::{Birth, ColdStore};
+use howdah_bridge::store::{Birth, ColdStore, Visited};
 use howdah_bridge::tid::{GroupId, ROWS_PER_COLD_BLOCK, RowNumber, Tid};
 use howdah_bridge::xid::{CommandId, FIRST_COMMAND, Xid};
 pub(in crate::store) use howdah_records::ROWS_PER_VECTOR;
@@ -82,25 +82,40 @@ pub(in crate::store) fn open_vector(
 /// The rows of a group for which no index has an entry any more.
 pub fn cleaned(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdError> {
     let mut cleaned = RowSet::with_bound(entry.capacity_rows);
-    let mut damage = None;
-    if entry.flags.contain(GroupFlags::DELETION_VECTORS) {
-        store.visit(
-            DELETION_VECTOR_ID,
-            deletion_vectors_of(entry),
-            &mut |shown| {
-                if in_force(&shown) {
-                    match open_vector(entry.group(), shown.payload) {
-                        Ok(vector) => {
-                            insert_rows(entry, shown.seq, &vector.cleaned(), &mut cleaned);
-                        }
-                        Err(error) => damage = Some(error),
-                    }
-                }
-                ControlFlow::Continue(())
-            },
-        );
+    let of_vector = |vector: &DeletionVector<'_>| vector.cleaned();
+    add_rows(
+        store,
+        entry,
+        &mut |shown| in_force(shown),
+        of_vector,
+        &mut cleaned,
+    )?;
+    Ok(cleaned)
+}
+
+/// Adds what `of_vector` takes from each of the group's deletion vectors that `judge` accepts.
+pub(in crate::store) fn add_rows(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    judge: &mut dyn FnMut(&Visited<'_>) -> bool,
+    of_vector: impl Fn(&DeletionVector<'_>) -> RowSet,
+    rows: &mut RowSet,
+) -> Result<(), ColdError> {
+    if !entry.flags.contain(GroupFlags::DELETION_VECTORS) {
+        return Ok(());
     }
-    damage.map_or(Ok(cleaned), Err)
+    let (id, keys) = (DELETION_VECTOR_ID, deletion_vectors_of(entry));
+    let mut damage = None;
+    store.visit(id, keys, &mut |shown| {
+        if judge(&shown) {
+            match open_vector(entry.group(), shown.payload) {
+                Ok(vector) => insert_rows(entry, shown.seq, &of_vector(&vector), rows),
+                Err(error) => damage = Some(error),
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    damage.map_or(Ok(()), Err)
 }
 
 /// Adds rows of the deletion vector with this key to those of its group.

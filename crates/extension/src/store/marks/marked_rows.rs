@@ -3,11 +3,10 @@
 //! What is in force now is asked by holders of the group's lock, and by ANALYZE; what a snapshot
 //! sees is asked at [`crate::store::visibility`].
 
-use std::ops::ControlFlow;
-
 use howdah_bridge::store::{ColdStore, Visited};
+use howdah_records::DeletionVector;
 
-use super::deletion_vector::{DELETION_VECTOR_ID, deletion_vectors_of, insert_rows, open_vector};
+use super::deletion_vector::add_rows;
 use super::row_mark::{key_ranges, row_of};
 use super::tuple_visibility::{in_force, writer_of};
 use crate::errors::ColdError;
@@ -80,25 +79,7 @@ pub(in crate::store) fn hidden_where(
             });
         }
     }
-    let mut damage = None;
-    if entry.flags.contain(GroupFlags::DELETION_VECTORS) {
-        store.visit(
-            DELETION_VECTOR_ID,
-            deletion_vectors_of(entry),
-            &mut |shown| {
-                if !judge(&shown) {
-                    return ControlFlow::Continue(());
-                }
-                match open_vector(entry.group(), shown.payload) {
-                    Ok(vector) => insert_rows(entry, shown.seq, &vector.hidden(), &mut hidden),
-                    Err(error) => damage = Some(error),
-                }
-                ControlFlow::Continue(())
-            },
-        );
-    }
-    match damage {
-        Some(error) => Err(error),
-        None => Ok((!hidden.is_empty()).then_some(hidden)),
-    }
+    let of_vector = |vector: &DeletionVector<'_>| vector.hidden();
+    add_rows(store, entry, judge, of_vector, &mut hidden)?;
+    Ok((!hidden.is_empty()).then_some(hidden))
 }

@@ -6,7 +6,7 @@ use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::CommandId;
 
 use super::mark::RowFate;
-use super::mark_filter::note::note_marks;
+use super::mark_filter::note::noting;
 use super::row_mark;
 use crate::errors::ColdError;
 use crate::stop_point;
@@ -25,9 +25,9 @@ pub fn write(
 ) -> Result<(), ColdError> {
     set_flag(store, placed, GroupFlags::ROW_MARKS)?;
     let position = (row.0 - placed.entry.first_row.0) as u32;
-    note_marks(store, &placed.entry, [position]);
-    row_mark::insert(store, row, fate, cid);
-    note_marks(store, &placed.entry, [position]);
+    noting(store, &placed.entry, [position], || {
+        row_mark::insert(store, row, fate, cid);
+    });
     Ok(())
 }
 

@@ -27,11 +27,16 @@ pub(super) struct PendingMarks {
 }
 
 impl PendingMarks {
+    /// Whether they are rows of the group that covers the row.
+    fn is_of(&self, table: Oid, row: RowNumber) -> bool {
+        self.table == table && self.placed.entry.covers(row)
+    }
+
     fn position_of(&self, row: RowNumber) -> u32 {
         (row.0 - self.placed.entry.first_row.0) as u32
     }
 
-    pub fn hide(&mut self, row: RowNumber, fate: RowFate) {
+    fn hide(&mut self, row: RowNumber, fate: RowFate) {
         let position = self.position_of(row);
         self.rows.insert(position);
         if !matches!(fate, RowFate::Deleted) {
@@ -49,43 +54,56 @@ pub fn any() -> bool {
     PENDING.with_borrow(|pending| !pending.is_empty())
 }
 
-/// Whether this command collects rows of the row's group, and no transaction has hidden the row
-/// before. If so, [`try_hide`] will hide it.
-pub fn may_hide(table: Oid, row: RowNumber, command: CommandId) -> bool {
-    PENDING.with_borrow_mut(|pending| collecting(pending, table, row, command).is_some())
-}
-
-/// The rows that this command collects, if this row is not hidden yet and may be added.
-pub(super) fn collecting(
-    pending: &mut [PendingMarks],
+/// Hides a row if this command collects rows of its group and no transaction has hidden the row
+/// before: `fate` is asked then, and may insert the row's new version. Returns how many rows of the
+/// group were not simply deleted; `None` if the row is not hidden.
+pub(super) fn hide(
     table: Oid,
     row: RowNumber,
     command: CommandId,
-) -> Option<&mut PendingMarks> {
+    fate: impl FnOnce() -> RowFate,
+) -> Option<usize> {
+    let at = PENDING.with_borrow(|pending| collecting(pending, table, row, command))?;
+    let fate = fate();
+    PENDING.with_borrow_mut(|pending| {
+        let group = pending.get_mut(at);
+        match group.filter(|group| group.is_of(table, row)) {
+            Some(group) => {
+                group.hide(row, fate);
+                Some(group.fates.len())
+            }
+            None => pgrx::error!("could not hide a row that was to be hidden"),
+        }
+    })
+}
+
+/// Which rows this command collects, by their place, if this row is not hidden yet and may be
+/// added.
+fn collecting(
+    pending: &[PendingMarks],
+    table: Oid,
+    row: RowNumber,
+    command: CommandId,
+) -> Option<usize> {
     if pending.is_empty() {
         return None;
     }
     let subtransaction = current_subtransaction();
-    let found = pending.iter_mut().rev().find(|p| {
-        p.table == table
-            && p.command == command
-            && p.subtransaction == subtransaction
-            && p.placed.entry.covers(row)
+    let at = pending.iter().rposition(|p| {
+        p.command == command && p.subtransaction == subtransaction && p.is_of(table, row)
     })?;
-    let position = found.position_of(row);
+    let (found, position) = (&pending[at], pending[at].position_of(row));
     (position < found.placed.entry.row_count
         && !found.known.contains(position)
         && !found.rows.contains(position))
-    .then_some(found)
+    .then_some(at)
 }
 
 /// Whether any command has hidden a row of the table in memory.
 pub fn hides_now(table: Oid, row: RowNumber) -> bool {
     PENDING.with_borrow(|pending| {
         let mut newest_first = pending.iter().rev();
-        newest_first.any(|p| {
-            p.table == table && p.placed.entry.covers(row) && p.rows.contains(p.position_of(row))
-        })
+        newest_first.any(|p| p.is_of(table, row) && p.rows.contains(p.position_of(row)))
     })
 }
 
@@ -93,7 +111,7 @@ pub fn hides_now(table: Oid, row: RowNumber) -> bool {
 pub fn note_marked(table: Oid, row: RowNumber) {
     PENDING.with_borrow_mut(|pending| {
         for p in pending.iter_mut() {
-            if p.table == table && p.placed.entry.covers(row) {
+            if p.is_of(table, row) {
                 let position = p.position_of(row);
                 if p.known.is_empty() {
                     p.known = RowSet::with_bound(p.placed.entry.capacity_rows);

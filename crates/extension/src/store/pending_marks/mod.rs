@@ -27,7 +27,7 @@ use howdah_bridge::table::LockMode;
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::{CommandId, SubTransactionId, current_subtransaction};
 
-use self::memory::{PENDING, PendingMarks, collecting};
+use self::memory::{PENDING, PendingMarks};
 use super::directory::PlacedEntry;
 use super::marks::{self, RowFate};
 use super::pending_groups;
@@ -37,7 +37,7 @@ use crate::errors::{ColdError, or_raise};
 pub(in crate::store) mod memory;
 
 pub(in crate::store) use memory::discard_file;
-pub use memory::{any, discard_subtransaction, may_hide, note_marked, reset};
+pub use memory::{any, discard_subtransaction, note_marked, reset};
 
 /// Groups that are kept in memory; past that many, all are written. Each takes 32 kB at most.
 const MOST_GROUPS: usize = 1_024;
@@ -46,30 +46,30 @@ const MOST_GROUPS: usize = 1_024;
 const MOST_FATES: usize = 1 << 20;
 
 /// Hides a row if this command collects rows of its group and no transaction has hidden it before;
-/// `false` otherwise.
-pub fn try_hide(table: Oid, row: RowNumber, fate: RowFate, command: CommandId) -> bool {
-    let (done, full) = PENDING.with_borrow_mut(|pending| {
-        let Some(found) = collecting(pending, table, row, command) else {
-            return (false, false);
-        };
-        found.hide(row, fate);
-        (true, found.fates.len() >= MOST_FATES / 16)
-    });
-    if full && PENDING.with_borrow(|p| p.iter().map(|p| p.fates.len()).sum::<usize>()) > MOST_FATES
+/// `false` otherwise. `fate` is asked only if the row is hidden, and may insert its new version.
+pub fn try_hide(
+    table: Oid,
+    row: RowNumber,
+    command: CommandId,
+    fate: impl FnOnce() -> RowFate,
+) -> bool {
+    let Some(fates) = memory::hide(table, row, command, fate) else {
+        return false;
+    };
+    if fates >= MOST_FATES / 16
+        && PENDING.with_borrow(|p| p.iter().map(|p| p.fates.len()).sum::<usize>()) > MOST_FATES
     {
         write_here();
     }
-    done
+    true
 }
 
-/// Starts to collect rows of a group that is locked as a whole, and hides this row, which is not
-/// hidden yet. `false` if an outer subtransaction already collects rows of the group.
+/// Starts to collect rows of a group that is locked as a whole, to be hidden by [`try_hide`].
+/// `false` if an outer subtransaction already collects rows of the group.
 pub fn start(
     store: &ColdStore,
     table: Oid,
     placed: &mut PlacedEntry,
-    row: RowNumber,
-    fate: RowFate,
     command: CommandId,
 ) -> Result<bool, ColdError> {
     let subtransaction = current_subtransaction();
@@ -90,7 +90,7 @@ pub fn start(
     }
     marks::announce_deletion_vectors(store, placed)?;
     let known = marks::hidden_now(store, &placed.entry)?;
-    let mut found = PendingMarks {
+    let started = PendingMarks {
         table,
         file: store.id(),
         placed: *placed,
@@ -100,8 +100,7 @@ pub fn start(
         fates: BTreeMap::new(),
         known: known.unwrap_or_default(),
     };
-    found.hide(row, fate);
-    PENDING.with_borrow_mut(|pending| pending.push(found));
+    PENDING.with_borrow_mut(|pending| pending.push(started));
     Ok(true)
 }
 

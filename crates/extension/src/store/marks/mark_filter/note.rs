@@ -8,6 +8,19 @@ use howdah_bridge::store::{ColdStore, StoreId};
 use super::slots::{MARK_FILTER, Name, Slot};
 use crate::store::directory::GroupEntry;
 
+/// Has marks of the rows at these positions of the group written by `write`.
+pub(in crate::store) fn noting<R>(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    positions: impl IntoIterator<Item = u32> + Clone,
+    write: impl FnOnce() -> R,
+) -> R {
+    note_marks(store, entry, positions.clone());
+    let written = write();
+    note_marks(store, entry, positions);
+    written
+}
+
 /// To be called before and after marks of the rows at these positions of the group enter the store.
 pub(in crate::store) fn note_marks(
     store: &ColdStore,
