@@ -6,8 +6,8 @@
 //!                                         --full / statement end--> row group
 //! ```
 //!
-//! The files in the order of a row: `threshold` (does it go cold?), `layouts`, `pending` (it is added
-//! to a group), `flush` (the group is written).
+//! The files in the order of a row: `threshold` (does it go cold?), `layouts`, `pending` (it is
+//! added to a group), `flush` (the group is written).
 //!
 //! A pending group belongs to one relation file, one subtransaction and one command. Its range of
 //! row numbers is reserved before its first row gets its TID, so index entries can be inserted as

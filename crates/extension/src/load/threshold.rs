@@ -1,8 +1,8 @@
 //! When a statement's rows begin to go cold.
 //!
 //! Rows are counted for each command and relation. Those past `howdah.load_threshold` are a bulk
-//! load's, unless the table has none (no TOAST relation, logical decoding, a parallel worker) or one
-//! of its indexes keeps its loads hot. That is found out once for each command and relation.
+//! load's, unless the table has none (no TOAST relation, logical decoding, a parallel worker) or
+//! one of its indexes keeps its loads hot, which is found out once for each command and relation.
 
 use std::cell::RefCell;
 

@@ -6,7 +6,7 @@
 //!   located.rs      locate the row: table, store, covering group; used by all steps
 //!   new_version.rs  choose the lock: NO KEY UPDATE if the key keeps its values, else UPDATE
 //!   row_lock.rs     1  lock the group for row work, then the row          ◄─────────────┐
-//!                        held by another transaction ──> wait for it, with a turn ──────┤
+//!                        held by another transaction (blockers.rs) ──> wait in a queue ─┤
 //!   standing.rs     2  learn the row's standing                                         │
 //!                        marked by a transaction in progress ──> unlock, wait for it ───┘
 //!                        deleted, updated, merged away ──> unlock, return the next TID
@@ -18,7 +18,8 @@
 //! A delete locks for UPDATE, and does the three steps. A row lock does steps 1 and 2, and the row
 //! stays locked ([`lock`]). A row of a group that this transaction has locked as a whole is
 //! fetched, or hidden along with others, without them ([`locked_groups`],
-//! [`pending_marks`](crate::store::pending_marks)).
+//! [`pending_marks`](crate::store::pending_marks)). The steps pass the located row on as one value;
+//! what they remember of its group is found with it.
 //!
 //! Invariants
 //! - What step 2 finds stays true, and no two marks of one row are in force: the group's lock is
