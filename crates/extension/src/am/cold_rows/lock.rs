@@ -19,13 +19,13 @@ use super::blockers::log_failure;
 use super::located::LocatedRow;
 use super::locked_groups::{held_group, known_there};
 use super::row_lock::{HeldRow, Request, hold};
-use super::standing::{Standing, moved_meanwhile};
+use super::standing::{Standing, arriving, moved_meanwhile};
 use crate::am::last_row;
 use crate::am::point_reader::{PointReader, fetch_placed};
 use crate::errors::refuse;
 use crate::stop_point;
 use crate::store::directory::{GroupEntry, GroupState};
-use crate::store::marks::{self, RowFate};
+use crate::store::marks::RowFate;
 
 /// Locks a row, hot or cold, and stores it in the slot, as `table_tuple_lock` specifies.
 ///
@@ -102,15 +102,11 @@ pub fn lock(table: Table<'_>, tid: Tid, slot: Slot<'_>, request: LockRequest<'_>
 /// versions as well. Where that is refused, returns the transaction to wait for: the one that is in
 /// the way there, or the updater.
 fn meet_updater(held: &HeldRow<'_, '_>, lock: RowLock, own_xid: Xid) -> Option<Xid> {
-    let Standing::There(placed) = &held.standing else {
-        return None;
-    };
-    if lock != RowLock::KeyShare {
+    if lock != RowLock::KeyShare || !matches!(held.standing, Standing::There(_)) {
         return None;
     }
     let target = held.target;
-    let arriving = marks::arriving(target.store(), &placed.entry, target.row);
-    let mark = target.or_raise(arriving)?;
+    let mark = target.or_raise(arriving(target))?;
     let RowFate::Updated { to, .. } = mark.fate else {
         return Some(mark.xid);
     };
@@ -120,19 +116,35 @@ fn meet_updater(held: &HeldRow<'_, '_>, lock: RowLock, own_xid: Xid) -> Option<X
 }
 
 /// Stores a row in the slot whose group this transaction has locked, or that this command has read
-/// before.
-fn fetch_known(table: Table<'_>, row: RowNumber, entry: GroupEntry, slot: Slot<'_>) -> bool {
-    last_row::recall(table, row, slot) || fetch_from(table, row, entry, slot)
+/// before; `store` is that of the table, if it is open.
+fn fetch_known(
+    store: Option<&ColdStore<'_>>,
+    table: Table<'_>,
+    row: RowNumber,
+    entry: GroupEntry,
+    slot: Slot<'_>,
+) -> bool {
+    last_row::recall(table, row, slot) || fetch_from(store, table, row, entry, slot)
 }
 
-fn fetch_from(table: Table<'_>, row: RowNumber, entry: GroupEntry, slot: Slot<'_>) -> bool {
-    ColdStore::open(table, LockMode::AccessShare)
-        .is_some_and(|store| fetch_placed(&store, table, row, entry, slot))
+fn fetch_from(
+    store: Option<&ColdStore<'_>>,
+    table: Table<'_>,
+    row: RowNumber,
+    entry: GroupEntry,
+    slot: Slot<'_>,
+) -> bool {
+    let fetch = |store: &ColdStore<'_>| fetch_placed(store, table, row, entry, slot);
+    match store {
+        Some(store) => fetch(store),
+        None => ColdStore::open(table, LockMode::AccessShare).is_some_and(|store| fetch(&store)),
+    }
 }
 
 /// Stores a row in the slot, whatever its marks tell, if this transaction has locked its group.
 pub fn fetch_held(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> bool {
-    let found = held_group(table, row).is_some_and(|entry| fetch_from(table, row, entry, slot));
+    let found =
+        held_group(table, row).is_some_and(|entry| fetch_from(None, table, row, entry, slot));
     if found {
         last_row::remember(slot);
     }
@@ -148,7 +160,7 @@ fn lock_cold(
     let (command, lock) = (request.command, request.lock);
     slot.clear();
     if let Some(entry) = known_there(table, row, lock, command)
-        && fetch_known(table, row, entry, slot)
+        && fetch_known(None, table, row, entry, slot)
     {
         return Ok(());
     }
@@ -172,8 +184,7 @@ fn lock_cold(
     slot.clear();
     let found = match &standing {
         Standing::There(placed) if placed.entry.state == GroupState::Stored => {
-            last_row::recall(table, row, slot)
-                || fetch_placed(target.store(), table, row, placed.entry, slot)
+            fetch_known(Some(target.store()), table, row, placed.entry, slot)
         }
         _ => PointReader::new().fetch_from(target.store(), table, row, Snapshot::any(), slot),
     };

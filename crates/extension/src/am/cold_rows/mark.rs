@@ -43,11 +43,11 @@ impl There<'_, '_> {
         let in_bulk = target
             .locks
             .holds_bulk(placed.entry.group(), RowLock::Update);
-        if !in_bulk
-            || !target
+        let is_many = in_bulk
+            && target
                 .known()
-                .is_some_and(|mut known| known.count_change(command) >= FEW_CHANGES)
-        {
+                .is_some_and(|mut known| known.count_change(command) >= FEW_CHANGES);
+        if !is_many {
             return false;
         }
         let (store, oid) = (target.store(), target.table.oid());

@@ -122,7 +122,8 @@ fn entry_now(
     directory::entry_in_force(target.store(), group, target.row)
 }
 
-/// The mark of a row that another transaction in progress has written. The row need not be locked.
+/// The mark of a row that another transaction in progress has written. The row need not be locked;
+/// a lock that does not conflict with the change may be held.
 pub(super) fn arriving(target: &LocatedRow<'_>) -> Result<Option<Mark>, ColdError> {
     let Some(group) = target.group() else {
         return Ok(None);

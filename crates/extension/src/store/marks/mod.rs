@@ -60,6 +60,6 @@ pub use mark_filter::forget_file;
 pub use marked_rows::{arriving_in, folded, hidden_now};
 pub use recent_inserts::{RecentInserts, insert_recent, recent_inserts};
 pub use rewrite_copy::RewriteCopy;
-pub use row_state::{RowState, arriving, of_dropped_row, of_row, state_of_row};
+pub use row_state::{RowState, of_dropped_row, of_row, state_of_row};
 pub use sweep_scan::{Sweepable, for_each_sweepable};
 pub use write::write;

@@ -136,28 +136,3 @@ pub(super) fn any_group(group: GroupId) -> GroupEntry {
         flags: GroupFlags::ROW_MARKS.union(GroupFlags::DELETION_VECTORS),
     }
 }
-
-/// The mark of a row that another transaction in progress has written, and that transaction. A row
-/// lock that does not conflict with the change may be held at the same time.
-///
-/// # Errors
-/// A damaged record.
-pub fn arriving(
-    store: &ColdStore,
-    entry: &GroupEntry,
-    row: RowNumber,
-) -> Result<Option<Mark>, ColdError> {
-    let mut found = Ok(None);
-    if entry.flags.contain(GroupFlags::ROW_MARKS) && may_have_mark(store, entry, row, true) {
-        let (id, seq) = key_of(row);
-        store.visit(id, seq..=seq, &mut |shown| {
-            let (xid, own) = writer_of(&shown);
-            if own.is_some() || !xid.is_in_progress() {
-                return ControlFlow::Continue(());
-            }
-            found = decode(entry.group(), shown.payload).map(|fate| Some(Mark { fate, xid, own }));
-            ControlFlow::Break(())
-        });
-    }
-    found
-}
