@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
+use howdah_bridge::heap_am::{InsertOptions, InsertRequest};
 use howdah_bridge::invalidation::at_invalidation;
 use howdah_bridge::plain_insert::FixedTuples;
 use howdah_bridge::relation::OpenRelation;
@@ -10,14 +11,13 @@ use howdah_bridge::slot::{Origin, Slot};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::RowNumber;
-use howdah_bridge::xid::{
-    CommandId, SubTransactionId, current_subtransaction, is_in_parallel_mode,
-};
+use howdah_bridge::xid::{CommandId, SubTransactionId, current_subtransaction};
 use howdah_bridge::{Oid, malloc, predicate};
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 use rustc_hash::FxHashMap;
 
-use super::hot_only;
+use super::commands::{begins_cold, note_group};
+use super::rows_hot;
 use crate::errors::or_raise;
 use crate::settings;
 use crate::store::pending_groups::{self, PendingGroup, PendingRows};
@@ -31,16 +31,6 @@ const ROWS_UNWEIGHED: usize = 64;
 /// Bytes that are added before the memory of all groups is compared with its bound.
 const WEIGHED_BYTES: usize = 1 << 20;
 
-/// How many rows the running command has inserted into a relation.
-struct CommandCount {
-    subtransaction: SubTransactionId,
-    command: CommandId,
-    rows: u64,
-    /// Whether an index of the relation keeps its loads hot; determined when the first row is past
-    /// the threshold.
-    stays_hot: Option<bool>,
-}
-
 /// A layout, with what shows that it is still valid: a descriptor that replaced the table's may
 /// have got the address of the old one.
 struct KnownLayout {
@@ -50,14 +40,8 @@ struct KnownLayout {
     layout: Rc<TableLayout>,
 }
 
-#[derive(Default)]
-struct Loads {
-    counts: FxHashMap<u32, CommandCount>,
-    layouts: FxHashMap<u32, KnownLayout>,
-}
-
 thread_local! {
-    static LOADS: RefCell<Loads> = RefCell::default();
+    static LAYOUTS: RefCell<FxHashMap<u32, KnownLayout>> = RefCell::default();
     /// How many times relcache entries were invalidated.
     static INVALIDATIONS: Cell<u64> = const { Cell::new(0) };
     static FILLING: RefCell<Option<Filling>> = const { RefCell::new(None) };
@@ -114,8 +98,8 @@ enum Then {
 /// Adds the row to the cold side if the running statement has become a bulk load, and sets the
 /// slot's TID. If the result is `false`, the caller must insert the row hot. The table is locked
 /// for writing, the slot holds a row of it.
-pub fn insert_slot(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
-    insert_next(table, slot, command) || begin_group(table, slot, command)
+pub fn insert_slot(table: Table<'_>, slot: Slot<'_>, request: InsertRequest<'_>) -> bool {
+    insert_next(table, slot, request.command) || begin_group(table, slot, request)
 }
 
 /// Adds the row to the group that the running command fills, as [`insert_slot`] does; `false` if
@@ -156,9 +140,9 @@ fn filling(table: Table<'_>, command: CommandId) -> Option<(Rc<RefCell<PendingGr
 }
 
 /// The same for the first row of a group, and for rows that may have to stay hot.
-fn begin_group(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
-    let subtransaction = current_subtransaction();
-    if !past_threshold(table, subtransaction, command) || !may_go_cold(table) || stays_hot(table) {
+fn begin_group(table: Table<'_>, slot: Slot<'_>, request: InsertRequest<'_>) -> bool {
+    let (subtransaction, command) = (current_subtransaction(), request.command);
+    if !begins_cold(table, request) {
         return false;
     }
     let layout = layout_of(table);
@@ -168,7 +152,8 @@ fn begin_group(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
         return false;
     }
     written_databases::note_write();
-    let group = current_group(table, subtransaction, command, layout);
+    let may_become_hot = note_group(table).then(|| request.options());
+    let group = current_group(table, subtransaction, command, layout, may_become_hot);
     // Checked once the group is in the directory: a transaction that has read the directory
     // before has locked the relation by now.
     predicate::check_insert(table);
@@ -179,20 +164,58 @@ fn begin_group(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
     table.count_insert();
     // In a serializable transaction every row is checked.
     if !predicate::is_serializable() {
-        FILLING.set(Some(Filling {
-            table: table.oid(),
-            table_file: table.file_number(),
-            desc: table.descriptor().address(),
-            invalidations: INVALIDATIONS.get(),
-            removals: pending_groups::removals(),
-            subtransaction,
-            command,
-            origin,
-            group: Rc::downgrade(&group),
-        }));
+        fill_next(table, subtransaction, command, &group);
     }
     proceed(&group, then);
     true
+}
+
+/// Has the rows of the command that follow added to the group.
+fn fill_next(
+    table: Table<'_>,
+    subtransaction: SubTransactionId,
+    command: CommandId,
+    group: &Rc<RefCell<PendingGroup>>,
+) {
+    FILLING.set(Some(Filling {
+        table: table.oid(),
+        table_file: table.file_number(),
+        desc: table.descriptor().address(),
+        invalidations: INVALIDATIONS.get(),
+        removals: pending_groups::removals(),
+        subtransaction,
+        command,
+        origin: Origin::here(command),
+        group: Rc::downgrade(group),
+    }));
+}
+
+/// The first rows of the running command, which were held until they have passed the threshold,
+/// become a group; those that follow are added to it.
+pub(super) fn begin_with(
+    table: Table<'_>,
+    command: CommandId,
+    layout: Rc<TableLayout>,
+    rows: RowGroupBuilder,
+) {
+    let subtransaction = current_subtransaction();
+    written_databases::note_write();
+    let row_count = rows.row_count();
+    let group = new_group(table, subtransaction, command, layout, rows, None);
+    // As in `begin_group`.
+    predicate::check_insert(table);
+    table.count_insert();
+    table.count_more_inserts(row_count - 1);
+    fill_next(table, subtransaction, command, &group);
+    let weighed = {
+        let mut pending = group.borrow_mut();
+        let pending = &mut *pending;
+        match &pending.rows {
+            PendingRows::Filling(rows) => weigh(rows, &mut pending.weighed_bytes),
+            PendingRows::Encoding(_) => Then::Nothing,
+        }
+    };
+    proceed(&group, weighed);
 }
 
 /// Adds the row in a slot to a group that is being filled, and sets the slot's TID; `None` for a
@@ -272,6 +295,7 @@ fn proceed(group: &Rc<RefCell<PendingGroup>>, then: Then) {
 /// encoded at a time.
 #[cold]
 fn complete(group: &Rc<RefCell<PendingGroup>>) {
+    group.borrow().may_become_hot.set(None);
     let here = current_subtransaction();
     let mut is_free = true;
     for other in pending_groups::all_where(|g| !g.rows.is_filling()) {
@@ -288,61 +312,13 @@ fn complete(group: &Rc<RefCell<PendingGroup>>) {
     }
 }
 
-/// Counts the row; returns whether the statement is a bulk load.
-fn past_threshold(table: Table<'_>, subtransaction: SubTransactionId, command: CommandId) -> bool {
-    let oid = table.oid().to_u32();
-    let rows = LOADS.with_borrow_mut(|loads| {
-        let count = loads.counts.entry(oid).or_insert(CommandCount {
-            subtransaction,
-            command,
-            rows: 0,
-            stays_hot: None,
-        });
-        if count.command != command || count.subtransaction != subtransaction {
-            *count = CommandCount {
-                subtransaction,
-                command,
-                rows: 0,
-                stays_hot: None,
-            };
-        }
-        count.rows += 1;
-        count.rows
-    });
-    settings::force_cold() || rows > settings::load_threshold()
-}
-
-/// Whether an index keeps this relation's loads hot. Determined once per command and relation,
-/// whose rows of this command were counted.
-fn stays_hot(table: Table<'_>) -> bool {
-    let oid = table.oid().to_u32();
-    let known = LOADS.with_borrow(|l| l.counts.get(&oid).and_then(|count| count.stays_hot));
-    known.unwrap_or_else(|| {
-        let answer = hot_only::loads_stay_hot(table);
-        LOADS.with_borrow_mut(|l| {
-            if let Some(count) = l.counts.get_mut(&oid) {
-                count.stays_hot = Some(answer);
-            }
-        });
-        answer
-    })
-}
-
-/// Whether rows of this table may be written cold at all.
-fn may_go_cold(table: Table<'_>) -> bool {
-    // Logical decoding must see every row as a heap insert.
-    table.toast_oid().is_some()
-        && !table.is_logically_logged()
-        && !is_in_parallel_mode()
-        && settings::bulk_load()
-}
-
-fn layout_of(table: Table<'_>) -> Rc<TableLayout> {
+/// The layout of the table's rows, as long as its descriptor is the same.
+pub(super) fn layout_of(table: Table<'_>) -> Rc<TableLayout> {
     let desc = table.descriptor().address();
     let oid = table.oid().to_u32();
     let invalidations = INVALIDATIONS.get();
-    let known = LOADS.with_borrow(|l| {
-        l.layouts
+    let known = LAYOUTS.with_borrow(|layouts| {
+        layouts
             .get(&oid)
             .filter(|known| known.desc == desc && known.invalidations == invalidations)
             .map(|known| Rc::clone(&known.layout))
@@ -354,7 +330,7 @@ fn layout_of(table: Table<'_>) -> Rc<TableLayout> {
             invalidations,
             layout: Rc::clone(&layout),
         };
-        LOADS.with_borrow_mut(|l| l.layouts.insert(oid, known));
+        LAYOUTS.with_borrow_mut(|layouts| layouts.insert(oid, known));
         layout
     })
 }
@@ -364,6 +340,7 @@ fn current_group(
     subtransaction: SubTransactionId,
     command: CommandId,
     layout: Rc<TableLayout>,
+    may_become_hot: Option<InsertOptions>,
 ) -> Rc<RefCell<PendingGroup>> {
     let (oid, file) = (table.oid(), table.file_number());
     let open = pending_groups::find(|g| {
@@ -376,6 +353,20 @@ fn current_group(
     if let Some(group) = open {
         return group;
     }
+    let rows = RowGroupBuilder::new(&layout.column_types());
+    new_group(table, subtransaction, command, layout, rows, may_become_hot)
+}
+
+/// Reserves row numbers for a group that begins with these rows.
+fn new_group(
+    table: Table<'_>,
+    subtransaction: SubTransactionId,
+    command: CommandId,
+    layout: Rc<TableLayout>,
+    rows: RowGroupBuilder,
+    may_become_hot: Option<InsertOptions>,
+) -> Rc<RefCell<PendingGroup>> {
+    let (oid, file) = (table.oid(), table.file_number());
     let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
         pgrx::error!("table with OID {} has no cold store", oid.to_u32());
     };
@@ -389,9 +380,10 @@ fn current_group(
         subtransaction,
         command,
         serial: 0,
-        rows: PendingRows::Filling(RowGroupBuilder::new(&layout.column_types())),
+        rows: PendingRows::Filling(rows),
         weighed_bytes: 0,
         layout,
+        may_become_hot: Cell::new(may_become_hot),
     })
 }
 
@@ -414,7 +406,9 @@ fn write_group(group: &Rc<RefCell<PendingGroup>>) {
         pending_groups::forget(group);
         return;
     }
-    if let Some(store) = ColdStore::open(table, LockMode::RowExclusive) {
+    if let Some(options) = stays_small(group) {
+        make_hot(table, group, options);
+    } else if let Some(store) = ColdStore::open(table, LockMode::RowExclusive) {
         let pending = group.borrow();
         let (placed, command) = (&pending.placed, pending.command);
         let written = match &pending.rows {
@@ -429,6 +423,30 @@ fn write_group(group: &Rc<RefCell<PendingGroup>>) {
         or_raise(oid, written);
     }
     pending_groups::forget(group);
+}
+
+/// How the rows of a group whose load has ended are to be inserted hot, if they are: no TID of
+/// theirs is known, and they are not more than what small statements insert hot.
+fn stays_small(group: &RefCell<PendingGroup>) -> Option<InsertOptions> {
+    let pending = group.borrow();
+    let row_count = pending.rows.get().row_count() as u64;
+    let options = pending.may_become_hot.get()?;
+    let is_small = row_count <= settings::load_threshold() && pending.rows.is_filling();
+    is_small.then_some(options)
+}
+
+/// Inserts the rows of a group hot, and withdraws its reservation. In an aborted transaction both
+/// sides are void.
+fn make_hot(table: Table<'_>, group: &RefCell<PendingGroup>, options: InsertOptions) {
+    let pending = group.borrow();
+    if let Some(store) = ColdStore::open(table, LockMode::RowExclusive) {
+        let withdrawn = directory::withdraw(&store, &pending.placed, pending.command);
+        or_raise(table.oid(), withdrawn);
+    }
+    let rows = pending.rows.get();
+    // Heap counts them again.
+    table.discount_inserts(rows.row_count());
+    rows_hot::insert(table, rows, pending.command, options);
 }
 
 /// Writes what a thread has encoded. A thread that has not finished is waited for when the rows
@@ -469,6 +487,7 @@ fn bound_memory() {
     if let Some(group) = largest
         && group.borrow().subtransaction == here
     {
+        group.borrow().may_become_hot.set(None);
         write_group(&group);
     }
 }
@@ -498,6 +517,21 @@ pub fn flush_relation(table: Oid) {
     }
 }
 
+/// The same for workers of a parallel query, which do not see this backend's memory. The load may
+/// go on: it has become known, and stays cold.
+pub fn flush_for_readers(table: Oid) {
+    if pending_groups::any() {
+        let here = current_subtransaction();
+        flush_where(|g| {
+            let is_wanted = g.table == table && g.subtransaction == here;
+            if is_wanted {
+                g.may_become_hot.set(None);
+            }
+            is_wanted
+        });
+    }
+}
+
 /// Writes the current subtransaction's pending groups opened since [`pending_groups::serial_now`]
 /// returned `serial`.
 pub fn flush_since(serial: u64) {
@@ -524,8 +558,5 @@ pub fn reset() {
         // Rows and groups that two threads have freed stay with the allocator otherwise.
         malloc::return_freed_memory();
     }
-    LOADS.with_borrow_mut(|l| {
-        l.counts.clear();
-        l.layouts.clear();
-    });
+    LAYOUTS.with_borrow_mut(FxHashMap::clear);
 }

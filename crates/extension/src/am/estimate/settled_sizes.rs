@@ -18,6 +18,10 @@ const KEPT: Duration = Duration::from_secs(10);
 /// Tables that are remembered.
 const MOST: usize = 4_096;
 
+/// Rows that this backend may hide before a size that is remembered is found out again: fewer than
+/// a group has that is not counted at each planning ([`super::hidden`]).
+const MOST_HIDDEN: u32 = 64;
+
 #[derive(Clone, Copy)]
 struct Settled {
     /// Names the table's contents: whatever exchanges its TOAST relation's file exchanges this one
@@ -26,6 +30,8 @@ struct Settled {
     changes: u32,
     until: Instant,
     size: ColdSize,
+    /// Rows that this backend has hidden since.
+    hidden: u32,
 }
 
 thread_local! {
@@ -35,6 +41,23 @@ thread_local! {
 /// Forgets a table whose files are emptied in place.
 pub(super) fn forget(table: u32) {
     SETTLED.with_borrow_mut(|settled| settled.remove(&table));
+}
+
+/// Takes a row off the size that is remembered: this backend has hidden it. What other backends
+/// hide is noticed when the time is over, and so is a rollback.
+pub(super) fn hide_row(table: u32) {
+    SETTLED.with_borrow_mut(|settled| {
+        let Some(mut known) = settled.get(&table).copied() else {
+            return;
+        };
+        known.hidden += 1;
+        known.size.rows = known.size.rows.saturating_sub(1);
+        if known.hidden > MOST_HIDDEN || known.size.rows == 0 {
+            settled.remove(&table);
+        } else {
+            settled.insert(table, known);
+        }
+    });
 }
 
 /// A size that is about to be found out, or is known.
@@ -76,6 +99,7 @@ impl Asked {
             changes,
             until: Instant::now() + kept,
             size,
+            hidden: 0,
         };
         SETTLED.with_borrow_mut(|settled| settled.insert(self.table, noted));
     }
