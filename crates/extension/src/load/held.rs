@@ -35,6 +35,8 @@ use crate::written_databases;
 
 /// A COPY whose first batch is smaller is small, or has wide rows: its rows are not held.
 const FEWEST_ROWS: usize = 256;
+/// Under a higher threshold rows are not held: with one batch more they still fit a row group.
+const MOST_ROWS: u64 = 65_536;
 /// Raw bytes of held rows, of all tables that a COPY fills.
 const HELD_BYTES: usize = 16 << 20;
 
@@ -75,7 +77,7 @@ pub fn hold(table: Table<'_>, slots: &[Slot<'_>], request: InsertRequest<'_>) ->
         held.rows.finish_row();
     }
     let (row_count, bytes) = (held.rows.row_count(), held.rows.raw_bytes());
-    if row_count as u64 > settings::load_threshold() {
+    if row_count as u64 > settings::load_threshold().min(MOST_ROWS) {
         pending::begin_with(table, held.command, held.layout, held.rows);
     } else if bytes + bytes_of_others() > HELD_BYTES {
         write(table, held);
@@ -98,7 +100,8 @@ fn take(table: Table<'_>, request: InsertRequest<'_>) -> Option<HeldRows> {
 
 /// Whether rows of the running command may be held, of which none has come yet.
 fn may_hold(table: Table<'_>, request: InsertRequest<'_>) -> bool {
-    commands::may_begin_later(table, request)
+    settings::load_threshold() <= MOST_ROWS
+        && commands::may_begin_later(table, request)
         && !predicate::is_serializable()
         && !table.shows_places()
         && !table.evaluates_for_inserts()

@@ -104,3 +104,57 @@ impl Asked {
         SETTLED.with_borrow_mut(|settled| settled.insert(self.table, noted));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ColdSize, Duration, Instant, KEPT, MOST_HIDDEN, SETTLED, Settled, hide_row};
+
+    const TABLE: u32 = 16_384;
+
+    fn remember(rows: u64) {
+        let size = ColdSize {
+            rows,
+            ..ColdSize::default()
+        };
+        let noted = Settled {
+            file: 1,
+            changes: 1,
+            until: Instant::now() + KEPT,
+            size,
+            hidden: 0,
+        };
+        SETTLED.with_borrow_mut(|settled| settled.insert(TABLE, noted));
+    }
+
+    fn known() -> Option<(u64, Duration)> {
+        let known = SETTLED.with_borrow_mut(|settled| settled.get(&TABLE).copied())?;
+        Some((
+            known.size.rows,
+            known.until.saturating_duration_since(Instant::now()),
+        ))
+    }
+
+    #[test]
+    fn hidden_rows_are_taken_off_until_they_are_many() {
+        remember(1_000);
+        for hidden in 1..=u64::from(MOST_HIDDEN) {
+            hide_row(TABLE);
+            let (rows, left) = known().expect("a size");
+            assert_eq!(rows, 1_000 - hidden);
+            assert!(left <= KEPT, "no longer than before");
+        }
+        hide_row(TABLE);
+        assert_eq!(known(), None, "found out again");
+        hide_row(TABLE);
+        assert_eq!(known(), None, "nothing is remembered by hiding");
+    }
+
+    #[test]
+    fn a_side_of_which_no_row_is_left_is_not_remembered() {
+        remember(2);
+        hide_row(TABLE);
+        assert_eq!(known().map(|known| known.0), Some(1));
+        hide_row(TABLE);
+        assert_eq!(known(), None);
+    }
+}
