@@ -37,7 +37,8 @@ INSERT INTO h (id, n) SELECT 60000 + i, (ARRAY['NaN', 'Infinity', '-Infinity', '
 CREATE TABLE c (LIKE h) USING howdah;
 -- Several groups of several zones, and some hot rows.
 SET howdah.row_group_bytes = '4MB';
-INSERT INTO c SELECT * FROM h;
+INSERT INTO c SELECT * FROM h LIMIT 100;
+INSERT INTO c SELECT * FROM h OFFSET 100;
 ANALYZE h;
 ANALYZE c;
 

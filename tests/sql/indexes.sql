@@ -10,7 +10,11 @@ CREATE TABLE t (a int, b text, c int, d int[], e int4range, p point) USING howda
 CREATE TABLE h (LIKE t) USING heap;
 INSERT INTO h SELECT i, 'x' || i % 1000, i % 7, ARRAY[i % 50, i % 3], int4range(i, i + 5), point(i % 100, i / 100)
   FROM generate_series(1, 30000) i;
-INSERT INTO t SELECT * FROM h;
+-- Hot rows first, then cold ones.
+SET howdah.bulk_load = off;
+INSERT INTO t SELECT * FROM h LIMIT 1000;
+RESET howdah.bulk_load;
+INSERT INTO t SELECT * FROM h OFFSET 1000;
 SELECT count(*) FILTER (WHERE (ctid::text::point)[0] < 2147483648) AS hot,
        count(*) FILTER (WHERE (ctid::text::point)[0] >= 2147483648) AS cold FROM t;
 

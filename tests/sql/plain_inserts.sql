@@ -20,7 +20,7 @@ INSERT INTO texts SELECT i, CASE WHEN i % 500 = 0 THEN repeat(md5(i::text), 400)
 CREATE TABLE t (id int, k int, x real);
 INSERT INTO t SELECT * FROM fixed;
 SELECT dig('TABLE t');
-SELECT (count(*) = 4700) = :cold AS cold FROM t WHERE ctid >= '(2147483648,0)';
+SELECT (count(*) = 5000) = :cold AS cold FROM t WHERE ctid >= '(2147483648,0)';
 INSERT INTO t SELECT * FROM holes;
 INSERT INTO t SELECT id + 1, k, x * 2 FROM fixed WHERE k <> 4 ORDER BY x DESC;
 INSERT INTO t SELECT id, k, x FROM fixed UNION ALL SELECT id, k, x FROM holes;

@@ -38,7 +38,8 @@ SELECT c.relname, a.amname, c.relpersistence FROM pg_class c JOIN pg_am a ON a.o
 
 -- Cursors, backwards over both sides.
 CREATE TABLE walked (id int PRIMARY KEY, k int) USING howdah;
-INSERT INTO walked SELECT i, i % 7 FROM generate_series(1, 1000) i;
+INSERT INTO walked SELECT i, i % 7 FROM generate_series(1, 100) i;
+INSERT INTO walked SELECT i, i % 7 FROM generate_series(101, 1000) i;
 BEGIN;
 DECLARE c SCROLL CURSOR FOR SELECT id FROM walked;
 MOVE 98 IN c;

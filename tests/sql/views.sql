@@ -10,8 +10,10 @@ SELECT hot_rows_estimate > 0 AS hot, cold_rows, row_groups, hot_bytes > 0 AS hot
     FROM howdah.tables WHERE relation = 't'::regclass;
 SELECT count(*) FROM howdah.row_groups WHERE relation = 't'::regclass;
 -- Hot and cold.
-INSERT INTO t SELECT i, 'word ' || i % 100, i / 4.0, '2026-01-01'::date + i / 10000, jsonb_build_object('i', i), -i FROM generate_series(1, 200000) i;
-INSERT INTO t SELECT i, NULL, NULL, NULL, NULL, NULL FROM generate_series(200001, 205000) i;
+INSERT INTO t SELECT i, 'word ' || i % 100, i / 4.0, '2026-01-01'::date + i / 10000, jsonb_build_object('i', i), -i FROM generate_series(1, 1000) i;
+INSERT INTO t SELECT i, 'word ' || i % 100, i / 4.0, '2026-01-01'::date + i / 10000, jsonb_build_object('i', i), -i FROM generate_series(1001, 200000) i;
+INSERT INTO t SELECT i, NULL, NULL, NULL, NULL, NULL FROM generate_series(200001, 201000) i;
+INSERT INTO t SELECT i, NULL, NULL, NULL, NULL, NULL FROM generate_series(201001, 205000) i;
 -- What was counted so far is reported before ANALYZE replaces it, not after.
 SELECT pg_stat_force_next_flush();
 ANALYZE t;
@@ -196,7 +198,8 @@ RESET howdah.columnar_scan;
 -- Locks of cold rows: by row, by group, in queues, by serializable reads; hot rows (the first of a load) and other tables have none here.
 SET howdah.load_threshold = 1000;
 CREATE TABLE locked (id int PRIMARY KEY, k int) USING howdah WITH (autovacuum_enabled = off);
-INSERT INTO locked SELECT i, i FROM generate_series(1, 20000) i;
+INSERT INTO locked SELECT i, i FROM generate_series(1, 1000) i;
+INSERT INTO locked SELECT i, i FROM generate_series(1001, 20000) i;
 CREATE VIEW own_locks AS SELECT relation, target, row, row_group, lock, granted, waitstart IS NULL AS not_waiting
     FROM howdah.locks WHERE pid = pg_backend_pid();
 BEGIN;

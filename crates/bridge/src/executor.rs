@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use pgrx::{pg_guard, pg_sys};
 
 use crate::ffi::unguarded;
+use crate::insert_plan::{self, PlannedInsert};
 use crate::plain_insert;
 use crate::xid::CommandId;
 
@@ -21,6 +22,9 @@ pub struct StatementHooks {
     /// Called with the command of the query, before its AFTER triggers fire; with none if it has no
     /// executor state.
     pub before_finish: fn(Option<CommandId>),
+    /// Told of a statement that is going to insert rows, when it has started. Must neither panic
+    /// nor raise an ERROR.
+    pub expect_rows: fn(&PlannedInsert),
 }
 
 static HOOKS: OnceLock<StatementHooks> = OnceLock::new();
@@ -56,8 +60,27 @@ unsafe extern "C-unwind" fn at_start(query: *mut pg_sys::QueryDesc, flags: i32) 
             None => unguarded::standard_ExecutorStart(query, flags),
         }
         if plain_insert::is_candidate(query, flags) {
+            expect_rows(query);
             plain_insert::prepare(query);
+        } else if let Some(planned) = insert_plan::of_new_table(query, flags)
+            && let Some(hooks) = HOOKS.get()
+        {
+            (hooks.expect_rows)(&planned);
         }
+    }
+}
+
+/// Tells what an INSERT is expected to insert.
+///
+/// # Safety
+/// As for [`plain_insert::prepare`].
+#[pg_guard]
+unsafe extern "C-unwind" fn expect_rows(query: *mut pg_sys::QueryDesc) {
+    // SAFETY: as for this function.
+    if let Some(planned) = unsafe { insert_plan::of_insert(query) }
+        && let Some(hooks) = HOOKS.get()
+    {
+        (hooks.expect_rows)(&planned);
     }
 }
 

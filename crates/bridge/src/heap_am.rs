@@ -127,7 +127,35 @@ pub struct InsertRequest<'a> {
     lives: PhantomData<&'a BulkInsertStateData>,
 }
 
+/// The options of an insertion: `TABLE_INSERT_…`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InsertOptions(i32);
+
+impl InsertRequest<'static> {
+    /// An insertion that was put off, with the options of the server's call.
+    pub fn put_off(command: CommandId, options: InsertOptions) -> Self {
+        InsertRequest {
+            command,
+            options: options.0,
+            bulk: std::ptr::null_mut(),
+            lives: PhantomData,
+        }
+    }
+}
+
 impl InsertRequest<'_> {
+    /// How the rows are inserted.
+    #[inline]
+    pub fn options(&self) -> InsertOptions {
+        InsertOptions(self.options)
+    }
+
+    /// Whether free space is not looked for: a statement fills a table that it has made.
+    #[inline]
+    pub fn skips_free_space(&self) -> bool {
+        self.options & pg_sys::TABLE_INSERT_SKIP_FSM as i32 != 0
+    }
+
     /// # Safety
     /// The state is NULL, or valid as long as the result is used.
     #[inline]

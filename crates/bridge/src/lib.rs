@@ -7,6 +7,7 @@
 //!   extension ──> store::ColdStore   key–value access to a table's TOAST relation
 //!             ──> tid                row numbers <-> cold TIDs
 //!             ──> slot               values -> a buffer slot holding a cold heap tuple
+//!             ──> slot_batch         several slots, for rows that are inserted together
 //!             ──> relation           open relations as guards
 //!             ──> table              open relations as borrowed values, and their attributes
 //!             ──> snapshot           snapshots as borrowed values
@@ -56,6 +57,7 @@
 //!             ──> scan               a plan node that scans a table with cold rows
 //!             ──> executor           what is done before statements start and finish
 //!             ──> plain_insert       rows of INSERT that a load takes from the plan
+//!             ──> insert_plan        how many rows a statement is expected to insert
 //!             ──> expr               expression trees as borrowed values
 //!             ──> datum              datums with the form of their type
 //!             ──> builtin            OIDs of built-in types and operators
@@ -91,6 +93,7 @@ pub mod heap_am;
 pub mod hot;
 pub mod index_build;
 pub mod indexes;
+pub mod insert_plan;
 pub mod invalidation;
 pub mod io_cost;
 pub mod lockers;
@@ -119,6 +122,7 @@ pub mod security_label;
 pub mod shared_memory;
 pub mod shown_tuple;
 pub mod slot;
+pub mod slot_batch;
 pub mod snapshot;
 pub mod store;
 pub mod table;

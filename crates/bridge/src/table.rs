@@ -332,6 +332,42 @@ impl<'a> Table<'a> {
         unsafe { crate::ffi::quiet::pgstat_count_heap_insert(self.raw(), rows as i64) }
     }
 
+    /// Takes back that rows were counted as inserted.
+    pub fn discount_inserts(self, rows: usize) {
+        // SAFETY: open by the contract of `from_raw`.
+        unsafe { pg_sys::pgstat_count_heap_insert(self.raw(), -(rows as i64)) }
+    }
+
+    /// Whether the TID of an inserted row gets to an index or to an AFTER trigger at once.
+    pub fn shows_places(self) -> bool {
+        // SAFETY: open by the contract of `from_raw`, and with it its triggers.
+        let triggers = unsafe { (*self.raw()).trigdesc.as_ref() };
+        self.form().relhasindex || triggers.is_some_and(|triggers| triggers.trig_insert_after_row)
+    }
+
+    /// Whether expressions of the table's own, or of its columns' domains, are evaluated for each
+    /// inserted row: functions in them may read the table.
+    pub fn evaluates_for_inserts(self) -> bool {
+        // SAFETY: open by the contract of `from_raw`; the constraints belong to the descriptor.
+        let constraints = unsafe { (*(*self.raw()).rd_att).constr.as_ref() };
+        let has_expressions = |constraints: &pg_sys::TupleConstr| {
+            constraints.num_check > 0
+                || constraints.has_generated_stored
+                || constraints.has_generated_virtual
+        };
+        // A composite type may have a domain inside.
+        let may_be_domain = |attribute: &Attribute| {
+            // SAFETY: a look-up in the catalog; the type of a column exists.
+            !attribute.attisdropped
+                && matches!(
+                    unsafe { pg_sys::get_typtype(attribute.atttypid) } as u8,
+                    pg_sys::TYPTYPE_DOMAIN | pg_sys::TYPTYPE_COMPOSITE
+                )
+        };
+        constraints.is_some_and(has_expressions)
+            || self.descriptor().attributes().iter().any(may_be_domain)
+    }
+
     /// Changes what heap has just counted as an insert to an update.
     #[inline]
     pub fn count_insert_as_update(self) {

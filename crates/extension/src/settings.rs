@@ -68,7 +68,7 @@ pub fn register() {
     );
     int(
         c"howdah.load_threshold",
-        c"Rows that a statement inserts hot before the rest goes straight to row groups.",
+        c"Rows up to which a statement inserts hot, unless its plan expects at least twice as many.",
         c"Keeps small statements small.",
         &LOAD_THRESHOLD,
         0..=i32::MAX,

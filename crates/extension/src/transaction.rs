@@ -29,6 +29,7 @@ pub fn register() {
         is_concerned: pending_marks::any,
         before_start: write_pending_marks,
         before_finish: write_pending,
+        expect_rows: load::expect,
     });
 }
 
@@ -65,7 +66,7 @@ fn at_subtransaction_event(event: SubtransactionEvent, subtransaction: SubTransa
         SubtransactionEvent::Abort => {
             directory_version::subtransaction_aborts();
             locker::subtransaction_aborts(subtransaction);
-            pending_groups::discard_subtransaction(subtransaction);
+            load::discard_subtransaction(subtransaction);
             pending_marks::discard_subtransaction(subtransaction);
             cold_rows::forget_locks();
             fetch::reset();

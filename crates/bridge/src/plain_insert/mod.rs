@@ -15,7 +15,7 @@
 //! are made of values of fixed width alone are passed on together ([`page_tuples`]).
 //!
 //! The plan is PostgreSQL's own, and ModifyTable stays what it is: it locks the table, checks
-//! rights, fires statement triggers, counts, and is shown by EXPLAIN. Every row that is not plain
+//! rights, fires statement triggers, counts, and is shown by EXPLAIN ([`explain`]). Every row that is not plain
 //! is inserted by it, or raises its ERROR there.
 //!
 //! Invariants
@@ -27,6 +27,7 @@
 //!   was taken before ModifyTable runs again, or before an ERROR leaves the statistics.
 //! - What is kept for a statement lives in the executor's memory, and goes with it.
 
+mod explain;
 mod next_row;
 mod page_tuples;
 mod statement;
@@ -60,8 +61,10 @@ static LOAD: OnceLock<&'static dyn LoadRows> = OnceLock::new();
 
 /// Has the rows of plain INSERT statements taken by `load`. Called once, from `_PG_init`.
 pub fn register(load: &'static dyn LoadRows) {
-    // A second call changes nothing.
-    let _ = LOAD.set(load);
+    if LOAD.set(load).is_ok() {
+        // SAFETY: the library is being loaded; the second time nothing is done.
+        unsafe { explain::install() }
+    }
 }
 
 /// A plain INSERT that was started.
@@ -75,6 +78,8 @@ struct PlainInsert {
     width: i32,
     /// Attributes that must not be NULL, counted from zero.
     not_null: Vec<usize>,
+    /// Rows that the load has taken.
+    taken: u64,
     /// Where the attributes of tuples lie, if the child returns tuples of a heap as they are and
     /// all their attributes have a fixed width.
     page: Option<page_tuples::Page>,

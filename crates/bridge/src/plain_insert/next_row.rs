@@ -159,6 +159,7 @@ unsafe fn count(plain: *mut PlainInsert, rows: usize) {
     // SAFETY: as for this function.
     unsafe {
         let modify = (*plain).modify;
+        (*plain).taken += rows as u64;
         if (*modify).canSetTag {
             let processed = &mut (*(*modify).ps.state).es_processed;
             *processed = processed.wrapping_add(rows as u64);

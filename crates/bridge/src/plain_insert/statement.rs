@@ -52,6 +52,7 @@ pub(super) unsafe fn plain(
             next: (*child).ExecProcNodeReal?,
             width: (*(*result.ri_RelationDesc).rd_att).natts,
             not_null: not_null_of(table),
+            taken: 0,
             page: Page::of(child, table),
         })
     }

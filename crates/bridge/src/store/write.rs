@@ -210,6 +210,24 @@ impl ColdStore<'_> {
         unsafe { pg_sys::simple_heap_delete(self.toast, &mut tid) }
     }
 
+    /// Deletes a tuple that the current transaction has inserted by the command, which may still
+    /// run. Snapshots of the command after it may see the tuple or not.
+    pub fn delete_after(&self, tid: Tid, command: CommandId) {
+        let mut tid = tid.raw();
+        let mut failure = pg_sys::TM_FailureData::default();
+        // SAFETY: the relation is open and locked for writing.
+        let result = unsafe {
+            // Heap takes a tuple of the deleting command itself for invisible.
+            let after = pg_sys::GetCurrentCommandId(true).max(command + 1);
+            let no_crosscheck = std::ptr::null_mut();
+            let (toast, failure) = (self.toast, &mut failure);
+            pg_sys::heap_delete(toast, &mut tid, after, no_crosscheck, true, failure, false)
+        };
+        if result != pg_sys::TM_Result::TM_Ok {
+            pgrx::error!("tuple of the current transaction was concurrently changed");
+        }
+    }
+
     /// Deletes every piece of a long value in the running transaction.
     pub fn delete_value(&self, id: u32) {
         let mut tids = Vec::new();

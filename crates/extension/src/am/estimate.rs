@@ -73,7 +73,12 @@ fn remember(table: Oid, size: ColdSize) {
     });
 }
 
-/// Forgets the size of a table whose files are emptied in place, or of which a row is hidden.
+/// Notes that this backend has hidden a cold row of a table.
+pub(super) fn hide_row(table: Oid) {
+    settled_sizes::hide_row(table.to_u32());
+}
+
+/// Forgets the size of a table whose files are emptied in place.
 pub(super) fn forget(table: Oid) {
     settled_sizes::forget(table);
 }

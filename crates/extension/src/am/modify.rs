@@ -27,7 +27,7 @@ struct TwoSides;
 
 impl RowChanges for TwoSides {
     fn insert(table: Table<'_>, slot: Slot<'_>, request: InsertRequest<'_>) {
-        if !load::insert_slot(table, slot, request.command) {
+        if !load::insert_slot(table, slot, request) {
             written_databases::note_write();
             heap_am::insert_as(table, slot, request);
         }
@@ -35,10 +35,13 @@ impl RowChanges for TwoSides {
 
     /// Rows that stay hot are passed to heap in runs, in their order.
     fn insert_many(table: Table<'_>, slots: &[Slot<'_>], request: InsertRequest<'_>) {
+        if load::hold(table, slots, request) {
+            return;
+        }
         written_databases::note_write();
         let mut run_start = 0;
         for (i, &slot) in slots.iter().enumerate() {
-            if load::insert_slot(table, slot, request.command) {
+            if load::insert_slot(table, slot, request) {
                 heap_am::insert_run(table, slots, run_start..i, request);
                 run_start = i + 1;
             }
@@ -47,7 +50,7 @@ impl RowChanges for TwoSides {
     }
 
     fn finish_inserts(table: Table<'_>) {
-        load::flush_relation(table.oid());
+        load::finish_inserts(table);
     }
 
     fn delete(

@@ -154,7 +154,7 @@ impl TableScans for TwoSides {
     }
 
     fn before_parallel(table: Table<'_>) {
-        load::flush_relation(table.oid());
+        load::flush_for_readers(table.oid());
     }
 }
 

@@ -192,7 +192,7 @@ impl ColdRows for ColdScan<'_> {
     }
 
     fn share(&mut self, participants: usize) -> SharedWords {
-        load::flush_relation(self.table.oid());
+        load::flush_for_readers(self.table.oid());
         let view = self.view();
         let is_stored = |group: &&ColdGroup| matches!(group, ColdGroup::Stored(_));
         let stored = view.groups.iter().filter(is_stored).count();

@@ -8,16 +8,18 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use howdah_bridge::heap_am::InsertOptions;
 use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::table::LockMode;
+use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::xid::{CommandId, SubTransactionId, current_subtransaction};
 use howdah_bridge::{Oid, malloc};
 
+use super::rows_hot;
 use crate::errors::or_raise;
 use crate::settings;
-use crate::store::group;
 use crate::store::pending_groups::{self, PendingGroup, PendingRows};
+use crate::store::{directory, group};
 
 /// Bytes that are added before the memory of all groups is compared with its bound.
 const WEIGHED_BYTES: usize = 1 << 20;
@@ -37,6 +39,7 @@ pub(super) fn note_added(bytes: usize) -> bool {
 /// encoded at a time.
 #[cold]
 pub(super) fn complete(group: &Rc<RefCell<PendingGroup>>) {
+    group.borrow().may_become_hot.set(None);
     let here = current_subtransaction();
     let mut is_free = true;
     for other in pending_groups::all_where(|g| !g.rows.is_filling()) {
@@ -69,7 +72,9 @@ fn write_group(group: &Rc<RefCell<PendingGroup>>) {
         pending_groups::forget(group);
         return;
     }
-    if let Some(store) = ColdStore::open(table, LockMode::RowExclusive) {
+    if let Some(options) = stays_small(group) {
+        make_hot(table, group, options);
+    } else if let Some(store) = ColdStore::open(table, LockMode::RowExclusive) {
         let pending = group.borrow();
         let (placed, command) = (&pending.placed, pending.command);
         let written = match &pending.rows {
@@ -88,6 +93,30 @@ fn write_group(group: &Rc<RefCell<PendingGroup>>) {
         or_raise(file.table, written);
     }
     pending_groups::forget(group);
+}
+
+/// How the rows of a group whose load has ended are to be inserted hot, if they are: no TID of
+/// theirs is known, and they are not more than what small statements insert hot.
+fn stays_small(group: &RefCell<PendingGroup>) -> Option<InsertOptions> {
+    let pending = group.borrow();
+    let row_count = pending.rows.get().row_count() as u64;
+    let options = pending.may_become_hot.get()?;
+    let is_small = row_count <= settings::load_threshold() && pending.rows.is_filling();
+    is_small.then_some(options)
+}
+
+/// Inserts the rows of a group hot, and withdraws its reservation. In an aborted transaction both
+/// sides are void.
+fn make_hot(table: Table<'_>, group: &RefCell<PendingGroup>, options: InsertOptions) {
+    let pending = group.borrow();
+    if let Some(store) = ColdStore::open(table, LockMode::RowExclusive) {
+        let withdrawn = directory::withdraw(&store, &pending.placed, pending.command);
+        or_raise(table.oid(), withdrawn);
+    }
+    let rows = pending.rows.get();
+    // Heap counts them again.
+    table.discount_inserts(rows.row_count());
+    rows_hot::insert(table, rows, pending.command, options);
 }
 
 /// Writes what a thread has encoded. A thread that has not finished is waited for when the rows
@@ -129,6 +158,7 @@ pub(super) fn bound_memory() {
     if let Some(group) = largest
         && group.borrow().subtransaction == here
     {
+        group.borrow().may_become_hot.set(None);
         write_group(&group);
     }
 }
@@ -155,6 +185,21 @@ pub fn flush_relation(table: Oid) {
     if pending_groups::any() {
         let here = current_subtransaction();
         flush_where(|g| g.file.table == table && g.subtransaction == here);
+    }
+}
+
+/// The same for workers of a parallel query, which do not see this backend's memory. The load may
+/// go on: it has become known, and stays cold.
+pub fn flush_for_readers(table: Oid) {
+    if pending_groups::any() {
+        let here = current_subtransaction();
+        flush_where(|g| {
+            let is_wanted = g.file.table == table && g.subtransaction == here;
+            if is_wanted {
+                g.may_become_hot.set(None);
+            }
+            is_wanted
+        });
     }
 }
 

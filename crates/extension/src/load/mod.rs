@@ -1,13 +1,29 @@
 //! Bulk loads: rows that are collected in memory for a row group.
 //!
 //! ```text
-//!   statement's rows 1..threshold      -> heap (hot)
+//!   the plan expects many rows         -> PendingGroup (memory) from the first row on
+//!   COPY brings many rows at once      -> HeldRows (memory) --past the threshold--> PendingGroup
+//!   otherwise rows 1..threshold        -> heap (hot)
 //!   rows past the threshold            -> PendingGroup (memory)
 //!                                         --full / statement end--> row group
 //! ```
 //!
-//! The files in the order of a row: `threshold` (does it go cold?), `layouts`, `pending` (it is
-//! added to a group), `flush` (the group is written).
+//! The files in the order of a row: `expected`, `commands` (does it go cold?), `held`, `layouts`,
+//! `pending` (it is added to a group), `flush` (the group is written), `rows_hot` (or becomes hot).
+//!
+//! Where a load begins
+//! - A statement begins cold with its first row if its plan expects at least twice the threshold
+//!   ([`expected`]), so that its rows lie in the order of insertion and none of them is left hot.
+//! - An estimate may be wrong. If no more than the threshold have come when the statement ends,
+//!   the rows become hot after all and the reservation is withdrawn ([`rows_hot`]), unless a TID
+//!   of theirs may be known: that is the case if the table has an index or AFTER ROW triggers, if
+//!   the statement has RETURNING, or if a reader has seen the rows meanwhile. Then the estimate
+//!   alone has decided, and a small row group is left to compaction.
+//! - Of COPY nothing is known before its end. Its first rows are [held](held) in memory without
+//!   TIDs until they are more than the threshold, where nothing needs a TID or can see the
+//!   difference: no index, no AFTER ROW trigger, no expression of the table's that is evaluated
+//!   for its rows.
+//! - All other statements insert the first rows hot: an insertion must know the place of its row.
 //!
 //! A pending group belongs to one relation file, one subtransaction and one command. Its range of
 //! row numbers is reserved before its first row gets its TID, so index entries can be inserted as
@@ -34,27 +50,64 @@
 //! plan once the command fills a group (`howdah_bridge::plain_insert`, `am/plain_insert.rs`): row
 //! by row, or the tuples of a heap page column by column.
 //!
-//! Bounds: all pending groups of a backend together hold at most `howdah.load_memory`; past
+//! Invariant: a row whose TID is known outside of this room stays at this TID.
+//!
+//! Bounds: held rows are at most the threshold, of `HELD_BYTES` in all. All pending groups of a backend together hold at most `howdah.load_memory`; past
 //! that the largest is written. A load waits for the thread when the rows that it has added
 //! meanwhile take half of `howdah.row_group_bytes`.
 
+mod commands;
+mod expected;
 mod flush;
+mod held;
 mod hot_only;
 mod layouts;
 mod pending;
-mod threshold;
+mod rows_hot;
+
+use howdah_bridge::table::Table;
+use howdah_bridge::xid::SubTransactionId;
 
 use crate::store::pending_groups;
 
-pub use flush::{flush_all, flush_command, flush_relation, flush_subtransaction};
+pub use expected::note as expect;
+pub use flush::{flush_command, flush_for_readers};
+pub use held::hold;
 pub use layouts::register;
 pub use pending::{insert_next, insert_slot, insert_tuples};
 
+/// A series of insertions into a table is done: what the current subtransaction has collected for
+/// it is written.
+pub fn finish_inserts(table: Table<'_>) {
+    held::write_table(table.oid());
+    flush::flush_relation(table.oid());
+}
+
+/// Writes all that a subtransaction has collected, which is about to commit.
+pub fn flush_subtransaction(subtransaction: SubTransactionId) {
+    held::write_subtransaction(subtransaction);
+    flush::flush_subtransaction(subtransaction);
+}
+
+/// Writes all that was collected; the transaction is about to commit.
+pub fn flush_all() {
+    held::write_all();
+    flush::flush_all();
+}
+
+/// Drops what an aborted subtransaction has collected.
+pub fn discard_subtransaction(subtransaction: SubTransactionId) {
+    held::discard_subtransaction(subtransaction);
+    pending_groups::discard_subtransaction(subtransaction);
+}
+
 /// Drops everything: the transaction has ended.
 pub fn reset() {
+    held::reset();
+    expected::reset();
+    commands::reset();
     pending_groups::reset();
     flush::reset();
-    threshold::reset();
     layouts::reset();
 }
 
@@ -66,6 +119,7 @@ pub fn before_utility() -> u64 {
 /// COPY calls `finish_bulk_insert` only when it inserts in batches; the pending groups of a
 /// row-by-row COPY are written here, when it ends.
 pub fn after_utility(is_copy: bool, before: u64) {
+    expected::utility_ends();
     if is_copy {
         flush::flush_since(before);
     }

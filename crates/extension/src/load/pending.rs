@@ -1,12 +1,13 @@
 //! Fills the pending groups of this backend.
 //!
 //! What was found out for one row of a command holds for the rows after it ([`Filling`]), so most
-//! rows are added without a look at the table: [`super::threshold`] is asked for the first row of a
+//! rows are added without a look at the table: [`super::commands`] is asked for the first row of a
 //! group only.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
+use howdah_bridge::heap_am::{InsertOptions, InsertRequest};
 use howdah_bridge::plain_insert::FixedTuples;
 use howdah_bridge::slot::{Origin, Slot};
 use howdah_bridge::store::ColdStore;
@@ -16,9 +17,9 @@ use howdah_bridge::xid::{CommandId, SubTransactionId, current_subtransaction};
 use howdah_bridge::{malloc, predicate};
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 
+use super::commands::{begins_cold, note_group};
 use super::flush::{self, bound_memory, complete};
 use super::layouts::{Shape, layout_of};
-use super::threshold;
 use crate::errors::or_raise;
 use crate::settings;
 use crate::store::directory;
@@ -73,8 +74,8 @@ enum Then {
 /// Adds the row to the cold side if the running statement has become a bulk load, and sets the
 /// slot's TID. If the result is `false`, the caller must insert the row hot. The table is locked
 /// for writing, the slot holds a row of it.
-pub fn insert_slot(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
-    insert_next(table, slot, command) || begin_group(table, slot, command)
+pub fn insert_slot(table: Table<'_>, slot: Slot<'_>, request: InsertRequest<'_>) -> bool {
+    insert_next(table, slot, request.command) || begin_group(table, slot, request)
 }
 
 /// Adds the row to the group that the running command fills, as [`insert_slot`] does; `false` if
@@ -115,9 +116,9 @@ fn filling(table: Table<'_>, command: CommandId) -> Option<(Rc<RefCell<PendingGr
 }
 
 /// The same for the first row of a group, and for rows that may have to stay hot.
-fn begin_group(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
-    let subtransaction = current_subtransaction();
-    if !threshold::count_row(table, subtransaction, command) {
+fn begin_group(table: Table<'_>, slot: Slot<'_>, request: InsertRequest<'_>) -> bool {
+    let (subtransaction, command) = (current_subtransaction(), request.command);
+    if !begins_cold(table, request) {
         return false;
     }
     let layout = layout_of(table);
@@ -127,7 +128,8 @@ fn begin_group(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
         return false;
     }
     written_databases::note_write();
-    let group = current_group(table, subtransaction, command, layout);
+    let may_become_hot = note_group(table).then(|| request.options());
+    let group = current_group(table, subtransaction, command, layout, may_become_hot);
     // Checked once the group is in the directory: a transaction that has read the directory
     // before has locked the relation by now.
     predicate::check_insert(table);
@@ -138,18 +140,56 @@ fn begin_group(table: Table<'_>, slot: Slot<'_>, command: CommandId) -> bool {
     table.count_insert();
     // In a serializable transaction every row is checked.
     if !predicate::is_serializable() {
-        FILLING.set(Some(Filling {
-            file: table.file(),
-            shape: Shape::of(table),
-            removals: pending_groups::removals(),
-            subtransaction,
-            command,
-            origin,
-            group: Rc::downgrade(&group),
-        }));
+        fill_next(table, subtransaction, command, &group);
     }
     proceed(&group, then);
     true
+}
+
+/// Has the rows of the command that follow added to the group.
+fn fill_next(
+    table: Table<'_>,
+    subtransaction: SubTransactionId,
+    command: CommandId,
+    group: &Rc<RefCell<PendingGroup>>,
+) {
+    FILLING.set(Some(Filling {
+        file: table.file(),
+        shape: Shape::of(table),
+        removals: pending_groups::removals(),
+        subtransaction,
+        command,
+        origin: Origin::here(command),
+        group: Rc::downgrade(group),
+    }));
+}
+
+/// The first rows of the running command, which were held until they have passed the threshold,
+/// become a group; those that follow are added to it.
+pub(super) fn begin_with(
+    table: Table<'_>,
+    command: CommandId,
+    layout: Rc<TableLayout>,
+    rows: RowGroupBuilder,
+) {
+    let subtransaction = current_subtransaction();
+    written_databases::note_write();
+    let row_count = rows.row_count();
+    let group = new_group(table, subtransaction, command, layout, rows, None);
+    // As in `begin_group`.
+    predicate::check_insert(table);
+    table.count_insert();
+    table.count_more_inserts(row_count - 1);
+    fill_next(table, subtransaction, command, &group);
+    let weighed = {
+        let mut pending = group.borrow_mut();
+        let pending = &mut *pending;
+        match &pending.rows {
+            PendingRows::Filling(rows) => weigh(rows, &mut pending.weighed_bytes),
+            PendingRows::Encoding(_) => Then::Nothing,
+        }
+    };
+    proceed(&group, weighed);
 }
 
 /// Adds the row in a slot to a group that is being filled, and sets the slot's TID; `None` for a
@@ -230,6 +270,7 @@ fn current_group(
     subtransaction: SubTransactionId,
     command: CommandId,
     layout: Rc<TableLayout>,
+    may_become_hot: Option<InsertOptions>,
 ) -> Rc<RefCell<PendingGroup>> {
     let file = table.file();
     let open = pending_groups::find(|g| {
@@ -241,6 +282,20 @@ fn current_group(
     if let Some(group) = open {
         return group;
     }
+    let rows = RowGroupBuilder::new(&layout.column_types());
+    new_group(table, subtransaction, command, layout, rows, may_become_hot)
+}
+
+/// Reserves row numbers for a group that begins with these rows.
+fn new_group(
+    table: Table<'_>,
+    subtransaction: SubTransactionId,
+    command: CommandId,
+    layout: Rc<TableLayout>,
+    rows: RowGroupBuilder,
+    may_become_hot: Option<InsertOptions>,
+) -> Rc<RefCell<PendingGroup>> {
+    let file = table.file();
     let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
         pgrx::error!("table with OID {} has no cold store", file.table.to_u32());
     };
@@ -256,8 +311,9 @@ fn current_group(
         subtransaction,
         command,
         serial: 0,
-        rows: PendingRows::Filling(RowGroupBuilder::new(&layout.column_types())),
+        rows: PendingRows::Filling(rows),
         weighed_bytes: 0,
         layout,
+        may_become_hot: Cell::new(may_become_hot),
     })
 }

@@ -13,6 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use howdah_bridge::Oid;
+use howdah_bridge::heap_am::InsertOptions;
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::table::{Table, TableFile};
 use howdah_bridge::tid::RowNumber;
@@ -36,6 +37,9 @@ pub struct PendingGroup {
     pub rows: PendingRows,
     /// The bytes of its rows when they were last counted.
     pub weighed_bytes: usize,
+    /// Set as long as no row's TID is known outside of this backend's load: its rows may become hot
+    /// then, by these options. A reader that sees the group clears it.
+    pub may_become_hot: Cell<Option<InsertOptions>>,
 }
 
 /// The rows of a pending group.
@@ -184,6 +188,7 @@ pub fn visible(table: Table<'_>, snapshot: Snapshot<'_>) -> Vec<ColdGroup> {
             })
             .map(|g| {
                 let pending = g.borrow();
+                pending.may_become_hot.set(None);
                 ColdGroup::Pending {
                     load: Rc::clone(g),
                     entry: pending.placed.entry,
@@ -216,6 +221,7 @@ pub fn of_row(
         if position >= row_count || !pending.seen_by(snapshot) {
             return Some(None);
         }
+        pending.may_become_hot.set(None);
         let view = ColdGroup::Pending {
             load: Rc::clone(group),
             entry: pending.placed.entry,

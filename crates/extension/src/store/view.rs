@@ -16,7 +16,7 @@ use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{Descriptor, LockMode, Table};
 use howdah_bridge::tid::{GroupId, RowNumber};
-use howdah_columnar::{Column, Value};
+use howdah_columnar::{Column, RowGroupBuilder, Value};
 
 use super::cache::{directory_listings, emptied_tables};
 use super::directory::{self, GroupEntry, GroupState};
@@ -273,18 +273,32 @@ impl GroupRows {
             }
             Source::Pending(load) => {
                 let load: Ref<'_, PendingGroup> = load.borrow();
-                for (i, attribute) in layout.attributes.iter().enumerate() {
-                    let value: Option<Value<'_>> = if attribute.dropped {
-                        None
-                    } else {
-                        load.value(i, row)
-                    };
-                    match value {
-                        None => out.set_null(i),
-                        Some(value) => out.put(i, value, attribute),
-                    }
-                }
+                fill_from_builder(load.rows.get(), row as usize, layout, out);
             }
+        }
+    }
+}
+
+/// Writes the values of a row that is not encoded yet into `out`; attributes that were added since
+/// are NULL.
+///
+/// # Panics
+/// If `out` has not one entry per attribute of `layout`.
+pub fn fill_from_builder(
+    rows: &RowGroupBuilder,
+    row: usize,
+    layout: &TableLayout,
+    out: &mut RowDatums,
+) {
+    out.start();
+    let stored = rows.columns().len();
+    for (i, attribute) in layout.attributes.iter().enumerate() {
+        match (i < stored && !attribute.dropped)
+            .then(|| rows.value(i, row))
+            .flatten()
+        {
+            None => out.set_null(i),
+            Some(value) => out.put(i, value, attribute),
         }
     }
 }

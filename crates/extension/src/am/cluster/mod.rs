@@ -105,7 +105,7 @@ impl RewriteTable for BothSides {
                 Some("Rows that this transaction has changed were moved by compaction after it took its snapshot. Try again.".into()),
             );
         }
-        load::flush_relation(oid);
+        load::finish_inserts(old_table);
         let work = Rewriting {
             old_heap: old_table,
             new_heap: request.new_table,

@@ -22,7 +22,7 @@ impl There<'_, '_> {
         let target = self.target;
         let (store, table, row) = (target.store(), target.table, target.row);
         let (oid, mut placed) = (table.oid(), self.placed);
-        estimate::forget(oid);
+        estimate::hide_row(oid);
         moved_changes::note(oid, &placed.entry);
         if !(may_collect && self.collects(&mut placed, fate, command)) {
             target.or_raise(marks::write(store, &mut placed, row, fate, command));

@@ -21,6 +21,10 @@ const KEPT: Duration = Duration::from_secs(10);
 /// Tables that are remembered.
 const MOST: usize = 4_096;
 
+/// Rows that this backend may hide before a size that is remembered is found out again: fewer than
+/// a group has that is not counted at each planning ([`super::hidden`]).
+const MOST_HIDDEN: u32 = 64;
+
 #[derive(Clone, Copy)]
 struct Settled {
     /// Names the table's contents: whatever exchanges its TOAST relation's file exchanges this one
@@ -29,6 +33,8 @@ struct Settled {
     changes: u32,
     until: Instant,
     size: ColdSize,
+    /// Rows that this backend has hidden since.
+    hidden: u32,
 }
 
 thread_local! {
@@ -38,6 +44,23 @@ thread_local! {
 /// Forgets a table whose files are emptied in place.
 pub(super) fn forget(table: Oid) {
     SETTLED.with_borrow_mut(|settled| settled.remove(&table));
+}
+
+/// Takes a row off the size that is remembered: this backend has hidden it. What other backends
+/// hide is noticed when the time is over, and so is a rollback.
+pub(super) fn hide_row(table: u32) {
+    SETTLED.with_borrow_mut(|settled| {
+        let Some(mut known) = settled.get(&table).copied() else {
+            return;
+        };
+        known.hidden += 1;
+        known.size.rows = known.size.rows.saturating_sub(1);
+        if known.hidden > MOST_HIDDEN || known.size.rows == 0 {
+            settled.remove(&table);
+        } else {
+            settled.insert(table, known);
+        }
+    });
 }
 
 /// A size that is about to be found out, or is known.
@@ -74,7 +97,62 @@ impl Asked {
             changes,
             until: Instant::now() + kept,
             size,
+            hidden: 0,
         };
         SETTLED.with_borrow_mut(|settled| settled.insert(self.file.table, noted));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ColdSize, Duration, Instant, KEPT, MOST_HIDDEN, SETTLED, Settled, hide_row};
+
+    const TABLE: u32 = 16_384;
+
+    fn remember(rows: u64) {
+        let size = ColdSize {
+            rows,
+            ..ColdSize::default()
+        };
+        let noted = Settled {
+            file: 1,
+            changes: 1,
+            until: Instant::now() + KEPT,
+            size,
+            hidden: 0,
+        };
+        SETTLED.with_borrow_mut(|settled| settled.insert(TABLE, noted));
+    }
+
+    fn known() -> Option<(u64, Duration)> {
+        let known = SETTLED.with_borrow_mut(|settled| settled.get(&TABLE).copied())?;
+        Some((
+            known.size.rows,
+            known.until.saturating_duration_since(Instant::now()),
+        ))
+    }
+
+    #[test]
+    fn hidden_rows_are_taken_off_until_they_are_many() {
+        remember(1_000);
+        for hidden in 1..=u64::from(MOST_HIDDEN) {
+            hide_row(TABLE);
+            let (rows, left) = known().expect("a size");
+            assert_eq!(rows, 1_000 - hidden);
+            assert!(left <= KEPT, "no longer than before");
+        }
+        hide_row(TABLE);
+        assert_eq!(known(), None, "found out again");
+        hide_row(TABLE);
+        assert_eq!(known(), None, "nothing is remembered by hiding");
+    }
+
+    #[test]
+    fn a_side_of_which_no_row_is_left_is_not_remembered() {
+        remember(2);
+        hide_row(TABLE);
+        assert_eq!(known().map(|known| known.0), Some(1));
+        hide_row(TABLE);
+        assert_eq!(known(), None);
     }
 }

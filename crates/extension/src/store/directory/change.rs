@@ -119,6 +119,36 @@ pub fn add_flags(
     result
 }
 
+/// Withdraws a reservation of the current transaction, of which no row number is known to anything:
+/// the numbers past the first cold block are given back if the range is still the last, and the
+/// entry is deleted. The first block stays in use: the key of an entry that is being deleted cannot
+/// be inserted again without a wait.
+pub fn withdraw(
+    store: &ColdStore,
+    placed: &PlacedEntry,
+    command: CommandId,
+) -> Result<(), ColdError> {
+    let end = placed.entry.first_row.0 + u64::from(placed.entry.capacity_rows);
+    store.with_allocation_lock(|| {
+        if let Some((high_water_tid, high)) = high_water(store)?
+            && high == end
+        {
+            let capacity_rows = ROWS_PER_COLD_BLOCK as u32;
+            let entry = GroupEntry {
+                capacity_rows,
+                ..placed.entry
+            };
+            overwrite(store, placed.tid, entry);
+            let used = entry.first_row.0 + u64::from(capacity_rows);
+            store.overwrite(high_water_tid, &HighWater(used).encode());
+        }
+        Ok::<(), ColdError>(())
+    })?;
+    store.delete_after(placed.tid, command);
+    directory_version::note(store.id().toast);
+    Ok(())
+}
+
 /// Deletes an entry in the current transaction.
 pub fn delete(store: &ColdStore, placed: &PlacedEntry) {
     store.delete(placed.tid);

@@ -23,7 +23,7 @@ use howdah_bridge::xid::CommandId;
 pub use howdah_records::{GroupFlags, GroupState};
 
 pub use self::change::{
-    add_flags, complete, complete_in_place, delete, insert_copy, refresh, reserve,
+    add_flags, complete, complete_in_place, delete, insert_copy, refresh, reserve, withdraw,
 };
 pub use self::entry::{GroupEntry, PlacedEntry};
 pub(super) use self::high_water::high_water_at;
