@@ -163,6 +163,20 @@ impl<'a> ShownTuple<'a> {
         (is_kept && is_born).then(|| self.xmin())
     }
 
+    /// The last transaction that matters to it, if hint bits tell that it is dead to all that come
+    /// after that one: the deleter, which has committed; none if the inserter has aborted.
+    pub fn settled_end(self) -> Option<Xid> {
+        // SAFETY: the page is pinned and locked.
+        let bits = u32::from(unsafe { (*self.header()).t_infomask });
+        if bits & pg_sys::HEAP_XMIN_FROZEN == pg_sys::HEAP_XMIN_INVALID {
+            return Some(Xid::FROZEN);
+        }
+        let is_born = bits & pg_sys::HEAP_XMIN_COMMITTED != 0;
+        let is_deleted = bits & pg_sys::HEAP_XMAX_COMMITTED != 0
+            && bits & (pg_sys::HEAP_XMAX_IS_MULTI | pg_sys::HEAP_XMAX_LOCK_ONLY) == 0;
+        (is_born && is_deleted).then(|| self.deleter().0)
+    }
+
     /// Its transaction fields.
     pub fn stamp(self) -> TupleStamp {
         // SAFETY: the page is pinned and locked.

@@ -15,10 +15,12 @@ use howdah_columnar::{ColumnStatistics, GroupLayout};
 
 use super::directory::GroupEntry;
 use super::group_name::GroupValueName;
-use crate::bounded_cache::HashCache;
+use crate::bounded_cache::{HashCache, Slot};
 
-/// Groups that are remembered, and the most groups of a table that is.
-const MOST_GROUPS: usize = 128;
+/// The most groups of a table that is remembered: some 30 million rows.
+const MOST_GROUPS: usize = 256;
+/// The memory of all groups that are remembered.
+const MOST_BYTES: usize = 1 << 20;
 /// Columns of a group whose statistics are remembered.
 const MOST_COLUMNS: usize = 8;
 
@@ -26,6 +28,16 @@ struct Known {
     layout: GroupLayout,
     /// By column.
     statistics: Vec<(usize, Rc<ColumnStatistics>)>,
+}
+
+impl Known {
+    fn weight_bytes(&self) -> usize {
+        let of_columns = self
+            .statistics
+            .iter()
+            .map(|(_, known)| known.memory_bytes());
+        size_of::<Slot<Known>>() + self.layout.memory_bytes() + of_columns.sum::<usize>()
+    }
 }
 
 thread_local! {
@@ -59,7 +71,8 @@ impl Remembered {
             statistics: Vec::new(),
         };
         KNOWN.with_borrow_mut(|all| {
-            let all = all.get_or_insert_with(|| HashCache::of_entries(MOST_GROUPS));
+            let weigh = |_: &GroupValueName, known: &Known| known.weight_bytes();
+            let all = all.get_or_insert_with(|| HashCache::of_bytes(MOST_BYTES, weigh));
             all.insert(self.0, known);
         });
     }
@@ -74,12 +87,17 @@ impl Remembered {
 
     /// Notes the statistics of a column.
     pub fn note_statistics(self, column: usize, statistics: &Rc<ColumnStatistics>) {
-        self.find(|known| {
+        KNOWN.with_borrow_mut(|all| {
+            let Some(all) = all.as_mut() else { return };
+            let Some(mut known) = all.remove(&self.0) else {
+                return;
+            };
             if known.statistics.len() == MOST_COLUMNS {
                 known.statistics.remove(0);
             }
             known.statistics.push((column, Rc::clone(statistics)));
-            Some(())
+            // Weighed anew.
+            all.insert(self.0, known);
         });
     }
 }

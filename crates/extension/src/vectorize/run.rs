@@ -21,6 +21,7 @@ use super::counts::{Counts, Told};
 use super::feed::{Damaged, Fed};
 use super::foreign::Evaluator;
 use super::hot::HotBatch;
+use super::settled_hot::SettledHot;
 use super::source::Source;
 use super::survey::{Bounds, Surveyed, best_first};
 use super::translate::{Bound, Translated, translate};
@@ -61,7 +62,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     }
     let mut compiled = Compiled::compile(&translated.query).ok()?;
     let mut bounds = Bounds::of_columns(translated.attributes.len());
-    let (sources, mut groups) = open_all(run, &translated, &mut compiled, &mut bounds)?;
+    let (sources, mut groups, settled) = open_all(run, &translated, &mut compiled, &mut bounds)?;
     if let Some((_, descending)) = compiled.leading_order() {
         best_first(&mut groups, descending);
     }
@@ -109,9 +110,9 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
                 let fed = &mut fed[table];
                 sources[table].feed_group(group, &mut ordinal, fed, &loans, feeder)?;
             }
-            for (source, fed) in sources.iter().zip(fed) {
+            for ((source, fed), settled) in sources.iter().zip(fed).zip(settled) {
                 at.set(source.table.oid());
-                source.feed_rows(&mut ordinal, fed, &mut hot, feeder)?;
+                source.feed_rows(&mut ordinal, fed, (settled, &mut hot), feeder)?;
             }
             hot.flush(&mut ordinal, feeder)?;
             // All is handed over, and only the threads are waited for.
@@ -205,13 +206,15 @@ fn worthwhile_threads(sources: &[Source<'_>], groups: &Groups) -> usize {
     }
 }
 
-/// The tables of the run, and the groups that are to be read of them.
+/// The tables of the run, the groups that are to be read of them, and of each table the hot rows
+/// that are remembered.
+#[allow(clippy::type_complexity)]
 fn open_all<'a>(
     run: &'a Run<'_>,
     translated: &Translated<'_>,
     compiled: &mut Compiled,
     bounds: &mut Bounds,
-) -> Option<(Vec<Source<'a>>, Groups)> {
+) -> Option<(Vec<Source<'a>>, Groups, Vec<Option<SettledHot>>)> {
     let columns = (
         translated.attributes.as_slice(),
         translated.query.columns.as_slice(),
@@ -222,13 +225,15 @@ fn open_all<'a>(
         sources.push(Source::open(run, table, columns)?);
     }
     compiled.read_late(sources.iter().map(Source::stored_rows).sum());
-    let mut groups = Groups::new();
+    let (mut groups, mut settled) = (Groups::new(), Vec::new());
     for (place, source) in sources.iter().enumerate() {
         pgrx::check_for_interrupts!();
         let surveyed = or_raise(source.table.oid(), source.survey(compiled, bounds))?;
         groups.extend(surveyed.into_iter().map(|group| (place, group)));
+        let hot = source.survey_hot(compiled, bounds);
+        settled.push(or_raise(source.table.oid(), hot));
     }
-    Some((sources, groups))
+    Some((sources, groups, settled))
 }
 
 /// Whether PostgreSQL may be able to compute what the engine could not.

@@ -76,7 +76,7 @@ impl Bounds {
         }
     }
 
-    fn add(&mut self, column: usize, statistics: Option<&ColumnStatistics>) {
+    pub fn add(&mut self, column: usize, statistics: Option<&ColumnStatistics>) {
         let integer = |value: &Option<OwnedValue>| match value {
             Some(OwnedValue::Int16(v)) => Some(i64::from(*v)),
             Some(OwnedValue::Int32(v)) => Some(i64::from(*v)),

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   directory_listings  the places of all entries of a small directory
-//!   settled_entries     entries, and gaps, that no transaction is changing
+//!   settled_listings    all entries of a directory that no transaction is changing
+//!   settled_entries     entries, and gaps, likewise
 //!   hidden_groups       groups of which every row is hidden, and by which transaction last
 //!   emptied_tables      tables of whose groups this is true for all
 //! ```
@@ -15,6 +16,7 @@ pub(super) mod directory_listings;
 pub mod emptied_tables;
 pub(super) mod hidden_groups;
 pub(super) mod settled_entries;
+pub(super) mod settled_listings;
 
 use howdah_bridge::Oid;
 use howdah_bridge::store::StoreId;
@@ -23,6 +25,7 @@ use howdah_bridge::store::StoreId;
 pub(super) fn forget_file(table: Oid, file: StoreId) {
     emptied_tables::forget_table(table);
     directory_listings::forget_file(file);
+    settled_listings::forget_file(file);
     settled_entries::forget_file(file);
     hidden_groups::forget_file(file);
 }

@@ -34,8 +34,8 @@ pub(super) use self::places::{forget_file, placed_at};
 
 use self::entry::{DIRECTORY_ID, placed};
 use self::places::{recall, remember};
-use super::cache::directory_listings;
 use super::cache::settled_entries::{self, Watch};
+use super::cache::{directory_listings, settled_listings};
 use crate::errors::ColdError;
 
 pub(super) fn visible_to(
@@ -54,7 +54,16 @@ pub fn groups(store: &ColdStore, snapshot: Snapshot<'_>) -> Result<Vec<PlacedEnt
     if let Some(known) = directory_listings::recall(store, snapshot) {
         return known;
     }
-    let groups = groups_where(store, &mut visible_to(store, snapshot))?;
+    if let Some(known) = settled_listings::recall(store, snapshot) {
+        return Ok(known.to_vec());
+    }
+    let mut watch = settled_listings::Watch::begin(store, snapshot);
+    let groups = groups_where(store, &mut |tuple| {
+        let is_seen = store.visible(tuple, snapshot);
+        watch.look(tuple, is_seen);
+        is_seen
+    })?;
+    watch.note(store, &groups);
     directory_listings::remember(store, &groups)?;
     Ok(groups)
 }
