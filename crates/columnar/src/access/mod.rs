@@ -19,6 +19,7 @@
 mod ahead;
 mod blocks;
 mod frames;
+mod likely;
 pub(crate) mod metadata;
 pub(crate) mod packed;
 mod plan;
