@@ -191,6 +191,7 @@ fn damage_rows(groups: &[EncodedRowGroup], random: &mut Random) {
         let mut ranges = Vec::new();
         for row in (0..1_500).step_by(7).chain([1, 1_499, 1_498, 1_497]) {
             access.ranges(row, &mut ranges);
+            access.likely_ranges(row, &mut ranges);
             let outcome = access.value(row, bytes, &mut state).is_err();
             outcomes[usize::from(outcome)] += 1;
         }

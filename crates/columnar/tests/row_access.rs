@@ -115,6 +115,7 @@ fn check(ty: ColumnType, rows: &[Option<OwnedValue>], effort: Effort, random: &m
         let access = layout.row_access(0, &recorder).expect("plans");
         let mut named = Vec::new();
         access.ranges(row as u32, &mut named);
+        access.likely_ranges(row as u32, &mut named);
         check_row(
             &access,
             row,
@@ -166,6 +167,45 @@ fn among_neighbours(
             .rev()
             .step_by(1 + steps % 3)
             .for_each(&mut check);
+    }
+}
+
+/// Of strings of the same or of similar length, the bytes of a row lie where they are expected.
+#[test]
+fn strings_of_similar_lengths_lie_where_they_are_expected() {
+    let random = &mut Random(11);
+    for spread in [1, 4, 20] {
+        let rows: Vec<_> = (0..60_000)
+            .map(|_| {
+                let len = 100 + random.below(spread) as usize;
+                let digits =
+                    (0..len).map(|_| char::from(b"0123456789abcdef"[random.below(16) as usize]));
+                Some(OwnedValue::Text(digits.collect()))
+            })
+            .collect();
+        let bytes = stored(ColumnType::Text, &rows, Effort::Default);
+        let layout = GroupLayout::read(bytes.as_slice()).expect("reads");
+        let access = layout.row_access(0, bytes.as_slice()).expect("plans");
+        let (mut likely, mut next) = (Vec::new(), Vec::new());
+        let mut state = RowState::default();
+        for row in [0, 1, 777, 30_000, 45_678, 59_999] {
+            (likely.clear(), next.clear());
+            access.likely_ranges(row, &mut likely);
+            let located = access.locate(row, bytes.as_slice(), &mut state, &mut next);
+            located.expect("locates");
+            let [range] = &next[..] else {
+                panic!("row {row} is at {next:?}");
+            };
+            let holds = |place: &Range<u64>| place.start <= range.start && range.end <= place.end;
+            assert!(
+                likely.iter().any(holds),
+                "row {row} at {range:?}, not {likely:?}"
+            );
+            assert!(likely.iter().all(|place| place.end - place.start < 7_000));
+        }
+        likely.clear();
+        access.likely_ranges(60_000, &mut likely);
+        assert_eq!(likely, [], "there is no such row");
     }
 }
 

@@ -5,6 +5,7 @@
 //!   planner    planner ─── set_rel_pathlist_hook: asks the scanner, adds paths
 //!              cursors ─── which cursors forbid the node
 //!              planned ─── the table and its clauses, as the scanner is given them
+//!              ordered_joins ─ set_join_pathlist_hook: look-ups in the order of a table
 //!              plan ────── path to plan
 //!   executor   node ────── begin, rescan, end                exec ──── one row after the other
 //!              batch ───── cold rows, column by column       parallel ─ words that are shared
@@ -31,6 +32,7 @@ mod cursors;
 mod exec;
 mod explain;
 mod node;
+mod ordered_joins;
 mod parallel;
 mod plan;
 mod planned;
@@ -151,6 +153,7 @@ pub fn register(scanner: &'static dyn Scanner) {
         unsafe {
             pg_sys::RegisterCustomScanMethods(&plan::SCAN_METHODS.0);
             planner::install();
+            ordered_joins::install();
             cursors::install();
         }
     }

@@ -20,6 +20,7 @@ mod ahead;
 mod blocks;
 mod coded_strings;
 mod frames;
+mod likely;
 pub(crate) mod metadata;
 pub(crate) mod packed;
 mod plan;

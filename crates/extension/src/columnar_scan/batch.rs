@@ -10,7 +10,7 @@ use arrow_array::types::ByteViewType;
 use howdah_bridge::Datum;
 use howdah_bridge::scan;
 use howdah_bridge::tid::RowNumber;
-use howdah_columnar::{Column, Value, ZONE_ROWS};
+use howdah_columnar::{Column, Numeric, Value, ZONE_ROWS};
 
 use crate::types::arena::Arena;
 use crate::types::{AttributeLayout, datum_in, numeric};
@@ -101,7 +101,10 @@ impl Filling<'_> {
             Column::Text(a) => self.bytes(rows, attribute, |row| a.value(row).as_bytes()),
             Column::Bytes(a) => self.bytes(rows, attribute, |row| a.value(row)),
             Column::Fixed(a) => self.bytes(rows, attribute, |row| a.value(row)),
-            Column::Numeric(_) => {
+            Column::Numeric(a) => {
+                if let Some((digits, scale)) = a.as_narrow() {
+                    return self.decimals(digits, scale, rows);
+                }
                 let (values, arena) = (&mut *self.values, &mut *self.arena);
                 rows.each(|row| {
                     let at = match column.value(row) {
@@ -156,6 +159,23 @@ impl Filling<'_> {
             let at = match nulls[values.len()] {
                 true => std::ptr::null(),
                 false => arena.value(get(row), attribute.len),
+            };
+            values.push(Datum::from(at));
+        });
+    }
+
+    /// Decimals of one scale.
+    fn decimals(&mut self, digits: &[i64], scale: u16, rows: Rows<'_>) {
+        let (values, nulls, arena) = (&mut *self.values, &*self.nulls, &mut *self.arena);
+        rows.each(|row| {
+            let at = match (nulls[values.len()], numeric::view_of(digits[row], scale)) {
+                (true, _) => std::ptr::null(),
+                (false, Some(view)) => arena.inline_varlena(view),
+                (false, None) => {
+                    let unscaled = digits[row].into();
+                    let value = Numeric::Small { unscaled, scale };
+                    numeric::with_image(value, |image| arena.varlena(image))
+                }
             };
             values.push(Datum::from(at));
         });

@@ -165,7 +165,9 @@ impl GroupAccess {
 
     /// Requests what the row's wanted columns need before any of it is waited for: first offsets,
     /// codes, and the values of columns that have neither; then the bytes to which these
-    /// lead. From disk if pages are cold, otherwise from memory if there are many columns.
+    /// lead. From disk if pages are cold, otherwise from memory if there are many columns. From
+    /// disk the places where strings probably lie are requested first, along with offsets: where
+    /// the guess is right, the row waits once.
     fn look_ahead(
         &self,
         bytes: &GroupBytes<'_, '_>,
@@ -178,6 +180,9 @@ impl GroupAccess {
             for column in columns.clone() {
                 let access = &self.column(column, bytes)?.access;
                 access.ranges(position, ranges);
+                if ahead == Ahead::Disk {
+                    access.likely_ranges(position, ranges);
+                }
             }
             bytes.ask(ranges, ahead)?;
             ranges.clear();

@@ -168,6 +168,51 @@ pub fn with_image<R>(value: Numeric<'_>, f: impl FnOnce(&[u8]) -> R) -> R {
     f(&image[..len])
 }
 
+/// Digits of base 10,000 that a short image may have in [`view_of`]: three before the decimal point,
+/// one behind it; and the bits of each.
+const VIEW_DIGITS: u32 = 4;
+const DIGIT_BITS: u32 = 16;
+
+/// The on-disk image that [`with_image`] makes of a decimal of at most four decimal places and
+/// twelve digits before them, as most are, made without a loop; `None` of any other. It is a view
+/// that holds its bytes itself: their number in the lowest 32 bits, the bytes above.
+#[inline]
+pub fn view_of(unscaled: i64, scale: u16) -> Option<u128> {
+    let magnitude = unscaled.unsigned_abs();
+    let (whole, fraction) = match scale {
+        0 => (magnitude, 0),
+        1 => (magnitude / 10, magnitude % 10 * 1_000),
+        2 => (magnitude / 100, magnitude % 100 * 100),
+        3 => (magnitude / 1_000, magnitude % 1_000 * 10),
+        4 => (magnitude / 10_000, magnitude % 10_000),
+        _ => return None,
+    };
+    if whole >= 1_000_000_000_000 {
+        return None;
+    }
+    // The highest digit in the lowest bits, as it is the first in memory.
+    let digits = whole / 100_000_000
+        | (whole / 10_000 % 10_000) << DIGIT_BITS
+        | (whole % 10_000) << (2 * DIGIT_BITS)
+        | fraction << (3 * DIGIT_BITS);
+    let (leading, digits) = match digits {
+        // As if it had one digit before the decimal point: its weight is 0.
+        0 => (VIEW_DIGITS - 2, 0),
+        _ => {
+            let leading = digits.trailing_zeros() / DIGIT_BITS;
+            (leading, digits >> (leading * DIGIT_BITS))
+        }
+    };
+    let count = VIEW_DIGITS - digits.leading_zeros() / DIGIT_BITS;
+    let weight = VIEW_DIGITS as i16 - 2 - leading as i16;
+    let sign = if unscaled < 0 { SHORT_NEGATIVE } else { 0 };
+    let weight_sign = if weight < 0 { SHORT_WEIGHT_SIGN } else { 0 };
+    let weight = weight as u16 & SHORT_WEIGHT_MASK;
+    let header = SHORT | sign | scale << SHORT_SCALE_SHIFT | weight_sign | weight;
+    let len = 2 + 2 * count;
+    Some(u128::from(len) | u128::from(header) << 32 | u128::from(digits) << 48)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,6 +293,45 @@ mod tests {
                     }
                     decimal => assert_eq!(decimal, value, "{image:x?}"),
                 });
+            }
+        }
+    }
+
+    #[test]
+    fn views_of_decimals_are_their_images() {
+        let mut state = 7_u64;
+        let mut check = |unscaled: i64, scale: u16| {
+            let view = view_of(unscaled, scale);
+            let whole = unscaled.unsigned_abs() / 10_u64.pow(u32::from(scale));
+            assert_eq!(view.is_some(), scale <= 4 && whole < 10_u64.pow(12));
+            let Some(view) = view else {
+                return;
+            };
+            let unscaled = unscaled.into();
+            with_image(Numeric::Small { unscaled, scale }, |image| {
+                let bytes = view.to_le_bytes();
+                assert_eq!(view as u32 as usize, image.len(), "{unscaled}, {scale}");
+                assert_eq!(&bytes[4..4 + image.len()], image, "{unscaled}, {scale}");
+                assert!(bytes[4 + image.len()..].iter().all(|&byte| byte == 0));
+            });
+        };
+        for scale in 0..=6 {
+            for exponent in 0..=18 {
+                let power = 10_i64.pow(exponent);
+                for near in [power - 1, power, power + 1, 5 * power.min(10_i64.pow(17))] {
+                    check(near, scale);
+                    check(-near, scale);
+                }
+            }
+            for extreme in [0, i64::MIN, i64::MAX] {
+                check(extreme, scale);
+            }
+            for _ in 0..20_000 {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                let digits = 10_i64.pow((state >> 59) as u32 % 19);
+                check(((state as i64) >> 3) % digits, scale);
             }
         }
     }

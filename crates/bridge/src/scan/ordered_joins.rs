@@ -1,0 +1,325 @@
+//! Nested loops that look up rows of a table in the order in which the table stores them.
+//!
+//! ```text
+//!   outer rows   a scan of one table, whose column follows the order of its rows
+//!        │ value
+//!        ▼
+//!   index        on a column that follows the order of the inner table: entry after entry
+//!   inner rows   neighbours, block after block
+//! ```
+//!
+//! PostgreSQL prices each page of index and table that such look-ups fetch as a random read. Hash
+//! joins of heap tables scan all pages of the inner table instead, at a price that includes reading
+//! them, so that the two prices stay comparable. A scan by column reads a small part of the pages,
+//! and is priced so: beside it the look-ups would seem several times dearer than they are. Hence a
+//! join of this form is offered again, with look-ups that fetch each page once, after its neighbour.
+//!
+//! The form is checked by statistics: correlations of both columns, a scan of the outer table that
+//! returns rows in their order. Tables without cold rows are planned as PostgreSQL plans them.
+
+use pgrx::{PgList, pg_guard, pg_sys};
+
+use super::planned::PlannedTable;
+use super::{plan, scanner, unit_costs};
+use crate::column_statistics::correlation;
+
+/// A column whose correlation with the order of rows is at least this follows that order.
+const IN_ORDER: f64 = 0.9;
+
+static mut PREVIOUS_HOOK: pg_sys::set_join_pathlist_hook_type = None;
+
+/// Chains the planner's hook.
+///
+/// # Safety
+/// Called once, while the library is loaded.
+pub(super) unsafe fn install() {
+    // SAFETY: nothing else runs in the process yet.
+    unsafe {
+        PREVIOUS_HOOK = pg_sys::set_join_pathlist_hook;
+        pg_sys::set_join_pathlist_hook = Some(set_join_pathlist);
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn set_join_pathlist(
+    root: *mut pg_sys::PlannerInfo,
+    joinrel: *mut pg_sys::RelOptInfo,
+    outerrel: *mut pg_sys::RelOptInfo,
+    innerrel: *mut pg_sys::RelOptInfo,
+    jointype: pg_sys::JoinType::Type,
+    extra: *mut pg_sys::JoinPathExtraData,
+) {
+    // SAFETY: arguments come from the planner; the previous hook gets what we got.
+    unsafe {
+        if let Some(previous) = PREVIOUS_HOOK {
+            pg_sys::ffi::pg_guard_ffi_boundary(|| {
+                previous(root, joinrel, outerrel, innerrel, jointype, extra)
+            });
+        }
+        let join = Join {
+            root,
+            joinrel,
+            outerrel,
+            innerrel,
+            jointype,
+            extra,
+        };
+        if join.is_of_two_tables() {
+            join.offer();
+        }
+    }
+}
+
+/// A join that is being planned. All pointers are the planner's, and valid while its hook runs.
+struct Join {
+    root: *mut pg_sys::PlannerInfo,
+    joinrel: *mut pg_sys::RelOptInfo,
+    outerrel: *mut pg_sys::RelOptInfo,
+    innerrel: *mut pg_sys::RelOptInfo,
+    jointype: pg_sys::JoinType::Type,
+    extra: *mut pg_sys::JoinPathExtraData,
+}
+
+impl Join {
+    /// Whether two plain tables are joined in a way that a nested loop can.
+    ///
+    /// # Safety
+    /// As long as the planner's hook runs.
+    unsafe fn is_of_two_tables(&self) -> bool {
+        use pg_sys::JoinType::{JOIN_ANTI, JOIN_INNER, JOIN_LEFT, JOIN_SEMI};
+        // SAFETY: planner structures.
+        let is_table = |rel: *mut pg_sys::RelOptInfo| unsafe {
+            (*rel).reloptkind == pg_sys::RelOptKind::RELOPT_BASEREL
+                && (*rel).rtekind == pg_sys::RTEKind::RTE_RELATION
+                && !(*rel).cheapest_total_path.is_null()
+        };
+        [JOIN_INNER, JOIN_LEFT, JOIN_SEMI, JOIN_ANTI].contains(&self.jointype)
+            && is_table(self.outerrel)
+            && is_table(self.innerrel)
+    }
+
+    /// Adds nested loops with the look-ups of the inner table that come in its order.
+    ///
+    /// # Safety
+    /// As long as the planner's hook runs; two plain tables are joined.
+    unsafe fn offer(&self) -> Option<()> {
+        // SAFETY: planner structures; paths are made in the planner's memory.
+        unsafe {
+            let paths =
+                PgList::<pg_sys::Path>::from_pg((*self.innerrel).cheapest_parameterized_paths);
+            let mut lookups = (paths.iter_ptr())
+                .filter(|&path| self.is_lookup(path))
+                .peekable();
+            lookups.peek()?;
+            let inner = PlannedTable::of(self.root, self.innerrel);
+            scanner()?.least_cost(&inner)?;
+            for lookup in lookups {
+                let Some(path) = self.in_order(&inner, lookup.cast()) else {
+                    continue;
+                };
+                let outer = (*self.outerrel).cheapest_total_path;
+                if returns_in_order(outer) {
+                    self.add(outer, path);
+                }
+                let partial = PgList::<pg_sys::Path>::from_pg((*self.outerrel).partial_pathlist);
+                if let Some(outer) = partial.get_ptr(0)
+                    && returns_in_order(outer)
+                    && self.may_be_partial(path)
+                {
+                    self.add_partial(outer, path);
+                }
+            }
+            Some(())
+        }
+    }
+
+    /// Whether this is a scan of a B-tree for values of the outer table alone.
+    ///
+    /// # Safety
+    /// As for [`Join::offer`]; a path of the inner table.
+    unsafe fn is_lookup(&self, path: *mut pg_sys::Path) -> bool {
+        // SAFETY: planner structures.
+        unsafe {
+            if (*path).type_ != pg_sys::NodeTag::T_IndexPath || (*path).param_info.is_null() {
+                return false;
+            }
+            let index = &*path.cast::<pg_sys::IndexPath>();
+            (*index.indexinfo).relam == pg_sys::BTREE_AM_OID
+                && index.indexorderbys.is_null()
+                && pg_sys::bms_is_subset(
+                    (*(*path).param_info).ppi_req_outer,
+                    (*self.outerrel).relids,
+                )
+        }
+    }
+
+    /// A copy of the look-up at the price that it has if it comes in the order of the table; `None`
+    /// if it does not come so, or costs no less.
+    ///
+    /// # Safety
+    /// As for [`Join::offer`]; a look-up of the inner table.
+    unsafe fn in_order(
+        &self,
+        inner: &PlannedTable<'_>,
+        lookup: *mut pg_sys::IndexPath,
+    ) -> Option<*mut pg_sys::Path> {
+        // SAFETY: planner structures; a copy in the planner's memory.
+        unsafe {
+            let index = &*(*lookup).indexinfo;
+            let (inner_column, outer_column) = self.first_columns(lookup)?;
+            let follows = |planned: &PlannedTable<'_>, column: usize| {
+                correlation(planned.open().table(), column).abs() >= IN_ORDER
+            };
+            let outer = PlannedTable::of(self.root, self.outerrel);
+            if !follows(inner, inner_column) || !follows(&outer, outer_column) {
+                return None;
+            }
+            let (units, selectivity) = (unit_costs(), (*lookup).indexselectivity);
+            let times = (*self.outerrel).rows.max(1.0);
+            let pages = |all: u32| {
+                let all = f64::from(all);
+                ((all * selectivity).ceil().max(1.0) * times).min(all)
+            };
+            let clauses = PgList::<pg_sys::IndexClause>::from_pg((*lookup).indexclauses).len();
+            let per_tuple = pg_sys::cpu_index_tuple_cost
+                + units.operator * clauses as f64
+                + units.tuple
+                + (*self.innerrel).baserestrictcost.per_tuple;
+            let tuples = (selectivity * inner.tuples()).max(1.0);
+            let fetched = pages(index.pages) + pages((*self.innerrel).pages);
+            let path = &(*lookup).path;
+            let total = path.startup_cost
+                + fetched * inner.sequential_page_cost() / times
+                + tuples * per_tuple;
+            if total >= path.total_cost {
+                return None;
+            }
+            let size = size_of::<pg_sys::IndexPath>();
+            let copy = pg_sys::palloc0(size).cast::<pg_sys::IndexPath>();
+            copy.copy_from_nonoverlapping(lookup, 1);
+            (*copy).path.total_cost = total;
+            Some(copy.cast())
+        }
+    }
+
+    /// The first column of the index, and the column of the outer table that it must be equal to;
+    /// both as indexes of attributes.
+    ///
+    /// # Safety
+    /// As for [`Join::offer`]; a look-up of the inner table.
+    unsafe fn first_columns(&self, lookup: *mut pg_sys::IndexPath) -> Option<(usize, usize)> {
+        // SAFETY: planner structures; the clauses of an index name its column on their left.
+        unsafe {
+            let clauses = PgList::<pg_sys::IndexClause>::from_pg((*lookup).indexclauses);
+            let first = clauses.get_ptr(0).filter(|&c| (*c).indexcol == 0)?;
+            let quals = PgList::<pg_sys::RestrictInfo>::from_pg((*first).indexquals);
+            let qual = quals.get_ptr(0)?;
+            let clause = (*qual).clause.cast::<pg_sys::OpExpr>();
+            if (*qual).mergeopfamilies.is_null() || (*clause).xpr.type_ != pg_sys::NodeTag::T_OpExpr
+            {
+                return None;
+            }
+            let operands = PgList::<pg_sys::Node>::from_pg((*clause).args);
+            let operand = pg_sys::strip_implicit_coercions(operands.get_ptr(1)?);
+            if (*operand).type_ != pg_sys::NodeTag::T_Var {
+                return None;
+            }
+            let var = &*operand.cast::<pg_sys::Var>();
+            let is_of_outer = var.varno == (*self.outerrel).relid as i32 && var.varlevelsup == 0;
+            let of_index = *(*(*lookup).indexinfo).indexkeys;
+            (is_of_outer && var.varattno > 0 && of_index > 0)
+                .then(|| (of_index as usize - 1, var.varattno as usize - 1))
+        }
+    }
+
+    /// Whether workers may share the outer rows of a loop around this look-up, as for PostgreSQL's
+    /// own partial nested loops.
+    ///
+    /// # Safety
+    /// As for [`Join::offer`].
+    unsafe fn may_be_partial(&self, lookup: *mut pg_sys::Path) -> bool {
+        // SAFETY: planner structures.
+        unsafe {
+            (*self.joinrel).consider_parallel
+                && (*self.joinrel).lateral_relids.is_null()
+                && (*lookup).parallel_safe
+        }
+    }
+
+    /// # Safety
+    /// As for [`Join::offer`]; paths of both tables, the outer one without parameters.
+    unsafe fn add(&self, outer: *mut pg_sys::Path, inner: *mut pg_sys::Path) {
+        // SAFETY: planner structures.
+        unsafe {
+            let path = self.nested_loop(outer, inner);
+            pg_sys::add_path(self.joinrel, path);
+        }
+    }
+
+    /// # Safety
+    /// As for [`Join::add`]; workers share the rows of the outer path.
+    unsafe fn add_partial(&self, outer: *mut pg_sys::Path, inner: *mut pg_sys::Path) {
+        // SAFETY: planner structures.
+        unsafe {
+            let path = self.nested_loop(outer, inner);
+            pg_sys::add_partial_path(self.joinrel, path);
+        }
+    }
+
+    /// Mirrors `try_nestloop_path`, for a join that needs no parameters itself.
+    ///
+    /// # Safety
+    /// As for [`Join::add`].
+    unsafe fn nested_loop(
+        &self,
+        outer: *mut pg_sys::Path,
+        inner: *mut pg_sys::Path,
+    ) -> *mut pg_sys::Path {
+        let Join {
+            root,
+            joinrel,
+            jointype,
+            extra,
+            ..
+        } = *self;
+        let mut workspace = pg_sys::JoinCostWorkspace::default();
+        // SAFETY: planner structures; the path is made in the planner's memory.
+        unsafe {
+            let order = pg_sys::build_join_pathkeys(root, joinrel, jointype, (*outer).pathkeys);
+            pg_sys::initial_cost_nestloop(root, &mut workspace, jointype, outer, inner, extra);
+            let clauses = (*extra).restrictlist;
+            pg_sys::create_nestloop_path(
+                root,
+                joinrel,
+                jointype,
+                &mut workspace,
+                extra,
+                outer,
+                inner,
+                clauses,
+                order,
+                std::ptr::null_mut(),
+            )
+            .cast()
+        }
+    }
+}
+
+/// Whether a path without parameters returns the rows of one table in the order of the table.
+///
+/// # Safety
+/// A path of a table that is being planned.
+unsafe fn returns_in_order(path: *mut pg_sys::Path) -> bool {
+    // SAFETY: planner structures.
+    unsafe {
+        (*path).param_info.is_null()
+            && match (*path).pathtype {
+                pg_sys::NodeTag::T_SeqScan => true,
+                pg_sys::NodeTag::T_CustomScan => {
+                    let custom = path.cast::<pg_sys::CustomPath>();
+                    std::ptr::eq((*custom).methods, &raw const plan::PATH_METHODS.0)
+                }
+                _ => false,
+            }
+    }
+}

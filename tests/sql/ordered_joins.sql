@@ -1,0 +1,71 @@
+-- Joins of tables that are stored in the order of the column that joins them: look-ups by index are cheap, and planned so.
+CREATE SCHEMA ordered_joins;
+SET search_path = ordered_joins, public;
+SET client_min_messages = warning;
+SET max_parallel_workers_per_gather = 0;
+SET howdah.vectorized = off;
+SET howdah.load_threshold = 0;
+CREATE TABLE hp (id int PRIMARY KEY, day int NOT NULL) USING heap;
+CREATE TABLE hl (pid int, nr int, a int NOT NULL, b int NOT NULL, PRIMARY KEY (pid, nr)) USING heap;
+INSERT INTO hp SELECT i, hashint4(i) & 1023 FROM generate_series(1, 40000) i;
+INSERT INTO hl SELECT i, nr, (hashint4(i) + nr) & 15, (hashint4(i) + nr * nr) & 15 FROM generate_series(1, 40000) i, generate_series(1, 4) nr WHERE i % 10 <> 3;
+CREATE TABLE p (LIKE hp INCLUDING INDEXES) USING howdah;
+CREATE TABLE l (LIKE hl INCLUDING INDEXES) USING howdah;
+CREATE TABLE shuffled (LIKE hl INCLUDING INDEXES) USING howdah;
+INSERT INTO p TABLE hp ORDER BY id;
+INSERT INTO l TABLE hl ORDER BY pid, nr;
+INSERT INTO shuffled TABLE hl ORDER BY hashint4(pid), nr;
+VACUUM ANALYZE hp, hl, p, l, shuffled;
+
+EXPLAIN (COSTS OFF) SELECT count(*) FROM p WHERE day < 50 AND EXISTS (SELECT FROM l WHERE pid = id AND a < b);
+EXPLAIN (COSTS OFF) SELECT count(*) FROM p WHERE day < 50 AND EXISTS (SELECT FROM shuffled WHERE pid = id AND a < b);
+EXPLAIN (COSTS OFF) SELECT count(*) FROM p WHERE EXISTS (SELECT FROM l WHERE pid = id AND a < b);
+
+-- As on heap, in each kind of join.
+CREATE FUNCTION alike(query text) RETURNS TABLE (same boolean, answer text) LANGUAGE plpgsql AS $$
+DECLARE cold text; hot text;
+BEGIN
+    EXECUTE replace(query, '@', '') INTO cold;
+    EXECUTE replace(query, '@', 'h') INTO hot;
+    RETURN QUERY SELECT cold = hot, cold;
+END $$;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+EXPLAIN (COSTS OFF) SELECT count(*), sum(a) FROM p LEFT JOIN l ON pid = id AND a < b WHERE day < 50;
+SELECT * FROM alike('SELECT (count(*), sum(id)) FROM @p WHERE day < 50 AND EXISTS (SELECT FROM @l WHERE pid = id AND a < b)');
+SELECT * FROM alike('SELECT (count(*), sum(id)) FROM @p WHERE day < 50 AND NOT EXISTS (SELECT FROM @l WHERE pid = id AND a < b)');
+SELECT * FROM alike('SELECT (count(*), sum(id), sum(a), count(b)) FROM @p LEFT JOIN @l ON pid = id AND a < b WHERE day < 50');
+SELECT * FROM alike('SELECT (count(*), sum(id), sum(a), sum(b)) FROM @p JOIN @l ON pid = id WHERE day < 50');
+SELECT * FROM alike('SELECT (count(*), sum(id), sum(a)) FROM @p JOIN @l ON pid = id AND nr = 1 + day % 4 WHERE day < 50');
+SELECT * FROM alike('SELECT (count(*), sum(p.id), sum(l.a), sum(m.b)) FROM @p p JOIN @l l ON l.pid = p.id JOIN @l m ON m.pid = p.id AND m.nr = l.nr WHERE day < 50');
+SELECT * FROM alike('SELECT (count(*), sum(x.id), sum(x.n)) FROM (SELECT id, (SELECT sum(a) FROM @l WHERE pid = id) n FROM @p WHERE day < 50) x');
+
+-- Rows that were changed, in the transaction that changed them and after it; rows that are locked.
+BEGIN;
+UPDATE l SET a = b WHERE nr = 2; UPDATE hl SET a = b WHERE nr = 2;
+DELETE FROM p WHERE id % 7 = 0; DELETE FROM hp WHERE id % 7 = 0;
+SELECT * FROM alike('SELECT (count(*), sum(id)) FROM @p WHERE day < 50 AND EXISTS (SELECT FROM @l WHERE pid = id AND a < b)');
+COMMIT;
+SELECT * FROM alike('SELECT (count(*), sum(id)) FROM @p WHERE day < 50 AND EXISTS (SELECT FROM @l WHERE pid = id AND a < b)');
+SELECT * FROM alike('SELECT (count(*), sum(id)) FROM (SELECT id FROM @p JOIN @l ON pid = id WHERE day < 20 FOR UPDATE) x');
+
+-- Shared by workers.
+SET max_parallel_workers_per_gather = 2;
+SET min_parallel_table_scan_size = 0;
+SET parallel_setup_cost = 0;
+SET parallel_tuple_cost = 0;
+EXPLAIN (COSTS OFF) SELECT count(*) FROM p WHERE day < 50 AND EXISTS (SELECT FROM l WHERE pid = id AND a < b);
+SELECT * FROM alike('SELECT (count(*), sum(id)) FROM @p WHERE day < 50 AND EXISTS (SELECT FROM @l WHERE pid = id AND a < b)');
+SELECT * FROM alike('SELECT (count(*), sum(id), sum(a), count(b)) FROM @p LEFT JOIN @l ON pid = id AND a < b WHERE day < 50');
+
+-- Switched off as nested loops are.
+SET max_parallel_workers_per_gather = 0;
+RESET enable_hashjoin;
+SET enable_nestloop = off;
+EXPLAIN (COSTS OFF) SELECT count(*) FROM p WHERE day < 50 AND EXISTS (SELECT FROM l WHERE pid = id AND a < b);
+RESET enable_nestloop;
+RESET enable_mergejoin;
+-- Rows that were changed are looked for among hot ones, too.
+SELECT * FROM alike('SELECT (count(*), sum(id)) FROM @p WHERE day < 50 AND EXISTS (SELECT FROM @l WHERE pid = id AND a < b)');
+
+DROP SCHEMA ordered_joins CASCADE;
