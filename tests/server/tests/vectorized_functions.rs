@@ -185,15 +185,17 @@ fn narrowed(name: &str) -> Option<&'static str> {
     })
 }
 
-/// How a function is called. An input function stands for the cast of a text.
+/// A call of a function. An input function stands for the cast of a text.
 fn called(name: &str, call: &str, arguments: &str) -> String {
-    let is_input = name.ends_with("in") && narrowed(name).is_some();
-    match is_input {
-        true => {
-            let ty = name.trim_end_matches("in").trim_end_matches('_');
+    match name {
+        // Variadic, which the engine does not take; the operators are not.
+        "jsonb_extract_path" => format!("({})", arguments.replacen(", ", " #> ", 1)),
+        "jsonb_extract_path_text" => format!("({})", arguments.replacen(", ", " #>> ", 1)),
+        input if input.ends_with("in") && narrowed(input).is_some() => {
+            let ty = input.trim_end_matches("in").trim_end_matches('_');
             format!("CAST({arguments} AS {ty})")
         }
-        false => format!("{call}({arguments})"),
+        _ => format!("{call}({arguments})"),
     }
 }
 
