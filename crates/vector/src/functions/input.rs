@@ -1,5 +1,5 @@
-//! Texts as values of other types: `(doc->>'n')::int`, which PostgreSQL computes by the type's input
-//! function.
+//! Texts as values of other types: `(doc->>'n')::int`, which PostgreSQL computes by the type's
+//! input function.
 //!
 //! Spellings that are rare (`0x1F`, `1_000`, `1e5` of a numeric, `yes`), or no value at all, are
 //! left to PostgreSQL, whose errors show the text.

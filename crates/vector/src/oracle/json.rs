@@ -1,7 +1,7 @@
 //! jsonb values as trees, and the functions of them.
 //!
-//! Images are read into a tree as a whole, and written from one; nothing is shared with the kernels,
-//! which read them in place.
+//! Images are read into a tree as a whole, and written from one; nothing is shared with the
+//! kernels, which read them in place.
 
 use howdah_columnar::{OwnedNumeric, OwnedValue};
 

@@ -1,7 +1,8 @@
-//! Images of jsonb values, as PostgreSQL's `utils/jsonb.h` defines them, without the varlena header.
+//! Images of jsonb values, as PostgreSQL's `utils/jsonb.h` defines them, without the varlena
+//! header.
 //!
 //! ```text
-//!   header: u32, a count and flags │ entries: u32, one for each element, or keys, then values │ data
+//!   header: u32, a count and flags │ entries: u32, for each element, or keys, then values │ data
 //!   entry:  kind, and the length of its data, or every 32nd time the end of its data
 //! ```
 //!

@@ -10,8 +10,8 @@ const DAMAGED_ARRAY: VectorError = VectorError::Unsupported {
 /// `ELEMTYPE` of arrays of text, and of varchar.
 const TEXT_TYPES: [u32; 2] = [25, 1043];
 
-/// The elements of an array of texts, from an image without varlena header (`utils/array.h`); `None`
-/// is NULL.
+/// The elements of an array of texts, from an image without varlena header (`utils/array.h`);
+/// `None` is NULL.
 pub(super) fn texts(image: &[u8]) -> Result<Vec<Option<&[u8]>>, VectorError> {
     let word = |at: usize| {
         let bytes = image.get(at..).and_then(|rest| rest.first_chunk::<4>());
