@@ -279,7 +279,7 @@ fn read_entries(image: &[u8], count: usize) -> Option<Vec<Json>> {
 fn numeric_image(unscaled: i128, scale: u16) -> Vec<u8> {
     let padding = usize::from(scale.next_multiple_of(4) - scale);
     let mut text = unscaled.unsigned_abs().to_string() + &"0".repeat(padding);
-    while text.len() % 4 != 0 {
+    while !text.len().is_multiple_of(4) {
         text.insert(0, '0');
     }
     let mut digits: Vec<u16> = (text.as_bytes().chunks(4))
