@@ -14,6 +14,8 @@ pub mod types {
     pub const TEXT: Oid = pg_sys::TEXTOID;
     pub const OID: Oid = pg_sys::OIDOID;
     pub const JSON: Oid = pg_sys::JSONOID;
+    pub const JSONB: Oid = pg_sys::JSONBOID;
+    pub const TEXT_ARRAY: Oid = pg_sys::TEXTARRAYOID;
     pub const FLOAT4: Oid = pg_sys::FLOAT4OID;
     pub const FLOAT8: Oid = pg_sys::FLOAT8OID;
     pub const BPCHAR: Oid = pg_sys::BPCHAROID;

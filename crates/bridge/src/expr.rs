@@ -21,6 +21,7 @@ use pgrx::{PgList, pg_sys};
 
 pub use clause::{Comparison, Form, Meaning, meanings};
 
+use crate::builtin::types;
 use crate::upper::Reason;
 
 /// `INTERNALlanguageId` of `catalog/pg_language_d.h`
@@ -44,7 +45,7 @@ pub struct Variable {
     pub collation: pg_sys::Oid,
 }
 
-/// A call of a built-in function, as such or by an operator.
+/// A call of a built-in function, as such, by an operator, or by a cast of a text.
 pub struct Call<'a> {
     /// `pg_proc.prosrc`
     pub function: String,
@@ -264,10 +265,40 @@ impl<'a> Node<'a> {
                     let test = &*raw.cast::<pg_sys::BooleanTest>();
                     Kind::Is(Node::of(test.arg.cast()), truth(test.booltesttype))
                 }
+                pg_sys::NodeTag::T_CoerceViaIO => {
+                    let cast = &*raw.cast::<pg_sys::CoerceViaIO>();
+                    let argument = Node::of(cast.arg.cast());
+                    match text_input(argument.type_oid(), cast.resulttype) {
+                        Some(function) => Kind::Call(Call {
+                            function: function.to_owned(),
+                            arguments: vec![argument],
+                            collation: cast.resultcollid,
+                        }),
+                        None => Kind::Other(Reason::Expression),
+                    }
+                }
                 _ => Kind::Other(Reason::Expression),
             }
         }
     }
+}
+
+/// The `prosrc` of the input function by which a text is cast to a type. The output functions of
+/// text and varchar return its bytes, and these input functions depend on no setting.
+fn text_input(from: pg_sys::Oid, to: pg_sys::Oid) -> Option<&'static str> {
+    if !matches!(types::base(from), types::TEXT | types::VARCHAR) {
+        return None;
+    }
+    Some(match to {
+        types::BOOL => "boolin",
+        types::INT2 => "int2in",
+        types::INT4 => "int4in",
+        types::INT8 => "int8in",
+        types::FLOAT4 => "float4in",
+        types::FLOAT8 => "float8in",
+        types::NUMERIC => "numeric_in",
+        _ => return None,
+    })
 }
 
 fn truth(test: pg_sys::BoolTestType::Type) -> Truth {

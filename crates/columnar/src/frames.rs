@@ -372,7 +372,7 @@ impl Frames {
             for row in wanted {
                 let end = start + ends[row - span.start] as usize;
                 let from = end - frame_lengths[row - span.start] as usize;
-                views.push(make_view(&bytes[from..end], 0, from as u32));
+                views.push(view_of(&bytes[from..end], from as u32));
             }
         }
         built(views, bytes, nulls)
@@ -412,10 +412,23 @@ impl Frames {
                     "a chunk is too long",
                 )?;
                 bytes.extend_from_slice(value);
-                views.push(make_view(value, 0, start as u32));
+                views.push(view_of(value, start as u32));
             }
         }
         built(views, bytes, nulls)
+    }
+}
+
+/// The view of a value that begins there in the first buffer: most are too long to lie within it.
+#[inline]
+fn view_of(value: &[u8], start: u32) -> u128 {
+    const INLINE_BYTES: usize = 12;
+    match value.first_chunk::<4>() {
+        Some(&head) if value.len() > INLINE_BYTES => {
+            let head = u128::from(u32::from_le_bytes(head));
+            value.len() as u128 | head << 32 | u128::from(start) << 96
+        }
+        _ => make_view(value, 0, start),
     }
 }
 
@@ -431,6 +444,14 @@ fn built(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn views_are_arrows() {
+        for len in [0, 1, 3, 4, 12, 13, 14, 600] {
+            let value: Vec<u8> = (0..len).map(|at| at as u8 ^ 0x5A).collect();
+            assert_eq!(view_of(&value, 77), make_view(&value, 0, 77), "{len}");
+        }
+    }
 
     #[test]
     fn frames_give_back_their_rows_with_and_without_a_dictionary() {

@@ -1,5 +1,5 @@
 //! Databases in other encodings than UTF-8: text is stored, compared, counted and sent by its bytes
-//! as heap does it.
+//! as heap does it. And locales of UTF-8 in which the order of text is that of its bytes.
 
 use anyhow::ensure;
 use howdah_server_tests::cluster::{Primary, query};
@@ -24,7 +24,7 @@ const ENCODINGS: [(&str, &[&str]); 3] = [
 ];
 
 /// Each returns ASCII only. `@` stands for the table.
-const QUERIES: [&str; 14] = [
+const QUERIES: [&str; 17] = [
     "SELECT length(w), octet_length(w), count(*) FROM @ GROUP BY 1, 2 ORDER BY 1, 2",
     "SELECT md5(w), count(*), max(length(v)) FROM @ GROUP BY w ORDER BY 1",
     "SELECT md5(max(w)), md5(min(w)), md5(max(v)), count(c) FROM @",
@@ -39,14 +39,18 @@ const QUERIES: [&str; 14] = [
     "SELECT count(*) FROM @ WHERE w = (SELECT w FROM h WHERE id = 3)",
     "SELECT count(*) FROM @ WHERE w LIKE (SELECT w FROM h WHERE id = 1) || '%'",
     "SELECT md5(string_agg(w || v || c, ',' ORDER BY id)) FROM @",
+    "SELECT md5(j->>'w'), jsonb_typeof(j->'n'), count(*) FROM @ GROUP BY j->>'w', 2 ORDER BY 1, 2",
+    "SELECT count(*), max(id) FROM @ WHERE length(j->>'w') = 1 AND (j->>'n')::int > 2",
+    "SELECT count(*), max(id) FROM @ WHERE j ? w OR j#>>ARRAY['w'] = 'a' OR j->>0 > 'a'",
 ];
 
 fn make(session: &mut Client, texts: &[&str]) -> anyhow::Result<()> {
     session.batch_execute(&format!(
         "CREATE EXTENSION howdah;
-         CREATE TABLE h (id int, w text, v varchar(20), c char(10));
+         CREATE TABLE h (id int, w text, v varchar(20), c char(10), j jsonb);
          CREATE TABLE t (LIKE h) USING howdah;
-         INSERT INTO h SELECT i, w, w || i % 7, w FROM generate_series(1, 10000) i,
+         INSERT INTO h SELECT i, w, w || i % 7, w, jsonb_build_object('w', w, w || 'a', i, 'n', i % 7)
+             FROM generate_series(1, 10000) i,
              LATERAL (SELECT decode((string_to_array('{}', ','))[1 + i % 8], 'hex') AS bytes) b,
              LATERAL (SELECT convert_from(bytes, getdatabaseencoding()) AS w) s;
          SET howdah.load_threshold = 0;
@@ -95,6 +99,63 @@ fn text_is_that_of_heap() -> anyhow::Result<()> {
                 sums.push(query(&mut session, &sum)?);
             }
             ensure!(sums[0] == sums[1], "{encoding}: COPY in {client}");
+        }
+    }
+    Ok(())
+}
+
+/// `@` stands for the table.
+const ORDERS: [&str; 5] = [
+    "SELECT id, w FROM @ ORDER BY w DESC, id LIMIT 9",
+    "SELECT min(w), max(w), max(v) FROM @",
+    "SELECT count(*), max(id) FROM @ WHERE w > 'b' AND v <= 'd'",
+    "SELECT count(*), max(id) FROM @ WHERE w BETWEEN 'a' AND 'é'",
+    "SELECT w, min(v), count(*) FROM @ WHERE w >= '' GROUP BY w ORDER BY w DESC LIMIT 7",
+];
+
+#[test]
+fn an_order_of_bytes_is_vectorized_whatever_provides_it() -> anyhow::Result<()> {
+    let settings = [("howdah.compaction", "off"), ("autovacuum", "off")];
+    let primary = Primary::start("orders", &settings)?;
+    let locales = [
+        (
+            "builtin",
+            "LOCALE_PROVIDER builtin BUILTIN_LOCALE 'C.UTF-8' LOCALE 'C'",
+        ),
+        ("libc", "LOCALE_PROVIDER libc LOCALE 'C.UTF-8'"),
+    ];
+    for (provider, locale) in locales {
+        let made = primary.session()?.batch_execute(&format!(
+            "CREATE DATABASE {provider} ENCODING 'UTF8' {locale} TEMPLATE template0"
+        ));
+        if let (Err(error), "libc") = (&made, provider) {
+            println!("not tried, this machine has no such locale: {error}");
+            continue;
+        }
+        made?;
+        let mut session = primary.connect(provider)?;
+        session.batch_execute(
+            "CREATE EXTENSION howdah;
+             CREATE TABLE h AS SELECT i AS id,
+                 chr(97 + i % 5) || chr(50 + i * 37 % 900) || i % 50 AS w,
+                 (substr('aZé🦀~', 1 + i % 5, 1) || i % 90)::varchar(20) AS v
+             FROM generate_series(1, 9000) i;
+             CREATE TABLE t (LIKE h) USING howdah;
+             SET howdah.load_threshold = 0; SET howdah.debug_force_vectorized = on;
+             INSERT INTO t SELECT * FROM h; ANALYZE h, t",
+        )?;
+        for text in ORDERS {
+            let ours = text.replace('@', "t");
+            let plan = query(&mut session, &format!("EXPLAIN (COSTS OFF) {ours}"))?;
+            let is_computed =
+                plan.contains("(Vectorized)") && !plan.contains("Evaluated by PostgreSQL");
+            ensure!(is_computed, "{provider}: {text}: {plan}");
+            let ours = query(&mut session, &ours)?;
+            let theirs = query(&mut session, &text.replace('@', "h"))?;
+            ensure!(
+                ours == theirs,
+                "{provider}: {text}: {ours:.300}\nbut of heap {theirs:.300}"
+            );
         }
     }
     Ok(())

@@ -75,6 +75,11 @@ impl AttributeLayout {
         }
     }
 
+    /// Whether values are stored as the bytes of their images, which are compressed.
+    pub fn is_image(&self) -> bool {
+        self.column_type == ColumnType::Bytes
+    }
+
     /// How values of a type would be stored.
     pub fn of_type(type_oid: Oid) -> AttributeLayout {
         let base = types::base(type_oid);

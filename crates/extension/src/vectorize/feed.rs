@@ -10,15 +10,17 @@
 //! copy. Chunks are verified by the thread that opens them, before it does. Where too many pages
 //! would be pinned, or expressions are evaluated by this thread, it copies the chunks itself. A
 //! group's statistics and chunks are read from the same immutable value. Columns are those of the
-//! query; each table has them under its own attribute numbers.
+//! query; each table has them under its own attribute numbers. A group whose images take long to
+//! decompress is several morsels, each with all of its chunks and some of its zones.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_buffer::BooleanBuffer;
 use howdah_bridge::relation::missing_value;
-use howdah_bridge::store::{Loans, StoreError};
+use howdah_bridge::store::{ColdStore, Loans, StoreError};
 use howdah_bridge::upper::Oid;
-use howdah_columnar::{Column, OwnedValue};
+use howdah_columnar::{Column, OwnedValue, ZONE_ROWS};
 use howdah_vector::VectorError;
 use howdah_vector::operators::Look;
 use howdah_vector::runtime::Feeder;
@@ -92,7 +94,7 @@ impl Source<'_> {
         let row_count = group.row_count();
         let counts = &mut fed.counts;
         counts.groups += 1;
-        let (rows, filter_decided) = match group.look {
+        let (rows, filter_decided) = match &group.look {
             Look::Skip => {
                 counts.groups_skipped += 1;
                 return Ok(());
@@ -109,7 +111,7 @@ impl Source<'_> {
             Look::Read {
                 rows,
                 filter_decided,
-            } => (rows, filter_decided),
+            } => (rows.clone(), *filter_decided),
         };
         let rows = match &group.leading {
             Some(leading) => feeder.narrowed(leading, rows),
@@ -120,9 +122,44 @@ impl Source<'_> {
             return Ok(());
         }
         counts.note_zones(row_count, &rows);
+        let hidden = (group.hidden.as_ref())
+            .map(|rows| BooleanBuffer::collect_bool(row_count, |row| rows.contains(row as u32)));
+        for rows in &rows {
+            let hidden = (hidden.as_ref())
+                .map_or(0, |all| all.slice(rows.start, rows.len()).count_set_bits());
+            counts.cold_rows += (rows.len() - hidden) as u64;
+        }
+        loans.release();
+        for rows in cut(&rows, group.parts) {
+            let (columns, rests) = self.chunks(store, &group, loans)?;
+            let morsel = Morsel {
+                row_count,
+                columns,
+                hidden: hidden.clone(),
+                rows,
+                filter_decided,
+                ordinal: next(ordinal),
+            };
+            fed.delivered.push((morsel.ordinal, group.reader.entry));
+            let table = self.table.oid();
+            let delivery = Delivery {
+                morsel,
+                preparation: Some(Box::new(move |morsel| finish(table, morsel, rests))),
+            };
+            push(feeder, delivery);
+        }
+        Ok(())
+    }
+
+    /// The columns that are read of a group, and what is left to do for them.
+    fn chunks(
+        &self,
+        store: &ColdStore,
+        group: &Surveyed,
+        loans: &Loans,
+    ) -> Result<(Vec<MorselColumn>, Rests), ColdError> {
         let mut columns = Vec::with_capacity(self.attributes.len());
         let mut rests = Vec::new();
-        loans.release();
         for (place, &attribute) in self.attributes.iter().enumerate() {
             pgrx::check_for_interrupts!();
             columns.push(match group.reader.column_type(attribute) {
@@ -138,30 +175,7 @@ impl Source<'_> {
                 }
             });
         }
-        let hidden = group
-            .hidden
-            .map(|rows| BooleanBuffer::collect_bool(row_count, |row| rows.contains(row as u32)));
-        for rows in &rows {
-            let hidden = (hidden.as_ref())
-                .map_or(0, |all| all.slice(rows.start, rows.len()).count_set_bits());
-            counts.cold_rows += (rows.len() - hidden) as u64;
-        }
-        let morsel = Morsel {
-            row_count,
-            columns,
-            hidden,
-            rows,
-            filter_decided,
-            ordinal: next(ordinal),
-        };
-        fed.delivered.push((morsel.ordinal, group.reader.entry));
-        let table = self.table.oid();
-        let delivery = Delivery {
-            morsel,
-            preparation: Some(Box::new(move |morsel| finish(table, morsel, rests))),
-        };
-        push(feeder, delivery);
-        Ok(())
+        Ok((columns, rests))
     }
 
     /// The column of a group that was stored before its attribute was added.
@@ -238,8 +252,39 @@ pub struct Damaged {
     pub error: StoreError,
 }
 
+/// Cuts rows, which are ascending ranges, into at most so many parts of about as many rows each, at
+/// the bounds of zones.
+fn cut(rows: &[Range<usize>], parts: usize) -> Vec<Vec<Range<usize>>> {
+    let row_count: usize = rows.iter().map(ExactSizeIterator::len).sum();
+    let wanted = row_count.div_ceil(parts.max(1));
+    let mut cut: Vec<Vec<Range<usize>>> = Vec::new();
+    let mut left = 0;
+    for range in rows {
+        let mut start = range.start;
+        while start < range.end {
+            let end = ((start / ZONE_ROWS + 1) * ZONE_ROWS).min(range.end);
+            if left == 0 {
+                cut.push(Vec::new());
+                left = wanted;
+            }
+            if let Some(part) = cut.last_mut() {
+                match part.last_mut() {
+                    Some(last) if last.end == start => last.end = end,
+                    _ => part.push(start..end),
+                }
+            }
+            left = left.saturating_sub(end - start);
+            start = end;
+        }
+    }
+    cut
+}
+
+/// What is left to do for chunks, by the places of their columns.
+type Rests = Vec<(usize, Rest)>;
+
 /// Copies and verifies the chunks of a morsel. Called by the threads.
-fn finish(table: Oid, morsel: &mut Morsel, rests: Vec<(usize, Rest)>) -> Result<(), VectorError> {
+fn finish(table: Oid, morsel: &mut Morsel, rests: Rests) -> Result<(), VectorError> {
     for (place, rest) in rests {
         if let Some(MorselColumn::Encoded { meta, bytes }) = morsel.columns.get_mut(place)
             && let len = (meta.byte_range.end - meta.byte_range.start) as usize
@@ -249,4 +294,27 @@ fn finish(table: Oid, morsel: &mut Morsel, rests: Vec<(usize, Rest)>) -> Result<
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_have_all_rows_once_and_end_where_zones_do() {
+        let rows = [0..5, ZONE_ROWS - 1..4 * ZONE_ROWS + 7];
+        for parts in 1..9 {
+            let cut = cut(&rows, parts);
+            assert!(cut.len() <= parts && (parts > 2 || cut.len() == parts));
+            let all = cut.iter().flatten().flat_map(Clone::clone);
+            assert!(all.eq(rows.iter().flat_map(Clone::clone)));
+            let ends = cut.iter().filter_map(|part| Some(part.last()?.end));
+            let inner = ends.take(cut.len() - 1);
+            for end in inner {
+                assert!(end == 5 || end.is_multiple_of(ZONE_ROWS), "{end}");
+            }
+        }
+        assert_eq!(cut(&rows, 1), [rows.to_vec()]);
+        assert!(cut(&[], 2).is_empty());
+    }
 }

@@ -76,6 +76,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     };
     let lease = Lease::take(wanted);
     let threads = lease.count;
+    share_groups(&mut groups, threads);
     let options = Options {
         threads,
         window: threads * WINDOW,
@@ -189,13 +190,17 @@ type Groups = Vec<(usize, Surveyed)>;
 /// thread must fetch itself.
 fn worthwhile_threads(sources: &[Source<'_>], groups: &Groups) -> usize {
     if settings::force_vectorized() {
-        return settings::threads().min(groups.len());
+        let parts = groups.iter().map(|(_, group)| group.threads_worth());
+        return settings::threads().min(parts.fold(0, usize::saturating_add));
     }
-    let rows = groups.iter().map(|(_, group)| group.rows_to_read());
     let (mut to_read, mut row_count) = (0, 0);
-    for rows in rows.filter(|&rows| rows > 0) {
-        to_read += 1;
-        row_count += rows;
+    for (_, group) in groups.iter().filter(|(_, group)| group.rows_to_read() > 0) {
+        let threads = group.threads_worth();
+        to_read += threads;
+        row_count += match threads {
+            1 => group.rows_to_read(),
+            _ => group.rows_to_read().max(threads * ROWS_OF_A_THREAD),
+        };
     }
     let busy = to_read.min(row_count / ROWS_OF_A_THREAD);
     let blocks = sources.iter().map(|source| source.table.main_fork_blocks());
@@ -203,6 +208,16 @@ fn worthwhile_threads(sources: &[Source<'_>], groups: &Groups) -> usize {
     match busy > 1 || has_many_hot_rows() {
         true => settings::threads().min(busy.max(1)),
         false => 0,
+    }
+}
+
+/// Cuts groups, where there are fewer of them than threads, so that each thread gets a part.
+fn share_groups(groups: &mut Groups, threads: usize) {
+    let is_read = |(_, group): &&(usize, Surveyed)| group.rows_to_read() > 0;
+    let to_read = groups.iter().filter(is_read).count();
+    let most = threads.div_ceil(to_read.max(1));
+    for (_, group) in groups.iter_mut() {
+        group.parts = group.threads_worth().min(most).max(1);
     }
 }
 

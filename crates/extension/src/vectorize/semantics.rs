@@ -5,8 +5,11 @@
 //! that is PostgreSQL's equality and order. For others (blank-padded text, jsonb, text under a
 //! nondeterministic collation) it is not, and they are declined.
 
+use howdah_bridge::builtin::types;
 use howdah_bridge::collation::{is_deterministic, orders_bytewise};
 use howdah_bridge::upper::{Node, Oid, Reason};
+use howdah_columnar::ColumnType;
+use howdah_vector::functions;
 
 use crate::types::AttributeLayout;
 use crate::types::sql_types::{Comparison, comparison};
@@ -28,12 +31,30 @@ const TEXT_ORDER: [&str; 6] = [
     "text_larger",
     "text_smaller",
 ];
-/// Functions of text that do not depend on a collation.
-const TEXT_ONLY: [&str; 2] = ["textlen", "textoctetlen"];
+/// Functions of text, or of arrays of text, that do not depend on a collation.
+const TEXT_ONLY: [&str; 16] = [
+    "textlen",
+    "textoctetlen",
+    "boolin",
+    "int2in",
+    "int4in",
+    "int8in",
+    "float4in",
+    "float8in",
+    "numeric_in",
+    "jsonb_object_field",
+    "jsonb_object_field_text",
+    "jsonb_extract_path",
+    "jsonb_extract_path_text",
+    "jsonb_exists",
+    "jsonb_exists_any",
+    "jsonb_exists_all",
+];
 
 /// Whether any function or aggregate of the engine takes values of a type.
 pub fn is_known(type_oid: Oid) -> bool {
-    is_scalar(type_oid) || is_text(type_oid)
+    let is_image = matches!(type_oid, types::JSONB | types::TEXT_ARRAY);
+    is_scalar(type_oid) || is_text(type_oid) || is_image
 }
 
 fn is_scalar(type_oid: Oid) -> bool {
@@ -77,6 +98,14 @@ pub fn exact_of_text(function: &str, collation: Oid) -> Result<(), Reason> {
     }
     let is_exact = TEXT_ONLY.contains(&function);
     declined_unless(is_exact, Reason::Function(function.to_owned()))
+}
+
+/// Declines a function whose result is text in a database that does not store text as such: nothing
+/// else of the engine would know that it is.
+pub fn stores_text_of(function: &str) -> Result<(), Reason> {
+    let is_text = functions::find(function).is_some_and(|known| known.result == ColumnType::Text);
+    let is_stored = AttributeLayout::of_type(types::TEXT).column_type == ColumnType::Text;
+    declined_unless(is_stored || !is_text, Reason::Function(function.to_owned()))
 }
 
 /// Declines an aggregate that depends on an order which is not that of stored values.

@@ -9,6 +9,7 @@ use howdah_vector::operators::{Compiled, Look};
 
 use super::source::Source;
 use crate::errors::ColdError;
+use crate::settings;
 use crate::store::column_reader::ColumnReader;
 use crate::store::row_set::RowSet;
 use crate::store::view::ColdGroup;
@@ -29,7 +30,14 @@ pub struct Surveyed {
     is_uniform: bool,
     /// Of first rows: the statistics of the column by which they are ordered.
     pub leading: Option<Rc<ColumnStatistics>>,
+    /// Bytes of the images of jsonb values, arrays, … that are read, before they were encoded.
+    image_bytes: u64,
+    /// The morsels that it is cut into.
+    pub parts: usize,
 }
+
+/// So many bytes of images take a thread some 2 ms to decompress, which is worth waking it.
+const IMAGE_BYTES_OF_A_THREAD: u64 = 4 << 20;
 
 impl Surveyed {
     /// The best value of the column by which first rows are ordered, where it can be compared.
@@ -58,6 +66,17 @@ impl Surveyed {
             }
             Look::Skip | Look::Statistics => 0,
         }
+    }
+
+    /// How many threads could share it, because the images in it take long to decompress.
+    pub fn threads_worth(&self) -> usize {
+        let read = self.rows_to_read() as f64 / self.row_count().max(1) as f64;
+        let worth = match settings::force_vectorized() {
+            true => 1,
+            false => IMAGE_BYTES_OF_A_THREAD,
+        };
+        let threads = self.image_bytes as f64 * read / worth as f64;
+        (threads as usize).max(1)
     }
 }
 
@@ -184,6 +203,13 @@ impl Source<'_> {
                 })
             };
             let is_uniform = !needed.is_empty() && needed.iter().all(has_one_value);
+            let bytes_of_images = |&place: &usize| match known[place] {
+                Some(known) if self.layout.attributes[self.attributes[place]].is_image() => {
+                    known.chunk.raw_bytes
+                }
+                _ => 0,
+            };
+            let image_bytes = needed.iter().map(bytes_of_images).sum();
             let leading = leading.and_then(|(place, _)| statistics[place].take());
             if look != Look::Statistics {
                 statistics.clear();
@@ -196,6 +222,8 @@ impl Source<'_> {
                 hidden,
                 is_uniform,
                 leading,
+                image_bytes,
+                parts: 1,
             });
         }
         Ok(Some(surveyed))

@@ -384,7 +384,7 @@ impl<'a> Translator<'_, 'a> {
         };
         match call.arguments.iter().any(stored_as_text) {
             true => semantics::exact_of_text(&call.function, call.collation),
-            false => Ok(()),
+            false => semantics::stores_text_of(&call.function),
         }
     }
 

@@ -18,7 +18,9 @@ mod compare;
 mod convert;
 pub(crate) mod date_time;
 mod float;
+mod input;
 mod integer;
+mod json;
 pub(crate) mod kernel;
 mod loops;
 mod numeric;
@@ -122,6 +124,8 @@ static FAMILIES: &[&[&[Function]]] = &[
     numeric::FUNCTIONS,
     date_time::FUNCTIONS,
     text::FUNCTIONS,
+    input::FUNCTIONS,
+    json::FUNCTIONS,
 ];
 
 static BY_NAME: LazyLock<FxHashMap<&'static str, &'static Function>> =

@@ -2,7 +2,7 @@
 
 use howdah_columnar::{Column, OwnedValue};
 
-use super::{Datum, functions, unsupported};
+use super::{Datum, functions, json, unsupported};
 use crate::error::VectorError;
 use crate::plan::{Expr, Truth};
 
@@ -80,7 +80,10 @@ fn boolean(expr: &Expr, row: &[Datum]) -> Result<Option<bool>, VectorError> {
 /// A strict function.
 fn call(function: &str, arguments: Vec<Datum>) -> Result<Datum, VectorError> {
     match arguments.into_iter().collect::<Option<Vec<_>>>() {
-        Some(arguments) => functions::call(function, &arguments).map(Some),
+        Some(arguments) => match json::call(function, &arguments) {
+            Some(result) => result,
+            None => functions::call(function, &arguments).map(Some),
+        },
         None => Ok(None),
     }
 }

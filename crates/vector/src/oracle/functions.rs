@@ -191,7 +191,7 @@ fn of_float(value: &OwnedValue) -> Result<f64, VectorError> {
 }
 
 /// An integer of this many bytes.
-fn sized(width: u32, value: i128) -> Result<OwnedValue, VectorError> {
+pub(super) fn sized(width: u32, value: i128) -> Result<OwnedValue, VectorError> {
     let (limit, message) = match width {
         2 => (1_i128 << 15, "smallint out of range"),
         4 => (1_i128 << 31, "integer out of range"),

@@ -14,6 +14,7 @@
 mod aggregates;
 mod expr;
 mod functions;
+pub mod json;
 mod order;
 
 use std::cmp::Ordering;

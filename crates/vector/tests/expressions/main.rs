@@ -1,6 +1,7 @@
 //! Compiled expressions agree with the oracle: every function, trees of them, and predicates.
 
 mod generate;
+mod json;
 
 use arrow_buffer::BooleanBuffer;
 use generate::{Random, Table};
@@ -174,7 +175,7 @@ proptest! {
     #[test]
     fn every_function_agrees_with_the_oracle(seed in any::<u64>()) {
         let mut random = Random(seed);
-        for function in functions::all() {
+        for function in functions::all().filter(|function| !json::takes(function.prosrc)) {
             let table = Table::new(function.arguments, &mut random);
             for expr in calls(function, &mut random) {
                 check_function(&expr, &table.types, &table.rows);
@@ -352,4 +353,14 @@ fn a_compiled_expression_tells_what_it_reads() {
     let column = Compiled::compile(&Expr::Column(2), &types).expect("compiles");
     assert_eq!(column.as_column(), Some(2));
     assert!(!column.can_fail());
+}
+
+/// The values of an expression.
+fn evaluated(
+    expr: &Expr,
+    types: &[ColumnType],
+    rows: &[Vec<Datum>],
+) -> Result<Column, VectorError> {
+    let compiled = Compiled::compile(expr, types).expect("compiles");
+    compiled.evaluate(&Columns::new(types, rows))
 }
