@@ -43,6 +43,7 @@ fn generated_queries_have_one_answer() -> anyhow::Result<()> {
         foreign,
         failed,
         spared,
+        ..
     } = tally;
     println!(
         "{asked} queries, {taken} by the engine, {foreign} of them in part by PostgreSQL, {failed} \

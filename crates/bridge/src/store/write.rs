@@ -147,15 +147,12 @@ impl ColdStore<'_> {
 
     /// Replaces the payload of the tuple at `tid` by one of the same length, in place.
     ///
-    /// # Panics
-    /// If the tuple is not there or the length differs: both would be our own bug.
+    /// Raises an ERROR (`XX001`) if the tuple has another length, or is damaged.
     pub fn overwrite(&self, tid: Tid, payload: &[u8]) {
         self.update_in_place(tid, |old| {
-            assert_eq!(
-                old.len(),
-                payload.len(),
-                "an in-place change keeps the length"
-            );
+            if old.len() != payload.len() {
+                refuse_damaged(self.toast().oid().to_u32(), tid);
+            }
             old.copy_from_slice(payload);
         });
     }
@@ -165,13 +162,12 @@ impl ColdStore<'_> {
         self.change_tuple(tid, |tuple| {
             // SAFETY: a tuple begins with its header.
             let hoff = unsafe { (*tuple.as_ptr().cast::<pg_sys::HeapTupleHeaderData>()).t_hoff };
-            let data = &mut tuple[hoff as usize..];
-            let size = [data[8], data[9], data[10], data[11]];
-            let varlena_bytes = (u32::from_ne_bytes(size) >> 2) as usize;
-            assert!(
-                varlena_bytes >= 4 && 8 + varlena_bytes <= data.len(),
-                "in-place change of a damaged tuple"
-            );
+            let data = tuple.get_mut(hoff as usize..).unwrap_or_default();
+            let size = data.get(8..).and_then(|at| at.first_chunk().copied());
+            let varlena_bytes = (u32::from_ne_bytes(size.unwrap_or_default()) >> 2) as usize;
+            if varlena_bytes < 4 || 8 + varlena_bytes > data.len() {
+                refuse_damaged(self.toast().oid().to_u32(), tid);
+            }
             change(&mut data[PAYLOAD_OFFSET..8 + varlena_bytes])
         })
     }
@@ -189,14 +185,15 @@ impl ColdStore<'_> {
             let state = pg_sys::GenericXLogStart(self.toast);
             let page = pg_sys::GenericXLogRegisterBuffer(state, buffer, 0);
             let item = pg_sys::PageGetItemId(page, tid.offset());
-            assert_eq!(
-                (*item).lp_flags(),
-                pg_sys::LP_NORMAL,
-                "in-place change of a tuple that is gone"
-            );
-            let tuple = page.cast::<u8>().add((*item).lp_off() as usize);
-            let bytes = std::slice::from_raw_parts_mut(tuple, (*item).lp_len() as usize);
-            let result = change(bytes);
+            let (at, len) = ((*item).lp_off() as usize, (*item).lp_len() as usize);
+            if (*item).lp_flags() != pg_sys::LP_NORMAL
+                || len < size_of::<pg_sys::HeapTupleHeaderData>()
+                || at + len > pg_sys::BLCKSZ as usize
+            {
+                refuse_damaged(self.toast().oid().to_u32(), tid);
+            }
+            let tuple = page.cast::<u8>().add(at);
+            let result = change(std::slice::from_raw_parts_mut(tuple, len));
             pg_sys::GenericXLogFinish(state);
             pg_sys::UnlockReleaseBuffer(buffer);
             result
@@ -246,6 +243,18 @@ impl ColdStore<'_> {
             pgrx::check_for_interrupts!();
         }
     }
+}
+
+/// Raises an ERROR: a tuple that is to be changed in place is not what was stored.
+#[cold]
+fn refuse_damaged(toast: u32, tid: Tid) -> ! {
+    let (block, offset) = (tid.block(), tid.offset());
+    pgrx::ereport!(
+        pgrx::PgLogLevel::ERROR,
+        pgrx::PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
+        format!("cold entry at ({block},{offset}) of TOAST relation {toast} is damaged")
+    );
+    unreachable!()
 }
 
 /// A long value as it was written.

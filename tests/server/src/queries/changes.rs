@@ -1,4 +1,4 @@
-//! Changes that a transaction makes to a table before it reads it.
+//! Changes that a transaction makes to a table before it reads it, or while others read it.
 
 use super::columns::COLUMNS;
 use crate::differential::Dice;
@@ -22,16 +22,41 @@ const CHANGES: [&str; 12] = [
 
 /// Some changes, one after the other.
 pub(super) fn changes(dice: &mut Dice) -> String {
+    let all: Vec<String> = (0..=dice.below(4))
+        .map(|at| change(300_000 * (at + 1), dice))
+        .collect();
+    all.join("; ")
+}
+
+/// A change; the rows that it inserts are numbered from `beyond`.
+fn change(beyond: usize, dice: &mut Dice) -> String {
     let columns: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
     let columns = columns.join(", ");
-    let one = |at: usize, dice: &mut Dice| {
-        let (every, beyond) = (dice.pick(&[1, 3, 9]), 300_000 * (at + 1));
-        let insert = format!(
-            "INSERT INTO @ (id, {columns}) SELECT id + {beyond}, {columns} FROM source
-             WHERE id % {every} = 0"
-        );
-        dice.pick(&CHANGES).replace("INSERT INTO @", &insert)
+    let every = dice.pick(&[1, 3, 9]);
+    let insert = format!(
+        "INSERT INTO @ (id, {columns}) SELECT id + {beyond}, {columns} FROM source
+         WHERE id % {every} = 0"
+    );
+    dice.pick(&CHANGES).replace("INSERT INTO @", &insert)
+}
+
+/// A transaction that makes the same change in `h` and `t`, while other transactions read them.
+/// `at` is its number among those that change these tables.
+#[must_use]
+pub fn committed_changes(dice: &mut Dice, at: usize) -> String {
+    let mut change = || loop {
+        let change = change(100_000 * (at + 1), dice);
+        // Rows that were truncated are missing in older snapshots, too.
+        if !change.contains("TRUNCATE") {
+            return change;
+        }
     };
-    let all: Vec<String> = (0..=dice.below(4)).map(|at| one(at, dice)).collect();
-    all.join("; ")
+    let changes = change();
+    let end = *dice.pick(&["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"]);
+    format!(
+        "BEGIN; SET LOCAL howdah.load_threshold = {}; {}; {}; {end}",
+        dice.pick(&[5, 1_000_000]),
+        changes.replace('@', "h"),
+        changes.replace('@', "t")
+    )
 }

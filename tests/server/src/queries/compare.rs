@@ -8,6 +8,9 @@ use super::author::{author, values};
 use super::query::{PARAMETERS, Query, Way};
 use crate::differential::Dice;
 
+/// The SQLSTATE of a statement that replay has cancelled. Only changes could raise it otherwise.
+const CONFLICT: &str = "40001";
+
 /// How many queries met what.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
@@ -20,12 +23,16 @@ pub struct Tally {
     pub failed: usize,
     /// With an error over heap, but none by the engine.
     pub spared: usize,
+    /// Cancelled, on a standby, by a conflict with what is replayed.
+    pub cancelled: usize,
 }
 
 /// A query and the values of its parameters.
 struct Question {
     query: Query,
     values: String,
+    /// The exported snapshot in which it is asked; if there is none, each time in one of its own.
+    snapshot: Option<String>,
 }
 
 impl Question {
@@ -42,7 +49,11 @@ impl Question {
 
     fn ask(&self, session: &mut Client, text: &str) -> anyhow::Result<Answer> {
         let sent = self.sent(session, text)?;
-        answer(session, &sent)
+        let Some(snapshot) = &self.snapshot else {
+            return answer(session, &sent);
+        };
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT";
+        answer(session, &format!("{begin} '{snapshot}'; {sent}; COMMIT"))
     }
 
     fn plan(&self, session: &mut Client, text: &str) -> anyhow::Result<Plan> {
@@ -62,7 +73,55 @@ pub fn compare_next(
 ) -> anyhow::Result<()> {
     let query = author(dice);
     let values = values(dice);
-    let question = Question { query, values };
+    let snapshot = None;
+    compare(
+        session,
+        dice,
+        tally,
+        &Question {
+            query,
+            values,
+            snapshot,
+        },
+    )
+}
+
+/// As [`compare_next`], but every answer is of the same snapshot, which another session exports,
+/// whatever other transactions do meanwhile.
+///
+/// # Errors
+/// As for [`compare_next`].
+pub fn compare_next_in(
+    snapshot: &str,
+    session: &mut Client,
+    dice: &mut Dice,
+    tally: &mut Tally,
+) -> anyhow::Result<()> {
+    let mut query = author(dice);
+    // A transaction that changes rows which others change cannot serialize.
+    while query.way == Way::Changed {
+        query = author(dice);
+    }
+    let values = values(dice);
+    let snapshot = Some(snapshot.to_owned());
+    compare(
+        session,
+        dice,
+        tally,
+        &Question {
+            query,
+            values,
+            snapshot,
+        },
+    )
+}
+
+fn compare(
+    session: &mut Client,
+    dice: &mut Dice,
+    tally: &mut Tally,
+    question: &Question,
+) -> anyhow::Result<()> {
     let threads = dice.pick(&[0, 1, 2, 7]);
     let memory = dice.pick(&["64kB", "4MB", "64MB"]);
     let partitionwise = dice.pick(&["on", "off"]);
@@ -81,6 +140,11 @@ pub fn compare_next(
     let plain = question.ask(session, &text)?;
     let mut heap = question.ask(session, &question.query.of("h"))?;
     tally.asked += 1;
+    let is_cancelled = |answer: &Answer| matches!(answer, Err(code) if code == CONFLICT);
+    if [&vectorized, &plain, &heap].into_iter().any(is_cancelled) {
+        tally.cancelled += 1;
+        return Ok(());
+    }
     tally.failed += usize::from(heap.is_err());
     let say = |other: &str| {
         let values = &question.values;

@@ -42,6 +42,7 @@ mod tables;
 
 pub use answer::{Answer, Plan, answer, plan, same};
 pub use author::{author, values};
-pub use compare::{Tally, compare_next};
+pub use changes::committed_changes;
+pub use compare::{Tally, compare_next, compare_next_in};
 pub use query::{Query, Way};
 pub use tables::{FUNCTIONS, make_tables};
