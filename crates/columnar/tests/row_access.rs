@@ -189,7 +189,8 @@ fn strings_of_similar_lengths_lie_where_they_are_expected() {
         let (mut likely, mut next) = (Vec::new(), Vec::new());
         let mut state = RowState::default();
         for row in [0, 1, 777, 30_000, 45_678, 59_999] {
-            (likely.clear(), next.clear());
+            likely.clear();
+            next.clear();
             access.likely_ranges(row, &mut likely);
             let located = access.locate(row, bytes.as_slice(), &mut state, &mut next);
             located.expect("locates");

@@ -12,7 +12,8 @@
 //! joins of heap tables scan all pages of the inner table instead, at a price that includes reading
 //! them, so that the two prices stay comparable. A scan by column reads a small part of the pages,
 //! and is priced so: beside it the look-ups would seem several times dearer than they are. Hence a
-//! join of this form is offered again, with look-ups that fetch each page once, after its neighbour.
+//! join of this form is offered again, with look-ups that fetch each page once, after the one
+//! before.
 //!
 //! The form is checked by statistics: correlations of both columns, a scan of the outer table that
 //! returns rows in their order. Tables without cold rows are planned as PostgreSQL plans them.

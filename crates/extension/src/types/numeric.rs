@@ -168,8 +168,8 @@ pub fn with_image<R>(value: Numeric<'_>, f: impl FnOnce(&[u8]) -> R) -> R {
     f(&image[..len])
 }
 
-/// Digits of base 10,000 that a short image may have in [`view_of`]: three before the decimal point,
-/// one behind it; and the bits of each.
+/// Digits of base 10,000 that an image may have in [`view_of`]: three before the decimal point, one
+/// behind it; and the bits of each.
 const VIEW_DIGITS: u32 = 4;
 const DIGIT_BITS: u32 = 16;
 
@@ -191,10 +191,9 @@ pub fn view_of(unscaled: i64, scale: u16) -> Option<u128> {
         return None;
     }
     // The highest digit in the lowest bits, as it is the first in memory.
-    let digits = whole / 100_000_000
-        | (whole / 10_000 % 10_000) << DIGIT_BITS
-        | (whole % 10_000) << (2 * DIGIT_BITS)
-        | fraction << (3 * DIGIT_BITS);
+    let middle = (whole / 10_000 % 10_000) << DIGIT_BITS;
+    let low = (whole % 10_000) << (2 * DIGIT_BITS);
+    let digits = (whole / 100_000_000) | middle | low | (fraction << (3 * DIGIT_BITS));
     let (leading, digits) = match digits {
         // As if it had one digit before the decimal point: its weight is 0.
         0 => (VIEW_DIGITS - 2, 0),
@@ -208,9 +207,9 @@ pub fn view_of(unscaled: i64, scale: u16) -> Option<u128> {
     let sign = if unscaled < 0 { SHORT_NEGATIVE } else { 0 };
     let weight_sign = if weight < 0 { SHORT_WEIGHT_SIGN } else { 0 };
     let weight = weight as u16 & SHORT_WEIGHT_MASK;
-    let header = SHORT | sign | scale << SHORT_SCALE_SHIFT | weight_sign | weight;
+    let header = SHORT | sign | (scale << SHORT_SCALE_SHIFT) | weight_sign | weight;
     let len = 2 + 2 * count;
-    Some(u128::from(len) | u128::from(header) << 32 | u128::from(digits) << 48)
+    Some(u128::from(len) | (u128::from(header) << 32) | (u128::from(digits) << 48))
 }
 
 #[cfg(test)]
@@ -300,7 +299,7 @@ mod tests {
     #[test]
     fn views_of_decimals_are_their_images() {
         let mut state = 7_u64;
-        let mut check = |unscaled: i64, scale: u16| {
+        let check = |unscaled: i64, scale: u16| {
             let view = view_of(unscaled, scale);
             let whole = unscaled.unsigned_abs() / 10_u64.pow(u32::from(scale));
             assert_eq!(view.is_some(), scale <= 4 && whole < 10_u64.pow(12));
