@@ -3,16 +3,9 @@ CREATE SCHEMA adopt;
 SET search_path = adopt, public;
 CREATE FUNCTION method(t regclass) RETURNS text LANGUAGE sql AS
     $$SELECT amname FROM pg_class c LEFT JOIN pg_am a ON a.oid = c.relam WHERE c.oid = t$$;
-CREATE FUNCTION differences(a regclass, b regclass) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE n bigint;
-BEGIN
-    EXECUTE format('SELECT count(*) FROM (
-        (SELECT x::text FROM %1$s x EXCEPT ALL SELECT x::text FROM %2$s x) UNION ALL
-        (SELECT x::text FROM %2$s x EXCEPT ALL SELECT x::text FROM %1$s x)) d', a, b) INTO n;
-    RETURN n;
-END $$;
-CREATE FUNCTION cold(t regclass) RETURNS bigint LANGUAGE sql AS
-    $$SELECT cold_rows FROM howdah.tables WHERE relation = t$$;
+\getenv directory PG_ABS_SRCDIR
+\set compare :directory '/sql/compare.psql'
+\i :compare
 
 -- Instant: neither the file nor a row moves.
 CREATE TABLE t (id int PRIMARY KEY, word text, body text) USING heap;

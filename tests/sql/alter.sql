@@ -2,16 +2,9 @@
 CREATE SCHEMA alter_table;
 SET search_path = alter_table, public;
 SET howdah.load_threshold = 100;
-CREATE FUNCTION differences(a regclass, b regclass) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE n bigint;
-BEGIN
-    EXECUTE format('SELECT count(*) FROM (
-        (SELECT x::text FROM %1$s x EXCEPT ALL SELECT x::text FROM %2$s x) UNION ALL
-        (SELECT x::text FROM %2$s x EXCEPT ALL SELECT x::text FROM %1$s x)) d', a, b) INTO n;
-    RETURN n;
-END $$;
-CREATE FUNCTION cold(t regclass) RETURNS bigint LANGUAGE sql AS
-    $$SELECT cold_rows FROM howdah.tables WHERE relation = t$$;
+\getenv directory PG_ABS_SRCDIR
+\set compare :directory '/sql/compare.psql'
+\i :compare
 -- Runs a statement on both tables; @ stands for the name. Says how many rows differ, how many
 -- are cold, and whether the howdah table was rewritten.
 CREATE FUNCTION pair(statement text) RETURNS TABLE (different bigint, cold bigint, rewritten boolean) LANGUAGE plpgsql AS $$

@@ -4,17 +4,11 @@ CREATE SCHEMA load;
 SET search_path = load, public;
 SET howdah.load_threshold = 100;
 
--- Rows that are in one table and not in the other, by their text.
-CREATE FUNCTION differences(a regclass, b regclass) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE n bigint;
-BEGIN
-    EXECUTE format('SELECT count(*) FROM (
-        (SELECT x::text FROM %1$s x EXCEPT ALL SELECT x::text FROM %2$s x) UNION ALL
-        (SELECT x::text FROM %2$s x EXCEPT ALL SELECT x::text FROM %1$s x)) d', a, b) INTO n;
-    RETURN n;
-END $$;
--- Rows on the cold side.
-CREATE FUNCTION cold(t regclass) RETURNS bigint LANGUAGE plpgsql AS $$
+\getenv directory PG_ABS_SRCDIR
+\set compare :directory '/sql/compare.psql'
+\i :compare
+-- Rows on the cold side by their TIDs: those of a load in progress are among them.
+CREATE OR REPLACE FUNCTION cold(t regclass) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE n bigint;
 BEGIN
     EXECUTE format('SELECT count(*) FROM ONLY %s WHERE ctid >= ''(2147483648,0)''', t) INTO n;

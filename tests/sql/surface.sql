@@ -3,16 +3,9 @@ CREATE SCHEMA surface;
 SET search_path = surface, public;
 SET howdah.load_threshold = 100;
 SET client_min_messages = warning;
-CREATE FUNCTION differences(a regclass, b regclass) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE n bigint;
-BEGIN
-    EXECUTE format('SELECT count(*) FROM (
-        (SELECT x::text FROM %1$s x EXCEPT ALL SELECT x::text FROM %2$s x) UNION ALL
-        (SELECT x::text FROM %2$s x EXCEPT ALL SELECT x::text FROM %1$s x)) d', a, b) INTO n;
-    RETURN n;
-END $$;
-CREATE FUNCTION cold(t regclass) RETURNS bigint LANGUAGE sql AS
-    $$SELECT cold_rows FROM howdah.tables WHERE relation = t$$;
+\getenv directory PG_ABS_SRCDIR
+\set compare :directory '/sql/compare.psql'
+\i :compare
 
 -- Sizes: what the functions say is what the files have.
 CREATE TABLE sized (id int, word text) USING howdah;

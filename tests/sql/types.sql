@@ -3,16 +3,9 @@
 CREATE SCHEMA types;
 SET search_path = types, public;
 SET howdah.load_threshold = 0;
-CREATE FUNCTION differences(a regclass, b regclass) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE n bigint;
-BEGIN
-    EXECUTE format('SELECT count(*) FROM (
-        (SELECT x::text FROM %1$s x EXCEPT ALL SELECT x::text FROM %2$s x) UNION ALL
-        (SELECT x::text FROM %2$s x EXCEPT ALL SELECT x::text FROM %1$s x)) d', a, b) INTO n;
-    RETURN n;
-END $$;
-CREATE FUNCTION cold(t regclass) RETURNS bigint LANGUAGE sql AS
-    $$SELECT cold_rows FROM howdah.tables WHERE relation = t$$;
+\getenv directory PG_ABS_SRCDIR
+\set compare :directory '/sql/compare.psql'
+\i :compare
 -- Makes a heap and a howdah table of one column from the same query, compares them also by the
 -- bytes that the type sends, and says what is stored.
 CREATE FUNCTION check_type(type text, query text)

@@ -5,10 +5,8 @@ SET search_path = vectorized, public;
 \getenv directory PG_ABS_SRCDIR
 \set twin :directory '/sql/twin.psql'
 \i :twin
-SET howdah.load_threshold = 100;
-SET howdah.debug_force_vectorized = on;
-SET howdah.threads = 2;
-SET timezone = 'UTC';
+\set vectorized :directory '/sql/vectorized.psql'
+\i :vectorized
 CREATE TABLE t (id int, k2 int2, k4 int4, k8 int8, f4 float4, f8 float8, n numeric(12,2), m numeric, d date, ts timestamp,
     tz timestamptz, tm time, b bool, u uuid, w text COLLATE "C", x text, v varchar(20), c char(6), e bytea, j jsonb, a int[]);
 INSERT INTO t SELECT i, i % 7, i % 100, i::int8 * 3000000000, (i % 13) * 0.25, (i % 1000) / 8.0, (i % 777) / 100.0,
@@ -31,13 +29,6 @@ UPDATE t SET k4 = k4 + 1 WHERE id % 97 = 0 AND id < 20000;
 DELETE FROM t WHERE id % 89 = 0;
 ALTER TABLE t ADD COLUMN later int DEFAULT 42;
 ANALYZE t;
--- Over howdah the engine takes all of these.
-CREATE FUNCTION taken(query text) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE line text; found boolean := false;
-BEGIN
-    FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP found := found OR line LIKE '%(Vectorized)%'; END LOOP;
-    RETURN found;
-END $$;
 CREATE TABLE query (id int GENERATED ALWAYS AS IDENTITY, text text);
 INSERT INTO query (text) VALUES
     ('SELECT count(*), count(k4), count(j), count(a), count(c) FROM t'),

@@ -5,10 +5,8 @@ SET search_path = vectorized_foreign, public;
 \getenv directory PG_ABS_SRCDIR
 \set twin :directory '/sql/twin.psql'
 \i :twin
-SET howdah.load_threshold = 100;
-SET howdah.debug_force_vectorized = on;
-SET howdah.threads = 2;
-SET timezone = 'UTC';
+\set vectorized :directory '/sql/vectorized.psql'
+\i :vectorized
 CREATE DOMAIN small AS int CHECK (value < 150);
 CREATE TABLE t (id int, k int, s small, f float8, n numeric(12,2), m numeric, d date, ts timestamp, b bool,
     w text COLLATE "C", x text COLLATE "en-x-icu", c char(6), j jsonb, a int[], u uuid, p point);
@@ -55,12 +53,6 @@ CREATE FUNCTION reads_badly(int) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 DECLARE found bigint;
 BEGIN
     BEGIN SELECT sum(picky(k + $1)) INTO found FROM little; EXCEPTION WHEN OTHERS THEN found := -1; END;
-    RETURN found;
-END $$;
-CREATE FUNCTION taken(query text) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE line text; found boolean := false;
-BEGIN
-    FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP found := found OR line LIKE '%(Vectorized)%'; END LOOP;
     RETURN found;
 END $$;
 CREATE TABLE query (id int GENERATED ALWAYS AS IDENTITY, text text) USING heap;

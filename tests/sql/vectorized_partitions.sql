@@ -5,10 +5,8 @@ SET search_path = vectorized_partitions, public;
 \getenv directory PG_ABS_SRCDIR
 \set twin :directory '/sql/twin.psql'
 \i :twin
-SET howdah.load_threshold = 100;
-SET howdah.debug_force_vectorized = on;
-SET howdah.threads = 2;
-SET timezone = 'UTC';
+\set vectorized :directory '/sql/vectorized.psql'
+\i :vectorized
 -- Several levels: list, range, hash; a partition that is empty, one with other attribute numbers, one with dropped columns.
 CREATE TABLE p (id int, k int, grp int, w text COLLATE "C", n numeric(10,2), ts timestamp) PARTITION BY LIST (k);
 CREATE TABLE p0 PARTITION OF p FOR VALUES IN (0);
@@ -45,12 +43,6 @@ INSERT INTO i1 SELECT g, g % 5, 'i1', -1 FROM generate_series(3001, 6000) g;
 INSERT INTO i2 (id, grp, w) SELECT g, g % 6, 'i2' FROM generate_series(6001, 9000) g;
 INSERT INTO i11 SELECT g, g % 7, NULL, 1 FROM generate_series(9001, 9050) g;
 ANALYZE i;
-CREATE FUNCTION taken(query text) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE line text; found boolean := false;
-BEGIN
-    FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP found := found OR line LIKE '%(Vectorized)%'; END LOOP;
-    RETURN found;
-END $$;
 CREATE TABLE query (id int GENERATED ALWAYS AS IDENTITY, text text);
 INSERT INTO query (text) VALUES
     ('SELECT count(*), sum(id), min(n), max(ts), avg(grp) FROM p'),

@@ -5,10 +5,8 @@ SET search_path = vectorized_statements, public;
 \getenv directory PG_ABS_SRCDIR
 \set twin :directory '/sql/twin.psql'
 \i :twin
-SET howdah.load_threshold = 100;
-SET howdah.debug_force_vectorized = on;
-SET howdah.threads = 2;
-SET timezone = 'UTC';
+\set vectorized :directory '/sql/vectorized.psql'
+\i :vectorized
 CREATE TABLE t (id int, k int, s int2, l int8, f4 float4, f8 float8, n numeric, d date, ts timestamp, tz timestamptz, tm time,
     b bool, u uuid, w text COLLATE "C", v varchar(9), c char(5), e bytea, iv interval, en name, o oid, q "char", a int[]);
 INSERT INTO t SELECT i, i % 100, i % 7, i * 3000000000, (i % 9) * 0.25, (i % 90) / 8.0, (i % 77) / 10.0, date '2020-01-01' + i % 50,
@@ -22,12 +20,6 @@ INSERT INTO t SELECT (t).* FROM (SELECT t FROM t WHERE id % 300 = 1) t;
 UPDATE t SET k = k + 1 WHERE id % 97 = 0;
 DELETE FROM t WHERE id % 89 = 0;
 ANALYZE t;
-CREATE FUNCTION taken(query text) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE line text; found boolean := false;
-BEGIN
-    FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP found := found OR line LIKE '%(Vectorized)%'; END LOOP;
-    RETURN found;
-END $$;
 -- PostgreSQL's own plan takes over in the first run, and is run again with other parameters: correlated, lateral, in a function.
 SET work_mem = '64kB';
 SELECT g, (SELECT count(*) || ' ' || sum(x) FROM (SELECT DISTINCT id + g AS x, w FROM t WHERE id > g * 1000) s) FROM generate_series(0, 5) g;

@@ -80,7 +80,7 @@ unsafe extern "C-unwind" fn count_change(_argument: pg_sys::Datum, _cache: c_int
 /// Average bytes of an attribute's values: what ANALYZE found, else what PostgreSQL takes for
 /// granted of the type.
 pub fn average_width(table: Table<'_>, attribute: usize) -> f64 {
-    // SAFETY: plain read of a hook, whose answers nothing tells the end of.
+    // SAFETY: plain read of a hook. How long its answers hold is not known.
     let is_hooked = unsafe { pg_sys::get_attavgwidth_hook }.is_some();
     match is_hooked {
         true => width_of(table, attribute),

@@ -34,7 +34,7 @@ fn set(name: &CStr, value: &str) {
 
 /// The time to sleep for the I/O counted since the last sleep, in milliseconds. The count is then
 /// reset.
-pub fn take_debt_ms() -> f64 {
+pub fn take_delay_ms() -> f64 {
     // SAFETY: plain reads and writes of this process' own counters.
     unsafe {
         let (balance, limit) = (pg_sys::VacuumCostBalance, pg_sys::vacuum_cost_limit.max(1));
@@ -42,8 +42,13 @@ pub fn take_debt_ms() -> f64 {
             return 0.0;
         }
         pg_sys::VacuumCostBalance = 0;
-        pg_sys::vacuum_cost_delay * f64::from(balance) / f64::from(limit)
+        delay_of(balance, limit, pg_sys::vacuum_cost_delay)
     }
+}
+
+/// The time that a balance of I/O takes at a limit for each delay, in milliseconds.
+fn delay_of(balance: i32, limit: i32, delay_ms: f64) -> f64 {
+    delay_ms * f64::from(balance) / f64::from(limit)
 }
 
 /// Sleeps, for ANALYZE, if the I/O counted so far exceeds the limit; serves interrupts.
@@ -64,5 +69,17 @@ pub fn sleep_ms(ms: f64) {
             pg_sys::WaitEventTimeout::WAIT_EVENT_VACUUM_DELAY,
         );
         pg_sys::ResetLatch(pg_sys::MyLatch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_exceeds_the_limit_is_slept_for() {
+        assert_eq!(delay_of(200, 200, 10.0), 10.0);
+        assert_eq!(delay_of(2_100, 200, 10.0), 105.0, "nothing is forgiven");
+        assert_eq!(delay_of(i32::MAX, 1, 0.0), 0.0, "no limit");
     }
 }

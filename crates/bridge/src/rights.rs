@@ -57,7 +57,7 @@ pub fn owns(relation: pg_sys::Oid) -> bool {
 }
 
 /// Raises the ERROR of a statement whose user must own the relation.
-pub fn refuse_stranger(relation: pg_sys::Oid) {
+pub fn refuse_unless_owner(relation: pg_sys::Oid) {
     // SAFETY: catalog lookups; the name is NULL or NUL-terminated.
     unsafe {
         pg_sys::aclcheck_error(

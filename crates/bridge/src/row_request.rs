@@ -267,3 +267,18 @@ impl Purpose {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_one_version_keep_all_but_the_search_for_the_last_one() {
+        let both = pg_sys::TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS
+            | pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION;
+        let flags = LockFlags::from_raw(both as u8);
+        assert!(flags.lock_update_in_progress() && flags.find_last_version());
+        let one = flags.of_this_version();
+        assert!(one.lock_update_in_progress() && !one.find_last_version());
+    }
+}

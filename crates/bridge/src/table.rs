@@ -282,7 +282,7 @@ impl<'a> Table<'a> {
     /// Whether every snapshot that may read the table sees a committed transaction as finished, by
     /// the test of heap's pruning.
     #[inline]
-    pub fn is_over_for_all(self, xid: Xid) -> bool {
+    pub fn is_removable_xid(self, xid: Xid) -> bool {
         // SAFETY: open by the contract of `from_raw`; the horizon is a variable of the server.
         unsafe {
             let horizon = pg_sys::GlobalVisTestFor(self.raw());

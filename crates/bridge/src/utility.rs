@@ -77,8 +77,8 @@ unsafe extern "C-unwind" fn process_utility(
     completion: *mut pg_sys::QueryCompletion,
 ) {
     // SAFETY: arguments are handed on as they came, but for a COPY, to exactly one successor. The
-    // statement's tree is looked at before: a transaction that the statement ends may take it
-    // along.
+    // statement's tree is looked at before: a transaction that the statement ends may free
+    // it.
     unsafe {
         let next = PREVIOUS_PROCESS_UTILITY.unwrap_or(unguarded::standard_ProcessUtility);
         let run = |statement| {

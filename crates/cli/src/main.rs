@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 fn main() -> ExitCode {
-    end_when_nobody_listens();
+    exit_when_stdout_is_closed();
     let arguments = howdah_cli::command::Arguments::parse();
     match howdah_cli::command::run(arguments) {
         Ok(code) => code,
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
 
 /// `./howdah status | head -1`: the reader of the output has exited, and there is no error to
 /// report.
-fn end_when_nobody_listens() {
+fn exit_when_stdout_is_closed() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let is_closed_pipe =

@@ -10,7 +10,8 @@
 //!                        whose duty is PostgreSQL's
 //!   fn                   a safe function that takes a raw pointer has no `unsafe` block, but for
 //!                        those listed in house/trusting.txt; public fields are no pointers
-//!   comments             have at most 100 columns; transactions are things there, and in documents
+//!   comments             have at most 100 columns; transactions are things there, in names of
+//!                        functions, and in documents
 //!   SAFETY comment       names what makes the code sound, not another comment
 //! ```
 //!
@@ -244,16 +245,20 @@ fn every_file_says_what_it_is_for() {
 fn comments_are_short_and_speak_of_things() {
     let is_checked = |name: &str| comment_mark(name).is_some();
     let mut found = Vec::new();
-    for under in ["crates", "tests", "fuzz/fuzz_targets", "docs"] {
-        for source in files(under, is_checked) {
-            let name = source.path.to_string_lossy();
-            let mark = comment_mark(&name).expect("a file that is checked");
-            let lines = persons(&source.text, mark);
-            found.extend(lines.iter().map(|at| format!("{name}:{at} a person")));
-            if mark == "//" {
-                let lines = long_comments(&source.text, mark);
-                found.extend(lines.iter().map(|at| format!("{name}:{at} too long")));
-            }
+    let pages = ["README.md", "ARCHITECTURE.md", "GLOSSARY.md"].map(|name| Source {
+        path: PathBuf::from(name),
+        text: fs::read_to_string(root().join(name)).expect("a page"),
+    });
+    let under = ["crates", "tests", "fuzz/fuzz_targets", "docs"];
+    let sources = under.map(|under| files(under, is_checked));
+    for source in pages.into_iter().chain(sources.into_iter().flatten()) {
+        let name = source.path.to_string_lossy();
+        let mark = comment_mark(&name).expect("a file that is checked");
+        let lines = persons(&source.text, mark);
+        found.extend(lines.iter().map(|at| format!("{name}:{at} a person")));
+        if mark == "//" {
+            let lines = long_comments(&source.text, mark);
+            found.extend(lines.iter().map(|at| format!("{name}:{at} too long")));
         }
     }
     assert!(found.is_empty(), "comments to mend: {found:#?}");

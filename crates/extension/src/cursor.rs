@@ -116,7 +116,7 @@ impl<'a> ColdCursor<'a> {
 
     /// Makes the cursor skip deleted groups that are dead; `deleted` has a flag per group of the
     /// view.
-    pub fn without_the_gone(mut self, deleted: Vec<bool>) -> ColdCursor<'a> {
+    pub fn without_dead_groups(mut self, deleted: Vec<bool>) -> ColdCursor<'a> {
         self.deleted = deleted;
         self
     }

@@ -1,8 +1,8 @@
 //! How cold rows were read, per table: what the view `howdah.stat_scans` shows.
 //!
-//! Scans add what they did when they end. A table that is dropped takes its counters along when
-//! the dropping transaction commits; nothing about it is WAL-logged, so that a standby without
-//! the library can replay it.
+//! Scans add what they did when they end. The counters of a dropped table are dropped when the
+//! dropping transaction commits. Nothing about them is WAL-logged, so that a standby without the
+//! library can replay the drop.
 
 use std::cell::RefCell;
 

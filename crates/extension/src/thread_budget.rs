@@ -49,26 +49,27 @@ impl Lease {
         let Some(InUse(in_use)) = THREADS.get() else {
             return Lease { count: 0 };
         };
-        let most = settings::max_threads();
-        let mut now = in_use.load(Ordering::Relaxed);
-        loop {
-            let count = wanted.min(most.saturating_sub(now));
-            if count == 0 {
-                return Lease { count: 0 };
-            }
-            match in_use.compare_exchange_weak(
-                now,
-                now + count,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => {
-                    HELD.set(HELD.get() + count);
-                    before_exit(|| give_back(HELD.get()));
-                    return Lease { count };
-                }
-                Err(other) => now = other,
-            }
+        let count = take_from(in_use, wanted, settings::max_threads());
+        if count > 0 {
+            HELD.set(HELD.get() + count);
+            before_exit(|| give_back(HELD.get()));
+        }
+        Lease { count }
+    }
+}
+
+/// Adds up to `wanted` to the number in use, which does not exceed `most` by that. Returns how
+/// many.
+fn take_from(in_use: &AtomicUsize, wanted: usize, most: usize) -> usize {
+    let mut now = in_use.load(Ordering::Relaxed);
+    loop {
+        let count = wanted.min(most.saturating_sub(now));
+        if count == 0 {
+            return 0;
+        }
+        match in_use.compare_exchange_weak(now, now + count, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return count,
+            Err(other) => now = other,
         }
     }
 }
@@ -78,5 +79,36 @@ impl Drop for Lease {
         if self.count > 0 {
             give_back(self.count);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_threads_are_taken_than_are_left() {
+        let in_use = AtomicUsize::new(3);
+        assert_eq!(take_from(&in_use, 4, 8), 4);
+        assert_eq!(take_from(&in_use, 4, 8), 1, "one is left");
+        assert_eq!(take_from(&in_use, 4, 8), 0);
+        assert_eq!(take_from(&in_use, 4, 2), 0, "the setting was lowered");
+        assert_eq!(in_use.into_inner(), 8);
+    }
+
+    #[test]
+    fn takers_at_the_same_time_never_exceed_the_budget() {
+        let in_use = AtomicUsize::new(0);
+        let taken: usize = std::thread::scope(|scope| {
+            let takers: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| (0..50).map(|_| take_from(&in_use, 3, 100)).sum::<usize>()))
+                .collect();
+            takers
+                .into_iter()
+                .map(|taker| taker.join().unwrap_or(0))
+                .sum()
+        });
+        assert_eq!(taken, 100);
+        assert_eq!(in_use.into_inner(), 100);
     }
 }

@@ -30,6 +30,17 @@ pub fn start(name: &str) -> anyhow::Result<Primary> {
     Primary::start(name, &[("howdah.compaction", "off"), ("autovacuum", "off")])
 }
 
+/// Such a server with the table that [`MAKE`] makes, and a session on it.
+///
+/// # Errors
+/// When it does not start.
+pub fn start_with_table(name: &str) -> anyhow::Result<(Primary, Client)> {
+    let primary = start(name)?;
+    let mut session = primary.session()?;
+    session.batch_execute(MAKE)?;
+    Ok((primary, session))
+}
+
 /// The SQLSTATE of a failed statement, or what it returned.
 #[must_use]
 pub fn outcome(client: &mut Client, sql: &str) -> String {

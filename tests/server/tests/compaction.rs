@@ -4,16 +4,16 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use howdah_server_tests::cluster::query;
+use howdah_server_tests::cluster::{Primary, query};
 use howdah_server_tests::compaction::{
-    DIGEST, MAKE, Stopped, in_background, joined, outcome, same_as_twin, start, wait_until,
+    DIGEST, MAKE, Stopped, in_background, joined, outcome, same_as_twin, start_with_table,
+    wait_until,
 };
 use postgres::Client;
 
 #[test]
 fn a_statement_that_waits_for_a_moved_row_continues_with_the_cold_one() -> anyhow::Result<()> {
-    let primary = start("moved")?;
-    primary.session()?.batch_execute(MAKE)?;
+    let (primary, mut session) = start_with_table("moved")?;
     let mut stopped = Stopped::at(&primary, "commit")?;
     let waiting = [
         "UPDATE t SET k = -1 WHERE id = 1",
@@ -32,7 +32,6 @@ fn a_statement_that_waits_for_a_moved_row_continues_with_the_cold_one() -> anyho
         "SELECT id FROM t WHERE id = 8 FOR UPDATE SKIP LOCKED",
     ]
     .map(|sql| Ok::<_, anyhow::Error>(in_background(primary.session()?, sql.to_owned())));
-    let mut session = primary.session()?;
     stopped.wait_for_waiters(8)?;
     stopped.let_go()?;
     let answers = ["1 rows", "1 rows", "3 1 rows", "4 1 rows", "1 rows"];
@@ -55,9 +54,7 @@ fn a_statement_that_waits_for_a_moved_row_continues_with_the_cold_one() -> anyho
 
 #[test]
 fn an_aborted_move_is_as_if_it_had_not_been() -> anyhow::Result<()> {
-    let primary = start("aborted")?;
-    let mut session = primary.session()?;
-    session.batch_execute(MAKE)?;
+    let (primary, mut session) = start_with_table("aborted")?;
     let before = query(&mut session, &format!("{DIGEST} FROM t"))?;
     let mut stopped = Stopped::at(&primary, "commit")?;
     let waiting = [
@@ -89,9 +86,7 @@ fn an_aborted_move_is_as_if_it_had_not_been() -> anyhow::Result<()> {
 
 #[test]
 fn every_snapshot_sees_each_row_once() -> anyhow::Result<()> {
-    let primary = start("snapshots")?;
-    let mut session = primary.session()?;
-    session.batch_execute(MAKE)?;
+    let (primary, mut session) = start_with_table("snapshots")?;
     let whole = format!("{DIGEST} FROM t");
     let by_index = format!("{DIGEST} FROM t WHERE k = 7");
     let expected = query(&mut session, &whole)?;
@@ -131,9 +126,7 @@ fn every_snapshot_sees_each_row_once() -> anyhow::Result<()> {
 
 #[test]
 fn a_key_is_unique_while_its_row_moves() -> anyhow::Result<()> {
-    let primary = start("unique")?;
-    let mut session = primary.session()?;
-    session.batch_execute(MAKE)?;
+    let (primary, mut session) = start_with_table("unique")?;
     for point in ["index_insert", "stamp", "directory", "commit"] {
         session.batch_execute("VACUUM t")?;
         let stopped = Stopped::at(&primary, point)?;
@@ -161,9 +154,7 @@ fn a_key_is_unique_while_its_row_moves() -> anyhow::Result<()> {
 /// Serializable transactions lock hot rows by TID, which must hold when the rows are moved.
 #[test]
 fn serializable_readers_of_single_rows_do_not_hold_up_a_move() -> anyhow::Result<()> {
-    let primary = start("readers-first")?;
-    let mut session = primary.session()?;
-    session.batch_execute(MAKE)?;
+    let (primary, mut session) = start_with_table("readers-first")?;
     session.batch_execute("VACUUM t")?;
     let cold = "SELECT sum(cold_rows) FROM howdah.tables";
     for read in [
@@ -190,22 +181,30 @@ fn serializable_readers_of_single_rows_do_not_hold_up_a_move() -> anyhow::Result
     Ok(())
 }
 
-#[test]
-fn compaction_releases_a_table_that_another_session_waits_for() -> anyhow::Result<()> {
-    let primary = start("yield")?;
-    let mut session = primary.session()?;
-    session.batch_execute(MAKE)?;
-    let stopped = Stopped::at(&primary, "index_insert")?;
+/// Adds a column while a mover is stopped, which gives way to that.
+fn add_column_beside(
+    primary: &Primary,
+    session: &mut Client,
+    stopped: Stopped,
+) -> anyhow::Result<()> {
     let ddl = in_background(
         primary.session()?,
         "ALTER TABLE t ADD COLUMN later int DEFAULT 5".to_owned(),
     );
     wait_until(
-        &mut session,
+        session,
         "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 't'::regclass AND NOT granted)",
     )?;
     stopped.let_go()?;
     assert_eq!(joined(ddl), "0 rows");
+    Ok(())
+}
+
+#[test]
+fn compaction_releases_a_table_that_another_session_waits_for() -> anyhow::Result<()> {
+    let (primary, mut session) = start_with_table("yield")?;
+    let stopped = Stopped::at(&primary, "index_insert")?;
+    add_column_beside(&primary, &mut session, stopped)?;
     assert_eq!(
         query(&mut session, "SELECT count(*), sum(later) FROM t")?,
         "20000|100000"
@@ -219,9 +218,7 @@ fn compaction_releases_a_table_that_another_session_waits_for() -> anyhow::Resul
 
 #[test]
 fn a_merge_that_gives_way_half_way_doubles_no_row() -> anyhow::Result<()> {
-    let primary = start("yield-merge")?;
-    let mut session = primary.session()?;
-    session.batch_execute(MAKE)?;
+    let (primary, mut session) = start_with_table("yield-merge")?;
     session.batch_execute("RESET howdah.bulk_load; SET howdah.load_threshold = 0")?;
     for first in [100_001, 200_001] {
         session.batch_execute(&format!(
@@ -230,16 +227,7 @@ fn a_merge_that_gives_way_half_way_doubles_no_row() -> anyhow::Result<()> {
     }
     let before = query(&mut session, &format!("{DIGEST} FROM t"))?;
     let stopped = Stopped::at(&primary, "merge_index_insert")?;
-    let ddl = in_background(
-        primary.session()?,
-        "ALTER TABLE t ADD COLUMN later int DEFAULT 5".to_owned(),
-    );
-    wait_until(
-        &mut session,
-        "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 't'::regclass AND NOT granted)",
-    )?;
-    stopped.let_go()?;
-    assert_eq!(joined(ddl), "0 rows");
+    add_column_beside(&primary, &mut session, stopped)?;
     assert_eq!(query(&mut session, &format!("{DIGEST} FROM t"))?, before);
     session.batch_execute("CALL howdah.compact('t')")?;
     assert_eq!(query(&mut session, &format!("{DIGEST} FROM t"))?, before);
@@ -248,9 +236,7 @@ fn a_merge_that_gives_way_half_way_doubles_no_row() -> anyhow::Result<()> {
 
 #[test]
 fn a_group_ends_where_a_page_is_pinned_at_the_last_moment() -> anyhow::Result<()> {
-    let primary = start("pinned")?;
-    let mut session = primary.session()?;
-    session.batch_execute(MAKE)?;
+    let (primary, mut session) = start_with_table("pinned")?;
     session.batch_execute("CREATE EXTENSION amcheck; CREATE TABLE h AS SELECT * FROM t")?;
     let stopped = Stopped::at(&primary, "checked")?;
     let mut reader = primary.session()?;

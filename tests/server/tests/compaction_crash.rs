@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use howdah_server_tests::cluster::query;
-use howdah_server_tests::compaction::{MAKE, outcome, same_as_twin, start};
+use howdah_server_tests::compaction::{outcome, same_as_twin, start, start_with_table};
 
 /// For a while, writers change hot rows, readers add up, and the mover moves rows; the sum never
 /// changes.
@@ -113,9 +113,7 @@ fn a_crash_at_any_step_loses_and_doubles_nothing() -> anyhow::Result<()> {
         .ok()
         .and_then(|text| text.parse().ok())
         .unwrap_or(20);
-    let primary = start("crash-compaction")?;
-    let mut session = primary.session()?;
-    session.batch_execute(MAKE)?;
+    let (primary, mut session) = start_with_table("crash-compaction")?;
     session.batch_execute(
         "CREATE EXTENSION amcheck; CREATE TABLE h (LIKE t INCLUDING ALL) USING heap;
          INSERT INTO h SELECT * FROM t; CHECKPOINT",

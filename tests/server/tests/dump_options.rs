@@ -53,7 +53,7 @@ fn plain_and_archived_dumps_bring_back_rows_access_methods_and_options() -> anyh
 }
 
 #[test]
-fn an_owner_who_is_no_superuser_can_dump_tables_with_options() -> anyhow::Result<()> {
+fn an_owner_without_superuser_rights_can_dump_tables_with_options() -> anyhow::Result<()> {
     let primary = Primary::start("dump_owner", &[])?;
     let mut session = primary.session()?;
     session.batch_execute(

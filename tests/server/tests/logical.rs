@@ -449,7 +449,7 @@ fn large_transactions_are_applied_in_parallel() -> anyhow::Result<()> {
 }
 
 #[test]
-fn an_applied_change_waits_for_whoever_is_at_work_on_the_cold_row() -> anyhow::Result<()> {
+fn an_applied_change_waits_for_transactions_that_work_on_the_cold_row() -> anyhow::Result<()> {
     let pair = Pair::start("logical-wait", "off")?;
     let mut from = pair.publisher.session()?;
     let mut to = pair.subscriber.session()?;

@@ -68,7 +68,7 @@ fn fetched(what: &str, fetching: Fetched) -> anyhow::Result<(String, Client)> {
 /// will release the lock, and continue: no other transaction may wait for it, nor find the row
 /// locked.
 #[test]
-fn a_row_that_is_only_looked_at_keeps_nobody_waiting() -> anyhow::Result<()> {
+fn a_row_that_is_only_looked_at_keeps_no_transaction_waiting() -> anyhow::Result<()> {
     let primary = Primary::start("looked-at", &SETTINGS)?;
     let mut session = primary.session()?;
     make_table(&mut session)?;
@@ -196,7 +196,7 @@ fn sessions_that_lock_the_same_rows_all_get_on() -> anyhow::Result<()> {
 }
 
 #[test]
-fn who_is_in_the_way_of_a_lock_that_must_not_wait_is_in_the_log() -> anyhow::Result<()> {
+fn the_transactions_that_block_a_lock_without_waiting_are_in_the_log() -> anyhow::Result<()> {
     let primary = Primary::start("lock_failures", &SETTINGS)?;
     let mut session = primary.session()?;
     make_table(&mut session)?;

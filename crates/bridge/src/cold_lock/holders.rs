@@ -17,7 +17,8 @@ impl Locks {
         let (tag, strongest) = (self.row(row, 0), pg_sys::AccessExclusiveLock);
         let name = RowName::of(&tag);
         let id_of = |holder: &pg_sys::VirtualTransactionId| {
-            locker::surely_of(holder, name, RowLock::KeyShare).or_else(|| transaction_of(holder))
+            locker::subtransaction_of(holder, name, RowLock::KeyShare)
+                .or_else(|| transaction_of(holder))
         };
         conflicts(&tag, strongest)
             .iter()

@@ -169,7 +169,7 @@ pub(super) fn may_be_top(backend: pg_sys::ProcNumber, row: RowName, lock: RowLoc
 
 /// The subtransaction that a lock of this kind certainly belongs to. Must be called after the lock
 /// was seen.
-pub(super) fn surely_of(
+pub(super) fn subtransaction_of(
     holder: &pg_sys::VirtualTransactionId,
     row: RowName,
     lock: RowLock,
@@ -191,7 +191,7 @@ thread_local! {
     static HAS_TOLD: Cell<bool> = const { Cell::new(false) };
 }
 
-fn myself() -> Option<&'static Locker> {
+fn own_locker() -> Option<&'static Locker> {
     // SAFETY: plain read of a global.
     LOCKERS.get(unsafe { pg_sys::MyProcNumber })
 }
@@ -201,7 +201,7 @@ fn myself() -> Option<&'static Locker> {
 pub(super) fn look_at(row: RowName, lock: RowLock) {
     // SAFETY: a transaction is running.
     let is_top = unsafe { quiet::GetCurrentTransactionNestLevel() } <= 1;
-    if let Some(locker) = myself() {
+    if let Some(locker) = own_locker() {
         if !HAS_TOLD.replace(true) {
             // A process that was terminated in the middle of a transaction has left its state here.
             locker.forget();
@@ -221,7 +221,7 @@ pub fn decided() {
 }
 
 fn set_tentative(row: u32) {
-    if let Some(locker) = myself() {
+    if let Some(locker) = own_locker() {
         locker.set_tentative(row);
     }
 }
@@ -240,21 +240,21 @@ fn note_subtransaction() {
             if is_inner {
                 mix();
             }
-            tell_newest();
+            publish_newest();
         }
     }
 }
 
 /// From now on a lock of a subtransaction may belong to another one than the newest.
 fn mix() {
-    if let Some(locker) = myself() {
+    if let Some(locker) = own_locker() {
         locker.is_mixed.store(true, Ordering::SeqCst);
     }
 }
 
-fn tell_newest() {
+fn publish_newest() {
     IS_STALE.set(false);
-    if let Some(locker) = myself() {
+    if let Some(locker) = own_locker() {
         let newest = IDS.with_borrow(|ids| ids.last().map_or(0, |last| last.1.into_inner()));
         // SAFETY: a backend has a process entry.
         let transaction = unsafe { (*pg_sys::MyProc).vxid.lxid };
@@ -284,7 +284,7 @@ unsafe extern "C-unwind" fn at_resource_release(
 ) {
     let locks_are_gone = phase == pg_sys::ResourceReleasePhase::RESOURCE_RELEASE_AFTER_LOCKS;
     if locks_are_gone && IS_STALE.get() {
-        tell_newest();
+        publish_newest();
     }
 }
 
@@ -302,7 +302,7 @@ pub fn subtransaction_aborts(subtransaction: pg_sys::SubTransactionId) {
 pub fn subtransaction_commits(subtransaction: pg_sys::SubTransactionId) {
     if IDS.with_borrow_mut(|ids| drop_from(ids, subtransaction)) {
         mix();
-        tell_newest();
+        publish_newest();
     }
 }
 
@@ -327,10 +327,10 @@ pub fn transaction_ends() {
         had_any
     });
     if had_any {
-        tell_newest();
+        publish_newest();
     }
     if HAS_TOLD.replace(false)
-        && let Some(locker) = myself()
+        && let Some(locker) = own_locker()
     {
         locker.forget();
     }
@@ -447,7 +447,7 @@ mod tests {
     /// The lock table is modelled by a mutex around whether the locker means to keep its lock,
     /// which other backends cannot see.
     #[test]
-    fn nobody_takes_a_lock_that_is_given_back_for_one_that_is_kept() {
+    fn a_lock_that_is_given_back_is_not_taken_for_one_that_is_kept() {
         const ROW: RowName = RowName(5);
         let locker = without_transaction();
         let lock: Mutex<Option<bool>> = Mutex::new(None);

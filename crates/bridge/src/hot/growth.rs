@@ -33,6 +33,14 @@ const MOST_PAGES: u32 = 16;
 /// drop.
 pub struct Growth(State);
 
+/// Pages that are appended in advance to a relation whose last insertion went to this block.
+fn pages_in_advance(target: pg_sys::BlockNumber) -> u32 {
+    match target {
+        pg_sys::InvalidBlockNumber => 0,
+        block => (block / PAGES_PER_PAGE).min(MOST_PAGES),
+    }
+}
+
 impl Growth {
     /// For an open relation.
     pub fn of(table: Table<'_>) -> Growth {
@@ -44,10 +52,7 @@ impl Growth {
                 smgr => (*smgr).smgr_targblock,
             }
         };
-        let in_advance = match target {
-            pg_sys::InvalidBlockNumber => 0,
-            block => (block / PAGES_PER_PAGE).min(MOST_PAGES),
-        };
+        let in_advance = pages_in_advance(target);
         Growth(State {
             strategy: std::ptr::null_mut(),
             current_buf: pg_sys::InvalidBuffer as pg_sys::Buffer,
@@ -72,6 +77,25 @@ impl Growth {
         if self.0.current_buf != pg_sys::InvalidBuffer as pg_sys::Buffer {
             // SAFETY: heap has pinned it for us.
             unsafe { quiet::ReleaseBuffer(self.0.current_buf) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_relations_grow_by_more_pages_up_to_a_bound() {
+        for (target, pages) in [
+            (0, 0),
+            (PAGES_PER_PAGE - 1, 0),
+            (PAGES_PER_PAGE, 1),
+            (PAGES_PER_PAGE * MOST_PAGES - 1, MOST_PAGES - 1),
+            (1 << 30, MOST_PAGES),
+            (pg_sys::InvalidBlockNumber, 0),
+        ] {
+            assert_eq!(pages_in_advance(target), pages, "block {target}");
         }
     }
 }

@@ -338,3 +338,15 @@ unsafe fn read_of_child(plan: *mut pg_sys::Plan, varno: i32, outputs: &Outputs) 
     }
     Outputs::Some(read)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_from_0_to_63_have_a_bit_of_their_own() {
+        assert_eq!(low_bit(0), Some(1), "the whole row");
+        assert_eq!(low_bit(63), Some(1 << 63));
+        assert_eq!([-1, 64, i32::MAX].map(low_bit), [None; 3]);
+    }
+}

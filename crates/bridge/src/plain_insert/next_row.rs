@@ -48,8 +48,8 @@ pub(super) unsafe extern "C-unwind" fn next_row(
     }
 }
 
-/// Whether the row has all attributes of the table, and a value where one must not be NULL. What
-/// is missing is ModifyTable's to find: it fills in, or raises the ERROR.
+/// Whether the row has all attributes of the table, and a value where one must not be NULL. A
+/// row that lacks something is left to ModifyTable, which fills it in, or raises the ERROR.
 ///
 /// # Safety
 /// The child of the statement has returned the slot, which holds a row.

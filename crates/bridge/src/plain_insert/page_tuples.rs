@@ -11,7 +11,7 @@
 
 use pgrx::pg_sys;
 
-use crate::table::{Attribute, Table};
+use crate::table::Table;
 
 /// Where an attribute lies in the data of a tuple.
 #[derive(Clone, Copy)]
@@ -207,35 +207,63 @@ fn places_of(source: Table<'_>, target: Table<'_>) -> Option<Page> {
     if from.len() != to.len() || from.is_empty() {
         return None;
     }
-    let mut places = Vec::with_capacity(from.len());
-    let mut end_bytes = 0usize;
+    let mut forms = Vec::with_capacity(from.len());
     for (attribute, same) in from.iter().zip(to) {
         let is_dropped = attribute.attisdropped || same.attisdropped;
         if is_dropped || attribute.atttypid != same.atttypid || attribute.attlen != same.attlen {
             return None;
         }
         let len_bytes = usize::try_from(attribute.attlen).ok()?;
-        let start_bytes = end_bytes.next_multiple_of(alignment(attribute)?);
-        end_bytes = start_bytes + len_bytes;
-        places.push(Place {
-            start_bytes,
-            len_bytes,
-        });
+        forms.push((len_bytes, alignment(attribute.attalign as u8)?));
     }
-    Some(Page {
-        places,
-        len_bytes: end_bytes,
-        data: Vec::new(),
-    })
+    Some(laid_out(&forms))
 }
 
-/// The bytes to which an attribute is aligned.
-fn alignment(attribute: &Attribute) -> Option<usize> {
-    match attribute.attalign as u8 {
+/// The places of attributes of these lengths and alignments, in bytes, in a tuple without NULLs.
+fn laid_out(forms: &[(usize, usize)]) -> Page {
+    let mut end_bytes = 0usize;
+    let places = forms.iter().map(|&(len_bytes, alignment_bytes)| {
+        let start_bytes = end_bytes.next_multiple_of(alignment_bytes);
+        end_bytes = start_bytes + len_bytes;
+        Place {
+            start_bytes,
+            len_bytes,
+        }
+    });
+    Page {
+        places: places.collect(),
+        len_bytes: end_bytes,
+        data: Vec::new(),
+    }
+}
+
+/// The bytes to which an attribute with this `attalign` is aligned.
+fn alignment(letter: u8) -> Option<usize> {
+    match letter {
         pg_sys::TYPALIGN_CHAR => Some(1),
         pg_sys::TYPALIGN_SHORT => Some(2),
         pg_sys::TYPALIGN_INT => Some(4),
         pg_sys::TYPALIGN_DOUBLE => Some(8),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_lie_behind_each_other_at_multiples_of_their_alignment() {
+        let page = laid_out(&[(1, 1), (8, 8), (2, 2), (4, 4), (16, 1), (1, 1)]);
+        let starts: Vec<_> = page.places.iter().map(|place| place.start_bytes).collect();
+        assert_eq!(starts, [0, 8, 16, 20, 24, 40]);
+        assert_eq!(page.len_bytes, 41, "nothing follows the last one");
+    }
+
+    #[test]
+    fn every_letter_of_pg_type_has_its_alignment() {
+        let bytes = [b'c', b's', b'i', b'd'].map(alignment);
+        assert_eq!(bytes, [Some(1), Some(2), Some(4), Some(8)]);
+        assert_eq!(alignment(b'x'), None);
     }
 }

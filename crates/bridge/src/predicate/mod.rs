@@ -90,7 +90,7 @@ pub fn check_insert(table: Table<'_>) {
 /// Must be called after rows were moved into a group: every transaction that has locked rows one by
 /// one gets a lock on the group, since a row that it has read may be there now. Every tuple that
 /// leads to the rows' old places was changed before.
-pub fn hand_over(table: Table<'_>, group: GroupId) {
+pub fn transfer_locks(table: Table<'_>, group: GroupId) {
     let rel = table.raw();
     // SAFETY: the table is open. If there is no space for more locks, the relation is locked
     // instead.

@@ -62,7 +62,7 @@ pub unsafe fn unnoticed(write: impl FnOnce()) {
         pg_sys::InterruptHoldoffCount = held + 1;
         PgTryBuilder::new(AssertUnwindSafe(write))
             .finally(|| {
-                take_back(transaction, list);
+                reattach(transaction, list);
                 // An error has already reset the hold on interrupts.
                 pg_sys::InterruptHoldoffCount = held.min(pg_sys::InterruptHoldoffCount);
             })
@@ -72,7 +72,7 @@ pub unsafe fn unnoticed(write: impl FnOnce()) {
 
 /// # Safety
 /// Both were in use when the transaction was detached, and still exist.
-unsafe fn take_back(transaction: *mut c_void, old: *mut pg_sys::HTAB) {
+unsafe fn reattach(transaction: *mut c_void, old: *mut pg_sys::HTAB) {
     // SAFETY: `old` is the list that was in use when the transaction was detached.
     unsafe {
         ffi::AttachSerializableXact(transaction);

@@ -114,7 +114,7 @@ impl<'a> HeapRewrite<'a> {
 /// and rely on its successor not being deleted.
 ///
 /// The table was rewritten by this transaction, and no other transaction sees it.
-pub fn bar_key_sharers(table: Table<'_>) {
+pub fn forbid_key_share(table: Table<'_>) {
     let blocks = table.main_fork_blocks();
     let table = table.raw();
     // SAFETY: pin and exclusive lock are held from ReadBuffer to UnlockReleaseBuffer; the page that
@@ -126,7 +126,7 @@ pub fn bar_key_sharers(table: Table<'_>) {
             pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
             let page = pg_sys::BufferGetPage(buffer);
             let led_nowhere: Vec<u16> = (1..=pg_sys::PageGetMaxOffsetNumber(page))
-                .filter(|&offset| leads_nowhere(page, block, offset))
+                .filter(|&offset| lacks_successor(page, block, offset))
                 .collect();
             if !led_nowhere.is_empty() {
                 let state = pg_sys::GenericXLogStart(table);
@@ -147,7 +147,7 @@ pub fn bar_key_sharers(table: Table<'_>) {
 ///
 /// # Safety
 /// The page is one of a heap, pinned and locked.
-unsafe fn leads_nowhere(page: pg_sys::Page, block: pg_sys::BlockNumber, offset: u16) -> bool {
+unsafe fn lacks_successor(page: pg_sys::Page, block: pg_sys::BlockNumber, offset: u16) -> bool {
     let tid = tid_of(block, offset);
     // SAFETY: the caller has locked the page.
     unsafe {

@@ -307,7 +307,7 @@ unsafe extern "C-unwind" fn refill(node: *mut pg_sys::CustomScanState) -> bool {
         let shared = scan.shared.as_ref();
         let more = scan.cold.next(shared, &mut scan.batch);
         if let Some(shared) = shared {
-            scan.tell_removed();
+            scan.report_removed();
             scan.cold.publish(shared);
         }
         if more {

@@ -25,7 +25,7 @@ pub(super) unsafe extern "C-unwind" fn explain_custom_scan(
             pg_sys::ExplainPropertyText(c"Pushed Filter".as_ptr(), text, es);
         }
         if (*es).analyze {
-            scan.tell_removed();
+            scan.report_removed();
             scan.cold
                 .explain(!pushed.is_null(), &mut Explanation::of(es));
         }

@@ -47,6 +47,7 @@ pub use batch::{Batch, Column};
 pub use node::{Attributes, Begun};
 pub use parallel::SharedWords;
 pub use planned::{Clause, NamedAttributes, PlannedTable, QualCost};
+pub(crate) use planner::cost_of_first;
 pub use planner::{Offer, UnitCosts, unit_costs};
 
 use crate::datum::{ArrayDatum, TypedDatum};

@@ -154,7 +154,7 @@ pub(super) struct Scan {
 
 impl Scan {
     /// Reports the rows that were removed here to the cold rows, which count them.
-    pub fn tell_removed(&mut self) {
+    pub fn report_removed(&mut self) {
         let rows = std::mem::take(&mut self.rows_removed);
         self.cold.count_removed(rows);
     }
@@ -385,7 +385,7 @@ unsafe extern "C-unwind" fn end_custom_scan(node: *mut pg_sys::CustomScanState) 
             pg_sys::ExecClearTuple((*node).ss.ps.ps_ResultTupleSlot);
         }
         close_hot_side(scan);
-        scan.tell_removed();
+        scan.report_removed();
         scan.cold.end(pg_sys::ParallelWorkerNumber < 0);
         scan.side = Side::End;
         scan.batch = Batch::default();
@@ -399,7 +399,7 @@ unsafe extern "C-unwind" fn end_custom_scan(node: *mut pg_sys::CustomScanState) 
 pub(super) unsafe fn close(scan: &mut Scan) {
     // SAFETY: as for this function.
     unsafe { close_hot_side(scan) };
-    scan.tell_removed();
+    scan.report_removed();
     scan.cold.close();
     scan.at = 0;
     scan.end = 0;

@@ -99,7 +99,7 @@ pub(super) unsafe extern "C-unwind" fn shutdown(node: *mut pg_sys::CustomScanSta
     unsafe {
         let scan = scan_of(node);
         if let Some(shared) = scan.shared.as_ref() {
-            scan.tell_removed();
+            scan.report_removed();
             scan.cold.publish(shared);
             scan.cold.collect(shared);
         }

@@ -176,7 +176,7 @@ unsafe fn is_beaten(
             .filter(|&path| (*path).pathtype == pg_sys::NodeTag::T_SeqScan)
             .fold(f64::INFINITY, |least, path| least.min((*path).total_cost));
         let least_cost = least_cost.min(least_parallel).min(least_sequential);
-        if ends_cost(root).is_some_and(|cost| cost * SURELY_LESS < least_cost) {
+        if min_max_cost(root).is_some_and(|cost| cost * SURELY_LESS < least_cost) {
             return true;
         }
         let mut plain = paths
@@ -197,12 +197,18 @@ unsafe fn is_beaten(
     }
 }
 
+/// What a path costs up to so many of its rows, by the formula of `adjust_limit_rows_costs`.
+pub(crate) fn cost_of_first(rows: f64, path: &pg_sys::Path) -> f64 {
+    let share = (rows / path.rows.max(1.0)).min(1.0);
+    path.startup_cost + (path.total_cost - path.startup_cost) * share
+}
+
 /// The cost of an aggregate query that needs only one end of an index for each of its aggregates,
 /// which is planned before anything else (`planagg.c`). Every other plan of it reads whole tables.
 ///
 /// # Safety
 /// The planner's, of the query level that is being planned.
-unsafe fn ends_cost(root: *mut pg_sys::PlannerInfo) -> Option<f64> {
+unsafe fn min_max_cost(root: *mut pg_sys::PlannerInfo) -> Option<f64> {
     // SAFETY: planner structures.
     unsafe {
         let grouped = (*root).upper_rels[pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG as usize];
@@ -231,9 +237,7 @@ unsafe fn first_rows_cost(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Pat
         if limit <= 0.0 || !is_ordered {
             return None;
         }
-        let (startup, total) = ((*path).startup_cost, (*path).total_cost);
-        let share = (limit / (*path).rows.max(1.0)).min(1.0);
-        Some(startup + (total - startup) * share)
+        Some(cost_of_first(limit, &*path))
     }
 }
 
@@ -303,11 +307,43 @@ fn divisor_of(path: &pg_sys::Path) -> f64 {
 
 /// Mirrors `get_parallel_divisor`.
 fn parallel_divisor(workers: i32) -> f64 {
-    let workers = f64::from(workers);
     // SAFETY: plain read of a setting.
-    let leader = match unsafe { pg_sys::parallel_leader_participation } {
+    divisor(workers, unsafe { pg_sys::parallel_leader_participation })
+}
+
+/// The number of processes that workers and leader amount to: the more workers there are, the less
+/// time a leader has for the plan itself.
+fn divisor(workers: i32, leader_takes_part: bool) -> f64 {
+    let workers = f64::from(workers);
+    let leader = match leader_takes_part {
         true => (1.0 - 0.3 * workers).max(0.0),
         false => 0.0,
     };
     workers + leader
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_counts_for_less_the_more_workers_it_has() {
+        assert_eq!(divisor(1, true), 1.7);
+        assert_eq!(divisor(2, true), 2.4);
+        assert_eq!(divisor(4, true), 4.0, "and for nothing in the end");
+        assert_eq!(divisor(2, false), 2.0);
+    }
+
+    #[test]
+    fn a_part_of_the_rows_costs_that_part_of_what_follows_the_start() {
+        let path = |rows| pg_sys::Path {
+            startup_cost: 10.0,
+            total_cost: 110.0,
+            rows,
+            ..Default::default()
+        };
+        assert_eq!(cost_of_first(50.0, &path(200.0)), 35.0);
+        assert_eq!(cost_of_first(500.0, &path(200.0)), 110.0, "all of them");
+        assert_eq!(cost_of_first(1.0, &path(0.0)), 110.0, "none are expected");
+    }
 }

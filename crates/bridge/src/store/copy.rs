@@ -45,7 +45,8 @@ impl TupleStamp {
     /// Whether the tuple's inserter precedes `horizon` and no transaction has deleted the tuple:
     /// then it is visible to all, given that it is live.
     pub fn is_settled(&self, horizon: Xid) -> bool {
-        self.is_born_before(horizon) && u32::from(self.xact_bits) & pg_sys::HEAP_XMAX_INVALID != 0
+        self.is_inserted_before(horizon)
+            && u32::from(self.xact_bits) & pg_sys::HEAP_XMAX_INVALID != 0
     }
 
     /// The stamp of a tuple that is visible to exactly those snapshots that do not see the effects
@@ -64,7 +65,7 @@ impl TupleStamp {
     }
 
     /// Whether the inserter precedes `horizon`, or is frozen.
-    pub fn is_born_before(&self, horizon: Xid) -> bool {
+    pub fn is_inserted_before(&self, horizon: Xid) -> bool {
         let frozen = u32::from(self.xact_bits) & pg_sys::HEAP_XMIN_FROZEN;
         frozen == pg_sys::HEAP_XMIN_FROZEN || Xid::from_raw(self.fields.t_xmin).precedes(horizon)
     }

@@ -291,9 +291,9 @@ impl<'a> ColdStore<'a> {
     /// Whether the index was rebuilt by a (sub)transaction that did not also create the relation's
     /// storage (REINDEX). A rollback restores the old index, which has no entries for tuples
     /// inserted since: frozen ones could not be found by it.
-    pub fn index_may_vanish(&self) -> bool {
+    pub fn rollback_restores_old_index(&self) -> bool {
         // SAFETY: both are open.
-        unsafe { storage_maker(self.valid_index()) != storage_maker(self.toast) }
+        unsafe { storage_subtransaction(self.valid_index()) != storage_subtransaction(self.toast) }
     }
 
     fn valid_index(&self) -> pg_sys::Relation {
@@ -332,7 +332,7 @@ unsafe fn index_oids(toast: pg_sys::Relation) -> Vec<pg_sys::Oid> {
 ///
 /// # Safety
 /// The relation is open.
-unsafe fn storage_maker(rel: pg_sys::Relation) -> pg_sys::SubTransactionId {
+unsafe fn storage_subtransaction(rel: pg_sys::Relation) -> pg_sys::SubTransactionId {
     // SAFETY: the caller holds the relation open.
     unsafe {
         match (*rel).rd_newRelfilelocatorSubid {

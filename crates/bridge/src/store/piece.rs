@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_is_noticed_by_whoever_reads_its_kilobyte_and_by_nobody_else() {
+    fn a_flipped_bit_is_noticed_by_reads_of_its_kilobyte_and_by_no_others() {
         let bytes = noise(3_000);
         let payload = sealed(&bytes);
         for at in 0..payload.len() {

@@ -35,6 +35,11 @@ thread_local! {
 unsafe fn place(rel: pg_sys::Relation, block: pg_sys::BlockNumber, places: usize) -> usize {
     // SAFETY: as for this function.
     let file = unsafe { (*rel).rd_locator.relNumber.to_u32() };
+    place_in(file, block, places)
+}
+
+/// The place of a file's block among so many, which are a power of two.
+fn place_in(file: u32, block: pg_sys::BlockNumber, places: usize) -> usize {
     // Spreads files over the table: 2^32 divided by the golden ratio.
     let at = file.wrapping_mul(0x9E37_79B9).wrapping_add(block);
     at as usize & (places - 1)
@@ -163,4 +168,32 @@ fn fetch_line(address: *const u8) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_blocks_lie_side_by_side_and_files_apart() {
+        for file in [1, 16_384, u32::MAX] {
+            for block in [0, 77, u32::MAX - 1] {
+                let (one, next) = (
+                    place_in(file, block, 1 << 10),
+                    place_in(file, block + 1, 1 << 10),
+                );
+                assert!(one < 1 << 10);
+                assert_eq!(next, (one + 1) % (1 << 10), "block {block} of file {file}");
+            }
+        }
+        let mut starts: Vec<_> = (16_384..16_434)
+            .map(|file| place_in(file, 0, MOST_PLACES))
+            .collect();
+        starts.sort_unstable();
+        let nearest = starts.windows(2).map(|pair| pair[1] - pair[0]).min();
+        assert!(
+            nearest > Some(4_000),
+            "{nearest:?} blocks between two files"
+        );
+    }
 }

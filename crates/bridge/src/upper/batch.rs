@@ -51,3 +51,26 @@ impl Batch {
         self.nulls[at] = value.is_none();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_row_has_a_place_for_each_value() {
+        let mut batch = Batch::of(3, 2);
+        for (row, place, value) in [(0, 0, Some(7)), (0, 2, Some(8)), (1, 0, Some(9))] {
+            batch.put(row, place, value.map(pg_sys::Datum::from));
+        }
+        batch.put(0, 2, None);
+        let values: Vec<usize> = batch.values.iter().map(|datum| datum.value()).collect();
+        assert_eq!(values, [7, 0, 0, 9, 0, 0]);
+        assert_eq!(batch.nulls, [false, true, true, false, true, true]);
+    }
+
+    #[test]
+    fn a_small_result_has_a_small_batch_and_a_large_one_several() {
+        assert_eq!(Batch::of(1, 5).capacity(), 5);
+        assert_eq!(Batch::of(1, BATCH_ROWS + 1).capacity(), BATCH_ROWS);
+    }
+}

@@ -16,7 +16,7 @@ use super::own_plan::cheapest_serial;
 use super::reason::Reason;
 use super::tables::{QueriedTable, tables_of};
 use super::{Engine, Shape, Stage, engine, notes, plan};
-use crate::scan::PlannedTable;
+use crate::scan::{PlannedTable, cost_of_first};
 
 static mut PREVIOUS_HOOK: pg_sys::create_upper_paths_hook_type = None;
 
@@ -271,12 +271,10 @@ unsafe fn is_beaten(output: *mut pg_sys::RelOptInfo, limit: f64, least_cost: f64
             .map(|path| &*path)
             .filter(|path| path.disabled_nodes == 0 && path.param_info.is_null())
             .any(|path| {
-                // The formula of `adjust_limit_rows_costs`.
-                let share = match limit > 0.0 && limit < path.rows {
-                    true => limit / path.rows,
-                    false => 1.0,
+                let cost = match limit > 0.0 {
+                    true => cost_of_first(limit, path),
+                    false => path.total_cost,
                 };
-                let cost = path.startup_cost + share * (path.total_cost - path.startup_cost);
                 cost * SURELY_LESS < least_cost
             })
     }

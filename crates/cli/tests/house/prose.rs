@@ -44,17 +44,50 @@ pub fn long_comments(text: &str, mark: &str) -> Vec<usize> {
     lines.map(|(at, _)| at).collect()
 }
 
-/// Comments that speak of persons: their lines, counted from 1. Words in backquotes are names.
+/// Comments and names of functions that speak of persons: their lines, counted from 1. Words in
+/// backquotes are names of something else.
 pub fn persons(text: &str, mark: &str) -> Vec<usize> {
-    let names_one = |line: &str| {
-        let prose = line.split('`').step_by(2);
+    let names_one = |prose: &str| {
+        let prose = prose.split('`').step_by(2);
         let words = prose.flat_map(|part| part.split(|c: char| !c.is_alphanumeric() && c != '\''));
         words
             .map(str::to_lowercase)
             .any(|word| PERSONS.contains(&word.trim_end_matches("'s")))
     };
-    let lines = comments(text, mark).filter(|(_, line)| names_one(line));
-    lines.map(|(at, _)| at).collect()
+    let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
+    lines
+        .filter(|(_, line)| names_one(comment_of(line, mark)) || names_one(function_of(line)))
+        .map(|(at, _)| at)
+        .collect()
+}
+
+/// The comment in a line, alone or behind code; empty if there is none. A mark behind an odd number
+/// of quotes lies in a string.
+fn comment_of<'a>(line: &'a str, mark: &str) -> &'a str {
+    if line.trim_start().starts_with(mark) {
+        return line;
+    }
+    let begins = |&(at, _): &(usize, &str)| {
+        let code = &line[..at];
+        code.ends_with(' ') && code.matches('"').count().is_multiple_of(2)
+    };
+    line.match_indices(mark)
+        .find(begins)
+        .map_or("", |(at, _)| &line[at..])
+}
+
+/// The name of the function that begins in a line of Rust; empty if there is none.
+fn function_of(line: &str) -> &str {
+    let Some((before, name)) = line.split_once("fn ") else {
+        return "";
+    };
+    match before
+        .chars()
+        .all(|c| c.is_alphanumeric() || " ()_:\"-".contains(c))
+    {
+        true => name.split(['(', '<']).next().unwrap_or(""),
+        false => "",
+    }
 }
 
 #[test]
@@ -64,9 +97,16 @@ fn planted_prose_is_found() {
     assert_eq!(persons(text, "//"), [1, 3]);
     assert_eq!(
         persons("-- fine\nSELECT 1; -- he\n-- He waits.\n", "--"),
-        [3]
+        [2, 3]
     );
     assert_eq!(persons("Everybody\n\nsees it.", ""), [1]);
+    let text = concat!(
+        "f(); /",
+        "/ he waits\nlet url = \"a /",
+        "/ who\";\n    pub fn nobody_",
+        "waits(a: u8) {\nfn whole() {}\n"
+    );
+    assert_eq!(persons(text, "//"), [1, 3]);
     let row = "ä".repeat(97);
     assert_eq!(long_comments(&format!("// {row}\n//! {row}\n"), "//"), [2]);
     assert_eq!(comment_mark("a/b.spec"), Some("#"));

@@ -81,7 +81,11 @@ pub(super) fn scalar_value(ty: ColumnType, bits: u64) -> Value<'static> {
         ColumnType::Int32 => Value::Int32(bits as i32),
         ColumnType::Float32 => Value::Float32(f32::from_bits(bits as u32)),
         ColumnType::Float64 => Value::Float64(f64::from_bits(bits)),
-        _ => Value::Int64(bits as i64),
+        ColumnType::Int64
+        | ColumnType::Numeric
+        | ColumnType::Text
+        | ColumnType::Bytes
+        | ColumnType::Fixed { .. } => Value::Int64(bits as i64),
     }
 }
 

@@ -94,7 +94,7 @@ impl BuildIndex for ColdRows {
         let cursor = ColdCursor::new(view, wanted, scan.shared().map(SharedNext::new));
         // The cursor lives in the current memory context, so that an ERROR may jump over this
         // frame.
-        let work = Some((cursor.without_the_gone(deleted), verdicts));
+        let work = Some((cursor.without_dead_groups(deleted), verdicts));
         let work = PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(work);
         // SAFETY: the context outlives the build, and only this function knows the place.
         let work = unsafe { &mut *work };

@@ -51,7 +51,7 @@ impl DeleteEntries for ColdRows {
         let Some(store) = ColdStore::open_held(table) else {
             return (dead, youngest);
         };
-        let is_over = |xid| table.is_over_for_all(xid);
+        let is_over = |xid| table.is_removable_xid(xid);
         let mut rest = rows;
         while let Some(&first) = rest.first() {
             let Some(entry) = known_group(table, &store, first) else {

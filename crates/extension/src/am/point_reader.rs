@@ -259,7 +259,7 @@ impl PointReader {
         let Some(Hidden::By(hider)) = self.hidden else {
             return false;
         };
-        table.is_over_for_all(hider)
+        table.is_removable_xid(hider)
     }
 
     /// Does what [`PointReader::fetch`] does if the group is that of the row before.

@@ -192,3 +192,38 @@ fn without(hidden: &RowSet, selected: Option<BooleanBuffer>, rows: &Range<usize>
         Some(selected) => &selected & &seen,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_are_selected_and_not_hidden_are_left() {
+        let mut hidden = RowSet::with_bound(3 * 64);
+        for row in [64, 70, 127, 128, 190] {
+            hidden.insert(row);
+        }
+        let rows = 64..150;
+        let left = |selected| {
+            let bits = without(&hidden, selected, &rows);
+            assert_eq!(bits.len(), rows.len());
+            (0..bits.len())
+                .filter(|&i| bits.value(i))
+                .collect::<Vec<_>>()
+        };
+        let seen: Vec<usize> = (0..rows.len())
+            .filter(|i| ![0, 6, 63, 64].contains(i))
+            .collect();
+        assert_eq!(left(None), seen);
+        let even = BooleanBuffer::collect_bool(rows.len(), |i| i % 2 == 0);
+        let expected: Vec<usize> = seen.into_iter().filter(|i| i % 2 == 0).collect();
+        assert_eq!(left(Some(even)), expected);
+    }
+
+    #[test]
+    fn rows_behind_the_last_hidden_one_are_seen() {
+        let hidden = RowSet::with_bound(1);
+        let bits = without(&hidden, None, &(8_192..8_292));
+        assert_eq!(bits.count_set_bits(), 100);
+    }
+}

@@ -84,7 +84,7 @@ fn start_workers(visits: &mut HashMap<u32, Visits>, now_ms: i64) {
     for (oid, visit) in visits.iter_mut() {
         note_end(*oid, visit, now_ms);
     }
-    tell_worker_count(visits);
+    publish_worker_count(visits);
     let is_due = |slot: &Database, visits: &HashMap<u32, Visits>| {
         let waiting = slot.written.load(Ordering::Relaxed) || slot.end() != VisitEnd::Settled;
         slot.oid() != 0
@@ -122,7 +122,7 @@ fn start_workers(visits: &mut HashMap<u32, Visits>, now_ms: i64) {
         visit.worker = worker;
         visit.began_ms = now_ms;
         visit.due_ms = now_ms + policy::naptime_ms();
-        tell_worker_count(visits);
+        publish_worker_count(visits);
     }
 }
 
@@ -131,7 +131,7 @@ fn running(visits: &HashMap<u32, Visits>) -> usize {
 }
 
 /// Tells the workers how many of them share the budget of I/O.
-fn tell_worker_count(visits: &HashMap<u32, Visits>) {
+fn publish_worker_count(visits: &HashMap<u32, Visits>) {
     shared::set_worker_count(running(visits));
 }
 
@@ -159,18 +159,58 @@ fn note_end(oid: u32, visit: &mut Visits, now_ms: i64) {
         .iter()
         .find(|slot| slot.oid() == oid)
         .map_or(VisitEnd::Settled, Database::end);
-    visit.pause_ms = match end {
-        VisitEnd::Settled | VisitEnd::Moved => policy::naptime_ms(),
+    visit.pause_ms = pause_after(
+        end,
+        visit.pause_ms,
+        now_ms - visit.began_ms,
+        policy::naptime_ms(),
+        policy::compact_after_ms(),
+    );
+    visit.due_ms = now_ms + visit.pause_ms;
+}
+
+/// The pause after a visit that ended so, and was noticed as ended after `took_ms`; `before_ms` was
+/// the pause before it.
+fn pause_after(
+    end: VisitEnd,
+    before_ms: i64,
+    took_ms: i64,
+    naptime_ms: i64,
+    compact_after_ms: i64,
+) -> i64 {
+    match end {
+        VisitEnd::Settled | VisitEnd::Moved => naptime_ms,
         VisitEnd::Waiting => {
-            let spent_ms = (now_ms - visit.began_ms - policy::naptime_ms()).max(0);
+            let spent_ms = (took_ms - naptime_ms).max(0);
             let longest_ms = (spent_ms * PAUSE_PER_VISIT)
-                .max(policy::compact_after_ms())
+                .max(compact_after_ms)
                 .min(LONGEST_PAUSE_MS);
-            (visit.pause_ms * 2)
-                .min(longest_ms)
-                .max(policy::naptime_ms())
+            (before_ms * 2).min(longest_ms).max(naptime_ms)
         }
         VisitEnd::Unknown => FAILURE_PAUSE_MS,
-    };
-    visit.due_ms = now_ms + visit.pause_ms;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_while_rows_wait_and_stay_within_their_bounds() {
+        let waiting =
+            |before_ms, took_ms| pause_after(VisitEnd::Waiting, before_ms, took_ms, 1_000, 60_000);
+        assert_eq!(waiting(1_000, 0), 2_000);
+        assert_eq!(waiting(40_000, 0), 60_000, "as long as rows cool");
+        assert_eq!(waiting(100_000, 6_000), 100_000, "twenty times the visit");
+        assert_eq!(waiting(400_000, 90_000), LONGEST_PAUSE_MS);
+        assert_eq!(waiting(100, 0), 1_000, "no shorter than the launcher's nap");
+    }
+
+    #[test]
+    fn a_visit_that_moved_rows_is_followed_soon_and_a_failed_one_later() {
+        let after = |end| pause_after(end, 50_000, 5_000, 1_000, 60_000);
+        assert_eq!(after(VisitEnd::Moved), 1_000);
+        assert_eq!(after(VisitEnd::Settled), 1_000);
+        assert_eq!(after(VisitEnd::Unknown), FAILURE_PAUSE_MS);
+    }
 }

@@ -236,7 +236,7 @@ fn replace(
     }
     if let Some(successor) = &successor {
         let group = GroupId::of_block(successor.first_row.cold_block());
-        predicate::hand_over(step.table(), group);
+        predicate::transfer_locks(step.table(), group);
     }
     stop_point!("merge_commit");
     Ok(Merge::Merged(run.len() as u32))

@@ -61,6 +61,7 @@ mod table;
 mod task;
 mod throttle;
 mod vacuum;
+mod wal_samples;
 mod worker;
 
 pub use shared::SHARED;

@@ -154,7 +154,7 @@ impl<'a> Move<'a> {
             stamper.delete_toasted(page);
         }
         // All that leads to the new places is written now.
-        predicate::hand_over(self.table.table(), placed.entry.group());
+        predicate::transfer_locks(self.table.table(), placed.entry.group());
         stop_point!("directory");
         let next_block = if whole {
             if !indexed {

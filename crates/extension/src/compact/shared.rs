@@ -1,7 +1,7 @@
 //! What compaction keeps in shared memory.
 //!
 //! ```text
-//!   samples     (time, end of WAL): how old a page's last change is, from its LSN
+//!   samples     (time, end of WAL): how old a page's last change is ([`wal_samples`])
 //!   failures    tables whose compaction failed, and until when they are left alone
 //!   progress    one slot per running compaction
 //!   places      how far the survey of a large table has come
@@ -11,6 +11,8 @@
 //! compacting process for its progress slot, the worker of the database for a failure or a place. A
 //! reader that sees a part of an update acts a little early or late. If two tables share a place,
 //! one of them loses it, and its survey starts from the beginning.
+//!
+//! [`wal_samples`]: super::wal_samples
 
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -18,7 +20,8 @@ use howdah_bridge::Oid;
 use howdah_bridge::shared_memory::{Area, Shareable};
 use howdah_bridge::xid::current_database;
 
-const SAMPLES: usize = 512;
+use super::wal_samples::WalSamples;
+
 const PROGRESS_SLOTS: usize = 64;
 const FAILURES: usize = 64;
 const PLACES: usize = 256;
@@ -26,12 +29,6 @@ const PLACES: usize = 256;
 /// further failure, up to the second constant.
 const FIRST_FAILURE_PAUSE_MS: i64 = 60_000;
 const LONGEST_FAILURE_PAUSE_MS: i64 = 3_600_000;
-
-#[repr(C)]
-struct Sample {
-    at_ms: AtomicI64,
-    lsn: AtomicU64,
-}
 
 /// Progress of one compaction; free while `pid` is 0.
 #[repr(C)]
@@ -73,8 +70,7 @@ pub struct Place {
 pub struct Shared {
     /// Workers that are running.
     worker_count: AtomicU32,
-    sample_count: AtomicU32,
-    samples: [Sample; SAMPLES],
+    samples: WalSamples,
     progress: [ProgressSlot; PROGRESS_SLOTS],
     failures: [Failure; FAILURES],
     places: [Place; PLACES],
@@ -91,39 +87,14 @@ fn shared() -> Option<&'static Shared> {
 
 /// Remembers the present end of WAL.
 pub fn add_sample(at_ms: i64, lsn: u64) {
-    let Some(shared) = shared() else { return };
-    let mut count = shared.sample_count.load(Ordering::Acquire) as usize;
-    if count > 0 && shared.samples[count - 1].lsn.load(Ordering::Relaxed) == lsn {
-        return;
+    if let Some(shared) = shared() {
+        shared.samples.add(at_ms, lsn);
     }
-    if count == SAMPLES {
-        // Every second sample is dropped: the past is kept, but more coarsely.
-        for i in 0..SAMPLES / 2 {
-            let from = &shared.samples[2 * i + 1];
-            let to = &shared.samples[i];
-            to.lsn
-                .store(from.lsn.load(Ordering::Relaxed), Ordering::Relaxed);
-            to.at_ms
-                .store(from.at_ms.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-        count = SAMPLES / 2;
-    }
-    shared.samples[count].at_ms.store(at_ms, Ordering::Relaxed);
-    shared.samples[count].lsn.store(lsn, Ordering::Relaxed);
-    shared
-        .sample_count
-        .store(count as u32 + 1, Ordering::Release);
 }
 
 /// The end of WAL at some time not after `before_ms`; `None` if none is remembered.
 pub fn lsn_before(before_ms: i64) -> Option<u64> {
-    let shared = shared()?;
-    let count = shared.sample_count.load(Ordering::Acquire) as usize;
-    shared.samples[..count.min(SAMPLES)]
-        .iter()
-        .rev()
-        .find(|sample| sample.at_ms.load(Ordering::Relaxed) <= before_ms)
-        .map(|sample| sample.lsn.load(Ordering::Relaxed))
+    shared()?.samples.lsn_before(before_ms)
 }
 
 /// All progress slots.

@@ -44,9 +44,9 @@ pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> 
         match mover::move_group(task, block, &refused, progress) {
             Step::Moved { rows, next_block } => {
                 transactions.commit();
-                // From now on the stamped versions are VACUUM's business. They are reported after
-                // the commit, and not by way of pending counts, which could outlast VACUUM's report
-                // of the same versions.
+                // VACUUM removes the stamped versions later. They are reported after the commit,
+                // and not by way of pending counts, which could outlast VACUUM's report of the same
+                // versions.
                 table_counts::add(task.table, 0, i64::from(rows));
                 crate::stop_point!("committed");
                 tally.moved_rows += u64::from(rows);

@@ -27,6 +27,6 @@ pub struct Task {
     pub policy: Policy,
     /// Pages that may be moved; `None`: every page.
     pub quiet: Option<Rc<BlockSet>>,
-    /// Whether to wait for the table's lock, and to continue after other backends were let first.
+    /// Whether to wait for the table's lock, and to continue after other backends had it.
     pub patient: bool,
 }

@@ -64,7 +64,7 @@ pub fn refresh() {
 /// Sleeps for the I/O since the last call, or until another backend waits for the table, which a
 /// step of compaction has locked.
 pub fn pay(table: Table<'_>) {
-    let mut owed_ms = io_cost::take_debt_ms();
+    let mut owed_ms = io_cost::take_delay_ms();
     while owed_ms > 0.0 {
         io_cost::sleep_ms(owed_ms.min(LOOK_UP_MS));
         owed_ms -= LOOK_UP_MS;

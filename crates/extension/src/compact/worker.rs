@@ -185,7 +185,13 @@ fn is_vacuum_worthwhile(table: Oid, moved_rows: u64) -> bool {
     };
     let table = step.table();
     let invisible = (table.main_fork_blocks()).saturating_sub(visible_pages(table).all_visible);
-    moved_rows >= u64::from(invisible / GAINING_SHARE) * MOST_ROWS_PER_PAGE / 4
+    gains_enough(invisible, moved_rows)
+}
+
+/// Whether enough rows were moved for a VACUUM that reads so many pages. Pages are taken to be a
+/// quarter as full as they can be.
+fn gains_enough(read_pages: u32, moved_rows: u64) -> bool {
+    moved_rows >= u64::from(read_pages / GAINING_SHARE) * MOST_ROWS_PER_PAGE / 4
 }
 
 enum Look {
@@ -209,5 +215,18 @@ fn look(table: Oid, policy: &Policy) -> Look {
             Look::Found(survey(step.table(), lsn, place, policy.min_rows))
         }
         None => Look::Locked,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vacuum_is_worth_an_eighth_of_the_pages_that_it_reads() {
+        assert!(gains_enough(0, 0), "it reads nothing");
+        assert!(gains_enough(800, 7_275));
+        assert!(!gains_enough(800, 7_274));
+        assert!(!gains_enough(u32::MAX, 1 << 32), "no overflow");
     }
 }

@@ -34,11 +34,11 @@ pub(super) fn loads_stay_hot(table: Table<'_>) -> bool {
             needs_values |= is_exclusion(index) || may_fail_on_nulls(index);
         });
     }
-    needs_values || (has_brin && !ever_cold(table)) || mark_may_vanish(table)
+    needs_values || (has_brin && !ever_cold(table)) || rollback_may_lose_mark(table)
 }
 
 /// Whether a high-water mark made now could be lost by a rollback.
-fn mark_may_vanish(table: Table<'_>) -> bool {
+fn rollback_may_lose_mark(table: Table<'_>) -> bool {
     ColdStore::open(table, LockMode::AccessShare)
-        .is_some_and(|store| store.index_may_vanish() && !ever_had_cold_rows(&store))
+        .is_some_and(|store| store.rollback_restores_old_index() && !ever_had_cold_rows(&store))
 }

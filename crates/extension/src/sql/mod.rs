@@ -44,7 +44,7 @@ fn open_owned(oid: Oid, lock: LockMode) -> OpenRelation {
         no_such_relation(oid);
     }
     if !rights::owns(oid) {
-        rights::refuse_stranger(oid);
+        rights::refuse_unless_owner(oid);
     }
     let Some(open) = OpenRelation::try_open(oid, lock as u32) else {
         no_such_relation(oid)

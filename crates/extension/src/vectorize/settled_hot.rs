@@ -139,7 +139,7 @@ impl Source<'_> {
         let known: Vec<_> = columns.iter().map(statistics).collect();
         if row_count > 0 {
             for place in compiled.asked() {
-                bounds.add(place, known[place]);
+                bounds.add(place, known[place].map(|statistics| &statistics.chunk));
             }
         }
         let look = compiled.ask(&known, row_count, false);

@@ -95,14 +95,15 @@ impl Bounds {
         }
     }
 
-    pub fn add(&mut self, column: usize, statistics: Option<&ColumnStatistics>) {
+    /// Adds what is known of a column in one group.
+    pub fn add(&mut self, column: usize, chunk: Option<&ChunkStats>) {
         let integer = |value: &Option<OwnedValue>| match value {
             Some(OwnedValue::Int16(v)) => Some(i64::from(*v)),
             Some(OwnedValue::Int32(v)) => Some(i64::from(*v)),
             Some(OwnedValue::Int64(v)) => Some(*v),
             _ => None,
         };
-        let Some(chunk) = statistics.map(|statistics| &statistics.chunk) else {
+        let Some(chunk) = chunk else {
             self.unknown[column] = true;
             return;
         };
@@ -116,13 +117,16 @@ impl Bounds {
         }
     }
 
+    /// The least and the greatest integer of a column, if those of every group are known.
+    fn of(&self, column: usize) -> Option<(i64, i64)> {
+        self.columns[column].filter(|_| !self.unknown[column])
+    }
+
     /// Passes the bounds to the query.
     pub fn set(&self, compiled: &mut Compiled) {
-        for (column, bounds) in self.columns.iter().enumerate() {
-            if let Some((min, max)) = bounds
-                && !self.unknown[column]
-            {
-                compiled.set_bounds(column, *min, *max);
+        for column in 0..self.columns.len() {
+            if let Some((min, max)) = self.of(column) {
+                compiled.set_bounds(column, min, max);
             }
         }
     }
@@ -188,7 +192,7 @@ impl Source<'_> {
             }
             let known: Vec<_> = statistics.iter().map(Option::as_deref).collect();
             for &place in &asked {
-                bounds.add(place, known[place]);
+                bounds.add(place, known[place].map(|statistics| &statistics.chunk));
             }
             let hidden = hidden.filter(|rows| !rows.is_empty());
             let look = compiled.ask(&known, entry.row_count as usize, hidden.is_some());
@@ -227,5 +231,57 @@ impl Source<'_> {
             });
         }
         Ok(Some(surveyed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(min: Option<OwnedValue>, max: Option<OwnedValue>, null_count: usize) -> ChunkStats {
+        ChunkStats {
+            row_count: 10,
+            null_count,
+            min,
+            max,
+            sum: None,
+            sum_scale: 0,
+            distinct_estimate: None,
+            raw_bytes: 40,
+        }
+    }
+
+    #[test]
+    fn bounds_hold_the_integers_of_all_groups() {
+        let mut bounds = Bounds::of_columns(2);
+        assert_eq!(bounds.of(0), None, "no group was read");
+        for (min, max) in [(-5, 7), (3, 90), (-4, 8)] {
+            let known = chunk(
+                Some(OwnedValue::Int32(min)),
+                Some(OwnedValue::Int32(max)),
+                2,
+            );
+            bounds.add(0, Some(&known));
+        }
+        bounds.add(0, Some(&chunk(None, None, 10)));
+        assert_eq!(bounds.of(0), Some((-5, 90)), "a group of NULLs has no say");
+        assert_eq!(bounds.of(1), None, "another column");
+    }
+
+    #[test]
+    fn one_group_of_which_nothing_is_known_makes_the_bounds_unknown() {
+        let known = chunk(Some(OwnedValue::Int64(1)), Some(OwnedValue::Int64(2)), 0);
+        let text = chunk(
+            Some(OwnedValue::Text("a".into())),
+            Some(OwnedValue::Text("b".into())),
+            0,
+        );
+        for unknown in [None, Some(&text)] {
+            let mut bounds = Bounds::of_columns(1);
+            bounds.add(0, Some(&known));
+            bounds.add(0, unknown);
+            bounds.add(0, Some(&known));
+            assert_eq!(bounds.of(0), None);
+        }
     }
 }

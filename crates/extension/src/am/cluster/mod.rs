@@ -72,7 +72,7 @@ use howdah_bridge::hot::page::HotReader;
 use howdah_bridge::indexes::is_btree;
 use howdah_bridge::memory::maintenance_memory_kb;
 use howdah_bridge::recovery_conflict;
-use howdah_bridge::rewrite::bar_key_sharers;
+use howdah_bridge::rewrite::forbid_key_share;
 use howdah_bridge::table::Table;
 use howdah_bridge::table_am::{self, RewriteCounts, RewriteRequest, RewriteTable, Routine};
 use howdah_bridge::tuple_sort::TupleSort;
@@ -98,7 +98,7 @@ impl RewriteTable for BothSides {
     fn rewrite(request: RewriteRequest<'_>) -> RewriteCounts {
         let (old_table, index) = (request.old_table, request.index);
         let oid = old_table.oid();
-        if moved_changes::needs_ways(oid) {
+        if moved_changes::depends_on_links(oid) {
             refuse(
                 PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE,
                 "could not serialize access due to concurrent update".into(),
@@ -145,7 +145,7 @@ impl RewriteTable for BothSides {
         HotCopy::begin(&work, &request).copy(along, sort, order.as_mut(), &mut counts);
         if let Some(cold) = &cold {
             if has_cold_rows && counts.recently_dead > 0.0 {
-                bar_key_sharers(request.new_table);
+                forbid_key_share(request.new_table);
             }
             or_raise(oid, cold.copy(order, &mut counts));
         }

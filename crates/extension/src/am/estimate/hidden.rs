@@ -108,8 +108,8 @@ pub(super) fn counts(
         .collect()
 }
 
-/// What is known of a group, or soon found out. An error is the reader's business, not the
-/// planner's.
+/// What is known of a group, or soon found out. Planning raises no error for a damaged record: a
+/// reader of the group raises it.
 fn known(store: &ColdStore, entry: &GroupEntry, snapshot: Snapshot<'_>) -> Option<u32> {
     if entry.flags.are_clear() {
         return Some(0);
@@ -154,4 +154,49 @@ fn count_anew(
     };
     COUNTED.with_borrow_mut(|all| all.insert(GroupName::of(store, entry), counted));
     hidden
+}
+
+#[cfg(test)]
+mod tests {
+    use howdah_bridge::slot::Origin;
+    use howdah_bridge::tid::RowNumber;
+    use howdah_records::{GroupFlags, GroupState};
+
+    use super::*;
+
+    fn entry(row_count: u32, flags: GroupFlags) -> GroupEntry {
+        GroupEntry {
+            state: GroupState::Stored,
+            first_row: RowNumber(0),
+            capacity_rows: 131_072,
+            row_count,
+            value_id: 20_000,
+            first_block: 0,
+            footer_bytes: 90,
+            body_bytes: 1 << 20,
+            origin: Origin::FROZEN,
+            flags,
+        }
+    }
+
+    #[test]
+    fn a_size_is_kept_in_proportion_to_its_cost_but_not_for_long() {
+        assert_eq!(
+            kept_after(Duration::from_micros(7)),
+            Duration::from_millis(7)
+        );
+        assert_eq!(kept_after(Duration::from_secs(1)), MOST_SIZE_KEPT);
+        assert_eq!(kept_after(Duration::MAX), MOST_SIZE_KEPT);
+    }
+
+    #[test]
+    fn only_small_groups_with_marks_are_read_each_time() {
+        let marked = GroupFlags::ROW_MARKS;
+        let large = entry(SMALL_GROUP_ROWS + 1, marked);
+        let small = entry(SMALL_GROUP_ROWS, marked);
+        let clear = entry(1, GroupFlags::default());
+        assert!(may_be_kept(&[]));
+        assert!(may_be_kept(&[&large, &clear]));
+        assert!(!may_be_kept(&[&large, &small, &clear]));
+    }
 }

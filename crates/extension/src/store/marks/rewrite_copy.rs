@@ -83,7 +83,7 @@ impl RewriteCopy<'_> {
         }
         if versions
             .iter()
-            .any(|v| v.stamp.is_born_before(self.horizon))
+            .any(|v| v.stamp.is_inserted_before(self.horizon))
         {
             return None;
         }

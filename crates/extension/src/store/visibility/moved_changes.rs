@@ -60,7 +60,7 @@ pub fn note(table: Oid, entry: &GroupEntry) {
     ANY_CHANGED.set(true);
     // Our own group is not in the snapshot either, but its rows had no other place in these files.
     let unseen = keeps_snapshot() && !xid.is_own() && kept_sees_as_running(xid);
-    if unseen && !needs_ways(table) {
+    if unseen && !depends_on_links(table) {
         CHANGED.with_borrow_mut(|tables| tables.push(table));
     }
 }
@@ -81,7 +81,7 @@ pub fn any_changed() -> bool {
 
 /// Whether this transaction would see rows of the table again that it has changed, if the links to
 /// them were lost.
-pub fn needs_ways(table: Oid) -> bool {
+pub fn depends_on_links(table: Oid) -> bool {
     CHANGED.with_borrow(|tables| tables.contains(&table))
 }
 
