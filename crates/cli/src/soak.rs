@@ -40,9 +40,11 @@ const SCRIPT_COUNT: u64 = 200;
 
 /// Schemas of which a round asks generated queries, 100 of each.
 const SCHEMA_COUNT: u64 = 200;
+/// Schemas that change while queries of them are asked, 64 of each.
+const CHANGED_SCHEMA_COUNT: u64 = 50;
 
 /// What a round runs: a program of tests, and its settings for the round's seed.
-fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 11] {
+fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 12] {
     [
         (
             "differential",
@@ -74,6 +76,13 @@ fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 11] {
             vec![
                 ("HOWDAH_QUERY_SEED", seed.wrapping_mul(SCHEMA_COUNT)),
                 ("HOWDAH_QUERY_SCHEMAS", SCHEMA_COUNT),
+            ],
+        ),
+        (
+            "vectorized_changes",
+            vec![
+                ("HOWDAH_QUERY_SEED", seed.wrapping_mul(CHANGED_SCHEMA_COUNT)),
+                ("HOWDAH_QUERY_SCHEMAS", CHANGED_SCHEMA_COUNT),
             ],
         ),
         (

@@ -500,8 +500,8 @@ fn flipped_bits_in_ways_of_merged_rows_are_refused() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A load that is rolled back raises the high-water mark of row numbers, and leaves a gap, which the
-/// next VACUUM notes: both are changed in place.
+/// A load that is rolled back raises the high-water mark of row numbers, and leaves a gap, which
+/// the next VACUUM notes: both are changed in place.
 #[test]
 fn flipped_bits_in_lengths_are_refused_by_changes_in_place() -> anyhow::Result<()> {
     const CHANGES: [&str; 2] = [
