@@ -75,7 +75,7 @@ fn remember(table: Oid, size: ColdSize) {
 
 /// Notes that this backend has hidden a cold row of a table.
 pub(super) fn hide_row(table: Oid) {
-    settled_sizes::hide_row(table.to_u32());
+    settled_sizes::hide_row(table);
 }
 
 /// Forgets the size of a table whose files are emptied in place.

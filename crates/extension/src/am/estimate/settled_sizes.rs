@@ -48,7 +48,7 @@ pub(super) fn forget(table: Oid) {
 
 /// Takes a row off the size that is remembered: this backend has hidden it. What other backends
 /// hide is noticed when the time is over, and so is a rollback.
-pub(super) fn hide_row(table: u32) {
+pub(super) fn hide_row(table: Oid) {
     SETTLED.with_borrow_mut(|settled| {
         let Some(mut known) = settled.get(&table).copied() else {
             return;
@@ -105,9 +105,13 @@ impl Asked {
 
 #[cfg(test)]
 mod tests {
-    use super::{ColdSize, Duration, Instant, KEPT, MOST_HIDDEN, SETTLED, Settled, hide_row};
+    use super::{
+        ColdSize, Duration, Instant, KEPT, MOST_HIDDEN, Oid, SETTLED, Settled, TableFile, hide_row,
+    };
 
-    const TABLE: u32 = 16_384;
+    fn table() -> Oid {
+        16_384.into()
+    }
 
     fn remember(rows: u64) {
         let size = ColdSize {
@@ -115,17 +119,20 @@ mod tests {
             ..ColdSize::default()
         };
         let noted = Settled {
-            file: 1,
+            file: TableFile {
+                table: table(),
+                number: 1,
+            },
             changes: 1,
             until: Instant::now() + KEPT,
             size,
             hidden: 0,
         };
-        SETTLED.with_borrow_mut(|settled| settled.insert(TABLE, noted));
+        SETTLED.with_borrow_mut(|settled| settled.insert(table(), noted));
     }
 
     fn known() -> Option<(u64, Duration)> {
-        let known = SETTLED.with_borrow_mut(|settled| settled.get(&TABLE).copied())?;
+        let known = SETTLED.with_borrow_mut(|settled| settled.get(&table()).copied())?;
         Some((
             known.size.rows,
             known.until.saturating_duration_since(Instant::now()),
@@ -136,23 +143,23 @@ mod tests {
     fn hidden_rows_are_taken_off_until_they_are_many() {
         remember(1_000);
         for hidden in 1..=u64::from(MOST_HIDDEN) {
-            hide_row(TABLE);
+            hide_row(table());
             let (rows, left) = known().expect("a size");
             assert_eq!(rows, 1_000 - hidden);
             assert!(left <= KEPT, "no longer than before");
         }
-        hide_row(TABLE);
+        hide_row(table());
         assert_eq!(known(), None, "found out again");
-        hide_row(TABLE);
+        hide_row(table());
         assert_eq!(known(), None, "nothing is remembered by hiding");
     }
 
     #[test]
     fn a_side_of_which_no_row_is_left_is_not_remembered() {
         remember(2);
-        hide_row(TABLE);
+        hide_row(table());
         assert_eq!(known().map(|known| known.0), Some(1));
-        hide_row(TABLE);
+        hide_row(table());
         assert_eq!(known(), None);
     }
 }
