@@ -123,21 +123,6 @@ pub unsafe fn count_rows_read(rel: pg_sys::Relation, rows: u64) {
     }
 }
 
-/// Counts a sequential scan that was spared, as the scan would have counted itself, and the rows
-/// that it would have read.
-///
-/// # Safety
-/// `rel` is an open relation.
-pub unsafe fn count_scan(rel: pg_sys::Relation, rows: u64) {
-    // SAFETY: the caller holds the relation open.
-    unsafe {
-        if let Some(counts) = statistics(rel) {
-            counts.numscans += 1;
-            counts.tuples_returned += rows as i64;
-        }
-    }
-}
-
 /// Counts rows that were fetched for an index, for `pg_stat_all_tables`.
 ///
 /// # Safety

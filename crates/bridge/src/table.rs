@@ -297,13 +297,6 @@ impl<'a> Table<'a> {
         unsafe { relation::count_rows_read(self.raw(), rows) }
     }
 
-    /// Counts a sequential scan that was spared, and the rows that it would have read.
-    #[inline]
-    pub fn count_scan(self, rows: u64) {
-        // SAFETY: open by the contract of `from_raw`.
-        unsafe { relation::count_scan(self.raw(), rows) }
-    }
-
     /// Counts rows that were fetched for an index, for `pg_stat_all_tables`.
     #[inline]
     pub fn count_rows_fetched(self, rows: u64) {

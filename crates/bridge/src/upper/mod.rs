@@ -15,7 +15,6 @@
 //!              foreign ── expressions that PostgreSQL evaluates for the engine
 //!              hot_rows ─ the heap side of the table, for the engine
 //!              page_rows  the visible rows of a heap page, without a call for each
-//!              hot_version  whether the heap side is as it was when it was read before
 //!              explain ── output of EXPLAIN             wait ── wait event in pg_stat_activity
 //! ```
 //!
@@ -39,7 +38,6 @@ mod batch;
 pub mod explain;
 mod foreign;
 mod hot_rows;
-mod hot_version;
 mod node;
 mod notes;
 mod own_plan;
@@ -64,7 +62,6 @@ pub use batch::Batch;
 pub use explain::{Explanation, Operator};
 pub use foreign::{Arguments, CHUNK_ROWS, ForeignExpressions, ForeignRun};
 pub use hot_rows::{BatchMemory, HotRows};
-pub use hot_version::HotVersion;
 pub use pgrx::pg_sys::{Datum, Oid};
 pub use planner::{Offer, Planner};
 pub use reason::Reason;

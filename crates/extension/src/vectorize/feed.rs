@@ -2,8 +2,7 @@
 //!
 //! ```text
 //!   groups: chunks as they are stored, which threads copy from pinned pages
-//!   rows of this backend's own loads, and heap rows (hot): columns of up to 8,192 rows,
-//!   or all hot rows as they are remembered (settled_hot)
+//!   rows of this backend's own loads, and heap rows (hot): columns of up to 8,192 rows
 //! ```
 //!
 //! Invariant: between groups no lock is held, and no pin but those of pages that threads are to
@@ -28,7 +27,6 @@ use howdah_vector::source::{Delivery, Morsel, MorselColumn};
 
 use super::counts::Counts;
 use super::hot::HotBatch;
-use super::settled_hot::SettledHot;
 use super::source::{BATCH_ROWS, Source, next, of_rows, push};
 use super::survey::Surveyed;
 use crate::errors::ColdError;
@@ -59,23 +57,16 @@ impl Fed {
 }
 
 impl Source<'_> {
-    /// Feeds the rows that are not stored in groups; heap rows that are not remembered may stay in
-    /// the batch.
+    /// Feeds the rows that are not stored in groups; heap rows may stay in the batch.
     pub fn feed_rows(
         &self,
         ordinal: &mut u64,
         fed: &mut Fed,
-        (settled, hot): (Option<SettledHot>, &mut HotBatch),
+        hot: &mut HotBatch,
         feeder: &Feeder<'_>,
     ) -> Result<(), ColdError> {
         self.feed_pending(ordinal, &mut fed.counts, feeder)?;
-        let Some(settled) = settled else {
-            return self.feed_hot(hot, ordinal, &mut fed.counts, feeder);
-        };
-        // Rows keep the order of their tables.
-        hot.flush(ordinal, feeder)?;
-        self.feed_settled(settled, ordinal, fed, feeder);
-        Ok(())
+        self.feed_hot(hot, ordinal, &mut fed.counts, feeder)
     }
 
     /// Feeds a stored group that the survey has found. Its pages are lent until threads have copied

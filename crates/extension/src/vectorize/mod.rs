@@ -8,7 +8,6 @@
 //!              feed ────── chunks as stored, pending rows ─▶ morsels ─▶ howdah_vector's threads
 //!              foreign ─── expressions that the engine does not know, evaluated by PostgreSQL
 //!              hot ─────── hot rows, and those of heap partitions: batches of columns ─▶ likewise
-//!              settled_hot  hot rows that nothing changes, remembered: like a row group
 //!              late ────── values of first rows that are read when the rows are known
 //!              counts ──── what was read and skipped, for EXPLAIN and statistics
 //!              answer ──── the result as datums
@@ -42,7 +41,6 @@ mod late;
 mod offer;
 mod run;
 mod semantics;
-mod settled_hot;
 mod source;
 mod survey;
 mod translate;

@@ -21,7 +21,6 @@ use super::counts::{Counts, Told};
 use super::feed::{Damaged, Fed};
 use super::foreign::Evaluator;
 use super::hot::HotBatch;
-use super::settled_hot::SettledHot;
 use super::source::Source;
 use super::survey::{Bounds, Surveyed, best_first};
 use super::translate::{Bound, Translated, translate};
@@ -62,7 +61,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     }
     let mut compiled = Compiled::compile(&translated.query).ok()?;
     let mut bounds = Bounds::of_columns(translated.attributes.len());
-    let (sources, mut groups, settled) = open_all(run, &translated, &mut compiled, &mut bounds)?;
+    let (sources, mut groups) = open_all(run, &translated, &mut compiled, &mut bounds)?;
     if let Some((_, descending)) = compiled.leading_order() {
         best_first(&mut groups, descending);
     }
@@ -111,9 +110,9 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
                 let fed = &mut fed[table];
                 sources[table].feed_group(group, &mut ordinal, fed, &loans, feeder)?;
             }
-            for ((source, fed), settled) in sources.iter().zip(fed).zip(settled) {
+            for (source, fed) in sources.iter().zip(fed) {
                 at.set(source.table.oid());
-                source.feed_rows(&mut ordinal, fed, (settled, &mut hot), feeder)?;
+                source.feed_rows(&mut ordinal, fed, &mut hot, feeder)?;
             }
             hot.flush(&mut ordinal, feeder)?;
             // All is handed over, and only the threads are waited for.
@@ -221,15 +220,13 @@ fn share_groups(groups: &mut Groups, threads: usize) {
     }
 }
 
-/// The tables of the run, the groups that are to be read of them, and of each table the hot rows
-/// that are remembered.
-#[allow(clippy::type_complexity)]
+/// The tables of the run, and the groups that are to be read of them.
 fn open_all<'a>(
     run: &'a Run<'_>,
     translated: &Translated<'_>,
     compiled: &mut Compiled,
     bounds: &mut Bounds,
-) -> Option<(Vec<Source<'a>>, Groups, Vec<Option<SettledHot>>)> {
+) -> Option<(Vec<Source<'a>>, Groups)> {
     let columns = (
         translated.attributes.as_slice(),
         translated.query.columns.as_slice(),
@@ -240,15 +237,13 @@ fn open_all<'a>(
         sources.push(Source::open(run, table, columns)?);
     }
     compiled.read_late(sources.iter().map(Source::stored_rows).sum());
-    let (mut groups, mut settled) = (Groups::new(), Vec::new());
+    let mut groups = Groups::new();
     for (place, source) in sources.iter().enumerate() {
         pgrx::check_for_interrupts!();
         let surveyed = or_raise(source.table.oid(), source.survey(compiled, bounds))?;
         groups.extend(surveyed.into_iter().map(|group| (place, group)));
-        let hot = source.survey_hot(compiled, bounds);
-        settled.push(or_raise(source.table.oid(), hot));
     }
-    Some((sources, groups, settled))
+    Some((sources, groups))
 }
 
 /// Whether PostgreSQL may be able to compute what the engine could not.

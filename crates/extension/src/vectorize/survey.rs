@@ -96,7 +96,7 @@ impl Bounds {
     }
 
     /// Adds what is known of a column in one group.
-    pub fn add(&mut self, column: usize, chunk: Option<&ChunkStats>) {
+    fn add(&mut self, column: usize, chunk: Option<&ChunkStats>) {
         let integer = |value: &Option<OwnedValue>| match value {
             Some(OwnedValue::Int16(v)) => Some(i64::from(*v)),
             Some(OwnedValue::Int32(v)) => Some(i64::from(*v)),

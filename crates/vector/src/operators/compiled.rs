@@ -275,24 +275,6 @@ impl Compiled {
         statistics: &[Option<&ColumnStatistics>],
         filter_decided: bool,
     ) -> Vec<usize> {
-        self.needed_with(statistics, filter_decided, self.reads_late)
-    }
-
-    /// The same of rows of which no value is read late.
-    pub fn needed_now(
-        &self,
-        statistics: &[Option<&ColumnStatistics>],
-        filter_decided: bool,
-    ) -> Vec<usize> {
-        self.needed_with(statistics, filter_decided, false)
-    }
-
-    fn needed_with(
-        &self,
-        statistics: &[Option<&ColumnStatistics>],
-        filter_decided: bool,
-        reads_late: bool,
-    ) -> Vec<usize> {
         let has_no_nulls = |column: usize| {
             let known = statistics.get(column).copied().flatten();
             known.is_some_and(|known| known.chunk.null_count == 0)
@@ -303,7 +285,7 @@ impl Compiled {
         };
         match &self.output {
             OutputPlan::Aggregate(plan) => needed.extend(plan.columns_besides(&has_no_nulls)),
-            OutputPlan::First(plan) if reads_late => needed.extend(plan.order_columns()),
+            OutputPlan::First(plan) if self.reads_late => needed.extend(plan.order_columns()),
             OutputPlan::First(plan) => needed.extend(plan.columns()),
         }
         needed.sort_unstable();
