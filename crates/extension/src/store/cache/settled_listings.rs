@@ -1,8 +1,9 @@
 //! Whole directories that no transaction is changing, remembered by this backend.
 //!
 //! A query that statistics answer, or that skips most groups, would spend most of its time on the
-//! directory: a descent for all entries, a pinned page and a judgement for each. So the entries that
-//! a snapshot saw are remembered, if the fate of every directory tuple was settled, seen or not:
+//! directory: a descent for all entries, a pinned page and a judgement for each. So the entries
+//! that a snapshot saw are remembered, if the fate of every directory tuple was settled, seen or
+//! not:
 //!
 //! ```text
 //!   seen       its inserter has committed, no transaction deletes it
