@@ -15,8 +15,8 @@
 //! are made of values of fixed width alone are passed on together ([`page_tuples`]).
 //!
 //! The plan is PostgreSQL's own, and ModifyTable stays what it is: it locks the table, checks
-//! rights, fires statement triggers, counts, and is shown by EXPLAIN ([`explain`]). Every row that is not plain
-//! is inserted by it, or raises its ERROR there.
+//! rights, fires statement triggers, counts, and is shown by EXPLAIN ([`explain`]). Every row that
+//! is not plain is inserted by it, or raises its ERROR there.
 //!
 //! Invariants
 //! - A row is taken before the next is asked for, as ModifyTable would insert it: functions of the

@@ -5,9 +5,9 @@
 //! time in proportion to what it took to find: a session spends at most one part in
 //! `KEPT_PER_SPENT` of its time on this, however many groups a table has. A group that was not
 //! counted is taken to be like those that were. The size of the whole table is used again for some
-//! milliseconds, until this backend has hidden some dozens of rows or the directory changes, so that
-//! planning need not read the directory each time either; the rows that this backend hides meanwhile
-//! are taken off ([`super::settled_sizes`]).
+//! milliseconds, until this backend has hidden some dozens of rows or the directory changes, so
+//! that planning need not read the directory each time either; the rows that this backend hides
+//! meanwhile are taken off ([`super::settled_sizes`]).
 //!
 //! What is remembered is this backend's own and only ever an estimate: nothing makes it void before
 //! its time, a rollback neither.

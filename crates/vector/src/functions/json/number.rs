@@ -93,23 +93,30 @@ impl<'a> Number<'a> {
 
     /// The digits without the point, and how many follow it; `None` if these are too many.
     pub(super) fn decimal(&self) -> Option<(i128, u16)> {
-        let count = self.digits.len();
+        let count = (self.digits.iter().rposition(|digit| *digit != [0; 2])).map_or(0, |at| at + 1);
         if count > MOST_DIGITS || self.scale > MOST_DECIMALS {
             return None;
         }
         let mut magnitude: i128 = 0;
-        for digit in self.digits {
-            let digit = u16::from_ne_bytes(*digit);
-            magnitude = magnitude.checked_mul(10_000)?.checked_add(digit.into())?;
-        }
-        if magnitude != 0 {
-            // The last digit stands for 10,000^(weight - count + 1).
+        if let Some((last, before)) = self.digits[..count].split_last() {
+            for digit in before {
+                let digit = u16::from_ne_bytes(*digit);
+                magnitude = magnitude.checked_mul(10_000)?.checked_add(digit.into())?;
+            }
+            // The last digit stands for 10,000^(weight - count + 1): of its four decimal ones the
+            // display scale may leave out zeros.
             let exponent = (self.weight - count as i32 + 1) * 4 + i32::from(self.scale);
             let power = 10_i128.checked_pow(exponent.unsigned_abs())?;
-            magnitude = match exponent >= 0 {
-                true => magnitude.checked_mul(power)?,
-                false if magnitude % power == 0 => magnitude / power,
-                false => return None,
+            let last = i128::from(u16::from_ne_bytes(*last));
+            magnitude = match exponent {
+                0.. => {
+                    let digits = magnitude.checked_mul(10_000)?.checked_add(last)?;
+                    digits.checked_mul(power)?
+                }
+                -3.. if last % power == 0 => magnitude
+                    .checked_mul(10_000 / power)?
+                    .checked_add(last / power)?,
+                _ => return None,
             };
         }
         let signed = if self.is_negative {
