@@ -53,8 +53,9 @@
 //! Invariant: a row whose TID is known outside of this room stays at this TID.
 //!
 //! Bounds: held rows are at most the threshold, of `HELD_BYTES` in all. All pending groups of a
-//! backend together hold at most `howdah.load_memory`; past that the largest is written. A load waits
-//! for the thread when the rows that it has added meanwhile take half of `howdah.row_group_bytes`.
+//! backend together hold at most `howdah.load_memory`; past that the largest is written. A load
+//! waits for the thread when the rows that it has added meanwhile take half of
+//! `howdah.row_group_bytes`.
 
 mod commands;
 mod expected;
