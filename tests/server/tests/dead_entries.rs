@@ -31,14 +31,16 @@ fn make(session: &mut Client) -> anyhow::Result<()> {
 const BY_INDEX: &str =
     "SET enable_seqscan = off; SET enable_bitmapscan = off; SET howdah.columnar_scan = off";
 
-/// Entries of the primary key that lead to cold rows: all, and those marked dead.
+/// Entries of the primary key that lead to cold rows, alone or in a posting list: all, and those
+/// marked dead.
 fn cold_entries(session: &mut Client) -> anyhow::Result<(u32, u32)> {
     let counts = query(
         session,
         "SELECT count(*) || ' ' || count(*) FILTER (WHERE dead)
          FROM generate_series(1, pg_relation_size('c_pkey') / 8192 - 1) p,
-              bt_page_stats('c_pkey', p::int) s, bt_page_items('c_pkey', p::int) i
-         WHERE s.type IN ('l', 'r') AND (i.htid::text::point)[0] >= 2147483648",
+              bt_page_stats('c_pkey', p::int) s, bt_page_items('c_pkey', p::int) i,
+              unnest(coalesce(i.tids, ARRAY[i.htid])) t
+         WHERE s.type IN ('l', 'r') AND (t::text::point)[0] >= 2147483648",
     )?;
     let (all, dead) = counts.split_once(' ').context("two counts")?;
     Ok((all.parse()?, dead.parse()?))
@@ -108,11 +110,12 @@ fn entries_of_changed_rows_are_passed_over_and_replaced_before_vacuum() -> anyho
     assert_eq!(query(&mut old, "SELECT n FROM c WHERE id = 3")?, "3");
     old.batch_execute("COMMIT")?;
 
-    // No snapshot needs them any more; another transaction advances the horizon.
+    // No snapshot needs them any more; another transaction advances the horizon. An entry that
+    // shares a posting list with its new version cannot be marked.
     session.batch_execute("SELECT pg_current_xact_id()")?;
     read_all(&mut session)?;
     let (all, dead) = cold_entries(&mut session)?;
-    ensure!(all == ROW_COUNT && dead > 900, "{dead} dead of {all}");
+    ensure!(all == ROW_COUNT && dead > 500, "{dead} dead of {all}");
     read_all(&mut session)?;
 
     // New entries reuse the space of dead ones.

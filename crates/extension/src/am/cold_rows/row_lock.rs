@@ -90,7 +90,7 @@ pub(super) struct HeldRow<'t, 'a> {
 impl HeldRow<'_, '_> {
     /// Learns the standing of a row again that was there.
     pub fn look_again(&mut self, command: CommandId) {
-        if let Standing::There(_) | Standing::Leaving(..) = &self.standing {
+        if let Standing::There(_) | Standing::BeingModified(..) = &self.standing {
             let standing = learn_again(self.target, command);
             self.standing = self.target.or_raise(standing);
         }
@@ -126,11 +126,11 @@ pub(super) fn hold<'t, 'a>(
                     locked,
                 };
                 match standing {
-                    Standing::Leaving(_, mark) if lock.forbids(&mark) => {
+                    Standing::BeingModified(_, mark) if lock.forbids(&mark) => {
                         held(standing, locked).let_go();
                         vec![mark.xid]
                     }
-                    Standing::Leaving(placed, _) => {
+                    Standing::BeingModified(placed, _) => {
                         return Some(held(Standing::There(placed), locked));
                     }
                     standing => return Some(held(standing, locked)),

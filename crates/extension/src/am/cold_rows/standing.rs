@@ -21,10 +21,10 @@ pub(super) enum Standing {
     /// The row is in this group, and no mark hides it.
     There(PlacedEntry),
     /// The same, but another transaction in progress has marked it.
-    Leaving(PlacedEntry, Mark),
+    BeingModified(PlacedEntry, Mark),
     Marked(Mark),
     /// Loaded by this command, or by one that this command runs inside.
-    Unborn,
+    Invisible,
     /// The group was merged into another one.
     Moved {
         to: RowNumber,
@@ -74,7 +74,7 @@ fn recall(
     in_bulk: bool,
 ) -> Result<Standing, ColdError> {
     if known.own.is_some_and(|loader| loader >= command) {
-        return Ok(Standing::Unborn);
+        return Ok(Standing::Invisible);
     }
     if in_bulk && known.is_unmarked(target.store(), target.row)? {
         return Ok(Standing::There(known.placed));
@@ -101,7 +101,7 @@ fn read(
         return Ok(mark.map_or(Standing::Gone, Standing::Marked));
     };
     let standing = match own.is_some_and(|loader| loader >= command) {
-        true => Ok(Standing::Unborn),
+        true => Ok(Standing::Invisible),
         false => by_marks(target, placed),
     };
     // A group that is still being loaded gives back the end of its range, which the next group
@@ -133,7 +133,7 @@ pub(super) fn arriving(target: &LocatedRow<'_>) -> Result<Option<Mark>, ColdErro
         return Ok(None);
     };
     Ok(match by_marks(target, placed)? {
-        Standing::Leaving(_, mark) => Some(mark),
+        Standing::BeingModified(_, mark) => Some(mark),
         _ => None,
     })
 }
@@ -143,7 +143,7 @@ fn by_marks(target: &LocatedRow<'_>, placed: PlacedEntry) -> Result<Standing, Co
     let state = marks::state_of_row(target.store(), &placed.entry, target.row)?;
     Ok(match state {
         RowState::Marked(mark) => Standing::Marked(mark),
-        RowState::Arriving(mark) => Standing::Leaving(placed, mark),
+        RowState::Arriving(mark) => Standing::BeingModified(placed, mark),
         RowState::Unmarked => Standing::There(placed),
     })
 }
@@ -155,8 +155,8 @@ impl Standing {
         use RowResult::{Deleted, Invisible, SelfModified, Updated};
         let none = Xid::INVALID;
         let (result, ctid, xmax, cmax) = match self {
-            Standing::There(placed) | Standing::Leaving(placed, _) => return Ok(*placed),
-            Standing::Unborn => (Invisible, tid, none, None),
+            Standing::There(placed) | Standing::BeingModified(placed, _) => return Ok(*placed),
+            Standing::Invisible => (Invisible, tid, none, None),
             Standing::Gone => (Deleted, tid, none, None),
             Standing::Moved { to, by } => (Updated, to.tid(), *by, None),
             Standing::Marked(mark) => {
