@@ -23,8 +23,7 @@ use vortex_array::dtype::{DType, Nullability, PType};
 use vortex_array::validity::Validity;
 use vortex_buffer::ByteBuffer;
 use zstd::bulk::Compressor;
-use zstd::dict::EncoderDictionary;
-use zstd::zstd_safe::{DCtx, DDict};
+use zstd::zstd_safe::{CParameter, DCtx, DDict};
 
 use crate::codec;
 use crate::column::{bools, numbers};
@@ -36,6 +35,10 @@ use crate::types::Effort;
 /// How a column is compressed.
 struct Tuning {
     level: i32,
+    /// The shortest match, and the power of two of how many places are searched for a longer one,
+    /// where the level's own are not taken.
+    match_bytes: Option<u32>,
+    search_log: Option<u32>,
     /// Approximate size of the rows of one frame, in bytes.
     frame_bytes: usize,
 }
@@ -45,12 +48,18 @@ impl Tuning {
         match effort {
             Effort::Best => Self {
                 level: 9,
+                match_bytes: None,
+                search_log: None,
                 frame_bytes: 32 << 10,
             },
             // Measured on jsonb: less than level 5 makes dictionaries useless, smaller frames cost
-            // 5 %, longer dictionaries save nothing and take long to train.
+            // 5 %, longer dictionaries save nothing and take long to train. Matches of four bytes
+            // cost more than they save: without them arrays of integers are 3 % smaller and take a
+            // fifth less time to decompress, documents 2 % and 6 %, or the same.
             Effort::Default | Effort::Fast => Self {
                 level: 6,
+                match_bytes: Some(5),
+                search_log: Some(5),
                 frame_bytes: 8 << 10,
             },
         }
@@ -88,16 +97,22 @@ impl NewFrames {
     pub(crate) fn compress(data: &[u8], ends: &[usize], effort: Effort) -> std::io::Result<Self> {
         let tuning = Tuning::of(effort);
         let dictionary = train(data, ends);
-        let prepared = EncoderDictionary::copy(&dictionary, tuning.level);
         let mut compressor = match dictionary.is_empty() {
             true => Compressor::new(tuning.level)?,
-            false => Compressor::with_prepared_dictionary(&prepared)?,
+            false => Compressor::with_dictionary(tuning.level, &dictionary)?,
         };
+        // Before the first frame: the dictionary is prepared with them.
+        if let Some(bytes) = tuning.match_bytes {
+            compressor.set_parameter(CParameter::MinMatch(bytes))?;
+        }
+        if let Some(log) = tuning.search_log {
+            compressor.set_parameter(CParameter::SearchLog(log))?;
+        }
         compressor.include_contentsize(false)?;
         compressor.include_checksum(false)?;
         compressor.include_dictid(false)?;
         let mut frames = Self {
-            dictionary: dictionary.clone(),
+            dictionary,
             data: Vec::new(),
             row_ends: Vec::new(),
             data_ends: Vec::new(),
