@@ -106,7 +106,7 @@ fn unknown_condition(dice: &mut Dice) -> String {
 }
 
 pub(super) fn condition(dice: &mut Dice, depth: usize) -> String {
-    if dice.below(12) == 0 {
+    if dice.below(9) == 0 {
         return unknown_condition(dice);
     }
     let column = dice.pick(COLUMNS);
