@@ -32,9 +32,13 @@ static VECTORIZED: GucSetting<bool> = GucSetting::<bool>::new(true);
 static FORCE_VECTORIZED: GucSetting<bool> = GucSetting::<bool>::new(false);
 static THREADS: GucSetting<i32> = GucSetting::<i32>::new(-1);
 static MAX_THREADS: GucSetting<i32> = GucSetting::<i32>::new(64);
+static STEP_ROWS: GucSetting<i32> = GucSetting::<i32>::new(0);
+static HASH_BITS: GucSetting<i32> = GucSetting::<i32>::new(HASH_BITS_MOST);
 static DISABLED_FUNCTIONS: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 static FORCE_COLD: GucSetting<bool> = GucSetting::<bool>::new(false);
 static GROUP_LOCKS: GucSetting<bool> = GucSetting::<bool>::new(true);
+
+const HASH_BITS_MOST: i32 = u64::BITS as i32;
 
 fn int(
     name: &'static CStr,
@@ -148,6 +152,22 @@ pub fn register() {
         GucContext::Userset,
         GucFlags::default(),
     );
+    int(
+        c"howdah.debug_step_rows",
+        c"Most rows that a Vectorized plan works on at a time.",
+        c"For tests only: 0 lets it choose; few groups are then merged as many are.",
+        &STEP_ROWS,
+        0..=8_192,
+        GucFlags::default(),
+    );
+    int(
+        c"howdah.debug_hash_bits",
+        c"Bits of the hashes by which Vectorized plans find groups.",
+        c"For tests only: few bits let keys collide.",
+        &HASH_BITS,
+        0..=HASH_BITS_MOST,
+        GucFlags::default(),
+    );
     GucRegistry::define_string_guc(
         c"howdah.debug_disabled_functions",
         c"Functions and aggregates that Vectorized plans do not compute.",
@@ -210,6 +230,18 @@ pub fn vectorized() -> bool {
 
 pub fn force_vectorized() -> bool {
     FORCE_VECTORIZED.get()
+}
+
+/// The most rows that a Vectorized plan works on at a time, if that is limited.
+pub fn step_rows() -> Option<usize> {
+    usize::try_from(STEP_ROWS.get())
+        .ok()
+        .filter(|&rows| rows > 0)
+}
+
+/// Bits of hashes that Vectorized plans use.
+pub fn hash_bits() -> u32 {
+    HASH_BITS.get() as u32
 }
 
 /// Whether Vectorized plans must do without a function or aggregate.

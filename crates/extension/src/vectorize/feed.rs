@@ -27,7 +27,7 @@ use howdah_vector::source::{Delivery, Morsel, MorselColumn};
 
 use super::counts::Counts;
 use super::hot::HotBatch;
-use super::source::{BATCH_ROWS, Source, next, of_rows, push};
+use super::source::{Source, batch_rows, next, of_rows, push};
 use super::survey::Surveyed;
 use crate::errors::ColdError;
 use crate::store::column_reader::Rest;
@@ -207,7 +207,7 @@ impl Source<'_> {
             let mut at = 0;
             while at < *row_count {
                 pgrx::check_for_interrupts!();
-                let end = (at + BATCH_ROWS as u32).min(*row_count);
+                let end = (at + batch_rows() as u32).min(*row_count);
                 let rows = at..end;
                 // Not borrowed while the rows are worked on: expressions of the query may load.
                 let borrowed = load.borrow();

@@ -9,7 +9,7 @@ use howdah_vector::runtime::Feeder;
 use howdah_vector::source::MorselColumn;
 
 use super::counts::Counts;
-use super::source::{BATCH_ROWS, Source, next, of_rows, push};
+use super::source::{Source, batch_rows, next, of_rows, push};
 use crate::errors::ColdError;
 use crate::store::visibility::moved;
 use crate::types::push_datum;
@@ -126,6 +126,7 @@ impl Source<'_> {
     ) -> Result<(), ColdError> {
         let (table, snapshot) = (self.table, self.snapshot);
         let memory = std::mem::take(&mut batch.memory);
+        let batch_rows = batch_rows();
         let mut hot = HotRows::begin(table, snapshot, &self.attributes, &batch.is_counted, memory);
         while !feeder.failed() {
             pgrx::check_for_interrupts!();
@@ -133,7 +134,7 @@ impl Source<'_> {
             let follows = self.is_howdah && moved::is_wanted(snapshot);
             let most = match follows {
                 true => 1,
-                false => BATCH_ROWS - batch.rows.row_count(),
+                false => batch_rows - batch.rows.row_count(),
             };
             let row_count = hot.fetch(most);
             if row_count == 0 {
@@ -167,7 +168,7 @@ impl Source<'_> {
             batch.rows.finish_rows(row_count);
             counts.hot_rows += row_count as u64;
             let is_full =
-                batch.rows.row_count() == BATCH_ROWS || batch.rows.raw_bytes() >= MOST_BATCH_BYTES;
+                batch.rows.row_count() == batch_rows || batch.rows.raw_bytes() >= MOST_BATCH_BYTES;
             if is_full {
                 batch.flush(ordinal, feeder)?;
             }

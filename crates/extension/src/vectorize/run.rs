@@ -12,7 +12,7 @@ use howdah_bridge::upper::{
 use howdah_columnar::ColumnarError;
 use howdah_vector::VectorError;
 use howdah_vector::foreign::Exchange;
-use howdah_vector::operators::Compiled;
+use howdah_vector::operators::{Compiled, Strain};
 use howdah_vector::runtime::{self, Options, ResultSet, RunError};
 use pgrx::PgSqlErrorCode;
 
@@ -66,6 +66,10 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         best_first(&mut groups, descending);
     }
     bounds.set(&mut compiled);
+    compiled.set_strain(Strain {
+        most_at_a_time: settings::step_rows().unwrap_or(usize::MAX),
+        hash_bits: settings::hash_bits(),
+    });
     if is_timed {
         compiled.measure_times();
     }

@@ -14,11 +14,12 @@ use howdah_vector::source::{Delivery, Morsel, MorselColumn};
 
 use crate::am::is_ours;
 use crate::errors::or_raise;
+use crate::settings;
 use crate::store::view::{ColdGroup, ColdView, store_of};
 use crate::types::TableLayout;
 
-/// Rows of a morsel that is made of rows.
-pub const BATCH_ROWS: usize = 8_192;
+/// Rows of a morsel that is made of rows, at most.
+const MOST_BATCH_ROWS: usize = 8_192;
 /// How long the main thread waits for room before it checks for interrupts.
 const WAIT: Duration = Duration::from_millis(2);
 
@@ -88,6 +89,11 @@ impl<'a> Source<'a> {
         });
         rows.sum()
     }
+}
+
+/// Rows of a morsel that is made of rows.
+pub fn batch_rows() -> usize {
+    settings::step_rows().map_or(MOST_BATCH_ROWS, |rows| rows.min(MOST_BATCH_ROWS))
 }
 
 /// The next ordinal of a morsel.

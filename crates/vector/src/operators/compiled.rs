@@ -23,8 +23,8 @@ pub struct Compiled {
     pub(super) output: OutputPlan,
     pub(super) needed: Vec<usize>,
     pub(super) is_timed: bool,
-    /// Groups are merged as many are, however few they are.
-    is_merged_by_threads: bool,
+    /// Rows or groups that are worked on at a time, at most.
+    pub(super) most_at_a_time: usize,
     /// Columns that are only returned are not delivered, but read of the first rows at the end.
     reads_late: bool,
     /// By which unknown expressions are evaluated, if there are any.
@@ -34,6 +34,29 @@ pub struct Compiled {
 pub(super) enum OutputPlan {
     Aggregate(AggregatePlan),
     First(FirstPlan),
+}
+
+/// More groups of all threads together are merged by several threads.
+const MOST_MERGED_ALONE: usize = 50_000;
+
+/// What makes rare paths common, for tests. The default changes nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Strain {
+    /// The most rows that are worked on between two stop checks, and the most groups of all threads
+    /// that are merged by one of them; at least 1.
+    pub most_at_a_time: usize,
+    /// How many bits of the hashes of keys are used, so that few lets keys collide. Then
+    /// integers that lie close together are hashed as well.
+    pub hash_bits: u32,
+}
+
+impl Default for Strain {
+    fn default() -> Self {
+        Self {
+            most_at_a_time: usize::MAX,
+            hash_bits: u64::BITS,
+        }
+    }
 }
 
 /// What to do with a row group.
@@ -100,7 +123,7 @@ impl Compiled {
             output,
             needed,
             is_timed: false,
-            is_merged_by_threads: false,
+            most_at_a_time: usize::MAX,
             reads_late: false,
             exchange: query.exchange(),
         })
@@ -143,25 +166,21 @@ impl Compiled {
         self.is_timed
     }
 
-    /// Makes every key collide with every other, for tests.
-    #[doc(hidden)]
-    pub fn collide(&mut self) {
-        if let OutputPlan::Aggregate(plan) = &mut self.output {
-            plan.collide = true;
-        }
-    }
-
-    /// Merges the groups of threads as if they were many, for tests.
-    #[doc(hidden)]
-    pub fn merge_by_threads(&mut self) {
-        self.is_merged_by_threads = match &self.output {
+    /// Whether so many groups of all threads are merged by several threads.
+    pub(crate) fn is_merged_by_threads(&self, group_count: usize) -> bool {
+        let has_keys = match &self.output {
             OutputPlan::Aggregate(plan) => plan.has_keys(),
             OutputPlan::First(_) => false,
         };
+        has_keys && group_count > MOST_MERGED_ALONE.min(self.most_at_a_time)
     }
 
-    pub(crate) fn is_merged_by_threads(&self) -> bool {
-        self.is_merged_by_threads
+    /// Makes rare paths common, for tests.
+    pub fn set_strain(&mut self, strain: Strain) {
+        self.most_at_a_time = strain.most_at_a_time.max(1);
+        if let OutputPlan::Aggregate(plan) = &mut self.output {
+            plan.hash_bits = strain.hash_bits.min(u64::BITS);
+        }
     }
 
     /// What to do with a row group of these statistics, one for each column of the query; `None` is

@@ -22,7 +22,7 @@ use std::ops::Range;
 
 use howdah_columnar::ZONE_ROWS;
 
-pub use compiled::{Compiled, Look};
+pub use compiled::{Compiled, Look, Strain};
 pub(crate) use first::Cut;
 pub use first::LateRows;
 pub(crate) use sink::{RowCounts, Sink};

@@ -77,7 +77,7 @@ impl Sink {
                 zones
             }
         };
-        let step_rows = step_rows(&morsel);
+        let step_rows = step_rows(&morsel).min(compiled.most_at_a_time);
         for rows in zones.iter().flat_map(|rows| cut(rows, step_rows)) {
             stop.check()?;
             if let (Self::First(sink), OutputPlan::First(plan)) = (&*self, &compiled.output)

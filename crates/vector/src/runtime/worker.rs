@@ -317,8 +317,7 @@ impl<'a> Shared<'a> {
             busy += local.busy;
         }
         let group_count: usize = locals.iter().map(|local| local.sink.group_count()).sum();
-        let has_many = group_count > MOST_MERGED_ALONE
-            || self.compiled.is_merged_by_threads() && group_count > 0;
+        let has_many = self.compiled.is_merged_by_threads(group_count);
         let merged = match has_many && locals.len() > 1 {
             true if locals.len() <= MOST_MERGED_IN_PLACE => {
                 Merged::Read(self.merged_in_place(locals)?)
@@ -429,6 +428,3 @@ impl<'a> Shared<'a> {
 /// States of more threads are merged by several threads into new ones: looking up the groups of
 /// each in all others would take longer.
 const MOST_MERGED_IN_PLACE: usize = 3;
-
-/// More groups of all threads together are merged by several threads.
-const MOST_MERGED_ALONE: usize = 50_000;

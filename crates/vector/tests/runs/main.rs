@@ -14,7 +14,7 @@ use std::time::Duration;
 use generate::{Piece, Random, Table, pieces, query, table};
 use howdah_columnar::{ColumnStatistics, OwnedValue};
 use howdah_vector::VectorError;
-use howdah_vector::operators::{Compiled, LateRows, Look};
+use howdah_vector::operators::{Compiled, LateRows, Look, Strain};
 use howdah_vector::oracle::{self, Cell, Datum};
 use howdah_vector::plan::{Output, Query};
 use howdah_vector::runtime::{
@@ -190,6 +190,19 @@ fn assert_same_scales(query: &Query, actual: &[Vec<Cell>], expected: &[Vec<Cell>
     }
 }
 
+/// Rows at a time and hash bits of one run.
+fn strain(random: &mut Random, row_count: usize) -> Strain {
+    let usual = Strain::default();
+    let at_a_time: &[usize] = match row_count < 1_000 {
+        true => &[usual.most_at_a_time, usual.most_at_a_time, 1, 7, 100],
+        false => &[usual.most_at_a_time, 500, 3_000],
+    };
+    Strain {
+        most_at_a_time: random.pick(at_a_time),
+        hash_bits: random.pick(&[usual.hash_bits, usual.hash_bits, 5, 0]),
+    }
+}
+
 /// Runs one query in several ways; returns how many results were compared.
 fn check(seed: u64, row_count: usize) -> usize {
     let mut compared = 0;
@@ -208,13 +221,8 @@ fn check(seed: u64, row_count: usize) -> usize {
     if random.one_in(2) {
         compiled.read_late(u64::MAX);
     }
-    if random.one_in(6) && row_count < 1_000 {
-        compiled.collide();
-    }
-    if random.one_in(3) {
-        compiled.merge_by_threads();
-    }
     for threads in [0, 1, 2, 7] {
+        compiled.set_strain(strain(random, row_count));
         let options = options(threads, random.pick(&[1, 4]));
         // Pieces that are read in part are not asked for.
         let ask = random.one_in(2);

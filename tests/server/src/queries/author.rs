@@ -2,7 +2,9 @@
 
 use super::changes::changes;
 use super::columns::{COLUMNS, Kind, of_kind};
-use super::expressions::{arithmetic, condition, filter, unknown, with_parameters, with_value};
+use super::expressions::{
+    arithmetic, condition, filter, part, unknown, with_parameters, with_value,
+};
 use super::query::{Query, Way};
 use crate::differential::Dice;
 
@@ -79,7 +81,12 @@ pub fn author(dice: &mut Dice) -> Query {
 
 fn aggregate(dice: &mut Dice) -> String {
     let kind = *dice.pick(&[Kind::Integer, Kind::Integer, Kind::Float, Kind::Numeric]);
-    let call = match dice.below(11) {
+    let call = match dice.below(12) {
+        11 => match dice.below(3) {
+            0 => format!("count({})", part(dice, Kind::Bool)),
+            1 => format!("max({} COLLATE \"C\")", part(dice, Kind::Text)),
+            _ => format!("sum({})", part(dice, Kind::Integer)),
+        },
         9 => format!("sum({})", unknown(dice, Kind::Integer)),
         10 => match dice.below(4) {
             0 => "sum(picky(i8 % 100))".to_owned(),
@@ -115,7 +122,11 @@ fn aggregate(dice: &mut Dice) -> String {
 }
 
 fn key(dice: &mut Dice) -> String {
-    match dice.below(8) {
+    match dice.below(9) {
+        8 => {
+            let kind = *dice.pick(&[Kind::Text, Kind::Bool, Kind::Integer]);
+            part(dice, kind)
+        }
         0 => format!("({})", arithmetic(dice)),
         1 => {
             let kind = *dice.pick(&[Kind::Text, Kind::Bool, Kind::Integer]);

@@ -33,6 +33,8 @@ const INTEGERS: &[&str] = &[
     "(random() * 30000)::int",
 ];
 
+const SPECIAL_FLOATS: &str = "(ARRAY['NaN', '-0', '0', '-Infinity', '1.5']::float8[])[1 + g % 5]";
+
 pub(super) const COLUMNS: &[Column] = &[
     Column {
         name: "i2",
@@ -51,14 +53,25 @@ pub(super) const COLUMNS: &[Column] = &[
     Column {
         name: "i8",
         ty: "int8",
-        values: &["g % 7", "g * 10000000000", "(random() * 100)::int8", "-5"],
+        values: &[
+            "g % 7",
+            "g * 10000000000",
+            "(random() * 100)::int8",
+            "-5",
+            "9223372036854775807 - g % 5",
+        ],
         rare: &["9223372036854775807", "-9223372036854775808"],
         kind: Kind::Integer,
     },
     Column {
         name: "f4",
         ty: "float4",
-        values: &["(g % 9) * 0.25", "0.5", "(random() * 400)::int * 0.25 - 50"],
+        values: &[
+            "(g % 9) * 0.25",
+            "0.5",
+            "(random() * 400)::int * 0.25 - 50",
+            SPECIAL_FLOATS,
+        ],
         rare: &["'NaN'", "'Infinity'", "'-Infinity'", "'-0'"],
         kind: Kind::Float,
     },
@@ -69,6 +82,7 @@ pub(super) const COLUMNS: &[Column] = &[
             "(g % 9) * 0.25",
             "g * 0.5",
             "(random() * 4000)::int * 0.25 - 500",
+            SPECIAL_FLOATS,
         ],
         rare: &["'NaN'", "'Infinity'", "'-Infinity'", "'-0'"],
         kind: Kind::Float,
@@ -92,6 +106,22 @@ pub(super) const COLUMNS: &[Column] = &[
         kind: Kind::Numeric,
     },
     Column {
+        name: "big",
+        ty: "numeric",
+        values: &[
+            "(g % 50) * 1000000000000000000000000000000.5",
+            "10::numeric ^ 37 + g % 9",
+            "(g % 7) * -0.00000000000000000000000000001",
+        ],
+        rare: &[
+            "1e38",
+            "-1e40",
+            "0.1e-40",
+            "99999999999999999999999999999999999999",
+        ],
+        kind: Kind::Numeric,
+    },
+    Column {
         name: "d",
         ty: "date",
         values: &["date '2000-01-01' + g % 500", "date '2024-02-29'"],
@@ -105,7 +135,12 @@ pub(super) const COLUMNS: &[Column] = &[
             "timestamp '2000-01-01' + g * interval '1 minute'",
             "timestamp '2000-01-01' + g % 5 * interval '1 day'",
         ],
-        rare: &["'infinity'", "'-infinity'"],
+        rare: &[
+            "'infinity'",
+            "'-infinity'",
+            "'4713-01-01 BC'",
+            "'294276-12-31 23:59:59.999999'",
+        ],
         kind: Kind::Time,
     },
     Column {
@@ -133,6 +168,41 @@ pub(super) const COLUMNS: &[Column] = &[
         ],
         rare: &["''", "'ä%_'"],
         kind: Kind::Text,
+    },
+    // Values whose common beginnings are longer than what bounds of zones keep.
+    Column {
+        name: "long",
+        ty: "text COLLATE \"C\"",
+        values: &[
+            "repeat('ä', 16) || g % 40",
+            "'x' || repeat('€', g % 15) || chr(8000 + g % 300)",
+            "repeat('the same in all rows ', 3) || g / 100",
+            "repeat('z', 40)",
+        ],
+        rare: &[
+            "''",
+            "'äääääääääääääääää'",
+            "'\u{10ffff}\u{10ffff}\u{10ffff}\u{10ffff}\u{10ffff}\u{10ffff}\u{10ffff}\u{10ffff}\u{10ffff}'",
+        ],
+        kind: Kind::Text,
+    },
+    Column {
+        name: "j",
+        ty: "jsonb",
+        values: &[
+            "jsonb_build_object('a', g % 7, 'b', 'w' || g % 20, 'c', jsonb_build_array(g % 3, NULL))",
+            "jsonb_build_object('b', md5(g::text), 'a', g * 0.50, 'z' || g % 90, g)",
+            "to_jsonb(g % 9)",
+            "jsonb_build_object('c', jsonb_build_array(), 'a', (g % 5)::text, 'b', NULL)",
+        ],
+        rare: &[
+            "'null'",
+            r#"'{"a": 1e40, "b": "\ud83d\ude00 \t"}'"#,
+            r#"'{"a": null, "b": {"c": [1, "x"]}}'"#,
+            r#"'[{"a": 1}, "b"]'"#,
+            r#"'{"": "", "a": -0.000}'"#,
+        ],
+        kind: Kind::Other,
     },
     Column {
         name: "u",
@@ -264,6 +334,18 @@ pub(super) fn constant(dice: &mut Dice, column: &Column) -> String {
         Kind::Numeric => format!("{:.2}", dice.below(10_000) as f64 / 100.0 - 10.0),
         Kind::Time => format!("'2000-{:02}-15'::{ty}", dice.below(12) + 1),
         Kind::Bool => dice.pick(&["true", "false"]).to_string(),
+        Kind::Text if column.name == "long" => dice
+            .pick(&[
+                "repeat('ä', 16) || 7",
+                "repeat('ä', 15) || 'z'",
+                "'x' || repeat('€', 10)",
+                "'x' || repeat('€', 10) || chr(8100)",
+                "repeat('the same in all rows ', 3)",
+                "repeat('the same in all rows ', 3) || 100",
+                "repeat('z', 40)",
+                "repeat('z', 41)",
+            ])
+            .to_string(),
         Kind::Text => format!("'{}'", dice.pick(&["w3", "w11", "same", "x", "", "a"])),
         Kind::Other => {
             let number = dice.below(14);
@@ -274,6 +356,7 @@ pub(super) fn constant(dice: &mut Dice, column: &Column) -> String {
                 "e" => format!("decode(md5('{number}'), 'hex')"),
                 "en" => format!("'{}'::mood", dice.pick(&["sad", "ok", "happy"])),
                 "o" => format!("{number}::oid"),
+                "j" => format!("'{number}'::jsonb"),
                 "c" => format!("'c{number}{}'", dice.pick(&["", " "])),
                 "v" => format!("'v{number}'::varchar"),
                 _ => format!("'{}'", dice.pick(&["a", "b", "A", "B", "z"])),

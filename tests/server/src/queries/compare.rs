@@ -124,11 +124,14 @@ fn compare(
 ) -> anyhow::Result<()> {
     let threads = dice.pick(&[0, 1, 2, 7]);
     let memory = dice.pick(&["64kB", "4MB", "64MB"]);
+    let step_rows = dice.pick(&[0, 0, 0, 1, 7, 500]);
+    let hash_bits = dice.pick(&[64, 64, 5, 0]);
     let partitionwise = dice.pick(&["on", "off"]);
     let cached = dice.pick(&["force_generic_plan", "force_custom_plan"]);
     session.batch_execute(&format!(
         "SET enable_partitionwise_aggregate = {partitionwise}; SET plan_cache_mode = {cached};
          SET howdah.debug_force_vectorized = on; SET howdah.vectorized = on;
+         SET howdah.debug_step_rows = {step_rows}; SET howdah.debug_hash_bits = {hash_bits};
          SET howdah.threads = {threads}; SET work_mem = '{memory}'"
     ))?;
     let plan = question.plan(session, &question.query.explained("t"))?;
@@ -148,7 +151,10 @@ fn compare(
     tally.failed += usize::from(heap.is_err());
     let say = |other: &str| {
         let values = &question.values;
-        format!("{threads} threads, work_mem {memory}, ({values}): {text}: {other}")
+        format!(
+            "{threads} threads, {step_rows} rows at a time, {hash_bits} bits of hashes, work_mem \
+             {memory}, ({values}): {text}: {other}"
+        )
     };
     if let (Ok(_), Err(_)) = (&vectorized, &heap) {
         heap = question.ask(session, &question.query.with_errors_last())?;

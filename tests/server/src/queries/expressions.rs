@@ -57,16 +57,45 @@ pub(super) fn unknown(dice: &mut Dice, kind: Kind) -> String {
     dice.pick(expressions).to_string()
 }
 
-/// The same as a condition.
+/// Parts of documents, of a kind.
+pub(super) fn part(dice: &mut Dice, kind: Kind) -> String {
+    let expressions: &[&str] = match kind {
+        Kind::Text => &[
+            "j->>'b'",
+            "j->>'a'",
+            "j#>>'{c,0}'",
+            "j->>0",
+            "j->'b'->>'c'",
+            "j->>''",
+        ],
+        Kind::Bool => &[
+            "j @> '{\"a\": 3}'",
+            "j ? 'b'",
+            "'{\"c\": []}' <@ j",
+            "j ?| '{a,z7}'",
+        ],
+        _ => &[
+            "(j->>'a')::numeric",
+            "jsonb_array_length(j->'c')",
+            "(j#>>'{c,0}')::int",
+        ],
+    };
+    format!("({})", dice.pick(expressions))
+}
+
+/// An expression that the engine does not know, or a part of a document, as a condition.
 fn unknown_condition(dice: &mut Dice) -> String {
     let kind = *dice.pick(&[Kind::Text, Kind::Bool, Kind::Integer]);
-    let expression = unknown(dice, kind);
+    let expression = match dice.below(3) {
+        0 => part(dice, kind),
+        _ => unknown(dice, kind),
+    };
     match kind {
         Kind::Bool => expression,
         Kind::Text => format!(
             "{expression} {} '{}'",
             dice.pick(&["=", "<>", "<", ">"]),
-            dice.pick(&["W3", "none", "x", "b"])
+            dice.pick(&["W3", "none", "x", "b", "w3", "0"])
         ),
         _ => format!(
             "{expression} {} {}",
@@ -77,7 +106,7 @@ fn unknown_condition(dice: &mut Dice) -> String {
 }
 
 pub(super) fn condition(dice: &mut Dice, depth: usize) -> String {
-    if dice.below(12) == 0 {
+    if dice.below(9) == 0 {
         return unknown_condition(dice);
     }
     let column = dice.pick(COLUMNS);

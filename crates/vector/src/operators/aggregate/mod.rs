@@ -45,7 +45,7 @@ impl Aggregation {
     /// `lookup_bytes`: the most memory for groups that are looked up without hashing.
     pub(crate) fn new(plan: &AggregatePlan, lookup_bytes: usize) -> Self {
         let mut new = Self {
-            groups: Groups::new(&plan.layout, plan.collide, lookup_bytes),
+            groups: Groups::new(&plan.layout, plan.hash_bits, lookup_bytes),
             domain: plan.domain(lookup_bytes / size_of::<u32>()),
             counts: Counts::default(),
             missing: plan.inputs.iter().map(|_| Missing::default()).collect(),

@@ -24,7 +24,8 @@ pub(crate) struct AggregatePlan {
     pub(super) outputs: Vec<OutputPlan>,
     /// Which groups are returned, if not all.
     pub(super) first: Option<FirstGroups>,
-    pub(crate) collide: bool,
+    /// How many bits of hashes are used.
+    pub(crate) hash_bits: u32,
     /// The range of each integer key, if known.
     bounds: Vec<Option<(i64, i64)>>,
 }
@@ -99,7 +100,7 @@ impl AggregatePlan {
             states,
             outputs,
             first: None,
-            collide: false,
+            hash_bits: u64::BITS,
         })
     }
 

@@ -92,6 +92,15 @@ const BATCH: usize = 32;
 /// The group of a key that has none.
 pub(crate) const NO_GROUP: u32 = u32::MAX;
 
+/// The tag of a word: short in tests, unless it must tell the word.
+#[inline(always)]
+fn tag_of_word<W: KeyWord>(slots: &Slots, word: W) -> u64 {
+    match W::TAG_TELLS {
+        true => word.tag(),
+        false => slots.shortened(word.tag()),
+    }
+}
+
 /// Groups of words: those of valid rows by the table, the others are one group.
 fn ids_of_words<W: KeyWord>(
     slots: &mut Slots,
@@ -102,10 +111,11 @@ fn ids_of_words<W: KeyWord>(
     for words in words.chunks(BATCH) {
         let mut glances = [Slot::default(); BATCH];
         for (glance, word) in glances.iter_mut().zip(words) {
-            *glance = slots.glance(word.tag());
+            *glance = slots.glance(tag_of_word(slots, *word));
         }
         for (glance, &word) in glances.iter().zip(words) {
-            if let Some(group) = glance.group_of(word.tag())
+            let tag = tag_of_word(slots, word);
+            if let Some(group) = glance.group_of(tag)
                 && (W::TAG_TELLS || store[group as usize] == word)
             {
                 ids.push(group);
@@ -113,7 +123,7 @@ fn ids_of_words<W: KeyWord>(
             }
             let next = store.len() as u32;
             let is_same = |group: u32| W::TAG_TELLS || store[group as usize] == word;
-            let (group, is_new) = slots.find_or_insert(word.tag(), next, is_same);
+            let (group, is_new) = slots.find_or_insert(tag, next, is_same);
             if is_new {
                 store.push(word);
             }
@@ -127,13 +137,14 @@ fn find_words<W: KeyWord>(slots: &Slots, store: &[W], words: &[W], ids: &mut Vec
     for words in words.chunks(BATCH) {
         let mut glances = [Slot::default(); BATCH];
         for (glance, word) in glances.iter_mut().zip(words) {
-            *glance = slots.glance(word.tag());
+            *glance = slots.glance(tag_of_word(slots, *word));
         }
         for (glance, &word) in glances.iter().zip(words) {
+            let tag = tag_of_word(slots, word);
             let is_same = |group: u32| W::TAG_TELLS || store[group as usize] == word;
-            let group = match glance.group_of(word.tag()) {
+            let group = match glance.group_of(tag) {
                 Some(group) if is_same(group) => Some(group),
-                _ => slots.find(word.tag(), is_same),
+                _ => slots.find(tag, is_same),
             };
             ids.push(group.unwrap_or(NO_GROUP));
         }
@@ -166,15 +177,16 @@ fn ids_of_integers(
 }
 
 impl Groups {
-    /// `lookup_bytes`: memory that is granted for looking integers up, whatever the number of
-    /// groups.
-    pub(crate) fn new(layout: &KeyLayout, collide: bool, lookup_bytes: usize) -> Self {
+    /// `hash_bits`: how many bits of hashes are used; with fewer than all, integers are hashed,
+    /// too. `lookup_bytes`: memory that is granted for looking integers up, whatever the number
+    /// of groups.
+    pub(crate) fn new(layout: &KeyLayout, hash_bits: u32, lookup_bytes: usize) -> Self {
         let granted_entries = lookup_bytes / size_of::<u32>();
-        let bits = layout.integer_bits().filter(|_| !collide);
+        let bits = layout.integer_bits().filter(|_| hash_bits == u64::BITS);
         Self {
             dense: bits.map(|bits| Dense::new(bits, granted_entries)),
             layout: layout.clone(),
-            slots: Slots::new(collide),
+            slots: Slots::new(hash_bits),
             store: match layout.form {
                 Form::Word => Store::Words(Vec::new()),
                 Form::Wide => Store::Wides(Vec::new()),
@@ -274,7 +286,7 @@ impl Groups {
         };
         let (mut tags, mut glances) = ([0; BATCH], [Slot::default(); BATCH]);
         for (row, (tag, glance)) in (0..rows.len()).zip(tags.iter_mut().zip(&mut glances)) {
-            *tag = tag_of_bytes(rows.get(row));
+            *tag = self.slots.shortened(tag_of_bytes(rows.get(row)));
             *glance = self.slots.glance(*tag);
         }
         for (row, (&tag, glance)) in (0..rows.len()).zip(tags.iter().zip(&glances)) {
@@ -398,8 +410,8 @@ impl Groups {
                 ids.extend(groups.iter().map(|&group| {
                     let bytes = there.get(group as usize);
                     let is_same = |group: u32| here.get(group as usize) == bytes;
-                    let found = self.slots.find(tag_of_bytes(bytes), is_same);
-                    found.unwrap_or(NO_GROUP)
+                    let tag = self.slots.shortened(tag_of_bytes(bytes));
+                    self.slots.find(tag, is_same).unwrap_or(NO_GROUP)
                 }));
             }
             // Tables of one query have one layout.

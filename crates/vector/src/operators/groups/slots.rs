@@ -30,8 +30,8 @@ struct Shard {
 pub(super) struct Slots {
     /// One, or [`SHARDS`].
     shards: Vec<Shard>,
-    /// Every key goes to the same place, for tests.
-    collide: bool,
+    /// The bits of tags and hashes that are used: all of them, except in tests.
+    mask: u64,
 }
 
 const SHARD_BITS: u32 = 6;
@@ -76,11 +76,18 @@ impl Shard {
 }
 
 impl Slots {
-    pub(super) fn new(collide: bool) -> Self {
+    /// `hash_bits`: how many bits of tags and hashes are used.
+    pub(super) fn new(hash_bits: u32) -> Self {
         Self {
             shards: vec![Shard::default()],
-            collide,
+            mask: u64::MAX.unbounded_shl(64 - hash_bits),
         }
+    }
+
+    /// What a tag that does not tell its key is shortened to.
+    #[inline(always)]
+    pub(super) fn shortened(&self, tag: u64) -> u64 {
+        tag & self.mask
     }
 
     /// Makes room for this many groups, while there are none.
@@ -96,12 +103,23 @@ impl Slots {
 
     #[inline(always)]
     fn mixed(&self, tag: u64) -> u64 {
-        if self.collide { 0 } else { mixed(tag) }
+        mixed(tag) & self.mask
     }
 
     #[inline(always)]
     fn shard(&self, mixed: u64) -> usize {
         (mixed >> (64 - SHARD_BITS)) as usize & (self.shards.len() - 1)
+    }
+
+    /// The shard of a hash, which has room for one more.
+    #[inline(always)]
+    fn room(&mut self, mixed: u64) -> usize {
+        let at = self.shard(mixed);
+        if self.shards[at].used * 2 < self.shards[at].slots.len() {
+            return at;
+        }
+        self.grow(at);
+        self.shard(mixed)
     }
 
     /// The group with this tag of which `is_same` is true, or `next`, which is entered, and whether
@@ -114,11 +132,7 @@ impl Slots {
         is_same: impl Fn(u32) -> bool,
     ) -> (u32, bool) {
         let mixed = self.mixed(tag);
-        let mut at = self.shard(mixed);
-        if self.shards[at].used * 2 >= self.shards[at].slots.len() {
-            self.grow(at);
-            at = self.shard(mixed);
-        }
+        let at = self.room(mixed);
         let shard = &mut self.shards[at];
         let mask = shard.slots.len() - 1;
         let mut at = shard.place(mixed);
@@ -167,6 +181,8 @@ impl Slots {
         slot.copied().unwrap_or_default()
     }
 
+    /// Splits the table, or doubles a shard. Of a split table one shard may get most of the groups,
+    /// and must grow then while it gets them.
     #[cold]
     fn grow(&mut self, at: usize) {
         let len = (self.shards[at].slots.len() * 2).max(64);
@@ -180,7 +196,7 @@ impl Slots {
         }
         for slot in old.slots.into_iter().filter(|slot| slot.group != 0) {
             let mixed = self.mixed(slot.tag);
-            let at = self.shard(mixed);
+            let at = self.room(mixed);
             self.shards[at].insert(slot, mixed);
         }
     }
@@ -188,5 +204,50 @@ impl Slots {
     pub(super) fn memory_bytes(&self) -> usize {
         let slots = self.shards.iter().map(|shard| shard.slots.capacity());
         slots.sum::<usize>() * size_of::<Slot>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tag with a hash.
+    fn tag_of(hash: u64) -> u64 {
+        let inverse = (0..6).fold(MULTIPLIER, |inverse: u64, _| {
+            inverse.wrapping_mul(2u64.wrapping_sub(MULTIPLIER.wrapping_mul(inverse)))
+        });
+        let folded = hash.wrapping_mul(inverse);
+        folded ^ (folded >> 32)
+    }
+
+    #[test]
+    fn tags_whose_hashes_lie_in_one_shard_are_found() {
+        let mut slots = Slots::new(u64::BITS);
+        // Enough for a split, each in a place of its own.
+        let tags: Vec<u64> = (0..60_000).map(|at| tag_of(at << 42)).collect();
+        assert_eq!(mixed(tags[77]), 77 << 42);
+        for (group, &tag) in (0u32..).zip(&tags) {
+            assert_eq!(slots.find_or_insert(tag, group, |_| true), (group, true));
+        }
+        assert_eq!(slots.shards.len(), SHARDS);
+        for (group, &tag) in (0u32..).zip(&tags) {
+            assert_eq!(slots.find(tag, |_| true), Some(group));
+        }
+    }
+
+    #[test]
+    fn tags_of_short_hashes_are_found() {
+        for hash_bits in [0, 1, 5, 12] {
+            let mut slots = Slots::new(hash_bits);
+            for group in 0..3_000 {
+                let found = slots.find_or_insert(u64::from(group) << 32, group, |_| true);
+                assert_eq!(found, (group, true));
+            }
+            for group in 0..3_000 {
+                let tag = u64::from(group) << 32;
+                assert_eq!(slots.find(tag, |_| true), Some(group));
+                assert_eq!(slots.find(tag + 1, |_| true), None);
+            }
+        }
     }
 }
