@@ -27,6 +27,7 @@
 mod plan;
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::rc::Rc;
 
@@ -47,9 +48,33 @@ struct Registration {
     columns: Columns,
 }
 
+/// Sets of columns that are kept for the next statements.
+const MOST_KNOWN: usize = 8;
+
 thread_local! {
     static SLOTS: RefCell<FxHashMap<usize, Registration>> = RefCell::default();
     static LAST_QUERY: Cell<usize> = const { Cell::new(0) };
+    /// The sets that statements asked for lately: they mostly ask for the same ones again.
+    static KNOWN: RefCell<VecDeque<Columns>> = const { RefCell::new(VecDeque::new()) };
+    /// Memory for the scans of the next statement.
+    static SCANS: Cell<Vec<plan::Scan>> = const { Cell::new(Vec::new()) };
+}
+
+/// The set of those among so many columns that are read, allocated only if it is not known.
+fn columns_where(count: usize, is_read: impl Fn(usize) -> bool) -> Columns {
+    KNOWN.with_borrow_mut(|known| {
+        let is_same = |columns: &&Columns| {
+            let mut all = columns.iter().enumerate();
+            columns.len() == count && all.all(|(column, &read)| read == is_read(column))
+        };
+        if let Some(same) = known.iter().find(is_same) {
+            return Rc::clone(same);
+        }
+        let columns: Columns = (0..count).map(is_read).collect();
+        known.truncate(MOST_KNOWN - 1);
+        known.push_front(Rc::clone(&columns));
+        columns
+    })
 }
 
 static mut PREVIOUS_HOOK: pg_sys::ExecutorStart_hook_type = None;
@@ -102,9 +127,11 @@ unsafe extern "C-unwind" fn register(query: *mut pg_sys::QueryDesc) {
         let Some(is_ours) = IS_OURS else {
             return;
         };
-        let mut found = plan::Scans::new((*query).plannedstmt, is_ours);
+        let mut found = plan::Scans::new((*query).plannedstmt, is_ours, SCANS.take());
         found.visit((*query).planstate, &plan::Outputs::All);
-        if found.scans.is_empty() {
+        let mut scans = found.scans;
+        if scans.is_empty() {
+            SCANS.set(scans);
             return;
         }
         let number = LAST_QUERY.get() + 1;
@@ -117,14 +144,15 @@ unsafe extern "C-unwind" fn register(query: *mut pg_sys::QueryDesc) {
         (*callback).next = std::ptr::null_mut();
         pg_sys::MemoryContextRegisterResetCallback(context, callback);
         SLOTS.with_borrow_mut(|slots| {
-            for scan in found.scans {
+            for scan in scans.drain(..) {
                 let registration = Registration {
                     query: number,
-                    columns: scan.columns.into(),
+                    columns: scan.columns,
                 };
                 slots.insert(scan.slot as usize, registration);
             }
         });
+        SCANS.set(scans);
     }
 }
 
@@ -140,4 +168,29 @@ unsafe extern "C-unwind" fn forget(query: *mut c_void) {
             slots.retain(|_, registration| registration.query != query);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_columns_is_allocated_once_and_no_more_than_some_are_kept() {
+        let first = columns_where(4, |column| column == 2);
+        assert_eq!(*first, [false, false, true, false]);
+        assert!(Rc::ptr_eq(&first, &columns_where(4, |column| column == 2)));
+        for other in [
+            columns_where(5, |column| column == 2),
+            columns_where(4, |column| column == 1),
+            columns_where(4, |_| false),
+            columns_where(0, |_| true),
+        ] {
+            assert_ne!(*other, *first);
+        }
+        (0..MOST_KNOWN).for_each(|nth| {
+            columns_where(100, |column| column == nth);
+        });
+        assert_eq!(KNOWN.with_borrow(VecDeque::len), MOST_KNOWN);
+        assert!(!Rc::ptr_eq(&first, &columns_where(4, |column| column == 2)));
+    }
 }

@@ -5,8 +5,9 @@
 //! parent node the code below lists the outputs of its child that it reads. Node types that are not
 //! named here read everything.
 
-use pgrx::{PgList, pg_sys};
+use pgrx::pg_sys;
 
+use super::{Columns, columns_where};
 use crate::table::Table;
 
 /// Outputs of a node that its parent reads.
@@ -101,11 +102,25 @@ impl Outputs {
     }
 }
 
+/// The members of a list of pointers, or of NIL: without a guarded call for each.
+///
+/// # Safety
+/// A list of such members, or NIL, which does not change meanwhile.
+unsafe fn members<T>(list: *mut pg_sys::List) -> impl Iterator<Item = *mut T> {
+    let count = match list.is_null() {
+        true => 0,
+        // SAFETY: as for this function.
+        false => unsafe { (*list).length as usize },
+    };
+    // SAFETY: as for this function; the list has so many cells.
+    (0..count).map(move |i| unsafe { (*(*list).elements.add(i)).ptr_value.cast() })
+}
+
 /// A scan that does not read all columns of its rows.
 pub(super) struct Scan {
     pub(super) slot: *mut pg_sys::TupleTableSlot,
     /// None at all if the scan does not look at the slot.
-    pub(super) columns: Vec<bool>,
+    pub(super) columns: Columns,
 }
 
 /// The scans of one plan.
@@ -116,14 +131,16 @@ pub(super) struct Scans {
 }
 
 impl Scans {
+    /// No scans yet; `scans` is empty memory for them.
     pub(super) fn new(
         statement: *mut pg_sys::PlannedStmt,
         is_ours: fn(Table<'_>) -> bool,
+        scans: Vec<Scan>,
     ) -> Scans {
         Scans {
             statement,
             is_ours,
-            scans: Vec::new(),
+            scans,
         }
     }
 
@@ -138,7 +155,7 @@ impl Scans {
         // SAFETY: as for this function; a node's tag tells its type.
         unsafe {
             for list in [(*node).initPlan, (*node).subPlan] {
-                for sub in PgList::<pg_sys::SubPlanState>::from_pg(list).iter_ptr() {
+                for sub in members::<pg_sys::SubPlanState>(list) {
                     self.visit((*sub).planstate, &Outputs::All);
                 }
             }
@@ -164,7 +181,7 @@ impl Scans {
                 }
                 pg_sys::NodeTag::T_CustomScanState => {
                     let children = (*node.cast::<pg_sys::CustomScanState>()).custom_ps;
-                    for child in PgList::<pg_sys::PlanState>::from_pg(children).iter_ptr() {
+                    for child in members::<pg_sys::PlanState>(children) {
                         self.visit(child, &Outputs::All);
                     }
                 }
@@ -203,14 +220,17 @@ impl Scans {
             let (slot, columns) = if is_index_only {
                 // The scan clears the slot as soon as it knows that the row is visible.
                 let slot = (*scan.cast::<pg_sys::IndexOnlyScanState>()).ioss_TableSlot;
-                (slot, Vec::new())
+                (slot, columns_where(0, |_| false))
             } else {
                 let read = read_of_row(scan, plan, rti as i32, outputs);
                 if read.has_whole_row() {
                     return;
                 }
-                let columns = (1..=column_count as i32).map(|n| read.contains(n));
-                ((*scan).ss_ScanTupleSlot, columns.collect())
+                let is_read = |column: usize| read.contains(column as i32 + 1);
+                (
+                    (*scan).ss_ScanTupleSlot,
+                    columns_where(column_count, is_read),
+                )
             };
             if is_index_only || columns.contains(&false) {
                 self.scans.push(Scan { slot, columns });
@@ -247,8 +267,7 @@ unsafe fn read_of_row(
     let mut read = Attributes::none();
     // SAFETY: a finished plan whose expressions carry the scan's index.
     unsafe {
-        let targets = PgList::<pg_sys::TargetEntry>::from_pg((*plan).plan.targetlist);
-        for target in targets.iter_ptr() {
+        for target in members::<pg_sys::TargetEntry>((*plan).plan.targetlist) {
             if outputs.contains(i32::from((*target).resno)) {
                 read.pull((*target).expr, rti);
             }
@@ -302,8 +321,7 @@ unsafe fn read_of_child(plan: *mut pg_sys::Plan, varno: i32, outputs: &Outputs) 
             pg_sys::NodeTag::T_NestLoop => {
                 let join = plan.cast::<pg_sys::NestLoop>();
                 read.pull((*join).join.joinqual, varno);
-                let parameters = PgList::<pg_sys::NestLoopParam>::from_pg((*join).nestParams);
-                for parameter in parameters.iter_ptr() {
+                for parameter in members::<pg_sys::NestLoopParam>((*join).nestParams) {
                     read.pull((*parameter).paramval, varno);
                 }
             }

@@ -4,6 +4,8 @@
 //! its buffer, and keeps its tuples from being moved or removed, so that it can be locked again
 //! without another look-up.
 
+use std::ops::Range;
+
 use pgrx::pg_sys;
 
 use crate::ffi::quiet;
@@ -91,12 +93,19 @@ impl PinnedPage {
 
     /// The page, if it is still in the buffer where it was seen before: found without a look-up in
     /// the buffer table.
-    pub fn recent(table: Table<'_>, block: pg_sys::BlockNumber) -> Option<PinnedPage> {
+    /// `bytes` are those of a piece that will be read: the memory that this waits for is requested
+    /// at once.
+    pub fn recent(
+        table: Table<'_>,
+        block: pg_sys::BlockNumber,
+        bytes: Range<usize>,
+    ) -> Option<PinnedPage> {
         let rel = table.raw();
         // SAFETY: the relation is open; the buffer is one of the pool, and is pinned if it holds
         // the page.
         unsafe {
             let buffer = recent::buffer_of(rel, block)?;
+            recent::touch_in(buffer, bytes);
             if !recent::is_well_used(buffer) {
                 return None;
             }

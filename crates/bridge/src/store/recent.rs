@@ -130,11 +130,16 @@ const BYTES_START: usize = PIECE_START + TUPLE_BYTES;
 /// # Safety
 /// `rel` is open.
 pub(super) unsafe fn touch(rel: pg_sys::Relation, block: pg_sys::BlockNumber, bytes: Range<usize>) {
-    // SAFETY: as for this function; the addresses lie within the pool, and are not read from.
+    // SAFETY: as for this function.
+    if let Some(buffer) = unsafe { buffer_of(rel, block) } {
+        touch_in(buffer, bytes);
+    }
+}
+
+/// As [`touch`], for the page in this buffer.
+pub(super) fn touch_in(buffer: pg_sys::Buffer, bytes: Range<usize>) {
+    // SAFETY: the addresses lie within the pool, and are not read from.
     unsafe {
-        let Some(buffer) = buffer_of(rel, block) else {
-            return;
-        };
         let Some(descriptor) = descriptor(buffer) else {
             return;
         };

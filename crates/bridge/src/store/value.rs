@@ -236,7 +236,7 @@ impl ValueReader<'_> {
             let take = (PIECE_BYTES - skip).min((end - at) as usize);
             let look = |piece: &mut Shown<'_>| look(piece, skip..skip + take);
             if at == offset {
-                self.with_piece(seq, look)?;
+                self.with_piece(seq, skip..skip + take, look)?;
             } else {
                 let piece = pieces.get(seq)?;
                 self.look_at(seq, &piece, &mut Verified::default(), look)?;
@@ -289,7 +289,7 @@ impl ValueReader<'_> {
     /// As for [`ValueReader::read`].
     pub fn read_piece(&self, offset: u64, into: &mut Vec<u8>) -> Result<u64, StoreError> {
         let (seq, skip) = place_of(offset);
-        self.with_piece(seq, |piece| {
+        self.with_piece(seq, skip..PIECE_BYTES, |piece| {
             into.clear();
             let bytes = piece.verified(0..piece.len())?;
             into.extend_from_slice(bytes);
@@ -304,23 +304,24 @@ impl ValueReader<'_> {
         range: Range<usize>,
         look: &mut dyn FnMut(&[u8]),
     ) -> Result<(), StoreError> {
-        self.with_piece(seq, |piece| {
+        self.with_piece(seq, range.clone(), |piece| {
             look(piece.verified(range)?);
             Ok(())
         })
     }
 
-    /// Reads a piece, which stays pinned.
+    /// Reads a range of a piece, which stays pinned.
     fn with_piece(
         &self,
         seq: i32,
+        range: Range<usize>,
         look: impl FnOnce(&mut Shown<'_>) -> Result<(), (Fault, usize)>,
     ) -> Result<(), StoreError> {
         let mut held = self.held.borrow_mut();
         if held.as_ref().is_none_or(|held| held.seq != seq) {
             // One pin at a time.
             *held = None;
-            let piece = self.hold(seq)?;
+            let piece = self.hold(seq, range.clone())?;
             let verified = match self.remembers {
                 true => self.map.borrow().verified(seq),
                 false => Verified::default(),
@@ -356,9 +357,9 @@ impl ValueReader<'_> {
     }
 
     /// Finds a piece at the block where it should be, or else by the index.
-    fn hold(&self, seq: i32) -> Result<HeldPiece, StoreError> {
+    fn hold(&self, seq: i32, range: Range<usize>) -> Result<HeldPiece, StoreError> {
         let (toast, key) = (self.store.toast(), (self.id, seq));
-        if let Some(piece) = self.hold_recent(seq) {
+        if let Some(piece) = self.hold_recent(seq, range) {
             return Ok(piece);
         }
         let guess = self.map.borrow().guess(seq);
@@ -383,9 +384,9 @@ impl ValueReader<'_> {
     }
 
     /// Finds a piece in the buffer where its page was seen before.
-    fn hold_recent(&self, seq: i32) -> Option<HeldPiece> {
+    fn hold_recent(&self, seq: i32, range: Range<usize>) -> Option<HeldPiece> {
         let block = self.map.borrow().guess(seq)?;
-        let page = PinnedPage::recent(self.store.toast(), block)?;
+        let page = PinnedPage::recent(self.store.toast(), block, range)?;
         page.hold(self.store.toast(), (self.id, seq))
     }
 
@@ -460,7 +461,7 @@ impl<'r, 'a> Pieces<'r, 'a> {
         let reader = self.reader;
         if self.stream.is_none() {
             reader.touch_piece(seq.saturating_add(TOUCHED_AHEAD).min(self.last));
-            if let Some(piece) = reader.hold_recent(seq) {
+            if let Some(piece) = reader.hold_recent(seq, 0..1) {
                 return Ok(piece);
             }
             self.stream = reader.stream(seq, self.last);
@@ -471,7 +472,7 @@ impl<'r, 'a> Pieces<'r, 'a> {
             None => {
                 // Here the run ends.
                 self.stream = None;
-                reader.hold(seq)
+                reader.hold(seq, 0..1)
             }
         }
     }

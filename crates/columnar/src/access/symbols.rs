@@ -13,8 +13,12 @@ const SYMBOL_BYTES: usize = 8;
 /// Codes that are decoded at a time, while there are so many.
 const MANY: usize = 8;
 const FEW: usize = 4;
-/// Where they are written: more than [`MANY`] symbols of any length that [`LENGTH`] can tell.
+/// Where they are written: more than [`MANY`] symbols of any length that [`LENGTH`] can tell, and
+/// more than [`MANY`] and [`FEW`] symbols.
 const WINDOW_BYTES: usize = 128;
+/// By how much the result grows at a time.
+const STEP_BYTES: usize = 1_024;
+const _: () = assert!(SYMBOL_BYTES * (MANY + FEW) <= WINDOW_BYTES && WINDOW_BYTES < STEP_BYTES);
 /// The bits of a length, and the one that says that there is no such symbol.
 const LENGTH: u8 = 15;
 const NO_SYMBOL: u8 = 128;
@@ -72,26 +76,31 @@ impl SymbolTable {
 
     /// Appends what the codes stand for.
     pub(crate) fn decode(&self, codes: &[u8], out: &mut Vec<u8>) -> Result<(), ColumnarError> {
-        let start = out.len();
-        // Each code writes 8 bytes; only the length of its symbol is kept.
-        out.resize(start + SYMBOL_BYTES * codes.len() + WINDOW_BYTES, 0);
-        let target = &mut out[start..];
-        let (mut codes, mut end) = (codes, 0);
+        let (mut codes, mut end) = (codes, out.len());
         while !codes.is_empty() {
+            if out.len() - end < WINDOW_BYTES {
+                // Each code writes 8 bytes, of which only the length of its symbol is kept: in
+                // steps, the zeros of many codes need not all be written, and read again.
+                let most_bytes = SYMBOL_BYTES * codes.len() + WINDOW_BYTES;
+                out.resize(end + most_bytes.min(STEP_BYTES), 0);
+            }
             while let Some((many, rest)) = codes.split_first_chunk::<MANY>()
-                && let Some(len) = self.decode_some(many, &mut target[end..])
+                && let Some(len) = self.decode_some(many, &mut out[end..])
             {
                 (codes, end) = (rest, end + len);
             }
+            if out.len() - end < WINDOW_BYTES {
+                continue;
+            }
             if let Some((few, rest)) = codes.split_first_chunk::<FEW>()
-                && let Some(len) = self.decode_some(few, &mut target[end..])
+                && let Some(len) = self.decode_some(few, &mut out[end..])
             {
                 (codes, end) = (rest, end + len);
             }
             // Those before an escaped byte and that byte, or the last ones.
-            end += self.decode_until_escaped(&mut codes, &mut target[end..])?;
+            end += self.decode_until_escaped(&mut codes, &mut out[end..])?;
         }
-        out.truncate(start + end);
+        out.truncate(end);
         Ok(())
     }
 
@@ -112,8 +121,8 @@ impl SymbolTable {
         (all & NO_SYMBOL == 0).then_some(end)
     }
 
-    /// Does the same one by one, and takes them off of `codes`, until a byte was escaped or none is
-    /// left.
+    /// Does the same one by one with at most [`MANY`] codes, and takes them off of `codes`, until a
+    /// byte was escaped or none is left. `target` has room for as many symbols.
     fn decode_until_escaped(
         &self,
         codes: &mut &[u8],
@@ -121,7 +130,10 @@ impl SymbolTable {
     ) -> Result<usize, ColumnarError> {
         let ByCode { symbols, lengths } = &*self.by_code;
         let mut end = 0;
-        while let Some((&code, rest)) = codes.split_first() {
+        for _ in 0..MANY {
+            let Some((&code, rest)) = codes.split_first() else {
+                break;
+            };
             *codes = rest;
             match lengths[usize::from(code)] {
                 NO_SYMBOL if code == ESCAPE => {
@@ -198,7 +210,8 @@ mod tests {
 
     #[test]
     fn escapes_are_met_wherever_they_are_among_others() {
-        for len in 0..40 {
+        // So long that the result grows in several steps, too.
+        for len in (0..40).chain([127, 128, 129, 300, 500]) {
             for escaped in 0..len {
                 let (mut codes, mut expected) = (Vec::new(), Vec::new());
                 for at in 0..len {

@@ -147,7 +147,7 @@ impl EstimateSizes for BothSides {
         let hot_pages = table.main_fork_blocks();
         let cold_pages = cold.bytes.div_ceil(u64::from(PAGE_BYTES)) as u32;
         let mut pages = hot_pages.saturating_add(cold_pages);
-        let mut rows = hot_rows(table, per_page, cold.rows) + cold.rows as f64;
+        let mut rows = hot_rows(hot_pages, known, per_page, cold.rows) + cold.rows as f64;
         if known.is_none() && !table.has_children() {
             // Heap's guess for a new table, which may grow soon.
             pages = pages.max(NEW_TABLE_PAGES);
@@ -215,13 +215,15 @@ pub fn guessed_hot_rows(table: Table<'_>, cold_rows: u64) -> f64 {
     let widths = Widths::unknown();
     match cold_rows {
         0 => BothSides::estimate(table, widths).rows,
-        _ => hot_rows(table, rows_per_page(table, widths), cold_rows),
+        _ => {
+            let per_page = rows_per_page(table, widths);
+            hot_rows(table.main_fork_blocks(), known(table), per_page, cold_rows)
+        }
     }
 }
 
-/// Rows of the hot side of a table that has so many cold rows, about. The table has storage.
-fn hot_rows(table: Table<'_>, per_page: f64, cold_rows: u64) -> f64 {
-    let (hot_pages, known) = (table.main_fork_blocks(), known(table));
+/// Rows of the hot side of a table that has so many cold rows, about.
+fn hot_rows(hot_pages: BlockNumber, known: Option<Known>, per_page: f64, cold_rows: u64) -> f64 {
     if known.is_none() && hot_pages == 1 {
         // The page that a table with cold rows keeps; it is usually empty.
         return 0.0;

@@ -30,8 +30,8 @@ const SMALL_GROUP_ROWS: u32 = 128;
 const MOST_COUNTED: usize = 16;
 /// For so many times the time that counting took, what was found is used again, but not for longer
 /// than this.
-const KEPT_PER_SPENT: u32 = 200;
-const MOST_KEPT: Duration = Duration::from_millis(500);
+const KEPT_PER_SPENT: u32 = 1_000;
+const MOST_KEPT: Duration = Duration::from_secs(1);
 /// Groups that are remembered.
 const MOST_REMEMBERED: usize = 4_096;
 
