@@ -38,6 +38,9 @@ fn step_rows(morsel: &OpenMorsel) -> usize {
 const MOST_STEP_BYTES: u64 = 1 << 20;
 const LEAST_STEP_ROWS: usize = 1_024;
 
+/// The most rows of a step whose groups are looked up in a table that no cache holds.
+const HASHED_STEP_ROWS: usize = 2_048;
+
 /// The destination of a thread's rows.
 pub(crate) enum Sink {
     Aggregate(Box<Aggregation>),
@@ -64,8 +67,12 @@ impl Sink {
     ) -> Result<(), VectorError> {
         let mut clock = Clock::start(compiled.is_timed);
         let morsel = OpenMorsel::open(morsel, &compiled.types, &compiled.needed)?;
+        let mut step_rows = step_rows(&morsel).min(compiled.most_at_a_time);
         if let Self::Aggregate(sink) = self {
             sink.begin_morsel();
+            if sink.hashes_many() {
+                step_rows = step_rows.min(HASHED_STEP_ROWS);
+            }
         }
         let zones = match &compiled.output {
             OutputPlan::First(plan) => plan.zones(&morsel),
@@ -77,7 +84,6 @@ impl Sink {
                 zones
             }
         };
-        let step_rows = step_rows(&morsel).min(compiled.most_at_a_time);
         for rows in zones.iter().flat_map(|rows| cut(rows, step_rows)) {
             stop.check()?;
             if let (Self::First(sink), OutputPlan::First(plan)) = (&*self, &compiled.output)
@@ -95,14 +101,14 @@ impl Sink {
             counts.rows_passed += zone.row_count() as u64;
             match (&mut *self, &compiled.output) {
                 (Self::Aggregate(sink), OutputPlan::Aggregate(plan)) => sink.add(plan, &zone)?,
-                (Self::First(sink), OutputPlan::First(plan)) => sink.add(plan, &zone)?,
+                (Self::First(sink), OutputPlan::First(plan)) => sink.add(plan, &zone, stop)?,
                 _ => return Err(MIXED),
             }
             clock.lap(&mut counts.times.output);
             account(self.memory_bytes())?;
         }
         if let (Self::First(sink), OutputPlan::First(plan)) = (self, &compiled.output) {
-            sink.end_morsel(plan, &morsel)?;
+            sink.end_morsel(plan, &morsel, stop)?;
             clock.lap(&mut counts.times.output);
         }
         Ok(())

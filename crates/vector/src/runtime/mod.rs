@@ -16,8 +16,9 @@
 //! Invariants
 //! - When [`run`] returns or unwinds, no thread is left.
 //! - The stop flag is set before any wait for threads to end. Between two checks of it, by
-//!   [`Stop`](stop::Stop), a thread works on one zone, or merges, sorts or returns a few thousand
-//!   groups or rows. The caller's thread makes the same checks and asks its caller as well.
+//!   [`Stop`](stop::Stop), a thread works on one zone at most, or merges, sorts or returns a few
+//!   thousand groups or rows. Each of them also asks what the caller knows: the caller's thread may
+//!   get a processor only when others have stopped.
 
 mod memory;
 mod result;
@@ -55,7 +56,7 @@ pub struct Options {
     pub around_spawn: fn(&mut dyn FnMut()),
     /// Called first on each thread.
     pub on_thread_start: fn(),
-    /// Called on the caller's thread between the steps of its own work: whether to stop.
+    /// Called on every thread between the steps of its work: whether to stop.
     pub is_stopped: fn() -> bool,
 }
 
@@ -144,7 +145,7 @@ impl Feeder<'_> {
 
     fn with_local<T>(&self, work: impl FnOnce(&mut Local) -> T) -> T {
         let mut local = self.local.borrow_mut();
-        work(local.get_or_insert_with(|| Local::of_caller(self.shared)))
+        work(local.get_or_insert_with(|| Local::new(self.shared)))
     }
 
     /// Waits until there is room in the window, the run failed, or the time is over.
@@ -265,7 +266,7 @@ pub fn run_late<E>(
         let has_threads = feeder.started.get() > 0;
         shared.close(feeder.local.take());
         if !has_threads && !shared.stop.load(Ordering::Relaxed) {
-            shared.finish(shared.stop_of_caller());
+            shared.finish();
         }
         let mut queue = shared.lock();
         loop {
@@ -279,7 +280,7 @@ pub fn run_late<E>(
                         let values = late(&rows).map_err(RunError::Feed)?;
                         sink.supply(&rows, values).map_err(RunError::Vector)?;
                     }
-                    let finished = sink.finish(compiled, &shared.stop_of_caller());
+                    let finished = sink.finish(compiled, &shared.stop_check());
                     outcome.parts = finished.map_err(RunError::Vector)?;
                 }
                 let row_count = outcome.parts.iter().map(|part| part.row_count).sum();

@@ -5,18 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::VectorError;
 
-/// The run's stop flag; on the caller's thread, which is told of an interrupt before the flag is
-/// set, also what the caller knows.
+/// The run's stop flag, and what the caller knows before the flag is set: its thread may have to
+/// wait for a processor that the other threads keep busy.
 #[derive(Clone, Copy)]
 pub(crate) struct Stop<'a> {
     flag: &'a AtomicBool,
-    /// Of the caller's thread.
-    is_stopped: Option<fn() -> bool>,
+    is_stopped: fn() -> bool,
 }
 
 impl<'a> Stop<'a> {
-    /// Of a thread, or of the caller's thread with what it knows.
-    pub(crate) fn new(flag: &'a AtomicBool, is_stopped: Option<fn() -> bool>) -> Self {
+    pub(crate) fn new(flag: &'a AtomicBool, is_stopped: fn() -> bool) -> Self {
         Self { flag, is_stopped }
     }
 
@@ -26,8 +24,7 @@ impl<'a> Stop<'a> {
     ///
     /// [`VectorError::Stopped`] if the run is to stop.
     pub(crate) fn check(&self) -> Result<(), VectorError> {
-        let is_set = self.flag.load(Ordering::Relaxed);
-        match is_set || self.is_stopped.is_some_and(|is_stopped| is_stopped()) {
+        match self.flag.load(Ordering::Relaxed) || (self.is_stopped)() {
             true => Err(VectorError::Stopped),
             false => Ok(()),
         }
@@ -101,7 +98,7 @@ mod tests {
             sort(
                 &mut rows,
                 |a, b| (a / 3).cmp(&(b / 3)),
-                &Stop::new(&flag, None),
+                &Stop::new(&flag, || false),
             )?;
             assert_eq!(rows.len(), len as usize);
             assert!(rows.is_sorted_by_key(|row| row / 3));
@@ -122,7 +119,7 @@ mod tests {
             }
             a.cmp(&b)
         };
-        let stopped = sort(&mut shuffled(200_000), order, &Stop::new(&flag, None));
+        let stopped = sort(&mut shuffled(200_000), order, &Stop::new(&flag, || false));
         assert!(matches!(stopped, Err(VectorError::Stopped)));
         assert!(compared.get() < 1_200_000);
     }
@@ -130,9 +127,9 @@ mod tests {
     #[test]
     fn the_caller_of_a_run_is_asked_beside_the_flag() {
         let flag = AtomicBool::new(false);
-        assert!(Stop::new(&flag, Some(|| false)).check().is_ok());
-        assert!(Stop::new(&flag, Some(|| true)).check().is_err());
+        assert!(Stop::new(&flag, || false).check().is_ok());
+        assert!(Stop::new(&flag, || true).check().is_err());
         flag.store(true, Ordering::Relaxed);
-        assert!(Stop::new(&flag, None).check().is_err());
+        assert!(Stop::new(&flag, || false).check().is_err());
     }
 }

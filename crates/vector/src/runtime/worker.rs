@@ -73,8 +73,6 @@ pub(super) struct Local {
     share: Share,
     counts: RowCounts,
     busy: Duration,
-    /// Of the state of the caller's thread.
-    is_stopped: Option<fn() -> bool>,
 }
 
 impl Local {
@@ -84,15 +82,6 @@ impl Local {
             share: shared.memory.share(),
             counts: RowCounts::default(),
             busy: Duration::ZERO,
-            is_stopped: None,
-        }
-    }
-
-    /// The state of the caller's thread.
-    pub(super) fn of_caller(shared: &Shared<'_>) -> Self {
-        Self {
-            is_stopped: Some(shared.options.is_stopped),
-            ..Self::new(shared)
         }
     }
 
@@ -116,7 +105,7 @@ impl Local {
             self.sink.process(
                 shared.compiled,
                 morsel,
-                &Stop::new(&shared.stop, self.is_stopped),
+                &shared.stop_check(),
                 &mut self.counts,
                 |bytes| self.share.set(bytes),
             )
@@ -171,9 +160,9 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// What the caller's thread asks whether to stop.
-    pub(super) fn stop_of_caller(&self) -> Stop<'_> {
-        Stop::new(&self.stop, Some(self.options.is_stopped))
+    /// What every thread asks whether to stop.
+    pub(super) fn stop_check(&self) -> Stop<'_> {
+        Stop::new(&self.stop, self.options.is_stopped)
     }
 
     /// The memory that a thread may use to look groups up without hashing: an eighth of all,
@@ -292,21 +281,22 @@ impl<'a> Shared<'a> {
             queue.running == 0
         };
         if is_last && !self.stop.load(Ordering::Relaxed) {
-            self.finish(Stop::new(&self.stop, None));
+            self.finish();
         }
         self.tell_news();
     }
 
     /// Merges the states of all threads.
-    pub(super) fn finish(&self, stop: Stop<'_>) {
+    pub(super) fn finish(&self) {
         let locals = std::mem::take(&mut self.lock().done);
-        match guarded(|| self.merged(locals, &stop)) {
+        match guarded(|| self.merged(locals)) {
             Ok(outcome) => self.lock().outcome = Some(outcome),
             Err(error) => self.fail(error),
         }
     }
 
-    fn merged(&self, locals: Vec<Local>, stop: &Stop<'_>) -> Result<Outcome, VectorError> {
+    fn merged(&self, locals: Vec<Local>) -> Result<Outcome, VectorError> {
+        let stop = &self.stop_check();
         let start = Instant::now();
         let mut counts = RowCounts::default();
         let mut busy = Duration::ZERO;
@@ -366,7 +356,7 @@ impl<'a> Shared<'a> {
                 sinks,
                 (part, part_count),
                 self.lookup_bytes(),
-                &Stop::new(&self.stop, None),
+                &self.stop_check(),
                 |bytes| share.set(bytes),
             )
         };
@@ -377,7 +367,7 @@ impl<'a> Shared<'a> {
     /// then each thread finishes a state. No table is made, and integers that rise with the rows
     /// have hardly a group in several states.
     fn merged_in_place(&self, mut locals: Vec<Local>) -> Result<Vec<ResultPart>, VectorError> {
-        let stop = Stop::new(&self.stop, None);
+        let stop = self.stop_check();
         locals.sort_by_key(|local| Reverse(local.sink.group_count()));
         for at in 1..locals.len() {
             let (before, rest) = locals.split_at_mut(at);
@@ -389,7 +379,7 @@ impl<'a> Shared<'a> {
         }
         let sinks: Vec<&Sink> = locals.iter().map(|local| &local.sink).collect();
         self.in_threads(sinks.len(), &|part| {
-            sinks[part].finish_part(self.compiled, &Stop::new(&self.stop, None))
+            sinks[part].finish_part(self.compiled, &self.stop_check())
         })
     }
 

@@ -1,6 +1,7 @@
 //! How runs end before their end.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow_array::Int64Array;
@@ -8,7 +9,7 @@ use howdah_columnar::{Column, ColumnType, OwnedValue};
 use howdah_vector::VectorError;
 use howdah_vector::operators::Compiled;
 use howdah_vector::oracle::Cell;
-use howdah_vector::plan::{AggregateCall, Expr, Output, Query};
+use howdah_vector::plan::{AggregateCall, Expr, OrderBy, Output, Query};
 use howdah_vector::runtime::{Options, RunError, run};
 use howdah_vector::source::{Morsel, MorselColumn};
 
@@ -142,6 +143,90 @@ fn the_callers_thread_is_stopped_after_a_zone() {
     assert!(matches!(ended, Err(RunError::Vector(VectorError::Stopped))));
     // The morsel has many more zones.
     assert_eq!(ASKED.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn threads_are_stopped_by_what_the_caller_knows() {
+    static KNOWN: AtomicBool = AtomicBool::new(false);
+    let compiled = grouping("sum(int8)");
+    let options = Options {
+        is_stopped: || KNOWN.load(Ordering::Relaxed),
+        ..options(2, 40)
+    };
+    let ended = run::<()>(
+        &compiled,
+        &options,
+        |feeder| {
+            for ordinal in 0..10 {
+                assert!(feeder.try_push(morsel(ordinal)).is_ok());
+            }
+            // As if this thread got no processor.
+            KNOWN.store(true, Ordering::Relaxed);
+            let start = Instant::now();
+            while !feeder.failed() && start.elapsed() < Duration::from_secs(10) {
+                std::thread::yield_now();
+            }
+            Ok(())
+        },
+        &mut || {},
+    );
+    assert!(matches!(ended, Err(RunError::Vector(VectorError::Stopped))));
+}
+
+/// How often a run of the caller's thread over some morsels asks whether to stop, without its end.
+fn asked(compiled: &Compiled, morsels: u64) -> usize {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock();
+    ASKED.store(0, Ordering::Relaxed);
+    let options = Options {
+        is_stopped: || {
+            ASKED.fetch_add(1, Ordering::Relaxed);
+            false
+        },
+        ..options(0, 1)
+    };
+    let ended = run(
+        compiled,
+        &options,
+        |feeder| {
+            for ordinal in 0..morsels {
+                assert!(feeder.try_push(morsel(ordinal)).is_ok());
+            }
+            Err("the end")
+        },
+        &mut || {},
+    );
+    assert!(matches!(ended, Err(RunError::Feed("the end"))));
+    ASKED.load(Ordering::Relaxed)
+}
+
+#[test]
+fn few_rows_are_kept_between_two_checks() {
+    let query = Query {
+        columns: vec![ColumnType::Int64],
+        filter: Vec::new(),
+        output: Output::First {
+            columns: vec![Expr::Column(0)],
+            // Each row is before all that are kept.
+            order: vec![OrderBy {
+                expr: Expr::Column(0),
+                descending: true,
+                nulls_first: false,
+            }],
+            limit: 1_000,
+        },
+    };
+    let compiled = Compiled::compile(&query).expect("compiles");
+    assert!(asked(&compiled, 1) >= ROWS / 512);
+}
+
+#[test]
+fn few_rows_are_looked_up_in_a_large_table_between_two_checks() {
+    let compiled = grouping("sum(int8)");
+    let in_a_small_table = asked(&compiled, 1);
+    let in_a_large_table = asked(&compiled, 2) - in_a_small_table;
+    assert!(in_a_large_table >= ROWS / 2_048);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::error::VectorError;
 use crate::runtime::stop::Stop;
 
 /// Groups that are merged between two checks of the stop flag.
-const MERGE_STEP: usize = 8_192;
+const MERGE_STEP: usize = 2_048;
 
 impl Aggregation {
     /// Adds the groups of another thread, or those of one of several parts.

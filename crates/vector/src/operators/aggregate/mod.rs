@@ -291,6 +291,11 @@ impl Aggregation {
         self.group_count
     }
 
+    /// Whether looking up the groups of rows takes long.
+    pub(crate) fn hashes_many(&self) -> bool {
+        self.groups.hashes_many()
+    }
+
     /// Memory held.
     pub(crate) fn memory_bytes(&self) -> usize {
         let accumulators = self.accumulators.iter().map(|one| one.memory_bytes());

@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn texts_of_several_parts_have_the_ranks_of_all() -> Result<(), VectorError> {
         let flag = std::sync::atomic::AtomicBool::new(false);
-        let stop = Stop::new(&flag, None);
+        let stop = Stop::new(&flag, || false);
         let texts = ["b", "", "abc", "ab", "b", "z", "abd"];
         for descending in [false, true] {
             let direction = Direction {

@@ -150,8 +150,9 @@ const MOST_LATE: usize = 1_000;
 /// Reading a value by itself takes as long as decoding so many of them in a chunk.
 const ROWS_OF_A_LATE: u64 = 32;
 
-/// Rows that are merged between two checks of the stop flag.
-const MERGE_STEP: usize = 4_096;
+/// Rows that are kept, or merged, between two checks of the stop flag: where many are kept, each
+/// costs some microseconds.
+const ROW_STEP: usize = 512;
 
 /// The last row of a full heap.
 #[derive(Clone, Debug)]
@@ -301,7 +302,12 @@ impl First {
     }
 
     /// Looks at the selected rows of a zone.
-    pub(crate) fn add(&mut self, plan: &FirstPlan, zone: &Zone<'_>) -> Result<(), VectorError> {
+    pub(crate) fn add(
+        &mut self,
+        plan: &FirstPlan,
+        zone: &Zone<'_>,
+        stop: &Stop<'_>,
+    ) -> Result<(), VectorError> {
         let row_count = zone.row_count();
         if row_count == 0 || plan.limit == 0 {
             return Ok(());
@@ -315,12 +321,13 @@ impl First {
         let mut start = 0;
         if self.bound(plan).is_none() {
             start = (plan.limit - self.heap.len()).min(row_count) as u32;
-            self.add_rows(plan, zone, (&leading, &numbers), (0..start).collect())?;
+            let rows = (0..start).collect();
+            self.add_rows(plan, zone, (&leading, &numbers), rows, stop)?;
         }
         if let Some((_, first)) = self.bound(plan) {
             let mut rows = candidates(&leading, *direction, first);
             rows.retain(|&row| row >= start);
-            self.add_rows(plan, zone, (&leading, &numbers), rows)?;
+            self.add_rows(plan, zone, (&leading, &numbers), rows, stop)?;
         }
         Ok(())
     }
@@ -333,6 +340,7 @@ impl First {
         zone: &Zone<'_>,
         (leading, numbers): (&Column, &[u32]),
         rows: Vec<u32>,
+        stop: &Stop<'_>,
     ) -> Result<(), VectorError> {
         if rows.is_empty() {
             return Ok(());
@@ -346,6 +354,9 @@ impl First {
             columns.push(expr.evaluate(&picked)?);
         }
         for (at, &row) in picked.rows().iter().enumerate() {
+            if at.is_multiple_of(ROW_STEP) {
+                stop.check()?;
+            }
             self.key.clear();
             for (column, (_, direction)) in columns.iter().zip(&plan.order) {
                 order::put(column, at, *direction, &mut self.key)?;
@@ -386,6 +397,7 @@ impl First {
         &mut self,
         plan: &FirstPlan,
         morsel: &OpenMorsel,
+        stop: &Stop<'_>,
     ) -> Result<(), VectorError> {
         if !std::mem::take(&mut self.has_pending) {
             return Ok(());
@@ -404,12 +416,16 @@ impl First {
         let mut rows: Vec<u32> = entries.iter().filter_map(Entry::pending).collect();
         rows.sort_unstable();
         let picked = Picked::new(morsel, rows);
-        let columns = plan
-            .columns
-            .iter()
-            .map(|expr| expr.evaluate(&picked))
+        let columns = (plan.columns.iter())
+            .map(|expr| {
+                stop.check()?;
+                expr.evaluate(&picked)
+            })
             .collect::<Result<Vec<Column>, _>>()?;
-        for entry in &mut entries {
+        for (at, entry) in entries.iter_mut().enumerate() {
+            if at.is_multiple_of(ROW_STEP) {
+                stop.check()?;
+            }
             if let Some(row) = entry.pending()
                 && let Ok(at) = picked.rows().binary_search(&row)
             {
@@ -431,7 +447,7 @@ impl First {
         stop: &Stop<'_>,
     ) -> Result<(), VectorError> {
         for (at, entry) in other.heap.into_iter().enumerate() {
-            if at.is_multiple_of(MERGE_STEP) {
+            if at.is_multiple_of(ROW_STEP) {
                 stop.check()?;
             }
             if self.last(plan).is_none_or(|last| entry < *last) {

@@ -86,6 +86,9 @@ fn tag_of_bytes(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// The memory of slots that processors' own caches may hold.
+const CACHED_BYTES: usize = 2 << 20;
+
 /// Keys whose slots are read before any of them is tested.
 const BATCH: usize = 32;
 
@@ -466,6 +469,11 @@ impl Groups {
                 })
             }
         }
+    }
+
+    /// Whether the table is so large that most of its slots are in no cache.
+    pub(crate) fn hashes_many(&self) -> bool {
+        self.slots.memory_bytes() > CACHED_BYTES
     }
 
     /// Memory held.
