@@ -199,13 +199,13 @@ pub unsafe fn with_quotient<R>(sum: Datum, count: i64, f: impl FnOnce(&[u8]) -> 
 }
 
 /// Whether a signal has come that ends the statement or the session; the main thread's next check
-/// for interrupts raises its ERROR. For any thread of a run, where none may be raised. Another
-/// thread than the main one may see a count that is changing, and learns of the signal at its next
-/// call; where it learns of one that the main thread handles without an ERROR, PostgreSQL's own
-/// plan runs in the run's place.
+/// for interrupts raises its ERROR. For any thread of a run, where none may be raised.
+///
+/// Another thread may see a count that is changing, and learns of the signal at its next call.
+/// Where the main thread raises no ERROR after all, PostgreSQL's own plan runs in the run's place.
 pub fn statement_ends() -> bool {
-    // SAFETY: flags that signal handlers set, and counts of the main thread: aligned words, which are
-    // only read here.
+    // SAFETY: flags that signal handlers set, and counts of the main thread: aligned words, which
+    // are only read here.
     unsafe {
         let is_set = |flag: *const pg_sys::sig_atomic_t| flag.read_volatile() != 0;
         let is_zero = |count: *const u32| count.read_volatile() == 0;
