@@ -12,8 +12,8 @@ const QUERIES_PER_SCHEMA: usize = 100;
 /// The least percentage of queries of which PostgreSQL must evaluate a part for the engine.
 const LEAST_FOREIGN_PERCENT: usize = 15;
 /// The least percentage of queries that the engine must run; otherwise the test proves nothing. Of
-/// 1,000 with one seed it ran 47 in a hundred: it declines keys of some types, documents among them,
-/// and there is none without rows.
+/// 1,000 with one seed it ran 47 in a hundred: it declines keys of some types, documents among
+/// them, and there is none without rows.
 const LEAST_TAKEN_PERCENT: usize = 40;
 
 #[test]
