@@ -93,6 +93,7 @@ impl PinnedPage {
 
     /// The page, if it is still in the buffer where it was seen before: found without a look-up in
     /// the buffer table.
+    ///
     /// `bytes` are those of a piece that will be read: the memory that this waits for is requested
     /// at once.
     pub fn recent(
