@@ -29,9 +29,9 @@ const SMALL_GROUP_ROWS: u32 = 128;
 /// Larger groups that are counted in one planning.
 const MOST_COUNTED: usize = 16;
 /// For so many times the time that counting took, what was found is used again, but not for longer
-/// than this.
+/// than this: a backend that had to wait for a processor seems to have counted for long.
 const KEPT_PER_SPENT: u32 = 1_000;
-const MOST_KEPT: Duration = Duration::from_secs(1);
+const MOST_KEPT: Duration = Duration::from_millis(250);
 /// Groups that are remembered.
 const MOST_REMEMBERED: usize = 4_096;
 
