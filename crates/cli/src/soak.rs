@@ -4,7 +4,7 @@
 //! ```text
 //!   round ─► differential (one session, several sessions) ─► emptied in place ─► transfers, crash
 //!     ┌─ fuzz ◄─ stopped loads ◄─ vectorized: 20,000 queries, 500 stopped, old snapshots ◄───────┘
-//!     └─► PostgreSQL's suites by parallel workers and by the engine (round 1) ─► Perl tests
+//!     └─► visibility, upkeep ─► PostgreSQL's suites by parallel workers and by the engine (round 1) ─► Perl tests
 //! ```
 //!
 //! The Perl tests are PostgreSQL's own tests of subscriptions and recovery. They take no seed;
@@ -44,7 +44,7 @@ const SCHEMA_COUNT: u64 = 200;
 const CHANGED_SCHEMA_COUNT: u64 = 50;
 
 /// What a round runs: a program of tests, and its settings for the round's seed.
-fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 12] {
+fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 13] {
     [
         (
             "differential",
@@ -113,6 +113,13 @@ fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 12] {
             vec![
                 ("HOWDAH_VISIBILITY_SEED", seed),
                 ("HOWDAH_VISIBILITY_SCRIPTS", 8),
+            ],
+        ),
+        (
+            "upkeep",
+            vec![
+                ("HOWDAH_UPKEEP_ROUNDS", 50),
+                ("HOWDAH_UPKEEP_LOCKED_ROWS", 2_000_000),
             ],
         ),
     ]

@@ -165,7 +165,7 @@ fn among_neighbours(
         (row..(row + steps).min(rows.len())).for_each(&mut check);
         (other.saturating_sub(steps)..other)
             .rev()
-            .step_by(1 + steps % 3)
+            .step_by(1 + steps % 7)
             .for_each(&mut check);
     }
 }
@@ -208,6 +208,38 @@ fn strings_of_similar_lengths_lie_where_they_are_expected() {
         access.likely_ranges(60_000, &mut likely);
         assert_eq!(likely, [], "there is no such row");
     }
+}
+
+/// Rows of the same part of a column, but not beside each other, cost no more than rows far apart.
+#[test]
+fn neighbours_that_nobody_asks_for_are_not_read() {
+    let random = &mut Random(13);
+    let digits = |_| char::from(b"0123456789abcdef"[random.below(16) as usize]);
+    let text: String = (0..5_000 * 100).map(digits).collect();
+    let rows: Vec<_> = (0..5_000)
+        .map(|row| Some(OwnedValue::Text(text[row * 100..][..100].to_owned())))
+        .collect();
+    let bytes = stored(ColumnType::Text, &rows, Effort::Default);
+    let recorder = Recorder::new(&bytes);
+    let layout = GroupLayout::read(&recorder).expect("reads");
+    let access = layout.row_access(0, &recorder).expect("plans");
+    let lengths = |step: u32| {
+        let mut state = RowState::default();
+        let mut lengths = Vec::new();
+        for row in (0..100).map(|nth| nth * step) {
+            let value = access.value_among(row, &recorder, &mut state);
+            let expected = rows[row as usize].as_ref().map(OwnedValue::as_value);
+            assert!(same(value.expect("reads"), expected), "row {row}");
+            let reads = recorder.take();
+            lengths.push(reads.iter().map(|read| read.end - read.start).sum::<u64>());
+        }
+        lengths.sort_unstable();
+        lengths
+    };
+    let (beside, apart) = (lengths(1), lengths(12));
+    assert_eq!(beside[50], 0, "most rows have been read along with others");
+    // Some read a block of offsets, too.
+    assert!(apart[80] < 300, "{} bytes for a row", apart[80]);
 }
 
 const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Default, Effort::Best];

@@ -5,6 +5,7 @@
 //!   planner    planner ─── set_rel_pathlist_hook: asks the scanner, adds paths
 //!              cursors ─── which cursors forbid the node
 //!              planned ─── the table and its clauses, as the scanner is given them
+//!              surcharge ─ what PostgreSQL's own paths cost besides
 //!              ordered_joins ─ set_join_pathlist_hook: look-ups in the order of a table
 //!              plan ────── path to plan
 //!   executor   node ────── begin, rescan, end                exec ──── one row after the other
@@ -37,6 +38,7 @@ mod parallel;
 mod plan;
 mod planned;
 mod planner;
+mod surcharge;
 
 use std::sync::OnceLock;
 

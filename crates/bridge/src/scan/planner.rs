@@ -8,7 +8,7 @@
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::planned::PlannedTable;
-use super::{cursors, plan, scanner};
+use super::{cursors, plan, scanner, surcharge};
 use crate::custom_node::new_path;
 
 static mut PREVIOUS_HOOK: pg_sys::set_rel_pathlist_hook_type = None;
@@ -26,6 +26,8 @@ pub struct Offer {
     pub pages_as_heap: f64,
     /// The cost of a sequential scan beyond PostgreSQL's estimate: divided among workers.
     pub sequential_surcharge: f64,
+    /// The cost of a row that a path by index fetches beyond PostgreSQL's estimate: likewise.
+    pub fetched_row_surcharge: f64,
 }
 
 /// The planner's units of cost, as set.
@@ -124,7 +126,7 @@ unsafe fn is_current_of_cursor(rel: *mut pg_sys::RelOptInfo) -> bool {
     }
 }
 
-/// Adds our paths to sequential scans, whose costs are corrected first.
+/// Adds our paths to those of PostgreSQL, whose costs are corrected first.
 ///
 /// # Safety
 /// All pointers are the planner's, of the query level that is being planned.
@@ -132,14 +134,7 @@ unsafe fn add_paths(table: &PlannedTable<'_>, offer: &Offer) {
     let rel = table.rel;
     // SAFETY: planner structures; paths are made in the planner's memory.
     unsafe {
-        for path in take_sequential_scans(&mut (*rel).pathlist) {
-            (*path).total_cost += offer.sequential_surcharge / divisor_of(&*path);
-            pg_sys::add_path(rel, path);
-        }
-        for path in take_sequential_scans(&mut (*rel).partial_pathlist) {
-            (*path).total_cost += offer.sequential_surcharge / divisor_of(&*path);
-            pg_sys::add_partial_path(rel, path);
-        }
+        surcharge::correct(rel, offer);
         pg_sys::add_path(rel, path(table, offer, 0).cast());
         if (*rel).consider_parallel && (*rel).lateral_relids.is_null() {
             let most = pg_sys::max_parallel_workers_per_gather;
@@ -244,25 +239,6 @@ unsafe fn first_rows_cost(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Pat
 /// `add_path` treats costs that differ by less than one per cent as equal.
 const SURELY_LESS: f64 = 1.02;
 
-/// Removes the sequential scans from a list of paths.
-///
-/// # Safety
-/// A list of the planner's.
-unsafe fn take_sequential_scans(paths: &mut *mut pg_sys::List) -> Vec<*mut pg_sys::Path> {
-    // SAFETY: a list of the planner's.
-    unsafe {
-        let all = PgList::<pg_sys::Path>::from_pg(*paths);
-        let found: Vec<_> = all
-            .iter_ptr()
-            .filter(|&path| (*path).pathtype == pg_sys::NodeTag::T_SeqScan)
-            .collect();
-        for &path in &found {
-            *paths = pg_sys::list_delete_ptr(*paths, path.cast());
-        }
-        found
-    }
-}
-
 /// # Safety
 /// The table is one that is being planned, in the current memory context.
 unsafe fn path(table: &PlannedTable<'_>, offer: &Offer, workers: i32) -> *mut pg_sys::CustomPath {
@@ -298,7 +274,7 @@ fn set_cost(path: &mut pg_sys::Path, table: &PlannedTable<'_>, offer: &Offer) {
     path.total_cost = path.startup_cost + cpu_cost + target.per_tuple * rows + offer.disk_cost;
 }
 
-fn divisor_of(path: &pg_sys::Path) -> f64 {
+pub(super) fn divisor_of(path: &pg_sys::Path) -> f64 {
     match path.parallel_workers {
         0 => 1.0,
         workers => parallel_divisor(workers),

@@ -94,6 +94,8 @@ pub struct RowState {
     stretch: Stretch,
     /// Numbers of neighbours.
     ahead: Ahead,
+    /// The row that was asked for last.
+    last: Option<u32>,
 }
 
 impl ReadUnit {
@@ -129,8 +131,16 @@ impl RowState {
             self.located = None;
             self.stretch = Stretch::default();
             self.ahead = Ahead::default();
+            self.last = None;
             self.id = access.id;
         }
+    }
+
+    /// Whether the row is so close to the one before that rows read along with that one would have
+    /// reached it. Of others, which may lie in the same block, each is read by itself.
+    fn follow(&mut self, row: u32) -> bool {
+        let last = self.last.replace(row);
+        last.is_none_or(|last| row.abs_diff(last) <= stretch::FIRST_ROWS)
     }
 
     /// Drops everything and frees its memory.
@@ -268,7 +278,11 @@ impl RowAccess {
         {
             self.check(row)?;
             state.serve(self);
+            let follows = state.follow(row);
             if !state.stretch.holds(row) {
+                if !follows {
+                    return self.value(row, source, state);
+                }
                 let mut reading = Reading {
                     source,
                     slots: &mut state.slots,
@@ -290,7 +304,11 @@ impl RowAccess {
         };
         self.check(row)?;
         state.serve(self);
+        let follows = state.follow(row);
         if state.ahead.get(row).is_none() {
+            if !follows {
+                return self.value(row, source, state);
+            }
             let mut reading = Reading {
                 source,
                 slots: &mut state.slots,
@@ -338,6 +356,7 @@ impl RowAccess {
     ) -> Result<Option<Value<'a>>, S::Error> {
         self.check(row)?;
         state.serve(self);
+        state.last = Some(row);
         state.bytes.clear();
         let located = state.located.take().filter(|(at, _)| *at == row);
         let mut reading = Reading {

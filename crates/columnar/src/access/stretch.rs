@@ -23,7 +23,7 @@ use crate::types::ColumnType;
 use crate::value::Value;
 
 /// Rows of the first stretch, and of the longest.
-const FIRST_ROWS: u32 = 4;
+pub(super) const FIRST_ROWS: u32 = 4;
 const MOST_ROWS: u32 = 64;
 /// The most bytes of codes that are read for one.
 const MOST_CODE_BYTES: u64 = 8 << 10;

@@ -58,6 +58,8 @@ struct Estimate {
     pages_as_heap: f64,
     /// Decoding all columns of all cold rows.
     decoding_all: f64,
+    /// Decoding the needed columns of an average row, which is hot or cold.
+    decoding_row: f64,
     groups: f64,
     hot_rows: f64,
     touched_rows: f64,
@@ -154,6 +156,7 @@ impl Scan<'_> {
             cpu_cost,
             pages_as_heap: (bytes_as_heap / f64::from(PAGE_BYTES)).ceil(),
             decoding_all: cold_rows * all_values,
+            decoding_row: values * (cold_rows / planned.tuples().max(1.0)).min(1.0),
             groups,
             hot_rows,
             touched_rows,
@@ -206,6 +209,8 @@ pub fn offer(planned: &PlannedTable<'_>) -> Option<Offer> {
         // PostgreSQL's estimate does not include that a sequential scan decodes all columns of cold
         // rows.
         sequential_surcharge: estimate.decoding_all,
+        // Nor that a row by index decodes its columns; it takes as long as in a ColumnarScan.
+        fetched_row_surcharge: estimate.decoding_row,
     })
 }
 
