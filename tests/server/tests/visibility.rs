@@ -29,7 +29,8 @@ const FIRST_COLD_BLOCK: u32 = 1 << 31;
 /// Groups of different ages, some with rows that are younger than their group.
 fn make(session: &mut Client) -> anyhow::Result<()> {
     session.batch_execute(
-        "CREATE TABLE v (id int PRIMARY KEY, n int, pad text) USING howdah;
+        "CREATE TABLE v (id int PRIMARY KEY, n int, pad text) USING howdah
+             WITH (vacuum_truncate = off, toast.vacuum_truncate = off);
          CREATE INDEX v_n ON v (n)",
     )?;
     for group in 0..GROUPS {
@@ -157,14 +158,16 @@ impl Actor {
     }
 }
 
-/// Maintenance, which gives way to sessions at work.
-fn maintain(session: &mut Client, dice: &mut Dice) -> anyhow::Result<()> {
+/// Maintenance, which gives way to sessions at work. While a transaction is open, it would wait
+/// seconds for the lock under which it gives back pages, and go without it.
+fn maintain(session: &mut Client, dice: &mut Dice, are_open: bool) -> anyhow::Result<()> {
+    let truncate = if are_open { "off" } else { "on" };
     let sql = match dice.below(4) {
-        0 => "VACUUM v",
-        1 => "VACUUM ANALYZE v",
-        _ => "CALL howdah.compact('v')",
+        0 => format!("VACUUM (TRUNCATE {truncate}) v"),
+        1 => format!("VACUUM (ANALYZE, TRUNCATE {truncate}) v"),
+        _ => "CALL howdah.compact('v')".to_owned(),
     };
-    match session.batch_execute(sql) {
+    match session.batch_execute(&sql) {
         Err(error) if error.code().is_some_and(|code| code.code() == "55P03") => Ok(()),
         result => Ok(result.context(sql)?),
     }
@@ -325,9 +328,10 @@ fn play(primary: &Primary, seed: u64) -> anyhow::Result<usize> {
     for step in 0..36 {
         for _ in 0..3 {
             let nth = dice.below(actors.len() as u32 + 1) as usize;
+            let are_open = actors.iter().any(|actor| actor.is_open);
             match actors.get_mut(nth) {
                 Some(actor) => actor.act(&mut dice),
-                None => maintain(&mut janitor, &mut dice),
+                None => maintain(&mut janitor, &mut dice, are_open),
             }
             .with_context(|| format!("seed {seed}, step {step}"))?;
         }
