@@ -334,7 +334,7 @@ SELECT count(*) FROM h WHERE i2 < 3;
 
 -- EvalPlanQual's plan tree reads it in subplans; rows of other tables are locked.
 BEGIN;
-SELECT count(*) FROM (SELECT h.id FROM h WHERE EXISTS (SELECT 1 FROM c WHERE c.id = h.id AND c.i4 = 7 OFFSET 0) FOR UPDATE OF h) x;
+SELECT count(*) FROM (SELECT h.id FROM h WHERE h.id < 3000 AND EXISTS (SELECT 1 FROM c WHERE c.id = h.id AND c.i4 = 7 OFFSET 0) FOR UPDATE OF h) x;
 ROLLBACK;
 
 -- Parallel: many participants, few rows, rescans.
