@@ -7,6 +7,7 @@
 //!              tables ─── the table, or the partitions and children that it stands for
 //!              own_plan ─ PostgreSQL's own path, kept beside ours
 //!              reason ─── why a query was declined      notes ── kept for EXPLAIN (VERBOSE)
+//!              jit ────── none for what the engine computes
 //!              plan ───── path to plan: expressions into lists that survive copying and setrefs
 //!   executor   node ───── begin, rescan, end; runs the engine once, then returns its rows
 //!              run ────── what a run of the engine is given, and the memory it uses
@@ -38,6 +39,7 @@ mod batch;
 pub mod explain;
 mod foreign;
 mod hot_rows;
+mod jit;
 mod node;
 mod notes;
 mod own_plan;

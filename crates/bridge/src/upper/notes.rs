@@ -19,7 +19,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::own_plan::only_child;
 use super::reason::Reason;
-use super::{Engine, plan};
+use super::{Engine, jit, plan};
 use crate::ffi::passing;
 use crate::xid::current_subtransaction;
 
@@ -121,6 +121,7 @@ unsafe extern "C-unwind" fn plan_statement(
             Some(previous) => previous(query, text, options, parameters),
             None => passing::standard_planner(query, text, options, parameters),
         };
+        jit::settle(planned);
         keep(key(text, planned), pop_frame(address));
         planned
     }
