@@ -86,4 +86,17 @@ CALL howdah.compact('counted');
 SELECT pg_stat_force_next_flush();
 SELECT * FROM counted();
 
+-- An index scan decodes the columns of the rows that it fetches; an index-only scan none.
+CREATE TABLE decoded (id int PRIMARY KEY, a text, b text) USING howdah WITH (autovacuum_enabled = off);
+SET howdah.load_threshold = 0;
+INSERT INTO decoded SELECT i, md5(i::text) || md5(('a' || i)::text), md5(('b' || i)::text) || md5(('c' || i)::text) FROM generate_series(1, 150000) i;
+VACUUM ANALYZE decoded;
+SET enable_bitmapscan = off;
+CREATE FUNCTION node(query text) RETURNS text LANGUAGE sql AS $$
+    SELECT coalesce(p #>> '{Plans,0,Node Type}', p ->> 'Custom Plan Provider', p ->> 'Node Type') FROM plan(query) p $$;
+SELECT node('SELECT * FROM decoded WHERE id < 500'), node('SELECT * FROM decoded WHERE id < 60000'), node('SELECT id FROM decoded WHERE id < 500');
+SELECT node('SELECT * FROM decoded WHERE id < 60000 ORDER BY id LIMIT 100'), node('SELECT id, a FROM decoded ORDER BY id LIMIT 5000');
+SET howdah.columnar_scan = off;
+SELECT node('SELECT * FROM decoded WHERE id < 60000');
+
 DROP SCHEMA estimates CASCADE;
