@@ -4,7 +4,7 @@
 //! ```text
 //!   round ─► differential (one session, several sessions) ─► emptied in place ─► transfers, crash
 //!     ┌─ fuzz ◄─ stopped loads ◄─ vectorized: 20,000 queries, 500 stopped, old snapshots ◄───────┘
-//!     └─► visibility, upkeep ─► PostgreSQL's suites by parallel workers and by the engine (round 1) ─► Perl tests
+//!     └─► visibility, upkeep ─► PostgreSQL's suites by workers and engine (round 1) ─► Perl tests
 //! ```
 //!
 //! The Perl tests are PostgreSQL's own tests of subscriptions and recovery. They take no seed;

@@ -212,7 +212,7 @@ fn strings_of_similar_lengths_lie_where_they_are_expected() {
 
 /// Rows of the same part of a column, but not beside each other, cost no more than rows far apart.
 #[test]
-fn neighbours_that_nobody_asks_for_are_not_read() {
+fn neighbours_that_are_not_asked_for_are_not_read() {
     let random = &mut Random(13);
     let digits = |_| char::from(b"0123456789abcdef"[random.below(16) as usize]);
     let text: String = (0..5_000 * 100).map(digits).collect();

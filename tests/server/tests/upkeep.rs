@@ -62,8 +62,8 @@ fn check(client: &mut Client) -> anyhow::Result<()> {
 const SLICES: u32 = 4;
 
 #[test]
-fn updating_every_row_many_times_leaves_the_table_at_most_half_as_large_again()
--> anyhow::Result<()> {
+fn updating_every_row_many_times_leaves_the_table_at_most_half_as_large_again() -> anyhow::Result<()>
+{
     let primary = start("upkeep-slices")?;
     let mut client = primary.session()?;
     client.batch_execute("SET howdah.row_group_bytes = '1MB'")?;

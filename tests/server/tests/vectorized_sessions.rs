@@ -239,7 +239,9 @@ fn a_session_keeps_little_after_its_first_queries() -> anyhow::Result<()> {
 /// The flags of the last plan that the server's log shows.
 fn compilation_asked_for(primary: &Primary) -> anyhow::Result<u32> {
     let log = std::fs::read_to_string(&primary.log)?;
-    let (_, after) = log.rsplit_once(":jitFlags ").context("no plan in the log")?;
+    let (_, after) = log
+        .rsplit_once(":jitFlags ")
+        .context("no plan in the log")?;
     let digits = after.split_whitespace().next().unwrap_or_default();
     Ok(digits.parse()?)
 }
@@ -267,6 +269,9 @@ fn no_compilation_is_asked_for_what_the_engine_computes() -> anyhow::Result<()> 
         query(&mut session, sql)?;
         compilation_asked_for(&primary)
     };
-    ensure!(flags(by_engine)? > 0, "without the engine it is all PostgreSQL's");
+    ensure!(
+        flags(by_engine)? > 0,
+        "without the engine it is all PostgreSQL's"
+    );
     Ok(())
 }

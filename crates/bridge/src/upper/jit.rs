@@ -61,8 +61,7 @@ unsafe fn cost_of_ours(plan: *mut pg_sys::Plan) -> f64 {
     }
     // SAFETY: as for this function; the tag tells the type.
     unsafe {
-        if (*plan).type_ == Tag::T_CustomScan
-            && is_of((*plan.cast::<pg_sys::CustomScan>()).methods)
+        if (*plan).type_ == Tag::T_CustomScan && is_of((*plan.cast::<pg_sys::CustomScan>()).methods)
         {
             return (*plan).total_cost;
         }
