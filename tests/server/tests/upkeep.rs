@@ -138,13 +138,18 @@ fn a_transaction_changes_or_locks_any_number_of_cold_rows_in_any_order() -> anyh
     let mut client = primary.session()?;
     client.batch_execute(&format!(
         "SET howdah.debug_force_cold = on;
-         CREATE TABLE c (id int PRIMARY KEY, n int) USING howdah;
-         INSERT INTO c SELECT i, 0 FROM generate_series(1, {rows}) i;
+         SET howdah.row_group_bytes = '1MB';
+         CREATE TABLE c (id int PRIMARY KEY, n int, pad text) USING howdah;
+         INSERT INTO c SELECT i, 0, repeat('x', 40) FROM generate_series(1, {rows}) i;
          RESET howdah.debug_force_cold;
          CREATE TABLE shuffled USING heap AS SELECT id FROM c ORDER BY hashint4(id);
          ANALYZE shuffled"
     ))?;
     ensure!(query(&mut client, "SHOW max_locks_per_transaction")? == "64");
+    // So many that both limits are passed: that of row locks in a group, and in all groups.
+    let groups = "SELECT count(*) FROM howdah.row_groups WHERE relation = 'c'::regclass";
+    let groups: u32 = query(&mut client, groups)?.parse()?;
+    ensure!(groups >= 8, "{groups} row groups");
     let in_table_order = "SELECT count(*) FROM (SELECT id FROM c FOR KEY SHARE) x";
     let in_no_order =
         "SELECT count(*) FROM (SELECT c.id FROM shuffled JOIN c USING (id) FOR KEY SHARE OF c) x";

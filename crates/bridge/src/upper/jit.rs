@@ -65,19 +65,24 @@ unsafe fn cost_of_ours(plan: *mut pg_sys::Plan) -> f64 {
         {
             return (*plan).total_cost;
         }
-        let more = match (*plan).type_ {
-            Tag::T_Append => (*plan.cast::<pg_sys::Append>()).appendplans,
-            Tag::T_MergeAppend => (*plan.cast::<pg_sys::MergeAppend>()).mergeplans,
-            _ => std::ptr::null_mut(),
-        };
-        let below = match (*plan).type_ {
-            Tag::T_SubqueryScan => (*plan.cast::<pg_sys::SubqueryScan>()).subplan,
-            _ => std::ptr::null_mut(),
+        let (below, more) = match (*plan).type_ {
+            Tag::T_Append => (
+                (*plan).lefttree,
+                (*plan.cast::<pg_sys::Append>()).appendplans,
+            ),
+            Tag::T_MergeAppend => {
+                let plans = (*plan.cast::<pg_sys::MergeAppend>()).mergeplans;
+                ((*plan).lefttree, plans)
+            }
+            Tag::T_SubqueryScan => {
+                let subplan = (*plan.cast::<pg_sys::SubqueryScan>()).subplan;
+                (subplan, std::ptr::null_mut())
+            }
+            _ => ((*plan).lefttree, std::ptr::null_mut()),
         };
         let more = PgList::<pg_sys::Plan>::from_pg(more);
-        let children = [(*plan).lefttree, (*plan).righttree, below];
         more.iter_ptr()
-            .chain(children)
+            .chain([below, (*plan).righttree])
             .map(|child| cost_of_ours(child))
             .sum()
     }

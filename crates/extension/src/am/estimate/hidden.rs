@@ -2,8 +2,8 @@
 //!
 //! Groups without marks and deletion vectors cost nothing, small ones are counted exactly each
 //! time. Of the others some are counted at each planning, and what was found is used again for a
-//! time in proportion to what it took to find: a session spends at most one part in
-//! `KEPT_PER_SPENT` of its time on this, however many groups a table has. A group that was not
+//! time in proportion to what it took to find: a session spends about one part in
+//! `KEPT_PER_SPENT` of its time on this, more only if a table has hundreds of such groups. A group that was not
 //! counted is taken to be like those that were. The size of the whole table is used again for some
 //! milliseconds, until this backend has hidden some dozens of rows or the directory changes, so
 //! that planning need not read the directory each time either; the rows that this backend hides
@@ -29,9 +29,12 @@ const SMALL_GROUP_ROWS: u32 = 128;
 /// Larger groups that are counted in one planning.
 const MOST_COUNTED: usize = 16;
 /// For so many times the time that counting took, what was found is used again, but not for longer
-/// than this: a backend that had to wait for a processor seems to have counted for long.
+/// than a second, which a table with many marked groups may reach.
 const KEPT_PER_SPENT: u32 = 1_000;
-const MOST_KEPT: Duration = Duration::from_millis(250);
+const MOST_KEPT: Duration = Duration::from_secs(1);
+/// Counting a group takes no longer than this; a backend that seems to have counted longer had to
+/// wait for a processor.
+const MOST_SPENT: Duration = Duration::from_micros(250);
 /// Groups that are remembered.
 const MOST_REMEMBERED: usize = 4_096;
 
@@ -147,13 +150,18 @@ fn count_anew(
     let hidden: Result<u32, ColdError> = visibility::count_hidden(store, entry, snapshot);
     let hidden = hidden.unwrap_or(0);
     let now = Instant::now();
-    let kept = ((now - began) * kept_per_spent).min(MOST_KEPT);
     let counted = Counted {
         hidden,
-        until: now + kept,
+        until: now + kept_for(now - began, kept_per_spent),
     };
     COUNTED.with_borrow_mut(|all| all.insert(GroupName::of(store, entry), counted));
     hidden
+}
+
+/// How long the count of a group may be used again that took so long.
+fn kept_for(spent: Duration, kept_per_spent: u32) -> Duration {
+    let kept = spent.min(MOST_SPENT).saturating_mul(kept_per_spent);
+    kept.min(MOST_KEPT)
 }
 
 #[cfg(test)]
@@ -187,6 +195,15 @@ mod tests {
         );
         assert_eq!(kept_after(Duration::from_secs(1)), MOST_SIZE_KEPT);
         assert_eq!(kept_after(Duration::MAX), MOST_SIZE_KEPT);
+    }
+
+    #[test]
+    fn waiting_for_a_processor_does_not_keep_a_count_longer() {
+        let one_group = |micros| kept_for(Duration::from_micros(micros), KEPT_PER_SPENT);
+        assert_eq!(one_group(40), Duration::from_millis(40));
+        assert_eq!(one_group(20_000), Duration::from_millis(250));
+        let many = kept_for(Duration::from_micros(40), 1_000 * KEPT_PER_SPENT);
+        assert_eq!(many, MOST_KEPT);
     }
 
     #[test]
