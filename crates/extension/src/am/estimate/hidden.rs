@@ -3,11 +3,11 @@
 //! Groups without marks and deletion vectors cost nothing, small ones are counted exactly each
 //! time. Of the others some are counted at each planning, and what was found is used again for a
 //! time in proportion to what it took to find: a session spends about one part in
-//! `KEPT_PER_SPENT` of its time on this, more only if a table has hundreds of such groups. A group that was not
-//! counted is taken to be like those that were. The size of the whole table is used again for some
-//! milliseconds, until this backend has hidden some dozens of rows or the directory changes, so
-//! that planning need not read the directory each time either; the rows that this backend hides
-//! meanwhile are taken off ([`super::settled_sizes`]).
+//! `KEPT_PER_SPENT` of its time on this, more only if a table has hundreds of such groups. A group
+//! that was not counted is taken to be like those that were. The size of the whole table is used
+//! again for some milliseconds, until this backend has hidden some dozens of rows or the directory
+//! changes, so that planning need not read the directory each time either; the rows that this
+//! backend hides meanwhile are taken off ([`super::settled_sizes`]).
 //!
 //! What is remembered is this backend's own and only ever an estimate: nothing makes it void before
 //! its time, a rollback neither.
