@@ -136,11 +136,12 @@ impl RowState {
         }
     }
 
-    /// Whether the row is so close to the one before that rows read along with that one would have
-    /// reached it. Of others, which may lie in the same block, each is read by itself.
+    /// Whether the row is another than the one before, and so close to it that rows read along with
+    /// that one would have reached it. Of others, which may lie in the same block, each is read by
+    /// itself.
     fn follow(&mut self, row: u32) -> bool {
         let last = self.last.replace(row);
-        last.is_none_or(|last| row.abs_diff(last) <= stretch::FIRST_ROWS)
+        last.is_some_and(|last| (1..=stretch::FIRST_ROWS).contains(&row.abs_diff(last)))
     }
 
     /// Drops everything and frees its memory.

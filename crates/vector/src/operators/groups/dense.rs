@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The table grows with the integers. It takes no more memory than a hash table of the same groups,
-//! or than it is granted; the caller must hash integers that are too far apart for that.
+//! or than it is granted. If an integer is too far away for that, the caller hashes all of them, or
+//! closes the table, which grows no more then, and hashes those that it does not cover.
 
 /// The most entries of a table: 16 MB.
 const MOST_ENTRIES: usize = 1 << 22;
@@ -30,6 +31,7 @@ pub(super) struct Dense {
     /// The number of entries for which memory is granted.
     granted_entries: usize,
     row_count: usize,
+    is_closed: bool,
 }
 
 impl Dense {
@@ -40,6 +42,7 @@ impl Dense {
             groups: Vec::new(),
             granted_entries,
             row_count: 0,
+            is_closed: false,
         }
     }
 
@@ -70,7 +73,24 @@ impl Dense {
         (least, greatest)
     }
 
-    /// Makes room for the integers of these words; `false` if they lie too far apart.
+    /// Makes it keep its size from now on.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+    }
+
+    /// Whether the integer of a word has its place here.
+    #[inline(always)]
+    pub(super) fn covers(&self, word: u64) -> bool {
+        self.at(word) < self.groups.len()
+    }
+
+    #[inline(always)]
+    fn at(&self, word: u64) -> usize {
+        Self::integer(word, 64 - self.bits).wrapping_sub(self.base) as usize
+    }
+
+    /// Makes room for the integers of these words; `false` if they lie too far apart, or if some of
+    /// them are not covered by a closed table.
     pub(super) fn cover(&mut self, words: &[u64], group_count: usize) -> bool {
         if words.is_empty() {
             return true;
@@ -81,6 +101,9 @@ impl Dense {
         let (min, max) = (i128::from(min), i128::from(max));
         if old_base <= min && max < old_base + old_len {
             return true;
+        }
+        if self.is_closed {
+            return false;
         }
         let (low, high) = match self.groups.is_empty() {
             true => (min, max),
@@ -131,8 +154,7 @@ impl Dense {
     /// The group of a word.
     #[inline(always)]
     pub(super) fn find(&self, word: u64) -> Option<u32> {
-        let at = Self::integer(word, 64 - self.bits).wrapping_sub(self.base) as usize;
-        self.groups.get(at)?.checked_sub(1)
+        self.groups.get(self.at(word))?.checked_sub(1)
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

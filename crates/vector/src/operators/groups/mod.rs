@@ -4,6 +4,10 @@
 //!   key columns ─layout─▶ words or bytes ─┬─slots──▶ group of each row
 //!                         close integers ─┴─dense──▶
 //! ```
+//!
+//! No step takes long, whatever the number of groups: a run that is to stop asks between batches.
+//! So a dense table of many groups is not turned into slots when an integer lies too far away: it
+//! keeps what it covers, and slots take the others.
 
 mod dense;
 mod layout;
@@ -24,7 +28,8 @@ use crate::error::VectorError;
 /// The keys of the groups so far.
 pub(crate) struct Groups {
     layout: KeyLayout,
-    /// Integers, while they lie close together: `slots` is empty then.
+    /// Integers, while they lie close together: `slots` is empty then, or holds those that this
+    /// table does not cover.
     dense: Option<Dense>,
     slots: Slots,
     store: Store,
@@ -154,6 +159,9 @@ fn find_words<W: KeyWord>(slots: &Slots, store: &[W], words: &[W], ids: &mut Vec
     }
 }
 
+/// Groups of integers that lie close together, which are hashed instead if one lies too far away.
+const MOST_HASHED_ANEW: usize = 1 << 16;
+
 /// Groups of words, of integers that lie close together by their place.
 fn ids_of_integers(
     dense: &mut Option<Dense>,
@@ -168,6 +176,11 @@ fn ids_of_integers(
             table.ids_of(words, store, ids);
             return;
         }
+        if store.len() > MOST_HASHED_ANEW {
+            table.close();
+            ids_of_both(table, slots, store, words, ids);
+            return;
+        }
         *dense = None;
         slots.reserve(store.len());
         for (group, word) in (0u32..).zip(store.iter()) {
@@ -177,6 +190,39 @@ fn ids_of_integers(
         }
     }
     ids_of_words(slots, store, words, ids);
+}
+
+/// Groups of integers, some of which a closed table covers.
+fn ids_of_both(
+    dense: &mut Dense,
+    slots: &mut Slots,
+    store: &mut Vec<u64>,
+    words: &[u64],
+    ids: &mut Vec<u32>,
+) {
+    for words in words.chunks(BATCH) {
+        let mut glances = [Slot::default(); BATCH];
+        for (glance, &word) in glances.iter_mut().zip(words) {
+            *glance = match dense.covers(word) {
+                true => Slot::of(word.tag(), dense.find(word)),
+                false => slots.glance(word.tag()),
+            };
+        }
+        for (glance, &word) in glances.iter().zip(words) {
+            if let Some(group) = glance.group_of(word.tag()) {
+                ids.push(group);
+            } else if dense.covers(word) {
+                dense.ids_of(&[word], store, ids);
+            } else {
+                let next = store.len() as u32;
+                let (group, is_new) = slots.find_or_insert(word.tag(), next, |_| true);
+                if is_new {
+                    store.push(word);
+                }
+                ids.push(group);
+            }
+        }
+    }
 }
 
 impl Groups {
@@ -398,9 +444,10 @@ impl Groups {
             (Store::Words(here), Store::Words(there)) => {
                 let words = groups.iter().map(|&group| there[group as usize]);
                 match &self.dense {
-                    Some(dense) => ids.extend(words.map(|word| match dense.find(word) {
-                        Some(group) => group,
-                        None => NO_GROUP,
+                    Some(dense) => ids.extend(words.map(|word| {
+                        let found = dense.find(word);
+                        let found = found.or_else(|| self.slots.find(word.tag(), |_| true));
+                        found.unwrap_or(NO_GROUP)
                     })),
                     None => find_words(&self.slots, here, &words.collect::<Vec<_>>(), ids),
                 }
@@ -489,5 +536,70 @@ impl Groups {
             .map(|(_, scales)| scales.capacity() * 2);
         let dense = self.dense.as_ref().map_or(0, Dense::memory_bytes);
         self.slots.memory_bytes() + self.rows.memory_bytes() + dense + store + scales.sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use howdah_columnar::ColumnType;
+
+    use super::*;
+
+    fn ids_of(groups: &mut Groups, keys: &[i64]) -> Result<Vec<u32>, VectorError> {
+        let mut ids = Vec::new();
+        let column = Column::Int64(keys.to_vec().into());
+        groups.ids_of(&[column], keys.len(), &mut ids)?;
+        Ok(ids)
+    }
+
+    fn of_integers() -> Groups {
+        let layout = KeyLayout::new(&[ColumnType::Int64]);
+        Groups::new(&layout, u64::BITS, 64 << 20)
+    }
+
+    #[test]
+    fn many_close_integers_keep_their_places_when_one_lies_far_away() -> Result<(), VectorError> {
+        for count in [MOST_HASHED_ANEW / 2, MOST_HASHED_ANEW * 4] {
+            let close: Vec<i64> = (0..count as i64).map(|at| at * 3 - 1_000).collect();
+            let mut groups = of_integers();
+            let ids = ids_of(&mut groups, &close)?;
+            assert!(ids.iter().copied().eq(0..count as u32));
+            // Known ones, new ones between them, and far ones, each twice in a batch.
+            let mixed: Vec<i64> = (0..20_000)
+                .map(|at| match at % 4 {
+                    0 => close[at as usize * 2 % count],
+                    1 => close[at as usize] + 1,
+                    _ => i64::MAX - at / 3,
+                })
+                .collect();
+            let ids = ids_of(&mut groups, &mixed)?;
+            let is_kept = count > MOST_HASHED_ANEW;
+            assert_eq!(groups.dense.is_some(), is_kept, "{count} groups");
+            assert_eq!(ids_of(&mut groups, &mixed)?, ids);
+            assert!(ids_of(&mut groups, &close)?.into_iter().eq(0..count as u32));
+            let all: Vec<u32> = (0..groups.len() as u32).collect();
+            let [Column::Int64(keys)] = &groups.columns(&all)?[..] else {
+                panic!("one column of integers");
+            };
+            for (key, id) in mixed.iter().zip(&ids) {
+                assert_eq!(keys.value(*id as usize), *key);
+            }
+            let distinct: std::collections::HashSet<i64> = keys.values().iter().copied().collect();
+            assert_eq!(distinct.len(), groups.len());
+            // What another table finds in it, and takes from it.
+            let mut other = of_integers();
+            ids_of(&mut other, &[i64::MIN, -1_000, -999, i64::MAX - 3])?;
+            let (mut found, mut absorbed) = (Vec::new(), Vec::new());
+            groups.find(&other, &[0, 1, 3], &mut found);
+            let known = |key: i64| keys.values().iter().position(|&known| known == key);
+            assert_eq!(found[0], NO_GROUP);
+            assert_eq!(Some(found[1] as usize), known(-1_000));
+            assert_eq!(Some(found[2] as usize), known(i64::MAX - 3));
+            other.absorb(&groups, &all, &mut absorbed);
+            assert_eq!(absorbed[found[1] as usize], 1);
+            assert_eq!(absorbed[found[2] as usize], 3);
+            assert_eq!(other.len(), groups.len() + 2);
+        }
+        Ok(())
     }
 }

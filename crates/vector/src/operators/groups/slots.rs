@@ -11,6 +11,13 @@ pub(super) struct Slot {
 }
 
 impl Slot {
+    /// A slot as it would be in a table with this group, or without one.
+    #[inline(always)]
+    pub(super) fn of(tag: u64, group: Option<u32>) -> Self {
+        let group = group.map_or(0, |group| group + 1);
+        Self { tag, group }
+    }
+
     /// The group, if it is one of this tag.
     #[inline(always)]
     pub(super) fn group_of(self, tag: u64) -> Option<u32> {
