@@ -12,7 +12,21 @@ use crate::ffi::quiet;
 use crate::table::Table;
 
 use super::PAYLOAD_OFFSET;
+use super::piece::{HEAD_BYTES, PIECE_BYTES};
 use super::recent;
+
+/// The header of a tuple without NULLs.
+const HEADER_BYTES: usize = 24;
+/// What lies before the bytes of a piece: header, keys, header of the payload, checks.
+const TUPLE_BYTES: usize = HEADER_BYTES + PAYLOAD_OFFSET + HEAD_BYTES;
+/// Where the tuple of a piece that fills its page begins, where its keys do, and its bytes.
+const PIECE_START: usize =
+    pg_sys::BLCKSZ as usize - (TUPLE_BYTES + PIECE_BYTES).next_multiple_of(8);
+pub(super) const KEYS_START: usize = PIECE_START + HEADER_BYTES;
+pub(super) const BYTES_START: usize = PIECE_START + TUPLE_BYTES;
+/// The payload of such a piece, and the header of a payload of that length.
+const PAYLOAD_BYTES: usize = HEAD_BYTES + PIECE_BYTES;
+const PAYLOAD_HEADER: u32 = ((PAYLOAD_BYTES + 4) << 2) as u32;
 
 fn pin(table: Table<'_>, block: pg_sys::BlockNumber) -> (pg_sys::Buffer, pg_sys::Page) {
     // SAFETY: the relation is open; a block past the end or a damaged page raises an ERROR before
@@ -142,11 +156,30 @@ impl PinnedPage {
 
     /// Keeps the first tuple that has this key pinned, if there is one.
     pub fn hold(self, table: Table<'_>, key: (u32, i32)) -> Option<HeldPiece> {
-        let payload = self.find(table, key)?;
+        let payload = self.whole(key).or_else(|| self.find(table, key))?;
         Some(HeldPiece {
             _page: self,
             payload,
         })
+    }
+
+    /// The payload of a piece with this key that fills the page, where such a piece lies. No lock is
+    /// needed to see that it is there: whoever asks for a piece sees the row group that it is part
+    /// of, so that it was written before, and it is neither moved nor removed while the page is
+    /// pinned. Of another page's bytes, which may be changing, no more is read than these
+    /// words, which do not match then.
+    fn whole(&self, (id, seq): (u32, i32)) -> Option<*const [u8]> {
+        // SAFETY: the pin is held, and the words lie within the page.
+        unsafe {
+            let keys = self.page.cast::<u8>().cast_const().add(KEYS_START);
+            let is_same = keys.cast::<u32>().read_volatile() == id
+                && keys.add(4).cast::<i32>().read_volatile() == seq
+                && keys.add(8).cast::<u32>().read_volatile() == PAYLOAD_HEADER;
+            is_same.then(|| {
+                let payload = keys.add(PAYLOAD_OFFSET);
+                std::ptr::slice_from_raw_parts(payload, PAYLOAD_BYTES)
+            })
+        }
     }
 
     /// The payload of the first tuple that has this key, found under the page's share lock.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   (file, block) ──place──▶ buffer ──ReadRecentBuffer: is its tag this page's?──▶ pin
-//!                                   └─ touch: descriptor, page header, bytes ──▶ cache
+//!                                   └─ touch: descriptor, keys, bytes ──▶ cache
 //! ```
 //!
 //! One table for all files of a session, with one buffer number for each place; pages that share a
@@ -18,8 +18,8 @@ use std::ops::Range;
 
 use pgrx::pg_sys;
 
-use super::PAYLOAD_OFFSET;
-use super::piece::{HEAD_BYTES, PIECE_BYTES};
+use super::page::{BYTES_START, KEYS_START};
+use super::piece::PIECE_BYTES;
 
 /// The most places, of four bytes each. Those that are not in use cost no memory.
 const MOST_PLACES: usize = 1 << 18;
@@ -116,12 +116,6 @@ pub(super) fn is_well_used(buffer: pg_sys::Buffer) -> bool {
 const LINE_BYTES: usize = 64;
 /// For longer ranges the processor prefetches the rest by itself.
 const MOST_LINES: usize = 4;
-/// Header of a tuple that holds a piece, its keys, header of the payload, checks.
-const TUPLE_BYTES: usize = 24 + PAYLOAD_OFFSET + HEAD_BYTES;
-/// Where the tuple of a piece that fills its page begins, and where its bytes do.
-const PIECE_START: usize =
-    pg_sys::BLCKSZ as usize - (TUPLE_BYTES + PIECE_BYTES).next_multiple_of(8);
-const BYTES_START: usize = PIECE_START + TUPLE_BYTES;
 
 /// Prefetches into the processor's cache the memory that pinning the page, and reading these bytes
 /// of a piece that fills it, would wait for, if the buffer of the page is known. It reads and pins
@@ -146,8 +140,7 @@ pub(super) fn touch_in(buffer: pg_sys::Buffer, bytes: Range<usize>) {
         fetch_line(descriptor.cast());
         let page = pg_sys::BufferBlocks.cast::<u8>().cast_const();
         let page = page.wrapping_add((buffer as usize - 1) * pg_sys::BLCKSZ as usize);
-        fetch_line(page);
-        fetch_line(page.wrapping_add(LINE_BYTES));
+        fetch_line(page.wrapping_add(KEYS_START));
         let (first, last) = (bytes.start, bytes.end.min(PIECE_BYTES));
         let lines = (first..last.max(first + 1)).step_by(LINE_BYTES);
         for at in lines.take(MOST_LINES).chain([last.max(1) - 1]) {

@@ -12,6 +12,8 @@ use super::sorted::{Patches, patched};
 use super::state::{Approach, Kept, Slot};
 use crate::source::ByteSource;
 
+/// Two words of neighbouring rows of a packed block, and what is between them.
+const WORDS_BYTES: usize = 136;
 /// A block that is read whole at once, in bytes.
 const SMALL_BLOCK_BYTES: usize = 256;
 
@@ -126,6 +128,59 @@ impl Packed {
         start..start + len
     }
 
+    fn is_small(&self) -> bool {
+        block_bytes(self.bits.into()) <= SMALL_BLOCK_BYTES
+    }
+
+    /// The block of a row, and the row's index there.
+    fn place_of(&self, row: u32) -> (u32, usize) {
+        let at = self.offset + row;
+        (at / BLOCK as u32, at as usize % BLOCK)
+    }
+
+    /// Where the value of a row is read, if it is the first one of its block.
+    pub(super) fn range(&self, row: u32) -> Range<u64> {
+        let (block, index) = self.place_of(row);
+        let range = self.block_range(block);
+        if self.is_small() {
+            return range;
+        }
+        let place = Place::of(index, self.width.into(), self.bits.into());
+        let start = range.start + place.start as u64;
+        start..start + place.len as u64
+    }
+
+    /// The values of a row and of the next one, which mostly lie side by side, by one read where
+    /// that is so; `None`: they are better read one by one.
+    pub(super) fn two<S: ByteSource + ?Sized>(
+        &self,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<Option<[u64; 2]>, S::Error> {
+        let (bits, width) = (usize::from(self.bits), usize::from(self.width));
+        let (block, index) = self.place_of(row);
+        let is_plain = self.patches.is_none() && self.validity.is_none() && !self.is_small();
+        if !is_plain || row.saturating_add(1) >= self.len || index + 1 == BLOCK {
+            return Ok(None);
+        }
+        let places = [index, index + 1].map(|index| Place::of(index, width, bits));
+        let start = places[0].start.min(places[1].start);
+        let end = (places[0].start + places[0].len).max(places[1].start + places[1].len);
+        let mut bytes = [0; 2 * WORDS_BYTES];
+        let Some(bytes) = bytes.get_mut(..end - start) else {
+            return Ok(None);
+        };
+        let slot = &mut reading.slots[self.slot];
+        if !slot.is_single(block) {
+            return Ok(None);
+        }
+        reading
+            .source
+            .read(self.block_range(block).start + start as u64, bytes)?;
+        let value = |place: &Place| place.value(&bytes[place.start - start..], width, bits);
+        Ok(Some([value(&places[0]), value(&places[1])]))
+    }
+
     pub(super) fn get<S: ByteSource + ?Sized>(
         &self,
         row: u32,
@@ -135,17 +190,15 @@ impl Packed {
             return Err(outside("a row").into());
         }
         let (bits, width) = (usize::from(self.bits), usize::from(self.width));
-        let at = self.offset + row;
-        let (block, index) = (at / BLOCK as u32, at as usize % BLOCK);
+        let (block, index) = self.place_of(row);
         let range = self.block_range(block);
-        let is_small = block_bytes(bits) <= SMALL_BLOCK_BYTES;
-        match reading.slots[self.slot].approach(block, is_small) {
+        match reading.slots[self.slot].approach(block, self.is_small()) {
             Approach::Kept => {}
             Approach::Single => {
                 if let Some(value) = patched(self.patches.as_ref(), row, reading)? {
                     return Ok(value);
                 }
-                let mut bytes = [0; 136];
+                let mut bytes = [0; WORDS_BYTES];
                 let place = Place::of(index, width, bits);
                 let bytes = &mut bytes[..place.len];
                 reading

@@ -8,7 +8,9 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::reading::{Reading, outside};
-use super::scalars::{Scalars, Validity, is_valid, position, ranges_of_validity, required};
+use super::scalars::{
+    Scalars, Validity, is_valid, position, ranges_of_two, ranges_of_validity, required,
+};
 use super::strings::{Place, Plain, Strings, put, span};
 use super::symbols::{SymbolTable, Words};
 use crate::source::ByteSource;
@@ -146,7 +148,7 @@ impl OnPair {
             out.push(self.word_bytes.clone());
         }
         ranges_of_validity(&self.validity, row, out);
-        self.code_offsets.ranges(row, out);
+        ranges_of_two(&self.code_offsets, row, out);
     }
 
     pub(super) fn ranges_at(&self, place: &Place, out: &mut Vec<Range<u64>>) {

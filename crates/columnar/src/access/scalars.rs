@@ -9,7 +9,6 @@ use vortex_alp::{ALPFloat, Exponents};
 
 use super::blocks::{Bits, Packed, Plain};
 use super::metadata::{Native, unzigzag};
-use super::packed::BLOCK;
 use super::reading::{Reading, outside};
 use super::sorted::{Patches, Runs, patched};
 use super::whole::Whole;
@@ -212,6 +211,27 @@ impl Scalars {
         }
     }
 
+    /// The bits of a row and of the next one, if both are read at once.
+    pub(super) fn two<S: ByteSource + ?Sized>(
+        &self,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<Option<[u64; 2]>, S::Error> {
+        match self {
+            Self::Packed(packed) => packed.two(row, reading),
+            Self::Reference {
+                reference,
+                native,
+                child,
+            } => {
+                let two = child.two(row, reading)?;
+                let sum = |value: u64| value.wrapping_add(*reference) & native.mask();
+                Ok(two.map(|two| two.map(sum)))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Appends the bits of some rows that follow each other, none of which is null.
     pub(super) fn append_required<S: ByteSource + ?Sized>(
         &self,
@@ -268,7 +288,7 @@ impl Scalars {
                 if let Some(patches) = &packed.patches {
                     patches.at.ranges(out);
                 }
-                out.push(packed.block_range((packed.offset + row) / BLOCK as u32));
+                out.push(packed.range(row));
             }
             Self::Reference { child, .. } | Self::ZigZag { child, .. } => child.ranges(row, out),
             Self::Dict { codes, .. } => codes.ranges(row, out),
@@ -300,6 +320,23 @@ impl Scalars {
         }
     }
 }
+
+/// Appends the ranges that two neighbouring values are known to need, as one where they lie side by
+/// side.
+pub(super) fn ranges_of_two(values: &Scalars, row: u32, out: &mut Vec<Range<u64>>) {
+    let first = out.len();
+    values.ranges(row, out);
+    values.ranges(row.saturating_add(1), out);
+    if let [one, two] = &mut out[first..]
+        && one.start.abs_diff(two.start) <= NEAR_BYTES
+    {
+        *one = one.start.min(two.start)..one.end.max(two.end);
+        out.pop();
+    }
+}
+
+/// Ranges that begin so near to each other are requested as one.
+const NEAR_BYTES: u64 = 64;
 
 pub(super) fn ranges_of_validity(validity: &Validity, row: u32, out: &mut Vec<Range<u64>>) {
     if let Some(bits) = validity {

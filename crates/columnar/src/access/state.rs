@@ -160,6 +160,15 @@ impl Slot {
         }
     }
 
+    /// Whether values of a block, which is not small, are to be read one by one, and not all of them
+    /// for the next time.
+    #[inline]
+    pub(super) fn is_single(&mut self, block: u32) -> bool {
+        let is_kept = matches!(self.kept, Kept::Block(kept) if kept == block);
+        let is_often = self.near == block && self.count >= SINGLES;
+        !is_kept && !is_often && matches!(self.approach(block, false), Approach::Single)
+    }
+
     pub(super) fn heap_bytes(&self) -> usize {
         let kept = match &self.kept {
             Kept::Strings(strings) => arrow_array::Array::get_array_memory_size(strings),

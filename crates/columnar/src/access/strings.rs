@@ -7,7 +7,7 @@ use super::coded_strings::{Dict, Fsst, OnPair};
 use super::frames::Frames;
 use super::metadata::{Single, single};
 use super::reading::{Reading, outside};
-use super::scalars::{Scalars, Validity, is_valid, ranges_of_validity, required};
+use super::scalars::{Scalars, Validity, is_valid, ranges_of_two, ranges_of_validity, required};
 use super::sorted::{Exceptions, Runs};
 use super::whole::Whole;
 use crate::error::ColumnarError;
@@ -257,8 +257,13 @@ pub(super) fn span<S: ByteSource + ?Sized>(
     reading: &mut Reading<'_, S>,
 ) -> Result<Range<u64>, S::Error> {
     let next = row.checked_add(1).ok_or_else(|| outside("a row"))?;
-    let start = required(offsets, row, reading)?;
-    let end = required(offsets, next, reading)?;
+    let [start, end] = match offsets.two(row, reading)? {
+        Some(two) => two,
+        None => [
+            required(offsets, row, reading)?,
+            required(offsets, next, reading)?,
+        ],
+    };
     if start > end || end > limit {
         return Err(outside("a string").into());
     }
@@ -296,7 +301,7 @@ impl Plain {
 
     pub(super) fn ranges(&self, row: u32, out: &mut Vec<Range<u64>>) {
         ranges_of_validity(&self.validity, row, out);
-        self.offsets.ranges(row, out);
+        ranges_of_two(&self.offsets, row, out);
     }
 }
 
