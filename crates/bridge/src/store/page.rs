@@ -109,18 +109,20 @@ impl PinnedPage {
     /// the buffer table.
     ///
     /// `bytes` are those of a piece that will be read: the memory that this waits for is requested
-    /// at once.
+    /// at once, unless it was before (`None`).
     pub fn recent(
         table: Table<'_>,
         block: pg_sys::BlockNumber,
-        bytes: Range<usize>,
+        bytes: Option<Range<usize>>,
     ) -> Option<PinnedPage> {
         let rel = table.raw();
         // SAFETY: the relation is open; the buffer is one of the pool, and is pinned if it holds
         // the page.
         unsafe {
             let buffer = recent::buffer_of(rel, block)?;
-            recent::touch_in(buffer, bytes);
+            if let Some(bytes) = bytes {
+                recent::touch_in(buffer, bytes);
+            }
             if !recent::is_well_used(buffer) {
                 return None;
             }
@@ -163,11 +165,11 @@ impl PinnedPage {
         })
     }
 
-    /// The payload of a piece with this key that fills the page, where such a piece lies. No lock is
-    /// needed to see that it is there: whoever asks for a piece sees the row group that it is part
-    /// of, so that it was written before, and it is neither moved nor removed while the page is
-    /// pinned. Of another page's bytes, which may be changing, no more is read than these
-    /// words, which do not match then.
+    /// The payload of a piece with this key that fills the page, where such a piece lies. No lock
+    /// is needed to see that it is there: readers of a piece see the row group that it is part of,
+    /// so that it was written before, and it is neither moved nor removed while the page is pinned.
+    /// Of another page's bytes, which may be changing, no more is read than these words, which do
+    /// not match then.
     fn whole(&self, (id, seq): (u32, i32)) -> Option<*const [u8]> {
         // SAFETY: the pin is held, and the words lie within the page.
         unsafe {

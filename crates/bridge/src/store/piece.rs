@@ -128,6 +128,18 @@ impl<'a> Piece<'a> {
         Ok(wanted)
     }
 
+    /// A range of the bytes, if it is among those that were verified already.
+    #[inline]
+    pub fn known(&self, start: usize, len: usize, known: Verified) -> Option<&'a [u8]> {
+        let bytes = self.bytes.get(start..start.checked_add(len)?)?;
+        let (first, last) = (
+            start / CHECKED_BYTES,
+            (start + len).saturating_sub(1) / CHECKED_BYTES,
+        );
+        let wanted = (u8::MAX >> (CHECKS - 1).checked_sub(last.checked_sub(first)?)?) << first;
+        (known.0 & wanted == wanted).then_some(bytes)
+    }
+
     /// A range of the bytes, of which only those kilobytes are verified that it covers in part.
     /// `later` is given the others: their place in the range, and what proves them.
     pub fn partly_verified(
@@ -223,6 +235,18 @@ mod tests {
                     );
                 }
             }
+            for start in (0..len).step_by(97) {
+                for end in (start + 1..=len).step_by(411).chain([len]) {
+                    let known = |some| piece.known(start, end - start, some);
+                    let mut some = Verified::default();
+                    assert_eq!(known(some), None);
+                    assert!(piece.verified(start..end, &mut some).is_ok());
+                    assert_eq!(known(some), Some(&bytes[start..end]));
+                    let last = (end - 1) / CHECKED_BYTES;
+                    assert_eq!(known(Verified(some.0 & !(1 << last))), None);
+                }
+            }
+            assert_eq!(piece.known(len, 1, Verified(u8::MAX)), None);
             let beyond = piece.verified(len..len + 1, &mut Verified::default());
             assert_eq!(beyond, Err(Fault::Short { bytes: len }));
         }

@@ -22,7 +22,7 @@
 //! because a row often needs several ranges of one page. Pins are the resource owner's: an ERROR
 //! releases them. All of this also works on a standby: pieces and hints arrive by WAL.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -56,6 +56,8 @@ pub struct ValueReader<'a> {
     held: RefCell<Option<Held>>,
     /// Whether bytes that were verified once need not be verified again.
     remembers: bool,
+    /// Whether the memory of what is read was requested before.
+    was_requested: Cell<bool>,
 }
 
 struct Held {
@@ -112,6 +114,7 @@ impl ColdStore<'_> {
             map,
             held: RefCell::new(None),
             remembers: pages_are_checked(),
+            was_requested: Cell::new(false),
         }
     }
 
@@ -137,6 +140,10 @@ impl ValueReader<'_> {
     /// A piece that is missing, damaged or of the wrong length.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
         let mut done = 0;
+        let (seq, skip) = place_of(offset);
+        if self.read_known(seq, skip, into) {
+            return Ok(());
+        }
         while done < into.len() {
             let (seq, skip) = place_of(offset + done as u64);
             let take = (PIECE_BYTES - skip).min(into.len() - done);
@@ -147,6 +154,40 @@ impl ValueReader<'_> {
             done += take;
         }
         Ok(())
+    }
+
+    /// Fills `into` if all of it lies in one piece, which is the one that was read last or in a
+    /// known buffer, and is known to be sound there. Most reads end here.
+    fn read_known(&self, seq: i32, skip: usize, into: &mut [u8]) -> bool {
+        let mut held = self.held.borrow_mut();
+        if held.as_ref().is_none_or(|held| held.seq != seq) {
+            *held = None;
+            let range = skip..skip + into.len();
+            let Some(piece) = self.hold_recent(seq, range) else {
+                return false;
+            };
+            *held = Some(self.held(seq, piece));
+        }
+        let bytes = held.as_ref().and_then(|held| {
+            let piece = Piece::of((self.id, seq), held.piece.payload()).ok()?;
+            piece.known(skip, into.len(), held.verified)
+        });
+        if let Some(bytes) = bytes {
+            into.copy_from_slice(bytes);
+        }
+        bytes.is_some()
+    }
+
+    fn held(&self, seq: i32, piece: HeldPiece) -> Held {
+        let verified = match self.remembers {
+            true => self.map.borrow().verified(seq),
+            false => Verified::default(),
+        };
+        Held {
+            seq,
+            piece,
+            verified,
+        }
     }
 
     /// Passes `len` bytes from `offset` on to `sink`, piece by piece: for whole chunks.
@@ -272,6 +313,7 @@ impl ValueReader<'_> {
     /// Prefetches the beginnings of these ranges into the processor's cache, where their buffers
     /// are known, so that reading one after the other does not wait for memory each time.
     pub fn touch(&self, ranges: &[Range<u64>]) {
+        self.was_requested.set(true);
         let map = self.map.borrow();
         for range in ranges {
             let (seq, skip) = place_of(range.start);
@@ -322,15 +364,7 @@ impl ValueReader<'_> {
             // One pin at a time.
             *held = None;
             let piece = self.hold(seq, range.clone())?;
-            let verified = match self.remembers {
-                true => self.map.borrow().verified(seq),
-                false => Verified::default(),
-            };
-            *held = Some(Held {
-                seq,
-                piece,
-                verified,
-            });
+            *held = Some(self.held(seq, piece));
         }
         let Some(held) = held.as_mut() else {
             return Err(self.missing(seq));
@@ -386,6 +420,7 @@ impl ValueReader<'_> {
     /// Finds a piece in the buffer where its page was seen before.
     fn hold_recent(&self, seq: i32, range: Range<usize>) -> Option<HeldPiece> {
         let block = self.map.borrow().guess(seq)?;
+        let range = (!self.was_requested.get()).then_some(range);
         let page = PinnedPage::recent(self.store.toast(), block, range)?;
         page.hold(self.store.toast(), (self.id, seq))
     }

@@ -198,11 +198,16 @@ impl Place {
     /// The place of value `index` of a block of words of `width` bytes, packed to `bits`, which
     /// is at least 1.
     pub(crate) fn of(index: usize, width: usize, bits: usize) -> Self {
+        // A word's bits are a power of two, so that a shift divides by them: a division takes
+        // longer than all else here.
         let word_bits = 8 * width;
-        let lanes = BLOCK / word_bits;
-        let lane = index % lanes;
+        let log = word_bits.trailing_zeros();
+        let lane = index & ((BLOCK >> log) - 1);
         let position = ORDER[index % 128 / 16 - lane / 16] * 8 + index / 128;
-        let (word, shift) = (position * bits / word_bits, position * bits % word_bits);
+        let (word, shift) = (
+            (position * bits) >> log,
+            (position * bits) & (word_bits - 1),
+        );
         Self {
             start: word * ROW_BYTES + lane * width,
             shift,

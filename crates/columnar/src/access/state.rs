@@ -160,8 +160,8 @@ impl Slot {
         }
     }
 
-    /// Whether values of a block, which is not small, are to be read one by one, and not all of them
-    /// for the next time.
+    /// Whether values of a block, which is not small, are to be read one by one, and not all of
+    /// them for the next time.
     #[inline]
     pub(super) fn is_single(&mut self, block: u32) -> bool {
         let is_kept = matches!(self.kept, Kept::Block(kept) if kept == block);

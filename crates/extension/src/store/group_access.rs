@@ -34,8 +34,9 @@ use super::view::{RowDatums, Wanted};
 use crate::errors::ColdError;
 use crate::types::TableLayout;
 
-/// Of rows that are near each other, the memory is counted at every 32nd.
+/// The memory of reads is counted at every 32nd row, of rows here and there at every eighth.
 const COUNTED_AGAIN_AFTER: u32 = 32;
+const COUNTED_AGAIN_AFTER_FAR: u32 = 8;
 /// Each row may wait for some pages from disk, which are requested at once.
 const ROWS_BETWEEN_INTERRUPTS: usize = 128;
 /// A column of a group, ready for its rows.
@@ -397,8 +398,12 @@ impl GroupAccess {
             }
         };
         let result = look(value);
-        // Reads of neighbouring rows leave about the same amount.
-        if nearness == Nearness::Far || position.is_multiple_of(COUNTED_AGAIN_AFTER) {
+        // Each read leaves about the same amount.
+        let again_after = match nearness {
+            Nearness::Far => COUNTED_AGAIN_AFTER_FAR,
+            Nearness::Near | Nearness::InLane(_) => COUNTED_AGAIN_AFTER,
+        };
+        if column.counted_bytes.get() == 0 || position.is_multiple_of(again_after) {
             column.count(&state, &self.memory);
         }
         Ok(result)
