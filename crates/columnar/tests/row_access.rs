@@ -240,6 +240,17 @@ fn neighbours_that_are_not_asked_for_are_not_read() {
     assert_eq!(beside[50], 0, "most rows have been read along with others");
     // Some read a block of offsets, too.
     assert!(apart[80] < 300, "{} bytes for a row", apart[80]);
+    // Nor are those of a state's first row, or of one that is read again.
+    let mut state = RowState::default();
+    access.value(700, &recorder, &mut state).expect("reads");
+    let by_itself = recorder.take();
+    let mut state = RowState::default();
+    for _ in 0..2 {
+        access
+            .value_among(700, &recorder, &mut state)
+            .expect("reads");
+        assert_eq!(recorder.take(), by_itself);
+    }
 }
 
 const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Default, Effort::Best];
