@@ -27,6 +27,8 @@ pub(super) const BYTES_START: usize = PIECE_START + TUPLE_BYTES;
 /// The payload of such a piece, and the header of a payload of that length.
 const PAYLOAD_BYTES: usize = HEAD_BYTES + PIECE_BYTES;
 const PAYLOAD_HEADER: u32 = ((PAYLOAD_BYTES + 4) << 2) as u32;
+const _: () = assert!(KEYS_START.is_multiple_of(4));
+const _: () = assert!(KEYS_START + PAYLOAD_OFFSET + PAYLOAD_BYTES <= pg_sys::BLCKSZ as usize);
 
 fn pin(table: Table<'_>, block: pg_sys::BlockNumber) -> (pg_sys::Buffer, pg_sys::Page) {
     // SAFETY: the relation is open; a block past the end or a damaged page raises an ERROR before
@@ -166,13 +168,18 @@ impl PinnedPage {
     }
 
     /// The payload of a piece with this key that fills the page, where such a piece lies. No lock
-    /// is needed to see that it is there: readers of a piece see the row group that it is part of,
-    /// so that it was written before, and it is neither moved nor removed while the page is pinned.
-    /// Of another page's bytes, which may be changing, no more is read than these words, which do
-    /// not match then.
+    /// is needed to see that it is there: a piece that is read was written before, and its tuple,
+    /// once its line pointer is seen to be normal under the pin, is neither moved nor removed.
+    /// Bytes that VACUUM has left behind have none. Of another page's bytes, which may be changing,
+    /// no more is read than these words, which do not match then.
     fn whole(&self, (id, seq): (u32, i32)) -> Option<*const [u8]> {
         // SAFETY: the pin is held, and the words lie within the page.
         unsafe {
+            let header = self.page.cast::<pg_sys::PageHeaderData>();
+            let pointer = (*header).pd_linp.as_ptr().read_volatile();
+            if pointer.lp_flags() != pg_sys::LP_NORMAL || pointer.lp_off() as usize != PIECE_START {
+                return None;
+            }
             let keys = self.page.cast::<u8>().cast_const().add(KEYS_START);
             let is_same = keys.cast::<u32>().read_volatile() == id
                 && keys.add(4).cast::<i32>().read_volatile() == seq

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   (file, block) ──place──▶ buffer ──ReadRecentBuffer: is its tag this page's?──▶ pin
-//!                                   └─ touch: descriptor, keys, bytes ──▶ cache
+//!                                   └─ touch: descriptor, page header, keys, bytes ──▶ cache
 //! ```
 //!
 //! One table for all files of a session, with one buffer number for each place; pages that share a
@@ -140,6 +140,7 @@ pub(super) fn touch_in(buffer: pg_sys::Buffer, bytes: Range<usize>) {
         fetch_line(descriptor.cast());
         let page = pg_sys::BufferBlocks.cast::<u8>().cast_const();
         let page = page.wrapping_add((buffer as usize - 1) * pg_sys::BLCKSZ as usize);
+        fetch_line(page);
         fetch_line(page.wrapping_add(KEYS_START));
         let (first, last) = (bytes.start, bytes.end.min(PIECE_BYTES));
         let lines = (first..last.max(first + 1)).step_by(LINE_BYTES);
