@@ -12,8 +12,8 @@ use howdah_columnar::MAX_ROWS;
 
 use crate::store::directory::GroupEntry;
 
-/// Groups that are remembered; 16 kB each.
-const SLOTS: usize = 256;
+/// Groups that are remembered, 16 kB each: 67 million rows.
+const SLOTS: usize = 512;
 /// Slots that a group may have.
 const PROBES: usize = 4;
 const WORDS: usize = MAX_ROWS / 64;
@@ -78,9 +78,13 @@ impl Name {
         }
     }
 
-    /// The first of the slots that it may have.
+    /// The first of the slots that it may have. Groups of a table lie at multiples of a power of
+    /// two, so that one multiplication would leave them few slots. Factors: MurmurHash3's.
     fn first_slot(&self) -> usize {
-        let mixed = (self.file ^ self.place.rotate_left(29)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.file.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ self.place;
+        for factor in [0xFF51_AFD7_ED55_8CCD, 0xC4CE_B9FE_1A85_EC53] {
+            mixed = (mixed ^ mixed >> 33).wrapping_mul(factor);
+        }
         (mixed >> 32) as usize % SLOTS
     }
 }

@@ -45,6 +45,22 @@ fn only_valid_slots_speak() {
     assert_eq!(shared.may_have(&name(1), 3, 0), None);
 }
 
+/// Groups of 131,072 rows are 512 blocks of 256 row numbers apart.
+#[test]
+fn groups_of_one_table_get_slots_beside_each_other() {
+    for (file, database) in [(0, 5), (7 << 32 | 9, 5), (81_234 << 32 | 90_211, 16_384)] {
+        let (shared, mut without) = (memory(), 0);
+        for group in 0..SLOTS as u64 / 2 {
+            let place = database << 32 | (group * 512);
+            match shared.assign(&Name { file, place }, ROWS, 0) {
+                Some((slot, version)) => slot.advance(version, State::Valid),
+                None => without += 1,
+            }
+        }
+        assert!(without < SLOTS / 50, "{without} groups");
+    }
+}
+
 #[test]
 fn slots_expire_and_are_made_anew() {
     let shared = memory();
