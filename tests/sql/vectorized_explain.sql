@@ -5,7 +5,7 @@ SET default_table_access_method = howdah;
 SET howdah.load_threshold = 0;
 SET howdah.threads = 0;
 SET max_parallel_workers_per_gather = 0;
-CREATE TABLE t (id int, grp int, w text COLLATE "C", x text COLLATE "en-x-icu", j jsonb, n numeric, ts timestamp);
+CREATE TABLE t (id int, grp int, w text COLLATE "C", x text COLLATE "en-x-icu", j jsonb, n numeric, ts timestamp, c char(3));
 INSERT INTO t SELECT i, i % 10, 'w' || i % 3, 'x', '{}', i, '2020-01-01' FROM generate_series(1, 30000) i;
 CREATE TABLE h (id int) USING heap;
 INSERT INTO h SELECT generate_series(1, 100);
@@ -49,6 +49,13 @@ INSERT INTO query (text) VALUES
     ('SELECT grp, count(DISTINCT id) FROM t GROUP BY 1'),
     ('SELECT grp, string_agg(w, '','') FROM t GROUP BY 1'),
     ('SELECT grp, stddev(n) FROM t GROUP BY 1'),
+    ('SELECT grp, percentile_cont(0.5) WITHIN GROUP (ORDER BY id) FROM t GROUP BY 1'),
+    ('SELECT grp, jsonb_object_agg(w, id) FROM t GROUP BY 1'),
+    ('SELECT grp, max(c) FROM t GROUP BY 1'),
+    ('SELECT grp, GROUPING(grp) FROM t GROUP BY 1'),
+    ('SELECT count(*) FROM t WHERE id = NULL'),
+    ('SELECT (SELECT count(*) FROM t WHERE t.grp = h.id) FROM h'),
+    ('SELECT (SELECT max(id) FROM t WHERE t.grp = 3) FROM h'),
     ('SELECT grp, count(*) FROM t WHERE id > (SELECT min(h.id) FROM h WHERE h.id > t.grp) GROUP BY 1'),
     ('SELECT grp, count(*) FROM t WHERE t::text <> '''' GROUP BY 1'),
     ('SELECT count(j->''a'') FROM t GROUP BY grp'),
@@ -104,6 +111,14 @@ SELECT masked('EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF, TIMING OFF, BUFFERS OFF
 SELECT masked('EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF, TIMING OFF, BUFFERS OFF) SELECT upper(w), count(*) FROM t WHERE mine(id) % 3 = 1 AND id > 20000 GROUP BY 1');
 -- Partitions that parameters of the run leave out.
 SELECT masked('EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF, TIMING OFF, BUFFERS OFF) SELECT count(*), max(id) FROM p WHERE k = (SELECT 2)');
+-- Figures are those of all runs, one for each outer row.
+SET howdah.debug_force_vectorized = on;
+SELECT masked('EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF, TIMING OFF, BUFFERS OFF) SELECT f, (SELECT sum(id % 7) FROM t AS s WHERE id > f) FROM (VALUES (20000), (29999), (99999)) v (f)');
+-- What takes too much memory is computed by PostgreSQL.
+SET work_mem = '64kB';
+SELECT masked('EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF, TIMING OFF, BUFFERS OFF) SELECT id % 30001, count(*) FROM t GROUP BY 1 OFFSET 100000');
+RESET work_mem;
+RESET howdah.debug_force_vectorized;
 -- The best zone is looked at first, so that statistics spare the others.
 SELECT masked('EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF, TIMING OFF, BUFFERS OFF) SELECT id, w FROM t ORDER BY id DESC LIMIT 3');
 SELECT line FROM masked('EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF, BUFFERS OFF) SELECT grp, count(*) FROM t WHERE id > 20000 GROUP BY grp') line WHERE line ~ 'Scan:|Filter:|Aggregate:';

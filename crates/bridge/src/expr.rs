@@ -174,6 +174,12 @@ impl<'a> Node<'a> {
         unsafe { (*self.raw).type_ == pg_sys::NodeTag::T_Aggref }
     }
 
+    /// Whether it is a call of `GROUPING`.
+    pub(crate) fn is_grouping(self) -> bool {
+        // SAFETY: a valid expression.
+        unsafe { (*self.raw).type_ == pg_sys::NodeTag::T_GroupingFunc }
+    }
+
     /// Whether both are the same expression.
     pub fn equals(self, other: Node<'_>) -> bool {
         // SAFETY: two valid trees.
@@ -389,17 +395,27 @@ fn type_name(oid: pg_sys::Oid) -> Option<&'static str> {
 /// # Safety
 /// The aggregate outlives the result.
 unsafe fn aggregate<'a>(call: &pg_sys::Aggref) -> Kind<'a> {
-    let is_plain = call.aggfnoid.to_u32() < pg_sys::FirstGenbkiObjectId
-        && call.aggkind == NORMAL_AGGREGATE
-        && call.aggsplit == pg_sys::AggSplit::AGGSPLIT_SIMPLE
-        && call.agglevelsup == 0
-        && !call.aggvariadic
-        && call.aggorder.is_null()
-        && call.aggdistinct.is_null()
-        && call.aggdirectargs.is_null();
-    let foreign = Kind::Other(Reason::ForeignAggregate(call.aggfnoid));
-    if !is_plain {
-        return foreign;
+    let foreign = |how| Kind::Other(Reason::ForeignAggregate(call.aggfnoid, how));
+    let unlike = [
+        (
+            call.aggfnoid.to_u32() >= pg_sys::FirstGenbkiObjectId,
+            "is not built in",
+        ),
+        (
+            call.aggkind != NORMAL_AGGREGATE || !call.aggdirectargs.is_null(),
+            "is of an ordered set",
+        ),
+        (!call.aggdistinct.is_null(), "has DISTINCT"),
+        (!call.aggorder.is_null(), "has ORDER BY"),
+        (call.aggvariadic, "is variadic"),
+        (call.agglevelsup != 0, "belongs to an outer query"),
+        (
+            call.aggsplit != pg_sys::AggSplit::AGGSPLIT_SIMPLE,
+            "is computed in parts",
+        ),
+    ];
+    if let Some((_, how)) = unlike.into_iter().find(|(is_so, _)| *is_so) {
+        return foreign(how);
     }
     // SAFETY: lists of target entries; a function's declared argument types lie in the syscache.
     unsafe {
@@ -409,13 +425,21 @@ unsafe fn aggregate<'a>(call: &pg_sys::Aggref) -> Kind<'a> {
             .collect();
         let (mut declared, mut count) = (std::ptr::null_mut(), 0);
         pg_sys::get_func_signature(call.aggfnoid, &mut declared, &mut count);
-        let types: Option<Vec<_>> = (0..count as usize)
-            .map(|i| type_name(*declared.add(i)))
-            .collect();
+        if arguments.len() > 1 {
+            return foreign("has several arguments");
+        }
+        let declared = (0..count as usize).map(|i| *declared.add(i));
+        let mut types = Vec::new();
+        for oid in declared {
+            let Some(name) = type_name(oid) else {
+                return Kind::Other(Reason::AggregateOf(call.aggfnoid, oid));
+            };
+            types.push(name);
+        }
         let name = pg_sys::get_func_name(call.aggfnoid);
-        let (Some(types), false, true) = (types, name.is_null(), arguments.len() <= 1) else {
-            return foreign;
-        };
+        if name.is_null() {
+            return foreign("is gone");
+        }
         let name = CStr::from_ptr(name).to_string_lossy();
         Kind::Aggregate(Aggregate {
             name: format!("{name}({})", types.join(",")),

@@ -116,6 +116,8 @@ pub(super) unsafe fn groups<'a>(
                     if !shape.aggregates.iter().any(|known| known.equals(part)) {
                         shape.aggregates.push(part);
                     }
+                } else if part.is_grouping() {
+                    return Err(Reason::Grouping);
                 } else if !shape.keys.iter().any(|key| key.equals(part)) {
                     return Err(Reason::NotGrouped);
                 }

@@ -45,6 +45,52 @@ impl Explanation {
     }
 }
 
+impl Explanation {
+    /// Adds the name of the relation `rti` of the statement, as PostgreSQL names that of a scan.
+    fn relation(&mut self, oid: pg_sys::Oid, rti: i32) {
+        let name = table_name(oid);
+        // SAFETY: EXPLAIN's state outlives the call that it is handed to; the relation is in the
+        // statement's range table. Catalog look-ups return copies, or NULL.
+        let (schema, alias) = unsafe {
+            let schema = match (*self.state).verbose {
+                true => string(pg_sys::get_namespace_name_or_temp(
+                    pg_sys::get_rel_namespace(oid),
+                )),
+                false => None,
+            };
+            let relations = PgList::<pg_sys::RangeTblEntry>::from_pg((*self.state).rtable);
+            let entry = relations.get_ptr(rti as usize - 1);
+            let alias = entry.and_then(|entry| string((*(*entry).eref).aliasname));
+            (schema, alias.unwrap_or_else(|| name.clone()))
+        };
+        if self.is_text() {
+            let mut shown = schema.map_or(String::new(), |schema| quoted(&schema) + ".");
+            shown += &quoted(&name);
+            if alias != name {
+                shown += &format!(" {}", quoted(&alias));
+            }
+            self.text("Table", &shown);
+            return;
+        }
+        self.text("Relation Name", &name);
+        if let Some(schema) = schema {
+            self.text("Schema", &schema);
+        }
+        self.text("Alias", &alias);
+    }
+}
+
+/// # Safety
+/// `text` is NULL or a C string.
+unsafe fn string(text: *const std::ffi::c_char) -> Option<String> {
+    // SAFETY: as for this function.
+    (!text.is_null()).then(|| {
+        unsafe { CStr::from_ptr(text) }
+            .to_string_lossy()
+            .into_owned()
+    })
+}
+
 /// The work of one operator of a run.
 pub struct Operator {
     pub name: &'static str,
@@ -121,7 +167,7 @@ pub(super) unsafe extern "C-unwind" fn explain_custom_scan(
         let state = inner(node);
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
         let mut to = Explanation { state: es };
-        to.text("Table", &quoted(&table_name(state.relation_oid())));
+        to.relation(state.relation_oid(), state.rti);
         if state.is_parent() {
             let mut names = PgList::<std::ffi::c_char>::new();
             for oid in state.table_oids() {
@@ -194,8 +240,9 @@ pub(super) unsafe extern "C-unwind" fn explain_custom_scan(
             if plan::is_pruned((*plan).custom_private) {
                 to.integer("Tables Pruned", None, state.left_out_count() as i64);
             }
-            if state.runs_child() {
+            if let Some(left) = state.left() {
                 to.text("Computed By", "PostgreSQL");
+                to.text("Reason", &left.describe());
             } else if let Some(rows) = state.rows() {
                 rows.explain(&mut to);
             }

@@ -52,6 +52,7 @@ mod run;
 pub mod tables;
 mod wait;
 
+use std::any::Any;
 use std::sync::OnceLock;
 
 use pgrx::pg_sys;
@@ -66,7 +67,7 @@ pub use foreign::{Arguments, CHUNK_ROWS, ForeignExpressions, ForeignRun};
 pub use hot_rows::{BatchMemory, HotRows};
 pub use pgrx::pg_sys::{Datum, Oid};
 pub use planner::{Offer, Planner};
-pub use reason::Reason;
+pub use reason::{Left, Reason};
 pub use run::{OpenTable, Run};
 pub use tables::{AttributeMap, QueriedTable};
 pub use wait::Waiting;
@@ -126,12 +127,17 @@ pub trait Engine: Sync {
     /// Whether a table of the statement that is being planned has rows that it reads by column.
     fn owns(&self, table: Oid) -> bool;
 
-    /// Computes all rows; `None` leaves the query to PostgreSQL.
-    fn run(&self, run: &Run<'_>) -> Option<Box<dyn Rows>>;
+    /// Computes all rows. `before` is the last run's result, if the node was run before: the new
+    /// one tells the figures of both.
+    ///
+    /// # Errors
+    ///
+    /// Why the query is left to PostgreSQL.
+    fn run(&self, run: &Run<'_>, before: Option<Box<dyn Rows>>) -> Result<Box<dyn Rows>, Left>;
 }
 
 /// Rows that the engine has computed.
-pub trait Rows {
+pub trait Rows: Any {
     /// How many there are.
     fn row_count(&self) -> usize;
 
@@ -142,7 +148,7 @@ pub trait Rows {
     /// Starts again.
     fn rewind(&mut self);
 
-    /// Adds the figures of the run to EXPLAIN ANALYZE.
+    /// Adds the figures of all runs of the node to EXPLAIN ANALYZE.
     fn explain(&self, to: &mut Explanation);
 }
 

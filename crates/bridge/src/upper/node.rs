@@ -24,7 +24,7 @@ use super::foreign::Raised;
 use super::plan::{self, NAME};
 use super::pruning;
 use super::run::{OpenTable, Run, emptied_run_memory, operand_states, values};
-use super::{Rows, engine};
+use super::{Left, Rows, engine};
 use crate::custom_node::{Methods, new_state, no_exec_methods};
 use crate::ffi::unguarded;
 use crate::row_expr::{interrupts, passes, project};
@@ -58,6 +58,8 @@ pub(super) struct Inner {
     pub(super) pruned_count: usize,
     width: usize,
     rows: Option<Box<dyn Rows>>,
+    /// Why PostgreSQL's own plan is run, if it is.
+    left: Option<Left>,
     batch: Batch,
     /// The next row of the batch.
     at: usize,
@@ -96,8 +98,8 @@ impl Inner {
         self.tables.iter().filter(|table| table.is_left_out).count()
     }
 
-    pub(super) fn runs_child(&self) -> bool {
-        !self.child.is_null()
+    pub(super) fn left(&self) -> Option<&Left> {
+        self.left.as_ref()
     }
 
     pub(super) fn rows(&self) -> Option<&dyn Rows> {
@@ -162,6 +164,7 @@ unsafe extern "C-unwind" fn begin_custom_scan(
             tables,
             width,
             rows: None,
+            left: None,
             batch: Batch::default(),
             at: 0,
             has_started: false,
@@ -317,7 +320,8 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) -> Raised 
             executor: PhantomData,
         };
         let ran = catch_unwind(AssertUnwindSafe(|| {
-            engine().and_then(|engine| engine.run(&run))
+            let before = inner(node).rows.take();
+            engine().map_or(Err(Left::Changed), |engine| engine.run(&run, before))
         }));
         let rows = match ran {
             Ok(rows) => rows,
@@ -332,15 +336,18 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) -> Raised 
         };
         pg_sys::MemoryContextSwitchTo(query_memory);
         // Borrowed only now: the run has looked at the tables.
-        let Some(rows) = rows else {
-            let child = begun_child(node);
-            let mut children = PgList::<pg_sys::PlanState>::new();
-            children.push(child);
-            (*node).custom_ps = children.into_pg();
-            inner(node).rows = None;
-            inner(node).child = child;
-            pg_sys::MemoryContextSwitchTo(old);
-            return std::ptr::null_mut();
+        let rows = match rows {
+            Ok(rows) => rows,
+            Err(left) => {
+                let child = begun_child(node);
+                let mut children = PgList::<pg_sys::PlanState>::new();
+                children.push(child);
+                (*node).custom_ps = children.into_pg();
+                inner(node).left = Some(left);
+                inner(node).child = child;
+                pg_sys::MemoryContextSwitchTo(old);
+                return std::ptr::null_mut();
+            }
         };
         let state = inner(node);
         let row_count = rows.row_count();
@@ -404,7 +411,6 @@ unsafe extern "C-unwind" fn rescan_custom_scan(node: *mut pg_sys::CustomScanStat
                 // Should it be run, it starts anew.
                 pg_sys::UpdateChangedParamSet(state.begun, (*node).ss.ps.chgParam);
             }
-            state.rows = None;
             state.has_started = false;
         } else if let Some(rows) = &mut state.rows {
             rows.rewind();

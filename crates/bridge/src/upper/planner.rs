@@ -108,6 +108,25 @@ impl Planner<'_> {
         (cost.startup, cost.per_tuple)
     }
 
+    /// Whether an expression depends on a row of the query around this one, so that the plan is run
+    /// again for each of them.
+    pub fn is_run_again_for(&self, node: Node<'_>) -> bool {
+        // SAFETY: the planner runs as long as this lives, and with it the queries around; their
+        // parameters are listed as long as this one is planned.
+        unsafe {
+            let used = pg_sys::pull_paramids(node.raw().cast());
+            let mut around = (*self.root).parent_root;
+            while !used.is_null() && !around.is_null() {
+                let passed = PgList::<pg_sys::PlannerParamItem>::from_pg((*around).plan_params);
+                if (passed.iter_ptr()).any(|item| pg_sys::bms_is_member((*item).paramId, used)) {
+                    return true;
+                }
+                around = (*around).parent_root;
+            }
+        }
+        false
+    }
+
     /// One of them, for estimates.
     pub fn planned(&self, table: &QueriedTable) -> PlannedTable<'_> {
         // SAFETY: the planner runs as long as this lives.
@@ -179,7 +198,7 @@ unsafe fn offer(
             _ => return Ok(Offered::NotAsked),
         }
         if pg_sys::is_dummy_rel(input) {
-            return Ok(Offered::NotAsked);
+            return Err(Reason::NoRows);
         }
         let rte = plain_relation(root, input)?;
         let (tables, is_pruned) = tables_of(root, input)?;

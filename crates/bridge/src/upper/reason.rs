@@ -27,6 +27,8 @@ pub enum Reason {
     Limit,
     /// A sort operator outside of the default operator class.
     SortOperator,
+    /// A condition that no row can pass.
+    NoRows,
     /// A condition without columns, by which the scan may be avoided altogether.
     ConstantCondition,
     /// A group key without columns.
@@ -48,8 +50,12 @@ pub enum Reason {
     ForeignFunction(Oid),
     /// An aggregate of this name and these arguments is not known.
     Aggregate(String),
-    /// An aggregate with DISTINCT, ORDER BY or several arguments, or one that is not built in.
-    ForeignAggregate(Oid),
+    /// An aggregate of this name that is called in this way, or is of this kind.
+    ForeignAggregate(Oid, &'static str),
+    /// An aggregate of this name over a type that is not vectorized.
+    AggregateOf(Oid, Oid),
+    /// `GROUPING`.
+    Grouping,
     /// A function or aggregate that a setting for tests disables.
     Disabled(String),
     /// Arguments of this function have other types than its kernel takes.
@@ -70,6 +76,31 @@ pub enum Reason {
     Cost,
 }
 
+/// Why a run was left to PostgreSQL's own plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Groups, or first rows, would take more memory than this.
+    Memory { limit_bytes: usize },
+    /// The data hold a value that is not vectorized, such as a numeric without a fixed scale.
+    Value,
+    /// What the plan relies on has changed since.
+    Changed,
+}
+
+impl Left {
+    /// The reason in words, with the setting that would help.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Memory { limit_bytes } => format!(
+                "more memory would be needed than work_mem times hash_mem_multiplier, {} kB",
+                limit_bytes / 1024
+            ),
+            Self::Value => "a value that is not vectorized".to_owned(),
+            Self::Changed => "the plan is older than what it reads".to_owned(),
+        }
+    }
+}
+
 impl Reason {
     /// The reason in words.
     pub fn describe(&self) -> String {
@@ -82,6 +113,7 @@ impl Reason {
             Self::Lateral => "a lateral reference",
             Self::RowMarks => "row locks",
             Self::GroupingSets => "grouping sets",
+            Self::Grouping => "GROUPING",
             Self::WindowFunctions => "window functions",
             Self::SetReturningFunction => "a set-returning function",
             Self::DistinctOn => "DISTINCT ON",
@@ -89,6 +121,7 @@ impl Reason {
             Self::Limit => "LIMIT or OFFSET is not constant",
             Self::SortOperator => "a sort operator that is not the type's default",
             Self::ConstantCondition => "a condition without columns",
+            Self::NoRows => "a condition that no row can pass",
             Self::ConstantKey => "a group key without columns",
             Self::NotGrouped => "a column that is neither grouped nor aggregated",
             Self::NoColdRows => "no cold rows",
@@ -112,11 +145,12 @@ impl Reason {
                 let name = function_name(*oid);
                 return format!("function {name} is volatile, stable, not strict, or not built in");
             }
-            Self::ForeignAggregate(oid) => {
-                let name = function_name(*oid);
-                return format!(
-                    "aggregate {name} is ordered, distinct, of several arguments, or not built in"
-                );
+            Self::ForeignAggregate(oid, how) => {
+                return format!("aggregate {} {how}", function_name(*oid));
+            }
+            Self::AggregateOf(oid, of) => {
+                let of = name_of_type(*of);
+                return format!("aggregate {} of type {of}", function_name(*oid));
             }
         };
         fixed.to_owned()

@@ -1,10 +1,12 @@
 //! The result of the engine as datums.
 
+use std::any::Any;
+
 use howdah_bridge::upper::{Batch, Datum, Explanation, Rows, with_quotient};
 use howdah_columnar::{Numeric, Value};
 use howdah_vector::runtime::{ResultColumn, ResultSet};
 
-use super::counts::{Counts, Told};
+use super::counts::Figures;
 use crate::types::arena::Arena;
 use crate::types::{AttributeLayout, datum_in};
 
@@ -17,25 +19,24 @@ pub struct Answer {
     at: (usize, usize),
     /// Memory to which the datums of the rows that were returned last point.
     arena: Arena,
-    counts: Counts,
-    told: Told,
+    figures: Figures,
 }
 
 impl Answer {
-    pub fn new(
-        result: ResultSet,
-        layouts: Vec<AttributeLayout>,
-        counts: Counts,
-        told: Told,
-    ) -> Answer {
+    pub fn new(result: ResultSet, layouts: Vec<AttributeLayout>, figures: Figures) -> Answer {
         Answer {
             result,
             layouts,
             at: (0, 0),
             arena: Arena::default(),
-            counts,
-            told,
+            figures,
         }
+    }
+
+    /// The figures of an answer whose rows are not needed any more.
+    pub fn figures_of(rows: Option<Box<dyn Rows>>) -> Option<Figures> {
+        let rows: Box<dyn Any> = rows?;
+        Some(rows.downcast::<Answer>().ok()?.figures)
     }
 }
 
@@ -81,7 +82,7 @@ impl Rows for Answer {
     }
 
     fn explain(&self, to: &mut Explanation) {
-        (self.counts).explain(&self.result.statistics, self.told, to);
+        self.figures.explain(to);
     }
 }
 

@@ -23,9 +23,12 @@ pub struct Counts {
     pub hot_rows: u64,
 }
 
-/// What EXPLAIN shows of a run beside its counts.
+/// What EXPLAIN shows of all runs of a node.
 #[derive(Clone, Copy)]
-pub struct Told {
+pub struct Figures {
+    pub counts: Counts,
+    pub run: RunStatistics,
+    /// The most that one run had.
     pub threads: usize,
     pub stage: Stage,
     pub has_filter: bool,
@@ -64,31 +67,45 @@ impl Counts {
             groups_read_by_row: 0,
         }
     }
+}
 
-    pub fn explain(&self, run: &RunStatistics, told: Told, to: &mut Explanation) {
+impl Figures {
+    /// Adds the figures of another run of the same node.
+    pub fn add(&mut self, other: &Figures) {
+        self.counts.add(&other.counts);
+        self.run.add(&other.run);
+        self.threads = self.threads.max(other.threads);
+        if let (Some(evaluated), Some(more)) = (&mut self.evaluated, other.evaluated) {
+            evaluated.rows += more.rows;
+            evaluated.time += more.time;
+        }
+    }
+
+    pub fn explain(&self, to: &mut Explanation) {
+        let (counts, run) = (&self.counts, &self.run);
         let integers = [
-            ("Row Groups", self.groups),
-            ("Row Groups Skipped", self.groups_skipped),
-            ("Row Groups Answered by Statistics", self.groups_answered),
-            ("Zones", self.zones),
-            ("Zones Skipped", self.zones_skipped),
+            ("Row Groups", counts.groups),
+            ("Row Groups Skipped", counts.groups_skipped),
+            ("Row Groups Answered by Statistics", counts.groups_answered),
+            ("Zones", counts.zones),
+            ("Zones Skipped", counts.zones_skipped),
         ];
         if to.is_text() {
-            let mut groups = format!("total={} skipped={}", self.groups, self.groups_skipped);
-            if self.groups_answered > 0 {
-                groups += &format!(" answered by statistics={}", self.groups_answered);
+            let mut groups = format!("total={} skipped={}", counts.groups, counts.groups_skipped);
+            if counts.groups_answered > 0 {
+                groups += &format!(" answered by statistics={}", counts.groups_answered);
             }
             to.text("Row Groups", &groups);
-            let zones = format!("total={} skipped={}", self.zones, self.zones_skipped);
+            let zones = format!("total={} skipped={}", counts.zones, counts.zones_skipped);
             to.text("Zones", &zones);
         } else {
             for (label, count) in integers {
                 to.integer(label, None, count as i64);
             }
         }
-        to.integer("Hot Rows", None, self.hot_rows as i64);
-        to.integer("Threads", None, told.threads as i64);
-        let ms = |time: Duration| told.is_timed.then_some(time.as_secs_f64() * 1000.0);
+        to.integer("Hot Rows", None, counts.hot_rows as i64);
+        to.integer("Threads", None, self.threads as i64);
+        let ms = |time: Duration| self.is_timed.then_some(time.as_secs_f64() * 1000.0);
         let mut operators = vec![Operator {
             name: "Scan",
             rows_in: None,
@@ -96,7 +113,7 @@ impl Counts {
             time_ms: ms(run.times.scan),
             memory_bytes: None,
         }];
-        if told.has_filter {
+        if self.has_filter {
             operators.push(Operator {
                 name: "Filter",
                 rows_in: Some(run.rows_in),
@@ -105,7 +122,7 @@ impl Counts {
                 memory_bytes: None,
             });
         }
-        if let Some(evaluated) = told.evaluated {
+        if let Some(evaluated) = self.evaluated {
             operators.push(Operator {
                 name: "Evaluate",
                 rows_in: None,
@@ -115,7 +132,7 @@ impl Counts {
             });
         }
         operators.push(Operator {
-            name: match told.stage {
+            name: match self.stage {
                 Stage::Group => "Aggregate",
                 Stage::First => "First",
             },

@@ -45,7 +45,7 @@ mod source;
 mod survey;
 mod translate;
 
-use howdah_bridge::upper::{self, Engine, Offer, Oid, Planner, Reason, Rows, Run, Shape};
+use howdah_bridge::upper::{self, Engine, Left, Offer, Oid, Planner, Reason, Rows, Run, Shape};
 
 use crate::am::estimate::planned_size;
 
@@ -64,8 +64,8 @@ impl Engine for Vectorized {
         planned_size(table).is_some()
     }
 
-    fn run(&self, run: &Run<'_>) -> Option<Box<dyn Rows>> {
-        run::run(run)
+    fn run(&self, run: &Run<'_>, before: Option<Box<dyn Rows>>) -> Result<Box<dyn Rows>, Left> {
+        run::run(run, before)
     }
 }
 

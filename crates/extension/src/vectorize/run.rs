@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use howdah_bridge::store::Loans;
 use howdah_bridge::upper::{
-    Oid, ReturnMemory, Rows, Run, Stage, Waiting, hash_memory_bytes, statement_ends,
+    Left, Oid, ReturnMemory, Rows, Run, Stage, Waiting, hash_memory_bytes, statement_ends,
     with_signals_blocked,
 };
 use howdah_columnar::ColumnarError;
@@ -17,7 +17,7 @@ use howdah_vector::runtime::{self, Options, ResultSet, RunError};
 use pgrx::PgSqlErrorCode;
 
 use super::answer::Answer;
-use super::counts::{Counts, Told};
+use super::counts::{Counts, Figures};
 use super::feed::{Damaged, Fed};
 use super::foreign::Evaluator;
 use super::hot::HotBatch;
@@ -37,13 +37,20 @@ const BLOCKS_FOR_A_THREAD: u32 = 1_024;
 /// Row groups, for each thread, that are queued or processed at a time.
 const WINDOW: usize = 3;
 
-/// Runs the query; `None` leaves it to PostgreSQL's own plan.
-pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
+/// Runs the query, and adds to the figures of the run before.
+///
+/// # Errors
+///
+/// Why it is left to PostgreSQL's own plan.
+pub fn run(run: &Run<'_>, before: Option<Box<dyn Rows>>) -> Result<Box<dyn Rows>, Left> {
+    // The rows of the run before are dropped now.
+    let before = Answer::figures_of(before);
     let layout = TableLayout::of(run.relation().descriptor());
     let is_timed = run.wants_times();
     let foreign = run.compile_foreign(&run.foreign);
     let (rti, number) = (run.shape.rti, foreign.run());
-    let evaluator = Evaluator::new(number, &run.foreign, rti, &layout, is_timed)?;
+    let evaluator = Evaluator::new(number, &run.foreign, rti, &layout, is_timed);
+    let evaluator = evaluator.ok_or(Left::Changed)?;
     let evaluator = Arc::new(evaluator);
     let exchange = Arc::new(Exchange::new(evaluator.clone()));
     let bound = Bound {
@@ -52,16 +59,19 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     };
     // SAFETY: the executor holds the relation open and locked; operands are of the types that the
     // planner found in the same shape.
-    let translated = unsafe { translate(&run.shape, &layout, Some(&bound), exchange).ok()? };
+    let translated = unsafe { translate(&run.shape, &layout, Some(&bound), exchange) };
+    let translated = translated.map_err(|_| Left::Changed)?;
     let are_same = translated.foreign.len() == run.foreign.len()
         && (translated.foreign.iter().zip(&run.foreign))
             .all(|(part, node)| part.node.equals(*node));
     if !are_same {
-        return None;
+        return Err(Left::Changed);
     }
-    let mut compiled = Compiled::compile(&translated.query).ok()?;
+    let compiled = Compiled::compile(&translated.query);
+    let mut compiled = compiled.map_err(|_| Left::Changed)?;
     let mut bounds = Bounds::of_columns(translated.attributes.len());
-    let (sources, mut groups) = open_all(run, &translated, &mut compiled, &mut bounds)?;
+    let opened = open_all(run, &translated, &mut compiled, &mut bounds);
+    let (sources, mut groups) = opened.ok_or(Left::Changed)?;
     if let Some((_, descending)) = compiled.leading_order() {
         best_first(&mut groups, descending);
     }
@@ -155,10 +165,7 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
         Err(RunError::Vector(error)) => {
             // The reason why the run was stopped is an ERROR in its place.
             pgrx::check_for_interrupts!();
-            if left_to_postgres(&error) {
-                return None;
-            }
-            raise(at, error)
+            return Err(left_to_postgres(&error).unwrap_or_else(|| raise(at, error)));
         }
     };
     return_memory.keep_it();
@@ -175,14 +182,19 @@ pub fn run(run: &Run<'_>) -> Option<Box<dyn Rows>> {
     let layouts = (returned.iter())
         .map(|node| AttributeLayout::of_type(node.type_oid()))
         .collect();
-    let told = Told {
+    let mut figures = Figures {
+        counts: total,
+        run: result.statistics,
         threads,
         stage: run.shape.stage,
         has_filter: !run.shape.filter.is_empty(),
         is_timed,
         evaluated: (!run.foreign.is_empty()).then(|| evaluator.evaluated()),
     };
-    Some(Box::new(Answer::new(result, layouts, total, told)))
+    if let Some(before) = before {
+        figures.add(&before);
+    }
+    Ok(Box::new(Answer::new(result, layouts, figures)))
 }
 
 /// Stored groups, each with the place of its table.
@@ -250,17 +262,19 @@ fn open_all<'a>(
     Some((sources, groups))
 }
 
-/// Whether PostgreSQL may be able to compute what the engine could not.
-fn left_to_postgres(error: &VectorError) -> bool {
-    matches!(
-        error,
-        VectorError::Stopped
-            | VectorError::Memory { .. }
-            | VectorError::Unsupported { .. }
-            | VectorError::Columnar(
-                ColumnarError::NotComparable | ColumnarError::TypeMismatch { .. }
-            )
-    )
+/// Why PostgreSQL may be able to compute what the engine could not; `None` if it cannot either.
+fn left_to_postgres(error: &VectorError) -> Option<Left> {
+    match error {
+        VectorError::Memory { limit_bytes } => Some(Left::Memory {
+            limit_bytes: *limit_bytes,
+        }),
+        VectorError::Stopped => Some(Left::Changed),
+        VectorError::Unsupported { .. }
+        | VectorError::Columnar(
+            ColumnarError::NotComparable | ColumnarError::TypeMismatch { .. },
+        ) => Some(Left::Value),
+        _ => None,
+    }
 }
 
 fn raise(table: Oid, error: VectorError) -> ! {

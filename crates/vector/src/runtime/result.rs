@@ -68,6 +68,18 @@ pub struct RunStatistics {
     pub times: OperatorTimes,
 }
 
+impl RunStatistics {
+    /// Adds the figures of another run of the same query.
+    pub fn add(&mut self, other: &Self) {
+        self.rows_in += other.rows_in;
+        self.rows_passed += other.rows_passed;
+        self.groups += other.groups;
+        self.memory_peak_bytes = self.memory_peak_bytes.max(other.memory_peak_bytes);
+        self.busy += other.busy;
+        self.times.add(&other.times);
+    }
+}
+
 /// Why there is no result.
 #[derive(Debug)]
 pub enum RunError<E> {
