@@ -271,3 +271,35 @@ fn no_compilation_is_asked_for_what_the_engine_computes() -> anyhow::Result<()> 
     ensure!(by_postgres > 0, "without the engine it is all PostgreSQL's");
     Ok(())
 }
+
+/// Proves nothing on a server without a JIT compiler.
+#[test]
+fn plans_that_are_run_again_compile_nothing_again() -> anyhow::Result<()> {
+    let primary = Primary::start("vectorized-jit-again", &[])?;
+    let mut session = primary.session()?;
+    if session.query_one("SELECT pg_jit_available()", &[])?.get(0) {
+        session.batch_execute(
+            "SET howdah.load_threshold = 0;
+             CREATE TABLE t USING howdah AS SELECT i AS id, i % 10 AS k, 'w' || i AS w FROM generate_series(1, 1000) i;
+             ANALYZE t; SET jit = on; SET jit_above_cost = 0; SET howdah.debug_force_vectorized = on",
+        )?;
+        let plan = session.query(
+            "EXPLAIN ANALYZE SELECT (SELECT max(upper(w)) FROM t WHERE k <> i) FROM generate_series(1, 100) i",
+            &[],
+        )?;
+        let lines: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+        ensure!(
+            lines
+                .iter()
+                .any(|line| line.contains("Evaluated by PostgreSQL")),
+            "{lines:#?}"
+        );
+        let functions = (lines.iter())
+            .find_map(|line| line.trim().strip_prefix("Functions: "))
+            .context("no JIT")?;
+        ensure!(functions.parse::<usize>()? < 100, "{functions} functions");
+    } else {
+        println!("skipped: no JIT compiler");
+    }
+    Ok(())
+}

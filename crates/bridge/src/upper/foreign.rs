@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Run::compile_foreign ─▶ ForeignExpressions: ExecInitExpr of each, a slot of the relation's
-//!     │                     descriptor, an expression context of the node's executor
+//!     │                     descriptor, an expression context of the node's executor; no JIT
 //!     └─ evaluate ─▶ datums of a row into the slot ─▶ ExecEvalExpr ─▶ results, up to 256 rows
 //!                    ─▶ the caller copies them ─▶ the context's memory is reset
 //! ```
@@ -106,6 +106,9 @@ impl Run<'_> {
                 let slot = pg_sys::MakeSingleTupleTableSlot(desc, &raw const pg_sys::TTSOpsVirtual);
                 pg_sys::ExecStoreAllNullTuple(slot);
                 (*context).ecxt_scantuple = slot;
+                // Without JIT: each run would compile them again, and what it made would be kept
+                // until the statement ends. After an ERROR the executor's state is not used again.
+                let jit_flags = std::mem::take(&mut (*estate).es_jit_flags);
                 let states = expressions.iter().map(|expression| {
                     let copy = pg_sys::copyObjectImpl(expression.raw().cast());
                     pg_sys::fix_opfuncids(copy.cast());
@@ -118,6 +121,7 @@ impl Run<'_> {
                     }
                 });
                 let states = states.collect();
+                (*estate).es_jit_flags = jit_flags;
                 pg_sys::MemoryContextSwitchTo(old);
                 Compiled {
                     states,
