@@ -33,7 +33,7 @@ use howdah_columnar::{ColumnType, CompareOp};
 use rustc_hash::FxHashMap;
 
 pub(crate) use kernel::{Kernel, Operand};
-pub(crate) use loops::bits_of_pairs;
+pub(crate) use loops::{bits_of, bits_of_pairs};
 
 /// A built-in function.
 #[derive(Debug)]
