@@ -17,6 +17,7 @@ mod bytes;
 mod compare;
 mod convert;
 pub(crate) mod date_time;
+mod date_trunc;
 mod float;
 mod input;
 mod integer;
@@ -123,6 +124,7 @@ static FAMILIES: &[&[&[Function]]] = &[
     convert::FUNCTIONS,
     numeric::FUNCTIONS,
     date_time::FUNCTIONS,
+    date_trunc::FUNCTIONS,
     text::FUNCTIONS,
     input::FUNCTIONS,
     json::FUNCTIONS,
