@@ -76,7 +76,13 @@ INSERT INTO query (text) VALUES
     ('SELECT sum(m), max(m) FROM t WHERE id <= 20000'),
     ('SELECT count(later), count(e), count(u), count(v), count(c), count(b), count(f4), count(m), sum(k2) FROM t'),
     ('SELECT k2, count(later), count(w), count(w) FILTER (WHERE b) FROM t GROUP BY k2'),
-    ('SELECT count(later), count(j), count(a) FROM t WHERE id % 500 = 1');
+    ('SELECT count(later), count(j), count(a) FROM t WHERE id % 500 = 1'),
+    ('SELECT count(*), sum(k4) FROM t WHERE w = ''word 7'' AND x <> ''text 3'''),
+    ('SELECT count(*) FROM t WHERE w = ''no word'' OR v <> ''no word'' AND w > ''word 15'''),
+    ('SELECT x, count(*) FROM t WHERE w IN (''word 1'', ''word 2'', ''word 3'', ''word 28'') GROUP BY x'),
+    ('SELECT date_trunc(''month'', ts), date_trunc(''week'', ts), count(*) FROM t GROUP BY 1, 2'),
+    ('SELECT min(date_trunc(''Decade'', ts)), max(date_trunc(''hour'', ts)), count(date_trunc(''quarter'', ts)) FROM t'),
+    ('SELECT date_trunc(''mons'', ts), count(*) FROM t GROUP BY 1');
 SELECT id, text FROM query WHERE :cold AND NOT taken(text) AND text !~ 'false IS NULL' ORDER BY id;
 SELECT id, dig(text) FROM query ORDER BY id;
 SET howdah.threads = 0;

@@ -32,7 +32,7 @@ const TEXT_ORDER: [&str; 6] = [
     "text_smaller",
 ];
 /// Functions of text, or of arrays of text, that do not depend on a collation.
-const TEXT_ONLY: [&str; 16] = [
+const TEXT_ONLY: [&str; 17] = [
     "textlen",
     "textoctetlen",
     "boolin",
@@ -49,6 +49,7 @@ const TEXT_ONLY: [&str; 16] = [
     "jsonb_exists",
     "jsonb_exists_any",
     "jsonb_exists_all",
+    "timestamp_trunc",
 ];
 
 /// Whether any function or aggregate of the engine takes values of a type.

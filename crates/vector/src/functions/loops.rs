@@ -94,8 +94,11 @@ pub(crate) fn binary<O: BinaryOp>(
     Ok(column(out, nulls))
 }
 
+/// Results, and whether one of them is invalid.
 #[inline(always)]
-fn gathered<T: Native>(results: impl ExactSizeIterator<Item = (T, bool)>) -> (Vec<T>, bool) {
+pub(super) fn gathered<T: Native>(
+    results: impl ExactSizeIterator<Item = (T, bool)>,
+) -> (Vec<T>, bool) {
     wide(
         #[inline(always)]
         move || {

@@ -17,6 +17,7 @@ mod bytes;
 mod compare;
 mod convert;
 pub(crate) mod date_time;
+mod date_trunc;
 mod float;
 mod input;
 mod integer;
@@ -33,7 +34,7 @@ use howdah_columnar::{ColumnType, CompareOp};
 use rustc_hash::FxHashMap;
 
 pub(crate) use kernel::{Kernel, Operand};
-pub(crate) use loops::bits_of_pairs;
+pub(crate) use loops::{bits_of, bits_of_pairs};
 
 /// A built-in function.
 #[derive(Debug)]
@@ -123,6 +124,7 @@ static FAMILIES: &[&[&[Function]]] = &[
     convert::FUNCTIONS,
     numeric::FUNCTIONS,
     date_time::FUNCTIONS,
+    date_trunc::FUNCTIONS,
     text::FUNCTIONS,
     input::FUNCTIONS,
     json::FUNCTIONS,

@@ -18,6 +18,7 @@ use howdah_columnar::{Chunk, CodeRange, Codes, Column, ColumnMeta, ColumnType, E
 use super::scan::{UNREAD, Zone};
 use crate::error::VectorError;
 use crate::expr::{self, Input, take};
+use crate::functions::bits_of;
 
 /// Words of a dictionary are few if there are at least this many times more rows.
 const FEW: usize = 8;
@@ -96,9 +97,79 @@ impl Dictionary {
 
 /// The value of a conjunct for each word: whether it is true.
 pub(super) struct Verdicts {
-    /// By code; false beyond the last one. At least as many as codes of up to 16 bits can name.
-    of_words: Vec<bool>,
+    of_words: Truth,
     of_null: bool,
+}
+
+/// The most words with which each code is compared.
+const COMPARED: usize = 4;
+
+/// The codes of the words of which a conjunct is true.
+#[derive(Debug)]
+enum Truth {
+    /// All codes, or none.
+    Constant(bool),
+    /// A few codes, at least one, or all others.
+    Few { codes: Vec<u32>, is_true: bool },
+    /// By code; false beyond the last one.
+    Table(Vec<bool>),
+}
+
+impl Truth {
+    fn new(of_words: Vec<bool>) -> Self {
+        let count = of_words.iter().filter(|&&is_true| is_true).count();
+        let codes_of = |wanted: bool| {
+            let codes = (0..).zip(&of_words).filter(|&(_, is)| *is == wanted);
+            codes.map(|(code, _)| code).collect()
+        };
+        match (count, of_words.len() - count) {
+            (0, _) => Self::Constant(false),
+            (_, 0) => Self::Constant(true),
+            (..=COMPARED, _) => Self::Few {
+                codes: codes_of(true),
+                is_true: true,
+            },
+            (_, ..=COMPARED) => Self::Few {
+                codes: codes_of(false),
+                is_true: false,
+            },
+            _ => Self::Table(of_words),
+        }
+    }
+
+    /// A bit for each code: whether the conjunct is true of its word.
+    fn of_codes<C: Copy + Eq + Into<u32> + TryFrom<u32>>(&self, codes: &[C]) -> BooleanBuffer {
+        match self {
+            Self::Constant(true) => BooleanBuffer::new_set(codes.len()),
+            Self::Constant(false) => BooleanBuffer::new_unset(codes.len()),
+            Self::Few {
+                codes: words,
+                is_true,
+            } => {
+                // A word whose code is too great for the type is no row's.
+                let words: Vec<C> = (words.iter())
+                    .filter_map(|&word| C::try_from(word).ok())
+                    .collect();
+                let found = match *words.as_slice() {
+                    [] => BooleanBuffer::new_unset(codes.len()),
+                    [word] => bits_of(codes, move |code| code == word),
+                    [first, .., last] => {
+                        let [second, third] = [words[1], words[words.len() - 2]];
+                        bits_of(codes, move |code| {
+                            (code == first) | (code == second) | (code == third) | (code == last)
+                        })
+                    }
+                };
+                match is_true {
+                    true => found,
+                    false => !&found,
+                }
+            }
+            Self::Table(table) => BooleanBuffer::collect_bool(codes.len(), |row| {
+                table.get(codes[row].into() as usize) == Some(&true)
+            }),
+        }
+    }
 }
 
 /// The words of one column.
@@ -136,44 +207,26 @@ impl Verdicts {
         column: usize,
     ) -> Result<Self, VectorError> {
         let ask = |words: &Column| conjunct.select(&WordsOf { column, words });
-        let mut of_words: Vec<bool> = ask(&dictionary.words)?.iter().collect();
+        let of_words = Truth::new(ask(&dictionary.words)?.iter().collect());
         let of_null = match &dictionary.nulls {
             Some(_) => ask(&Column::repeat(dictionary.words.column_type(), None, 1)?)?.value(0),
             None => false,
         };
-        let least = match &dictionary.codes {
-            Some(Codes::One(_)) => 1 << 8,
-            Some(Codes::Two(_)) => 1 << 16,
-            _ => 0,
-        };
-        of_words.resize(of_words.len().max(least), false);
         Ok(Self { of_words, of_null })
     }
 
     /// The rows of a zone, selected or not, of which the conjunct is true.
     pub(super) fn of_rows(&self, dictionary: &Dictionary, zone: &Zone<'_>) -> BooleanBuffer {
         let rows = zone.rows();
-        let verdicts = self.of_words.as_slice();
         let found = match &dictionary.codes {
-            None => {
-                return match verdicts.first() {
-                    Some(true) => BooleanBuffer::new_set(rows.len()),
-                    _ => BooleanBuffer::new_unset(rows.len()),
-                };
-            }
-            Some(Codes::One(codes)) => {
-                let codes = &codes[rows.clone()];
-                BooleanBuffer::collect_bool(codes.len(), |row| verdicts[usize::from(codes[row])])
-            }
-            Some(Codes::Two(codes)) => {
-                let codes = &codes[rows.clone()];
-                BooleanBuffer::collect_bool(codes.len(), |row| verdicts[usize::from(codes[row])])
-            }
-            Some(Codes::Four(codes)) => {
-                let codes = &codes[rows.clone()];
-                let verdict = |row: usize| verdicts.get(codes[row] as usize);
-                BooleanBuffer::collect_bool(codes.len(), |row| verdict(row) == Some(&true))
-            }
+            // The first word's code.
+            None => match self.of_words.of_codes(&[0u32]).value(0) {
+                true => return BooleanBuffer::new_set(rows.len()),
+                false => return BooleanBuffer::new_unset(rows.len()),
+            },
+            Some(Codes::One(codes)) => self.of_words.of_codes(&codes[rows.clone()]),
+            Some(Codes::Two(codes)) => self.of_words.of_codes(&codes[rows.clone()]),
+            Some(Codes::Four(codes)) => self.of_words.of_codes(&codes[rows.clone()]),
         };
         match &dictionary.nulls {
             None => found,
@@ -262,4 +315,43 @@ pub(super) fn evaluate(zone: &Zone<'_>, compiled: &expr::Compiled) -> Result<Col
         }
     }
     compiled.evaluate(zone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every count of words that are true, of codes of every width, among them codes of nulls,
+    /// which are beyond the words.
+    #[test]
+    fn codes_have_the_truth_of_their_words() {
+        for word_count in 1..12_u32 {
+            for true_count in 0..=word_count {
+                let is_true = |word: u32| (word * 7 + 3) % word_count.max(1) < true_count;
+                let truth = Truth::new((0..word_count).map(is_true).collect());
+                let codes: Vec<u8> = (0..200).map(|row| (row * 5 % 13) as u8).collect();
+                let wide: Vec<u32> = codes.iter().map(|&code| code.into()).collect();
+                let half: Vec<u16> = codes.iter().map(|&code| code.into()).collect();
+                let found = truth.of_codes(&codes);
+                assert_eq!(found, truth.of_codes(&half));
+                assert_eq!(found, truth.of_codes(&wide));
+                for (row, &code) in wide.iter().enumerate() {
+                    if code < word_count {
+                        assert_eq!(found.value(row), is_true(code), "{truth:?} of {code}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_word_beyond_the_codes_is_no_rows() {
+        let beyond = |word: u32| word == 300;
+        let codes = [0_u8, 44, 255];
+        for (is_true, expected) in [(true, false), (false, true)] {
+            let truth = Truth::new((0..400).map(|word| beyond(word) == is_true).collect());
+            let found: Vec<bool> = truth.of_codes(&codes).iter().collect();
+            assert_eq!(found, [expected; 3]);
+        }
+    }
 }

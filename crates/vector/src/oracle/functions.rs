@@ -74,6 +74,9 @@ pub(super) fn call(prosrc: &str, arguments: &[OwnedValue]) -> Result<OwnedValue,
             // PostgreSQL is compiled so that integers wrap.
             Ok(Int32((i64::from(*a) - i64::from(*b)) as i32))
         }
+        ("timestamp_trunc", [Text(unit), Int64(timestamp)]) => {
+            truncated(&unit.to_ascii_lowercase(), *timestamp).map(Int64)
+        }
         ("textlen", [Text(text)]) => Ok(Int32(text.chars().count() as i32)),
         ("textoctetlen", [Text(text)]) => Ok(Int32(text.len() as i32)),
         ("text_starts_with", [Text(text), Text(prefix)]) => {
@@ -357,6 +360,88 @@ fn moved(date: i32, days: i64) -> Result<OwnedValue, VectorError> {
             message: "date out of range",
         }),
     }
+}
+
+/// The beginning of a unit, as PostgreSQL's `timestamp_trunc` finds it.
+fn truncated(unit: &str, timestamp: i64) -> Result<i64, VectorError> {
+    const DAY: i64 = 86_400_000_000;
+    const VALID: std::ops::Range<i64> = -211_813_488_000_000_000..9_223_371_331_200_000_000;
+    let names = "microseconds milliseconds second minute hour day week month quarter year decade \
+                 century millennium";
+    let unusual = || unsupported("a unit or a timestamp");
+    if !names.split(' ').any(|name| name == unit) {
+        return Err(unusual());
+    }
+    if [i64::MIN, i64::MAX].contains(&timestamp) {
+        return Ok(timestamp);
+    }
+    if !VALID.contains(&timestamp) {
+        return Err(unusual());
+    }
+    let day = timestamp.div_euclid(DAY);
+    let (year, month) = year_and_month(day);
+    let of_time = |unit: i64| day * DAY + (timestamp - day * DAY) / unit * unit;
+    let of_year = |year: i64| day_of(year, 1) * DAY;
+    let last_of = |years: i64| match year > 0 {
+        true => (year + years - 1) / years * years,
+        false => -((years - 1 - (year - 1)) / years) * years + years,
+    };
+    let begin = match unit {
+        "microseconds" => timestamp,
+        "milliseconds" => of_time(1_000),
+        "second" => of_time(1_000_000),
+        "minute" => of_time(60_000_000),
+        "hour" => of_time(3_600_000_000),
+        "day" => day * DAY,
+        // 2000-01-03 was a Monday.
+        "week" => ((day - 2).div_euclid(7) * 7 + 2) * DAY,
+        "month" => day_of(year, month) * DAY,
+        "quarter" => day_of(year, (month - 1) / 3 * 3 + 1) * DAY,
+        "year" => of_year(year),
+        "decade" if year > 0 => of_year(year / 10 * 10),
+        "decade" => of_year(-((8 - (year - 1)) / 10) * 10),
+        "century" => of_year(last_of(100) - 99),
+        _ => of_year(last_of(1_000) - 999),
+    };
+    match VALID.contains(&begin) {
+        true => Ok(begin),
+        false => Err(unusual()),
+    }
+}
+
+/// The year and the month of a day, found among the first days of all months.
+fn year_and_month(day: i64) -> (i64, i64) {
+    // A year before it, as years have 365.2425 days on average.
+    let (mut year, mut month) = (1_998 + day / 366 - day.abs() / 100_000, 1);
+    while day_of(year + 1, 1) <= day {
+        year += 1;
+    }
+    while month < 12 && day_of(year, month + 1) <= day {
+        month += 1;
+    }
+    (year, month)
+}
+
+/// The day on which a month begins, counted from 2000-01-01.
+fn day_of(year: i64, month: i64) -> i64 {
+    let is_leap = year % 4 == 0 && year % 100 != 0 || year % 400 == 0;
+    let before = year - 1;
+    let leap_days = before.div_euclid(4) - before.div_euclid(100) + before.div_euclid(400);
+    let lengths = [
+        31,
+        28 + i64::from(is_leap),
+        31,
+        30,
+        31,
+        30,
+        31,
+        31,
+        30,
+        31,
+        30,
+    ];
+    let months: i64 = lengths.iter().take(month as usize - 1).sum();
+    365 * (year - 2_000) + leap_days - 484 + months
 }
 
 fn is_like(text: &[char], pattern: &[char]) -> Result<bool, VectorError> {

@@ -223,6 +223,15 @@ pub fn pattern(random: &mut Random) -> Expr {
     Expr::Constant(ColumnType::Text, Some(OwnedValue::Text(pattern)))
 }
 
+/// A unit of `date_trunc`, or what is none.
+pub fn unit(random: &mut Random) -> Expr {
+    let units = "Microseconds milliseconds second minute hour day week MONTH quarter year decade \
+                 century millennium mon";
+    let units: Vec<&str> = units.split(' ').collect();
+    let unit = random.pick(&units).to_owned();
+    Expr::Constant(ColumnType::Text, Some(OwnedValue::Text(unit)))
+}
+
 /// An expression of a type over columns of these types.
 pub fn tree(ty: ColumnType, types: &[ColumnType], depth: usize, random: &mut Random) -> Expr {
     let choice = random.below(10);
@@ -285,6 +294,9 @@ fn call(ty: ColumnType, types: &[ColumnType], depth: usize, random: &mut Random)
         .collect();
     if function.prosrc.ends_with("like") {
         arguments[1] = pattern(random);
+    }
+    if function.prosrc.ends_with("_trunc") {
+        arguments[0] = unit(random);
     }
     Expr::Call {
         function: function.prosrc.to_owned(),

@@ -166,6 +166,10 @@ fn calls(function: &Function, random: &mut Random) -> Vec<Expr> {
     let constants = function.arguments.iter();
     let constants = constants.map(|&ty| generate::constant(ty, random));
     calls.push(call(constants.collect()));
+    if function.prosrc.ends_with("_trunc") {
+        let of_unit = |_| call(vec![generate::unit(random), Expr::Column(1)]);
+        calls.extend((0..12).map(of_unit));
+    }
     calls
 }
 

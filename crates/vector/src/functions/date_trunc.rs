@@ -1,0 +1,176 @@
+//! `date_trunc` of timestamps, as `timestamp_trunc` in PostgreSQL's `utils/adt/timestamp.c`.
+//!
+//! Units are known by their full names; abbreviations and plurals, and what is no unit, are left to
+//! PostgreSQL, as are timestamps whose beginning would lie before the first valid one.
+//!
+//! Years are counted with a year 0, which is 1 BC, as in PostgreSQL's calendar functions.
+
+use howdah_columnar::ColumnType::{Int64, Text};
+use howdah_columnar::{Column, Value};
+
+use super::Function;
+use super::date_time::MICROSECONDS_PER_DAY;
+use super::kernel::{Kernel, Native, Operand, column, mismatch, nulls_of, row_count, rows, value};
+use super::loops::{check_rows, gathered};
+use crate::error::VectorError;
+
+pub(super) static FUNCTIONS: &[&[Function]] = &[&[Function::new(
+    "timestamp_trunc",
+    &[Text, Int64],
+    Int64,
+    Kernel::Binary(truncated),
+)
+.failing()
+.exact_where("where the unit is spelled in full")]];
+
+const UNUSUAL: VectorError = VectorError::Unsupported {
+    what: "a unit that is not spelled in full, or a timestamp of the first days",
+};
+
+/// PostgreSQL's `MIN_TIMESTAMP` and `END_TIMESTAMP`.
+const FIRST: i64 = -211_813_488_000_000_000;
+const END: i64 = 9_223_371_331_200_000_000;
+
+/// What a timestamp is truncated to.
+#[derive(Clone, Copy)]
+enum Unit {
+    /// So many microseconds, counted from midnight.
+    Microseconds(i64),
+    Week,
+    /// So many months, which begin with a year.
+    Months(i64),
+    Decade,
+    /// So many years, the last of which is a multiple of them.
+    Years(i64),
+}
+
+const UNITS: [(&str, Unit); 13] = [
+    ("microseconds", Unit::Microseconds(1)),
+    ("milliseconds", Unit::Microseconds(1_000)),
+    ("second", Unit::Microseconds(1_000_000)),
+    ("minute", Unit::Microseconds(60_000_000)),
+    ("hour", Unit::Microseconds(3_600_000_000)),
+    ("day", Unit::Microseconds(MICROSECONDS_PER_DAY)),
+    ("week", Unit::Week),
+    ("month", Unit::Months(1)),
+    ("quarter", Unit::Months(3)),
+    ("year", Unit::Months(12)),
+    ("decade", Unit::Decade),
+    ("century", Unit::Years(100)),
+    ("millennium", Unit::Years(1_000)),
+];
+
+impl Unit {
+    fn named(name: &str) -> Option<Self> {
+        let known = (UNITS.iter()).find(|(known, _)| known.eq_ignore_ascii_case(name));
+        known.map(|&(_, unit)| unit)
+    }
+
+    /// The beginnings of the units in which the timestamps lie, and whether one of them is invalid.
+    fn begins(self, timestamps: &[i64]) -> (Vec<i64>, bool) {
+        match self {
+            Self::Microseconds(count) => each(timestamps, move |at| at - at.rem_euclid(count)),
+            Self::Week => each(timestamps, |at| {
+                let day = day_of(at);
+                // Day 0 is a Saturday.
+                (day - (day + 5).rem_euclid(7)) * MICROSECONDS_PER_DAY
+            }),
+            Self::Months(count) => each(timestamps, move |at| {
+                let (year, month) = month_of(day_of(at));
+                begin_of(year, month - month % count)
+            }),
+            Self::Decade => each(timestamps, |at| {
+                let (year, _) = month_of(day_of(at));
+                begin_of(year - year.rem_euclid(10), 0)
+            }),
+            Self::Years(count) => each(timestamps, move |at| {
+                let (year, _) = month_of(day_of(at));
+                begin_of(year - (year - 1).rem_euclid(count), 0)
+            }),
+        }
+    }
+}
+
+#[inline(always)]
+fn each(timestamps: &[i64], begin: impl Fn(i64) -> i64) -> (Vec<i64>, bool) {
+    gathered(timestamps.iter().map(move |&at| {
+        let is_finite = (FIRST..END).contains(&at);
+        let begin = begin(if is_finite { at } else { 0 });
+        match is_finite {
+            true => (begin, begin < FIRST),
+            false => (at, (at != i64::MIN) & (at != i64::MAX)),
+        }
+    }))
+}
+
+/// The days since 2000-01-01; of valid timestamps they fit 32 bits.
+#[inline(always)]
+fn day_of(timestamp: i64) -> i64 {
+    timestamp.div_euclid(MICROSECONDS_PER_DAY)
+}
+
+/// Days from 0000-03-01 to 2000-01-01. Years that begin in March end with the leap day.
+const TO_EPOCH: i64 = 730_425;
+const DAYS_OF_400_YEARS: i64 = 146_097;
+
+/// The year of a day, and its month from 0.
+#[inline(always)]
+fn month_of(day: i64) -> (i64, i64) {
+    let day = day + TO_EPOCH;
+    let era = day.div_euclid(DAYS_OF_400_YEARS);
+    let day = (day - era * DAYS_OF_400_YEARS) as u32;
+    // Without the leap days before it, every year has 365 days.
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    // Five months from March on have 153 days.
+    let month = (5 * day + 2) / 153;
+    let is_next = u32::from(month >= 10);
+    let year = i64::from(year + is_next) + 400 * era;
+    (year, i64::from(month + 2 - 12 * is_next))
+}
+
+/// The first moment of a month, which is counted from 0.
+#[inline(always)]
+fn begin_of(year: i64, month: i64) -> i64 {
+    let is_before_march = i64::from(month < 2);
+    let year = year - is_before_march;
+    let month = month - 2 + 12 * is_before_march;
+    let era = year.div_euclid(400);
+    let year = year - 400 * era;
+    let day = 365 * year + year / 4 - year / 100 + (153 * month + 2) / 5;
+    (day + era * DAYS_OF_400_YEARS - TO_EPOCH) * MICROSECONDS_PER_DAY
+}
+
+fn truncated(units: Operand<'_>, timestamps: Operand<'_>) -> Result<Column, VectorError> {
+    if let (Operand::Same(Value::Text(name)), Operand::Rows(array)) = (units, timestamps)
+        && let Some(unit) = Unit::named(name)
+    {
+        let values = rows::<i64>(array)?;
+        let (begins, suspect) = unit.begins(values);
+        if suspect {
+            check_rows(values.len(), array.nulls(), |row| {
+                match unit.begins(&values[row..=row]).1 {
+                    true => Err(UNUSUAL),
+                    false => Ok(()),
+                }
+            })?;
+        }
+        return Ok(column(begins, array.nulls().cloned()));
+    }
+    let of_row = |row: usize| match (value(units, row), value(timestamps, row)) {
+        (None, _) | (_, None) => Ok(0),
+        (Some(Value::Text(name)), Some(at)) => {
+            let unit = Unit::named(name).ok_or(UNUSUAL)?;
+            let (begins, is_invalid) = unit.begins(&[i64::value(at).ok_or_else(mismatch)?]);
+            begins
+                .first()
+                .copied()
+                .filter(|_| !is_invalid)
+                .ok_or(UNUSUAL)
+        }
+        _ => Err(mismatch()),
+    };
+    let begins = (0..row_count(units, timestamps)).map(of_row);
+    let begins = begins.collect::<Result<Vec<i64>, _>>()?;
+    Ok(column(begins, nulls_of(units, timestamps)))
+}
