@@ -24,6 +24,8 @@ const MOST: usize = 4_096;
 /// Rows that this backend may hide before a size that is remembered is found out again: fewer than
 /// a group has that is not counted at each planning ([`super::hidden`]).
 const MOST_HIDDEN: u32 = 64;
+/// Or so small a part of the table's rows, if that is more: no plan depends on it.
+const HIDDEN_PART: u64 = 1_024;
 
 #[derive(Clone, Copy)]
 struct Settled {
@@ -55,7 +57,8 @@ pub(super) fn hide_row(table: Oid) {
         };
         known.hidden += 1;
         known.size.rows = known.size.rows.saturating_sub(1);
-        if known.hidden > MOST_HIDDEN || known.size.rows == 0 {
+        let most_hidden = u64::from(MOST_HIDDEN).max(known.size.rows / HIDDEN_PART);
+        if u64::from(known.hidden) > most_hidden || known.size.rows == 0 {
             settled.remove(&table);
         } else {
             settled.insert(table, known);
