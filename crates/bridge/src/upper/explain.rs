@@ -6,7 +6,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::node::inner;
 use super::plan;
-use super::reason::table_name;
+use super::reason::{string, table_name};
 use crate::custom_node::Deparser;
 
 /// The properties of a node, in the order in which they are added.
@@ -78,17 +78,6 @@ impl Explanation {
         }
         self.text("Alias", &alias);
     }
-}
-
-/// # Safety
-/// `text` is NULL or a C string.
-unsafe fn string(text: *const std::ffi::c_char) -> Option<String> {
-    // SAFETY: as for this function.
-    (!text.is_null()).then(|| {
-        unsafe { CStr::from_ptr(text) }
-            .to_string_lossy()
-            .into_owned()
-    })
 }
 
 /// The work of one operator of a run.

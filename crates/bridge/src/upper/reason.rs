@@ -171,11 +171,19 @@ fn function_name(function: Oid) -> String {
 /// # Safety
 /// `name` is NULL or a C string.
 unsafe fn or_number(name: *mut std::ffi::c_char, oid: Oid) -> String {
-    if name.is_null() {
-        return oid.to_u32().to_string();
+    // SAFETY: as for this function.
+    unsafe { string(name) }.unwrap_or_else(|| oid.to_u32().to_string())
+}
+
+/// A copy of a text of the server's; `None` if there is none.
+///
+/// # Safety
+/// `text` is NULL or a C string.
+pub(super) unsafe fn string(text: *const std::ffi::c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
     }
     // SAFETY: as for this function; NULL was excluded.
-    unsafe { std::ffi::CStr::from_ptr(name) }
-        .to_string_lossy()
-        .into_owned()
+    let text = unsafe { std::ffi::CStr::from_ptr(text) };
+    Some(text.to_string_lossy().into_owned())
 }
