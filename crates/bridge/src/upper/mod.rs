@@ -127,8 +127,8 @@ pub trait Engine: Sync {
     /// Whether a table of the statement that is being planned has rows that it reads by column.
     fn owns(&self, table: Oid) -> bool;
 
-    /// Computes all rows. `before` is the last run's result, if the node was run before: the new
-    /// one tells the figures of both.
+    /// Computes all rows. `before` is the last run's result, without its rows, if the node was run
+    /// before: the new one tells the figures of both.
     ///
     /// # Errors
     ///
@@ -147,6 +147,9 @@ pub trait Rows: Any {
 
     /// Starts again.
     fn rewind(&mut self);
+
+    /// Drops the rows, but not the figures.
+    fn forget(&mut self);
 
     /// Adds the figures of all runs of the node to EXPLAIN ANALYZE.
     fn explain(&self, to: &mut Explanation);

@@ -411,6 +411,9 @@ unsafe extern "C-unwind" fn rescan_custom_scan(node: *mut pg_sys::CustomScanStat
                 // Should it be run, it starts anew.
                 pg_sys::UpdateChangedParamSet(state.begun, (*node).ss.ps.chgParam);
             }
+            if let Some(rows) = &mut state.rows {
+                rows.forget();
+            }
             state.has_started = false;
         } else if let Some(rows) = &mut state.rows {
             rows.rewind();

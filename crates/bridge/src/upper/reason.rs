@@ -83,6 +83,8 @@ pub enum Left {
     Memory { limit_bytes: usize },
     /// The data hold a value that is not vectorized, such as a numeric without a fixed scale.
     Value,
+    /// A signal stopped it, which then did not end the statement.
+    Signal,
     /// What the plan relies on has changed since.
     Changed,
 }
@@ -96,6 +98,7 @@ impl Left {
                 limit_bytes / 1024
             ),
             Self::Value => "a value that is not vectorized".to_owned(),
+            Self::Signal => "a signal stopped the run".to_owned(),
             Self::Changed => "the plan is older than what it reads".to_owned(),
         }
     }

@@ -33,7 +33,7 @@ impl Answer {
         }
     }
 
-    /// The figures of an answer whose rows are not needed any more.
+    /// The figures of an answer whose rows were dropped.
     pub fn figures_of(rows: Option<Box<dyn Rows>>) -> Option<Figures> {
         let rows: Box<dyn Any> = rows?;
         Some(rows.downcast::<Answer>().ok()?.figures)
@@ -79,6 +79,13 @@ impl Rows for Answer {
 
     fn rewind(&mut self) {
         self.at = (0, 0);
+    }
+
+    fn forget(&mut self) {
+        self.result.parts = Vec::new();
+        self.result.row_count = 0;
+        self.arena = Arena::default();
+        self.rewind();
     }
 
     fn explain(&self, to: &mut Explanation) {

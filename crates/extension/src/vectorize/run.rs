@@ -43,7 +43,6 @@ const WINDOW: usize = 3;
 ///
 /// Why it is left to PostgreSQL's own plan.
 pub fn run(run: &Run<'_>, before: Option<Box<dyn Rows>>) -> Result<Box<dyn Rows>, Left> {
-    // The rows of the run before are dropped now.
     let before = Answer::figures_of(before);
     let layout = TableLayout::of(run.relation().descriptor());
     let is_timed = run.wants_times();
@@ -268,7 +267,7 @@ fn left_to_postgres(error: &VectorError) -> Option<Left> {
         VectorError::Memory { limit_bytes } => Some(Left::Memory {
             limit_bytes: *limit_bytes,
         }),
-        VectorError::Stopped => Some(Left::Changed),
+        VectorError::Stopped => Some(Left::Signal),
         VectorError::Unsupported { .. }
         | VectorError::Columnar(
             ColumnarError::NotComparable | ColumnarError::TypeMismatch { .. },

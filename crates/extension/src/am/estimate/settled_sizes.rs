@@ -109,7 +109,8 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::{
-        ColdSize, Duration, Instant, KEPT, MOST_HIDDEN, Oid, SETTLED, Settled, TableFile, hide_row,
+        ColdSize, Duration, HIDDEN_PART, Instant, KEPT, MOST_HIDDEN, Oid, SETTLED, Settled,
+        TableFile, hide_row,
     };
 
     fn table() -> Oid {
@@ -155,6 +156,16 @@ mod tests {
         assert_eq!(known(), None, "found out again");
         hide_row(table());
         assert_eq!(known(), None, "nothing is remembered by hiding");
+    }
+
+    #[test]
+    fn of_a_large_table_more_rows_may_be_hidden() {
+        let rows = 1_000 * HIDDEN_PART;
+        remember(rows);
+        (0..999).for_each(|_| hide_row(table()));
+        assert_eq!(known().map(|known| known.0), Some(rows - 999));
+        (0..2).for_each(|_| hide_row(table()));
+        assert_eq!(known(), None);
     }
 
     #[test]
