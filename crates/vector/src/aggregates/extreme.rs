@@ -33,13 +33,13 @@ pub(super) fn accumulator(greatest: bool, ty: ColumnType) -> Option<Box<dyn Accu
             states: Vec::new(),
             greatest,
         }),
-        ColumnType::Text | ColumnType::Bytes | ColumnType::Fixed { .. } => Box::new(BytesExtreme {
+        ColumnType::Text | ColumnType::Bytes => Box::new(BytesExtreme {
             states: Vec::new(),
             held_bytes: 0,
             greatest,
             ty,
         }),
-        ColumnType::Bool => return None,
+        ColumnType::Bool | ColumnType::Fixed { .. } => return None,
     })
 }
 
@@ -404,10 +404,6 @@ impl Accumulator for BytesExtreme {
                 Ok(())
             }),
             Column::Bytes(values) => each_row(groups, rows, |group, row| {
-                self.add(group, values.value(row));
-                Ok(())
-            }),
-            Column::Fixed(values) => each_row(groups, rows, |group, row| {
                 self.add(group, values.value(row));
                 Ok(())
             }),

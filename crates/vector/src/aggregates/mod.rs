@@ -116,7 +116,7 @@ macro_rules! entries {
 }
 
 use Argument::{Anything, Nothing, One};
-use ColumnType::{Bool, Float32, Float64, Int16, Int32, Int64, Numeric, Text};
+use ColumnType::{Bool, Bytes, Float32, Float64, Int16, Int32, Int64, Numeric, Text};
 
 static ENTRIES: &[Entry] = entries! {
     "count()" Nothing, Count, Count, ALWAYS;
@@ -155,8 +155,8 @@ static ENTRIES: &[Entry] = entries! {
     "max(timestamptz)" One(Int64), Max, Value, ALWAYS;
     "min(text)" One(Text), Min, Value, BYTEWISE;
     "max(text)" One(Text), Max, Value, BYTEWISE;
-    "min(uuid)" One(ColumnType::Fixed { len: 16 }), Min, Value, ALWAYS;
-    "max(uuid)" One(ColumnType::Fixed { len: 16 }), Max, Value, ALWAYS;
+    "min(bytea)" One(Bytes), Min, Value, ALWAYS;
+    "max(bytea)" One(Bytes), Max, Value, ALWAYS;
     "bool_and(bool)" One(Bool), And, Value, ALWAYS;
     "every(bool)" One(Bool), And, Value, ALWAYS;
     "bool_or(bool)" One(Bool), Or, Value, ALWAYS;

@@ -1,7 +1,7 @@
 //! `date_trunc` of timestamps, as `timestamp_trunc` in PostgreSQL's `utils/adt/timestamp.c`.
 //!
-//! Units are known by their full names; abbreviations and plurals, and what is no unit, are left to
-//! PostgreSQL, as are timestamps whose beginning would lie before the first valid one.
+//! What is no unit is left to PostgreSQL, which raises the error, as are timestamps whose beginning
+//! would lie before the first valid one.
 //!
 //! Years are counted with a year 0, which is 1 BC, as in PostgreSQL's calendar functions.
 
@@ -21,10 +21,10 @@ pub(super) static FUNCTIONS: &[&[Function]] = &[&[Function::new(
     Kernel::Binary(truncated),
 )
 .failing()
-.exact_where("where the unit is spelled in full")]];
+.exact_where("where there is such a unit")]];
 
 const UNUSUAL: VectorError = VectorError::Unsupported {
-    what: "a unit that is not spelled in full, or a timestamp of the first days",
+    what: "an unknown unit, or a timestamp of the first days",
 };
 
 /// PostgreSQL's `MIN_TIMESTAMP` and `END_TIMESTAMP`.
@@ -44,25 +44,32 @@ enum Unit {
     Years(i64),
 }
 
-const UNITS: [(&str, Unit); 13] = [
-    ("microseconds", Unit::Microseconds(1)),
-    ("milliseconds", Unit::Microseconds(1_000)),
-    ("second", Unit::Microseconds(1_000_000)),
-    ("minute", Unit::Microseconds(60_000_000)),
-    ("hour", Unit::Microseconds(3_600_000_000)),
-    ("day", Unit::Microseconds(MICROSECONDS_PER_DAY)),
-    ("week", Unit::Week),
-    ("month", Unit::Months(1)),
-    ("quarter", Unit::Months(3)),
-    ("year", Unit::Months(12)),
-    ("decade", Unit::Decade),
-    ("century", Unit::Years(100)),
-    ("millennium", Unit::Years(1_000)),
+/// PostgreSQL's `TOKMAXLEN`: of a name no more bytes are compared.
+const NAME_BYTES: usize = 10;
+
+/// The names of units, as in `deltatktbl` of PostgreSQL's `utils/adt/datetime.c`.
+#[rustfmt::skip]
+const UNITS: [(&[&str], Unit); 13] = [
+    (&["microsecon", "us", "usec", "usecond", "useconds", "usecs"], Unit::Microseconds(1)),
+    (&["millisecon", "ms", "msec", "msecond", "mseconds", "msecs"], Unit::Microseconds(1_000)),
+    (&["second", "s", "sec", "seconds", "secs"], Unit::Microseconds(1_000_000)),
+    (&["minute", "m", "min", "mins", "minutes"], Unit::Microseconds(60_000_000)),
+    (&["hour", "h", "hours", "hr", "hrs"], Unit::Microseconds(3_600_000_000)),
+    (&["day", "d", "days"], Unit::Microseconds(MICROSECONDS_PER_DAY)),
+    (&["week", "w", "weeks"], Unit::Week),
+    (&["month", "mon", "mons", "months"], Unit::Months(1)),
+    (&["quarter", "qtr"], Unit::Months(3)),
+    (&["year", "y", "years", "yr", "yrs"], Unit::Months(12)),
+    (&["decade", "dec", "decades", "decs"], Unit::Decade),
+    (&["century", "c", "cent", "centuries"], Unit::Years(100)),
+    (&["millennium", "mil", "millennia", "mils"], Unit::Years(1_000)),
 ];
 
 impl Unit {
     fn named(name: &str) -> Option<Self> {
-        let known = (UNITS.iter()).find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let name = &name.as_bytes()[..name.len().min(NAME_BYTES)];
+        let is_spelled = |known: &&str| known.as_bytes().eq_ignore_ascii_case(name);
+        let known = (UNITS.iter()).find(|(names, _)| names.iter().any(is_spelled));
         known.map(|&(_, unit)| unit)
     }
 

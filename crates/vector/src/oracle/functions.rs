@@ -366,12 +366,25 @@ fn moved(date: i32, days: i64) -> Result<OwnedValue, VectorError> {
 fn truncated(unit: &str, timestamp: i64) -> Result<i64, VectorError> {
     const DAY: i64 = 86_400_000_000;
     const VALID: std::ops::Range<i64> = -211_813_488_000_000_000..9_223_371_331_200_000_000;
-    let names = "microseconds milliseconds second minute hour day week month quarter year decade \
-                 century millennium";
     let unusual = || unsupported("a unit or a timestamp");
-    if !names.split(' ').any(|name| name == unit) {
-        return Err(unusual());
-    }
+    // PostgreSQL compares ten bytes.
+    let spelled: String = unit.chars().take(10).collect();
+    let unit = match spelled.as_str() {
+        "us" | "usec" | "usecs" | "usecond" | "useconds" | "microsecon" => "microseconds",
+        "ms" | "msec" | "msecs" | "msecond" | "mseconds" | "millisecon" => "milliseconds",
+        "s" | "sec" | "secs" | "second" | "seconds" => "second",
+        "m" | "min" | "mins" | "minute" | "minutes" => "minute",
+        "h" | "hr" | "hrs" | "hour" | "hours" => "hour",
+        "d" | "day" | "days" => "day",
+        "w" | "week" | "weeks" => "week",
+        "mon" | "mons" | "month" | "months" => "month",
+        "qtr" | "quarter" => "quarter",
+        "y" | "yr" | "yrs" | "year" | "years" => "year",
+        "dec" | "decs" | "decade" | "decades" => "decade",
+        "c" | "cent" | "century" | "centuries" => "century",
+        "mil" | "mils" | "millennia" | "millennium" => "millennium",
+        _ => return Err(unusual()),
+    };
     if [i64::MIN, i64::MAX].contains(&timestamp) {
         return Ok(timestamp);
     }

@@ -225,8 +225,11 @@ pub fn pattern(random: &mut Random) -> Expr {
 
 /// A unit of `date_trunc`, or what is none.
 pub fn unit(random: &mut Random) -> Expr {
-    let units = "Microseconds milliseconds second minute hour day week MONTH quarter year decade \
-                 century millennium mon";
+    let units = "us usec usecs usecond useconds Microseconds microsecondly ms msec msecs msecond \
+                 mseconds milliseconds s sec secs second seconds m min mins minute minutes h hr \
+                 hrs hour hours d day days w week weeks mon mons MONTH months qtr quarter \
+                 quarters y Yr yrs year years dec decs decade decades c cent century centuries \
+                 mil mils millennia millennium millenniums millenniu timezone";
     let units: Vec<&str> = units.split(' ').collect();
     let unit = random.pick(&units).to_owned();
     Expr::Constant(ColumnType::Text, Some(OwnedValue::Text(unit)))

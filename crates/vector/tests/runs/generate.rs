@@ -318,7 +318,7 @@ fn aggregate(random: &mut Random, types: &[ColumnType]) -> AggregateCall {
             "max(numeric)",
         ],
         ColumnType::Text => &["min(text)", "max(text)"],
-        ColumnType::Fixed { len: 16 } => &["min(uuid)", "max(uuid)"],
+        ColumnType::Bytes => &["min(bytea)", "max(bytea)"],
         _ => &["count(any)"],
     };
     let filter = random.one_in(4).then(|| condition(random, types));
