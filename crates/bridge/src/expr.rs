@@ -6,7 +6,7 @@
 //!
 //! Only expressions that another executor could compute are described; any other is
 //! [`Kind::Other`], with the reason. Functions are identified by their `prosrc`, and described only
-//! if they are built in, immutable, strict and written in C.
+//! if they are built in, not volatile, strict and written in C.
 //!
 //! Invariant: a `Node` borrows a tree of the planner or of a finished plan, which outlives it.
 
@@ -52,6 +52,8 @@ pub struct Call<'a> {
     pub arguments: Vec<Node<'a>>,
     /// Under which text is compared.
     pub collation: pg_sys::Oid,
+    /// The result depends on settings of the session, such as its time zone.
+    pub is_stable: bool,
 }
 
 /// The test of a boolean: `BoolTestType`.
@@ -279,6 +281,7 @@ impl<'a> Node<'a> {
                             function: function.to_owned(),
                             arguments: vec![argument],
                             collation: cast.resultcollid,
+                            is_stable: false,
                         }),
                         None => Kind::Other(Reason::Expression),
                     }
@@ -319,7 +322,7 @@ fn truth(test: pg_sys::BoolTestType::Type) -> Truth {
     }
 }
 
-/// A call of a function that is built in, strict and immutable.
+/// A call of a function that is built in, strict and not volatile.
 ///
 /// # Safety
 /// `arguments` is a list of expressions that outlives the result.
@@ -343,7 +346,8 @@ unsafe fn built_in<'a>(
         let internal = (*form).prolang.to_u32() == INTERNAL_LANGUAGE
             && (*form).proisstrict
             && !(*form).proretset
-            && (*form).provolatile == pg_sys::PROVOLATILE_IMMUTABLE as std::ffi::c_char;
+            && (*form).provolatile != pg_sys::PROVOLATILE_VOLATILE as std::ffi::c_char;
+        let is_stable = (*form).provolatile == pg_sys::PROVOLATILE_STABLE as std::ffi::c_char;
         let mut null = true;
         let source =
             pg_sys::SysCacheGetAttr(cache, tuple, pg_sys::Anum_pg_proc_prosrc as i16, &mut null);
@@ -358,6 +362,7 @@ unsafe fn built_in<'a>(
             function: name.ok_or(foreign)?,
             arguments: nodes(arguments),
             collation,
+            is_stable,
         })
     }
 }

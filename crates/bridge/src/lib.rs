@@ -22,6 +22,7 @@
 //!             ──> catalog            the rows of a system catalog
 //!             ──> security_label     labels of tables and columns
 //!             ──> collation          how a collation orders text
+//!             ──> time_zone          the changes of the session's zone
 //!             ──> counters           cumulative statistics per table
 //!             ──> table_counts       PostgreSQL's own statistics of a table, changed immediately
 //!             ──> wal                flushing the write-ahead log
@@ -130,6 +131,7 @@ pub mod table_am;
 pub mod table_counts;
 pub mod table_vacuum;
 pub mod tid;
+pub mod time_zone;
 pub mod transactions;
 pub mod tuple;
 pub mod tuple_sort;

@@ -288,6 +288,9 @@ impl Expr {
             Self::Call {
                 arguments: parts, ..
             }
+            | Self::Zoned {
+                arguments: parts, ..
+            }
             | Self::And(parts)
             | Self::Or(parts) => parts.iter().find_map(Self::foreign),
             Self::AnyAll { left: of, .. }

@@ -17,7 +17,8 @@
 //! integer (a date, a timestamp) is known to the caller only; infinities are extreme values.
 //!
 //! This room knows nothing of PostgreSQL except the results of its built-in functions, which are
-//! identified by their `prosrc`.
+//! identified by their `prosrc`. What depends on the session's time zone is told the
+//! [`zone`]'s changes.
 //!
 //! Invariants
 //! - A result is exactly PostgreSQL's, errors included. A query that cannot be computed exactly is
@@ -42,5 +43,6 @@ pub mod oracle;
 pub mod plan;
 pub mod runtime;
 pub mod source;
+pub mod zone;
 
 pub use error::{Declined, VectorError};

@@ -46,7 +46,7 @@ pub enum Reason {
     Volatile,
     /// A subquery in an expression.
     Subplan,
-    /// A function that is volatile, stable, not strict, or not built in.
+    /// A function that is volatile, not strict, or not built in.
     ForeignFunction(Oid),
     /// An aggregate of this name and these arguments is not known.
     Aggregate(String),
@@ -146,7 +146,7 @@ impl Reason {
             Self::Type(oid) => return format!("type {}", name_of_type(*oid)),
             Self::ForeignFunction(oid) => {
                 let name = function_name(*oid);
-                return format!("function {name} is volatile, stable, not strict, or not built in");
+                return format!("function {name} is volatile, not strict, or not built in");
             }
             Self::ForeignAggregate(oid, how) => {
                 return format!("aggregate {} {how}", function_name(*oid));

@@ -4,6 +4,7 @@
 //!   planner    offer ───── accepts a query, with a cost
 //!              translate ─ expressions
 //!              semantics ─ PostgreSQL types whose meaning the stored form keeps
+//!              zone ────── the session's time zone
 //!   executor   run ─────── survey: visible groups, their statistics ─▶ skip · answered · read
 //!              feed ────── chunks as stored, pending rows ─▶ morsels ─▶ howdah_vector's threads
 //!              foreign ─── expressions that the engine does not know, evaluated by PostgreSQL
@@ -44,6 +45,7 @@ mod semantics;
 mod source;
 mod survey;
 mod translate;
+mod zone;
 
 use howdah_bridge::upper::{self, Engine, Left, Offer, Oid, Planner, Reason, Rows, Run, Shape};
 

@@ -32,7 +32,7 @@ const TEXT_ORDER: [&str; 6] = [
     "text_smaller",
 ];
 /// Functions of text, or of arrays of text, that do not depend on a collation.
-const TEXT_ONLY: [&str; 17] = [
+const TEXT_ONLY: [&str; 18] = [
     "textlen",
     "textoctetlen",
     "boolin",
@@ -50,6 +50,7 @@ const TEXT_ONLY: [&str; 17] = [
     "jsonb_exists_any",
     "jsonb_exists_all",
     "timestamp_trunc",
+    "timestamptz_trunc",
 ];
 
 /// Whether any function or aggregate of the engine takes values of a type.

@@ -22,10 +22,12 @@ use howdah_bridge::upper::expr::{Call, Kind, Truth};
 use howdah_bridge::upper::{Datum, Node, Oid, Reason, Shape, Stage};
 use howdah_columnar::ColumnType;
 use howdah_vector::foreign::{Exchange, Foreign};
+use howdah_vector::functions::{self, Function};
 use howdah_vector::plan::{self, AggregateCall, Expr, GroupOrder, OrderBy, Output, Query};
+use howdah_vector::zone::Zone;
 use howdah_vector::{Declined, expr};
 
-use super::semantics;
+use super::{semantics, zone};
 use crate::settings;
 use crate::types::{AttributeLayout, TableLayout, array_values, owned_value};
 
@@ -338,11 +340,24 @@ impl<'a> Translator<'_, 'a> {
 
     fn call(&mut self, call: &Call<'a>) -> Result<Expr, Reason> {
         self.exact(call)?;
-        Ok(Expr::Call {
-            function: call.function.clone(),
-            arguments: (call.arguments.iter())
-                .map(|&argument| self.known(argument))
-                .collect::<Result<_, _>>()?,
+        let function = call.function.clone();
+        let arguments = (call.arguments.iter())
+            .map(|&argument| self.known(argument))
+            .collect::<Result<_, _>>()?;
+        Ok(match needs_zone(&function) {
+            true => Expr::Zoned {
+                function,
+                // Plans outlive settings of the session: the zone is that of the run.
+                zone: match self.bound {
+                    Some(_) => zone::of_session(),
+                    None => Arc::new(Zone::utc()),
+                },
+                arguments,
+            },
+            false => Expr::Call {
+                function,
+                arguments,
+            },
         })
     }
 
@@ -375,9 +390,13 @@ impl<'a> Translator<'_, 'a> {
         })
     }
 
-    /// Declines a function that is disabled, or that gives another result on stored text.
+    /// Declines a function that is disabled, that depends on other settings than the time zone, or
+    /// that gives another result on stored text.
     fn exact(&self, call: &Call<'a>) -> Result<(), Reason> {
         enabled(&call.function)?;
+        if call.is_stable && !needs_zone(&call.function) {
+            return Err(Reason::Function(call.function.clone()));
+        }
         let stored_as_text = |node: &Node<'a>| {
             let type_oid = node.element_type().unwrap_or(node.type_oid());
             AttributeLayout::of_type(type_oid).column_type == ColumnType::Text
@@ -423,6 +442,10 @@ fn enabled(name: &str) -> Result<(), Reason> {
         true => Err(Reason::Disabled(name.to_owned())),
         false => Ok(()),
     }
+}
+
+fn needs_zone(function: &str) -> bool {
+    functions::find(function).is_some_and(Function::needs_zone)
 }
 
 fn known(type_oid: Oid) -> Result<(), Reason> {

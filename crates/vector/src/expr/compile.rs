@@ -1,5 +1,7 @@
 //! Checking an expression and finding its functions.
 
+use std::sync::Arc;
+
 use howdah_columnar::{ColumnType, OwnedValue};
 
 use super::any_all::AnyAll;
@@ -8,6 +10,7 @@ use crate::foreign::Foreign;
 use crate::functions::text::Like;
 use crate::functions::{self, Function, Kernel};
 use crate::plan::{Expr, Truth};
+use crate::zone::Zone;
 
 /// An expression whose types fit.
 #[derive(Clone, Debug)]
@@ -17,6 +20,12 @@ pub(super) enum Node {
     /// Of arguments none of which is a constant NULL.
     Call {
         function: &'static Function,
+        arguments: Vec<Node>,
+    },
+    /// The same of a function that depends on a time zone.
+    Zoned {
+        function: &'static Function,
+        zone: Arc<Zone>,
         arguments: Vec<Node>,
     },
     /// A strict call with a NULL among its arguments. The others are evaluated for their errors.
@@ -75,7 +84,15 @@ impl Node {
                 arguments,
             } => {
                 let arguments = arguments.iter().map(one).collect::<Result<_, _>>()?;
-                Self::call(find(function)?, arguments)?
+                Self::call(find(function)?, None, arguments)?
+            }
+            Expr::Zoned {
+                function,
+                zone,
+                arguments,
+            } => {
+                let arguments = arguments.iter().map(one).collect::<Result<_, _>>()?;
+                Self::call(find(function)?, Some(zone), arguments)?
             }
             Expr::AnyAll {
                 function,
@@ -110,15 +127,26 @@ impl Node {
         })
     }
 
-    fn call(function: &'static Function, mut arguments: Vec<Self>) -> Result<Self, Declined> {
+    fn call(
+        function: &'static Function,
+        zone: Option<&Arc<Zone>>,
+        mut arguments: Vec<Self>,
+    ) -> Result<Self, Declined> {
         let given: Vec<ColumnType> = arguments.iter().map(Self::column_type).collect();
-        if !function.accepts(&given) {
+        if !function.accepts(&given) || function.needs_zone() != zone.is_some() {
             return Err(types(function.prosrc));
         }
         let is_null = |argument: &Self| matches!(argument, Self::Constant(_, None));
         if arguments.iter().any(is_null) {
             let ty = function.result;
             return Ok(Self::Null { ty, arguments });
+        }
+        if let Some(zone) = zone {
+            return Ok(Self::Zoned {
+                function,
+                zone: zone.clone(),
+                arguments,
+            });
         }
         let Kernel::Like { negated } = function.kernel else {
             return Ok(Self::Call {
@@ -142,7 +170,7 @@ impl Node {
     pub(super) fn column_type(&self) -> ColumnType {
         match self {
             Self::Column(_, ty) | Self::Constant(ty, _) | Self::Null { ty, .. } => *ty,
-            Self::Call { function, .. } => function.result,
+            Self::Call { function, .. } | Self::Zoned { function, .. } => function.result,
             Self::Foreign(foreign) => foreign.column_type,
             Self::Like { .. }
             | Self::AnyAll(_)
@@ -158,7 +186,9 @@ impl Node {
     fn parts(&self) -> &[Self] {
         match self {
             Self::Column(..) | Self::Constant(..) | Self::Foreign(_) => &[],
-            Self::Call { arguments, .. } | Self::Null { arguments, .. } => arguments,
+            Self::Call { arguments, .. }
+            | Self::Zoned { arguments, .. }
+            | Self::Null { arguments, .. } => arguments,
             Self::And(parts) | Self::Or(parts) => parts,
             Self::Like { text, .. } => std::slice::from_ref(text),
             Self::AnyAll(any_all) => std::slice::from_ref(&any_all.left),
@@ -168,7 +198,7 @@ impl Node {
 
     pub(super) fn can_fail(&self) -> bool {
         let own = match self {
-            Self::Call { function, .. } => function.can_fail,
+            Self::Call { function, .. } | Self::Zoned { function, .. } => function.can_fail,
             Self::Foreign(_) => true,
             _ => false,
         };

@@ -43,6 +43,20 @@ impl Node {
                 },
                 Kernel::Binary(kernel) => with_operands(arguments, input, kernel),
                 Kernel::Compare { .. } | Kernel::Like { .. } => self.boolean_column(input),
+                Kernel::Zoned(_) => Err(mismatch()),
+            },
+            Self::Zoned {
+                function,
+                zone,
+                arguments,
+            } => match (function.kernel, arguments.as_slice()) {
+                (Kernel::Zoned(kernel), [argument]) => {
+                    kernel(zone, &[Operand::Rows(&argument.column(input)?)])
+                }
+                (Kernel::Zoned(kernel), _) => {
+                    with_operands(arguments, input, |left, right| kernel(zone, &[left, right]))
+                }
+                _ => Err(mismatch()),
             },
             Self::Foreign(foreign) => {
                 if let &[(index, _)] = foreign.columns.as_slice()
@@ -209,7 +223,7 @@ pub(super) fn bits_with(
             Column::Bool(array) => Ok(array.values().clone()),
             _ => Err(mismatch()),
         },
-        Kernel::Unary(_) | Kernel::Like { .. } => Err(mismatch()),
+        Kernel::Unary(_) | Kernel::Like { .. } | Kernel::Zoned(_) => Err(mismatch()),
     }
 }
 

@@ -40,7 +40,7 @@ pub fn predicate_of(expr: &Expr) -> Option<(usize, Predicate)> {
             [part] => predicate_of(part),
             _ => None,
         },
-        Expr::Constant(..) | Expr::Foreign(_) => None,
+        Expr::Zoned { .. } | Expr::Constant(..) | Expr::Foreign(_) => None,
     }
 }
 

@@ -10,7 +10,7 @@ use howdah_columnar::{ColumnType, CompareOp};
 use super::Function;
 use super::compare::{comparisons, with_constant};
 use super::kernel::{Kernel, Native, Operand, commuted, mismatch, rows};
-use super::loops::{BinaryOp, binary, bits_of, bits_of_pairs};
+use super::loops::{BinaryOp, UnaryOp, binary, bits_of, bits_of_pairs, unary};
 use crate::error::VectorError;
 
 /// PostgreSQL's `IS_VALID_DATE`: from Julian day 0 to before `DATE_END_JULIAN`.
@@ -19,8 +19,16 @@ const END_DATE: i32 = (2_147_483_494_i64 - 2_451_545) as i32;
 
 pub(crate) const MICROSECONDS_PER_DAY: i64 = 86_400_000_000;
 
+/// PostgreSQL's `MIN_TIMESTAMP` and `END_TIMESTAMP`.
+pub(super) const FIRST_TIMESTAMP: i64 = -211_813_488_000_000_000;
+pub(super) const END_TIMESTAMP: i64 = 9_223_371_331_200_000_000;
+
 const DATE_OUT_OF_RANGE: VectorError = VectorError::DatetimeOutOfRange {
     message: "date out of range",
+};
+
+const NO_TIMESTAMP: VectorError = VectorError::DatetimeOutOfRange {
+    message: "date out of range for timestamp",
 };
 
 const INFINITE_DATES: VectorError = VectorError::DatetimeOutOfRange {
@@ -37,6 +45,21 @@ pub(super) static FUNCTIONS: &[&[Function]] = &[
         two::<AddDays>("date_pli"),
         two::<SubtractDays>("date_mii"),
         two::<Days>("date_mi"),
+    ],
+    &[
+        Function::new(
+            "timestamp_date",
+            &[Int64],
+            Int32,
+            Kernel::Unary(unary::<DateOf>),
+        ),
+        Function::new(
+            "date_timestamp",
+            &[Int32],
+            Int64,
+            Kernel::Unary(unary::<BeginOf>),
+        )
+        .failing(),
     ],
     comparisons!(
         &[Int32, Int64],
@@ -134,6 +157,59 @@ impl BinaryOp for Days {
     fn check(left: i32, right: i32) -> Result<(), VectorError> {
         match Self::fast(left, right).1 {
             true => Err(INFINITE_DATES),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The date of a timestamp.
+pub(super) struct DateOf;
+
+impl UnaryOp for DateOf {
+    type In = i64;
+    type Out = i32;
+
+    #[inline(always)]
+    fn fast(timestamp: i64) -> (i32, bool) {
+        let date = match timestamp {
+            i64::MIN => i32::MIN,
+            i64::MAX => i32::MAX,
+            // 64 bits of microseconds are some hundred million days.
+            timestamp => timestamp.div_euclid(MICROSECONDS_PER_DAY) as i32,
+        };
+        (date, false)
+    }
+
+    fn check(_: i64) -> Result<(), VectorError> {
+        Ok(())
+    }
+}
+
+/// The timestamp with which a date begins.
+pub(super) struct BeginOf;
+
+impl UnaryOp for BeginOf {
+    type In = i32;
+    type Out = i64;
+
+    #[inline(always)]
+    fn fast(date: i32) -> (i64, bool) {
+        match date {
+            i32::MIN => (i64::MIN, false),
+            i32::MAX => (i64::MAX, false),
+            date => {
+                let begin = i64::from(date).wrapping_mul(MICROSECONDS_PER_DAY);
+                (
+                    begin,
+                    i64::from(date) >= END_TIMESTAMP / MICROSECONDS_PER_DAY,
+                )
+            }
+        }
+    }
+
+    fn check(date: i32) -> Result<(), VectorError> {
+        match Self::fast(date).1 {
+            true => Err(NO_TIMESTAMP),
             false => Ok(()),
         }
     }

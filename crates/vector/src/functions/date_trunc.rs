@@ -1,4 +1,5 @@
-//! `date_trunc` of timestamps, as `timestamp_trunc` in PostgreSQL's `utils/adt/timestamp.c`.
+//! `date_trunc` of timestamps, as `timestamp_trunc` and `timestamptz_trunc` in PostgreSQL's
+//! `utils/adt/timestamp.c`.
 //!
 //! What is no unit is left to PostgreSQL, which raises the error, as are timestamps whose beginning
 //! would lie before the first valid one.
@@ -9,27 +10,35 @@ use howdah_columnar::ColumnType::{Int64, Text};
 use howdah_columnar::{Column, Value};
 
 use super::Function;
-use super::date_time::MICROSECONDS_PER_DAY;
+use super::date_time::{END_TIMESTAMP as END, FIRST_TIMESTAMP as FIRST, MICROSECONDS_PER_DAY};
 use super::kernel::{Kernel, Native, Operand, column, mismatch, nulls_of, row_count, rows, value};
 use super::loops::{check_rows, gathered};
+use super::zoned::{local_times, moments_of};
 use crate::error::VectorError;
+use crate::zone::Zone;
 
-pub(super) static FUNCTIONS: &[&[Function]] = &[&[Function::new(
-    "timestamp_trunc",
-    &[Text, Int64],
-    Int64,
-    Kernel::Binary(truncated),
-)
-.failing()
-.exact_where("where there is such a unit")]];
+pub(super) static FUNCTIONS: &[&[Function]] = &[&[
+    Function::new(
+        "timestamp_trunc",
+        &[Text, Int64],
+        Int64,
+        Kernel::Binary(truncated),
+    )
+    .failing()
+    .exact_where("where there is such a unit"),
+    Function::new(
+        "timestamptz_trunc",
+        &[Text, Int64],
+        Int64,
+        Kernel::Zoned(truncated_in_zone),
+    )
+    .failing()
+    .exact_where("where there is such a unit, for timestamps of which the zone is known"),
+]];
 
 const UNUSUAL: VectorError = VectorError::Unsupported {
     what: "an unknown unit, or a timestamp of the first days",
 };
-
-/// PostgreSQL's `MIN_TIMESTAMP` and `END_TIMESTAMP`.
-const FIRST: i64 = -211_813_488_000_000_000;
-const END: i64 = 9_223_371_331_200_000_000;
 
 /// What a timestamp is truncated to.
 #[derive(Clone, Copy)]
@@ -149,27 +158,64 @@ fn begin_of(year: i64, month: i64) -> i64 {
 }
 
 fn truncated(units: Operand<'_>, timestamps: Operand<'_>) -> Result<Column, VectorError> {
+    truncated_by(units, timestamps, Unit::begins)
+}
+
+/// Truncates on the clocks of a zone.
+fn truncated_in_zone(zone: &Zone, operands: &[Operand<'_>]) -> Result<Column, VectorError> {
+    let &[units, timestamps] = operands else {
+        return Err(mismatch());
+    };
+    truncated_by(units, timestamps, |unit, moments| {
+        let (local, outside) = local_times(zone, moments);
+        let (mut begins, invalid) = unit.begins(&local);
+        let is_part_of_day =
+            matches!(unit, Unit::Microseconds(count) if count < MICROSECONDS_PER_DAY);
+        let (begins, beyond) = match is_part_of_day {
+            // The offset stays that of the timestamp.
+            true => {
+                let passed = local.iter().zip(moments);
+                for (begin, (local, moment)) in begins.iter_mut().zip(passed) {
+                    *begin = begin.wrapping_sub(local.wrapping_sub(*moment));
+                }
+                gathered(begins.into_iter().map(|begin| {
+                    let is_infinite = (begin == i64::MIN) | (begin == i64::MAX);
+                    (begin, !is_infinite & !(FIRST..END).contains(&begin))
+                }))
+            }
+            false => moments_of(zone, &begins),
+        };
+        (begins, outside | invalid | beyond)
+    })
+}
+
+/// Truncates by the unit of each row. `begins` returns the beginnings, and whether one is invalid.
+fn truncated_by(
+    units: Operand<'_>,
+    timestamps: Operand<'_>,
+    begins: impl Fn(Unit, &[i64]) -> (Vec<i64>, bool),
+) -> Result<Column, VectorError> {
     if let (Operand::Same(Value::Text(name)), Operand::Rows(array)) = (units, timestamps)
         && let Some(unit) = Unit::named(name)
     {
         let values = rows::<i64>(array)?;
-        let (begins, suspect) = unit.begins(values);
+        let (results, suspect) = begins(unit, values);
         if suspect {
             check_rows(values.len(), array.nulls(), |row| {
-                match unit.begins(&values[row..=row]).1 {
+                match begins(unit, &values[row..=row]).1 {
                     true => Err(UNUSUAL),
                     false => Ok(()),
                 }
             })?;
         }
-        return Ok(column(begins, array.nulls().cloned()));
+        return Ok(column(results, array.nulls().cloned()));
     }
     let of_row = |row: usize| match (value(units, row), value(timestamps, row)) {
         (None, _) | (_, None) => Ok(0),
         (Some(Value::Text(name)), Some(at)) => {
             let unit = Unit::named(name).ok_or(UNUSUAL)?;
-            let (begins, is_invalid) = unit.begins(&[i64::value(at).ok_or_else(mismatch)?]);
-            begins
+            let (results, is_invalid) = begins(unit, &[i64::value(at).ok_or_else(mismatch)?]);
+            results
                 .first()
                 .copied()
                 .filter(|_| !is_invalid)
@@ -177,7 +223,7 @@ fn truncated(units: Operand<'_>, timestamps: Operand<'_>) -> Result<Column, Vect
         }
         _ => Err(mismatch()),
     };
-    let begins = (0..row_count(units, timestamps)).map(of_row);
-    let begins = begins.collect::<Result<Vec<i64>, _>>()?;
-    Ok(column(begins, nulls_of(units, timestamps)))
+    let results = (0..row_count(units, timestamps)).map(of_row);
+    let results = results.collect::<Result<Vec<i64>, _>>()?;
+    Ok(column(results, nulls_of(units, timestamps)))
 }

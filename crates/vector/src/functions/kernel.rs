@@ -6,6 +6,7 @@ use arrow_buffer::{ArrowNativeType, BooleanBuffer, NullBuffer, ScalarBuffer};
 use howdah_columnar::{Column, CompareOp, Value};
 
 use crate::error::VectorError;
+use crate::zone::Zone;
 
 /// An argument of a function. Of the arguments of one call at least one is `Rows`, and all such
 /// have the same length.
@@ -71,6 +72,8 @@ pub(crate) enum Kernel {
     },
     /// `LIKE` a constant pattern, or not.
     Like { negated: bool },
+    /// A value of each row and a time zone.
+    Zoned(fn(&Zone, &[Operand<'_>]) -> Result<Column, VectorError>),
 }
 
 /// The operator of `right op left`.

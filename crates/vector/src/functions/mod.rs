@@ -27,6 +27,7 @@ mod loops;
 mod numeric;
 mod numeric_compare;
 pub(crate) mod text;
+mod zoned;
 
 use std::sync::LazyLock;
 
@@ -104,6 +105,12 @@ impl Function {
                 .all(|(wanted, given)| is_same(wanted, given))
     }
 
+    /// Whether it depends on the session's time zone: its calls are
+    /// [`Expr::Zoned`](crate::plan::Expr::Zoned).
+    pub fn needs_zone(&self) -> bool {
+        matches!(self.kernel, Kernel::Zoned(_))
+    }
+
     /// The comparison that it is, if its arguments are compared as
     /// [`howdah_columnar::compare`] compares them.
     pub fn comparison(&self) -> Option<CompareOp> {
@@ -125,6 +132,7 @@ static FAMILIES: &[&[&[Function]]] = &[
     numeric::FUNCTIONS,
     date_time::FUNCTIONS,
     date_trunc::FUNCTIONS,
+    zoned::FUNCTIONS,
     text::FUNCTIONS,
     input::FUNCTIONS,
     json::FUNCTIONS,

@@ -2,7 +2,7 @@
 
 use howdah_columnar::{Column, OwnedValue};
 
-use super::{Datum, functions, json, unsupported};
+use super::{Datum, functions, json, unsupported, zoned};
 use crate::error::VectorError;
 use crate::plan::{Expr, Truth};
 
@@ -25,6 +25,16 @@ pub fn evaluate(expr: &Expr, row: &[Datum]) -> Result<Datum, VectorError> {
         } => {
             let arguments = arguments.iter().map(|argument| evaluate(argument, row));
             call(function, arguments.collect::<Result<_, _>>()?)?
+        }
+        Expr::Zoned {
+            function,
+            zone,
+            arguments,
+        } => {
+            let arguments = arguments.iter().map(|argument| evaluate(argument, row));
+            let arguments: Option<Vec<OwnedValue>> = arguments.collect::<Result<_, _>>()?;
+            let value = arguments.map(|arguments| zoned::call(function, zone, &arguments));
+            value.transpose()?
         }
         Expr::AnyAll {
             function,

@@ -77,6 +77,8 @@ pub(super) fn call(prosrc: &str, arguments: &[OwnedValue]) -> Result<OwnedValue,
         ("timestamp_trunc", [Text(unit), Int64(timestamp)]) => {
             truncated(&unit.to_ascii_lowercase(), *timestamp).map(Int64)
         }
+        ("timestamp_date", [Int64(timestamp)]) => Ok(Int32(date_of(*timestamp))),
+        ("date_timestamp", [Int32(date)]) => begin_of(*date).map(Int64),
         ("textlen", [Text(text)]) => Ok(Int32(text.chars().count() as i32)),
         ("textoctetlen", [Text(text)]) => Ok(Int32(text.len() as i32)),
         ("text_starts_with", [Text(text), Text(prefix)]) => {
@@ -362,8 +364,30 @@ fn moved(date: i32, days: i64) -> Result<OwnedValue, VectorError> {
     }
 }
 
+/// The date of a timestamp.
+pub(super) fn date_of(timestamp: i64) -> i32 {
+    match timestamp {
+        i64::MIN => i32::MIN,
+        i64::MAX => i32::MAX,
+        timestamp => timestamp.div_euclid(86_400_000_000) as i32,
+    }
+}
+
+/// The timestamp with which a date begins.
+pub(super) fn begin_of(date: i32) -> Result<i64, VectorError> {
+    match date {
+        i32::MIN => Ok(i64::MIN),
+        i32::MAX => Ok(i64::MAX),
+        // From the year 294277 on.
+        106_751_983.. => Err(VectorError::DatetimeOutOfRange {
+            message: "date out of range for timestamp",
+        }),
+        date => Ok(i64::from(date) * 86_400_000_000),
+    }
+}
+
 /// The beginning of a unit, as PostgreSQL's `timestamp_trunc` finds it.
-fn truncated(unit: &str, timestamp: i64) -> Result<i64, VectorError> {
+pub(super) fn truncated(unit: &str, timestamp: i64) -> Result<i64, VectorError> {
     const DAY: i64 = 86_400_000_000;
     const VALID: std::ops::Range<i64> = -211_813_488_000_000_000..9_223_371_331_200_000_000;
     let unusual = || unsupported("a unit or a timestamp");

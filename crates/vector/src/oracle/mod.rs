@@ -16,6 +16,7 @@ mod expr;
 mod functions;
 pub mod json;
 mod order;
+mod zoned;
 
 use std::cmp::Ordering;
 

@@ -6,9 +6,12 @@
 //!                                                            └─ First: rows, by an order
 //! ```
 
+use std::sync::Arc;
+
 use howdah_columnar::{ColumnType, OwnedValue};
 
 use crate::foreign::Foreign;
+use crate::zone::Zone;
 
 /// One query over one source.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,6 +107,15 @@ pub enum Expr {
     Call {
         /// Such as `int4pl` or `timestamp_lt`.
         function: String,
+        /// Its arguments.
+        arguments: Vec<Expr>,
+    },
+    /// The same of a function that depends on the session's time zone.
+    Zoned {
+        /// Such as `timestamptz_date`.
+        function: String,
+        /// The zone.
+        zone: Arc<Zone>,
         /// Its arguments.
         arguments: Vec<Expr>,
     },

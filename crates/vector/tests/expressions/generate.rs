@@ -1,8 +1,8 @@
 //! Random tables and expressions.
 
-use crate::json;
+use crate::{json, zones};
 use howdah_columnar::{ColumnType, OwnedNumeric, OwnedValue};
-use howdah_vector::functions;
+use howdah_vector::functions::{self, Function};
 use howdah_vector::oracle::Datum;
 use howdah_vector::plan::{Expr, Truth};
 
@@ -281,7 +281,7 @@ fn leaf(ty: ColumnType, types: &[ColumnType], random: &mut Random) -> Expr {
 
 fn call(ty: ColumnType, types: &[ColumnType], depth: usize, random: &mut Random) -> Expr {
     // Images of jsonb values, and texts that are numbers, have tests of their own.
-    let is_any = |f: &&functions::Function| !json::takes(f.prosrc);
+    let is_any = |f: &&Function| !json::takes(f.prosrc);
     let candidates: Vec<_> = functions::all()
         .filter(is_any)
         .filter(|f| f.result == ty)
@@ -301,9 +301,22 @@ fn call(ty: ColumnType, types: &[ColumnType], depth: usize, random: &mut Random)
     if function.prosrc.ends_with("_trunc") {
         arguments[0] = unit(random);
     }
-    Expr::Call {
-        function: function.prosrc.to_owned(),
-        arguments,
+    call_of(function, arguments, random)
+}
+
+/// A call of a function, in any zone if it needs one.
+pub fn call_of(function: &Function, arguments: Vec<Expr>, random: &mut Random) -> Expr {
+    let prosrc = function.prosrc.to_owned();
+    match function.needs_zone() {
+        true => Expr::Zoned {
+            function: prosrc,
+            zone: zones::zone(random),
+            arguments,
+        },
+        false => Expr::Call {
+            function: prosrc,
+            arguments,
+        },
     }
 }
 

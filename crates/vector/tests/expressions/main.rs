@@ -2,6 +2,7 @@
 
 mod generate;
 mod json;
+mod zones;
 
 use arrow_buffer::BooleanBuffer;
 use generate::{Random, Table};
@@ -146,31 +147,30 @@ fn check_function(expr: &Expr, types: &[ColumnType], rows: &[Vec<Datum>]) {
 
 /// The calls of a function: of columns, and of a column and a constant.
 fn calls(function: &Function, random: &mut Random) -> Vec<Expr> {
-    let call = |arguments: Vec<Expr>| Expr::Call {
-        function: function.prosrc.to_owned(),
-        arguments,
-    };
     if function.prosrc.ends_with("like") {
-        let pattern = generate::pattern(random);
-        return vec![call(vec![Expr::Column(0), pattern])];
+        let arguments = vec![Expr::Column(0), generate::pattern(random)];
+        return vec![generate::call_of(function, arguments, random)];
     }
     let columns: Vec<Expr> = (0..function.arguments.len()).map(Expr::Column).collect();
-    let mut calls = vec![call(columns.clone())];
+    let mut calls = vec![columns.clone()];
     if columns.len() == 2 {
         for at in 0..2 {
             let mut arguments = columns.clone();
             arguments[at] = generate::constant(function.arguments[at], random);
-            calls.push(call(arguments));
+            calls.push(arguments);
         }
     }
     let constants = function.arguments.iter();
     let constants = constants.map(|&ty| generate::constant(ty, random));
-    calls.push(call(constants.collect()));
+    calls.push(constants.collect());
     if function.prosrc.ends_with("_trunc") {
-        let of_unit = |_| call(vec![generate::unit(random), Expr::Column(1)]);
+        let of_unit = |_| vec![generate::unit(random), Expr::Column(1)];
         calls.extend((0..12).map(of_unit));
     }
+    let calls = calls.into_iter();
     calls
+        .map(|arguments| generate::call_of(function, arguments, random))
+        .collect()
 }
 
 proptest! {
