@@ -3,7 +3,7 @@
 use super::changes::changes;
 use super::columns::{COLUMNS, Kind, of_kind};
 use super::expressions::{
-    arithmetic, condition, filter, part, unknown, with_parameters, with_value,
+    arithmetic, condition, filter, part, time, unknown, with_parameters, with_value,
 };
 use super::query::{Query, Way};
 use crate::differential::Dice;
@@ -81,7 +81,8 @@ pub fn author(dice: &mut Dice) -> Query {
 
 fn aggregate(dice: &mut Dice) -> String {
     let kind = *dice.pick(&[Kind::Integer, Kind::Integer, Kind::Float, Kind::Numeric]);
-    let call = match dice.below(12) {
+    let call = match dice.below(13) {
+        12 => format!("{}({})", dice.pick(&["min", "max", "count"]), time(dice)),
         11 => match dice.below(3) {
             0 => format!("count({})", part(dice, Kind::Bool)),
             1 => format!("max({} COLLATE \"C\")", part(dice, Kind::Text)),
@@ -122,7 +123,8 @@ fn aggregate(dice: &mut Dice) -> String {
 }
 
 fn key(dice: &mut Dice) -> String {
-    match dice.below(9) {
+    match dice.below(10) {
+        9 => format!("({})", time(dice)),
         8 => {
             let kind = *dice.pick(&[Kind::Text, Kind::Bool, Kind::Integer]);
             part(dice, kind)

@@ -127,12 +127,19 @@ fn compare(
     let step_rows = dice.pick(&[0, 0, 0, 1, 7, 500]);
     let hash_bits = dice.pick(&[64, 64, 5, 0]);
     let partitionwise = dice.pick(&["on", "off"]);
+    let zone = dice.pick(&[
+        "UTC",
+        "UTC",
+        "Europe/Berlin",
+        "America/St_Johns",
+        "Pacific/Apia",
+    ]);
     let cached = dice.pick(&["force_generic_plan", "force_custom_plan"]);
     session.batch_execute(&format!(
         "SET enable_partitionwise_aggregate = {partitionwise}; SET plan_cache_mode = {cached};
          SET howdah.debug_force_vectorized = on; SET howdah.vectorized = on;
          SET howdah.debug_step_rows = {step_rows}; SET howdah.debug_hash_bits = {hash_bits};
-         SET howdah.threads = {threads}; SET work_mem = '{memory}'"
+         SET howdah.threads = {threads}; SET work_mem = '{memory}'; SET timezone = '{zone}'"
     ))?;
     let plan = question.plan(session, &question.query.explained("t"))?;
     let text = question.query.of("t");
@@ -153,7 +160,7 @@ fn compare(
         let values = &question.values;
         format!(
             "{threads} threads, {step_rows} rows at a time, {hash_bits} bits of hashes, work_mem \
-             {memory}, ({values}): {text}: {other}"
+             {memory}, {zone}, ({values}): {text}: {other}"
         )
     };
     if let (Ok(_), Err(_)) = (&vectorized, &heap) {

@@ -57,6 +57,35 @@ pub(super) fn unknown(dice: &mut Dice, kind: Kind) -> String {
     dice.pick(expressions).to_string()
 }
 
+/// Dates and timestamps, and what clocks of the session's time zone show.
+pub(super) fn time(dice: &mut Dice) -> String {
+    let unit = dice.pick(&[
+        "day", "hour", "month", "week", "qtr", "year", "secs", "Decade",
+    ]);
+    match dice.below(9) {
+        0 | 1 => format!("date_trunc('{unit}', ts)"),
+        2 | 3 => format!("date_trunc('{unit}', tz)"),
+        4 => "ts::date".to_owned(),
+        5 => "tz::date".to_owned(),
+        6 => "tz::timestamp".to_owned(),
+        7 => "ts::timestamptz".to_owned(),
+        _ => format!("d::{}", dice.pick(&["timestamp", "timestamptz"])),
+    }
+}
+
+/// A condition on what time returns.
+fn time_condition(dice: &mut Dice) -> String {
+    let constant = dice.pick(&[
+        "2000-01-01",
+        "2000-03-26",
+        "2000-10-29 01:30",
+        "infinity",
+        "1999-12-31 23:00",
+    ]);
+    let operator = dice.pick(&["=", "<>", "<", "<=", ">", ">="]);
+    format!("{} {operator} '{constant}'", time(dice))
+}
+
 /// Parts of documents, of a kind.
 pub(super) fn part(dice: &mut Dice, kind: Kind) -> String {
     let expressions: &[&str] = match kind {
@@ -106,8 +135,10 @@ fn unknown_condition(dice: &mut Dice) -> String {
 }
 
 pub(super) fn condition(dice: &mut Dice, depth: usize) -> String {
-    if dice.below(9) == 0 {
-        return unknown_condition(dice);
+    match dice.below(18) {
+        0 | 1 => return unknown_condition(dice),
+        2 => return time_condition(dice),
+        _ => {}
     }
     let column = dice.pick(COLUMNS);
     let name = column.name;
