@@ -186,9 +186,7 @@ fn run_programs(
     for program in &programs {
         total += program.count(paths, filters)?;
     }
-    let log = log_path(paths, title)?;
-    let mut log_file =
-        File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+    let log = empty_log(paths, title)?;
     let mut progress = Progress::of(title, total, Counting::Things);
     let mut tally = Tally::default();
     for program in &programs {
@@ -196,7 +194,7 @@ fn run_programs(
         tally.add(run_logged(
             title,
             command.args(filters),
-            &mut log_file,
+            &log,
             &mut progress,
         )?);
     }
@@ -232,15 +230,13 @@ impl<'p> SoakPrograms<'p> {
             .filter(|program| program.name() == name)
             .max_by_key(|program| program.needs_server(self.paths))
             .with_context(|| format!("there are no tests named {name}"))?;
-        let log = log_path(self.paths, &format!("soak-{name}"))?;
-        let mut log_file =
-            File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let log = empty_log(self.paths, &format!("soak-{name}"))?;
         let mut progress = Progress::of(name, program.count(self.paths, &[])?, Counting::Things);
         let mut command = program.command(self.paths);
         for (setting, value) in settings {
             command.env(setting, value.to_string());
         }
-        let tally = run_logged(name, &mut command, &mut log_file, &mut progress)?;
+        let tally = run_logged(name, &mut command, &log, &mut progress)?;
         conclude(progress, &tally, &log);
         Ok(tally)
     }
@@ -249,24 +245,26 @@ impl<'p> SoakPrograms<'p> {
 /// The examples in the documentation, which cargo hands to rustdoc.
 fn documentation(paths: &Paths) -> anyhow::Result<Tally> {
     let title = "documentation";
-    let log = log_path(paths, title)?;
-    let mut log_file =
-        File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+    let log = empty_log(paths, title)?;
     let mut progress = Progress::open_ended(title);
     let mut command = cargo(paths);
     command.args(["test", "--locked", "--workspace", "--doc", "--no-fail-fast"]);
-    let tally = run_logged(title, &mut command, &mut log_file, &mut progress)?;
+    let tally = run_logged(title, &mut command, &log, &mut progress)?;
     conclude(progress, &tally, &log);
     Ok(tally)
 }
+
+/// As many lines of the report of each failed test are shown; the log has all.
+const REPORT_LINES: usize = 30;
 
 /// Runs a program that reports as libtest does, and counts what it reports.
 fn run_logged(
     title: &str,
     command: &mut Command,
-    log: &mut File,
+    log: &Path,
     progress: &mut Progress,
 ) -> anyhow::Result<Tally> {
+    let mut log_file = File::options().append(true).open(log)?;
     // One pipe for both streams, so that the log has the output in the order of events.
     let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
     command
@@ -281,10 +279,11 @@ fn run_logged(
     // closes its end.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut tally = Tally::default();
+    let mut shown = 0;
     for line in BufReader::new(reader).split(b'\n') {
         let line = line.context("cannot read what the tests print")?;
         let line = String::from_utf8_lossy(&line);
-        writeln!(log, "{line}")?;
+        writeln!(log_file, "{line}")?;
         if let Some((name, verdict)) = tap::cargo_test_line(&line) {
             progress.advance(1, name);
             if verdict == Verdict::Failed {
@@ -293,11 +292,21 @@ fn run_logged(
         } else if let Some(counts) = tap::cargo_summary_line(&line) {
             tally.add(counts);
         }
+        if tap::is_report_of_failure(&line) {
+            shown = REPORT_LINES;
+        } else if line == "failures:" {
+            shown = 0;
+        }
+        if shown > 0 {
+            progress.line(&line);
+            shown -= 1;
+        }
     }
     let status = child
         .wait()
         .with_context(|| format!("cannot wait for {program}"))?;
     if !status.success() && tally.failed == 0 {
+        progress.line(&cluster::tail(log, REPORT_LINES));
         tally.fail(format!("{title}: {program} ended with {status}"));
     }
     Ok(tally)
@@ -305,7 +314,6 @@ fn run_logged(
 
 fn conclude(progress: Progress, tally: &Tally, log: &Path) {
     if tally.failed > 0 {
-        progress.line(&cluster::tail(log, 40));
         progress.finish(&format!("{tally}; all of it in {}", log.display()));
     } else {
         progress.finish(&tally.to_string());
@@ -324,6 +332,12 @@ fn cargo(paths: &Paths) -> Command {
         command.env("PGRX_PG_CONFIG_PATH", postgres.pg_config);
     }
     command
+}
+
+fn empty_log(paths: &Paths, title: &str) -> anyhow::Result<PathBuf> {
+    let log = log_path(paths, title)?;
+    File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+    Ok(log)
 }
 
 fn log_path(paths: &Paths, title: &str) -> anyhow::Result<PathBuf> {

@@ -58,6 +58,11 @@ pub fn cargo_test_line(line: &str) -> Option<(&str, Verdict)> {
     Some((name, verdict))
 }
 
+/// `---- row_group::keeps_order stdout ----`: what a failed test printed follows.
+pub fn is_report_of_failure(line: &str) -> bool {
+    line.starts_with("---- ") && line.ends_with(" ----")
+}
+
 /// `test result: ok. 12 passed; 0 failed; 1 ignored; …`: the counts of one test program. The lines
 /// of single tests may be interrupted by the tests' output; this one is not.
 pub fn cargo_summary_line(line: &str) -> Option<Tally> {
@@ -118,6 +123,8 @@ mod tests {
             Some(("a::b", Verdict::Skipped))
         );
         assert_eq!(cargo_test_line("test result: ok. 1 passed"), None);
+        assert!(is_report_of_failure("---- a::b stdout ----"));
+        assert!(!is_report_of_failure("failures:"));
         let line =
             "test result: FAILED. 12 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out";
         let tally = cargo_summary_line(line).expect("a summary");

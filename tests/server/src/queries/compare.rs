@@ -8,8 +8,9 @@ use super::author::{author, values};
 use super::query::{PARAMETERS, Query, Way};
 use crate::differential::Dice;
 
-/// The SQLSTATE of a statement that replay has cancelled. Only changes could raise it otherwise.
-const CONFLICT: &str = "40001";
+/// The SQLSTATEs of a statement that replay has cancelled: for locks, snapshots and pins, and for a
+/// pin that replay and a backend wait for in turn. Only changes could raise them otherwise.
+const CONFLICTS: [&str; 2] = ["40001", "40P01"];
 
 /// How many queries met what.
 #[derive(Debug, Clone, Copy, Default)]
@@ -104,7 +105,7 @@ pub fn compare_next_in(
     }
     let values = values(dice);
     let snapshot = Some(snapshot.to_owned());
-    compare(
+    let compared = compare(
         session,
         dice,
         tally,
@@ -113,7 +114,23 @@ pub fn compare_next_in(
             values,
             snapshot,
         },
-    )
+    );
+    match compared {
+        // Replay cancels what plans and prepares, too: that holds the table's lock as well.
+        Err(error) if is_conflict(&error) => {
+            tally.asked += 1;
+            tally.cancelled += 1;
+            Ok(())
+        }
+        compared => compared,
+    }
+}
+
+/// Whether replay has cancelled the statement of this error.
+fn is_conflict(error: &anyhow::Error) -> bool {
+    let error = error.chain().find_map(|one| one.downcast_ref());
+    let code = error.and_then(postgres::Error::code);
+    code.is_some_and(|code| CONFLICTS.contains(&code.code()))
 }
 
 fn compare(
@@ -150,7 +167,8 @@ fn compare(
     let plain = question.ask(session, &text)?;
     let mut heap = question.ask(session, &question.query.of("h"))?;
     tally.asked += 1;
-    let is_cancelled = |answer: &Answer| matches!(answer, Err(code) if code == CONFLICT);
+    let is_cancelled =
+        |answer: &Answer| matches!(answer, Err(code) if CONFLICTS.contains(&code.as_str()));
     if [&vectorized, &plain, &heap].into_iter().any(is_cancelled) {
         tally.cancelled += 1;
         return Ok(());
