@@ -56,6 +56,7 @@
 //!             ──> indexes            the indexes of a table
 //!             ──> new_entries        index entries of rows that got new TIDs
 //!             ──> scan               a plan node that scans a table with cold rows
+//!             ──> explanation        output of nodes for EXPLAIN
 //!             ──> executor           what is done before statements start and finish
 //!             ──> plain_insert       rows of INSERT that a load takes from the plan
 //!             ──> insert_plan        how many rows a statement is expected to insert
@@ -88,6 +89,7 @@ pub mod counters;
 mod custom_node;
 pub mod datum;
 pub mod executor;
+mod explanation;
 pub mod expr;
 pub mod ffi;
 pub mod heap_am;

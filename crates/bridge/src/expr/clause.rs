@@ -7,7 +7,8 @@ use std::rc::Rc;
 use pgrx::{PgList, pg_sys};
 use rustc_hash::FxHashMap;
 
-use super::{Node, Truth, nodes, truth};
+use super::kind::truth;
+use super::{Node, Truth, nodes};
 
 /// A clause as the parser made it. No catalog is asked.
 pub enum Form<'a> {
@@ -182,7 +183,9 @@ impl<'a> Node<'a> {
                 }
                 pg_sys::NodeTag::T_BooleanTest => {
                     let test = &*raw.cast::<pg_sys::BooleanTest>();
-                    Form::Is(Node::of(test.arg.cast()), truth(test.booltesttype))
+                    truth(test.booltesttype).map_or(Form::Other, |truth| {
+                        Form::Is(Node::of(test.arg.cast()), truth)
+                    })
                 }
                 pg_sys::NodeTag::T_NullTest => {
                     let test = &*raw.cast::<pg_sys::NullTest>();

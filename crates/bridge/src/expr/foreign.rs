@@ -6,6 +6,7 @@ use std::ffi::c_int;
 use pgrx::{PgList, pg_sys};
 
 use super::Node;
+use super::kind::variable;
 use crate::upper::Reason;
 
 impl<'a> Node<'a> {
@@ -42,11 +43,7 @@ impl<'a> Node<'a> {
                 if (*node).type_ != pg_sys::NodeTag::T_Var {
                     return Err(Reason::Expression);
                 }
-                let var = &*node.cast::<pg_sys::Var>();
-                if var.varno != rti || var.varlevelsup != 0 {
-                    return Err(Reason::Expression);
-                }
-                usize::try_from(i32::from(var.varattno) - 1).map_err(|_| Reason::SystemColumn)
+                variable(&*node.cast::<pg_sys::Var>(), rti).map(|variable| variable.attribute)
             };
             let attributes: Result<Vec<usize>, Reason> = PgList::<pg_sys::Node>::from_pg(found)
                 .iter_ptr()

@@ -4,7 +4,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::node::scan_of;
 use crate::custom_node::Deparser;
-use crate::upper::Explanation;
+use crate::explanation::Explanation;
 
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn explain_custom_scan(

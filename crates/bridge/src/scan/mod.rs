@@ -44,7 +44,7 @@ use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
-pub use crate::upper::Explanation;
+pub use crate::explanation::Explanation;
 pub use batch::{Batch, Column};
 pub use node::{Attributes, Begun};
 pub use parallel::SharedWords;

@@ -6,6 +6,7 @@
 use pgrx::{PgList, pg_sys};
 
 use super::expr::{Node, nodes};
+use super::fields::{condition, declined_query, declined_relation};
 use super::reason::Reason;
 use super::{Order, Shape, Stage};
 
@@ -19,20 +20,11 @@ pub(super) unsafe fn plain_relation(
 ) -> Result<*mut pg_sys::RangeTblEntry, Reason> {
     // SAFETY: planner structures.
     unsafe {
-        let query = &*(*root).parse;
         let rte = *(*root).simple_rte_array.add((*input).relid as usize);
-        let is_relation = (*rte).rtekind == pg_sys::RTEKind::RTE_RELATION
-            && matches!((*rte).relkind as u8, b'r' | b'm' | b'p');
-        let declined = [
-            (!is_relation, Reason::NotATable),
-            (!(*rte).tablesample.is_null(), Reason::TableSample),
-            (!(*input).lateral_relids.is_null(), Reason::Lateral),
-            (!query.groupingSets.is_null(), Reason::GroupingSets),
-            (!query.rowMarks.is_null(), Reason::RowMarks),
-            (query.hasTargetSRFs, Reason::SetReturningFunction),
-        ];
-        match declined.into_iter().find(|(holds, _)| *holds) {
-            Some((_, reason)) => Err(reason),
+        let lateral = (!(*input).lateral_relids.is_null()).then_some(Reason::Lateral);
+        let declined = declined_query(&*(*root).parse).or(declined_relation(&*rte));
+        match declined.or(lateral) {
+            Some(reason) => Err(reason),
             None => Ok(rte),
         }
     }
@@ -53,40 +45,81 @@ pub(super) unsafe fn filter_of<'a>(
         let clauses = PgList::<pg_sys::RestrictInfo>::from_pg((*input).baserestrictinfo);
         let mut ordered = Vec::new();
         for clause in clauses.iter_ptr() {
-            if (*clause).pseudoconstant {
-                return Err(Reason::ConstantCondition);
-            }
-            let level = match (*clause).leakproof {
-                true => 0,
-                false => (*clause).security_level,
-            };
+            let condition = condition(&*clause)?;
             let mut cost = pg_sys::QualCost::default();
             pg_sys::cost_qual_eval_node(&mut cost, clause.cast(), root);
-            ordered.push((level, cost.per_tuple, Node::of((*clause).clause.cast())));
+            let node = Node::of(condition.clause.cast());
+            ordered.push((condition.level, cost.per_tuple, node));
         }
         ordered.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
         Ok(ordered.into_iter().map(|(_, _, node)| node).collect())
     }
 }
 
-/// The expressions of sort or group clauses, each with its clause.
+/// An expression by which rows are sorted or grouped.
+struct SortOrGroup<'a> {
+    node: Node<'a>,
+    /// By which groups are told apart.
+    equality: pg_sys::Oid,
+    /// By which rows are sorted.
+    before: pg_sys::Oid,
+    nulls_first: bool,
+}
+
+/// The expressions of sort or group clauses.
 ///
 /// # Safety
 /// All pointers are the planner's, of the query level that is being planned.
 unsafe fn sort_group_expressions<'a>(
     root: *mut pg_sys::PlannerInfo,
     clauses: *mut pg_sys::List,
-) -> Vec<(&'a pg_sys::SortGroupClause, Node<'a>)> {
+) -> Vec<SortOrGroup<'a>> {
     // SAFETY: planner structures; every clause refers to an entry of the target list.
     unsafe {
         PgList::<pg_sys::SortGroupClause>::from_pg(clauses)
             .iter_ptr()
             .map(|clause| {
+                let pg_sys::SortGroupClause {
+                    eqop: equality,
+                    sortop: before,
+                    nulls_first,
+                    // The operator tells it.
+                    reverse_sort: _,
+                    // PostgreSQL's own choice.
+                    hashable: _,
+                    // By which the expression is found.
+                    tleSortGroupRef: _,
+                    type_: _,
+                } = *clause;
                 let node = pg_sys::get_sortgroupclause_expr(clause, (*root).processed_tlist);
-                (&*clause, Node::of(node))
+                SortOrGroup {
+                    node: Node::of(node),
+                    equality,
+                    before,
+                    nulls_first,
+                }
             })
             .collect()
     }
+}
+
+/// The different expressions by which rows are grouped, all by the default equality of their type:
+/// the order of the result may ask for another one.
+fn group_keys<'a>(clauses: &[SortOrGroup<'a>], keys: &mut Vec<Node<'a>>) -> Result<(), Reason> {
+    for key in clauses {
+        // SAFETY: a catalog lookup; entries of the type cache are never freed.
+        let default = unsafe {
+            let flags = pg_sys::TYPECACHE_EQ_OPR as i32;
+            (*pg_sys::lookup_type_cache(key.node.type_oid(), flags)).eq_opr
+        };
+        if default != key.equality {
+            return Err(Reason::GroupOperator);
+        }
+        if !keys.iter().any(|known| known.equals(key.node)) {
+            keys.push(key.node);
+        }
+    }
+    Ok(())
 }
 
 /// Groups and aggregates. All expressions over groups must consist of these.
@@ -102,11 +135,7 @@ pub(super) unsafe fn groups<'a>(
     // SAFETY: planner structures; the qual is a list of conjuncts.
     unsafe {
         let keys = sort_group_expressions(root, (*(*root).parse).groupClause);
-        for (_, key) in keys {
-            if !shape.keys.iter().any(|known| known.equals(key)) {
-                shape.keys.push(key);
-            }
-        }
+        group_keys(&keys, &mut shape.keys)?;
         for node in target.iter().copied().chain(nodes(having)) {
             if shape.keys.iter().any(|key| key.equals(node)) {
                 continue;
@@ -162,12 +191,12 @@ pub(super) unsafe fn first_groups<'a>(
         }
         let limit = rows_needed(query)?;
         let mut order = Vec::new();
-        for (clause, node) in sort_group_expressions(root, query.sortClause) {
-            is_returned(&node).then_some(())?;
+        for by in sort_group_expressions(root, query.sortClause) {
+            is_returned(&by.node).then_some(())?;
             order.push(Order {
-                node,
-                descending: is_descending(clause, node)?,
-                nulls_first: clause.nulls_first,
+                node: by.node,
+                descending: is_descending(&by)?,
+                nulls_first: by.nulls_first,
             });
         }
         shape.limit = limit;
@@ -197,15 +226,11 @@ pub(super) unsafe fn distinct<'a>(
         let keys = sort_group_expressions(root, query.distinctClause);
         let all = target
             .iter()
-            .all(|node| keys.iter().any(|(_, key)| key.equals(*node)));
+            .all(|node| keys.iter().any(|key| key.node.equals(*node)));
         if !all || keys.is_empty() {
             return Err(Reason::ConstantKey);
         }
-        for (_, key) in keys {
-            if !shape.keys.iter().any(|known| known.equals(key)) {
-                shape.keys.push(key);
-            }
-        }
+        group_keys(&keys, &mut shape.keys)?;
     }
     Ok(())
 }
@@ -236,11 +261,11 @@ pub(super) unsafe fn first<'a>(
         }
         shape.limit = rows_needed(query).ok_or(Reason::Limit)?;
         shape.stage = Stage::First;
-        for (clause, node) in sort_group_expressions(root, query.sortClause) {
+        for by in sort_group_expressions(root, query.sortClause) {
             shape.order.push(Order {
-                node,
-                descending: is_descending(clause, node).ok_or(Reason::SortOperator)?,
-                nulls_first: clause.nulls_first,
+                node: by.node,
+                descending: is_descending(&by).ok_or(Reason::SortOperator)?,
+                nulls_first: by.nulls_first,
             });
         }
         for node in target {
@@ -289,18 +314,15 @@ unsafe fn constant(node: *mut pg_sys::Node) -> Option<u64> {
 }
 
 /// Whether an order is descending, if it is one of the type's default operator class.
-///
-/// # Safety
-/// All pointers are the planner's, of the query level that is being planned.
-unsafe fn is_descending(clause: &pg_sys::SortGroupClause, node: Node<'_>) -> Option<bool> {
+fn is_descending(by: &SortOrGroup<'_>) -> Option<bool> {
     let (mut family, mut input) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
     let mut order = pg_sys::CompareType::COMPARE_INVALID;
     // SAFETY: catalog lookups; entries of the type cache are never freed.
     unsafe {
         let known =
-            pg_sys::get_ordering_op_properties(clause.sortop, &mut family, &mut input, &mut order);
+            pg_sys::get_ordering_op_properties(by.before, &mut family, &mut input, &mut order);
         let flags = pg_sys::TYPECACHE_BTREE_OPFAMILY as i32;
-        let default = (*pg_sys::lookup_type_cache(node.type_oid(), flags)).btree_opf;
+        let default = (*pg_sys::lookup_type_cache(by.node.type_oid(), flags)).btree_opf;
         if !known || default == pg_sys::InvalidOid || default != family {
             return None;
         }

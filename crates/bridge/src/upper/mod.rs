@@ -4,6 +4,7 @@
 //! ```text
 //!   planner    planner ── create_upper_paths_hook: asks the engine, adds a path
 //!              analysis ─ what of the query the engine is asked (Shape)
+//!              fields ─── every field of the query and its relation: read, or declining
 //!              tables ─── the table, or the partitions and children that it stands for
 //!              own_plan ─ PostgreSQL's own path, kept beside ours
 //!              reason ─── why a query was declined      notes ── kept for EXPLAIN (VERBOSE)
@@ -36,7 +37,8 @@
 
 mod analysis;
 mod batch;
-pub mod explain;
+mod explain;
+mod fields;
 mod foreign;
 mod hot_rows;
 mod jit;
@@ -62,7 +64,7 @@ use crate::malloc;
 pub use crate::expr;
 pub use crate::expr::Node;
 pub use batch::Batch;
-pub use explain::{Explanation, Operator};
+pub use explain::{OperatorWork, Work};
 pub use foreign::{Arguments, CHUNK_ROWS, ForeignExpressions, ForeignRun};
 pub use hot_rows::{BatchMemory, HotRows};
 pub use pgrx::pg_sys::{Datum, Oid};
@@ -151,8 +153,8 @@ pub trait Rows: Any {
     /// Drops the rows, but not the figures.
     fn forget(&mut self);
 
-    /// Adds the figures of all runs of the node to EXPLAIN ANALYZE.
-    fn explain(&self, to: &mut Explanation);
+    /// What all runs of the node did, for EXPLAIN ANALYZE.
+    fn work(&self) -> Work;
 }
 
 static ENGINE: OnceLock<&'static dyn Engine> = OnceLock::new();

@@ -27,6 +27,10 @@ pub enum Reason {
     Limit,
     /// A sort operator outside of the default operator class.
     SortOperator,
+    /// Groups are told apart by an operator that is not the type's default equality.
+    GroupOperator,
+    /// A statement that changes rows.
+    NotASelect,
     /// A condition that no row can pass.
     NoRows,
     /// A condition without columns, by which the scan may be avoided altogether.
@@ -123,6 +127,8 @@ impl Reason {
             Self::SortWithoutLimit => "a sort without LIMIT",
             Self::Limit => "LIMIT or OFFSET is not constant",
             Self::SortOperator => "a sort operator that is not the type's default",
+            Self::GroupOperator => "groups by an equality that is not the type's default",
+            Self::NotASelect => "not a SELECT",
             Self::ConstantCondition => "a condition without columns",
             Self::NoRows => "a condition that no row can pass",
             Self::ConstantKey => "a group key without columns",

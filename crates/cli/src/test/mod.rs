@@ -88,6 +88,7 @@ pub fn forced_suites(paths: &Paths) -> anyhow::Result<Tally> {
     let mut total = Tally::default();
     for step in [
         Step::RegressParallel,
+        Step::RegressVectorized,
         Step::IsolationVectorized,
         Step::ContribVectorized,
     ] {

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use howdah_bridge::upper::{Batch, Datum, Explanation, Rows, with_quotient};
+use howdah_bridge::upper::{Batch, Datum, Rows, Work, with_quotient};
 use howdah_columnar::{Numeric, Value};
 use howdah_vector::runtime::{ResultColumn, ResultSet};
 
@@ -88,8 +88,8 @@ impl Rows for Answer {
         self.rewind();
     }
 
-    fn explain(&self, to: &mut Explanation) {
-        self.figures.explain(to);
+    fn work(&self) -> Work {
+        self.figures.work()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use howdah_bridge::upper::{Explanation, Operator, Stage};
+use howdah_bridge::upper::{OperatorWork, Work};
 use howdah_columnar::ZONE_ROWS;
 use howdah_vector::runtime::RunStatistics;
 
@@ -30,8 +30,6 @@ pub struct Figures {
     pub run: RunStatistics,
     /// The most that one run had.
     pub threads: usize,
-    pub stage: Stage,
-    pub has_filter: bool,
     pub is_timed: bool,
     /// What PostgreSQL evaluated for the engine, if anything.
     pub evaluated: Option<Evaluated>,
@@ -81,66 +79,26 @@ impl Figures {
         }
     }
 
-    pub fn explain(&self, to: &mut Explanation) {
+    /// What the runs did, for EXPLAIN.
+    pub fn work(&self) -> Work {
         let (counts, run) = (&self.counts, &self.run);
-        let integers = [
-            ("Row Groups", counts.groups),
-            ("Row Groups Skipped", counts.groups_skipped),
-            ("Row Groups Answered by Statistics", counts.groups_answered),
-            ("Zones", counts.zones),
-            ("Zones Skipped", counts.zones_skipped),
-        ];
-        if to.is_text() {
-            let mut groups = format!("total={} skipped={}", counts.groups, counts.groups_skipped);
-            if counts.groups_answered > 0 {
-                groups += &format!(" answered by statistics={}", counts.groups_answered);
-            }
-            to.text("Row Groups", &groups);
-            let zones = format!("total={} skipped={}", counts.zones, counts.zones_skipped);
-            to.text("Zones", &zones);
-        } else {
-            for (label, count) in integers {
-                to.integer(label, None, count as i64);
-            }
+        let done = |rows: u64, time: Duration, memory_bytes: Option<usize>| OperatorWork {
+            rows,
+            time_ms: self.is_timed.then_some(time.as_secs_f64() * 1000.0),
+            memory_bytes,
+        };
+        Work {
+            row_groups: counts.groups,
+            row_groups_skipped: counts.groups_skipped,
+            row_groups_answered: counts.groups_answered,
+            zones: counts.zones,
+            zones_skipped: counts.zones_skipped,
+            hot_rows: counts.hot_rows,
+            threads: self.threads,
+            scan: done(run.rows_in, run.times.scan, None),
+            filter: done(run.rows_passed, run.times.filter, None),
+            output: done(run.groups, run.times.output, Some(run.memory_peak_bytes)),
+            evaluated: (self.evaluated).map(|evaluated| done(evaluated.rows, evaluated.time, None)),
         }
-        to.integer("Hot Rows", None, counts.hot_rows as i64);
-        to.integer("Threads", None, self.threads as i64);
-        let ms = |time: Duration| self.is_timed.then_some(time.as_secs_f64() * 1000.0);
-        let mut operators = vec![Operator {
-            name: "Scan",
-            rows_in: None,
-            rows_out: run.rows_in,
-            time_ms: ms(run.times.scan),
-            memory_bytes: None,
-        }];
-        if self.has_filter {
-            operators.push(Operator {
-                name: "Filter",
-                rows_in: Some(run.rows_in),
-                rows_out: run.rows_passed,
-                time_ms: ms(run.times.filter),
-                memory_bytes: None,
-            });
-        }
-        if let Some(evaluated) = self.evaluated {
-            operators.push(Operator {
-                name: "Evaluate",
-                rows_in: None,
-                rows_out: evaluated.rows,
-                time_ms: ms(evaluated.time),
-                memory_bytes: None,
-            });
-        }
-        operators.push(Operator {
-            name: match self.stage {
-                Stage::Group => "Aggregate",
-                Stage::First => "First",
-            },
-            rows_in: Some(run.rows_passed),
-            rows_out: run.groups,
-            time_ms: ms(run.times.output),
-            memory_bytes: Some(run.memory_peak_bytes),
-        });
-        to.operators(&operators);
     }
 }

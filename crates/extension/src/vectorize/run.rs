@@ -185,8 +185,6 @@ pub fn run(run: &Run<'_>, before: Option<Box<dyn Rows>>) -> Result<Box<dyn Rows>
         counts: total,
         run: result.statistics,
         threads,
-        stage: run.shape.stage,
-        has_filter: !run.shape.filter.is_empty(),
         is_timed,
         evaluated: (!run.foreign.is_empty()).then(|| evaluator.evaluated()),
     };
