@@ -28,10 +28,11 @@ const SETTINGS: [(&str, &str); 5] = [
     ("howdah.max_threads", "6"),
     ("log_min_messages", "warning"),
 ];
-/// How soon half of the statements are over, although other sessions keep the processors busy.
-const SOON: Duration = Duration::from_millis(40);
-/// How soon each of them is to be.
+/// How soon statements are over, although other sessions keep the processors busy. On an idle
+/// machine that is all of them.
 const GOAL: Duration = Duration::from_millis(50);
+/// How many of a hundred may take longer, because the process that is told waits for a processor.
+const MOST_LATE_PERCENT: usize = 10;
 /// How soon each of them is, whatever else the machine does.
 const AT_LAST: Duration = Duration::from_millis(600);
 /// What a session may grow by in each half of the cases: what the allocator cannot give back,
@@ -251,22 +252,19 @@ fn nothing_is_pinned(watcher: &mut Client) -> anyhow::Result<()> {
     bail!("pages are pinned: {left}")
 }
 
-fn print_distribution(what: &str, late: &mut [Duration]) -> Option<(Duration, Duration)> {
+fn print_distribution(what: &str, late: &mut [Duration]) {
     late.sort_unstable();
-    let at = |percent: usize| {
-        late.get((late.len().saturating_sub(1)) * percent / 100)
-            .copied()
+    let at = |percent: usize| late.get(late.len().saturating_sub(1) * percent / 100);
+    let (Some(median), Some(tenth), Some(last), Some(most)) = (at(50), at(90), at(99), at(100))
+    else {
+        return;
     };
-    let (median, most) = (at(50)?, at(100)?);
     println!(
-        "{} {what}: over after {median:?} (median), {:?} (90 %), {:?} (99 %), {most:?} (all)",
+        "{} {what}: over after {median:?} (median), {tenth:?} (90 %), {last:?} (99 %), {most:?} (all)",
         late.len(),
-        at(90)?,
-        at(99)?
     );
     let later = late.iter().filter(|over| **over > GOAL).count();
     println!("{later} of them after more than {GOAL:?}");
-    Some((median, most))
 }
 
 #[test]
@@ -438,20 +436,19 @@ fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
         "{} statements were stopped only",
         late.len()
     );
-    let mut median = Duration::ZERO;
+    let too_late = late.iter().filter(|(_, over)| *over > GOAL).count();
     for kind in [Stop::Cancel, Stop::Timeout, Stop::Terminate] {
         let mut of_kind: Vec<Duration> = late
             .iter()
             .filter(|(stop, _)| *stop == kind)
             .map(|(_, over)| *over)
             .collect();
-        if let Some((half, _)) = print_distribution(&format!("{kind:?}"), &mut of_kind) {
-            median = median.max(half);
-        }
+        print_distribution(&format!("{kind:?}"), &mut of_kind);
     }
     ensure!(
-        median < SOON,
-        "half of the statements took {median:?} to end"
+        too_late * 100 <= late.len() * MOST_LATE_PERCENT,
+        "{too_late} of {} statements took longer than {GOAL:?} to end",
+        late.len()
     );
     Ok(())
 }

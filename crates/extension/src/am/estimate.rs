@@ -20,7 +20,7 @@ mod cold_size;
 mod hidden;
 mod settled_sizes;
 
-use std::cell::RefCell;
+use std::cell::{LazyCell, RefCell};
 use std::time::Instant;
 
 use howdah_bridge::Oid;
@@ -53,22 +53,30 @@ const MOST_REMEMBERED: usize = 1024;
 
 thread_local! {
     /// By table; only of tables that have cold rows.
-    static PLANNED: RefCell<HashCache<Oid, ColdSize>> =
+    static PLANNED: RefCell<HashCache<Oid, PlannedSize>> =
         RefCell::new(HashCache::of_entries(MOST_REMEMBERED));
 }
 
-/// The size of a table's cold side that the planner got last; `None` if it has no cold rows. Every
-/// planning requests the sizes of its tables first, so the answer is no older than that.
-pub fn planned_size(table: Oid) -> Option<ColdSize> {
+/// What the planner was told of a table that has cold rows.
+#[derive(Clone, Copy)]
+pub struct PlannedSize {
+    pub cold: ColdSize,
+    /// The pages of the hot side.
+    pub hot_pages: BlockNumber,
+}
+
+/// The size of a table that the planner got last; `None` if it has no cold rows. Every planning
+/// requests the sizes of its tables first, so the answer is no older than that.
+pub fn planned_size(table: Oid) -> Option<PlannedSize> {
     PLANNED.with_borrow_mut(|sizes| sizes.get(&table).copied())
 }
 
-fn remember(table: Oid, size: ColdSize) {
+fn remember(table: Oid, size: Option<PlannedSize>) {
     PLANNED.with_borrow_mut(|sizes| {
-        if size.groups == 0 {
+        let Some(size) = size else {
             sizes.remove(&table);
             return;
-        }
+        };
         sizes.insert(table, size);
     });
 }
@@ -133,25 +141,33 @@ struct BothSides;
 impl EstimateSizes for BothSides {
     fn estimate(table: Table<'_>, widths: Widths<'_>) -> Sizes {
         let cold = cold_size(table);
-        remember(table.oid(), cold.unwrap_or_default());
         let heap = table_am::heap_sizes(table, widths);
+        let known = known(table);
+        // Of a table that was analyzed heap tells the pages that there are.
+        let hot_pages = match (known, cold) {
+            (None, Some(_)) => table.main_fork_blocks(),
+            _ => heap.pages,
+        };
+        let planned = cold.filter(|cold| cold.groups > 0);
+        remember(
+            table.oid(),
+            planned.map(|cold| PlannedSize { cold, hot_pages }),
+        );
         // A table that never had cold rows is planned as heap, however full its pages are.
         let Some(cold) = cold else {
             return heap;
         };
-        let per_page = rows_per_page(table, widths);
-        let known = known(table);
-        if cold.groups == 0 && !known.is_some_and(|known| known.counts_cold_rows(per_page)) {
+        let per_page = LazyCell::new(|| rows_per_page(table, widths));
+        if cold.groups == 0 && !known.is_some_and(|known| known.counts_cold_rows(*per_page)) {
             return heap;
         }
-        let hot_pages = table.main_fork_blocks();
         let cold_pages = cold.bytes.div_ceil(u64::from(PAGE_BYTES)) as u32;
         let mut pages = hot_pages.saturating_add(cold_pages);
-        let mut rows = hot_rows(hot_pages, known, per_page, cold.rows) + cold.rows as f64;
+        let mut rows = hot_rows(hot_pages, known, &per_page, cold.rows) + cold.rows as f64;
         if known.is_none() && !table.has_children() {
             // Heap's guess for a new table, which may grow soon.
             pages = pages.max(NEW_TABLE_PAGES);
-            rows = rows.max(f64::from(NEW_TABLE_PAGES) * per_page);
+            rows = rows.max(f64::from(NEW_TABLE_PAGES) * *per_page);
         }
         // An index-only scan reads nothing of a cold row whose group hides none.
         let shown = cold.rows as f64 / (cold.stored_rows as f64).max(1.0);
@@ -216,20 +232,29 @@ pub fn guessed_hot_rows(table: Table<'_>, cold_rows: u64) -> f64 {
     match cold_rows {
         0 => BothSides::estimate(table, widths).rows,
         _ => {
-            let per_page = rows_per_page(table, widths);
-            hot_rows(table.main_fork_blocks(), known(table), per_page, cold_rows)
+            let per_page = LazyCell::new(|| rows_per_page(table, widths));
+            hot_rows(table.main_fork_blocks(), known(table), &per_page, cold_rows)
         }
     }
 }
 
 /// Rows of the hot side of a table that has so many cold rows, about.
-fn hot_rows(hot_pages: BlockNumber, known: Option<Known>, per_page: f64, cold_rows: u64) -> f64 {
+fn hot_rows(
+    hot_pages: BlockNumber,
+    known: Option<Known>,
+    per_page: &LazyCell<f64, impl FnOnce() -> f64>,
+    cold_rows: u64,
+) -> f64 {
     if known.is_none() && hot_pages == 1 {
         // The page that a table with cold rows keeps; it is usually empty.
         return 0.0;
     }
     let known = known.unwrap_or_default();
-    known.hot_rows_now(hot_pages, per_page, cold_rows as f64)
+    if hot_pages <= known.hot_pages && known.rows <= cold_rows as f64 {
+        // However many rows fit in a page.
+        return 0.0;
+    }
+    known.hot_rows_now(hot_pages, **per_page, cold_rows as f64)
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use howdah_columnar::{ColumnType, MAX_ROWS, ZONE_ROWS};
 use super::operand::Test;
 use super::pushdown::{self, Pushed, condition_of};
 use crate::am;
-use crate::am::estimate::{ColdSize, planned_size};
+use crate::am::estimate::{ColdSize, PlannedSize, planned_size};
 use crate::settings;
 use crate::types::{AttributeLayout, TableLayout};
 
@@ -71,6 +71,7 @@ struct Scan<'a> {
     planned: &'a PlannedTable<'a>,
     table: Table<'a>,
     cold: ColdSize,
+    hot_pages: u32,
     attributes: &'a [usize],
     layout: &'a TableLayout,
     clauses: &'a Clauses<'a>,
@@ -122,7 +123,7 @@ impl Scan<'_> {
             operators,
         } = self.touched();
         let cold_pages = cold.bytes as f64 / f64::from(PAGE_BYTES);
-        let hot_pages = f64::from(self.table.main_fork_blocks());
+        let hot_pages = f64::from(self.hot_pages);
         // At least the footer of every group is read, and, where a row is left, the chunks of its
         // group.
         let groups = f64::from(cold.groups);
@@ -170,7 +171,7 @@ pub fn least_cost(planned: &PlannedTable<'_>) -> Option<f64> {
     if !settings::columnar_scan() {
         return None;
     }
-    let cold = planned_size(planned.oid())?;
+    let cold = planned_size(planned.oid())?.cold;
     let groups = f64::from(cold.groups);
     let pages = groups.min(cold.bytes as f64 / f64::from(PAGE_BYTES));
     Some(groups * GROUP * unit_costs().tuple + pages * planned.sequential_page_cost())
@@ -179,7 +180,7 @@ pub fn least_cost(planned: &PlannedTable<'_>) -> Option<f64> {
 /// The offer of a ColumnarScan to the planner; `None` if the table has no cold rows, or system
 /// columns other than ctid and tableoid are needed.
 pub fn offer(planned: &PlannedTable<'_>) -> Option<Offer> {
-    let cold = planned_size(planned.oid())?;
+    let PlannedSize { cold, hot_pages } = planned_size(planned.oid())?;
     let open = planned.open();
     let table = open.table();
     if !am::is_ours(table) {
@@ -195,6 +196,7 @@ pub fn offer(planned: &PlannedTable<'_>) -> Option<Offer> {
         planned,
         table,
         cold,
+        hot_pages,
         attributes: &named.columns,
         layout: &layout,
         clauses: &Clauses::of(planned.clauses(), recognise),
@@ -222,7 +224,7 @@ pub struct Reading {
 
 /// The cost of reading the table, without parameters; `None` if it has no cold rows.
 pub fn reading(planned: &PlannedTable<'_>) -> Option<Reading> {
-    let cold = planned_size(planned.oid())?;
+    let PlannedSize { cold, hot_pages } = planned_size(planned.oid())?;
     let open = planned.open();
     let table = open.table();
     if !am::is_ours(table) {
@@ -237,6 +239,7 @@ pub fn reading(planned: &PlannedTable<'_>) -> Option<Reading> {
         planned,
         table,
         cold,
+        hot_pages,
         attributes: &named.columns,
         layout: &layout,
         clauses: &clauses,
@@ -334,7 +337,10 @@ pub fn small_reading<'a>(
     conjuncts: usize,
     threads: usize,
 ) -> Option<f64> {
-    let cold = planned_size(table.oid).filter(|cold| cold.stored_rows <= SMALL_ROWS)?;
+    let cold = planned_size(table.oid)?.cold;
+    if cold.stored_rows > SMALL_ROWS {
+        return None;
+    }
     let (tuples, rows) = table.tuples_and_rows();
     let hot_rows = (tuples - cold.rows as f64).max(0.0);
     let (mut values, mut attribute_count) = (0.0, 0);

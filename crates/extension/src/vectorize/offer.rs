@@ -39,7 +39,9 @@ pub fn least_cost(tables: &mut dyn Iterator<Item = Oid>) -> Result<f64, Reason> 
         return Err(Reason::SettingOff);
     }
     let sizes = tables.filter_map(planned_size);
-    let groups = sizes.map(|cold| cold.groups).reduce(u32::saturating_add);
+    let groups = sizes
+        .map(|size| size.cold.groups)
+        .reduce(u32::saturating_add);
     let groups = groups.ok_or(Reason::NoColdRows)?;
     Ok(match settings::force_vectorized() {
         true => 0.0,
