@@ -157,8 +157,7 @@ impl<'a> Node<'a> {
             while (*raw).type_ == pg_sys::NodeTag::T_RelabelType {
                 let pg_sys::RelabelType {
                     arg: argument,
-                    // Of the type, the collation and the modifier, what reads the value is told by
-                    // its own operators.
+                    // The operators that read the value tell its type and its collation.
                     resulttype: _,
                     resulttypmod: _,
                     resultcollid: _,

@@ -41,9 +41,8 @@ pub(super) fn declined_query(query: &pg_sys::Query) -> Option<Reason> {
         limitOption: _,
         // Of grouping sets only.
         groupDistinct: _,
-        // Expressions are looked into one by one, and the planner has replaced references to
-        // groups; the input is a relation, not one of these tables, and what their subqueries do
-        // is theirs.
+        // Expressions are looked into one by one; the planner has replaced references to groups.
+        // Subqueries and CTEs are other inputs than the one relation that is read here.
         hasSubLinks: _,
         hasGroupRTE: _,
         hasRecursive: _,
