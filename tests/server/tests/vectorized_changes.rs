@@ -112,6 +112,7 @@ fn ask(place: &Place<'_>, dice: &mut Dice, tally: &mut Tally) -> anyhow::Result<
     let snapshot = query(&mut keeper, "SELECT pg_export_snapshot()")?;
     let mut asker = place.session()?;
     for at in 0..QUERIES_PER_SNAPSHOT {
+        let cancelled = tally.cancelled;
         let compared = compare_next_in(&snapshot, &mut asker, dice, tally);
         let is_kept = keeper.batch_execute("SELECT 1").is_ok();
         if !is_kept || asker.is_closed() {
@@ -123,6 +124,10 @@ fn ask(place: &Place<'_>, dice: &mut Dice, tally: &mut Tally) -> anyhow::Result<
             return Ok(());
         }
         compared.with_context(|| format!("query {at} of a snapshot"))?;
+        ensure!(
+            tally.cancelled == cancelled || matches!(place, Place::Standby(_)),
+            "query {at} of a snapshot was cancelled on the primary"
+        );
     }
     Ok(())
 }
