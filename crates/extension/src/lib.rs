@@ -81,7 +81,7 @@ pub extern "C-unwind" fn _PG_init() {
     am::brin::register();
     utility::register();
     columnar_scan::register();
-    howdah_bridge::client_rows::register();
+    howdah_bridge::client_rows::register(am::is_ours);
     vectorize::register();
     am::register();
 }

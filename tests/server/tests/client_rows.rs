@@ -1,9 +1,9 @@
 //! What the client receives, byte by byte: rows that are written by our receiver are those that
 //! PostgreSQL's own receiver sends of the same table.
 //!
-//! Two sessions run each statement: one reads the table by ColumnarScan, whose rows our receiver
-//! writes; the other by a sequential scan, whose rows PostgreSQL writes. Every message counts, up
-//! to the error that ends a result in the middle.
+//! Two sessions run each statement: one reads the table by ColumnarScan or by index, and our
+//! receiver writes the rows; the other by a sequential scan, whose rows PostgreSQL writes. Every
+//! message counts, up to the error that ends a result in the middle.
 
 use std::io::{BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -149,16 +149,22 @@ ALTER TABLE t ADD late text DEFAULT E'la\\tte';
 INSERT INTO t (id, s, v) SELECT -g, string_agg(md5((g * i)::text), ''), string_agg(md5((g * i + 1)::text), E'\\t')
 FROM generate_series(1, 5) g, generate_series(1, 3000) i GROUP BY g;
 INSERT INTO t SELECT * FROM t WHERE id BETWEEN 1 AND 50;
+CREATE TABLE keyed USING howdah AS SELECT DISTINCT ON (id) * FROM t ORDER BY id;
 CREATE TABLE parts (id int, s text) PARTITION BY RANGE (id);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (MINVALUE) TO (1000) USING howdah;
 CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (1000) TO (MAXVALUE) USING howdah;
 INSERT INTO parts SELECT id, s FROM t;
 
+CALL howdah.compact('keyed');
+
+CREATE UNIQUE INDEX ON keyed (id);
+UPDATE keyed SET v = 'hot' WHERE id % 50 = 7;
+
 CALL howdah.compact('parts_1');
 
 CALL howdah.compact('parts_2');
 
-VACUUM ANALYZE t, parts;
+VACUUM ANALYZE t, keyed, parts;
 
 CREATE FUNCTION fails(int) RETURNS int LANGUAGE plpgsql AS
     $$BEGIN IF $1 = 2000 THEN RAISE EXCEPTION 'row 2000'; END IF; RETURN $1; END$$;
@@ -201,6 +207,42 @@ const STATEMENTS: [&str; 7] = [
     "COPY (SELECT f8, d, n, s FROM t WHERE id > 100) TO STDOUT",
     "SELECT id, s, changes(id), f8, d FROM t WHERE id > 0 AND s !~ '[é€]'",
 ];
+
+/// Run with every setting, by index on one side and by a sequential scan on the other.
+const BY_INDEX: [(&str, &str); 6] = [
+    ("Index Scan", "SELECT * FROM keyed ORDER BY id"),
+    (
+        "Index Only Scan",
+        "SELECT id, 'x' FROM keyed ORDER BY id LIMIT 300 OFFSET 7",
+    ),
+    (
+        "Bitmap Heap Scan",
+        "SELECT id, s, f8, d, n, by FROM keyed WHERE id < 200 OR id = 2001 ORDER BY id",
+    ),
+    (
+        "LockRows",
+        "SELECT id, s, tz, jb FROM keyed WHERE id BETWEEN 100 AND 600 ORDER BY id FOR UPDATE",
+    ),
+    (
+        "Nested Loop",
+        "SELECT a.id, a.s, b.n, b.f4 FROM keyed a JOIN keyed b ON b.id = a.id + 3 ORDER BY a.id",
+    ),
+    (
+        "Index Scan",
+        "SELECT id, s, changes(id), f8, d FROM keyed WHERE id > 0 AND s !~ '[é€]' ORDER BY id",
+    ),
+];
+
+/// Makes the planner take the index, or not.
+const WITH_INDEX: &str =
+    "SET howdah.columnar_scan = off; SET howdah.vectorized = off; SET enable_seqscan = off;
+    SET enable_hashjoin = off; SET enable_mergejoin = off";
+const WITHOUT_INDEX: &str = "SET howdah.columnar_scan = off; SET howdah.vectorized = off;
+    SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off";
+
+/// Shows whether one of our receivers writes the rows that it returns.
+const RECEIVERS: &str = "SELECT id, (SELECT count(*) FROM pg_backend_memory_contexts
+    WHERE name = 'howdah rows as text') > 0 FROM keyed WHERE id BETWEEN 1 AND 100";
 
 /// Run once.
 const OTHERS: [&str; 22] = [
@@ -308,6 +350,59 @@ fn the_client_receives_the_same_bytes() -> anyhow::Result<()> {
     let after = ours.simple(explained)?;
     ensure!(format!("{:?}", text_of(&after)) == plan, "the plan changed");
     Ok(())
+}
+
+#[test]
+fn rows_by_index_are_the_same_bytes() -> anyhow::Result<()> {
+    let settings = [
+        ("autovacuum", "off"),
+        ("howdah.compaction", "off"),
+        ("max_parallel_workers_per_gather", "0"),
+    ];
+    let primary = Primary::start("client-rows-by-index", &settings)?;
+    let mut session = primary.session()?;
+    for statements in LOAD.split("\n\n") {
+        session.batch_execute(statements)?;
+    }
+    let open = |with: &str, settings: &str| -> anyhow::Result<Wire> {
+        let mut wire = Wire::open(&primary)?;
+        wire.simple(with)?;
+        wire.simple(settings)?;
+        Ok(wire)
+    };
+    let is_written_by_us = |wire: &mut Wire| -> anyhow::Result<bool> {
+        let rows = wire.simple(RECEIVERS)?;
+        let row = rows.iter().find(|(kind, _)| *kind == b'D');
+        Ok(row.context("a row")?.1.ends_with(b"t"))
+    };
+    ensure!(is_written_by_us(&mut open(WITH_INDEX, "")?)?);
+    ensure!(!is_written_by_us(&mut open(WITHOUT_INDEX, "")?)?);
+    let mut rows = 0;
+    for settings in SETTINGS {
+        for (node, sql) in BY_INDEX {
+            let (mut ours, mut theirs) =
+                (open(WITH_INDEX, settings)?, open(WITHOUT_INDEX, settings)?);
+            let explained = format!("EXPLAIN (COSTS OFF) {sql}");
+            let plan = text_of(&ours.simple(&explained)?);
+            ensure!(plan.contains(node), "{sql}: {plan}");
+            let plan = text_of(&theirs.simple(&explained)?);
+            ensure!(plan.contains("Seq Scan on keyed"), "{sql}: {plan}");
+            let (one, other) = (ours.simple(sql)?, theirs.simple(sql)?);
+            rows += one.len();
+            compare(&format!("{settings}; {sql}"), &one, &other)?;
+        }
+    }
+    ensure!(rows > 50_000, "{rows} messages");
+    let sql = "SELECT * FROM keyed ORDER BY id";
+    for (limit, format) in [(0, 0), (100, 0), (1_777, 0), (0, 1)] {
+        let (mut ours, mut theirs) = (open(WITH_INDEX, "")?, open(WITHOUT_INDEX, "")?);
+        let one = ours.extended(sql, limit, format)?;
+        let other = theirs.extended(sql, limit, format)?;
+        compare(&format!("{sql}, {limit} at a time, {format}"), &one, &other)?;
+    }
+    let copy = "COPY (SELECT id, s, n, d, tz FROM keyed ORDER BY id) TO STDOUT";
+    let (mut ours, mut theirs) = (open(WITH_INDEX, "")?, open(WITHOUT_INDEX, "")?);
+    compare(copy, &ours.simple(copy)?, &theirs.simple(copy)?)
 }
 
 /// All messages as text.

@@ -1,7 +1,7 @@
-//! Rows of our plan nodes on their way to the client, as text.
+//! Rows of our plan nodes, and of our tables by index, on their way to the client, as text.
 //!
 //! ```text
-//!   ExecutorRun ──> is the plan ours, and its output text for the client? (here)
+//!   ExecutorRun ──> are the rows ours (plan), and text for the client? (here)
 //!                     └──> receiver: rStartup, rShutdown ──> PostgreSQL's own receiver
 //!                            receiveSlot ──> text ──> buffer ──> DataRow, CopyData, or a file
 //!   ProcessUtility ──> copy: COPY table TO … becomes COPY (SELECT …) TO …
@@ -13,15 +13,16 @@
 //!
 //! PostgreSQL calls an output function for each value, which allocates a C string; then measures
 //! and copies it. Where a column's values come decoded in batches, that is most of the time of a
-//! query that only returns them. The receiver writes the common types straight into the message,
-//! and has all others written by their output functions
+//! query that only returns them; where an index leads to some rows, a good part of it. The receiver
+//! writes the common types straight into the message, and has all others written by their output
+//! functions
 //! ([decision 29](../../../../docs/decisions/0029-rows-as-text.md)).
 //!
 //! Invariants
 //! - The client receives the same bytes as from PostgreSQL's own receiver. What depends on a
 //!   setting (DateStyle, extra_float_digits, the client's encoding) is looked at for each value or
 //!   row, as PostgreSQL does: a function may change the setting in between.
-//! - Nothing here runs unless the plan's top node, below LIMIT and Append, is one of ours.
+//! - Nothing here runs unless rows come from a node of ours, or by index from a table of ours.
 //! - Messages are sent row by row; a row whose output raises an ERROR is not sent in part.
 
 mod buffer;
@@ -30,6 +31,7 @@ mod copy;
 mod copy_state;
 mod escape;
 mod numeric;
+mod plan;
 mod receiver;
 mod text;
 
@@ -40,15 +42,17 @@ use pgrx::{pg_guard, pg_sys};
 pub(crate) use copy::{end as end_copy, prepare as prepare_copy};
 
 use crate::ffi::{quiet, unguarded};
-use crate::{scan, upper};
+use crate::table::Table;
 
 static mut PREVIOUS_HOOK: pg_sys::ExecutorRun_hook_type = None;
+static mut IS_OUR_TABLE: Option<fn(Table<'_>) -> bool> = None;
 
 /// The function by which PostgreSQL's own receiver gets rows; its address, for comparison.
 static PRINTTUP: AtomicUsize = AtomicUsize::new(0);
 
-/// Installs the executor's hook, in front of the one before. Call once, from `_PG_init`.
-pub fn register() {
+/// Installs the executor's hook, in front of the one before. `is_our_table` tells whether a table
+/// has our access method. Call once, from `_PG_init`.
+pub fn register(is_our_table: fn(Table<'_>) -> bool) {
     // SAFETY: the library is being loaded, nothing else runs in the process. The receiver is made
     // to be looked at, and destroyed.
     unsafe {
@@ -57,6 +61,7 @@ pub fn register() {
         if let Some(destroy) = (*receiver).rDestroy {
             destroy(receiver);
         }
+        IS_OUR_TABLE = Some(is_our_table);
         PREVIOUS_HOOK = pg_sys::ExecutorRun_hook;
         pg_sys::ExecutorRun_hook = Some(executor_run);
     }
@@ -125,7 +130,8 @@ unsafe fn message_of(query: *mut pg_sys::QueryDesc) -> Option<Message> {
             }
             _ => None,
         }?;
-        (is_ours((*(*query).plannedstmt).planTree) && is_encoded_for_client()).then_some(message)
+        let is_our_table = IS_OUR_TABLE?;
+        (is_encoded_for_client() && plan::is_ours(query, is_our_table)).then_some(message)
     }
 }
 
@@ -153,37 +159,6 @@ unsafe fn wants_text(query: *mut pg_sys::QueryDesc) -> bool {
         let formats = (*portal).formats;
         let count = (*(*query).tupDesc).natts as usize;
         formats.is_null() || (0..count).all(|i| *formats.add(i) == 0)
-    }
-}
-
-/// Whether the rows of a plan are those of our nodes.
-///
-/// # Safety
-/// A finished plan.
-unsafe fn is_ours(plan: *mut pg_sys::Plan) -> bool {
-    let mut plan = plan;
-    // SAFETY: the node's tag tells its type.
-    unsafe {
-        loop {
-            if plan.is_null() {
-                return false;
-            }
-            plan = match (*plan).type_ {
-                pg_sys::NodeTag::T_CustomScan => {
-                    let methods = (*plan.cast::<pg_sys::CustomScan>()).methods;
-                    return scan::is_of(methods) || upper::is_of(methods);
-                }
-                pg_sys::NodeTag::T_Limit => (*plan).lefttree,
-                pg_sys::NodeTag::T_Append => {
-                    let plans = (*plan.cast::<pg_sys::Append>()).appendplans;
-                    if plans.is_null() || (*plans).length == 0 {
-                        return false;
-                    }
-                    (*(*plans).elements).ptr_value.cast()
-                }
-                _ => return false,
-            }
-        }
     }
 }
 
