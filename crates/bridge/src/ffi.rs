@@ -186,6 +186,11 @@ pub mod unguarded {
             function: *mut pg_sys::FmgrInfo,
             value: pg_sys::Datum,
         ) -> *mut std::ffi::c_char;
+        /// `fmgr.h`
+        pub fn SendFunctionCall(
+            function: *mut pg_sys::FmgrInfo,
+            value: pg_sys::Datum,
+        ) -> *mut pg_sys::varlena;
         /// `lib/stringinfo.h`
         pub fn enlargeStringInfo(text: *mut pg_sys::StringInfoData, needed: i32);
         /// `executor/tuptable.h`

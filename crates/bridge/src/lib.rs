@@ -65,7 +65,7 @@
 //!             ──> builtin            OIDs of built-in types and operators
 //!             ──> column_statistics  statistics of columns from ANALYZE
 //!             ──> upper              a plan node for the upper part of a query over one table
-//!             ──> client_rows        rows of our nodes and tables to the client, as text
+//!             ──> client_rows        rows of our nodes and tables to the client
 //!             ──> row_expr           a node's qual and projection, row by row
 //!             ──> ffi                functions that pgrx does not bind
 //! ```

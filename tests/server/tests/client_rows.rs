@@ -79,14 +79,17 @@ impl Wire {
         self.until_ready()
     }
 
-    /// By the extended protocol, so many rows at a time (0: all), all columns in one format.
-    fn extended(&mut self, sql: &str, rows: u32, format: u16) -> anyhow::Result<Vec<Message>> {
+    /// By the extended protocol, so many rows at a time (0: all), in these formats: one for all
+    /// columns, or one for each.
+    fn extended(&mut self, sql: &str, rows: u32, formats: &[u16]) -> anyhow::Result<Vec<Message>> {
         let execute = [
             message(b'E', &[&b"\0"[..], &rows.to_be_bytes()].concat()),
             message(b'H', b""),
         ]
         .concat();
-        let bind = [&[0; 6][..], &1_u16.to_be_bytes(), &format.to_be_bytes()].concat();
+        let count = (formats.len() as u16).to_be_bytes();
+        let formats = formats.iter().flat_map(|format| format.to_be_bytes());
+        let bind = [&[0; 6][..], &count, &formats.collect::<Vec<_>>()].concat();
         let begin = [
             message(b'P', &[&b"\0"[..], sql.as_bytes(), b"\0\0\0"].concat()),
             message(b'B', &bind),
@@ -242,7 +245,7 @@ const WITHOUT_INDEX: &str = "SET howdah.columnar_scan = off; SET howdah.vectoriz
 
 /// Shows whether one of our receivers writes the rows that it returns.
 const RECEIVERS: &str = "SELECT id, (SELECT count(*) FROM pg_backend_memory_contexts
-    WHERE name = 'howdah rows as text') > 0 FROM keyed WHERE id BETWEEN 1 AND 100";
+    WHERE name = 'howdah rows for the client') > 0 FROM keyed WHERE id BETWEEN 1 AND 100";
 
 /// Run once.
 const OTHERS: [&str; 22] = [
@@ -327,11 +330,40 @@ fn the_client_receives_the_same_bytes() -> anyhow::Result<()> {
     }
     ensure!(rows > 100_000, "{rows} rows");
     let [mut ours, mut theirs] = sessions("")?;
-    for (limit, format) in [(0, 0), (100, 0), (1_777, 0), (0, 1)] {
-        for sql in ["SELECT id, s, f8, i8 FROM t", "SELECT id FROM t LIMIT 2000"] {
-            let one = ours.extended(sql, limit, format)?;
-            let other = theirs.extended(sql, limit, format)?;
+    for (limit, format) in [(0, 0), (100, 0), (1_777, 0), (0, 1), (333, 1)] {
+        for sql in [
+            "SELECT id, s, f8, i8 FROM t",
+            "SELECT id FROM t LIMIT 2000",
+            "SELECT * FROM t",
+        ] {
+            let one = ours.extended(sql, limit, &[format])?;
+            let other = theirs.extended(sql, limit, &[format])?;
             compare(&format!("{sql}, {limit} at a time, {format}"), &one, &other)?;
+        }
+    }
+    // Text and binary by turns; then a format that does not exist.
+    for formats in [[0, 1, 0, 1, 0, 1], [1, 0, 1, 0, 1, 0], [0, 1, 2, 0, 1, 0]] {
+        for sql in [
+            "SELECT id, s, n, d, tz, u FROM t",
+            "SELECT by, n, ts, f4, jb, b FROM t",
+        ] {
+            let one = ours.extended(sql, 0, &formats)?;
+            let other = theirs.extended(sql, 0, &formats)?;
+            compare(&format!("{sql}, {formats:?}"), &one, &other)?;
+        }
+    }
+    for settings in [
+        "SET client_encoding = LATIN1",
+        "SET client_encoding = SQL_ASCII",
+    ] {
+        let [mut ours, mut theirs] = sessions(settings)?;
+        for sql in ["SELECT id, v, n, d FROM t", "SELECT s FROM t"] {
+            let one = ours.extended(sql, 0, &[1])?;
+            compare(
+                &format!("{settings}; {sql}, binary"),
+                &one,
+                &theirs.extended(sql, 0, &[1])?,
+            )?;
         }
     }
     // COPY of a table sends rows as they are stored, however cheap parallel workers are.
@@ -370,10 +402,15 @@ fn rows_by_index_are_the_same_bytes() -> anyhow::Result<()> {
         wire.simple(settings)?;
         Ok(wire)
     };
+    // The last byte of the first row, in text and in binary.
     let is_written_by_us = |wire: &mut Wire| -> anyhow::Result<bool> {
-        let rows = wire.simple(RECEIVERS)?;
-        let row = rows.iter().find(|(kind, _)| *kind == b'D');
-        Ok(row.context("a row")?.1.ends_with(b"t"))
+        let mut told = Vec::new();
+        for rows in [wire.simple(RECEIVERS)?, wire.extended(RECEIVERS, 0, &[1])?] {
+            let row = rows.into_iter().find(|(kind, _)| *kind == b'D');
+            told.extend(row.context("a row")?.1.pop());
+        }
+        ensure!(matches!(told[..], [b't', 1] | [b'f', 0]), "{told:?}");
+        Ok(told[0] == b't')
     };
     ensure!(is_written_by_us(&mut open(WITH_INDEX, "")?)?);
     ensure!(!is_written_by_us(&mut open(WITHOUT_INDEX, "")?)?);
@@ -396,8 +433,8 @@ fn rows_by_index_are_the_same_bytes() -> anyhow::Result<()> {
     let sql = "SELECT * FROM keyed ORDER BY id";
     for (limit, format) in [(0, 0), (100, 0), (1_777, 0), (0, 1)] {
         let (mut ours, mut theirs) = (open(WITH_INDEX, "")?, open(WITHOUT_INDEX, "")?);
-        let one = ours.extended(sql, limit, format)?;
-        let other = theirs.extended(sql, limit, format)?;
+        let one = ours.extended(sql, limit, &[format])?;
+        let other = theirs.extended(sql, limit, &[format])?;
         compare(&format!("{sql}, {limit} at a time, {format}"), &one, &other)?;
     }
     let copy = "COPY (SELECT id, s, n, d, tz FROM keyed ORDER BY id) TO STDOUT";

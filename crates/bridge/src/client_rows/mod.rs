@@ -1,12 +1,14 @@
-//! Rows of our plan nodes, and of our tables by index, on their way to the client, as text.
+//! Rows of our plan nodes, and of our tables by index, on their way to the client.
 //!
 //! ```text
-//!   ExecutorRun ──> are the rows ours (plan), and text for the client? (here)
+//!   ExecutorRun ──> are the rows ours (plan), and for the client? (here)
 //!                     └──> receiver: rStartup, rShutdown ──> PostgreSQL's own receiver
-//!                            receiveSlot ──> text ──> buffer ──> DataRow, CopyData, or a file
+//!                            receiveSlot ──> text, binary ──> buffer ──> DataRow, CopyData, or
+//!                                                                        a file
 //!   ProcessUtility ──> copy: COPY table TO … becomes COPY (SELECT …) TO …
 //!
 //!   text ─── a value as its type's output function writes it: calendar, numeric
+//!   binary ─ a value as its type's send function writes it: numeric
 //!   escape ─ what COPY's text format escapes          buffer ─ one message
 //!   copy_state ─ where COPY writes to
 //! ```
@@ -15,7 +17,7 @@
 //! and copies it. Where a column's values come decoded in batches, that is most of the time of a
 //! query that only returns them; where an index leads to some rows, a good part of it. The receiver
 //! writes the common types straight into the message, and has all others written by their output
-//! functions
+//! or send functions
 //! ([decision 29](../../../../docs/decisions/0029-rows-as-text.md)).
 //!
 //! Invariants
@@ -25,6 +27,7 @@
 //! - Nothing here runs unless rows come from a node of ours, or by index from a table of ours.
 //! - Messages are sent row by row; a row whose output raises an ERROR is not sent in part.
 
+mod binary;
 mod buffer;
 mod calendar;
 mod copy;
@@ -91,7 +94,7 @@ unsafe extern "C-unwind" fn executor_run(
     unsafe {
         let dest = (*query).dest;
         let ours = match message_of(query) {
-            Some(message) => receiver::wrap(query, message),
+            Some((message, formats)) => receiver::wrap(query, message, formats),
             None => std::ptr::null_mut(),
         };
         if !ours.is_null() {
@@ -108,12 +111,12 @@ unsafe extern "C-unwind" fn executor_run(
     }
 }
 
-/// In which messages the rows of a query go to the client, if we may write them. Not guarded:
-/// raises no ERROR.
+/// In which messages the rows of a query go to the client, and the formats of columns, if we may
+/// write them. Not guarded: raises no ERROR.
 ///
 /// # Safety
 /// As for [`executor_run`].
-unsafe fn message_of(query: *mut pg_sys::QueryDesc) -> Option<Message> {
+unsafe fn message_of(query: *mut pg_sys::QueryDesc) -> Option<(Message, *const i16)> {
     // SAFETY: a started query has a plan, and a receiver or none.
     unsafe {
         let dest = (*query).dest;
@@ -122,14 +125,16 @@ unsafe fn message_of(query: *mut pg_sys::QueryDesc) -> Option<Message> {
         }
         let message = match (*dest).mydest {
             pg_sys::CommandDest::DestRemote | pg_sys::CommandDest::DestRemoteExecute => {
-                let is_known = receive_slot_of(dest) == PRINTTUP.load(Ordering::Relaxed);
-                (is_known && wants_text(query)).then_some(Message::DataRow)
+                if receive_slot_of(dest) != PRINTTUP.load(Ordering::Relaxed) {
+                    return None;
+                }
+                (Message::DataRow, formats_of(query)?)
             }
             pg_sys::CommandDest::DestCopyOut if copy::take_plain((*query).sourceText) => {
-                copy_state::target(query)
+                (copy_state::target(query)?, std::ptr::null())
             }
-            _ => None,
-        }?;
+            _ => return None,
+        };
         let is_our_table = IS_OUR_TABLE?;
         (is_encoded_for_client() && plan::is_ours(query, is_our_table)).then_some(message)
     }
@@ -145,20 +150,22 @@ unsafe fn receive_slot_of(receiver: *mut pg_sys::DestReceiver) -> usize {
     receive.map_or(0, |receive| receive as usize)
 }
 
-/// Whether the client wants all columns as text.
+/// The format that the client wants for each column: 0 is text, 1 binary; NULL if all are text.
+/// `None` if that is not known, or if there is another code, about which PostgreSQL complains.
 ///
 /// # Safety
 /// As for [`executor_run`]; the query's receiver is a portal's.
-unsafe fn wants_text(query: *mut pg_sys::QueryDesc) -> bool {
+unsafe fn formats_of(query: *mut pg_sys::QueryDesc) -> Option<*const i16> {
     // SAFETY: the active portal, if it runs this query, has a format for each column, or none.
     unsafe {
         let portal = pg_sys::ActivePortal;
         if portal.is_null() || (*portal).queryDesc != query {
-            return false;
+            return None;
         }
-        let formats = (*portal).formats;
+        let formats = (*portal).formats.cast_const();
         let count = (*(*query).tupDesc).natts as usize;
-        formats.is_null() || (0..count).all(|i| *formats.add(i) == 0)
+        let are_known = formats.is_null() || (0..count).all(|i| matches!(*formats.add(i), 0 | 1));
+        are_known.then_some(formats)
     }
 }
 
@@ -183,7 +190,7 @@ unsafe extern "C-unwind" fn memory_under(parent: pg_sys::MemoryContext) -> pg_sy
     unsafe {
         pg_sys::AllocSetContextCreateInternal(
             parent,
-            c"howdah rows as text".as_ptr(),
+            c"howdah rows for the client".as_ptr(),
             pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
             pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
             pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,

@@ -1,4 +1,5 @@
-//! Numerics as text (`numeric_out`, `get_str_from_var` of `utils/adt/numeric.c`).
+//! Numerics as text and in binary (`numeric_out`, `get_str_from_var` and `numeric_send` of
+//! `utils/adt/numeric.c`).
 //!
 //! ```text
 //!   header, 16 bits:  10 sign scale(6) weight(7)   short
@@ -49,6 +50,24 @@ impl<'a> Decimal<'a> {
         4 * groups + self.scale + 8
     }
 
+    /// The length in binary.
+    pub fn binary_bytes(&self) -> usize {
+        2 * (4 + self.digits.len())
+    }
+
+    /// Writes what `numeric_send` does, into so many bytes: the number of digits, the weight, the
+    /// sign, the scale, and the digits, 16 bits each in network order.
+    pub fn write_binary(&self, out: &mut [u8]) {
+        let sign = if self.is_negative { SENT_NEGATIVE } else { 0 };
+        let count = self.digits.len() as u16;
+        let head = [count, self.weight as i16 as u16, sign, self.scale as u16];
+        let digits = self.digits.iter().map(|digit| u16::from_ne_bytes(*digit));
+        let (halves, _) = out.as_chunks_mut::<2>();
+        for (half, number) in halves.iter_mut().zip(head.into_iter().chain(digits)) {
+            *half = number.to_be_bytes();
+        }
+    }
+
     /// The digit that stands for 10,000 to this power.
     fn digit(&self, power: i32) -> u16 {
         let digit = usize::try_from(self.weight - power).ok();
@@ -93,6 +112,9 @@ impl<'a> Decimal<'a> {
     }
 }
 
+/// How `numeric_send` marks a negative number.
+const SENT_NEGATIVE: u16 = 0x4000;
+
 /// A digit in base 10,000 as four decimal ones.
 fn four(digit: u16) -> [u8; 4] {
     let (high, low) = (digit / 100, digit % 100);
@@ -115,6 +137,23 @@ mod tests {
     fn short(is_negative: bool, scale: u16, weight: i16) -> [u16; 1] {
         let sign = if is_negative { 0x2000 } else { 0 };
         [0x8000 | sign | scale << 7 | weight as u16 & 0x7F]
+    }
+
+    #[test]
+    fn in_binary_a_number_keeps_its_parts() {
+        let image: Vec<u8> = [short(true, 2, -1)[0], 12, 3_400]
+            .iter()
+            .flat_map(|half| half.to_ne_bytes())
+            .collect();
+        let decimal = Decimal::of(&image).expect("a finite number");
+        let mut out = vec![0; decimal.binary_bytes()];
+        decimal.write_binary(&mut out);
+        let parts = [2u16, 0xFFFF, 0x4000, 2, 12, 3_400];
+        assert!(
+            out.iter()
+                .copied()
+                .eq(parts.iter().flat_map(|part| part.to_be_bytes()))
+        );
     }
 
     #[test]

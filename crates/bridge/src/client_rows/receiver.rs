@@ -10,7 +10,7 @@ use pgrx::{pg_guard, pg_sys};
 use super::buffer::Buffer;
 use super::copy_state::{CopyReceiver, write_file};
 use super::text::{Column, Form, push_value};
-use super::{Message, is_encoded_for_client, memory_under};
+use super::{Message, binary, is_encoded_for_client, memory_under};
 use crate::ffi::{quiet, unguarded};
 
 /// After so many rows, COPY's progress is reported.
@@ -25,6 +25,8 @@ pub(super) struct Receiver {
     /// Its callbacks: receivers do not change them once they are made.
     calls: Calls,
     message: Message,
+    /// For each column 1 if the client wants it in binary, else 0; NULL if all are text.
+    formats: *const i16,
     memory: pg_sys::MemoryContext,
     /// For values that output functions write; emptied after each row.
     scratch: pg_sys::MemoryContext,
@@ -68,11 +70,13 @@ const COPY_FILE: u8 = Message::CopyFile as u8;
 /// Makes a receiver in front of the query's own.
 ///
 /// # Safety
-/// A started query with a receiver of the kind that `message` tells.
+/// A started query with a receiver of the kind that `message` tells; `formats` live as long as it
+/// runs.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn wrap(
     query: *mut pg_sys::QueryDesc,
     message: Message,
+    formats: *const i16,
 ) -> *mut Receiver {
     // SAFETY: as for this function. The memory is a child of the query's.
     unsafe {
@@ -97,6 +101,7 @@ pub(super) unsafe extern "C-unwind" fn wrap(
         (*ours).inner = inner;
         (*ours).calls = calls;
         (*ours).message = message;
+        (*ours).formats = formats;
         (*ours).memory = memory;
         (*ours).scratch = memory_under(memory);
         pg_sys::initStringInfo(&raw mut (*ours).row);
@@ -158,9 +163,15 @@ unsafe extern "C-unwind" fn prepare(ours: *mut Receiver, desc: pg_sys::TupleDesc
         for i in 0..count {
             let (mut function, mut is_varlena) = (pg_sys::InvalidOid, false);
             let type_oid = crate::relation::attribute(desc, i as i32).atttypid;
-            pg_sys::getTypeOutputInfo(type_oid, &mut function, &mut is_varlena);
             let column = columns.add(i);
-            (*column).form = Form::of(function);
+            (*column).is_binary = !(*ours).formats.is_null() && *(*ours).formats.add(i) != 0;
+            (*column).form = if (*column).is_binary {
+                pg_sys::getTypeBinaryOutputInfo(type_oid, &mut function, &mut is_varlena);
+                binary::form_of(function)
+            } else {
+                pg_sys::getTypeOutputInfo(type_oid, &mut function, &mut is_varlena);
+                Form::of_output(function)
+            };
             pg_sys::fmgr_info_cxt(function, &raw mut (*column).output, memory);
         }
         (*ours).columns = columns;
@@ -251,7 +262,7 @@ unsafe fn finish_lines(ours: *mut Receiver) {
     }
 }
 
-/// A DataRow: the number of columns; for each its length, -1 for NULL, and its text.
+/// A DataRow: the number of columns; for each its length, -1 for NULL, and its text or bytes.
 ///
 /// # Safety
 /// As for [`receive_row`]; the slot's values are there.
@@ -270,7 +281,11 @@ unsafe fn write_data_row(ours: *mut Receiver, slot: *mut pg_sys::TupleTableSlot,
                 continue;
             }
             let value = *(*slot).tts_values.add(i);
-            push_value::<false>(out, (*ours).columns.add(i), value, (*ours).scratch);
+            let column = (*ours).columns.add(i);
+            match (*column).is_binary {
+                true => binary::push_value(out, column, value, (*ours).scratch),
+                false => push_value::<false>(out, column, value, (*ours).scratch),
+            }
             out.set_number(at, (out.len() - at - null.len()) as i32);
         }
     }

@@ -38,7 +38,7 @@ pub(super) enum Form {
 
 impl Form {
     /// The form of values that this function writes.
-    pub fn of(output_function: pg_sys::Oid) -> Form {
+    pub fn of_output(output_function: pg_sys::Oid) -> Form {
         match output_function.to_u32() {
             pg_sys::F_INT2OUT => Form::Int2,
             pg_sys::F_INT4OUT => Form::Int4,
@@ -61,6 +61,9 @@ impl Form {
 #[derive(Clone, Copy)]
 pub(super) struct Column {
     pub form: Form,
+    /// Whether the client wants values as the send function writes them.
+    pub is_binary: bool,
+    /// The output or the send function.
     pub output: pg_sys::FmgrInfo,
 }
 
@@ -152,7 +155,7 @@ unsafe fn push_numeric(out: Buffer, value: pg_sys::Datum) -> bool {
 /// # Safety
 /// A valid varlena.
 #[inline(always)]
-unsafe fn plain_bytes(value: pg_sys::Datum) -> Option<(*const u8, usize)> {
+pub(super) unsafe fn plain_bytes(value: pg_sys::Datum) -> Option<(*const u8, usize)> {
     // SAFETY: as for this function.
     unsafe {
         let start = value.cast_mut_ptr::<u8>().cast_const();
