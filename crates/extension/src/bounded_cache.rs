@@ -165,38 +165,62 @@ impl<K: Clone, V, M: Slots<K, V>> BoundedCache<K, V, M> {
         self.bound = bound;
     }
 
-    /// Weighs all entries anew, since they may have grown, and evicts what is too much. Returns
-    /// the entry that was used last if it alone exceeds the bound.
-    pub fn reweigh(&mut self) -> Option<&mut V> {
+    /// Weighs all entries anew, since they may have grown. If they are too heavy, `shrink` makes
+    /// them lighter, the least recently used first, until an eighth is free; if that is not enough,
+    /// entries are evicted in the same order, but not the newest one.
+    pub fn reweigh(&mut self, mut shrink: impl FnMut(&mut V)) {
         self.weight = 0;
         for (key, slot) in self.slots.all() {
             slot.weight = (self.weigh)(key, &slot.value);
             self.weight += slot.weight;
         }
-        self.evict();
         if self.weight <= self.bound {
-            return None;
+            return;
         }
-        let newest = self.slots.all().max_by_key(|(_, slot)| slot.used);
-        newest.map(|(_, slot)| &mut slot.value)
+        let by_age = self.by_age();
+        for key in &by_age {
+            if self.weight <= self.goal() {
+                return;
+            }
+            if let Some(slot) = self.slots.slot(key) {
+                shrink(&mut slot.value);
+                self.weight -= slot.weight;
+                slot.weight = (self.weigh)(key, &slot.value);
+                self.weight += slot.weight;
+            }
+        }
+        self.evict_until_goal(by_age);
     }
 
     /// Evicts the least recently used entries if the cache is too heavy, but not the newest one.
     fn evict(&mut self) {
-        if self.weight <= self.bound {
-            return;
+        if self.weight > self.bound {
+            let by_age = self.by_age();
+            self.evict_until_goal(by_age);
         }
-        let ages = self.slots.all().map(|(key, slot)| (slot.used, key.clone()));
-        let mut by_age: Vec<(u64, K)> = ages.collect();
-        by_age.sort_unstable_by_key(|(used, _)| *used);
+    }
+
+    fn evict_until_goal(&mut self, mut by_age: Vec<K>) {
         by_age.pop();
-        let goal = self.bound - self.bound / 8;
-        for (_, key) in by_age {
-            if self.weight <= goal {
+        for key in by_age {
+            if self.weight <= self.goal() {
                 return;
             }
             self.remove(&key);
         }
+    }
+
+    /// The weight that is left by an eviction.
+    fn goal(&self) -> usize {
+        self.bound - self.bound / 8
+    }
+
+    /// All keys, the one that was used last at the end.
+    fn by_age(&mut self) -> Vec<K> {
+        let ages = self.slots.all().map(|(key, slot)| (slot.used, key.clone()));
+        let mut by_age: Vec<(u64, K)> = ages.collect();
+        by_age.sort_unstable_by_key(|(used, _)| *used);
+        by_age.into_iter().map(|(_, key)| key).collect()
     }
 }
 
@@ -261,11 +285,32 @@ mod tests {
             bytes.resize(600, 0);
         }
         assert_eq!(cache.weight(), 400, "not noticed yet");
-        assert!(cache.reweigh().is_none());
+        let mut asked = 0;
+        cache.reweigh(|_| asked += 1);
+        assert_eq!(asked, 4, "none became lighter");
         // 0 and 2 are the oldest of 900 bytes, of which 700 may stay.
         assert_eq!(cache.weight(), 700);
         assert!(cache.get(&0).is_none() && cache.get(&2).is_none());
         assert!(cache.get(&3).is_some());
+    }
+
+    #[test]
+    fn entries_become_lighter_before_any_is_evicted() {
+        let mut cache = HashCache::<u32, Vec<u8>>::of_bytes(800, |_, bytes| bytes.len());
+        (0..4).for_each(|key| cache.insert(key, vec![0; 100]));
+        for key in 0..4 {
+            cache.get(&key).expect("an entry").resize(250, 0);
+        }
+        cache.reweigh(|bytes| bytes.truncate(100));
+        // 1,000 bytes, of which 700 may stay: 0 and 1 give 150 each.
+        let lengths = (0..4).map(|key| cache.get(&key).map_or(0, |bytes| bytes.len()));
+        assert_eq!(lengths.collect::<Vec<_>>(), [100, 100, 250, 250]);
+        assert_eq!(cache.weight(), 700);
+        // Where all are as light as they can be, the oldest go; so that the next time is not soon.
+        cache.set_bound(450);
+        cache.reweigh(|bytes| bytes.truncate(100));
+        assert_eq!(cache.weight(), 300);
+        assert!(cache.get(&0).is_none() && cache.get(&1).is_some());
     }
 
     #[test]
@@ -274,12 +319,11 @@ mod tests {
         cache.insert(1, vec![0; 100]);
         cache.insert(2, vec![0; 900]);
         assert!(cache.get(&1).is_none());
-        let newest = cache.reweigh().map(|bytes| bytes.split_off(500));
-        assert_eq!(newest.map(|rest| rest.len()), Some(400));
-        assert!(cache.reweigh().is_none());
+        cache.reweigh(|bytes| bytes.truncate(500));
         assert_eq!(cache.weight(), 500);
         cache.set_bound(400);
-        assert_eq!(cache.reweigh().map(|bytes| bytes.len()), Some(500));
+        cache.reweigh(|_| {});
+        assert_eq!(cache.weight(), 500);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use anyhow::{Context as _, ensure};
 use howdah_server_tests::cluster::{Primary, Standby, query};
 use howdah_server_tests::differential::Dice;
 use howdah_server_tests::queries::{
-    FUNCTIONS, Tally, committed_changes, compare_next_in, make_tables,
+    FUNCTIONS, Tally, committed_changes, compare_next_in, is_conflict, make_tables,
 };
 use howdah_server_tests::settings::number;
 use postgres::Client;
@@ -105,11 +105,32 @@ impl Place<'_> {
     }
 }
 
+/// A session that keeps a snapshot, and its name. `None`: replay has ended the session, which it
+/// may do between two statements of a transaction.
+fn keep(place: &Place<'_>) -> anyhow::Result<Option<(Client, String)>> {
+    let mut keeper = place.session()?;
+    let begun = keeper.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ");
+    let exported = begun
+        .map_err(anyhow::Error::from)
+        .and_then(|()| query(&mut keeper, "SELECT pg_export_snapshot()"));
+    match exported {
+        Ok(snapshot) => Ok(Some((keeper, snapshot))),
+        Err(error)
+            if matches!(place, Place::Standby(_))
+                && (keeper.is_closed() || is_conflict(&error)) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Asks queries of one snapshot, as long as the session that keeps it lives.
 fn ask(place: &Place<'_>, dice: &mut Dice, tally: &mut Tally) -> anyhow::Result<()> {
-    let mut keeper = place.session()?;
-    keeper.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
-    let snapshot = query(&mut keeper, "SELECT pg_export_snapshot()")?;
+    let Some((mut keeper, snapshot)) = keep(place)? else {
+        tally.cancelled += 1;
+        return Ok(());
+    };
     let mut asker = place.session()?;
     for at in 0..QUERIES_PER_SNAPSHOT {
         let cancelled = tally.cancelled;

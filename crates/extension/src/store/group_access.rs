@@ -270,10 +270,13 @@ impl GroupAccess {
         Ok(())
     }
 
-    /// Drops the blocks that were decoded.
+    /// Drops the blocks that were decoded; not those of a column that is being read, as by an
+    /// expression that reads rows of another group.
     pub(super) fn drop_blocks(&self) {
         for column in self.columns.iter().filter_map(OnceCell::get) {
-            let mut state = column.state.borrow_mut();
+            let Ok(mut state) = column.state.try_borrow_mut() else {
+                continue;
+            };
             state.reset();
             column.window.take();
             column.lanes.take();

@@ -120,14 +120,12 @@ impl GroupCache {
         self.trim();
     }
 
-    /// Weighs the groups and evicts what is too much. Of the newest group, which is being read, it
-    /// drops the blocks.
+    /// Weighs the groups. If they are too heavy, those that were used longest ago lose the blocks
+    /// that they have decoded, which are soon decoded again; then groups are evicted, with which
+    /// goes what is known to be sound of their bytes.
     fn trim(&mut self) {
         self.groups.set_bound(cache_size_bytes());
-        if let Some(newest) = self.groups.reweigh() {
-            newest.drop_blocks();
-            self.groups.reweigh();
-        }
+        self.groups.reweigh(|group| group.drop_blocks());
         CACHED_BYTES.set(self.groups.weight());
     }
 }

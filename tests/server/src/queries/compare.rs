@@ -126,8 +126,8 @@ pub fn compare_next_in(
     }
 }
 
-/// Whether replay has cancelled the statement of this error.
-fn is_conflict(error: &anyhow::Error) -> bool {
+/// Whether replay has cancelled the statement of this error, or ended its session.
+pub fn is_conflict(error: &anyhow::Error) -> bool {
     let error = error.chain().find_map(|one| one.downcast_ref());
     let code = error.and_then(postgres::Error::code);
     code.is_some_and(|code| CONFLICTS.contains(&code.code()))

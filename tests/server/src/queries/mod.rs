@@ -46,6 +46,6 @@ mod tables;
 pub use answer::{Answer, Plan, answer, plan, same};
 pub use author::{author, values};
 pub use changes::committed_changes;
-pub use compare::{Tally, compare_next, compare_next_in};
+pub use compare::{Tally, compare_next, compare_next_in, is_conflict};
 pub use query::{Query, Way};
 pub use tables::{FUNCTIONS, make_tables};
