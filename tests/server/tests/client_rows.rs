@@ -157,6 +157,15 @@ CREATE TABLE parts (id int, s text) PARTITION BY RANGE (id);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (MINVALUE) TO (1000) USING howdah;
 CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (1000) TO (MAXVALUE) USING howdah;
 INSERT INTO parts SELECT id, s FROM t;
+CREATE TABLE turns (id int, s text) PARTITION BY HASH (id);
+CREATE TABLE turns_0 PARTITION OF turns FOR VALUES WITH (MODULUS 2, REMAINDER 0) USING howdah;
+CREATE TABLE turns_1 PARTITION OF turns FOR VALUES WITH (MODULUS 2, REMAINDER 1) USING howdah;
+INSERT INTO turns SELECT i, 'turn ' || i FROM generate_series(1, 20000) i;
+CREATE INDEX ON turns (id);
+
+CALL howdah.compact('turns_0');
+
+CALL howdah.compact('turns_1');
 
 CALL howdah.compact('keyed');
 
@@ -167,7 +176,7 @@ CALL howdah.compact('parts_1');
 
 CALL howdah.compact('parts_2');
 
-VACUUM ANALYZE t, keyed, parts;
+VACUUM ANALYZE t, keyed, parts, turns;
 
 CREATE FUNCTION fails(int) RETURNS int LANGUAGE plpgsql AS
     $$BEGIN IF $1 = 2000 THEN RAISE EXCEPTION 'row 2000'; END IF; RETURN $1; END$$;
@@ -246,6 +255,11 @@ const WITHOUT_INDEX: &str = "SET howdah.columnar_scan = off; SET howdah.vectoriz
 /// Shows whether one of our receivers writes the rows that it returns.
 const RECEIVERS: &str = "SELECT id, (SELECT count(*) FROM pg_backend_memory_contexts
     WHERE name = 'howdah rows for the client') > 0 FROM keyed WHERE id BETWEEN 1 AND 100";
+
+/// Shows at its last row how much memory our receiver holds.
+const BYTES_AT_LAST_TURN: &str = "SELECT id, CASE WHEN id = 20000 THEN (SELECT sum(total_bytes)
+    FROM pg_backend_memory_contexts WHERE name = 'howdah rows for the client' AND id > 0) END
+    FROM turns ORDER BY id";
 
 /// Run once.
 const OTHERS: [&str; 22] = [
@@ -437,6 +451,30 @@ fn rows_by_index_are_the_same_bytes() -> anyhow::Result<()> {
         let other = theirs.extended(sql, limit, &[format])?;
         compare(&format!("{sql}, {limit} at a time, {format}"), &one, &other)?;
     }
+    for sql in [
+        "SELECT id, s FROM turns ORDER BY id",
+        "SELECT id, s FROM keyed WHERE ctid = ANY (ARRAY(SELECT ctid FROM keyed WHERE id < 90 ORDER BY id))",
+    ] {
+        let (mut ours, mut theirs) = (open(WITH_INDEX, "")?, open(WITHOUT_INDEX, "")?);
+        compare(sql, &ours.simple(sql)?, &theirs.simple(sql)?)?;
+    }
+    // Rows that come from two partitions by turns leave nothing behind.
+    let mut turns = open(WITH_INDEX, "")?;
+    let plan = text_of(&turns.simple(&format!("EXPLAIN (COSTS OFF) {BYTES_AT_LAST_TURN}"))?);
+    ensure!(plan.contains("Merge Append"), "{plan}");
+    let rows = turns.simple(BYTES_AT_LAST_TURN)?;
+    let last = rows
+        .iter()
+        .rfind(|(kind, _)| *kind == b'D')
+        .context("rows")?;
+    let told = String::from_utf8_lossy(&last.1[14..]).into_owned();
+    let bytes: u64 = told
+        .trim_start_matches(|c: char| !c.is_ascii_digit())
+        .parse()?;
+    ensure!(
+        (1..65_536).contains(&bytes),
+        "{bytes} bytes after 20,000 turns"
+    );
     let copy = "COPY (SELECT id, s, n, d, tz FROM keyed ORDER BY id) TO STDOUT";
     let (mut ours, mut theirs) = (open(WITH_INDEX, "")?, open(WITHOUT_INDEX, "")?);
     compare(copy, &ours.simple(copy)?, &theirs.simple(copy)?)

@@ -158,12 +158,25 @@ unsafe extern "C-unwind" fn prepare(ours: *mut Receiver, desc: pg_sys::TupleDesc
     unsafe {
         let memory = (*ours).memory;
         let count = (*desc).natts as usize;
+        let type_of = |i| crate::relation::attribute(desc, i as i32).atttypid;
+        let known = (*ours).columns;
+        if !known.is_null() {
+            // Partitions have descriptors of their own, and their rows may come by turns.
+            let is_known = |i| (*known.add(i)).type_oid == type_of(i);
+            if (*ours).count == count && (0..count).all(is_known) {
+                (*ours).desc = desc;
+                return;
+            }
+            (*ours).columns = std::ptr::null_mut();
+            pg_sys::pfree(known.cast());
+        }
         let bytes = size_of::<Column>() * count.max(1);
         let columns = pg_sys::MemoryContextAllocZero(memory, bytes).cast::<Column>();
         for i in 0..count {
             let (mut function, mut is_varlena) = (pg_sys::InvalidOid, false);
-            let type_oid = crate::relation::attribute(desc, i as i32).atttypid;
+            let type_oid = type_of(i);
             let column = columns.add(i);
+            (*column).type_oid = type_oid;
             (*column).is_binary = !(*ours).formats.is_null() && *(*ours).formats.add(i) != 0;
             (*column).form = if (*column).is_binary {
                 pg_sys::getTypeBinaryOutputInfo(type_oid, &mut function, &mut is_varlena);

@@ -60,6 +60,7 @@ impl Form {
 /// A column of the rows.
 #[derive(Clone, Copy)]
 pub(super) struct Column {
+    pub type_oid: pg_sys::Oid,
     pub form: Form,
     /// Whether the client wants values as the send function writes them.
     pub is_binary: bool,
