@@ -4,8 +4,8 @@
 //! Left would be: threads, locks, pins, open files, temporary files, memory of the session, a
 //! thread less in the server's budget, a leak that the server's log reports. `HOWDAH_CANCEL_CASES`
 //! and `HOWDAH_CANCEL_SEED` choose longer and other runs, `HOWDAH_CANCEL_LOAD` the number of other
-//! sessions; with `HOWDAH_CANCEL_ENGINE=0` it is PostgreSQL's own plans that are stopped, for
-//! comparison.
+//! sessions, `HOWDAH_CANCEL_LATE` how many of a hundred may be late; with `HOWDAH_CANCEL_ENGINE=0`
+//! it is PostgreSQL's own plans that are stopped, for comparison.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,8 +31,11 @@ const SETTINGS: [(&str, &str); 5] = [
 /// How soon statements are over, although other sessions keep the processors busy. On an idle
 /// machine that is all of them.
 const GOAL: Duration = Duration::from_millis(50);
-/// How many of a hundred may take longer, because the process that is told waits for a processor.
-const MOST_LATE_PERCENT: usize = 10;
+/// How many of a hundred may take longer, because the process that is told waits for a processor:
+/// where Linux schedules sessions in groups of their own (`kernel.sched_autogroup_enabled`), one
+/// that can run may get no processor for 80 ms. Without that, and with nothing else on the machine,
+/// none takes longer: `HOWDAH_CANCEL_LATE=0`.
+const MOST_LATE_PERCENT: u64 = 10;
 /// How soon each of them is, whatever else the machine does.
 const AT_LAST: Duration = Duration::from_millis(600);
 /// What a session may grow by in each half of the cases: what the allocator cannot give back,
@@ -445,8 +448,9 @@ fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
             .collect();
         print_distribution(&format!("{kind:?}"), &mut of_kind);
     }
+    let most_late_percent = number("HOWDAH_CANCEL_LATE", MOST_LATE_PERCENT);
     ensure!(
-        too_late * 100 <= late.len() * MOST_LATE_PERCENT,
+        too_late as u64 * 100 <= late.len() as u64 * most_late_percent,
         "{too_late} of {} statements took longer than {GOAL:?} to end",
         late.len()
     );

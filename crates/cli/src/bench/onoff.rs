@@ -1,9 +1,10 @@
 //! The same statements with the engine and without it: none may be slower with it.
 //!
 //! Statements of every shape that the engine takes, over tables of a thousand to a hundred thousand
-//! rows, where the fixed cost of a run shows most. Two sessions, one with `howdah.vectorized =
-//! off`, run each statement by turns. The figure of a statement is its worst size: the median of
-//! the ratios of pairs of runs, where less than [`SLACK_MS`] more counts as none. Answers are
+//! rows, where the fixed cost of a run shows most. Two sessions run each statement by turns, one
+//! of them with `howdah.vectorized = off`: each of them in one half of a pair, as of two equal
+//! sessions one may be some percent slower. The figure of a statement is its worst size: the median
+//! of the ratios of pairs of runs, where less than [`SLACK_MS`] more counts as none. Answers are
 //! compared.
 
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use postgres::Client;
 
 use super::Options;
 use super::figure::{Figure, Goal, Outcome, Unit};
-use super::statement::{ask, first_difference};
+use super::statement::{Answer, ask, first_difference};
 use crate::cluster::Cluster;
 use crate::instance;
 use crate::progress::{Counting, Progress};
@@ -26,8 +27,8 @@ const SLACK_MS: f64 = 0.1;
 const SIZES: [u64; 3] = [1_000, 10_000, 100_000];
 /// Pairs of runs of a statement that are measured: as many as fit in the time, within bounds.
 const FEWEST_PAIRS: usize = 5;
-const MOST_PAIRS: usize = 101;
-const TIME: Duration = Duration::from_millis(120);
+const MOST_PAIRS: usize = 51;
+const TIME: Duration = Duration::from_millis(250);
 
 /// Statements whose answer does not depend on the plan; `T` stands for the table.
 const STATEMENTS: [&str; 48] = [
@@ -121,9 +122,6 @@ pub(super) fn measure(
         cluster.connect(instance::DATABASE)?,
         cluster.connect(instance::DATABASE)?,
     ];
-    for (session, setting) in sessions.iter_mut().zip(["on", "off"]) {
-        session.batch_execute(&format!("SET howdah.vectorized = {setting}"))?;
-    }
     let mut progress = Progress::of("on and off", STATEMENTS.len() as u64, Counting::Things);
     let mut figures = Vec::new();
     for statement in STATEMENTS {
@@ -162,25 +160,43 @@ fn pairs(sessions: &mut [Client; 2], sql: &str) -> anyhow::Result<(Vec<f64>, Opt
     let started = Instant::now();
     // The first pair warms up.
     for pair in 0..=MOST_PAIRS {
-        let mut answers = [None, None];
-        for at in [pair % 2, 1 - pair % 2] {
-            answers[at] = ask(&mut sessions[at], sql)?;
+        let (mut on_ms, mut off_ms) = (0.0, 0.0);
+        for on_at in [pair % 2, 1 - pair % 2] {
+            let (on, off) = in_both(sessions, sql, on_at)?;
+            on_ms += on.milliseconds / 2.0;
+            off_ms += off.milliseconds / 2.0;
+            if pair == 0 {
+                let found = first_difference(("on", &on.rows), ("off", &off.rows));
+                difference = difference.or(found);
+            }
         }
-        let [Some(on), Some(off)] = answers else {
-            anyhow::bail!("refused: {sql}");
-        };
-        if pair == 0 {
-            difference = first_difference(("on", &on.rows), ("off", &off.rows));
-        } else {
-            let most = match on.milliseconds - off.milliseconds < SLACK_MS {
+        if pair > 0 {
+            let most = match on_ms - off_ms < SLACK_MS {
                 true => 1.0,
                 false => f64::INFINITY,
             };
-            ratios.push((on.milliseconds / off.milliseconds).min(most));
+            ratios.push((on_ms / off_ms).min(most));
         }
         if ratios.len() >= FEWEST_PAIRS && started.elapsed() > TIME {
             break;
         }
     }
     Ok((ratios, difference))
+}
+
+/// The answers with the engine, in one of the sessions, and without it, in the other.
+fn in_both(
+    sessions: &mut [Client; 2],
+    sql: &str,
+    on_at: usize,
+) -> anyhow::Result<(Answer, Answer)> {
+    let [first, second] = sessions;
+    let (on, off) = match on_at {
+        0 => (first, second),
+        _ => (second, first),
+    };
+    on.batch_execute("SET howdah.vectorized = on")?;
+    off.batch_execute("SET howdah.vectorized = off")?;
+    let (with, without) = (ask(on, sql)?, ask(off, sql)?);
+    with.zip(without).with_context(|| format!("refused: {sql}"))
 }
