@@ -15,6 +15,13 @@ use pgrx::{pg_guard, pg_sys};
 /// The type is as described above.
 pub unsafe trait Shareable: Sync {}
 
+/// Zeroed memory, as an area is at first, that belongs to this process alone: for tests.
+pub fn zeroed<T: Shareable>() -> Box<T> {
+    let memory = Box::<T>::new_zeroed();
+    // SAFETY: zeroed bytes are a valid value.
+    unsafe { memory.assume_init() }
+}
+
 /// One area.
 pub struct Area<T> {
     name: &'static CStr,

@@ -50,6 +50,7 @@ static SHARED_AREAS: &[&dyn AnyArea] = &[
     &compact::SHARED,
     &written_databases::WRITTEN,
     &store::marks::mark_filter::MARK_FILTER,
+    &store::marks::dead_rows::DEAD_ROWS,
     &store::directory_version::DIRECTORY_VERSIONS,
     &locker::LOCKERS,
     &MAINTAINERS,

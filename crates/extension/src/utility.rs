@@ -20,7 +20,7 @@ use crate::am;
 use crate::load;
 use crate::options;
 use crate::settings;
-use crate::store::marks::mark_filter;
+use crate::store::marks;
 use crate::store::view::ColdView;
 
 struct Around;
@@ -35,7 +35,7 @@ impl Watcher for Around {
         let load_serial = load::before_utility();
         match statement {
             // A template's files may come under names that were in use before.
-            Statement::CreateDatabase => mark_filter::forget(),
+            Statement::CreateDatabase => marks::forget(),
             Statement::SecurityLabel { provider } => {
                 options::provider::before_security_label(provider);
             }

@@ -30,7 +30,7 @@ use howdah_bridge::xid::Xid;
 
 use super::cold_rows::held_group;
 use crate::store::directory::{self, GroupEntry};
-use crate::store::marks;
+use crate::store::marks::{self, DeadSearch};
 
 pub(super) fn install(am: &mut Routine) {
     table_am::set_delete_entries::<ColdRows>(am);
@@ -52,6 +52,7 @@ impl DeleteEntries for ColdRows {
             return (dead, youngest);
         };
         let is_over = |xid| table.is_removable_xid(xid);
+        let mut search = DeadSearch::new(&is_over);
         let mut rest = rows;
         while let Some(&first) = rest.first() {
             let Some(entry) = known_group(table, &store, first) else {
@@ -59,7 +60,7 @@ impl DeleteEntries for ColdRows {
                 continue;
             };
             let (of_group, others) = rest.split_at(rest.partition_point(|&row| entry.covers(row)));
-            marks::for_each_dead(&store, &entry, of_group, &is_over, &mut |row, hider| {
+            search.for_each_dead(&store, &entry, of_group, &mut |row, hider| {
                 dead.push(row);
                 if hider.is_normal() {
                     youngest = youngest.younger(hider);
@@ -67,6 +68,7 @@ impl DeleteEntries for ColdRows {
             });
             rest = others;
         }
+        dead.sort_unstable();
         (dead, youngest)
     }
 }

@@ -33,9 +33,13 @@
 //!
 //! [`GroupFlags`]: super::directory::GroupFlags
 
+use howdah_bridge::store::StoreId;
+
 mod bulk;
+pub mod dead_rows;
 pub(in crate::store) mod deletion_vector;
 pub(in crate::store) mod forward;
+mod group_name;
 mod hiders;
 mod index_deletion;
 pub(in crate::store) mod mark;
@@ -54,12 +58,23 @@ pub use bulk::hide_in_bulk;
 pub use deletion_vector::{announce_deletion_vectors, cleaned, fold};
 pub use forward::{Route, forward, forwarded};
 pub use hiders::last_hider;
-pub use index_deletion::for_each_dead;
+pub use index_deletion::DeadSearch;
 pub use mark::{Mark, RowFate};
-pub use mark_filter::forget_file;
 pub use marked_rows::{arriving_in, folded, hidden_now};
 pub use recent_inserts::{RecentInserts, insert_recent, recent_inserts};
 pub use rewrite_copy::RewriteCopy;
 pub use row_state::{RowState, of_dropped_row, of_row, state_of_row};
 pub use sweep_scan::{Sweepable, for_each_sweepable};
 pub use write::write;
+
+/// Discards what is known in shared memory of a file that is truncated in place.
+pub fn forget_file(file: StoreId) {
+    mark_filter::forget_file(file);
+    dead_rows::forget_file(file);
+}
+
+/// Discards all of that: names of files may be used again.
+pub fn forget() {
+    mark_filter::forget();
+    dead_rows::forget();
+}

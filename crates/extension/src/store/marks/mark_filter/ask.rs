@@ -7,13 +7,14 @@ use std::sync::atomic::{Ordering, fence};
 use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::tid::RowNumber;
 
-use super::slots::{MARK_FILTER, Name, Shared, Slot, State, now, position_of};
+use super::slots::{MARK_FILTER, Shared, Slot, State};
 use crate::bounded_cache::HashCache;
 use crate::settings;
 use crate::store::directory::{GroupEntry, GroupFlags};
 use crate::store::marks::deletion_vector::{
     DELETION_VECTOR_ID, deletion_vectors_of, insert_rows, open_vector,
 };
+use crate::store::marks::group_name::{Name, now, position_of};
 use crate::store::marks::row_mark::{key_ranges, row_of};
 use crate::store::row_set::RowSet;
 

@@ -5,8 +5,9 @@ use std::sync::atomic::{Ordering, fence};
 
 use howdah_bridge::store::{ColdStore, StoreId};
 
-use super::slots::{MARK_FILTER, Name, Slot};
+use super::slots::{MARK_FILTER, Slot};
 use crate::store::directory::GroupEntry;
+use crate::store::marks::group_name::Name;
 
 /// Has marks of the rows at these positions of the group written by `write`.
 pub(in crate::store) fn noting<R>(

@@ -6,20 +6,15 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 
 use howdah_bridge::shared_memory::{Area, Shareable};
-use howdah_bridge::store::{ColdStore, StoreId};
-use howdah_bridge::tid::{GroupId, RowNumber};
 use howdah_columnar::MAX_ROWS;
 
-use crate::store::directory::GroupEntry;
+use crate::store::marks::group_name::{EXPIRES_AFTER, MICROSECONDS, Name};
 
 /// Groups that are remembered, 16 kB each: 67 million rows.
 const SLOTS: usize = 512;
 /// Slots that a group may have.
 const PROBES: usize = 4;
 const WORDS: usize = MAX_ROWS / 64;
-const MICROSECONDS: i64 = 1_000_000;
-/// Far less than it takes to use up all names of files.
-const EXPIRES_AFTER: i64 = 3_600 * MICROSECONDS;
 /// A younger slot is not taken away for another group.
 const KEPT_FOR: i64 = 10 * MICROSECONDS;
 /// A builder that has not finished by then no longer exists.
@@ -55,37 +50,6 @@ impl State {
     /// The next assignment.
     fn next(self, version: u64) -> u64 {
         ((version >> State::BITS) + 1) << State::BITS | self as u64
-    }
-}
-
-/// A group of a file of a database.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Name {
-    file: u64,
-    place: u64,
-}
-
-impl Name {
-    pub(super) fn of(store: &ColdStore, entry: &GroupEntry) -> Name {
-        Name::in_file(store.id(), entry.group())
-    }
-
-    pub(super) fn in_file(store: StoreId, group: GroupId) -> Name {
-        let database = howdah_bridge::xid::current_database().to_u32();
-        Name {
-            file: u64::from(store.toast.to_u32()) << 32 | u64::from(store.file),
-            place: u64::from(database) << 32 | u64::from(group.first_block()),
-        }
-    }
-
-    /// The first of the slots that it may have. Groups of a table lie at multiples of a power of
-    /// two, so that one multiplication would leave them few slots. Factors: MurmurHash3's.
-    fn first_slot(&self) -> usize {
-        let mut mixed = self.file.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ self.place;
-        for factor in [0xFF51_AFD7_ED55_8CCD, 0xC4CE_B9FE_1A85_EC53] {
-            mixed = (mixed ^ mixed >> 33).wrapping_mul(factor);
-        }
-        (mixed >> 32) as usize % SLOTS
     }
 }
 
@@ -207,7 +171,7 @@ pub struct Shared {
 
 impl Shared {
     pub(super) fn slots_of(&self, name: &Name) -> impl Iterator<Item = &Slot> {
-        let first = name.first_slot();
+        let first = name.first_slot(SLOTS);
         (0..PROBES).map(move |i| &self.slots[(first + i) % SLOTS])
     }
 
@@ -251,15 +215,6 @@ impl Shared {
 unsafe impl Shareable for Shared {}
 
 pub static MARK_FILTER: Area<Shared> = Area::new(c"howdah unmarked rows");
-
-/// When the current statement began: precise enough, without a call for the time.
-pub(super) fn now() -> i64 {
-    howdah_bridge::xid::statement_start()
-}
-
-pub(super) fn position_of(entry: &GroupEntry, row: RowNumber) -> u32 {
-    (row.0 - entry.first_row.0) as u32
-}
 
 #[cfg(test)]
 mod tests;

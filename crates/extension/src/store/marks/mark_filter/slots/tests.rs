@@ -1,17 +1,13 @@
 //! What slots answer, in one thread and under writers and builders that run at once.
 
-use std::alloc::{Layout, alloc_zeroed};
 use std::sync::Barrier;
 use std::thread;
+
+use howdah_bridge::shared_memory::zeroed;
 
 use super::*;
 
 const ROWS: u32 = MAX_ROWS as u32 - 64;
-
-fn memory() -> Box<Shared> {
-    // SAFETY: zeroed bytes are a valid `Shared`; the layout is that of the box.
-    unsafe { Box::from_raw(alloc_zeroed(Layout::new::<Shared>()).cast()) }
-}
 
 fn name(group: u64) -> Name {
     Name {
@@ -32,7 +28,7 @@ fn make(shared: &Shared, group: u64, marked: &[u32], now: i64) -> bool {
 
 #[test]
 fn only_valid_slots_speak() {
-    let shared = memory();
+    let shared = zeroed::<Shared>();
     assert_eq!(shared.may_have(&name(0), 3, 0), None);
     let (slot, version) = shared.assign(&name(0), ROWS, 0).unwrap();
     shared.set(&name(0), 3);
@@ -49,7 +45,7 @@ fn only_valid_slots_speak() {
 #[test]
 fn groups_of_one_table_get_slots_beside_each_other() {
     for (file, database) in [(0, 5), (7 << 32 | 9, 5), (81_234 << 32 | 90_211, 16_384)] {
-        let (shared, mut without) = (memory(), 0);
+        let (shared, mut without) = (zeroed::<Shared>(), 0);
         for group in 0..SLOTS as u64 / 2 {
             let place = database << 32 | (group * 512);
             match shared.assign(&Name { file, place }, ROWS, 0) {
@@ -63,7 +59,7 @@ fn groups_of_one_table_get_slots_beside_each_other() {
 
 #[test]
 fn slots_expire_and_are_made_anew() {
-    let shared = memory();
+    let shared = zeroed::<Shared>();
     assert!(make(&shared, 0, &[3], 0));
     assert!(!make(&shared, 0, &[], EXPIRES_AFTER), "the group has one");
     let later = EXPIRES_AFTER + 1;
@@ -75,7 +71,7 @@ fn slots_expire_and_are_made_anew() {
 
 #[test]
 fn a_builder_that_is_gone_is_succeeded_and_cannot_come_back() {
-    let shared = memory();
+    let shared = zeroed::<Shared>();
     let (slot, version) = shared.assign(&name(0), ROWS, 0).unwrap();
     assert!(!make(&shared, 0, &[], BUILT_WITHIN));
     let now = BUILT_WITHIN + 1;
@@ -92,9 +88,9 @@ fn a_builder_that_is_gone_is_succeeded_and_cannot_come_back() {
 
 #[test]
 fn young_slots_stay_and_old_ones_give_way() {
-    let shared = memory();
+    let shared = zeroed::<Shared>();
     let rivals: Vec<u64> = (0..)
-        .filter(|&group| name(group).first_slot() == name(0).first_slot())
+        .filter(|&group| name(group).first_slot(SLOTS) == name(0).first_slot(SLOTS))
         .take(PROBES + 1)
         .collect();
     for (at, &group) in rivals[..PROBES].iter().enumerate() {
@@ -112,7 +108,7 @@ fn young_slots_stay_and_old_ones_give_way() {
 /// in an index of its own that builders read. No marked row may be reported as having no mark.
 #[test]
 fn a_row_that_was_marked_is_never_said_to_have_no_mark() {
-    let (shared, index) = (memory(), memory());
+    let (shared, index) = (zeroed::<Shared>(), zeroed::<Shared>());
     let (rounds, rows) = (300, 4_096_u32);
     let begin = Barrier::new(4);
     let index = &index.slots[0];
