@@ -184,19 +184,19 @@ fn pairs(sessions: &mut [Client; 2], sql: &str) -> anyhow::Result<(Vec<f64>, Opt
     Ok((ratios, difference))
 }
 
-/// The answers with the engine, in one of the sessions, and without it, in the other.
+/// The answers with the engine, in one of the sessions, and without it, in the other. The first
+/// session begins, so that either of the two does so in one half of a pair.
 fn in_both(
     sessions: &mut [Client; 2],
     sql: &str,
     on_at: usize,
 ) -> anyhow::Result<(Answer, Answer)> {
-    let [first, second] = sessions;
-    let (on, off) = match on_at {
-        0 => (first, second),
-        _ => (second, first),
-    };
-    on.batch_execute("SET howdah.vectorized = on")?;
-    off.batch_execute("SET howdah.vectorized = off")?;
-    let (with, without) = (ask(on, sql)?, ask(off, sql)?);
+    let mut answers = [None, None];
+    for (at, session) in sessions.iter_mut().enumerate() {
+        let (side, setting) = if at == on_at { (0, "on") } else { (1, "off") };
+        session.batch_execute(&format!("SET howdah.vectorized = {setting}"))?;
+        answers[side] = ask(session, sql)?;
+    }
+    let [with, without] = answers;
     with.zip(without).with_context(|| format!("refused: {sql}"))
 }
