@@ -19,6 +19,13 @@ pub fn is_preloading() -> bool {
     unsafe { pg_sys::process_shared_preload_libraries_in_progress }
 }
 
+/// Refuses settings of this prefix that were not defined so far, in the configuration and by `SET`,
+/// as `MarkGUCPrefixReserved` does. Call once, while the postmaster loads libraries.
+pub fn refuse_other_settings(prefix: &CStr) {
+    // SAFETY: copies the name, which is NUL-terminated.
+    unsafe { pg_sys::MarkGUCPrefixReserved(prefix.as_ptr()) }
+}
+
 /// Raises an ERROR in a transaction that must not write; `command` is named in it.
 pub fn prevent_if_read_only(command: &CStr) {
     // SAFETY: raises an ERROR or does nothing; the name is NUL-terminated.

@@ -85,6 +85,7 @@ pub extern "C-unwind" fn _PG_init() {
     howdah_bridge::client_rows::register(am::is_ours);
     vectorize::register();
     am::register();
+    process::refuse_other_settings(c"howdah");
 }
 
 /// Every PostgreSQL ERROR that passes through Rust frames would carry a Rust backtrace in its

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use howdah_server_tests::cluster::{Primary, query};
+use postgres::error::SqlState;
 
 #[test]
 fn the_settings_page_lists_every_setting_with_its_default_and_context() -> anyhow::Result<()> {
@@ -18,6 +19,23 @@ fn the_settings_page_lists_every_setting_with_its_default_and_context() -> anyho
         .map(|(name, rest)| (name.to_owned(), rest.to_owned()))
         .collect();
     assert_eq!(documented()?, served);
+    Ok(())
+}
+
+#[test]
+fn a_setting_that_does_not_exist_is_refused() -> anyhow::Result<()> {
+    // A misspelt line of the configuration does not keep the server from starting.
+    let primary = Primary::start("misspelt", &[("howdah.cache_sise", "8MB")])?;
+    let mut session = primary.session()?;
+    for name in ["howdah.cache_sise", "howdah.vectorised"] {
+        let refused = session.batch_execute(&format!("SET {name} = 1"));
+        let code = refused.err().and_then(|error| error.code().cloned());
+        assert_eq!(code, Some(SqlState::INVALID_NAME), "{name}");
+    }
+    session.batch_execute("SET howdah.vectorized = off")?;
+    let shown = "SELECT current_setting('howdah.cache_sise', true) IS NULL,
+                        current_setting('howdah.vectorized')";
+    assert_eq!(query(&mut session, shown)?, "t|off");
     Ok(())
 }
 
