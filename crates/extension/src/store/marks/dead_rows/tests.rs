@@ -3,6 +3,7 @@
 use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use howdah_bridge::shared_memory::zeroed;
 
@@ -105,12 +106,15 @@ fn no_row_is_dead_that_was_not_noted() {
         .take(2 * PROBES)
         .collect();
     let rows = 256_u32;
-    let seen = thread::scope(|scope| {
+    let (seen, wrong) = thread::scope(|scope| {
         for writer in 0..2 {
             let (shared, over, begin, groups) = (&shared, &over, &begin, &groups);
             scope.spawn(move || {
                 begin.wait();
-                for round in 0..40_000_u32 {
+                for round in 0_u32.. {
+                    if round > 40_000 && over.load(Ordering::SeqCst) {
+                        break;
+                    }
                     let at = (round + writer * 3) as usize % groups.len();
                     let row = round % (rows / 2) * 2 + at as u32 % 2;
                     note(
@@ -121,7 +125,6 @@ fn no_row_is_dead_that_was_not_noted() {
                         i64::from(round) * KEPT_FOR / 2,
                     );
                 }
-                over.store(true, Ordering::SeqCst);
             });
         }
         scope.spawn(|| {
@@ -132,18 +135,23 @@ fn no_row_is_dead_that_was_not_noted() {
             }
         });
         begin.wait();
-        let mut seen = 0;
-        while !over.load(Ordering::SeqCst) {
+        let (mut seen, mut wrong, started) = (0, None, Instant::now());
+        // The slots are empty most of the time, and how threads take turns is the machine's affair.
+        while seen < 1_000 && wrong.is_none() && started.elapsed() < Duration::from_secs(60) {
             for (at, &group) in groups.iter().enumerate() {
                 for row in 0..rows {
                     if hider(&shared, group, row, 0).is_some() {
-                        assert_eq!(row % 2, at as u32 % 2, "row {row} of group {group}");
                         seen += 1;
+                        if row % 2 != at as u32 % 2 {
+                            wrong = Some((row, group));
+                        }
                     }
                 }
             }
         }
-        seen
+        over.store(true, Ordering::SeqCst);
+        (seen, wrong)
     });
+    assert_eq!(wrong, None, "a row that was never noted");
     assert!(seen > 0, "the test sees nothing");
 }
