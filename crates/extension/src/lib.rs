@@ -52,6 +52,7 @@ static SHARED_AREAS: &[&dyn AnyArea] = &[
     &store::marks::mark_filter::MARK_FILTER,
     &store::marks::dead_rows::DEAD_ROWS,
     &store::directory_version::DIRECTORY_VERSIONS,
+    &store::visibility::constraint_checks::LAST_MOVER,
     &locker::LOCKERS,
     &MAINTAINERS,
     &thread_budget::THREADS,

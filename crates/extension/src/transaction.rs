@@ -17,7 +17,7 @@ use howdah_bridge::transactions::{
 use howdah_bridge::xid::{CommandId, SubTransactionId, is_in_parallel_mode};
 
 use crate::am::{cold_rows, fetch};
-use crate::store::visibility::moved_changes;
+use crate::store::visibility::{constraint_checks, moved_changes};
 use crate::store::{directory_version, pending_groups, pending_marks};
 use crate::{load, slot_writer};
 
@@ -46,6 +46,7 @@ fn at_transaction_event(event: TransactionEvent) {
             load::reset();
             pending_marks::reset();
             moved_changes::reset();
+            constraint_checks::reset();
             cold_rows::reset();
             directory_version::transaction_ends();
             locker::transaction_ends();

@@ -1,7 +1,7 @@
 //! Fetches of single rows: `index_fetch_…`, `tuple_fetch_row_version`, `tuple_satisfies_snapshot`.
 //!
 //! ```text
-//!   index_fetch_tuple ──┬── hot TID  ──▶ heap's fetch, RowFetches::keeps_hot
+//!   index_fetch_tuple ──┬── hot TID  ──▶ heap's fetch, RowFetches::keeps_hot or keeps_unseen
 //!                       └── cold TID ──▶ RowFetches::fetch
 //! ```
 
@@ -28,6 +28,13 @@ pub trait RowFetches: Sized + 'static {
 
     /// Whether a hot row that was fetched for an index is to be returned.
     fn keeps_hot(table: Table<'_>, slot: Slot<'_>, snapshot: Snapshot<'_>) -> bool;
+
+    /// Whether hot versions that the snapshot does not see are shown to
+    /// [`RowFetches::keeps_unseen`].
+    fn shows_unseen(snapshot: Snapshot<'_>) -> bool;
+
+    /// Whether a hot version that the snapshot does not see is to be returned nevertheless.
+    fn keeps_unseen(slot: Slot<'_>, snapshot: Snapshot<'_>) -> bool;
 
     /// Stores a cold row in the slot, if the snapshot sees it. Otherwise `all_dead`, where it is
     /// wanted, is set if the row is dead to all; it is `false` before.
@@ -124,8 +131,17 @@ unsafe extern "C-unwind" fn index_fetch_tuple<F: RowFetches>(
         let table = Table::from_raw(fetch.base.rel);
         let Some(row) = RowNumber::from_tid(&*tid) else {
             let fetch_hot = callbacks().index_fetch_tuple;
-            return fetch_hot(fetch.heap, tid, snapshot, slot, call_again, all_dead)
-                && F::keeps_hot(table, Slot::from_raw(slot), Snapshot::from_raw(snapshot));
+            let found = fetch_hot(fetch.heap, tid, snapshot, slot, call_again, all_dead);
+            let (seen_by, slot) = (Snapshot::from_raw(snapshot), Slot::from_raw(slot));
+            if found {
+                return F::keeps_hot(table, slot, seen_by);
+            }
+            let kept =
+                F::shows_unseen(seen_by) && keep_unseen::<F>(fetch.heap, *tid, seen_by, slot);
+            if let (true, Some(all_dead)) = (kept, all_dead.as_mut()) {
+                *all_dead = false;
+            }
+            return kept;
         };
         *call_again = false;
         let mut all_dead = all_dead.as_mut();
@@ -135,6 +151,30 @@ unsafe extern "C-unwind" fn index_fetch_tuple<F: RowFetches>(
         let (snapshot, slot) = (Snapshot::from_raw(snapshot), Slot::from_raw(slot));
         F::fetch(&mut fetch.state, table, row, snapshot, slot, all_dead)
     }
+}
+
+/// Stores the first version at a hot TID in the slot that is to be returned although the snapshot
+/// sees none of them.
+///
+/// # Safety
+/// `heap` is heap's descriptor of an index scan, and the slot is one of its table's. An ERROR
+/// passes over this frame.
+unsafe fn keep_unseen<F: RowFetches>(
+    heap: *mut pg_sys::IndexFetchTableData,
+    mut tid: pg_sys::ItemPointerData,
+    snapshot: Snapshot<'_>,
+    slot: Slot<'_>,
+) -> bool {
+    let (fetch_hot, any) = (callbacks().index_fetch_tuple, Snapshot::any().raw());
+    let (mut is_next, all_dead) = (false, std::ptr::null_mut());
+    // SAFETY: by the contract of this function; heap goes on from one version to the next.
+    while unsafe { fetch_hot(heap, &mut tid, any, slot.raw(), &mut is_next, all_dead) } {
+        if F::keeps_unseen(slot, snapshot) {
+            return true;
+        }
+    }
+    slot.clear();
+    false
 }
 
 #[pg_guard]

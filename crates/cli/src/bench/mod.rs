@@ -11,6 +11,7 @@
 //!   changes      cold rows changed and locked: one, many, half of the table; scans after that
 //!   tpcb         pgbench's TPC-B on tables that are cold at first
 //!   compaction   rows moved per second, and the longest wait of a writer beside it
+//!   beside       updates by key while rows are moved; part of `compaction`
 //!   memory       peak of a backend that loads 50 columns of wide text
 //!   everyday     rows, ranges, lists, joins, changes by key; wide rows, documents, partitions
 //!   onoff        every shape of query with the engine and without it
@@ -27,6 +28,7 @@
 //!   0A000 is shown as refused, and misses its goal.
 //! - Everything lives in the schema `bench` of the instance's database, dropped at the end.
 
+mod beside;
 mod billion;
 mod changes;
 mod compaction;
@@ -236,6 +238,7 @@ fn measure(
     }
     if options.wants(Part::Compaction) {
         figures.extend(compaction::measure(cluster, client, options)?);
+        figures.push(beside::measure(cluster, client, options)?);
     }
     if options.wants(Part::Memory) {
         figures.extend(memory::measure(cluster, client, options)?);

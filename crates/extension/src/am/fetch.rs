@@ -18,11 +18,12 @@ use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::table_am::{Routine, RowFetches, set_fetches};
 use howdah_bridge::tid::{RowNumber, Tid};
 
-use super::point_reader::PointReader;
+use super::point_reader::{PointReader, fetch_placed};
 use super::serializable::announce;
 use super::{cold_rows, last_row};
+use crate::errors::or_raise;
 use crate::store::pending_groups;
-use crate::store::visibility::{is_surely_hidden, moved, sees_row_somewhere};
+use crate::store::visibility::{constraint_checks, is_surely_hidden, moved, sees_row_somewhere};
 
 pub(super) fn install(am: &mut Routine) {
     set_fetches::<TwoSides>(am);
@@ -108,6 +109,19 @@ pub fn reset() {
     READERS.with_borrow_mut(Vec::clear);
 }
 
+/// Stores a row that a dirty snapshot does not see in the slot, if the check that asks must begin
+/// anew because of it ([`constraint_checks`]).
+fn fetch_left(table: Table<'_>, row: RowNumber, snapshot: Snapshot<'_>, slot: Slot<'_>) -> bool {
+    if !constraint_checks::asks_of_unseen(snapshot) {
+        return false;
+    }
+    let Some(store) = ColdStore::open(table, LockMode::AccessShare) else {
+        return false;
+    };
+    let left = constraint_checks::was_left_cold(&store, row, snapshot);
+    or_raise(table.oid(), left).is_some_and(|entry| fetch_placed(&store, table, row, entry, slot))
+}
+
 impl RowFetches for TwoSides {
     type State = FetchState;
 
@@ -131,6 +145,14 @@ impl RowFetches for TwoSides {
         !moved::hides_hot(table, slot, snapshot)
     }
 
+    fn shows_unseen(snapshot: Snapshot<'_>) -> bool {
+        constraint_checks::asks_of_unseen(snapshot)
+    }
+
+    fn keeps_unseen(slot: Slot<'_>, snapshot: Snapshot<'_>) -> bool {
+        constraint_checks::was_left_hot(slot, snapshot)
+    }
+
     fn fetch(
         state: &mut FetchState,
         table: Table<'_>,
@@ -149,11 +171,13 @@ impl RowFetches for TwoSides {
         if !snapshot.is_mvcc() {
             slot.clear();
             let mut reader = PointReader::new();
-            let found = reader.fetch(table, row, snapshot, slot);
-            if let (false, Some(all_dead)) = (found, all_dead) {
+            if reader.fetch(table, row, snapshot, slot) || fetch_left(table, row, snapshot, slot) {
+                return true;
+            }
+            if let Some(all_dead) = all_dead {
                 *all_dead = reader.is_dead_to_all(table);
             }
-            return found;
+            return false;
         }
         if state.shown.has(row, slot, snapshot) {
             slot.clear();

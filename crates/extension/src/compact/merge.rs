@@ -48,6 +48,7 @@ use crate::store::group;
 use crate::store::marks::{self, Route};
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, RowDatums, Wanted};
+use crate::store::visibility::constraint_checks;
 use crate::types::{TableLayout, push_datums};
 
 /// A group below this is small.
@@ -222,6 +223,7 @@ fn replace(
         }
     }
     stop_point!("merge_delete");
+    constraint_checks::announce_mover();
     let locks = Locks::of(step.table());
     for (nth, old) in run.iter().enumerate() {
         if !locks.lock_for_maintenance(old.group()) || changed(store, old)? {

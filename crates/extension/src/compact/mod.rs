@@ -21,10 +21,9 @@
 //! stamps belong to a transaction in progress, and an MVCC snapshot sees the hot versions only. A
 //! later snapshot sees the stamps' xmax as committed, and the entry: it sees the cold rows only.
 //! Both depend on the same transaction.
-//! - Uniqueness checks of concurrent transactions use dirty snapshots. They find the hot version
-//!   (live, or being deleted by the mover, for which they wait) and a cold index entry (its group
-//!   was written by a transaction in progress, for which they wait; they can read the row before).
-//!   One of the two is live at any time.
+//! - Checks of constraints use dirty snapshots. They find the hot version (live, or being deleted
+//!   by the mover, for which they wait), pass over a cold row whose mover is in progress, and begin
+//!   anew where a row has left ([`crate::store::visibility::constraint_checks`]).
 //! - Index-only scans: the visibility map covers no cold block, so a row behind a cold entry is
 //!   always fetched. Bits of hot pages are cleared before the commit; a scan that saw a bit set has
 //!   an older snapshot, which does see the hot row.

@@ -23,6 +23,7 @@ use crate::errors::{ColdError, or_raise};
 use crate::row_order;
 use crate::stop_point;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
+use crate::store::visibility::constraint_checks;
 use crate::types::TableLayout;
 
 /// Index entries between two checks for waiters.
@@ -144,6 +145,7 @@ impl<'a> Move<'a> {
             return Ok(Step::Yielded);
         }
         stop_point!("checked");
+        constraint_checks::announce_mover();
         stamper.clear_visibility(&batch.pages);
         let stamped = self.stamp_pages(&mut stamper, batch, placed.entry.first_row);
         let whole = stamped.pages == batch.pages.len();
@@ -181,8 +183,8 @@ impl<'a> Move<'a> {
     }
 
     /// Returns whether there was any index; `None` if another backend waits for the table. The
-    /// group is completed first, because ON CONFLICT reads a row to which an index leads it before
-    /// it waits for our transaction. From then on the whole range stays reserved.
+    /// group is completed first: checks of constraints that meet its rows in an index learn from
+    /// its entry that they are moved. From then on the whole range stays reserved.
     fn insert_index_entries(
         &self,
         batch: &mut Batch,

@@ -15,12 +15,16 @@
 //! changed the row at another place, to which the row was moved since ([`moved`],
 //! [`moved_changes`]). The answers by row, by range and by group agree.
 //!
+//! A check of a constraint, which asks by a dirty snapshot, and a mover pass each other by rules of
+//! their own ([`constraint_checks`]).
+//!
 //! A holder of a row's lock asks another question, what is in force now, at
 //! [`marks`](super::marks). Which groups a scan reads is [`super::view`].
 //!
 //! Modules of `store` use those of this folder by their own names; the names below are for the
 //! rooms above.
 
+pub mod constraint_checks;
 mod count;
 pub(in crate::store) mod group;
 pub mod group_status;
