@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use howdah_server_tests::checks::{equals_twin, indexes_are_sound};
 use howdah_server_tests::cluster::{Primary, query};
+use howdah_server_tests::compaction::{DIGEST, Stopped, start_with_table};
 use postgres::Client;
 
 const ROW_COUNT: u32 = 6_000;
@@ -31,16 +32,18 @@ fn make(session: &mut Client) -> anyhow::Result<()> {
 const BY_INDEX: &str =
     "SET enable_seqscan = off; SET enable_bitmapscan = off; SET howdah.columnar_scan = off";
 
-/// Entries of the primary key that lead to cold rows, alone or in a posting list: all, and those
-/// marked dead.
-fn cold_entries(session: &mut Client) -> anyhow::Result<(u32, u32)> {
+/// Entries of a table's primary key that lead to cold rows, alone or in a posting list: all, and
+/// those marked dead.
+fn cold_entries(session: &mut Client, table: &str) -> anyhow::Result<(u32, u32)> {
     let counts = query(
         session,
-        "SELECT count(*) || ' ' || count(*) FILTER (WHERE dead)
-         FROM generate_series(1, pg_relation_size('c_pkey') / 8192 - 1) p,
-              bt_page_stats('c_pkey', p::int) s, bt_page_items('c_pkey', p::int) i,
-              unnest(coalesce(i.tids, ARRAY[i.htid])) t
-         WHERE s.type IN ('l', 'r') AND (t::text::point)[0] >= 2147483648",
+        &format!(
+            "SELECT count(*) || ' ' || count(*) FILTER (WHERE dead)
+             FROM generate_series(1, pg_relation_size('{table}_pkey') / 8192 - 1) p,
+                  bt_page_stats('{table}_pkey', p::int) s, bt_page_items('{table}_pkey', p::int) i,
+                  unnest(coalesce(i.tids, ARRAY[i.htid])) t
+             WHERE s.type IN ('l', 'r') AND (t::text::point)[0] >= 2147483648"
+        ),
     )?;
     let (all, dead) = counts.split_once(' ').context("two counts")?;
     Ok((all.parse()?, dead.parse()?))
@@ -92,7 +95,7 @@ fn entries_of_changed_rows_are_passed_over_and_replaced_before_vacuum() -> anyho
     let mut session = primary.session()?;
     make(&mut session)?;
     session.batch_execute(BY_INDEX)?;
-    assert_eq!(cold_entries(&mut session)?, (ROW_COUNT, 0));
+    assert_eq!(cold_entries(&mut session, "c")?, (ROW_COUNT, 0));
 
     // A snapshot that may need the old versions.
     let mut old = primary.session()?;
@@ -101,7 +104,7 @@ fn entries_of_changed_rows_are_passed_over_and_replaced_before_vacuum() -> anyho
     let before = query(&mut old, "SELECT sum(n) FROM c WHERE id > 0")?;
     change(&mut session, 3_000)?;
     read_all(&mut session)?;
-    assert_eq!(cold_entries(&mut session)?, (ROW_COUNT, 0));
+    assert_eq!(cold_entries(&mut session, "c")?, (ROW_COUNT, 0));
     read_all(&mut session)?;
     assert_eq!(
         query(&mut old, "SELECT sum(n) FROM c WHERE id > 0")?,
@@ -114,7 +117,7 @@ fn entries_of_changed_rows_are_passed_over_and_replaced_before_vacuum() -> anyho
     // shares a posting list with its new version cannot be marked.
     session.batch_execute("SELECT pg_current_xact_id()")?;
     read_all(&mut session)?;
-    let (all, dead) = cold_entries(&mut session)?;
+    let (all, dead) = cold_entries(&mut session, "c")?;
     ensure!(all == ROW_COUNT && dead > 500, "{dead} dead of {all}");
     read_all(&mut session)?;
 
@@ -133,7 +136,7 @@ fn entries_of_changed_rows_are_passed_over_and_replaced_before_vacuum() -> anyho
         change(&mut session, ROW_COUNT)?;
         read_all(&mut session)?;
     }
-    let (all, dead) = cold_entries(&mut session)?;
+    let (all, dead) = cold_entries(&mut session, "c")?;
     ensure!(
         all < ROW_COUNT - 500,
         "{all} entries of cold rows are left, {dead} of them dead"
@@ -188,7 +191,7 @@ fn a_standby_s_old_snapshot_finds_rows_whose_entries_the_primary_replaced() -> a
         change(&mut session, ROW_COUNT)?;
         read_all(&mut session)?;
     }
-    let (all, _) = cold_entries(&mut session)?;
+    let (all, _) = cold_entries(&mut session, "c")?;
     ensure!(all < ROW_COUNT, "the primary has replaced no entry");
     // Either the standby has not replayed the cleaning yet, or the snapshot was cancelled: no row
     // is ever missing.
@@ -308,4 +311,45 @@ fn entries_of_rows_that_were_updated_make_room_for_the_new_ones() -> anyhow::Res
         format!("{ONCE_UPDATED}|{ONCE_UPDATED}")
     );
     Ok(session.batch_execute(check)?)
+}
+
+/// A move that was rolled back has left an entry for each row in each index. They lead to a group
+/// that no snapshot sees, so that they are dead at once, also while an old snapshot lives.
+#[test]
+fn entries_of_a_move_that_was_rolled_back_are_dead() -> anyhow::Result<()> {
+    let (primary, mut session) = start_with_table("rolled-back-entries")?;
+    session.batch_execute("CREATE EXTENSION pageinspect")?;
+    session.batch_execute("VACUUM t")?;
+    let whole = format!("{DIGEST} FROM t");
+    let before = query(&mut session, &whole)?;
+    let mut old = primary.session()?;
+    old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM t LIMIT 1")?;
+    let stopped = Stopped::at(&primary, "stamp")?;
+    session.batch_execute(BY_INDEX)?;
+    let each = "SELECT sum(k) FROM generate_series(1, 20000) i,
+                LATERAL (SELECT k FROM t WHERE id = i OFFSET 0) x";
+    let sum = query(&mut session, each)?;
+    ensure!(
+        cold_entries(&mut session, "t")? == (20_000, 0),
+        "in progress"
+    );
+    stopped.cancel()?;
+    for _ in 0..3 {
+        ensure!(query(&mut session, each)? == sum);
+        ensure!(query(&mut old, each)? == sum, "old snapshot");
+    }
+    let (all, dead) = cold_entries(&mut session, "t")?;
+    // Most share a posting list with the row's hot version, and cannot be marked.
+    ensure!(all == 20_000 && dead > 3_000, "{dead} dead of {all}");
+    // Checks of uniqueness follow the rest, and writers use the space.
+    session.batch_execute("UPDATE t SET k = k WHERE id % 2 = 0")?;
+    ensure!(query(&mut session, &whole)? == before);
+    old.batch_execute("COMMIT")?;
+    session.batch_execute("CALL howdah.compact('t')")?;
+    ensure!(query(&mut session, each)? == sum, "after the next move");
+    ensure!(
+        query(&mut session, &whole)? == before,
+        "after the next move"
+    );
+    indexes_are_sound(&mut session, "t", "id")
 }

@@ -13,7 +13,7 @@ use anyhow::{Context as _, ensure};
 use postgres::Client;
 
 use super::Options;
-use super::figure::{Figure, Goal, Outcome, Unit};
+use super::figure::{Figure, Goal, Unit};
 use crate::cluster::Cluster;
 use crate::instance::DATABASE;
 use crate::progress::{Counting, Progress};
@@ -62,17 +62,17 @@ pub(super) fn measure(
 }
 
 fn make_hot(client: &mut Client, rows: u64) -> anyhow::Result<()> {
-    Ok(client.batch_execute(&format!(
+    client.batch_execute(&format!(
         "DROP TABLE IF EXISTS {TABLE};
          CREATE TABLE {TABLE} (id bigint PRIMARY KEY, k int, filler text) USING howdah;
          CREATE INDEX ON {TABLE} (k);
          SELECT howdah.set_options('{TABLE}', compaction => false);
          SET howdah.bulk_load = off;
          INSERT INTO {TABLE} SELECT i, 0, md5(i::text) FROM generate_series(1, {rows}) i;
-         RESET howdah.bulk_load;
-         VACUUM (FREEZE, ANALYZE) {TABLE};
-         CHECKPOINT"
-    ))?)
+         RESET howdah.bulk_load"
+    ))?;
+    client.batch_execute(&format!("VACUUM (FREEZE, ANALYZE) {TABLE}"))?;
+    Ok(client.batch_execute("CHECKPOINT")?)
 }
 
 /// What a writer has done.

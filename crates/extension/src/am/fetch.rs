@@ -3,8 +3,8 @@
 //! Hot rows are fetched by heap, and followed to their new place where necessary ([`moved`]); cold
 //! rows are read by a [`PointReader`]. A row with a mark that is visible to all is reported as dead
 //! to all, so that indexes skip its entry from then on, and delete the entry when they need the
-//! space ([`super::index_delete`]). Rows whose whole group was deleted are not reported; VACUUM and
-//! compaction delete their entries.
+//! space ([`super::index_delete`]). So is a row of a group that no snapshot can see: its move was
+//! rolled back, or VACUUM has removed the group's directory entry.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;

@@ -48,6 +48,8 @@ pub struct PointReader {
     has_written: bool,
     /// How the row that was fetched last is hidden.
     hidden: Option<Hidden>,
+    /// Whether no snapshot can see a group where the row that was fetched last would be.
+    is_nowhere: bool,
 }
 
 /// The number of rows of a group whose marks are looked up one by one before all its marks are
@@ -90,6 +92,7 @@ impl PointReader {
             slot: 0,
             groups: KnownGroups::default(),
             hidden: None,
+            is_nowhere: false,
         }
     }
 
@@ -151,7 +154,10 @@ impl PointReader {
         {
             return Some(Found::Stored(last.entry, position));
         }
-        let placed = or_raise(table.oid(), directory::group_of(store, row, snapshot))?;
+        let Some(placed) = or_raise(table.oid(), directory::group_of(store, row, snapshot)) else {
+            self.is_nowhere = directory::is_nowhere(store, row);
+            return None;
+        };
         if snapshot.is_dirty() && constraint_checks::passes(&placed.entry, snapshot) {
             snapshot.reset_dirty();
             crate::stop_point!("passed");
@@ -250,7 +256,7 @@ impl PointReader {
         snapshot: Snapshot<'_>,
         slot: Slot<'_>,
     ) -> bool {
-        self.hidden = None;
+        (self.hidden, self.is_nowhere) = (None, false);
         if !moved::is_wanted(snapshot)
             && let Some(found) = self.fetch_near(table, row, snapshot, slot)
         {
@@ -262,10 +268,10 @@ impl PointReader {
 
     /// Whether the row that [`PointReader::fetch`] did not find is known to be dead.
     pub(super) fn is_dead_to_all(&self, table: Table<'_>) -> bool {
-        let Some(Hidden::By(hider)) = self.hidden else {
-            return false;
-        };
-        table.is_removable_xid(hider)
+        match self.hidden {
+            Some(Hidden::By(hider)) => table.is_removable_xid(hider),
+            _ => self.is_nowhere,
+        }
     }
 
     /// Does what [`PointReader::fetch`] does if the group is that of the row before.

@@ -3,14 +3,18 @@
 //! A row that is read, locked and changed by its number asks for its group three times, each time
 //! by reading the entry's page. An entry whose inserter has committed and that no transaction
 //! deletes is the same for every later reader, until the directory changes
-//! ([`crate::store::directory_version`]). So is a gap: row numbers that no entry covers. Index
-//! entries of a group that was written anew lead there. Serializable readers lose nothing: an entry
-//! that they see and that no transaction deletes has no conflict to report.
+//! ([`crate::store::directory_version`]). Serializable readers lose nothing: an entry that they see
+//! and that no transaction deletes has no conflict to report.
+//!
+//! So is a gap: row numbers that no entry covers, or only entries that are dead to all who come
+//! after the transaction that ended them. Index entries of a group that was written anew lead
+//! there, and those of a move that was rolled back, of which there are as many as rows.
 
 use std::cell::RefCell;
 use std::ops::Range;
 
 use howdah_bridge::shown_tuple::ShownTuple;
+use howdah_bridge::snapshot::{Snapshot, SnapshotKind};
 use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::Xid;
@@ -41,6 +45,15 @@ struct Gap {
     /// The first cold block after it.
     end: u32,
     changes: u32,
+    ended_by: Xid,
+}
+
+/// A range of cold blocks in which no snapshot finds a row that sees `ended_by` as finished.
+pub(in crate::store) struct FoundGap {
+    pub blocks: Range<u32>,
+    /// The latest transaction that has deleted an entry; not a normal one if the gap is empty, but
+    /// for entries whose inserters have aborted.
+    pub ended_by: Xid,
 }
 
 thread_local! {
@@ -48,14 +61,30 @@ thread_local! {
     static GAPS: RefCell<ByBlock<Gap>> = RefCell::new(ByBlock::of_entries(MOST));
 }
 
-/// Whether the row lies in a remembered gap.
-pub(in crate::store) fn is_gap(store: &ColdStore, row: RowNumber) -> bool {
+/// Whether the row lies in a remembered gap, in which the snapshot sees nothing.
+pub(in crate::store) fn is_gap(store: &ColdStore, row: RowNumber, snapshot: Snapshot<'_>) -> bool {
+    let sees_as_finished = |xid: Xid| match snapshot.kind() {
+        SnapshotKind::Mvcc => xid.precedes(snapshot.xmin()),
+        SnapshotKind::Dirty | SnapshotKind::SelfVisible => true,
+        SnapshotKind::NonVacuumable => !xid.is_normal(),
+        SnapshotKind::Any | SnapshotKind::Toast | SnapshotKind::HistoricMvcc => false,
+    };
+    gap_end(store, row).is_some_and(sees_as_finished)
+}
+
+/// Whether the row lies in a remembered gap in which no snapshot sees anything.
+pub(in crate::store) fn is_empty_gap(store: &ColdStore, row: RowNumber) -> bool {
+    gap_end(store, row).is_some_and(|ended_by| !ended_by.is_normal())
+}
+
+/// The transaction that ended the last row of the remembered gap in which the row lies.
+fn gap_end(store: &ColdStore, row: RowNumber) -> Option<Xid> {
     let (file, block) = (store.id(), row.cold_block());
-    let changes = GAPS.with_borrow_mut(|gaps| {
+    let (changes, ended_by) = GAPS.with_borrow_mut(|gaps| {
         let (_, gap) = gaps.nearest((file, 0)..=(file, block))?;
-        (block < gap.end).then_some(gap.changes)
-    });
-    changes.is_some() && directory_version::current(file.toast) == changes
+        (block < gap.end).then_some((gap.changes, gap.ended_by))
+    })?;
+    (directory_version::current(file.toast) == Some(changes)).then_some(ended_by)
 }
 
 /// Watches an entry that is about to be read.
@@ -73,14 +102,17 @@ impl Watch {
         }
     }
 
-    /// Remembers that there is no entry, not even a dead one, that covers these cold blocks.
-    pub fn note_gap(self, store: &ColdStore, blocks: Range<u32>) {
+    /// Remembers a gap.
+    pub fn note_gap(self, store: &ColdStore, found: FoundGap) {
         let Some(changes) = self.changes else {
             return;
         };
-        let end = blocks.end;
-        let gap = Gap { end, changes };
-        GAPS.with_borrow_mut(|gaps| gaps.insert((store.id(), blocks.start), gap));
+        let gap = Gap {
+            end: found.blocks.end,
+            changes,
+            ended_by: found.ended_by,
+        };
+        GAPS.with_borrow_mut(|gaps| gaps.insert((store.id(), found.blocks.start), gap));
     }
 
     /// Examines the tuple of an entry that the reader has seen.

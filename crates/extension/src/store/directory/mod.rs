@@ -13,13 +13,13 @@ mod entry;
 mod high_water;
 mod places;
 
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 
 use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::{ColdStore, Judge};
 use howdah_bridge::tid::{GroupId, ROWS_PER_COLD_BLOCK, RowNumber};
-use howdah_bridge::xid::CommandId;
+use howdah_bridge::xid::{CommandId, Xid};
 pub use howdah_records::{GroupFlags, GroupState};
 
 pub use self::change::{
@@ -34,7 +34,7 @@ pub(super) use self::places::{forget_file, placed_at};
 
 use self::entry::{DIRECTORY_ID, placed};
 use self::places::{recall, remember};
-use super::cache::settled_entries::{self, Watch};
+use super::cache::settled_entries::{self, FoundGap, Watch};
 use super::cache::{directory_listings, settled_listings};
 use crate::errors::ColdError;
 
@@ -108,7 +108,7 @@ pub fn group_of(
     {
         return Ok(Some(placed));
     }
-    if settled_entries::is_gap(store, row) {
+    if settled_entries::is_gap(store, row, snapshot) {
         return Ok(None);
     }
     let mut watch = Watch::begin(store);
@@ -131,9 +131,9 @@ pub fn group_of(
     };
     match &found {
         Some(placed) => watch.note(store, placed),
-        None if mvcc => {
-            if let Some(blocks) = gap_around(store, row) {
-                watch.note_gap(store, blocks);
+        None if mvcc || snapshot.is_dirty() => {
+            if let Some(gap) = gap_around(store, row) {
+                watch.note_gap(store, gap);
             }
         }
         None => {}
@@ -141,11 +141,26 @@ pub fn group_of(
     Ok(found)
 }
 
-/// The range of cold blocks around a row that no entry covers, not even an invisible one; `None` if
-/// an entry covers the row.
-fn gap_around(store: &ColdStore, row: RowNumber) -> Option<Range<u32>> {
+/// Whether the row is known to be dead to all: it lies where there is no group that a snapshot can
+/// see. To be asked after it was not found.
+pub fn is_nowhere(store: &ColdStore, row: RowNumber) -> bool {
+    settled_entries::is_empty_gap(store, row)
+}
+
+/// The range of cold blocks around a row that no entry covers but those that have ended, as their
+/// hint bits tell; `None` if another entry covers the row.
+fn gap_around(store: &ColdStore, row: RowNumber) -> Option<FoundGap> {
     let block = row.cold_block();
-    let mut any = |_: ShownTuple<'_>| true;
+    let mut ended_by = Xid::INVALID;
+    let mut any = |tuple: ShownTuple<'_>| match tuple.settled_end() {
+        None => true,
+        Some(xid) => {
+            if xid.is_normal() {
+                ended_by = ended_by.younger(xid);
+            }
+            false
+        }
+    };
     let (mut below, mut start) = (None, Some(0));
     // Several tuples may have the same key.
     store.scan_entries(DIRECTORY_ID, 0..=block as i32, true, &mut any, |entry| {
@@ -173,9 +188,10 @@ fn gap_around(store: &ColdStore, row: RowNumber) -> Option<Range<u32>> {
             ControlFlow::Break(())
         },
     );
-    start
-        .filter(|&start| start <= block)
-        .map(|start| start..end)
+    start.filter(|&start| start <= block).map(|start| FoundGap {
+        blocks: start..end,
+        ended_by,
+    })
 }
 
 /// The entry that covers the row and is in force for every snapshot, if it is remembered.
