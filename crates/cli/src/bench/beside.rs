@@ -43,7 +43,7 @@ pub(super) fn measure(
         make_hot(client, rows)?;
         let moving = beside(cluster, rows, || {
             let compact = format!("CALL howdah.compact('{TABLE}')");
-            Ok(client.batch_execute(&compact).context("compaction")?)
+            client.batch_execute(&compact).context("compaction")
         })?;
         let changed: i64 = client
             .query_one(&format!("SELECT sum(k)::bigint FROM {TABLE}"), &[])?

@@ -32,10 +32,10 @@
 //!
 //! Rows that cannot be moved. Pages are moved as a whole, except for rows with oversized values,
 //! which are left out when the page is read. A page that was changed, is pinned, or holds a locked
-//! row is refused. All pages are tested before stamping; if one is refused, the group is given up
-//! and built again without that page. If a page is refused only after others have been stamped, the
-//! group ends there: it is encoded again with the rows stamped so far, and index entries beyond its
-//! end are dead. A sorted group has no such prefix; it is rolled back.
+//! row is left as it is, and its rows are hidden in the group, which is written already: no
+//! snapshot sees the group without that. Their index entries are dead. If such rows are a fifth of
+//! the group or more, the group is given up and built again without their pages; its index entries
+//! are dead at once ([`crate::am`] tells indexes so when they are followed).
 //!
 //! Locks: ShareUpdateExclusiveLock on the table, for one group at a time. It excludes DDL, VACUUM,
 //! CREATE INDEX and other movers, but neither readers nor writers. Between steps the mover looks

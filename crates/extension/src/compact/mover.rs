@@ -1,6 +1,6 @@
 //! Moves the rows of one row group. See the room's header for the order of steps.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use howdah_bridge::hot::page::HotPage;
@@ -13,7 +13,7 @@ use howdah_bridge::table::LockMode;
 use howdah_bridge::tid::{BlockNumber, ROWS_PER_COLD_BLOCK, RowNumber};
 use howdah_bridge::transactions::{end_command, writing_command};
 use howdah_bridge::{predicate, process};
-use howdah_columnar::{EncodedRowGroup, RowGroupBuilder};
+use howdah_columnar::EncodedRowGroup;
 
 use super::gather::{Batch, Pages, gather};
 use super::progress::{Phase, Progress};
@@ -23,6 +23,8 @@ use crate::errors::{ColdError, or_raise};
 use crate::row_order;
 use crate::stop_point;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
+use crate::store::marks;
+use crate::store::row_set::RowSet;
 use crate::store::visibility::constraint_checks;
 use crate::types::TableLayout;
 
@@ -32,6 +34,9 @@ const ROWS_BETWEEN_LOOKS: u32 = 4_096;
 /// stamped rows wait meanwhile.
 const BUSY_PAUSE: Duration = Duration::from_micros(500);
 const BUSY_PAUSES_PER_GROUP: u32 = 60;
+/// A group is given up if at least one row in this many cannot be moved: as many hidden rows would
+/// have the group merged.
+const REFUSED_SHARE: u32 = 5;
 
 /// The result of a step, and what its transaction must do.
 pub enum Step {
@@ -40,7 +45,7 @@ pub enum Step {
         rows: u32,
         next_block: Option<BlockNumber>,
     },
-    /// These pages were refused: roll back and try again without them.
+    /// These pages were refused, and they are many: roll back and try again without them.
     Refused(Vec<BlockNumber>),
     /// Another backend waits for the table: roll back.
     Yielded,
@@ -83,7 +88,6 @@ pub fn move_group(
 
 /// A group that is being moved.
 struct Move<'a> {
-    task: &'a Task,
     table: &'a MaintainedTable,
     store: &'a ColdStore<'a>,
     /// Where row `i` of the batch goes; `None`: to position `i`.
@@ -91,10 +95,10 @@ struct Move<'a> {
     encoded: EncodedRowGroup,
 }
 
-/// How much was stamped.
-struct Stamped {
-    pages: usize,
-    rows: u32,
+/// Pages that could not be stamped, and the positions of their rows in the group.
+struct Left {
+    blocks: Vec<BlockNumber>,
+    rows: RowSet,
 }
 
 impl<'a> Move<'a> {
@@ -111,7 +115,6 @@ impl<'a> Move<'a> {
             Some(order) => batch.rows.reordered(order).encode(task.policy.effort)?,
         };
         Ok(Move {
-            task,
             table,
             store,
             positions: order.map(|order| row_order::positions(&order)),
@@ -124,13 +127,13 @@ impl<'a> Move<'a> {
         stop_point!("reserve");
         progress.phase(Phase::Writing);
         let cid = writing_command();
-        let placed = directory::reserve(self.store, batch.row_count(), cid)?;
+        let mut placed = directory::reserve(self.store, batch.row_count(), cid)?;
         let value = self
             .store
             .write_value(&[&self.encoded.footer, &self.encoded.body], cid);
         stop_point!("index_insert");
         progress.phase(Phase::Indexing);
-        let indexed = self.insert_index_entries(batch, &placed, value)?;
+        let indexed = self.insert_index_entries(batch, &mut placed, value)?;
         let Some(indexed) = indexed else {
             return Ok(Step::Yielded);
         };
@@ -138,8 +141,9 @@ impl<'a> Move<'a> {
         progress.phase(Phase::Stamping);
         let mut stamper = Stamper::begin(self.table.table());
         let refusing = refusing_pages(&mut stamper, &batch.pages);
-        if !refusing.is_empty() {
-            return Ok(Step::Refused(refusing));
+        let refusing_rows: usize = refusing.iter().map(|page| page.tuples.len()).sum();
+        if is_too_much(refusing_rows as u32, batch.row_count()) {
+            return Ok(Step::Refused(blocks_of(&refusing)));
         }
         if self.table.has_waiters() {
             return Ok(Step::Yielded);
@@ -147,30 +151,27 @@ impl<'a> Move<'a> {
         stop_point!("checked");
         constraint_checks::announce_mover();
         stamper.clear_visibility(&batch.pages);
-        let stamped = self.stamp_pages(&mut stamper, batch, placed.entry.first_row);
-        let whole = stamped.pages == batch.pages.len();
-        if stamped.rows == 0 || (!whole && self.positions.is_some()) {
-            return Ok(Step::Refused(vec![batch.pages[stamped.pages].block]));
+        let left = self.stamp_pages(&mut stamper, batch, placed.entry.first_row);
+        let left_rows = left.rows.len();
+        if is_too_much(left_rows, batch.row_count()) {
+            return Ok(Step::Refused(left.blocks));
         }
-        for page in &mut batch.pages[..stamped.pages] {
-            stamper.delete_toasted(page);
+        for page in &mut batch.pages {
+            if !left.blocks.contains(&page.block) {
+                stamper.delete_toasted(page);
+            }
         }
         // All that leads to the new places is written now.
         predicate::transfer_locks(self.table.table(), placed.entry.group());
         stop_point!("directory");
-        let next_block = if whole {
-            if !indexed {
-                self.complete(&placed, value, &self.encoded, batch.row_count(), true)?;
-            }
-            batch.next_block
-        } else {
-            self.complete_short(&placed, value, &batch.rows, &stamped, indexed)?;
-            Some(batch.pages[stamped.pages].block + 1)
-        };
+        if !indexed {
+            self.complete(&mut placed, value, batch.row_count(), true)?;
+        }
+        self.hide(&mut placed, &left.rows)?;
         stop_point!("commit");
         Ok(Step::Moved {
-            rows: stamped.rows,
-            next_block,
+            rows: batch.row_count() - left_rows,
+            next_block: batch.next_block,
         })
     }
 
@@ -188,14 +189,14 @@ impl<'a> Move<'a> {
     fn insert_index_entries(
         &self,
         batch: &mut Batch,
-        placed: &PlacedEntry,
+        placed: &mut PlacedEntry,
         value: WrittenValue,
     ) -> Result<Option<bool>, ColdError> {
         let mut indexes = Indexes::open(self.table.table(), |index| !is_brin(index));
         if indexes.is_empty() {
             return Ok(Some(false));
         }
-        self.complete(placed, value, &self.encoded, batch.row_count(), false)?;
+        self.complete(placed, value, batch.row_count(), false)?;
         let first = placed.entry.first_row;
         let mut row = 0;
         for page in &mut batch.pages {
@@ -214,12 +215,18 @@ impl<'a> Move<'a> {
         Ok(Some(true))
     }
 
-    fn stamp_pages(&self, stamper: &mut Stamper<'_>, batch: &Batch, first: RowNumber) -> Stamped {
+    /// Stamps the pages that let themselves be stamped; the others are left.
+    fn stamp_pages(&self, stamper: &mut Stamper<'_>, batch: &Batch, first: RowNumber) -> Left {
         let mut pauses = BUSY_PAUSES_PER_GROUP;
-        let mut stamped = Stamped { pages: 0, rows: 0 };
+        let mut left = Left {
+            blocks: Vec::new(),
+            rows: RowSet::with_bound(batch.row_count()),
+        };
+        let mut start = 0;
         for page in &batch.pages {
-            let start = stamped.rows;
-            let link = |index: usize| self.row_number(first, start + index as u32).tid();
+            let rows = start..start + page.tuples.len() as u32;
+            let number = |row| self.row_number(first, row);
+            let link = |index: usize| number(rows.start + index as u32).tid();
             loop {
                 match stamper.stamp(page, link) {
                     Ok(()) => break,
@@ -227,77 +234,72 @@ impl<'a> Move<'a> {
                         pauses -= 1;
                         process::sleep(BUSY_PAUSE);
                     }
-                    Err(_) => return stamped,
+                    Err(_) => {
+                        left.blocks.push(page.block);
+                        for row in rows.clone() {
+                            left.rows.insert((number(row).0 - first.0) as u32);
+                        }
+                        break;
+                    }
                 }
             }
-            stamped.pages += 1;
-            stamped.rows += page.tuples.len() as u32;
+            start = rows.end;
         }
-        stamped
+        left
     }
 
     fn complete(
         &self,
-        placed: &PlacedEntry,
+        placed: &mut PlacedEntry,
         value: WrittenValue,
-        encoded: &EncodedRowGroup,
         row_count: u32,
         may_return_tail: bool,
     ) -> Result<(), ColdError> {
-        let entry = GroupEntry {
+        let mut entry = GroupEntry {
             state: GroupState::Stored,
             row_count,
             value_id: value.id,
             first_block: value.first_block,
-            footer_bytes: encoded.footer.len() as u32,
-            body_bytes: encoded.body.len() as u64,
+            footer_bytes: self.encoded.footer.len() as u32,
+            body_bytes: self.encoded.body.len() as u64,
             flags: GroupFlags::MOVED_ROWS,
             ..placed.entry
         };
         if may_return_tail {
-            directory::complete(self.store, placed, entry)
+            directory::complete(self.store, placed, entry)?;
         } else {
-            let capacity_rows = row_count.next_multiple_of(ROWS_PER_COLD_BLOCK as u32);
-            directory::complete_in_place(
-                self.store,
-                placed,
-                GroupEntry {
-                    capacity_rows,
-                    ..entry
-                },
-            );
-            Ok(())
+            entry.capacity_rows = row_count.next_multiple_of(ROWS_PER_COLD_BLOCK as u32);
+            directory::complete_in_place(self.store, placed, entry);
         }
+        placed.entry = entry;
+        Ok(())
     }
 
-    /// Replaces the value by one with the stamped rows only. The rest of the range is given up: no
-    /// entry covers it any more, so index entries into it are dead.
-    fn complete_short(
-        &self,
-        placed: &PlacedEntry,
-        value: WrittenValue,
-        rows: &RowGroupBuilder,
-        stamped: &Stamped,
-        indexed: bool,
-    ) -> Result<(), ColdError> {
-        let order: Vec<u32> = (0..stamped.rows).collect();
-        let encoded = rows.reordered(&order).encode(self.task.policy.effort)?;
-        // Makes our own tuples visible to the deletion that follows.
+    /// Hides the rows of pages that were left, which stay where they were. No snapshot sees the
+    /// group without that.
+    fn hide(&self, placed: &mut PlacedEntry, left: &RowSet) -> Result<(), ColdError> {
+        if left.is_empty() {
+            return Ok(());
+        }
+        // Makes our own tuples visible to what follows.
         end_command();
         let cid = writing_command();
-        self.store.delete_value(value.id);
-        let value = self
-            .store
-            .write_value(&[&encoded.footer, &encoded.body], cid);
-        self.complete(placed, value, &encoded, stamped.rows, !indexed)
+        marks::announce_deletion_vectors(self.store, placed)?;
+        marks::hide_in_bulk(self.store, placed, left, &BTreeMap::new(), cid)
     }
 }
 
+/// Whether so many rows cannot be moved that the group is not worth its space.
+fn is_too_much(refused: u32, row_count: u32) -> bool {
+    refused >= row_count.div_ceil(REFUSED_SHARE)
+}
+
+fn blocks_of(pages: &[&HotPage]) -> Vec<BlockNumber> {
+    pages.iter().map(|page| page.block).collect()
+}
+
 /// Pages that could not be stamped now.
-fn refusing_pages(stamper: &mut Stamper<'_>, pages: &[HotPage]) -> Vec<BlockNumber> {
-    pages
-        .iter()
-        .filter(|page| stamper.check(page).is_err())
-        .map(|page| page.block)
-        .collect()
+fn refusing_pages<'p>(stamper: &mut Stamper<'_>, pages: &'p [HotPage]) -> Vec<&'p HotPage> {
+    let refuses = |page: &&HotPage| stamper.check(page).is_err();
+    pages.iter().filter(refuses).collect()
 }

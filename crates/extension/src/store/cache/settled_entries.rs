@@ -6,9 +6,10 @@
 //! ([`crate::store::directory_version`]). Serializable readers lose nothing: an entry that they see
 //! and that no transaction deletes has no conflict to report.
 //!
-//! So is a gap: row numbers that no entry covers, or only entries that are dead to all who come
-//! after the transaction that ended them. Index entries of a group that was written anew lead
-//! there, and those of a move that was rolled back, of which there are as many as rows.
+//! So is a gap: row numbers that no entry covers, or only entries that are dead to every snapshot
+//! that sees the transactions that ended them as finished. Index entries of a group that was
+//! written anew lead there, and those of a move that was rolled back, of which there are as many as
+//! rows.
 
 use std::cell::RefCell;
 use std::ops::Range;

@@ -190,6 +190,37 @@ impl Records for StoredRecords<'_> {
         damage.map_or(Ok(by), Err)
     }
 
+    fn in_vectors(
+        &self,
+        positions: Range<u32>,
+        hide: &mut dyn FnMut(u32, Xid),
+    ) -> Result<(), ColdError> {
+        let (entry, mut damage) = (self.entry, None);
+        let Some(last) = positions.end.checked_sub(1) else {
+            return Ok(());
+        };
+        let seq_of = |position| deletion_vector_place(entry, self.row(position)).0;
+        let keys = seq_of(positions.start)..=seq_of(last);
+        self.store.visit(DELETION_VECTOR_ID, keys, &mut |shown| {
+            if self.sees_among_many(&shown) {
+                let by = writer_of(&shown).0;
+                match open_vector(entry.group(), shown.payload) {
+                    Ok(vector) => {
+                        for position in positions.clone() {
+                            let (seq, at) = deletion_vector_place(entry, self.row(position));
+                            if seq == shown.seq && vector.hides(at) {
+                                hide(position, by);
+                            }
+                        }
+                    }
+                    Err(error) => damage = Some(error),
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        damage.map_or(Ok(()), Err)
+    }
+
     fn vectors(&self, rows: &mut RowSet, by: &mut dyn FnMut(Xid)) -> Result<(), ColdError> {
         let (entry, mut damage) = (self.entry, None);
         let keys = deletion_vectors_of(entry);
@@ -261,9 +292,9 @@ pub fn may_be_hidden(store: &ColdStore, entry: &GroupEntry, row: RowNumber) -> b
 }
 
 /// The hidden rows among those beside each other, from an MVCC snapshot, by position counted from
-/// the first of them. `None` where more than marks may hide them; ask row by row, or for the whole
-/// group, then. `None` also in serializable transactions: marks of rows that are not read would
-/// count as conflicts there.
+/// the first of them. `None` where more than marks and deletion vectors may hide them, or one of
+/// these is damaged; ask row by row, or for the whole group, then. `None` also in serializable
+/// transactions: marks of rows that are not read would count as conflicts there.
 pub fn hidden_range(
     store: &ColdStore,
     entry: &GroupEntry,
@@ -274,7 +305,6 @@ pub fn hidden_range(
         return None;
     }
     let records = StoredRecords::new(store, entry, snapshot);
-    // Marks are not decoded here, so that none can be found to be damaged.
     rule::of_range(&records, positions).ok().flatten()
 }
 

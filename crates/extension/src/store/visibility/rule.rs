@@ -100,6 +100,12 @@ pub trait Records {
     ) -> Result<(), Self::Error>;
 
     fn vector(&self, position: u32) -> Result<Option<Xid>, Self::Error>;
+    /// Calls `hide` for each row in a deletion vector among those at the positions.
+    fn in_vectors(
+        &self,
+        positions: Range<u32>,
+        hide: &mut dyn FnMut(u32, Xid),
+    ) -> Result<(), Self::Error>;
     /// Adds the rows of all deletion vectors, and calls `by` for the writer of each.
     fn vectors(&self, rows: &mut RowSet, by: &mut dyn FnMut(Xid)) -> Result<(), Self::Error>;
 
@@ -154,7 +160,7 @@ pub fn of_row<R: Records>(records: &R, position: u32) -> Result<Hidden, R::Error
 }
 
 /// The hidden rows among those beside each other, by position counted from the first of them.
-/// `None` where more than marks of single rows may hide some: ask for the whole group then.
+/// `None` where more than marks and deletion vectors may hide some: ask for the whole group then.
 ///
 /// # Errors
 /// Those of the records.
@@ -163,17 +169,22 @@ pub fn of_range<R: Records>(
     positions: Range<u32>,
 ) -> Result<Option<HiddenRows>, R::Error> {
     let kinds = records.kinds();
-    if kinds.vectors || kinds.recent || records.any_in_memory() {
+    if kinds.recent || records.any_in_memory() {
         return Ok(None);
     }
     let mut rows = RowSet::with_bound(positions.len() as u32);
     let mut youngest = Xid::FROZEN;
-    if kinds.marks && records.sight() != Sight::Everything {
-        let start = positions.start;
-        records.marks(positions, &mut |position, by| {
-            rows.insert(position - start);
-            youngest = youngest.younger(by);
-        })?;
+    let start = positions.start;
+    let mut hide = |position, by| {
+        rows.insert(position - start);
+        youngest = youngest.younger(by);
+    };
+    let sees_records = records.sight() != Sight::Everything;
+    if kinds.marks && sees_records {
+        records.marks(positions.clone(), &mut hide)?;
+    }
+    if kinds.vectors && sees_records {
+        records.in_vectors(positions, &mut hide)?;
     }
     Ok(Some(HiddenRows {
         rows,

@@ -87,6 +87,14 @@ impl Records for Planted {
         Ok(with_row.next().map(|&(_, by)| by))
     }
 
+    fn in_vectors(&self, positions: Range<u32>, hide: &mut dyn FnMut(u32, Xid)) -> Result<(), ()> {
+        for (rows, by) in &self.vectors {
+            let inside = rows.iter().filter(|&row| positions.contains(row));
+            inside.for_each(|&row| hide(row, *by));
+        }
+        Ok(())
+    }
+
     fn vectors(&self, rows: &mut RowSet, by: &mut dyn FnMut(Xid)) -> Result<(), ()> {
         for (bits, writer) in &self.vectors {
             by(*writer);
