@@ -234,8 +234,57 @@ fn a_merge_that_gives_way_half_way_doubles_no_row() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Rows of pages that are changed while the group is written stay hot; the group hides them from
+/// every snapshot, whatever its order and its indexes.
 #[test]
-fn a_group_ends_where_a_page_is_pinned_at_the_last_moment() -> anyhow::Result<()> {
+fn rows_that_are_changed_meanwhile_are_left() -> anyhow::Result<()> {
+    let (primary, mut session) = start_with_table("left")?;
+    session.batch_execute("CREATE EXTENSION amcheck; CREATE TABLE h AS SELECT * FROM t")?;
+    let change = "UPDATE {t} SET k = k + 1, word = 'new ' || id WHERE id BETWEEN 5001 AND 5010;
+                  DELETE FROM {t} WHERE id BETWEEN 9001 AND 9005;
+                  UPDATE {t} SET k = -k WHERE id = 12000";
+    for options in ["compaction => false", "sort_key => ARRAY['word']"] {
+        session.batch_execute(&format!("SELECT howdah.set_options('t', {options})"))?;
+        session.batch_execute("VACUUM t")?;
+        let mut old = primary.session()?;
+        old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
+        let whole = format!("{DIGEST} FROM t");
+        let before = query(&mut old, &whole)?;
+        let stopped = Stopped::at(&primary, "stamp")?;
+        for table in ["t", "h"] {
+            session.batch_execute(&change.replace("{t}", table))?;
+        }
+        stopped.let_go()?;
+        same_as_twin(&mut session)?;
+        let (all, cold) = (
+            "SELECT count(*) FROM t",
+            "WHERE (ctid::text::point)[0] > 1e9",
+        );
+        let hot_rows = query(&mut session, &format!("{all} {}", cold.replace('>', "<")))?;
+        let cold_rows = query(&mut session, &format!("{all} {cold}"))?;
+        ensure!(
+            (15..2_000).contains(&hot_rows.parse::<i32>()?),
+            "{hot_rows} hot and {cold_rows} cold rows with {options}"
+        );
+        ensure!(
+            query(&mut old, &whole)? == before,
+            "old snapshot, {options}"
+        );
+        old.batch_execute("SET enable_seqscan = off; SET enable_bitmapscan = off")?;
+        let by_key = format!("{whole} WHERE id > 0");
+        ensure!(query(&mut old, &by_key)? == before, "by key, {options}");
+        old.batch_execute("COMMIT")?;
+        session.batch_execute("VACUUM t")?;
+        same_as_twin(&mut session)?;
+        // All hot again, for the other order.
+        session.batch_execute("CREATE TABLE u AS TABLE h; TRUNCATE t, h")?;
+        session.batch_execute("SET howdah.bulk_load = off; INSERT INTO t TABLE u; INSERT INTO h TABLE u; DROP TABLE u")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_page_that_is_pinned_at_the_last_moment_is_left() -> anyhow::Result<()> {
     let (primary, mut session) = start_with_table("pinned")?;
     session.batch_execute("CREATE EXTENSION amcheck; CREATE TABLE h AS SELECT * FROM t")?;
     let stopped = Stopped::at(&primary, "checked")?;
