@@ -13,9 +13,9 @@ use anyhow::{Context as _, ensure};
 use postgres::Client;
 
 use super::Options;
+use super::compaction::beside;
 use super::figure::{Figure, Goal, Unit};
 use crate::cluster::Cluster;
-use crate::instance::DATABASE;
 use crate::progress::{Counting, Progress};
 
 const MOST_ROWS: u64 = 1_000_000;
@@ -34,14 +34,15 @@ pub(super) fn measure(
     let mut figure = Figure::new("UPDATE of 100 rows beside compaction", Unit::PerSecond)
         .with_goal(Some(Goal::RatioAtLeast(0.4)));
     let mut progress = Progress::of("updating", u64::from(options.runs), Counting::Things);
+    let write = |writer: &mut Client, done: &AtomicBool| write_until(writer, rows, done);
     for _ in 0..options.runs {
         make_hot(client, rows)?;
-        let alone = beside(cluster, rows, || {
+        let alone = beside(cluster, write, || {
             thread::sleep(ALONE);
             Ok(())
         })?;
         make_hot(client, rows)?;
-        let moving = beside(cluster, rows, || {
+        let moving = beside(cluster, write, || {
             let compact = format!("CALL howdah.compact('{TABLE}')");
             client.batch_execute(&compact).context("compaction")
         })?;
@@ -85,27 +86,6 @@ impl Written {
     fn rate(&self) -> f64 {
         self.statements as f64 / self.time.as_secs_f64()
     }
-}
-
-/// Does `work` while a session changes rows.
-fn beside(
-    cluster: &Cluster,
-    rows: u64,
-    work: impl FnOnce() -> anyhow::Result<()>,
-) -> anyhow::Result<Written> {
-    let mut writer = cluster.connect(DATABASE)?;
-    writer.batch_execute("SET synchronous_commit = off")?;
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let writing = scope.spawn(|| write_until(&mut writer, rows, &done));
-        let result = work();
-        done.store(true, Ordering::SeqCst);
-        let written = writing
-            .join()
-            .map_err(|_| anyhow::anyhow!("the writer panicked"))?;
-        result?;
-        written
-    })
 }
 
 fn write_until(client: &mut Client, rows: u64, done: &AtomicBool) -> anyhow::Result<Written> {

@@ -142,11 +142,21 @@ fn beside_writer(
     cluster: &Cluster,
     work: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Written> {
+    beside(cluster, write_until, work)
+}
+
+/// Does `work` while another session writes, until it is told that the work is done; what it has
+/// written.
+pub(super) fn beside<W: Send>(
+    cluster: &Cluster,
+    write: impl FnOnce(&mut Client, &AtomicBool) -> anyhow::Result<W> + Send,
+    work: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<W> {
     let mut writer = cluster.connect(DATABASE)?;
     writer.batch_execute("SET synchronous_commit = off")?;
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        let writing = scope.spawn(|| write_until(&mut writer, &done));
+        let writing = scope.spawn(|| write(&mut writer, &done));
         let result = work();
         done.store(true, Ordering::SeqCst);
         let written = writing
