@@ -6,9 +6,10 @@
 //! **The new place is passed over while its mover is in progress** ([`passes`]). The check would
 //! wait for the mover otherwise, as long as it takes to enter a whole group into the indexes. The
 //! old place alone tells what the check must know: the row there is live, or another transaction
-//! has changed it, and then the mover gives its group up. Every row of the new group has such an
-//! old place if the group has [`GroupFlags::MOVED_ROWS`]; others that a transaction in progress has
-//! written are loads, or merges of young groups.
+//! has changed it, and then the mover leaves it there and hides it in the new group, or gives the
+//! group up. Every row of the new group has such an old place if the group has
+//! [`GroupFlags::MOVED_ROWS`]; others that a transaction in progress has written are loads, or
+//! merges of young groups.
 //!
 //! **A check that meets an old place begins anew if the row may have left it since the check
 //! began** ([`was_left_hot`], [`was_left_cold`]). Movers insert index entries without a check of
