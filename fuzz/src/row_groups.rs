@@ -10,7 +10,7 @@
 #[path = "../../crates/columnar/tests/generate/mod.rs"]
 pub mod generate;
 
-use generate::{NULLS, Random, SHAPES, column, row_group};
+use generate::{ALL_SHAPES, NULLS, Random, column, row_group};
 use howdah_columnar::{
     Chunk, ChunkBuffer, ColumnType, CompareOp, Effort, EncodedRowGroup, Footer, GroupLayout,
     Predicate, RowState,
@@ -191,7 +191,7 @@ fn read(chunk: &Chunk, row_count: usize) {
 /// A small row group of one column.
 fn valid_group(ty: ColumnType, choice: &[u8; 4]) -> Option<EncodedRowGroup> {
     let effort = [Effort::Fast, Effort::Default, Effort::Best][usize::from(choice[0]) % 3];
-    let shape = SHAPES[usize::from(choice[1]) % SHAPES.len()];
+    let shape = ALL_SHAPES[usize::from(choice[1]) % ALL_SHAPES.len()];
     let nulls = NULLS[usize::from(choice[2]) % NULLS.len()];
     let row_count = 1 + usize::from(choice[0] / 3) * 16;
     let random = &mut Random(u64::from(choice[3]));

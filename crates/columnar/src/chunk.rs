@@ -175,6 +175,7 @@ impl Chunk {
                 Column::from_array(self.inner.ty, array)
             }
             Form::Frames(frames) => Column::from_bytes(self.inner.ty, frames.decode(rows)?),
+            Form::Letters(letters) => Column::from_bytes(self.inner.ty, letters.decode(rows)?),
             Form::Numeric(parts) => {
                 let select = |array: &ArrayRef| slice(array, &rows);
                 let position = |row: u32| {
@@ -206,6 +207,7 @@ impl Chunk {
             Form::AllNull => Column::all_null(self.inner.ty, rows.len()),
             Form::Array(array) => Column::from_array(self.inner.ty, select(array)?),
             Form::Frames(frames) => Column::from_bytes(self.inner.ty, frames.take(rows)?),
+            Form::Letters(letters) => Column::from_bytes(self.inner.ty, letters.take(rows)?),
             Form::Numeric(parts) => {
                 let position = |row: u32| rows.binary_search(&row).ok().map(|at| at as u32);
                 decode_numeric(parts, select, position).map(Column::Numeric)

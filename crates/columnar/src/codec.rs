@@ -30,6 +30,7 @@ use vortex_session::registry::Id;
 use crate::error::ColumnarError;
 use crate::frames::NewFrames;
 use crate::layout::wire::put_varint;
+use crate::letters::NewLetters;
 use crate::nodes::{Encoding, NodeRef, NodeTable};
 use crate::types::Effort;
 
@@ -232,6 +233,29 @@ impl<'a> ChunkWriter<'a> {
                 self.add(&validity)?;
             }
             self.nodes.end(node, child_count);
+            Ok(())
+        });
+        written.map_err(|error| ColumnarError::Encode {
+            detail: error.to_string(),
+        })
+    }
+
+    /// Writes letters, replacing what was written since `mark`.
+    pub(crate) fn replace_by_letters(
+        &mut self,
+        mark: (usize, usize),
+        letters: &NewLetters,
+        validity: Option<ArrayRef>,
+    ) -> Result<(), ColumnarError> {
+        self.reset(mark);
+        let written = guarded(|| {
+            let metadata = letters.alphabet.metadata();
+            let node = self.nodes.begin(Encoding::Letters, &metadata, None);
+            self.add_part(&letters.data, 1)?;
+            if let Some(validity) = &validity {
+                self.add(validity)?;
+            }
+            self.nodes.end(node, validity.iter().len());
             Ok(())
         });
         written.map_err(|error| ColumnarError::Encode {

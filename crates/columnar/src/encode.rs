@@ -15,6 +15,7 @@ use crate::codec::{self, ChunkWriter, Plan};
 use crate::error::ColumnarError;
 use crate::frames::NewFrames;
 use crate::layout::{self, ChunkLayout, NewColumn, NumericLayout};
+use crate::letters::NewLetters;
 use crate::types::{ColumnType, Effort};
 use crate::{MAX_ROWS, stats};
 
@@ -96,12 +97,14 @@ fn encode_column(
     for array in &arrays {
         codec::compress(array, plan, &mut chunk)?;
     }
+    if let (false, Some(rows)) = (repetitive, strings_of(column))
+        && !arrays.is_empty()
+        && let Some(letters) = NewLetters::pack(rows, chunk.len())
+    {
+        chunk.replace_by_letters(mark, &letters, validity_array(column))?;
+    }
     if let Some(frames) = frames(column, effort, chunk.len(), arrays.len())? {
-        let validity = match validity_of(column.validity()) {
-            Validity::Array(valid) => Some(valid),
-            _ => None,
-        };
-        chunk.replace_by_frames(mark, frames, validity, effort)?;
+        chunk.replace_by_frames(mark, frames, validity_array(column), effort)?;
     }
     let (chunk, mut nodes) = chunk.finish();
     if let ColumnBuilder::Numeric(builder) = column {
@@ -138,9 +141,8 @@ fn frames(
         (_, Effort::Default) => return Ok(None),
         (_, Effort::Best) => 10,
     };
-    let builder = match column {
-        ColumnBuilder::Text(b) | ColumnBuilder::Bytes(b) | ColumnBuilder::Fixed(_, b) => b,
-        _ => return Ok(None),
+    let Some(builder) = strings_of(column) else {
+        return Ok(None);
     };
     if array_count == 0 || other_bytes < MIN_FRAMED_BYTES {
         return Ok(None);
@@ -152,6 +154,22 @@ fn frames(
     })?;
     let pays = frames.stored_bytes() * 100 <= other_bytes * (100 - gain_percent);
     Ok(pays.then_some(frames))
+}
+
+/// The rows of a column of strings.
+fn strings_of(column: &ColumnBuilder) -> Option<&BytesBuilder> {
+    match column {
+        ColumnBuilder::Text(b) | ColumnBuilder::Bytes(b) | ColumnBuilder::Fixed(_, b) => Some(b),
+        _ => None,
+    }
+}
+
+/// Which rows are valid, if there are nulls.
+fn validity_array(column: &ColumnBuilder) -> Option<ArrayRef> {
+    match validity_of(column.validity()) {
+        Validity::Array(valid) => Some(valid),
+        _ => None,
+    }
 }
 
 fn arrays_of(column: &ColumnBuilder) -> Result<(ChunkLayout, Vec<ArrayRef>), ColumnarError> {

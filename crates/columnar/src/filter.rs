@@ -65,6 +65,17 @@ pub(crate) fn filter(
                 _ => on_decoded(chunk, predicate, rows),
             };
         }
+        Form::Letters(letters) => {
+            return match predicate {
+                Predicate::IsNotNull => letters.valid_rows(rows),
+                Predicate::IsNull => letters.valid_rows(rows).map(|valid| !&valid),
+                Predicate::Compare {
+                    op: CompareOp::Eq,
+                    value,
+                } if let Some(string) = string_of(chunk, value) => letters.equal(rows, string),
+                _ => on_decoded(chunk, predicate, rows),
+            };
+        }
     };
     match predicate {
         Predicate::IsNotNull => valid_rows(&array),
@@ -85,6 +96,15 @@ pub(crate) fn filter(
             }
             None => on_decoded(chunk, predicate, rows),
         },
+    }
+}
+
+/// A value that is a string of the chunk's type.
+fn string_of<'v>(chunk: &Chunk, value: &'v OwnedValue) -> Option<&'v [u8]> {
+    match (chunk.column_type(), value.as_value()) {
+        (ColumnType::Text, Value::Text(text)) => Some(text.as_bytes()),
+        (ColumnType::Bytes | ColumnType::Fixed { .. }, Value::Bytes(bytes)) => Some(bytes),
+        _ => None,
     }
 }
 

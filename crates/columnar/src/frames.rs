@@ -16,8 +16,7 @@ use std::io::Cursor;
 use std::ops::Range;
 
 use arrow_array::BinaryViewArray;
-use arrow_array::builder::make_view;
-use arrow_buffer::{BooleanBuffer, Buffer as ArrowBuffer, NullBuffer, ScalarBuffer};
+use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use vortex_array::ArrayRef;
 use vortex_array::dtype::{DType, Nullability, PType};
 use vortex_array::validity::Validity;
@@ -25,6 +24,7 @@ use vortex_buffer::ByteBuffer;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{CParameter, DCtx, DDict};
 
+use crate::byte_views::{built, view_of};
 use crate::codec;
 use crate::column::{bools, numbers};
 use crate::error::ColumnarError;
@@ -434,39 +434,9 @@ impl Frames {
     }
 }
 
-/// The view of a value that begins there in the first buffer: most are too long to lie within it.
-#[inline]
-fn view_of(value: &[u8], start: u32) -> u128 {
-    const INLINE_BYTES: usize = 12;
-    match value.first_chunk::<4>() {
-        Some(&head) if value.len() > INLINE_BYTES => {
-            let head = u128::from(u32::from_le_bytes(head));
-            value.len() as u128 | head << 32 | u128::from(start) << 96
-        }
-        _ => make_view(value, 0, start),
-    }
-}
-
-fn built(
-    views: Vec<u128>,
-    bytes: Vec<u8>,
-    nulls: Option<NullBuffer>,
-) -> Result<BinaryViewArray, ColumnarError> {
-    BinaryViewArray::try_new(views.into(), vec![ArrowBuffer::from_vec(bytes)], nulls)
-        .map_err(|error| ColumnarError::corrupt(error.to_string()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn views_are_arrows() {
-        for len in [0, 1, 3, 4, 12, 13, 14, 600] {
-            let value: Vec<u8> = (0..len).map(|at| at as u8 ^ 0x5A).collect();
-            assert_eq!(view_of(&value, 77), make_view(&value, 0, 77), "{len}");
-        }
-    }
 
     #[test]
     fn frames_give_back_their_rows_with_and_without_a_dictionary() {

@@ -84,6 +84,8 @@ encodings! {
     Frames = 17, "howdah.frames";
     BitPacked = 18, "fastlanes.bitpacked";
     FrameOfReference = 19, "fastlanes.for";
+    /// Ours: strings of one length, see [`crate::letters`].
+    Letters = 20, "howdah.letters";
 }
 
 // Each is found by its number.
@@ -456,7 +458,7 @@ fn describe_node(node: NodeRef<'_>) -> String {
 /// The child, if any, that tells which rows are null.
 pub(crate) fn validity_child(node: NodeRef<'_>) -> Option<usize> {
     let at = match node.encoding() {
-        Encoding::Primitive | Encoding::Bool | Encoding::VarBinView => 0,
+        Encoding::Primitive | Encoding::Bool | Encoding::VarBinView | Encoding::Letters => 0,
         Encoding::VarBin | Encoding::Masked => 1,
         Encoding::Fsst => 2,
         Encoding::Frames => 3,

@@ -13,6 +13,7 @@ use crate::encode::dtype_of;
 use crate::error::ColumnarError;
 use crate::frames::Frames;
 use crate::layout::{ChunkLayout, ColumnMeta, NumericLayout};
+use crate::letters::Letters;
 use crate::nodes::{Encoding, NodeRef};
 use crate::numeric::{NumericColumn, NumericDigits, NumericScales, join};
 use crate::select;
@@ -25,6 +26,7 @@ pub(crate) enum Form {
     Array(ArrayRef),
     Numeric(NumericParts),
     Frames(Frames),
+    Letters(Letters),
 }
 
 /// The arrays of a numeric chunk. Null rows are null in `low` only.
@@ -53,9 +55,13 @@ impl Form {
         };
         Ok(match meta.layout {
             ChunkLayout::AllNull => Self::AllNull,
-            ChunkLayout::Array if trees.is_of_frames() => {
+            ChunkLayout::Array if trees.starts_with(Encoding::Frames) => {
                 is_of_strings(meta.ty)?;
-                Self::Frames(trees.open_frames(row_count)?)
+                Self::Frames(Frames::open(trees.next()?, bytes, row_count)?)
+            }
+            ChunkLayout::Array if trees.starts_with(Encoding::Letters) => {
+                is_of_strings(meta.ty)?;
+                Self::Letters(Letters::open(trees.next()?, bytes, row_count)?)
             }
             ChunkLayout::Array => {
                 Self::Array(trees.open(&dtype_of(meta.ty, nullability), row_count)?)
@@ -70,7 +76,9 @@ impl Form {
 fn is_of_strings(ty: ColumnType) -> Result<(), ColumnarError> {
     match ty {
         ColumnType::Text | ColumnType::Bytes | ColumnType::Fixed { .. } => Ok(()),
-        _ => Err(ColumnarError::corrupt("frames do not fit the column type")),
+        _ => Err(ColumnarError::corrupt(
+            "an encoding of strings does not fit the column type",
+        )),
     }
 }
 
@@ -82,27 +90,22 @@ struct Trees<'a> {
 }
 
 impl Trees<'_> {
-    fn open(&mut self, dtype: &DType, row_count: usize) -> Result<ArrayRef, ColumnarError> {
+    fn next(&mut self) -> Result<NodeRef<'_>, ColumnarError> {
         // The check of the footer has made sure that there are as many trees as the layout
         // requires.
-        let node = self
-            .roots
+        self.roots
             .next()
-            .ok_or_else(|| ColumnarError::corrupt("a tree of nodes is missing"))?;
-        codec::rebuild(node, self.bytes, 0, dtype, row_count)
+            .ok_or_else(|| ColumnarError::corrupt("a tree of nodes is missing"))
     }
 
-    fn is_of_frames(&self) -> bool {
+    fn open(&mut self, dtype: &DType, row_count: usize) -> Result<ArrayRef, ColumnarError> {
+        let bytes = self.bytes;
+        codec::rebuild(self.next()?, bytes, 0, dtype, row_count)
+    }
+
+    fn starts_with(&self, encoding: Encoding) -> bool {
         let first = self.roots.as_slice().first();
-        first.is_some_and(|node| node.encoding() == Encoding::Frames)
-    }
-
-    fn open_frames(&mut self, row_count: usize) -> Result<Frames, ColumnarError> {
-        let node = self
-            .roots
-            .next()
-            .ok_or_else(|| ColumnarError::corrupt("a tree of nodes is missing"))?;
-        Frames::open(node, self.bytes, row_count)
+        first.is_some_and(|node| node.encoding() == encoding)
     }
 
     fn open_numeric(

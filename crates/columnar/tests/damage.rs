@@ -3,7 +3,7 @@
 
 mod generate;
 
-use generate::{NULLS, Nulls, Random, SHAPES, Shape, TYPES, column, row_group};
+use generate::{ALL_SHAPES, NULLS, Nulls, Random, Shape, TYPES, column, row_group};
 use howdah_columnar::{
     Chunk, ChunkBuffer, CompareOp, Effort, EncodedRowGroup, Footer, GroupLayout, Predicate,
     RowState,
@@ -16,7 +16,7 @@ fn groups() -> Vec<EncodedRowGroup> {
     let random = &mut Random(11);
     let mut groups = Vec::new();
     for effort in [Effort::Fast, Effort::Default, Effort::Best] {
-        for shape in SHAPES {
+        for shape in ALL_SHAPES {
             for nulls in [Nulls::Never, NULLS[random.below(5) as usize]] {
                 let columns: Vec<_> = TYPES
                     .into_iter()

@@ -51,8 +51,36 @@ fn document(random: &mut Random) -> OwnedValue {
     OwnedValue::Bytes(format!("{{\"id\": {id}, \"customer\": \"name {name}\"}}").into_bytes())
 }
 
-fn path(effort: Effort) -> PathBuf {
-    let name = format!("version2-{effort:?}.rowgroup").to_lowercase();
+/// Columns of an encoding that came after the other files.
+fn columns_of_letters() -> Columns {
+    let random = &mut Random(2030);
+    let of_strings = |ty: &ColumnType| {
+        matches!(
+            ty,
+            ColumnType::Text | ColumnType::Bytes | ColumnType::Fixed { .. }
+        )
+    };
+    let types = TYPES.into_iter().filter(of_strings);
+    types
+        .flat_map(|ty| NULLS.map(|nulls| (ty, nulls)))
+        .map(|(ty, nulls)| (ty, column(ty, Shape::Letters, nulls, 1_000, random)))
+        .collect()
+}
+
+/// The golden files: their name, their rows, and how these are encoded.
+fn golden_files() -> Vec<(String, Columns, Effort)> {
+    let efforts = [Effort::Fast, Effort::Default, Effort::Best];
+    let of_effort = |effort| {
+        let name = format!("{effort:?}").to_lowercase();
+        (name, golden_columns(effort), effort)
+    };
+    let mut files: Vec<_> = efforts.into_iter().map(of_effort).collect();
+    files.push(("letters".to_owned(), columns_of_letters(), Effort::Default));
+    files
+}
+
+fn path(name: &str) -> PathBuf {
+    let name = format!("version2-{name}.rowgroup");
     // Relative to the crate, where tests run: a build may be shared by several checkouts.
     PathBuf::from("tests/golden").join(name)
 }
@@ -78,7 +106,7 @@ fn check(builder: &RowGroupBuilder, bytes: &[u8]) {
 }
 
 /// What the encoder writes today. The format knows `chunked`, too.
-const WRITTEN: [&str; 18] = [
+const WRITTEN: [&str; 19] = [
     "alp",
     "alprd",
     "bitpacked",
@@ -88,6 +116,7 @@ const WRITTEN: [&str; 18] = [
     "for",
     "frames",
     "fsst",
+    "letters",
     "masked",
     "onpair",
     "pco",
@@ -102,8 +131,8 @@ const WRITTEN: [&str; 18] = [
 #[test]
 fn golden_files_hold_every_encoding() {
     let mut found = std::collections::BTreeSet::new();
-    for effort in [Effort::Fast, Effort::Default, Effort::Best] {
-        let bytes = std::fs::read(path(effort)).expect("the golden file is there");
+    for (name, ..) in golden_files() {
+        let bytes = std::fs::read(path(&name)).expect("the golden file is there");
         let footer = Footer::parse(&bytes).expect("parses");
         for at in 0..footer.column_count() {
             let encoding = &footer.column(at).encoding;
@@ -120,9 +149,9 @@ fn golden_files_hold_every_encoding() {
 
 #[test]
 fn golden_files_of_version_2_are_readable() {
-    for effort in [Effort::Fast, Effort::Default, Effort::Best] {
-        let builder = row_group(&golden_columns(effort));
-        let path = path(effort);
+    for (name, columns, effort) in golden_files() {
+        let builder = row_group(&columns);
+        let path = path(&name);
         if !path.exists() && std::env::var_os("HOWDAH_WRITE_GOLDEN").is_some() {
             let encoded = builder.encode(effort).expect("encodes");
             std::fs::write(&path, [encoded.footer, encoded.body].concat()).expect("writes");

@@ -4,7 +4,7 @@
 mod generate;
 
 use generate::{
-    NULLS, Nulls, Random, SHAPES, Shape, TYPES, column, is_image, open, row_group, same,
+    ALL_SHAPES, NULLS, Nulls, Random, Shape, TYPES, column, is_image, open, row_group, same,
 };
 use howdah_columnar::{
     Chunk, ColumnMeta, ColumnType, ColumnarError, CompareOp, Effort, Footer, MAX_ROWS, OwnedValue,
@@ -22,7 +22,7 @@ const OPS: [CompareOp; 6] = [
 ];
 
 fn predicates(ty: ColumnType, rows: &[Option<OwnedValue>], random: &mut Random) -> Vec<Predicate> {
-    let shape = SHAPES[random.below(SHAPES.len() as u64) as usize];
+    let shape = ALL_SHAPES[random.below(ALL_SHAPES.len() as u64) as usize];
     let mut constants = column(ty, shape, Nulls::Never, 3, random)
         .into_iter()
         .flatten()
@@ -224,7 +224,7 @@ proptest! {
         seed in any::<u64>(),
         row_count in prop_oneof![1usize..4, 1usize..300, 300usize..3_000],
         ty in prop::sample::select(&TYPES[..]),
-        shape in prop::sample::select(&SHAPES[..]),
+        shape in prop::sample::select(&ALL_SHAPES[..]),
         nulls in prop::sample::select(&NULLS[..]),
         effort in effort(),
     ) {
@@ -242,7 +242,7 @@ proptest! {
         seed in any::<u64>(),
         row_count in 8_190usize..20_000,
         ty in prop::sample::select(&TYPES[..]),
-        shape in prop::sample::select(&SHAPES[..]),
+        shape in prop::sample::select(&ALL_SHAPES[..]),
         nulls in prop::sample::select(&NULLS[..]),
     ) {
         let random = &mut Random(seed);
@@ -255,7 +255,7 @@ proptest! {
 fn every_type_shape_and_null_pattern_round_trips() {
     let random = &mut Random(7);
     for ty in TYPES {
-        for shape in SHAPES {
+        for shape in ALL_SHAPES {
             for nulls in NULLS {
                 for effort in [Effort::Fast, Effort::Default, Effort::Best] {
                     let rows = column(ty, shape, nulls, 700, random);
@@ -269,7 +269,10 @@ fn every_type_shape_and_null_pattern_round_trips() {
 #[test]
 fn a_full_row_group_of_every_type_round_trips() {
     let random = &mut Random(42);
-    for (ty, shape) in TYPES.into_iter().zip(SHAPES.into_iter().cycle().skip(1)) {
+    for (ty, shape) in TYPES
+        .into_iter()
+        .zip(ALL_SHAPES.into_iter().cycle().skip(1))
+    {
         let rows = column(ty, shape, Nulls::Rarely, MAX_ROWS, random);
         check(vec![(ty, rows)], Effort::Default, random);
     }
@@ -289,7 +292,13 @@ fn a_row_group_without_columns_or_of_many_columns_works() {
             let ty = TYPES[at % TYPES.len()];
             (
                 ty,
-                column(ty, SHAPES[at % SHAPES.len()], Nulls::Often, 5, random),
+                column(
+                    ty,
+                    ALL_SHAPES[at % ALL_SHAPES.len()],
+                    Nulls::Often,
+                    5,
+                    random,
+                ),
             )
         })
         .collect();

@@ -4,7 +4,7 @@
 mod generate;
 
 use arrow_buffer::BooleanBuffer;
-use generate::{NULLS, Nulls, Random, SHAPES, TYPES, column, open, row_group, same};
+use generate::{ALL_SHAPES, NULLS, Nulls, Random, TYPES, column, open, row_group, same};
 use howdah_columnar::{
     ColumnType, ColumnarError, CompareOp, Condition, Effort, EncodedView, Footer, OwnedValue,
     PackedView, Predicate, TextPattern, Value,
@@ -90,7 +90,7 @@ fn views_of_every_type_shape_and_null_pattern_agree_with_the_rows_written() {
     let random = &mut Random(2_222);
     let mut met = std::collections::BTreeSet::new();
     for ty in TYPES {
-        for shape in SHAPES {
+        for shape in ALL_SHAPES {
             for nulls in NULLS {
                 for effort in [Effort::Fast, Effort::Default, Effort::Best] {
                     let rows = column(ty, shape, nulls, 2_500, random);
@@ -183,7 +183,7 @@ fn check_conditions(ty: ColumnType, rows: &[Option<OwnedValue>], random: &mut Ra
 fn conditions_on_selected_rows_agree_with_the_plain_evaluation() {
     let random = &mut Random(31);
     for ty in TYPES {
-        for shape in SHAPES {
+        for shape in ALL_SHAPES {
             for nulls in [Nulls::Never, Nulls::Rarely, Nulls::Often, Nulls::Always] {
                 let rows = column(ty, shape, nulls, 900, random);
                 check_conditions(ty, &rows, random);

@@ -9,9 +9,10 @@
 //! A bit-packed value costs its words, and its block of 1,024 from the third row in a block on; a
 //! dictionary's a code and a word; FSST's and OnPair's two offsets and the codes, and the table of
 //! symbols or words once (neighbours are read some at a time, see [`stretch`] and [`ahead`]);
-//! ALP's and patched ones a search among the exceptions, by blocks; runs and sparse rows a search;
-//! a frame is decompressed as a whole. Nodes that cannot be read in this way (`pco`, which only
-//! [`Effort::Best`](crate::Effort::Best) writes) are decoded once into the state.
+//! letters' the bytes of its row; ALP's and patched ones a search among the exceptions, by blocks;
+//! runs and sparse rows a search; a frame is decompressed as a whole. Nodes that cannot be read in
+//! this way (`pco`, which only [`Effort::Best`](crate::Effort::Best) writes) are decoded once into
+//! the state.
 //!
 //! Invariant: bytes are untrusted. A plan checks lengths of parts against rows; positions and
 //! lengths that are read are checked where they are used; the code is safe Rust.
@@ -20,6 +21,7 @@ mod ahead;
 mod blocks;
 mod coded_strings;
 mod frames;
+mod letters;
 mod likely;
 pub(crate) mod metadata;
 pub(crate) mod packed;

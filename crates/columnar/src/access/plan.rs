@@ -10,6 +10,7 @@ use vortex_array::dtype::{DType, Nullability, PType};
 use super::blocks::{Bits, Packed, Plain};
 use super::coded_strings::{Dict, Fsst, OnPair};
 use super::frames::Frames;
+use super::letters::Letters;
 use super::metadata::{
     self, AlpMetadata, AlpRdMetadata, DictMetadata, Native, OnPairMetadata, PackedMetadata,
     PatchesMetadata, RunsMetadata, Single, single,
@@ -23,6 +24,7 @@ use crate::codec::CHUNK_ALIGNMENT;
 use crate::error::ColumnarError;
 use crate::frames::frame_count;
 use crate::layout::wire::ensure;
+use crate::letters::Alphabet;
 use crate::nodes::{Encoding, NodeRef, validity_child};
 
 /// The longest node: the codes of a chunk's strings.
@@ -423,6 +425,16 @@ impl Planner<'_> {
                     len: len32,
                     slot: self.slot(),
                     prepared: OnceLock::new(),
+                }))
+            }
+            Encoding::Letters => {
+                let alphabet = Alphabet::parse(node.metadata())?;
+                let data_bytes = u64::from(len32) * alphabet.row_bytes() as u64;
+                Strings::Letters(Box::new(Letters {
+                    start: self.part_of(node, 0, data_bytes)?,
+                    alphabet,
+                    validity: self.validity(node, len)?,
+                    len: len32,
                 }))
             }
             Encoding::RunEnd => {

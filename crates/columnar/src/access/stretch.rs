@@ -14,6 +14,7 @@
 
 use std::ops::Range;
 
+use super::letters::Letters;
 use super::reading::{Reading, outside};
 use super::scalars::{is_valid, position};
 use super::strings::{Plain, Strings};
@@ -162,6 +163,9 @@ impl Stretch {
             Strings::Masked { child, validity } => (&**child, Some(validity)),
             strings => (strings, None),
         };
+        if let Strings::Letters(letters) = strings {
+            return self.decode_letters(letters, rows, row, reading, out);
+        }
         let (plain, fsst) = match strings {
             Strings::Plain(plain) => (plain, None),
             Strings::Fsst(fsst) => (&fsst.codes, Some(fsst)),
@@ -203,6 +207,33 @@ impl Stretch {
                     start = stop;
                 }
             }
+        }
+        Ok(Some(rows))
+    }
+
+    /// The same of letters.
+    fn decode_letters<S: ByteSource + ?Sized>(
+        &mut self,
+        letters: &Letters,
+        rows: Range<u32>,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Range<u32>>, S::Error> {
+        let most = position(MOST_CODE_BYTES / letters.alphabet.row_bytes() as u64)?;
+        let rows = match row == rows.start {
+            true => rows.start..rows.end.min(rows.start.saturating_add(most)),
+            false => rows.start.max(rows.end.saturating_sub(most))..rows.end,
+        };
+        if rows.len() < 2 {
+            return Ok(None);
+        }
+        letters.append(letters.place(rows.clone())?, reading, out)?;
+        self.ends.clear();
+        for (nth, row) in (1..).zip(rows.clone()) {
+            let end = position(nth * letters.alphabet.len() as u64)?;
+            self.ends
+                .push((end, is_valid(&letters.validity, row, reading)?));
         }
         Ok(Some(rows))
     }

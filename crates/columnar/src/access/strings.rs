@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use super::coded_strings::{Dict, Fsst, OnPair};
 use super::frames::Frames;
+use super::letters::Letters;
 use super::metadata::{Single, single};
 use super::reading::{Reading, outside};
 use super::scalars::{Scalars, Validity, is_valid, ranges_of_two, ranges_of_validity, required};
@@ -24,6 +25,7 @@ pub(super) enum Strings {
     OnPair(Box<OnPair>),
     Dict(Box<Dict>),
     Frames(Box<Frames>),
+    Letters(Box<Letters>),
     Runs {
         runs: Runs,
         values: Box<Strings>,
@@ -127,7 +129,7 @@ impl Strings {
     /// Whether the bytes of neighbours lie side by side, so that a stretch of rows is read at once.
     pub(super) fn has_stretches(&self) -> bool {
         match self {
-            Self::Plain(_) | Self::Fsst(_) => true,
+            Self::Plain(_) | Self::Fsst(_) | Self::Letters(_) => true,
             Self::Masked { child, .. } => matches!(**child, Self::Plain(_) | Self::Fsst(_)),
             _ => false,
         }
@@ -148,6 +150,7 @@ impl Strings {
             Self::OnPair(onpair) => onpair.get(row, reading, out),
             Self::Dict(dict) => dict.get(row, reading, out),
             Self::Frames(frames) => frames.get(row, reading, out),
+            Self::Letters(letters) => letters.get(row, reading, out),
             Self::Runs { runs, values } => {
                 let run = runs.find(row, reading)?;
                 values.get(run, reading, out)
@@ -238,6 +241,7 @@ impl Strings {
             Self::OnPair(onpair) => onpair.ranges(row, out),
             Self::Dict(dict) => dict.codes.ranges(row, out),
             Self::Frames(frames) => frames.ranges(row, out),
+            Self::Letters(letters) => letters.ranges(row, out),
             Self::Runs { runs, .. } => runs.ranges(out),
             Self::Sparse { rows, .. } => rows.at.ranges(out),
             Self::Masked { child, validity } => {

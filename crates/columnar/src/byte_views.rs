@@ -1,0 +1,43 @@
+//! Arrays of strings made of views, as Arrow has them.
+
+use arrow_array::BinaryViewArray;
+use arrow_array::builder::make_view;
+use arrow_buffer::{Buffer as ArrowBuffer, NullBuffer};
+
+use crate::error::ColumnarError;
+
+/// The view of a value that begins there in the first buffer: most are too long to lie within it.
+#[inline]
+pub(crate) fn view_of(value: &[u8], start: u32) -> u128 {
+    const INLINE_BYTES: usize = 12;
+    match value.first_chunk::<4>() {
+        Some(&head) if value.len() > INLINE_BYTES => {
+            let head = u128::from(u32::from_le_bytes(head));
+            value.len() as u128 | head << 32 | u128::from(start) << 96
+        }
+        _ => make_view(value, 0, start),
+    }
+}
+
+/// The array of these views into `bytes`.
+pub(crate) fn built(
+    views: Vec<u128>,
+    bytes: Vec<u8>,
+    nulls: Option<NullBuffer>,
+) -> Result<BinaryViewArray, ColumnarError> {
+    BinaryViewArray::try_new(views.into(), vec![ArrowBuffer::from_vec(bytes)], nulls)
+        .map_err(|error| ColumnarError::corrupt(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn views_are_arrows() {
+        for len in [0, 1, 3, 4, 12, 13, 14, 600] {
+            let value: Vec<u8> = (0..len).map(|at| at as u8 ^ 0x5A).collect();
+            assert_eq!(view_of(&value, 77), make_view(&value, 0, 77), "{len}");
+        }
+    }
+}
