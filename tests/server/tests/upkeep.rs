@@ -30,7 +30,7 @@ fn make_tables(client: &mut Client, c: &str, h: &str) -> anyhow::Result<()> {
         client.batch_execute(&format!(
             "CREATE TABLE {table} (id int PRIMARY KEY, n int, word text, doc text) USING {method};
              CREATE INDEX ON {table} (word);
-             INSERT INTO {table} SELECT i, 0, 'word ' || i % 97, md5(i::text) || md5((-i)::text) || md5((7 * i)::text)
+             INSERT INTO {table} SELECT i, 0, 'word ' || i % 97, md5(i::text) || md5((-i)::text) || md5((7 * i)::text) || left('..', i % 3)
              FROM generate_series(1, {ROWS}) i"
         ))?;
     }
