@@ -1,9 +1,14 @@
-//! Arrays of strings made of views, as Arrow has them.
+//! Arrays of strings made of views, as Arrow has them, of which rows may be null.
+
+use std::ops::Range;
 
 use arrow_array::BinaryViewArray;
 use arrow_array::builder::make_view;
 use arrow_buffer::{Buffer as ArrowBuffer, NullBuffer};
+use vortex_array::ArrayRef;
 
+use crate::codec;
+use crate::column::bools;
 use crate::error::ColumnarError;
 
 /// The view of a value that begins there in the first buffer: most are too long to lie within it.
@@ -17,6 +22,20 @@ pub(crate) fn view_of(value: &[u8], start: u32) -> u128 {
         }
         _ => make_view(value, 0, start),
     }
+}
+
+/// Which rows of a range are valid by an array that tells it for each row; `None`: all.
+pub(crate) fn nulls_of_range(
+    validity: Option<&ArrayRef>,
+    rows: Range<usize>,
+) -> Result<Option<NullBuffer>, ColumnarError> {
+    let Some(validity) = validity else {
+        return Ok(None);
+    };
+    let valid = codec::guarded(|| validity.slice(rows))?;
+    let (bits, _) = codec::guarded(|| bools(valid, &mut codec::context()))?;
+    let nulls = NullBuffer::new(bits);
+    Ok((nulls.null_count() > 0).then_some(nulls))
 }
 
 /// The array of these views into `bytes`.

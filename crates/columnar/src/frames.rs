@@ -24,9 +24,9 @@ use vortex_buffer::ByteBuffer;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{CParameter, DCtx, DDict};
 
-use crate::byte_views::{built, view_of};
+use crate::byte_views::{built, nulls_of_range, view_of};
 use crate::codec;
-use crate::column::{bools, numbers};
+use crate::column::numbers;
 use crate::error::ColumnarError;
 use crate::layout::wire::{Reader, ensure};
 use crate::nodes::NodeRef;
@@ -344,13 +344,7 @@ impl Frames {
 
     /// Which rows of a range are valid; `None`: all.
     fn nulls(&self, rows: Range<usize>) -> Result<Option<NullBuffer>, ColumnarError> {
-        let Some(validity) = &self.validity else {
-            return Ok(None);
-        };
-        let valid = codec::guarded(|| validity.slice(rows))?;
-        let (bits, _) = codec::guarded(|| bools(valid, &mut codec::context()))?;
-        let nulls = NullBuffer::new(bits);
-        Ok((nulls.null_count() > 0).then_some(nulls))
+        nulls_of_range(self.validity.as_ref(), rows)
     }
 
     /// Which rows of a range are valid.

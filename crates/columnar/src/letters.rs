@@ -21,12 +21,12 @@ use vortex_array::validity::Validity;
 use vortex_buffer::ByteBuffer;
 
 use crate::builder::BytesBuilder;
-use crate::byte_views::{built, view_of};
+use crate::byte_views::{built, nulls_of_range, view_of};
 use crate::codec;
-use crate::column::bools;
 use crate::error::ColumnarError;
 use crate::layout::wire::{Reader, ensure, put_varint};
 use crate::nodes::NodeRef;
+use crate::wide::wide;
 
 /// The most characters of an alphabet: all of ASCII.
 const MOST_CHARACTERS: usize = 128;
@@ -36,6 +36,10 @@ const MOST_LEN: usize = 1 << 16;
 const NO_CHARACTER: u8 = 0xFF;
 /// Characters that are packed together, to as many bytes as each has bits.
 const TOGETHER: usize = 8;
+/// The most steps of an alphabet whose characters are computed: `A-Za-z0-9+/` has four.
+const MOST_STEPS: usize = 4;
+const EACH_BYTE: u64 = 0x0101_0101_0101_0101;
+const HIGH_BITS: u64 = 0x80 * EACH_BYTE;
 
 /// The length of the strings of a column, and the characters that they are made of.
 #[derive(Clone, Debug)]
@@ -46,6 +50,16 @@ pub(crate) struct Alphabet {
     /// The character of each code.
     characters: Box<[u8; MOST_CHARACTERS]>,
     count: usize,
+    way: Way,
+}
+
+/// How codes become characters.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// As of decimal and hexadecimal digits.
+    One(Steps<1>),
+    Few(Steps<MOST_STEPS>),
+    Table,
 }
 
 impl Alphabet {
@@ -61,11 +75,14 @@ impl Alphabet {
         let mut table = Box::new([NO_CHARACTER; MOST_CHARACTERS]);
         table[..characters.len()].copy_from_slice(characters);
         let bits = characters.len().next_power_of_two().trailing_zeros() as usize;
+        let one = Steps::of(characters).map(Way::One);
+        let way = one.or_else(|| Steps::of(characters).map(Way::Few));
         Ok(Self {
             len,
             bits: bits.max(1),
             characters: table,
             count: characters.len(),
+            way: way.unwrap_or(Way::Table),
         })
     }
 
@@ -127,41 +144,48 @@ impl Alphabet {
     /// Appends the strings of rows that are packed end to end.
     pub(crate) fn unpack(&self, packed: &[u8], out: &mut Vec<u8>) -> Result<(), ColumnarError> {
         let start = out.len();
-        let rows = packed.chunks_exact(self.row_bytes());
-        out.resize(start + rows.len() * self.len, 0);
-        let strings = out[start..].chunks_exact_mut(self.len);
-        let pairs = rows.zip(strings);
-        match self.bits {
-            1 => pairs.for_each(|(row, string)| self.unpack_row::<1>(row, string)),
-            2 => pairs.for_each(|(row, string)| self.unpack_row::<2>(row, string)),
-            3 => pairs.for_each(|(row, string)| self.unpack_row::<3>(row, string)),
-            4 => pairs.for_each(|(row, string)| self.unpack_row::<4>(row, string)),
-            5 => pairs.for_each(|(row, string)| self.unpack_row::<5>(row, string)),
-            6 => pairs.for_each(|(row, string)| self.unpack_row::<6>(row, string)),
-            _ => pairs.for_each(|(row, string)| self.unpack_row::<7>(row, string)),
-        }
-        match out[start..].is_ascii() {
-            true => Ok(()),
-            false => Err(ColumnarError::corrupt("a code is no character's")),
+        let rows = packed.len() / self.row_bytes();
+        out.resize(start + rows * self.len, 0);
+        let out = &mut out[start..];
+        let seen = match self.bits {
+            1 => self.unpack_rows::<1>(packed, out),
+            2 => self.unpack_rows::<2>(packed, out),
+            3 => self.unpack_rows::<3>(packed, out),
+            4 => self.unpack_rows::<4>(packed, out),
+            5 => self.unpack_rows::<5>(packed, out),
+            6 => self.unpack_rows::<6>(packed, out),
+            _ => self.unpack_rows::<7>(packed, out),
+        };
+        match seen & HIGH_BITS {
+            0 => Ok(()),
+            _ => Err(ColumnarError::corrupt("a code is no character's")),
         }
     }
 
-    #[inline]
-    fn unpack_row<const BITS: usize>(&self, row: &[u8], string: &mut [u8]) {
-        let mask = (1 << BITS) - 1;
-        let (groups, rest) = string.as_chunks_mut::<TOGETHER>();
-        let (packed, last) = row.as_chunks::<BITS>();
-        for (group, packed) in groups.iter_mut().zip(packed) {
-            let word = word_of(packed);
-            for (at, character) in group.iter_mut().enumerate() {
-                *character = self.characters[(word >> (at * BITS)) as usize & mask];
+    /// Unpacks rows of characters of so many bits. Returns the bits that are set in any string.
+    fn unpack_rows<const BITS: usize>(&self, packed: &[u8], out: &mut [u8]) -> u64 {
+        let rows = packed.chunks_exact(self.row_bytes());
+        let pairs = rows.zip(out.chunks_exact_mut(self.len));
+        match self.way {
+            Way::One(steps) => wide(move || {
+                let (one, eight) = (
+                    |code| steps.character(code),
+                    |codes| steps.characters(codes),
+                );
+                each::<BITS>(pairs, one, eight)
+            }),
+            Way::Few(steps) => wide(move || {
+                let (one, eight) = (
+                    |code| steps.character(code),
+                    |codes| steps.characters(codes),
+                );
+                each::<BITS>(pairs, one, eight)
+            }),
+            Way::Table => {
+                let one = |code: u8| self.characters[usize::from(code)];
+                let eight = |codes: u64| u64::from_le_bytes(codes.to_le_bytes().map(one));
+                each::<BITS>(pairs, one, eight)
             }
-        }
-        // The last characters may take as many bytes as a group.
-        let last = packed.get(groups.len()).map_or(last, |packed| packed);
-        let word = word_of(last);
-        for (at, character) in rest.iter_mut().enumerate() {
-            *character = self.characters[(word >> (at * BITS)) as usize & mask];
         }
     }
 
@@ -200,6 +224,140 @@ impl Alphabet {
             out.extend_from_slice(&word.to_le_bytes()[..len]);
         }
     }
+}
+
+/// The characters of an alphabet as arithmetic: from one to the next it is a step of one, and here
+/// and there of more.
+///
+/// ```text
+///   codes        0 1 … 9 10 11 …          a code's character: the first one + its code
+///   characters   0 1 … 9  a  b …              + 39 from code 10 on
+/// ```
+#[derive(Clone, Copy, Debug)]
+struct Steps<const N: usize> {
+    /// The first character, eight times.
+    first: u64,
+    /// Added to the codes it sets the highest bit of those that are no character's.
+    beyond: u64,
+    /// What sets the highest bit of the codes from which on a step is made, and how much is added
+    /// to their characters.
+    steps: [(u64, u64); N],
+}
+
+impl<const N: usize> Steps<N> {
+    /// None if there are more steps.
+    fn of(characters: &[u8]) -> Option<Self> {
+        let mut steps = [(0, 0); N];
+        let mut rest = steps.iter_mut();
+        for (code, pair) in (1..).zip(characters.windows(2)) {
+            if pair[1] - pair[0] > 1 {
+                *rest.next()? = (from(code), EACH_BYTE * u64::from(pair[1] - pair[0] - 1));
+            }
+        }
+        Some(Self {
+            first: EACH_BYTE * u64::from(characters[0]),
+            beyond: from(characters.len() as u8),
+            steps,
+        })
+    }
+
+    /// As [`characters`](Self::characters), of one code.
+    #[inline(always)]
+    fn character(&self, code: u8) -> u8 {
+        let mut character = code.wrapping_add(self.first as u8);
+        for (from, by) in self.steps {
+            let is_above = code.wrapping_add(from as u8) >= 0x80;
+            character = character.wrapping_add(if is_above { by as u8 } else { 0 });
+        }
+        character | (code.wrapping_add(self.beyond as u8) & 0x80)
+    }
+
+    /// The characters of eight codes, a byte each, all less than 128; 128 or more for a code that
+    /// is no character's. No byte overflows: the last character is less than 128, too.
+    #[inline(always)]
+    fn characters(&self, codes: u64) -> u64 {
+        let mut characters = codes.wrapping_add(self.first);
+        for (from, by) in self.steps {
+            let above = codes.wrapping_add(from) & HIGH_BITS;
+            // 0xFF for each byte whose highest bit is set.
+            let by = (above << 1).wrapping_sub(above >> 7) & by;
+            characters = characters.wrapping_add(by);
+        }
+        characters | (codes.wrapping_add(self.beyond) & HIGH_BITS)
+    }
+}
+
+/// What sets the highest bit of a code that is at least this one, eight times.
+fn from(code: u8) -> u64 {
+    EACH_BYTE * u64::from(0x80 - code)
+}
+
+/// Unpacks rows into strings, by the character of a code, and the characters of eight. Returns the
+/// bits that are set in any.
+#[inline(always)]
+fn each<'a, const BITS: usize>(
+    rows: impl Iterator<Item = (&'a [u8], &'a mut [u8])>,
+    one: impl Fn(u8) -> u8,
+    eight: impl Fn(u64) -> u64,
+) -> u64 {
+    let mut seen = 0;
+    for (row, string) in rows {
+        let (mut row, mut string) = (row, string);
+        if BITS == 4 {
+            let (pairs, unpacked) = (row.as_chunks::<16>().0, string.as_chunks_mut::<32>().0);
+            let mut seen_here = 0;
+            for (pairs, unpacked) in pairs.iter().zip(&mut *unpacked) {
+                *unpacked = halves(pairs, &one);
+                seen_here |= unpacked.iter().fold(0, |all, character| all | character);
+            }
+            seen |= u64::from(seen_here);
+            let done = unpacked.len();
+            (row, string) = (&row[done * 16..], &mut string[done * 32..]);
+        }
+        let (groups, rest) = string.as_chunks_mut::<TOGETHER>();
+        let (packed, last) = row.as_chunks::<BITS>();
+        for (group, packed) in groups.iter_mut().zip(packed) {
+            let word = eight(spread::<BITS>(word_of(packed)));
+            *group = word.to_le_bytes();
+            seen |= word;
+        }
+        if !rest.is_empty() {
+            // They may take as many bytes as a group.
+            let last = packed.get(groups.len()).map_or(last, |packed| packed);
+            let word = last
+                .iter()
+                .rev()
+                .fold(0, |word, &byte| word << 8 | u64::from(byte));
+            let word = eight(spread::<BITS>(word));
+            rest.iter_mut()
+                .zip(word.to_le_bytes())
+                .for_each(|(character, byte)| *character = byte);
+            seen |= word & ((1 << (rest.len() * 8)) - 1);
+        }
+    }
+    seen
+}
+
+/// The characters of both halves of each byte, in vectors.
+#[inline(always)]
+fn halves(pairs: &[u8; 16], character: impl Fn(u8) -> u8) -> [u8; 32] {
+    let mut both = [0; 32];
+    for (both, pair) in both.as_chunks_mut::<2>().0.iter_mut().zip(pairs) {
+        *both = [character(pair & 15), character(pair >> 4)];
+    }
+    both
+}
+
+/// Eight codes of so many bits as a byte each: halves are moved apart, then quarters, then eighths.
+#[inline(always)]
+fn spread<const BITS: usize>(word: u64) -> u64 {
+    let low = |bits: usize| (1 << bits) - 1;
+    let (half, quarter) = (4 * BITS, 2 * BITS);
+    let word = (word & low(half)) | (((word >> half) & low(half)) << 32);
+    let mask = low(quarter) * 0x0000_0001_0000_0001;
+    let word = (word & mask) | (((word >> quarter) & mask) << 16);
+    let mask = low(BITS) * 0x0001_0001_0001_0001;
+    (word & mask) | (((word >> BITS) & mask) << 8)
 }
 
 /// Up to 8 bytes as a number.
@@ -282,13 +440,7 @@ impl Letters {
 
     /// Which rows of a range are valid; `None`: all.
     fn nulls(&self, rows: Range<usize>) -> Result<Option<NullBuffer>, ColumnarError> {
-        let Some(validity) = &self.validity else {
-            return Ok(None);
-        };
-        let valid = codec::guarded(|| validity.slice(rows))?;
-        let (bits, _) = codec::guarded(|| bools(valid, &mut codec::context()))?;
-        let nulls = NullBuffer::new(bits);
-        Ok((nulls.null_count() > 0).then_some(nulls))
+        nulls_of_range(self.validity.as_ref(), rows)
     }
 
     /// Which rows of a range are valid.
@@ -390,6 +542,58 @@ mod tests {
                 let mut bytes = Vec::new();
                 alphabet.unpack(&new.data, &mut bytes).expect("unpacks");
                 assert_eq!(bytes, strings.concat().as_bytes(), "{count} {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn characters_are_those_of_their_alphabet_whichever_way_they_are_made() {
+        let base64: Vec<u8> = (0..128)
+            .filter(|c: &u8| c.is_ascii_alphanumeric() || b"+/".contains(c))
+            .collect();
+        let scattered: Vec<u8> = (0..128).step_by(3).collect();
+        let ends = [0, 1, 126, 127];
+        let of = |way: &Way| match way {
+            Way::One(_) => "one",
+            Way::Few(_) => "few",
+            Way::Table => "table",
+        };
+        for (characters, way) in [
+            (&b"7"[..], "one"),
+            (b"0123456789", "one"),
+            (b"0123456789abcdef", "one"),
+            (b"-0123456789abcdef", "few"),
+            (&ends, "one"),
+            (&base64, "few"),
+            (&scattered, "table"),
+        ] {
+            for len in [1, 7, 8, 9, 40, 41] {
+                let alphabet = Alphabet::new(len, characters).expect("is right");
+                assert_eq!(of(&alphabet.way), way);
+                let mut stored = vec![0; alphabet.row_bytes() * 256];
+                let mut rows = stored.chunks_exact_mut(alphabet.row_bytes());
+                for code in 0..=u8::MAX {
+                    let row = rows.next().expect("one for each");
+                    let codes = (0..len).map(|nth| usize::from(code) + 3 * nth);
+                    for (nth, code) in codes.enumerate() {
+                        let code = code % (1 << alphabet.bits);
+                        let at = nth / TOGETHER * TOGETHER * alphabet.bits
+                            + nth % TOGETHER * alphabet.bits;
+                        for bit in (0..alphabet.bits).filter(|bit| code >> bit & 1 == 1) {
+                            row[(at + bit) / 8] |= 1 << ((at + bit) % 8);
+                        }
+                    }
+                    let mut out = b"before".to_vec();
+                    let unpacked = alphabet.unpack(row, &mut out);
+                    let codes = (0..len).map(|nth| usize::from(code) + 3 * nth);
+                    let string: Option<Vec<u8>> = codes
+                        .map(|code| characters.get(code % (1 << alphabet.bits)).copied())
+                        .collect();
+                    assert_eq!(unpacked.is_ok(), string.is_some(), "{characters:?} {code}");
+                    if let Some(string) = string {
+                        assert_eq!(out, [&b"before"[..], &string].concat());
+                    }
+                }
             }
         }
     }

@@ -22,6 +22,7 @@ const KEY_AND_LENGTH_BYTES: usize = 12;
 const DIRECTORY_ID: u32 = 1;
 const HIGH_WATER_ID: u32 = 2;
 const CLEANED_ID: u32 = 3;
+const DELETION_VECTOR_ID: u32 = 4;
 const FORWARD_ID: u32 = 5;
 const VERSIONS_ID: u32 = 6;
 const LATE_ROWS_ID: u32 = 7;
@@ -240,7 +241,8 @@ impl Damaged {
                 file.write_all_at(&self.image[page..page + PAGE_BYTES], page as u64)?;
             }
         }
-        ensure!(ask(asking, questions)? == whole, "not restored");
+        let again = ask(asking, questions)?;
+        ensure!(again == whole, "not restored: {again:?} instead of {whole:?}");
         Ok(())
     }
 
@@ -417,6 +419,33 @@ fn flipped_bits_in_directory_entries_are_refused() -> anyhow::Result<()> {
         }
     }
     damaged.is_whole_again()
+}
+
+/// A statement that deletes many rows hides them by bitmaps, of which a range of keys reads a part.
+#[test]
+fn flipped_bits_in_deletion_vectors_are_refused() -> anyhow::Result<()> {
+    let mut damaged = Damaged::start("damage-vectors")?;
+    // Its snapshot keeps index entries from being found dead.
+    let mut before = damaged.snapshot_of_now()?;
+    let mut session = damaged.primary.session()?;
+    session.batch_execute("DELETE FROM t WHERE id BETWEEN 2001 AND 3000 AND id % 2 = 0")?;
+    let mut after = damaged.snapshot_of_now()?;
+    damaged.look_at_disk()?;
+    let questions = [
+        "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;
+         SET LOCAL howdah.columnar_scan = off; SELECT count(word) FROM t WHERE id BETWEEN 2801 AND 2900",
+        "SET LOCAL enable_seqscan = off; SELECT id FROM t WHERE id = 2900",
+        "SET LOCAL howdah.columnar_scan = off; SELECT count(word) FROM t",
+        "SELECT sum(id) FROM t",
+    ];
+    ensure!(ask(&mut after, &questions[..3])? == ["50", "", "49500"]);
+    ensure!(ask(&mut before, &questions[..1])? == ["100"]);
+    damaged.every_nth_byte_is_refused(13, DELETION_VECTOR_ID, &mut after, &questions)?;
+    after.batch_execute("ROLLBACK")?;
+    before.batch_execute("ROLLBACK")?;
+    let count = query(&mut session, "SELECT count(*) FROM t")?;
+    ensure!(count == "49500", "{count} rows");
+    Ok(())
 }
 
 #[test]

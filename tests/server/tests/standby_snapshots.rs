@@ -38,6 +38,30 @@ const FIVE_LOADS: &str = "INSERT INTO @ SELECT i, 'a', i FROM generate_series(1,
     INSERT INTO @ SELECT i, 'd', i FROM generate_series(1801, 2400) i;
     INSERT INTO @ SELECT i, 'e', i FROM generate_series(2401, 3000) i";
 
+const FIVE_LOADS_APART: &str = "INSERT INTO @ SELECT i * 10, 'a', i FROM generate_series(1, 600) i;
+    INSERT INTO @ SELECT i * 10, 'b', i FROM generate_series(601, 1200) i;
+    INSERT INTO @ SELECT i * 10, 'c', i FROM generate_series(1201, 1800) i;
+    INSERT INTO @ SELECT i * 10, 'd', i FROM generate_series(1801, 2400) i;
+    INSERT INTO @ SELECT i * 10, 'e', i FROM generate_series(2401, 3000) i";
+
+/// Follows all index entries twice: the first time it is learned which are dead.
+const FOLLOW_ALL: &str = "SET enable_seqscan = off;
+    SET enable_bitmapscan = off;
+    SET howdah.columnar_scan = off;
+    SELECT count(n) FROM c WHERE id > 0;
+    SELECT count(n) FROM c WHERE id > 0;
+    RESET enable_seqscan;
+    RESET enable_bitmapscan;
+    RESET howdah.columnar_scan";
+
+/// Of 3,000 rows that were merged, and as many new ones, all entries would be 9,000. Those that share
+/// a posting list with the entry of the row's new place cannot be marked dead.
+const ENTRIES_WERE_REPLACED: &str = "DO $$ BEGIN
+    ASSERT (SELECT sum(coalesce(cardinality(i.tids), 1)) < 8600
+            FROM generate_series(1, pg_relation_size('c_pkey') / 8192 - 1) p,
+                 bt_page_stats('c_pkey', p::int) s, bt_page_items('c_pkey', p::int) i
+            WHERE s.type IN ('l', 'r')), 'no index page was cleaned'; END $$";
+
 const HOT: &str = "SET howdah.bulk_load = off;
     INSERT INTO @ SELECT i, 'word ' || i % 37, i FROM generate_series(1, 3000) i;
     RESET howdah.bulk_load";
@@ -104,6 +128,21 @@ const CASES: &[Case] = &[
         what: "merges, and VACUUM of the gaps they leave",
         before: &[FIVE_LOADS],
         after: &[COMPACT, VACUUM],
+        have_read: true,
+        conflicts: true,
+    },
+    Case {
+        what: "index pages cleaned of entries that lead to gaps",
+        before: &[FIVE_LOADS_APART],
+        after: &[
+            COMPACT,
+            "VACUUM (INDEX_CLEANUP off) c",
+            FOLLOW_ALL,
+            "SET howdah.bulk_load = off",
+            "INSERT INTO @ SELECT i * 10 + 1, 'new', i FROM generate_series(1, 3000) i ORDER BY i % 97",
+            "RESET howdah.bulk_load",
+            ENTRIES_WERE_REPLACED,
+        ],
         have_read: true,
         conflicts: true,
     },
@@ -266,7 +305,9 @@ fn run_case(
 #[test]
 fn maintenance_conflicts_with_old_snapshots_of_standbys() -> anyhow::Result<()> {
     let primary = Primary::start("standby-conflicts", &SETTINGS)?;
-    primary.session()?.batch_execute(MAKE)?;
+    let mut client = primary.session()?;
+    client.batch_execute("CREATE EXTENSION pageinspect")?;
+    client.batch_execute(MAKE)?;
     let (patient, strict) = (primary.standby()?, primary.standby()?);
     set(&mut strict.session()?, "max_standby_streaming_delay", "0")?;
     let failures: Vec<String> = CASES

@@ -121,7 +121,8 @@ impl PinnedPage {
         // SAFETY: the relation is open; the buffer is one of the pool, and is pinned if it holds
         // the page.
         unsafe {
-            let buffer = recent::buffer_of(rel, block)?;
+            let hint = recent::buffer_of(rel, block)?;
+            let buffer = hint.buffer;
             if let Some(bytes) = bytes {
                 recent::touch_in(buffer, bytes);
             }
@@ -129,7 +130,9 @@ impl PinnedPage {
                 return None;
             }
             let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
-            if !pg_sys::ReadRecentBuffer((*rel).rd_locator, fork, block, buffer) {
+            let is_there = pg_sys::ReadRecentBuffer((*rel).rd_locator, fork, block, buffer);
+            hint.was_right(is_there, rel, block);
+            if !is_there {
                 return None;
             }
             if let Some(statistics) = (*rel).pgstat_info.as_mut() {

@@ -10,10 +10,14 @@
 //! place replace each other. Its contents are hints: the buffer's tag is compared before it is
 //! pinned. Neighbouring blocks lie side by side.
 //!
+//! Pages that were loaded or read one after the other mostly lie in buffers that follow each other
+//! as well. So a page that the session has not met yet is looked for beside the buffer of the
+//! nearest one that it has met, as long as that proves right more often than not.
+//!
 //! `ReadRecentBuffer` does not raise the page's usage count. So a page whose usage count has become
 //! low is read by its block number instead, which raises it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
 use pgrx::pg_sys;
@@ -26,8 +30,16 @@ const MOST_PLACES: usize = 1 << 18;
 /// A page whose usage count is lower is about to be evicted.
 const SAFE_USAGE: u32 = 2;
 
+/// How far away a neighbour may be by which a buffer is guessed.
+const NEIGHBOURS: usize = 8;
+/// So many more wrong guesses than right ones end guessing for a while: for so many pages.
+const MOST_SURENESS: i32 = 16;
+const REST: i32 = 1_000;
+
 thread_local! {
     static PLACES: RefCell<Vec<pg_sys::Buffer>> = const { RefCell::new(Vec::new()) };
+    /// Right guesses less wrong ones; below zero, the pages for which none is made.
+    static SURENESS: Cell<i32> = const { Cell::new(MOST_SURENESS) };
 }
 
 /// # Safety
@@ -45,22 +57,84 @@ fn place_in(file: u32, block: pg_sys::BlockNumber, places: usize) -> usize {
     at as usize & (places - 1)
 }
 
-/// The shared buffer in which the page may still be.
+/// The shared buffer in which a page may be.
+#[derive(Clone, Copy)]
+pub(super) struct Hint {
+    pub buffer: pg_sys::Buffer,
+    /// Whether the page was not met there, but is expected there beside its neighbour.
+    is_guess: bool,
+}
+
+/// The shared buffer in which the page may be.
 ///
 /// # Safety
 /// `rel` is open.
-pub(super) unsafe fn buffer_of(
-    rel: pg_sys::Relation,
-    block: pg_sys::BlockNumber,
-) -> Option<pg_sys::Buffer> {
+pub(super) unsafe fn buffer_of(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> Option<Hint> {
     PLACES.with_borrow(|places| {
         if places.is_empty() {
             return None;
         }
         // SAFETY: as for this function.
         let at = unsafe { place(rel, block, places.len()) };
-        places.get(at).copied().filter(|&buffer| buffer > 0)
+        match places.get(at) {
+            Some(&buffer) if buffer > 0 => Some(Hint {
+                buffer,
+                is_guess: false,
+            }),
+            _ => guess(places, at),
+        }
     })
+}
+
+/// The buffer of the nearest neighbour that is known, and as many further.
+fn guess(places: &[pg_sys::Buffer], at: usize) -> Option<Hint> {
+    let sureness = SURENESS.get();
+    if sureness < 0 {
+        SURENESS.set(sureness + 1);
+        return None;
+    }
+    let known = |at: usize| {
+        places
+            .get(at & (places.len() - 1))
+            .filter(|&&found| found > 0)
+    };
+    let buffer = (1..=NEIGHBOURS).find_map(|apart| {
+        let below = known(at.wrapping_sub(apart)).map(|found| found + apart as i32);
+        below.or_else(|| known(at.wrapping_add(apart)).map(|found| found - apart as i32))
+    })?;
+    // SAFETY: a plain read of a value that is set when the server starts.
+    let is_shared = (1..=unsafe { pg_sys::NBuffers }).contains(&buffer);
+    is_shared.then_some(Hint {
+        buffer,
+        is_guess: true,
+    })
+}
+
+impl Hint {
+    /// Notes whether the page was there.
+    ///
+    /// # Safety
+    /// `rel` is open.
+    pub(super) unsafe fn was_right(
+        self,
+        is_right: bool,
+        rel: pg_sys::Relation,
+        block: pg_sys::BlockNumber,
+    ) {
+        if !self.is_guess {
+            return;
+        }
+        let sureness = SURENESS.get();
+        SURENESS.set(match is_right {
+            true => (sureness + 1).min(MOST_SURENESS),
+            false if sureness > 0 => sureness - 1,
+            false => -REST,
+        });
+        if is_right {
+            // SAFETY: as for this function.
+            unsafe { note(rel, block, self.buffer) };
+        }
+    }
 }
 
 /// Remembers the buffer of a page. Local buffers are ignored.
@@ -125,8 +199,8 @@ const MOST_LINES: usize = 4;
 /// `rel` is open.
 pub(super) unsafe fn touch(rel: pg_sys::Relation, block: pg_sys::BlockNumber, bytes: Range<usize>) {
     // SAFETY: as for this function.
-    if let Some(buffer) = unsafe { buffer_of(rel, block) } {
-        touch_in(buffer, bytes);
+    if let Some(hint) = unsafe { buffer_of(rel, block) } {
+        touch_in(hint.buffer, bytes);
     }
 }
 

@@ -216,11 +216,14 @@ impl GroupAccess {
             Wanted::Some(wanted) => out.start_some(layout, wanted),
         }
         let bytes = self.bytes(store);
-        let nearness = self.lanes.borrow_mut().note(position);
+        let (nearness, is_beside) = {
+            let mut lanes = self.lanes.borrow_mut();
+            (lanes.note(position), lanes.is_beside())
+        };
         let ahead = match (pages_are_cold(), nearness) {
             (true, _) => Some(Ahead::Disk),
-            (false, Nearness::Far) => Some(Ahead::Memory),
-            (false, Nearness::Near | Nearness::InLane(_)) => None,
+            (false, Nearness::Near | Nearness::InLane(_)) if is_beside => None,
+            (false, _) => Some(Ahead::Memory),
         };
         READ_BEFORE.set(blocks_read());
         if let Some(ahead) = ahead {

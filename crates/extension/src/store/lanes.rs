@@ -18,6 +18,8 @@ pub(super) const NEAR_ROWS: u32 = 256;
 /// Rows after this many near ones are read along with their neighbours; at once, if a row follows
 /// the one before directly.
 const NEAR_READS: u32 = 2;
+/// Rows at most this far from the previous one were mostly decoded along with it.
+const BESIDE_ROWS: u32 = 4;
 /// Lanes that are told apart.
 pub(super) const MOST_LANES: usize = 8;
 
@@ -48,6 +50,8 @@ pub(super) struct Lanes {
     lanes: [Lane; MOST_LANES],
     at: usize,
     reads: u64,
+    /// How far the row that was noted last is from the one before it in its lane.
+    step: u32,
 }
 
 impl Default for Lanes {
@@ -62,6 +66,7 @@ impl Default for Lanes {
             lanes: [nowhere; MOST_LANES],
             at: 0,
             reads: 0,
+            step: u32::MAX,
         }
     }
 }
@@ -85,12 +90,14 @@ impl Lanes {
                         used: self.reads,
                         is_resumed: false,
                     };
+                    self.step = u32::MAX;
                     return Nearness::Far;
                 }
             }
         }
         let lane = &mut self.lanes[self.at];
-        let step = match row.abs_diff(lane.last) {
+        self.step = row.abs_diff(lane.last);
+        let step = match self.step {
             1 => NEAR_READS,
             _ => 1,
         };
@@ -101,6 +108,12 @@ impl Lanes {
             (true, false) => Nearness::Near,
             (true, true) => Nearness::InLane(self.at),
         }
+    }
+
+    /// Whether the row that was noted last is so close to the one before it in its lane that it was
+    /// probably decoded along with that one.
+    pub(super) fn is_beside(&self) -> bool {
+        self.step <= BESIDE_ROWS
     }
 
     fn oldest(&self) -> usize {
