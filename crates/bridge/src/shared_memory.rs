@@ -68,6 +68,51 @@ impl<T: Shareable> PerBackend<T> {
     }
 }
 
+/// An area with one place per shared buffer.
+pub struct PerBuffer<T> {
+    name: &'static CStr,
+    memory: AtomicPtr<T>,
+}
+
+impl<T: Shareable> PerBuffer<T> {
+    pub const fn new(name: &'static CStr) -> PerBuffer<T> {
+        PerBuffer {
+            name,
+            memory: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// The place of a buffer; `None` before the server has allocated the area, and for local
+    /// buffers.
+    #[inline]
+    pub fn get(&self, buffer: pg_sys::Buffer) -> Option<&'static T> {
+        let at = usize::try_from(buffer).ok()?.checked_sub(1)?;
+        let memory = self.memory.load(Ordering::Acquire);
+        // SAFETY: set once, to an array of that many places, which lives as long as the server's
+        // processes.
+        (!memory.is_null() && at < buffers()).then(|| unsafe { &*memory.add(at) })
+    }
+}
+
+impl<T: Shareable> AnyArea for PerBuffer<T> {
+    fn bytes(&self) -> usize {
+        size_of::<T>() * buffers()
+    }
+
+    /// # Safety
+    /// As for [`AnyArea::make`].
+    unsafe fn make(&self) {
+        // SAFETY: as for this function.
+        unsafe { make(self.name, self.bytes(), &self.memory) }
+    }
+}
+
+/// Known before shared memory is requested, and never changed.
+fn buffers() -> usize {
+    // SAFETY: plain read of a global.
+    usize::try_from(unsafe { pg_sys::NBuffers }).unwrap_or(0)
+}
+
 /// Known before shared memory is requested, and never changed.
 fn most_backends() -> usize {
     // SAFETY: plain read of a global.

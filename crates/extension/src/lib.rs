@@ -41,6 +41,7 @@ mod written_databases;
 use howdah_bridge::cold_lock::{MAINTAINERS, locker};
 use howdah_bridge::process;
 use howdah_bridge::shared_memory::{self, AnyArea};
+use howdah_bridge::store::verified_notes::VERIFIED_NOTES;
 use pgrx::pg_guard;
 
 pgrx::pg_module_magic!();
@@ -56,6 +57,7 @@ static SHARED_AREAS: &[&dyn AnyArea] = &[
     &locker::LOCKERS,
     &MAINTAINERS,
     &thread_budget::THREADS,
+    &VERIFIED_NOTES,
 ];
 
 /// Called when the library is loaded.

@@ -54,8 +54,8 @@ const FOLLOW_ALL: &str = "SET enable_seqscan = off;
     RESET enable_bitmapscan;
     RESET howdah.columnar_scan";
 
-/// Of 3,000 rows that were merged, and as many new ones, all entries would be 9,000. Those that share
-/// a posting list with the entry of the row's new place cannot be marked dead.
+/// Of 3,000 rows that were merged, and as many new ones, all entries would be 9,000. Those that
+/// share a posting list with the entry of the row's new place cannot be marked dead.
 const ENTRIES_WERE_REPLACED: &str = "DO $$ BEGIN
     ASSERT (SELECT sum(coalesce(cardinality(i.tids), 1)) < 8600
             FROM generate_series(1, pg_relation_size('c_pkey') / 8192 - 1) p,

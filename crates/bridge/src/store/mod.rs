@@ -37,6 +37,7 @@ mod recent;
 mod stream;
 mod unverified;
 mod value;
+pub mod verified_notes;
 mod write;
 
 use std::cell::OnceCell;

@@ -13,7 +13,7 @@ use crate::table::Table;
 
 use super::PAYLOAD_OFFSET;
 use super::piece::{HEAD_BYTES, PIECE_BYTES};
-use super::recent;
+use super::{recent, verified_notes};
 
 /// The header of a tuple without NULLs.
 const HEADER_BYTES: usize = 24;
@@ -156,6 +156,14 @@ impl PinnedPage {
         }
     }
 
+    /// Where it lies, as long as it is pinned.
+    pub fn place(&self) -> Place {
+        Place {
+            buffer: self.buffer,
+            block: self.block,
+        }
+    }
+
     /// Whether there is a tuple with this key.
     pub fn has(&self, table: Table<'_>, key: (u32, i32)) -> bool {
         self.find(table, key).is_some()
@@ -163,9 +171,10 @@ impl PinnedPage {
 
     /// Keeps the first tuple that has this key pinned, if there is one.
     pub fn hold(self, table: Table<'_>, key: (u32, i32)) -> Option<HeldPiece> {
+        verified_notes::wipe_if_ignored(self.buffer);
         let payload = self.whole(key).or_else(|| self.find(table, key))?;
         Some(HeldPiece {
-            _page: self,
+            page: self,
             payload,
         })
     }
@@ -215,16 +224,28 @@ impl PinnedPage {
     }
 }
 
+/// A buffer and the block that it holds.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub buffer: pg_sys::Buffer,
+    pub block: pg_sys::BlockNumber,
+}
+
 /// A piece of a long value on a pinned page. Pieces are never changed in place, and a tuple is
 /// neither moved nor removed while another backend has its page pinned. So its bytes may be read
 /// without a lock, as heap does for rows that it has found.
 pub(super) struct HeldPiece {
     /// Keeps the pin.
-    _page: PinnedPage,
+    page: PinnedPage,
     payload: *const [u8],
 }
 
 impl HeldPiece {
+    /// Where it lies, as long as it is held.
+    pub fn place(&self) -> Place {
+        self.page.place()
+    }
+
     pub fn payload(&self) -> &[u8] {
         // SAFETY: it lies on the pinned page, see above.
         unsafe { &*self.payload }

@@ -87,6 +87,30 @@ impl Fault {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Verified(u8);
 
+impl Verified {
+    /// All of a piece.
+    pub const ALL: Verified = Verified(u8::MAX);
+
+    /// A bit for each kilobyte.
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub fn from_bits(bits: u8) -> Verified {
+        Verified(bits)
+    }
+
+    /// These and those.
+    pub fn and(self, other: Verified) -> Verified {
+        Verified(self.0 | other.0)
+    }
+
+    /// These but not those.
+    pub fn without(self, other: Verified) -> Verified {
+        Verified(self.0 & !other.0)
+    }
+}
+
 /// The bytes of a stored piece.
 #[derive(Clone, Copy)]
 pub(super) struct Piece<'a> {

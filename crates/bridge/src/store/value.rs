@@ -17,7 +17,8 @@
 //! verified by another thread, against the checks that were copied with them
 //! ([`super::unverified`]), or be copied and verified by that thread, while this one keeps the
 //! pages pinned ([`super::lent`]). Where the cluster has data checksums a map remembers what was
-//! verified: a page that was evicted and comes back is verified by PostgreSQL. Pages are
+//! verified, and all sessions together do ([`super::verified_notes`]): a page that was evicted and
+//! comes back is verified by PostgreSQL. Pages are
 //! share-locked one at a time, while their tuples are searched; a reader keeps the last one pinned,
 //! because a row often needs several ranges of one page. Pins are the resource owner's: an ERROR
 //! releases them. All of this also works on a standby: pieces and hints arrive by WAL.
@@ -39,6 +40,7 @@ use super::read::KeyScan;
 use super::recent;
 use super::stream::BlockStream;
 use super::unverified::Unverified;
+use super::verified_notes;
 use super::{ColdStore, StoreError};
 
 /// Fewer pieces are read page by page.
@@ -88,9 +90,9 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Whether PostgreSQL verifies every page that it reads from disk. If so, bytes that this process
-/// has verified in memory cannot be damaged on disk and read again unnoticed.
-fn pages_are_checked() -> bool {
+/// Whether PostgreSQL verifies every page that it reads from disk. If so, bytes that were verified
+/// in memory cannot be damaged on disk and read again unnoticed.
+pub(super) fn pages_are_checked() -> bool {
     static HAVE_CHECKSUMS: OnceLock<bool> = OnceLock::new();
     // SAFETY: reads the control file's copy in memory, and a setting.
     unsafe {
@@ -369,10 +371,23 @@ impl ValueReader<'_> {
         let Some(held) = held.as_mut() else {
             return Err(self.missing(seq));
         };
+        if !self.remembers {
+            return self.look_at(seq, &held.piece, &mut held.verified, look);
+        }
         let before = held.verified;
+        let (rel, at, key) = (self.store.toast, held.piece.place(), (self.id, seq));
+        // SAFETY: `toast` is open, and the piece is held.
+        let noted = unsafe { verified_notes::recall(rel, at, key) };
+        held.verified = before.and(noted);
         self.look_at(seq, &held.piece, &mut held.verified, look)?;
-        if self.remembers && held.verified != before {
+        if held.verified != before {
             self.map.borrow_mut().note_verified(seq, held.verified);
+        }
+        // What this process alone remembers was not verified just now.
+        let sound = noted.and(held.verified.without(before));
+        if sound != noted {
+            // SAFETY: `toast` is open, and the piece is held.
+            unsafe { verified_notes::note(rel, at, key, sound) };
         }
         Ok(())
     }

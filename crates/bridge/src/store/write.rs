@@ -2,7 +2,10 @@
 
 use pgrx::pg_sys;
 
-use super::piece::{PIECE_BYTES, seal};
+use super::page::PinnedPage;
+use super::piece::{PIECE_BYTES, Verified, seal};
+use super::value::pages_are_checked;
+use super::verified_notes;
 use super::{ColdStore, PAYLOAD_OFFSET, VALUE_BYTES};
 use crate::ffi::{pg_guard_ffi_boundary, unguarded};
 use crate::hot::growth::Growth;
@@ -120,6 +123,13 @@ impl ColdStore<'_> {
             seal((id, seq), bytes, &mut payload);
             let birth = Birth::Transactional;
             let tid = self.insert(id, seq, &payload, cid, birth, Some(&bulk));
+            if pages_are_checked() {
+                let page = PinnedPage::read(self.toast(), tid.block());
+                // SAFETY: the relation is open, and the page pinned.
+                unsafe {
+                    verified_notes::note(self.toast, page.place(), (id, seq), Verified::ALL);
+                }
+            }
             first_block.get_or_insert(tid.block());
             pgrx::check_for_interrupts!();
         };
