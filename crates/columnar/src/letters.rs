@@ -167,20 +167,8 @@ impl Alphabet {
         let rows = packed.chunks_exact(self.row_bytes());
         let pairs = rows.zip(out.chunks_exact_mut(self.len));
         match self.way {
-            Way::One(steps) => wide(move || {
-                let (one, eight) = (
-                    |code| steps.character(code),
-                    |codes| steps.characters(codes),
-                );
-                each::<BITS>(pairs, one, eight)
-            }),
-            Way::Few(steps) => wide(move || {
-                let (one, eight) = (
-                    |code| steps.character(code),
-                    |codes| steps.characters(codes),
-                );
-                each::<BITS>(pairs, one, eight)
-            }),
+            Way::One(steps) => wide(move || steps.unpack::<BITS>(pairs)),
+            Way::Few(steps) => wide(move || steps.unpack::<BITS>(pairs)),
             Way::Table => {
                 let one = |code: u8| self.characters[usize::from(code)];
                 let eight = |codes: u64| u64::from_le_bytes(codes.to_le_bytes().map(one));
@@ -259,6 +247,16 @@ impl<const N: usize> Steps<N> {
             beyond: from(characters.len() as u8),
             steps,
         })
+    }
+
+    /// Unpacks rows into strings. Returns the bits that are set in any.
+    #[inline(always)]
+    fn unpack<'a, const BITS: usize>(
+        self,
+        rows: impl Iterator<Item = (&'a [u8], &'a mut [u8])>,
+    ) -> u64 {
+        let one = |code| self.character(code);
+        each::<BITS>(rows, one, |codes| self.characters(codes))
     }
 
     /// As [`characters`](Self::characters), of one code.

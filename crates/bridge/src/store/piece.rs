@@ -101,7 +101,7 @@ impl Verified {
     }
 
     /// These and those.
-    pub fn and(self, other: Verified) -> Verified {
+    pub fn with(self, other: Verified) -> Verified {
         Verified(self.0 | other.0)
     }
 

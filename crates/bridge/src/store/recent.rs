@@ -70,8 +70,11 @@ pub(super) struct Hint {
 /// # Safety
 /// `rel` is open.
 pub(super) unsafe fn buffer_of(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> Option<Hint> {
+    // SAFETY: as for this function.
+    let is_shared = unsafe { (*rel).rd_backend == pg_sys::INVALID_PROC_NUMBER };
     PLACES.with_borrow(|places| {
-        if places.is_empty() {
+        // The file of a temporary table may have the number of a file that is in shared buffers.
+        if places.is_empty() || !is_shared {
             return None;
         }
         // SAFETY: as for this function.

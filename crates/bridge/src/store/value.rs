@@ -378,13 +378,13 @@ impl ValueReader<'_> {
         let (rel, at, key) = (self.store.toast, held.piece.place(), (self.id, seq));
         // SAFETY: `toast` is open, and the piece is held.
         let noted = unsafe { verified_notes::recall(rel, at, key) };
-        held.verified = before.and(noted);
+        held.verified = before.with(noted);
         self.look_at(seq, &held.piece, &mut held.verified, look)?;
         if held.verified != before {
             self.map.borrow_mut().note_verified(seq, held.verified);
         }
         // What this process alone remembers was not verified just now.
-        let sound = noted.and(held.verified.without(before));
+        let sound = noted.with(held.verified.without(before));
         if sound != noted {
             // SAFETY: `toast` is open, and the piece is held.
             unsafe { verified_notes::note(rel, at, key, sound) };

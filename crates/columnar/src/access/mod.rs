@@ -234,6 +234,9 @@ impl RowAccess {
         let Root::Strings(strings) = &self.root else {
             return Ok(());
         };
+        if !strings.has_places() {
+            return Ok(());
+        }
         self.check(row)?;
         state.serve(self);
         let mut reading = Reading {
@@ -257,6 +260,11 @@ impl RowAccess {
                 row_count: self.row_count as usize,
             }),
         }
+    }
+
+    /// Whether [`locate`](Self::locate) does anything for this column.
+    pub fn has_places(&self) -> bool {
+        matches!(&self.root, Root::Strings(strings) if strings.has_places())
     }
 
     /// Whether [`value_among`](Self::value_among) reads several rows at once.

@@ -207,6 +207,15 @@ impl Strings {
         Ok(place)
     }
 
+    /// Whether the place of a row's value is stored, so that [`locate`](Self::locate) reads it.
+    pub(super) fn has_places(&self) -> bool {
+        match self {
+            Self::Plain(_) | Self::Fsst(_) | Self::OnPair(_) | Self::Dict(_) => true,
+            Self::Masked { child, .. } => child.has_places(),
+            _ => false,
+        }
+    }
+
     /// Appends the bytes of a row that was [located](Self::locate); false if it is null.
     pub(super) fn get_at<S: ByteSource + ?Sized>(
         &self,

@@ -39,6 +39,7 @@ const COUNTED_AGAIN_AFTER: u32 = 32;
 const COUNTED_AGAIN_AFTER_FAR: u32 = 8;
 /// Each row may wait for some pages from disk, which are requested at once.
 const ROWS_BETWEEN_INTERRUPTS: usize = 128;
+
 /// A column of a group, ready for its rows.
 struct ColumnAccess {
     access: RowAccess,
@@ -86,6 +87,8 @@ thread_local! {
     /// The pages that this backend had read when the previous row was begun.
     static READ_BEFORE: Cell<i64> = const { Cell::new(0) };
     static RANGES: RefCell<Vec<Range<u64>>> = const { RefCell::new(Vec::new()) };
+    /// The columns that are read of a row.
+    static READ: Cell<Vec<usize>> = const { Cell::new(Vec::new()) };
 }
 
 /// Whether pages had to be read from disk since the previous row was begun: those of this row may
@@ -173,12 +176,12 @@ impl GroupAccess {
         &self,
         bytes: &GroupBytes<'_, '_>,
         position: u32,
-        columns: impl Iterator<Item = usize> + Clone,
+        columns: &[usize],
         ahead: Ahead,
     ) -> Result<(), ColdError> {
         RANGES.with_borrow_mut(|ranges| {
             ranges.clear();
-            for column in columns.clone() {
+            for &column in columns {
                 let access = &self.column(column, bytes)?.access;
                 access.ranges(position, ranges);
                 if ahead == Ahead::Disk {
@@ -187,10 +190,12 @@ impl GroupAccess {
             }
             bytes.ask(ranges, ahead)?;
             ranges.clear();
-            for column in columns {
+            for &column in columns {
                 let column = self.column(column, bytes)?;
-                let mut state = column.state.borrow_mut();
-                column.access.locate(position, bytes, &mut state, ranges)?;
+                if column.access.has_places() {
+                    let mut state = column.state.borrow_mut();
+                    column.access.locate(position, bytes, &mut state, ranges)?;
+                }
             }
             bytes.ask(ranges, ahead)
         })
@@ -231,16 +236,17 @@ impl GroupAccess {
                 let attribute = layout.attributes.get(column);
                 attribute.is_some_and(|attribute| !attribute.dropped) && wanted.contains(column)
             };
-            let columns = (0..self.columns.len()).filter(is_read);
+            let mut columns = READ.take();
+            columns.clear();
+            columns.extend((0..self.columns.len()).filter(is_read));
             // The footer's pages once, before other pages are read.
-            let mut count = 0;
-            for column in columns.clone() {
+            for &column in &columns {
                 self.column(column, &bytes)?;
-                count += 1;
             }
-            if count >= ahead.fewest_columns() {
-                self.look_ahead(&bytes, position, columns, ahead)?;
+            if columns.len() >= ahead.fewest_columns() {
+                self.look_ahead(&bytes, position, &columns, ahead)?;
             }
+            READ.set(columns);
         }
         let fill_one = |i: usize, out: &mut RowDatums| {
             let attribute = &layout.attributes[i];
