@@ -124,6 +124,15 @@ fn told(session: &mut Client, sql: &str) -> anyhow::Result<String> {
     }
 }
 
+/// Switches page checksums of a server that is stopped.
+fn set_page_checksums(primary: &Primary, how: &str) -> anyhow::Result<()> {
+    run(primary
+        .command("pg_checksums")
+        .args([how, "--no-sync", "--pgdata"])
+        .arg(&primary.data))?;
+    Ok(())
+}
+
 impl Damaged {
     fn start(name: &str) -> anyhow::Result<Self> {
         Self::start_with(name, false)
@@ -140,10 +149,7 @@ impl Damaged {
         )?;
         if !has_page_checksums {
             primary.stop(StopMode::Fast)?;
-            run(primary
-                .command("pg_checksums")
-                .args(["--disable", "--no-sync", "--pgdata"])
-                .arg(&primary.data))?;
+            set_page_checksums(&primary, "--disable")?;
             primary.start_again()?;
         }
         let mut session = primary.session()?;
@@ -385,6 +391,57 @@ fn remembered_kilobytes_are_verified_again_where_page_checksums_are_ignored() ->
         "{by_page} pages and {by_kilobyte} kilobytes were refused"
     );
     ensure!(told(&mut asking, rows)? == answer, "not restored");
+    damaged.is_whole_again()
+}
+
+/// `pg_checksums --enable` takes pages as they are. What was damaged before must be met by the first
+/// session that reads it, and by the next one, though pages are verified by PostgreSQL from then on.
+#[test]
+fn damage_that_has_a_page_checksum_is_met_by_each_session() -> anyhow::Result<()> {
+    const ROUNDS: usize = 8;
+    let damaged = Damaged::start("damage-checksummed")?;
+    let pieces = || {
+        damaged
+            .tuples
+            .iter()
+            .filter(|tuple| tuple.id >= FIRST_VALUE_ID)
+    };
+    let (mut refused, mut refused_by_index) = (0, 0);
+    for round in 0..ROUNDS {
+        damaged.primary.stop(StopMode::Fast)?;
+        if round > 0 {
+            set_page_checksums(&damaged.primary, "--disable")?;
+        }
+        let file = OpenOptions::new().write(true).open(&damaged.file)?;
+        file.write_all_at(&damaged.image, 0)?;
+        // A byte in one kilobyte of each piece.
+        let start = KEY_AND_LENGTH_BYTES + 32 + round * 1024;
+        for piece in pieces().filter(|piece| start + 512 < piece.data_bytes) {
+            let byte = piece.data_offset_bytes + start + 512;
+            file.write_all_at(&[damaged.image[byte] ^ 16], byte as u64)?;
+        }
+        set_page_checksums(&damaged.primary, "--enable")?;
+        damaged.primary.start_again()?;
+        for turn in 0..2 {
+            for (number, (sql, answer)) in READS.iter().zip(&damaged.answers).enumerate() {
+                let got = read(&damaged.primary, sql)?;
+                ensure!(
+                    got == *answer || got == "XX001",
+                    "kilobyte {round}, turn {turn}: {got:.200} instead of {answer:.200}, in: {sql}"
+                );
+                refused += usize::from(got == "XX001");
+                refused_by_index += usize::from(got == "XX001" && (number == 2 || number == 3));
+            }
+        }
+    }
+    ensure!(
+        refused_by_index >= ROUNDS && refused > 2 * refused_by_index,
+        "{refused} reads were refused, {refused_by_index} of them by index"
+    );
+    damaged.primary.stop(StopMode::Fast)?;
+    set_page_checksums(&damaged.primary, "--disable")?;
+    fs::write(&damaged.file, &damaged.image)?;
+    damaged.primary.start_again()?;
     damaged.is_whole_again()
 }
 
