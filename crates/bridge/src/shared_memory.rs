@@ -43,67 +43,60 @@ impl<T: Shareable> Area<T> {
     }
 }
 
-/// An area with one place per backend of the server.
-pub struct PerBackend<T> {
+/// An area with one place for each of many.
+struct Places<T> {
     name: &'static CStr,
+    /// How many; the same from before shared memory is requested.
+    count: fn() -> usize,
     memory: AtomicPtr<T>,
 }
 
-impl<T: Shareable> PerBackend<T> {
-    pub const fn new(name: &'static CStr) -> PerBackend<T> {
-        PerBackend {
+impl<T: Shareable> Places<T> {
+    const fn new(name: &'static CStr, count: fn() -> usize) -> Places<T> {
+        Places {
             name,
+            count,
             memory: AtomicPtr::new(std::ptr::null_mut()),
         }
+    }
+
+    #[inline]
+    fn get(&self, at: usize) -> Option<&'static T> {
+        let memory = self.memory.load(Ordering::Acquire);
+        // SAFETY: set once, to an array of that many places, which lives as long as the server's
+        // processes.
+        (!memory.is_null() && at < (self.count)()).then(|| unsafe { &*memory.add(at) })
+    }
+}
+
+/// An area with one place per backend of the server.
+pub struct PerBackend<T>(Places<T>);
+
+impl<T: Shareable> PerBackend<T> {
+    pub const fn new(name: &'static CStr) -> PerBackend<T> {
+        PerBackend(Places::new(name, most_backends))
     }
 
     /// The place of a backend; `None` before the server has allocated the area, and for processes
     /// that are not backends.
     pub fn get(&self, backend: pg_sys::ProcNumber) -> Option<&'static T> {
-        let backend = usize::try_from(backend).ok()?;
-        let memory = self.memory.load(Ordering::Acquire);
-        // SAFETY: set once, to an array of that many places, which lives as long as the server's
-        // processes.
-        (!memory.is_null() && backend < most_backends()).then(|| unsafe { &*memory.add(backend) })
+        self.0.get(usize::try_from(backend).ok()?)
     }
 }
 
 /// An area with one place per shared buffer.
-pub struct PerBuffer<T> {
-    name: &'static CStr,
-    memory: AtomicPtr<T>,
-}
+pub struct PerBuffer<T>(Places<T>);
 
 impl<T: Shareable> PerBuffer<T> {
     pub const fn new(name: &'static CStr) -> PerBuffer<T> {
-        PerBuffer {
-            name,
-            memory: AtomicPtr::new(std::ptr::null_mut()),
-        }
+        PerBuffer(Places::new(name, buffers))
     }
 
     /// The place of a buffer; `None` before the server has allocated the area, and for local
     /// buffers.
     #[inline]
     pub fn get(&self, buffer: pg_sys::Buffer) -> Option<&'static T> {
-        let at = usize::try_from(buffer).ok()?.checked_sub(1)?;
-        let memory = self.memory.load(Ordering::Acquire);
-        // SAFETY: set once, to an array of that many places, which lives as long as the server's
-        // processes.
-        (!memory.is_null() && at < buffers()).then(|| unsafe { &*memory.add(at) })
-    }
-}
-
-impl<T: Shareable> AnyArea for PerBuffer<T> {
-    fn bytes(&self) -> usize {
-        size_of::<T>() * buffers()
-    }
-
-    /// # Safety
-    /// As for [`AnyArea::make`].
-    unsafe fn make(&self) {
-        // SAFETY: as for this function.
-        unsafe { make(self.name, self.bytes(), &self.memory) }
+        self.0.get(usize::try_from(buffer).ok()?.checked_sub(1)?)
     }
 }
 
@@ -141,9 +134,9 @@ impl<T: Shareable> AnyArea for Area<T> {
     }
 }
 
-impl<T: Shareable> AnyArea for PerBackend<T> {
+impl<T: Shareable> AnyArea for Places<T> {
     fn bytes(&self) -> usize {
-        size_of::<T>() * most_backends()
+        size_of::<T>() * (self.count)()
     }
 
     /// # Safety
@@ -151,6 +144,32 @@ impl<T: Shareable> AnyArea for PerBackend<T> {
     unsafe fn make(&self) {
         // SAFETY: as for this function.
         unsafe { make(self.name, self.bytes(), &self.memory) }
+    }
+}
+
+impl<T: Shareable> AnyArea for PerBackend<T> {
+    fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    /// # Safety
+    /// As for [`AnyArea::make`].
+    unsafe fn make(&self) {
+        // SAFETY: as for this function.
+        unsafe { self.0.make() }
+    }
+}
+
+impl<T: Shareable> AnyArea for PerBuffer<T> {
+    fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    /// # Safety
+    /// As for [`AnyArea::make`].
+    unsafe fn make(&self) {
+        // SAFETY: as for this function.
+        unsafe { self.0.make() }
     }
 }
 

@@ -394,8 +394,8 @@ fn remembered_kilobytes_are_verified_again_where_page_checksums_are_ignored() ->
     damaged.is_whole_again()
 }
 
-/// `pg_checksums --enable` takes pages as they are. What was damaged before must be met by the first
-/// session that reads it, and by the next one, though pages are verified by PostgreSQL from then on.
+/// `pg_checksums --enable` takes pages as they are. What was damaged before must be met by the
+/// first session that reads it, and by the next one, though PostgreSQL verifies pages from then on.
 #[test]
 fn damage_that_has_a_page_checksum_is_met_by_each_session() -> anyhow::Result<()> {
     const ROUNDS: usize = 8;

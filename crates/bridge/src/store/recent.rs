@@ -96,20 +96,25 @@ fn guess(places: &[pg_sys::Buffer], at: usize) -> Option<Hint> {
         SURENESS.set(sureness + 1);
         return None;
     }
-    let known = |at: usize| {
-        places
-            .get(at & (places.len() - 1))
-            .filter(|&&found| found > 0)
-    };
-    let buffer = (1..=NEIGHBOURS).find_map(|apart| {
-        let below = known(at.wrapping_sub(apart)).map(|found| found + apart as i32);
-        below.or_else(|| known(at.wrapping_add(apart)).map(|found| found - apart as i32))
-    })?;
+    let buffer = beside_neighbour(places, at)?;
     // SAFETY: a plain read of a value that is set when the server starts.
     let is_shared = (1..=unsafe { pg_sys::NBuffers }).contains(&buffer);
     is_shared.then_some(Hint {
         buffer,
         is_guess: true,
+    })
+}
+
+/// As far from the buffer of the nearest place that is known as that place is away; there may be no
+/// such buffer. The places are a power of two.
+fn beside_neighbour(places: &[pg_sys::Buffer], at: usize) -> Option<pg_sys::Buffer> {
+    let known = |at: usize| {
+        let found = places.get(at & (places.len() - 1)).copied();
+        found.filter(|&found| found > 0)
+    };
+    (1..=NEIGHBOURS).find_map(|apart| {
+        let below = known(at.wrapping_sub(apart)).map(|found| found + apart as i32);
+        below.or_else(|| known(at.wrapping_add(apart)).map(|found| found - apart as i32))
     })
 }
 
@@ -249,6 +254,19 @@ fn fetch_line(address: *const u8) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_buffer_is_guessed_from_the_nearest_neighbour_s() {
+        let mut places = [0; 32];
+        assert_eq!(beside_neighbour(&places, 5), None);
+        (places[2], places[7]) = (100, 900);
+        assert_eq!(beside_neighbour(&places, 4), Some(102));
+        assert_eq!(beside_neighbour(&places, 6), Some(899));
+        assert_eq!(beside_neighbour(&places, 15), Some(908));
+        assert_eq!(beside_neighbour(&places, 16), None);
+        // Around the end.
+        assert_eq!(beside_neighbour(&places, 30), Some(96));
+    }
 
     #[test]
     fn neighbouring_blocks_lie_side_by_side_and_files_apart() {

@@ -145,6 +145,20 @@ mod tests {
     }
 
     #[test]
+    fn rows_beside_the_last_one_of_their_lane_are_told_from_rows_near_it() {
+        let mut lanes = Lanes::default();
+        let rows = [7, 8, 12, 17, 5_000, 5_001, 18, 18, 200];
+        let beside = rows.map(|row| {
+            lanes.note(row);
+            lanes.is_beside()
+        });
+        assert_eq!(
+            beside,
+            [false, true, true, false, false, true, true, true, false]
+        );
+    }
+
+    #[test]
     fn orders_that_take_turns_have_a_state_each() {
         let rows = [10, 5_010, 9_010, 11, 5_011, 9_011, 12, 13, 5_012];
         let found = notes(&rows);
