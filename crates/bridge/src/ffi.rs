@@ -61,6 +61,13 @@ unsafe extern "C-unwind" {
     ) -> bool;
     /// `access/toast_internals.h`
     pub fn toast_get_valid_index(toastoid: pg_sys::Oid, lock: pg_sys::LOCKMODE) -> pg_sys::Oid;
+    /// `storage/md.h`. The descriptor is valid until PostgreSQL opens another file.
+    pub fn mdfd(
+        file: pg_sys::SMgrRelation,
+        fork: pg_sys::ForkNumber::Type,
+        block: pg_sys::BlockNumber,
+        offset: *mut u32,
+    ) -> i32;
     /// `access/nbtree.h`
     pub fn _bt_getroot(
         index: pg_sys::Relation,
@@ -310,6 +317,24 @@ pub mod quiet {
         pub fn RecoveryInProgress() -> bool;
         /// `access/xact.h`
         pub fn GetCurrentStatementStartTimestamp() -> pg_sys::TimestampTz;
+        /// `storage/buf_internals.h`
+        pub fn BufTableHashCode(tag: *mut pg_sys::BufferTag) -> u32;
+        /// `storage/buf_internals.h`. Under the lock of the tag's part of the table.
+        pub fn BufTableLookup(tag: *mut pg_sys::BufferTag, hash: u32) -> i32;
+        /// `storage/buf_internals.h`
+        pub fn have_free_buffer() -> bool;
+        /// `storage/lwlock.h`. Of a lock that is not held; at most a few are.
+        pub fn LWLockAcquire(lock: *mut pg_sys::LWLock, mode: pg_sys::LWLockMode::Type) -> bool;
+        /// `storage/lwlock.h`. Of a lock that is held.
+        pub fn LWLockRelease(lock: *mut pg_sys::LWLock);
+        /// `pgstat.h`
+        pub fn pgstat_count_io_op(
+            object: pg_sys::IOObject::Type,
+            context: pg_sys::IOContext::Type,
+            operation: pg_sys::IOOp::Type,
+            count: u32,
+            bytes: u64,
+        );
         /// `storage/bufmgr.h`
         pub fn LockBuffer(buffer: pg_sys::Buffer, mode: i32);
         /// `storage/bufmgr.h`

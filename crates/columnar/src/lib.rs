@@ -62,7 +62,7 @@ mod view;
 mod wide;
 mod zones;
 
-pub use access::{ReadUnit, RowAccess, RowState};
+pub use access::{BESIDE_ROWS, ReadUnit, RowAccess, RowState};
 pub use bounds::Bound;
 pub use builder::{BytesBuilder, ColumnBuilder, NumericBuilder, RowGroupBuilder, ScalarBuilder};
 pub use chunk::{Chunk, ChunkBuffer};

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
 use howdah_bridge::Oid;
+use howdah_bridge::store::file_copy::FILE_COPIES;
 use howdah_columnar::Effort;
 use pgrx::PostgresGucEnum;
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
@@ -142,6 +143,14 @@ pub fn register() {
         0,
         65_536,
         GucContext::Sighup,
+        GucFlags::default(),
+    );
+    GucRegistry::define_enum_guc(
+        c"howdah.file_copies",
+        c"Which bytes of single rows are copied from files that the operating system has in memory: auto, off or always.",
+        c"auto: of pages that are in no shared buffer, and not worth one.",
+        &FILE_COPIES,
+        GucContext::Userset,
         GucFlags::default(),
     );
     GucRegistry::define_bool_guc(

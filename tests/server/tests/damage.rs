@@ -40,8 +40,8 @@ const MAKE: &str = "CREATE EXTENSION pg_buffercache;
     ALTER TABLE p ATTACH PARTITION t FOR VALUES FROM (-1000000) TO (MAXVALUE)";
 
 /// Reads of a damaged table: all of it, one column, one row by index, all rows by index, all of it
-/// by the engine, and as a partition.
-const READS: [&str; 9] = [
+/// by the engine, as a partition, and rows by index from files.
+const READS: [&str; 11] = [
     "SELECT count(*), sum(hashtextextended(r::text, 0)::numeric) FROM t r",
     "SELECT count(amount), sum(amount) FROM t",
     "SET enable_seqscan = off; SELECT * FROM t WHERE id IN (8500, 20000, 44444)",
@@ -56,6 +56,12 @@ const READS: [&str; 9] = [
     "SET howdah.debug_force_vectorized = on; SET howdah.threads = 0;
      SELECT count(*), sum(id), max(at), count(flag) FROM p WHERE word LIKE '%7%'",
     "SELECT count(*), sum(id), min(word), max(at), sum(amount), bool_and(flag), max(real8) FROM p",
+    "SET enable_seqscan = off; SET howdah.file_copies = always;
+     SELECT * FROM t WHERE id IN (8500, 20000, 44444)",
+    "SET enable_seqscan = off; SET howdah.file_copies = always;
+     SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_bitmapscan = off;
+     SELECT count(*), sum(hashtextextended(r::text, 0)::numeric)
+     FROM generate_series(1, 5000) g JOIN t r ON r.id = g * 7919 % 50021",
 ];
 /// Of them, those that the engine computes.
 const VECTORIZED_READS: std::ops::Range<usize> = 4..8;
@@ -269,6 +275,10 @@ impl Damaged {
         file.write_all_at(&[self.image[byte] ^ (1 << bit)], byte as u64)?;
         let mut refused = 0;
         for (sql, answer) in READS.iter().zip(&self.answers) {
+            // What is in shared buffers is not copied from the file.
+            if sql.contains("file_copies") {
+                self.evict(&mut session)?;
+            }
             let got = read(&self.primary, sql)
                 .with_context(|| format!("bit {bit} of byte {byte}, in: {sql}"))?;
             if got == "XX001" {

@@ -26,6 +26,8 @@
 //! which no other code takes.
 
 mod copy;
+pub mod file_copy;
+pub mod file_reads;
 mod hash;
 mod lent;
 mod lookup;

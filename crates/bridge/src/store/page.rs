@@ -13,7 +13,7 @@ use crate::table::Table;
 
 use super::PAYLOAD_OFFSET;
 use super::piece::{HEAD_BYTES, PIECE_BYTES};
-use super::{recent, verified_notes};
+use super::{file_reads, recent, verified_notes};
 
 /// The header of a tuple without NULLs.
 const HEADER_BYTES: usize = 24;
@@ -97,7 +97,7 @@ pub(super) struct PinnedPage {
 
 impl PinnedPage {
     pub fn read(table: Table<'_>, block: pg_sys::BlockNumber) -> PinnedPage {
-        let (buffer, page) = pin(table, block);
+        let (buffer, page) = file_reads::timed(|| pin(table, block));
         // SAFETY: the relation is open.
         unsafe { recent::note(table.raw(), block, buffer) };
         PinnedPage {
@@ -319,6 +319,20 @@ pub(super) unsafe fn fields<'a>(tuple: &pg_sys::HeapTupleData) -> Option<(u32, i
             std::slice::from_raw_parts(data.add(PAYLOAD_OFFSET), varlena_bytes - 4),
         ))
     }
+}
+
+/// The payload of a piece with this key that fills its page, in a copy of the page.
+pub(super) fn payload_of_whole(
+    page: &[u8; pg_sys::BLCKSZ as usize],
+    (id, seq): (u32, i32),
+) -> Option<&[u8]> {
+    let (keys, payload) = page[KEYS_START..].split_at(PAYLOAD_OFFSET);
+    let words = [
+        id.to_ne_bytes(),
+        seq.to_ne_bytes(),
+        PAYLOAD_HEADER.to_ne_bytes(),
+    ];
+    (keys == words.as_flattened()).then(|| &payload[..PAYLOAD_BYTES])
 }
 
 /// Pages that this backend has read into shared buffers so far.

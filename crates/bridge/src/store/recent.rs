@@ -84,6 +84,8 @@ pub(super) unsafe fn buffer_of(rel: pg_sys::Relation, block: pg_sys::BlockNumber
                 buffer,
                 is_guess: false,
             }),
+            // A page that was copied from its file had no buffer.
+            Some(&copied) if copied < 0 => None,
             _ => guess(places, at),
         }
     })
@@ -145,6 +147,80 @@ impl Hint {
     }
 }
 
+thread_local! {
+    /// Pages that were copied from files so far.
+    static COPIES: Cell<u32> = const { Cell::new(0) };
+}
+
+/// How often a page was copied from its file in a row, and when last: below zero in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Copied {
+    /// The count of the session's copies then.
+    at: u32,
+    times: u32,
+}
+
+impl Copied {
+    const TIMES_BITS: u32 = 3;
+    const MOST_TIMES: u32 = (1 << Copied::TIMES_BITS) - 1;
+    /// The count goes around after so many.
+    const AROUND: u32 = 1 << (i32::BITS - 1 - Copied::TIMES_BITS);
+
+    fn read(place: i32) -> Option<Copied> {
+        let bits = u32::try_from(-1 - place).ok().filter(|_| place < 0)?;
+        Some(Copied {
+            at: bits >> Copied::TIMES_BITS,
+            times: bits & Copied::MOST_TIMES,
+        })
+    }
+
+    fn place(self) -> i32 {
+        -1 - ((self.at % Copied::AROUND) << Copied::TIMES_BITS | self.times.min(Copied::MOST_TIMES))
+            as i32
+    }
+
+    /// Copies of the session since then.
+    fn age(self, now: u32) -> u32 {
+        (now % Copied::AROUND + Copied::AROUND - self.at) % Copied::AROUND
+    }
+}
+
+/// Notes that the page was copied from its file.
+///
+/// # Safety
+/// `rel` is open.
+pub(super) unsafe fn note_copied(rel: pg_sys::Relation, block: pg_sys::BlockNumber, lately: u32) {
+    // SAFETY: as for this function.
+    unsafe {
+        let times = 1 + times_copied(rel, block, lately);
+        let at = COPIES.get().wrapping_add(1);
+        COPIES.set(at);
+        set(rel, block, Copied { at, times }.place());
+    }
+}
+
+/// How often the page was copied from its file, each time at most so many copies after the time
+/// before.
+///
+/// # Safety
+/// `rel` is open.
+pub(super) unsafe fn times_copied(
+    rel: pg_sys::Relation,
+    block: pg_sys::BlockNumber,
+    lately: u32,
+) -> u32 {
+    PLACES.with_borrow(|places| {
+        if places.is_empty() {
+            return 0;
+        }
+        // SAFETY: as for this function.
+        let at = unsafe { place(rel, block, places.len()) };
+        let copied = places.get(at).and_then(|&place| Copied::read(place));
+        let copied = copied.filter(|copied| copied.age(COPIES.get()) <= lately);
+        copied.map_or(0, |copied| copied.times)
+    })
+}
+
 /// Remembers the buffer of a page. Local buffers are ignored.
 ///
 /// # Safety
@@ -154,6 +230,15 @@ pub(super) unsafe fn note(
     block: pg_sys::BlockNumber,
     buffer: pg_sys::Buffer,
 ) {
+    // SAFETY: as for this function.
+    unsafe { set(rel, block, buffer.max(0)) }
+}
+
+/// What is remembered of a page: its buffer, or below zero when it was copied.
+///
+/// # Safety
+/// `rel` is open.
+unsafe fn set(rel: pg_sys::Relation, block: pg_sys::BlockNumber, what: i32) {
     PLACES.with_borrow_mut(|places| {
         // SAFETY: as for this function; the size of the pool is set when the server starts.
         unsafe {
@@ -163,7 +248,7 @@ pub(super) unsafe fn note(
             }
             let at = place(rel, block, places.len());
             if let Some(place) = places.get_mut(at) {
-                *place = buffer.max(0);
+                *place = what;
             }
         }
     });
@@ -266,6 +351,31 @@ mod tests {
         assert_eq!(beside_neighbour(&places, 16), None);
         // Around the end.
         assert_eq!(beside_neighbour(&places, 30), Some(96));
+    }
+
+    #[test]
+    fn copies_are_counted_beside_buffers_and_grow_old() {
+        for at in [0, 1, 70_000, Copied::AROUND - 1] {
+            for times in 0..=Copied::MOST_TIMES {
+                let copied = Copied { at, times };
+                assert!(copied.place() < 0);
+                assert_eq!(Copied::read(copied.place()), Some(copied));
+                assert_eq!(copied.age(at), 0);
+                assert_eq!(copied.age(at.wrapping_add(5)), 5);
+            }
+        }
+        let often = Copied {
+            at: Copied::AROUND + 3,
+            times: 100,
+        };
+        let most = Copied {
+            at: 3,
+            times: Copied::MOST_TIMES,
+        };
+        assert_eq!(Copied::read(often.place()), Some(most));
+        for buffer in [0, 1, i32::MAX] {
+            assert_eq!(Copied::read(buffer), None);
+        }
     }
 
     #[test]

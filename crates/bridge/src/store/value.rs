@@ -42,6 +42,7 @@ use super::stream::BlockStream;
 use super::unverified::Unverified;
 use super::verified_notes;
 use super::{ColdStore, StoreError};
+use super::{file_copy, file_reads};
 
 /// Fewer pieces are read page by page.
 const STREAMED_PIECES: i32 = 4;
@@ -143,7 +144,7 @@ impl ValueReader<'_> {
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
         let mut done = 0;
         let (seq, skip) = place_of(offset);
-        if self.read_known(seq, skip, into) {
+        if self.read_known(seq, skip, into) || self.read_file(seq, skip, into) {
             return Ok(());
         }
         while done < into.len() {
@@ -178,6 +179,22 @@ impl ValueReader<'_> {
             into.copy_from_slice(bytes);
         }
         bytes.is_some()
+    }
+
+    /// Fills `into` from the file of the page, if all of it lies in one piece that is in no shared
+    /// buffer and need not be.
+    fn read_file(&self, seq: i32, skip: usize, into: &mut [u8]) -> bool {
+        if self.held.borrow().is_some() || skip + into.len() > PIECE_BYTES {
+            return false;
+        }
+        let Some(block) = self.map.borrow().guess(seq) else {
+            return false;
+        };
+        let (toast, range) = (self.store.toast, skip..skip + into.len());
+        // SAFETY: `toast` is open and locked.
+        unsafe {
+            has_block(toast, block) && file_copy::copy(toast, block, (self.id, seq), range, into)
+        }
     }
 
     fn held(&self, seq: i32, piece: HeldPiece) -> Held {
@@ -293,9 +310,11 @@ impl ValueReader<'_> {
         Ok(())
     }
 
-    /// Requests the pages of these ranges that are not in memory, all at once; waits for none.
+    /// Requests the pages of these ranges that are not in shared buffers, all at once; waits for
+    /// none. Worth it where [`file_reads::are_slow`].
     pub fn prefetch(&self, ranges: &[Range<u64>]) {
         let map = self.map.borrow();
+        let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
         let toast = self.store.toast;
         let mut last = None;
         for range in ranges.iter().filter(|range| !range.is_empty()) {
@@ -304,7 +323,10 @@ impl ValueReader<'_> {
                 // SAFETY: `toast` is open; a block past the end is not requested.
                 unsafe {
                     if last != Some(block) && has_block(toast, block) {
-                        pg_sys::PrefetchBuffer(toast, pg_sys::ForkNumber::MAIN_FORKNUM, block);
+                        let found = pg_sys::PrefetchBuffer(toast, fork, block);
+                        if found.initiated_io {
+                            file_reads::requested();
+                        }
                     }
                 }
                 last = Some(block);

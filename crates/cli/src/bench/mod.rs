@@ -14,6 +14,7 @@
 //!   beside       updates by key while rows are moved; part of `compaction`
 //!   memory       peak of a backend that loads 50 columns of wide text
 //!   everyday     rows, ranges, lists, joins, changes by key; wide rows, documents, partitions
+//!   larger       those by key again, on tables larger than shared buffers; part of `everyday`
 //!   onoff        every shape of query with the engine and without it
 //!   sysbench     its OLTP scripts on tables that are cold at first
 //!   duckdb       the same table and questions in a Python process of its own
@@ -108,6 +109,8 @@ pub enum Part {
     Memory,
     /// Everyday statements on tables larger than any cache of a session
     Everyday,
+    /// Statements by key on tables larger than shared buffers
+    Larger,
     /// Every shape of query with the engine and without it
     Onoff,
     /// sysbench's OLTP scripts, where it is installed
@@ -246,6 +249,9 @@ fn measure(
     if options.wants(Part::Everyday) {
         figures.extend(everyday::measure(client, options)?);
     }
+    if options.wants(Part::Larger) {
+        figures.extend(everyday::larger::measure(paths, options)?);
+    }
     if options.wants(Part::Onoff) {
         figures.extend(onoff::measure(cluster, client, options)?);
     }
@@ -277,7 +283,11 @@ fn require_disk(paths: &Paths, options: &Options) -> anyhow::Result<()> {
         true => options.rows * billion::ROWS_TIMES * billion::DISK_BYTES_PER_ROW,
         false => 0,
     };
-    let needed = (options.rows * DISK_BYTES_PER_ROW).max(billion) + (4 << 30);
+    let larger = match options.wants(Part::Larger) {
+        true => options.rows * everyday::larger::DISK_BYTES_PER_ROW,
+        false => 0,
+    };
+    let needed = (options.rows * DISK_BYTES_PER_ROW).max(billion) + larger + (4 << 30);
     match machine::free_disk_bytes(&paths.data()) {
         Some(free) if free < needed => bail!(
             "a bench of {} rows needs about {} free under {}, and there are {}",

@@ -55,6 +55,9 @@ use crate::source::ByteSource;
 use crate::types::ColumnType;
 use crate::value::{Numeric, Value};
 
+/// Rows at most this far from the one before were mostly decoded along with it.
+pub const BESIDE_ROWS: u32 = stretch::FIRST_ROWS;
+
 /// What has to be read and decoded for a single value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadUnit {
@@ -143,7 +146,7 @@ impl RowState {
     /// itself.
     fn follow(&mut self, row: u32) -> bool {
         let last = self.last.replace(row);
-        last.is_some_and(|last| (1..=stretch::FIRST_ROWS).contains(&row.abs_diff(last)))
+        last.is_some_and(|last| (1..=BESIDE_ROWS).contains(&row.abs_diff(last)))
     }
 
     /// Drops everything and frees its memory.

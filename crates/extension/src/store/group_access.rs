@@ -21,7 +21,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
 
-use howdah_bridge::store::{ColdStore, PieceMap, blocks_read};
+use howdah_bridge::store::{ColdStore, PieceMap, blocks_read, file_reads};
 use howdah_bridge::table::Descriptor;
 use howdah_columnar::{GroupLayout, ReadUnit, RowAccess, RowState, Value};
 
@@ -91,10 +91,10 @@ thread_local! {
     static READ: Cell<Vec<usize>> = const { Cell::new(Vec::new()) };
 }
 
-/// Whether pages had to be read from disk since the previous row was begun: those of this row may
-/// have to be read from disk, too.
+/// Whether reads have waited for a disk, and pages had to be read since the previous row was begun:
+/// those of this row may have to be waited for, too.
 fn pages_are_cold() -> bool {
-    blocks_read() != READ_BEFORE.get()
+    blocks_read() != READ_BEFORE.get() && file_reads::are_slow()
 }
 
 /// The longest footer that is requested as a whole when pages are cold.

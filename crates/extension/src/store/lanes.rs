@@ -13,13 +13,13 @@
 //! lane to which the reader has come back keeps what it has decoded in a state of its own; all
 //! others, such as ranges that are read one after the other, share one.
 
+use howdah_columnar::BESIDE_ROWS;
+
 /// Rows at most this far from the previous one count as near it.
 pub(super) const NEAR_ROWS: u32 = 256;
 /// Rows after this many near ones are read along with their neighbours; at once, if a row follows
 /// the one before directly.
 const NEAR_READS: u32 = 2;
-/// Rows at most this far from the previous one were mostly decoded along with it.
-const BESIDE_ROWS: u32 = 4;
 /// Lanes that are told apart.
 pub(super) const MOST_LANES: usize = 8;
 

@@ -38,6 +38,10 @@ impl Case {
         }
     }
 
+    pub(super) fn needs(&self, table: &str) -> bool {
+        self.sql.contains(&format!("{{{table}}}"))
+    }
+
     /// The type of the statement's parameter.
     pub(super) fn parameter(&self) -> &'static str {
         match self.argument {

@@ -4,8 +4,14 @@
 //! Statements are prepared on the server, planned as it sees fit, and run by one client, the sides
 //! in turn, with the same keys; the median of a run's statements is its figure. Answers are
 //! compared as text, and after the changes the tables as a whole.
+//!
+//! ```text
+//!   tables   what they are about;  cases  the statements
+//!   larger   those of two tables again, on a server whose shared buffers hold little of them
+//! ```
 
 mod cases;
+pub(super) mod larger;
 mod tables;
 
 use std::time::Instant;
@@ -26,17 +32,34 @@ const TABLES: [&str; 6] = ["noise", "child", "wide", "document", "usertable", "p
 const CHANGED: [&str; 3] = ["noise", "child", "usertable"];
 
 pub(super) fn measure(client: &mut Client, options: &Options) -> anyhow::Result<Vec<Figure>> {
-    tables::make(client, options.rows)?;
-    let mut progress = Progress::of("everyday work", CASES.len() as u64, Counting::Things);
+    tables::make(client, options.rows, &TABLES)?;
+    measure_cases(client, options, &TABLES)
+}
+
+/// Measures the cases that need no other tables than these.
+fn measure_cases(
+    client: &mut Client,
+    options: &Options,
+    tables: &[&str],
+) -> anyhow::Result<Vec<Figure>> {
+    let is_possible = |case: &Case| {
+        let mut needed = TABLES.iter().filter(|table| case.needs(table));
+        needed.all(|table| tables.contains(table))
+    };
+    let cases = CASES.iter().enumerate();
+    let cases: Vec<_> = cases.filter(|(_, case)| is_possible(case)).collect();
+    let mut progress = Progress::of("everyday work", cases.len() as u64, Counting::Things);
     client
         .batch_execute("SET synchronous_commit = off; SET max_parallel_workers_per_gather = 0")?;
     let mut figures = Vec::new();
-    for (number, case) in CASES.iter().enumerate() {
+    for (number, case) in cases {
         figures.push(of_case(client, options, number, case)?);
         progress.advance(1, case.title);
     }
     client.batch_execute("RESET synchronous_commit; RESET max_parallel_workers_per_gather")?;
-    if let (Some(last), difference @ Some(_)) = (figures.last_mut(), tables_differ(client)?) {
+    let changed = CHANGED.iter().filter(|table| tables.contains(table));
+    let difference = tables_differ(client, changed)?;
+    if let (Some(last), difference @ Some(_)) = (figures.last_mut(), difference) {
         last.difference = difference;
     }
     progress.finish("done");
@@ -126,8 +149,11 @@ fn argument(case: &Case, serial: u64, rows: u64) -> Option<String> {
 }
 
 /// Compares the tables that were changed, row by row in sums of hashes.
-fn tables_differ(client: &mut Client) -> anyhow::Result<Option<String>> {
-    for table in CHANGED {
+fn tables_differ<'a>(
+    client: &mut Client,
+    tables: impl Iterator<Item = &'a &'static str>,
+) -> anyhow::Result<Option<String>> {
+    for table in tables {
         let mut sums = Vec::new();
         for side in Side::BOTH {
             let table = tables::name(table, side);

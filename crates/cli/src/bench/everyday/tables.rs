@@ -113,10 +113,19 @@ fn tables() -> Vec<Table> {
     ]
 }
 
-/// Makes and fills all tables.
-pub(super) fn make(client: &mut Client, rows: u64) -> anyhow::Result<()> {
+/// The rows of a table where the big one has so many.
+pub(super) fn row_count(name: &str, rows: u64) -> u64 {
+    let table = tables().into_iter().find(|table| table.name == name);
+    table.map_or(0, |table| rows / table.divisor)
+}
+
+/// Makes and fills these tables.
+pub(super) fn make(client: &mut Client, rows: u64, names: &[&str]) -> anyhow::Result<()> {
     let progress = Progress::open_ended("everyday tables");
     for table in tables() {
+        if !names.contains(&table.name) {
+            continue;
+        }
         let count = rows / table.divisor;
         progress.line(table.name);
         for side in Side::BOTH {
@@ -134,8 +143,12 @@ pub(super) fn make(client: &mut Client, rows: u64) -> anyhow::Result<()> {
         }
     }
     for side in Side::BOTH {
-        make_child(client, side)?;
-        make_partitions(client, side)?;
+        if names.contains(&"child") {
+            make_child(client, side)?;
+        }
+        if names.contains(&"part") {
+            make_partitions(client, side)?;
+        }
     }
     client.batch_execute("CHECKPOINT")?;
     progress.finish(&format!("{} rows", units::count(rows)));

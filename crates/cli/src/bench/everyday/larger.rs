@@ -1,0 +1,99 @@
+//! The everyday statements on tables that shared buffers hold a small part of, on a server of their
+//! own: most pages come from the operating system's memory, one by one. Also one row by key in many
+//! sessions at a time.
+
+use std::fs;
+
+use anyhow::Context as _;
+
+use super::super::figure::{Figure, Goal, Unit};
+use super::super::{Options, Side, writes};
+use super::{measure_cases, tables};
+use crate::cluster::Cluster;
+use crate::instance::DATABASE;
+use crate::paths::Paths;
+use crate::progress::{Counting, Progress};
+use crate::scratch::Scratch;
+
+/// Two tables on either side, their indexes, and WAL.
+pub(in crate::bench) const DISK_BYTES_PER_ROW: u64 = 1_200;
+/// Of 1.1 GB (`noise` as heap) an eighth.
+const ROWS_PER_MEGABYTE: u64 = 40_000;
+const FEWEST_MEGABYTES: u64 = 16;
+const TABLES: [&str; 2] = ["noise", "usertable"];
+const SESSIONS: u32 = 50;
+const SLICES: u32 = 2;
+const SECONDS: u32 = 3;
+
+pub(in crate::bench) fn measure(paths: &Paths, options: &Options) -> anyhow::Result<Vec<Figure>> {
+    let megabytes = (options.rows / ROWS_PER_MEGABYTE).max(FEWEST_MEGABYTES);
+    let settings = [
+        ("shared_buffers", format!("{megabytes}MB")),
+        ("effective_cache_size", "8GB".to_owned()),
+        ("maintenance_work_mem", "512MB".to_owned()),
+        ("max_wal_size", "4GB".to_owned()),
+        ("autovacuum", "off".to_owned()),
+    ];
+    let settings = settings.each_ref().map(|(name, value)| (*name, &**value));
+    let scratch = Scratch::start(paths, "bench-larger", &settings)?;
+    let cluster = &scratch.cluster;
+    cluster
+        .connect("postgres")?
+        .batch_execute(&format!("CREATE DATABASE {DATABASE}"))?;
+    let mut client = cluster.connect(DATABASE)?;
+    client.batch_execute(
+        "SET client_min_messages = warning; CREATE EXTENSION howdah; CREATE SCHEMA bench",
+    )?;
+    tables::make(&mut client, options.rows, &TABLES)?;
+    let sessions = in_many_sessions(&scratch, cluster, options)?;
+    let mut figures = measure_cases(&mut client, options, &TABLES)?;
+    figures.push(sessions);
+    for figure in &mut figures {
+        figure.title = format!("larger: {}", figure.title);
+    }
+    Ok(figures)
+}
+
+/// One row by key, each session in a backend of its own.
+fn in_many_sessions(
+    scratch: &Scratch,
+    cluster: &Cluster,
+    options: &Options,
+) -> anyhow::Result<Figure> {
+    let title = format!("YCSB: read, {SESSIONS} sessions");
+    // At most 1.4 times heap's time.
+    let goal = Goal::RatioAtLeast(0.71);
+    let mut figure = Figure::new(&title, Unit::PerSecond).with_goal(Some(goal));
+    let rows = tables::row_count("usertable", options.rows);
+    let script = |side: Side| scratch.directory.join(format!("{}.sql", side.name()));
+    for side in Side::BOTH {
+        let (path, table) = (script(side), tables::name("usertable", side));
+        let text = format!(
+            "\\set id random(1, {rows})\n\
+             SELECT * FROM {table} WHERE ycsb_key = 'user' || lpad((:id::bigint * 7919 % 100000007)::text, 12, '0');\n"
+        );
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        cluster.account.own(&path)?;
+    }
+    let mut progress = Progress::of(
+        "rows in many sessions",
+        u64::from(options.runs),
+        Counting::Things,
+    );
+    for run in 0..options.runs {
+        for slice in 0..SLICES {
+            let mut sides = Side::BOTH;
+            sides.rotate_left((run + slice) as usize % 2);
+            for side in sides {
+                let file = format!("--file={}", script(side).display());
+                let clients = format!("--client={SESSIONS}");
+                let arguments = ["--protocol=prepared", &file, &clients];
+                let rate = writes::pgbench(cluster, "", SECONDS, &arguments)?;
+                figure.side(side).add(Some(rate));
+            }
+        }
+        progress.advance(1, "");
+    }
+    progress.finish(&format!("{SESSIONS} sessions"));
+    Ok(figure)
+}

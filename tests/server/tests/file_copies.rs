@@ -1,0 +1,176 @@
+//! Rows whose bytes are copied from files beside shared buffers: the same rows as heap's, while
+//! other sessions change, move, merge and vacuum them and pages are used anew; and the reads are
+//! counted.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use anyhow::{Context as _, ensure};
+use howdah_server_tests::checks::equals_twin;
+use howdah_server_tests::cluster::{Primary, query};
+use howdah_server_tests::differential::Dice;
+use howdah_server_tests::settings::number;
+use postgres::Client;
+
+/// So few buffers that most pages are in none.
+const SETTINGS: [(&str, &str); 5] = [
+    ("shared_buffers", "2MB"),
+    ("autovacuum", "off"),
+    ("howdah.compaction", "off"),
+    ("howdah.load_threshold", "0"),
+    ("howdah.row_group_bytes", "2MB"),
+];
+const ROWS: usize = 30_000;
+/// Strings of one length and of different ones, numbers, NULLs, documents; `S` is a salt.
+const VALUES: &str =
+    "i, i * 7919 % 30011, md5('S' || i) || md5(i::text), repeat(md5('S' || i), 1 + i % 4),
+    CASE WHEN i % 5 <> 0 THEN i * 1.25 END, sqrt(i), i % 3 = 0,
+    jsonb_build_object('i', i, 'w', md5(i::text)), ARRAY[i, i % 7]";
+
+fn begin(primary: &Primary) -> anyhow::Result<Client> {
+    let mut session = primary.session()?;
+    session.batch_execute(&format!(
+        "CREATE TABLE t (id int PRIMARY KEY, k int, c text, w text, n numeric, f float8, b bool, d jsonb, a int[])
+             USING howdah;
+         CREATE INDEX ON t (k);
+         CREATE TABLE h (LIKE t INCLUDING INDEXES) USING heap;
+         INSERT INTO h SELECT {VALUES} FROM generate_series(1, {ROWS}) i;
+         INSERT INTO t SELECT * FROM h ORDER BY id;
+         ANALYZE t; ANALYZE h; CHECKPOINT"
+    ))?;
+    Ok(session)
+}
+
+/// Rows here and there by one of the indexes, and some that follow each other.
+fn question(dice: &mut Dice, table: &str) -> String {
+    let keys: Vec<String> = (0..20).map(|_| dice.below(ROWS).to_string()).collect();
+    let keys = keys.join(",");
+    let first = dice.below(ROWS);
+    let condition = match dice.below(3) {
+        0 => format!("id = ANY ('{{{keys}}}')"),
+        1 => format!("k = ANY ('{{{keys}}}')"),
+        _ => format!("id BETWEEN {first} AND {}", first + 60),
+    };
+    format!(
+        "SELECT count(*), md5(string_agg(t::text, '|' ORDER BY id)) FROM {table} t WHERE {condition}"
+    )
+}
+
+fn read_by_index(session: &mut Client) -> anyhow::Result<()> {
+    Ok(session.batch_execute(
+        "SET enable_seqscan = off; SET howdah.columnar_scan = off; SET howdah.vectorized = off;
+         SET howdah.file_copies = always",
+    )?)
+}
+
+/// Reads of client backends, and their bytes.
+fn reads(session: &mut Client) -> anyhow::Result<(f64, f64)> {
+    session.batch_execute("SELECT pg_stat_force_next_flush()")?;
+    let row = session.query_one(
+        "SELECT sum(reads)::float8, sum(read_bytes)::float8 FROM pg_stat_io
+         WHERE backend_type = 'client backend' AND object = 'relation' AND context = 'normal'",
+        &[],
+    )?;
+    Ok((row.get(0), row.get(1)))
+}
+
+#[test]
+fn rows_copied_from_files_are_counted_as_pages_read() -> anyhow::Result<()> {
+    let primary = Primary::start("file-copies-counted", &SETTINGS)?;
+    let mut session = begin(&primary)?;
+    let mut dice = Dice::new(number("HOWDAH_COPIES_SEED", 1));
+    let mut bytes_a_read = |setting: &str| -> anyhow::Result<f64> {
+        let mut reader = primary.session()?;
+        read_by_index(&mut reader)?;
+        reader.batch_execute(&format!("SET howdah.file_copies = {setting}"))?;
+        let before = reads(&mut session)?;
+        for _ in 0..50 {
+            let seed = dice.below(1 << 30);
+            let ask = |table| question(&mut Dice::new(seed as u64), table);
+            ensure!(query(&mut reader, &ask("t"))? == query(&mut session, &ask("h"))?);
+        }
+        let plan = reader.query(
+            "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) SELECT * FROM t WHERE id IN (9, 9000, 24444)",
+            &[],
+        )?;
+        let has_reads = |row: &postgres::Row| row.get::<_, &str>(0).contains("read=");
+        ensure!(plan.iter().any(has_reads), "{setting}: {plan:?}");
+        reader.batch_execute("SELECT pg_stat_force_next_flush()")?;
+        let after = reads(&mut session)?;
+        Ok((after.1 - before.1) / (after.0 - before.0))
+    };
+    let (copied, read) = (bytes_a_read("always")?, bytes_a_read("off")?);
+    println!("{copied} and {read} bytes a read");
+    ensure!(read >= 8192.0, "{read} bytes a read without copies");
+    // Pages of indexes and of heap's table are read whole.
+    ensure!(copied < 8000.0, "{copied} bytes a read: nothing is copied");
+    Ok(())
+}
+
+#[test]
+fn rows_copied_from_files_are_heap_s_while_pages_are_used_anew() -> anyhow::Result<()> {
+    let primary = Primary::start("file-copies", &SETTINGS)?;
+    let mut session = begin(&primary)?;
+    let rounds = number("HOWDAH_COPIES_ROUNDS", 6);
+    let seed = number("HOWDAH_COPIES_SEED", 1);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| -> anyhow::Result<()> {
+        let read = |seed: u64| -> anyhow::Result<usize> {
+            let mut reader = primary.session()?;
+            read_by_index(&mut reader)?;
+            let mut dice = Dice::new(seed);
+            let mut count = 0;
+            while !done.load(Ordering::SeqCst) {
+                // One snapshot for both tables.
+                reader.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
+                for _ in 0..dice.below(8) + 1 {
+                    let seed = dice.below(1 << 30);
+                    let ask = |table| question(&mut Dice::new(seed as u64), table);
+                    let (ours, theirs) = (
+                        query(&mut reader, &ask("t"))?,
+                        query(&mut reader, &ask("h"))?,
+                    );
+                    ensure!(ours == theirs, "{ours}, not {theirs}: {}", ask("t"));
+                    count += 1;
+                }
+                reader.batch_execute("COMMIT")?;
+            }
+            Ok(count)
+        };
+        let readers: Vec<_> = (0..2)
+            .map(|n| scope.spawn(move || read(seed + 100 + n)))
+            .collect();
+        let changed = (0..rounds).try_for_each(|round| change(&mut session, round));
+        done.store(true, Ordering::SeqCst);
+        for reader in readers {
+            let count = reader
+                .join()
+                .map_err(|_| anyhow::anyhow!("a reader panicked"))??;
+            println!("{count} questions");
+            ensure!(count > 20, "only {count} questions");
+        }
+        changed
+    })?;
+    equals_twin(&mut session, "t", "h")
+}
+
+/// Changes a part of the rows of both tables, makes all of them cold, and gives room back.
+fn change(session: &mut Client, round: u64) -> anyhow::Result<()> {
+    let (part, salt) = (round % 6, format!("'{round}' || "));
+    let values = VALUES.replace("'S' || ", &salt);
+    let of_part = format!("id / 1000 % 6 = {part}");
+    session.batch_execute("BEGIN")?;
+    for table in ["t", "h"] {
+        session
+            .batch_execute(&format!(
+                "DELETE FROM {table} WHERE {of_part};
+                 INSERT INTO {table} SELECT {values} FROM generate_series(0, {ROWS}) i
+                     WHERE i / 1000 % 6 = {part};
+                 UPDATE {table} SET n = -id WHERE id % 50 = {round}"
+            ))
+            .with_context(|| format!("round {round}"))?;
+    }
+    session.batch_execute("COMMIT")?;
+    session.batch_execute("CALL howdah.compact('t')")?;
+    Ok(session.batch_execute("VACUUM t")?)
+}
