@@ -1,24 +1,26 @@
 //! Rows whose bytes are copied from files beside shared buffers: the same rows as heap's, while
-//! other sessions change, move, merge and vacuum them and pages are used anew; and the reads are
-//! counted.
+//! other sessions change, move, merge and vacuum them and pages are used anew, on a standby, too; and
+//! the reads are counted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use anyhow::{Context as _, ensure};
+use howdah_cli::cluster::Cluster;
 use howdah_server_tests::checks::equals_twin;
-use howdah_server_tests::cluster::{Primary, query};
+use howdah_server_tests::cluster::{DATABASE, Primary, query};
 use howdah_server_tests::differential::Dice;
 use howdah_server_tests::settings::number;
 use postgres::Client;
 
 /// So few buffers that most pages are in none.
-const SETTINGS: [(&str, &str); 5] = [
+const SETTINGS: [(&str, &str); 6] = [
     ("shared_buffers", "2MB"),
     ("autovacuum", "off"),
     ("howdah.compaction", "off"),
     ("howdah.load_threshold", "0"),
     ("howdah.row_group_bytes", "2MB"),
+    ("max_standby_streaming_delay", "-1"),
 ];
 const ROWS: usize = 30_000;
 /// Strings of one length and of different ones, numbers, NULLs, documents; `S` is a salt.
@@ -111,12 +113,14 @@ fn rows_copied_from_files_are_counted_as_pages_read() -> anyhow::Result<()> {
 fn rows_copied_from_files_are_heap_s_while_pages_are_used_anew() -> anyhow::Result<()> {
     let primary = Primary::start("file-copies", &SETTINGS)?;
     let mut session = begin(&primary)?;
-    let rounds = number("HOWDAH_COPIES_ROUNDS", 6);
+    let rounds = number("HOWDAH_COPIES_ROUNDS", 4);
     let seed = number("HOWDAH_COPIES_SEED", 1);
+    let standby = primary.standby()?;
+    standby.wait_for(&primary)?;
     let done = AtomicBool::new(false);
     thread::scope(|scope| -> anyhow::Result<()> {
-        let read = |seed: u64| -> anyhow::Result<usize> {
-            let mut reader = primary.session()?;
+        let read = |server: &Cluster, seed: u64| -> anyhow::Result<usize> {
+            let mut reader = server.connect(DATABASE)?;
             read_by_index(&mut reader)?;
             let mut dice = Dice::new(seed);
             let mut count = 0;
@@ -125,22 +129,26 @@ fn rows_copied_from_files_are_heap_s_while_pages_are_used_anew() -> anyhow::Resu
                 reader.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
                 for _ in 0..dice.below(8) + 1 {
                     let seed = dice.below(1 << 30);
-                    let ask = |table| question(&mut Dice::new(seed as u64), table);
-                    let (ours, theirs) = (
-                        query(&mut reader, &ask("t"))?,
-                        query(&mut reader, &ask("h"))?,
-                    );
-                    ensure!(ours == theirs, "{ours}, not {theirs}: {}", ask("t"));
+                    let mut ask = |table| {
+                        let question = question(&mut Dice::new(seed as u64), table);
+                        query(&mut reader, &question)
+                    };
+                    let (ours, theirs) = (ask("t")?, ask("h")?);
+                    ensure!(ours == theirs, "{ours}, not {theirs}, question {seed}");
                     count += 1;
                 }
                 reader.batch_execute("COMMIT")?;
             }
             Ok(count)
         };
-        let readers: Vec<_> = (0..2)
-            .map(|n| scope.spawn(move || read(seed + 100 + n)))
+        let servers: [&Cluster; 3] = [&primary, &primary, &standby];
+        let readers: Vec<_> = servers
+            .into_iter()
+            .zip(seed + 100..)
+            .map(|(server, seed)| scope.spawn(move || read(server, seed)))
             .collect();
         let changed = (0..rounds).try_for_each(|round| change(&mut session, round));
+        let changed = changed.and_then(|()| standby.wait_for(&primary));
         done.store(true, Ordering::SeqCst);
         for reader in readers {
             let count = reader
@@ -151,6 +159,7 @@ fn rows_copied_from_files_are_heap_s_while_pages_are_used_anew() -> anyhow::Resu
         }
         changed
     })?;
+    equals_twin(&mut standby.session()?, "t", "h")?;
     equals_twin(&mut session, "t", "h")
 }
 
