@@ -1,6 +1,6 @@
 //! Rows whose bytes are copied from files beside shared buffers: the same rows as heap's, while
-//! other sessions change, move, merge and vacuum them and pages are used anew, on a standby, too; and
-//! the reads are counted.
+//! other sessions change, move, merge and vacuum them and pages are used anew, on a standby, too;
+//! and the reads are counted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
