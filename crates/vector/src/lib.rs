@@ -21,7 +21,7 @@
 //! [`zone`]'s changes.
 //!
 //! Invariants
-//! - A result is exactly PostgreSQL's, errors included. A query that cannot be computed exactly is
+//! - A result is exactly PostgreSQL's, errors included; of several rows that fail, any one's. A query that cannot be computed exactly is
 //!   not compiled ([`Declined`](error::Declined)), or its run stops with
 //!   [`VectorError::Unsupported`], and the caller evaluates it by other means. No row is returned
 //!   before the end of a run.

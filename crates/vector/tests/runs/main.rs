@@ -311,7 +311,17 @@ fn check(seed: u64, row_count: usize) -> usize {
             (Ok(_), Err(_)) if matches!(query.output, Output::First { limit: 0, .. }) => {}
             // Only columns of rows that are returned are evaluated.
             (Err(actual), Err(expected)) => {
-                assert_eq!(actual.to_string(), expected.to_string(), "{context}");
+                let (actual, expected) = (actual.to_string(), expected.to_string());
+                // Of several rows that fail, another one may be met first: columns are computed one
+                // after the other, and threads at the same time.
+                let raises = |row: &Vec<_>| {
+                    let alone = oracle::run(&query, std::slice::from_ref(row));
+                    alone.is_err_and(|error| error.to_string() == actual)
+                };
+                assert!(
+                    actual == expected || visible.iter().any(raises),
+                    "{context}: {actual}, not {expected}"
+                );
             }
             (actual, expected) => panic!("{context}: {actual:?} {expected:?}"),
         }
