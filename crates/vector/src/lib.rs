@@ -21,10 +21,10 @@
 //! [`zone`]'s changes.
 //!
 //! Invariants
-//! - A result is exactly PostgreSQL's, errors included; of several rows that fail, any one's. A query that cannot be computed exactly is
-//!   not compiled ([`Declined`](error::Declined)), or its run stops with
-//!   [`VectorError::Unsupported`], and the caller evaluates it by other means. No row is returned
-//!   before the end of a run.
+//! - A result is exactly PostgreSQL's, errors included; of several rows that fail, any one's. A
+//!   query that cannot be computed exactly is not compiled ([`Declined`](error::Declined)), or its
+//!   run stops with [`VectorError::Unsupported`], and the caller evaluates it by other means. No
+//!   row is returned before the end of a run.
 //! - A run is over when [`runtime::run`] returns, also if the caller panics: no thread and no
 //!   memory is left.
 //! - Every loop over more than a morsel's rows checks the stop flag.
