@@ -80,7 +80,7 @@ const fn of(divisor: u64, case: Case) -> Case {
     Case { divisor, ..case }
 }
 
-pub(super) const CASES: [Case; 34] = [
+pub(super) const CASES: [Case; 35] = [
     case(
         "one row by key",
         "SELECT id, k, c, pad FROM {noise} WHERE id = $1",
@@ -338,6 +338,13 @@ pub(super) const CASES: [Case; 34] = [
         Argument::None,
         10,
         SCAN,
+    ),
+    case(
+        "200 partitions: rows by index",
+        "SELECT * FROM {part} WHERE v BETWEEN $1 % 100003 AND $1 % 100003 + 20",
+        ONE,
+        50,
+        BY_INDEX,
     ),
     case(
         "200 partitions: planning",

@@ -8,7 +8,7 @@
 //! | `wide` | a twentieth | 60 columns of numbers, dates and words |
 //! | `document` | a twentieth | a key and a jsonb document of some 600 bytes |
 //! | `usertable` | a tenth | YCSB's: a text key and ten fields of 100 characters |
-//! | `part` | 200 × 1,000 | partitions by range |
+//! | `part` | 200 × 1,000 | partitions by range, and an index on another column |
 
 use postgres::Client;
 
@@ -185,6 +185,7 @@ fn make_partitions(client: &mut Client, side: Side) -> anyhow::Result<()> {
             side.name()
         ));
     }
+    sql.push_str(&format!("CREATE INDEX ON {parent} (v);"));
     sql.push_str(&format!(
         "SET howdah.load_threshold = 0;
          INSERT INTO {parent} SELECT i, i * 7919 % 100003, 'text ' || i FROM generate_series(0, {}) i;
