@@ -31,6 +31,23 @@ pub fn relation_exists(oid: pg_sys::Oid) -> bool {
     }
 }
 
+/// The table whose rows a relation is to take over, as `ALTER TABLE` makes one that rewrites.
+pub fn rewritten_table(oid: pg_sys::Oid) -> Option<pg_sys::Oid> {
+    let cache = pg_sys::SysCacheIdentifier::RELOID as i32;
+    // SAFETY: the tuple is released after a field was read that each one has.
+    let table = unsafe {
+        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(oid));
+        if tuple.is_null() {
+            return None;
+        }
+        let row = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>();
+        let table = (*row).relrewrite;
+        pg_sys::ReleaseSysCache(tuple);
+        table
+    };
+    (table != pg_sys::InvalidOid).then_some(table)
+}
+
 /// The name of a relation with that of its schema, quoted where they must be.
 pub fn qualified(oid: pg_sys::Oid) -> Option<String> {
     // SAFETY: lookups that return NULL or copies.

@@ -110,15 +110,29 @@ impl Chunk {
             return Err(ColumnarError::corrupt("column chunk has another length"));
         }
         let form = Form::open(meta, row_count, &bytes)?;
-        Ok(Chunk {
+        Ok(Self::of(meta.ty, row_count, meta.flags, form))
+    }
+
+    pub(crate) fn of(ty: ColumnType, row_count: usize, flags: ValueFlags, form: Form) -> Chunk {
+        Chunk {
             inner: Arc::new(Inner {
-                ty: meta.ty,
+                ty,
                 row_count,
-                flags: meta.flags,
+                flags,
                 form,
                 packed: OnceLock::new(),
             }),
-        })
+        }
+    }
+
+    /// The chunk of another column of the same row group, if it is this chunk: of columns that
+    /// lie side by side, the bytes need not be read again.
+    pub fn of_other_column(&self, meta: &ColumnMeta) -> Option<Chunk> {
+        let Form::Grouped(grouped) = &self.inner.form else {
+            return None;
+        };
+        let other = Form::Grouped(grouped.other(meta)?);
+        Some(Self::of(meta.ty, self.row_count(), meta.flags, other))
     }
 
     /// The type of the column.
@@ -176,6 +190,7 @@ impl Chunk {
             }
             Form::Frames(frames) => Column::from_bytes(self.inner.ty, frames.decode(rows)?),
             Form::Letters(letters) => Column::from_bytes(self.inner.ty, letters.decode(rows)?),
+            Form::Grouped(grouped) => grouped.decode(rows),
             Form::Numeric(parts) => {
                 let select = |array: &ArrayRef| slice(array, &rows);
                 let position = |row: u32| {
@@ -208,6 +223,7 @@ impl Chunk {
             Form::Array(array) => Column::from_array(self.inner.ty, select(array)?),
             Form::Frames(frames) => Column::from_bytes(self.inner.ty, frames.take(rows)?),
             Form::Letters(letters) => Column::from_bytes(self.inner.ty, letters.take(rows)?),
+            Form::Grouped(grouped) => grouped.take(rows),
             Form::Numeric(parts) => {
                 let position = |row: u32| rows.binary_search(&row).ok().map(|at| at as u32);
                 decode_numeric(parts, select, position).map(Column::Numeric)

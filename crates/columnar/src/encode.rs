@@ -1,12 +1,16 @@
 //! Encodes typed rows as the bytes of a row group: statistics first, then one compressed Vortex
 //! array per column (several for numerics, none when every row is null).
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use vortex_array::arrays::{BoolArray, PrimitiveArray, VarBinArray};
 use vortex_array::dtype::{DType, NativePType, Nullability};
 use vortex_array::validity::Validity;
 use vortex_array::{ArrayRef, IntoArray};
 use vortex_buffer::{BitBuffer, Buffer, ByteBuffer};
 
+use crate::MAX_ROWS;
 use crate::builder::{
     BytesBuilder, ColumnBuilder, Digits, NumericBuilder, RowGroupBuilder, ScalarBuilder, Scales,
     ValidityBuilder,
@@ -14,10 +18,12 @@ use crate::builder::{
 use crate::codec::{self, ChunkWriter, Plan};
 use crate::error::ColumnarError;
 use crate::frames::NewFrames;
+use crate::grouped::{self, Field, Fields, MOST_DIGITS};
 use crate::layout::{self, ChunkLayout, NewColumn, NumericLayout};
 use crate::letters::NewLetters;
-use crate::types::{ColumnType, Effort};
-use crate::{MAX_ROWS, stats};
+use crate::nodes::NodeTable;
+use crate::stats::{self, ChunkStats, ColumnStats};
+use crate::types::{ColumnType, Effort, EncodeOptions};
 
 /// Most bytes of text or bytes in one chunk: Vortex and Arrow address them with 32 bits.
 const MAX_CHUNK_BYTES: usize = i32::MAX as usize;
@@ -36,14 +42,13 @@ pub struct EncodedRowGroup {
 
 pub(crate) fn encode_row_group(
     rows: &RowGroupBuilder,
-    effort: Effort,
+    options: &EncodeOptions,
 ) -> Result<EncodedRowGroup, ColumnarError> {
     let row_count = rows.row_count();
     if !(1..=MAX_ROWS).contains(&row_count) {
         return Err(ColumnarError::RowCount { rows: row_count });
     }
-    let mut body = Vec::new();
-    let mut columns = Vec::with_capacity(rows.types().len());
+    let mut stats = Vec::with_capacity(rows.types().len());
     for (position, column) in rows.columns().iter().enumerate() {
         if column.len() != row_count {
             return Err(ColumnarError::Encode {
@@ -51,12 +56,127 @@ pub(crate) fn encode_row_group(
             });
         }
         check_size(position, column)?;
-        columns.push(encode_column(column, effort, &mut body)?);
+        stats.push(stats::gather(column));
+    }
+    let mut group = Group::of(rows.columns(), &stats, options);
+    let mut body = Vec::new();
+    let mut columns = Vec::with_capacity(stats.len());
+    for ((position, column), stats) in rows.columns().iter().enumerate().zip(stats) {
+        let encoded = match group.as_mut().and_then(|group| group.field(position)) {
+            Some((group, index)) => group.column(index, options.effort, &mut body)?,
+            None => encode_column(column, &stats, options.effort, &mut body)?,
+        };
+        columns.push(NewColumn {
+            ty: column.column_type(),
+            layout: encoded.layout,
+            flags: stats.flags,
+            chunk: encoded.chunk,
+            stats: stats.chunk,
+            zones: stats.zones,
+            nodes: encoded.nodes,
+        });
     }
     Ok(EncodedRowGroup {
         footer: layout::write(row_count, body.len() as u64, &columns),
         body,
     })
+}
+
+/// The columns of a row group whose strings lie side by side.
+struct Group<'r> {
+    /// Their positions, ascending.
+    positions: Vec<usize>,
+    columns: Vec<&'r BytesBuilder>,
+    /// Once it is encoded.
+    rows: Option<(EncodedChunk, Arc<Fields>)>,
+}
+
+impl<'r> Group<'r> {
+    /// `None` if less than two columns are left for it.
+    fn of(
+        columns: &'r [ColumnBuilder],
+        stats: &[ColumnStats],
+        options: &EncodeOptions,
+    ) -> Option<Self> {
+        let (mut positions, mut strings) = (Vec::new(), Vec::new());
+        for (position, column) in columns.iter().enumerate() {
+            if options.grouped.contains(&position)
+                && !is_repetitive(&stats[position].chunk)
+                && let Some(rows) = strings_of(column)
+            {
+                positions.push(position);
+                strings.push(rows);
+            }
+        }
+        let most_bytes = |rows: &&BytesBuilder| rows.data.len() + rows.ends.len() * MOST_DIGITS;
+        let fits = strings.iter().map(most_bytes).sum::<usize>() <= MAX_CHUNK_BYTES;
+        (positions.len() > 1 && fits).then_some(Self {
+            positions,
+            columns: strings,
+            rows: None,
+        })
+    }
+
+    /// The group, and which of its columns the one at this position is.
+    fn field(&mut self, position: usize) -> Option<(&mut Self, usize)> {
+        let index = self.positions.binary_search(&position).ok()?;
+        Some((self, index))
+    }
+
+    /// One of its columns; the first one brings the chunk of all.
+    fn column(
+        &mut self,
+        index: usize,
+        effort: Effort,
+        body: &mut Vec<u8>,
+    ) -> Result<EncodedChunk, ColumnarError> {
+        let (rows, fields) = match &self.rows {
+            Some(rows) => rows,
+            None => {
+                let (fields, rows) = grouped::rows_of(&self.columns);
+                let column = match fields.is_text() {
+                    true => ColumnBuilder::Text(rows),
+                    false => ColumnBuilder::Bytes(rows),
+                };
+                let (_, arrays) = arrays_of(&column)?;
+                // Rows are read one by one: they are framed only for the smallest size.
+                let framed = effort == Effort::Best;
+                let plan = Plan {
+                    effort,
+                    repetitive: false,
+                };
+                let (chunk, nodes) = write_chunk(&column, &arrays, plan, framed, body)?;
+                let encoded = EncodedChunk {
+                    layout: ChunkLayout::Grouped,
+                    chunk,
+                    nodes,
+                };
+                self.rows.insert((encoded, Arc::new(fields)))
+            }
+        };
+        let mut column = rows.clone();
+        if let Some(field) = Field::new(Arc::clone(fields), index) {
+            column.nodes.set_field(field);
+        }
+        Ok(column)
+    }
+}
+
+/// The chunk of a column.
+#[derive(Clone)]
+struct EncodedChunk {
+    layout: ChunkLayout,
+    /// Relative to the body.
+    chunk: Range<u64>,
+    nodes: NodeTable,
+}
+
+/// Whether at least half of the rows that are not null have equal values, or there are few such
+/// rows.
+fn is_repetitive(stats: &ChunkStats) -> bool {
+    let (row_count, null_count) = (stats.row_count, stats.null_count);
+    let distinct = stats.distinct_estimate.unwrap_or(0) as usize;
+    distinct <= (row_count - null_count) / 2 || null_count > row_count / 2
 }
 
 fn check_size(position: usize, column: &ColumnBuilder) -> Result<(), ColumnarError> {
@@ -78,52 +198,66 @@ fn check_size(position: usize, column: &ColumnBuilder) -> Result<(), ColumnarErr
 
 fn encode_column(
     column: &ColumnBuilder,
+    stats: &ColumnStats,
     effort: Effort,
     body: &mut Vec<u8>,
-) -> Result<NewColumn, ColumnarError> {
-    let stats = stats::gather(column);
+) -> Result<EncodedChunk, ColumnarError> {
     let (layout, arrays) = if stats.chunk.null_count == stats.chunk.row_count {
         (ChunkLayout::AllNull, Vec::new())
     } else {
         arrays_of(column)?
     };
-    // At least half of the rows that are not null have equal values, or there are few such rows.
-    let (row_count, null_count) = (stats.chunk.row_count, stats.chunk.null_count);
-    let distinct = stats.chunk.distinct_estimate.unwrap_or(0) as usize;
-    let repetitive = distinct <= (row_count - null_count) / 2 || null_count > row_count / 2;
+    let repetitive = is_repetitive(&stats.chunk);
     let plan = Plan { effort, repetitive };
-    let mut chunk = ChunkWriter::new(body);
-    let mark = chunk.mark();
-    for array in &arrays {
-        codec::compress(array, plan, &mut chunk)?;
-    }
-    if let (false, Some(rows)) = (repetitive, strings_of(column))
-        && !arrays.is_empty()
-        && let Some(letters) = NewLetters::pack(rows, chunk.len())
-    {
-        chunk.replace_by_letters(mark, &letters, validity_array(column))?;
-    }
-    if let Some(frames) = frames(column, effort, chunk.len(), arrays.len())? {
-        chunk.replace_by_frames(mark, frames, validity_array(column), effort)?;
-    }
-    let (chunk, mut nodes) = chunk.finish();
+    let (chunk, mut nodes) = write_chunk(column, &arrays, plan, true, body)?;
     if let ColumnBuilder::Numeric(builder) = column {
         nodes.set_image_count(builder.image_rows.len());
     }
+    Ok(EncodedChunk {
+        layout,
+        chunk,
+        nodes,
+    })
+}
+
+/// Encodes the arrays of a column. Strings are framed only where that is allowed, and pays.
+fn write_chunk(
+    column: &ColumnBuilder,
+    arrays: &[ArrayRef],
+    plan: Plan,
+    framed: bool,
+    body: &mut Vec<u8>,
+) -> Result<(Range<u64>, NodeTable), ColumnarError> {
+    let mut chunk = ChunkWriter::new(body);
+    let mark = chunk.mark();
+    for array in arrays {
+        codec::compress(array, plan, &mut chunk)?;
+    }
+    if let (false, Some(rows)) = (plan.repetitive, strings_of(column))
+        && !arrays.is_empty()
+        && let Some(letters) = NewLetters::pack(rows, most_letters(chunk.len(), plan.effort))
+    {
+        chunk.replace_by_letters(mark, &letters, validity_array(column))?;
+    }
+    if framed && let Some(frames) = frames(column, plan.effort, chunk.len(), arrays.len())? {
+        chunk.replace_by_frames(mark, frames, validity_array(column), plan.effort)?;
+    }
+    let (chunk, nodes) = chunk.finish();
     if chunk.end - chunk.start > u64::from(u32::MAX) {
         return Err(ColumnarError::Encode {
             detail: "column chunk is larger than 4 GB".to_owned(),
         });
     }
-    Ok(NewColumn {
-        ty: column.column_type(),
-        layout,
-        flags: stats.flags,
-        chunk,
-        stats: stats.chunk,
-        zones: stats.zones,
-        nodes,
-    })
+    Ok((chunk, nodes))
+}
+
+/// The bytes that letters may take instead of what other encodings need: a row costs one place
+/// then, without symbols or offsets.
+fn most_letters(other_bytes: usize, effort: Effort) -> usize {
+    match effort {
+        Effort::Best => other_bytes,
+        Effort::Fast | Effort::Default => other_bytes + other_bytes / 8,
+    }
 }
 
 /// The rows of a column of strings in frames, if that is much smaller than the `other_bytes`

@@ -76,6 +76,7 @@ pub(crate) fn filter(
                 _ => on_decoded(chunk, predicate, rows),
             };
         }
+        Form::Grouped(_) => return on_decoded(chunk, predicate, rows),
     };
     match predicate {
         Predicate::IsNotNull => valid_rows(&array),

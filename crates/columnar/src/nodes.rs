@@ -18,6 +18,7 @@ use std::ops::Range;
 use crate::access::metadata::PackedMetadata;
 use crate::codec::CHUNK_ALIGNMENT;
 use crate::error::ColumnarError;
+use crate::grouped::Field;
 use crate::layout::ChunkLayout;
 use crate::layout::wire::{Reader, ensure, put_bytes, put_varint};
 
@@ -27,6 +28,9 @@ const RECORD_NODES: u8 = 1;
 
 /// The record with the number of rows of a numeric column that are images.
 const RECORD_IMAGES: u8 = 2;
+
+/// The record that finds a column among those of its group.
+const RECORD_FIELD: u8 = 3;
 
 /// Records from this kind on may be ignored by readers that do not know them.
 pub(crate) const FIRST_OPTIONAL_RECORD: u8 = 128;
@@ -126,6 +130,7 @@ pub(crate) struct NodeTable {
     /// Of each part: the power of two that its start is a multiple of.
     alignments: Vec<u8>,
     image_count: u32,
+    field: Option<Field>,
 }
 
 /// One node of a table.
@@ -232,8 +237,19 @@ impl NodeTable {
         self.image_count = count as u32;
     }
 
+    /// The place of the column among those of its group.
+    pub(crate) fn field(&self) -> Option<&Field> {
+        self.field.as_ref()
+    }
+
+    pub(crate) fn set_field(&mut self, field: Field) {
+        self.field = Some(field);
+    }
+
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.nodes.capacity() * size_of::<Node>()
+        let field = self.field.as_ref();
+        field.map_or(0, Field::heap_bytes)
+            + self.nodes.capacity() * size_of::<Node>()
             + self.metadata.capacity()
             + self.parts.capacity() * size_of::<Range<u32>>()
             + self.alignments.capacity()
@@ -331,8 +347,13 @@ impl NodeTable {
             record.clear();
             put_varint(&mut record, self.image_count.into());
             out.push(RECORD_IMAGES);
-            put_varint(out, record.len() as u64);
-            out.extend_from_slice(&record);
+            put_bytes(out, &record);
+        }
+        if let Some(field) = &self.field {
+            record.clear();
+            field.write(&mut record);
+            out.push(RECORD_FIELD);
+            put_bytes(out, &record);
         }
     }
 
@@ -360,6 +381,7 @@ impl NodeTable {
                     table.image_count = record.count()?;
                     record.finish()?;
                 }
+                RECORD_FIELD => table.field = Some(Field::parse(record)?),
                 FIRST_OPTIONAL_RECORD.. => {}
                 kind => return Err(ColumnarError::newer("column record", kind.into())),
             }
@@ -368,7 +390,8 @@ impl NodeTable {
         ensure(
             root_count == table.roots().count()
                 && has_images == (table.image_count > 0)
-                && table.image_count() <= row_count,
+                && table.image_count() <= row_count
+                && (layout == ChunkLayout::Grouped) == table.field.is_some(),
             "the nodes of a column do not fit its layout",
         )?;
         table.nodes.shrink_to_fit();
@@ -429,6 +452,9 @@ impl NodeTable {
         match layout {
             ChunkLayout::AllNull => "null".to_owned(),
             ChunkLayout::Array => cascades.next().unwrap_or_default(),
+            ChunkLayout::Grouped => {
+                format!("grouped({})", cascades.next().unwrap_or_default())
+            }
             ChunkLayout::Numeric(_) => {
                 format!("decimal({})", cascades.collect::<Vec<_>>().join("; "))
             }

@@ -12,9 +12,11 @@ use crate::column::{bytes, numbers};
 use crate::encode::dtype_of;
 use crate::error::ColumnarError;
 use crate::frames::Frames;
+use crate::grouped::Grouped;
+use crate::layout::wire::ensure;
 use crate::layout::{ChunkLayout, ColumnMeta, NumericLayout};
 use crate::letters::Letters;
-use crate::nodes::{Encoding, NodeRef};
+use crate::nodes::{Encoding, NodeRef, NodeTable};
 use crate::numeric::{NumericColumn, NumericDigits, NumericScales, join};
 use crate::select;
 use crate::types::ColumnType;
@@ -27,6 +29,7 @@ pub(crate) enum Form {
     Numeric(NumericParts),
     Frames(Frames),
     Letters(Letters),
+    Grouped(Grouped),
 }
 
 /// The arrays of a numeric chunk. Null rows are null in `low` only.
@@ -48,38 +51,47 @@ impl Form {
         bytes: &ByteBuffer,
     ) -> Result<Self, ColumnarError> {
         let nullability = Nullability::from(meta.stats.null_count > 0);
-        let mut trees = Trees {
-            roots: meta.nodes.roots().collect::<Vec<_>>().into_iter(),
-            bytes,
-            image_count: meta.nodes.image_count(),
-        };
         Ok(match meta.layout {
             ChunkLayout::AllNull => Self::AllNull,
-            ChunkLayout::Array if trees.starts_with(Encoding::Frames) => {
-                is_of_strings(meta.ty)?;
-                Self::Frames(Frames::open(trees.next()?, bytes, row_count)?)
-            }
-            ChunkLayout::Array if trees.starts_with(Encoding::Letters) => {
-                is_of_strings(meta.ty)?;
-                Self::Letters(Letters::open(trees.next()?, bytes, row_count)?)
-            }
             ChunkLayout::Array => {
-                Self::Array(trees.open(&dtype_of(meta.ty, nullability), row_count)?)
+                Self::open_array(&meta.nodes, meta.ty, nullability, row_count, bytes)?
             }
+            ChunkLayout::Grouped => Self::Grouped(Grouped::open(meta, row_count, bytes)?),
             ChunkLayout::Numeric(layout) => {
+                let mut trees = Trees::of(&meta.nodes, bytes);
                 Self::Numeric(trees.open_numeric(layout, nullability, row_count)?)
             }
         })
     }
+
+    /// The same of a chunk that is one tree.
+    pub(crate) fn open_array(
+        nodes: &NodeTable,
+        ty: ColumnType,
+        nullability: Nullability,
+        row_count: usize,
+        bytes: &ByteBuffer,
+    ) -> Result<Self, ColumnarError> {
+        let mut trees = Trees::of(nodes, bytes);
+        if trees.starts_with(Encoding::Frames) {
+            is_of_strings(ty)?;
+            return Ok(Self::Frames(Frames::open(trees.next()?, bytes, row_count)?));
+        }
+        if trees.starts_with(Encoding::Letters) {
+            is_of_strings(ty)?;
+            let letters = Letters::open(trees.next()?, bytes, row_count)?;
+            return Ok(Self::Letters(letters));
+        }
+        let dtype = dtype_of(ty, nullability);
+        Ok(Self::Array(trees.open(&dtype, row_count)?))
+    }
 }
 
 fn is_of_strings(ty: ColumnType) -> Result<(), ColumnarError> {
-    match ty {
-        ColumnType::Text | ColumnType::Bytes | ColumnType::Fixed { .. } => Ok(()),
-        _ => Err(ColumnarError::corrupt(
-            "an encoding of strings does not fit the column type",
-        )),
-    }
+    ensure(
+        ty.is_of_strings(),
+        "an encoding of strings does not fit the column type",
+    )
 }
 
 /// Rebuilds the arrays of a chunk, one after the other.
@@ -89,8 +101,16 @@ struct Trees<'a> {
     image_count: usize,
 }
 
-impl Trees<'_> {
-    fn next(&mut self) -> Result<NodeRef<'_>, ColumnarError> {
+impl<'a> Trees<'a> {
+    fn of(nodes: &'a NodeTable, bytes: &'a ByteBuffer) -> Self {
+        Self {
+            roots: nodes.roots().collect::<Vec<_>>().into_iter(),
+            bytes,
+            image_count: nodes.image_count(),
+        }
+    }
+
+    fn next(&mut self) -> Result<NodeRef<'a>, ColumnarError> {
         // The check of the footer has made sure that there are as many trees as the layout
         // requires.
         self.roots

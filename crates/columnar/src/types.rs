@@ -31,6 +31,13 @@ pub enum ColumnType {
     },
 }
 
+impl ColumnType {
+    /// Whether values are strings: of text or bytes, of any length or of one.
+    pub fn is_of_strings(self) -> bool {
+        matches!(self, Self::Text | Self::Bytes | Self::Fixed { .. })
+    }
+}
+
 /// How much work the encoder spends on finding a small encoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Effort {
@@ -41,4 +48,29 @@ pub enum Effort {
     Default,
     /// Also pco and zstd: smallest, slower to read.
     Best,
+}
+
+/// How a row group is encoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EncodeOptions {
+    /// The work that is spent on it.
+    pub effort: Effort,
+    /// Columns whose strings are to lie side by side, so that all that a row has of them is in one
+    /// place. Those that are no strings, and those whose values repeat, are encoded by themselves.
+    pub grouped: Vec<usize>,
+}
+
+impl From<Effort> for EncodeOptions {
+    fn from(effort: Effort) -> Self {
+        Self {
+            effort,
+            grouped: Vec::new(),
+        }
+    }
+}
+
+impl From<&EncodeOptions> for EncodeOptions {
+    fn from(options: &EncodeOptions) -> Self {
+        options.clone()
+    }
 }

@@ -5,8 +5,8 @@ mod generate;
 
 use generate::{ALL_SHAPES, NULLS, Nulls, Random, Shape, TYPES, column, row_group};
 use howdah_columnar::{
-    Chunk, ChunkBuffer, CompareOp, Effort, EncodedRowGroup, Footer, GroupLayout, Predicate,
-    RowState,
+    Chunk, ChunkBuffer, CompareOp, Effort, EncodeOptions, EncodedRowGroup, Footer, GroupLayout,
+    Predicate, RowState,
 };
 
 /// The most that the process may grow while it reads damaged groups of under a megabyte.
@@ -22,7 +22,13 @@ fn groups() -> Vec<EncodedRowGroup> {
                     .into_iter()
                     .map(|ty| (ty, column(ty, shape, nulls, 1_500, random)))
                     .collect();
-                groups.push(row_group(&columns).encode(effort).expect("encodes"));
+                let rows = row_group(&columns);
+                groups.push(rows.encode(effort).expect("encodes"));
+                let grouped = EncodeOptions {
+                    effort,
+                    grouped: (0..TYPES.len()).collect(),
+                };
+                groups.push(rows.encode(grouped).expect("encodes"));
             }
         }
     }

@@ -40,7 +40,7 @@ impl Pick for Random {
 
 #[test]
 fn targets_give_an_error_or_a_value_for_every_input() {
-    let golden: Vec<Vec<u8>> = ["fast", "default", "best"]
+    let golden: Vec<Vec<u8>> = ["fast", "default", "best", "letters", "grouped-default"]
         .map(|effort| format!("tests/golden/version2-{effort}.rowgroup"))
         .map(|path| std::fs::read(path).expect("the golden file is there"))
         .into();
@@ -52,7 +52,10 @@ fn targets_give_an_error_or_a_value_for_every_input() {
     let mut counts = [0u64; 4];
     while Instant::now() < end {
         let input = input(random);
-        let (which, file) = (random.below(4) as usize, random.below(3) as usize);
+        let (which, file) = (
+            random.below(4) as usize,
+            random.below(golden.len() as u64) as usize,
+        );
         let ty = TYPES[random.below(TYPES.len() as u64) as usize];
         let run = AssertUnwindSafe(|| match which {
             0 => targets::footer(&input),

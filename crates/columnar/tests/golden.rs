@@ -8,9 +8,12 @@ mod generate;
 
 use std::path::PathBuf;
 
-use generate::{NULLS, Nulls, Random, SHAPES, Shape, TYPES, column, open, row_group, same};
+use generate::{
+    ALL_SHAPES, NULLS, Nulls, Random, SHAPES, Shape, TYPES, column, open, row_group, same,
+};
 use howdah_columnar::{
-    ColumnType, Effort, FORMAT_VERSION, Footer, OwnedValue, RowGroupBuilder, RowState,
+    ColumnType, Effort, EncodeOptions, FORMAT_VERSION, Footer, OwnedValue, RowGroupBuilder,
+    RowState,
 };
 
 type Columns = Vec<(ColumnType, Vec<Option<OwnedValue>>)>;
@@ -68,7 +71,7 @@ fn columns_of_letters() -> Columns {
 }
 
 /// The golden files: their name, their rows, and how these are encoded.
-fn golden_files() -> Vec<(String, Columns, Effort)> {
+fn golden_files() -> Vec<(String, Columns, EncodeOptions)> {
     let efforts = [Effort::Fast, Effort::Default, Effort::Best];
     let of_effort = |effort| {
         let name = format!("{effort:?}").to_lowercase();
@@ -76,7 +79,42 @@ fn golden_files() -> Vec<(String, Columns, Effort)> {
     };
     let mut files: Vec<_> = efforts.into_iter().map(of_effort).collect();
     files.push(("letters".to_owned(), columns_of_letters(), Effort::Default));
+    let files = files.into_iter();
+    let mut files: Vec<_> = files
+        .map(|(name, columns, effort)| (name, columns, effort.into()))
+        .collect();
+    for effort in efforts {
+        let columns = columns_of_groups(effort);
+        let grouped = EncodeOptions {
+            effort,
+            grouped: (0..columns.len()).collect(),
+        };
+        let name = format!("grouped-{effort:?}").to_lowercase();
+        files.push((name, columns, grouped));
+    }
     files
+}
+
+/// Columns of strings of every shape, which lie side by side where they can.
+fn columns_of_groups(effort: Effort) -> Columns {
+    let random = &mut Random(2031 + effort as u64);
+    let mut columns = vec![(ColumnType::Int32, made(random, with_outliers))];
+    for (nth, shape) in ALL_SHAPES.into_iter().enumerate() {
+        let types = [
+            ColumnType::Text,
+            ColumnType::Bytes,
+            ColumnType::Fixed { len: 16 },
+        ];
+        // Texts alone, and others among them.
+        let ty = types[if effort == Effort::Default {
+            0
+        } else {
+            nth % 3
+        }];
+        let nulls = NULLS[nth % 2];
+        columns.push((ty, column(ty, shape, nulls, 1_000, random)));
+    }
+    columns
 }
 
 fn path(name: &str) -> PathBuf {
@@ -106,7 +144,7 @@ fn check(builder: &RowGroupBuilder, bytes: &[u8]) {
 }
 
 /// What the encoder writes today. The format knows `chunked`, too.
-const WRITTEN: [&str; 19] = [
+const WRITTEN: [&str; 20] = [
     "alp",
     "alprd",
     "bitpacked",
@@ -116,6 +154,7 @@ const WRITTEN: [&str; 19] = [
     "for",
     "frames",
     "fsst",
+    "grouped",
     "letters",
     "masked",
     "onpair",
@@ -149,11 +188,11 @@ fn golden_files_hold_every_encoding() {
 
 #[test]
 fn golden_files_of_version_2_are_readable() {
-    for (name, columns, effort) in golden_files() {
+    for (name, columns, options) in golden_files() {
         let builder = row_group(&columns);
         let path = path(&name);
         if !path.exists() && std::env::var_os("HOWDAH_WRITE_GOLDEN").is_some() {
-            let encoded = builder.encode(effort).expect("encodes");
+            let encoded = builder.encode(options).expect("encodes");
             std::fs::write(&path, [encoded.footer, encoded.body].concat()).expect("writes");
         }
         check(

@@ -7,10 +7,12 @@ use generate::{
     ALL_SHAPES, NULLS, Nulls, Random, Shape, TYPES, column, is_image, open, row_group, same,
 };
 use howdah_columnar::{
-    Chunk, ColumnMeta, ColumnType, ColumnarError, CompareOp, Effort, Footer, MAX_ROWS, OwnedValue,
-    Predicate, TextPattern, Verdict, compare,
+    Chunk, ColumnMeta, ColumnType, ColumnarError, CompareOp, Effort, EncodeOptions, Footer,
+    MAX_ROWS, OwnedValue, Predicate, TextPattern, Verdict, compare,
 };
 use proptest::prelude::*;
+
+type Columns = Vec<(ColumnType, Vec<Option<OwnedValue>>)>;
 
 const OPS: [CompareOp; 6] = [
     CompareOp::Eq,
@@ -186,9 +188,9 @@ fn check_stats(meta: &ColumnMeta, rows: &[Option<OwnedValue>]) {
     assert_eq!(distinct == 0, present.is_empty());
 }
 
-fn check(rows: Vec<(ColumnType, Vec<Option<OwnedValue>>)>, effort: Effort, random: &mut Random) {
+fn check(rows: Columns, options: impl Into<EncodeOptions>, random: &mut Random) {
     let builder = row_group(&rows);
-    let encoded = builder.encode(effort).expect("encodes");
+    let encoded = builder.encode(options).expect("encodes");
     let footer = Footer::parse(&encoded.footer).expect("parses");
     assert_eq!(
         Footer::encoded_len(&encoded.footer).expect("header"),
@@ -205,7 +207,45 @@ fn check(rows: Vec<(ColumnType, Vec<Option<OwnedValue>>)>, effort: Effort, rando
         check_reads(&chunk, rows, random);
         check_stats(meta, rows);
         check_filters(&chunk, meta, rows, random);
+        // What lies in the same chunk is read of it.
+        let first = footer.layout().first_of_group(at);
+        let first = first.map(|first| (first, open(&footer, &encoded.body, first)));
+        let others = first.iter().filter(|&&(first, _)| first < at);
+        for (first, chunk) in others {
+            assert_eq!(footer.column(*first).byte_range, meta.byte_range);
+            let same = chunk.of_other_column(meta).expect("is of the group");
+            check_reads(&same, rows, random);
+        }
+        assert_eq!(first.is_some(), meta.encoding.starts_with("grouped"));
+        assert!(first.is_some() || chunk.of_other_column(meta).is_none());
     }
+}
+
+/// Some columns, most of them of strings, that are to be grouped.
+fn group_of_columns(
+    row_count: usize,
+    effort: Effort,
+    random: &mut Random,
+) -> (Columns, EncodeOptions) {
+    let types = [
+        ColumnType::Text,
+        ColumnType::Text,
+        ColumnType::Bytes,
+        ColumnType::Fixed { len: 16 },
+        ColumnType::Int32,
+    ];
+    let columns: Vec<_> = (0..2 + random.below(5))
+        .map(|_| {
+            let ty = types[random.below(5) as usize];
+            let shape = ALL_SHAPES[random.below(ALL_SHAPES.len() as u64) as usize];
+            let nulls = NULLS[random.below(NULLS.len() as u64) as usize];
+            (ty, column(ty, shape, nulls, row_count, random))
+        })
+        .collect();
+    let grouped = (0..columns.len() + 1)
+        .filter(|_| random.below(5) > 0)
+        .collect();
+    (columns, EncodeOptions { effort, grouped })
 }
 
 fn effort() -> impl Strategy<Value = Effort> {
@@ -232,6 +272,43 @@ proptest! {
         let rows = column(ty, shape, nulls, row_count, random);
         check(vec![(ty, rows)], effort, random);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn grouped_columns_agree_with_the_rows_written(
+        seed in any::<u64>(),
+        row_count in prop_oneof![1usize..4, 1usize..300, 300usize..3_000],
+        effort in effort(),
+    ) {
+        let random = &mut Random(seed);
+        let (columns, options) = group_of_columns(row_count, effort, random);
+        check(columns, options, random);
+    }
+}
+
+/// Strings of many rows are decoded some at a time.
+#[test]
+fn grouped_columns_of_many_rows_round_trip() {
+    let random = &mut Random(99);
+    let columns = [Shape::Anything, Shape::Letters, Shape::Rising].map(|shape| {
+        let ty = ColumnType::Text;
+        (ty, column(ty, shape, Nulls::Rarely, 20_000, random))
+    });
+    let options = EncodeOptions {
+        effort: Effort::Default,
+        grouped: vec![0, 1, 2],
+    };
+    let encoded = row_group(&columns)
+        .encode(options.clone())
+        .expect("encodes");
+    let footer = Footer::parse(&encoded.footer).expect("parses");
+    assert_eq!(footer.column(2).encoding, footer.column(0).encoding);
+    assert!(footer.column(2).encoding.starts_with("grouped("));
+    assert_eq!(footer.layout().first_of_group(2), Some(0));
+    check(columns.to_vec(), options, random);
 }
 
 proptest! {

@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use generate::{ALL_SHAPES, NULLS, Nulls, Random, Shape, TYPES, column, row_group, same};
 use howdah_columnar::{
-    ByteSource, ColumnType, ColumnarError, Effort, GroupLayout, MAX_ROWS, OwnedValue, RowAccess,
-    RowState,
+    ByteSource, ColumnType, ColumnarError, Effort, EncodeOptions, GroupLayout, MAX_ROWS,
+    OwnedValue, RowAccess, RowState,
 };
 use proptest::prelude::*;
 
@@ -79,27 +79,37 @@ fn check_row(
 
 fn check(ty: ColumnType, rows: &[Option<OwnedValue>], effort: Effort, random: &mut Random) {
     let bytes = stored(ty, rows, effort);
-    let layout = GroupLayout::read(bytes.as_slice()).expect("reads");
-    let meta = layout.column(0, bytes.as_slice()).expect("reads");
-    let what = format!("{ty:?} {effort:?} as {}", meta.encoding);
-    let access = layout.row_access(0, bytes.as_slice()).expect("plans");
+    check_column(&bytes, 0, ty, rows, random);
+}
+
+fn check_column(
+    bytes: &[u8],
+    column: usize,
+    ty: ColumnType,
+    rows: &[Option<OwnedValue>],
+    random: &mut Random,
+) {
+    let layout = GroupLayout::read(bytes).expect("reads");
+    let meta = layout.column(column, bytes).expect("reads");
+    let what = format!("{ty:?} as {}", meta.encoding);
+    let access = layout.row_access(column, bytes).expect("plans");
     assert_eq!(access.column_type(), ty);
 
     // In order, in one state.
     let mut state = RowState::default();
     for row in 0..rows.len() {
-        check_row(&access, row, bytes.as_slice(), &mut state, rows, &what);
+        check_row(&access, row, bytes, &mut state, rows, &what);
     }
-    among_neighbours(&access, &bytes, rows, &what, random);
+    among_neighbours(&access, bytes, rows, &what, random);
     // Some of them located before, in any order of both.
     let mut next = Vec::new();
     for _ in 0..20 {
         let mut any = || random.below(rows.len() as u64) as usize;
         let (row, other) = (any(), any());
-        let located = access.locate(row as u32, bytes.as_slice(), &mut state, &mut next);
+        let located = access.locate(row as u32, bytes, &mut state, &mut next);
         located.unwrap_or_else(|error| panic!("row {row} of {what}: {error}"));
         for row in [other, row, row] {
-            check_row(&access, row, bytes.as_slice(), &mut state, rows, &what);
+            check_row(&access, row, bytes, &mut state, rows, &what);
         }
     }
     let is_within =
@@ -108,11 +118,11 @@ fn check(ty: ColumnType, rows: &[Option<OwnedValue>], effort: Effort, random: &m
     // Anywhere, and from nothing but the bytes that were read, with a new plan and state.
     for _ in 0..20 {
         let row = random.below(rows.len() as u64) as usize;
-        check_row(&access, row, bytes.as_slice(), &mut state, rows, &what);
+        check_row(&access, row, bytes, &mut state, rows, &what);
 
-        let recorder = Recorder::new(&bytes);
+        let recorder = Recorder::new(bytes);
         let layout = GroupLayout::read(&recorder).expect("reads");
-        let access = layout.row_access(0, &recorder).expect("plans");
+        let access = layout.row_access(column, &recorder).expect("plans");
         let mut named = Vec::new();
         access.ranges(row as u32, &mut named);
         access.likely_ranges(row as u32, &mut named);
@@ -125,19 +135,21 @@ fn check(ty: ColumnType, rows: &[Option<OwnedValue>], effort: Effort, random: &m
             &what,
         );
         let read = recorder.take();
-        let poisoned = poisoned(&bytes, &read);
+        let poisoned = poisoned(bytes, &read);
         let layout = GroupLayout::read(poisoned.as_slice()).expect("reads");
-        let access = layout.row_access(0, poisoned.as_slice()).expect("plans");
+        let access = layout
+            .row_access(column, poisoned.as_slice())
+            .expect("plans");
         let mut state = RowState::default();
         check_row(&access, row, poisoned.as_slice(), &mut state, rows, &what);
         assert!(named.iter().all(is_within));
     }
     let beyond = rows.len() as u32;
     assert!(matches!(
-        access.value(beyond, bytes.as_slice(), &mut state),
+        access.value(beyond, bytes, &mut state),
         Err(ColumnarError::OutOfRange { .. })
     ));
-    let located = access.locate(beyond, bytes.as_slice(), &mut state, &mut next);
+    let located = access.locate(beyond, bytes, &mut state, &mut next);
     assert!(located.is_ok() || matches!(located, Err(ColumnarError::OutOfRange { .. })));
 }
 
@@ -278,6 +290,72 @@ proptest! {
         let rows = column(ty, shape, nulls, row_count, random);
         check(ty, &rows, effort, random);
     }
+}
+
+/// Strings side by side: each column by itself, and all of them by one read of what a row has.
+#[test]
+fn grouped_columns_are_read_by_row() {
+    let random = &mut Random(78);
+    let types = [
+        ColumnType::Text,
+        ColumnType::Bytes,
+        ColumnType::Fixed { len: 16 },
+        ColumnType::Text,
+    ];
+    let mut met = std::collections::BTreeSet::new();
+    for shape in ALL_SHAPES {
+        for nulls in NULLS {
+            for effort in EFFORTS {
+                let columns = types.map(|ty| (ty, column(ty, shape, nulls, 1_500, random)));
+                let encoded = row_group(&columns).encode(EncodeOptions {
+                    effort,
+                    grouped: vec![0, 1, 2, 3],
+                });
+                let encoded = encoded.expect("encodes");
+                let bytes = [encoded.footer, encoded.body].concat();
+                for (at, (ty, rows)) in columns.iter().enumerate() {
+                    check_column(&bytes, at, *ty, rows, random);
+                }
+                met.extend(check_together(&bytes, &columns, random));
+            }
+        }
+    }
+    assert!(met.len() > 3, "{met:?}");
+}
+
+/// The encodings of groups that were met.
+fn check_together(
+    bytes: &[u8],
+    columns: &[(ColumnType, Vec<Option<OwnedValue>>)],
+    random: &mut Random,
+) -> Option<String> {
+    let recorder = Recorder::new(bytes);
+    let layout = GroupLayout::read(bytes).expect("reads");
+    let (members, first): (Vec<usize>, Vec<usize>) = (0..columns.len())
+        .filter_map(|at| Some((at, layout.first_of_group(at)?)))
+        .unzip();
+    let first = *first.first()?;
+    let access = |at: usize| layout.row_access(at, bytes).expect("plans");
+    let accesses: Vec<RowAccess> = members.iter().map(|&at| access(at)).collect();
+    let owner = access(first);
+    let mut state = RowState::default();
+    for _ in 0..30 {
+        let row = random.below(columns[0].1.len() as u64) as usize;
+        let is_near = random.below(2) == 0;
+        for (nth, (&at, access)) in members.iter().zip(&accesses).enumerate() {
+            let stored = match is_near {
+                true => owner.stored_among(row as u32, &recorder, &mut state),
+                false => owner.stored(row as u32, &recorder, &mut state),
+            };
+            let value = access.of_stored(stored.expect("reads")).expect("is right");
+            let expected = columns[at].1[row].as_ref().map(OwnedValue::as_value);
+            assert!(same(value, expected), "row {row} of column {at}");
+            let read = recorder.take();
+            assert!(nth == 0 || read.is_empty(), "{read:?} for column {at}");
+        }
+    }
+    let meta = layout.column(first, bytes).expect("reads");
+    Some(meta.encoding)
 }
 
 #[test]

@@ -28,7 +28,8 @@ CREATE FUNCTION howdah.table_options(
     OUT compression_effort text,
     OUT compact_after interval,
     OUT compact_min_rows bigint,
-    OUT compaction boolean
+    OUT compaction boolean,
+    OUT grouped_columns text[]
 ) RETURNS SETOF record LANGUAGE c STRICT ROWS 1 AS 'MODULE_PATHNAME', 'table_options_wrapper';
 
 CREATE VIEW howdah.options AS
@@ -49,7 +50,8 @@ CREATE FUNCTION howdah.set_options(
     compression_effort text DEFAULT NULL,
     compact_after interval DEFAULT NULL,
     compact_min_rows bigint DEFAULT NULL,
-    compaction boolean DEFAULT NULL
+    compaction boolean DEFAULT NULL,
+    grouped_columns text[] DEFAULT NULL
 ) RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'set_options_wrapper';
 COMMENT ON FUNCTION howdah.set_options IS 'sets the given options of a howdah table';
 
@@ -120,7 +122,8 @@ SELECT n.nspname AS schema_name,
        o.compression_effort,
        o.compact_after,
        o.compact_min_rows,
-       o.compaction
+       o.compaction,
+       o.grouped_columns
 FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_am a ON a.oid OPERATOR(pg_catalog.=) c.relam
         AND a.amname OPERATOR(pg_catalog.=) 'howdah'

@@ -7,7 +7,7 @@ use std::thread::available_parallelism;
 
 use howdah_bridge::Oid;
 use howdah_bridge::store::file_copy::FILE_COPIES;
-use howdah_columnar::Effort;
+use howdah_columnar::{Effort, EncodeOptions};
 use pgrx::PostgresGucEnum;
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
 
@@ -37,8 +37,11 @@ static STEP_ROWS: GucSetting<i32> = GucSetting::<i32>::new(0);
 static HASH_BITS: GucSetting<i32> = GucSetting::<i32>::new(HASH_BITS_MOST);
 static DISABLED_FUNCTIONS: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 static FORCE_COLD: GucSetting<bool> = GucSetting::<bool>::new(false);
+static GROUP_COLUMNS: GucSetting<bool> = GucSetting::<bool>::new(false);
 static GROUP_LOCKS: GucSetting<bool> = GucSetting::<bool>::new(true);
 
+/// Of a table in PostgreSQL.
+const MOST_COLUMNS: usize = 1_600;
 const HASH_BITS_MOST: i32 = u64::BITS as i32;
 
 fn int(
@@ -194,6 +197,14 @@ pub fn register() {
         GucFlags::default(),
     );
     GucRegistry::define_bool_guc(
+        c"howdah.debug_group_columns",
+        c"Treats all columns of strings as if the option grouped_columns named them.",
+        c"For tests only.",
+        &GROUP_COLUMNS,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_bool_guc(
         c"howdah.debug_group_locks",
         c"Lets a transaction that has locked many cold rows lock whole row groups.",
         c"For tests only: without it, every row takes a place in the lock table.",
@@ -284,14 +295,21 @@ pub fn group_locks() -> bool {
     GROUP_LOCKS.get()
 }
 
-/// The compression effort for a table.
-pub fn effort_of(table: Oid) -> Effort {
-    if let Some(effort) = crate::options::of(table).effort {
-        return effort;
-    }
-    match EFFORT.get() {
+/// How row groups of a table are encoded.
+pub fn encoding_of(table: Oid) -> EncodeOptions {
+    let options = crate::options::of(table);
+    let setting = match EFFORT.get() {
         EffortSetting::Fast => Effort::Fast,
         EffortSetting::Default => Effort::Default,
         EffortSetting::Best => Effort::Best,
+    };
+    let position = |&column: &i16| usize::try_from(column - 1).ok();
+    let named = || options.grouped_columns.iter().filter_map(position);
+    EncodeOptions {
+        effort: options.effort.unwrap_or(setting),
+        grouped: match GROUP_COLUMNS.get() {
+            true => (0..MOST_COLUMNS).collect(),
+            false => named().collect(),
+        },
     }
 }

@@ -63,6 +63,13 @@ fn sessions_that_collide_see_of_howdah_what_they_see_of_heap() -> anyhow::Result
     compare("together", Mode::Together, Subject::Howdah, &[], 80)
 }
 
+/// What a row has of all its strings lies in one place.
+#[test]
+fn one_session_sees_the_same_of_grouped_columns() -> anyhow::Result<()> {
+    let grouped = [("howdah.debug_group_columns", "on")];
+    compare("alone-grouped", Mode::Alone, Subject::Howdah, &grouped, 30)
+}
+
 /// Changed cold rows are brought back as hot tuples, so that decoding sees the changes.
 #[test]
 fn one_session_sees_the_same_where_changes_are_decoded() -> anyhow::Result<()> {

@@ -49,6 +49,7 @@ use stretch::Stretch;
 use strings::Place;
 
 use crate::error::ColumnarError;
+use crate::grouped::Field;
 use crate::layout::ChunkLayout;
 use crate::nodes::{Encoding, NodeTable};
 use crate::source::ByteSource;
@@ -75,6 +76,8 @@ pub struct RowAccess {
     /// Distinguishes the states of different columns.
     id: u64,
     ty: ColumnType,
+    /// The place of the column in what is stored of a row.
+    field: Option<Field>,
     row_count: u32,
     unit: ReadUnit,
     root: Root,
@@ -101,6 +104,8 @@ pub struct RowState {
     ahead: Ahead,
     /// The row that was asked for last.
     last: Option<u32>,
+    /// The row of grouped columns that `bytes` hold.
+    held: Option<u32>,
 }
 
 impl ReadUnit {
@@ -137,6 +142,7 @@ impl RowState {
             self.stretch = Stretch::default();
             self.ahead = Ahead::default();
             self.last = None;
+            self.held = None;
             self.id = access.id;
         }
     }
@@ -169,11 +175,14 @@ impl RowAccess {
             chunk,
             slot_count: 0,
         };
-        let root = planner.root(ty, layout, row_count, nodes)?;
+        let field = nodes.field().cloned();
+        let stored = field.as_ref().map_or(ty, Field::row_type);
+        let root = planner.root(stored, layout, row_count, nodes)?;
         let plan_bytes = nodes.node_count() * (size_of::<Scalars>() + 64) + nodes.heap_bytes();
         Ok(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             ty,
+            field,
             row_count: row_count as u32,
             unit: ReadUnit::of(nodes),
             root,
@@ -287,6 +296,21 @@ impl RowAccess {
         source: &S,
         state: &'a mut RowState,
     ) -> Result<Option<Value<'a>>, S::Error> {
+        let stored = self.stored_among(row, source, state)?;
+        Ok(self.of_stored(stored)?)
+    }
+
+    /// As [`stored`](Self::stored), of a row as [`value_among`](Self::value_among) means it.
+    ///
+    /// # Errors
+    ///
+    /// As [`value`](Self::value).
+    pub fn stored_among<'a, S: ByteSource + ?Sized>(
+        &'a self,
+        row: u32,
+        source: &S,
+        state: &'a mut RowState,
+    ) -> Result<Option<Value<'a>>, S::Error> {
         if let Root::Strings(strings) = &self.root
             && strings.has_stretches()
         {
@@ -295,7 +319,7 @@ impl RowAccess {
             let follows = state.follow(row);
             if !state.stretch.holds(row) {
                 if !follows {
-                    return self.value(row, source, state);
+                    return self.stored(row, source, state);
                 }
                 let mut reading = Reading {
                     source,
@@ -304,24 +328,28 @@ impl RowAccess {
                     held: &self.held,
                 };
                 // What is wrong with a neighbour is not this row's business.
-                let read = state
-                    .stretch
-                    .read(strings, self.ty, row, self.row_count, &mut reading);
+                let read = state.stretch.read(
+                    strings,
+                    self.stored_type(),
+                    row,
+                    self.row_count,
+                    &mut reading,
+                );
                 if !read.unwrap_or(false) {
-                    return self.value(row, source, state);
+                    return self.stored(row, source, state);
                 }
             }
             return Ok(state.stretch.value(row)?);
         }
         let Some(numbers) = self.numbers() else {
-            return self.value(row, source, state);
+            return self.stored(row, source, state);
         };
         self.check(row)?;
         state.serve(self);
         let follows = state.follow(row);
         if state.ahead.get(row).is_none() {
             if !follows {
-                return self.value(row, source, state);
+                return self.stored(row, source, state);
             }
             let mut reading = Reading {
                 source,
@@ -337,7 +365,7 @@ impl RowAccess {
                 scale: numeric.scale,
             }))),
             (Some(bits), _) => Ok(Some(scalar_value(self.ty, bits))),
-            (None, _) => self.value(row, source, state),
+            (None, _) => self.stored(row, source, state),
         }
     }
 
@@ -368,9 +396,29 @@ impl RowAccess {
         source: &S,
         state: &'a mut RowState,
     ) -> Result<Option<Value<'a>>, S::Error> {
+        let stored = self.stored(row, source, state)?;
+        Ok(self.of_stored(stored)?)
+    }
+
+    /// What a row has in the column's chunk: its value, or of grouped columns the strings of all of
+    /// them. Each of these columns finds its own value in it by [`of_stored`](Self::of_stored).
+    ///
+    /// # Errors
+    ///
+    /// As [`value`](Self::value).
+    pub fn stored<'a, S: ByteSource + ?Sized>(
+        &'a self,
+        row: u32,
+        source: &S,
+        state: &'a mut RowState,
+    ) -> Result<Option<Value<'a>>, S::Error> {
         self.check(row)?;
         state.serve(self);
         state.last = Some(row);
+        if self.field.is_some() && state.held == Some(row) {
+            return Ok(Some(Value::Bytes(&state.bytes)));
+        }
+        state.held = None;
         state.bytes.clear();
         let located = state.located.take().filter(|(at, _)| *at == row);
         let mut reading = Reading {
@@ -390,9 +438,41 @@ impl RowAccess {
                 if !strings.get_at(row, &place, &mut reading, &mut state.bytes)? {
                     return Ok(None);
                 }
-                Ok(Some(string_value(self.ty, &state.bytes)?))
+                state.held = self.field.is_some().then_some(row);
+                Ok(Some(string_value(self.stored_type(), &state.bytes)?))
             }
             Root::Numeric(numeric) => numeric.get(row, &mut reading, &mut state.bytes),
+        }
+    }
+
+    /// The value of a row by what is stored of the row.
+    ///
+    /// # Errors
+    ///
+    /// [`ColumnarError::Corrupt`].
+    pub fn of_stored<'a>(
+        &self,
+        stored: Option<Value<'a>>,
+    ) -> Result<Option<Value<'a>>, ColumnarError> {
+        let Some(field) = &self.field else {
+            return Ok(stored);
+        };
+        let Some(Value::Bytes(row)) = stored else {
+            return Err(ColumnarError::corrupt(
+                "a row of grouped columns is missing",
+            ));
+        };
+        let string = field.of(row)?;
+        string
+            .map(|string| string_value(self.ty, string))
+            .transpose()
+    }
+
+    /// The type of what is stored of a row.
+    fn stored_type(&self) -> ColumnType {
+        match self.field {
+            Some(_) => ColumnType::Bytes,
+            None => self.ty,
         }
     }
 }

@@ -119,7 +119,10 @@ impl Planner<'_> {
             (ChunkLayout::Array, Some(native)) => {
                 Root::Scalars(self.scalars(next()?, native, row_count)?)
             }
-            (ChunkLayout::Array, None) => {
+            (ChunkLayout::Grouped, Some(_)) => {
+                return Err(ColumnarError::corrupt("a column of a group has no strings"));
+            }
+            (ChunkLayout::Array | ChunkLayout::Grouped, None) => {
                 let is_text = ty == ColumnType::Text;
                 Root::Strings(self.strings(next()?, is_text, row_count)?)
             }

@@ -20,7 +20,7 @@ pub(crate) use validity::ValidityBuilder;
 
 use crate::encode::{EncodedRowGroup, encode_row_group};
 use crate::error::ColumnarError;
-use crate::types::{ColumnType, Effort};
+use crate::types::{ColumnType, EncodeOptions};
 use crate::value::Value;
 
 /// The rows of one row group, not yet encoded.
@@ -137,7 +137,10 @@ impl RowGroupBuilder {
     ///
     /// [`ColumnarError::RowCount`] and [`ColumnarError::TooLarge`] when the rows do not fit
     /// one row group, [`ColumnarError::Encode`] when the encoder fails.
-    pub fn encode(&self, effort: Effort) -> Result<EncodedRowGroup, ColumnarError> {
-        encode_row_group(self, effort)
+    pub fn encode(
+        &self,
+        options: impl Into<EncodeOptions>,
+    ) -> Result<EncodedRowGroup, ColumnarError> {
+        encode_row_group(self, &options.into())
     }
 }

@@ -98,6 +98,17 @@ impl GroupLayout {
         self.entries[column].chunk.clone()
     }
 
+    /// The first of the columns whose strings lie beside those of a column, if there are any: it
+    /// has the same chunk, and what is stored of a row is the same.
+    pub fn first_of_group(&self, column: usize) -> Option<usize> {
+        let own = &self.entries[column];
+        if own.layout != ChunkLayout::Grouped {
+            return None;
+        }
+        let is_same = |entry: &Entry| entry.layout == own.layout && entry.chunk == own.chunk;
+        self.entries[..=column].iter().position(is_same)
+    }
+
     /// Everything about a column: statistics, zone map, nodes.
     ///
     /// # Errors

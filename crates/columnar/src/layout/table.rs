@@ -21,6 +21,7 @@ pub const FORMAT_VERSION: u32 = 2;
 const LAYOUT_ALL_NULL: u8 = 0;
 const LAYOUT_ARRAY: u8 = 1;
 const LAYOUT_NUMERIC: u8 = 2;
+const LAYOUT_GROUPED: u8 = 3;
 
 const FLAG_NAN: u16 = 1;
 const FLAG_NEGATIVE_ZERO: u16 = 2;
@@ -94,6 +95,8 @@ pub(crate) enum ChunkLayout {
     Array,
     /// The trees of a numeric column.
     Numeric(NumericLayout),
+    /// One tree, of the rows of a group of columns.
+    Grouped,
 }
 
 /// The trees of a numeric chunk, in this order: digits (low 64 bits), then as present high
@@ -114,7 +117,7 @@ impl ChunkLayout {
     pub(crate) fn root_count(self) -> usize {
         match self {
             Self::AllNull => 0,
-            Self::Array => 1,
+            Self::Array | Self::Grouped => 1,
             Self::Numeric(numeric) => {
                 1 + usize::from(numeric.wide)
                     + usize::from(numeric.scales_per_row)
@@ -187,7 +190,8 @@ impl Entry {
                 has_images: flags & FLAG_IMAGES != 0,
             }),
             (LAYOUT_ARRAY, ty) if ty != ColumnType::Numeric => ChunkLayout::Array,
-            (LAYOUT_ARRAY | LAYOUT_NUMERIC, _) => {
+            (LAYOUT_GROUPED, ty) if ty.is_of_strings() => ChunkLayout::Grouped,
+            (LAYOUT_ARRAY | LAYOUT_NUMERIC | LAYOUT_GROUPED, _) => {
                 return Err(ColumnarError::corrupt("chunk layout does not fit its type"));
             }
             (code, _) => return Err(ColumnarError::newer("chunk layout", code.into())),
@@ -218,6 +222,7 @@ impl Entry {
         let layout = match self.layout {
             ChunkLayout::AllNull => LAYOUT_ALL_NULL,
             ChunkLayout::Array => LAYOUT_ARRAY,
+            ChunkLayout::Grouped => LAYOUT_GROUPED,
             ChunkLayout::Numeric(numeric) => {
                 flag(numeric.wide, FLAG_WIDE);
                 flag(numeric.scales_per_row, FLAG_SCALES);

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   disk   hot pages
-//!          cold pages × share of the needed columns × share of groups touched, at least one group
+//!          cold pages × share of the needed columns, and of those beside them, × share of groups
+//!          touched, at least one group
 //!   CPU    groups      opening each, whatever its statistics tell
 //!          hot rows    as in a sequential scan
 //!          cold rows   touched, hidden or not, at least a zone:
@@ -26,8 +27,8 @@ use super::operand::Test;
 use super::pushdown::{self, Pushed, condition_of};
 use crate::am;
 use crate::am::estimate::{ColdSize, PlannedSize, planned_size};
-use crate::settings;
 use crate::types::{AttributeLayout, TableLayout};
+use crate::{options, settings};
 
 // Measured on 5 million rows, in one process, against a sequential scan of the same rows as heap,
 // for which PostgreSQL charges one `cpu_tuple_cost` per row: a pushed clause took 2 to 4 % of that
@@ -115,7 +116,8 @@ impl Scan<'_> {
         let widths = widths(self.table, self.layout);
         let width: f64 = widths.iter().sum();
         let needed: f64 = self.attributes.iter().map(|&i| widths[i]).sum();
-        let share = needed / width.max(1.0);
+        let beside = self.beside(&widths);
+        let share = (needed + beside) / width.max(1.0);
 
         let Touched {
             share: touched,
@@ -142,7 +144,8 @@ impl Scan<'_> {
         };
         let selected = cold_rows * planned.selectivity(pushed);
         let value = |i: usize| value_cost(&self.layout.attributes[i], widths[i]);
-        let values: f64 = self.attributes.iter().map(|&i| value(i)).sum();
+        let values = self.attributes.iter().map(|&i| value(i)).sum::<f64>()
+            + beside * STRING_BYTE * units.operator;
         let all_values: f64 = (0..widths.len()).map(value).sum();
         let per_tuple = TUPLE * units.tuple + values;
         let cpu_cost = hot_rows * (units.tuple + every.per_tuple)
@@ -162,6 +165,22 @@ impl Scan<'_> {
             hot_rows,
             touched_rows,
             selected_rows: selected,
+        }
+    }
+}
+
+impl Scan<'_> {
+    /// The width of the columns that are not needed and lie beside one that is.
+    fn beside(&self, widths: &[f64]) -> f64 {
+        let options = options::of(self.table.oid());
+        let columns = options.grouped_columns.iter();
+        let (needed, others): (Vec<usize>, Vec<usize>) = columns
+            .filter_map(|&column| usize::try_from(column - 1).ok())
+            .filter(|&i| i < widths.len())
+            .partition(|i| self.attributes.contains(i));
+        match needed.is_empty() {
+            true => 0.0,
+            false => others.into_iter().map(|i| widths[i]).sum(),
         }
     }
 }

@@ -90,6 +90,12 @@ impl Decoded {
             Selection::List(rows, _) => rows.last().map_or(0, |&row| row as usize + 1),
             Selection::Range(range) => range.end,
         };
+        if !matches!(selection, Selection::List(_, None)) {
+            // Columns that lie side by side are decoded together where all are open.
+            for &i in wanted.iter().filter(|&&i| i < current.open.column_count()) {
+                current.open.chunk(store, i)?;
+            }
+        }
         let mut columns = Vec::new();
         for &i in wanted {
             pgrx::check_for_interrupts!();

@@ -365,7 +365,7 @@ fn write_successor(
     if run.iter().all(|old| old.is_seen_by_all(horizon)) {
         placed.entry.flags = GroupFlags::MOVED_ROWS;
     }
-    group::write(store, &placed, &rows, task.policy.effort, cid)?;
+    group::write(store, &placed, &rows, &task.policy.encoding, cid)?;
     stop_point!("merge_index_insert");
     let mut indexes = Indexes::open(table, |index| !is_brin(index));
     let first_row = placed.entry.first_row;

@@ -111,8 +111,8 @@ impl<'a> Move<'a> {
         let key = row_order::key_of(table.table(), &task.policy.sort_key);
         let order = row_order::order_by(&batch.rows, &key);
         let encoded = match &order {
-            None => batch.rows.encode(task.policy.effort)?,
-            Some(order) => batch.rows.reordered(order).encode(task.policy.effort)?,
+            None => batch.rows.encode(&task.policy.encoding)?,
+            Some(order) => batch.rows.reordered(order).encode(&task.policy.encoding)?,
         };
         Ok(Move {
             table,

@@ -1,7 +1,7 @@
 //! When and how a table is compacted.
 
 use howdah_bridge::Oid;
-use howdah_columnar::{Effort, MAX_ROWS};
+use howdah_columnar::{EncodeOptions, MAX_ROWS};
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
 
 use crate::options::Period;
@@ -106,7 +106,7 @@ pub struct Policy {
     pub min_rows: u32,
     /// The table's option: attribute numbers; [`crate::row_order::key_of`] knows what holds.
     pub sort_key: Vec<i16>,
-    pub effort: Effort,
+    pub encoding: EncodeOptions,
 }
 
 /// The policy for a table.
@@ -124,6 +124,6 @@ pub fn of(table: Oid) -> Policy {
         // A full group is always worth moving.
         min_rows: min_rows.clamp(1, MAX_ROWS as u32 / 2),
         sort_key: options.sort_key.clone(),
-        effort: crate::settings::effort_of(table),
+        encoding: crate::settings::encoding_of(table),
     }
 }

@@ -49,8 +49,8 @@ pub(super) fn complete(group: &Rc<RefCell<PendingGroup>>) {
             false => is_free = false,
         }
     }
-    let effort = settings::effort_of(group.borrow().file.table);
-    match is_free && group.borrow_mut().encode_aside(effort) {
+    let encoding = settings::encoding_of(group.borrow().file.table);
+    match is_free && group.borrow_mut().encode_aside(encoding) {
         true => ENCODED_ASIDE.set(true),
         false => write_group(group),
     }
@@ -82,7 +82,7 @@ fn write_group(group: &Rc<RefCell<PendingGroup>>) {
                 &store,
                 placed,
                 rows,
-                settings::effort_of(file.table),
+                &settings::encoding_of(file.table),
                 command,
             ),
             PendingRows::Encoding(encoder) => encoder.wait().map_err(Into::into).and_then(|it| {

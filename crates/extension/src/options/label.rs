@@ -3,7 +3,8 @@
 //! ```text
 //!   on a table    compression_effort=best, compact_after=P1DT7200S,
 //!                 compact_min_rows=5, compaction=off
-//!   on a column   sort_key=2                     the second column of the sort key
+//!   on a column   sort_key=2, grouped=on         the second column of the sort key, and one of
+//!                                                those whose strings lie side by side
 //! ```
 //!
 //! The text depends on no setting of the session that writes or reads it: periods are ISO 8601
@@ -15,13 +16,22 @@ use howdah_columnar::Effort;
 use super::{Period, TableOptions};
 
 /// The options of a table, by their names in SQL.
-pub const NAMES: [&str; 5] = [
+pub const NAMES: [&str; 6] = [
     "sort_key",
     "compression_effort",
     "compact_after",
     "compact_min_rows",
     "compaction",
+    "grouped_columns",
 ];
+
+/// What is kept in the label of a column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ColumnOptions {
+    /// The position in the sort key, counted from 1.
+    pub sort_key: Option<u16>,
+    pub grouped: bool,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -56,7 +66,8 @@ pub fn of_table(options: &TableOptions) -> Option<String> {
     (!settings.is_empty()).then(|| settings.join(", "))
 }
 
-/// Reads the label of a table. The result has no sort key, which is kept in the labels of columns.
+/// Reads the label of a table. The result has no sort key and no grouped columns, which are kept in
+/// the labels of columns.
 ///
 /// # Errors
 /// What keeps the text from being a label.
@@ -83,11 +94,7 @@ pub fn parse_of_table(text: &str) -> Result<TableOptions, LabelError> {
                 options.compact_min_rows = Some(rows.ok_or_else(invalid)?);
             }
             "compaction" => {
-                options.compaction = Some(match value {
-                    "on" | "true" => true,
-                    "off" | "false" => false,
-                    _ => return Err(invalid()),
-                });
+                options.compaction = Some(on_or_off(value).ok_or_else(invalid)?);
             }
             _ => return Err(LabelError::UnknownOption(option.to_owned())),
         }
@@ -95,32 +102,53 @@ pub fn parse_of_table(text: &str) -> Result<TableOptions, LabelError> {
     Ok(options)
 }
 
-/// The label of a column that has a position in the sort key, counted from 1.
-pub fn of_column(position: usize) -> String {
-    format!("sort_key={position}")
+/// The label of a column; `None` if no option names it.
+pub fn of_column(options: ColumnOptions) -> Option<String> {
+    let settings = [
+        options
+            .sort_key
+            .map(|position| format!("sort_key={position}")),
+        options.grouped.then(|| "grouped=on".to_owned()),
+    ];
+    let settings: Vec<String> = settings.into_iter().flatten().collect();
+    (!settings.is_empty()).then(|| settings.join(", "))
 }
 
-/// Reads the label of a column: its position in the sort key.
+/// Reads the label of a column.
 ///
 /// # Errors
 /// What keeps the text from being a label.
-pub fn parse_of_column(text: &str) -> Result<u16, LabelError> {
-    let mut position = None;
+pub fn parse_of_column(text: &str) -> Result<ColumnOptions, LabelError> {
+    let mut options = ColumnOptions::default();
+    let mut seen: Vec<&str> = Vec::new();
     for (option, value) in settings(text) {
         let value = value?;
-        if option != "sort_key" {
-            return Err(LabelError::UnknownOption(option.to_owned()));
-        }
-        if position.is_some() {
+        if seen.contains(&option) {
             return Err(LabelError::Twice(option.to_owned()));
         }
-        let number = value.parse().ok().filter(|number: &u16| *number > 0);
-        position = Some(number.ok_or_else(|| LabelError::InvalidValue {
+        seen.push(option);
+        let invalid = || LabelError::InvalidValue {
             option: option.to_owned(),
             value: value.to_owned(),
-        })?);
+        };
+        match option {
+            "sort_key" => {
+                let position = value.parse().ok().filter(|number: &u16| *number > 0);
+                options.sort_key = Some(position.ok_or_else(invalid)?);
+            }
+            "grouped" => options.grouped = on_or_off(value).ok_or_else(invalid)?,
+            _ => return Err(LabelError::UnknownOption(option.to_owned())),
+        }
     }
-    position.ok_or_else(|| LabelError::NoValue(text.to_owned()))
+    Ok(options)
+}
+
+fn on_or_off(value: &str) -> Option<bool> {
+    match value {
+        "on" | "true" => Some(true),
+        "off" | "false" => Some(false),
+        _ => None,
+    }
 }
 
 /// The settings of a label: name, and value unless there is none.
@@ -238,6 +266,7 @@ mod tests {
             compact_min_rows: Some(i64::MAX),
             compaction: Some(false),
             sort_key: Vec::new(),
+            grouped_columns: Vec::new(),
         };
         let text = of_table(&all).expect("something is set");
         assert_eq!(
@@ -247,7 +276,16 @@ mod tests {
         );
         assert_eq!(parse_of_table(&text), Ok(all));
         assert_eq!(of_table(&TableOptions::default()), None);
-        assert_eq!(parse_of_column(&of_column(3)), Ok(3));
+        for (sort_key, grouped, text) in [
+            (Some(3), false, "sort_key=3"),
+            (None, true, "grouped=on"),
+            (Some(1), true, "sort_key=1, grouped=on"),
+        ] {
+            let options = ColumnOptions { sort_key, grouped };
+            assert_eq!(of_column(options).as_deref(), Some(text));
+            assert_eq!(parse_of_column(text), Ok(options));
+        }
+        assert_eq!(of_column(ColumnOptions::default()), None);
     }
 
     #[test]
@@ -316,6 +354,8 @@ mod tests {
             "sort_key=1,sort_key=2",
             "x=1",
             "sort_key=-1",
+            "grouped=2",
+            "grouped=on, grouped=on",
         ] {
             assert!(parse_of_column(text).is_err(), "{text}");
         }

@@ -10,8 +10,8 @@
 //!
 //! An access method has no reloptions of its own, so options are kept as security labels (decision
 //! 19): PostgreSQL drops a label with its table or column, dumps it, and does not replicate it. A
-//! sort key is kept as labels on its columns, which follow renames and are dumped under the
-//! columns' names. `label` defines their text.
+//! sort key is kept as labels on its columns, and so is which columns are grouped: these labels
+//! follow renames and are dumped under the columns' names. `label` defines their text.
 //!
 //! Readers go through [`of`], which caches the options per backend until the table's relcache entry
 //! is invalidated. PostgreSQL does not invalidate it for labels: `catalog` and `provider` do.
@@ -26,8 +26,8 @@ pub mod provider;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use howdah_bridge::Oid;
 use howdah_bridge::invalidation::at_invalidation;
+use howdah_bridge::{Oid, names};
 use howdah_columnar::Effort;
 
 use crate::bounded_cache::HashCache;
@@ -38,6 +38,8 @@ pub struct TableOptions {
     /// Attribute numbers of the columns that row groups are sorted by; empty: the order of the
     /// table's last CLUSTER decides.
     pub sort_key: Vec<i16>,
+    /// Attribute numbers, ascending, of the columns whose strings are to lie side by side.
+    pub grouped_columns: Vec<i16>,
     /// `None`: the setting `howdah.compression_effort` decides.
     pub effort: Option<Effort>,
     /// How long a page must have been unchanged before its rows are moved; `None`: the setting
@@ -88,12 +90,14 @@ pub fn register() {
     });
 }
 
-/// The options of a table.
+/// The options of a table; of one that takes over the rows of another, the other's.
 pub fn of(table: Oid) -> Rc<TableOptions> {
     if let Some(known) = CACHE.with_borrow_mut(|cache| cache.get(&table).cloned()) {
         return known;
     }
-    let options = Rc::new(catalog::read(table));
+    let options = Rc::new(catalog::read(
+        names::rewritten_table(table).unwrap_or(table),
+    ));
     CACHE.with_borrow_mut(|cache| cache.insert(table, Rc::clone(&options)));
     options
 }

@@ -69,7 +69,7 @@ fn check_relation(kind: RelationKind, is_catalog: bool, column: i32) {
         ),
         RelationKind::Table | RelationKind::MaterializedView if column >= 0 => {}
         RelationKind::Table | RelationKind::MaterializedView => {
-            wrong_object("a sort key cannot have system columns", None)
+            wrong_object("system columns have no options of howdah", None)
         }
         RelationKind::Other => wrong_object(
             "options of howdah are for tables and materialized views",

@@ -15,7 +15,7 @@ use pgrx::{name, pg_extern};
 use super::open_howdah;
 use super::visible::{Visible, readable_columns};
 use crate::am;
-use crate::errors::or_raise;
+use crate::errors::{ColdError, or_raise};
 use crate::scan_stats;
 use crate::store::directory::{self, GroupEntry, GroupState};
 use crate::store::open_group::OpenGroup;
@@ -184,6 +184,7 @@ fn table_column_chunks(
                     continue;
                 }
                 let column = or_raise(relation, open.column(i));
+                let bytes = or_raise(relation, bytes_of(open, i));
                 let stats = &column.stats;
                 let extreme =
                     |value: &Option<OwnedValue>| value_text(value.as_ref()?, column.ty, attribute);
@@ -191,7 +192,7 @@ fn table_column_chunks(
                     i64::from(entry.group().first_block()),
                     i as i16 + 1,
                     column.encoding.clone(),
-                    (column.byte_range.end - column.byte_range.start) as i64,
+                    bytes as i64,
                     stats.raw_bytes as i64,
                     stats.null_count as i64,
                     stats.distinct_estimate.map(|n| n as i64),
@@ -202,6 +203,22 @@ fn table_column_chunks(
         });
     }
     TableIterator::new(out)
+}
+
+/// The bytes of a column's chunk: of one that several columns share, this one's part, by the size
+/// of its values.
+fn bytes_of(open: &OpenGroup, column: usize) -> Result<u64, ColdError> {
+    let meta = open.column(column)?;
+    let bytes = meta.byte_range.end - meta.byte_range.start;
+    let Some(first) = open.first_of_group(column) else {
+        return Ok(bytes);
+    };
+    let mut raw_bytes = 0;
+    for other in (0..open.column_count()).filter(|&it| open.first_of_group(it) == Some(first)) {
+        raw_bytes += open.column(other)?.stats.raw_bytes;
+    }
+    let share = meta.stats.raw_bytes as f64 / (raw_bytes as f64).max(1.0);
+    Ok((bytes as f64 * share) as u64)
 }
 
 /// What scans of a howdah table did so far; no row where nothing was counted.

@@ -13,6 +13,7 @@ use crate::am;
 use crate::errors::refuse;
 use crate::options::label::{NAMES, effort, effort_name};
 use crate::options::{Period, TableOptions, catalog};
+use crate::types::TableLayout;
 use crate::written_databases;
 
 /// `ATTRIBUTE_GENERATED_VIRTUAL`
@@ -29,6 +30,7 @@ fn set_options(
     compact_after: Option<Interval>,
     compact_min_rows: Option<i64>,
     compaction: Option<bool>,
+    grouped_columns: Option<Vec<Option<String>>>,
 ) {
     prevent_if_read_only(c"howdah.set_options()");
     let rel = open_howdah_table(required(relation, "relation"));
@@ -60,6 +62,9 @@ fn set_options(
         options.compact_min_rows = Some(rows);
     }
     options.compaction = compaction.or(options.compaction);
+    if let Some(names) = grouped_columns {
+        options.grouped_columns = checked_group(rel.table(), names);
+    }
     write(table, &options);
 }
 
@@ -80,6 +85,7 @@ fn reset_options(relation: Option<Oid>, option: Option<String>) {
         Some("compact_after") => options.compact_after = None,
         Some("compact_min_rows") => options.compact_min_rows = None,
         Some("compaction") => options.compaction = None,
+        Some("grouped_columns") => options.grouped_columns.clear(),
         Some(name) => refuse(
             PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
             format!("unrecognized option \"{name}\""),
@@ -102,24 +108,26 @@ fn table_options(
         name!(compact_after, Option<Interval>),
         name!(compact_min_rows, Option<i64>),
         name!(compaction, Option<bool>),
+        name!(grouped_columns, Option<Vec<String>>),
     ),
 > {
     let options = catalog::read(relation);
     if options == TableOptions::default() {
         return TableIterator::empty();
     }
-    let names: Vec<String> = options
-        .sort_key
-        .iter()
-        .filter_map(|&column| names::column(relation, column))
-        .collect();
+    let names = |columns: &[i16]| {
+        let name = |&column: &i16| names::column(relation, column);
+        let names: Vec<String> = columns.iter().filter_map(name).collect();
+        (!names.is_empty()).then_some(names)
+    };
     let interval = |p: Period| Interval::new(p.months, p.days, p.microseconds).ok();
     TableIterator::once((
-        (!names.is_empty()).then_some(names),
+        names(&options.sort_key),
         options.effort.map(effort_name),
         options.compact_after.and_then(interval),
         options.compact_min_rows,
         options.compaction,
+        names(&options.grouped_columns),
     ))
 }
 
@@ -185,7 +193,7 @@ fn invalid(message: String, hint: &str) -> ! {
     )
 }
 
-/// The attribute numbers of the columns.
+/// The attribute numbers of the columns of a sort key.
 fn checked_sort_key(table: Table<'_>, names: Vec<Option<String>>) -> Vec<i16> {
     if names.len() > LONGEST_SORT_KEY {
         refuse(
@@ -194,48 +202,80 @@ fn checked_sort_key(table: Table<'_>, names: Vec<Option<String>>) -> Vec<i16> {
             None,
         );
     }
+    checked_columns(table, names, "the sort key", |name, at| {
+        let attribute = table.descriptor().attribute(at);
+        if attribute.attgenerated as u8 == VIRTUAL {
+            refuse_virtual(name, "A sort key has stored columns only.");
+        }
+        if !names::is_ordered(attribute.atttypid) {
+            let type_name = names::type_of(attribute.atttypid);
+            refuse(
+                PgSqlErrorCode::ERRCODE_UNDEFINED_FUNCTION,
+                format!("could not identify an ordering operator for type {type_name}"),
+                Some(format!("Column \"{name}\" cannot be part of a sort key.")),
+            );
+        }
+    })
+}
+
+/// The attribute numbers of columns to be grouped.
+fn checked_group(table: Table<'_>, names: Vec<Option<String>>) -> Vec<i16> {
+    let layout = TableLayout::of(table.descriptor());
+    let mut columns = checked_columns(table, names, "the group", |name, at| {
+        let attribute = table.descriptor().attribute(at);
+        if attribute.attgenerated as u8 == VIRTUAL {
+            refuse_virtual(name, "Only stored columns can be grouped.");
+        }
+        if !layout.attributes[at].column_type.is_of_strings() {
+            let type_name = names::type_of(attribute.atttypid);
+            refuse(
+                PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+                format!("column \"{name}\" of type {type_name} cannot be grouped"),
+                Some("Only columns whose values are stored as strings can be grouped: text, json, bytea, uuid and the like.".into()),
+            );
+        }
+    });
+    columns.sort_unstable();
+    columns
+}
+
+fn refuse_virtual(name: &str, hint: &str) -> ! {
+    refuse(
+        PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+        format!("column \"{name}\" is a virtual generated column"),
+        Some(hint.to_owned()),
+    )
+}
+
+/// The attribute numbers of columns with these names, none of which `check` refuses.
+fn checked_columns(
+    table: Table<'_>,
+    names: Vec<Option<String>>,
+    list: &str,
+    check: impl Fn(&str, usize),
+) -> Vec<i16> {
     let mut checked: Vec<i16> = Vec::with_capacity(names.len());
     for name in names {
-        let name = required(name, "a column of the sort key");
-        let column = checked_sort_column(table, &name);
-        if checked.contains(&column) {
+        let name = required(name, &format!("a column of {list}"));
+        let Some(number) = names::column_number(table.oid(), &name) else {
+            refuse(
+                PgSqlErrorCode::ERRCODE_UNDEFINED_COLUMN,
+                format!(
+                    "column \"{name}\" of relation \"{}\" does not exist",
+                    table.name()
+                ),
+                None,
+            )
+        };
+        check(&name, number as usize - 1);
+        if checked.contains(&number) {
             refuse(
                 PgSqlErrorCode::ERRCODE_DUPLICATE_COLUMN,
-                format!("column \"{name}\" appears twice in the sort key"),
+                format!("column \"{name}\" appears twice in {list}"),
                 None,
             );
         }
-        checked.push(column);
+        checked.push(number);
     }
     checked
-}
-
-fn checked_sort_column(table: Table<'_>, name: &str) -> i16 {
-    let Some(number) = names::column_number(table.oid(), name) else {
-        refuse(
-            PgSqlErrorCode::ERRCODE_UNDEFINED_COLUMN,
-            format!(
-                "column \"{name}\" of relation \"{}\" does not exist",
-                table.name()
-            ),
-            None,
-        )
-    };
-    let attribute = table.descriptor().attribute(number as usize - 1);
-    if attribute.attgenerated as u8 == VIRTUAL {
-        refuse(
-            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
-            format!("column \"{name}\" is a virtual generated column"),
-            Some("A sort key has stored columns only.".into()),
-        );
-    }
-    if !names::is_ordered(attribute.atttypid) {
-        let type_name = names::type_of(attribute.atttypid);
-        refuse(
-            PgSqlErrorCode::ERRCODE_UNDEFINED_FUNCTION,
-            format!("could not identify an ordering operator for type {type_name}"),
-            Some(format!("Column \"{name}\" cannot be part of a sort key.")),
-        );
-    }
-    number
 }

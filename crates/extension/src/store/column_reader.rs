@@ -97,6 +97,17 @@ impl ColumnReader {
         (column < self.layout.column_count()).then(|| self.layout.column_type(column))
     }
 
+    /// Whether a stored column's strings lie beside those of others, of which there is one group.
+    pub fn is_grouped(&self, column: usize) -> bool {
+        self.layout.first_of_group(column).is_some()
+    }
+
+    /// What the footer says of a stored column.
+    pub fn column(&self, store: &ColdStore, column: usize) -> Result<ColumnMeta, ColdError> {
+        let value = store.value(self.entry.value_id, &self.pieces);
+        self.layout.column(column, &Bytes(value))
+    }
+
     /// What is known of a column's values.
     pub fn statistics(
         &self,

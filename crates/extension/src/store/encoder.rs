@@ -14,7 +14,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use howdah_bridge::upper::with_signals_blocked;
-use howdah_columnar::{ColumnarError, Effort, EncodedRowGroup, RowGroupBuilder};
+use howdah_columnar::{ColumnarError, EncodeOptions, EncodedRowGroup, RowGroupBuilder};
 
 use crate::settings;
 use crate::stop_point;
@@ -38,7 +38,10 @@ impl Encoder {
     /// Starts to encode the rows, or returns them where no thread can be had.
     // The rows are returned to be encoded otherwise.
     #[allow(clippy::result_large_err)]
-    pub fn start(rows: RowGroupBuilder, effort: Effort) -> Result<Encoder, RowGroupBuilder> {
+    pub fn start(
+        rows: RowGroupBuilder,
+        encoding: EncodeOptions,
+    ) -> Result<Encoder, RowGroupBuilder> {
         let lease = Lease::take(settings::threads().min(1));
         if lease.count == 0 {
             return Err(rows);
@@ -50,7 +53,7 @@ impl Encoder {
         let mut work = Some(move || {
             assert!(!panics, "as asked at encode-thread");
             // After a rollback no receiver is left.
-            let _ = sender.send(shared.encode(effort));
+            let _ = sender.send(shared.encode(&encoding));
         });
         let mut thread = None;
         with_signals_blocked(&mut || {

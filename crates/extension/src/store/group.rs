@@ -2,7 +2,7 @@
 
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::xid::CommandId;
-use howdah_columnar::{Effort, EncodedRowGroup, RowGroupBuilder};
+use howdah_columnar::{EncodeOptions, EncodedRowGroup, RowGroupBuilder};
 
 use super::directory::{self, GroupEntry, GroupState, PlacedEntry};
 use crate::errors::ColdError;
@@ -13,10 +13,10 @@ pub fn write(
     store: &ColdStore,
     placed: &PlacedEntry,
     rows: &RowGroupBuilder,
-    effort: Effort,
+    encoding: &EncodeOptions,
     cid: CommandId,
 ) -> Result<GroupEntry, ColdError> {
-    let encoded = rows.encode(effort)?;
+    let encoded = rows.encode(encoding)?;
     pgrx::check_for_interrupts!();
     store_encoded(store, placed, rows.row_count(), &encoded, cid)
 }

@@ -43,6 +43,9 @@ const ROWS_BETWEEN_INTERRUPTS: usize = 128;
 /// A column of a group, ready for its rows.
 struct ColumnAccess {
     access: RowAccess,
+    /// The first of the columns whose strings lie beside this one's: what is stored of a row is
+    /// read by it for all of them, and its state and window are theirs.
+    first: usize,
     state: RefCell<RowState>,
     window: RefCell<Window>,
     /// The states of lanes that have one of their own, and the memory that they held when it was
@@ -80,6 +83,8 @@ pub struct GroupAccess {
     pieces: RefCell<PieceMap>,
     columns: Box<[OnceCell<Box<ColumnAccess>>]>,
     lanes: RefCell<Lanes>,
+    /// Whether columns lie side by side.
+    is_grouped: bool,
     memory: Memory,
 }
 
@@ -116,6 +121,7 @@ impl GroupAccess {
         check_counts(entry, layout.row_count(), layout.body_len())?;
         let mut columns = Vec::new();
         columns.resize_with(layout.column_count(), OnceCell::new);
+        let is_grouped = (0..columns.len()).any(|column| layout.first_of_group(column).is_some());
         let memory = Memory::default();
         memory.add(size_of::<GroupAccess>() + layout.memory_bytes());
         memory.add(columns.len() * size_of::<OnceCell<Box<ColumnAccess>>>());
@@ -127,6 +133,7 @@ impl GroupAccess {
             pieces,
             columns: columns.into_boxed_slice(),
             lanes: RefCell::default(),
+            is_grouped,
             memory,
         })
     }
@@ -145,6 +152,7 @@ impl GroupAccess {
         GroupBytes::of(store, self.value_id, &self.pieces)
     }
 
+    #[inline]
     fn column(
         &self,
         column: usize,
@@ -154,9 +162,11 @@ impl GroupAccess {
             return Ok(known);
         }
         let access = self.layout.row_access(column, bytes)?;
+        let first = self.layout.first_of_group(column).unwrap_or(column);
         let column = self.columns[column].get_or_init(|| {
             Box::new(ColumnAccess {
                 access,
+                first,
                 state: RefCell::default(),
                 window: RefCell::default(),
                 lanes: RefCell::default(),
@@ -165,6 +175,20 @@ impl GroupAccess {
             })
         });
         Ok(column)
+    }
+
+    /// The column by which what is stored of a row is read for this one: mostly itself.
+    #[inline]
+    fn stored(
+        &self,
+        column: usize,
+        bytes: &GroupBytes<'_, '_>,
+    ) -> Result<&ColumnAccess, ColdError> {
+        let own = self.column(column, bytes)?;
+        match own.first == column {
+            true => Ok(own),
+            false => self.column(own.first, bytes),
+        }
     }
 
     /// Requests what the row's wanted columns need before any of it is waited for: first offsets,
@@ -240,8 +264,13 @@ impl GroupAccess {
             columns.clear();
             columns.extend((0..self.columns.len()).filter(is_read));
             // The footer's pages once, before other pages are read.
-            for &column in &columns {
-                self.column(column, &bytes)?;
+            for column in &mut columns {
+                *column = self.column(*column, &bytes)?.first;
+            }
+            if self.is_grouped {
+                // What columns share is requested once.
+                columns.sort_unstable();
+                columns.dedup();
             }
             if columns.len() >= ahead.fewest_columns() {
                 self.look_ahead(&bytes, position, &columns, ahead)?;
@@ -295,7 +324,7 @@ impl GroupAccess {
 
     /// What a single value of a stored column costs.
     pub fn unit(&self, store: &LazyStore<'_>, column: usize) -> Result<ReadUnit, ColdError> {
-        let column = self.column(column, &self.bytes(store))?;
+        let column = self.stored(column, &self.bytes(store))?;
         Ok(column.access.unit())
     }
 
@@ -342,7 +371,7 @@ impl GroupAccess {
         column: usize,
         rows: &[u32],
     ) -> Result<(), ColdError> {
-        let column = self.column(column, bytes)?;
+        let column = self.stored(column, bytes)?;
         let mut state = column.state.borrow_mut();
         RANGES.with_borrow_mut(|ranges| {
             ranges.clear();
@@ -376,7 +405,8 @@ impl GroupAccess {
         nearness: Nearness,
         look: impl FnOnce(Option<Value<'_>>) -> R,
     ) -> Result<R, ColdError> {
-        let column = self.column(column, bytes)?;
+        let own = &self.column(column, bytes)?.access;
+        let column = self.stored(column, bytes)?;
         let mut state = column.state.borrow_mut();
         // Frames and chunks are too long for a state each.
         if let Nearness::InLane(lane) = nearness
@@ -386,30 +416,30 @@ impl GroupAccess {
             if lanes.len() <= lane {
                 lanes.resize_with(lane + 1, RowState::default);
             }
-            let value = column
+            let stored = column
                 .access
-                .value_among(position, bytes, &mut lanes[lane])?;
-            let result = look(value);
+                .stored_among(position, bytes, &mut lanes[lane])?;
+            let result = look(own.of_stored(stored)?);
             drop(lanes);
             if position.is_multiple_of(COUNTED_AGAIN_AFTER) {
                 column.count_with_lanes(&state, &self.memory);
             }
             return Ok(result);
         }
-        let value = match nearness {
-            Nearness::Far => column.access.value(position, bytes, &mut state)?,
+        let stored = match nearness {
+            Nearness::Far => column.access.stored(position, bytes, &mut state)?,
             // A stretch is read from its page at once, and replaces the window.
             Nearness::Near if column.access.has_stretches() => {
-                column.access.value_among(position, bytes, &mut state)?
+                column.access.stored_among(position, bytes, &mut state)?
             }
-            Nearness::InLane(_) => column.access.value(position, bytes, &mut state)?,
+            Nearness::InLane(_) => column.access.stored(position, bytes, &mut state)?,
             Nearness::Near => {
                 let window = &column.window;
                 let near = NearBytes { bytes, window };
-                column.access.value_among(position, &near, &mut state)?
+                column.access.stored_among(position, &near, &mut state)?
             }
         };
-        let result = look(value);
+        let result = look(own.of_stored(stored)?);
         // Each read leaves about the same amount.
         let again_after = match nearness {
             Nearness::Far => COUNTED_AGAIN_AFTER_FAR,

@@ -54,6 +54,11 @@ impl OpenGroup {
         self.layout.column_count()
     }
 
+    /// See [`GroupLayout::first_of_group`].
+    pub fn first_of_group(&self, column: usize) -> Option<usize> {
+        self.layout.first_of_group(column)
+    }
+
     /// What the footer says of a column.
     pub fn column(&self, column: usize) -> Result<&ColumnMeta, ColdError> {
         if let Some(known) = self.columns[column].get() {
@@ -74,6 +79,14 @@ impl OpenGroup {
             return Ok(chunk.clone());
         }
         let meta = self.column(column)?;
+        let shared = self
+            .chunks
+            .iter()
+            .filter_map(OnceCell::get)
+            .find_map(|chunk| chunk.of_other_column(meta));
+        if let Some(chunk) = shared {
+            return Ok(self.chunks[column].get_or_init(|| chunk).clone());
+        }
         let range = meta.byte_range.clone();
         let len = range.end - range.start;
         let mut buffer = ChunkBuffer::with_capacity(len as usize);

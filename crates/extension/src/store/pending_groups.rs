@@ -18,7 +18,7 @@ use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::table::{Table, TableFile};
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::{CommandId, SubTransactionId};
-use howdah_columnar::{Effort, RowGroupBuilder, Value};
+use howdah_columnar::{EncodeOptions, RowGroupBuilder, Value};
 
 use super::directory::PlacedEntry;
 use super::encoder::Encoder;
@@ -75,10 +75,10 @@ impl PendingGroup {
     }
 
     /// Has the rows encoded by a thread; no more are added then. `false` if none can be had.
-    pub fn encode_aside(&mut self, effort: Effort) -> bool {
+    pub fn encode_aside(&mut self, encoding: EncodeOptions) -> bool {
         let empty = PendingRows::Filling(RowGroupBuilder::new(&[]));
         match std::mem::replace(&mut self.rows, empty) {
-            PendingRows::Filling(rows) => match Encoder::start(rows, effort) {
+            PendingRows::Filling(rows) => match Encoder::start(rows, encoding) {
                 Ok(encoder) => self.rows = PendingRows::Encoding(encoder),
                 Err(rows) => self.rows = PendingRows::Filling(rows),
             },

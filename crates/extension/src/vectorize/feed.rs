@@ -151,12 +151,26 @@ impl Source<'_> {
     ) -> Result<(Vec<MorselColumn>, Rests), ColdError> {
         let mut columns = Vec::with_capacity(self.attributes.len());
         let mut rests = Vec::new();
+        // The place of the first column that is read of those that lie side by side.
+        let mut first = None;
         for (place, &attribute) in self.attributes.iter().enumerate() {
             pgrx::check_for_interrupts!();
             columns.push(match group.reader.column_type(attribute) {
                 _ if !group.needed.contains(&place) => MorselColumn::Unread,
                 None => self.missing(attribute),
+                Some(_)
+                    if group.reader.is_grouped(attribute)
+                        && let Some(first) = first =>
+                {
+                    MorselColumn::Grouped {
+                        meta: Arc::new(group.reader.column(store, attribute)?),
+                        first,
+                    }
+                }
                 Some(_) => {
+                    if group.reader.is_grouped(attribute) {
+                        first = Some(place);
+                    }
                     let (meta, bytes, rest) = group.reader.chunk(store, attribute, loans)?;
                     rests.push((place, rest));
                     MorselColumn::Encoded {

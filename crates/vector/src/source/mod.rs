@@ -18,6 +18,14 @@ pub enum MorselColumn {
         /// Its bytes. They are there and verified, or the morsel's [`Delivery`] sees to that.
         bytes: ChunkBuffer,
     },
+    /// A column whose strings lie beside those of an earlier column of the morsel: its chunk is the
+    /// same.
+    Grouped {
+        /// What the footer says of it.
+        meta: Arc<ColumnMeta>,
+        /// The earlier column, which is [`Encoded`](Self::Encoded).
+        first: usize,
+    },
     /// All rows.
     Decoded(Column),
     /// The same value in every row; `None` is NULL.

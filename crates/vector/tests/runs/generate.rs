@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow_buffer::BooleanBuffer;
 use howdah_columnar::{
-    ChunkBuffer, Column, ColumnType, Effort, EncodedRowGroup, Footer, OwnedNumeric, OwnedValue,
-    RowGroupBuilder,
+    ChunkBuffer, Column, ColumnType, Effort, EncodeOptions, EncodedRowGroup, Footer, OwnedNumeric,
+    OwnedValue, RowGroupBuilder,
 };
 use howdah_vector::oracle::Datum;
 use howdah_vector::plan::{AggregateCall, Expr, GroupOrder, OrderBy, Output, Query, Truth};
@@ -460,7 +460,13 @@ pub fn pieces(random: &mut Random, table: &Table) -> Vec<Piece> {
                 builder.finish_row();
             }
             let effort = random.pick(&[Effort::Fast, Effort::Default, Effort::Best]);
-            let encoded = builder.encode(effort).expect("encodes");
+            // Strings of several columns side by side, where there are any.
+            let grouped = match random.one_in(2) {
+                true => (0..table.types.len()).collect(),
+                false => Vec::new(),
+            };
+            let options = EncodeOptions { effort, grouped };
+            let encoded = builder.encode(options).expect("encodes");
             let footer = Footer::parse(&encoded.footer).expect("parses");
             (encoded, footer)
         });
@@ -503,6 +509,15 @@ impl Piece {
             let values = self.rows.clone().map(|row| &table.rows[row][at]);
             if let Some((encoded, footer)) = &self.encoded {
                 let meta = footer.column(at);
+                if let Some(first) = footer.layout().first_of_group(at) {
+                    let is_first =
+                        |other: &usize| footer.layout().first_of_group(*other) == Some(first);
+                    let delivered = needed.iter().copied().filter(is_first).min();
+                    if let Some(first) = delivered.filter(|&first| first < at) {
+                        let meta = Arc::new(meta.clone());
+                        return MorselColumn::Grouped { meta, first };
+                    }
+                }
                 let body_start = footer.layout().footer_len();
                 let range = meta.byte_range.start as usize - body_start
                     ..meta.byte_range.end as usize - body_start;

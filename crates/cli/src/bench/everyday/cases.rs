@@ -80,7 +80,7 @@ const fn of(divisor: u64, case: Case) -> Case {
     Case { divisor, ..case }
 }
 
-pub(super) const CASES: [Case; 35] = [
+pub(super) const CASES: [Case; 39] = [
     case(
         "one row by key",
         "SELECT id, k, c, pad FROM {noise} WHERE id = $1",
@@ -331,6 +331,43 @@ pub(super) const CASES: [Case; 35] = [
             100,
             BY_INDEX,
         ),
+    ),
+    of(
+        10,
+        case(
+            "YCSB grouped: read",
+            "SELECT * FROM {grouped} WHERE ycsb_key = 'user' || lpad(($1::bigint * 7919 % 100000007)::text, 12, '0')",
+            ONE,
+            300,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        10,
+        case(
+            "YCSB grouped: update of one field",
+            "UPDATE {grouped} SET field3 = 'changed' WHERE ycsb_key = 'user' || lpad(($1::bigint * 7919 % 100000007)::text, 12, '0')",
+            HUNDRED,
+            200,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        10,
+        case(
+            "YCSB grouped: scan of 50",
+            "SELECT * FROM {grouped} WHERE ycsb_key >= 'user' || lpad(($1::bigint * 7919 % 100000007)::text, 12, '0') ORDER BY ycsb_key LIMIT 50",
+            ONE,
+            100,
+            BY_INDEX,
+        ),
+    ),
+    case(
+        "YCSB grouped: LIKE '%x%'",
+        "SELECT count(*) FROM {grouped} WHERE field3 LIKE '%abcde%'",
+        Argument::None,
+        5,
+        SCAN,
     ),
     case(
         "200 partitions: count and max",

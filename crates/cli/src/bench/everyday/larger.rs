@@ -9,18 +9,17 @@ use anyhow::Context as _;
 use super::super::figure::{Figure, Goal, Unit};
 use super::super::{Options, Side, writes};
 use super::{measure_cases, tables};
-use crate::cluster::Cluster;
 use crate::instance::DATABASE;
 use crate::paths::Paths;
 use crate::progress::{Counting, Progress};
 use crate::scratch::Scratch;
 
 /// Two tables on either side, their indexes, and WAL.
-pub(in crate::bench) const DISK_BYTES_PER_ROW: u64 = 1_200;
+pub(in crate::bench) const DISK_BYTES_PER_ROW: u64 = 1_500;
 /// Of 1.1 GB (`noise` as heap) an eighth.
 const ROWS_PER_MEGABYTE: u64 = 40_000;
 const FEWEST_MEGABYTES: u64 = 16;
-const TABLES: [&str; 2] = ["noise", "usertable"];
+const TABLES: [&str; 3] = ["noise", "usertable", "grouped"];
 const SESSIONS: u32 = 50;
 const SLICES: u32 = 2;
 const SECONDS: u32 = 3;
@@ -45,9 +44,12 @@ pub(in crate::bench) fn measure(paths: &Paths, options: &Options) -> anyhow::Res
         "SET client_min_messages = warning; CREATE EXTENSION howdah; CREATE SCHEMA bench",
     )?;
     tables::make(&mut client, options.rows, &TABLES)?;
-    let sessions = in_many_sessions(&scratch, cluster, options)?;
+    let mut sessions = Vec::new();
+    for (table, rows) in [("usertable", "YCSB"), ("grouped", "YCSB grouped")] {
+        sessions.push(in_many_sessions(&scratch, options, table, rows)?);
+    }
     let mut figures = measure_cases(&mut client, options, &TABLES)?;
-    figures.push(sessions);
+    figures.append(&mut sessions);
     for figure in &mut figures {
         figure.title = format!("larger: {}", figure.title);
     }
@@ -57,17 +59,19 @@ pub(in crate::bench) fn measure(paths: &Paths, options: &Options) -> anyhow::Res
 /// One row by key, each session in a backend of its own.
 fn in_many_sessions(
     scratch: &Scratch,
-    cluster: &Cluster,
     options: &Options,
+    table: &str,
+    of_rows: &str,
 ) -> anyhow::Result<Figure> {
-    let title = format!("YCSB: read, {SESSIONS} sessions");
+    let cluster = &scratch.cluster;
+    let title = format!("{of_rows}: read, {SESSIONS} sessions");
     // At most 1.4 times heap's time.
     let goal = Goal::RatioAtLeast(0.71);
     let mut figure = Figure::new(&title, Unit::PerSecond).with_goal(Some(goal));
-    let rows = tables::row_count("usertable", options.rows);
+    let rows = tables::row_count(table, options.rows);
     let script = |side: Side| scratch.directory.join(format!("{}.sql", side.name()));
     for side in Side::BOTH {
-        let (path, table) = (script(side), tables::name("usertable", side));
+        let (path, table) = (script(side), tables::name(table, side));
         let text = format!(
             "\\set id random(1, {rows})\n\
              SELECT * FROM {table} WHERE ycsb_key = 'user' || lpad((:id::bigint * 7919 % 100000007)::text, 12, '0');\n"

@@ -25,11 +25,19 @@ use super::statement::{Rows, ask, first_difference};
 use super::{Options, Side};
 use crate::progress::{Counting, Progress};
 
-const TABLES: [&str; 6] = ["noise", "child", "wide", "document", "usertable", "part"];
+const TABLES: [&str; 7] = [
+    "noise",
+    "child",
+    "wide",
+    "document",
+    "usertable",
+    "grouped",
+    "part",
+];
 
 /// The tables that are compared at the end; the child's identity column counts the same on both
 /// sides.
-const CHANGED: [&str; 3] = ["noise", "child", "usertable"];
+const CHANGED: [&str; 4] = ["noise", "child", "usertable", "grouped"];
 
 pub(super) fn measure(client: &mut Client, options: &Options) -> anyhow::Result<Vec<Figure>> {
     tables::make(client, options.rows, &TABLES)?;

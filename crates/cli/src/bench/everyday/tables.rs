@@ -8,6 +8,7 @@
 //! | `wide` | a twentieth | 60 columns of numbers, dates and words |
 //! | `document` | a twentieth | a key and a jsonb document of some 600 bytes |
 //! | `usertable` | a tenth | YCSB's: a text key and ten fields of 100 characters |
+//! | `grouped` | a tenth | the same; howdah's fields lie side by side |
 //! | `part` | 200 × 1,000 | partitions by range, and an index on another column |
 
 use postgres::Client;
@@ -34,6 +35,8 @@ struct Table {
     divisor: u64,
     /// `{table}` stands for its name.
     indexes: &'static str,
+    /// Options that the howdah table is given.
+    options: &'static str,
 }
 
 fn tables() -> Vec<Table> {
@@ -69,6 +72,22 @@ fn tables() -> Vec<Table> {
             .join(", ")
     };
     let fields = |text: &dyn Fn(usize) -> String| (0..10).map(text).collect::<Vec<_>>().join(", ");
+    let of_users = |name, options| Table {
+        name,
+        columns: format!(
+            "ycsb_key text PRIMARY KEY, {}",
+            fields(&|n| format!("field{n} text"))
+        ),
+        values: format!(
+            "'user' || lpad((i * 7919 % 100000007)::text, 12, '0'), {}",
+            fields(&|n| format!(
+                "md5('{n}' || i) || md5('x{n}' || i) || md5('y{n}' || i) || '{n}abc'"
+            ))
+        ),
+        divisor: 10,
+        indexes: "",
+        options,
+    };
     vec![
         Table {
             name: "noise",
@@ -79,6 +98,7 @@ fn tables() -> Vec<Table> {
                 .to_owned(),
             divisor: 1,
             indexes: "CREATE INDEX ON {table} (k)",
+            options: "",
         },
         Table {
             name: "wide",
@@ -86,6 +106,7 @@ fn tables() -> Vec<Table> {
             values: format!("i::integer, {}", list(|column| &column.1)),
             divisor: 20,
             indexes: "",
+            options: "",
         },
         Table {
             name: "document",
@@ -99,17 +120,13 @@ fn tables() -> Vec<Table> {
                 .to_owned(),
             divisor: 20,
             indexes: "",
+            options: "",
         },
-        Table {
-            name: "usertable",
-            columns: format!("ycsb_key text PRIMARY KEY, {}", fields(&|n| format!("field{n} text"))),
-            values: format!(
-                "'user' || lpad((i * 7919 % 100000007)::text, 12, '0'), {}",
-                fields(&|n| format!("md5('{n}' || i) || md5('x{n}' || i) || md5('y{n}' || i) || '{n}abc'"))
-            ),
-            divisor: 10,
-            indexes: "",
-        },
+        of_users("usertable", ""),
+        of_users(
+            "grouped",
+            "grouped_columns => '{field0,field1,field2,field3,field4,field5,field6,field7,field8,field9}'",
+        ),
     ]
 }
 
@@ -132,11 +149,17 @@ pub(super) fn make(client: &mut Client, rows: u64, names: &[&str]) -> anyhow::Re
             let name = name(table.name, side);
             let values = table.values.replace("ROWS", &count.to_string());
             client.batch_execute(&format!(
-                "CREATE TABLE {name} ({}) USING {};
-                 INSERT INTO {name} SELECT {values} FROM generate_series(1::bigint, {count}) i;
-                 {}",
+                "CREATE TABLE {name} ({}) USING {}",
                 table.columns,
                 side.name(),
+            ))?;
+            if side == Side::Howdah && !table.options.is_empty() {
+                let options = table.options;
+                client.batch_execute(&format!("SELECT howdah.set_options('{name}', {options})"))?;
+            }
+            client.batch_execute(&format!(
+                "INSERT INTO {name} SELECT {values} FROM generate_series(1::bigint, {count}) i;
+                 {}",
                 table.indexes.replace("{table}", &name),
             ))?;
             settle(client, side, &name)?;

@@ -352,7 +352,7 @@ impl<'a> ColdCopy<'a> {
             builder.finish_row();
             Ok(())
         })?;
-        let encoded = builder.encode(settings::effort_of(self.work.table()))?;
+        let encoded = builder.encode(settings::encoding_of(self.work.table()))?;
         pgrx::check_for_interrupts!();
         let parts = [encoded.footer.as_slice(), encoded.body.as_slice()];
         let value = self

@@ -267,7 +267,7 @@ impl<'a> GroupWriter<'a> {
                 limit: ROW_NUMBER_LIMIT,
             });
         }
-        let encoded = rows.encode(settings::effort_of(self.table))?;
+        let encoded = rows.encode(settings::encoding_of(self.table))?;
         drop(rows);
         pgrx::check_for_interrupts!();
         let mut entry = GroupEntry {

@@ -74,16 +74,37 @@ impl OpenMorsel {
             return Err(MISFIT);
         }
         let mut columns = Vec::with_capacity(types.len());
+        // By the first of its columns.
+        let mut groups: Vec<(usize, Chunk)> = Vec::new();
+        let firsts: Vec<usize> = (morsel.columns.iter())
+            .filter_map(|column| match column {
+                MorselColumn::Grouped { first, .. } => Some(*first),
+                _ => None,
+            })
+            .collect();
+        let of_type = |chunk: Chunk, meta, at: usize| match chunk.column_type() == types[at] {
+            true => Ok(OpenColumn::Chunk(chunk, meta)),
+            false => Err(MISFIT),
+        };
         for (at, column) in morsel.columns.into_iter().enumerate() {
             columns.push(match column {
+                MorselColumn::Encoded { meta, bytes } if firsts.contains(&at) => {
+                    let chunk = Chunk::open(&meta, row_count, bytes)?;
+                    groups.push((at, chunk.clone()));
+                    match needed.contains(&at) {
+                        true => of_type(chunk, meta, at)?,
+                        false => OpenColumn::Unread,
+                    }
+                }
                 _ if !needed.contains(&at) => OpenColumn::Unread,
                 MorselColumn::Unread => OpenColumn::Unread,
                 MorselColumn::Encoded { meta, bytes } => {
-                    let chunk = Chunk::open(&meta, row_count, bytes)?;
-                    if chunk.column_type() != types[at] {
-                        return Err(MISFIT);
-                    }
-                    OpenColumn::Chunk(chunk, meta)
+                    of_type(Chunk::open(&meta, row_count, bytes)?, meta, at)?
+                }
+                MorselColumn::Grouped { meta, first } => {
+                    let group = groups.iter().find(|(known, _)| *known == first);
+                    let chunk = group.and_then(|(_, chunk)| chunk.of_other_column(&meta));
+                    of_type(chunk.ok_or(MISFIT)?, meta, at)?
                 }
                 MorselColumn::Decoded(column) => {
                     if column.len() != row_count || column.column_type() != types[at] {
