@@ -30,10 +30,12 @@ const FIRST_VALUE_ID: u32 = 16_384;
 
 const MAKE: &str = "CREATE EXTENSION pg_buffercache;
     CREATE TABLE t (id int PRIMARY KEY, word text, amount numeric, at timestamptz, real8 float8,
-                    flag bool, list int[]) USING howdah;
+                    flag bool, list int[], name text, code text) USING howdah;
+    SELECT howdah.set_options('t', grouped_columns => '{name,code}');
     INSERT INTO t SELECT i, 'word ' || i % 1013, i * 1.25, '2026-01-01'::timestamptz + i * '1 min'::interval,
-           sqrt(i), i % 3 = 0, ARRAY[i, i % 7] FROM generate_series(1, 30000) i;
-    INSERT INTO t SELECT i, repeat(md5(i::text), 3), NULL, 'infinity', 'NaN', NULL, NULL
+           sqrt(i), i % 3 = 0, ARRAY[i, i % 7], md5('n' || i), 'code ' || sqrt(i)
+    FROM generate_series(1, 30000) i;
+    INSERT INTO t SELECT i, repeat(md5(i::text), 3), NULL, 'infinity', 'NaN', NULL, NULL, md5('n' || i), md5('c' || i)
     FROM generate_series(30001, 50000) i;
     CREATE TABLE p (LIKE t) PARTITION BY RANGE (id);
     CREATE TABLE p0 PARTITION OF p FOR VALUES FROM (MINVALUE) TO (-1000000);
@@ -47,7 +49,8 @@ const READS: [&str; 11] = [
     "SET enable_seqscan = off; SELECT * FROM t WHERE id IN (8500, 20000, 44444)",
     "SET enable_seqscan = off; SELECT sum(id), min(word), max(at) FROM t WHERE id > 0",
     "SET howdah.debug_force_vectorized = on;
-     SELECT flag, count(list), sum(id), min(word COLLATE \"C\"), max(at), max(real8), sum(amount) FROM t
+     SELECT flag, count(list), sum(id), min(word COLLATE \"C\"), max(at), max(real8), sum(amount),
+         min(name COLLATE \"C\"), max(code COLLATE \"C\") FROM t
      WHERE amount > 100 IS NOT FALSE GROUP BY flag ORDER BY flag",
     "SET howdah.debug_force_vectorized = on;
      SELECT id, word, amount, at, real8, flag FROM t ORDER BY at DESC, id LIMIT 10",

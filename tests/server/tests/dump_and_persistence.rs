@@ -27,7 +27,8 @@ const MAKE: &str = "CREATE SCHEMA \"odd name\";
     INSERT INTO \"odd name\".\"Odd \"\"table\"\"\" SELECT i, 1 + i % 2 FROM generate_series(1, 9000) i;
     CREATE MATERIALIZED VIEW v USING howdah AS SELECT id, word FROM t;
     SELECT howdah.set_options('t', sort_key => '{at,id}', compression_effort => 'best',
-                              compact_after => '5 min', compact_min_rows => 1000, compaction => false)";
+                              compact_after => '5 min', compact_min_rows => 1000, compaction => false,
+                              grouped_columns => '{list,word}')";
 
 const METHODS: &str = "SELECT c.relname, a.amname FROM pg_class c JOIN pg_am a ON a.oid = c.relam
      WHERE c.relname IN ('t', 'p1', 'p2', 'v') ORDER BY 1";

@@ -14,7 +14,8 @@ const MAKE: &str = "CREATE TABLE t (gone int, id int PRIMARY KEY, word text, pri
     CREATE TABLE \"Other\".\"T 2\" (id int) USING howdah;
     CREATE MATERIALIZED VIEW m USING howdah AS SELECT word, count(*) FROM t GROUP BY word;
     SELECT howdah.set_options('t', sort_key => '{word,id}', compression_effort => 'best',
-        compact_after => '2 hours', compact_min_rows => 5, compaction => false);
+        compact_after => '2 hours', compact_min_rows => 5, compaction => false,
+        grouped_columns => '{word}');
     SELECT howdah.set_options('\"Other\".\"T 2\"', compaction => false)";
 const DIGEST: &str = "SELECT count(*), md5(string_agg(t::text, ',' ORDER BY id)) FROM t";
 const OPTIONS: &str = "SELECT o::text FROM howdah.options o ORDER BY relation::text";

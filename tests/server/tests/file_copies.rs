@@ -168,7 +168,10 @@ fn change(session: &mut Client, round: u64) -> anyhow::Result<()> {
     let (part, salt) = (round % 6, format!("'{round}' || "));
     let values = VALUES.replace("'S' || ", &salt);
     let of_part = format!("id / 1000 % 6 = {part}");
-    session.batch_execute("BEGIN")?;
+    let grouped = round % 2 == 1;
+    session.batch_execute(&format!(
+        "SET howdah.debug_group_columns = {grouped}; BEGIN"
+    ))?;
     for table in ["t", "h"] {
         session
             .batch_execute(&format!(
