@@ -375,31 +375,20 @@ impl PointReader {
                     datums.set_all_null();
                 });
             }
+            // With such a snapshot the planner finds the ends of an index's range. It reads no column
+            // of the row, which may belong to a deleted group.
+            Found::Stored(..) if snapshot.kind() == SnapshotKind::NonVacuumable => {
+                write_single(slot, is_next, tid, oid, origin, |layout, _, datums| {
+                    datums.fill_unneeded(layout);
+                });
+            }
             Found::Stored(entry, position) => {
-                // The planner finds the ends of an index's range with a NonVacuumable snapshot,
-                // which sees rows of deleted groups. A recently dead row may have been removed:
-                // then it is not found.
-                let is_needed = snapshot.kind() != SnapshotKind::NonVacuumable;
-                let is_damage = |error: &ColdError| is_needed || !error.is_missing_piece();
-                let group = match self.open_group(store, *entry) {
-                    Err(error) if !is_damage(&error) => return false,
-                    group => or_raise(oid, group),
-                };
-                let mut is_gone = false;
+                let group = or_raise(oid, self.open_group(store, *entry));
                 let (store, wanted) = (LazyStore::from(store), &self.wanted);
                 write_single(slot, is_next, tid, oid, origin, |layout, desc, datums| {
                     let filled = group.fill(&store, *position, layout, desc, wanted, datums);
-                    is_gone = matches!(&filled, Err(error) if !is_damage(error));
-                    if is_gone {
-                        datums.set_all_null();
-                    } else {
-                        or_raise(oid, filled);
-                    }
+                    or_raise(oid, filled);
                 });
-                if is_gone {
-                    slot.clear();
-                    return false;
-                }
             }
             Found::Pending(group, position) => {
                 let rows = or_raise(oid, GroupRows::load(store, group, &Wanted::All));

@@ -16,7 +16,7 @@ mod places;
 use std::ops::ControlFlow;
 
 use howdah_bridge::shown_tuple::ShownTuple;
-use howdah_bridge::snapshot::Snapshot;
+use howdah_bridge::snapshot::{Snapshot, SnapshotKind};
 use howdah_bridge::store::{ColdStore, Judge};
 use howdah_bridge::tid::{GroupId, ROWS_PER_COLD_BLOCK, RowNumber};
 use howdah_bridge::xid::{CommandId, Xid};
@@ -102,8 +102,10 @@ pub fn group_of(
     snapshot: Snapshot<'_>,
 ) -> Result<Option<PlacedEntry>, ColdError> {
     let mvcc = snapshot.is_mvcc();
+    // An entry that no transaction deletes is dead to no snapshot.
+    let not_dead = snapshot.kind() == SnapshotKind::NonVacuumable;
     let xmin = mvcc.then(|| snapshot.xmin());
-    if xmin.is_some()
+    if (mvcc || not_dead)
         && let Some(placed) = settled_entries::recall(store, row, xmin)
     {
         return Ok(Some(placed));
@@ -114,7 +116,7 @@ pub fn group_of(
     let mut watch = Watch::begin(store);
     let mut judge = |tuple: ShownTuple<'_>| {
         let seen = store.visible(tuple, snapshot);
-        if seen && mvcc {
+        if seen && (mvcc || not_dead) {
             watch.look(tuple);
         }
         seen
