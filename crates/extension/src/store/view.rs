@@ -218,6 +218,11 @@ impl GroupRows {
         let source = match group {
             ColdGroup::Stored(entry) => {
                 let open = OpenGroup::open(store, *entry)?;
+                // Columns that lie side by side are decoded together where all are open.
+                for i in (0..open.column_count()).filter(|&i| wanted.contains(i)) {
+                    pgrx::check_for_interrupts!();
+                    open.chunk(store, i)?;
+                }
                 let columns = (0..open.column_count())
                     .map(|i| {
                         pgrx::check_for_interrupts!();

@@ -333,7 +333,7 @@ pub(super) const CASES: [Case; 39] = [
         ),
     ),
     of(
-        10,
+        20,
         case(
             "YCSB grouped: read",
             "SELECT * FROM {grouped} WHERE ycsb_key = 'user' || lpad(($1::bigint * 7919 % 100000007)::text, 12, '0')",
@@ -343,7 +343,7 @@ pub(super) const CASES: [Case; 39] = [
         ),
     ),
     of(
-        10,
+        20,
         case(
             "YCSB grouped: update of one field",
             "UPDATE {grouped} SET field3 = 'changed' WHERE ycsb_key = 'user' || lpad(($1::bigint * 7919 % 100000007)::text, 12, '0')",
@@ -353,7 +353,7 @@ pub(super) const CASES: [Case; 39] = [
         ),
     ),
     of(
-        10,
+        20,
         case(
             "YCSB grouped: scan of 50",
             "SELECT * FROM {grouped} WHERE ycsb_key >= 'user' || lpad(($1::bigint * 7919 % 100000007)::text, 12, '0') ORDER BY ycsb_key LIMIT 50",

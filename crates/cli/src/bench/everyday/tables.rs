@@ -8,7 +8,7 @@
 //! | `wide` | a twentieth | 60 columns of numbers, dates and words |
 //! | `document` | a twentieth | a key and a jsonb document of some 600 bytes |
 //! | `usertable` | a tenth | YCSB's: a text key and ten fields of 100 characters |
-//! | `grouped` | a tenth | the same; howdah's fields lie side by side |
+//! | `grouped` | a twentieth | the same; howdah's fields lie side by side |
 //! | `part` | 200 × 1,000 | partitions by range, and an index on another column |
 
 use postgres::Client;
@@ -72,7 +72,7 @@ fn tables() -> Vec<Table> {
             .join(", ")
     };
     let fields = |text: &dyn Fn(usize) -> String| (0..10).map(text).collect::<Vec<_>>().join(", ");
-    let of_users = |name, options| Table {
+    let of_users = |name, divisor, options| Table {
         name,
         columns: format!(
             "ycsb_key text PRIMARY KEY, {}",
@@ -84,7 +84,7 @@ fn tables() -> Vec<Table> {
                 "md5('{n}' || i) || md5('x{n}' || i) || md5('y{n}' || i) || '{n}abc'"
             ))
         ),
-        divisor: 10,
+        divisor,
         indexes: "",
         options,
     };
@@ -122,9 +122,10 @@ fn tables() -> Vec<Table> {
             indexes: "",
             options: "",
         },
-        of_users("usertable", ""),
+        of_users("usertable", 10, ""),
         of_users(
             "grouped",
+            20,
             "grouped_columns => '{field0,field1,field2,field3,field4,field5,field6,field7,field8,field9}'",
         ),
     ]
