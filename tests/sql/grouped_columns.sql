@@ -12,6 +12,7 @@ SELECT howdah.set_options('t', grouped_columns => '{name,note,name}');
 SELECT howdah.set_options('t', grouped_columns => '{name,NULL}');
 SELECT howdah.set_options('t', grouped_columns => '{name,ctid}');
 SELECT howdah.set_options('t', grouped_columns => '{name,twice}');
+SELECT howdah.set_options('t', grouped_columns => array_fill('name'::text, ARRAY[129]));
 SECURITY LABEL FOR howdah ON COLUMN t.name IS 'grouped=yes';
 SECURITY LABEL FOR howdah ON COLUMN t.name IS 'grouped=on, grouped=on';
 

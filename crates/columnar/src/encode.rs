@@ -10,7 +10,6 @@ use vortex_array::validity::Validity;
 use vortex_array::{ArrayRef, IntoArray};
 use vortex_buffer::{BitBuffer, Buffer, ByteBuffer};
 
-use crate::MAX_ROWS;
 use crate::builder::{
     BytesBuilder, ColumnBuilder, Digits, NumericBuilder, RowGroupBuilder, ScalarBuilder, Scales,
     ValidityBuilder,
@@ -24,6 +23,7 @@ use crate::letters::NewLetters;
 use crate::nodes::NodeTable;
 use crate::stats::{self, ChunkStats, ColumnStats};
 use crate::types::{ColumnType, Effort, EncodeOptions};
+use crate::{MAX_GROUPED, MAX_ROWS};
 
 /// Most bytes of text or bytes in one chunk: Vortex and Arrow address them with 32 bits.
 const MAX_CHUNK_BYTES: usize = i32::MAX as usize;
@@ -100,7 +100,8 @@ impl<'r> Group<'r> {
     ) -> Option<Self> {
         let (mut positions, mut strings) = (Vec::new(), Vec::new());
         for (position, column) in columns.iter().enumerate() {
-            if options.grouped.contains(&position)
+            if positions.len() < MAX_GROUPED
+                && options.grouped.contains(&position)
                 && !is_repetitive(&stats[position].chunk)
                 && let Some(rows) = strings_of(column)
             {

@@ -56,7 +56,8 @@ pub struct EncodeOptions {
     /// The work that is spent on it.
     pub effort: Effort,
     /// Columns whose strings are to lie side by side, so that all that a row has of them is in one
-    /// place. Those that are no strings, and those whose values repeat, are encoded by themselves.
+    /// place. Those that are no strings, those whose values repeat, and those beyond
+    /// [`MAX_GROUPED`](crate::MAX_GROUPED) are encoded by themselves.
     pub grouped: Vec<usize>,
 }
 

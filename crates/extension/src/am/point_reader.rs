@@ -375,8 +375,8 @@ impl PointReader {
                     datums.set_all_null();
                 });
             }
-            // With such a snapshot the planner finds the ends of an index's range. It reads no column
-            // of the row, which may belong to a deleted group.
+            // With such a snapshot the planner finds the ends of an index's range. It reads no
+            // column of the row, which may belong to a deleted group.
             Found::Stored(..) if snapshot.kind() == SnapshotKind::NonVacuumable => {
                 write_single(slot, is_next, tid, oid, origin, |layout, _, datums| {
                     datums.fill_unneeded(layout);

@@ -4,6 +4,7 @@ use howdah_bridge::process::prevent_if_read_only;
 use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::table::{LockMode, RelationKind, Table};
 use howdah_bridge::{Oid, names};
+use howdah_columnar::MAX_GROUPED;
 use pgrx::datum::Interval;
 use pgrx::iter::TableIterator;
 use pgrx::{PgSqlErrorCode, name, pg_extern};
@@ -220,6 +221,13 @@ fn checked_sort_key(table: Table<'_>, names: Vec<Option<String>>) -> Vec<i16> {
 
 /// The attribute numbers of columns to be grouped.
 fn checked_group(table: Table<'_>, names: Vec<Option<String>>) -> Vec<i16> {
+    if names.len() > MAX_GROUPED {
+        refuse(
+            PgSqlErrorCode::ERRCODE_TOO_MANY_COLUMNS,
+            format!("a group cannot have more than {MAX_GROUPED} columns"),
+            None,
+        );
+    }
     let layout = TableLayout::of(table.descriptor());
     let mut columns = checked_columns(table, names, "the group", |name, at| {
         let attribute = table.descriptor().attribute(at);
