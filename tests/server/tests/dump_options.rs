@@ -93,7 +93,7 @@ fn a_dump_has_the_options_of_the_tables_that_are_in_it() -> anyhow::Result<()> {
     let mut restored = primary.connect("fewer")?;
     assert_eq!(
         query(&mut restored, OPTIONS)?,
-        "(\"\"\"Re named\"\"\",\"{\"\"B b\"\",a}\",,,,)\n(kept,{id},,,,f)"
+        "(\"\"\"Re named\"\"\",\"{\"\"B b\"\",a}\",,,,,)\n(kept,{id},,,,f,)"
     );
     Ok(())
 }
