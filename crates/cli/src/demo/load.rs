@@ -137,9 +137,13 @@ pub(super) fn ensure(
 }
 
 fn find(client: &mut Client, side: Side) -> anyhow::Result<Option<Loaded>> {
+    let tables: Vec<&str> = TABLES.iter().map(|table| table.name).collect();
+    // A table may have been dropped since, as by DROP EXTENSION … CASCADE.
     let row = client.query_opt(
-        "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = $1",
-        &[&side.schema()],
+        "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace
+         WHERE nspname = $1 AND NOT EXISTS (SELECT FROM unnest($2::text[]) t
+             WHERE to_regclass(format('%I.%I', nspname, t)) IS NULL)",
+        &[&side.schema(), &tables],
     )?;
     let comment: Option<String> = row.and_then(|row| row.get(0));
     let loaded = comment.and_then(|text| serde_json::from_str::<Loaded>(&text).ok());
