@@ -32,6 +32,7 @@ use crate::layout::wire::{Reader, ensure, put_varint};
 use crate::parts::Form;
 use crate::stats::ValueFlags;
 use crate::types::ColumnType;
+use crate::value::Value;
 
 /// The most columns of a group: those of a row group.
 const MOST_FIELDS: u32 = 4_096;
@@ -115,38 +116,44 @@ impl Fields {
     }
 
     /// Where a row has the string of a column; `None` if that is null.
-    pub(crate) fn place(
-        &self,
-        row: &[u8],
-        field: usize,
-    ) -> Result<Option<Range<usize>>, ColumnarError> {
+    fn place(&self, row: &[u8], field: usize) -> Result<Option<Range<usize>>, ColumnarError> {
         let wrong = || ColumnarError::corrupt("a row of grouped columns is wrong");
         let (mut digits, strings) = row.split_at_checked(self.header_bytes).ok_or_else(wrong)?;
-        let (mut end, mut place) = (0_usize, None);
+        let (mut end, mut own) = (0, 0..0);
+        let mut is_valid = false;
         for (at, length) in self.fields.iter().enumerate() {
-            let len = match *length {
-                Length::Fixed(len) => Some(len as usize),
+            // So long that no sum of so many overflows.
+            let stored = match *length {
+                Length::Fixed(len) => len as usize + 1,
                 Length::Digits(count) => {
-                    let (own, rest) = digits.split_at(count.into());
+                    let (number, rest) = digits.split_at(count.into());
                     digits = rest;
-                    let number = own.iter().rev().fold(0_u64, |number, &digit| {
-                        (number << 7).saturating_add(digit.into())
-                    });
-                    (number as usize).checked_sub(1)
+                    number_of(number)
                 }
             };
             let start = end;
-            end = end
-                .checked_add(len.unwrap_or(0))
-                .filter(|&end| end <= strings.len())
-                .ok_or_else(wrong)?;
+            end += stored.saturating_sub(1);
             if at == field {
-                place = len.map(|_| self.header_bytes + start..self.header_bytes + end);
+                (own, is_valid) = (start..end, stored > 0);
             }
         }
+        let place = self.header_bytes + own.start..self.header_bytes + own.end;
         match end == strings.len() {
-            true => Ok(place),
+            true => Ok(is_valid.then_some(place)),
             false => Err(wrong()),
+        }
+    }
+}
+
+/// The number of some digits, the lowest first.
+#[inline]
+fn number_of(digits: &[u8]) -> usize {
+    match *digits {
+        [digit] => digit.into(),
+        [low, high] => usize::from(low) + (usize::from(high) << 7),
+        _ => {
+            let digits = digits.iter().rev();
+            digits.fold(0, |number, &digit| (number << 7) + usize::from(digit))
         }
     }
 }
@@ -211,16 +218,49 @@ impl Field {
         field.ok_or_else(|| ColumnarError::corrupt("a column is none of its group"))
     }
 
-    /// What a row has of the column; `None` is NULL.
+    /// Where a row has what it has of the column; `None` is NULL.
     #[inline]
-    pub(crate) fn of<'r>(&self, row: &'r [u8]) -> Result<Option<&'r [u8]>, ColumnarError> {
+    fn place(&self, row: &[u8]) -> Result<Option<Range<usize>>, ColumnarError> {
         if let Some((place, len)) = &self.fixed
             && row.len() == *len
         {
-            return Ok(row.get(place.clone()));
+            return Ok(Some(place.clone()));
         }
-        let place = self.fields.place(row, self.index)?;
+        self.fields.place(row, self.index)
+    }
+
+    /// What a row has of the column; `None` is NULL.
+    #[inline]
+    fn of<'r>(&self, row: &'r [u8]) -> Result<Option<&'r [u8]>, ColumnarError> {
+        let place = self.place(row)?;
         Ok(place.map(|place| &row[place]))
+    }
+
+    /// The value that a row has of the column, which is of type `ty`; `None` is NULL.
+    #[inline]
+    pub(crate) fn value<'r>(
+        &self,
+        ty: ColumnType,
+        row: Value<'r>,
+    ) -> Result<Option<Value<'r>>, ColumnarError> {
+        let string = match row {
+            // Of text, each part is text that ends where characters do.
+            Value::Text(row) if ty == ColumnType::Text => {
+                let Some(place) = self.place(row.as_bytes())? else {
+                    return Ok(None);
+                };
+                return match row.get(place) {
+                    Some(text) => Ok(Some(Value::Text(text))),
+                    None => Err(ColumnarError::corrupt("text is not UTF-8")),
+                };
+            }
+            Value::Text(row) => self.of(row.as_bytes())?,
+            Value::Bytes(row) => self.of(row)?,
+            _ => return Err(ColumnarError::corrupt("a row of a group is no string")),
+        };
+        string
+            .map(|string| Value::of_string(ty, string))
+            .transpose()
     }
 }
 

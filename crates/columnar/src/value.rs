@@ -7,6 +7,9 @@
 
 use std::cmp::Ordering;
 
+use crate::error::ColumnarError;
+use crate::types::ColumnType;
+
 /// A decimal number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Numeric<'a> {
@@ -42,6 +45,21 @@ pub enum Value<'a> {
     Text(&'a str),
     /// Bytes, of `Bytes` and `Fixed` columns.
     Bytes(&'a [u8]),
+}
+
+impl<'a> Value<'a> {
+    /// The value of a stored string of a column of this type; those of other types have none.
+    pub(crate) fn of_string(ty: ColumnType, bytes: &'a [u8]) -> Result<Self, ColumnarError> {
+        match ty {
+            ColumnType::Text => std::str::from_utf8(bytes)
+                .map(Value::Text)
+                .map_err(|_| ColumnarError::corrupt("text is not UTF-8")),
+            ColumnType::Fixed { len } if bytes.len() != usize::from(len) => {
+                Err(ColumnarError::corrupt("a fixed value has another length"))
+            }
+            _ => Ok(Value::Bytes(bytes)),
+        }
+    }
 }
 
 /// A [`Numeric`] that owns its image.

@@ -9,7 +9,7 @@ use super::packed::{BLOCK, Place, block_bytes};
 use super::reading::{Reading, outside};
 use super::scalars::{Validity, required};
 use super::sorted::{Patches, patched};
-use super::state::{Approach, Kept, Slot};
+use super::state::{Approach, Kept, SINGLES, Slot};
 use crate::source::ByteSource;
 
 /// Two words of neighbouring rows of a packed block, and what is between them.
@@ -186,13 +186,24 @@ impl Packed {
         row: u32,
         reading: &mut Reading<'_, S>,
     ) -> Result<u64, S::Error> {
+        self.first_of(row, 1, reading)
+    }
+
+    /// The value of a row, after which `count - 1` more rows are read.
+    pub(super) fn first_of<S: ByteSource + ?Sized>(
+        &self,
+        row: u32,
+        count: usize,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<u64, S::Error> {
         if row >= self.len {
             return Err(outside("a row").into());
         }
         let (bits, width) = (usize::from(self.bits), usize::from(self.width));
         let (block, index) = self.place_of(row);
         let range = self.block_range(block);
-        match reading.slots[self.slot].approach(block, self.is_small()) {
+        let are_many = count.min(BLOCK - index) > SINGLES.into();
+        match reading.slots[self.slot].approach(block, are_many || self.is_small()) {
             Approach::Kept => {}
             Approach::Single => {
                 if let Some(value) = patched(self.patches.as_ref(), row, reading)? {

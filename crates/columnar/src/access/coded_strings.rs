@@ -7,13 +7,16 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use super::reading::{Reading, outside};
+use super::reading::Reading;
 use super::scalars::{
     Scalars, Validity, is_valid, position, ranges_of_two, ranges_of_validity, required,
 };
 use super::strings::{Place, Plain, Strings, put, span};
 use super::symbols::{SymbolTable, Words};
 use crate::source::ByteSource;
+
+/// Codes of words that are read before they are decoded.
+const CODES_AT_A_TIME: usize = 1_024;
 
 /// Codes of symbols of up to 8 bytes (Boncz et al., VLDB 2020).
 #[derive(Debug)]
@@ -170,10 +173,13 @@ impl OnPair {
         out: &mut Vec<u8>,
     ) -> Result<bool, S::Error> {
         let words = self.words(reading)?;
-        for at in codes.clone() {
-            let code = required(&self.codes, position(at)?, reading)?;
-            let word = words.get(code).ok_or_else(|| outside("a code"))?;
-            out.extend_from_slice(word);
+        let codes = position(codes.start)?..position(codes.end)?;
+        let mut some = Vec::with_capacity(codes.len().min(CODES_AT_A_TIME));
+        for start in codes.clone().step_by(CODES_AT_A_TIME) {
+            let end = codes.end.min(start.saturating_add(CODES_AT_A_TIME as u32));
+            some.clear();
+            self.codes.append_required(start..end, reading, &mut some)?;
+            words.decode(&some, out)?;
         }
         Ok(true)
     }

@@ -20,6 +20,7 @@
 mod ahead;
 mod blocks;
 mod coded_strings;
+mod content;
 mod frames;
 mod letters;
 mod likely;
@@ -40,9 +41,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use ahead::Ahead;
+use content::Content;
 use plan::Planner;
 use reading::Reading;
-use root::{Root, scalar_value, string_value};
+use root::{Root, scalar_value};
 use scalars::Scalars;
 use state::Slot;
 use stretch::Stretch;
@@ -104,8 +106,9 @@ pub struct RowState {
     ahead: Ahead,
     /// The row that was asked for last.
     last: Option<u32>,
-    /// The row of grouped columns that `bytes` hold.
+    /// What the row of grouped columns that was read last has of all of them.
     held: Option<u32>,
+    row: Content,
 }
 
 impl ReadUnit {
@@ -129,6 +132,7 @@ impl RowState {
             + slots
             + self.scratch.capacity()
             + self.bytes.capacity()
+            + self.row.capacity()
             + self.stretch.heap_bytes()
             + self.ahead.heap_bytes()
     }
@@ -416,7 +420,7 @@ impl RowAccess {
         state.serve(self);
         state.last = Some(row);
         if self.field.is_some() && state.held == Some(row) {
-            return Ok(Some(Value::Bytes(&state.bytes)));
+            return Ok(Some(state.row.whole()));
         }
         state.held = None;
         state.bytes.clear();
@@ -435,11 +439,19 @@ impl RowAccess {
             }
             Root::Strings(strings) => {
                 let place = located.map_or(Place::Unknown, |(_, place)| place);
-                if !strings.get_at(row, &place, &mut reading, &mut state.bytes)? {
+                if self.field.is_none() {
+                    let bytes = &mut state.bytes;
+                    let is_valid = strings.get_at(row, &place, &mut reading, bytes)?;
+                    let value = is_valid.then(|| Value::of_string(self.ty, bytes));
+                    return Ok(value.transpose()?);
+                }
+                let mut bytes = state.row.take_buffer();
+                if !strings.get_at(row, &place, &mut reading, &mut bytes)? {
                     return Ok(None);
                 }
-                state.held = self.field.is_some().then_some(row);
-                Ok(Some(string_value(self.stored_type(), &state.bytes)?))
+                state.row = Content::of(self.stored_type(), bytes)?;
+                state.held = Some(row);
+                Ok(Some(state.row.whole()))
             }
             Root::Numeric(numeric) => numeric.get(row, &mut reading, &mut state.bytes),
         }
@@ -457,22 +469,12 @@ impl RowAccess {
         let Some(field) = &self.field else {
             return Ok(stored);
         };
-        let Some(Value::Bytes(row)) = stored else {
-            return Err(ColumnarError::corrupt(
-                "a row of grouped columns is missing",
-            ));
-        };
-        let string = field.of(row)?;
-        string
-            .map(|string| string_value(self.ty, string))
-            .transpose()
+        let row = stored.ok_or_else(|| ColumnarError::corrupt("a row of a group is missing"))?;
+        field.value(self.ty, row)
     }
 
     /// The type of what is stored of a row.
     fn stored_type(&self) -> ColumnType {
-        match self.field {
-            Some(_) => ColumnType::Bytes,
-            None => self.ty,
-        }
+        self.field.as_ref().map_or(self.ty, Field::row_type)
     }
 }

@@ -89,18 +89,6 @@ pub(super) fn scalar_value(ty: ColumnType, bits: u64) -> Value<'static> {
     }
 }
 
-pub(super) fn string_value(ty: ColumnType, bytes: &[u8]) -> Result<Value<'_>, ColumnarError> {
-    match ty {
-        ColumnType::Text => std::str::from_utf8(bytes)
-            .map(Value::Text)
-            .map_err(|_| ColumnarError::corrupt("text is not UTF-8")),
-        ColumnType::Fixed { len } if bytes.len() != usize::from(len) => {
-            Err(ColumnarError::corrupt("a fixed value has another length"))
-        }
-        _ => Ok(Value::Bytes(bytes)),
-    }
-}
-
 impl Planner<'_> {
     pub(super) fn root(
         &mut self,

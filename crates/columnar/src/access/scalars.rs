@@ -255,7 +255,8 @@ impl Scalars {
                 let mut next = rows.start;
                 while next < rows.end {
                     // The first makes sure of the block, which most likely has the others, too.
-                    out.push(packed.get(next, reading)?);
+                    let count = (rows.end - next) as usize;
+                    out.push(packed.first_of(next, count, reading)?);
                     next += 1;
                     next += packed.append_kept(next..rows.end, reading.slots, out);
                 }

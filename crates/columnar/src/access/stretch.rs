@@ -14,6 +14,7 @@
 
 use std::ops::Range;
 
+use super::content::Content;
 use super::letters::Letters;
 use super::reading::{Reading, outside};
 use super::scalars::{is_valid, position};
@@ -62,35 +63,6 @@ pub(super) struct Stretch {
     offsets: Vec<u64>,
 }
 
-#[derive(Debug)]
-enum Content {
-    Bytes(Vec<u8>),
-    /// Of a column of text: all of it is UTF-8.
-    Text(String),
-}
-
-impl Default for Content {
-    fn default() -> Self {
-        Self::Bytes(Vec::new())
-    }
-}
-
-impl Content {
-    fn take_bytes(&mut self) -> Vec<u8> {
-        match std::mem::take(self) {
-            Self::Bytes(bytes) => bytes,
-            Self::Text(text) => text.into_bytes(),
-        }
-    }
-
-    fn capacity(&self) -> usize {
-        match self {
-            Self::Bytes(bytes) => bytes.capacity(),
-            Self::Text(text) => text.capacity(),
-        }
-    }
-}
-
 impl Stretch {
     pub(super) fn heap_bytes(&self) -> usize {
         self.content.capacity()
@@ -113,14 +85,7 @@ impl Stretch {
             return Ok(None);
         }
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before].0);
-        let range = start as usize..end as usize;
-        match &self.content {
-            Content::Bytes(bytes) => bytes.get(range).map(Value::Bytes),
-            // A string of text may end within a character of damaged bytes.
-            Content::Text(text) => text.get(range).map(Value::Text),
-        }
-        .map(Some)
-        .ok_or_else(|| ColumnarError::corrupt("text is not UTF-8"))
+        self.content.value(start as usize..end as usize).map(Some)
     }
 
     /// Reads a stretch that holds `row`; false if its rows are better read one by one.
@@ -134,18 +99,14 @@ impl Stretch {
     ) -> Result<bool, S::Error> {
         let rows = rows_to_read(&self.rows, &mut self.next_rows, row, row_count);
         self.rows = 0..0;
-        let mut bytes = self.content.take_bytes();
-        bytes.clear();
+        let mut bytes = self.content.take_buffer();
         let Some(rows) = self.decode(strings, rows, row, reading, &mut bytes)? else {
             return Ok(false);
         };
-        self.content = match ty {
-            ColumnType::Text => match String::from_utf8(bytes) {
-                Ok(text) => Content::Text(text),
-                Err(_) => return Ok(false),
-            },
-            _ => Content::Bytes(bytes),
+        let Ok(content) = Content::of(ty, bytes) else {
+            return Ok(false);
         };
+        self.content = content;
         self.rows = rows;
         Ok(true)
     }

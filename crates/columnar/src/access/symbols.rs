@@ -19,6 +19,9 @@ const WINDOW_BYTES: usize = 128;
 /// By how much the result grows at a time.
 const STEP_BYTES: usize = 1_024;
 const _: () = assert!(SYMBOL_BYTES * (MANY + FEW) <= WINDOW_BYTES && WINDOW_BYTES < STEP_BYTES);
+/// The longest word.
+const WORD_BYTES: usize = 16;
+const _: () = assert!(STEP_BYTES.is_multiple_of(WORD_BYTES));
 /// The bits of a length, and the one that says that there is no such symbol.
 const LENGTH: u8 = 15;
 const NO_SYMBOL: u8 = 128;
@@ -158,28 +161,49 @@ impl SymbolTable {
 /// Words end to end, by code.
 #[derive(Debug)]
 pub(crate) struct Words {
+    /// Followed by zeros, so that as much as the longest word can be copied of each.
     bytes: Vec<u8>,
     offsets: Vec<u32>,
 }
 
 impl Words {
-    /// Checks that every word lies within the bytes.
-    pub(crate) fn new(bytes: Vec<u8>, offsets: Vec<u32>) -> Result<Self, ColumnarError> {
-        let fits = offsets.is_sorted()
-            && offsets
-                .last()
-                .is_some_and(|&end| end as usize <= bytes.len());
-        if !fits {
+    /// Checks that every word lies within the bytes, and is not too long.
+    pub(crate) fn new(mut bytes: Vec<u8>, offsets: Vec<u32>) -> Result<Self, ColumnarError> {
+        let ends_inside = |&end: &u32| end as usize <= bytes.len();
+        let is_short = |pair: &[u32]| pair[1] - pair[0] <= WORD_BYTES as u32;
+        if !offsets.is_sorted()
+            || !offsets.last().is_some_and(ends_inside)
+            || !offsets.windows(2).all(is_short)
+        {
             return Err(outside("a word"));
         }
+        bytes.resize(bytes.len() + WORD_BYTES, 0);
         Ok(Self { bytes, offsets })
     }
 
-    #[inline]
-    pub(crate) fn get(&self, code: u64) -> Option<&[u8]> {
+    /// Appends what the codes stand for.
+    pub(crate) fn decode(&self, codes: &[u64], out: &mut Vec<u8>) -> Result<(), ColumnarError> {
+        for codes in codes.chunks(STEP_BYTES / WORD_BYTES) {
+            let mut end = out.len();
+            out.resize(end + STEP_BYTES, 0);
+            for &code in codes {
+                let target = out[end..].first_chunk_mut();
+                let len = target.and_then(|target| self.copy(code, target));
+                end += len.ok_or_else(|| outside("a code"))?;
+            }
+            out.truncate(end);
+        }
+        Ok(())
+    }
+
+    /// Copies the word of a code to the beginning of `target`, and anything behind it; how long it
+    /// is. `None`: no word has the code.
+    #[inline(always)]
+    fn copy(&self, code: u64, target: &mut [u8; WORD_BYTES]) -> Option<usize> {
         let code = usize::try_from(code).ok()?;
-        let end = *self.offsets.get(code.checked_add(1)?)?;
-        Some(&self.bytes[self.offsets[code] as usize..end as usize])
+        let &[start, end] = self.offsets.get(code..)?.first_chunk()?;
+        *target = *self.bytes.get(start as usize..)?.first_chunk()?;
+        Some((end - start) as usize)
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
@@ -241,5 +265,32 @@ mod tests {
         }
         assert!(SymbolTable::new(&[0; 16], &[1, 9]).is_err());
         assert!(SymbolTable::new(&[0; 8], &[1, 1]).is_err());
+    }
+
+    #[test]
+    fn codes_stand_for_words() {
+        let bytes = b"aSixteen letters!!bc".to_vec();
+        let words = Words::new(bytes.clone(), vec![0, 1, 17, 17, 20]).expect("words");
+        for count in [0, 1, 63, 64, 65, 200] {
+            let codes: Vec<u64> = (0..count).map(|at| at * 7 % 4).collect();
+            let mut expected = b"before ".to_vec();
+            for &code in &codes {
+                let word = [&b"a"[..], b"Sixteen letters!", b"", b"!bc"][code as usize];
+                expected.extend_from_slice(word);
+            }
+            let mut out = b"before ".to_vec();
+            words.decode(&codes, &mut out).expect("decodes");
+            assert_eq!(out, expected);
+        }
+        for code in [4, 5, u64::MAX] {
+            assert!(words.decode(&[0, code], &mut Vec::new()).is_err(), "{code}");
+        }
+        for offsets in [vec![], vec![0, 17], vec![0, 2, 1], vec![0, 21]] {
+            assert!(
+                Words::new(bytes.clone(), offsets.clone()).is_err(),
+                "{offsets:?}"
+            );
+        }
+        assert!(Words::new(bytes, vec![0]).is_ok());
     }
 }

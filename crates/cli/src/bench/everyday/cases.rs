@@ -80,7 +80,7 @@ const fn of(divisor: u64, case: Case) -> Case {
     Case { divisor, ..case }
 }
 
-pub(super) const CASES: [Case; 39] = [
+pub(super) const CASES: [Case; 41] = [
     case(
         "one row by key",
         "SELECT id, k, c, pad FROM {noise} WHERE id = $1",
@@ -357,6 +357,26 @@ pub(super) const CASES: [Case; 39] = [
         case(
             "YCSB grouped: scan of 50",
             "SELECT * FROM {grouped} WHERE ycsb_key >= 'user' || lpad(($1::bigint * 7919 % 100000007)::text, 12, '0') ORDER BY ycsb_key LIMIT 50",
+            ONE,
+            100,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        40,
+        case(
+            "texts grouped: read",
+            "SELECT * FROM {texts} WHERE key = 'text' || lpad(($1::bigint * 7919 % 100000007)::text, 12, '0')",
+            ONE,
+            300,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        40,
+        case(
+            "texts grouped: scan of 50",
+            "SELECT * FROM {texts} WHERE key >= 'text' || lpad(($1::bigint * 7919 % 100000007)::text, 12, '0') ORDER BY key LIMIT 50",
             ONE,
             100,
             BY_INDEX,

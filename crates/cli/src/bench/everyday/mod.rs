@@ -25,13 +25,14 @@ use super::statement::{Rows, ask, first_difference};
 use super::{Options, Side};
 use crate::progress::{Counting, Progress};
 
-const TABLES: [&str; 7] = [
+const TABLES: [&str; 8] = [
     "noise",
     "child",
     "wide",
     "document",
     "usertable",
     "grouped",
+    "texts",
     "part",
 ];
 

@@ -9,6 +9,7 @@
 //! | `document` | a twentieth | a key and a jsonb document of some 600 bytes |
 //! | `usertable` | a tenth | YCSB's: a text key and ten fields of 100 characters |
 //! | `grouped` | a twentieth | the same; howdah's fields lie side by side |
+//! | `texts` | a fortieth | a text key, eight texts of 20 to 120 characters, in howdah side by side |
 //! | `part` | 200 × 1,000 | partitions by range, and an index on another column |
 
 use postgres::Client;
@@ -20,6 +21,11 @@ use crate::units;
 /// Partitions of `part`, and rows of each.
 const PARTITIONS: u64 = 200;
 const PARTITION_ROWS: u64 = 1_000;
+
+/// Words of the texts.
+const WORDS: &str = "'the','quick','brown','fox','jumps','over','a','lazy','dog','while','cloud','river',\
+    'stone','winter','market','silver','engine','garden','letter','window','mountain','harbour','yellow',\
+    'simple','careful','distance','journey','measure','promise','thunder','and'";
 
 /// The name of a table on one side.
 pub(super) fn name(table: &str, side: Side) -> String {
@@ -88,7 +94,35 @@ fn tables() -> Vec<Table> {
         indexes: "",
         options,
     };
+    // Five words, some of them numbers, and digits: lengths and words differ from row to row.
+    let text = |n: usize| {
+        let word = |place: usize| {
+            let step = 7 + 10 * n + 2 * place;
+            format!("(ARRAY[{WORDS}])[1 + i * {step} % 31]")
+        };
+        let words: Vec<String> = (0..5).map(word).collect();
+        let text = format!(
+            "concat_ws(' ', {}, i * {} % 9973, substr(md5('{n}' || i) || md5('x{n}' || i), 1, (i * {} % 65)::integer))",
+            words.join(", "),
+            13 + n,
+            11 + n
+        );
+        match n {
+            3 => format!("CASE WHEN i % 7 > 0 THEN {text} END"),
+            _ => text,
+        }
+    };
+    let texts = (0..8).map(text).collect::<Vec<_>>().join(", ");
     vec![
+        Table {
+            name: "texts",
+            columns: "key text PRIMARY KEY, t0 text, t1 text, t2 text, t3 text, t4 text, t5 text, t6 text, t7 text"
+                .to_owned(),
+            values: format!("'text' || lpad((i * 7919 % 100000007)::text, 12, '0'), {texts}"),
+            divisor: 40,
+            indexes: "",
+            options: "grouped_columns => '{t0,t1,t2,t3,t4,t5,t6,t7}'",
+        },
         Table {
             name: "noise",
             columns: "id integer PRIMARY KEY, k integer NOT NULL, c char(120) NOT NULL, pad char(60) NOT NULL".to_owned(),
