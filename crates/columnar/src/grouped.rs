@@ -41,6 +41,8 @@ pub(crate) const MOST_DIGITS: usize = 5;
 /// Rows that are decoded at a time: mostly, they fit the processor's cache.
 const ROWS_AT_A_TIME: usize = 128;
 
+const MISSING: &str = "a row of grouped columns is missing";
+
 /// What a row of a group is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fields {
@@ -448,6 +450,11 @@ impl Grouped {
             }
             shared.others(&rows, index)
         };
+        if others.is_empty()
+            && let Some(column) = self.decode_alone(&rows)
+        {
+            return column;
+        }
         let mut own = Strings::default();
         let mut of_others: Vec<Strings> = others.iter().map(|_| Strings::default()).collect();
         for start in rows.clone().step_by(ROWS_AT_A_TIME) {
@@ -468,6 +475,23 @@ impl Grouped {
             shared.decoded.append(&mut decoded);
         }
         Ok(own)
+    }
+
+    /// Decodes a range of rows without what they have of other columns, if each row has this
+    /// column's string in the same place and the rows are letters.
+    fn decode_alone(&self, rows: &Range<usize>) -> Option<Result<Column, ColumnarError>> {
+        let (place, len) = self.column.field.fixed.as_ref()?;
+        let Form::Letters(letters) = self.rows.chunk.form() else {
+            return None;
+        };
+        if letters.string_len() != *len || place.is_empty() {
+            return None;
+        }
+        let strings = letters.decode_characters(rows.clone(), place.clone());
+        Some(strings.and_then(|strings| {
+            ensure(strings.null_count() == 0, MISSING)?;
+            Column::from_bytes(self.column.ty, strings)
+        }))
     }
 
     /// Decodes the rows with these ascending indexes.
@@ -510,10 +534,7 @@ struct Strings {
 
 impl Strings {
     fn add(&mut self, field: &Field, rows: &BinaryViewArray) -> Result<(), ColumnarError> {
-        ensure(
-            rows.null_count() == 0,
-            "a row of grouped columns is missing",
-        )?;
+        ensure(rows.null_count() == 0, MISSING)?;
         self.views.reserve(rows.len());
         self.valid.reserve(rows.len());
         for row in 0..rows.len() {

@@ -143,18 +143,34 @@ impl Alphabet {
 
     /// Appends the strings of rows that are packed end to end.
     pub(crate) fn unpack(&self, packed: &[u8], out: &mut Vec<u8>) -> Result<(), ColumnarError> {
+        self.unpack_part(packed, &(0..self.len), out)
+    }
+
+    /// The least part of a string that has these characters and is packed to whole bytes.
+    fn part_with(&self, characters: &Range<usize>) -> Range<usize> {
+        let start = characters.start / TOGETHER * TOGETHER;
+        start..self.len.min(characters.end.next_multiple_of(TOGETHER))
+    }
+
+    /// Appends a [part](Self::part_with), not empty, of the string of each row.
+    fn unpack_part(
+        &self,
+        packed: &[u8],
+        part: &Range<usize>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ColumnarError> {
         let start = out.len();
         let rows = packed.len() / self.row_bytes();
-        out.resize(start + rows * self.len, 0);
+        out.resize(start + rows * part.len(), 0);
         let out = &mut out[start..];
         let seen = match self.bits {
-            1 => self.unpack_rows::<1>(packed, out),
-            2 => self.unpack_rows::<2>(packed, out),
-            3 => self.unpack_rows::<3>(packed, out),
-            4 => self.unpack_rows::<4>(packed, out),
-            5 => self.unpack_rows::<5>(packed, out),
-            6 => self.unpack_rows::<6>(packed, out),
-            _ => self.unpack_rows::<7>(packed, out),
+            1 => self.unpack_rows::<1>(packed, part, out),
+            2 => self.unpack_rows::<2>(packed, part, out),
+            3 => self.unpack_rows::<3>(packed, part, out),
+            4 => self.unpack_rows::<4>(packed, part, out),
+            5 => self.unpack_rows::<5>(packed, part, out),
+            6 => self.unpack_rows::<6>(packed, part, out),
+            _ => self.unpack_rows::<7>(packed, part, out),
         };
         match seen & HIGH_BITS {
             0 => Ok(()),
@@ -162,10 +178,18 @@ impl Alphabet {
         }
     }
 
-    /// Unpacks rows of characters of so many bits. Returns the bits that are set in any string.
-    fn unpack_rows<const BITS: usize>(&self, packed: &[u8], out: &mut [u8]) -> u64 {
+    /// Unpacks a part of rows of characters of so many bits. Returns the bits that are set in any
+    /// string.
+    fn unpack_rows<const BITS: usize>(
+        &self,
+        packed: &[u8],
+        part: &Range<usize>,
+        out: &mut [u8],
+    ) -> u64 {
+        let bytes = part.start * BITS / 8..(part.end * BITS).div_ceil(8);
         let rows = packed.chunks_exact(self.row_bytes());
-        let pairs = rows.zip(out.chunks_exact_mut(self.len));
+        let parts = rows.map(|row| &row[bytes.clone()]);
+        let pairs = parts.zip(out.chunks_exact_mut(part.len()));
         match self.way {
             Way::One(steps) => wide(move || steps.unpack::<BITS>(pairs)),
             Way::Few(steps) => wide(move || steps.unpack::<BITS>(pairs)),
@@ -470,10 +494,24 @@ impl Letters {
 
     /// Decodes a range of rows.
     pub(crate) fn decode(&self, rows: Range<usize>) -> Result<BinaryViewArray, ColumnarError> {
+        self.decode_characters(rows, 0..self.alphabet.len())
+    }
+
+    /// The length of every string, in bytes.
+    pub(crate) fn string_len(&self) -> usize {
+        self.alphabet.len()
+    }
+
+    /// Decodes, of a range of rows, the characters in a range, which is not empty.
+    pub(crate) fn decode_characters(
+        &self,
+        rows: Range<usize>,
+        characters: Range<usize>,
+    ) -> Result<BinaryViewArray, ColumnarError> {
         let nulls = self.nulls(rows.clone())?;
         let row_bytes = self.alphabet.row_bytes();
         let packed = &self.data.as_slice()[rows.start * row_bytes..rows.end * row_bytes];
-        self.built(packed, rows.len(), nulls)
+        self.built(packed, rows.len(), characters, nulls)
     }
 
     /// Decodes the rows with these ascending indexes.
@@ -489,21 +527,25 @@ impl Letters {
             packed.extend_from_slice(&self.data.as_slice()[start..start + row_bytes]);
         }
         let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
-        self.built(&packed, rows.len(), nulls)
+        self.built(&packed, rows.len(), 0..self.alphabet.len(), nulls)
     }
 
     fn built(
         &self,
         packed: &[u8],
         row_count: usize,
+        characters: Range<usize>,
         nulls: Option<NullBuffer>,
     ) -> Result<BinaryViewArray, ColumnarError> {
-        let len = self.alphabet.len();
+        let part = self.alphabet.part_with(&characters);
+        let len = part.len();
         ensure(row_count * len <= i32::MAX as usize, "a chunk is too long")?;
         let mut bytes = Vec::with_capacity(row_count * len);
-        self.alphabet.unpack(packed, &mut bytes)?;
+        self.alphabet.unpack_part(packed, &part, &mut bytes)?;
+        let string = characters.start - part.start..characters.end - part.start;
         let views = bytes.chunks_exact(len).enumerate();
-        let views = views.map(|(row, string)| view_of(string, (row * len) as u32));
+        let views = views
+            .map(|(row, part)| view_of(&part[string.clone()], (row * len + string.start) as u32));
         let views = views.collect();
         built(views, bytes, nulls)
     }
@@ -540,6 +582,16 @@ mod tests {
                 let mut bytes = Vec::new();
                 alphabet.unpack(&new.data, &mut bytes).expect("unpacks");
                 assert_eq!(bytes, strings.concat().as_bytes(), "{count} {len}");
+                for characters in [0..1, 0..len, len / 2..len, len / 3..len / 3 + 1] {
+                    let part = alphabet.part_with(&characters);
+                    assert!(part.start <= characters.start && characters.end <= part.end);
+                    let mut bytes = Vec::new();
+                    let unpacked = alphabet.unpack_part(&new.data, &part, &mut bytes);
+                    unpacked.expect("unpacks");
+                    let parts = strings.iter().map(|string| &string[part.clone()]);
+                    let parts: Vec<&str> = parts.collect();
+                    assert_eq!(bytes, parts.concat().as_bytes(), "{count} {len} {part:?}");
+                }
             }
         }
     }
