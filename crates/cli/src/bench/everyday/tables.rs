@@ -9,7 +9,7 @@
 //! | `document` | a twentieth | a key and a jsonb document of some 600 bytes |
 //! | `usertable` | a tenth | YCSB's: a text key and ten fields of 100 characters |
 //! | `grouped` | a twentieth | the same; howdah's fields lie side by side |
-//! | `texts` | a fortieth | a text key, eight texts of 20 to 120 characters, side by side on howdah |
+//! | `texts` | a fortieth | a text key, eight texts of 20 to 120 characters, side by side too |
 //! | `part` | 200 × 1,000 | partitions by range, and an index on another column |
 
 use postgres::Client;
