@@ -135,6 +135,67 @@ SELECT howdah.adopt('t');
 SELECT howdah.set_options('t', sort_key => '{word}');
 SELECT relation, sort_key FROM howdah.options;
 
+-- A load into a table that its transaction has adopted stays hot: a rollback, of which the indexes know nothing,
+-- leaves them no entries of cold rows.
+SET howdah.load_threshold = 100;
+CREATE TABLE back (id int PRIMARY KEY, k int) USING heap;
+INSERT INTO back SELECT i, i FROM generate_series(1, 1000) i;
+BEGIN;
+SELECT howdah.adopt('back');
+INSERT INTO back SELECT i, i FROM generate_series(10001, 13000) i;
+SELECT cold('back');
+ROLLBACK;
+BEGIN;
+SAVEPOINT s;
+SELECT howdah.adopt('back');
+INSERT INTO back SELECT i, i FROM generate_series(10001, 13000) i;
+ROLLBACK TO s;
+INSERT INTO back VALUES (10009, 0);
+COMMIT;
+DO $$ BEGIN
+    PERFORM howdah.adopt('back');
+    INSERT INTO back SELECT i, i FROM generate_series(10101, 13000) i;
+    INSERT INTO back VALUES (1, 1);
+EXCEPTION WHEN unique_violation THEN RAISE NOTICE 'caught'; END $$;
+SELECT method('back');
+SELECT howdah.adopt('back');
+INSERT INTO back SELECT i, i FROM generate_series(20001, 23000) i;
+SELECT cold('back');
+SET enable_seqscan = off;
+SET howdah.columnar_scan = off;
+SELECT * FROM back WHERE id IN (10007, 10009);
+SELECT count(*) FROM back WHERE id BETWEEN 10001 AND 13000;
+INSERT INTO back VALUES (10008, 1);
+RESET enable_seqscan;
+RESET howdah.columnar_scan;
+-- An index that the same transaction has made goes with the store.
+BEGIN;
+CREATE TABLE fresh (id int, k int) USING heap;
+SELECT howdah.adopt('fresh');
+CREATE INDEX ON fresh (id);
+INSERT INTO fresh SELECT i, i FROM generate_series(1, 3000) i;
+SELECT cold('fresh');
+ROLLBACK;
+-- The same of a TOAST relation that is clustered, and so is new until the transaction ends.
+CREATE TABLE toasted (id int PRIMARY KEY, w text) USING howdah;
+INSERT INTO toasted SELECT i, 'w' || i FROM generate_series(1, 3000) i;
+SELECT reltoastrelid::regclass AS toast FROM pg_class WHERE oid = 'toasted'::regclass \gset
+SELECT relname AS toast_index FROM pg_index JOIN pg_class c ON c.oid = indexrelid WHERE indrelid = :'toast'::regclass \gset
+BEGIN;
+CLUSTER :toast USING :toast_index;
+INSERT INTO toasted SELECT i, 'A' || i FROM generate_series(10001, 13000) i;
+SELECT cold('toasted');
+ROLLBACK;
+INSERT INTO toasted SELECT i, 'B' || i FROM generate_series(20001, 23000) i;
+SELECT cold('toasted');
+SET enable_seqscan = off;
+SET howdah.columnar_scan = off;
+SELECT * FROM toasted WHERE id = 10005;
+SELECT count(*) FROM toasted WHERE id BETWEEN 10001 AND 13000;
+INSERT INTO toasted VALUES (10006, 'new');
+RESET enable_seqscan;
+RESET howdah.columnar_scan;
+
 SET client_min_messages = warning;
 DROP SCHEMA adopt CASCADE;
 DROP ROLE howdah_stranger;

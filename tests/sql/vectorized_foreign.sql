@@ -75,6 +75,13 @@ INSERT INTO query (text) VALUES
     ('SELECT count(*) FROM t WHERE (k = 13) IS TRUE OR picky(k) > 20'),
     ('SELECT count(*) FROM t WHERE s + 1 = twice(s)'),
     ('SELECT count(*) FROM t WHERE twice(id) < 0'),
+    -- What always is evaluated, and again where it may not be, with an operand that may fail: only there it is foreign.
+    ('SELECT count(*) FILTER (WHERE k > 5) FROM t WHERE d > to_date(''2020-06-01'', ''YYYY-MM-DD'') AND (k = 1 OR d > to_date(''2020-06-01'', ''YYYY-MM-DD''))'),
+    ('SELECT k % 7, count(*) FROM t WHERE d > to_date(''2020-06-01'', ''YYYY-MM-DD'') AND (k = 1 OR d > to_date(''2020-06-01'', ''YYYY-MM-DD'')) GROUP BY 1'),
+    ('SELECT count(*) FILTER (WHERE w = ''Word 1'') FROM t WHERE d > to_date(''2020-06-01'', ''YYYY-MM-DD'') AND (k = 1 OR d > to_date(''2020-06-01'', ''YYYY-MM-DD''))'),
+    ('SELECT count(*) FILTER (WHERE d > to_date(''2020-06-01'', ''YYYY-MM-DD'')), count(*) FILTER (WHERE k = 1 OR d > to_date(''2020-06-01'', ''YYYY-MM-DD'')), count(*) FILTER (WHERE w = ''Word 3'') FROM t'),
+    ('SELECT count(*) FILTER (WHERE k = 1 OR d > to_date(''2020-06-01'', ''YYYY-MM-DD'')), count(*) FILTER (WHERE d > to_date(''2020-06-01'', ''YYYY-MM-DD'')), min(w) FILTER (WHERE w <> ''Word 3'') FROM t'),
+    ('SELECT count(*), sum(k + 3) FROM t WHERE k > length(to_char(0, ''9'')) AND (b OR k > length(to_char(0, ''9''))) AND w >= ''Word 2'' AND n < 5.5'),
     -- Operands of foreign expressions and of known ones.
     ('SELECT count(*) FROM t WHERE round(m, 1) > 3 AND k > 4 AND w <> ''Word 1'' AND substr(w, 1, 3) = ''Wor'' AND n < 5.5'),
     ('SELECT sum(k + 3) FROM t WHERE (m * 2 > 3.5 OR c < ''c3'') AND n IN (0.07, 1.5, 2) AND x <> ''a1'' AND d > ''2020-02-02'''),

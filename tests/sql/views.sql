@@ -284,6 +284,17 @@ SELECT cold(35000) AS before \gset
 CALL howdah.compact('locked');
 SELECT d.state = 'no row' OR (d.state = 'moved' AND d.new_row = cold(35000)) AS follows FROM howdah.describe_lock('locked', :'before') d;
 
+-- A group of which the session knows that all rows are hidden, with fewer rows than it has room for.
+SET howdah.load_threshold = 100;
+CREATE TABLE over (id int PRIMARY KEY, v int) USING howdah;
+SELECT howdah.set_options('over', compaction => false);
+INSERT INTO over SELECT i, i FROM generate_series(1, 1000) i;
+SET howdah.load_threshold = 100000;
+UPDATE over SET v = v + 1;
+SELECT count(*) FROM over WHERE v > 0;
+SELECT sum(v) FROM over;
+SELECT cold_rows, row_groups FROM howdah.tables WHERE relation = 'over'::regclass;
+
 SET client_min_messages = warning;
 DROP SCHEMA views CASCADE;
 DROP ROLE howdah_curious;

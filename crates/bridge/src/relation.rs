@@ -230,18 +230,6 @@ pub unsafe fn ensure_first_page(rel: pg_sys::Relation) {
     }
 }
 
-/// The value of rows that were stored before the attribute was added; `None` is NULL. It lives as
-/// long as the relation's descriptor.
-///
-/// # Safety
-/// `rel` is an open relation that has an attribute of this index.
-pub unsafe fn missing_value(rel: pg_sys::Relation, attribute: usize) -> Option<pg_sys::Datum> {
-    let mut null = true;
-    // SAFETY: as for this function.
-    let value = unsafe { pg_sys::getmissingattr((*rel).rd_att, attribute as i32 + 1, &mut null) };
-    (!null).then_some(value)
-}
-
 /// The descriptor of a relation.
 ///
 /// # Safety

@@ -19,8 +19,8 @@ pub enum Statement<'a> {
         /// By its name; `None` if the only one is meant.
         provider: Option<&'a CStr>,
     },
-    /// ALTER TABLE … SET ACCESS METHOD, perhaps among other commands, of this table.
-    SetAccessMethod(pg_sys::Oid),
+    /// ALTER TABLE … SET ACCESS METHOD, perhaps among other commands.
+    SetAccessMethod,
     Other,
 }
 
@@ -30,7 +30,8 @@ pub struct Noted {
     /// A number of the watcher's.
     pub note: u64,
     pub is_copy: bool,
-    /// The table that got a new access method.
+    sets_method: bool,
+    /// The table that got a new access method, known after the statement.
     pub altered: Option<pg_sys::Oid>,
 }
 
@@ -107,7 +108,7 @@ unsafe extern "C-unwind" fn process_utility(
         if settings > 0 {
             client_rows::end_copy(settings);
         }
-        after(&noted);
+        after(statement, &mut noted);
     }
 }
 
@@ -129,7 +130,7 @@ unsafe extern "C-unwind" fn before(statement: *mut pg_sys::PlannedStmt, noted: *
         let statement = statement_of((*statement).utilityStmt);
         match statement {
             Statement::Copy => noted.is_copy = true,
-            Statement::SetAccessMethod(table) => noted.altered = Some(table),
+            Statement::SetAccessMethod => noted.sets_method = true,
             _ => {}
         }
         if let Some(watcher) = WATCHER.get() {
@@ -139,10 +140,17 @@ unsafe extern "C-unwind" fn before(statement: *mut pg_sys::PlannedStmt, noted: *
 }
 
 #[pg_guard]
-unsafe extern "C-unwind" fn after(noted: *const Noted) {
+unsafe extern "C-unwind" fn after(statement: *mut pg_sys::PlannedStmt, noted: *mut Noted) {
+    // SAFETY: `noted` is the hook's own. ALTER TABLE ends no transaction, so that its tree is still
+    // there.
+    let noted = unsafe {
+        if (*noted).sets_method {
+            (*noted).altered = altered_table((*statement).utilityStmt.cast());
+        }
+        &*noted
+    };
     if let Some(watcher) = WATCHER.get() {
-        // SAFETY: `noted` is the hook's own.
-        watcher.after(unsafe { &*noted });
+        watcher.after(noted);
     }
 }
 
@@ -164,38 +172,42 @@ unsafe fn statement_of<'a>(node: *mut pg_sys::Node) -> Statement<'a> {
                 let provider = (!provider.is_null()).then(|| CStr::from_ptr(provider));
                 Statement::SecurityLabel { provider }
             }
-            pg_sys::NodeTag::T_AlterTableStmt => {
-                let table = table_with_new_access_method(node.cast());
-                table.map_or(Statement::Other, Statement::SetAccessMethod)
+            pg_sys::NodeTag::T_AlterTableStmt if sets_access_method(node.cast()) => {
+                Statement::SetAccessMethod
             }
             _ => Statement::Other,
         }
     }
 }
 
-/// The table of an ALTER TABLE … SET ACCESS METHOD.
+/// # Safety
+/// A statement that the parser has made.
+unsafe fn sets_access_method(alter: *const pg_sys::AlterTableStmt) -> bool {
+    // SAFETY: lists hold the nodes their field promises.
+    unsafe {
+        let commands = (*alter).cmds;
+        (0..pg_sys::list_length(commands)).any(|i| {
+            let command = pg_sys::list_nth(commands, i).cast::<pg_sys::AlterTableCmd>();
+            (*command).subtype == pg_sys::AlterTableType::AT_SetAccessMethod
+        })
+    }
+}
+
+/// The table of an ALTER TABLE that has run: its lock keeps others from giving the name to another
+/// table, as they might while the statement waits for it.
 ///
 /// # Safety
 /// A statement that the parser has made.
-unsafe fn table_with_new_access_method(alter: *mut pg_sys::AlterTableStmt) -> Option<pg_sys::Oid> {
-    // SAFETY: lists hold the nodes their field promises. Looking the name up without a lock is
-    // enough: the statement itself locks and checks.
-    unsafe {
-        let commands = (*alter).cmds;
-        let sets_method = (0..pg_sys::list_length(commands)).any(|i| {
-            let command = pg_sys::list_nth(commands, i).cast::<pg_sys::AlterTableCmd>();
-            (*command).subtype == pg_sys::AlterTableType::AT_SetAccessMethod
-        });
-        if !sets_method {
-            return None;
-        }
-        let oid = pg_sys::RangeVarGetRelidExtended(
+unsafe fn altered_table(alter: *const pg_sys::AlterTableStmt) -> Option<pg_sys::Oid> {
+    // SAFETY: as for this function.
+    let oid = unsafe {
+        pg_sys::RangeVarGetRelidExtended(
             (*alter).relation,
             pg_sys::NoLock as i32,
             pg_sys::RVROption::RVR_MISSING_OK,
             None,
             std::ptr::null_mut(),
-        );
-        (oid != pg_sys::InvalidOid).then_some(oid)
-    }
+        )
+    };
+    (oid != pg_sys::InvalidOid).then_some(oid)
 }

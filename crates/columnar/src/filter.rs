@@ -27,12 +27,13 @@ use crate::chunk::Chunk;
 use crate::codec;
 use crate::column::{Column, bools, indexes, nulls_of};
 use crate::error::ColumnarError;
+use crate::numeric::NumericColumn;
 use crate::parts::{Form, slice};
 use crate::pattern::{TextPattern, having_infix};
 use crate::predicate::{CompareOp, Predicate};
 use crate::rewrite::{Rewritten, rewrite};
 use crate::types::ColumnType;
-use crate::value::{OwnedValue, Value, as_integer};
+use crate::value::{Numeric, OwnedValue, Value, as_integer, compare_decimals, compare_floats};
 
 /// The longest list that is evaluated as one comparison per value.
 const SHORT_LIST: usize = 4;
@@ -195,7 +196,12 @@ fn on_dictionary(
     predicate: &Predicate,
 ) -> Result<BooleanBuffer, ColumnarError> {
     let words = Column::from_array(chunk.column_type(), words)?;
-    let answers = row_by_row(&words, predicate).ok_or(ColumnarError::TypeMismatch {
+    let in_list = match predicate {
+        Predicate::In(values) => in_many(&words, values),
+        _ => None,
+    };
+    let answers = in_list.or_else(|| row_by_row(&words, predicate));
+    let answers = answers.ok_or(ColumnarError::TypeMismatch {
         ty: chunk.column_type(),
     })?;
     let (codes, nulls) = codec::guarded(|| indexes(codes.clone(), &mut codec::context()))?;
@@ -336,7 +342,8 @@ fn row_by_row(column: &Column, predicate: &Predicate) -> Option<BooleanBuffer> {
     (!undecided).then_some(matches)
 }
 
-/// A list of many integers or strings, by binary search; `None` for other columns.
+/// A list of many values, by binary search; `None` for other columns, and where a value cannot be
+/// compared.
 fn in_many(column: &Column, values: &[OwnedValue]) -> Option<BooleanBuffer> {
     let integers = || {
         let mut integers: Vec<i64> = values
@@ -369,6 +376,17 @@ fn in_many(column: &Column, values: &[OwnedValue]) -> Option<BooleanBuffer> {
             let list = integers();
             BooleanBuffer::collect_bool(rows.len(), |row| contains(&list, rows.value(row)))
         }
+        Column::Float32(rows) => {
+            let list = floats_of(values)?;
+            BooleanBuffer::collect_bool(rows.len(), |row| {
+                contains_float(&list, rows.value(row).into())
+            })
+        }
+        Column::Float64(rows) => {
+            let list = floats_of(values)?;
+            BooleanBuffer::collect_bool(rows.len(), |row| contains_float(&list, rows.value(row)))
+        }
+        Column::Numeric(rows) => return in_decimals(rows, values),
         Column::Text(rows) => BooleanBuffer::collect_bool(rows.len(), |row| {
             find(&strings, rows.value(row).as_bytes())
         }),
@@ -381,6 +399,47 @@ fn in_many(column: &Column, values: &[OwnedValue]) -> Option<BooleanBuffer> {
         _ => return None,
     };
     Some(without_nulls(bits, column.nulls()))
+}
+
+/// In their order; `None` if other values are among them.
+fn floats_of(values: &[OwnedValue]) -> Option<Vec<f64>> {
+    let float = |value: &OwnedValue| match value {
+        OwnedValue::Float32(value) => Some(f64::from(*value)),
+        OwnedValue::Float64(value) => Some(*value),
+        _ => None,
+    };
+    let floats = values.iter().map(float);
+    let mut floats = floats.collect::<Option<Vec<_>>>()?;
+    floats.sort_unstable_by(|&a, &b| compare_floats(a, b));
+    Some(floats)
+}
+
+fn contains_float(floats: &[f64], wanted: f64) -> bool {
+    let found = floats.binary_search_by(|&float| compare_floats(float, wanted));
+    found.is_ok()
+}
+
+/// `None` if a row or a value of the list is an image.
+fn in_decimals(rows: &NumericColumn, values: &[OwnedValue]) -> Option<BooleanBuffer> {
+    let decimal = |value: Value<'_>| match value {
+        Value::Numeric(Numeric::Small { unscaled, scale }) => Some((unscaled, scale)),
+        _ => None,
+    };
+    let order = |a: (i128, u16), b: (i128, u16)| compare_decimals(a.0, a.1, b.0, b.1);
+    let list = values.iter().map(|value| decimal(value.as_value()));
+    let mut list = list.collect::<Option<Vec<_>>>()?;
+    list.sort_unstable_by(|&a, &b| order(a, b));
+    let mut bits = BooleanBufferBuilder::new(rows.len());
+    for row in 0..rows.len() {
+        let Some(value) = rows.value(row) else {
+            bits.append(false);
+            continue;
+        };
+        let wanted = decimal(Value::Numeric(value))?;
+        let found = list.binary_search_by(|&other| order(other, wanted));
+        bits.append(found.is_ok());
+    }
+    Some(bits.finish())
 }
 
 fn find(strings: &[&[u8]], wanted: &[u8]) -> bool {

@@ -75,6 +75,15 @@ pub fn raise(table: Oid, error: &ColdError) -> ! {
             format!("cannot add cold rows to table {name}: {error}"),
             Some("Rewrite the table with VACUUM FULL to number its rows anew.".into()),
         ),
+        ColdError::Columnar(ColumnarError::TooLarge { .. }) => refuse(
+            PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+            format!("cannot write cold rows of table {name}: {error}"),
+            Some(
+                "A column that was added with a long default is written for each row when the \
+                 table is rewritten. Change the table to heap first, with howdah.release()."
+                    .into(),
+            ),
+        ),
         ColdError::NewerRecord { .. } => refuse(
             PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
             format!("could not read cold rows of table {name}: {error}"),

@@ -43,6 +43,7 @@ pub mod oracle;
 pub mod plan;
 pub mod runtime;
 pub mod source;
+mod stop;
 pub mod zone;
 
 pub use error::{Declined, VectorError};

@@ -49,7 +49,7 @@ const REPEATED: usize = 60;
 /// Grouping by few and many keys, by text, with exact sums; first rows, also of wide rows; first
 /// groups; LIKE over text; wide and big texts; partitions; marked and hot rows; prepared, in
 /// functions, in cursors, as the source of a change.
-const STATEMENTS: [&str; 27] = [
+const STATEMENTS: [&str; 30] = [
     "SELECT k % 100000, count(*), sum(id) FROM t GROUP BY 1 OFFSET 10000000",
     "SELECT w, k, max(f) FROM t GROUP BY 1, 2 OFFSET 10000000",
     "SELECT id, w FROM t WHERE w LIKE '%a%b%c%' ORDER BY f DESC LIMIT 10",
@@ -78,6 +78,10 @@ const STATEMENTS: [&str; 27] = [
     "SELECT md5(w), count(*), sum(id) FROM t WHERE upper(w) > '3' GROUP BY 1 OFFSET 10000000",
     "SELECT sum(naps(id)) FROM t WHERE id % 50000 = 3",
     "SELECT sum(asks(id)) FROM t WHERE id % 50000 = 3",
+    // Lists that make each row dear.
+    "SELECT count(*) FROM t WHERE w LIKE ANY (ARRAY(SELECT '%x' || i || '%' FROM generate_series(1, 5000) i))",
+    "SELECT count(*) FROM t WHERE w > ALL (ARRAY(SELECT md5(i::text) FROM generate_series(1, 5000) i))",
+    "SELECT count(*) FROM t WHERE jsonb_build_object('a', w) ?| ARRAY(SELECT 'b' || i FROM generate_series(1, 5000) i)",
 ];
 /// Partitions of the table `parts`.
 const PARTITIONS: usize = 30;

@@ -14,7 +14,8 @@
 //!
 //! The group's lock is taken first, so that a transaction that locks a whole group conflicts with
 //! every transaction that works on its rows. All of these locks are held to the end of the
-//! transaction, survive PREPARE, and are released with the subtransaction that took them. The
+//! transaction, survive PREPARE, and are released with the subtransaction that took them, whatever
+//! cursor it took them for: work that comes later rests on a lock that is held already. The
 //! exception is a row's lock that was taken for a change: it is released once the row is marked,
 //! because the mark of an in-progress transaction blocks other writers as well. Deadlocks, timeouts
 //! and cancels are left to PostgreSQL.
@@ -264,16 +265,32 @@ fn held_at_all(tag: &pg_sys::LOCKTAG) -> bool {
 }
 
 fn release(tag: &pg_sys::LOCKTAG, mode: u32) {
-    // SAFETY: the tag lives during the call; held by this transaction.
-    unsafe { quiet::LockRelease(tag, mode as pg_sys::LOCKMODE, false) };
+    // SAFETY: the tag lives during the call; held by this subtransaction.
+    of_subtransaction(|| unsafe { quiet::LockRelease(tag, mode as pg_sys::LOCKMODE, false) });
+}
+
+/// Takes or releases a lock for the running subtransaction. The owner of what is acquired otherwise
+/// is mostly a portal, and that of a cursor which fails is released with the subtransaction in
+/// which it fails, also what it acquired before.
+fn of_subtransaction<R>(change: impl FnOnce() -> R) -> R {
+    // SAFETY: a transaction is running. After an ERROR its abort, or the code that catches it, sets
+    // the owner.
+    unsafe {
+        let owner = pg_sys::CurrentResourceOwner;
+        pg_sys::CurrentResourceOwner = pg_sys::CurTransactionResourceOwner;
+        let result = change();
+        pg_sys::CurrentResourceOwner = owner;
+        result
+    }
 }
 
 /// Whether the lock was newly taken; `None` if it was refused.
 fn try_acquire(tag: &pg_sys::LOCKTAG, mode: u32, wait: Wait) -> Option<bool> {
     use pg_sys::LockAcquireResult::{LOCKACQUIRE_NOT_AVAIL, LOCKACQUIRE_OK};
+    let (mode, dont_wait) = (mode as pg_sys::LOCKMODE, wait == Wait::Not);
     // SAFETY: the tag is copied. May wait, and raise an ERROR for a deadlock or a timeout; nothing
     // needs undoing here then.
-    match unsafe { pg_sys::LockAcquire(tag, mode as pg_sys::LOCKMODE, false, wait == Wait::Not) } {
+    match of_subtransaction(|| unsafe { pg_sys::LockAcquire(tag, mode, false, dont_wait) }) {
         LOCKACQUIRE_NOT_AVAIL => None,
         result => Some(result == LOCKACQUIRE_OK),
     }

@@ -299,6 +299,14 @@ impl<'a> ColdStore<'a> {
         unsafe { storage_subtransaction(self.valid_index()) != storage_subtransaction(self.toast) }
     }
 
+    /// Whether a rollback may take the relation's storage away and leave that of an index of the
+    /// table: then the index would keep entries of rows that the storage knew of. A subtransaction
+    /// that was begun later is rolled back along with any that was begun before it and goes on.
+    pub fn rollback_leaves(&self, index: Table<'_>) -> bool {
+        // SAFETY: both are open.
+        unsafe { storage_subtransaction(index.raw()) < storage_subtransaction(self.toast) }
+    }
+
     fn valid_index(&self) -> pg_sys::Relation {
         let indexes = self.indexes();
         indexes.all[indexes.valid]

@@ -70,7 +70,7 @@ pub use hot_rows::{BatchMemory, HotRows};
 pub use pgrx::pg_sys::{Datum, Oid};
 pub use planner::{Offer, Planner};
 pub use reason::{Left, Reason};
-pub use run::{OpenTable, Run};
+pub use run::{OpenTable, Operand, Run};
 pub use tables::{AttributeMap, QueriedTable};
 pub use wait::Waiting;
 

@@ -317,6 +317,7 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) -> Raised 
             shape: plan::shape((*plan).custom_private),
             operands: values((*node).ss.ps.ps_ExprContext, &states),
             foreign: plan::foreign((*plan).custom_private),
+            decisions: plan::decisions((*plan).custom_private),
             executor: PhantomData,
         };
         let ran = catch_unwind(AssertUnwindSafe(|| {

@@ -5,6 +5,7 @@
 //!                      aggregates · columns · order · order's flags ·
 //!                      tables: range table index and attribute map of each
 //!                      · foreign expressions, which are parts of filter, keys, aggregates, order
+//!                      · the engine's decisions (0, 1)
 //!   custom_exprs       operands
 //!   custom_scan_tlist  keys, then aggregates; or columns; then one variable of the relation, never
 //!                      read: after setrefs it tells by how much range table indexes were shifted,
@@ -87,6 +88,13 @@ pub(super) unsafe fn path(
         integers(&flags),
         tables::list_of(tables),
         list_of(&offer.foreign),
+        integers(
+            &offer
+                .decisions
+                .iter()
+                .map(|&it| i32::from(it))
+                .collect::<Vec<_>>(),
+        ),
         // These two are used by the plan only.
         list_of(&offer.operands),
         having,
@@ -237,6 +245,19 @@ pub(super) unsafe fn foreign<'a>(private: *mut pg_sys::List) -> Vec<Node<'a>> {
     unsafe {
         let list = PgList::<pg_sys::List>::from_pg(private).get_ptr(8);
         nodes(list.unwrap_or(std::ptr::null_mut()))
+    }
+}
+
+/// The engine's decisions in a private list.
+///
+/// # Safety
+/// As for [`shape`].
+pub(super) unsafe fn decisions(private: *mut pg_sys::List) -> Vec<bool> {
+    // SAFETY: as for this function; the tenth list is that of decisions.
+    unsafe {
+        let list = PgList::<pg_sys::List>::from_pg(private).get_ptr(9);
+        let list = PgList::<i32>::from_pg(list.unwrap_or(std::ptr::null_mut()));
+        list.iter_int().map(|decision| decision != 0).collect()
     }
 }
 

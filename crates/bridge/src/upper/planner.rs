@@ -42,6 +42,8 @@ pub struct Offer<'a> {
     /// Parts of the query that PostgreSQL evaluates for the engine, in the order in which it
     /// numbers them.
     pub foreign: Vec<Node<'a>>,
+    /// What the engine decided while it translated the query, for [`Run::decisions`](super::Run).
+    pub decisions: Vec<bool>,
 }
 
 /// The planner's view of the query.

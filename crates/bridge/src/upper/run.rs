@@ -35,15 +35,24 @@ impl OpenTable {
     }
 }
 
+/// An operand that was evaluated.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand {
+    pub type_oid: pg_sys::Oid,
+    /// `None` is NULL.
+    pub value: Option<pg_sys::Datum>,
+}
+
 /// One run of the engine.
 pub struct Run<'a> {
     pub(super) node: *mut pg_sys::CustomScanState,
     /// What is computed.
     pub shape: Shape<'a>,
-    /// Values of the operands; `None` is NULL.
-    pub operands: Vec<Option<pg_sys::Datum>>,
+    pub operands: Vec<Operand>,
     /// The parts of the shape that PostgreSQL was to evaluate when the query was planned.
     pub foreign: Vec<Node<'a>>,
+    /// The decisions that came with the offer.
+    pub decisions: Vec<bool>,
     pub(super) executor: PhantomData<&'a ()>,
 }
 
@@ -144,22 +153,26 @@ pub(super) unsafe fn emptied_run_memory(
     }
 }
 
-/// The values of operands. Those that are passed by reference lie in the current memory.
+/// Evaluates operands. Values that are passed by reference lie in the current memory.
 ///
 /// # Safety
 /// The states were initialised for the node whose context it is.
 pub(super) unsafe fn values(
     context: *mut pg_sys::ExprContext,
     states: &[*mut pg_sys::ExprState],
-) -> Vec<Option<pg_sys::Datum>> {
+) -> Vec<Operand> {
     let value = |&state: &*mut pg_sys::ExprState| {
-        // SAFETY: the state was initialised for the node whose context it is.
+        // SAFETY: the state was initialised for the node whose context it is, with an expression
+        // that lives as long.
         unsafe {
             let evaluate = evaluator(state);
             let mut null = true;
             let value =
                 pg_sys::ffi::pg_guard_ffi_boundary(|| evaluate(state, context, &raw mut null));
-            (!null).then_some(value)
+            Operand {
+                type_oid: pg_sys::exprType((*state).expr.cast()),
+                value: (!null).then_some(value),
+            }
         }
     };
     states.iter().map(value).collect()

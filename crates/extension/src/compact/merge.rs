@@ -5,9 +5,10 @@
 //!        ─ lock the old groups ─ same rows hidden as before? ─ forward, delete ─ commit
 //! ```
 //!
-//! A run is one group with many hidden rows, or neighbouring groups whose rows fit one group. Rows
-//! that were moved lately and rows that some snapshot may not see are not merged into one group,
-//! which could not tell them apart ([`crate::store::visibility::moved_changes`]).
+//! A run is one group with many hidden rows, or neighbouring groups whose rows fit one group, also
+//! when they are decoded. Rows that were moved lately and rows that some snapshot may not see are
+//! not merged into one group, which could not tell them apart
+//! ([`crate::store::visibility::moved_changes`]).
 //!
 //! Invariants
 //! - All of it is one transaction. Older snapshots continue to read the old groups with their
@@ -37,6 +38,7 @@ use howdah_bridge::transactions::writing_command;
 use howdah_bridge::xid::{CommandId, Xid};
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 
+use super::decoded_size::DecodedSize;
 use super::task::{Task, open};
 use super::throttle;
 use crate::errors::{ColdError, or_raise};
@@ -132,9 +134,11 @@ pub fn merge_groups(task: &Task, refused: &HashSet<GroupId>) -> Merge {
         return Merge::Nothing;
     };
     let horizon = table.horizon();
+    let layout = TableLayout::of(table.descriptor());
+    let forms = (&layout, table.descriptor());
     let run = or_raise(
         task.table,
-        choose(&store, step.snapshot(), refused, horizon),
+        choose(&store, step.snapshot(), forms, refused, horizon),
     );
     if run.is_empty() {
         return Merge::Nothing;
@@ -149,13 +153,15 @@ pub fn merge_groups(task: &Task, refused: &HashSet<GroupId>) -> Merge {
 fn choose(
     store: &ColdStore,
     snapshot: Snapshot<'_>,
+    forms: (&TableLayout, Descriptor<'_>),
     refused: &HashSet<GroupId>,
     horizon: Xid,
 ) -> Result<Vec<Old>, ColdError> {
     let groups = directory::groups(store, snapshot)?;
-    let most_bytes = settings::row_group_bytes() as u64 / 4;
+    let most_decoded = settings::row_group_bytes() as u64;
+    let most_bytes = most_decoded / 4;
     let mut run: Vec<Old> = Vec::new();
-    let (mut rows, mut bytes) = (0, 0);
+    let (mut rows, mut bytes, mut decoded) = (0, 0, 0);
     for placed in groups {
         let usable =
             placed.entry.state == GroupState::Stored && !refused.contains(&placed.entry.group());
@@ -166,16 +172,27 @@ fn choose(
             }),
             false => None,
         };
-        match old.filter(|old| old.is_small() || old.is_much_hidden()) {
-            // The raw size is not known here; the encoded size is a sufficient bound.
+        let mut old = old.filter(|old| old.is_small() || old.is_much_hidden());
+        let mut size = 0;
+        if let Some(candidate) = &old {
+            let found = DecodedSize::of(store, &candidate.placed.entry, forms)?;
+            size = found.all();
+            // Such rows were never in memory together, and might be too many.
+            if found.added > most_decoded {
+                old = None;
+            }
+        }
+        match old {
             Some(old)
                 if run.is_empty()
                     || rows + old.seen_rows() <= MAX_ROWS as u32
                         && bytes + placed.entry.body_bytes <= most_bytes
+                        && decoded + size <= most_decoded
                         && run.iter().all(|other| may_join(other, &old, horizon)) =>
             {
                 rows += old.seen_rows();
                 bytes += placed.entry.body_bytes;
+                decoded += size;
                 run.push(old);
             }
             next => {
@@ -183,9 +200,9 @@ fn choose(
                     return Ok(run);
                 }
                 run.clear();
-                (rows, bytes) = (0, 0);
+                (rows, bytes, decoded) = (0, 0, 0);
                 if let Some(old) = next {
-                    (rows, bytes) = (old.seen_rows(), placed.entry.body_bytes);
+                    (rows, bytes, decoded) = (old.seen_rows(), placed.entry.body_bytes, size);
                     run.push(old);
                 }
             }

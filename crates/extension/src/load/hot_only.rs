@@ -17,6 +17,11 @@
 //! So does the first load of a transaction that has rebuilt the cold store's index: the high-water
 //! mark would be in the new index only, and a rollback would restore the old index, after which row
 //! numbers would be assigned a second time.
+//!
+//! So does any load into a store that is newer than an index of its table, as in a transaction that
+//! has adopted the table, or clustered the TOAST relation: a rollback would take the store away, or
+//! bring an older one back, and leave entries in the index. They would lead nowhere, or to rows
+//! that are given the same numbers later.
 
 use howdah_bridge::indexes::{is_brin, is_exclusion, may_fail_on_nulls, oids_of, with_index};
 use howdah_bridge::store::ColdStore;
@@ -27,18 +32,22 @@ use crate::store::directory::{ever_cold, ever_had_cold_rows};
 /// Whether an index of the table, or the state of its cold store, requires that a load stays hot.
 /// The table is locked for writing, by a statement that holds a lock on its indexes as well.
 pub(super) fn loads_stay_hot(table: Table<'_>) -> bool {
-    let (mut has_brin, mut needs_values) = (false, false);
+    let store = ColdStore::open(table, LockMode::AccessShare);
+    let (mut has_brin, mut needs_values, mut is_older) = (false, false, false);
     for index in oids_of(table) {
         with_index(index, |index| {
             has_brin |= is_brin(index);
             needs_values |= is_exclusion(index) || may_fail_on_nulls(index);
+            is_older |= store.as_ref().is_some_and(|it| it.rollback_leaves(index));
         });
     }
-    needs_values || (has_brin && !ever_cold(table)) || rollback_may_lose_mark(table)
+    needs_values
+        || is_older
+        || (has_brin && !ever_cold(table))
+        || store.is_some_and(|store| rollback_may_lose_mark(&store))
 }
 
 /// Whether a high-water mark made now could be lost by a rollback.
-fn rollback_may_lose_mark(table: Table<'_>) -> bool {
-    ColdStore::open(table, LockMode::AccessShare)
-        .is_some_and(|store| store.rollback_restores_old_index() && !ever_had_cold_rows(&store))
+fn rollback_may_lose_mark(store: &ColdStore<'_>) -> bool {
+    store.rollback_restores_old_index() && !ever_had_cold_rows(store)
 }

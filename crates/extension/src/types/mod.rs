@@ -95,6 +95,15 @@ impl AttributeLayout {
     }
 }
 
+/// The value of rows that were stored before an attribute was added, which is not dropped; `None`
+/// is NULL.
+pub fn missing_value(desc: Descriptor<'_>, attribute: usize) -> Option<OwnedValue> {
+    let layout = AttributeLayout::of_type(desc.attribute(attribute).atttypid);
+    // SAFETY: a value of the attribute's type.
+    desc.missing_value(attribute)
+        .map(|datum| unsafe { owned_value(datum, &layout) })
+}
+
 /// Converts a datum to an owned value.
 ///
 /// # Safety

@@ -16,7 +16,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_buffer::BooleanBuffer;
-use howdah_bridge::relation::missing_value;
 use howdah_bridge::store::{ColdStore, Loans, StoreError};
 use howdah_bridge::upper::Oid;
 use howdah_columnar::{Column, OwnedValue};
@@ -33,7 +32,7 @@ use crate::errors::ColdError;
 use crate::store::column_reader::Rest;
 use crate::store::directory::GroupEntry;
 use crate::store::view::ColdGroup;
-use crate::types::owned_value;
+use crate::types::missing_value;
 
 /// What was found while feeding.
 #[derive(Default)]
@@ -191,11 +190,7 @@ impl Source<'_> {
 
     /// The value of an attribute in groups that were stored before it was added; `None` is NULL.
     pub fn missing_value(&self, attribute: usize) -> Option<OwnedValue> {
-        let layout = &self.layout.attributes[attribute];
-        // SAFETY: the executor holds the table open; the attribute is one of its own.
-        unsafe {
-            missing_value(self.table.raw(), attribute).map(|datum| owned_value(datum, layout))
-        }
+        missing_value(self.table.descriptor(), attribute)
     }
 
     /// The rows of this backend's own loads that are not written yet.

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use howdah_bridge::upper::{Arguments, CHUNK_ROWS, Datum, ForeignRun, Node, Waiting};
+use howdah_bridge::upper::{
+    Arguments, CHUNK_ROWS, Datum, ForeignRun, Node, Waiting, hash_memory_bytes,
+};
 use howdah_columnar::{Column, ColumnarError, RowGroupBuilder, Value};
 use howdah_vector::VectorError;
 use howdah_vector::foreign::Evaluate;
@@ -21,6 +23,9 @@ use crate::types::{AttributeLayout, TableLayout, datum_in, push};
 
 /// A call of PostgreSQL gets no more rows when their texts take as many bytes.
 const MOST_COPIED_BYTES: usize = 1 << 20;
+/// Results of a step that take more bytes, and more than a hash table may, are left to PostgreSQL,
+/// which has one at a time.
+const MANY_RESULT_BYTES: usize = 32 << 20;
 
 /// Evaluates the expressions of one run.
 pub struct Evaluator {
@@ -141,6 +146,10 @@ impl Evaluate for Evaluator {
                 results.finish_row();
             });
             at += done.ok_or(UNKNOWN)?;
+            let limit_bytes = hash_memory_bytes().max(MANY_RESULT_BYTES);
+            if results.raw_bytes() > limit_bytes {
+                return Err(VectorError::Memory { limit_bytes });
+            }
         }
         self.rows.fetch_add(row_count as u64, Ordering::Relaxed);
         if let Some(start) = start {

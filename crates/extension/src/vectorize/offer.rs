@@ -83,6 +83,7 @@ pub fn offer<'a>(shape: &Shape<'a>, planner: &Planner<'_>) -> Result<Offer<'a>, 
         cost,
         operands: translated.operands,
         foreign: translated.foreign.iter().map(|part| part.node).collect(),
+        decisions: translated.decisions,
     })
 }
 

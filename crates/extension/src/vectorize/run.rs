@@ -53,14 +53,15 @@ pub fn run(run: &Run<'_>, before: Option<Box<dyn Rows>>) -> Result<Box<dyn Rows>
     let evaluator = Arc::new(evaluator);
     let exchange = Arc::new(Exchange::new(evaluator.clone()));
     let bound = Bound {
-        values: &run.operands,
-        foreign: &run.foreign,
+        operands: &run.operands,
+        decisions: &run.decisions,
     };
-    // SAFETY: the executor holds the relation open and locked; operands are of the types that the
-    // planner found in the same shape.
+    // SAFETY: the executor has evaluated the operands.
     let translated = unsafe { translate(&run.shape, &layout, Some(&bound), exchange) };
     let translated = translated.map_err(|_| Left::Changed)?;
-    let are_same = translated.foreign.len() == run.foreign.len()
+    let are_same = translated.operands.len() == run.operands.len()
+        && translated.decisions == run.decisions
+        && translated.foreign.len() == run.foreign.len()
         && (translated.foreign.iter().zip(&run.foreign))
             .all(|(part, node)| part.node.equals(*node));
     if !are_same {

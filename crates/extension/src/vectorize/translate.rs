@@ -5,8 +5,9 @@
 //! places. A subexpression that the engine does not know becomes *foreign* as a whole.
 //!
 //! Invariant: both visit operands in the same order. Those of foreign expressions have no number,
-//! so the planner alone decides which expressions are foreign; the executor takes them as they are,
-//! and tries no other.
+//! so the planner alone decides which expressions are foreign, in each place where one is met: of
+//! two equal ones, one may be foreign and the other not. The executor follows its decisions, and
+//! compares the types of operands before it looks at their values.
 //!
 //! ```text
 //!   conjunct, key, argument, part of AND or OR ── expr ─┬─ known in all its parts: Expr
@@ -19,7 +20,7 @@
 use std::sync::Arc;
 
 use howdah_bridge::upper::expr::{Call, Kind, Truth};
-use howdah_bridge::upper::{Datum, Node, Oid, Reason, Shape, Stage};
+use howdah_bridge::upper::{Datum, Node, Oid, Operand, Reason, Shape, Stage};
 use howdah_columnar::ColumnType;
 use howdah_vector::foreign::{Exchange, Foreign};
 use howdah_vector::functions::{self, Function};
@@ -45,6 +46,8 @@ pub struct Translated<'a> {
     pub operands: Vec<Node<'a>>,
     /// The foreign expressions, in the order in which they are numbered.
     pub foreign: Vec<ForeignPart<'a>>,
+    /// Of each expression that may be foreign, in the order in which they were met, whether it is.
+    pub decisions: Vec<bool>,
 }
 
 /// A part of the query that PostgreSQL evaluates.
@@ -59,17 +62,17 @@ pub struct ForeignPart<'a> {
 
 /// What the executor knows of a query that was planned.
 pub struct Bound<'b> {
-    /// The values of the operands.
-    pub values: &'b [Option<Datum>],
-    /// The foreign expressions.
-    pub foreign: &'b [Node<'b>],
+    /// The operands and their values.
+    pub operands: &'b [Operand],
+    /// What the planner decided: see [`Translated::decisions`].
+    pub decisions: &'b [bool],
 }
 
 /// Translates a query, or returns the reason why it cannot. `bound` is given by the executor;
 /// `exchange` is that of the run.
 ///
 /// # Safety
-/// Values are valid datums of the types of the operands that the same shape had before.
+/// Values are valid datums of the types that the operands have.
 pub unsafe fn translate<'a>(
     shape: &Shape<'a>,
     layout: &TableLayout,
@@ -82,6 +85,7 @@ pub unsafe fn translate<'a>(
         attributes: Vec::new(),
         operands: Vec::new(),
         foreign: Vec::new(),
+        decisions: Vec::new(),
         conjunct: None,
         may_be_skipped: false,
         levels: 0,
@@ -160,6 +164,7 @@ pub unsafe fn translate<'a>(
         attributes: translator.attributes,
         operands: translator.operands,
         foreign: translator.foreign,
+        decisions: translator.decisions,
     })
 }
 
@@ -169,6 +174,7 @@ struct Translator<'t, 'a> {
     attributes: Vec<usize>,
     operands: Vec<Node<'a>>,
     foreign: Vec<ForeignPart<'a>>,
+    decisions: Vec<bool>,
     /// The conjunct that is being translated.
     conjunct: Option<usize>,
     /// Whether PostgreSQL evaluates what is being translated only for rows that other parts of the
@@ -211,12 +217,16 @@ impl<'a> Translator<'_, 'a> {
 
     /// An expression, known or foreign.
     fn expr(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
+        let place = self.decisions.len();
         if let Some(bound) = self.bound {
-            return match bound.foreign.iter().any(|planned| planned.equals(node)) {
+            let is_foreign = *bound.decisions.get(place).ok_or(Reason::Expression)?;
+            self.decisions.push(is_foreign);
+            return match is_foreign {
                 true => self.foreign(node),
                 false => self.known(node),
             };
         }
+        self.decisions.push(false);
         let before = (
             self.attributes.len(),
             self.operands.len(),
@@ -233,6 +243,8 @@ impl<'a> Translator<'_, 'a> {
             self.attributes.truncate(before.0);
             self.operands.truncate(before.1);
             self.foreign.truncate(before.2);
+            self.decisions.truncate(place);
+            self.decisions.push(true);
             self.foreign(node).map_err(|why_not| match why_not {
                 Reason::Expression => reason,
                 why_not => why_not,
@@ -326,7 +338,14 @@ impl<'a> Translator<'_, 'a> {
         }
         let at = self.operands.len();
         self.operands.push(node);
-        Ok(self.bound.and_then(|bound| *bound.values.get(at)?))
+        let Some(bound) = self.bound else {
+            return Ok(None);
+        };
+        let planned = bound.operands.get(at).ok_or(Reason::Expression)?;
+        match planned.type_oid == node.type_oid() {
+            true => Ok(planned.value),
+            false => Err(Reason::Expression),
+        }
     }
 
     fn operand(&mut self, node: Node<'a>) -> Result<Expr, Reason> {

@@ -25,7 +25,7 @@ mod json;
 pub(crate) mod kernel;
 mod loops;
 mod numeric;
-mod numeric_compare;
+pub(crate) mod numeric_compare;
 pub(crate) mod text;
 mod zoned;
 

@@ -14,7 +14,7 @@ use super::kernel::{Operand, commuted, mismatch, row_count, value};
 use super::loops::bits_of_pairs;
 use crate::error::VectorError;
 
-pub(super) const IMAGE: VectorError = VectorError::Unsupported {
+pub(crate) const IMAGE: VectorError = VectorError::Unsupported {
     what: "a numeric that is NaN, infinite or of more than 38 digits",
 };
 

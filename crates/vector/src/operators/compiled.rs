@@ -14,7 +14,7 @@ use crate::error::{Declined, VectorError};
 use crate::foreign::Exchange;
 use crate::plan::{Output, Query};
 use crate::runtime::ResultPart;
-use crate::runtime::stop::Stop;
+use crate::stop::Stop;
 
 /// A compiled query.
 pub struct Compiled {

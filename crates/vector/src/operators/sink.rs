@@ -14,8 +14,8 @@ use super::times::{Clock, OperatorTimes};
 use crate::error::VectorError;
 use crate::expr::Input;
 use crate::runtime::ResultPart;
-use crate::runtime::stop::Stop;
 use crate::source::Morsel;
+use crate::stop::Stop;
 
 /// The rows of a morsel that are worked on between two checks of the stop flag: those of a zone, or
 /// fewer where they are wide.

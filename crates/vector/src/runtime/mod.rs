@@ -16,13 +16,12 @@
 //! Invariants
 //! - When [`run`] returns or unwinds, no thread is left.
 //! - The stop flag is set before any wait for threads to end. Between two checks of it, by
-//!   [`Stop`](stop::Stop), a thread works on one zone at most, or merges, sorts or returns a few
-//!   thousand groups or rows. Each of them also asks what the caller knows: the caller's thread may
-//!   get a processor only when others have stopped.
+//!   [`Stop`](crate::stop::Stop), a thread works on one zone at most, or merges, sorts or returns a
+//!   few thousand groups or rows. Each of them also asks what the caller knows: the caller's thread
+//!   may get a processor only when others have stopped.
 
 mod memory;
 mod result;
-pub(crate) mod stop;
 mod worker;
 
 use std::cell::{Cell, RefCell};

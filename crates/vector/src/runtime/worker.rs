@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 use super::Options;
 use super::memory::{Memory, Share};
 use super::result::ResultPart;
-use super::stop::Stop;
 use crate::error::VectorError;
 use crate::operators::{Compiled, Cut, RowCounts, Sink};
 use crate::source::Delivery;
+use crate::stop::{self, Stop};
 
 /// The state that the threads of a run share.
 pub(super) struct Shared<'a> {
     pub(super) compiled: &'a Compiled,
     pub(super) options: &'a Options,
     pub(super) memory: Arc<Memory>,
-    pub(super) stop: AtomicBool,
+    pub(super) stop: Arc<AtomicBool>,
     /// Of first rows: the best last row of any thread that has all rows it may keep.
     cut: Mutex<Option<Cut>>,
     queue: Mutex<Queue>,
@@ -93,6 +93,7 @@ impl Local {
         delivery: Delivery,
     ) -> Result<(), VectorError> {
         let start = Instant::now();
+        let _entered = stop::enter(&shared.stop, shared.options.is_stopped);
         let Delivery {
             mut morsel,
             preparation,
@@ -152,7 +153,7 @@ impl<'a> Shared<'a> {
             compiled,
             options,
             memory: Arc::new(Memory::new(options.memory_limit_bytes)),
-            stop: AtomicBool::new(false),
+            stop: Arc::default(),
             cut: Mutex::default(),
             queue: Mutex::default(),
             work: Condvar::new(),

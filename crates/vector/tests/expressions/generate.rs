@@ -329,7 +329,8 @@ fn any_all(types: &[ColumnType], depth: usize, random: &mut Random) -> Expr {
         return leaf(ColumnType::Bool, types, random);
     };
     let shape = Shape::any(random);
-    let values = (0..random.below(12))
+    let most = random.pick(&[12, 12, 60]);
+    let values = (0..random.below(most))
         .map(|_| match function.prosrc.ends_with("like") {
             true => match pattern(random) {
                 Expr::Constant(_, value) => value,

@@ -138,6 +138,7 @@ pub(super) fn condition(dice: &mut Dice, depth: usize) -> String {
     match dice.below(18) {
         0 | 1 => return unknown_condition(dice),
         2 => return time_condition(dice),
+        3 => return with_stable_value(dice),
         _ => {}
     }
     let column = dice.pick(COLUMNS);
@@ -220,9 +221,27 @@ pub(super) fn filter(dice: &mut Dice) -> Vec<String> {
         0 => all.push(format!("id < {}", dice.below(16_000))),
         1 => all.push(format!("id % 4 = {}", dice.below(5))),
         2 => all.push(format!("id = {}", dice.below(300))),
+        3 => {
+            // Evaluated for all rows, and again where it may not be evaluated.
+            let test = with_stable_value(dice);
+            all.push(format!("({} OR {test})", condition(dice, 1)));
+            all.push(test);
+        }
         _ => {}
     }
     all
+}
+
+/// A condition on a value that has no columns, and is not known before the query runs: as it may
+/// fail, it is evaluated before any row is read only where it always is. They are few, so that
+/// some are met twice.
+fn with_stable_value(dice: &mut Dice) -> String {
+    let conditions = [
+        "d > to_date('2000-06-01', 'YYYY-MM-DD')",
+        "i4 > length(to_char(5, '99'))",
+        "w < to_char(3, '9')",
+    ];
+    (*dice.pick(&conditions)).to_owned()
 }
 
 /// A condition on an integer value. A part that the value makes fail is not evaluated for it.

@@ -323,7 +323,7 @@ pub fn hidden_group(
     let mvcc = snapshot.is_mvcc();
     if mvcc && let Some(youngest) = all_hidden_by(store, entry.group(), snapshot) {
         return Ok(Some(HiddenRows {
-            rows: RowSet::full(entry.capacity_rows),
+            rows: RowSet::full(entry.row_count),
             how: Hidden::By(youngest),
             all_by: Some(youngest),
         }));

@@ -12,6 +12,7 @@ use super::path;
 use super::write::{MOST_LEVELS, TOO_DEEP};
 use crate::error::VectorError;
 use crate::functions::kernel::{Operand, mismatch, nulls_of, row_count, value};
+use crate::stop::check_here;
 
 const NO_ARRAY: VectorError = VectorError::Unsupported {
     what: "the array length of a jsonb value that is no array",
@@ -79,6 +80,8 @@ fn each<'a>(
     let row_count = row_count(left, right);
     let mut bits = BooleanBufferBuilder::new(row_count);
     for row in 0..row_count {
+        // A row takes as long as the other side is long.
+        check_here()?;
         let is_null = nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
         bits.append(!is_null && holds(row)?);
     }

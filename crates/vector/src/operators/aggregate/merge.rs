@@ -4,7 +4,7 @@
 use super::{AggregatePlan, Aggregation};
 use crate::aggregates::Pair;
 use crate::error::VectorError;
-use crate::runtime::stop::Stop;
+use crate::stop::Stop;
 
 /// Groups that are merged between two checks of the stop flag.
 const MERGE_STEP: usize = 2_048;

@@ -12,7 +12,7 @@ use crate::operators::groups::KeyLayout;
 use crate::operators::scan::Zone;
 use crate::plan::{AggregateCall, Expr, GroupOrder};
 use crate::runtime::ResultPart;
-use crate::runtime::stop::Stop;
+use crate::stop::Stop;
 
 /// Keys and aggregates, compiled.
 pub(crate) struct AggregatePlan {

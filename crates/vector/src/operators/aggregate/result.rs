@@ -6,8 +6,8 @@ use howdah_columnar::Column;
 use super::plan::OutputPlan;
 use super::{AggregatePlan, Aggregation};
 use crate::error::VectorError;
-use crate::runtime::stop::Stop;
 use crate::runtime::{PART_ROWS, ResultColumn, ResultPart};
+use crate::stop::Stop;
 
 impl Aggregation {
     /// Keys and aggregates of all groups, or of those that are among the first.

@@ -16,8 +16,8 @@ use super::order::{self, Direction};
 use crate::error::{Declined, VectorError};
 use crate::expr::take;
 use crate::plan::GroupOrder;
-use crate::runtime::stop::{self, Stop};
 use crate::runtime::{PART_ROWS, ResultColumn, ResultPart, join_parts};
+use crate::stop::{self, Stop};
 
 /// The order of groups, the most significant part first, and how many are returned.
 pub(crate) struct FirstGroups {

@@ -1,6 +1,12 @@
 //! Whether a run is to stop: what every loop asks that may run for more than a few milliseconds.
+//!
+//! Kernels are not given anything that belongs to a run. Those whose time for a row depends on more
+//! than the row, as on the length of a list, ask by [`check_here`], for the run that their thread
+//! has [entered](enter).
 
+use std::cell::RefCell;
 use std::cmp::Ordering as Order;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::VectorError;
@@ -29,6 +35,50 @@ impl<'a> Stop<'a> {
             false => Ok(()),
         }
     }
+}
+
+/// A run that a thread works for.
+struct Here {
+    flag: Arc<AtomicBool>,
+    is_stopped: fn() -> bool,
+}
+
+thread_local! {
+    static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
+}
+
+/// While it lives, the thread works for a run; then again for the one before.
+pub(super) struct Entered {
+    before: Option<Here>,
+}
+
+/// Makes the thread work for a run.
+pub(super) fn enter(flag: &Arc<AtomicBool>, is_stopped: fn() -> bool) -> Entered {
+    let here = Here {
+        flag: Arc::clone(flag),
+        is_stopped,
+    };
+    Entered {
+        before: HERE.replace(Some(here)),
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        HERE.set(self.before.take());
+    }
+}
+
+/// To be called between two steps of a loop by code that is not given a [`Stop`].
+///
+/// # Errors
+///
+/// [`VectorError::Stopped`] if the run that the thread works for is to stop.
+pub(crate) fn check_here() -> Result<(), VectorError> {
+    HERE.with_borrow(|here| match here {
+        Some(here) => Stop::new(&here.flag, here.is_stopped).check(),
+        None => Ok(()),
+    })
 }
 
 /// Rows that are sorted, or merged, between two checks of the stop flag.
@@ -106,6 +156,27 @@ mod tests {
             assert!(rows.iter().copied().eq(0..len));
         }
         Ok(())
+    }
+
+    #[test]
+    fn a_thread_asks_for_the_run_that_it_works_for() {
+        let flags = [true, false].map(|flag| Arc::new(AtomicBool::new(flag)));
+        assert!(check_here().is_ok());
+        let outer = enter(&flags[0], || false);
+        assert!(check_here().is_err());
+        {
+            let _inner = enter(&flags[1], || false);
+            assert!(check_here().is_ok());
+            std::thread::scope(|scope| {
+                let other = scope.spawn(|| check_here().is_ok());
+                assert!(other.join().expect("ends"));
+            });
+        }
+        assert!(check_here().is_err());
+        drop(outer);
+        assert!(check_here().is_ok());
+        let _stopped = enter(&flags[1], || true);
+        assert!(check_here().is_err());
     }
 
     #[test]
