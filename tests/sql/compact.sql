@@ -110,6 +110,32 @@ END $$;
 RESET synchronous_commit;
 SELECT count(*) FROM unflushed;
 
+-- Groups are merged as far as their rows fit the size of a group when they are decoded, however little they take encoded.
+SET howdah.load_threshold = 1;
+SET howdah.bulk_load = on;
+SET howdah.row_group_bytes = '1MB';
+CREATE TABLE long (id int, m text) USING howdah;
+INSERT INTO long SELECT i, repeat('0123456789abcdef', 2100) FROM generate_series(1, 100) i;
+INSERT INTO long SELECT i, repeat('0123456789abcdef', 2100) FROM generate_series(101, 103) i;
+INSERT INTO long SELECT i, repeat('0123456789abcdef', 2100) FROM generate_series(104, 106) i;
+SELECT count(*), sum(row_count) FROM howdah.row_groups WHERE relation = 'long'::regclass;
+CALL howdah.compact('long');
+SELECT count(*) AS groups, sum(row_count) AS rows, max(raw_bytes) < 1.5 * 1024 * 1024 AS are_small FROM howdah.row_groups WHERE relation = 'long'::regclass;
+SELECT count(*), sum(id), sum(length(m)) FROM long;
+-- Rows that lack a long column stay as they are.
+CREATE TABLE later (id int) USING howdah;
+INSERT INTO later SELECT generate_series(1, 1000);
+ALTER TABLE later ADD COLUMN m text DEFAULT repeat('0123456789abcdef', 2100);
+DELETE FROM later WHERE id > 100;
+CALL howdah.compact('later');
+SELECT row_count FROM howdah.row_groups WHERE relation = 'later'::regclass;
+SELECT count(*), sum(id), sum(length(m)) FROM later;
+RESET howdah.row_group_bytes;
+CALL howdah.compact('later');
+SELECT row_count FROM howdah.row_groups WHERE relation = 'later'::regclass;
+SELECT count(*), sum(id), sum(length(m)) FROM later;
+RESET howdah.load_threshold;
+
 SET client_min_messages = warning;
 DROP SCHEMA compact CASCADE;
 DROP ROLE howdah_keeper;

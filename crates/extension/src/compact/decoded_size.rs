@@ -1,5 +1,5 @@
-//! How much memory the rows of a stored group take when they are decoded, for all columns that the
-//! table has by now.
+//! How much memory the rows of a stored group take when they are decoded and written anew, with all
+//! columns that the table has by now.
 //!
 //! What a group holds encoded tells nothing about it: a thousand equal texts take a few bytes, and
 //! a column that was added with a default none at all.
@@ -13,12 +13,12 @@ use crate::store::directory::GroupEntry;
 use crate::store::open_group::OpenGroup;
 use crate::types::{TableLayout, missing_value};
 
-/// Bytes of all rows of a group.
+/// Bytes of the rows of a group.
 #[derive(Clone, Copy)]
 pub(super) struct DecodedSize {
-    /// Of the columns that it stores.
+    /// Of the columns that it stores: of all rows.
     pub stored: u64,
-    /// Of those that were added later.
+    /// Of those that were added later: of the rows that are written.
     pub added: u64,
 }
 
@@ -26,6 +26,7 @@ impl DecodedSize {
     pub(super) fn of(
         store: &ColdStore,
         entry: &GroupEntry,
+        written_rows: u32,
         (layout, desc): (&TableLayout, Descriptor<'_>),
     ) -> Result<Self, ColdError> {
         let open = OpenGroup::open(store, *entry)?;
@@ -38,7 +39,7 @@ impl DecodedSize {
             .sum();
         Ok(Self {
             stored,
-            added: of_row * u64::from(entry.row_count),
+            added: of_row * u64::from(written_rows),
         })
     }
 

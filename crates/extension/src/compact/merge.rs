@@ -175,7 +175,8 @@ fn choose(
         let mut old = old.filter(|old| old.is_small() || old.is_much_hidden());
         let mut size = 0;
         if let Some(candidate) = &old {
-            let found = DecodedSize::of(store, &candidate.placed.entry, forms)?;
+            let rows = candidate.seen_rows();
+            let found = DecodedSize::of(store, &candidate.placed.entry, rows, forms)?;
             size = found.all();
             // Such rows were never in memory together, and might be too many.
             if found.added > most_decoded {
