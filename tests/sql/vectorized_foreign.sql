@@ -212,7 +212,7 @@ SELECT count(*) FROM t WHERE id < 0;
 ROLLBACK;
 -- Leaky functions come after row security; rights to functions are checked.
 CREATE FUNCTION leaks(int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE COST 0.0001 AS $$ BEGIN RAISE WARNING 'saw %', $1; RETURN true; END $$;
-CREATE FUNCTION allowed(int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE COST 100000 AS $$ BEGIN RETURN $1 < 3; END $$;
+CREATE FUNCTION allowed(int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE COST 100000 AS $$ BEGIN RETURN $1 BETWEEN 2 AND 3; END $$;
 CREATE ROLE vectorized_foreign_reader;
 GRANT USAGE ON SCHEMA vectorized_foreign TO vectorized_foreign_reader;
 GRANT SELECT ON t TO vectorized_foreign_reader;

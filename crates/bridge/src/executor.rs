@@ -100,11 +100,50 @@ unsafe extern "C-unwind" fn at_finish(query: *mut pg_sys::QueryDesc) {
     // SAFETY: the argument is passed on unchanged, to exactly one successor; this frame owns
     // nothing.
     unsafe {
+        run_to_the_end(query);
         finish(query);
         match PREVIOUS_FINISH {
             Some(previous) => previous(query),
             None => unguarded::standard_ExecutorFinish(query),
         }
+    }
+}
+
+/// Runs the data-modifying CTEs that the query has not read to their ends, as the server would do
+/// right before AFTER triggers fire. It runs them again, and finds them at their ends. Not guarded:
+/// an ERROR keeps its context.
+///
+/// # Safety
+/// As for [`at_finish`].
+unsafe fn run_to_the_end(query: *mut pg_sys::QueryDesc) {
+    // SAFETY: the nodes were initialised with the query, and run in its memory, as by
+    // `ExecPostprocessPlan`. After an ERROR the current memory context is set by what handles it.
+    // Nothing here has a destructor.
+    unsafe {
+        let estate = (*query).estate;
+        if estate.is_null() || (*estate).es_finished || (*estate).es_auxmodifytables.is_null() {
+            return;
+        }
+        let before = pg_sys::CurrentMemoryContext;
+        pg_sys::CurrentMemoryContext = (*estate).es_query_cxt;
+        (*estate).es_direction = pg_sys::ScanDirection::ForwardScanDirection;
+        let nodes = (*estate).es_auxmodifytables;
+        let mut at = 0;
+        while at < (*nodes).length {
+            let node = (*(*nodes).elements.add(at as usize)).ptr_value;
+            let node = node.cast::<pg_sys::PlanState>();
+            // One with other parameters begins anew, which is left to the server.
+            while (*node).chgParam.is_null()
+                && let Some(next) = (*node).ExecProcNode
+            {
+                let slot = next(node);
+                if slot.is_null() || (*slot).tts_flags as u32 & pg_sys::TTS_FLAG_EMPTY != 0 {
+                    break;
+                }
+            }
+            at += 1;
+        }
+        pg_sys::CurrentMemoryContext = before;
     }
 }
 

@@ -109,6 +109,8 @@ unsafe extern "C-unwind" {
     );
     /// `access/rewriteheap.h`
     pub fn rewrite_heap_dead_tuple(state: RewriteState, old_tuple: pg_sys::HeapTuple) -> bool;
+    /// `catalog/partition.h`
+    pub fn get_partition_ancestors(relation: pg_sys::Oid) -> *mut pg_sys::List;
     /// `storage/predicate.h`
     pub fn PredicateLockRelation(relation: pg_sys::Relation, snapshot: pg_sys::Snapshot);
     /// `storage/predicate.h`

@@ -48,7 +48,8 @@ pub fn rewritten_table(oid: pg_sys::Oid) -> Option<pg_sys::Oid> {
     (table != pg_sys::InvalidOid).then_some(table)
 }
 
-/// The name of a relation with that of its schema, quoted where they must be.
+/// The name of a relation with that of its schema, quoted where they must be, for a command; `None`
+/// if there is none, or if it is not UTF-8, as it may be in a database of another encoding.
 pub fn qualified(oid: pg_sys::Oid) -> Option<String> {
     // SAFETY: lookups that return NULL or copies.
     unsafe {
@@ -56,7 +57,10 @@ pub fn qualified(oid: pg_sys::Oid) -> Option<String> {
         let name = pg_sys::get_rel_name(oid);
         match schema.is_null() || name.is_null() {
             true => None,
-            false => owned(pg_sys::quote_qualified_identifier(schema, name)),
+            false => {
+                let both = pg_sys::quote_qualified_identifier(schema, name);
+                CStr::from_ptr(both).to_str().ok().map(str::to_owned)
+            }
         }
     }
 }

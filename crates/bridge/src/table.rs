@@ -345,6 +345,42 @@ impl<'a> Table<'a> {
         self.form().relhasindex || triggers.is_some_and(|triggers| triggers.trig_insert_after_row)
     }
 
+    /// Whether AFTER triggers may fire at the end of a statement that inserts rows: of the table, or
+    /// of those that it is a partition of.
+    pub fn has_statement_triggers(self) -> bool {
+        // SAFETY: open by the contract of `from_raw`, and with it its triggers; the list of
+        // ancestors is a copy, the look-ups are released.
+        unsafe {
+            let triggers = (*self.raw()).trigdesc.as_ref();
+            if triggers.is_some_and(|triggers| triggers.trig_insert_after_statement) {
+                return true;
+            }
+            if !self.form().relispartition {
+                return false;
+            }
+            let ancestors = crate::ffi::get_partition_ancestors(self.oid());
+            let has_any = |at| {
+                let ancestor = pg_sys::Datum::from(pg_sys::list_nth_oid(ancestors, at));
+                let cache = pg_sys::SysCacheIdentifier::RELOID as i32;
+                let tuple = pg_sys::SearchSysCache1(cache, ancestor);
+                if tuple.is_null() {
+                    return true;
+                }
+                let form = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>();
+                let has_triggers = (*form).relhastriggers;
+                pg_sys::ReleaseSysCache(tuple);
+                has_triggers
+            };
+            (0..pg_sys::list_length(ancestors)).any(has_any)
+        }
+    }
+
+    /// Whether a standby, which has no rows of it, should not look for its files.
+    pub fn is_empty_on_standby(self) -> bool {
+        self.form().relpersistence as u8 == pg_sys::RELPERSISTENCE_UNLOGGED
+            && crate::xid::in_recovery()
+    }
+
     /// Whether expressions of the table's own, or of its columns' domains, are evaluated for each
     /// inserted row: functions in them may read the table.
     pub fn evaluates_for_inserts(self) -> bool {

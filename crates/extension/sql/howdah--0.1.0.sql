@@ -172,6 +172,11 @@ SELECT l.pid, l.relation::pg_catalog.regclass AS relation,
     CASE
         WHEN l.locktype OPERATOR(pg_catalog.=) 'tuple' AND l.tuple OPERATOR(pg_catalog.<) 0
             THEN 'queue for row'
+        WHEN l.locktype OPERATOR(pg_catalog.=) 'tuple' AND l.tuple OPERATOR(pg_catalog.=) 0
+            AND l.mode OPERATOR(pg_catalog.=) 'ShareLock'
+            THEN 'all keys of group'
+        WHEN l.locktype OPERATOR(pg_catalog.=) 'tuple' AND l.tuple OPERATOR(pg_catalog.=) 0
+            THEN 'some keys of group'
         WHEN l.locktype OPERATOR(pg_catalog.=) 'tuple' THEN 'row'
         WHEN l.page OPERATOR(pg_catalog.=) '-2'::pg_catalog.int4 THEN 'rows by index'
         WHEN l.mode OPERATOR(pg_catalog.=) 'SIReadLock' THEN 'block of rows'
@@ -179,13 +184,13 @@ SELECT l.pid, l.relation::pg_catalog.regclass AS relation,
             THEN 'some rows of group'
         ELSE 'all rows of group'
     END AS target,
-    CASE WHEN l.locktype OPERATOR(pg_catalog.=) 'tuple'
+    CASE WHEN l.locktype OPERATOR(pg_catalog.=) 'tuple' AND l.tuple OPERATOR(pg_catalog.<>) 0
         THEN pg_catalog.format('(%s,%s)',
             l.page::pg_catalog.int8 OPERATOR(pg_catalog.&) 4294967295,
             l.tuple OPERATOR(pg_catalog.&) 32767::pg_catalog.int2)::pg_catalog.tid
     END AS row,
     CASE
-        WHEN l.locktype OPERATOR(pg_catalog.=) 'page'
+        WHEN (l.locktype OPERATOR(pg_catalog.=) 'page' OR l.tuple OPERATOR(pg_catalog.=) 0)
             AND l.page OPERATOR(pg_catalog.<>) '-2'::pg_catalog.int4
             AND l.mode OPERATOR(pg_catalog.<>) 'SIReadLock'
         THEN (l.page::pg_catalog.int8 OPERATOR(pg_catalog.&) 4294967295)
@@ -193,6 +198,10 @@ SELECT l.pid, l.relation::pg_catalog.regclass AS relation,
     END AS row_group,
     CASE
         WHEN l.mode OPERATOR(pg_catalog.=) 'SIReadLock' THEN 'serializable read'
+        WHEN l.locktype OPERATOR(pg_catalog.=) 'tuple' AND l.tuple OPERATOR(pg_catalog.=) 0
+            AND l.mode OPERATOR(pg_catalog.=) 'ShareLock' THEN 'FOR KEY SHARE'
+        WHEN l.locktype OPERATOR(pg_catalog.=) 'tuple' AND l.tuple OPERATOR(pg_catalog.=) 0
+            THEN 'FOR UPDATE'
         WHEN l.mode OPERATOR(pg_catalog.=) 'AccessShareLock' THEN 'FOR KEY SHARE'
         WHEN l.mode OPERATOR(pg_catalog.=) 'RowShareLock'
             AND l.locktype OPERATOR(pg_catalog.=) 'tuple' THEN 'FOR SHARE'

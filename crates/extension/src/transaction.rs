@@ -16,7 +16,7 @@ use howdah_bridge::transactions::{
 };
 use howdah_bridge::xid::{CommandId, SubTransactionId, is_in_parallel_mode};
 
-use crate::am::{cold_rows, fetch};
+use crate::am::{cold_rows, fetch, last_row};
 use crate::store::visibility::{constraint_checks, moved_changes};
 use crate::store::{directory_version, pending_groups, pending_marks};
 use crate::{load, slot_writer};
@@ -70,6 +70,8 @@ fn at_subtransaction_event(event: SubtransactionEvent, subtransaction: SubTransa
             load::discard_subtransaction(subtransaction);
             pending_marks::discard_subtransaction(subtransaction);
             cold_rows::forget_locks();
+            // Of a file that the subtransaction has made: the command goes on counting as before.
+            last_row::forget();
             fetch::reset();
         }
         SubtransactionEvent::Other => {}

@@ -3,28 +3,32 @@
 use pgrx::pg_sys;
 
 use super::locker::{self, RowName};
-use super::{Locks, RowLock};
+use super::{KEYS_CHANGED, Locks, RowLock};
 use crate::ffi;
 use crate::memory;
-use crate::tid::RowNumber;
+use crate::tid::{GroupId, RowNumber};
 use crate::xid::Xid;
 
 impl Locks {
-    /// The other transactions that hold the row's own lock and mean to keep it. Beside an update
-    /// that keeps the key these are FOR KEY SHARE locks. For a lock that was certainly taken in a
-    /// subtransaction, the id is that of the subtransaction.
-    pub fn holders(self, row: RowNumber) -> Vec<Xid> {
+    /// The other transactions that hold the row's own lock and mean to keep it, or share all keys of
+    /// its group. Beside an update that keeps the key these are FOR KEY SHARE locks. For a lock that
+    /// was certainly taken in a subtransaction, the id is that of the subtransaction.
+    pub fn holders(self, row: RowNumber, group: Option<GroupId>) -> Vec<Xid> {
         let (tag, strongest) = (self.row(row, 0), pg_sys::AccessExclusiveLock);
         let name = RowName::of(&tag);
         let id_of = |holder: &pg_sys::VirtualTransactionId| {
             locker::subtransaction_of(holder, name, RowLock::KeyShare)
                 .or_else(|| transaction_of(holder))
         };
-        conflicts(&tag, strongest)
-            .iter()
-            .filter_map(id_of)
-            .map(Xid::from_raw)
-            .collect()
+        let of_row = conflicts(&tag, strongest);
+        let of_keys = group.map(|group| conflicts(&self.keys(group), KEYS_CHANGED));
+        let mut ids: Vec<_> = of_row.iter().filter_map(id_of).collect();
+        for id in of_keys.iter().flatten().filter_map(transaction_of) {
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+        ids.into_iter().map(Xid::from_raw).collect()
     }
 
     /// The transactions whose end must be waited for before the row can be locked: the ids of all

@@ -3,14 +3,20 @@
 //! ```text
 //!   row    LOCKTAG_TUPLE (cold block, offset)      in the mode that heap pairs with the row lock
 //!   group  LOCKTAG_PAGE  (first cold block)        row share, row exclusive; share, exclusive
+//!   keys   LOCKTAG_TUPLE (first cold block, 0)     row exclusive; share
 //! ```
 //!
-//! | row lock          | on the row          | on its group  | in bulk, on the group alone |
-//! |-------------------|---------------------|---------------|-----------------------------|
-//! | FOR KEY SHARE     | access share        | row share     | share                       |
-//! | FOR SHARE         | row share           | row share     | share                       |
-//! | FOR NO KEY UPDATE | exclusive           | row exclusive | exclusive                   |
-//! | FOR UPDATE        | access exclusive    | row exclusive | exclusive                   |
+//! | row lock          | on the row          | on its group  | on its keys   | in bulk, without the row |
+//! |-------------------|---------------------|---------------|---------------|--------------------------|
+//! | FOR KEY SHARE     | access share        | row share     |               | keys: share              |
+//! | FOR SHARE         | row share           | row share     |               | group: share             |
+//! | FOR NO KEY UPDATE | exclusive           | row exclusive |               | group: exclusive         |
+//! | FOR UPDATE        | access exclusive    | row exclusive | row exclusive | group: exclusive         |
+//!
+//! The keys of a group have a lock of their own, so that a transaction that shares all of them, as
+//! after many inserts with foreign keys to the group, and changes of rows that leave their keys do
+//! not wait for each other. Such a change hands the shared keys on to its new version, as those of
+//! the row itself ([`Locks::holders`]).
 //!
 //! The group's lock is taken first, so that a transaction that locks a whole group conflicts with
 //! every transaction that works on its rows. All of these locks are held to the end of the
@@ -120,14 +126,20 @@ impl RowLock {
         }
     }
 
-    fn in_bulk(self) -> u32 {
-        if self.is_shared() {
-            pg_sys::ShareLock
-        } else {
-            pg_sys::ExclusiveLock
+    /// `None`: not on the group, but on its keys.
+    fn in_bulk(self) -> Option<u32> {
+        match self {
+            RowLock::KeyShare => None,
+            RowLock::Share => Some(pg_sys::ShareLock),
+            RowLock::NoKeyUpdate | RowLock::Update => Some(pg_sys::ExclusiveLock),
         }
     }
 }
+
+/// The modes of the lock on a group's keys: of transactions that change some of them, and of those
+/// that share all.
+const KEYS_CHANGED: u32 = pg_sys::RowExclusiveLock;
+const KEYS_SHARED: u32 = pg_sys::ShareLock;
 
 /// What to do if another transaction holds a conflicting lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,6 +182,12 @@ impl Locks {
         self.tag(kind, FIRST_COLD_BLOCK + group.first_block(), 0)
     }
 
+    fn keys(self, group: GroupId) -> pg_sys::LOCKTAG {
+        // No row has this offset.
+        let kind = pg_sys::LockTagType::LOCKTAG_TUPLE;
+        self.tag(kind, FIRST_COLD_BLOCK + group.first_block(), 0)
+    }
+
     fn row(self, row: RowNumber, bits: u16) -> pg_sys::LOCKTAG {
         let tid = row.tid();
         let kind = pg_sys::LockTagType::LOCKTAG_TUPLE;
@@ -180,12 +198,20 @@ impl Locks {
     /// rows.
     pub fn holds_group(self, group: GroupId, lock: RowLock) -> bool {
         let tag = self.group(group);
-        held(&tag, lock.on_group())
-            || (lock.is_shared() && held(&tag, pg_sys::RowExclusiveLock))
+        let may_work = held(&tag, lock.on_group())
+            || (lock.is_shared() && held(&tag, pg_sys::RowExclusiveLock));
+        (may_work && (lock != RowLock::Update || held(&self.keys(group), KEYS_CHANGED)))
             || self.holds_bulk(group, lock)
     }
 
-    /// Whether this transaction has locked all rows of the group in this way.
+    /// Whether this transaction needs no lock on the row itself.
+    pub fn covers(self, group: GroupId, lock: RowLock) -> bool {
+        self.holds_bulk(group, lock)
+            || (lock == RowLock::KeyShare && held(&self.keys(group), KEYS_SHARED))
+    }
+
+    /// Whether this transaction has locked all rows of the group in this way, so that no other one
+    /// changes any.
     pub fn holds_bulk(self, group: GroupId, lock: RowLock) -> bool {
         let tag = self.group(group);
         held(&tag, pg_sys::ExclusiveLock) || (lock.is_shared() && held(&tag, pg_sys::ShareLock))
@@ -200,15 +226,22 @@ impl Locks {
     /// transaction's work and `wait` does not allow it. `is_first` tells that this transaction has
     /// not locked anything of the group yet.
     pub fn lock_group(self, group: GroupId, lock: RowLock, wait: Wait, is_first: bool) -> bool {
-        (!is_first && self.holds_group(group, lock))
-            || maintenance::acquire_past(&self.group(group), lock.on_group(), wait)
+        if !is_first && self.holds_group(group, lock) {
+            return true;
+        }
+        maintenance::acquire_past(&self.group(group), lock.on_group(), wait)
+            && (lock != RowLock::Update
+                || try_acquire(&self.keys(group), KEYS_CHANGED, wait).is_some())
     }
 
-    /// Locks all rows of the group; `false` if that would have to wait and `wait` does not allow
-    /// it.
+    /// Locks all rows of the group, which is locked for work on its rows; `false` if that would have
+    /// to wait and `wait` does not allow it.
     pub fn lock_in_bulk(self, group: GroupId, lock: RowLock, wait: Wait) -> bool {
-        self.holds_bulk(group, lock)
-            || try_acquire(&self.group(group), lock.in_bulk(), wait).is_some()
+        let (tag, mode) = match lock.in_bulk() {
+            Some(mode) => (self.group(group), mode),
+            None => (self.keys(group), KEYS_SHARED),
+        };
+        self.covers(group, lock) || try_acquire(&tag, mode, wait).is_some()
     }
 
     /// Locks all rows of the group for a short time, without taking a row lock of a user; `false`
@@ -222,7 +255,7 @@ impl Locks {
 
     /// Releases one [`Locks::lock_for_maintenance`] before the transaction ends.
     pub fn unlock_for_maintenance(self, group: GroupId) {
-        release(&self.group(group), RowLock::Update.in_bulk());
+        release(&self.group(group), pg_sys::ExclusiveLock);
     }
 
     /// Locks a row whose group is locked for it, unless a conflicting lock is held. Returns whether

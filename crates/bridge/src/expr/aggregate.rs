@@ -4,6 +4,7 @@ use std::ffi::CStr;
 
 use pgrx::{PgList, pg_sys};
 
+use super::kind::is_restricted;
 use super::{Aggregate, Kind, Node};
 use crate::upper::Reason;
 
@@ -68,6 +69,7 @@ pub(super) unsafe fn aggregate<'a>(call: &pg_sys::Aggref) -> Kind<'a> {
             function.to_u32() >= pg_sys::FirstGenbkiObjectId,
             "is not built in",
         ),
+        (is_restricted(function), "has privileges of its own"),
         (
             kind != NORMAL_AGGREGATE || !direct_arguments.is_null(),
             "is of an ordered set",

@@ -222,6 +222,24 @@ pub(super) fn truth(test: pg_sys::BoolTestType::Type) -> Option<Truth> {
     })
 }
 
+/// Whether somebody has granted or revoked rights to a function: PostgreSQL then checks whether the
+/// user may call it, when it prepares the expression.
+pub(super) fn is_restricted(function: pg_sys::Oid) -> bool {
+    let cache = pg_sys::SysCacheIdentifier::PROCOID as i32;
+    // SAFETY: a lookup in the system cache, released below.
+    unsafe {
+        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function));
+        if tuple.is_null() {
+            return true;
+        }
+        let mut has_default = false;
+        let attribute = pg_sys::Anum_pg_proc_proacl as i16;
+        pg_sys::SysCacheGetAttr(cache, tuple, attribute, &mut has_default);
+        pg_sys::ReleaseSysCache(tuple);
+        !has_default
+    }
+}
+
 /// A call of a function that is built in, strict and not volatile.
 ///
 /// # Safety
@@ -258,6 +276,9 @@ unsafe fn built_in<'a>(
             name
         });
         pg_sys::ReleaseSysCache(tuple);
+        if is_restricted(function) {
+            return Err(Reason::RestrictedFunction(function));
+        }
         Ok(Call {
             function: name.ok_or(foreign)?,
             arguments: nodes(arguments),

@@ -92,10 +92,11 @@ pub(super) unsafe extern "C-unwind" fn initialize_worker(
     unsafe { scan_of(node).shared = coordinate.cast() }
 }
 
-/// Called when parallel workers are about to end, and the shared memory with them.
+/// Called when parallel workers are about to end, and the shared memory with them; once more for
+/// each further plan node that shares a subplan with this scan below it, when it is gone.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn shutdown(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: the memory is still mapped.
+    // SAFETY: the memory is still mapped, until this was called first.
     unsafe {
         let scan = scan_of(node);
         if let Some(shared) = scan.shared.as_ref() {
@@ -103,5 +104,6 @@ pub(super) unsafe extern "C-unwind" fn shutdown(node: *mut pg_sys::CustomScanSta
             scan.cold.publish(shared);
             scan.cold.collect(shared);
         }
+        scan.shared = std::ptr::null();
     }
 }

@@ -227,6 +227,21 @@ impl<'a> ColdStore<'a> {
         store.index_oids().into_iter().all(lock).then_some(store)
     }
 
+    /// Closes it, and gives the locks back that were taken when it and its indexes were opened.
+    pub fn release(self) {
+        let mode = self.lockmode;
+        let indexes = self.indexes.get().map(|indexes| &indexes.all);
+        let relations = indexes.into_iter().flatten().copied();
+        let relations = relations.chain(std::iter::once(self.toast));
+        // SAFETY: all are open.
+        let oids: Vec<_> = relations.map(|rel| unsafe { (*rel).rd_id }).collect();
+        drop(self);
+        for oid in oids {
+            // SAFETY: a lock that was taken for this store is given back once.
+            unsafe { pg_sys::UnlockRelationOid(oid, mode) };
+        }
+    }
+
     /// Opens a TOAST relation.
     fn open_toast(toast_oid: pg_sys::Oid, mode: LockMode) -> ColdStore<'a> {
         let lockmode = mode.raw();

@@ -33,6 +33,9 @@ pub enum Reason {
     NotASelect,
     /// A condition that no row can pass.
     NoRows,
+    /// A condition that must see no row which those of row security, or of a security barrier,
+    /// exclude.
+    RowSecurity,
     /// A condition without columns, by which the scan may be avoided altogether.
     ConstantCondition,
     /// A group key without columns.
@@ -52,6 +55,8 @@ pub enum Reason {
     Subplan,
     /// A function that is volatile, not strict, or not built in.
     ForeignFunction(Oid),
+    /// A function that not everybody may call.
+    RestrictedFunction(Oid),
     /// An aggregate of this name and these arguments is not known.
     Aggregate(String),
     /// An aggregate of this name that is called in this way, or is of this kind.
@@ -131,6 +136,7 @@ impl Reason {
             Self::NotASelect => "not a SELECT",
             Self::ConstantCondition => "a condition without columns",
             Self::NoRows => "a condition that no row can pass",
+            Self::RowSecurity => "a condition that must come after those of row security",
             Self::ConstantKey => "a group key without columns",
             Self::NotGrouped => "a column that is neither grouped nor aggregated",
             Self::NoColdRows => "no cold rows",
@@ -153,6 +159,9 @@ impl Reason {
             Self::ForeignFunction(oid) => {
                 let name = function_name(*oid);
                 return format!("function {name} is volatile, not strict, or not built in");
+            }
+            Self::RestrictedFunction(oid) => {
+                return format!("function {} has privileges of its own", function_name(*oid));
             }
             Self::ForeignAggregate(oid, how) => {
                 return format!("aggregate {} {how}", function_name(*oid));

@@ -34,7 +34,7 @@ pub mod estimate;
 pub mod fetch;
 mod index_delete;
 mod known_groups;
-mod last_row;
+pub mod last_row;
 pub mod modify;
 mod moment;
 mod plain_insert;

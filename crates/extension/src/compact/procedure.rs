@@ -79,7 +79,7 @@ fn refuse_transaction_block(atomic: bool) {
             PgSqlErrorCode::ERRCODE_ACTIVE_SQL_TRANSACTION,
             "CALL howdah.compact cannot run inside a transaction block".to_owned(),
             Some(
-                "It commits after each row group. Call it on its own, outside BEGIN … COMMIT and functions."
+                "It commits after each row group. Call it on its own, outside BEGIN ... COMMIT and functions."
                     .to_owned(),
             ),
         );
@@ -117,7 +117,7 @@ fn hint_for(table: Table<'_>, name: &str) -> Option<String> {
         }
         RelationKind::Table | RelationKind::MaterializedView if !table.is_catalog() => {
             Some(format!(
-                "Make it one with SELECT howdah.adopt('{name}') or ALTER TABLE … SET ACCESS METHOD howdah."
+                "Make it one with SELECT howdah.adopt('{name}') or ALTER TABLE ... SET ACCESS METHOD howdah."
             ))
         }
         _ => None,

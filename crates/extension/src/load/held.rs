@@ -103,6 +103,7 @@ fn may_hold(table: Table<'_>, request: InsertRequest<'_>) -> bool {
         && !predicate::is_serializable()
         && !table.shows_places()
         && !table.evaluates_for_inserts()
+        && !table.has_statement_triggers()
 }
 
 fn begin(table: Table<'_>, request: InsertRequest<'_>) -> HeldRows {

@@ -16,7 +16,7 @@ use howdah_bridge::table::{LockMode, RelationKind, Table};
 use howdah_bridge::{Oid, names};
 use pgrx::{PgSqlErrorCode, Spi, pg_extern};
 
-use super::{no_such_relation, open_owned};
+use super::open_owned;
 use crate::errors::refuse;
 use crate::options;
 use crate::store::directory::ever_had_cold_rows;
@@ -102,13 +102,19 @@ fn other_access_method(table: Table<'_>, what: &str) -> ! {
             "cannot {what} table \"{}\" of another access method",
             table.name()
         ),
-        Some("Use ALTER TABLE … SET ACCESS METHOD, which rewrites the table.".into()),
+        Some("Use ALTER TABLE ... SET ACCESS METHOD, which rewrites the table.".into()),
     )
 }
 
 fn rewrite_as_heap(table: Oid, kind: RelationKind) {
     // The table is locked, so its name exists.
-    let name = names::qualified(table).unwrap_or_else(|| no_such_relation(table));
+    let Some(name) = names::qualified(table) else {
+        refuse(
+            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+            "cannot release a table whose name, or that of its schema, is not UTF-8".into(),
+            Some("Use ALTER TABLE ... SET ACCESS METHOD heap.".into()),
+        )
+    };
     let what = match kind {
         RelationKind::MaterializedView => "MATERIALIZED VIEW",
         _ => "TABLE",

@@ -41,6 +41,8 @@ fn for_each_group(
             }
         }
     });
+    // As that of the table itself: to look at a table is to hold nobody up.
+    store.release();
 }
 
 fn raw_bytes(relation: Oid, group: &OpenGroup) -> u64 {
@@ -135,11 +137,12 @@ fn table_row_groups(
     ),
 > {
     let mut out = Vec::new();
-    let visible = Visible::of(relation);
-    let size = |bytes: u64| visible.value_sizes.then_some(bytes as i64);
-    if visible.counts
-        && let Some(rel) = open_howdah(relation)
+    let rel = open_howdah(relation);
+    let visible = rel.as_ref().map(|_| Visible::of(relation));
+    if let (Some(rel), Some(visible)) = (rel, visible)
+        && visible.counts
     {
+        let size = |bytes: u64| visible.value_sizes.then_some(bytes as i64);
         for_each_group(&rel, |_, _, entry, open| {
             out.push((
                 i64::from(entry.group().first_block()),
@@ -178,6 +181,9 @@ fn table_column_chunks(
     if let Some(rel) = open_howdah(relation) {
         let layout = TableLayout::of(rel.table().descriptor());
         let readable = readable_columns(relation, &layout);
+        if !readable.contains(&true) {
+            return TableIterator::new(out);
+        }
         for_each_group(&rel, |_, _, entry, open| {
             for (i, attribute) in layout.attributes.iter().enumerate() {
                 if !readable[i] || i >= open.column_count() {

@@ -29,11 +29,14 @@ use pgrx::PgSqlErrorCode;
 use crate::am;
 use crate::errors::refuse;
 
-/// A howdah table that is open for reading; `None` if it is gone or of another access method.
+/// A howdah table that is open for reading; `None` if it is gone, of another access method, or has
+/// no files here.
 fn open_howdah(oid: Oid) -> Option<OpenRelation> {
     let lock = LockMode::AccessShare as u32;
     let rel = OpenRelation::try_open(oid, lock)?.releasing(lock);
-    let readable = am::is_ours(rel.table()) && !rel.table().is_temporary_of_others();
+    let table = rel.table();
+    let has_files = !table.is_temporary_of_others() && !table.is_empty_on_standby();
+    let readable = am::is_ours(table) && has_files;
     readable.then_some(rel)
 }
 

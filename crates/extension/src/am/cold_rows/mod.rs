@@ -161,7 +161,7 @@ fn write_update(
     stop_point!("update_marked");
     if keeps_key {
         // After the mark was written: a locker that comes later finds the mark, see `meet_updater`.
-        let sharers = target.locks.holders(row);
+        let sharers = target.locks.holders(row, target.group());
         if !sharers.is_empty() && add_key_share(table, next, &sharers).is_err() {
             pgrx::error!("could not hand row locks on to a new row version");
         }

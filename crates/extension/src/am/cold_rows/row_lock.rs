@@ -249,7 +249,7 @@ fn take(target: &LocatedRow<'_>, request: Request) -> Result<Option<Locked>, Obs
     let (locks, row, table) = (target.locks, target.row, target.table.oid());
     // Then this transaction cannot have locked anything of the group yet.
     let is_first = LOCKED_ROWS.with_borrow(|rows| !rows.by_group.contains_key(&(table, group)));
-    if !is_first && locks.holds_bulk(group, lock) {
+    if !is_first && locks.covers(group, lock) {
         return Ok(None);
     }
     if !locks.lock_group(group, lock, wait, is_first) {

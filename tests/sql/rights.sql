@@ -1,0 +1,56 @@
+-- What a role may not see or do, it does not learn or do by way of cold rows.
+CREATE SCHEMA rights;
+SET search_path = rights, public;
+SET howdah.load_threshold = 100;
+CREATE ROLE howdah_reader;
+GRANT USAGE ON SCHEMA rights TO howdah_reader;
+-- Conditions that are not leakproof come after those of row security: nothing tells how many hidden rows pass them.
+CREATE TABLE secrets (emp text, n numeric, t text) USING howdah;
+INSERT INTO secrets SELECT 'e' || i, 1000 + (i * 7919) % 123457, 'secret' || i FROM generate_series(1, 3000) i;
+SET howdah.load_threshold = 8192;
+INSERT INTO secrets VALUES ('howdah_reader', 1500, 'mine');
+ANALYZE secrets;
+ALTER TABLE secrets ENABLE ROW LEVEL SECURITY;
+CREATE POLICY own ON secrets USING (emp = current_user);
+GRANT SELECT ON secrets TO howdah_reader;
+SET ROLE howdah_reader;
+SET howdah.debug_force_vectorized = on;
+EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF) SELECT count(*) FROM secrets WHERE n > 100000;
+EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF) SELECT count(*) FROM secrets WHERE n > 200000;
+EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF) SELECT count(*) FROM secrets WHERE emp = 'e77' AND t LIKE 'secret7%';
+EXPLAIN (VERBOSE, COSTS OFF) SELECT count(*) FROM secrets WHERE n > 200000;
+SELECT count(*), max(t) FROM secrets WHERE n > 100;
+-- The policy alone is the engine's.
+EXPLAIN (COSTS OFF) SELECT count(*) FROM secrets;
+SELECT count(*), max(t) FROM secrets;
+RESET ROLE;
+RESET howdah.debug_force_vectorized;
+-- Rights to functions that are built in.
+SET howdah.load_threshold = 100;
+CREATE TABLE m (id int, k int) USING howdah;
+INSERT INTO m SELECT i, i % 5 FROM generate_series(1, 20000) i;
+ANALYZE m;
+GRANT SELECT ON m TO howdah_reader;
+BEGIN;
+REVOKE EXECUTE ON FUNCTION sum(int) FROM public;
+REVOKE EXECUTE ON FUNCTION int4mod(int, int) FROM public;
+SET LOCAL ROLE howdah_reader;
+SET LOCAL howdah.debug_force_vectorized = on;
+SAVEPOINT s;
+SELECT sum(k) FROM m;
+ROLLBACK TO s;
+SELECT max(k % 3) FROM m;
+ROLLBACK;
+-- The views hold no lock on a table or its cold store.
+BEGIN;
+SELECT cold_rows, row_groups FROM howdah.table_sizes('m');
+SELECT count(*) FROM howdah.table_row_groups('m');
+SELECT count(*) FROM howdah.table_column_chunks('m');
+SELECT count(*) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation WHERE l.pid = pg_backend_pid()
+    AND (c.relname = 'm' OR c.oid = (SELECT reltoastrelid FROM pg_class WHERE oid = 'm'::regclass));
+COMMIT;
+SELECT * FROM howdah.table_row_groups(999999::oid);
+SET client_min_messages = warning;
+DROP SCHEMA rights CASCADE;
+DROP OWNED BY howdah_reader;
+DROP ROLE howdah_reader;
