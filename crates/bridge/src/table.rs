@@ -345,8 +345,8 @@ impl<'a> Table<'a> {
         self.form().relhasindex || triggers.is_some_and(|triggers| triggers.trig_insert_after_row)
     }
 
-    /// Whether AFTER triggers may fire at the end of a statement that inserts rows: of the table, or
-    /// of those that it is a partition of.
+    /// Whether AFTER triggers may fire at the end of a statement that inserts rows: of the table,
+    /// or of those that it is a partition of.
     pub fn has_statement_triggers(self) -> bool {
         // SAFETY: open by the contract of `from_raw`, and with it its triggers; the list of
         // ancestors is a copy, the look-ups are released.

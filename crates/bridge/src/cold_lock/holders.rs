@@ -10,9 +10,9 @@ use crate::tid::{GroupId, RowNumber};
 use crate::xid::Xid;
 
 impl Locks {
-    /// The other transactions that hold the row's own lock and mean to keep it, or share all keys of
-    /// its group. Beside an update that keeps the key these are FOR KEY SHARE locks. For a lock that
-    /// was certainly taken in a subtransaction, the id is that of the subtransaction.
+    /// The other transactions that hold the row's own lock and mean to keep it, or share all keys
+    /// of its group. Beside an update that keeps the key these are FOR KEY SHARE locks. For a lock
+    /// that was certainly taken in a subtransaction, the id is that of the subtransaction.
     pub fn holders(self, row: RowNumber, group: Option<GroupId>) -> Vec<Xid> {
         let (tag, strongest) = (self.row(row, 0), pg_sys::AccessExclusiveLock);
         let name = RowName::of(&tag);

@@ -6,12 +6,12 @@
 //!   keys   LOCKTAG_TUPLE (first cold block, 0)     row exclusive; share
 //! ```
 //!
-//! | row lock          | on the row          | on its group  | on its keys   | in bulk, without the row |
-//! |-------------------|---------------------|---------------|---------------|--------------------------|
-//! | FOR KEY SHARE     | access share        | row share     |               | keys: share              |
-//! | FOR SHARE         | row share           | row share     |               | group: share             |
-//! | FOR NO KEY UPDATE | exclusive           | row exclusive |               | group: exclusive         |
-//! | FOR UPDATE        | access exclusive    | row exclusive | row exclusive | group: exclusive         |
+//! | row lock          | on the row       | on its group  | on its keys   | instead, on all   |
+//! |-------------------|------------------|---------------|---------------|-------------------|
+//! | FOR KEY SHARE     | access share     | row share     |               | keys: share       |
+//! | FOR SHARE         | row share        | row share     |               | group: share      |
+//! | FOR NO KEY UPDATE | exclusive        | row exclusive |               | group: exclusive  |
+//! | FOR UPDATE        | access exclusive | row exclusive | row exclusive | group: exclusive  |
 //!
 //! The keys of a group have a lock of their own, so that a transaction that shares all of them, as
 //! after many inserts with foreign keys to the group, and changes of rows that leave their keys do
@@ -234,8 +234,8 @@ impl Locks {
                 || try_acquire(&self.keys(group), KEYS_CHANGED, wait).is_some())
     }
 
-    /// Locks all rows of the group, which is locked for work on its rows; `false` if that would have
-    /// to wait and `wait` does not allow it.
+    /// Locks all rows of the group, which is locked for work on its rows; `false` if that would
+    /// have to wait and `wait` does not allow it.
     pub fn lock_in_bulk(self, group: GroupId, lock: RowLock, wait: Wait) -> bool {
         let (tag, mode) = match lock.in_bulk() {
             Some(mode) => (self.group(group), mode),

@@ -55,7 +55,7 @@ pub enum Reason {
     Subplan,
     /// A function that is volatile, not strict, or not built in.
     ForeignFunction(Oid),
-    /// A function that not everybody may call.
+    /// A function that has rights of its own.
     RestrictedFunction(Oid),
     /// An aggregate of this name and these arguments is not known.
     Aggregate(String),

@@ -41,7 +41,7 @@ fn for_each_group(
             }
         }
     });
-    // As that of the table itself: to look at a table is to hold nobody up.
+    // As that of the table itself: to look at a table holds no other session up.
     store.release();
 }
 
