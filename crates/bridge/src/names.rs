@@ -31,20 +31,27 @@ pub fn relation_exists(oid: pg_sys::Oid) -> bool {
     }
 }
 
-/// The table whose rows a relation is to take over, as `ALTER TABLE` makes one that rewrites.
-pub fn rewritten_table(oid: pg_sys::Oid) -> Option<pg_sys::Oid> {
+/// Reads the row of `pg_class` of a relation; `None` if there is none.
+pub(crate) fn class_row<R>(
+    oid: pg_sys::Oid,
+    read: impl FnOnce(&pg_sys::FormData_pg_class) -> R,
+) -> Option<R> {
     let cache = pg_sys::SysCacheIdentifier::RELOID as i32;
-    // SAFETY: the tuple is released after a field was read that each one has.
-    let table = unsafe {
+    // SAFETY: the tuple begins with these fields, and is released after they were read.
+    unsafe {
         let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(oid));
         if tuple.is_null() {
             return None;
         }
-        let row = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>();
-        let table = (*row).relrewrite;
+        let result = read(&*pg_sys::GETSTRUCT(tuple).cast());
         pg_sys::ReleaseSysCache(tuple);
-        table
-    };
+        Some(result)
+    }
+}
+
+/// The table whose rows a relation is to take over, as `ALTER TABLE` makes one that rewrites.
+pub fn rewritten_table(oid: pg_sys::Oid) -> Option<pg_sys::Oid> {
+    let table = class_row(oid, |row| row.relrewrite)?;
     (table != pg_sys::InvalidOid).then_some(table)
 }
 

@@ -16,6 +16,7 @@ use std::ptr::NonNull;
 
 use pgrx::pg_sys;
 
+use crate::names;
 use crate::relation;
 use crate::xid::Xid;
 
@@ -349,7 +350,7 @@ impl<'a> Table<'a> {
     /// or of those that it is a partition of.
     pub fn has_statement_triggers(self) -> bool {
         // SAFETY: open by the contract of `from_raw`, and with it its triggers; the list of
-        // ancestors is a copy, the look-ups are released.
+        // ancestors is a copy.
         unsafe {
             let triggers = (*self.raw()).trigdesc.as_ref();
             if triggers.is_some_and(|triggers| triggers.trig_insert_after_statement) {
@@ -360,16 +361,8 @@ impl<'a> Table<'a> {
             }
             let ancestors = crate::ffi::get_partition_ancestors(self.oid());
             let has_any = |at| {
-                let ancestor = pg_sys::Datum::from(pg_sys::list_nth_oid(ancestors, at));
-                let cache = pg_sys::SysCacheIdentifier::RELOID as i32;
-                let tuple = pg_sys::SearchSysCache1(cache, ancestor);
-                if tuple.is_null() {
-                    return true;
-                }
-                let form = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>();
-                let has_triggers = (*form).relhastriggers;
-                pg_sys::ReleaseSysCache(tuple);
-                has_triggers
+                let ancestor = pg_sys::list_nth_oid(ancestors, at);
+                names::class_row(ancestor, |row| row.relhastriggers).unwrap_or(true)
             };
             (0..pg_sys::list_length(ancestors)).any(has_any)
         }
