@@ -41,6 +41,22 @@ SELECT sum(k) FROM m;
 ROLLBACK TO s;
 SELECT max(k % 3) FROM m;
 ROLLBACK;
+-- A cursor's functions may be called with the rights of the role that declared it, whichever fetches from it.
+CREATE FUNCTION hidden(int) RETURNS int STABLE LANGUAGE plpgsql AS 'BEGIN RETURN $1 + 1; END';
+REVOKE EXECUTE ON FUNCTION hidden FROM public;
+CREATE FUNCTION opened(query text) RETURNS refcursor SECURITY DEFINER LANGUAGE plpgsql AS
+    $$ DECLARE c refcursor; BEGIN OPEN c FOR EXECUTE query; RETURN c; END $$;
+BEGIN;
+SET LOCAL howdah.debug_force_vectorized = on;
+SET LOCAL ROLE howdah_reader;
+SELECT opened('SELECT max(hidden(k)) FROM m') AS computed \gset
+SELECT opened('SELECT max(k) FROM m WHERE id < hidden(7)') AS compared \gset
+SELECT opened('SELECT id FROM m WHERE id < hidden(1)') AS scanned \gset
+FETCH FROM :"computed";
+FETCH FROM :"compared";
+FETCH FROM :"scanned";
+SELECT max(hidden(k)) FROM m;
+ROLLBACK;
 -- The views hold no lock on a table or its cold store.
 BEGIN;
 SELECT cold_rows, row_groups FROM howdah.table_sizes('m');

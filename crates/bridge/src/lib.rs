@@ -45,6 +45,7 @@
 //!             ──> advisory_lock      locks of sessions by a number
 //!             ──> names              of relations, columns, types, roles
 //!             ──> rights             rights of the current user
+//!             ──> role               the role whose rights count
 //!             ──> process            this process, and others
 //!             ──> lockers            waiting for the holders of a table's locks
 //!             ──> vacuum             vacuuming a relation
@@ -116,6 +117,7 @@ pub mod recovery_conflict;
 pub mod relation;
 pub mod rewrite;
 pub mod rights;
+mod role;
 pub mod row_expr;
 pub mod row_image;
 pub mod row_memory;

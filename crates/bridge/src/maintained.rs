@@ -8,6 +8,7 @@ use pgrx::pg_sys;
 
 use crate::proc_flags;
 use crate::relation::OpenRelation;
+use crate::role::Role;
 use crate::snapshot::Snapshot;
 use crate::table::{LockMode, Table};
 
@@ -18,8 +19,8 @@ const LOCK: LockMode = LockMode::ShareUpdateExclusive;
 pub struct MaintainedTable {
     rel: OpenRelation,
     snapshot: pg_sys::Snapshot,
-    user: pg_sys::Oid,
-    security_context: i32,
+    /// Of the session.
+    role: Role,
     guc_level: i32,
 }
 
@@ -67,18 +68,15 @@ impl MaintainedTable {
                 return None;
             }
             pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
-            let (mut user, mut security_context) = (pg_sys::InvalidOid, 0);
-            pg_sys::GetUserIdAndSecContext(&mut user, &mut security_context);
-            let restricted = pg_sys::SECURITY_RESTRICTED_OPERATION as i32;
-            let owner = (*(*table.raw()).rd_rel).relowner;
-            pg_sys::SetUserIdAndSecContext(owner, security_context | restricted);
+            let role = Role::current();
+            role.restricted_to((*(*table.raw()).rd_rel).relowner)
+                .assume();
             let guc_level = pg_sys::NewGUCNestLevel();
             pg_sys::RestrictSearchPath();
             Some(MaintainedTable {
                 snapshot: pg_sys::GetActiveSnapshot(),
                 rel,
-                user,
-                security_context,
+                role,
                 guc_level,
             })
         }
@@ -121,7 +119,7 @@ impl Drop for MaintainedTable {
         // SAFETY: undoes what `open` did, in reverse order.
         unsafe {
             pg_sys::AtEOXact_GUC(false, self.guc_level);
-            pg_sys::SetUserIdAndSecContext(self.user, self.security_context);
+            self.role.assume();
             pg_sys::PopActiveSnapshot();
         }
     }

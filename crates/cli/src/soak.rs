@@ -2,7 +2,7 @@
 //! new seeds until the time is up.
 //!
 //! ```text
-//!   round ─► differential (one session, several sessions) ─► emptied in place ─► transfers, crash
+//!   round ─► differential (one session, several) ─► emptied in place ─► transfers, keys, crash
 //!     ┌─ fuzz ◄─ stopped loads ◄─ vectorized: 20,000 queries, 500 stopped, old snapshots ◄───────┘
 //!     └─► visibility, upkeep ─► PostgreSQL's suites by workers and engine (round 1) ─► Perl tests
 //! ```
@@ -44,7 +44,7 @@ const SCHEMA_COUNT: u64 = 200;
 const CHANGED_SCHEMA_COUNT: u64 = 50;
 
 /// What a round runs: a program of tests, and its settings for the round's seed.
-fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 13] {
+fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 14] {
     [
         (
             "differential",
@@ -66,6 +66,10 @@ fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 13] {
                 ("HOWDAH_TRANSFER_SEED", seed),
                 ("HOWDAH_TRANSFER_SECONDS", 30),
             ],
+        ),
+        (
+            "shared_keys",
+            vec![("HOWDAH_KEYS_SEED", seed), ("HOWDAH_KEYS_SECONDS", 30)],
         ),
         (
             "crash",

@@ -14,6 +14,7 @@ use crate::custom_node::{Methods, new_state, no_exec_methods};
 use crate::datum::{ArrayDatum, Datum, TypedDatum, form_of_type};
 use crate::expr::nodes;
 use crate::heap_am::{self, Callbacks};
+use crate::role::Role;
 use crate::row_expr::value_of;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
@@ -145,6 +146,9 @@ pub(super) struct Scan {
     pub asked: bool,
     /// Created when they are first evaluated.
     operands: Option<Vec<Prepared>>,
+    /// Under which the node was begun; the rights of its expressions are those of this role,
+    /// whichever fetches from a cursor.
+    role: Role,
     /// Rows that were read unfiltered and did not pass the pushed clauses, since they were last
     /// reported.
     pub rows_removed: u64,
@@ -235,6 +239,7 @@ unsafe extern "C-unwind" fn begin_custom_scan(
             batch: Batch::new(table.descriptor().attribute_count()),
             asked: false,
             operands: None,
+            role: Role::current(),
             rows_removed: 0,
             shared: std::ptr::null(),
         };
@@ -311,7 +316,7 @@ pub(super) unsafe fn ask(node: *mut pg_sys::CustomScanState) {
             let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
             let operands = scan.cold.operands(&nodes((*plan).custom_exprs));
             let prepared = operands.into_iter().map(|operand| prepare(operand, node));
-            scan.operands = Some(prepared.collect());
+            scan.operands = Some(scan.role.run(|| prepared.collect()));
             pg_sys::MemoryContextSwitchTo(old);
         }
         let context = (*node).ss.ps.ps_ExprContext;

@@ -26,6 +26,7 @@ use pgrx::pg_sys;
 
 use super::Run;
 use super::expr::Node;
+use super::node::inner;
 use crate::datum::{Datum, TypedDatum};
 use crate::ffi::{pg_guard_ffi_boundary, unguarded};
 use crate::row_expr::{evaluator, interrupts};
@@ -120,7 +121,7 @@ impl Run<'_> {
                         by_value,
                     }
                 });
-                let states = states.collect();
+                let states = inner(node).role.run(|| states.collect());
                 (*estate).es_jit_flags = jit_flags;
                 pg_sys::MemoryContextSwitchTo(old);
                 Compiled {

@@ -27,6 +27,7 @@ use super::run::{OpenTable, Run, emptied_run_memory, operand_states, values};
 use super::{Left, Rows, engine};
 use crate::custom_node::{Methods, new_state, no_exec_methods};
 use crate::ffi::unguarded;
+use crate::role::Role;
 use crate::row_expr::{interrupts, passes, project};
 use crate::slot::clear;
 
@@ -73,6 +74,9 @@ pub(super) struct Inner {
     child: *mut pg_sys::PlanState,
     /// The same once it was begun, be it only for its pruning; NULL before.
     begun: *mut pg_sys::PlanState,
+    /// Under which the node was begun; the rights of its expressions are those of this role,
+    /// whichever fetches from a cursor.
+    pub(super) role: Role,
     /// The ERROR of a foreign expression, by which the run is unwinding.
     pub(super) raised: Raised,
 }
@@ -172,6 +176,7 @@ unsafe extern "C-unwind" fn begin_custom_scan(
             run_memory: std::ptr::null_mut(),
             child: std::ptr::null_mut(),
             begun: std::ptr::null_mut(),
+            role: Role::current(),
             raised: std::ptr::null_mut(),
         };
         (*node.cast::<VectorizedState>()).inner =
@@ -371,7 +376,8 @@ unsafe fn begun_child(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::PlanSt
             let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
             let plans = PgList::<pg_sys::Plan>::from_pg((*plan).custom_plans);
             let child = plans.get_ptr(0).unwrap_or(std::ptr::null_mut());
-            inner(node).begun = pg_sys::ExecInitNode(child, (*node).ss.ps.state, 0);
+            let (role, estate) = (inner(node).role, (*node).ss.ps.state);
+            inner(node).begun = role.run(|| pg_sys::ExecInitNode(child, estate, 0));
         }
         inner(node).begun
     }

@@ -116,10 +116,9 @@ pub(super) unsafe fn operand_states(
         if let Some(states) = &inner(node).operands {
             return states.clone();
         }
-        let states: Vec<_> = PgList::<pg_sys::Expr>::from_pg(exprs)
-            .iter_ptr()
-            .map(|expr| pg_sys::ExecInitExpr(expr, node.cast()))
-            .collect();
+        let exprs = PgList::<pg_sys::Expr>::from_pg(exprs);
+        let states = (exprs.iter_ptr()).map(|expr| pg_sys::ExecInitExpr(expr, node.cast()));
+        let states: Vec<_> = inner(node).role.run(|| states.collect());
         inner(node).operands = Some(states.clone());
         states
     }

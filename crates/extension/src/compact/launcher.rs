@@ -75,7 +75,21 @@ fn launch(_argument: Datum) {
         }
         pgrx::check_for_interrupts!();
         if BackgroundWorker::sighup_received() {
+            let before_ms = policy::naptime_ms();
             process::reload_settings();
+            for visit in visits.values_mut() {
+                visit.shorten(before_ms, policy::naptime_ms(), process::now_ms());
+            }
+        }
+    }
+}
+
+impl Visits {
+    /// A pause of one nap is no longer than the nap that is set now.
+    fn shorten(&mut self, before_ms: i64, naptime_ms: i64, now_ms: i64) {
+        if self.pause_ms <= before_ms {
+            self.pause_ms = self.pause_ms.min(naptime_ms);
+            self.due_ms = self.due_ms.min(now_ms + naptime_ms);
         }
     }
 }
@@ -204,6 +218,28 @@ mod tests {
         assert_eq!(waiting(100_000, 6_000), 100_000, "twenty times the visit");
         assert_eq!(waiting(400_000, 90_000), LONGEST_PAUSE_MS);
         assert_eq!(waiting(100, 0), 1_000, "no shorter than the launcher's nap");
+    }
+
+    #[test]
+    fn a_shorter_nap_ends_pauses_of_one_nap() {
+        let visit = |pause_ms| Visits {
+            worker: None,
+            began_ms: 0,
+            due_ms: 900_000,
+            pause_ms,
+        };
+        let mut visits = [visit(600_000), visit(FAILURE_PAUSE_MS), visit(700_000)];
+        for visit in &mut visits {
+            visit.shorten(600_000, 1_000, 5_000);
+        }
+        assert_eq!(visits.map(|visit| visit.due_ms), [6_000, 6_000, 900_000]);
+        let mut visit = visit(1_000);
+        visit.due_ms = 6_000;
+        visit.shorten(1_000, 600_000, 5_500);
+        assert_eq!(
+            visit.due_ms, 6_000,
+            "a longer nap comes after the next visit"
+        );
     }
 
     #[test]

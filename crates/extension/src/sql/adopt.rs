@@ -80,13 +80,6 @@ fn open_for_change(oid: Oid, what: &CStr, command: &CStr) -> OpenRelation {
             None,
         );
     }
-    if table.is_temporary_of_others() {
-        refuse(
-            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
-            "cannot alter temporary tables of other sessions".into(),
-            None,
-        );
-    }
     check_not_in_use(table, what);
     open
 }

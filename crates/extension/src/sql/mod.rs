@@ -62,6 +62,13 @@ fn open_owned(oid: Oid, lock: LockMode) -> OpenRelation {
             None,
         );
     }
+    if open.table().is_temporary_of_others() {
+        refuse(
+            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+            "cannot alter temporary tables of other sessions".into(),
+            None,
+        );
+    }
     open
 }
 
