@@ -1,9 +1,10 @@
 //! Databases in other encodings than UTF-8: text is stored, compared, counted and sent by its bytes
 //! as heap does it. And locales of UTF-8 in which the order of text is that of its bytes.
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use howdah_server_tests::cluster::{Primary, query};
 use postgres::Client;
+use postgres::error::SqlState;
 
 /// An encoding, and texts in it as bytes.
 const ENCODINGS: [(&str, &[&str]); 3] = [
@@ -101,6 +102,37 @@ fn text_is_that_of_heap() -> anyhow::Result<()> {
             ensure!(sums[0] == sums[1], "{encoding}: COPY in {client}");
         }
     }
+    Ok(())
+}
+
+#[test]
+fn a_table_is_released_by_its_own_name_or_not_at_all() -> anyhow::Result<()> {
+    let primary = Primary::start("encoded-names", &[("howdah.compaction", "off")])?;
+    primary
+        .session()?
+        .batch_execute("CREATE DATABASE latin1 ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")?;
+    let mut session = primary.connect("latin1")?;
+    session.batch_execute(
+        "CREATE EXTENSION howdah; SET howdah.load_threshold = 0;
+         CREATE TABLE \"é\" USING howdah AS SELECT generate_series(1, 100) i;
+         CREATE TABLE \"è\" USING howdah AS SELECT generate_series(1, 100) i",
+    )?;
+    let methods = "SELECT c.relname, a.amname FROM pg_class c JOIN pg_am a ON a.oid = c.relam
+                   WHERE c.relname IN ('é', 'è') ORDER BY 1";
+    let before = query(&mut session, methods)?;
+    for name in ["é", "è"] {
+        let refused = session.batch_execute(&format!("SELECT howdah.release('\"{name}\"')"));
+        let error = refused.err().context("it was released")?;
+        ensure!(
+            error.code() == Some(&SqlState::FEATURE_NOT_SUPPORTED),
+            "{error:?}"
+        );
+        ensure!(query(&mut session, methods)? == before);
+    }
+    session.batch_execute("ALTER TABLE \"é\" SET ACCESS METHOD heap")?;
+    let after = query(&mut session, methods)?;
+    ensure!(after == "è|howdah\né|heap", "{after}");
+    ensure!(query(&mut session, "SELECT count(*) FROM \"é\"")? == "100");
     Ok(())
 }
 

@@ -106,6 +106,15 @@ fn rescans_of_a_vectorized_plan_need_no_more_memory_than_one() -> anyhow::Result
     Ok(())
 }
 
+/// The most memory that the session's process ever had, shared memory that it touched included.
+fn peak_bytes(session: &mut Client) -> anyhow::Result<u64> {
+    let peak = query(
+        session,
+        "SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s+(\\d+)')",
+    )?;
+    Ok(peak.parse::<u64>()? * 1024)
+}
+
 const DOCUMENT_COUNT: u64 = 600;
 /// What a run over hot rows may need besides: a few batches, and the server's own memory.
 const MOST_FOR_DOCUMENTS: u64 = 300 << 20;
@@ -144,13 +153,35 @@ fn long_values_of_hot_rows_are_expanded_a_few_at_a_time() -> anyhow::Result<()> 
             ),
         )?;
         ensure!(answer == expected, "{answer} instead of {expected}");
-        let peak = query(
-            &mut session,
-            "SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s+(\\d+)')",
-        )?;
-        let bytes = peak.parse::<u64>()? * 1024;
+        let bytes = peak_bytes(&mut session)?;
         println!("{bytes} bytes at most for {DOCUMENT_COUNT} documents of 1 MB in {table}");
         ensure!(bytes <= MOST_FOR_DOCUMENTS, "{bytes} bytes for {table}");
+    }
+    Ok(())
+}
+
+#[test]
+fn results_of_postgresqls_expressions_are_kept_a_few_at_a_time() -> anyhow::Result<()> {
+    let primary = Primary::start("foreign-memory", &SETTINGS)?;
+    primary.session()?.batch_execute(
+        "CREATE TABLE t (id int, w text COLLATE \"C\") USING howdah;
+         SET howdah.debug_force_cold = on;
+         INSERT INTO t SELECT i, 'w' || i FROM generate_series(1, 3000) i; ANALYZE t",
+    )?;
+    // 900 MB if all were kept.
+    for aggregate in [
+        "max(lpad(w, 300000))",
+        "count(*) FILTER (WHERE lpad(w, 300000) > 'a')",
+    ] {
+        let mut session = primary.session()?;
+        session.batch_execute("SET howdah.debug_force_vectorized = on")?;
+        let text = format!("SELECT length({aggregate}::text) FROM t");
+        let plan = query(&mut session, &format!("EXPLAIN {text}"))?;
+        ensure!(plan.contains("Vectorized"), "not vectorized: {plan}");
+        query(&mut session, &text)?;
+        let bytes = peak_bytes(&mut session)?;
+        println!("{bytes} bytes at most for {aggregate}");
+        ensure!(bytes <= MOST_FOR_DOCUMENTS, "{bytes} bytes for {aggregate}");
     }
     Ok(())
 }
