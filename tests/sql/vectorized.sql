@@ -160,6 +160,11 @@ DELETE FROM t WHERE id BETWEEN 1500 AND 1600;
 SELECT k2, count(*) FROM t WHERE id BETWEEN 1000 AND 3000 GROUP BY k2 ORDER BY k2;
 ROLLBACK;
 SELECT count(*), sum(id) FROM t;
+-- A zero that is negative in all rows of a group is shown so.
+CREATE TABLE zeros AS SELECT '-0'::float8 AS f, '-0'::float4 AS g, i % 2 AS k FROM generate_series(1, 1000) i;
+SELECT f, g, count(*), atan2(f, -1) < 0 AS is_negative FROM zeros GROUP BY f, g;
+SELECT DISTINCT f FROM zeros;
+SELECT k, g, count(*) FROM zeros GROUP BY k, g ORDER BY k;
 -- Row security comes first.
 CREATE FUNCTION leaks(int) RETURNS boolean LANGUAGE plpgsql COST 0.0001 AS $$ BEGIN RAISE NOTICE 'saw %', $1; RETURN true; END $$;
 CREATE ROLE vectorized_reader;

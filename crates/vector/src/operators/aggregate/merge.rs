@@ -109,7 +109,7 @@ impl Aggregation {
             let is_there = |&(&id, _): &(&u32, &u32)| (id as usize) < to.group_count;
             let (ids, groups): (Vec<u32>, Vec<u32>) =
                 ids.iter().zip(&groups).filter(is_there).unzip();
-            to.groups.merge_scales(&self.groups, &ids, &groups);
+            to.groups.merge_looks(&self.groups, &ids, &groups);
             to.merge_states(plan, self, &ids, &groups)?;
             groups
                 .iter()

@@ -8,10 +8,11 @@
 //! ```
 //!
 //! Values that PostgreSQL's `=` does not tell apart have the same bits: there is one NaN, one zero,
-//! and numerics have no trailing zeros.
+//! and numerics have no trailing zeros. How such a key looks is kept beside the keys.
 
 use arrow_array::{
     Array, BooleanArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array,
+    PrimitiveArray,
 };
 use howdah_columnar::{Column, ColumnType, Numeric, NumericColumn, NumericDigits, NumericScales};
 
@@ -154,9 +155,11 @@ impl KeyLayout {
         }
     }
 
-    pub(super) fn numerics(&self) -> impl Iterator<Item = usize> {
-        let is_numeric = |part: &Part| part.ty == ColumnType::Numeric;
-        (0..self.parts.len()).filter(move |&at| is_numeric(&self.parts[at]))
+    /// The keys of which equal values may look different.
+    pub(super) fn looks(&self) -> impl Iterator<Item = usize> {
+        use ColumnType::{Float32, Float64, Numeric};
+        let looks = |part: &Part| matches!(part.ty, Numeric | Float32 | Float64);
+        (0..self.parts.len()).filter(move |&at| looks(&self.parts[at]))
     }
 
     /// The words of a batch's rows. The word of a NULL that has no bit is undefined.
@@ -258,20 +261,23 @@ impl KeyLayout {
         Ok(())
     }
 
-    /// The keys of groups; `None` is the group of a NULL that has no bit.
+    /// The keys of groups; `None` is the group of a NULL that has no bit. `look` tells how the key
+    /// of a place is shown in the group of a place.
     pub(super) fn columns_of_words<W: KeyWord>(
         &self,
         words: impl Iterator<Item = Option<W>> + Clone,
+        look: impl Fn(usize, usize) -> u16,
     ) -> Result<Vec<Column>, VectorError> {
-        self.parts
-            .iter()
-            .map(|part| {
+        (self.parts.iter().enumerate())
+            .map(|(key, part)| {
                 let values = words.clone().map(|word| {
                     let word = word?;
                     let is_null = !self.is_single() && word.part(part.shift + part.bits, 1) == 1;
                     (!is_null).then(|| word.part(part.shift, part.bits))
                 });
-                column_of_bits(part.ty, values)
+                Ok(with_signs(column_of_bits(part.ty, values)?, |group| {
+                    look(key, group)
+                }))
             })
             .collect()
     }
@@ -293,7 +299,7 @@ impl KeyLayout {
     pub(super) fn columns_of_bytes(
         &self,
         groups: &[&[u8]],
-        shown_scales: impl Fn(usize, usize) -> u16,
+        look: impl Fn(usize, usize) -> u16,
     ) -> Result<Vec<Column>, VectorError> {
         let mut rests = groups.to_vec();
         self.parts
@@ -305,20 +311,22 @@ impl KeyLayout {
                     .map(|rest| take_value(part, rest))
                     .collect::<Result<_, _>>()?;
                 match part.ty {
-                    ColumnType::Numeric => numerics(&values, |group| shown_scales(key, group)),
+                    ColumnType::Numeric => numerics(&values, |group| look(key, group)),
                     ColumnType::Text | ColumnType::Bytes | ColumnType::Fixed { .. } => {
                         column_of_bytes(part.ty, values.iter().copied())
                     }
-                    ty => column_of_bits(
-                        ty,
-                        values.iter().map(|value| {
+                    ty => {
+                        let bits = values.iter().map(|value| {
                             value.map(|value| {
                                 let mut wide = [0; 16];
                                 wide[..value.len()].copy_from_slice(value);
                                 u128::from_le_bytes(wide)
                             })
-                        }),
-                    ),
+                        });
+                        Ok(with_signs(column_of_bits(ty, bits)?, |group| {
+                            look(key, group)
+                        }))
+                    }
                 }
             })
             .collect()
@@ -362,6 +370,25 @@ fn column_of_bits(
         }
         _ => return Err(NO_WORD),
     })
+}
+
+/// Floats, of which a zero is negative in the groups that look so.
+fn with_signs(column: Column, look: impl Fn(usize) -> u16) -> Column {
+    macro_rules! signed {
+        ($variant:ident, $array:expr) => {{
+            let (_, values, nulls) = $array.into_parts();
+            let values = (values.iter().enumerate()).map(|(group, &value)| {
+                let is_negative = value == 0.0 && look(group) == 1;
+                if is_negative { -value } else { value }
+            });
+            Column::$variant(PrimitiveArray::new(values.collect(), nulls))
+        }};
+    }
+    match column {
+        Column::Float32(array) => signed!(Float32, array),
+        Column::Float64(array) => signed!(Float64, array),
+        other => other,
+    }
 }
 
 /// The unscaled value and scale without trailing zeros.

@@ -35,8 +35,9 @@ pub(crate) struct Groups {
     store: Store,
     /// The group of a single key's NULL.
     null_group: Option<u32>,
-    /// Of each numeric key: the scale that a group's is shown with.
-    shown_scales: Vec<(usize, Vec<u16>)>,
+    /// How equal values that look different are shown. Of each numeric key: the scale of a group's;
+    /// of each float: whether a group's zero is negative. What was not met is `u16::MAX`.
+    shown: Vec<(usize, Vec<u16>)>,
     count: usize,
     /// Room for the words of a batch.
     words: Vec<u64>,
@@ -242,7 +243,7 @@ impl Groups {
                 Form::Bytes => Store::Bytes(ByteKeys::default()),
             },
             null_group: None,
-            shown_scales: layout.numerics().map(|key| (key, Vec::new())).collect(),
+            shown: layout.looks().map(|key| (key, Vec::new())).collect(),
             count: 0,
             words: Vec::new(),
             wides: Vec::new(),
@@ -306,9 +307,9 @@ impl Groups {
                     self.ids_of_bytes(&rows, ids);
                 }
                 self.rows = rows;
-                self.note_scales(keys, ids);
             }
         }
+        self.note_looks(keys, ids);
         Ok(())
     }
 
@@ -355,18 +356,35 @@ impl Groups {
         self.count = keys.len();
     }
 
-    /// Keeps the least scale of equal numerics, so that it does not depend on the order of rows.
-    fn note_scales(&mut self, keys: &[Column], ids: &[u32]) {
-        for (key, shown) in &mut self.shown_scales {
+    /// Keeps the least scale of equal numerics and the positive one of both zeros, so that it does
+    /// not depend on the order of rows.
+    fn note_looks(&mut self, keys: &[Column], ids: &[u32]) {
+        for (key, shown) in &mut self.shown {
             shown.resize(self.count, u16::MAX);
-            let Column::Numeric(column) = &keys[*key] else {
-                continue;
+            let mut note = |row: usize, look: u16| {
+                let shown = &mut shown[ids[row] as usize];
+                *shown = (*shown).min(look);
             };
-            for (row, &id) in ids.iter().enumerate() {
-                if let Some(Numeric::Small { scale, .. }) = column.value(row) {
-                    let shown = &mut shown[id as usize];
-                    *shown = (*shown).min(scale);
+            macro_rules! zeros {
+                ($array:expr) => {
+                    for (row, &value) in $array.values().iter().enumerate() {
+                        if value == 0.0 {
+                            note(row, value.is_sign_negative().into());
+                        }
+                    }
+                };
+            }
+            match &keys[*key] {
+                Column::Numeric(column) => {
+                    for row in 0..ids.len() {
+                        if let Some(Numeric::Small { scale, .. }) = column.value(row) {
+                            note(row, scale);
+                        }
+                    }
                 }
+                Column::Float32(array) => zeros!(array),
+                Column::Float64(array) => zeros!(array),
+                _ => {}
             }
         }
     }
@@ -433,7 +451,7 @@ impl Groups {
             let group = self.null_group();
             ids.insert(first + at, group);
         }
-        self.merge_scales(other, &ids[first..], groups);
+        self.merge_looks(other, &ids[first..], groups);
     }
 
     /// Appends what groups of another table of the same layout are here; [`NO_GROUP`] for those
@@ -479,41 +497,42 @@ impl Groups {
         }
     }
 
-    /// Keeps the least scale of keys of groups and of the groups of another table that are merged
-    /// into them.
-    pub(crate) fn merge_scales(&mut self, other: &Self, ids: &[u32], groups: &[u32]) {
-        for ((_, here), (_, there)) in self.shown_scales.iter_mut().zip(&other.shown_scales) {
+    /// Keeps how the keys of groups look, and those of another table that are merged into them.
+    pub(crate) fn merge_looks(&mut self, other: &Self, ids: &[u32], groups: &[u32]) {
+        for ((_, here), (_, there)) in self.shown.iter_mut().zip(&other.shown) {
             here.resize(self.count, u16::MAX);
             for (&id, &group) in ids.iter().zip(groups) {
                 let shown = &mut here[id as usize];
-                *shown = (*shown).min(there[group as usize]);
+                // The group of a NULL may be newer than what was noted.
+                *shown = (*shown).min(there.get(group as usize).copied().unwrap_or(u16::MAX));
             }
         }
     }
 
+    /// How a group's key looks.
+    fn look(&self, key: usize, group: u32) -> u16 {
+        let noted = self.shown.iter().find(|(noted, _)| *noted == key);
+        let look = noted.and_then(|(_, shown)| shown.get(group as usize));
+        look.copied().unwrap_or(u16::MAX)
+    }
+
     /// The keys of groups.
     pub(crate) fn columns(&self, groups: &[u32]) -> Result<Vec<Column>, VectorError> {
-        let groups = groups.iter().copied();
+        let numbers = groups.iter().copied();
+        let is_null = |group: u32| self.null_group == Some(group);
+        let look = |key: usize, at: usize| self.look(key, groups[at]);
         match &self.store {
-            Store::Words(words) => self.layout.columns_of_words(
-                groups.map(|group| (self.null_group != Some(group)).then(|| words[group as usize])),
-            ),
-            Store::Wides(words) => self.layout.columns_of_words(
-                groups.map(|group| (self.null_group != Some(group)).then(|| words[group as usize])),
-            ),
+            Store::Words(words) => {
+                let words = numbers.map(|group| (!is_null(group)).then(|| words[group as usize]));
+                self.layout.columns_of_words(words, look)
+            }
+            Store::Wides(words) => {
+                let words = numbers.map(|group| (!is_null(group)).then(|| words[group as usize]));
+                self.layout.columns_of_words(words, look)
+            }
             Store::Bytes(keys) => {
-                let numbers: Vec<u32> = groups.collect();
-                let keys: Vec<&[u8]> = numbers
-                    .iter()
-                    .map(|&group| keys.get(group as usize))
-                    .collect();
-                self.layout.columns_of_bytes(&keys, |key, at| {
-                    let shown = self
-                        .shown_scales
-                        .iter()
-                        .find(|(numeric, _)| *numeric == key);
-                    shown.map_or(0, |(_, scales)| scales[numbers[at] as usize])
-                })
+                let keys: Vec<&[u8]> = numbers.map(|group| keys.get(group as usize)).collect();
+                self.layout.columns_of_bytes(&keys, look)
             }
         }
     }
@@ -530,12 +549,9 @@ impl Groups {
             Store::Wides(words) => words.capacity() * size_of::<u128>(),
             Store::Bytes(keys) => keys.memory_bytes(),
         };
-        let scales = self
-            .shown_scales
-            .iter()
-            .map(|(_, scales)| scales.capacity() * 2);
+        let shown = (self.shown.iter()).map(|(_, shown)| shown.capacity() * size_of::<u16>());
         let dense = self.dense.as_ref().map_or(0, Dense::memory_bytes);
-        self.slots.memory_bytes() + self.rows.memory_bytes() + dense + store + scales.sum::<usize>()
+        self.slots.memory_bytes() + self.rows.memory_bytes() + dense + store + shown.sum::<usize>()
     }
 }
 
@@ -599,6 +615,57 @@ mod tests {
             assert_eq!(absorbed[found[1] as usize], 1);
             assert_eq!(absorbed[found[2] as usize], 3);
             assert_eq!(other.len(), groups.len() + 2);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_zero_is_negative_where_no_other_was_met() -> Result<(), VectorError> {
+        use ColumnType::{Float32, Float64, Int64, Text};
+        for types in [&[Float64][..], &[Float64, Int64], &[Float64, Float32, Text]] {
+            let layout = KeyLayout::new(types);
+            let keys = |zeros: &[Option<f64>]| -> Vec<Column> {
+                let column = |ty: &ColumnType| match ty {
+                    Float64 => Column::Float64(zeros.to_vec().into()),
+                    Float32 => Column::Float32(vec![-0.0; zeros.len()].into()),
+                    Int64 => Column::Int64(vec![7; zeros.len()].into()),
+                    _ => Column::Text(vec!["x"; zeros.len()].into()),
+                };
+                types.iter().map(column).collect()
+            };
+            let shown = |groups: &Groups| -> Result<Vec<String>, VectorError> {
+                let all: Vec<u32> = (0..groups.len() as u32).collect();
+                let columns = groups.columns(&all)?;
+                if let Some(Column::Float32(zeros)) = columns.get(1) {
+                    assert!(zeros.values().iter().all(|zero| zero.is_sign_negative()));
+                }
+                let Column::Float64(zeros) = &columns[0] else {
+                    panic!("a column of floats");
+                };
+                Ok(zeros.iter().map(|zero| format!("{zero:?}")).collect())
+            };
+            let mut ids = Vec::new();
+            let mut negative = Groups::new(&layout, u64::BITS, 0);
+            negative.ids_of(
+                &keys(&[Some(-0.0), None, Some(1.0), Some(-0.0)]),
+                4,
+                &mut ids,
+            )?;
+            let mut found = shown(&negative)?;
+            found.sort();
+            assert_eq!(found, ["None", "Some(-0.0)", "Some(1.0)"], "{types:?}");
+            let mut both = Groups::new(&layout, u64::BITS, 0);
+            both.ids_of(&keys(&[Some(-0.0), Some(0.0), Some(-0.0)]), 3, &mut ids)?;
+            assert_eq!(shown(&both)?, ["Some(0.0)"], "{types:?}");
+            // Taken into another table.
+            for (table, first) in [(&negative, "Some(-0.0)"), (&both, "Some(0.0)")] {
+                let mut taken = Groups::new(&layout, u64::BITS, 0);
+                let all: Vec<u32> = (0..table.len() as u32).collect();
+                taken.absorb(table, &all, &mut Vec::new());
+                assert!(shown(&taken)?.contains(&first.into()), "{types:?}");
+                taken.absorb(&both, &[0], &mut Vec::new());
+                assert!(shown(&taken)?.contains(&"Some(0.0)".into()), "{types:?}");
+            }
         }
         Ok(())
     }
