@@ -41,6 +41,12 @@ SELECT sum(k) FROM m;
 ROLLBACK TO s;
 SELECT max(k % 3) FROM m;
 ROLLBACK;
+BEGIN;
+REVOKE EXECUTE ON FUNCTION int4eq(int, int) FROM public;
+SET LOCAL ROLE howdah_reader;
+SET LOCAL howdah.debug_force_vectorized = on;
+SELECT k, count(*) FROM m GROUP BY k;
+ROLLBACK;
 -- A cursor's functions may be called with the rights of the role that declared it, whichever fetches from it.
 CREATE FUNCTION hidden(int) RETURNS int STABLE LANGUAGE plpgsql AS 'BEGIN RETURN $1 + 1; END';
 REVOKE EXECUTE ON FUNCTION hidden FROM public;

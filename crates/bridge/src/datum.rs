@@ -14,6 +14,7 @@ use std::ops::Deref;
 use pgrx::pg_sys;
 
 use crate::memory;
+use crate::names;
 
 pub use pgrx::pg_sys::Datum;
 
@@ -166,8 +167,7 @@ pub unsafe fn output(datum: Datum, type_oid: pg_sys::Oid) -> String {
     unsafe {
         let (mut function, mut is_varlena) = (pg_sys::InvalidOid, false);
         pg_sys::getTypeOutputInfo(type_oid, &mut function, &mut is_varlena);
-        let text = CStr::from_ptr(pg_sys::OidOutputFunctionCall(function, datum));
-        text.to_string_lossy().into_owned()
+        names::shown(pg_sys::OidOutputFunctionCall(function, datum))
     }
 }
 

@@ -19,13 +19,15 @@ mod failure;
 mod foreign;
 mod kind;
 
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
 use std::marker::PhantomData;
 
 use pgrx::pg_sys;
 
 pub use clause::{Comparison, Form, Meaning, meanings};
+pub(crate) use kind::is_restricted;
 
+use crate::names;
 use crate::upper::Reason;
 
 /// An expression.
@@ -213,7 +215,5 @@ impl<'a> Node<'a> {
 /// The name of a type, for messages.
 pub(super) fn name_of_type(oid: pg_sys::Oid) -> String {
     // SAFETY: a catalog lookup, which names unknown types too; the text is a copy.
-    unsafe { CStr::from_ptr(pg_sys::format_type_be(oid)) }
-        .to_string_lossy()
-        .into_owned()
+    unsafe { names::shown(pg_sys::format_type_be(oid)) }
 }

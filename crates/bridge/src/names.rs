@@ -4,15 +4,27 @@ use std::ffi::{CStr, CString, c_char};
 
 use pgrx::{IntoDatum, pg_sys};
 
+/// Text of the server's, to be shown. What is not UTF-8, as it may be in a database of another
+/// encoding, is escaped: it is valid text in any then.
+///
 /// # Safety
-/// `text` is NULL or NUL-terminated.
-unsafe fn owned(text: *const c_char) -> Option<String> {
-    if text.is_null() {
-        return None;
-    }
+/// `text` is NUL-terminated.
+pub(crate) unsafe fn shown(text: *const c_char) -> String {
     // SAFETY: as for this function.
     let text = unsafe { CStr::from_ptr(text) };
-    Some(text.to_string_lossy().into_owned())
+    match text.to_str() {
+        Ok(text) => text.to_owned(),
+        Err(_) => text.to_bytes().escape_ascii().to_string(),
+    }
+}
+
+/// A copy to be shown; `None` if there is none.
+///
+/// # Safety
+/// `text` is NULL or NUL-terminated.
+pub(crate) unsafe fn owned(text: *const c_char) -> Option<String> {
+    // SAFETY: as for this function.
+    (!text.is_null()).then(|| unsafe { shown(text) })
 }
 
 /// The name of a relation; `None` if there is none.

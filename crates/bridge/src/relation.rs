@@ -2,6 +2,7 @@
 
 use pgrx::pg_sys;
 
+use crate::names;
 use crate::table::Table;
 use crate::table_counts;
 
@@ -105,9 +106,7 @@ pub unsafe fn oid_of(rel: pg_sys::Relation) -> pg_sys::Oid {
 /// `rel` is an open relation.
 pub unsafe fn name_of(rel: pg_sys::Relation) -> String {
     // SAFETY: the caller holds the relation open; relname is NUL-terminated.
-    unsafe { std::ffi::CStr::from_ptr((*(*rel).rd_rel).relname.data.as_ptr()) }
-        .to_string_lossy()
-        .into_owned()
+    unsafe { names::shown((*(*rel).rd_rel).relname.data.as_ptr()) }
 }
 
 /// Counts rows that a scan has read, for `pg_stat_all_tables`.

@@ -31,6 +31,17 @@ const MAX_CHUNK_BYTES: usize = i32::MAX as usize;
 /// Chunks smaller than this are not framed, since each row would cost a decompression.
 const MIN_FRAMED_BYTES: usize = 1 << 10;
 
+/// Whether the encoder is to stop.
+pub(crate) type Stop<'a> = &'a dyn Fn() -> bool;
+
+/// To be called between two steps.
+pub(crate) fn check(is_stopped: Stop<'_>) -> Result<(), ColumnarError> {
+    match is_stopped() {
+        true => Err(ColumnarError::Stopped),
+        false => Ok(()),
+    }
+}
+
 /// An encoded row group. It is stored as `footer || body`.
 #[derive(Clone, Debug)]
 pub struct EncodedRowGroup {
@@ -43,6 +54,7 @@ pub struct EncodedRowGroup {
 pub(crate) fn encode_row_group(
     rows: &RowGroupBuilder,
     options: &EncodeOptions,
+    is_stopped: Stop<'_>,
 ) -> Result<EncodedRowGroup, ColumnarError> {
     let row_count = rows.row_count();
     if !(1..=MAX_ROWS).contains(&row_count) {
@@ -56,6 +68,7 @@ pub(crate) fn encode_row_group(
             });
         }
         check_size(position, column)?;
+        check(is_stopped)?;
         stats.push(stats::gather(column));
     }
     let mut group = Group::of(rows.columns(), &stats, options);
@@ -63,8 +76,8 @@ pub(crate) fn encode_row_group(
     let mut columns = Vec::with_capacity(stats.len());
     for ((position, column), stats) in rows.columns().iter().enumerate().zip(stats) {
         let encoded = match group.as_mut().and_then(|group| group.field(position)) {
-            Some((group, index)) => group.column(index, options.effort, &mut body)?,
-            None => encode_column(column, &stats, options.effort, &mut body)?,
+            Some((group, index)) => group.column(index, options.effort, is_stopped, &mut body)?,
+            None => encode_column(column, &stats, options.effort, is_stopped, &mut body)?,
         };
         columns.push(NewColumn {
             ty: column.column_type(),
@@ -129,6 +142,7 @@ impl<'r> Group<'r> {
         &mut self,
         index: usize,
         effort: Effort,
+        is_stopped: Stop<'_>,
         body: &mut Vec<u8>,
     ) -> Result<EncodedChunk, ColumnarError> {
         let (rows, fields) = match &self.rows {
@@ -146,7 +160,7 @@ impl<'r> Group<'r> {
                     effort,
                     repetitive: false,
                 };
-                let (chunk, nodes) = write_chunk(&column, &arrays, plan, framed, body)?;
+                let (chunk, nodes) = write_chunk(&column, &arrays, plan, framed, is_stopped, body)?;
                 let encoded = EncodedChunk {
                     layout: ChunkLayout::Grouped,
                     chunk,
@@ -201,6 +215,7 @@ fn encode_column(
     column: &ColumnBuilder,
     stats: &ColumnStats,
     effort: Effort,
+    is_stopped: Stop<'_>,
     body: &mut Vec<u8>,
 ) -> Result<EncodedChunk, ColumnarError> {
     let (layout, arrays) = if stats.chunk.null_count == stats.chunk.row_count {
@@ -210,7 +225,7 @@ fn encode_column(
     };
     let repetitive = is_repetitive(&stats.chunk);
     let plan = Plan { effort, repetitive };
-    let (chunk, mut nodes) = write_chunk(column, &arrays, plan, true, body)?;
+    let (chunk, mut nodes) = write_chunk(column, &arrays, plan, true, is_stopped, body)?;
     if let ColumnBuilder::Numeric(builder) = column {
         nodes.set_image_count(builder.image_rows.len());
     }
@@ -227,11 +242,13 @@ fn write_chunk(
     arrays: &[ArrayRef],
     plan: Plan,
     framed: bool,
+    is_stopped: Stop<'_>,
     body: &mut Vec<u8>,
 ) -> Result<(Range<u64>, NodeTable), ColumnarError> {
     let mut chunk = ChunkWriter::new(body);
     let mark = chunk.mark();
     for array in arrays {
+        check(is_stopped)?;
         codec::compress(array, plan, &mut chunk)?;
     }
     if let (false, Some(rows)) = (plan.repetitive, strings_of(column))
@@ -240,7 +257,9 @@ fn write_chunk(
     {
         chunk.replace_by_letters(mark, &letters, validity_array(column))?;
     }
-    if framed && let Some(frames) = frames(column, plan.effort, chunk.len(), arrays.len())? {
+    if framed
+        && let Some(frames) = frames(column, plan.effort, is_stopped, chunk.len(), arrays.len())?
+    {
         chunk.replace_by_frames(mark, frames, validity_array(column), plan.effort)?;
     }
     let (chunk, nodes) = chunk.finish();
@@ -266,6 +285,7 @@ fn most_letters(other_bytes: usize, effort: Effort) -> usize {
 fn frames(
     column: &ColumnBuilder,
     effort: Effort,
+    is_stopped: Stop<'_>,
     other_bytes: usize,
     array_count: usize,
 ) -> Result<Option<NewFrames>, ColumnarError> {
@@ -282,11 +302,7 @@ fn frames(
     if array_count == 0 || other_bytes < MIN_FRAMED_BYTES {
         return Ok(None);
     }
-    let frames = NewFrames::compress(&builder.data, &builder.ends, effort).map_err(|error| {
-        ColumnarError::Encode {
-            detail: error.to_string(),
-        }
-    })?;
+    let frames = NewFrames::compress(&builder.data, &builder.ends, effort, is_stopped)?;
     let pays = frames.stored_bytes() * 100 <= other_bytes * (100 - gain_percent);
     Ok(pays.then_some(frames))
 }

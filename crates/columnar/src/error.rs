@@ -47,6 +47,9 @@ pub enum ColumnarError {
         /// The message of the encoder.
         detail: String,
     },
+    /// The encoder was told to stop.
+    #[error("encoding was stopped")]
+    Stopped,
     /// A row, a range or a selection lies outside of the chunk.
     #[error("rows {start}..{end} are outside of a chunk of {row_count} rows")]
     OutOfRange {

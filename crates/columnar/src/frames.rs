@@ -27,6 +27,7 @@ use zstd::zstd_safe::{CParameter, DCtx, DDict};
 use crate::byte_views::{built, nulls_of_range, view_of};
 use crate::codec;
 use crate::column::numbers;
+use crate::encode::{Stop, check};
 use crate::error::ColumnarError;
 use crate::layout::wire::{Reader, ensure};
 use crate::nodes::NodeRef;
@@ -94,23 +95,32 @@ pub(crate) struct NewFrames {
 
 impl NewFrames {
     /// Compresses rows that lie end to end in `data`, each up to its end.
-    pub(crate) fn compress(data: &[u8], ends: &[usize], effort: Effort) -> std::io::Result<Self> {
+    pub(crate) fn compress(
+        data: &[u8],
+        ends: &[usize],
+        effort: Effort,
+        is_stopped: Stop<'_>,
+    ) -> Result<Self, ColumnarError> {
+        let failed = |error: std::io::Error| ColumnarError::Encode {
+            detail: error.to_string(),
+        };
         let tuning = Tuning::of(effort);
         let dictionary = train(data, ends);
         let mut compressor = match dictionary.is_empty() {
-            true => Compressor::new(tuning.level)?,
-            false => Compressor::with_dictionary(tuning.level, &dictionary)?,
-        };
+            true => Compressor::new(tuning.level),
+            false => Compressor::with_dictionary(tuning.level, &dictionary),
+        }
+        .map_err(failed)?;
         // Before the first frame: the dictionary is prepared with them.
         if let Some(bytes) = tuning.match_bytes {
-            compressor.set_parameter(CParameter::MinMatch(bytes))?;
+            (compressor.set_parameter(CParameter::MinMatch(bytes))).map_err(failed)?;
         }
         if let Some(log) = tuning.search_log {
-            compressor.set_parameter(CParameter::SearchLog(log))?;
+            (compressor.set_parameter(CParameter::SearchLog(log))).map_err(failed)?;
         }
-        compressor.include_contentsize(false)?;
-        compressor.include_checksum(false)?;
-        compressor.include_dictid(false)?;
+        (compressor.include_contentsize(false)).map_err(failed)?;
+        compressor.include_checksum(false).map_err(failed)?;
+        compressor.include_dictid(false).map_err(failed)?;
         let mut frames = Self {
             dictionary,
             data: Vec::new(),
@@ -124,7 +134,8 @@ impl NewFrames {
             start = end;
             let is_last = row + 1 == ends.len();
             if end - frame_start >= tuning.frame_bytes || is_last {
-                let compressed = compressor.compress(&data[frame_start..end])?;
+                check(is_stopped)?;
+                let compressed = (compressor.compress(&data[frame_start..end])).map_err(failed)?;
                 frames.data.extend_from_slice(&compressed);
                 frames.row_ends.push(row as u32 + 1);
                 frames.data_ends.push(frames.data.len() as u32);
@@ -441,7 +452,8 @@ mod tests {
                 data.extend_from_slice(text.as_bytes());
                 ends.push(data.len());
             }
-            let frames = NewFrames::compress(&data, &ends, Effort::Default).expect("compresses");
+            let frames =
+                NewFrames::compress(&data, &ends, Effort::Default, &|| false).expect("compresses");
             assert_eq!(frames.dictionary.is_empty(), row_count < 1_000);
             let dictionary = Dictionary::new(&frames.dictionary).expect("prepares");
             let (mut row, mut start, mut from) = (0, 0, 0);

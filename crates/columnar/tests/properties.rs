@@ -8,7 +8,7 @@ use generate::{
 };
 use howdah_columnar::{
     Chunk, ColumnMeta, ColumnType, ColumnarError, CompareOp, Effort, EncodeOptions, Footer,
-    MAX_ROWS, OwnedValue, Predicate, TextPattern, Verdict, compare,
+    MAX_ROWS, OwnedValue, Predicate, TextPattern, Value, Verdict, compare,
 };
 use proptest::prelude::*;
 
@@ -442,4 +442,34 @@ fn a_predicate_of_another_kind_of_type_is_refused() {
             ty: ColumnType::Text
         })
     ));
+}
+
+#[test]
+fn encoding_stops_at_any_of_its_steps() {
+    let mut builder =
+        howdah_columnar::RowGroupBuilder::new(&[ColumnType::Int64, ColumnType::Bytes]);
+    for row in 0..20_000u32 {
+        let document = format!("{{\"id\": {row}, \"name\": \"name{}\"}}", row * 7 % 91);
+        builder.column_mut(0).push(Some(Value::Int64(row.into())));
+        (builder.column_mut(1)).push(Some(Value::Bytes(document.as_bytes())));
+        builder.finish_row();
+    }
+    let asked = std::cell::Cell::new(0);
+    let encoded = builder.encode_unless(Effort::Best, &|| {
+        asked.set(asked.get() + 1);
+        false
+    });
+    let steps = asked.get();
+    assert!(steps > 20, "asked {steps} times: once a frame at least");
+    let whole = builder.encode(Effort::Best).expect("encodes");
+    assert_eq!(encoded.expect("encodes").body, whole.body);
+    for last in [1, 2, 5, steps] {
+        asked.set(0);
+        let stopped = builder.encode_unless(Effort::Best, &|| {
+            asked.set(asked.get() + 1);
+            asked.get() == last
+        });
+        assert!(matches!(stopped, Err(ColumnarError::Stopped)));
+        assert_eq!(asked.get(), last, "it stops at once");
+    }
 }

@@ -87,3 +87,37 @@ fn a_timeout_ends_every_long_step_soon_and_leaves_no_trace() -> anyhow::Result<(
     assert_eq!(query(&mut session, running)?, "0");
     Ok(())
 }
+
+/// Conditions with parts that the engine does not know, each another one.
+const PARTS: [&str; 3] = [
+    "w ILIKE '%x{}'",
+    "id = {} AND upper(w) = 'X{}'",
+    "same(id) = {}",
+];
+const PART_COUNT: u32 = 16_000;
+
+#[test]
+fn a_condition_of_many_parts_is_planned_soon() -> anyhow::Result<()> {
+    let primary = Primary::start("many-parts", &[("howdah.compaction", "off")])?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "CREATE TABLE t (id int, w text) USING howdah;
+         INSERT INTO t SELECT i, 's' || i FROM generate_series(1, 100000) i; ANALYZE t;
+         CREATE FUNCTION same(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN $1; END'",
+    )?;
+    for part in PARTS {
+        let parts: Vec<String> = (0..PART_COUNT)
+            .map(|number| format!("({})", part.replace("{}", &number.to_string())))
+            .collect();
+        let statement = format!(
+            "EXPLAIN SELECT count(*) FROM t WHERE {}",
+            parts.join(" OR ")
+        );
+        let began = Instant::now();
+        query(&mut session, &statement)?;
+        let took = began.elapsed();
+        println!("{took:?} for {part}");
+        ensure!(took < SOON, "{PART_COUNT} times {part} took {took:?}");
+    }
+    Ok(())
+}

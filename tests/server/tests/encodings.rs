@@ -120,6 +120,20 @@ fn a_table_is_released_by_its_own_name_or_not_at_all() -> anyhow::Result<()> {
     let methods = "SELECT c.relname, a.amname FROM pg_class c JOIN pg_am a ON a.oid = c.relam
                    WHERE c.relname IN ('é', 'è') ORDER BY 1";
     let before = query(&mut session, methods)?;
+    // What is not UTF-8 is shown escaped: text of any encoding.
+    session.batch_execute(
+        "CREATE TABLE words (\"ö\" text) USING howdah; INSERT INTO words SELECT 'é' FROM generate_series(1, 100)",
+    )?;
+    let shown = query(
+        &mut session,
+        "SELECT DISTINCT min, max FROM howdah.column_chunks WHERE relation = 'words'::regclass",
+    )?;
+    ensure!(shown == r"\xe9|\xe9", "{shown}");
+    let plan = query(
+        &mut session,
+        "SET howdah.debug_force_vectorized = on; EXPLAIN (VERBOSE, COSTS OFF) SELECT max(\"ö\") FROM words \"ä\"",
+    )?;
+    ensure!(plan.contains(r"\xe4"), "{plan}");
     for name in ["é", "è"] {
         let refused = session.batch_execute(&format!("SELECT howdah.release('\"{name}\"')"));
         let error = refused.err().context("it was released")?;

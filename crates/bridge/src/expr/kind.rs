@@ -224,7 +224,7 @@ pub(super) fn truth(test: pg_sys::BoolTestType::Type) -> Option<Truth> {
 
 /// Whether rights to a function were granted or revoked: PostgreSQL then checks whether it may be
 /// called, when it prepares the expression.
-pub(super) fn is_restricted(function: pg_sys::Oid) -> bool {
+pub(crate) fn is_restricted(function: pg_sys::Oid) -> bool {
     let cache = pg_sys::SysCacheIdentifier::PROCOID as i32;
     // SAFETY: a lookup in the system cache, released below.
     unsafe {

@@ -9,6 +9,7 @@ use super::expr::{Node, nodes};
 use super::fields::{condition, declined_query, declined_relation};
 use super::reason::Reason;
 use super::{Order, Shape, Stage};
+use crate::expr::is_restricted;
 
 /// The table that the input scans directly, if it is a plain scan.
 ///
@@ -118,6 +119,11 @@ fn group_keys<'a>(clauses: &[SortOrGroup<'a>], keys: &mut Vec<Node<'a>>) -> Resu
         };
         if default != key.equality {
             return Err(Reason::GroupOperator);
+        }
+        // SAFETY: a catalog lookup.
+        let function = unsafe { pg_sys::get_opcode(default) };
+        if is_restricted(function) {
+            return Err(Reason::RestrictedFunction(function));
         }
         if !keys.iter().any(|known| known.equals(key.node)) {
             keys.push(key.node);

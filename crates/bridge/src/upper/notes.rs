@@ -21,6 +21,7 @@ use super::own_plan::only_child;
 use super::reason::Reason;
 use super::{Engine, jit, plan};
 use crate::ffi::passing;
+use crate::names;
 use crate::xid::current_subtransaction;
 
 /// The number of statements that are remembered.
@@ -307,7 +308,7 @@ unsafe fn names_of(engine: &dyn Engine, root: *mut pg_sys::PlannerInfo) -> Strin
         }
         let names = tops.into_iter().map(|top| {
             let rte = *(*root).simple_rte_array.add(top);
-            CStr::from_ptr((*(*rte).eref).aliasname).to_string_lossy()
+            names::shown((*(*rte).eref).aliasname)
         });
         names.collect::<Vec<_>>().join(", ")
     }

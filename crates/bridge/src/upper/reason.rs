@@ -3,6 +3,7 @@
 use pgrx::pg_sys::{self, Oid};
 
 use super::expr::name_of_type;
+use crate::names;
 
 /// The reason why a query is left to PostgreSQL. Each is created where planning declines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,18 +191,5 @@ fn function_name(function: Oid) -> String {
 /// `name` is NULL or a C string.
 unsafe fn or_number(name: *mut std::ffi::c_char, oid: Oid) -> String {
     // SAFETY: as for this function.
-    unsafe { string(name) }.unwrap_or_else(|| oid.to_u32().to_string())
-}
-
-/// A copy of a text of the server's; `None` if there is none.
-///
-/// # Safety
-/// `text` is NULL or a C string.
-pub(super) unsafe fn string(text: *const std::ffi::c_char) -> Option<String> {
-    if text.is_null() {
-        return None;
-    }
-    // SAFETY: as for this function; NULL was excluded.
-    let text = unsafe { std::ffi::CStr::from_ptr(text) };
-    Some(text.to_string_lossy().into_owned())
+    unsafe { names::owned(name) }.unwrap_or_else(|| oid.to_u32().to_string())
 }

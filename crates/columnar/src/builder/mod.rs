@@ -141,6 +141,20 @@ impl RowGroupBuilder {
         &self,
         options: impl Into<EncodeOptions>,
     ) -> Result<EncodedRowGroup, ColumnarError> {
-        encode_row_group(self, &options.into())
+        self.encode_unless(options, &|| false)
+    }
+
+    /// Encodes all finished rows unless it is stopped: asked every few milliseconds, but not while
+    /// one column is encoded other than as frames, which takes up to a second for 64 MB of text.
+    ///
+    /// # Errors
+    ///
+    /// [`ColumnarError::Stopped`] if it was, and those of [`encode`](Self::encode).
+    pub fn encode_unless(
+        &self,
+        options: impl Into<EncodeOptions>,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<EncodedRowGroup, ColumnarError> {
+        encode_row_group(self, &options.into(), is_stopped)
     }
 }

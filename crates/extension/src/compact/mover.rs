@@ -23,6 +23,7 @@ use crate::errors::{ColdError, or_raise};
 use crate::row_order;
 use crate::stop_point;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
+use crate::store::encode::encode;
 use crate::store::marks;
 use crate::store::row_set::RowSet;
 use crate::store::visibility::constraint_checks;
@@ -111,8 +112,8 @@ impl<'a> Move<'a> {
         let key = row_order::key_of(table.table(), &task.policy.sort_key);
         let order = row_order::order_by(&batch.rows, &key);
         let encoded = match &order {
-            None => batch.rows.encode(&task.policy.encoding)?,
-            Some(order) => batch.rows.reordered(order).encode(&task.policy.encoding)?,
+            None => encode(&batch.rows, &task.policy.encoding)?,
+            Some(order) => encode(&batch.rows.reordered(order), &task.policy.encoding)?,
         };
         Ok(Move {
             table,

@@ -9,6 +9,7 @@
 //! - Every signal is blocked in it: handlers belong to the main thread.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -29,6 +30,8 @@ type Outcome = Result<EncodedRowGroup, ColumnarError>;
 pub struct Encoder {
     rows: Arc<RowGroupBuilder>,
     outcome: Receiver<Outcome>,
+    /// The outcome is needed no more.
+    is_dropped: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     /// Given back when the thread has ended: fields are dropped after [`Drop::drop`].
     _lease: Lease,
@@ -49,11 +52,14 @@ impl Encoder {
         let rows = Arc::new(rows);
         let (sender, outcome) = sync_channel(1);
         let shared = Arc::clone(&rows);
+        let is_dropped = Arc::new(AtomicBool::new(false));
+        let is_stopped = Arc::clone(&is_dropped);
         let panics = stop_point::panics_at("encode-thread");
         let mut work = Some(move || {
             assert!(!panics, "as asked at encode-thread");
             // After a rollback no receiver is left.
-            let _ = sender.send(shared.encode(&encoding));
+            let stops = || is_stopped.load(Ordering::Relaxed);
+            let _ = sender.send(shared.encode_unless(&encoding, &stops));
         });
         let mut thread = None;
         with_signals_blocked(&mut || {
@@ -67,6 +73,7 @@ impl Encoder {
         Ok(Encoder {
             rows,
             outcome,
+            is_dropped,
             thread,
             _lease: lease,
         })
@@ -105,6 +112,7 @@ impl Encoder {
 
 impl Drop for Encoder {
     fn drop(&mut self) {
+        self.is_dropped.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             // Its panic, if any, was told by the channel.
             let _ = thread.join();

@@ -5,6 +5,7 @@ use howdah_bridge::xid::CommandId;
 use howdah_columnar::{EncodeOptions, EncodedRowGroup, RowGroupBuilder};
 
 use super::directory::{self, GroupEntry, GroupState, PlacedEntry};
+use super::encode::encode;
 use crate::errors::ColdError;
 use crate::stop_point;
 
@@ -16,8 +17,7 @@ pub fn write(
     encoding: &EncodeOptions,
     cid: CommandId,
 ) -> Result<GroupEntry, ColdError> {
-    let encoded = rows.encode(encoding)?;
-    pgrx::check_for_interrupts!();
+    let encoded = encode(rows, encoding)?;
     store_encoded(store, placed, rows.row_count(), &encoded, cid)
 }
 

@@ -42,6 +42,7 @@ pub mod cache;
 pub mod column_reader;
 pub mod directory;
 pub mod directory_version;
+pub mod encode;
 pub mod encoder;
 pub mod gaps;
 pub mod group;

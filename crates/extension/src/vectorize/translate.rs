@@ -37,6 +37,10 @@ use crate::types::{AttributeLayout, TableLayout, array_values, owned_value};
 /// nested deeper are evaluated by PostgreSQL.
 const MOST_LEVELS: usize = 256;
 
+/// The most different expressions that are foreign. Each is compared with all before it, and costs
+/// a call for each row; an AND or OR of more such parts is foreign as a whole.
+const MOST_FOREIGN: usize = 256;
+
 /// A query in the engine's description.
 pub struct Translated<'a> {
     pub query: Query,
@@ -217,6 +221,7 @@ impl<'a> Translator<'_, 'a> {
 
     /// An expression, known or foreign.
     fn expr(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
+        pgrx::check_for_interrupts!();
         let place = self.decisions.len();
         if let Some(bound) = self.bound {
             let is_foreign = *bound.decisions.get(place).ok_or(Reason::Expression)?;
@@ -260,18 +265,19 @@ impl<'a> Translator<'_, 'a> {
             Ok((place, self.layout.attributes[attribute].column_type))
         });
         let columns = columns.collect::<Result<_, Reason>>()?;
-        let place = self
-            .foreign
-            .iter()
-            .position(|known| known.node.equals(node));
-        let place = place.unwrap_or_else(|| {
-            self.foreign.push(ForeignPart {
-                node,
-                attributes,
-                conjunct: self.conjunct,
-            });
-            self.foreign.len() - 1
-        });
+        let mut known = self.foreign.iter();
+        let place = match known.position(|known| known.node.equals(node)) {
+            Some(place) => place,
+            None if self.foreign.len() == MOST_FOREIGN => return Err(Reason::Expression),
+            None => {
+                self.foreign.push(ForeignPart {
+                    node,
+                    attributes,
+                    conjunct: self.conjunct,
+                });
+                self.foreign.len() - 1
+            }
+        };
         Ok(Expr::Foreign(Foreign {
             place,
             column_type: AttributeLayout::of_type(node.type_oid()).column_type,

@@ -4,8 +4,9 @@ use std::ffi::CStr;
 
 use pgrx::{PgList, pg_sys};
 
-use super::super::reason::{string, table_name};
+use super::super::reason::table_name;
 use crate::explanation::c_string;
+use crate::names;
 
 /// How PostgreSQL names the relation of a scan.
 pub(super) struct Relation {
@@ -24,7 +25,7 @@ impl Relation {
         unsafe {
             let relations = PgList::<pg_sys::RangeTblEntry>::from_pg((*state).rtable);
             let entry = relations.get_ptr(rti as usize - 1);
-            let alias = entry.and_then(|entry| string((*(*entry).eref).aliasname));
+            let alias = entry.and_then(|entry| names::owned((*(*entry).eref).aliasname));
             Relation {
                 alias: alias.unwrap_or_else(|| name.clone()),
                 schema: schema_if_verbose(state, oid),
@@ -51,7 +52,7 @@ pub(super) unsafe fn schema_if_verbose(
     // SAFETY: as for this function; catalog look-ups return copies, or NULL.
     unsafe {
         let namespace = (*state).verbose.then(|| pg_sys::get_rel_namespace(oid))?;
-        string(pg_sys::get_namespace_name_or_temp(namespace))
+        names::owned(pg_sys::get_namespace_name_or_temp(namespace))
     }
 }
 

@@ -23,6 +23,7 @@ use crate::errors::ColdError;
 use crate::settings;
 use crate::stop_point;
 use crate::store::directory::{self, GroupEntry, GroupFlags};
+use crate::store::encode::encode;
 use crate::store::gaps::Gaps;
 use crate::store::marks::{self, RewriteCopy};
 use crate::store::open_group::OpenGroup;
@@ -352,8 +353,7 @@ impl<'a> ColdCopy<'a> {
             builder.finish_row();
             Ok(())
         })?;
-        let encoded = builder.encode(settings::encoding_of(self.work.table()))?;
-        pgrx::check_for_interrupts!();
+        let encoded = encode(&builder, &settings::encoding_of(self.work.table()))?;
         let parts = [encoded.footer.as_slice(), encoded.body.as_slice()];
         let value = self
             .new

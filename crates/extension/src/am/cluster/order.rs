@@ -35,6 +35,7 @@ use crate::errors::ColdError;
 use crate::row_order;
 use crate::settings;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState};
+use crate::store::encode::encode;
 use crate::store::marks::{self, RecentInserts};
 use crate::store::view::RowDatums;
 use crate::types::{TableLayout, push_datum};
@@ -267,9 +268,8 @@ impl<'a> GroupWriter<'a> {
                 limit: ROW_NUMBER_LIMIT,
             });
         }
-        let encoded = rows.encode(settings::encoding_of(self.table))?;
+        let encoded = encode(&rows, &settings::encoding_of(self.table))?;
         drop(rows);
-        pgrx::check_for_interrupts!();
         let mut entry = GroupEntry {
             state: GroupState::Stored,
             first_row: RowNumber(self.next_row),
