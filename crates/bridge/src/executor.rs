@@ -15,13 +15,11 @@ use crate::xid::CommandId;
 
 /// What is done around each statement.
 pub struct StatementHooks {
-    /// Whether `before_start` is to be called. Must neither panic nor raise an ERROR.
-    pub is_concerned: fn() -> bool,
-    /// Returns whether the query may run in parallel.
-    pub before_start: fn() -> bool,
-    /// Called with the command of the query, before its AFTER triggers fire; with none if it has no
-    /// executor state.
-    pub before_finish: fn(Option<CommandId>),
+    /// Whether a query that starts now must do without workers. Must neither panic nor raise an
+    /// ERROR.
+    pub forbids_workers: fn() -> bool,
+    /// Called with the command of a query that changes rows, before its AFTER triggers fire.
+    pub before_finish: fn(CommandId),
     /// Told of a statement that is going to insert rows, when it has started. Must neither panic
     /// nor raise an ERROR.
     pub expect_rows: fn(&PlannedInsert),
@@ -50,10 +48,11 @@ pub fn install(hooks: StatementHooks) {
 unsafe extern "C-unwind" fn at_start(query: *mut pg_sys::QueryDesc, flags: i32) {
     // SAFETY: arguments are passed on unchanged, to exactly one successor; this frame owns nothing.
     unsafe {
-        if let Some(hooks) = HOOKS.get()
-            && (hooks.is_concerned)()
+        if (*(*query).plannedstmt).parallelModeNeeded
+            && let Some(hooks) = HOOKS.get()
+            && (hooks.forbids_workers)()
         {
-            prepare(query);
+            forbid_workers(query);
         }
         match PREVIOUS_START {
             Some(previous) => previous(query, flags),
@@ -84,13 +83,22 @@ unsafe extern "C-unwind" fn expect_rows(query: *mut pg_sys::QueryDesc) {
     }
 }
 
+/// Gives the query a statement of its own that runs without workers: the plan may be one that is
+/// kept for further executions.
+///
+/// # Safety
+/// As for [`at_start`].
 #[pg_guard]
-unsafe extern "C-unwind" fn prepare(query: *mut pg_sys::QueryDesc) {
-    if let Some(hooks) = HOOKS.get()
-        && !(hooks.before_start)()
-    {
-        // SAFETY: the query has a plan, which may also be run without workers.
-        unsafe { (*(*query).plannedstmt).parallelModeNeeded = false };
+unsafe extern "C-unwind" fn forbid_workers(query: *mut pg_sys::QueryDesc) {
+    // SAFETY: the query has a statement, which may also be run without workers. The copy shares
+    // its plan, and lives as long as the query's descriptor, which was allocated.
+    unsafe {
+        let memory = pg_sys::GetMemoryChunkContext(query.cast());
+        let statement = pg_sys::MemoryContextAlloc(memory, size_of::<pg_sys::PlannedStmt>())
+            .cast::<pg_sys::PlannedStmt>();
+        statement.copy_from_nonoverlapping((*query).plannedstmt, 1);
+        (*statement).parallelModeNeeded = false;
+        (*query).plannedstmt = statement;
     }
 }
 
@@ -152,9 +160,14 @@ unsafe extern "C-unwind" fn finish(query: *mut pg_sys::QueryDesc) {
     // SAFETY: the query was started; its state lives until it is ended.
     let command = unsafe {
         let state = (*query).estate;
-        (!state.is_null()).then(|| (*state).es_output_cid)
+        // Of a query that only reads, the state names no command, and 0 may be that of another.
+        let changes = (*query).operation != pg_sys::CmdType::CMD_SELECT
+            || (*(*query).plannedstmt).hasModifyingCTE;
+        (changes && !state.is_null()).then(|| (*state).es_output_cid)
     };
-    if let Some(hooks) = HOOKS.get() {
+    if let Some(hooks) = HOOKS.get()
+        && let Some(command) = command
+    {
         (hooks.before_finish)(command);
     }
 }

@@ -78,6 +78,9 @@ callbacks! {
     tuple_tid_valid(TableScanDesc, ItemPointer) -> bool;
     tuple_satisfies_snapshot(Relation, *mut TupleTableSlot, RawSnapshot) -> bool;
     tuple_insert(Relation, *mut TupleTableSlot, CommandId, i32, *mut BulkInsertStateData);
+    tuple_insert_speculative(
+        Relation, *mut TupleTableSlot, CommandId, i32, *mut BulkInsertStateData, u32,
+    );
     multi_insert(
         Relation, *mut *mut TupleTableSlot, i32, CommandId, i32, *mut BulkInsertStateData,
     );

@@ -94,3 +94,16 @@ pub fn reload_settings() {
     // SAFETY: as this function asks.
     unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) }
 }
+
+/// Whether this process applies the changes of a subscription.
+pub fn applies_changes() -> bool {
+    // SAFETY: plain read of this backend's state.
+    unsafe { pg_sys::IsLogicalWorker() }
+}
+
+/// Whether interrupts are held off, as while a lock on a page is held: to wait for another session
+/// now could not be ended, and its deadlock would not be noticed.
+pub fn is_uninterruptible() -> bool {
+    // SAFETY: plain read of this backend's state.
+    unsafe { pg_sys::InterruptHoldoffCount > 0 }
+}

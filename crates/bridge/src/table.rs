@@ -339,6 +339,12 @@ impl<'a> Table<'a> {
         unsafe { pg_sys::pgstat_count_heap_insert(self.raw(), -(rows as i64)) }
     }
 
+    /// Whether it has indexes, or had some a moment ago.
+    #[inline]
+    pub fn has_indexes(self) -> bool {
+        self.form().relhasindex
+    }
+
     /// Whether the TID of an inserted row gets to an index or to an AFTER trigger at once.
     pub fn shows_places(self) -> bool {
         // SAFETY: open by the contract of `from_raw`, and with it its triggers.

@@ -4,12 +4,16 @@
 //!   before first <── row ──> row ──> … ──> after last
 //! ```
 //!
+//! A scan may end after its first rows, as with LIMIT or EXISTS. So the first rows of a scan may be
+//! read one by one, before the rows of the whole group are decoded.
+//!
 //! Invariant: between calls a cursor holds no pin, no lock and no open relation; what it read was
 //! copied. So it can be dropped at any time, also after an error.
 
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use howdah_bridge::slot::Slot;
+use howdah_bridge::slot::{Origin, Slot};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{GroupId, RowNumber};
@@ -17,6 +21,9 @@ use howdah_bridge::tid::{GroupId, RowNumber};
 use crate::errors::{ColdError, or_raise, raise};
 use crate::scan_stats::{self, ScanCounts};
 use crate::slot_writer::SlotWriter;
+use crate::store::group_access::GroupAccess;
+use crate::store::group_bytes::LazyStore;
+use crate::store::group_cache;
 use crate::store::marks;
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, ColdView, GroupRows, Wanted};
@@ -73,6 +80,36 @@ impl Unsettled {
     }
 }
 
+/// Of a group with so many rows, one is read by itself before all of them are decoded.
+const ROWS_PER_SINGLE: u32 = 256;
+/// The least number of rows that are read by themselves.
+const FEWEST_SINGLE: u32 = 16;
+
+/// The rows of a group.
+struct Rows {
+    first_row: RowNumber,
+    row_count: u32,
+    origin: Origin,
+    values: Values,
+}
+
+enum Values {
+    Decoded(GroupRows),
+    /// They are read one by one.
+    Single(Rc<GroupAccess>),
+}
+
+impl Rows {
+    fn decoded(rows: GroupRows) -> Rows {
+        Rows {
+            first_row: rows.first_row,
+            row_count: rows.row_count,
+            origin: rows.origin,
+            values: Values::Decoded(rows),
+        }
+    }
+}
+
 /// A position among the cold rows of a view.
 pub struct ColdCursor<'a> {
     view: ColdView<'a>,
@@ -81,7 +118,11 @@ pub struct ColdCursor<'a> {
     shared: Option<SharedNext<'a>>,
     /// Index of the current group; -1 before the first, `len` after the last.
     group: isize,
-    rows: Option<GroupRows>,
+    rows: Option<Rows>,
+    /// Whether the first rows are read one by one.
+    begins_single: bool,
+    /// How many rows were since the cursor was before the first.
+    single_count: u32,
     /// Rows of the current group that are skipped.
     hidden: Option<RowSet>,
     /// Rows of the current group that a transaction in progress may be changing; for dirty
@@ -107,6 +148,8 @@ impl<'a> ColdCursor<'a> {
             shared,
             group: -1,
             rows: None,
+            begins_single: false,
+            single_count: 0,
             hidden: None,
             unsettled: Unsettled::None,
             row: -1,
@@ -118,6 +161,12 @@ impl<'a> ColdCursor<'a> {
     /// view.
     pub fn without_dead_groups(mut self, deleted: Vec<bool>) -> ColdCursor<'a> {
         self.deleted = deleted;
+        self
+    }
+
+    /// Makes the cursor read its first rows one by one. The view's snapshot is an MVCC one.
+    pub fn with_single_rows(mut self) -> ColdCursor<'a> {
+        self.begins_single = true;
         self
     }
 
@@ -135,12 +184,14 @@ impl<'a> ColdCursor<'a> {
     pub fn move_to_end(&mut self) {
         self.group = self.view.groups.len() as isize;
         self.rows = None;
+        self.single_count = 0;
     }
 
     /// Moves before the first row.
     pub fn rewind(&mut self) {
         self.group = -1;
         self.rows = None;
+        self.single_count = 0;
     }
 
     /// Moves one row forward. `table` is the one that the cursor was made for.
@@ -261,9 +312,17 @@ impl<'a> ColdCursor<'a> {
             }
         }
         let is_deleted = self.deleted.get(self.group as usize) == Some(&true);
-        self.rows = match GroupRows::load(&store, group, &self.wanted) {
-            Err(error) if is_deleted && error.is_missing_piece() => None,
-            rows => Some(or_raise(oid, rows)),
+        self.rows = match group {
+            ColdGroup::Stored(entry) if self.may_be_single(entry.row_count) => Some(Rows {
+                first_row: entry.first_row,
+                row_count: entry.row_count,
+                origin: entry.origin,
+                values: Values::Single(or_raise(oid, group_cache::cached(&store, *entry))),
+            }),
+            _ => match GroupRows::load(&store, group, &self.wanted) {
+                Err(error) if is_deleted && error.is_missing_piece() => None,
+                rows => Some(Rows::decoded(or_raise(oid, rows))),
+            },
         };
         // Before hidden rows are read: a transaction that ends in between is then waited for in
         // vain, which does no harm.
@@ -278,19 +337,47 @@ impl<'a> ColdCursor<'a> {
         scan_stats::count(oid, counts);
     }
 
+    /// Whether a row of a group of so many is to be read by itself.
+    fn may_be_single(&self, row_count: u32) -> bool {
+        let most = (row_count / ROWS_PER_SINGLE).max(FEWEST_SINGLE);
+        self.begins_single && self.single_count < most
+    }
+
+    /// Decodes all rows of the current group if enough were read by themselves.
+    fn decode_if_many(&mut self, table: Table<'_>) {
+        let Some(rows) = &self.rows else { return };
+        if matches!(rows.values, Values::Decoded(_)) {
+            return;
+        }
+        if self.may_be_single(rows.row_count) {
+            self.single_count += 1;
+            return;
+        }
+        let group = &self.view.groups[self.group as usize];
+        if let Some(store) = ColdStore::open(table, LockMode::AccessShare) {
+            let rows = GroupRows::load(&store, group, &self.wanted);
+            self.rows = Some(Rows::decoded(or_raise(table.oid(), rows)));
+        }
+    }
+
     /// Stores the current row in the slot, which is one of the table's. There must be a current
     /// row.
     pub fn store(&mut self, table: Table<'_>, slot: Slot<'_>) {
+        self.decode_if_many(table);
         let Some(rows) = &self.rows else { return };
-        let (row, wanted) = (self.row as u32, &self.wanted);
+        let (row, wanted, oid) = (self.row as u32, &self.wanted, table.oid());
         let tid = RowNumber(rows.first_row.0 + u64::from(row)).tid();
         self.writer.write(
             slot,
             tid,
-            table.oid(),
+            oid,
             rows.origin,
-            |layout, desc, datums| {
-                rows.fill(row, layout, desc, wanted, datums);
+            |layout, desc, datums| match &rows.values {
+                Values::Decoded(rows) => rows.fill(row, layout, desc, wanted, datums),
+                Values::Single(group) => {
+                    let store = LazyStore::of(table);
+                    or_raise(oid, group.fill(&store, row, layout, desc, wanted, datums));
+                }
             },
         );
     }

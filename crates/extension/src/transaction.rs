@@ -11,12 +11,13 @@
 
 use howdah_bridge::cold_lock::locker;
 use howdah_bridge::executor::{self, StatementHooks};
+use howdah_bridge::process::applies_changes;
 use howdah_bridge::transactions::{
     SubtransactionEvent, TransactionEvent, at_subtransaction_ends, at_transaction_ends,
 };
 use howdah_bridge::xid::{CommandId, SubTransactionId, is_in_parallel_mode};
 
-use crate::am::{cold_rows, fetch, last_row};
+use crate::am::{cold_rows, fetch, held_store, last_row};
 use crate::store::visibility::{constraint_checks, moved_changes};
 use crate::store::{directory_version, pending_groups, pending_marks};
 use crate::{load, slot_writer};
@@ -26,8 +27,7 @@ pub fn register() {
     at_transaction_ends(at_transaction_event);
     at_subtransaction_ends(at_subtransaction_event);
     executor::install(StatementHooks {
-        is_concerned: pending_marks::any,
-        before_start: write_pending_marks,
+        forbids_workers,
         before_finish: write_pending,
         expect_rows: load::expect,
     });
@@ -38,6 +38,11 @@ fn at_transaction_event(event: TransactionEvent) {
         TransactionEvent::PreCommit | TransactionEvent::PrePrepare => {
             load::flush_all();
             pending_marks::write_all();
+            if event == TransactionEvent::PrePrepare && applies_changes() {
+                // The transaction is ended by this worker, after others that it applies meanwhile.
+                // These have not waited for it on the publisher, and must not here.
+                cold_rows::give_back_groups();
+            }
             if event == TransactionEvent::PrePrepare {
                 crate::stop_point!("prepare");
             }
@@ -48,6 +53,7 @@ fn at_transaction_event(event: TransactionEvent) {
             moved_changes::reset();
             constraint_checks::reset();
             cold_rows::reset();
+            held_store::forget();
             directory_version::transaction_ends();
             locker::transaction_ends();
             fetch::reset();
@@ -70,6 +76,7 @@ fn at_subtransaction_event(event: SubtransactionEvent, subtransaction: SubTransa
             load::discard_subtransaction(subtransaction);
             pending_marks::discard_subtransaction(subtransaction);
             cold_rows::forget_locks();
+            held_store::forget();
             // Of a file that the subtransaction has made: the command goes on counting as before.
             last_row::forget();
             fetch::reset();
@@ -78,23 +85,16 @@ fn at_subtransaction_event(event: SubtransactionEvent, subtransaction: SubTransa
     }
 }
 
-/// Pending rows of a statement are written before its AFTER triggers fire.
-fn write_pending(command: Option<CommandId>) {
-    if pending_groups::any()
-        && let Some(command) = command
-    {
-        load::flush_command(command);
-    }
-    pending_marks::write_here();
+/// Pending rows and marks of a statement are written before its AFTER triggers fire. Those of an
+/// outer one are not: it would write each of its rows by itself where a function or a trigger runs
+/// a query for it.
+fn write_pending(command: CommandId) {
+    load::flush_command(command);
+    pending_marks::write_command(command);
 }
 
-/// A query that starts while rows are being hidden in bulk, for example in a trigger, may run in
-/// parallel, and its workers do not see this backend's memory: marks that cannot be written now
-/// forbid that. Returns whether it may run in parallel.
-fn write_pending_marks() -> bool {
-    if is_in_parallel_mode() {
-        return true;
-    }
-    pending_marks::write_here();
-    !pending_marks::any()
+/// A query that starts while rows are loaded, or hidden in bulk, for example in a trigger, might
+/// run in parallel; but workers do not see this backend's memory.
+fn forbids_workers() -> bool {
+    !is_in_parallel_mode() && (pending_marks::any() || pending_groups::any())
 }

@@ -514,3 +514,72 @@ fn a_crash_in_the_middle_loses_no_change_and_invents_none() -> anyhow::Result<()
     }
     Ok(())
 }
+
+/// A transaction that is prepared, and has changed many rows of a row group, is ended by the worker
+/// that applied it: the worker must be able to change other rows of the group before that.
+#[test]
+fn a_prepared_transaction_keeps_no_row_from_the_worker_but_its_own() -> anyhow::Result<()> {
+    let prepared = [("max_prepared_transactions", "4")];
+    let settings = [&SETTINGS[..], &prepared].concat();
+    let publisher = Primary::start("two-phase-publisher", &settings)?;
+    let subscriber = Primary::start("two-phase-subscriber", &settings[1..])?;
+    let mut from = publisher.session()?;
+    let mut to = subscriber.session()?;
+    from.batch_execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v int);
+         INSERT INTO t SELECT i, 0 FROM generate_series(1, 3000) i; CREATE PUBLICATION p FOR TABLE t",
+    )?;
+    to.batch_execute("CREATE TABLE t (id int PRIMARY KEY, v int) USING howdah")?;
+    to.batch_execute(&format!(
+        "CREATE SUBSCRIPTION s CONNECTION 'host={} port={} dbname={DATABASE} user={}'
+         PUBLICATION p WITH (two_phase = true)",
+        publisher.socket.display(),
+        publisher.port,
+        publisher.superuser,
+    ))?;
+    wait_until(
+        &mut to,
+        "SELECT count(*) = 1 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel",
+    )?;
+    wait_until(
+        &mut to,
+        "SELECT subtwophasestate = 'e' FROM pg_subscription",
+    )?;
+    chill(&mut to, "t")?;
+    ensure!(cold_row_count(&mut to, "t")? == 3000);
+    // Changes and deletes of so many rows are collected, under a lock on the group.
+    from.batch_execute(
+        "BEGIN; UPDATE t SET v = 1 WHERE id <= 700; DELETE FROM t WHERE id BETWEEN 701 AND 1200;
+         PREPARE TRANSACTION 'x'",
+    )?;
+    wait_until(&mut to, "SELECT count(*) = 1 FROM pg_prepared_xacts")?;
+    from.batch_execute("UPDATE t SET v = 2 WHERE id = 2000")?;
+    wait_until(&mut to, "SELECT v = 2 FROM t WHERE id = 2000")?;
+    // A row that it has changed is still locked, here and after a crash.
+    for _ in 0..2 {
+        for row in [5, 800] {
+            let locked = format!("SELECT id FROM t WHERE id = {row} FOR UPDATE NOWAIT");
+            let error = to
+                .batch_execute(&locked)
+                .err()
+                .context("it is not locked")?;
+            ensure!(error.code().is_some_and(|code| code.code() == "55P03"));
+        }
+        drop(to);
+        subscriber.crash_and_recover()?;
+        to = subscriber.session()?;
+    }
+    from.batch_execute("COMMIT PREPARED 'x'")?;
+    from.batch_execute("DELETE FROM t WHERE id = 5")?;
+    let counts = "SELECT count(*), count(*) FILTER (WHERE v = 1), sum(id) FROM t";
+    let expected = query(&mut from, counts)?;
+    wait_until(
+        &mut to,
+        &format!(
+            "SELECT (c::text) = '({})' FROM ({counts}) c",
+            expected.replace('|', ",")
+        ),
+    )?;
+    indexes_are_sound(&mut to, "t", "id")?;
+    row_numbers_are_unique(&mut to, "t")
+}

@@ -51,7 +51,7 @@ use pgrx::pg_sys;
 use crate::ffi::quiet;
 use crate::table::Table;
 use crate::tid::{FIRST_COLD_BLOCK, GroupId, RowNumber};
-use crate::xid::Xid;
+use crate::xid::{Xid, current_database};
 use locker::RowName;
 pub use maintenance::MAINTAINERS;
 pub use queue::{Queue, log_failure, nap, wait_for};
@@ -166,6 +166,14 @@ impl Locks {
         }
     }
 
+    /// Those of a table of this database, by its OID.
+    pub fn of_table(table: pg_sys::Oid) -> Locks {
+        Locks {
+            database: current_database().to_u32(),
+            relation: table.to_u32(),
+        }
+    }
+
     fn tag(self, kind: u32, block: u32, offset: u16) -> pg_sys::LOCKTAG {
         pg_sys::LOCKTAG {
             locktag_field1: self.database,
@@ -251,6 +259,15 @@ impl Locks {
     pub fn lock_for_maintenance(self, group: GroupId) -> bool {
         maintenance::announce();
         self.lock_in_bulk(group, RowLock::Update, Wait::Not)
+    }
+
+    /// Gives the lock on all rows of the group back, before the transaction ends, but not the one
+    /// for work on its rows.
+    pub fn give_back_bulk(self, group: GroupId) {
+        let tag = self.group(group);
+        while held(&tag, pg_sys::ExclusiveLock) {
+            release(&tag, pg_sys::ExclusiveLock);
+        }
     }
 
     /// Releases one [`Locks::lock_for_maintenance`] before the transaction ends.

@@ -227,6 +227,14 @@ impl<'a> ColdStore<'a> {
         store.index_oids().into_iter().all(lock).then_some(store)
     }
 
+    /// Locks its indexes as they are when it is searched.
+    pub fn lock_indexes(&self) {
+        for oid in self.index_oids() {
+            // SAFETY: a lock that is got is kept to the end of the transaction, as all are.
+            unsafe { pg_sys::LockRelationOid(oid, self.lockmode) };
+        }
+    }
+
     /// Closes it, and gives the locks back that were taken when it and its indexes were opened.
     pub fn release(self) {
         let mode = self.lockmode;

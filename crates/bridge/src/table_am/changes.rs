@@ -1,7 +1,9 @@
 //! Changes of single rows: `tuple_insert`, `multi_insert`, `tuple_delete`, `tuple_update`,
 //! `tuple_lock`, `finish_bulk_insert`.
 //!
-//! Speculative insertions are not passed on: they are left to heap.
+//! Speculative insertions are left to heap. After each insertion the server enters the row into the
+//! indexes. A check of uniqueness reads rows with the same key while it holds the lock of an index
+//! page, where it must wait for no other lock: what it may need is prepared before.
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -18,6 +20,9 @@ use crate::tid::Tid;
 
 /// Changes of single rows. Tables are locked for writing.
 pub trait RowChanges {
+    /// A row was inserted, and is going to be entered into the indexes.
+    fn before_entries(table: Table<'_>);
+
     /// Inserts the row in the slot.
     fn insert(table: Table<'_>, slot: Slot<'_>, request: InsertRequest<'_>);
 
@@ -50,6 +55,7 @@ pub trait RowChanges {
 /// Has single rows changed by `C`.
 pub fn set_changes<C: RowChanges>(routine: &mut Routine) {
     routine.tuple_insert = Some(tuple_insert::<C>);
+    routine.tuple_insert_speculative = Some(tuple_insert_speculative::<C>);
     routine.multi_insert = Some(multi_insert::<C>);
     routine.finish_bulk_insert = Some(finish_bulk_insert::<C>);
     routine.tuple_delete = Some(tuple_delete::<C>);
@@ -69,7 +75,26 @@ unsafe extern "C-unwind" fn tuple_insert<C: RowChanges>(
     // of the relation.
     unsafe {
         let request = InsertRequest::from_raw(cid, options, bistate);
-        C::insert(Table::from_raw(rel), Slot::from_raw(slot), request);
+        let table = Table::from_raw(rel);
+        C::insert(table, Slot::from_raw(slot), request);
+        C::before_entries(table);
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn tuple_insert_speculative<C: RowChanges>(
+    rel: pg_sys::Relation,
+    slot: *mut pg_sys::TupleTableSlot,
+    cid: pg_sys::CommandId,
+    options: i32,
+    bistate: *mut pg_sys::BulkInsertStateData,
+    token: u32,
+) {
+    // SAFETY: as for `tuple_insert`; an ERROR is caught at the boundary.
+    unsafe {
+        C::before_entries(Table::from_raw(rel));
+        let insert = heap_am::callbacks().tuple_insert_speculative;
+        pg_sys::ffi::pg_guard_ffi_boundary(|| insert(rel, slot, cid, options, bistate, token));
     }
 }
 
@@ -86,7 +111,9 @@ unsafe extern "C-unwind" fn multi_insert<C: RowChanges>(
     unsafe {
         let request = InsertRequest::from_raw(cid, options, bistate);
         let slots = Slot::array(slots, nslots as usize);
-        C::insert_many(Table::from_raw(rel), slots, request);
+        let table = Table::from_raw(rel);
+        C::insert_many(table, slots, request);
+        C::before_entries(table);
     }
 }
 
@@ -140,7 +167,11 @@ unsafe extern "C-unwind" fn tuple_update<C: RowChanges>(
         let (table, tid) = (Table::from_raw(rel), Tid::from_raw(*otid));
         let (lock, updated) = C::update(table, tid, Slot::from_raw(slot), request);
         *lockmode = lock.raw();
-        *update_indexes = updated.unwrap_or(UpdateIndexes::None).raw();
+        let entries = updated.unwrap_or(UpdateIndexes::None);
+        if entries != UpdateIndexes::None {
+            C::before_entries(table);
+        }
+        *update_indexes = entries.raw();
         answer(updated.map(|_| ()), &mut *tmfd)
     }
 }

@@ -20,7 +20,7 @@ use howdah_bridge::tid::{RowNumber, Tid};
 
 use super::point_reader::{PointReader, fetch_placed};
 use super::serializable::announce;
-use super::{cold_rows, last_row};
+use super::{cold_rows, held_store, last_row};
 use crate::errors::or_raise;
 use crate::store::pending_groups;
 use crate::store::visibility::{constraint_checks, is_surely_hidden, moved, sees_row_somewhere};
@@ -115,7 +115,7 @@ fn fetch_left(table: Table<'_>, row: RowNumber, snapshot: Snapshot<'_>, slot: Sl
     if !constraint_checks::asks_of_unseen(snapshot) {
         return false;
     }
-    let Some(store) = ColdStore::open(table, LockMode::AccessShare) else {
+    let Some(store) = held_store::for_check(table) else {
         return false;
     };
     let left = constraint_checks::was_left_cold(&store, row, snapshot);

@@ -11,6 +11,7 @@
 //!   point_reader  single cold rows       index_delete  entries that an index may drop
 //!   serializable  predicate locks
 //!   modify    inserts (hot or into a load), updates, deletes, row locks
+//!   held_store    locks that checks of uniqueness need
 //!   plain_insert  rows that a load takes from the plan of an INSERT
 //!   cold_rows the same for cold rows    decoded  what logical decoding gets to see of that
 //!   last_row             what the same command is about to ask again
@@ -32,6 +33,7 @@ pub mod cold_rows;
 mod decoded;
 pub mod estimate;
 pub mod fetch;
+pub mod held_store;
 mod index_delete;
 mod known_groups;
 pub mod last_row;

@@ -15,6 +15,7 @@ use howdah_bridge::table_am::{Routine, RowChanges, set_changes};
 use howdah_bridge::tid::{RowNumber, Tid};
 
 use super::cold_rows::{self, moved_meanwhile};
+use super::held_store;
 use crate::load;
 use crate::written_databases;
 
@@ -26,6 +27,10 @@ pub(super) fn install(am: &mut Routine) {
 struct TwoSides;
 
 impl RowChanges for TwoSides {
+    fn before_entries(table: Table<'_>) {
+        held_store::hold(table);
+    }
+
     fn insert(table: Table<'_>, slot: Slot<'_>, request: InsertRequest<'_>) {
         if !load::insert_slot(table, slot, request) {
             written_databases::note_write();

@@ -17,9 +17,12 @@ use howdah_bridge::snapshot::{Snapshot, SnapshotKind};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::RowNumber;
+use howdah_bridge::xid::in_parallel_worker;
+use pgrx::PgSqlErrorCode;
 
+use super::held_store;
 use super::known_groups::{Among, KnownGroup, KnownGroups};
-use crate::errors::{ColdError, or_raise};
+use crate::errors::{ColdError, or_raise, refuse};
 use crate::slot_writer::write_single;
 use crate::store::directory::{self, GroupEntry, GroupState};
 use crate::store::group_access::GroupAccess;
@@ -164,6 +167,14 @@ impl PointReader {
             return None;
         }
         if placed.entry.state == GroupState::Loading {
+            if snapshot.is_mvcc() && in_parallel_worker() {
+                // Only the leader has its rows; see `crate::transaction`.
+                refuse(
+                    PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+                    "parallel workers cannot read the rows of a load in progress".into(),
+                    Some("Disable parallel queries with max_parallel_workers_per_gather.".into()),
+                );
+            }
             // A row of another backend's load in progress, seen by a dirty snapshot: the row
             // exists, but its values cannot be read. The caller waits for that transaction. Before
             // that it may evaluate index expressions, on NULLs: none of them fails on NULLs, see
@@ -262,8 +273,11 @@ impl PointReader {
         {
             return found;
         }
-        ColdStore::open(table, LockMode::AccessShare)
-            .is_some_and(|store| self.fetch_from(&store, table, row, snapshot, slot))
+        let store = match snapshot.is_dirty() {
+            true => held_store::for_check(table),
+            false => ColdStore::open(table, LockMode::AccessShare),
+        };
+        store.is_some_and(|store| self.fetch_from(&store, table, row, snapshot, slot))
     }
 
     /// Whether the row that [`PointReader::fetch`] did not find is known to be dead.

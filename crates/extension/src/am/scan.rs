@@ -171,8 +171,12 @@ pub(super) fn view_of<'a>(scan: &Scan<'a>) -> ColdView<'a> {
 
 fn make_cursor<'a>(scan: &mut Scan<'a>, view: ColdView<'a>) {
     let shared = scan.shared().map(SharedNext::new);
+    let begins_single = shared.is_none() && scan.snapshot().is_mvcc();
     let cursor = scan.in_memory(|| ColdCursor::new(view, Wanted::All, shared));
-    scan.state().cursor = Some(cursor);
+    scan.state().cursor = Some(match begins_single {
+        true => cursor.with_single_rows(),
+        false => cursor,
+    });
 }
 
 /// The cursor over the cold side, made on first use.

@@ -9,6 +9,7 @@ use howdah_bridge::table_am::Routine;
 use pgrx::PgMemoryContexts;
 
 use super::build::columns_of;
+use super::held_store;
 use crate::cursor::ColdCursor;
 use crate::store::view::ColdView;
 
@@ -24,6 +25,7 @@ impl ValidateIndex for ColdRows {
             return;
         }
         let table = validation.table();
+        held_store::hold(table);
         let view = ColdView::of(table, snapshot);
         if view.is_empty() {
             return;

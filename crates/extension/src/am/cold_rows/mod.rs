@@ -60,7 +60,7 @@ use howdah_bridge::tid::{RowNumber, Tid};
 
 pub use lock::{fetch_held, lock};
 pub(super) use locked_groups::held_group;
-pub use row_lock::{forget_locks, reset};
+pub use row_lock::{forget_locks, give_back_groups, reset};
 pub(super) use standing::moved_meanwhile;
 
 use self::located::LocatedRow;

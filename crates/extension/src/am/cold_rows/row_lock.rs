@@ -38,7 +38,7 @@ thread_local! {
 
 #[derive(Default)]
 struct LockedRows {
-    /// Rows for which a lock was requested, whether or not they are still locked.
+    /// Rows that were locked, whether or not they still are.
     by_group: FxHashMap<(Oid, GroupId), u32>,
     /// Locks that are held.
     in_all: u32,
@@ -49,6 +49,16 @@ struct LockedRows {
 pub fn forget_locks() {
     last_change::forget();
     locked_groups::forget();
+}
+
+/// Gives the locks on whole groups back in which this transaction has changed rows; those that are
+/// marked stay locked by their marks. Rows that it has locked without a change are not.
+pub fn give_back_groups() {
+    LOCKED_ROWS.with_borrow(|rows| {
+        for &(table, group) in rows.by_group.keys() {
+            Locks::of_table(table).give_back_bulk(group);
+        }
+    });
 }
 
 /// Discards everything: the transaction is over.
@@ -257,8 +267,7 @@ fn take(target: &LocatedRow<'_>, request: Request) -> Result<Option<Locked>, Obs
     }
     let (in_group, in_all) = LOCKED_ROWS.with_borrow_mut(|rows| {
         let in_group = rows.by_group.entry((table, group)).or_default();
-        *in_group += 1;
-        (*in_group, rows.in_all)
+        (*in_group + 1, rows.in_all)
     });
     // A request has its price: it is not made for every row while another transaction blocks it.
     let many_here = in_group >= most && in_group.is_multiple_of(CHANGES_PER_GROUP / 8);
@@ -274,7 +283,10 @@ fn take(target: &LocatedRow<'_>, request: Request) -> Result<Option<Locked>, Obs
     }
     let is_new = locks.try_row(row, lock).ok_or(Obstacle::Row)?;
     if is_new {
-        LOCKED_ROWS.with_borrow_mut(|rows| rows.in_all += 1);
+        LOCKED_ROWS.with_borrow_mut(|rows| {
+            rows.in_all += 1;
+            rows.by_group.insert((table, group), in_group);
+        });
     }
     Ok(is_new.then_some(Locked { locks, row, lock }))
 }

@@ -11,9 +11,9 @@
 //! snapshots taken by a later command, and dirty and self snapshots. Reading never writes them, as
 //! with pending loads ([`crate::load`]).
 //!
-//! They are written when their command ends, before the next query starts in the same
-//! subtransaction, and before a commit. They are dropped when their subtransaction is rolled back,
-//! which releases the lock on the group as well. A crash loses them with their transaction.
+//! They are written when their command ends and before a commit; no query has workers before. They
+//! are dropped when their subtransaction is rolled back, which releases the lock on the group as
+//! well. A crash loses them with their transaction.
 //!
 //! [`memory`] holds them, and lies below [`marks`]; here they are collected and written.
 
@@ -109,6 +109,14 @@ pub fn write_here() {
     if any() {
         let subtransaction = current_subtransaction();
         write_where(|p| p.subtransaction == subtransaction);
+    }
+}
+
+/// Writes what a command has collected in the current subtransaction.
+pub fn write_command(command: CommandId) {
+    if any() {
+        let subtransaction = current_subtransaction();
+        write_where(|p| p.command == command && p.subtransaction == subtransaction);
     }
 }
 

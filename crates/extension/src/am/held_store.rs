@@ -1,0 +1,73 @@
+//! Locks for reading the cold store that are taken before rows are entered into indexes.
+//!
+//! A check of uniqueness reads the row of an equal key while it holds the lock of an index page. If
+//! it waited for a heavyweight lock then, for that of a `REINDEX` of the store for example, nothing
+//! could interrupt it, and no deadlock that it is part of would be noticed. So a transaction takes
+//! these locks, where it may wait, before its first entry in a table that has cold rows; they are
+//! kept to its end. Where the first cold rows of a table come after that, the check must get them
+//! at once, or fails ([`for_check`]).
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+
+use howdah_bridge::Oid;
+use howdah_bridge::process::is_uninterruptible;
+use howdah_bridge::store::ColdStore;
+use howdah_bridge::table::{LockMode, Table};
+use pgrx::PgSqlErrorCode;
+
+use crate::errors::refuse;
+
+thread_local! {
+    /// The TOAST relation that was asked about last, and all whose locks were taken.
+    static LAST: Cell<Oid> = const { Cell::new(Oid::INVALID) };
+    static HELD: RefCell<HashSet<Oid>> = RefCell::default();
+}
+
+/// Takes the locks on the store of a table, if it has indexes and was ever used.
+#[inline]
+pub fn hold(table: Table<'_>) {
+    if let Some(toast) = table.toast_oid()
+        && toast != LAST.get()
+        && table.has_indexes()
+    {
+        hold_another(table, toast);
+    }
+}
+
+#[cold]
+fn hold_another(table: Table<'_>, toast: Oid) {
+    if !HELD.with_borrow(|held| held.contains(&toast)) {
+        if let Some(store) = ColdStore::open_used(table, LockMode::AccessShare) {
+            store.lock_indexes();
+        }
+        HELD.with_borrow_mut(|held| held.insert(toast));
+    }
+    LAST.set(toast);
+}
+
+/// The transaction or a subtransaction has ended, and may have given back its locks.
+pub fn forget() {
+    LAST.set(Oid::INVALID);
+    HELD.with_borrow_mut(HashSet::clear);
+}
+
+/// The store of a table, for a check of uniqueness: it does not wait while a page is locked.
+pub fn for_check(table: Table<'_>) -> Option<ColdStore<'_>> {
+    table.toast_oid()?;
+    if !is_uninterruptible() {
+        return ColdStore::open(table, LockMode::AccessShare);
+    }
+    let store = ColdStore::open_at_once(table);
+    if store.is_none() {
+        refuse(
+            PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,
+            format!(
+                "could not obtain lock on the cold rows of table \"{}\"",
+                table.name()
+            ),
+            Some("Repeat the transaction: the table is being reindexed.".into()),
+        );
+    }
+    store
+}
