@@ -204,6 +204,23 @@ INSERT INTO m VALUES (9, 1), (9, 2) ON CONFLICT (id) DO NOTHING;
 INSERT INTO m VALUES (9, 1), (109, 2) ON CONFLICT ON CONSTRAINT m_pkey DO UPDATE SET id = m.id + 1000 RETURNING old.id AS was, new.id;
 INSERT INTO m VALUES (10, 1) ON CONFLICT (id) DO UPDATE SET id = 11;
 INSERT INTO m SELECT id, n, 'from itself' FROM m ON CONFLICT (id) DO UPDATE SET n = excluded.n + 1;
+-- Whether a row was inserted or updated, as xmax tells.
+CREATE TABLE upserted (id int PRIMARY KEY, n int);
+INSERT INTO upserted SELECT i, 0 FROM generate_series(1, 3000) i;
+INSERT INTO upserted VALUES (3, 1), (3001, 1) ON CONFLICT (id) DO UPDATE SET n = upserted.n + 1 RETURNING id, xmax = 0 AS inserted;
+WITH u AS (INSERT INTO upserted SELECT i, 5 FROM generate_series(1001, 4000) i ON CONFLICT (id) DO UPDATE SET n = excluded.n RETURNING xmax = 0 AS inserted)
+SELECT inserted, count(*) FROM u GROUP BY inserted ORDER BY inserted;
+BEGIN;
+SELECT id FROM upserted WHERE id = 5 FOR UPDATE;
+UPDATE upserted SET n = 9 WHERE id = 5 RETURNING xmax = 0 AS was_unlocked;
+UPDATE upserted SET n = 9 WHERE id = 6 RETURNING xmax = 0 AS was_unlocked;
+SAVEPOINT s;
+SELECT id FROM upserted WHERE id = 7 FOR UPDATE;
+ROLLBACK TO s;
+UPDATE upserted SET n = 9 WHERE id = 7 RETURNING xmax = 0 AS was_unlocked;
+COMMIT;
+DELETE FROM upserted WHERE id IN (3, 5, 6, 1500);
+SELECT count(*), sum(id), sum(n) FROM upserted;
 SELECT count(*), sum(n), count(*) FILTER (WHERE note = 'from itself') FROM m;
 BEGIN;
 DELETE FROM m WHERE id = 11;

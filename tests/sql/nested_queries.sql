@@ -96,6 +96,18 @@ SELECT count(*), sum(k), (SELECT count(*) FROM log) AS noted FROM by_trigger;
 CREATE FUNCTION also(i int) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN DELETE FROM loaded WHERE k = i + 2; RETURN true; END $$;
 DELETE FROM loaded WHERE k % 4 = 1 AND k < 2000 AND also(k);
 SELECT count(*), sum(k), count(*) FILTER (WHERE k < 2000) AS left_over FROM loaded;
+-- An index that is built after a row was deleted has it for what the transaction itself still sees.
+BEGIN;
+CREATE TABLE own (k int) USING howdah;
+INSERT INTO own SELECT generate_series(1, 50);
+CREATE FUNCTION counted(i int) RETURNS bigint STABLE LANGUAGE plpgsql AS $$ BEGIN RETURN (SELECT count(*) FROM own WHERE own.k = i); END $$;
+DECLARE c CURSOR FOR SELECT k, counted(k) FROM words WHERE k <= 3 ORDER BY k;
+FETCH 1 FROM c;
+DELETE FROM own;
+CREATE INDEX ON own (k);
+SET LOCAL enable_seqscan = off;
+FETCH 2 FROM c;
+ROLLBACK;
 RESET client_min_messages;
 SET client_min_messages = warning;
 DROP SCHEMA nested_queries CASCADE;

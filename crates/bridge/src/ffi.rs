@@ -160,6 +160,8 @@ pub mod unguarded {
     use pgrx::pg_sys;
 
     unsafe extern "C-unwind" {
+        /// `utils/elog.h`
+        pub fn errcontext_msg(format: *const std::ffi::c_char, ...) -> i32;
         /// `tcop/utility.h`
         pub fn standard_ProcessUtility(
             statement: *mut pg_sys::PlannedStmt,

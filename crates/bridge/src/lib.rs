@@ -25,6 +25,7 @@
 //!             ──> time_zone          the changes of the session's zone
 //!             ──> counters           cumulative statistics per table
 //!             ──> table_counts       PostgreSQL's own statistics of a table, changed immediately
+//!             ──> wait_context       the context line of an error that ends a wait for a row
 //!             ──> wal                flushing the write-ahead log
 //!             ──> io_cost            I/O counted and limited, as in VACUUM
 //!             ──> shared_memory      areas that all processes share
@@ -142,6 +143,7 @@ pub mod tuple_sort;
 pub mod upper;
 pub mod utility;
 pub mod vacuum;
+mod wait_context;
 pub mod wal;
 pub mod xid;
 

@@ -262,6 +262,25 @@ impl<'a> Slot<'a> {
         self.raw() as usize
     }
 
+    /// Names a transaction as the row's locker in the slot's own tuple, which the table's is a copy
+    /// of: what RETURNING shows as `xmax`.
+    pub fn show_locker(self, xid: Xid) {
+        let mut is_copy = false;
+        // SAFETY: the slot holds a tuple, which it keeps unless a copy was made, to be freed here.
+        unsafe {
+            let tuple = pg_sys::ExecFetchSlotHeapTuple(self.raw(), true, &mut is_copy);
+            if is_copy {
+                pg_sys::pfree(tuple.cast());
+                return;
+            }
+            let header = &mut *(*tuple).t_data;
+            header.t_infomask &= !(pg_sys::HEAP_XMAX_BITS as u16);
+            header.t_infomask |=
+                (pg_sys::HEAP_XMAX_LOCK_ONLY | pg_sys::HEAP_XMAX_KEYSHR_LOCK) as u16;
+            header.t_choice.t_heap.t_xmax = xid.raw();
+        }
+    }
+
     /// The TID of the row in it.
     #[inline]
     pub fn tid(self) -> Tid {

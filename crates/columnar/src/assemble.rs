@@ -60,6 +60,10 @@ impl Column {
     ) -> Result<Self, ColumnarError> {
         match value {
             None => Self::all_null(ty, row_count),
+            // All rows are views of one copy of the bytes.
+            Some(_) if matches!(ty, ColumnType::Text | ColumnType::Bytes) => {
+                Self::from_values(ty, std::iter::once(value))?.take(&vec![0; row_count])
+            }
             Some(_) => Self::from_values(ty, std::iter::repeat_n(value, row_count)),
         }
     }

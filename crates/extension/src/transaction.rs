@@ -38,7 +38,8 @@ fn at_transaction_event(event: TransactionEvent) {
         TransactionEvent::PreCommit | TransactionEvent::PrePrepare => {
             load::flush_all();
             pending_marks::write_all();
-            if event == TransactionEvent::PrePrepare && applies_changes() {
+            let prepares = event == TransactionEvent::PrePrepare;
+            if prepares && applies_changes() && !pending_marks::has_written() {
                 // The transaction is ended by this worker, after others that it applies meanwhile.
                 // These have not waited for it on the publisher, and must not here.
                 cold_rows::give_back_groups();

@@ -101,8 +101,8 @@ pub fn database(oid: u32) -> Option<&'static Database> {
 thread_local! {
     /// Whether the running transaction wrote to a howdah table.
     static WROTE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-    static OWN_DATABASE: std::cell::OnceCell<Option<&'static Database>> =
-        const { std::cell::OnceCell::new() };
+    static OWN_DATABASE: std::cell::Cell<Option<&'static Database>> =
+        const { std::cell::Cell::new(None) };
 }
 
 /// Notes that a howdah table of this database was written. Cheap: usually one shared read.
@@ -125,12 +125,16 @@ fn at_transaction_event(event: TransactionEvent) {
 
 #[inline]
 fn mark_own_database() {
-    OWN_DATABASE.with(|own| {
-        let slot = own.get_or_init(|| database(current_database().to_u32()));
-        if let Some(database) = slot
-            && !database.written.load(Ordering::Relaxed)
-        {
-            database.written.store(true, Ordering::Relaxed);
-        }
-    });
+    let own = current_database().to_u32();
+    // The slot may have been taken away while the database allowed no connections.
+    let mut slot = OWN_DATABASE.get().filter(|slot| slot.oid() == own);
+    if slot.is_none() {
+        slot = database(own);
+        OWN_DATABASE.set(slot);
+    }
+    if let Some(database) = slot
+        && !database.written.load(Ordering::Relaxed)
+    {
+        database.written.store(true, Ordering::Relaxed);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use howdah_server_tests::checks::equals_twin;
 use howdah_server_tests::cluster::{Primary, query};
 
@@ -118,6 +118,33 @@ fn a_condition_of_many_parts_is_planned_soon() -> anyhow::Result<()> {
         let took = began.elapsed();
         println!("{took:?} for {part}");
         ensure!(took < SOON, "{PART_COUNT} times {part} took {took:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_pattern_that_takes_long_for_each_row_is_stopped_soon() -> anyhow::Result<()> {
+    let primary = Primary::start("long-patterns", &[("howdah.compaction", "off")])?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "SET howdah.load_threshold = 10; CREATE TABLE t (id int, w text) USING howdah;
+         INSERT INTO t SELECT i, repeat('a', 8000) || i FROM generate_series(1, 2500) i; ANALYZE t;
+         SET statement_timeout = '300ms'; SET max_parallel_workers_per_gather = 0",
+    )?;
+    for vectorized in ["on", "off"] {
+        session.batch_execute(&format!(
+            "SET howdah.vectorized = {vectorized}; SET howdah.debug_force_vectorized = {vectorized}"
+        ))?;
+        let began = Instant::now();
+        let statement = "SELECT count(*) FROM t WHERE w LIKE '%' || repeat('a', 1000) || '_b%c'";
+        let result = session.batch_execute(statement);
+        let took = began.elapsed();
+        let error = result.err().context("it ended in time")?;
+        ensure!(error.code().is_some_and(|code| code.code() == "57014"));
+        ensure!(
+            took < SOON,
+            "vectorized {vectorized}: it went on for {took:?}"
+        );
     }
     Ok(())
 }

@@ -260,3 +260,32 @@ fn many_changed_rows_lock_their_group_unless_told_not_to() -> anyhow::Result<()>
     }
     Ok(())
 }
+
+/// Of an error that ends a wait, the context names the row, as on heap.
+#[test]
+fn an_error_while_waiting_names_the_row() -> anyhow::Result<()> {
+    let primary = Primary::start("wait-context", &SETTINGS)?;
+    let mut first = primary.session()?;
+    make_table(&mut first)?;
+    let ctid = query(&mut first, "SELECT ctid FROM t WHERE id = 700")?;
+    first.batch_execute("BEGIN; UPDATE t SET id = -id WHERE id = 700")?;
+    let mut second = primary.session()?;
+    second.batch_execute("SET lock_timeout = '50ms'")?;
+    for (statement, doing) in [
+        ("UPDATE t SET word = 'x' WHERE id = 700", "updating"),
+        ("DELETE FROM t WHERE id = 700", "deleting"),
+        ("SELECT id FROM t WHERE id = 700 FOR UPDATE", "locking"),
+    ] {
+        let error = second.batch_execute(statement).err().context("no wait")?;
+        let error = error.as_db_error().context("no answer")?;
+        let told = error.where_().unwrap_or_default();
+        let expected = format!("while {doing} tuple {ctid} in relation \"t\"");
+        ensure!(told == expected, "{statement}: {told:?}");
+    }
+    // Another error has no such line.
+    let error = second.batch_execute("UPDATE t SET id = 1 / (id - 701) WHERE id = 701");
+    let error = error.err().context("no error")?;
+    let error = error.as_db_error().context("no answer")?;
+    ensure!(error.where_().is_none(), "{error:?}");
+    Ok(())
+}

@@ -6,6 +6,7 @@ use super::{Locks, RowLock, Wait, held_at_all, release, try_acquire};
 use crate::row_request::Purpose;
 use crate::table::Table;
 use crate::tid::{RowNumber, TURN_BITS};
+use crate::wait_context::while_waiting;
 use crate::xid::Xid;
 
 /// The place of a request in the queue for a row: none as long as it has met no transaction to
@@ -64,8 +65,10 @@ impl Drop for Turn {
 /// Waits for the end of a transaction that is in the way of work on a row.
 pub fn wait_for(id: Xid, table: Table<'_>, row: RowNumber, purpose: Purpose) {
     let mut tid = row.tid().raw();
-    // SAFETY: the table is open; may raise an ERROR, with nothing of ours to undo.
-    unsafe { pg_sys::XactLockTableWait(id.raw(), table.raw(), &mut tid, purpose.raw()) };
+    while_waiting(table, row, purpose, || {
+        // SAFETY: the table is open; may raise an ERROR, with nothing of ours to undo.
+        unsafe { pg_sys::XactLockTableWait(id.raw(), table.raw(), &mut tid, purpose.raw()) };
+    });
 }
 
 /// Has the server's log name the transactions that are in the way of a lock that is not waited for,

@@ -92,6 +92,19 @@ pub unsafe fn was_never_seen(header: *const pg_sys::HeapTupleHeaderData) -> bool
     }
 }
 
+/// Whether a tuple that was inserted and deleted by this transaction was so by one command.
+///
+/// # Safety
+/// As for [`xmin_of`]; both are of this transaction.
+pub unsafe fn was_of_one_command(header: *const pg_sys::HeapTupleHeaderData) -> bool {
+    // SAFETY: the caller vouches for the header.
+    unsafe {
+        let inserter = xmin_of(header);
+        pg_sys::TransactionIdIsCurrentTransactionId(inserter)
+            && pg_sys::HeapTupleHeaderGetCmin(header) == pg_sys::HeapTupleHeaderGetCmax(header)
+    }
+}
+
 /// Follows a hot row's update chain to the latest version that the scan's snapshot sees. A chain
 /// that ends in a committed cold link returns that; the cold row need not be visible. Mirrors
 /// `heap_get_latest_tid`.

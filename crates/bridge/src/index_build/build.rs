@@ -16,7 +16,7 @@ use pgrx::{pg_guard, pg_sys};
 use super::entries::{IndexInfo, Indexing};
 use super::roots::ChainRoots;
 use crate::hot::scan::HotScan;
-use crate::hot::{is_hot_updated, was_never_seen, xmin_of};
+use crate::hot::{is_hot_updated, was_never_seen, was_of_one_command, xmin_of};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::table_am::{Routine, scans};
@@ -279,6 +279,7 @@ impl Build<'_> {
             let Header {
                 hot_updated,
                 unseen,
+                unseen_here,
                 inserter,
                 deleter,
             } = header;
@@ -304,7 +305,7 @@ impl Build<'_> {
                     }
                     verdict(true, false)
                 }
-                HEAPTUPLE_DELETE_IN_PROGRESS if unseen && deleter.is_own() => None,
+                HEAPTUPLE_DELETE_IN_PROGRESS if unseen_here && deleter.is_own() => None,
                 HEAPTUPLE_DELETE_IN_PROGRESS if self.any_visible => verdict(false, true),
                 HEAPTUPLE_DELETE_IN_PROGRESS if !deleter.is_own() => {
                     self.warn_of("delete");
@@ -329,6 +330,8 @@ struct Header {
     hot_updated: bool,
     /// Whether no snapshot can ever have seen the tuple.
     unseen: bool,
+    /// Whether no command of the transaction itself has seen it either: one may still, by a cursor.
+    unseen_here: bool,
     inserter: Xid,
     /// Invalid unless a transaction in progress is deleting the tuple.
     deleter: Xid,
@@ -345,9 +348,11 @@ impl Header {
         // SAFETY: as for this function.
         unsafe {
             let hot_updated = is_hot_updated(header);
+            let unseen = !hot_updated && was_never_seen(header);
             Header {
                 hot_updated,
-                unseen: !hot_updated && was_never_seen(header),
+                unseen,
+                unseen_here: unseen && is_deleting && was_of_one_command(header),
                 inserter: Xid::from_raw(xmin_of(header)),
                 deleter: match is_deleting {
                     true => Xid::from_raw(pg_sys::HeapTupleHeaderGetUpdateXid(header)),

@@ -48,6 +48,7 @@ pub(super) unsafe extern "C-unwind" fn exec_custom_scan(
                 (*slot).tts_tid = RowNumber((*scan).first_row + position).tid().raw();
                 if (*scan).recheck && !passes((*scan).pushed_qual, context, slot) {
                     (*scan).rows_removed += 1;
+                    interrupts();
                     continue;
                 }
                 if !passes((*node).ss.ps.qual, context, slot) {

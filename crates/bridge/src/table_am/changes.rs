@@ -17,6 +17,7 @@ use crate::slot::{Slot, tid_of_copy};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::tid::Tid;
+use crate::wait_context::told;
 
 /// Changes of single rows. Tables are locked for writing.
 pub trait RowChanges {
@@ -125,9 +126,41 @@ unsafe extern "C-unwind" fn finish_bulk_insert<C: RowChanges>(rel: pg_sys::Relat
     heap_am::finish_bulk_insert(table, options);
 }
 
-#[pg_guard]
+/// An ERROR that ends a wait gets its context line here.
+///
+/// # Safety
+/// Called by the server, as the access method's callback.
 #[allow(clippy::too_many_arguments)] // the callback's
 unsafe extern "C-unwind" fn tuple_delete<C: RowChanges>(
+    rel: pg_sys::Relation,
+    tid: pg_sys::ItemPointer,
+    cid: pg_sys::CommandId,
+    snapshot: pg_sys::Snapshot,
+    crosscheck: pg_sys::Snapshot,
+    wait: bool,
+    tmfd: *mut pg_sys::TM_FailureData,
+    changing_partition: bool,
+) -> pg_sys::TM_Result::Type {
+    // SAFETY: the arguments are passed on; the closure owns nothing.
+    unsafe {
+        told(|| {
+            guarded_tuple_delete::<C>(
+                rel,
+                tid,
+                cid,
+                snapshot,
+                crosscheck,
+                wait,
+                tmfd,
+                changing_partition,
+            )
+        })
+    }
+}
+
+#[pg_guard]
+#[allow(clippy::too_many_arguments)] // the callback's
+unsafe extern "C-unwind" fn guarded_tuple_delete<C: RowChanges>(
     rel: pg_sys::Relation,
     tid: pg_sys::ItemPointer,
     cid: pg_sys::CommandId,
@@ -147,9 +180,45 @@ unsafe extern "C-unwind" fn tuple_delete<C: RowChanges>(
     }
 }
 
-#[pg_guard]
+/// An ERROR that ends a wait gets its context line here.
+///
+/// # Safety
+/// Called by the server, as the access method's callback.
 #[allow(clippy::too_many_arguments)] // the callback's
 unsafe extern "C-unwind" fn tuple_update<C: RowChanges>(
+    rel: pg_sys::Relation,
+    otid: pg_sys::ItemPointer,
+    slot: *mut pg_sys::TupleTableSlot,
+    cid: pg_sys::CommandId,
+    snapshot: pg_sys::Snapshot,
+    crosscheck: pg_sys::Snapshot,
+    wait: bool,
+    tmfd: *mut pg_sys::TM_FailureData,
+    lockmode: *mut pg_sys::LockTupleMode::Type,
+    update_indexes: *mut pg_sys::TU_UpdateIndexes::Type,
+) -> pg_sys::TM_Result::Type {
+    // SAFETY: the arguments are passed on; the closure owns nothing.
+    unsafe {
+        told(|| {
+            guarded_tuple_update::<C>(
+                rel,
+                otid,
+                slot,
+                cid,
+                snapshot,
+                crosscheck,
+                wait,
+                tmfd,
+                lockmode,
+                update_indexes,
+            )
+        })
+    }
+}
+
+#[pg_guard]
+#[allow(clippy::too_many_arguments)] // the callback's
+unsafe extern "C-unwind" fn guarded_tuple_update<C: RowChanges>(
     rel: pg_sys::Relation,
     otid: pg_sys::ItemPointer,
     slot: *mut pg_sys::TupleTableSlot,
@@ -190,9 +259,43 @@ fn answer(
     }
 }
 
-#[pg_guard]
+/// An ERROR that ends a wait gets its context line here.
+///
+/// # Safety
+/// Called by the server, as the access method's callback.
 #[allow(clippy::too_many_arguments)] // the callback's
 unsafe extern "C-unwind" fn tuple_lock<C: RowChanges>(
+    rel: pg_sys::Relation,
+    tid: pg_sys::ItemPointer,
+    snapshot: pg_sys::Snapshot,
+    slot: *mut pg_sys::TupleTableSlot,
+    cid: pg_sys::CommandId,
+    mode: pg_sys::LockTupleMode::Type,
+    wait_policy: pg_sys::LockWaitPolicy::Type,
+    flags: u8,
+    tmfd: *mut pg_sys::TM_FailureData,
+) -> pg_sys::TM_Result::Type {
+    // SAFETY: the arguments are passed on; the closure owns nothing.
+    unsafe {
+        told(|| {
+            guarded_tuple_lock::<C>(
+                rel,
+                tid,
+                snapshot,
+                slot,
+                cid,
+                mode,
+                wait_policy,
+                flags,
+                tmfd,
+            )
+        })
+    }
+}
+
+#[pg_guard]
+#[allow(clippy::too_many_arguments)] // the callback's
+unsafe extern "C-unwind" fn guarded_tuple_lock<C: RowChanges>(
     rel: pg_sys::Relation,
     tid: pg_sys::ItemPointer,
     snapshot: pg_sys::Snapshot,

@@ -28,6 +28,7 @@ struct TwoSides;
 
 impl RowChanges for TwoSides {
     fn before_entries(table: Table<'_>) {
+        written_databases::note_write();
         held_store::hold(table);
     }
 

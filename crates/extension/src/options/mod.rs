@@ -23,7 +23,7 @@ pub mod catalog;
 pub mod label;
 pub mod provider;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use howdah_bridge::invalidation::at_invalidation;
@@ -76,11 +76,14 @@ const MOST_REMEMBERED: usize = 4_096;
 thread_local! {
     static CACHE: RefCell<HashCache<Oid, Rc<TableOptions>>> =
         RefCell::new(HashCache::of_entries(MOST_REMEMBERED));
+    /// Invalidations so far: what was read before one is not remembered.
+    static INVALIDATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Registers the cache's invalidation. Must be called once, from `_PG_init`.
 pub fn register() {
     at_invalidation(|relation| {
+        INVALIDATIONS.set(INVALIDATIONS.get() + 1);
         CACHE.with_borrow_mut(|cache| match relation {
             None => cache.clear(),
             Some(relation) => {
@@ -95,9 +98,12 @@ pub fn of(table: Oid) -> Rc<TableOptions> {
     if let Some(known) = CACHE.with_borrow_mut(|cache| cache.get(&table).cloned()) {
         return known;
     }
+    let before = INVALIDATIONS.get();
     let options = Rc::new(catalog::read(
         names::rewritten_table(table).unwrap_or(table),
     ));
-    CACHE.with_borrow_mut(|cache| cache.insert(table, Rc::clone(&options)));
+    if INVALIDATIONS.get() == before {
+        CACHE.with_borrow_mut(|cache| cache.insert(table, Rc::clone(&options)));
+    }
     options
 }

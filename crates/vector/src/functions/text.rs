@@ -1,13 +1,14 @@
 //! Text: lengths, beginnings, and LIKE.
 
 use arrow_array::{Array, BooleanArray, Int32Array, StringViewArray};
-use arrow_buffer::{BooleanBuffer, ScalarBuffer};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, ScalarBuffer};
 use howdah_columnar::ColumnType::{Bool, Int32, Text};
 use howdah_columnar::{Column, CompareOp, OwnedValue, Predicate, TextPattern, Value};
 
 use super::Function;
 use super::kernel::{Kernel, Operand, mismatch, nulls_of, row_count};
 use crate::error::VectorError;
+use crate::stop::check_here;
 
 const UTF8: &str = "in a database encoded in UTF-8";
 const UTF8_DETERMINISTIC: &str =
@@ -218,9 +219,15 @@ impl Like {
         Ok(match self {
             Self::Equal(text) => super::bytes::equal(texts, text.as_bytes()),
             Self::Parts(pattern) => pattern.of_rows(texts.len(), |row| texts.value(row).as_bytes()),
-            Self::Tokens(tokens) => BooleanBuffer::collect_bool(texts.len(), |row| {
-                matches_tokens(texts.value(row).as_bytes(), tokens)
-            }),
+            Self::Tokens(tokens) => {
+                let mut matched = BooleanBufferBuilder::new(texts.len());
+                for row in 0..texts.len() {
+                    // Its time grows with the product of both lengths.
+                    check_here()?;
+                    matched.append(matches_tokens(texts.value(row).as_bytes(), tokens));
+                }
+                matched.finish()
+            }
         })
     }
 }

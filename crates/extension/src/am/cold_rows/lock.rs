@@ -18,7 +18,7 @@ use pgrx::PgSqlErrorCode;
 use super::blockers::log_failure;
 use super::located::LocatedRow;
 use super::locked_groups::{held_group, known_there};
-use super::row_lock::{HeldRow, Request, hold};
+use super::row_lock::{HeldRow, Request, hold, note_locked};
 use super::standing::{Standing, arriving, moved_meanwhile};
 use crate::am::last_row;
 use crate::am::point_reader::{PointReader, fetch_placed};
@@ -61,7 +61,12 @@ pub fn lock(table: Table<'_>, tid: Tid, slot: Slot<'_>, request: LockRequest<'_>
             at: told,
         };
         let Refusal { result, failure } = match refused {
-            Ok(()) => return answer(RowResult::Ok, RowFailure::default(), traversed),
+            Ok(()) => {
+                if let Some(row) = at.row() {
+                    note_locked(table, row);
+                }
+                return answer(RowResult::Ok, RowFailure::default(), traversed);
+            }
             Err(refusal) => refusal,
         };
         if let Some(row) = moved_meanwhile(at, result, &failure) {

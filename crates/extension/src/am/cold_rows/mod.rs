@@ -57,6 +57,7 @@ use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{RowNumber, Tid};
+use howdah_bridge::xid::Xid;
 
 pub use lock::{fetch_held, lock};
 pub(super) use locked_groups::held_group;
@@ -64,7 +65,7 @@ pub use row_lock::{forget_locks, give_back_groups, reset};
 pub(super) use standing::moved_meanwhile;
 
 use self::located::LocatedRow;
-use self::row_lock::{hold_for_change, holds_locks};
+use self::row_lock::{hold_for_change, holds_locks, was_locked_last};
 use super::decoded;
 use crate::errors::or_raise;
 use crate::stop_point;
@@ -144,7 +145,16 @@ fn write_update(
         new_version::insert(table, slot, cid);
         fate()
     };
+    // As on heap, `xmax` of the new version tells that the row was locked before: RETURNING tells
+    // an update from an insertion by it, where ON CONFLICT does either.
+    let locker = was_locked_last(table, row).then(Xid::current);
+    let show_locker = || {
+        if let Some(xid) = locker {
+            slot.show_locker(xid);
+        }
+    };
     if request.crosscheck.is_none() && pending_marks::try_hide(table.oid(), row, cid, insert) {
+        show_locker();
         return Ok(new_version::enter_indexes(target, slot));
     }
     let there = hold_for_change(target, lock, request, Purpose::Update)?;
@@ -156,6 +166,7 @@ fn write_update(
         new_version::insert(table, slot, cid);
     }
     let next = slot.tid();
+    show_locker();
     stop_point!("update_inserted");
     there.mark(fate(), cid, !decoded);
     stop_point!("update_marked");

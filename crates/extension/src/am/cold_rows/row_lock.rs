@@ -4,11 +4,13 @@
 //! The group is locked before the row, and both before the row is looked at. A row lock that was
 //! taken for the request is not held while the request waits.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use howdah_bridge::Oid;
 use howdah_bridge::cold_lock::{self, Locks, Queue, RowLock, Wait, locker};
+use howdah_bridge::process::applies_changes;
 use howdah_bridge::row_request::{ChangeRequest, Purpose, Refusal, RowFailure, RowResult};
+use howdah_bridge::table::Table;
 use howdah_bridge::tid::{GroupId, RowNumber};
 use howdah_bridge::xid::{CommandId, Xid};
 use rustc_hash::FxHashMap;
@@ -34,6 +36,19 @@ thread_local! {
     /// Row locks of this transaction. The count is too high after a subtransaction was rolled back,
     /// which does no harm.
     static LOCKED_ROWS: RefCell<LockedRows> = RefCell::default();
+    /// The row that this transaction has locked last by a request for nothing else.
+    static LAST_LOCKED: Cell<Option<(Oid, RowNumber)>> = const { Cell::new(None) };
+}
+
+/// A row was locked, as requested.
+pub(super) fn note_locked(table: Table<'_>, row: RowNumber) {
+    LAST_LOCKED.set(Some((table.oid(), row)));
+}
+
+/// Whether the row is the last one that was locked, as ON CONFLICT locks the row that it updates
+/// next.
+pub(super) fn was_locked_last(table: Table<'_>, row: RowNumber) -> bool {
+    LAST_LOCKED.get() == Some((table.oid(), row))
 }
 
 #[derive(Default)]
@@ -47,12 +62,13 @@ struct LockedRows {
 /// Discards what depends on marks and locks that a rolled-back subtransaction may have made, or on
 /// a file that was truncated in place.
 pub fn forget_locks() {
+    LAST_LOCKED.set(None);
     last_change::forget();
     locked_groups::forget();
 }
 
 /// Gives the locks on whole groups back in which this transaction has changed rows; those that are
-/// marked stay locked by their marks. Rows that it has locked without a change are not.
+/// marked one by one stay locked by their marks. Rows that it has locked without a change are not.
 pub fn give_back_groups() {
     LOCKED_ROWS.with_borrow(|rows| {
         for &(table, group) in rows.by_group.keys() {
@@ -272,10 +288,10 @@ fn take(target: &LocatedRow<'_>, request: Request) -> Result<Option<Locked>, Obs
     // A request has its price: it is not made for every row while another transaction blocks it.
     let many_here = in_group >= most && in_group.is_multiple_of(CHANGES_PER_GROUP / 8);
     if (many_here || in_all > ROWS_IN_ALL) && settings::group_locks() {
-        let policy = if in_all > ROWS_IN_ALL {
-            wait
-        } else {
-            Wait::Not
+        // A worker of a subscription may be the one to end the transaction that it would wait for.
+        let policy = match in_all > ROWS_IN_ALL && !applies_changes() {
+            true => wait,
+            false => Wait::Not,
         };
         if locks.lock_in_bulk(group, lock, policy) {
             return Ok(None);

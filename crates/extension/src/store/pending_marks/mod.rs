@@ -17,6 +17,7 @@
 //!
 //! [`memory`] holds them, and lies below [`marks`]; here they are collected and written.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use howdah_bridge::Oid;
@@ -37,13 +38,17 @@ use crate::errors::{ColdError, or_raise};
 pub(in crate::store) mod memory;
 
 pub(in crate::store) use memory::discard_file;
-pub use memory::{any, discard_subtransaction, note_marked, reset};
+pub use memory::{any, discard_subtransaction, note_marked};
 
 /// Groups that are kept in memory; past that many, all are written. Each takes 32 kB at most.
 const MOST_GROUPS: usize = 1_024;
 /// New versions that are kept in memory; past that many, all are written. Each takes about 30
 /// bytes.
 const MOST_FATES: usize = 1 << 20;
+
+thread_local! {
+    static HAS_WRITTEN: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Hides a row if this command collects rows of its group and no transaction has hidden it before;
 /// `false` otherwise. `fate` is asked only if the row is hidden, and may insert its new version.
@@ -145,7 +150,20 @@ fn write_where(wanted: impl Fn(&PendingMarks) -> bool) {
     }
 }
 
+/// Whether this transaction has hidden rows in bulk: only the lock on their group keeps others from
+/// them, since a deletion vector counts from the commit on.
+pub fn has_written() -> bool {
+    HAS_WRITTEN.get()
+}
+
+/// Discards everything: the transaction is over.
+pub fn reset() {
+    HAS_WRITTEN.set(false);
+    memory::reset();
+}
+
 fn write(pending: &PendingMarks) {
+    HAS_WRITTEN.set(true);
     let Some(relation) = OpenRelation::try_open_locked(pending.table) else {
         // This transaction itself has dropped the table.
         return;
