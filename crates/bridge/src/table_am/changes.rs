@@ -21,7 +21,7 @@ use crate::wait_context::told;
 
 /// Changes of single rows. Tables are locked for writing.
 pub trait RowChanges {
-    /// A row was inserted, and is going to be entered into the indexes.
+    /// A row that is inserted is going to be entered into the indexes.
     fn before_entries(table: Table<'_>);
 
     /// Inserts the row in the slot.
