@@ -70,5 +70,21 @@ ANALYZE parts;
 SELECT relname, reltuples FROM pg_class WHERE relname LIKE 'parts%' AND relnamespace = 'stats'::regnamespace ORDER BY 1;
 SELECT tablename, inherited, n_distinct FROM pg_stats WHERE schemaname = 'stats' AND tablename LIKE 'parts%' AND attname = 'v' ORDER BY 1, 2;
 
+-- A cold partition counts by its rows, beside hot ones and other cold ones.
+CREATE TABLE shares (m int, status int, v int) PARTITION BY LIST (m);
+CREATE TABLE shares_cold PARTITION OF shares FOR VALUES IN (1) USING howdah;
+CREATE TABLE shares_hot PARTITION OF shares FOR VALUES IN (2) USING howdah;
+CREATE TABLE shares_few PARTITION OF shares FOR VALUES IN (3) USING howdah;
+INSERT INTO shares SELECT 1, 1, i FROM generate_series(1, 60000) i;
+INSERT INTO shares SELECT 3, -1, i FROM generate_series(1, 10000) i;
+SET howdah.bulk_load = off;
+INSERT INTO shares SELECT 2, 2 + i % 1000, i FROM generate_series(1, 30000) i;
+RESET howdah.bulk_load;
+ANALYZE shares;
+SELECT m, round(f::numeric, 1) AS frequency
+FROM pg_stats, unnest(most_common_vals::text::int[], most_common_freqs) AS common (m, f)
+WHERE schemaname = 'stats' AND tablename = 'shares' AND attname = 'm' ORDER BY m;
+SELECT relname, reltuples FROM pg_class WHERE relname LIKE 'shares_%' AND relnamespace = 'stats'::regnamespace ORDER BY 1;
+
 SET client_min_messages = warning;
 DROP SCHEMA stats CASCADE;

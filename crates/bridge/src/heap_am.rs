@@ -16,11 +16,11 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use pgrx::pg_sys::{
-    self, BlockNumber, BufferAccessStrategy, BulkInsertStateData, CommandId, IndexFetchTableData,
-    ItemPointer, LockTupleMode, LockWaitPolicy, ParallelTableScanDesc, ReadStream, Relation,
-    SampleScanState, ScanDirection, ScanKeyData, Size, Snapshot as RawSnapshot, TM_FailureData,
-    TM_IndexDeleteOp, TM_Result, TU_UpdateIndexes, TableAmRoutine, TableScanDesc, TransactionId,
-    TupleTableSlot, VacuumParams,
+    self, BlockNumber, BufferAccessStrategy, BulkInsertStateData, CommandId, ForkNumber,
+    IndexFetchTableData, ItemPointer, LockTupleMode, LockWaitPolicy, ParallelTableScanDesc,
+    ReadStream, Relation, SampleScanState, ScanDirection, ScanKeyData, Size,
+    Snapshot as RawSnapshot, TM_FailureData, TM_IndexDeleteOp, TM_Result, TU_UpdateIndexes,
+    TableAmRoutine, TableScanDesc, TransactionId, TupleTableSlot, VacuumParams,
 };
 
 use crate::cold_lock::RowLock;
@@ -98,6 +98,7 @@ callbacks! {
     ) -> TM_Result::Type;
     relation_vacuum(Relation, *mut VacuumParams, BufferAccessStrategy);
     relation_nontransactional_truncate(Relation);
+    relation_size(Relation, ForkNumber::Type) -> u64;
     relation_estimate_size(Relation, *mut i32, *mut BlockNumber, *mut f64, *mut f64);
 }
 

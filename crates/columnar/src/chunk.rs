@@ -15,6 +15,7 @@ use arrow_buffer::BooleanBuffer;
 use vortex_array::ArrayRef;
 use vortex_buffer::{Alignment, ByteBuffer, ByteBufferMut};
 
+use crate::access::RowAccess;
 use crate::codec::{self, CHUNK_ALIGNMENT};
 use crate::column::Column;
 use crate::error::ColumnarError;
@@ -109,6 +110,8 @@ impl Chunk {
         if bytes.len() as u64 != range.end - range.start || row_count != meta.stats.row_count {
             return Err(ColumnarError::corrupt("column chunk has another length"));
         }
+        // Decoders take for granted what readers of single rows check: widths of packed words.
+        RowAccess::new(meta.ty, meta.layout, row_count, range, &meta.nodes)?;
         let form = Form::open(meta, row_count, &bytes)?;
         Ok(Self::of(meta.ty, row_count, meta.flags, form))
     }

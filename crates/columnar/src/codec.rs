@@ -33,6 +33,7 @@ use crate::layout::wire::put_varint;
 use crate::letters::NewLetters;
 use crate::nodes::{Encoding, NodeRef, NodeTable};
 use crate::types::Effort;
+use crate::words::ByteWords;
 
 /// The alignment of a chunk's first byte, which the padding inside of it counts on.
 pub(crate) const CHUNK_ALIGNMENT: usize = 64;
@@ -85,6 +86,7 @@ impl Compressors {
     fn without(schemes: &[SchemeId]) -> Self {
         let all = BtrBlocksCompressorBuilder::from_session(&SESSION)
             .with_compact()
+            .with_new_scheme(&ByteWords)
             .exclude_schemes([
                 temporal::TemporalScheme.id(),
                 integer::IntRLEScheme.id(),
@@ -119,6 +121,7 @@ static FAST: LazyLock<Compressors> = LazyLock::new(|| {
         float::FloatDictScheme.id(),
         float::PcoScheme.id(),
         string::OnPairScheme.id(),
+        ByteWords.id(),
     ])
 });
 

@@ -291,20 +291,20 @@ fn frames(
 ) -> Result<Option<NewFrames>, ColumnarError> {
     let gain_percent = match (column, effort) {
         (_, Effort::Fast) => return Ok(None),
-        (ColumnBuilder::Bytes(_), Effort::Default) => 30,
+        (ColumnBuilder::Bytes(_), Effort::Default) => 60,
         // Text and fixed values are often keys, which are read one by one.
         (_, Effort::Default) => return Ok(None),
-        (_, Effort::Best) => 10,
+        // Other encodings' codes may lie in pco, which makes a row dearer than a frame does.
+        (_, Effort::Best) => 0,
     };
-    let Some(builder) = strings_of(column) else {
+    let Some(rows) = strings_of(column) else {
         return Ok(None);
     };
     if array_count == 0 || other_bytes < MIN_FRAMED_BYTES {
         return Ok(None);
     }
-    let frames = NewFrames::compress(&builder.data, &builder.ends, effort, is_stopped)?;
-    let pays = frames.stored_bytes() * 100 <= other_bytes * (100 - gain_percent);
-    Ok(pays.then_some(frames))
+    let most_bytes = other_bytes / 100 * (100 - gain_percent);
+    NewFrames::compress(&rows.data, &rows.ends, effort, most_bytes, is_stopped)
 }
 
 /// The rows of a column of strings.

@@ -93,65 +93,118 @@ pub(crate) struct NewFrames {
     pub(crate) lengths: Vec<u32>,
 }
 
+/// One frame to be: one past its last row, and its bytes.
+struct Span {
+    row_end: u32,
+    bytes: Range<usize>,
+}
+
+/// Every how many frames one is compressed to learn whether frames are worth it, and how many
+/// frames there must be for that.
+const TRIED_FRAMES: usize = 16;
+const FEW_FRAMES: usize = 4 * TRIED_FRAMES;
+
 impl NewFrames {
-    /// Compresses rows that lie end to end in `data`, each up to its end.
+    /// Compresses rows that lie end to end in `data`, each up to its end; `None` if the frames
+    /// take more than `most_bytes`, which some of them tell as a rule.
     pub(crate) fn compress(
         data: &[u8],
         ends: &[usize],
         effort: Effort,
+        most_bytes: usize,
         is_stopped: Stop<'_>,
-    ) -> Result<Self, ColumnarError> {
-        let failed = |error: std::io::Error| ColumnarError::Encode {
-            detail: error.to_string(),
-        };
+    ) -> Result<Option<Self>, ColumnarError> {
         let tuning = Tuning::of(effort);
         let dictionary = train(data, ends);
-        let mut compressor = match dictionary.is_empty() {
-            true => Compressor::new(tuning.level),
-            false => Compressor::with_dictionary(tuning.level, &dictionary),
+        let mut compressor = compressor(&tuning, &dictionary).map_err(failed)?;
+        let spans = spans(ends, tuning.frame_bytes);
+        if spans.len() >= FEW_FRAMES {
+            let (mut tried, mut needed) = (0, 0);
+            for span in spans.iter().step_by(TRIED_FRAMES) {
+                check(is_stopped)?;
+                tried += span.bytes.len();
+                needed += compressor
+                    .compress(&data[span.bytes.clone()])
+                    .map_err(failed)?
+                    .len();
+            }
+            let all = needed as f64 * (data.len() as f64 / tried.max(1) as f64);
+            if all > most_bytes as f64 {
+                return Ok(None);
+            }
         }
-        .map_err(failed)?;
-        // Before the first frame: the dictionary is prepared with them.
-        if let Some(bytes) = tuning.match_bytes {
-            (compressor.set_parameter(CParameter::MinMatch(bytes))).map_err(failed)?;
-        }
-        if let Some(log) = tuning.search_log {
-            (compressor.set_parameter(CParameter::SearchLog(log))).map_err(failed)?;
-        }
-        (compressor.include_contentsize(false)).map_err(failed)?;
-        compressor.include_checksum(false).map_err(failed)?;
-        compressor.include_dictid(false).map_err(failed)?;
         let mut frames = Self {
             dictionary,
             data: Vec::new(),
-            row_ends: Vec::new(),
-            data_ends: Vec::new(),
+            row_ends: Vec::with_capacity(spans.len()),
+            data_ends: Vec::with_capacity(spans.len()),
             lengths: Vec::with_capacity(ends.len()),
         };
-        let (mut start, mut frame_start) = (0, 0);
-        for (row, &end) in ends.iter().enumerate() {
+        let mut start = 0;
+        for &end in ends {
             frames.lengths.push((end - start) as u32);
             start = end;
-            let is_last = row + 1 == ends.len();
-            if end - frame_start >= tuning.frame_bytes || is_last {
-                check(is_stopped)?;
-                let compressed = (compressor.compress(&data[frame_start..end])).map_err(failed)?;
-                frames.data.extend_from_slice(&compressed);
-                frames.row_ends.push(row as u32 + 1);
-                frames.data_ends.push(frames.data.len() as u32);
-                frame_start = end;
-            }
         }
-        Ok(frames)
+        for span in spans {
+            check(is_stopped)?;
+            let compressed = compressor.compress(&data[span.bytes]).map_err(failed)?;
+            frames.data.extend_from_slice(&compressed);
+            frames.row_ends.push(span.row_end);
+            frames.data_ends.push(frames.data.len() as u32);
+        }
+        Ok((frames.stored_bytes() <= most_bytes).then_some(frames))
     }
 
     /// Approximate size of the frames when they are stored, in bytes.
-    pub(crate) fn stored_bytes(&self) -> usize {
-        // Ends and lengths are packed: some 2 bytes each.
+    fn stored_bytes(&self) -> usize {
+        let (least, most) = (self.lengths.iter().min(), self.lengths.iter().max());
+        let spread = most.unwrap_or(&0) - least.unwrap_or(&0);
+        let length_bits = (u32::BITS - spread.leading_zeros()) as usize;
+        // Ends are packed, some 2 bytes each.
         self.dictionary.len()
             + self.data.len()
-            + 2 * (self.row_ends.len() + self.data_ends.len() + self.lengths.len())
+            + 2 * (self.row_ends.len() + self.data_ends.len())
+            + self.lengths.len() * length_bits / 8
     }
+}
+
+fn failed(error: std::io::Error) -> ColumnarError {
+    ColumnarError::Encode {
+        detail: error.to_string(),
+    }
+}
+
+fn compressor(tuning: &Tuning, dictionary: &[u8]) -> std::io::Result<Compressor<'static>> {
+    let mut compressor = match dictionary.is_empty() {
+        true => Compressor::new(tuning.level),
+        false => Compressor::with_dictionary(tuning.level, dictionary),
+    }?;
+    // Before the first frame: the dictionary is prepared with them.
+    if let Some(bytes) = tuning.match_bytes {
+        compressor.set_parameter(CParameter::MinMatch(bytes))?;
+    }
+    if let Some(log) = tuning.search_log {
+        compressor.set_parameter(CParameter::SearchLog(log))?;
+    }
+    compressor.include_contentsize(false)?;
+    compressor.include_checksum(false)?;
+    compressor.include_dictid(false)?;
+    Ok(compressor)
+}
+
+/// Which rows share a frame: at least `frame_bytes` of them, but for the last.
+fn spans(ends: &[usize], frame_bytes: usize) -> Vec<Span> {
+    let (mut spans, mut start) = (Vec::new(), 0);
+    for (row, &end) in ends.iter().enumerate() {
+        if end - start >= frame_bytes || row + 1 == ends.len() {
+            spans.push(Span {
+                row_end: row as u32 + 1,
+                bytes: start..end,
+            });
+            start = end;
+        }
+    }
+    spans
 }
 
 /// A dictionary for the rows; empty if there are too few of them.
@@ -452,8 +505,12 @@ mod tests {
                 data.extend_from_slice(text.as_bytes());
                 ends.push(data.len());
             }
-            let frames =
-                NewFrames::compress(&data, &ends, Effort::Default, &|| false).expect("compresses");
+            let compress = |most_bytes| {
+                NewFrames::compress(&data, &ends, Effort::Default, most_bytes, &|| false)
+            };
+            assert!(compress(data.len() / 50).expect("compresses").is_none());
+            let frames = compress(2 * data.len() + 100).expect("compresses");
+            let frames = frames.expect("frames are as small as that");
             assert_eq!(frames.dictionary.is_empty(), row_count < 1_000);
             let dictionary = Dictionary::new(&frames.dictionary).expect("prepares");
             let (mut row, mut start, mut from) = (0, 0, 0);

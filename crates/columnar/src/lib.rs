@@ -61,6 +61,7 @@ mod value;
 mod verdict;
 mod view;
 mod wide;
+mod words;
 mod zones;
 
 pub use access::{BESIDE_ROWS, ReadUnit, RowAccess, RowState};

@@ -20,6 +20,7 @@ use crate::nodes::{Encoding, NodeRef, NodeTable};
 use crate::numeric::{NumericColumn, NumericDigits, NumericScales, join};
 use crate::select;
 use crate::types::ColumnType;
+use crate::words;
 
 /// The arrays of a chunk.
 #[derive(Debug)]
@@ -171,7 +172,7 @@ impl<'a> Trees<'a> {
 
 /// A lazy slice of an array.
 pub(crate) fn slice(array: &ArrayRef, rows: &Range<usize>) -> Result<ArrayRef, ColumnarError> {
-    codec::guarded(|| array.slice(rows.clone()))
+    codec::guarded(|| words::slice(array, rows.clone()))
 }
 
 /// Decodes the rows of a numeric chunk that `select` leaves; `position` gives the new position of a

@@ -9,6 +9,8 @@ use vortex_buffer::Buffer;
 use vortex_error::VortexResult;
 use vortex_pco::Pco;
 
+use crate::words;
+
 /// Selected rows at most this far apart are decoded together where single rows are expensive.
 const CLUSTER_GAP: u32 = 512;
 
@@ -17,6 +19,9 @@ const CLUSTER_GAP: u32 = 512;
 /// Most encodings find single rows. Those that compress frames would decode the whole array,
 /// so only the slices around the rows are taken from them.
 pub(crate) fn take(array: &ArrayRef, rows: &[u32]) -> VortexResult<ArrayRef> {
+    if let Some(words) = words::take(array, rows)? {
+        return Ok(words);
+    }
     let clusters = clusters(rows);
     if !array.is::<Pco>() || clusters.len() < 2 && rows.len() > 1 {
         return array.take(indexes(rows.iter().copied()));

@@ -70,6 +70,17 @@ fn columns_of_letters() -> Columns {
         .collect()
 }
 
+/// Byte strings in words that they share.
+fn columns_of_words() -> Columns {
+    let random = &mut Random(2040);
+    let mut with_nulls = made(random, document);
+    with_nulls.iter_mut().step_by(7).for_each(|row| *row = None);
+    vec![
+        (ColumnType::Bytes, made(random, document)),
+        (ColumnType::Bytes, with_nulls),
+    ]
+}
+
 /// The golden files: their name, their rows, and how these are encoded.
 fn golden_files() -> Vec<(String, Columns, EncodeOptions)> {
     let efforts = [Effort::Fast, Effort::Default, Effort::Best];
@@ -79,6 +90,7 @@ fn golden_files() -> Vec<(String, Columns, EncodeOptions)> {
     };
     let mut files: Vec<_> = efforts.into_iter().map(of_effort).collect();
     files.push(("letters".to_owned(), columns_of_letters(), Effort::Default));
+    files.push(("words".to_owned(), columns_of_words(), Effort::Default));
     let files = files.into_iter();
     let mut files: Vec<_> = files
         .map(|(name, columns, effort)| (name, columns, effort.into()))

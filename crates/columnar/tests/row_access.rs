@@ -4,6 +4,7 @@ mod generate;
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use generate::{ALL_SHAPES, NULLS, Nulls, Random, Shape, TYPES, column, row_group, same};
 use howdah_columnar::{
@@ -371,6 +372,73 @@ fn every_type_shape_and_null_pattern_is_read_by_row() {
             }
         }
     }
+}
+
+/// A stored row group of which one read in some unwinds, as an ERROR of the server's does.
+struct Unwinding<'a> {
+    bytes: &'a [u8],
+    random: RefCell<Random>,
+}
+
+impl ByteSource for Unwinding<'_> {
+    type Error = ColumnarError;
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ColumnarError> {
+        if self.random.borrow_mut().below(6) == 0 {
+            // No message, unlike a panic.
+            resume_unwind(Box::new("cancelled"));
+        }
+        self.bytes.read(offset, into)
+    }
+}
+
+/// Rows here and there and their neighbours, of which the reads of some are broken off; how many.
+fn broken_off(ty: ColumnType, rows: &[Option<OwnedValue>], random: &mut Random) -> usize {
+    let bytes = stored(ty, rows, Effort::Default);
+    let layout = GroupLayout::read(&*bytes).expect("reads");
+    let access = layout.row_access(0, &*bytes).expect("plans");
+    let source = Unwinding {
+        bytes: &bytes,
+        random: RefCell::new(Random(random.next())),
+    };
+    let (mut state, mut broken) = (RowState::default(), 0);
+    for _ in 0..30 {
+        let first = random.below(rows.len() as u64) as usize;
+        let last = (first + random.below(80) as usize).min(rows.len());
+        for (row, written) in rows.iter().enumerate().take(last).skip(first) {
+            let read = catch_unwind(AssertUnwindSafe(|| {
+                let value = match row % 9 {
+                    0 => access.value(row as u32, &source, &mut state),
+                    _ => access.value_among(row as u32, &source, &mut state),
+                };
+                let value = value.unwrap_or_else(|error| panic!("row {row}: {error}"));
+                same(value, written.as_ref().map(OwnedValue::as_value))
+            }));
+            match read {
+                Ok(is_same) => {
+                    assert!(is_same, "row {row} of {ty:?} after {broken} that broke off")
+                }
+                Err(_) => broken += 1,
+            }
+        }
+    }
+    broken
+}
+
+/// A read that breaks off leaves no state behind that gives another row's value later.
+#[test]
+fn reads_that_break_off_leave_nothing_wrong_behind() {
+    let random = &mut Random(41);
+    let mut broken = 0;
+    for ty in TYPES {
+        for shape in ALL_SHAPES {
+            for nulls in [Nulls::Never, Nulls::Often] {
+                let rows = column(ty, shape, nulls, 3_000, random);
+                broken += broken_off(ty, &rows, random);
+            }
+        }
+    }
+    assert!(broken > 1_000, "{broken} reads broke off");
 }
 
 /// What is damaged is met by the rows that it belongs to, whether neighbours are read along with

@@ -1,4 +1,11 @@
-//! Sizes and row counts for the planner: `relation_estimate_size`.
+//! Sizes and row counts for the planner: `relation_estimate_size`. And the size by which ANALYZE
+//! weighs a table beside others: `relation_size`.
+//!
+//! ANALYZE of a partitioned or inherited table draws from each child in proportion to its pages,
+//! which it counts once before the first row is drawn. At no other time is a table said to have
+//! more pages than its file has. The server's own report of progress tells that moment: a child
+//! is sampled only once their number is reported. Where activities are not tracked, there is no
+//! report, and tables weigh what their files do.
 
 use std::marker::PhantomData;
 
@@ -39,11 +46,48 @@ impl Widths<'static> {
 pub trait EstimateSizes {
     /// The table is locked by the query that is being planned.
     fn estimate(table: Table<'_>, widths: Widths<'_>) -> Sizes;
+
+    /// The pages that the rows which are not in the table's own file would fill. The table is
+    /// locked.
+    fn pages_elsewhere(table: Table<'_>) -> u64;
 }
 
 /// Has sizes estimated by `E`.
 pub fn set_sizes<E: EstimateSizes>(routine: &mut Routine) {
     routine.relation_estimate_size = Some(estimate_size::<E>);
+    routine.relation_size = Some(size::<E>);
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn size<E: EstimateSizes>(
+    rel: pg_sys::Relation,
+    fork: pg_sys::ForkNumber::Type,
+) -> u64 {
+    // SAFETY: the arguments are passed on.
+    let bytes = unsafe { (heap_am::callbacks().relation_size)(rel, fork) };
+    if fork != pg_sys::ForkNumber::MAIN_FORKNUM || !weighs_children() {
+        return bytes;
+    }
+    // SAFETY: ANALYZE holds the relation open and locked.
+    let pages = E::pages_elsewhere(unsafe { Table::from_raw(rel) });
+    let most_pages = u64::from(pg_sys::InvalidBlockNumber - 1) - bytes / u64::from(pg_sys::BLCKSZ);
+    bytes + pages.min(most_pages) * u64::from(pg_sys::BLCKSZ)
+}
+
+/// Whether ANALYZE is counting the pages of a table's children.
+fn weighs_children() -> bool {
+    // SAFETY: the entry is this backend's own, and lives as long.
+    unsafe {
+        let Some(report) = pg_sys::MyBEEntry.as_ref() else {
+            return false;
+        };
+        let reported = |what: u32| report.st_progress_param[what as usize];
+        let sampling = i64::from(pg_sys::PROGRESS_ANALYZE_PHASE_ACQUIRE_SAMPLE_ROWS_INH);
+        pg_sys::pgstat_track_activities
+            && report.st_progress_command == pg_sys::ProgressCommandType::PROGRESS_COMMAND_ANALYZE
+            && reported(pg_sys::PROGRESS_ANALYZE_PHASE) == sampling
+            && reported(pg_sys::PROGRESS_ANALYZE_CHILD_TABLES_TOTAL) == 0
+    }
 }
 
 #[pg_guard]

@@ -32,7 +32,7 @@ impl Ahead {
     /// The bits of a row that it holds.
     #[inline]
     pub(super) fn get(&self, row: u32) -> Option<u64> {
-        let at = row.checked_sub(self.rows.start)?;
+        let at = self.rows.contains(&row).then(|| row - self.rows.start)?;
         self.bits.get(at as usize).copied()
     }
 
@@ -45,12 +45,13 @@ impl Ahead {
         reading: &mut Reading<'_, S>,
     ) {
         let rows = rows_to_read(&self.rows, &mut self.next_rows, row, row_count);
+        // Before the source is asked: an ERROR of the server's unwinds from there.
+        self.rows = 0..0;
         self.bits.clear();
         let read = scalars.append_required(rows.clone(), reading, &mut self.bits);
-        self.rows = rows;
-        if read.is_err() || self.bits.len() != self.rows.len() {
-            self.rows = 0..0;
-            self.bits.clear();
+        match read.is_ok() && self.bits.len() == rows.len() {
+            true => self.rows = rows,
+            false => self.bits.clear(),
         }
     }
 }

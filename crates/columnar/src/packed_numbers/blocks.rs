@@ -17,7 +17,7 @@ pub(super) const UPPER_WORDS: usize = 8;
 
 /// Bit-packed words, all of one width, without a thought for exceptions.
 #[derive(Debug)]
-pub(super) struct Blocks {
+pub(crate) struct Blocks {
     bytes: ByteBuffer,
     pub(super) bits: usize,
     /// Bytes of a word before it is packed.
@@ -27,7 +27,7 @@ pub(super) struct Blocks {
 impl Blocks {
     /// The words of an array of words of `width` bytes; `None` if it is stored in another way, or
     /// with too many bits.
-    pub(super) fn of_array(array: &ArrayRef, width: usize) -> Result<Option<Self>, ColumnarError> {
+    pub(crate) fn of_array(array: &ArrayRef, width: usize) -> Result<Option<Self>, ColumnarError> {
         let Some(packed) = array.as_opt::<BitPacked>() else {
             return Ok(None);
         };
@@ -51,7 +51,7 @@ impl Blocks {
         &self.bytes.as_slice()[block * len..(block + 1) * len]
     }
 
-    pub(super) fn unpack(&self, block: usize, words: &mut [u32; BLOCK]) {
+    pub(crate) fn unpack(&self, block: usize, words: &mut [u32; BLOCK]) {
         let bytes = self.bytes(block);
         match self.width {
             2 => packed::unpack_narrow::<u16>(bytes, self.bits, words),
@@ -112,7 +112,7 @@ impl Codes {
         }
     }
 
-    pub(super) fn unpack(&self, block: usize, codes: &mut [u32; BLOCK]) {
+    pub(crate) fn unpack(&self, block: usize, codes: &mut [u32; BLOCK]) {
         match self {
             Self::Packed(blocks) => blocks.unpack(block, codes),
             Self::Split {

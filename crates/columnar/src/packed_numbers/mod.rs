@@ -34,6 +34,7 @@ use vortex_alp::Exponents;
 use crate::access::packed::BLOCK;
 use crate::error::ColumnarError;
 use crate::types::ColumnType;
+pub(crate) use blocks::Blocks;
 use blocks::Codes;
 
 pub use compare::CodeRange;

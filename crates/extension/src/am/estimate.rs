@@ -178,6 +178,11 @@ impl EstimateSizes for BothSides {
             all_visible: (visible / f64::from(pages.max(1))).clamp(0.0, 1.0),
         }
     }
+
+    fn pages_elsewhere(table: Table<'_>) -> u64 {
+        let rows = cold_size(table).map_or(0, |cold| cold.rows) as f64;
+        (rows / rows_per_page(table, Widths::unknown())).ceil() as u64
+    }
 }
 
 /// A page may hold this many times the number of rows of average width that would fill it.

@@ -87,7 +87,7 @@ impl Filling<'_> {
             Column::Int32(a) => self.scalars(a.values(), rows, Datum::from),
             Column::Int64(a) => self.scalars(a.values(), rows, Datum::from),
             Column::Float32(a) => {
-                self.scalars(a.values(), rows, |v| Datum::from(v.to_bits()));
+                self.scalars(a.values(), rows, |v| Datum::from(v.to_bits() as i32));
             }
             Column::Float64(a) => {
                 self.scalars(a.values(), rows, |v| Datum::from(v.to_bits()));

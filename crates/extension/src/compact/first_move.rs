@@ -10,8 +10,9 @@
 //! when it replays an exclusive lock on the table: that lock is logged for this purpose only, and
 //! is not taken on the primary.
 //!
-//! A crash afterwards leaves a high-water mark without row groups: BRIN indexes are not used, and
-//! the next first move waits again, because there is no row group yet.
+//! The mark is 0 until the first row number is given out, which is after the wait: loads stay hot
+//! until then (`load/hot_only.rs`), and a move that gave up, was cancelled, or ended by a crash has
+//! the next one wait again.
 
 use std::time::Duration;
 
@@ -19,7 +20,6 @@ use howdah_bridge::indexes::{is_brin, oids_of, with_index};
 use howdah_bridge::lockers::Lockers;
 use howdah_bridge::recovery_conflict;
 use howdah_bridge::relation::forget_plans;
-use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::LockMode;
 use howdah_bridge::transactions::Transactions;
@@ -57,15 +57,14 @@ fn mark(task: &Task) -> Option<Option<Lockers>> {
         return None;
     }
     let store = ColdStore::open(table, LockMode::RowExclusive)?;
-    let any = &mut |_: ShownTuple<'_>| true;
-    let has_groups = !or_raise(task.table, directory::groups_where(&store, any)).is_empty();
+    let has_numbers = or_raise(task.table, directory::ever_gave_numbers(&store));
     or_raise(task.table, directory::ensure_high_water(&store));
     let has_brin = || {
         oids_of(table)
             .into_iter()
             .any(|index| with_index(index, is_brin))
     };
-    if has_groups || !has_brin() {
+    if has_numbers || !has_brin() {
         return Some(None);
     }
     forget_plans(table);

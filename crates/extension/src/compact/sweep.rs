@@ -9,7 +9,9 @@
 //!
 //! Locks: the lock on the table excludes other sweeps, merges and VACUUM. A concurrent transaction
 //! that hides rows adds marks and replaces deletion vectors by larger ones; neither makes a mark
-//! needed again.
+//! needed again. A concurrent load adds groups, whose rows may be hidden at once, and the numbers
+//! that it gives back become another group's. So the directory decides only when it is read after
+//! the marks: it then has the group of each.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -51,29 +53,34 @@ fn sweep_some(table: Table<'_>, store: &ColdStore) -> Result<bool, ColdError> {
         return Ok(false);
     };
     let horizon = group_status::horizon(store);
+    // What looks needless by this is judged again below.
     let entries = group_status::entries_not_dead(store, horizon)?;
+    stop_point!("sweep_scan");
     let is_old = |xid: Xid| xid.precedes(horizon);
-    let mut needless: Vec<(Tid, Sweepable)> = Vec::new();
+    let mut candidates: Vec<(Tid, Sweepable)> = Vec::new();
     let mut marked: Vec<(Tid, RowNumber)> = Vec::new();
     marks::for_each_sweepable(store, end, |tid, record| {
-        let first = match record {
-            Sweepable::Row(row)
-            | Sweepable::DeletionVector(row)
-            | Sweepable::UpdateLinks(row, _)
-            | Sweepable::Forward(row, _) => row,
-        };
-        match (entry_of(&entries, first), record) {
-            (None, _) => needless.push((tid, record)),
+        match (entry_of(&entries, record.first_row()), record) {
+            (None, _) => candidates.push((tid, record)),
             (Some(_), Sweepable::UpdateLinks(_, writer)) if is_old(writer) => {
-                needless.push((tid, record))
+                candidates.push((tid, record))
             }
             (Some(_), Sweepable::Row(row)) => marked.push((tid, row)),
             _ => {}
         }
-        if needless.len() >= BATCH || marked.len() >= MOST_MARKS {
+        if candidates.len() >= BATCH || marked.len() >= MOST_MARKS {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
+    });
+    if candidates.is_empty() && marked.is_empty() {
+        return Ok(false);
+    }
+    let entries = group_status::entries_not_dead(store, horizon)?;
+    let mut needless = candidates;
+    needless.retain(|(_, record)| match record {
+        Sweepable::UpdateLinks(_, writer) if is_old(*writer) => true,
+        _ => entry_of(&entries, record.first_row()).is_none(),
     });
     let mut folded: HashMap<GroupId, RowSet> = HashMap::new();
     for (tid, row) in marked {

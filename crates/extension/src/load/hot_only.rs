@@ -1,7 +1,9 @@
 //! What keeps a table's loads hot: its indexes, or the state of its cold store.
 //!
 //! A table with a BRIN index that never had a cold row loads hot, so that its index stays complete:
-//! a BRIN index covers the hot side only. The planner's part of this is `am/brin.rs`.
+//! a BRIN index covers the hot side only. The planner's part of this is `am/brin.rs`. It loads hot
+//! while its first move waits, too: the move waits for plans that use the index
+//! (`compact/first_move.rs`).
 //!
 //! A table with an exclusion constraint loads hot for another reason. A conflict may be found by a
 //! lossy index (GiST), which must recheck it on the row itself; the rows of a load in progress are
@@ -27,7 +29,8 @@ use howdah_bridge::indexes::{is_brin, is_exclusion, may_fail_on_nulls, oids_of, 
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 
-use crate::store::directory::{ever_cold, ever_had_cold_rows};
+use crate::errors::or_raise;
+use crate::store::directory::{ever_gave_numbers, ever_had_cold_rows};
 
 /// Whether an index of the table, or the state of its cold store, requires that a load stays hot.
 /// The table is locked for writing, by a statement that holds a lock on its indexes as well.
@@ -41,9 +44,10 @@ pub(super) fn loads_stay_hot(table: Table<'_>) -> bool {
             is_older |= store.as_ref().is_some_and(|it| it.rollback_leaves(index));
         });
     }
+    let ever_gave_numbers = |store| or_raise(table.oid(), ever_gave_numbers(store));
     needs_values
         || is_older
-        || (has_brin && !ever_cold(table))
+        || (has_brin && !store.as_ref().is_some_and(ever_gave_numbers))
         || store.is_some_and(|store| rollback_may_lose_mark(&store))
 }
 

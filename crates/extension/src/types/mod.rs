@@ -278,7 +278,7 @@ fn datum_by(
         Value::Int16(v) => Datum::from(v),
         Value::Int32(v) => Datum::from(v),
         Value::Int64(v) => Datum::from(v),
-        Value::Float32(v) => Datum::from(v.to_bits()),
+        Value::Float32(v) => Datum::from(v.to_bits() as i32),
         Value::Float64(v) => Datum::from(v.to_bits()),
         Value::Text(v) => put(v.as_bytes(), attribute.len),
         Value::Bytes(v) => put(v, attribute.len),

@@ -80,7 +80,7 @@ const fn of(divisor: u64, case: Case) -> Case {
     Case { divisor, ..case }
 }
 
-pub(super) const CASES: [Case; 41] = [
+pub(super) const CASES: [Case; 47] = [
     case(
         "one row by key",
         "SELECT id, k, c, pad FROM {noise} WHERE id = $1",
@@ -290,6 +290,66 @@ pub(super) const CASES: [Case; 41] = [
             ONE,
             300,
             BY_INDEX,
+        ),
+    ),
+    of(
+        20,
+        case(
+            "scattered documents by a secondary index",
+            "SELECT count(*), sum(length(doc->>'note')) FROM {document} WHERE place = $1 % 1000",
+            ONE,
+            200,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        20,
+        case(
+            "scattered arrays of text by a secondary index",
+            "SELECT count(*) FROM {tagged} WHERE place = $1 % 1000 AND tags @> ARRAY['tag74']",
+            ONE,
+            200,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        20,
+        case(
+            "scattered arrays of numbers by a secondary index",
+            "SELECT sum(numbers[3]) FROM {tagged} WHERE place = $1 % 1000",
+            ONE,
+            200,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        20,
+        case(
+            "scattered text search vectors by a secondary index",
+            "SELECT count(*) FROM {tagged} WHERE place = $1 % 1000 AND words @@ 'river'::tsquery",
+            ONE,
+            200,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        20,
+        case(
+            "text search over all rows",
+            "SELECT count(*) FROM {tagged} WHERE words @@ 'river'::tsquery",
+            Argument::None,
+            1,
+            SCAN,
+        ),
+    ),
+    of(
+        20,
+        case(
+            "arrays over all rows",
+            "SELECT count(*) FROM {tagged} WHERE tags @> ARRAY['tag74']",
+            Argument::None,
+            1,
+            SCAN,
         ),
     ),
     of(

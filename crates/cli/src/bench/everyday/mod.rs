@@ -25,11 +25,12 @@ use super::statement::{Rows, ask, first_difference};
 use super::{Options, Side};
 use crate::progress::{Counting, Progress};
 
-const TABLES: [&str; 8] = [
+const TABLES: [&str; 9] = [
     "noise",
     "child",
     "wide",
     "document",
+    "tagged",
     "usertable",
     "grouped",
     "texts",

@@ -6,7 +6,8 @@
 //! | `noise` | all | a key, an indexed integer, 180 hexadecimal digits that no encoding shrinks |
 //! | `child` | none at first | references `noise` |
 //! | `wide` | a twentieth | 60 columns of numbers, dates and words |
-//! | `document` | a twentieth | a key and a jsonb document of some 600 bytes |
+//! | `document` | a twentieth | a key, a place, and a jsonb document of some 600 bytes |
+//! | `tagged` | a twentieth | a key, a place, tags, numbers, and a text search vector |
 //! | `usertable` | a tenth | YCSB's: a text key and ten fields of 100 characters |
 //! | `grouped` | a twentieth | the same; howdah's fields lie side by side |
 //! | `texts` | a fortieth | a text key, eight texts of 20 to 120 characters, side by side too |
@@ -144,8 +145,8 @@ fn tables() -> Vec<Table> {
         },
         Table {
             name: "document",
-            columns: "id integer PRIMARY KEY, doc jsonb NOT NULL".to_owned(),
-            values: "i::integer, jsonb_build_object('id', i, 'status', (ARRAY['new', 'open', 'paid', 'sent', 'done'])[1 + i % 5], \
+            columns: "id integer PRIMARY KEY, place integer NOT NULL, doc jsonb NOT NULL".to_owned(),
+            values: "i::integer, (i * 7919 % 1000)::integer, jsonb_build_object('id', i, 'status', (ARRAY['new', 'open', 'paid', 'sent', 'done'])[1 + i % 5], \
                      'customer', jsonb_build_object('name', 'customer ' || i % 5000, 'mail', md5(i::text) || '@example.com', \
                      'address', jsonb_build_object('street', 'street ' || i % 700, 'city', 'city ' || i % 90, 'zip', (i * 37 % 99999)::text)), \
                      'lines', jsonb_build_array(jsonb_build_object('item', i % 1000, 'count', i % 7, 'price', i % 10007 / 100.0), \
@@ -153,7 +154,23 @@ fn tables() -> Vec<Table> {
                      'note', 'a note of order ' || i || ' ' || md5('n' || i))"
                 .to_owned(),
             divisor: 20,
-            indexes: "",
+            indexes: "CREATE INDEX ON {table} (place)",
+            options: "",
+        },
+        Table {
+            name: "tagged",
+            columns: "id integer PRIMARY KEY, place integer NOT NULL, tags text[] NOT NULL, numbers integer[] NOT NULL, \
+                      words tsvector NOT NULL"
+                .to_owned(),
+            values: format!(
+                "i::integer, (i * 7919 % 1000)::integer, \
+                 ARRAY(SELECT 'tag' || (i * n * 37 % 311) FROM generate_series(1, 2 + i % 5) n), \
+                 ARRAY(SELECT (i * n * 7919 % 100003)::integer FROM generate_series(1, 4 + i % 9) n), \
+                 to_tsvector('simple', (SELECT string_agg((ARRAY[{WORDS}])[1 + i * n * 31 % 29] || \
+                     CASE WHEN (i + n) % 3 = 0 THEN (i * n % 997)::text ELSE '' END, ' ') FROM generate_series(1, 20 + i % 20) n))"
+            ),
+            divisor: 20,
+            indexes: "CREATE INDEX ON {table} (place)",
             options: "",
         },
         of_users("usertable", 10, ""),

@@ -55,6 +55,12 @@ pub fn ever_had_cold_rows(store: &ColdStore) -> bool {
     store.find_entry(HIGH_WATER_ID, 0, &mut |_| true).is_some()
 }
 
+/// Whether row numbers were ever given out. Until then a table that is recorded as having cold rows
+/// has none: its first move waits for plans that would miss them.
+pub fn ever_gave_numbers(store: &ColdStore) -> Result<bool, ColdError> {
+    Ok(high_water(store)?.is_some_and(|(_, number)| number > 0))
+}
+
 /// Whether the table, which is locked, has or ever had cold rows, according to the high-water mark.
 pub fn ever_cold(table: Table<'_>) -> bool {
     ColdStore::open(table, LockMode::AccessShare)

@@ -26,8 +26,20 @@ pub enum Sweepable {
     Forward(RowNumber, Option<u32>),
 }
 
-/// Shows every mark, deletion vector, list and forward that is in force, of row numbers below
-/// `end`.
+impl Sweepable {
+    /// The row that it is about, or the first of them.
+    pub fn first_row(self) -> RowNumber {
+        match self {
+            Self::Row(row)
+            | Self::DeletionVector(row)
+            | Self::UpdateLinks(row, _)
+            | Self::Forward(row, _) => row,
+        }
+    }
+}
+
+/// Shows every mark, deletion vector, list and forward that is in force; marks, as far as their
+/// keys are those of row numbers below `end`.
 pub fn for_each_sweepable(
     store: &ColdStore,
     end: u64,
