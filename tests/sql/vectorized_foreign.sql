@@ -210,6 +210,15 @@ SELECT sum(hears(id)) FROM t WHERE id > 51990;
 SELECT count(*) FROM heard;
 SELECT count(*) FROM t WHERE id < 0;
 ROLLBACK;
+-- Text that is not valid in the database's encoding: its rows stay hot, and the query is PostgreSQL's own.
+BEGIN;
+CREATE CAST (bytea AS text) WITHOUT FUNCTION;
+INSERT INTO t (id, k, w) SELECT 60000 + i, 8, ('\x6162ff'::bytea)::text FROM generate_series(1, 3) i;
+SELECT octet_length(w), count(*), count(DISTINCT w) FROM t WHERE id > 60000 GROUP BY 1;
+SELECT octet_length(max(w)) FROM t WHERE id > 60000;
+CREATE FUNCTION broken(int) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN ('\xff'::bytea)::text; END $$;
+SELECT octet_length(broken(id)), count(*) FROM t WHERE id <= 2000 GROUP BY 1;
+ROLLBACK;
 -- Leaky functions come after row security; rights to functions are checked.
 CREATE FUNCTION leaks(int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE COST 0.0001 AS $$ BEGIN RAISE WARNING 'saw %', $1; RETURN true; END $$;
 CREATE FUNCTION allowed(int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE COST 100000 AS $$ BEGIN RETURN $1 BETWEEN 2 AND 3; END $$;

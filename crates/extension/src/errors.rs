@@ -31,6 +31,8 @@ pub enum ColdError {
         footer: usize,
         directory: u32,
     },
+    #[error("a text is not valid in the database's encoding")]
+    InvalidText,
     #[error("the table has used up its {limit} cold row numbers")]
     OutOfRowNumbers { limit: u64 },
 }

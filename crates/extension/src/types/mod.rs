@@ -225,9 +225,25 @@ pub unsafe fn push_datums(
     }
 }
 
-/// Appends a datum that has the attribute's form.
+/// Appends a datum that has the attribute's form. Text that is not valid is an ERROR.
 #[inline]
 pub fn push(column: &mut ColumnBuilder, attribute: &AttributeLayout, datum: TypedDatum<'_>) {
+    if !try_push(column, attribute, datum) {
+        pgrx::ereport!(
+            pgrx::PgLogLevel::ERROR,
+            pgrx::PgSqlErrorCode::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
+            "invalid byte sequence for encoding \"UTF8\" in a value to be stored by column"
+        );
+    }
+}
+
+/// The same; `false` for text that is not valid, which is not appended.
+#[inline]
+pub fn try_push(
+    column: &mut ColumnBuilder,
+    attribute: &AttributeLayout,
+    datum: TypedDatum<'_>,
+) -> bool {
     let raw = datum.word();
     match attribute.column_type {
         ColumnType::Bool => column.push_bool(raw as u8 != 0),
@@ -240,14 +256,11 @@ pub fn push(column: &mut ColumnBuilder, attribute: &AttributeLayout, datum: Type
         ColumnType::Numeric => column.push_numeric(numeric::decode(&datum.bytes())),
         ColumnType::Text => match std::str::from_utf8(&datum.bytes()) {
             Ok(text) => column.push_text(text),
-            Err(_) => pgrx::ereport!(
-                pgrx::PgLogLevel::ERROR,
-                pgrx::PgSqlErrorCode::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
-                "invalid byte sequence for encoding \"UTF8\" in a value to be stored by column"
-            ),
+            Err(_) => return false,
         },
         ColumnType::Bytes | ColumnType::Fixed { .. } => column.push_bytes(&datum.bytes()),
     }
+    true
 }
 
 /// The datum of a stored value, allocated in the current memory context where it is not

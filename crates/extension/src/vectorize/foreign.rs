@@ -19,7 +19,7 @@ use howdah_vector::VectorError;
 use howdah_vector::foreign::Evaluate;
 
 use crate::types::arena::Arena;
-use crate::types::{AttributeLayout, TableLayout, datum_in, push};
+use crate::types::{AttributeLayout, TableLayout, datum_in, try_push};
 
 /// A call of PostgreSQL gets no more rows when their texts take as many bytes.
 const MOST_COPIED_BYTES: usize = 1 << 20;
@@ -112,7 +112,7 @@ impl Evaluate for Evaluator {
         let mut arena = Arena::default();
         let mut values = vec![Datum::from(0); CHUNK_ROWS * width];
         let mut nulls = vec![true; CHUNK_ROWS * width];
-        let mut at = 0;
+        let (mut at, mut are_valid) = (0, true);
         while at < row_count {
             let most = (row_count - at).min(CHUNK_ROWS);
             arena.clear();
@@ -139,13 +139,20 @@ impl Evaluate for Evaluator {
                 nulls: &nulls,
             };
             let done = (self.run).evaluate(place, count, &arguments, |value| {
-                match value {
-                    None => results.column_mut(0).push_null(),
-                    Some(value) => push(results.column_mut(0), result, value),
+                let column = results.column_mut(0);
+                let is_pushed = value.map(|value| try_push(column, result, value));
+                if is_pushed != Some(true) {
+                    are_valid &= is_pushed.is_none();
+                    column.push_null();
                 }
                 results.finish_row();
             });
             at += done.ok_or(UNKNOWN)?;
+            if !are_valid {
+                return Err(VectorError::Unsupported {
+                    what: "text that is not valid in the database's encoding",
+                });
+            }
             let limit_bytes = hash_memory_bytes().max(MANY_RESULT_BYTES);
             if results.raw_bytes() > limit_bytes {
                 return Err(VectorError::Memory { limit_bytes });

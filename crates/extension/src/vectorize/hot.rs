@@ -2,6 +2,7 @@
 //!
 //! One batch may hold rows of several tables, so that many small partitions make few morsels.
 
+use howdah_bridge::datum::TypedDatum;
 use howdah_bridge::upper::{BatchMemory, HotRows};
 use howdah_columnar::{Column, ColumnType, Numeric, RowGroupBuilder, Value};
 use howdah_vector::operators::Compiled;
@@ -12,7 +13,7 @@ use super::counts::Counts;
 use super::source::{Source, batch_rows, next, of_rows, push};
 use crate::errors::ColdError;
 use crate::store::visibility::moved;
-use crate::types::push_datum;
+use crate::types::try_push;
 
 /// A morsel of hot rows gets no more of them when they take as many bytes.
 const MOST_BATCH_BYTES: usize = 8 << 20;
@@ -158,10 +159,14 @@ impl Source<'_> {
                 for value in hot.column(place) {
                     // Expanding a value may take long.
                     pgrx::check_for_interrupts!();
-                    match value {
-                        None => column.push_null(),
-                        // SAFETY: a value of this attribute.
-                        Some(datum) => unsafe { push_datum(column, layout, datum, false) },
+                    let Some(datum) = value else {
+                        column.push_null();
+                        continue;
+                    };
+                    // SAFETY: a value of this attribute.
+                    let datum = unsafe { TypedDatum::of(datum, layout.len, layout.by_value) };
+                    if !try_push(column, layout, datum) {
+                        return Err(ColdError::InvalidText);
                     }
                 }
             }

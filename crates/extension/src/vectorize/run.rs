@@ -161,6 +161,7 @@ pub fn run(run: &Run<'_>, before: Option<Box<dyn Rows>>) -> Result<Box<dyn Rows>
     };
     let result = match ran {
         Ok(result) => result,
+        Err(RunError::Feed(ColdError::InvalidText)) => return Err(Left::Value),
         Err(RunError::Feed(error)) => or_raise(at, Err::<ResultSet, ColdError>(error)),
         Err(RunError::Vector(error)) => {
             // The reason why the run was stopped is an ERROR in its place.
