@@ -69,6 +69,49 @@ DO $$ BEGIN
     UPDATE r SET k = k + 1 WHERE k = 700;
 END $$;
 SELECT * FROM r WHERE id = 700;
+-- A statement within another one hides many rows of the same group: each row is hidden since its own command.
+CREATE TABLE nested (id int PRIMARY KEY, v int);
+INSERT INTO nested SELECT i, 0 FROM generate_series(1, 20000) i;
+CREATE FUNCTION in_sql() RETURNS void LANGUAGE sql AS 'DELETE FROM nested WHERE id BETWEEN 16001 AND 19000';
+CREATE FUNCTION updates_in_sql() RETURNS int LANGUAGE sql AS 'UPDATE nested SET v = 7 WHERE id BETWEEN 12000 AND 15000; SELECT 2';
+BEGIN;
+DELETE FROM nested WHERE id BETWEEN 5001 AND 10000 AND (id <> 6000 OR in_sql() IS NOT NULL);
+SELECT v, count(*), sum(id) FROM nested GROUP BY v ORDER BY v;
+UPDATE nested SET v = CASE WHEN id = 1000 THEN updates_in_sql() ELSE 1 END WHERE id <= 5000;
+SELECT v, count(*), sum(id) FROM nested GROUP BY v ORDER BY v;
+ROLLBACK;
+CREATE FUNCTION with_cursors() RETURNS int LANGUAGE plpgsql AS $$
+DECLARE many refcursor := 'many'; few refcursor := 'few';
+BEGIN
+    OPEN many NO SCROLL FOR SELECT count(*), sum(v) FROM nested;
+    OPEN few NO SCROLL FOR SELECT id, v FROM nested WHERE id BETWEEN 14000 AND 14003 ORDER BY id;
+    UPDATE nested SET v = 7 WHERE id BETWEEN 12000 AND 15000;
+    RETURN 1;
+END $$;
+BEGIN;
+UPDATE nested SET v = CASE WHEN id = 1000 THEN with_cursors() ELSE 1 END WHERE id <= 5000;
+FETCH many;
+FETCH ALL FROM few;
+SELECT v, count(*), sum(id) FROM nested GROUP BY v ORDER BY v;
+UPDATE nested SET v = 9 WHERE id BETWEEN 4000 AND 13000;
+SELECT v, count(*), sum(id) FROM nested GROUP BY v ORDER BY v;
+COMMIT;
+SELECT v, count(*), sum(id) FROM nested GROUP BY v ORDER BY v;
+CREATE FUNCTION deletes(a int, b int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN DELETE FROM nested WHERE id BETWEEN a AND b; RETURN 1; END $$;
+UPDATE nested SET v = CASE WHEN id = 1000 THEN deletes(3000, 9000) WHEN id = 2000 THEN deletes(15000, 15040) ELSE 1 END
+    WHERE id <= 5000 AND (id < 3000 OR id > 3040);
+SELECT v, count(*), sum(id) FROM nested GROUP BY v ORDER BY v;
+-- A cursor that may be scrolled, although a function that was evaluated for its plan caught an error of a plan of its own.
+CREATE FUNCTION catches(i int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    BEGIN EXECUTE 'SELECT 1 / 0'; EXCEPTION WHEN division_by_zero THEN NULL; END;
+    RETURN i;
+END $$;
+BEGIN;
+DECLARE c CURSOR FOR SELECT id FROM nested WHERE v = catches(7) AND id > 14000;
+MOVE 5 IN c;
+FETCH PRIOR FROM c;
+ROLLBACK;
 -- Triggers at the end of a COPY see its rows, however few.
 CREATE TABLE copied (id int, v text);
 CREATE TABLE audit (n bigint, seen bigint) USING heap;

@@ -272,6 +272,10 @@ pub mod passing {
             options: c_int,
             parameters: pg_sys::ParamListInfo,
         ) -> *mut pg_sys::PlannedStmt;
+        /// `utils/lsyscache.h`
+        pub fn get_rel_relam(relation: pg_sys::Oid) -> pg_sys::Oid;
+        /// `catalog/index.h`
+        pub fn IndexGetRelation(index: pg_sys::Oid, missing_ok: bool) -> pg_sys::Oid;
     }
 }
 

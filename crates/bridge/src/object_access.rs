@@ -1,16 +1,26 @@
-//! Notification of dropped tables.
+//! Notification of dropped tables and indexes.
 
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
+use crate::ffi::passing;
+
+/// A relation that is being dropped.
+#[derive(Clone, Copy, Debug)]
+pub struct Dropped {
+    pub relation: pg_sys::Oid,
+    /// The table of which it is a BRIN index.
+    pub brin_of: Option<pg_sys::Oid>,
+}
+
 static mut PREVIOUS: pg_sys::object_access_hook_type = None;
-static AT_DROP: OnceLock<fn(pg_sys::Oid)> = OnceLock::new();
+static AT_DROP: OnceLock<fn(Dropped)> = OnceLock::new();
 
 /// Registers `at_drop` for each relation that is dropped, before its transaction ends. It must not
 /// raise an ERROR. Call once, from `_PG_init`.
-pub fn at_drop(at_drop: fn(pg_sys::Oid)) {
+pub fn at_drop(at_drop: fn(Dropped)) {
     if AT_DROP.set(at_drop).is_ok() {
         // SAFETY: called while the library loads, before any command runs.
         unsafe {
@@ -20,8 +30,8 @@ pub fn at_drop(at_drop: fn(pg_sys::Oid)) {
     }
 }
 
-/// Called for every function that an expression calls, too, and therefore not guarded: nothing here
-/// raises an ERROR.
+/// Called for every function that an expression calls, too, and therefore not guarded: an ERROR of a
+/// catalog that cannot be read passes over this frame as it is.
 ///
 /// # Safety
 /// Called by the server, with the arguments of its hook.
@@ -44,6 +54,14 @@ unsafe extern "C-unwind" fn at_object_access(
         && sub == 0
         && let Some(at_drop) = AT_DROP.get()
     {
-        at_drop(object);
+        // SAFETY: the relation is locked, and still in the catalogs.
+        let brin_of = unsafe {
+            (passing::get_rel_relam(object) == pg_sys::BRIN_AM_OID)
+                .then(|| passing::IndexGetRelation(object, true))
+        };
+        at_drop(Dropped {
+            relation: object,
+            brin_of,
+        });
     }
 }

@@ -145,9 +145,12 @@ pub enum SubtransactionEvent {
     Other,
 }
 
+/// What is called at an event of a subtransaction: with its id and that of its parent.
+pub type AtSubtransactionEvent = fn(SubtransactionEvent, SubTransactionId, SubTransactionId);
+
 /// Registers `callback` for the events of all subtransactions, as [`at_transaction_ends`] does for
 /// those of transactions.
-pub fn at_subtransaction_ends(callback: fn(SubtransactionEvent, SubTransactionId)) {
+pub fn at_subtransaction_ends(callback: AtSubtransactionEvent) {
     // SAFETY: a pointer to a function is as wide as one to data; it is made a function again by
     // `call_of_subtransaction`.
     unsafe {
@@ -159,7 +162,7 @@ pub fn at_subtransaction_ends(callback: fn(SubtransactionEvent, SubTransactionId
 unsafe extern "C-unwind" fn call_of_subtransaction(
     event: pg_sys::SubXactEvent::Type,
     subtransaction: pg_sys::SubTransactionId,
-    _parent: pg_sys::SubTransactionId,
+    parent: pg_sys::SubTransactionId,
     callback: *mut c_void,
 ) {
     use pg_sys::SubXactEvent::{
@@ -175,9 +178,8 @@ unsafe extern "C-unwind" fn call_of_subtransaction(
         _ => SubtransactionEvent::Other,
     };
     // SAFETY: what `at_subtransaction_ends` has registered.
-    let callback: fn(SubtransactionEvent, SubTransactionId) =
-        unsafe { std::mem::transmute(callback) };
-    callback(event, subtransaction);
+    let callback: AtSubtransactionEvent = unsafe { std::mem::transmute(callback) };
+    callback(event, subtransaction, parent);
 }
 
 /// Registers `callback` for the events of all transactions, for the life of the process. It is not

@@ -39,9 +39,9 @@ mod vectorize;
 mod written_databases;
 
 use howdah_bridge::cold_lock::{MAINTAINERS, locker};
-use howdah_bridge::process;
 use howdah_bridge::shared_memory::{self, AnyArea};
 use howdah_bridge::store::verified_notes::VERIFIED_NOTES;
+use howdah_bridge::{object_access, process};
 use pgrx::pg_guard;
 
 pgrx::pg_module_magic!();
@@ -82,6 +82,12 @@ pub extern "C-unwind" fn _PG_init() {
     transaction::register();
     options::register();
     scan_stats::register();
+    object_access::at_drop(|dropped| {
+        scan_stats::note_drop(dropped.relation);
+        if let Some(table) = dropped.brin_of {
+            load::note_dropped_brin(table);
+        }
+    });
     am::brin::register();
     utility::register();
     columnar_scan::register();

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 
 use howdah_bridge::transactions::{self, TransactionEvent};
-use howdah_bridge::{Oid, counters, names, object_access};
+use howdah_bridge::{Oid, counters, names};
 
 /// What one scan did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,11 +61,15 @@ thread_local! {
     static DROPPED: RefCell<Vec<Oid>> = RefCell::default();
 }
 
-/// Registers counters, callback and hook. Call once, from `_PG_init`.
+/// Registers counters and callback. Call once, from `_PG_init`.
 pub fn register() {
     counters::register();
     transactions::at_events(at_transaction_event);
-    object_access::at_drop(|table| DROPPED.with_borrow_mut(|dropped| dropped.push(table)));
+}
+
+/// A table, or another relation, is dropped, unless its transaction is rolled back.
+pub fn note_drop(relation: Oid) {
+    DROPPED.with_borrow_mut(|dropped| dropped.push(relation));
 }
 
 /// Adds what a scan did.

@@ -64,19 +64,26 @@ fn at_transaction_event(event: TransactionEvent) {
     }
 }
 
-fn at_subtransaction_event(event: SubtransactionEvent, subtransaction: SubTransactionId) {
+fn at_subtransaction_event(
+    event: SubtransactionEvent,
+    subtransaction: SubTransactionId,
+    parent: SubTransactionId,
+) {
     match event {
         SubtransactionEvent::PreCommit => {
             load::flush_subtransaction(subtransaction);
             pending_marks::write_subtransaction(subtransaction);
         }
-        SubtransactionEvent::Commit => locker::subtransaction_commits(subtransaction),
+        SubtransactionEvent::Commit => {
+            locker::subtransaction_commits(subtransaction);
+            cold_rows::subtransaction_commits(subtransaction, parent);
+        }
         SubtransactionEvent::Abort => {
             directory_version::subtransaction_aborts();
             locker::subtransaction_aborts(subtransaction);
             load::discard_subtransaction(subtransaction);
             pending_marks::discard_subtransaction(subtransaction);
-            cold_rows::forget_locks();
+            cold_rows::subtransaction_aborts(subtransaction);
             held_store::forget();
             // Of a file that the subtransaction has made: the command goes on counting as before.
             last_row::forget();

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use howdah_server_tests::checks::{indexes_are_sound, row_numbers_are_unique};
 use howdah_server_tests::cluster::{Primary, query};
+use howdah_server_tests::compaction::{in_background, joined, wait_until};
 use postgres::Client;
 
 /// Two indexes of each kind: one that the queries use, one that is compared with it.
@@ -114,5 +115,46 @@ fn indexes_made_beside_writers_and_compaction_know_every_row() -> anyhow::Result
     );
     let lost = "SELECT count(*) FROM t a WHERE NOT EXISTS (SELECT FROM t b WHERE b.word = a.word AND b.id = a.id)";
     assert_eq!(query(&mut session, lost)?, "0");
+    Ok(())
+}
+
+/// REINDEX CONCURRENTLY of the cold store's own index waits for all that hold a lock on the store;
+/// VACUUM and compaction, which wait for it there, hold none meanwhile.
+#[test]
+fn the_index_of_a_cold_store_is_rebuilt_beside_vacuum() -> anyhow::Result<()> {
+    let primary = Primary::start("store_index", &[("howdah.compaction", "off")])?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "SET howdah.load_threshold = 100;
+         CREATE TABLE t (id int PRIMARY KEY, v text) USING howdah;
+         INSERT INTO t SELECT i, 'v' || i FROM generate_series(1, 500) i;
+         DELETE FROM t WHERE id <= 100",
+    )?;
+    let index = "SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class c ON indrelid = reltoastrelid
+                 WHERE c.oid = 't'::regclass";
+    let index = query(&mut session, index)?;
+    for maintenance in ["VACUUM (INDEX_CLEANUP on) t", "CALL howdah.compact('t')"] {
+        let mut writer = primary.session()?;
+        writer.batch_execute("SET howdah.load_threshold = 100; BEGIN")?;
+        writer
+            .batch_execute("INSERT INTO t SELECT i, 'w' || i FROM generate_series(1001, 1300) i")?;
+        let reindex = format!("REINDEX INDEX CONCURRENTLY {index}");
+        let reindex = in_background(primary.session()?, reindex);
+        let waits = |what: &str| {
+            format!(
+                "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '{what}%'"
+            )
+        };
+        wait_until(&mut session, &waits("REINDEX"))?;
+        let maintained = in_background(primary.session()?, maintenance.to_owned());
+        // It may end without any wait.
+        thread::sleep(Duration::from_millis(300));
+        writer.batch_execute("ROLLBACK")?;
+        assert_eq!(joined(reindex), "0 rows", "REINDEX beside {maintenance}");
+        assert_eq!(joined(maintained), "0 rows", "{maintenance}");
+        let invalid = "SELECT count(*) FROM pg_index WHERE NOT indisvalid";
+        assert_eq!(query(&mut session, invalid)?, "0", "{maintenance}");
+        assert_eq!(query(&mut session, "SELECT count(*) FROM t")?, "400");
+    }
     Ok(())
 }

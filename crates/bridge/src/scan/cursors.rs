@@ -6,21 +6,57 @@
 //! relations does not receive the cursor's options; they are kept here while a statement is
 //! planned.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 
 use crate::ffi::unguarded;
+use crate::xid::{SubTransactionId, current_subtransaction};
 use pgrx::pg_sys;
 
 static mut PREVIOUS_HOOK: pg_sys::planner_hook_type = None;
 
 thread_local! {
-    /// Set by every run of the planner, so that a run that ended in an ERROR leaves nothing behind.
-    static MAY_SCROLL: Cell<bool> = const { Cell::new(false) };
+    /// The runs of the planner, outermost first.
+    static PLANNINGS: RefCell<Vec<Planning>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A run of the planner. One that ended in an ERROR is noticed later: by its place on the stack
+/// when another begins, and by its subtransaction, which the ERROR ended, where an outer run goes
+/// on.
+struct Planning {
+    /// The stack grows downwards.
+    address: usize,
+    subtransaction: SubTransactionId,
+    may_scroll: bool,
+}
+
+fn begin(planning: Planning) {
+    PLANNINGS.with_borrow_mut(|plannings| {
+        while plannings
+            .pop_if(|last| last.address <= planning.address)
+            .is_some()
+        {}
+        plannings.push(planning);
+    });
+}
+
+fn end(address: usize) {
+    PLANNINGS.with_borrow_mut(
+        |plannings| {
+            while plannings.pop_if(|last| last.address <= address).is_some() {}
+        },
+    );
 }
 
 /// Whether the statement being planned is a cursor that may be scrolled.
 pub fn may_scroll() -> bool {
-    MAY_SCROLL.get()
+    let subtransaction = current_subtransaction();
+    PLANNINGS.with_borrow_mut(|plannings| {
+        while plannings
+            .pop_if(|last| last.subtransaction > subtransaction)
+            .is_some()
+        {}
+        plannings.last().is_some_and(|last| last.may_scroll)
+    })
 }
 
 /// Chains the planner's hook.
@@ -52,12 +88,18 @@ unsafe extern "C-unwind" fn plan(
         // plan.
         let is_cursor = options as u32 & pg_sys::CURSOR_OPT_FAST_PLAN != 0;
         let forward_only = options as u32 & pg_sys::CURSOR_OPT_NO_SCROLL != 0;
-        let outer = MAY_SCROLL.replace(is_cursor && !forward_only);
+        let here = 0u8;
+        let address = (&raw const here).addr();
+        begin(Planning {
+            address,
+            subtransaction: current_subtransaction(),
+            may_scroll: is_cursor && !forward_only,
+        });
         let planned = match PREVIOUS_HOOK {
             Some(previous) => previous(query, query_string, options, params),
             None => unguarded::standard_planner(query, query_string, options, params),
         };
-        MAY_SCROLL.set(outer);
+        end(address);
         planned
     }
 }

@@ -85,10 +85,13 @@ fn run(vacuum: TableVacuum<'_>) {
 
 /// The state of the cold side; `None` if the table never had cold rows.
 fn survey(table: Table<'_>) -> Option<Survey> {
-    // First checks under AccessShareLock, which blocks nothing, as most tables are all hot.
-    let empty = ColdStore::open(table, LockMode::AccessShare)
-        .is_none_or(|store| store.toast().main_fork_blocks() == 0);
-    if empty {
+    // First checks under AccessShareLock, which blocks nothing, as most tables are all hot. It is
+    // given back before the stronger one is asked for: REINDEX CONCURRENTLY of the TOAST relation
+    // holds that one, and waits for all that hold any.
+    let store = ColdStore::open(table, LockMode::AccessShare)?;
+    let is_empty = store.toast().main_fork_blocks() == 0;
+    store.release();
+    if is_empty {
         return None;
     }
     let store = ColdStore::open(table, LockMode::ShareUpdateExclusive)?;

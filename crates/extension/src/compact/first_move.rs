@@ -20,37 +20,50 @@ use howdah_bridge::indexes::{is_brin, oids_of, with_index};
 use howdah_bridge::lockers::Lockers;
 use howdah_bridge::recovery_conflict;
 use howdah_bridge::relation::forget_plans;
-use howdah_bridge::store::ColdStore;
+use howdah_bridge::store::{ColdStore, StoreId};
 use howdah_bridge::table::LockMode;
 use howdah_bridge::transactions::Transactions;
 
 use super::task::{Task, open};
-use crate::errors::or_raise;
+use crate::errors::{ColdError, or_raise};
 use crate::store::directory;
 
 /// How long a background worker waits for other transactions.
 const WORKER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Makes moves safe; `false` if none may be made now. Called at the beginning of a transaction, and
+/// The cold store that moves were prepared for: a TRUNCATE between two moves leaves another one,
+/// without a mark.
+#[derive(Clone, Copy, Debug)]
+pub struct Prepared(Option<StoreId>);
+
+impl Prepared {
+    /// Whether a move into this store may be made. The table is locked.
+    pub fn allows(self, store: &ColdStore) -> Result<bool, ColdError> {
+        Ok(self.0 == Some(store.id()) || directory::ever_gave_numbers(store)?)
+    }
+}
+
+/// Makes moves safe; `None` if none may be made now. Called at the beginning of a transaction, and
 /// returns at the beginning of one.
-pub fn prepare(task: &Task, transactions: Transactions) -> bool {
-    let Some(lockers) = mark(task) else {
-        return true;
+pub fn prepare(task: &Task, transactions: Transactions) -> Option<Prepared> {
+    let Some((store, lockers)) = mark(task) else {
+        return Some(Prepared(None));
     };
     transactions.commit();
-    match (lockers, task.patient) {
+    let may_move = match (lockers, task.patient) {
         (None, _) => true,
         (Some(lockers), true) => {
             lockers.wait();
             true
         }
         (Some(lockers), false) => lockers.wait_for(WORKER_PATIENCE),
-    }
+    };
+    may_move.then_some(Prepared(Some(store)))
 }
 
-/// Records that the table has cold rows. Returns the holders of locks on the table, if they must be
-/// waited for; `None` if the table cannot be opened or has no hot side.
-fn mark(task: &Task) -> Option<Option<Lockers>> {
+/// Records that the table has cold rows. Returns its cold store, and the holders of locks on the
+/// table, if they must be waited for; `None` if the table cannot be opened or has no hot side.
+fn mark(task: &Task) -> Option<(StoreId, Option<Lockers>)> {
     let step = open(task.table, task.patient)?;
     let table = step.table();
     if table.main_fork_blocks() == 0 {
@@ -65,9 +78,9 @@ fn mark(task: &Task) -> Option<Option<Lockers>> {
             .any(|index| with_index(index, is_brin))
     };
     if has_numbers || !has_brin() {
-        return Some(None);
+        return Some((store.id(), None));
     }
     forget_plans(table);
     recovery_conflict::lock_on_standbys(table);
-    Some(Some(Lockers::of(table)))
+    Some((store.id(), Some(Lockers::of(table))))
 }

@@ -15,6 +15,7 @@ use howdah_bridge::transactions::{end_command, writing_command};
 use howdah_bridge::{predicate, process};
 use howdah_columnar::EncodedRowGroup;
 
+use super::first_move::Prepared;
 use super::gather::{Batch, Pages, gather};
 use super::progress::{Phase, Progress};
 use super::task::{Task, open};
@@ -50,6 +51,8 @@ pub enum Step {
     Refused(Vec<BlockNumber>),
     /// Another backend waits for the table: roll back.
     Yielded,
+    /// The table was truncated since moves were prepared: roll back, and prepare them again.
+    Unprepared,
     /// There was nothing to move: commit.
     Finished,
 }
@@ -57,6 +60,7 @@ pub enum Step {
 /// Moves one group, from the pages beginning at `from`.
 pub fn move_group(
     task: &Task,
+    prepared: Prepared,
     from: BlockNumber,
     except: &HashSet<BlockNumber>,
     progress: &Progress,
@@ -82,6 +86,9 @@ pub fn move_group(
     let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
         return Step::Finished;
     };
+    if !or_raise(task.table, prepared.allows(&store)) {
+        return Step::Unprepared;
+    }
     progress.phase(Phase::Encoding);
     let result = Move::of(task, &step, &store, &batch).and_then(|m| m.run(&mut batch, progress));
     or_raise(task.table, result)

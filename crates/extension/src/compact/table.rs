@@ -32,16 +32,17 @@ pub struct Tally {
 pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> Tally {
     let mut tally = Tally::default();
     let mut refused = HashSet::new();
-    if !first_move::prepare(task, transactions) {
+    let Some(mut prepared) = first_move::prepare(task, transactions) else {
         return tally;
-    }
+    };
+    crate::stop_point!("prepared");
     let mut from = Some(0);
     while let Some(block) = from {
         pgrx::check_for_interrupts!();
         if !task.patient && switched_off() {
             return tally;
         }
-        match mover::move_group(task, block, &refused, progress) {
+        match mover::move_group(task, prepared, block, &refused, progress) {
             Step::Moved { rows, next_block } => {
                 transactions.commit();
                 // VACUUM removes the stamped versions later. They are reported after the commit,
@@ -57,6 +58,13 @@ pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> 
             Step::Refused(blocks) => {
                 transactions.rollback();
                 refused.extend(blocks);
+            }
+            Step::Unprepared => {
+                transactions.rollback();
+                match first_move::prepare(task, transactions) {
+                    Some(again) => prepared = again,
+                    None => return tally,
+                }
             }
             Step::Yielded if task.patient => {
                 transactions.rollback();

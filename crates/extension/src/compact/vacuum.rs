@@ -18,7 +18,7 @@ use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::vacuum::{self, Vacuum, visible_pages};
 
 use super::task::open_for;
-use crate::store::directory::ever_cold;
+use crate::store::directory::ever_cold_unlocked;
 
 /// Fewer unfrozen pages than this are left to VACUUM, and so is a small share of all pages: VACUUM
 /// itself leaves pages with few dead tuples.
@@ -45,7 +45,8 @@ pub fn freeze_cold_store(table: Oid, wait: bool) -> bool {
     let Some(step) = open_for(table, wait, Purpose::Vacuum) else {
         return false;
     };
-    let is_ever_cold = ever_cold(step.table());
+    // As in VACUUM's own survey, no weaker lock is held when the stronger one is asked for.
+    let is_ever_cold = ever_cold_unlocked(step.table());
     let Some(toast) = step.table().toast_oid().filter(|_| is_ever_cold) else {
         return true;
     };

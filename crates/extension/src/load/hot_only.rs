@@ -5,6 +5,10 @@
 //! while its first move waits, too: the move waits for plans that use the index
 //! (`compact/first_move.rs`).
 //!
+//! So does one of which this transaction has dropped a BRIN index: a rollback would bring the index
+//! back, and plans that use it were not waited for, while the numbers that the load was given stay
+//! given, so that loads of other transactions would go cold.
+//!
 //! A table with an exclusion constraint loads hot for another reason. A conflict may be found by a
 //! lossy index (GiST), which must recheck it on the row itself; the rows of a load in progress are
 //! in the memory of the loading backend only. Hot rows can be read while their transaction is in
@@ -25,6 +29,9 @@
 //! bring an older one back, and leave entries in the index. They would lead nowhere, or to rows
 //! that are given the same numbers later.
 
+use std::cell::RefCell;
+
+use howdah_bridge::Oid;
 use howdah_bridge::indexes::{is_brin, is_exclusion, may_fail_on_nulls, oids_of, with_index};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
@@ -47,8 +54,27 @@ pub(super) fn loads_stay_hot(table: Table<'_>) -> bool {
     let ever_gave_numbers = |store| or_raise(table.oid(), ever_gave_numbers(store));
     needs_values
         || is_older
-        || (has_brin && !store.as_ref().is_some_and(ever_gave_numbers))
+        || ((has_brin || has_dropped_brin(table)) && !store.as_ref().is_some_and(ever_gave_numbers))
         || store.is_some_and(|store| rollback_may_lose_mark(&store))
+}
+
+thread_local! {
+    /// Tables of which the transaction has dropped a BRIN index, rolled back or not.
+    static DROPPED_BRIN: RefCell<Vec<Oid>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A BRIN index of the table is dropped.
+pub(super) fn note_dropped_brin(table: Oid) {
+    DROPPED_BRIN.with_borrow_mut(|tables| tables.push(table));
+}
+
+fn has_dropped_brin(table: Table<'_>) -> bool {
+    DROPPED_BRIN.with_borrow(|tables| tables.contains(&table.oid()))
+}
+
+/// Forgets them: the transaction is over.
+pub(super) fn reset() {
+    DROPPED_BRIN.take();
 }
 
 /// Whether a high-water mark made now could be lost by a rollback.

@@ -66,6 +66,7 @@ mod layouts;
 mod pending;
 mod rows_hot;
 
+use howdah_bridge::Oid;
 use howdah_bridge::table::Table;
 use howdah_bridge::xid::SubTransactionId;
 
@@ -104,12 +105,18 @@ pub fn discard_subtransaction(subtransaction: SubTransactionId) {
 
 /// Drops everything: the transaction has ended.
 pub fn reset() {
+    hot_only::reset();
     held::reset();
     expected::reset();
     commands::reset();
     pending_groups::reset();
     flush::reset();
     layouts::reset();
+}
+
+/// A BRIN index of the table is dropped, unless the transaction is rolled back.
+pub fn note_dropped_brin(table: Oid) {
+    hot_only::note_dropped_brin(table);
 }
 
 /// The state before a utility statement runs, to be passed to [`after_utility`].

@@ -41,6 +41,7 @@
 //! as a whole collects them instead of writing marks.
 
 mod blockers;
+mod counted_rows;
 mod located;
 mod lock;
 mod locked_groups;
@@ -61,7 +62,9 @@ use howdah_bridge::xid::Xid;
 
 pub use lock::{fetch_held, lock};
 pub(super) use locked_groups::held_group;
-pub use row_lock::{forget_locks, give_back_groups, reset};
+pub use row_lock::{
+    forget_locks, give_back_groups, reset, subtransaction_aborts, subtransaction_commits,
+};
 pub(super) use standing::moved_meanwhile;
 
 use self::located::LocatedRow;

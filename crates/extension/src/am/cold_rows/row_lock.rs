@@ -11,11 +11,11 @@ use howdah_bridge::cold_lock::{self, Locks, Queue, RowLock, Wait, locker};
 use howdah_bridge::process::applies_changes;
 use howdah_bridge::row_request::{ChangeRequest, Purpose, Refusal, RowFailure, RowResult};
 use howdah_bridge::table::Table;
-use howdah_bridge::tid::{GroupId, RowNumber};
-use howdah_bridge::xid::{CommandId, Xid};
-use rustc_hash::FxHashMap;
+use howdah_bridge::tid::RowNumber;
+use howdah_bridge::xid::{CommandId, SubTransactionId, Xid, current_subtransaction};
 
 use super::blockers::{Forbids, blockers};
+use super::counted_rows::{CountedRows, Group};
 use super::located::LocatedRow;
 use super::locked_groups;
 use super::standing::{Standing, learn, learn_again};
@@ -33,9 +33,8 @@ const NAP_MICROSECONDS: i64 = 100;
 const ROWS_IN_ALL: u32 = 4_096;
 
 thread_local! {
-    /// Row locks of this transaction. The count is too high after a subtransaction was rolled back,
-    /// which does no harm.
-    static LOCKED_ROWS: RefCell<LockedRows> = RefCell::default();
+    /// Row locks of this transaction.
+    static LOCKED_ROWS: RefCell<CountedRows> = RefCell::default();
     /// The row that this transaction has locked last by a request for nothing else.
     static LAST_LOCKED: Cell<Option<(Oid, RowNumber)>> = const { Cell::new(None) };
 }
@@ -51,12 +50,15 @@ pub(super) fn was_locked_last(table: Table<'_>, row: RowNumber) -> bool {
     LAST_LOCKED.get() == Some((table.oid(), row))
 }
 
-#[derive(Default)]
-struct LockedRows {
-    /// Rows that were locked, whether or not they still are.
-    by_group: FxHashMap<(Oid, GroupId), u32>,
-    /// Locks that are held.
-    in_all: u32,
+/// What a subtransaction has locked is its parent's.
+pub fn subtransaction_commits(child: SubTransactionId, parent: SubTransactionId) {
+    LOCKED_ROWS.with_borrow_mut(|rows| rows.subtransaction_commits(child, parent));
+}
+
+/// What a subtransaction has locked is not locked any more.
+pub fn subtransaction_aborts(subtransaction: SubTransactionId) {
+    LOCKED_ROWS.with_borrow_mut(|rows| rows.subtransaction_aborts(subtransaction));
+    forget_locks();
 }
 
 /// Discards what depends on marks and locks that a rolled-back subtransaction may have made, or on
@@ -71,7 +73,7 @@ pub fn forget_locks() {
 /// marked one by one stay locked by their marks. Rows that it has locked without a change are not.
 pub fn give_back_groups() {
     LOCKED_ROWS.with_borrow(|rows| {
-        for &(table, group) in rows.by_group.keys() {
+        for (table, group) in rows.groups() {
             Locks::of_table(table).give_back_bulk(group);
         }
     });
@@ -80,19 +82,12 @@ pub fn give_back_groups() {
 /// Discards everything: the transaction is over.
 pub fn reset() {
     forget_locks();
-    LOCKED_ROWS.with_borrow_mut(|rows| {
-        rows.in_all = 0;
-        if rows.by_group.len() > locked_groups::MOST_GROUPS {
-            rows.by_group = FxHashMap::default();
-        } else {
-            rows.by_group.clear();
-        }
-    });
+    LOCKED_ROWS.with_borrow_mut(|rows| rows.clear(locked_groups::MOST_GROUPS));
 }
 
 /// Whether the transaction may hold locks of single rows.
 pub(super) fn holds_locks() -> bool {
-    LOCKED_ROWS.with_borrow(|rows| rows.in_all > 0)
+    LOCKED_ROWS.with_borrow(CountedRows::holds_locks)
 }
 
 /// What is requested of a row.
@@ -274,17 +269,15 @@ fn take(target: &LocatedRow<'_>, request: Request) -> Result<Option<Locked>, Obs
     };
     let (locks, row, table) = (target.locks, target.row, target.table.oid());
     // Then this transaction cannot have locked anything of the group yet.
-    let is_first = LOCKED_ROWS.with_borrow(|rows| !rows.by_group.contains_key(&(table, group)));
+    let place = (table, group);
+    let is_first = LOCKED_ROWS.with_borrow(|rows| !rows.knows(place));
     if !is_first && locks.covers(group, lock) {
         return Ok(None);
     }
     if !locks.lock_group(group, lock, wait, is_first) {
         return Err(Obstacle::Group);
     }
-    let (in_group, in_all) = LOCKED_ROWS.with_borrow_mut(|rows| {
-        let in_group = rows.by_group.entry((table, group)).or_default();
-        (*in_group + 1, rows.in_all)
-    });
+    let (in_group, in_all) = LOCKED_ROWS.with_borrow_mut(|rows| rows.next(place));
     // A request has its price: it is not made for every row while another transaction blocks it.
     let many_here = in_group >= most && in_group.is_multiple_of(CHANGES_PER_GROUP / 8);
     if (many_here || in_all > ROWS_IN_ALL) && settings::group_locks() {
@@ -299,18 +292,21 @@ fn take(target: &LocatedRow<'_>, request: Request) -> Result<Option<Locked>, Obs
     }
     let is_new = locks.try_row(row, lock).ok_or(Obstacle::Row)?;
     if is_new {
-        LOCKED_ROWS.with_borrow_mut(|rows| {
-            rows.in_all += 1;
-            rows.by_group.insert((table, group), in_group);
-        });
+        LOCKED_ROWS.with_borrow_mut(|rows| rows.add(place, current_subtransaction()));
     }
-    Ok(is_new.then_some(Locked { locks, row, lock }))
+    Ok(is_new.then_some(Locked {
+        place,
+        locks,
+        row,
+        lock,
+    }))
 }
 
 /// A row lock that was newly taken. Other transactions wait for it once it is kept. Dropping it
 /// keeps it.
 #[must_use]
 pub(super) struct Locked {
+    place: Group,
     locks: Locks,
     row: RowNumber,
     lock: RowLock,
@@ -323,7 +319,7 @@ impl Locked {
     }
 
     pub fn give_back(self) {
-        LOCKED_ROWS.with_borrow_mut(|rows| rows.in_all = rows.in_all.saturating_sub(1));
+        LOCKED_ROWS.with_borrow_mut(|rows| rows.give_back(self.place));
         self.locks.unlock_row(self.row, self.lock);
         std::mem::forget(self);
     }

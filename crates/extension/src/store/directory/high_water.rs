@@ -67,6 +67,15 @@ pub fn ever_cold(table: Table<'_>) -> bool {
         .is_some_and(|store| store.toast().main_fork_blocks() > 0 && ever_had_cold_rows(&store))
 }
 
+/// The same, without a lock that is kept on the TOAST relation.
+pub fn ever_cold_unlocked(table: Table<'_>) -> bool {
+    ColdStore::open(table, LockMode::AccessShare).is_some_and(|store| {
+        let is_cold = store.toast().main_fork_blocks() > 0 && ever_had_cold_rows(&store);
+        store.release();
+        is_cold
+    })
+}
+
 pub(super) fn create_high_water(store: &ColdStore) -> Tid {
     // Frozen: a change in place must not become invisible when the first load aborts.
     let cid = FIRST_COMMAND;

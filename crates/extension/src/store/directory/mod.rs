@@ -28,8 +28,8 @@ pub use self::change::{
 pub use self::entry::{GroupEntry, PlacedEntry};
 pub(super) use self::high_water::high_water_at;
 pub use self::high_water::{
-    ensure_high_water, ever_cold, ever_gave_numbers, ever_had_cold_rows, high_water,
-    start_high_water_at,
+    ensure_high_water, ever_cold, ever_cold_unlocked, ever_gave_numbers, ever_had_cold_rows,
+    high_water, start_high_water_at,
 };
 pub(super) use self::places::{forget_file, placed_at};
 

@@ -16,7 +16,8 @@ use crate::store::directory::PlacedEntry;
 use crate::store::row_set::RowSet;
 
 /// Of rows that share a deletion vector, fewer than this get marks of their own: a mark has a
-/// fiftieth of the size of a deletion vector.
+/// fiftieth of the size of a deletion vector. So do the rows of a command within which a later one
+/// has written the vector: each row is hidden since its own command.
 const FEW_ROWS: usize = 32;
 
 /// Hides rows in bulk, in the current transaction; `fates` are those of rows that were not simply
@@ -33,7 +34,8 @@ pub fn hide_in_bulk(
     for (seq, mut places) in by_deletion_vector(&placed.entry, rows) {
         let start = (seq as u32 - group.first_block()) / BLOCKS_PER_VECTOR * ROWS_PER_VECTOR;
         let mut alone: Vec<(u32, RowFate)> = Vec::new();
-        if places.len() < FEW_ROWS {
+        let are_few = places.len() < FEW_ROWS;
+        if are_few || deletion_vector::is_of_later_command(store, &placed.entry, seq, cid)? {
             let fate = |position| fates.get(&position).copied();
             let each = places.drain(..).map(|at| start + at);
             alone.extend(

@@ -237,8 +237,21 @@ pub fn announce_deletion_vectors(
     set_flag(store, placed, GroupFlags::DELETION_VECTORS)
 }
 
+/// Whether a command of the current transaction that began after this one has written the deletion
+/// vector with this key. It ran within this one, in a function or a trigger. A vector has one
+/// command for all that it adds.
+pub(in crate::store) fn is_of_later_command(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    seq: i32,
+    cid: CommandId,
+) -> Result<bool, ColdError> {
+    let known = vector_in_force(store, entry, seq)?;
+    Ok(known.is_some_and(|known| known.own.is_some_and(|own| own > cid)))
+}
+
 /// Adds places to the deletion vector with this key, in the current transaction. The whole group is
-/// locked, and its flag is set.
+/// locked, and its flag is set. The vector [is not](is_of_later_command) of a later command.
 pub(in crate::store) fn hide(
     store: &ColdStore,
     entry: &GroupEntry,

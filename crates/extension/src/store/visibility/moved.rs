@@ -16,7 +16,7 @@
 //! [`changed_cold`]), with its TID. That version stays: its group is locked until this transaction
 //! ends, and no horizon passes the mark of an in-progress transaction.
 
-use howdah_bridge::predicate::{is_serializable, lock_row};
+use howdah_bridge::predicate::{is_serializable, lock_relation, lock_row};
 use howdah_bridge::slot::Slot;
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
@@ -73,9 +73,45 @@ pub fn hides(
     snapshot: Snapshot<'_>,
 ) -> Result<bool, ColdError> {
     match moved_on(store, row)? {
-        None => Ok(false),
+        None => {
+            lock_if_merged(store, table, row, snapshot)?;
+            Ok(false)
+        }
         Some(next) => follow(store, table, next, snapshot),
     }
+}
+
+/// Has a serializable transaction, which has locked a row, lock the whole table if the row's group
+/// is just being merged: the merge may have transferred the locks of readers already, and its
+/// forwards cannot be read before it commits.
+fn lock_if_merged(
+    store: &ColdStore,
+    table: Table<'_>,
+    row: RowNumber,
+    snapshot: Snapshot<'_>,
+) -> Result<(), ColdError> {
+    if !is_serializable() {
+        return Ok(());
+    }
+    let Some(group) = directory::nearest_group(store, row) else {
+        return Ok(());
+    };
+    let mut is_merged = false;
+    directory::entry_covering(store, group, row, &mut |shown| {
+        let is_in_force = shown.is_in_force();
+        if is_in_force {
+            let (deleter, own) = shown.deleter();
+            // It may have committed meanwhile.
+            is_merged |= own.is_none()
+                && deleter.is_normal()
+                && (deleter.is_in_progress() || deleter.did_commit());
+        }
+        is_in_force
+    })?;
+    if is_merged {
+        lock_relation(table, snapshot);
+    }
+    Ok(())
 }
 
 /// Checks which transaction has changed a row at the place that it was moved to, or at the place
@@ -91,6 +127,7 @@ fn follow(
             lock_row(table, row, snapshot);
         }
         if let Some(entry) = entry_now(store, row)? {
+            lock_if_merged(store, table, row, snapshot)?;
             return hides_row(store, &entry, row, snapshot);
         }
         match moved_on(store, row)? {
