@@ -30,8 +30,8 @@ pub fn at_drop(at_drop: fn(Dropped)) {
     }
 }
 
-/// Called for every function that an expression calls, too, and therefore not guarded: an ERROR of a
-/// catalog that cannot be read passes over this frame as it is.
+/// Called for every function that an expression calls, too, and therefore not guarded: an ERROR of
+/// a catalog that cannot be read passes over this frame as it is.
 ///
 /// # Safety
 /// Called by the server, with the arguments of its hook.
