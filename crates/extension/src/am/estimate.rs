@@ -180,8 +180,12 @@ impl EstimateSizes for BothSides {
     }
 
     fn pages_elsewhere(table: Table<'_>) -> u64 {
-        let rows = cold_size(table).map_or(0, |cold| cold.rows) as f64;
-        (rows / rows_per_page(table, Widths::unknown())).ceil() as u64
+        let Some(cold) = cold_size(table) else {
+            return 0;
+        };
+        let pages = cold.rows as f64 / rows_per_page(table, Widths::unknown());
+        // A table that was never analyzed has the widths of its types.
+        (pages.ceil() as u64).max(cold.bytes / u64::from(PAGE_BYTES))
     }
 }
 

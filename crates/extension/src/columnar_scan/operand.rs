@@ -81,10 +81,12 @@ impl OperandKind {
         }
     }
 
-    /// The value of an operand; `None` if it does not have the physical form.
+    /// The value of an operand; `None` if it does not have the physical form, or is text that is not
+    /// valid.
     fn value(self, datum: TypedDatum<'_>, column: ColumnType) -> Option<OwnedValue> {
         let layout = self.layout(column);
-        (datum.has_form(layout.len, layout.by_value)).then(|| typed_value(datum, &layout))
+        let has_form = datum.has_form(layout.len, layout.by_value);
+        has_form.then(|| typed_value(datum, &layout)).flatten()
     }
 }
 

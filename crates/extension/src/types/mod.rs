@@ -101,14 +101,14 @@ pub fn missing_value(desc: Descriptor<'_>, attribute: usize) -> Option<OwnedValu
     let layout = AttributeLayout::of_type(desc.attribute(attribute).atttypid);
     // SAFETY: a value of the attribute's type.
     desc.missing_value(attribute)
-        .map(|datum| unsafe { owned_value(datum, &layout) })
+        .map(|datum| unsafe { owned_value(datum, &layout) }.unwrap_or_else(|| refuse_text()))
 }
 
-/// Converts a datum to an owned value.
+/// Converts a datum to an owned value; `None` for text that is not valid.
 ///
 /// # Safety
 /// `datum` is a valid datum of the type that `layout` describes.
-pub unsafe fn owned_value(datum: Datum, layout: &AttributeLayout) -> OwnedValue {
+pub unsafe fn owned_value(datum: Datum, layout: &AttributeLayout) -> Option<OwnedValue> {
     // SAFETY: as for this function.
     typed_value(
         unsafe { TypedDatum::of(datum, layout.len, layout.by_value) },
@@ -116,19 +116,19 @@ pub unsafe fn owned_value(datum: Datum, layout: &AttributeLayout) -> OwnedValue 
     )
 }
 
-/// Converts a datum that has the layout's form to an owned value.
-pub fn typed_value(datum: TypedDatum<'_>, layout: &AttributeLayout) -> OwnedValue {
+/// Converts a datum that has the layout's form to an owned value; `None` for text that is not
+/// valid.
+pub fn typed_value(datum: TypedDatum<'_>, layout: &AttributeLayout) -> Option<OwnedValue> {
     let mut rows = RowGroupBuilder::new(&[layout.column_type]);
-    push(rows.column_mut(0), layout, datum);
-    rows.finish_row();
-    match rows.value(0, 0) {
-        Some(value) => OwnedValue::from(value),
-        None => unreachable!("a value was pushed"),
+    if !try_push(rows.column_mut(0), layout, datum) {
+        return None;
     }
+    rows.finish_row();
+    rows.value(0, 0).map(OwnedValue::from)
 }
 
 /// The values of an array's elements, NULLs among them; `None` when elements are not of the
-/// physical form that `layout` describes.
+/// physical form that `layout` describes, or are text that is not valid.
 ///
 /// # Safety
 /// `array` is a valid array.
@@ -140,7 +140,7 @@ pub unsafe fn array_values(
     let elements = unsafe { ArrayDatum::of(array) }.elements();
     let value = |element: TypedDatum<'_>| {
         let has_form = element.has_form(layout.len, layout.by_value);
-        has_form.then(|| typed_value(element, layout))
+        has_form.then(|| typed_value(element, layout)).flatten()
     };
     let value = |element: Option<TypedDatum<'_>>| match element {
         None => Some(None),
@@ -229,12 +229,19 @@ pub unsafe fn push_datums(
 #[inline]
 pub fn push(column: &mut ColumnBuilder, attribute: &AttributeLayout, datum: TypedDatum<'_>) {
     if !try_push(column, attribute, datum) {
-        pgrx::ereport!(
-            pgrx::PgLogLevel::ERROR,
-            pgrx::PgSqlErrorCode::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
-            "invalid byte sequence for encoding \"UTF8\" in a value to be stored by column"
-        );
+        refuse_text();
     }
+}
+
+/// Raises an ERROR: text that is not valid was to be stored by column.
+#[cold]
+fn refuse_text() -> ! {
+    pgrx::ereport!(
+        pgrx::PgLogLevel::ERROR,
+        pgrx::PgSqlErrorCode::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
+        "invalid byte sequence for encoding \"UTF8\" in a value to be stored by column"
+    );
+    unreachable!("an ERROR was raised")
 }
 
 /// The same; `false` for text that is not valid, which is not appended.

@@ -360,7 +360,8 @@ impl<'a> Translator<'_, 'a> {
         let value = self.next_value(node)?;
         // SAFETY: by the contract of `translate`, a datum of this type.
         let value = value.map(|datum| unsafe { owned_value(datum, &layout) });
-        Ok(Expr::Constant(layout.column_type, value))
+        let value = value.map(|value| value.ok_or(Reason::Expression));
+        Ok(Expr::Constant(layout.column_type, value.transpose()?))
     }
 
     fn call(&mut self, call: &Call<'a>) -> Result<Expr, Reason> {

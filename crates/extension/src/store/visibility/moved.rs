@@ -72,18 +72,18 @@ pub fn hides(
     row: RowNumber,
     snapshot: Snapshot<'_>,
 ) -> Result<bool, ColdError> {
+    // Before the look for a forward: the merge may commit between the two.
+    lock_if_merged(store, table, row, snapshot)?;
     match moved_on(store, row)? {
-        None => {
-            lock_if_merged(store, table, row, snapshot)?;
-            Ok(false)
-        }
+        None => Ok(false),
         Some(next) => follow(store, table, next, snapshot),
     }
 }
 
 /// Has a serializable transaction, which has locked a row, lock the whole table if the row's group
 /// is just being merged: the merge may have transferred the locks of readers already, and its
-/// forwards cannot be read before it commits.
+/// forwards cannot be read before it commits. If the group is in force and none deletes it, the
+/// transfer is still to come; if it is not in force, there is a forward.
 fn lock_if_merged(
     store: &ColdStore,
     table: Table<'_>,
@@ -125,9 +125,9 @@ fn follow(
     loop {
         if is_serializable() {
             lock_row(table, row, snapshot);
+            lock_if_merged(store, table, row, snapshot)?;
         }
         if let Some(entry) = entry_now(store, row)? {
-            lock_if_merged(store, table, row, snapshot)?;
             return hides_row(store, &entry, row, snapshot);
         }
         match moved_on(store, row)? {
