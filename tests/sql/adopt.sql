@@ -152,6 +152,28 @@ INSERT INTO back SELECT i, i FROM generate_series(10001, 13000) i;
 ROLLBACK TO s;
 INSERT INTO back VALUES (10009, 0);
 COMMIT;
+-- The same of a table that had a TOAST relation before.
+CREATE TABLE had_toast (id int PRIMARY KEY, word text) USING heap;
+INSERT INTO had_toast SELECT i, 'old' FROM generate_series(1, 100) i;
+BEGIN;
+SELECT howdah.adopt('had_toast');
+INSERT INTO had_toast SELECT i, 'new' FROM generate_series(10001, 13000) i;
+SELECT cold('had_toast');
+ROLLBACK;
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SELECT * FROM had_toast WHERE id = 10001;
+INSERT INTO had_toast VALUES (10001, 'newer');
+SELECT * FROM had_toast WHERE id = 10001;
+RESET enable_seqscan;
+RESET enable_bitmapscan;
+BEGIN;
+SELECT howdah.adopt('had_toast');
+INSERT INTO had_toast SELECT i, 'new' FROM generate_series(20001, 23000) i;
+COMMIT;
+INSERT INTO had_toast SELECT i, 'newest' FROM generate_series(30001, 33000) i;
+SELECT cold('had_toast');
+SELECT count(*), count(DISTINCT id) FROM had_toast;
 DO $$ BEGIN
     PERFORM howdah.adopt('back');
     INSERT INTO back SELECT i, i FROM generate_series(10101, 13000) i;

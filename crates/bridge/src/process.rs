@@ -13,6 +13,12 @@ pub fn own_pid() -> i32 {
     unsafe { pg_sys::MyProcPid }
 }
 
+/// Whether this is a worker, of autovacuum or of an extension, and no session of a user.
+pub fn is_worker() -> bool {
+    // SAFETY: plain read of a global.
+    unsafe { pg_sys::MyBackendType != pg_sys::BackendType::B_BACKEND }
+}
+
 /// Whether the postmaster is loading `shared_preload_libraries`.
 pub fn is_preloading() -> bool {
     // SAFETY: plain read of a global.

@@ -18,7 +18,7 @@ use pgrx::pg_sys;
 
 use crate::names;
 use crate::relation;
-use crate::xid::Xid;
+use crate::xid::{SubTransactionId, Xid};
 
 /// A table and the file of its main fork. Other contents, as after TRUNCATE or a rewrite, come with
 /// another file.
@@ -250,6 +250,17 @@ impl<'a> Table<'a> {
     /// Whether the table has, or had, inheritance children.
     pub fn has_children(self) -> bool {
         self.form().relhassubclass
+    }
+
+    /// The subtransaction that made its present storage; 0 if that is committed.
+    pub fn storage_subtransaction(self) -> SubTransactionId {
+        // SAFETY: the relation is open.
+        unsafe {
+            match (*self.raw()).rd_newRelfilelocatorSubid {
+                0 => (*self.raw()).rd_createSubid,
+                made => made,
+            }
+        }
     }
 
     /// Blocks of the main fork.

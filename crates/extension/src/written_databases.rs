@@ -92,9 +92,9 @@ pub fn database(oid: u32) -> Option<&'static Database> {
         return Some(known);
     }
     databases.iter().find(|slot| {
-        slot.oid
-            .compare_exchange(0, oid, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
+        let taken = (slot.oid).compare_exchange(0, oid, Ordering::Relaxed, Ordering::Relaxed);
+        // Another backend of the database may have taken it meanwhile.
+        taken.map_or_else(|found| found == oid, |_| true)
     })
 }
 

@@ -158,3 +158,51 @@ fn the_index_of_a_cold_store_is_rebuilt_beside_vacuum() -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+/// Autovacuum of a table vacuums its hot rows while the cold store is locked, by its own VACUUM for
+/// example, and counts the cold rows all the same.
+#[test]
+fn autovacuum_does_not_wait_for_a_busy_cold_store() -> anyhow::Result<()> {
+    let settings = [
+        ("howdah.compaction", "off"),
+        ("autovacuum_naptime", "1s"),
+        ("autovacuum_vacuum_threshold", "50"),
+        ("autovacuum_vacuum_scale_factor", "0"),
+    ];
+    let primary = Primary::start("busy_store", &settings)?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "SET howdah.load_threshold = 100;
+         CREATE TABLE t (id int PRIMARY KEY, v text) USING howdah;
+         INSERT INTO t SELECT i, 'v' || i FROM generate_series(1, 5000) i;
+         SET howdah.bulk_load = off;
+         INSERT INTO t SELECT i, 'h' || i FROM generate_series(5001, 7000) i",
+    )?;
+    session.batch_execute("VACUUM t")?;
+    let index = "SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class c ON indrelid = reltoastrelid
+                 WHERE c.oid = 't'::regclass";
+    let index = query(&mut session, index)?;
+    let mut writer = primary.session()?;
+    writer.batch_execute("SET howdah.load_threshold = 100; BEGIN")?;
+    writer
+        .batch_execute("INSERT INTO t SELECT i, 'w' || i FROM generate_series(10001, 10300) i")?;
+    let reindex = format!("REINDEX INDEX CONCURRENTLY {index}");
+    let reindex = in_background(primary.session()?, reindex);
+    let waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'REINDEX%'";
+    wait_until(&mut session, waits)?;
+    let count = "SELECT autovacuum_count FROM pg_stat_all_tables WHERE relid = 't'::regclass";
+    let before = query(&mut session, count)?;
+    session.batch_execute("DELETE FROM t WHERE id BETWEEN 6001 AND 6500")?;
+    wait_until(&mut session, &format!("SELECT ({count}) > {before}"))?;
+    let counted = "SELECT reltuples FROM pg_class WHERE oid = 't'::regclass";
+    assert_eq!(query(&mut session, counted)?, "6500");
+    assert_eq!(
+        query(&mut session, waits)?,
+        "t",
+        "the store is locked still"
+    );
+    writer.batch_execute("ROLLBACK")?;
+    assert_eq!(joined(reindex), "0 rows");
+    assert_eq!(query(&mut session, "SELECT count(*) FROM t")?, "6500");
+    Ok(())
+}

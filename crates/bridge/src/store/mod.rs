@@ -318,16 +318,16 @@ impl<'a> ColdStore<'a> {
     /// storage (REINDEX). A rollback restores the old index, which has no entries for tuples
     /// inserted since: frozen ones could not be found by it.
     pub fn rollback_restores_old_index(&self) -> bool {
-        // SAFETY: both are open.
-        unsafe { storage_subtransaction(self.valid_index()) != storage_subtransaction(self.toast) }
+        // SAFETY: the index is open.
+        let index = unsafe { Table::from_raw(self.valid_index()) };
+        index.storage_subtransaction() != self.toast().storage_subtransaction()
     }
 
     /// Whether a rollback may take the relation's storage away and leave that of an index of the
     /// table: then the index would keep entries of rows that the storage knew of. A subtransaction
     /// that was begun later is rolled back along with any that was begun before it and goes on.
     pub fn rollback_leaves(&self, index: Table<'_>) -> bool {
-        // SAFETY: both are open.
-        unsafe { storage_subtransaction(index.raw()) < storage_subtransaction(self.toast) }
+        index.storage_subtransaction() < self.toast().storage_subtransaction()
     }
 
     fn valid_index(&self) -> pg_sys::Relation {
@@ -359,20 +359,6 @@ unsafe fn index_oids(toast: pg_sys::Relation) -> Vec<pg_sys::Oid> {
         let oids = oids.collect();
         quiet::list_free(list);
         oids
-    }
-}
-
-/// The subtransaction that made the relation's present storage; 0 if that is committed.
-///
-/// # Safety
-/// The relation is open.
-unsafe fn storage_subtransaction(rel: pg_sys::Relation) -> pg_sys::SubTransactionId {
-    // SAFETY: the caller holds the relation open.
-    unsafe {
-        match (*rel).rd_newRelfilelocatorSubid {
-            0 => (*rel).rd_createSubid,
-            made => made,
-        }
     }
 }
 

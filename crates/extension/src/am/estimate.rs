@@ -136,6 +136,11 @@ fn cold_size(table: Table<'_>) -> Option<ColdSize> {
     })
 }
 
+/// The cold rows of a table, about; 0 if they cannot be read.
+pub(super) fn cold_rows(table: Table<'_>) -> u64 {
+    cold_size(table).map_or(0, |cold| cold.rows)
+}
+
 struct BothSides;
 
 impl EstimateSizes for BothSides {

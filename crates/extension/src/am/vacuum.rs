@@ -17,7 +17,9 @@
 //!
 //! Locks: VACUUM's own on the table; the same mode on the TOAST relation while the cold side is
 //! surveyed, because VACUUM's snapshot does not keep a concurrent VACUUM of that relation from
-//! recycling index pages that are being read.
+//! recycling index pages that are being read. A worker does not wait for it: it would wait as long
+//! as the TOAST relation's own VACUUM takes, or cancel it at each visit so that it never ends. It
+//! vacuums the hot side and leaves the rest to the next VACUUM.
 //!
 //! Rows that marks hide from all snapshots are folded into their group's deletion vector once
 //! no index has entries for them. Other backends neither wait for VACUUM's own transaction nor see
@@ -36,6 +38,8 @@
 use howdah_bridge::Oid;
 use howdah_bridge::cold_lock::Locks;
 use howdah_bridge::indexes::is_brin;
+use howdah_bridge::maintained;
+use howdah_bridge::process::is_worker;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::table_am::{self, Routine};
@@ -43,6 +47,7 @@ use howdah_bridge::table_vacuum::{
     IndexCleanup, TableVacuum, counted_rows, is_partial, set_index_statistics,
 };
 
+use super::estimate::cold_rows;
 use crate::errors::or_raise;
 use crate::stop_point;
 use crate::store::gaps::Survey;
@@ -65,37 +70,63 @@ impl table_am::Vacuum for BothSides {
 
 fn run(vacuum: TableVacuum<'_>) {
     let table = vacuum.table();
-    let Some(cold_before) = survey(table) else {
-        vacuum.heap();
-        return;
+    let cold_before = match survey(table) {
+        ColdSide::None => {
+            vacuum.heap();
+            return;
+        }
+        ColdSide::Busy => {
+            let cold_rows = cold_rows(table);
+            let indexes_before = index_row_counts(vacuum);
+            vacuum.heap_apart(cold_rows);
+            finish_statistics(vacuum, &indexes_before, cold_rows);
+            return;
+        }
+        ColdSide::Surveyed(survey) => survey,
     };
     let indexes_before = index_row_counts(vacuum);
     vacuum.heap_apart(cold_before.live_rows());
     // A load that was in progress at the first survey may have committed meanwhile.
-    let cold = survey(table).unwrap_or(cold_before);
+    let cold = match survey(table) {
+        ColdSide::Surveyed(now) => now,
+        ColdSide::None | ColdSide::Busy => cold_before,
+    };
     let removed = clean_indexes(vacuum, &cold);
-    if cold.live_rows() > 0 {
-        table.ensure_first_page();
-        correct_statistics(vacuum, &indexes_before, &cold);
-    }
+    finish_statistics(vacuum, &indexes_before, cold.live_rows());
     if vacuum.is_verbose() {
         report(table, &cold, removed);
     }
 }
 
-/// The state of the cold side; `None` if the table never had cold rows.
-fn survey(table: Table<'_>) -> Option<Survey> {
+/// What VACUUM finds of the cold side.
+enum ColdSide {
+    /// The table never had cold rows.
+    None,
+    /// The TOAST relation is being vacuumed, and this is a worker, which does not wait.
+    Busy,
+    Surveyed(Survey),
+}
+
+/// The state of the cold side.
+fn survey(table: Table<'_>) -> ColdSide {
     // First checks under AccessShareLock, which blocks nothing, as most tables are all hot. It is
     // given back before the stronger one is asked for: REINDEX CONCURRENTLY of the TOAST relation
     // holds that one, and waits for all that hold any.
-    let store = ColdStore::open(table, LockMode::AccessShare)?;
+    let Some(store) = ColdStore::open(table, LockMode::AccessShare) else {
+        return ColdSide::None;
+    };
+    let toast = store.toast().oid();
     let is_empty = store.toast().main_fork_blocks() == 0;
     store.release();
     if is_empty {
-        return None;
+        return ColdSide::None;
     }
-    let store = ColdStore::open(table, LockMode::ShareUpdateExclusive)?;
-    or_raise(table.oid(), Survey::take(&store))
+    if is_worker() && !maintained::try_lock(toast) {
+        return ColdSide::Busy;
+    }
+    let surveyed = ColdStore::open(table, LockMode::ShareUpdateExclusive)
+        .and_then(|store| or_raise(table.oid(), Survey::take(&store)));
+    surveyed.map_or(ColdSide::None, ColdSide::Surveyed)
 }
 
 /// Index entries removed, and from how many indexes.
@@ -165,8 +196,12 @@ fn index_row_counts(vacuum: TableVacuum<'_>) -> Vec<(Oid, f32)> {
 
 /// Adds the cold rows to the statistics that heap's VACUUM has written, which counted hot rows
 /// only.
-fn correct_statistics(vacuum: TableVacuum<'_>, indexes_before: &[(Oid, f32)], cold: &Survey) {
-    let total = vacuum.add_to_rows(cold.live_rows());
+fn finish_statistics(vacuum: TableVacuum<'_>, indexes_before: &[(Oid, f32)], cold_rows: u64) {
+    if cold_rows == 0 {
+        return;
+    }
+    vacuum.table().ensure_first_page();
+    let total = vacuum.add_to_rows(cold_rows);
     vacuum.for_each_index(|index| {
         if is_brin(index) {
             return;

@@ -81,8 +81,8 @@ impl OperandKind {
         }
     }
 
-    /// The value of an operand; `None` if it does not have the physical form, or is text that is not
-    /// valid.
+    /// The value of an operand; `None` if it does not have the physical form, or is text that is
+    /// not valid.
     fn value(self, datum: TypedDatum<'_>, column: ColumnType) -> Option<OwnedValue> {
         let layout = self.layout(column);
         let has_form = datum.has_form(layout.len, layout.by_value);

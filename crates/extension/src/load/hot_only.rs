@@ -25,9 +25,10 @@
 //! numbers would be assigned a second time.
 //!
 //! So does any load into a store that is newer than an index of its table, as in a transaction that
-//! has adopted the table, or clustered the TOAST relation: a rollback would take the store away, or
-//! bring an older one back, and leave entries in the index. They would lead nowhere, or to rows
-//! that are given the same numbers later.
+//! has clustered the TOAST relation: a rollback would take the store away, or bring an older one
+//! back, and leave entries in the index. They would lead nowhere, or to rows that are given the
+//! same numbers later. And so does a load into a table that the transaction has adopted, if it has
+//! an older index: after a rollback it is a heap table, to which no such entry means anything.
 
 use std::cell::RefCell;
 
@@ -35,6 +36,7 @@ use howdah_bridge::Oid;
 use howdah_bridge::indexes::{is_brin, is_exclusion, may_fail_on_nulls, oids_of, with_index};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
+use howdah_bridge::xid::{SubTransactionId, current_subtransaction};
 
 use crate::errors::or_raise;
 use crate::store::directory::{ever_gave_numbers, ever_had_cold_rows};
@@ -48,7 +50,8 @@ pub(super) fn loads_stay_hot(table: Table<'_>) -> bool {
         with_index(index, |index| {
             has_brin |= is_brin(index);
             needs_values |= is_exclusion(index) || may_fail_on_nulls(index);
-            is_older |= store.as_ref().is_some_and(|it| it.rollback_leaves(index));
+            is_older |= was_adopted_since(table, index)
+                || store.as_ref().is_some_and(|it| it.rollback_leaves(index));
         });
     }
     let ever_gave_numbers = |store| or_raise(table.oid(), ever_gave_numbers(store));
@@ -61,6 +64,23 @@ pub(super) fn loads_stay_hot(table: Table<'_>) -> bool {
 thread_local! {
     /// Tables of which the transaction has dropped a BRIN index, rolled back or not.
     static DROPPED_BRIN: RefCell<Vec<Oid>> = const { RefCell::new(Vec::new()) };
+    /// Tables that the transaction has adopted, rolled back or not, and in which subtransaction.
+    static ADOPTED: RefCell<Vec<(Oid, SubTransactionId)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The transaction has made a heap table a howdah table as it is.
+pub(super) fn note_adopted(table: Oid) {
+    ADOPTED.with_borrow_mut(|tables| tables.push((table, current_subtransaction())));
+}
+
+/// Whether the table was adopted in a subtransaction that began after the index got its storage:
+/// its rollback leaves the index.
+fn was_adopted_since(table: Table<'_>, index: Table<'_>) -> bool {
+    ADOPTED.with_borrow(|tables| {
+        let of_table = tables.iter().filter(|(adopted, _)| *adopted == table.oid());
+        let mut subtransactions = of_table.map(|(_, subtransaction)| *subtransaction);
+        subtransactions.any(|subtransaction| index.storage_subtransaction() < subtransaction)
+    })
 }
 
 /// A BRIN index of the table is dropped.
@@ -75,6 +95,7 @@ fn has_dropped_brin(table: Table<'_>) -> bool {
 /// Forgets them: the transaction is over.
 pub(super) fn reset() {
     DROPPED_BRIN.take();
+    ADOPTED.take();
 }
 
 /// Whether a high-water mark made now could be lost by a rollback.

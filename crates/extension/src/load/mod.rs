@@ -119,6 +119,11 @@ pub fn note_dropped_brin(table: Oid) {
     hot_only::note_dropped_brin(table);
 }
 
+/// The transaction has made a heap table a howdah table as it is.
+pub fn note_adopted(table: Oid) {
+    hot_only::note_adopted(table);
+}
+
 /// The state before a utility statement runs, to be passed to [`after_utility`].
 pub fn before_utility() -> u64 {
     pending_groups::serial_now()

@@ -18,6 +18,7 @@ use pgrx::{PgSqlErrorCode, Spi, pg_extern};
 
 use super::open_owned;
 use crate::errors::refuse;
+use crate::load;
 use crate::options;
 use crate::store::directory::ever_had_cold_rows;
 
@@ -38,6 +39,7 @@ fn adopt(relation: Oid) {
     access_method::set(relation, howdah);
     if !partitioned {
         create_toast_relation(relation);
+        load::note_adopted(relation);
     }
 }
 

@@ -41,7 +41,7 @@ fn open_howdah(oid: Oid) -> Option<OpenRelation> {
 }
 
 /// Opens a table that the user owns, and locks it; raises an ERROR for other users, as ALTER TABLE
-/// does. Rights are checked before the lock is waited for.
+/// does. Rights are checked before the lock is waited for, and again once it is held.
 fn open_owned(oid: Oid, lock: LockMode) -> OpenRelation {
     if names::relation(oid).is_none() {
         no_such_relation(oid);
@@ -52,6 +52,9 @@ fn open_owned(oid: Oid, lock: LockMode) -> OpenRelation {
     let Some(open) = OpenRelation::try_open(oid, lock as u32) else {
         no_such_relation(oid)
     };
+    if !rights::owns(oid) {
+        rights::refuse_unless_owner(oid);
+    }
     if open.table().is_system_class() {
         refuse(
             PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,

@@ -202,13 +202,12 @@ pub fn settled(store: &ColdStore, row: RowNumber) -> Option<PlacedEntry> {
     settled_entries::recall(store, row, None)
 }
 
-/// The id of the group that covers `row` if any does, whatever its status: the greatest one not
-/// above the row's cold block.
+/// The id of the group that covers `row`, whatever its status.
 pub fn nearest_group(store: &ColdStore, row: RowNumber) -> Option<GroupId> {
     if let Some(placed) = settled(store, row) {
         return Some(placed.entry.group());
     }
-    let mut nearest = None;
+    let (mut nearest, mut key) = (None, None);
     let mut any = |_: ShownTuple<'_>| true;
     // Ranges do not overlap, so the entry that covers the row is the nearest.
     if let Some(Ok(found)) = recall(store, row, &mut any) {
@@ -220,8 +219,18 @@ pub fn nearest_group(store: &ColdStore, row: RowNumber) -> Option<GroupId> {
         true,
         &mut any,
         |entry| {
-            nearest = Some(GroupId::of_key(entry.seq));
-            ControlFlow::Break(())
+            // Several tuples may have the greatest key that is not above the row's cold block.
+            if key.is_some_and(|key| key != entry.seq) {
+                return ControlFlow::Break(());
+            }
+            key = Some(entry.seq);
+            // A damaged one is an error where it is read.
+            let covers = placed(&entry).map_or(true, |found| found.entry.covers(row));
+            if covers {
+                nearest = Some(GroupId::of_key(entry.seq));
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
         },
     );
     nearest
