@@ -30,15 +30,11 @@ struct Planning {
 }
 
 fn begin(planning: Planning) {
-    PLANNINGS.with_borrow_mut(|plannings| {
-        while plannings
-            .pop_if(|last| last.address <= planning.address)
-            .is_some()
-        {}
-        plannings.push(planning);
-    });
+    end(planning.address);
+    PLANNINGS.with_borrow_mut(|plannings| plannings.push(planning));
 }
 
+/// Ends the run with this place on the stack, and those further down.
 fn end(address: usize) {
     PLANNINGS.with_borrow_mut(
         |plannings| {

@@ -35,7 +35,6 @@ pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> 
     let Some(mut prepared) = first_move::prepare(task, transactions) else {
         return tally;
     };
-    crate::stop_point!("prepared");
     let mut from = Some(0);
     while let Some(block) = from {
         pgrx::check_for_interrupts!();

@@ -63,14 +63,17 @@ pub fn ever_gave_numbers(store: &ColdStore) -> Result<bool, ColdError> {
 
 /// Whether the table, which is locked, has or ever had cold rows, according to the high-water mark.
 pub fn ever_cold(table: Table<'_>) -> bool {
-    ColdStore::open(table, LockMode::AccessShare)
-        .is_some_and(|store| store.toast().main_fork_blocks() > 0 && ever_had_cold_rows(&store))
+    ColdStore::open(table, LockMode::AccessShare).is_some_and(|store| is_ever_cold(&store))
+}
+
+fn is_ever_cold(store: &ColdStore) -> bool {
+    store.toast().main_fork_blocks() > 0 && ever_had_cold_rows(store)
 }
 
 /// The same, without a lock that is kept on the TOAST relation.
 pub fn ever_cold_unlocked(table: Table<'_>) -> bool {
     ColdStore::open(table, LockMode::AccessShare).is_some_and(|store| {
-        let is_cold = store.toast().main_fork_blocks() > 0 && ever_had_cold_rows(&store);
+        let is_cold = is_ever_cold(&store);
         store.release();
         is_cold
     })
