@@ -1,10 +1,9 @@
 //! Cursors that may be scrolled.
 //!
-//! A cursor declared without NO SCROLL can be moved backwards, and its current row can be used in
-//! `WHERE CURRENT OF`, if its plan supports that. Users rely on it for plain scans, and this node
-//! reads forwards only; so the node is not offered to such a cursor. The planner's hook for
-//! relations does not receive the cursor's options; they are kept here while a statement is
-//! planned.
+//! A cursor declared without NO SCROLL can be moved backwards if its plan supports that, and users
+//! rely on it for what PostgreSQL sorts: so the first rows of an order, which the engine finds, are
+//! then kept by a node that can be moved ([`upper`](crate::upper)). The hooks for paths do not
+//! receive the cursor's options; they are kept here while a statement is planned.
 
 use std::cell::RefCell;
 
@@ -44,7 +43,7 @@ fn end(address: usize) {
 }
 
 /// Whether the statement being planned is a cursor that may be scrolled.
-pub fn may_scroll() -> bool {
+pub(crate) fn may_scroll() -> bool {
     let subtransaction = current_subtransaction();
     PLANNINGS.with_borrow_mut(|plannings| {
         while plannings

@@ -13,6 +13,8 @@ use crate::row_expr::{interrupts, passes, project};
 use crate::slot::{Slot, clear, take_attributes};
 use crate::tid::RowNumber;
 
+const FORWARD: pg_sys::ScanDirection::Type = pg_sys::ScanDirection::ForwardScanDirection;
+const BACKWARD: pg_sys::ScanDirection::Type = pg_sys::ScanDirection::BackwardScanDirection;
 const EMPTY: u16 = pg_sys::TTS_FLAG_EMPTY as u16;
 const SHOULDFREE: u16 = pg_sys::TTS_FLAG_SHOULDFREE as u16;
 
@@ -32,56 +34,27 @@ pub(super) unsafe extern "C-unwind" fn exec_custom_scan(
         {
             return result;
         }
-        let slot = (*node).ss.ss_ScanTupleSlot;
-        let context = (*node).ss.ps.ps_ExprContext;
+        if (*(*node).ss.ps.state).es_direction == BACKWARD {
+            return preceding(node, scan);
+        }
         loop {
             let row = (*scan).at;
             if row < (*scan).end {
                 (*scan).at = row + 1;
-                let position = match (*scan).positions.is_null() {
-                    true => row as u64,
-                    false => u64::from(*(*scan).positions.add(row)),
-                };
-                if (*scan).through_scan_slot {
-                    copy_row(&(*scan).into_scan, row, slot);
+                if let Some(result) = cold_row(node, scan, row) {
+                    return result;
                 }
-                (*slot).tts_tid = RowNumber((*scan).first_row + position).tid().raw();
-                if (*scan).recheck && !passes((*scan).pushed_qual, context, slot) {
-                    (*scan).rows_removed += 1;
-                    interrupts();
-                    continue;
-                }
-                if !passes((*node).ss.ps.qual, context, slot) {
-                    count_removed(node);
-                    continue;
-                }
-                return match (*scan).emit {
-                    Emit::Direct => {
-                        let result = (*node).ss.ps.ps_ResultTupleSlot;
-                        copy_row(&(*scan).into_result, row, result);
-                        result
-                    }
-                    Emit::Scan => slot,
-                    Emit::Project => project((*node).ss.ps.ps_ProjInfo, context, slot),
-                };
+                continue;
             }
             match (*scan).side {
-                Side::Hot => {
-                    let next = (*scan).heap.scan_getnextslot;
-                    let hot = (*scan).hot_slot;
-                    let forward = pg_sys::ScanDirection::ForwardScanDirection;
-                    if !next((*scan).hot, forward, hot) {
-                        (*scan).side = Side::Cold;
-                    } else if (*scan).follows && hides(node) {
-                        interrupts();
-                    } else if let Some(result) = accept(node, scan, hot) {
-                        return result;
-                    } else {
-                        interrupts();
-                    }
-                }
+                Side::Hot => match hot_row(node, scan, FORWARD) {
+                    Some(result) => return result,
+                    None => (*scan).side = Side::Cold,
+                },
                 Side::Cold => {
                     if !refill(node) {
+                        // Moved backwards, the row before is the batch's last.
+                        (*scan).at = (*scan).end + 1;
                         (*scan).side = Side::End;
                     }
                 }
@@ -89,6 +62,111 @@ pub(super) unsafe extern "C-unwind" fn exec_custom_scan(
                 Side::End => return nothing(node),
             }
         }
+    }
+}
+
+/// Returns the row before the one that was returned last, for a cursor that is moved backwards: the
+/// rows of the forward scan in reverse. Before the first row, the node stands where it starts.
+///
+/// # Safety
+/// `node` was begun, and `scan` is its state.
+unsafe fn preceding(
+    node: *mut pg_sys::CustomScanState,
+    scan: *mut Scan,
+) -> *mut pg_sys::TupleTableSlot {
+    // SAFETY: as for this function; see the module's header.
+    unsafe {
+        loop {
+            match (*scan).side {
+                Side::Start => return nothing(node),
+                // After its end in one direction, heap's scan begins anew in the other.
+                Side::Hot => return hot_row(node, scan, BACKWARD).unwrap_or_else(|| nothing(node)),
+                Side::Cold | Side::End => {
+                    (*scan).side = Side::Cold;
+                    if (*scan).at >= 2 {
+                        (*scan).at -= 1;
+                        if let Some(result) = cold_row(node, scan, (*scan).at - 1) {
+                            return result;
+                        }
+                    } else if refill_from_before(node) {
+                        (*scan).at = (*scan).end + 1;
+                    } else {
+                        ((*scan).at, (*scan).end) = (0, 0);
+                        (*scan).side = Side::Hot;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns a row of the batch, if it passes.
+///
+/// # Safety
+/// `node` was begun, `scan` is its state, and its batch has the row.
+#[inline(always)]
+unsafe fn cold_row(
+    node: *mut pg_sys::CustomScanState,
+    scan: *mut Scan,
+    row: usize,
+) -> Option<*mut pg_sys::TupleTableSlot> {
+    // SAFETY: as for this function; the batch's columns hold the row, and the copies' targets lie
+    // inside their slots.
+    unsafe {
+        let slot = (*node).ss.ss_ScanTupleSlot;
+        let context = (*node).ss.ps.ps_ExprContext;
+        let position = match (*scan).positions.is_null() {
+            true => row as u64,
+            false => u64::from(*(*scan).positions.add(row)),
+        };
+        if (*scan).through_scan_slot {
+            copy_row(&(*scan).into_scan, row, slot);
+        }
+        (*slot).tts_tid = RowNumber((*scan).first_row + position).tid().raw();
+        if (*scan).recheck && !passes((*scan).pushed_qual, context, slot) {
+            (*scan).rows_removed += 1;
+            interrupts();
+            return None;
+        }
+        if !passes((*node).ss.ps.qual, context, slot) {
+            count_removed(node);
+            return None;
+        }
+        Some(match (*scan).emit {
+            Emit::Direct => {
+                let result = (*node).ss.ps.ps_ResultTupleSlot;
+                copy_row(&(*scan).into_result, row, result);
+                result
+            }
+            Emit::Scan => slot,
+            Emit::Project => project((*node).ss.ps.ps_ProjInfo, context, slot),
+        })
+    }
+}
+
+/// Returns the next hot row in this direction that passes.
+///
+/// # Safety
+/// `node` was begun, `scan` is its state, and heap's scan has begun.
+#[inline(always)]
+unsafe fn hot_row(
+    node: *mut pg_sys::CustomScanState,
+    scan: *mut Scan,
+    direction: pg_sys::ScanDirection::Type,
+) -> Option<*mut pg_sys::TupleTableSlot> {
+    // SAFETY: as for this function.
+    unsafe {
+        let next = (*scan).heap.scan_getnextslot;
+        let hot = (*scan).hot_slot;
+        while next((*scan).hot, direction, hot) {
+            if !((*scan).follows && hides(node))
+                && let Some(result) = accept(node, scan, hot)
+            {
+                return Some(result);
+            }
+            interrupts();
+        }
+        None
     }
 }
 
@@ -311,6 +389,20 @@ unsafe extern "C-unwind" fn refill(node: *mut pg_sys::CustomScanState) -> bool {
             scan.report_removed();
             scan.cold.publish(shared);
         }
+        if more {
+            attach(node, scan);
+        }
+        more
+    }
+}
+
+/// Reads the batch of cold rows before the last one; `false` if there is none.
+#[pg_guard]
+unsafe extern "C-unwind" fn refill_from_before(node: *mut pg_sys::CustomScanState) -> bool {
+    // SAFETY: as for `refill`. Where no batch was read, there is none before it.
+    unsafe {
+        let scan = scan_of(node);
+        let more = scan.cold.previous(&mut scan.batch);
         if more {
             attach(node, scan);
         }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   planner    planner ─── set_rel_pathlist_hook: asks the scanner, adds paths
-//!              cursors ─── which cursors forbid the node
+//!              cursors ─── which statements are cursors that may be scrolled
 //!              planned ─── the table and its clauses, as the scanner is given them
 //!              surcharge ─ what PostgreSQL's own paths cost besides
 //!              ordered_joins ─ set_join_pathlist_hook: look-ups in the order of a table
@@ -14,7 +14,7 @@
 //!
 //!   ┌─ Scanner (the caller's) ───┐        ┌─ ColdRows (the caller's), one for each node ─┐
 //!   │ offer: at what cost?       │ begin  │ operands, ask ─▶ next ─▶ next ─▶ … ─▶ end    │
-//!   │ pushed: which clauses?     ├───────▶│ rewind, close; share, publish                │
+//!   │ pushed: which clauses?     ├───────▶│ previous, rewind, close; share, publish      │
 //!   └────────────────────────────┘        └──────────────────────────────────────────────┘
 //! ```
 //!
@@ -46,6 +46,7 @@ use pgrx::pg_sys;
 
 pub use crate::explanation::Explanation;
 pub use batch::{Batch, Column};
+pub(crate) use cursors::may_scroll;
 pub use node::{Attributes, Begun};
 pub use parallel::SharedWords;
 pub use planned::{Clause, NamedAttributes, PlannedTable, QualCost};
@@ -108,6 +109,10 @@ pub trait ColdRows {
 
     /// Stores the next rows in the batch; `false` at the end. They live until the next call.
     fn next(&mut self, shared: Option<&SharedWords>, batch: &mut Batch) -> bool;
+
+    /// Stores the rows in the batch that come before those it holds; `false` if these are the first.
+    /// [`ColdRows::next`] goes on from there. Only for nodes that may be moved backwards.
+    fn previous(&mut self, batch: &mut Batch) -> bool;
 
     /// Starts again, if it is open; counts are kept.
     fn rewind(&mut self);

@@ -64,6 +64,8 @@ pub struct Begun<'q> {
     pub rti: i32,
     pub snapshot: Snapshot<'q>,
     pub attributes: Attributes,
+    /// Whether it may be moved backwards.
+    pub is_scrolled: bool,
     /// The lifetime of all of this.
     query: PhantomData<&'q ()>,
 }
@@ -110,7 +112,8 @@ struct Prepared {
 pub(super) struct Scan {
     pub side: Side,
     pub emit: Emit,
-    /// Rows of the batch that are still to come.
+    /// The place in the batch after the row that was returned last, and the batch's end. Where no
+    /// row is left, it is the place after the end.
     pub at: usize,
     pub end: usize,
     /// Row number of the batch's first row, or of what `positions` are relative to.
@@ -185,7 +188,7 @@ pub(super) unsafe extern "C-unwind" fn create_custom_scan_state(
 unsafe extern "C-unwind" fn begin_custom_scan(
     node: *mut pg_sys::CustomScanState,
     estate: *mut pg_sys::EState,
-    _eflags: i32,
+    eflags: i32,
 ) {
     // SAFETY: the core has filled in the node: relation open and locked, slots and qual made. The
     // current memory context is the query's. Table and snapshot live until the executor ends, which
@@ -214,6 +217,7 @@ unsafe extern "C-unwind" fn begin_custom_scan(
             rti: rti as i32,
             snapshot,
             attributes: attributes.clone(),
+            is_scrolled: eflags as u32 & pg_sys::EXEC_FLAG_BACKWARD != 0,
             query: PhantomData,
         });
         let scan = Scan {

@@ -1,14 +1,14 @@
 //! Offers the node to the planner.
 //!
 //! The node is offered for a base relation that the scanner accepts, unless the statement samples
-//! it, identifies its row by a cursor, or is itself a cursor that may be scrolled. Statements that
-//! change or lock rows need no more of their scans than ctid and the columns that they use: rows
-//! are changed by TID, and old versions are fetched by TID (docs/decisions/0008).
+//! it, or identifies its row by a cursor. Statements that change or lock rows need no more of their
+//! scans than ctid and the columns that they use: rows are changed by TID, and old versions are
+//! fetched by TID (docs/decisions/0008).
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::planned::PlannedTable;
-use super::{cursors, plan, scanner, surcharge};
+use super::{plan, scanner, surcharge};
 use crate::custom_node::new_path;
 
 static mut PREVIOUS_HOOK: pg_sys::set_rel_pathlist_hook_type = None;
@@ -75,7 +75,7 @@ unsafe extern "C-unwind" fn set_rel_pathlist(
         if let Some(previous) = PREVIOUS_HOOK {
             pg_sys::ffi::pg_guard_ffi_boundary(|| previous(root, rel, rti, rte));
         }
-        if !cursors::may_scroll() && is_plain_table(rel, rte) {
+        if is_plain_table(rel, rte) {
             offer(&PlannedTable::of(root, rel));
         }
     }
@@ -255,7 +255,8 @@ unsafe fn path(table: &PlannedTable<'_>, offer: &Offer, workers: i32) -> *mut pg
         // Disabling sequential scans asks for an index to be used.
         path.disabled_nodes = i32::from(!pg_sys::enable_seqscan);
         set_cost(path, table, offer);
-        (*custom).flags = pg_sys::CUSTOMPATH_SUPPORT_PROJECTION;
+        (*custom).flags =
+            pg_sys::CUSTOMPATH_SUPPORT_PROJECTION | pg_sys::CUSTOMPATH_SUPPORT_BACKWARD_SCAN;
         custom
     }
 }

@@ -99,6 +99,7 @@ pub(super) unsafe fn only_child(path: *mut pg_sys::Path) -> Option<*mut pg_sys::
             }
             Tag::T_ProjectionPath => (*path.cast::<pg_sys::ProjectionPath>()).subpath,
             Tag::T_LimitPath => (*path.cast::<pg_sys::LimitPath>()).subpath,
+            Tag::T_MaterialPath => (*path.cast::<pg_sys::MaterialPath>()).subpath,
             Tag::T_WindowAggPath => (*path.cast::<pg_sys::WindowAggPath>()).subpath,
             Tag::T_ProjectSetPath => (*path.cast::<pg_sys::ProjectSetPath>()).subpath,
             _ => return None,

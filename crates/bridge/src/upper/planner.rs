@@ -7,6 +7,10 @@
 //! Offered are: grouping and aggregation (no grouping sets), DISTINCT, and ORDER BY with a constant
 //! LIMIT, each over a plain scan of one relation, which may be partitioned or have children. For
 //! anything else the hook offers nothing, and notes the reason ([`notes`]).
+//!
+//! The node reads forwards only. PostgreSQL keeps the rows of a `SCROLL` cursor itself where they
+//! cannot be moved through backwards; where a cursor is declared without a word, we keep the first
+//! rows, as its Sort would.
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
@@ -16,7 +20,7 @@ use super::own_plan::cheapest_serial;
 use super::reason::Reason;
 use super::tables::{QueriedTable, tables_of};
 use super::{Engine, Shape, Stage, engine, notes, plan};
-use crate::scan::{PlannedTable, cost_of_first};
+use crate::scan::{PlannedTable, cost_of_first, may_scroll};
 
 static mut PREVIOUS_HOOK: pg_sys::create_upper_paths_hook_type = None;
 
@@ -273,7 +277,12 @@ unsafe fn offer(
         (*path).path.startup_cost = offer.cost + target.startup;
         (*path).path.total_cost =
             (*path).path.startup_cost + rows * (pg_sys::cpu_tuple_cost + target.per_tuple);
-        pg_sys::add_path(output, path.cast());
+        let path: *mut pg_sys::Path = path.cast();
+        let path = match shape.stage == Stage::First && may_scroll() {
+            true => pg_sys::create_material_path(output, path).cast(),
+            false => path,
+        };
+        pg_sys::add_path(output, path);
     }
     Ok(Offered::Yes)
 }

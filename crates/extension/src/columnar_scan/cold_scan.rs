@@ -34,6 +34,7 @@ pub struct ColdScan<'q> {
     rti: i32,
     layout: Rc<TableLayout>,
     attributes: Attributes,
+    is_scrolled: bool,
     reader: Option<Reader<'q>>,
     /// Created early for parallel scans.
     view: Option<ColdView<'q>>,
@@ -61,6 +62,7 @@ impl<'q> ColdScan<'q> {
             rti: begun.rti,
             layout,
             attributes: begun.attributes,
+            is_scrolled: begun.is_scrolled,
             reader: None,
             view: None,
             arenas,
@@ -101,7 +103,8 @@ impl ColdRows for ColdScan<'_> {
         if self.reader.is_none() {
             let view = self.view.take().unwrap_or_else(|| self.view());
             let (layout, attributes) = (self.layout.clone(), self.attributes.clone());
-            self.reader = Some(Reader::new(view, layout, attributes));
+            let reader = Reader::new(view, layout, attributes, self.is_scrolled);
+            self.reader = Some(reader);
         }
         self.reader
             .as_ref()
@@ -152,6 +155,15 @@ impl ColdRows for ColdScan<'_> {
         let more = or_raise(self.table.oid(), next);
         (self.table).count_rows_read(std::mem::take(&mut reader.rows_read));
         more
+    }
+
+    fn previous(&mut self, batch: &mut scan::Batch) -> bool {
+        let Some(reader) = &mut self.reader else {
+            return false;
+        };
+        let mut batch = Batch::of(batch, &mut self.arenas);
+        let previous = reader.previous_batch(self.table, &self.question, &mut batch);
+        or_raise(self.table.oid(), previous)
     }
 
     fn rewind(&mut self) {

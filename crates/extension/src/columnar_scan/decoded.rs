@@ -74,7 +74,7 @@ pub(super) struct Decoded {
     selection: Selection,
     recheck: bool,
     /// Rows already returned.
-    done: usize,
+    pub(super) done: usize,
 }
 
 impl Decoded {

@@ -14,6 +14,11 @@
 //! are not shared: the backend that holds them returns them at the end.
 //!
 //! Between calls no pin, no lock and no open relation is held; what was read was copied.
+//!
+//! A scan that may be moved backwards notes the place of each batch it hands out: some 40 bytes for
+//! up to 8,192 rows. A batch behind the last one is read again from its place (`again`), beside
+//! what the scan has in hand. The snapshot and the view's groups are the same, hence the rows, too;
+//! they are not counted twice.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -26,7 +31,9 @@ use howdah_columnar::{Verdict, ZONE_ROWS};
 use super::batch::{BATCH_ROWS, Batch, Rows};
 use super::counts::Counts;
 use super::current_group::{CurrentGroup, Question};
-use super::decoded::{Decoded, Selection};
+use super::decoded::Decoded;
+use super::history::{History, Place};
+use super::piece::Piece;
 use super::units::{GROUP_ZONES, SharedUnits};
 use crate::errors::ColdError;
 use crate::store::view::{ColdGroup, ColdView, store_of};
@@ -35,12 +42,6 @@ use crate::types::TableLayout;
 /// The maximal number of rows that are decoded at a time: the result should fit the processor's
 /// caches, and memory that is reused.
 const PIECE_ROWS: usize = 4 * ZONE_ROWS;
-
-/// A run of zones that are treated alike.
-struct Piece {
-    rows: Range<usize>,
-    filter: bool,
-}
 
 /// Reads the cold side of one scan.
 pub struct Reader<'q> {
@@ -55,16 +56,24 @@ pub struct Reader<'q> {
     unit_zones: usize,
     current: Option<CurrentGroup>,
     pieces: VecDeque<Piece>,
-    decoded: Option<Decoded>,
+    decoded: Option<(Piece, Decoded)>,
     pending_at: u32,
     scratch: Vec<u32>,
+    /// Of a scan that may be moved backwards.
+    history: Option<History>,
     /// Rows read since this was last fetched, filtered out or not.
     pub rows_read: u64,
     pub counts: Counts,
 }
 
 impl<'q> Reader<'q> {
-    pub fn new(view: ColdView<'q>, layout: Rc<TableLayout>, wanted: Attributes) -> Self {
+    /// `is_scrolled` tells whether it may be moved backwards.
+    pub fn new(
+        view: ColdView<'q>,
+        layout: Rc<TableLayout>,
+        wanted: Attributes,
+        is_scrolled: bool,
+    ) -> Self {
         howdah_bridge::malloc::keep_freed_memory();
         let mut reader = Reader {
             view,
@@ -79,6 +88,7 @@ impl<'q> Reader<'q> {
             decoded: None,
             pending_at: 0,
             scratch: Vec::new(),
+            history: is_scrolled.then(History::default),
             rows_read: 0,
             counts: Counts::default(),
         };
@@ -105,6 +115,7 @@ impl<'q> Reader<'q> {
         self.pieces.clear();
         self.decoded = None;
         self.pending_at = 0;
+        self.history = self.history.take().map(|_| History::default());
     }
 
     /// Replaces `batch` by the next rows; `false` at the end. `table` is that of the view. In a
@@ -116,6 +127,9 @@ impl<'q> Reader<'q> {
         question: &Question,
         batch: &mut Batch<'_>,
     ) -> Result<bool, ColdError> {
+        if self.history.as_mut().is_some_and(History::step) {
+            return self.read_again(table, question, batch);
+        }
         loop {
             pgrx::check_for_interrupts!();
             if self.hand_out(table, batch)? {
@@ -129,14 +143,60 @@ impl<'q> Reader<'q> {
         }
     }
 
-    /// Returns the next of the decoded rows.
-    fn hand_out(&mut self, table: Table<'_>, batch: &mut Batch<'_>) -> Result<bool, ColdError> {
-        let Some(decoded) = &mut self.decoded else {
+    /// Replaces `batch` by the rows before the current ones; `false` if there are none.
+    pub fn previous_batch(
+        &mut self,
+        table: Table<'_>,
+        question: &Question,
+        batch: &mut Batch<'_>,
+    ) -> Result<bool, ColdError> {
+        let Some(history) = &mut self.history else {
+            unreachable!("only a scan that may be moved backwards is");
+        };
+        match history.step_back() {
+            true => self.read_again(table, question, batch),
+            false => Ok(false),
+        }
+    }
+
+    /// Replaces `batch` by the current rows of the history, which were handed out before.
+    fn read_again(
+        &mut self,
+        table: Table<'_>,
+        question: &Question,
+        batch: &mut Batch<'_>,
+    ) -> Result<bool, ColdError> {
+        pgrx::check_for_interrupts!();
+        let Some(mut history) = self.history.take() else {
             return Ok(false);
         };
+        let read = match history.current() {
+            Place::Pending(index, rows) => self
+                .fill_pending(question, index, rows, batch)
+                .map(|()| true),
+            Place::Stored(index, piece, done) => {
+                let read = history.decoded(&self.view, table, question, &self.wanted, index, piece);
+                read.and_then(|decoded| {
+                    decoded.done = done;
+                    decoded.next_batch(table, &self.layout, &mut self.scratch, batch)
+                })
+            }
+        };
+        self.history = Some(history);
+        read
+    }
+
+    /// Returns the next of the decoded rows.
+    fn hand_out(&mut self, table: Table<'_>, batch: &mut Batch<'_>) -> Result<bool, ColdError> {
+        let Some((piece, decoded)) = &mut self.decoded else {
+            return Ok(false);
+        };
+        let done = decoded.done;
         let has_rows = decoded.next_batch(table, &self.layout, &mut self.scratch, batch)?;
         if !has_rows {
             self.decoded = None;
+        } else if let (Some(history), Some(current)) = (&mut self.history, &self.current) {
+            history.push(Place::Stored(current.index, piece.clone(), done));
         }
         Ok(has_rows)
     }
@@ -155,18 +215,11 @@ impl<'q> Reader<'q> {
                 false => self.view.hidden(&store_of(table)?, group)?,
             };
             let is_hidden = |row: u32| hidden.as_ref().is_some_and(|h| h.contains(row));
-            let ColdGroup::Pending {
-                load,
-                entry,
-                row_count,
-            } = &self.view.groups[index]
-            else {
-                unreachable!("only pending groups are listed");
-            };
-            while self.pending_at < *row_count && is_hidden(self.pending_at) {
+            let row_count = group.row_count();
+            while self.pending_at < row_count && is_hidden(self.pending_at) {
                 self.pending_at += 1;
             }
-            let end = (*row_count).min(self.pending_at + BATCH_ROWS as u32);
+            let end = row_count.min(self.pending_at + BATCH_ROWS as u32);
             let end = (self.pending_at..end)
                 .find(|&row| is_hidden(row))
                 .unwrap_or(end);
@@ -176,22 +229,40 @@ impl<'q> Reader<'q> {
                 self.pending_at = 0;
                 continue;
             }
-            let recheck = !question.predicates.is_empty() || !question.exact;
-            let positions = Rows::Range(rows.start as usize, rows.end as usize);
-            batch.start(entry.first_row, positions, recheck);
-            let load = load.borrow();
-            for &i in self.wanted.of(recheck) {
-                let attribute = &self.layout.attributes[i];
-                batch.fill_by(i, attribute, |push| {
-                    rows.clone().for_each(|row| push(load.value(i, row)));
-                    Ok::<_, ColdError>(())
-                })?;
-            }
+            self.fill_pending(question, index, rows.clone(), batch)?;
             self.pending_at = rows.end;
             self.rows_read += rows.len() as u64;
+            if let Some(history) = &mut self.history {
+                history.push(Place::Pending(index, rows));
+            }
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// Replaces `batch` by these rows of a running load.
+    fn fill_pending(
+        &self,
+        question: &Question,
+        index: usize,
+        rows: Range<u32>,
+        batch: &mut Batch<'_>,
+    ) -> Result<(), ColdError> {
+        let ColdGroup::Pending { load, entry, .. } = &self.view.groups[index] else {
+            unreachable!("only pending groups are listed");
+        };
+        let recheck = !question.predicates.is_empty() || !question.exact;
+        let positions = Rows::Range(rows.start as usize, rows.end as usize);
+        batch.start(entry.first_row, positions, recheck);
+        let load = load.borrow();
+        for &i in self.wanted.of(recheck) {
+            let attribute = &self.layout.attributes[i];
+            batch.fill_by(i, attribute, |push| {
+                rows.clone().for_each(|row| push(load.value(i, row)));
+                Ok::<_, ColdError>(())
+            })?;
+        }
+        Ok(())
     }
 
     /// Takes the next unit and divides it into pieces; `false` if there is none.
@@ -293,20 +364,10 @@ impl<'q> Reader<'q> {
             return Ok(());
         };
         let store = store_of(table)?;
-        let mut recheck = current.undecided;
-        let selected = match piece.filter {
-            false => None,
-            true => current.filter(&store, question, &piece.rows, &mut recheck)?,
-        };
+        let read = piece.read(current, &store, question, &self.wanted)?;
         self.rows_read += current.shown_count(&piece.rows) as u64;
-        if let Some(bits) = &selected {
-            self.counts.rows_removed += (piece.rows.len() - bits.count_set_bits()) as u64;
-        }
-        let selected = current.shown(selected, &piece.rows);
-        if let Some(selection) = Selection::of(piece.rows, selected) {
-            let wanted = self.wanted.of(recheck);
-            self.decoded = Some(Decoded::read(current, &store, wanted, selection, recheck)?);
-        }
+        self.counts.rows_removed += read.removed_count as u64;
+        self.decoded = read.decoded.map(|decoded| (piece, decoded));
         Ok(())
     }
 }

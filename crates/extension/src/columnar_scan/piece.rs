@@ -1,0 +1,58 @@
+//! A piece of a row group: its rows, selected and decoded.
+
+use std::ops::Range;
+
+use howdah_bridge::scan::Attributes;
+use howdah_bridge::store::ColdStore;
+
+use super::current_group::{CurrentGroup, Question};
+use super::decoded::{Decoded, Selection};
+use crate::errors::ColdError;
+
+/// A run of zones that are treated alike.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Piece {
+    pub(super) rows: Range<usize>,
+    pub(super) filter: bool,
+}
+
+impl Piece {
+    /// Selects and decodes the rows, of this group.
+    pub(super) fn read(
+        &self,
+        group: &mut CurrentGroup,
+        store: &ColdStore<'_>,
+        question: &Question,
+        wanted: &Attributes,
+    ) -> Result<ReadPiece, ColdError> {
+        let mut recheck = group.undecided;
+        let selected = match self.filter {
+            false => None,
+            true => group.filter(store, question, &self.rows, &mut recheck)?,
+        };
+        let removed_count = match &selected {
+            Some(bits) => self.rows.len() - bits.count_set_bits(),
+            None => 0,
+        };
+        let selected = group.shown(selected, &self.rows);
+        let decoded = match Selection::of(self.rows.clone(), selected) {
+            Some(selection) => {
+                let wanted = wanted.of(recheck);
+                Some(Decoded::read(group, store, wanted, selection, recheck)?)
+            }
+            None => None,
+        };
+        Ok(ReadPiece {
+            decoded,
+            removed_count,
+        })
+    }
+}
+
+/// What [`Piece::read`] has read.
+pub(super) struct ReadPiece {
+    /// The rows, if any is left.
+    pub(super) decoded: Option<Decoded>,
+    /// Rows that were filtered out.
+    pub(super) removed_count: usize,
+}

@@ -1,0 +1,1 @@
+cursors.sql
