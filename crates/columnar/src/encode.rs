@@ -19,7 +19,7 @@ use crate::error::ColumnarError;
 use crate::frames::NewFrames;
 use crate::grouped::{self, Field, Fields, MOST_DIGITS};
 use crate::layout::{self, ChunkLayout, NewColumn, NumericLayout};
-use crate::letters::NewLetters;
+use crate::letters::{Alphabet, NewLetters};
 use crate::nodes::NodeTable;
 use crate::stats::{self, ChunkStats, ColumnStats};
 use crate::types::{ColumnType, Effort, EncodeOptions};
@@ -30,6 +30,11 @@ const MAX_CHUNK_BYTES: usize = i32::MAX as usize;
 
 /// Chunks smaller than this are not framed, since each row would cost a decompression.
 const MIN_FRAMED_BYTES: usize = 1 << 10;
+
+/// A sample of strings: so many runs of so many rows, of this many times as many rows at least.
+const SAMPLE_RUNS: usize = 64;
+const RUN_ROWS: usize = 64;
+const LEAST_SAMPLES: usize = 4;
 
 /// Whether the encoder is to stop.
 pub(crate) type Stop<'a> = &'a dyn Fn() -> bool;
@@ -247,14 +252,23 @@ fn write_chunk(
 ) -> Result<(Range<u64>, NodeTable), ColumnarError> {
     let mut chunk = ChunkWriter::new(body);
     let mark = chunk.mark();
-    for array in arrays {
+    let strings = strings_of(column).filter(|_| !plan.repetitive && !arrays.is_empty());
+    let alphabet = strings.and_then(Alphabet::of);
+    let letters_bytes = alphabet
+        .as_ref()
+        .map(|alphabet| column.len() * alphabet.row_bytes());
+    let is_sure = match letters_bytes {
+        Some(bytes) => is_surely_least(bytes, column, plan)?,
+        None => false,
+    };
+    for array in arrays.iter().filter(|_| !is_sure) {
         check(is_stopped)?;
         codec::compress(array, plan, &mut chunk)?;
     }
-    if let (false, Some(rows)) = (plan.repetitive, strings_of(column))
-        && !arrays.is_empty()
-        && let Some(letters) = NewLetters::pack(rows, most_letters(chunk.len(), plan.effort))
+    if let (Some(rows), Some(alphabet), Some(bytes)) = (strings, alphabet, letters_bytes)
+        && (is_sure || bytes <= most_letters(chunk.len(), plan.effort))
     {
+        let letters = NewLetters::pack(rows, alphabet);
         chunk.replace_by_letters(mark, &letters, validity_array(column))?;
     }
     if framed
@@ -278,6 +292,31 @@ fn most_letters(other_bytes: usize, effort: Effort) -> usize {
         Effort::Best => other_bytes,
         Effort::Fast | Effort::Default => other_bytes + other_bytes / 8,
     }
+}
+
+/// Whether so many bytes, those of letters, are no more than other encodings would need. These take
+/// most of the time of a load of such strings, so a sample is asked: it makes them look larger than
+/// they are, rather than smaller, since it needs as many words for fewer rows.
+fn is_surely_least(
+    letters_bytes: usize,
+    column: &ColumnBuilder,
+    plan: Plan,
+) -> Result<bool, ColumnarError> {
+    let row_count = column.len();
+    if plan.effort == Effort::Best || row_count < SAMPLE_RUNS * RUN_ROWS * LEAST_SAMPLES {
+        return Ok(false);
+    }
+    let mut sample = ColumnBuilder::new(column.column_type());
+    for run in 0..SAMPLE_RUNS {
+        let start = row_count / SAMPLE_RUNS * run;
+        (start..start + RUN_ROWS).for_each(|row| sample.push(column.value(row)));
+    }
+    let mut body = Vec::new();
+    let mut chunk = ChunkWriter::new(&mut body);
+    for array in arrays_of(&sample)?.1 {
+        codec::compress(&array, plan, &mut chunk)?;
+    }
+    Ok(letters_bytes / row_count <= chunk.len() / sample.len())
 }
 
 /// The rows of a column of strings in frames, if that is much smaller than the `other_bytes`
@@ -449,4 +488,32 @@ fn numeric(builder: &NumericBuilder) -> Result<(NumericLayout, Vec<ArrayRef>), C
         },
         arrays,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_tells_strings_that_only_letters_make_small() {
+        const PLAN: Plan = Plan {
+            effort: Effort::Default,
+            repetitive: false,
+        };
+        let is_sure = |row_count: u64, string: &dyn Fn(u64) -> String| {
+            let mut column = ColumnBuilder::new(ColumnType::Text);
+            (0..row_count).for_each(|row| column.push_text(&string(row)));
+            let alphabet = strings_of(&column).and_then(Alphabet::of).expect("letters");
+            is_surely_least(column.len() * alphabet.row_bytes(), &column, PLAN).expect("encodes")
+        };
+        let noise = |row: u64| row.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17);
+        let noise = |row: u64| noise(noise(row) ^ row);
+        assert!(is_sure(20_000, &|row| format!("{:016x}", noise(row))));
+        assert!(
+            !is_sure(9_000, &|row| format!("{:016x}", noise(row))),
+            "few rows"
+        );
+        let with_words = |row| format!("https://example.org/{:08}", noise(row) % 100_000_000);
+        assert!(!is_sure(20_000, &with_words));
+    }
 }

@@ -97,7 +97,7 @@ impl Alphabet {
     }
 
     /// That of the rows which are not null, if all of them have one length and are ASCII.
-    fn of(rows: &BytesBuilder) -> Option<Self> {
+    pub(crate) fn of(rows: &BytesBuilder) -> Option<Self> {
         let valid = rows.validity.words();
         let is_valid =
             |row: usize| valid.is_none_or(|words| words[row / 64] >> (row % 64) & 1 == 1);
@@ -397,14 +397,10 @@ pub(crate) struct NewLetters {
 }
 
 impl NewLetters {
-    /// Packs rows, if all have one length and `most_bytes` are enough for them.
-    pub(crate) fn pack(rows: &BytesBuilder, most_bytes: usize) -> Option<Self> {
-        let alphabet = Alphabet::of(rows)?;
+    /// Packs the rows from which the alphabet is.
+    pub(crate) fn pack(rows: &BytesBuilder, alphabet: Alphabet) -> Self {
         let row_bytes = alphabet.row_bytes();
         let stored_bytes = rows.ends.len() * row_bytes;
-        if stored_bytes > most_bytes {
-            return None;
-        }
         let codes = alphabet.codes();
         let (mut data, mut start) = (Vec::with_capacity(stored_bytes), 0);
         for &end in &rows.ends {
@@ -414,7 +410,7 @@ impl NewLetters {
             }
             start = end;
         }
-        Some(Self { alphabet, data })
+        Self { alphabet, data }
     }
 }
 
@@ -576,7 +572,8 @@ mod tests {
                 };
                 let strings: Vec<String> = (0..5 + count).map(string).collect();
                 let strings: Vec<&str> = strings.iter().map(String::as_str).collect();
-                let new = NewLetters::pack(&rows(&strings), usize::MAX).expect("packs");
+                let rows = rows(&strings);
+                let new = NewLetters::pack(&rows, Alphabet::of(&rows).expect("packs"));
                 let alphabet = Alphabet::parse(&new.alphabet.metadata()).expect("parses");
                 assert_eq!(new.data.len(), strings.len() * alphabet.row_bytes());
                 let mut bytes = Vec::new();
@@ -650,11 +647,10 @@ mod tests {
 
     #[test]
     fn other_strings_are_not_packed() {
-        assert!(NewLetters::pack(&rows(&["abc", "ab"]), usize::MAX).is_none());
-        assert!(NewLetters::pack(&rows(&["abc", "abé"]), usize::MAX).is_none());
-        assert!(NewLetters::pack(&rows(&["", ""]), usize::MAX).is_none());
-        assert!(NewLetters::pack(&rows(&["abc", "abd"]), 1).is_none());
-        assert!(NewLetters::pack(&rows(&["abc", "abd"]), 2).is_some());
+        assert!(Alphabet::of(&rows(&["abc", "ab"])).is_none());
+        assert!(Alphabet::of(&rows(&["abc", "abé"])).is_none());
+        assert!(Alphabet::of(&rows(&["", ""])).is_none());
+        assert!(Alphabet::of(&rows(&["abc", "abd"])).is_some());
     }
 
     #[test]

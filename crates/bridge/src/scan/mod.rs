@@ -110,8 +110,8 @@ pub trait ColdRows {
     /// Stores the next rows in the batch; `false` at the end. They live until the next call.
     fn next(&mut self, shared: Option<&SharedWords>, batch: &mut Batch) -> bool;
 
-    /// Stores the rows in the batch that come before those it holds; `false` if these are the first.
-    /// [`ColdRows::next`] goes on from there. Only for nodes that may be moved backwards.
+    /// Stores the rows in the batch that come before those it holds; `false` if these are the
+    /// first. [`ColdRows::next`] goes on from there. Only for nodes that may be moved backwards.
     fn previous(&mut self, batch: &mut Batch) -> bool;
 
     /// Starts again, if it is open; counts are kept.
