@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Vortex orders floats by their bits, PostgreSQL does not: chunks with a NaN or a -0.0,
-//! which the footer knows, are compared after decoding where that matters. Decimals of
-//! one scale are compared as integers.
+//! which the footer knows, are compared after decoding where that matters. Floats that are stored as
+//! decimals are compared as integers (`decimal_floats`), and so are decimals of one scale.
 
 use std::ops::Range;
 
@@ -26,6 +26,7 @@ use vortex_array::{ArrayRef, IntoArray};
 use crate::chunk::Chunk;
 use crate::codec;
 use crate::column::{Column, bools, indexes, nulls_of};
+use crate::decimal_floats::{Exact, exact};
 use crate::error::ColumnarError;
 use crate::numeric::NumericColumn;
 use crate::parts::{Form, slice};
@@ -84,6 +85,13 @@ pub(crate) fn filter(
         Predicate::IsNull => valid_rows(&array).map(|valid| !&valid),
         Predicate::Compare { op, value } => match rewrite(chunk, *op, value.as_value())? {
             Rewritten::Decode => on_decoded(chunk, predicate, rows),
+            Rewritten::Compare(op, constant) if is_float(chunk) => {
+                match exact(&array, op, constant) {
+                    Exact::Integers(integers, rewritten) => on_encoded(&integers, rewritten),
+                    Exact::Floats(rewritten) => on_encoded(&array, rewritten),
+                    Exact::Decode => on_decoded(chunk, predicate, rows),
+                }
+            }
             rewritten => on_encoded(&array, rewritten),
         },
         Predicate::In(values) => in_list(chunk, array, values, predicate, rows),
@@ -99,6 +107,13 @@ pub(crate) fn filter(
             None => on_decoded(chunk, predicate, rows),
         },
     }
+}
+
+fn is_float(chunk: &Chunk) -> bool {
+    matches!(
+        chunk.column_type(),
+        ColumnType::Float32 | ColumnType::Float64
+    )
 }
 
 /// A value that is a string of the chunk's type.

@@ -37,6 +37,7 @@ mod chunk;
 mod codec;
 mod column;
 mod condition;
+mod decimal_floats;
 mod distinct;
 mod encode;
 mod error;

@@ -33,6 +33,16 @@ fn predicates(ty: ColumnType, rows: &[Option<OwnedValue>], random: &mut Random) 
     for _ in 0..4.min(present.len()) {
         constants.push(present[random.below(present.len() as u64) as usize].clone());
     }
+    // Decimals are found among floats by products, which may be those of their neighbours.
+    let neighbours: Vec<OwnedValue> = constants
+        .iter()
+        .flat_map(|constant| match constant {
+            OwnedValue::Float32(v) => [v.next_down(), v.next_up()].map(OwnedValue::Float32).into(),
+            OwnedValue::Float64(v) => [v.next_down(), v.next_up()].map(OwnedValue::Float64).into(),
+            _ => Vec::new(),
+        })
+        .collect();
+    constants.extend(neighbours);
     constants.push(match ty {
         ColumnType::Int16 | ColumnType::Int32 => OwnedValue::Int64(random.next() as i64 >> 40),
         ColumnType::Int64 => OwnedValue::Int16(random.next() as i16),
